@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tool and the helper agree on. All communication goes through one memory file that the helper creates and
+ * both map; the file has this header, then room for the helper's answers.
+ *
+ * Life of a session: the borrowed thread starts the helper's thread, the helper's thread maps the file and waits; the
+ * tool writes one request at a time (args, then an increased `request_seq`) and wakes it; the helper answers (results,
+ * then `done_seq` = the request's number). Nobody waits for ever: the helper's thread ends when `deadline_ns` passes
+ * without a request, when it is told to quit, or when the tool's heartbeat stops; the tool gives up a request at its
+ * own deadline and completes the report without it.
+ */
+#ifndef VRAMTAP_HELPER_ABI_H
+#define VRAMTAP_HELPER_ABI_H
+
+#include <stdint.h>
+
+#include "vramtap/torch.h"
+
+#define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
+#define VT_HELPER_ABI 1
+#define VT_HELPER_FILE_NAME "vramtap-helper" /* of the memory file the library is loaded from, + "-" + build id */
+
+enum vt_helper_op {
+	VT_OP_NONE = 0,
+	VT_OP_QUIT = 1,       /* end the thread; the library stays mapped, idle */
+	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
+	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
+};
+
+enum vt_helper_status {
+	VT_HELPER_OK = 0,
+	VT_HELPER_NO_ROOM = 1,  /* the answer needs room_needed bytes; grow the file and ask again */
+	VT_HELPER_BAD_ARGS = 2,
+	VT_HELPER_FAILED = 3,
+};
+
+/* Addresses in the target of what the helper may call; 0 where the target has none. The tool resolves them. */
+struct vt_helper_imports {
+	uint64_t mutex_trylock; /* libc: pthread_mutex_trylock, pthread_mutex_unlock */
+	uint64_t mutex_unlock;
+	/* driver */
+	uint64_t cuDriverGetVersion;
+	uint64_t cuDeviceGetCount;
+	uint64_t cuDeviceGet;
+	uint64_t cuDeviceGetName;
+	uint64_t cuDeviceTotalMem;
+	uint64_t cuDeviceGetUuid;
+	uint64_t cuDevicePrimaryCtxGetState;
+	uint64_t cuDevicePrimaryCtxRetain;
+	uint64_t cuDevicePrimaryCtxRelease;
+	uint64_t cuCtxPushCurrent;
+	uint64_t cuCtxPopCurrent;
+	uint64_t cuMemGetInfo;
+	/* runtime */
+	uint64_t cudaMemGetInfo;
+	uint64_t cudaRuntimeGetVersion;
+};
+
+struct vt_cuda_device {
+	int32_t ordinal;
+	uint8_t context_active; /* the primary context exists: only then is memory asked for */
+	uint8_t have_memory;
+	uint8_t memory_from; /* 0 cudaMemGetInfo, 1 cuMemGetInfo */
+	uint8_t pad;
+	uint64_t free_bytes;
+	uint64_t total_bytes; /* of cudaMemGetInfo; when have_memory is 0, of cuDeviceTotalMem or 0 */
+	uint64_t context;     /* CUcontext of the primary context, 0 when not active */
+	int32_t error;        /* CUresult or cudaError_t of the call that failed, 0 when none */
+	int32_t pad2;
+	uint64_t call_ns; /* how long the memory call took */
+	char name[96];
+	uint8_t uuid[16];
+};
+
+#define VT_MAX_CUDA_DEVICES 64
+
+struct vt_cuda_answer {
+	int32_t driver_version;  /* 13000 for 13.0; 0 unknown */
+	int32_t runtime_version;
+	int32_t n_devices;
+	int32_t error; /* CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit) */
+	struct vt_cuda_device devices[VT_MAX_CUDA_DEVICES];
+};
+
+struct vt_torch_walk_args {
+	uint64_t allocator; /* address of the NativeCachingAllocator object */
+	uint64_t lock_deadline_ns; /* how long to try for each device's mutex */
+	uint64_t walk_deadline_ns; /* how long one device's walk may take */
+	uint64_t max_blocks;
+	struct vt_torch_layout layout;
+};
+
+struct vt_torch_walk_answer {
+	int32_t n_devices;
+	int32_t pad;
+	struct vt_torch_device_result devices[VT_TORCH_MAX_DEVICES];
+	uint64_t blocks_offset; /* of the struct vt_block_rec array, from the start of the file; devices in order */
+	uint64_t n_blocks;
+	uint64_t total_ns;
+};
+
+/* The head of the shared file. Sizes are those of the file that the tool last grew it to. */
+struct vt_helper_shared {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t helper_tid;
+	uint64_t file_size;  /* written by whoever grew the file last (the tool) */
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the tool's last sign of life */
+	uint64_t patience_ns;  /* the helper quits when no sign of life came for this long */
+	uint32_t request_seq;  /* futex word: the helper waits for it to change */
+	uint32_t done_seq;     /* futex word: the tool waits for it to change */
+	uint32_t op;           /* enum vt_helper_op */
+	uint32_t status;       /* enum vt_helper_status */
+	uint64_t room_needed;
+	char why[128];
+	struct vt_helper_imports imports;
+	union {
+		struct vt_torch_walk_args torch_walk;
+	} args;
+	struct vt_cuda_answer cuda;
+	struct vt_torch_walk_answer torch;
+};
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's native CUDA caching allocator as plain data: where its fields are (the layout, discovered in each target)
+ * and what a walk of it yields. Shared by the tool and the helper; both walk with the same source (walk/torch_walk.c).
+ *
+ * Names follow c10/cuda/CUDACachingAllocator.cpp: NativeCachingAllocator has a vector of DeviceCachingAllocator, each of
+ * which has block pools (large, small, and one pair for each private pool, as of CUDA graphs), a hash set of active
+ * blocks, statistics and a recursive mutex. A segment is what one cudaMalloc (or one run of mapped expandable memory)
+ * returned; it is tiled by a list of blocks linked by prev and next.
+ */
+#ifndef VRAMTAP_TORCH_H
+#define VRAMTAP_TORCH_H
+
+#include <stdint.h>
+
+#define VT_TORCH_MAX_DEVICES 64
+#define VT_TORCH_NO_FIELD UINT16_MAX
+
+/* Offsets in bytes; VT_TORCH_NO_FIELD where this release has no such field. */
+struct vt_torch_block_layout {
+	uint16_t size_of; /* how many bytes of a Block a reader needs */
+	uint16_t device;  /* one signed byte suffices: int8 since 2.3, little-endian int32 before */
+	uint16_t stream;
+	uint16_t stream_uses; /* ska::flat_hash_set */
+	uint16_t size;
+	uint16_t requested_size;
+	uint16_t pool;
+	uint16_t ptr;
+	uint16_t allocated;
+	uint16_t mapped;
+	uint16_t prev;
+	uint16_t next;
+	uint16_t event_count;
+	uint16_t context; /* shared_ptr context_when_allocated */
+	uint16_t expandable_segment;
+	uint16_t pad;
+};
+
+struct vt_torch_layout {
+	/* NativeCachingAllocator: offset of std::vector<std::unique_ptr<DeviceCachingAllocator>> */
+	uint32_t device_vector;
+	/* DeviceCachingAllocator */
+	uint16_t mutex; /* std::recursive_mutex: lock +0, owner tid +8, kind +16 */
+	uint16_t stats;
+	uint16_t large_blocks;
+	uint16_t small_blocks;
+	uint16_t active_blocks;
+	uint16_t graph_pools; /* flat_hash_map<MempoolId, unique_ptr<PrivatePool>>, or NO_FIELD when not found */
+	/* BlockPool */
+	uint16_t sets_per_pool; /* std::set 48 bytes apart: 1 blocks; 2 +unmapped; 3 +blocks_by_addr (2.14) */
+	uint16_t pool_is_small;
+	uint16_t pool_owner;
+	uint16_t pool_size_of;
+	/* PrivatePool: offset of its large BlockPool; the small one follows it at once */
+	uint16_t private_large;
+	uint16_t pad;
+	struct vt_torch_block_layout block;
+	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.13" */
+};
+
+enum vt_block_state {
+	VT_BLOCK_ALLOCATED = 0,     /* handed out: PyTorch's "active_allocated" */
+	VT_BLOCK_AWAITING_FREE = 1, /* freed by its owner, an event of another stream is pending: "active_pending_free" */
+	VT_BLOCK_CACHED = 2,        /* free inside the cache: "inactive" */
+	VT_BLOCK_UNMAPPED = 3,      /* address space of an expandable segment with no memory behind it */
+};
+
+enum vt_block_flags {
+	VT_BLOCK_SMALL_POOL = 1 << 0,
+	VT_BLOCK_PRIVATE_POOL = 1 << 1,
+	VT_BLOCK_EXPANDABLE = 1 << 2,
+	VT_BLOCK_SEGMENT_START = 1 << 3, /* first block of its segment; the following records up to the next start belong to it */
+};
+
+/* One block. Records come in segments: each segment's blocks in address order, without gaps. */
+struct vt_block_rec {
+	uint64_t addr;      /* device address */
+	uint64_t size;      /* bytes */
+	uint64_t requested; /* bytes that the caller asked for; 0 when not allocated, or the release does not record it */
+	uint64_t stream;    /* cudaStream_t; 0 is the default stream */
+	uint64_t pool;      /* MempoolId first << 32 | second when private and known; 0 for the default pools */
+	uint64_t context;   /* address of the recorded history context, 0 when none */
+	uint64_t object;    /* address of the Block object in the target */
+	int16_t device;
+	uint8_t state; /* enum vt_block_state */
+	uint8_t flags; /* enum vt_block_flags */
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct vt_block_rec) == 64, "part of the helper ABI");
+
+/* c10::CachingDeviceAllocator::DeviceStats, the aggregate numbers. current, peak and accumulated values as in PyTorch. */
+struct vt_torch_stat {
+	int64_t current;
+	int64_t peak;
+	int64_t allocated;
+	int64_t freed;
+};
+
+struct vt_torch_stats {
+	struct vt_torch_stat allocation;      /* number of allocations handed out */
+	struct vt_torch_stat segment;         /* number of segments */
+	struct vt_torch_stat active;          /* number of active blocks */
+	struct vt_torch_stat inactive_split;  /* number of */
+	struct vt_torch_stat allocated_bytes; /* bytes */
+	struct vt_torch_stat reserved_bytes;
+	struct vt_torch_stat active_bytes;
+	struct vt_torch_stat inactive_split_bytes;
+	struct vt_torch_stat requested_bytes; /* since 2.0 */
+	int64_t num_alloc_retries;            /* -1: unknown */
+	int64_t num_ooms;                     /* -1: unknown */
+};
+
+enum vt_walk_result {
+	VT_WALK_COMPLETE = 0,  /* every invariant held */
+	VT_WALK_UNSTABLE = 1,  /* read while the allocator was changing: what did not fit was dropped; totals are not exact */
+	VT_WALK_REFUSED = 2,   /* the invariants failed: nothing may be printed */
+	VT_WALK_TRUNCATED = 3, /* a bound was reached (room, time, hops) */
+};
+
+enum vt_walk_lock {
+	VT_LOCK_NONE = 0,      /* nobody held it and it was not taken: read from outside */
+	VT_LOCK_TAKEN = 1,     /* by the helper, for the time of the walk */
+	VT_LOCK_HELD_BY = 2,   /* another thread kept it (owner_tid) until the deadline; walked without it, validating */
+};
+
+/* The outcome for one device. */
+struct vt_torch_device_result {
+	int32_t device;
+	uint8_t result;    /* enum vt_walk_result */
+	uint8_t lock;      /* enum vt_walk_lock */
+	uint8_t have_stats;
+	uint8_t pad;
+	int32_t owner_tid; /* of the mutex as found, 0 when free */
+	uint32_t segments;
+	uint64_t blocks; /* records emitted */
+	uint64_t dropped; /* blocks that failed validation (0 unless unstable) */
+	uint64_t bytes[4]; /* by enum vt_block_state */
+	uint64_t walk_ns;
+	uint64_t allocator; /* address of the DeviceCachingAllocator */
+	uint64_t bad_addr;  /* where an invariant failed, or 0 */
+	char why[96];       /* which invariant or bound, "" when complete */
+	struct vt_torch_stats stats;
+};
+
+#endif

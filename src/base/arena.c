@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_SIZE (64 * 1024)
+#define ALIGNMENT 16
+
+struct vt_arena_chunk {
+	struct vt_arena_chunk *next;
+	size_t size;
+	size_t used;
+	_Alignas(ALIGNMENT) char data[];
+};
+
+void vt_arena_deinit(struct vt_arena *arena)
+{
+	while (arena->chunks) {
+		struct vt_arena_chunk *next = arena->chunks->next;
+
+		free(arena->chunks);
+		arena->chunks = next;
+	}
+}
+
+void *vt_arena_alloc(struct vt_arena *arena, size_t size)
+{
+	struct vt_arena_chunk *chunk = arena->chunks;
+
+	if (size > SIZE_MAX / 2)
+		return NULL;
+	size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+	if (!chunk || chunk->size - chunk->used < size) {
+		size_t room = size > CHUNK_SIZE ? size : CHUNK_SIZE;
+
+		chunk = calloc(1, sizeof(*chunk) + room);
+		if (!chunk)
+			return NULL;
+		chunk->size = room;
+		chunk->next = arena->chunks;
+		arena->chunks = chunk;
+	}
+
+	void *p = chunk->data + chunk->used;
+
+	chunk->used += size;
+	return p;
+}
+
+char *vt_arena_strndup(struct vt_arena *arena, const char *text, size_t n)
+{
+	char *copy = vt_arena_alloc(arena, n + 1);
+
+	if (copy)
+		memcpy(copy, text, n);
+	return copy;
+}
+
+char *vt_arena_strdup(struct vt_arena *arena, const char *text)
+{
+	return vt_arena_strndup(arena, text, strlen(text));
+}
+
+char *vt_arena_printf(struct vt_arena *arena, const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	int n = vasprintf(&text, format, args);
+	va_end(args);
+	if (n < 0)
+		return NULL;
+
+	char *copy = vt_arena_strndup(arena, text, (size_t)n);
+
+	free(text);
+	return copy;
+}

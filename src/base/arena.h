@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is released all at once. What it hands out is 16-byte aligned and never moves. */
+#ifndef VT_BASE_ARENA_H
+#define VT_BASE_ARENA_H
+
+#include <stddef.h>
+
+struct vt_arena_chunk;
+struct vt_arena {
+	struct vt_arena_chunk *chunks;
+};
+
+void vt_arena_deinit(struct vt_arena *arena);
+
+/* Zeroed memory, or NULL when out of memory. */
+void *vt_arena_alloc(struct vt_arena *arena, size_t size);
+
+/* Copies; the result ends with a NUL. NULL when out of memory. */
+char *vt_arena_strndup(struct vt_arena *arena, const char *text, size_t n);
+char *vt_arena_strdup(struct vt_arena *arena, const char *text);
+char *vt_arena_printf(struct vt_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,10 @@
+noinst_LIBRARIES += src/base/libbase.a
+src_base_libbase_a_SOURCES = \
+	src/base/arena.c src/base/arena.h \
+	src/base/cleanup.h \
+	src/base/clock.h \
+	src/base/error.c src/base/error.h \
+	src/base/fault.c src/base/fault.h \
+	src/base/map.c src/base/map.h \
+	src/base/str.c src/base/str.h \
+	src/base/vec.c src/base/vec.h

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report as data: one per process. Walkers (through cmd/) fill it, report/account.c adds what follows from it (groups,
+ * sums, headline), writers print it and compute nothing. Every number has one home. All strings live in the arena, are
+ * hostile unless said otherwise, and are escaped by the writers. Sizes are bytes, times nanoseconds unless named otherwise.
+ */
+#ifndef VT_REPORT_MODEL_H
+#define VT_REPORT_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "vramtap/torch.h"
+
+enum vt_completeness {
+	VT_COMPLETE = 0, /* also the process exit codes */
+	VT_PARTIAL = 1,
+	VT_NOTHING = 2,
+};
+
+/* How a part of the report came about. */
+enum vt_method {
+	VT_METHOD_NONE,    /* not available */
+	VT_METHOD_INSIDE,  /* by the helper in the process */
+	VT_METHOD_OUTSIDE, /* read from outside, no code run */
+};
+
+enum vt_diag_level {
+	VT_DIAG_NOTE,    /* worth knowing; the report is still complete */
+	VT_DIAG_MISSING, /* something is missing or not exact: the report is partial */
+};
+
+struct vt_diag {
+	enum vt_diag_level level;
+	const char *stage; /* ours, static: "process", "inject", "cuda", "torch", "python", "stacks" */
+	const char *code;  /* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
+	const char *text;  /* one line: what, why, and what to do where something can be done */
+};
+
+struct vt_model_process {
+	pid_t pid;
+	const char *name;
+	const char *cmdline;
+	const char *exe;
+	const char *user;
+	uid_t uid;
+	const char *container; /* "" none */
+	double uptime_s;
+	int n_threads;
+	char state;            /* of the main thread, as in /proc */
+	pid_t tracer;          /* 0 nobody */
+	const char *tracer_name;
+	int rank, world_size;  /* RANK, WORLD_SIZE of its environment; -1 unknown */
+	bool uses_cuda;        /* libcuda is mapped */
+};
+
+struct vt_model_versions {
+	const char *torch;      /* "2.11.0+cu130", "" unknown */
+	const char *torch_layout; /* name of the layout found, "" none */
+	const char *python;     /* "3.12.3", "" no interpreter */
+	bool python_free_threaded;
+	const char *driver;     /* "580.159.03", "" unknown */
+	int cuda_driver;        /* 13000 is 13.0; 0 unknown */
+	int cuda_runtime;
+};
+
+struct vt_model_device {
+	int ordinal;
+	const char *name;
+	uint8_t uuid[16];
+	bool have_uuid;
+	bool context_active;
+	uint64_t context;      /* CUcontext, 0 unknown */
+	bool have_memory;
+	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo" */
+	uint64_t free_bytes, total_bytes, used_bytes; /* used = total - free: all processes together */
+	const char *why_no_memory; /* ours; NULL when have_memory */
+	VT_VEC(pid_t) context_threads; /* threads whose current context is this device's */
+	bool context_threads_known;
+};
+
+/* The PyTorch native allocator of one device. */
+struct vt_model_allocator {
+	int device;
+	enum vt_method method;
+	struct vt_torch_device_result result; /* .why hostile-free: ours */
+	size_t first_block, n_blocks; /* in model.blocks */
+	const char *owner_name; /* thread that holds the lock; "" */
+	/* filled by account: */
+	uint64_t reserved_bytes;     /* all mapped blocks */
+	uint64_t allocated_bytes, awaiting_bytes, cached_bytes, requested_bytes;
+	uint64_t allocated_blocks, awaiting_blocks, cached_blocks;
+	uint64_t largest_cached;     /* the largest single free block */
+	uint64_t private_bytes;      /* in private pools, any state */
+	uint64_t rounding_bytes;     /* allocated - requested of allocated blocks: lost to rounding */
+};
+
+/* Blocks of one device, state, size, stream and pool together; largest total first. Filled by account. */
+struct vt_model_group {
+	int device;
+	uint8_t state;
+	bool small_pool, private_pool, expandable;
+	uint64_t pool;
+	uint64_t stream;
+	uint64_t size;    /* of each block */
+	uint64_t blocks;
+	uint64_t bytes;
+};
+
+enum vt_frame_kind { VT_FRAME_NATIVE, VT_FRAME_PYTHON };
+
+struct vt_model_frame {
+	enum vt_frame_kind kind;
+	const char *function; /* NULL unknown */
+	const char *file;     /* Python: co_filename; native: source file, or NULL */
+	int line;             /* 0 unknown */
+	/* native only: */
+	const char *module;   /* base name of the file, NULL: not in a mapped file */
+	const char *build_id; /* hex, "" none */
+	uint64_t pc;
+	uint64_t module_offset;
+};
+
+struct vt_model_stack {
+	struct vt_model_frame *frames; /* innermost first */
+	size_t n_frames;
+	bool has_native, has_python;
+	bool truncated;
+	bool merge_uncertain; /* Python frames could not be placed: they follow the native ones in a block of their own */
+	const char *why;      /* why frames are missing; NULL when none are */
+	uint64_t hash;        /* of the frames' functions, files and lines: equal stacks have equal hashes (account) */
+};
+
+struct vt_model_thread {
+	pid_t tid;
+	const char *name;
+	char state;
+	int cpu;
+	bool is_main;
+	bool has_python;
+	int gil;              /* 1 holds it, 0 not, -1 unknown */
+	const char *syscall;  /* ours: "futex", NULL not in one */
+	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
+	const char *verdict;  /* ours: "in cudaStreamSynchronize", NULL none */
+	struct vt_model_stack stack;
+	size_t group;         /* index in model.thread_groups (account) */
+};
+
+/* Threads with equal stacks. Filled by account. The most telling first: main, Python, native, idle pools. */
+struct vt_model_thread_group {
+	size_t first_thread; /* index in model.threads */
+	size_t n_threads;
+	bool idle;           /* a pool thread that waits for work */
+};
+
+struct vt_model_timing {
+	double total_ms;         /* from start to the finished model */
+	double attach_ms;        /* until the helper answered */
+	double borrowed_us;      /* how long the borrowed thread was away; 0: none was borrowed */
+	pid_t borrowed_tid;      /* 0 none */
+	double walk_ms;          /* of the allocator */
+	double stopped_ms;       /* how long threads were stopped for their stacks */
+	double stacks_ms;
+	bool helper_reused;
+};
+
+struct vt_model {
+	struct vt_arena arena;
+	const char *tool_version;
+	struct timespec when;    /* CLOCK_REALTIME at the start */
+	struct vt_model_process process;
+	struct vt_model_versions versions;
+	enum vt_method cuda_method;
+	VT_VEC(struct vt_model_device) devices;
+	enum vt_method torch_method;
+	const char *torch_state; /* ours: "native", "not loaded", "not initialised", "cudaMallocAsync", "pluggable", "refused" */
+	VT_VEC(struct vt_model_allocator) allocators;
+	struct vt_block_rec *blocks; /* not necessarily heap memory: released by blocks_release */
+	size_t n_blocks;
+	void (*blocks_release)(struct vt_block_rec *blocks, size_t n);
+	VT_VEC(struct vt_model_group) groups;
+	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
+	VT_VEC(struct vt_model_thread_group) thread_groups;
+	bool stacks_coherent;    /* all stacks are of one instant */
+	VT_VEC(struct vt_diag) diags;
+	VT_VEC(const char *) headlines; /* the answer in one to three lines (account) */
+	struct vt_model_timing timing;
+	enum vt_completeness completeness; /* account derives it from diags */
+};
+
+void vt_model_init(struct vt_model *model);
+void vt_model_deinit(struct vt_model *model);
+
+/* Adds a diagnostic; text is printf-formatted into the arena. Out of memory drops it but keeps the report partial. */
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage, const char *code,
+		   const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* Fills everything marked "account" from the rest. Call once, when all else is in. False when out of memory. */
+bool vt_model_account(struct vt_model *model);
+
+const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
+const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside" */
+const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
+
+#endif

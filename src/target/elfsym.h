@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The modules of a target (files mapped executable) and look-up of single symbols in them by name. Files are opened so
+ * that mount namespaces, deleted and replaced files do not matter: /proc/PID/map_files, then /proc/PID/root + path, each
+ * checked by device and inode; the vDSO and files that cannot be opened are read from memory where possible.
+ */
+#ifndef VT_TARGET_ELFSYM_H
+#define VT_TARGET_ELFSYM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "target/maps.h"
+
+#define VT_BUILD_ID_MAX 64
+
+struct vt_module {
+	const char *path;      /* as in maps, without " (deleted)"; hostile bytes */
+	uint64_t start, end;   /* lowest and highest mapped address of its run of mappings */
+	uint64_t bias;         /* run-time address - address in the file */
+	bool deleted;
+	bool bad;              /* not an ELF file that can be read */
+	uint8_t build_id[VT_BUILD_ID_MAX];
+	uint8_t build_id_len;  /* 0: none */
+	/* private: */
+	int fd;                /* open file, -1 not opened yet or not openable */
+	bool opened;
+	const uint8_t *image;  /* read-only mapping of the whole file, NULL until needed */
+	uint64_t image_size;
+};
+
+struct vt_modules {
+	pid_t pid;
+	const struct vt_maps *maps; /* not owned */
+	VT_VEC(struct vt_module) modules; /* sorted by start */
+	struct vt_arena arena;
+};
+
+/* Finds the modules in maps; opens nothing yet. maps must outlive modules. */
+struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps);
+void vt_modules_deinit(struct vt_modules *modules);
+
+/* The module that contains addr, or NULL. */
+struct vt_module *vt_modules_find(struct vt_modules *modules, uint64_t addr);
+
+/* The first module (from *index on; start with 0) whose file name begins with prefix ("libc10_cuda.so"), or NULL. */
+struct vt_module *vt_modules_by_name(struct vt_modules *modules, const char *prefix, size_t *index);
+
+/*
+ * Opens the file and maps it; idempotent. Also computes bias and build_id. VT_ERR_FORMAT, VT_ERR_NOTFOUND.
+ * A file descriptor for libdw can be had with dup(module->fd).
+ */
+struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *module);
+
+/*
+ * Looks names up in .dynsym by the module's own hash table (GNU or SysV), not by a scan. For each name i that is defined
+ * sets addrs[i] to its run-time address, else to 0. An IFUNC symbol yields 0. Every offset of the file is bounded.
+ */
+struct vt_error *vt_module_dynsyms(struct vt_modules *modules, struct vt_module *module, const char *const *names,
+				   size_t n, uint64_t *addrs);
+
+/* One name in all modules whose file name begins with prefix (NULL: every module); 0 when there is none. */
+uint64_t vt_modules_symbol(struct vt_modules *modules, const char *prefix, const char *name);
+
+#endif

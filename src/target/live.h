@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory source of a live process: process_vm_readv in bulk (up to IOV_MAX vectors a call), /proc/PID/mem where that is
+ * refused; with a bounded page cache for the small reads of walkers and the unwinder.
+ */
+#ifndef VT_TARGET_LIVE_H
+#define VT_TARGET_LIVE_H
+
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "vramtap/mem.h"
+
+struct vt_live; /* opaque */
+
+/* Opens what is needed to read the process. VT_ERR_PERMISSION, VT_ERR_GONE. *ret is set only on success. */
+struct vt_error *vt_live_create(pid_t pid, struct vt_live **ret);
+void vt_live_destroy(struct vt_live *live);
+
+/* Uncached: every read goes to the process. Owned by live. */
+struct vt_memsrc *vt_live_source(struct vt_live *live);
+
+/*
+ * Cached by page: small reads are fast; must be dropped whenever the target ran (the session does that for the sources it
+ * knows). Owned by live.
+ */
+struct vt_memsrc *vt_live_cached_source(struct vt_live *live);
+void vt_live_drop_cache(struct vt_live *live);
+
+/* Says whether the process cannot change now (all threads stopped); sets .coherent of both sources. */
+void vt_live_set_coherent(struct vt_live *live, bool coherent);
+
+/* Writes through /proc/PID/mem, also to pages that are not writable there (FOLL_FORCE). Only inject/ may call it. */
+struct vt_error *vt_live_write(struct vt_live *live, uint64_t addr, const void *buf, size_t len);
+
+/* A read that failed with ret (negative errno of vt_mem_*) as an error. what: "the block table". */
+struct vt_error *vt_mem_error(const struct vt_memsrc *src, int ret, const char *what);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The only place that stops and resumes threads. PTRACE_SEIZE and PTRACE_INTERRUPT, never SIGSTOP; every wait has a
+ * deadline; a target that was already stopped (SIGSTOP, job control) stays stopped; whatever fails, everything that was
+ * stopped is released. If this process dies, the kernel releases the target.
+ *
+ * A stop event is looked at with WNOWAIT only: a tracer that consumes a signal-delivery-stop and dies loses the signal.
+ * A system call that a ptrace interrupt ends with EINTR although no signal came (epoll_wait and its kin) is restarted, so
+ * that the target sees nothing.
+ */
+#ifndef VT_TARGET_SESSION_H
+#define VT_TARGET_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "target/live.h"
+#include "target/regs.h"
+
+struct vt_session_thread {
+	pid_t tid;
+	bool stopped;          /* we hold it */
+	bool was_group_stopped; /* it was stopped by a signal before we came */
+	struct vt_regs regs;   /* valid when stopped */
+	const char *why;       /* static text: why it is not stopped: "did not stop within 100 ms", "vanished", "traced" */
+};
+
+struct vt_session {
+	pid_t pid;
+	struct vt_live *live; /* not owned; its cache is dropped on resume */
+	VT_VEC(struct vt_session_thread) threads;
+	uint64_t stop_begin_ns, stop_end_ns; /* when the first thread was interrupted, when the last was released */
+};
+
+/*
+ * Stops all threads (new ones that appear meanwhile too) and reads their registers. A thread that does not stop within
+ * per_thread_deadline_ns of its own costs only that and has .stopped = false. VT_ERR_PERMISSION when the first attach is
+ * refused (with another tracer: VT_ERR_BUSY naming it), VT_ERR_GONE. On failure nothing is left stopped.
+ */
+struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
+				     uint64_t per_thread_deadline_ns);
+
+/* Releases every thread; always succeeds. Idempotent. */
+void vt_session_resume(struct vt_session *session);
+
+/* Resumes if needed and frees. */
+void vt_session_deinit(struct vt_session *session);
+
+/*
+ * Releases everything that this process holds stopped right now. Async-signal-safe; for the handler of SIGINT, SIGTERM
+ * and SIGHUP (the kernel does the same if we just exit, so this only has to be called when the process goes on).
+ */
+void vt_session_emergency_release(void);
+
+#endif

@@ -1,0 +1,10 @@
+noinst_LIBRARIES += src/walk/libwalk.a
+src_walk_libwalk_a_SOURCES = \
+	src/walk/merge.h \
+	src/walk/native.h \
+	src/walk/python.h \
+	src/walk/torch.h \
+	src/walk/wait.h
+include src/walk/torch.mk
+include src/walk/python.mk
+include src/walk/native.mk

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Native frames by libdw over our own memory source and registers (no ptrace inside libdw), and their names: all program
+ * counters are collected first, then each module's symbol table is read once.
+ */
+#ifndef VT_WALK_NATIVE_H
+#define VT_WALK_NATIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "target/elfsym.h"
+#include "target/regs.h"
+#include "vramtap/mem.h"
+
+#define VT_NATIVE_MAX_FRAMES 65536 /* a thread */
+
+struct vt_native_frame {
+	uint64_t pc;       /* as in the register: the return address for all but the innermost and signal frames */
+	uint64_t cfa;      /* stack pointer of the caller; 0 unknown */
+	bool activation;   /* pc is the instruction itself, not a return address */
+	/* symbolised: */
+	const struct vt_module *module; /* NULL: no mapped file */
+	uint64_t module_offset; /* address in the file (pc - bias) */
+	const char *function; /* demangled; NULL unknown. Owned by the symboliser's arena; hostile */
+	const char *symbol;   /* as in the symbol table, before demangling; NULL unknown */
+	uint64_t function_offset;
+};
+
+struct vt_native_stack {
+	pid_t tid;
+	VT_VEC(struct vt_native_frame) frames; /* innermost first */
+	bool truncated;   /* by the bound */
+	bool complete;    /* reached the thread's outermost frame */
+	char why[128];    /* why it ends early, "" when complete */
+};
+
+void vt_native_stack_deinit(struct vt_native_stack *stack);
+
+struct vt_unwinder; /* opaque: the libdw handle of one target */
+
+/* modules and src must outlive it. Opens no file before it is needed. */
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret);
+void vt_unwinder_destroy(struct vt_unwinder *unwinder);
+
+/* Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it. stack must be zeroed. */
+struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const struct vt_regs *regs,
+				  struct vt_native_stack *stack);
+
+/* Names every frame of all stacks at once. Strings live in arena. */
+struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+				     struct vt_arena *arena);
+
+#endif

@@ -1,0 +1,1 @@
+src_walk_libwalk_a_SOURCES +=

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's native CUDA caching allocator, found and walked. Two parts with different callers:
+ * - discovery (tool only): finds the exported allocator object, and every field offset by signature, in the target itself;
+ * - the walk (tool and helper): reads segments and blocks with a given layout, checks the invariants, emits records.
+ * Plain structs of both are in vramtap/torch.h.
+ */
+#ifndef VT_WALK_TORCH_H
+#define VT_WALK_TORCH_H
+
+#include "vramtap/mem.h"
+#include "vramtap/torch.h"
+
+/* ---- the walk: no libc beyond mem*(), no allocation except from the scratch it is given ---- */
+
+struct vt_torch_sink {
+	/*
+	 * Room for n more records, or NULL when there is none (the walk then ends as truncated, or asks for room). The walk fills
+	 * them and keeps the pointer only until the next call.
+	 */
+	struct vt_block_rec *(*reserve)(struct vt_torch_sink *sink, uint64_t n);
+};
+
+struct vt_torch_scratch {
+	void *base; /* zeroed or not; 16-byte aligned */
+	uint64_t size;
+};
+
+struct vt_torch_walk_limits {
+	uint64_t max_blocks;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; checked every few thousand blocks */
+	uint64_t (*now_ns)(void);
+};
+
+/* Bytes of scratch that a walk of n blocks needs at the most. */
+uint64_t vt_torch_scratch_size(uint64_t n_blocks);
+
+/* The DeviceCachingAllocators of the native allocator: fills dcas (in device order), returns how many, or -1. */
+int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t allocator,
+		     uint64_t dcas[VT_TORCH_MAX_DEVICES]);
+
+/* How many blocks the device has in its tables (a bound for room and scratch), or -1 when it cannot be read. */
+int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
+
+/*
+ * Walks one device. Fills *result always (its lock and owner_tid fields are the caller's). When src is not coherent, blocks
+ * that fail validation are dropped and counted, and the result is UNSTABLE, never silently wrong; when it is coherent, one
+ * failed invariant makes the result REFUSED.
+ */
+void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
+			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+			  struct vt_torch_sink *sink, struct vt_torch_device_result *result);
+
+/* The owner tid of the device's mutex, 0 when free, -1 when unreadable. */
+int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
+
+#ifndef VT_HELPER_BUILD
+/* ---- discovery: tool only ---- */
+
+#include "base/error.h"
+#include "target/elfsym.h"
+#include "target/maps.h"
+
+enum vt_torch_backend {
+	VT_TORCH_ABSENT,    /* no libc10_cuda.so in the target */
+	VT_TORCH_UNUSED,    /* loaded, but the allocator was not initialised: no block can exist */
+	VT_TORCH_NATIVE,    /* layout found */
+	VT_TORCH_ASYNC,     /* the cudaMallocAsync backend is active */
+	VT_TORCH_PLUGGABLE, /* a CUDAPluggableAllocator is active */
+	VT_TORCH_UNKNOWN,   /* no layout passed the invariants: refused */
+};
+
+struct vt_torch_found {
+	enum vt_torch_backend backend;
+	uint64_t allocator; /* the allocator object, 0 when none */
+	const struct vt_module *c10_cuda;
+	struct vt_torch_layout layout; /* valid for NATIVE */
+	char version[64];   /* PyTorch's version as its version.py says, "" unknown; hostile bytes */
+	char why[160];      /* for UNKNOWN: what was looked for and not found, or which invariant failed */
+};
+
+/* Finds the allocator of the target by signature; src should be cached. Fails only when the target is gone or unreadable. */
+struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
+			       struct vt_torch_found *found);
+#endif
+
+#endif
