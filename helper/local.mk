@@ -1,0 +1,35 @@
+# The library that runs inside the target: freestanding, links nothing. It is built by its own rule and its own flags, not
+# by $(CFLAGS): what distributions add there (stack protector, CET, LTO, sanitizers) must not get into foreign processes.
+helper_sources = \
+	helper/cuda.c \
+	helper/main.c \
+	helper/mem.c \
+	helper/torch.c \
+	src/walk/torch_walk.c
+helper_headers = \
+	helper/ops.h \
+	helper/sys.h \
+	include/vramtap/helper_abi.h \
+	include/vramtap/mem.h \
+	include/vramtap/torch.h \
+	src/walk/torch.h \
+	src/walk/torch_abi.h
+
+# Common with the stub (src/inject/local.mk).
+freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protector -fcf-protection=none -fvisibility=hidden \
+	-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-exceptions -fno-lto -g0 -U_FORTIFY_SOURCE $(VT_WARNINGS)
+freestanding_ldflags = -nostdlib -Wl,-z,noexecstack -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code
+
+helper_cflags = $(freestanding_cflags) -O2 -fPIC -DVT_HELPER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
+	$(VT_CUDA_CPPFLAGS)
+helper_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,norelro -Wl,-z,now -Wl,-s \
+	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-e,vt_helper_main
+
+helper/vramtap-helper.so: $(helper_sources) $(helper_headers) Makefile
+	@$(MKDIR_P) helper
+	$(AM_V_CCLD)for f in $(helper_sources); do \
+		if test -f $$f; then echo $$f; else echo $(top_srcdir)/$$f; fi; done | \
+		xargs $(CC) $(helper_cflags) $(helper_ldflags) -o $@
+
+CLEANFILES += helper/vramtap-helper.so
+EXTRA_DIST += $(helper_sources) $(helper_headers)

@@ -99,7 +99,10 @@ struct vt_torch_walk_answer {
 	uint64_t total_ns;
 };
 
-/* The head of the shared file. Sizes are those of the file that the tool last grew it to. */
+/*
+ * The head of the shared part of the memory file: "the file" in what follows is this part. Sizes are those that the tool
+ * last grew it to.
+ */
 struct vt_helper_shared {
 	uint64_t magic;
 	uint32_t abi;
@@ -120,5 +123,8 @@ struct vt_helper_shared {
 	struct vt_cuda_answer cuda;
 	struct vt_torch_walk_answer torch;
 };
+
+/* Where the room for records starts, in bytes after the head. */
+#define VT_HELPER_ROOM_OFFSET ((sizeof(struct vt_helper_shared) + 4095) / 4096 * 4096)
 
 #endif

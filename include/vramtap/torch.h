@@ -52,8 +52,9 @@ struct vt_torch_layout {
 	uint16_t pool_owner;
 	uint16_t pool_size_of;
 	/* PrivatePool: offset of its large BlockPool; the small one follows it at once */
-	uint16_t private_large;
-	uint16_t pad;
+	uint16_t private_large; /* NO_FIELD: none existed when the layout was found; the walk looks for it */
+	/* DeviceStats: bytes between reserved_bytes and active_bytes (32 since 2.14: reserved_bytes_by_private_pools) */
+	uint16_t stats_extra;
 	struct vt_torch_block_layout block;
 	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.13" */
 };
@@ -62,7 +63,11 @@ enum vt_block_state {
 	VT_BLOCK_ALLOCATED = 0,     /* handed out: PyTorch's "active_allocated" */
 	VT_BLOCK_AWAITING_FREE = 1, /* freed by its owner, an event of another stream is pending: "active_pending_free" */
 	VT_BLOCK_CACHED = 2,        /* free inside the cache: "inactive" */
-	VT_BLOCK_UNMAPPED = 3,      /* address space of an expandable segment with no memory behind it */
+	/*
+	 * Address space of an expandable segment with no memory behind it. Such a record stands alone (its SEGMENT_START is set), is
+	 * not a segment, and ends the one before it: a segment is a run of mapped memory, as in PyTorch's snapshot().
+	 */
+	VT_BLOCK_UNMAPPED = 3,
 };
 
 enum vt_block_flags {

@@ -1,5 +1,14 @@
 bin_PROGRAMS += vramtap
-vramtap_SOURCES = src/cmd/main.c
+vramtap_SOURCES = \
+	src/cmd/cmd.h \
+	src/cmd/collect.c src/cmd/collect.h \
+	src/cmd/collect_identity.c \
+	src/cmd/collect_inside.c \
+	src/cmd/collect_stacks.c \
+	src/cmd/collect_torch.c \
+	src/cmd/main.c \
+	src/cmd/progress.c src/cmd/progress.h \
+	src/cmd/report.c
 vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \
 	src/target/libtarget.a src/base/libbase.a $(VT_LIBS)

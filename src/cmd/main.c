@@ -1,1 +1,64 @@
-int main(void) { return 0; }
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the subcommand and runs it. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/cmd.h"
+
+static const struct vt_command commands[] = {
+	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
+};
+
+static void print_usage(FILE *out)
+{
+	fputs("Usage: vramtap COMMAND [OPTION...] ARGUMENT...\n"
+	      "Says what holds the GPU memory of a live CUDA process, and where the process is stuck.\n\n"
+	      "Commands:\n",
+	      out);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n", out);
+}
+
+int vt_cmd_fail(const struct vt_error *err)
+{
+	struct vt_str line = { 0 };
+
+	vt_str_add_escaped(&line, err->message, strlen(err->message));
+	fprintf(stderr, "vramtap: %s\n", vt_str_get(&line));
+	vt_str_deinit(&line);
+	return err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
+}
+
+int main(int argc, char **argv)
+{
+	/* A closed pipe is a write error that is reported, not a silent death in the middle of a session. */
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 2) {
+		print_usage(stderr);
+		return VT_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-?") || !strcmp(argv[1], "help")) {
+		print_usage(stdout);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		puts("vramtap " PACKAGE_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		char name[64];
+
+		if (strcmp(argv[1], commands[i].name) != 0)
+			continue;
+		/* argp prints argv[0] in its usage texts. */
+		snprintf(name, sizeof(name), "vramtap %s", commands[i].name);
+		argv[1] = name;
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	fprintf(stderr, "vramtap: there is no command \"%s\"; vramtap --help lists them\n", argv[1]);
+	return VT_EXIT_USAGE;
+}

@@ -1,3 +1,33 @@
 noinst_LIBRARIES += src/inject/libinject.a
 src_inject_libinject_a_SOURCES = \
-	src/inject/inject.h
+	src/inject/borrow.c src/inject/borrow.h \
+	src/inject/channel.c src/inject/channel.h \
+	src/inject/choose.c src/inject/choose.h \
+	src/inject/embed.S \
+	src/inject/helper.c \
+	src/inject/image.c src/inject/image.h \
+	src/inject/inject.h \
+	src/inject/lock.c \
+	src/inject/place.c src/inject/place.h \
+	src/inject/refuse.c src/inject/refuse.h \
+	src/inject/seccomp.c src/inject/seccomp.h \
+	src/inject/stub.h \
+	src/inject/symbols.c src/inject/symbols.h \
+	src/inject/xstate.c src/inject/xstate.h
+
+# The stub: flat code that runs in a borrowed thread of the target. Built like the helper, and linked by a script that
+# refuses data, relocations and calls to anything outside.
+stub_sources = src/inject/stub_entry.S src/inject/stub.c
+stub_cflags = $(freestanding_cflags) -Os -fPIE -fno-jump-tables -mgeneral-regs-only -fomit-frame-pointer \
+	-I$(top_srcdir)/src
+src/inject/stub.bin: $(stub_sources) src/inject/stub.h src/inject/stub.lds helper/sys.h Makefile
+	@$(MKDIR_P) src/inject
+	$(AM_V_CCLD)$(CC) $(stub_cflags) $(freestanding_ldflags) -static -Wl,--build-id=none \
+		-Wl,-T,$(top_srcdir)/src/inject/stub.lds -o src/inject/stub.elf \
+		$(top_srcdir)/src/inject/stub_entry.S $(top_srcdir)/src/inject/stub.c
+	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub.elf $@
+
+src/inject/embed.$(OBJEXT): helper/vramtap-helper.so src/inject/stub.bin
+
+CLEANFILES += src/inject/stub.bin src/inject/stub.elf
+EXTRA_DIST += $(stub_sources) src/inject/stub.lds

@@ -1,4 +1,17 @@
 noinst_LIBRARIES += src/report/libreport.a
 src_report_libreport_a_SOURCES = \
-	src/report/model.h \
+	src/report/account.c src/report/account.h \
+	src/report/cxxname.c src/report/cxxname.h \
+	src/report/format.c src/report/format.h \
+	src/report/headline.c \
+	src/report/json.c \
+	src/report/json_out.c src/report/json_out.h \
+	src/report/line.c src/report/line.h \
+	src/report/model.c src/report/model.h \
+	src/report/text.c src/report/text.h \
+	src/report/text_blocks.c \
+	src/report/text_memory.c \
+	src/report/text_threads.c \
+	src/report/threads.c \
+	src/report/width.c src/report/width.h \
 	src/report/writer.h

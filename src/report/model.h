@@ -91,15 +91,24 @@ struct vt_model_allocator {
 	size_t first_block, n_blocks; /* in model.blocks */
 	const char *owner_name; /* thread that holds the lock; "" */
 	/* filled by account: */
+	bool exact;                  /* the walk was complete and every invariant held here too; else no sum may be printed */
 	uint64_t reserved_bytes;     /* all mapped blocks */
 	uint64_t allocated_bytes, awaiting_bytes, cached_bytes, requested_bytes;
 	uint64_t allocated_blocks, awaiting_blocks, cached_blocks;
 	uint64_t largest_cached;     /* the largest single free block */
-	uint64_t private_bytes;      /* in private pools, any state */
+	uint64_t private_bytes;      /* in private pools, any mapped state */
+	uint64_t private_allocated_bytes, private_cached_bytes;
+	uint64_t private_allocated_blocks, private_cached_blocks;
+	bool requested_known;        /* this release records what was asked for, so that the next is known */
 	uint64_t rounding_bytes;     /* allocated - requested of allocated blocks: lost to rounding */
+	bool other_known;
+	uint64_t other_bytes;        /* used on the device, by anybody, and not reserved by this allocator */
 };
 
-/* Blocks of one device, state, size, stream and pool together; largest total first. Filled by account. */
+/*
+ * Blocks of one device, state, size, stream and pool together; largest total first. Filled by account, of the exact
+ * allocators only. Unmapped blocks are address space, not memory: they are in no group.
+ */
 struct vt_model_group {
 	int device;
 	uint8_t state;
@@ -146,15 +155,27 @@ struct vt_model_thread {
 	const char *syscall;  /* ours: "futex", NULL not in one */
 	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
 	const char *verdict;  /* ours: "in cudaStreamSynchronize", NULL none */
+	bool idle;            /* a pool thread that waits for work (walk/wait) */
 	struct vt_model_stack stack;
-	size_t group;         /* index in model.thread_groups (account) */
+	/* filled by account: */
+	size_t group;         /* index in model.thread_groups */
+	size_t next_in_group; /* index in model.threads of the group's next thread, VT_NO_THREAD after the last */
 };
 
-/* Threads with equal stacks. Filled by account. The most telling first: main, Python, native, idle pools. */
+#define VT_NO_THREAD SIZE_MAX
+
+/* Threads with equal stacks. Filled by account. The most telling first: main, verdict, Python, native, idle pools. */
 struct vt_model_thread_group {
-	size_t first_thread; /* index in model.threads */
+	size_t first_thread; /* index in model.threads; the others by their next_in_group */
 	size_t n_threads;
 	bool idle;           /* a pool thread that waits for work */
+};
+
+/* One line of the answer. The text holds names of the target: hostile. */
+struct vt_model_headline {
+	const char *code; /* ours, static, for machines: "main-thread", "memory", "lock-held", ... */
+	bool alarm;       /* something is wrong */
+	const char *text;
 };
 
 struct vt_model_timing {
@@ -187,23 +208,45 @@ struct vt_model {
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	bool stacks_coherent;    /* all stacks are of one instant */
 	VT_VEC(struct vt_diag) diags;
-	VT_VEC(const char *) headlines; /* the answer in one to three lines (account) */
+	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;
-	enum vt_completeness completeness; /* account derives it from diags */
+	enum vt_completeness completeness; /* account derives it from diags; VT_PARTIAL once a diag was lost */
 };
 
 void vt_model_init(struct vt_model *model);
 void vt_model_deinit(struct vt_model *model);
 
-/* Adds a diagnostic; text is printf-formatted into the arena. Out of memory drops it but keeps the report partial. */
+/*
+ * Adds a diagnostic; text is printf-formatted into the arena. One that is already there is not added again. Out of memory
+ * drops it but keeps the report partial.
+ */
 void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage, const char *code,
 		   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Fills everything marked "account" from the rest. Call once, when all else is in. False when out of memory. */
+/*
+ * Fills everything marked "account" from the rest, re-checks the allocators' sums, and adds the diagnostics for walks that
+ * were unstable, truncated or refused (so that nobody else has to). Call once, when all else is in. False when out of
+ * memory: the model can still be printed, and is partial.
+ */
 bool vt_model_account(struct vt_model *model);
+
+/*
+ * The end (exclusive, an index in model.blocks) of the run of adjacent blocks of one segment that begins at first; end is
+ * that of the allocator's blocks. In an exact allocator a run is a whole segment; else blocks may be missing between runs.
+ */
+size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t end);
+
+/* By ordinal, by tid; NULL when there is none. */
+const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal);
+const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_t tid);
+
+/* The innermost Python frame, or NULL. */
+const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
 const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside" */
 const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
+const char *vt_walk_result_name(uint8_t result);          /* "complete", "unstable", "refused", "truncated" */
+const char *vt_walk_lock_name(uint8_t lock);              /* "none", "taken", "held" */
 
 #endif

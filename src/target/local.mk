@@ -1,9 +1,11 @@
 noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
-	src/target/elfsym.h \
-	src/target/live.h \
-	src/target/maps.h \
-	src/target/proc.h \
+	src/target/container.c src/target/container.h \
+	src/target/elfsym.c src/target/elfsym.h \
+	src/target/live.c src/target/live.h \
+	src/target/maps.c src/target/maps.h \
+	src/target/proc.c src/target/proc.h \
 	src/target/regs.h \
-	src/target/session.h \
-	src/target/snapshot.h
+	src/target/session.c src/target/session.h \
+	src/target/snapshot.c src/target/snapshot.h \
+	src/target/task.c src/target/task.h

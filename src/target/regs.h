@@ -16,6 +16,7 @@ struct vt_regs {
 	uint64_t r[VT_N_REGS];
 	uint64_t fs_base;
 	int64_t orig_rax; /* number of the system call it was stopped in, -1 when none */
+	uint32_t unknown; /* bit n: register n could not be read (a thread that was not stopped); its value means nothing */
 };
 
 #endif

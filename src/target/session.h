@@ -7,6 +7,9 @@
  * A stop event is looked at with WNOWAIT only: a tracer that consumes a signal-delivery-stop and dies loses the signal.
  * A system call that a ptrace interrupt ends with EINTR although no signal came (epoll_wait and its kin) is restarted, so
  * that the target sees nothing.
+ *
+ * The kernel ties a tracee to the tracing thread: all calls for one session must come from the same thread. Nothing in
+ * this process may wait for any child (waitpid(-1, ...)) while a session is open, since that would swallow stop events.
  */
 #ifndef VT_TARGET_SESSION_H
 #define VT_TARGET_SESSION_H
@@ -22,16 +25,21 @@
 
 struct vt_session_thread {
 	pid_t tid;
-	bool stopped;          /* we hold it */
+	bool stopped;          /* it stopped for us and regs are valid; stays so after the resume */
 	bool was_group_stopped; /* it was stopped by a signal before we came */
 	struct vt_regs regs;   /* valid when stopped */
-	const char *why;       /* static text: why it is not stopped: "did not stop within 100 ms", "vanished", "traced" */
+	const char *why;       /* static text: why it is not stopped: "it did not stop in time", "it ended", ... */
+	/* private: */
+	int phase;
+	int slot;
+	bool trapped;
+	uint64_t deadline_ns;
 };
 
 struct vt_session {
 	pid_t pid;
 	struct vt_live *live; /* not owned; its cache is dropped on resume */
-	VT_VEC(struct vt_session_thread) threads;
+	VT_VEC(struct vt_session_thread) threads; /* the main thread first, then by tid */
 	uint64_t stop_begin_ns, stop_end_ns; /* when the first thread was interrupted, when the last was released */
 };
 
@@ -43,8 +51,18 @@ struct vt_session {
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns);
 
-/* Releases every thread; always succeeds. Idempotent. */
+/*
+ * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has not yet done so (it was
+ * runnable when looked at and then blocked uninterruptibly) cannot be let go by the kernel's rules: see vt_session_settle().
+ */
 void vt_session_resume(struct vt_session *session);
+
+/*
+ * Lets go of threads that stopped only after their session was over, and says whether any is still outstanding. Every
+ * other call here does that too, and our exit does it for good, so only a process that lives on after its last session
+ * has to call this, from time to time, while it returns true.
+ */
+bool vt_session_settle(void);
 
 /* Resumes if needed and frees. */
 void vt_session_deinit(struct vt_session *session);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native frames by libdw over our own memory source and registers (no ptrace inside libdw), and their names: all program
- * counters are collected first, then each module's symbol table is read once.
+ * Native frames from our own memory source and registers, with call frame information that libdw finds and parses (no
+ * ptrace and no files of its own inside libdw), and their names: all program counters are collected first, then each
+ * module's symbol table is read once.
  */
 #ifndef VT_WALK_NATIVE_H
 #define VT_WALK_NATIVE_H
@@ -23,6 +24,7 @@ struct vt_native_frame {
 	uint64_t pc;       /* as in the register: the return address for all but the innermost and signal frames */
 	uint64_t cfa;      /* stack pointer of the caller; 0 unknown */
 	bool activation;   /* pc is the instruction itself, not a return address */
+	bool signal;       /* the trampoline under a signal handler: its caller was interrupted; pc was never called from */
 	/* symbolised: */
 	const struct vt_module *module; /* NULL: no mapped file */
 	uint64_t module_offset; /* address in the file (pc - bias) */
@@ -36,12 +38,12 @@ struct vt_native_stack {
 	VT_VEC(struct vt_native_frame) frames; /* innermost first */
 	bool truncated;   /* by the bound */
 	bool complete;    /* reached the thread's outermost frame */
-	char why[128];    /* why it ends early, "" when complete */
+	char why[128];    /* why it ends early, or why a complete one may lack frames; "" when nothing is missing */
 };
 
 void vt_native_stack_deinit(struct vt_native_stack *stack);
 
-struct vt_unwinder; /* opaque: the libdw handle of one target */
+struct vt_unwinder; /* opaque: the unwind information of one target */
 
 /* modules and src must outlive it. Opens no file before it is needed. */
 struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret);

@@ -1,1 +1,13 @@
-src_walk_libwalk_a_SOURCES +=
+src_walk_libwalk_a_SOURCES += \
+	src/walk/cfi.c src/walk/cfi.h \
+	src/walk/demangle.c src/walk/demangle.h \
+	src/walk/merge.c \
+	src/walk/native_symbols.c \
+	src/walk/native_unwind.c \
+	src/walk/syscall_names.h \
+	src/walk/verdicts.c src/walk/verdicts.h \
+	src/walk/wait.c \
+	src/walk/wait_fd.c \
+	src/walk/wait_futex.c \
+	src/walk/wait_parts.h
+EXTRA_DIST += scripts/gen-syscall-names.sh

@@ -1,1 +1,11 @@
-src_walk_libwalk_a_SOURCES +=
+src_walk_libwalk_a_SOURCES += \
+	src/walk/python_capture.c src/walk/python_capture.h \
+	src/walk/python_find.c \
+	src/walk/python_frame.c src/walk/python_frame.h \
+	src/walk/python_layout.c src/walk/python_layout.h \
+	src/walk/python_layouts.h \
+	src/walk/python_line.c src/walk/python_line.h \
+	src/walk/python_object.c src/walk/python_object.h \
+	src/walk/python_pages.c src/walk/python_pages.h \
+	src/walk/python_resolve.c
+EXTRA_DIST += scripts/gen-python-layouts.sh

@@ -79,7 +79,10 @@ struct vt_torch_found {
 	char why[160];      /* for UNKNOWN: what was looked for and not found, or which invariant failed */
 };
 
-/* Finds the allocator of the target by signature; src should be cached. Fails only when the target is gone or unreadable. */
+/*
+ * Finds the allocator of the target by signature. Fails only when the target is gone or unreadable. While the target runs, src must
+ * not be cached (vt_live_source()): what was read in the middle of a change is read again. It is fast without a cache too.
+ */
 struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
 			       struct vt_torch_found *found);
 #endif

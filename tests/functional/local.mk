@@ -1,0 +1,7 @@
+# Functional tests: they drive the built program against real processes. Each part adds its own.
+functional_tests = \
+	tests/functional/report_cli.py \
+	tests/functional/report_hostile.py
+EXTRA_DIST += $(functional_tests) tests/functional/harness.py
+include tests/functional/python.mk
+include tests/functional/native.mk

@@ -60,5 +60,7 @@ void simcuda_set_hang(int device_mask);
 /* Parse one fault ("cudaMalloc:block:after=3:count=1"); 0, or -1 when it is malformed. */
 int simcuda_set_fault(const char *spec);
 void simcuda_clear_faults(void);
+/* Threads that wait now (shared, where there is a control file). */
+int simcuda_blocked(void);
 
 #endif

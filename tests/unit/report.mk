@@ -1,0 +1,24 @@
+# Models made by hand and a program that prints them, for looking at the report and for report_schema.py.
+report_models = tests/unit/report_models.c tests/unit/report_models.h
+report_cppflags = $(unit_cppflags) -I$(top_srcdir)/tests/unit
+report_libs = src/report/libreport.a $(unit_libs)
+
+check_PROGRAMS += tests/unit/report_demo
+tests_unit_report_demo_SOURCES = tests/unit/report_demo.c $(report_models)
+tests_unit_report_demo_CPPFLAGS = $(report_cppflags)
+tests_unit_report_demo_LDADD = src/report/libreport.a src/base/libbase.a
+
+unit_tests += tests/unit/test_account tests/unit/test_text tests/unit/test_json
+unit_scripts += tests/unit/report_schema.py
+
+tests_unit_test_account_SOURCES = tests/unit/test_account.c $(report_models)
+tests_unit_test_account_CPPFLAGS = $(report_cppflags)
+tests_unit_test_account_LDADD = $(report_libs)
+
+tests_unit_test_text_SOURCES = tests/unit/test_text.c $(report_models)
+tests_unit_test_text_CPPFLAGS = $(report_cppflags)
+tests_unit_test_text_LDADD = $(report_libs)
+
+tests_unit_test_json_SOURCES = tests/unit/test_json.c $(report_models)
+tests_unit_test_json_CPPFLAGS = $(report_cppflags)
+tests_unit_test_json_LDADD = $(report_libs)

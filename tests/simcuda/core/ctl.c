@@ -188,6 +188,11 @@ void simcuda_set_hang(int device_mask)
 	sim_progress();
 }
 
+int simcuda_blocked(void)
+{
+	return load(&ctl->blocked);
+}
+
 static void set_faults(const char *list)
 {
 	char *copy = strdup(list), *save = NULL;
@@ -202,7 +207,7 @@ static void set_faults(const char *list)
 
 static void after_fork(void)
 {
-	forked = 1;
+	forked = sim_ready();
 }
 
 __attribute__((constructor)) static void configure(void)
@@ -313,7 +318,7 @@ int sim_enter(const char *function)
 	if (sim_config.trace)
 		fprintf(stderr, "simcuda[%ld]: %s\n", (long)syscall(SYS_gettid), function);
 	/* The real driver cannot be used in a child that was forked after it was initialised. */
-	if (forked && sim_ready())
+	if (forked)
 		return SIM_ENOTINIT;
 	return armed ? apply_faults(function) : SIM_OK;
 }

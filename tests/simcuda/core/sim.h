@@ -199,6 +199,7 @@ struct sim_capture { /* part of a stream */
 	uint64_t id;
 };
 struct sim_capture *sim_stream_capture(struct sim_stream *stream);
+void sim_streams_leave_capture(const struct sim_graph *graph); /* the origin and who joined */
 int sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph);
 int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph);
 void sim_capture_node(struct sim_stream *stream);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The helper inside the target: takes one request at a time from the shared file, until it is told to quit or the tool
+ * gives no more sign of life. It runs on the thread that the stub started, which ends when this returns.
+ */
+#include "sys.h"
+
+#include <linux/futex.h>
+
+#include "ops.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+
+/*
+ * Entered by the stub (it is the library's entry point); mapped is how much of the file is mapped at shared. 0 when it was
+ * told to quit, 1 when the tool gave no more sign of life.
+ */
+uint32_t vt_helper_main(struct vt_helper_shared *shared, uint64_t mapped);
+
+/* How long one sleep lasts: the longest that it takes to notice that the tool is gone. */
+#define SLICE_NS (100 * NS_PER_MS)
+
+typedef uint32_t helper_op(struct vt_helper_shared *shared, uint64_t mapped);
+
+static uint32_t op_cuda(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	(void)mapped;
+	return vt_helper_op_cuda(shared);
+}
+
+static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	uint64_t size = shared->file_size;
+
+	/* The tool may have grown the file beyond what was mapped here. */
+	if (size > mapped)
+		size = mapped;
+	if (size < VT_HELPER_ROOM_OFFSET)
+		return VT_HELPER_BAD_ARGS;
+	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, size - VT_HELPER_ROOM_OFFSET);
+}
+
+static helper_op *const *find_op(uint32_t op)
+{
+	static helper_op *const ops[] = {
+		[VT_OP_CUDA] = op_cuda,
+		[VT_OP_TORCH_WALK] = op_torch_walk,
+	};
+
+	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;
+}
+
+/* The tool died, or forgot about us. A heartbeat of the future counts as one of now. */
+static int tool_is_gone(const struct vt_helper_shared *shared)
+{
+	uint64_t now = vt_sys_now_ns();
+	uint64_t heartbeat = __atomic_load_n(&shared->heartbeat_ns, __ATOMIC_ACQUIRE);
+
+	return now > heartbeat && now - heartbeat > shared->patience_ns;
+}
+
+/* Waits for a request other than the last one; 0 when the tool is gone. */
+static int wait_for_request(struct vt_helper_shared *shared, uint32_t last, uint32_t *seq)
+{
+	struct vt_sys_timespec slice = { 0, (int64_t)SLICE_NS };
+
+	for (;;) {
+		*seq = __atomic_load_n(&shared->request_seq, __ATOMIC_ACQUIRE);
+		if (*seq != last)
+			return 1;
+		if (tool_is_gone(shared))
+			return 0;
+
+		long ret = vt_sys6(SYS_futex, (long)&shared->request_seq, FUTEX_WAIT, last, (long)&slice, 0, 0);
+
+		/* A filter that forbids this call must not make us spin. */
+		if (ret && ret != -110 /* ETIMEDOUT */ && ret != -11 /* EAGAIN */ && ret != -4 /* EINTR */)
+			vt_sys_sleep_ns(NS_PER_MS);
+	}
+}
+
+static void answer(struct vt_helper_shared *shared, uint32_t seq, uint32_t status)
+{
+	shared->status = status;
+	__atomic_store_n(&shared->done_seq, seq, __ATOMIC_RELEASE);
+	vt_sys4(SYS_futex, (long)&shared->done_seq, FUTEX_WAKE, INT32_MAX, 0);
+}
+
+uint32_t vt_helper_main(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	uint32_t last = 0;
+	uint32_t seq;
+
+	shared->abi = VT_HELPER_ABI;
+	shared->helper_tid = (uint32_t)vt_sys0(SYS_gettid);
+	__atomic_store_n(&shared->magic, VT_HELPER_MAGIC, __ATOMIC_RELEASE);
+	while (wait_for_request(shared, last, &seq)) {
+		uint32_t op = shared->op;
+		helper_op *const *run = find_op(op);
+
+		if (op == VT_OP_QUIT) {
+			answer(shared, seq, VT_HELPER_OK);
+			return 0;
+		}
+		shared->why[0] = 0;
+		answer(shared, seq, run ? (*run)(shared, mapped) : VT_HELPER_BAD_ARGS);
+		last = seq;
+	}
+	return 1;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations of the helper, which runs inside the target on a thread of its own (a detached pthread with a stack of
+ * 512 KiB and all signals blocked). An operation may call what shared->imports names and raw system calls (sys.h),
+ * nothing else; it holds no lock of the target when it returns, and ends by itself when its deadlines pass.
+ *
+ * It must not fault: a wild pointer here kills the target. Memory that is not known to be mapped is read with
+ * vt_sys_peek() (sys.h).
+ */
+#ifndef VT_HELPER_OPS_H
+#define VT_HELPER_OPS_H
+
+#include <stdint.h>
+
+#include "vramtap/helper_abi.h"
+
+/* Fills shared->cuda. Returns enum vt_helper_status; on failure shared->why says in a few words why. */
+uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
+
+/*
+ * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after shared) with records.
+ * VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would do.
+ */
+uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+#endif

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds vramtap outside the source tree; quick when nothing changed.
+#
+# usage: build.sh BUILD_DIRECTORY CUDA_HEADERS [CONFIGURE-ARGUMENT...]
+set -eu
+
+source_dir=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+build_dir=$1
+headers=$2
+shift 2
+
+if [ -z "$(find "$source_dir/configure" -newer "$source_dir/configure.ac" 2>/dev/null)" ]; then
+	(cd "$source_dir" && autoreconf -fi >/dev/null 2>&1) || (cd "$source_dir" && autoreconf -fi)
+	touch "$source_dir/configure"
+fi
+mkdir -p "$build_dir"
+cd "$build_dir"
+wish="$* $headers $source_dir"
+if ! { [ -f Makefile ] && [ "$(cat .configured 2>/dev/null)" = "$wish" ]; }; then
+	"$source_dir/configure" --quiet --with-cuda-headers="$headers" "$@"
+	printf '%s' "$wish" >.configured
+fi
+make -s -j2

@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what building (and with "test": testing) vramtap needs on Debian 12 or Ubuntu 24.04. Does nothing when it is
+# all there. Prints one line for each thing that could not be had, and fails then.
+#
+# usage: deps.sh [build|test]
+# On success the last line of standard output is CUDA_HEADERS=DIR, for configure --with-cuda-headers.
+set -eu
+
+want=${1:-build}
+cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
+cuda_headers_version='13.0.*'
+
+build_packages='gcc make autoconf automake pkg-config libc6-dev libdw-dev libelf-dev libiberty-dev libzstd-dev
+liblzma-dev libbz2-dev zlib1g-dev python3 python3-venv'
+test_packages='clang clang-tidy shellcheck g++ libcmocka-dev mandoc jq elfutils gdb python3-jsonschema musl-tools gcc-multilib
+libclang-rt-14-dev xz-utils procps util-linux'
+
+say() {
+	printf 'deps: %s\n' "$*" >&2
+}
+
+installed() {
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing_packages() {
+	for package in "$@"; do
+		installed "$package" || printf '%s ' "$package"
+	done
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null 2>&1; then
+		sudo -n "$@"
+	else
+		return 1
+	fi
+}
+
+install_packages() {
+	# Ubuntu 24.04 names the compiler's run-time libraries after its own clang.
+	packages=
+	for package in "$@"; do
+		case $package in
+		libclang-rt-14-dev)
+			apt-cache show "$package" >/dev/null 2>&1 || package=libclang-rt-18-dev ;;
+		esac
+		packages="$packages $package"
+	done
+	say "installing:$packages"
+	# shellcheck disable=SC2086 # a list of names
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages >&2
+}
+
+need_packages() {
+	command -v dpkg-query >/dev/null 2>&1 || {
+		say "this is not Debian or Ubuntu: install by hand what these packages bring: $*"
+		return 0
+	}
+	missing=$(missing_packages "$@")
+	[ -n "$missing" ] || return 0
+	as_root true || {
+		say "not root and no sudo: run as root: apt-get install $missing"
+		return 1
+	}
+	as_root apt-get update -q >&2 || say 'apt-get update failed; trying with the lists that are there'
+	# shellcheck disable=SC2086
+	install_packages $missing || {
+		say "could not install: $missing"
+		return 1
+	}
+}
+
+# The CUDA Toolkit's headers (types and constants, 2 MB): from an installed toolkit, else from the official wheel.
+cuda_headers() {
+	for dir in /usr/local/cuda/include /usr/include /usr/local/cuda-*/include "$cache/cuda-headers/nvidia/cu13/include"; do
+		[ ! -f "$dir/cuda.h" ] || {
+			printf '%s\n' "$dir"
+			return 0
+		}
+	done
+	say 'fetching the CUDA headers with pip'
+	[ -x "$cache/pip/bin/python" ] || python3 -m venv "$cache/pip" >&2
+	"$cache/pip/bin/python" -m pip install -q --no-deps --target "$cache/cuda-headers" \
+		"nvidia-cuda-runtime==$cuda_headers_version" >&2
+	printf '%s\n' "$cache/cuda-headers/nvidia/cu13/include"
+}
+
+mkdir -p "$cache"
+# shellcheck disable=SC2086 # lists of names
+case $want in
+build) need_packages $build_packages ;;
+test) need_packages $build_packages $test_packages ;;
+*)
+	say 'usage: deps.sh [build|test]'
+	exit 64
+	;;
+esac
+headers=$(cuda_headers) || {
+	say 'the CUDA headers could not be fetched: give configure --with-cuda-headers=DIR'
+	exit 1
+}
+printf 'CUDA_HEADERS=%s\n' "$headers"

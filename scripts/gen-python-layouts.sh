@@ -1,0 +1,266 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prints src/walk/python_layouts.h: where each CPython release keeps what vramtap reads.
+#
+#   sh scripts/gen-python-layouts.sh PREFIX… > src/walk/python_layouts.h
+#
+# Each PREFIX has include/python3.X with the internal headers (a normal installation, or a -dev package of a distribution).
+# A small program is compiled against them and prints offsetof() and sizeof(); nothing of the interpreter is run. A release
+# that can be built free-threaded (3.13 on) yields two rows.
+set -eu
+
+[ $# -gt 0 ] || { echo "usage: $0 PREFIX..." >&2; exit 64; }
+here=$(cd "$(dirname "$0")/.." && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cc=${CC:-cc}
+
+cat > "$tmp/row.c" <<'PROGRAM'
+#define Py_BUILD_CORE 1
+#include "Python.h"
+#if PY_VERSION_HEX < 0x030b0000
+#include "frameobject.h"
+#else
+#include "internal/pycore_frame.h"
+#endif
+#if PY_VERSION_HEX < 0x03090000
+#include "internal/pycore_pystate.h"
+#else
+#include "internal/pycore_interp.h"
+#include "internal/pycore_runtime.h"
+#endif
+#if PY_VERSION_HEX >= 0x030e0000
+#include "internal/pycore_interpframe_structs.h"
+#include "internal/pycore_interp_structs.h"
+#include "internal/pycore_runtime_structs.h"
+#include "internal/pycore_debug_offsets.h"
+#include "internal/pycore_stackref.h"
+#endif
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include "walk/python_layout.h"
+
+static uint32_t at[VT_PY_N_FIELDS];
+static const char *const names[] = {
+#define NAME(name) #name,
+	VT_PY_FIELDS(NAME)
+#undef NAME
+};
+
+#define IN(field, type, member) at[VT_PY_##field] = (uint32_t)offsetof(type, member)
+
+/* The value of the state word when only one bit field is set. */
+#define STATE_WORD(member, value)                                         \
+	({                                                                \
+		PyASCIIObject object;                                     \
+		uint32_t word;                                            \
+		memset(&object, 0, sizeof(object));                       \
+		object.state.member = (value);                            \
+		memcpy(&word, &object.state, sizeof(word));               \
+		word;                                                     \
+	})
+
+static void print_at(void)
+{
+	for (int i = 0; i < VT_PY_N_FIELDS; i++) {
+		if (at[i] == VT_PY_NONE)
+			printf("\t\t\t[VT_PY_%s] = VT_PY_NONE,\n", names[i]);
+		else
+			printf("\t\t\t[VT_PY_%s] = %u,\n", names[i], (unsigned int)at[i]);
+	}
+}
+
+static void fill_row(void)
+{
+	IN(RUNTIME_INTERPRETERS, _PyRuntimeState, interpreters.head);
+	IN(INTERP_NEXT, PyInterpreterState, next);
+	IN(INTERP_ID, PyInterpreterState, id);
+	IN(GIL_LOCKED, struct _gil_runtime_state, locked);
+	IN(GIL_HOLDER, struct _gil_runtime_state, last_holder);
+	IN(TSTATE_NEXT, PyThreadState, next);
+	IN(TSTATE_INTERP, PyThreadState, interp);
+	IN(TSTATE_PTHREAD, PyThreadState, thread_id);
+#if PY_VERSION_HEX < 0x030b0000
+	IN(INTERP_THREADS, PyInterpreterState, tstate_head);
+	IN(TSTATE_FRAME, PyThreadState, frame);
+	IN(FRAME_PREVIOUS, PyFrameObject, f_back);
+	IN(FRAME_CODE, PyFrameObject, f_code);
+	IN(FRAME_LASTI, PyFrameObject, f_lasti);
+#if PY_VERSION_HEX < 0x030a0000
+	IN(FRAMEOBJ_TRACE, PyFrameObject, f_trace);
+	IN(CODE_LINETABLE, PyCodeObject, co_lnotab);
+	at[VT_PY_LASTI_SCALE] = 1;
+#else
+	IN(CODE_LINETABLE, PyCodeObject, co_linetable);
+	at[VT_PY_LASTI_SCALE] = sizeof(_Py_CODEUNIT);
+#endif
+#else
+	IN(INTERP_THREADS, PyInterpreterState, threads.head);
+	IN(TSTATE_TID, PyThreadState, native_thread_id);
+#if PY_VERSION_HEX < 0x030d0000
+	IN(TSTATE_CFRAME, PyThreadState, cframe);
+	IN(CFRAME_FRAME, _PyCFrame, current_frame);
+	IN(FRAME_CODE, _PyInterpreterFrame, f_code);
+	IN(FRAME_INSTR, _PyInterpreterFrame, prev_instr);
+#else
+	IN(TSTATE_FRAME, PyThreadState, current_frame);
+	IN(FRAME_CODE, _PyInterpreterFrame, f_executable);
+	IN(FRAME_INSTR, _PyInterpreterFrame, instr_ptr);
+#endif
+	IN(FRAME_PREVIOUS, _PyInterpreterFrame, previous);
+	IN(FRAME_OWNER, _PyInterpreterFrame, owner);
+	IN(FRAME_OBJECT, _PyInterpreterFrame, frame_obj);
+#if PY_VERSION_HEX < 0x030c0000
+	IN(FRAME_IS_ENTRY, _PyInterpreterFrame, is_entry);
+#elif PY_VERSION_HEX < 0x030e0000
+	at[VT_PY_OWNER_SHIM] = FRAME_OWNED_BY_CSTACK;
+#else
+	at[VT_PY_OWNER_SHIM] = FRAME_OWNED_BY_INTERPRETER;
+	at[VT_PY_CODE_TAGS] = Py_TAG_BITS;
+#endif
+	at[VT_PY_OWNER_GENERATOR] = FRAME_OWNED_BY_GENERATOR;
+	at[VT_PY_LASTI_SCALE] = sizeof(_Py_CODEUNIT);
+	IN(CODE_QUALNAME, PyCodeObject, co_qualname);
+	IN(CODE_LINETABLE, PyCodeObject, co_linetable);
+	IN(CODE_FIRSTTRACEABLE, PyCodeObject, _co_firsttraceable);
+	IN(CODE_BYTECODE, PyCodeObject, co_code_adaptive);
+#endif
+#if PY_VERSION_HEX < 0x030c0000
+	IN(RUNTIME_GIL, _PyRuntimeState, ceval.gil);
+	at[VT_PY_STATE_READY] = STATE_WORD(ready, 1);
+#else
+	IN(INTERP_GIL, PyInterpreterState, ceval.gil);
+#endif
+#ifdef Py_GIL_DISABLED
+	IN(GIL_ENABLED, struct _gil_runtime_state, enabled);
+#endif
+	IN(FRAMEOBJ_LINENO, PyFrameObject, f_lineno);
+	IN(CODE_NAME, PyCodeObject, co_name);
+	IN(CODE_FILENAME, PyCodeObject, co_filename);
+	IN(CODE_FIRSTLINENO, PyCodeObject, co_firstlineno);
+	IN(OBJECT_TYPE, PyObject, ob_type);
+	IN(OBJECT_SIZE, PyVarObject, ob_size);
+	IN(TYPE_NAME, PyTypeObject, tp_name);
+	IN(BYTES_DATA, PyBytesObject, ob_sval);
+	IN(UNICODE_LENGTH, PyASCIIObject, length);
+	IN(UNICODE_STATE, PyASCIIObject, state);
+	at[VT_PY_UNICODE_ASCII_DATA] = sizeof(PyASCIIObject);
+	at[VT_PY_UNICODE_COMPACT_DATA] = sizeof(PyCompactUnicodeObject);
+	IN(UNICODE_DATA, PyUnicodeObject, data);
+	at[VT_PY_STATE_KIND_SHIFT] = (uint32_t)__builtin_ctz(STATE_WORD(kind, 1));
+	at[VT_PY_STATE_COMPACT] = STATE_WORD(compact, 1);
+	at[VT_PY_STATE_ASCII] = STATE_WORD(ascii, 1);
+	if (at[VT_PY_CODE_TAGS] == VT_PY_NONE)
+		at[VT_PY_CODE_TAGS] = 0;
+}
+
+#if PY_VERSION_HEX >= 0x030d0000
+#define WORD(field, member) IN(field, _Py_DebugOffsets, member)
+static void fill_debug(void)
+{
+	WORD(RUNTIME_INTERPRETERS, runtime_state.interpreters_head);
+	WORD(INTERP_NEXT, interpreter_state.next);
+	WORD(INTERP_ID, interpreter_state.id);
+	WORD(INTERP_THREADS, interpreter_state.threads_head);
+	WORD(INTERP_GIL, interpreter_state.ceval_gil);
+	/* The words about the GIL's own fields count from the interpreter that has it inside; the row serves for both. */
+	WORD(TSTATE_NEXT, thread_state.next);
+	WORD(TSTATE_INTERP, thread_state.interp);
+	WORD(TSTATE_FRAME, thread_state.current_frame);
+	WORD(TSTATE_PTHREAD, thread_state.thread_id);
+	WORD(TSTATE_TID, thread_state.native_thread_id);
+	WORD(FRAME_PREVIOUS, interpreter_frame.previous);
+	WORD(FRAME_CODE, interpreter_frame.executable);
+	WORD(FRAME_INSTR, interpreter_frame.instr_ptr);
+	WORD(FRAME_OWNER, interpreter_frame.owner);
+	WORD(CODE_NAME, code_object.name);
+	WORD(CODE_QUALNAME, code_object.qualname);
+	WORD(CODE_FILENAME, code_object.filename);
+	WORD(CODE_FIRSTLINENO, code_object.firstlineno);
+	WORD(CODE_LINETABLE, code_object.linetable);
+	WORD(CODE_BYTECODE, code_object.co_code_adaptive);
+	WORD(OBJECT_TYPE, pyobject.ob_type);
+	WORD(TYPE_NAME, type_object.tp_name);
+	WORD(BYTES_DATA, bytes_object.ob_sval);
+	WORD(OBJECT_SIZE, bytes_object.ob_size);
+	WORD(UNICODE_LENGTH, unicode_object.length);
+	WORD(UNICODE_STATE, unicode_object.state);
+	WORD(UNICODE_ASCII_DATA, unicode_object.asciiobject_size);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+	int debug = argc > 1 && !strcmp(argv[1], "debug");
+
+	memset(at, 0xff, sizeof(at));
+#if PY_VERSION_HEX >= 0x030d0000
+	if (debug)
+		fill_debug();
+#endif
+	if (!debug)
+		fill_row();
+	printf("\t{ /* made from the headers of %s%s */\n", PY_VERSION,
+#ifdef Py_GIL_DISABLED
+	       " with Py_GIL_DISABLED"
+#else
+	       ""
+#endif
+	);
+	printf("\t\t.major = %d, .minor = %d,\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);
+	if (!debug) {
+#ifdef Py_GIL_DISABLED
+		printf("\t\t.free_threaded = true,\n");
+#endif
+		printf("\t\t.lines = %s,\n", PY_VERSION_HEX < 0x030a0000 ? "VT_PY_LINES_LNOTAB" :
+		       PY_VERSION_HEX < 0x030b0000 ? "VT_PY_LINES_PEP626" : "VT_PY_LINES_PEP657");
+	}
+	printf("\t\t.at = {\n");
+	print_at();
+	printf("\t\t},\n\t},\n");
+	return 0;
+}
+PROGRAM
+
+# build NAME INCLUDE-DIRECTORY [FLAG…]: compiles $tmp/NAME
+build() {
+	name=$1 dir=$2
+	shift 2
+	set -- "$@" "-I$here/src" "-I$dir" "-I$dir/internal" "-I$(dirname "$dir")"
+	"$cc" -std=gnu11 -w "$@" -c "$tmp/row.c" -o "$tmp/$name.o"
+	# The inline functions of the headers refer to the interpreter; the program never calls them.
+	"$cc" "$tmp/$name.o" -Wl,--unresolved-symbols=ignore-all -o "$tmp/$name"
+}
+
+: > "$tmp/rows"
+: > "$tmp/debug"
+for prefix; do
+	dir=
+	for candidate in "$prefix"/include/python3.*; do
+		[ -d "$candidate/internal" ] && dir=$candidate
+	done
+	[ -n "$dir" ] || { echo "$0: $prefix has no internal headers of Python 3" >&2; exit 1; }
+	minor=${dir##*python3.}
+	minor=${minor%%[!0-9]*}
+	build plain "$dir"
+	"$tmp/plain" >> "$tmp/rows"
+	if [ "$minor" -ge 13 ]; then
+		build free "$dir" -DPy_GIL_DISABLED=1
+		"$tmp/free" >> "$tmp/rows"
+		"$tmp/plain" debug >> "$tmp/debug"
+	fi
+done
+
+cat <<'HEAD'
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GENERATED by scripts/gen-python-layouts.sh from the headers of the interpreters named below (x86-64, offsetof() and
+ * sizeof()); do not edit, run it again.
+ */
+HEAD
+printf '\nstatic const struct vt_python_layout vt_python_rows[] = {\n'
+cat "$tmp/rows"
+printf '};\n\nstatic const struct vt_python_debug vt_python_debug_rows[] = {\n'
+cat "$tmp/debug"
+printf '};\n'

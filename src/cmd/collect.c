@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/collect.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/progress.h"
+#include "inject/inject.h"
+
+/* How long a second vramtap waits for the first one to finish. */
+#define LOCK_WAIT_NS (10 * VT_NS_PER_S)
+
+void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const char *stage, const char *what,
+			   struct vt_error *err)
+{
+	vt_model_diag(c->model, level, stage, vt_error_code_name(err->code), "%s: %s", what, err->message);
+	vt_error_destroy(err);
+}
+
+/* Kinds of process of which nothing can be learned. */
+static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
+{
+	if (proc->kernel_thread)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "%d (%s) is a kernel thread: it has no memory of its own to read",
+				       proc->pid, proc->name);
+	if (proc->state == 'Z' || proc->state == 'X')
+		return vt_error_create(VT_ERR_GONE,
+				       "%d (%s) is a zombie: it has ended, only its parent %d has not collected it yet",
+				       proc->pid, proc->name, proc->ppid);
+	return NULL;
+}
+
+/* Turns a bare "not permitted" into what is in the way and how to move it. */
+static struct vt_error *explain_permission(struct vt_collect *c, struct vt_error *err)
+{
+	if (!err || err->code != VT_ERR_PERMISSION)
+		return err;
+
+	char *why = vt_proc_why_not_permitted(&c->proc, &c->model->arena);
+
+	if (!why)
+		return err;
+	vt_error_destroy(err);
+	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", c->proc.pid, c->proc.name, why);
+}
+
+static struct vt_error *open_target(struct vt_collect *c, pid_t pid)
+{
+	VT_TRY(vt_proc_init(&c->proc, pid));
+	vt_collect_identity(c);
+	VT_TRY(refuse_hopeless(&c->proc));
+	VT_TRY(explain_permission(c, vt_live_create(pid, &c->live)));
+	VT_TRY(explain_permission(c, vt_maps_init(&c->maps, pid)));
+	return vt_modules_init(&c->modules, pid, &c->maps);
+}
+
+static struct vt_error *collect(struct vt_collect *c, pid_t pid)
+{
+	vt_progress("reading the process");
+	VT_TRY(open_target(c, pid));
+	vt_progress("waiting for another vramtap to finish with this process");
+	VT_TRY(vt_inject_lock(pid, vt_now_ns() + LOCK_WAIT_NS, &c->lock_fd));
+	vt_progress("getting inside the process");
+	vt_collect_inside(c);
+	vt_progress("reading the stacks");
+	vt_collect_stopped(c);
+	if (!vt_proc_is_alive(&c->proc))
+		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "gone",
+			      "the process ended while it was being looked at");
+	return NULL;
+}
+
+struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model)
+{
+	struct vt_collect c = { .options = options, .model = model, .start_ns = vt_now_ns(), .lock_fd = -1 };
+
+	model->tool_version = PACKAGE_VERSION;
+	clock_gettime(CLOCK_REALTIME, &model->when);
+
+	struct vt_error *err = collect(&c, pid);
+
+	if (c.lock_fd >= 0)
+		close(c.lock_fd);
+	vt_modules_deinit(&c.modules);
+	vt_maps_deinit(&c.maps);
+	vt_live_destroy(c.live);
+	vt_proc_deinit(&c.proc);
+	if (err)
+		return err;
+	model->timing.total_ms = (double)(vt_now_ns() - c.start_ns) / VT_NS_PER_MS;
+	if (!vt_model_account(model))
+		return &vt_enomem;
+	return NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fills the model of one process: the order of the stages, what each falls back to, and which diagnostic that leaves. A
+ * stage that fails costs its own part of the report, not the report.
+ */
+#ifndef VT_CMD_COLLECT_H
+#define VT_CMD_COLLECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "report/model.h"
+#include "target/elfsym.h"
+#include "target/live.h"
+#include "target/maps.h"
+#include "target/proc.h"
+#include "walk/torch.h"
+
+struct vt_collect_options {
+	bool read_only;     /* run no code in the target */
+	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
+	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper */
+};
+
+/* One target while it is looked at. */
+struct vt_collect {
+	const struct vt_collect_options *options;
+	struct vt_model *model;
+	uint64_t start_ns;
+	struct vt_proc proc;
+	struct vt_maps maps;
+	struct vt_modules modules;
+	struct vt_live *live;
+	int lock_fd; /* one vramtap at a time */
+	struct vt_torch_found torch;
+	bool inside_walk_done;
+	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
+};
+
+/*
+ * Looks at pid and fills model (initialised). Fails only when there is nothing to report at all: no such process, not
+ * permitted, a zombie, ...
+ */
+struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model);
+
+/* The stages, each in its own file. They report through diagnostics. */
+void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
+void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
+void vt_collect_stopped(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
+void vt_collect_torch_outside(struct vt_collect *c);  /* collect_torch.c: called while the target is stopped */
+void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
+			       size_t n);
+
+/* Adds a diagnostic "what: message of err" with the code of err, and destroys err. */
+void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const char *stage, const char *what,
+			   struct vt_error *err);
+
+#endif

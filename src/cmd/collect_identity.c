@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who the target is: copies what /proc says into the model. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/collect.h"
+
+#define MAX_ENVIRON (1 << 20)
+#define MAX_WORLD 10000000
+
+/* A variable of the target's initial environment as a number in [0, MAX_WORLD), or -1. */
+static int environ_number(const char *env, size_t n, const char *name)
+{
+	size_t name_len = strlen(name);
+
+	for (const char *p = env; p < env + n; p += strlen(p) + 1) {
+		char *end;
+
+		if (strncmp(p, name, name_len) != 0 || p[name_len] != '=')
+			continue;
+
+		long value = strtol(p + name_len + 1, &end, 10);
+
+		return end != p + name_len + 1 && !*end && value >= 0 && value < MAX_WORLD ? (int)value : -1;
+	}
+	return -1;
+}
+
+/* torchrun, Slurm and MPI launchers that speak PyTorch set RANK and WORLD_SIZE. */
+static void read_rank(struct vt_model_process *process)
+{
+	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
+	char path[64];
+
+	process->rank = process->world_size = -1;
+	snprintf(path, sizeof(path), "/proc/%d/environ", process->pid);
+
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t n = 0;
+
+	if (!env || fd < 0)
+		return;
+	for (ssize_t got; n < MAX_ENVIRON && (got = read(fd, env + n, MAX_ENVIRON - n)) > 0;)
+		n += (size_t)got;
+	env[n] = '\0';
+	process->rank = environ_number(env, n, "RANK");
+	process->world_size = environ_number(env, n, "WORLD_SIZE");
+}
+
+static const char *copy(struct vt_collect *c, const char *text)
+{
+	const char *dup = vt_arena_strdup(&c->model->arena, text ? text : "");
+
+	return dup ? dup : "";
+}
+
+void vt_collect_identity(struct vt_collect *c)
+{
+	struct vt_model *model = c->model;
+	const struct vt_proc *proc = &c->proc;
+
+	model->process = (struct vt_model_process){
+		.pid = proc->pid,
+		.name = copy(c, proc->name),
+		.cmdline = copy(c, proc->cmdline),
+		.exe = copy(c, proc->exe),
+		.user = copy(c, proc->user),
+		.uid = proc->uid,
+		.container = copy(c, proc->container),
+		.uptime_s = proc->uptime_s,
+		.n_threads = proc->n_threads,
+		.state = proc->state,
+		.tracer = proc->tracer,
+		.tracer_name = copy(c, proc->tracer_name),
+	};
+	read_rank(&model->process);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the helper reports from inside the process: devices with their memory, and the allocator's blocks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/collect.h"
+#include "inject/inject.h"
+#include "walk/cuda_imports.h"
+
+/* CUDA error numbers that have a meaning of their own here (cuda.h: CUDA_ERROR_NOT_INITIALIZED). */
+#define CUDA_NOT_INITIALIZED 3
+
+/* How long the helper tries for one device's allocator lock; PyTorch holds it for microseconds, or for ever. */
+#define LOCK_DEADLINE_NS (50 * VT_NS_PER_MS)
+#define WALK_DEADLINE_NS (5 * VT_NS_PER_S)
+#define MAX_BLOCKS 50000000
+/* Blocks that may come into being between the count and the walk. */
+#define SPARE_BLOCKS 4096
+
+static const char *copy_bounded(struct vt_collect *c, const char *text, size_t size)
+{
+	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
+
+	return dup ? dup : "";
+}
+
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ..." */
+static void read_driver_version(struct vt_collect *c)
+{
+	VT_FCLOSE FILE *file = fopen("/proc/driver/nvidia/version", "re");
+	char line[512], *save = NULL;
+
+	c->model->versions.driver = "";
+	if (!file || !fgets(line, sizeof(line), file))
+		return;
+	for (char *word = strtok_r(line, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save))
+		if (word[0] >= '0' && word[0] <= '9' && strchr(word, '.'))
+			c->model->versions.driver = copy_bounded(c, word, 32);
+}
+
+static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
+{
+	struct vt_model_device *device = vt_vec_append(&c->model->devices);
+
+	if (!device)
+		return;
+	*device = (struct vt_model_device){
+		.ordinal = from->ordinal,
+		.name = copy_bounded(c, from->name, sizeof(from->name)),
+		.context_active = from->context_active,
+		.context = from->context,
+		.have_memory = from->have_memory && from->total_bytes >= from->free_bytes && from->total_bytes > 0,
+		.memory_from = from->memory_from ? "cuMemGetInfo" : "cudaMemGetInfo",
+		.have_uuid = true,
+	};
+	memcpy(device->uuid, from->uuid, sizeof(device->uuid));
+	device->total_bytes = from->total_bytes;
+	if (device->have_memory) {
+		device->free_bytes = from->free_bytes;
+		device->used_bytes = from->total_bytes - from->free_bytes;
+		return;
+	}
+	if (!from->context_active) {
+		device->why_no_memory = "this process has no context on it";
+		return;
+	}
+	device->why_no_memory = vt_arena_printf(&c->model->arena, "the call failed with CUDA error %d", from->error);
+	vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "meminfo-failed",
+		      "the free memory of GPU %d is unknown: the call failed inside the process with CUDA error %d",
+		      from->ordinal, from->error);
+}
+
+static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "cuda", "the device's memory is unknown", err);
+		return;
+	}
+
+	/* A copy: the target could change the shared file between a check and a use. */
+	struct vt_cuda_answer answer = vt_helper_shared(helper)->cuda;
+	int n = answer.n_devices < 0 ? 0 : answer.n_devices > VT_MAX_CUDA_DEVICES ? VT_MAX_CUDA_DEVICES : answer.n_devices;
+
+	c->model->versions.cuda_driver = answer.driver_version;
+	c->model->versions.cuda_runtime = answer.runtime_version;
+	if (answer.error == CUDA_NOT_INITIALIZED) {
+		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "not-initialised",
+			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
+		c->model->cuda_method = VT_METHOD_INSIDE;
+		return;
+	}
+	if (answer.error) {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "enumeration-failed",
+			      "the devices are unknown: the driver answered with CUDA error %d", answer.error);
+		return;
+	}
+	c->model->cuda_method = VT_METHOD_INSIDE;
+	for (int i = 0; i < n; i++)
+		add_device(c, &answer.devices[i]);
+}
+
+/* A bound on the number of blocks, counted from outside; only for sizing the answer. */
+static uint64_t estimate_blocks(struct vt_collect *c)
+{
+	uint64_t dcas[VT_TORCH_MAX_DEVICES], total = 0;
+	struct vt_memsrc *src = vt_live_cached_source(c->live);
+	int n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
+
+	for (int i = 0; i < n; i++) {
+		int64_t count = vt_torch_count_blocks(src, &c->torch.layout, dcas[i]);
+
+		if (count > 0)
+			total += (uint64_t)count;
+	}
+	return total < MAX_BLOCKS ? total + SPARE_BLOCKS : MAX_BLOCKS;
+}
+
+static struct vt_error *walk_torch(struct vt_collect *c, struct vt_helper *helper)
+{
+	uint64_t want = estimate_blocks(c);
+
+	/* The second try knows the size that the first one asked for. */
+	for (int attempt = 0;; attempt++) {
+		VT_TRY(vt_helper_grow(helper, sizeof(struct vt_helper_shared) + 4096 + want * sizeof(struct vt_block_rec)));
+
+		struct vt_helper_shared *shared = vt_helper_shared(helper);
+
+		shared->args.torch_walk = (struct vt_torch_walk_args){
+			.allocator = c->torch.allocator,
+			.lock_deadline_ns = LOCK_DEADLINE_NS,
+			.walk_deadline_ns = WALK_DEADLINE_NS,
+			.max_blocks = MAX_BLOCKS,
+			.layout = c->torch.layout,
+		};
+
+		struct vt_error *err = vt_helper_call(helper, VT_OP_TORCH_WALK, vt_now_ns() + c->options->budget_ns);
+
+		shared = vt_helper_shared(helper);
+		if (!err)
+			return NULL;
+		if (shared->status != VT_HELPER_NO_ROOM || attempt == 3)
+			return err;
+		vt_error_destroy(err);
+		want = shared->room_needed / sizeof(struct vt_block_rec) + SPARE_BLOCKS;
+		if (want > MAX_BLOCKS)
+			want = MAX_BLOCKS;
+	}
+}
+
+static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_model *model = c->model;
+
+	VT_TRY(walk_torch(c, helper));
+	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks, &model->blocks_release));
+
+	struct vt_torch_walk_answer answer = vt_helper_shared(helper)->torch;
+
+	if (answer.n_devices < 0 || answer.n_devices > VT_TORCH_MAX_DEVICES)
+		return vt_error_create(VT_ERR_FORMAT, "the helper answered for %d devices", answer.n_devices);
+	vt_collect_add_allocators(c, VT_METHOD_INSIDE, answer.devices, (size_t)answer.n_devices);
+	model->timing.walk_ms = (double)answer.total_ns / VT_NS_PER_MS;
+	c->inside_walk_done = true;
+	return NULL;
+}
+
+static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **helper)
+{
+	struct vt_inject_options options = { .budget_ns = c->options->budget_ns, .allow_resume = c->options->allow_resume };
+	struct vt_inject_timing timing = { 0 };
+
+	VT_TRY(vt_helper_create(&c->proc, &c->modules, c->live, &options, &timing, helper));
+	c->helper_tid = (pid_t)vt_helper_shared(*helper)->helper_tid;
+	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
+	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
+	c->model->timing.borrowed_tid = timing.borrowed_tid;
+	c->model->timing.helper_reused = timing.reused;
+	vt_cuda_imports(&c->modules, &vt_helper_shared(*helper)->imports);
+	return NULL;
+}
+
+/* What kind of allocator there is; called in every mode. False when there are no blocks to walk. */
+static bool find_torch(struct vt_collect *c)
+{
+	static const char *const names[] = {
+		[VT_TORCH_ABSENT] = "not loaded",
+		[VT_TORCH_UNUSED] = "not initialised",
+		[VT_TORCH_NATIVE] = "native",
+		[VT_TORCH_ASYNC] = "cudaMallocAsync",
+		[VT_TORCH_PLUGGABLE] = "pluggable",
+		[VT_TORCH_UNKNOWN] = "refused",
+	};
+	struct vt_model *model = c->model;
+	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_cached_source(c->live), &c->torch);
+
+	if (err) {
+		c->torch.backend = VT_TORCH_UNKNOWN;
+		model->torch_state = names[VT_TORCH_UNKNOWN];
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "PyTorch's allocator could not be read", err);
+		return false;
+	}
+	model->torch_state = names[c->torch.backend];
+	model->versions.torch = copy_bounded(c, c->torch.version, sizeof(c->torch.version));
+	model->versions.torch_layout = c->torch.backend == VT_TORCH_NATIVE ?
+					       copy_bounded(c, c->torch.layout.name, sizeof(c->torch.layout.name)) :
+					       "";
+	switch (c->torch.backend) {
+	case VT_TORCH_NATIVE:
+		return true;
+	case VT_TORCH_UNKNOWN:
+		vt_model_diag(model, VT_DIAG_MISSING, "torch", "layout-refused",
+			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
+			      c->torch.why);
+		return false;
+	case VT_TORCH_ASYNC:
+	case VT_TORCH_PLUGGABLE:
+		vt_model_diag(model, VT_DIAG_MISSING, "torch", "backend-not-native",
+			      "PyTorch uses its %s backend, whose blocks cannot be listed", model->torch_state);
+		return false;
+	default:
+		return false;
+	}
+}
+
+void vt_collect_inside(struct vt_collect *c)
+{
+	struct vt_model *model = c->model;
+	struct vt_helper *helper = NULL;
+	size_t index = 0;
+
+	read_driver_version(c);
+	model->process.uses_cuda = vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
+
+	bool native = find_torch(c);
+
+	if (!model->process.uses_cuda) {
+		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "no-cuda",
+			      "this process has not loaded the CUDA driver (libcuda.so.1): it holds no device memory");
+		return;
+	}
+	if (c->options->read_only) {
+		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "read-only",
+			      "the devices were not asked for their memory: --read-only runs no code in the process");
+		return;
+	}
+
+	struct vt_error *err = start_helper(c, &helper);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "inject",
+				      "the devices could not be asked for their memory, all else was read from outside", err);
+		return;
+	}
+	ask_cuda(c, helper);
+	if (native) {
+		err = take_torch(c, helper);
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",
+					      "the allocator was read from outside, the walk inside did not finish", err);
+		else
+			model->torch_method = VT_METHOD_INSIDE;
+	}
+	vt_helper_destroy(helper);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where every thread is. While the threads are stopped only raw data is copied (registers, stacks, chains of Python
+ * frames); unwinding, names and merging come after they run again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "cmd/collect.h"
+#include "target/session.h"
+#include "target/snapshot.h"
+#include "walk/merge.h"
+#include "walk/native.h"
+#include "walk/python.h"
+#include "walk/wait.h"
+
+#define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
+#define STACK_BYTES_PER_THREAD (256 * 1024)
+#define STACK_BYTES_TOTAL (16 * 1024 * 1024)
+
+struct stacks {
+	struct vt_collect *c;
+	struct vt_thread_list list; /* as /proc showed them before they were stopped */
+	struct vt_session session;
+	size_t n_escaped; /* threads that could not be stopped */
+	struct vt_snapshot *snapshot;
+	struct vt_python python;
+	bool have_python;
+	struct vt_native_stack *native; /* one for each thread of list */
+	struct vt_map thread_by_tid;    /* tid → index in list */
+	struct vt_map thread_by_fs;     /* fs_base (pthread_t) → index in list */
+	struct vt_map python_by_thread; /* index in list → index in python.threads */
+};
+
+static void find_python(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_error *err = vt_python_init(&s->python, &c->modules, vt_live_cached_source(c->live));
+
+	s->have_python = !err;
+	if (s->have_python) {
+		c->model->versions.python = vt_arena_printf(&c->model->arena, "%d.%d.%d", s->python.major, s->python.minor,
+							    s->python.micro);
+		c->model->versions.python_free_threaded = s->python.free_threaded;
+		return;
+	}
+	c->model->versions.python = "";
+	if (!vt_error_catch(&err, VT_ERR_NOTFOUND))
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+}
+
+/* The registers of a thread that cannot be stopped, as far as /proc shows them for a blocked one. */
+static void registers_from_proc(const struct vt_thread_info *info, struct vt_regs *regs)
+{
+	*regs = (struct vt_regs){ .orig_rax = info->in_syscall ? info->syscall_nr : -1 };
+	regs->unknown = ~(UINT32_C(1) << VT_REG_RSP | UINT32_C(1) << VT_REG_RIP);
+	regs->r[VT_REG_RSP] = info->sp;
+	regs->r[VT_REG_RIP] = info->pc;
+}
+
+/* While stopped: copy what changes when the target runs. */
+static void capture(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_snapshot_limits limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
+	struct vt_error *err = NULL;
+
+	vt_live_drop_cache(c->live);
+	if (s->have_python) {
+		err = vt_python_capture(&s->python, vt_live_cached_source(c->live));
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+	}
+	err = vt_snapshot_create(&s->session, &c->maps, c->live, &limits, &s->snapshot);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+	vt_collect_torch_outside(c);
+}
+
+/*
+ * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
+ * old one serves.
+ */
+static void refresh_maps(struct vt_collect *c)
+{
+	struct vt_maps maps = { 0 };
+	struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+
+	if (err) {
+		vt_error_destroy(err);
+		return;
+	}
+	if (maps.entries.n == c->maps.entries.n) {
+		vt_maps_deinit(&maps);
+		return;
+	}
+	vt_modules_deinit(&c->modules);
+	vt_maps_deinit(&c->maps);
+	c->maps = maps;
+	c->modules = (struct vt_modules){ 0 };
+	c->torch.c10_cuda = NULL;
+	vt_error_destroy(vt_modules_init(&c->modules, c->proc.pid, &c->maps));
+}
+
+/* A thread that we should have and could not stop; one that ended meanwhile (as the helper's own does) is no loss. */
+static bool escaped(const struct stacks *s, const struct vt_session_thread *thread)
+{
+	struct vt_thread_info info = { 0 };
+
+	if (thread->stopped || thread->tid == s->c->helper_tid)
+		return false;
+
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
+
+	return !err && info.state != 'X' && info.state != 'Z';
+}
+
+static size_t count_escaped(const struct stacks *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->session.threads.n; i++)
+		n += escaped(s, &s->session.threads.data[i]);
+	return n;
+}
+
+static void stop_and_capture(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_error *err = vt_session_stop_all(&s->session, c->proc.pid, c->live, STOP_DEADLINE_NS);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",
+				      "the threads could not be stopped, their stacks are read while they run", err);
+		capture(s);
+		return;
+	}
+
+	s->n_escaped = count_escaped(s);
+	vt_live_set_coherent(c->live, s->n_escaped == 0);
+	capture(s);
+	vt_session_resume(&s->session);
+	vt_live_set_coherent(c->live, false);
+	c->model->stacks_coherent = s->n_escaped == 0;
+	c->model->timing.stopped_ms = (double)(s->session.stop_end_ns - s->session.stop_begin_ns) / VT_NS_PER_MS;
+}
+
+static const struct vt_session_thread *session_thread(const struct stacks *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->session.threads.n; i++)
+		if (s->session.threads.data[i].tid == tid)
+			return &s->session.threads.data[i];
+	return NULL;
+}
+
+static void unwind_one(struct stacks *s, struct vt_unwinder *unwinder, const struct vt_thread_info *info,
+		       struct vt_native_stack *stack)
+{
+	const struct vt_session_thread *thread = session_thread(s, info->tid);
+	struct vt_regs regs;
+
+	stack->tid = info->tid;
+	if (thread && thread->stopped) {
+		regs = thread->regs;
+	} else if (info->syscall_known && info->pc) {
+		registers_from_proc(info, &regs);
+	} else {
+		snprintf(stack->why, sizeof(stack->why), "%s",
+			 thread && thread->why ? thread->why : "it was running and could not be stopped");
+		return;
+	}
+	vt_error_destroy(vt_unwinder_walk(unwinder, info->tid, &regs, stack));
+}
+
+static void unwind_all(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_unwinder *unwinder = NULL;
+	struct vt_memsrc *src = s->snapshot ? vt_snapshot_source(s->snapshot) : vt_live_cached_source(c->live);
+	struct vt_error *err = vt_unwinder_create(&c->modules, src, c->proc.pid, &unwinder);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "native frames are missing", err);
+		return;
+	}
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		unwind_one(s, unwinder, &s->list.threads.data[i], &s->native[i]);
+	vt_unwinder_destroy(unwinder);
+	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+}
+
+/* CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; by tid where that fails. */
+static void match_python_threads(struct stacks *s)
+{
+	for (size_t i = 0; i < s->list.threads.n; i++) {
+		const struct vt_session_thread *thread = session_thread(s, s->list.threads.data[i].tid);
+
+		vt_map_put(&s->thread_by_tid, (uint64_t)s->list.threads.data[i].tid, i);
+		if (thread && thread->stopped && thread->regs.fs_base)
+			vt_map_put(&s->thread_by_fs, thread->regs.fs_base, i);
+	}
+	for (size_t i = 0; s->have_python && i < s->python.threads.n; i++) {
+		const struct vt_python_thread *python = &s->python.threads.data[i];
+		const uint64_t *index = vt_map_get(&s->thread_by_fs, python->pthread);
+
+		if (!index && python->tid)
+			index = vt_map_get(&s->thread_by_tid, (uint64_t)python->tid);
+		if (index)
+			vt_map_put(&s->python_by_thread, *index, i);
+	}
+}
+
+static const char *why_incomplete(struct stacks *s, const struct vt_native_stack *native,
+				  const struct vt_python_thread *python)
+{
+	const char *why = native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
+
+	return why ? vt_arena_strdup(&s->c->model->arena, why) : NULL;
+}
+
+static void add_thread(struct stacks *s, size_t i)
+{
+	struct vt_collect *c = s->c;
+	const struct vt_thread_info *info = &s->list.threads.data[i];
+	const uint64_t *index = vt_map_get(&s->python_by_thread, i);
+	const struct vt_python_thread *python = index ? &s->python.threads.data[*index] : NULL;
+	struct vt_model_thread *thread = vt_vec_append(&c->model->threads);
+
+	if (!thread)
+		return;
+	*thread = (struct vt_model_thread){
+		.tid = info->tid,
+		.name = vt_arena_strdup(&c->model->arena, info->name),
+		.state = info->state,
+		.cpu = info->cpu,
+		.is_main = info->tid == c->proc.pid,
+		.has_python = python != NULL,
+		.gil = !python || !s->python.gil_known ? -1 : python->holds_gil,
+	};
+	if (!vt_merge_stacks(&s->native[i], python, &thread->stack, &c->model->arena))
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "no memory for the stack of thread %d", info->tid);
+	if (!thread->stack.why)
+		thread->stack.why = why_incomplete(s, &s->native[i], python);
+	vt_wait_describe(thread, info, c->proc.pid, vt_live_cached_source(c->live), &c->model->arena);
+}
+
+/* Our own helper's thread may still be on its way out: it is no part of the target. */
+static void drop_helper_thread(struct stacks *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		if (!s->c->helper_tid || s->list.threads.data[i].tid != s->c->helper_tid)
+			s->list.threads.data[kept++] = s->list.threads.data[i];
+	s->list.threads.n = kept;
+}
+
+static void say_what_is_missing(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+	size_t bare = 0;
+
+	for (size_t i = 0; i < c->model->threads.n; i++)
+		bare += c->model->threads.data[i].stack.n_frames == 0;
+	if (s->n_escaped)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "not-stopped",
+			      "%zu of %zu threads did not stop: the stacks are not of one instant", s->n_escaped,
+			      s->session.threads.n);
+	if (bare)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "no-frames", "%zu of %zu threads have no stack", bare,
+			      c->model->threads.n);
+}
+
+/* libdw would want the other word size, and so would everything that reads the thread's registers. */
+static bool refuse_32bit(struct stacks *s)
+{
+	struct vt_collect *c = s->c;
+
+	if (!c->proc.is_32bit)
+		return false;
+	vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "32-bit", "it is a 32-bit process: its stacks cannot be read");
+	return true;
+}
+
+static void stacks_deinit(struct stacks *s)
+{
+	vt_session_deinit(&s->session);
+	for (size_t i = 0; s->native && i < s->list.threads.n; i++)
+		vt_native_stack_deinit(&s->native[i]);
+	free(s->native);
+	vt_snapshot_destroy(s->snapshot);
+	vt_python_deinit(&s->python);
+	vt_map_deinit(&s->thread_by_tid);
+	vt_map_deinit(&s->thread_by_fs);
+	vt_map_deinit(&s->python_by_thread);
+	vt_thread_list_deinit(&s->list);
+}
+
+void vt_collect_stopped(struct vt_collect *c)
+{
+	struct stacks s = { .c = c };
+	uint64_t start = vt_now_ns();
+
+	if (refuse_32bit(&s))
+		return;
+	refresh_maps(c);
+	find_python(&s);
+
+	struct vt_error *err = vt_thread_list_init(&s.list, c->proc.pid);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the threads cannot be listed", err);
+		stacks_deinit(&s);
+		return;
+	}
+	drop_helper_thread(&s);
+	stop_and_capture(&s);
+	s.native = calloc(s.list.threads.n ? s.list.threads.n : 1, sizeof(*s.native));
+	if (s.native) {
+		unwind_all(&s);
+		if (s.have_python) {
+			err = vt_python_resolve(&s.python, vt_live_cached_source(c->live));
+			if (err)
+				vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "names of Python frames are missing", err);
+		}
+		match_python_threads(&s);
+		for (size_t i = 0; i < s.list.threads.n; i++)
+			add_thread(&s, i);
+	}
+	say_what_is_missing(&s);
+	stacks_deinit(&s);
+	c->model->timing.stacks_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/progress.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* A stage shorter than this is not shown: most reports are finished before. */
+#define SHOW_AFTER_MS 300
+
+static bool enabled;
+static const char *volatile current;
+static volatile sig_atomic_t shown;
+
+/* Async-signal-safe: write() only. */
+static void show(int signo)
+{
+	const char *stage = current;
+	ssize_t ignored;
+
+	(void)signo;
+	if (!stage)
+		return;
+	ignored = write(STDERR_FILENO, "\r\033[Kvramtap: ", 13);
+	ignored = write(STDERR_FILENO, stage, strlen(stage));
+	ignored = write(STDERR_FILENO, " \xe2\x80\xa6", 4);
+	(void)ignored;
+	shown = 1;
+}
+
+static void arm(int ms)
+{
+	struct itimerval timer = { .it_value = { .tv_usec = ms * 1000 } };
+
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+void vt_progress_enable(bool enable)
+{
+	struct sigaction action = { .sa_handler = show, .sa_flags = SA_RESTART };
+
+	enabled = enable && isatty(STDERR_FILENO);
+	if (enabled)
+		sigaction(SIGALRM, &action, NULL);
+}
+
+void vt_progress(const char *stage)
+{
+	if (!enabled)
+		return;
+	current = stage;
+	if (shown)
+		show(0);
+	else
+		arm(SHOW_AFTER_MS);
+}
+
+void vt_progress_end(void)
+{
+	ssize_t ignored;
+
+	if (!enabled)
+		return;
+	arm(0);
+	current = NULL;
+	if (shown) {
+		ignored = write(STDERR_FILENO, "\r\033[K", 4);
+		(void)ignored;
+	}
+	shown = 0;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is written in this file about the kernel holds for Linux 4.8 to 6.18.
+ *
+ * All tracing is done by a thread of this tool that lives for one attempt only. A tracee belongs to the thread that seized
+ * it, and the end of that thread releases it whatever state it is in: that is the way out when a thread does not stop in
+ * time, since PTRACE_DETACH works on stopped ones only.
+ */
+#include "inject/borrow.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "inject/choose.h"
+#include "inject/image.h"
+#include "inject/seccomp.h"
+
+#define STOP_DEADLINE_NS (50 * VT_NS_PER_MS)
+#define USER_CS 0x33
+#define FLAG_TF 0x100u
+#define FLAG_DF 0x400u
+
+/* All but the C library's own 33: setuid() and its like wait until every thread has handled it. */
+#define BLOCKED_MASK (~(UINT64_C(1) << (33 - 1)))
+
+/* What must be left of a stack below the block: for the stub's last calls and a signal frame with it. */
+#define STACK_RESERVE 16384u
+
+/* The results of an interrupted system call that only a tracer sees; include/linux/errno.h. */
+#define ERESTARTSYS 512
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
+
+#ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+#define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4210
+#endif
+
+/*
+ * What the kernel reads while it changes the thread. It copies registers word by word, so the copy must not end in the
+ * middle because we are killed while a page is fetched from swap: locked memory.
+ */
+struct locked {
+	struct user_regs_struct regs; /* as found */
+	struct user_regs_struct sent;
+	struct vt_stub_block block;
+	uint64_t slot[2]; /* rbx, rip */
+};
+
+struct attempt {
+	const struct vt_borrow_plan *plan;
+	pid_t tid;
+	struct locked *locked;
+	bool filtered; /* the thread has a seccomp filter */
+	enum vt_borrow_result result;
+	struct vt_borrow_record record;
+	struct vt_error *err;
+};
+
+static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
+{
+	const struct vt_proc *proc = attempt->plan->proc;
+	struct vt_proc now = { 0 };
+	struct vt_error *err = NULL;
+	char *why;
+
+	if (errnum == ESRCH)
+		return NULL;
+	VT_TRY(vt_proc_init(&now, proc->pid));
+	if (now.tracer) {
+		err = vt_error_create(VT_ERR_BUSY, "process %d is traced by process %d", (int)proc->pid, (int)now.tracer);
+	} else {
+		why = vt_proc_why_not_permitted(&now, &now.arena);
+		err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s", (int)proc->pid,
+				      why ? why : strerror(errnum));
+	}
+	vt_proc_deinit(&now);
+	return err;
+}
+
+/*
+ * Waits until the thread is stopped, without consuming the stop: when a tracer that has consumed a signal's stop dies, the
+ * signal is lost. False when it did not stop, or ended.
+ */
+static bool wait_for_stop(pid_t tid, siginfo_t *info)
+{
+	uint64_t deadline = vt_now_ns() + STOP_DEADLINE_NS;
+
+	for (;;) {
+		info->si_pid = 0;
+		if (waitid(P_PID, (id_t)tid, info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL) && errno != EINTR)
+			return false;
+		if (info->si_pid)
+			return info->si_code == CLD_TRAPPED || info->si_code == CLD_STOPPED;
+		if (vt_deadline_passed(deadline))
+			return false;
+		sched_yield();
+	}
+}
+
+/* The mode in the status of this thread: each has its own. A name with a newline in it is escaped there. */
+static bool has_seccomp_filter(const struct attempt *attempt)
+{
+	static const char key[] = "\nSeccomp:\t";
+	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid, (int)attempt->tid);
+
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *line;
+
+	if (n <= 0)
+		return true;
+	text[n] = '\0';
+	line = strstr(text, key);
+	return line && line[sizeof(key) - 1] != '0';
+}
+
+/* The word at an address of the stopped thread, by the memory that it has now (it may have called execve()). */
+static bool peek_is(pid_t tid, uint64_t addr, const void *expected)
+{
+	uint64_t word;
+
+	return !syscall(SYS_ptrace, PTRACE_PEEKDATA, tid, addr, &word) && !memcmp(&word, expected, sizeof(word));
+}
+
+static bool poke(pid_t tid, uint64_t addr, const void *from, size_t len)
+{
+	uint64_t word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		size_t n = len - i < sizeof(word) ? len - i : sizeof(word);
+
+		/* The bytes behind the stub are zeros. */
+		word = 0;
+		memcpy(&word, (const char *)from + i, n);
+		if (ptrace(PTRACE_POKEDATA, tid, (void *)(addr + i), (void *)word))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Kernels may forbid writing to read-only pages through /proc/PID/mem altogether, or allow it to the tracer only
+ * (proc_mem.force_override, Linux 6.12); POKEDATA is not affected by that.
+ */
+static struct vt_error *write_stub_stopped(const struct attempt *attempt)
+{
+	struct vt_error *err = vt_live_write(attempt->plan->live, attempt->plan->stub, vt_stub_blob, vt_stub_size());
+
+	if (!err)
+		return NULL;
+	vt_error_destroy(err);
+	if (poke(attempt->tid, attempt->plan->stub, vt_stub_blob, vt_stub_size()))
+		return NULL;
+	return vt_error_create(VT_ERR_PERMISSION, "the kernel does not allow writing to the code of process %d",
+			       (int)attempt->plan->proc->pid);
+}
+
+/*
+ * epoll_wait(), and sockets with a time limit, give EINTR for our interruption too. ERESTARTNOHAND instead is what they mean:
+ * EINTR if a handler runs, else the call begins again (with its full time). From here on the kernel does so by itself,
+ * whatever becomes of us.
+ */
+static bool undo_eintr(const struct attempt *attempt)
+{
+	struct user_regs_struct *regs = &attempt->locked->regs;
+
+	if ((long)regs->rax != -EINTR)
+		return true;
+	regs->rax = (unsigned long long)-ERESTARTNOHAND;
+	return !ptrace(PTRACE_POKEUSER, attempt->tid, (void *)offsetof(struct user, regs.rax), (void *)regs->rax);
+}
+
+/* System calls of this thread are diverted to a handler (prctl(PR_SET_SYSCALL_USER_DISPATCH), as Wine does). */
+static bool has_syscall_dispatch(pid_t tid)
+{
+	struct {
+		uint64_t mode, selector, offset, len;
+	} config = { 0 };
+
+	return !ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, (void *)sizeof(config), &config) && config.mode;
+}
+
+/* Everything about the stopped thread that must hold. What cannot hold of any thread is an error. */
+static bool qualifies(struct attempt *attempt)
+{
+	const struct vt_borrow_plan *plan = attempt->plan;
+	const struct user_regs_struct *regs = &attempt->locked->regs;
+	struct vt_memsrc *src = vt_live_source(plan->live);
+	uint64_t args[6] = { regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9 };
+	static const uint8_t syscall_code[2] = { 0x0f, 0x05 };
+	uint8_t code[2];
+
+	if ((long)regs->orig_rax < 0 || regs->cs != USER_CS ||
+	    vt_call_exposure(plan->proc->pid, src, (long)regs->orig_rax, args) >= VT_EXPOSURE_NEVER)
+		return false;
+	if (!undo_eintr(attempt))
+		return false;
+	if (vt_mem_read(src, regs->rip - sizeof(code), code, sizeof(code)) || memcmp(code, syscall_code, sizeof(code)) != 0)
+		return false;
+	if (has_syscall_dispatch(attempt->tid))
+		return false;
+	if (attempt->filtered)
+		attempt->err = vt_seccomp_check(attempt->tid);
+	return !attempt->err;
+}
+
+/* How the system call is to go on. */
+static enum vt_stub_restart find_restart(const struct user_regs_struct *regs)
+{
+	switch ((long)regs->rax) {
+	case -ERESTARTSYS:
+		return VT_RESTART_SYS;
+	case -ERESTARTNOINTR:
+		return VT_RESTART_NOINTR;
+	case -ERESTARTNOHAND:
+		return VT_RESTART_NOHAND;
+	case -ERESTART_RESTARTBLOCK:
+		return VT_RESTART_BLOCK;
+	default:
+		return VT_RESTART_NONE;
+	}
+}
+
+static void fill_block(struct attempt *attempt, uint64_t slot, uint64_t mask)
+{
+	const struct user_regs_struct *regs = &attempt->locked->regs;
+	enum vt_stub_restart restart = find_restart(regs);
+	const struct vt_borrow_plan *plan = attempt->plan;
+
+	attempt->locked->block = (struct vt_stub_block){
+		.r15 = regs->r15, .r14 = regs->r14, .r13 = regs->r13, .r12 = regs->r12, .rbp = regs->rbp,
+		.r11 = regs->r11, .r10 = regs->r10, .r9 = regs->r9, .r8 = regs->r8,
+		.rcx = regs->rcx, .rdx = regs->rdx, .rsi = regs->rsi, .rdi = regs->rdi,
+		.rax = restart == VT_RESTART_NONE  ? regs->rax :
+		       restart == VT_RESTART_BLOCK ? SYS_restart_syscall :
+						     regs->orig_rax,
+		.flags = regs->eflags,
+		.slot = slot,
+		.region = plan->control.region,
+		.xsave_mask = plan->xsave_mask,
+		.blocked_mask = BLOCKED_MASK,
+		.signal_mask = mask,
+		.rip_after = regs->rip,
+		.restart = restart,
+		.control = plan->control,
+	};
+	attempt->locked->slot[0] = regs->rbx;
+	attempt->locked->slot[1] = restart == VT_RESTART_NONE ? regs->rip : regs->rip - 2;
+}
+
+/* Writes the block below the red zone and looks whether the thread sees it. False when the stack has no room. */
+static bool write_block(struct attempt *attempt, uint64_t mask)
+{
+	struct locked *locked = attempt->locked;
+	uint64_t slot = locked->regs.rsp - VT_STUB_RET - VT_STUB_SLOT_SIZE;
+	uint64_t at = (slot - sizeof(locked->block)) & ~UINT64_C(63);
+	const struct vt_map_entry *stack = vt_maps_find(attempt->plan->maps, locked->regs.rsp);
+	VT_ERROR struct vt_error *err = NULL;
+
+	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start || at - stack->start < STACK_RESERVE)
+		return false;
+	fill_block(attempt, slot, mask);
+	err = vt_live_write(attempt->plan->live, at, &locked->block, sizeof(locked->block));
+	if (!err)
+		err = vt_live_write(attempt->plan->live, slot, locked->slot, sizeof(locked->slot));
+	if (err)
+		return false;
+	attempt->record.block = at;
+	return peek_is(attempt->tid, at, &locked->block) &&
+	       peek_is(attempt->tid, at + offsetof(struct vt_stub_block, control), &locked->block.control) &&
+	       peek_is(attempt->tid, slot + 8, &locked->slot[1]) &&
+	       peek_is(attempt->tid, attempt->plan->stub, vt_stub_blob) &&
+	       peek_is(attempt->tid, attempt->plan->stub + (vt_stub_size() & ~(size_t)7) - 8,
+		       vt_stub_blob + (vt_stub_size() & ~(size_t)7) - 8);
+}
+
+/* The point of no return, which needs no return. */
+static bool commit(struct attempt *attempt)
+{
+	struct locked *locked = attempt->locked;
+	struct iovec io = { &locked->sent, sizeof(locked->sent) };
+
+	locked->sent = locked->regs;
+	locked->sent.rip = attempt->plan->stub + VT_STUB_BORROWED;
+	locked->sent.rsp = attempt->record.block;
+	locked->sent.eflags &= ~(unsigned long long)(FLAG_TF | FLAG_DF);
+	/* The kernel must not restart the system call by itself: "not in a system call". */
+	locked->sent.orig_rax = (unsigned long long)-1;
+	locked->sent.rax = 0;
+	if (ptrace(PTRACE_SETREGSET, attempt->tid, (void *)NT_PRSTATUS, &io))
+		return false;
+	vt_fault_point("inject.committed");
+	/*
+	 * After, not before: the stub blocks signals itself, so that dying in between leaves no thread with all signals blocked.
+	 * Signals that came during the stop stay pending until the stub has looked at them.
+	 */
+	ptrace(PTRACE_SETSIGMASK, attempt->tid, (void *)sizeof(uint64_t), &locked->block.blocked_mask);
+	vt_fault_point("inject.masked");
+	return true;
+}
+
+/* The thread is stopped by our interruption. */
+static void divert(struct attempt *attempt)
+{
+	struct iovec io = { &attempt->locked->regs, sizeof(attempt->locked->regs) };
+	uint64_t mask;
+
+	if (ptrace(PTRACE_GETREGSET, attempt->tid, (void *)NT_PRSTATUS, &io) ||
+	    ptrace(PTRACE_GETSIGMASK, attempt->tid, (void *)sizeof(mask), &mask))
+		return;
+	if (!qualifies(attempt))
+		return;
+	if (attempt->plan->write_stub && (attempt->err = write_stub_stopped(attempt)))
+		return;
+	if (!write_block(attempt, mask))
+		return;
+	vt_fault_point("inject.block-written");
+	if (commit(attempt))
+		attempt->result = VT_BORROWED;
+}
+
+/* Runs in a thread of its own, whose end releases what it still traces. */
+static void *try_thread(void *arg)
+{
+	struct attempt *attempt = arg;
+	pid_t tid = attempt->tid;
+	siginfo_t info;
+
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL)) {
+		attempt->err = seize_error(attempt, errno);
+		return NULL;
+	}
+	vt_fault_point("inject.seized");
+	/* While it is traced its number cannot be given to another, so what is found out now stays true. */
+	if (!vt_proc_is_alive(attempt->plan->proc)) {
+		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)attempt->plan->proc->pid);
+		return NULL;
+	}
+	attempt->filtered = has_seccomp_filter(attempt);
+	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
+		return NULL;
+	vt_fault_point("inject.interrupted");
+	if (!wait_for_stop(tid, &info))
+		return NULL;
+	attempt->record.stop_ns = vt_now_ns();
+	vt_fault_point("inject.stopped");
+	if (info.si_status >> 8 != PTRACE_EVENT_STOP) {
+		/* A signal is about to be delivered: it goes on its way. */
+		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
+		return NULL;
+	}
+	/* The event stop of a group stop carries the stopping signal, that of an interruption SIGTRAP. */
+	if ((info.si_status & 0xff) != SIGTRAP)
+		attempt->result = VT_BORROW_STOPPED;
+	else
+		divert(attempt);
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+	vt_fault_point("inject.detached");
+	return NULL;
+}
+
+/* Signals to the tool go to its other threads. */
+static int start_blocked(pthread_t *thread, struct attempt *attempt)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(thread, NULL, try_thread, attempt);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret;
+}
+
+struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, pid_t tid, enum vt_borrow_result *result,
+			   struct vt_borrow_record *record)
+{
+	struct attempt attempt = { .plan = plan, .tid = tid, .result = VT_BORROW_ANOTHER };
+	pthread_t thread;
+	void *p = mmap(NULL, sizeof(*attempt.locked), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+		       0);
+
+	if (p == MAP_FAILED)
+		return &vt_enomem;
+	attempt.locked = p;
+	/* Without the right to lock memory (RLIMIT_MEMLOCK 0) pages that were just touched are as good as locked. */
+	mlock(p, sizeof(*attempt.locked));
+
+	int ret = start_blocked(&thread, &attempt);
+
+	if (!ret)
+		ret = pthread_join(thread, NULL);
+	munmap(p, sizeof(*attempt.locked));
+	if (ret)
+		return vt_error_create_os(ret, "cannot start a thread");
+	if (attempt.err)
+		return attempt.err;
+	*result = attempt.result;
+	*record = attempt.record;
+	return NULL;
+}

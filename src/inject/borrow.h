@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Borrowing a thread: one stop, one write to its stack, one PTRACE_SETREGSET, and it is on its way into the stub and back
+ * without us. Until that call nothing has been changed that the target can observe; after it nothing is owed.
+ */
+#ifndef VT_INJECT_BORROW_H
+#define VT_INJECT_BORROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "inject/stub.h"
+#include "target/live.h"
+#include "target/maps.h"
+#include "target/proc.h"
+
+struct vt_borrow_plan {
+	const struct vt_proc *proc;
+	struct vt_live *live;
+	const struct vt_maps *maps;
+	uint64_t stub;       /* address of the stub */
+	bool write_stub;     /* it could not be written from outside: do it while the thread is stopped */
+	struct vt_stub_control control;
+	uint64_t xsave_mask;
+};
+
+enum vt_borrow_result {
+	VT_BORROWED,       /* the stub is on its way */
+	VT_BORROW_ANOTHER, /* this thread does not qualify (now); it was left as it was */
+	VT_BORROW_STOPPED, /* it is stopped by job control; it was left so */
+};
+
+struct vt_borrow_record {
+	uint64_t stop_ns;    /* when it was seen stopped */
+	uint64_t block;      /* address of its struct vt_stub_block */
+};
+
+/*
+ * Tries one thread. An error is one that another thread would give too (VT_ERR_PERMISSION, VT_ERR_BUSY, VT_ERR_UNSUPPORTED,
+ * VT_ERR_GONE): the thread was left as it was then. *result and *record are set only on success.
+ */
+struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, pid_t tid, enum vt_borrow_result *result,
+			   struct vt_borrow_record *record);
+
+#endif

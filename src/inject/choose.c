@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/choose.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "target/proc.h"
+
+/* So many threads against which nothing is to be said end the search. */
+#define ENOUGH 2
+
+/* How much of a stack is looked at. */
+#define STACK_WORDS 1024u
+
+/* Within these, the return address of the function that made the system call is found. */
+#define NEAR_WORDS 16u
+
+/* System calls */
+
+struct call {
+	pid_t pid;
+	struct vt_memsrc *src;
+	const uint64_t *args;
+};
+
+/*
+ * A wait for a word to change. glibc's own locks and mutexes wait with the value 2 ("locked, with waiters"): whoever waits
+ * for one of the allocator or the loader may hold another, so that value is never touched.
+ */
+static int futex_exposure(const struct call *call, int base)
+{
+	int op = (int)call->args[1] & FUTEX_CMD_MASK;
+
+	if (op == FUTEX_WAIT_BITSET || (op == FUTEX_WAIT && (uint32_t)call->args[2] != 2))
+		return base;
+	return VT_EXPOSURE_NEVER;
+}
+
+/* A temporary signal mask: the call would give EINTR although it is restarted. */
+static int no_mask_exposure(const struct call *call, int base)
+{
+	return call->args[3] ? VT_EXPOSURE_NEVER : base;
+}
+
+static int epoll_mask_exposure(const struct call *call, int base)
+{
+	return call->args[4] ? VT_EXPOSURE_NEVER : base;
+}
+
+/* The sixth argument points to a pair of mask and size; glibc passes the pair always. */
+static int pselect_exposure(const struct call *call, int base)
+{
+	uint64_t pair[2] = { 0, 0 };
+
+	if (call->args[5] && vt_mem_read(call->src, call->args[5], pair, sizeof(pair)))
+		return VT_EXPOSURE_NEVER;
+	return pair[0] ? VT_EXPOSURE_NEVER : base;
+}
+
+/* With MSG_WAITALL an interruption can give a short result. */
+static int recv_exposure(const struct call *call, int base)
+{
+	return call->args[3] & MSG_WAITALL ? VT_EXPOSURE_NEVER : base;
+}
+
+/* A socket with a time limit (SO_RCVTIMEO) gives EINTR as epoll_wait() does; whether it has one cannot be seen. */
+static int read_exposure(const struct call *call, int base)
+{
+	char path[64], name[16];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)call->pid, (int)call->args[0]);
+
+	ssize_t n = readlink(path, name, sizeof(name));
+
+	return n >= 7 && !strncmp(name, "socket:", 7) ? VT_EXPOSURE_VISIBLE : base;
+}
+
+/*
+ * The white list: calls that are restarted after an interruption without a signal, or (epoll) that we restart ourselves, and
+ * in which a thread can be for long. Not here: whatever transfers data piecemeal, changes the signal mask, or is not
+ * restarted (semop, io_getevents, sigsuspend and others).
+ */
+static const struct {
+	long nr;
+	int exposure;
+	int (*look)(const struct call *call, int base);
+} white_list[] = {
+	{ SYS_futex, 0, futex_exposure },
+	{ SYS_nanosleep, 1, NULL },
+	{ SYS_clock_nanosleep, 1, NULL },
+	{ SYS_poll, 1, NULL },
+	{ SYS_ppoll, 1, no_mask_exposure },
+	{ SYS_select, 1, NULL },
+	{ SYS_pselect6, 1, pselect_exposure },
+	{ SYS_pause, 1, NULL },
+	{ SYS_wait4, 2, NULL },
+	{ SYS_waitid, 2, NULL },
+	{ SYS_read, 2, read_exposure },
+	{ SYS_readv, 2, read_exposure },
+	{ SYS_recvfrom, VT_EXPOSURE_VISIBLE, recv_exposure },
+	{ SYS_accept, VT_EXPOSURE_VISIBLE, NULL },
+	{ SYS_accept4, VT_EXPOSURE_VISIBLE, NULL },
+	{ SYS_epoll_wait, VT_EXPOSURE_VISIBLE, NULL },
+	{ SYS_epoll_pwait, VT_EXPOSURE_VISIBLE, epoll_mask_exposure },
+};
+
+int vt_call_exposure(pid_t pid, struct vt_memsrc *src, long nr, const uint64_t args[6])
+{
+	struct call call = { pid, src, args };
+
+	for (size_t i = 0; i < sizeof(white_list) / sizeof(white_list[0]); i++)
+		if (white_list[i].nr == nr)
+			return white_list[i].look ? white_list[i].look(&call, white_list[i].exposure) :
+						    white_list[i].exposure;
+	return VT_EXPOSURE_NEVER;
+}
+
+/* Stacks */
+
+/* What an address of this kind on the stack adds. Words may be left over from calls that have ended, so few decide alone. */
+static const int kind_exposure[VT_CODE_N_KINDS] = {
+	[VT_CODE_MALLOC] = 3,
+	[VT_CODE_CREATE] = 3,
+	[VT_CODE_ALLOCATOR] = VT_EXPOSURE_VISIBLE + 1,
+	[VT_CODE_LOADER] = VT_EXPOSURE_VISIBLE + 1,
+	[VT_CODE_DRIVER] = VT_EXPOSURE_VISIBLE + 1,
+};
+
+/* Whether the address is that of __restore_rt, to which signal handlers return: mov $15, %rax (rt_sigreturn); syscall. */
+static bool is_signal_return(struct vt_live *live, uint64_t addr)
+{
+	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
+	uint8_t found[sizeof(code)];
+
+	return !vt_mem_read(vt_live_cached_source(live), addr, found, sizeof(found)) &&
+	       !memcmp(found, code, sizeof(code));
+}
+
+/* As much as there is of the top of the stack, in words. */
+static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
+{
+	struct vt_memsrc *src = vt_live_source(live);
+	size_t bytes = STACK_WORDS * sizeof(*words);
+
+	sp &= ~UINT64_C(7);
+	if (!vt_mem_read(src, sp, words, bytes))
+		return STACK_WORDS;
+	bytes = src->fault_addr > sp && src->fault_addr - sp < bytes ? (size_t)(src->fault_addr - sp) : 0;
+	return bytes && !vt_mem_read(src, sp, words, bytes) ? bytes / sizeof(*words) : 0;
+}
+
+/*
+ * A thread is not inside the allocator while it sleeps in one of our system calls, unless a signal handler does so that
+ * interrupted malloc(), or unless a replacement allocator waits for its own lock. The first shows as a signal frame with
+ * malloc() below it, the second as its code being the first on the stack.
+ */
+int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp)
+{
+	uint64_t words[STACK_WORDS];
+	size_t n = read_stack(live, sp, words);
+	bool in_handler = false;
+	bool first = true;
+	int worst = 0;
+
+	if (!n)
+		return VT_EXPOSURE_NEVER;
+	for (size_t i = 0; i < n; i++) {
+		enum vt_code_kind kind = vt_code_kind_of(symbols, words[i]);
+
+		if (kind == VT_CODE_OTHER)
+			continue;
+		if (kind == VT_CODE_LIBC) {
+			in_handler = in_handler || is_signal_return(live, words[i]);
+			continue;
+		}
+		if (in_handler && (kind == VT_CODE_MALLOC || kind == VT_CODE_CREATE || kind == VT_CODE_ALLOCATOR))
+			return VT_EXPOSURE_NEVER;
+		if (first && i < NEAR_WORDS && kind == VT_CODE_ALLOCATOR)
+			return VT_EXPOSURE_NEVER;
+		first = false;
+		worst = kind_exposure[kind] > worst ? kind_exposure[kind] : worst;
+	}
+	return worst;
+}
+
+/* Threads */
+
+static int thread_exposure(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols,
+			   const struct vt_thread_info *info, int max_exposure)
+{
+	int exposure;
+
+	/* Sleeping interruptibly; D would not answer to an interruption. */
+	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(symbols, info->pc) != VT_CODE_LIBC)
+		return VT_EXPOSURE_NEVER;
+	exposure = vt_call_exposure(pid, vt_live_source(live), info->syscall_nr, info->syscall_args);
+	exposure += info->tid == pid;
+	/* The stack is only worth a look when the rest is good enough. */
+	if (exposure > max_exposure)
+		return exposure;
+	return exposure + vt_stack_exposure(live, symbols, info->sp);
+}
+
+static void insert(struct vt_candidate *candidates, size_t max, size_t *n, struct vt_candidate candidate)
+{
+	size_t at = *n;
+
+	while (at > 0 && candidates[at - 1].exposure > candidate.exposure)
+		at--;
+	if (at == max)
+		return;
+	if (*n < max)
+		(*n)++;
+	memmove(&candidates[at + 1], &candidates[at], (*n - at - 1) * sizeof(*candidates));
+	candidates[at] = candidate;
+}
+
+struct vt_error *vt_choose(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols, int max_exposure,
+			   struct vt_candidate *candidates, size_t max, size_t *n)
+{
+	const struct dirent *entry;
+	char path[64];
+	size_t best = 0;
+
+	*n = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+
+	VT_CLOSEDIR DIR *dir = opendir(path);
+
+	if (!dir)
+		return errno == ENOENT || errno == ESRCH ?
+			       vt_error_create(VT_ERR_GONE, "process %d does not exist", (int)pid) :
+			       vt_error_create_os(errno, "cannot list the threads of process %d", (int)pid);
+	while (best < ENOUGH && (entry = readdir(dir))) {
+		struct vt_thread_info info = { 0 };
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		VT_ERROR struct vt_error *err = NULL;
+
+		if (tid <= 0)
+			continue;
+		err = vt_thread_info_read(&info, pid, tid);
+		if (err)
+			continue;
+		info.tid = tid;
+
+		int exposure = thread_exposure(pid, live, symbols, &info, max_exposure);
+
+		if (exposure > max_exposure || exposure >= VT_EXPOSURE_NEVER)
+			continue;
+		insert(candidates, max, n, (struct vt_candidate){ tid, exposure });
+		best += exposure == 0;
+	}
+	return NULL;
+}

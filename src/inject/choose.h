@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which thread may be borrowed. A thread qualifies when it sleeps in a system call that the kernel restarts without a trace
+ * after a tracer's interruption, entered from the C library, and in which it cannot hold a lock that pthread_create()
+ * takes. Among those, the one whose loss of a millisecond matters least.
+ */
+#ifndef VT_INJECT_CHOOSE_H
+#define VT_INJECT_CHOOSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "inject/symbols.h"
+#include "target/live.h"
+
+/*
+ * How much there is to be said against a thread; 0 is best. Up to QUIET nothing can go wrong that we know of; up to
+ * VISIBLE the program may notice (an epoll_wait() that returns EINTR if we are killed in the wrong microsecond, a sleep
+ * that is longer); up to LAST_RESORT its stack has addresses that make it less sure that it holds no lock.
+ */
+enum {
+	VT_EXPOSURE_QUIET = 3,
+	VT_EXPOSURE_VISIBLE = 9,
+	VT_EXPOSURE_LAST_RESORT = 99,
+	VT_EXPOSURE_NEVER = 100,
+};
+
+struct vt_candidate {
+	pid_t tid;
+	int exposure;
+};
+
+/* Of a system call alone, whose arguments are given. */
+int vt_call_exposure(pid_t pid, struct vt_memsrc *src, long nr, const uint64_t args[6]);
+
+/* Of what the top of a stack shows. */
+int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp);
+
+/*
+ * Looks through the threads of the process for up to max candidates with at most this exposure; best first. Ends early when
+ * there is nothing better to be found. VT_ERR_GONE, VT_ERR_PERMISSION.
+ */
+struct vt_error *vt_choose(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols, int max_exposure,
+			   struct vt_candidate *candidates, size_t max, size_t *n);
+
+#endif

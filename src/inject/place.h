@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Room in the target: for the stub (zero padding behind a text segment) and for what the stub maps (a hole in the map). */
+#ifndef VT_INJECT_PLACE_H
+#define VT_INJECT_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "target/elfsym.h"
+#include "target/live.h"
+#include "target/maps.h"
+
+/*
+ * Finds size bytes for a stub of these bytes: where the same bytes lie already (*present), else zeros. VT_ERR_UNSUPPORTED
+ * when there is no room anywhere.
+ */
+struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live, const uint8_t *stub, size_t size,
+			       uint64_t *addr, bool *present);
+
+/* A random page-aligned address with size unused bytes behind it, and some unused room around. VT_ERR_UNSUPPORTED. */
+struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64_t *addr);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stub: about 1.5 KiB of constant code that a borrowed thread of the target runs. This file is what it, its assembler
+ * part and the tool agree on.
+ *
+ * Two things are written for it. The block, on the borrowed thread's own stack below the red zone, holds every register
+ * and all parameters: once the thread has been sent to the stub, nothing else is needed from us. The region is private
+ * memory that the stub maps for itself: the control page (through which tool and helper's thread speak until the shared
+ * file is mapped), the XSAVE area and a scratch stack.
+ */
+#ifndef VT_INJECT_STUB_H
+#define VT_INJECT_STUB_H
+
+/* Entries, in bytes from the start of the stub. */
+#define VT_STUB_BORROWED 0
+#define VT_STUB_THREAD 16
+
+/* The region. The scratch stack is what is left above the XSAVE area: 200 KiB, of which only touched pages cost. */
+#define VT_REGION_SIZE 0x40000
+#define VT_REGION_XSAVE 0x1000
+#define VT_XSAVE_MAX 0xc000
+
+/*
+ * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one. The slot that they read, {rbx, rip},
+ * ends VT_STUB_RET bytes below the original stack pointer: below the 128 bytes of red zone, and 8 for its alignment.
+ */
+#define VT_STUB_RET 136
+#define VT_STUB_SLOT_SIZE 16
+
+/* For the assembler: offsets in struct vt_stub_block and struct vt_stub_control. */
+#define VT_BLOCK_FLAGS 112
+#define VT_BLOCK_SLOT 120
+#define VT_BLOCK_REGION 128
+#define VT_BLOCK_XSAVE_MASK 136
+#define VT_BLOCK_BLOCKED_MASK 144
+#define VT_CONTROL_BORROWER_DONE 16
+
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+
+enum vt_stub_state {
+	VT_STUB_EMPTY = 0,
+	VT_STUB_READY = 1,   /* the helper's thread runs; fd is the memory file to fill */
+	VT_STUB_RUNNING = 2, /* everything is mapped, the library is entered */
+	VT_STUB_NO_FILE = 3, /* memfd_create failed: error */
+	VT_STUB_NO_MAP = 4,  /* mmap failed: error */
+	VT_STUB_GAVE_UP = 5, /* no command came within patience_ns */
+};
+
+enum vt_stub_command {
+	VT_STUB_WAIT = 0,
+	VT_STUB_GO = 1,
+	VT_STUB_CLOSED = 2, /* set by the stub: a GO that comes later is ignored */
+	VT_STUB_SEEN = 3,   /* the tool has read the reason of a failure */
+};
+
+/* One mapping of the memory file; size 0: none. */
+struct vt_stub_piece {
+	uint64_t addr;
+	uint64_t size;
+	uint64_t offset;
+	uint32_t prot;
+	uint32_t flags;
+};
+
+enum { VT_PIECE_TEXT, VT_PIECE_DATA, VT_PIECE_SESSION, VT_N_PIECES };
+
+struct vt_stub_control {
+	uint64_t nonce; /* tells this session's page from anything else at that address */
+	uint32_t state;
+	uint32_t command;
+	uint32_t borrower_done; /* the borrowed thread has left the region */
+	int32_t fd;
+	int32_t error; /* positive errno, see state */
+	int32_t tid;   /* of the helper's thread, in the target's pid namespace */
+	uint64_t region;
+	uint64_t patience_ns;
+	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC: stub entered, about to leave it */
+	/* the target's C library */
+	uint64_t pthread_create;
+	uint64_t pthread_attr_init;
+	uint64_t pthread_attr_setdetachstate;
+	uint64_t pthread_attr_setstacksize;
+	uint64_t errno_location;
+	uint64_t thread; /* VT_STUB_THREAD of the stub */
+	uint64_t entry;  /* of the library: uint32_t (struct vt_helper_shared *, uint64_t mapped_size) */
+	uint64_t stop_again; /* the process was stopped and is stopped again if the tool dies meanwhile */
+	struct vt_stub_piece pieces[VT_N_PIECES];
+	char file_name[40];
+};
+
+/* How the system call goes on that the thread was taken out of. */
+enum vt_stub_restart {
+	VT_RESTART_NONE = 0,    /* it had ended: its result stands */
+	VT_RESTART_SYS = 1,     /* ERESTARTSYS: a handler without SA_RESTART makes it EINTR */
+	VT_RESTART_NOINTR = 2,  /* ERESTARTNOINTR: always restarted */
+	VT_RESTART_NOHAND = 3,  /* ERESTARTNOHAND: any handler makes it EINTR */
+	VT_RESTART_BLOCK = 4,   /* ERESTART_RESTARTBLOCK: restart_syscall(2) knows the rest of the time */
+};
+
+/* The stub is entered with rsp at its block; the order of the registers is that of stub_entry.S. */
+struct vt_stub_block {
+	uint64_t r15, r14, r13, r12, rbp, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
+	uint64_t flags;
+	uint64_t slot; /* address of { rbx, rip } */
+	uint64_t region;
+	uint64_t xsave_mask; /* the state components to save */
+	uint64_t blocked_mask; /* signals, while the thread is ours */
+	uint64_t signal_mask;  /* the thread's own */
+	uint64_t rip_after;    /* behind the system call instruction: where EINTR goes */
+	uint64_t restart;      /* enum vt_stub_restart */
+	/* Written by the stub when it failed: the tool usually still finds it here. */
+	uint64_t failed_nonce; /* control.nonce */
+	int64_t failed_errno;  /* positive: mmap's errno; negative: -(what pthread_create returned) */
+	struct vt_stub_control control;
+};
+
+_Static_assert(offsetof(struct vt_stub_block, flags) == VT_BLOCK_FLAGS, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_block, slot) == VT_BLOCK_SLOT, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE, "stub_entry.S");
+_Static_assert(sizeof(struct vt_stub_control) % 8 == 0, "copied by words");
+_Static_assert(sizeof(struct vt_stub_control) <= VT_REGION_XSAVE, "one page");
+#endif
+
+#endif

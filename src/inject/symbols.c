@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/symbols.h"
+
+#include <stddef.h>
+
+/* Where a function may be defined: until glibc 2.34 threads had a library of their own. */
+static const char *const libraries[] = { "libc.so.6", "libpthread.so.0", "libpthread-2." };
+
+static const struct {
+	const char *name;
+	size_t offset;
+} functions[] = {
+	{ "pthread_create", offsetof(struct vt_target_symbols, pthread_create) },
+	{ "pthread_attr_init", offsetof(struct vt_target_symbols, pthread_attr_init) },
+	{ "pthread_attr_setdetachstate", offsetof(struct vt_target_symbols, pthread_attr_setdetachstate) },
+	{ "pthread_attr_setstacksize", offsetof(struct vt_target_symbols, pthread_attr_setstacksize) },
+	{ "__errno_location", offsetof(struct vt_target_symbols, errno_location) },
+};
+
+/*
+ * Functions of libc by the addresses that they start at. The sizes are generous: what follows is the same source file, so
+ * a match too many only makes a thread look less suitable than it is.
+ */
+static const struct {
+	const char *name;
+	uint64_t size;
+	enum vt_code_kind kind;
+} libc_code[] = {
+	{ "malloc", 1024, VT_CODE_MALLOC },	    { "free", 1024, VT_CODE_MALLOC },
+	{ "calloc", 1024, VT_CODE_MALLOC },	    { "realloc", 1024, VT_CODE_MALLOC },
+	{ "memalign", 1024, VT_CODE_MALLOC },	    { "aligned_alloc", 1024, VT_CODE_MALLOC },
+	{ "posix_memalign", 1024, VT_CODE_MALLOC }, { "malloc_trim", 1024, VT_CODE_MALLOC },
+	{ "pthread_create", 4096, VT_CODE_CREATE },
+};
+
+/* Whole modules by the beginning of their file's name. */
+static const struct {
+	const char *prefix;
+	enum vt_code_kind kind;
+} module_code[] = {
+	{ "ld-linux", VT_CODE_LOADER },
+	{ "ld-2.", VT_CODE_LOADER },
+	{ "libcuda.so", VT_CODE_DRIVER },
+	{ "libjemalloc", VT_CODE_ALLOCATOR },
+	{ "libtcmalloc", VT_CODE_ALLOCATOR },
+	{ "libmimalloc", VT_CODE_ALLOCATOR },
+	{ "libtbbmalloc", VT_CODE_ALLOCATOR },
+	{ "libc.so.6", VT_CODE_LIBC },
+	{ "libc-2.", VT_CODE_LIBC },
+	{ "libpthread.so.0", VT_CODE_LIBC },
+	{ "libpthread-2.", VT_CODE_LIBC },
+};
+
+static uint64_t find(struct vt_modules *modules, const char *name)
+{
+	uint64_t addr = vt_modules_symbol(modules, "libc-2.", name);
+
+	for (size_t i = 0; !addr && i < sizeof(libraries) / sizeof(libraries[0]); i++)
+		addr = vt_modules_symbol(modules, libraries[i], name);
+	return addr;
+}
+
+static void add_code(struct vt_target_symbols *symbols, uint64_t start, uint64_t end, enum vt_code_kind kind)
+{
+	if (symbols->n_code == VT_MAX_RANGES)
+		return;
+	symbols->code[symbols->n_code].range = (struct vt_range){ start, end };
+	symbols->code[symbols->n_code].kind = kind;
+	symbols->n_code++;
+}
+
+/* The executable mappings of a module: pointers to its data are all over the place and mean nothing. */
+static void add_module(struct vt_target_symbols *symbols, const struct vt_maps *maps, const struct vt_module *module,
+		       enum vt_code_kind kind)
+{
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		const struct vt_map_entry *entry = &maps->entries.data[i];
+
+		if (entry->start >= module->start && entry->end <= module->end && entry->flags & VT_MAP_EXEC)
+			add_code(symbols, entry->start, entry->end, kind);
+	}
+}
+
+static void add_modules(struct vt_target_symbols *symbols, struct vt_modules *modules, const char *prefix,
+			enum vt_code_kind kind)
+{
+	const struct vt_module *module;
+	size_t index = 0;
+
+	while ((module = vt_modules_by_name(modules, prefix, &index)))
+		add_module(symbols, modules->maps, module, kind);
+}
+
+struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struct vt_modules *modules)
+{
+	struct vt_target_symbols out = { 0 };
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		uint64_t addr = find(modules, functions[i].name);
+
+		if (!addr)
+			return vt_error_create(VT_ERR_UNSUPPORTED, "the process has no GNU C library with %s()",
+					       functions[i].name);
+		*(uint64_t *)((char *)&out + functions[i].offset) = addr;
+	}
+	for (size_t i = 0; i < sizeof(libc_code) / sizeof(libc_code[0]); i++) {
+		uint64_t addr = find(modules, libc_code[i].name);
+
+		if (addr)
+			add_code(&out, addr, addr + libc_code[i].size, libc_code[i].kind);
+	}
+	for (size_t i = 0; i < sizeof(module_code) / sizeof(module_code[0]); i++)
+		add_modules(&out, modules, module_code[i].prefix, module_code[i].kind);
+	*symbols = out;
+	return NULL;
+}
+
+enum vt_code_kind vt_code_kind_of(const struct vt_target_symbols *symbols, uint64_t addr)
+{
+	for (unsigned int i = 0; i < symbols->n_code; i++)
+		if (addr >= symbols->code[i].range.start && addr < symbols->code[i].range.end)
+			return symbols->code[i].kind;
+	return VT_CODE_OTHER;
+}

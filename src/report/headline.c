@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The answer in a few lines: only what is known, the worst first. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "report/account.h"
+#include "report/format.h"
+
+#define MAX_OF_A_KIND 2 /* devices named one by one; more would push the evidence off the screen */
+#define MAX_NAME 120    /* bytes of a target's name in a sentence */
+
+struct headlines {
+	struct vt_model *model;
+	bool failed;
+};
+
+__attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const char *code, bool alarm,
+						      const char *format, ...)
+{
+	VT_FREE char *formatted = NULL;
+	struct vt_model_headline *headline = NULL;
+	char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&formatted, format, args) < 0)
+		formatted = NULL;
+	va_end(args);
+	if (formatted)
+		text = vt_arena_strdup(&h->model->arena, formatted);
+	if (text)
+		headline = vt_vec_append(&h->model->headlines);
+	if (!headline) {
+		h->failed = true;
+		return;
+	}
+	*headline = (struct vt_model_headline){ .code = code, .alarm = alarm, .text = text };
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* " (train.py:88 train_step)" of the innermost Python frame, or "". */
+static void describe_place(char *buf, size_t size, const struct vt_model_stack *stack)
+{
+	const struct vt_model_frame *f = vt_model_python_frame(stack);
+
+	buf[0] = '\0';
+	if (!f || !f->function)
+		return;
+	if (f->file && f->line > 0)
+		snprintf(buf, size, " (%.*s:%d %.*s)", MAX_NAME, base_name(f->file), f->line, MAX_NAME, f->function);
+	else
+		snprintf(buf, size, " (%.*s)", MAX_NAME, f->function);
+}
+
+/* What a thread does, as the end of a sentence: "is in cudaStreamSynchronize", "waits for futex …"; "" unknown. */
+static void describe_doing(char *buf, size_t size, const struct vt_model_thread *t)
+{
+	const char *what = t->verdict ? t->verdict : t->waits;
+
+	if (t->state == 'D' && !t->verdict)
+		what = "in uninterruptible sleep in the kernel";
+	if (!what && t->state == 'R')
+		what = "running";
+	if (!what)
+		buf[0] = '\0';
+	else if (!strncmp(what, "in ", 3) || !strcmp(what, "running"))
+		snprintf(buf, size, "is %.*s", MAX_NAME, what);
+	else
+		snprintf(buf, size, "%.*s", MAX_NAME, what);
+}
+
+/* ---- the process and its main thread ---- */
+
+static void add_process(struct headlines *h)
+{
+	const struct vt_model_process *p = &h->model->process;
+	const char *tracer = p->tracer_name && *p->tracer_name ? p->tracer_name : "?";
+
+	if (p->state == 'Z' || p->state == 'X')
+		add(h, "zombie", true, "the process has ended (zombie): its parent has not collected it yet");
+	else if (p->tracer > 0)
+		add(h, "traced", true, "the process is traced by %.*s (pid %d)", MAX_NAME, tracer, (int)p->tracer);
+	else if (p->state == 'T')
+		add(h, "stopped", true, "the process is stopped by a signal; kill -CONT %d lets it go on", (int)p->pid);
+}
+
+static void add_main_thread(struct headlines *h)
+{
+	char doing[MAX_NAME * 2], place[MAX_NAME * 3];
+
+	for (size_t i = 0; i < h->model->threads.n; i++) {
+		const struct vt_model_thread *t = &h->model->threads.data[i];
+
+		if (!t->is_main)
+			continue;
+		describe_doing(doing, sizeof(doing), t);
+		describe_place(place, sizeof(place), &t->stack);
+		if (doing[0])
+			add(h, "main-thread", t->state == 'D', "main thread %s%s", doing, place);
+		return;
+	}
+}
+
+static void add_gil(struct headlines *h)
+{
+	for (size_t i = 0; i < h->model->threads.n; i++) {
+		const struct vt_model_thread *t = &h->model->threads.data[i];
+		char doing[MAX_NAME * 2];
+
+		if (t->gil != 1 || t->is_main)
+			continue;
+		describe_doing(doing, sizeof(doing), t);
+		add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s", (int)t->tid, MAX_NAME,
+		    t->name ? t->name : "?", doing[0] ? ", which " : "", doing);
+		return;
+	}
+}
+
+/* ---- memory ---- */
+
+static void add_locks(struct headlines *h)
+{
+	int shown = 0;
+
+	for (size_t i = 0; i < h->model->allocators.n && shown < MAX_OF_A_KIND; i++) {
+		const struct vt_model_allocator *a = &h->model->allocators.data[i];
+		const struct vt_model_thread *t = vt_model_thread(h->model, a->result.owner_tid);
+		const char *name = a->owner_name && *a->owner_name ? a->owner_name : t ? t->name : NULL;
+		char doing[MAX_NAME * 2] = "";
+
+		if (a->result.lock != VT_LOCK_HELD_BY || a->result.owner_tid <= 0)
+			continue;
+		if (t)
+			describe_doing(doing, sizeof(doing), t);
+		add(h, "lock-held", true, "the allocator's lock of GPU %d is held by thread %d (%.*s)%s%s", a->device,
+		    (int)a->result.owner_tid, MAX_NAME, name ? name : "?", doing[0] ? ", which " : "", doing);
+		shown++;
+	}
+}
+
+static void add_ooms(struct headlines *h)
+{
+	int shown = 0;
+
+	for (size_t i = 0; i < h->model->allocators.n && shown < MAX_OF_A_KIND; i++) {
+		const struct vt_model_allocator *a = &h->model->allocators.data[i];
+		char count[VT_NUM_MAX];
+
+		if (!a->exact || !a->result.have_stats || a->result.stats.num_ooms <= 0)
+			continue;
+		add(h, "out-of-memory", true, "PyTorch counts %s out-of-memory error%s on GPU %d",
+		    vt_format_count(count, (uint64_t)a->result.stats.num_ooms), a->result.stats.num_ooms == 1 ? "" : "s",
+		    a->device);
+		shown++;
+	}
+}
+
+/* The exact allocator with the least free memory on its device that comes after `after` in that order, or NULL. */
+static const struct vt_model_allocator *next_fullest(const struct vt_model *model, const struct vt_model_allocator *after,
+						     uint64_t *free_bytes)
+{
+	const struct vt_model_allocator *best = NULL;
+	uint64_t floor = after ? *free_bytes : 0;
+
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+		const struct vt_model_device *d = vt_model_device(model, a->device);
+
+		if (!a->exact || a->reserved_bytes == 0 || !d || !d->have_memory)
+			continue;
+		if (after && (d->free_bytes < floor || (d->free_bytes == floor && a <= after)))
+			continue;
+		if (!best || d->free_bytes < *free_bytes) {
+			best = a;
+			*free_bytes = d->free_bytes;
+		}
+	}
+	return best;
+}
+
+static void add_memory_line(struct headlines *h, const struct vt_model_allocator *a, const struct vt_model_device *d)
+{
+	char in_use[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], largest[VT_NUM_MAX];
+	bool nearly_full = d->free_bytes < d->total_bytes / 50;
+
+	vt_format_size(in_use, a->allocated_bytes);
+	vt_format_size(free_text, d->free_bytes);
+	vt_format_size(cached, a->cached_bytes);
+	vt_format_size(largest, a->largest_cached);
+	if (a->cached_bytes == 0)
+		add(h, "memory", nearly_full, "GPU %d: %s free; PyTorch uses %s and caches nothing", a->device, free_text,
+		    in_use);
+	else
+		add(h, "memory", nearly_full, "GPU %d: %s free; PyTorch uses %s and caches %s, largest hole %s", a->device,
+		    free_text, in_use, cached, largest);
+}
+
+static void add_memory(struct headlines *h)
+{
+	const struct vt_model_allocator *a = NULL;
+	uint64_t free_bytes = 0;
+
+	for (int shown = 0; shown < MAX_OF_A_KIND; shown++) {
+		a = next_fullest(h->model, a, &free_bytes);
+		if (!a)
+			return;
+		add_memory_line(h, a, vt_model_device(h->model, a->device));
+	}
+}
+
+bool vt_make_headlines(struct vt_model *model)
+{
+	struct headlines h = { .model = model };
+
+	add_process(&h);
+	add_main_thread(&h);
+	add_locks(&h);
+	add_memory(&h);
+	add_ooms(&h);
+	add_gil(&h);
+	return !h.failed;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report for machines. doc/report.schema.json describes every field; a test holds the two together. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/json_out.h"
+#include "report/model.h"
+#include "report/writer.h"
+
+#define SCHEMA "vramtap-report"
+#define SCHEMA_VERSION 1 /* of what a reader can rely on: raised when a field goes or changes its meaning */
+
+/* "" and NULL both mean unknown or none. */
+static void put_name(struct vt_json *json, const char *key, const char *value)
+{
+	vt_json_text(json, key, value && *value ? value : NULL);
+}
+
+static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
+{
+	char text[64], with_ns[96];
+	struct tm tm;
+
+	if (!gmtime_r(&when->tv_sec, &tm) || strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+		vt_json_null(json, key);
+		return;
+	}
+	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
+	vt_json_text(json, key, with_ns);
+}
+
+static void put_state(struct vt_json *json, const char *key, char state)
+{
+	vt_json_textn(json, key, state ? &state : "?", 1);
+}
+
+/* -1 (and anything below 0) is unknown: null. */
+static void put_known(struct vt_json *json, const char *key, int64_t value)
+{
+	if (value < 0)
+		vt_json_null(json, key);
+	else
+		vt_json_int(json, key, value);
+}
+
+/* ---- the head ---- */
+
+static void write_process(struct vt_json *json, const struct vt_model_process *p)
+{
+	vt_json_object(json, "process");
+	vt_json_int(json, "pid", p->pid);
+	put_name(json, "name", p->name);
+	put_name(json, "command_line", p->cmdline);
+	put_name(json, "executable", p->exe);
+	put_name(json, "user", p->user);
+	vt_json_uint(json, "uid", p->uid);
+	put_name(json, "container", p->container);
+	vt_json_milli(json, "uptime_s", p->uptime_s);
+	vt_json_int(json, "threads", p->n_threads);
+	put_state(json, "state", p->state);
+	if (p->tracer > 0) {
+		vt_json_object_line(json, "tracer");
+		vt_json_int(json, "pid", p->tracer);
+		put_name(json, "name", p->tracer_name);
+		vt_json_end_object(json);
+	} else {
+		vt_json_null(json, "tracer");
+	}
+	put_known(json, "rank", p->rank);
+	put_known(json, "world_size", p->world_size);
+	vt_json_bool(json, "uses_cuda", p->uses_cuda);
+	vt_json_end_object(json);
+}
+
+static void put_cuda_version(struct vt_json *json, const char *key, int version)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%d.%d", version / 1000, version % 1000 / 10);
+	vt_json_text(json, key, version > 0 ? text : NULL);
+}
+
+static void write_versions(struct vt_json *json, const struct vt_model_versions *v)
+{
+	vt_json_object(json, "versions");
+	put_name(json, "pytorch", v->torch);
+	put_name(json, "pytorch_layout", v->torch_layout);
+	put_name(json, "cpython", v->python);
+	vt_json_bool(json, "cpython_free_threaded", v->python_free_threaded);
+	put_name(json, "driver", v->driver);
+	put_cuda_version(json, "cuda_driver", v->cuda_driver);
+	put_cuda_version(json, "cuda_runtime", v->cuda_runtime);
+	vt_json_end_object(json);
+}
+
+static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
+{
+	vt_json_object(json, "timing");
+	vt_json_milli(json, "total_ms", t->total_ms);
+	vt_json_milli(json, "attach_ms", t->attach_ms);
+	vt_json_milli(json, "borrowed_us", t->borrowed_us);
+	if (t->borrowed_tid > 0)
+		vt_json_int(json, "borrowed_tid", t->borrowed_tid);
+	else
+		vt_json_null(json, "borrowed_tid");
+	vt_json_milli(json, "walk_ms", t->walk_ms);
+	vt_json_milli(json, "stopped_ms", t->stopped_ms);
+	vt_json_milli(json, "stacks_ms", t->stacks_ms);
+	vt_json_bool(json, "helper_reused", t->helper_reused);
+	vt_json_end_object(json);
+}
+
+static void write_headlines(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_array(json, "headlines");
+	for (size_t i = 0; i < model->headlines.n; i++) {
+		const struct vt_model_headline *h = &model->headlines.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "code", h->code);
+		vt_json_bool(json, "alarm", h->alarm);
+		vt_json_text(json, "text", h->text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_diags(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_array(json, "diagnostics");
+	for (size_t i = 0; i < model->diags.n; i++) {
+		const struct vt_diag *d = &model->diags.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "level", d->level == VT_DIAG_MISSING ? "missing" : "note");
+		vt_json_text(json, "stage", d->stage);
+		vt_json_text(json, "code", d->code);
+		vt_json_text(json, "text", d->text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+/* ---- devices ---- */
+
+/* As nvidia-smi prints it. */
+static void put_uuid(struct vt_json *json, const char *key, const uint8_t uuid[16])
+{
+	char text[48] = "GPU-", *p = text + 4;
+
+	for (int i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*p++ = '-';
+		p += snprintf(p, 3, "%02x", uuid[i]);
+	}
+	vt_json_text(json, key, text);
+}
+
+static void write_device(struct vt_json *json, const struct vt_model_device *d)
+{
+	vt_json_object(json, NULL);
+	vt_json_int(json, "ordinal", d->ordinal);
+	put_name(json, "name", d->name);
+	if (d->have_uuid)
+		put_uuid(json, "uuid", d->uuid);
+	else
+		vt_json_null(json, "uuid");
+	vt_json_bool(json, "context_active", d->context_active);
+	if (d->context)
+		vt_json_hex(json, "context", d->context);
+	else
+		vt_json_null(json, "context");
+	if (d->have_memory) {
+		vt_json_object_line(json, "memory");
+		vt_json_text(json, "from", d->memory_from);
+		vt_json_uint(json, "total_bytes", d->total_bytes);
+		vt_json_uint(json, "free_bytes", d->free_bytes);
+		vt_json_uint(json, "used_bytes", d->used_bytes);
+		vt_json_end_object(json);
+	} else {
+		vt_json_null(json, "memory");
+	}
+	put_name(json, "why_no_memory", d->have_memory ? NULL : d->why_no_memory);
+	if (d->context_threads_known) {
+		vt_json_array_line(json, "context_threads");
+		for (size_t i = 0; i < d->context_threads.n; i++)
+			vt_json_int(json, NULL, d->context_threads.data[i]);
+		vt_json_end_array(json);
+	} else {
+		vt_json_null(json, "context_threads");
+	}
+	vt_json_end_object(json);
+}
+
+static void write_cuda(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_object(json, "cuda");
+	vt_json_text(json, "method", vt_method_name(model->cuda_method));
+	vt_json_array(json, "devices");
+	for (size_t i = 0; i < model->devices.n; i++)
+		write_device(json, &model->devices.data[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+/* ---- the allocator ---- */
+
+static void put_pool(struct vt_json *json, bool is_private, bool is_small, bool expandable, uint64_t pool)
+{
+	char id[32];
+
+	vt_json_text(json, "pool", is_small ? "small" : "large");
+	snprintf(id, sizeof(id), "%" PRIu32 ":%" PRIu32, (uint32_t)(pool >> 32), (uint32_t)pool);
+	if (is_private)
+		vt_json_text(json, "private_pool", pool ? id : "unknown");
+	else
+		vt_json_null(json, "private_pool");
+	vt_json_bool(json, "expandable", expandable);
+}
+
+static void put_amount(struct vt_json *json, const char *key, uint64_t bytes, uint64_t blocks)
+{
+	vt_json_object_line(json, key);
+	vt_json_uint(json, "bytes", bytes);
+	vt_json_uint(json, "blocks", blocks);
+	vt_json_end_object(json);
+}
+
+static void write_totals(struct vt_json *json, const struct vt_model_allocator *a)
+{
+	if (!a->exact) {
+		vt_json_null(json, "totals");
+		return;
+	}
+	vt_json_object(json, "totals");
+	vt_json_uint(json, "segments", a->result.segments);
+	vt_json_uint(json, "reserved_bytes", a->reserved_bytes);
+	put_amount(json, "allocated", a->allocated_bytes, a->allocated_blocks);
+	put_amount(json, "awaiting_free", a->awaiting_bytes, a->awaiting_blocks);
+	put_amount(json, "cached", a->cached_bytes, a->cached_blocks);
+	vt_json_uint(json, "largest_cached_bytes", a->largest_cached);
+	if (a->requested_known) {
+		vt_json_uint(json, "requested_bytes", a->requested_bytes);
+		vt_json_uint(json, "rounding_bytes", a->rounding_bytes);
+	} else {
+		vt_json_null(json, "requested_bytes");
+		vt_json_null(json, "rounding_bytes");
+	}
+	vt_json_object(json, "private_pools");
+	vt_json_uint(json, "bytes", a->private_bytes);
+	put_amount(json, "allocated", a->private_allocated_bytes, a->private_allocated_blocks);
+	put_amount(json, "cached", a->private_cached_bytes, a->private_cached_blocks);
+	vt_json_end_object(json);
+	if (a->other_known)
+		vt_json_uint(json, "everything_else_bytes", a->other_bytes);
+	else
+		vt_json_null(json, "everything_else_bytes");
+	vt_json_end_object(json);
+}
+
+static void put_stat(struct vt_json *json, const char *key, const struct vt_torch_stat *s)
+{
+	vt_json_object_line(json, key);
+	vt_json_int(json, "current", s->current);
+	vt_json_int(json, "peak", s->peak);
+	vt_json_int(json, "allocated", s->allocated);
+	vt_json_int(json, "freed", s->freed);
+	vt_json_end_object(json);
+}
+
+static void write_statistics(struct vt_json *json, const struct vt_model_allocator *a)
+{
+	const struct vt_torch_stats *s = &a->result.stats;
+
+	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED) {
+		vt_json_null(json, "statistics");
+		return;
+	}
+	vt_json_object(json, "statistics");
+	put_stat(json, "allocation", &s->allocation);
+	put_stat(json, "segment", &s->segment);
+	put_stat(json, "active", &s->active);
+	put_stat(json, "inactive_split", &s->inactive_split);
+	put_stat(json, "allocated_bytes", &s->allocated_bytes);
+	put_stat(json, "reserved_bytes", &s->reserved_bytes);
+	put_stat(json, "active_bytes", &s->active_bytes);
+	put_stat(json, "inactive_split_bytes", &s->inactive_split_bytes);
+	put_stat(json, "requested_bytes", &s->requested_bytes);
+	put_known(json, "alloc_retries", s->num_alloc_retries);
+	put_known(json, "ooms", s->num_ooms);
+	vt_json_end_object(json);
+}
+
+static void write_groups(struct vt_json *json, const struct vt_model *model, int device)
+{
+	vt_json_array(json, "groups");
+	for (size_t i = 0; i < model->groups.n; i++) {
+		const struct vt_model_group *g = &model->groups.data[i];
+
+		if (g->device != device)
+			continue;
+		vt_json_object_line(json, NULL);
+		vt_json_uint(json, "bytes", g->bytes);
+		vt_json_uint(json, "blocks", g->blocks);
+		vt_json_uint(json, "block_bytes", g->size);
+		vt_json_text(json, "state", vt_block_state_name(g->state));
+		vt_json_hex(json, "stream", g->stream);
+		put_pool(json, g->private_pool, g->small_pool, g->expandable, g->pool);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_block(struct vt_json *json, const struct vt_block_rec *b)
+{
+	vt_json_object_line(json, NULL);
+	vt_json_hex(json, "address", b->addr);
+	vt_json_uint(json, "bytes", b->size);
+	vt_json_text(json, "state", vt_block_state_name(b->state));
+	if (b->requested)
+		vt_json_uint(json, "requested_bytes", b->requested);
+	if (b->context)
+		vt_json_hex(json, "history", b->context);
+	vt_json_hex(json, "object", b->object);
+	vt_json_end_object(json);
+}
+
+static void write_segment(struct vt_json *json, const struct vt_model *model, size_t first, size_t end)
+{
+	const struct vt_block_rec *b = &model->blocks[first];
+	uint64_t mapped = 0;
+
+	for (size_t i = first; i < end; i++)
+		if (model->blocks[i].state != VT_BLOCK_UNMAPPED)
+			mapped += model->blocks[i].size;
+	vt_json_object(json, NULL);
+	vt_json_hex(json, "address", b->addr);
+	vt_json_uint(json, "bytes", mapped);
+	vt_json_hex(json, "stream", b->stream);
+	put_pool(json, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE,
+		 b->pool);
+	vt_json_array(json, "blocks");
+	for (size_t i = first; i < end; i++)
+		write_block(json, &model->blocks[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_segments(struct vt_json *json, const struct vt_model *model, const struct vt_model_allocator *a)
+{
+	size_t end = a->first_block + a->n_blocks, next;
+
+	vt_json_array(json, "segments");
+	for (size_t i = a->first_block; i < end; i = next) {
+		next = vt_model_segment_end(model, i, end);
+		write_segment(json, model, i, next);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_allocator(struct vt_json *json, const struct vt_model *model, const struct vt_model_allocator *a)
+{
+	size_t why_len = strnlen(a->result.why, sizeof(a->result.why));
+
+	vt_json_object(json, NULL);
+	vt_json_int(json, "device", a->device);
+	vt_json_text(json, "method", vt_method_name(a->method));
+	vt_json_text(json, "result", vt_walk_result_name(a->result.result));
+	if (why_len)
+		vt_json_textn(json, "why", a->result.why, why_len);
+	else
+		vt_json_null(json, "why");
+	vt_json_uint(json, "dropped_blocks", a->result.dropped);
+	vt_json_object_line(json, "lock");
+	vt_json_text(json, "state", vt_walk_lock_name(a->result.lock));
+	if (a->result.owner_tid > 0)
+		vt_json_int(json, "owner_tid", a->result.owner_tid);
+	else
+		vt_json_null(json, "owner_tid");
+	put_name(json, "owner_name", a->owner_name);
+	vt_json_end_object(json);
+	vt_json_uint(json, "walk_ns", a->result.walk_ns);
+	vt_json_hex(json, "object", a->result.allocator);
+	write_totals(json, a);
+	write_statistics(json, a);
+	write_groups(json, model, a->device);
+	write_segments(json, model, a);
+	vt_json_end_object(json);
+}
+
+static void write_torch(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_object(json, "pytorch");
+	vt_json_text(json, "method", vt_method_name(model->torch_method));
+	put_name(json, "state", model->torch_state);
+	vt_json_array(json, "allocators");
+	for (size_t i = 0; i < model->allocators.n; i++)
+		write_allocator(json, model, &model->allocators.data[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+/* ---- threads ---- */
+
+static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
+{
+	bool python = f->kind == VT_FRAME_PYTHON;
+
+	vt_json_object_line(json, NULL);
+	vt_json_text(json, "kind", python ? "python" : "native");
+	put_name(json, "function", f->function);
+	put_name(json, "file", f->file);
+	if (f->line > 0)
+		vt_json_int(json, "line", f->line);
+	else
+		vt_json_null(json, "line");
+	if (!python) {
+		put_name(json, "module", f->module);
+		put_name(json, "build_id", f->build_id);
+		vt_json_hex(json, "pc", f->pc);
+		if (f->module)
+			vt_json_hex(json, "module_offset", f->module_offset);
+		else
+			vt_json_null(json, "module_offset");
+	}
+	vt_json_end_object(json);
+}
+
+static void write_stack(struct vt_json *json, const struct vt_model_stack *s)
+{
+	vt_json_object(json, "stack");
+	vt_json_bool(json, "truncated", s->truncated);
+	vt_json_bool(json, "merge_uncertain", s->merge_uncertain);
+	put_name(json, "why", s->why);
+	vt_json_array(json, "frames");
+	for (size_t i = 0; i < s->n_frames; i++)
+		write_frame(json, &s->frames[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_thread(struct vt_json *json, const struct vt_model *model, const struct vt_model_thread *t)
+{
+	vt_json_object(json, NULL);
+	vt_json_int(json, "tid", t->tid);
+	put_name(json, "name", t->name);
+	put_state(json, "state", t->state);
+	put_known(json, "cpu", t->cpu);
+	vt_json_bool(json, "main", t->is_main);
+	vt_json_bool(json, "python", t->has_python);
+	if (t->gil < 0)
+		vt_json_null(json, "holds_gil");
+	else
+		vt_json_bool(json, "holds_gil", t->gil == 1);
+	vt_json_bool(json, "idle", t->idle);
+	put_name(json, "syscall", t->syscall);
+	put_name(json, "waits", t->waits);
+	put_name(json, "verdict", t->verdict);
+	if (t->group < model->thread_groups.n)
+		vt_json_uint(json, "group", t->group);
+	else
+		vt_json_null(json, "group");
+	write_stack(json, &t->stack);
+	vt_json_end_object(json);
+}
+
+static void write_threads(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_bool(json, "stacks_coherent", model->stacks_coherent);
+	vt_json_array(json, "threads");
+	for (size_t i = 0; i < model->threads.n; i++)
+		write_thread(json, model, &model->threads.data[i]);
+	vt_json_end_array(json);
+}
+
+static void write_thread_groups(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_array(json, "thread_groups");
+	for (size_t i = 0; i < model->thread_groups.n; i++) {
+		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_bool(json, "idle", g->idle);
+		vt_json_array_line(json, "tids");
+		for (size_t t = g->first_thread; t != VT_NO_THREAD; t = model->threads.data[t].next_in_group)
+			vt_json_int(json, NULL, model->threads.data[t].tid);
+		vt_json_end_array(json);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static struct vt_error *write_json(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+{
+	VT_FREE struct vt_json *json = malloc(sizeof(*json));
+
+	(void)options; /* those are for people */
+	if (!json)
+		return &vt_enomem;
+	vt_json_init(json, out);
+	vt_json_object(json, NULL);
+	vt_json_text(json, "schema", SCHEMA);
+	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
+	put_name(json, "tool_version", model->tool_version);
+	put_time(json, "time", &model->when);
+	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
+	write_headlines(json, model);
+	write_diags(json, model);
+	write_process(json, &model->process);
+	write_versions(json, &model->versions);
+	write_timing(json, &model->timing);
+	write_cuda(json, model);
+	write_threads(json, model);
+	write_thread_groups(json, model);
+	write_torch(json, model);
+	vt_json_end_object(json);
+	return vt_json_finish(json);
+}
+
+const struct vt_report_writer vt_writer_json = { .name = "json", .write = write_json };

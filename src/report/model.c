@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define N_ELEMENTS(a) (sizeof(a) / sizeof((a)[0]))
+
+void vt_model_init(struct vt_model *model)
+{
+	*model = (struct vt_model){
+		.process = { .rank = -1, .world_size = -1 },
+	};
+}
+
+void vt_model_deinit(struct vt_model *model)
+{
+	for (size_t i = 0; i < model->devices.n; i++)
+		vt_vec_deinit(&model->devices.data[i].context_threads);
+	vt_vec_deinit(&model->devices);
+	vt_vec_deinit(&model->allocators);
+	if (model->blocks && model->blocks_release)
+		model->blocks_release(model->blocks, model->n_blocks);
+	vt_vec_deinit(&model->groups);
+	vt_vec_deinit(&model->threads);
+	vt_vec_deinit(&model->thread_groups);
+	vt_vec_deinit(&model->diags);
+	vt_vec_deinit(&model->headlines);
+	vt_arena_deinit(&model->arena);
+	vt_model_init(model);
+}
+
+static bool have_diag(const struct vt_model *model, enum vt_diag_level level, const char *code, const char *text)
+{
+	for (size_t i = 0; i < model->diags.n; i++) {
+		const struct vt_diag *diag = &model->diags.data[i];
+
+		if (diag->level == level && !strcmp(diag->code, code) && !strcmp(diag->text, text))
+			return true;
+	}
+	return false;
+}
+
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage, const char *code,
+		   const char *format, ...)
+{
+	VT_FREE char *formatted = NULL;
+	struct vt_diag *diag = NULL;
+	char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	int n = vasprintf(&formatted, format, args);
+	va_end(args);
+	if (n < 0)
+		formatted = NULL;
+	else if (have_diag(model, level, code, formatted))
+		return;
+	if (formatted)
+		text = vt_arena_strdup(&model->arena, formatted);
+	if (text)
+		diag = vt_vec_append(&model->diags);
+	if (!diag) {
+		model->completeness = VT_PARTIAL;
+		return;
+	}
+	*diag = (struct vt_diag){ .level = level, .stage = stage, .code = code, .text = text };
+}
+
+/* A segment's blocks follow each other without a gap, and all have its stream, pool and device. */
+static bool same_segment(const struct vt_block_rec *a, const struct vt_block_rec *b)
+{
+	const unsigned int flags = VT_BLOCK_SMALL_POOL | VT_BLOCK_PRIVATE_POOL | VT_BLOCK_EXPANDABLE;
+
+	return !(b->flags & VT_BLOCK_SEGMENT_START) && a->addr + a->size == b->addr && a->stream == b->stream &&
+	       a->pool == b->pool && a->device == b->device && (a->flags & flags) == (b->flags & flags);
+}
+
+size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t end)
+{
+	size_t i = first + 1;
+
+	while (i < end && same_segment(&model->blocks[i - 1], &model->blocks[i]))
+		i++;
+	return i;
+}
+
+const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal)
+{
+	for (size_t i = 0; i < model->devices.n; i++)
+		if (model->devices.data[i].ordinal == ordinal)
+			return &model->devices.data[i];
+	return NULL;
+}
+
+const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_t tid)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].tid == tid)
+			return &model->threads.data[i];
+	return NULL;
+}
+
+const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack)
+{
+	for (size_t i = 0; i < stack->n_frames; i++)
+		if (stack->frames[i].kind == VT_FRAME_PYTHON)
+			return &stack->frames[i];
+	return NULL;
+}
+
+static const char *name_of(const char *const *names, size_t n, unsigned int i)
+{
+	return i < n && names[i] ? names[i] : "unknown";
+}
+
+const char *vt_completeness_name(enum vt_completeness c)
+{
+	static const char *const names[] = {
+		[VT_COMPLETE] = "complete",
+		[VT_PARTIAL] = "partial",
+		[VT_NOTHING] = "nothing",
+	};
+
+	return name_of(names, N_ELEMENTS(names), c);
+}
+
+const char *vt_method_name(enum vt_method m)
+{
+	static const char *const names[] = {
+		[VT_METHOD_NONE] = "none",
+		[VT_METHOD_INSIDE] = "inside",
+		[VT_METHOD_OUTSIDE] = "outside",
+	};
+
+	return name_of(names, N_ELEMENTS(names), m);
+}
+
+const char *vt_block_state_name(uint8_t state)
+{
+	static const char *const names[] = {
+		[VT_BLOCK_ALLOCATED] = "allocated",
+		[VT_BLOCK_AWAITING_FREE] = "awaiting-free",
+		[VT_BLOCK_CACHED] = "cached",
+		[VT_BLOCK_UNMAPPED] = "unmapped",
+	};
+
+	return name_of(names, N_ELEMENTS(names), state);
+}
+
+const char *vt_walk_result_name(uint8_t result)
+{
+	static const char *const names[] = {
+		[VT_WALK_COMPLETE] = "complete",
+		[VT_WALK_UNSTABLE] = "unstable",
+		[VT_WALK_REFUSED] = "refused",
+		[VT_WALK_TRUNCATED] = "truncated",
+	};
+
+	return name_of(names, N_ELEMENTS(names), result);
+}
+
+const char *vt_walk_lock_name(uint8_t lock)
+{
+	static const char *const names[] = {
+		[VT_LOCK_NONE] = "none",
+		[VT_LOCK_TAKEN] = "taken",
+		[VT_LOCK_HELD_BY] = "held",
+	};
+
+	return name_of(names, N_ELEMENTS(names), lock);
+}

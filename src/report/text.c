@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text report: the answer first, the evidence below. */
+#include "report/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/format.h"
+
+#define MAX_DIAGS 20      /* shown of each level; JSON has all */
+#define MAX_DIAG_LINES 4
+#define SEPARATOR " · "
+
+void vt_text_end_title(struct vt_line *line, const char *hint)
+{
+	int width = hint ? vt_line_width(line, hint) : 0;
+
+	if (hint && width + 3 <= vt_line_room(line)) {
+		vt_line_pad(line, line->columns - width);
+		vt_line_add(line, VT_DIM, hint);
+	}
+	vt_line_end(line);
+}
+
+void vt_text_title(struct vt_line *line, const char *hint, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, text);
+	vt_text_end_title(line, hint);
+}
+
+/* ---- the header ---- */
+
+/* Short facts, separated by dots, that are not torn apart at the end of a line. */
+struct items {
+	struct vt_str texts[8];
+	size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add_item(struct items *items, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&items->texts[items->n++], format, args);
+	va_end(args);
+}
+
+static int items_width(struct vt_line *line, const struct items *items)
+{
+	int width = 0;
+
+	for (size_t i = 0; i < items->n; i++)
+		width += vt_line_width(line, vt_str_get(&items->texts[i])) + (i ? (int)strlen(" . ") : 0);
+	return width;
+}
+
+static void print_items(struct vt_line *line, enum vt_style style, const struct items *items)
+{
+	for (size_t i = 0; i < items->n; i++) {
+		const char *text = vt_str_get(&items->texts[i]);
+
+		if (i > 0) {
+			if (vt_line_width(line, text) + 3 > vt_line_room(line))
+				vt_line_end(line);
+			else
+				vt_line_add(line, style, SEPARATOR);
+		}
+		vt_line_add(line, style, text);
+	}
+	vt_line_end(line);
+}
+
+static void free_items(struct items *items)
+{
+	for (size_t i = 0; i < items->n; i++)
+		vt_str_deinit(&items->texts[i]);
+	items->n = 0;
+}
+
+static bool is_set(const char *text)
+{
+	return text && *text;
+}
+
+static void print_process(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_process *p = &model->process;
+	VT_CLEANUP(free_items) struct items items = { 0 };
+	const char *command = is_set(p->cmdline) ? p->cmdline : is_set(p->name) ? p->name : "(no command line)";
+	char age[VT_NUM_MAX];
+
+	add_item(&items, "pid %d", (int)p->pid);
+	if (p->rank >= 0 && p->world_size > 0)
+		add_item(&items, "rank %d of %d", p->rank, p->world_size);
+	else if (p->rank >= 0)
+		add_item(&items, "rank %d", p->rank);
+	if (p->uptime_s > 0)
+		add_item(&items, "up %s", vt_format_age(age, p->uptime_s));
+	if (is_set(p->user))
+		add_item(&items, "%.64s", p->user);
+	if (is_set(p->container))
+		add_item(&items, "container %.64s", p->container);
+
+	int facts = items_width(line, &items);
+	int room = line->columns - facts - 3;
+
+	/* Side by side if that leaves enough of the command line. */
+	if (vt_line_width(line, command) <= room || room >= 40) {
+		vt_line_cell(line, VT_BOLD, command, room, VT_CUT_END);
+		vt_line_pad(line, line->columns - facts);
+	} else {
+		vt_line_add(line, VT_BOLD, command);
+		vt_line_end(line);
+	}
+	print_items(line, VT_PLAIN, &items);
+}
+
+static void add_reading(struct items *items, const struct vt_model *model)
+{
+	const struct vt_model_timing *t = &model->timing;
+	bool inside = model->cuda_method == VT_METHOD_INSIDE || model->torch_method == VT_METHOD_INSIDE;
+	struct vt_str *text = &items->texts[items->n];
+	char number[VT_NUM_MAX];
+
+	add_item(items, "read from %s in %s", inside ? "inside" : "outside", vt_format_ms(number, t->total_ms));
+	if (t->borrowed_tid > 0)
+		vt_str_addf(text, ", one thread borrowed for %s", vt_format_ms(number, t->borrowed_us / 1000));
+	if (t->stopped_ms > 0)
+		add_item(items, "threads stopped for %s", vt_format_ms(number, t->stopped_ms));
+}
+
+static void print_versions(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_versions *v = &model->versions;
+	VT_CLEANUP(free_items) struct items items = { 0 };
+
+	if (is_set(v->torch))
+		add_item(&items, "PyTorch %.64s", v->torch);
+	if (is_set(v->python))
+		add_item(&items, "CPython %.32s%s", v->python, v->python_free_threaded ? " free-threaded" : "");
+	if (v->cuda_driver > 0)
+		add_item(&items, "CUDA %d.%d", v->cuda_driver / 1000, v->cuda_driver % 1000 / 10);
+	if (is_set(v->driver))
+		add_item(&items, "driver %.32s", v->driver);
+	add_reading(&items, model);
+	print_items(line, VT_DIM, &items);
+}
+
+static void print_headlines(struct vt_line *line, const struct vt_model *model)
+{
+	if (model->headlines.n > 0)
+		vt_line_blank(line);
+	for (size_t i = 0; i < model->headlines.n; i++) {
+		const struct vt_model_headline *h = &model->headlines.data[i];
+
+		vt_line_add(line, VT_ALARM, h->alarm ? "!" : "");
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, h->alarm ? VT_ALARM : VT_PLAIN, h->text, 4, 3);
+	}
+}
+
+/* ---- the end ---- */
+
+static size_t count_diags(const struct vt_model *model, enum vt_diag_level level)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->diags.n; i++)
+		n += model->diags.data[i].level == level;
+	return n;
+}
+
+static void print_level(struct vt_line *line, const struct vt_model *model, enum vt_diag_level level)
+{
+	bool missing = level == VT_DIAG_MISSING;
+	char number[VT_NUM_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->diags.n; i++) {
+		const struct vt_diag *diag = &model->diags.data[i];
+
+		if (diag->level != level || ++n > MAX_DIAGS)
+			continue;
+		vt_line_add(line, missing ? VT_WARN : VT_PLAIN, missing ? "!" : "·");
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_PLAIN, diag->text, 2, MAX_DIAG_LINES);
+	}
+	if (n > MAX_DIAGS) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(number, n - MAX_DIAGS));
+		vt_line_end(line);
+	}
+}
+
+static void print_diags(struct vt_line *line, const struct vt_model *model)
+{
+	if (model->diags.n == 0)
+		return;
+	vt_text_title(line, NULL, "%s", count_diags(model, VT_DIAG_MISSING) > 0 ? "Missing, and notes" : "Notes");
+	print_level(line, model, VT_DIAG_MISSING);
+	print_level(line, model, VT_DIAG_NOTE);
+}
+
+static void print_completeness(struct vt_line *line, const struct vt_model *model)
+{
+	size_t missing = count_diags(model, VT_DIAG_MISSING);
+
+	vt_line_blank(line);
+	switch (model->completeness) {
+	case VT_COMPLETE:
+		vt_line_add(line, VT_PLAIN, "Complete.");
+		break;
+	case VT_PARTIAL:
+		if (missing == 0)
+			vt_line_add(line, VT_WARN, "Partial: this tool ran out of memory.");
+		else if (missing == 1)
+			vt_line_add(line, VT_WARN, "Partial: one thing is missing, see above.");
+		else
+			vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.", missing);
+		break;
+	case VT_NOTHING:
+		vt_line_add(line, VT_ALARM, "Nothing could be learned: see above.");
+		break;
+	}
+	vt_line_addf(line, VT_DIM, " JSON: vramtap report --json - %d", (int)model->process.pid);
+	vt_line_end(line);
+}
+
+static struct vt_error *write_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_line line;
+
+	vt_line_init(&line, out, options);
+	print_process(&line, model);
+	print_versions(&line, model);
+	vt_text_devices(&line, model);
+	print_headlines(&line, model);
+	vt_text_memory(&line, model);
+	vt_text_block_groups(&line, model);
+	vt_text_threads(&line, model, options->all_threads);
+	if (options->all_blocks)
+		vt_text_all_blocks(&line, model);
+	print_diags(&line, model);
+	print_completeness(&line, model);
+	return vt_line_finish(&line);
+}
+
+const struct vt_report_writer vt_writer_text = { .name = "text", .write = write_text };

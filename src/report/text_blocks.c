@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks: the largest groups of equal ones, and the list of all. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/format.h"
+#include "report/text.h"
+
+#define MAX_GROUPS 12
+
+static const char *state_words(uint8_t state)
+{
+	static const char *const words[] = {
+		[VT_BLOCK_ALLOCATED] = "in use",
+		[VT_BLOCK_AWAITING_FREE] = "awaiting free",
+		[VT_BLOCK_CACHED] = "cached",
+		[VT_BLOCK_UNMAPPED] = "unmapped",
+	};
+
+	return state <= VT_BLOCK_UNMAPPED ? words[state] : "unknown";
+}
+
+/* Most private blocks are of the large pool: only the small one is named. */
+static void format_pool(char *buf, size_t size, bool is_private, bool is_small, bool expandable, uint64_t pool)
+{
+	const char *growth = expandable ? " exp." : "";
+	const char *small = is_small ? " small" : "";
+
+	if (!is_private)
+		snprintf(buf, size, "%s%s", is_small ? "small" : "large", growth);
+	else if (pool == 0)
+		snprintf(buf, size, "private%s%s", small, growth);
+	else
+		snprintf(buf, size, "private %u:%u%s%s", (unsigned int)(pool >> 32), (unsigned int)pool, small, growth);
+}
+
+static void format_stream(char *buf, size_t size, uint64_t stream)
+{
+	if (stream == 0)
+		snprintf(buf, size, "default");
+	else
+		snprintf(buf, size, "0x%" PRIx64, stream);
+}
+
+/* ---- groups ---- */
+
+enum {
+	GPU_COLUMNS = 5,
+	BYTES_COLUMNS = 10,
+	COUNT_COLUMNS = 10,
+	STATE_COLUMNS = 15,
+};
+
+/* "private 12:0 small exp." where there is room for it. */
+static int pool_columns(const struct vt_line *line)
+{
+	return line->columns >= 90 ? 24 : 13;
+}
+
+static void print_group(struct vt_line *line, const struct vt_model_group *g, bool with_gpu)
+{
+	char number[VT_NUM_MAX], text[80];
+
+	if (with_gpu) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_PLAIN, "%d", g->device);
+	}
+	vt_line_pad(line, with_gpu ? GPU_COLUMNS : 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(number, g->bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_count(number, g->blocks), COUNT_COLUMNS);
+	vt_line_add(line, VT_DIM, " × ");
+	vt_line_right(line, VT_PLAIN, vt_format_size(number, g->size), BYTES_COLUMNS - 1);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_PLAIN, state_words(g->state), STATE_COLUMNS, VT_CUT_END);
+	format_pool(text, sizeof(text), g->private_pool, g->small_pool, g->expandable, g->pool);
+	vt_line_cell(line, VT_PLAIN, text, pool_columns(line), VT_CUT_END);
+	format_stream(text, sizeof(text), g->stream);
+	vt_line_add(line, VT_PLAIN, text);
+	vt_line_end(line);
+}
+
+static void print_group_head(struct vt_line *line, bool with_gpu)
+{
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, "Largest groups of blocks");
+	vt_line_pad(line, (with_gpu ? GPU_COLUMNS : 2) + BYTES_COLUMNS + COUNT_COLUMNS + 3 + BYTES_COLUMNS - 1 + 3);
+	vt_line_cell(line, VT_DIM, "state", STATE_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_DIM, "pool", pool_columns(line), VT_CUT_END);
+	vt_line_add(line, VT_DIM, "stream");
+	vt_line_end(line);
+}
+
+void vt_text_block_groups(struct vt_line *line, const struct vt_model *model)
+{
+	bool with_gpu = model->allocators.n > 1;
+	uint64_t bytes = 0, blocks = 0;
+	char size[VT_NUM_MAX], count[VT_NUM_MAX], groups[VT_NUM_MAX];
+
+	if (model->groups.n == 0)
+		return;
+	print_group_head(line, with_gpu);
+	for (size_t i = 0; i < model->groups.n; i++) {
+		const struct vt_model_group *g = &model->groups.data[i];
+
+		if (i < MAX_GROUPS) {
+			print_group(line, g, with_gpu);
+			continue;
+		}
+		bytes += g->bytes;
+		blocks += g->blocks;
+	}
+	if (model->groups.n <= MAX_GROUPS)
+		return;
+	vt_line_pad(line, with_gpu ? GPU_COLUMNS : 2);
+	vt_line_right(line, VT_DIM, vt_format_size(size, bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_DIM, vt_format_count(count, blocks), COUNT_COLUMNS);
+	vt_line_addf(line, VT_DIM, "   in %s more groups",
+		     vt_format_count(groups, model->groups.n - MAX_GROUPS));
+	vt_text_end_title(line, "(--blocks lists all)");
+}
+
+/* ---- every block: there may be a million, so this formats into a plain buffer ---- */
+
+struct raw {
+	char text[256]; /* all texts that go in are ours and short */
+	size_t n;
+};
+
+static void raw_add(struct raw *raw, const char *text)
+{
+	while (*text && raw->n < sizeof(raw->text) - 1)
+		raw->text[raw->n++] = *text++;
+}
+
+static void raw_pad(struct raw *raw, size_t column)
+{
+	while (raw->n < column)
+		raw->text[raw->n++] = ' ';
+}
+
+static void raw_hex(struct raw *raw, uint64_t value)
+{
+	raw->n += vt_put_hex(raw->text + raw->n, value);
+}
+
+/* Right-aligned so that it ends at column. */
+static void raw_size(struct raw *raw, uint64_t bytes, size_t column)
+{
+	char number[VT_NUM_MAX];
+	size_t len = strlen(vt_format_size(number, bytes));
+
+	if (column > len)
+		raw_pad(raw, column - len);
+	raw_add(raw, number);
+}
+
+static void print_segment(struct vt_line *line, const struct vt_model *model, size_t first, size_t end)
+{
+	const struct vt_block_rec *b = &model->blocks[first];
+	struct raw raw = { .n = 0 };
+	char text[80];
+	uint64_t bytes = 0;
+
+	for (size_t i = first; i < end; i++)
+		if (model->blocks[i].state != VT_BLOCK_UNMAPPED)
+			bytes += model->blocks[i].size;
+	raw_add(&raw, "  ");
+	raw_hex(&raw, b->addr);
+	raw_size(&raw, bytes, 34);
+	raw_add(&raw, "   segment, stream ");
+	format_stream(text, sizeof(text), b->stream);
+	raw_add(&raw, text);
+	raw_add(&raw, ", ");
+	format_pool(text, sizeof(text), b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL,
+		    b->flags & VT_BLOCK_EXPANDABLE, b->pool);
+	raw_add(&raw, text);
+	vt_line_raw(line, raw.text, raw.n);
+}
+
+static void print_block(struct vt_line *line, const struct vt_block_rec *b)
+{
+	struct raw raw = { .n = 0 };
+
+	raw_add(&raw, "    ");
+	raw_hex(&raw, b->addr);
+	raw_size(&raw, b->size, 34);
+	raw_add(&raw, "   ");
+	raw_add(&raw, state_words(b->state));
+	if (b->requested > 0 && b->requested != b->size) {
+		raw_add(&raw, ", asked for");
+		raw_size(&raw, b->requested, raw.n + 10);
+	}
+	vt_line_raw(line, raw.text, raw.n);
+}
+
+void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model)
+{
+	for (size_t k = 0; k < model->allocators.n; k++) {
+		const struct vt_model_allocator *a = &model->allocators.data[k];
+		size_t end = a->first_block + a->n_blocks, next;
+
+		if (a->n_blocks == 0)
+			continue;
+		vt_text_title(line, NULL, a->exact ? "Blocks of GPU %d" : "Blocks of GPU %d, as far as they could be read",
+			      a->device);
+		for (size_t i = a->first_block; i < end; i = next) {
+			next = vt_model_segment_end(model, i, end);
+			print_segment(line, model, i, next);
+			for (size_t b = i; b < next; b++)
+				print_block(line, &model->blocks[b]);
+		}
+	}
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, what holds their memory, and PyTorch's statistics. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/format.h"
+#include "report/text.h"
+
+#define MAX_TABLES 4 /* with more GPUs than that, one line each */
+#define MAX_BAR 48
+
+/* ---- devices ---- */
+
+static const struct vt_model_allocator *allocator_of(const struct vt_model *model, int ordinal)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].device == ordinal)
+			return &model->allocators.data[i];
+	return NULL;
+}
+
+static bool is_used(const struct vt_model *model, const struct vt_model_device *d)
+{
+	return d->context_active || d->have_memory || allocator_of(model, d->ordinal);
+}
+
+/* "NVIDIA H100 80GB HBM3": everybody knows whose it is. */
+static const char *short_device_name(const struct vt_model_device *d)
+{
+	const char *name = d->name && *d->name ? d->name : "unknown device";
+
+	return strncmp(name, "NVIDIA ", 7) ? name : name + 7;
+}
+
+/* "79.1 of 79.6 GiB", the first unit only where it differs. */
+static void format_part(char *buf, size_t size, uint64_t part, uint64_t whole)
+{
+	char a[VT_NUM_MAX], b[VT_NUM_MAX];
+	const char *unit_a, *unit_b;
+
+	vt_format_size(a, part);
+	vt_format_size(b, whole);
+	unit_a = strchr(a, ' ');
+	unit_b = strchr(b, ' ');
+	if (!strcmp(unit_a, unit_b))
+		snprintf(buf, size, "%.*s of %s", (int)(unit_a - a), a, b);
+	else
+		snprintf(buf, size, "%s of %s", a, b);
+}
+
+static void add_bar(struct vt_line *line, const struct vt_model_device *d, int columns)
+{
+	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+	struct vt_str bar = { 0 };
+	unsigned int steps = line->ascii ? 1 : 8; /* of a column */
+	unsigned int n = 0, column = 0;
+
+	if (d->total_bytes > 0)
+		n = (unsigned int)((unsigned __int128)d->used_bytes * (unsigned int)columns * steps / d->total_bytes);
+	if (n == 0 && d->used_bytes > 0)
+		n = 1;
+	for (; n >= steps; n -= steps, column++)
+		vt_str_add(&bar, line->ascii ? "#" : "█");
+	if (n > 0) {
+		vt_str_add(&bar, eighths[n]);
+		column++;
+	}
+	/* Under 2 % free, the next request of a usual size may fail. */
+	vt_line_add(line, d->free_bytes < d->total_bytes / 50 ? VT_ALARM : VT_PLAIN, vt_str_get(&bar));
+	vt_str_clear(&bar);
+	for (; column < (unsigned int)columns; column++)
+		vt_str_add(&bar, line->ascii ? "." : "░");
+	vt_line_add(line, VT_DIM, vt_str_get(&bar));
+	if (bar.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&bar);
+}
+
+static void print_device(struct vt_line *line, const struct vt_model_device *d, int name_columns)
+{
+	char part[VT_NUM_MAX * 2 + 8], free_text[VT_NUM_MAX], text[128];
+
+	vt_line_addf(line, VT_BOLD, "GPU %d", d->ordinal);
+	vt_line_pad(line, line->want + 1 + (d->ordinal < 10));
+	vt_line_cell(line, VT_PLAIN, short_device_name(d), name_columns, VT_CUT_END);
+	vt_line_pad(line, line->want + 2);
+	if (!d->have_memory) {
+		const char *why = d->why_no_memory ? d->why_no_memory : d->context_active ? "not read" : "no context";
+
+		vt_line_addf(line, VT_PLAIN, "memory not known: %s", why);
+		vt_line_end(line);
+		return;
+	}
+	format_part(part, sizeof(part), d->used_bytes, d->total_bytes);
+	snprintf(text, sizeof(text), "%s used%s, %s free", part, line->columns >= 100 ? " by all processes" : "",
+		 vt_format_size(free_text, d->free_bytes));
+
+	int bar = vt_line_room(line) - (int)strlen(text) - 2;
+
+	if (bar >= 6) {
+		add_bar(line, d, bar < MAX_BAR ? bar : MAX_BAR);
+		vt_line_pad(line, line->want + 2);
+	}
+	vt_line_add(line, VT_PLAIN, text);
+	vt_line_end(line);
+}
+
+/* "GPU 1, 3 to 7" */
+static void print_unused(struct vt_line *line, const struct vt_model *model, size_t n_unused)
+{
+	struct vt_str text = { 0 };
+
+	if (n_unused == 0)
+		return;
+	for (size_t i = 0; i < model->devices.n; i++) {
+		size_t end = i;
+
+		while (end < model->devices.n && !is_used(model, &model->devices.data[end]))
+			end++;
+		if (end == i)
+			continue;
+
+		int first = model->devices.data[i].ordinal, last = model->devices.data[end - 1].ordinal;
+
+		vt_str_addf(&text, "%s%d", text.n ? ", " : "GPU ", first);
+		if (last != first)
+			vt_str_addf(&text, " to %d", last);
+		i = end - 1;
+	}
+	vt_str_add(&text, n_unused == 1 ? "  no context of this process" : "  no contexts of this process");
+	vt_line_add(line, VT_DIM, vt_str_get(&text));
+	vt_line_end(line);
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+void vt_text_devices(struct vt_line *line, const struct vt_model *model)
+{
+	int name_columns = 0, most = line->columns / 4;
+	size_t n_unused = 0;
+
+	if (model->devices.n == 0 && model->process.uses_cuda)
+		return; /* a diagnostic says why */
+	vt_line_blank(line);
+	if (model->devices.n == 0) {
+		vt_line_add(line, VT_PLAIN, "This process does not use CUDA: libcuda is not mapped.");
+		vt_line_end(line);
+		return;
+	}
+	for (size_t i = 0; i < model->devices.n; i++) {
+		const struct vt_model_device *d = &model->devices.data[i];
+		int width = vt_line_width(line, short_device_name(d));
+
+		if (!is_used(model, d))
+			n_unused++;
+		else if (width > name_columns)
+			name_columns = width;
+	}
+	for (size_t i = 0; i < model->devices.n; i++)
+		if (is_used(model, &model->devices.data[i]))
+			print_device(line, &model->devices.data[i], name_columns < most ? name_columns : most);
+	print_unused(line, model, n_unused);
+}
+
+/* ---- what holds the memory ---- */
+
+enum {
+	MAX_LABEL_COLUMNS = 34,
+	BYTES_COLUMNS = 10,
+	BLOCKS_COLUMNS = 11,
+	SHARE_COLUMNS = 7,
+	NOTE_GAP = 3,
+};
+
+struct table {
+	struct vt_line *line;
+	const struct vt_model_device *device; /* with memory, or NULL */
+	int label_columns;
+};
+
+#define NO_BLOCKS UINT64_MAX
+
+struct row {
+	int depth; /* 1: a part of the row above; has no share, so that the shares add up */
+	const char *label;
+	uint64_t bytes;
+	uint64_t blocks;  /* or NO_BLOCKS */
+	const char *note; /* or NULL */
+	bool need_note;   /* else it is left out where it does not fit beside the numbers */
+};
+
+/* Half a sentence helps nobody: beside the numbers, below them, or not at all. */
+static void print_note(struct vt_line *line, const struct row *row)
+{
+	bool fits = row->note && vt_line_width(line, row->note) + NOTE_GAP <= vt_line_room(line);
+
+	if (fits) {
+		vt_line_pad(line, line->want + NOTE_GAP);
+		vt_line_add(line, VT_DIM, row->note);
+	}
+	vt_line_end(line);
+	if (!fits && row->need_note) {
+		vt_line_pad(line, 4);
+		vt_line_wrap(line, VT_DIM, row->note, 4, 3);
+	}
+}
+
+static void print_row(const struct table *t, const struct row *row)
+{
+	enum vt_style style = row->depth ? VT_DIM : VT_PLAIN;
+	char number[VT_NUM_MAX];
+
+	vt_line_pad(t->line, 2 + row->depth * 2);
+	vt_line_cell(t->line, style, row->label, t->label_columns - row->depth * 2, VT_CUT_END);
+	vt_line_right(t->line, style, vt_format_size(number, row->bytes), BYTES_COLUMNS);
+	vt_line_right(t->line, style, row->blocks == NO_BLOCKS ? "" : vt_format_count(number, row->blocks), BLOCKS_COLUMNS);
+	if (t->device && row->depth == 0)
+		vt_line_right(t->line, style, vt_format_share(number, row->bytes, t->device->total_bytes), SHARE_COLUMNS);
+	else
+		vt_line_pad(t->line, t->line->want + SHARE_COLUMNS);
+	print_note(t->line, row);
+}
+
+static void print_head(const struct table *t, const struct vt_model_allocator *a)
+{
+	char segments[VT_NUM_MAX];
+
+	vt_line_blank(t->line);
+	vt_line_addf(t->line, VT_BOLD, "Memory of GPU %d", a->device);
+	vt_line_addf(t->line, VT_DIM, ", %s segment%s", vt_format_count(segments, a->result.segments),
+		     a->result.segments == 1 ? "" : "s");
+	vt_line_pad(t->line, 2 + t->label_columns);
+	vt_line_right(t->line, VT_DIM, "size", BYTES_COLUMNS);
+	vt_line_right(t->line, VT_DIM, "blocks", BLOCKS_COLUMNS);
+	vt_line_right(t->line, VT_DIM, t->device ? "share" : "", SHARE_COLUMNS);
+	vt_line_end(t->line);
+}
+
+static void print_torch_rows(const struct table *t, const struct vt_model_allocator *a)
+{
+	print_row(t, &(struct row){ 0, "in use by PyTorch", a->allocated_bytes, a->allocated_blocks, NULL, false });
+	if (a->private_allocated_bytes > 0)
+		print_row(t, &(struct row){ 1, "of which in private pools", a->private_allocated_bytes,
+					    a->private_allocated_blocks, "CUDA graphs, MemPool", false });
+	if (a->requested_known && a->rounding_bytes > 0)
+		print_row(t, &(struct row){ 1, "of which lost to rounding", a->rounding_bytes, NO_BLOCKS, NULL, false });
+	if (a->awaiting_bytes > 0)
+		print_row(t, &(struct row){ 0, "awaiting free", a->awaiting_bytes, a->awaiting_blocks,
+					    "freed, in use by another stream", false });
+	print_row(t, &(struct row){ 0, "cached by PyTorch", a->cached_bytes, a->cached_blocks, NULL, false });
+	if (a->private_cached_bytes > 0)
+		print_row(t, &(struct row){ 1, "of which in private pools", a->private_cached_bytes,
+					    a->private_cached_blocks, NULL, false });
+	if (a->cached_blocks > 0)
+		print_row(t, &(struct row){ 1, "largest hole", a->largest_cached, NO_BLOCKS, NULL, false });
+}
+
+/* Numbers that PyTorch keeps itself: each is exact for its own moment, also when the blocks could not be walked. */
+static void print_counters(const struct table *t, const struct vt_model_allocator *a)
+{
+	const struct vt_torch_stats *s = &a->result.stats;
+
+	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED)
+		return;
+	if (s->allocated_bytes.current >= 0)
+		print_row(t, &(struct row){ 0, "in use, PyTorch's own counter", (uint64_t)s->allocated_bytes.current,
+					    NO_BLOCKS, NULL, false });
+	if (s->reserved_bytes.current >= 0)
+		print_row(t, &(struct row){ 0, "reserved, PyTorch's own counter", (uint64_t)s->reserved_bytes.current,
+					    NO_BLOCKS, NULL, false });
+}
+
+static void print_device_rows(const struct table *t, const struct vt_model_allocator *a)
+{
+	if (!t->device)
+		return;
+	if (a->other_known)
+		print_row(t, &(struct row){ 0, "everything else", a->other_bytes, NO_BLOCKS,
+					    "other libraries, CUDA context, other processes; not itemised by this version",
+					    true });
+	print_row(t, &(struct row){ 0, "free", t->device->free_bytes, NO_BLOCKS, NULL, false });
+}
+
+__attribute__((format(printf, 2, 3))) static void add_stat(struct vt_str *text, const char *format, ...)
+{
+	va_list args;
+
+	vt_str_add(text, text->n ? " · " : "");
+	va_start(args, format);
+	vt_str_vaddf(text, format, args);
+	va_end(args);
+}
+
+static void print_stats(struct vt_line *line, const struct vt_model_allocator *a)
+{
+	const struct vt_torch_stats *s = &a->result.stats;
+	char number[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED)
+		return;
+	if (s->allocated_bytes.peak > 0)
+		add_stat(&text, "peak %s in use", vt_format_size(number, (uint64_t)s->allocated_bytes.peak));
+	if (s->allocated_bytes.peak > 0 && s->reserved_bytes.peak > 0)
+		vt_str_addf(&text, ", %s reserved", vt_format_size(number, (uint64_t)s->reserved_bytes.peak));
+	if (s->num_alloc_retries >= 0)
+		add_stat(&text, "%s retr%s", vt_format_count(number, (uint64_t)s->num_alloc_retries),
+			 s->num_alloc_retries == 1 ? "y" : "ies");
+	if (s->num_ooms >= 0)
+		add_stat(&text, "%s out-of-memory error%s", vt_format_count(number, (uint64_t)s->num_ooms),
+			 s->num_ooms == 1 ? "" : "s");
+	if (text.n > 0) {
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 2, 3);
+	}
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+/* Why there are no exact numbers, in a few words; the diagnostics say it in full. */
+static const char *why_inexact(const struct vt_model_allocator *a)
+{
+	static const char *const why[] = {
+		[VT_WALK_UNSTABLE] = "no exact sums: PyTorch's allocator changed while it was read",
+		[VT_WALK_REFUSED] = "not shown: PyTorch's allocator failed a check",
+		[VT_WALK_TRUNCATED] = "no sums: the walk of PyTorch's allocator stopped early",
+	};
+
+	return a->result.result <= VT_WALK_TRUNCATED && why[a->result.result] ? why[a->result.result] : why[VT_WALK_REFUSED];
+}
+
+static void print_table(struct vt_line *line, const struct vt_model *model, const struct vt_model_allocator *a)
+{
+	const struct vt_model_device *device = vt_model_device(model, a->device);
+	struct table t = {
+		.line = line,
+		.device = device && device->have_memory ? device : NULL,
+		.label_columns = line->columns - 2 - BYTES_COLUMNS - BLOCKS_COLUMNS - SHARE_COLUMNS,
+	};
+
+	if (t.label_columns > MAX_LABEL_COLUMNS)
+		t.label_columns = MAX_LABEL_COLUMNS;
+	if (a->exact) {
+		print_head(&t, a);
+		print_torch_rows(&t, a);
+		print_device_rows(&t, a);
+	} else {
+		vt_text_title(line, NULL, "Memory of GPU %d", a->device);
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_WARN, why_inexact(a), 2, 2);
+		print_counters(&t, a);
+	}
+	print_stats(line, a);
+}
+
+/* ---- many devices: a line each ---- */
+
+enum { GPU_COLUMNS = 6, CELL_COLUMNS = 11 };
+
+static void print_cell(struct vt_line *line, bool known, uint64_t bytes)
+{
+	char number[VT_NUM_MAX];
+
+	vt_line_right(line, VT_PLAIN, known ? vt_format_size(number, bytes) : "", CELL_COLUMNS);
+}
+
+static void print_many(struct vt_line *line, const struct vt_model *model)
+{
+	static const char *const heads[] = { "in use", "awaiting", "cached", "largest", "else", "free" };
+	bool wide = line->columns >= 2 + GPU_COLUMNS + 6 * CELL_COLUMNS;
+
+	vt_text_title(line, NULL, "Memory by GPU");
+	vt_line_pad(line, 2 + GPU_COLUMNS);
+	for (size_t i = 0; i < 6; i++)
+		if (wide || (i != 1 && i != 3 && i != 4))
+			vt_line_right(line, VT_DIM, heads[i], CELL_COLUMNS);
+	vt_line_end(line);
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+		const struct vt_model_device *d = vt_model_device(model, a->device);
+
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_PLAIN, "%d", a->device);
+		vt_line_pad(line, 2 + GPU_COLUMNS);
+		if (!a->exact) {
+			vt_line_add(line, VT_WARN, why_inexact(a));
+			vt_line_end(line);
+			continue;
+		}
+		print_cell(line, true, a->allocated_bytes);
+		if (wide)
+			print_cell(line, a->awaiting_bytes > 0, a->awaiting_bytes);
+		print_cell(line, true, a->cached_bytes);
+		if (wide) {
+			print_cell(line, a->cached_blocks > 0, a->largest_cached);
+			print_cell(line, a->other_known, a->other_bytes);
+		}
+		print_cell(line, d && d->have_memory, d ? d->free_bytes : 0);
+		vt_line_end(line);
+	}
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM, wide ? "largest: the largest free block of the cache. else: other libraries, CUDA context, "
+					  "other processes; not itemised by this version" :
+					  "a wider terminal shows more", 2, 3);
+}
+
+void vt_text_memory(struct vt_line *line, const struct vt_model *model)
+{
+	if (model->allocators.n > MAX_TABLES) {
+		print_many(line, model);
+		return;
+	}
+	for (size_t i = 0; i < model->allocators.n; i++)
+		print_table(line, model, &model->allocators.data[i]);
+	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state) {
+		vt_line_blank(line);
+		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", model->torch_state);
+		vt_line_end(line);
+	}
+}

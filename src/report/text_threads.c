@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads: groups with equal stacks, the most telling first; in the full view every thread with every frame. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "report/cxxname.h"
+#include "report/format.h"
+#include "report/text.h"
+
+/* The short view: what is cut is said, and the full view has it. */
+#define MAX_GROUPS 12            /* shown, idle ones not counted */
+#define MAX_GROUP_LINES 48       /* of frames of all groups together; after that groups are one line each */
+#define MAX_MAIN_LINES 18
+#define MAX_PYTHON_LINES 12
+#define MAX_NATIVE_LINES 8
+#define INNER_NATIVE 5           /* native lines kept where the thread is … */
+#define CALLED_NATIVE 4          /* … and where Python called them */
+#define MAX_TIDS 4
+#define MAX_NAMES 6
+#define FRAME_INDENT 6
+#define HEAD_COLUMN 30
+
+struct view {
+	struct vt_line *line;
+	const struct vt_model *model;
+	bool all;
+	int left;       /* columns of function names */
+	int lines_left; /* of frames, in the short view */
+};
+
+/* ---- frames ---- */
+
+/* The part of a path that tells: what follows site-packages and the like. */
+static const char *short_path(const char *path)
+{
+	static const char *const roots[] = { "/site-packages/", "/dist-packages/", "/lib/python3." };
+
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+		const char *found = strstr(path, roots[i]);
+
+		if (!found)
+			continue;
+		found += strlen(roots[i]);
+		if (found[-1] == '/')
+			return found;
+		found = strchr(found, '/');
+		return found ? found + 1 : path;
+	}
+	return path;
+}
+
+/* The end of a path that fits, from the beginning of one of its parts where that is possible. */
+static void fit_path(struct vt_line *line, struct vt_str *place, int columns)
+{
+	const char *text = vt_str_get(place), *slash = text;
+	struct vt_str shorter = { 0 };
+
+	if (vt_line_width(line, text) <= columns)
+		return;
+	while ((slash = strchr(slash + 1, '/')) && vt_line_width(line, slash) + (line->ascii ? 3 : 1) > columns)
+		;
+	if (!slash)
+		return; /* one long name: it is cut where the line puts it */
+	vt_str_addf(&shorter, "…%s", slash);
+	if (!shorter.failed) {
+		vt_str_deinit(place);
+		*place = shorter;
+	}
+}
+
+static void print_function(const struct view *v, const struct vt_model_frame *f)
+{
+	struct vt_line *line = v->line;
+	struct vt_str name = { 0 };
+
+	if (!f->function || !*f->function) {
+		vt_line_cell(line, VT_DIM, "??", v->left, VT_CUT_END);
+		return;
+	}
+	if (f->kind == VT_FRAME_PYTHON)
+		vt_str_add(&name, f->function);
+	else
+		vt_cxx_short_name(&name, f->function, strcspn(f->function, "@"), "…"); /* @ begins a symbol's version */
+	/* The end of a qualified name is what tells. */
+	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name), v->left, VT_CUT_START);
+	if (name.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&name);
+}
+
+static void print_place(const struct view *v, const struct vt_model_frame *f)
+{
+	enum vt_style style = f->kind == VT_FRAME_PYTHON ? VT_PLAIN : VT_DIM;
+	struct vt_str place = { 0 };
+
+	if (f->file) {
+		vt_str_add(&place, v->all ? f->file : short_path(f->file));
+		if (f->line > 0)
+			vt_str_addf(&place, ":%d", f->line);
+		fit_path(v->line, &place, vt_line_room(v->line));
+	} else if (f->module) {
+		vt_str_addf(&place, "%s+0x%" PRIx64, f->module, f->module_offset);
+	} else if (f->kind == VT_FRAME_NATIVE) {
+		vt_str_addf(&place, "0x%" PRIx64 ", in no file", f->pc);
+	}
+	vt_line_cell(v->line, style, vt_str_get(&place), vt_line_room(v->line), VT_CUT_START);
+	if (place.failed)
+		v->line->buf.failed = true;
+	vt_str_deinit(&place);
+}
+
+static void print_frame(const struct view *v, const struct vt_model_frame *f)
+{
+	vt_line_pad(v->line, FRAME_INDENT);
+	print_function(v, f);
+	vt_line_pad(v->line, FRAME_INDENT + v->left + 2);
+	print_place(v, f);
+	vt_line_end(v->line);
+}
+
+/* One line of a stack: a frame, or a number of native frames that are left out. */
+struct entry {
+	size_t frame;   /* the first one */
+	size_t skipped; /* 0: the line is the frame itself */
+	bool nameless;  /* the skipped ones have no names, and are all in the frame's module */
+};
+
+struct entries {
+	VT_VEC(struct entry) list;
+	bool failed;
+};
+
+static void add_entry(struct entries *entries, struct entry entry)
+{
+	struct entry *added = vt_vec_append(&entries->list);
+
+	if (added)
+		*added = entry;
+	else
+		entries->failed = true;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool is_nameless(const struct vt_model_frame *f)
+{
+	return f->kind == VT_FRAME_NATIVE && (!f->function || !*f->function);
+}
+
+/* Native frames from i to end, each on its line, but neighbours without names (a driver's) together on one. */
+static void add_run(struct entries *entries, const struct vt_model_stack *stack, size_t i, size_t end)
+{
+	while (i < end) {
+		size_t next = i + 1;
+
+		while (is_nameless(&stack->frames[i]) && next < end && is_nameless(&stack->frames[next]) &&
+		       same_text(stack->frames[i].module, stack->frames[next].module))
+			next++;
+		add_entry(entries, (struct entry){ .frame = i, .skipped = next - i > 1 ? next - i : 0, .nameless = true });
+		i = next;
+	}
+}
+
+/* Frames that an entry stands for. */
+static size_t entry_frames(const struct entry *entry)
+{
+	return entry->skipped ? entry->skipped : 1;
+}
+
+/* Leaves out the middle of the entries from start on, so that not many more than INNER + CALLED stay. */
+static void thin_run(struct entries *entries, size_t start)
+{
+	struct entry *run = entries->list.data + start;
+	size_t n = entries->list.n - start, skipped = 0;
+
+	if (n <= INNER_NATIVE + CALLED_NATIVE + 1)
+		return;
+	for (size_t i = INNER_NATIVE; i < n - CALLED_NATIVE; i++)
+		skipped += entry_frames(&run[i]);
+	run[INNER_NATIVE] = (struct entry){ .frame = run[INNER_NATIVE].frame, .skipped = skipped };
+	memmove(&run[INNER_NATIVE + 1], &run[n - CALLED_NATIVE], CALLED_NATIVE * sizeof(*run));
+	entries->list.n = start + INNER_NATIVE + 1 + CALLED_NATIVE;
+}
+
+/*
+ * With Python frames in the stack the native frames between and outside of them are how the interpreter calls itself:
+ * they become one line each time. Those inside the innermost Python frame are what it is doing.
+ */
+static void choose_frames(struct entries *entries, const struct vt_model_stack *stack)
+{
+	bool seen_python = false;
+
+	for (size_t i = 0; i < stack->n_frames;) {
+		size_t end = i, start = entries->list.n;
+
+		while (end < stack->n_frames && stack->frames[end].kind == VT_FRAME_NATIVE)
+			end++;
+		if (end == i) {
+			add_entry(entries, (struct entry){ .frame = i++ });
+			seen_python = true;
+			continue;
+		}
+		if (seen_python && end - i > 1) {
+			add_entry(entries, (struct entry){ .frame = i, .skipped = end - i });
+		} else {
+			add_run(entries, stack, i, end);
+			if (stack->has_python)
+				thin_run(entries, start);
+		}
+		i = end;
+	}
+}
+
+static void choose_all(struct entries *entries, const struct vt_model_stack *stack)
+{
+	for (size_t i = 0; i < stack->n_frames; i++)
+		add_entry(entries, (struct entry){ .frame = i });
+}
+
+static void print_skipped(const struct view *v, size_t n, size_t python)
+{
+	char number[VT_NUM_MAX];
+
+	vt_line_pad(v->line, FRAME_INDENT);
+	if (python > 0)
+		vt_line_addf(v->line, VT_DIM, "… %s more frames, %zu of them Python", vt_format_count(number, n), python);
+	else
+		vt_line_addf(v->line, VT_DIM, "… %s native frame%s", vt_format_count(number, n), n == 1 ? "" : "s");
+	vt_line_end(v->line);
+}
+
+/* Several frames of one module without names. */
+static void print_nameless(const struct view *v, const struct vt_model_stack *stack, const struct entry *e)
+{
+	char number[VT_NUM_MAX], text[64];
+
+	snprintf(text, sizeof(text), "?? and %s more without names", vt_format_count(number, e->skipped - 1));
+	vt_line_pad(v->line, FRAME_INDENT);
+	vt_line_cell(v->line, VT_DIM, text, v->left, VT_CUT_END);
+	vt_line_pad(v->line, FRAME_INDENT + v->left + 2);
+	print_place(v, &stack->frames[e->frame]);
+	vt_line_end(v->line);
+}
+
+static void print_entry(const struct view *v, const struct vt_model_stack *stack, const struct entry *e)
+{
+	if (e->skipped == 0)
+		print_frame(v, &stack->frames[e->frame]);
+	else if (e->nameless)
+		print_nameless(v, stack, e);
+	else
+		print_skipped(v, e->skipped, 0);
+}
+
+static void print_entries(const struct view *v, const struct vt_model_stack *stack, const struct entries *entries,
+			  size_t max_lines)
+{
+	size_t n = entries->list.n;
+	/* The innermost say where it is stuck, the outermost how it came there. */
+	size_t inner = n > max_lines ? (max_lines - 1) * 2 / 3 : n;
+	size_t outer = n > max_lines ? max_lines - 1 - inner : 0;
+	size_t skipped = 0, python = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *e = &entries->list.data[i];
+
+		if (i >= inner && i < n - outer) {
+			skipped += entry_frames(e);
+			python += !e->skipped && stack->frames[e->frame].kind == VT_FRAME_PYTHON;
+			if (i + 1 == n - outer)
+				print_skipped(v, skipped, python);
+		} else {
+			print_entry(v, stack, e);
+		}
+	}
+}
+
+static void print_stack_note(const struct view *v, const char *format, const char *text)
+{
+	vt_line_pad(v->line, FRAME_INDENT);
+	vt_line_addf(v->line, VT_DIM, format, text);
+	vt_line_end(v->line);
+}
+
+static void print_stack(struct view *v, const struct vt_model_stack *stack, size_t max_lines)
+{
+	struct entries entries = { 0 };
+
+	if (v->all)
+		choose_all(&entries, stack);
+	else
+		choose_frames(&entries, stack);
+	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
+	if (stack->why && *stack->why)
+		print_stack_note(v, stack->n_frames > 0 ? "(ends here: %s)" : "(no stack: %s)", stack->why);
+	else if (stack->truncated)
+		print_stack_note(v, "(%s)", "there are more frames");
+	if (stack->merge_uncertain)
+		print_stack_note(v, "(%s)", "where the Python frames belong between the native ones is not known");
+	v->lines_left -= (int)(entries.list.n < max_lines ? entries.list.n : max_lines);
+	if (entries.failed)
+		v->line->buf.failed = true;
+	vt_vec_deinit(&entries.list);
+}
+
+/* ---- the line above the frames ---- */
+
+static const char *state_word(char state)
+{
+	static const struct {
+		char state;
+		const char *word;
+	} words[] = {
+		{ 'R', "running" },
+		{ 'S', "sleeping" },
+		{ 'D', "in uninterruptible sleep" },
+		{ 'T', "stopped" },
+		{ 't', "stopped by a tracer" },
+		{ 'Z', "ended (zombie)" },
+		{ 'X', "ended" },
+		{ 'I', "idle in the kernel" },
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (words[i].state == state)
+			return words[i].word;
+	return NULL;
+}
+
+/* What all threads of a group have in common; NULL and 0 where they differ. */
+struct common {
+	const struct vt_model_thread *first;
+	size_t n;
+	char state;
+	const char *name, *waits, *syscall;
+};
+
+static struct common find_common(const struct vt_model *model, const struct vt_model_thread *first, size_t n)
+{
+	struct common c = {
+		.first = first, .n = n, .state = first->state,
+		.name = first->name, .waits = first->waits, .syscall = first->syscall,
+	};
+	const struct vt_model_thread *t = first;
+
+	for (size_t i = 1; i < n && t->next_in_group != VT_NO_THREAD; i++) {
+		t = &model->threads.data[t->next_in_group];
+		c.state = t->state == c.state ? c.state : 0;
+		c.name = same_text(t->name, c.name) ? c.name : NULL;
+		c.waits = same_text(t->waits, c.waits) ? c.waits : NULL;
+		c.syscall = same_text(t->syscall, c.syscall) ? c.syscall : NULL;
+	}
+	return c;
+}
+
+static const char *thread_name(const struct vt_model_thread *t)
+{
+	return t->name && *t->name ? t->name : "?";
+}
+
+static void add_fact(struct vt_str *text, const char *fact)
+{
+	if (!fact || !*fact)
+		return;
+	vt_str_add(text, text->n ? " · " : "");
+	vt_str_add(text, fact);
+}
+
+static void add_facts(struct vt_str *text, const struct common *c)
+{
+	const struct vt_model_thread *t = c->first;
+
+	if (t->is_main)
+		add_fact(text, "main thread");
+	if (t->gil == 1)
+		add_fact(text, "holds the GIL");
+	add_fact(text, t->verdict);
+	add_fact(text, state_word(c->state));
+	if (c->waits)
+		vt_str_addf(text, "%s%s", text->n ? ", " : "", c->waits);
+	else if (c->syscall)
+		vt_str_addf(text, "%sin %s", text->n ? " " : "", c->syscall);
+}
+
+static void add_tids(struct vt_str *text, const struct vt_model *model, const struct common *c)
+{
+	const struct vt_model_thread *t = c->first;
+
+	vt_str_addf(text, "%stids %d", text->n ? " · " : "", (int)t->tid);
+	for (size_t i = 1; i < c->n && t->next_in_group != VT_NO_THREAD; i++) {
+		t = &model->threads.data[t->next_in_group];
+		if (i == MAX_TIDS) {
+			vt_str_add(text, ", …");
+			break;
+		}
+		vt_str_addf(text, ", %d", (int)t->tid);
+	}
+}
+
+static enum vt_style bullet_style(const struct vt_model_thread *t)
+{
+	if (t->state == 'D' || t->state == 'T' || t->state == 't' || t->state == 'Z')
+		return VT_ALARM;
+	return t->verdict ? VT_WARN : VT_PLAIN;
+}
+
+static void print_thread_head(const struct view *v, const struct common *c)
+{
+	const struct vt_model_thread *t = c->first;
+	struct vt_str text = { 0 };
+	char number[VT_NUM_MAX];
+
+	vt_line_pad(v->line, 2);
+	vt_line_add(v->line, bullet_style(t), t->idle && !t->is_main ? "○" : "●");
+	vt_line_pad(v->line, 4);
+	if (c->n == 1)
+		vt_line_addf(v->line, VT_BOLD, "%d %.64s", (int)t->tid, thread_name(t));
+	else
+		vt_line_addf(v->line, VT_BOLD, "%s × %.64s%s", vt_format_count(number, c->n), thread_name(t),
+			     c->name ? "" : " …");
+	vt_line_pad(v->line, v->line->want < HEAD_COLUMN - 1 ? HEAD_COLUMN : v->line->want + 2);
+	add_facts(&text, c);
+	if (c->n > 1)
+		add_tids(&text, v->model, c);
+	vt_line_wrap(v->line, VT_PLAIN, vt_str_get(&text), HEAD_COLUMN, 3);
+	if (text.failed)
+		v->line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+/* ---- idle threads: how many, and whose ---- */
+
+struct names {
+	struct {
+		const char *name;
+		size_t len; /* without the number at its end */
+		size_t n;
+	} kinds[MAX_NAMES];
+	size_t n_kinds;
+	size_t others; /* threads of further kinds */
+};
+
+static size_t length_without_number(const char *name)
+{
+	size_t len = strlen(name);
+
+	while (len > 1 && name[len - 1] >= '0' && name[len - 1] <= '9')
+		len--;
+	return len;
+}
+
+static void count_name(struct names *names, const char *name)
+{
+	size_t len = length_without_number(name);
+
+	for (size_t i = 0; i < names->n_kinds; i++) {
+		if (names->kinds[i].len == len && !memcmp(names->kinds[i].name, name, len)) {
+			names->kinds[i].n++;
+			return;
+		}
+	}
+	if (names->n_kinds == MAX_NAMES) {
+		names->others++;
+		return;
+	}
+	names->kinds[names->n_kinds].name = name;
+	names->kinds[names->n_kinds].len = len;
+	names->kinds[names->n_kinds].n = 1;
+	names->n_kinds++;
+}
+
+static void print_idle(const struct view *v)
+{
+	const struct vt_model *model = v->model;
+	struct names names = { 0 };
+	struct vt_str text = { 0 };
+	char number[VT_NUM_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+
+		if (!model->thread_groups.data[t->group].idle)
+			continue;
+		n++;
+		count_name(&names, thread_name(t));
+	}
+	if (n == 0)
+		return;
+	vt_str_addf(&text, "%s thread%s idle in thread pools: ", vt_format_count(number, n), n == 1 ? "" : "s");
+	for (size_t i = 0; i < names.n_kinds; i++) {
+		const char *name = names.kinds[i].name;
+
+		vt_str_add(&text, i ? ", " : "");
+		vt_str_addn(&text, name, names.kinds[i].len);
+		if (name[names.kinds[i].len])
+			vt_str_add(&text, "*");
+		if (names.kinds[i].n > 1)
+			vt_str_addf(&text, " ×%zu", names.kinds[i].n);
+	}
+	if (names.others > 0)
+		vt_str_addf(&text, ", and %zu more", names.others);
+	vt_line_pad(v->line, 2);
+	vt_line_add(v->line, VT_PLAIN, "○");
+	vt_line_pad(v->line, 4);
+	vt_line_wrap(v->line, VT_PLAIN, vt_str_get(&text), 6, 3);
+	if (text.failed)
+		v->line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+/* ---- the section ---- */
+
+static void add_gil(struct vt_str *title, const struct vt_model *model)
+{
+	bool known = false, python = false;
+
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+
+		if (t->gil == 1) {
+			vt_str_addf(title, "; the GIL is held by %d", (int)t->tid);
+			return;
+		}
+		known |= t->gil == 0;
+		python |= t->has_python;
+		if (t->has_python && t->gil < 0)
+			return;
+	}
+	if (known && python)
+		vt_str_add(title, "; the GIL is free");
+}
+
+static void print_title(struct vt_line *line, const struct vt_model *model, bool all)
+{
+	struct vt_str title = { 0 };
+	char number[VT_NUM_MAX], groups[VT_NUM_MAX];
+	size_t n_groups = model->thread_groups.n;
+
+	vt_str_addf(&title, "   %s", vt_format_count(number, model->threads.n));
+	if (!all && n_groups > 0 && n_groups < model->threads.n)
+		vt_str_addf(&title, " in %s group%s", vt_format_count(groups, n_groups),
+			    n_groups == 1 ? "" : "s");
+	add_gil(&title, model);
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, "Threads");
+	vt_line_add(line, VT_PLAIN, vt_str_get(&title));
+	vt_text_end_title(line, all ? NULL : "(--threads=all shows all)");
+	if (title.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&title);
+}
+
+static size_t stack_budget(const struct view *v, const struct vt_model_thread *t)
+{
+	size_t most = t->is_main ? MAX_MAIN_LINES : t->stack.has_python ? MAX_PYTHON_LINES : MAX_NATIVE_LINES;
+
+	if (v->lines_left <= 0)
+		return 0;
+	return most;
+}
+
+static void print_groups(struct view *v)
+{
+	const struct vt_model *model = v->model;
+	char number[VT_NUM_MAX];
+	size_t shown = 0, hidden = 0;
+
+	for (size_t i = 0; i < model->thread_groups.n; i++) {
+		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
+		const struct vt_model_thread *t = &model->threads.data[g->first_thread];
+		struct common c;
+		size_t budget;
+
+		if (g->idle)
+			continue;
+		if (shown++ >= MAX_GROUPS) {
+			hidden += g->n_threads;
+			continue;
+		}
+		c = find_common(model, t, g->n_threads);
+		print_thread_head(v, &c);
+		budget = stack_budget(v, t);
+		if (budget > 0)
+			print_stack(v, &t->stack, budget);
+	}
+	if (hidden > 0) {
+		vt_line_pad(v->line, 4);
+		vt_line_addf(v->line, VT_DIM, "… %s more threads", vt_format_count(number, hidden));
+		vt_line_end(v->line);
+	}
+	print_idle(v);
+}
+
+static void print_each(struct view *v)
+{
+	for (size_t i = 0; i < v->model->threads.n; i++) {
+		struct common c = find_common(v->model, &v->model->threads.data[i], 1);
+
+		print_thread_head(v, &c);
+		print_stack(v, &c.first->stack, SIZE_MAX);
+	}
+}
+
+void vt_text_threads(struct vt_line *line, const struct vt_model *model, bool all_threads)
+{
+	int left = (line->columns - FRAME_INDENT) * 45 / 100;
+	struct view v = {
+		.line = line, .model = model, .all = all_threads, .left = left < 56 || all_threads ? left : 56,
+		.lines_left = MAX_GROUP_LINES,
+	};
+
+	if (model->threads.n == 0)
+		return;
+	print_title(line, model, all_threads);
+	/* Without groups (out of memory) every thread is shown by itself. */
+	if (all_threads || model->thread_groups.n == 0)
+		print_each(&v);
+	else
+		print_groups(&v);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads with equal stacks become one group; the groups are ordered by how much they tell. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/map.h"
+#include "report/account.h"
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 32;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+	for (; text && *text; text++)
+		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3); /* FNV-1a */
+	return mix(hash, 1);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/*
+ * Where a frame without a name is. The place inside a named native function is left out: threads that wait at different
+ * instructions of one function are doing the same thing.
+ */
+static uint64_t frame_place(const struct vt_model_frame *f)
+{
+	if (f->function || f->kind == VT_FRAME_PYTHON)
+		return 0;
+	return f->module ? f->module_offset : f->pc;
+}
+
+static uint64_t hash_stack(const struct vt_model_stack *stack)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < stack->n_frames; i++) {
+		const struct vt_model_frame *f = &stack->frames[i];
+
+		hash = mix_text(hash, f->function);
+		hash = mix_text(hash, f->file);
+		hash = mix_text(hash, f->module);
+		hash = mix(hash, (uint64_t)(uint32_t)f->line << 1 | (f->kind == VT_FRAME_PYTHON));
+		hash = mix(hash, frame_place(f));
+	}
+	return hash;
+}
+
+static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
+{
+	return a->kind == b->kind && a->line == b->line && frame_place(a) == frame_place(b) &&
+	       same_text(a->function, b->function) && same_text(a->file, b->file) && same_text(a->module, b->module);
+}
+
+static bool same_stack(const struct vt_model_stack *a, const struct vt_model_stack *b)
+{
+	if (a->n_frames != b->n_frames || a->truncated != b->truncated || !same_text(a->why, b->why))
+		return false;
+	for (size_t i = 0; i < a->n_frames; i++)
+		if (!same_frame(&a->frames[i], &b->frames[i]))
+			return false;
+	return true;
+}
+
+/* In the kernel, where no signal reaches it. */
+static bool is_stuck(const struct vt_model_thread *t)
+{
+	return t->state == 'D';
+}
+
+/* The main thread is what people ask about: it is never counted as idle; nor is one that holds up others or hangs. */
+static bool is_idle(const struct vt_model_thread *t)
+{
+	return t->idle && !t->is_main && t->gil != 1 && !is_stuck(t);
+}
+
+/* What is said once for a whole group must hold for each of its threads. */
+static bool belongs(const struct vt_model_thread *a, const struct vt_model_thread *b)
+{
+	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 && is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) &&
+	       a->has_python == b->has_python && same_text(a->verdict, b->verdict) && same_stack(&a->stack, &b->stack);
+}
+
+/* Threads that belong together have equal hashes. */
+static uint64_t hash_thread(const struct vt_model_thread *t)
+{
+	uint64_t hash = mix(t->stack.hash, (uint64_t)is_stuck(t) << 2 | (uint64_t)is_idle(t) << 1 | t->has_python);
+
+	hash = mix_text(hash, t->verdict);
+	hash = mix_text(hash, t->stack.why);
+	return t->is_main || t->gil == 1 ? mix(hash, (uint64_t)t->tid) : hash;
+}
+
+enum rank { RANK_MAIN, RANK_GIL, RANK_VERDICT, RANK_PYTHON, RANK_NATIVE, RANK_IDLE };
+
+static enum rank rank_of(const struct vt_model_thread *t)
+{
+	if (t->is_main)
+		return RANK_MAIN;
+	if (t->gil == 1)
+		return RANK_GIL;
+	if (is_idle(t))
+		return RANK_IDLE;
+	if (t->verdict || is_stuck(t))
+		return RANK_VERDICT;
+	return t->has_python || t->stack.has_python ? RANK_PYTHON : RANK_NATIVE;
+}
+
+struct sort_entry {
+	struct vt_model_thread_group group;
+	enum rank rank;
+	size_t old;
+};
+
+static int compare_groups(const void *pa, const void *pb)
+{
+	const struct sort_entry *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->old < b->old ? -1 : a->old > b->old;
+}
+
+static bool sort_groups(struct vt_model *model)
+{
+	size_t n = model->thread_groups.n;
+	VT_FREE struct sort_entry *entries = calloc(n + 1, sizeof(*entries));
+	VT_FREE size_t *new_index = calloc(n + 1, sizeof(*new_index));
+
+	if (!entries || !new_index)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
+
+		entries[i] = (struct sort_entry){
+			.group = *g, .rank = rank_of(&model->threads.data[g->first_thread]), .old = i,
+		};
+	}
+	qsort(entries, n, sizeof(*entries), compare_groups);
+	for (size_t i = 0; i < n; i++) {
+		model->thread_groups.data[i] = entries[i].group;
+		new_index[entries[i].old] = i;
+	}
+	for (size_t i = 0; i < model->threads.n; i++)
+		model->threads.data[i].group = new_index[model->threads.data[i].group];
+	return true;
+}
+
+/* The group of thread i, or a new one. last[g] is the last thread of group g. */
+static bool place_thread(struct vt_model *model, struct vt_map *by_hash, size_t *last, size_t i)
+{
+	struct vt_model_thread *t = &model->threads.data[i];
+	uint64_t key = hash_thread(t), *found;
+
+	/* A key in use by threads that differ is stepped over. */
+	while ((found = vt_map_get(by_hash, key))) {
+		struct vt_model_thread_group *g = &model->thread_groups.data[*found];
+
+		if (belongs(&model->threads.data[g->first_thread], t)) {
+			t->group = (size_t)*found;
+			model->threads.data[last[t->group]].next_in_group = i;
+			last[t->group] = i;
+			g->n_threads++;
+			return true;
+		}
+		key = mix(key, 2);
+	}
+
+	struct vt_model_thread_group *g = vt_vec_append(&model->thread_groups);
+
+	if (!g)
+		return false;
+	*g = (struct vt_model_thread_group){ .first_thread = i, .n_threads = 1, .idle = is_idle(t) };
+	t->group = model->thread_groups.n - 1;
+	last[t->group] = i;
+	return vt_map_put(by_hash, key, t->group);
+}
+
+bool vt_group_threads(struct vt_model *model)
+{
+	VT_FREE size_t *last = calloc(model->threads.n + 1, sizeof(*last));
+	struct vt_map by_hash = { 0 };
+	bool ok = last != NULL;
+
+	for (size_t i = 0; i < model->threads.n; i++) {
+		struct vt_model_thread *t = &model->threads.data[i];
+
+		t->next_in_group = VT_NO_THREAD;
+		t->stack.hash = hash_stack(&t->stack);
+		ok = ok && place_thread(model, &by_hash, last, i);
+	}
+	vt_map_deinit(&by_hash);
+	ok = ok && sort_groups(model);
+	if (!ok)
+		model->thread_groups.n = 0; /* writers then show every thread by itself */
+	return ok;
+}

@@ -1,0 +1,857 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Facts of the kernel (kernel/ptrace.c, kernel/signal.c; Linux 4.18 to 6.18) that this file rests on:
+ *
+ * - PTRACE_SEIZE does not stop and sends no signal; PTRACE_INTERRUPT makes the thread report a PTRACE_EVENT_STOP that
+ *   carries SIGTRAP, or the stopping signal while the process is in a group stop. Detaching from the latter puts the
+ *   thread back into its group stop.
+ * - Before the trap is reported no signal is taken from the queue; but a thread that has just taken one reports that
+ *   instead (signal-delivery-stop). Detaching with the number of that signal delivers it, with its siginfo.
+ * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread as if nobody had
+ *   looked, signal included.
+ * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches from all, stopped or not.
+ * - A thread other than the main one that dies while traced stays a zombie until its tracer waits for it.
+ */
+#include "target/session.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/map.h"
+#include "target/proc.h"
+#include "target/task.h"
+
+#ifndef PTRACE_EVENT_STOP
+#define PTRACE_EVENT_STOP 128
+#endif
+
+/* Numbers that the headers of older systems lack. */
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441
+#endif
+#ifndef SYS_io_uring_enter
+#define SYS_io_uring_enter 426
+#endif
+
+/* Rounds in which threads may still appear: each creates its next one before it is stopped, so a few are enough. */
+#define MAX_ROUNDS 100
+
+/* Busy waiting (giving the processor to others) before sleeping: most threads stop within microseconds. */
+#define YIELDS 64
+#define SHORTEST_SLEEP_NS (20 * VT_NS_PER_US)
+#define LONGEST_SLEEP_NS VT_NS_PER_MS
+
+/* How long the end of a session waits for a thread that it killed nothing of, but that is dying or about to stop. */
+#define SETTLE_NS (5 * VT_NS_PER_MS)
+
+enum phase {
+	PHASE_NEW,     /* not attached; also one that cannot be interrupted at the moment */
+	PHASE_SEIZED,  /* attached, runs */
+	PHASE_WAITING, /* interrupted, has not reported yet */
+	PHASE_HELD,    /* stopped */
+	PHASE_OVER,    /* not attached and not to be: ended, refused, or released */
+};
+
+/*
+ * Everything that this process is attached to, for release from a signal handler and after the end of a session. An entry
+ * is made before PTRACE_SEIZE and removed after PTRACE_DETACH, so that none is ever missing.
+ */
+struct held {
+	volatile pid_t tid; /* 0: free */
+	volatile bool owed; /* its session is over */
+};
+
+static struct held held[VT_MAX_THREADS];
+static volatile int n_held; /* entries from here on are free */
+
+static int hold(pid_t tid)
+{
+	int slot = 0;
+
+	/* Entries are freed from all over, but mostly all at once: then this finds the first. */
+	if (n_held < VT_MAX_THREADS)
+		slot = n_held;
+	else
+		while (slot < VT_MAX_THREADS && held[slot].tid)
+			slot++;
+	if (slot == VT_MAX_THREADS)
+		return -1;
+	held[slot].owed = false;
+	held[slot].tid = tid;
+	if (slot == n_held)
+		n_held = slot + 1;
+	return slot;
+}
+
+static void unhold(int slot)
+{
+	held[slot].tid = 0;
+	while (n_held > 0 && !held[n_held - 1].tid)
+		n_held--;
+}
+
+/*
+ * Letting one thread go. Everything from here to vt_session_emergency_release() is async-signal-safe: system calls and the
+ * stack only, and the state is asked of the kernel, not of structures that may be half written.
+ */
+
+/* "/proc/" tid rest; snprintf() is not async-signal-safe. */
+static void proc_path(char *path, pid_t tid, const char *rest)
+{
+	char digits[12];
+	int n = 0;
+
+	memcpy(path, "/proc/", 6);
+	path += 6;
+	do
+		digits[n++] = (char)('0' + tid % 10);
+	while ((tid /= 10) > 0);
+	while (n > 0)
+		*path++ = digits[--n];
+	while ((*path++ = *rest++))
+		;
+}
+
+/* The number after "\nkey:" and blanks in a status file; false when there is none. */
+static bool status_field(const char *status, const char *key, unsigned int base, uint64_t *value)
+{
+	const char *p = strstr(status, key);
+	uint64_t v = 0;
+
+	if (!p)
+		return false;
+	p += strlen(key);
+	while (*p == '\t' || *p == ' ')
+		p++;
+	for (;; p++) {
+		unsigned int digit;
+
+		if (*p >= '0' && *p <= '9')
+			digit = (unsigned int)(*p - '0');
+		else if (base == 16 && *p >= 'a' && *p <= 'f')
+			digit = (unsigned int)(*p - 'a') + 10;
+		else
+			break;
+		v = v * base + digit;
+	}
+	*value = v;
+	return true;
+}
+
+static bool read_status(pid_t tid, char *status, size_t size)
+{
+	char path[40];
+
+	proc_path(path, tid, "/status");
+	return vt_task_slurp(AT_FDCWD, path, status, size) > 0;
+}
+
+static uint64_t bit(int signo)
+{
+	return UINT64_C(1) << (signo - 1);
+}
+
+/*
+ * Whether the thread would have seen EINTR without us: a signal that has a handler or that stops waits for it, or is the
+ * one being delivered (signo, 0: none). A signal that the process ignores would not have woken the thread: the kernel
+ * queues it only because the thread is traced. One that kills makes no difference.
+ */
+static bool is_signal_due(pid_t tid, int signo)
+{
+	static const int stopping[] = { SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU };
+	char status[4096];
+	uint64_t own, shared, blocked, ignored, caught, matters;
+
+	if (!read_status(tid, status, sizeof(status)) || !status_field(status, "\nSigPnd:", 16, &own) ||
+	    !status_field(status, "\nShdPnd:", 16, &shared) || !status_field(status, "\nSigBlk:", 16, &blocked) ||
+	    !status_field(status, "\nSigIgn:", 16, &ignored) || !status_field(status, "\nSigCgt:", 16, &caught))
+		return true;
+	matters = caught;
+	for (size_t i = 0; i < sizeof(stopping) / sizeof(stopping[0]); i++)
+		matters |= bit(stopping[i]) & ~ignored;
+	return (((own | shared) & ~blocked) | (signo > 0 ? bit(signo) : 0)) & matters;
+}
+
+/*
+ * System calls that end with EINTR whenever anything interrupts their wait, a ptrace stop too, where others use
+ * -ERESTARTSYS and its kin, which the kernel resolves itself when the thread goes on. A caller that handles no signals has
+ * never seen EINTR from them and may take it for a failure, so they are restarted, which is invisible: when they return
+ * EINTR they have done nothing yet (what was partly done is returned as a count). A relative timeout starts anew.
+ *
+ * Not restarted: calls that were given a signal mask (epoll_pwait with one, io_uring_enter with one): there a signal may
+ * arrive between our look at the queue and the restart, be handled, and its EINTR, which such a caller relies on, would be
+ * lost. ioctl() and all that is not listed: what a driver has done before it says EINTR is not known.
+ */
+enum restart_condition {
+	IF_ANY,
+	IF_NO_MASK,  /* the fifth argument, a signal mask, is NULL */
+	IF_SOCKET,   /* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
+	IF_REPEATABLE, /* a mode of fallocate() that can be applied twice */
+};
+
+static const struct restart_rule {
+	int nr;
+	enum restart_condition condition;
+} restart_rules[] = {
+	{ SYS_epoll_wait, IF_ANY },
+	{ SYS_epoll_pwait, IF_NO_MASK },
+	{ SYS_epoll_pwait2, IF_NO_MASK },
+	{ SYS_io_uring_enter, IF_NO_MASK },
+	{ SYS_io_getevents, IF_ANY },
+	{ SYS_rt_sigtimedwait, IF_ANY },
+	{ SYS_semop, IF_ANY },
+	{ SYS_semtimedop, IF_ANY },
+	/* With SO_RCVTIMEO or SO_SNDTIMEO set; without, the kernel restarts the very same calls (sock_intr_errno()). */
+	{ SYS_recvfrom, IF_ANY },
+	{ SYS_recvmsg, IF_ANY },
+	{ SYS_recvmmsg, IF_ANY },
+	{ SYS_sendto, IF_ANY },
+	{ SYS_sendmsg, IF_ANY },
+	{ SYS_sendmmsg, IF_ANY },
+	{ SYS_accept, IF_ANY },
+	{ SYS_accept4, IF_ANY },
+	{ SYS_connect, IF_ANY },
+	{ SYS_read, IF_SOCKET },
+	{ SYS_readv, IF_SOCKET },
+	{ SYS_write, IF_SOCKET },
+	{ SYS_writev, IF_SOCKET },
+	/* tmpfs and hugetlbfs (shared memory of NCCL) before Linux 5.16; what was allocated is given back first. */
+	{ SYS_fallocate, IF_REPEATABLE },
+};
+
+static bool is_socket(pid_t tid, uint64_t fd)
+{
+	char path[64], target[16];
+	char rest[16] = "/fd/";
+	char digits[8];
+	int n = 0;
+	size_t at = 4;
+
+	if (fd >= 10000000)
+		return false;
+	do
+		digits[n++] = (char)('0' + fd % 10);
+	while ((fd /= 10) > 0);
+	while (n > 0)
+		rest[at++] = digits[--n];
+	rest[at] = '\0';
+	proc_path(path, tid, rest);
+	return readlink(path, target, sizeof(target)) >= 8 && !memcmp(target, "socket:[", 8);
+}
+
+static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
+{
+	const uint64_t repeatable = 0x01 | 0x02 | 0x10; /* FALLOC_FL_KEEP_SIZE, _PUNCH_HOLE, _ZERO_RANGE */
+
+	for (size_t i = 0; i < sizeof(restart_rules) / sizeof(restart_rules[0]); i++) {
+		if (regs->orig_rax != (unsigned long long)restart_rules[i].nr)
+			continue;
+		switch (restart_rules[i].condition) {
+		case IF_ANY:
+			return true;
+		case IF_NO_MASK:
+			return regs->r8 == 0;
+		case IF_SOCKET:
+			return is_socket(tid, regs->rdi);
+		case IF_REPEATABLE:
+			return !(regs->rsi & ~repeatable);
+		}
+	}
+	return false;
+}
+
+static bool is_after_syscall_instruction(pid_t tid, uint64_t rip)
+{
+	unsigned char code[2];
+	struct iovec local = { .iov_base = code, .iov_len = sizeof(code) };
+	struct iovec remote = { .iov_base = (void *)(uintptr_t)(rip - sizeof(code)), .iov_len = sizeof(code) };
+
+	/* 0f 05, not the "int $0x80" of the 32-bit numbering. */
+	return process_vm_readv(tid, &local, 1, &remote, 1, 0) == sizeof(code) && code[0] == 0x0f && code[1] == 0x05;
+}
+
+static bool read_registers(pid_t tid, struct user_regs_struct *regs)
+{
+	struct iovec iov = { .iov_base = regs, .iov_len = sizeof(*regs) };
+
+	/* A thread in 32-bit code gives the shorter set of i386. */
+	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) && iov.iov_len == sizeof(*regs);
+}
+
+/* See restart_rules. signo: the signal that is being delivered, 0 for none. */
+static void restart_if_spurious(pid_t tid, int signo)
+{
+	struct user_regs_struct regs;
+	struct iovec iov = { .iov_base = &regs, .iov_len = sizeof(regs) };
+
+	if (!read_registers(tid, &regs) || (long long)regs.rax != -EINTR || (long long)regs.orig_rax < 0 ||
+	    regs.cs != 0x33 || !may_restart(tid, &regs) || !is_after_syscall_instruction(tid, regs.rip) ||
+	    is_signal_due(tid, signo))
+		return;
+	/*
+	 * One call, so that there is no half-way state if we are killed. (It copies word by word from our memory; the page was
+	 * written just now and is there.) orig_rax = -1 says that the thread is in no system call any more, so the kernel does
+	 * not try a restart of its own.
+	 */
+	regs.rip -= 2;
+	regs.rax = regs.orig_rax;
+	regs.orig_rax = (unsigned long long)-1;
+	(void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov);
+}
+
+enum stop_kind {
+	STOP_NONE,   /* not stopped */
+	STOP_TRAP,   /* by our interrupt */
+	STOP_GROUP,  /* by a signal that stops the whole process */
+	STOP_SIGNAL, /* about to take a signal */
+	STOP_DEAD,   /* ended, we may have to wait for it */
+	STOP_LOST,   /* not ours any more */
+};
+
+static enum stop_kind kind_of_stop(int event, int signo)
+{
+	if (event != PTRACE_EVENT_STOP)
+		return STOP_SIGNAL;
+	return signo == SIGTRAP ? STOP_TRAP : STOP_GROUP;
+}
+
+/*
+ * How the thread stands. *signo is the signal to pass on when it is let go (0: none). Should somebody have waited for it
+ * without WNOWAIT, the stop event is gone but the stop is not; PTRACE_GETSIGINFO shows it then.
+ */
+static enum stop_kind look_at(pid_t tid, int *signo)
+{
+	siginfo_t info = { 0 };
+	enum stop_kind kind;
+	int status, ret;
+
+	*signo = 0;
+	do
+		ret = waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL);
+	while (ret && errno == EINTR);
+	if (ret)
+		return STOP_LOST;
+	if (info.si_pid && info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
+		return STOP_DEAD;
+	if (info.si_pid)
+		status = info.si_status;
+	else if (!ptrace(PTRACE_GETSIGINFO, tid, NULL, &info))
+		status = info.si_code >> 8 == PTRACE_EVENT_STOP ? info.si_code : info.si_signo;
+	else
+		return STOP_NONE;
+	kind = kind_of_stop(status >> 8, status & 0x7f);
+	if (kind == STOP_SIGNAL)
+		*signo = status & 0x7f;
+	return kind;
+}
+
+/*
+ * Waits for a dead thread, or it stays a zombie and its process with it. Not for a main thread that is our own child: its
+ * exit status belongs to whoever started it here. (For the child of another process this only gives it back to that one.)
+ */
+static void reap(pid_t tid)
+{
+	char status[4096];
+	uint64_t tgid, ppid;
+	siginfo_t info;
+
+	if (read_status(tid, status, sizeof(status)) && status_field(status, "\nTgid:", 10, &tgid) &&
+	    status_field(status, "\nPPid:", 10, &ppid) && tgid == (uint64_t)tid && ppid == (uint64_t)getpid())
+		return;
+	(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
+}
+
+/* True when we are not attached to it any more; false when it has not stopped yet, or is dying. */
+static bool let_go(pid_t tid)
+{
+	int signo;
+
+	switch (look_at(tid, &signo)) {
+	case STOP_LOST:
+		return true;
+	case STOP_DEAD:
+		reap(tid);
+		return true;
+	case STOP_NONE:
+		return false;
+	case STOP_GROUP:
+		break;
+	case STOP_TRAP:
+	case STOP_SIGNAL:
+		restart_if_spurious(tid, signo);
+		break;
+	}
+	vt_fault_point("session-detach");
+	return !ptrace(PTRACE_DETACH, tid, NULL, (void *)(uintptr_t)signo);
+}
+
+void vt_session_emergency_release(void)
+{
+	int saved = errno;
+
+	for (int i = n_held - 1; i >= 0; i--) {
+		pid_t tid = held[i].tid;
+
+		if (tid && let_go(tid))
+			held[i].tid = 0;
+	}
+	errno = saved;
+}
+
+bool vt_session_settle(void)
+{
+	bool outstanding = false;
+
+	for (int i = n_held - 1; i >= 0; i--) {
+		if (!held[i].tid || !held[i].owed)
+			continue;
+		if (let_go(held[i].tid))
+			unhold(i);
+		else
+			outstanding = true;
+	}
+	return outstanding;
+}
+
+/* Stopping */
+
+static const char why_ended[] = "it ended";
+
+/* What is needed while threads are being stopped. */
+struct stopping {
+	struct vt_session *session;
+	int task_dir;
+	uint64_t deadline_ns; /* for one thread, relative */
+	struct vt_map known;  /* tids that are in session->threads */
+	size_t n_attached;
+	bool begun;
+};
+
+static void give_up(struct vt_session_thread *thread, const char *why)
+{
+	thread->phase = PHASE_OVER;
+	thread->why = why;
+}
+
+static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
+{
+	struct vt_session_thread *thread;
+
+	if (vt_map_get(&stopping->known, (uint64_t)tid))
+		return NULL;
+	if (!vt_map_put(&stopping->known, (uint64_t)tid, 1))
+		return &vt_enomem;
+	thread = vt_vec_append(&stopping->session->threads);
+	if (!thread)
+		return &vt_enomem;
+	*thread = (struct vt_session_thread){
+		.tid = tid,
+		.phase = PHASE_NEW,
+		.deadline_ns = vt_now_ns() + stopping->deadline_ns,
+	};
+	return NULL;
+}
+
+/* Adds threads that were not known yet. The process may end meanwhile: then there is nothing to add. */
+static struct vt_error *find_threads(struct stopping *stopping)
+{
+	VT_FREE pid_t *tids = NULL;
+	size_t n = 0;
+	int ret = vt_task_list(stopping->task_dir, VT_MAX_THREADS, &tids, &n);
+
+	if (ret == -ENOMEM)
+		return &vt_enomem;
+	for (size_t i = 0; !ret && i < n; i++)
+		VT_TRY(add_thread(stopping, tids[i]));
+	return NULL;
+}
+
+/* "process 4711 (gdb)" */
+static struct vt_error *error_busy(pid_t pid, pid_t tracer)
+{
+	char path[32], name[64] = "?";
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)tracer);
+	n = vt_task_slurp(AT_FDCWD, path, name, sizeof(name));
+	if (n > 0 && name[n - 1] == '\n')
+		name[n - 1] = '\0';
+	return vt_error_create(VT_ERR_BUSY, "process %d is traced already, by process %d (%s): let that one detach first",
+			       (int)pid, (int)tracer, name);
+}
+
+static struct vt_error *error_permission(pid_t pid)
+{
+	struct vt_proc proc = { 0 };
+	struct vt_arena arena = { 0 };
+	struct vt_error *err = vt_proc_init(&proc, pid);
+	const char *why;
+
+	if (err)
+		return err;
+	why = vt_proc_why_not_permitted(&proc, &arena);
+	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to stop process %d%s%s", (int)pid, why ? ": " : "",
+			      why ? why : "");
+	vt_arena_deinit(&arena);
+	vt_proc_deinit(&proc);
+	return err;
+}
+
+/*
+ * PTRACE_SEIZE failed with errnum. EPERM has three meanings: not permitted, traced by another, already dead. It is an
+ * error of the session only when nothing could be attached to so far.
+ */
+static struct vt_error *refused(struct stopping *stopping, struct vt_session_thread *thread, int errnum)
+{
+	pid_t pid = stopping->session->pid;
+	char state = vt_task_state(stopping->task_dir, thread->tid);
+	char status[4096];
+	uint64_t tracer = 0;
+
+	if (errnum == ESRCH || state == 0 || state == 'Z' || state == 'X') {
+		give_up(thread, why_ended);
+		return NULL;
+	}
+	if (read_status(thread->tid, status, sizeof(status)))
+		status_field(status, "\nTracerPid:", 10, &tracer);
+	if (stopping->n_attached == 0 && tracer)
+		return error_busy(pid, (pid_t)tracer);
+	if (stopping->n_attached == 0 && (errnum == EPERM || errnum == EACCES))
+		return error_permission(pid);
+	if (stopping->n_attached == 0)
+		return vt_error_create_os(errnum, "cannot stop process %d", (int)pid);
+	give_up(thread, tracer ? "another process traces it" : "the kernel refused to attach to it");
+	return NULL;
+}
+
+/*
+ * Attaches to a thread unless it sleeps uninterruptibly (D: vfork() parent, disk, network file system, driver). Such a
+ * thread could not be stopped, and not be let go either until it stops: so it is left alone and looked at again later.
+ */
+static struct vt_error *seize(struct stopping *stopping, struct vt_session_thread *thread)
+{
+	switch (vt_task_state(stopping->task_dir, thread->tid)) {
+	case 0:
+	case 'Z':
+	case 'X':
+		give_up(thread, why_ended);
+		return NULL;
+	case 'D':
+		if (vt_deadline_passed(thread->deadline_ns))
+			give_up(thread, "it sleeps uninterruptibly in the kernel");
+		return NULL;
+	}
+	thread->slot = hold(thread->tid);
+	if (thread->slot < 0)
+		return &vt_enomem;
+	if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL)) {
+		int errnum = errno;
+
+		unhold(thread->slot);
+		return refused(stopping, thread, errnum);
+	}
+	thread->phase = PHASE_SEIZED;
+	stopping->n_attached++;
+	return NULL;
+}
+
+static struct vt_error *seize_all(struct stopping *stopping)
+{
+	struct vt_session *session = stopping->session;
+
+	for (size_t i = 0; i < session->threads.n; i++)
+		if (session->threads.data[i].phase == PHASE_NEW)
+			VT_TRY(seize(stopping, &session->threads.data[i]));
+	return NULL;
+}
+
+static void interrupt_all(struct stopping *stopping)
+{
+	struct vt_session *session = stopping->session;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->phase != PHASE_SEIZED)
+			continue;
+		if (!stopping->begun)
+			session->stop_begin_ns = vt_now_ns();
+		stopping->begun = true;
+		/* ESRCH: it is dying. What became of it shows when it is waited for. */
+		(void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+		thread->phase = PHASE_WAITING;
+		thread->deadline_ns = vt_now_ns() + stopping->deadline_ns;
+	}
+}
+
+static void convert_registers(const struct user_regs_struct *user, struct vt_regs *regs)
+{
+	*regs = (struct vt_regs){
+		.r = {
+			[VT_REG_RAX] = user->rax, [VT_REG_RDX] = user->rdx, [VT_REG_RCX] = user->rcx,
+			[VT_REG_RBX] = user->rbx, [VT_REG_RSI] = user->rsi, [VT_REG_RDI] = user->rdi,
+			[VT_REG_RBP] = user->rbp, [VT_REG_RSP] = user->rsp, [VT_REG_R8] = user->r8,
+			[VT_REG_R9] = user->r9, [VT_REG_R10] = user->r10, [VT_REG_R11] = user->r11,
+			[VT_REG_R12] = user->r12, [VT_REG_R13] = user->r13, [VT_REG_R14] = user->r14,
+			[VT_REG_R15] = user->r15, [VT_REG_RIP] = user->rip,
+		},
+		.fs_base = user->fs_base,
+		.orig_rax = (int64_t)user->orig_rax,
+	};
+}
+
+/* A thread that has just been seen to be stopped. */
+static void take_registers(struct vt_session_thread *thread, enum stop_kind kind)
+{
+	struct user_regs_struct regs;
+
+	thread->phase = PHASE_HELD;
+	thread->trapped = kind == STOP_TRAP;
+	thread->was_group_stopped = kind == STOP_GROUP;
+	if (!read_registers(thread->tid, &regs)) {
+		thread->why = "its registers cannot be read (32-bit code, or it is being killed)";
+		return;
+	}
+	convert_registers(&regs, &thread->regs);
+	thread->stopped = true;
+}
+
+/* Looks once whether the thread has stopped; true when there is news. */
+static bool collect(struct vt_session_thread *thread)
+{
+	int signo;
+	enum stop_kind kind = look_at(thread->tid, &signo);
+
+	switch (kind) {
+	case STOP_NONE:
+		return false;
+	case STOP_DEAD:
+		reap(thread->tid);
+		unhold(thread->slot);
+		give_up(thread, why_ended);
+		return true;
+	case STOP_LOST:
+		unhold(thread->slot);
+		give_up(thread, why_ended);
+		return true;
+	default:
+		take_registers(thread, kind);
+		return true;
+	}
+}
+
+/* Waits a little: first only for the processor, then longer and longer. */
+static void pause_between(unsigned int *idle)
+{
+	uint64_t sleep_ns = SHORTEST_SLEEP_NS;
+
+	if ((*idle)++ < YIELDS) {
+		sched_yield();
+		return;
+	}
+	for (unsigned int i = YIELDS; i < *idle && sleep_ns < LONGEST_SLEEP_NS; i += 8)
+		sleep_ns *= 2;
+	vt_sleep_ns(sleep_ns < LONGEST_SLEEP_NS ? sleep_ns : LONGEST_SLEEP_NS);
+}
+
+/* Until every interrupted thread has stopped or used up its time. */
+static void collect_all(struct stopping *stopping)
+{
+	struct vt_session *session = stopping->session;
+	unsigned int idle = 0;
+	size_t first = 0; /* everything before has been dealt with */
+	bool waiting = true;
+
+	while (waiting) {
+		uint64_t now = vt_now_ns();
+		bool news = false;
+
+		waiting = false;
+		for (size_t i = first; i < session->threads.n; i++) {
+			struct vt_session_thread *thread = &session->threads.data[i];
+
+			if (thread->phase != PHASE_WAITING || thread->why) {
+				first += i == first;
+				continue;
+			}
+			if (collect(thread))
+				news = true;
+			else if (now >= thread->deadline_ns)
+				thread->why = "it did not stop in time";
+			else
+				waiting = true;
+		}
+		if (news)
+			idle = 0;
+		else if (waiting)
+			pause_between(&idle);
+	}
+}
+
+static bool has_new(const struct vt_session *session)
+{
+	for (size_t i = 0; i < session->threads.n; i++)
+		if (session->threads.data[i].phase == PHASE_NEW)
+			return true;
+	return false;
+}
+
+/* Rounds, until one brings no thread that has not been dealt with. */
+static struct vt_error *stop_threads(struct stopping *stopping)
+{
+	struct vt_session *session = stopping->session;
+	unsigned int idle = 0;
+
+	for (int rounds = 0; rounds < MAX_ROUNDS;) {
+		size_t before = session->threads.n;
+
+		VT_TRY(find_threads(stopping));
+		if (session->threads.n > before)
+			rounds++;
+		else if (!has_new(session))
+			return NULL;
+		VT_TRY(seize_all(stopping));
+		vt_fault_point("session-seized");
+		interrupt_all(stopping);
+		vt_fault_point("session-interrupted");
+		collect_all(stopping);
+		vt_fault_point("session-stopped");
+		if (session->threads.n == before)
+			pause_between(&idle);
+	}
+	for (size_t i = 0; i < session->threads.n; i++)
+		if (session->threads.data[i].phase == PHASE_NEW)
+			give_up(&session->threads.data[i], "it started too late");
+	return NULL;
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct vt_session_thread *x = a, *y = b;
+
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+static void sort_threads(struct vt_session *session)
+{
+	struct vt_session_thread *threads = session->threads.data;
+	size_t n = session->threads.n;
+
+	if (n == 0)
+		return;
+	qsort(threads, n, sizeof(*threads), compare_threads);
+	for (size_t i = 1; i < n; i++) {
+		struct vt_session_thread main_thread = threads[i];
+
+		if (main_thread.tid != session->pid)
+			continue;
+		memmove(threads + 1, threads, i * sizeof(*threads));
+		threads[0] = main_thread;
+		break;
+	}
+}
+
+static void use_memory(struct vt_session *session, bool coherent)
+{
+	if (!session->live)
+		return;
+	vt_live_drop_cache(session->live);
+	vt_live_set_coherent(session->live, coherent);
+}
+
+/* Nothing can change the memory of the process now. */
+static bool is_all_stopped(const struct vt_session *session)
+{
+	for (size_t i = 0; i < session->threads.n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->phase != PHASE_HELD && thread->why != why_ended)
+			return false;
+	}
+	return true;
+}
+
+struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
+				     uint64_t per_thread_deadline_ns)
+{
+	VT_CLOSE int task_dir = vt_task_dir(pid);
+	struct stopping stopping = { .session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns };
+	struct vt_error *err;
+
+	*session = (struct vt_session){ .pid = pid, .live = live };
+	vt_session_settle();
+	if (task_dir < 0)
+		return vt_task_error(-task_dir, pid, "threads");
+	err = stop_threads(&stopping);
+	vt_map_deinit(&stopping.known);
+	if (!err && stopping.n_attached == 0)
+		err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)pid);
+	if (err) {
+		vt_session_deinit(session);
+		return err;
+	}
+	sort_threads(session);
+	use_memory(session, is_all_stopped(session));
+	return NULL;
+}
+
+/*
+ * The short way for what nearly every thread is: in the trap that our interrupt brought, which it cannot leave by itself,
+ * and with nothing to restart. (A system call less a thread matters: the target stands still.)
+ */
+static bool detach(const struct vt_session_thread *thread)
+{
+	if (thread->stopped && thread->trapped && (int64_t)thread->regs.r[VT_REG_RAX] != -EINTR) {
+		vt_fault_point("session-detach");
+		if (!ptrace(PTRACE_DETACH, thread->tid, NULL, NULL))
+			return true;
+	}
+	return let_go(thread->tid);
+}
+
+void vt_session_resume(struct vt_session *session)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->phase == PHASE_NEW || thread->phase == PHASE_OVER)
+			continue;
+		any = true;
+		thread->phase = PHASE_OVER;
+		if (detach(thread))
+			unhold(thread->slot);
+		else
+			held[thread->slot].owed = true;
+	}
+	if (!any)
+		return;
+	session->stop_end_ns = vt_now_ns();
+	use_memory(session, false);
+}
+
+void vt_session_deinit(struct vt_session *session)
+{
+	uint64_t deadline = vt_now_ns() + SETTLE_NS;
+	unsigned int idle = 0;
+
+	vt_session_resume(session);
+	while (vt_session_settle() && !vt_deadline_passed(deadline))
+		pause_between(&idle);
+	vt_vec_deinit(&session->threads);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "target/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Code may use this much below the stack pointer without moving it (x86-64 psABI, 3.2.2). */
+#define RED_ZONE 128
+
+/* What is tried when maps does not know the stack (it was read earlier): shrunk to what is readable. */
+#define UNKNOWN_STACK (64u * 1024)
+
+/* A copied range. */
+struct piece {
+	uint64_t start;
+	uint64_t end;
+	const uint8_t *data;
+};
+
+struct vt_snapshot {
+	struct vt_memsrc source; /* first, so that its address is ours */
+	struct vt_memsrc *live;  /* not owned */
+	struct piece *pieces;    /* sorted, disjoint */
+	size_t n;
+	uint8_t *data;
+};
+
+static struct vt_snapshot *snapshot_of(struct vt_memsrc *src)
+{
+	return (struct vt_snapshot *)(void *)((char *)src - offsetof(struct vt_snapshot, source));
+}
+
+/* The first piece that ends after addr; n when there is none. */
+static size_t piece_at(const struct vt_snapshot *snapshot, uint64_t addr)
+{
+	size_t low = 0, high = snapshot->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (snapshot->pieces[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static int read_snapshot(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	struct vt_snapshot *snapshot = snapshot_of(src);
+
+	while (len > 0) {
+		size_t i = piece_at(snapshot, addr);
+		const struct piece *piece = i < snapshot->n ? &snapshot->pieces[i] : NULL;
+		bool inside = piece && piece->start <= addr;
+		uint64_t room = !piece ? len : inside ? piece->end - addr : piece->start - addr;
+		size_t n = room < len ? (size_t)room : len;
+
+		if (inside) {
+			memcpy(buf, piece->data + (addr - piece->start), n);
+		} else {
+			int ret = vt_mem_read(snapshot->live, addr, buf, n);
+
+			if (ret) {
+				src->fault_addr = snapshot->live->fault_addr;
+				return ret;
+			}
+		}
+		addr += n;
+		buf = (char *)buf + n;
+		len -= n;
+	}
+	return 0;
+}
+
+static const void *direct_snapshot(struct vt_memsrc *src, uint64_t addr, size_t len)
+{
+	const struct vt_snapshot *snapshot = snapshot_of(src);
+	size_t i = piece_at(snapshot, addr);
+
+	if (i == snapshot->n || addr < snapshot->pieces[i].start || len > snapshot->pieces[i].end - addr)
+		return NULL;
+	return snapshot->pieces[i].data + (addr - snapshot->pieces[i].start);
+}
+
+static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot, .direct = direct_snapshot };
+
+/* The part of the stack of one thread that is to be copied; an empty range when there is none. */
+static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t limit)
+{
+	const struct vt_map_entry *entry = vt_maps_find(maps, sp);
+	struct piece piece = { .start = sp > RED_ZONE ? sp - RED_ZONE : 0 };
+	uint64_t end = entry ? entry->end : sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK : sp;
+
+	/* A mapping without read permission, or of a device, is no stack, whatever the register says. */
+	if (entry && (!(entry->flags & VT_MAP_READ) || !strncmp(entry->path, "/dev/nvidia", 11)))
+		end = piece.start;
+	if (entry && piece.start < entry->start)
+		piece.start = entry->start;
+	piece.end = end > piece.start && end - piece.start > limit ? piece.start + limit : end;
+	return piece;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Sorts, and joins those that overlap (threads on stacks of one mapping, alternate signal stacks). */
+static size_t join(struct piece *pieces, size_t n)
+{
+	size_t kept = 0;
+
+	if (n > 0)
+		qsort(pieces, n, sizeof(*pieces), compare_pieces);
+	for (size_t i = 0; i < n; i++) {
+		if (pieces[i].end <= pieces[i].start)
+			continue;
+		if (kept > 0 && pieces[i].start <= pieces[kept - 1].end) {
+			if (pieces[i].end > pieces[kept - 1].end)
+				pieces[kept - 1].end = pieces[i].end;
+			continue;
+		}
+		pieces[kept++] = pieces[i];
+	}
+	return kept;
+}
+
+static uint64_t sum(const struct piece *pieces, size_t n)
+{
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < n; i++)
+		total += pieces[i].end - pieces[i].start;
+	return total;
+}
+
+static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps, size_t limit,
+			  struct piece *pieces)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->stopped)
+			pieces[n++] = wanted_of(maps, thread->regs.r[VT_REG_RSP], limit);
+	}
+	return join(pieces, n);
+}
+
+/* The map may be older than the stacks: keeps what can be read from the start on. */
+static void read_what_can_be(struct vt_memsrc *src, struct piece *piece)
+{
+	for (int tries = 0; tries < 4 && piece->end > piece->start; tries++) {
+		size_t len = (size_t)(piece->end - piece->start);
+
+		/* The data is ours; the pointer is const for the readers. */
+		int ret = vt_mem_read(src, piece->start, (uint8_t *)(uintptr_t)piece->data, len);
+
+		if (!ret)
+			return;
+		if (ret != -EFAULT || src->fault_addr <= piece->start || src->fault_addr >= piece->end)
+			break;
+		piece->end = src->fault_addr;
+	}
+	piece->end = piece->start;
+}
+
+/* Fills all pieces, with as few system calls as there can be: the target stands still meanwhile. */
+static struct vt_error *copy_all(struct vt_snapshot *snapshot, struct vt_memsrc *src)
+{
+	VT_FREE struct vt_memvec *vec = calloc(snapshot->n + 1, sizeof(*vec));
+	size_t kept = 0;
+	int ret;
+
+	if (!vec)
+		return &vt_enomem;
+	for (size_t i = 0; i < snapshot->n; i++) {
+		const struct piece *piece = &snapshot->pieces[i];
+
+		vec[i].addr = piece->start;
+		vec[i].buf = (uint8_t *)(uintptr_t)piece->data;
+		vec[i].len = (size_t)(piece->end - piece->start);
+	}
+	ret = vt_mem_readv(src, vec, snapshot->n);
+	if (!ret)
+		return NULL;
+	if (ret != -EFAULT)
+		return vt_mem_error(src, ret, "the stacks");
+	for (size_t i = 0; i < snapshot->n; i++) {
+		read_what_can_be(src, &snapshot->pieces[i]);
+		if (snapshot->pieces[i].end > snapshot->pieces[i].start)
+			snapshot->pieces[kept++] = snapshot->pieces[i];
+	}
+	snapshot->n = kept;
+	return NULL;
+}
+
+static struct vt_error *fill(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps,
+			     struct vt_live *live, const struct vt_snapshot_limits *limits)
+{
+	size_t n_threads = session->threads.n;
+	uint64_t at = 0;
+
+	snapshot->pieces = calloc(n_threads + 1, sizeof(*snapshot->pieces));
+	if (!snapshot->pieces)
+		return &vt_enomem;
+	snapshot->n = list_pieces(session, maps, limits->per_thread, snapshot->pieces);
+	/* Too much in all: the same smaller limit for everybody, so that no thread loses the top of its stack. */
+	if (sum(snapshot->pieces, snapshot->n) > limits->total)
+		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces);
+	snapshot->data = malloc((size_t)sum(snapshot->pieces, snapshot->n) + 1);
+	if (!snapshot->data)
+		return &vt_enomem;
+	for (size_t i = 0; i < snapshot->n; i++) {
+		snapshot->pieces[i].data = snapshot->data + at;
+		at += snapshot->pieces[i].end - snapshot->pieces[i].start;
+	}
+	return copy_all(snapshot, vt_live_source(live));
+}
+
+struct vt_error *vt_snapshot_create(const struct vt_session *session, const struct vt_maps *maps, struct vt_live *live,
+				    const struct vt_snapshot_limits *limits, struct vt_snapshot **ret)
+{
+	struct vt_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+	struct vt_error *err;
+
+	if (!snapshot)
+		return &vt_enomem;
+	snapshot->source.ops = &snapshot_ops;
+	snapshot->live = vt_live_cached_source(live);
+	err = fill(snapshot, session, maps, live, limits);
+	if (err) {
+		vt_snapshot_destroy(snapshot);
+		return err;
+	}
+	*ret = snapshot;
+	return NULL;
+}
+
+void vt_snapshot_destroy(struct vt_snapshot *snapshot)
+{
+	if (!snapshot)
+		return;
+	free(snapshot->pieces);
+	free(snapshot->data);
+	free(snapshot);
+}
+
+struct vt_memsrc *vt_snapshot_source(struct vt_snapshot *snapshot)
+{
+	return &snapshot->source;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to src/target: the files under /proc/PID/task/TID. */
+#ifndef VT_TARGET_TASK_H
+#define VT_TARGET_TASK_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/*
+ * The thread through which /proc shows the memory of the process: the main thread, or, when that one has ended with
+ * pthread_exit() and is a zombie without memory, any other. pid itself when there is none.
+ */
+pid_t vt_task_with_memory(pid_t pid);
+
+/* Opens /proc/PID/task/TID/file (with O_CLOEXEC); a descriptor or a negative errno, -ESRCH for a task that is gone. */
+int vt_task_open(pid_t pid, pid_t tid, const char *file, int flags);
+
+/* Opens the directory /proc/PID/task; a descriptor or a negative errno. */
+int vt_task_dir(pid_t pid);
+
+/*
+ * Reads a small /proc file, relative to dirfd, into buf of size bytes and ends it with a NUL. The number of bytes, or a
+ * negative errno; what does not fit is cut off.
+ */
+ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size);
+
+/*
+ * All numbers that are names in the directory, ascending; at most max. The caller frees *tids. 0 or a negative errno.
+ */
+int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n);
+
+/* The state letter in the stat file of a thread (dirfd: /proc/PID/task), 0 when the thread does not exist. */
+char vt_task_state(int dirfd, pid_t tid);
+
+/* A positive errno of one of the above as an error about "the <what> of process <pid>". */
+struct vt_error *vt_task_error(int errnum, pid_t pid, const char *what);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CPython runs Python functions in _PyEval_EvalFrameDefault. One C call of it is one native frame, and runs one Python
+ * function (until 3.10) or that and all that it calls without leaving the evaluator (since 3.11): a run of Python frames
+ * that ends with .entry. The k-th evaluator from inside therefore belongs to the k-th run from inside.
+ */
+#include "walk/merge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+
+/* A name of the interpreter's own call machinery; a trailing '*' stands for any rest. */
+static const char *const glue[] = {
+	/* calling a Python function */
+	"_PyEval_Vector", "_PyEval_Eval*", "PyEval_Eval*", "PyEval_Call*", "_PyFunction_*", "function_code_fastcall",
+	"call_function", "fast_function", "do_call_core",
+	/* calling any object */
+	"PyObject_Call*", "PyObject_Vectorcall*", "_PyObject_Call*", "_PyObject_FastCall*", "_PyObject_Vectorcall*",
+	"_PyObject_MakeTpCall", "PyVectorcall_*", "_PyVectorcall_*", "object_vacall", "vectorcall_*", "call_attribute",
+	"call_method", "call_unbound*", "_PyStack_*",
+	/* methods, built-in functions, classes, descriptors, partial objects */
+	"method_vectorcall*", "method_call*", "_PyMethodDef_*", "_PyMethodDescr_*", "_PyCFunction_*", "cfunction_*",
+	"classmethoddescr_*", "wrapperdescr_*", "wrapper_call", "wrap_*", "slot_*", "type_call", "partial_call*",
+	"partial_vectorcall*", "property_descr_get*", "_PyType_Lookup*", "cm_*",
+	/* generators and coroutines */
+	"gen_iternext", "gen_send*", "_PyGen_*", "PyIter_Send", "PyIter_Next", "coro_wrapper_*",
+	/* import, exec, class bodies: the Python lines say the same */
+	"builtin_exec*", "builtin_eval*", "builtin_next", "builtin___build_class__", "builtin___import__", "import_name",
+	"import_from", "PyImport_ImportModuleLevel*", "import_find_and_load*",
+	/* start of the program and of threads */
+	"run_mod", "run_eval_code_obj", "PyRun_*", "_PyRun_*", "pyrun_*", "pymain_*", "Py_RunMain", "Py_BytesMain", "Py_Main",
+	"thread_run", "t_bootstrap", "pythread_wrapper",
+};
+
+/* What lies outside of the outermost evaluator in a plain Python process or thread, in any module. */
+static const char *const startup[] = {
+	"_start", "main", "__libc_start_main*", "__libc_start_call_main", "start_thread", "clone", "__clone", "clone3",
+	"__clone3",
+};
+
+static bool matches(const char *name, const char *pattern)
+{
+	size_t n = strlen(pattern);
+
+	if (n > 0 && pattern[n - 1] == '*')
+		return !strncmp(name, pattern, n - 1);
+	return !strcmp(name, pattern);
+}
+
+static bool is_one_of(const char *name, const char *const *patterns, size_t n)
+{
+	for (size_t i = 0; name && i < n; i++)
+		if (matches(name, patterns[i]))
+			return true;
+	return false;
+}
+
+#define IS_ONE_OF(name, table) is_one_of(name, table, sizeof(table) / sizeof((table)[0]))
+
+/* Optimised builds split and clone it: _PyEval_EvalFrameDefault.cold, .constprop.0, .lto_priv.0. */
+static bool is_evaluator(const struct vt_native_frame *frame)
+{
+	static const char name[] = "_PyEval_EvalFrameDefault";
+	size_t n = sizeof(name) - 1;
+
+	return frame->symbol && !strncmp(frame->symbol, name, n) && (frame->symbol[n] == '\0' || frame->symbol[n] == '.');
+}
+
+static const char *base_name(const struct vt_module *module)
+{
+	const char *slash = strrchr(module->path, '/');
+
+	return slash ? slash + 1 : module->path;
+}
+
+/* The model outlives what the strings belong to, and recursion repeats them: each is copied once. */
+struct merge {
+	const struct vt_native_stack *native;
+	const struct vt_python_thread *python;
+	struct vt_model_stack *stack;
+	struct vt_arena *arena;
+	struct vt_map copies; /* address of the original → the copy */
+	bool nomem;
+	/* the native side */
+	const struct vt_module *interpreter; /* module of the evaluator, NULL when there is none */
+	size_t n_evaluators;
+	size_t first_evaluator; /* index of frame; n_frames when there is none */
+	size_t last_evaluator;
+	/* the Python side */
+	size_t n_runs;
+	/* how they go together: after `skipped` evaluators from inside, `n_matched` have a run each */
+	size_t skipped, n_matched;
+};
+
+static size_t native_frames(const struct merge *m)
+{
+	return m->native ? m->native->frames.n : 0;
+}
+
+static size_t python_frames(const struct merge *m)
+{
+	return m->python ? m->python->frames.n : 0;
+}
+
+static void look_at_native(struct merge *m)
+{
+	m->first_evaluator = m->last_evaluator = native_frames(m);
+	for (size_t i = 0; i < native_frames(m); i++) {
+		const struct vt_native_frame *frame = &m->native->frames.data[i];
+
+		if (!is_evaluator(frame))
+			continue;
+		if (m->n_evaluators++ == 0) {
+			m->first_evaluator = i;
+			m->interpreter = frame->module;
+		}
+		m->last_evaluator = i;
+	}
+}
+
+static void look_at_python(struct merge *m)
+{
+	size_t n = python_frames(m);
+
+	for (size_t i = 0; i < n; i++)
+		if (m->python->frames.data[i].entry || i == n - 1)
+			m->n_runs++;
+}
+
+/* False when it cannot be said which run belongs to which evaluator. */
+static bool match(struct merge *m)
+{
+	if (m->n_evaluators == m->n_runs) {
+		m->n_matched = m->n_runs;
+		return true;
+	}
+	/* Interrupted in the evaluator's own first or last instructions, where it has no Python frame. */
+	if (m->n_evaluators == m->n_runs + 1 && m->first_evaluator == 0) {
+		m->skipped = 1;
+		m->n_matched = m->n_runs;
+		return true;
+	}
+	/* Both are known from inside outwards: the outer end of one is missing. */
+	if (m->n_runs < m->n_evaluators && m->n_runs > 0 && m->python->truncated) {
+		m->n_matched = m->n_runs;
+		return true;
+	}
+	if (m->n_evaluators < m->n_runs && m->n_evaluators > 0 && !m->native->complete) {
+		m->n_matched = m->n_evaluators;
+		return true;
+	}
+	return false;
+}
+
+/* Whether nothing but the interpreter's and the C library's start-up code lies outside of the outermost evaluator. */
+static bool is_plain_startup(const struct merge *m)
+{
+	for (size_t i = m->last_evaluator + 1; i < native_frames(m); i++) {
+		const struct vt_native_frame *frame = &m->native->frames.data[i];
+		const char *module = frame->module ? base_name(frame->module) : "";
+		bool ours = frame->module == m->interpreter || matches(module, "python*");
+		/* Without debug symbols the C library's have no names. */
+		bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
+		bool known = frame->function ? (ours && IS_ONE_OF(frame->function, glue)) || IS_ONE_OF(frame->function, startup) :
+					       ours || libc;
+
+		if (!known)
+			return false;
+	}
+	return true;
+}
+
+/* Filling the result. */
+
+static const char *copy_text(struct merge *m, const char *text)
+{
+	uint64_t key = (uint64_t)(uintptr_t)text;
+	const uint64_t *known;
+	char *copy;
+
+	if (!text)
+		return NULL;
+	known = vt_map_get(&m->copies, key);
+	if (known)
+		return (const char *)(uintptr_t)*known;
+	copy = vt_arena_strdup(m->arena, text);
+	if (!copy || !vt_map_put(&m->copies, key, (uint64_t)(uintptr_t)copy))
+		m->nomem = true;
+	return copy;
+}
+
+static const char *copy_build_id(struct merge *m, const struct vt_module *module)
+{
+	char hex[2 * VT_BUILD_ID_MAX + 1] = "";
+	uint64_t key = (uint64_t)(uintptr_t)module->build_id;
+	const uint64_t *known = vt_map_get(&m->copies, key);
+	char *copy;
+
+	if (known)
+		return (const char *)(uintptr_t)*known;
+	for (size_t i = 0; i < module->build_id_len && i < VT_BUILD_ID_MAX; i++)
+		snprintf(hex + 2 * i, 3, "%02x", module->build_id[i]);
+	copy = vt_arena_strdup(m->arena, hex);
+	if (!copy || !vt_map_put(&m->copies, key, (uint64_t)(uintptr_t)copy))
+		m->nomem = true;
+	return copy;
+}
+
+static void add_native(struct merge *m, const struct vt_native_frame *frame)
+{
+	struct vt_model_frame *to = &m->stack->frames[m->stack->n_frames++];
+
+	*to = (struct vt_model_frame){
+		.kind = VT_FRAME_NATIVE,
+		.function = copy_text(m, frame->function),
+		.build_id = "",
+		.pc = frame->pc,
+		.module_offset = frame->module_offset,
+	};
+	if (frame->module) {
+		to->module = copy_text(m, base_name(frame->module));
+		to->build_id = copy_build_id(m, frame->module);
+	}
+	m->stack->has_native = true;
+}
+
+static void add_python(struct merge *m, const struct vt_python_frame *frame)
+{
+	m->stack->frames[m->stack->n_frames++] = (struct vt_model_frame){
+		.kind = VT_FRAME_PYTHON,
+		.function = copy_text(m, frame->function),
+		.file = copy_text(m, frame->file),
+		.line = frame->line,
+	};
+	m->stack->has_python = true;
+}
+
+/* The frames of one run, from *at on. */
+static void add_run(struct merge *m, size_t *at)
+{
+	bool end = false;
+
+	while (*at < python_frames(m) && !end) {
+		const struct vt_python_frame *frame = &m->python->frames.data[(*at)++];
+
+		add_python(m, frame);
+		end = frame->entry;
+	}
+}
+
+/*
+ * Whether frame i says nothing beside the Python frames. The interpreter's functions without a name (a stripped one has
+ * few names) are calls of Python functions, except at the inner end, where they may be what the thread is doing.
+ */
+static bool is_noise(const struct merge *m, size_t i, bool plain_startup)
+{
+	const struct vt_native_frame *frame = &m->native->frames.data[i];
+
+	if (plain_startup && i > m->last_evaluator)
+		return true;
+	if (!m->interpreter || frame->module != m->interpreter)
+		return false;
+	return frame->function ? IS_ONE_OF(frame->function, glue) : i > m->first_evaluator;
+}
+
+static void fill_matched(struct merge *m)
+{
+	bool plain_startup = m->n_matched > 0 && m->skipped + m->n_matched == m->n_evaluators && is_plain_startup(m);
+	size_t evaluator = 0, at = 0;
+
+	for (size_t i = 0; i < native_frames(m); i++) {
+		const struct vt_native_frame *frame = &m->native->frames.data[i];
+
+		if (is_evaluator(frame)) {
+			size_t k = evaluator++;
+
+			if (k >= m->skipped && k < m->skipped + m->n_matched)
+				add_run(m, &at);
+			else
+				add_native(m, frame);
+		} else if (m->n_matched == 0 || !is_noise(m, i, plain_startup)) {
+			add_native(m, frame);
+		}
+	}
+	while (at < python_frames(m))
+		add_run(m, &at);
+}
+
+static void fill_apart(struct merge *m)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < native_frames(m); i++)
+		add_native(m, &m->native->frames.data[i]);
+	while (at < python_frames(m))
+		add_run(m, &at);
+	m->stack->merge_uncertain = m->stack->has_native && m->stack->has_python;
+}
+
+bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_python_thread *python,
+		     struct vt_model_stack *stack, struct vt_arena *arena)
+{
+	struct merge m = { .native = native, .python = python, .stack = stack, .arena = arena };
+	size_t n = native_frames(&m) + python_frames(&m);
+	const char *why = native && native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
+
+	*stack = (struct vt_model_stack){ 0 };
+	stack->frames = vt_arena_alloc(arena, n * sizeof(*stack->frames));
+	if (!stack->frames)
+		return false;
+	look_at_native(&m);
+	look_at_python(&m);
+	if (match(&m))
+		fill_matched(&m);
+	else
+		fill_apart(&m);
+	stack->truncated = (native && native->truncated) || (python && python->truncated);
+	stack->why = copy_text(&m, why);
+	vt_map_deinit(&m.copies);
+	return !m.nomem;
+}

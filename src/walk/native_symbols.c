@@ -1,0 +1,680 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of program counters. All of them are collected and sorted first; then each module's symbol table is read once,
+ * from the file in pieces (libtorch_cpu.so has 550,000 symbols in 13 MB), and each symbol is offered to the few addresses
+ * that it may name. Files are hostile: every offset is bounded, nothing is followed twice.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "walk/demangle.h"
+#include "walk/native.h"
+
+#define MAX_SECTIONS 65536
+#define MAX_NAME (16 * 1024)
+#define MAX_DEBUGDATA (64u * 1024 * 1024)
+#define SYMBOLS_AT_ONCE 4096
+#define PLT_ENTRY 16
+
+/* An ELF file: through a descriptor, so that reading 13 MB of symbols leaves no pages mapped, or in memory. */
+struct file {
+	int fd;              /* -1: in memory */
+	const uint8_t *data; /* NULL: by descriptor */
+	uint64_t size;
+	Elf64_Shdr *sections;
+	size_t n_sections;
+	uint64_t names; /* offset of the section names */
+	uint64_t names_size;
+};
+
+static bool file_read(const struct file *file, uint64_t offset, void *buf, size_t len)
+{
+	if (offset > file->size || len > file->size - offset)
+		return false;
+	if (file->data) {
+		memcpy(buf, file->data + offset, len);
+		return true;
+	}
+	while (len > 0) {
+		ssize_t n = pread(file->fd, buf, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		buf = (char *)buf + n;
+		offset += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+/* Reads the section headers. False when it is no ELF file of this machine, or memory is short. */
+static bool file_init(struct file *file)
+{
+	Elf64_Ehdr ehdr;
+	Elf64_Shdr first;
+
+	if (!file_read(file, 0, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    ehdr.e_shentsize != sizeof(Elf64_Shdr) || !file_read(file, ehdr.e_shoff, &first, sizeof(first)))
+		return false;
+
+	/* From 0xff00 sections on, the numbers are in the first header. */
+	uint64_t n = ehdr.e_shnum ? ehdr.e_shnum : first.sh_size;
+	uint64_t names = ehdr.e_shstrndx == SHN_XINDEX ? first.sh_link : ehdr.e_shstrndx;
+
+	if (n == 0 || n > MAX_SECTIONS)
+		return false;
+	file->sections = malloc((size_t)n * sizeof(*file->sections));
+	if (!file->sections || !file_read(file, ehdr.e_shoff, file->sections, (size_t)n * sizeof(*file->sections)))
+		return false;
+	file->n_sections = (size_t)n;
+	if (names < n) {
+		file->names = file->sections[names].sh_offset;
+		file->names_size = file->sections[names].sh_size;
+	}
+	return true;
+}
+
+static void file_deinit(struct file *file)
+{
+	free(file->sections);
+}
+
+static const Elf64_Shdr *section_of_type(const struct file *file, uint32_t type)
+{
+	for (size_t i = 1; i < file->n_sections; i++)
+		if (file->sections[i].sh_type == type)
+			return &file->sections[i];
+	return NULL;
+}
+
+static bool section_has_name(const struct file *file, const Elf64_Shdr *section, const char *name, bool whole)
+{
+	char found[32];
+	size_t len = strlen(name) + (whole ? 1 : 0);
+
+	return len <= sizeof(found) && section->sh_name < file->names_size && len <= file->names_size - section->sh_name &&
+	       file->names <= file->size && file_read(file, file->names + section->sh_name, found, len) &&
+	       !memcmp(found, name, len);
+}
+
+static const Elf64_Shdr *section_of_name(const struct file *file, const char *name)
+{
+	for (size_t i = 1; i < file->n_sections; i++)
+		if (section_has_name(file, &file->sections[i], name, true))
+			return &file->sections[i];
+	return NULL;
+}
+
+static bool contains(const Elf64_Shdr *section, uint64_t vaddr)
+{
+	return section->sh_flags & SHF_ALLOC && vaddr >= section->sh_addr && vaddr - section->sh_addr < section->sh_size;
+}
+
+/* The section with this address, or NULL. */
+static const Elf64_Shdr *section_at(const struct file *file, uint64_t vaddr)
+{
+	for (size_t i = 1; i < file->n_sections; i++)
+		if (file->sections[i].sh_type != SHT_NULL && contains(&file->sections[i], vaddr))
+			return &file->sections[i];
+	return NULL;
+}
+
+/* A string of a string table, or NULL. The caller frees it. */
+static char *string_at(const struct file *file, const Elf64_Shdr *strings, uint64_t index)
+{
+	struct vt_str text = { 0 };
+	char piece[256];
+
+	if (strings->sh_offset > file->size)
+		return NULL;
+	while (index < strings->sh_size && text.n < MAX_NAME && !text.failed) {
+		uint64_t left = strings->sh_size - index;
+		uint64_t in_file = file->size - strings->sh_offset;
+		size_t n = left < sizeof(piece) ? (size_t)left : sizeof(piece);
+
+		if (index >= in_file)
+			break;
+		if (n > in_file - index)
+			n = (size_t)(in_file - index);
+		if (!file_read(file, strings->sh_offset + index, piece, n))
+			break;
+
+		size_t len = strnlen(piece, n);
+
+		vt_str_addn(&text, piece, len);
+		if (len < n && !text.failed)
+			return text.data; /* the terminating NUL was found */
+		index += n;
+	}
+	vt_str_deinit(&text);
+	return NULL;
+}
+
+/* Matching symbols and addresses. */
+
+struct candidate {
+	bool found;
+	uint8_t rank;
+	uint64_t value;
+	uint64_t size;
+	uint32_t name;
+};
+
+/* An address that wants a name. */
+struct wanted {
+	uint64_t vaddr;
+	struct candidate function; /* a symbol with a size that contains vaddr */
+	struct candidate label;    /* the nearest preceding one without a size */
+	uint64_t label_floor;      /* where the last symbol with a size ends that does not reach vaddr */
+	/* result */
+	const char *symbol;
+	const char *shown;
+	uint64_t value;
+};
+
+/* One symbol table being read. */
+struct scan {
+	const struct file *file;
+	struct wanted *wanted; /* sorted by vaddr */
+	size_t n;
+	size_t gap; /* the last symbol looked at lay in (wanted[gap - 1], wanted[gap]] */
+};
+
+/*
+ * Of aliases the global name is the one that people know. A local one counts only where no other contains the address,
+ * as in eu-stack.
+ */
+static uint8_t rank_of(const Elf64_Sym *sym)
+{
+	switch (ELF64_ST_BIND(sym->st_info)) {
+	case STB_GLOBAL:
+	case STB_GNU_UNIQUE:
+		return 3;
+	case STB_WEAK:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+static bool is_better(const struct candidate *a, const struct candidate *b)
+{
+	bool a_local = a->rank == 1, b_local = b->rank == 1;
+
+	if (!b->found)
+		return true;
+	if (a_local != b_local)
+		return b_local;
+	if (a->value != b->value)
+		return a->value > b->value;
+	if (a->rank != b->rank)
+		return a->rank > b->rank;
+	return a->size < b->size;
+}
+
+/* The number of wanted addresses below vaddr. Symbols come mostly in order: the last gap is tried first. */
+static size_t find_gap(struct scan *scan, uint64_t vaddr)
+{
+	size_t low = 0, high = scan->n, gap = scan->gap;
+
+	if ((gap == 0 || scan->wanted[gap - 1].vaddr < vaddr) && (gap == scan->n || scan->wanted[gap].vaddr >= vaddr))
+		return gap;
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (scan->wanted[mid].vaddr < vaddr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	scan->gap = low;
+	return low;
+}
+
+static void offer_function(struct scan *scan, size_t gap, const struct candidate *symbol)
+{
+	uint64_t end = symbol->value + symbol->size;
+
+	if (end < symbol->value)
+		return;
+	for (; gap < scan->n && scan->wanted[gap].vaddr < end; gap++)
+		if (is_better(symbol, &scan->wanted[gap].function))
+			scan->wanted[gap].function = *symbol;
+	if (gap < scan->n && end > scan->wanted[gap].label_floor)
+		scan->wanted[gap].label_floor = end;
+}
+
+/* Only the first address behind it; the others inherit it (finish_labels). */
+static void offer_label(struct scan *scan, size_t gap, const struct candidate *symbol)
+{
+	struct candidate *label;
+
+	if (gap == scan->n)
+		return;
+	label = &scan->wanted[gap].label;
+	if (!label->found || symbol->value > label->value || (symbol->value == label->value && symbol->rank > label->rank))
+		*label = *symbol;
+}
+
+static void offer(struct scan *scan, const Elf64_Sym *sym)
+{
+	unsigned int type = ELF64_ST_TYPE(sym->st_info);
+	struct candidate symbol = {
+		.found = true, .rank = rank_of(sym), .value = sym->st_value, .size = sym->st_size, .name = sym->st_name
+	};
+
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) || sym->st_name == 0 ||
+	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS || sym->st_shndx == SHN_COMMON)
+		return;
+
+	size_t gap = find_gap(scan, sym->st_value);
+
+	if (sym->st_size)
+		offer_function(scan, gap, &symbol);
+	else
+		offer_label(scan, gap, &symbol);
+}
+
+static void finish_labels(struct scan *scan)
+{
+	for (size_t i = 0; i < scan->n; i++) {
+		struct wanted *w = &scan->wanted[i], *before = w - 1;
+
+		if (i > 0) {
+			if (!w->label.found)
+				w->label = before->label;
+			if (w->label_floor < before->label_floor)
+				w->label_floor = before->label_floor;
+		}
+	}
+	for (size_t i = 0; i < scan->n; i++) {
+		struct wanted *w = &scan->wanted[i];
+		const Elf64_Shdr *section;
+
+		if (w->function.found || !w->label.found)
+			continue;
+		/* Behind another function's end, or in another section, the label is not what runs there. */
+		section = section_at(scan->file, w->vaddr);
+		if (w->label.value < w->label_floor || !section || !contains(section, w->label.value))
+			w->label.found = false;
+	}
+}
+
+static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_arena *arena)
+{
+	const struct wanted *last = NULL;
+	const struct candidate *last_symbol = NULL;
+
+	for (size_t i = 0; i < scan->n; i++) {
+		struct wanted *w = &scan->wanted[i];
+		const struct candidate *symbol = w->function.found ? &w->function : &w->label;
+
+		if (w->symbol || !symbol->found)
+			continue;
+		if (last && last_symbol->name == symbol->name && last_symbol->value == symbol->value) {
+			w->symbol = last->symbol;
+			w->shown = last->shown;
+			w->value = last->value;
+			continue;
+		}
+
+		VT_FREE char *name = string_at(scan->file, strings, symbol->name);
+
+		if (!name || !name[0])
+			continue;
+		w->symbol = vt_arena_strdup(arena, name);
+		w->shown = vt_demangle(arena, name, strlen(name));
+		w->value = symbol->value;
+		if (!w->symbol || !w->shown)
+			return false;
+		last = w;
+		last_symbol = symbol;
+	}
+	return true;
+}
+
+/* Reads one symbol table. False when out of memory. */
+static bool scan_table(const struct file *file, const Elf64_Shdr *table, struct wanted *wanted, size_t n,
+		       struct vt_arena *arena)
+{
+	struct scan scan = { .file = file, .wanted = wanted, .n = n };
+	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
+
+	if (table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= file->n_sections)
+		return true;
+
+	VT_FREE Elf64_Sym *symbols = malloc(SYMBOLS_AT_ONCE * sizeof(*symbols));
+
+	if (!symbols)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		wanted[i].function.found = wanted[i].label.found = false;
+		wanted[i].label_floor = 0;
+	}
+	while (left > 0) {
+		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
+
+		if (!file_read(file, offset, symbols, now * sizeof(*symbols)))
+			break;
+		for (size_t i = 0; i < now; i++)
+			offer(&scan, &symbols[i]);
+		left -= now;
+		offset += now * sizeof(*symbols);
+	}
+	finish_labels(&scan);
+	return read_names(&scan, &file->sections[table->sh_link], arena);
+}
+
+static bool all_named(const struct wanted *wanted, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!wanted[i].symbol)
+			return false;
+	return true;
+}
+
+/* Other places of symbols. */
+
+/* The xz stream of n bytes, unpacked; NULL when it is none or too large. */
+static uint8_t *unpack_xz(const uint8_t *packed, size_t n, size_t *size)
+{
+	lzma_stream xz = LZMA_STREAM_INIT;
+	size_t capacity = n * 4 < 65536 ? 65536 : n * 4;
+	uint8_t *out = NULL;
+	lzma_ret ret = lzma_stream_decoder(&xz, MAX_DEBUGDATA, 0);
+
+	xz.next_in = packed;
+	xz.avail_in = n;
+	*size = 0;
+	while (ret == LZMA_OK && *size < MAX_DEBUGDATA) {
+		uint8_t *more = realloc(out, capacity);
+
+		if (!more)
+			break;
+		out = more;
+		xz.next_out = out + *size;
+		xz.avail_out = capacity - *size;
+		ret = lzma_code(&xz, LZMA_FINISH);
+		*size = (size_t)xz.total_out;
+		if (*size == capacity)
+			capacity = capacity * 2 < MAX_DEBUGDATA ? capacity * 2 : MAX_DEBUGDATA;
+	}
+	lzma_end(&xz);
+	if (ret == LZMA_STREAM_END)
+		return out;
+	free(out);
+	return NULL;
+}
+
+static bool scan_symtab_of(struct file *file, struct wanted *wanted, size_t n, struct vt_arena *arena, bool *had_symtab)
+{
+	const Elf64_Shdr *table = file_init(file) ? section_of_type(file, SHT_SYMTAB) : NULL;
+	bool ok = !table || scan_table(file, table, wanted, n, arena);
+
+	*had_symtab = table;
+	file_deinit(file);
+	return ok;
+}
+
+/* Fedora and its kin: .gnu_debugdata is an xz-packed ELF file with the symbols that .dynsym lacks ("MiniDebugInfo"). */
+static bool scan_debugdata(const struct file *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
+{
+	const Elf64_Shdr *section = section_of_name(file, ".gnu_debugdata");
+	bool had_symtab;
+
+	if (!section || section->sh_type != SHT_PROGBITS || section->sh_size > MAX_DEBUGDATA / 4)
+		return true;
+
+	VT_FREE uint8_t *packed = malloc((size_t)section->sh_size + 1);
+	VT_FREE uint8_t *unpacked = NULL;
+	size_t size;
+
+	if (!packed)
+		return false;
+	if (!file_read(file, section->sh_offset, packed, (size_t)section->sh_size))
+		return true;
+	unpacked = unpack_xz(packed, (size_t)section->sh_size, &size);
+	if (!unpacked)
+		return true;
+
+	struct file inner = { .fd = -1, .data = unpacked, .size = size };
+
+	return scan_symtab_of(&inner, wanted, n, arena, &had_symtab);
+}
+
+static bool scan_debug_file(const char *path, struct wanted *wanted, size_t n, struct vt_arena *arena, bool *found)
+{
+	/* O_NONBLOCK: what is found there may be a FIFO. */
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
+
+	*found = false;
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0)
+		return true;
+
+	struct file file = { .fd = fd, .size = (uint64_t)st.st_size };
+
+	return scan_symtab_of(&file, wanted, n, arena, found);
+}
+
+/* A separate debug file, which distributions install by build id; in the target's root, then in ours. */
+static bool scan_debug_files(const struct vt_modules *modules, const struct vt_module *module, struct wanted *wanted,
+			     size_t n, struct vt_arena *arena)
+{
+	char hex[2 * VT_BUILD_ID_MAX + 1], root[32];
+	const char *roots[] = { root, "" };
+	bool found = false, ok = true;
+
+	if (module->build_id_len < 2)
+		return true;
+	for (size_t i = 0; i < module->build_id_len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", module->build_id[i]);
+	snprintf(root, sizeof(root), "/proc/%d/root", (int)modules->pid);
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]) && ok && !found; i++) {
+		char path[sizeof(hex) + sizeof(root) + 48];
+
+		snprintf(path, sizeof(path), "%s/usr/lib/debug/.build-id/%.2s/%s.debug", roots[i], hex, hex + 2);
+		ok = scan_debug_file(path, wanted, n, arena, &found);
+	}
+	return ok;
+}
+
+/* Procedure linkage table: a stub jumps through a slot, and a relocation says which symbol the slot is for. */
+
+/* The address of the slot: the stub has, after endbr64 or bnd, the instruction FF 25 (jmp *disp32(%rip)). */
+static bool plt_slot(const struct file *file, const Elf64_Shdr *plt, uint64_t vaddr, uint64_t *slot)
+{
+	uint64_t entry = (vaddr - plt->sh_addr) / PLT_ENTRY * PLT_ENTRY;
+	uint8_t code[PLT_ENTRY];
+
+	if (plt->sh_offset > file->size || !file_read(file, plt->sh_offset + entry, code, sizeof(code)))
+		return false;
+	for (size_t i = 0; i + 6 <= sizeof(code); i++) {
+		int32_t disp;
+
+		if (code[i] != 0xff || code[i + 1] != 0x25)
+			continue;
+		memcpy(&disp, code + i + 2, sizeof(disp));
+		*slot = plt->sh_addr + entry + i + 6 + (uint64_t)(int64_t)disp;
+		return true;
+	}
+	return false;
+}
+
+/* The name of the symbol that the slot is filled with, or NULL. The caller frees it. */
+static char *slot_name(const struct file *file, uint64_t slot)
+{
+	for (size_t i = 1; i < file->n_sections; i++) {
+		const Elf64_Shdr *relocs = &file->sections[i];
+		uint64_t n = relocs->sh_size / sizeof(Elf64_Rela);
+
+		if (relocs->sh_type != SHT_RELA || relocs->sh_entsize != sizeof(Elf64_Rela) ||
+		    relocs->sh_link >= file->n_sections || relocs->sh_size > file->size)
+			continue;
+		for (uint64_t k = 0; k < n; k++) {
+			const Elf64_Shdr *symtab = &file->sections[relocs->sh_link];
+			Elf64_Rela rela;
+			Elf64_Sym sym;
+
+			if (!file_read(file, relocs->sh_offset + k * sizeof(rela), &rela, sizeof(rela)))
+				break;
+			if (rela.r_offset != slot)
+				continue;
+			if (symtab->sh_link < file->n_sections &&
+			    file_read(file, symtab->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym, sizeof(sym)))
+				return string_at(file, &file->sections[symtab->sh_link], sym.st_name);
+		}
+	}
+	return NULL;
+}
+
+static bool name_plt(const struct file *file, struct wanted *w, struct vt_arena *arena)
+{
+	const Elf64_Shdr *section = section_at(file, w->vaddr);
+	uint64_t slot;
+
+	if (!section || section->sh_type != SHT_PROGBITS || !section_has_name(file, section, ".plt", false) ||
+	    !plt_slot(file, section, w->vaddr, &slot))
+		return true;
+
+	VT_FREE char *name = slot_name(file, slot);
+
+	if (!name || !name[0])
+		return true;
+
+	const char *shown = vt_demangle(arena, name, strlen(name));
+
+	w->symbol = vt_arena_printf(arena, "%s@plt", name);
+	w->shown = shown ? vt_arena_printf(arena, "%s@plt", shown) : NULL;
+	w->value = section->sh_addr + (w->vaddr - section->sh_addr) / PLT_ENTRY * PLT_ENTRY;
+	return w->symbol && w->shown;
+}
+
+/* Modules and frames. */
+
+static bool name_addresses(const struct vt_modules *modules, const struct vt_module *module, const struct file *file,
+			   struct wanted *wanted, size_t n, struct vt_arena *arena)
+{
+	const Elf64_Shdr *symtab = section_of_type(file, SHT_SYMTAB);
+	const Elf64_Shdr *dynsym = section_of_type(file, SHT_DYNSYM);
+	bool ok = true;
+
+	if (symtab) {
+		ok = scan_table(file, symtab, wanted, n, arena);
+	} else {
+		if (dynsym)
+			ok = scan_table(file, dynsym, wanted, n, arena);
+		if (ok && !all_named(wanted, n))
+			ok = scan_debugdata(file, wanted, n, arena);
+		if (ok && !all_named(wanted, n))
+			ok = scan_debug_files(modules, module, wanted, n, arena);
+	}
+	for (size_t i = 0; ok && i < n; i++)
+		if (!wanted[i].symbol)
+			ok = name_plt(file, &wanted[i], arena);
+	return ok;
+}
+
+/* A frame and where its instruction is. */
+struct place {
+	struct vt_native_frame *frame;
+	struct vt_module *module;
+	uint64_t pc; /* of the instruction: one byte before a return address is inside the call */
+};
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->pc > y->pc) - (x->pc < y->pc);
+}
+
+static void assign(const struct vt_module *module, const struct wanted *w, struct vt_native_frame *frame)
+{
+	frame->function = frame->signal ? "<signal handler called>" : w->shown;
+	frame->symbol = w->symbol;
+	frame->function_offset = w->symbol ? frame->pc - module->bias - w->value : 0;
+}
+
+/* Names the frames of one module, which are sorted by address. */
+static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module, struct place *places, size_t n,
+				    struct vt_arena *arena)
+{
+	struct vt_error *err = vt_module_open(modules, module);
+
+	for (size_t i = 0; i < n; i++) {
+		places[i].frame->module = module;
+		places[i].frame->module_offset = places[i].frame->pc - (err ? module->start : module->bias);
+	}
+	if (err) {
+		/* A module that cannot be read has no names; its frames are still shown by offset. */
+		vt_error_destroy(err);
+		return NULL;
+	}
+
+	VT_FREE struct wanted *wanted = calloc(n, sizeof(*wanted));
+	struct file file = {
+		.fd = module->fd, .data = module->fd < 0 ? module->image : NULL, .size = module->image_size
+	};
+	size_t n_wanted = 0;
+	bool ok = true;
+
+	if (!wanted)
+		return &vt_enomem;
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || places[i].pc != places[i - 1].pc)
+			wanted[n_wanted++].vaddr = places[i].pc - module->bias;
+	if (file_init(&file))
+		ok = name_addresses(modules, module, &file, wanted, n_wanted, arena);
+	file_deinit(&file);
+	for (size_t i = 0, k = 0; ok && i < n; i++) {
+		if (i > 0 && places[i].pc != places[i - 1].pc)
+			k++;
+		assign(module, &wanted[k], places[i].frame);
+	}
+	return ok ? NULL : &vt_enomem;
+}
+
+struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+				     struct vt_arena *arena)
+{
+	VT_FREE struct place *places = NULL;
+	size_t n_frames = 0, n_places = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_frames += stacks[i].frames.n;
+	if (n_frames == 0)
+		return NULL;
+	places = malloc(n_frames * sizeof(*places));
+	if (!places)
+		return &vt_enomem;
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < stacks[i].frames.n; k++) {
+			struct vt_native_frame *frame = &stacks[i].frames.data[k];
+			uint64_t pc = frame->pc - !(frame->activation || frame->signal);
+			struct vt_module *module = vt_modules_find(modules, pc);
+
+			if (module)
+				places[n_places++] = (struct place){ .frame = frame, .module = module, .pc = pc };
+		}
+	}
+	/* Modules do not overlap, so that the order by address is one by module, too. */
+	qsort(places, n_places, sizeof(*places), compare_places);
+	for (size_t i = 0, end; i < n_places; i = end) {
+		for (end = i + 1; end < n_places && places[end].module == places[i].module; end++)
+			;
+		VT_TRY(name_module(modules, places[i].module, places + i, end - i, arena));
+	}
+	return NULL;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One frame after the other, from the registers outwards. Each program counter is looked up once: what is found there (a
+ * row of call frame information, a signal trampoline, nothing) is kept, since the threads of a pool have equal stacks.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "walk/cfi.h"
+#include "walk/native.h"
+
+/* All threads together; a thread that comes later still gets LEAST_FRAMES. */
+#define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)
+#define LEAST_FRAMES 512
+#define MAX_PLACES 16384
+/* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
+#define MAX_STEPS_DOWN 64
+
+#define BIT(reg) (UINT32_C(1) << (reg))
+
+enum place_kind { PLACE_NONE, PLACE_ROW, PLACE_SIGRETURN };
+
+/* What is known about unwinding from one program counter. */
+struct place {
+	enum place_kind kind;
+	struct vt_module *module; /* NULL: no mapped file */
+	struct vt_cfi_row row;
+};
+
+struct module_cfi {
+	bool tried;
+	struct vt_cfi *cfi;   /* NULL: none */
+	struct vt_error *why; /* why there is none */
+};
+
+struct vt_unwinder {
+	struct vt_modules *modules;
+	struct vt_memsrc *src;
+	struct module_cfi *cfi; /* one for each module */
+	VT_VEC(struct place) places;
+	struct vt_map place_by_pc[2]; /* [activation]: program counter → index in places */
+	size_t total_frames;
+};
+
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret)
+{
+	struct vt_unwinder *unwinder = calloc(1, sizeof(*unwinder));
+
+	(void)pid;
+	if (!unwinder)
+		return &vt_enomem;
+	unwinder->modules = modules;
+	unwinder->src = src;
+	unwinder->cfi = calloc(modules->modules.n ? modules->modules.n : 1, sizeof(*unwinder->cfi));
+	if (!unwinder->cfi) {
+		free(unwinder);
+		return &vt_enomem;
+	}
+	*ret = unwinder;
+	return NULL;
+}
+
+void vt_unwinder_destroy(struct vt_unwinder *unwinder)
+{
+	if (!unwinder)
+		return;
+	for (size_t i = 0; i < unwinder->modules->modules.n; i++) {
+		vt_cfi_destroy(unwinder->cfi[i].cfi);
+		vt_error_destroy(unwinder->cfi[i].why);
+	}
+	free(unwinder->cfi);
+	vt_vec_deinit(&unwinder->places);
+	vt_map_deinit(&unwinder->place_by_pc[false]);
+	vt_map_deinit(&unwinder->place_by_pc[true]);
+	free(unwinder);
+}
+
+void vt_native_stack_deinit(struct vt_native_stack *stack)
+{
+	vt_vec_deinit(&stack->frames);
+}
+
+/* Looking a program counter up. */
+
+static struct module_cfi *cfi_of(struct vt_unwinder *u, struct vt_module *module)
+{
+	struct module_cfi *entry = &u->cfi[module - u->modules->modules.data];
+
+	if (entry->tried)
+		return entry;
+	entry->tried = true;
+	entry->why = vt_module_open(u->modules, module);
+	if (!entry->why)
+		entry->why = vt_cfi_create(module->image, module->image_size, &entry->cfi);
+	return entry;
+}
+
+/*
+ * glibc's and musl's signal trampoline is: mov $15,%rax (rt_sigreturn); syscall. glibc describes it in its call frame
+ * information, others do not; all kernels since 2.6 put the same structure on the stack.
+ */
+static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
+{
+	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
+	uint8_t found[sizeof(code)];
+
+	return !vt_mem_read(u->src, pc, found, sizeof(found)) && !memcmp(found, code, sizeof(code));
+}
+
+static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *place)
+{
+	/* A call may be the last instruction of its function: what counts is the byte before the return address. */
+	uint64_t at = activation ? pc : pc - 1;
+
+	*place = (struct place){ .module = vt_modules_find(u->modules, at) };
+	if (!activation && is_sigreturn(u, pc)) {
+		place->kind = PLACE_SIGRETURN;
+	} else if (place->module) {
+		struct module_cfi *entry = cfi_of(u, place->module);
+
+		if (entry->cfi && vt_cfi_find(entry->cfi, at - place->module->bias, &place->row))
+			place->kind = PLACE_ROW;
+	}
+}
+
+/* The place of pc, kept or in *room; valid until the next call. */
+static const struct place *place_of(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *room)
+{
+	struct vt_map *map = &u->place_by_pc[activation];
+	const uint64_t *index = vt_map_get(map, pc);
+
+	if (index)
+		return &u->places.data[*index];
+	look_up(u, pc, activation, room);
+	if (u->places.n < MAX_PLACES) {
+		struct place *place = vt_vec_append(&u->places);
+
+		if (place) {
+			*place = *room;
+			if (!vt_map_put(map, pc, u->places.n - 1))
+				u->places.n--;
+		}
+	}
+	return room;
+}
+
+/* One step. */
+
+enum step { STEP_OK, STEP_OUTERMOST, STEP_FAILED };
+
+struct walk {
+	struct vt_unwinder *u;
+	struct vt_native_stack *stack;
+	struct vt_regs regs; /* of the frame that is being left */
+	bool activation;
+	uint64_t cfa; /* of that frame, once known; else 0 */
+	bool trampoline; /* that frame is the one that the kernel put under a signal handler */
+	/* where the stack pointer went down or stayed */
+	struct {
+		uint64_t pc, sp;
+	} down[MAX_STEPS_DOWN];
+	size_t n_down;
+};
+
+/* Cut to what fits. */
+static void set_why(struct walk *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void set_why(struct walk *w, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(w->stack->why, sizeof(w->stack->why), format, args);
+	va_end(args);
+}
+
+/* "libfoo.so+0x1234", or the bare address. */
+static void describe_pc(const struct vt_module *module, uint64_t pc, char *text, size_t size)
+{
+	if (!module) {
+		snprintf(text, size, "0x%llx, which is in no mapped file", (unsigned long long)pc);
+		return;
+	}
+
+	const char *slash = strrchr(module->path, '/');
+
+	snprintf(text, size, "%.64s+0x%llx", slash ? slash + 1 : module->path, (unsigned long long)(pc - module->bias));
+}
+
+static enum step fail_memory(struct walk *w)
+{
+	set_why(w, "stack memory at 0x%llx cannot be read", (unsigned long long)w->u->src->fault_addr);
+	return STEP_FAILED;
+}
+
+static enum step fail_at(struct walk *w, const struct place *place, const char *what)
+{
+	char where[112];
+
+	describe_pc(place->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
+	set_why(w, "%s at %s", what, where);
+	return STEP_FAILED;
+}
+
+static enum step step_row(struct walk *w, const struct place *place)
+{
+	switch (vt_cfi_apply(&place->row, place->module->bias, w->u->src, &w->regs, &w->cfa)) {
+	case VT_CFI_STEPPED:
+		w->activation = place->row.signal_frame;
+		return STEP_OK;
+	case VT_CFI_OUTERMOST:
+		return STEP_OUTERMOST;
+	case VT_CFI_NO_MEMORY:
+		return fail_memory(w);
+	case VT_CFI_NO_REGISTER:
+		return fail_at(w, place, "a register that unwinding needs is not known");
+	case VT_CFI_BAD_RULE:
+		break;
+	}
+	return fail_at(w, place, "the unwind information makes no sense");
+}
+
+/*
+ * At the trampoline the stack pointer is at struct ucontext (the kernel's rt_sigframe without its return address), whose
+ * registers begin at byte 40 in the order of struct sigcontext_64 (arch/x86/include/uapi/asm/sigcontext.h).
+ */
+static enum step step_sigreturn(struct walk *w)
+{
+	static const uint8_t order[VT_N_REGS] = {
+		VT_REG_R8,  VT_REG_R9,	VT_REG_R10, VT_REG_R11, VT_REG_R12, VT_REG_R13, VT_REG_R14, VT_REG_R15, VT_REG_RDI,
+		VT_REG_RSI, VT_REG_RBP, VT_REG_RBX, VT_REG_RDX, VT_REG_RAX, VT_REG_RCX, VT_REG_RSP, VT_REG_RIP,
+	};
+	uint64_t saved[VT_N_REGS];
+
+	if (vt_mem_read(w->u->src, w->regs.r[VT_REG_RSP] + 40, saved, sizeof(saved)))
+		return fail_memory(w);
+	for (size_t i = 0; i < VT_N_REGS; i++)
+		w->regs.r[order[i]] = saved[i];
+	w->regs.unknown = 0;
+	w->cfa = w->regs.r[VT_REG_RSP];
+	w->activation = true;
+	return STEP_OK;
+}
+
+static bool is_code(const struct vt_unwinder *u, uint64_t addr)
+{
+	const struct vt_map_entry *entry = vt_maps_find(u->modules->maps, addr);
+
+	return entry && entry->flags & VT_MAP_EXEC;
+}
+
+/* Whether addr may be a return address: it is in code, right after a call instruction. */
+static bool follows_call(struct vt_unwinder *u, uint64_t addr)
+{
+	uint8_t code[7];
+
+	if (!is_code(u, addr) || vt_mem_read(u->src, addr - sizeof(code), code, sizeof(code)))
+		return false;
+	if (code[2] == 0xe8)
+		return true;
+	/* FF /2 with ModRM, SIB and displacement: 2 to 7 bytes. */
+	for (size_t i = 0; i + 1 < sizeof(code); i++)
+		if (code[i] == 0xff && (code[i + 1] >> 3 & 7) == 2)
+			return true;
+	return false;
+}
+
+/* The caller by a frame record: the saved rbp at `record`, the return address behind it. */
+static bool step_record(struct walk *w, uint64_t record)
+{
+	uint64_t saved[2];
+
+	if (record & 7 || record < w->regs.r[VT_REG_RSP] || vt_mem_read(w->u->src, record, saved, sizeof(saved)) ||
+	    !follows_call(w->u, saved[1]))
+		return false;
+	w->cfa = record + sizeof(saved);
+	w->regs.r[VT_REG_RBP] = saved[0];
+	w->regs.r[VT_REG_RIP] = saved[1];
+	w->regs.r[VT_REG_RSP] = w->cfa;
+	w->regs.unknown = ~(BIT(VT_REG_RBP) | BIT(VT_REG_RIP) | BIT(VT_REG_RSP));
+	return true;
+}
+
+/* A call through a bad pointer: nothing has run there yet, the return address is on top of the stack. */
+static bool step_bad_call(struct walk *w)
+{
+	uint64_t sp = w->regs.r[VT_REG_RSP], caller;
+
+	if (is_code(w->u, w->regs.r[VT_REG_RIP]) || vt_mem_read_u64(w->u->src, sp, &caller) || !follows_call(w->u, caller))
+		return false;
+	w->regs.r[VT_REG_RIP] = caller;
+	w->regs.r[VT_REG_RSP] = w->cfa = sp + sizeof(caller);
+	return true;
+}
+
+/* Code without unwind information: generated at run time, hand-written, or in a file that cannot be opened. */
+static enum step step_without_row(struct walk *w, const struct place *place)
+{
+	const struct vt_error *why = place->module ? cfi_of(w->u, place->module)->why : NULL;
+	uint64_t rbp = w->regs.r[VT_REG_RBP];
+	char where[112];
+
+	if (w->activation && step_bad_call(w)) {
+		w->activation = false;
+		return STEP_OK;
+	}
+	describe_pc(place->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
+	/* The psABI: a zero rbp marks the outermost frame. */
+	if (!(w->regs.unknown & BIT(VT_REG_RBP)) && (rbp == 0 || step_record(w, rbp))) {
+		if (!w->stack->why[0])
+			set_why(w, "no unwind information at %s: callers may be missing after it", where);
+		w->activation = false;
+		return rbp == 0 ? STEP_OUTERMOST : STEP_OK;
+	}
+	if (why)
+		set_why(w, "no unwind information at %s: %s", where, why->message);
+	else
+		set_why(w, "no unwind information at %s", where);
+	return STEP_FAILED;
+}
+
+static enum step step(struct walk *w)
+{
+	struct place room;
+	const struct place *place = place_of(w->u, w->regs.r[VT_REG_RIP], w->activation, &room);
+
+	w->cfa = 0;
+	w->trampoline = place->kind == PLACE_SIGRETURN || (place->kind == PLACE_ROW && place->row.signal_frame);
+	if (place->kind == PLACE_ROW)
+		return step_row(w, place);
+	if (w->regs.unknown & BIT(VT_REG_RSP))
+		return fail_at(w, place, "the stack pointer is not known");
+	return place->kind == PLACE_SIGRETURN ? step_sigreturn(w) : step_without_row(w, place);
+}
+
+/* After a step: whether the caller that it found can be one. */
+static enum step check_caller(struct walk *w, uint64_t callee_sp)
+{
+	uint64_t pc = w->regs.r[VT_REG_RIP], sp = w->regs.r[VT_REG_RSP];
+
+	/* An interrupted one may have been called through a null pointer. */
+	if (pc == 0 && !w->activation)
+		return STEP_OUTERMOST;
+	if (!w->activation && !is_code(w->u, pc - 1)) {
+		set_why(w, "the return address 0x%llx is not code", (unsigned long long)pc);
+		return STEP_FAILED;
+	}
+	if (sp > callee_sp)
+		return STEP_OK;
+	for (size_t i = 0; i < w->n_down; i++) {
+		if (w->down[i].pc == pc && w->down[i].sp == sp) {
+			set_why(w, "the stack goes in circles");
+			return STEP_FAILED;
+		}
+	}
+	if (w->n_down == MAX_STEPS_DOWN) {
+		set_why(w, "the stack goes back and forth");
+		return STEP_FAILED;
+	}
+	w->down[w->n_down].pc = pc;
+	w->down[w->n_down++].sp = sp;
+	return STEP_OK;
+}
+
+static size_t frame_limit(const struct vt_unwinder *u)
+{
+	size_t left = u->total_frames < MAX_FRAMES_TOTAL ? MAX_FRAMES_TOTAL - u->total_frames : 0;
+
+	if (left < LEAST_FRAMES)
+		return LEAST_FRAMES;
+	return left < VT_NATIVE_MAX_FRAMES ? left : VT_NATIVE_MAX_FRAMES;
+}
+
+static struct vt_error *walk_frames(struct walk *w)
+{
+	struct vt_native_stack *stack = w->stack;
+	size_t limit = frame_limit(w->u);
+
+	while (stack->frames.n < limit) {
+		struct vt_native_frame *frame = vt_vec_append(&stack->frames);
+		uint64_t sp = w->regs.r[VT_REG_RSP];
+
+		if (!frame)
+			return &vt_enomem;
+		*frame = (struct vt_native_frame){ .pc = w->regs.r[VT_REG_RIP], .activation = w->activation };
+
+		enum step result = step(w);
+
+		frame->cfa = w->cfa;
+		frame->signal = w->trampoline;
+		if (result == STEP_OK)
+			result = check_caller(w, sp);
+		stack->complete = result == STEP_OUTERMOST;
+		if (result != STEP_OK)
+			return NULL;
+	}
+	stack->truncated = true;
+	set_why(w, "the stack has more than %zu frames", limit);
+	return NULL;
+}
+
+struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const struct vt_regs *regs,
+				  struct vt_native_stack *stack)
+{
+	struct walk w = { .u = unwinder, .stack = stack, .regs = *regs, .activation = true };
+	struct vt_error *err;
+
+	stack->tid = tid;
+	if (regs->unknown & BIT(VT_REG_RIP)) {
+		set_why(&w, "its registers are not known");
+		return NULL;
+	}
+	err = walk_frames(&w);
+	unwinder->total_frames += stack->frames.n;
+	return err;
+}

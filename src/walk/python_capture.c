@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies the frame chains of all threads: what has to be done while the target stands still. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/map.h"
+#include "target/live.h"
+#include "walk/python_capture.h"
+#include "walk/python_frame.h"
+#include "walk/python_pages.h"
+
+#define MAX_INTERPRETERS 4096
+#define MAX_FRAMES_IN_ALL 2000000 /* bounds our memory: about 100 MB */
+#define BATCH 32                  /* threads whose pages are read together */
+#define MAX_TRIES 3               /* when the target runs meanwhile */
+
+/*
+ * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to itself; the tid, which the
+ * kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), stands at 720 in all releases since 2.4.
+ */
+enum {
+	PTHREAD_TCB = 0,
+	PTHREAD_SELF = 16,
+	PTHREAD_TID = 720,
+	MAX_TID = 1 << 22, /* PID_MAX_LIMIT of 64-bit kernels */
+};
+
+/* A GIL, and who has it. */
+struct gil {
+	uint64_t addr;
+	uint64_t holder;
+	bool known;
+	bool of_main; /* of the main interpreter */
+};
+
+struct capture {
+	struct vt_python *py;
+	struct vt_memsrc *src; /* the target through py->pages */
+	size_t max_frames;        /* of a thread */
+	struct vt_map seen; /* tstate → index of its thread */
+	size_t n_frames;
+	VT_VEC(struct gil) gils;
+};
+
+static void capture_deinit(struct capture *c)
+{
+	vt_map_deinit(&c->seen);
+	vt_vec_deinit(&c->gils);
+}
+
+static void drop_threads(struct vt_python *py)
+{
+	for (size_t i = 0; i < py->threads.n; i++)
+		vt_vec_deinit(&py->threads.data[i].frames);
+	py->threads.n = 0;
+	py->gil_known = false;
+	py->gil_holder = 0;
+}
+
+/* ---- frames of one thread ---- */
+
+/* Cuts the chain at the first frame that it has twice. */
+static bool cut_ring(struct vt_python_thread *thread)
+{
+	struct vt_map seen = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < thread->frames.n && ok; i++) {
+		if (vt_map_get(&seen, thread->frames.data[i].frame))
+			thread->frames.n = i;
+		else
+			ok = vt_map_put(&seen, thread->frames.data[i].frame, 1);
+	}
+	vt_map_deinit(&seen);
+	return ok;
+}
+
+static void end_early(struct vt_python_thread *thread, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+static void end_early(struct vt_python_thread *thread, const char *format, ...)
+{
+	va_list args;
+
+	thread->truncated = true;
+	va_start(args, format);
+	vsnprintf(thread->why, sizeof(thread->why), format, args);
+	va_end(args);
+}
+
+/* Follows the chain from its innermost frame on. Errors are only those of the whole target. */
+static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *thread, uint64_t addr)
+{
+	/* Brent's ring detection: a mark that moves to the current place after 1, 2, 4, … hops. Shims count as hops too. */
+	uint64_t mark = 0;
+
+	for (size_t hop = 0; addr; hop++) {
+		struct vt_py_frame_info info;
+
+		if (addr == mark) {
+			end_early(thread, "its chain of frames is a ring");
+			return cut_ring(thread) ? NULL : &vt_enomem;
+		}
+		if (!(hop & (hop - 1)))
+			mark = addr;
+		if (thread->frames.n >= c->max_frames || hop >= 2 * VT_PYTHON_MAX_FRAMES) {
+			end_early(thread, "more than %zu frames", thread->frames.n);
+			return NULL;
+		}
+		if (c->n_frames + thread->frames.n >= MAX_FRAMES_IN_ALL) {
+			end_early(thread, "more than %d frames in all threads", MAX_FRAMES_IN_ALL);
+			return NULL;
+		}
+
+		int ret = vt_py_frame_read(c->py, c->src, addr, &info);
+
+		if (ret == -ESRCH || ret == -EPERM)
+			return vt_mem_error(c->src, ret, "a Python frame");
+		if (ret) {
+			end_early(thread, "the frame at 0x%" PRIx64 " cannot be read", addr);
+			return NULL;
+		}
+		if (!info.shim) {
+			struct vt_python_frame *frame = vt_vec_append(&thread->frames);
+
+			if (!frame)
+				return &vt_enomem;
+			*frame = info.frame;
+		} else if (thread->frames.n) {
+			thread->frames.data[thread->frames.n - 1].entry = true;
+		}
+		addr = info.previous;
+	}
+	return NULL;
+}
+
+/* One pass over the frames of a thread. */
+static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *thread)
+{
+	uint64_t top;
+	int ret = vt_py_frame_top(c->py, c->src, thread->tstate, &top);
+
+	thread->frames.n = 0;
+	thread->truncated = false;
+	thread->why[0] = '\0';
+	if (ret == -ESRCH || ret == -EPERM)
+		return vt_mem_error(c->src, ret, "a Python thread");
+	if (ret) {
+		end_early(thread, "its innermost frame cannot be read");
+		return NULL;
+	}
+	return walk_chain(c, thread, top);
+}
+
+static bool same_frame(const struct vt_python_frame *a, const struct vt_python_frame *b)
+{
+	return a->frame == b->frame && a->code == b->code && a->lasti == b->lasti && a->entry == b->entry &&
+	       a->generator == b->generator;
+}
+
+/* How many frames two passes have in common, counted from the outermost one. */
+static size_t common_frames(const struct vt_python_thread *a, const struct vt_python_thread *b)
+{
+	size_t n = 0;
+
+	while (n < a->frames.n && n < b->frames.n &&
+	       same_frame(&a->frames.data[a->frames.n - 1 - n], &b->frames.data[b->frames.n - 1 - n]))
+		n++;
+	return n;
+}
+
+/* Keeps the n outermost frames. */
+static void keep_outermost(struct vt_python_thread *thread, size_t n)
+{
+	memmove(thread->frames.data, thread->frames.data + (thread->frames.n - n), n * sizeof(*thread->frames.data));
+	thread->frames.n = n;
+}
+
+/*
+ * While the target runs, a chain counts as far as two passes agree. A thread that was busy all the time keeps the frames that
+ * stayed; its innermost ones are left out.
+ */
+static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread)
+{
+	struct vt_python_thread before = { 0 };
+	struct vt_error *err = NULL;
+	size_t common = 0;
+	bool same = false;
+
+	for (int try = 0; try < MAX_TRIES && !same && !err; try++) {
+		__typeof__(before.frames) spare = before.frames;
+
+		before = *thread; /* with its frames; thread gets the older array */
+		thread->frames = spare;
+		vt_py_pages_drop(c->py->pages);
+		err = read_chain(c, thread);
+		common = common_frames(&before, thread);
+		same = common == thread->frames.n && common == before.frames.n &&
+		       before.truncated == thread->truncated;
+	}
+	if (!err && !same) {
+		/* A pass that did not get to the outermost frame says nothing. */
+		keep_outermost(thread, before.truncated || thread->truncated ? 0 : common);
+		end_early(thread, "it ran: its innermost frames changed while they were read");
+	}
+	vt_vec_deinit(&before.frames);
+	return err;
+}
+
+static struct vt_error *walk_frames(struct capture *c, struct vt_python_thread *thread)
+{
+	VT_TRY(read_chain(c, thread));
+	return c->src->coherent ? NULL : read_changing(c, thread);
+}
+
+/* ---- threads ---- */
+
+static pid_t valid_tid(uint64_t tid)
+{
+	return tid <= MAX_TID ? (pid_t)tid : 0;
+}
+
+/* The tid that the C library has for a thread, or 0 when this is no struct pthread of glibc. */
+static pid_t tid_of_pthread(struct vt_memsrc *src, uint64_t pthread)
+{
+	uint64_t tcb, self;
+	uint32_t tid;
+
+	if (!pthread || vt_mem_read_u64(src, pthread + PTHREAD_TCB, &tcb) || tcb != pthread ||
+	    vt_mem_read_u64(src, pthread + PTHREAD_SELF, &self) || self != pthread ||
+	    vt_mem_read_u32(src, pthread + PTHREAD_TID, &tid))
+		return 0;
+	return valid_tid(tid);
+}
+
+static struct vt_error *damaged(const char *what, uint64_t addr)
+{
+	return vt_error_create(VT_ERR_FORMAT, "Python's %s at 0x%" PRIx64 " does not make sense", what, addr);
+}
+
+static struct vt_error *add_thread(struct capture *c, uint64_t interpreter, uint64_t tstate, uint64_t *next)
+{
+	struct vt_python *py = c->py;
+	struct vt_py_view view;
+	int ret = vt_py_view_read(c->src, py->layout, tstate, VT_PY_TSTATE_NEXT, VT_PY_TSTATE_TID, &view);
+
+	if (ret)
+		return ret == -EINVAL ? damaged("thread", tstate) : vt_mem_error(c->src, ret, "a Python thread");
+	if (vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_INTERP) != interpreter || vt_map_get(&c->seen, tstate))
+		return damaged("thread", tstate);
+	*next = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_NEXT);
+
+	struct vt_python_thread *thread = vt_vec_append(&py->threads);
+
+	if (!thread)
+		return &vt_enomem;
+
+	uint64_t pthread = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_PTHREAD);
+
+	*thread = (struct vt_python_thread){
+		.tstate = tstate,
+		.interpreter = interpreter,
+		.pthread = pthread,
+		.tid = valid_tid(vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_TID)),
+	};
+	return vt_map_put(&c->seen, tstate, py->threads.n - 1) ? NULL : &vt_enomem;
+}
+
+/*
+ * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and below it the evaluator's
+ * marks of the outermost calls), then those of their innermost frames.
+ */
+static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
+{
+	uint64_t addrs[BATCH * 3];
+
+	for (size_t i = 0; i < n; i++) {
+		for (uint64_t page = 0; page < 3; page++)
+			addrs[i * 3 + page] = threads[i].pthread ? threads[i].pthread - page * VT_PY_PAGE : 0;
+	}
+	vt_py_pages_prefetch(c->py->pages, addrs, n * 3);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t top;
+
+		if (vt_py_frame_top(c->py, c->src, threads[i].tstate, &top))
+			top = 0;
+		addrs[i * 2] = top;
+		addrs[i * 2 + 1] = top ? top - VT_PY_PAGE : 0;
+	}
+	vt_py_pages_prefetch(c->py->pages, addrs, n * 2);
+}
+
+static struct vt_error *read_threads(struct capture *c)
+{
+	size_t n = c->py->threads.n;
+
+	for (size_t i = 0; i < n; i++) {
+		struct vt_python_thread *thread = &c->py->threads.data[i];
+
+		if (i % BATCH == 0)
+			prefetch(c, thread, n - i < BATCH ? n - i : BATCH);
+
+		pid_t tid = tid_of_pthread(c->src, thread->pthread);
+
+		/*
+		 * struct pthread counts more than CPython's native_thread_id: after a fork some releases leave the parent's
+		 * in the child, glibc does not.
+		 */
+		if (tid)
+			thread->tid = tid;
+		VT_TRY(walk_frames(c, thread));
+		c->n_frames += thread->frames.n;
+	}
+	return NULL;
+}
+
+/*
+ * Up to 3.11 a thread that is about to start carries its creator's thread_id until it runs. Then two threads of one
+ * interpreter have the same, and the one without frames is nobody's yet.
+ */
+static struct vt_error *disown_unstarted(struct capture *c)
+{
+	struct vt_map running = { 0 };
+	struct vt_error *err = NULL;
+
+	for (size_t i = 0; i < c->py->threads.n && !err; i++) {
+		const struct vt_python_thread *thread = &c->py->threads.data[i];
+
+		if (thread->frames.n && !vt_map_put(&running, thread->pthread, thread->interpreter))
+			err = &vt_enomem;
+	}
+	for (size_t i = 0; i < c->py->threads.n && !err; i++) {
+		struct vt_python_thread *thread = &c->py->threads.data[i];
+		const uint64_t *interpreter = vt_map_get(&running, thread->pthread);
+
+		if (!thread->frames.n && !thread->truncated && interpreter && *interpreter == thread->interpreter) {
+			thread->pthread = 0;
+			thread->tid = 0;
+		}
+	}
+	vt_map_deinit(&running);
+	return err;
+}
+
+/* ---- the GIL ---- */
+
+static void read_gil(struct capture *c, struct gil *gil)
+{
+	const struct vt_python_layout *layout = c->py->layout;
+	int32_t enabled = 1, locked;
+
+	if (vt_py_has(layout, VT_PY_GIL_ENABLED) &&
+	    vt_py_field_i32(c->src, layout, gil->addr, VT_PY_GIL_ENABLED, &enabled))
+		return;
+	if (vt_py_field_i32(c->src, layout, gil->addr, VT_PY_GIL_LOCKED, &locked) || locked < -1 || locked > 1)
+		return;
+	if (vt_py_field_u64(c->src, layout, gil->addr, VT_PY_GIL_HOLDER, &gil->holder))
+		return;
+	/* The field names the last holder too, long after it gave the GIL up. */
+	if (locked != 1 || !enabled)
+		gil->holder = 0;
+	gil->known = true;
+}
+
+static struct vt_error *add_gil(struct capture *c, uint64_t interpreter, uint64_t id)
+{
+	const struct vt_python_layout *layout = c->py->layout;
+	struct gil gil = { .of_main = id == 0 };
+
+	if (vt_py_has(layout, VT_PY_RUNTIME_GIL))
+		gil.addr = c->py->runtime + layout->at[VT_PY_RUNTIME_GIL];
+	else if (vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_GIL, &gil.addr))
+		return NULL;
+	for (size_t i = 0; i < c->gils.n; i++) {
+		if (c->gils.data[i].addr == gil.addr) {
+			c->gils.data[i].of_main |= gil.of_main;
+			return NULL;
+		}
+	}
+	read_gil(c, &gil);
+
+	struct gil *added = vt_vec_append(&c->gils);
+
+	if (!added)
+		return &vt_enomem;
+	*added = gil;
+	return NULL;
+}
+
+/* A holder that is no thread of ours means that the GIL was not where we looked, or changed meanwhile. */
+static void name_holders(struct capture *c)
+{
+	for (size_t i = 0; i < c->gils.n; i++) {
+		struct gil *gil = &c->gils.data[i];
+		const uint64_t *index = gil->holder ? vt_map_get(&c->seen, gil->holder) : NULL;
+
+		if (!gil->known || (gil->holder && !index))
+			continue;
+		if (index)
+			c->py->threads.data[*index].holds_gil = true;
+		if (gil->of_main) {
+			c->py->gil_known = true;
+			c->py->gil_holder = gil->holder;
+		}
+	}
+}
+
+/* ---- interpreters ---- */
+
+static struct vt_error *add_interpreter(struct capture *c, uint64_t interpreter, uint64_t *next)
+{
+	const struct vt_python_layout *layout = c->py->layout;
+	uint64_t id, tstate;
+	int ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_NEXT, next);
+
+	if (!ret)
+		ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_ID, &id);
+	if (!ret)
+		ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_THREADS, &tstate);
+	if (ret)
+		return vt_mem_error(c->src, ret, "a Python interpreter");
+	if (id > UINT32_MAX) /* a counter that starts at 0 */
+		return damaged("interpreter", interpreter);
+	VT_TRY(add_gil(c, interpreter, id));
+	while (tstate && c->py->threads.n < VT_PYTHON_MAX_THREADS)
+		VT_TRY(add_thread(c, interpreter, tstate, &tstate));
+	return NULL;
+}
+
+static struct vt_error *capture_all(struct capture *c)
+{
+	uint64_t interpreter;
+	int ret = vt_py_field_u64(c->src, c->py->layout, c->py->runtime, VT_PY_RUNTIME_INTERPRETERS, &interpreter);
+
+	if (ret)
+		return vt_mem_error(c->src, ret, "_PyRuntime");
+	for (int n = 0; interpreter; n++) {
+		if (n >= MAX_INTERPRETERS)
+			return damaged("list of interpreters", c->py->runtime);
+		VT_TRY(add_interpreter(c, interpreter, &interpreter));
+	}
+	VT_TRY(read_threads(c));
+	name_holders(c);
+	return disown_unstarted(c);
+}
+
+struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size_t max_frames)
+{
+	/* Kept for the next capture: the first one, before the target is stopped, then pays for its memory. */
+	if (!py->pages)
+		py->pages = malloc(sizeof(*py->pages));
+	if (!py->pages)
+		return &vt_enomem;
+	for (int try = 1;; try++) {
+		struct capture c = { .py = py, .src = &py->pages->src, .max_frames = max_frames };
+
+		drop_threads(py);
+		vt_py_pages_init(py->pages, src);
+
+		struct vt_error *err = capture_all(&c);
+
+		capture_deinit(&c);
+		/* A list that changed under our eyes looks damaged; it is not when it is read again. */
+		if (!err || src->coherent || try == MAX_TRIES ||
+		    !(vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT)))
+			return err;
+	}
+}
+
+struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src)
+{
+	return vt_py_capture(py, src, VT_PYTHON_MAX_FRAMES);
+}
+
+void vt_python_deinit(struct vt_python *py)
+{
+	drop_threads(py);
+	vt_vec_deinit(&py->threads);
+	vt_arena_deinit(&py->arena);
+	free(py->pages);
+	py->pages = NULL;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk/python_frame.h"
+
+/* No code object is larger: a larger distance from its start is damage. In bytes. */
+#define MAX_CODE (64 << 20)
+
+int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
+{
+	const struct vt_python_layout *layout = py->layout;
+
+	if (!vt_py_has(layout, VT_PY_TSTATE_CFRAME))
+		return vt_py_field_u64(src, layout, tstate, VT_PY_TSTATE_FRAME, frame);
+
+	uint64_t cframe;
+	int ret = vt_py_field_u64(src, layout, tstate, VT_PY_TSTATE_CFRAME, &cframe);
+
+	if (ret)
+		return ret;
+	*frame = 0;
+	return cframe ? vt_py_field_u64(src, layout, cframe, VT_PY_CFRAME_FRAME, frame) : 0;
+}
+
+/*
+ * The instruction as a byte offset; -1 before the first one. What is no offset becomes INT32_MAX, behind every table, so that
+ * the line is unknown rather than wrong.
+ */
+static int32_t byte_offset(int64_t offset)
+{
+	if (offset < -2 || offset > MAX_CODE)
+		return INT32_MAX;
+	return offset < 0 ? -1 : (int32_t)offset;
+}
+
+static int32_t read_lasti(const struct vt_python_layout *layout, const struct vt_py_view *view, uint64_t code)
+{
+	if (vt_py_has(layout, VT_PY_FRAME_INSTR)) {
+		uint64_t instr = vt_py_view_u64(view, layout, VT_PY_FRAME_INSTR);
+
+		return byte_offset((int64_t)(instr - (code + layout->at[VT_PY_CODE_BYTECODE])));
+	}
+
+	int64_t lasti = vt_py_view_i32(view, layout, VT_PY_FRAME_LASTI);
+
+	return byte_offset(lasti < 0 ? lasti : lasti * layout->at[VT_PY_LASTI_SCALE]);
+}
+
+/*
+ * The line that the frame object has fixed, or 0. Up to 3.9 it counts as long as a trace function is set on the frame, from
+ * 3.10 on while it is not 0 (during a call of the trace function).
+ */
+static int fixed_line(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view)
+{
+	int32_t line = 0;
+
+	if (vt_py_has(layout, VT_PY_FRAMEOBJ_TRACE)) {
+		if (vt_py_view_u64(view, layout, VT_PY_FRAMEOBJ_TRACE))
+			line = vt_py_view_i32(view, layout, VT_PY_FRAMEOBJ_LINENO);
+	} else if (vt_py_has(layout, VT_PY_FRAME_OBJECT)) {
+		uint64_t object = vt_py_view_u64(view, layout, VT_PY_FRAME_OBJECT);
+
+		if (object && vt_py_field_i32(src, layout, object, VT_PY_FRAMEOBJ_LINENO, &line))
+			line = 0;
+	} else if (vt_py_has(layout, VT_PY_FRAME_LASTI)) {
+		line = vt_py_view_i32(view, layout, VT_PY_FRAMEOBJ_LINENO);
+	}
+	return line > 0 ? line : 0;
+}
+
+int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr, struct vt_py_frame_info *info)
+{
+	const struct vt_python_layout *layout = py->layout;
+	bool is_object = vt_py_has(layout, VT_PY_FRAME_LASTI); /* up to 3.10 the frame is the frame object */
+	struct vt_py_view view;
+	int ret = vt_py_view_read(src, layout, addr, VT_PY_FRAME_PREVIOUS,
+				  is_object ? VT_PY_FRAMEOBJ_LINENO : VT_PY_FRAME_OBJECT, &view);
+
+	if (ret)
+		return ret;
+
+	uint8_t owner = vt_py_view_u8(&view, layout, VT_PY_FRAME_OWNER);
+
+	*info = (struct vt_py_frame_info){
+		.frame.frame = addr,
+		.frame.code = vt_py_view_u64(&view, layout, VT_PY_FRAME_CODE) & ~(uint64_t)layout->at[VT_PY_CODE_TAGS],
+		.previous = vt_py_view_u64(&view, layout, VT_PY_FRAME_PREVIOUS),
+	};
+	if (vt_py_has(layout, VT_PY_OWNER_SHIM) && owner >= layout->at[VT_PY_OWNER_SHIM]) {
+		info->shim = true;
+		return 0;
+	}
+	info->frame.generator = vt_py_has(layout, VT_PY_OWNER_GENERATOR) && owner == layout->at[VT_PY_OWNER_GENERATOR];
+	info->frame.entry = is_object || vt_py_view_u8(&view, layout, VT_PY_FRAME_IS_ENTRY);
+	info->frame.lasti = read_lasti(layout, &view, info->frame.code);
+	info->frame.line = fixed_line(layout, src, &view);
+	return 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where CPython keeps what we read: one row of offsets for each release. The rows are generated from the interpreters' own
+ * headers (python_layouts.h); from 3.13 on the interpreter carries most of them itself (_Py_DebugOffsets at the start of
+ * _PyRuntime), and then its own word counts and the row only adds what is missing there.
+ */
+#ifndef VT_WALK_PYTHON_LAYOUT_H
+#define VT_WALK_PYTHON_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * All facts about a release are numbers with a name. Most are offsets in bytes; the groups RUNTIME to UNICODE say in which
+ * struct. The fields of one struct stand together: vt_python_layout_from_debug() relies on it.
+ */
+#define VT_PY_FIELDS(X)                                                                                      \
+	X(RUNTIME_INTERPRETERS) /* _PyRuntimeState.interpreters.head */                                      \
+	X(RUNTIME_GIL)          /* _PyRuntimeState.ceval.gil, up to 3.11 */                                  \
+	X(INTERP_NEXT)                                                                                       \
+	X(INTERP_ID)                                                                                         \
+	X(INTERP_THREADS) /* head of the list of PyThreadState */                                            \
+	X(INTERP_GIL)     /* ceval.gil: pointer to the GIL, 3.12 on */                                       \
+	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                                       \
+	X(GIL_HOLDER)     /* PyThreadState that has or last had it */                                        \
+	X(GIL_ENABLED)    /* int, free-threaded builds only */                                               \
+	X(TSTATE_NEXT)                                                                                       \
+	X(TSTATE_INTERP)                                                                                     \
+	X(TSTATE_FRAME)   /* the innermost frame; 3.8 to 3.10, 3.13 on */                                    \
+	X(TSTATE_CFRAME)  /* _PyCFrame, which points to the innermost frame; 3.11 and 3.12 */                \
+	X(TSTATE_PTHREAD) /* thread_id: pthread_t */                                                         \
+	X(TSTATE_TID)     /* native_thread_id, 3.11 on */                                                    \
+	X(CFRAME_FRAME)                                                                                      \
+	X(FRAME_PREVIOUS)                                                                                    \
+	X(FRAME_CODE)                                                                                        \
+	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                               \
+	X(FRAME_LASTI)    /* int, in units of LASTI_SCALE bytes; up to 3.10 */                               \
+	X(FRAME_OWNER)    /* char, 3.11 on */                                                                \
+	X(FRAME_IS_ENTRY) /* bool, 3.11 only */                                                              \
+	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 while nobody asked for one; 3.11 on */            \
+	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */                   \
+	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                           \
+	X(CODE_NAME)                                                                                         \
+	X(CODE_QUALNAME) /* 3.11 on */                                                                       \
+	X(CODE_FILENAME)                                                                                     \
+	X(CODE_FIRSTLINENO)                                                                                  \
+	X(CODE_LINETABLE)                                                                                    \
+	X(CODE_FIRSTTRACEABLE) /* int, in code units; 3.11 on */                                             \
+	X(CODE_BYTECODE)       /* the instructions; 3.11 on */                                               \
+	X(OBJECT_TYPE)                                                                                       \
+	X(OBJECT_SIZE) /* PyVarObject.ob_size */                                                             \
+	X(TYPE_NAME)   /* tp_name */                                                                         \
+	X(BYTES_DATA)                                                                                        \
+	X(UNICODE_LENGTH)                                                                                    \
+	X(UNICODE_STATE)                                                                                     \
+	X(UNICODE_ASCII_DATA)   /* sizeof(PyASCIIObject): where the text of a compact ASCII string begins */ \
+	X(UNICODE_COMPACT_DATA) /* sizeof(PyCompactUnicodeObject) */                                         \
+	X(UNICODE_DATA)         /* PyUnicodeObject.data: pointer to the text of the others */                \
+	X(STATE_KIND_SHIFT) /* lowest bit of the three of state.kind */                                      \
+	X(STATE_COMPACT)    /* masks of one bit of state */                                                  \
+	X(STATE_ASCII)                                                                                       \
+	X(STATE_READY)     /* up to 3.11 */                                                                  \
+	X(OWNER_GENERATOR) /* values of owner; 3.11 on */                                                    \
+	X(OWNER_SHIM)      /* this and above: no Python function; 3.12 on */                                 \
+	X(LASTI_SCALE)                                                                                       \
+	X(CODE_TAGS) /* tag bits of the code pointer in a frame; 3.14 on */
+
+enum vt_py_field {
+#define VT_PY_ENUM(name) VT_PY_##name,
+	VT_PY_FIELDS(VT_PY_ENUM)
+#undef VT_PY_ENUM
+	VT_PY_N_FIELDS
+};
+
+#define VT_PY_NONE UINT32_MAX /* this release has no such field */
+
+enum vt_python_line_table {
+	VT_PY_LINES_LNOTAB, /* co_lnotab, 3.8 and 3.9 */
+	VT_PY_LINES_PEP626, /* co_linetable of 3.10 */
+	VT_PY_LINES_PEP657, /* co_linetable with columns, 3.11 on */
+};
+
+struct vt_python_layout {
+	uint8_t major, minor;
+	bool free_threaded;
+	enum vt_python_line_table lines;
+	uint32_t at[VT_PY_N_FIELDS];
+};
+
+/* For each field the offset, in _PyRuntime, of the 64-bit word that says where the field is; VT_PY_NONE: not told. */
+struct vt_python_debug {
+	uint8_t major, minor;
+	uint32_t at[VT_PY_N_FIELDS];
+};
+
+#define VT_PYTHON_DEBUG_COOKIE "xdebugpy"
+enum {
+	VT_PYTHON_DEBUG_VERSION = 8,        /* uint64: PY_VERSION_HEX */
+	VT_PYTHON_DEBUG_FREE_THREADED = 16, /* uint64: 1 when built without a GIL */
+	VT_PYTHON_DEBUG_MAX = 4096,         /* bytes of _PyRuntime that hold the words */
+};
+
+/* The row of a release, or NULL. */
+const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor, bool free_threaded);
+
+/* The i-th row of the table (from 0), or NULL after the last. */
+const struct vt_python_layout *vt_python_layout_nth(size_t i);
+
+/*
+ * Makes a layout from the interpreter's own words: runtime has the first size bytes of _PyRuntime and begins with the cookie.
+ * False when the release has no row, or a word cannot be an offset.
+ */
+bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size, struct vt_python_layout *layout);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading single Python objects of a target: fields by layout, types, strings. */
+#ifndef VT_WALK_PYTHON_OBJECT_H
+#define VT_WALK_PYTHON_OBJECT_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "walk/python.h"
+#include "walk/python_layout.h"
+
+/* A copy of the head of one foreign struct. */
+struct vt_py_view {
+	size_t size;
+	uint8_t bytes[512];
+};
+
+/*
+ * Copies the struct at addr as far as its fields first to last need it. -EINVAL when the layout asks for more than a view
+ * can hold, else the errno of the memory source.
+ */
+int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr, enum vt_py_field first,
+		    enum vt_py_field last, struct vt_py_view *view);
+
+static inline bool vt_py_has(const struct vt_python_layout *layout, enum vt_py_field field)
+{
+	return layout->at[field] != VT_PY_NONE;
+}
+
+static inline uint64_t vt_py_view_get(const struct vt_py_view *view, const struct vt_python_layout *layout,
+				      enum vt_py_field field, size_t width)
+{
+	uint32_t offset = layout->at[field];
+	uint64_t value = 0;
+
+	/* Little-endian: the low bytes come first. A field that this release lacks reads as 0. */
+	if (offset < view->size && width <= view->size - offset)
+		memcpy(&value, view->bytes + offset, width);
+	return value;
+}
+
+static inline uint64_t vt_py_view_u64(const struct vt_py_view *view, const struct vt_python_layout *layout,
+				      enum vt_py_field field)
+{
+	return vt_py_view_get(view, layout, field, sizeof(uint64_t));
+}
+
+static inline int32_t vt_py_view_i32(const struct vt_py_view *view, const struct vt_python_layout *layout,
+				     enum vt_py_field field)
+{
+	return (int32_t)vt_py_view_get(view, layout, field, sizeof(int32_t));
+}
+
+static inline uint8_t vt_py_view_u8(const struct vt_py_view *view, const struct vt_python_layout *layout,
+				    enum vt_py_field field)
+{
+	return (uint8_t)vt_py_view_get(view, layout, field, sizeof(uint8_t));
+}
+
+/* One field of the struct at addr. -ENOENT: this release has no such field. */
+static inline int vt_py_field_u64(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
+				  enum vt_py_field field, uint64_t *value)
+{
+	return vt_py_has(layout, field) ? vt_mem_read_u64(src, addr + layout->at[field], value) : -ENOENT;
+}
+
+static inline int vt_py_field_i32(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
+				  enum vt_py_field field, int32_t *value)
+{
+	return vt_py_has(layout, field) ? vt_mem_read(src, addr + layout->at[field], value, sizeof(*value)) : -ENOENT;
+}
+
+/*
+ * True if object is exactly of this built-in type: its ob_type is the interpreter's own type object. That is known by its
+ * symbol; where there is none, or another copy of it counts (copy relocations of executables), by its name, once.
+ */
+bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum vt_python_type type);
+
+#define VT_PY_STR_MAX 4096 /* bytes of UTF-8 that are kept of one string */
+
+/*
+ * Reads a str as UTF-8 into buf (VT_PY_STR_MAX + 1 bytes); longer ones are cut at a character. Surrogates that stand for
+ * bytes that were not UTF-8 (os.fsdecode) become those bytes again. Returns the length, or a negative errno: -EINVAL when
+ * object is no str, or a damaged one.
+ */
+int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf);
+
+#endif

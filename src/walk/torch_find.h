@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of discovery that needs no modules: from the address of the allocator object to its layout. */
+#ifndef VT_WALK_TORCH_FIND_H
+#define VT_WALK_TORCH_FIND_H
+
+#include "walk/torch.h"
+
+/*
+ * Looks at the object at allocator and fills found->backend, ->layout (when NATIVE) and ->why (when UNKNOWN). Never fails: what
+ * cannot be read is a reason for UNKNOWN.
+ */
+void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uint64_t allocator,
+			  struct vt_torch_found *found);
+
+#endif

@@ -1,0 +1,1080 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk of one DeviceCachingAllocator: every block is in exactly one of active_blocks, a pool's `blocks` or a pool's
+ * `unmapped`. All of them are read, sorted by device address, and then must tile: the neighbour in the list is the neighbour in
+ * memory. So no list is ever followed, nothing can go round in circles, and each step is O(n).
+ *
+ * Compiled into the tool and into the helper: no libc but mem*(), no allocation but the caller's scratch.
+ */
+#include <errno.h>
+
+#include "walk/torch.h"
+#include "walk/torch_abi.h"
+
+#define NONE VT_TORCH_NO_FIELD
+
+#define POOLS_MAX 4096 /* BlockPools: two default ones and two a private pool */
+#define POOL_SLOTS 16384 /* of their hash table; a power of two */
+#define PIECES 512 /* of one vt_mem_readv() */
+#define CHUNK (UINT64_C(256) << 10)
+#define PAGE UINT64_C(4096)
+#define DIGIT_BITS 11
+#define INSERTION_MAX 48 /* so few keys are sorted faster than a histogram is cleared */
+#define AHEAD 12 /* prefetch distance, in objects: hides a memory latency of about 100 ns */
+#define DEADLINE_EVERY 4096 /* objects between two looks at the clock */
+#define BLOCK_MAX 256 /* bytes of a Block object that a layout can ask for */
+#define POOL_MAX 256 /* the same of a BlockPool */
+#define MIN_BLOCK 512 /* kMinBlockSize: sizes are rounded up to multiples of it (not in private pools with an own allocator) */
+
+enum table { TABLE_ACTIVE, TABLE_CACHED, TABLE_UNMAPPED };
+
+struct pool {
+	uint64_t addr;
+	uint64_t owner;
+	uint64_t id; /* as in vt_block_rec.pool */
+	uint64_t blocks_root, n_blocks;
+	uint64_t unmapped_root, n_unmapped;
+	uint8_t flags; /* VT_BLOCK_SMALL_POOL, VT_BLOCK_PRIVATE_POOL */
+};
+
+/* A block as read. rec.pad holds the index of its pool until it is emitted. */
+struct entry {
+	struct vt_block_rec rec;
+	uint64_t prev, next;
+};
+
+struct key {
+	uint64_t value;
+	uint32_t index;
+	uint32_t pad;
+};
+
+struct fixed {
+	struct pool pools[POOLS_MAX];
+	uint16_t pool_slots[POOL_SLOTS]; /* index + 1 */
+	struct vt_memvec vec[PIECES];
+	uint64_t piece_end[PIECES]; /* first key that is no longer in the piece */
+	uint32_t histogram[1 << DIGIT_BITS];
+	uint8_t chunk[CHUNK];
+};
+
+#define PER_BLOCK (sizeof(struct entry) + 2 * sizeof(struct key) + 2 * sizeof(uint64_t))
+
+struct walk {
+	struct vt_memsrc *src;
+	const struct vt_torch_layout *layout;
+	const struct vt_torch_block_layout *block;
+	const struct vt_torch_walk_limits *limits;
+	struct vt_torch_device_result *result;
+	uint64_t dca;
+	int device;
+	bool strict;   /* one failed invariant refuses; else what fails is dropped */
+	bool unstable;
+	bool stopped;  /* result->result is final */
+
+	struct fixed *fixed;
+	uint64_t capacity; /* blocks that the scratch has room for */
+	uint64_t *objects; /* addresses of Block objects */
+	uint64_t *nodes;   /* of the set being read */
+	struct entry *entries;
+	struct key *keys, *spare;
+	uint64_t n;        /* objects */
+	uint64_t n_entries; /* those of them that are good */
+	uint32_t n_pools;
+
+	/* the set or block range being read */
+	enum table table;
+	uint32_t pool;
+	uint64_t n_nodes, max_nodes;
+
+	/* sums for the comparison with the statistics */
+	uint64_t n_state[4];
+	uint64_t requested;
+	uint64_t fixed_segments; /* those of cudaMalloc: DeviceStats.segment does not count expandable ones */
+};
+
+/* ---- outcomes ---- */
+
+static void set_text(char *to, size_t size, size_t *at, const char *text)
+{
+	while (*text && *at + 1 < size)
+		to[(*at)++] = *text++;
+	to[*at] = '\0';
+}
+
+static void set_number(char *to, size_t size, size_t *at, uint64_t value)
+{
+	char digits[21];
+	size_t n = sizeof(digits) - 1;
+
+	digits[n] = '\0';
+	do {
+		digits[--n] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	set_text(to, size, at, digits + n);
+}
+
+static void set_why(struct walk *w, const char *why, uint64_t addr)
+{
+	size_t at = 0;
+
+	if (w->result->why[0])
+		return; /* the first failure is the telling one */
+	set_text(w->result->why, sizeof(w->result->why), &at, why);
+	w->result->bad_addr = addr;
+}
+
+/* An invariant does not hold. False: the walk ends here. */
+static bool broken(struct walk *w, const char *why, uint64_t addr)
+{
+	set_why(w, why, addr);
+	w->unstable = true;
+	if (w->strict) {
+		w->result->result = VT_WALK_REFUSED;
+		w->stopped = true;
+	}
+	return !w->strict;
+}
+
+static bool refuse(struct walk *w, const char *why, uint64_t addr)
+{
+	w->result->why[0] = '\0';
+	set_why(w, why, addr);
+	w->result->result = VT_WALK_REFUSED;
+	w->stopped = true;
+	return false;
+}
+
+static bool truncate_walk(struct walk *w, const char *why)
+{
+	w->result->why[0] = '\0';
+	set_why(w, why, 0);
+	w->result->result = VT_WALK_TRUNCATED;
+	w->stopped = true;
+	return false;
+}
+
+static uint64_t now(const struct walk *w)
+{
+	return w->limits->now_ns ? w->limits->now_ns() : 0;
+}
+
+/* Call with a running count; looks at the clock now and then. */
+static bool in_time(struct walk *w, uint64_t count)
+{
+	if (count % DEADLINE_EVERY || !w->limits->now_ns || w->limits->now_ns() < w->limits->deadline_ns)
+		return true;
+	return truncate_walk(w, "the walk took longer than it may");
+}
+
+/* ---- layout ---- */
+
+static bool field_fits(uint16_t offset, unsigned int width, uint16_t size, bool optional)
+{
+	return offset == NONE ? optional : offset + width <= size;
+}
+
+/* The layout may come through shared memory, so its offsets are checked before anything is read with them. */
+static bool layout_usable(const struct vt_torch_layout *layout)
+{
+	const struct vt_torch_block_layout *b = &layout->block;
+
+	return layout->sets_per_pool >= 1 && layout->sets_per_pool <= 3 && layout->pool_is_small < POOL_MAX &&
+	       layout->pool_owner <= POOL_MAX - 8 && layout->pool_is_small >= 48 * layout->sets_per_pool &&
+	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX &&
+	       field_fits(b->device, 1, b->size_of, false) && field_fits(b->stream, 8, b->size_of, false) &&
+	       field_fits(b->stream_uses, sizeof(struct vt_ska), b->size_of, false) &&
+	       field_fits(b->size, 8, b->size_of, false) && field_fits(b->requested_size, 8, b->size_of, true) &&
+	       field_fits(b->pool, 8, b->size_of, false) && field_fits(b->ptr, 8, b->size_of, false) &&
+	       field_fits(b->allocated, 1, b->size_of, false) && field_fits(b->mapped, 1, b->size_of, true) &&
+	       field_fits(b->prev, 8, b->size_of, false) && field_fits(b->next, 8, b->size_of, false) &&
+	       field_fits(b->event_count, 4, b->size_of, false) && field_fits(b->context, 8, b->size_of, true) &&
+	       field_fits(b->expandable_segment, 8, b->size_of, true);
+}
+
+/* ---- small reads ---- */
+
+static int read_set(const uint8_t *from, uint64_t addr, struct vt_rbset *set)
+{
+	__builtin_memcpy(set, from, sizeof(*set));
+	return vt_rbset_plausible(set, addr) ? 0 : -EINVAL;
+}
+
+int vt_torch_read_pool(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
+		       struct vt_torch_pool *pool)
+{
+	uint8_t bytes[POOL_MAX];
+	uint64_t last = (uint64_t)(layout->sets_per_pool - 1) * sizeof(struct vt_rbset);
+	int ret;
+
+	if (!vt_is_object(addr))
+		return -EINVAL;
+	ret = vt_mem_read(src, addr, bytes, layout->pool_owner + 8u);
+	if (ret)
+		return ret;
+	memset(pool, 0, sizeof(*pool));
+	pool->addr = addr;
+	pool->owner = vt_load64(bytes + layout->pool_owner);
+	pool->small = bytes[layout->pool_is_small] == 1;
+	if (bytes[layout->pool_is_small] > 1 || (pool->owner && !vt_is_object(pool->owner)))
+		return -EINVAL;
+	ret = read_set(bytes, addr, &pool->blocks);
+	if (!ret && last)
+		ret = read_set(bytes + last, addr + last, &pool->unmapped);
+	return ret;
+}
+
+static int read_pair(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr, uint64_t offset,
+		     struct vt_torch_pool *large, struct vt_torch_pool *small)
+{
+	int ret = vt_torch_read_pool(src, layout, addr + offset, large);
+
+	if (!ret)
+		ret = vt_torch_read_pool(src, layout, addr + offset + layout->pool_size_of, small);
+	if (!ret && (large->small || !small->small || large->owner != addr || small->owner != addr))
+		ret = -EINVAL;
+	return ret;
+}
+
+int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
+			  struct vt_torch_pool *large, struct vt_torch_pool *small, uint16_t *large_offset)
+{
+	int ret = -EINVAL;
+
+	if (!vt_is_object(addr))
+		return -EINVAL;
+	if (layout->private_large != NONE) {
+		*large_offset = layout->private_large;
+		return read_pair(src, layout, addr, layout->private_large, large, small);
+	}
+	/* 8 in PyTorch 2.0 to 2.6, 32 in 2.9, 40 since about 2.12: behind the id, two counts and the pool's own allocator */
+	for (uint16_t offset = 8; ret && offset <= 96; offset += 8) {
+		ret = read_pair(src, layout, addr, offset, large, small);
+		if (!ret)
+			*large_offset = offset;
+	}
+	return ret;
+}
+
+int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca)
+{
+	uint32_t owner;
+
+	if (vt_mem_read_u32(src, dca + layout->mutex + VT_MUTEX_OWNER, &owner) || owner > INT32_MAX)
+		return -1;
+	return (int32_t)owner;
+}
+
+int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t allocator,
+		     uint64_t dcas[VT_TORCH_MAX_DEVICES])
+{
+	uint64_t vector[3]; /* begin, end, end of storage */
+	uint64_t n;
+
+	if (vt_mem_read(src, allocator + layout->device_vector, vector, sizeof(vector)))
+		return -1;
+	if (vector[0] == vector[1])
+		return 0;
+	if (!vt_is_object(vector[0]) || vector[1] < vector[0] || vector[2] < vector[1] || (vector[1] - vector[0]) % 8)
+		return -1;
+	n = (vector[1] - vector[0]) / 8;
+	if (n > VT_TORCH_MAX_DEVICES || vt_mem_read(src, vector[0], dcas, n * 8))
+		return -1;
+	for (uint64_t i = 0; i < n; i++) {
+		if (!vt_is_object(dcas[i]))
+			return -1; /* init() of another thread is filling the vector */
+	}
+	return (int)n;
+}
+
+/* Calls fn for each private pool that graph_pools has; fn returns 0 to go on. Returns its or an own negative errno. */
+static int each_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
+			int (*fn)(void *arg, const uint8_t *slot), void *arg)
+{
+	struct vt_ska table;
+	uint8_t slots[64 * VT_SKA_POOL_SLOT];
+	uint64_t n, at = 0, found = 0;
+	int ret;
+
+	if (layout->graph_pools == NONE)
+		return 0;
+	ret = vt_mem_read(src, dca + layout->graph_pools, &table, sizeof(table));
+	if (ret)
+		return ret;
+	if (!vt_ska_plausible(&table))
+		return -EINVAL;
+	n = vt_ska_slots(&table);
+	if (n > POOL_SLOTS * 4) /* beyond POOLS_MAX at the load factor */
+		return -E2BIG;
+	while (at < n) {
+		uint64_t some = n - at < 64 ? n - at : 64;
+
+		ret = vt_mem_read(src, table.entries + at * VT_SKA_POOL_SLOT, slots, some * VT_SKA_POOL_SLOT);
+		if (ret)
+			return ret;
+		for (uint64_t i = 0; i < some; i++) {
+			if ((int8_t)slots[i * VT_SKA_POOL_SLOT] < 0)
+				continue;
+			found++;
+			ret = fn(arg, slots + i * VT_SKA_POOL_SLOT);
+			if (ret)
+				return ret;
+		}
+		at += some;
+	}
+	return found == table.n ? 0 : -EINVAL;
+}
+
+/* ---- counting ---- */
+
+struct count {
+	struct vt_memsrc *src;
+	const struct vt_torch_layout *layout;
+	uint64_t n;
+};
+
+static void count_pool(struct count *count, const struct vt_torch_pool *pool)
+{
+	count->n += pool->blocks.n + pool->unmapped.n;
+}
+
+static int count_private(void *arg, const uint8_t *slot)
+{
+	struct count *count = arg;
+	struct vt_torch_pool large, small;
+	uint16_t offset;
+	int ret = vt_torch_read_private(count->src, count->layout, vt_load64(slot + 24), &large, &small, &offset);
+
+	if (ret)
+		return ret;
+	count_pool(count, &large);
+	count_pool(count, &small);
+	return 0;
+}
+
+int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca)
+{
+	struct count count = { .src = src, .layout = layout };
+	struct vt_torch_pool pool;
+	struct vt_ska active;
+
+	if (!layout_usable(layout) || vt_mem_read(src, dca + layout->active_blocks, &active, sizeof(active)) ||
+	    !vt_ska_plausible(&active))
+		return -1;
+	count.n = active.n;
+	if (vt_torch_read_pool(src, layout, dca + layout->large_blocks, &pool))
+		return -1;
+	count_pool(&count, &pool);
+	if (vt_torch_read_pool(src, layout, dca + layout->small_blocks, &pool))
+		return -1;
+	count_pool(&count, &pool);
+	if (each_private(src, layout, dca, count_private, &count))
+		return -1;
+	return (int64_t)count.n;
+}
+
+uint64_t vt_torch_scratch_size(uint64_t n_blocks)
+{
+	return sizeof(struct fixed) + n_blocks * PER_BLOCK;
+}
+
+static bool take_scratch(struct walk *w, struct vt_torch_scratch *scratch)
+{
+	uint8_t *at = scratch->base;
+
+	if (!at || scratch->size < sizeof(struct fixed))
+		return truncate_walk(w, "the walk got too little scratch memory");
+	w->capacity = (scratch->size - sizeof(struct fixed)) / PER_BLOCK;
+	if (w->capacity > w->limits->max_blocks)
+		w->capacity = w->limits->max_blocks;
+	if (w->capacity > UINT32_MAX)
+		w->capacity = UINT32_MAX;
+	w->fixed = (struct fixed *)at;
+	at += sizeof(struct fixed);
+	w->entries = (struct entry *)at;
+	at += w->capacity * sizeof(struct entry);
+	w->keys = (struct key *)at;
+	at += w->capacity * sizeof(struct key);
+	w->spare = (struct key *)at;
+	at += w->capacity * sizeof(struct key);
+	w->objects = (uint64_t *)at;
+	at += w->capacity * sizeof(uint64_t);
+	w->nodes = (uint64_t *)at;
+	memset(w->fixed->pool_slots, 0, sizeof(w->fixed->pool_slots));
+	return true;
+}
+
+/* ---- sorting ---- */
+
+static void insert_keys(struct key *keys, uint64_t n)
+{
+	for (uint64_t i = 1; i < n; i++) {
+		struct key key = keys[i];
+		uint64_t to = i;
+
+		for (; to && keys[to - 1].value > key.value; to--)
+			keys[to] = keys[to - 1];
+		keys[to] = key;
+	}
+}
+
+/* Sorts keys by value with as many digits as differ; the result is in *keys (which may be exchanged with *spare). */
+static void sort_keys(struct walk *w, uint64_t n)
+{
+	uint32_t *histogram = w->fixed->histogram;
+	uint64_t any = 0, all = UINT64_MAX;
+	unsigned int shift;
+
+	if (n <= INSERTION_MAX) {
+		insert_keys(w->keys, n);
+		return;
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		any |= w->keys[i].value;
+		all &= w->keys[i].value;
+	}
+	any &= ~all; /* the bits that differ */
+	while (any) {
+		struct key *from = w->keys, *to = w->spare;
+		uint32_t sum = 0;
+
+		shift = (unsigned int)__builtin_ctzll(any);
+		memset(histogram, 0, sizeof(w->fixed->histogram));
+		for (uint64_t i = 0; i < n; i++)
+			histogram[(from[i].value >> shift) & ((1 << DIGIT_BITS) - 1)]++;
+		for (unsigned int d = 0; d < 1 << DIGIT_BITS; d++) {
+			uint32_t some = histogram[d];
+
+			histogram[d] = sum;
+			sum += some;
+		}
+		for (uint64_t i = 0; i < n; i++)
+			to[histogram[(from[i].value >> shift) & ((1 << DIGIT_BITS) - 1)]++] = from[i];
+		w->keys = to;
+		w->spare = from;
+		any = shift + DIGIT_BITS >= 64 ? 0 : any >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS);
+	}
+}
+
+/* ---- reading many objects of one length ---- */
+
+/* What is done with an object, in no particular order; bytes is NULL when it cannot be read. False ends the walk. */
+typedef bool (*object_fn)(struct walk *w, uint64_t addr, const uint8_t *bytes);
+
+static bool each_direct(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+{
+	uint8_t copy[BLOCK_MAX];
+
+	for (uint64_t i = 0; i < n; i++) {
+		const uint8_t *bytes;
+
+		if (i + AHEAD < n) { /* a prefetch of a bad address does nothing */
+			const char *next = (const char *)(uintptr_t)addrs[i + AHEAD];
+
+			for (unsigned int line = 0; line < len; line += 64)
+				__builtin_prefetch(next + line);
+		}
+		if (!in_time(w, i + 1))
+			return false;
+		bytes = vt_is_object(addrs[i]) ? vt_mem_direct(w->src, addrs[i], len) : NULL;
+		if (!bytes && vt_is_object(addrs[i]) && !vt_mem_read(w->src, addrs[i], copy, len))
+			bytes = copy;
+		if (!fn(w, addrs[i], bytes))
+			return false;
+	}
+	return true;
+}
+
+/* The objects of keys [from, to), whose bytes are at chunk (NULL: read each by itself, the piece had a hole). */
+static bool each_of_piece(struct walk *w, uint64_t from, uint64_t to, const uint8_t *chunk, unsigned int len, object_fn fn)
+{
+	uint64_t base = w->keys[from].value;
+	uint8_t copy[BLOCK_MAX];
+
+	for (uint64_t i = from; i < to; i++) {
+		uint64_t addr = w->keys[i].value;
+		const uint8_t *bytes = NULL;
+
+		if (!in_time(w, i + 1))
+			return false;
+		if (chunk && vt_is_object(addr))
+			bytes = chunk + (addr - base);
+		else if (vt_is_object(addr) && !vt_mem_read(w->src, addr, copy, len))
+			bytes = copy;
+		if (!fn(w, addr, bytes))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Reads with copies: objects come from the same heap, so they are read in order of address and in runs of whole neighbourhoods
+ * (a run never contains a page without an object), many runs a call.
+ */
+static bool each_copied(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+{
+	struct fixed *f = w->fixed;
+	uint64_t at = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		w->keys[i].value = addrs[i];
+	sort_keys(w, n);
+	while (at < n) {
+		uint64_t used = 0, first = at;
+		size_t pieces = 0;
+		bool whole;
+
+		while (at < n && pieces < PIECES && used + len <= CHUNK) {
+			uint64_t start = w->keys[at].value, end = start + len;
+
+			for (at++; at < n; at++) {
+				uint64_t next = w->keys[at].value;
+
+				if (next / PAGE > (end - 1) / PAGE + 1 || next + len - start > CHUNK - used)
+					break;
+				if (next + len > end)
+					end = next + len;
+			}
+			f->vec[pieces] = (struct vt_memvec){ .addr = start, .buf = f->chunk + used, .len = end - start };
+			f->piece_end[pieces++] = at;
+			used += end - start;
+		}
+		whole = !vt_mem_readv(w->src, f->vec, pieces);
+		for (size_t i = 0; i < pieces; i++) {
+			const struct vt_memvec *vec = &f->vec[i];
+			bool good = whole || !vt_mem_read(w->src, vec->addr, vec->buf, vec->len);
+
+			if (!each_of_piece(w, first, f->piece_end[i], good ? vec->buf : NULL, len, fn))
+				return false;
+			first = f->piece_end[i];
+		}
+	}
+	return true;
+}
+
+static bool each_object(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+{
+	return (w->src->ops->direct ? each_direct : each_copied)(w, addrs, n, len, fn);
+}
+
+/* ---- pools ---- */
+
+static uint32_t pool_slot(const struct walk *w, uint64_t addr)
+{
+	uint32_t slot = (uint32_t)((addr >> 3) * UINT64_C(11400714819323198485) >> 40) % POOL_SLOTS;
+
+	while (w->fixed->pool_slots[slot] && w->fixed->pools[w->fixed->pool_slots[slot] - 1].addr != addr)
+		slot = (slot + 1) % POOL_SLOTS;
+	return slot;
+}
+
+/* The index of the pool at addr, -1 when it is not known. */
+static int find_pool(const struct walk *w, uint64_t addr)
+{
+	const struct pool *pools = w->fixed->pools;
+
+	if (addr == pools[0].addr)
+		return 0;
+	if (addr == pools[1].addr)
+		return 1;
+	return (int)w->fixed->pool_slots[pool_slot(w, addr)] - 1;
+}
+
+static bool add_pool(struct walk *w, const struct vt_torch_pool *from, uint64_t id)
+{
+	struct pool *pool;
+	uint32_t slot = pool_slot(w, from->addr);
+
+	if (w->fixed->pool_slots[slot])
+		return broken(w, "a private pool is listed twice", from->addr);
+	if (w->n_pools == POOLS_MAX)
+		return truncate_walk(w, "more private pools than the walk has room for");
+	pool = &w->fixed->pools[w->n_pools++];
+	*pool = (struct pool){
+		.addr = from->addr, .owner = from->owner, .id = id,
+		.blocks_root = from->blocks.root, .n_blocks = from->blocks.n,
+		.unmapped_root = from->unmapped.root, .n_unmapped = from->unmapped.n,
+		.flags = (uint8_t)((from->small ? VT_BLOCK_SMALL_POOL : 0) | (from->owner ? VT_BLOCK_PRIVATE_POOL : 0)),
+	};
+	w->fixed->pool_slots[slot] = (uint16_t)w->n_pools;
+	return true;
+}
+
+static bool add_default_pool(struct walk *w, uint64_t addr, bool small)
+{
+	struct vt_torch_pool pool;
+
+	if (vt_torch_read_pool(w->src, w->layout, addr, &pool) || pool.owner || pool.small != small)
+		return refuse(w, "a default pool is not where the layout says", addr);
+	return add_pool(w, &pool, 0);
+}
+
+static int add_private(void *arg, const uint8_t *slot)
+{
+	struct walk *w = arg;
+	struct vt_torch_pool large, small;
+	uint64_t id = vt_load64(slot + 8) << 32 | (vt_load64(slot + 16) & UINT32_MAX), addr = vt_load64(slot + 24);
+	uint16_t offset;
+
+	if (vt_torch_read_private(w->src, w->layout, addr, &large, &small, &offset))
+		return broken(w, "an entry of graph_pools is not a private pool", addr) ? 0 : -ECANCELED;
+	return add_pool(w, &large, id) && add_pool(w, &small, id) ? 0 : -ECANCELED;
+}
+
+static bool load_pools(struct walk *w)
+{
+	int ret;
+
+	if (!add_default_pool(w, w->dca + w->layout->large_blocks, false) ||
+	    !add_default_pool(w, w->dca + w->layout->small_blocks, true))
+		return false;
+	ret = each_private(w->src, w->layout, w->dca, add_private, w);
+	if (w->stopped)
+		return false;
+	return !ret || broken(w, "graph_pools cannot be read", w->dca + w->layout->graph_pools);
+}
+
+/*
+ * A block names a pool that graph_pools did not have (or graph_pools was not found): it counts when it is one. Its id is then
+ * unknown.
+ */
+static int adopt_pool(struct walk *w, uint64_t addr)
+{
+	struct vt_torch_pool pool, large, small;
+	uint16_t offset;
+
+	if (vt_torch_read_pool(w->src, w->layout, addr, &pool) || !pool.owner ||
+	    vt_torch_read_private(w->src, w->layout, pool.owner, &large, &small, &offset) ||
+	    (large.addr != addr && small.addr != addr))
+		return -1;
+	if (w->layout->graph_pools != NONE && w->strict)
+		return -1;
+	if (!add_pool(w, &large, 0) || !add_pool(w, &small, 0))
+		return -1;
+	return find_pool(w, addr);
+}
+
+/* ---- blocks ---- */
+
+static uint64_t field64(const uint8_t *bytes, uint16_t offset)
+{
+	return offset == NONE ? 0 : vt_load64(bytes + offset);
+}
+
+/* Fills the entry of one Block and says what is wrong with it, or NULL. */
+static const char *check_block(struct walk *w, const uint8_t *bytes, uint64_t object, struct entry *e)
+{
+	const struct vt_torch_block_layout *l = w->block;
+	struct vt_block_rec *rec = &e->rec;
+	uint64_t pool_addr = vt_load64(bytes + l->pool);
+	uint8_t allocated = bytes[l->allocated], mapped = l->mapped == NONE ? 1 : bytes[l->mapped];
+	uint64_t requested = field64(bytes, l->requested_size);
+	int32_t events = (int32_t)vt_load32(bytes + l->event_count);
+	int pool = find_pool(w, pool_addr);
+
+	rec->addr = vt_load64(bytes + l->ptr);
+	rec->size = vt_load64(bytes + l->size);
+	rec->stream = vt_load64(bytes + l->stream);
+	rec->context = field64(bytes, l->context);
+	rec->object = object;
+	rec->device = (int8_t)bytes[l->device];
+	e->prev = vt_load64(bytes + l->prev);
+	e->next = vt_load64(bytes + l->next);
+
+	if (pool < 0)
+		pool = adopt_pool(w, pool_addr);
+	if (pool < 0)
+		return "a block's pool is unknown";
+	if (w->table != TABLE_ACTIVE && (uint32_t)pool != w->pool)
+		return "a free block is in the set of another pool";
+	if (allocated > 1 || mapped > 1)
+		return "a block's flags are not flags";
+	if (rec->device != w->device)
+		return "a block belongs to another device";
+	if (!rec->addr || !rec->size || rec->size >= UINT64_C(1) << 56 || rec->addr >= UINT64_C(1) << 56)
+		return "a block's address or size is impossible";
+	if (!(w->fixed->pools[pool].flags & VT_BLOCK_PRIVATE_POOL) && rec->size % MIN_BLOCK)
+		return "a block's size is not a multiple of 512";
+	if (events < 0)
+		return "a block's event count is negative";
+	if (w->table == TABLE_ACTIVE ? !mapped : allocated)
+		return "a block's state does not fit the table it is in";
+	if (w->table != TABLE_ACTIVE && (events || vt_load64(bytes + l->stream_uses + offsetof(struct vt_ska, n))))
+		return "a free block is still in use by a stream";
+	if (mapped != (w->table != TABLE_UNMAPPED))
+		return "a block's mapping does not fit the table it is in";
+	if (allocated && requested > rec->size)
+		return "a block is smaller than what was asked for";
+
+	rec->requested = allocated ? requested : 0;
+	rec->pool = w->fixed->pools[pool].id;
+	rec->pad = (uint32_t)pool;
+	rec->flags = w->fixed->pools[pool].flags;
+	if (field64(bytes, l->expandable_segment))
+		rec->flags |= VT_BLOCK_EXPANDABLE;
+	else if (w->table == TABLE_UNMAPPED)
+		return "memory is unmapped without an expandable segment";
+	rec->state = w->table == TABLE_UNMAPPED ? VT_BLOCK_UNMAPPED :
+		     w->table == TABLE_CACHED   ? VT_BLOCK_CACHED :
+		     allocated			? VT_BLOCK_ALLOCATED :
+						  VT_BLOCK_AWAITING_FREE;
+	if (w->table == TABLE_ACTIVE)
+		w->requested += requested;
+	return NULL;
+}
+
+static bool take_block(struct walk *w, uint64_t addr, const uint8_t *bytes)
+{
+	const char *why = bytes ? check_block(w, bytes, addr, &w->entries[w->n_entries]) : "a block cannot be read";
+
+	if (w->stopped)
+		return false;
+	if (!why) {
+		w->n_entries++;
+		return true;
+	}
+	w->result->dropped++;
+	return broken(w, why, addr);
+}
+
+static bool read_blocks(struct walk *w, enum table table, uint32_t pool, uint64_t first)
+{
+	w->table = table;
+	w->pool = pool;
+	return each_object(w, w->objects + first, w->n - first, w->block->size_of, take_block);
+}
+
+/* n elements of a container were not there. */
+static bool missing(struct walk *w, uint64_t n, const char *why, uint64_t addr)
+{
+	w->result->dropped += n;
+	return !n || broken(w, why, addr);
+}
+
+static bool room_for(struct walk *w, uint64_t more)
+{
+	return more <= w->capacity - w->n || truncate_walk(w, "more blocks than the walk has room for");
+}
+
+/* ---- active_blocks ---- */
+
+static bool read_active(struct walk *w)
+{
+	struct vt_ska table;
+	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n;
+
+	if (vt_mem_read(w->src, addr, &table, sizeof(table)) || !vt_ska_plausible(&table))
+		return refuse(w, "active_blocks is not where the layout says", addr);
+	if (!room_for(w, table.n))
+		return false;
+	n = vt_ska_slots(&table);
+	while (at < n) {
+		uint64_t some = n - at < CHUNK / VT_SKA_SET_SLOT ? n - at : CHUNK / VT_SKA_SET_SLOT;
+		uint64_t from = table.entries + at * VT_SKA_SET_SLOT;
+		const uint8_t *slots = vt_mem_direct(w->src, from, some * VT_SKA_SET_SLOT);
+
+		if (!slots) {
+			if (vt_mem_read(w->src, from, w->fixed->chunk, some * VT_SKA_SET_SLOT))
+				return refuse(w, "the slots of active_blocks cannot be read", from);
+			slots = w->fixed->chunk;
+		}
+		for (uint64_t i = 0; i < some; i++) {
+			if ((int8_t)slots[i * VT_SKA_SET_SLOT] < 0)
+				continue;
+			if (w->n - first == table.n) {
+				if (!broken(w, "active_blocks has more elements than it counts", addr))
+					return false;
+				break;
+			}
+			w->objects[w->n++] = vt_load64(slots + i * VT_SKA_SET_SLOT + VT_SKA_VALUE);
+		}
+		at += some;
+		if (!in_time(w, 0))
+			return false;
+	}
+	return missing(w, table.n - (w->n - first), "active_blocks has fewer elements than it counts", addr) &&
+	       read_blocks(w, TABLE_ACTIVE, 0, first);
+}
+
+/* ---- the sets of free blocks ---- */
+
+static bool take_node(struct walk *w, uint64_t addr, const uint8_t *bytes)
+{
+	struct vt_rbnode node;
+	const uint64_t *child[2] = { &node.left, &node.right };
+
+	if (!bytes)
+		return broken(w, "a node of a set of free blocks cannot be read", addr);
+	__builtin_memcpy(&node, bytes, sizeof(node));
+	for (int i = 0; i < 2; i++) {
+		if (!*child[i])
+			continue;
+		if (w->n_nodes == w->max_nodes)
+			return broken(w, "a set of free blocks has more elements than it counts", addr);
+		w->nodes[w->n_nodes++] = *child[i];
+	}
+	/* no more values than nodes, and nodes are bounded */
+	w->objects[w->n++] = node.value;
+	return true;
+}
+
+/* Appends the elements of a set, breadth first: each level's nodes are known, and read, at once. */
+static bool read_set_elements(struct walk *w, uint64_t root, uint64_t n)
+{
+	uint64_t from = 0, first = w->n;
+
+	if (!n)
+		return true;
+	if (!room_for(w, n))
+		return false;
+	w->max_nodes = n;
+	w->nodes[0] = root;
+	w->n_nodes = 1;
+	while (from < w->n_nodes) {
+		uint64_t to = w->n_nodes;
+
+		if (!each_object(w, w->nodes + from, to - from, sizeof(struct vt_rbnode), take_node))
+			return false;
+		from = to;
+	}
+	return missing(w, n - (w->n - first), "a set of free blocks has fewer elements than it counts", root);
+}
+
+static bool read_free(struct walk *w)
+{
+	/* n_pools may grow while blocks are read */
+	for (uint32_t i = 0; i < w->n_pools; i++) {
+		const struct pool *pool = &w->fixed->pools[i];
+		uint64_t first = w->n;
+
+		if (!read_set_elements(w, pool->blocks_root, pool->n_blocks) || !read_blocks(w, TABLE_CACHED, i, first))
+			return false;
+		first = w->n;
+		if (!read_set_elements(w, pool->unmapped_root, pool->n_unmapped) ||
+		    !read_blocks(w, TABLE_UNMAPPED, i, first))
+			return false;
+	}
+	return true;
+}
+
+/* ---- segments ---- */
+
+/* Puts the good blocks into w->keys by device address; returns how many. */
+static uint64_t sort_blocks(struct walk *w)
+{
+	for (uint64_t i = 0; i < w->n_entries; i++)
+		w->keys[i] = (struct key){ .value = w->entries[i].rec.addr, .index = (uint32_t)i };
+	sort_keys(w, w->n_entries);
+	return w->n_entries;
+}
+
+/* What is wrong between a block and the one before it in memory (NULL: none), or NULL. *linked: they are neighbours in the list. */
+static const char *check_neighbours(const struct entry *before, const struct entry *e, bool *linked)
+{
+	bool adjoin = before && before->rec.addr + before->rec.size == e->rec.addr;
+
+	*linked = false;
+	if (before && before->rec.addr + before->rec.size > e->rec.addr)
+		return "two blocks overlap";
+	if (before && before->next && (before->next != e->rec.object || !adjoin))
+		return "a block's next block does not follow it in memory";
+	if (e->prev && (!before || e->prev != before->rec.object || !adjoin))
+		return "a block's previous block does not precede it in memory";
+	if (before && !e->prev != !before->next)
+		return "two blocks disagree whether they are neighbours";
+	*linked = e->prev != 0;
+	if (*linked && before->rec.pad != e->rec.pad)
+		return "a segment's blocks are in different pools";
+	if (*linked && (before->rec.flags ^ e->rec.flags) & VT_BLOCK_EXPANDABLE)
+		return "only a part of a segment is expandable";
+	return NULL;
+}
+
+/* Checks the order of all blocks, finds segments and sums up. Keeps in keys what can be emitted; *n is how many. */
+static bool find_segments(struct walk *w, uint64_t *n)
+{
+	const struct entry *before = NULL;
+	uint64_t kept = 0;
+
+	for (uint64_t i = 0; i < *n; i++) {
+		struct entry *e = &w->entries[w->keys[i].index];
+		const char *why;
+		bool linked;
+
+		if (i + AHEAD < *n) {
+			const char *next = (const char *)&w->entries[w->keys[i + AHEAD].index];
+
+			__builtin_prefetch(next, 1);
+			__builtin_prefetch(next + 64, 1);
+		}
+		if (!in_time(w, i + 1))
+			return false;
+		why = check_neighbours(before, e, &linked);
+		if (why && !broken(w, why, e->rec.object))
+			return false;
+		if (why && before && before->rec.addr + before->rec.size > e->rec.addr) {
+			w->result->dropped++;
+			continue;
+		}
+		if (!linked && !(e->rec.flags & VT_BLOCK_EXPANDABLE))
+			w->fixed_segments++;
+		if (!linked || e->rec.state == VT_BLOCK_UNMAPPED || before->rec.state == VT_BLOCK_UNMAPPED) {
+			e->rec.flags |= VT_BLOCK_SEGMENT_START;
+			w->result->segments += e->rec.state != VT_BLOCK_UNMAPPED;
+		}
+		w->n_state[e->rec.state]++;
+		w->result->bytes[e->rec.state] += e->rec.size;
+		w->keys[kept++] = w->keys[i];
+		before = e;
+	}
+	if (before && before->next &&
+	    !broken(w, "a block's next block is in no table", before->rec.object))
+		return false;
+	*n = kept;
+	return true;
+}
+
+/* ---- statistics ---- */
+
+static void take_stat(struct vt_torch_stat *stat, const uint8_t *bytes)
+{
+	__builtin_memcpy(stat, bytes, sizeof(*stat)); /* of the three: all pools together */
+}
+
+static bool read_stats(struct walk *w, struct vt_torch_stats *stats)
+{
+	uint8_t before[VT_STATS_BEFORE_EXTRA], after[VT_STATS_AFTER_EXTRA];
+	uint64_t addr = w->dca + w->layout->stats;
+	struct vt_memvec vec[2] = {
+		{ .addr = addr, .buf = before, .len = sizeof(before) },
+		{ .addr = addr + sizeof(before) + w->layout->stats_extra, .buf = after, .len = sizeof(after) },
+	};
+
+	if (vt_mem_readv(w->src, vec, 2))
+		return false;
+	take_stat(&stats->allocation, before);
+	take_stat(&stats->segment, before + VT_STATS_ARRAY);
+	take_stat(&stats->active, before + 2 * VT_STATS_ARRAY);
+	take_stat(&stats->inactive_split, before + 3 * VT_STATS_ARRAY);
+	take_stat(&stats->allocated_bytes, before + 4 * VT_STATS_ARRAY);
+	take_stat(&stats->reserved_bytes, before + 5 * VT_STATS_ARRAY);
+	take_stat(&stats->active_bytes, after);
+	take_stat(&stats->inactive_split_bytes, after + VT_STATS_ARRAY);
+	take_stat(&stats->requested_bytes, after + 2 * VT_STATS_ARRAY);
+	stats->num_alloc_retries = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY);
+	stats->num_ooms = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY + 8);
+	return true;
+}
+
+static bool compare_stats(struct walk *w, const struct vt_torch_stats *stats)
+{
+	const uint64_t *bytes = w->result->bytes;
+	const struct {
+		const char *name;
+		int64_t stat;
+		uint64_t sum;
+	} pairs[] = {
+		{ "segment", stats->segment.current, w->fixed_segments },
+		{ "allocation", stats->allocation.current, w->n_state[VT_BLOCK_ALLOCATED] },
+		{ "active", stats->active.current, w->n_state[VT_BLOCK_ALLOCATED] + w->n_state[VT_BLOCK_AWAITING_FREE] },
+		{ "allocated_bytes", stats->allocated_bytes.current, bytes[VT_BLOCK_ALLOCATED] },
+		{ "active_bytes", stats->active_bytes.current, bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] },
+		{ "reserved_bytes", stats->reserved_bytes.current,
+		  bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] + bytes[VT_BLOCK_CACHED] },
+		{ "requested_bytes", stats->requested_bytes.current, w->requested },
+	};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		char why[sizeof(w->result->why)];
+		size_t at = 0;
+
+		if ((uint64_t)pairs[i].stat == pairs[i].sum)
+			continue;
+		set_text(why, sizeof(why), &at, pairs[i].name);
+		set_text(why, sizeof(why), &at, pairs[i].stat < 0 ? " is negative" : " is ");
+		if (pairs[i].stat >= 0)
+			set_number(why, sizeof(why), &at, (uint64_t)pairs[i].stat);
+		set_text(why, sizeof(why), &at, " in the statistics, the blocks give ");
+		set_number(why, sizeof(why), &at, pairs[i].sum);
+		return broken(w, why, w->dca + w->layout->stats);
+	}
+	return true;
+}
+
+/* ---- all of it ---- */
+
+static bool emit(struct walk *w, struct vt_torch_sink *sink, uint64_t n)
+{
+	struct vt_block_rec *recs = n ? sink->reserve(sink, n) : NULL;
+
+	if (n && !recs)
+		return truncate_walk(w, "no room for the records of all blocks");
+	for (uint64_t i = 0; i < n; i++) {
+		if (i + AHEAD < n) {
+			const char *next = (const char *)&w->entries[w->keys[i + AHEAD].index];
+
+			__builtin_prefetch(next);
+			__builtin_prefetch(next + 63); /* entries are not aligned to lines */
+		}
+		recs[i] = w->entries[w->keys[i].index].rec;
+		recs[i].pad = 0;
+	}
+	w->result->blocks = n;
+	return true;
+}
+
+static bool walk(struct walk *w, struct vt_torch_scratch *scratch, struct vt_torch_sink *sink)
+{
+	struct vt_torch_stats before, after;
+	uint64_t n;
+
+	memset(&after, 0, sizeof(after));
+	if (!layout_usable(w->layout))
+		return refuse(w, "the layout is impossible", 0);
+	if (!take_scratch(w, scratch))
+		return false;
+	if (!read_stats(w, &before))
+		return refuse(w, "the statistics cannot be read", w->dca + w->layout->stats);
+	w->result->stats = before;
+	w->result->have_stats = 1;
+	if (!load_pools(w) || !read_active(w) || !read_free(w))
+		return false;
+	n = sort_blocks(w);
+	if (!find_segments(w, &n))
+		return false;
+	/* The statistics count every operation, so equal ones mean that nothing happened while the blocks were read. */
+	if (!w->strict && (!read_stats(w, &after) || memcmp(&before, &after, sizeof(before))))
+		broken(w, "the allocator was changing while it was read", w->dca);
+	if (!compare_stats(w, &before))
+		return false;
+	return emit(w, sink, n);
+}
+
+void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
+			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+			  struct vt_torch_sink *sink, struct vt_torch_device_result *result)
+{
+	struct walk w = {
+		.src = src, .layout = layout, .block = &layout->block, .limits = limits, .result = result,
+		.dca = dca, .device = device,
+		.strict = src->coherent && result->lock != VT_LOCK_HELD_BY,
+	};
+	uint64_t start = now(&w);
+
+	*result = (struct vt_torch_device_result){
+		.device = device, .allocator = dca, .lock = result->lock, .owner_tid = result->owner_tid,
+	};
+	if (walk(&w, scratch, sink))
+		result->result = w.unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
+	if (result->result == VT_WALK_REFUSED || result->result == VT_WALK_TRUNCATED) {
+		/* no sum of a part must look like a total; the statistics of a refused layout are no statistics */
+		memset(result->bytes, 0, sizeof(result->bytes));
+		result->segments = 0;
+		if (result->result == VT_WALK_REFUSED) {
+			memset(&result->stats, 0, sizeof(result->stats));
+			result->have_stats = 0;
+		}
+	}
+	result->walk_ns = now(&w) - start;
+}

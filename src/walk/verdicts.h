@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a thread is in or waits for, by rules over the names in its stack (verdicts.c). */
+#ifndef VT_WALK_VERDICTS_H
+#define VT_WALK_VERDICTS_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "report/model.h"
+
+/*
+ * Sets thread->verdict and ->idle from thread->stack, ->name and ->state. blocked: it is in a system call that waits;
+ * for_lock: that system call is a futex. Both stay as they are when no rule matches.
+ */
+void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, struct vt_arena *arena);
+
+/* Whether pattern, in which each '*' stands for any text, matches all of text. */
+bool vt_glob(const char *pattern, const char *text);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk/wait.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "walk/syscall_names.h"
+#include "walk/verdicts.h"
+#include "walk/wait_parts.h"
+
+/* Waiting functions are the innermost ones. */
+#define MAX_INNER_FRAMES 12
+#define MAX_POLLED 64
+
+bool wait_in_function(const struct vt_model_thread *thread, const char *text)
+{
+	for (size_t i = 0; i < thread->stack.n_frames && i < MAX_INNER_FRAMES; i++) {
+		const struct vt_model_frame *frame = &thread->stack.frames[i];
+
+		if (frame->kind == VT_FRAME_NATIVE && frame->function && strstr(frame->function, text))
+			return true;
+	}
+	return false;
+}
+
+void wait_add_duration(struct vt_str *out, uint64_t ns)
+{
+	static const struct {
+		uint64_t from, unit;
+		const char *name;
+	} units[] = {
+		{ 2 * UINT64_C(86400) * VT_NS_PER_S, UINT64_C(86400) * VT_NS_PER_S, "d" },
+		{ 2 * UINT64_C(3600) * VT_NS_PER_S, UINT64_C(3600) * VT_NS_PER_S, "h" },
+		{ 2 * UINT64_C(60) * VT_NS_PER_S, UINT64_C(60) * VT_NS_PER_S, "min" },
+		{ 1 * VT_NS_PER_S, VT_NS_PER_S, "s" },
+		{ 1 * VT_NS_PER_MS, VT_NS_PER_MS, "ms" },
+	};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (ns >= units[i].from) {
+			vt_str_addf(out, "%" PRIu64 " %s", ns / units[i].unit, units[i].name);
+			return;
+		}
+	}
+	vt_str_add(out, "less than 1 ms");
+}
+
+/* Arguments. */
+
+static int fd_argument(const struct wait_context *c, int n)
+{
+	return (int)c->info->syscall_args[n];
+}
+
+/* A struct timespec of the target in nanoseconds; false when it is not there or makes no sense. */
+static bool timespec_argument(const struct wait_context *c, uint64_t addr, uint64_t *ns)
+{
+	struct timespec ts;
+
+	if (addr == 0 || vt_mem_read(c->src, addr, &ts, sizeof(ts)) || ts.tv_sec < 0 || ts.tv_nsec < 0 ||
+	    ts.tv_nsec >= (long)VT_NS_PER_S || (uint64_t)ts.tv_sec > UINT64_MAX / VT_NS_PER_S - 1)
+		return false;
+	*ns = (uint64_t)ts.tv_sec * VT_NS_PER_S + (uint64_t)ts.tv_nsec;
+	return true;
+}
+
+/* ", for at most 5 s" */
+static void add_timeout(struct wait_context *c, bool known, uint64_t ns)
+{
+	if (!known)
+		return;
+	vt_str_add(c->out, ", for at most ");
+	wait_add_duration(c->out, ns);
+}
+
+static void add_timeout_ms(struct wait_context *c, int n)
+{
+	int32_t ms = (int32_t)c->info->syscall_args[n];
+
+	add_timeout(c, ms >= 0, (uint64_t)(ms >= 0 ? ms : 0) * VT_NS_PER_MS);
+}
+
+static void add_timeout_at(struct wait_context *c, int n)
+{
+	uint64_t ns = 0;
+	bool known = timespec_argument(c, c->info->syscall_args[n], &ns);
+
+	add_timeout(c, known, ns);
+}
+
+/* "waits in poll on 3 descriptors (a socket, a pipe)"; shown are the first of n. */
+static void add_descriptors(struct wait_context *c, const char *name, const int *fds, size_t shown, size_t n)
+{
+	vt_str_addf(c->out, "waits in %s on ", name);
+	if (n == 1 && shown == 1) {
+		wait_add_fd(c->out, c->pid, fds[0]);
+		return;
+	}
+	vt_str_addf(c->out, "%zu descriptor%s", n, n == 1 ? "" : "s");
+	if (shown == 0)
+		return;
+	vt_str_add(c->out, " (");
+	wait_add_fds(c->out, c->pid, fds, shown);
+	vt_str_add(c->out, ")");
+}
+
+/* System calls. */
+
+static void add_polled(struct wait_context *c)
+{
+	struct pollfd polled[MAX_POLLED];
+	int fds[MAX_POLLED];
+	uint64_t n = c->info->syscall_args[1];
+	size_t shown = 0, readable = n < MAX_POLLED ? (size_t)n : MAX_POLLED;
+
+	if (readable && vt_mem_read(c->src, c->info->syscall_args[0], polled, readable * sizeof(polled[0])))
+		readable = 0;
+	/* Negative ones are ignored by the kernel. */
+	for (size_t i = 0; i < readable; i++) {
+		if (polled[i].fd >= 0)
+			fds[shown++] = polled[i].fd;
+		else
+			n--;
+	}
+	add_descriptors(c, "poll", fds, shown, (size_t)n);
+}
+
+static void describe_poll(struct wait_context *c)
+{
+	add_polled(c);
+	add_timeout_ms(c, 2);
+}
+
+static void describe_ppoll(struct wait_context *c)
+{
+	add_polled(c);
+	add_timeout_at(c, 2);
+}
+
+static void add_epoll(struct wait_context *c)
+{
+	int fds[MAX_POLLED];
+	size_t n;
+
+	if (wait_epoll_fds(c->pid, fd_argument(c, 0), fds, MAX_POLLED, &n))
+		add_descriptors(c, "epoll", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
+	else
+		vt_str_add(c->out, "waits in epoll");
+}
+
+static void describe_epoll(struct wait_context *c)
+{
+	add_epoll(c);
+	add_timeout_ms(c, 3);
+}
+
+static void describe_epoll_pwait2(struct wait_context *c)
+{
+	add_epoll(c);
+	add_timeout_at(c, 3);
+}
+
+static void add_selected(struct wait_context *c)
+{
+	int fds[MAX_POLLED];
+	size_t n = 0, limit = c->info->syscall_args[0] < FD_SETSIZE ? (size_t)c->info->syscall_args[0] : FD_SETSIZE;
+	fd_set any;
+
+	FD_ZERO(&any);
+	for (int i = 1; i <= 3; i++) {
+		fd_set set;
+		size_t bytes = (limit + 63) / 64 * 8;
+
+		if (!c->info->syscall_args[i] || vt_mem_read(c->src, c->info->syscall_args[i], &set, bytes))
+			continue;
+		for (size_t fd = 0; fd < limit; fd++)
+			if (FD_ISSET(fd, &set))
+				FD_SET(fd, &any);
+	}
+	for (size_t fd = 0; fd < limit; fd++) {
+		if (!FD_ISSET(fd, &any))
+			continue;
+		if (n < MAX_POLLED)
+			fds[n] = (int)fd;
+		n++;
+	}
+	/* Without descriptors it is an old way to sleep. */
+	if (n > 0)
+		add_descriptors(c, "select", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
+	else
+		vt_str_add(c->out, "in select, without descriptors");
+}
+
+static void describe_select(struct wait_context *c)
+{
+	/* struct timeval: seconds and microseconds */
+	int64_t tv[2];
+
+	add_selected(c);
+	if (!c->info->syscall_args[4] || vt_mem_read(c->src, c->info->syscall_args[4], tv, sizeof(tv)))
+		return;
+	if (tv[0] >= 0 && (uint64_t)tv[0] < UINT64_MAX / VT_NS_PER_S - 1 && tv[1] >= 0 && tv[1] < 1000000)
+		add_timeout(c, true, (uint64_t)tv[0] * VT_NS_PER_S + (uint64_t)tv[1] * VT_NS_PER_US);
+}
+
+static void describe_pselect(struct wait_context *c)
+{
+	add_selected(c);
+	add_timeout_at(c, 4);
+}
+
+static void describe_nanosleep(struct wait_context *c)
+{
+	uint64_t ns;
+
+	vt_str_add(c->out, "in nanosleep");
+	if (timespec_argument(c, c->info->syscall_args[0], &ns)) {
+		vt_str_add(c->out, " for ");
+		wait_add_duration(c->out, ns);
+	}
+}
+
+static void describe_clock_nanosleep(struct wait_context *c)
+{
+	int32_t clock = (int32_t)c->info->syscall_args[0];
+	struct timespec now;
+	uint64_t ns;
+
+	vt_str_add(c->out, "in clock_nanosleep");
+	if (!timespec_argument(c, c->info->syscall_args[2], &ns))
+		return;
+	if (!(c->info->syscall_args[1] & TIMER_ABSTIME)) {
+		vt_str_add(c->out, " for ");
+		wait_add_duration(c->out, ns);
+		return;
+	}
+	/* Only these two clocks are the same for us (unless the target has a time namespace of its own, which is rare). */
+	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || clock_gettime(clock, &now))
+		return;
+
+	uint64_t now_ns = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
+
+	if (ns > now_ns) {
+		vt_str_add(c->out, ", ");
+		wait_add_duration(c->out, ns - now_ns);
+		vt_str_add(c->out, " to go");
+	}
+}
+
+/* wait4(pid, ...): a child, any child, a process group. */
+static void describe_wait4(struct wait_context *c)
+{
+	int32_t pid = (int32_t)c->info->syscall_args[0];
+
+	if (pid > 0)
+		vt_str_addf(c->out, "waits for the end of child process %d", (int)pid);
+	else
+		vt_str_add(c->out, "waits for the end of a child process");
+}
+
+static void describe_waitid(struct wait_context *c)
+{
+	if (c->info->syscall_args[0] == P_PID)
+		vt_str_addf(c->out, "waits for the end of child process %d", (int)c->info->syscall_args[1]);
+	else if (c->info->syscall_args[0] == P_PIDFD)
+		vt_str_add(c->out, "waits for the end of a process");
+	else
+		vt_str_add(c->out, "waits for the end of a child process");
+}
+
+static void describe_signal(struct wait_context *c)
+{
+	vt_str_add(c->out, "waits for a signal");
+}
+
+/* The rest: the system call's first argument is a descriptor. */
+static void describe_fd(struct wait_context *c)
+{
+	int fd = fd_argument(c, 0);
+
+	if (fd < 0)
+		return;
+	vt_str_addf(c->out, "waits in %s on ", c->thread->syscall);
+	wait_add_fd(c->out, c->pid, fd);
+}
+
+static const struct {
+	long nr;
+	void (*describe)(struct wait_context *c);
+} descriptions[] = {
+	{ SYS_futex, wait_futex },
+	{ SYS_poll, describe_poll },
+	{ SYS_ppoll, describe_ppoll },
+	{ SYS_epoll_wait, describe_epoll },
+	{ SYS_epoll_pwait, describe_epoll },
+	{ SYS_epoll_pwait2, describe_epoll_pwait2 },
+	{ SYS_select, describe_select },
+	{ SYS_pselect6, describe_pselect },
+	{ SYS_nanosleep, describe_nanosleep },
+	{ SYS_clock_nanosleep, describe_clock_nanosleep },
+	{ SYS_wait4, describe_wait4 },
+	{ SYS_waitid, describe_waitid },
+	{ SYS_pause, describe_signal },
+	{ SYS_rt_sigsuspend, describe_signal },
+	{ SYS_rt_sigtimedwait, describe_signal },
+	{ SYS_read, describe_fd },
+	{ SYS_pread64, describe_fd },
+	{ SYS_readv, describe_fd },
+	{ SYS_write, describe_fd },
+	{ SYS_pwrite64, describe_fd },
+	{ SYS_writev, describe_fd },
+	{ SYS_recvfrom, describe_fd },
+	{ SYS_recvmsg, describe_fd },
+	{ SYS_recvmmsg, describe_fd },
+	{ SYS_sendto, describe_fd },
+	{ SYS_sendmsg, describe_fd },
+	{ SYS_connect, describe_fd },
+	{ SYS_accept, describe_fd },
+	{ SYS_accept4, describe_fd },
+	{ SYS_ioctl, describe_fd },
+	{ SYS_flock, describe_fd },
+	{ SYS_fcntl, describe_fd },
+	{ SYS_fsync, describe_fd },
+	{ SYS_fdatasync, describe_fd },
+	{ SYS_io_uring_enter, describe_fd },
+};
+
+/*
+ * A system call that a signal or a tracer interrupted may go on as restart_syscall, with the arguments of the original in
+ * the registers; which one that was, the functions in the stack say.
+ */
+static long original_syscall(const struct vt_model_thread *thread, long nr)
+{
+	static const struct {
+		const char *function;
+		long nr;
+	} originals[] = {
+		{ "clock_nanosleep", SYS_clock_nanosleep },
+		{ "nanosleep", SYS_nanosleep },
+		{ "futex", SYS_futex },
+		{ "pthread_cond_", SYS_futex },
+		{ "sem_", SYS_futex },
+		{ "ppoll", SYS_ppoll },
+		{ "poll", SYS_poll },
+	};
+
+	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(originals) / sizeof(originals[0]); i++)
+		if (wait_in_function(thread, originals[i].function))
+			return originals[i].nr;
+	return nr;
+}
+
+static const char *syscall_name(long nr, struct vt_arena *arena)
+{
+	if (nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) && syscall_names[nr])
+		return syscall_names[nr];
+	return vt_arena_printf(arena, "system call %ld", nr);
+}
+
+static void describe_syscall(struct wait_context *c, long nr)
+{
+	for (size_t i = 0; i < sizeof(descriptions) / sizeof(descriptions[0]); i++)
+		if (descriptions[i].nr == nr)
+			descriptions[i].describe(c);
+}
+
+/* What the state adds: on which processor, or that no signal can end the wait. */
+static void describe_state(struct wait_context *c)
+{
+	const struct vt_thread_info *info = c->info;
+
+	if (info->state == 'D' && info->wchan[0])
+		vt_str_addf(c->out, "%sstuck in the kernel in %s", c->out->n ? ", " : "", info->wchan);
+	else if (info->state == 'R' && info->cpu >= 0 && c->out->n == 0)
+		vt_str_addf(c->out, "running on CPU %d", info->cpu);
+}
+
+void vt_wait_describe(struct vt_model_thread *thread, const struct vt_thread_info *info, pid_t pid, struct vt_memsrc *src,
+		      struct vt_arena *arena)
+{
+	struct vt_str out = { 0 };
+	struct wait_context c = { .thread = thread, .info = info, .pid = pid, .src = src, .out = &out };
+	bool blocked = info->state == 'S' || info->state == 'D';
+	long nr = -1;
+
+	if (info->syscall_known && info->in_syscall && info->syscall_nr >= 0) {
+		nr = original_syscall(thread, info->syscall_nr);
+		thread->syscall = syscall_name(nr, arena);
+		if (thread->syscall && info->state != 'R')
+			describe_syscall(&c, nr);
+	}
+	describe_state(&c);
+	if (out.n > 0 && !out.failed)
+		thread->waits = vt_arena_strdup(arena, out.data);
+	vt_str_deinit(&out);
+	vt_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), arena);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a file descriptor of the target is, from the links in /proc/PID/fd. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "walk/wait_parts.h"
+
+#define MAX_KINDS 4
+#define MAX_PATH_SHOWN 80
+#define MAX_FDINFO_LINES 4096
+
+void wait_add_fd(struct vt_str *out, pid_t pid, int fd)
+{
+	/* How the kernel shows what has no path (man 5 proc, /proc/pid/fd). */
+	static const struct {
+		const char *prefix;
+		const char *text;
+	} kinds[] = {
+		{ "socket:", "a socket" },
+		{ "pipe:", "a pipe" },
+		{ "anon_inode:[eventfd]", "an eventfd" },
+		{ "anon_inode:[eventpoll]", "an epoll instance" },
+		{ "anon_inode:[timerfd]", "a timer" },
+		{ "anon_inode:[signalfd]", "a signalfd" },
+		{ "anon_inode:[pidfd]", "a process" },
+		{ "pidfd:", "a process" },
+		{ "anon_inode:inotify", "inotify" },
+		{ "anon_inode:[io_uring]", "an io_uring" },
+	};
+	char path[64], target[PATH_MAX];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n <= 0) {
+		vt_str_addf(out, "descriptor %d", fd);
+		return;
+	}
+	target[n] = '\0';
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (!strncmp(target, kinds[i].prefix, strlen(kinds[i].prefix))) {
+			vt_str_add(out, kinds[i].text);
+			return;
+		}
+	}
+	/* Of a long path the end tells more. */
+	if (n > MAX_PATH_SHOWN)
+		vt_str_addf(out, "...%s", target + n - (MAX_PATH_SHOWN - 3));
+	else
+		vt_str_addn(out, target, (size_t)n);
+}
+
+void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n)
+{
+	struct vt_str kinds[MAX_KINDS] = { 0 };
+	size_t n_kinds = 0, i = 0;
+
+	for (; i < n && n_kinds < MAX_KINDS; i++) {
+		struct vt_str *kind = &kinds[n_kinds];
+		bool known = false;
+
+		wait_add_fd(kind, pid, fds[i]);
+		for (size_t k = 0; k < n_kinds; k++)
+			known = known || !strcmp(vt_str_get(&kinds[k]), vt_str_get(kind));
+		if (known)
+			vt_str_clear(kind);
+		else
+			n_kinds++;
+	}
+	for (size_t k = 0; k < n_kinds; k++)
+		vt_str_addf(out, "%s%s", k ? ", " : "", vt_str_get(&kinds[k]));
+	if (i < n)
+		vt_str_add(out, ", ...");
+	for (size_t k = 0; k < MAX_KINDS; k++)
+		vt_str_deinit(&kinds[k]);
+}
+
+bool wait_epoll_fds(pid_t pid, int epfd, int *fds, size_t max, size_t *n)
+{
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, epfd);
+
+	VT_FCLOSE FILE *file = fopen(path, "re");
+
+	*n = 0;
+	for (int i = 0; file && i < MAX_FDINFO_LINES && fgets(line, sizeof(line), file); i++) {
+		long fd;
+
+		/* "tfd:        5 events: ..." (fs/eventpoll.c, ep_show_fdinfo) */
+		if (strncmp(line, "tfd:", 4) != 0)
+			continue;
+		fd = strtol(line + 4, NULL, 10);
+		if (*n < max && fd >= 0 && fd <= INT_MAX)
+			fds[*n] = (int)fd;
+		++*n;
+	}
+	return file;
+}

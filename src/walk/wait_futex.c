@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a futex is for. The kernel knows only an address; glibc's structures around it and the functions in the stack tell
+ * a mutex (and its owner) from a condition, a semaphore or a thread that is being joined.
+ */
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "walk/wait_parts.h"
+
+#define MAX_TASKS 4096
+
+/* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
+struct mutex {
+	int32_t lock; /* 0 free, 1 taken, 2 taken and somebody waits */
+	uint32_t count;
+	int32_t owner;
+	uint32_t nusers;
+	int32_t kind;
+	int16_t spins;
+	int16_t elision;
+};
+
+/* The pid_max of 64-bit kernels (PID_MAX_LIMIT). */
+#define MAX_TID (4 * 1024 * 1024)
+/* Types and flags of mutex kinds in glibc: type 0 to 3, robust 16, PI 32, protected 64, shared 128, elision 256, 512. */
+#define ALL_KINDS 1023
+
+static bool reads_as_mutex(const struct mutex *mutex)
+{
+	return mutex->lock == 2 && mutex->owner > 0 && mutex->owner <= MAX_TID && mutex->nusers > 0 &&
+	       mutex->nusers <= MAX_TID && mutex->kind >= 0 && mutex->kind <= ALL_KINDS && mutex->count <= MAX_TID;
+}
+
+/* The last number of the line NSpid, the id in the innermost pid namespace; 0 when unknown. *nested: there are several. */
+static pid_t innermost_id(const char *path, bool *nested)
+{
+	VT_FCLOSE FILE *file = fopen(path, "re");
+	char line[256];
+
+	*nested = false;
+	while (file && fgets(line, sizeof(line), file)) {
+		char *at = line + 6, *end;
+		long id = 0;
+		int n = 0;
+
+		if (strncmp(line, "NSpid:", 6) != 0)
+			continue;
+		for (;; n++) {
+			long next = strtol(at, &end, 10);
+
+			if (end == at)
+				break;
+			id = next;
+			at = end;
+		}
+		*nested = n > 1;
+		return id > 0 && id <= MAX_TID ? (pid_t)id : 0;
+	}
+	return 0;
+}
+
+/* The thread of the process that calls itself tid, in our numbers; 0 when there is none. */
+static pid_t thread_of(pid_t pid, pid_t tid)
+{
+	char path[96];
+	bool nested;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (innermost_id(path, &nested) == 0)
+		return 0;
+	if (!nested) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
+		return access(path, F_OK) == 0 ? tid : 0;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+
+	VT_CLOSEDIR DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	for (int n = 0; dir && (entry = readdir(dir)) && n < MAX_TASKS; n++) {
+		long task = strtol(entry->d_name, NULL, 10);
+
+		if (task <= 0 || task > MAX_TID)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%ld/status", (int)pid, task);
+		if (innermost_id(path, &nested) == tid)
+			return (pid_t)task;
+	}
+	return 0;
+}
+
+/* "41530 (pt_nccl_watchdg)" */
+static void add_thread(struct wait_context *c, pid_t tid)
+{
+	char path[96], name[32] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)c->pid, (int)tid);
+
+	VT_FCLOSE FILE *file = fopen(path, "re");
+
+	if (file && fgets(name, sizeof(name), file))
+		name[strcspn(name, "\n")] = '\0';
+	vt_str_addf(c->out, "%d", (int)tid);
+	if (name[0])
+		vt_str_addf(c->out, " (%s)", name);
+}
+
+/* owner is the id in the target's own namespace. */
+static void add_lock_of(struct wait_context *c, pid_t owner)
+{
+	pid_t tid = thread_of(c->pid, owner);
+
+	if (tid == c->info->tid) {
+		vt_str_add(c->out, "waits for a lock that it holds itself");
+	} else if (tid) {
+		vt_str_add(c->out, "waits for a lock held by ");
+		add_thread(c, tid);
+	} else {
+		/* It ended, or it was the parent's and the lock was held when this process was forked. */
+		vt_str_addf(c->out, "waits for a lock held by thread %d, which this process does not have", (int)owner);
+	}
+}
+
+/* A mutex waits with FUTEX_WAIT for its word to change from 2. A lock inside libc does too, but has no owner. */
+static bool add_mutex(struct wait_context *c, uint64_t addr, uint32_t expected)
+{
+	struct mutex mutex;
+
+	if (expected != 2)
+		return false;
+	if (vt_mem_read(c->src, addr, &mutex, sizeof(mutex)) || !reads_as_mutex(&mutex))
+		vt_str_add(c->out, "waits for a lock");
+	else
+		add_lock_of(c, mutex.owner);
+	return true;
+}
+
+/* Priority-inheriting mutex: the word itself holds the owner's id. */
+static void add_pi_mutex(struct wait_context *c, uint64_t addr)
+{
+	uint32_t word;
+
+	if (vt_mem_read_u32(c->src, addr, &word) || (word & FUTEX_TID_MASK) == 0)
+		vt_str_add(c->out, "waits for a lock");
+	else
+		add_lock_of(c, (pid_t)(word & FUTEX_TID_MASK));
+}
+
+/* pthread_join() waits for the thread's id in its descriptor to become 0, which the kernel does: not a private futex. */
+static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
+{
+	pid_t tid;
+
+	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID || !wait_in_function(c->thread, "join"))
+		return false;
+	tid = thread_of(c->pid, (pid_t)expected);
+	if (!tid)
+		return false;
+	vt_str_add(c->out, "waits for the end of thread ");
+	add_thread(c, tid);
+	return true;
+}
+
+void wait_futex(struct wait_context *c)
+{
+	static const struct {
+		const char *function;
+		const char *text;
+	} kinds[] = {
+		{ "pthread_cond_", "waits on a condition" },
+		{ "condition_variable", "waits on a condition" },
+		{ "sem_wait", "waits for a semaphore" },
+		{ "sem_timedwait", "waits for a semaphore" },
+		{ "sem_clockwait", "waits for a semaphore" },
+		{ "__new_sem_wait", "waits for a semaphore" },
+		{ "pthread_rwlock_", "waits for a read-write lock" },
+		{ "pthread_barrier_wait", "waits at a barrier" },
+		{ "gomp_", "waits at an OpenMP barrier" },
+		{ "pthread_once", "waits for an initialisation in another thread" },
+		{ "__cxa_guard_acquire", "waits for an initialisation in another thread" },
+	};
+	uint64_t addr = c->info->syscall_args[0];
+	uint32_t op = (uint32_t)c->info->syscall_args[1], expected = (uint32_t)c->info->syscall_args[2];
+
+	switch (op & FUTEX_CMD_MASK) {
+	case FUTEX_LOCK_PI:
+	case FUTEX_WAIT_REQUEUE_PI:
+#ifdef FUTEX_LOCK_PI2
+	case FUTEX_LOCK_PI2:
+#endif
+		add_pi_mutex(c, addr);
+		return;
+	case FUTEX_WAIT:
+		if (add_mutex(c, addr, expected))
+			return;
+		break;
+	case FUTEX_WAIT_BITSET:
+		if (add_join(c, op, expected))
+			return;
+		break;
+	default:
+		return;
+	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (wait_in_function(c->thread, kinds[i].function)) {
+			vt_str_add(c->out, kinds[i].text);
+			return;
+		}
+	}
+	vt_str_addf(c->out, "waits for futex 0x%" PRIx64, addr);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to wait*.c: the pieces that describe one kind of wait. */
+#ifndef VT_WALK_WAIT_PARTS_H
+#define VT_WALK_WAIT_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "report/model.h"
+#include "target/proc.h"
+#include "vramtap/mem.h"
+
+/* All that a description is made from. */
+struct wait_context {
+	const struct vt_model_thread *thread;
+	const struct vt_thread_info *info;
+	pid_t pid;
+	struct vt_memsrc *src;
+	struct vt_str *out; /* the description; left empty when nothing is known */
+};
+
+/* The system call futex: a lock with its owner, a condition, a semaphore, the end of a thread, ... */
+void wait_futex(struct wait_context *c);
+
+/* One descriptor: "a socket", "a pipe", "/dev/nvidiactl", "descriptor 7". Bounded; the path is hostile. */
+void wait_add_fd(struct vt_str *out, pid_t pid, int fd);
+
+/* Several descriptors: the kinds of the first few, each named once. */
+void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n);
+
+/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
+bool wait_epoll_fds(pid_t pid, int epfd, int *fds, size_t max, size_t *n);
+
+/* "1.5 s", "12 min", ...; ns is not negative. */
+void wait_add_duration(struct vt_str *out, uint64_t ns);
+
+/* Whether any of the inner frames has a name that contains text. */
+bool wait_in_function(const struct vt_model_thread *thread, const char *text);
+
+#endif

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the functional tests share: finding the programs, starting targets, running vramtap, and counting checks.
+
+A test is a script with functions named test_*; main() runs them all, prints a line for each, and exits with 0 (all
+passed), 1, or 77 (every test was skipped, each with its reason).
+"""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+BUILD = os.environ.get("VRAMTAP_BUILD_DIR", os.getcwd())
+SOURCE = os.environ.get("VRAMTAP_SOURCE_DIR",
+                        os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+VRAMTAP = os.environ.get("VRAMTAP", os.path.join(BUILD, "vramtap"))
+CACHE = os.environ.get("VRAMTAP_CACHE") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "vramtap")
+QUICK = not os.environ.get("VRAMTAP_SOAK")
+
+COMPLETE, PARTIAL, NOTHING, NOT_PERMITTED, USAGE = 0, 1, 2, 3, 64
+
+
+class Skip(Exception):
+    """Raised by a test that cannot run here; the text says why."""
+
+
+def check(condition, text, *details):
+    """Fails the test unless condition holds."""
+    if not condition:
+        raise AssertionError(" ".join([text] + [repr(d)[:2000] for d in details]))
+
+
+def equal(got, want, text):
+    check(got == want, text + ":", got, "is not", want)
+
+
+def report(pid, *args, timeout=60, expect=None, env=None):
+    """Runs vramtap report; returns (exit code, standard output, standard error)."""
+    done = subprocess.run([VRAMTAP, "report", *args, str(pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=timeout, check=False, env=env)
+    out, err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+    if expect is not None:
+        check(done.returncode in (expect if isinstance(expect, tuple) else (expect,)),
+              f"exit code {done.returncode}, not {expect}:", err, out[-1500:])
+    return done.returncode, out, err
+
+
+def report_json(pid, *args, expect=(COMPLETE,), timeout=60):
+    """Runs vramtap report --json -; returns the report."""
+    code, out, err = report(pid, "--json", "-", *args, timeout=timeout)
+    data = json.loads(out) if out else {}
+    check(code in (expect if isinstance(expect, tuple) else (expect,)), f"exit code {code}, not {expect}:", err,
+          data.get("diagnostics"))
+    return data
+
+
+def diag_codes(data):
+    return {d["code"] for d in data["diagnostics"]}
+
+
+@contextlib.contextmanager
+def target(argv, ready=None, **kwargs):
+    """A target process; ended at the end. With ready, waits for a line that starts with it; the line is .ready_line."""
+    proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **kwargs)
+    try:
+        proc.ready_line = None
+        if ready is not None:
+            for raw in proc.stdout:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                if line.startswith(ready):
+                    proc.ready_line = line
+                    break
+            check(proc.ready_line is not None, f"target {argv[:3]} ended before it was ready, status", proc.poll())
+        yield proc
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(proc.pid, signal.SIGCONT)
+            proc.kill()
+        proc.wait()
+        for stream in (proc.stdin, proc.stdout):
+            stream.close()
+
+
+def compile_c(text, *flags, compiler="gcc"):
+    """Compiles a C program for a test; returns its path (kept for the life of this process), or skips."""
+    directory = tempfile.mkdtemp(prefix="vramtap-test-")
+    CLEAN_UP.append(directory)
+    source, binary = os.path.join(directory, "t.c"), os.path.join(directory, "t")
+    with open(source, "w", encoding="utf-8") as out:
+        out.write(text)
+    try:
+        done = subprocess.run([compiler, "-O1", "-o", binary, source, *flags], capture_output=True, check=False)
+    except FileNotFoundError:
+        raise Skip(f"no {compiler}") from None
+    if done.returncode:
+        raise Skip(f"{compiler} {' '.join(flags)} cannot build: {done.stderr.decode()[:200]}")
+    return binary
+
+
+def proc_state(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def thread_count(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def wait_until(condition, seconds, text):
+    end = time.monotonic() + seconds
+    while not condition():
+        check(time.monotonic() < end, f"not within {seconds} s: {text}")
+        time.sleep(0.01)
+
+
+CLEAN_UP = []
+
+
+def main(tests):
+    """tests: globals() of the script. Arguments name the tests to run; none: all."""
+    names = sys.argv[1:] or [n for n in tests if n.startswith("test_")]
+    failed = skipped = 0
+    for name in names:
+        begin = time.monotonic()
+        try:
+            tests[name]()
+            verdict = "ok"
+        except Skip as reason:
+            skipped += 1
+            verdict = f"skip ({reason})"
+        except Exception:  # every failure is reported, the others still run
+            failed += 1
+            traceback.print_exc()
+            verdict = "FAILED"
+        print(f"{verdict} {name} {time.monotonic() - begin:.1f} s", flush=True)
+    for directory in CLEAN_UP:
+        subprocess.run(["rm", "-rf", directory], check=False)
+    sys.exit(1 if failed else 77 if skipped == len(names) else 0)

@@ -1,0 +1,11 @@
+# Python frames: every CPython that is here, against its own word.
+check_PROGRAMS += tests/functional/python_frames
+tests_functional_python_frames_SOURCES = tests/functional/python_frames.c
+tests_functional_python_frames_LDADD = \
+	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+functional_tests += tests/functional/python_frames.py
+EXTRA_DIST += \
+	tests/targets/pyprog_cases.py \
+	tests/targets/pyprog_frames.py \
+	tests/targets/pyprog_lines.py \
+	tests/targets/pyprog_threads.py

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prints what vramtap reads of a Python process, in the format in which tests/targets/pyprog_*.py write the truth:
+ *
+ *   python_frames [OPTION…] PID
+ *     thread TID
+ *     FUNCTION|FILE|LINE        innermost first
+ *
+ *   -s TID  leave this thread out
+ *   -k      the process is stopped: nothing can change
+ *   -e      instead: "TID ENTRIES", how many calls of the evaluator each thread is in
+ *   -f      instead: release, GIL holder, sizes, and how long a capture takes
+ *   -l      instead: for each line "CODE LASTI" of standard input, the same with the line number added
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "target/live.h"
+#include "walk/python.h"
+
+#define CAPTURES 10 /* of which the quickest is told */
+
+struct options {
+	char what; /* 0, or one of e, f, l */
+	bool stopped;
+	long skip;
+	pid_t pid;
+};
+
+struct seen {
+	struct vt_live *live;
+	struct vt_maps maps;
+	struct vt_modules modules;
+	struct vt_python py;
+	uint64_t find_ns, capture_ns, resolve_ns;
+};
+
+static void print_escaped(const char *text)
+{
+	if (!text)
+		text = "?";
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c > 0x20 && c < 0x7f && c != '\\' && c != '|')
+			putchar(c);
+		else
+			printf("\\x%02x", c);
+	}
+}
+
+static int by_tid(const void *a, const void *b)
+{
+	const struct vt_python_thread *x = a, *y = b;
+
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+static void print_frames(const struct vt_python *py, long skip)
+{
+	for (size_t i = 0; i < py->threads.n; i++) {
+		const struct vt_python_thread *thread = &py->threads.data[i];
+
+		if (thread->tid == skip || (!thread->frames.n && !thread->why[0]))
+			continue;
+		printf("thread %d\n", thread->tid);
+		for (size_t f = 0; f < thread->frames.n; f++) {
+			const struct vt_python_frame *frame = &thread->frames.data[f];
+
+			print_escaped(frame->function);
+			putchar('|');
+			print_escaped(frame->file);
+			printf("|%d\n", frame->line);
+		}
+		if (thread->why[0])
+			printf("why: %s\n", thread->why);
+	}
+}
+
+static size_t count_entries(const struct vt_python_thread *thread)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < thread->frames.n; i++)
+		n += thread->frames.data[i].entry;
+	return n;
+}
+
+static void print_entries(const struct vt_python *py)
+{
+	for (size_t i = 0; i < py->threads.n; i++)
+		printf("%d %zu\n", py->threads.data[i].tid, count_entries(&py->threads.data[i]));
+}
+
+static void print_facts(const struct seen *seen)
+{
+	const struct vt_python *py = &seen->py;
+	size_t frames = 0;
+	int holder = 0;
+
+	for (size_t i = 0; i < py->threads.n; i++) {
+		frames += py->threads.data[i].frames.n;
+		if (py->threads.data[i].tstate == py->gil_holder)
+			holder = py->threads.data[i].tid;
+	}
+	printf("version %d.%d.%d%s\n", py->major, py->minor, py->micro, py->free_threaded ? "t" : "");
+	if (py->gil_known)
+		printf("gil %d\n", holder);
+	else
+		printf("gil unknown\n");
+	printf("threads %zu frames %zu\n", py->threads.n, frames);
+	printf("find %" PRIu64 " us, capture %" PRIu64 " us, resolve %" PRIu64 " us\n", seen->find_ns / 1000,
+	       seen->capture_ns / 1000, seen->resolve_ns / 1000);
+}
+
+/* Resolves frames that are made up of standard input. */
+static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
+{
+	uint64_t code;
+	int32_t lasti;
+
+	if (!py->threads.n)
+		return vt_error_create(VT_ERR_NOTFOUND, "no thread");
+
+	struct vt_python_thread *thread = &py->threads.data[0];
+
+	py->threads.n = 1;
+	thread->frames.n = 0;
+	while (scanf("%" SCNx64 " %" SCNd32, &code, &lasti) == 2) {
+		struct vt_python_frame *frame = vt_vec_append(&thread->frames);
+
+		if (!frame)
+			return &vt_enomem;
+		/* As of a generator, so that a frame before its first traceable instruction is not hidden. */
+		*frame = (struct vt_python_frame){ .code = code, .lasti = lasti, .generator = true };
+	}
+	VT_TRY(vt_python_resolve(py, src));
+	for (size_t i = 0; i < thread->frames.n; i++)
+		printf("%" PRIx64 " %d %d\n", thread->frames.data[i].code, thread->frames.data[i].lasti,
+		       thread->frames.data[i].line);
+	return NULL;
+}
+
+static struct vt_error *read_python(struct seen *seen, const struct options *options)
+{
+	VT_TRY(vt_live_create(options->pid, &seen->live));
+	vt_live_set_coherent(seen->live, options->stopped);
+	VT_TRY(vt_maps_init(&seen->maps, options->pid));
+	VT_TRY(vt_modules_init(&seen->modules, options->pid, &seen->maps));
+
+	struct vt_memsrc *cached = vt_live_cached_source(seen->live), *plain = vt_live_source(seen->live);
+	uint64_t begin = vt_now_ns();
+
+	VT_TRY(vt_python_init(&seen->py, &seen->modules, cached));
+	seen->find_ns = vt_now_ns() - begin;
+	seen->capture_ns = UINT64_MAX;
+	for (int i = 0; i < (options->what == 'f' ? CAPTURES : 1); i++) {
+		begin = vt_now_ns();
+		VT_TRY(vt_python_capture(&seen->py, plain));
+
+		uint64_t took = vt_now_ns() - begin;
+
+		seen->capture_ns = took < seen->capture_ns ? took : seen->capture_ns;
+	}
+	vt_live_drop_cache(seen->live);
+	if (options->what == 'l')
+		return print_lines(&seen->py, cached);
+	begin = vt_now_ns();
+	VT_TRY(vt_python_resolve(&seen->py, cached));
+	seen->resolve_ns = vt_now_ns() - begin;
+	return NULL;
+}
+
+static void print_seen(struct seen *seen, const struct options *options)
+{
+	qsort(seen->py.threads.data, seen->py.threads.n, sizeof(*seen->py.threads.data), by_tid);
+	if (options->what == 'f')
+		print_facts(seen);
+	else if (options->what == 'e')
+		print_entries(&seen->py);
+	else if (!options->what)
+		print_frames(&seen->py, options->skip);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { .skip = -1 };
+	struct seen seen = { 0 };
+	int option;
+
+	while ((option = getopt(argc, argv, "eflks:")) != -1) {
+		if (option == 's')
+			options.skip = atol(optarg);
+		else if (option == 'k')
+			options.stopped = true;
+		else if (option != '?')
+			options.what = (char)option;
+		else
+			return 64;
+	}
+	if (optind + 1 != argc) {
+		fprintf(stderr, "usage: %s [-e | -f | -l] [-k] [-s TID] PID\n", argv[0]);
+		return 64;
+	}
+	options.pid = (pid_t)atol(argv[optind]);
+
+	struct vt_error *err = read_python(&seen, &options);
+
+	if (!err)
+		print_seen(&seen, &options);
+	else
+		fprintf(stderr, "%s: %s\n", vt_error_code_name(err->code), err->message);
+	vt_python_deinit(&seen.py);
+	vt_modules_deinit(&seen.modules);
+	vt_maps_deinit(&seen.maps);
+	vt_live_destroy(seen.live);
+
+	int status = err ? 1 : 0;
+
+	vt_error_destroy(err);
+	return status;
+}

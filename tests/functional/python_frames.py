@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python frames as vramtap reads them are those that the interpreter itself reports, for every CPython that is here.
+
+The interpreters are those of $VRAMTAP_PYTHONS (paths, separated by colons), or python3 of $PATH, /usr/bin/python3 and all of
+pyenv. Each one from 3.8 to 3.13 is tested.
+"""
+import contextlib
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import BUILD, SOURCE, Skip, check, compile_c, equal, main, target, wait_until  # noqa: E402
+
+TOOL = os.path.join(BUILD, "tests/functional/python_frames")
+TARGETS = os.path.join(SOURCE, "tests/targets")
+NEWEST = (3, 13)
+
+
+def find_interpreters():
+    """Paths of interpreters to their version, one for each binary."""
+    paths = os.environ.get("VRAMTAP_PYTHONS", "").split(":")
+    if paths == [""]:
+        paths = [shutil.which("python3") or "", "/usr/bin/python3"]
+        paths += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")))
+    found = {}
+    for path in filter(os.path.exists, paths):
+        ask = ("import sys, os; print(*sys.version_info[:3], os.path.realpath(sys.executable), "
+               "getattr(sys, '_is_gil_enabled', lambda: True)())")
+        done = subprocess.run([path, "-c", ask], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            major, minor, micro, real, gil = done.stdout.split()
+            version = int(major), int(minor), int(micro)
+            if (3, 8) <= version[:2] <= NEWEST:
+                found[real] = version, gil == "False"
+    return found
+
+
+INTERPRETERS = find_interpreters()
+
+
+def each(test):
+    """Runs a test for every interpreter; says which failed."""
+    def run():
+        if not INTERPRETERS:
+            raise Skip("no CPython 3.8 to 3.13 here")
+        failed, reasons = [], []
+        for path, (version, free) in sorted(INTERPRETERS.items(), key=lambda item: item[1]):
+            name = ".".join(map(str, version)) + ("t" if free else "")
+            try:
+                print(f"  {test.__name__} CPython {name} {path}: {test(path, version) or 'equal'}", flush=True)
+            except Skip as reason:
+                reasons.append(f"{name}: {reason}")
+            except AssertionError as err:
+                failed.append(name)
+                print(f"  {test.__name__} CPython {name} {path}: FAILED {err}", flush=True)
+        check(not failed, "failed with CPython", *failed)
+        if len(reasons) == len(INTERPRETERS):
+            raise Skip("; ".join(reasons))
+    run.__name__ = test.__name__
+    return run
+
+
+def look(pid, *options, text=None):
+    done = subprocess.run([TOOL, *map(str, options), str(pid)], input=text, capture_output=True, text=True, timeout=120,
+                          check=False)
+    check(done.returncode == 0, "python_frames failed:", done.stderr)
+    return done.stdout
+
+
+def facts(pid, *options):
+    """The output of -f as a dict."""
+    return dict(line.split(" ", 1) for line in look(pid, "-f", *options).splitlines())
+
+
+def first_difference(got, want):
+    got, want = got.splitlines(), want.splitlines()
+    for i, (a, b) in enumerate(zip(got + ["(end)"], want + ["(end)"])):
+        if a != b:
+            return f"line {i + 1} is {a!r}, the truth {b!r}; {got[max(0, i - 3):i]}"
+    return None
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """The whole process, stopped without ptrace."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(
+        open(stat, encoding="utf-8", errors="replace").read().rpartition(")")[2].split()[0] in "Tt"
+        for stat in glob.glob(f"/proc/{pid}/task/*/stat")), 20, "the process stops")
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@each
+def test_frames(path, version):
+    """Every scenario of pyprog_frames.py: before anybody asked for frame objects, and after."""
+    with target([path, f"{TARGETS}/pyprog_frames.py"], ready="ready") as proc, tempfile.TemporaryDirectory() as tmp:
+        writer = proc.ready_line.split()[1]
+        before = look(proc.pid, "-s", writer)
+        truth_path = os.path.join(tmp, "truth")
+        proc.stdin.write(f"truth {truth_path}\n".encode())
+        proc.stdin.flush()
+        check(proc.stdout.readline() == b"done\n", "the target wrote its truth")
+        after = look(proc.pid, "-s", writer)
+        with stopped(proc.pid):
+            at_rest = look(proc.pid, "-k", "-s", writer)
+        with open(truth_path, encoding="ascii") as file:
+            truth = file.read()
+        threads, frames = len(re.findall("^thread ", truth, re.M)), truth.count("|") // 2
+        check(threads >= 35 and frames > 5500, "the scenarios ran:", threads, frames)
+        for name, got in (("before", before), ("after", after), ("stopped", at_rest)):
+            check(got == truth, name, first_difference(got, truth))
+        told = facts(proc.pid)
+        equal(told["version"].rstrip("t"), ".".join(map(str, version)), "version")
+        equal(told["gil"], "0", "the GIL is free")
+    return f"{threads} threads, {frames} frames equal"
+
+
+@each
+def test_evaluator_entries(path, version):
+    """The frames that are marked as entries are as many as the native stack has evaluator frames."""
+    if not shutil.which("eu-stack"):
+        raise Skip("no eu-stack")
+    with target([path, f"{TARGETS}/pyprog_frames.py"], ready="ready") as proc:
+        ours = {int(t): int(n) for t, n in (line.split() for line in look(proc.pid, "-e").splitlines())}
+        done = subprocess.run(["eu-stack", "-n", "20000", "-p", str(proc.pid)], capture_output=True, text=True,
+                              check=False)
+        native, tid = {}, 0
+        for line in done.stdout.splitlines():
+            if line.startswith("TID "):
+                tid = int(line[4:].rstrip(":"))
+                native[tid] = 0
+            elif re.search(r"\b_PyEval_EvalFrameDefault\b", line):
+                native[tid] += 1
+        if not any(native.values()):
+            raise Skip("the interpreter is stripped: its evaluator has no name")
+        wrong = {t: (n, native.get(t)) for t, n in ours.items() if n != native.get(t)}
+        check(not wrong, "thread: (ours, native)", wrong)
+    return f"{sum(ours.values())} entries equal"
+
+
+@each
+def test_lines(path, _version):
+    """Every instruction of much of the standard library."""
+    with tempfile.TemporaryDirectory() as tmp:
+        truth_path = os.path.join(tmp, "truth")
+        with target([path, f"{TARGETS}/pyprog_lines.py", truth_path], ready="ready") as proc:
+            with open(truth_path, encoding="ascii") as file:
+                truth = file.read()
+            got = look(proc.pid, "-l", text="".join(line.rpartition(" ")[0] + "\n" for line in truth.splitlines()))
+            check(truth.count("\n") > 100000, "the truth is long", truth.count("\n"))
+            check(got == truth, "lines:", first_difference(got, truth))
+    return f"{truth.count(chr(10))} instructions equal"
+
+
+@each
+def test_gil_holder(path, _version):
+    with target([path, f"{TARGETS}/pyprog_cases.py", "gil"], ready="ready") as proc:
+        tid = proc.ready_line.split()[1]
+        # The main thread may have the GIL for an instant after it started the other one.
+        wait_until(lambda: facts(proc.pid)["gil"] == tid, 10, "the GIL holder is the thread that keeps it")
+
+
+@each
+def test_forked_child(path, _version):
+    with target([path, f"{TARGETS}/pyprog_cases.py", "fork"], ready="ready") as proc:
+        child = int(proc.ready_line.split()[1])
+        try:
+            wait_until(lambda: "case_fork" in look(child), 10, "the child sleeps")
+            lines = look(child).splitlines()
+        finally:
+            os.kill(child, signal.SIGKILL)
+        equal([line for line in lines if line.startswith("thread")], [f"thread {child}"], "threads of the child")
+
+
+@each
+def test_subinterpreters(path, version):
+    inside = "inside|<string>|4\n<module>|<string>|6\n"
+    if version >= (3, 13):  # run_string() became exec(), which names its code otherwise
+        inside = re.compile(r"inside\|[^|]*\|4\n<module>\|[^|]*\|6\n")
+    with target([path, f"{TARGETS}/pyprog_cases.py", "subinterpreter"], ready="ready") as proc:
+        out = look(proc.pid)
+        count = len(inside.findall(out)) if hasattr(inside, "findall") else out.count(inside)
+        equal(count, 3, f"stacks of subinterpreters in {out!r}")
+        check(facts(proc.pid)["gil"] == "0", "the main interpreter's GIL is free")
+
+
+@each
+def test_hidden_frames(path, version):
+    """A frame that has not begun is hidden, as CPython hides it."""
+    if version >= (3, 12) or version < (3, 11):
+        raise Skip("only 3.11 runs Python code before a frame begins")
+    with target([path, f"{TARGETS}/pyprog_cases.py", "gc"], ready="ready") as proc:
+        tid = proc.ready_line.split()[1]
+        time.sleep(0.2)
+        frames = look(proc.pid).partition(f"thread {tid}\n")[2].splitlines()[:2]
+        equal([f.split("|")[0] for f in frames], ["case_gc.<locals>.on_gc", "case_gc.<locals>.caller"], "frames")
+
+
+@each
+def test_running(path, _version):
+    """While everything changes nothing is made up: each function and line is one of the program's."""
+    known = "step_a step_b step_c work spawn run <lambda> <genexpr> _bootstrap _bootstrap_inner".split()
+    with open(f"{TARGETS}/pyprog_cases.py", encoding="utf-8") as file:
+        n_lines = len(file.readlines())
+    with target([path, f"{TARGETS}/pyprog_cases.py", "busy"], ready="ready") as proc:
+        deep = 0
+        for _ in range(60):
+            for line in look(proc.pid).splitlines():
+                if line.startswith(("thread ", "why: ")):
+                    continue
+                function, file, number = line.split("|")
+                deep += function.endswith("step_a")
+                if file.endswith("pyprog_cases.py"):
+                    check(0 < int(number) <= n_lines, "line", line)
+                    check(function.rpartition(".")[2] in known + ["wait_for_end", "case_busy", "<module>", "say"],
+                          "function", line)
+                else:
+                    check("threading.py" in file or function in known, "a known frame", line)
+        check(deep > 100, "stacks were seen while they changed:", deep)
+
+
+EMBEDDED = r"""
+#include <Python.h>
+int main(void)
+{
+	Py_Initialize();
+	PyRun_SimpleString("import sys\n"
+			   "def deepest():\n"
+			   "    sys.stdout.write('ready\\n')\n"
+			   "    sys.stdout.flush()\n"
+			   "    sys.stdin.read()\n"
+			   "deepest()\n");
+	return 0;
+}
+"""
+
+
+def sysconfig_of(path, name):
+    ask = f"import sysconfig; print(sysconfig.get_config_var({name!r}) or '')"
+    return subprocess.run([path, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@each
+def test_embedded(path, version):
+    """Interpreters in a program of somebody else: in a shared library, and linked into the program."""
+    include = sysconfig_of(path, "INCLUDEPY")
+    name = f"python{version[0]}.{version[1]}"
+    if not os.path.exists(os.path.join(include, "Python.h")):
+        raise Skip("no headers")
+    home = sysconfig_of(path, "prefix")
+    ways = []
+    libdirs = [sysconfig_of(path, "LIBDIR"), sysconfig_of(path, "LIBPL")]
+    for libdir in libdirs:
+        for file in (f"lib{name}.so", f"lib{name}.a"):
+            if os.path.exists(os.path.join(libdir, file)) and file not in [f for _, f in ways]:
+                ways.append((libdir, file))
+    if not ways:
+        raise Skip("no libpython")
+    for libdir, file in ways:
+        binary = compile_c(EMBEDDED, f"-I{include}", f"-I{os.path.dirname(include)}", "-rdynamic",
+                           os.path.join(libdir, file), f"-Wl,-rpath,{libdir}", "-lm", "-ldl", "-lutil", "-lpthread",
+                           "-lz", "-lexpat")
+        with target([binary], ready="ready", env=dict(os.environ, PYTHONHOME=home)) as proc:
+            wait_until(lambda: "deepest|<string>|5\n<module>|<string>|6\n" in look(proc.pid), 10, "frames of " + file)
+            equal(facts(proc.pid)["version"].rstrip("t"), ".".join(map(str, version)), file)
+    return " and ".join(file for _, file in ways)
+
+
+def test_no_interpreter():
+    with target(["sleep", "1000"]) as proc:
+        wait_until(lambda: os.readlink(f"/proc/{proc.pid}/exe").endswith("sleep") or
+                   os.readlink(f"/proc/{proc.pid}/exe").endswith("coreutils"), 10, "sleep runs")
+        time.sleep(0.1)
+        done = subprocess.run([TOOL, str(proc.pid)], capture_output=True, text=True, check=False)
+        check(done.returncode == 1 and done.stderr.startswith("notfound"), "not found:", done.stderr)
+
+
+@each
+def test_speed(path, _version):
+    """100 threads with 50 frames each, of a stopped process."""
+    with target([path, f"{TARGETS}/pyprog_threads.py", "100", "50"], ready="ready") as proc, stopped(proc.pid):
+        told = facts(proc.pid, "-k")
+        check(told["threads"].startswith("101 frames 50"), "frames", told)
+        took = int(re.search(r"capture (\d+) us", "find " + told["find"]).group(1))
+        check(took < 100000, "a capture takes", took, "us")
+    return "FIGURE find " + told["find"]
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Options, exit codes and messages of vramtap report on ordinary and on hopeless processes."""
+import os
+import re
+import subprocess
+import time
+
+from harness import (COMPLETE, NOTHING, NOT_PERMITTED, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, proc_state, report,
+                     report_json, target)
+
+
+def run(*args):
+    done = subprocess.run([VRAMTAP, *args], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def long_options(text):
+    return set(re.findall(r"--[a-z][a-z-]+", text))
+
+
+def test_usage_errors():
+    for args in ([], ["nonsense"], ["report"], ["report", "x"], ["report", "1", "2"], ["report", "--nonsense", "1"],
+                 ["report", "--threads=few", "1"], ["report", "--width=3", "1"], ["report", "-1"],
+                 ["report", "--read-only", "--allow-resume", "1"], ["report", "99999999999999999999"]):
+        code, out, err = run(*args)
+        equal(code, USAGE, f"exit code of {args}")
+        equal(out, "", f"standard output of {args}")
+        check(err, f"no message for {args}")
+
+
+def test_help_and_man_page_agree():
+    page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", "vramtap-report.1")], capture_output=True, check=False)
+    if page.returncode:
+        raise Skip("mandoc cannot show the man page")
+    text = re.sub(r".\x08", "", page.stdout.decode())
+    code, help_text, err = run("report", "--help")
+    equal((code, err), (0, ""), "report --help")
+    ours = {"--help", "--usage", "--version"}
+    equal(long_options(help_text) - ours, long_options(text) - ours, "options in --help and in the man page")
+    for number in ("0", "1", "2", "3", "64"):
+        check(re.search(rf"(^|\s){number}\s", text), f"exit code {number} is not in the man page")
+
+
+def test_version_is_in_news():
+    code, out, _ = run("--version")
+    equal(code, 0, "--version")
+    version = out.split()[1]
+    with open(os.path.join(SOURCE, "NEWS"), encoding="utf-8") as news:
+        check(version in news.read(), "NEWS does not name", version)
+
+
+def test_no_such_process():
+    done = subprocess.Popen(["true"])
+    done.wait()
+    code, out, err = report(done.pid)
+    equal((code, out), (NOTHING, ""), "a process that is gone")
+    check("no process" in err or "no such process" in err.lower(), "message", err)
+
+
+def test_zombie():
+    child = subprocess.Popen(["true"])
+    try:
+        while proc_state(child.pid) != "Z":
+            time.sleep(0.01)
+        code, _, err = report(child.pid)
+        equal(code, NOTHING, "a zombie")
+        check("zombie" in err, "message", err)
+    finally:
+        child.wait()
+
+
+def test_kernel_thread():
+    for pid in sorted(int(p) for p in os.listdir("/proc") if p.isdigit()):
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            flags = int(stat.read().rpartition(")")[2].split()[6])
+        if flags & 0x200000:
+            break
+    else:
+        raise Skip("no kernel thread is visible")
+    code, _, err = report(pid)
+    equal(code, NOTHING, "a kernel thread")
+    check("kernel thread" in err, "message", err)
+
+
+def test_other_user_without_permission():
+    if os.getuid() != 0:
+        raise Skip("needs root to become another user")
+    with target(["sleep", "60"]) as proc:
+        # A copy that nobody can reach is no test of permissions: /proc/self/exe of the child would be unreadable.
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", VRAMTAP, "report", str(proc.pid)],
+                              capture_output=True, check=False, timeout=30)
+        if b"failed to execute" in done.stderr:
+            raise Skip("the build directory is not open to other users")
+        err = done.stderr.decode()
+        equal(done.returncode, NOT_PERMITTED, f"exit code ({err})")
+        check("sudo" in err or "root" in err, "the message names no remedy", err)
+
+
+def test_process_without_cuda():
+    with target(["sleep", "60"]) as proc:
+        time.sleep(0.1)
+        code, out, err = report(proc.pid)
+        check(code in (COMPLETE, PARTIAL), "exit code", code, err)
+        check("CUDA" in out, "the report does not say that there is no CUDA", out)
+        data = report_json(proc.pid, expect=(COMPLETE, PARTIAL))
+        equal(data["process"]["pid"], proc.pid, "pid")
+        functions = [f["function"] for f in data["threads"][0]["stack"]["frames"]]
+        check(any("nanosleep" in (f or "") for f in functions), "the stack of sleep", functions)
+
+
+def test_write_error():
+    with target(["sleep", "60"]) as proc, open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([VRAMTAP, "report", str(proc.pid)], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                              check=False, timeout=30)
+        equal(done.returncode, NOTHING, "exit code when the report cannot be written")
+        check(b"write" in done.stderr, "message", done.stderr)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The report of real PyTorch allocators on the simulated device against the library's own snapshot, block for block."""
+import json
+import os
+import random
+import subprocess
+import tempfile
+import time
+
+import torch_truth
+from harness import (CACHE, CLEAN_UP, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json,
+                     target)
+
+RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
+
+
+def versions():
+    with open(os.path.join(SOURCE, "tests", "setup", "torch-versions"), encoding="ascii") as file:
+        return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
+def scratch(name):
+    directory = tempfile.mkdtemp(prefix="vramtap-test-")
+    CLEAN_UP.append(directory)
+    return os.path.join(directory, name)
+
+
+class Driver:
+    """c10_driver with the libc10_cuda.so of one PyTorch version."""
+
+    def __init__(self, version, **env):
+        if not os.path.exists(os.path.join(CACHE, "torch", version, "c10_driver")):
+            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+        self.control = scratch("control")
+        self.context = target(["sh", RUN_SIM, version, "--", "c10_driver"], ready="ok ready", bufsize=0,
+                              env=dict(os.environ, SIMCUDA_CTL=self.control, **env))
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        self.pid = int(self("pid").split()[-1])
+        return self
+
+    def __exit__(self, *exc):
+        return self.context.__exit__(*exc)
+
+    def __call__(self, command):
+        self.proc.stdin.write(command.encode() + b"\n")
+        answer = self.proc.stdout.readline().decode().strip()
+        check(answer.startswith("ok"), f"the driver's answer to {command!r}: {answer!r}")
+        return answer
+
+    def snapshot(self):
+        path = scratch("snapshot")
+        self(f"snapshot {path}")
+        return torch_truth.of_driver_snapshot(path)
+
+    def contexts_created(self):
+        with open(self.control, "rb") as file:
+            return int.from_bytes(file.read(16)[12:16], "little")
+
+
+def compare(driver, *args, expect=COMPLETE, method="inside"):
+    """One report must equal the library's snapshot and statistics; returns the report."""
+    theirs, stats = driver.snapshot()
+    data = report_json(driver.pid, *args, expect=expect)
+    for allocator in data["pytorch"]["allocators"]:
+        equal(allocator["method"], method, "how it was read")
+        equal(allocator["result"], "complete", f"result ({allocator['why']})")
+        for name, values in stats[allocator["device"]].items():
+            got = allocator["statistics"][name]
+            equal((got["current"], got["peak"], got["allocated"], got["freed"]), values, f"statistic {name}")
+    torch_truth.same_blocks(torch_truth.of_report(data), theirs, "the report")
+    torch_truth.totals_agree(data["pytorch"]["allocators"])
+    return data
+
+
+def for_each_version(test):
+    for version in versions():
+        test(version)
+
+
+def random_sequences(version, expandable):
+    with Driver(version) as driver:
+        driver(f"expandable {'on' if expandable else 'off'}")
+        for seed in range(5 if QUICK else 100):
+            driver(f"device {seed % 2}")
+            driver(f"random {seed} 2000")
+            compare(driver)
+            if seed == 0:
+                compare(driver, "--read-only", expect=(COMPLETE, PARTIAL), method="outside")
+
+
+def test_random_sequences():
+    for_each_version(lambda version: random_sequences(version, expandable=False))
+
+
+def test_random_sequences_with_expandable_segments():
+    for_each_version(lambda version: random_sequences(version, expandable=True))
+
+
+def private_and_pending(version):
+    with Driver(version) as driver:
+        driver("alloc 100 5000")
+        driver("private 20 100000")
+        driver("private 3 30000000")
+        driver("stream 1")
+        driver("pending 7 2000000")
+        driver("stream 0")
+        driver("alloc 5 30000000")
+        driver("free 40")
+        data = compare(driver)
+        states = [b["state"] for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"]]
+        check("awaiting-free" in states, "no block awaits its free")
+        check(any(s["private_pool"] for a in data["pytorch"]["allocators"] for s in a["segments"]), "no private pool")
+        compare(driver, "--read-only", expect=(COMPLETE, PARTIAL), method="outside")
+
+
+def test_private_pools_and_pending_frees():
+    for_each_version(private_and_pending)
+
+
+def test_no_context_is_created():
+    """Only device 0 is in use: asking about memory must not create a context on device 1."""
+    version = versions()[0]
+    with Driver(version) as driver:
+        driver("alloc 1 1000")
+        before = driver.contexts_created()
+        data = report_json(driver.pid)
+        devices = data["cuda"]["devices"]
+        equal(driver.contexts_created(), before, "contexts created")
+        equal([d["context_active"] for d in devices], [True, False], "active contexts")
+        check(devices[0]["memory"] and not devices[1]["memory"], "memory of the devices", devices)
+        memory = devices[0]["memory"]
+        equal(memory["used_bytes"] + memory["free_bytes"], memory["total_bytes"], "used + free")
+        check(memory["used_bytes"] >= data["pytorch"]["allocators"][0]["totals"]["reserved_bytes"], "used", memory)
+
+
+def lock_held(version):
+    with Driver(version) as driver:
+        driver("alloc 1000 3000")
+        theirs, _ = driver.snapshot()
+        driver("holdlock")
+        data = report_json(driver.pid, expect=(COMPLETE, PARTIAL))
+        check("lock-held" in diag_codes(data), "nobody says that the lock is held", data["diagnostics"])
+        allocator = data["pytorch"]["allocators"][0]
+        owner = allocator["lock"]["owner_tid"]
+        check(owner in [t["tid"] for t in data["threads"]], "the holder is no thread of the process", owner)
+        stack = next(t for t in data["threads"] if t["tid"] == owner)["stack"]["frames"]
+        check(any("cudaMalloc" in (f["function"] or "") for f in stack), "the holder's stack", stack)
+        ours = torch_truth.of_report(data)
+        torch_truth.same_blocks([b for b in ours if b[5] == "allocated"], [b for b in theirs if b[5] == "allocated"],
+                                "with the lock held")
+        check(data["cuda"]["devices"][0]["memory"], "no cudaMemGetInfo with the lock held")
+        driver("unlock")
+        compare(driver)
+
+
+def test_lock_held():
+    for_each_version(lock_held)
+
+
+def test_wrong_numbers_are_never_printed():
+    """While other threads allocate and free, a report is exact, or says that it is not; inside it holds the lock."""
+    rng = random.Random(7)
+    for version in versions():
+        with Driver(version) as driver:
+            driver("alloc 2000 2000")
+            driver("busy 0")
+            driver("busy 50")
+            for i in range(20 if QUICK else 500):
+                data = report_json(driver.pid, *(["--read-only"] if i % 4 == 3 else []), expect=(COMPLETE, PARTIAL))
+                for allocator in data["pytorch"]["allocators"]:
+                    if allocator["result"] == "complete":
+                        torch_truth.totals_agree([allocator])
+                        current = allocator["statistics"]["allocated_bytes"]["current"]
+                        equal(allocator["totals"]["allocated"]["bytes"], current, "sum of the blocks and statistic")
+                    else:
+                        check(data["completeness"] == "partial", "not exact, but called complete", allocator["result"])
+                    if allocator["method"] == "inside":
+                        equal(allocator["result"], "complete", f"walk under the lock ({allocator['why']})")
+                time.sleep(rng.random() * 0.01)
+            driver("idle")
+            compare(driver)
+
+
+def test_allocator_not_initialised_and_no_blocks():
+    for version in versions():
+        with Driver(version) as driver:
+            data = report_json(driver.pid)
+            check(not torch_truth.of_report(data), "blocks before the first allocation")
+
+
+class Python:
+    """torch_train.py with full PyTorch of one version."""
+
+    def __init__(self, version, hang, *args, **env):
+        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+        self.path = scratch("snapshot.json")
+        self.context = target(["sh", RUN_SIM, version, "--", "python", os.path.join(SOURCE, "tests", "targets", "torch_train.py"),
+                               "--hang", hang, "--snapshot", self.path, *args], ready="READY",
+                              env=dict(os.environ, SIMCUDA_CTL=scratch("control"), **env))
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        with open(self.path, encoding="utf-8") as file:
+            snapshot = json.load(file)
+        self.blocks = torch_truth.of_python_snapshot(snapshot["segments"])
+        return self
+
+    def __exit__(self, *exc):
+        return self.context.__exit__(*exc)
+
+
+def functions(data, kind=None):
+    return [f["function"] or "" for t in data["threads"] for f in t["stack"]["frames"] if kind in (None, f["kind"])]
+
+
+def full_pytorch(version, hang, word, *args):
+    with Python(version, hang, *args) as python:
+        data = report_json(python.proc.pid, expect=(COMPLETE, PARTIAL))
+        if hang != "free":  # there the cache is being emptied, and its lock is held
+            equal(data["completeness"], "complete", f"a process that hangs in {hang} ({data['diagnostics']})")
+            ours, theirs = torch_truth.of_report(data), python.blocks
+            if hang == "oom":  # the cache was emptied for the failing request, after the snapshot
+                ours, theirs = ([b for b in blocks if b[5] == "allocated"] for blocks in (ours, theirs))
+            torch_truth.same_blocks(ours, theirs, f"hang {hang}")
+        equal(data["versions"]["pytorch"].split("+")[0], version, "version of PyTorch")
+        check(any(word in f for f in functions(data)), f"no {word} in any stack of a process that hangs in {hang}",
+              sorted(set(functions(data)))[:80])
+        check("main" in functions(data, "python"), "no Python frame of main", functions(data, "python"))
+        check(not any(t["stack"]["merge_uncertain"] for t in data["threads"]), "a merge was uncertain")
+
+
+HANGS = (("sleep", "sleep"), ("sync", "Synchronize"), ("free", "cudaFree"), ("lock", "main"), ("queue", "get"), ("event", "main"),
+         ("oom", "main"), ("gil", "main"))
+
+
+def test_full_pytorch():
+    for version in versions():
+        for hang, word in HANGS if not QUICK or version == versions()[-1] else HANGS[:3]:
+            full_pytorch(version, hang, word)
+
+
+def test_full_pytorch_with_100_threads():
+    with Python(versions()[0], "sync", "--threads", "100") as python:
+        data = report_json(python.proc.pid)
+        check(len(data["threads"]) > 100, "threads", len(data["threads"]))
+        _, out, _ = report(python.proc.pid, "--width", "80", expect=COMPLETE)
+        check(len(out.splitlines()) < 200, "100 equal threads are not grouped", len(out.splitlines()))
+
+
+def test_schema():
+    try:
+        import jsonschema
+    except ImportError:
+        raise Skip("python3-jsonschema is missing") from None
+    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    with Python(versions()[-1], "sync") as python:
+        jsonschema.validate(report_json(python.proc.pid), schema)
+    with subprocess.Popen(["sleep", "60"]) as sleep:
+        jsonschema.validate(report_json(sleep.pid, expect=(COMPLETE, PARTIAL)), schema)
+        sleep.kill()
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs vramtap against PyTorch on a real GPU in every state that matters, and compares with PyTorch's own snapshot."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "functional"))
+import torch_truth  # noqa: E402
+from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, proc_state, report, report_json, target, thread_count  # noqa: E402
+
+class Gpu:
+    """A target in a state, with its own snapshot."""
+
+    def __init__(self, mode, *args, env=None):
+        self.snapshot_path = tempfile.mktemp(prefix="vramtap-gpu-")
+        argv = [sys.executable, os.path.join(HERE, "target.py"), mode, "--snapshot", self.snapshot_path, *args]
+        self.context = target(argv, ready="READY", env=dict(os.environ, **(env or {})))
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        with open(self.snapshot_path, encoding="utf-8") as file:
+            self.snapshot = json.load(file)
+        return self
+
+    def __exit__(self, *exc):
+        os.unlink(self.snapshot_path)
+        return self.context.__exit__(*exc)
+
+    def ask(self, line):
+        self.proc.stdin.write(line.encode() + b"\n")
+        self.proc.stdin.flush()
+        return self.proc.stdout.readline().decode().strip()
+
+    def unharmed(self):
+        equal(self.ask("check"), "ok", "the target's computation")
+        equal(self.ask("contexts"), "1", "active contexts")
+        check(proc_state(self.proc.pid) in "SR", "state", proc_state(self.proc.pid))
+
+
+def compare(gpu, data):
+    torch_truth.same_blocks(torch_truth.of_report(data), torch_truth.of_python_snapshot(gpu.snapshot["segments"]), "the report")
+    torch_truth.totals_agree(data["pytorch"]["allocators"])
+    print(f"  {len(torch_truth.of_report(data))} blocks equal _snapshot()")
+
+
+def show(gpu, *args):
+    """Prints the text report, for people who read the log."""
+    _, out, err = report(gpu.proc.pid, "--width", "120", *args)
+    print("  | " + (out + err).replace("\n", "\n  | "))
+
+
+def frames(data, tid=None):
+    return [f["function"] or "" for t in data["threads"] if tid is None or t["tid"] == tid for f in t["stack"]["frames"]]
+
+
+def inside(gpu, expect=COMPLETE, compare_blocks=True):
+    data = report_json(gpu.proc.pid, expect=expect)
+    check(data["cuda"]["devices"][0]["memory"], "no cudaMemGetInfo", data["cuda"])
+    equal({a["method"] for a in data["pytorch"]["allocators"]}, {"inside"}, "how the allocator was read")
+    if compare_blocks:
+        compare(gpu, data)
+    timing = data["timing"]
+    print(f"  total {timing['total_ms']:.1f} ms, attach {timing['attach_ms']:.1f} ms, thread away {timing['borrowed_us']:.0f} us, "
+          f"stopped {timing['stopped_ms']:.2f} ms, walk {timing['walk_ms']:.3f} ms")
+    return data
+
+
+def test_idle():
+    with Gpu("idle", "--blocks", "10000") as gpu:
+        data = inside(gpu)
+        check("idle" not in frames(data), "stale frames")
+        check("main" in frames(data), "no Python frame", frames(data)[:40])
+        show(gpu)
+        gpu.unharmed()
+
+
+def test_idle_timings():
+    """The figures of doc/results.md: attach to finished report, an idle process, 10,000 live blocks."""
+    with Gpu("idle", "--blocks", "10000", "--plain") as gpu:
+        walls, borrowed, walks, stopped, memory = [], [], [], [], []
+        for i in range(31):
+            begin = time.monotonic()
+            usage = subprocess.run(["/usr/bin/env", "bash", "-c", 'exec "$0" report --json /tmp/vt-report.json "$1" >/tmp/vt-report.txt',
+                                    VRAMTAP, str(gpu.proc.pid)], check=False, stdin=subprocess.DEVNULL)
+            wall = (time.monotonic() - begin) * 1e3
+            equal(usage.returncode, COMPLETE, "exit code")
+            with open("/tmp/vt-report.json", encoding="utf-8") as file:
+                timing = json.load(file)["timing"]
+            if i:  # the first run warms the file cache
+                walls.append(wall)
+                borrowed.append(timing["borrowed_us"])
+                walks.append(timing["walk_ms"])
+                stopped.append(timing["stopped_ms"])
+        for name, values, unit in (("wall time of vramtap report", walls, "ms"), ("borrowed thread away", borrowed, "us"),
+                                   ("walk inside", walks, "ms"), ("threads stopped for stacks", stopped, "ms")):
+            print(f"  FIGURE {name}: median {statistics.median(values):.3f} min {min(values):.3f} max {max(values):.3f} {unit}")
+        gpu.unharmed()
+
+
+def test_walk_speed():
+    with Gpu("idle", "--blocks", "100000", "--plain") as gpu:
+        rates = []
+        for _ in range(11):
+            data = inside(gpu, compare_blocks=False)
+            blocks = len(torch_truth.of_report(data))
+            rates.append(blocks / data["timing"]["walk_ms"] * 1e3 / 1e6)
+        print(f"  FIGURE walk inside, {blocks} blocks: median {statistics.median(rates):.1f} min {min(rates):.1f} "
+              f"max {max(rates):.1f} million blocks a second")
+        with subprocess.Popen([VRAMTAP, "report", "--json", "/dev/null", str(gpu.proc.pid)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL) as tool:
+            _, status, usage = os.wait4(tool.pid, 0)
+            tool.returncode = os.waitstatus_to_exitcode(status)
+        print(f"  FIGURE peak memory of the tool at {blocks} blocks: {usage.ru_maxrss / 1024:.1f} MiB")
+        compare(gpu, data)
+        gpu.unharmed()
+
+
+def test_expandable_segments():
+    with Gpu("idle", "--blocks", "3000", env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}) as gpu:
+        inside(gpu)
+        gpu.unharmed()
+
+
+def test_hung_in_synchronize():
+    with Gpu("synchronize") as gpu:
+        data = inside(gpu)
+        check(any("Synchronize" in f for f in frames(data)), "no synchronize in any stack", sorted(set(frames(data)))[:60])
+        show(gpu)
+        gpu.unharmed()
+
+
+def test_blocked_in_free():
+    with Gpu("free") as gpu:
+        data = inside(gpu, expect=(COMPLETE, PARTIAL), compare_blocks=False)
+        check("lock-held" in {d["code"] for d in data["diagnostics"]}, "the holder of the lock is not named", data["diagnostics"])
+        check(any("cudaFree" in f for f in frames(data)), "no cudaFree in any stack", sorted(set(frames(data)))[:60])
+        live = [b for b in torch_truth.of_python_snapshot(gpu.snapshot["segments"]) if b[5] == "allocated"]
+        ours = [b for b in torch_truth.of_report(data) if b[5] == "allocated"]
+        # The tensor that is being freed was live when the snapshot was taken.
+        print(f"  {len(set(live) & set(ours))} of {len(live)} live blocks equal the snapshot taken before")
+        equal([b for b in ours if b not in live], [], "live blocks that the snapshot does not have")
+        check(len(live) - len(ours) <= 1, "live blocks are missing", len(live), len(ours))
+        show(gpu)
+        gpu.unharmed()
+
+
+def test_awaiting_free():
+    with Gpu("awaiting") as gpu:
+        data = inside(gpu)
+        check(any(b[5] == "awaiting-free" for b in torch_truth.of_report(data)), "no block awaits its free")
+        gpu.unharmed()
+
+
+def test_out_of_memory():
+    with Gpu("oom") as gpu:
+        data = inside(gpu)
+        memory = data["cuda"]["devices"][0]["memory"]
+        check(memory["free_bytes"] < 2 << 30, "free memory at out of memory", memory)
+        show(gpu)
+        gpu.unharmed()
+
+
+def test_hundred_threads():
+    with Gpu("idle", "--threads", "100") as gpu:
+        data = inside(gpu)
+        check(len(data["threads"]) >= 101, "threads", len(data["threads"]))
+        equal(sum("wait" in [f["function"] for f in t["stack"]["frames"]] for t in data["threads"]) >= 100, True,
+              "Python frames of the extra threads")
+        gpu.unharmed()
+
+
+def test_read_only():
+    with Gpu("synchronize") as gpu:
+        data = report_json(gpu.proc.pid, "--read-only", expect=(COMPLETE, PARTIAL))
+        equal(data["timing"]["borrowed_tid"], None, "borrowed thread")
+        compare(gpu, data)
+        gpu.unharmed()
+
+
+def test_endurance():
+    """Many reports in a row, some killed at a random instant; the target computes on."""
+    import random
+    import signal
+    rng = random.Random(1)
+    with Gpu("idle", "--blocks", "2000") as gpu:
+        threads = thread_count(gpu.proc.pid)
+        descriptors = len(os.listdir(f"/proc/{gpu.proc.pid}/fd"))
+        for i in range(300):
+            tool = subprocess.Popen([VRAMTAP, "report", str(gpu.proc.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE)
+            if i % 3 == 2:
+                time.sleep(rng.random() * 0.1)
+                tool.send_signal(signal.SIGKILL)
+                tool.communicate()
+            else:
+                _, err = tool.communicate(timeout=60)
+                equal(tool.returncode, COMPLETE, f"exit code of report {i} ({err})")
+            if i % 20 == 0:
+                gpu.unharmed()
+        time.sleep(6)
+        equal(thread_count(gpu.proc.pid), threads, "threads afterwards")
+        equal(len(os.listdir(f"/proc/{gpu.proc.pid}/fd")), descriptors, "open files afterwards")
+        inside(gpu)
+        gpu.unharmed()
+        print("  300 reports, 100 of them killed: unharmed")
+
+
+if __name__ == "__main__":
+    main(globals())

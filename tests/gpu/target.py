@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PyTorch process on a real GPU that gets into a chosen state and stays there.
+
+usage: target.py MODE [--blocks N] [--threads N] [--snapshot FILE]
+
+Prints "READY pid" when the state is reached. Before that it writes torch.cuda.memory._snapshot()["segments"] as JSON (with
+--snapshot), taken after the last allocation. Reads lines from standard input: "check" computes on the CPU, and in the modes
+where the device is free on the GPU too, and answers "ok" or "wrong"; "contexts" answers the number of devices with an active
+primary context.
+"""
+import argparse
+import ctypes
+import json
+import sys
+import threading
+import time
+
+import torch
+
+FOREVER_CYCLES = 1 << 62  # of the SM clock: a century
+KEEP = []
+
+
+def fill(count):
+    """count live blocks of mixed sizes, with holes between them."""
+    sizes = (512, 2048, 4096, 65536, 1 << 20, 3 << 20)
+    tensors = [torch.empty(sizes[i % len(sizes)] if i % 97 == 0 else 512 * (1 + i % 7), dtype=torch.uint8, device="cuda")
+               for i in range(count + count // 10)]
+    KEEP.extend(t for i, t in enumerate(tensors) if i % 11)
+
+
+def idle():
+    pass
+
+
+def use_streams():
+    """Blocks of other streams, one that awaits its free on another stream's event, and a private pool of a CUDA graph."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        KEEP.append(torch.empty(5 << 20, dtype=torch.uint8, device="cuda"))
+        KEEP.append(torch.empty(1000, dtype=torch.uint8, device="cuda"))
+    pool = torch.cuda.graph_pool_handle()
+    graph = torch.cuda.CUDAGraph()
+    static = torch.ones(1 << 20, device="cuda")
+    with torch.cuda.graph(graph, pool=pool):
+        KEEP.append(static * 2)
+        temporary = static + 1
+        del temporary
+    KEEP.extend((side, graph, static))
+
+
+def await_free():
+    side = torch.cuda.Stream()
+    block = torch.empty(7 << 20, dtype=torch.uint8, device="cuda")
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(FOREVER_CYCLES)
+    block.record_stream(side)
+    del block
+
+
+def train():
+    """One real training step, so that parameters, gradients, optimizer state and library workspaces exist."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    loss = model(torch.randn(64, 512, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    KEEP.extend((model, optimizer, loss))
+
+
+def hang_in_synchronize():
+    torch.cuda._sleep(FOREVER_CYCLES)
+    thread = threading.Thread(target=torch.cuda.synchronize, name="synchroniser", daemon=True)
+    thread.start()
+
+
+def hang_in_free():
+    cached = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda._sleep(FOREVER_CYCLES)
+    del cached
+    thread = threading.Thread(target=torch.cuda.empty_cache, name="freer", daemon=True)
+    thread.start()
+
+
+def out_of_memory():
+    try:
+        while True:
+            KEEP.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
+    except torch.cuda.OutOfMemoryError as error:
+        print("caught", str(error)[:60], flush=True)
+
+
+def snapshot(path):
+    segments = torch.cuda.memory._snapshot()["segments"]
+    keep = ("device", "address", "total_size", "stream", "segment_type", "segment_pool_id", "is_expandable")
+    out = [dict({k: s[k] for k in keep},
+                blocks=[{k: b[k] for k in ("address", "size", "requested_size", "state")} for b in s["blocks"]])
+           for s in segments]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"segments": out, "stats": torch.cuda.memory_stats()}, file)
+
+
+def active_contexts():
+    driver = ctypes.CDLL("libcuda.so.1")
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    count = 0
+    for device in range(torch.cuda.device_count()):
+        driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
+        count += active.value
+    return count
+
+
+def compute(gpu):
+    values = torch.arange(100000, dtype=torch.int64)
+    right = int((values * values).sum()) == 333328333350000
+    if gpu:
+        again = torch.arange(100000, dtype=torch.int64, device="cuda")
+        right = right and int((again * again).sum()) == 333328333350000
+    return right
+
+
+MODES = {
+    "idle": idle,
+    "synchronize": hang_in_synchronize,
+    "free": hang_in_free,
+    "awaiting": await_free,
+    "oom": out_of_memory,
+}
+DEVICE_IS_FREE = ("idle", "oom")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("--blocks", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--snapshot")
+    parser.add_argument("--plain", action="store_true", help="no streams, graphs or training step")
+    args = parser.parse_args()
+    if not args.plain:
+        train()
+        use_streams()
+    fill(args.blocks)
+    torch.cuda.synchronize()
+    for i in range(args.threads):
+        threading.Thread(target=threading.Event().wait, name=f"extra-{i}", daemon=True).start()
+    if args.mode == "free":
+        # The snapshot would wait for the lock that the freeing thread holds for ever: take it just before.
+        if args.snapshot:
+            snapshot(args.snapshot)
+        MODES[args.mode]()
+    else:
+        MODES[args.mode]()
+        if args.snapshot:
+            snapshot(args.snapshot)
+    time.sleep(0.5)
+    print("READY", flush=True)
+    for line in sys.stdin:
+        if line.startswith("contexts"):
+            print(active_contexts(), flush=True)
+        elif line.startswith("check"):
+            print("ok" if compute(args.mode in DEVICE_IS_FREE and args.mode != "oom") else "wrong", flush=True)
+
+
+if __name__ == "__main__":
+    main()

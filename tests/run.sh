@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
+# the source tree, and is quick the second time.
+#
+# usage: run.sh [STEP...]        steps: lint gcc clang sanitizers dist (default: all of them)
+#   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
+#   VRAMTAP_SOAK=1  long forms of the soak tests
+set -u
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+VRAMTAP_CACHE=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
+export VRAMTAP_CACHE
+passed=0
+failed=0
+skipped=0
+problems=
+steps=${*:-lint gcc clang sanitizers dist}
+
+say() {
+	printf '\n== %s\n' "$*"
+}
+
+problem() {
+	failed=$((failed + 1))
+	problems="$problems
+  $*"
+	printf 'FAILED: %s\n' "$*"
+}
+
+# Counts one check that is not part of a make suite.
+try() {
+	label=$1
+	shift
+	if "$@"; then
+		passed=$((passed + 1))
+		printf 'ok: %s\n' "$label"
+	else
+		problem "$label"
+	fi
+}
+
+# Adds the counts of an automake suite; shows its failures.
+count_suite() {
+	log=$1
+	label=$2
+	if ! [ -f "$log" ]; then
+		problem "$label did not run"
+		return
+	fi
+	p=$(sed -n 's/^# PASS: *//p' "$log")
+	f=$(sed -n 's/^# FAIL: *//p' "$log")
+	e=$(sed -n 's/^# ERROR: *//p' "$log")
+	s=$(sed -n 's/^# SKIP: *//p' "$log")
+	passed=$((passed + p))
+	failed=$((failed + f + e))
+	skipped=$((skipped + s))
+	[ $((f + e)) = 0 ] || {
+		problems="$problems
+  $label: $((f + e)) failed"
+		tail -n 200 "$log"
+	}
+	printf '%s: %s passed, %s failed, %s skipped\n' "$label" "$p" "$((f + e))" "$s"
+	[ "$s" = 0 ] || grep -E '^(SKIP|skip)' "$log" | sort -u | head -40
+}
+
+build() {
+	name=$1
+	shift
+	sh "$here/scripts/build.sh" "$VRAMTAP_CACHE/build/$name" "$CUDA_HEADERS" "$@" >"$VRAMTAP_CACHE/build-$name.log" 2>&1 || {
+		tail -n 40 "$VRAMTAP_CACHE/build-$name.log"
+		return 1
+	}
+}
+
+suite() {
+	name=$1
+	shift
+	# The log of an earlier run must not be counted as this one's.
+	rm -f "$VRAMTAP_CACHE/build/$name/test-suite.log"
+	(cd "$VRAMTAP_CACHE/build/$name" && make -s -k "$@" >"$VRAMTAP_CACHE/$name-$1.log" 2>&1)
+	grep -E '^(PASS|FAIL|SKIP|ERROR):' "$VRAMTAP_CACHE/$name-$1.log"
+	count_suite "$VRAMTAP_CACHE/build/$name/test-suite.log" "$name $1"
+}
+
+step_lint() {
+	say 'lint'
+	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' .ci/run | xargs shellcheck"
+	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.1"
+	build gcc --enable-werror || return
+	try 'clang-tidy' sh "$here/scripts/tidy.sh" "$VRAMTAP_CACHE/build/gcc"
+}
+
+step_gcc() {
+	say 'gcc: build, unit tests, functional tests'
+	try 'build with gcc' build gcc --enable-werror
+	suite gcc check
+	suite gcc check-functional
+}
+
+step_clang() {
+	say 'clang: build, unit tests'
+	try 'build with clang' build clang --enable-werror CC=clang
+	suite clang check
+}
+
+step_sanitizers() {
+	say 'ASan and UBSan: build, unit tests, functional tests'
+	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers
+	suite sanitizers check
+	suite sanitizers check-functional
+}
+
+step_dist() {
+	say 'the distribution: make distcheck with gcc and clang'
+	build gcc --enable-werror || return
+	for compiler in gcc clang; do
+		log=$VRAMTAP_CACHE/distcheck-$compiler.log
+		try "make distcheck with $compiler" sh -c "cd '$VRAMTAP_CACHE/build/gcc' && \
+			make -s -j2 distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-werror CC=$compiler --with-cuda-headers=$CUDA_HEADERS' \
+			>'$log' 2>&1 || { tail -n 30 '$log'; false; }"
+	done
+}
+
+begin=$(date +%s)
+mkdir -p "$VRAMTAP_CACHE/build"
+deps=$(sh "$here/scripts/deps.sh" test) || {
+	printf 'some packages are missing; what needs them will fail or be skipped\n'
+}
+CUDA_HEADERS=$(printf '%s\n' "$deps" | sed -n 's/^CUDA_HEADERS=//p')
+say 'PyTorch wheels and the simulated device'
+sh "$here/tests/setup/prepare.sh" || problem 'setting up PyTorch on the simulated device (see above)'
+
+for step in $steps; do
+	"step_$step"
+done
+
+say "finished in $(($(date +%s) - begin)) s"
+[ -z "$problems" ] || printf 'what went wrong:%s\n' "$problems"
+printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,215 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# torch.sh VERSION: an official PyTorch wheel in the cache, ready to run on the simulated device. The second time it does
+# nothing (0.02 s). Nothing is written into the repository.
+#
+#   $cache/torch/VERSION/site          the wheel and the packages that "import torch" needs besides (pip --target)
+#   $cache/torch/VERSION/stubs         tiny libraries in the place of cuBLAS, cuDNN, NCCL and so on (stub-libs.sh)
+#   $cache/torch/VERSION/cuda-include  NVIDIA's headers, from two small wheels, to compile c10_driver
+#   $cache/torch/VERSION/c10_driver    tests/targets/c10_driver.cc
+#   $cache/torch/VERSION/python        a link to the interpreter that the wheel is for
+#
+# Measured on 2 cores, for one version: 535 MB downloaded in 8 s, installed in 10 s, headers 3 s, stubs 2.5 s, c10_driver
+# 7 s, first import 8 s: under a minute and 1.2 GB of disk. The NVIDIA wheels that are left out would be 2.5 GB more to download.
+#
+# Needs a C and a C++ compiler, binutils, and CPython 3.11 to 3.14 with pip or with venv (on Debian: g++ python3-venv).
+# VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache; VRAMTAP_SETUP_LIMIT the seconds that one step may take.
+set -u
+version=${1:?usage: torch.sh VERSION}
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+tests=$(dirname -- "$here")
+cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
+limit=${VRAMTAP_SETUP_LIMIT:-900}
+dest=$cache/torch/$version
+
+say()
+{
+	printf 'torch.sh %s: %s\n' "$version" "$*" >&2
+}
+
+fail()
+{
+	say "cannot go on: $*"
+	exit 1
+}
+
+# CPython 3.12 first, as on the GPU machine; what merely exists in PATH may be a launcher that does not start.
+find_python()
+{
+	for p in "${VRAMTAP_PYTHON:-}" "$HOME"/.pyenv/versions/3.12.*/bin/python \
+		"$HOME"/.pyenv/versions/3.11.*/bin/python /usr/bin/python3.12 /usr/bin/python3 \
+		/usr/local/bin/python3 "$(command -v python3)"; do
+		[ -x "$p" ] || continue
+		"$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || continue
+		echo "$p"
+		return 0
+	done
+	return 1
+}
+
+# What this python can run as pip; Debian's has none of its own, but can make an environment with one.
+find_pip()
+{
+	if "$1" -m pip --version >/dev/null 2>&1; then
+		echo "$1"
+		return 0
+	fi
+	venv=$cache/torch/pip-env
+	if [ ! -x "$venv/bin/pip" ] && ! "$1" -m venv "$venv" >&2; then
+		rm -rf "$venv"
+		return 1
+	fi
+	echo "$venv/bin/python"
+}
+
+install()
+{
+	target=$1
+	shift
+	timeout "$limit" "$pip" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+		--only-binary :all: --no-deps --no-compile --upgrade --target "$target" "$@"
+}
+
+# A step is done when its stamp says from what it was done.
+stamp()
+{
+	cat "$@" | cksum
+}
+
+done_before()
+{
+	[ "$(cat "$dest/.done-$1" 2>/dev/null)" = "$2" ]
+}
+
+mark_done()
+{
+	printf '%s\n' "$2" >"$dest/.done-$1"
+}
+
+wheel_step()
+{
+	python=$(find_python) || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
+	pip=$(find_pip "$python") || fail "$python has neither pip nor venv (on Debian: apt install python3-venv)"
+	say "downloading for $("$python" -V) ($python)"
+	rm -rf "$dest"
+	mkdir -p "$dest"
+	install "$dest/site" "torch==$version" || fail "pip could not install torch==$version"
+	ln -s "$python" "$dest/python"
+}
+
+# Of all that the wheel asks for, "import torch" and torch.optim need only these; the others serve torch.compile.
+packages='typing-extensions sympy mpmath'
+
+packages_step()
+{
+	pip=$(find_pip "$dest/python") || fail "$dest/python has neither pip nor venv"
+	# shellcheck disable=SC2086 # they are words
+	install "$dest/site" $packages
+}
+
+# The headers of the CUDA version that the wheel was built with, for its own headers include them.
+headers_step()
+{
+	python=$dest/python
+	pip=$(find_pip "$python") || fail "$python has neither pip nor venv"
+	cuda=$(sed -n "s/^cuda.*= '\([0-9]*\.[0-9]*\)'.*/\1/p" "$dest/site/torch/version.py")
+	rm -rf "$dest/headers"
+	case $cuda in
+	12.*) install "$dest/headers" "nvidia-cuda-runtime-cu12==$cuda.*" ;;
+	*) install "$dest/headers" "nvidia-cuda-runtime==$cuda.*" "nvidia-cuda-crt==$cuda.*" ;;
+	esac || return 1
+	rm -rf "$dest/cuda-include"
+	mv "$dest"/headers/nvidia/cu*/include "$dest/cuda-include"
+	rm -rf "$dest/headers"
+}
+
+# The wheel decides which std::string its interfaces have.
+cxx11_abi()
+{
+	nm -D --defined-only "$1" | grep -q 'NSt7__cxx1112basic_string' && echo 1 || echo 0
+}
+
+driver_step()
+{
+	torch=$dest/site/torch
+	case $(sed -n "s/^cuda.*= '\([0-9]*\)\..*/\1/p" "$torch/version.py") in
+	12) cudart=libcudart.so.12 ;;
+	*) cudart=libcudart.so.13 ;;
+	esac
+	# -fPIC, so that the program has no copy relocation of c10's allocator pointer: Python has none either.
+	${CXX:-c++} -std=c++20 -O1 -g -fPIC -Wall -Wextra -Wshadow -Werror \
+		"-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi "$torch/lib/libc10.so")" \
+		-isystem "$torch/include" -isystem "$dest/cuda-include" -o "$dest/c10_driver.new" \
+		"$tests/targets/c10_driver.cc" -L"$torch/lib" -lc10_cuda -lc10 -L"$cache/simcuda" -l:$cudart \
+		-ldl -lpthread -Wl,-rpath,"$torch/lib" -Wl,--allow-shlib-undefined &&
+		mv -f "$dest/c10_driver.new" "$dest/c10_driver"
+}
+
+stubs_step()
+{
+	rm -rf "$dest/stubs"
+	sh "$here/stub-libs.sh" "$dest/site/torch/lib" "$dest/stubs"
+}
+
+# The first import writes the byte code, without which every later one takes 4 s longer; it also shows that all is well.
+smoke_step()
+{
+	env -u PYTHONDONTWRITEBYTECODE timeout "$limit" sh "$here/run-sim.sh" "$version" -- python -c '
+import torch
+assert torch.cuda.is_available()
+p = torch.nn.Parameter(torch.ones(8, device="cuda"))
+p.grad = torch.ones_like(p)
+torch.optim.AdamW([p]).step()'
+}
+
+# What the wheel imports from the CUDA runtime and the simulated device lacks would fail at its first use.
+missing_symbols()
+{
+	nm -D --defined-only "$cache"/simcuda/libcudart.so.1[23] "$cache/simcuda/libcuda.so.1" |
+		awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' >"$dest/.have"
+	for lib in "$dest"/site/torch/lib/lib*.so; do
+		nm -D --undefined-only "$lib" 2>/dev/null
+	done | awk -v have="$dest/.have" '
+		BEGIN { while ((getline name <have) > 0) known[name] = 1 }
+		{ sub(/@.*/, "", $2) }
+		$2 ~ /^(__cuda|cuda|cu)[A-Z]/ && $2 !~ /^cuFile/ && !($2 in known) && !seen[$2]++ { print $2 }'
+}
+
+# Two runs at the same time would tread on each other.
+mkdir -p "$cache/torch" || exit 1
+if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
+	VRAMTAP_SETUP_LOCKED=1
+	export VRAMTAP_SETUP_LOCKED
+	exec flock "$cache/torch/.lock" sh "$0" "$@"
+fi
+
+sh "$tests/simcuda/build.sh" "$cache/simcuda" || fail 'the simulated device does not build'
+if ! done_before wheel "$version" || [ ! -x "$dest/python" ]; then
+	wheel_step
+	mark_done wheel "$version"
+fi
+if ! done_before packages "$packages"; then
+	packages_step || fail "pip could not install $packages"
+	mark_done packages "$packages"
+fi
+want=$(stamp "$here/stub-libs.sh" "$here/stub-answers")
+if ! done_before stubs "$want"; then
+	stubs_step || fail 'the stub libraries do not build'
+	missing=$(missing_symbols | tr '\n' ' ')
+	[ -z "$missing" ] || say "add to tests/simcuda/*/stubs.list, this wheel imports them: $missing"
+	mark_done stubs "$want"
+fi
+if ! done_before headers "$version"; then
+	headers_step || fail "pip could not install NVIDIA's headers; c10_driver is not built"
+	mark_done headers "$version"
+fi
+want=$(stamp "$tests/targets/c10_driver.cc")
+if ! done_before driver "$want" || [ ! -x "$dest/c10_driver" ]; then
+	driver_step || fail 'c10_driver does not compile with the headers of this wheel'
+	mark_done driver "$want"
+fi
+if ! done_before smoke "$version"; then
+	smoke_step || fail 'the wheel does not run on the simulated device'
+	mark_done smoke "$version"
+fi
+exit 0

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiled, never linked, where NVIDIA's headers are to be had: are the layouts that we wrote down true? */
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#include "runtime/props.h"
+
+#define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)
+
+#if CUDART_VERSION < 13000
+#define PROP_SIZE PROP_SIZE_12
+#define MEMBER(name, attr, width, twelve, thirteen)                \
+	SAME(offsetof(struct cudaDeviceProp, name), twelve);       \
+	SAME(sizeof(((struct cudaDeviceProp *)0)->name), width);
+#else
+#define PROP_SIZE PROP_SIZE_13
+#define MEMBER(name, attr, width, twelve, thirteen)                \
+	SAME(offsetof(struct cudaDeviceProp, name), thirteen);     \
+	SAME(sizeof(((struct cudaDeviceProp *)0)->name), width);
+SAME(sizeof(struct cudaPointerAttributes), 88);
+#endif
+
+SAME(sizeof(struct cudaDeviceProp), PROP_SIZE);
+PROP_MEMBERS(MEMBER)
+SAME(offsetof(struct cudaDeviceProp, uuid), 256);
+SAME(offsetof(struct cudaDeviceProp, totalGlobalMem), 288);
+SAME(sizeof(struct cudaFuncAttributes), 144);
+SAME(offsetof(struct cudaFuncAttributes, maxThreadsPerBlock), 24);
+SAME(offsetof(struct cudaFuncAttributes, maxDynamicSharedSizeBytes), 44);
+SAME(offsetof(struct cudaPointerAttributes, devicePointer), 8);
+SAME(sizeof(cudaLaunchConfig_t), 56);
+SAME(offsetof(cudaLaunchConfig_t, stream), 32);
+SAME(sizeof(CUmemAllocationProp), 32);
+SAME(offsetof(CUmemAllocationProp, location), 8);
+SAME(sizeof(CUmemAccessDesc), 12);
+SAME(offsetof(CUmemAccessDesc, flags), 8);
+SAME((int)CU_MEM_LOCATION_TYPE_DEVICE, 1);
+SAME((int)CU_POINTER_ATTRIBUTE_CONTEXT, 1);
+SAME((int)CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, 19);
+SAME((int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75);
+SAME((int)CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102);
+SAME((int)CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115);
+SAME((int)CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4);
+SAME((int)CU_MEMPOOL_ATTR_USED_MEM_HIGH, 8);
+SAME((int)cudaErrorMemoryAllocation, (int)CUDA_ERROR_OUT_OF_MEMORY);
+SAME((int)cudaErrorNotReady, (int)CUDA_ERROR_NOT_READY);
+SAME((int)cudaErrorNotSupported, (int)CUDA_ERROR_NOT_SUPPORTED);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, events, launches and modules of the driver API. */
+#include "drv.h"
+
+#define GET_STREAM(s, handle, dev)                             \
+	struct sim_stream *s = sim_stream_get((handle), (dev)); \
+	if (!s)                                                \
+		return SIM_EBADHANDLE
+
+DRV(cuStreamCreateWithPriority, struct sim_stream **stream, unsigned flags, int priority)
+{
+	DRV_ENTER_CTX(dev);
+	return sim_stream_create(dev, flags, priority, stream);
+}
+
+DRV(cuStreamCreate, struct sim_stream **stream, unsigned flags)
+{
+	return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+DRV(cuStreamDestroy_v2, void *stream)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_stream_destroy(s);
+}
+
+DRV(cuStreamQuery, void *stream)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_stream_query(s);
+}
+
+DRV(cuStreamSynchronize, void *stream)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	sim_stream_wait_idle(s);
+	return SIM_OK;
+}
+
+DRV(cuStreamGetCtx, void *stream, struct sim_ctx **ctx)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	*ctx = sim_ctx_primary_of(sim_stream_device(s));
+	return SIM_OK;
+}
+
+DRV(cuStreamIsCapturing, void *stream, int *status)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	*status = sim_stream_capture(s)->graph ? 1 : 0;
+	return SIM_OK;
+}
+
+DRV(cuStreamWriteValue32_v2, void *stream, uint64_t addr, unsigned value, unsigned flags)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	(void)addr, (void)value, (void)flags;
+	sim_stream_work(s);
+	return SIM_OK;
+}
+
+DRV(cuLaunchHostFunc, void *stream, void (*fn)(void *), void *arg)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_stream_host_fn(s, fn, arg);
+}
+
+DRV(cuEventCreate, struct sim_event **event, unsigned flags)
+{
+	DRV_ENTER_CTX(dev);
+	return sim_event_create(flags, dev, event);
+}
+
+DRV(cuEventDestroy_v2, struct sim_event *event)
+{
+	DRV_ENTER();
+	return sim_event_destroy(event);
+}
+
+DRV(cuEventRecord, struct sim_event *event, void *stream)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_event_record(event, s);
+}
+
+DRV(cuEventQuery, struct sim_event *event)
+{
+	DRV_ENTER();
+	return sim_event_query(event);
+}
+
+DRV(cuEventSynchronize, struct sim_event *event)
+{
+	DRV_ENTER();
+	return sim_event_wait(event);
+}
+
+/* ---- modules: everything loads, every function exists, no launch does anything ---- */
+
+static char a_module, a_function;
+
+DRV(cuModuleLoadData, void **module, const void *image)
+{
+	DRV_ENTER_CTX(dev);
+	(void)image;
+	*module = &a_module;
+	return SIM_OK;
+}
+
+DRV(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *options, void **values)
+{
+	(void)n, (void)options, (void)values;
+	return cuModuleLoadData(module, image);
+}
+
+DRV(cuModuleLoad, void **module, const char *name)
+{
+	return cuModuleLoadData(module, name);
+}
+
+DRV(cuModuleUnload, void *module)
+{
+	DRV_ENTER();
+	(void)module;
+	return SIM_OK;
+}
+
+DRV(cuModuleGetFunction, void **function, void *module, const char *name)
+{
+	DRV_ENTER();
+	(void)module, (void)name;
+	*function = &a_function;
+	return SIM_OK;
+}
+
+DRV(cuFuncGetAttribute, int *value, int attr, void *function)
+{
+	DRV_ENTER();
+	(void)function;
+	*value = attr == 0 ? 1024 : attr == 4 ? 32 : attr == 5 || attr == 6 ? 90 : 0;
+	return SIM_OK;
+}
+
+DRV(cuFuncSetAttribute, void *function, int attr, int value)
+{
+	DRV_ENTER();
+	(void)function, (void)attr, (void)value;
+	return SIM_OK;
+}
+
+DRV(cuFuncSetCacheConfig, void *function, int config)
+{
+	DRV_ENTER();
+	(void)function, (void)config;
+	return SIM_OK;
+}
+
+DRV(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, void *function, int block_size,
+    size_t shared)
+{
+	DRV_ENTER();
+	(void)function, (void)block_size, (void)shared;
+	*blocks = 1;
+	return SIM_OK;
+}
+
+DRV(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+    unsigned bz, unsigned shared, void *stream, void **params, void **extra)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	(void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared;
+	(void)params, (void)extra;
+	sim_stream_work(s);
+	return SIM_OK;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does the simulated device keep its promises? Linked with the stand-ins and run by check.sh; with
+ * the real libraries on a real GPU all but the lines marked SIM hold as well.
+ */
+#define _GNU_SOURCE
+#include "simcuda_ctl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int cudaGetDeviceCount(int *n), cudaGetDevice(int *d), cudaSetDevice(int d);
+int cudaMalloc(void **p, size_t n), cudaFree(void *p), cudaMemGetInfo(size_t *f, size_t *t);
+int cudaDeviceSynchronize(void), cudaEventCreate(void **e), cudaEventRecord(void *e, void *s);
+int cudaEventQuery(void *e), cudaGetLastError(void), cudaStreamCreate(void **s);
+int cudaLaunchHostFunc(void *s, void (*fn)(void *), void *arg), cudaStreamSynchronize(void *s);
+int cudaStreamWaitEvent(void *s, void *e, unsigned flags), cudaStreamQuery(void *s);
+int cuInit(unsigned f), cuDevicePrimaryCtxGetState(int d, unsigned *f, int *active);
+int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t p), cuCtxGetCurrent(void **c);
+int cuMemAddressReserve(uint64_t *p, size_t n, size_t align, uint64_t at, unsigned long long f);
+int cuMemCreate(void **h, size_t n, const void *prop, unsigned long long f), cuMemRelease(void *h);
+int cuMemMap(uint64_t p, size_t n, size_t off, void *h, unsigned long long f);
+int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
+int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *status);
+
+#define MIB (1ull << 20)
+
+static int failed;
+
+#define CHECK(cond)                                                       \
+	do {                                                              \
+		if (!(cond)) {                                            \
+			printf("not ok line %d: %s\n", __LINE__, #cond);   \
+			failed = 1;                                       \
+		}                                                         \
+	} while (0)
+
+static size_t free_now(void)
+{
+	size_t f = 0, t;
+
+	CHECK(cudaMemGetInfo(&f, &t) == 0);
+	return f;
+}
+
+static uint64_t num(void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static void check_contexts(void)
+{
+	unsigned flags;
+	int n = 0, active = -1;
+	void *ctx = &n;
+
+	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == 3); /* not initialised */
+	CHECK(cuInit(0) == 0);
+	CHECK(cudaGetDeviceCount(&n) == 0 && n == 2); /* SIM: the default */
+	CHECK(cudaGetDevice(&n) == 0 && n == 0);
+	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == 0 && active == 0);
+	CHECK(cuCtxGetCurrent(&ctx) == 0 && ctx == NULL);
+	CHECK(cuMemGetAddressRange_v2(NULL, NULL, 4096) == 201); /* no context */
+	CHECK(simcuda_contexts_created == 0);			  /* SIM */
+	free_now();
+	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == 0 && active == 1);
+	CHECK(cuDevicePrimaryCtxGetState(1, &flags, &active) == 0 && active == 0);
+	CHECK(simcuda_contexts_created == 1); /* SIM */
+}
+
+static void check_memory(void)
+{
+	void *big[3] = { 0 }, *small[100], *too_big;
+	size_t before = free_now(), size = 0;
+	uint64_t base = 0;
+
+	CHECK(cudaMalloc(&too_big, before + MIB) == 2);
+	CHECK(cudaGetLastError() == 2 && cudaGetLastError() == 0);
+	CHECK(free_now() == before);
+	for (int i = 0; i < 3; i++)
+		CHECK(cudaMalloc(&big[i], 5 * MIB) == 0);
+	CHECK(before - free_now() == 18 * MIB); /* pages of 2 MiB */
+	CHECK(cuMemGetAddressRange_v2(&base, &size, num(big[1]) + 4 * MIB) == 0);
+	CHECK(base == num(big[1]) && size == 5 * MIB);
+	for (int i = 0; i < 100; i++)
+		CHECK(cudaMalloc(&small[i], 1000) == 0);
+	CHECK(before - free_now() == 20 * MIB); /* they share one page */
+	CHECK(cudaFree(num(small[0]) % 2 ? NULL : (char *)small[0] + 1) == 1);
+	for (int i = 0; i < 100; i++)
+		CHECK(cudaFree(small[i]) == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(cudaFree(big[i]) == 0);
+	CHECK(cudaFree(big[0]) == 1);
+	CHECK(free_now() == before);
+}
+
+static void check_vmm(void)
+{
+	int prop[8] = { 1, 0, 1, 0 }; /* pinned, no handle type, on device 0 */
+	size_t before = free_now(), size = 0;
+	uint64_t va = 0, base = 0;
+	void *h[2];
+
+	CHECK(cuMemAddressReserve(&va, 100 * MIB, 0, 0, 0) == 0);
+	CHECK(free_now() == before);
+	for (int i = 0; i < 2; i++)
+		CHECK(cuMemCreate(&h[i], 20 * MIB, prop, 0) == 0);
+	CHECK(before - free_now() == 40 * MIB);
+	CHECK(cuMemMap(va + 20 * MIB, 20 * MIB, 0, h[0], 0) == 0);
+	CHECK(cuMemMap(va + 30 * MIB, 20 * MIB, 0, h[1], 0) == 1); /* overlaps */
+	CHECK(cuMemMap(va + 40 * MIB, 20 * MIB, 0, h[1], 0) == 0);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, va + 41 * MIB) == 0);
+	CHECK(base == va + 40 * MIB && size == 20 * MIB);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, va) == 500); /* not mapped */
+	for (int i = 0; i < 2; i++)
+		CHECK(cuMemRelease(h[i]) == 0);
+	CHECK(before - free_now() == 40 * MIB); /* the mappings keep it */
+	CHECK(cuMemAddressFree(va, 100 * MIB) == 1);
+	CHECK(cuMemUnmap(va + 20 * MIB, 40 * MIB) == 0);
+	CHECK(free_now() == before);
+	CHECK(cuMemAddressFree(va, 100 * MIB) == 0);
+}
+
+static void wait_at(void *mutex)
+{
+	pthread_mutex_lock(mutex);
+	pthread_mutex_unlock(mutex);
+}
+
+static void check_streams(void)
+{
+	pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+	void *s1 = NULL, *s2 = NULL, *e = NULL;
+
+	CHECK(cudaStreamCreate(&s1) == 0 && cudaStreamCreate(&s2) == 0);
+	CHECK(cudaEventCreate(&e) == 0);
+	pthread_mutex_lock(&gate);
+	CHECK(cudaLaunchHostFunc(s1, wait_at, &gate) == 0);
+	CHECK(cudaEventRecord(e, s1) == 0 && cudaEventQuery(e) == 600);
+	CHECK(cudaStreamQuery(s2) == 0);
+	CHECK(cudaStreamWaitEvent(s2, e, 0) == 0 && cudaStreamQuery(s2) == 600);
+	pthread_mutex_unlock(&gate);
+	CHECK(cudaStreamSynchronize(s2) == 0);
+	CHECK(cudaEventQuery(e) == 0);
+}
+
+struct stuck {
+	int (*fn)(void);
+	int done;
+};
+
+static void *victim;
+
+static int free_victim(void)
+{
+	return cudaFree(victim);
+}
+
+static void *run_stuck(void *arg)
+{
+	struct stuck *s = arg;
+
+	CHECK(s->fn() == 0);
+	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static double cpu_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* SIM: what was measured on a real hung device */
+static void check_hang(void)
+{
+	struct stuck s[2] = { { cudaDeviceSynchronize, 0 }, { free_victim, 0 } };
+	void *before = NULL, *after = NULL, *p = NULL;
+	pthread_t t[2];
+	double cpu;
+
+	CHECK(cudaMalloc(&victim, 4 * MIB) == 0);
+	CHECK(cudaEventCreate(&before) == 0 && cudaEventCreate(&after) == 0);
+	CHECK(cudaEventRecord(before, NULL) == 0);
+	simcuda_set_hang(1);
+	CHECK(cudaEventRecord(after, NULL) == 0);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, run_stuck, &s[i]);
+	while (simcuda_blocked() < 2)
+		usleep(1000);
+	cpu = cpu_seconds();
+	usleep(200000);
+	CHECK(cpu_seconds() - cpu < 0.05); /* they sleep */
+	CHECK(!s[0].done && !s[1].done);
+	CHECK(cudaEventQuery(before) == 0 && cudaEventQuery(after) == 600);
+	CHECK(free_now() > 0);
+	CHECK(cudaMalloc(&p, MIB) == 0);
+	simcuda_set_hang(0);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	CHECK(cudaEventQuery(after) == 0);
+	CHECK(cudaFree(p) == 0);
+}
+
+/* SIM */
+static void check_faults(void)
+{
+	void *p = NULL, *fn;
+	int status = -1;
+
+	CHECK(simcuda_set_fault("cudaMalloc:error=2:after=1:count=1") == 0);
+	CHECK(simcuda_set_fault("cudaMalloc") == -1);
+	CHECK(cudaMalloc(&p, MIB) == 0 && cudaFree(p) == 0);
+	CHECK(cudaMalloc(&p, MIB) == 2);
+	CHECK(cudaMalloc(&p, MIB) == 0 && cudaFree(p) == 0);
+	simcuda_clear_faults();
+	CHECK(cuGetProcAddress_v2("cuMemGetInfo", &fn, 12000, 0, &status) == 0 && fn && !status);
+	CHECK(cuGetProcAddress_v2("cuNoSuch", &fn, 12000, 0, &status) == 500 && !fn && status);
+}
+
+int main(void)
+{
+	check_contexts();
+	check_memory();
+	check_vmm();
+	check_streams();
+	check_hang();
+	check_faults();
+	printf(failed ? "FAILED\n" : "ok\n");
+	return failed;
+}

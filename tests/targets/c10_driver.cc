@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target that drives the real libc10_cuda.so of a wheel: its caching allocator, without libtorch
+ * and without Python. It reads commands on stdin and answers each with one line, "ok ..." or
+ * "error ...", so that a test always knows how far it is. It works on a simulated and on a real
+ * device; commands marked [sim] need the simulated one.
+ *
+ *   device D            allocate on this device from now on
+ *   stream I            ... and on this stream: 0 is the default one, 1 to 3 come from the pool
+ *   alloc N SIZE        N blocks of SIZE bytes, kept
+ *   free N|all          the N oldest kept blocks
+ *   random SEED COUNT   COUNT steps of a reproducible mix: sizes, streams, frees, side streams,
+ *                       a private pool, emptyCache
+ *   private N SIZE      N blocks in a private pool, as a CUDA graph has one
+ *   pending N SIZE      N blocks that are freed while a side stream still uses them; they stay
+ *                       "pending free" until release
+ *   release             let the side stream go on
+ *   emptycache
+ *   expandable on|off   expandable segments from now on
+ *   snapshot FILE       the library's own snapshot and statistics, see write_snapshot()
+ *   oom                 ask for more than there is; answers whether OutOfMemoryError came
+ *   busy USEC           a thread allocates and frees, sleeping USEC between; may be repeated
+ *   idle                stop those threads
+ *   holdlock            a thread blocks inside cudaMalloc, so it owns the device mutex   [sim]
+ *   unlock              let it go on                                                     [sim]
+ *   wedge               a thread waits in cudaDeviceSynchronize for a stream that does not end
+ *   unwedge             let it go on
+ *   hang MASK           the device hangs (0: recovers)                                   [sim]
+ *   sleep MS | pid | quit
+ */
+#include <c10/core/StorageImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#if __has_include(<c10/cuda/PeerToPeerAccess.h>)
+#include <c10/cuda/PeerToPeerAccess.h>
+#define HAVE_P2P_CACHE 1
+#endif
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* libtorch_cuda sets these two up for libc10_cuda; without it we have to. */
+namespace c10::cuda::_internal
+{
+C10_CUDA_API void setHasPrimaryContext(bool (*fn)(DeviceIndex));
+}
+
+namespace cca = c10::cuda::CUDACachingAllocator;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr int STREAMS = 4;
+
+/* A gate that threads, and host functions on a stream, wait at. */
+class Gate {
+public:
+	void wait()
+	{
+		std::unique_lock<std::mutex> l(mutex_);
+		cond_.wait(l, [this] { return open_; });
+	}
+
+	void open()
+	{
+		std::lock_guard<std::mutex> l(mutex_);
+		open_ = true;
+		cond_.notify_all();
+	}
+
+	static void host_fn(void *gate)
+	{
+		static_cast<Gate *>(gate)->wait();
+	}
+
+private:
+	std::mutex mutex_;
+	std::condition_variable cond_;
+	bool open_ = false;
+};
+
+/* A side stream that is busy until it is told otherwise. */
+struct BusyStream {
+	std::unique_ptr<Gate> gate = std::make_unique<Gate>();
+	std::optional<c10::cuda::CUDAStream> stream;
+};
+
+std::map<int, std::vector<c10::cuda::CUDAStream>> streams;
+std::deque<c10::DataPtr> kept;
+std::vector<std::unique_ptr<BusyStream>> busy_streams;
+std::vector<std::thread> workers;
+std::atomic<bool> workers_stop{ false };
+std::vector<std::thread> stuck;
+std::unique_ptr<Gate> wedge_gate;
+uint64_t next_pool = 1;
+
+/* What the simulated device exports; null on a real one. */
+template <typename F> F *sim(const char *name)
+{
+	static void *lib = dlopen("libsimcuda.so", RTLD_NOW | RTLD_NOLOAD);
+	return lib ? reinterpret_cast<F *>(dlsym(lib, name)) : nullptr;
+}
+
+void check(cudaError_t err, const char *what)
+{
+	if (err != cudaSuccess)
+		throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(err));
+}
+
+int device()
+{
+	int d = 0;
+
+	check(cudaGetDevice(&d), "cudaGetDevice");
+	return d;
+}
+
+c10::cuda::CUDAStream stream_at(int device_index, size_t i)
+{
+	auto &list = streams[device_index];
+
+	if (list.empty()) {
+		auto d = static_cast<c10::DeviceIndex>(device_index);
+
+		list.push_back(c10::cuda::getDefaultCUDAStream(d));
+		while (list.size() < STREAMS)
+			list.push_back(c10::cuda::getStreamFromPool(false, d));
+	}
+	return list.at(i);
+}
+
+c10::DataPtr allocate(size_t size)
+{
+	return cca::get()->allocate(size);
+}
+
+void set_config(const std::string &text)
+{
+	c10::CachingAllocator::setAllocatorSettings(text);
+}
+
+/* ---- random ---- */
+
+size_t random_size(std::mt19937_64 &rng)
+{
+	static const size_t limits[] = { 512, 4096, 65536, 1u << 20, 10u << 20, 24u << 20 };
+
+	return 1 + rng() % limits[rng() % 6];
+}
+
+/* Keep the live bytes below this, so that the default budget is never spent. */
+constexpr size_t RANDOM_LIVE = size_t(1) << 31;
+
+class Random {
+public:
+	explicit Random(uint64_t seed) : rng_(seed)
+	{
+	}
+
+	void step()
+	{
+		unsigned what = rng_() % 100;
+
+		if (what < 55)
+			grow();
+		else if (what < 90)
+			shrink();
+		else if (what < 96)
+			used_elsewhere();
+		else if (what < 99)
+			in_private_pool();
+		else if (rng_() % 10 == 0)
+			cca::emptyCache();
+	}
+
+private:
+	void grow()
+	{
+		size_t size = random_size(rng_);
+
+		if (live_ + size > RANDOM_LIVE)
+			return shrink();
+		c10::cuda::CUDAStreamGuard guard(stream_at(device(), rng_() % STREAMS));
+		kept.push_back(allocate(size));
+		live_ += size;
+		sizes_[kept.back().get()] = size;
+	}
+
+	void shrink()
+	{
+		if (kept.empty())
+			return;
+		std::swap(kept[rng_() % kept.size()], kept.back());
+		auto it = sizes_.find(kept.back().get());
+		if (it != sizes_.end()) {
+			live_ -= it->second;
+			sizes_.erase(it);
+		}
+		kept.pop_back();
+	}
+
+	/* Freed with an event of another stream; whether it is done by then is the stream's affair. */
+	void used_elsewhere()
+	{
+		auto ptr = allocate(random_size(rng_));
+
+		cca::recordStream(ptr, stream_at(device(), 1 + rng_() % (STREAMS - 1)));
+	}
+
+	void in_private_pool()
+	{
+		c10::MempoolId_t id{ 0, 1000 + next_pool++ };
+		auto d = static_cast<c10::DeviceIndex>(device());
+
+		cca::get()->beginAllocateToPool(d, id, [](cudaStream_t) { return true; });
+		auto ptr = allocate(random_size(rng_));
+		cca::get()->endAllocateToPool(d, id);
+		if (rng_() % 2) {
+			sizes_[ptr.get()] = 0;
+			kept.push_back(std::move(ptr));
+		}
+		if (rng_() % 2)
+			cca::releasePool(d, id);
+	}
+
+	std::mt19937_64 rng_;
+	size_t live_ = 0;
+	std::map<void *, size_t> sizes_;
+};
+
+/* ---- the truth, to compare with ---- */
+
+/*
+ * segment DEVICE ADDR SIZE STREAM POOL EXPANDABLE small|large ALLOCATED ACTIVE REQUESTED
+ * block DEVICE SEGMENT ADDR SIZE REQUESTED STATE STREAM POOL EXPANDABLE small|large
+ * stats DEVICE NAME CURRENT PEAK ALLOCATED FREED     (all pools together)
+ * Addresses and streams are hexadecimal, a pool is two numbers with a dot.
+ */
+size_t write_snapshot(const std::string &path)
+{
+	auto snap = cca::snapshot();
+	FILE *f = fopen(path.c_str(), "w");
+	size_t blocks = 0;
+
+	if (!f)
+		throw std::runtime_error("cannot write " + path);
+	for (const auto &s : snap.segments) {
+		char tail[128];
+		size_t at = s.address;
+
+		snprintf(tail, sizeof(tail), "%p %llu.%llu %d %s", s.stream ? s.stream : nullptr,
+			 (unsigned long long)s.owner_private_pool_id.first,
+			 (unsigned long long)s.owner_private_pool_id.second, s.is_expandable,
+			 s.is_large ? "large" : "small");
+		std::string words(tail);
+		if (words.rfind("(nil)", 0) == 0)
+			words.replace(0, 5, "0x0");
+		fprintf(f, "segment %d %#zx %zu %s %zu %zu %zu\n", s.device, s.address,
+			s.total_size, words.c_str(), s.allocated_size, s.active_size,
+			s.requested_size);
+		for (const auto &b : s.blocks) {
+			fprintf(f, "block %d %#zx %#zx %zu %zu %s %s\n", s.device, s.address, at,
+				b.size, b.requested_size,
+				b.allocated ? "active_allocated" :
+				b.active    ? "active_pending_free" :
+					      "inactive",
+				words.c_str());
+			at += b.size;
+			blocks++;
+		}
+	}
+	for (int d = 0; d < c10::cuda::device_count(); d++) {
+		auto st = cca::getDeviceStats(static_cast<c10::DeviceIndex>(d));
+		auto line = [&](const char *name, const auto &array) {
+			const auto &v = array[0]; /* StatType::AGGREGATE */
+
+			fprintf(f, "stats %d %s %lld %lld %lld %lld\n", d, name,
+				(long long)v.current, (long long)v.peak, (long long)v.allocated,
+				(long long)v.freed);
+		};
+		line("allocation", st.allocation);
+		line("segment", st.segment);
+		line("active", st.active);
+		line("inactive_split", st.inactive_split);
+		line("allocated_bytes", st.allocated_bytes);
+		line("reserved_bytes", st.reserved_bytes);
+		line("active_bytes", st.active_bytes);
+		line("inactive_split_bytes", st.inactive_split_bytes);
+		line("requested_bytes", st.requested_bytes);
+	}
+	if (fclose(f))
+		throw std::runtime_error("cannot write " + path);
+	return blocks;
+}
+
+/* ---- commands ---- */
+
+using Words = std::istringstream;
+
+/*
+ * The simulated device exports these. What they do is in tests/simcuda/simcuda_ctl.h.
+ */
+bool sim_fault(const std::string &spec)
+{
+	auto *set = sim<int(const char *)>("simcuda_set_fault");
+	return set && set(spec.c_str()) == 0;
+}
+
+std::string cmd_device(Words &in)
+{
+	int d = 0;
+
+	in >> d;
+	c10::cuda::set_device(static_cast<c10::DeviceIndex>(d));
+	return std::to_string(d);
+}
+
+std::string cmd_stream(Words &in)
+{
+	size_t i = 0;
+
+	in >> i;
+	c10::cuda::setCurrentCUDAStream(stream_at(device(), i));
+	return std::to_string(i);
+}
+
+std::string cmd_alloc(Words &in)
+{
+	size_t n = 0, size = 0;
+
+	in >> n >> size;
+	for (size_t i = 0; i < n; i++)
+		kept.push_back(allocate(size));
+	return std::to_string(kept.size()) + " live";
+}
+
+std::string cmd_free(Words &in)
+{
+	std::string what;
+	size_t n;
+
+	in >> what;
+	n = what == "all" ? kept.size() : std::stoul(what);
+	for (; n && !kept.empty(); n--)
+		kept.pop_front();
+	return std::to_string(kept.size()) + " live";
+}
+
+std::string cmd_random(Words &in)
+{
+	uint64_t seed = 0;
+	size_t count = 0;
+
+	in >> seed >> count;
+	Random random(seed);
+	for (size_t i = 0; i < count; i++)
+		random.step();
+	return std::to_string(kept.size()) + " live";
+}
+
+std::string cmd_private(Words &in)
+{
+	c10::MempoolId_t id{ 0, next_pool++ };
+	auto d = static_cast<c10::DeviceIndex>(device());
+	size_t n = 0, size = 0;
+
+	in >> n >> size;
+	cca::get()->beginAllocateToPool(d, id, [](cudaStream_t) { return true; });
+	for (size_t i = 0; i < n; i++)
+		kept.push_back(allocate(size));
+	cca::get()->endAllocateToPool(d, id);
+	return "pool 0." + std::to_string(id.second);
+}
+
+std::string cmd_pending(Words &in)
+{
+	auto b = std::make_unique<BusyStream>();
+	size_t n = 0, size = 0;
+
+	in >> n >> size;
+	b->stream = stream_at(device(), STREAMS - 1);
+	check(cudaLaunchHostFunc(b->stream->stream(), Gate::host_fn, b->gate.get()),
+	      "cudaLaunchHostFunc");
+	for (size_t i = 0; i < n; i++) {
+		auto ptr = allocate(size);
+
+		cca::recordStream(ptr, *b->stream);
+	}
+	busy_streams.push_back(std::move(b));
+	return std::to_string(n) + " pending";
+}
+
+std::string cmd_release(Words &)
+{
+	for (auto &b : busy_streams) {
+		b->gate->open();
+		b->stream->synchronize();
+	}
+	busy_streams.clear();
+	return "released";
+}
+
+std::string cmd_emptycache(Words &)
+{
+	cca::emptyCache();
+	return "emptied";
+}
+
+std::string cmd_expandable(Words &in)
+{
+	std::string what;
+
+	in >> what;
+	set_config(std::string("expandable_segments:") + (what == "on" ? "True" : "False"));
+	return what;
+}
+
+std::string cmd_snapshot(Words &in)
+{
+	std::string path;
+
+	in >> path;
+	return std::to_string(write_snapshot(path)) + " blocks";
+}
+
+std::string cmd_oom(Words &)
+{
+	size_t free_bytes = 0, total = 0;
+
+	check(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
+	try {
+		auto ptr = allocate(total * 2);
+	} catch (const c10::OutOfMemoryError &) {
+		return "oom";
+	}
+	throw std::runtime_error("twice the memory was granted");
+}
+
+void churn(int d, int usec, unsigned seed)
+{
+	std::mt19937_64 rng(seed);
+	std::deque<c10::DataPtr> mine;
+
+	prctl(PR_SET_NAME, "busy");
+	c10::cuda::set_device(static_cast<c10::DeviceIndex>(d));
+	while (!workers_stop) {
+		if (mine.size() < 64 && rng() % 2)
+			mine.push_back(allocate(random_size(rng) / 4 + 1));
+		else if (!mine.empty())
+			mine.pop_front();
+		if (usec)
+			usleep(static_cast<useconds_t>(usec));
+	}
+}
+
+std::string cmd_busy(Words &in)
+{
+	int usec = 0;
+
+	in >> usec;
+	workers_stop = false;
+	workers.emplace_back(churn, device(), usec, 4711u + static_cast<unsigned>(workers.size()));
+	return std::to_string(workers.size()) + " threads";
+}
+
+std::string cmd_idle(Words &)
+{
+	workers_stop = true;
+	for (auto &t : workers)
+		t.join();
+	workers.clear();
+	return "idle";
+}
+
+/* Blocks that no cache can serve force the allocator into cudaMalloc with its mutex held. */
+void allocate_anew(int d)
+{
+	prctl(PR_SET_NAME, "holdlock");
+	c10::cuda::set_device(static_cast<c10::DeviceIndex>(d));
+	auto ptr = allocate(size_t(64) << 20);
+}
+
+int sim_blocked()
+{
+	auto *fn = sim<int()>("simcuda_blocked");
+	return fn ? fn() : -1;
+}
+
+/* Wait until one more thread is blocked than before; false after five seconds. */
+bool wait_blocked(int before)
+{
+	for (int i = 0; i < 5000; i++) {
+		if (sim_blocked() > before)
+			return true;
+		std::this_thread::sleep_for(milliseconds(1));
+	}
+	return false;
+}
+
+std::string cmd_holdlock(Words &)
+{
+	int before = sim_blocked();
+
+	if (!sim_fault("cudaMalloc:block:count=1") || !sim_fault("cuMemCreate:block:count=1"))
+		throw std::runtime_error("only a simulated device can do this");
+	stuck.emplace_back(allocate_anew, device());
+	if (!wait_blocked(before))
+		throw std::runtime_error("the thread did not get stuck");
+	return "held";
+}
+
+void join_stuck()
+{
+	for (auto &t : stuck)
+		t.join();
+	stuck.clear();
+}
+
+std::string cmd_unlock(Words &)
+{
+	auto *clear = sim<void()>("simcuda_clear_faults");
+
+	if (clear)
+		clear();
+	join_stuck();
+	return "unlocked";
+}
+
+std::string cmd_wedge(Words &)
+{
+	int d = device();
+
+	wedge_gate = std::make_unique<Gate>();
+	check(cudaLaunchHostFunc(stream_at(d, 1).stream(), Gate::host_fn, wedge_gate.get()),
+	      "cudaLaunchHostFunc");
+	stuck.emplace_back([d] {
+		prctl(PR_SET_NAME, "wedge");
+		cudaSetDevice(d);
+		cudaDeviceSynchronize();
+	});
+	std::this_thread::sleep_for(milliseconds(50));
+	return "wedged";
+}
+
+std::string cmd_unwedge(Words &)
+{
+	if (wedge_gate)
+		wedge_gate->open();
+	join_stuck();
+	return "unwedged";
+}
+
+std::string cmd_hang(Words &in)
+{
+	auto *set = sim<void(int)>("simcuda_set_hang");
+	int mask = 0;
+
+	in >> mask;
+	if (!set)
+		throw std::runtime_error("only a simulated device can do this");
+	set(mask);
+	return std::to_string(mask);
+}
+
+std::string cmd_sleep(Words &in)
+{
+	int ms = 0;
+
+	in >> ms;
+	std::this_thread::sleep_for(milliseconds(ms));
+	return "slept";
+}
+
+std::string cmd_pid(Words &)
+{
+	return std::to_string(getpid());
+}
+
+const std::map<std::string, std::function<std::string(Words &)>> commands = {
+	{ "device", cmd_device },     { "stream", cmd_stream },
+	{ "alloc", cmd_alloc },	      { "free", cmd_free },
+	{ "random", cmd_random },     { "private", cmd_private },
+	{ "pending", cmd_pending },   { "release", cmd_release },
+	{ "emptycache", cmd_emptycache }, { "expandable", cmd_expandable },
+	{ "snapshot", cmd_snapshot }, { "oom", cmd_oom },
+	{ "busy", cmd_busy },	      { "idle", cmd_idle },
+	{ "holdlock", cmd_holdlock }, { "unlock", cmd_unlock },
+	{ "wedge", cmd_wedge },	      { "unwedge", cmd_unwedge },
+	{ "hang", cmd_hang },	      { "sleep", cmd_sleep },
+	{ "pid", cmd_pid },
+};
+
+bool has_primary_context(c10::DeviceIndex d)
+{
+	using State = int(int, unsigned *, int *);
+	static auto *state = reinterpret_cast<State *>(
+		dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuDevicePrimaryCtxGetState"));
+	unsigned flags = 0;
+	int active = 0;
+
+	return state && state(d, &flags, &active) == 0 && active;
+}
+
+void init()
+{
+	int n = c10::cuda::device_count();
+
+	c10::cuda::_internal::setHasPrimaryContext(has_primary_context);
+#ifdef HAVE_P2P_CACHE
+	c10::cuda::detail::init_p2p_access_cache(n);
+#endif
+	cca::init(n);
+}
+
+std::string one_line(std::string text)
+{
+	return text.substr(0, text.find('\n'));
+}
+
+} // namespace
+
+int main()
+{
+	std::string line;
+
+	std::setvbuf(stdout, nullptr, _IOLBF, 0);
+	try {
+		init();
+	} catch (const std::exception &e) {
+		printf("error init: %s\n", one_line(e.what()).c_str());
+		return 1;
+	}
+	printf("ok ready %d\n", getpid());
+	while (std::getline(std::cin, line)) {
+		Words in(line);
+		std::string name;
+
+		if (!(in >> name))
+			continue;
+		if (name == "quit") {
+			printf("ok quit\n");
+			break;
+		}
+		auto it = commands.find(name);
+		if (it == commands.end()) {
+			printf("error unknown command: %s\n", name.c_str());
+			continue;
+		}
+		try {
+			printf("ok %s\n", it->second(in).c_str());
+		} catch (const std::exception &e) {
+			printf("error %s\n", one_line(e.what()).c_str());
+		}
+	}
+	/* Threads may be stuck for ever, on purpose: leave without destructors. */
+	fflush(stdout);
+	_exit(0);
+}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""victim.py STATS_FILE: a Python program whose threads wait in every way Python has, and check what they get.
+
+The layout of the file is that of victim.h.
+"""
+
+import ctypes
+import hashlib
+import mmap
+import os
+import queue
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+HEAD = 16 + 160
+THREAD = 4 * 8 + 32
+MAX_THREADS = 40
+LATE_MS = 600
+
+libc = ctypes.CDLL(None)
+libc.prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
+libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+with open(sys.argv[1], "r+b") as f:
+    stats = mmap.mmap(f.fileno(), HEAD + MAX_THREADS * THREAD)
+
+
+def put(thread, field, value):
+    struct.pack_into("<Q", stats, HEAD + thread * THREAD + 8 * field, value)
+
+
+def run(thread, name, function):
+    struct.pack_into("31s", stats, HEAD + thread * THREAD + 32, name.encode())
+    put(thread, 0, threading.get_native_id())
+    rounds = errors = 0
+    while True:
+        try:
+            fine = function()
+            what = "wrong result"
+        except BaseException as e:  # an OSError is exactly what must not be seen
+            fine = False
+            what = repr(e)
+        if not fine:
+            errors += 1
+            put(thread, 2, errors)
+            struct.pack_into("159s", stats, 16, f"{name}: {what}".encode())
+        rounds += 1
+        put(thread, 1, rounds)
+
+
+def timed(ms, function):
+    def check():
+        start = time.monotonic()
+        fine = function()
+        took = (time.monotonic() - start) * 1e3
+        return fine and ms - 0.5 <= took <= ms + LATE_MS
+
+    return check
+
+
+empty = queue.Queue()
+lock = threading.Lock()
+lock.acquire()
+left, right = socket.socketpair()
+epoll = select.epoll()
+sent = received = 0
+
+
+def queue_times_out():
+    try:
+        empty.get(timeout=0.03)
+        return False
+    except queue.Empty:
+        return True
+
+
+def receive():
+    global received
+    (value,) = struct.unpack("<Q", left.recv(8))
+    received += 1
+    return value == received
+
+
+def send():
+    global sent
+    sent += 1
+    right.send(struct.pack("<Q", sent))
+    time.sleep(0.01)
+    return True
+
+
+def compute():
+    time.sleep(0.001)
+    return hashlib.sha256(b"x" * 20000).hexdigest() == DIGEST
+
+
+def child():
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(w, b"fine")
+        os._exit(3)
+    os.close(w)
+    text = os.read(r, 10)
+    os.close(r)
+    _, status = os.waitpid(pid, 0)
+    return text == b"fine" and os.WEXITSTATUS(status) == 3
+
+
+DIGEST = hashlib.sha256(b"x" * 20000).hexdigest()
+KINDS = [
+    ("sleep", timed(20, lambda: time.sleep(0.02) is None)),
+    ("queue", timed(30, queue_times_out)),
+    ("receive", receive),
+    ("send", send),
+    ("select", timed(25, lambda: select.select([], [], [], 0.025) == ([], [], []))),
+    ("lock", timed(40, lambda: lock.acquire(timeout=0.04) is False)),
+    ("compute", compute),
+    ("epoll", timed(35, lambda: epoll.poll(0.035) == [])),
+    ("fork", child),
+]
+for i, (name, function) in enumerate(KINDS):
+    threading.Thread(target=run, args=(i, name, function), daemon=True).start()
+time.sleep(0.2)
+struct.pack_into("<QQ", stats, 0, 1, len(KINDS))
+while True:
+    time.sleep(3600)

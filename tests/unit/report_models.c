@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report_models.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+/* Tests may as well stop here when there is no memory. */
+static void *checked(void *p)
+{
+	if (!p)
+		abort();
+	return p;
+}
+
+/* ---- pieces ---- */
+
+struct vt_model_device *report_add_device(struct vt_model *model, int ordinal, uint64_t used, uint64_t total)
+{
+	struct vt_model_device *d = checked(vt_vec_append(&model->devices));
+
+	*d = (struct vt_model_device){
+		.ordinal = ordinal, .name = "NVIDIA H100 80GB HBM3", .have_uuid = true, .context_active = true,
+		.context = 0x55d0c0de0000 + (uint64_t)ordinal * 0x1000, .have_memory = true,
+		.memory_from = "cudaMemGetInfo", .free_bytes = total - used, .total_bytes = total, .used_bytes = used,
+	};
+	for (int i = 0; i < 16; i++)
+		d->uuid[i] = (uint8_t)(ordinal * 16 + i);
+	return d;
+}
+
+static void release_blocks(struct vt_block_rec *blocks, size_t n)
+{
+	(void)n;
+	free(blocks);
+}
+
+/* Room for many: the array must not grow while a test holds a pointer. */
+#define MAX_BLOCKS 1100000
+
+static bool pending_start;
+static unsigned int pending_flags;
+static uint64_t pending_stream, pending_pool, next_address;
+
+struct vt_model_allocator *report_add_allocator(struct vt_model *model, int device)
+{
+	struct vt_model_allocator *a = checked(vt_vec_append(&model->allocators));
+
+	if (!model->blocks) {
+		model->blocks = checked(calloc(MAX_BLOCKS, sizeof(*model->blocks)));
+		model->blocks_release = release_blocks;
+		next_address = UINT64_C(0x7f1200000000);
+	}
+	*a = (struct vt_model_allocator){
+		.device = device, .method = VT_METHOD_INSIDE, .first_block = model->n_blocks, .owner_name = "",
+	};
+	a->result.device = device;
+	a->result.lock = VT_LOCK_TAKEN;
+	a->result.walk_ns = 1840000;
+	a->result.allocator = UINT64_C(0x55d0aa0010);
+	pending_start = true;
+	pending_flags = 0;
+	pending_stream = 0;
+	pending_pool = 0;
+	model->torch_method = VT_METHOD_INSIDE;
+	model->torch_state = "native";
+	return a;
+}
+
+void report_add_segment(struct vt_model *model, unsigned int flags, uint64_t stream, uint64_t pool)
+{
+	(void)model;
+	pending_start = true;
+	pending_flags = flags;
+	pending_stream = stream;
+	pending_pool = pool;
+	next_address = (next_address + 4 * MIB) & ~(2 * MIB - 1);
+}
+
+struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size, uint64_t requested)
+{
+	struct vt_model_allocator *a = &model->allocators.data[model->allocators.n - 1];
+	struct vt_block_rec *b;
+
+	if (model->n_blocks == MAX_BLOCKS)
+		abort();
+	b = &model->blocks[model->n_blocks++];
+	*b = (struct vt_block_rec){
+		.addr = next_address, .size = size, .requested = requested, .stream = pending_stream, .pool = pending_pool,
+		.object = UINT64_C(0x55d0bb000000) + model->n_blocks * 176, .device = (int16_t)a->device, .state = state,
+		.flags = (uint8_t)(pending_flags | (pending_start ? VT_BLOCK_SEGMENT_START : 0)),
+	};
+	a->result.segments += pending_start && state != VT_BLOCK_UNMAPPED;
+	a->result.blocks++;
+	if (state <= VT_BLOCK_UNMAPPED)
+		a->result.bytes[state] += size;
+	a->n_blocks++;
+	pending_start = false;
+	next_address += size;
+	return b;
+}
+
+struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name)
+{
+	struct vt_model_thread *t = checked(vt_vec_append(&model->threads));
+
+	*t = (struct vt_model_thread){ .tid = tid, .name = name, .state = 'S', .cpu = 3, .gil = -1 };
+	model->process.n_threads++;
+	return t;
+}
+
+static struct vt_model_frame *add_frame(struct vt_model *model, struct vt_model_thread *t)
+{
+	size_t n = t->stack.n_frames;
+	struct vt_model_frame *frames = checked(vt_arena_alloc(&model->arena, (n + 1) * sizeof(*frames)));
+
+	if (n)
+		memcpy(frames, t->stack.frames, n * sizeof(*frames));
+	t->stack.frames = frames;
+	t->stack.n_frames++;
+	return &frames[n];
+}
+
+void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *module,
+		       uint64_t offset)
+{
+	*add_frame(model, t) = (struct vt_model_frame){
+		.kind = VT_FRAME_NATIVE, .function = function, .module = module,
+		.build_id = module ? "5f2c1e9b0d3a47c6b8e1f00dcafe123456789abc" : "",
+		.pc = UINT64_C(0x7f0000000000) + offset, .module_offset = module ? offset : 0,
+	};
+	t->stack.has_native = true;
+}
+
+void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *file, int line)
+{
+	*add_frame(model, t) = (struct vt_model_frame){
+		.kind = VT_FRAME_PYTHON, .function = function, .file = file, .line = line,
+	};
+	t->stack.has_python = true;
+	t->has_python = true;
+}
+
+void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from)
+{
+	to->stack = from->stack;
+	to->has_python = from->has_python;
+}
+
+/* ---- whole models ---- */
+
+static void add_identity(struct vt_model *model)
+{
+	model->tool_version = "0.1.0";
+	model->when = (struct timespec){ .tv_sec = 1795270474, .tv_nsec = 123456789 };
+	model->process.pid = 41273;
+	model->process.name = "python3";
+	model->process.cmdline = "python3 train.py --config llama-1b.yaml";
+	model->process.exe = "/usr/bin/python3.12";
+	model->process.user = "alice";
+	model->process.uid = 1000;
+	model->process.container = "5f2c1e";
+	model->process.uptime_s = 792123.5;
+	model->process.state = 'S';
+	model->process.tracer_name = "";
+	model->process.uses_cuda = true;
+	model->versions = (struct vt_model_versions){
+		.torch = "2.11.0+cu130", .torch_layout = "2.11 to 2.13", .python = "3.12.3", .driver = "580.159.03",
+		.cuda_driver = 13000, .cuda_runtime = 13000,
+	};
+	model->cuda_method = VT_METHOD_INSIDE;
+	model->timing = (struct vt_model_timing){
+		.total_ms = 84.2, .attach_ms = 41, .borrowed_us = 212, .borrowed_tid = 41273, .walk_ms = 1.9,
+		.stopped_ms = 3.1, .stacks_ms = 22,
+	};
+	model->stacks_coherent = true;
+}
+
+/* Blocks of the sizes that a transformer has. */
+static void add_training_blocks(struct vt_model *model)
+{
+	report_add_segment(model, 0, 0, 0);
+	for (int i = 0; i < 412; i++) {
+		if (i % 20 == 19)
+			report_add_segment(model, 0, 0, 0);
+		report_add_block(model, VT_BLOCK_ALLOCATED, 22 * MIB, 22 * MIB - 300000);
+		if (i % 5 == 0)
+			report_add_block(model, VT_BLOCK_CACHED, 4 * MIB + (uint64_t)(i % 7) * MIB, 0);
+	}
+	for (int i = 0; i < 28; i++) {
+		report_add_segment(model, 0, 0, 0);
+		report_add_block(model, VT_BLOCK_ALLOCATED, 2 * GIB + 38 * MIB, 2 * GIB + 38 * MIB);
+	}
+	report_add_segment(model, 0, 0x55d0c0ffee00, 0);
+	for (int i = 0; i < 12; i++)
+		report_add_block(model, VT_BLOCK_AWAITING_FREE, 50 * MIB, 50 * MIB - 12);
+	report_add_segment(model, 0, 0, 0);
+	report_add_block(model, VT_BLOCK_CACHED, 1228 * MIB, 0);
+	report_add_segment(model, VT_BLOCK_PRIVATE_POOL, 0x55d0c0ffee00, UINT64_C(1) << 32);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 612 * MIB, 612 * MIB);
+	report_add_block(model, VT_BLOCK_CACHED, 412 * MIB, 0);
+	report_add_segment(model, VT_BLOCK_SMALL_POOL, 0, 0);
+	for (int i = 0; i < 9000; i++) {
+		if (i % 64 == 63)
+			report_add_segment(model, VT_BLOCK_SMALL_POOL, 0, 0);
+		report_add_block(model, i % 9 ? VT_BLOCK_ALLOCATED : VT_BLOCK_CACHED, 512 + (uint64_t)(i % 20) * 512,
+				 i % 9 ? 4 + (uint64_t)(i % 20) * 512 : 0);
+	}
+}
+
+static void add_training_stats(struct vt_model_allocator *a)
+{
+	a->result.have_stats = 1;
+	a->result.stats.allocated_bytes = (struct vt_torch_stat){
+		.current = (int64_t)a->result.bytes[VT_BLOCK_ALLOCATED], .peak = 72 * (int64_t)GIB, .allocated = 1 << 30,
+		.freed = 1 << 20,
+	};
+	a->result.stats.reserved_bytes = (struct vt_torch_stat){
+		.current = (int64_t)(a->result.bytes[0] + a->result.bytes[1] + a->result.bytes[2]), .peak = 75 * (int64_t)GIB,
+	};
+	a->result.stats.num_alloc_retries = 14;
+	a->result.stats.num_ooms = 2;
+}
+
+static void add_main_stack(struct vt_model *model, struct vt_model_thread *t)
+{
+	report_add_native(model, t, "__futex_abstimed_wait_common64", "libc.so.6", 0x98d61);
+	report_add_native(model, t, "pthread_cond_timedwait@@GLIBC_2.3.2", "libc.so.6", 0x9bf1c);
+	report_add_native(model, t, NULL, "libcuda.so.580.159.03", 0x2f81c4);
+	report_add_native(model, t, NULL, "libcuda.so.580.159.03", 0x3a0277);
+	report_add_native(model, t, "cudaStreamSynchronize", "libcudart.so.13.0.96", 0x5c1a0);
+	report_add_native(model, t, "at::native::_local_scalar_dense_cuda(at::Tensor const&)::{lambda()#1}::operator()() const",
+			  "libtorch_cuda.so", 0x31c4ab7);
+	report_add_native(model, t, "at::native::_local_scalar_dense_cuda(at::Tensor const&)", "libtorch_cuda.so", 0x31c4f01);
+	report_add_native(model, t, "torch::autograd::THPVariable_item(_object*, _object*)", "libtorch_python.so", 0x6a11c0);
+	report_add_native(model, t, "method_vectorcall_NOARGS", "python3.12", 0x1c9100);
+	report_add_python(model, t, "Trainer.train_step", "/home/alice/llama/train.py", 88);
+	report_add_python(model, t, "Trainer.fit", "/home/alice/llama/train.py", 141);
+	report_add_native(model, t, "_PyObject_FastCallDictTstate", "python3.12", 0x1a11c0);
+	report_add_native(model, t, "slot_tp_call", "python3.12", 0x1d01c0);
+	report_add_python(model, t, "Module._call_impl",
+			  "/home/alice/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1773);
+	report_add_python(model, t, "main", "/home/alice/llama/train.py", 191);
+	report_add_python(model, t, "<module>", "/home/alice/llama/train.py", 203);
+	report_add_native(model, t, "PyEval_EvalCode", "python3.12", 0x2a11c0);
+	report_add_native(model, t, "run_mod", "python3.12", 0x2a91c0);
+	report_add_native(model, t, "pymain_run_file_obj", "python3.12", 0x2b11c0);
+	report_add_native(model, t, "Py_RunMain", "python3.12", 0x2c11c0);
+	report_add_native(model, t, "__libc_start_call_main", "libc.so.6", 0x29d90);
+	report_add_native(model, t, "_start", "python3.12", 0x1c25);
+}
+
+static void add_idle_thread(struct vt_model *model, pid_t tid, const char *name)
+{
+	struct vt_model_thread *t = report_add_thread(model, tid, name);
+
+	t->idle = true;
+	t->syscall = "futex";
+	t->waits = "waits for futex 0x7f11a0c8";
+	report_add_native(model, t, "__futex_abstimed_wait_common64", "libc.so.6", 0x98d61);
+	report_add_native(model, t, "std::condition_variable::wait(std::unique_lock<std::mutex>&)", "libstdc++.so.6", 0xdbc1);
+	report_add_native(model, t, "c10::ThreadPool::main_loop(unsigned long)", "libc10.so", 0x9a1c2);
+	report_add_native(model, t, "clone3", "libc.so.6", 0x1268c0);
+}
+
+static void add_training_threads(struct vt_model *model)
+{
+	struct vt_model_thread *t = report_add_thread(model, 41273, "python3");
+	static const char allreduce[] =
+		"c10d::ProcessGroupNCCL::allreduce_impl(at::Tensor&, char const*, c10d::AllreduceOptions const&)";
+
+	t->is_main = true;
+	t->gil = 0;
+	t->syscall = "futex";
+	t->waits = "waits for futex 0x7ffc31c8a0";
+	t->verdict = "in cudaStreamSynchronize";
+	add_main_stack(model, t);
+
+	t = report_add_thread(model, 41530, "pt_nccl_watchdg");
+	t->syscall = "futex";
+	t->verdict = "in cudaEventQuery";
+	report_add_native(model, t, "ncclGroupEndInternal", "libnccl.so.2", 0x5d1c7);
+	report_add_native(model, t, allreduce, "libtorch_cuda.so", 0x11a0c8f);
+	report_add_native(model, t,
+			  "void std::__invoke_impl<void, void (c10d::ProcessGroupNCCL::*)(), c10d::ProcessGroupNCCL*>"
+			  "(std::__invoke_memfun_deref, void (c10d::ProcessGroupNCCL::*&&)(), c10d::ProcessGroupNCCL*&&)",
+			  "libtorch_cuda.so", 0x11a0d00);
+	report_add_native(model, t, NULL, "libstdc++.so.6", 0xdc253);
+	report_add_native(model, t, "start_thread", "libc.so.6", 0x94ac3);
+
+	for (int i = 0; i < 3; i++) {
+		t = report_add_thread(model, 41600 + i, "pt_data_worker");
+		t->gil = 0;
+		t->waits = "waits in poll on 3 descriptors";
+		t->syscall = "poll";
+		report_add_native(model, t, "__GI___poll", "libc.so.6", 0x118bcf);
+		report_add_native(model, t, "select_poll_poll", "python3.12", 0x1bcf);
+		report_add_python(model, t, "wait", "/usr/lib/python3.12/multiprocessing/connection.py", 1136);
+		report_add_python(model, t, "_worker_loop",
+				  "/home/alice/venv/lib/python3.12/site-packages/torch/utils/data/_utils/worker.py", 351);
+		report_add_python(model, t, "Thread.run", "/usr/lib/python3.12/threading.py", 1010);
+	}
+	for (int i = 0; i < 24; i++)
+		add_idle_thread(model, 41700 + i, i < 16 ? "pt_autograd_0" : "cuda-EvtHandlr");
+}
+
+static void build_training(struct vt_model *model)
+{
+	struct vt_model_allocator *a;
+
+	add_identity(model);
+	model->process.rank = 3;
+	model->process.world_size = 8;
+	a = report_add_allocator(model, 0);
+	add_training_blocks(model);
+	add_training_stats(a);
+	report_add_device(model, 0, 80 * GIB - 929 * MIB, 80 * GIB - 400 * MIB);
+	report_add_device(model, 1, 0, 80 * GIB)->have_memory = false;
+	model->devices.data[1].context_active = false;
+	model->devices.data[1].context = 0;
+	add_training_threads(model);
+}
+
+/* A thread sits in cudaMalloc with the allocator's lock, and the device is full. */
+static void build_held(struct vt_model *model)
+{
+	struct vt_model_allocator *a;
+
+	build_training(model);
+	a = &model->allocators.data[0];
+	a->result.lock = VT_LOCK_HELD_BY;
+	a->result.owner_tid = 41530;
+	a->owner_name = "pt_nccl_watchdg";
+	a->method = VT_METHOD_OUTSIDE;
+	model->threads.data[1].verdict = "in cudaMalloc";
+	model->threads.data[1].state = 'D';
+	model->threads.data[1].gil = 1;
+	vt_model_diag(model, VT_DIAG_NOTE, "torch", "lock-held",
+		      "GPU 0: the allocator's lock was held for 500 ms, so its blocks were read without it; every check held");
+}
+
+static void build_unstable(struct vt_model *model)
+{
+	build_training(model);
+	model->allocators.data[0].result.result = VT_WALK_UNSTABLE;
+	model->allocators.data[0].result.dropped = 12;
+	strcpy(model->allocators.data[0].result.why, "a block's neighbours did not agree");
+	model->torch_method = VT_METHOD_OUTSIDE;
+	model->cuda_method = VT_METHOD_NONE;
+	model->timing.borrowed_tid = 0;
+	model->timing.borrowed_us = 0;
+	model->devices.n = 0;
+	vt_model_diag(model, VT_DIAG_MISSING, "inject", "seccomp",
+		      "the process runs under a seccomp filter, so nothing was run in it: the devices' free memory is not known; "
+		      "nvidia-smi shows it");
+}
+
+static void build_refused(struct vt_model *model)
+{
+	build_training(model);
+	model->allocators.data[0].result.result = VT_WALK_REFUSED;
+	memset(model->allocators.data[0].result.why, 'x', sizeof(model->allocators.data[0].result.why));
+}
+
+/* The helper's answer contradicts itself. */
+static void build_contradiction(struct vt_model *model)
+{
+	build_training(model);
+	model->allocators.data[0].result.bytes[VT_BLOCK_CACHED] += 512;
+}
+
+static void build_no_cuda(struct vt_model *model)
+{
+	struct vt_model_thread *t;
+
+	add_identity(model);
+	model->process.uses_cuda = false;
+	model->process.cmdline = "sleep 600";
+	model->process.container = "";
+	model->versions = (struct vt_model_versions){ .torch = "", .torch_layout = "", .python = "", .driver = "" };
+	model->cuda_method = VT_METHOD_NONE;
+	model->torch_state = "not loaded";
+	model->timing = (struct vt_model_timing){ .total_ms = 4.2, .stopped_ms = 0.31 };
+	t = report_add_thread(model, 41273, "sleep");
+	t->is_main = true;
+	t->syscall = "clock_nanosleep";
+	t->waits = "waits in clock_nanosleep, 412 s to go";
+	report_add_native(model, t, "clock_nanosleep@@GLIBC_2.17", "libc.so.6", 0xe57f8);
+	report_add_native(model, t, "main", "sleep", 0x2b21);
+}
+
+static void build_many_devices(struct vt_model *model)
+{
+	add_identity(model);
+	for (int i = 0; i < 64; i++) {
+		struct vt_model_allocator *a;
+		struct vt_model_device *d = report_add_device(model, i, (uint64_t)(i + 1) * GIB, 80 * GIB);
+
+		if (i >= 40 && i != 50) {
+			d->have_memory = false;
+			d->context_active = false;
+			continue;
+		}
+		a = report_add_allocator(model, i);
+		for (int k = 0; k < i % 5; k++)
+			report_add_block(model, k % 3 ? VT_BLOCK_CACHED : VT_BLOCK_ALLOCATED, (uint64_t)(k + 1) * 20 * MIB,
+					 k % 3 ? 0 : (uint64_t)(k + 1) * 20 * MIB);
+		if (i % 11 == 3)
+			a->result.result = VT_WALK_TRUNCATED;
+	}
+}
+
+static void build_many_threads(struct vt_model *model)
+{
+	add_identity(model);
+	report_add_device(model, 0, 3 * GIB, 80 * GIB);
+	model->torch_state = "not initialised";
+	for (int i = 0; i < 200; i++) {
+		struct vt_model_thread *t = report_add_thread(model, 1000 + i, vt_arena_printf(&model->arena, "worker-%d", i));
+
+		t->is_main = i == 0;
+		t->gil = i == 17;
+		t->state = i % 50 == 1 ? 'D' : i % 3 ? 'S' : 'R';
+		t->idle = i % 4 == 3;
+		for (int k = 0; k < i % 40; k++) {
+			if (k % 3 == 2)
+				report_add_python(model, t, "spin", "/srv/app/spin.py", 10 + i % 25);
+			else
+				report_add_native(model, t, k % 2 ? "loop" : NULL, "libapp.so", 0x1000 + (uint64_t)k * 16);
+		}
+		if (t->stack.n_frames == 0)
+			t->stack.why = "did not stop within 100 ms";
+		t->stack.truncated = i % 13 == 5;
+		t->stack.merge_uncertain = i % 17 == 6;
+	}
+}
+
+static char *long_text(struct vt_model *model, const char *piece, size_t n)
+{
+	size_t len = strlen(piece);
+	char *text = checked(vt_arena_alloc(&model->arena, len * n + 1));
+
+	for (size_t i = 0; i < n; i++)
+		memcpy(text + i * len, piece, len);
+	return text;
+}
+
+/* Every string is bad in its own way. */
+static void build_hostile(struct vt_model *model)
+{
+	static const char *const bad[] = {
+		"\033[2J\033[31mred\033]0;title\007", "\xff\xfe\x80\xc3(", "a\u202egpj.exe", "tab\there\nand\rthere",
+		"\u4e2d\u6587\u5b57\u7b26\u4e32\u5bbd\u5ea6", "e\u0301\u0301\u0301\u0301", "\U0001f525\U0001f680",
+		"\x9b" "31m", "\"quotes\" \\ and / {}", "\u2066\u2069\ufeff\u200b", "%s%n%d", "",
+	};
+	size_t n = sizeof(bad) / sizeof(bad[0]);
+	struct vt_model_thread *t;
+
+	build_training(model);
+	model->process.cmdline = long_text(model, "\033[1m\u4e2d\xff ", 20000);
+	model->process.name = bad[0];
+	model->process.user = bad[2];
+	model->process.container = long_text(model, "\u0301", 5000);
+	model->process.exe = bad[3];
+	model->process.tracer = 7;
+	model->process.tracer_name = bad[7];
+	model->process.uptime_s = -1e300;
+	model->process.rank = 2000000000;
+	model->process.world_size = 2100000000;
+	model->versions.torch = bad[1];
+	model->versions.python = long_text(model, "\u4e2d", 300);
+	model->versions.driver = bad[0];
+	model->timing.total_ms = 1.0 / 0.0;
+	model->timing.borrowed_us = 0.0 / 0.0;
+	model->devices.data[0].name = long_text(model, "\033", 300);
+	model->devices.data[1].why_no_memory = bad[6];
+	model->allocators.data[0].owner_name = bad[0];
+	model->allocators.data[0].result.lock = VT_LOCK_HELD_BY;
+	model->allocators.data[0].result.owner_tid = -5;
+	model->allocators.data[0].result.stats.num_ooms = INT64_MIN;
+	model->allocators.data[0].result.stats.num_alloc_retries = INT64_MAX;
+	model->allocators.data[0].result.stats.allocated_bytes.peak = INT64_MAX;
+	for (size_t i = 0; i < 3 * n; i++) {
+		t = report_add_thread(model, (pid_t)(50000 + i), bad[i % n]);
+		t->state = (char)(i * 37);
+		t->waits = i % 2 ? bad[(i + 1) % n] : NULL;
+		t->verdict = i % 3 ? bad[(i + 2) % n] : NULL;
+		for (size_t k = 0; k < n; k++) {
+			report_add_python(model, t, bad[k], bad[(k + i) % n], -7);
+			report_add_native(model, t, bad[(k + i) % n], bad[k], UINT64_MAX / 2 + k);
+		}
+		report_add_native(model, t, long_text(model, "ns<a<b>(c)>::", 4000), NULL, 1);
+		report_add_native(model, t, long_text(model, "\u4e2d\u6587", 4000), long_text(model, "m\033", 2000), 1);
+		report_add_python(model, t, long_text(model, "\xf0\x9f", 4000), long_text(model, "/\U0001f525", 9000), 2147483647);
+		t->stack.why = bad[i % n];
+	}
+	for (size_t i = 0; i < 40; i++)
+		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile", "%zu %s %s", i, bad[i % n],
+			      i % 5 ? "" : model->process.cmdline);
+}
+
+static void build_nothing(struct vt_model *model)
+{
+	add_identity(model);
+	model->cuda_method = VT_METHOD_NONE;
+	model->timing = (struct vt_model_timing){ .total_ms = 1.2 };
+	vt_model_diag(model, VT_DIAG_MISSING, "process", "not-permitted",
+		      "not permitted to read the process (it belongs to bob): run this as root");
+}
+
+static void build_empty(struct vt_model *model)
+{
+	(void)model;
+}
+
+static const struct {
+	const char *name;
+	void (*build)(struct vt_model *model);
+} models[] = {
+	{ "training", build_training },
+	{ "held", build_held },
+	{ "unstable", build_unstable },
+	{ "refused", build_refused },
+	{ "contradiction", build_contradiction },
+	{ "no-cuda", build_no_cuda },
+	{ "many-devices", build_many_devices },
+	{ "many-threads", build_many_threads },
+	{ "hostile", build_hostile },
+	{ "nothing", build_nothing },
+	{ "empty", build_empty },
+};
+
+const char *const report_model_names[] = {
+	"training", "held", "unstable", "refused", "contradiction", "no-cuda", "many-devices", "many-threads", "hostile",
+	"nothing", "empty", NULL,
+};
+
+bool report_model_build(struct vt_model *model, const char *name)
+{
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		if (strcmp(models[i].name, name) != 0)
+			continue;
+		vt_model_init(model);
+		models[i].build(model);
+		if (!vt_model_account(model))
+			abort();
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What vt_model_account() derives, and that it refuses what does not add up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "report_models.h"
+
+#define MIB UINT64_C(1048576)
+#define GIB (1024 * MIB)
+
+static bool has_diag(const struct vt_model *model, enum vt_diag_level level, const char *code)
+{
+	for (size_t i = 0; i < model->diags.n; i++)
+		if (model->diags.data[i].level == level && !strcmp(model->diags.data[i].code, code))
+			return true;
+	return false;
+}
+
+static bool has_headline(const struct vt_model *model, const char *code, const char *part)
+{
+	for (size_t i = 0; i < model->headlines.n; i++)
+		if (!strcmp(model->headlines.data[i].code, code) && strstr(model->headlines.data[i].text, part))
+			return true;
+	return false;
+}
+
+/* ---- allocators ---- */
+
+/* Two segments with every state, one of them private, one expandable. */
+static void build_small(struct vt_model *model)
+{
+	vt_model_init(model);
+	report_add_device(model, 0, 10 * GIB, 80 * GIB);
+	report_add_allocator(model, 0);
+	report_add_segment(model, 0, 0, 0);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 2 * MIB, 2 * MIB - 100);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 2 * MIB, 2 * MIB - 100);
+	report_add_block(model, VT_BLOCK_CACHED, 6 * MIB, 0);
+	report_add_block(model, VT_BLOCK_AWAITING_FREE, 4 * MIB, 4 * MIB);
+	report_add_segment(model, VT_BLOCK_PRIVATE_POOL, 0xabc0, UINT64_C(1) << 32);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 1 * MIB, 1 * MIB);
+	report_add_block(model, VT_BLOCK_CACHED, 3 * MIB, 0);
+	report_add_segment(model, VT_BLOCK_EXPANDABLE, 0, 0);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 20 * MIB, 20 * MIB);
+}
+
+/* An expandable segment's unmapped range: a run of its own, as the walk emits it. */
+static void add_unmapped(struct vt_model *model, uint64_t size)
+{
+	struct vt_block_rec *b = report_add_block(model, VT_BLOCK_UNMAPPED, size, 0);
+
+	b->flags |= VT_BLOCK_SEGMENT_START;
+}
+
+static void test_sums(void **state)
+{
+	struct vt_model model;
+	struct vt_model_allocator *a;
+
+	(void)state;
+	build_small(&model);
+	add_unmapped(&model, 100 * GIB);
+	assert_true(vt_model_account(&model));
+	a = &model.allocators.data[0];
+	assert_true(a->exact);
+	assert_int_equal(a->allocated_bytes, 25 * MIB);
+	assert_int_equal(a->allocated_blocks, 4);
+	assert_int_equal(a->awaiting_bytes, 4 * MIB);
+	assert_int_equal(a->cached_bytes, 9 * MIB);
+	assert_int_equal(a->cached_blocks, 2);
+	assert_int_equal(a->reserved_bytes, 38 * MIB);
+	assert_int_equal(a->largest_cached, 6 * MIB);
+	assert_int_equal(a->private_bytes, 4 * MIB);
+	assert_int_equal(a->private_allocated_bytes, 1 * MIB);
+	assert_int_equal(a->private_cached_bytes, 3 * MIB);
+	assert_true(a->requested_known);
+	assert_int_equal(a->requested_bytes, 25 * MIB - 200);
+	assert_int_equal(a->rounding_bytes, 200);
+	assert_true(a->other_known);
+	assert_int_equal(a->other_bytes, 10 * GIB - 38 * MIB);
+	assert_int_equal(model.completeness, VT_COMPLETE);
+	assert_int_equal(model.diags.n, 0);
+	vt_model_deinit(&model);
+}
+
+/* PyTorch before 2.0 does not record what was asked for: then nothing is said about rounding. */
+static void test_requested_unknown(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	build_small(&model);
+	model.blocks[1].requested = 0;
+	assert_true(vt_model_account(&model));
+	assert_true(model.allocators.data[0].exact);
+	assert_false(model.allocators.data[0].requested_known);
+	assert_int_equal(model.allocators.data[0].rounding_bytes, 0);
+	vt_model_deinit(&model);
+}
+
+static void test_groups(void **state)
+{
+	struct vt_model model;
+	uint64_t bytes = 0, blocks = 0, last = UINT64_MAX;
+
+	(void)state;
+	assert_true(report_model_build(&model, "training"));
+	for (size_t i = 0; i < model.groups.n; i++) {
+		const struct vt_model_group *g = &model.groups.data[i];
+		uint64_t found = 0;
+
+		/* The truth, the slow way. */
+		for (size_t k = 0; k < model.n_blocks; k++) {
+			const struct vt_block_rec *b = &model.blocks[k];
+
+			found += b->state == g->state && b->size == g->size && b->stream == g->stream && b->pool == g->pool &&
+				 !(b->flags & VT_BLOCK_SMALL_POOL) == !g->small_pool &&
+				 !(b->flags & VT_BLOCK_PRIVATE_POOL) == !g->private_pool;
+		}
+		assert_int_equal(found, g->blocks);
+		assert_int_equal(g->bytes, g->blocks * g->size);
+		assert_true(g->bytes <= last);
+		last = g->bytes;
+		bytes += g->bytes;
+		blocks += g->blocks;
+	}
+	assert_int_equal(bytes, model.allocators.data[0].reserved_bytes);
+	assert_int_equal(blocks, model.n_blocks);
+	vt_model_deinit(&model);
+}
+
+/* Each of these lies in its own way; first is the block that is changed. */
+static void break_state(struct vt_model *m) { m->blocks[1].state = 9; }
+static void break_device(struct vt_model *m) { m->blocks[1].device = 1; }
+static void break_size(struct vt_model *m) { m->blocks[1].size = 0; }
+static void break_address(struct vt_model *m) { m->blocks[1].addr = UINT64_MAX - 5; }
+static void break_requested(struct vt_model *m) { m->blocks[1].requested = 2 * MIB + 1; }
+static void break_gap(struct vt_model *m) { m->blocks[1].addr += 512; }
+static void break_stream(struct vt_model *m) { m->blocks[1].stream = 1; }
+static void break_pool(struct vt_model *m) { m->blocks[1].flags |= VT_BLOCK_SMALL_POOL; }
+static void break_start(struct vt_model *m) { m->blocks[0].flags &= (uint8_t)~VT_BLOCK_SEGMENT_START; }
+static void break_segments(struct vt_model *m) { m->allocators.data[0].result.segments++; }
+static void break_blocks(struct vt_model *m) { m->allocators.data[0].result.blocks++; }
+static void break_bytes_0(struct vt_model *m) { m->allocators.data[0].result.bytes[0]++; }
+static void break_bytes_1(struct vt_model *m) { m->allocators.data[0].result.bytes[1]--; }
+static void break_bytes_2(struct vt_model *m) { m->allocators.data[0].result.bytes[2]++; }
+static void break_bytes_3(struct vt_model *m) { m->allocators.data[0].result.bytes[3]++; }
+static void break_first(struct vt_model *m) { m->allocators.data[0].first_block = SIZE_MAX; }
+static void break_count(struct vt_model *m) { m->allocators.data[0].n_blocks = SIZE_MAX; }
+static void break_result(struct vt_model *m) { m->allocators.data[0].result.result = 77; }
+
+static void break_overflow(struct vt_model *m)
+{
+	m->blocks[0].addr = 0;
+	m->blocks[0].size = UINT64_MAX - 10;
+	m->blocks[1].addr = 0;
+	m->blocks[1].size = UINT64_MAX - 10;
+}
+
+static void test_refused(void **state)
+{
+	static void (*const breaks[])(struct vt_model *model) = {
+		break_state, break_device, break_size, break_address, break_requested, break_gap, break_stream, break_pool,
+		break_start, break_segments, break_blocks, break_bytes_0, break_bytes_1, break_bytes_2, break_bytes_3,
+		break_first, break_count, break_result, break_overflow,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(breaks) / sizeof(breaks[0]); i++) {
+		struct vt_model model;
+		const struct vt_model_allocator *a;
+
+		build_small(&model);
+		breaks[i](&model);
+		assert_true(vt_model_account(&model));
+		a = &model.allocators.data[0];
+		if (a->exact || a->result.result != VT_WALK_REFUSED || a->n_blocks || a->allocated_bytes || a->other_known)
+			fail_msg("break %zu was believed", i);
+		assert_int_equal(model.groups.n, 0);
+		assert_true(has_diag(&model, VT_DIAG_MISSING, "walk-refused"));
+		assert_int_equal(model.completeness, VT_PARTIAL);
+		assert_false(has_headline(&model, "memory", ""));
+		vt_model_deinit(&model);
+	}
+}
+
+static void test_inexact(void **state)
+{
+	static const struct {
+		uint8_t result;
+		const char *code;
+	} cases[] = { { VT_WALK_UNSTABLE, "walk-unstable" }, { VT_WALK_TRUNCATED, "walk-truncated" } };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct vt_model model;
+
+		build_small(&model);
+		model.allocators.data[0].result.result = cases[i].result;
+		assert_true(vt_model_account(&model));
+		assert_false(model.allocators.data[0].exact);
+		assert_int_equal(model.allocators.data[0].reserved_bytes, 0);
+		assert_int_equal(model.allocators.data[0].n_blocks, 7);
+		assert_int_equal(model.groups.n, 0);
+		assert_true(has_diag(&model, VT_DIAG_MISSING, cases[i].code));
+		assert_int_equal(model.completeness, VT_PARTIAL);
+		vt_model_deinit(&model);
+	}
+}
+
+static void test_used_less_than_reserved(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	build_small(&model);
+	model.devices.data[0].used_bytes = 38 * MIB - 1;
+	model.devices.data[0].free_bytes = 80 * GIB - 38 * MIB + 1;
+	assert_true(vt_model_account(&model));
+	assert_true(model.allocators.data[0].exact);
+	assert_false(model.allocators.data[0].other_known);
+	assert_true(has_diag(&model, VT_DIAG_MISSING, "does-not-add-up"));
+	vt_model_deinit(&model);
+}
+
+static void test_device_nonsense(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	build_small(&model);
+	model.devices.data[0].free_bytes = 81 * GIB;
+	assert_true(vt_model_account(&model));
+	assert_false(model.devices.data[0].have_memory);
+	assert_non_null(model.devices.data[0].why_no_memory);
+	assert_true(has_diag(&model, VT_DIAG_MISSING, "memory-nonsense"));
+	vt_model_deinit(&model);
+}
+
+/* ---- threads ---- */
+
+static struct vt_model_thread *add_simple(struct vt_model *model, pid_t tid, const char *function)
+{
+	struct vt_model_thread *t = report_add_thread(model, tid, "t");
+
+	report_add_native(model, t, function, "libx.so", 0x100 + (uint64_t)tid);
+	report_add_native(model, t, "start", "libx.so", 0x10);
+	return t;
+}
+
+static void test_thread_groups(void **state)
+{
+	struct vt_model model;
+	const struct vt_model_thread *t;
+
+	(void)state;
+	vt_model_init(&model);
+	add_simple(&model, 1, "wait")->is_main = true;
+	for (int i = 2; i < 12; i++)
+		add_simple(&model, i, "wait")->idle = true;
+	add_simple(&model, 12, "wait");
+	add_simple(&model, 13, "work");
+	add_simple(&model, 14, "work"); /* another place of the same function: the same group */
+	add_simple(&model, 15, "work")->verdict = "in cudaMalloc";
+	report_add_python(&model, add_simple(&model, 16, "work"), "f", "f.py", 3);
+	report_add_python(&model, add_simple(&model, 17, "work"), "f", "f.py", 4);
+	add_simple(&model, 18, "wait")->gil = 1;
+	t = add_simple(&model, 19, "wait");
+	model.threads.data[model.threads.n - 1].idle = true;
+	model.threads.data[model.threads.n - 1].state = 'D'; /* hangs in the kernel: not idle, whatever the stack says */
+	(void)t;
+	assert_true(vt_model_account(&model));
+
+	static const struct {
+		pid_t first;
+		size_t n;
+		bool idle;
+	} want[] = {
+		{ 1, 1, false }, { 18, 1, false }, { 15, 1, false }, { 19, 1, false }, { 16, 1, false }, { 17, 1, false },
+		{ 12, 1, false }, { 13, 2, false }, { 2, 10, true },
+	};
+
+	assert_int_equal(model.thread_groups.n, sizeof(want) / sizeof(want[0]));
+	for (size_t i = 0; i < model.thread_groups.n; i++) {
+		const struct vt_model_thread_group *g = &model.thread_groups.data[i];
+		size_t n = 0;
+
+		assert_int_equal(model.threads.data[g->first_thread].tid, want[i].first);
+		assert_int_equal(g->n_threads, want[i].n);
+		assert_int_equal(g->idle, want[i].idle);
+		for (size_t k = g->first_thread; k != VT_NO_THREAD; k = model.threads.data[k].next_in_group, n++)
+			assert_int_equal(model.threads.data[k].group, i);
+		assert_int_equal(n, g->n_threads);
+	}
+	vt_model_deinit(&model);
+}
+
+/* Threads without a name for their frames are told apart by where they are. */
+static void test_nameless_frames(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	vt_model_init(&model);
+	add_simple(&model, 1, NULL);
+	add_simple(&model, 2, NULL);
+	report_copy_stack(report_add_thread(&model, 3, "t"), &model.threads.data[0]);
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.thread_groups.n, 2);
+	assert_int_equal(model.threads.data[2].group, model.threads.data[0].group);
+	assert_true(model.threads.data[0].stack.hash == model.threads.data[2].stack.hash);
+	assert_true(model.threads.data[0].stack.hash != model.threads.data[1].stack.hash);
+	vt_model_deinit(&model);
+}
+
+/* ---- headlines, diagnostics, completeness ---- */
+
+static void test_headlines(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	assert_true(report_model_build(&model, "held"));
+	assert_true(has_headline(&model, "main-thread", "is in cudaStreamSynchronize (train.py:88 Trainer.train_step)"));
+	assert_true(has_headline(&model, "lock-held", "of GPU 0 is held by thread 41530 (pt_nccl_watchdg), which is in "
+						      "cudaMalloc"));
+	assert_true(has_headline(&model, "memory", "GPU 0: 529 MiB free"));
+	assert_true(has_headline(&model, "out-of-memory", "2 out-of-memory errors on GPU 0"));
+	assert_true(has_headline(&model, "gil-held", "41530"));
+	vt_model_deinit(&model);
+
+	assert_true(report_model_build(&model, "many-devices"));
+	/* The fullest ones, and not all of them. */
+	assert_true(has_headline(&model, "memory", "GPU 39: 40.0 GiB free"));
+	assert_true(has_headline(&model, "memory", "GPU 38: 41.0 GiB free"));
+	assert_int_equal(model.headlines.n, 2);
+	vt_model_deinit(&model);
+
+	vt_model_init(&model);
+	model.process.pid = 7;
+	model.process.state = 'T';
+	assert_true(vt_model_account(&model));
+	assert_true(has_headline(&model, "stopped", "kill -CONT 7"));
+	vt_model_deinit(&model);
+}
+
+static void test_diags(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	vt_model_init(&model);
+	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "%s %d", "text", 1);
+	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "%s %d", "text", 1);
+	assert_int_equal(model.diags.n, 1);
+	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "text 2");
+	assert_int_equal(model.diags.n, 2);
+	assert_string_equal(model.diags.data[0].text, "text 1");
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.completeness, VT_COMPLETE);
+	vt_model_deinit(&model);
+}
+
+static void test_completeness(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	assert_true(report_model_build(&model, "nothing"));
+	assert_int_equal(model.completeness, VT_NOTHING);
+	vt_model_deinit(&model);
+	assert_true(report_model_build(&model, "no-cuda"));
+	assert_int_equal(model.completeness, VT_COMPLETE);
+	vt_model_deinit(&model);
+	assert_true(report_model_build(&model, "unstable"));
+	assert_int_equal(model.completeness, VT_PARTIAL);
+	vt_model_deinit(&model);
+
+	/* A diagnostic that was lost for want of memory. */
+	build_small(&model);
+	model.completeness = VT_PARTIAL;
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.completeness, VT_PARTIAL);
+	vt_model_deinit(&model);
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	assert_string_equal(vt_completeness_name(VT_NOTHING), "nothing");
+	assert_string_equal(vt_method_name(VT_METHOD_INSIDE), "inside");
+	assert_string_equal(vt_block_state_name(VT_BLOCK_AWAITING_FREE), "awaiting-free");
+	assert_string_equal(vt_block_state_name(200), "unknown");
+	assert_string_equal(vt_walk_result_name(VT_WALK_REFUSED), "refused");
+	assert_string_equal(vt_walk_lock_name(VT_LOCK_HELD_BY), "held");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_requested_unknown),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_inexact),
+		cmocka_unit_test(test_used_less_than_reserved),
+		cmocka_unit_test(test_device_nonsense),
+		cmocka_unit_test(test_thread_groups),
+		cmocka_unit_test(test_nameless_frames),
+		cmocka_unit_test(test_headlines),
+		cmocka_unit_test(test_diags),
+		cmocka_unit_test(test_completeness),
+		cmocka_unit_test(test_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

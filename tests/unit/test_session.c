@@ -1,0 +1,940 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stops and resumes processes that do all that threads can do, and looks whether they notice. Each test starts its target
+ * as a child (for some, the tracer is another child, so that the target is not the tracer's own) and ends it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "target/live.h"
+#include "target/maps.h"
+#include "target/proc.h"
+#include "target/session.h"
+
+#define DEADLINE_NS (200 * VT_NS_PER_MS)
+#define MAX_THREADS 256
+
+/* What a target reports, in memory shared with the test. */
+struct shared {
+	atomic_int ready;  /* threads that have started */
+	atomic_int stop;   /* asks the threads to end */
+	atomic_int eintr;  /* system calls that ended with EINTR */
+	atomic_int wrong;  /* results that no call should have given */
+	atomic_int signals[65];
+	atomic_long progress[MAX_THREADS];
+	atomic_int tids[MAX_THREADS];
+	atomic_int children; /* forked or cloned and waited for */
+};
+
+static struct shared *shared;
+
+static void make_shared(void)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(shared, MAP_FAILED);
+}
+
+/* The threads of targets. The argument is the index in progress[]. */
+
+static void *begin(void *arg)
+{
+	int index = (int)(intptr_t)arg;
+
+	atomic_store(&shared->tids[index], (int)syscall(SYS_gettid));
+	atomic_fetch_add(&shared->ready, 1);
+	return arg;
+}
+
+/* Counts a result that may be a timeout (with the errno given), but never EINTR. */
+static void check(long ret, int timeout_errno)
+{
+	if (ret >= 0)
+		return;
+	if (errno == EINTR)
+		atomic_fetch_add(&shared->eintr, 1);
+	else if (errno != timeout_errno)
+		atomic_fetch_add(&shared->wrong, 1);
+}
+
+#define LOOP(arg, statement)                                              \
+	do {                                                              \
+		int index_ = (int)(intptr_t)begin(arg);                   \
+		while (!atomic_load(&shared->stop)) {                     \
+			statement;                                        \
+			atomic_fetch_add(&shared->progress[index_], 1);   \
+		}                                                         \
+		return NULL;                                              \
+	} while (0)
+
+static void *in_epoll_wait(void *arg)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(0);
+
+	LOOP(arg, check(epoll_wait(fd, &event, 1, 2), 0));
+}
+
+static void *in_epoll_pwait(void *arg)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(0);
+
+	LOOP(arg, check(syscall(SYS_epoll_pwait, fd, &event, 1, 2, NULL, 8), 0));
+}
+
+/* Woken by an event only. */
+static int event_fd = -1;
+
+static void *in_epoll_wait_for_ever(void *arg)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int fd = epoll_create1(0);
+	uint64_t n;
+
+	epoll_ctl(fd, EPOLL_CTL_ADD, event_fd, &event);
+	LOOP(arg, {
+		check(epoll_wait(fd, &event, 1, -1), 0);
+		check(read(event_fd, &n, sizeof(n)), EAGAIN);
+	});
+}
+
+static void waking_once(void)
+{
+	uint64_t one = 1;
+
+	check(write(event_fd, &one, sizeof(one)), 0);
+}
+
+static void *waking(void *arg)
+{
+	LOOP(arg, {
+		waking_once();
+		usleep(3000);
+	});
+}
+
+static void *in_nanosleep(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 2000000 };
+
+	LOOP(arg, check(nanosleep(&ts, NULL), 0));
+}
+
+static void *in_clock_nanosleep(void *arg)
+{
+	LOOP(arg, {
+		struct timespec ts;
+		int ret;
+
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		ts.tv_nsec += 2000000;
+		ts.tv_sec += ts.tv_nsec / 1000000000;
+		ts.tv_nsec %= 1000000000;
+		ret = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+		errno = ret;
+		check(ret ? -1 : 0, 0);
+	});
+}
+
+static void *in_futex(void *arg)
+{
+	static int word;
+	struct timespec ts = { .tv_nsec = 2000000 };
+
+	LOOP(arg, check(syscall(SYS_futex, &word, 0, 0, &ts, NULL, 0), ETIMEDOUT));
+}
+
+static void *in_recv(void *arg)
+{
+	int fds[2];
+	struct timeval tv = { .tv_usec = 2000 };
+	char byte;
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	LOOP(arg, check(recv(fds[0], &byte, 1, 0), EAGAIN));
+}
+
+static void *in_socket_read(void *arg)
+{
+	int fds[2];
+	struct timeval tv = { .tv_usec = 2000 };
+	char byte;
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	LOOP(arg, check(read(fds[0], &byte, 1), EAGAIN));
+}
+
+static void *in_semtimedop(void *arg)
+{
+	int id = semget(IPC_PRIVATE, 1, 0600);
+	struct sembuf op = { .sem_op = -1 };
+	struct timespec ts = { .tv_nsec = 2000000 };
+	int index = (int)(intptr_t)begin(arg);
+
+	while (!atomic_load(&shared->stop)) {
+		check(semtimedop(id, &op, 1, &ts), EAGAIN);
+		atomic_fetch_add(&shared->progress[index], 1);
+	}
+	semctl(id, 0, IPC_RMID);
+	return NULL;
+}
+
+static void *in_sigtimedwait(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 2000000 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMAX);
+	LOOP(arg, check(sigtimedwait(&set, NULL, &ts), EAGAIN));
+}
+
+static void *in_poll(void *arg)
+{
+	LOOP(arg, check(syscall(SYS_poll, NULL, 0, 2), 0));
+}
+
+static void *spinning(void *arg)
+{
+	LOOP(arg, {
+		for (volatile int i = 0; i < 10000; i++)
+			;
+	});
+}
+
+static void *sleeping_long(void *arg)
+{
+	LOOP(arg, usleep(50000));
+}
+
+static void *creating(void *arg);
+
+static void *short_lived(void *arg)
+{
+	return arg;
+}
+
+static void *creating(void *arg)
+{
+	LOOP(arg, {
+		pthread_t thread;
+
+		if (!pthread_create(&thread, NULL, short_lived, NULL) && !pthread_join(thread, NULL))
+			atomic_fetch_add(&shared->children, 1);
+	});
+}
+
+/* In the kernel, uninterruptibly, for as long as the child lives. */
+static void *in_vfork(void *arg)
+{
+	LOOP(arg, {
+		pid_t pid = vfork();
+
+		if (pid == 0) {
+			struct timespec ts = { .tv_nsec = 300000000 };
+
+			syscall(SYS_nanosleep, &ts, NULL);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+		usleep(1000);
+	});
+}
+
+static void *in_short_vfork(void *arg)
+{
+	LOOP(arg, {
+		pid_t pid = vfork();
+
+		if (pid == 0) {
+			struct timespec ts = { .tv_nsec = 1000000 };
+
+			syscall(SYS_nanosleep, &ts, NULL);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	});
+}
+
+typedef void *(*body_fn)(void *arg);
+
+static void on_signal(int signo)
+{
+	atomic_fetch_add(&shared->signals[signo], 1);
+}
+
+/* Starts a process whose threads run these functions (the main thread waits for the end), and waits until they run. */
+static pid_t start(const body_fn *bodies, int n)
+{
+	pid_t pid;
+
+	make_shared();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct sigaction action = { .sa_handler = on_signal, .sa_flags = 0 };
+		pthread_t threads[MAX_THREADS];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sigaction(SIGUSR1, &action, NULL);
+		for (int s = SIGRTMIN; s < SIGRTMIN + 4; s++)
+			sigaction(s, &action, NULL);
+		event_fd = eventfd(0, EFD_NONBLOCK);
+		for (int i = 0; i < n; i++)
+			if (pthread_create(&threads[i], NULL, bodies[i], (void *)(intptr_t)i))
+				_exit(2);
+		for (int i = 0; i < n; i++) {
+			/* One that waits for an event has to be woken to see that it should end. */
+			while (pthread_tryjoin_np(threads[i], NULL)) {
+				usleep(20000);
+				if (atomic_load(&shared->stop))
+					waking_once();
+			}
+		}
+		_exit(0);
+	}
+	while (atomic_load(&shared->ready) < n) {
+		assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+		usleep(500);
+	}
+	return pid;
+}
+
+/* Every thread does something within the time. */
+static void assert_all_go_on(int n)
+{
+	long before[MAX_THREADS];
+
+	for (int i = 0; i < n; i++)
+		before[i] = atomic_load(&shared->progress[i]);
+	for (int i = 0; i < n; i++) {
+		uint64_t deadline = vt_now_ns() + 10 * VT_NS_PER_S;
+
+		while (atomic_load(&shared->progress[i]) < before[i] + 2 && !vt_deadline_passed(deadline))
+			usleep(500);
+		if (atomic_load(&shared->progress[i]) < before[i] + 2)
+			fail_msg("thread %d does not go on", i);
+	}
+}
+
+static void finish(pid_t pid)
+{
+	int status = -1;
+
+	atomic_store(&shared->stop, 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	munmap(shared, sizeof(*shared));
+}
+
+static void kill_target(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	munmap(shared, sizeof(*shared));
+}
+
+static char state_of(pid_t pid, pid_t tid)
+{
+	struct vt_thread_info info;
+	struct vt_error *err = vt_thread_info_read(&info, pid, tid);
+
+	if (err) {
+		vt_error_destroy(err);
+		return 0;
+	}
+	return info.state;
+}
+
+static void wait_for_state(pid_t pid, pid_t tid, char state)
+{
+	for (int i = 0; i < 10000; i++) {
+		if (state_of(pid, tid) == state)
+			return;
+		usleep(500);
+	}
+	fail_msg("thread %d is in state %c, not %c", (int)tid, state_of(pid, tid), state);
+}
+
+static void succeed(struct vt_error *err)
+{
+	if (err)
+		fail_msg("%s", err->message);
+}
+
+static void stop(struct vt_session *session, pid_t pid, struct vt_live *live)
+{
+	succeed(vt_session_stop_all(session, pid, live, DEADLINE_NS));
+}
+
+static void assert_all_stopped(const struct vt_session *session, size_t n)
+{
+	size_t stopped = 0;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		if (!session->threads.data[i].stopped && session->threads.data[i].why &&
+		    strcmp(session->threads.data[i].why, "it ended") != 0)
+			fail_msg("thread %d: %s", (int)session->threads.data[i].tid, session->threads.data[i].why);
+		stopped += session->threads.data[i].stopped;
+	}
+	assert_int_equal(stopped, n);
+}
+
+static const body_fn all_kinds[] = {
+	in_epoll_wait, in_epoll_pwait, in_epoll_wait_for_ever, waking, in_nanosleep, in_clock_nanosleep, in_futex,
+	in_recv, in_socket_read, in_semtimedop, in_sigtimedwait, in_poll, spinning,
+};
+#define N_KINDS (int)(sizeof(all_kinds) / sizeof(all_kinds[0]))
+
+static void all_threads_stop(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	struct vt_maps maps = { 0 };
+	struct vt_session session;
+	long before[N_KINDS];
+	(void)state;
+
+	succeed(vt_maps_init(&maps, pid));
+	stop(&session, pid, NULL);
+	assert_all_stopped(&session, N_KINDS + 1);
+	assert_int_equal(session.threads.data[0].tid, pid);
+	for (size_t i = 0; i < session.threads.n; i++) {
+		const struct vt_session_thread *thread = &session.threads.data[i];
+		const struct vt_map_entry *code = vt_maps_find(&maps, thread->regs.r[VT_REG_RIP]);
+		const struct vt_map_entry *stack = vt_maps_find(&maps, thread->regs.r[VT_REG_RSP]);
+
+		assert_int_equal(state_of(pid, thread->tid), 't');
+		assert_non_null(code);
+		assert_true(code->flags & VT_MAP_EXEC);
+		assert_non_null(stack);
+		assert_true(stack->flags & VT_MAP_WRITE);
+		assert_true(thread->regs.fs_base != 0);
+		assert_false(thread->was_group_stopped);
+		if (i > 0)
+			assert_true(i < 2 || session.threads.data[i - 1].tid < thread->tid);
+	}
+	for (int i = 0; i < N_KINDS; i++)
+		before[i] = atomic_load(&shared->progress[i]);
+	usleep(30000);
+	for (int i = 0; i < N_KINDS; i++)
+		assert_int_equal(atomic_load(&shared->progress[i]), before[i]);
+	vt_session_resume(&session);
+	assert_true(session.stop_end_ns > session.stop_begin_ns);
+	assert_true(session.threads.data[0].stopped);
+	vt_session_resume(&session);
+	assert_all_go_on(N_KINDS);
+	vt_session_deinit(&session);
+	vt_maps_deinit(&maps);
+	finish(pid);
+}
+
+static void nobody_sees_eintr(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	struct vt_live *live;
+	(void)state;
+
+	succeed(vt_live_create(pid, &live));
+	for (int round = 0; round < 200; round++) {
+		struct vt_session session;
+
+		stop(&session, pid, live);
+		assert_true(vt_live_source(live)->coherent);
+		assert_all_stopped(&session, N_KINDS + 1);
+		vt_session_deinit(&session);
+		assert_false(vt_live_source(live)->coherent);
+		usleep((useconds_t)(rand() % 5000));
+	}
+	vt_live_destroy(live);
+	assert_all_go_on(N_KINDS);
+	assert_int_equal(atomic_load(&shared->eintr), 0);
+	assert_int_equal(atomic_load(&shared->wrong), 0);
+	finish(pid);
+}
+
+/* Signals that arrive during a stop: with a handler they must end the call with EINTR, ignored ones must not. */
+static void real_eintr_stays(void **state)
+{
+	static const body_fn bodies[] = { in_epoll_wait_for_ever };
+	pid_t pid = start(bodies, 1);
+	(void)state;
+
+	wait_for_state(pid, atomic_load(&shared->tids[0]), 'S');
+	usleep(5000);
+	for (int round = 0; round < 20; round++) {
+		struct vt_session session;
+		long progress = atomic_load(&shared->progress[0]);
+		int tid = atomic_load(&shared->tids[0]);
+
+		stop(&session, pid, NULL);
+		/* SIGWINCH and SIGCHLD are ignored by default, but queued for a thread that is traced. */
+		syscall(SYS_tgkill, pid, tid, SIGWINCH);
+		kill(pid, SIGCHLD);
+		vt_session_deinit(&session);
+		usleep(2000);
+		assert_int_equal(atomic_load(&shared->eintr), round);
+		assert_int_equal(atomic_load(&shared->progress[0]), progress);
+
+		stop(&session, pid, NULL);
+		syscall(SYS_tgkill, pid, tid, SIGUSR1);
+		vt_session_deinit(&session);
+		for (int i = 0; i < 2000 && atomic_load(&shared->progress[0]) == progress; i++)
+			usleep(500);
+		assert_int_equal(atomic_load(&shared->signals[SIGUSR1]), round + 1);
+		assert_int_equal(atomic_load(&shared->eintr), round + 1);
+		wait_for_state(pid, tid, 'S');
+	}
+	kill_target(pid);
+}
+
+/* Real-time signals are counted by the kernel: as many as were sent must arrive, wherever they meet a stop. */
+static void no_signal_is_lost(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	int sent = 0;
+	pid_t sender;
+	int status;
+	(void)state;
+
+	sender = fork();
+	if (sender == 0) {
+		union sigval value = { .sival_int = 0 };
+		int n = 0;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; i < 4000; i++) {
+			int tid = atomic_load(&shared->tids[i % N_KINDS]);
+
+			n += !sigqueue(pid, SIGRTMIN, value);
+			n += !syscall(SYS_tgkill, pid, tid, SIGRTMIN + 1);
+			usleep(50);
+		}
+		_exit(n == 8000 ? 0 : 1);
+	}
+	while (waitpid(sender, &status, WNOHANG) == 0) {
+		struct vt_session session;
+		union sigval value = { .sival_int = 0 };
+
+		stop(&session, pid, NULL);
+		for (int i = 0; i < 5; i++)
+			sent += !sigqueue(pid, SIGRTMIN + 2, value);
+		vt_session_deinit(&session);
+		usleep((useconds_t)(rand() % 2000));
+	}
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_all_go_on(N_KINDS);
+	assert_int_equal(atomic_load(&shared->signals[SIGRTMIN]), 4000);
+	assert_int_equal(atomic_load(&shared->signals[SIGRTMIN + 1]), 4000);
+	assert_int_equal(atomic_load(&shared->signals[SIGRTMIN + 2]), sent);
+	assert_int_equal(atomic_load(&shared->wrong), 0);
+	finish(pid);
+}
+
+static void stopped_process_stays_stopped(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	struct vt_session session;
+	(void)state;
+
+	for (int round = 0; round < 20; round++) {
+		kill(pid, SIGSTOP);
+		for (int i = 0; i < N_KINDS; i++)
+			wait_for_state(pid, atomic_load(&shared->tids[i]), 'T');
+		stop(&session, pid, NULL);
+		assert_all_stopped(&session, N_KINDS + 1);
+		for (size_t i = 0; i < session.threads.n; i++)
+			assert_true(session.threads.data[i].was_group_stopped);
+		vt_session_deinit(&session);
+		for (int i = 0; i < N_KINDS; i++)
+			wait_for_state(pid, atomic_load(&shared->tids[i]), 'T');
+		wait_for_state(pid, pid, 'T');
+		kill(pid, SIGCONT);
+		assert_all_go_on(N_KINDS);
+	}
+	finish(pid);
+}
+
+static void stop_and_continue_signals_while_held(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	struct vt_session session;
+	(void)state;
+
+	for (int round = 0; round < 10; round++) {
+		stop(&session, pid, NULL);
+		kill(pid, SIGSTOP);
+		vt_session_deinit(&session);
+		for (int i = 0; i < N_KINDS; i++)
+			wait_for_state(pid, atomic_load(&shared->tids[i]), 'T');
+		stop(&session, pid, NULL);
+		assert_true(session.threads.data[0].was_group_stopped);
+		kill(pid, SIGCONT);
+		vt_session_deinit(&session);
+		assert_all_go_on(N_KINDS);
+	}
+	finish(pid);
+}
+
+static void uninterruptible_thread_is_left_alone(void **state)
+{
+	static const body_fn bodies[] = { in_vfork, in_epoll_wait, spinning };
+	pid_t pid = start(bodies, 3);
+	struct vt_session session;
+	size_t stopped = 0;
+	(void)state;
+
+	wait_for_state(pid, atomic_load(&shared->tids[0]), 'D');
+	succeed(vt_session_stop_all(&session, pid, NULL, 20 * VT_NS_PER_MS));
+	for (size_t i = 0; i < session.threads.n; i++) {
+		const struct vt_session_thread *thread = &session.threads.data[i];
+
+		stopped += thread->stopped;
+		if (thread->tid == atomic_load(&shared->tids[0])) {
+			assert_false(thread->stopped);
+			assert_string_equal(thread->why, "it sleeps uninterruptibly in the kernel");
+		}
+	}
+	assert_int_equal(stopped, 3);
+	vt_session_deinit(&session);
+	assert_true(session.stop_end_ns - session.stop_begin_ns < VT_NS_PER_S);
+	assert_all_go_on(3);
+	assert_int_equal(atomic_load(&shared->eintr), 0);
+	finish(pid);
+}
+
+/* Threads that fall into the uninterruptible wait at any moment of a stop. */
+static void vfork_storm(void **state)
+{
+	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork, in_epoll_wait };
+	pid_t pid = start(bodies, 4);
+	int late = 0;
+	(void)state;
+
+	for (int round = 0; round < 100; round++) {
+		struct vt_session session;
+
+		/* So short that some are missed, also after they were interrupted. */
+		succeed(vt_session_stop_all(&session, pid, NULL, 100 * VT_NS_PER_US));
+		for (size_t i = 0; i < session.threads.n; i++)
+			late += !session.threads.data[i].stopped;
+		vt_session_deinit(&session);
+		usleep((useconds_t)(rand() % 1000));
+	}
+	for (int i = 0; vt_session_settle(); i++) {
+		assert_true(i < 5000);
+		usleep(1000);
+	}
+	assert_true(late > 0);
+	assert_all_go_on(4);
+	for (int i = 0; i < 4; i++)
+		assert_int_not_equal(state_of(pid, atomic_load(&shared->tids[i])), 't');
+	finish(pid);
+}
+
+/* Threads come and go all the time; joins must work, so no dead thread may be left unreaped. */
+static void thread_storm(void **state)
+{
+	static const body_fn bodies[] = { creating, creating, creating, creating };
+	pid_t pid = start(bodies, 4);
+	int children = 0;
+	(void)state;
+
+	for (int round = 0; round < 200; round++) {
+		struct vt_session session;
+
+		stop(&session, pid, NULL);
+		children = atomic_load(&shared->children);
+		usleep(1000);
+		assert_int_equal(atomic_load(&shared->children), children);
+		vt_session_deinit(&session);
+		usleep((useconds_t)(rand() % 1000));
+	}
+	assert_all_go_on(4);
+	finish(pid);
+}
+
+/* A tracer in a process of its own, for targets that are not its children. */
+static pid_t start_tracer(void (*body)(pid_t pid, void *arg), pid_t pid, void *arg)
+{
+	pid_t tracer = fork();
+
+	assert_true(tracer >= 0);
+	if (tracer == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "tracer");
+		body(pid, arg);
+		_exit(0);
+	}
+	return tracer;
+}
+
+static void trace_for_ever(pid_t pid, void *arg)
+{
+	(void)arg;
+	for (;;) {
+		struct vt_session session;
+		struct vt_error *err = vt_session_stop_all(&session, pid, NULL, DEADLINE_NS);
+
+		if (err)
+			_exit(3);
+		vt_session_deinit(&session);
+	}
+}
+
+static void killed_tracer_leaves_no_trace(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	union sigval value = { .sival_int = 0 };
+	int sent = 0;
+	(void)state;
+
+	for (int round = 0; round < 200; round++) {
+		int status;
+		pid_t tracer = start_tracer(trace_for_ever, pid, NULL);
+
+		for (int i = 0; i < 3; i++) {
+			usleep((useconds_t)(rand() % 1500));
+			sent += !sigqueue(pid, SIGRTMIN, value);
+		}
+		kill(tracer, SIGKILL);
+		assert_int_equal(waitpid(tracer, &status, 0), tracer);
+		assert_true(WIFSIGNALED(status));
+	}
+	assert_all_go_on(N_KINDS);
+	assert_int_equal(atomic_load(&shared->signals[SIGRTMIN]), sent);
+	assert_int_equal(atomic_load(&shared->wrong), 0);
+	for (int i = 0; i < N_KINDS; i++)
+		assert_int_not_equal(state_of(pid, atomic_load(&shared->tids[i])), 't');
+	finish(pid);
+}
+
+static void release_in_an_emergency(pid_t pid, void *arg)
+{
+	struct vt_session session;
+	const atomic_int *go = arg;
+
+	for (int round = 0; round < 20; round++) {
+		succeed(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+		vt_session_emergency_release();
+		vt_session_emergency_release();
+		vt_session_deinit(&session);
+	}
+	succeed(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+	vt_session_emergency_release();
+	while (!atomic_load(go))
+		usleep(1000);
+}
+
+static void emergency_release_works(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	pid_t tracer = start_tracer(release_in_an_emergency, pid, &shared->children);
+	int status;
+	(void)state;
+
+	usleep(100000);
+	assert_all_go_on(N_KINDS);
+	assert_int_equal(atomic_load(&shared->eintr), 0);
+	atomic_store(&shared->children, 1);
+	assert_int_equal(waitpid(tracer, &status, 0), tracer);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	finish(pid);
+}
+
+static void kill_while_held(pid_t pid, void *arg)
+{
+	struct vt_session session;
+	atomic_int *done = arg;
+
+	succeed(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+	kill(pid, SIGKILL);
+	vt_session_deinit(&session);
+	for (int i = 0; vt_session_settle() && i < 5000; i++)
+		usleep(1000);
+	while (!atomic_load(done))
+		usleep(1000);
+}
+
+/* The target dies while it is held: its parent must learn it though the tracer lives on. */
+static void killed_target_is_given_back(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS);
+	pid_t tracer = start_tracer(kill_while_held, pid, &shared->children);
+	int status;
+	(void)state;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	atomic_store(&shared->children, 1);
+	assert_int_equal(waitpid(tracer, &status, 0), tracer);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	munmap(shared, sizeof(*shared));
+
+	/* The same with a child of our own: the exit status stays ours to collect. */
+	pid = start(all_kinds, N_KINDS);
+	atomic_store(&shared->children, 1);
+	kill_while_held(pid, &shared->children);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	munmap(shared, sizeof(*shared));
+}
+
+static void hold_for_ever(pid_t pid, void *arg)
+{
+	struct vt_session session;
+
+	succeed(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+	atomic_store((atomic_int *)arg, 1);
+	pause();
+}
+
+static void refusals(void **state)
+{
+	static const body_fn bodies[] = { in_nanosleep };
+	pid_t pid = start(bodies, 1);
+	struct vt_session session;
+	struct vt_error *err;
+	char text[64];
+	pid_t tracer, gone;
+	(void)state;
+
+	tracer = start_tracer(hold_for_ever, pid, &shared->children);
+	while (!atomic_load(&shared->children))
+		usleep(500);
+	err = vt_session_stop_all(&session, pid, NULL, DEADLINE_NS);
+	assert_non_null(err);
+	assert_int_equal(err->code, VT_ERR_BUSY);
+	snprintf(text, sizeof(text), "by process %d (tracer)", (int)tracer);
+	assert_non_null(strstr(err->message, text));
+	vt_error_destroy(err);
+	kill(tracer, SIGKILL);
+	waitpid(tracer, NULL, 0);
+	assert_all_go_on(1);
+	kill_target(pid);
+
+	gone = fork();
+	if (gone == 0)
+		_exit(0);
+	/* A zombie, then nothing at all. */
+	waitid(P_PID, (id_t)gone, &(siginfo_t){ 0 }, WEXITED | WNOWAIT);
+	for (int i = 0; i < 2; i++) {
+		err = vt_session_stop_all(&session, gone, NULL, DEADLINE_NS);
+		assert_non_null(err);
+		assert_int_equal(err->code, VT_ERR_GONE);
+		vt_error_destroy(err);
+		waitpid(gone, NULL, 0);
+	}
+}
+
+static void another_user(void **state)
+{
+	static const body_fn bodies[] = { in_nanosleep };
+	pid_t pid = start(bodies, 1);
+	pid_t child;
+	int status;
+	(void)state;
+
+	child = fork();
+	if (child == 0) {
+		struct vt_session session;
+		struct vt_error *err;
+
+		if (setgid(65534) || setuid(65534))
+			_exit(77);
+		err = vt_session_stop_all(&session, pid, NULL, DEADLINE_NS);
+		_exit(err && err->code == VT_ERR_PERMISSION && strstr(err->message, "sudo") ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) != 77)
+		assert_int_equal(WEXITSTATUS(status), 0);
+	finish(pid);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Prints how long a target with 160 threads is stopped, and how long the whole call takes. */
+static void many_threads(void **state)
+{
+	body_fn bodies[160];
+	double stopped_ms[20], total_ms[20];
+	pid_t pid;
+	(void)state;
+
+	for (int i = 0; i < 160; i++)
+		bodies[i] = i % 8 == 0 ? in_epoll_wait_for_ever : i % 8 == 1 ? in_nanosleep : sleeping_long;
+	pid = start(bodies, 160);
+	for (int round = 0; round < 20; round++) {
+		struct vt_session session;
+		uint64_t begin_ns = vt_now_ns();
+
+		stop(&session, pid, NULL);
+		assert_all_stopped(&session, 161);
+		vt_session_resume(&session);
+		total_ms[round] = (double)(vt_now_ns() - begin_ns) / VT_NS_PER_MS;
+		stopped_ms[round] = (double)(session.stop_end_ns - session.stop_begin_ns) / VT_NS_PER_MS;
+		vt_session_deinit(&session);
+		usleep(10000);
+	}
+	qsort(stopped_ms, 20, sizeof(stopped_ms[0]), compare_doubles);
+	qsort(total_ms, 20, sizeof(total_ms[0]), compare_doubles);
+	print_message("160 threads: stopped for %.2f ms (median; max %.2f), whole call %.2f ms\n", stopped_ms[10],
+		      stopped_ms[19], total_ms[10]);
+	kill_target(pid);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_threads_stop),
+		cmocka_unit_test(nobody_sees_eintr),
+		cmocka_unit_test(real_eintr_stays),
+		cmocka_unit_test(no_signal_is_lost),
+		cmocka_unit_test(stopped_process_stays_stopped),
+		cmocka_unit_test(stop_and_continue_signals_while_held),
+		cmocka_unit_test(uninterruptible_thread_is_left_alone),
+		cmocka_unit_test(vfork_storm),
+		cmocka_unit_test(thread_storm),
+		cmocka_unit_test(killed_tracer_leaves_no_trace),
+		cmocka_unit_test(emergency_release_works),
+		cmocka_unit_test(killed_target_is_given_back),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(another_user),
+		cmocka_unit_test(many_threads),
+	};
+
+	return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}

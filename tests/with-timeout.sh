@@ -1,0 +1,4 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs one test of the suite with a time limit and without standard input; a test that hangs fails.
+exec timeout -k 10 "${VRAMTAP_TEST_TIMEOUT:-600}" "$@" </dev/null
