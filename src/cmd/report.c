@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -200,26 +201,40 @@ static void catch_interrupts(void)
 	sigaction(SIGHUP, &action, NULL);
 }
 
-/* Writes to a file beside and renames it: a reader never sees half a report. */
+static struct vt_error *write_json_to(const struct vt_model *model, const struct vt_writer_options *options_,
+				      const char *path, const char *mode)
+{
+	FILE *file = fopen(path, mode);
+
+	if (!file)
+		return vt_error_create_os(errno, "cannot write %s", path);
+
+	struct vt_error *err = vt_writer_json.write(model, options_, file);
+
+	if (fclose(file) && !err)
+		err = vt_error_create_os(errno, "cannot write %s", path);
+	return err;
+}
+
+/*
+ * Writes to a file beside and renames it: a reader never sees half a report. Only a regular file is replaced so; a device, a
+ * pipe or a link is written to as it is (renaming over /dev/null would put a file in its place).
+ */
 static struct vt_error *write_json_file(const struct vt_model *model, const struct vt_writer_options *options_,
 					const char *path)
 {
 	VT_FREE char *temporary = NULL;
+	struct stat st;
 
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode))
+		return write_json_to(model, options_, path, "we");
 	if (asprintf(&temporary, "%s.%d.tmp", path, getpid()) < 0) {
 		temporary = NULL;
 		return &vt_enomem;
 	}
 
-	FILE *file = fopen(temporary, "wxe");
+	struct vt_error *err = write_json_to(model, options_, temporary, "wxe");
 
-	if (!file)
-		return vt_error_create_os(errno, "cannot write %s", temporary);
-
-	struct vt_error *err = vt_writer_json.write(model, options_, file);
-
-	if (fclose(file) && !err)
-		err = vt_error_create_os(errno, "cannot write %s", temporary);
 	if (!err && rename(temporary, path))
 		err = vt_error_create_os(errno, "cannot rename %s to %s", temporary, path);
 	if (err)

@@ -209,7 +209,7 @@ static bool qualifies(struct attempt *attempt)
 	uint8_t code[2];
 
 	if ((long)regs->orig_rax < 0 || regs->cs != USER_CS ||
-	    vt_call_exposure(plan->proc->pid, src, (long)regs->orig_rax, args) >= VT_EXPOSURE_NEVER)
+	    vt_call_exposure(attempt->tid, src, (long)regs->orig_rax, args) >= VT_EXPOSURE_NEVER)
 		return false;
 	if (!undo_eintr(attempt))
 		return false;

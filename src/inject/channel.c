@@ -112,7 +112,7 @@ static struct vt_error *open_file(const struct vt_channel *channel, int target_f
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)channel->pid, target_fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)channel->tid, target_fd);
 
 	VT_CLOSE int peek = open(path, O_PATH | O_CLOEXEC);
 

@@ -24,7 +24,7 @@
 /* System calls */
 
 struct call {
-	pid_t pid;
+	pid_t tid;
 	struct vt_memsrc *src;
 	const uint64_t *args;
 };
@@ -74,7 +74,7 @@ static int read_exposure(const struct call *call, int base)
 {
 	char path[64], name[16];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)call->pid, (int)call->args[0]);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)call->tid, (int)call->args[0]);
 
 	ssize_t n = readlink(path, name, sizeof(name));
 
@@ -110,9 +110,9 @@ static const struct {
 	{ SYS_epoll_pwait, VT_EXPOSURE_VISIBLE, epoll_mask_exposure },
 };
 
-int vt_call_exposure(pid_t pid, struct vt_memsrc *src, long nr, const uint64_t args[6])
+int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t args[6])
 {
-	struct call call = { pid, src, args };
+	struct call call = { tid, src, args };
 
 	for (size_t i = 0; i < sizeof(white_list) / sizeof(white_list[0]); i++)
 		if (white_list[i].nr == nr)
@@ -199,7 +199,7 @@ static int thread_exposure(pid_t pid, struct vt_live *live, const struct vt_targ
 	/* Sleeping interruptibly; D would not answer to an interruption. */
 	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(symbols, info->pc) != VT_CODE_LIBC)
 		return VT_EXPOSURE_NEVER;
-	exposure = vt_call_exposure(pid, vt_live_source(live), info->syscall_nr, info->syscall_args);
+	exposure = vt_call_exposure(info->tid, vt_live_source(live), info->syscall_nr, info->syscall_args);
 	exposure += info->tid == pid;
 	/* The stack is only worth a look when the rest is good enough. */
 	if (exposure > max_exposure)

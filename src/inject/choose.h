@@ -32,8 +32,8 @@ struct vt_candidate {
 	int exposure;
 };
 
-/* Of a system call alone, whose arguments are given. */
-int vt_call_exposure(pid_t pid, struct vt_memsrc *src, long nr, const uint64_t args[6]);
+/* Of a system call of this thread alone, whose arguments are given. */
+int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t args[6]);
 
 /* Of what the top of a stack shows. */
 int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp);

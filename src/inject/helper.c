@@ -301,6 +301,7 @@ static struct vt_error *inject(struct injection *in, struct vt_inject_timing *ti
 	VT_TRY(prepare(in));
 	VT_TRY(borrow(in));
 	channel.block = in->record.block;
+	channel.tid = in->borrowed_tid;
 	timing->borrowed_tid = in->borrowed_tid;
 	VT_TRY(vt_channel_open(&channel, in->options->budget_ns, &result));
 	if (result.end_ns > in->record.stop_ns)

@@ -11,7 +11,7 @@
 #define MAX_COLUMNS 160 /* wider lines are hard to follow with the eye … */
 #define MAX_ALL_COLUMNS 500 /* … but whoever asks for everything gets names in full */
 #define DEFAULT_COLUMNS 100
-#define MAX_TEXT 16384 /* bytes of one text that are looked at: no line shows more */
+#define MAX_TEXT 4096 /* bytes of one text that are looked at: no line shows more */
 
 void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_options *options)
 {
@@ -104,7 +104,7 @@ static void clean(struct vt_line *line, const char *text, enum vt_cut cut)
 
 	vt_str_clear(&line->clean);
 	if (n > MAX_TEXT) {
-		if (cut == VT_CUT_START)
+		if (cut != VT_CUT_END)
 			text += n - MAX_TEXT;
 		n = MAX_TEXT;
 	}
@@ -162,6 +162,14 @@ static void put(struct vt_line *line, enum vt_style style, const char *text, siz
 	line->want = line->width;
 }
 
+/* How many of the n bytes are left when the first part of a path, which is torn, goes. */
+static size_t from_slash(const char *text, size_t n)
+{
+	const char *slash = memchr(text, '/', n);
+
+	return slash ? n - (size_t)(slash - text) : n;
+}
+
 /* line->clean, cut to max columns. */
 static void put_cut(struct vt_line *line, enum vt_style style, int max, enum vt_cut cut)
 {
@@ -183,8 +191,10 @@ static void put_cut(struct vt_line *line, enum vt_style style, int max, enum vt_
 	size_t keep;
 	int len;
 
-	if (cut == VT_CUT_START) {
+	if (cut != VT_CUT_END) {
 		keep = vt_width_suffix(text, n, max - ellipsis_width);
+		if (cut == VT_CUT_PATH)
+			keep = from_slash(text + n - keep, keep);
 		len = asprintf(&copy, "%s%.*s", ellipsis, (int)keep, text + n - keep);
 	} else {
 		keep = vt_width_prefix(text, n, max - ellipsis_width);

@@ -21,8 +21,8 @@ enum vt_style {
 	VT_ALARM, /* red: something is wrong */
 };
 
-/* Which end of a text that is too long is replaced by an ellipsis. */
-enum vt_cut { VT_CUT_END, VT_CUT_START };
+/* Which end of a text that is too long is replaced by an ellipsis. PATH: the start, up to a slash where that is possible. */
+enum vt_cut { VT_CUT_END, VT_CUT_START, VT_CUT_PATH };
 
 struct vt_line {
 	FILE *out;

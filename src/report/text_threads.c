@@ -51,25 +51,6 @@ static const char *short_path(const char *path)
 	return path;
 }
 
-/* The end of a path that fits, from the beginning of one of its parts where that is possible. */
-static void fit_path(struct vt_line *line, struct vt_str *place, int columns)
-{
-	const char *text = vt_str_get(place), *slash = text;
-	struct vt_str shorter = { 0 };
-
-	if (vt_line_width(line, text) <= columns)
-		return;
-	while ((slash = strchr(slash + 1, '/')) && vt_line_width(line, slash) + (line->ascii ? 3 : 1) > columns)
-		;
-	if (!slash)
-		return; /* one long name: it is cut where the line puts it */
-	vt_str_addf(&shorter, "…%s", slash);
-	if (!shorter.failed) {
-		vt_str_deinit(place);
-		*place = shorter;
-	}
-}
-
 static void print_function(const struct view *v, const struct vt_model_frame *f)
 {
 	struct vt_line *line = v->line;
@@ -99,13 +80,12 @@ static void print_place(const struct view *v, const struct vt_model_frame *f)
 		vt_str_add(&place, v->all ? f->file : short_path(f->file));
 		if (f->line > 0)
 			vt_str_addf(&place, ":%d", f->line);
-		fit_path(v->line, &place, vt_line_room(v->line));
 	} else if (f->module) {
 		vt_str_addf(&place, "%s+0x%" PRIx64, f->module, f->module_offset);
 	} else if (f->kind == VT_FRAME_NATIVE) {
 		vt_str_addf(&place, "0x%" PRIx64 ", in no file", f->pc);
 	}
-	vt_line_cell(v->line, style, vt_str_get(&place), vt_line_room(v->line), VT_CUT_START);
+	vt_line_cell(v->line, style, vt_str_get(&place), vt_line_room(v->line), VT_CUT_PATH);
 	if (place.failed)
 		v->line->buf.failed = true;
 	vt_str_deinit(&place);

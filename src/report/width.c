@@ -131,7 +131,10 @@ size_t vt_width_suffix(const char *text, size_t n, int max)
 
 		while (i > 0 && start - i < 4 && ((unsigned char)text[i] & 0xc0) == 0x80)
 			i--;
-		next_char(text + i, start - i, &width);
+		if (next_char(text + i, start - i, &width) != start - i) {
+			i = start - 1; /* no whole character ends here */
+			width = 1;
+		}
 		if (total + width > max || n - i > byte_limit(max))
 			break;
 		total += width;

@@ -25,6 +25,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "target/maps.h"
 #include "target/task.h"
 
@@ -34,6 +35,9 @@
 #define CACHE_SETS 32u
 #define CACHE_WAYS 8u
 #define CACHE_SIZE ((size_t)CACHE_SETS * CACHE_WAYS * RUN_SIZE) /* 16 MiB */
+
+/* How old the map may be before an address that is not in it is looked up again. */
+#define MAPS_AGE_NS (50 * VT_NS_PER_MS)
 
 #ifndef IOV_MAX
 #define IOV_MAX 1024
@@ -58,7 +62,7 @@ struct vt_live {
 	bool writable;
 	bool use_mem; /* process_vm_readv() is refused here */
 	struct vt_maps maps; /* for use_mem only; read when needed */
-	bool have_maps;
+	uint64_t maps_ns;    /* when; 0: not yet */
 	struct run runs[CACHE_SETS][CACHE_WAYS];
 	uint8_t *cache;
 	uint64_t clock;
@@ -90,22 +94,17 @@ static bool has_memory(int mem_fd)
 	return pread(mem_fd, &byte, 1, 0) != 0;
 }
 
-/*
- * The part of [addr, addr + len) from addr on that may be read through /proc/PID/mem; see the top of the file.
- */
-static size_t harmless_part(struct vt_live *live, uint64_t addr, size_t len)
+static void forget_maps(struct vt_live *live)
+{
+	vt_maps_deinit(&live->maps);
+	live->maps_ns = 0;
+}
+
+/* The part of [addr, addr + len) from addr on that may be read through /proc/PID/mem; see the top of the file. */
+static size_t harmless_in_maps(const struct vt_live *live, uint64_t addr, size_t len)
 {
 	size_t n = 0;
 
-	if (!live->have_maps) {
-		struct vt_error *err = vt_maps_init(&live->maps, live->pid);
-
-		if (err) {
-			vt_error_destroy(err);
-			return 0;
-		}
-		live->have_maps = true;
-	}
 	while (n < len) {
 		const struct vt_map_entry *entry = vt_maps_find(&live->maps, addr + n);
 
@@ -118,6 +117,20 @@ static size_t harmless_part(struct vt_live *live, uint64_t addr, size_t len)
 		uint64_t rest = entry->end - (addr + n);
 
 		n = rest < len - n ? n + (size_t)rest : len;
+	}
+	return n;
+}
+
+/* The same, with a map that is new enough. A running target may have mapped more, but many bad pointers must not cost much. */
+static size_t harmless_part(struct vt_live *live, uint64_t addr, size_t len)
+{
+	size_t n = live->maps_ns ? harmless_in_maps(live, addr, len) : 0;
+
+	if (n == 0 && (!live->maps_ns || vt_now_ns() - live->maps_ns > MAPS_AGE_NS)) {
+		forget_maps(live);
+		vt_error_destroy(vt_maps_init(&live->maps, live->pid));
+		live->maps_ns = vt_now_ns();
+		n = harmless_in_maps(live, addr, len);
 	}
 	return n;
 }
@@ -510,10 +523,7 @@ struct vt_memsrc *vt_live_cached_source(struct vt_live *live)
 void vt_live_drop_cache(struct vt_live *live)
 {
 	memset(live->runs, 0, sizeof(live->runs));
-	if (live->have_maps) {
-		vt_maps_deinit(&live->maps);
-		live->have_maps = false;
-	}
+	forget_maps(live);
 }
 
 void vt_live_set_coherent(struct vt_live *live, bool coherent)

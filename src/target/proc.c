@@ -619,6 +619,37 @@ static bool is_undumpable(const struct vt_proc *proc)
 	return proc->euid != 0 && !stat(path, &st) && st.st_uid != proc->euid;
 }
 
+/*
+ * /proc/PID/uid_map may be read by anybody, /proc/PID/ns/user only by who may trace: so when the namespace is not known to
+ * be ours, the maps decide. pid 0: our own.
+ */
+static ssize_t read_uid_map(pid_t pid, char *text, size_t size)
+{
+	char path[32] = "/proc/self/uid_map";
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	return vt_task_slurp(AT_FDCWD, path, text, size);
+}
+
+static bool is_other_user_namespace(const struct vt_proc *proc)
+{
+	char ours[4096], theirs[4096];
+
+	return !proc->same_user_ns && read_uid_map(0, ours, sizeof(ours)) >= 0 &&
+	       read_uid_map(proc->pid, theirs, sizeof(theirs)) >= 0 && strcmp(ours, theirs) != 0;
+}
+
+/* There all ids are mapped to themselves; what is privileged there is so in all others. */
+static bool is_initial_user_namespace(void)
+{
+	char text[4096];
+	unsigned long inside, outside, count;
+
+	return read_uid_map(0, text, sizeof(text)) > 0 && sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 &&
+	       inside == 0 && outside == 0 && count == UINT32_MAX;
+}
+
 /* "docker-default (enforce)"; "" when there is no such security module or it does not confine us. */
 static void own_confinement(char *label, size_t size)
 {
@@ -656,7 +687,7 @@ static char *what_is_in_the_way(const struct vt_proc *proc, const struct own *ow
 
 	if (own->uid != proc->uid || own->uid != proc->euid)
 		return vt_arena_printf(arena, "the process belongs to user %s", proc->user ? proc->user : "?");
-	if (!proc->same_user_ns)
+	if (is_other_user_namespace(proc))
 		return vt_arena_strdup(arena, "the process is in another user namespace");
 	if (is_undumpable(proc))
 		return vt_arena_strdup(arena, "the process is protected from debuggers (set-user-id program, or "
@@ -697,7 +728,7 @@ char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *are
 		why = why_without_capability(proc, &own, arena);
 	if (why)
 		return why;
-	if (may_ptrace_all(&own) && !proc->same_user_ns)
+	if (may_ptrace_all(&own) && !is_initial_user_namespace() && is_other_user_namespace(proc))
 		return vt_arena_strdup(arena, "the process is in another user namespace, where CAP_SYS_PTRACE of this one "
 					      "does not count: run this command on the host with sudo");
 	own_confinement(label, sizeof(label));

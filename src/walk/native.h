@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native frames from our own memory source and registers, with call frame information that libdw finds and parses (no
- * ptrace and no files of its own inside libdw), and their names: all program counters are collected first, then each
- * module's symbol table is read once.
+ * Native frames from a memory source and registers, by call frame information (walk/cfi.h), and their names: all program
+ * counters are collected first, then each module's symbol table is read once.
  */
 #ifndef VT_WALK_NATIVE_H
 #define VT_WALK_NATIVE_H

@@ -32,8 +32,9 @@ struct place {
 
 struct module_cfi {
 	bool tried;
-	struct vt_cfi *cfi;   /* NULL: none */
-	struct vt_error *why; /* why there is none */
+	bool found;
+	struct vt_cfi cfi;    /* when found */
+	struct vt_error *why; /* why not, when the file cannot be read */
 };
 
 struct vt_unwinder {
@@ -67,10 +68,8 @@ void vt_unwinder_destroy(struct vt_unwinder *unwinder)
 {
 	if (!unwinder)
 		return;
-	for (size_t i = 0; i < unwinder->modules->modules.n; i++) {
-		vt_cfi_destroy(unwinder->cfi[i].cfi);
+	for (size_t i = 0; i < unwinder->modules->modules.n; i++)
 		vt_error_destroy(unwinder->cfi[i].why);
-	}
 	free(unwinder->cfi);
 	vt_vec_deinit(&unwinder->places);
 	vt_map_deinit(&unwinder->place_by_pc[false]);
@@ -93,8 +92,7 @@ static struct module_cfi *cfi_of(struct vt_unwinder *u, struct vt_module *module
 		return entry;
 	entry->tried = true;
 	entry->why = vt_module_open(u->modules, module);
-	if (!entry->why)
-		entry->why = vt_cfi_create(module->image, module->image_size, &entry->cfi);
+	entry->found = !entry->why && vt_cfi_init(&entry->cfi, module->image, module->image_size);
 	return entry;
 }
 
@@ -121,7 +119,7 @@ static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct 
 	} else if (place->module) {
 		struct module_cfi *entry = cfi_of(u, place->module);
 
-		if (entry->cfi && vt_cfi_find(entry->cfi, at - place->module->bias, &place->row))
+		if (entry->found && vt_cfi_find(&entry->cfi, at - place->module->bias, &place->row))
 			place->kind = PLACE_ROW;
 	}
 }
@@ -207,7 +205,9 @@ static enum step fail_at(struct walk *w, const struct place *place, const char *
 
 static enum step step_row(struct walk *w, const struct place *place)
 {
-	switch (vt_cfi_apply(&place->row, place->module->bias, w->u->src, &w->regs, &w->cfa)) {
+	const struct vt_cfi *cfi = &cfi_of(w->u, place->module)->cfi;
+
+	switch (vt_cfi_apply(cfi, &place->row, place->module->bias, w->u->src, &w->regs, &w->cfa)) {
 	case VT_CFI_STEPPED:
 		w->activation = place->row.signal_frame;
 		return STEP_OK;

@@ -7,5 +7,6 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/python_line.c src/walk/python_line.h \
 	src/walk/python_object.c src/walk/python_object.h \
 	src/walk/python_pages.c src/walk/python_pages.h \
-	src/walk/python_resolve.c
+	src/walk/python_resolve.c \
+	src/walk/python_scan.c src/walk/python_scan.h
 EXTRA_DIST += scripts/gen-python-layouts.sh

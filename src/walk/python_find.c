@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the interpreter of a target: _PyRuntime, the release, and a layout that the memory agrees with. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "walk/python_capture.h"
 #include "walk/python_object.h"
+#include "walk/python_scan.h"
 
 /* A module that may be the interpreter. A process can have several (an executable and a library), but only one is used. */
 struct candidate {
@@ -31,6 +30,8 @@ static enum verdict judge(struct vt_python *py, struct vt_memsrc *src)
 	enum verdict verdict = LIKELY;
 	struct vt_error *err = vt_py_capture(py, src, CHECKED_FRAMES);
 
+	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
+		py->types[i].named = 0; /* what another layout made of them */
 	if (err) {
 		vt_error_destroy(err);
 		return WRONG;
@@ -62,87 +63,6 @@ static void set_version(struct vt_python *py, uint64_t hex)
 	py->micro = (int)(hex >> 8 & 0xff);
 }
 
-/* "3.9.18" and the like at text; *end is what follows. micro is -1 when it is not there. */
-static bool parse_version(const char *text, const char **end, int version[3])
-{
-	version[2] = -1;
-	for (int i = 0; i < 3; i++) {
-		size_t digits = strspn(text, "0123456789");
-
-		if (!digits || digits > 3)
-			return i == 2;
-		version[i] = atoi(text);
-		text += digits;
-		*end = text;
-		if (i < 2 && *text++ != '.')
-			return i == 1;
-	}
-	return true;
-}
-
-/*
- * sys.version as Py_GetVersion() builds it in a static buffer: "3.9.18 (main, Aug 25 2023, 13:20:04) \n[GCC 12.2.0]"; the
- * part before the parenthesis can have letters ("3.10.0rc1+"). text ends with a NUL.
- */
-static bool is_sys_version(const char *text, int version[3])
-{
-	const char *end = text;
-
-	if (text[0] != '3' || text[1] != '.' || !parse_version(text, &end, version) || version[2] < 0)
-		return false;
-	end += strspn(end, "abcr0123456789+");
-	return end[0] == ' ' && end[1] == '(';
-}
-
-enum {
-	SCAN_STEP = 64 << 10,
-	SCAN_OVERLAP = 32, /* longer than what is_sys_version() looks at */
-	SCAN_MAX = 64 << 20,
-};
-
-/* Looks for sys.version in [start, end). Py_GetVersion()'s buffer begins at a multiple of 8 at least. */
-static bool scan_version(struct vt_memsrc *src, uint64_t start, uint64_t end, int version[3])
-{
-	VT_FREE char *buf = malloc(SCAN_STEP + SCAN_OVERLAP + 1);
-
-	if (!buf) /* the version is asked for in other ways too */
-		return false;
-	if (end - start > SCAN_MAX)
-		end = start + SCAN_MAX;
-	for (uint64_t at = start; at < end; at += SCAN_STEP) {
-		size_t n = end - at < SCAN_STEP + SCAN_OVERLAP ? (size_t)(end - at) : SCAN_STEP + SCAN_OVERLAP;
-
-		if (vt_mem_read(src, at, buf, n))
-			continue;
-		buf[n] = '\0';
-		for (size_t i = 0; i + 8 <= n; i += 8) {
-			if (buf[i] == '3' && is_sys_version(buf + i, version))
-				return true;
-		}
-	}
-	return false;
-}
-
-/* The writable data of a module, and the anonymous memory right behind it (its .bss). */
-static bool find_sys_version(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src,
-			     int version[3])
-{
-	uint64_t end = module->end;
-
-	for (size_t i = 0; i < modules->maps->entries.n; i++) {
-		const struct vt_map_entry *entry = &modules->maps->entries.data[i];
-		bool bss = entry->start == end && !*entry->path;
-
-		if (entry->start < module->start || (entry->start >= module->end && !bss))
-			continue;
-		if (bss)
-			end = entry->end;
-		if (entry->flags & VT_MAP_WRITE && scan_version(src, entry->start, entry->end, version))
-			return true;
-	}
-	return false;
-}
-
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -159,7 +79,7 @@ static bool version_of_name(const char *path, int version[3])
 		name += 3;
 	if (strncmp(name, "python", 6))
 		return false;
-	return parse_version(name + 6, &end, version);
+	return vt_py_parse_version(name + 6, &end, version);
 }
 
 /* Sets py's version and layout from what the candidate says about itself. False when it says nothing that is known. */
@@ -176,15 +96,15 @@ static bool choose_layout(struct vt_python *py, const struct vt_modules *modules
 
 		memcpy(&hex, runtime + VT_PYTHON_DEBUG_VERSION, sizeof(hex));
 		set_version(py, hex);
+		py->free_threaded = runtime[VT_PYTHON_DEBUG_FREE_THREADED] == 1;
 		if (!layout || !vt_python_layout_from_debug(runtime, sizeof(runtime), layout))
 			return false;
 		py->layout = layout;
-		py->free_threaded = layout->free_threaded;
 		return true;
 	}
 	if (candidate->version && !vt_mem_read_u64(src, candidate->version, &hex)) {
 		set_version(py, hex);
-	} else if (find_sys_version(modules, candidate->module, src, version) ||
+	} else if (vt_py_scan_version(modules, candidate->module, src, version) ||
 		   version_of_name(candidate->module->path, version)) {
 		py->major = version[0];
 		py->minor = version[1];
@@ -194,7 +114,31 @@ static bool choose_layout(struct vt_python *py, const struct vt_modules *modules
 	return py->layout;
 }
 
+/* For a module that is called like an interpreter and exports nothing. */
+static uint64_t search_runtime(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src)
+{
+	const struct vt_python_layout *layout;
+	uint64_t runtime = vt_py_scan_runtime(modules, module, src, NULL);
+	int version[3];
+
+	if (runtime || (!vt_py_scan_version(modules, module, src, version) && !version_of_name(module->path, version)))
+		return runtime;
+	layout = vt_python_layout_find((unsigned int)version[0], (unsigned int)version[1], false);
+	return layout ? vt_py_scan_runtime(modules, module, src, layout) : 0;
+}
+
 /* ---- where ---- */
+
+static struct vt_error *unknown_release(const struct vt_python *py)
+{
+	const struct vt_python_layout *oldest = vt_python_layout_nth(0), *newest = oldest;
+
+	for (size_t i = 0; vt_python_layout_nth(i); i++)
+		newest = vt_python_layout_nth(i);
+	return vt_error_create(VT_ERR_UNSUPPORTED, "%sCPython %d.%d is not known (%d.%d to %d.%d are)",
+			       py->free_threaded ? "free-threaded " : "", py->major, py->minor, oldest->major,
+			       oldest->minor, newest->major, newest->minor);
+}
 
 static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modules *modules,
 				      const struct candidate *candidate, struct vt_memsrc *src, enum verdict *verdict)
@@ -205,10 +149,8 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 	py->micro = -1;
 	py->layout = NULL;
 	py->free_threaded = false;
-	for (int i = 0; i < VT_PYTHON_N_TYPES; i++) {
+	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
 		py->types[i].symbol = candidate->types[i];
-		py->types[i].named = 0;
-	}
 	*verdict = WRONG;
 	if (choose_layout(py, modules, candidate, src)) {
 		*verdict = judge(py, src);
@@ -219,8 +161,7 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 				       py->major, py->minor, py->runtime);
 	}
 	if (py->major)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "CPython %d.%d is not known (3.8 to 3.13 are)", py->major,
-				       py->minor);
+		return unknown_release(py);
 	/* Nothing says which release it is: the one whose layout the memory proves. Those with the cookie were seen above. */
 	for (size_t i = 0; (py->layout = vt_python_layout_nth(i)); i++) {
 		if (py->layout->minor > 12 || judge(py, src) != PROVEN)
@@ -230,7 +171,7 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 		*verdict = PROVEN;
 		return NULL;
 	}
-	return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython of an unknown release (3.8 to 3.13 are known)");
+	return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython that does not say which release it is");
 }
 
 static void look_at_module(struct vt_modules *modules, struct vt_module *module, struct candidate *candidate)
@@ -254,13 +195,19 @@ static void look_at_module(struct vt_modules *modules, struct vt_module *module,
 }
 
 /* Modules that are called like an interpreter come first, so that others are opened only when those are not it. */
-static int rank(const struct vt_module *module)
+enum rank {
+	LIBRARY,
+	PROGRAM,
+	OTHER,
+};
+
+static enum rank rank(const struct vt_module *module)
 {
 	const char *name = base_name(module->path);
 
 	if (!strncmp(name, "libpython", 9))
-		return 0;
-	return strncmp(name, "python", 6) ? 2 : 1;
+		return LIBRARY;
+	return strncmp(name, "python", 6) ? OTHER : PROGRAM;
 }
 
 struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src)
@@ -268,15 +215,17 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 	VT_ERROR struct vt_error *first = NULL;
 	bool unused = false;
 
-	for (int r = 0; r <= 2; r++) {
+	for (int r = LIBRARY; r <= OTHER; r++) {
 		for (size_t i = 0; i < modules->modules.n; i++) {
 			struct vt_module *module = &modules->modules.data[i];
 			struct candidate candidate;
 			enum verdict verdict;
 
-			if (rank(module) != r)
+			if ((int)rank(module) != r)
 				continue;
 			look_at_module(modules, module, &candidate);
+			if (!candidate.runtime && r < OTHER)
+				candidate.runtime = search_runtime(modules, module, src);
 			if (!candidate.runtime)
 				continue;
 

@@ -5,3 +5,4 @@ functional_tests = \
 EXTRA_DIST += $(functional_tests) tests/functional/harness.py
 include tests/functional/python.mk
 include tests/functional/native.mk
+include tests/functional/torch.mk

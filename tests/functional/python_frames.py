@@ -20,16 +20,16 @@ from harness import BUILD, SOURCE, Skip, check, compile_c, equal, main, target, 
 
 TOOL = os.path.join(BUILD, "tests/functional/python_frames")
 TARGETS = os.path.join(SOURCE, "tests/targets")
-NEWEST = (3, 13)
+NEWEST = (3, 14)
 
 
 def find_interpreters():
-    """Paths of interpreters to their version, one for each binary."""
+    """Paths of interpreters to their version, one for each binary (a path may be a wrapper)."""
     paths = os.environ.get("VRAMTAP_PYTHONS", "").split(":")
     if paths == [""]:
         paths = [shutil.which("python3") or "", "/usr/bin/python3"]
         paths += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")))
-    found = {}
+    found, seen = {}, set()
     for path in filter(os.path.exists, paths):
         ask = ("import sys, os; print(*sys.version_info[:3], os.path.realpath(sys.executable), "
                "getattr(sys, '_is_gil_enabled', lambda: True)())")
@@ -37,8 +37,9 @@ def find_interpreters():
         if done.returncode == 0:
             major, minor, micro, real, gil = done.stdout.split()
             version = int(major), int(minor), int(micro)
-            if (3, 8) <= version[:2] <= NEWEST:
-                found[real] = version, gil == "False"
+            if (3, 8) <= version[:2] <= NEWEST and real not in seen:
+                seen.add(real)
+                found[path] = version, gil == "False"
     return found
 
 
@@ -250,30 +251,37 @@ def sysconfig_of(path, name):
     return subprocess.run([path, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def check_embedded(binary, home, version, what):
+    with target([binary], ready="ready", env=dict(os.environ, PYTHONHOME=home)) as proc:
+        wait_until(lambda: "deepest|<string>|5\n<module>|<string>|6\n" in look(proc.pid), 10, "frames of " + what)
+        equal(facts(proc.pid)["version"].rstrip("t"), ".".join(map(str, version)), what)
+
+
 @each
 def test_embedded(path, version):
-    """Interpreters in a program of somebody else: in a shared library, and linked into the program."""
+    """Interpreters in a program of somebody else: in a shared library, linked into it, and linked into it and stripped."""
     include = sysconfig_of(path, "INCLUDEPY")
-    name = f"python{version[0]}.{version[1]}"
     if not os.path.exists(os.path.join(include, "Python.h")):
         raise Skip("no headers")
     home = sysconfig_of(path, "prefix")
-    ways = []
-    libdirs = [sysconfig_of(path, "LIBDIR"), sysconfig_of(path, "LIBPL")]
-    for libdir in libdirs:
-        for file in (f"lib{name}.so", f"lib{name}.a"):
-            if os.path.exists(os.path.join(libdir, file)) and file not in [f for _, f in ways]:
-                ways.append((libdir, file))
-    if not ways:
+    library = f"libpython{version[0]}.{version[1]}"
+    done = {}
+    for libdir in (sysconfig_of(path, "LIBDIR"), sysconfig_of(path, "LIBPL")):
+        for file, flag in ((".so", "-rdynamic"), (".a", "-rdynamic"), (".a", "-s")):
+            archive = os.path.join(libdir, library + file)
+            if file + flag in done or not os.path.exists(archive):
+                continue
+            done[file + flag] = True
+            binary = compile_c(EMBEDDED, f"-I{include}", f"-I{os.path.dirname(include)}", flag, archive,
+                               f"-Wl,-rpath,{libdir}", "-lm", "-ldl", "-lutil", "-lpthread", "-lz", "-lexpat")
+            if flag == "-s":  # nothing but its name says that this is Python
+                hidden = os.path.join(os.path.dirname(binary), "python-hidden")
+                os.rename(binary, hidden)
+                binary = hidden
+            check_embedded(binary, home, version, file + " " + flag)
+    if not done:
         raise Skip("no libpython")
-    for libdir, file in ways:
-        binary = compile_c(EMBEDDED, f"-I{include}", f"-I{os.path.dirname(include)}", "-rdynamic",
-                           os.path.join(libdir, file), f"-Wl,-rpath,{libdir}", "-lm", "-ldl", "-lutil", "-lpthread",
-                           "-lz", "-lexpat")
-        with target([binary], ready="ready", env=dict(os.environ, PYTHONHOME=home)) as proc:
-            wait_until(lambda: "deepest|<string>|5\n<module>|<string>|6\n" in look(proc.pid), 10, "frames of " + file)
-            equal(facts(proc.pid)["version"].rstrip("t"), ".".join(map(str, version)), file)
-    return " and ".join(file for _, file in ways)
+    return " and ".join(done)
 
 
 def test_no_interpreter():

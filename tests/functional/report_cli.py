@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Options, exit codes and messages of vramtap report on ordinary and on hopeless processes."""
+import json
 import os
 import re
+import shutil
+import stat
 import subprocess
+import tempfile
 import time
 
 from harness import (COMPLETE, NOTHING, NOT_PERMITTED, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, proc_state, report,
@@ -115,6 +119,31 @@ def test_write_error():
                               check=False, timeout=30)
         equal(done.returncode, NOTHING, "exit code when the report cannot be written")
         check(b"write" in done.stderr, "message", done.stderr)
+
+
+def test_json_file():
+    """A regular file is replaced as a whole, anything else is written to and stays what it is."""
+    directory = tempfile.mkdtemp(prefix="vramtap-test-")
+    try:
+        path, link, fifo = (os.path.join(directory, name) for name in ("report.json", "link.json", "fifo"))
+        os.symlink(path, link)
+        os.mkfifo(fifo)
+        with target(["sleep", "60"]) as proc:
+            for name in (path, link):
+                report(proc.pid, "--json", name, expect=(COMPLETE, PARTIAL))
+                with open(path, encoding="utf-8") as file:
+                    equal(json.load(file)["process"]["pid"], proc.pid, "pid in the file")
+            check(os.path.islink(link), "the link was replaced")
+            reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+            report(proc.pid, "--json", fifo, expect=(COMPLETE, PARTIAL))
+            equal(json.loads(reader.communicate()[0])["process"]["pid"], proc.pid, "pid through the pipe")
+            check(stat.S_ISFIFO(os.stat(fifo).st_mode), "the pipe was replaced")
+            report(proc.pid, "--json", "/dev/null", expect=(COMPLETE, PARTIAL))
+            check(stat.S_ISCHR(os.stat("/dev/null").st_mode), "/dev/null was replaced")
+            report(proc.pid, "--json", os.path.join(directory, "no", "such"), expect=NOTHING)
+        equal(sorted(os.listdir(directory)), ["fifo", "link.json", "report.json"], "files left")
+    finally:
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled, never linked, where NVIDIA's headers are to be had: are the layouts that we wrote down true? */
+/* Compiled, never linked, where NVIDIA's headers are: are the layouts that we wrote down true? */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does the simulated device keep its promises? Linked with the stand-ins and run by check.sh; with
- * the real libraries on a real GPU all but the lines marked SIM hold as well.
+ * Does the simulated device keep its promises? Linked with the stand-ins and run by check.sh. The
+ * lines marked SIM use what a real device does not have; the others say what we expect of both.
  */
 #define _GNU_SOURCE
 #include "simcuda_ctl.h"

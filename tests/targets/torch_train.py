@@ -163,19 +163,17 @@ def hexed(value, key=""):
 
 
 def write_snapshot(path):
-    data = hexed(torch.cuda.memory._snapshot())
+    snapshot = torch.cuda.memory._snapshot()
+    # Only these: a question about another device would give it a context.
+    devices = sorted({s["device"] for s in snapshot["segments"]})
+    data = hexed(snapshot)
     data["pid"] = os.getpid()
     data["torch"] = torch.__version__
-    data["memory_stats"] = [torch.cuda.memory_stats(d) for d in range(torch.cuda.device_count())]
-    data["mem_get_info"] = [torch.cuda.mem_get_info(d) for d in used_devices()]
+    data["memory_stats"] = {d: torch.cuda.memory_stats(d) for d in devices}
+    data["mem_get_info"] = {d: torch.cuda.mem_get_info(d) for d in devices}
     with open(path + ".tmp", "w") as f:
-        json.dump(data, f)
+        f.write(json.dumps(data))
     os.rename(path + ".tmp", path)
-
-
-def used_devices():
-    """Only these: a question about another device would give it a context."""
-    return sorted({s["device"] for s in torch.cuda.memory._snapshot()["segments"]})
 
 
 # ---- extra threads ------------------------------------------------------------------------------

@@ -38,10 +38,12 @@ static void end(struct output *o, const char *want)
 	assert_null(vt_json_finish(o->json));
 	fclose(o->file);
 	for (size_t i = 0; i < o->n; i++) {
-		if (o->text[i] == '"' && (i == 0 || o->text[i - 1] != '\\'))
+		if (o->text[i] == '"')
 			quoted = !quoted;
 		if (quoted || (o->text[i] != ' ' && o->text[i] != '\n'))
 			o->text[n++] = o->text[i];
+		if (o->text[i] == '\\')
+			o->text[n++] = o->text[++i];
 	}
 	o->text[n] = '\0';
 	assert_string_equal(o->text, want);

@@ -633,7 +633,7 @@ static const struct damage {
 	{ "object_wild", object_wild, "cannot be read" },
 	{ "object_odd", object_odd, "cannot be read" },
 	{ "object_at_end", object_at_end, "cannot be read" },
-	{ "object_twice", object_twice, "overlap" },
+	{ "object_twice", object_twice, "" },
 	{ "set_more", set_more, "fewer elements" },
 	{ "set_less", set_less, "more elements" },
 	{ "set_absurd", set_absurd, "default pool" },
