@@ -73,6 +73,42 @@ static void ask_memory(struct vt_helper_shared *shared, struct vt_cuda_device *o
 	out->have_memory = 1;
 }
 
+/*
+ * The driver keeps its data of a thread in pthread-specific storage, the first 32 keys of which lie inside glibc's struct
+ * pthread (2,304 bytes at the thread pointer on x86-64). Which key is found on our own thread: it is the one that leads to
+ * the context that was just pushed. Seen so with the drivers 580.159.03 and .04.
+ */
+#define PTHREAD_BYTES 2304
+
+static uint64_t context_at(uint64_t slot)
+{
+	uint64_t data = 0, top = 0, context = 0;
+
+	if (vt_sys_peek(slot, &data, sizeof(data)) || data < 4096 || data % 8 ||
+	    vt_sys_peek(data, &top, sizeof(top)) || top < 4096 || top % 8 || vt_sys_peek(top, &context, sizeof(context)))
+		return 0;
+	return context;
+}
+
+static int32_t find_context_slot(uint64_t context)
+{
+	uint64_t self;
+
+	__asm__("mov %%fs:0x10, %0" : "=r"(self));
+	for (int32_t offset = 0; offset < PTHREAD_BYTES; offset += 8)
+		if (context_at(self + (uint64_t)offset) == context)
+			return offset;
+	return 0;
+}
+
+static int leads_to_context(int32_t slot, uint64_t context)
+{
+	uint64_t self;
+
+	__asm__("mov %%fs:0x10, %0" : "=r"(self));
+	return slot && context_at(self + (uint64_t)slot) == context;
+}
+
 /* The primary context is active: borrows it for one question and leaves the thread and the context's count as they were. */
 static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, struct vt_cuda_device *out)
 {
@@ -81,6 +117,7 @@ static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, str
 	push_fn *push = PTR(cuCtxPushCurrent, push_fn);
 	pop_fn *pop = PTR(cuCtxPopCurrent, pop_fn);
 	CUcontext context = NULL, popped = NULL;
+	int32_t slot;
 	CUresult err;
 
 	if (!retain || !release || !push || !pop)
@@ -94,7 +131,11 @@ static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, str
 	err = push(context);
 	if (err == CUDA_SUCCESS) {
 		ask_memory(shared, out);
+		slot = find_context_slot(out->context);
 		pop(&popped);
+		/* It counts only if the context is gone from there now. */
+		if (slot && !leads_to_context(slot, out->context))
+			shared->cuda.context_slot = slot;
 	} else {
 		out->error = (int32_t)err;
 	}

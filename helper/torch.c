@@ -19,6 +19,8 @@
 #define PIECES 256 /* of one process_vm_readv() */
 #define LOCK_PAUSE_NS UINT64_C(20000)
 #define LOCK_ATTEMPTS 3 /* each time the allocator outgrew the scratch meanwhile */
+#define COUNT_ATTEMPTS 50
+#define COUNT_PAUSE_NS UINT64_C(50000)
 #define ROOM_SLACK 1024 /* records a device may get between the count and the lock */
 #define EBUSY_ 16
 
@@ -337,19 +339,33 @@ static void touch_room(struct op *op, uint64_t n_blocks)
 		vt_sys4(SYS_madvise, (long)from, (long)(to - from), MADV_POPULATE_WRITE_, 0);
 }
 
+/* How many blocks the device has, -1 when it does not look like one. Without the mutex: a change in the middle needs another try. */
+static int64_t count_blocks(struct op *op, uint64_t dca)
+{
+	int64_t n = -1;
+
+	for (int i = 0; i < COUNT_ATTEMPTS && n < 0; i++) {
+		if (i)
+			vt_sys_sleep_ns(COUNT_PAUSE_NS);
+		n = vt_torch_count_blocks(&op->kernel, &op->args.layout, dca);
+	}
+	return n;
+}
+
 static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch_device_result *result)
 {
 	const struct vt_torch_layout *layout = &op->args.layout;
 	struct vt_torch_walk_limits limits = { .max_blocks = op->args.max_blocks, .now_ns = vt_sys_now_ns };
 	struct vt_memsrc *src = &op->kernel;
-	int64_t n = vt_torch_count_blocks(&op->kernel, layout, dca);
+	int64_t n = count_blocks(op, dca);
 	enum lock lock = CANNOT;
 
 	for (int i = 0; i < LOCK_ATTEMPTS; i++) {
 		uint64_t want = (n > 0 ? (uint64_t)n + (uint64_t)n / 8 : 0) + ROOM_SLACK;
 
-		if (!make_scratch(op, want))
-			break; /* the walk says so */
+		/* A lock is a write: not into what may be no mutex. The walk will say what is wrong, also when there is no memory. */
+		if (!make_scratch(op, want) || n < 0)
+			break;
 		touch_room(op, want);
 		read_ranges(&op->pointers);
 		op->pointers.refreshed = 0;
@@ -391,7 +407,7 @@ static uint64_t room_wanted(struct op *op, const uint64_t *dcas, int n)
 	uint64_t blocks = 0;
 
 	for (int i = 0; i < n; i++) {
-		int64_t count = vt_torch_count_blocks(&op->kernel, &op->args.layout, dcas[i]);
+		int64_t count = count_blocks(op, dcas[i]);
 		uint64_t some = (count > 0 ? (uint64_t)count + (uint64_t)count / 8 : 0) + ROOM_SLACK;
 
 		blocks += some < op->args.max_blocks ? some : op->args.max_blocks;

@@ -87,6 +87,7 @@ static void fill_row(void)
 	IN(FRAME_PREVIOUS, PyFrameObject, f_back);
 	IN(FRAME_CODE, PyFrameObject, f_code);
 	IN(FRAME_LASTI, PyFrameObject, f_lasti);
+	IN(FRAME_GENERATOR, PyFrameObject, f_gen);
 #if PY_VERSION_HEX < 0x030a0000
 	IN(FRAMEOBJ_TRACE, PyFrameObject, f_trace);
 	IN(CODE_LINETABLE, PyCodeObject, co_lnotab);

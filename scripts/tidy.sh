@@ -4,25 +4,28 @@
 # clean are left out.
 #
 # usage: tidy.sh BUILD_DIRECTORY (configured: for config.h)
+#        tidy.sh BUILD_DIRECTORY FILE STAMP (one file; the script calls itself so)
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build=$1
+cd "$here" || exit 1
+
+if [ $# = 3 ]; then
+	flags=$(sed -n 's/^VT_CUDA_CPPFLAGS = //p' "$build/Makefile")
+	# shellcheck disable=SC2086 # a list of flags
+	if out=$(clang-tidy --quiet "$2" -- -std=gnu11 -D_GNU_SOURCE -include "$build/config.h" -Iinclude -Isrc -I. -I"$build" \
+		$flags 2>/dev/null); then
+		: >"$3"
+		exit 0
+	fi
+	printf '%s\n' "$out"
+	exit 1
+fi
+
 stamps=$build/tidy
 mkdir -p "$stamps"
-cd "$here" || exit 1
-headers=$(cat .clang-tidy include/vramtap/*.h src/*/*.h | cksum | tr -d ' ')
-flags=$(sed -n 's/^VT_CUDA_CPPFLAGS = //p' "$build/Makefile")
-status=0
+headers=$(cat .clang-tidy include/vramtap/*.h src/*/*.h helper/*.h | cksum | tr -d ' ')
 for file in src/*/*.c helper/*.c; do
-	key=$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
-	[ -f "$stamps/$key" ] && continue
-	# shellcheck disable=SC2086 # a list of flags
-	if clang-tidy --quiet "$file" -- -std=gnu11 -D_GNU_SOURCE -include "$build/config.h" -Iinclude -Isrc -I"$build" $flags \
-		2>/dev/null >"$stamps/out"; then
-		: >"$stamps/$key"
-	else
-		cat "$stamps/out"
-		status=1
-	fi
-done
-exit $status
+	stamp=$stamps/$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
+	[ -f "$stamp" ] || printf '%s %s %s\n' "$build" "$file" "$stamp"
+done | xargs -r -n 3 -P 2 sh "$0"

@@ -79,6 +79,12 @@ struct vt_cuda_answer {
 	int32_t runtime_version;
 	int32_t n_devices;
 	int32_t error; /* CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit) */
+	/*
+	 * Where the driver keeps a thread's current context: the word at (thread pointer + context_slot) points to data of the driver,
+	 * whose first word points to the top of the thread's stack of contexts, whose first word is the CUcontext. 0: not found.
+	 */
+	int32_t context_slot;
+	int32_t pad;
 	struct vt_cuda_device devices[VT_MAX_CUDA_DEVICES];
 };
 

@@ -60,6 +60,7 @@ static struct vt_error *collect(struct vt_collect *c, pid_t pid)
 	VT_TRY(open_target(c, pid));
 	vt_progress("waiting for another vramtap to finish with this process");
 	VT_TRY(vt_inject_lock(pid, vt_now_ns() + LOCK_WAIT_NS, &c->lock_fd));
+	vt_collect_find_torch(c);
 	vt_progress("getting inside the process");
 	vt_collect_inside(c);
 	vt_progress("reading the stacks");

@@ -36,6 +36,7 @@ struct vt_collect {
 	int lock_fd; /* one vramtap at a time */
 	struct vt_torch_found torch;
 	bool inside_walk_done;
+	int context_slot; /* where a thread's current context is found (helper_abi.h), 0 unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 };
 
@@ -49,6 +50,7 @@ struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
 void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
 void vt_collect_stopped(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
+void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
 void vt_collect_torch_outside(struct vt_collect *c);  /* collect_torch.c: called while the target is stopped */
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);

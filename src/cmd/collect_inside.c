@@ -84,6 +84,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	struct vt_cuda_answer answer = vt_helper_shared(helper)->cuda;
 	int n = answer.n_devices < 0 ? 0 : answer.n_devices > VT_MAX_CUDA_DEVICES ? VT_MAX_CUDA_DEVICES : answer.n_devices;
 
+	c->context_slot = answer.context_slot;
 	c->model->versions.cuda_driver = answer.driver_version;
 	c->model->versions.cuda_runtime = answer.runtime_version;
 	if (answer.error == CUDA_NOT_INITIALIZED) {
@@ -182,60 +183,20 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 	return NULL;
 }
 
-/* What kind of allocator there is; called in every mode. False when there are no blocks to walk. */
-static bool find_torch(struct vt_collect *c)
+static bool has_driver(struct vt_collect *c)
 {
-	static const char *const names[] = {
-		[VT_TORCH_ABSENT] = "not loaded",
-		[VT_TORCH_UNUSED] = "not initialised",
-		[VT_TORCH_NATIVE] = "native",
-		[VT_TORCH_ASYNC] = "cudaMallocAsync",
-		[VT_TORCH_PLUGGABLE] = "pluggable",
-		[VT_TORCH_UNKNOWN] = "refused",
-	};
-	struct vt_model *model = c->model;
-	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_cached_source(c->live), &c->torch);
+	size_t index = 0;
 
-	if (err) {
-		c->torch.backend = VT_TORCH_UNKNOWN;
-		model->torch_state = names[VT_TORCH_UNKNOWN];
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "PyTorch's allocator could not be read", err);
-		return false;
-	}
-	model->torch_state = names[c->torch.backend];
-	model->versions.torch = copy_bounded(c, c->torch.version, sizeof(c->torch.version));
-	model->versions.torch_layout = c->torch.backend == VT_TORCH_NATIVE ?
-					       copy_bounded(c, c->torch.layout.name, sizeof(c->torch.layout.name)) :
-					       "";
-	switch (c->torch.backend) {
-	case VT_TORCH_NATIVE:
-		return true;
-	case VT_TORCH_UNKNOWN:
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "layout-refused",
-			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
-			      c->torch.why);
-		return false;
-	case VT_TORCH_ASYNC:
-	case VT_TORCH_PLUGGABLE:
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "backend-not-native",
-			      "PyTorch uses its %s backend, whose blocks cannot be listed", model->torch_state);
-		return false;
-	default:
-		return false;
-	}
+	return vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
 }
 
 void vt_collect_inside(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
 	struct vt_helper *helper = NULL;
-	size_t index = 0;
 
 	read_driver_version(c);
-	model->process.uses_cuda = vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
-
-	bool native = find_torch(c);
-
+	model->process.uses_cuda = has_driver(c);
 	if (!model->process.uses_cuda) {
 		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "no-cuda",
 			      "this process has not loaded the CUDA driver (libcuda.so.1): it holds no device memory");
@@ -255,7 +216,7 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	}
 	ask_cuda(c, helper);
-	if (native) {
+	if (c->torch.backend == VT_TORCH_NATIVE) {
 		err = take_torch(c, helper);
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",

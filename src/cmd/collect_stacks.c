@@ -61,6 +61,43 @@ static void registers_from_proc(const struct vt_thread_info *info, struct vt_reg
 	regs->r[VT_REG_RIP] = info->pc;
 }
 
+/* The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0 none. */
+static uint64_t current_context(const struct stacks *s, uint64_t thread_pointer)
+{
+	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
+	uint64_t at = thread_pointer + (uint64_t)s->c->context_slot, word = 0;
+
+	for (int hops = 0; hops < 3; hops++) {
+		if (vt_mem_read_u64(src, at, &word))
+			return 0;
+		at = word;
+	}
+	return word;
+}
+
+/* Which threads hold which device's context. Only said when every thread could be asked. */
+static void find_context_threads(const struct stacks *s)
+{
+	struct vt_model *model = s->c->model;
+
+	if (s->c->context_slot <= 0 || s->n_escaped)
+		return;
+	for (size_t d = 0; d < model->devices.n; d++)
+		model->devices.data[d].context_threads_known = true;
+	for (size_t i = 0; i < s->session.threads.n; i++) {
+		const struct vt_session_thread *thread = &s->session.threads.data[i];
+		uint64_t context = thread->stopped ? current_context(s, thread->regs.fs_base) : 0;
+
+		for (size_t d = 0; context && d < model->devices.n; d++) {
+			pid_t *tid = model->devices.data[d].context == context ?
+					     vt_vec_append(&model->devices.data[d].context_threads) : NULL;
+
+			if (tid)
+				*tid = thread->tid;
+		}
+	}
+}
+
 /* While stopped: copy what changes when the target runs. */
 static void capture(struct stacks *s)
 {
@@ -77,6 +114,7 @@ static void capture(struct stacks *s)
 	err = vt_snapshot_create(&s->session, &c->maps, c->live, &limits, &s->snapshot);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+	find_context_threads(s);
 	vt_collect_torch_outside(c);
 }
 

@@ -1,13 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's allocator into the model: results of a walk, and the walk from outside where there was none inside. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "cmd/collect.h"
 
+/* The target runs while its layout is looked for, so a look can fail that the next one passes. */
+#define FIND_ATTEMPTS 8
+
 #define OUTSIDE_WALK_DEADLINE_NS (2 * VT_NS_PER_S)
 #define OUTSIDE_MAX_BLOCKS 2000000
+
+static const char *const backend_names[] = {
+	[VT_TORCH_ABSENT] = "not loaded",
+	[VT_TORCH_UNUSED] = "not initialised",
+	[VT_TORCH_NATIVE] = "native",
+	[VT_TORCH_ASYNC] = "cudaMallocAsync",
+	[VT_TORCH_PLUGGABLE] = "pluggable",
+	[VT_TORCH_UNKNOWN] = "refused",
+};
+
+static const char *copy_text(struct vt_collect *c, const char *text, size_t size)
+{
+	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
+
+	return dup ? dup : "";
+}
+
+static void find_once(struct vt_collect *c)
+{
+	struct vt_model *model = c->model;
+	struct vt_torch_found found = { 0 };
+
+	vt_live_drop_cache(c->live);
+
+	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_cached_source(c->live), &found);
+
+	if (err) {
+		found.backend = VT_TORCH_UNKNOWN;
+		snprintf(found.why, sizeof(found.why), "%s", err->message);
+		vt_error_destroy(err);
+	}
+	c->torch = found;
+	model->torch_state = backend_names[found.backend];
+	model->versions.torch = copy_text(c, found.version, sizeof(found.version));
+	model->versions.torch_layout =
+		found.backend == VT_TORCH_NATIVE ? copy_text(c, found.layout.name, sizeof(found.layout.name)) : "";
+}
+
+void vt_collect_find_torch(struct vt_collect *c)
+{
+	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
+		find_once(c);
+		if (c->torch.backend != VT_TORCH_UNKNOWN)
+			break;
+	}
+	if (c->torch.backend == VT_TORCH_ASYNC || c->torch.backend == VT_TORCH_PLUGGABLE)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
+			      "PyTorch uses its %s backend, whose blocks cannot be listed", c->model->torch_state);
+}
+
+/* The last look, while the target stands still. */
+static void find_again(struct vt_collect *c)
+{
+	if (c->torch.backend == VT_TORCH_UNKNOWN)
+		find_once(c);
+	if (c->torch.backend == VT_TORCH_UNKNOWN)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
+			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
+			      c->torch.why);
+}
 
 static const char *thread_name(struct vt_collect *c, pid_t tid)
 {
@@ -117,7 +181,8 @@ static void walk_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, 
 	*result = (struct vt_torch_device_result){ .device = device, .allocator = dca };
 	if (count < 0 || count > OUTSIDE_MAX_BLOCKS || !base) {
 		result->result = VT_WALK_REFUSED;
-		strcpy(result->why, count < 0 ? "the block tables cannot be read" : "too many blocks");
+		snprintf(result->why, sizeof(result->why), "%s",
+			 count < 0 ? "the block tables cannot be read" : "too many blocks");
 		return;
 	}
 	scratch.base = base;
@@ -139,7 +204,10 @@ void vt_collect_torch_outside(struct vt_collect *c)
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	uint64_t start = vt_now_ns();
 
-	if (c->inside_walk_done || c->torch.backend != VT_TORCH_NATIVE)
+	if (c->inside_walk_done)
+		return;
+	find_again(c);
+	if (c->torch.backend != VT_TORCH_NATIVE)
 		return;
 
 	int n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);

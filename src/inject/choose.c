@@ -191,20 +191,19 @@ int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symb
 
 /* Threads */
 
-static int thread_exposure(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols,
-			   const struct vt_thread_info *info, int max_exposure)
+static int thread_exposure(const struct vt_choice *choice, const struct vt_thread_info *info)
 {
 	int exposure;
 
 	/* Sleeping interruptibly; D would not answer to an interruption. */
-	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(symbols, info->pc) != VT_CODE_LIBC)
+	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(choice->symbols, info->pc) != VT_CODE_LIBC)
 		return VT_EXPOSURE_NEVER;
-	exposure = vt_call_exposure(info->tid, vt_live_source(live), info->syscall_nr, info->syscall_args);
-	exposure += info->tid == pid;
+	exposure = vt_call_exposure(info->tid, vt_live_source(choice->live), info->syscall_nr, info->syscall_args);
+	exposure += info->tid == choice->pid;
 	/* The stack is only worth a look when the rest is good enough. */
-	if (exposure > max_exposure)
+	if (exposure > choice->max_exposure)
 		return exposure;
-	return exposure + vt_stack_exposure(live, symbols, info->sp);
+	return exposure + vt_stack_exposure(choice->live, choice->symbols, info->sp);
 }
 
 static void insert(struct vt_candidate *candidates, size_t max, size_t *n, struct vt_candidate candidate)
@@ -221,40 +220,49 @@ static void insert(struct vt_candidate *candidates, size_t max, size_t *n, struc
 	candidates[at] = candidate;
 }
 
-struct vt_error *vt_choose(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols, int max_exposure,
-			   struct vt_candidate *candidates, size_t max, size_t *n)
+static uint64_t mix(uint64_t hash, uint64_t value)
 {
+	return (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* One thread; *candidate is set when it may be considered. */
+static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candidate *candidate, uint64_t *scene)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, choice->pid, tid);
+
+	if (err)
+		return false;
+	*scene = mix(mix(mix(*scene, (uint64_t)tid), info.sp), (uint64_t)info.syscall_nr);
+	*candidate = (struct vt_candidate){ tid, thread_exposure(choice, &info) };
+	return candidate->exposure <= choice->max_exposure && candidate->exposure < VT_EXPOSURE_NEVER;
+}
+
+struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates, size_t max, size_t *n,
+			   uint64_t *scene)
+{
+	struct vt_candidate candidate;
 	const struct dirent *entry;
 	char path[64];
 	size_t best = 0;
 
 	*n = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	*scene = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)choice->pid);
 
 	VT_CLOSEDIR DIR *dir = opendir(path);
 
+	if (!dir && (errno == ENOENT || errno == ESRCH))
+		return vt_error_create(VT_ERR_GONE, "process %d does not exist", (int)choice->pid);
 	if (!dir)
-		return errno == ENOENT || errno == ESRCH ?
-			       vt_error_create(VT_ERR_GONE, "process %d does not exist", (int)pid) :
-			       vt_error_create_os(errno, "cannot list the threads of process %d", (int)pid);
+		return vt_error_create_os(errno, "cannot list the threads of process %d", (int)choice->pid);
 	while (best < ENOUGH && (entry = readdir(dir))) {
-		struct vt_thread_info info = { 0 };
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-		VT_ERROR struct vt_error *err = NULL;
 
-		if (tid <= 0)
+		if (tid <= 0 || (choice->only_tid && tid != choice->only_tid) || !look_at(choice, tid, &candidate, scene))
 			continue;
-		err = vt_thread_info_read(&info, pid, tid);
-		if (err)
-			continue;
-		info.tid = tid;
-
-		int exposure = thread_exposure(pid, live, symbols, &info, max_exposure);
-
-		if (exposure > max_exposure || exposure >= VT_EXPOSURE_NEVER)
-			continue;
-		insert(candidates, max, n, (struct vt_candidate){ tid, exposure });
-		best += exposure == 0;
+		insert(candidates, max, n, candidate);
+		best += candidate.exposure == 0;
 	}
 	return NULL;
 }

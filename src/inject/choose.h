@@ -38,11 +38,20 @@ int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t a
 /* Of what the top of a stack shows. */
 int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp);
 
+struct vt_choice {
+	pid_t pid;
+	pid_t only_tid; /* if not 0: consider no other thread */
+	struct vt_live *live;
+	const struct vt_target_symbols *symbols;
+	int max_exposure;
+};
+
 /*
- * Looks through the threads of the process for up to max candidates with at most this exposure; best first. Ends early when
- * there is nothing better to be found. VT_ERR_GONE, VT_ERR_PERMISSION.
+ * Looks through the threads of the process for up to max candidates; best first. Ends early when there is nothing better to
+ * be found. *scene becomes a hash of where the threads are that were looked at: as long as it stays the same, waiting
+ * brings no better candidate. VT_ERR_GONE, VT_ERR_OS.
  */
-struct vt_error *vt_choose(pid_t pid, struct vt_live *live, const struct vt_target_symbols *symbols, int max_exposure,
-			   struct vt_candidate *candidates, size_t max, size_t *n);
+struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates, size_t max, size_t *n,
+			   uint64_t *scene);
 
 #endif

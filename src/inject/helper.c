@@ -37,14 +37,18 @@
 #define QUIT_NS (100 * VT_NS_PER_MS)
 #define SLICE_NS (50 * VT_NS_PER_MS)
 
-/* After how long a search more exposed threads are considered, see choose.h. */
+/*
+ * After how long a search more exposed threads are considered, see choose.h: by time, or sooner when no thread has moved for
+ * so many looks, for then nothing better will come.
+ */
 static const struct {
 	uint64_t after_ns;
+	unsigned int after_still;
 	int exposure;
 } search_steps[] = {
-	{ 0, VT_EXPOSURE_QUIET },
-	{ 20 * VT_NS_PER_MS, VT_EXPOSURE_VISIBLE },
-	{ 100 * VT_NS_PER_MS, VT_EXPOSURE_LAST_RESORT },
+	{ 0, 0, VT_EXPOSURE_QUIET },
+	{ 20 * VT_NS_PER_MS, 2, VT_EXPOSURE_VISIBLE },
+	{ 100 * VT_NS_PER_MS, 3, VT_EXPOSURE_LAST_RESORT },
 };
 
 #define MAX_CANDIDATES 4
@@ -197,23 +201,30 @@ static struct vt_error *continue_stopped(struct injection *in)
 	return NULL;
 }
 
-static int exposure_at(uint64_t elapsed_ns)
+static int exposure_at(uint64_t elapsed_ns, unsigned int still)
 {
 	int exposure = 0;
 
 	for (size_t i = 0; i < sizeof(search_steps) / sizeof(search_steps[0]); i++)
-		if (elapsed_ns >= search_steps[i].after_ns)
+		if (elapsed_ns >= search_steps[i].after_ns || still >= search_steps[i].after_still)
 			exposure = search_steps[i].exposure;
 	return exposure;
 }
 
 /* One look at the threads; *done when one is on its way. */
-static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool *done)
+static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool *done, uint64_t *scene)
 {
 	struct vt_candidate candidates[MAX_CANDIDATES];
+	struct vt_choice choice = {
+		.pid = in->proc->pid,
+		.only_tid = in->options->only_tid,
+		.live = in->live,
+		.symbols = &in->symbols,
+		.max_exposure = max_exposure,
+	};
 	size_t n;
 
-	VT_TRY(vt_choose(in->proc->pid, in->live, &in->symbols, max_exposure, candidates, MAX_CANDIDATES, &n));
+	VT_TRY(vt_choose(&choice, candidates, MAX_CANDIDATES, &n, scene));
 	for (size_t i = 0; i < n; i++) {
 		enum vt_borrow_result result;
 
@@ -240,14 +251,18 @@ static struct vt_error *borrow(struct injection *in)
 {
 	uint64_t start = vt_now_ns();
 	uint64_t pause = 500 * VT_NS_PER_US;
+	uint64_t last_scene = 0, scene;
+	unsigned int still = 0;
 	bool done = false;
 
 	for (;;) {
 		uint64_t elapsed = vt_now_ns() - start;
 
-		VT_TRY(borrow_one(in, exposure_at(elapsed), &done));
+		VT_TRY(borrow_one(in, exposure_at(elapsed, still), &done, &scene));
 		if (done)
 			return NULL;
+		still = scene == last_scene ? still + 1 : 0;
+		last_scene = scene;
 		if (elapsed > in->options->budget_ns)
 			return vt_error_create(VT_ERR_TIMEOUT,
 					       "no thread of process %d was safe to borrow within %llu ms (a thread qualifies "

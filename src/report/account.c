@@ -23,13 +23,14 @@ static void check_device(struct vt_model *model, struct vt_model_device *device)
 	device->have_memory = false;
 	device->why_no_memory = "the numbers that came back make no sense";
 	vt_model_diag(model, VT_DIAG_MISSING, "cuda", "memory-nonsense",
-		      "GPU %d: %" PRIu64 " bytes free of %" PRIu64 " makes no sense: not shown", device->ordinal,
-		      device->free_bytes, device->total_bytes);
+		      "GPU %d: %" PRIu64 " bytes free of %" PRIu64 " makes no sense: not shown",
+		      device->ordinal, device->free_bytes, device->total_bytes);
 }
 
 /* ---- allocators ---- */
 
-__attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocator *a, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocator *a,
+							 const char *format, ...)
 {
 	va_list args;
 
@@ -39,7 +40,10 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocat
 	va_end(args);
 }
 
-/* Everything that the sums rely on. The records may come from a helper in a damaged process, so it is checked again. */
+/*
+ * Everything that the sums rely on. The records may come from a helper in a damaged process, so it
+ * is checked again.
+ */
 static bool check_block(struct vt_model_allocator *a, const struct vt_block_rec *b)
 {
 	const char *why = NULL;
@@ -87,8 +91,8 @@ static bool add_block(struct sums *sums, const struct vt_block_rec *b)
 }
 
 /*
- * A block that does not follow the one before it, although no segment starts there, is a gap in the walk. The unmapped rest
- * of an expandable segment is a run of its own, but no segment.
+ * A block that does not follow the one before it, although no segment starts there, is a gap in the
+ * walk. The unmapped rest of an expandable segment is a run of its own, but no segment.
  */
 static bool check_segments(const struct vt_model *model, struct vt_model_allocator *a)
 {
@@ -99,20 +103,23 @@ static bool check_segments(const struct vt_model *model, struct vt_model_allocat
 		const struct vt_block_rec *b = &model->blocks[i];
 
 		if (!(b->flags & VT_BLOCK_SEGMENT_START)) {
-			refuse(a, "block 0x%" PRIx64 " does not continue the block before it", b->addr);
+			refuse(a, "block 0x%" PRIx64 " does not continue the block before it",
+			       b->addr);
 			return false;
 		}
 		next = vt_model_segment_end(model, i, end);
 		segments += b->state != VT_BLOCK_UNMAPPED;
 	}
 	if (segments != a->result.segments) {
-		refuse(a, "the walk counted %" PRIu32 " segments, %" PRIu64 " arrived", a->result.segments, segments);
+		refuse(a, "the walk counted %" PRIu32 " segments, %" PRIu64 " arrived",
+		       a->result.segments, segments);
 		return false;
 	}
 	return true;
 }
 
-static bool sum_blocks(const struct vt_model *model, struct vt_model_allocator *a, struct sums *sums)
+static bool sum_blocks(const struct vt_model *model, struct vt_model_allocator *a,
+		       struct sums *sums)
 {
 	uint64_t reserved;
 
@@ -130,7 +137,8 @@ static bool sum_blocks(const struct vt_model *model, struct vt_model_allocator *
 			return false;
 		}
 	}
-	if (__builtin_add_overflow(sums->bytes[VT_BLOCK_ALLOCATED], sums->bytes[VT_BLOCK_AWAITING_FREE], &reserved) ||
+	if (__builtin_add_overflow(sums->bytes[VT_BLOCK_ALLOCATED],
+				   sums->bytes[VT_BLOCK_AWAITING_FREE], &reserved) ||
 	    __builtin_add_overflow(reserved, sums->bytes[VT_BLOCK_CACHED], &reserved)) {
 		refuse(a, "the blocks' sizes overflow");
 		return false;
@@ -141,14 +149,16 @@ static bool sum_blocks(const struct vt_model *model, struct vt_model_allocator *
 static bool sums_agree(struct vt_model_allocator *a, const struct sums *sums)
 {
 	if (a->result.blocks != a->n_blocks) {
-		refuse(a, "the walk counted %" PRIu64 " blocks, %zu arrived", a->result.blocks, a->n_blocks);
+		refuse(a, "the walk counted %" PRIu64 " blocks, %zu arrived", a->result.blocks,
+		       a->n_blocks);
 		return false;
 	}
-	for (uint8_t state = 0; state <= VT_BLOCK_UNMAPPED; state++) {
+	for (unsigned int state = 0; state <= VT_BLOCK_UNMAPPED; state++) {
 		if (sums->bytes[state] == a->result.bytes[state])
 			continue;
-		refuse(a, "%s blocks add up to %" PRIu64 " bytes, the walk counted %" PRIu64, vt_block_state_name(state),
-		       sums->bytes[state], a->result.bytes[state]);
+		refuse(a, "%s blocks add up to %" PRIu64 " bytes, the walk counted %" PRIu64,
+		       vt_block_state_name((uint8_t)state), sums->bytes[state],
+		       a->result.bytes[state]);
 		return false;
 	}
 	return true;
@@ -176,7 +186,10 @@ static void keep_sums(struct vt_model_allocator *a, const struct sums *sums)
 		a->rounding_bytes = a->allocated_bytes - a->requested_bytes;
 }
 
-/* Memory of the device that is used and not ours. The two numbers are read one after the other, so they may not fit. */
+/*
+ * Memory of the device that is used and not ours. The two numbers are read one after the other, so
+ * they may not fit.
+ */
 static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 {
 	const struct vt_model_device *device = vt_model_device(model, a->device);
@@ -190,9 +203,11 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		return;
 	}
 	vt_model_diag(model, VT_DIAG_MISSING, "torch", "does-not-add-up",
-		      "GPU %d: PyTorch has reserved %s, the driver says that %s are used: they were read at different "
-		      "moments, so what else is on the device is not known; run it again", a->device,
-		      vt_format_size(reserved, a->reserved_bytes), vt_format_size(used, device->used_bytes));
+		      "GPU %d: PyTorch has reserved %s, the driver says that %s are used: they were "
+		      "read at different moments, so what else is on the device is not known; run "
+		      "it again",
+		      a->device, vt_format_size(reserved, a->reserved_bytes),
+		      vt_format_size(used, device->used_bytes));
 }
 
 static void diagnose_walk(struct vt_model *model, const struct vt_model_allocator *a)
@@ -205,17 +220,22 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 	switch (a->result.result) {
 	case VT_WALK_UNSTABLE:
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
-			      "GPU %d: PyTorch's allocator changed while it was read (%" PRIu64 " blocks did not fit and were "
-			      "dropped; %.*s), so there are no exact sums; run it again", a->device, a->result.dropped, n, why);
+			      "GPU %d: PyTorch's allocator changed while it was read (%" PRIu64
+			      " blocks did not fit and were dropped; %.*s), so there are no exact "
+			      "sums; run it again",
+			      a->device, a->result.dropped, n, why);
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-truncated",
-			      "GPU %d: the walk of PyTorch's allocator stopped early (%.*s), so there are no sums", a->device, n,
-			      why);
+			      "GPU %d: the walk of PyTorch's allocator stopped early (%.*s), so "
+			      "there are no sums",
+			      a->device, n, why);
 		break;
 	default:
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-refused",
-			      "GPU %d: PyTorch's allocator failed a check (%.*s), so nothing of it is shown", a->device, n, why);
+			      "GPU %d: PyTorch's allocator failed a check (%.*s), so nothing of it "
+			      "is shown",
+			      a->device, n, why);
 	}
 }
 
@@ -223,9 +243,12 @@ static void account_allocator(struct vt_model *model, struct vt_model_allocator 
 {
 	struct sums sums = { 0 };
 
-	/* What comes from a refused walk is not looked at, what comes from others is at least sound block by block. */
-	if (a->result.result <= VT_WALK_TRUNCATED && a->result.result != VT_WALK_REFUSED && sum_blocks(model, a, &sums) &&
-	    a->result.result == VT_WALK_COMPLETE)
+	/*
+	 * What comes from a refused walk is not looked at, what comes from others is at least sound
+	 * block by block.
+	 */
+	if (a->result.result <= VT_WALK_TRUNCATED && a->result.result != VT_WALK_REFUSED &&
+	    sum_blocks(model, a, &sums) && a->result.result == VT_WALK_COMPLETE)
 		a->exact = sums_agree(a, &sums) && check_segments(model, a);
 	if (a->exact) {
 		keep_sums(a, &sums);
@@ -247,7 +270,7 @@ struct grouper {
 	struct vt_model *model;
 	uint32_t *slots;
 	size_t n_slots; /* power of two */
-	uint64_t seed;  /* sizes and streams are the target's choice: it must not be able to choose collisions */
+	uint64_t seed;  /* sizes are the target's choice: it must not be able to choose collisions */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -262,16 +285,17 @@ static uint64_t hash_group(const struct grouper *grouper, const struct vt_model_
 
 	hash = mix(hash, g->stream);
 	hash = mix(hash, g->pool);
-	hash = mix(hash, (uint64_t)(uint32_t)g->device << 8 | (uint64_t)g->state << 4 | (uint64_t)g->small_pool << 2 |
-				 (uint64_t)g->private_pool << 1 | (uint64_t)g->expandable);
+	hash = mix(hash, (uint64_t)(uint32_t)g->device << 8 | (uint64_t)g->state << 4 |
+				 (uint64_t)g->small_pool << 2 | (uint64_t)g->private_pool << 1 |
+				 (uint64_t)g->expandable);
 	return hash ^ hash >> 32;
 }
 
 static bool same_group(const struct vt_model_group *a, const struct vt_model_group *b)
 {
-	return a->size == b->size && a->stream == b->stream && a->pool == b->pool && a->device == b->device &&
-	       a->state == b->state && a->small_pool == b->small_pool && a->private_pool == b->private_pool &&
-	       a->expandable == b->expandable;
+	return a->size == b->size && a->stream == b->stream && a->pool == b->pool &&
+	       a->device == b->device && a->state == b->state && a->small_pool == b->small_pool &&
+	       a->private_pool == b->private_pool && a->expandable == b->expandable;
 }
 
 /* The slot that holds the group, or the empty one where it belongs. */
@@ -319,7 +343,8 @@ static bool group_block(struct grouper *grouper, const struct vt_block_rec *b)
 	if (*slot == 0) {
 		struct vt_model_group *added;
 
-		if (grouper->model->groups.n >= UINT32_MAX - 1 || (grouper->model->groups.n + 1) * 4 > grouper->n_slots * 3) {
+		if (grouper->model->groups.n >= UINT32_MAX - 1 ||
+		    (grouper->model->groups.n + 1) * 4 > grouper->n_slots * 3) {
 			if (!grow_slots(grouper))
 				return false;
 			slot = find_slot(grouper, &key);
@@ -379,7 +404,8 @@ static bool group_blocks(struct vt_model *model)
 	if (!ok)
 		model->groups.n = 0; /* half of the groups would be wrong numbers */
 	else if (model->groups.n > 1)
-		qsort(model->groups.data, model->groups.n, sizeof(*model->groups.data), compare_groups);
+		qsort(model->groups.data, model->groups.n, sizeof(*model->groups.data),
+		      compare_groups);
 	return ok;
 }
 
@@ -420,7 +446,8 @@ bool vt_model_account(struct vt_model *model)
 	for (size_t i = 0; i < model->allocators.n; i++)
 		account_allocator(model, &model->allocators.data[i]);
 	if (!group_blocks(model)) {
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory", "not enough memory here to group the blocks");
+		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory",
+			      "not enough memory here to group the blocks");
 		ok = false;
 	}
 	if (!vt_group_threads(model)) {

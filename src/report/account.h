@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of vt_model_account(); each fills its own fields of the model. False when out of memory. */
+/*
+ * The parts of vt_model_account(); each fills its own fields of the model. False when out of
+ * memory.
+ */
 #ifndef VT_REPORT_ACCOUNT_H
 #define VT_REPORT_ACCOUNT_H
 

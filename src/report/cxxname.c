@@ -9,7 +9,7 @@ struct scanner {
 	const char *p, *end;
 	struct vt_str *out;
 	const char *ellipsis;
-	size_t name_start; /* in out: after the last space outside of brackets, so that a return type can be dropped */
+	size_t name_start; /* in out: after the last space, so that a return type can be dropped */
 	bool failed;
 };
 
@@ -26,7 +26,10 @@ static void keep(struct scanner *s, size_t n)
 	s->p += n;
 }
 
-/* Skips a balanced (…), <…> or {…}, whose opening bracket is at p. "->" and ">>" of expressions count as they come. */
+/*
+ * Skips a balanced (…), <…> or {…}, whose opening bracket is at p. "->" and ">>" of expressions
+ * count as they come.
+ */
 static void skip_brackets(struct scanner *s)
 {
 	int round = 0, angle = 0, curly = 0;
@@ -46,7 +49,10 @@ static void skip_brackets(struct scanner *s)
 			curly--;
 			break;
 		case '<':
-			/* A comparison inside (…) is no bracket; demanglers put those in parentheses. */
+			/*
+			 * A comparison inside (…) is no bracket; demanglers put those in
+			 * parentheses.
+			 */
 			angle += round == 0;
 			break;
 		case '>':
@@ -61,14 +67,16 @@ static void skip_brackets(struct scanner *s)
 
 static bool is_word_char(char c)
 {
-	return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+	return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+	       (c >= 'A' && c <= 'Z');
 }
 
 /* "operator" with its symbol, which may look like a bracket. */
 static bool keep_operator(struct scanner *s, const char *begin)
 {
 	/* Longest first. */
-	static const char *const symbols[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<", ">>", "<=", ">=", "->", "<", ">" };
+	static const char *const symbols[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<",
+					       ">>",  "<=",  ">=",  "->",  "<",	 ">" };
 
 	if (!starts_with(s, "operator") || (s->p > begin && is_word_char(s->p[-1])) ||
 	    (s->end - s->p > 8 && is_word_char(s->p[8])))

@@ -8,8 +8,9 @@
 #include "base/str.h"
 
 /*
- * Adds name without its return type and parameters and with template arguments as <…>: "void c10::f<int>(int) const" becomes
- * "c10::f<…>". Names that are not C++, and those that do not balance, are added as they are. ellipsis: "…" or "...".
+ * Adds name without its return type and parameters and with template arguments as <…>: "void
+ * c10::f<int>(int) const" becomes "c10::f<…>". Names that are not C++, and those that do not
+ * balance, are added as they are. ellipsis: "…" or "...".
  */
 void vt_cxx_short_name(struct vt_str *out, const char *name, size_t n, const char *ellipsis);
 

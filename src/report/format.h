@@ -12,7 +12,10 @@
 size_t vt_put_uint(char *p, uint64_t value);
 size_t vt_put_hex(char *p, uint64_t value); /* with 0x */
 
-/* Binary units, three significant digits (four from 1000 on): "512 B", "1.20 GiB", "79.1 GiB", "1023 KiB". */
+/*
+ * Binary units, three significant digits (four from 1000 on): "512 B", "1.20 GiB", "79.1 GiB",
+ * "1023 KiB".
+ */
 const char *vt_format_size(char buf[VT_NUM_MAX], uint64_t bytes);
 
 /* Thousands separators: "14,211". */

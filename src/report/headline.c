@@ -17,8 +17,8 @@ struct headlines {
 	bool failed;
 };
 
-__attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const char *code, bool alarm,
-						      const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const char *code,
+						      bool alarm, const char *format, ...)
 {
 	VT_FREE char *formatted = NULL;
 	struct vt_model_headline *headline = NULL;
@@ -56,12 +56,16 @@ static void describe_place(char *buf, size_t size, const struct vt_model_stack *
 	if (!f || !f->function)
 		return;
 	if (f->file && f->line > 0)
-		snprintf(buf, size, " (%.*s:%d %.*s)", MAX_NAME, base_name(f->file), f->line, MAX_NAME, f->function);
+		snprintf(buf, size, " (%.*s:%d %.*s)", MAX_NAME, base_name(f->file), f->line,
+			 MAX_NAME, f->function);
 	else
 		snprintf(buf, size, " (%.*s)", MAX_NAME, f->function);
 }
 
-/* What a thread does, as the end of a sentence: "is in cudaStreamSynchronize", "waits for futex …"; "" unknown. */
+/*
+ * What a thread does, as the end of a sentence: "is in cudaStreamSynchronize", "waits for futex …";
+ * "" unknown.
+ */
 static void describe_doing(char *buf, size_t size, const struct vt_model_thread *t)
 {
 	const char *what = t->verdict ? t->verdict : t->waits;
@@ -86,11 +90,14 @@ static void add_process(struct headlines *h)
 	const char *tracer = p->tracer_name && *p->tracer_name ? p->tracer_name : "?";
 
 	if (p->state == 'Z' || p->state == 'X')
-		add(h, "zombie", true, "the process has ended (zombie): its parent has not collected it yet");
+		add(h, "zombie", true,
+		    "the process has ended (zombie): its parent has not collected it yet");
 	else if (p->tracer > 0)
-		add(h, "traced", true, "the process is traced by %.*s (pid %d)", MAX_NAME, tracer, (int)p->tracer);
+		add(h, "traced", true, "the process is traced by %.*s (pid %d)", MAX_NAME, tracer,
+		    (int)p->tracer);
 	else if (p->state == 'T')
-		add(h, "stopped", true, "the process is stopped by a signal; kill -CONT %d lets it go on", (int)p->pid);
+		add(h, "stopped", true,
+		    "the process is stopped by a signal; kill -CONT %d lets it go on", (int)p->pid);
 }
 
 static void add_main_thread(struct headlines *h)
@@ -119,8 +126,8 @@ static void add_gil(struct headlines *h)
 		if (t->gil != 1 || t->is_main)
 			continue;
 		describe_doing(doing, sizeof(doing), t);
-		add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s", (int)t->tid, MAX_NAME,
-		    t->name ? t->name : "?", doing[0] ? ", which " : "", doing);
+		add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s", (int)t->tid,
+		    MAX_NAME, t->name ? t->name : "?", doing[0] ? ", which " : "", doing);
 		return;
 	}
 }
@@ -134,15 +141,19 @@ static void add_locks(struct headlines *h)
 	for (size_t i = 0; i < h->model->allocators.n && shown < MAX_OF_A_KIND; i++) {
 		const struct vt_model_allocator *a = &h->model->allocators.data[i];
 		const struct vt_model_thread *t = vt_model_thread(h->model, a->result.owner_tid);
-		const char *name = a->owner_name && *a->owner_name ? a->owner_name : t ? t->name : NULL;
+		const char *name = a->owner_name;
 		char doing[MAX_NAME * 2] = "";
 
+		if ((!name || !*name) && t)
+			name = t->name;
 		if (a->result.lock != VT_LOCK_HELD_BY || a->result.owner_tid <= 0)
 			continue;
 		if (t)
 			describe_doing(doing, sizeof(doing), t);
-		add(h, "lock-held", true, "the allocator's lock of GPU %d is held by thread %d (%.*s)%s%s", a->device,
-		    (int)a->result.owner_tid, MAX_NAME, name ? name : "?", doing[0] ? ", which " : "", doing);
+		add(h, "lock-held", true,
+		    "the allocator's lock of GPU %d is held by thread %d (%.*s)%s%s", a->device,
+		    (int)a->result.owner_tid, MAX_NAME, name ? name : "?",
+		    doing[0] ? ", which " : "", doing);
 		shown++;
 	}
 }
@@ -158,14 +169,18 @@ static void add_ooms(struct headlines *h)
 		if (!a->exact || !a->result.have_stats || a->result.stats.num_ooms <= 0)
 			continue;
 		add(h, "out-of-memory", true, "PyTorch counts %s out-of-memory error%s on GPU %d",
-		    vt_format_count(count, (uint64_t)a->result.stats.num_ooms), a->result.stats.num_ooms == 1 ? "" : "s",
-		    a->device);
+		    vt_format_count(count, (uint64_t)a->result.stats.num_ooms),
+		    a->result.stats.num_ooms == 1 ? "" : "s", a->device);
 		shown++;
 	}
 }
 
-/* The exact allocator with the least free memory on its device that comes after `after` in that order, or NULL. */
-static const struct vt_model_allocator *next_fullest(const struct vt_model *model, const struct vt_model_allocator *after,
+/*
+ * The exact allocator with the least free memory on its device that comes after `after` in that
+ * order, or NULL.
+ */
+static const struct vt_model_allocator *next_fullest(const struct vt_model *model,
+						     const struct vt_model_allocator *after,
 						     uint64_t *free_bytes)
 {
 	const struct vt_model_allocator *best = NULL;
@@ -187,7 +202,8 @@ static const struct vt_model_allocator *next_fullest(const struct vt_model *mode
 	return best;
 }
 
-static void add_memory_line(struct headlines *h, const struct vt_model_allocator *a, const struct vt_model_device *d)
+static void add_memory_line(struct headlines *h, const struct vt_model_allocator *a,
+			    const struct vt_model_device *d)
 {
 	char in_use[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], largest[VT_NUM_MAX];
 	bool nearly_full = d->free_bytes < d->total_bytes / 50;
@@ -197,10 +213,11 @@ static void add_memory_line(struct headlines *h, const struct vt_model_allocator
 	vt_format_size(cached, a->cached_bytes);
 	vt_format_size(largest, a->largest_cached);
 	if (a->cached_bytes == 0)
-		add(h, "memory", nearly_full, "GPU %d: %s free; PyTorch uses %s and caches nothing", a->device, free_text,
-		    in_use);
+		add(h, "memory", nearly_full, "GPU %d: %s free; PyTorch uses %s and caches nothing",
+		    a->device, free_text, in_use);
 	else
-		add(h, "memory", nearly_full, "GPU %d: %s free; PyTorch uses %s and caches %s, largest hole %s", a->device,
+		add(h, "memory", nearly_full,
+		    "GPU %d: %s free; PyTorch uses %s and caches %s, largest hole %s", a->device,
 		    free_text, in_use, cached, largest);
 }
 

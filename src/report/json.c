@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report for machines. doc/report.schema.json describes every field; a test holds the two together. */
+/*
+ * The report for machines. doc/report.schema.json describes every field; a test holds the two
+ * together.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 #include "report/writer.h"
 
 #define SCHEMA "vramtap-report"
-#define SCHEMA_VERSION 1 /* of what a reader can rely on: raised when a field goes or changes its meaning */
+#define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
 
 /* "" and NULL both mean unknown or none. */
 static void put_name(struct vt_json *json, const char *key, const char *value)
@@ -23,7 +26,8 @@ static void put_time(struct vt_json *json, const char *key, const struct timespe
 	char text[64], with_ns[96];
 	struct tm tm;
 
-	if (!gmtime_r(&when->tv_sec, &tm) || strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+	if (!gmtime_r(&when->tv_sec, &tm) ||
+	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
 		vt_json_null(json, key);
 		return;
 	}
@@ -207,7 +211,8 @@ static void write_cuda(struct vt_json *json, const struct vt_model *model)
 
 /* ---- the allocator ---- */
 
-static void put_pool(struct vt_json *json, bool is_private, bool is_small, bool expandable, uint64_t pool)
+static void put_pool(struct vt_json *json, bool is_private, bool is_small, bool expandable,
+		     uint64_t pool)
 {
 	char id[32];
 
@@ -327,7 +332,8 @@ static void write_block(struct vt_json *json, const struct vt_block_rec *b)
 	vt_json_end_object(json);
 }
 
-static void write_segment(struct vt_json *json, const struct vt_model *model, size_t first, size_t end)
+static void write_segment(struct vt_json *json, const struct vt_model *model, size_t first,
+			  size_t end)
 {
 	const struct vt_block_rec *b = &model->blocks[first];
 	uint64_t mapped = 0;
@@ -339,8 +345,8 @@ static void write_segment(struct vt_json *json, const struct vt_model *model, si
 	vt_json_hex(json, "address", b->addr);
 	vt_json_uint(json, "bytes", mapped);
 	vt_json_hex(json, "stream", b->stream);
-	put_pool(json, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE,
-		 b->pool);
+	put_pool(json, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL,
+		 b->flags & VT_BLOCK_EXPANDABLE, b->pool);
 	vt_json_array(json, "blocks");
 	for (size_t i = first; i < end; i++)
 		write_block(json, &model->blocks[i]);
@@ -348,7 +354,8 @@ static void write_segment(struct vt_json *json, const struct vt_model *model, si
 	vt_json_end_object(json);
 }
 
-static void write_segments(struct vt_json *json, const struct vt_model *model, const struct vt_model_allocator *a)
+static void write_segments(struct vt_json *json, const struct vt_model *model,
+			   const struct vt_model_allocator *a)
 {
 	size_t end = a->first_block + a->n_blocks, next;
 
@@ -360,7 +367,8 @@ static void write_segments(struct vt_json *json, const struct vt_model *model, c
 	vt_json_end_array(json);
 }
 
-static void write_allocator(struct vt_json *json, const struct vt_model *model, const struct vt_model_allocator *a)
+static void write_allocator(struct vt_json *json, const struct vt_model *model,
+			    const struct vt_model_allocator *a)
 {
 	size_t why_len = strnlen(a->result.why, sizeof(a->result.why));
 
@@ -441,7 +449,8 @@ static void write_stack(struct vt_json *json, const struct vt_model_stack *s)
 	vt_json_end_object(json);
 }
 
-static void write_thread(struct vt_json *json, const struct vt_model *model, const struct vt_model_thread *t)
+static void write_thread(struct vt_json *json, const struct vt_model *model,
+			 const struct vt_model_thread *t)
 {
 	vt_json_object(json, NULL);
 	vt_json_int(json, "tid", t->tid);
@@ -484,7 +493,8 @@ static void write_thread_groups(struct vt_json *json, const struct vt_model *mod
 		vt_json_object_line(json, NULL);
 		vt_json_bool(json, "idle", g->idle);
 		vt_json_array_line(json, "tids");
-		for (size_t t = g->first_thread; t != VT_NO_THREAD; t = model->threads.data[t].next_in_group)
+		for (size_t t = g->first_thread; t != VT_NO_THREAD;
+		     t = model->threads.data[t].next_in_group)
 			vt_json_int(json, NULL, model->threads.data[t].tid);
 		vt_json_end_array(json);
 		vt_json_end_object(json);
@@ -492,7 +502,8 @@ static void write_thread_groups(struct vt_json *json, const struct vt_model *mod
 	vt_json_end_array(json);
 }
 
-static struct vt_error *write_json(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+static struct vt_error *write_json(const struct vt_model *model,
+				   const struct vt_writer_options *options, FILE *out)
 {
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 

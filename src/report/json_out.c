@@ -179,8 +179,8 @@ void vt_json_milli(struct vt_json *json, const char *key, double value)
 	}
 
 	uint64_t thousandths = (uint64_t)(fabs(value) * 1000 + 0.5);
-	char decimals[4] = { '.', (char)('0' + thousandths / 100 % 10), (char)('0' + thousandths / 10 % 10),
-			     (char)('0' + thousandths % 10) };
+	char decimals[4] = { '.', (char)('0' + thousandths / 100 % 10),
+			     (char)('0' + thousandths / 10 % 10), (char)('0' + thousandths % 10) };
 
 	begin_value(json, key);
 	if (value < 0 && thousandths > 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A streaming JSON writer: nothing is kept but a small buffer. The output is ASCII: every other character, and every control
- * character, is written as \uXXXX, so it is valid UTF-8 and harmless on a terminal whatever the target's strings hold. A byte
- * that is not UTF-8 becomes U+FFFD.
+ * A streaming JSON writer: nothing is kept but a small buffer. The output is ASCII: every other
+ * character, and every control character, is written as \uXXXX, so it is valid UTF-8 and harmless
+ * on a terminal whatever the target's strings hold. A byte that is not UTF-8 becomes U+FFFD.
  *
  * key is NULL inside arrays. Keys are ours: plain ASCII without quotes.
  */
@@ -46,7 +46,7 @@ void vt_json_bool(struct vt_json *json, const char *key, bool value);
 void vt_json_uint(struct vt_json *json, const char *key, uint64_t value);
 void vt_json_int(struct vt_json *json, const char *key, int64_t value);
 void vt_json_hex(struct vt_json *json, const char *key, uint64_t value); /* "0x7f00" */
-void vt_json_milli(struct vt_json *json, const char *key, double value); /* three decimals; not finite: null */
+void vt_json_milli(struct vt_json *json, const char *key, double value); /* three decimals, or null */
 void vt_json_text(struct vt_json *json, const char *key, const char *value); /* NULL: null */
 void vt_json_textn(struct vt_json *json, const char *key, const char *value, size_t n);
 

@@ -95,8 +95,8 @@ static void escape_ascii(struct vt_str *out, const char *text, size_t n)
 }
 
 /*
- * line->clean becomes text as it may be shown. Of a very long text only the wanted end is looked at; a character that is
- * torn by that lies far outside what can be shown.
+ * line->clean becomes text as it may be shown. Of a very long text only the wanted end is looked
+ * at; a character that is torn by that lies far outside what can be shown.
  */
 static void clean(struct vt_line *line, const char *text, enum vt_cut cut)
 {
@@ -230,7 +230,8 @@ void vt_line_addf(struct vt_line *line, enum vt_style style, const char *format,
 	vt_line_add(line, style, text);
 }
 
-void vt_line_cell(struct vt_line *line, enum vt_style style, const char *text, int columns, enum vt_cut cut)
+void vt_line_cell(struct vt_line *line, enum vt_style style, const char *text, int columns,
+		  enum vt_cut cut)
 {
 	int start = line->want;
 
@@ -272,16 +273,16 @@ void vt_line_blank(struct vt_line *line)
 	vt_line_end(line);
 }
 
-void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, int indent, int max_lines)
+void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, int indent,
+		  int max_lines)
 {
 	clean(line, text, VT_CUT_END);
 
-	VT_FREE char *copy = strdup(vt_str_get(&line->clean));
-	const char *rest = copy ? copy : "";
-	size_t n = strlen(rest);
+	struct vt_str whole = line->clean; /* vt_line_add() below needs the scratch string */
+	const char *rest = vt_str_get(&whole);
+	size_t n = whole.n;
 
-	if (!copy)
-		line->buf.failed = true;
+	line->clean = (struct vt_str){ .failed = whole.failed };
 	if (indent > line->columns / 2)
 		indent = line->columns / 2;
 	for (int i = 1; n > 0; i++) {
@@ -312,6 +313,7 @@ void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, i
 		}
 	}
 	vt_line_end(line);
+	vt_str_deinit(&whole);
 }
 
 void vt_line_raw(struct vt_line *line, const char *text, size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line of a text report at a time. Whatever is added is escaped and measured here, and cut at the right edge: no line
- * is wider than the terminal, and no byte of the target reaches it raw.
+ * One line of a text report at a time. Whatever is added is escaped and measured here, and cut at
+ * the right edge: no line is wider than the terminal, and no byte of the target reaches it raw.
  */
 #ifndef VT_REPORT_LINE_H
 #define VT_REPORT_LINE_H
@@ -21,7 +21,10 @@ enum vt_style {
 	VT_ALARM, /* red: something is wrong */
 };
 
-/* Which end of a text that is too long is replaced by an ellipsis. PATH: the start, up to a slash where that is possible. */
+/*
+ * Which end of a text that is too long is replaced by an ellipsis. PATH: the start, up to a slash
+ * where that is possible.
+ */
 enum vt_cut { VT_CUT_END, VT_CUT_START, VT_CUT_PATH };
 
 struct vt_line {
@@ -45,23 +48,32 @@ void vt_line_add(struct vt_line *line, enum vt_style style, const char *text);
 void vt_line_addf(struct vt_line *line, enum vt_style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Adds text in a cell of so many columns, left- or right-aligned; a longer text is cut (right-aligned ones at the end). */
-void vt_line_cell(struct vt_line *line, enum vt_style style, const char *text, int columns, enum vt_cut cut);
+/*
+ * Adds text in a cell of so many columns, left- or right-aligned; a longer text is cut
+ * (right-aligned ones at the end).
+ */
+void vt_line_cell(struct vt_line *line, enum vt_style style, const char *text, int columns,
+		  enum vt_cut cut);
 void vt_line_right(struct vt_line *line, enum vt_style style, const char *text, int columns);
 
-/* The next text begins at this column; at least one space is left when the line is longer already. */
+/*
+ * The next text begins at this column; at least one space is left when the line is longer already.
+ */
 void vt_line_pad(struct vt_line *line, int column);
 
 /*
- * Adds text of any length from the current column, broken at spaces; further lines begin at indent. At most max_lines.
- * Ends the last line.
+ * Adds text of any length from the current column, broken at spaces; further lines begin at indent.
+ * At most max_lines. Ends the last line.
  */
-void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, int indent, int max_lines);
+void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, int indent,
+		  int max_lines);
 
 void vt_line_end(struct vt_line *line);
 void vt_line_blank(struct vt_line *line); /* an empty line */
 
-/* Writes a line that is ours, ASCII, without colour: for millions of them. Cut at the right edge. */
+/*
+ * Writes a line that is ours, ASCII, without colour: for millions of them. Cut at the right edge.
+ */
 void vt_line_raw(struct vt_line *line, const char *text, size_t n);
 
 /* Columns that text will take once escaped. */

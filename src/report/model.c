@@ -33,7 +33,8 @@ void vt_model_deinit(struct vt_model *model)
 	vt_model_init(model);
 }
 
-static bool have_diag(const struct vt_model *model, enum vt_diag_level level, const char *code, const char *text)
+static bool have_diag(const struct vt_model *model, enum vt_diag_level level, const char *code,
+		      const char *text)
 {
 	for (size_t i = 0; i < model->diags.n; i++) {
 		const struct vt_diag *diag = &model->diags.data[i];
@@ -44,8 +45,8 @@ static bool have_diag(const struct vt_model *model, enum vt_diag_level level, co
 	return false;
 }
 
-void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage, const char *code,
-		   const char *format, ...)
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage,
+		   const char *code, const char *format, ...)
 {
 	VT_FREE char *formatted = NULL;
 	struct vt_diag *diag = NULL;
@@ -73,10 +74,12 @@ void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char 
 /* A segment's blocks follow each other without a gap, and all have its stream, pool and device. */
 static bool same_segment(const struct vt_block_rec *a, const struct vt_block_rec *b)
 {
-	const unsigned int flags = VT_BLOCK_SMALL_POOL | VT_BLOCK_PRIVATE_POOL | VT_BLOCK_EXPANDABLE;
+	const unsigned int flags = VT_BLOCK_SMALL_POOL | VT_BLOCK_PRIVATE_POOL |
+				   VT_BLOCK_EXPANDABLE;
 
-	return !(b->flags & VT_BLOCK_SEGMENT_START) && a->addr + a->size == b->addr && a->stream == b->stream &&
-	       a->pool == b->pool && a->device == b->device && (a->flags & flags) == (b->flags & flags);
+	return !(b->flags & VT_BLOCK_SEGMENT_START) && a->addr + a->size == b->addr &&
+	       a->stream == b->stream && a->pool == b->pool && a->device == b->device &&
+	       (a->flags & flags) == (b->flags & flags);
 }
 
 size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t end)

@@ -14,10 +14,8 @@
 
 void vt_text_end_title(struct vt_line *line, const char *hint)
 {
-	int width = hint ? vt_line_width(line, hint) : 0;
-
-	if (hint && width + 3 <= vt_line_room(line)) {
-		vt_line_pad(line, line->columns - width);
+	if (hint && vt_line_width(line, hint) + 3 <= vt_line_room(line)) {
+		vt_line_pad(line, line->want + 3);
 		vt_line_add(line, VT_DIM, hint);
 	}
 	vt_line_end(line);
@@ -44,7 +42,8 @@ struct items {
 	size_t n;
 };
 
-__attribute__((format(printf, 2, 3))) static void add_item(struct items *items, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_item(struct items *items, const char *format,
+							   ...)
 {
 	va_list args;
 
@@ -58,7 +57,8 @@ static int items_width(struct vt_line *line, const struct items *items)
 	int width = 0;
 
 	for (size_t i = 0; i < items->n; i++)
-		width += vt_line_width(line, vt_str_get(&items->texts[i])) + (i ? (int)strlen(" . ") : 0);
+		width += vt_line_width(line, vt_str_get(&items->texts[i])) +
+			 (i ? (int)strlen(" . ") : 0);
 	return width;
 }
 
@@ -67,6 +67,8 @@ static void print_items(struct vt_line *line, enum vt_style style, const struct 
 	for (size_t i = 0; i < items->n; i++) {
 		const char *text = vt_str_get(&items->texts[i]);
 
+		if (items->texts[i].failed)
+			line->buf.failed = true;
 		if (i > 0) {
 			if (vt_line_width(line, text) + 3 > vt_line_room(line))
 				vt_line_end(line);
@@ -94,9 +96,11 @@ static void print_process(struct vt_line *line, const struct vt_model *model)
 {
 	const struct vt_model_process *p = &model->process;
 	VT_CLEANUP(free_items) struct items items = { 0 };
-	const char *command = is_set(p->cmdline) ? p->cmdline : is_set(p->name) ? p->name : "(no command line)";
+	const char *command = is_set(p->cmdline) ? p->cmdline : p->name;
 	char age[VT_NUM_MAX];
 
+	if (!is_set(command))
+		command = "(no command line)";
 	add_item(&items, "pid %d", (int)p->pid);
 	if (p->rank >= 0 && p->world_size > 0)
 		add_item(&items, "rank %d of %d", p->rank, p->world_size);
@@ -126,13 +130,16 @@ static void print_process(struct vt_line *line, const struct vt_model *model)
 static void add_reading(struct items *items, const struct vt_model *model)
 {
 	const struct vt_model_timing *t = &model->timing;
-	bool inside = model->cuda_method == VT_METHOD_INSIDE || model->torch_method == VT_METHOD_INSIDE;
+	bool inside = model->cuda_method == VT_METHOD_INSIDE ||
+		      model->torch_method == VT_METHOD_INSIDE;
 	struct vt_str *text = &items->texts[items->n];
 	char number[VT_NUM_MAX];
 
-	add_item(items, "read from %s in %s", inside ? "inside" : "outside", vt_format_ms(number, t->total_ms));
+	add_item(items, "read from %s in %s", inside ? "inside" : "outside",
+		 vt_format_ms(number, t->total_ms));
 	if (t->borrowed_tid > 0)
-		vt_str_addf(text, ", one thread borrowed for %s", vt_format_ms(number, t->borrowed_us / 1000));
+		vt_str_addf(text, ", one thread borrowed for %s",
+			    vt_format_ms(number, t->borrowed_us / 1000));
 	if (t->stopped_ms > 0)
 		add_item(items, "threads stopped for %s", vt_format_ms(number, t->stopped_ms));
 }
@@ -145,7 +152,8 @@ static void print_versions(struct vt_line *line, const struct vt_model *model)
 	if (is_set(v->torch))
 		add_item(&items, "PyTorch %.64s", v->torch);
 	if (is_set(v->python))
-		add_item(&items, "CPython %.32s%s", v->python, v->python_free_threaded ? " free-threaded" : "");
+		add_item(&items, "CPython %.32s%s", v->python,
+			 v->python_free_threaded ? " free-threaded" : "");
 	if (v->cuda_driver > 0)
 		add_item(&items, "CUDA %d.%d", v->cuda_driver / 1000, v->cuda_driver % 1000 / 10);
 	if (is_set(v->driver))
@@ -178,7 +186,8 @@ static size_t count_diags(const struct vt_model *model, enum vt_diag_level level
 	return n;
 }
 
-static void print_level(struct vt_line *line, const struct vt_model *model, enum vt_diag_level level)
+static void print_level(struct vt_line *line, const struct vt_model *model,
+			enum vt_diag_level level)
 {
 	bool missing = level == VT_DIAG_MISSING;
 	char number[VT_NUM_MAX];
@@ -195,7 +204,8 @@ static void print_level(struct vt_line *line, const struct vt_model *model, enum
 	}
 	if (n > MAX_DIAGS) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(number, n - MAX_DIAGS));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+			     vt_format_count(number, n - MAX_DIAGS));
 		vt_line_end(line);
 	}
 }
@@ -204,7 +214,8 @@ static void print_diags(struct vt_line *line, const struct vt_model *model)
 {
 	if (model->diags.n == 0)
 		return;
-	vt_text_title(line, NULL, "%s", count_diags(model, VT_DIAG_MISSING) > 0 ? "Missing, and notes" : "Notes");
+	vt_text_title(line, NULL, "%s",
+		      count_diags(model, VT_DIAG_MISSING) > 0 ? "Missing, and notes" : "Notes");
 	print_level(line, model, VT_DIAG_MISSING);
 	print_level(line, model, VT_DIAG_NOTE);
 }
@@ -224,7 +235,8 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 		else if (missing == 1)
 			vt_line_add(line, VT_WARN, "Partial: one thing is missing, see above.");
 		else
-			vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.", missing);
+			vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.",
+				     missing);
 		break;
 	case VT_NOTHING:
 		vt_line_add(line, VT_ALARM, "Nothing could be learned: see above.");
@@ -234,7 +246,8 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 	vt_line_end(line);
 }
 
-static struct vt_error *write_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+static struct vt_error *write_text(const struct vt_model *model,
+				   const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 

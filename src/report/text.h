@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sections of the text report. Each prints nothing when nothing is known, and begins with an empty line. */
+/*
+ * The sections of the text report. Each prints nothing when nothing is known, and begins with an
+ * empty line.
+ */
 #ifndef VT_REPORT_TEXT_H
 #define VT_REPORT_TEXT_H
 
 #include "report/line.h"
 #include "report/model.h"
 
-/* A line for each device that the process uses; what holds its memory; what PyTorch's own statistics say. */
+/*
+ * A line for each device that the process uses; what holds its memory; what PyTorch's own
+ * statistics say.
+ */
 void vt_text_devices(struct vt_line *line, const struct vt_model *model);
 void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 
@@ -16,11 +22,11 @@ void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, bool all_threads);
 
-/* An empty line and a title in bold; hint (NULL: none) stands at the right edge where there is room. */
+/* An empty line and a title in bold; hint (NULL: none) follows where there is room. */
 void vt_text_title(struct vt_line *line, const char *hint, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Ends the title's line; when hint is not NULL, with hint at the right edge where there is room. */
+/* Ends the title's line, with hint (NULL: none) where there is room. */
 void vt_text_end_title(struct vt_line *line, const char *hint);
 
 #endif

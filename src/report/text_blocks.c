@@ -22,7 +22,8 @@ static const char *state_words(uint8_t state)
 }
 
 /* Most private blocks are of the large pool: only the small one is named. */
-static void format_pool(char *buf, size_t size, bool is_private, bool is_small, bool expandable, uint64_t pool)
+static void format_pool(char *buf, size_t size, bool is_private, bool is_small, bool expandable,
+			uint64_t pool)
 {
 	const char *growth = expandable ? " exp." : "";
 	const char *small = is_small ? " small" : "";
@@ -32,7 +33,8 @@ static void format_pool(char *buf, size_t size, bool is_private, bool is_small, 
 	else if (pool == 0)
 		snprintf(buf, size, "private%s%s", small, growth);
 	else
-		snprintf(buf, size, "private %u:%u%s%s", (unsigned int)(pool >> 32), (unsigned int)pool, small, growth);
+		snprintf(buf, size, "private %u:%u%s%s", (unsigned int)(pool >> 32),
+			 (unsigned int)pool, small, growth);
 }
 
 static void format_stream(char *buf, size_t size, uint64_t stream)
@@ -84,7 +86,8 @@ static void print_group_head(struct vt_line *line, bool with_gpu)
 {
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Largest groups of blocks");
-	vt_line_pad(line, (with_gpu ? GPU_COLUMNS : 2) + BYTES_COLUMNS + COUNT_COLUMNS + 3 + BYTES_COLUMNS - 1 + 3);
+	vt_line_pad(line, (with_gpu ? GPU_COLUMNS : 2) + BYTES_COLUMNS + COUNT_COLUMNS + 3 +
+				  BYTES_COLUMNS - 1 + 3);
 	vt_line_cell(line, VT_DIM, "state", STATE_COLUMNS, VT_CUT_END);
 	vt_line_cell(line, VT_DIM, "pool", pool_columns(line), VT_CUT_END);
 	vt_line_add(line, VT_DIM, "stream");
@@ -122,6 +125,8 @@ void vt_text_block_groups(struct vt_line *line, const struct vt_model *model)
 
 /* ---- every block: there may be a million, so this formats into a plain buffer ---- */
 
+#define SIZE_END 33 /* column: an address of 18 characters, indented, and a size fit before it */
+
 struct raw {
 	char text[256]; /* all texts that go in are ours and short */
 	size_t n;
@@ -144,22 +149,19 @@ static void raw_hex(struct raw *raw, uint64_t value)
 	raw->n += vt_put_hex(raw->text + raw->n, value);
 }
 
-/* Right-aligned so that it ends at column. */
-static void raw_size(struct raw *raw, uint64_t bytes, size_t column)
+/* Right-aligned so that it ends at SIZE_END. */
+static void raw_size(struct raw *raw, const char *size)
 {
-	char number[VT_NUM_MAX];
-	size_t len = strlen(vt_format_size(number, bytes));
-
-	if (column > len)
-		raw_pad(raw, column - len);
-	raw_add(raw, number);
+	raw_pad(raw, SIZE_END - strlen(size));
+	raw_add(raw, size);
 }
 
-static void print_segment(struct vt_line *line, const struct vt_model *model, size_t first, size_t end)
+static void print_segment(struct vt_line *line, const struct vt_model *model, size_t first,
+			  size_t end)
 {
 	const struct vt_block_rec *b = &model->blocks[first];
 	struct raw raw = { .n = 0 };
-	char text[80];
+	char text[80], size[VT_NUM_MAX];
 	uint64_t bytes = 0;
 
 	for (size_t i = first; i < end; i++)
@@ -167,13 +169,13 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 			bytes += model->blocks[i].size;
 	raw_add(&raw, "  ");
 	raw_hex(&raw, b->addr);
-	raw_size(&raw, bytes, 34);
+	raw_size(&raw, vt_format_size(size, bytes));
 	raw_add(&raw, "   segment, stream ");
 	format_stream(text, sizeof(text), b->stream);
 	raw_add(&raw, text);
 	raw_add(&raw, ", ");
-	format_pool(text, sizeof(text), b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL,
-		    b->flags & VT_BLOCK_EXPANDABLE, b->pool);
+	format_pool(text, sizeof(text), b->flags & VT_BLOCK_PRIVATE_POOL,
+		    b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE, b->pool);
 	raw_add(&raw, text);
 	vt_line_raw(line, raw.text, raw.n);
 }
@@ -181,15 +183,17 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 static void print_block(struct vt_line *line, const struct vt_block_rec *b)
 {
 	struct raw raw = { .n = 0 };
+	char size[VT_NUM_MAX], requested[VT_NUM_MAX];
 
 	raw_add(&raw, "    ");
 	raw_hex(&raw, b->addr);
-	raw_size(&raw, b->size, 34);
+	raw_size(&raw, vt_format_size(size, b->size));
 	raw_add(&raw, "   ");
 	raw_add(&raw, state_words(b->state));
-	if (b->requested > 0 && b->requested != b->size) {
-		raw_add(&raw, ", asked for");
-		raw_size(&raw, b->requested, raw.n + 10);
+	/* Where rounding added so little that it does not show, it is not worth saying. */
+	if (b->requested > 0 && strcmp(vt_format_size(requested, b->requested), size) != 0) {
+		raw_add(&raw, ", asked for ");
+		raw_add(&raw, requested);
 	}
 	vt_line_raw(line, raw.text, raw.n);
 }
@@ -202,7 +206,9 @@ void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model)
 
 		if (a->n_blocks == 0)
 			continue;
-		vt_text_title(line, NULL, a->exact ? "Blocks of GPU %d" : "Blocks of GPU %d, as far as they could be read",
+		vt_text_title(line, NULL,
+			      a->exact ? "Blocks of GPU %d" :
+					 "Blocks of GPU %d, as far as they could be read",
 			      a->device);
 		for (size_t i = a->first_block; i < end; i = next) {
 			next = vt_model_segment_end(model, i, end);

@@ -58,7 +58,8 @@ static void add_bar(struct vt_line *line, const struct vt_model_device *d, int c
 	unsigned int n = 0, column = 0;
 
 	if (d->total_bytes > 0)
-		n = (unsigned int)((unsigned __int128)d->used_bytes * (unsigned int)columns * steps / d->total_bytes);
+		n = (unsigned int)((unsigned __int128)d->used_bytes * (unsigned int)columns *
+				   steps / d->total_bytes);
 	if (n == 0 && d->used_bytes > 0)
 		n = 1;
 	for (; n >= steps; n -= steps, column++)
@@ -68,7 +69,8 @@ static void add_bar(struct vt_line *line, const struct vt_model_device *d, int c
 		column++;
 	}
 	/* Under 2 % free, the next request of a usual size may fail. */
-	vt_line_add(line, d->free_bytes < d->total_bytes / 50 ? VT_ALARM : VT_PLAIN, vt_str_get(&bar));
+	vt_line_add(line, d->free_bytes < d->total_bytes / 50 ? VT_ALARM : VT_PLAIN,
+		    vt_str_get(&bar));
 	vt_str_clear(&bar);
 	for (; column < (unsigned int)columns; column++)
 		vt_str_add(&bar, line->ascii ? "." : "░");
@@ -87,14 +89,17 @@ static void print_device(struct vt_line *line, const struct vt_model_device *d, 
 	vt_line_cell(line, VT_PLAIN, short_device_name(d), name_columns, VT_CUT_END);
 	vt_line_pad(line, line->want + 2);
 	if (!d->have_memory) {
-		const char *why = d->why_no_memory ? d->why_no_memory : d->context_active ? "not read" : "no context";
+		const char *why = d->why_no_memory  ? d->why_no_memory :
+				  d->context_active ? "not read" :
+						      "no context";
 
 		vt_line_addf(line, VT_PLAIN, "memory not known: %s", why);
 		vt_line_end(line);
 		return;
 	}
 	format_part(part, sizeof(part), d->used_bytes, d->total_bytes);
-	snprintf(text, sizeof(text), "%s used%s, %s free", part, line->columns >= 100 ? " by all processes" : "",
+	snprintf(text, sizeof(text), "%s used%s, %s free", part,
+		 line->columns >= 100 ? " by all processes" : "",
 		 vt_format_size(free_text, d->free_bytes));
 
 	int bar = vt_line_room(line) - (int)strlen(text) - 2;
@@ -122,14 +127,16 @@ static void print_unused(struct vt_line *line, const struct vt_model *model, siz
 		if (end == i)
 			continue;
 
-		int first = model->devices.data[i].ordinal, last = model->devices.data[end - 1].ordinal;
+		int first = model->devices.data[i].ordinal,
+		    last = model->devices.data[end - 1].ordinal;
 
 		vt_str_addf(&text, "%s%d", text.n ? ", " : "GPU ", first);
 		if (last != first)
 			vt_str_addf(&text, " to %d", last);
 		i = end - 1;
 	}
-	vt_str_add(&text, n_unused == 1 ? "  no context of this process" : "  no contexts of this process");
+	vt_str_add(&text, n_unused == 1 ? "  no context of this process" :
+					  "  no contexts of this process");
 	vt_line_add(line, VT_DIM, vt_str_get(&text));
 	vt_line_end(line);
 	if (text.failed)
@@ -146,7 +153,8 @@ void vt_text_devices(struct vt_line *line, const struct vt_model *model)
 		return; /* a diagnostic says why */
 	vt_line_blank(line);
 	if (model->devices.n == 0) {
-		vt_line_add(line, VT_PLAIN, "This process does not use CUDA: libcuda is not mapped.");
+		vt_line_add(line, VT_PLAIN,
+			    "This process does not use CUDA: libcuda is not mapped.");
 		vt_line_end(line);
 		return;
 	}
@@ -161,7 +169,8 @@ void vt_text_devices(struct vt_line *line, const struct vt_model *model)
 	}
 	for (size_t i = 0; i < model->devices.n; i++)
 		if (is_used(model, &model->devices.data[i]))
-			print_device(line, &model->devices.data[i], name_columns < most ? name_columns : most);
+			print_device(line, &model->devices.data[i],
+				     name_columns < most ? name_columns : most);
 	print_unused(line, model, n_unused);
 }
 
@@ -216,9 +225,13 @@ static void print_row(const struct table *t, const struct row *row)
 	vt_line_pad(t->line, 2 + row->depth * 2);
 	vt_line_cell(t->line, style, row->label, t->label_columns - row->depth * 2, VT_CUT_END);
 	vt_line_right(t->line, style, vt_format_size(number, row->bytes), BYTES_COLUMNS);
-	vt_line_right(t->line, style, row->blocks == NO_BLOCKS ? "" : vt_format_count(number, row->blocks), BLOCKS_COLUMNS);
+	vt_line_right(t->line, style,
+		      row->blocks == NO_BLOCKS ? "" : vt_format_count(number, row->blocks),
+		      BLOCKS_COLUMNS);
 	if (t->device && row->depth == 0)
-		vt_line_right(t->line, style, vt_format_share(number, row->bytes, t->device->total_bytes), SHARE_COLUMNS);
+		vt_line_right(t->line, style,
+			      vt_format_share(number, row->bytes, t->device->total_bytes),
+			      SHARE_COLUMNS);
 	else
 		vt_line_pad(t->line, t->line->want + SHARE_COLUMNS);
 	print_note(t->line, row);
@@ -230,7 +243,8 @@ static void print_head(const struct table *t, const struct vt_model_allocator *a
 
 	vt_line_blank(t->line);
 	vt_line_addf(t->line, VT_BOLD, "Memory of GPU %d", a->device);
-	vt_line_addf(t->line, VT_DIM, ", %s segment%s", vt_format_count(segments, a->result.segments),
+	vt_line_addf(t->line, VT_DIM, ", %s segment%s",
+		     vt_format_count(segments, a->result.segments),
 		     a->result.segments == 1 ? "" : "s");
 	vt_line_pad(t->line, 2 + t->label_columns);
 	vt_line_right(t->line, VT_DIM, "size", BYTES_COLUMNS);
@@ -241,24 +255,33 @@ static void print_head(const struct table *t, const struct vt_model_allocator *a
 
 static void print_torch_rows(const struct table *t, const struct vt_model_allocator *a)
 {
-	print_row(t, &(struct row){ 0, "in use by PyTorch", a->allocated_bytes, a->allocated_blocks, NULL, false });
+	print_row(t, &(struct row){ 0, "in use by PyTorch", a->allocated_bytes, a->allocated_blocks,
+				    NULL, false });
 	if (a->private_allocated_bytes > 0)
-		print_row(t, &(struct row){ 1, "of which in private pools", a->private_allocated_bytes,
-					    a->private_allocated_blocks, "CUDA graphs, MemPool", false });
+		print_row(t, &(struct row){ 1, "of which in private pools",
+					    a->private_allocated_bytes, a->private_allocated_blocks,
+					    "CUDA graphs, MemPool", false });
 	if (a->requested_known && a->rounding_bytes > 0)
-		print_row(t, &(struct row){ 1, "of which lost to rounding", a->rounding_bytes, NO_BLOCKS, NULL, false });
+		print_row(t, &(struct row){ 1, "of which lost to rounding", a->rounding_bytes,
+					    NO_BLOCKS, NULL, false });
 	if (a->awaiting_bytes > 0)
-		print_row(t, &(struct row){ 0, "awaiting free", a->awaiting_bytes, a->awaiting_blocks,
-					    "freed, in use by another stream", false });
-	print_row(t, &(struct row){ 0, "cached by PyTorch", a->cached_bytes, a->cached_blocks, NULL, false });
+		print_row(t,
+			  &(struct row){ 0, "awaiting free", a->awaiting_bytes, a->awaiting_blocks,
+					 "freed, in use by another stream", false });
+	print_row(t, &(struct row){ 0, "cached by PyTorch", a->cached_bytes, a->cached_blocks, NULL,
+				    false });
 	if (a->private_cached_bytes > 0)
 		print_row(t, &(struct row){ 1, "of which in private pools", a->private_cached_bytes,
 					    a->private_cached_blocks, NULL, false });
 	if (a->cached_blocks > 0)
-		print_row(t, &(struct row){ 1, "largest hole", a->largest_cached, NO_BLOCKS, NULL, false });
+		print_row(t, &(struct row){ 1, "largest hole", a->largest_cached, NO_BLOCKS, NULL,
+					    false });
 }
 
-/* Numbers that PyTorch keeps itself: each is exact for its own moment, also when the blocks could not be walked. */
+/*
+ * Numbers that PyTorch keeps itself: each is exact for its own moment, also when the blocks could
+ * not be walked.
+ */
 static void print_counters(const struct table *t, const struct vt_model_allocator *a)
 {
 	const struct vt_torch_stats *s = &a->result.stats;
@@ -266,11 +289,13 @@ static void print_counters(const struct table *t, const struct vt_model_allocato
 	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED)
 		return;
 	if (s->allocated_bytes.current >= 0)
-		print_row(t, &(struct row){ 0, "in use, PyTorch's own counter", (uint64_t)s->allocated_bytes.current,
-					    NO_BLOCKS, NULL, false });
+		print_row(t, &(struct row){ 0, "in use, PyTorch's own counter",
+					    (uint64_t)s->allocated_bytes.current, NO_BLOCKS, NULL,
+					    false });
 	if (s->reserved_bytes.current >= 0)
-		print_row(t, &(struct row){ 0, "reserved, PyTorch's own counter", (uint64_t)s->reserved_bytes.current,
-					    NO_BLOCKS, NULL, false });
+		print_row(t, &(struct row){ 0, "reserved, PyTorch's own counter",
+					    (uint64_t)s->reserved_bytes.current, NO_BLOCKS, NULL,
+					    false });
 }
 
 static void print_device_rows(const struct table *t, const struct vt_model_allocator *a)
@@ -284,7 +309,8 @@ static void print_device_rows(const struct table *t, const struct vt_model_alloc
 	print_row(t, &(struct row){ 0, "free", t->device->free_bytes, NO_BLOCKS, NULL, false });
 }
 
-__attribute__((format(printf, 2, 3))) static void add_stat(struct vt_str *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_stat(struct vt_str *text, const char *format,
+							   ...)
 {
 	va_list args;
 
@@ -303,14 +329,18 @@ static void print_stats(struct vt_line *line, const struct vt_model_allocator *a
 	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED)
 		return;
 	if (s->allocated_bytes.peak > 0)
-		add_stat(&text, "peak %s in use", vt_format_size(number, (uint64_t)s->allocated_bytes.peak));
+		add_stat(&text, "peak %s in use",
+			 vt_format_size(number, (uint64_t)s->allocated_bytes.peak));
 	if (s->allocated_bytes.peak > 0 && s->reserved_bytes.peak > 0)
-		vt_str_addf(&text, ", %s reserved", vt_format_size(number, (uint64_t)s->reserved_bytes.peak));
+		vt_str_addf(&text, ", %s reserved",
+			    vt_format_size(number, (uint64_t)s->reserved_bytes.peak));
 	if (s->num_alloc_retries >= 0)
-		add_stat(&text, "%s retr%s", vt_format_count(number, (uint64_t)s->num_alloc_retries),
+		add_stat(&text, "%s retr%s",
+			 vt_format_count(number, (uint64_t)s->num_alloc_retries),
 			 s->num_alloc_retries == 1 ? "y" : "ies");
 	if (s->num_ooms >= 0)
-		add_stat(&text, "%s out-of-memory error%s", vt_format_count(number, (uint64_t)s->num_ooms),
+		add_stat(&text, "%s out-of-memory error%s",
+			 vt_format_count(number, (uint64_t)s->num_ooms),
 			 s->num_ooms == 1 ? "" : "s");
 	if (text.n > 0) {
 		vt_line_pad(line, 2);
@@ -330,10 +360,13 @@ static const char *why_inexact(const struct vt_model_allocator *a)
 		[VT_WALK_TRUNCATED] = "no sums: the walk of PyTorch's allocator stopped early",
 	};
 
-	return a->result.result <= VT_WALK_TRUNCATED && why[a->result.result] ? why[a->result.result] : why[VT_WALK_REFUSED];
+	return a->result.result <= VT_WALK_TRUNCATED && why[a->result.result] ?
+		       why[a->result.result] :
+		       why[VT_WALK_REFUSED];
 }
 
-static void print_table(struct vt_line *line, const struct vt_model *model, const struct vt_model_allocator *a)
+static void print_table(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_allocator *a)
 {
 	const struct vt_model_device *device = vt_model_device(model, a->device);
 	struct table t = {
@@ -368,9 +401,14 @@ static void print_cell(struct vt_line *line, bool known, uint64_t bytes)
 	vt_line_right(line, VT_PLAIN, known ? vt_format_size(number, bytes) : "", CELL_COLUMNS);
 }
 
+static const char many_note[] =
+	"largest: the largest hole of the cache. else: other libraries, CUDA context, other "
+	"processes; not itemised by this version";
+
 static void print_many(struct vt_line *line, const struct vt_model *model)
 {
-	static const char *const heads[] = { "in use", "awaiting", "cached", "largest", "else", "free" };
+	static const char *const heads[] = { "in use",	"awaiting", "cached",
+					     "largest", "else",	    "free" };
 	bool wide = line->columns >= 2 + GPU_COLUMNS + 6 * CELL_COLUMNS;
 
 	vt_text_title(line, NULL, "Memory by GPU");
@@ -403,9 +441,7 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 		vt_line_end(line);
 	}
 	vt_line_pad(line, 2);
-	vt_line_wrap(line, VT_DIM, wide ? "largest: the largest free block of the cache. else: other libraries, CUDA context, "
-					  "other processes; not itemised by this version" :
-					  "a wider terminal shows more", 2, 3);
+	vt_line_wrap(line, VT_DIM, wide ? many_note : "a wider terminal shows more", 2, 3);
 }
 
 void vt_text_memory(struct vt_line *line, const struct vt_model *model)

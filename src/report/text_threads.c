@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads: groups with equal stacks, the most telling first; in the full view every thread with every frame. */
+/*
+ * Threads: groups with equal stacks, the most telling first; in the full view every thread with
+ * every frame.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +14,7 @@
 
 /* The short view: what is cut is said, and the full view has it. */
 #define MAX_GROUPS 12            /* shown, idle ones not counted */
-#define MAX_GROUP_LINES 48       /* of frames of all groups together; after that groups are one line each */
+#define MAX_GROUP_LINES 48       /* of frames in all; after that groups are one line each */
 #define MAX_MAIN_LINES 18
 #define MAX_PYTHON_LINES 12
 #define MAX_NATIVE_LINES 8
@@ -35,7 +38,8 @@ struct view {
 /* The part of a path that tells: what follows site-packages and the like. */
 static const char *short_path(const char *path)
 {
-	static const char *const roots[] = { "/site-packages/", "/dist-packages/", "/lib/python3." };
+	static const char *const roots[] = { "/site-packages/", "/dist-packages/",
+					     "/lib/python3." };
 
 	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
 		const char *found = strstr(path, roots[i]);
@@ -63,9 +67,11 @@ static void print_function(const struct view *v, const struct vt_model_frame *f)
 	if (f->kind == VT_FRAME_PYTHON)
 		vt_str_add(&name, f->function);
 	else
-		vt_cxx_short_name(&name, f->function, strcspn(f->function, "@"), "…"); /* @ begins a symbol's version */
+		/* @ begins a symbol's version. */
+		vt_cxx_short_name(&name, f->function, strcspn(f->function, "@"), "…");
 	/* The end of a qualified name is what tells. */
-	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name), v->left, VT_CUT_START);
+	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name),
+		     v->left, VT_CUT_START);
 	if (name.failed)
 		line->buf.failed = true;
 	vt_str_deinit(&name);
@@ -132,16 +138,23 @@ static bool is_nameless(const struct vt_model_frame *f)
 	return f->kind == VT_FRAME_NATIVE && (!f->function || !*f->function);
 }
 
-/* Native frames from i to end, each on its line, but neighbours without names (a driver's) together on one. */
-static void add_run(struct entries *entries, const struct vt_model_stack *stack, size_t i, size_t end)
+/*
+ * Native frames from i to end, each on its line, but neighbours without names (a driver's) together
+ * on one.
+ */
+static void add_run(struct entries *entries, const struct vt_model_stack *stack, size_t i,
+		    size_t end)
 {
 	while (i < end) {
 		size_t next = i + 1;
 
-		while (is_nameless(&stack->frames[i]) && next < end && is_nameless(&stack->frames[next]) &&
+		while (is_nameless(&stack->frames[i]) && next < end &&
+		       is_nameless(&stack->frames[next]) &&
 		       same_text(stack->frames[i].module, stack->frames[next].module))
 			next++;
-		add_entry(entries, (struct entry){ .frame = i, .skipped = next - i > 1 ? next - i : 0, .nameless = true });
+		add_entry(entries, (struct entry){ .frame = i,
+						   .skipped = next - i > 1 ? next - i : 0,
+						   .nameless = true });
 		i = next;
 	}
 }
@@ -152,14 +165,18 @@ static size_t entry_frames(const struct entry *entry)
 	return entry->skipped ? entry->skipped : 1;
 }
 
-/* Leaves out the middle of the entries from start on, so that not many more than INNER + CALLED stay. */
+/*
+ * Leaves out the middle of the entries from start on, so that not many more than INNER + CALLED
+ * stay.
+ */
 static void thin_run(struct entries *entries, size_t start)
 {
-	struct entry *run = entries->list.data + start;
 	size_t n = entries->list.n - start, skipped = 0;
+	struct entry *run;
 
 	if (n <= INNER_NATIVE + CALLED_NATIVE + 1)
 		return;
+	run = &entries->list.data[start];
 	for (size_t i = INNER_NATIVE; i < n - CALLED_NATIVE; i++)
 		skipped += entry_frames(&run[i]);
 	run[INNER_NATIVE] = (struct entry){ .frame = run[INNER_NATIVE].frame, .skipped = skipped };
@@ -168,8 +185,9 @@ static void thin_run(struct entries *entries, size_t start)
 }
 
 /*
- * With Python frames in the stack the native frames between and outside of them are how the interpreter calls itself:
- * they become one line each time. Those inside the innermost Python frame are what it is doing.
+ * With Python frames in the stack the native frames between and outside of them are how the
+ * interpreter calls itself: they become one line each time. Those inside the innermost Python frame
+ * are what it is doing.
  */
 static void choose_frames(struct entries *entries, const struct vt_model_stack *stack)
 {
@@ -208,18 +226,22 @@ static void print_skipped(const struct view *v, size_t n, size_t python)
 
 	vt_line_pad(v->line, FRAME_INDENT);
 	if (python > 0)
-		vt_line_addf(v->line, VT_DIM, "… %s more frames, %zu of them Python", vt_format_count(number, n), python);
+		vt_line_addf(v->line, VT_DIM, "… %s more frames, %zu of them Python",
+			     vt_format_count(number, n), python);
 	else
-		vt_line_addf(v->line, VT_DIM, "… %s native frame%s", vt_format_count(number, n), n == 1 ? "" : "s");
+		vt_line_addf(v->line, VT_DIM, "… %s native frame%s", vt_format_count(number, n),
+			     n == 1 ? "" : "s");
 	vt_line_end(v->line);
 }
 
 /* Several frames of one module without names. */
-static void print_nameless(const struct view *v, const struct vt_model_stack *stack, const struct entry *e)
+static void print_nameless(const struct view *v, const struct vt_model_stack *stack,
+			   const struct entry *e)
 {
 	char number[VT_NUM_MAX], text[64];
 
-	snprintf(text, sizeof(text), "?? and %s more without names", vt_format_count(number, e->skipped - 1));
+	snprintf(text, sizeof(text), "?? and %s more without names",
+		 vt_format_count(number, e->skipped - 1));
 	vt_line_pad(v->line, FRAME_INDENT);
 	vt_line_cell(v->line, VT_DIM, text, v->left, VT_CUT_END);
 	vt_line_pad(v->line, FRAME_INDENT + v->left + 2);
@@ -227,7 +249,8 @@ static void print_nameless(const struct view *v, const struct vt_model_stack *st
 	vt_line_end(v->line);
 }
 
-static void print_entry(const struct view *v, const struct vt_model_stack *stack, const struct entry *e)
+static void print_entry(const struct view *v, const struct vt_model_stack *stack,
+			const struct entry *e)
 {
 	if (e->skipped == 0)
 		print_frame(v, &stack->frames[e->frame]);
@@ -237,8 +260,8 @@ static void print_entry(const struct view *v, const struct vt_model_stack *stack
 		print_skipped(v, e->skipped, 0);
 }
 
-static void print_entries(const struct view *v, const struct vt_model_stack *stack, const struct entries *entries,
-			  size_t max_lines)
+static void print_entries(const struct view *v, const struct vt_model_stack *stack,
+			  const struct entries *entries, size_t max_lines)
 {
 	size_t n = entries->list.n;
 	/* The innermost say where it is stuck, the outermost how it came there. */
@@ -277,11 +300,14 @@ static void print_stack(struct view *v, const struct vt_model_stack *stack, size
 		choose_frames(&entries, stack);
 	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
 	if (stack->why && *stack->why)
-		print_stack_note(v, stack->n_frames > 0 ? "(ends here: %s)" : "(no stack: %s)", stack->why);
+		print_stack_note(v, stack->n_frames > 0 ? "(ends here: %s)" : "(no stack: %s)",
+				 stack->why);
 	else if (stack->truncated)
 		print_stack_note(v, "(%s)", "there are more frames");
 	if (stack->merge_uncertain)
-		print_stack_note(v, "(%s)", "where the Python frames belong between the native ones is not known");
+		print_stack_note(
+			v, "(%s)",
+			"where the Python frames belong between the native ones is not known");
 	v->lines_left -= (int)(entries.list.n < max_lines ? entries.list.n : max_lines);
 	if (entries.failed)
 		v->line->buf.failed = true;
@@ -320,7 +346,8 @@ struct common {
 	const char *name, *waits, *syscall;
 };
 
-static struct common find_common(const struct vt_model *model, const struct vt_model_thread *first, size_t n)
+static struct common find_common(const struct vt_model *model, const struct vt_model_thread *first,
+				 size_t n)
 {
 	struct common c = {
 		.first = first, .n = n, .state = first->state,
@@ -401,8 +428,8 @@ static void print_thread_head(const struct view *v, const struct common *c)
 	if (c->n == 1)
 		vt_line_addf(v->line, VT_BOLD, "%d %.64s", (int)t->tid, thread_name(t));
 	else
-		vt_line_addf(v->line, VT_BOLD, "%s × %.64s%s", vt_format_count(number, c->n), thread_name(t),
-			     c->name ? "" : " …");
+		vt_line_addf(v->line, VT_BOLD, "%s × %.64s%s", vt_format_count(number, c->n),
+			     thread_name(t), c->name ? "" : " …");
 	vt_line_pad(v->line, v->line->want < HEAD_COLUMN - 1 ? HEAD_COLUMN : v->line->want + 2);
 	add_facts(&text, c);
 	if (c->n > 1)
@@ -472,7 +499,8 @@ static void print_idle(const struct view *v)
 	}
 	if (n == 0)
 		return;
-	vt_str_addf(&text, "%s thread%s idle in thread pools: ", vt_format_count(number, n), n == 1 ? "" : "s");
+	vt_str_addf(&text, "%s thread%s idle in thread pools: ", vt_format_count(number, n),
+		    n == 1 ? "" : "s");
 	for (size_t i = 0; i < names.n_kinds; i++) {
 		const char *name = names.kinds[i].name;
 
@@ -516,6 +544,14 @@ static void add_gil(struct vt_str *title, const struct vt_model *model)
 		vt_str_add(title, "; the GIL is free");
 }
 
+static bool any_stack(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].stack.n_frames > 0)
+			return true;
+	return false;
+}
+
 static void print_title(struct vt_line *line, const struct vt_model *model, bool all)
 {
 	struct vt_str title = { 0 };
@@ -527,6 +563,8 @@ static void print_title(struct vt_line *line, const struct vt_model *model, bool
 		vt_str_addf(&title, " in %s group%s", vt_format_count(groups, n_groups),
 			    n_groups == 1 ? "" : "s");
 	add_gil(&title, model);
+	if (!model->stacks_coherent && model->threads.n > 1 && any_stack(model))
+		vt_str_add(&title, "; stacks not of one instant");
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Threads");
 	vt_line_add(line, VT_PLAIN, vt_str_get(&title));
@@ -538,7 +576,9 @@ static void print_title(struct vt_line *line, const struct vt_model *model, bool
 
 static size_t stack_budget(const struct view *v, const struct vt_model_thread *t)
 {
-	size_t most = t->is_main ? MAX_MAIN_LINES : t->stack.has_python ? MAX_PYTHON_LINES : MAX_NATIVE_LINES;
+	size_t most = t->is_main	  ? MAX_MAIN_LINES :
+		      t->stack.has_python ? MAX_PYTHON_LINES :
+					    MAX_NATIVE_LINES;
 
 	if (v->lines_left <= 0)
 		return 0;
@@ -591,7 +631,10 @@ void vt_text_threads(struct vt_line *line, const struct vt_model *model, bool al
 {
 	int left = (line->columns - FRAME_INDENT) * 45 / 100;
 	struct view v = {
-		.line = line, .model = model, .all = all_threads, .left = left < 56 || all_threads ? left : 56,
+		.line = line,
+		.model = model,
+		.all = all_threads,
+		.left = left < 56 || all_threads ? left : 56,
 		.lines_left = MAX_GROUP_LINES,
 	};
 

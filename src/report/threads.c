@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/map.h"
 #include "report/account.h"
 
@@ -26,8 +25,8 @@ static bool same_text(const char *a, const char *b)
 }
 
 /*
- * Where a frame without a name is. The place inside a named native function is left out: threads that wait at different
- * instructions of one function are doing the same thing.
+ * Where a frame without a name is. The place inside a named native function is left out: threads
+ * that wait at different instructions of one function are doing the same thing.
  */
 static uint64_t frame_place(const struct vt_model_frame *f)
 {
@@ -55,12 +54,14 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
 	return a->kind == b->kind && a->line == b->line && frame_place(a) == frame_place(b) &&
-	       same_text(a->function, b->function) && same_text(a->file, b->file) && same_text(a->module, b->module);
+	       same_text(a->function, b->function) && same_text(a->file, b->file) &&
+	       same_text(a->module, b->module);
 }
 
 static bool same_stack(const struct vt_model_stack *a, const struct vt_model_stack *b)
 {
-	if (a->n_frames != b->n_frames || a->truncated != b->truncated || !same_text(a->why, b->why))
+	if (a->n_frames != b->n_frames || a->truncated != b->truncated ||
+	    !same_text(a->why, b->why))
 		return false;
 	for (size_t i = 0; i < a->n_frames; i++)
 		if (!same_frame(&a->frames[i], &b->frames[i]))
@@ -74,7 +75,10 @@ static bool is_stuck(const struct vt_model_thread *t)
 	return t->state == 'D';
 }
 
-/* The main thread is what people ask about: it is never counted as idle; nor is one that holds up others or hangs. */
+/*
+ * The main thread is what people ask about: it is never counted as idle; nor is one that holds up
+ * others or hangs.
+ */
 static bool is_idle(const struct vt_model_thread *t)
 {
 	return t->idle && !t->is_main && t->gil != 1 && !is_stuck(t);
@@ -83,14 +87,17 @@ static bool is_idle(const struct vt_model_thread *t)
 /* What is said once for a whole group must hold for each of its threads. */
 static bool belongs(const struct vt_model_thread *a, const struct vt_model_thread *b)
 {
-	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 && is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) &&
-	       a->has_python == b->has_python && same_text(a->verdict, b->verdict) && same_stack(&a->stack, &b->stack);
+	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 &&
+	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) &&
+	       a->has_python == b->has_python && same_text(a->verdict, b->verdict) &&
+	       same_stack(&a->stack, &b->stack);
 }
 
 /* Threads that belong together have equal hashes. */
 static uint64_t hash_thread(const struct vt_model_thread *t)
 {
-	uint64_t hash = mix(t->stack.hash, (uint64_t)is_stuck(t) << 2 | (uint64_t)is_idle(t) << 1 | t->has_python);
+	uint64_t hash = mix(t->stack.hash,
+			    (uint64_t)is_stuck(t) << 2 | (uint64_t)is_idle(t) << 1 | t->has_python);
 
 	hash = mix_text(hash, t->verdict);
 	hash = mix_text(hash, t->stack.why);
@@ -127,19 +134,18 @@ static int compare_groups(const void *pa, const void *pb)
 	return a->old < b->old ? -1 : a->old > b->old;
 }
 
-static bool sort_groups(struct vt_model *model)
+/* entries and new_index have room for all groups. */
+static void reorder_groups(struct vt_model *model, struct sort_entry *entries, size_t *new_index)
 {
 	size_t n = model->thread_groups.n;
-	VT_FREE struct sort_entry *entries = calloc(n + 1, sizeof(*entries));
-	VT_FREE size_t *new_index = calloc(n + 1, sizeof(*new_index));
 
-	if (!entries || !new_index)
-		return false;
 	for (size_t i = 0; i < n; i++) {
 		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
 
 		entries[i] = (struct sort_entry){
-			.group = *g, .rank = rank_of(&model->threads.data[g->first_thread]), .old = i,
+			.group = *g,
+			.rank = rank_of(&model->threads.data[g->first_thread]),
+			.old = i,
 		};
 	}
 	qsort(entries, n, sizeof(*entries), compare_groups);
@@ -149,7 +155,19 @@ static bool sort_groups(struct vt_model *model)
 	}
 	for (size_t i = 0; i < model->threads.n; i++)
 		model->threads.data[i].group = new_index[model->threads.data[i].group];
-	return true;
+}
+
+static bool sort_groups(struct vt_model *model)
+{
+	struct sort_entry *entries = calloc(model->thread_groups.n + 1, sizeof(*entries));
+	size_t *new_index = calloc(model->thread_groups.n + 1, sizeof(*new_index));
+	bool ok = entries && new_index;
+
+	if (ok)
+		reorder_groups(model, entries, new_index);
+	free(entries);
+	free(new_index);
+	return ok;
 }
 
 /* The group of thread i, or a new one. last[g] is the last thread of group g. */
@@ -184,7 +202,7 @@ static bool place_thread(struct vt_model *model, struct vt_map *by_hash, size_t 
 
 bool vt_group_threads(struct vt_model *model)
 {
-	VT_FREE size_t *last = calloc(model->threads.n + 1, sizeof(*last));
+	size_t *last = calloc(model->threads.n + 1, sizeof(*last));
 	struct vt_map by_hash = { 0 };
 	bool ok = last != NULL;
 
@@ -196,6 +214,7 @@ bool vt_group_threads(struct vt_model *model)
 		ok = ok && place_thread(model, &by_hash, last, i);
 	}
 	vt_map_deinit(&by_hash);
+	free(last);
 	ok = ok && sort_groups(model);
 	if (!ok)
 		model->thread_groups.n = 0; /* writers then show every thread by itself */

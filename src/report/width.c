@@ -12,8 +12,9 @@ struct range {
 };
 
 /*
- * Unicode's properties (UAX #11, East Asian Width W and F, and the pictographs that most terminals show wide), rounded to
- * whole blocks upwards: text that is taken for wider than it is may be cut early, but never runs over the edge.
+ * Unicode's properties (UAX #11, East Asian Width W and F, and the pictographs that most terminals
+ * show wide), rounded to whole blocks upwards: text that is taken for wider than it is may be cut
+ * early, but never runs over the edge.
  */
 static const struct range wide[] = {
 	{ 0x1100, 0x115f },	/* Hangul Jamo, leading consonants */
@@ -95,8 +96,8 @@ int vt_width(const char *text, size_t n)
 }
 
 /*
- * A pile of combining marks takes no columns but does take screen and bytes: no more than this many bytes a column are
- * let through. Four bytes of a character and a few marks fit.
+ * A pile of combining marks takes no columns but does take screen and bytes: no more than this many
+ * bytes a column are let through. Four bytes of a character and a few marks fit.
  */
 static size_t byte_limit(int max)
 {

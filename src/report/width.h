@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many columns text takes on a terminal. Own tables: a static binary has no locale data to ask. */
+/*
+ * How many columns text takes on a terminal. Own tables: a static binary has no locale data to ask.
+ */
 #ifndef VT_REPORT_WIDTH_H
 #define VT_REPORT_WIDTH_H
 

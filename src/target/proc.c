@@ -19,6 +19,7 @@
 #include "target/task.h"
 
 #define MAX_CMDLINE 4096
+#define MAX_STATUS 32768 /* the list of supplementary groups can be long */
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h; in the flags of /proc/PID/stat */
 
 /* /proc/PID/stat */
@@ -331,7 +332,7 @@ static struct vt_error *no_such_process(pid_t pid)
 /* What /proc/PID/status says; an error when pid is a thread of another process (/proc/TID exists for those, too). */
 static struct vt_error *read_status(struct vt_proc *proc, int dirfd)
 {
-	char status[8192];
+	char status[MAX_STATUS];
 	ssize_t n = vt_task_slurp(dirfd, "status", status, sizeof(status));
 
 	if (n == -ESRCH)
@@ -554,7 +555,7 @@ struct own {
 
 static struct own read_own(void)
 {
-	char status[8192];
+	char status[MAX_STATUS];
 	struct own own = { .uid = getuid() };
 
 	if (vt_task_slurp(AT_FDCWD, "/proc/self/status", status, sizeof(status)) > 0) {
@@ -572,7 +573,7 @@ static bool may_ptrace_all(const struct own *own)
 
 static uint64_t permitted_caps_of(pid_t pid)
 {
-	char path[32], status[8192];
+	char path[32], status[MAX_STATUS];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	if (vt_task_slurp(AT_FDCWD, path, status, sizeof(status)) <= 0)
@@ -587,7 +588,7 @@ static int yama_scope(void)
 
 	if (vt_task_slurp(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", text, sizeof(text)) <= 0)
 		return 0;
-	return atoi(text);
+	return (int)strtol(text, NULL, 10);
 }
 
 static bool is_descendant(pid_t pid)
@@ -643,11 +644,14 @@ static bool is_other_user_namespace(const struct vt_proc *proc)
 /* There all ids are mapped to themselves; what is privileged there is so in all others. */
 static bool is_initial_user_namespace(void)
 {
-	char text[4096];
-	unsigned long inside, outside, count;
+	char text[4096], *p = text;
+	unsigned long value[3]; /* first id inside, first id outside, how many */
 
-	return read_uid_map(0, text, sizeof(text)) > 0 && sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 &&
-	       inside == 0 && outside == 0 && count == UINT32_MAX;
+	if (read_uid_map(0, text, sizeof(text)) <= 0)
+		return false;
+	for (int i = 0; i < 3; i++)
+		value[i] = strtoul(p, &p, 10);
+	return value[0] == 0 && value[1] == 0 && value[2] == UINT32_MAX;
 }
 
 /* "docker-default (enforce)"; "" when there is no such security module or it does not confine us. */

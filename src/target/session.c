@@ -55,7 +55,10 @@
 #define SHORTEST_SLEEP_NS (20 * VT_NS_PER_US)
 #define LONGEST_SLEEP_NS VT_NS_PER_MS
 
-/* How long the end of a session waits for a thread that it killed nothing of, but that is dying or about to stop. */
+/* Room for a status file up to the signal masks; the list of supplementary groups before them can be long. */
+#define MAX_STATUS 32768
+
+/* How long the end of a session waits for threads that are about to stop, or dying. */
 #define SETTLE_NS (5 * VT_NS_PER_MS)
 
 enum phase {
@@ -115,15 +118,13 @@ static void proc_path(char *path, pid_t tid, const char *rest)
 	char digits[12];
 	int n = 0;
 
-	memcpy(path, "/proc/", 6);
-	path += 6;
+	path = stpcpy(path, "/proc/");
 	do
 		digits[n++] = (char)('0' + tid % 10);
 	while ((tid /= 10) > 0);
 	while (n > 0)
 		*path++ = digits[--n];
-	while ((*path++ = *rest++))
-		;
+	stpcpy(path, rest);
 }
 
 /* The number after "\nkey:" and blanks in a status file; false when there is none. */
@@ -173,7 +174,7 @@ static uint64_t bit(int signo)
 static bool is_signal_due(pid_t tid, int signo)
 {
 	static const int stopping[] = { SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU };
-	char status[4096];
+	char status[MAX_STATUS];
 	uint64_t own, shared, blocked, ignored, caught, matters;
 
 	if (!read_status(tid, status, sizeof(status)) || !status_field(status, "\nSigPnd:", 16, &own) ||
@@ -200,7 +201,7 @@ enum restart_condition {
 	IF_ANY,
 	IF_NO_MASK,  /* the fifth argument, a signal mask, is NULL */
 	IF_SOCKET,   /* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
-	IF_REPEATABLE, /* a mode of fallocate() that can be applied twice */
+	IF_ALLOCATE, /* fallocate() that only allocates: doing it twice is doing it once */
 };
 
 static const struct restart_rule {
@@ -229,8 +230,8 @@ static const struct restart_rule {
 	{ SYS_readv, IF_SOCKET },
 	{ SYS_write, IF_SOCKET },
 	{ SYS_writev, IF_SOCKET },
-	/* tmpfs and hugetlbfs (shared memory of NCCL) before Linux 5.16; what was allocated is given back first. */
-	{ SYS_fallocate, IF_REPEATABLE },
+	/* hugetlbfs, and tmpfs (shared memory of NCCL) of older kernels. */
+	{ SYS_fallocate, IF_ALLOCATE },
 };
 
 static bool is_socket(pid_t tid, uint64_t fd)
@@ -255,8 +256,6 @@ static bool is_socket(pid_t tid, uint64_t fd)
 
 static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
 {
-	const uint64_t repeatable = 0x01 | 0x02 | 0x10; /* FALLOC_FL_KEEP_SIZE, _PUNCH_HOLE, _ZERO_RANGE */
-
 	for (size_t i = 0; i < sizeof(restart_rules) / sizeof(restart_rules[0]); i++) {
 		if (regs->orig_rax != (unsigned long long)restart_rules[i].nr)
 			continue;
@@ -267,21 +266,27 @@ static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
 			return regs->r8 == 0;
 		case IF_SOCKET:
 			return is_socket(tid, regs->rdi);
-		case IF_REPEATABLE:
-			return !(regs->rsi & ~repeatable);
+		case IF_ALLOCATE:
+			return !(regs->rsi & ~(uint64_t)FALLOC_FL_KEEP_SIZE);
 		}
 	}
 	return false;
 }
 
+/* A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into another page. */
+static int code_byte(pid_t tid, uint64_t addr)
+{
+	long word;
+
+	errno = 0;
+	word = ptrace(PTRACE_PEEKTEXT, tid, (void *)(uintptr_t)(addr & ~UINT64_C(7)), NULL);
+	return errno ? -1 : (int)((uint64_t)word >> (addr % 8 * 8) & 0xff);
+}
+
+/* 0f 05, not the "int $0x80" of the 32-bit numbering. */
 static bool is_after_syscall_instruction(pid_t tid, uint64_t rip)
 {
-	unsigned char code[2];
-	struct iovec local = { .iov_base = code, .iov_len = sizeof(code) };
-	struct iovec remote = { .iov_base = (void *)(uintptr_t)(rip - sizeof(code)), .iov_len = sizeof(code) };
-
-	/* 0f 05, not the "int $0x80" of the 32-bit numbering. */
-	return process_vm_readv(tid, &local, 1, &remote, 1, 0) == sizeof(code) && code[0] == 0x0f && code[1] == 0x05;
+	return code_byte(tid, rip - 2) == 0x0f && code_byte(tid, rip - 1) == 0x05;
 }
 
 static bool read_registers(pid_t tid, struct user_regs_struct *regs)
@@ -436,9 +441,8 @@ struct stopping {
 	struct vt_session *session;
 	int task_dir;
 	uint64_t deadline_ns; /* for one thread, relative */
-	struct vt_map known;  /* tids that are in session->threads */
+	struct vt_map known;  /* tid to index in session->threads */
 	size_t n_attached;
-	bool begun;
 };
 
 static void give_up(struct vt_session_thread *thread, const char *why)
@@ -447,17 +451,30 @@ static void give_up(struct vt_session_thread *thread, const char *why)
 	thread->why = why;
 }
 
+static bool is_alive(const struct stopping *stopping, pid_t tid)
+{
+	char state = vt_task_state(stopping->task_dir, tid);
+
+	return state && state != 'Z' && state != 'X';
+}
+
 static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 {
+	const uint64_t *index = vt_map_get(&stopping->known, (uint64_t)tid);
 	struct vt_session_thread *thread;
 
-	if (vt_map_get(&stopping->known, (uint64_t)tid))
-		return NULL;
-	if (!vt_map_put(&stopping->known, (uint64_t)tid, 1))
-		return &vt_enomem;
-	thread = vt_vec_append(&stopping->session->threads);
-	if (!thread)
-		return &vt_enomem;
+	if (index) {
+		thread = &stopping->session->threads.data[*index];
+		/* Thread numbers are used again: one that ended may have given its number to a new one. */
+		if (thread->why != why_ended || !is_alive(stopping, tid))
+			return NULL;
+	} else {
+		if (!vt_map_put(&stopping->known, (uint64_t)tid, stopping->session->threads.n))
+			return &vt_enomem;
+		thread = vt_vec_append(&stopping->session->threads);
+		if (!thread)
+			return &vt_enomem;
+	}
 	*thread = (struct vt_session_thread){
 		.tid = tid,
 		.phase = PHASE_NEW,
@@ -518,11 +535,10 @@ static struct vt_error *error_permission(pid_t pid)
 static struct vt_error *refused(struct stopping *stopping, struct vt_session_thread *thread, int errnum)
 {
 	pid_t pid = stopping->session->pid;
-	char state = vt_task_state(stopping->task_dir, thread->tid);
 	char status[4096];
 	uint64_t tracer = 0;
 
-	if (errnum == ESRCH || state == 0 || state == 'Z' || state == 'X') {
+	if (errnum == ESRCH || !is_alive(stopping, thread->tid)) {
 		give_up(thread, why_ended);
 		return NULL;
 	}
@@ -588,9 +604,8 @@ static void interrupt_all(struct stopping *stopping)
 
 		if (thread->phase != PHASE_SEIZED)
 			continue;
-		if (!stopping->begun)
+		if (!session->stop_begin_ns)
 			session->stop_begin_ns = vt_now_ns();
-		stopping->begun = true;
 		/* ESRCH: it is dying. What became of it shows when it is waited for. */
 		(void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
 		thread->phase = PHASE_WAITING;
@@ -785,6 +800,14 @@ static bool is_all_stopped(const struct vt_session *session)
 	return true;
 }
 
+static bool has_ended(const struct vt_session *session)
+{
+	for (size_t i = 0; i < session->threads.n; i++)
+		if (session->threads.data[i].why != why_ended)
+			return false;
+	return true;
+}
+
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns)
 {
@@ -798,7 +821,7 @@ struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, stru
 		return vt_task_error(-task_dir, pid, "threads");
 	err = stop_threads(&stopping);
 	vt_map_deinit(&stopping.known);
-	if (!err && stopping.n_attached == 0)
+	if (!err && has_ended(session))
 		err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)pid);
 	if (err) {
 		vt_session_deinit(session);

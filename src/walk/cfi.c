@@ -367,14 +367,21 @@ static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 	return !c.bad && return_register == VT_REG_RIP;
 }
 
-static bool read_fde(const struct vt_cfi *cfi, uint64_t offset, struct fde *fde)
+/* *cie_at: where fde->cie was read from already; 0 at first. */
+static bool read_fde(const struct vt_cfi *cfi, uint64_t offset, struct fde *fde, uint64_t *cie_at)
 {
 	struct cursor c = record_at(cfi, offset);
 	uint64_t from = c.at, back = take(&c, 4), size;
 
 	/* The reference counts backwards from itself; 0 makes it a CIE. */
-	if (c.bad || back == 0 || back > from || !read_cie(cfi, from - back, &fde->cie))
+	if (c.bad || back == 0 || back > from)
 		return false;
+	if (*cie_at != from - back) {
+		*cie_at = 0;
+		if (!read_cie(cfi, from - back, &fde->cie))
+			return false;
+		*cie_at = from - back;
+	}
 	fde->begin = take_address(&c, fde->cie.encoding);
 	size = take_format(&c, fde->cie.encoding);
 	fde->end = fde->begin + size;
@@ -395,7 +402,7 @@ static int64_t table_value(const struct vt_cfi *cfi, uint64_t index, size_t at)
 /* The FDE for an address by the sorted table: the last entry that begins at or before it. */
 static bool search_table(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *fde)
 {
-	uint64_t low = 0, high = cfi->n_table, offset;
+	uint64_t low = 0, high = cfi->n_table, offset, cie_at = 0;
 
 	while (low < high) {
 		uint64_t mid = low + (high - low) / 2;
@@ -406,19 +413,19 @@ static bool search_table(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *f
 			high = mid;
 	}
 	return low > 0 && offset_of(cfi, cfi->header_vaddr + (uint64_t)table_value(cfi, low - 1, 4), &offset) &&
-	       read_fde(cfi, offset, fde) && vaddr >= fde->begin && vaddr < fde->end;
+	       read_fde(cfi, offset, fde, &cie_at) && vaddr >= fde->begin && vaddr < fde->end;
 }
 
 static bool search_all(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *fde)
 {
-	uint64_t offset = cfi->frames;
+	uint64_t offset = cfi->frames, cie_at = 0;
 
 	while (offset < cfi->frames_end) {
 		struct cursor c = record_at(cfi, offset);
 
 		if (c.bad)
 			return false;
-		if (read_fde(cfi, offset, fde) && vaddr >= fde->begin && vaddr < fde->end)
+		if (read_fde(cfi, offset, fde, &cie_at) && vaddr >= fde->begin && vaddr < fde->end)
 			return true;
 		offset = c.end;
 	}

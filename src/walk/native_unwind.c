@@ -108,18 +108,27 @@ static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
 	return !vt_mem_read(u->src, pc, found, sizeof(found)) && !memcmp(found, code, sizeof(code));
 }
 
-static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *place)
+static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activation, struct place *place)
 {
 	/* A call may be the last instruction of its function: what counts is the byte before the return address. */
-	uint64_t at = activation ? pc : pc - 1;
+	uint64_t at = pc - place->module->bias;
 
-	*place = (struct place){ .module = vt_modules_find(u->modules, at) };
+	if (vt_cfi_find(&entry->cfi, activation ? at : at - 1, &place->row))
+		return true;
+	/* makecontext() puts the start of a function that ends the stack where a return address would be. */
+	return !activation && vt_cfi_find(&entry->cfi, at, &place->row) &&
+	       place->row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED;
+}
+
+static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *place)
+{
+	*place = (struct place){ .module = vt_modules_find(u->modules, activation ? pc : pc - 1) };
 	if (!activation && is_sigreturn(u, pc)) {
 		place->kind = PLACE_SIGRETURN;
 	} else if (place->module) {
-		struct module_cfi *entry = cfi_of(u, place->module);
+		const struct module_cfi *entry = cfi_of(u, place->module);
 
-		if (entry->found && vt_cfi_find(&entry->cfi, at - place->module->bias, &place->row))
+		if (entry->found && find_row(entry, pc, activation, place))
 			place->kind = PLACE_ROW;
 	}
 }

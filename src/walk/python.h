@@ -26,7 +26,7 @@ struct vt_python_frame {
 	uint64_t frame;   /* address of the frame structure */
 	uint64_t code;    /* PyCodeObject */
 	int32_t lasti;    /* byte offset of the instruction in co_code, -1 not started */
-	bool generator;   /* belongs to a generator or coroutine (3.11+; else false) */
+	bool generator;   /* belongs to a generator or coroutine */
 	bool entry;       /* its evaluation began a new C call of the evaluator: the native stack has one evaluator frame for
 			     the run of Python frames from here inwards (innermost first order: it ends a run) */
 	/* resolved: */

@@ -12,7 +12,9 @@
 #define MAX_INTERPRETERS 4096
 #define MAX_FRAMES_IN_ALL 2000000 /* bounds our memory: about 100 MB */
 #define BATCH 32                  /* threads whose pages are read together */
-#define MAX_TRIES 3               /* when the target runs meanwhile */
+#define MAX_TRIES 3               /* of all, when the target runs meanwhile */
+#define AGREEING_PASSES 2         /* of one thread: in a row, after the first */
+#define MAX_PASSES 5
 
 /*
  * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to itself; the tid, which the
@@ -157,50 +159,46 @@ static bool same_frame(const struct vt_python_frame *a, const struct vt_python_f
 	       a->generator == b->generator;
 }
 
-/* How many frames two passes have in common, counted from the outermost one. */
-static size_t common_frames(const struct vt_python_thread *a, const struct vt_python_thread *b)
+static bool same_chain(const struct vt_python_thread *a, const struct vt_python_thread *b)
 {
-	size_t n = 0;
-
-	while (n < a->frames.n && n < b->frames.n &&
-	       same_frame(&a->frames.data[a->frames.n - 1 - n], &b->frames.data[b->frames.n - 1 - n]))
-		n++;
-	return n;
+	if (a->frames.n != b->frames.n)
+		return false;
+	for (size_t i = 0; i < a->frames.n; i++) {
+		if (!same_frame(&a->frames.data[i], &b->frames.data[i]))
+			return false;
+	}
+	return true;
 }
 
-/* Keeps the n outermost frames. */
-static void keep_outermost(struct vt_python_thread *thread, size_t n)
+/* A generator that was left while it was read has no caller any more: its chain ends too early. */
+static bool ends_well(const struct vt_python_thread *thread)
 {
-	memmove(thread->frames.data, thread->frames.data + (thread->frames.n - n), n * sizeof(*thread->frames.data));
-	thread->frames.n = n;
+	return !thread->frames.n || !thread->frames.data[thread->frames.n - 1].generator;
 }
 
 /*
- * While the target runs, a chain counts as far as two passes agree. A thread that was busy all the time keeps the frames that
- * stayed; its innermost ones are left out.
+ * While the target runs, a chain counts when it is the same several times in a row: a tight loop can look the same wrong way
+ * twice.
  */
 static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread)
 {
 	struct vt_python_thread before = { 0 };
 	struct vt_error *err = NULL;
-	size_t common = 0;
-	bool same = false;
+	int agreed = 0;
 
-	for (int try = 0; try < MAX_TRIES && !same && !err; try++) {
+	for (int pass = 0; pass < MAX_PASSES && agreed < AGREEING_PASSES && !err; pass++) {
 		__typeof__(before.frames) spare = before.frames;
 
 		before = *thread; /* with its frames; thread gets the older array */
 		thread->frames = spare;
 		vt_py_pages_drop(c->py->pages);
 		err = read_chain(c, thread);
-		common = common_frames(&before, thread);
-		same = common == thread->frames.n && common == before.frames.n &&
-		       before.truncated == thread->truncated;
+		agreed = same_chain(&before, thread) && before.truncated == thread->truncated ? agreed + 1 : 0;
 	}
-	if (!err && !same) {
-		/* A pass that did not get to the outermost frame says nothing. */
-		keep_outermost(thread, before.truncated || thread->truncated ? 0 : common);
-		end_early(thread, "it ran: its innermost frames changed while they were read");
+	/* What is damaged for good is told as far as it goes, like that of a stopped target. */
+	if (!err && (agreed < AGREEING_PASSES || (!thread->truncated && !ends_well(thread)))) {
+		thread->frames.n = 0;
+		end_early(thread, "it ran: its frames changed while they were read");
 	}
 	vt_vec_deinit(&before.frames);
 	return err;

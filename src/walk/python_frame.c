@@ -88,7 +88,8 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 		info->shim = true;
 		return 0;
 	}
-	info->frame.generator = vt_py_has(layout, VT_PY_OWNER_GENERATOR) && owner == layout->at[VT_PY_OWNER_GENERATOR];
+	info->frame.generator = is_object ? vt_py_view_u64(&view, layout, VT_PY_FRAME_GENERATOR) :
+					    owner == layout->at[VT_PY_OWNER_GENERATOR];
 	info->frame.entry = is_object || vt_py_view_u8(&view, layout, VT_PY_FRAME_IS_ENTRY);
 	info->frame.lasti = read_lasti(layout, &view, info->frame.code);
 	info->frame.line = fixed_line(layout, src, &view);

@@ -36,6 +36,7 @@
 	X(FRAME_CODE)                                                                                        \
 	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                               \
 	X(FRAME_LASTI)    /* int, in units of LASTI_SCALE bytes; up to 3.10 */                               \
+	X(FRAME_GENERATOR) /* f_gen: its generator or 0; up to 3.10 */                                       \
 	X(FRAME_OWNER)    /* char, 3.11 on */                                                                \
 	X(FRAME_IS_ENTRY) /* bool, 3.11 only */                                                              \
 	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 while nobody asked for one; 3.11 on */            \

@@ -139,9 +139,12 @@ static const struct rule rules[] = {
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
-/* Why a function of a CUDA library was called: ", for …" behind the verdict. The first rule with a frame outside of it. */
+/*
+ * Why a function of a CUDA library was called: ", for …" behind the verdict. The first rule with a frame outside of it
+ * counts. A text that ends with a dot, or is missing, goes on with the function's name.
+ */
 static const struct rule purposes[] = {
-	{ NULL, "*", "*/torch/distributed/distributed_c10d.py", PYTHON },
+	{ "torch.distributed.", "*", "*/torch/distributed/distributed_c10d.py", PYTHON },
 	{ ".item() or a copy to the CPU", "at::native::_local_scalar_dense_cuda*", NULL, 0 },
 	{ ".item() or a copy to the CPU", "at::native::item", NULL, 0 },
 	{ "torch.cuda.synchronize", "synchronize", "*/torch/cuda/__init__.py", PYTHON },
@@ -292,21 +295,30 @@ static size_t api_frame(const struct look *look, unsigned int family, size_t i)
 	return best;
 }
 
-static const char *purpose(const struct look *look, size_t i)
+static const char *purpose(const struct look *look, size_t i, const char **function)
 {
-	for (size_t r = 0; r < sizeof(purposes) / sizeof(purposes[0]); r++)
-		for (size_t k = i + 1; k < look->n; k++)
-			if (is_same_frame(&purposes[r], &look->frames[k]))
-				return purposes[r].verdict ? purposes[r].verdict : look->frames[k].function;
+	for (size_t r = 0; r < sizeof(purposes) / sizeof(purposes[0]); r++) {
+		for (size_t k = i + 1; k < look->n; k++) {
+			const char *text = purposes[r].verdict ? purposes[r].verdict : "";
+			size_t n = strlen(text);
+
+			if (!is_same_frame(&purposes[r], &look->frames[k]))
+				continue;
+			*function = n == 0 || text[n - 1] == '.' ? look->frames[k].function : "";
+			return text;
+		}
+	}
 	return NULL;
 }
 
 static const char *in_function(const struct look *look, const struct rule *rule, size_t i, struct vt_arena *arena)
 {
 	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
-	const char *why = purpose(look, at);
+	const char *name = look->frames[at].function, *function = "", *why = purpose(look, at, &function);
 
-	return vt_arena_printf(arena, "in %.100s%s%.100s", look->frames[at].function, why ? ", for " : "", why ? why : "");
+	if (!why)
+		return vt_arena_printf(arena, "in %.100s", name);
+	return vt_arena_printf(arena, "in %.100s, for %s%.100s", name, why, function);
 }
 
 static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule, size_t i,
@@ -350,12 +362,14 @@ void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, str
 				decide(&look, thread, &rules[r], i, arena);
 				return;
 			}
-			if (!weak) {
+			/* Of one and the same wait, the outermost name tells most: a queue's lock is a queue. */
+			if (!weak || rules[r].flags & INNERMOST) {
 				weak = &rules[r];
 				weak_at = i;
 			}
 		}
-		look.only_waits = look.only_waits && (is_waiting(&look.frames[i]) || i == 0);
+		/* The innermost frame of a blocked thread is the system call. */
+		look.only_waits = look.only_waits && (is_waiting(&look.frames[i]) || (i == 0 && blocked));
 	}
 	if (!weak)
 		weak = rule_by_name(&look);

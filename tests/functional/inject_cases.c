@@ -413,9 +413,10 @@ static void body_fork(void)
 	if (pid == 0) {
 		shared->result = count_maps(getpid());
 		shared->done = 1;
-		pause();
+		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
+	pause();
 }
 
 static void child_of_fork_inherits_nothing(void **state)

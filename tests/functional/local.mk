@@ -6,3 +6,4 @@ EXTRA_DIST += $(functional_tests) tests/functional/harness.py
 include tests/functional/python.mk
 include tests/functional/native.mk
 include tests/functional/torch.mk
+include tests/functional/inject.mk

@@ -207,26 +207,31 @@ def test_hidden_frames(path, version):
         equal([f.split("|")[0] for f in frames], ["case_gc.<locals>.on_gc", "case_gc.<locals>.caller"], "frames")
 
 
+# Who calls whom in case_busy(). A thread of _thread.start_new_thread() begins with step_a.
+CALLERS = {
+    "<genexpr>": {"step_c"}, "<lambda>": {"step_b"}, "step_c": {"step_b"}, "step_b": {"step_a"},
+    "step_a": {"step_a", "work", None}, "work": {"run"}, "spawn": {"run"}, "run": {"_bootstrap_inner"},
+    "_bootstrap_inner": {"_bootstrap"}, "_bootstrap": {None},
+}
+
+
 @each
 def test_running(path, _version):
-    """While everything changes nothing is made up: each function and line is one of the program's."""
-    known = "step_a step_b step_c work spawn run <lambda> <genexpr> _bootstrap _bootstrap_inner".split()
+    """While everything changes nothing is made up: all functions, lines and callers are the program's."""
     with open(f"{TARGETS}/pyprog_cases.py", encoding="utf-8") as file:
         n_lines = len(file.readlines())
     with target([path, f"{TARGETS}/pyprog_cases.py", "busy"], ready="ready") as proc:
         deep = 0
         for _ in range(60):
-            for line in look(proc.pid).splitlines():
-                if line.startswith(("thread ", "why: ")):
-                    continue
-                function, file, number = line.split("|")
-                deep += function.endswith("step_a")
-                if file.endswith("pyprog_cases.py"):
-                    check(0 < int(number) <= n_lines, "line", line)
-                    check(function.rpartition(".")[2] in known + ["wait_for_end", "case_busy", "<module>", "say"],
-                          "function", line)
-                else:
-                    check("threading.py" in file or function in known, "a known frame", line)
+            for stack in re.split(r"^thread \d+\n", look(proc.pid), flags=re.M)[1:]:
+                frames = [line.split("|") for line in stack.splitlines() if not line.startswith("why: ")]
+                names = [function.rpartition(".")[2] for function, _, _ in frames] + [None]
+                for (_, file, line), callee, caller in zip(frames, names, names[1:]):
+                    check(caller in CALLERS.get(callee, {caller}), "caller", callee, caller, stack)
+                    if file.endswith("pyprog_cases.py"):
+                        check(0 <= int(line) <= n_lines, "line", line, stack)
+                        check(callee in CALLERS or callee in ("case_busy", "say", "wait_for_end", "<module>"), "name", stack)
+                    deep += callee == "step_a"
         check(deep > 100, "stacks were seen while they changed:", deep)
 
 

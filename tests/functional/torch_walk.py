@@ -7,8 +7,8 @@ import random
 import re
 import subprocess
 
-from harness import BUILD, QUICK, Skip, check, main
-from report_torch import Driver, scratch, versions
+from harness import BUILD, CACHE, QUICK, Skip, check, compile_c, main, target
+from report_torch import RUN_SIM, Driver, scratch, versions
 
 TOOL = os.path.join(BUILD, "tests/functional/torch_walk")
 
@@ -113,6 +113,35 @@ def test_running(driver, version):
     driver("idle")
     compare(driver, "after all")
     return out.splitlines()[-1]
+
+
+# Python programs that end up with each backend; the line they print says that they are there.
+PROGRAMS = {
+    "unused": ("import torch", {}),
+    "native": ("import torch; x = torch.empty(9, device='cuda')", {}),
+    "async": ("import torch; x = torch.empty(9, device='cuda')", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+    "pluggable": ("import sys, torch; a = torch.cuda.memory.CUDAPluggableAllocator(sys.argv[1], 'get', 'give'); "
+                  "torch.cuda.memory.change_current_allocator(a); x = torch.empty(9, device='cuda')", {}),
+}
+PLUGGED = """
+extern int cudaMalloc(void **p, unsigned long size), cudaFree(void *p);
+void *get(long size, int device, void *stream) { void *p = 0; return cudaMalloc(&p, size) ? 0 : p; }
+void give(void *p, long size, int device, void *stream) { cudaFree(p); }
+"""
+
+
+def test_backends():
+    """What PyTorch uses is named, and only the native allocator is walked."""
+    version = versions()[0]
+    if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+    plugged = compile_c(PLUGGED, "-shared", "-fPIC")
+    for backend, (program, env) in PROGRAMS.items():
+        program += "; import sys; print('ready', flush=True); sys.stdin.read()"
+        with target(["sh", RUN_SIM, version, "--", "python", "-c", program, plugged], ready="ready",
+                    env=dict(os.environ, **env)) as proc:
+            out = tool(proc.pid)
+            check(out.startswith(f"{backend}, version '{version}"), backend, out)
 
 
 if __name__ == "__main__":

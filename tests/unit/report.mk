@@ -22,3 +22,9 @@ tests_unit_test_text_LDADD = $(report_libs)
 tests_unit_test_json_SOURCES = tests/unit/test_json.c $(report_models)
 tests_unit_test_json_CPPFLAGS = $(report_cppflags)
 tests_unit_test_json_LDADD = $(report_libs)
+
+unit_tests += tests/unit/test_report_nomem
+tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models)
+tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
+tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+tests_unit_test_report_nomem_LDADD = $(report_libs)

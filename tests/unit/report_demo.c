@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints a model made by hand, to look at the writers: report_demo [--json] [--colour] [--ascii] [--blocks] [--threads]
- * [--columns=N] [NAME…]; --list names the models.
+ * Prints a model made by hand, to look at the writers: report_demo [--json] [--colour] [--ascii]
+ * [--blocks] [--threads] [--columns=N] [NAME…]; --list names the models.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "report/writer.h"
 #include "report_models.h"
 
-static int print_model(const char *name, const struct vt_report_writer *writer, const struct vt_writer_options *options)
+static int print_model(const char *name, const struct vt_report_writer *writer,
+		       const struct vt_writer_options *options)
 {
 	struct vt_model model;
 	struct vt_error *err;

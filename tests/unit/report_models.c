@@ -18,14 +18,22 @@ static void *checked(void *p)
 
 /* ---- pieces ---- */
 
-struct vt_model_device *report_add_device(struct vt_model *model, int ordinal, uint64_t used, uint64_t total)
+struct vt_model_device *report_add_device(struct vt_model *model, int ordinal, uint64_t used,
+					  uint64_t total)
 {
 	struct vt_model_device *d = checked(vt_vec_append(&model->devices));
 
 	*d = (struct vt_model_device){
-		.ordinal = ordinal, .name = "NVIDIA H100 80GB HBM3", .have_uuid = true, .context_active = true,
-		.context = 0x55d0c0de0000 + (uint64_t)ordinal * 0x1000, .have_memory = true,
-		.memory_from = "cudaMemGetInfo", .free_bytes = total - used, .total_bytes = total, .used_bytes = used,
+		.ordinal = ordinal,
+		.name = "NVIDIA H100 80GB HBM3",
+		.have_uuid = true,
+		.context_active = true,
+		.context = 0x55d0c0de0000 + (uint64_t)ordinal * 0x1000,
+		.have_memory = true,
+		.memory_from = "cudaMemGetInfo",
+		.free_bytes = total - used,
+		.total_bytes = total,
+		.used_bytes = used,
 	};
 	for (int i = 0; i < 16; i++)
 		d->uuid[i] = (uint8_t)(ordinal * 16 + i);
@@ -55,7 +63,10 @@ struct vt_model_allocator *report_add_allocator(struct vt_model *model, int devi
 		next_address = UINT64_C(0x7f1200000000);
 	}
 	*a = (struct vt_model_allocator){
-		.device = device, .method = VT_METHOD_INSIDE, .first_block = model->n_blocks, .owner_name = "",
+		.device = device,
+		.method = VT_METHOD_INSIDE,
+		.first_block = model->n_blocks,
+		.owner_name = "",
 	};
 	a->result.device = device;
 	a->result.lock = VT_LOCK_TAKEN;
@@ -80,7 +91,8 @@ void report_add_segment(struct vt_model *model, unsigned int flags, uint64_t str
 	next_address = (next_address + 4 * MIB) & ~(2 * MIB - 1);
 }
 
-struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size, uint64_t requested)
+struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size,
+				      uint64_t requested)
 {
 	struct vt_model_allocator *a = &model->allocators.data[model->allocators.n - 1];
 	struct vt_block_rec *b;
@@ -89,8 +101,14 @@ struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uin
 		abort();
 	b = &model->blocks[model->n_blocks++];
 	*b = (struct vt_block_rec){
-		.addr = next_address, .size = size, .requested = requested, .stream = pending_stream, .pool = pending_pool,
-		.object = UINT64_C(0x55d0bb000000) + model->n_blocks * 176, .device = (int16_t)a->device, .state = state,
+		.addr = next_address,
+		.size = size,
+		.requested = requested,
+		.stream = pending_stream,
+		.pool = pending_pool,
+		.object = UINT64_C(0x55d0bb000000) + model->n_blocks * 176,
+		.device = (int16_t)a->device,
+		.state = state,
 		.flags = (uint8_t)(pending_flags | (pending_start ? VT_BLOCK_SEGMENT_START : 0)),
 	};
 	a->result.segments += pending_start && state != VT_BLOCK_UNMAPPED;
@@ -115,7 +133,8 @@ struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, con
 static struct vt_model_frame *add_frame(struct vt_model *model, struct vt_model_thread *t)
 {
 	size_t n = t->stack.n_frames;
-	struct vt_model_frame *frames = checked(vt_arena_alloc(&model->arena, (n + 1) * sizeof(*frames)));
+	struct vt_model_frame *frames =
+		checked(vt_arena_alloc(&model->arena, (n + 1) * sizeof(*frames)));
 
 	if (n)
 		memcpy(frames, t->stack.frames, n * sizeof(*frames));
@@ -124,8 +143,8 @@ static struct vt_model_frame *add_frame(struct vt_model *model, struct vt_model_
 	return &frames[n];
 }
 
-void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *module,
-		       uint64_t offset)
+void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function,
+		       const char *module, uint64_t offset)
 {
 	*add_frame(model, t) = (struct vt_model_frame){
 		.kind = VT_FRAME_NATIVE, .function = function, .module = module,
@@ -135,7 +154,8 @@ void report_add_native(struct vt_model *model, struct vt_model_thread *t, const 
 	t->stack.has_native = true;
 }
 
-void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *file, int line)
+void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function,
+		       const char *file, int line)
 {
 	*add_frame(model, t) = (struct vt_model_frame){
 		.kind = VT_FRAME_PYTHON, .function = function, .file = file, .line = line,
@@ -168,13 +188,22 @@ static void add_identity(struct vt_model *model)
 	model->process.tracer_name = "";
 	model->process.uses_cuda = true;
 	model->versions = (struct vt_model_versions){
-		.torch = "2.11.0+cu130", .torch_layout = "2.11 to 2.13", .python = "3.12.3", .driver = "580.159.03",
-		.cuda_driver = 13000, .cuda_runtime = 13000,
+		.torch = "2.11.0+cu130",
+		.torch_layout = "2.11 to 2.13",
+		.python = "3.12.3",
+		.driver = "580.159.03",
+		.cuda_driver = 13000,
+		.cuda_runtime = 13000,
 	};
 	model->cuda_method = VT_METHOD_INSIDE;
 	model->timing = (struct vt_model_timing){
-		.total_ms = 84.2, .attach_ms = 41, .borrowed_us = 212, .borrowed_tid = 41273, .walk_ms = 1.9,
-		.stopped_ms = 3.1, .stacks_ms = 22,
+		.total_ms = 84.2,
+		.attach_ms = 41,
+		.borrowed_us = 212,
+		.borrowed_tid = 41273,
+		.walk_ms = 1.9,
+		.stopped_ms = 3.1,
+		.stacks_ms = 22,
 	};
 	model->stacks_coherent = true;
 }
@@ -188,7 +217,8 @@ static void add_training_blocks(struct vt_model *model)
 			report_add_segment(model, 0, 0, 0);
 		report_add_block(model, VT_BLOCK_ALLOCATED, 22 * MIB, 22 * MIB - 300000);
 		if (i % 5 == 0)
-			report_add_block(model, VT_BLOCK_CACHED, 4 * MIB + (uint64_t)(i % 7) * MIB, 0);
+			report_add_block(model, VT_BLOCK_CACHED, 4 * MIB + (uint64_t)(i % 7) * MIB,
+					 0);
 	}
 	for (int i = 0; i < 28; i++) {
 		report_add_segment(model, 0, 0, 0);
@@ -206,7 +236,8 @@ static void add_training_blocks(struct vt_model *model)
 	for (int i = 0; i < 9000; i++) {
 		if (i % 64 == 63)
 			report_add_segment(model, VT_BLOCK_SMALL_POOL, 0, 0);
-		report_add_block(model, i % 9 ? VT_BLOCK_ALLOCATED : VT_BLOCK_CACHED, 512 + (uint64_t)(i % 20) * 512,
+		report_add_block(model, i % 9 ? VT_BLOCK_ALLOCATED : VT_BLOCK_CACHED,
+				 512 + (uint64_t)(i % 20) * 512,
 				 i % 9 ? 4 + (uint64_t)(i % 20) * 512 : 0);
 	}
 }
@@ -215,11 +246,14 @@ static void add_training_stats(struct vt_model_allocator *a)
 {
 	a->result.have_stats = 1;
 	a->result.stats.allocated_bytes = (struct vt_torch_stat){
-		.current = (int64_t)a->result.bytes[VT_BLOCK_ALLOCATED], .peak = 72 * (int64_t)GIB, .allocated = 1 << 30,
+		.current = (int64_t)a->result.bytes[VT_BLOCK_ALLOCATED],
+		.peak = 72 * (int64_t)GIB,
+		.allocated = 1 << 30,
 		.freed = 1 << 20,
 	};
 	a->result.stats.reserved_bytes = (struct vt_torch_stat){
-		.current = (int64_t)(a->result.bytes[0] + a->result.bytes[1] + a->result.bytes[2]), .peak = 75 * (int64_t)GIB,
+		.current = (int64_t)(a->result.bytes[0] + a->result.bytes[1] + a->result.bytes[2]),
+		.peak = 75 * (int64_t)GIB,
 	};
 	a->result.stats.num_alloc_retries = 14;
 	a->result.stats.num_ooms = 2;
@@ -232,10 +266,14 @@ static void add_main_stack(struct vt_model *model, struct vt_model_thread *t)
 	report_add_native(model, t, NULL, "libcuda.so.580.159.03", 0x2f81c4);
 	report_add_native(model, t, NULL, "libcuda.so.580.159.03", 0x3a0277);
 	report_add_native(model, t, "cudaStreamSynchronize", "libcudart.so.13.0.96", 0x5c1a0);
-	report_add_native(model, t, "at::native::_local_scalar_dense_cuda(at::Tensor const&)::{lambda()#1}::operator()() const",
-			  "libtorch_cuda.so", 0x31c4ab7);
-	report_add_native(model, t, "at::native::_local_scalar_dense_cuda(at::Tensor const&)", "libtorch_cuda.so", 0x31c4f01);
-	report_add_native(model, t, "torch::autograd::THPVariable_item(_object*, _object*)", "libtorch_python.so", 0x6a11c0);
+	report_add_native(
+		model, t,
+		"at::native::_local_scalar_dense_cuda(at::Tensor const&)::{lambda()#1}::operator()() const",
+		"libtorch_cuda.so", 0x31c4ab7);
+	report_add_native(model, t, "at::native::_local_scalar_dense_cuda(at::Tensor const&)",
+			  "libtorch_cuda.so", 0x31c4f01);
+	report_add_native(model, t, "torch::autograd::THPVariable_item(_object*, _object*)",
+			  "libtorch_python.so", 0x6a11c0);
 	report_add_native(model, t, "method_vectorcall_NOARGS", "python3.12", 0x1c9100);
 	report_add_python(model, t, "Trainer.train_step", "/home/alice/llama/train.py", 88);
 	report_add_python(model, t, "Trainer.fit", "/home/alice/llama/train.py", 141);
@@ -261,8 +299,10 @@ static void add_idle_thread(struct vt_model *model, pid_t tid, const char *name)
 	t->syscall = "futex";
 	t->waits = "waits for futex 0x7f11a0c8";
 	report_add_native(model, t, "__futex_abstimed_wait_common64", "libc.so.6", 0x98d61);
-	report_add_native(model, t, "std::condition_variable::wait(std::unique_lock<std::mutex>&)", "libstdc++.so.6", 0xdbc1);
-	report_add_native(model, t, "c10::ThreadPool::main_loop(unsigned long)", "libc10.so", 0x9a1c2);
+	report_add_native(model, t, "std::condition_variable::wait(std::unique_lock<std::mutex>&)",
+			  "libstdc++.so.6", 0xdbc1);
+	report_add_native(model, t, "c10::ThreadPool::main_loop(unsigned long)", "libc10.so",
+			  0x9a1c2);
 	report_add_native(model, t, "clone3", "libc.so.6", 0x1268c0);
 }
 
@@ -298,7 +338,8 @@ static void add_training_threads(struct vt_model *model)
 		t->syscall = "poll";
 		report_add_native(model, t, "__GI___poll", "libc.so.6", 0x118bcf);
 		report_add_native(model, t, "select_poll_poll", "python3.12", 0x1bcf);
-		report_add_python(model, t, "wait", "/usr/lib/python3.12/multiprocessing/connection.py", 1136);
+		report_add_python(model, t, "wait",
+				  "/usr/lib/python3.12/multiprocessing/connection.py", 1136);
 		report_add_python(model, t, "_worker_loop",
 				  "/home/alice/venv/lib/python3.12/site-packages/torch/utils/data/_utils/worker.py", 351);
 		report_add_python(model, t, "Thread.run", "/usr/lib/python3.12/threading.py", 1010);
@@ -362,7 +403,8 @@ static void build_refused(struct vt_model *model)
 {
 	build_training(model);
 	model->allocators.data[0].result.result = VT_WALK_REFUSED;
-	memset(model->allocators.data[0].result.why, 'x', sizeof(model->allocators.data[0].result.why));
+	memset(model->allocators.data[0].result.why, 'x',
+	       sizeof(model->allocators.data[0].result.why));
 }
 
 /* The helper's answer contradicts itself. */
@@ -380,7 +422,9 @@ static void build_no_cuda(struct vt_model *model)
 	model->process.uses_cuda = false;
 	model->process.cmdline = "sleep 600";
 	model->process.container = "";
-	model->versions = (struct vt_model_versions){ .torch = "", .torch_layout = "", .python = "", .driver = "" };
+	model->versions = (struct vt_model_versions){
+		.torch = "", .torch_layout = "", .python = "", .driver = ""
+	};
 	model->cuda_method = VT_METHOD_NONE;
 	model->torch_state = "not loaded";
 	model->timing = (struct vt_model_timing){ .total_ms = 4.2, .stopped_ms = 0.31 };
@@ -397,7 +441,8 @@ static void build_many_devices(struct vt_model *model)
 	add_identity(model);
 	for (int i = 0; i < 64; i++) {
 		struct vt_model_allocator *a;
-		struct vt_model_device *d = report_add_device(model, i, (uint64_t)(i + 1) * GIB, 80 * GIB);
+		struct vt_model_device *d = report_add_device(model, i, (uint64_t)(i + 1) * GIB,
+							      80 * GIB);
 
 		if (i >= 40 && i != 50) {
 			d->have_memory = false;
@@ -406,7 +451,8 @@ static void build_many_devices(struct vt_model *model)
 		}
 		a = report_add_allocator(model, i);
 		for (int k = 0; k < i % 5; k++)
-			report_add_block(model, k % 3 ? VT_BLOCK_CACHED : VT_BLOCK_ALLOCATED, (uint64_t)(k + 1) * 20 * MIB,
+			report_add_block(model, k % 3 ? VT_BLOCK_CACHED : VT_BLOCK_ALLOCATED,
+					 (uint64_t)(k + 1) * 20 * MIB,
 					 k % 3 ? 0 : (uint64_t)(k + 1) * 20 * MIB);
 		if (i % 11 == 3)
 			a->result.result = VT_WALK_TRUNCATED;
@@ -419,7 +465,8 @@ static void build_many_threads(struct vt_model *model)
 	report_add_device(model, 0, 3 * GIB, 80 * GIB);
 	model->torch_state = "not initialised";
 	for (int i = 0; i < 200; i++) {
-		struct vt_model_thread *t = report_add_thread(model, 1000 + i, vt_arena_printf(&model->arena, "worker-%d", i));
+		struct vt_model_thread *t = report_add_thread(
+			model, 1000 + i, vt_arena_printf(&model->arena, "worker-%d", i));
 
 		t->is_main = i == 0;
 		t->gil = i == 17;
@@ -427,9 +474,11 @@ static void build_many_threads(struct vt_model *model)
 		t->idle = i % 4 == 3;
 		for (int k = 0; k < i % 40; k++) {
 			if (k % 3 == 2)
-				report_add_python(model, t, "spin", "/srv/app/spin.py", 10 + i % 25);
+				report_add_python(model, t, "spin", "/srv/app/spin.py",
+						  10 + i % 25);
 			else
-				report_add_native(model, t, k % 2 ? "loop" : NULL, "libapp.so", 0x1000 + (uint64_t)k * 16);
+				report_add_native(model, t, k % 2 ? "loop" : NULL, "libapp.so",
+						  0x1000 + (uint64_t)k * 16);
 		}
 		if (t->stack.n_frames == 0)
 			t->stack.why = "did not stop within 100 ms";
@@ -454,7 +503,7 @@ static void build_hostile(struct vt_model *model)
 	static const char *const bad[] = {
 		"\033[2J\033[31mred\033]0;title\007", "\xff\xfe\x80\xc3(", "a\u202egpj.exe", "tab\there\nand\rthere",
 		"\u4e2d\u6587\u5b57\u7b26\u4e32\u5bbd\u5ea6", "e\u0301\u0301\u0301\u0301", "\U0001f525\U0001f680",
-		"\x9b" "31m", "\"quotes\" \\ and / {}", "\u2066\u2069\ufeff\u200b", "%s%n%d", "",
+		"\2331m", "\"quotes\" \\ and / {}", "\u2066\u2069\ufeff\u200b", "%s%n%d", "",
 	};
 	size_t n = sizeof(bad) / sizeof(bad[0]);
 	struct vt_model_thread *t;
@@ -493,13 +542,15 @@ static void build_hostile(struct vt_model *model)
 			report_add_native(model, t, bad[(k + i) % n], bad[k], UINT64_MAX / 2 + k);
 		}
 		report_add_native(model, t, long_text(model, "ns<a<b>(c)>::", 4000), NULL, 1);
-		report_add_native(model, t, long_text(model, "\u4e2d\u6587", 4000), long_text(model, "m\033", 2000), 1);
-		report_add_python(model, t, long_text(model, "\xf0\x9f", 4000), long_text(model, "/\U0001f525", 9000), 2147483647);
+		report_add_native(model, t, long_text(model, "\u4e2d\u6587", 4000),
+				  long_text(model, "m\033", 2000), 1);
+		report_add_python(model, t, long_text(model, "\xf0\x9f", 4000),
+				  long_text(model, "/\U0001f525", 9000), 2147483647);
 		t->stack.why = bad[i % n];
 	}
 	for (size_t i = 0; i < 40; i++)
-		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile", "%zu %s %s", i, bad[i % n],
-			      i % 5 ? "" : model->process.cmdline);
+		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
+			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
 }
 
 static void build_nothing(struct vt_model *model)
@@ -538,16 +589,19 @@ const char *const report_model_names[] = {
 	"nothing", "empty", NULL,
 };
 
-bool report_model_build(struct vt_model *model, const char *name)
+bool report_model_fill(struct vt_model *model, const char *name)
 {
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		if (strcmp(models[i].name, name) != 0)
 			continue;
 		vt_model_init(model);
 		models[i].build(model);
-		if (!vt_model_account(model))
-			abort();
 		return true;
 	}
 	return false;
+}
+
+bool report_model_build(struct vt_model *model, const char *name)
+{
+	return report_model_fill(model, name) && vt_model_account(model);
 }

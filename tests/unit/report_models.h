@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Report models made by hand, for the tests of the writers and for looking at them (report_demo). */
+/*
+ * Report models made by hand, for the tests of the writers and for looking at them (report_demo).
+ */
 #ifndef VT_TESTS_REPORT_MODELS_H
 #define VT_TESTS_REPORT_MODELS_H
 
@@ -11,19 +13,25 @@ extern const char *const report_model_names[];
 /* Fills model and runs vt_model_account(). False when there is no such name. The caller deinits. */
 bool report_model_build(struct vt_model *model, const char *name);
 
+/* The same without vt_model_account(). */
+bool report_model_fill(struct vt_model *model, const char *name);
+
 /* ---- pieces, for tests that need their own ---- */
 
-struct vt_model_device *report_add_device(struct vt_model *model, int ordinal, uint64_t used, uint64_t total);
+struct vt_model_device *report_add_device(struct vt_model *model, int ordinal, uint64_t used,
+					  uint64_t total);
 
 /* Blocks that are added go to the allocator that was added last, whose result is kept in step. */
 struct vt_model_allocator *report_add_allocator(struct vt_model *model, int device);
 void report_add_segment(struct vt_model *model, unsigned int flags, uint64_t stream, uint64_t pool);
-struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size, uint64_t requested);
+struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size,
+				      uint64_t requested);
 
 struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name);
-void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *module,
-		       uint64_t offset);
-void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function, const char *file, int line);
+void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function,
+		       const char *module, uint64_t offset);
+void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function,
+		       const char *file, int line);
 
 /* A copy of a thread's stack for another thread. */
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from);

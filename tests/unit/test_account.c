@@ -25,7 +25,8 @@ static bool has_diag(const struct vt_model *model, enum vt_diag_level level, con
 static bool has_headline(const struct vt_model *model, const char *code, const char *part)
 {
 	for (size_t i = 0; i < model->headlines.n; i++)
-		if (!strcmp(model->headlines.data[i].code, code) && strstr(model->headlines.data[i].text, part))
+		if (!strcmp(model->headlines.data[i].code, code) &&
+		    strstr(model->headlines.data[i].text, part))
 			return true;
 	return false;
 }
@@ -119,7 +120,8 @@ static void test_groups(void **state)
 		for (size_t k = 0; k < model.n_blocks; k++) {
 			const struct vt_block_rec *b = &model.blocks[k];
 
-			found += b->state == g->state && b->size == g->size && b->stream == g->stream && b->pool == g->pool &&
+			found += b->state == g->state && b->size == g->size &&
+				 b->stream == g->stream && b->pool == g->pool &&
 				 !(b->flags & VT_BLOCK_SMALL_POOL) == !g->small_pool &&
 				 !(b->flags & VT_BLOCK_PRIVATE_POOL) == !g->private_pool;
 		}
@@ -144,7 +146,10 @@ static void break_requested(struct vt_model *m) { m->blocks[1].requested = 2 * M
 static void break_gap(struct vt_model *m) { m->blocks[1].addr += 512; }
 static void break_stream(struct vt_model *m) { m->blocks[1].stream = 1; }
 static void break_pool(struct vt_model *m) { m->blocks[1].flags |= VT_BLOCK_SMALL_POOL; }
-static void break_start(struct vt_model *m) { m->blocks[0].flags &= (uint8_t)~VT_BLOCK_SEGMENT_START; }
+static void break_start(struct vt_model *m)
+{
+	m->blocks[0].flags &= (uint8_t)~VT_BLOCK_SEGMENT_START;
+}
 static void break_segments(struct vt_model *m) { m->allocators.data[0].result.segments++; }
 static void break_blocks(struct vt_model *m) { m->allocators.data[0].result.blocks++; }
 static void break_bytes_0(struct vt_model *m) { m->allocators.data[0].result.bytes[0]++; }
@@ -165,10 +170,11 @@ static void break_overflow(struct vt_model *m)
 
 static void test_refused(void **state)
 {
-	static void (*const breaks[])(struct vt_model *model) = {
-		break_state, break_device, break_size, break_address, break_requested, break_gap, break_stream, break_pool,
-		break_start, break_segments, break_blocks, break_bytes_0, break_bytes_1, break_bytes_2, break_bytes_3,
-		break_first, break_count, break_result, break_overflow,
+	static void (*const breaks[])(struct vt_model * model) = {
+		break_state,  break_device,  break_size,    break_address,  break_requested,
+		break_gap,    break_stream,  break_pool,    break_start,    break_segments,
+		break_blocks, break_bytes_0, break_bytes_1, break_bytes_2,  break_bytes_3,
+		break_first,  break_count,   break_result,  break_overflow,
 	};
 
 	(void)state;
@@ -180,7 +186,8 @@ static void test_refused(void **state)
 		breaks[i](&model);
 		assert_true(vt_model_account(&model));
 		a = &model.allocators.data[0];
-		if (a->exact || a->result.result != VT_WALK_REFUSED || a->n_blocks || a->allocated_bytes || a->other_known)
+		if (a->exact || a->result.result != VT_WALK_REFUSED || a->n_blocks ||
+		    a->allocated_bytes || a->other_known)
 			fail_msg("break %zu was believed", i);
 		assert_int_equal(model.groups.n, 0);
 		assert_true(has_diag(&model, VT_DIAG_MISSING, "walk-refused"));
@@ -195,7 +202,8 @@ static void test_inexact(void **state)
 	static const struct {
 		uint8_t result;
 		const char *code;
-	} cases[] = { { VT_WALK_UNSTABLE, "walk-unstable" }, { VT_WALK_TRUNCATED, "walk-truncated" } };
+	} cases[] = { { VT_WALK_UNSTABLE, "walk-unstable" },
+		      { VT_WALK_TRUNCATED, "walk-truncated" } };
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
@@ -282,7 +290,8 @@ static void test_thread_groups(void **state)
 		size_t n;
 		bool idle;
 	} want[] = {
-		{ 1, 1, false }, { 18, 1, false }, { 15, 1, false }, { 19, 1, false }, { 16, 1, false }, { 17, 1, false },
+		{ 1, 1, false },  { 18, 1, false }, { 15, 1, false },
+		{ 19, 1, false }, { 16, 1, false }, { 17, 1, false },
 		{ 12, 1, false }, { 13, 2, false }, { 2, 10, true },
 	};
 
@@ -294,7 +303,8 @@ static void test_thread_groups(void **state)
 		assert_int_equal(model.threads.data[g->first_thread].tid, want[i].first);
 		assert_int_equal(g->n_threads, want[i].n);
 		assert_int_equal(g->idle, want[i].idle);
-		for (size_t k = g->first_thread; k != VT_NO_THREAD; k = model.threads.data[k].next_in_group, n++)
+		for (size_t k = g->first_thread; k != VT_NO_THREAD;
+		     k = model.threads.data[k].next_in_group, n++)
 			assert_int_equal(model.threads.data[k].group, i);
 		assert_int_equal(n, g->n_threads);
 	}
@@ -327,9 +337,11 @@ static void test_headlines(void **state)
 
 	(void)state;
 	assert_true(report_model_build(&model, "held"));
-	assert_true(has_headline(&model, "main-thread", "is in cudaStreamSynchronize (train.py:88 Trainer.train_step)"));
-	assert_true(has_headline(&model, "lock-held", "of GPU 0 is held by thread 41530 (pt_nccl_watchdg), which is in "
-						      "cudaMalloc"));
+	assert_true(has_headline(&model, "main-thread",
+				 "is in cudaStreamSynchronize (train.py:88 Trainer.train_step)"));
+	assert_true(has_headline(&model, "lock-held",
+				 "of GPU 0 is held by thread 41530 (pt_nccl_watchdg), which is in "
+				 "cudaMalloc"));
 	assert_true(has_headline(&model, "memory", "GPU 0: 529 MiB free"));
 	assert_true(has_headline(&model, "out-of-memory", "2 out-of-memory errors on GPU 0"));
 	assert_true(has_headline(&model, "gil-held", "41530"));

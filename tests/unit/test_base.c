@@ -142,10 +142,14 @@ static void arena(void **state)
 	vt_arena_deinit(&arena);
 }
 
+struct large {
+	char bytes[4096];
+};
+
 static void vectors(void **state)
 {
 	VT_VEC(uint64_t) vec = { 0 };
-	VT_VEC(char[4096]) large = { 0 };
+	VT_VEC(struct large) large = { 0 };
 	(void)state;
 
 	for (uint64_t i = 0; i < 10000; i++) {

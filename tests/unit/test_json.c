@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON writer's pieces, and its output for every model (report_schema.py holds that against the schema). */
+/*
+ * The JSON writer's pieces, and its output for every model (report_schema.py holds that against the
+ * schema).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +77,8 @@ static void test_structure(void **state)
 	}
 	vt_json_end_array(o.json);
 	vt_json_end_object(o.json);
-	end(&o, "{\"empty\":[],\"none\":{},\"a\":[{\"b\":[0,null],\"c\":false},{\"b\":[1,null],\"c\":true}]}");
+	end(&o,
+	    "{\"empty\":[],\"none\":{},\"a\":[{\"b\":[0,null],\"c\":false},{\"b\":[1,null],\"c\":true}]}");
 }
 
 static void test_numbers(void **state)
@@ -100,8 +104,9 @@ static void test_numbers(void **state)
 	vt_json_milli(o.json, NULL, 0.0 / 0.0);
 	vt_json_milli(o.json, NULL, 1e300);
 	vt_json_end_array(o.json);
-	end(&o, "[0,18446744073709551615,-9223372036854775808,9223372036854775807,-1,\"0x0\",\"0xffffffffffffffff\",\"0x7f00\","
-		"84.200,-0.001,0.000,1.000,null,null,null]");
+	end(&o,
+	    "[0,18446744073709551615,-9223372036854775808,9223372036854775807,-1,\"0x0\",\"0xffffffffffffffff\",\"0x7f00\","
+	    "84.200,-0.001,0.000,1.000,null,null,null]");
 }
 
 static void test_strings(void **state)

@@ -500,6 +500,8 @@ static void real_eintr_stays(void **state)
 		kill(pid, SIGCHLD);
 		vt_session_deinit(&session);
 		usleep(2000);
+		/* Back in the call: a signal that comes before it does not end it, with or without us. */
+		wait_for_state(pid, tid, 'S');
 		assert_int_equal(atomic_load(&shared->eintr), round);
 		assert_int_equal(atomic_load(&shared->progress[0]), progress);
 
@@ -628,6 +630,45 @@ static void uninterruptible_thread_is_left_alone(void **state)
 	assert_all_go_on(3);
 	assert_int_equal(atomic_load(&shared->eintr), 0);
 	finish(pid);
+}
+
+/* Nothing at all can be stopped: no error, but nothing stopped either. */
+static void uninterruptible_process(void **state)
+{
+	struct vt_session session;
+	int pipes[2];
+	char c;
+	pid_t pid;
+	(void)state;
+
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (vfork() == 0) {
+			/* Until the test says so; this shares the parent's memory. */
+			syscall(SYS_read, pipes[0], &c, 1);
+			_exit(0);
+		}
+		for (;;)
+			pause();
+	}
+	wait_for_state(pid, pid, 'D');
+	succeed(vt_session_stop_all(&session, pid, NULL, 10 * VT_NS_PER_MS));
+	assert_int_equal(session.threads.n, 1);
+	assert_false(session.threads.data[0].stopped);
+	assert_string_equal(session.threads.data[0].why, "it sleeps uninterruptibly in the kernel");
+	vt_session_deinit(&session);
+	assert_int_equal(state_of(pid, pid), 'D');
+	assert_int_equal(write(pipes[1], "x", 1), 1);
+	wait_for_state(pid, pid, 'S');
+	stop(&session, pid, NULL);
+	assert_all_stopped(&session, 1);
+	vt_session_deinit(&session);
+	close(pipes[0]);
+	close(pipes[1]);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 /* Threads that fall into the uninterruptible wait at any moment of a stop. */
@@ -926,6 +967,7 @@ int main(void)
 		cmocka_unit_test(stopped_process_stays_stopped),
 		cmocka_unit_test(stop_and_continue_signals_while_held),
 		cmocka_unit_test(uninterruptible_thread_is_left_alone),
+		cmocka_unit_test(uninterruptible_process),
 		cmocka_unit_test(vfork_storm),
 		cmocka_unit_test(thread_storm),
 		cmocka_unit_test(killed_tracer_leaves_no_trace),

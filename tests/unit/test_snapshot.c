@@ -272,6 +272,32 @@ static void hostile_stack_pointers(void **state)
 	release(&taken);
 }
 
+/* Ranges that overlap are one: none hides the end of another. */
+static void overlapping_stacks(void **state)
+{
+	static const uint64_t offsets[] = { 3000, 0, 5000, 3000, 8000 };
+	struct vt_snapshot_limits limits = { .per_thread = 4096, .total = 64 << 20 };
+	struct vt_session fake = { .pid = pid };
+	struct vt_snapshot *snapshot;
+	struct taken taken;
+	(void)state;
+
+	take(&taken, false, 4096, 64 << 20);
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		struct vt_session_thread *thread = vt_vec_append(&fake.threads);
+
+		assert_non_null(thread);
+		*thread = (struct vt_session_thread){ .stopped = true };
+		thread->regs.r[VT_REG_RSP] = atomic_load(&shared->array[0]) + offsets[i];
+	}
+	succeed(vt_snapshot_create(&fake, &taken.maps, taken.live, &limits, &snapshot));
+	let_them_overwrite();
+	assert_int_equal(old_bytes(vt_snapshot_source(snapshot), 0), 8000 - 128 + 4096);
+	vt_snapshot_destroy(snapshot);
+	vt_vec_deinit(&fake.threads);
+	release(&taken);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +306,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(limit_in_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(outdated_map, setup, teardown),
 		cmocka_unit_test_setup_teardown(hostile_stack_pointers, setup, teardown),
+		cmocka_unit_test_setup_teardown(overlapping_stacks, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);

@@ -303,7 +303,7 @@ void image_set_backend(struct image *image, enum image_backend backend)
 	static const char *const names[] = {
 		[IMAGE_NATIVE] = "N3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocatorE",
 		[IMAGE_ASYNC] = "N3c104cuda20CUDACachingAllocator15CudaMallocAsync24CudaMallocAsyncAllocatorE",
-		[IMAGE_PLUGGABLE] = "N5torch4cuda20CUDAPluggableAllocator22CUDAPluggableAllocatorE",
+		[IMAGE_PLUGGABLE] = "N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE",
 	};
 	uint64_t name = new_object(image, 128), info = new_object(image, 24), table = new_object(image, 64);
 

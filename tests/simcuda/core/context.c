@@ -2,6 +2,7 @@
 /* Contexts. A tool that looks at a process must never cause one: every activation is counted. */
 #include "sim.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define STACK_DEPTH 32
@@ -19,6 +20,42 @@ static struct sim_ctx primary[SIM_MAX_DEVICES];
 static uint64_t next_id = 1;
 static __thread struct sim_ctx *stack[STACK_DEPTH];
 static __thread int depth;
+
+/*
+ * The real driver keeps a thread's current context in pthread-specific data whose first word points to the top of the stack
+ * of contexts, whose first word is the context (seen with the driver 580.159). Tools that look for it find the same here.
+ */
+struct thread_data {
+	struct top *top;
+};
+
+struct top {
+	struct sim_ctx *ctx;
+};
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+	pthread_key_create(&key, free);
+}
+
+static void publish(void)
+{
+	struct thread_data *data;
+
+	pthread_once(&key_once, make_key);
+	data = pthread_getspecific(key);
+	if (!data) {
+		data = calloc(1, sizeof(*data) + sizeof(struct top));
+		if (!data)
+			return;
+		data->top = (struct top *)(data + 1);
+		pthread_setspecific(key, data);
+	}
+	data->top->ctx = depth ? stack[depth - 1] : NULL;
+}
 
 static int activate_locked(struct sim_ctx *ctx, int device)
 {
@@ -139,8 +176,10 @@ int sim_ctx_destroy(struct sim_ctx *ctx)
 {
 	if (!sim_ctx_valid(ctx) || ctx->primary)
 		return SIM_EBADCTX;
-	if (sim_ctx_current() == ctx)
+	if (sim_ctx_current() == ctx) {
 		depth--;
+		publish();
+	}
 	sim_lock();
 	deactivate_locked(ctx); /* never freed: other threads may still have it on their stack */
 	sim_unlock();
@@ -154,6 +193,7 @@ int sim_ctx_push(struct sim_ctx *ctx)
 	if (depth == STACK_DEPTH)
 		return SIM_EINVAL;
 	stack[depth++] = ctx;
+	publish();
 	return SIM_OK;
 }
 
@@ -164,6 +204,7 @@ int sim_ctx_pop(struct sim_ctx **ctx)
 	depth--;
 	if (ctx)
 		*ctx = stack[depth];
+	publish();
 	return SIM_OK;
 }
 
@@ -174,11 +215,13 @@ int sim_ctx_set(struct sim_ctx *ctx)
 	if (!ctx) {
 		if (depth)
 			depth--;
+		publish();
 		return SIM_OK;
 	}
 	if (!depth)
 		depth = 1;
 	stack[depth - 1] = ctx;
+	publish();
 	return SIM_OK;
 }
 

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is put into foreign processes must need nothing of them: the helper library has no imports, no dependencies, no
+# constructors, no thread-local storage, no executable stack, and only relocations that add the load address; the stub is
+# position-independent code without relocations, and touches vector registers only to save and restore them.
+set -eu
+
+build=${VRAMTAP_BUILD_DIR:-.}
+helper=$build/helper/vramtap-helper.so
+stub=$build/src/inject/stub.elf
+
+# Prints what is wrong with a library.
+problems() {
+	readelf -dW "$1" | grep -E '\((NEEDED|INIT|FINI|INIT_ARRAY|FINI_ARRAY|PREINIT_ARRAY|TEXTREL|JMPREL|RPATH|RUNPATH)\)' || :
+	readelf --dyn-syms -W "$1" | awk '$7 == "UND" && $1 != "0:" { print "undefined: " $8 }'
+	readelf -rW "$1" | awk '/R_X86_64_/ && !/R_X86_64_RELATIV/ { print "relocation: " $0 }'
+	readelf -lW "$1" | grep -E '^ +TLS|^ +INTERP' || :
+	readelf -lW "$1" | awk '$1 == "GNU_STACK" { seen = 1; if ($7 ~ /E/) print "executable stack" }
+		$1 == "LOAD" && /RWE/ { print "a segment that is writable and executable" }
+		END { if (!seen) print "no GNU_STACK: executable stack" }'
+}
+
+fail() {
+	echo "FAILED: $*"
+	exit 1
+}
+
+found=$(problems "$helper")
+[ -z "$found" ] || fail "$helper: $found"
+echo "ok: $helper needs nothing"
+
+# The check itself must be able to find something: an ordinary library has all of it.
+libc=$(awk '/libc\.so\.6|libc-2/ { print $6; exit }' /proc/self/maps)
+if [ -n "$libc" ]; then
+	[ -n "$(problems "$libc")" ] || fail "the check finds nothing in $libc either"
+	echo "ok: the check finds $(problems "$libc" | wc -l) things in $libc"
+fi
+
+[ "$(readelf -hW "$helper" | awk '/Entry point/ { print $4 }')" != 0x0 ] || fail "$helper has no entry point"
+readelf -nW "$helper" | grep -q 'Build ID' || fail "$helper has no build id"
+
+[ -z "$(readelf -rW "$stub" | grep R_X86_64 || :)" ] || fail "$stub has relocations"
+sections=$(readelf -SW "$stub" | awk '$0 ~ /\] \./ && $0 ~ / (A|AX|WA|WAX|AMS|AM) +[0-9]+ / { sub(/^ *\[ *[0-9]+\] */, ""); print $1 }')
+[ "$sections" = .text ] || fail "$stub has the sections $sections"
+vector=$(objdump -d "$stub" | grep -E '%[xyz]?mm[0-9]|%st' || :)
+[ -z "$vector" ] || fail "$stub uses $vector"
+saves=$(objdump -d "$stub" | grep -cE 'xsave64|xrstor64')
+[ "$saves" = 2 ] || fail "$stub saves and restores the extended state $saves times"
+size=$(wc -c <"$build/src/inject/stub.bin")
+[ "$size" -le 3072 ] || fail "the stub has $size bytes: the unused bytes behind libc's code are about 3,800"
+echo "ok: $stub is code alone, $size bytes"

@@ -1,0 +1,27 @@
+# Injection: victims and spies, targets in trouble, and what is injected.
+check_PROGRAMS += tests/targets/victim tests/targets/victim_malloc tests/functional/inject_soak
+victim_cflags = -std=gnu11 $(VT_WARNINGS)
+tests_targets_victim_SOURCES = tests/targets/victim.c tests/targets/victim_probe.S tests/targets/victim.h
+tests_targets_victim_CFLAGS = $(victim_cflags)
+tests_targets_victim_LDADD = -lpthread
+tests_targets_victim_malloc_SOURCES = tests/targets/victim_malloc.c tests/targets/victim.h
+tests_targets_victim_malloc_CFLAGS = $(victim_cflags)
+tests_targets_victim_malloc_LDADD = -lpthread
+
+inject_test_libs = src/inject/libinject.a src/target/libtarget.a src/base/libbase.a -lpthread
+tests_functional_inject_soak_SOURCES = tests/functional/inject_soak.c
+tests_functional_inject_soak_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_functional_inject_soak_LDADD = $(inject_test_libs)
+
+functional_tests += \
+	tests/functional/helper_elf.sh \
+	tests/functional/inject_soak
+EXTRA_DIST += tests/functional/helper_elf.sh tests/targets/victim.py
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/functional/inject_cases
+tests_functional_inject_cases_SOURCES = tests/functional/inject_cases.c
+tests_functional_inject_cases_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_functional_inject_cases_LDADD = $(inject_test_libs) $(CMOCKA_LIBS)
+functional_tests += tests/functional/inject_cases
+endif

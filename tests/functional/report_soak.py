@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Many whole reports of a victim that checks itself, under load, and many that are killed at a random instant.
+
+Default: 60 and 60 a victim; VRAMTAP_SOAK=1: 1,000 and 500, the numbers that doc/results.md quotes.
+"""
+import contextlib
+import json
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+
+import report_hostile
+import report_torch
+from harness import BUILD, COMPLETE, PARTIAL, QUICK, VRAMTAP, check, equal, main, proc_state, target, wait_until
+
+REPORTS = 60 if QUICK else 1000
+KILLS = 60 if QUICK else 500
+PATIENCE_S = 12  # a helper whose tool was killed ends by itself within 5 s
+
+# struct victim_stats of tests/targets/victim.h
+MAX_THREADS = 40
+HEADER, THREAD = struct.Struct("<QQ160s"), struct.Struct("<QQQQ32s")
+
+
+class Victim:
+    """tests/targets/victim: threads in every kind of system call, each checking what it sees."""
+
+    def __init__(self):
+        self.path = report_torch.scratch("stats")
+        with open(self.path, "wb") as file:
+            file.truncate(HEADER.size + MAX_THREADS * THREAD.size)
+        # Only a process that has the driver mapped is injected into.
+        self.context = target([os.path.join(BUILD, "tests", "targets", "victim"), self.path],
+                              env=dict(os.environ, LD_PRELOAD=report_hostile.fake_libcuda()))
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        self.pid = self.proc.pid
+        with open(self.path, "rb") as file:
+            self.memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        wait_until(lambda: self.header()[0], 10, "victim ready")
+        return self
+
+    def __exit__(self, *exc):
+        self.memory.close()
+        return self.context.__exit__(*exc)
+
+    def header(self):
+        return HEADER.unpack_from(self.memory, 0)
+
+    def threads(self):
+        for i in range(self.header()[1]):
+            tid, rounds, errors, eintr, name = THREAD.unpack_from(self.memory, HEADER.size + i * THREAD.size)
+            yield tid, rounds, errors, eintr, name.rstrip(b"\0").decode()
+
+    def check_unharmed(self):
+        before = {t[4]: t[1] for t in self.threads()}
+        wait_until(lambda: all(t[1] > before[t[4]] for t in self.threads()), 20, "every thread of the victim gets on")
+        errors = {t[4]: t[2] for t in self.threads() if t[2]}
+        equal(errors, {}, f"errors that the victim saw ({self.header()[2].rstrip(bytes(1))})")
+
+
+class Busy:
+    """The real allocator with threads that allocate and free all the time."""
+
+    def __init__(self):
+        self.driver = report_torch.Driver(report_torch.versions()[0])
+
+    def __enter__(self):
+        self.driver.__enter__()
+        self.pid = self.driver.pid
+        self.driver("alloc 2000 4000")
+        for _ in range(3):
+            self.driver("busy 20")
+        return self
+
+    def __exit__(self, *exc):
+        return self.driver.__exit__(*exc)
+
+    def check_unharmed(self):
+        theirs, _ = self.driver.snapshot()
+        check(sum(b[5] == "allocated" and b[4] == 4000 for b in theirs) >= 2000, "blocks of the target")
+
+
+REASONS = {}  # why reports were partial
+
+
+@contextlib.contextmanager
+def nothing_left_behind(victim):
+    """No thread, descriptor or mapping more than before, apart from the helper's image."""
+    def census():
+        with open(f"/proc/{victim.pid}/maps", encoding="utf-8", errors="replace") as maps:
+            ours = sum("vramtap-helper" in line for line in maps)
+        return len(os.listdir(f"/proc/{victim.pid}/task")), len(os.listdir(f"/proc/{victim.pid}/fd")), ours
+
+    run(victim)  # the first one brings the image in
+    time.sleep(0.3)
+    threads, descriptors, mapped = census()
+    yield
+    wait_until(lambda: census()[0] <= threads, PATIENCE_S, "no thread of ours is left")
+    wait_until(lambda: census()[1] <= descriptors, 5, "no descriptor of ours is left")
+    print(f"  mappings of the image: {mapped} before, {census()[2]} after")
+    check(proc_state(victim.pid) in "SR", "state", proc_state(victim.pid))
+    victim.check_unharmed()
+
+
+def run(victim):
+    done = subprocess.run([VRAMTAP, "report", "--json", "-", str(victim.pid)], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=60, check=False)
+    check(done.returncode in (COMPLETE, PARTIAL), "exit code", done.returncode, done.stderr)
+    if done.returncode == PARTIAL:
+        for diag in json.loads(done.stdout)["diagnostics"]:
+            if diag["level"] == "missing":
+                REASONS[diag["code"]] = REASONS.get(diag["code"], 0) + 1
+    return done.returncode
+
+
+def reports(victim):
+    codes = {}
+    for i in range(REPORTS):
+        code = run(victim)
+        codes[code] = codes.get(code, 0) + 1
+        if i % 100 == 99:
+            victim.check_unharmed()
+    print(f"  FIGURE {REPORTS} reports in a row: exit codes {codes} {REASONS}, target unharmed")
+
+
+def kills(victim):
+    rng = random.Random(2026)
+    killed = 0
+    begin = time.monotonic()
+    run(victim)
+    length = max(time.monotonic() - begin, 0.02)
+    for i in range(KILLS):
+        tool = subprocess.Popen([VRAMTAP, "report", str(victim.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * length)
+        tool.send_signal(signal.SIGKILL)
+        killed += tool.wait() == -signal.SIGKILL
+        check(proc_state(victim.pid) != "T", "the target stayed stopped after kill", i)
+        if i % 50 == 49:
+            victim.check_unharmed()
+    print(f"  FIGURE {KILLS} reports, {killed} of them killed at a random instant: target unharmed")
+
+
+def test_victim_reports():
+    with Victim() as victim, nothing_left_behind(victim):
+        reports(victim)
+
+
+def test_victim_kills():
+    with Victim() as victim, nothing_left_behind(victim):
+        kills(victim)
+
+
+def test_busy_allocator_reports():
+    with Busy() as victim, nothing_left_behind(victim):
+        reports(victim)
+
+
+def test_busy_allocator_kills():
+    with Busy() as victim, nothing_left_behind(victim):
+        kills(victim)
+
+
+if __name__ == "__main__":
+    main(globals())
