@@ -114,14 +114,23 @@ size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point)
 	return len;
 }
 
-/* Characters that can rewrite what a terminal already showed, or hide text. */
+/*
+ * Characters that can rewrite what a terminal already showed, or that hide text: controls, invisible and bidirectional
+ * formatting characters (general category Cf), and the tag characters.
+ */
+static const struct {
+	unsigned int first, last;
+} harmful[] = {
+	{ 0x00, 0x1f },	    { 0x7f, 0x9f },	{ 0xad, 0xad },	    { 0x61c, 0x61c },	{ 0x180e, 0x180e },   { 0x200b, 0x200f },
+	{ 0x2028, 0x202e }, { 0x2060, 0x206f }, { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+};
+
 static bool is_harmless(unsigned int cp)
 {
-	if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
-		return false;
-	if ((cp >= 0x200b && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069))
-		return false;
-	return cp != 0xfeff;
+	for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++)
+		if (cp >= harmful[i].first && cp <= harmful[i].last)
+			return false;
+	return true;
 }
 
 void vt_str_add_escaped(struct vt_str *str, const char *text, size_t n)

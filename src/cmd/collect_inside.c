@@ -197,11 +197,8 @@ void vt_collect_inside(struct vt_collect *c)
 
 	read_driver_version(c);
 	model->process.uses_cuda = has_driver(c);
-	if (!model->process.uses_cuda) {
-		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "no-cuda",
-			      "this process has not loaded the CUDA driver (libcuda.so.1): it holds no device memory");
+	if (!model->process.uses_cuda)
 		return;
-	}
 	if (c->options->read_only) {
 		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "read-only",
 			      "the devices were not asked for their memory: --read-only runs no code in the process");

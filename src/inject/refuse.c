@@ -25,11 +25,6 @@ static bool is_32bit(const struct vt_proc *proc)
 	return proc->is_32bit;
 }
 
-static bool is_static(const struct vt_proc *proc)
-{
-	return proc->is_static;
-}
-
 static bool is_musl(const struct vt_proc *proc)
 {
 	return proc->is_musl;
@@ -60,7 +55,6 @@ static const struct {
 	{ is_gone, VT_ERR_GONE, "has ended" },
 	{ is_kernel_thread, VT_ERR_UNSUPPORTED, "is a thread of the kernel" },
 	{ is_32bit, VT_ERR_UNSUPPORTED, "is a 32-bit program" },
-	{ is_static, VT_ERR_UNSUPPORTED, "is statically linked: there is no C library in it to start a thread with" },
 	{ is_musl, VT_ERR_UNSUPPORTED, "uses musl; only the GNU C library is supported" },
 	{ is_seccomp_strict, VT_ERR_UNSUPPORTED, "is in seccomp strict mode, which would kill it" },
 	{ has_shadow_stack, VT_ERR_UNSUPPORTED, "uses a shadow stack (CET), which our way back would violate" },

@@ -99,7 +99,8 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struc
 		uint64_t addr = find(modules, functions[i].name);
 
 		if (!addr)
-			return vt_error_create(VT_ERR_UNSUPPORTED, "the process has no GNU C library with %s()",
+			return vt_error_create(VT_ERR_UNSUPPORTED,
+					       "the process has no GNU C library with %s() (a statically linked program?)",
 					       functions[i].name);
 		*(uint64_t *)((char *)&out + functions[i].offset) = addr;
 	}

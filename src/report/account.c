@@ -343,8 +343,9 @@ static bool group_block(struct grouper *grouper, const struct vt_block_rec *b)
 	if (*slot == 0) {
 		struct vt_model_group *added;
 
-		if (grouper->model->groups.n >= UINT32_MAX - 1 ||
-		    (grouper->model->groups.n + 1) * 4 > grouper->n_slots * 3) {
+		if (grouper->model->groups.n >= UINT32_MAX - 1)
+			return false;
+		if ((grouper->model->groups.n + 1) * 4 > grouper->n_slots * 3) {
 			if (!grow_slots(grouper))
 				return false;
 			slot = find_slot(grouper, &key);

@@ -116,9 +116,8 @@ static void print_process(struct vt_line *line, const struct vt_model *model)
 	int facts = items_width(line, &items);
 	int room = line->columns - facts - 3;
 
-	/* Side by side if that leaves enough of the command line. */
-	if (vt_line_width(line, command) <= room || room >= 40) {
-		vt_line_cell(line, VT_BOLD, command, room, VT_CUT_END);
+	if (vt_line_width(line, command) <= room) {
+		vt_line_add(line, VT_BOLD, command);
 		vt_line_pad(line, line->columns - facts);
 	} else {
 		vt_line_add(line, VT_BOLD, command);

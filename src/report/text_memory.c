@@ -392,7 +392,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 
 /* ---- many devices: a line each ---- */
 
-enum { GPU_COLUMNS = 6, CELL_COLUMNS = 11 };
+enum { GPU_COLUMNS = 6, CELL_COLUMNS = 10 };
 
 static void print_cell(struct vt_line *line, bool known, uint64_t bytes)
 {

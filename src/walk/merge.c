@@ -129,6 +129,15 @@ static void look_at_python(struct merge *m)
 			m->n_runs++;
 }
 
+/* Whether all inside of the innermost evaluator is the interpreter's own. */
+static bool only_interpreter_inside(const struct merge *m)
+{
+	for (size_t i = 0; i < m->first_evaluator; i++)
+		if (m->native->frames.data[i].module != m->interpreter)
+			return false;
+	return true;
+}
+
 /* False when it cannot be said which run belongs to which evaluator. */
 static bool match(struct merge *m)
 {
@@ -136,8 +145,8 @@ static bool match(struct merge *m)
 		m->n_matched = m->n_runs;
 		return true;
 	}
-	/* Interrupted in the evaluator's own first or last instructions, where it has no Python frame. */
-	if (m->n_evaluators == m->n_runs + 1 && m->first_evaluator == 0) {
+	/* Interrupted while the evaluator begins or ends, where it has no Python frame; it calls nothing else then. */
+	if (m->n_evaluators == m->n_runs + 1 && only_interpreter_inside(m)) {
 		m->skipped = 1;
 		m->n_matched = m->n_runs;
 		return true;

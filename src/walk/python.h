@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.13: 3.13 by its own debug
- * offsets table, older ones by a layout table that scripts/gen-python-layouts.sh makes from headers (walk/python_layouts.h).
+ * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.14 (3.13 free-threaded too):
+ * from 3.13 on by its own debug offsets, older ones by a layout table that scripts/gen-python-layouts.sh makes from headers
+ * (walk/python_layouts.h).
  *
  * In two steps, so that the target is stopped for the first one only: capture copies what changes while it runs (the chain
  * of frames), resolve reads what does not (names, file, line tables).

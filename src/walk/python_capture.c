@@ -38,8 +38,8 @@ struct gil {
 struct capture {
 	struct vt_python *py;
 	struct vt_memsrc *src; /* the target through py->pages */
-	size_t max_frames;        /* of a thread */
-	struct vt_map seen; /* tstate → index of its thread */
+	size_t max_frames;     /* of a thread */
+	struct vt_map seen;    /* tstate → index of its thread */
 	size_t n_frames;
 	VT_VEC(struct gil) gils;
 };
@@ -50,7 +50,7 @@ static void capture_deinit(struct capture *c)
 	vt_vec_deinit(&c->gils);
 }
 
-static void drop_threads(struct vt_python *py)
+void vt_py_drop_threads(struct vt_python *py)
 {
 	for (size_t i = 0; i < py->threads.n; i++)
 		vt_vec_deinit(&py->threads.data[i].frames);
@@ -265,7 +265,7 @@ static struct vt_error *add_thread(struct capture *c, uint64_t interpreter, uint
 
 /*
  * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and below it the evaluator's
- * marks of the outermost calls), then those of their innermost frames.
+ * marks of the outermost calls), those of their innermost frames, and the ones before, where the callers are.
  */
 static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
 {
@@ -277,14 +277,14 @@ static void prefetch(struct capture *c, const struct vt_python_thread *threads, 
 	}
 	vt_py_pages_prefetch(c->py->pages, addrs, n * 3);
 	for (size_t i = 0; i < n; i++) {
-		uint64_t top;
-
-		if (vt_py_frame_top(c->py, c->src, threads[i].tstate, &top))
-			top = 0;
-		addrs[i * 2] = top;
-		addrs[i * 2 + 1] = top ? top - VT_PY_PAGE : 0;
+		if (vt_py_frame_top(c->py, c->src, threads[i].tstate, &addrs[i]))
+			addrs[i] = 0;
 	}
-	vt_py_pages_prefetch(c->py->pages, addrs, n * 2);
+	vt_py_pages_prefetch(c->py->pages, addrs, n);
+	/* Apart: these may not be there, which costs the others of their prefetch. */
+	for (size_t i = 0; i < n; i++)
+		addrs[i] = addrs[i] ? addrs[i] - VT_PY_PAGE : 0;
+	vt_py_pages_prefetch(c->py->pages, addrs, n);
 }
 
 static struct vt_error *read_threads(struct capture *c)
@@ -294,7 +294,8 @@ static struct vt_error *read_threads(struct capture *c)
 	for (size_t i = 0; i < n; i++) {
 		struct vt_python_thread *thread = &c->py->threads.data[i];
 
-		if (i % BATCH == 0)
+		/* While the target runs, each pass over a thread starts afresh. */
+		if (c->src->coherent && i % BATCH == 0)
 			prefetch(c, thread, n - i < BATCH ? n - i : BATCH);
 
 		pid_t tid = tid_of_pthread(c->src, thread->pthread);
@@ -451,7 +452,7 @@ struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size
 	for (int try = 1;; try++) {
 		struct capture c = { .py = py, .src = &py->pages->src, .max_frames = max_frames };
 
-		drop_threads(py);
+		vt_py_drop_threads(py);
 		vt_py_pages_init(py->pages, src);
 
 		struct vt_error *err = capture_all(&c);
@@ -471,7 +472,7 @@ struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src)
 
 void vt_python_deinit(struct vt_python *py)
 {
-	drop_threads(py);
+	vt_py_drop_threads(py);
 	vt_vec_deinit(&py->threads);
 	vt_arena_deinit(&py->arena);
 	free(py->pages);

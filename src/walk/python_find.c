@@ -25,17 +25,10 @@ enum verdict {
 #define MAX_CHECKED_THREADS 64
 #define CHECKED_FRAMES 4 /* of a thread */
 
-static enum verdict judge(struct vt_python *py, struct vt_memsrc *src)
+static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
 {
 	enum verdict verdict = LIKELY;
-	struct vt_error *err = vt_py_capture(py, src, CHECKED_FRAMES);
 
-	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
-		py->types[i].named = 0; /* what another layout made of them */
-	if (err) {
-		vt_error_destroy(err);
-		return WRONG;
-	}
 	if (!py->threads.n)
 		return UNUSED;
 	for (size_t i = 0; i < py->threads.n && i < MAX_CHECKED_THREADS; i++) {
@@ -51,6 +44,20 @@ static enum verdict judge(struct vt_python *py, struct vt_memsrc *src)
 		else if (src->coherent)
 			return WRONG;
 	}
+	return verdict;
+}
+
+static enum verdict judge(struct vt_python *py, struct vt_memsrc *src)
+{
+	struct vt_error *err = vt_py_capture(py, src, CHECKED_FRAMES);
+	enum verdict verdict = WRONG;
+
+	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
+		py->types[i].named = 0; /* what another layout made of them */
+	if (!err)
+		verdict = judge_threads(py, src);
+	vt_error_destroy(err);
+	vt_py_drop_threads(py);
 	return verdict;
 }
 

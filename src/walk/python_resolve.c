@@ -8,9 +8,11 @@
 #include "walk/python_line.h"
 #include "walk/python_object.h"
 
-#define MAX_LINE_TABLE (4u << 20)      /* bytes of one table */
-#define MAX_LINE_TABLES (256u << 20)   /* bytes of all tables */
-#define MAX_NAMES (64u << 20)          /* bytes of all names */
+#define MAX_LINE_TABLE (4u << 20)       /* bytes of one table */
+#define MAX_LINE_TABLES (256u << 20)    /* bytes of all tables */
+#define MAX_NAMES (64u << 20)           /* bytes of all names */
+#define MAX_CODES 100000                /* code objects; programs have some hundred on their stacks */
+#define MAX_DECODED (UINT64_C(4) << 30) /* bytes of line tables that are gone through: some seconds */
 
 /* What is known of one code object. */
 struct code {
@@ -31,6 +33,7 @@ struct resolve {
 	VT_VEC(struct code) code;
 	struct vt_arena tables;
 	size_t table_bytes, name_bytes;
+	uint64_t decoded; /* bytes of tables gone through */
 	bool gone; /* the target ended */
 	bool out_of_memory;
 };
@@ -126,7 +129,8 @@ static int64_t find_code(struct resolve *r, uint64_t addr)
 
 	struct code code = { 0 };
 
-	read_code(r, addr, &code);
+	if (r->code.n < MAX_CODES)
+		read_code(r, addr, &code);
 
 	struct code *added = vt_vec_append(&r->code);
 
@@ -147,8 +151,9 @@ static int find_line(struct resolve *r, int64_t index, int32_t lasti)
 
 	if (known)
 		return (int)*known;
-	if (!code->table)
+	if (!code->table || r->decoded > MAX_DECODED)
 		return 0;
+	r->decoded += code->table_size;
 
 	int line = vt_python_line(r->py->layout->lines, code->table, code->table_size, code->first_line, lasti);
 

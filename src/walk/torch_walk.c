@@ -30,7 +30,6 @@ enum table { TABLE_ACTIVE, TABLE_CACHED, TABLE_UNMAPPED };
 
 struct pool {
 	uint64_t addr;
-	uint64_t owner;
 	uint64_t id; /* as in vt_block_rec.pool */
 	uint64_t blocks_root, n_blocks;
 	uint64_t unmapped_root, n_unmapped;
@@ -419,7 +418,7 @@ static void insert_keys(struct key *keys, uint64_t n)
 	}
 }
 
-/* Sorts keys by value with as many digits as differ; the result is in *keys (which may be exchanged with *spare). */
+/* Sorts keys by value, by as many digits as differ; the result is in w->keys (which may have been exchanged with w->spare). */
 static void sort_keys(struct walk *w, uint64_t n)
 {
 	uint32_t *histogram = w->fixed->histogram;
@@ -474,6 +473,7 @@ static bool each_direct(struct walk *w, const uint64_t *addrs, uint64_t n, unsig
 
 			for (unsigned int line = 0; line < len; line += 64)
 				__builtin_prefetch(next + line);
+			__builtin_prefetch(next + len - 1); /* objects are not aligned to lines */
 		}
 		if (!in_time(w, i + 1))
 			return false;
@@ -592,7 +592,7 @@ static bool add_pool(struct walk *w, const struct vt_torch_pool *from, uint64_t 
 		return truncate_walk(w, "more private pools than the walk has room for");
 	pool = &w->fixed->pools[w->n_pools++];
 	*pool = (struct pool){
-		.addr = from->addr, .owner = from->owner, .id = id,
+		.addr = from->addr, .id = id,
 		.blocks_root = from->blocks.root, .n_blocks = from->blocks.n,
 		.unmapped_root = from->unmapped.root, .n_unmapped = from->unmapped.n,
 		.flags = (uint8_t)((from->small ? VT_BLOCK_SMALL_POOL : 0) | (from->owner ? VT_BLOCK_PRIVATE_POOL : 0)),

@@ -363,7 +363,7 @@ void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, str
 				return;
 			}
 			/* Of one and the same wait, the outermost name tells most: a queue's lock is a queue. */
-			if (!weak || rules[r].flags & INNERMOST) {
+			if (!weak || (rules[r].flags & INNERMOST && weak_at != i)) {
 				weak = &rules[r];
 				weak_at = i;
 			}

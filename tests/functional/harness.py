@@ -59,6 +59,27 @@ def report_json(pid, *args, expect=(COMPLETE,), timeout=60):
     return data
 
 
+# A small process between us and the tool: the kernel counts what the forking process used as the new program's peak.
+MEASURE = """
+import os, sys
+pid = os.fork()
+if pid == 0:
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(pid, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+"""
+
+
+def peak_memory_mib(pid, *args):
+    """Peak memory of vramtap report, mapped files included, in MiB; it must succeed."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, VRAMTAP, "report", *args, str(pid)],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
+    code, kib = (int(word) for word in done.stdout.split())
+    equal(code, COMPLETE, "exit code of the measured report")
+    return kib / 1024
+
+
 def diag_codes(data):
     return {d["code"] for d in data["diagnostics"]}
 

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -235,6 +236,25 @@ static void close_tool(struct tool *tool)
 	vt_modules_deinit(&tool->modules);
 	vt_maps_deinit(&tool->maps);
 	vt_proc_deinit(&tool->proc);
+}
+
+/*
+ * For a tool in a child process: an assertion that fails there would go on with the tests in the child. Returns only when
+ * the session stands.
+ */
+static void create_or_exit(struct tool *tool, pid_t pid, bool allow_resume)
+{
+	struct vt_inject_options options = { .budget_ns = BUDGET_NS, .allow_resume = allow_resume };
+	struct vt_error *err;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	*tool = (struct tool){ 0 };
+	if ((err = vt_proc_init(&tool->proc, pid)) || (err = vt_maps_init(&tool->maps, pid)) ||
+	    (err = vt_modules_init(&tool->modules, pid, &tool->maps)) || (err = vt_live_create(pid, &tool->live)) ||
+	    (err = vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &tool->timing, &tool->helper))) {
+		fprintf(stderr, "the tool: %s\n", err->message);
+		_exit(1);
+	}
 }
 
 /* The helper answers: it says that it does not know the request. */
@@ -588,19 +608,18 @@ static void stopped_target_is_stopped_again_without_us(void **state)
 	if (tool_pid == 0) {
 		struct tool tool;
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		open_tool(&tool, pid);
-		assert_ok(create(&tool, true, BUDGET_NS));
-		assert_int_equal(write(fds[1], "x", 1), 1);
-		pause();
+		create_or_exit(&tool, pid, true);
+		if (write(fds[1], "x", 1) == 1)
+			pause();
+		_exit(1);
 	}
+	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	assert_int_equal(state_of(pid), 'S');
 	kill(tool_pid, SIGKILL);
 	waitpid(tool_pid, NULL, 0);
 	assert_true(becomes(pid, 'T', (PATIENCE_S + 2) * 1000));
 	close(fds[0]);
-	close(fds[1]);
 	end(pid);
 }
 
@@ -712,7 +731,6 @@ static void set_filter(struct sock_filter *filter, size_t n)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		_exit(1);
-	body_pause();
 }
 
 /* Answers one call with this action, allows all others. */
@@ -726,6 +744,7 @@ static void filter_one(uint32_t nr, uint32_t action)
 	};
 
 	set_filter(filter, sizeof(filter) / sizeof(filter[0]));
+	body_pause();
 }
 
 static void body_filter_clone3(void)
@@ -741,6 +760,50 @@ static void body_filter_memfd(void)
 static void body_filter_prctl(void)
 {
 	filter_one(SYS_prctl, SECCOMP_RET_KILL_PROCESS);
+}
+
+/*
+ * A kernel that lets nobody write to code through /proc/PID/mem (proc_mem.force_override=never): this tool gets a filter that
+ * fails just that write, by its length. The stub is then written word by word while the thread is stopped.
+ */
+static void kernel_may_refuse_writing_code(void **state)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)vt_stub_size(), 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	pid_t pid = start(body_pause);
+	int status, fds = count_entries(pid, "fd");
+	struct tool tool;
+	uint64_t addr;
+	bool present;
+	pid_t tool_pid = fork();
+
+	(void)state;
+	if (tool_pid == 0) {
+		struct vt_error *err;
+
+		set_filter(filter, sizeof(filter) / sizeof(filter[0]));
+		create_or_exit(&tool, pid, false);
+		err = vt_helper_call(tool.helper, (enum vt_helper_op)1000, vt_now_ns() + VT_NS_PER_S);
+		if (!err || err->code != VT_ERR_FORMAT)
+			_exit(2);
+		vt_helper_destroy(tool.helper);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(tool_pid, &status, 0), tool_pid);
+	assert_int_equal(status, 0);
+	assert_clean(pid, 1, fds);
+	open_tool(&tool, pid);
+	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &addr, &present));
+	assert_true(present);
+	close_tool(&tool);
+	assert_served(pid);
+	end(pid);
 }
 
 static void body_strict(void)
@@ -761,9 +824,13 @@ static void filters_are_obeyed(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (geteuid() != 0)
-		skip();
 	pid = start(body_filter_clone3);
+	if (geteuid() != 0) {
+		assert_refused(pid, VT_ERR_UNSUPPORTED, "seccomp filter, which may not be read");
+		assert_int_equal(state_of(pid), 'S');
+		end(pid);
+		return;
+	}
 	assert_served(pid);
 	end(pid);
 	pid = start(body_filter_memfd);
@@ -828,7 +895,7 @@ static void lie(int fd)
 	body_pause();
 }
 
-static const char lie_path[] = "/tmp/vramtap-test-lie";
+static char lie_path[] = "/tmp/vramtap-lie-XXXXXX";
 
 static void body_lie_file(void)
 {
@@ -884,11 +951,12 @@ static void liars_gain_nothing(void **state)
 		{ body_lie_negative, VT_ERR_GONE },
 	};
 	char text[16] = "";
-	int fd = open(lie_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd;
 
 	(void)state;
 	if (HAVE_ASAN) /* its shadow lies there */
 		skip();
+	fd = mkstemp(lie_path);
 	assert_int_equal(write(fd, "as it was", 9), 9);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		pid_t pid = start(cases[i].body);
@@ -916,10 +984,11 @@ static void lock_excludes(void **state)
 	holder = fork();
 	if (holder == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		assert_ok(vt_inject_lock(pid, vt_now_ns(), &fd));
-		assert_int_equal(write(fds[1], "x", 1), 1);
-		pause();
+		if (!vt_inject_lock(pid, vt_now_ns(), &fd) && write(fds[1], "x", 1) == 1)
+			pause();
+		_exit(1);
 	}
+	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	snprintf(part, sizeof(part), "process %d (inject_cases) is working on process %d", (int)holder, (int)pid);
 	assert_code(vt_inject_lock(pid, vt_now_ns() + 30 * VT_NS_PER_MS, &fd), VT_ERR_BUSY, part);
@@ -931,7 +1000,6 @@ static void lock_excludes(void **state)
 	close(fd);
 	waitpid(holder, NULL, 0);
 	close(fds[0]);
-	close(fds[1]);
 	end(pid);
 	assert_code(vt_inject_lock(pid, vt_now_ns(), &fd), VT_ERR_GONE, "does not exist");
 }
@@ -959,6 +1027,7 @@ int main(void)
 		cmocka_unit_test(little_memory_is_enough),
 		cmocka_unit_test(filters_are_obeyed),
 		cmocka_unit_test(strict_mode_is_refused),
+		cmocka_unit_test(kernel_may_refuse_writing_code),
 		cmocka_unit_test(vfork_child_is_refused),
 		cmocka_unit_test(liars_gain_nothing),
 		cmocka_unit_test(lock_excludes),

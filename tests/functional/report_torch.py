@@ -130,6 +130,7 @@ def test_no_context_is_created():
         devices = data["cuda"]["devices"]
         equal(driver.contexts_created(), before, "contexts created")
         equal([d["context_active"] for d in devices], [True, False], "active contexts")
+        equal([d["context_threads"] for d in devices], [[driver.pid], []], "threads that hold a context")
         check(devices[0]["memory"] and not devices[1]["memory"], "memory of the devices", devices)
         memory = devices[0]["memory"]
         equal(memory["used_bytes"] + memory["free_bytes"], memory["total_bytes"], "used + free")

@@ -11,7 +11,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import torch_truth  # noqa: E402
-from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, proc_state, report, report_json, target, thread_count  # noqa: E402
+from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, peak_memory_mib, proc_state, report, report_json, target, thread_count  # noqa: E402
 
 class Gpu:
     """A target in a state, with its own snapshot."""
@@ -111,11 +111,8 @@ def test_walk_speed():
             rates.append(blocks / data["timing"]["walk_ms"] * 1e3 / 1e6)
         print(f"  FIGURE walk inside, {blocks} blocks: median {statistics.median(rates):.1f} min {min(rates):.1f} "
               f"max {max(rates):.1f} million blocks a second")
-        with subprocess.Popen([VRAMTAP, "report", "--json", "/dev/null", str(gpu.proc.pid)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL) as tool:
-            _, status, usage = os.wait4(tool.pid, 0)
-            tool.returncode = os.waitstatus_to_exitcode(status)
-        print(f"  FIGURE peak memory of the tool at {blocks} blocks: {usage.ru_maxrss / 1024:.1f} MiB")
+        memory = peak_memory_mib(gpu.proc.pid, "--json", "/tmp/vt-report.json")
+        print(f"  FIGURE peak memory of the tool at {blocks} blocks: {memory:.1f} MiB")
         compare(gpu, data)
         gpu.unharmed()
 

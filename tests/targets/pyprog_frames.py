@@ -296,6 +296,58 @@ def class_body():
     return Outer
 
 
+# ---- calls that the interpreter has specialised: they are inlined into the caller's evaluation (3.11 on) ----
+
+class Specialised:
+    def __init__(self, n):
+        if n == 200:
+            park()
+        self.n = n
+
+    def __getitem__(self, n):
+        return self.of(n)
+
+    def of(self, n):
+        return park() if n == 200 else n
+
+    @property
+    def hot(self):
+        return self.of(self.n)
+
+
+def specialised_init():
+    for n in range(201):
+        Specialised(n)
+
+
+def specialised_getitem():
+    one = Specialised(0)
+    for n in range(201):
+        one[n]
+
+
+def specialised_property():
+    for n in range(199):
+        Specialised(n).hot
+    one = Specialised(0)
+    for n in range(201):
+        one.n = n
+        one.hot
+
+
+def specialised_generator():
+    def count():
+        for n in range(201):
+            yield n
+        park()
+
+    def outer():
+        yield from count()
+
+    for n in outer():
+        Specialised(1)
+
+
 # ---- comprehensions, lambdas, closures, match ----
 
 def comprehensions():

@@ -12,4 +12,5 @@ include tests/unit/torch.mk
 include tests/unit/python.mk
 include tests/unit/native.mk
 include tests/unit/report.mk
+include tests/unit/inject.mk
 endif

@@ -229,10 +229,13 @@ static void test_cut_off(void **state)
 static void test_evaluator_without_frame(void **state)
 {
 	static const char *const native[] = { EVAL, PY "_PyEval_Vector", EVAL, PY "run_mod" };
+	static const char *const ending[] = { PY "PyErr_Occurred", PY "_Py_CheckFunctionResult", EVAL, PY "call_function", EVAL };
 	static const char *const python[] = { "a!" };
 
 	(void)state;
 	check(native, COUNT(native), python, COUNT(python), "_PyEval_EvalFrameDefault py:a");
+	check(ending, COUNT(ending), python, COUNT(python),
+	      "PyErr_Occurred _Py_CheckFunctionResult _PyEval_EvalFrameDefault py:a");
 }
 
 /* Numbers that do not fit: all is shown, apart, and said to be uncertain. */
