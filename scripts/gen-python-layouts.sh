@@ -101,7 +101,10 @@ static void fill_row(void)
 	IN(TSTATE_TID, PyThreadState, native_thread_id);
 #if PY_VERSION_HEX < 0x030d0000
 	IN(TSTATE_CFRAME, PyThreadState, cframe);
+	IN(TSTATE_STACK_TOP, PyThreadState, datastack_top);
+	IN(TSTATE_STACK_LIMIT, PyThreadState, datastack_limit);
 	IN(CFRAME_FRAME, _PyCFrame, current_frame);
+	IN(CFRAME_PREVIOUS, _PyCFrame, previous);
 	IN(FRAME_CODE, _PyInterpreterFrame, f_code);
 	IN(FRAME_INSTR, _PyInterpreterFrame, prev_instr);
 #else

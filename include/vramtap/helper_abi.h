@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tool and the helper agree on. All communication goes through one memory file that the helper creates and
- * both map; the file has this header, then room for the helper's answers.
+ * What the tool and the helper agree on. All communication goes through one memory file that the helper's thread creates
+ * and both map. It has the helper's image first (which the tool writes), then the shared part: this header, then room for
+ * the helper's answers.
  *
  * Life of a session: the borrowed thread starts the helper's thread, the helper's thread maps the file and waits; the
  * tool writes one request at a time (args, then an increased `request_seq`) and wakes it; the helper answers (results,
- * then `done_seq` = the request's number). Nobody waits for ever: the helper's thread ends when `deadline_ns` passes
- * without a request, when it is told to quit, or when the tool's heartbeat stops; the tool gives up a request at its
- * own deadline and completes the report without it.
+ * then `done_seq` = the request's number). Nobody waits for ever: the helper's thread ends when it is told to quit, or
+ * when the tool's heartbeat stops for patience_ns; the tool gives up a request at its own deadline and completes the
+ * report without it.
  */
 #ifndef VRAMTAP_HELPER_ABI_H
 #define VRAMTAP_HELPER_ABI_H
@@ -22,7 +23,7 @@
 
 enum vt_helper_op {
 	VT_OP_NONE = 0,
-	VT_OP_QUIT = 1,       /* end the thread; the library stays mapped, idle */
+	VT_OP_QUIT = 1,       /* end the thread and unmap everything */
 	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
 	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
 };

@@ -47,16 +47,16 @@ struct vt_torch_layout {
 	uint16_t active_blocks;
 	uint16_t graph_pools; /* flat_hash_map<MempoolId, unique_ptr<PrivatePool>>, or NO_FIELD when not found */
 	/* BlockPool */
-	uint16_t sets_per_pool; /* std::set 48 bytes apart: 1 blocks; 2 +unmapped; 3 +blocks_by_addr (2.14) */
+	uint16_t sets_per_pool; /* std::set 48 bytes apart: 1 blocks; 2 +unmapped; 3 +blocks_by_addr (2.13) */
 	uint16_t pool_is_small;
 	uint16_t pool_owner;
 	uint16_t pool_size_of;
 	/* PrivatePool: offset of its large BlockPool; the small one follows it at once */
 	uint16_t private_large; /* NO_FIELD: none existed when the layout was found; the walk looks for it */
-	/* DeviceStats: bytes between reserved_bytes and active_bytes (32 since 2.14: reserved_bytes_by_private_pools) */
+	/* DeviceStats: bytes between reserved_bytes and active_bytes (32 since 2.13: reserved_bytes_by_private_pools) */
 	uint16_t stats_extra;
 	struct vt_torch_block_layout block;
-	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.13" */
+	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.12" */
 };
 
 enum vt_block_state {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is written in this file about the kernel holds for Linux 4.8 to 6.18.
- *
  * All tracing is done by a thread of this tool that lives for one attempt only. A tracee belongs to the thread that seized
  * it, and the end of that thread releases it whatever state it is in: that is the way out when a thread does not stop in
  * time, since PTRACE_DETACH works on stopped ones only.
@@ -64,6 +62,7 @@ struct locked {
 
 struct attempt {
 	const struct vt_borrow_plan *plan;
+	const struct vt_candidate *candidate;
 	pid_t tid;
 	struct locked *locked;
 	bool filtered; /* the thread has a seccomp filter */
@@ -72,24 +71,42 @@ struct attempt {
 	struct vt_error *err;
 };
 
+/*
+ * Whether a number in the status of this thread ("\nSeccomp:\t", "\nTracerPid:\t") is known to be 0. Each thread has its own;
+ * a name with a newline in it is escaped there.
+ */
+static bool status_is_zero(const struct attempt *attempt, const char *key)
+{
+	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid, (int)attempt->tid);
+
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *line;
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	line = strstr(text, key);
+	return !line || line[strlen(key)] == '0';
+}
+
+/* Why the thread cannot be traced, if that holds for all threads; NULL when another one may be better. */
 static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 {
 	const struct vt_proc *proc = attempt->plan->proc;
-	struct vt_proc now = { 0 };
-	struct vt_error *err = NULL;
-	char *why;
+	struct vt_arena arena = { 0 };
+	struct vt_error *err;
+	const char *why;
 
-	if (errnum == ESRCH)
+	/* It ended, or this one thread has a tracer (maybe an attempt of ours that is just coming to its end). */
+	if (errnum == ESRCH || !status_is_zero(attempt, "\nTracerPid:\t"))
 		return NULL;
-	VT_TRY(vt_proc_init(&now, proc->pid));
-	if (now.tracer) {
-		err = vt_error_create(VT_ERR_BUSY, "process %d is traced by process %d", (int)proc->pid, (int)now.tracer);
-	} else {
-		why = vt_proc_why_not_permitted(&now, &now.arena);
-		err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s", (int)proc->pid,
-				      why ? why : strerror(errnum));
-	}
-	vt_proc_deinit(&now);
+	why = vt_proc_why_not_permitted(proc, &arena);
+	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s", (int)proc->pid,
+			      why ? why : strerror(errnum));
+	vt_arena_deinit(&arena);
 	return err;
 }
 
@@ -111,25 +128,6 @@ static bool wait_for_stop(pid_t tid, siginfo_t *info)
 			return false;
 		sched_yield();
 	}
-}
-
-/* The mode in the status of this thread: each has its own. A name with a newline in it is escaped there. */
-static bool has_seccomp_filter(const struct attempt *attempt)
-{
-	static const char key[] = "\nSeccomp:\t";
-	char path[64], text[8192];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid, (int)attempt->tid);
-
-	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	const char *line;
-
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
-	line = strstr(text, key);
-	return line && line[sizeof(key) - 1] != '0';
 }
 
 /* The word at an address of the stopped thread, by the memory that it has now (it may have called execve()). */
@@ -208,6 +206,9 @@ static bool qualifies(struct attempt *attempt)
 	static const uint8_t syscall_code[2] = { 0x0f, 0x05 };
 	uint8_t code[2];
 
+	/* Where it was when it was chosen: in the same call, from the same place, with the same stack below it. */
+	if (regs->rsp != attempt->candidate->sp || regs->rip != attempt->candidate->pc)
+		return false;
 	if ((long)regs->orig_rax < 0 || regs->cs != USER_CS ||
 	    vt_call_exposure(attempt->tid, src, (long)regs->orig_rax, args) >= VT_EXPOSURE_NEVER)
 		return false;
@@ -354,7 +355,7 @@ static void *try_thread(void *arg)
 		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)attempt->plan->proc->pid);
 		return NULL;
 	}
-	attempt->filtered = has_seccomp_filter(attempt);
+	attempt->filtered = !status_is_zero(attempt, "\nSeccomp:\t");
 	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
 		return NULL;
 	vt_fault_point("inject.interrupted");
@@ -390,10 +391,15 @@ static int start_blocked(pthread_t *thread, struct attempt *attempt)
 	return ret;
 }
 
-struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, pid_t tid, enum vt_borrow_result *result,
-			   struct vt_borrow_record *record)
+struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_candidate *candidate,
+			   enum vt_borrow_result *result, struct vt_borrow_record *record)
 {
-	struct attempt attempt = { .plan = plan, .tid = tid, .result = VT_BORROW_ANOTHER };
+	struct attempt attempt = {
+		.plan = plan,
+		.candidate = candidate,
+		.tid = candidate->tid,
+		.result = VT_BORROW_ANOTHER,
+	};
 	pthread_t thread;
 	void *p = mmap(NULL, sizeof(*attempt.locked), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
 		       0);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "inject/choose.h"
 #include "inject/stub.h"
 #include "target/live.h"
 #include "target/maps.h"
@@ -38,10 +39,10 @@ struct vt_borrow_record {
 };
 
 /*
- * Tries one thread. An error is one that another thread would give too (VT_ERR_PERMISSION, VT_ERR_BUSY, VT_ERR_UNSUPPORTED,
- * VT_ERR_GONE): the thread was left as it was then. *result and *record are set only on success.
+ * Tries one thread. An error is one that another thread would give too (VT_ERR_PERMISSION, VT_ERR_UNSUPPORTED, VT_ERR_GONE):
+ * the thread was left as it was then. *result and *record are set only on success.
  */
-struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, pid_t tid, enum vt_borrow_result *result,
-			   struct vt_borrow_record *record);
+struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_candidate *candidate,
+			   enum vt_borrow_result *result, struct vt_borrow_record *record);
 
 #endif

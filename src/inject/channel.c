@@ -208,27 +208,41 @@ static struct vt_error *wait_until_running(const struct vt_channel *channel, uin
 	}
 }
 
+/* Gives the helper's thread, which waits, what it is to run; the session is mapped then. */
+static struct vt_error *deliver(const struct vt_channel *channel, int target_fd, uint64_t offset, int *ret_fd,
+				struct vt_helper_shared **ret)
+{
+	VT_CLOSE int fd = -1;
+
+	VT_TRY(open_file(channel, target_fd, &fd));
+	VT_TRY(size_file(channel, fd, offset + channel->file_size));
+	VT_TRY(write_image(channel, fd));
+	VT_TRY(map_session(channel, fd, offset, ret));
+	(*ret)->file_size = channel->file_size;
+	(*ret)->patience_ns = channel->control->patience_ns;
+	(*ret)->heartbeat_ns = vt_now_ns();
+	*ret_fd = vt_steal_fd(fd);
+	return NULL;
+}
+
 struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns, struct vt_channel_result *result)
 {
 	uint64_t offset = channel->image->text_size + channel->image->data_size;
 	struct vt_helper_shared *shared;
 	struct vt_stub_control control;
+	struct vt_error *err;
 	VT_CLOSE int fd = -1;
 
 	VT_TRY(wait_until_ready(channel, vt_now_ns() + budget_ns, &control));
-	VT_TRY(open_file(channel, control.fd, &fd));
-	VT_TRY(size_file(channel, fd, offset + channel->file_size));
-	VT_TRY(write_image(channel, fd));
-	VT_TRY(map_session(channel, fd, offset, &shared));
-	shared->file_size = channel->file_size;
-	shared->patience_ns = channel->control->patience_ns;
-	shared->heartbeat_ns = vt_now_ns();
+	err = deliver(channel, control.fd, offset, &fd, &shared);
+	if (err) {
+		send_command(channel, VT_STUB_CLOSED);
+		return err;
+	}
 	vt_fault_point("inject.ready-to-go");
 	send_command(channel, VT_STUB_GO);
 	vt_fault_point("inject.go");
-
-	struct vt_error *err = wait_until_running(channel, vt_now_ns() + budget_ns, shared, &control);
-
+	err = wait_until_running(channel, vt_now_ns() + budget_ns, shared, &control);
 	if (err) {
 		/* Should it come up after all, it ends at once. */
 		shared->patience_ns = 0;

@@ -234,7 +234,7 @@ static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candida
 	if (err)
 		return false;
 	*scene = mix(mix(mix(*scene, (uint64_t)tid), info.sp), (uint64_t)info.syscall_nr);
-	*candidate = (struct vt_candidate){ tid, thread_exposure(choice, &info) };
+	*candidate = (struct vt_candidate){ tid, thread_exposure(choice, &info), info.sp, info.pc };
 	return candidate->exposure <= choice->max_exposure && candidate->exposure < VT_EXPOSURE_NEVER;
 }
 

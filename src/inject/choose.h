@@ -30,6 +30,7 @@ enum {
 struct vt_candidate {
 	pid_t tid;
 	int exposure;
+	uint64_t sp, pc; /* where it was then */
 };
 
 /* Of a system call of this thread alone, whose arguments are given. */

@@ -228,7 +228,7 @@ static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool 
 	for (size_t i = 0; i < n; i++) {
 		enum vt_borrow_result result;
 
-		VT_TRY(vt_borrow(&in->plan, candidates[i].tid, &result, &in->record));
+		VT_TRY(vt_borrow(&in->plan, &candidates[i], &result, &in->record));
 		if (result == VT_BORROW_STOPPED)
 			return continue_stopped(in);
 		if (result == VT_BORROWED) {

@@ -53,7 +53,10 @@ void vt_helper_destroy(struct vt_helper *helper);
 /* The mapped file. Valid until the next vt_helper_call() or _grow(). Contents written by the target are hostile. */
 struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
 
-/* One request (args already written to the shared file); waits for its answer until the deadline. */
+/*
+ * One request (args already written to the shared file); waits for its answer until the deadline. When the answer needs more
+ * room the file is grown and the request repeated. The helper ends by itself when none of these functions was called for 5 s.
+ */
 struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns);
 
 /* Makes the file at least size bytes and maps it anew. */

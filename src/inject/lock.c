@@ -31,12 +31,11 @@ static pid_t find_holder(int fd)
 		return 0;
 	snprintf(want, sizeof(want), "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev), (unsigned long long)st.st_ino);
 	while (fgets(line, sizeof(line), fp)) {
-		char kind[16], file[64];
-		int pid;
+		char kind[16], pid[16], file[64];
 
-		if (sscanf(line, "%*s %15s %*s %*s %d %63s", kind, &pid, file) == 3 && !strcmp(kind, "FLOCK") &&
-		    !strcmp(file, want) && pid > 0)
-			return pid;
+		if (sscanf(line, "%*s %15s %*s %*s %15s %63s", kind, pid, file) == 3 && !strcmp(kind, "FLOCK") &&
+		    !strcmp(file, want))
+			return (pid_t)strtol(pid, NULL, 10);
 	}
 	return 0;
 }
@@ -48,7 +47,8 @@ static struct vt_error *busy(int fd, pid_t pid)
 	pid_t holder = find_holder(fd);
 	char path[64], comm[64] = "";
 
-	if (!holder)
+	/* 0: in another pid namespace. */
+	if (holder <= 0)
 		return vt_error_create(VT_ERR_BUSY, "another vramtap is working on process %d", (int)pid);
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)holder);
 

@@ -51,7 +51,7 @@ enum vt_stub_state {
 enum vt_stub_command {
 	VT_STUB_WAIT = 0,
 	VT_STUB_GO = 1,
-	VT_STUB_CLOSED = 2, /* set by the stub: a GO that comes later is ignored */
+	VT_STUB_CLOSED = 2, /* set by the stub: a GO that comes later is ignored; by the tool: nothing will come */
 	VT_STUB_SEEN = 3,   /* the tool has read the reason of a failure */
 };
 

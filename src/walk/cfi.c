@@ -246,9 +246,11 @@ static bool find_section(struct vt_cfi *cfi, const Elf64_Ehdr *ehdr)
 		struct cursor text, body;
 
 		memcpy(&shdr, cfi->image + ehdr->e_shoff + i * sizeof(shdr), sizeof(shdr));
-		text = cursor_at(cfi, names.sh_offset <= cfi->size ? names.sh_offset + shdr.sh_name : cfi->size + 1, sizeof(name));
+		text = cursor_at(cfi, names.sh_offset <= cfi->size ? names.sh_offset + shdr.sh_name : cfi->size + 1,
+				 sizeof(name));
 		body = cursor_at(cfi, shdr.sh_offset, shdr.sh_size);
-		if (text.bad || memcmp(cfi->image + text.at, name, sizeof(name)) != 0 || shdr.sh_type == SHT_NOBITS || body.bad)
+		if (text.bad || memcmp(cfi->image + text.at, name, sizeof(name)) != 0 || shdr.sh_type == SHT_NOBITS ||
+		    body.bad)
 			continue;
 		cfi->frames = body.at;
 		cfi->frames_end = body.end;
@@ -267,7 +269,8 @@ bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size)
 		return false;
 	memcpy(&ehdr, image, sizeof(ehdr));
 	if (memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_machine != EM_X86_64 || ehdr.e_phentsize != sizeof(Elf64_Phdr))
+	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_machine != EM_X86_64 ||
+	    ehdr.e_phentsize != sizeof(Elf64_Phdr))
 		return false;
 	find_segments(cfi, &ehdr, &header);
 	if (header.p_type == PT_GNU_EH_FRAME && read_header(cfi, &header))

@@ -25,8 +25,8 @@ struct collector {
 };
 
 /*
- * The demangler has no way to be stopped from its callback, hence the jump. libiberty (2.32 and later) holds its C++ parse
- * on the stack; of Rust only the buffer of one punycode identifier can be lost.
+ * The demangler has no way to be stopped from its callback, hence the jump. libiberty (2.32 and later) holds its C++
+ * parse on the stack; of Rust only the buffer of one punycode identifier can be lost.
  */
 static void collect(const char *text, size_t n, void *opaque)
 {
@@ -59,7 +59,8 @@ static bool is_word(char c)
 static size_t operator_length(const char *text, size_t n, size_t i)
 {
 	/* Longer ones first; those without brackets need no care. */
-	static const char *const names[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<", ">>", "<=", ">=", "->", "<", ">" };
+	static const char *const names[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<",
+					     ">>",  "<=",  ">=",  "->",	 "<",  ">" };
 	static const char word[] = "operator";
 	size_t len = sizeof(word) - 1;
 
@@ -240,7 +241,8 @@ static void drop_empty_list(struct vt_str *out)
 static void shorten_cxx(const char *text, size_t n, struct vt_str *out)
 {
 	/* A thunk is its function to a reader. */
-	static const char *const thunks[] = { "non-virtual thunk to ", "virtual thunk to ", "covariant return thunk to " };
+	static const char *const thunks[] = { "non-virtual thunk to ", "virtual thunk to ",
+					      "covariant return thunk to " };
 	/* Special names keep their spaces. */
 	static const char *const special[] = { "vtable for ",      "VTT for ", "typeinfo for ",
 					       "typeinfo name for ", "guard variable for ",

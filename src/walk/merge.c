@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CPython runs Python functions in _PyEval_EvalFrameDefault. One C call of it is one native frame, and runs one Python
- * function (until 3.10) or that and all that it calls without leaving the evaluator (since 3.11): a run of Python frames
- * that ends with .entry. The k-th evaluator from inside therefore belongs to the k-th run from inside.
+ * function (until 3.10) or that and all that it calls without leaving the evaluator (since 3.11): a run of Python
+ * frames that ends with .entry. The k-th evaluator from inside therefore belongs to the k-th run from inside. Where the
+ * end of a run says in which C stack frame it began (3.12+), that decides, also in an interpreter without symbols.
  */
 #include "walk/merge.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/map.h"
 
 /* A name of the interpreter's own call machinery; a trailing '*' stands for any rest. */
@@ -65,7 +67,8 @@ static bool is_evaluator(const struct vt_native_frame *frame)
 	static const char name[] = "_PyEval_EvalFrameDefault";
 	size_t n = sizeof(name) - 1;
 
-	return frame->symbol && !strncmp(frame->symbol, name, n) && (frame->symbol[n] == '\0' || frame->symbol[n] == '.');
+	return frame->symbol && !strncmp(frame->symbol, name, n) &&
+	       (frame->symbol[n] == '\0' || frame->symbol[n] == '.');
 }
 
 static const char *base_name(const struct vt_module *module)
@@ -85,13 +88,13 @@ struct merge {
 	bool nomem;
 	/* the native side */
 	const struct vt_module *interpreter; /* module of the evaluator, NULL when there is none */
-	size_t n_evaluators;
+	size_t n_evaluators;    /* by their names */
 	size_t first_evaluator; /* index of frame; n_frames when there is none */
-	size_t last_evaluator;
 	/* the Python side */
 	size_t n_runs;
-	/* how they go together: after `skipped` evaluators from inside, `n_matched` have a run each */
-	size_t skipped, n_matched;
+	/* how they go together: the native frames of the first n_matched runs */
+	size_t *places;
+	size_t n_matched;
 };
 
 static size_t native_frames(const struct merge *m)
@@ -106,7 +109,7 @@ static size_t python_frames(const struct merge *m)
 
 static void look_at_native(struct merge *m)
 {
-	m->first_evaluator = m->last_evaluator = native_frames(m);
+	m->first_evaluator = native_frames(m);
 	for (size_t i = 0; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
 
@@ -116,7 +119,6 @@ static void look_at_native(struct merge *m)
 			m->first_evaluator = i;
 			m->interpreter = frame->module;
 		}
-		m->last_evaluator = i;
 	}
 }
 
@@ -129,6 +131,48 @@ static void look_at_python(struct merge *m)
 			m->n_runs++;
 }
 
+/* The native frame, from `from` on, whose part of the stack has this address; n_frames when there is none. */
+static size_t frame_at(const struct merge *m, size_t from, uint64_t addr)
+{
+	for (size_t i = from; i < native_frames(m); i++) {
+		const struct vt_native_frame *frame = &m->native->frames.data[i];
+
+		if (addr < frame->cfa && (i == 0 || addr >= frame[-1].cfa))
+			return i;
+	}
+	return native_frames(m);
+}
+
+/* False when a run does not know its place, or that is not an evaluator. */
+static bool match_by_address(struct merge *m)
+{
+	size_t k = 0, from = 0;
+
+	for (size_t i = 0; i < python_frames(m); i++) {
+		const struct vt_python_frame *entry = &m->python->frames.data[i];
+
+		if (!entry->entry && i < python_frames(m) - 1)
+			continue;
+		if (!entry->c_frame)
+			return false;
+		from = frame_at(m, from, entry->c_frame);
+		if (from == native_frames(m))
+			break;
+
+		const struct vt_native_frame *frame = &m->native->frames.data[from];
+
+		if (!frame->module || (frame->symbol && !is_evaluator(frame)))
+			return false;
+		m->places[k++] = from++;
+	}
+	/* The outer ones may only be missing where the native stack ends early. */
+	if (k == 0 || (k < m->n_runs && m->native->complete))
+		return false;
+	m->n_matched = k;
+	m->interpreter = m->native->frames.data[m->places[0]].module;
+	return true;
+}
+
 /* Whether all inside of the innermost evaluator is the interpreter's own. */
 static bool only_interpreter_inside(const struct merge *m)
 {
@@ -138,43 +182,56 @@ static bool only_interpreter_inside(const struct merge *m)
 	return true;
 }
 
-/* False when it cannot be said which run belongs to which evaluator. */
-static bool match(struct merge *m)
+/* How many evaluators from inside have no run; and how many after them have one. False when that cannot be said. */
+static bool compare_counts(const struct merge *m, size_t *skipped, size_t *matched)
 {
-	if (m->n_evaluators == m->n_runs) {
-		m->n_matched = m->n_runs;
+	*skipped = 0;
+	*matched = m->n_runs;
+	if (m->n_evaluators == m->n_runs)
 		return true;
-	}
 	/* Interrupted while the evaluator begins or ends, where it has no Python frame; it calls nothing else then. */
 	if (m->n_evaluators == m->n_runs + 1 && only_interpreter_inside(m)) {
-		m->skipped = 1;
-		m->n_matched = m->n_runs;
+		*skipped = 1;
 		return true;
 	}
 	/* Both are known from inside outwards: the outer end of one is missing. */
-	if (m->n_runs < m->n_evaluators && m->n_runs > 0 && m->python->truncated) {
-		m->n_matched = m->n_runs;
+	if (m->n_runs < m->n_evaluators && m->n_runs > 0 && m->python->truncated)
 		return true;
+	*matched = m->n_evaluators;
+	return m->n_evaluators < m->n_runs && m->n_evaluators > 0 && !m->native->complete;
+}
+
+static bool match_by_name(struct merge *m)
+{
+	size_t skipped, matched, evaluator = 0;
+
+	if (!compare_counts(m, &skipped, &matched))
+		return false;
+	for (size_t i = 0; i < native_frames(m); i++) {
+		if (!is_evaluator(&m->native->frames.data[i]))
+			continue;
+		if (evaluator >= skipped && evaluator < skipped + matched)
+			m->places[m->n_matched++] = i;
+		evaluator++;
 	}
-	if (m->n_evaluators < m->n_runs && m->n_evaluators > 0 && !m->native->complete) {
-		m->n_matched = m->n_evaluators;
-		return true;
-	}
-	return false;
+	return true;
 }
 
 /* Whether nothing but the interpreter's and the C library's start-up code lies outside of the outermost evaluator. */
 static bool is_plain_startup(const struct merge *m)
 {
-	for (size_t i = m->last_evaluator + 1; i < native_frames(m); i++) {
+	for (size_t i = m->places[m->n_matched - 1] + 1; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
 		const char *module = frame->module ? base_name(frame->module) : "";
 		bool ours = frame->module == m->interpreter || matches(module, "python*");
 		/* Without debug symbols the C library's have no names. */
 		bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
-		bool known = frame->function ? (ours && IS_ONE_OF(frame->function, glue)) || IS_ONE_OF(frame->function, startup) :
-					       ours || libc;
+		bool known = ours || libc;
 
+		if (is_evaluator(frame))
+			return false;
+		if (frame->function)
+			known = (ours && IS_ONE_OF(frame->function, glue)) || IS_ONE_OF(frame->function, startup);
 		if (!known)
 			return false;
 	}
@@ -260,36 +317,32 @@ static void add_run(struct merge *m, size_t *at)
 }
 
 /*
- * Whether frame i says nothing beside the Python frames. The interpreter's functions without a name (a stripped one has
- * few names) are calls of Python functions, except at the inner end, where they may be what the thread is doing.
+ * Whether frame i says nothing beside the Python frames. A stripped interpreter has few names: its functions without one
+ * are the way to what they called, which is shown; only where the thread itself is in one, that is all there is to say.
  */
 static bool is_noise(const struct merge *m, size_t i, bool plain_startup)
 {
 	const struct vt_native_frame *frame = &m->native->frames.data[i];
 
-	if (plain_startup && i > m->last_evaluator)
+	if (plain_startup && i > m->places[m->n_matched - 1])
 		return true;
 	if (!m->interpreter || frame->module != m->interpreter)
 		return false;
-	return frame->function ? IS_ONE_OF(frame->function, glue) : i > m->first_evaluator;
+	return frame->function ? IS_ONE_OF(frame->function, glue) : i > 0;
 }
 
 static void fill_matched(struct merge *m)
 {
-	bool plain_startup = m->n_matched > 0 && m->skipped + m->n_matched == m->n_evaluators && is_plain_startup(m);
-	size_t evaluator = 0, at = 0;
+	bool plain_startup = m->n_matched > 0 && is_plain_startup(m);
+	size_t k = 0, at = 0;
 
 	for (size_t i = 0; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
 
-		if (is_evaluator(frame)) {
-			size_t k = evaluator++;
-
-			if (k >= m->skipped && k < m->skipped + m->n_matched)
-				add_run(m, &at);
-			else
-				add_native(m, frame);
-		} else if (m->n_matched == 0 || !is_noise(m, i, plain_startup)) {
+		if (k < m->n_matched && i == m->places[k]) {
+			add_run(m, &at);
+			k++;
+		} else if (m->n_matched == 0 || is_evaluator(frame) || !is_noise(m, i, plain_startup)) {
 			add_native(m, frame);
 		}
 	}
@@ -317,11 +370,15 @@ bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_pytho
 
 	*stack = (struct vt_model_stack){ 0 };
 	stack->frames = vt_arena_alloc(arena, n * sizeof(*stack->frames));
-	if (!stack->frames)
-		return false;
 	look_at_native(&m);
 	look_at_python(&m);
-	if (match(&m))
+
+	VT_FREE size_t *places = calloc(m.n_runs + 1, sizeof(*places));
+
+	m.places = places;
+	if (!stack->frames || !places)
+		return false;
+	if (match_by_address(&m) || match_by_name(&m))
 		fill_matched(&m);
 	else
 		fill_apart(&m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native frames from a memory source and registers, by call frame information (walk/cfi.h), and their names: all program
- * counters are collected first, then each module's symbol table is read once.
+ * Native frames from a memory source and registers, by call frame information (walk/cfi.h), and their names: all
+ * program counters are collected first, then each module's symbol table is read once.
  */
 #ifndef VT_WALK_NATIVE_H
 #define VT_WALK_NATIVE_H
@@ -23,7 +23,7 @@ struct vt_native_frame {
 	uint64_t pc;       /* as in the register: the return address for all but the innermost and signal frames */
 	uint64_t cfa;      /* stack pointer of the caller; 0 unknown */
 	bool activation;   /* pc is the instruction itself, not a return address */
-	bool signal;       /* the trampoline under a signal handler: its caller was interrupted; pc was never called from */
+	bool signal;       /* the trampoline under a signal handler; its caller was interrupted */
 	/* symbolised: */
 	const struct vt_module *module; /* NULL: no mapped file */
 	uint64_t module_offset; /* address in the file (pc - bias) */
@@ -45,10 +45,13 @@ void vt_native_stack_deinit(struct vt_native_stack *stack);
 struct vt_unwinder; /* opaque: the unwind information of one target */
 
 /* modules and src must outlive it. Opens no file before it is needed. */
-struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret);
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid,
+				    struct vt_unwinder **ret);
 void vt_unwinder_destroy(struct vt_unwinder *unwinder);
 
-/* Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it. stack must be zeroed. */
+/*
+ * Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it. stack must be zeroed.
+ */
 struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const struct vt_regs *regs,
 				  struct vt_native_stack *stack);
 

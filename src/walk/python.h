@@ -30,6 +30,7 @@ struct vt_python_frame {
 	bool generator;   /* belongs to a generator or coroutine */
 	bool entry;       /* its evaluation began a new C call of the evaluator: the native stack has one evaluator frame for
 			     the run of Python frames from here inwards (innermost first order: it ends a run) */
+	uint64_t c_frame; /* of an entry (3.12+): an address in the C stack frame of its evaluator; 0 unknown */
 	/* resolved: */
 	const char *function; /* qualified name where there is one (3.11+), else co_name; NULL unknown; hostile */
 	const char *file;     /* co_filename; NULL unknown; hostile */

@@ -121,6 +121,12 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 			end_early(thread, "the frame at 0x%" PRIx64 " cannot be read", addr);
 			return NULL;
 		}
+		/*
+		 * 3.11 and 3.12 (see vt_py_frame_top()): a frame that has not run one instruction has called nobody. What seems
+		 * to be inside it is left over from an earlier call.
+		 */
+		if (vt_py_has(c->py->layout, VT_PY_TSTATE_CFRAME) && info.frame.lasti < 0 && !info.frame.generator)
+			thread->frames.n = 0;
 		if (!info.shim) {
 			struct vt_python_frame *frame = vt_vec_append(&thread->frames);
 
@@ -128,7 +134,9 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 				return &vt_enomem;
 			*frame = info.frame;
 		} else if (thread->frames.n) {
+			/* The shim is a local variable of the evaluator. */
 			thread->frames.data[thread->frames.n - 1].entry = true;
+			thread->frames.data[thread->frames.n - 1].c_frame = addr;
 		}
 		addr = info.previous;
 	}
@@ -476,5 +484,5 @@ void vt_python_deinit(struct vt_python *py)
 	vt_vec_deinit(&py->threads);
 	vt_arena_deinit(&py->arena);
 	free(py->pages);
-	py->pages = NULL;
+	*py = (struct vt_python){ 0 };
 }

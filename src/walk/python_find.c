@@ -23,42 +23,43 @@ enum verdict {
 };
 
 #define MAX_CHECKED_THREADS 64
-#define CHECKED_FRAMES 4 /* of a thread */
+#define CHECKED_FRAMES 4     /* of a thread */
+#define FIRST_WITH_COOKIE 13 /* minor of the first release with debug offsets */
 
 static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
 {
-	enum verdict verdict = LIKELY;
+	size_t good = 0, bad = 0;
 
 	if (!py->threads.n)
 		return UNUSED;
 	for (size_t i = 0; i < py->threads.n && i < MAX_CHECKED_THREADS; i++) {
 		const struct vt_python_thread *thread = &py->threads.data[i];
 
-		if (!thread->frames.n) {
-			if (thread->truncated && src->coherent)
-				return WRONG;
-			continue;
-		}
-		if (vt_py_is(py, src, thread->frames.data[0].code, VT_PYTHON_CODE))
-			verdict = PROVEN;
-		else if (src->coherent)
-			return WRONG;
+		if (thread->frames.n && vt_py_is(py, src, thread->frames.data[0].code, VT_PYTHON_CODE))
+			good++;
+		else if (thread->frames.n || thread->truncated)
+			bad++;
 	}
-	return verdict;
+	/* One may be gone by now (while the target runs), or damaged (in the core of a crash); with a wrong layout most are. */
+	if (bad > good)
+		return WRONG;
+	return good ? PROVEN : LIKELY;
 }
 
-static enum verdict judge(struct vt_python *py, struct vt_memsrc *src)
+/* Fails only when the target is gone or must not be read. */
+static struct vt_error *judge(struct vt_python *py, struct vt_memsrc *src, enum verdict *verdict)
 {
 	struct vt_error *err = vt_py_capture(py, src, CHECKED_FRAMES);
-	enum verdict verdict = WRONG;
 
 	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
 		py->types[i].named = 0; /* what another layout made of them */
-	if (!err)
-		verdict = judge_threads(py, src);
-	vt_error_destroy(err);
+	*verdict = err ? WRONG : judge_threads(py, src);
 	vt_py_drop_threads(py);
-	return verdict;
+	if (err && err->code != VT_ERR_GONE && err->code != VT_ERR_PERMISSION && err->code != VT_ERR_NOMEM) {
+		vt_error_destroy(err);
+		err = NULL;
+	}
+	return err;
 }
 
 /* ---- which release ---- */
@@ -160,7 +161,7 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 		py->types[i].symbol = candidate->types[i];
 	*verdict = WRONG;
 	if (choose_layout(py, modules, candidate, src)) {
-		*verdict = judge(py, src);
+		VT_TRY(judge(py, src, verdict));
 		if (*verdict != WRONG)
 			return NULL;
 		return vt_error_create(VT_ERR_UNSUPPORTED,
@@ -171,11 +172,13 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 		return unknown_release(py);
 	/* Nothing says which release it is: the one whose layout the memory proves. Those with the cookie were seen above. */
 	for (size_t i = 0; (py->layout = vt_python_layout_nth(i)); i++) {
-		if (py->layout->minor > 12 || judge(py, src) != PROVEN)
+		if (py->layout->minor >= FIRST_WITH_COOKIE)
+			continue;
+		VT_TRY(judge(py, src, verdict));
+		if (*verdict != PROVEN)
 			continue;
 		py->major = py->layout->major;
 		py->minor = py->layout->minor;
-		*verdict = PROVEN;
 		return NULL;
 	}
 	return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython that does not say which release it is");

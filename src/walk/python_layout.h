@@ -31,7 +31,10 @@
 	X(TSTATE_CFRAME)  /* _PyCFrame, which points to the innermost frame; 3.11 and 3.12 */                \
 	X(TSTATE_PTHREAD) /* thread_id: pthread_t */                                                         \
 	X(TSTATE_TID)     /* native_thread_id, 3.11 on */                                                    \
+	X(TSTATE_STACK_TOP)   /* datastack_top: frames lie below it; only where TSTATE_CFRAME is */          \
+	X(TSTATE_STACK_LIMIT) /* datastack_limit */                                                          \
 	X(CFRAME_FRAME)                                                                                      \
+	X(CFRAME_PREVIOUS)                                                                                   \
 	X(FRAME_PREVIOUS)                                                                                    \
 	X(FRAME_CODE)                                                                                        \
 	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                               \

@@ -80,7 +80,7 @@ bool vt_py_parse_version(const char *text, const char **end, int version[3])
 
 		if (!digits || digits > 3)
 			return i == 2;
-		version[i] = atoi(text);
+		version[i] = (int)strtol(text, NULL, 10); /* three digits at the most */
 		text += digits;
 		*end = text;
 		if (i < 2 && *text++ != '.')

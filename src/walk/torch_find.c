@@ -37,17 +37,27 @@
 /* ---- what a Block looks like ---- */
 
 /*
- * Known Blocks, newest first. Only a Block that passes the checks of plausible() is accepted; pool_size and large_blocks only
- * say which row to try first, and decide between rows while there is no block to look at.
+ * Known Blocks, newest first. Only a Block that passes the checks of plausible() is accepted; the other columns only say which
+ * row to try first, and decide between rows while there is no block to look at. Checked against the real libraries of 2.2.2,
+ * 2.3.1, 2.6.0, 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.1 and 2.15.0.
  */
 struct block_row {
 	const char *name;
 	uint16_t sets_per_pool;
 	uint16_t pool_size_of;
 	uint16_t large_blocks;
+	uint16_t gap; /* from the hash table before graph_pools to it, give or take 12 (cudaDeviceProp differs with CUDA 12, 13) */
 	struct vt_torch_block_layout block;
 };
 
+/* gc_count_base is int64 */
+#define BLOCK_2_3                                                                                               \
+	{                                                                                                       \
+		.size_of = 160, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56,  \
+		.pool = 64, .ptr = 72, .allocated = 80, .mapped = 81, .prev = 88, .next = 96,                   \
+		.event_count = 104, .context = 120, .expandable_segment = 152,                                  \
+	}
+/* registration_counter before size */
 #define BLOCK_2_11                                                                                              \
 	{                                                                                                       \
 		.size_of = 168, .device = 0, .stream = 8, .stream_uses = 16, .size = 56, .requested_size = 64,  \
@@ -56,24 +66,23 @@ struct block_row {
 	}
 
 static const struct block_row block_rows[] = {
-	/* 2.14: blocks_by_addr in BlockPool; reserved_bytes_by_private_pools in DeviceStats */
-	{ "2.14 to 2.15", 3, 168, 1064, BLOCK_2_11 },
-	/* 2.11: registration_counter before size; device_id before large_blocks */
-	{ "2.11 to 2.13", 2, 120, 1024, BLOCK_2_11 },
-	/* 2.4: gc_count_base is int64 and get_free_blocks_call_count is in BlockPool */
-	{ "2.4 to 2.10", 2, 120, 1016,
-	  { .size_of = 160, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56, .pool = 64, .ptr = 72,
-	    .allocated = 80, .mapped = 81, .prev = 88, .next = 96, .event_count = 104, .context = 120,
-	    .expandable_segment = 152 } },
-	/* 2.1: expandable segments, contexts instead of a history list */
-	{ "2.1 to 2.2", 2, 112, 992,
-	  { .size_of = 152, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56, .pool = 64, .ptr = 72,
-	    .allocated = 80, .mapped = 81, .prev = 88, .next = 96, .event_count = 104, .context = 112,
-	    .expandable_segment = 144 } },
-	{ "2.0", 1, 64, 992,
-	  { .size_of = 112, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56, .pool = 64, .ptr = 72,
-	    .allocated = 80, .mapped = NONE, .prev = 88, .next = 96, .event_count = 104, .context = NONE,
-	    .expandable_segment = NONE } },
+	/* blocks_by_addr in BlockPool; reserved_bytes_by_private_pools in DeviceStats */
+	{ "2.13 to 2.15", 3, 168, 1064, 1268, BLOCK_2_11 },
+	/* 8 bytes more before large_blocks in 2.12 */
+	{ "2.11 to 2.12", 2, 120, 1024, 1268, BLOCK_2_11 },
+	/* device_id before large_blocks, cudaDeviceProp behind them */
+	{ "2.10", 2, 120, 1024, 1212, BLOCK_2_3 },
+	/* get_free_blocks_call_count in BlockPool */
+	{ "2.3 to 2.9", 2, 120, 1016, 184, BLOCK_2_3 },
+	/* expandable segments; contexts instead of a history list */
+	{ "2.1 to 2.2", 2, 112, 992, 144,
+	  { .size_of = 152, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56,
+	    .pool = 64, .ptr = 72, .allocated = 80, .mapped = 81, .prev = 88, .next = 96, .event_count = 104,
+	    .context = 112, .expandable_segment = 144 } },
+	{ "2.0", 1, 64, 992, 96,
+	  { .size_of = 112, .device = 0, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56,
+	    .pool = 64, .ptr = 72, .allocated = 80, .mapped = NONE, .prev = 88, .next = 96, .event_count = 104,
+	    .context = NONE, .expandable_segment = NONE } },
 };
 
 #define N_BLOCK_ROWS (sizeof(block_rows) / sizeof(block_rows[0]))
@@ -233,7 +242,7 @@ static const char *dca_layout(const struct finder *f, uint64_t dca, const uint8_
 	}
 	layout->mutex = 0;
 	layout->stats = VT_MUTEX_SIZE;
-	/* 2.14 put a hash table into DeviceStats, behind reserved_bytes */
+	/* 2.13 put a hash table into DeviceStats, behind reserved_bytes */
 	layout->stats_extra =
 		is_table(bytes, n, VT_MUTEX_SIZE + VT_STATS_BEFORE_EXTRA) ? sizeof(struct vt_ska) : 0;
 	if ((size_t)layout->stats + VT_STATS_BEFORE_EXTRA + layout->stats_extra + VT_STATS_AFTER_EXTRA > large)
@@ -386,7 +395,7 @@ static int holds_private_pools(struct finder *f, uint64_t dca, uint16_t offset)
 /*
  * graph_pools is the first table whose values are private pools (graph_pools_freeable, next to it, has some of the same). While
  * there are none it is told by its place: it and graph_pools_freeable are the last two hash tables of the object, and there is
- * one more behind them (capture_to_pool_map) in releases whose BlockPool has no get_free_blocks_call_count, that is before 2.4.
+ * one more behind them (capture_to_pool_map) in releases whose BlockPool has no get_free_blocks_call_count, that is before 2.3.
  */
 static void find_graph_pools(struct finder *f)
 {
@@ -538,11 +547,22 @@ static void take_block(struct finder *f, const char *name, const struct vt_torch
 	snprintf(f->layout.name, sizeof(f->layout.name), "%s", name);
 }
 
-/* How many of the hints of a row hold: 0 to 3. */
+#define HINTS 5
+
+static bool gap_matches(const struct finder *f, uint16_t gap)
+{
+	for (size_t t = 1; t < f->n_tables; t++) {
+		if (f->tables[t] == f->layout.graph_pools)
+			return abs(f->tables[t] - f->tables[t - 1] - gap) <= 12;
+	}
+	return false;
+}
+
+/* How many of the hints of a row hold; the place of the pools counts twice. */
 static unsigned int row_hints(const struct finder *f, const struct block_row *row)
 {
 	return (row->sets_per_pool == f->layout.sets_per_pool) + (row->pool_size_of == f->layout.pool_size_of) +
-	       (row->large_blocks == f->layout.large_blocks);
+	       2 * (row->large_blocks == f->layout.large_blocks) + gap_matches(f, row->gap);
 }
 
 /* A Block like that of the newest release, with something put in before size (as 2.11 did with registration_counter). */
@@ -575,7 +595,7 @@ static bool try_shifted(struct finder *f)
 static bool find_block(struct finder *f)
 {
 	take_samples(f);
-	for (unsigned int hints = 4; hints-- > 0;) {
+	for (unsigned int hints = HINTS + 1; hints-- > 0;) {
 		for (size_t i = 0; i < N_BLOCK_ROWS; i++) {
 			if (row_hints(f, &block_rows[i]) == hints && fits(f, &block_rows[i].block)) {
 				take_block(f, block_rows[i].name, &block_rows[i].block);

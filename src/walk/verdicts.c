@@ -37,7 +37,7 @@ struct rule {
 static const struct rule rules[] = {
 	/* CPython */
 	{ "waits for the GIL", "take_gil", NULL, 0 },
-	/* In a stripped interpreter take_gil() has no name; nothing else in CPython 3.8 to 3.13 uses this function on Linux. */
+	/* Without a name for take_gil() (stripped): nothing else in CPython 3.8 to 3.13 uses this on Linux. */
 	{ "waits for the GIL", "*pthread_cond_timedwait*", "libc*", UNDER_PYTHON },
 	{ "waits for the GIL", "PyEval_RestoreThread", NULL, FOR_LOCK },
 	{ "waits for the GIL", "PyEval_AcquireThread", NULL, FOR_LOCK },
@@ -73,7 +73,8 @@ static const struct rule rules[] = {
 	{ "idle thread of an executor", "*run", "*/concurrent/futures/process.py", PYTHON | INNERMOST | IDLE },
 	{ "idle worker of a pool", "worker", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
 	{ "idle thread of a pool", "_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
-	{ "idle compile worker", "_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py", PYTHON | INNERMOST | IDLE },
+	{ "idle compile worker", "_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
+	  PYTHON | INNERMOST | IDLE },
 	{ "idle tqdm monitor", "*run", "*/tqdm/_monitor.py", PYTHON | INNERMOST | IDLE },
 
 	/* waiting for other processes or threads */
@@ -123,6 +124,7 @@ static const struct rule rules[] = {
 	{ "waits on a Python queue", "*get", "*/multiprocessing/queues.py", PYTHON | INNERMOST | WEAK },
 	{ "waits on a Python queue", "_queue_SimpleQueue_get*", NULL, INNERMOST | WEAK },
 	{ "waits for a Python lock", "lock_PyThread_acquire_lock", NULL, INNERMOST | WEAK },
+	{ "waits for a Python lock", "PyThread_acquire_lock_timed*", NULL, INNERMOST | WEAK },
 	{ "waits for a Python lock", "rlock_acquire", NULL, INNERMOST | WEAK },
 	{ "waits in asyncio's event loop", "*_run_once", "*/asyncio/base_events.py", PYTHON | INNERMOST | WEAK },
 	{ "in autograd's backward pass", "torch::autograd::Engine::evaluate_function", NULL, WEAK },

@@ -15,13 +15,13 @@ tests_functional_inject_soak_LDADD = $(inject_test_libs)
 
 functional_tests += \
 	tests/functional/helper_elf.sh \
-	tests/functional/inject_soak
-EXTRA_DIST += tests/functional/helper_elf.sh tests/targets/victim.py
+	tests/functional/inject_cases.sh \
+	tests/functional/inject_soak.sh
+EXTRA_DIST += tests/targets/victim.py
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/functional/inject_cases
 tests_functional_inject_cases_SOURCES = tests/functional/inject_cases.c
 tests_functional_inject_cases_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_functional_inject_cases_LDADD = $(inject_test_libs) $(CMOCKA_LIBS)
-functional_tests += tests/functional/inject_cases
 endif

@@ -51,6 +51,7 @@ struct tally {
 	uint64_t errors, lost_eintr, epoll_eintr;
 	uint64_t *borrowed, *total;
 	size_t n_samples;
+	uint64_t whole_ns; /* of all that were complete, the injector's start to its end */
 };
 
 enum killing { KILL_NEVER, KILL_RANDOM, KILL_AT_POINT };
@@ -310,6 +311,7 @@ static void account(const struct report *report)
 		return;
 	}
 	all.loaded++;
+	all.whole_ns += report->whole_ns;
 	if (all.n_samples < MAX_SAMPLES) {
 		all.borrowed[all.n_samples] = report->borrowed_ns;
 		all.total[all.n_samples++] = report->total_ns;
@@ -326,7 +328,17 @@ static pid_t pick_thread(const struct victim *victim, bool any_thread)
 	return (pid_t)victim->stats->threads[(uint64_t)rand_r(&seed) % n].tid;
 }
 
-/* One injection; a random kill falls within the time that an injection takes. True when it was killed. */
+/* A random instant within the time that an injection takes here, and a bit beyond. */
+static uint64_t random_instant(void)
+{
+	uint64_t usual = all.loaded ? all.whole_ns / (uint64_t)all.loaded : 4 * VT_NS_PER_MS;
+
+	if (usual > 8 * VT_NS_PER_MS)
+		usual = 8 * VT_NS_PER_MS;
+	return (uint64_t)rand_r(&seed) % (usual + usual / 4);
+}
+
+/* One injection. True when it was killed. */
 static bool one_run(const struct victim *victim, enum killing killing, bool any_thread, const char *point)
 {
 	pid_t tid = pick_thread(victim, any_thread);
@@ -342,7 +354,7 @@ static bool one_run(const struct victim *victim, enum killing killing, bool any_
 		injector(victim->pid, tid, point, fds[1]);
 	close(fds[1]);
 	if (killing == KILL_RANDOM) {
-		vt_sleep_ns((uint64_t)rand_r(&seed) % (8 * VT_NS_PER_MS));
+		vt_sleep_ns(random_instant());
 		kill(pid, SIGKILL);
 	}
 	waitpid(pid, &status, 0);
@@ -450,7 +462,7 @@ int main(void)
 	char c_path[512], malloc_path[512], python_path[512];
 	const char *const c_victim[] = { c_path, NULL };
 	const char *const malloc_victim[] = { malloc_path, NULL };
-	const char *const python_victim[] = { "python3", python_path, NULL };
+	const char *const python_victim[] = { "python3", "-W", "ignore", python_path, NULL };
 	const char *soak = getenv("VRAMTAP_SOAK");
 	int factor = soak && atoi(soak) > 0 ? 10 * atoi(soak) : 1;
 	const struct scenario scenarios[] = {

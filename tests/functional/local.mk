@@ -1,8 +1,10 @@
 # Functional tests: they drive the built program against real processes. Each part adds its own.
 functional_tests = \
 	tests/functional/report_cli.py \
-	tests/functional/report_hostile.py
-EXTRA_DIST += $(functional_tests) tests/functional/harness.py
+	tests/functional/report_hostile.py \
+	tests/functional/report_soak.py \
+	tests/functional/report_torch.py
+EXTRA_DIST += $(functional_tests) tests/functional/harness.py tests/functional/torch_truth.py
 include tests/functional/python.mk
 include tests/functional/native.mk
 include tests/functional/torch.mk

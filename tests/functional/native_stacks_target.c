@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define KEEP __attribute__((noinline, noclone, used))
+#define KEEP __attribute__((noinline, used))
 
 static sem_t in_place;
 

@@ -120,8 +120,7 @@ static void print_facts(const struct seen *seen)
 /* Resolves frames that are made up of standard input. */
 static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
 {
-	uint64_t code;
-	int32_t lasti;
+	char line[80];
 
 	if (!py->threads.n)
 		return vt_error_create(VT_ERR_NOTFOUND, "no thread");
@@ -130,13 +129,15 @@ static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
 
 	py->threads.n = 1;
 	thread->frames.n = 0;
-	while (scanf("%" SCNx64 " %" SCNd32, &code, &lasti) == 2) {
+	while (fgets(line, sizeof(line), stdin)) {
 		struct vt_python_frame *frame = vt_vec_append(&thread->frames);
+		char *lasti;
 
 		if (!frame)
 			return &vt_enomem;
 		/* As of a generator, so that a frame before its first traceable instruction is not hidden. */
-		*frame = (struct vt_python_frame){ .code = code, .lasti = lasti, .generator = true };
+		*frame = (struct vt_python_frame){ .code = strtoull(line, &lasti, 16), .generator = true };
+		frame->lasti = (int32_t)strtol(lasti, NULL, 10);
 	}
 	VT_TRY(vt_python_resolve(py, src));
 	for (size_t i = 0; i < thread->frames.n; i++)
@@ -194,7 +195,7 @@ int main(int argc, char **argv)
 
 	while ((option = getopt(argc, argv, "eflks:")) != -1) {
 		if (option == 's')
-			options.skip = atol(optarg);
+			options.skip = strtol(optarg, NULL, 10);
 		else if (option == 'k')
 			options.stopped = true;
 		else if (option != '?')
@@ -206,7 +207,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s [-e | -f | -l] [-k] [-s TID] PID\n", argv[0]);
 		return 64;
 	}
-	options.pid = (pid_t)atol(argv[optind]);
+	options.pid = (pid_t)strtol(argv[optind], NULL, 10);
 
 	struct vt_error *err = read_python(&seen, &options);
 

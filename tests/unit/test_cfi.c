@@ -84,8 +84,8 @@ static bool truth_binary(uint8_t atom, uint64_t *top)
 	return true;
 }
 
-static enum truth evaluate(const Dwarf_Op *ops, size_t n, const struct vt_regs *regs, uint64_t cfa, struct vt_memsrc *src,
-			   uint64_t *value)
+static enum truth evaluate(const Dwarf_Op *ops, size_t n, const struct vt_regs *regs, uint64_t cfa,
+			   struct vt_memsrc *src, uint64_t *value)
 {
 	uint64_t stack[MAX_OPS] = { 0 };
 	size_t sp = 0;
@@ -248,7 +248,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *opaque)
 	const char *path = info->dlpi_name[0] ? info->dlpi_name : *files == 0 ? "/proc/self/exe" : NULL;
 
 	(void)size;
-	if (path && path[0] == '/' && compare_file(path, 11) > 0)
+	if (path && path[0] == '/' && compare_file(path, 29) > 0)
 		++*files;
 	return 0;
 }
@@ -425,31 +425,31 @@ static void test_expressions(void **state)
 	} cases[] = {
 		/* the stub of a procedure linkage table: rsp + 8 + ((rip & 15) >= 11) << 3 */
 		{ { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22 }, 11, VT_CFI_STEPPED, 0x7008 },
-		{ { 0x03, 1, 0, 0, 0, 0, 0, 0, 0 }, 9, VT_CFI_STEPPED, 0x1001 },          /* addr + bias */
-		{ { 0x09, 0xff }, 2, VT_CFI_STEPPED, UINT64_MAX },                         /* const1s -1 */
-		{ { 0x11, 0x7f, 0x19 }, 3, VT_CFI_STEPPED, 1 },                           /* consts -1, abs */
-		{ { 0x0d, 0, 0, 0, 0x80, 0x1f }, 6, VT_CFI_STEPPED, 0x80000000 },         /* const4s, neg */
-		{ { 0x35, 0x32, 0x1b }, 3, VT_CFI_STEPPED, 2 },                           /* 5 / 2 */
+		{ { 0x03, 1, 0, 0, 0, 0, 0, 0, 0 }, 9, VT_CFI_STEPPED, 0x1001 },  /* addr + bias */
+		{ { 0x09, 0xff }, 2, VT_CFI_STEPPED, UINT64_MAX },		  /* const1s -1 */
+		{ { 0x11, 0x7f, 0x19 }, 3, VT_CFI_STEPPED, 1 },			  /* consts -1, abs */
+		{ { 0x0d, 0, 0, 0, 0x80, 0x1f }, 6, VT_CFI_STEPPED, 0x80000000 }, /* const4s, neg */
+		{ { 0x35, 0x32, 0x1b }, 3, VT_CFI_STEPPED, 2 },			  /* 5 / 2 */
 		{ { 0x0f, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b }, 12, VT_CFI_STEPPED, UINT64_C(1) << 63 },
-		{ { 0x35, 0x30, 0x1b }, 3, VT_CFI_BAD_RULE, 0 },                          /* 5 / 0 */
-		{ { 0x35, 0x30, 0x1d }, 3, VT_CFI_BAD_RULE, 0 },                          /* 5 % 0 */
-		{ { 0x31, 0x32, 0x33, 0x17 }, 4, VT_CFI_STEPPED, 2 },                     /* rot of 1 2 3: 3 1 2 */
-		{ { 0x31, 0x32, 0x16, 0x1c }, 4, VT_CFI_STEPPED, 1 },                     /* swap, minus */
-		{ { 0x31, 0x28, 1, 0, 0x32, 0x33 }, 6, VT_CFI_STEPPED, 3 },               /* bra over one */
-		{ { 0x30, 0x28, 1, 0, 0x32, 0x33, 0x22 }, 7, VT_CFI_STEPPED, 5 },         /* bra not taken */
-		{ { 0x2f, 0xfd, 0xff }, 3, VT_CFI_BAD_RULE, 0 },                          /* for ever */
-		{ { 0x31, 0x2f, 0x10, 0 }, 4, VT_CFI_BAD_RULE, 0 },                       /* out of the expression */
+		{ { 0x35, 0x30, 0x1b }, 3, VT_CFI_BAD_RULE, 0 },		  /* 5 / 0 */
+		{ { 0x35, 0x30, 0x1d }, 3, VT_CFI_BAD_RULE, 0 },		  /* 5 % 0 */
+		{ { 0x31, 0x32, 0x33, 0x17 }, 4, VT_CFI_STEPPED, 2 },		  /* rot of 1 2 3: 3 1 2 */
+		{ { 0x31, 0x32, 0x16, 0x1c }, 4, VT_CFI_STEPPED, 1 },		  /* swap, minus */
+		{ { 0x31, 0x28, 1, 0, 0x32, 0x33 }, 6, VT_CFI_STEPPED, 3 },	  /* bra over one */
+		{ { 0x30, 0x28, 1, 0, 0x32, 0x33, 0x22 }, 7, VT_CFI_STEPPED, 5 }, /* bra not taken */
+		{ { 0x2f, 0xfd, 0xff }, 3, VT_CFI_BAD_RULE, 0 },		  /* for ever */
+		{ { 0x31, 0x2f, 0x10, 0 }, 4, VT_CFI_BAD_RULE, 0 },		  /* out of the expression */
 		{ { 0x31, 0x2f, 0xf0, 0xff }, 4, VT_CFI_BAD_RULE, 0 },
-		{ { 0x31, 0x12, 0x2f, 0xfc, 0xff }, 5, VT_CFI_BAD_RULE, 0 },              /* fills the stack */
-		{ { 0x22 }, 1, VT_CFI_BAD_RULE, 0 },                                      /* empty stack */
-		{ { 0x15, 3 }, 2, VT_CFI_BAD_RULE, 0 },                                   /* pick beyond it */
-		{ { 0x10, 0x80 }, 2, VT_CFI_BAD_RULE, 0 },                                /* cut off */
-		{ { 0xff }, 1, VT_CFI_BAD_RULE, 0 },                                      /* unknown */
-		{ { 0x92, 0x99, 0x01, 0 }, 4, VT_CFI_BAD_RULE, 0 },                       /* a register that we do not have */
+		{ { 0x31, 0x12, 0x2f, 0xfc, 0xff }, 5, VT_CFI_BAD_RULE, 0 }, /* fills the stack */
+		{ { 0x22 }, 1, VT_CFI_BAD_RULE, 0 },			     /* empty stack */
+		{ { 0x15, 3 }, 2, VT_CFI_BAD_RULE, 0 },			     /* pick beyond it */
+		{ { 0x10, 0x80 }, 2, VT_CFI_BAD_RULE, 0 },		     /* cut off */
+		{ { 0xff }, 1, VT_CFI_BAD_RULE, 0 },			     /* unknown */
+		{ { 0x92, 0x99, 0x01, 0 }, 4, VT_CFI_BAD_RULE, 0 },	     /* a register that we do not have */
 		{ { 0x94, 9 }, 2, VT_CFI_BAD_RULE, 0 },
-		{ { 0x31, 0x94, 9 }, 3, VT_CFI_BAD_RULE, 0 },                             /* deref of 9 bytes */
-		{ { 0x37, 0x06 }, 2, VT_CFI_NO_MEMORY, 0 },                               /* address 7 is a hole */
-		{ { 0x73, 0 }, 2, VT_CFI_NO_REGISTER, 0 },                                /* rbx is not known */
+		{ { 0x31, 0x94, 9 }, 3, VT_CFI_BAD_RULE, 0 }, /* deref of 9 bytes */
+		{ { 0x37, 0x06 }, 2, VT_CFI_NO_MEMORY, 0 },   /* address 7 is a hole */
+		{ { 0x73, 0 }, 2, VT_CFI_NO_REGISTER, 0 },    /* rbx is not known */
 		{ { 0 }, 0, VT_CFI_BAD_RULE, 0 },
 	};
 	struct vt_regs regs = { .unknown = 1u << VT_REG_RBX };

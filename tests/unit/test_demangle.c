@@ -59,9 +59,11 @@ static void test_names(void **state)
 		{ "_ZN3fooIiE3barIdEEvv", "foo<int>::bar<double>" },
 		/* long template arguments are cut, also where "->" and operators are inside */
 		{ "_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJMN5torch8autograd6EngineEFviRKSt10shared_ptrINS4_"
-		  "10ReadyQueueEEbEPS5_iS8_bEEEEE6_M_runEv", "std::thread::_State_impl<...>::_M_run" },
+		  "10ReadyQueueEEbEPS5_iS8_bEEEEE6_M_runEv",
+		  "std::thread::_State_impl<...>::_M_run" },
 		/* enclosing functions lose their parameters and return types, lambdas theirs */
-		{ "_ZZN2at12parallel_forIZNS_6native12_GLOBAL__N_1L10vec_kernelERKNS_6TensorEEUlllE_EEvlllRKT_ENKUlllE_clEll",
+		{ "_ZZN2at12parallel_forIZNS_6native12_GLOBAL__N_1L10vec_kernelERKNS_6TensorEEUlllE_EEvlllRKT_ENKUlllE_"
+		  "clEll",
 		  "at::parallel_for<...>()::{lambda#1}::operator()" },
 		{ "_ZZ4mainENKUlvE0_clEv", "main::{lambda#2}::operator()" },
 		/* Rust, both manglings */
@@ -134,9 +136,10 @@ static void test_long_and_nested(void **state)
 static void test_hostile(void **state)
 {
 	static const char *const seeds[] = {
-		"_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJMN5torch8autograd6EngineEFviRKSt10shared_ptrINS4_"
-		"10ReadyQueueEEbEPS5_iS8_bEEEEE6_M_runEv",
-		"_ZZN2at12parallel_forIZNS_6native12_GLOBAL__N_1L10vec_kernelERKNS_6TensorEEUlllE_EEvlllRKT_ENKUlllE_clEll",
+		("_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJMN5torch8autograd6EngineEFviRKSt10shared_ptrINS4_"
+		 "10ReadyQueueEEbEPS5_iS8_bEEEEE6_M_runEv"),
+		"_ZZN2at12parallel_forIZNS_6native12_GLOBAL__N_1L10vec_kernelERKNS_6TensorEEUlllE_EEvlllRKT_ENKUlllE_"
+		"clEll",
 		"_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate",
 		"_ZN4core3fmt5write17h0123456789abcdefE",
 		"malloc.constprop.0@@GLIBC_2.2.5",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks made by hand: native ones as "module:function" from inside outwards, Python ones as names, '!' for an entry. */
+/* Stacks made by hand, from inside outwards: native frames are "module:function", Python ones names, '!' an entry. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -100,7 +100,8 @@ static void input_deinit(struct input *in)
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static void check(const char *const *native, size_t n_native, const char *const *python, size_t n_python, const char *want)
+static void check(const char *const *native, size_t n_native, const char *const *python, size_t n_python,
+	const char *want)
 {
 	struct input in = { 0 };
 
@@ -119,8 +120,10 @@ static void test_one_evaluator_each(void **state)
 {
 	static const char *const native[] = {
 		"libc.so.6:clock_nanosleep", PY "time_sleep", PY "cfunction_vectorcall_O", PY "call_function", EVAL,
-		PY "function_code_fastcall", PY "call_function", EVAL, PY "_PyFunction_Vectorcall", PY "method_vectorcall",
-		PY "PyVectorcall_Call", PY "t_bootstrap", PY "pythread_wrapper", "libc.so.6:start_thread", "libc.so.6:__clone3",
+		PY "function_code_fastcall", PY "call_function", EVAL, PY "_PyFunction_Vectorcall",
+		PY "method_vectorcall",
+		PY "PyVectorcall_Call", PY "t_bootstrap", PY "pythread_wrapper", "libc.so.6:start_thread",
+		"libc.so.6:__clone3",
 	};
 	static const char *const python[] = { "inner!", "outer!" };
 
@@ -133,8 +136,10 @@ static void test_runs(void **state)
 {
 	static const char *const native[] = {
 		"libc.so.6:poll", EVAL ".cold", PY "PyEval_EvalCode", "libtorch_cpu.so:torch::autograd::PyNode::apply",
-		"libtorch_cpu.so:torch::autograd::Engine::execute", PY "cfunction_call", EVAL ".constprop.0", PY "run_mod",
-		PY "pymain_run_python", PY "Py_BytesMain", "libc.so.6:__libc_start_call_main", "libc.so.6:__libc_start_main",
+		"libtorch_cpu.so:torch::autograd::Engine::execute", PY "cfunction_call", EVAL ".constprop.0",
+		PY "run_mod",
+		PY "pymain_run_python", PY "Py_BytesMain", "libc.so.6:__libc_start_call_main",
+		"libc.so.6:__libc_start_main",
 		"python3.12:_start",
 	};
 	static const char *const python[] = { "hook", "hook_caller!", "backward", "step", "<module>!" };
@@ -169,7 +174,47 @@ static void test_stripped(void **state)
 	static const char *const python[] = { "a!", "b!" };
 
 	(void)state;
-	check(native, COUNT(native), python, COUNT(python), "poll libpython3.12.so.1.0 py:a py:b");
+	check(native, COUNT(native), python, COUNT(python), "poll py:a py:b");
+	check(native + 1, COUNT(native) - 1, python, COUNT(python), "libpython3.12.so.1.0 py:a py:b");
+}
+
+/* Without any name of the evaluator: the runs know where on the C stack they began. */
+static void test_by_address(void **state)
+{
+	static const char *const native[] = { "libc.so.6:poll", PY, PY, "libtorch_cpu.so:f", PY, PY, PY, "libc.so.6:" };
+	struct input in = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(native); i++) {
+		add_native(&in, native[i]);
+		in.native.frames.data[i].cfa = 0x1000 * (i + 1);
+	}
+	add_python(&in, "a");
+	add_python(&in, "b!");
+	add_python(&in, "c!");
+	in.python.frames.data[1].c_frame = 0x2800; /* in frame 2 */
+	in.python.frames.data[2].c_frame = 0x5000; /* in frame 5 */
+	assert_string_equal(merged(&in, true), "poll py:a py:b f py:c");
+	assert_false(in.stack.merge_uncertain);
+
+	/* an address in what is no evaluator, out of order, outside: then only names could help */
+	static const uint64_t bad[][2] = { { 0x3800, 0x5000 }, { 0x5000, 0x2800 }, { 0x2800, 0x9000 }, { 0x2800, 0 },
+					   { 0x2800, 0x2900 } };
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		in.python.frames.data[1].c_frame = bad[i][0];
+		in.python.frames.data[2].c_frame = bad[i][1];
+		merged(&in, true);
+		assert_true(in.stack.merge_uncertain);
+		assert_int_equal(in.stack.n_frames, COUNT(native) + 3);
+	}
+	/* the native stack ends before the second */
+	in.python.frames.data[1].c_frame = 0x2800;
+	in.python.frames.data[2].c_frame = 0x9000;
+	strcpy(in.native.why, "why");
+	assert_string_equal(merged(&in, true), "poll py:a py:b f libc.so.6 py:c");
+	assert_false(in.stack.merge_uncertain);
+	input_deinit(&in);
 }
 
 static void test_native_only(void **state)
@@ -229,7 +274,8 @@ static void test_cut_off(void **state)
 static void test_evaluator_without_frame(void **state)
 {
 	static const char *const native[] = { EVAL, PY "_PyEval_Vector", EVAL, PY "run_mod" };
-	static const char *const ending[] = { PY "PyErr_Occurred", PY "_Py_CheckFunctionResult", EVAL, PY "call_function", EVAL };
+	static const char *const ending[] = { PY "PyErr_Occurred", PY "_Py_CheckFunctionResult", EVAL,
+		PY "call_function", EVAL };
 	static const char *const python[] = { "a!" };
 
 	(void)state;
@@ -293,7 +339,8 @@ static void test_fields(void **state)
 /* Any mixture: no frame of Python is ever lost, and none appears twice. */
 static void test_random(void **state)
 {
-	static const char *const pieces[] = { EVAL, EVAL ".cold", PY "call_function", PY, "libc.so.6:poll", "libc.so.6:", "?",
+	static const char *const pieces[] = { EVAL, EVAL ".cold", PY "call_function", PY, "libc.so.6:poll",
+		"libc.so.6:", "?",
 					      "libtorch_cpu.so:f", "python3.12:main", "server:main" };
 
 	(void)state;
@@ -306,6 +353,10 @@ static void test_random(void **state)
 			add_native(&in, pieces[(size_t)rand() % COUNT(pieces)]);
 		for (size_t i = 0; i < n_python; i++)
 			add_python(&in, rand() % 2 ? "f!" : "f");
+		for (size_t i = 0; i < n_python; i++)
+			in.python.frames.data[i].c_frame = rand() % 3 ? (uint64_t)rand() % 0x3000 : 0;
+		for (size_t i = 0; i < in.native.frames.n; i++)
+			in.native.frames.data[i].cfa = rand() % 9 ? i * 0x400 : 0;
 		in.python.truncated = rand() % 2;
 		if (rand() % 2)
 			strcpy(in.native.why, "why");
@@ -325,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_runs),
 		cmocka_unit_test(test_embedded),
 		cmocka_unit_test(test_stripped),
+		cmocka_unit_test(test_by_address),
 		cmocka_unit_test(test_native_only),
 		cmocka_unit_test(test_python_only),
 		cmocka_unit_test(test_cut_off),

@@ -38,8 +38,9 @@ static void assert_layout(const struct image *image, const struct vt_torch_found
 static void test_every_release(void **state)
 {
 	static const char *const names[] = {
-		[IMAGE_2_0] = "2.0", [IMAGE_2_2] = "2.1 to 2.2", [IMAGE_2_6] = "2.4 to 2.10", [IMAGE_2_11] = "2.11 to 2.13",
-		[IMAGE_2_14] = "2.14 to 2.15", [IMAGE_2_15] = "2.14 to 2.15", [IMAGE_FUTURE] = "a release not known",
+		[IMAGE_2_0] = "2.0", [IMAGE_2_2] = "2.1 to 2.2", [IMAGE_2_6] = "2.3 to 2.9", [IMAGE_2_10] = "2.10",
+		[IMAGE_2_11] = "2.11 to 2.12",
+		[IMAGE_2_14] = "2.13 to 2.15", [IMAGE_2_15] = "2.13 to 2.15", [IMAGE_FUTURE] = "a release not known",
 	};
 
 	(void)state;

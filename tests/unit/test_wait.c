@@ -87,7 +87,8 @@ static void wait_join(void)
 
 static void wait_poll(void)
 {
-	struct pollfd fds[] = { { .fd = pipe_fds[0], .events = POLLIN }, { .fd = -1 }, { .fd = sockets[0], .events = POLLIN },
+	struct pollfd fds[] = { { .fd = pipe_fds[0], .events = POLLIN }, { .fd = -1 }, { .fd = sockets[0],
+		.events = POLLIN },
 				{ .fd = pipe_fds[0], .events = POLLIN } };
 
 	poll(fds, 4, 600 * 1000);
@@ -171,7 +172,8 @@ static const struct {
 	{ "t-cond", wait_condition, "pthread_cond_wait", "futex", "waits on a condition" },
 	{ "t-sem", wait_semaphore, "sem_wait", "futex", "waits for a semaphore" },
 	{ "t-join", wait_join, "pthread_join", "futex", "waits for the end of thread * (t-holder)" },
-	{ "t-poll", wait_poll, "poll", "poll", "waits in poll on 3 descriptors (a pipe, a socket), for at most 10 min" },
+	{ "t-poll", wait_poll, "poll", "poll",
+		"waits in poll on 3 descriptors (a pipe, a socket), for at most 10 min" },
 	{ "t-read", wait_read, "read", "read", "waits in read on a pipe" },
 	{ "t-recv", wait_recv, "recv", "recvfrom", "waits in recvfrom on a socket" },
 	{ "t-epoll", wait_epoll, "epoll_wait", "epoll_wait", "waits in epoll on 2 descriptors (*)" },
@@ -337,7 +339,8 @@ static void test_states(void **state)
 {
 	struct vt_arena arena = { 0 };
 	struct vt_thread_info stuck = { .tid = 2, .state = 'D', .cpu = 1, .wchan = "uvm_spin_loop" };
-	struct vt_thread_info in_ioctl = { .tid = 2, .state = 'D', .cpu = 1, .wchan = "uvm_spin_loop", .syscall_known = true,
+	struct vt_thread_info in_ioctl = { .tid = 2, .state = 'D', .cpu = 1, .wchan = "uvm_spin_loop",
+		.syscall_known = true,
 					   .in_syscall = true, .syscall_nr = SYS_ioctl, .syscall_args = { 1 << 30 } };
 	struct vt_thread_info running = { .tid = 2, .state = 'R', .cpu = 3, .syscall_known = false };
 	struct vt_thread_info unknown = { .tid = 2, .state = 'S', .cpu = 3, .syscall_known = true, .in_syscall = true,
@@ -394,7 +397,8 @@ static void test_random_calls(void **state)
 	srand(8);
 	for (int round = 0; round < 20000; round++) {
 		struct vt_thread_info info = { .tid = getpid(), .state = "RSDTtZ"[rand() % 6], .cpu = rand() % 4 - 1,
-					       .syscall_known = true, .in_syscall = true, .syscall_nr = rand() % 470 - 1 };
+					       .syscall_known = true, .in_syscall = true,
+					       .syscall_nr = rand() % 470 - 1 };
 		struct vt_model_thread thread = { 0 };
 
 		for (int i = 0; i < 6; i++)
@@ -429,7 +433,8 @@ static void check_case(const struct stack_case *c)
 		char *where = vt_arena_strndup(&arena, text, (size_t)(mark - text));
 
 		if (*mark == '>') {
-			frames[n] = (struct vt_model_frame){ .kind = VT_FRAME_PYTHON, .file = where, .function = mark + 1 };
+			frames[n] = (struct vt_model_frame){ .kind = VT_FRAME_PYTHON, .file = where,
+			  .function = mark + 1 };
 			thread.stack.has_python = true;
 		} else {
 			frames[n] = (struct vt_model_frame){ .kind = VT_FRAME_NATIVE, .module = where,
@@ -451,21 +456,24 @@ static void test_verdicts(void **state)
 	static const struct stack_case cases[] = {
 		/* CUDA: the function that people call, and what for */
 		{ "python", 'R', false,
-		  { "libcuda.so.580.1:", "libcuda.so.580.1:cuStreamSynchronize", "libcudart.so.13:", "libcudart.so.13:cudaStreamSynchronize",
-		    "libc10_cuda.so:c10::cuda::CUDAStream::synchronize", "libtorch_cuda.so:at::native::_local_scalar_dense_cuda",
-		    "/a/train.py>train" },
+		  { "libcuda.so.580.1:", "libcuda.so.580.1:cuStreamSynchronize", "libcudart.so.13:",
+		    "libcudart.so.13:cudaStreamSynchronize", "libc10_cuda.so:c10::cuda::CUDAStream::synchronize",
+		    "libtorch_cuda.so:at::native::_local_scalar_dense_cuda", "/a/train.py>train" },
 		  "in cudaStreamSynchronize, for .item() or a copy to the CPU", false },
 		{ "python", 'S', true,
-		  { "libc.so.6:__lll_lock_wait", "libcuda.so.580.1:", "libcuda.so.580.1:cuMemFree_v2", "libcudart.so.13:cudaFree",
+		  { "libc.so.6:__lll_lock_wait", "libcuda.so.580.1:", "libcuda.so.580.1:cuMemFree_v2",
+		    "libcudart.so.13:cudaFree",
 		    "libc10_cuda.so:c10::cuda::CUDACachingAllocator::Native::(anonymous namespace)::release_block" },
 		  "in cudaFree, for the caching allocator", false },
-		{ "python", 'R', false, { "libcudart.so.13:cudaDeviceSynchronize", "/t/torch/cuda/__init__.py>synchronize" },
+		{ "python", 'R', false,
+		  { "libcudart.so.13:cudaDeviceSynchronize", "/t/torch/cuda/__init__.py>synchronize" },
 		  "in cudaDeviceSynchronize, for torch.cuda.synchronize", false },
-		{ "python", 'S', false, { "libc.so.6:poll", "libcuda.so.1:cuLibraryLoadData", "driver.so:launch", "/a/b.py>f" },
+		{ "python", 'S', false,
+		  { "libc.so.6:poll", "libcuda.so.1:cuLibraryLoadData", "driver.so:launch", "/a/b.py>f" },
 		  "in cuLibraryLoadData", false },
 		{ "python", 'S', true,
-		  { "libc.so.6:pthread_cond_wait", "libnccl.so.2:", "libnccl.so.2:ncclGroupEndInternal", "libnccl.so.2:ncclAllReduce",
-		    "libtorch_cuda.so:c10d::ProcessGroupNCCL::allreduce",
+		  { "libc.so.6:pthread_cond_wait", "libnccl.so.2:", "libnccl.so.2:ncclGroupEndInternal",
+		    "libnccl.so.2:ncclAllReduce", "libtorch_cuda.so:c10d::ProcessGroupNCCL::allreduce",
 		    "/t/torch/distributed/distributed_c10d.py>all_reduce" },
 		  "in ncclAllReduce, for torch.distributed.all_reduce", false },
 		{ "pt_nccl_watchdg", 'S', true,
@@ -474,9 +482,10 @@ static void test_verdicts(void **state)
 		  "in cudaEventQuery, for a collective", false },
 		/* idle services and pools */
 		{ "pt_nccl_watchdg", 'S', true,
-		  { "libc.so.6:pthread_cond_clockwait", "libtorch_cuda.so:c10d::ProcessGroupNCCL::Watchdog::runLoop",
-		    "libtorch_cuda.so:c10d::ProcessGroupNCCL::Watchdog::run", "libstdc++.so.6:", "libc.so.6:start_thread" },
-		  "idle NCCL watchdog", true },
+		  { "libc.so.6:pthread_cond_clockwait",
+		    "libtorch_cuda.so:c10d::ProcessGroupNCCL::Watchdog::runLoop",
+		    "libtorch_cuda.so:c10d::ProcessGroupNCCL::Watchdog::run", "libstdc++.so.6:",
+		    "libc.so.6:start_thread" }, "idle NCCL watchdog", true },
 		{ "pt_autograd_0", 'S', true,
 		  { "libc.so.6:pthread_cond_wait", "libtorch_cpu.so:torch::autograd::ReadyQueue::pop",
 		    "libtorch_cpu.so:torch::autograd::Engine::thread_main", "libc.so.6:start_thread" },
@@ -485,63 +494,80 @@ static void test_verdicts(void **state)
 		  { "libc.so.6:pthread_cond_wait", "libtorch_cpu.so:torch::autograd::ReadyQueue::pop",
 		    "libtorch_cpu.so:torch::autograd::Engine::thread_main", "/a/train.py>backward" },
 		  "in backward, waits for autograd's other threads", false },
-		{ "python", 'S', true, { "libgomp.so.1:", "libgomp.so.1:", "libc.so.6:", "libc.so.6:" }, "idle OpenMP thread", true },
+		{ "python", 'S', true,
+		  { "libgomp.so.1:", "libgomp.so.1:", "libc.so.6:", "libc.so.6:" }, "idle OpenMP thread", true },
 		{ "python", 'R', false,
-		  { "libgomp.so.1:gomp_barrier_wait_end", "libgomp.so.1:gomp_thread_start", "libc.so.6:start_thread", "libc.so.6:__clone3" },
-		  "idle OpenMP thread", true },
+		  { "libgomp.so.1:gomp_barrier_wait_end", "libgomp.so.1:gomp_thread_start",
+		    "libc.so.6:start_thread", "libc.so.6:__clone3" }, "idle OpenMP thread", true },
 		{ "python", 'R', false,
-		  { "libtorch_cpu.so:at::native::add_kernel", "libgomp.so.1:", "libc.so.6:start_thread", "libc.so.6:__clone3" }, NULL,
-		  false },
+		  { "libtorch_cpu.so:at::native::add_kernel", "libgomp.so.1:", "libc.so.6:start_thread",
+		    "libc.so.6:__clone3" }, NULL, false },
 		{ "python", 'R', false,
-		  { "libgomp.so.1:gomp_team_end", "libgomp.so.1:GOMP_parallel", "libtorch_cpu.so:at::internal::invoke_parallel",
-		    "libc.so.6:start_thread", "libc.so.6:__clone3" }, NULL, false },
-		{ "python", 'S', true, { "libc.so.6:syscall", "libtorch_cpu.so:thread_main", "libc.so.6:start_thread", "libc.so.6:" },
+		  { "libgomp.so.1:gomp_team_end", "libgomp.so.1:GOMP_parallel",
+		    "libtorch_cpu.so:at::internal::invoke_parallel", "libc.so.6:start_thread",
+		    "libc.so.6:__clone3" }, NULL, false },
+		{ "python", 'S', true,
+		  { "libc.so.6:syscall", "libtorch_cpu.so:thread_main", "libc.so.6:start_thread", "libc.so.6:" },
 		  "idle thread of pthreadpool", true },
 		{ "python", 'S', true,
-		  { "libc.so.6:pthread_cond_wait", "libc10.so:c10::ThreadPool::main_loop", "libstdc++.so.6:", "libc.so.6:start_thread" },
-		  "idle thread of c10::ThreadPool", true },
+		  { "libc.so.6:pthread_cond_wait", "libc10.so:c10::ThreadPool::main_loop", "libstdc++.so.6:",
+		    "libc.so.6:start_thread" }, "idle thread of c10::ThreadPool", true },
 		{ "python", 'S', true,
-		  { "libc.so.6:write", "libtorch_cpu.so:some_task", "libc10.so:c10::ThreadPool::main_loop", "libc.so.6:start_thread" },
-		  NULL, false },
-		{ "cuda-EvtHandlr", 'S', false, { "libc.so.6:poll", "libcuda.so.1:", "libc.so.6:start_thread" },
+		  { "libc.so.6:write", "libtorch_cpu.so:some_task", "libc10.so:c10::ThreadPool::main_loop",
+		    "libc.so.6:start_thread" }, NULL, false },
+		{ "cuda-EvtHandlr", 'S', false,
+		  { "libc.so.6:poll", "libcuda.so.1:", "libc.so.6:start_thread" },
 		  "idle CUDA driver thread", true },
 		/* Python */
 		{ "python", 'S', true,
 		  { "libc.so.6:sem_clockwait", "python3.12:", "/usr/lib/python3.12/threading.py>Condition.wait",
-		    "/usr/lib/python3.12/queue.py>Queue.get", "/t/torch/utils/data/dataloader.py>_MultiProcessingDataLoaderIter._try_get_data",
-		    "/t/torch/utils/data/dataloader.py>_MultiProcessingDataLoaderIter._next_data", "/a/train.py>main" },
-		  "waits for a DataLoader worker", false },
+		    "/usr/lib/python3.12/queue.py>Queue.get",
+		    "/t/torch/utils/data/dataloader.py>_MultiProcessingDataLoaderIter._try_get_data",
+		    "/t/torch/utils/data/dataloader.py>_MultiProcessingDataLoaderIter._next_data",
+		    "/a/train.py>main" }, "waits for a DataLoader worker", false },
 		{ "python", 'S', false,
 		  { "libc.so.6:poll", "/l/selectors.py>select", "/l/multiprocessing/connection.py>wait",
 		    "/l/multiprocessing/connection.py>Connection._poll", "/l/multiprocessing/queues.py>Queue.get",
 		    "/t/torch/utils/data/_utils/worker.py>_worker_loop", "/l/multiprocessing/process.py>run" },
 		  "idle DataLoader worker", true },
 		{ "python", 'R', false,
-		  { "numpy.so:f", "/a/dataset.py>__getitem__", "/t/torch/utils/data/_utils/worker.py>_worker_loop" }, NULL, false },
+		  { "numpy.so:f", "/a/dataset.py>__getitem__",
+		    "/t/torch/utils/data/_utils/worker.py>_worker_loop" }, NULL, false },
 		{ "python", 'S', true,
-		  { "libc.so.6:pthread_cond_timedwait", "libpython3.12.so.1.0:take_gil", "libpython3.12.so.1.0:PyEval_RestoreThread",
-		    "libc10.so:f" },
-		  "waits for the GIL", false },
+		  { "libc.so.6:pthread_cond_timedwait", "libpython3.12.so.1.0:take_gil",
+		    "libpython3.12.so.1.0:PyEval_RestoreThread", "libc10.so:f" }, "waits for the GIL", false },
 		/* the same of a stripped interpreter, at a Python frame and in C code */
-		{ "python", 'S', true, { "libc.so.6:", "libc.so.6:pthread_cond_timedwait", "python3.12:", "/a/b.py>f" },
+		{ "python", 'S', true,
+		  { "libc.so.6:", "libc.so.6:pthread_cond_timedwait", "python3.12:", "/a/b.py>f" },
 		  "waits for the GIL", false },
-		{ "python", 'S', true, { "libc.so.6:", "libc.so.6:pthread_cond_timedwait", "libtorch_cpu.so:g", "/a/b.py>f" }, NULL,
-		  false },
-		{ "python", 'S', true, { "libc.so.6:sem_wait", "/l/threading.py>Event.wait", "/a/b.py>main" },
+		{ "python", 'S', true,
+		  { "libc.so.6:", "libc.so.6:pthread_cond_timedwait", "libtorch_cpu.so:g", "/a/b.py>f" },
+		  NULL, false },
+		{ "python", 'S', true,
+		  { "libc.so.6:sem_wait", "/l/threading.py>Event.wait", "/a/b.py>main" },
 		  "waits on a Python event", false },
-		{ "python", 'S', true, { "libc.so.6:sem_wait", "python3.12:_queue_SimpleQueue_get", "/l/concurrent/futures/thread.py>_worker" },
-		  "idle thread of an executor", true },
-		{ "python", 'S', false, { "libc.so.6:read", "/a/task.py>task", "/l/concurrent/futures/thread.py>_worker" }, NULL, false },
-		{ "python", 'S', true, { "libc.so.6:futex", "/l/threading.py>join", "/a/b.py>main" },
+		{ "python", 'S', true,
+		  { "libc.so.6:sem_wait", "python3.12:_queue_SimpleQueue_get",
+		    "/l/concurrent/futures/thread.py>_worker" }, "idle thread of an executor", true },
+		{ "python", 'S', false,
+		  { "libc.so.6:read", "/a/task.py>task", "/l/concurrent/futures/thread.py>_worker" }, NULL, false },
+		{ "python", 'S', true,
+		  { "libc.so.6:futex", "/l/threading.py>join", "/a/b.py>main" },
 		  "waits for another thread to end", false },
 		/* the C library */
-		{ "python", 'S', true, { "libc.so.6:__lll_lock_wait_private", "libc.so.6:malloc", "libfoo.so:f" },
+		{ "python", 'S', true,
+		  { "libc.so.6:__lll_lock_wait_private", "libc.so.6:malloc", "libfoo.so:f" },
 		  "waits for a lock of malloc", false },
-		{ "python", 'R', false, { "libc.so.6:_int_malloc", "libc.so.6:malloc", "libfoo.so:f" }, "in malloc", false },
-		{ "python", 'R', false, { "libc.so.6:malloc", "libcudart.so.13:cudaLaunchKernel" }, "in cudaLaunchKernel", false },
-		{ "python", 'S', true, { "libc.so.6:pthread_mutex_lock", "libc.so.6:dl_iterate_phdr", "libgcc_s.so.1:_Unwind_Find_FDE" },
-		  "waits for the dynamic loader's lock", false },
-		{ "python", 'D', false, { "libc.so.6:read", "ld-linux-x86-64.so.2:_dl_map_object", "libc.so.6:dlopen" }, "in dlopen", false },
+		{ "python", 'R', false,
+		  { "libc.so.6:_int_malloc", "libc.so.6:malloc", "libfoo.so:f" }, "in malloc", false },
+		{ "python", 'R', false,
+		  { "libc.so.6:malloc", "libcudart.so.13:cudaLaunchKernel" }, "in cudaLaunchKernel", false },
+		{ "python", 'S', true,
+		  { "libc.so.6:pthread_mutex_lock", "libc.so.6:dl_iterate_phdr",
+		    "libgcc_s.so.1:_Unwind_Find_FDE" }, "waits for the dynamic loader's lock", false },
+		{ "python", 'D', false,
+		  { "libc.so.6:read", "ld-linux-x86-64.so.2:_dl_map_object", "libc.so.6:dlopen" },
+		  "in dlopen", false },
 		/* nothing known */
 		{ "python", 'S', true, { "libc.so.6:poll", "/a/b.py>main" }, NULL, false },
 		{ "python", 'S', true, { NULL }, NULL, false },
@@ -561,7 +587,8 @@ static void test_glob(void **state)
 		bool matches;
 	} cases[] = {
 		{ "a", "a", true },       { "a", "b", false },      { "a*", "a", true },        { "a*", "abc", true },
-		{ "*c", "abc", true },    { "*c", "abd", false },   { "a*c", "abbc", true },    { "a*b*c", "aXbYc", true },
+		{ "*c", "abc", true },    { "*c", "abd", false },   { "a*c", "abbc", true },    { "a*b*c", "aXbYc",
+		  true },
 		{ "a*b*c", "aXc", false }, { "*", "", true },        { "", "", true },           { "", "a", false },
 		{ "*ab", "aab", true },   { "*aab", "aaab", true }, { "[vdso]", "[vdso]", true }, { "**", "x", true },
 	};

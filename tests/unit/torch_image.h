@@ -14,7 +14,7 @@
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
 
-enum image_release { IMAGE_2_0, IMAGE_2_2, IMAGE_2_6, IMAGE_2_11, IMAGE_2_14, IMAGE_2_15, IMAGE_FUTURE, IMAGE_RELEASES };
+enum image_release { IMAGE_2_0, IMAGE_2_2, IMAGE_2_6, IMAGE_2_10, IMAGE_2_11, IMAGE_2_14, IMAGE_2_15, IMAGE_FUTURE, IMAGE_RELEASES };
 
 #define IMAGE_DEVICES 4
 #define IMAGE_POOLS 64
