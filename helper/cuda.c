@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices, contexts and memory, asked of the driver that the target has loaded. Nothing here may create a context: on a full
- * device that is what fails, and it costs hundreds of MiB. So the driver is never initialised, and memory is only asked for with
- * the primary context that the target itself made active.
+ * device that is what fails, and it costs hundreds of MiB. So the driver is never initialised, and memory is only asked for
+ * with the primary context that the target itself made active.
  *
- * Each call may block when the target's other threads hold a lock of the driver. What is known is in the answer at once, so that
- * the tool has it even if the next call never returns.
+ * Each call may block when the target's other threads hold a lock of the driver. What is known is in the answer at once, so
+ * that the tool has it even if the next call never returns.
  */
 #include "sys.h"
 

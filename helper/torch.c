@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allocator walk inside the target. Everything that takes time (memory for the walk, the map of what may be touched) is done
- * before the device's mutex is taken; with the mutex, only the walk itself.
+ * The allocator walk inside the target. Everything that takes time (memory for the walk, the map of what may be touched) is
+ * done before the device's mutex is taken; with the mutex, only the walk itself.
  *
  * With the mutex the allocator cannot change, so its memory is read through pointers, but only where /proc/self/maps has
  * anonymous readable memory: a wrong layout then gives wrong bytes, which the walk's invariants reject, never a fault. (File
@@ -339,7 +339,7 @@ static void touch_room(struct op *op, uint64_t n_blocks)
 		vt_sys4(SYS_madvise, (long)from, (long)(to - from), MADV_POPULATE_WRITE_, 0);
 }
 
-/* How many blocks the device has, -1 when it does not look like one. Without the mutex: a change in the middle needs another try. */
+/* How many blocks the device has, -1 when it is none. Without the mutex: a change in the middle needs another try. */
 static int64_t count_blocks(struct op *op, uint64_t dca)
 {
 	int64_t n = -1;
@@ -363,7 +363,7 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 	for (int i = 0; i < LOCK_ATTEMPTS; i++) {
 		uint64_t want = (n > 0 ? (uint64_t)n + (uint64_t)n / 8 : 0) + ROOM_SLACK;
 
-		/* A lock is a write: not into what may be no mutex. The walk will say what is wrong, also when there is no memory. */
+		/* A lock is a write: not into what may be no mutex. The walk says what is wrong, also with the memory. */
 		if (!make_scratch(op, want) || n < 0)
 			break;
 		touch_room(op, want);

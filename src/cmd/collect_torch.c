@@ -12,6 +12,7 @@
 
 #define OUTSIDE_WALK_DEADLINE_NS (2 * VT_NS_PER_S)
 #define OUTSIDE_MAX_BLOCKS 2000000
+#define SPARE_BLOCKS 1024
 
 static const char *const backend_names[] = {
 	[VT_TORCH_ABSENT] = "not loaded",
@@ -29,14 +30,13 @@ static const char *copy_text(struct vt_collect *c, const char *text, size_t size
 	return dup ? dup : "";
 }
 
-static void find_once(struct vt_collect *c)
+/* While the target runs src must not be a cached one: what one try read would serve the next. */
+static void find_once(struct vt_collect *c, struct vt_memsrc *src)
 {
 	struct vt_model *model = c->model;
 	struct vt_torch_found found = { 0 };
 
-	vt_live_drop_cache(c->live);
-
-	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_cached_source(c->live), &found);
+	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, src, &found);
 
 	if (err) {
 		found.backend = VT_TORCH_UNKNOWN;
@@ -53,7 +53,7 @@ static void find_once(struct vt_collect *c)
 void vt_collect_find_torch(struct vt_collect *c)
 {
 	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
-		find_once(c);
+		find_once(c, vt_live_source(c->live));
 		if (c->torch.backend != VT_TORCH_UNKNOWN)
 			break;
 	}
@@ -66,7 +66,7 @@ void vt_collect_find_torch(struct vt_collect *c)
 static void find_again(struct vt_collect *c)
 {
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		find_once(c);
+		find_once(c, vt_live_source(c->live));
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
 			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
@@ -165,6 +165,15 @@ static void heap_release(struct vt_block_rec *blocks, size_t n)
 	free(blocks);
 }
 
+static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca)
+{
+	int64_t count = -1;
+
+	for (int attempt = 0; count < 0 && attempt < FIND_ATTEMPTS; attempt++)
+		count = vt_torch_count_blocks(src, &c->torch.layout, dca);
+	return count;
+}
+
 static void walk_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, int device, struct heap_sink *heap,
 		     struct vt_torch_device_result *result)
 {
@@ -173,8 +182,10 @@ static void walk_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, 
 		.deadline_ns = vt_now_ns() + OUTSIDE_WALK_DEADLINE_NS,
 		.now_ns = vt_now_ns,
 	};
-	int64_t count = vt_torch_count_blocks(src, &c->torch.layout, dca);
-	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(count > 0 ? (uint64_t)count : 0) };
+	int64_t count = count_blocks(c, src, dca);
+	/* A target that runs (it could not be stopped) may have more by then. */
+	uint64_t room = count > 0 ? (uint64_t)count + (uint64_t)count / 8 + SPARE_BLOCKS : SPARE_BLOCKS;
+	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(room) };
 	VT_FREE void *base = aligned_alloc(64, (scratch.size + 63) & ~UINT64_C(63));
 	bool was_coherent = src->coherent;
 

@@ -21,9 +21,17 @@ static const struct vt_model_allocator *allocator_of(const struct vt_model *mode
 	return NULL;
 }
 
+/* PyTorch makes an allocator for every device it sees; one that never had a segment is nothing to show. */
+static bool never_used(const struct vt_model_allocator *a)
+{
+	return a->exact && a->n_blocks == 0 && a->result.have_stats && a->result.stats.reserved_bytes.peak == 0;
+}
+
 static bool is_used(const struct vt_model *model, const struct vt_model_device *d)
 {
-	return d->context_active || d->have_memory || allocator_of(model, d->ordinal);
+	const struct vt_model_allocator *a = allocator_of(model, d->ordinal);
+
+	return d->context_active || d->have_memory || (a && !never_used(a));
 }
 
 /* "NVIDIA H100 80GB HBM3": everybody knows whose it is. */
@@ -421,6 +429,8 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 		const struct vt_model_allocator *a = &model->allocators.data[i];
 		const struct vt_model_device *d = vt_model_device(model, a->device);
 
+		if (never_used(a))
+			continue;
 		vt_line_pad(line, 2);
 		vt_line_addf(line, VT_PLAIN, "%d", a->device);
 		vt_line_pad(line, 2 + GPU_COLUMNS);
@@ -446,12 +456,17 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 
 void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 {
-	if (model->allocators.n > MAX_TABLES) {
+	size_t used = 0;
+
+	for (size_t i = 0; i < model->allocators.n; i++)
+		used += !never_used(&model->allocators.data[i]);
+	if (used > MAX_TABLES) {
 		print_many(line, model);
 		return;
 	}
 	for (size_t i = 0; i < model->allocators.n; i++)
-		print_table(line, model, &model->allocators.data[i]);
+		if (!never_used(&model->allocators.data[i]) || used == 0)
+			print_table(line, model, &model->allocators.data[i]);
 	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state) {
 		vt_line_blank(line);
 		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", model->torch_state);

@@ -4,6 +4,7 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/merge.c \
 	src/walk/native_symbols.c \
 	src/walk/native_unwind.c \
+	src/walk/symfile.c src/walk/symfile.h \
 	src/walk/syscall_names.h \
 	src/walk/verdicts.c src/walk/verdicts.h \
 	src/walk/wait.c \

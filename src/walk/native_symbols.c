@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of program counters. All of them are collected and sorted first; then each module's symbol table is read once,
- * from the file in pieces (libtorch_cpu.so has 550,000 symbols in 13 MB), and each symbol is offered to the few addresses
- * that it may name. Files are hostile: every offset is bounded, nothing is followed twice.
+ * from the file in pieces (libtorch_cpu.so has 550,000 symbols in 13 MB), and each symbol is offered to the few
+ * addresses that it may name. Files are hostile: every offset is bounded, nothing is followed twice.
  */
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <lzma.h>
 #include <stdio.h>
@@ -14,152 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/str.h"
+#include "base/cleanup.h"
 #include "walk/demangle.h"
 #include "walk/native.h"
+#include "walk/symfile.h"
 
-#define MAX_SECTIONS 65536
-#define MAX_NAME (16 * 1024)
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
 #define SYMBOLS_AT_ONCE 4096
+#define MAX_RELOCS (16 * 1024 * 1024)
+#define RELOCS_AT_ONCE 512
 #define PLT_ENTRY 16
-
-/* An ELF file: through a descriptor, so that reading 13 MB of symbols leaves no pages mapped, or in memory. */
-struct file {
-	int fd;              /* -1: in memory */
-	const uint8_t *data; /* NULL: by descriptor */
-	uint64_t size;
-	Elf64_Shdr *sections;
-	size_t n_sections;
-	uint64_t names; /* offset of the section names */
-	uint64_t names_size;
-};
-
-static bool file_read(const struct file *file, uint64_t offset, void *buf, size_t len)
-{
-	if (offset > file->size || len > file->size - offset)
-		return false;
-	if (file->data) {
-		memcpy(buf, file->data + offset, len);
-		return true;
-	}
-	while (len > 0) {
-		ssize_t n = pread(file->fd, buf, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		buf = (char *)buf + n;
-		offset += (uint64_t)n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
-/* Reads the section headers. False when it is no ELF file of this machine, or memory is short. */
-static bool file_init(struct file *file)
-{
-	Elf64_Ehdr ehdr;
-	Elf64_Shdr first;
-
-	if (!file_read(file, 0, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    ehdr.e_shentsize != sizeof(Elf64_Shdr) || !file_read(file, ehdr.e_shoff, &first, sizeof(first)))
-		return false;
-
-	/* From 0xff00 sections on, the numbers are in the first header. */
-	uint64_t n = ehdr.e_shnum ? ehdr.e_shnum : first.sh_size;
-	uint64_t names = ehdr.e_shstrndx == SHN_XINDEX ? first.sh_link : ehdr.e_shstrndx;
-
-	if (n == 0 || n > MAX_SECTIONS)
-		return false;
-	file->sections = malloc((size_t)n * sizeof(*file->sections));
-	if (!file->sections || !file_read(file, ehdr.e_shoff, file->sections, (size_t)n * sizeof(*file->sections)))
-		return false;
-	file->n_sections = (size_t)n;
-	if (names < n) {
-		file->names = file->sections[names].sh_offset;
-		file->names_size = file->sections[names].sh_size;
-	}
-	return true;
-}
-
-static void file_deinit(struct file *file)
-{
-	free(file->sections);
-}
-
-static const Elf64_Shdr *section_of_type(const struct file *file, uint32_t type)
-{
-	for (size_t i = 1; i < file->n_sections; i++)
-		if (file->sections[i].sh_type == type)
-			return &file->sections[i];
-	return NULL;
-}
-
-static bool section_has_name(const struct file *file, const Elf64_Shdr *section, const char *name, bool whole)
-{
-	char found[32];
-	size_t len = strlen(name) + (whole ? 1 : 0);
-
-	return len <= sizeof(found) && section->sh_name < file->names_size && len <= file->names_size - section->sh_name &&
-	       file->names <= file->size && file_read(file, file->names + section->sh_name, found, len) &&
-	       !memcmp(found, name, len);
-}
-
-static const Elf64_Shdr *section_of_name(const struct file *file, const char *name)
-{
-	for (size_t i = 1; i < file->n_sections; i++)
-		if (section_has_name(file, &file->sections[i], name, true))
-			return &file->sections[i];
-	return NULL;
-}
-
-static bool contains(const Elf64_Shdr *section, uint64_t vaddr)
-{
-	return section->sh_flags & SHF_ALLOC && vaddr >= section->sh_addr && vaddr - section->sh_addr < section->sh_size;
-}
-
-/* The section with this address, or NULL. */
-static const Elf64_Shdr *section_at(const struct file *file, uint64_t vaddr)
-{
-	for (size_t i = 1; i < file->n_sections; i++)
-		if (file->sections[i].sh_type != SHT_NULL && contains(&file->sections[i], vaddr))
-			return &file->sections[i];
-	return NULL;
-}
-
-/* A string of a string table, or NULL. The caller frees it. */
-static char *string_at(const struct file *file, const Elf64_Shdr *strings, uint64_t index)
-{
-	struct vt_str text = { 0 };
-	char piece[256];
-
-	if (strings->sh_offset > file->size)
-		return NULL;
-	while (index < strings->sh_size && text.n < MAX_NAME && !text.failed) {
-		uint64_t left = strings->sh_size - index;
-		uint64_t in_file = file->size - strings->sh_offset;
-		size_t n = left < sizeof(piece) ? (size_t)left : sizeof(piece);
-
-		if (index >= in_file)
-			break;
-		if (n > in_file - index)
-			n = (size_t)(in_file - index);
-		if (!file_read(file, strings->sh_offset + index, piece, n))
-			break;
-
-		size_t len = strnlen(piece, n);
-
-		vt_str_addn(&text, piece, len);
-		if (len < n && !text.failed)
-			return text.data; /* the terminating NUL was found */
-		index += n;
-	}
-	vt_str_deinit(&text);
-	return NULL;
-}
 
 /* Matching symbols and addresses. */
 
@@ -185,7 +48,7 @@ struct wanted {
 
 /* One symbol table being read. */
 struct scan {
-	const struct file *file;
+	const struct vt_symfile *file;
 	struct wanted *wanted; /* sorted by vaddr */
 	size_t n;
 	size_t gap; /* the last symbol looked at lay in (wanted[gap - 1], wanted[gap]] */
@@ -263,7 +126,8 @@ static void offer_label(struct scan *scan, size_t gap, const struct candidate *s
 	if (gap == scan->n)
 		return;
 	label = &scan->wanted[gap].label;
-	if (!label->found || symbol->value > label->value || (symbol->value == label->value && symbol->rank > label->rank))
+	if (!label->found || symbol->value > label->value ||
+	    (symbol->value == label->value && symbol->rank > label->rank))
 		*label = *symbol;
 }
 
@@ -305,8 +169,8 @@ static void finish_labels(struct scan *scan)
 		if (w->function.found || !w->label.found)
 			continue;
 		/* Behind another function's end, or in another section, the label is not what runs there. */
-		section = section_at(scan->file, w->vaddr);
-		if (w->label.value < w->label_floor || !section || !contains(section, w->label.value))
+		section = vt_symfile_at(scan->file, w->vaddr);
+		if (w->label.value < w->label_floor || !section || !vt_symfile_contains(section, w->label.value))
 			w->label.found = false;
 	}
 }
@@ -329,7 +193,7 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 			continue;
 		}
 
-		VT_FREE char *name = string_at(scan->file, strings, symbol->name);
+		VT_FREE char *name = vt_symfile_string(scan->file, strings, symbol->name);
 
 		if (!name || !name[0])
 			continue;
@@ -345,12 +209,14 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 }
 
 /* Reads one symbol table. False when out of memory. */
-static bool scan_table(const struct file *file, const Elf64_Shdr *table, struct wanted *wanted, size_t n,
+static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table, struct wanted *wanted, size_t n,
 		       struct vt_arena *arena)
 {
 	struct scan scan = { .file = file, .wanted = wanted, .n = n };
 	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
 
+	if (left > VT_SYMFILE_MAX_SYMBOLS)
+		left = VT_SYMFILE_MAX_SYMBOLS;
 	if (table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= file->n_sections)
 		return true;
 
@@ -365,7 +231,7 @@ static bool scan_table(const struct file *file, const Elf64_Shdr *table, struct 
 	while (left > 0) {
 		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
 
-		if (!file_read(file, offset, symbols, now * sizeof(*symbols)))
+		if (!vt_symfile_read(file, offset, symbols, now * sizeof(*symbols)))
 			break;
 		for (size_t i = 0; i < now; i++)
 			offer(&scan, &symbols[i]);
@@ -417,20 +283,21 @@ static uint8_t *unpack_xz(const uint8_t *packed, size_t n, size_t *size)
 	return NULL;
 }
 
-static bool scan_symtab_of(struct file *file, struct wanted *wanted, size_t n, struct vt_arena *arena, bool *had_symtab)
+static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena,
+			   bool *had_symtab)
 {
-	const Elf64_Shdr *table = file_init(file) ? section_of_type(file, SHT_SYMTAB) : NULL;
+	const Elf64_Shdr *table = vt_symfile_init(file) ? vt_symfile_section(file, SHT_SYMTAB) : NULL;
 	bool ok = !table || scan_table(file, table, wanted, n, arena);
 
 	*had_symtab = table;
-	file_deinit(file);
+	vt_symfile_deinit(file);
 	return ok;
 }
 
 /* Fedora and its kin: .gnu_debugdata is an xz-packed ELF file with the symbols that .dynsym lacks ("MiniDebugInfo"). */
-static bool scan_debugdata(const struct file *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
+static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
-	const Elf64_Shdr *section = section_of_name(file, ".gnu_debugdata");
+	const Elf64_Shdr *section = vt_symfile_named(file, ".gnu_debugdata");
 	bool had_symtab;
 
 	if (!section || section->sh_type != SHT_PROGBITS || section->sh_size > MAX_DEBUGDATA / 4)
@@ -442,13 +309,13 @@ static bool scan_debugdata(const struct file *file, struct wanted *wanted, size_
 
 	if (!packed)
 		return false;
-	if (!file_read(file, section->sh_offset, packed, (size_t)section->sh_size))
+	if (!vt_symfile_read(file, section->sh_offset, packed, (size_t)section->sh_size))
 		return true;
 	unpacked = unpack_xz(packed, (size_t)section->sh_size, &size);
 	if (!unpacked)
 		return true;
 
-	struct file inner = { .fd = -1, .data = unpacked, .size = size };
+	struct vt_symfile inner = { .fd = -1, .data = unpacked, .size = size };
 
 	return scan_symtab_of(&inner, wanted, n, arena, &had_symtab);
 }
@@ -463,7 +330,7 @@ static bool scan_debug_file(const char *path, struct wanted *wanted, size_t n, s
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0)
 		return true;
 
-	struct file file = { .fd = fd, .size = (uint64_t)st.st_size };
+	struct vt_symfile file = { .fd = fd, .size = (uint64_t)st.st_size };
 
 	return scan_symtab_of(&file, wanted, n, arena, found);
 }
@@ -493,12 +360,12 @@ static bool scan_debug_files(const struct vt_modules *modules, const struct vt_m
 /* Procedure linkage table: a stub jumps through a slot, and a relocation says which symbol the slot is for. */
 
 /* The address of the slot: the stub has, after endbr64 or bnd, the instruction FF 25 (jmp *disp32(%rip)). */
-static bool plt_slot(const struct file *file, const Elf64_Shdr *plt, uint64_t vaddr, uint64_t *slot)
+static bool plt_slot(const struct vt_symfile *file, const Elf64_Shdr *plt, uint64_t vaddr, uint64_t *slot)
 {
 	uint64_t entry = (vaddr - plt->sh_addr) / PLT_ENTRY * PLT_ENTRY;
 	uint8_t code[PLT_ENTRY];
 
-	if (plt->sh_offset > file->size || !file_read(file, plt->sh_offset + entry, code, sizeof(code)))
+	if (plt->sh_offset > file->size || !vt_symfile_read(file, plt->sh_offset + entry, code, sizeof(code)))
 		return false;
 	for (size_t i = 0; i + 6 <= sizeof(code); i++) {
 		int32_t disp;
@@ -512,39 +379,55 @@ static bool plt_slot(const struct file *file, const Elf64_Shdr *plt, uint64_t va
 	return false;
 }
 
+/* The relocation for the slot in one table; false when it has none. */
+static bool find_reloc(const struct vt_symfile *file, const Elf64_Shdr *table, uint64_t slot, Elf64_Rela *found)
+{
+	uint64_t n = table->sh_size / sizeof(*found), offset = table->sh_offset;
+	Elf64_Rela relocs[RELOCS_AT_ONCE];
+
+	if (table->sh_type != SHT_RELA || table->sh_entsize != sizeof(*found))
+		return false;
+	for (uint64_t left = n < MAX_RELOCS ? n : MAX_RELOCS; left > 0;) {
+		size_t now = left < RELOCS_AT_ONCE ? (size_t)left : RELOCS_AT_ONCE;
+
+		if (!vt_symfile_read(file, offset, relocs, now * sizeof(relocs[0])))
+			return false;
+		for (size_t i = 0; i < now; i++) {
+			if (relocs[i].r_offset == slot) {
+				*found = relocs[i];
+				return true;
+			}
+		}
+		left -= now;
+		offset += now * sizeof(relocs[0]);
+	}
+	return false;
+}
+
 /* The name of the symbol that the slot is filled with, or NULL. The caller frees it. */
-static char *slot_name(const struct file *file, uint64_t slot)
+static char *slot_name(const struct vt_symfile *file, uint64_t slot)
 {
 	for (size_t i = 1; i < file->n_sections; i++) {
-		const Elf64_Shdr *relocs = &file->sections[i];
-		uint64_t n = relocs->sh_size / sizeof(Elf64_Rela);
+		const Elf64_Shdr *relocs = &file->sections[i], *symtab;
+		Elf64_Rela rela;
+		Elf64_Sym sym;
 
-		if (relocs->sh_type != SHT_RELA || relocs->sh_entsize != sizeof(Elf64_Rela) ||
-		    relocs->sh_link >= file->n_sections || relocs->sh_size > file->size)
+		if (relocs->sh_link >= file->n_sections || !find_reloc(file, relocs, slot, &rela))
 			continue;
-		for (uint64_t k = 0; k < n; k++) {
-			const Elf64_Shdr *symtab = &file->sections[relocs->sh_link];
-			Elf64_Rela rela;
-			Elf64_Sym sym;
-
-			if (!file_read(file, relocs->sh_offset + k * sizeof(rela), &rela, sizeof(rela)))
-				break;
-			if (rela.r_offset != slot)
-				continue;
-			if (symtab->sh_link < file->n_sections &&
-			    file_read(file, symtab->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym, sizeof(sym)))
-				return string_at(file, &file->sections[symtab->sh_link], sym.st_name);
-		}
+		symtab = &file->sections[relocs->sh_link];
+		if (symtab->sh_link < file->n_sections && symtab->sh_offset <= file->size &&
+		    vt_symfile_read(file, symtab->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym, sizeof(sym)))
+			return vt_symfile_string(file, &file->sections[symtab->sh_link], sym.st_name);
 	}
 	return NULL;
 }
 
-static bool name_plt(const struct file *file, struct wanted *w, struct vt_arena *arena)
+static bool name_plt(const struct vt_symfile *file, struct wanted *w, struct vt_arena *arena)
 {
-	const Elf64_Shdr *section = section_at(file, w->vaddr);
+	const Elf64_Shdr *section = vt_symfile_at(file, w->vaddr);
 	uint64_t slot;
 
-	if (!section || section->sh_type != SHT_PROGBITS || !section_has_name(file, section, ".plt", false) ||
+	if (!section || section->sh_type != SHT_PROGBITS || !vt_symfile_has_name(file, section, ".plt", false) ||
 	    !plt_slot(file, section, w->vaddr, &slot))
 		return true;
 
@@ -563,11 +446,11 @@ static bool name_plt(const struct file *file, struct wanted *w, struct vt_arena 
 
 /* Modules and frames. */
 
-static bool name_addresses(const struct vt_modules *modules, const struct vt_module *module, const struct file *file,
-			   struct wanted *wanted, size_t n, struct vt_arena *arena)
+static bool name_addresses(const struct vt_modules *modules, const struct vt_module *module,
+			   const struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
-	const Elf64_Shdr *symtab = section_of_type(file, SHT_SYMTAB);
-	const Elf64_Shdr *dynsym = section_of_type(file, SHT_DYNSYM);
+	const Elf64_Shdr *symtab = vt_symfile_section(file, SHT_SYMTAB);
+	const Elf64_Shdr *dynsym = vt_symfile_section(file, SHT_DYNSYM);
 	bool ok = true;
 
 	if (symtab) {
@@ -607,6 +490,14 @@ static void assign(const struct vt_module *module, const struct wanted *w, struc
 	frame->function_offset = w->symbol ? frame->pc - module->bias - w->value : 0;
 }
 
+/* False when the file has neither symbols nor sections that could lead to some. */
+static bool open_symbols(struct vt_symfile *file, const struct vt_module *module)
+{
+	if (vt_symfile_init(file) && (vt_symfile_section(file, SHT_SYMTAB) || vt_symfile_section(file, SHT_DYNSYM)))
+		return true;
+	return vt_symfile_init_dynamic(file, module->bias) || file->n_sections > 0;
+}
+
 /* Names the frames of one module, which are sorted by address. */
 static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module, struct place *places, size_t n,
 				    struct vt_arena *arena)
@@ -624,7 +515,7 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 	}
 
 	VT_FREE struct wanted *wanted = calloc(n, sizeof(*wanted));
-	struct file file = {
+	struct vt_symfile file = {
 		.fd = module->fd, .data = module->fd < 0 ? module->image : NULL, .size = module->image_size
 	};
 	size_t n_wanted = 0;
@@ -635,9 +526,9 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || places[i].pc != places[i - 1].pc)
 			wanted[n_wanted++].vaddr = places[i].pc - module->bias;
-	if (file_init(&file))
+	if (open_symbols(&file, module))
 		ok = name_addresses(modules, module, &file, wanted, n_wanted, arena);
-	file_deinit(&file);
+	vt_symfile_deinit(&file);
 	for (size_t i = 0, k = 0; ok && i < n; i++) {
 		if (i > 0 && places[i].pc != places[i - 1].pc)
 			k++;

@@ -155,7 +155,8 @@ static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *t
 	if (ret == -ESRCH || ret == -EPERM)
 		return vt_mem_error(c->src, ret, "a Python thread");
 	if (ret) {
-		end_early(thread, "its innermost frame cannot be read");
+		end_early(thread, ret == -EAGAIN ? "it was beginning a call at this very instant" :
+						   "its innermost frame cannot be read");
 		return NULL;
 	}
 	return walk_chain(c, thread, top);

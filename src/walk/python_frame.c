@@ -5,49 +5,6 @@
 #define MAX_CODE (64 << 20)
 
 /*
- * 3.11 and 3.12: an evaluator that was just entered has linked its _PyCFrame, which is on the C stack, but for some
- * instructions not yet filled it in: it names whatever was there before, often a frame of an earlier call. Such a frame is
- * above the top of the thread's frame stack, or no frame at all. (Right at the top is one that is being left.)
- */
-static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame)
-{
-	uint64_t top = vt_py_view_u64(tstate, py->layout, VT_PY_TSTATE_STACK_TOP), code;
-
-	if (frame > top && frame < vt_py_view_u64(tstate, py->layout, VT_PY_TSTATE_STACK_LIMIT))
-		return false;
-	return !frame || (!vt_py_field_u64(src, py->layout, frame, VT_PY_FRAME_CODE, &code) &&
-			  vt_py_is(py, src, code, VT_PYTHON_CODE));
-}
-
-static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
-{
-	const struct vt_python_layout *layout = py->layout;
-	struct vt_py_view thread, cframe;
-	int ret = vt_py_view_read(src, layout, tstate, VT_PY_TSTATE_CFRAME, VT_PY_TSTATE_STACK_LIMIT, &thread);
-	uint64_t addr = vt_py_view_u64(&thread, layout, VT_PY_TSTATE_CFRAME), previous;
-
-	*frame = 0;
-	if (ret || !addr)
-		return ret;
-	ret = vt_py_view_read(src, layout, addr, VT_PY_CFRAME_FRAME, VT_PY_CFRAME_PREVIOUS, &cframe);
-	if (ret)
-		return ret;
-	*frame = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_FRAME);
-	previous = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_PREVIOUS);
-	if (!previous || is_alive(py, src, &thread, *frame))
-		return 0;
-	/* Its caller's is complete: what the new one is about to run has not begun. */
-	return vt_py_field_u64(src, layout, previous, VT_PY_CFRAME_FRAME, frame);
-}
-
-int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
-{
-	if (vt_py_has(py->layout, VT_PY_TSTATE_CFRAME))
-		return top_of_cframe(py, src, tstate, frame);
-	return vt_py_field_u64(src, py->layout, tstate, VT_PY_TSTATE_FRAME, frame);
-}
-
-/*
  * The instruction as a byte offset; -1 before the first one. What is no offset becomes INT32_MAX, behind every table, so that
  * the line is unknown rather than wrong.
  */
@@ -121,4 +78,59 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 	info->frame.lasti = read_lasti(layout, &view, info->frame.code);
 	info->frame.line = fixed_line(layout, src, &view);
 	return 0;
+}
+
+/*
+ * 3.11 and 3.12: an evaluator that was just entered has linked its _PyCFrame, which is on the C stack, but for some
+ * instructions not yet filled it in: it names whatever was there before, often a frame of an earlier call. Such a frame is
+ * above the top of the thread's frame stack, or no frame at all. (Right at the top is one that is being left.)
+ */
+static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame)
+{
+	uint64_t code;
+
+	if (frame > vt_py_view_u64(tstate, py->layout, VT_PY_TSTATE_STACK_TOP) &&
+	    frame < vt_py_view_u64(tstate, py->layout, VT_PY_TSTATE_STACK_LIMIT))
+		return false;
+	return !vt_py_field_u64(src, py->layout, frame, VT_PY_FRAME_CODE, &code) &&
+	       vt_py_is(py, src, code, VT_PYTHON_CODE);
+}
+
+/* By chance the frame of an earlier call can have been where the new one is; that one is not linked to its caller yet. */
+static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame)
+{
+	struct vt_py_frame_info info;
+
+	return is_alive(py, src, tstate, frame) && !vt_py_frame_read(py, src, frame, &info) &&
+	       (info.shim || info.frame.lasti >= 0 || info.frame.generator || is_alive(py, src, tstate, info.previous));
+}
+
+static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
+{
+	const struct vt_python_layout *layout = py->layout;
+	struct vt_py_view thread, cframe;
+	int ret = vt_py_view_read(src, layout, tstate, VT_PY_TSTATE_CFRAME, VT_PY_TSTATE_STACK_LIMIT, &thread);
+	uint64_t addr = vt_py_view_u64(&thread, layout, VT_PY_TSTATE_CFRAME);
+
+	*frame = 0;
+	if (ret || !addr)
+		return ret;
+	ret = vt_py_view_read(src, layout, addr, VT_PY_CFRAME_FRAME, VT_PY_CFRAME_PREVIOUS, &cframe);
+	if (ret)
+		return ret;
+	*frame = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_FRAME);
+	addr = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_PREVIOUS);
+	if (!addr || is_linked(py, src, &thread, *frame)) /* the outermost _PyCFrame is the thread state's own */
+		return 0;
+	/* The caller's is complete: what the new one is about to run has not begun. The compiler may have set neither yet. */
+	if (vt_py_field_u64(src, layout, addr, VT_PY_CFRAME_FRAME, frame))
+		return -EAGAIN;
+	return !*frame || is_linked(py, src, &thread, *frame) ? 0 : -EAGAIN;
+}
+
+int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
+{
+	if (vt_py_has(py->layout, VT_PY_TSTATE_CFRAME))
+		return top_of_cframe(py, src, tstate, frame);
+	return vt_py_field_u64(src, py->layout, tstate, VT_PY_TSTATE_FRAME, frame);
 }

@@ -11,7 +11,10 @@ struct vt_py_frame_info {
 	bool shim; /* not a Python function: the evaluator's own mark of where its C call began (3.12+) */
 };
 
-/* The innermost frame of a thread; *frame is 0 when it runs no Python code. Negative errno. */
+/*
+ * The innermost frame of a thread; *frame is 0 when it runs no Python code. Negative errno; -EAGAIN when the thread is between
+ * the few instructions that begin a call, where it has none.
+ */
 int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame);
 
 /* Reads one frame. Negative errno. */

@@ -80,8 +80,8 @@ struct vt_torch_found {
 };
 
 /*
- * Finds the allocator of the target by signature. Fails only when the target is gone or unreadable. While the target runs, src must
- * not be cached (vt_live_source()): what was read in the middle of a change is read again. It is fast without a cache too.
+ * Finds the allocator of the target by signature. Fails only when the target is gone or unreadable. While the target runs,
+ * src must not be cached (vt_live_source()): what was read in the middle of a change is read again. It is fast without too.
  */
 struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
 			       struct vt_torch_found *found);

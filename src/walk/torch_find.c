@@ -46,7 +46,7 @@ struct block_row {
 	uint16_t sets_per_pool;
 	uint16_t pool_size_of;
 	uint16_t large_blocks;
-	uint16_t gap; /* from the hash table before graph_pools to it, give or take 12 (cudaDeviceProp differs with CUDA 12, 13) */
+	uint16_t gap; /* from the hash table before graph_pools to it; 12 more with CUDA 12, less with 13 (cudaDeviceProp) */
 	struct vt_torch_block_layout block;
 };
 

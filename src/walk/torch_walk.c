@@ -869,7 +869,10 @@ static uint64_t sort_blocks(struct walk *w)
 	return w->n_entries;
 }
 
-/* What is wrong between a block and the one before it in memory (NULL: none), or NULL. *linked: they are neighbours in the list. */
+/*
+ * What is wrong between a block and the one before it in memory (NULL: there is none before), or NULL. *linked: they are
+ * neighbours in the list.
+ */
 static const char *check_neighbours(const struct entry *before, const struct entry *e, bool *linked)
 {
 	bool adjoin = before && before->rec.addr + before->rec.size == e->rec.addr;

@@ -9,8 +9,8 @@
 #include "vramtap/mem.h"
 
 /*
- * Sets thread->syscall, ->waits and ->verdict from info and from thread->stack (already filled). src reads the target (the
- * owner of a mutex behind a futex); pid for /proc/PID/fd. Fields stay NULL where nothing is known.
+ * Sets thread->syscall, ->waits, ->verdict and ->idle from info and from thread->stack (already filled). src reads the
+ * target (the owner of a mutex behind a futex); pid is for /proc/PID/fd. Fields stay NULL where nothing is known.
  */
 void vt_wait_describe(struct vt_model_thread *thread, const struct vt_thread_info *info, pid_t pid, struct vt_memsrc *src,
 		      struct vt_arena *arena);

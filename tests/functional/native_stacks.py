@@ -133,6 +133,7 @@ def test_cxx_program():
     subprocess.run([compiler, "-std=c++17", "-O2", "-pthread", "-o", binary, os.path.join(CODE, "native_stacks_cxx.cc")],
                    check=True)
     with target([binary], ready="ready") as proc:
+        time.sleep(0.3)
         frames, text = compare(proc.pid)
     check(frames > 40, "too few frames", frames)
     for name in ("[std::thread::join]", "[handles]", "[std::_Function_handler<...>::_M_invoke]", "[stand_still]"):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds and walks PyTorch's allocator in a process from outside, and compares every block and every number with the library's own
- * snapshot (tests/targets/c10_driver.cc, "snapshot").
+ * Finds and walks PyTorch's allocator in a process from outside, and compares every block and every number with the library's
+ * own snapshot (tests/targets/c10_driver.cc, "snapshot").
  *
  *   torch_walk PID                 only find: prints backend and layout
  *   torch_walk PID SNAPSHOT        the target must be idle; 1 and what differs, if anything does
@@ -43,8 +43,8 @@ static int differences;
 static void differ(const char *what, int device, uint64_t addr, uint64_t ours, uint64_t theirs)
 {
 	if (differences++ < MAX_DIFFERENCES)
-		printf("differs: device %d, %#" PRIx64 ": %s: %" PRIu64 " (%#" PRIx64 "), PyTorch says %" PRIu64 " (%#" PRIx64 ")\n",
-		       device, addr, what, ours, ours, theirs, theirs);
+		printf("differs: device %d, %#" PRIx64 ": %s: %" PRIu64 " (%#" PRIx64 "), PyTorch says %" PRIu64 " (%#" PRIx64
+		       ")\n", device, addr, what, ours, ours, theirs, theirs);
 }
 
 static void die(const char *what)
@@ -83,7 +83,8 @@ static void parse_block(struct truth *truth, const char *line)
 	if (!b)
 		die("out of memory");
 	memset(b, 0, sizeof(*b));
-	if (sscanf(line, "block %d %" SCNx64 " %" SCNx64 " %" SCNu64 " %" SCNu64 " %31s %" SCNx64 " %" SCNu64 ".%" SCNu64 " %d %15s",
+	if (sscanf(line,
+		   "block %d %" SCNx64 " %" SCNx64 " %" SCNu64 " %" SCNu64 " %31s %" SCNx64 " %" SCNu64 ".%" SCNu64 " %d %15s",
 		   &device, &b->segment, &b->rec.addr, &b->rec.size, &b->rec.requested, state, &b->rec.stream, &first, &second,
 		   &expandable, kind) != 11)
 		die("a bad line in the snapshot");
@@ -121,8 +122,8 @@ static void parse_stat(struct truth *truth, const char *line)
 	char name[32];
 	int device;
 
-	if (sscanf(line, "stats %d %31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device, name, &value.current, &value.peak,
-		   &value.allocated, &value.freed) != 6 || device < 0 || device >= VT_TORCH_MAX_DEVICES)
+	if (sscanf(line, "stats %d %31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device, name, &value.current,
+		   &value.peak, &value.allocated, &value.freed) != 6 || device < 0 || device >= VT_TORCH_MAX_DEVICES)
 		die("a bad line in the snapshot");
 	stat = stat_named(&truth->stats[device], name);
 	*stat = value;
@@ -236,7 +237,8 @@ static void compare_device(const struct vt_torch_device_result *result, const st
 		compare_block(&recs[i], segment, &truth->blocks.data[(*at)++]);
 	}
 	if (*at < truth->blocks.n && truth->blocks.data[*at].rec.device == result->device)
-		differ("a block is missing", result->device, truth->blocks.data[*at].rec.addr, 0, truth->blocks.data[*at].rec.size);
+		differ("a block is missing", result->device, truth->blocks.data[*at].rec.addr, 0,
+		       truth->blocks.data[*at].rec.size);
 	if (result->segments != truth->segments[result->device])
 		differ("segments", result->device, 0, result->segments, truth->segments[result->device]);
 	theirs->num_alloc_retries = result->stats.num_alloc_retries; /* not in the snapshot */
@@ -273,8 +275,8 @@ static void compare(struct vt_memsrc *src, const struct vt_torch_found *found, c
 	}
 	if (!differences && at != truth.blocks.n)
 		differ("devices", n, 0, at, truth.blocks.n);
-	printf("%d devices, %" PRIu64 " blocks, walked in %.2f ms (%.0f ns a block), %d differences\n", n, blocks, (double)ns / 1e6,
-	       blocks ? (double)ns / (double)blocks : 0, differences);
+	printf("%d devices, %" PRIu64 " blocks, walked in %.2f ms (%.0f ns a block), %d differences\n", n, blocks,
+	       (double)ns / 1e6, blocks ? (double)ns / (double)blocks : 0, differences);
 	vt_vec_deinit(&truth.blocks);
 }
 
@@ -318,8 +320,8 @@ static void watch(struct vt_live *live, struct vt_memsrc *src, const struct vt_t
 			vt_vec_deinit(&sink.recs);
 		}
 	}
-	printf("%d walks: %" PRIu64 " complete, %" PRIu64 " unstable, %" PRIu64 " blocks, %" PRIu64 " dropped, %d impossible\n", runs,
-	       complete, unstable, blocks, dropped, differences);
+	printf("%d walks: %" PRIu64 " complete, %" PRIu64 " unstable, %" PRIu64 " blocks, %" PRIu64 " dropped, %d impossible\n",
+	       runs, complete, unstable, blocks, dropped, differences);
 }
 
 static const char *backend_name(enum vt_torch_backend backend)

@@ -189,7 +189,7 @@ static void add_identity(struct vt_model *model)
 	model->process.uses_cuda = true;
 	model->versions = (struct vt_model_versions){
 		.torch = "2.11.0+cu130",
-		.torch_layout = "2.11 to 2.13",
+		.torch_layout = "2.11 to 2.12",
 		.python = "3.12.3",
 		.driver = "580.159.03",
 		.cuda_driver = 13000,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the helper does inside a target, done in this process: it walks a synthetic allocator whose mutex is a real one, and asks
- * a driver made of functions of this test.
+ * What the helper does inside a target, done in this process: it walks a synthetic allocator whose mutex is a real one, and
+ * asks a driver made of functions of this test.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -604,7 +604,7 @@ static void symbolise(struct named *named, const uint8_t *image, size_t size)
 
 	assert_non_null(module);
 	named->modules.maps = &named->maps;
-	*module = (struct vt_module){ .path = "/lib/libmade.so", .start = BIAS, .end = BIAS + 0x10000, .bias = BIAS,
+	*module = (struct vt_module){ .path = "/lib/libmade.so", .start = BIAS, .end = BIAS + 0x1000000, .bias = BIAS,
 				      .fd = -1, .opened = true, .image = image, .image_size = size };
 	assert_null(vt_native_symbolise(&named->modules, &named->stack, 1, &named->arena));
 }
@@ -825,6 +825,48 @@ static void test_plt(void **state)
 	free(elf);
 }
 
+/* Without section headers, as in the memory of a process: the dynamic symbols are found as the loader finds them. */
+static void test_without_sections(void **state)
+{
+	struct named named = { 0 };
+	struct self self;
+	struct vt_module *libc;
+	uint64_t value;
+	size_t index = 0;
+	uint8_t *image;
+
+	(void)state;
+	self_init(&self);
+	libc = vt_modules_by_name(&self.modules, "libc.so.6", &index);
+	assert_non_null(libc);
+	assert_null(vt_module_open(&self.modules, libc));
+	value = vt_modules_symbol(&self.modules, "libc.so.6", "qsort") - libc->bias;
+	image = malloc((size_t)libc->image_size);
+	assert_non_null(image);
+	memcpy(image, libc->image, (size_t)libc->image_size);
+	memset(image + offsetof(Elf64_Ehdr, e_shoff), 0, sizeof(Elf64_Off));
+	memset(image + offsetof(Elf64_Ehdr, e_shnum), 0, 2 * sizeof(Elf64_Half));
+	add_frame(&named, BIAS + value + 3, true);
+	symbolise(&named, image, (size_t)libc->image_size);
+	assert_string_equal(named.stack.frames.data[0].symbol, "qsort");
+	assert_int_equal(named.stack.frames.data[0].function_offset, 3);
+	named_deinit(&named);
+
+	/* damaged anywhere: fewer names, no harm */
+	srand(9);
+	for (int round = 0; round < 300; round++) {
+		struct named bad = { 0 };
+		size_t at = (size_t)rand() % (round % 2 ? 1024 : 65536);
+
+		image[at] = (uint8_t)rand();
+		add_frame(&bad, BIAS + value + 3, true);
+		symbolise(&bad, image, (size_t)libc->image_size);
+		named_deinit(&bad);
+	}
+	free(image);
+	self_deinit(&self);
+}
+
 /* The whole file with bytes changed, cut off, and ending at an unmapped page. */
 static void test_damaged_file(void **state)
 {
@@ -880,6 +922,7 @@ int main(void)
 		cmocka_unit_test(test_demangled),
 		cmocka_unit_test(test_debugdata),
 		cmocka_unit_test(test_plt),
+		cmocka_unit_test(test_without_sections),
 		cmocka_unit_test(test_damaged_file),
 	};
 

@@ -197,6 +197,55 @@ TEST_EACH_LAYOUT(instructions_outside_of_the_code)
 	}
 }
 
+/* 3.11 and 3.12: an evaluator has linked its _PyCFrame and not filled it in yet. */
+TEST_EACH_LAYOUT(a_call_that_is_beginning)
+{
+	if (!vt_py_has(image->layout, VT_PY_TSTATE_CFRAME))
+		return;
+
+	uint64_t caller = chain(image, 3, python_image_add_shim(image, 0)), outer;
+	uint64_t begun = python_image_add_frame(image, image->code, -2, caller);
+	uint64_t stale = python_image_add_frame(image, image->code, 4, begun);
+	uint64_t garbage = python_image_add_ascii(image, "no frame");
+	uint64_t inner = python_image_alloc(image, 32);
+
+	python_image_set_top(image, image->thread, caller);
+	memcpy(&outer, (const void *)(uintptr_t)(image->thread + image->layout->at[VT_PY_TSTATE_CFRAME]), sizeof(outer));
+	python_image_put_u64(image, image->thread, VT_PY_TSTATE_CFRAME, inner);
+	python_image_put_u64(image, inner, VT_PY_CFRAME_PREVIOUS, outer);
+	python_image_put_u64(image, image->thread, VT_PY_TSTATE_STACK_TOP, stale);
+	python_image_put_u64(image, image->thread, VT_PY_TSTATE_STACK_LIMIT, stale + 16384);
+
+	/* What is there instead: garbage, a frame that is gone, the new one before it is linked; then the new one itself. */
+	const uint64_t tops[] = { 0, 8, 4096, garbage, stale + 64, begun };
+
+	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++) {
+		python_image_put_u64(image, inner, VT_PY_CFRAME_FRAME, tops[i]);
+		if (i == sizeof(tops) / sizeof(tops[0]) - 2)
+			python_image_put_u64(image, stale + 64, VT_PY_FRAME_CODE, image->code);
+		assert_int_equal(walk(image, py)->frames.n, 3);
+		assert_int_equal(py->threads.data[0].frames.data[0].frame, caller);
+		assert_false(py->threads.data[0].truncated);
+	}
+	python_image_put_u64(image, begun, VT_PY_FRAME_PREVIOUS, garbage);
+	assert_int_equal(walk(image, py)->frames.n, 3);
+	python_image_put_u64(image, begun, VT_PY_FRAME_PREVIOUS, caller);
+
+	/* A frame that has not begun has called nobody. */
+	python_image_put_u64(image, inner, VT_PY_CFRAME_FRAME, stale);
+	python_image_put(image, image->code, VT_PY_CODE_FIRSTTRACEABLE, 0, sizeof(int32_t));
+	assert_int_equal(walk(image, py)->frames.n, 3);
+
+	/* Nor is the caller's _PyCFrame known yet. */
+	python_image_put_u64(image, inner, VT_PY_CFRAME_FRAME, garbage);
+	for (size_t i = 1; i < 4; i++) {
+		python_image_put_u64(image, inner, VT_PY_CFRAME_PREVIOUS, tops[i]);
+		assert_int_equal(walk(image, py)->frames.n, 0);
+		assert_true(py->threads.data[0].truncated);
+		assert_non_null(strstr(py->threads.data[0].why, "beginning a call"));
+	}
+}
+
 TEST_EACH_LAYOUT(rings)
 {
 	uint64_t first = chain(image, 1, 0), last = chain(image, 50, first);
@@ -719,6 +768,7 @@ int main(void)
 		cmocka_unit_test(test_entry_frames_that_have_not_begun),
 		cmocka_unit_test(test_lines_of_trace_functions),
 		cmocka_unit_test(test_instructions_outside_of_the_code),
+		cmocka_unit_test(test_a_call_that_is_beginning),
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_frames_that_cannot_be_read),

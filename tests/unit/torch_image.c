@@ -55,7 +55,6 @@ static const struct release releases[IMAGE_RELEASES] = {
 	[IMAGE_2_15] = { 22584, 22800, 3112, 1064, 1400, 2880, 3, 168, 40, 376, 7,
 			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 }, 32, 0x6b726f63,
 			 BLOCK_SHIFTED(8) },
-	/* not a release: a guess at what one may do to us */
 	[IMAGE_FUTURE] = { 23000, 23200, 3400, 1096, 1448, 3000, 3, 176, 48, 400, 3, { 1500 / 8 * 8, 1600, 3032 }, 32, 0,
 			   BLOCK_SHIFTED(24) },
 };
@@ -442,7 +441,8 @@ void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint6
 				 .pool = pool->id_first << 32 | pool->id_second },
 		};
 		b->rec.flags = (uint8_t)((small ? VT_BLOCK_SMALL_POOL : 0) |
-					 (pool->private_pool ? VT_BLOCK_PRIVATE_POOL : 0) | (segment ? VT_BLOCK_EXPANDABLE : 0));
+					 (pool->private_pool ? VT_BLOCK_PRIVATE_POOL : 0) |
+					 (segment ? VT_BLOCK_EXPANDABLE : 0));
 		if (active && i % 3 == 0 && l->context != NONE) {
 			b->rec.context = object;
 			image_poke64(image, object + l->context, object);

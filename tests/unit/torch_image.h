@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A PyTorch allocator built by hand in a buffer, byte for byte as g++ lays it out in several releases, with a memory source that
- * knows exactly what is mapped. Tests damage it and look what the walk makes of that.
+ * A PyTorch allocator built by hand in a buffer, byte for byte as g++ lays it out in several releases, with a memory source
+ * that knows exactly what is mapped. Tests damage it and look what the walk makes of that.
  */
 #ifndef VT_TESTS_TORCH_IMAGE_H
 #define VT_TESTS_TORCH_IMAGE_H
@@ -14,7 +14,17 @@
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
 
-enum image_release { IMAGE_2_0, IMAGE_2_2, IMAGE_2_6, IMAGE_2_10, IMAGE_2_11, IMAGE_2_14, IMAGE_2_15, IMAGE_FUTURE, IMAGE_RELEASES };
+enum image_release {
+	IMAGE_2_0,
+	IMAGE_2_2,
+	IMAGE_2_6,
+	IMAGE_2_10,
+	IMAGE_2_11,
+	IMAGE_2_14,
+	IMAGE_2_15,
+	IMAGE_FUTURE, /* not a release: a guess at what one may do to us */
+	IMAGE_RELEASES
+};
 
 #define IMAGE_DEVICES 4
 #define IMAGE_POOLS 64
