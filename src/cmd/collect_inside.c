@@ -178,7 +178,6 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
 	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
 	c->model->timing.borrowed_tid = timing.borrowed_tid;
-	c->model->timing.helper_reused = timing.reused;
 	vt_cuda_imports(&c->modules, &vt_helper_shared(*helper)->imports);
 	return NULL;
 }

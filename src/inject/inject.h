@@ -27,7 +27,6 @@ struct vt_inject_timing {
 	pid_t borrowed_tid;   /* 0: none was borrowed */
 	uint64_t borrowed_ns; /* from the stop until the thread was back on its way, measured inside */
 	uint64_t total_ns;
-	bool reused;          /* the library was there already: nothing was loaded */
 };
 
 struct vt_helper; /* opaque: a session with the helper */

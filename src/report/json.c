@@ -112,7 +112,6 @@ static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
 	vt_json_milli(json, "walk_ms", t->walk_ms);
 	vt_json_milli(json, "stopped_ms", t->stopped_ms);
 	vt_json_milli(json, "stacks_ms", t->stacks_ms);
-	vt_json_bool(json, "helper_reused", t->helper_reused);
 	vt_json_end_object(json);
 }
 

@@ -186,7 +186,6 @@ struct vt_model_timing {
 	double walk_ms;          /* of the allocator */
 	double stopped_ms;       /* how long threads were stopped for their stacks */
 	double stacks_ms;
-	bool helper_reused;
 };
 
 struct vt_model {
