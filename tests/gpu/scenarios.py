@@ -73,7 +73,9 @@ def inside(gpu, expect=COMPLETE, compare_blocks=True):
 def test_idle():
     with Gpu("idle", "--blocks", "10000") as gpu:
         data = inside(gpu)
-        check("idle" not in frames(data), "stale frames")
+        threads = data["cuda"]["devices"][0]["context_threads"]
+        check(threads and gpu.proc.pid in threads, "the main thread's context was not found", threads)
+        print(f"  threads that hold the context: {threads}")
         check("main" in frames(data), "no Python frame", frames(data)[:40])
         show(gpu)
         gpu.unharmed()
