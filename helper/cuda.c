@@ -74,39 +74,107 @@ static void ask_memory(struct vt_helper_shared *shared, struct vt_cuda_device *o
 }
 
 /*
- * The driver keeps its data of a thread in pthread-specific storage, the first 32 keys of which lie inside glibc's struct
- * pthread (2,304 bytes at the thread pointer on x86-64). Which key is found on our own thread: it is the one that leads to
- * the context that was just pushed. Seen so with the drivers 580.159.03 and .04.
+ * The driver keeps its data of a thread in pthread-specific storage. glibc has the values of the first 32 keys inside struct
+ * pthread (2,304 bytes at the thread pointer on x86-64), and of the others in tables of 32 pairs that struct pthread points to.
+ * Which one it is is found on our own thread: it leads to the context that was just pushed, and does not once that is popped.
+ * Seen so with the drivers 580.159.03 and .04.
  */
 #define PTHREAD_BYTES 2304
+#define TABLE_WORDS 64
 
-static uint64_t context_at(uint64_t slot)
+/* The context that the driver's data at this address leads to, 0 none. */
+static uint64_t context_of(uint64_t data)
 {
-	uint64_t data = 0, top = 0, context = 0;
+	uint64_t top = 0, context = 0;
 
-	if (vt_sys_peek(slot, &data, sizeof(data)) || data < 4096 || data % 8 ||
-	    vt_sys_peek(data, &top, sizeof(top)) || top < 4096 || top % 8 || vt_sys_peek(top, &context, sizeof(context)))
+	if (data < 4096 || data % 8 || vt_sys_peek(data, &top, sizeof(top)) || top < 4096 || top % 8 ||
+	    vt_sys_peek(top, &context, sizeof(context)))
 		return 0;
 	return context;
 }
 
-static int32_t find_context_slot(uint64_t context)
+static const uint64_t *thread_words(void)
 {
-	uint64_t self;
+	const uint64_t *self;
 
 	__asm__("mov %%fs:0x10, %0" : "=r"(self));
-	for (int32_t offset = 0; offset < PTHREAD_BYTES; offset += 8)
-		if (context_at(self + (uint64_t)offset) == context)
-			return offset;
-	return 0;
+	return self;
 }
 
-static int leads_to_context(int32_t slot, uint64_t context)
-{
-	uint64_t self;
+struct path {
+	int32_t slot, inner;
+};
 
-	__asm__("mov %%fs:0x10, %0" : "=r"(self));
-	return slot && context_at(self + (uint64_t)slot) == context;
+/* Other ways can lead to the context by chance, such as through the list of all threads to a neighbour that holds it too. */
+struct paths {
+	struct path path[16];
+	int n;
+};
+
+static void add_path(struct paths *paths, int slot, int inner)
+{
+	if (paths->n < 16)
+		paths->path[paths->n++] = (struct path){ slot, inner };
+}
+
+static void find_paths(uint64_t context, struct paths *paths)
+{
+	const uint64_t *self = thread_words();
+	uint64_t table[TABLE_WORDS];
+
+	paths->n = 0;
+	for (int i = 0; i < PTHREAD_BYTES / 8; i++) {
+		if (context_of(self[i]) == context)
+			add_path(paths, i * 8, -1);
+		if (self[i] < 4096 || self[i] % 8 || vt_sys_peek(self[i], table, sizeof(table)))
+			continue;
+		/* Pairs of a sequence number and a value: even words are no values. */
+		for (int k = 1; k < TABLE_WORDS; k += 2)
+			if (context_of(table[k]) == context)
+				add_path(paths, i * 8, k * 8);
+	}
+}
+
+static int leads_to(const struct path *path, uint64_t context)
+{
+	uint64_t data = thread_words()[path->slot / 8];
+
+	if (path->inner >= 0 && vt_sys_peek(data + (uint64_t)path->inner, &data, sizeof(data)))
+		return 0;
+	return context_of(data) == context;
+}
+
+/* Keeps the paths that lead to the context now, or those that do not. */
+static void keep_paths(struct paths *paths, uint64_t context, int leading)
+{
+	int kept = 0;
+
+	for (int i = 0; i < paths->n; i++)
+		if (leads_to(&paths->path[i], context) == leading)
+			paths->path[kept++] = paths->path[i];
+	paths->n = kept;
+}
+
+/*
+ * With the context popped: what follows the pushing and popping is a way to it (there can be two: glibc's table of tables
+ * names the first one, too, which lies inside struct pthread).
+ */
+static void find_context_slot(struct vt_helper_shared *shared, CUcontext context, struct paths *paths)
+{
+	push_fn *push = PTR(cuCtxPushCurrent, push_fn);
+	pop_fn *pop = PTR(cuCtxPopCurrent, pop_fn);
+	CUcontext popped = NULL;
+
+	keep_paths(paths, (uint64_t)context, 0);
+	if (!paths->n || push(context) != CUDA_SUCCESS)
+		return;
+	keep_paths(paths, (uint64_t)context, 1);
+	pop(&popped);
+	keep_paths(paths, (uint64_t)context, 0);
+	if (paths->n > 0) {
+		shared->cuda.context_slot = paths->path[0].slot;
+		shared->cuda.context_inner = paths->path[0].inner;
+	}
 }
 
 /* The primary context is active: borrows it for one question and leaves the thread and the context's count as they were. */
@@ -117,7 +185,7 @@ static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, str
 	push_fn *push = PTR(cuCtxPushCurrent, push_fn);
 	pop_fn *pop = PTR(cuCtxPopCurrent, pop_fn);
 	CUcontext context = NULL, popped = NULL;
-	int32_t slot;
+	struct paths paths;
 	CUresult err;
 
 	if (!retain || !release || !push || !pop)
@@ -131,11 +199,9 @@ static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, str
 	err = push(context);
 	if (err == CUDA_SUCCESS) {
 		ask_memory(shared, out);
-		slot = find_context_slot(out->context);
+		find_paths(out->context, &paths);
 		pop(&popped);
-		/* It counts only if the context is gone from there now. */
-		if (slot && !leads_to_context(slot, out->context))
-			shared->cuda.context_slot = slot;
+		find_context_slot(shared, context, &paths);
 	} else {
 		out->error = (int32_t)err;
 	}

@@ -82,10 +82,11 @@ struct vt_cuda_answer {
 	int32_t error; /* CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit) */
 	/*
 	 * Where the driver keeps a thread's current context: the word at (thread pointer + context_slot) points to data of the driver,
-	 * whose first word points to the top of the thread's stack of contexts, whose first word is the CUcontext. 0: not found.
+	 * or, if context_inner is not negative, to a table whose word at context_inner does; the first word of the data points to the
+	 * top of the thread's stack of contexts, whose first word is the CUcontext. context_slot 0: not found.
 	 */
 	int32_t context_slot;
-	int32_t pad;
+	int32_t context_inner;
 	struct vt_cuda_device devices[VT_MAX_CUDA_DEVICES];
 };
 

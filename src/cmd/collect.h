@@ -36,7 +36,7 @@ struct vt_collect {
 	int lock_fd; /* one vramtap at a time */
 	struct vt_torch_found torch;
 	bool inside_walk_done;
-	int context_slot; /* where a thread's current context is found (helper_abi.h), 0 unknown */
+	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 };
 

@@ -85,6 +85,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	int n = answer.n_devices < 0 ? 0 : answer.n_devices > VT_MAX_CUDA_DEVICES ? VT_MAX_CUDA_DEVICES : answer.n_devices;
 
 	c->context_slot = answer.context_slot;
+	c->context_inner = answer.context_inner;
 	c->model->versions.cuda_driver = answer.driver_version;
 	c->model->versions.cuda_runtime = answer.runtime_version;
 	if (answer.error == CUDA_NOT_INITIALIZED) {

@@ -65,13 +65,12 @@ static void registers_from_proc(const struct vt_thread_info *info, struct vt_reg
 static uint64_t current_context(const struct stacks *s, uint64_t thread_pointer)
 {
 	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
-	uint64_t at = thread_pointer + (uint64_t)s->c->context_slot, word = 0;
+	uint64_t word = 0;
 
-	for (int hops = 0; hops < 3; hops++) {
-		if (vt_mem_read_u64(src, at, &word))
-			return 0;
-		at = word;
-	}
+	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)s->c->context_slot, &word) ||
+	    (s->c->context_inner >= 0 && vt_mem_read_u64(src, word + (uint64_t)s->c->context_inner, &word)) ||
+	    vt_mem_read_u64(src, word, &word) || vt_mem_read_u64(src, word, &word))
+		return 0;
 	return word;
 }
 

@@ -387,7 +387,9 @@ static void add_facts(struct vt_str *text, const struct common *c)
 	if (t->gil == 1)
 		add_fact(text, "holds the GIL");
 	add_fact(text, t->verdict);
-	add_fact(text, state_word(c->state));
+	/* "running on CPU 3" says it already. */
+	if (!c->waits || strncmp(c->waits, "running", 7) != 0)
+		add_fact(text, state_word(c->state));
 	if (c->waits)
 		vt_str_addf(text, "%s%s", text->n ? ", " : "", c->waits);
 	else if (c->syscall)

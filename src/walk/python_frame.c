@@ -96,13 +96,20 @@ static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct v
 	       vt_py_is(py, src, code, VT_PYTHON_CODE);
 }
 
-/* By chance the frame of an earlier call can have been where the new one is; that one is not linked to its caller yet. */
-static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame)
+/*
+ * By chance the frame of an earlier call can be where the new one is, or be the generator that is resumed again: not begun, or
+ * left by its caller, and not linked to the new caller yet. Nothing calls the first frame of 3.11 (outermost).
+ */
+static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame,
+		      bool outermost)
 {
 	struct vt_py_frame_info info;
 
-	return is_alive(py, src, tstate, frame) && !vt_py_frame_read(py, src, frame, &info) &&
-	       (info.shim || info.frame.lasti >= 0 || info.frame.generator || is_alive(py, src, tstate, info.previous));
+	if (!is_alive(py, src, tstate, frame) || vt_py_frame_read(py, src, frame, &info))
+		return false;
+	if (info.shim || (info.frame.lasti >= 0 && !info.frame.generator))
+		return true;
+	return (outermost && !info.previous) || is_alive(py, src, tstate, info.previous);
 }
 
 static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
@@ -120,12 +127,16 @@ static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t t
 		return ret;
 	*frame = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_FRAME);
 	addr = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_PREVIOUS);
-	if (!addr || is_linked(py, src, &thread, *frame)) /* the outermost _PyCFrame is the thread state's own */
+
+	/* The first _PyCFrame of a thread is a member of its state, and never being filled in. */
+	bool outermost = addr - tstate < sizeof(thread.bytes);
+
+	if (!addr || is_linked(py, src, &thread, *frame, outermost))
 		return 0;
 	/* The caller's is complete: what the new one is about to run has not begun. The compiler may have set neither yet. */
 	if (vt_py_field_u64(src, layout, addr, VT_PY_CFRAME_FRAME, frame))
 		return -EAGAIN;
-	return !*frame || is_linked(py, src, &thread, *frame) ? 0 : -EAGAIN;
+	return (outermost && !*frame) || is_linked(py, src, &thread, *frame, false) ? 0 : -EAGAIN;
 }
 
 int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)

@@ -137,6 +137,18 @@ def test_no_context_is_created():
         check(memory["used_bytes"] >= data["pytorch"]["allocators"][0]["totals"]["reserved_bytes"], "used", memory)
 
 
+def test_context_threads():
+    """Wherever the driver's pthread key lies, the threads that hold a context are found."""
+    for keys in ("0", "20", "40", "200"):
+        with Driver(versions()[0], SIMCUDA_KEYS=keys) as driver:
+            driver("alloc 1 1000")
+            driver("busy 1000")
+            devices = report_json(driver.pid)["cuda"]["devices"]
+            held = devices[0]["context_threads"]
+            check(held and driver.pid in held and len(held) == 2, f"threads that hold a context, {keys} keys before", held)
+            equal(devices[1]["context_threads"], [], "threads that hold a context of an unused device")
+
+
 def lock_held(version):
     with Driver(version) as driver:
         driver("alloc 1000 3000")
