@@ -42,8 +42,10 @@ static void find_python(struct stacks *s)
 
 	s->have_python = !err;
 	if (s->have_python) {
-		c->model->versions.python = vt_arena_printf(&c->model->arena, "%d.%d.%d", s->python.major, s->python.minor,
-							    s->python.micro);
+		c->model->versions.python =
+			s->python.micro < 0 ?
+				vt_arena_printf(&c->model->arena, "%d.%d", s->python.major, s->python.minor) :
+				vt_arena_printf(&c->model->arena, "%d.%d.%d", s->python.major, s->python.minor, s->python.micro);
 		c->model->versions.python_free_threaded = s->python.free_threaded;
 		return;
 	}
@@ -106,7 +108,7 @@ static void capture(struct stacks *s)
 
 	vt_live_drop_cache(c->live);
 	if (s->have_python) {
-		err = vt_python_capture(&s->python, vt_live_cached_source(c->live));
+		err = vt_python_capture(&s->python, vt_live_source(c->live));
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
 	}

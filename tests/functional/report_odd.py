@@ -11,8 +11,9 @@ import signal
 import subprocess
 import time
 
-from harness import (COMPLETE, NOTHING, PARTIAL, VRAMTAP, Skip, check, compile_c, equal, main, proc_state, report, report_json,
-                     target, thread_count, wait_until)
+import report_torch
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, VRAMTAP, Skip, check, compile_c, equal, main, proc_state, report,
+                     report_json, target, thread_count, wait_until)
 from report_hostile import fake_libcuda
 
 # Every target prints READY, then what it has to say: a line "wrong ..." for what it would not have seen without us. For each
@@ -744,6 +745,35 @@ def test_stopped_and_continued_meanwhile():
         check(proc_state(odd.pid) in "SR", "state", proc_state(odd.pid))
         odd.answers()
         odd.unharmed()
+
+
+FORKED = """
+import os, sys, time, torch
+blocks = [torch.empty(1 << 20, dtype=torch.uint8, device='cuda') for _ in range(64)]
+pid = os.fork()
+if pid == 0:
+    time.sleep(1000)
+print('READY', pid)
+sys.stdout.flush()
+os.waitpid(pid, 0)
+"""
+
+
+def test_child_that_inherited_the_allocator():
+    """A data loader's worker: the parent's book-keeping was copied by fork(), but the memory is the parent's alone."""
+    version = report_torch.versions()[0]
+    if not os.path.exists(os.path.join(CACHE, "torch", version, "c10_driver")):
+        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+    with target(["sh", report_torch.RUN_SIM, version, "--", "python", "-c", FORKED], ready="READY") as proc:
+        child = int(proc.ready_line.split()[1])
+        try:
+            data = report_json(child, expect=(COMPLETE, PARTIAL))
+            held = sum(1 for allocator in (data["pytorch"] or {}).get("allocators", []) for segment in allocator["segments"]
+                       for block in segment["blocks"] if block["state"] == "allocated")
+            said = any("fork" in d["text"] or "parent" in d["text"] for d in data["diagnostics"])
+            check(said or not held, f"{held} blocks are counted for a process that holds none", data["diagnostics"])
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def frozen_threads(pid):
