@@ -88,10 +88,13 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	c->context_inner = answer.context_inner;
 	c->model->versions.cuda_driver = answer.driver_version;
 	c->model->versions.cuda_runtime = answer.runtime_version;
+	c->cuda_asked = true;
 	if (answer.error == CUDA_NOT_INITIALIZED) {
 		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "not-initialised",
 			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
+		if (c->torch.backend == VT_TORCH_NATIVE)
+			vt_collect_torch_inherited(c);
 		return;
 	}
 	if (answer.error) {
@@ -213,7 +216,7 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	}
 	ask_cuda(c, helper);
-	if (c->torch.backend == VT_TORCH_NATIVE) {
+	if (c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited) {
 		err = take_torch(c, helper);
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",

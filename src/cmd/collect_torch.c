@@ -165,6 +165,50 @@ static void heap_release(struct vt_block_rec *blocks, size_t n)
 	free(blocks);
 }
 
+void vt_collect_torch_inherited(struct vt_collect *c)
+{
+	c->torch_inherited = true;
+	c->model->torch_state = "inherited";
+	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "inherited",
+		      "PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
+		      "the parent's, this process holds none",
+		      c->proc.ppid);
+}
+
+/* Mappings of the driver's devices; the kernel does not give them to a forked child. */
+static size_t count_device_mappings(const struct vt_maps *maps)
+{
+	static const char *const prefixes[] = { "/dev/nvidia", "/dev/dxg" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < maps->entries.n; i++)
+		for (size_t k = 0; k < sizeof(prefixes) / sizeof(prefixes[0]); k++)
+			n += !strncmp(maps->entries.data[i].path, prefixes[k], strlen(prefixes[k]));
+	return n;
+}
+
+/*
+ * Without an answer of the driver: a child that was forked (its parent has the library at the same address) and has no mapping
+ * of a device holds no device memory.
+ */
+static bool looks_inherited(struct vt_collect *c)
+{
+	struct vt_maps maps = { 0 };
+	bool same = false;
+
+	if (c->cuda_asked || count_device_mappings(&c->maps))
+		return false;
+
+	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.ppid);
+	const struct vt_map_entry *here = vt_maps_find(&c->maps, c->torch.allocator);
+	const struct vt_map_entry *there = err || !here ? NULL : vt_maps_find(&maps, c->torch.allocator);
+
+	same = there && here->inode && there->inode == here->inode && there->offset == here->offset &&
+	       there->start == here->start;
+	vt_maps_deinit(&maps);
+	return same;
+}
+
 static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca)
 {
 	int64_t count = -1;
@@ -215,11 +259,15 @@ void vt_collect_torch_outside(struct vt_collect *c)
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	uint64_t start = vt_now_ns();
 
-	if (c->inside_walk_done)
+	if (c->inside_walk_done || c->torch_inherited)
 		return;
 	find_again(c);
 	if (c->torch.backend != VT_TORCH_NATIVE)
 		return;
+	if (looks_inherited(c)) {
+		vt_collect_torch_inherited(c);
+		return;
+	}
 
 	int n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
 

@@ -35,8 +35,9 @@ int vt_cmd_fail(const struct vt_error *err)
 
 int main(int argc, char **argv)
 {
-	/* A closed pipe is a write error that is reported, not a silent death in the middle of a session. */
+	/* A closed pipe or a limit on file sizes is an error that is reported, not a silent death in the middle of a session. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	if (argc < 2) {
 		print_usage(stderr);
 		return VT_EXIT_USAGE;

@@ -11,6 +11,7 @@ struct candidate {
 	const struct vt_module *module;
 	uint64_t runtime;  /* _PyRuntime, 0 not exported */
 	uint64_t version;  /* Py_Version: unsigned long, 3.11 on; 0 not there */
+	bool interpreter;  /* exports Py_Initialize */
 	uint64_t types[VT_PYTHON_N_TYPES];
 };
 
@@ -186,7 +187,8 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 
 static void look_at_module(struct vt_modules *modules, struct vt_module *module, struct candidate *candidate)
 {
-	static const char *const names[] = { "_PyRuntime", "Py_Version", "PyCode_Type", "PyUnicode_Type", "PyBytes_Type" };
+	static const char *const names[] = { "_PyRuntime", "Py_Version", "PyCode_Type", "PyUnicode_Type", "PyBytes_Type",
+					     "Py_Initialize" };
 	uint64_t addrs[sizeof(names) / sizeof(names[0])] = { 0 };
 	struct vt_error *err = vt_module_open(modules, module);
 
@@ -202,6 +204,7 @@ static void look_at_module(struct vt_modules *modules, struct vt_module *module,
 	candidate->types[VT_PYTHON_CODE] = addrs[2];
 	candidate->types[VT_PYTHON_STR] = addrs[3];
 	candidate->types[VT_PYTHON_BYTES] = addrs[4];
+	candidate->interpreter = addrs[5] != 0;
 }
 
 /* Modules that are called like an interpreter come first, so that others are opened only when those are not it. */
@@ -223,7 +226,7 @@ static enum rank rank(const struct vt_module *module)
 struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src)
 {
 	VT_ERROR struct vt_error *first = NULL;
-	bool unused = false;
+	bool unused = false, old = false;
 
 	for (int r = LIBRARY; r <= OTHER; r++) {
 		for (size_t i = 0; i < modules->modules.n; i++) {
@@ -236,8 +239,10 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 			look_at_module(modules, module, &candidate);
 			if (!candidate.runtime && r < OTHER)
 				candidate.runtime = search_runtime(modules, module, src);
-			if (!candidate.runtime)
+			if (!candidate.runtime) {
+				old |= candidate.interpreter;
 				continue;
+			}
 
 			struct vt_error *err = try_candidate(py, modules, &candidate, src, &verdict);
 
@@ -253,6 +258,8 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 	vt_python_deinit(py);
 	if (first)
 		return vt_steal(first);
+	if (old)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython older than 3.7 (it has no _PyRuntime)");
 	return vt_error_create(VT_ERR_NOTFOUND, unused ? "Python is loaded but has no interpreter running" :
 							 "no Python interpreter in this process");
 }

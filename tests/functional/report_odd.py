@@ -767,11 +767,13 @@ def test_child_that_inherited_the_allocator():
     with target(["sh", report_torch.RUN_SIM, version, "--", "python", "-c", FORKED], ready="READY") as proc:
         child = int(proc.ready_line.split()[1])
         try:
-            data = report_json(child, expect=(COMPLETE, PARTIAL))
-            held = sum(1 for allocator in (data["pytorch"] or {}).get("allocators", []) for segment in allocator["segments"]
-                       for block in segment["blocks"] if block["state"] == "allocated")
-            said = any("fork" in d["text"] or "parent" in d["text"] for d in data["diagnostics"])
-            check(said or not held, f"{held} blocks are counted for a process that holds none", data["diagnostics"])
+            for options in ([], ["--read-only"]):
+                data = report_json(child, *options, expect=(COMPLETE, PARTIAL))
+                equal(data["pytorch"]["state"], "inherited", f"the allocator with {options}")
+                equal(data["pytorch"]["allocators"], [], "allocators of a process that holds nothing")
+                check("inherited" in {d["code"] for d in data["diagnostics"]}, "nobody says why", data["diagnostics"])
+            data = report_json(proc.pid, expect=(COMPLETE, PARTIAL))
+            equal(data["pytorch"]["state"], "native", "the parent's allocator")
         finally:
             os.kill(child, signal.SIGKILL)
 
