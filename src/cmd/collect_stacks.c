@@ -3,6 +3,7 @@
  * Where every thread is. While the threads are stopped only raw data is copied (registers, stacks, chains of Python
  * frames); unwinding, names and merging come after they run again.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct stacks {
 	bool have_python;
 	struct vt_native_stack *native; /* one for each thread of list */
 	struct vt_map thread_by_tid;    /* tid → index in list */
+	struct vt_map session_by_tid;   /* tid → index in session.threads */
 	struct vt_map thread_by_fs;     /* fs_base (pthread_t) → index in list */
 	struct vt_map python_by_thread; /* index in list → index in python.threads */
 };
@@ -86,6 +88,10 @@ static void find_context_threads(const struct stacks *s)
 	for (size_t d = 0; d < model->devices.n; d++)
 		model->devices.data[d].context_threads_known = true;
 	for (size_t i = 0; i < s->session.threads.n; i++) {
+		/* Our own helper's may still be on its way out. */
+		if (s->session.threads.data[i].tid == s->c->helper_tid)
+			continue;
+
 		const struct vt_session_thread *thread = &s->session.threads.data[i];
 		uint64_t context = thread->stopped ? current_context(s, thread->regs.fs_base) : 0;
 
@@ -95,6 +101,8 @@ static void find_context_threads(const struct stacks *s)
 
 			if (tid)
 				*tid = thread->tid;
+			else if (model->devices.data[d].context == context)
+				model->devices.data[d].context_threads_known = false; /* out of memory */
 		}
 	}
 }
@@ -119,6 +127,20 @@ static void capture(struct stacks *s)
 	vt_collect_torch_outside(c);
 }
 
+static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
+{
+	if (a->entries.n != b->entries.n)
+		return false;
+	for (size_t i = 0; i < a->entries.n; i++) {
+		const struct vt_map_entry *x = &a->entries.data[i], *y = &b->entries.data[i];
+
+		if (x->start != y->start || x->end != y->end || x->offset != y->offset || x->inode != y->inode ||
+		    x->flags != y->flags)
+			return false;
+	}
+	return true;
+}
+
 /*
  * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
  * old one serves.
@@ -132,7 +154,7 @@ static void refresh_maps(struct vt_collect *c)
 		vt_error_destroy(err);
 		return;
 	}
-	if (maps.entries.n == c->maps.entries.n) {
+	if (same_maps(&maps, &c->maps)) {
 		vt_maps_deinit(&maps);
 		return;
 	}
@@ -141,7 +163,9 @@ static void refresh_maps(struct vt_collect *c)
 	c->maps = maps;
 	c->modules = (struct vt_modules){ 0 };
 	c->torch.c10_cuda = NULL;
-	vt_error_destroy(vt_modules_init(&c->modules, c->proc.pid, &c->maps));
+	err = vt_modules_init(&c->modules, c->proc.pid, &c->maps);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 }
 
 /* A thread that we should have and could not stop; one that ended meanwhile (as the helper's own does) is no loss. */
@@ -166,6 +190,45 @@ static size_t count_escaped(const struct stacks *s)
 	return n;
 }
 
+/* Threads that were started after the list was made and were stopped all the same belong to the report. */
+static void add_new_threads(struct stacks *s)
+{
+	struct vt_map known = { 0 };
+	size_t lost = 0;
+	bool ok = true;
+
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		ok = vt_map_put(&known, (uint64_t)s->list.threads.data[i].tid, i) && ok;
+	for (size_t i = 0; ok && i < s->session.threads.n; i++) {
+		const struct vt_session_thread *thread = &s->session.threads.data[i];
+		struct vt_thread_info info = { 0 };
+
+		if (!thread->stopped || thread->tid == s->c->helper_tid || vt_map_get(&known, (uint64_t)thread->tid))
+			continue;
+
+		struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
+		struct vt_thread_info *added = err ? NULL : vt_vec_append(&s->list.threads);
+
+		if (added)
+			*added = info;
+		else
+			lost += !err || err->code != VT_ERR_GONE;
+		vt_error_destroy(err);
+	}
+	vt_map_deinit(&known);
+	if (!ok || lost)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "new-threads",
+			      "threads that were started during the report may be missing");
+}
+
+static void index_session(struct stacks *s)
+{
+	for (size_t i = 0; i < s->session.threads.n; i++)
+		if (!vt_map_put(&s->session_by_tid, (uint64_t)s->session.threads.data[i].tid, i))
+			vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
+				      "not enough memory here to find the threads' registers");
+}
+
 static void stop_and_capture(struct stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -185,14 +248,46 @@ static void stop_and_capture(struct stacks *s)
 	vt_live_set_coherent(c->live, false);
 	c->model->stacks_coherent = s->n_escaped == 0;
 	c->model->timing.stopped_ms = (double)(s->session.stop_end_ns - s->session.stop_begin_ns) / VT_NS_PER_MS;
+	add_new_threads(s);
+	index_session(s);
 }
 
 static const struct vt_session_thread *session_thread(const struct stacks *s, pid_t tid)
 {
-	for (size_t i = 0; i < s->session.threads.n; i++)
-		if (s->session.threads.data[i].tid == tid)
-			return &s->session.threads.data[i];
-	return NULL;
+	const uint64_t *index = s->session_by_tid.slots ? vt_map_get(&s->session_by_tid, (uint64_t)tid) : NULL;
+
+	return index ? &s->session.threads.data[*index] : NULL;
+}
+
+/*
+ * The list was made a moment before the stop: what a thread waits for must be what it waited for when its stack was taken.
+ * A wait that the stop interrupted shows one of the kernel's restart codes (include/linux/errno.h), or EINTR.
+ */
+static void correct_wait(const struct stacks *s, struct vt_thread_info *info)
+{
+	enum { ERESTARTSYS = 512, ERESTARTNOINTR = 513, ERESTARTNOHAND = 514, ERESTART_RESTARTBLOCK = 516 };
+	static const int arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
+	const struct vt_session_thread *thread = session_thread(s, info->tid);
+
+	if (!thread || !thread->stopped || thread->was_group_stopped || (info->state != 'S' && info->state != 'R'))
+		return;
+
+	int64_t result = (int64_t)thread->regs.r[VT_REG_RAX];
+	bool waited = thread->regs.orig_rax >= 0 &&
+		      (result == -ERESTARTSYS || result == -ERESTARTNOINTR || result == -ERESTARTNOHAND ||
+		       result == -ERESTART_RESTARTBLOCK || result == -EINTR);
+
+	if (waited) {
+		info->state = 'S';
+		info->syscall_known = info->in_syscall = true;
+		info->syscall_nr = thread->regs.orig_rax;
+		for (int i = 0; i < 6; i++)
+			info->syscall_args[i] = thread->regs.r[arguments[i]];
+	} else {
+		info->state = 'R';
+		info->syscall_known = info->in_syscall = false;
+		info->wchan[0] = '\0';
+	}
 }
 
 static void unwind_one(struct stacks *s, struct vt_unwinder *unwinder, const struct vt_thread_info *info,
@@ -236,22 +331,27 @@ static void unwind_all(struct stacks *s)
 /* CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; by tid where that fails. */
 static void match_python_threads(struct stacks *s)
 {
+	bool ok = true;
+
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		const struct vt_session_thread *thread = session_thread(s, s->list.threads.data[i].tid);
 
-		vt_map_put(&s->thread_by_tid, (uint64_t)s->list.threads.data[i].tid, i);
+		ok = vt_map_put(&s->thread_by_tid, (uint64_t)s->list.threads.data[i].tid, i) && ok;
 		if (thread && thread->stopped && thread->regs.fs_base)
-			vt_map_put(&s->thread_by_fs, thread->regs.fs_base, i);
+			ok = vt_map_put(&s->thread_by_fs, thread->regs.fs_base, i) && ok;
 	}
-	for (size_t i = 0; s->have_python && i < s->python.threads.n; i++) {
+	for (size_t i = 0; ok && s->have_python && i < s->python.threads.n; i++) {
 		const struct vt_python_thread *python = &s->python.threads.data[i];
 		const uint64_t *index = vt_map_get(&s->thread_by_fs, python->pthread);
 
 		if (!index && python->tid)
 			index = vt_map_get(&s->thread_by_tid, (uint64_t)python->tid);
 		if (index)
-			vt_map_put(&s->python_by_thread, *index, i);
+			ok = vt_map_put(&s->python_by_thread, *index, i);
 	}
+	if (!ok)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "nomem",
+			      "Python frames are missing: not enough memory here");
 }
 
 static const char *why_incomplete(struct stacks *s, const struct vt_native_stack *native,
@@ -265,13 +365,16 @@ static const char *why_incomplete(struct stacks *s, const struct vt_native_stack
 static void add_thread(struct stacks *s, size_t i)
 {
 	struct vt_collect *c = s->c;
-	const struct vt_thread_info *info = &s->list.threads.data[i];
+	struct vt_thread_info *info = &s->list.threads.data[i];
 	const uint64_t *index = vt_map_get(&s->python_by_thread, i);
 	const struct vt_python_thread *python = index ? &s->python.threads.data[*index] : NULL;
 	struct vt_model_thread *thread = vt_vec_append(&c->model->threads);
 
-	if (!thread)
+	if (!thread) {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
 		return;
+	}
+	correct_wait(s, info);
 	*thread = (struct vt_model_thread){
 		.tid = info->tid,
 		.name = vt_arena_strdup(&c->model->arena, info->name),
@@ -335,6 +438,7 @@ static void stacks_deinit(struct stacks *s)
 	vt_snapshot_destroy(s->snapshot);
 	vt_python_deinit(&s->python);
 	vt_map_deinit(&s->thread_by_tid);
+	vt_map_deinit(&s->session_by_tid);
 	vt_map_deinit(&s->thread_by_fs);
 	vt_map_deinit(&s->python_by_thread);
 	vt_thread_list_deinit(&s->list);
@@ -370,6 +474,9 @@ void vt_collect_stopped(struct vt_collect *c)
 		match_python_threads(&s);
 		for (size_t i = 0; i < s.list.threads.n; i++)
 			add_thread(&s, i);
+	} else {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem",
+			      "the stacks are missing: not enough memory here");
 	}
 	say_what_is_missing(&s);
 	stacks_deinit(&s);

@@ -181,6 +181,16 @@ def test_read_only():
         gpu.unharmed()
 
 
+def test_forked_child():
+    with Gpu("forked") as gpu:
+        child = int(gpu.proc.ready_line.split()[1])
+        for options in ([], ["--read-only"]):
+            data = report_json(child, *options, expect=(COMPLETE, PARTIAL))
+            equal((data["pytorch"]["state"], data["pytorch"]["allocators"]), ("inherited", []), f"a forked child with {options}")
+        inside(gpu)
+        gpu.unharmed()
+
+
 def test_endurance():
     """Many reports in a row, some killed at a random instant; the target computes on."""
     import random

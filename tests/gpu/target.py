@@ -3,7 +3,7 @@
 
 usage: target.py MODE [--blocks N] [--threads N] [--snapshot FILE]
 
-Prints "READY pid" when the state is reached. Before that it writes torch.cuda.memory._snapshot()["segments"] as JSON (with
+Prints "READY" (and the pid of a forked child) when the state is reached. Before that it writes torch.cuda.memory._snapshot()["segments"] as JSON (with
 --snapshot), taken after the last allocation. Reads lines from standard input: "check" computes on the CPU, and in the modes
 where the device is free on the GPU too, and answers "ok" or "wrong"; "contexts" answers the number of devices with an active
 primary context.
@@ -11,6 +11,7 @@ primary context.
 import argparse
 import ctypes
 import json
+import os
 import sys
 import threading
 import time
@@ -90,6 +91,19 @@ def out_of_memory():
         print("caught", str(error)[:60], flush=True)
 
 
+CHILDREN = []
+
+
+def fork_child():
+    """A worker as a data loader forks it: it must not use CUDA, and holds none of it."""
+    child = os.fork()
+    if child == 0:
+        while os.getppid() != 1:
+            time.sleep(0.1)
+        os._exit(0)
+    CHILDREN.append(child)
+
+
 def snapshot(path):
     segments = torch.cuda.memory._snapshot()["segments"]
     keep = ("device", "address", "total_size", "stream", "segment_type", "segment_pool_id", "is_expandable")
@@ -125,8 +139,9 @@ MODES = {
     "free": hang_in_free,
     "awaiting": await_free,
     "oom": out_of_memory,
+    "forked": fork_child,
 }
-DEVICE_IS_FREE = ("idle", "oom")
+DEVICE_IS_FREE = ("idle", "oom", "forked")
 
 
 def main():
@@ -154,7 +169,7 @@ def main():
         if args.snapshot:
             snapshot(args.snapshot)
     time.sleep(0.5)
-    print("READY", flush=True)
+    print("READY", *CHILDREN, flush=True)
     for line in sys.stdin:
         if line.startswith("contexts"):
             print(active_contexts(), flush=True)
