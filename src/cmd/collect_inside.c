@@ -43,8 +43,11 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 {
 	struct vt_model_device *device = vt_vec_append(&c->model->devices);
 
-	if (!device)
+	if (!device) {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "nomem", "GPU %d is missing: not enough memory here",
+			      from->ordinal);
 		return;
+	}
 	*device = (struct vt_model_device){
 		.ordinal = from->ordinal,
 		.name = copy_bounded(c, from->name, sizeof(from->name)),
@@ -63,6 +66,13 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 	}
 	if (!from->context_active) {
 		device->why_no_memory = "this process has no context on it";
+		return;
+	}
+	if (from->have_memory && !from->error) {
+		device->why_no_memory = "the numbers that came back make no sense";
+		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "memory-nonsense",
+			      "GPU %d: %llu bytes free of %llu makes no sense: not shown", from->ordinal,
+			      (unsigned long long)from->free_bytes, (unsigned long long)from->total_bytes);
 		return;
 	}
 	device->why_no_memory = vt_arena_printf(&c->model->arena, "the call failed with CUDA error %d", from->error);
@@ -105,6 +115,30 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	c->model->cuda_method = VT_METHOD_INSIDE;
 	for (int i = 0; i < n; i++)
 		add_device(c, &answer.devices[i]);
+	if (n == 0)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "no-devices", "the driver shows this process no device");
+}
+
+/*
+ * The device's memory was asked for before the walk. Asked again after it, both numbers must be the same: else the
+ * difference between used and reserved is one of two moments, and means nothing.
+ */
+static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
+	struct vt_cuda_answer answer = { 0 };
+
+	if (!err)
+		answer = vt_helper_shared(helper)->cuda;
+	vt_error_destroy(err);
+	for (size_t i = 0; i < c->model->devices.n; i++) {
+		struct vt_model_device *device = &c->model->devices.data[i];
+		const struct vt_cuda_device *again = &answer.devices[i];
+
+		device->memory_moved = answer.error || (int64_t)i >= answer.n_devices || i >= VT_MAX_CUDA_DEVICES ||
+				       again->ordinal != device->ordinal || !again->have_memory ||
+				       again->free_bytes != device->free_bytes;
+	}
 }
 
 /* A bound on the number of blocks, counted from outside; only for sizing the answer. */
@@ -160,12 +194,12 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 	struct vt_model *model = c->model;
 
 	VT_TRY(walk_torch(c, helper));
-	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks, &model->blocks_release));
 
 	struct vt_torch_walk_answer answer = vt_helper_shared(helper)->torch;
 
 	if (answer.n_devices < 0 || answer.n_devices > VT_TORCH_MAX_DEVICES)
 		return vt_error_create(VT_ERR_FORMAT, "the helper answered for %d devices", answer.n_devices);
+	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks, &model->blocks_release));
 	vt_collect_add_allocators(c, VT_METHOD_INSIDE, answer.devices, (size_t)answer.n_devices);
 	model->timing.walk_ms = (double)answer.total_ns / VT_NS_PER_MS;
 	c->inside_walk_done = true;
@@ -223,6 +257,8 @@ void vt_collect_inside(struct vt_collect *c)
 					      "the allocator was read from outside, the walk inside did not finish", err);
 		else
 			model->torch_method = VT_METHOD_INSIDE;
+		if (!err && model->devices.n > 0)
+			ask_memory_again(c, helper);
 	}
 	vt_helper_destroy(helper);
 }

@@ -254,7 +254,7 @@ static void stop_and_capture(struct stacks *s)
 
 static const struct vt_session_thread *session_thread(const struct stacks *s, pid_t tid)
 {
-	const uint64_t *index = s->session_by_tid.slots ? vt_map_get(&s->session_by_tid, (uint64_t)tid) : NULL;
+	const uint64_t *index = vt_map_get(&s->session_by_tid, (uint64_t)tid);
 
 	return index ? &s->session.threads.data[*index] : NULL;
 }

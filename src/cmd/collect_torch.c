@@ -10,6 +10,7 @@
 /* The target runs while its layout is looked for, so a look can fail that the next one passes. */
 #define FIND_ATTEMPTS 8
 
+/* For all devices: the target stands still meanwhile. */
 #define OUTSIDE_WALK_DEADLINE_NS (2 * VT_NS_PER_S)
 #define OUTSIDE_MAX_BLOCKS 2000000
 #define SPARE_BLOCKS 1024
@@ -218,12 +219,12 @@ static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_
 	return count;
 }
 
-static void walk_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, int device, struct heap_sink *heap,
-		     struct vt_torch_device_result *result)
+static void walk_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, int device, uint64_t deadline_ns,
+		     struct heap_sink *heap, struct vt_torch_device_result *result)
 {
 	struct vt_torch_walk_limits limits = {
 		.max_blocks = OUTSIDE_MAX_BLOCKS,
-		.deadline_ns = vt_now_ns() + OUTSIDE_WALK_DEADLINE_NS,
+		.deadline_ns = deadline_ns,
 		.now_ns = vt_now_ns,
 	};
 	int64_t count = count_blocks(c, src, dca);
@@ -278,7 +279,7 @@ void vt_collect_torch_outside(struct vt_collect *c)
 	for (int i = 0; i < n; i++) {
 		size_t before = heap.n;
 
-		walk_one(c, src, dcas[i], i, &heap, &results[i]);
+		walk_one(c, src, dcas[i], i, start + OUTSIDE_WALK_DEADLINE_NS, &heap, &results[i]);
 		/* A refused walk may have asked for room that it did not fill. */
 		heap.n = before + results[i].blocks;
 	}

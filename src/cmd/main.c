@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the subcommand and runs it. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "cmd/cmd.h"
@@ -33,8 +35,20 @@ int vt_cmd_fail(const struct vt_error *err)
 	return err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
 }
 
+/*
+ * A closed standard descriptor would be given to the next file that is opened, /proc/PID/mem perhaps, and a message meant
+ * for standard error would go there. Opened the wrong way round, so that its use still fails.
+ */
+static void keep_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+			_exit(VT_EXIT_USAGE);
+}
+
 int main(int argc, char **argv)
 {
+	keep_standard_descriptors();
 	/* A closed pipe or a limit on file sizes is an error that is reported, not a silent death in the middle of a session. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/progress.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ static volatile sig_atomic_t shown;
 static void show(int signo)
 {
 	const char *stage = current;
+	int saved = errno;
 	ssize_t ignored;
 
 	(void)signo;
@@ -27,6 +29,7 @@ static void show(int signo)
 	ignored = write(STDERR_FILENO, stage, strlen(stage));
 	ignored = write(STDERR_FILENO, " \xe2\x80\xa6", 4);
 	(void)ignored;
+	errno = saved;
 	shown = 1;
 }
 

@@ -199,6 +199,10 @@ static void catch_interrupts(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
+	/* Job control must not stop us while the target's threads are stopped: they would stay so. */
+	signal(SIGTSTP, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
+	signal(SIGTTIN, SIG_IGN);
 }
 
 static struct vt_error *write_json_to(const struct vt_model *model, const struct vt_writer_options *options_,
@@ -255,9 +259,15 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 {
 	if (args->json && !strcmp(args->json, "-"))
 		return write_stdout(&vt_writer_json, model, &args->writer);
-	if (args->json)
-		VT_TRY(write_json_file(model, &args->writer, args->json));
-	return write_stdout(&vt_writer_text, model, &args->writer);
+
+	/* A file that cannot be written must not cost the text: the process may be another one by the next try. */
+	struct vt_error *json_err = args->json ? write_json_file(model, &args->writer, args->json) : NULL;
+	struct vt_error *err = write_stdout(&vt_writer_text, model, &args->writer);
+
+	if (!json_err)
+		return err;
+	vt_error_destroy(err);
+	return json_err;
 }
 
 int vt_cmd_report(int argc, char **argv)

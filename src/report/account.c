@@ -197,6 +197,13 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 
 	if (!device || !device->have_memory)
 		return;
+	if (device->memory_moved && a->reserved_bytes > 0) {
+		vt_model_diag(model, VT_DIAG_MISSING, "torch", "memory-moved",
+			      "GPU %d: its free memory changed while PyTorch's allocator was read, so what else "
+			      "is on the device is not known; run it again",
+			      a->device);
+		return;
+	}
 	if (device->used_bytes >= a->reserved_bytes) {
 		a->other_known = true;
 		a->other_bytes = device->used_bytes - a->reserved_bytes;

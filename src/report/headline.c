@@ -74,9 +74,11 @@ static void describe_doing(char *buf, size_t size, const struct vt_model_thread 
 		what = "in uninterruptible sleep in the kernel";
 	if (!what && t->state == 'R')
 		what = "running";
-	if (!what)
+	if (!what && t->syscall)
+		snprintf(buf, size, "is in %.*s", MAX_NAME, t->syscall);
+	else if (!what)
 		buf[0] = '\0';
-	else if (!strncmp(what, "in ", 3) || !strcmp(what, "running"))
+	else if (!strncmp(what, "in ", 3) || !strncmp(what, "running", 7))
 		snprintf(buf, size, "is %.*s", MAX_NAME, what);
 	else
 		snprintf(buf, size, "%.*s", MAX_NAME, what);
@@ -114,6 +116,55 @@ static void add_main_thread(struct headlines *h)
 		if (doing[0])
 			add(h, "main-thread", t->state == 'D', "main thread %s%s", doing, place);
 		return;
+	}
+}
+
+/* The owner of an allocator's lock has a line of its own. */
+static bool holds_lock(const struct vt_model *model, pid_t tid)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].result.lock == VT_LOCK_HELD_BY &&
+		    model->allocators.data[i].result.owner_tid == tid)
+			return true;
+	return false;
+}
+
+/* Threads that wait for the device or for another rank: where a process hangs whose main thread looks well. */
+static bool waits_for_device(const struct vt_model_thread *t)
+{
+	static const char *const starts[] = { "in cu", "in nccl", "in pnccl", "waits for a collective",
+					      "waits for another rank" };
+
+	for (size_t i = 0; t->verdict && i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!strncmp(t->verdict, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
+
+static void add_device_waits(struct headlines *h)
+{
+	const struct vt_model *model = h->model;
+	int shown = 0;
+
+	for (size_t i = 0; i < model->thread_groups.n && shown < MAX_OF_A_KIND; i++) {
+		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
+		const struct vt_model_thread *t = &model->threads.data[g->first_thread];
+		char doing[MAX_NAME * 2], place[MAX_NAME * 3], count[VT_NUM_MAX];
+
+		if (t->is_main || g->idle || !waits_for_device(t) ||
+		    (g->n_threads == 1 && (t->gil == 1 || holds_lock(model, t->tid))))
+			continue;
+		describe_doing(doing, sizeof(doing), t);
+		describe_place(place, sizeof(place), &t->stack);
+		if (g->n_threads == 1)
+			add(h, "device-wait", t->state == 'D', "thread %d (%.*s) %s%s", (int)t->tid,
+			    MAX_NAME, t->name ? t->name : "?", doing, place);
+		else
+			add(h, "device-wait", t->state == 'D',
+			    "%s threads, one of them %d (%.*s): each %s%s",
+			    vt_format_count(count, g->n_threads), (int)t->tid, MAX_NAME,
+			    t->name ? t->name : "?", doing, place);
+		shown++;
 	}
 }
 
@@ -241,6 +292,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_process(&h);
 	add_main_thread(&h);
 	add_locks(&h);
+	add_device_waits(&h);
 	add_memory(&h);
 	add_ooms(&h);
 	add_gil(&h);

@@ -77,6 +77,7 @@ struct vt_model_device {
 	uint64_t context;      /* CUcontext, 0 unknown */
 	bool have_memory;
 	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo" */
+	bool memory_moved;     /* it had changed, or could not be asked for again, after the allocator was walked */
 	uint64_t free_bytes, total_bytes, used_bytes; /* used = total - free: all processes together */
 	const char *why_no_memory; /* ours; NULL when have_memory */
 	VT_VEC(pid_t) context_threads; /* threads whose current context is this device's */

@@ -13,6 +13,7 @@
 #include "walk/wait_parts.h"
 
 #define MAX_TASKS 4096
+#define UNKNOWN_THREAD (-1)
 
 /* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
 struct mutex {
@@ -64,7 +65,7 @@ static pid_t innermost_id(const char *path, bool *nested)
 	return 0;
 }
 
-/* The thread of the process that calls itself tid, in our numbers; 0 when there is none. */
+/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or UNKNOWN_THREAD. */
 static pid_t thread_of(pid_t pid, pid_t tid)
 {
 	char path[96];
@@ -72,7 +73,7 @@ static pid_t thread_of(pid_t pid, pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	if (innermost_id(path, &nested) == 0)
-		return 0;
+		return UNKNOWN_THREAD;
 	if (!nested) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
 		return access(path, F_OK) == 0 ? tid : 0;
@@ -82,7 +83,12 @@ static pid_t thread_of(pid_t pid, pid_t tid)
 	VT_CLOSEDIR DIR *dir = opendir(path);
 	struct dirent *entry;
 
-	for (int n = 0; dir && (entry = readdir(dir)) && n < MAX_TASKS; n++) {
+	if (!dir)
+		return UNKNOWN_THREAD;
+	for (int n = 0; (entry = readdir(dir)); n++) {
+		if (n == MAX_TASKS)
+			return UNKNOWN_THREAD;
+
 		long task = strtol(entry->d_name, NULL, 10);
 
 		if (task <= 0 || task > MAX_TID)
@@ -110,13 +116,25 @@ static void add_thread(struct wait_context *c, pid_t tid)
 		vt_str_addf(c->out, " (%s)", name);
 }
 
+/* The lock was looked at later than the thread, which may have got it since: only if it still waits it waits for itself. */
+static bool still_waits(const struct wait_context *c)
+{
+	struct vt_thread_info now = { 0 };
+
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, c->pid, c->info->tid);
+
+	return !err && now.syscall_known && now.in_syscall && now.syscall_args[0] == c->info->syscall_args[0];
+}
+
 /* owner is the id in the target's own namespace. */
 static void add_lock_of(struct wait_context *c, pid_t owner)
 {
 	pid_t tid = thread_of(c->pid, owner);
 
 	if (tid == c->info->tid) {
-		vt_str_add(c->out, "waits for a lock that it holds itself");
+		vt_str_add(c->out, still_waits(c) ? "waits for a lock that it holds itself" : "waits for a lock");
+	} else if (tid == UNKNOWN_THREAD) {
+		vt_str_add(c->out, "waits for a lock held by another thread");
 	} else if (tid) {
 		vt_str_add(c->out, "waits for a lock held by ");
 		add_thread(c, tid);
@@ -159,7 +177,7 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID || !wait_in_function(c->thread, "join"))
 		return false;
 	tid = thread_of(c->pid, (pid_t)expected);
-	if (!tid)
+	if (tid <= 0)
 		return false;
 	vt_str_add(c->out, "waits for the end of thread ");
 	add_thread(c, tid);
