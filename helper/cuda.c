@@ -93,11 +93,11 @@ static uint64_t context_of(uint64_t data)
 	return context;
 }
 
-static const uint64_t *thread_words(void)
+static uint64_t thread_pointer(void)
 {
-	const uint64_t *self;
+	uint64_t self;
 
-	__asm__("mov %%fs:0x10, %0" : "=r"(self));
+	__asm__ volatile("mov %%fs:0x10, %0" : "=r"(self));
 	return self;
 }
 
@@ -119,10 +119,12 @@ static void add_path(struct paths *paths, int slot, int inner)
 
 static void find_paths(uint64_t context, struct paths *paths)
 {
-	const uint64_t *self = thread_words();
-	uint64_t table[TABLE_WORDS];
+	uint64_t self[PTHREAD_BYTES / 8], table[TABLE_WORDS];
 
 	paths->n = 0;
+	/* By the kernel: with a C library whose struct pthread is smaller, the stack's mapping may end before. */
+	if (vt_sys_peek(thread_pointer(), self, sizeof(self)))
+		return;
 	for (int i = 0; i < PTHREAD_BYTES / 8; i++) {
 		if (context_of(self[i]) == context)
 			add_path(paths, i * 8, -1);
@@ -137,8 +139,10 @@ static void find_paths(uint64_t context, struct paths *paths)
 
 static int leads_to(const struct path *path, uint64_t context)
 {
-	uint64_t data = thread_words()[path->slot / 8];
+	uint64_t data;
 
+	if (vt_sys_peek(thread_pointer() + (uint64_t)path->slot, &data, sizeof(data)))
+		return 0;
 	if (path->inner >= 0 && vt_sys_peek(data + (uint64_t)path->inner, &data, sizeof(data)))
 		return 0;
 	return context_of(data) == context;

@@ -50,17 +50,24 @@ static helper_op *const *find_op(uint32_t op)
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;
 }
 
-/* The tool died, or forgot about us. A heartbeat of the future counts as one of now. */
-static int tool_is_gone(const struct vt_helper_shared *shared)
+/* When the heartbeat was seen to change, by our clock: the tool's may be another (time namespaces). */
+struct watch {
+	uint64_t heartbeat, seen_ns;
+};
+
+/* The tool died, or forgot about us. */
+static int tool_is_gone(const struct vt_helper_shared *shared, struct watch *watch)
 {
 	uint64_t now = vt_sys_now_ns();
 	uint64_t heartbeat = __atomic_load_n(&shared->heartbeat_ns, __ATOMIC_ACQUIRE);
 
-	return now > heartbeat && now - heartbeat > shared->patience_ns;
+	if (heartbeat != watch->heartbeat)
+		*watch = (struct watch){ heartbeat, now };
+	return now - watch->seen_ns > shared->patience_ns;
 }
 
 /* Waits for a request other than the last one; 0 when the tool is gone. */
-static int wait_for_request(struct vt_helper_shared *shared, uint32_t last, uint32_t *seq)
+static int wait_for_request(struct vt_helper_shared *shared, struct watch *watch, uint32_t last, uint32_t *seq)
 {
 	struct vt_sys_timespec slice = { 0, (int64_t)SLICE_NS };
 
@@ -68,7 +75,7 @@ static int wait_for_request(struct vt_helper_shared *shared, uint32_t last, uint
 		*seq = __atomic_load_n(&shared->request_seq, __ATOMIC_ACQUIRE);
 		if (*seq != last)
 			return 1;
-		if (tool_is_gone(shared))
+		if (tool_is_gone(shared, watch))
 			return 0;
 
 		long ret = vt_sys6(SYS_futex, (long)&shared->request_seq, FUTEX_WAIT, last, (long)&slice, 0, 0);
@@ -88,13 +95,14 @@ static void answer(struct vt_helper_shared *shared, uint32_t seq, uint32_t statu
 
 uint32_t vt_helper_main(struct vt_helper_shared *shared, uint64_t mapped)
 {
+	struct watch watch = { shared->heartbeat_ns, vt_sys_now_ns() };
 	uint32_t last = 0;
 	uint32_t seq;
 
 	shared->abi = VT_HELPER_ABI;
 	shared->helper_tid = (uint32_t)vt_sys0(SYS_gettid);
 	__atomic_store_n(&shared->magic, VT_HELPER_MAGIC, __ATOMIC_RELEASE);
-	while (wait_for_request(shared, last, &seq)) {
+	while (wait_for_request(shared, &watch, last, &seq)) {
 		uint32_t op = shared->op;
 		helper_op *const *run = find_op(op);
 

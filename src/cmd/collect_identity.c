@@ -35,7 +35,7 @@ static void read_rank(struct vt_model_process *process)
 	char path[64];
 
 	process->rank = process->world_size = -1;
-	snprintf(path, sizeof(path), "/proc/%d/environ", process->pid);
+	snprintf(path, sizeof(path), "/proc/%d/environ", vt_proc_view(process->pid));
 
 	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t n = 0;

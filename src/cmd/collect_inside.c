@@ -7,6 +7,7 @@
 #include "cmd/collect.h"
 #include "inject/inject.h"
 #include "walk/cuda_imports.h"
+#include "walk/torch_abi.h"
 
 /* CUDA error numbers that have a meaning of their own here (cuda.h: CUDA_ERROR_NOT_INITIALIZED). */
 #define CUDA_NOT_INITIALIZED 3
@@ -119,25 +120,48 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "no-devices", "the driver shows this process no device");
 }
 
-/*
- * The device's memory was asked for before the walk. Asked again after it, both numbers must be the same: else the
- * difference between used and reserved is one of two moments, and means nothing.
- */
-static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
+/* How much each device's allocator ever reserved and gave back; -1 unknown. It never has the same value twice. */
+struct reserved {
+	int n;
+	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
+};
+
+static void read_reserved(struct vt_collect *c, struct reserved *reserved)
 {
+	struct vt_memsrc *src = vt_live_source(c->live);
+	uint64_t dcas[VT_TORCH_MAX_DEVICES];
+
+	*reserved = (struct reserved){ .n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas) };
+	for (int i = 0; i < reserved->n; i++)
+		if (vt_mem_read(src, dcas[i] + c->torch.layout.stats + 5 * VT_STATS_ARRAY, &reserved->stats[i],
+				sizeof(reserved->stats[i])))
+			reserved->n = -1;
+}
+
+/*
+ * The device's memory was asked for before the walk. Asked again after it, both numbers must be the same, and the allocator
+ * must have reserved and given back nothing since before: else the difference between used and reserved is one of two
+ * moments, and means nothing.
+ */
+static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper, const struct reserved *before)
+{
+	struct reserved after;
 	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
 	struct vt_cuda_answer answer = { 0 };
 
 	if (!err)
 		answer = vt_helper_shared(helper)->cuda;
 	vt_error_destroy(err);
+	read_reserved(c, &after);
 	for (size_t i = 0; i < c->model->devices.n; i++) {
 		struct vt_model_device *device = &c->model->devices.data[i];
 		const struct vt_cuda_device *again = &answer.devices[i];
 
 		device->memory_moved = answer.error || (int64_t)i >= answer.n_devices || i >= VT_MAX_CUDA_DEVICES ||
 				       again->ordinal != device->ordinal || !again->have_memory ||
-				       again->free_bytes != device->free_bytes;
+				       again->free_bytes != device->free_bytes || before->n != after.n || after.n < 0 ||
+				       ((int64_t)i < after.n &&
+					memcmp(&before->stats[i], &after.stats[i], sizeof(after.stats[i])) != 0);
 	}
 }
 
@@ -231,6 +255,7 @@ void vt_collect_inside(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
 	struct vt_helper *helper = NULL;
+	struct reserved before = { .n = -1 };
 
 	read_driver_version(c);
 	model->process.uses_cuda = has_driver(c);
@@ -249,6 +274,8 @@ void vt_collect_inside(struct vt_collect *c)
 				      "the devices could not be asked for their memory, all else was read from outside", err);
 		return;
 	}
+	if (c->torch.backend == VT_TORCH_NATIVE)
+		read_reserved(c, &before);
 	ask_cuda(c, helper);
 	if (c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited) {
 		err = take_torch(c, helper);
@@ -258,7 +285,7 @@ void vt_collect_inside(struct vt_collect *c)
 		else
 			model->torch_method = VT_METHOD_INSIDE;
 		if (!err && model->devices.n > 0)
-			ask_memory_again(c, helper);
+			ask_memory_again(c, helper, &before);
 	}
 	vt_helper_destroy(helper);
 }

@@ -83,7 +83,7 @@ static void find_context_threads(const struct stacks *s)
 {
 	struct vt_model *model = s->c->model;
 
-	if (s->c->context_slot <= 0 || s->n_escaped)
+	if (s->c->context_slot <= 0 || s->n_escaped || !s->session.threads.n)
 		return;
 	for (size_t d = 0; d < model->devices.n; d++)
 		model->devices.data[d].context_threads_known = true;
@@ -123,6 +123,10 @@ static void capture(struct stacks *s)
 	err = vt_snapshot_create(&s->session, &c->maps, c->live, &limits, &s->snapshot);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+	else if (vt_snapshot_cut_threads(s->snapshot))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
+			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
+			      vt_snapshot_cut_threads(s->snapshot));
 	find_context_threads(s);
 	vt_collect_torch_outside(c);
 }
@@ -246,7 +250,7 @@ static void stop_and_capture(struct stacks *s)
 	capture(s);
 	vt_session_resume(&s->session);
 	vt_live_set_coherent(c->live, false);
-	c->model->stacks_coherent = s->n_escaped == 0;
+	c->model->stacks_coherent = s->n_escaped == 0 && s->snapshot && !vt_snapshot_cut_threads(s->snapshot);
 	c->model->timing.stopped_ms = (double)(s->session.stop_end_ns - s->session.stop_begin_ns) / VT_NS_PER_MS;
 	add_new_threads(s);
 	index_session(s);
@@ -407,8 +411,12 @@ static void say_what_is_missing(struct stacks *s)
 	struct vt_collect *c = s->c;
 	size_t bare = 0;
 
-	for (size_t i = 0; i < c->model->threads.n; i++)
-		bare += c->model->threads.data[i].stack.n_frames == 0;
+	for (size_t i = 0; i < c->model->threads.n; i++) {
+		const struct vt_model_thread *thread = &c->model->threads.data[i];
+
+		/* A main thread that called pthread_exit() stays as a zombie: it has no stack to miss. */
+		bare += thread->stack.n_frames == 0 && thread->state != 'Z' && thread->state != 'X';
+	}
 	if (s->n_escaped)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "not-stopped",
 			      "%zu of %zu threads did not stop: the stacks are not of one instant", s->n_escaped,

@@ -27,8 +27,13 @@
 #include "inject/choose.h"
 #include "inject/image.h"
 #include "inject/seccomp.h"
+#include "target/session.h"
 
-#define STOP_DEADLINE_NS (50 * VT_NS_PER_MS)
+/*
+ * A thread that was interrupted stops as soon as it gets a processor. To leave before that would let its epoll_wait() and the
+ * like end with EINTR, so this is long; only a thread that has begun to sleep uninterruptibly meanwhile takes longer.
+ */
+#define STOP_DEADLINE_NS (500 * VT_NS_PER_MS)
 #define USER_CS 0x33
 #define FLAG_TF 0x100u
 #define FLAG_DF 0x400u
@@ -72,24 +77,23 @@ struct attempt {
 };
 
 /*
- * Whether a number in the status of this thread ("\nSeccomp:\t", "\nTracerPid:\t") is known to be 0. Each thread has its own;
- * a name with a newline in it is escaped there.
+ * Whether a number in the status of this thread ("Seccomp:\t", "TracerPid:\t") is known to be 0 or not there. Each thread has
+ * its own. A newline in its name is escaped there; the list of groups, the one long line, has only numbers.
  */
 static bool status_is_zero(const struct attempt *attempt, const char *key)
 {
-	char path[64], text[8192];
+	char path[64], line[256];
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid, (int)attempt->tid);
 
-	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	const char *line;
+	VT_FCLOSE FILE *fp = fopen(path, "re");
 
-	if (n <= 0)
+	if (!fp)
 		return false;
-	text[n] = '\0';
-	line = strstr(text, key);
-	return !line || line[strlen(key)] == '0';
+	while (fgets(line, sizeof(line), fp))
+		if (!strncmp(line, key, strlen(key)))
+			return line[strlen(key)] == '0';
+	return !ferror(fp);
 }
 
 /* Why the thread cannot be traced, if that holds for all threads; NULL when another one may be better. */
@@ -101,7 +105,7 @@ static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 	const char *why;
 
 	/* It ended, or this one thread has a tracer (maybe an attempt of ours that is just coming to its end). */
-	if (errnum == ESRCH || !status_is_zero(attempt, "\nTracerPid:\t"))
+	if (errnum == ESRCH || !status_is_zero(attempt, "TracerPid:\t"))
 		return NULL;
 	why = vt_proc_why_not_permitted(proc, &arena);
 	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s", (int)proc->pid,
@@ -355,7 +359,7 @@ static void *try_thread(void *arg)
 		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)attempt->plan->proc->pid);
 		return NULL;
 	}
-	attempt->filtered = !status_is_zero(attempt, "\nSeccomp:\t");
+	attempt->filtered = !status_is_zero(attempt, "Seccomp:\t");
 	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
 		return NULL;
 	vt_fault_point("inject.interrupted");
@@ -365,6 +369,7 @@ static void *try_thread(void *arg)
 	vt_fault_point("inject.stopped");
 	if (info.si_status >> 8 != PTRACE_EVENT_STOP) {
 		/* A signal is about to be delivered: it goes on its way. */
+		vt_session_restart_if_spurious(tid, info.si_status & 0x7f);
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
 	}
@@ -373,6 +378,9 @@ static void *try_thread(void *arg)
 		attempt->result = VT_BORROW_STOPPED;
 	else
 		divert(attempt);
+	/* It may have gone on to another call since it was chosen, one that our interruption has ended. */
+	if (attempt->result == VT_BORROW_ANOTHER)
+		vt_session_restart_if_spurious(tid, 0);
 	ptrace(PTRACE_DETACH, tid, NULL, NULL);
 	vt_fault_point("inject.detached");
 	return NULL;

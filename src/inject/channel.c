@@ -5,9 +5,11 @@
  */
 #include "inject/channel.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -104,15 +106,62 @@ static bool is_memory_file(int fd)
 	       theirs.st_dev == ours.st_dev;
 }
 
+/* Whether this is what the process itself, in its pid namespace, calls the thread tid. A name's newline is escaped there. */
+static bool is_named(int task, const char *entry, int tid)
+{
+	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "%.20s/status", entry);
+
+	VT_CLOSE int fd = openat(task, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	char *line, *end;
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	/* The last number of the line is that of the innermost namespace. Linux before 4.1 does not tell. */
+	line = strstr(text, "\nNSpid:\t");
+	if (!line)
+		return strtol(entry, NULL, 10) == tid;
+	end = line + 1 + strcspn(line + 1, "\n");
+	*end = '\0';
+	return strtol(strrchr(line, '\t') + 1, NULL, 10) == tid;
+}
+
+/* The number that a thread has here; 0 when the process has no such thread. */
+static pid_t find_thread(pid_t pid, int tid)
+{
+	const struct dirent *entry;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+
+	VT_CLOSEDIR DIR *dir = opendir(path);
+
+	if (!dir)
+		return 0;
+	snprintf(path, sizeof(path), "%d", tid);
+	if (is_named(dirfd(dir), path, tid))
+		return tid;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && is_named(dirfd(dir), entry->d_name, tid))
+			return (pid_t)strtol(entry->d_name, NULL, 10);
+	return 0;
+}
+
 /*
  * Opening a file can have an effect (devices, FIFOs), so it is opened without effect first and looked at: the target could
  * name any descriptor.
  */
-static struct vt_error *open_file(const struct vt_channel *channel, int target_fd, int *ret_fd)
+static struct vt_error *open_file(const struct vt_channel *channel, const struct vt_stub_control *control, int *ret_fd)
 {
+	int pid = (int)channel->pid;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)channel->tid, target_fd);
+	/* A thread that is not found is 0, which has no descriptors. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid, (int)find_thread(channel->pid, control->file_tid),
+		 control->fd);
 
 	VT_CLOSE int peek = open(path, O_PATH | O_CLOEXEC);
 
@@ -160,7 +209,8 @@ static struct vt_error *write_image(const struct vt_channel *channel, int fd)
  */
 static struct vt_error *size_file(const struct vt_channel *channel, int fd, uint64_t size)
 {
-	if (ftruncate(fd, (off_t)size) || fallocate(fd, 0, 0, (off_t)size))
+	/* The progress timer may interrupt either; fallocate() is not restarted by SA_RESTART. */
+	if (TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)size)) || TEMP_FAILURE_RETRY(fallocate(fd, 0, 0, (off_t)size)))
 		return vt_error_create_os(errno, "cannot make the memory file of process %d %llu KiB large",
 					  (int)channel->pid, (unsigned long long)(size >> 10));
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
@@ -209,12 +259,12 @@ static struct vt_error *wait_until_running(const struct vt_channel *channel, uin
 }
 
 /* Gives the helper's thread, which waits, what it is to run; the session is mapped then. */
-static struct vt_error *deliver(const struct vt_channel *channel, int target_fd, uint64_t offset, int *ret_fd,
-				struct vt_helper_shared **ret)
+static struct vt_error *deliver(const struct vt_channel *channel, const struct vt_stub_control *control, uint64_t offset,
+				int *ret_fd, struct vt_helper_shared **ret)
 {
 	VT_CLOSE int fd = -1;
 
-	VT_TRY(open_file(channel, target_fd, &fd));
+	VT_TRY(open_file(channel, control, &fd));
 	VT_TRY(size_file(channel, fd, offset + channel->file_size));
 	VT_TRY(write_image(channel, fd));
 	VT_TRY(map_session(channel, fd, offset, ret));
@@ -234,7 +284,7 @@ struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budg
 	VT_CLOSE int fd = -1;
 
 	VT_TRY(wait_until_ready(channel, vt_now_ns() + budget_ns, &control));
-	err = deliver(channel, control.fd, offset, &fd, &shared);
+	err = deliver(channel, &control, offset, &fd, &shared);
 	if (err) {
 		send_command(channel, VT_STUB_CLOSED);
 		return err;

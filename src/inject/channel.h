@@ -21,7 +21,6 @@ struct vt_channel {
 	uint64_t block;                        /* address of the block */
 	uint64_t file_size;                    /* of the session's part, to begin with */
 	pid_t pid;
-	pid_t tid; /* a thread whose descriptors /proc shows: the main thread may have ended */
 };
 
 struct vt_channel_result {

@@ -21,6 +21,13 @@
 /* Within these, the return address of the function that made the system call is found. */
 #define NEAR_WORDS 16u
 
+/* Within these, that of the caller of glibc's __nptl_setxid(), whose frame has a few hundred bytes at most. */
+#define SETXID_WORDS 128u
+
+/* From the return address of a signal handler, the saved code segment (rt_sigframe of x86-64), and what it is in 64-bit code. */
+#define FRAME_CS_WORD 24u
+#define USER_CS 0x33
+
 /* System calls */
 
 struct call {
@@ -94,6 +101,8 @@ static const struct {
 	{ SYS_futex, 0, futex_exposure },
 	{ SYS_nanosleep, 1, NULL },
 	{ SYS_clock_nanosleep, 1, NULL },
+	/* What nanosleep, poll and futex with a time limit go on as once they were interrupted, so after a report of ours too. */
+	{ SYS_restart_syscall, 1, NULL },
 	{ SYS_poll, 1, NULL },
 	{ SYS_ppoll, 1, no_mask_exposure },
 	{ SYS_select, 1, NULL },
@@ -142,6 +151,16 @@ static bool is_signal_return(struct vt_live *live, uint64_t addr)
 	       !memcmp(found, code, sizeof(code));
 }
 
+/*
+ * Whether the return address in words[i] is that of a handler that still runs, and not one left over from a handler that has
+ * ended: its signal frame is whole.
+ */
+static bool is_in_handler(struct vt_live *live, const uint64_t *words, size_t n, size_t i)
+{
+	return is_signal_return(live, words[i]) &&
+	       (n - i <= FRAME_CS_WORD || (words[i + FRAME_CS_WORD] & 0xffff) == USER_CS);
+}
+
 /* As much as there is of the top of the stack, in words. */
 static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
 {
@@ -156,15 +175,15 @@ static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
 }
 
 /*
- * A thread is not inside the allocator while it sleeps in one of our system calls, unless a signal handler does so that
- * interrupted malloc(), or unless a replacement allocator waits for its own lock. The first shows as a signal frame with
- * malloc() below it, the second as its code being the first on the stack.
+ * A thread holds no lock that pthread_create() needs while it sleeps in one of our system calls, unless a signal handler does
+ * so, which may have interrupted malloc(), pthread_create(), pthread_join() or a setuid() that waits; unless it is itself in such
+ * a setuid(); or unless a replacement allocator waits for its own lock. The first shows as a signal frame, the others as their
+ * code being the first on the stack.
  */
 int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp)
 {
 	uint64_t words[STACK_WORDS];
 	size_t n = read_stack(live, sp, words);
-	bool in_handler = false;
 	bool first = true;
 	int worst = 0;
 
@@ -176,11 +195,15 @@ int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symb
 		if (kind == VT_CODE_OTHER)
 			continue;
 		if (kind == VT_CODE_LIBC) {
-			in_handler = in_handler || is_signal_return(live, words[i]);
+			if (is_in_handler(live, words, n, i))
+				return VT_EXPOSURE_NEVER;
 			continue;
 		}
-		if (in_handler && (kind == VT_CODE_MALLOC || kind == VT_CODE_CREATE || kind == VT_CODE_ALLOCATOR))
-			return VT_EXPOSURE_NEVER;
+		if (kind == VT_CODE_SETXID) {
+			if (i < SETXID_WORDS)
+				return VT_EXPOSURE_NEVER;
+			continue;
+		}
 		if (first && i < NEAR_WORDS && kind == VT_CODE_ALLOCATOR)
 			return VT_EXPOSURE_NEVER;
 		first = false;

@@ -316,7 +316,6 @@ static struct vt_error *inject(struct injection *in, struct vt_inject_timing *ti
 	VT_TRY(prepare(in));
 	VT_TRY(borrow(in));
 	channel.block = in->record.block;
-	channel.tid = in->borrowed_tid;
 	timing->borrowed_tid = in->borrowed_tid;
 	VT_TRY(vt_channel_open(&channel, in->options->budget_ns, &result));
 	if (result.end_ns > in->record.stop_ns)
@@ -335,7 +334,7 @@ struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules 
 
 	struct vt_error *err = inject(&in, timing, ret);
 
-	if (err && in.continued)
+	if (err && in.continued && vt_proc_is_alive(proc))
 		kill(proc->pid, SIGSTOP);
 	vt_maps_deinit(&in.maps);
 	timing->total_ns = vt_now_ns() - start;
@@ -434,7 +433,7 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "the helper's answer would take %llu MiB, more than its limit",
 				       (unsigned long long)(size >> 20));
 	/* Allocated here, so that it counts as our memory and not as the target's. */
-	if (fallocate(helper->fd, 0, (off_t)helper->offset, (off_t)size))
+	if (TEMP_FAILURE_RETRY(fallocate(helper->fd, 0, (off_t)helper->offset, (off_t)size)))
 		return vt_error_create_os(errno, "cannot grow the helper's memory file");
 	p = mremap(helper->shared, helper->size, size, MREMAP_MAYMOVE);
 	if (p == MAP_FAILED)
@@ -512,7 +511,7 @@ void vt_helper_destroy(struct vt_helper *helper)
 	/* A helper that is still busy sees this when it is done; if it never is, its patience ends as our heartbeat does. */
 	send_request(helper, VT_OP_QUIT);
 	wait_for_answer(helper, vt_now_ns() + QUIT_NS);
-	if (helper->stop_again)
+	if (helper->stop_again && !is_gone(helper))
 		kill(helper->pid, SIGSTOP);
 	munmap(helper->shared, helper->size);
 	close(helper->fd);

@@ -9,10 +9,9 @@
 
 #include "base/str.h"
 
-/* A main thread that has ended with pthread_exit() is a zombie, too, while others go on. */
 static bool is_gone(const struct vt_proc *proc)
 {
-	return (proc->state == 'Z' && proc->n_threads <= 1) || proc->state == 'X' || !vt_proc_is_alive(proc);
+	return proc->state == 'Z' || proc->state == 'X' || !vt_proc_is_alive(proc);
 }
 
 static bool is_kernel_thread(const struct vt_proc *proc)

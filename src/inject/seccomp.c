@@ -14,8 +14,13 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 
+#include "inject/stub.h"
+
 #ifndef SYS_clone3
 #define SYS_clone3 435
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
 #endif
 #ifndef SYS_rseq
 #define SYS_rseq 334
@@ -57,6 +62,8 @@ static const struct call {
 	CALL(clock_gettime, MUST_WORK, 1),
 	CALL(clone3, MAY_FAIL, 0, 88),
 	CALL(clone, MUST_WORK, CLONE_THREAD_FLAGS),
+	CALL(clone, MUST_WORK, VT_FILE_THREAD_FLAGS),
+	CALL(close_range, MAY_FAIL, 0, UINT32_MAX, 0),
 	CALL(set_robust_list, MUST_WORK, 0, 24),
 	CALL(rseq, MAY_FAIL, 0, 32, 0, 0x53053053),
 	CALL(madvise, MAY_FAIL, 0, 4096, MADV_DONTNEED),

@@ -24,6 +24,13 @@
 #define DETACHED 1 /* PTHREAD_CREATE_DETACHED */
 #define EINVAL_ 22
 
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* Before Linux 5.9, which has close_range(): how many descriptors are closed one by one. */
+#define MANY_FDS 65536
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -36,6 +43,8 @@ struct attr {
 int vt_stub_main(struct vt_stub_block *block, struct vt_stub_control *control);
 void vt_stub_finish(struct vt_stub_block *block, int failure);
 void *vt_stub_thread(struct vt_stub_control *control);
+long vt_stub_start_file_thread(struct vt_stub_control *control);
+void vt_stub_file(struct vt_stub_control *control);
 
 static int create_thread(struct vt_stub_control *control, uint64_t stack_size)
 {
@@ -180,17 +189,15 @@ static void set_state(struct vt_stub_control *control, uint32_t state)
 	__atomic_store_n(&control->state, state, __ATOMIC_SEQ_CST);
 }
 
-/* The library's life: map it, run it, unmap it. No other thread ever executes it, so unmapping it is safe. */
-static void run_library(struct vt_stub_control *control, int fd)
+static void fail(struct vt_stub_control *control, uint32_t state, int error)
 {
-	int error = map_pieces(control, fd);
+	control->error = error;
+	set_state(control, state);
+}
 
-	vt_sys2(SYS_close, fd, 0);
-	if (error) {
-		control->error = error;
-		set_state(control, VT_STUB_NO_MAP);
-		return;
-	}
+/* The library's life: run it, unmap it. No other thread ever executes it, so unmapping it is safe. */
+static void run_library(struct vt_stub_control *control)
+{
 	set_state(control, VT_STUB_RUNNING);
 
 	const struct vt_stub_piece *session = &control->pieces[VT_PIECE_SESSION];
@@ -215,23 +222,59 @@ static int create_file(const struct vt_stub_control *control)
 	return (int)fd;
 }
 
-static void serve(struct vt_stub_control *control)
+/* The copies of the target's descriptors: a connection that it closes meanwhile must not stay open because of them. */
+static void close_copies(void)
 {
-	int fd = create_file(control);
+	if (!vt_sys4(SYS_close_range, 0, UINT32_MAX, 0, 0))
+		return;
+	for (int fd = 0; fd < MANY_FDS; fd++)
+		vt_sys2(SYS_close, fd, 0);
+}
 
+/*
+ * Runs on a thread of its own, whose table of descriptors nobody shares: so the target can neither close the memory file,
+ * put another in its place, nor pass it on to a child; and it can never be a file of the target that we close or map.
+ */
+void vt_stub_file(struct vt_stub_control *control)
+{
+	int fd, error;
+
+	close_copies();
+	fd = create_file(control);
 	if (fd < 0) {
-		control->error = -fd;
-		set_state(control, VT_STUB_NO_FILE);
+		fail(control, VT_STUB_NO_FILE, -fd);
 		return;
 	}
 	control->fd = fd;
+	control->file_tid = (int)vt_sys0(SYS_gettid);
 	set_state(control, VT_STUB_READY);
-	if (wait_for_command(control) == VT_STUB_GO) {
-		run_library(control, fd);
+	if (wait_for_command(control) != VT_STUB_GO) {
+		set_state(control, VT_STUB_GAVE_UP);
 		return;
 	}
-	vt_sys2(SYS_close, fd, 0);
-	set_state(control, VT_STUB_GAVE_UP);
+	error = map_pieces(control, fd);
+	if (error)
+		fail(control, VT_STUB_NO_MAP, error);
+	else
+		set_state(control, VT_STUB_MAPPED);
+}
+
+/* The kernel clears file_busy, and wakes us, when the thread is off its stack; its descriptors are closed just after. */
+static void serve(struct vt_stub_control *control)
+{
+	long ret;
+
+	control->file_busy = 1;
+	ret = vt_stub_start_file_thread(control);
+	if (ret < 0) {
+		fail(control, VT_STUB_NO_FILE, (int)-ret);
+		return;
+	}
+	while (__atomic_load_n(&control->file_busy, __ATOMIC_SEQ_CST))
+		if (vt_sys4(SYS_futex, (long)&control->file_busy, 0 /* FUTEX_WAIT */, 1, 0))
+			vt_sys_sleep_ns(50 * NS_PER_US);
+	if (control->state == VT_STUB_MAPPED)
+		run_library(control);
 }
 
 /* After a failure: lets the tool read why, for 100 ms. */
@@ -277,7 +320,6 @@ void *vt_stub_thread(struct vt_stub_control *control)
 	vt_sys2(SYS_prctl, PR_SET_NAME, (long)&name);
 	vt_sys4(SYS_madvise, (long)control->region, VT_REGION_SIZE, MADV_DONTFORK, 0);
 	be_ordinary();
-	control->tid = (int)vt_sys0(SYS_gettid);
 	serve(control);
 	if (control->state != VT_STUB_RUNNING)
 		wait_until_seen(control);

@@ -15,10 +15,11 @@
 #define VT_STUB_BORROWED 0
 #define VT_STUB_THREAD 16
 
-/* The region. The scratch stack is what is left above the XSAVE area: 200 KiB, of which only touched pages cost. */
+/* The region. The scratch stack is what is left above: 188 KiB, of which only touched pages cost. */
 #define VT_REGION_SIZE 0x40000
 #define VT_REGION_XSAVE 0x1000
 #define VT_XSAVE_MAX 0xc000
+#define VT_REGION_FILE_STACK 0x11000 /* top of the 16 KiB stack of the thread that maps the file, above the XSAVE area */
 
 /*
  * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one. The slot that they read, {rbx, rip},
@@ -34,6 +35,10 @@
 #define VT_BLOCK_XSAVE_MASK 136
 #define VT_BLOCK_BLOCKED_MASK 144
 #define VT_CONTROL_BORROWER_DONE 16
+#define VT_CONTROL_FILE_BUSY 32
+
+/* CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID; not CLONE_FILES */
+#define VT_FILE_THREAD_FLAGS 0x250b00
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -41,11 +46,12 @@
 
 enum vt_stub_state {
 	VT_STUB_EMPTY = 0,
-	VT_STUB_READY = 1,   /* the helper's thread runs; fd is the memory file to fill */
+	VT_STUB_READY = 1,   /* fd of the thread file_tid is the memory file to fill */
 	VT_STUB_RUNNING = 2, /* everything is mapped, the library is entered */
-	VT_STUB_NO_FILE = 3, /* memfd_create failed: error */
+	VT_STUB_NO_FILE = 3, /* memfd_create, or starting the thread for it, failed: error */
 	VT_STUB_NO_MAP = 4,  /* mmap failed: error */
 	VT_STUB_GAVE_UP = 5, /* no command came within patience_ns */
+	VT_STUB_MAPPED = 6,  /* everything is mapped, the file's thread is about to end */
 };
 
 enum vt_stub_command {
@@ -73,7 +79,8 @@ struct vt_stub_control {
 	uint32_t borrower_done; /* the borrowed thread has left the region */
 	int32_t fd;
 	int32_t error; /* positive errno, see state */
-	int32_t tid;   /* of the helper's thread, in the target's pid namespace */
+	int32_t file_tid;   /* the thread that has fd, in the target's pid namespace */
+	uint32_t file_busy; /* cleared by the kernel when that thread has ended and left its stack */
 	uint64_t region;
 	uint64_t patience_ns;
 	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC: stub entered, about to leave it */
@@ -122,6 +129,8 @@ _Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "stub_
 _Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK, "stub_entry.S");
 _Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "stub_entry.S");
 _Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY, "stub_entry.S");
+_Static_assert(VT_REGION_FILE_STACK - VT_REGION_XSAVE - VT_XSAVE_MAX >= 0x4000, "room for a stack");
 _Static_assert(sizeof(struct vt_stub_control) % 8 == 0, "copied by words");
 _Static_assert(sizeof(struct vt_stub_control) <= VT_REGION_XSAVE, "one page");
 #endif

@@ -10,6 +10,8 @@
 #define NR_mmap 9
 #define NR_munmap 11
 #define NR_rt_sigprocmask 14
+#define NR_clone 56
+#define NR_exit 60
 #define SIG_SETMASK 2
 #define PROT_READ_WRITE 3
 /* MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE */
@@ -106,5 +108,34 @@ vt_stub_start:
 	pop	%rbx
 	ret	$VT_STUB_RET
 	.size	vt_stub_start, . - vt_stub_start
+
+	/*
+	 * long vt_stub_start_file_thread(struct vt_stub_control *control): a thread with a table of descriptors of its own, which
+	 * runs vt_stub_file(control) and ends. It shares our thread pointer, so nothing of the C library may run on it.
+	 */
+	.globl	vt_stub_start_file_thread
+	.hidden	vt_stub_start_file_thread
+	.type	vt_stub_start_file_thread, @function
+vt_stub_start_file_thread:
+	mov	%rdi, %r9
+	lea	VT_REGION_FILE_STACK(%rdi), %rsi	/* the control page begins the region */
+	lea	VT_CONTROL_FILE_BUSY(%rdi), %r10
+	mov	$VT_FILE_THREAD_FLAGS, %edi
+	xor	%edx, %edx
+	xor	%r8d, %r8d
+	mov	$NR_clone, %eax
+	syscall
+	test	%rax, %rax
+	jz	.Lfile_thread
+	ret
+.Lfile_thread:
+	xor	%ebp, %ebp
+	mov	%r9, %rdi
+	call	vt_stub_file
+	xor	%edi, %edi
+	mov	$NR_exit, %eax
+	syscall
+	ud2
+	.size	vt_stub_start_file_thread, . - vt_stub_start_file_thread
 
 	.section .note.GNU-stack, "", @progbits

@@ -31,6 +31,11 @@ static const struct {
 	{ "memalign", 1024, VT_CODE_MALLOC },	    { "aligned_alloc", 1024, VT_CODE_MALLOC },
 	{ "posix_memalign", 1024, VT_CODE_MALLOC }, { "malloc_trim", 1024, VT_CODE_MALLOC },
 	{ "pthread_create", 4096, VT_CODE_CREATE },
+	{ "setuid", 256, VT_CODE_SETXID },	    { "setgid", 256, VT_CODE_SETXID },
+	{ "seteuid", 256, VT_CODE_SETXID },	    { "setegid", 256, VT_CODE_SETXID },
+	{ "setreuid", 256, VT_CODE_SETXID },	    { "setregid", 256, VT_CODE_SETXID },
+	{ "setresuid", 256, VT_CODE_SETXID },	    { "setresgid", 256, VT_CODE_SETXID },
+	{ "setgroups", 256, VT_CODE_SETXID },
 };
 
 /* Whole modules by the beginning of their file's name. */

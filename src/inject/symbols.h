@@ -13,7 +13,7 @@ struct vt_range {
 	uint64_t start, end;
 };
 
-#define VT_MAX_RANGES 32
+#define VT_MAX_RANGES 64
 
 /* What an address on a stack may belong to, as far as it matters. */
 enum vt_code_kind {
@@ -21,6 +21,7 @@ enum vt_code_kind {
 	VT_CODE_LIBC,      /* libc or libpthread, and none of the following */
 	VT_CODE_MALLOC,    /* the allocator of libc */
 	VT_CODE_CREATE,    /* pthread_create */
+	VT_CODE_SETXID,    /* setuid() and its like, which wait for other threads with the lock of pthread_create() held */
 	VT_CODE_ALLOCATOR, /* an allocator that replaces libc's (jemalloc and its like) */
 	VT_CODE_LOADER,    /* ld.so */
 	VT_CODE_DRIVER,    /* libcuda */

@@ -47,10 +47,34 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* " (train.py:88 train_step)" of the innermost Python frame, or "". */
+/* Code that everybody runs: where in it a thread is says less than who called it. */
+static bool is_library(const struct vt_model_frame *f)
+{
+	static const char *const places[] = {
+		"/site-packages/", "/dist-packages/",  "/lib/python3",	   "<frozen ",	 "/torch/cuda/", "/torch/nn/",
+		"/torch/optim/",   "/torch/autograd/", "/torch/utils/", "/torch/_", "/torch/distributed/",
+	};
+
+	for (size_t i = 0; f->file && i < sizeof(places) / sizeof(places[0]); i++)
+		if (strstr(f->file, places[i]))
+			return true;
+	return false;
+}
+
+/* The innermost Python frame of the program itself; where there is none, the innermost of all; or NULL. */
+static const struct vt_model_frame *telling_frame(const struct vt_model_stack *stack)
+{
+	for (size_t i = 0; i < stack->n_frames; i++)
+		if (stack->frames[i].kind == VT_FRAME_PYTHON && stack->frames[i].function &&
+		    !is_library(&stack->frames[i]))
+			return &stack->frames[i];
+	return vt_model_python_frame(stack);
+}
+
+/* " (train.py:88 train_step)": where in the program, or "". */
 static void describe_place(char *buf, size_t size, const struct vt_model_stack *stack)
 {
-	const struct vt_model_frame *f = vt_model_python_frame(stack);
+	const struct vt_model_frame *f = telling_frame(stack);
 
 	buf[0] = '\0';
 	if (!f || !f->function)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "target/live.h"
+#include "target/proc.h"
 #include "target/task.h"
 
 /* For a module without a file: how far its image may reach, and how much is copied out of the target at most. */
@@ -101,7 +102,7 @@ static struct vt_error *add_module(struct vt_modules *modules, size_t first, siz
 
 struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps)
 {
-	struct vt_modules fresh = { .pid = pid, .maps = maps };
+	struct vt_modules fresh = { .pid = pid, .view = vt_proc_view(pid), .maps = maps };
 
 	for (size_t i = 0, end; i < maps->entries.n; i = end) {
 		const struct vt_map_entry *entry = &maps->entries.data[i];
@@ -392,11 +393,11 @@ static bool open_file(const struct vt_modules *modules, struct vt_module *module
 	VT_FREE char *path = NULL;
 
 	/* Needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; finds deleted files and needs no path. */
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%llx-%llx", (int)modules->pid,
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%llx-%llx", (int)modules->view,
 		 (unsigned long long)entry->start, (unsigned long long)entry->end);
 	if (try_path(modules, module, entry, link))
 		return true;
-	if (asprintf(&path, "/proc/%d/root%s", (int)modules->pid, module->path) < 0) {
+	if (asprintf(&path, "/proc/%d/root%s", (int)modules->view, module->path) < 0) {
 		path = NULL;
 		return false;
 	}

@@ -34,6 +34,7 @@ struct vt_module {
 
 struct vt_modules {
 	pid_t pid;
+	pid_t view;                 /* vt_proc_view() */
 	const struct vt_maps *maps; /* not owned */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "target/maps.h"
+#include "target/proc.h"
 #include "target/task.h"
 
 #define PAGE 4096u
@@ -470,7 +471,7 @@ static const struct vt_memsrc_ops cached_ops = { .read = read_cached, .readv = r
 
 struct vt_error *vt_live_create(pid_t pid, struct vt_live **ret)
 {
-	pid_t tid = vt_task_with_memory(pid);
+	pid_t tid = vt_proc_view(pid);
 	int fd = vt_task_open(pid, tid, "mem", O_RDWR);
 	bool writable = fd >= 0;
 

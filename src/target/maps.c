@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "target/proc.h"
 #include "target/task.h"
 
 /*
@@ -219,7 +220,7 @@ static struct vt_error *error_of(int ret, pid_t pid)
 
 struct vt_error *vt_maps_init(struct vt_maps *maps, pid_t pid)
 {
-	pid_t tid = vt_task_with_memory(pid);
+	pid_t tid = vt_proc_view(pid);
 	VT_CLOSE int fd = vt_task_open(pid, tid, "maps", O_RDONLY);
 	struct vt_maps fresh = { 0 };
 	struct text text = { 0 };

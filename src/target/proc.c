@@ -171,6 +171,15 @@ static void parse_status(struct vt_proc *proc, const char *status)
 	proc->euid = (uid_t)status_nth(status, "Uid:", 1);
 	proc->gid = (gid_t)status_nth(status, "Gid:", 0);
 	proc->ns_pid = innermost_pid(status, proc->pid);
+}
+
+/* What belongs to a thread and is gone when it has ended. */
+static void read_thread_status(struct vt_proc *proc, int dirfd)
+{
+	char status[MAX_STATUS];
+
+	if (vt_task_slurp(dirfd, "status", status, sizeof(status)) < 0)
+		return;
 	proc->seccomp = (int)status_number(status, "Seccomp:", 10);
 	proc->no_new_privs = status_number(status, "NoNewPrivs:", 10);
 	proc->shadow_stack = has_feature(status, "shstk");
@@ -349,6 +358,29 @@ static struct vt_error *read_status(struct vt_proc *proc, int dirfd)
 	return NULL;
 }
 
+/* The directory of another thread than the main one, which has ended; negative when there is none that lives. */
+static int open_view(int dirfd, pid_t pid)
+{
+	pid_t tid = vt_proc_view(pid);
+	char path[32];
+
+	snprintf(path, sizeof(path), "task/%d", (int)tid);
+	return tid == pid ? -1 : openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* dirfd is of a thread that lives, if any does. */
+static struct vt_error *read_view(struct vt_proc *proc, int dirfd)
+{
+	read_thread_status(proc, dirfd);
+	proc->same_mnt_ns = is_same_namespace(dirfd, "mnt");
+	proc->same_pid_ns = is_same_namespace(dirfd, "pid");
+	proc->same_user_ns = is_same_namespace(dirfd, "user");
+	read_elf(proc, dirfd);
+	if (!read_cmdline(proc, dirfd) || !read_exe(proc, dirfd) || !read_user(proc) || !read_container(proc, dirfd))
+		return &vt_enomem;
+	return NULL;
+}
+
 static struct vt_error *read_all(struct vt_proc *proc, int dirfd)
 {
 	struct stat_fields stat;
@@ -366,14 +398,16 @@ static struct vt_error *read_all(struct vt_proc *proc, int dirfd)
 	proc->n_threads = stat.n_threads;
 	proc->kernel_thread = stat.flags & PF_KTHREAD;
 	VT_TRY(read_status(proc, dirfd));
-	proc->same_mnt_ns = is_same_namespace(dirfd, "mnt");
-	proc->same_pid_ns = is_same_namespace(dirfd, "pid");
-	proc->same_user_ns = is_same_namespace(dirfd, "user");
 	read_tracer_name(proc);
-	read_elf(proc, dirfd);
-	if (!read_cmdline(proc, dirfd) || !read_exe(proc, dirfd) || !read_user(proc) || !read_container(proc, dirfd))
-		return &vt_enomem;
-	return NULL;
+	if (stat.state != 'Z' && stat.state != 'X')
+		return read_view(proc, dirfd);
+
+	VT_CLOSE int view = open_view(dirfd, proc->pid);
+
+	/* The numbers of the process stand, with the state of a thread that lives. */
+	if (view >= 0 && !read_stat(view, "stat", &stat))
+		proc->state = stat.state;
+	return read_view(proc, view >= 0 ? view : dirfd);
 }
 
 struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid)
@@ -616,7 +650,7 @@ static bool is_undumpable(const struct vt_proc *proc)
 	char path[40];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)proc->pid);
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)vt_proc_view(proc->pid));
 	return proc->euid != 0 && !stat(path, &st) && st.st_uid != proc->euid;
 }
 
@@ -669,7 +703,7 @@ static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 {
 	if (proc->kernel_thread)
 		return vt_arena_printf(arena, "%d is a kernel thread", (int)proc->pid);
-	if (proc->state == 'Z' && proc->n_threads <= 1)
+	if (proc->state == 'Z')
 		return vt_arena_printf(arena, "process %d has ended already (a zombie); its parent is %d", (int)proc->pid,
 				       (int)proc->ppid);
 	if (proc->tracer == getpid())

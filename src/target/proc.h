@@ -38,7 +38,7 @@ struct vt_proc {
 	char name[64];        /* comm */
 	char *cmdline;        /* arguments joined by spaces, at most 4096 bytes; "" for a kernel thread; hostile */
 	char *exe;            /* target of /proc/PID/exe, or "" */
-	char state;
+	char state;           /* of the main thread; when only that one has ended (pthread_exit()) of one that goes on */
 	pid_t ppid;
 	pid_t tracer;         /* who ptraces it, 0 nobody */
 	char tracer_name[64];
@@ -67,6 +67,12 @@ struct vt_proc {
  */
 struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid);
 void vt_proc_deinit(struct vt_proc *proc);
+
+/*
+ * The number X under which /proc/X shows what the process has (memory, files, root, namespaces): pid, or, when the main
+ * thread has ended with pthread_exit() and is a zombie that has nothing, any other thread. pid itself when there is none.
+ */
+pid_t vt_proc_view(pid_t pid);
 
 /* True while the process that proc was read from exists (the same start time), zombies included. */
 bool vt_proc_is_alive(const struct vt_proc *proc);

@@ -10,7 +10,10 @@
  * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread as if nobody had
  *   looked, signal included.
  * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches from all, stopped or not.
- * - A thread other than the main one that dies while traced stays a zombie until its tracer waits for it.
+ * - A thread other than the main one that dies while traced stays a zombie until its tracer waits for it. execve() ends
+ *   all other threads and waits until they are gone, zombies too (fs/exec.c:de_thread()), with the mutex held that
+ *   PTRACE_SEIZE needs; and after a signal handler PTRACE_SEIZE goes on waiting (-ERESTARTNOINTR). So zombies are collected
+ *   by a handler of SIGCHLD, which the tracer gets for each thread that dies; see guard().
  */
 #include "target/session.h"
 
@@ -18,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,12 +80,13 @@ enum phase {
 struct held {
 	volatile pid_t tid; /* 0: free */
 	volatile bool owed; /* its session is over */
+	volatile bool is_main;
 };
 
 static struct held held[VT_MAX_THREADS];
 static volatile int n_held; /* entries from here on are free */
 
-static int hold(pid_t tid)
+static int hold(pid_t tid, bool is_main)
 {
 	int slot = 0;
 
@@ -94,6 +99,7 @@ static int hold(pid_t tid)
 	if (slot == VT_MAX_THREADS)
 		return -1;
 	held[slot].owed = false;
+	held[slot].is_main = is_main;
 	held[slot].tid = tid;
 	if (slot == n_held)
 		n_held = slot + 1;
@@ -297,8 +303,8 @@ static bool read_registers(pid_t tid, struct user_regs_struct *regs)
 	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) && iov.iov_len == sizeof(*regs);
 }
 
-/* See restart_rules. signo: the signal that is being delivered, 0 for none. */
-static void restart_if_spurious(pid_t tid, int signo)
+/* See restart_rules. */
+void vt_session_restart_if_spurious(pid_t tid, int signo)
 {
 	struct user_regs_struct regs;
 	struct iovec iov = { .iov_base = &regs, .iov_len = sizeof(regs) };
@@ -392,12 +398,14 @@ static bool let_go(pid_t tid)
 		reap(tid);
 		return true;
 	case STOP_NONE:
+		/* Once more: a thread that execve() gave the number of the main thread has not seen the first one. */
+		(void)ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
 		return false;
 	case STOP_GROUP:
 		break;
 	case STOP_TRAP:
 	case STOP_SIGNAL:
-		restart_if_spurious(tid, signo);
+		vt_session_restart_if_spurious(tid, signo);
 		break;
 	}
 	vt_fault_point("session-detach");
@@ -417,6 +425,62 @@ void vt_session_emergency_release(void)
 	errno = saved;
 }
 
+/*
+ * While anything is held:
+ *
+ * - SIGCHLD collects threads that died. Not main threads: execve() does not wait for those, and the exit status of a child
+ *   belongs to whoever started it. Whoever finds that a thread is gone (STOP_LOST) takes it for ended, which it is.
+ * - Job control (Ctrl-Z, a terminal that belongs to another job) does not stop us, as what we hold would stand still with
+ *   us. What comes meanwhile is delivered when all is released.
+ */
+static bool is_guarded;
+static struct sigaction unguarded_action;
+static sigset_t unguarded_mask;
+
+static void collect_dead(int signo)
+{
+	int saved = errno;
+
+	(void)signo;
+	for (int i = 0; i < n_held; i++) {
+		pid_t tid = held[i].tid;
+		siginfo_t info;
+
+		if (tid && !held[i].is_main)
+			(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
+	}
+	errno = saved;
+}
+
+static void guard(void)
+{
+	/* Without SA_NOCLDSTOP each thread that stops would send one, too. */
+	struct sigaction action = { .sa_handler = collect_dead, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
+	sigset_t set;
+
+	if (is_guarded)
+		return;
+	is_guarded = true;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	sigaddset(&set, SIGTTIN);
+	sigaddset(&set, SIGTTOU);
+	pthread_sigmask(SIG_BLOCK, &set, &unguarded_mask);
+	sigaction(SIGCHLD, &action, &unguarded_action);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void unguard_if_none_held(void)
+{
+	if (!is_guarded || n_held > 0)
+		return;
+	is_guarded = false;
+	sigaction(SIGCHLD, &unguarded_action, NULL);
+	pthread_sigmask(SIG_SETMASK, &unguarded_mask, NULL);
+}
+
 bool vt_session_settle(void)
 {
 	bool outstanding = false;
@@ -429,6 +493,7 @@ bool vt_session_settle(void)
 		else
 			outstanding = true;
 	}
+	unguard_if_none_held();
 	return outstanding;
 }
 
@@ -528,6 +593,16 @@ static struct vt_error *error_permission(pid_t pid)
 	return err;
 }
 
+static struct vt_error *attached(struct stopping *stopping, struct vt_session_thread *thread)
+{
+	thread->slot = hold(thread->tid, thread->tid == stopping->session->pid);
+	if (thread->slot < 0)
+		return &vt_enomem;
+	thread->phase = PHASE_SEIZED;
+	stopping->n_attached++;
+	return NULL;
+}
+
 /*
  * PTRACE_SEIZE failed with errnum. EPERM has three meanings: not permitted, traced by another, already dead. It is an
  * error of the session only when nothing could be attached to so far.
@@ -544,6 +619,9 @@ static struct vt_error *refused(struct stopping *stopping, struct vt_session_thr
 	}
 	if (read_status(thread->tid, status, sizeof(status)))
 		status_field(status, "\nTracerPid:", 10, &tracer);
+	/* A thread that called execve() after we attached to it has the number of the main thread now, and is still ours. */
+	if (tracer == (uint64_t)syscall(SYS_gettid))
+		return attached(stopping, thread);
 	if (stopping->n_attached == 0 && tracer)
 		return error_busy(pid, (pid_t)tracer);
 	if (stopping->n_attached == 0 && (errnum == EPERM || errnum == EACCES))
@@ -571,7 +649,7 @@ static struct vt_error *seize(struct stopping *stopping, struct vt_session_threa
 			give_up(thread, "it sleeps uninterruptibly in the kernel");
 		return NULL;
 	}
-	thread->slot = hold(thread->tid);
+	thread->slot = hold(thread->tid, thread->tid == stopping->session->pid);
 	if (thread->slot < 0)
 		return &vt_enomem;
 	if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL)) {
@@ -819,6 +897,7 @@ struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, stru
 	vt_session_settle();
 	if (task_dir < 0)
 		return vt_task_error(-task_dir, pid, "threads");
+	guard();
 	err = stop_threads(&stopping);
 	vt_map_deinit(&stopping.known);
 	if (!err && has_ended(session))
@@ -862,10 +941,11 @@ void vt_session_resume(struct vt_session *session)
 		else
 			held[thread->slot].owed = true;
 	}
-	if (!any)
-		return;
-	session->stop_end_ns = vt_now_ns();
-	use_memory(session, false);
+	if (any) {
+		session->stop_end_ns = vt_now_ns();
+		use_memory(session, false);
+	}
+	unguard_if_none_held();
 }
 
 void vt_session_deinit(struct vt_session *session)

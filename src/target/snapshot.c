@@ -24,6 +24,7 @@ struct vt_snapshot {
 	struct piece *pieces;    /* sorted, disjoint */
 	size_t n;
 	uint8_t *data;
+	size_t cut; /* threads whose stack goes on behind the limit */
 };
 
 static struct vt_snapshot *snapshot_of(struct vt_memsrc *src)
@@ -139,16 +140,22 @@ static uint64_t sum(const struct piece *pieces, size_t n)
 	return total;
 }
 
+/* The pieces of all stopped threads; *cut becomes the number of those whose stack is deeper than the limit. */
 static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps, size_t limit,
-			  struct piece *pieces)
+			  struct piece *pieces, size_t *cut)
 {
 	size_t n = 0;
+
+	*cut = 0;
 
 	for (size_t i = 0; i < session->threads.n; i++) {
 		const struct vt_session_thread *thread = &session->threads.data[i];
 
-		if (thread->stopped)
-			pieces[n++] = wanted_of(maps, thread->regs.r[VT_REG_RSP], limit);
+		if (!thread->stopped)
+			continue;
+		pieces[n] = wanted_of(maps, thread->regs.r[VT_REG_RSP], limit);
+		*cut += pieces[n].end - pieces[n].start == limit;
+		n++;
 	}
 	return join(pieces, n);
 }
@@ -210,10 +217,11 @@ static struct vt_error *fill(struct vt_snapshot *snapshot, const struct vt_sessi
 	snapshot->pieces = calloc(n_threads + 1, sizeof(*snapshot->pieces));
 	if (!snapshot->pieces)
 		return &vt_enomem;
-	snapshot->n = list_pieces(session, maps, limits->per_thread, snapshot->pieces);
+	snapshot->n = list_pieces(session, maps, limits->per_thread, snapshot->pieces, &snapshot->cut);
 	/* Too much in all: the same smaller limit for everybody, so that no thread loses the top of its stack. */
 	if (sum(snapshot->pieces, snapshot->n) > limits->total)
-		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces);
+		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces,
+					  &snapshot->cut);
 	snapshot->data = malloc((size_t)sum(snapshot->pieces, snapshot->n) + 1);
 	if (!snapshot->data)
 		return &vt_enomem;
@@ -250,6 +258,11 @@ void vt_snapshot_destroy(struct vt_snapshot *snapshot)
 	free(snapshot->pieces);
 	free(snapshot->data);
 	free(snapshot);
+}
+
+size_t vt_snapshot_cut_threads(const struct vt_snapshot *snapshot)
+{
+	return snapshot->cut;
 }
 
 struct vt_memsrc *vt_snapshot_source(struct vt_snapshot *snapshot)

@@ -22,6 +22,9 @@ struct vt_snapshot_limits {
 struct vt_error *vt_snapshot_create(const struct vt_session *session, const struct vt_maps *maps, struct vt_live *live,
 				    const struct vt_snapshot_limits *limits, struct vt_snapshot **ret);
 void vt_snapshot_destroy(struct vt_snapshot *snapshot);
+/* How many threads have more stack than was copied: what lies deeper is read live, of a target that may run again. */
+size_t vt_snapshot_cut_threads(const struct vt_snapshot *snapshot);
+
 struct vt_memsrc *vt_snapshot_source(struct vt_snapshot *snapshot);
 
 #endif

@@ -148,7 +148,7 @@ char vt_task_state(int dirfd, pid_t tid)
 	return p && p[1] == ' ' ? p[2] : 0;
 }
 
-/* Zombies and the dead have given their memory back. */
+/* Zombies and the dead have given back their memory, files and namespaces. */
 static bool has_memory(int dirfd, pid_t tid)
 {
 	char state = vt_task_state(dirfd, tid);
@@ -156,7 +156,7 @@ static bool has_memory(int dirfd, pid_t tid)
 	return state && state != 'Z' && state != 'X';
 }
 
-pid_t vt_task_with_memory(pid_t pid)
+pid_t vt_proc_view(pid_t pid)
 {
 	VT_CLOSE int dirfd = vt_task_dir(pid);
 	VT_FREE pid_t *tids = NULL;

@@ -8,12 +8,6 @@
 
 #include "base/error.h"
 
-/*
- * The thread through which /proc shows the memory of the process: the main thread, or, when that one has ended with
- * pthread_exit() and is a zombie without memory, any other. pid itself when there is none.
- */
-pid_t vt_task_with_memory(pid_t pid);
-
 /* Opens /proc/PID/task/TID/file (with O_CLOEXEC); a descriptor or a negative errno, -ESRCH for a task that is gone. */
 int vt_task_open(pid_t pid, pid_t tid, const char *file, int flags);
 

@@ -347,7 +347,7 @@ static bool scan_debug_files(const struct vt_modules *modules, const struct vt_m
 		return true;
 	for (size_t i = 0; i < module->build_id_len; i++)
 		snprintf(hex + 2 * i, 3, "%02x", module->build_id[i]);
-	snprintf(root, sizeof(root), "/proc/%d/root", (int)modules->pid);
+	snprintf(root, sizeof(root), "/proc/%d/root", (int)modules->view);
 	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]) && ok && !found; i++) {
 		char path[sizeof(hex) + sizeof(root) + 48];
 

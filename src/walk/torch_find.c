@@ -708,7 +708,7 @@ static struct vt_module *main_module(struct vt_modules *modules)
 	char path[64];
 	FILE *file VT_FCLOSE = NULL;
 
-	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)modules->pid);
+	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)modules->view);
 	file = fopen(path, "re");
 	while (file && fread(aux, sizeof(aux), 1, file) == 1 && aux[0] != AUX_END) {
 		if (aux[0] == AUX_PHDR)
@@ -850,6 +850,6 @@ struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps 
 			*found = one;
 	}
 	if (found->c10_cuda)
-		read_version(modules->pid, found->c10_cuda->path, found->version, sizeof(found->version));
+		read_version(modules->view, found->c10_cuda->path, found->version, sizeof(found->version));
 	return NULL;
 }

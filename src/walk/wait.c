@@ -100,14 +100,14 @@ static void add_descriptors(struct wait_context *c, const char *name, const int 
 {
 	vt_str_addf(c->out, "waits in %s on ", name);
 	if (n == 1 && shown == 1) {
-		wait_add_fd(c->out, c->pid, fds[0]);
+		wait_add_fd(c->out, c->info->tid, fds[0]);
 		return;
 	}
 	vt_str_addf(c->out, "%zu descriptor%s", n, n == 1 ? "" : "s");
 	if (shown == 0)
 		return;
 	vt_str_add(c->out, " (");
-	wait_add_fds(c->out, c->pid, fds, shown);
+	wait_add_fds(c->out, c->info->tid, fds, shown);
 	vt_str_add(c->out, ")");
 }
 
@@ -149,7 +149,7 @@ static void add_epoll(struct wait_context *c)
 	int fds[MAX_POLLED];
 	size_t n;
 
-	if (wait_epoll_fds(c->pid, fd_argument(c, 0), fds, MAX_POLLED, &n))
+	if (wait_epoll_fds(c->info->tid, fd_argument(c, 0), fds, MAX_POLLED, &n))
 		add_descriptors(c, "epoll", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
 		vt_str_add(c->out, "waits in epoll");
@@ -288,7 +288,7 @@ static void describe_fd(struct wait_context *c)
 	if (fd < 0)
 		return;
 	vt_str_addf(c->out, "waits in %s on ", c->thread->syscall);
-	wait_add_fd(c->out, c->pid, fd);
+	wait_add_fd(c->out, c->info->tid, fd);
 }
 
 static const struct {

@@ -13,7 +13,7 @@
 #define MAX_PATH_SHOWN 80
 #define MAX_FDINFO_LINES 4096
 
-void wait_add_fd(struct vt_str *out, pid_t pid, int fd)
+void wait_add_fd(struct vt_str *out, pid_t tid, int fd)
 {
 	/* How the kernel shows what has no path (man 5 proc, /proc/pid/fd). */
 	static const struct {
@@ -34,7 +34,7 @@ void wait_add_fd(struct vt_str *out, pid_t pid, int fd)
 	char path[64], target[PATH_MAX];
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, fd);
 	n = readlink(path, target, sizeof(target) - 1);
 	if (n <= 0) {
 		vt_str_addf(out, "descriptor %d", fd);
@@ -54,7 +54,7 @@ void wait_add_fd(struct vt_str *out, pid_t pid, int fd)
 		vt_str_addn(out, target, (size_t)n);
 }
 
-void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n)
+void wait_add_fds(struct vt_str *out, pid_t tid, const int *fds, size_t n)
 {
 	struct vt_str kinds[MAX_KINDS] = { 0 };
 	size_t n_kinds = 0, i = 0;
@@ -63,7 +63,7 @@ void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n)
 		struct vt_str *kind = &kinds[n_kinds];
 		bool known = false;
 
-		wait_add_fd(kind, pid, fds[i]);
+		wait_add_fd(kind, tid, fds[i]);
 		for (size_t k = 0; k < n_kinds; k++)
 			known = known || !strcmp(vt_str_get(&kinds[k]), vt_str_get(kind));
 		if (known)
@@ -79,11 +79,11 @@ void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n)
 		vt_str_deinit(&kinds[k]);
 }
 
-bool wait_epoll_fds(pid_t pid, int epfd, int *fds, size_t max, size_t *n)
+bool wait_epoll_fds(pid_t tid, int epfd, int *fds, size_t max, size_t *n)
 {
 	char path[64], line[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, epfd);
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)tid, epfd);
 
 	VT_FCLOSE FILE *file = fopen(path, "re");
 

@@ -26,13 +26,13 @@ struct wait_context {
 void wait_futex(struct wait_context *c);
 
 /* One descriptor: "a socket", "a pipe", "/dev/nvidiactl", "descriptor 7". Bounded; the path is hostile. */
-void wait_add_fd(struct vt_str *out, pid_t pid, int fd);
+void wait_add_fd(struct vt_str *out, pid_t tid, int fd);
 
 /* Several descriptors: the kinds of the first few, each named once. */
-void wait_add_fds(struct vt_str *out, pid_t pid, const int *fds, size_t n);
+void wait_add_fds(struct vt_str *out, pid_t tid, const int *fds, size_t n);
 
 /* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
-bool wait_epoll_fds(pid_t pid, int epfd, int *fds, size_t max, size_t *n);
+bool wait_epoll_fds(pid_t tid, int epfd, int *fds, size_t max, size_t *n);
 
 /* "1.5 s", "12 min", ...; ns is not negative. */
 void wait_add_duration(struct vt_str *out, uint64_t ns);

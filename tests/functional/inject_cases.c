@@ -891,6 +891,7 @@ static void lie(int fd)
 
 	control->nonce = 4711;
 	control->fd = fd;
+	control->file_tid = getpid();
 	control->state = VT_STUB_READY;
 	body_pause();
 }
@@ -930,7 +931,7 @@ static struct vt_error *open_channel_to_liar(pid_t pid)
 {
 	struct vt_helper_image image = { .text_size = 4096 };
 	struct vt_stub_control control = { .nonce = 4711, .region = UINT64_C(0x100000000000) };
-	struct vt_channel channel = { .image = &image, .control = &control, .block = 4096, .file_size = 65536, .pid = pid, .tid = pid };
+	struct vt_channel channel = { .image = &image, .control = &control, .block = 4096, .file_size = 65536, .pid = pid };
 	struct vt_channel_result result;
 	struct vt_error *err;
 

@@ -681,7 +681,8 @@ def sabotaged(how):
             code, out, err = report(odd.pid, "--json", "-", "--timeout", "1", timeout=20)
             check(code in (COMPLETE, PARTIAL), "exit code", code, err)
             json.loads(out)
-        check(odd.answers() > 0, "it did nothing")
+        # The memory file is never among its descriptors, so there is none to close or to replace.
+        equal(odd.answers() > 0, how[0] == "m", "it got hold of something")
         odd.unharmed()
 
 

@@ -143,7 +143,7 @@ def test_context_threads():
         with Driver(versions()[0], SIMCUDA_KEYS=keys) as driver:
             driver("alloc 1 1000")
             driver("busy 1000")
-            devices = report_json(driver.pid)["cuda"]["devices"]
+            devices = report_json(driver.pid, expect=(COMPLETE, PARTIAL))["cuda"]["devices"]
             held = devices[0]["context_threads"]
             check(held and driver.pid in held and len(held) == 2, f"threads that hold a context, {keys} keys before", held)
             equal(devices[1]["context_threads"], [], "threads that hold a context of an unused device")
@@ -171,6 +171,43 @@ def lock_held(version):
 
 def test_lock_held():
     for_each_version(lock_held)
+
+
+# Makes and gives back segments of changing size all the time.
+RESERVE_AND_RELEASE = """
+import itertools, threading, time, torch
+kept = torch.zeros(1000, device="cuda:0")
+def churn():
+    for i in itertools.count():
+        torch.empty((40 + i % 7 * 20) << 20, dtype=torch.uint8, device="cuda:0")
+        time.sleep(0.0005)
+        torch.cuda.empty_cache()
+threading.Thread(target=churn, daemon=True).start()
+print("READY", flush=True)
+time.sleep(1 << 30)
+"""
+
+
+def test_everything_else_is_of_one_moment():
+    """What the device has in use beside PyTorch is the context, always the same here: or it is not said."""
+    version = versions()[0]
+    if not os.path.exists(os.path.join(CACHE, "torch", version, "site", "torch")):
+        raise Skip(f"the Python part of PyTorch {version} is not set up")
+
+    def everything_else(pid):
+        data = report_json(pid, expect=(COMPLETE, PARTIAL))
+        totals = data["pytorch"]["allocators"][0]["totals"]
+        return totals and totals["everything_else_bytes"], data
+
+    with Driver(version) as driver:
+        driver("alloc 1 1000")
+        truth, _ = everything_else(driver.pid)
+        check(truth, "a quiet process has nothing but PyTorch's memory", truth)
+    with target(["sh", RUN_SIM, version, "--", "python", "-c", RESERVE_AND_RELEASE], ready="READY") as proc:
+        for _ in range(20 if QUICK else 200):
+            got, data = everything_else(proc.pid)
+            check(got in (None, truth), "everything else", got, "is not", truth)
+            check(got or data["completeness"] == "partial", "not known, but called complete", data["diagnostics"])
 
 
 def test_wrong_numbers_are_never_printed():

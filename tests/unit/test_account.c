@@ -237,6 +237,22 @@ static void test_used_less_than_reserved(void **state)
 	vt_model_deinit(&model);
 }
 
+/* The device's numbers and PyTorch's are of two moments: their difference is not printed. */
+static void test_memory_moved(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	build_small(&model);
+	model.devices.data[0].memory_moved = true;
+	assert_true(vt_model_account(&model));
+	assert_true(model.allocators.data[0].exact);
+	assert_false(model.allocators.data[0].other_known);
+	assert_true(has_diag(&model, VT_DIAG_MISSING, "memory-moved"));
+	assert_int_equal(model.completeness, VT_PARTIAL);
+	vt_model_deinit(&model);
+}
+
 static void test_device_nonsense(void **state)
 {
 	struct vt_model model;
@@ -331,6 +347,33 @@ static void test_nameless_frames(void **state)
 
 /* ---- headlines, diagnostics, completeness ---- */
 
+/* What hangs need not be the main thread; and where it is in the program, not in a library. */
+static void test_other_thread_hangs(void **state)
+{
+	struct vt_model model;
+	struct vt_model_thread *t;
+
+	(void)state;
+	vt_model_init(&model);
+	t = report_add_thread(&model, 7, "python3");
+	t->is_main = true;
+	t->waits = "running on CPU 3";
+	report_add_python(&model, t, "main", "/home/me/train.py", 9);
+	t = report_add_thread(&model, 8, "loader");
+	t->verdict = "in cudaFree, for the caching allocator";
+	report_add_python(&model, t, "empty_cache", "/usr/lib/python3/dist-packages/torch/cuda/memory.py", 224);
+	report_add_python(&model, t, "prefetch", "/home/me/train.py", 41);
+	t = report_add_thread(&model, 9, "pt_autograd_0");
+	t->verdict = "idle autograd thread";
+	t->idle = true;
+	assert_true(vt_model_account(&model));
+	assert_true(has_headline(&model, "main-thread", "main thread is running on CPU 3 (train.py:9 main)"));
+	assert_true(has_headline(&model, "device-wait",
+				 "thread 8 (loader) is in cudaFree, for the caching allocator (train.py:41 prefetch)"));
+	assert_int_equal(model.headlines.n, 2);
+	vt_model_deinit(&model);
+}
+
 static void test_headlines(void **state)
 {
 	struct vt_model model;
@@ -422,9 +465,11 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_inexact),
 		cmocka_unit_test(test_used_less_than_reserved),
+		cmocka_unit_test(test_memory_moved),
 		cmocka_unit_test(test_device_nonsense),
 		cmocka_unit_test(test_thread_groups),
 		cmocka_unit_test(test_nameless_frames),
+		cmocka_unit_test(test_other_thread_hangs),
 		cmocka_unit_test(test_headlines),
 		cmocka_unit_test(test_diags),
 		cmocka_unit_test(test_completeness),

@@ -155,12 +155,21 @@ static void stacks_are_judged(void **state)
 	/* malloc() on the stack: left over, since it does not wait in any of these calls ... */
 	stack[200] = in_malloc;
 	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
-	/* ... unless a signal handler is above it. */
+	/* ... unless a signal handler runs, whatever it interrupted; the saved code segment shows that its frame is whole. */
 	stack[150] = handler_frame;
+	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
+	stack[150 + 24] = UINT64_C(0x002b000000000033);
+	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
+	stack[200] = 0;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	stack[150] = 0;
-	stack[250] = handler_frame;
-	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
+	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), 0);
+	stack[1020] = handler_frame;
+	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
+	stack[1020] = 0;
+	/* Whoever waits in setgid() has the lock of the stacks. */
+	stack[40] = vt_modules_symbol(&self.modules, "libc.so.6", "setgid") + 40;
+	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	/* Beyond what is looked at. */
 	memset(stack, 0, sizeof(stack));
 	stack[1500] = in_malloc;

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
@@ -27,6 +28,7 @@
 
 #include "base/clock.h"
 #include "target/container.h"
+#include "target/maps.h"
 #include "target/proc.h"
 
 #define NOBODY 65534
@@ -300,6 +302,60 @@ static void zombies(void **state)
 	assert_false(vt_proc_is_alive(&proc));
 	vt_proc_deinit(&proc);
 	vt_arena_deinit(&arena);
+}
+
+static void *outlive_the_main_thread(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* The main thread has called pthread_exit(): a zombie without memory, files and namespaces, in a process that lives. */
+static void main_thread_has_ended(void **state)
+{
+	struct vt_arena arena = { 0 };
+	struct vt_proc proc = { 0 };
+	struct vt_maps maps = { 0 };
+	char path[64], exe[PATH_MAX];
+	pid_t pid = fork(), view;
+	pthread_t thread;
+	ssize_t n;
+	(void)state;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (pthread_create(&thread, NULL, outlive_the_main_thread, NULL))
+			_exit(1);
+		/* pthread_exit() would unwind and needs libgcc_s. */
+		syscall(SYS_exit, 0);
+	}
+	while ((view = vt_proc_view(pid)) == pid)
+		usleep(1000);
+	succeed(vt_proc_init(&proc, pid));
+	assert_int_equal(proc.pid, pid);
+	assert_int_equal(proc.ppid, getpid());
+	assert_int_equal(proc.ns_pid, pid);
+	assert_int_equal(proc.n_threads, 2);
+	assert_int_not_equal(proc.state, 'Z');
+	assert_true(proc.same_mnt_ns && proc.same_pid_ns && proc.same_user_ns);
+	n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	assert_true(n > 0);
+	exe[n] = '\0';
+	assert_string_equal(proc.exe, exe);
+	assert_string_not_equal(proc.cmdline, "");
+	assert_false(proc.is_32bit);
+	assert_true(vt_proc_is_alive(&proc));
+	assert_null(vt_proc_why_not_permitted(&proc, &arena));
+	succeed(vt_maps_init(&maps, pid));
+	assert_true(maps.entries.n > 0);
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)vt_proc_view(pid));
+	assert_int_equal(access(path, F_OK), 0);
+	vt_maps_deinit(&maps);
+	vt_proc_deinit(&proc);
+	vt_arena_deinit(&arena);
+	end(pid);
 }
 
 static void numbers_that_are_no_process(void **state)
@@ -594,6 +650,7 @@ int main(void)
 		cmocka_unit_test(lists_threads),
 		cmocka_unit_test(a_running_thread_is_in_no_call),
 		cmocka_unit_test(zombies),
+		cmocka_unit_test(main_thread_has_ended),
 		cmocka_unit_test(numbers_that_are_no_process),
 		cmocka_unit_test(static_and_musl_programs),
 		cmocka_unit_test(namespaces),

@@ -957,7 +957,134 @@ static void many_threads(void **state)
 	kill_target(pid);
 }
 
-int main(void)
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* Starts threads and executes itself anew, which ends them; each time a byte is written. */
+static int exec_again_and_again(int fd)
+{
+	char number[16];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(number, sizeof(number), "%d", fd);
+	for (int i = 0; i < 40; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, wait_for_ever, NULL))
+			return 1;
+	}
+	usleep(1000);
+	if (write(fd, "x", 1) != 1 && errno != EAGAIN)
+		return 1;
+	execl("/proc/self/exe", "test", "exec-again", number, (char *)NULL);
+	return 1;
+}
+
+static void await_byte(int fd)
+{
+	char bytes[4096];
+	uint64_t deadline = vt_now_ns() + 10 * VT_NS_PER_S;
+
+	while (read(fd, bytes, sizeof(bytes)) > 0)
+		;
+	while (read(fd, bytes, 1) != 1 && !vt_deadline_passed(deadline))
+		usleep(500);
+	assert_false(vt_deadline_passed(deadline));
+}
+
+static void attach_again_and_again(pid_t pid, void *arg)
+{
+	uint64_t end_ns = vt_now_ns() + 2 * VT_NS_PER_S;
+	(void)arg;
+
+	/* A hang is a sleep in the kernel: only a signal that ends us gets out of it. */
+	alarm(60);
+	for (int round = 0; !vt_deadline_passed(end_ns); round++) {
+		struct vt_session session = { 0 };
+		struct vt_error *err = vt_session_stop_all(&session, pid, NULL, DEADLINE_NS);
+
+		/* The threads that were listed may all be gone, main thread included. */
+		if (err && err->code != VT_ERR_GONE) {
+			fprintf(stderr, "%s\n", err->message);
+			_exit(4);
+		}
+		vt_error_destroy(err);
+		vt_session_deinit(&session);
+		usleep((useconds_t)(round * 37 % 1500));
+	}
+	while (vt_session_settle())
+		usleep(1000);
+}
+
+/*
+ * execve() waits for threads that ended while we trace them, and we would wait for it. (The tracer is not the parent: a
+ * child that execve() has taken from its tracer looks to its parent like one that just runs.)
+ */
+static void exec_while_attaching(void **state)
+{
+	int pipes[2], status;
+	pid_t pid, tracer;
+	(void)state;
+
+	make_shared();
+	assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(exec_again_and_again(pipes[1]));
+	await_byte(pipes[0]);
+	tracer = start_tracer(attach_again_and_again, pid, NULL);
+	assert_int_equal(waitpid(tracer, &status, 0), tracer);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	await_byte(pipes[0]);
+	close(pipes[0]);
+	close(pipes[1]);
+	kill_target(pid);
+}
+
+static bool is_blocked(int signo)
+{
+	sigset_t set;
+
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+	return sigismember(&set, signo);
+}
+
+/* While something is held we cannot be suspended; what we had arranged for signals is as before then. */
+static void job_control_waits(void **state)
+{
+	struct sigaction mine = { .sa_handler = on_signal, .sa_flags = SA_NODEFER }, now;
+	struct vt_session session;
+	pid_t pid = start(all_kinds, N_KINDS);
+	sigset_t set;
+	(void)state;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	assert_int_equal(sigaction(SIGCHLD, &mine, NULL), 0);
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+	for (int round = 0; round < 3; round++) {
+		stop(&session, pid, NULL);
+		assert_true(is_blocked(SIGTSTP) && is_blocked(SIGTTIN) && is_blocked(SIGTTOU));
+		assert_false(is_blocked(SIGCHLD));
+		vt_session_resume(&session);
+		vt_session_deinit(&session);
+		assert_false(is_blocked(SIGTSTP) || is_blocked(SIGTTIN) || is_blocked(SIGTTOU));
+		assert_true(is_blocked(SIGCHLD));
+		assert_int_equal(sigaction(SIGCHLD, NULL, &now), 0);
+		assert_ptr_equal(now.sa_handler, on_signal);
+		assert_int_equal(now.sa_flags & SA_NODEFER, SA_NODEFER);
+	}
+	assert_int_equal(sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL), 0);
+	assert_int_equal(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
+	finish(pid);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_threads_stop),
@@ -975,8 +1102,12 @@ int main(void)
 		cmocka_unit_test(killed_target_is_given_back),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(another_user),
+		cmocka_unit_test(exec_while_attaching),
+		cmocka_unit_test(job_control_waits),
 		cmocka_unit_test(many_threads),
 	};
 
+	if (argc == 3 && !strcmp(argv[1], "exec-again"))
+		return exec_again_and_again(atoi(argv[2]));
 	return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }
