@@ -201,11 +201,12 @@ static bool looks_inherited(struct vt_collect *c)
 		return false;
 
 	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.ppid);
-	const struct vt_map_entry *here = vt_maps_find(&c->maps, c->torch.allocator);
-	const struct vt_map_entry *there = err || !here ? NULL : vt_maps_find(&maps, c->torch.allocator);
+	size_t index = 0;
+	const struct vt_module *library = vt_modules_by_name(&c->modules, "libc10_cuda.so", &index);
+	const struct vt_map_entry *here = library ? vt_maps_find(&c->maps, library->start) : NULL;
+	const struct vt_map_entry *there = err || !here ? NULL : vt_maps_find(&maps, library->start);
 
-	same = there && here->inode && there->inode == here->inode && there->offset == here->offset &&
-	       there->start == here->start;
+	same = there && there->inode == here->inode && there->offset == here->offset && there->start == here->start;
 	vt_maps_deinit(&maps);
 	return same;
 }

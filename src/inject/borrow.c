@@ -271,6 +271,20 @@ static void fill_block(struct attempt *attempt, uint64_t slot, uint64_t mask)
 	attempt->locked->slot[1] = restart == VT_RESTART_NONE ? regs->rip : regs->rip - 2;
 }
 
+/*
+ * Whether the mapping is the thread's own stack: glibc keeps the thread's control block, which fs points to, on top of it; the
+ * main thread's is the kernel's. A coroutine runs on a stack whose end nobody knows: what lies below it is not ours to write.
+ */
+static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entry *stack)
+{
+	uint64_t control_block = attempt->locked->regs.fs_base;
+
+	/* The control block of the main thread is in a mapping of the loader's, which neighbours may have been merged with. */
+	if (attempt->tid == attempt->plan->proc->pid)
+		return !strcmp(stack->path, "[stack]");
+	return control_block >= stack->start && control_block < stack->end && control_block > attempt->locked->regs.rsp;
+}
+
 /* Writes the block below the red zone and looks whether the thread sees it. False when the stack has no room. */
 static bool write_block(struct attempt *attempt, uint64_t mask)
 {
@@ -280,7 +294,8 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 	const struct vt_map_entry *stack = vt_maps_find(attempt->plan->maps, locked->regs.rsp);
 	VT_ERROR struct vt_error *err = NULL;
 
-	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start || at - stack->start < STACK_RESERVE)
+	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start || at - stack->start < STACK_RESERVE ||
+	    !is_own_stack(attempt, stack))
 		return false;
 	fill_block(attempt, slot, mask);
 	err = vt_live_write(attempt->plan->live, at, &locked->block, sizeof(locked->block));

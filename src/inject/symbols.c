@@ -2,6 +2,9 @@
 #include "inject/symbols.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 /* Where a function may be defined: until glibc 2.34 threads had a library of their own. */
 static const char *const libraries[] = { "libc.so.6", "libpthread.so.0", "libpthread-2." };
@@ -96,6 +99,42 @@ static void add_modules(struct vt_target_symbols *symbols, struct vt_modules *mo
 		add_module(symbols, modules->maps, module, kind);
 }
 
+static struct vt_module *executable(struct vt_modules *modules)
+{
+	char link[64], path[4096];
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)modules->pid);
+
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+
+	path[n > 0 ? n : 0] = '\0';
+	for (size_t i = 0; i < modules->modules.n; i++)
+		if (!strcmp(modules->modules.data[i].path, path))
+			return &modules->modules.data[i];
+	return NULL;
+}
+
+/*
+ * A program that defines malloc() itself replaces that of libc for everybody: pthread_create() will call it, and a thread that
+ * sleeps inside it may hold its lock. Which of its functions belong to it cannot be told, so all of its code counts.
+ */
+static void add_own_allocator(struct vt_target_symbols *symbols, struct vt_modules *modules)
+{
+	static const char *const names[] = { "malloc", "calloc" };
+	uint64_t addrs[sizeof(names) / sizeof(names[0])] = { 0 };
+	struct vt_module *module = executable(modules);
+	struct vt_error *err;
+
+	if (!module)
+		return;
+	err = vt_module_open(modules, module);
+	if (!err)
+		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]), addrs);
+	vt_error_destroy(err);
+	if (addrs[0] || addrs[1])
+		add_module(symbols, modules->maps, module, VT_CODE_ALLOCATOR);
+}
+
 struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struct vt_modules *modules)
 {
 	struct vt_target_symbols out = { 0 };
@@ -117,6 +156,7 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struc
 	}
 	for (size_t i = 0; i < sizeof(module_code) / sizeof(module_code[0]); i++)
 		add_modules(&out, modules, module_code[i].prefix, module_code[i].kind);
+	add_own_allocator(&out, modules);
 	*symbols = out;
 	return NULL;
 }
