@@ -236,7 +236,8 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 	struct vt_inject_timing timing = { 0 };
 
 	VT_TRY(vt_helper_create(&c->proc, &c->modules, c->live, &options, &timing, helper));
-	c->helper_tid = (pid_t)vt_helper_shared(*helper)->helper_tid;
+	/* In another pid namespace that number means another thread here. */
+	c->helper_tid = c->proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid : 0;
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
 	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
 	c->model->timing.borrowed_tid = timing.borrowed_tid;

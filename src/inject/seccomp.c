@@ -59,6 +59,7 @@ static const struct call {
 	CALL(munmap, MUST_WORK, 0, 4096),
 	CALL(mprotect, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE),
 	CALL(brk, MAY_FAIL, 0),
+	CALL(getrandom, MAY_FAIL, 0, 8, 1), /* malloc seeds itself with it, glibc 2.34 on */
 	CALL(clock_gettime, MUST_WORK, 1),
 	CALL(clone3, MAY_FAIL, 0, 88),
 	CALL(clone, MUST_WORK, CLONE_THREAD_FLAGS),
