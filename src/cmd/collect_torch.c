@@ -176,39 +176,45 @@ void vt_collect_torch_inherited(struct vt_collect *c)
 		      c->proc.ppid);
 }
 
-/* Mappings of the driver's devices; the kernel does not give them to a forked child. */
-static size_t count_device_mappings(const struct vt_maps *maps)
+/* The driver runs threads of its own in a process that uses it ("cuda-EvtHandlr"); fork() does not copy threads. */
+static bool has_driver_thread(const struct vt_collect *c)
 {
-	static const char *const prefixes[] = { "/dev/nvidia", "/dev/dxg" };
-	size_t n = 0;
+	struct vt_thread_list list = { 0 };
+	bool found = false;
 
-	for (size_t i = 0; i < maps->entries.n; i++)
-		for (size_t k = 0; k < sizeof(prefixes) / sizeof(prefixes[0]); k++)
-			n += !strncmp(maps->entries.data[i].path, prefixes[k], strlen(prefixes[k]));
-	return n;
+	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, c->proc.pid);
+
+	for (size_t i = 0; !err && i < list.threads.n; i++)
+		found |= !strncmp(list.threads.data[i].name, "cuda", 4);
+	vt_thread_list_deinit(&list);
+	return found;
 }
 
 /*
- * Without an answer of the driver: a child that was forked (its parent has the library at the same address) and has no mapping
- * of a device holds no device memory.
+ * Without an answer of the driver: the parent has the same DeviceCachingAllocators at the same addresses when fork() copied
+ * them. (Two processes that each made their own after a fork() could agree, too; then both have the driver's threads. The
+ * mappings of the devices say nothing: a forked child has them as well, driver 580.)
  */
-static bool looks_inherited(struct vt_collect *c)
+static bool looks_inherited(const struct vt_collect *c)
 {
-	struct vt_maps maps = { 0 };
+	uint64_t ours[VT_TORCH_MAX_DEVICES], theirs[VT_TORCH_MAX_DEVICES];
+	struct vt_live *parent = NULL;
 	bool same = false;
 
-	if (c->cuda_asked || count_device_mappings(&c->maps))
+	if (c->cuda_asked || c->proc.ppid <= 0)
 		return false;
 
-	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.ppid);
-	size_t index = 0;
-	const struct vt_module *library = vt_modules_by_name(&c->modules, "libc10_cuda.so", &index);
-	const struct vt_map_entry *here = library ? vt_maps_find(&c->maps, library->start) : NULL;
-	const struct vt_map_entry *there = err || !here ? NULL : vt_maps_find(&maps, library->start);
+	VT_ERROR struct vt_error *err = vt_live_create(c->proc.ppid, &parent);
 
-	same = there && there->inode == here->inode && there->offset == here->offset && there->start == here->start;
-	vt_maps_deinit(&maps);
-	return same;
+	if (!err) {
+		int n = vt_torch_devices(vt_live_source(c->live), &c->torch.layout, c->torch.allocator, ours);
+
+		same = n > 0 &&
+		       vt_torch_devices(vt_live_source(parent), &c->torch.layout, c->torch.allocator, theirs) == n &&
+		       !memcmp(ours, theirs, (size_t)n * sizeof(ours[0]));
+	}
+	vt_live_destroy(parent);
+	return same && !has_driver_thread(c);
 }
 
 static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca)
