@@ -132,20 +132,21 @@ def reports(victim):
 
 def kills(victim):
     rng = random.Random(2026)
-    killed = 0
+    killed = attempts = 0
     begin = time.monotonic()
     run(victim)
     length = max(time.monotonic() - begin, 0.02)
-    for i in range(KILLS):
+    while killed < KILLS and attempts < 5 * KILLS:  # some finish before
+        attempts += 1
         tool = subprocess.Popen([VRAMTAP, "report", str(victim.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)
         time.sleep(rng.random() * length)
         tool.send_signal(signal.SIGKILL)
         killed += tool.wait() == -signal.SIGKILL
-        check(proc_state(victim.pid) != "T", "the target stayed stopped after kill", i)
-        if i % 50 == 49:
+        check(proc_state(victim.pid) != "T", "the target stayed stopped after kill", killed)
+        if attempts % 50 == 0:
             victim.check_unharmed()
-    print(f"  FIGURE {KILLS} reports, {killed} of them killed at a random instant: target unharmed")
+    print(f"  FIGURE {attempts} reports, {killed} of them killed at a random instant: target unharmed")
 
 
 def test_victim_reports():
