@@ -9,3 +9,4 @@ include tests/functional/python.mk
 include tests/functional/native.mk
 include tests/functional/torch.mk
 include tests/functional/inject.mk
+include tests/functional/odd.mk
