@@ -113,9 +113,11 @@ step_sanitizers() {
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers
 	suite sanitizers check
 	# Not those that count the threads and mappings of small targets: the sanitizers' own run-time is in the way there.
-	suite sanitizers check-functional functional_tests='tests/functional/report_cli.py tests/functional/report_hostile.py
-		tests/functional/report_torch.py tests/functional/python_frames.py tests/functional/native_stacks.py
-		tests/functional/torch_walk.py'
+	list=
+	for name in report_cli report_hostile report_torch python_frames native_stacks torch_walk; do
+		list="$list tests/functional/$name.py"
+	done
+	suite sanitizers check-functional functional_tests="$list"
 }
 
 step_dist() {
