@@ -112,7 +112,13 @@ def test_running(driver, version):
     driver("alloc 2000 7000")
     driver("busy 0")
     driver("busy 50")
-    out = tool("-r", 100 if QUICK else 3000, driver.pid)
+    for attempt in range(6):  # one look at a moving target may find nothing; vramtap looks again, and at last while it stands still
+        try:
+            out = tool("-r", 100 if QUICK else 3000, driver.pid)
+            break
+        except AssertionError as error:
+            if attempt == 5 or "no native allocator" not in str(error):
+                raise
     driver("idle")
     compare(driver, "after all")
     return out.splitlines()[-1]
