@@ -10,6 +10,13 @@
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
 
+const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size)
+{
+	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
+
+	return dup ? dup : "";
+}
+
 void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const char *stage, const char *what,
 			   struct vt_error *err)
 {

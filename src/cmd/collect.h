@@ -58,6 +58,9 @@ void vt_collect_torch_outside(struct vt_collect *c);  /* collect_torch.c: called
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);
 
+/* A copy in the model's arena of a string of at most size bytes; "" when out of memory. */
+const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size);
+
 /* Adds a diagnostic "what: message of err" with the code of err, and destroys err. */
 void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const char *stage, const char *what,
 			   struct vt_error *err);

@@ -51,9 +51,7 @@ static void read_rank(struct vt_model_process *process)
 
 static const char *copy(struct vt_collect *c, const char *text)
 {
-	const char *dup = vt_arena_strdup(&c->model->arena, text ? text : "");
-
-	return dup ? dup : "";
+	return text ? vt_collect_copy(c, text, strlen(text)) : "";
 }
 
 void vt_collect_identity(struct vt_collect *c)

@@ -19,13 +19,6 @@
 /* Blocks that may come into being between the count and the walk. */
 #define SPARE_BLOCKS 4096
 
-static const char *copy_bounded(struct vt_collect *c, const char *text, size_t size)
-{
-	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
-
-	return dup ? dup : "";
-}
-
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ..." */
 static void read_driver_version(struct vt_collect *c)
 {
@@ -37,7 +30,7 @@ static void read_driver_version(struct vt_collect *c)
 		return;
 	for (char *word = strtok_r(line, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save))
 		if (word[0] >= '0' && word[0] <= '9' && strchr(word, '.'))
-			c->model->versions.driver = copy_bounded(c, word, 32);
+			c->model->versions.driver = vt_collect_copy(c, word, 32);
 }
 
 static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
@@ -51,7 +44,7 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 	}
 	*device = (struct vt_model_device){
 		.ordinal = from->ordinal,
-		.name = copy_bounded(c, from->name, sizeof(from->name)),
+		.name = vt_collect_copy(c, from->name, sizeof(from->name)),
 		.context_active = from->context_active,
 		.context = from->context,
 		.have_memory = from->have_memory && from->total_bytes >= from->free_bytes && from->total_bytes > 0,
@@ -181,36 +174,18 @@ static uint64_t estimate_blocks(struct vt_collect *c)
 	return total < MAX_BLOCKS ? total + SPARE_BLOCKS : MAX_BLOCKS;
 }
 
+/* Should the target allocate meanwhile so much that the room does not do, vt_helper_call() grows it. */
 static struct vt_error *walk_torch(struct vt_collect *c, struct vt_helper *helper)
 {
-	uint64_t want = estimate_blocks(c);
-
-	/* The second try knows the size that the first one asked for. */
-	for (int attempt = 0;; attempt++) {
-		VT_TRY(vt_helper_grow(helper, sizeof(struct vt_helper_shared) + 4096 + want * sizeof(struct vt_block_rec)));
-
-		struct vt_helper_shared *shared = vt_helper_shared(helper);
-
-		shared->args.torch_walk = (struct vt_torch_walk_args){
-			.allocator = c->torch.allocator,
-			.lock_deadline_ns = LOCK_DEADLINE_NS,
-			.walk_deadline_ns = WALK_DEADLINE_NS,
-			.max_blocks = MAX_BLOCKS,
-			.layout = c->torch.layout,
-		};
-
-		struct vt_error *err = vt_helper_call(helper, VT_OP_TORCH_WALK, vt_now_ns() + c->options->budget_ns);
-
-		shared = vt_helper_shared(helper);
-		if (!err)
-			return NULL;
-		if (shared->status != VT_HELPER_NO_ROOM || attempt == 3)
-			return err;
-		vt_error_destroy(err);
-		want = shared->room_needed / sizeof(struct vt_block_rec) + SPARE_BLOCKS;
-		if (want > MAX_BLOCKS)
-			want = MAX_BLOCKS;
-	}
+	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + estimate_blocks(c) * sizeof(struct vt_block_rec)));
+	vt_helper_shared(helper)->args.torch_walk = (struct vt_torch_walk_args){
+		.allocator = c->torch.allocator,
+		.lock_deadline_ns = LOCK_DEADLINE_NS,
+		.walk_deadline_ns = WALK_DEADLINE_NS,
+		.max_blocks = MAX_BLOCKS,
+		.layout = c->torch.layout,
+	};
+	return vt_helper_call(helper, VT_OP_TORCH_WALK, vt_now_ns() + c->options->budget_ns);
 }
 
 static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helper)

@@ -24,20 +24,12 @@ static const char *const backend_names[] = {
 	[VT_TORCH_UNKNOWN] = "refused",
 };
 
-static const char *copy_text(struct vt_collect *c, const char *text, size_t size)
-{
-	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
-
-	return dup ? dup : "";
-}
-
-/* While the target runs src must not be a cached one: what one try read would serve the next. */
-static void find_once(struct vt_collect *c, struct vt_memsrc *src)
+static void find_once(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
 	struct vt_torch_found found = { 0 };
-
-	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, src, &found);
+	/* Not the cached source: while the target runs, what one try read would serve the next. */
+	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_source(c->live), &found);
 
 	if (err) {
 		found.backend = VT_TORCH_UNKNOWN;
@@ -46,15 +38,15 @@ static void find_once(struct vt_collect *c, struct vt_memsrc *src)
 	}
 	c->torch = found;
 	model->torch_state = backend_names[found.backend];
-	model->versions.torch = copy_text(c, found.version, sizeof(found.version));
+	model->versions.torch = vt_collect_copy(c, found.version, sizeof(found.version));
 	model->versions.torch_layout =
-		found.backend == VT_TORCH_NATIVE ? copy_text(c, found.layout.name, sizeof(found.layout.name)) : "";
+		found.backend == VT_TORCH_NATIVE ? vt_collect_copy(c, found.layout.name, sizeof(found.layout.name)) : "";
 }
 
 void vt_collect_find_torch(struct vt_collect *c)
 {
 	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
-		find_once(c, vt_live_source(c->live));
+		find_once(c);
 		if (c->torch.backend != VT_TORCH_UNKNOWN)
 			break;
 	}
@@ -67,7 +59,7 @@ void vt_collect_find_torch(struct vt_collect *c)
 static void find_again(struct vt_collect *c)
 {
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		find_once(c, vt_live_source(c->live));
+		find_once(c);
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
 			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
