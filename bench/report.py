@@ -48,6 +48,7 @@ def measure(tool, runs, version, blocks, *options):
     allocators = [s[1]["pytorch"]["allocators"][0] for s in samples]
     walked = [sum(len(segment["blocks"]) for segment in a["segments"]) for a in allocators]
     show(label + "walk", [n / a["walk_ns"] * 1e3 for n, a in zip(walked, allocators)], "million blocks a second")
+    show(label + "its half that reads", [n / a["read_ns"] * 1e3 for n, a in zip(walked, allocators)], "million blocks a second")
     if not options:
         show(label + "borrowed thread away", [s[1]["timing"]["borrowed_us"] for s in samples], "us")
     show(label + "threads stopped for stacks", [s[1]["timing"]["stopped_ms"] for s in samples], "ms")

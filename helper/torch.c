@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The allocator walk inside the target. Everything that takes time (memory for the walk, the map of what may be touched) is
- * done before the device's mutex is taken; with the mutex, only the walk itself.
+ * done before the device's mutex is taken, and what works on copies after it was given back.
  *
  * With the mutex the allocator cannot change, so its memory is read through pointers, but only where /proc/self/maps has
  * anonymous readable memory: a wrong layout then gives wrong bytes, which the walk's invariants reject, never a fault. (File
@@ -357,6 +357,7 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 	const struct vt_torch_layout *layout = &op->args.layout;
 	struct vt_torch_walk_limits limits = { .max_blocks = op->args.max_blocks, .now_ns = vt_sys_now_ns };
 	struct vt_memsrc *src = &op->kernel;
+	struct vt_torch_walk *walk;
 	int64_t n = count_blocks(op, dca);
 	enum lock lock = CANNOT;
 
@@ -384,9 +385,11 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 	else
 		result->owner_tid = vt_torch_mutex_owner(src, layout, dca);
 	limits.deadline_ns = vt_sys_now_ns() + op->args.walk_deadline_ns;
-	vt_torch_walk_device(src, layout, dca, device, &limits, &op->scratch, &op->sink.base, result);
+	walk = vt_torch_walk_read(src, layout, dca, device, &limits, &op->scratch, result);
 	if (lock == LOCKED)
 		give_mutex(op, dca);
+	if (walk)
+		vt_torch_walk_finish(walk, &op->sink.base);
 	op->sink.n += result->blocks;
 }
 

@@ -140,7 +140,8 @@ struct vt_torch_device_result {
 	uint64_t blocks; /* records emitted */
 	uint64_t dropped; /* blocks that failed validation (0 unless unstable) */
 	uint64_t bytes[4]; /* by enum vt_block_state */
-	uint64_t walk_ns;
+	uint64_t walk_ns; /* all of the walk */
+	uint64_t read_ns; /* its first half, during which the allocator had to stand still */
 	uint64_t allocator; /* address of the DeviceCachingAllocator */
 	uint64_t bad_addr;  /* where an invariant failed, or 0 */
 	char why[96];       /* which invariant or bound, "" when complete */

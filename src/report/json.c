@@ -389,6 +389,7 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 	put_name(json, "owner_name", a->owner_name);
 	vt_json_end_object(json);
 	vt_json_uint(json, "walk_ns", a->result.walk_ns);
+	vt_json_uint(json, "read_ns", a->result.read_ns);
 	vt_json_hex(json, "object", a->result.allocator);
 	write_totals(json, a);
 	write_statistics(json, a);

@@ -16,7 +16,7 @@
 struct vt_torch_sink {
 	/*
 	 * Room for n more records, or NULL when there is none (the walk then ends as truncated, or asks for room). The walk fills
-	 * them and keeps the pointer only until the next call.
+	 * result->blocks of them (fewer than it asked for, when it dropped some) and keeps the pointer only until the next call.
 	 */
 	struct vt_block_rec *(*reserve)(struct vt_torch_sink *sink, uint64_t n);
 };
@@ -43,10 +43,22 @@ int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout
 int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
 
 /*
- * Walks one device. Fills *result always (its lock and owner_tid fields are the caller's). When src is not coherent, blocks
- * that fail validation are dropped and counted, and the result is UNSTABLE, never silently wrong; when it is coherent, one
- * failed invariant makes the result REFUSED.
+ * Walks one device, in two halves. Fills *result always (its lock and owner_tid fields are the caller's). When src is not
+ * coherent, blocks that fail validation are dropped and counted, and the result is UNSTABLE, never silently wrong; when it is
+ * coherent, one failed invariant makes the result REFUSED.
+ *
+ * vt_torch_walk_read() is the half that needs the allocator to stand still. It returns what vt_torch_walk_finish() goes on
+ * with, or NULL when *result is final already. The walk lives in the scratch; it keeps layout and result, and no pointer into
+ * the target: src may change or be gone by then.
  */
+struct vt_torch_walk;
+
+struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
+					 const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+					 struct vt_torch_device_result *result);
+void vt_torch_walk_finish(struct vt_torch_walk *walk, struct vt_torch_sink *sink);
+
+/* Both at once. */
 void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
 			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
 			  struct vt_torch_sink *sink, struct vt_torch_device_result *result);

@@ -4,6 +4,9 @@
  * `unmapped`. All of them are read, sorted by device address, and then must tile: the neighbour in the list is the neighbour in
  * memory. So no list is ever followed, nothing can go round in circles, and each step is O(n).
  *
+ * Two halves: reading copies each block once, and is all that needs the allocator to stand still (its mutex held, or its
+ * process stopped); ordering and checking work on the copies.
+ *
  * Compiled into the tool and into the helper: no libc but mem*(), no allocation but the caller's scratch.
  */
 #include <errno.h>
@@ -42,28 +45,24 @@ struct entry {
 	uint64_t prev, next;
 };
 
-struct key {
-	uint64_t value;
-	uint32_t index;
-	uint32_t pad;
-};
-
 struct fixed {
 	struct pool pools[POOLS_MAX];
 	uint16_t pool_slots[POOL_SLOTS]; /* index + 1 */
 	struct vt_memvec vec[PIECES];
-	uint64_t piece_end[PIECES]; /* first key that is no longer in the piece */
+	uint64_t piece_end[PIECES]; /* first place in the order that is no longer in the piece */
 	uint32_t histogram[1 << DIGIT_BITS];
 	uint8_t chunk[CHUNK];
 };
 
-#define PER_BLOCK (sizeof(struct entry) + 2 * sizeof(struct key) + 2 * sizeof(uint64_t))
+#define FIXED_SIZE (sizeof(struct vt_torch_walk) + sizeof(struct fixed))
+#define PER_BLOCK (sizeof(struct entry) + 5 * sizeof(uint64_t))
 
-struct walk {
-	struct vt_memsrc *src;
+/* At the start of the scratch, since it outlives the call that made it. */
+struct vt_torch_walk {
+	struct vt_memsrc *src; /* while reading only */
 	const struct vt_torch_layout *layout;
 	const struct vt_torch_block_layout *block;
-	const struct vt_torch_walk_limits *limits;
+	struct vt_torch_walk_limits limits;
 	struct vt_torch_device_result *result;
 	uint64_t dca;
 	int device;
@@ -76,7 +75,9 @@ struct walk {
 	uint64_t *objects; /* addresses of Block objects */
 	uint64_t *nodes;   /* of the set being read */
 	struct entry *entries;
-	struct key *keys, *spare;
+	uint64_t *addrs; /* of the entries' memory: all that ordering them needs */
+	uint64_t *keys, *spare; /* see order_by() */
+	uint64_t index_mask;
 	uint64_t n;        /* objects */
 	uint64_t n_entries; /* those of them that are good */
 	uint32_t n_pools;
@@ -87,6 +88,7 @@ struct walk {
 	uint64_t n_nodes, max_nodes;
 
 	/* sums for the comparison with the statistics */
+	struct vt_torch_stats stats;
 	uint64_t n_state[4];
 	uint64_t requested;
 	uint64_t fixed_segments; /* those of cudaMalloc: DeviceStats.segment does not count expandable ones */
@@ -114,7 +116,7 @@ static void set_number(char *to, size_t size, size_t *at, uint64_t value)
 	set_text(to, size, at, digits + n);
 }
 
-static void set_why(struct walk *w, const char *why, uint64_t addr)
+static void set_why(struct vt_torch_walk *w, const char *why, uint64_t addr)
 {
 	size_t at = 0;
 
@@ -125,7 +127,7 @@ static void set_why(struct walk *w, const char *why, uint64_t addr)
 }
 
 /* An invariant does not hold. False: the walk ends here. */
-static bool broken(struct walk *w, const char *why, uint64_t addr)
+static bool broken(struct vt_torch_walk *w, const char *why, uint64_t addr)
 {
 	set_why(w, why, addr);
 	w->unstable = true;
@@ -136,7 +138,7 @@ static bool broken(struct walk *w, const char *why, uint64_t addr)
 	return !w->strict;
 }
 
-static bool refuse(struct walk *w, const char *why, uint64_t addr)
+static bool refuse(struct vt_torch_walk *w, const char *why, uint64_t addr)
 {
 	w->result->why[0] = '\0';
 	set_why(w, why, addr);
@@ -145,7 +147,7 @@ static bool refuse(struct walk *w, const char *why, uint64_t addr)
 	return false;
 }
 
-static bool truncate_walk(struct walk *w, const char *why)
+static bool truncate_walk(struct vt_torch_walk *w, const char *why)
 {
 	w->result->why[0] = '\0';
 	set_why(w, why, 0);
@@ -154,15 +156,15 @@ static bool truncate_walk(struct walk *w, const char *why)
 	return false;
 }
 
-static uint64_t now(const struct walk *w)
+static uint64_t now(const struct vt_torch_walk *w)
 {
-	return w->limits->now_ns ? w->limits->now_ns() : 0;
+	return w->limits.now_ns ? w->limits.now_ns() : 0;
 }
 
 /* Call with a running count; looks at the clock now and then. */
-static bool in_time(struct walk *w, uint64_t count)
+static bool in_time(struct vt_torch_walk *w, uint64_t count)
 {
-	if (count % DEADLINE_EVERY || !w->limits->now_ns || w->limits->now_ns() < w->limits->deadline_ns)
+	if (count % DEADLINE_EVERY || !w->limits.now_ns || w->limits.now_ns() < w->limits.deadline_ns)
 		return true;
 	return truncate_walk(w, "the walk took longer than it may");
 }
@@ -375,73 +377,61 @@ int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layou
 
 uint64_t vt_torch_scratch_size(uint64_t n_blocks)
 {
-	return sizeof(struct fixed) + n_blocks * PER_BLOCK;
+	return FIXED_SIZE + n_blocks * PER_BLOCK;
 }
 
-static bool take_scratch(struct walk *w, struct vt_torch_scratch *scratch)
+static void take_scratch(struct vt_torch_walk *w, uint64_t size)
 {
-	uint8_t *at = scratch->base;
+	uint8_t *at = (uint8_t *)(w + 1);
 
-	if (!at || scratch->size < sizeof(struct fixed))
-		return truncate_walk(w, "the walk got too little scratch memory");
-	w->capacity = (scratch->size - sizeof(struct fixed)) / PER_BLOCK;
-	if (w->capacity > w->limits->max_blocks)
-		w->capacity = w->limits->max_blocks;
+	w->capacity = (size - FIXED_SIZE) / PER_BLOCK;
+	if (w->capacity > w->limits.max_blocks)
+		w->capacity = w->limits.max_blocks;
 	if (w->capacity > UINT32_MAX)
 		w->capacity = UINT32_MAX;
 	w->fixed = (struct fixed *)at;
 	at += sizeof(struct fixed);
 	w->entries = (struct entry *)at;
 	at += w->capacity * sizeof(struct entry);
-	w->keys = (struct key *)at;
-	at += w->capacity * sizeof(struct key);
-	w->spare = (struct key *)at;
-	at += w->capacity * sizeof(struct key);
-	w->objects = (uint64_t *)at;
-	at += w->capacity * sizeof(uint64_t);
-	w->nodes = (uint64_t *)at;
+	w->addrs = (uint64_t *)at;
+	w->keys = w->addrs + w->capacity;
+	w->spare = w->keys + w->capacity;
+	w->objects = w->spare + w->capacity;
+	w->nodes = w->objects + w->capacity;
 	memset(w->fixed->pool_slots, 0, sizeof(w->fixed->pool_slots));
-	return true;
 }
 
 /* ---- sorting ---- */
 
-static void insert_keys(struct key *keys, uint64_t n)
+static uint64_t index_at(const struct vt_torch_walk *w, uint64_t place)
 {
-	for (uint64_t i = 1; i < n; i++) {
-		struct key key = keys[i];
+	return w->keys[place] & w->index_mask;
+}
+
+static void insert_keys(uint64_t *keys, const uint64_t *values, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
 		uint64_t to = i;
 
-		for (; to && keys[to - 1].value > key.value; to--)
+		for (; to && values[keys[to - 1]] > values[i]; to--)
 			keys[to] = keys[to - 1];
-		keys[to] = key;
+		keys[to] = i;
 	}
 }
 
-/* Sorts keys by value, by as many digits as differ; the result is in w->keys (which may have been exchanged with w->spare). */
-static void sort_keys(struct walk *w, uint64_t n)
+/* Sorts keys by the bits of `any` (those that differ), a digit at a time; equal digits keep their order. */
+static void radix_sort(struct vt_torch_walk *w, uint64_t n, uint64_t any)
 {
 	uint32_t *histogram = w->fixed->histogram;
-	uint64_t any = 0, all = UINT64_MAX;
-	unsigned int shift;
 
-	if (n <= INSERTION_MAX) {
-		insert_keys(w->keys, n);
-		return;
-	}
-	for (uint64_t i = 0; i < n; i++) {
-		any |= w->keys[i].value;
-		all &= w->keys[i].value;
-	}
-	any &= ~all; /* the bits that differ */
 	while (any) {
-		struct key *from = w->keys, *to = w->spare;
+		uint64_t *from = w->keys, *to = w->spare;
+		unsigned int shift = (unsigned int)__builtin_ctzll(any);
 		uint32_t sum = 0;
 
-		shift = (unsigned int)__builtin_ctzll(any);
 		memset(histogram, 0, sizeof(w->fixed->histogram));
 		for (uint64_t i = 0; i < n; i++)
-			histogram[(from[i].value >> shift) & ((1 << DIGIT_BITS) - 1)]++;
+			histogram[(from[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++;
 		for (unsigned int d = 0; d < 1 << DIGIT_BITS; d++) {
 			uint32_t some = histogram[d];
 
@@ -449,19 +439,53 @@ static void sort_keys(struct walk *w, uint64_t n)
 			sum += some;
 		}
 		for (uint64_t i = 0; i < n; i++)
-			to[histogram[(from[i].value >> shift) & ((1 << DIGIT_BITS) - 1)]++] = from[i];
+			to[histogram[(from[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++] = from[i];
 		w->keys = to;
 		w->spare = from;
 		any = shift + DIGIT_BITS >= 64 ? 0 : any >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS);
 	}
 }
 
+/*
+ * Puts the indices of n values into ascending order of the values: index_at() then says which one has a place. A key is an
+ * index with as many of the value's differing bits above it as fit, which are all of them for any device's address space; if
+ * not, the rest follows in another round.
+ */
+static void order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n)
+{
+	unsigned int index_bits = n > 1 ? 64 - (unsigned int)__builtin_clzll(n - 1) : 1;
+	uint64_t any = 0, all = UINT64_MAX;
+
+	w->index_mask = (UINT64_C(1) << index_bits) - 1; /* n fits 32 bits */
+	if (n <= INSERTION_MAX) {
+		insert_keys(w->keys, values, n);
+		return;
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		any |= values[i];
+		all &= values[i];
+		w->keys[i] = i;
+	}
+	any &= ~all;
+	while (any) {
+		unsigned int shift = (unsigned int)__builtin_ctzll(any), end = shift + 64 - index_bits;
+
+		for (uint64_t i = 0; i < n; i++) {
+			uint64_t index = index_at(w, i);
+
+			w->keys[i] = values[index] >> shift << index_bits | index;
+		}
+		radix_sort(w, n, any >> shift << index_bits);
+		any = end >= 64 ? 0 : any >> end << end;
+	}
+}
+
 /* ---- reading many objects of one length ---- */
 
 /* What is done with an object, in no particular order; bytes is NULL when it cannot be read. False ends the walk. */
-typedef bool (*object_fn)(struct walk *w, uint64_t addr, const uint8_t *bytes);
+typedef bool (*object_fn)(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes);
 
-static bool each_direct(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
 {
 	uint8_t copy[BLOCK_MAX];
 
@@ -486,14 +510,15 @@ static bool each_direct(struct walk *w, const uint64_t *addrs, uint64_t n, unsig
 	return true;
 }
 
-/* The objects of keys [from, to), whose bytes are at chunk (NULL: read each by itself, the piece had a hole). */
-static bool each_of_piece(struct walk *w, uint64_t from, uint64_t to, const uint8_t *chunk, unsigned int len, object_fn fn)
+/* The objects of places [from, to), whose bytes are at chunk (NULL: read each by itself, the piece had a hole). */
+static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t from, uint64_t to, const uint8_t *chunk,
+			  unsigned int len, object_fn fn)
 {
-	uint64_t base = w->keys[from].value;
+	uint64_t base = addrs[index_at(w, from)];
 	uint8_t copy[BLOCK_MAX];
 
 	for (uint64_t i = from; i < to; i++) {
-		uint64_t addr = w->keys[i].value;
+		uint64_t addr = addrs[index_at(w, i)];
 		const uint8_t *bytes = NULL;
 
 		if (!in_time(w, i + 1))
@@ -512,24 +537,22 @@ static bool each_of_piece(struct walk *w, uint64_t from, uint64_t to, const uint
  * Reads with copies: objects come from the same heap, so they are read in order of address and in runs of whole neighbourhoods
  * (a run never contains a page without an object), many runs a call.
  */
-static bool each_copied(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
 {
 	struct fixed *f = w->fixed;
 	uint64_t at = 0;
 
-	for (uint64_t i = 0; i < n; i++)
-		w->keys[i].value = addrs[i];
-	sort_keys(w, n);
+	order_by(w, addrs, n);
 	while (at < n) {
 		uint64_t used = 0, first = at;
 		size_t pieces = 0;
 		bool whole;
 
 		while (at < n && pieces < PIECES && used + len <= CHUNK) {
-			uint64_t start = w->keys[at].value, end = start + len;
+			uint64_t start = addrs[index_at(w, at)], end = start + len;
 
 			for (at++; at < n; at++) {
-				uint64_t next = w->keys[at].value;
+				uint64_t next = addrs[index_at(w, at)];
 
 				if (next / PAGE > (end - 1) / PAGE + 1 || next + len - start > CHUNK - used)
 					break;
@@ -545,7 +568,7 @@ static bool each_copied(struct walk *w, const uint64_t *addrs, uint64_t n, unsig
 			const struct vt_memvec *vec = &f->vec[i];
 			bool good = whole || !vt_mem_read(w->src, vec->addr, vec->buf, vec->len);
 
-			if (!each_of_piece(w, first, f->piece_end[i], good ? vec->buf : NULL, len, fn))
+			if (!each_of_piece(w, addrs, first, f->piece_end[i], good ? vec->buf : NULL, len, fn))
 				return false;
 			first = f->piece_end[i];
 		}
@@ -553,14 +576,14 @@ static bool each_copied(struct walk *w, const uint64_t *addrs, uint64_t n, unsig
 	return true;
 }
 
-static bool each_object(struct walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
 {
 	return (w->src->ops->direct ? each_direct : each_copied)(w, addrs, n, len, fn);
 }
 
 /* ---- pools ---- */
 
-static uint32_t pool_slot(const struct walk *w, uint64_t addr)
+static uint32_t pool_slot(const struct vt_torch_walk *w, uint64_t addr)
 {
 	uint32_t slot = (uint32_t)((addr >> 3) * UINT64_C(11400714819323198485) >> 40) % POOL_SLOTS;
 
@@ -570,7 +593,7 @@ static uint32_t pool_slot(const struct walk *w, uint64_t addr)
 }
 
 /* The index of the pool at addr, -1 when it is not known. */
-static int find_pool(const struct walk *w, uint64_t addr)
+static int find_pool(const struct vt_torch_walk *w, uint64_t addr)
 {
 	const struct pool *pools = w->fixed->pools;
 
@@ -581,7 +604,7 @@ static int find_pool(const struct walk *w, uint64_t addr)
 	return (int)w->fixed->pool_slots[pool_slot(w, addr)] - 1;
 }
 
-static bool add_pool(struct walk *w, const struct vt_torch_pool *from, uint64_t id)
+static bool add_pool(struct vt_torch_walk *w, const struct vt_torch_pool *from, uint64_t id)
 {
 	struct pool *pool;
 	uint32_t slot = pool_slot(w, from->addr);
@@ -601,7 +624,7 @@ static bool add_pool(struct walk *w, const struct vt_torch_pool *from, uint64_t 
 	return true;
 }
 
-static bool add_default_pool(struct walk *w, uint64_t addr, bool small)
+static bool add_default_pool(struct vt_torch_walk *w, uint64_t addr, bool small)
 {
 	struct vt_torch_pool pool;
 
@@ -612,7 +635,7 @@ static bool add_default_pool(struct walk *w, uint64_t addr, bool small)
 
 static int add_private(void *arg, const uint8_t *slot)
 {
-	struct walk *w = arg;
+	struct vt_torch_walk *w = arg;
 	struct vt_torch_pool large, small;
 	uint64_t id = vt_load64(slot + 8) << 32 | (vt_load64(slot + 16) & UINT32_MAX), addr = vt_load64(slot + 24);
 	uint16_t offset;
@@ -622,7 +645,7 @@ static int add_private(void *arg, const uint8_t *slot)
 	return add_pool(w, &large, id) && add_pool(w, &small, id) ? 0 : -ECANCELED;
 }
 
-static bool load_pools(struct walk *w)
+static bool load_pools(struct vt_torch_walk *w)
 {
 	int ret;
 
@@ -639,7 +662,7 @@ static bool load_pools(struct walk *w)
  * A block names a pool that graph_pools did not have (or graph_pools was not found): it counts when it is one. Its id is then
  * unknown.
  */
-static int adopt_pool(struct walk *w, uint64_t addr)
+static int adopt_pool(struct vt_torch_walk *w, uint64_t addr)
 {
 	struct vt_torch_pool pool, large, small;
 	uint16_t offset;
@@ -663,7 +686,7 @@ static uint64_t field64(const uint8_t *bytes, uint16_t offset)
 }
 
 /* Fills the entry of one Block and says what is wrong with it, or NULL. */
-static const char *check_block(struct walk *w, const uint8_t *bytes, uint64_t object, struct entry *e)
+static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, uint64_t object, struct entry *e)
 {
 	const struct vt_torch_block_layout *l = w->block;
 	struct vt_block_rec *rec = &e->rec;
@@ -724,13 +747,14 @@ static const char *check_block(struct walk *w, const uint8_t *bytes, uint64_t ob
 	return NULL;
 }
 
-static bool take_block(struct walk *w, uint64_t addr, const uint8_t *bytes)
+static bool take_block(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes)
 {
 	const char *why = bytes ? check_block(w, bytes, addr, &w->entries[w->n_entries]) : "a block cannot be read";
 
 	if (w->stopped)
 		return false;
 	if (!why) {
+		w->addrs[w->n_entries] = w->entries[w->n_entries].rec.addr;
 		w->n_entries++;
 		return true;
 	}
@@ -738,7 +762,7 @@ static bool take_block(struct walk *w, uint64_t addr, const uint8_t *bytes)
 	return broken(w, why, addr);
 }
 
-static bool read_blocks(struct walk *w, enum table table, uint32_t pool, uint64_t first)
+static bool read_blocks(struct vt_torch_walk *w, enum table table, uint32_t pool, uint64_t first)
 {
 	w->table = table;
 	w->pool = pool;
@@ -746,20 +770,20 @@ static bool read_blocks(struct walk *w, enum table table, uint32_t pool, uint64_
 }
 
 /* n elements of a container were not there. */
-static bool missing(struct walk *w, uint64_t n, const char *why, uint64_t addr)
+static bool missing(struct vt_torch_walk *w, uint64_t n, const char *why, uint64_t addr)
 {
 	w->result->dropped += n;
 	return !n || broken(w, why, addr);
 }
 
-static bool room_for(struct walk *w, uint64_t more)
+static bool room_for(struct vt_torch_walk *w, uint64_t more)
 {
 	return more <= w->capacity - w->n || truncate_walk(w, "more blocks than the walk has room for");
 }
 
 /* ---- active_blocks ---- */
 
-static bool read_active(struct walk *w)
+static bool read_active(struct vt_torch_walk *w)
 {
 	struct vt_ska table;
 	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n;
@@ -799,7 +823,7 @@ static bool read_active(struct walk *w)
 
 /* ---- the sets of free blocks ---- */
 
-static bool take_node(struct walk *w, uint64_t addr, const uint8_t *bytes)
+static bool take_node(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes)
 {
 	struct vt_rbnode node;
 	const uint64_t *child[2] = { &node.left, &node.right };
@@ -820,7 +844,7 @@ static bool take_node(struct walk *w, uint64_t addr, const uint8_t *bytes)
 }
 
 /* Appends the elements of a set, breadth first: each level's nodes are known, and read, at once. */
-static bool read_set_elements(struct walk *w, uint64_t root, uint64_t n)
+static bool read_set_elements(struct vt_torch_walk *w, uint64_t root, uint64_t n)
 {
 	uint64_t from = 0, first = w->n;
 
@@ -841,7 +865,7 @@ static bool read_set_elements(struct walk *w, uint64_t root, uint64_t n)
 	return missing(w, n - (w->n - first), "a set of free blocks has fewer elements than it counts", root);
 }
 
-static bool read_free(struct walk *w)
+static bool read_free(struct vt_torch_walk *w)
 {
 	/* n_pools may grow while blocks are read */
 	for (uint32_t i = 0; i < w->n_pools; i++) {
@@ -859,15 +883,6 @@ static bool read_free(struct walk *w)
 }
 
 /* ---- segments ---- */
-
-/* Puts the good blocks into w->keys by device address; returns how many. */
-static uint64_t sort_blocks(struct walk *w)
-{
-	for (uint64_t i = 0; i < w->n_entries; i++)
-		w->keys[i] = (struct key){ .value = w->entries[i].rec.addr, .index = (uint32_t)i };
-	sort_keys(w, w->n_entries);
-	return w->n_entries;
-}
 
 /*
  * What is wrong between a block and the one before it in memory (NULL: there is none before), or NULL. *linked: they are
@@ -894,22 +909,25 @@ static const char *check_neighbours(const struct entry *before, const struct ent
 	return NULL;
 }
 
-/* Checks the order of all blocks, finds segments and sums up. Keeps in keys what can be emitted; *n is how many. */
-static bool find_segments(struct walk *w, uint64_t *n)
+/*
+ * Checks the order of all blocks, finds segments, sums up and writes the records. The start of a segment is known with its
+ * first block, so each record is final when it is written.
+ */
+static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, uint64_t n)
 {
 	const struct entry *before = NULL;
-	uint64_t kept = 0;
+	uint64_t emitted = 0;
 
-	for (uint64_t i = 0; i < *n; i++) {
-		struct entry *e = &w->entries[w->keys[i].index];
+	for (uint64_t i = 0; i < n; i++) {
+		struct entry *e = &w->entries[index_at(w, i)];
 		const char *why;
 		bool linked;
 
-		if (i + AHEAD < *n) {
-			const char *next = (const char *)&w->entries[w->keys[i + AHEAD].index];
+		if (i + AHEAD < n) {
+			const char *next = (const char *)&w->entries[index_at(w, i + AHEAD)];
 
-			__builtin_prefetch(next, 1);
-			__builtin_prefetch(next + 64, 1);
+			__builtin_prefetch(next);
+			__builtin_prefetch(next + sizeof(*e) - 1); /* entries are not aligned to lines */
 		}
 		if (!in_time(w, i + 1))
 			return false;
@@ -928,13 +946,14 @@ static bool find_segments(struct walk *w, uint64_t *n)
 		}
 		w->n_state[e->rec.state]++;
 		w->result->bytes[e->rec.state] += e->rec.size;
-		w->keys[kept++] = w->keys[i];
+		recs[emitted] = e->rec;
+		recs[emitted++].pad = 0;
 		before = e;
 	}
 	if (before && before->next &&
 	    !broken(w, "a block's next block is in no table", before->rec.object))
 		return false;
-	*n = kept;
+	w->result->blocks = emitted;
 	return true;
 }
 
@@ -945,7 +964,7 @@ static void take_stat(struct vt_torch_stat *stat, const uint8_t *bytes)
 	__builtin_memcpy(stat, bytes, sizeof(*stat)); /* of the three: all pools together */
 }
 
-static bool read_stats(struct walk *w, struct vt_torch_stats *stats)
+static bool read_stats(struct vt_torch_walk *w, struct vt_torch_stats *stats)
 {
 	uint8_t before[VT_STATS_BEFORE_EXTRA], after[VT_STATS_AFTER_EXTRA];
 	uint64_t addr = w->dca + w->layout->stats;
@@ -970,8 +989,9 @@ static bool read_stats(struct walk *w, struct vt_torch_stats *stats)
 	return true;
 }
 
-static bool compare_stats(struct walk *w, const struct vt_torch_stats *stats)
+static bool compare_stats(struct vt_torch_walk *w)
 {
+	const struct vt_torch_stats *stats = &w->stats;
 	const uint64_t *bytes = w->result->bytes;
 	const struct {
 		const char *name;
@@ -1007,77 +1027,98 @@ static bool compare_stats(struct walk *w, const struct vt_torch_stats *stats)
 
 /* ---- all of it ---- */
 
-static bool emit(struct walk *w, struct vt_torch_sink *sink, uint64_t n)
+static bool read_all(struct vt_torch_walk *w)
 {
-	struct vt_block_rec *recs = n ? sink->reserve(sink, n) : NULL;
-
-	if (n && !recs)
-		return truncate_walk(w, "no room for the records of all blocks");
-	for (uint64_t i = 0; i < n; i++) {
-		if (i + AHEAD < n) {
-			const char *next = (const char *)&w->entries[w->keys[i + AHEAD].index];
-
-			__builtin_prefetch(next);
-			__builtin_prefetch(next + 63); /* entries are not aligned to lines */
-		}
-		recs[i] = w->entries[w->keys[i].index].rec;
-		recs[i].pad = 0;
-	}
-	w->result->blocks = n;
-	return true;
-}
-
-static bool walk(struct walk *w, struct vt_torch_scratch *scratch, struct vt_torch_sink *sink)
-{
-	struct vt_torch_stats before, after;
-	uint64_t n;
+	struct vt_torch_stats after;
 
 	memset(&after, 0, sizeof(after));
 	if (!layout_usable(w->layout))
 		return refuse(w, "the layout is impossible", 0);
-	if (!take_scratch(w, scratch))
-		return false;
-	if (!read_stats(w, &before))
+	if (!read_stats(w, &w->stats))
 		return refuse(w, "the statistics cannot be read", w->dca + w->layout->stats);
-	w->result->stats = before;
+	w->result->stats = w->stats;
 	w->result->have_stats = 1;
 	if (!load_pools(w) || !read_active(w) || !read_free(w))
 		return false;
-	n = sort_blocks(w);
-	if (!find_segments(w, &n))
-		return false;
 	/* The statistics count every operation, so equal ones mean that nothing happened while the blocks were read. */
-	if (!w->strict && (!read_stats(w, &after) || memcmp(&before, &after, sizeof(before))))
-		broken(w, "the allocator was changing while it was read", w->dca);
-	if (!compare_stats(w, &before))
-		return false;
-	return emit(w, sink, n);
+	return w->strict || (read_stats(w, &after) && !memcmp(&w->stats, &after, sizeof(after))) ||
+	       broken(w, "the allocator was changing while it was read", w->dca);
+}
+
+static bool order_all(struct vt_torch_walk *w, struct vt_torch_sink *sink)
+{
+	struct vt_block_rec *recs = w->n_entries ? sink->reserve(sink, w->n_entries) : NULL;
+
+	if (w->n_entries && !recs)
+		return truncate_walk(w, "no room for the records of all blocks");
+	order_by(w, w->addrs, w->n_entries);
+	return emit_in_order(w, recs, w->n_entries) && compare_stats(w);
+}
+
+/* No sum of a part must look like a total; the statistics of a refused layout are no statistics. */
+static void take_back(struct vt_torch_device_result *result)
+{
+	memset(result->bytes, 0, sizeof(result->bytes));
+	result->segments = 0;
+	result->blocks = 0;
+	if (result->result == VT_WALK_REFUSED) {
+		memset(&result->stats, 0, sizeof(result->stats));
+		result->have_stats = 0;
+	}
+}
+
+struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
+					 const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+					 struct vt_torch_device_result *result)
+{
+	struct vt_torch_walk *w = scratch->base;
+	uint64_t start = limits->now_ns ? limits->now_ns() : 0;
+
+	*result = (struct vt_torch_device_result){
+		.device = device, .allocator = dca, .lock = result->lock, .owner_tid = result->owner_tid,
+	};
+	if (!w || scratch->size < FIXED_SIZE) {
+		static const char why[] = "the walk got too little scratch memory";
+
+		result->result = VT_WALK_TRUNCATED;
+		__builtin_memcpy(result->why, why, sizeof(why));
+		return NULL;
+	}
+	memset(w, 0, sizeof(*w));
+	w->src = src;
+	w->layout = layout;
+	w->block = &layout->block;
+	w->limits = *limits;
+	w->result = result;
+	w->dca = dca;
+	w->device = device;
+	w->strict = src->coherent && result->lock != VT_LOCK_HELD_BY;
+	take_scratch(w, scratch->size);
+	if (!read_all(w)) {
+		take_back(result);
+		w = NULL;
+	}
+	result->read_ns = result->walk_ns = limits->now_ns ? limits->now_ns() - start : 0;
+	return w;
+}
+
+void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
+{
+	uint64_t start = now(w);
+
+	if (order_all(w, sink))
+		w->result->result = w->unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
+	else
+		take_back(w->result);
+	w->result->walk_ns += now(w) - start;
 }
 
 void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
 			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
 			  struct vt_torch_sink *sink, struct vt_torch_device_result *result)
 {
-	struct walk w = {
-		.src = src, .layout = layout, .block = &layout->block, .limits = limits, .result = result,
-		.dca = dca, .device = device,
-		.strict = src->coherent && result->lock != VT_LOCK_HELD_BY,
-	};
-	uint64_t start = now(&w);
+	struct vt_torch_walk *walk = vt_torch_walk_read(src, layout, dca, device, limits, scratch, result);
 
-	*result = (struct vt_torch_device_result){
-		.device = device, .allocator = dca, .lock = result->lock, .owner_tid = result->owner_tid,
-	};
-	if (walk(&w, scratch, sink))
-		result->result = w.unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
-	if (result->result == VT_WALK_REFUSED || result->result == VT_WALK_TRUNCATED) {
-		/* no sum of a part must look like a total; the statistics of a refused layout are no statistics */
-		memset(result->bytes, 0, sizeof(result->bytes));
-		result->segments = 0;
-		if (result->result == VT_WALK_REFUSED) {
-			memset(&result->stats, 0, sizeof(result->stats));
-			result->have_stats = 0;
-		}
-	}
-	result->walk_ns = now(&w) - start;
+	if (walk)
+		vt_torch_walk_finish(walk, sink);
 }

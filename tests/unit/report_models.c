@@ -71,6 +71,7 @@ struct vt_model_allocator *report_add_allocator(struct vt_model *model, int devi
 	a->result.device = device;
 	a->result.lock = VT_LOCK_TAKEN;
 	a->result.walk_ns = 1840000;
+	a->result.read_ns = 1100000;
 	a->result.allocator = UINT64_C(0x55d0aa0010);
 	pending_start = true;
 	pending_flags = 0;

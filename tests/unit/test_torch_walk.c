@@ -249,6 +249,36 @@ static void test_odd_sizes_in_private_pools(void **state)
 	}
 }
 
+/*
+ * Addresses whose lowest and highest bits differ: together with the index of the block they fit no single sort key, so that
+ * ordering takes a second round.
+ */
+static void test_addresses_far_apart(void **state)
+{
+	static struct walked walked;
+	struct image image;
+	uint64_t seed = 1;
+
+	(void)state;
+	for (int direct = 0; direct < 2; direct++) {
+		int pool;
+
+		image_init(&image, IMAGE_2_15, 1, BLOCKS, direct);
+		pool = image_add_private(&image, 0, 0, 3);
+		for (uint64_t i = 0; i < BLOCKS; i++) {
+			uint64_t size = 1 + i % 7;
+
+			seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+			image_add_segment(&image, pool, ((seed >> 9) & ~UINT64_C(0xffff)) | (8 * i + i % 2), 0, false,
+					  &(struct image_spec){ size, size, VT_BLOCK_ALLOCATED }, 1);
+		}
+		image_finish(&image);
+		walk(&image, 0, &walked);
+		assert_same(&image, 0, &walked);
+		image_deinit(&image);
+	}
+}
+
 /* Expandable segments: each run of mapped blocks is a segment, what is unmapped stands alone. */
 static void test_unmapped_ends_a_segment(void **state)
 {
@@ -892,6 +922,7 @@ int main(void)
 		cmocka_unit_test(test_private_pools),
 		cmocka_unit_test(test_hidden_private_pool),
 		cmocka_unit_test(test_odd_sizes_in_private_pools),
+		cmocka_unit_test(test_addresses_far_apart),
 		cmocka_unit_test(test_unmapped_ends_a_segment),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_random_damage),
