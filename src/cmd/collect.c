@@ -71,7 +71,9 @@ static struct vt_error *collect(struct vt_collect *c, pid_t pid)
 	vt_progress("getting inside the process");
 	vt_collect_inside(c);
 	vt_progress("reading the stacks");
+	vt_collect_outside_prepare(c);
 	vt_collect_stopped(c);
+	vt_collect_outside_finish(c);
 	if (!vt_proc_is_alive(&c->proc))
 		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "gone",
 			      "the process ended while it was being looked at");

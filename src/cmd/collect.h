@@ -38,6 +38,7 @@ struct vt_collect {
 	bool inside_walk_done;
 	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
+	struct vt_collect_outside *outside; /* collect_outside.c's own */
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 };
@@ -54,7 +55,13 @@ void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the h
 void vt_collect_stopped(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
 void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
-void vt_collect_torch_outside(struct vt_collect *c);  /* collect_torch.c: called while the target is stopped */
+void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */
+
+/* collect_outside.c: the walk from outside, if there was none inside: before the target is stopped, while it is, and after. */
+void vt_collect_outside_prepare(struct vt_collect *c);
+void vt_collect_outside_read(struct vt_collect *c);
+void vt_collect_outside_finish(struct vt_collect *c);
+
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);
 

@@ -128,7 +128,7 @@ static void capture(struct stacks *s)
 			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
 			      vt_snapshot_cut_threads(s->snapshot));
 	find_context_threads(s);
-	vt_collect_torch_outside(c);
+	vt_collect_outside_read(c);
 }
 
 static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)

@@ -4,6 +4,7 @@ vramtap_SOURCES = \
 	src/cmd/collect.c src/cmd/collect.h \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \
+	src/cmd/collect_outside.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
 	src/cmd/main.c \
