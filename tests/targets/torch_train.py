@@ -187,11 +187,21 @@ def worker_sleep(go_on):
         time.sleep(0.05)
 
 
-def start_threads(count):
+def heartbeat(library, path, number):
+    ctypes.CDLL(library).heartbeat(path.encode(), number)
+
+
+def start_threads(count, beats):
+    """beats: arguments of heartbeat(), for threads that are spread evenly among the others, the first and the last included."""
     go_on = threading.Event()
+    places = {round(i * (count - 1) / max(len(beats) - 1, 1)): args for i, args in enumerate(beats)}
     for i in range(count):
         target = worker_sleep if i % 4 == 0 else worker_wait
-        threading.Thread(target=target, args=(go_on,), name=f"worker-{i}", daemon=True).start()
+        if i in places:
+            thread = threading.Thread(target=heartbeat, args=places[i], name=f"heartbeat-{i}", daemon=True)
+        else:
+            thread = threading.Thread(target=target, args=(go_on,), name=f"worker-{i}", daemon=True)
+        thread.start()
     return go_on
 
 
@@ -213,7 +223,8 @@ def train(args):
     trainer = Trainer(device, args.width, args.blocks)
     for _ in range(args.steps):
         loss = trainer.step(args.batch)
-    threads = start_threads(args.threads)
+    beats = [(*args.heartbeat, i) for i in range(os.path.getsize(args.heartbeat[1]) >> 16)] if args.heartbeat else []
+    threads = start_threads(args.threads, beats)
     if args.churn is not None:
         threading.Thread(target=churn, args=(device, args.churn), name="churn",
                          daemon=True).start()
@@ -229,6 +240,8 @@ def main():
     parser.add_argument("--hang", choices=sorted(HANGS), default="sleep")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0, help="extra idle threads")
+    parser.add_argument("--heartbeat", nargs=2, metavar=("LIBRARY", "FILE"),
+                        help="some of them tell when they could not run; FILE has 64 KiB for each (heartbeat.c)")
     parser.add_argument("--blocks", type=int, default=100, help="small tensors to keep")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32)

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks of a PyTorch process with 160 threads: vramtap and its peers, one after the other on the same process.
+
+usage: stacks.py VRAMTAP [RUNS]
+
+The target is full PyTorch of a pinned wheel on the simulated device (sh tests/run.sh sets it up); the peers are py-spy and
+pystack from PyPI (tests/setup/peers.sh brings them into the cache), eu-stack and gdb from the system. RUNS (100) is how often
+vramtap runs; a slow peer runs less often. What cannot be run is named.
+
+Pause: for how long the process as a whole stood still, as its own threads saw it. Eight of them look at the clock every 100 µs
+(tests/targets/heartbeat.c), the first and the last thread among them; it is the longest time that one of them could not,
+together with those of the others that overlap it: from the first that stood to the last that ran again. Other work on the
+machine makes such gaps too; the first line shows them without any tool.
+"""
+import json
+import mmap
+import os
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "functional"))
+import harness  # noqa: E402
+import report_torch  # noqa: E402
+
+THREADS = 160
+BEATS = 8
+SLOT, GAPS = 65536, 4095  # struct slot of tests/targets/heartbeat.c
+
+
+class Heartbeats:
+    """What the target's own threads write down; see tests/targets/heartbeat.c."""
+
+    def __init__(self):
+        self.path = report_torch.scratch("beats")
+        with open(self.path, "wb") as file:
+            file.truncate(BEATS * SLOT)
+        with open(os.path.join(harness.SOURCE, "tests", "targets", "heartbeat.c"), encoding="utf-8") as file:
+            self.library = harness.compile_c(file.read(), "-shared", "-fPIC")
+        with open(self.path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), BEATS * SLOT)
+
+    def counts(self, at):
+        return [struct.unpack_from("<Q", self.memory, i * SLOT + at)[0] for i in range(BEATS)]
+
+    def wait(self):
+        """Until every thread has looked at the clock again, so that no gap is still open."""
+        begin = self.counts(8)
+        harness.wait_until(lambda: all(b >= a + 2 for a, b in zip(begin, self.counts(8))), 30, "a heartbeat of every thread")
+
+    def mark(self):
+        self.wait()
+        self.marked = self.counts(0)
+
+    def pause_ms(self):
+        """The longest gap since mark() and what of other threads' gaps overlaps it; 0.0 when there was none."""
+        self.wait()
+        gaps = []
+        for i, (first, last) in enumerate(zip(self.marked, self.counts(0))):
+            harness.check(last - first <= GAPS, "too many gaps: the machine is too busy to measure anything")
+            gaps += [struct.unpack_from("<QQ", self.memory, i * SLOT + 16 + n % GAPS * 16) for n in range(first, last)]
+        if not gaps:
+            return 0.0
+        begin, end = max(gaps, key=lambda gap: gap[1] - gap[0])
+        overlapping = [g for g in gaps if g[0] < end and g[1] > begin]
+        return (max(g[1] for g in overlapping) - min(g[0] for g in overlapping)) / 1e6
+
+
+class Tool:
+    """A command, {} for the pid; share: how often it runs for each run of vramtap; thread: what starts a thread's stack."""
+
+    def __init__(self, name, command, share=1.0, thread=None):
+        self.name, self.command, self.share = name, command, share
+        self.thread = re.compile(thread, re.MULTILINE) if thread else None
+        self.threads = None
+        self.wall, self.pause, self.memory, self.told = [], [], [], []
+
+    def run(self, pid, beats):
+        beats.mark()
+        with tempfile.TemporaryFile() as out:
+            begin = time.monotonic()
+            with subprocess.Popen([word.replace("{}", str(pid)) for word in self.command], stdin=subprocess.DEVNULL, stdout=out,
+                                  stderr=subprocess.DEVNULL) as proc:
+                _, status, usage = os.wait4(proc.pid, 0)
+                proc.returncode = os.waitstatus_to_exitcode(status)
+            wall = (time.monotonic() - begin) * 1e3
+            pause = beats.pause_ms()
+            out.seek(0)
+            text = out.read().decode("utf-8", "replace")
+        harness.equal(proc.returncode, 0, f"exit code of {self.name}")
+        return wall, pause, usage.ru_maxrss / 1024, text
+
+    def sample(self, pid, beats):
+        wall, pause, memory, text = self.run(pid, beats)
+        self.wall.append(wall)
+        self.pause.append(pause)
+        self.memory.append(memory)
+        if self.thread:
+            self.threads = len(self.thread.findall(text))
+        elif text:
+            data = json.loads(text)
+            self.threads = len(data["threads"])
+            self.told.append(data["timing"]["stopped_ms"])
+
+
+def percentile(values, p):
+    """The smallest value that p percent of them do not exceed."""
+    return sorted(values)[max(0, -(-len(values) * p // 100) - 1)]
+
+
+def tools(vramtap):
+    peers = os.path.join(harness.CACHE, "peers", "bin")
+    pyspy, pystack = os.path.join(peers, "py-spy"), os.path.join(peers, "pystack")
+    usage = subprocess.run([vramtap, "--help"], capture_output=True, text=True, check=True).stdout
+    ours = ["stacks", "--json"] if "  stacks " in usage else ["report", "--read-only", "--json", "-"]
+    found = [
+        Tool("no tool", [sys.executable, "-S", "-c", "import time; time.sleep(0.04)"]),
+        Tool("vramtap", [vramtap, *ours, "{}"]),
+        Tool("py-spy dump", [pyspy, "dump", "-p", "{}"], 0.3, r"^Thread "),
+        Tool("py-spy dump --native", [pyspy, "dump", "--native", "-p", "{}"], 0.3, r"^Thread "),
+        Tool("pystack remote", [pystack, "remote", "{}"], 0.3, r"^Traceback for thread "),
+        Tool("pystack remote --native-all", [pystack, "remote", "--native-all", "{}"], 0.3, r"^Traceback for thread "),
+        Tool("eu-stack", ["eu-stack", "-p", "{}"], 0.1, r"^TID "),
+        Tool("gdb", ["gdb", "-nx", "-batch", "-p", "{}", "-ex", "thread apply all bt"], 0.03, r"^Thread "),
+    ]
+    for tool in found:
+        if not shutil.which(tool.command[0]):
+            print(f"NOT RUN: {tool.name}: there is no {tool.command[0]} (tests/setup/peers.sh says what to install)")
+    return [tool for tool in found if shutil.which(tool.command[0])]
+
+
+def measure(tool_list, runs, pid, beats):
+    """Everybody in turn, so that what else goes on hits all alike."""
+    for tool in list(tool_list):
+        try:
+            tool.run(pid, beats)  # warms the caches
+        except AssertionError as err:
+            print(f"NOT RUN: {tool.name}: {err}")
+            tool_list.remove(tool)
+    for i in range(runs):
+        for tool in tool_list:
+            if int((i + 1) * tool.share) > int(i * tool.share) or i == 0:
+                tool.sample(pid, beats)
+
+
+def show(tool_list):
+    print(f"{'':28} {'runs':>4} {'threads':>7} {'pause ms: median':>17} {'p99':>8} {'max':>8} {'wall ms: median':>16} {'p99':>8}"
+          f" {'MiB':>6}")
+    for tool in tool_list:
+        print(f"{tool.name:28} {len(tool.wall):4} {tool.threads or '':>7} {statistics.median(tool.pause):17.2f}"
+              f" {percentile(tool.pause, 99):8.2f} {max(tool.pause):8.2f} {statistics.median(tool.wall):16.1f}"
+              f" {percentile(tool.wall, 99):8.1f} {max(tool.memory):6.1f}")
+
+
+def verdict(text, value, limit, unit=""):
+    print(f"{'ok  ' if value <= limit else 'MISS'} {text}: {value:.3g}{unit}, must be at most {limit:.3g}{unit}")
+
+
+def judge(tool_list):
+    by_name = {tool.name: tool for tool in tool_list}
+    ours = by_name["vramtap"]
+    p99 = percentile(ours.pause, 99)
+    print(f"vramtap's own word (stopped_ms): median {statistics.median(ours.told):.2f}, p99 {percentile(ours.told, 99):.2f}, max"
+          f" {max(ours.told):.2f} ms")
+    verdict("pause, 99th percentile", p99, 5, " ms")
+    for name in ("py-spy dump --native", "pystack remote"):
+        if name in by_name:
+            verdict(f"our 99th percentile of the pause to the median of {name}", p99 / statistics.median(by_name[name].pause), 0.5)
+    for name in ("py-spy dump --native", "pystack remote --native-all"):
+        if name in by_name:
+            verdict(f"wall time to that of {name} (medians)",
+                    statistics.median(ours.wall) / statistics.median(by_name[name].wall), 0.2)
+
+
+def machine():
+    with open("/proc/loadavg", encoding="ascii") as file:
+        load = file.read().split()[0]
+    print(f"{len(os.sched_getaffinity(0))} processors, kernel {os.uname().release}, load {load}", flush=True)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    vramtap = harness.VRAMTAP = os.path.abspath(sys.argv[1])
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    subprocess.run(["sh", os.path.join(harness.SOURCE, "tests", "setup", "peers.sh")], check=False)
+    beats = Heartbeats()
+    version = report_torch.versions()[-1]
+    with report_torch.Python(version, "sync", "--threads", str(THREADS - 3), "--heartbeat", beats.library, beats.path) as python:
+        pid = python.proc.pid
+        machine()
+        print(f"PyTorch {version}, {harness.thread_count(pid)} threads")
+        tool_list = tools(vramtap)
+        measure(tool_list, runs, pid, beats)
+        machine()
+    show(tool_list)
+    judge(tool_list)
+
+
+if __name__ == "__main__":
+    main()
