@@ -106,27 +106,32 @@ static bool is_memory_file(int fd)
 	       theirs.st_dev == ours.st_dev;
 }
 
-/* Whether this is what the process itself, in its pid namespace, calls the thread tid. A name's newline is escaped there. */
+/*
+ * Whether this is what the process itself, in its pid namespace, calls the thread tid. (A newline in a name is escaped in
+ * there. The lists of groups make the file longer than any buffer, so it is read by lines.)
+ */
 static bool is_named(int task, const char *entry, int tid)
 {
-	char path[64], text[8192];
+	static const char tag[] = "NSpid:\t";
+	char path[64];
 
 	snprintf(path, sizeof(path), "%.20s/status", entry);
 
-	VT_CLOSE int fd = openat(task, path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	char *line, *end;
+	int fd = openat(task, path, O_RDONLY | O_CLOEXEC);
+	VT_FCLOSE FILE *fp = fd < 0 ? NULL : fdopen(fd, "r");
+	VT_FREE char *line = NULL;
+	size_t size = 0;
 
-	if (n <= 0)
+	if (!fp) {
+		if (fd >= 0)
+			close(fd);
 		return false;
-	text[n] = '\0';
-	/* The last number of the line is that of the innermost namespace. Linux before 4.1 does not tell. */
-	line = strstr(text, "\nNSpid:\t");
-	if (!line)
-		return strtol(entry, NULL, 10) == tid;
-	end = line + 1 + strcspn(line + 1, "\n");
-	*end = '\0';
-	return strtol(strrchr(line, '\t') + 1, NULL, 10) == tid;
+	}
+	while (getline(&line, &size, fp) > 0)
+		/* The last number is that of the innermost namespace. */
+		if (!strncmp(line, tag, sizeof(tag) - 1))
+			return strtol(strrchr(line, '\t') + 1, NULL, 10) == tid;
+	return strtol(entry, NULL, 10) == tid; /* Linux before 4.1 does not tell */
 }
 
 /* The number that a thread has here; 0 when the process has no such thread. */
