@@ -151,11 +151,11 @@ static char *at_page_end(const char *text, size_t n)
 	return memcpy(p + page - n, text, n);
 }
 
-static void release_page(char *p)
+static void release_page(char *p, size_t n)
 {
 	long page = sysconf(_SC_PAGESIZE);
 
-	munmap((void *)((uintptr_t)p & ~((uintptr_t)page - 1)), (size_t)page * 2);
+	munmap(p + n - page, (size_t)page * 2);
 }
 
 static void test_width_cuts(void **state)
@@ -181,7 +181,7 @@ static void test_width_cuts(void **state)
 		assert_true(vt_width(p + n - k, k) <= max);
 		assert_true(vt_width(p, vt_width_prefix(p, n, max)) <= max);
 	}
-	release_page(p);
+	release_page(p, n);
 }
 
 /* No columns, but not for nothing either. */
@@ -252,7 +252,7 @@ static void test_cxx_names(void **state)
 		vt_cxx_short_name(&out, name, n, "…");
 		assert_string_equal(vt_str_get(&out), cases[i].shorter);
 		vt_str_deinit(&out);
-		release_page(name);
+		release_page(name, n);
 	}
 }
 
@@ -274,7 +274,7 @@ static void test_cxx_names_broken(void **state)
 
 		vt_cxx_short_name(&out, p, n, "…");
 		vt_str_deinit(&out);
-		release_page(p);
+		release_page(p, n);
 	}
 	for (int i = 0; i < 20000; i++) {
 		char text[40];
