@@ -22,6 +22,7 @@ struct vt_command {
 };
 
 int vt_cmd_report(int argc, char **argv);
+int vt_cmd_stacks(int argc, char **argv);
 
 /* Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to the error. */
 int vt_cmd_fail(const struct vt_error *err);

@@ -61,12 +61,16 @@ static struct vt_error *open_target(struct vt_collect *c, pid_t pid)
 	return vt_modules_init(&c->modules, pid, &c->maps);
 }
 
-static struct vt_error *collect(struct vt_collect *c, pid_t pid)
+static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
 {
-	vt_progress("reading the process");
-	VT_TRY(open_target(c, pid));
 	vt_progress("waiting for another vramtap to finish with this process");
-	VT_TRY(vt_inject_lock(pid, vt_now_ns() + LOCK_WAIT_NS, &c->lock_fd));
+	return vt_inject_lock(c->proc.pid, vt_now_ns() + wait_ns, &c->lock_fd);
+}
+
+static struct vt_error *collect_report(struct vt_collect *c, pid_t pid)
+{
+	VT_TRY(open_target(c, pid));
+	VT_TRY(lock_target(c, LOCK_WAIT_NS));
 	vt_collect_find_torch(c);
 	vt_progress("getting inside the process");
 	vt_collect_inside(c);
@@ -74,21 +78,35 @@ static struct vt_error *collect(struct vt_collect *c, pid_t pid)
 	vt_collect_outside_prepare(c);
 	vt_collect_stopped(c);
 	vt_collect_outside_finish(c);
-	if (!vt_proc_is_alive(&c->proc))
-		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "gone",
-			      "the process ended while it was being looked at");
 	return NULL;
 }
 
-struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model)
+static struct vt_error *collect_stacks(struct vt_collect *c, pid_t pid)
+{
+	c->stacks_only = true;
+	VT_TRY(open_target(c, pid));
+	/* Without ptrace nobody is in our way, nor we in theirs. */
+	if (!c->options->no_stop)
+		VT_TRY(lock_target(c, c->options->budget_ns));
+	vt_progress("reading the stacks");
+	vt_collect_stopped(c);
+	return NULL;
+}
+
+static struct vt_error *run_stages(pid_t pid, const struct vt_collect_options *options, struct vt_model *model,
+				   struct vt_error *(*stages)(struct vt_collect *c, pid_t pid))
 {
 	struct vt_collect c = { .options = options, .model = model, .start_ns = vt_now_ns(), .lock_fd = -1 };
 
 	model->tool_version = PACKAGE_VERSION;
+	model->view = options->view;
 	clock_gettime(CLOCK_REALTIME, &model->when);
+	vt_progress("reading the process");
 
-	struct vt_error *err = collect(&c, pid);
+	struct vt_error *err = stages(&c, pid);
 
+	if (!err && !vt_proc_is_alive(&c.proc))
+		vt_model_diag(model, VT_DIAG_MISSING, "process", "gone", "the process ended while it was being looked at");
 	if (c.lock_fd >= 0)
 		close(c.lock_fd);
 	vt_modules_deinit(&c.modules);
@@ -100,4 +118,14 @@ struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *
 	model->timing.total_ms = (double)(vt_now_ns() - c.start_ns) / VT_NS_PER_MS;
 	vt_model_account(model); /* out of memory it is partial, and says so */
 	return NULL;
+}
+
+struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model)
+{
+	return run_stages(pid, options, model, collect_report);
+}
+
+struct vt_error *vt_collect_stacks(pid_t pid, const struct vt_collect_options *options, struct vt_model *model)
+{
+	return run_stages(pid, options, model, collect_stacks);
 }

@@ -21,7 +21,10 @@
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
 	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
-	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper */
+	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper; stacks: for another vramtap to end */
+	enum vt_view view;
+	bool locals;        /* the local variables of Python functions */
+	bool no_stop;       /* stacks: stop no thread */
 };
 
 /* One target while it is looked at. */
@@ -34,6 +37,7 @@ struct vt_collect {
 	struct vt_modules modules;
 	struct vt_live *live;
 	int lock_fd; /* one vramtap at a time */
+	bool stacks_only; /* nothing about memory */
 	struct vt_torch_found torch;
 	bool inside_walk_done;
 	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
@@ -48,6 +52,9 @@ struct vt_collect {
  * permitted, a zombie, ...
  */
 struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model);
+
+/* The same for the threads alone: no code runs in the process, and nothing is said about memory. */
+struct vt_error *vt_collect_stacks(pid_t pid, const struct vt_collect_options *options, struct vt_model *model);
 
 /* The stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */

@@ -128,7 +128,8 @@ static void capture(struct stacks *s)
 			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
 			      vt_snapshot_cut_threads(s->snapshot));
 	find_context_threads(s);
-	vt_collect_outside_read(c);
+	if (!c->stacks_only)
+		vt_collect_outside_read(c);
 }
 
 static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
@@ -358,12 +359,42 @@ static void match_python_threads(struct stacks *s)
 			      "Python frames are missing: not enough memory here");
 }
 
+static void say_no_memory_for_stack(struct stacks *s, pid_t tid)
+{
+	vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "no memory for the stack of thread %d", tid);
+}
+
 static const char *why_incomplete(struct stacks *s, const struct vt_native_stack *native,
 				  const struct vt_python_thread *python)
 {
 	const char *why = native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
 
 	return why ? vt_arena_strdup(&s->c->model->arena, why) : NULL;
+}
+
+static void keep_python_frames(struct vt_model_stack *stack)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < stack->n_frames; i++)
+		if (stack->frames[i].kind == VT_FRAME_PYTHON)
+			stack->frames[kept++] = stack->frames[i];
+	stack->n_frames = kept;
+	stack->has_native = stack->merge_uncertain = false;
+}
+
+/*
+ * What a thread waits for is seen in all of its frames, so those that are not wanted go last. Native frames alone are not
+ * what is left of the merged ones: there the interpreter's own are left out.
+ */
+static void apply_view(struct stacks *s, size_t i, struct vt_model_thread *thread)
+{
+	struct vt_model *model = s->c->model;
+
+	if (model->view == VT_VIEW_PYTHON)
+		keep_python_frames(&thread->stack);
+	if (model->view == VT_VIEW_NATIVE && !vt_merge_stacks(&s->native[i], NULL, &thread->stack, &model->arena))
+		say_no_memory_for_stack(s, thread->tid);
 }
 
 static void add_thread(struct stacks *s, size_t i)
@@ -389,10 +420,11 @@ static void add_thread(struct stacks *s, size_t i)
 		.gil = !python || !s->python.gil_known ? -1 : python->holds_gil,
 	};
 	if (!vt_merge_stacks(&s->native[i], python, &thread->stack, &c->model->arena))
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "no memory for the stack of thread %d", info->tid);
+		say_no_memory_for_stack(s, info->tid);
 	if (!thread->stack.why)
 		thread->stack.why = why_incomplete(s, &s->native[i], python);
 	vt_wait_describe(thread, info, c->proc.pid, vt_live_cached_source(c->live), &c->model->arena);
+	apply_view(s, i, thread);
 }
 
 /* Our own helper's thread may still be on its way out: it is no part of the target. */
@@ -415,7 +447,8 @@ static void say_what_is_missing(struct stacks *s)
 		const struct vt_model_thread *thread = &c->model->threads.data[i];
 
 		/* A main thread that called pthread_exit() stays as a zombie: it has no stack to miss. */
-		bare += thread->stack.n_frames == 0 && thread->state != 'Z' && thread->state != 'X';
+		bare += thread->stack.n_frames == 0 && thread->state != 'Z' && thread->state != 'X' &&
+			c->model->view != VT_VIEW_PYTHON;
 	}
 	if (s->n_escaped)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "not-stopped",

@@ -8,8 +8,10 @@ vramtap_SOURCES = \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
 	src/cmd/main.c \
+	src/cmd/output.c src/cmd/output.h \
 	src/cmd/progress.c src/cmd/progress.h \
-	src/cmd/report.c
+	src/cmd/report.c \
+	src/cmd/stacks.c
 vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \
 	src/target/libtarget.a src/base/libbase.a $(VT_LIBS)

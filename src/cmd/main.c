@@ -12,6 +12,7 @@
 
 static const struct vt_command commands[] = {
 	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
+	{ "stacks", "where each thread of some processes is, and what it waits for", vt_cmd_stacks },
 };
 
 static void print_usage(FILE *out)

@@ -13,6 +13,7 @@
 #include "report/writer.h"
 
 #define SCHEMA "vramtap-report"
+#define STACKS_SCHEMA "vramtap-stacks"
 #define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
 
 /* "" and NULL both mean unknown or none. */
@@ -477,6 +478,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 
 static void write_threads(struct vt_json *json, const struct vt_model *model)
 {
+	vt_json_text(json, "view", vt_view_name(model->view));
 	vt_json_bool(json, "stacks_coherent", model->stacks_coherent);
 	vt_json_array(json, "threads");
 	for (size_t i = 0; i < model->threads.n; i++)
@@ -526,6 +528,55 @@ static struct vt_error *write_json(const struct vt_model *model,
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);
+	vt_json_end_object(json);
+	return vt_json_finish(json);
+}
+
+/* ---- vramtap stacks ---- */
+
+static void write_stacks_result(struct vt_json *json, const struct vt_stacks_result *result)
+{
+	vt_json_object(json, NULL);
+	vt_json_int(json, "pid", result->pid);
+	if (result->err) {
+		vt_json_object_line(json, "error");
+		vt_json_text(json, "code", vt_error_code_name(result->err->code));
+		vt_json_text(json, "text", result->err->message);
+		vt_json_end_object(json);
+		vt_json_end_object(json);
+		return;
+	}
+	vt_json_null(json, "error");
+	put_time(json, "time", &result->model->when);
+	vt_json_text(json, "completeness", vt_completeness_name(result->model->completeness));
+	write_headlines(json, result->model);
+	write_diags(json, result->model);
+	write_process(json, &result->model->process);
+	write_versions(json, &result->model->versions);
+	write_timing(json, &result->model->timing);
+	write_threads(json, result->model);
+	write_thread_groups(json, result->model);
+	vt_json_end_object(json);
+}
+
+struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document, const struct vt_writer_options *options,
+				      FILE *out)
+{
+	VT_FREE struct vt_json *json = malloc(sizeof(*json));
+
+	(void)options; /* those are for people */
+	if (!json)
+		return &vt_enomem;
+	vt_json_init(json, out);
+	vt_json_object(json, NULL);
+	vt_json_text(json, "schema", STACKS_SCHEMA);
+	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
+	put_name(json, "tool_version", document->tool_version);
+	put_time(json, "time", &document->when);
+	vt_json_array(json, "processes");
+	for (size_t i = 0; i < document->n; i++)
+		write_stacks_result(json, &document->results[i]);
+	vt_json_end_array(json);
 	vt_json_end_object(json);
 	return vt_json_finish(json);
 }

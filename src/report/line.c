@@ -17,7 +17,7 @@ void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_option
 {
 	int columns = options->columns > 0 ? options->columns : DEFAULT_COLUMNS;
 
-	int most = options->all_threads ? MAX_ALL_COLUMNS : MAX_COLUMNS;
+	int most = options->threads != VT_THREADS_GROUPS ? MAX_ALL_COLUMNS : MAX_COLUMNS;
 
 	columns = columns < MIN_COLUMNS ? MIN_COLUMNS : columns > most ? most : columns;
 	*line = (struct vt_line){

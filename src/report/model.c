@@ -131,6 +131,17 @@ const char *vt_completeness_name(enum vt_completeness c)
 	return name_of(names, N_ELEMENTS(names), c);
 }
 
+const char *vt_view_name(enum vt_view view)
+{
+	static const char *const names[] = {
+		[VT_VIEW_MERGED] = "merged",
+		[VT_VIEW_NATIVE] = "native",
+		[VT_VIEW_PYTHON] = "python",
+	};
+
+	return name_of(names, N_ELEMENTS(names), view);
+}
+
 const char *vt_method_name(enum vt_method m)
 {
 	static const char *const names[] = {

@@ -135,6 +135,9 @@ struct vt_model_frame {
 	uint64_t module_offset;
 };
 
+/* Which frames the stacks have. */
+enum vt_view { VT_VIEW_MERGED, VT_VIEW_NATIVE, VT_VIEW_PYTHON };
+
 struct vt_model_stack {
 	struct vt_model_frame *frames; /* innermost first */
 	size_t n_frames;
@@ -206,6 +209,7 @@ struct vt_model {
 	VT_VEC(struct vt_model_group) groups;
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
+	enum vt_view view;
 	bool stacks_coherent;    /* all stacks are of one instant */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
@@ -244,6 +248,7 @@ const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_
 const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
+const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */
 const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside" */
 const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
 const char *vt_walk_result_name(uint8_t result);          /* "complete", "unstable", "refused", "truncated" */

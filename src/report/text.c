@@ -219,7 +219,7 @@ static void print_diags(struct vt_line *line, const struct vt_model *model)
 	print_level(line, model, VT_DIAG_NOTE);
 }
 
-static void print_completeness(struct vt_line *line, const struct vt_model *model)
+static void print_completeness(struct vt_line *line, const struct vt_model *model, const char *command)
 {
 	size_t missing = count_diags(model, VT_DIAG_MISSING);
 
@@ -241,7 +241,7 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 		vt_line_add(line, VT_ALARM, "Nothing could be learned: see above.");
 		break;
 	}
-	vt_line_addf(line, VT_DIM, " JSON: vramtap report --json - %d", (int)model->process.pid);
+	vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command, (int)model->process.pid);
 	vt_line_end(line);
 }
 
@@ -257,11 +257,25 @@ static struct vt_error *write_text(const struct vt_model *model,
 	print_headlines(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_block_groups(&line, model);
-	vt_text_threads(&line, model, options->all_threads);
+	vt_text_threads(&line, model, options->threads);
 	if (options->all_blocks)
 		vt_text_all_blocks(&line, model);
 	print_diags(&line, model);
-	print_completeness(&line, model);
+	print_completeness(&line, model, "report");
+	return vt_line_finish(&line);
+}
+
+struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_line line;
+
+	vt_line_init(&line, out, options);
+	print_process(&line, model);
+	print_versions(&line, model);
+	print_headlines(&line, model);
+	vt_text_threads(&line, model, options->threads);
+	print_diags(&line, model);
+	print_completeness(&line, model, "stacks");
 	return vt_line_finish(&line);
 }
 

@@ -619,33 +619,48 @@ static void print_groups(struct view *v)
 	print_idle(v);
 }
 
-static void print_each(struct view *v)
+static bool is_shown(const struct vt_model_thread *t, enum vt_threads_shown shown)
+{
+	switch (shown) {
+	case VT_THREADS_PYTHON:
+		return t->has_python;
+	case VT_THREADS_MAIN:
+		return t->is_main;
+	default:
+		return true;
+	}
+}
+
+static void print_each(struct view *v, enum vt_threads_shown shown)
 {
 	for (size_t i = 0; i < v->model->threads.n; i++) {
 		struct common c = find_common(v->model, &v->model->threads.data[i], 1);
 
+		if (!is_shown(c.first, shown))
+			continue;
 		print_thread_head(v, &c);
 		print_stack(v, &c.first->stack, SIZE_MAX);
 	}
 }
 
-void vt_text_threads(struct vt_line *line, const struct vt_model *model, bool all_threads)
+void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown)
 {
+	bool all = shown != VT_THREADS_GROUPS;
 	int left = (line->columns - FRAME_INDENT) * 45 / 100;
 	struct view v = {
 		.line = line,
 		.model = model,
-		.all = all_threads,
-		.left = left < 56 || all_threads ? left : 56,
+		.all = all,
+		.left = left < 56 || all ? left : 56,
 		.lines_left = MAX_GROUP_LINES,
 	};
 
 	if (model->threads.n == 0)
 		return;
-	print_title(line, model, all_threads);
+	print_title(line, model, all);
 	/* Without groups (out of memory) every thread is shown by itself. */
-	if (all_threads || model->thread_groups.n == 0)
-		print_each(&v);
+	if (all || model->thread_groups.n == 0)
+		print_each(&v, shown);
 	else
 		print_groups(&v);
 }

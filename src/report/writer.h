@@ -9,12 +9,20 @@
 #include "base/error.h"
 #include "report/model.h"
 
+/* Which threads the text shows, and how. JSON has all of them. */
+enum vt_threads_shown {
+	VT_THREADS_GROUPS, /* those with equal stacks together, long stacks shortened */
+	VT_THREADS_ALL,    /* each with every frame and all that is known */
+	VT_THREADS_PYTHON, /* the same, only those that run Python */
+	VT_THREADS_MAIN,   /* the same, only the main thread */
+};
+
 struct vt_writer_options {
 	int columns;      /* of the terminal; 0: 100 */
 	bool colour;
 	bool ascii;       /* no box or block characters: the locale or terminal is not UTF-8 */
 	bool all_blocks;  /* --blocks */
-	bool all_threads; /* every thread and every frame instead of groups */
+	enum vt_threads_shown threads;
 };
 
 struct vt_report_writer {
@@ -25,5 +33,26 @@ struct vt_report_writer {
 
 extern const struct vt_report_writer vt_writer_text;
 extern const struct vt_report_writer vt_writer_json;
+
+/* What vramtap stacks found of one process. */
+struct vt_stacks_result {
+	pid_t pid;
+	struct vt_model *model;
+	struct vt_error *err; /* why there is nothing in the model, or NULL */
+};
+
+struct vt_stacks_document {
+	struct vt_stacks_result *results;
+	size_t n;
+	const char *tool_version;
+	struct timespec when;
+};
+
+/* Where the threads of one process are, without what a report says about memory. */
+struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out);
+
+/* All processes, those with errors too. */
+struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document, const struct vt_writer_options *options,
+				      FILE *out);
 
 #endif

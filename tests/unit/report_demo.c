@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--blocks"))
 			options.all_blocks = true;
 		else if (!strcmp(argv[i], "--threads"))
-			options.all_threads = true;
+			options.threads = VT_THREADS_ALL;
 		else if (!strncmp(argv[i], "--columns=", 10))
 			options.columns = atoi(argv[i] + 10);
 		else if (!strcmp(argv[i], "--list"))

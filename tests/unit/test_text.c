@@ -364,7 +364,7 @@ static void test_every_line(void **state)
 					.columns = widths[w],
 					.colour = bits & 1,
 					.ascii = bits & 2,
-					.all_threads = bits & 4,
+					.threads = bits & 4 ? VT_THREADS_ALL : VT_THREADS_GROUPS,
 					.all_blocks = bits == 6 && w == 3,
 				};
 				int columns = widths[w] <= 0 ? 100 :
@@ -465,12 +465,12 @@ static void test_contents(void **state)
 	assert_false(says("contradiction", &options, "in use by PyTorch"));
 	assert_true(says("no-cuda", &options, "This process does not use CUDA"));
 	assert_true(says("nothing", &options, "\nNothing could be learned"));
-	options.all_threads = true;
+	options.threads = VT_THREADS_ALL;
 	assert_true(says("training", &options, "__libc_start_call_main"));
 	assert_true(says("training", &options, "○ 41723 cuda-EvtHandlr"));
 	options.all_blocks = true;
 	assert_true(says("training", &options, "\nBlocks of GPU 0\n"));
-	options.all_threads = false;
+	options.threads = VT_THREADS_GROUPS;
 	assert_true(
 		says("unstable", &options, "\nBlocks of GPU 0, as far as they could be read\n"));
 	assert_false(says("refused", &options, "\nBlocks of GPU 0"));

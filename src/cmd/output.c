@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/progress.h"
+#include "target/session.h"
+
+enum {
+	KEY_JSON = 256,
+	KEY_THREADS,
+	KEY_COLOR,
+	KEY_WIDTH,
+	KEY_ASCII,
+};
+
+#define MIN_COLUMNS 40
+#define MAX_COLUMNS 500
+#define MAX_TIMEOUT_S 3600
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "How it is shown:", VT_OUTPUT_GROUP },
+	{ "threads", KEY_THREADS, "WHICH", 0,
+	  "groups (default): threads with equal stacks together, long stacks shortened; all: every thread, every frame, and all "
+	  "that is known; python: the same for threads that run Python; main: for the main thread",
+	  0 },
+	{ "json", KEY_JSON, "FILE", 0, "Write everything as JSON to FILE; - is standard output, then there is no text", 0 },
+	{ "color", KEY_COLOR, "WHEN", 0, "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
+	{ "width", KEY_WIDTH, "COLUMNS", 0, "Width of the text (default: of the terminal, else 100)", 0 },
+	{ "ascii", KEY_ASCII, NULL, 0, "Only ASCII characters", 0 },
+	{ "quiet", 'q', NULL, 0, "No progress on the terminal", 0 },
+	{ 0 },
+};
+
+static const char *const color_names[] = {
+	[VT_COLOR_AUTO] = "auto", [VT_COLOR_ALWAYS] = "always", [VT_COLOR_NEVER] = "never", NULL,
+};
+static const char *const threads_names[] = {
+	[VT_THREADS_GROUPS] = "groups", [VT_THREADS_ALL] = "all", [VT_THREADS_PYTHON] = "python", [VT_THREADS_MAIN] = "main", NULL,
+};
+
+long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min, long max)
+{
+	char *end;
+
+	errno = 0;
+	long value = strtol(text, &end, 10);
+
+	if (errno || end == text || *end || value < min || value > max)
+		argp_error(state, "%s must be a number from %ld to %ld, not \"%s\"", what, min, max, text);
+	return value;
+}
+
+pid_t vt_parse_pid(struct argp_state *state, const char *text)
+{
+	return (pid_t)vt_parse_number(state, "PID", text, 1, 1 << 30);
+}
+
+uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
+{
+	return (uint64_t)vt_parse_number(state, "--timeout", text, 1, MAX_TIMEOUT_S) * VT_NS_PER_S;
+}
+
+int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text)
+{
+	char list[128] = "";
+	size_t n = 0;
+
+	for (int i = 0; names[i]; i++) {
+		if (!strcmp(text, names[i]))
+			return i;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+	}
+	argp_error(state, "%s takes %s, not \"%s\"", option, list, text);
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct vt_output *output = state->input;
+
+	switch (key) {
+	case KEY_JSON:
+		output->json = arg;
+		return 0;
+	case KEY_THREADS:
+		output->writer.threads = (enum vt_threads_shown)vt_parse_choice(state, "--threads", threads_names, arg);
+		return 0;
+	case KEY_COLOR:
+		output->color = (enum vt_color_mode)vt_parse_choice(state, "--color", color_names, arg);
+		return 0;
+	case KEY_WIDTH:
+		output->writer.columns = (int)vt_parse_number(state, "--width", arg, MIN_COLUMNS, MAX_COLUMNS);
+		return 0;
+	case KEY_ASCII:
+		output->writer.ascii = true;
+		return 0;
+	case 'q':
+		output->quiet = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp vt_output_argp = { .options = options, .parser = parse_option };
+
+/* The locale's character set without setlocale(): a static program has no locale data. */
+static bool utf8_locale(void)
+{
+	static const char *const variables[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		const char *value = getenv(variables[i]);
+
+		if (value && *value)
+			return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+	}
+	return false;
+}
+
+static void adapt_to_terminal(struct vt_output *output)
+{
+	struct winsize size;
+	bool terminal = isatty(STDOUT_FILENO);
+	const char *no_color = getenv("NO_COLOR");
+
+	if (!output->writer.columns && terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
+		output->writer.columns = size.ws_col < MIN_COLUMNS ? MIN_COLUMNS :
+					 size.ws_col > MAX_COLUMNS ? MAX_COLUMNS :
+								     size.ws_col;
+	output->writer.colour = output->color == VT_COLOR_ALWAYS ||
+				(output->color == VT_COLOR_AUTO && terminal && !(no_color && *no_color));
+	if (!utf8_locale() && terminal)
+		output->writer.ascii = true;
+}
+
+/* Nothing is owed to the target when we die: this only says so, and goes at once. */
+static void on_interrupt(int signo)
+{
+	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";
+	ssize_t ignored;
+
+	vt_session_emergency_release();
+	ignored = write(STDERR_FILENO, isatty(STDERR_FILENO) ? text : text + 4, sizeof(text) - 1 -
+										(isatty(STDERR_FILENO) ? 0 : 4));
+	(void)ignored;
+	_exit(128 + signo);
+}
+
+static void catch_interrupts(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	/* Job control must not stop us while the target's threads are stopped: they would stay so. */
+	signal(SIGTSTP, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
+	signal(SIGTTIN, SIG_IGN);
+}
+
+void vt_output_begin(struct vt_output *output)
+{
+	adapt_to_terminal(output);
+	catch_interrupts();
+	vt_progress_enable(!output->quiet);
+}
+
+bool vt_output_is_json_only(const struct vt_output *output)
+{
+	return output->json && !strcmp(output->json, "-");
+}
+
+static struct vt_error *write_to(const struct vt_output *output, vt_output_fn *write_document, const void *what,
+				 const char *path, const char *mode)
+{
+	FILE *file = fopen(path, mode);
+
+	if (!file)
+		return vt_error_create_os(errno, "cannot write %s", path);
+
+	struct vt_error *err = write_document(what, &output->writer, file);
+
+	if (fclose(file) && !err)
+		err = vt_error_create_os(errno, "cannot write %s", path);
+	return err;
+}
+
+/*
+ * Writes to a file beside and renames it: a reader never sees half a report. Only a regular file is replaced so; a device, a
+ * pipe or a link is written to as it is (renaming over /dev/null would put a file in its place).
+ */
+static struct vt_error *write_file(const struct vt_output *output, vt_output_fn *write_document, const void *what,
+				   const char *path)
+{
+	VT_FREE char *temporary = NULL;
+	struct stat st;
+
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode))
+		return write_to(output, write_document, what, path, "we");
+	if (asprintf(&temporary, "%s.%d.tmp", path, getpid()) < 0) {
+		temporary = NULL;
+		return &vt_enomem;
+	}
+
+	struct vt_error *err = write_to(output, write_document, what, temporary, "wxe");
+
+	if (!err && rename(temporary, path))
+		err = vt_error_create_os(errno, "cannot rename %s to %s", temporary, path);
+	if (err)
+		unlink(temporary);
+	return err;
+}
+
+struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *write_document, const void *what)
+{
+	VT_TRY(write_document(what, &output->writer, stdout));
+	if (fflush(stdout) || ferror(stdout))
+		return vt_error_create_os(errno, "cannot write the report");
+	return NULL;
+}
+
+struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write_document, const void *what)
+{
+	if (!output->json)
+		return NULL;
+	if (vt_output_is_json_only(output))
+		return vt_output_text(output, write_document, what);
+	return write_file(output, write_document, what, output->json);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all commands that show a process have in common: the options for how it is shown, and where the output goes. */
+#ifndef VT_CMD_OUTPUT_H
+#define VT_CMD_OUTPUT_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "report/writer.h"
+
+enum vt_color_mode { VT_COLOR_AUTO, VT_COLOR_ALWAYS, VT_COLOR_NEVER };
+
+struct vt_output {
+	const char *json; /* NULL no JSON, "-" standard output */
+	enum vt_color_mode color;
+	bool quiet;
+	struct vt_writer_options writer;
+};
+
+/*
+ * An argp child of a command: its input is a struct vt_output. A command's own keys begin at VT_KEY_COMMAND, its own groups
+ * of options end at 8.
+ */
+extern const struct argp vt_output_argp;
+#define VT_KEY_COMMAND 512
+#define VT_OUTPUT_GROUP 9
+
+/* A number in [min, max]; anything else ends with a usage error that names what. */
+long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min, long max);
+
+/* A process id on the command line. */
+pid_t vt_parse_pid(struct argp_state *state, const char *text);
+
+/* --timeout in nanoseconds. */
+uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
+
+/* The index of text in names, NULL-terminated; anything else ends with a usage error that names option. */
+int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text);
+
+/*
+ * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM and SIGHUP that release
+ * whatever is stopped.
+ */
+void vt_output_begin(struct vt_output *output);
+
+/* Whether standard output is for JSON, so that there is no text. */
+bool vt_output_is_json_only(const struct vt_output *output);
+
+/* Writes what goes into one document. */
+typedef struct vt_error *vt_output_fn(const void *what, const struct vt_writer_options *options, FILE *out);
+
+/* To the file that --json names or to standard output; nothing without --json. */
+struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write, const void *what);
+
+/* To standard output. */
+struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *write, const void *what);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vramtap stacks PID...: where each thread is. No code runs in the process. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/collect.h"
+#include "cmd/output.h"
+#include "cmd/progress.h"
+#include "report/writer.h"
+
+enum {
+	KEY_NATIVE = VT_KEY_COMMAND,
+	KEY_PYTHON,
+	KEY_MERGED,
+	KEY_LOCALS,
+	KEY_NO_STOP,
+	KEY_READ_ONLY,
+	KEY_TIMEOUT,
+};
+
+struct arguments {
+	VT_VEC(pid_t) pids;
+	struct vt_collect_options collect;
+	struct vt_output output;
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "What is shown:", 1 },
+	{ "merged", KEY_MERGED, NULL, 0, "Native and Python frames, each where it belongs (default)", 0 },
+	{ "native", KEY_NATIVE, NULL, 0, "Native frames only, the interpreter's own included", 0 },
+	{ "python", KEY_PYTHON, NULL, 0, "Python frames only", 0 },
+	{ "locals", KEY_LOCALS, NULL, 0, "The local variables of Python functions, read without running code", 0 },
+	{ NULL, 0, NULL, 0, "How the processes are treated:", 2 },
+	{ "no-stop", KEY_NO_STOP, NULL, 0,
+	  "Stop no thread: those that sleep in the kernel are read as they are, those that run are only named", 0 },
+	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes; this command never does", 0 },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "How long to wait for another vramtap to finish with a process (default 10)", 0 },
+	{ 0 },
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *args = state->input;
+	pid_t *pid;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->output;
+		return 0;
+	case KEY_MERGED:
+		args->collect.view = VT_VIEW_MERGED;
+		return 0;
+	case KEY_NATIVE:
+		args->collect.view = VT_VIEW_NATIVE;
+		return 0;
+	case KEY_PYTHON:
+		args->collect.view = VT_VIEW_PYTHON;
+		return 0;
+	case KEY_LOCALS:
+		args->collect.locals = true;
+		return 0;
+	case KEY_NO_STOP:
+		args->collect.no_stop = true;
+		return 0;
+	case KEY_READ_ONLY:
+		return 0;
+	case KEY_TIMEOUT:
+		args->collect.budget_ns = vt_parse_timeout(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		pid = vt_vec_append(&args->pids);
+		if (!pid)
+			argp_failure(state, VT_EXIT_NOTHING, 0, "out of memory");
+		else
+			*pid = vt_parse_pid(state, arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (args->pids.n == 0)
+			argp_error(state, "which process? A PID is missing");
+		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
+			argp_error(state, "--locals and --native exclude each other");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { 0 } };
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.children = children,
+	.args_doc = "PID...",
+	.doc = "Says where the threads of live processes are and what they wait for; runs no code in them.\v" VT_EXIT_CODES_DOC
+	       " With several processes the greatest.",
+};
+
+static struct vt_error *write_text(const void *model, const struct vt_writer_options *options_, FILE *out)
+{
+	return vt_write_stacks_text(model, options_, out);
+}
+
+static struct vt_error *write_json(const void *document, const struct vt_writer_options *options_, FILE *out)
+{
+	return vt_write_stacks_json(document, options_, out);
+}
+
+/* What is written while the other processes are still to be looked at. */
+static struct vt_error *write_one(const struct arguments *args, const struct vt_stacks_result *result, bool first)
+{
+	if (vt_output_is_json_only(&args->output))
+		return NULL;
+	if (!first)
+		putchar('\n');
+	return vt_output_text(&args->output, write_text, result->model);
+}
+
+static int worse(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+/* One process; the exit status that it alone would have. */
+static int look_at(const struct arguments *args, struct vt_stacks_result *result, bool *first)
+{
+	int status;
+
+	vt_model_init(result->model);
+	result->err = vt_collect_stacks(result->pid, &args->collect, result->model);
+	vt_progress_end();
+	if (result->err)
+		return vt_cmd_fail(result->err);
+	status = (int)result->model->completeness;
+
+	VT_ERROR struct vt_error *err = write_one(args, result, *first);
+
+	*first = false;
+	return err ? worse(status, vt_cmd_fail(err)) : status;
+}
+
+static int look_at_all(const struct arguments *args, struct vt_stacks_document *document)
+{
+	int status = VT_EXIT_COMPLETE;
+	bool first = true;
+
+	for (size_t i = 0; i < document->n; i++) {
+		document->results[i].pid = args->pids.data[i];
+		status = worse(status, look_at(args, &document->results[i], &first));
+	}
+
+	VT_ERROR struct vt_error *err = vt_output_json(&args->output, write_json, document);
+
+	return err ? worse(status, vt_cmd_fail(err)) : status;
+}
+
+int vt_cmd_stacks(int argc, char **argv)
+{
+	struct arguments args = { .collect.budget_ns = 10 * VT_NS_PER_S };
+	int status = VT_EXIT_NOTHING;
+
+	argp_err_exit_status = VT_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_output_begin(&args.output);
+
+	VT_FREE struct vt_model *models = calloc(args.pids.n, sizeof(*models));
+	VT_FREE struct vt_stacks_result *results = calloc(args.pids.n, sizeof(*results));
+	struct vt_stacks_document document = { .results = results, .n = args.pids.n, .tool_version = PACKAGE_VERSION };
+
+	clock_gettime(CLOCK_REALTIME, &document.when);
+	if (models && results) {
+		for (size_t i = 0; i < args.pids.n; i++)
+			results[i].model = &models[i];
+		status = look_at_all(&args, &document);
+		for (size_t i = 0; i < args.pids.n; i++) {
+			vt_error_destroy(results[i].err);
+			vt_model_deinit(&models[i]);
+		}
+	} else {
+		vt_cmd_fail(&vt_enomem);
+	}
+	vt_vec_deinit(&args.pids);
+	return status;
+}
