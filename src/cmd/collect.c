@@ -76,7 +76,7 @@ static struct vt_error *collect_report(struct vt_collect *c, pid_t pid)
 	vt_collect_inside(c);
 	vt_progress("reading the stacks");
 	vt_collect_outside_prepare(c);
-	vt_collect_stopped(c);
+	vt_collect_threads(c);
 	vt_collect_outside_finish(c);
 	return NULL;
 }
@@ -89,7 +89,7 @@ static struct vt_error *collect_stacks(struct vt_collect *c, pid_t pid)
 	if (!c->options->no_stop)
 		VT_TRY(lock_target(c, c->options->budget_ns));
 	vt_progress("reading the stacks");
-	vt_collect_stopped(c);
+	vt_collect_threads(c);
 	return NULL;
 }
 

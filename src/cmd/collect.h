@@ -59,7 +59,7 @@ struct vt_error *vt_collect_stacks(pid_t pid, const struct vt_collect_options *o
 /* The stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
 void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
-void vt_collect_stopped(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
+void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
 void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
 void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */

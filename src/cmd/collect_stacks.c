@@ -10,126 +10,28 @@
 
 #include "base/clock.h"
 #include "base/map.h"
-#include "cmd/collect.h"
-#include "target/session.h"
-#include "target/snapshot.h"
+#include "cmd/collect_stacks.h"
 #include "walk/merge.h"
-#include "walk/native.h"
-#include "walk/python.h"
 #include "walk/wait.h"
 
-#define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
-#define STACK_BYTES_PER_THREAD (256 * 1024)
-#define STACK_BYTES_TOTAL (16 * 1024 * 1024)
-
-struct stacks {
-	struct vt_collect *c;
-	struct vt_thread_list list; /* as /proc showed them before they were stopped */
-	struct vt_session session;
-	size_t n_escaped; /* threads that could not be stopped */
-	struct vt_snapshot *snapshot;
-	struct vt_python python;
-	bool have_python;
-	struct vt_native_stack *native; /* one for each thread of list */
-	struct vt_map thread_by_tid;    /* tid → index in list */
-	struct vt_map session_by_tid;   /* tid → index in session.threads */
-	struct vt_map thread_by_fs;     /* fs_base (pthread_t) → index in list */
-	struct vt_map python_by_thread; /* index in list → index in python.threads */
-};
-
-static void find_python(struct stacks *s)
+static void find_python(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
-	struct vt_error *err = vt_python_init(&s->python, &c->modules, vt_live_cached_source(c->live));
+	struct vt_python *python = &s->rounds[0].python;
+	struct vt_error *err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
 
 	s->have_python = !err;
 	if (s->have_python) {
 		c->model->versions.python =
-			s->python.micro < 0 ?
-				vt_arena_printf(&c->model->arena, "%d.%d", s->python.major, s->python.minor) :
-				vt_arena_printf(&c->model->arena, "%d.%d.%d", s->python.major, s->python.minor, s->python.micro);
-		c->model->versions.python_free_threaded = s->python.free_threaded;
+			python->micro < 0 ?
+				vt_arena_printf(&c->model->arena, "%d.%d", python->major, python->minor) :
+				vt_arena_printf(&c->model->arena, "%d.%d.%d", python->major, python->minor, python->micro);
+		c->model->versions.python_free_threaded = python->free_threaded;
 		return;
 	}
 	c->model->versions.python = "";
 	if (!vt_error_catch(&err, VT_ERR_NOTFOUND))
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
-}
-
-/* The registers of a thread that cannot be stopped, as far as /proc shows them for a blocked one. */
-static void registers_from_proc(const struct vt_thread_info *info, struct vt_regs *regs)
-{
-	*regs = (struct vt_regs){ .orig_rax = info->in_syscall ? info->syscall_nr : -1 };
-	regs->unknown = ~(UINT32_C(1) << VT_REG_RSP | UINT32_C(1) << VT_REG_RIP);
-	regs->r[VT_REG_RSP] = info->sp;
-	regs->r[VT_REG_RIP] = info->pc;
-}
-
-/* The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0 none. */
-static uint64_t current_context(const struct stacks *s, uint64_t thread_pointer)
-{
-	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
-	uint64_t word = 0;
-
-	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)s->c->context_slot, &word) ||
-	    (s->c->context_inner >= 0 && vt_mem_read_u64(src, word + (uint64_t)s->c->context_inner, &word)) ||
-	    vt_mem_read_u64(src, word, &word) || vt_mem_read_u64(src, word, &word))
-		return 0;
-	return word;
-}
-
-/* Which threads hold which device's context. Only said when every thread could be asked. */
-static void find_context_threads(const struct stacks *s)
-{
-	struct vt_model *model = s->c->model;
-
-	if (s->c->context_slot <= 0 || s->n_escaped || !s->session.threads.n)
-		return;
-	for (size_t d = 0; d < model->devices.n; d++)
-		model->devices.data[d].context_threads_known = true;
-	for (size_t i = 0; i < s->session.threads.n; i++) {
-		/* Our own helper's may still be on its way out. */
-		if (s->session.threads.data[i].tid == s->c->helper_tid)
-			continue;
-
-		const struct vt_session_thread *thread = &s->session.threads.data[i];
-		uint64_t context = thread->stopped ? current_context(s, thread->regs.fs_base) : 0;
-
-		for (size_t d = 0; context && d < model->devices.n; d++) {
-			pid_t *tid = model->devices.data[d].context == context ?
-					     vt_vec_append(&model->devices.data[d].context_threads) : NULL;
-
-			if (tid)
-				*tid = thread->tid;
-			else if (model->devices.data[d].context == context)
-				model->devices.data[d].context_threads_known = false; /* out of memory */
-		}
-	}
-}
-
-/* While stopped: copy what changes when the target runs. */
-static void capture(struct stacks *s)
-{
-	struct vt_collect *c = s->c;
-	struct vt_snapshot_limits limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
-	struct vt_error *err = NULL;
-
-	vt_live_drop_cache(c->live);
-	if (s->have_python) {
-		err = vt_python_capture(&s->python, vt_live_source(c->live));
-		if (err)
-			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
-	}
-	err = vt_snapshot_create(&s->session, &c->maps, c->live, &limits, &s->snapshot);
-	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
-	else if (vt_snapshot_cut_threads(s->snapshot))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
-			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
-			      vt_snapshot_cut_threads(s->snapshot));
-	find_context_threads(s);
-	if (!c->stacks_only)
-		vt_collect_outside_read(c);
 }
 
 static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
@@ -173,39 +75,18 @@ static void refresh_maps(struct vt_collect *c)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 }
 
-/* A thread that we should have and could not stop; one that ended meanwhile (as the helper's own does) is no loss. */
-static bool escaped(const struct stacks *s, const struct vt_session_thread *thread)
-{
-	struct vt_thread_info info = { 0 };
-
-	if (thread->stopped || thread->tid == s->c->helper_tid)
-		return false;
-
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
-
-	return !err && info.state != 'X' && info.state != 'Z';
-}
-
-static size_t count_escaped(const struct stacks *s)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->session.threads.n; i++)
-		n += escaped(s, &s->session.threads.data[i]);
-	return n;
-}
-
 /* Threads that were started after the list was made and were stopped all the same belong to the report. */
-static void add_new_threads(struct stacks *s)
+static void add_new_threads(struct vt_stacks *s)
 {
+	const struct vt_session *session = &s->rounds[0].session;
 	struct vt_map known = { 0 };
 	size_t lost = 0;
 	bool ok = true;
 
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		ok = vt_map_put(&known, (uint64_t)s->list.threads.data[i].tid, i) && ok;
-	for (size_t i = 0; ok && i < s->session.threads.n; i++) {
-		const struct vt_session_thread *thread = &s->session.threads.data[i];
+	for (size_t i = 0; ok && i < session->threads.n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
 		struct vt_thread_info info = { 0 };
 
 		if (!thread->stopped || thread->tid == s->c->helper_tid || vt_map_get(&known, (uint64_t)thread->tid))
@@ -226,55 +107,45 @@ static void add_new_threads(struct stacks *s)
 			      "threads that were started during the report may be missing");
 }
 
-static void index_session(struct stacks *s)
+/* The last round that a thread was in is the one that read it. */
+static void place_threads(struct vt_stacks *s)
 {
-	for (size_t i = 0; i < s->session.threads.n; i++)
-		if (!vt_map_put(&s->session_by_tid, (uint64_t)s->session.threads.data[i].tid, i))
-			vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
-				      "not enough memory here to find the threads' registers");
-}
+	struct vt_map index_of = { 0 };
+	bool ok = true;
 
-static void stop_and_capture(struct stacks *s)
-{
-	struct vt_collect *c = s->c;
-	struct vt_error *err = vt_session_stop_all(&s->session, c->proc.pid, c->live, STOP_DEADLINE_NS);
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		ok = vt_map_put(&index_of, (uint64_t)s->list.threads.data[i].tid, i) && ok;
+	for (size_t r = 0; r < s->n_rounds; r++) {
+		struct vt_round *round = &s->rounds[r];
 
-	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",
-				      "the threads could not be stopped, their stacks are read while they run", err);
-		capture(s);
-		return;
+		for (size_t k = 0; k < round->session.threads.n; k++) {
+			const struct vt_session_thread *thread = &round->session.threads.data[k];
+			const uint64_t *index = vt_map_get(&index_of, (uint64_t)thread->tid);
+
+			if (index)
+				s->places[*index] = (struct vt_place){
+					.round = round,
+					.thread = thread,
+					.sample = thread->stopped || !round->samples ? NULL : &round->samples[k],
+				};
+		}
 	}
-
-	s->n_escaped = count_escaped(s);
-	vt_live_set_coherent(c->live, s->n_escaped == 0);
-	capture(s);
-	vt_session_resume(&s->session);
-	vt_live_set_coherent(c->live, false);
-	c->model->stacks_coherent = s->n_escaped == 0 && s->snapshot && !vt_snapshot_cut_threads(s->snapshot);
-	c->model->timing.stopped_ms = (double)(s->session.stop_end_ns - s->session.stop_begin_ns) / VT_NS_PER_MS;
-	add_new_threads(s);
-	index_session(s);
-}
-
-static const struct vt_session_thread *session_thread(const struct stacks *s, pid_t tid)
-{
-	const uint64_t *index = vt_map_get(&s->session_by_tid, (uint64_t)tid);
-
-	return index ? &s->session.threads.data[*index] : NULL;
+	vt_map_deinit(&index_of);
+	if (!ok)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
+			      "not enough memory here to find the threads' registers");
 }
 
 /*
  * The list was made a moment before the stop: what a thread waits for must be what it waited for when its stack was taken.
  * A wait that the stop interrupted shows one of the kernel's restart codes (include/linux/errno.h), or EINTR.
  */
-static void correct_wait(const struct stacks *s, struct vt_thread_info *info)
+static void correct_stopped(const struct vt_session_thread *thread, struct vt_thread_info *info)
 {
 	enum { ERESTARTSYS = 512, ERESTARTNOINTR = 513, ERESTARTNOHAND = 514, ERESTART_RESTARTBLOCK = 516 };
 	static const int arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
-	const struct vt_session_thread *thread = session_thread(s, info->tid);
 
-	if (!thread || !thread->stopped || thread->was_group_stopped || (info->state != 'S' && info->state != 'R'))
+	if (thread->was_group_stopped || (info->state != 'S' && info->state != 'R'))
 		return;
 
 	int64_t result = (int64_t)thread->regs.r[VT_REG_RAX];
@@ -291,80 +162,158 @@ static void correct_wait(const struct stacks *s, struct vt_thread_info *info)
 	} else {
 		info->state = 'R';
 		info->syscall_known = info->in_syscall = false;
-		info->wchan[0] = '\0';
 	}
 }
 
-static void unwind_one(struct stacks *s, struct vt_unwinder *unwinder, const struct vt_thread_info *info,
-		       struct vt_native_stack *stack)
+/* One that ran while it was read was in its system call before, but what of it is true now is not known. */
+static void correct_sampled(const struct vt_place *place, struct vt_thread_info *info)
 {
-	const struct vt_session_thread *thread = session_thread(s, info->tid);
-	struct vt_regs regs;
-
-	stack->tid = info->tid;
-	if (thread && thread->stopped) {
-		regs = thread->regs;
-	} else if (info->syscall_known && info->pc) {
-		registers_from_proc(info, &regs);
-	} else {
-		snprintf(stack->why, sizeof(stack->why), "%s",
-			 thread && thread->why ? thread->why : "it was running and could not be stopped");
+	if (!place->thread->sampled) {
+		info->syscall_known = info->in_syscall = false;
 		return;
 	}
-	vt_error_destroy(vt_unwinder_walk(unwinder, info->tid, &regs, stack));
+
+	const struct vt_thread_info *seen = &place->sample->info;
+
+	info->state = seen->state;
+	info->syscall_known = seen->syscall_known;
+	info->in_syscall = seen->in_syscall;
+	info->syscall_nr = seen->syscall_nr;
+	memcpy(info->syscall_args, seen->syscall_args, sizeof(info->syscall_args));
 }
 
-static void unwind_all(struct stacks *s)
+static void correct_wait(const struct vt_place *place, struct vt_thread_info *info)
+{
+	bool was_in_syscall = info->in_syscall;
+	long nr = info->syscall_nr;
+
+	if (!place->thread)
+		return;
+	if (place->thread->stopped)
+		correct_stopped(place->thread, info);
+	else if (place->sample)
+		correct_sampled(place, info);
+	/* Where it waited in the kernel was that of another system call. */
+	if (info->in_syscall != was_in_syscall || (info->in_syscall && info->syscall_nr != nr))
+		info->wchan[0] = '\0';
+}
+
+static bool is_read(const struct vt_place *place)
+{
+	return place->thread && (place->thread->stopped || place->thread->sampled);
+}
+
+static const char *why_unread(const struct vt_place *place)
+{
+	if (!place->thread)
+		return "it ended, or there was no memory for it here";
+	if (place->thread->why)
+		return place->thread->why;
+	return place->sample && place->sample->asleep ? "it ran while it was read" : "it was running";
+}
+
+static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_collect *c = s->c;
 	struct vt_unwinder *unwinder = NULL;
-	struct vt_memsrc *src = s->snapshot ? vt_snapshot_source(s->snapshot) : vt_live_cached_source(c->live);
-	struct vt_error *err = vt_unwinder_create(&c->modules, src, c->proc.pid, &unwinder);
+	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : vt_live_cached_source(c->live);
 
+	VT_TRY(vt_unwinder_create(&c->modules, src, c->proc.pid, &unwinder));
+	for (size_t i = 0; i < s->list.threads.n; i++) {
+		const struct vt_place *place = &s->places[i];
+
+		if (place->round == round && is_read(place))
+			vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid, &place->thread->regs, &s->native[i]));
+	}
+	vt_unwinder_destroy(unwinder);
+	return NULL;
+}
+
+static void unwind_all(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_error *err = NULL;
+
+	for (size_t r = 0; r < s->n_rounds && !err; r++)
+		err = unwind_round(s, &s->rounds[r]);
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "native frames are missing", err);
 		return;
 	}
-	for (size_t i = 0; i < s->list.threads.n; i++)
-		unwind_one(s, unwinder, &s->list.threads.data[i], &s->native[i]);
-	vt_unwinder_destroy(unwinder);
+	for (size_t i = 0; i < s->list.threads.n; i++) {
+		s->native[i].tid = s->list.threads.data[i].tid;
+		if (!is_read(&s->places[i]))
+			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s", why_unread(&s->places[i]));
+	}
 	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 }
 
-/* CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; by tid where that fails. */
-static void match_python_threads(struct stacks *s)
+/*
+ * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; where that is not known, by the
+ * number that the thread has in its own pid namespace.
+ */
+static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 {
+	struct vt_map by_fs = { 0 }, by_tid = { 0 };
 	bool ok = true;
 
 	for (size_t i = 0; i < s->list.threads.n; i++) {
-		const struct vt_session_thread *thread = session_thread(s, s->list.threads.data[i].tid);
+		const struct vt_place *place = &s->places[i];
 
-		ok = vt_map_put(&s->thread_by_tid, (uint64_t)s->list.threads.data[i].tid, i) && ok;
-		if (thread && thread->stopped && thread->regs.fs_base)
-			ok = vt_map_put(&s->thread_by_fs, thread->regs.fs_base, i) && ok;
+		if (place->round != round)
+			continue;
+		if (place->thread->stopped && place->thread->regs.fs_base)
+			ok = vt_map_put(&by_fs, place->thread->regs.fs_base, i) && ok;
+		if (place->sample && place->sample->ns_tid)
+			ok = vt_map_put(&by_tid, (uint64_t)place->sample->ns_tid, i) && ok;
+		else if (s->c->proc.same_pid_ns)
+			ok = vt_map_put(&by_tid, (uint64_t)place->thread->tid, i) && ok;
 	}
-	for (size_t i = 0; ok && s->have_python && i < s->python.threads.n; i++) {
-		const struct vt_python_thread *python = &s->python.threads.data[i];
-		const uint64_t *index = vt_map_get(&s->thread_by_fs, python->pthread);
+	for (size_t i = 0; ok && i < round->python.threads.n; i++) {
+		const struct vt_python_thread *python = &round->python.threads.data[i];
+		const uint64_t *index = vt_map_get(&by_fs, python->pthread);
 
 		if (!index && python->tid)
-			index = vt_map_get(&s->thread_by_tid, (uint64_t)python->tid);
+			index = vt_map_get(&by_tid, (uint64_t)python->tid);
 		if (index)
-			ok = vt_map_put(&s->python_by_thread, *index, i);
+			s->places[*index].python = python;
 	}
+	vt_map_deinit(&by_fs);
+	vt_map_deinit(&by_tid);
+	return ok;
+}
+
+static void match_python_threads(struct vt_stacks *s)
+{
+	bool ok = true;
+
+	for (size_t r = 0; s->have_python && r < s->n_rounds; r++)
+		ok = match_python_round(s, &s->rounds[r]) && ok;
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "nomem",
 			      "Python frames are missing: not enough memory here");
 }
 
-static void say_no_memory_for_stack(struct stacks *s, pid_t tid)
+static void resolve_python(struct vt_stacks *s)
+{
+	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
+
+	for (size_t r = 0; s->have_python && r < s->n_rounds; r++) {
+		struct vt_error *err = vt_python_resolve(&s->rounds[r].python, src);
+
+		if (err)
+			vt_collect_diag_error(s->c, VT_DIAG_MISSING, "python", "names of Python frames are missing", err);
+	}
+}
+
+static void say_no_memory_for_stack(struct vt_stacks *s, pid_t tid)
 {
 	vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "no memory for the stack of thread %d", tid);
 }
 
-static const char *why_incomplete(struct stacks *s, const struct vt_native_stack *native,
+static const char *why_incomplete(struct vt_stacks *s, const struct vt_native_stack *native,
 				  const struct vt_python_thread *python)
 {
 	const char *why = native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
@@ -387,7 +336,7 @@ static void keep_python_frames(struct vt_model_stack *stack)
  * What a thread waits for is seen in all of its frames, so those that are not wanted go last. Native frames alone are not
  * what is left of the merged ones: there the interpreter's own are left out.
  */
-static void apply_view(struct stacks *s, size_t i, struct vt_model_thread *thread)
+static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *thread)
 {
 	struct vt_model *model = s->c->model;
 
@@ -397,19 +346,41 @@ static void apply_view(struct stacks *s, size_t i, struct vt_model_thread *threa
 		say_no_memory_for_stack(s, thread->tid);
 }
 
-static void add_thread(struct stacks *s, size_t i)
+/*
+ * 1 holds it, 0 not, -1 unknown. It is asked of one round, the last: in different ones different threads may have had it.
+ */
+static int gil_of(const struct vt_stacks *s, const struct vt_python_thread *thread)
+{
+	const struct vt_python *python = &s->rounds[s->n_rounds ? s->n_rounds - 1 : 0].python;
+
+	if (!thread || !python->gil_known)
+		return -1;
+	for (size_t i = 0; s->n_rounds > 1 && i < python->threads.n; i++)
+		if (python->threads.data[i].holds_gil && python->threads.data[i].tstate == thread->tstate)
+			return 1;
+	return s->n_rounds > 1 ? 0 : thread->holds_gil;
+}
+
+static enum vt_taken how_taken(const struct vt_place *place)
+{
+	if (!is_read(place))
+		return VT_TAKEN_RUNNING;
+	return place->thread->stopped ? VT_TAKEN_STOPPED : VT_TAKEN_ASLEEP;
+}
+
+static void add_thread(struct vt_stacks *s, size_t i)
 {
 	struct vt_collect *c = s->c;
 	struct vt_thread_info *info = &s->list.threads.data[i];
-	const uint64_t *index = vt_map_get(&s->python_by_thread, i);
-	const struct vt_python_thread *python = index ? &s->python.threads.data[*index] : NULL;
+	const struct vt_place *place = &s->places[i];
+	const struct vt_python_thread *python = place->python;
 	struct vt_model_thread *thread = vt_vec_append(&c->model->threads);
 
 	if (!thread) {
 		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
 		return;
 	}
-	correct_wait(s, info);
+	correct_wait(place, info);
 	*thread = (struct vt_model_thread){
 		.tid = info->tid,
 		.name = vt_arena_strdup(&c->model->arena, info->name),
@@ -417,7 +388,8 @@ static void add_thread(struct stacks *s, size_t i)
 		.cpu = info->cpu,
 		.is_main = info->tid == c->proc.pid,
 		.has_python = python != NULL,
-		.gil = !python || !s->python.gil_known ? -1 : python->holds_gil,
+		.taken = how_taken(place),
+		.gil = gil_of(s, python),
 	};
 	if (!vt_merge_stacks(&s->native[i], python, &thread->stack, &c->model->arena))
 		say_no_memory_for_stack(s, info->tid);
@@ -428,7 +400,7 @@ static void add_thread(struct stacks *s, size_t i)
 }
 
 /* Our own helper's thread may still be on its way out: it is no part of the target. */
-static void drop_helper_thread(struct stacks *s)
+static void drop_helper_thread(struct vt_stacks *s)
 {
 	size_t kept = 0;
 
@@ -438,7 +410,7 @@ static void drop_helper_thread(struct stacks *s)
 	s->list.threads.n = kept;
 }
 
-static void say_what_is_missing(struct stacks *s)
+static void say_what_is_missing(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	size_t bare = 0;
@@ -450,17 +422,21 @@ static void say_what_is_missing(struct stacks *s)
 		bare += thread->stack.n_frames == 0 && thread->state != 'Z' && thread->state != 'X' &&
 			c->model->view != VT_VIEW_PYTHON;
 	}
-	if (s->n_escaped)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "not-stopped",
-			      "%zu of %zu threads did not stop: the stacks are not of one instant", s->n_escaped,
-			      s->session.threads.n);
+	if (s->n_ran)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "ran",
+			      "%zu of %zu threads were not stopped and ran: of them there are no native frames", s->n_ran,
+			      c->model->threads.n);
+	else if (s->n_escaped && !c->options->no_stop)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "not-stopped",
+			      "%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
+			      s->n_escaped, c->model->threads.n);
 	if (bare)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "no-frames", "%zu of %zu threads have no stack", bare,
 			      c->model->threads.n);
 }
 
 /* libdw would want the other word size, and so would everything that reads the thread's registers. */
-static bool refuse_32bit(struct stacks *s)
+static bool refuse_32bit(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 
@@ -470,24 +446,39 @@ static bool refuse_32bit(struct stacks *s)
 	return true;
 }
 
-static void stacks_deinit(struct stacks *s)
+static void stacks_deinit(struct vt_stacks *s)
 {
-	vt_session_deinit(&s->session);
 	for (size_t i = 0; s->native && i < s->list.threads.n; i++)
 		vt_native_stack_deinit(&s->native[i]);
 	free(s->native);
-	vt_snapshot_destroy(s->snapshot);
-	vt_python_deinit(&s->python);
-	vt_map_deinit(&s->thread_by_tid);
-	vt_map_deinit(&s->session_by_tid);
-	vt_map_deinit(&s->thread_by_fs);
-	vt_map_deinit(&s->python_by_thread);
+	free(s->places);
+	for (size_t r = VT_MAX_ROUNDS; r-- > 0;)
+		vt_round_deinit(&s->rounds[r]);
 	vt_thread_list_deinit(&s->list);
 }
 
-void vt_collect_stopped(struct vt_collect *c)
+static void add_threads(struct vt_stacks *s)
 {
-	struct stacks s = { .c = c };
+	size_t n = s->list.threads.n ? s->list.threads.n : 1;
+
+	s->native = calloc(n, sizeof(*s->native));
+	s->places = calloc(n, sizeof(*s->places));
+	if (!s->native || !s->places) {
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
+			      "the stacks are missing: not enough memory here");
+		return;
+	}
+	place_threads(s);
+	unwind_all(s);
+	resolve_python(s);
+	match_python_threads(s);
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		add_thread(s, i);
+}
+
+void vt_collect_threads(struct vt_collect *c)
+{
+	struct vt_stacks s = { .c = c };
 	uint64_t start = vt_now_ns();
 
 	if (refuse_32bit(&s))
@@ -503,22 +494,12 @@ void vt_collect_stopped(struct vt_collect *c)
 		return;
 	}
 	drop_helper_thread(&s);
-	stop_and_capture(&s);
-	s.native = calloc(s.list.threads.n ? s.list.threads.n : 1, sizeof(*s.native));
-	if (s.native) {
-		unwind_all(&s);
-		if (s.have_python) {
-			err = vt_python_resolve(&s.python, vt_live_cached_source(c->live));
-			if (err)
-				vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "names of Python frames are missing", err);
-		}
-		match_python_threads(&s);
-		for (size_t i = 0; i < s.list.threads.n; i++)
-			add_thread(&s, i);
-	} else {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem",
-			      "the stacks are missing: not enough memory here");
-	}
+	if (c->options->no_stop)
+		vt_capture_running(&s);
+	else
+		vt_capture_stopped(&s);
+	add_new_threads(&s);
+	add_threads(&s);
 	say_what_is_missing(&s);
 	stacks_deinit(&s);
 	c->model->timing.stacks_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;

@@ -459,6 +459,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	put_state(json, "state", t->state);
 	put_known(json, "cpu", t->cpu);
 	vt_json_bool(json, "main", t->is_main);
+	vt_json_text(json, "taken", vt_taken_name(t->taken));
 	vt_json_bool(json, "python", t->has_python);
 	if (t->gil < 0)
 		vt_json_null(json, "holds_gil");

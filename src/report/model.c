@@ -131,6 +131,17 @@ const char *vt_completeness_name(enum vt_completeness c)
 	return name_of(names, N_ELEMENTS(names), c);
 }
 
+const char *vt_taken_name(enum vt_taken taken)
+{
+	static const char *const names[] = {
+		[VT_TAKEN_STOPPED] = "stopped",
+		[VT_TAKEN_ASLEEP] = "asleep",
+		[VT_TAKEN_RUNNING] = "running",
+	};
+
+	return name_of(names, N_ELEMENTS(names), taken);
+}
+
 const char *vt_view_name(enum vt_view view)
 {
 	static const char *const names[] = {

@@ -148,6 +148,13 @@ struct vt_model_stack {
 	uint64_t hash;        /* of the frames' functions, files and lines: equal stacks have equal hashes (account) */
 };
 
+/* How a thread was read. */
+enum vt_taken {
+	VT_TAKEN_STOPPED, /* it was stopped */
+	VT_TAKEN_ASLEEP,  /* it was not, but slept all the while */
+	VT_TAKEN_RUNNING, /* it ran: no native frames; Python frames when they looked the same several times */
+};
+
 struct vt_model_thread {
 	pid_t tid;
 	const char *name;
@@ -155,6 +162,7 @@ struct vt_model_thread {
 	int cpu;
 	bool is_main;
 	bool has_python;
+	enum vt_taken taken;
 	int gil;              /* 1 holds it, 0 not, -1 unknown */
 	const char *syscall;  /* ours: "futex", NULL not in one */
 	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
@@ -248,6 +256,7 @@ const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_
 const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
+const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
 const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */
 const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside" */
 const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */

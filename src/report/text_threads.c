@@ -542,7 +542,8 @@ static void add_gil(struct vt_str *title, const struct vt_model *model)
 		if (t->has_python && t->gil < 0)
 			return;
 	}
-	if (known && python)
+	/* Of different moments that would contradict the threads that wait for it. */
+	if (known && python && model->stacks_coherent)
 		vt_str_add(title, "; the GIL is free");
 }
 

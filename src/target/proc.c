@@ -577,6 +577,58 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 	return NULL;
 }
 
+/* Samples of threads */
+
+static bool read_sample_status(struct vt_thread_sample *sample, int dirfd)
+{
+	char path[40], status[MAX_STATUS];
+	const char *state, *voluntary, *involuntary;
+
+	snprintf(path, sizeof(path), "%d/status", (int)sample->info.tid);
+	if (vt_task_slurp(dirfd, path, status, sizeof(status)) <= 0)
+		return false;
+	state = status_value(status, "State:");
+	/* The last two lines: gone when a long list of groups has filled the buffer. */
+	voluntary = status_value(status, "voluntary_ctxt_switches:");
+	involuntary = status_value(status, "nonvoluntary_ctxt_switches:");
+	if (!state || !voluntary || !involuntary)
+		return false;
+	sample->info.state = *state;
+	sample->switches = strtoull(voluntary, NULL, 10) + strtoull(involuntary, NULL, 10);
+	sample->ns_tid = innermost_pid(status, sample->info.tid);
+	return true;
+}
+
+static bool read_sample_syscall(struct vt_thread_sample *sample, int dirfd)
+{
+	char path[40], text[512];
+
+	snprintf(path, sizeof(path), "%d/syscall", (int)sample->info.tid);
+	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
+		parse_syscall(&sample->info, text);
+	return sample->info.syscall_known && sample->info.sp && sample->info.pc;
+}
+
+void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid)
+{
+	VT_CLOSE int dirfd = vt_task_dir(pid);
+
+	*sample = (struct vt_thread_sample){ .info = { .tid = tid, .cpu = -1, .syscall_nr = -1 } };
+	/* The counters before the registers here, and after them below: so they span what is read in between. */
+	sample->asleep = dirfd >= 0 && read_sample_status(sample, dirfd) && read_sample_syscall(sample, dirfd);
+}
+
+bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid)
+{
+	VT_CLOSE int dirfd = vt_task_dir(pid);
+	struct vt_thread_sample now = { .info = { .tid = sample->info.tid, .syscall_nr = -1 } };
+	const struct vt_thread_info *a = &sample->info, *b = &now.info;
+
+	return sample->asleep && dirfd >= 0 && read_sample_syscall(&now, dirfd) && read_sample_status(&now, dirfd) &&
+	       now.switches == sample->switches && a->sp == b->sp && a->pc == b->pc && a->syscall_nr == b->syscall_nr &&
+	       a->in_syscall == b->in_syscall && !memcmp(a->syscall_args, b->syscall_args, sizeof(a->syscall_args));
+}
+
 /* Permission */
 
 /* What decides about ptrace on our side. */

@@ -89,6 +89,24 @@ void vt_thread_list_deinit(struct vt_thread_list *list);
 struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid_t tid);
 
 /*
+ * A thread looked at without stopping it. The kernel shows registers of threads that sleep, and counts how often each has
+ * been switched off a processor: two samples that are equal with what was read in between mean that it did not run
+ * meanwhile.
+ */
+struct vt_thread_sample {
+	bool asleep;       /* the fields below are known */
+	pid_t ns_tid;      /* its number in its own pid namespace */
+	uint64_t switches; /* voluntary and involuntary ones */
+	struct vt_thread_info info; /* tid, state and what comes from the file syscall; nothing else */
+};
+
+/* A sample of a thread that runs, that ended or that may not be looked at is not asleep. */
+void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid);
+
+/* Whether the thread has slept since the sample was taken. */
+bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid);
+
+/*
  * Why this user may not trace proc, as one line with the exact remedy (Yama's ptrace_scope, another user, user
  * namespace, capability), or NULL when nothing speaks against it. For a message after EPERM, not a prediction.
  */

@@ -27,7 +27,8 @@ struct vt_session_thread {
 	pid_t tid;
 	bool stopped;          /* it stopped for us and regs are valid; stays so after the resume */
 	bool was_group_stopped; /* it was stopped by a signal before we came */
-	struct vt_regs regs;   /* valid when stopped */
+	bool sampled;          /* not stopped, but it sleeps: regs are valid except for the unknown ones (the caller's) */
+	struct vt_regs regs;   /* valid when stopped or sampled */
 	const char *why;       /* static text: why it is not stopped: "it did not stop in time", "it ended", ... */
 	/* private: */
 	int phase;

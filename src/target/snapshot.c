@@ -140,7 +140,7 @@ static uint64_t sum(const struct piece *pieces, size_t n)
 	return total;
 }
 
-/* The pieces of all stopped threads; *cut becomes the number of those whose stack is deeper than the limit. */
+/* The pieces of all threads whose stack pointer is known; *cut becomes the number of those whose stack is deeper than the limit. */
 static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps, size_t limit,
 			  struct piece *pieces, size_t *cut)
 {
@@ -151,7 +151,7 @@ static size_t list_pieces(const struct vt_session *session, const struct vt_maps
 	for (size_t i = 0; i < session->threads.n; i++) {
 		const struct vt_session_thread *thread = &session->threads.data[i];
 
-		if (!thread->stopped)
+		if (!thread->stopped && !thread->sampled)
 			continue;
 		pieces[n] = wanted_of(maps, thread->regs.r[VT_REG_RSP], limit);
 		*cut += pieces[n].end - pieces[n].start == limit;

@@ -18,7 +18,7 @@ struct vt_snapshot_limits {
 	size_t total;      /* bytes in all */
 };
 
-/* session must have stopped the threads; threads that are not stopped are left out. */
+/* Threads of the session that are neither stopped nor sampled are left out. */
 struct vt_error *vt_snapshot_create(const struct vt_session *session, const struct vt_maps *maps, struct vt_live *live,
 				    const struct vt_snapshot_limits *limits, struct vt_snapshot **ret);
 void vt_snapshot_destroy(struct vt_snapshot *snapshot);

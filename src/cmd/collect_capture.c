@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies registers, stacks and chains of Python frames: of all threads at one instant while they are stopped, or of threads
+ * that sleep, without stopping them. A thread that sleeps uninterruptibly cannot be stopped; it is read the second way too.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cmd/collect_stacks.h"
+
+#define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
+#define STACK_BYTES_PER_THREAD (256 * 1024)
+#define STACK_BYTES_TOTAL (16 * 1024 * 1024)
+/* Before another try with threads that ran: what wakes and goes back to sleep is mostly asleep by then. */
+#define BETWEEN_ROUNDS_NS (2 * VT_NS_PER_MS)
+
+void vt_round_deinit(struct vt_round *round)
+{
+	vt_session_deinit(&round->session);
+	vt_snapshot_destroy(round->snapshot);
+	vt_python_deinit(&round->python);
+	free(round->samples);
+}
+
+/* The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0 none. */
+static uint64_t current_context(const struct vt_collect *c, uint64_t thread_pointer)
+{
+	struct vt_memsrc *src = vt_live_cached_source(c->live);
+	uint64_t word = 0;
+
+	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)c->context_slot, &word) ||
+	    (c->context_inner >= 0 && vt_mem_read_u64(src, word + (uint64_t)c->context_inner, &word)) ||
+	    vt_mem_read_u64(src, word, &word) || vt_mem_read_u64(src, word, &word))
+		return 0;
+	return word;
+}
+
+/* Which threads hold which device's context. Only said when every thread could be asked. */
+static void find_context_threads(const struct vt_stacks *s, const struct vt_session *session)
+{
+	struct vt_model *model = s->c->model;
+
+	if (s->c->context_slot <= 0 || s->n_escaped || !session->threads.n)
+		return;
+	for (size_t d = 0; d < model->devices.n; d++)
+		model->devices.data[d].context_threads_known = true;
+	for (size_t i = 0; i < session->threads.n; i++) {
+		/* Our own helper's may still be on its way out. */
+		if (session->threads.data[i].tid == s->c->helper_tid)
+			continue;
+
+		const struct vt_session_thread *thread = &session->threads.data[i];
+		uint64_t context = thread->stopped ? current_context(s->c, thread->regs.fs_base) : 0;
+
+		for (size_t d = 0; context && d < model->devices.n; d++) {
+			pid_t *tid = model->devices.data[d].context == context ?
+					     vt_vec_append(&model->devices.data[d].context_threads) : NULL;
+
+			if (tid)
+				*tid = thread->tid;
+			else if (model->devices.data[d].context == context)
+				model->devices.data[d].context_threads_known = false; /* out of memory */
+		}
+	}
+}
+
+/* A thread that we should have and could not stop; one that ended meanwhile (as the helper's own does) is no loss. */
+static bool has_escaped(const struct vt_stacks *s, const struct vt_session_thread *thread)
+{
+	struct vt_thread_info info = { 0 };
+
+	if (thread->stopped || thread->tid == s->c->helper_tid)
+		return false;
+
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
+
+	return !err && info.state != 'X' && info.state != 'Z';
+}
+
+static size_t count_escaped(const struct vt_stacks *s, const struct vt_session *session)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < session->threads.n; i++)
+		n += has_escaped(s, &session->threads.data[i]);
+	return n;
+}
+
+/* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
+static void registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
+{
+	static const int arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
+	const struct vt_thread_info *info = &sample->info;
+
+	*regs = (struct vt_regs){ .orig_rax = info->in_syscall ? info->syscall_nr : -1 };
+	regs->unknown = ~(UINT32_C(1) << VT_REG_RSP | UINT32_C(1) << VT_REG_RIP);
+	regs->r[VT_REG_RSP] = info->sp;
+	regs->r[VT_REG_RIP] = info->pc;
+	for (int i = 0; info->in_syscall && i < 6; i++) {
+		regs->r[arguments[i]] = info->syscall_args[i];
+		regs->unknown &= ~(UINT32_C(1) << arguments[i]);
+	}
+}
+
+/* Before anything is copied: the threads of the session that are not stopped, as they sleep. */
+static void take_samples(struct vt_stacks *s, struct vt_round *round)
+{
+	struct vt_session *session = &round->session;
+
+	round->samples = calloc(session->threads.n + 1, sizeof(*round->samples));
+	for (size_t i = 0; round->samples && i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->stopped)
+			continue;
+		vt_thread_sample_take(&round->samples[i], s->c->proc.pid, thread->tid);
+		thread->sampled = round->samples[i].asleep;
+		if (thread->sampled)
+			registers_of_sample(&round->samples[i], &thread->regs);
+	}
+}
+
+/* Afterwards: what was read of a thread that ran meanwhile may not belong together. */
+static void check_samples(struct vt_stacks *s, struct vt_round *round)
+{
+	struct vt_session *session = &round->session;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->sampled && !vt_thread_sample_holds(&round->samples[i], s->c->proc.pid))
+			thread->sampled = false;
+	}
+}
+
+/* Copies what changes when the target runs. */
+static void copy(struct vt_stacks *s, struct vt_round *round)
+{
+	struct vt_collect *c = s->c;
+	struct vt_snapshot_limits limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
+	struct vt_error *err = NULL;
+
+	vt_live_drop_cache(c->live);
+	if (s->have_python) {
+		err = vt_python_capture(&round->python, vt_live_source(c->live));
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+	}
+	err = vt_snapshot_create(&round->session, &c->maps, c->live, &limits, &round->snapshot);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+	else if (vt_snapshot_cut_threads(round->snapshot))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
+			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
+			      vt_snapshot_cut_threads(round->snapshot));
+}
+
+static bool is_read(const struct vt_session_thread *thread)
+{
+	return thread->stopped || thread->sampled;
+}
+
+static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *session)
+{
+	s->n_ran = 0;
+	for (size_t i = 0; i < session->threads.n; i++)
+		s->n_ran += !is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
+}
+
+void vt_capture_stopped(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_round *round = &s->rounds[0];
+	struct vt_session *session = &round->session;
+	struct vt_error *err = vt_session_stop_all(session, c->proc.pid, c->live, STOP_DEADLINE_NS);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",
+				      "the threads could not be stopped, their stacks are read while they run", err);
+		vt_capture_running(s);
+		if (!c->stacks_only)
+			vt_collect_outside_read(c);
+		return;
+	}
+
+	s->n_rounds = 1;
+	s->n_escaped = count_escaped(s, session);
+	vt_live_set_coherent(c->live, s->n_escaped == 0);
+	if (s->n_escaped)
+		take_samples(s, round);
+	copy(s, round);
+	if (s->n_escaped)
+		check_samples(s, round);
+	find_context_threads(s, session);
+	if (!c->stacks_only)
+		vt_collect_outside_read(c);
+	vt_session_resume(session);
+	vt_live_set_coherent(c->live, false);
+	count_those_that_ran(s, session);
+	c->model->stacks_coherent = s->n_ran == 0 && round->snapshot && !vt_snapshot_cut_threads(round->snapshot);
+	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
+}
+
+static bool add_to_session(struct vt_session *session, pid_t tid)
+{
+	struct vt_session_thread *thread = vt_vec_append(&session->threads);
+
+	if (thread)
+		*thread = (struct vt_session_thread){ .tid = tid };
+	return thread;
+}
+
+/* The threads of the first round are all; of a later one, those that the round before could not read. */
+static bool begin_round(struct vt_stacks *s, size_t n)
+{
+	struct vt_round *round = &s->rounds[n];
+	bool ok = true;
+
+	round->session = (struct vt_session){ .pid = s->c->proc.pid, .live = s->c->live };
+	for (size_t i = 0; n == 0 && ok && i < s->list.threads.n; i++)
+		ok = add_to_session(&round->session, s->list.threads.data[i].tid);
+	for (size_t i = 0; n > 0 && ok && i < s->rounds[n - 1].session.threads.n; i++) {
+		const struct vt_session_thread *thread = &s->rounds[n - 1].session.threads.data[i];
+
+		if (!is_read(thread))
+			ok = add_to_session(&round->session, thread->tid);
+	}
+	if (n > 0) {
+		/* What was found stays (it belongs to the first round), what is captured is new. */
+		round->python = s->rounds[0].python;
+		round->python.pages = NULL;
+		round->python.arena = (struct vt_arena){ 0 };
+		round->python.threads.data = NULL;
+		round->python.threads.n = round->python.threads.capacity = 0;
+	}
+	if (!ok)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "not enough memory here to look at all threads");
+	return ok && round->session.threads.n > 0;
+}
+
+void vt_capture_running(struct vt_stacks *s)
+{
+	vt_live_set_coherent(s->c->live, false);
+	s->n_escaped = s->list.threads.n;
+	for (size_t n = 0; n < VT_MAX_ROUNDS && begin_round(s, n); n++) {
+		struct vt_round *round = &s->rounds[n];
+
+		s->n_rounds = n + 1;
+		if (n > 0)
+			vt_sleep_ns(BETWEEN_ROUNDS_NS);
+		take_samples(s, round);
+		copy(s, round);
+		check_samples(s, round);
+		count_those_that_ran(s, &round->session);
+		if (s->n_ran == 0)
+			break;
+	}
+}

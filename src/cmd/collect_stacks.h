@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to collect_stacks.c and collect_capture.c: the threads while they are looked at. */
+#ifndef VT_CMD_COLLECT_STACKS_H
+#define VT_CMD_COLLECT_STACKS_H
+
+#include "cmd/collect.h"
+#include "target/session.h"
+#include "target/snapshot.h"
+#include "walk/native.h"
+#include "walk/python.h"
+
+#define VT_MAX_ROUNDS 4
+
+/*
+ * One look at threads: all of them stopped together, or, with --no-stop, those that are still to be read while they sleep.
+ * Raw data only; it belongs together as far as a thread was stopped or did not run.
+ */
+struct vt_round {
+	struct vt_session session;
+	struct vt_thread_sample *samples; /* of the session's threads that were not stopped; NULL when there are none */
+	struct vt_snapshot *snapshot;
+	struct vt_python python; /* when have_python */
+};
+
+/* Where in the rounds a thread is found. */
+struct vt_place {
+	struct vt_round *round;                  /* the last one that it was in, NULL none */
+	const struct vt_session_thread *thread;  /* NULL: it was in none */
+	const struct vt_thread_sample *sample;   /* NULL: it was stopped */
+	const struct vt_python_thread *python;   /* NULL: it runs no Python */
+};
+
+struct vt_stacks {
+	struct vt_collect *c;
+	struct vt_thread_list list; /* as /proc showed them before they were looked at */
+	struct vt_round rounds[VT_MAX_ROUNDS];
+	size_t n_rounds;
+	size_t n_escaped; /* threads that could not be stopped */
+	size_t n_ran;     /* of them, those that ran while they were read */
+	bool have_python;
+	struct vt_place *places;       /* one for each thread of list */
+	struct vt_native_stack *native; /* the same */
+};
+
+/* Copies what is needed of every thread: s->rounds. */
+void vt_capture_stopped(struct vt_stacks *s);
+void vt_capture_running(struct vt_stacks *s);
+
+void vt_round_deinit(struct vt_round *round);
+
+#endif
