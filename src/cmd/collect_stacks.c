@@ -12,7 +12,7 @@
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
 #include "walk/merge.h"
-#include "walk/wait.h"
+#include "walk/verdicts.h"
 
 static void find_python(struct vt_stacks *s)
 {
@@ -182,20 +182,22 @@ static void correct_sampled(const struct vt_place *place, struct vt_thread_info 
 	memcpy(info->syscall_args, seen->syscall_args, sizeof(info->syscall_args));
 }
 
-static void correct_wait(const struct vt_place *place, struct vt_thread_info *info)
+/* False when it was in another system call than info said: where it slept in the kernel is not known then. */
+static bool correct_wait(const struct vt_place *place, struct vt_thread_info *info)
 {
 	bool was_in_syscall = info->in_syscall;
 	long nr = info->syscall_nr;
 
 	if (!place->thread)
-		return;
+		return true;
 	if (place->thread->stopped)
 		correct_stopped(place->thread, info);
 	else if (place->sample)
 		correct_sampled(place, info);
-	/* Where it waited in the kernel was that of another system call. */
-	if (info->in_syscall != was_in_syscall || (info->in_syscall && info->syscall_nr != nr))
-		info->wchan[0] = '\0';
+	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr))
+		return true;
+	info->wchan[0] = '\0';
+	return false;
 }
 
 static bool is_read(const struct vt_place *place)
@@ -380,7 +382,8 @@ static void add_thread(struct vt_stacks *s, size_t i)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
 		return;
 	}
-	correct_wait(place, info);
+	bool same_wait = correct_wait(place, info);
+
 	*thread = (struct vt_model_thread){
 		.tid = info->tid,
 		.name = vt_arena_strdup(&c->model->arena, info->name),
@@ -389,13 +392,18 @@ static void add_thread(struct vt_stacks *s, size_t i)
 		.is_main = info->tid == c->proc.pid,
 		.has_python = python != NULL,
 		.taken = how_taken(place),
+		.wchan = info->wchan[0] ? vt_arena_strdup(&c->model->arena, info->wchan) : NULL,
 		.gil = gil_of(s, python),
 	};
+	if (same_wait && i < s->n_kernel) {
+		thread->kernel = s->kernel[i].frames;
+		thread->n_kernel = s->kernel[i].n;
+	}
 	if (!vt_merge_stacks(&s->native[i], python, &thread->stack, &c->model->arena))
 		say_no_memory_for_stack(s, info->tid);
 	if (!thread->stack.why)
 		thread->stack.why = why_incomplete(s, &s->native[i], python);
-	vt_wait_describe(thread, info, c->proc.pid, vt_live_cached_source(c->live), &c->model->arena);
+	vt_wait_describe(&s->wait, thread, info);
 	apply_view(s, i, thread);
 }
 
@@ -452,9 +460,69 @@ static void stacks_deinit(struct vt_stacks *s)
 		vt_native_stack_deinit(&s->native[i]);
 	free(s->native);
 	free(s->places);
+	free(s->kernel);
+	vt_wait_deinit(&s->wait);
 	for (size_t r = VT_MAX_ROUNDS; r-- > 0;)
 		vt_round_deinit(&s->rounds[r]);
 	vt_thread_list_deinit(&s->list);
+}
+
+/* Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures only leave it out. */
+static void read_kernel_stacks(struct vt_stacks *s)
+{
+	const char *frames[VT_MAX_KERNEL_FRAMES];
+
+	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
+	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
+		const struct vt_thread_info *info = &s->list.threads.data[i];
+		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->proc.pid, info->tid, frames,
+									    &s->c->model->arena);
+		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) : NULL;
+
+		if (!copy)
+			continue;
+		memcpy(copy, frames, n * sizeof(*copy));
+		s->kernel[i] = (struct vt_kernel_stack){ .frames = copy, .n = n };
+	}
+}
+
+/* The thread that holds the GIL that python waits for. Before 3.12 all interpreters of a process share one. */
+static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s, const struct vt_python_thread *python)
+{
+	const struct vt_model *model = s->c->model;
+	const struct vt_python *found = &s->rounds[0].python;
+	bool shared = found->major == 3 && found->minor < 12;
+
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].gil == 1 && s->places[i].python &&
+		    (shared || s->places[i].python->interpreter == python->interpreter))
+			return &model->threads.data[i];
+	return NULL;
+}
+
+/* "waits for the GIL" becomes "waits for the GIL held by 41530 (pt_main_thread)". */
+static void name_gil_holders(struct vt_stacks *s)
+{
+	struct vt_model *model = s->c->model;
+
+	/* Threads were added in the order of the list; when one is missing for want of memory, nothing goes together. */
+	for (size_t i = 0; model->threads.n == s->list.threads.n && i < model->threads.n; i++) {
+		struct vt_model_thread *thread = &model->threads.data[i];
+		const struct vt_python_thread *python = s->places[i].python;
+		const struct vt_model_thread *holder = NULL;
+
+		if (python && thread->verdict && thread->gil == 0 && !strcmp(thread->verdict, VT_VERDICT_GIL))
+			holder = find_gil_holder(s, python);
+		if (!holder)
+			continue;
+
+		const char *text = vt_arena_printf(&model->arena, "%s held by %d (%s)", VT_VERDICT_GIL, (int)holder->tid,
+						   holder->name ? holder->name : "?");
+
+		if (text)
+			thread->verdict = text;
+		thread->waits_for = holder->tid;
+	}
 }
 
 static void add_threads(struct vt_stacks *s)
@@ -474,11 +542,15 @@ static void add_threads(struct vt_stacks *s)
 	match_python_threads(s);
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		add_thread(s, i);
+	name_gil_holders(s);
 }
 
 void vt_collect_threads(struct vt_collect *c)
 {
-	struct vt_stacks s = { .c = c };
+	struct vt_stacks s = {
+		.c = c,
+		.wait = { .pid = c->proc.pid, .src = vt_live_cached_source(c->live), .arena = &c->model->arena },
+	};
 	uint64_t start = vt_now_ns();
 
 	if (refuse_32bit(&s))
@@ -494,6 +566,7 @@ void vt_collect_threads(struct vt_collect *c)
 		return;
 	}
 	drop_helper_thread(&s);
+	read_kernel_stacks(&s);
 	if (c->options->no_stop)
 		vt_capture_running(&s);
 	else

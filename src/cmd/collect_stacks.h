@@ -8,6 +8,7 @@
 #include "target/snapshot.h"
 #include "walk/native.h"
 #include "walk/python.h"
+#include "walk/wait.h"
 
 #define VT_MAX_ROUNDS 4
 
@@ -30,6 +31,12 @@ struct vt_place {
 	const struct vt_python_thread *python;   /* NULL: it runs no Python */
 };
 
+/* What the kernel says of where a thread sleeps. */
+struct vt_kernel_stack {
+	const char *const *frames; /* in the model's arena */
+	size_t n;
+};
+
 struct vt_stacks {
 	struct vt_collect *c;
 	struct vt_thread_list list; /* as /proc showed them before they were looked at */
@@ -38,6 +45,9 @@ struct vt_stacks {
 	size_t n_escaped; /* threads that could not be stopped */
 	size_t n_ran;     /* of them, those that ran while they were read */
 	bool have_python;
+	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
+	size_t n_kernel;
+	struct vt_wait wait;
 	struct vt_place *places;       /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
 };

@@ -466,8 +466,21 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	else
 		vt_json_bool(json, "holds_gil", t->gil == 1);
 	vt_json_bool(json, "idle", t->idle);
+	put_name(json, "wchan", t->wchan);
+	if (t->n_kernel) {
+		vt_json_array_line(json, "kernel_stack");
+		for (size_t i = 0; i < t->n_kernel; i++)
+			vt_json_text(json, NULL, t->kernel[i]);
+		vt_json_end_array(json);
+	} else {
+		vt_json_null(json, "kernel_stack");
+	}
 	put_name(json, "syscall", t->syscall);
 	put_name(json, "waits", t->waits);
+	if (t->waits_for > 0)
+		vt_json_int(json, "waits_for_tid", t->waits_for);
+	else
+		vt_json_null(json, "waits_for_tid");
 	put_name(json, "verdict", t->verdict);
 	if (t->group < model->thread_groups.n)
 		vt_json_uint(json, "group", t->group);

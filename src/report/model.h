@@ -164,8 +164,12 @@ struct vt_model_thread {
 	bool has_python;
 	enum vt_taken taken;
 	int gil;              /* 1 holds it, 0 not, -1 unknown */
+	const char *wchan;    /* function of the kernel that it sleeps in; NULL unknown */
+	const char *const *kernel; /* its stack in the kernel, innermost first: "futex_wait+0x5f/0x120" */
+	size_t n_kernel;      /* 0 unknown */
 	const char *syscall;  /* ours: "futex", NULL not in one */
 	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
+	pid_t waits_for;      /* the thread that holds what it waits for, or whose end it waits for; 0 unknown or none */
 	const char *verdict;  /* ours: "in cudaStreamSynchronize", NULL none */
 	bool idle;            /* a pool thread that waits for work (walk/wait) */
 	struct vt_model_stack stack;

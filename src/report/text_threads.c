@@ -588,6 +588,27 @@ static size_t stack_budget(const struct view *v, const struct vt_model_thread *t
 	return most;
 }
 
+/* "in the kernel: futex_wait < do_futex < …", without the offsets. */
+static void print_kernel(const struct view *v, const struct vt_model_thread *t)
+{
+	struct vt_str text = { 0 };
+
+	if (t->n_kernel == 0 && !t->wchan)
+		return;
+	vt_str_add(&text, "in the kernel: ");
+	for (size_t i = 0; i < t->n_kernel; i++) {
+		vt_str_add(&text, i ? " < " : "");
+		vt_str_addn(&text, t->kernel[i], strcspn(t->kernel[i], "+"));
+	}
+	if (t->n_kernel == 0)
+		vt_str_add(&text, t->wchan);
+	vt_line_pad(v->line, FRAME_INDENT);
+	vt_line_wrap(v->line, VT_DIM, vt_str_get(&text), FRAME_INDENT + 2, 4);
+	if (text.failed)
+		v->line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
 static void print_groups(struct view *v)
 {
 	const struct vt_model *model = v->model;
@@ -608,6 +629,8 @@ static void print_groups(struct view *v)
 		}
 		c = find_common(model, t, g->n_threads);
 		print_thread_head(v, &c);
+		if (t->state == 'D')
+			print_kernel(v, t);
 		budget = stack_budget(v, t);
 		if (budget > 0)
 			print_stack(v, &t->stack, budget);
@@ -640,6 +663,7 @@ static void print_each(struct view *v, enum vt_threads_shown shown)
 		if (!is_shown(c.first, shown))
 			continue;
 		print_thread_head(v, &c);
+		print_kernel(v, c.first);
 		print_stack(v, &c.first->stack, SIZE_MAX);
 	}
 }

@@ -577,6 +577,28 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 	return NULL;
 }
 
+size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena)
+{
+	VT_CLOSE int dirfd = vt_task_dir(pid);
+	char path[40], text[8192];
+	char *rest = NULL;
+	size_t n = 0;
+
+	snprintf(path, sizeof(path), "%d/stack", (int)tid);
+	if (dirfd < 0 || vt_task_slurp(dirfd, path, text, sizeof(text)) <= 0)
+		return 0;
+	/* "[<0>] futex_wait+0x5f/0x120", with the address in the brackets before Linux 4.11 */
+	for (char *line = strtok_r(text, "\n", &rest); line && n < VT_MAX_KERNEL_FRAMES; line = strtok_r(NULL, "\n", &rest)) {
+		char *name = strstr(line, "] ");
+
+		frames[n] = name ? vt_arena_strdup(arena, name + 2) : NULL;
+		if (!frames[n])
+			break;
+		n++;
+	}
+	return n;
+}
+
 /* Samples of threads */
 
 static bool read_sample_status(struct vt_thread_sample *sample, int dirfd)

@@ -88,6 +88,14 @@ void vt_thread_list_deinit(struct vt_thread_list *list);
 /* Refreshes state, syscall, sp, pc and wchan of one thread. VT_ERR_GONE when it ended. */
 struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid_t tid);
 
+#define VT_MAX_KERNEL_FRAMES 64
+
+/*
+ * The stack in the kernel of a thread that sleeps, innermost first, each "function+0x12/0x34" in arena; returns how many were
+ * stored in frames (room for VT_MAX_KERNEL_FRAMES). 0 when it may not be read (only root may), or it runs.
+ */
+size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena);
+
 /*
  * A thread looked at without stopping it. The kernel shows registers of threads that sleep, and counts how often each has
  * been switched off a processor: two samples that are equal with what was read in between mean that it did not run

@@ -10,5 +10,6 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/wait.c \
 	src/walk/wait_fd.c \
 	src/walk/wait_futex.c \
+	src/walk/wait_socket.c \
 	src/walk/wait_parts.h
 EXTRA_DIST += scripts/gen-syscall-names.sh

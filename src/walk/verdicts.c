@@ -12,6 +12,7 @@ enum rule_flags {
 	/* what is looked at */
 	PYTHON = 1 << 0,       /* a Python frame; else a native one */
 	BY_NAME = 1 << 1,      /* no frame: function is the thread's name; for threads whose functions have no names */
+	KERNEL = 1 << 12,      /* no frame: a function in the kernel of a thread that no signal reaches (state D) */
 	UNDER_PYTHON = 1 << 2, /* the frame was called by the interpreter itself */
 	WORKER = 1 << 3,       /* only the start of the thread is outside of it; all inside of it only waits */
 	/* conditions on the thread */
@@ -36,12 +37,12 @@ struct rule {
 /* Frames are tried from the inside; for each, the rules in this order. The first that matches decides. */
 static const struct rule rules[] = {
 	/* CPython */
-	{ "waits for the GIL", "take_gil", NULL, 0 },
+	{ VT_VERDICT_GIL, "take_gil", NULL, 0 },
 	/* Without a name for take_gil() (stripped): nothing else in CPython 3.8 to 3.13 uses this on Linux. */
-	{ "waits for the GIL", "*pthread_cond_timedwait*", "libc*", UNDER_PYTHON },
-	{ "waits for the GIL", "PyEval_RestoreThread", NULL, FOR_LOCK },
-	{ "waits for the GIL", "PyEval_AcquireThread", NULL, FOR_LOCK },
-	{ "waits for the GIL", "PyGILState_Ensure", NULL, FOR_LOCK },
+	{ VT_VERDICT_GIL, "*pthread_cond_timedwait*", "libc*", UNDER_PYTHON },
+	{ VT_VERDICT_GIL, "PyEval_RestoreThread", NULL, FOR_LOCK },
+	{ VT_VERDICT_GIL, "PyEval_AcquireThread", NULL, FOR_LOCK },
+	{ VT_VERDICT_GIL, "PyGILState_Ensure", NULL, FOR_LOCK },
 	{ "waits for the world to be started again (free-threaded Python)", "tstate_wait_attach", NULL, 0 },
 	{ "in Python's garbage collector", "gc_collect_main*", NULL, 0 },
 	{ "in Python's garbage collector", "collect", "*python3*", 0 },
@@ -128,6 +129,36 @@ static const struct rule rules[] = {
 	{ "waits for a Python lock", "rlock_acquire", NULL, INNERMOST | WEAK },
 	{ "waits in asyncio's event loop", "*_run_once", "*/asyncio/base_events.py", PYTHON | INNERMOST | WEAK },
 	{ "in autograd's backward pass", "torch::autograd::Engine::evaluate_function", NULL, WEAK },
+
+	/*
+	 * The kernel, for a thread of which nothing above is known: functions of Linux 4.18 to 6.18 that stay on the stack
+	 * (the scheduler's own are left out there). Innermost first.
+	 */
+	{ "waits in a page fault that userfaultfd is to resolve", "handle_userfault*", NULL, KERNEL },
+	{ "waits for the child that it has made to call exec or to end", "wait_for_vfork_done*", NULL, KERNEL },
+	{ "waits for the child that it has made to call exec or to end", "kernel_clone*", NULL, KERNEL },
+	{ "waits for an NFS server", "nfs*", NULL, KERNEL },
+	{ "waits for an NFS server", "rpc_wait_bit*", NULL, KERNEL },
+	{ "waits for a FUSE file system", "fuse_*", NULL, KERNEL },
+	{ "waits for a FUSE file system", "request_wait_answer*", NULL, KERNEL },
+	{ "waits for a Lustre server", "ll_*", NULL, KERNEL },
+	{ "waits for a Lustre server", "ptlrpc_*", NULL, KERNEL },
+	{ "in NVIDIA's kernel driver", "nvidia_*", NULL, KERNEL },
+	{ "in NVIDIA's kernel driver", "uvm_*", NULL, KERNEL },
+	{ "in NVIDIA's kernel driver", "os_acquire_*", NULL, KERNEL },
+	{ "writes a core dump", "do_coredump*", NULL, KERNEL },
+	{ "ends", "do_exit*", NULL, KERNEL },
+	{ "in a page fault, waits for a disk", "swap_readpage*", NULL, KERNEL },
+	{ "in a page fault, waits for a disk", "filemap_fault*", NULL, KERNEL },
+	{ "waits for a disk", "io_schedule*", NULL, KERNEL },
+	{ "waits for a disk", "folio_wait_bit*", NULL, KERNEL },
+	{ "waits for a disk", "wait_on_page_bit*", NULL, KERNEL },
+	{ "waits for a disk", "rq_qos_wait*", NULL, KERNEL },
+	{ "waits for a disk", "blk_*", NULL, KERNEL },
+	{ "waits for a file system's journal", "jbd2_*", NULL, KERNEL },
+	{ "waits for memory that is being reclaimed", "shrink_*", NULL, KERNEL },
+	{ "waits for a lock in the kernel", "rwsem_down_*", NULL, KERNEL },
+	{ "waits for a lock in the kernel", "*mutex_lock*", NULL, KERNEL },
 
 	/* threads that are known by their names */
 	{ "idle CUDA driver thread", "cuda-EvtHandlr", NULL, BY_NAME | NO_PYTHON | IDLE },
@@ -278,7 +309,7 @@ static bool is_under_python(const struct look *look, size_t i)
 /* WORKER does not ask whether the thread runs: OpenMP's threads spin before they sleep. */
 static bool matches(const struct look *look, const struct rule *rule, size_t i)
 {
-	if (rule->flags & BY_NAME || !fits_thread(look, rule) || !is_same_frame(rule, &look->frames[i]))
+	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(look, rule) || !is_same_frame(rule, &look->frames[i]))
 		return false;
 	if (rule->flags & UNDER_PYTHON && !is_under_python(look, i))
 		return false;
@@ -343,6 +374,21 @@ static const struct rule *rule_by_name(const struct look *look)
 	return NULL;
 }
 
+/* The rules are tried in their order: one names what the whole stack is for, a later one only where it ends. */
+static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
+{
+	for (size_t r = 0; thread->state == 'D' && r < N_RULES; r++) {
+		if (!(rules[r].flags & KERNEL))
+			continue;
+		if (thread->wchan && vt_glob(rules[r].function, thread->wchan))
+			return &rules[r];
+		for (size_t i = 0; i < thread->n_kernel; i++)
+			if (vt_glob(rules[r].function, thread->kernel[i]))
+				return &rules[r];
+	}
+	return NULL;
+}
+
 void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, struct vt_arena *arena)
 {
 	struct look look = {
@@ -373,6 +419,8 @@ void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, str
 		/* The innermost frame of a blocked thread is the system call. */
 		look.only_waits = look.only_waits && (is_waiting(&look.frames[i]) || (i == 0 && blocked));
 	}
+	if (!weak)
+		weak = rule_of_kernel(thread);
 	if (!weak)
 		weak = rule_by_name(&look);
 	if (weak)

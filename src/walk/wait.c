@@ -100,15 +100,11 @@ static void add_descriptors(struct wait_context *c, const char *name, const int 
 {
 	vt_str_addf(c->out, "waits in %s on ", name);
 	if (n == 1 && shown == 1) {
-		wait_add_fd(c->out, c->info->tid, fds[0]);
+		wait_add_fd(c, fds[0]);
 		return;
 	}
 	vt_str_addf(c->out, "%zu descriptor%s", n, n == 1 ? "" : "s");
-	if (shown == 0)
-		return;
-	vt_str_add(c->out, " (");
-	wait_add_fds(c->out, c->info->tid, fds, shown);
-	vt_str_add(c->out, ")");
+	wait_add_fds(c, fds, shown);
 }
 
 /* System calls. */
@@ -275,6 +271,18 @@ static void describe_waitid(struct wait_context *c)
 		vt_str_add(c->out, "waits for the end of a child process");
 }
 
+/* posix_spawn() and vfork(): the parent stands still, whatever happens to it (kernel/fork.c, wait_for_vfork_done()). */
+static void describe_fork(struct wait_context *c)
+{
+	if (c->info->state == 'D' || c->info->state == 'S')
+		vt_str_add(c->out, "waits until the child that it has made (vfork) calls exec or ends");
+}
+
+static void describe_exec(struct wait_context *c)
+{
+	vt_str_add(c->out, "in exec, to become another program");
+}
+
 static void describe_signal(struct wait_context *c)
 {
 	vt_str_add(c->out, "waits for a signal");
@@ -288,7 +296,7 @@ static void describe_fd(struct wait_context *c)
 	if (fd < 0)
 		return;
 	vt_str_addf(c->out, "waits in %s on ", c->thread->syscall);
-	wait_add_fd(c->out, c->info->tid, fd);
+	wait_add_fd(c, fd);
 }
 
 static const struct {
@@ -307,6 +315,11 @@ static const struct {
 	{ SYS_clock_nanosleep, describe_clock_nanosleep },
 	{ SYS_wait4, describe_wait4 },
 	{ SYS_waitid, describe_waitid },
+	{ SYS_vfork, describe_fork },
+	{ SYS_clone, describe_fork },
+	{ SYS_clone3, describe_fork },
+	{ SYS_execve, describe_exec },
+	{ SYS_execveat, describe_exec },
 	{ SYS_pause, describe_signal },
 	{ SYS_rt_sigsuspend, describe_signal },
 	{ SYS_rt_sigtimedwait, describe_signal },
@@ -382,23 +395,31 @@ static void describe_state(struct wait_context *c)
 		vt_str_addf(c->out, "running on CPU %d", info->cpu);
 }
 
-void vt_wait_describe(struct vt_model_thread *thread, const struct vt_thread_info *info, pid_t pid, struct vt_memsrc *src,
-		      struct vt_arena *arena)
+void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info)
 {
 	struct vt_str out = { 0 };
-	struct wait_context c = { .thread = thread, .info = info, .pid = pid, .src = src, .out = &out };
+	struct wait_context c = {
+		.thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets, .out = &out,
+	};
 	bool blocked = info->state == 'S' || info->state == 'D';
 	long nr = -1;
 
 	if (info->syscall_known && info->in_syscall && info->syscall_nr >= 0) {
 		nr = original_syscall(thread, info->syscall_nr);
-		thread->syscall = syscall_name(nr, arena);
+		thread->syscall = syscall_name(nr, wait->arena);
 		if (thread->syscall && info->state != 'R')
 			describe_syscall(&c, nr);
 	}
 	describe_state(&c);
 	if (out.n > 0 && !out.failed)
-		thread->waits = vt_arena_strdup(arena, out.data);
+		thread->waits = vt_arena_strdup(wait->arena, out.data);
+	thread->waits_for = c.waits_for;
 	vt_str_deinit(&out);
-	vt_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), arena);
+	vt_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), wait->arena);
+}
+
+void vt_wait_deinit(struct vt_wait *wait)
+{
+	vt_map_deinit(&wait->sockets.by_inode);
+	vt_arena_deinit(&wait->sockets.arena);
 }

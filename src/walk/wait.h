@@ -4,15 +4,32 @@
 #define VT_WALK_WAIT_H
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "report/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
 
+/* Sockets of the target by inode, read once and only when somebody waits on one. */
+struct vt_wait_sockets {
+	bool read;
+	struct vt_map by_inode; /* → its description */
+	struct vt_arena arena;
+};
+
+/* One target while its threads are described. */
+struct vt_wait {
+	pid_t pid;               /* for /proc */
+	struct vt_memsrc *src;   /* for the owner of a mutex behind a futex, and the like */
+	struct vt_arena *arena;  /* for what is said */
+	struct vt_wait_sockets sockets; /* private, zeroed */
+};
+
 /*
- * Sets thread->syscall, ->waits, ->verdict and ->idle from info and from thread->stack (already filled). src reads the
- * target (the owner of a mutex behind a futex); pid is for /proc/PID/fd. Fields stay NULL where nothing is known.
+ * Sets thread->syscall, ->waits, ->waits_for, ->verdict and ->idle from info and from thread->stack, ->wchan and ->kernel
+ * (already filled). Fields stay NULL where nothing is known.
  */
-void vt_wait_describe(struct vt_model_thread *thread, const struct vt_thread_info *info, pid_t pid, struct vt_memsrc *src,
-		      struct vt_arena *arena);
+void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info);
+
+void vt_wait_deinit(struct vt_wait *wait);
 
 #endif

@@ -13,7 +13,8 @@
 #define MAX_PATH_SHOWN 80
 #define MAX_FDINFO_LINES 4096
 
-void wait_add_fd(struct vt_str *out, pid_t tid, int fd)
+/* What it is; sockets without their addresses unless detailed. Nothing when it cannot be said. */
+static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool detailed)
 {
 	/* How the kernel shows what has no path (man 5 proc, /proc/pid/fd). */
 	static const struct {
@@ -30,17 +31,20 @@ void wait_add_fd(struct vt_str *out, pid_t tid, int fd)
 		{ "pidfd:", "a process" },
 		{ "anon_inode:inotify", "inotify" },
 		{ "anon_inode:[io_uring]", "an io_uring" },
+		{ "anon_inode:[userfaultfd]", "a userfaultfd" },
 	};
 	char path[64], target[PATH_MAX];
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)c->info->tid, fd);
 	n = readlink(path, target, sizeof(target) - 1);
-	if (n <= 0) {
-		vt_str_addf(out, "descriptor %d", fd);
+	if (n <= 0)
+		return;
+	target[n] = '\0';
+	if (detailed && !strncmp(target, "socket:[", 8)) {
+		vt_str_add(out, wait_socket(c->sockets, c->info->tid, strtoull(target + 8, NULL, 10)));
 		return;
 	}
-	target[n] = '\0';
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (!strncmp(target, kinds[i].prefix, strlen(kinds[i].prefix))) {
 			vt_str_add(out, kinds[i].text);
@@ -54,7 +58,16 @@ void wait_add_fd(struct vt_str *out, pid_t tid, int fd)
 		vt_str_addn(out, target, (size_t)n);
 }
 
-void wait_add_fds(struct vt_str *out, pid_t tid, const int *fds, size_t n)
+void wait_add_fd(struct wait_context *c, int fd)
+{
+	struct vt_str kind = { 0 };
+
+	add_kind(c, &kind, fd, true);
+	vt_str_addf(c->out, "descriptor %d%s%s", fd, kind.n ? ", " : "", vt_str_get(&kind));
+	vt_str_deinit(&kind);
+}
+
+void wait_add_fds(struct wait_context *c, const int *fds, size_t n)
 {
 	struct vt_str kinds[MAX_KINDS] = { 0 };
 	size_t n_kinds = 0, i = 0;
@@ -63,18 +76,18 @@ void wait_add_fds(struct vt_str *out, pid_t tid, const int *fds, size_t n)
 		struct vt_str *kind = &kinds[n_kinds];
 		bool known = false;
 
-		wait_add_fd(kind, tid, fds[i]);
+		add_kind(c, kind, fds[i], false);
 		for (size_t k = 0; k < n_kinds; k++)
 			known = known || !strcmp(vt_str_get(&kinds[k]), vt_str_get(kind));
-		if (known)
+		if (known || kind->n == 0)
 			vt_str_clear(kind);
 		else
 			n_kinds++;
 	}
 	for (size_t k = 0; k < n_kinds; k++)
-		vt_str_addf(out, "%s%s", k ? ", " : "", vt_str_get(&kinds[k]));
-	if (i < n)
-		vt_str_add(out, ", ...");
+		vt_str_addf(c->out, "%s%s", k ? ", " : " (", vt_str_get(&kinds[k]));
+	if (n_kinds)
+		vt_str_add(c->out, i < n ? ", ...)" : ")");
 	for (size_t k = 0; k < MAX_KINDS; k++)
 		vt_str_deinit(&kinds[k]);
 }

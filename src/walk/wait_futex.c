@@ -132,12 +132,14 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 	pid_t tid = thread_of(c->pid, owner);
 
 	if (tid == c->info->tid) {
-		vt_str_add(c->out, still_waits(c) ? "waits for a lock that it holds itself" : "waits for a lock");
+		c->waits_for = still_waits(c) ? tid : 0;
+		vt_str_add(c->out, c->waits_for ? "waits for a lock that it holds itself" : "waits for a lock");
 	} else if (tid == UNKNOWN_THREAD) {
 		vt_str_add(c->out, "waits for a lock held by another thread");
 	} else if (tid) {
 		vt_str_add(c->out, "waits for a lock held by ");
 		add_thread(c, tid);
+		c->waits_for = tid;
 	} else {
 		/* It ended, or it was the parent's and the lock was held when this process was forked. */
 		vt_str_addf(c->out, "waits for a lock held by thread %d, which this process does not have", (int)owner);
@@ -181,6 +183,7 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 		return false;
 	vt_str_add(c->out, "waits for the end of thread ");
 	add_thread(c, tid);
+	c->waits_for = tid;
 	return true;
 }
 

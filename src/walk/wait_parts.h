@@ -12,6 +12,7 @@
 #include "report/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
+#include "walk/wait.h"
 
 /* All that a description is made from. */
 struct wait_context {
@@ -19,17 +20,22 @@ struct wait_context {
 	const struct vt_thread_info *info;
 	pid_t pid;
 	struct vt_memsrc *src;
+	struct vt_wait_sockets *sockets;
 	struct vt_str *out; /* the description; left empty when nothing is known */
+	pid_t waits_for;    /* the thread that it says holds what this one waits for; 0 none */
 };
 
 /* The system call futex: a lock with its owner, a condition, a semaphore, the end of a thread, ... */
 void wait_futex(struct wait_context *c);
 
-/* One descriptor: "a socket", "a pipe", "/dev/nvidiactl", "descriptor 7". Bounded; the path is hostile. */
-void wait_add_fd(struct vt_str *out, pid_t tid, int fd);
+/* One descriptor with its number: "descriptor 7, a pipe", "descriptor 3, /dev/nvidiactl". Bounded; the path is hostile. */
+void wait_add_fd(struct wait_context *c, int fd);
 
 /* Several descriptors: the kinds of the first few, each named once. */
-void wait_add_fds(struct vt_str *out, pid_t tid, const int *fds, size_t n);
+void wait_add_fds(struct wait_context *c, const int *fds, size_t n);
+
+/* A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a socket". */
+const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode);
 
 /* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
 bool wait_epoll_fds(pid_t tid, int epfd, int *fds, size_t max, size_t *n);

@@ -174,11 +174,11 @@ static const struct {
 	{ "t-join", wait_join, "pthread_join", "futex", "waits for the end of thread * (t-holder)" },
 	{ "t-poll", wait_poll, "poll", "poll",
 		"waits in poll on 3 descriptors (a pipe, a socket), for at most 10 min" },
-	{ "t-read", wait_read, "read", "read", "waits in read on a pipe" },
-	{ "t-recv", wait_recv, "recv", "recvfrom", "waits in recvfrom on a socket" },
+	{ "t-read", wait_read, "read", "read", "waits in read on descriptor *, a pipe" },
+	{ "t-recv", wait_recv, "recv", "recvfrom", "waits in recvfrom on descriptor *, a Unix socket" },
 	{ "t-epoll", wait_epoll, "epoll_wait", "epoll_wait", "waits in epoll on 2 descriptors (*)" },
 	/* glibc passes select() on as pselect6 */
-	{ "t-select", wait_select, "select", "*select*", "waits in select on an eventfd, for at most 2 h" },
+	{ "t-select", wait_select, "select", "*select*", "waits in select on descriptor *, an eventfd, for at most 2 h" },
 	{ "t-sleep", wait_sleep, "syscall", "clock_nanosleep", "in clock_nanosleep for 16 min" },
 	{ "t-until", wait_until, "clock_nanosleep", "clock_nanosleep", "in clock_nanosleep, 27 h to go" },
 	{ "t-child", wait_child, "wait4", "wait4", "waits for the end of child process *" },
@@ -258,7 +258,10 @@ static void check_thread(const struct vt_thread_info *info, size_t k, pid_t pid,
 	struct vt_model_thread thread = { .tid = info->tid, .stack = { .frames = &frame, .n_frames = 1 } };
 	struct vt_arena arena = { 0 };
 
-	vt_wait_describe(&thread, info, pid, src, &arena);
+	struct vt_wait wait = { .pid = pid, .src = src, .arena = &arena };
+
+	vt_wait_describe(&wait, &thread, info);
+	vt_wait_deinit(&wait);
 	if (!kinds[k].syscall != !thread.syscall || (thread.syscall && !vt_glob(kinds[k].syscall, thread.syscall)))
 		fail_msg("%s is in %s", info->name, thread.syscall ? thread.syscall : "(none)");
 	if (!thread.waits || !vt_glob(kinds[k].waits, thread.waits))
@@ -331,7 +334,10 @@ static const char *describe(const struct vt_thread_info *info, struct vt_model_t
 	static const struct vt_memsrc_ops ops = { .read = no_memory };
 	struct vt_memsrc src = { .ops = &ops };
 
-	vt_wait_describe(thread, info, 1, &src, arena);
+	struct vt_wait wait = { .pid = 1, .src = &src, .arena = arena };
+
+	vt_wait_describe(&wait, thread, info);
+	vt_wait_deinit(&wait);
 	return thread->waits ? thread->waits : "";
 }
 
@@ -394,6 +400,8 @@ static void test_random_calls(void **state)
 	struct vt_arena arena = { 0 };
 
 	(void)state;
+	struct vt_wait wait = { .pid = getpid(), .src = &src, .arena = &arena };
+
 	srand(8);
 	for (int round = 0; round < 20000; round++) {
 		struct vt_thread_info info = { .tid = getpid(), .state = "RSDTtZ"[rand() % 6], .cpu = rand() % 4 - 1,
@@ -403,8 +411,9 @@ static void test_random_calls(void **state)
 
 		for (int i = 0; i < 6; i++)
 			info.syscall_args[i] = rand() % 3 ? (uint64_t)(rand() % 300) : (uint64_t)rand() * (uint64_t)rand() * 8;
-		vt_wait_describe(&thread, &info, getpid(), &src, &arena);
+		vt_wait_describe(&wait, &thread, &info);
 	}
+	vt_wait_deinit(&wait);
 	vt_arena_deinit(&arena);
 }
 

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a socket of the target is connected to. /proc/PID/fd has only its inode; the tables in /proc/PID/net, which are those
+ * of the target's network namespace, have the addresses. They can be long: read once, and only when somebody waits on one.
+ */
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "walk/wait_parts.h"
+
+#define MAX_LINES 65536 /* of each table */
+
+/* States of include/net/tcp_states.h that say something to a person; all others are transitions. */
+enum { ESTABLISHED = 1, SYN_SENT = 2, CLOSE_WAIT = 8, LISTEN = 10 };
+
+/* "0100007F:1F90": each 32-bit word in the byte order of the machine, as the kernel prints its __be32 as a number. */
+static bool parse_address(const char *hex, unsigned int port, char *text, size_t size)
+{
+	size_t n = strlen(hex) / 8;
+	char host[INET6_ADDRSTRLEN];
+	uint32_t words[4];
+
+	if (n != 1 && n != 4)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (sscanf(hex + 8 * i, "%8" SCNx32, &words[i]) != 1)
+			return false;
+	/* ::ffff:a.b.c.d is IPv4 through an IPv6 socket. */
+	if (n == 4 && !words[0] && !words[1] && words[2] == htonl(0xffff)) {
+		words[0] = words[3];
+		n = 1;
+	}
+	if (!inet_ntop(n == 1 ? AF_INET : AF_INET6, words, host, sizeof(host)))
+		return false;
+	snprintf(text, size, n == 1 ? "%s:%u" : "[%s]:%u", host, port);
+	return true;
+}
+
+static const char *describe_inet(struct vt_arena *arena, const char *protocol, unsigned int state, const char *local,
+				 const char *remote)
+{
+	switch (state) {
+	case LISTEN:
+		return vt_arena_printf(arena, "a %s socket that listens on %s", protocol, local);
+	case ESTABLISHED:
+		return vt_arena_printf(arena, "a %s connection from %s to %s", protocol, local, remote);
+	case SYN_SENT:
+		return vt_arena_printf(arena, "a %s connection to %s that is not answered yet", protocol, remote);
+	case CLOSE_WAIT:
+		return vt_arena_printf(arena, "a %s connection from %s to %s, which the other side has closed", protocol, local,
+				       remote);
+	default:
+		return vt_arena_printf(arena, "a %s socket at %s", protocol, local);
+	}
+}
+
+/* A line of tcp, tcp6, udp, udp6 (net/ipv4/tcp_ipv4.c, get_tcp4_sock() and its kin). */
+static const char *parse_inet(struct vt_arena *arena, const char *protocol, const char *line, uint64_t *inode)
+{
+	char local_hex[33], remote_hex[33], local[64], remote[64];
+	unsigned int local_port, remote_port, state;
+
+	if (sscanf(line, " %*u: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*x:%*x %*x:%*x %*x %*u %*u %" SCNu64, local_hex, &local_port,
+		   remote_hex, &remote_port, &state, inode) != 6 ||
+	    !parse_address(local_hex, local_port, local, sizeof(local)) ||
+	    !parse_address(remote_hex, remote_port, remote, sizeof(remote)))
+		return NULL;
+	return describe_inet(arena, protocol, state, local, remote);
+}
+
+/* A line of unix (net/unix/af_unix.c, unix_seq_show()): the path is there only for a socket that has one. */
+static const char *parse_unix(struct vt_arena *arena, const char *line, uint64_t *inode)
+{
+	int path = 0;
+
+	if (sscanf(line, "%*[^:]: %*x %*x %*x %*x %*x %" SCNu64 "%n", inode, &path) != 1)
+		return NULL;
+	while (line[path] == ' ')
+		path++;
+	if (!line[path] || line[path] == '\n')
+		return "a Unix socket";
+	return vt_arena_printf(arena, "the Unix socket %.*s", (int)strcspn(line + path, "\n"), line + path);
+}
+
+static void read_table(struct vt_wait_sockets *sockets, pid_t tid, const char *name, const char *protocol)
+{
+	char path[64], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)tid, name);
+
+	VT_FCLOSE FILE *file = fopen(path, "re");
+
+	for (int i = 0; file && i < MAX_LINES && fgets(line, sizeof(line), file); i++) {
+		uint64_t inode = 0;
+		const char *text = protocol ? parse_inet(&sockets->arena, protocol, line, &inode) :
+					      parse_unix(&sockets->arena, line, &inode);
+
+		/* Out of memory leaves it "a socket". */
+		if (text && inode)
+			(void)vt_map_put(&sockets->by_inode, inode, (uint64_t)(uintptr_t)text);
+	}
+}
+
+const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode)
+{
+	static const struct {
+		const char *name;
+		const char *protocol; /* NULL: Unix */
+	} tables[] = { { "tcp", "TCP" }, { "tcp6", "TCP" }, { "unix", NULL }, { "udp", "UDP" }, { "udp6", "UDP" } };
+
+	for (size_t i = 0; !sockets->read && i < sizeof(tables) / sizeof(tables[0]); i++)
+		read_table(sockets, tid, tables[i].name, tables[i].protocol);
+	sockets->read = true;
+
+	const uint64_t *text = vt_map_get(&sockets->by_inode, inode);
+
+	return text ? (const char *)(uintptr_t)*text : "a socket";
+}
