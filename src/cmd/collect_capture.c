@@ -11,8 +11,11 @@
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
+#define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
 /* Before another try with threads that ran: what wakes and goes back to sleep is mostly asleep by then. */
 #define BETWEEN_ROUNDS_NS (2 * VT_NS_PER_MS)
+
+static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
 
 void vt_round_deinit(struct vt_round *round)
 {
@@ -133,26 +136,76 @@ static void check_samples(struct vt_stacks *s, struct vt_round *round)
 	}
 }
 
+/* Memory for the copies of the stacks; expect: bytes, more or less. */
+static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
+{
+	struct vt_error *err = vt_snapshot_create(s->c->live, &stack_limits, expect, &round->snapshot);
+
+	if (err)
+		vt_collect_diag_error(s->c, VT_DIAG_MISSING, "stacks", "the stacks cannot be copied", err);
+}
+
+/*
+ * Before the stop, so that it is short: memory for the copies, and once through Python's frames as if the target stood still.
+ * What that gives does not count, only which pages it read.
+ */
+static void rehearse(struct vt_stacks *s, struct vt_round *round)
+{
+	struct vt_collect *c = s->c;
+	size_t expect = 0;
+
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		expect += vt_snapshot_stack_size(&c->maps, s->list.threads.data[i].sp, &stack_limits);
+	prepare(s, round, expect);
+	if (!s->have_python)
+		return;
+	vt_error_destroy(vt_replay_create(vt_live_source(c->live), REHEARSED_PAGES, &s->replay));
+	if (!s->replay)
+		return;
+	vt_replay_source(s->replay)->coherent = true;
+	vt_error_destroy(vt_python_capture(&round->python, vt_replay_source(s->replay)));
+	vt_replay_arrange(s->replay);
+}
+
+/* While the target stands still it is the rehearsal once more; when some of it runs, everything is looked at as it changes. */
+static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_round *round)
+{
+	struct vt_memsrc *live = vt_live_source(s->c->live);
+
+	if (!s->replay || !live->coherent)
+		return live;
+	vt_replay_refresh(s->replay, round->snapshot ? vt_snapshot_source(round->snapshot) : NULL);
+	return vt_replay_source(s->replay);
+}
+
+static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
+{
+	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, &round->session, &s->c->maps) : NULL;
+
+	if (err) {
+		vt_collect_diag_error(s->c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+		vt_snapshot_destroy(round->snapshot);
+		round->snapshot = NULL;
+	}
+	if (round->snapshot && vt_snapshot_cut_threads(round->snapshot))
+		vt_model_diag(s->c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
+			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
+			      vt_snapshot_cut_threads(round->snapshot));
+}
+
 /* Copies what changes when the target runs. */
 static void copy(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_collect *c = s->c;
-	struct vt_snapshot_limits limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
-	struct vt_error *err = NULL;
 
 	vt_live_drop_cache(c->live);
+	copy_stacks(s, round);
 	if (s->have_python) {
-		err = vt_python_capture(&round->python, vt_live_source(c->live));
+		struct vt_error *err = vt_python_capture(&round->python, python_source(s, round));
+
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
 	}
-	err = vt_snapshot_create(&round->session, &c->maps, c->live, &limits, &round->snapshot);
-	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
-	else if (vt_snapshot_cut_threads(round->snapshot))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
-			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
-			      vt_snapshot_cut_threads(round->snapshot));
 }
 
 static bool is_read(const struct vt_session_thread *thread)
@@ -172,6 +225,9 @@ void vt_capture_stopped(struct vt_stacks *s)
 	struct vt_collect *c = s->c;
 	struct vt_round *round = &s->rounds[0];
 	struct vt_session *session = &round->session;
+
+	rehearse(s, round);
+
 	struct vt_error *err = vt_session_stop_all(session, c->proc.pid, c->live, STOP_DEADLINE_NS);
 
 	if (err) {
@@ -248,6 +304,8 @@ void vt_capture_running(struct vt_stacks *s)
 		s->n_rounds = n + 1;
 		if (n > 0)
 			vt_sleep_ns(BETWEEN_ROUNDS_NS);
+		if (!round->snapshot)
+			prepare(s, round, 0);
 		take_samples(s, round);
 		copy(s, round);
 		check_samples(s, round);

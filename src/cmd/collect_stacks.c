@@ -464,6 +464,7 @@ static void stacks_deinit(struct vt_stacks *s)
 	vt_wait_deinit(&s->wait);
 	for (size_t r = VT_MAX_ROUNDS; r-- > 0;)
 		vt_round_deinit(&s->rounds[r]);
+	vt_replay_destroy(s->replay);
 	vt_thread_list_deinit(&s->list);
 }
 

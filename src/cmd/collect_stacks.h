@@ -4,6 +4,7 @@
 #define VT_CMD_COLLECT_STACKS_H
 
 #include "cmd/collect.h"
+#include "target/replay.h"
 #include "target/session.h"
 #include "target/snapshot.h"
 #include "walk/native.h"
@@ -19,7 +20,7 @@
 struct vt_round {
 	struct vt_session session;
 	struct vt_thread_sample *samples; /* of the session's threads that were not stopped; NULL when there are none */
-	struct vt_snapshot *snapshot;
+	struct vt_snapshot *snapshot; /* NULL: there are no copies */
 	struct vt_python python; /* when have_python */
 };
 
@@ -45,6 +46,7 @@ struct vt_stacks {
 	size_t n_escaped; /* threads that could not be stopped */
 	size_t n_ran;     /* of them, those that ran while they were read */
 	bool have_python;
+	struct vt_replay *replay; /* NULL: nothing was rehearsed */
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
 	struct vt_wait wait;

@@ -6,6 +6,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
 	src/target/regs.h \
+	src/target/replay.c src/target/replay.h \
 	src/target/session.c src/target/session.h \
 	src/target/snapshot.c src/target/snapshot.h \
 	src/target/task.c src/target/task.h

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Code may use this much below the stack pointer without moving it (x86-64 psABI, 3.2.2). */
 #define RED_ZONE 128
+
+#define PAGE 4096u
 
 /* What is tried when maps does not know the stack (it was read earlier): shrunk to what is readable. */
 #define UNKNOWN_STACK (64u * 1024)
@@ -20,10 +23,13 @@ struct piece {
 
 struct vt_snapshot {
 	struct vt_memsrc source; /* first, so that its address is ours */
-	struct vt_memsrc *live;  /* not owned */
-	struct piece *pieces;    /* sorted, disjoint */
+	struct vt_live *live;    /* not owned */
+	struct vt_memsrc *rest;  /* what is not in the copies: live's */
+	struct vt_snapshot_limits limits;
+	struct piece *pieces; /* sorted, disjoint */
 	size_t n;
-	uint8_t *data;
+	uint8_t *data; /* address space for limits.total; memory appears as it is filled */
+	size_t size;
 	size_t cut; /* threads whose stack goes on behind the limit */
 };
 
@@ -62,10 +68,10 @@ static int read_snapshot(struct vt_memsrc *src, uint64_t addr, void *buf, size_t
 		if (inside) {
 			memcpy(buf, piece->data + (addr - piece->start), n);
 		} else {
-			int ret = vt_mem_read(snapshot->live, addr, buf, n);
+			int ret = vt_mem_read(snapshot->rest, addr, buf, n);
 
 			if (ret) {
-				src->fault_addr = snapshot->live->fault_addr;
+				src->fault_addr = snapshot->rest->fault_addr;
 				return ret;
 			}
 		}
@@ -92,7 +98,8 @@ static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot, .direc
 static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t limit)
 {
 	const struct vt_map_entry *entry = vt_maps_find(maps, sp);
-	struct piece piece = { .start = sp > RED_ZONE ? sp - RED_ZONE : 0 };
+	/* Whole pages, so that none of them has to be read again by somebody else. */
+	struct piece piece = { .start = sp > RED_ZONE ? (sp - RED_ZONE) & ~(uint64_t)(PAGE - 1) : 0 };
 	uint64_t end = entry ? entry->end : sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK : sp;
 
 	/* A mapping without read permission, or of a device, is no stack, whatever the register says. */
@@ -208,10 +215,10 @@ static struct vt_error *copy_all(struct vt_snapshot *snapshot, struct vt_memsrc 
 	return NULL;
 }
 
-static struct vt_error *fill(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps,
-			     struct vt_live *live, const struct vt_snapshot_limits *limits)
+struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps)
 {
 	size_t n_threads = session->threads.n;
+	const struct vt_snapshot_limits *limits = &snapshot->limits;
 	uint64_t at = 0;
 
 	snapshot->pieces = calloc(n_threads + 1, sizeof(*snapshot->pieces));
@@ -222,31 +229,49 @@ static struct vt_error *fill(struct vt_snapshot *snapshot, const struct vt_sessi
 	if (sum(snapshot->pieces, snapshot->n) > limits->total)
 		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces,
 					  &snapshot->cut);
-	snapshot->data = malloc((size_t)sum(snapshot->pieces, snapshot->n) + 1);
-	if (!snapshot->data)
-		return &vt_enomem;
 	for (size_t i = 0; i < snapshot->n; i++) {
 		snapshot->pieces[i].data = snapshot->data + at;
 		at += snapshot->pieces[i].end - snapshot->pieces[i].start;
 	}
-	return copy_all(snapshot, vt_live_source(live));
+
+	struct vt_error *err = copy_all(snapshot, vt_live_source(snapshot->live));
+
+	if (err)
+		snapshot->n = 0;
+	return err;
 }
 
-struct vt_error *vt_snapshot_create(const struct vt_session *session, const struct vt_maps *maps, struct vt_live *live,
-				    const struct vt_snapshot_limits *limits, struct vt_snapshot **ret)
+size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp, const struct vt_snapshot_limits *limits)
+{
+	struct piece piece = wanted_of(maps, sp, limits->per_thread);
+
+	return piece.end > piece.start ? (size_t)(piece.end - piece.start) : 0;
+}
+
+struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits, size_t expect,
+				    struct vt_snapshot **ret)
 {
 	struct vt_snapshot *snapshot = calloc(1, sizeof(*snapshot));
-	struct vt_error *err;
+	size_t size = limits->total + 1; /* not 0, which mmap() refuses */
+	void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (!snapshot)
+	if (!snapshot || data == MAP_FAILED) {
+		if (data != MAP_FAILED)
+			munmap(data, size);
+		free(snapshot);
 		return &vt_enomem;
-	snapshot->source.ops = &snapshot_ops;
-	snapshot->live = vt_live_cached_source(live);
-	err = fill(snapshot, session, maps, live, limits);
-	if (err) {
-		vt_snapshot_destroy(snapshot);
-		return err;
 	}
+	*snapshot = (struct vt_snapshot){
+		.source.ops = &snapshot_ops,
+		.live = live,
+		.rest = vt_live_cached_source(live),
+		.limits = *limits,
+		.data = data,
+		.size = size,
+	};
+	/* Not MAP_POPULATE: that would be for all of it. */
+	for (size_t at = 0; at < expect && at < limits->total; at += PAGE)
+		((volatile uint8_t *)data)[at] = 0;
 	*ret = snapshot;
 	return NULL;
 }
@@ -255,8 +280,8 @@ void vt_snapshot_destroy(struct vt_snapshot *snapshot)
 {
 	if (!snapshot)
 		return;
+	munmap(snapshot->data, snapshot->size);
 	free(snapshot->pieces);
-	free(snapshot->data);
 	free(snapshot);
 }
 

@@ -14,16 +14,21 @@
 struct vt_snapshot; /* opaque */
 
 struct vt_snapshot_limits {
-	size_t per_thread; /* bytes of stack copied from each stack pointer upwards */
+	size_t per_thread; /* bytes of stack copied upwards from the page of each stack pointer */
 	size_t total;      /* bytes in all */
 };
 
-/* Threads of the session that are neither stopped nor sampled are left out. */
-struct vt_error *vt_snapshot_create(const struct vt_session *session, const struct vt_maps *maps, struct vt_live *live,
-				    const struct vt_snapshot_limits *limits, struct vt_snapshot **ret);
+/* Sets up memory for copies, so that no time is lost with it when the target stands still. expect: bytes, more or less. */
+struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits, size_t expect,
+				    struct vt_snapshot **ret);
+/* Once only. Threads of the session that are neither stopped nor sampled are left out. */
+struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps);
 void vt_snapshot_destroy(struct vt_snapshot *snapshot);
 /* How many threads have more stack than was copied: what lies deeper is read live, of a target that may run again. */
 size_t vt_snapshot_cut_threads(const struct vt_snapshot *snapshot);
+
+/* The bytes that would be copied of a thread with this stack pointer. */
+size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp, const struct vt_snapshot_limits *limits);
 
 struct vt_memsrc *vt_snapshot_source(struct vt_snapshot *snapshot);
 

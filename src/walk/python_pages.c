@@ -49,6 +49,9 @@ void vt_py_pages_prefetch(struct vt_py_pages *pages, const uint64_t *addrs, size
 	size_t n_vec = 0;
 	int bad = 0;
 
+	/* It has memory of its own, and is better not asked for what may never be needed. */
+	if (pages->under->ops->direct)
+		return;
 	for (size_t i = 0; i < n && n_vec < VT_PY_PREFETCH_MAX; i++) {
 		uint64_t base = addrs[i] & ~(uint64_t)(VT_PY_PAGE - 1);
 
@@ -80,6 +83,8 @@ static const uint8_t *get_page(struct vt_py_pages *pages, uint64_t base)
 {
 	const uint8_t *page = find_page(pages, base);
 
+	if (!page)
+		page = vt_mem_direct(pages->under, base, VT_PY_PAGE);
 	if (page)
 		return page;
 	if (find_page(pages, base + VT_PY_PAGE)) {

@@ -95,9 +95,10 @@ static struct vt_error *print_stacks(pid_t pid, bool times)
 	VT_TRY(vt_maps_init(&maps, pid));
 	VT_TRY(vt_modules_init(&modules, pid, &maps));
 	VT_TRY(vt_live_create(pid, &live));
+	VT_TRY(vt_snapshot_create(live, &limits, 0, &snapshot));
 	VT_TRY(vt_session_stop_all(&session, pid, live, VT_NS_PER_S));
 
-	struct vt_error *err = vt_snapshot_create(&session, &maps, live, &limits, &snapshot);
+	struct vt_error *err = vt_snapshot_take(snapshot, &session, &maps);
 
 	vt_session_resume(&session);
 	if (err)

@@ -29,3 +29,8 @@ unit_tests += tests/unit/test_snapshot
 tests_unit_test_snapshot_SOURCES = tests/unit/test_snapshot.c
 tests_unit_test_snapshot_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_snapshot_LDADD = $(target_test_libs)
+
+unit_tests += tests/unit/test_replay
+tests_unit_test_replay_SOURCES = tests/unit/test_replay.c
+tests_unit_test_replay_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_replay_LDADD = $(target_test_libs)
