@@ -79,7 +79,8 @@ class Tool:
         self.name, self.command, self.share = name, command, share
         self.thread = re.compile(thread, re.MULTILINE) if thread else None
         self.threads = None
-        self.wall, self.pause, self.memory, self.told = [], [], [], []
+        self.wall, self.pause, self.told = [], [], []
+        self.memory = 0.0
 
     def run(self, pid, beats):
         beats.mark()
@@ -87,20 +88,22 @@ class Tool:
             begin = time.monotonic()
             with subprocess.Popen([word.replace("{}", str(pid)) for word in self.command], stdin=subprocess.DEVNULL, stdout=out,
                                   stderr=subprocess.DEVNULL) as proc:
-                _, status, usage = os.wait4(proc.pid, 0)
-                proc.returncode = os.waitstatus_to_exitcode(status)
+                proc.wait()
             wall = (time.monotonic() - begin) * 1e3
             pause = beats.pause_ms()
             out.seek(0)
             text = out.read().decode("utf-8", "replace")
         harness.equal(proc.returncode, 0, f"exit code of {self.name}")
-        return wall, pause, usage.ru_maxrss / 1024, text
+        return wall, pause, text
+
+    def warm_up(self, pid, beats):
+        self.run(pid, beats)
+        self.memory = harness.peak_memory_of([word.replace("{}", str(pid)) for word in self.command])[1]
 
     def sample(self, pid, beats):
-        wall, pause, memory, text = self.run(pid, beats)
+        wall, pause, text = self.run(pid, beats)
         self.wall.append(wall)
         self.pause.append(pause)
-        self.memory.append(memory)
         if self.thread:
             self.threads = len(self.thread.findall(text))
         elif text:
@@ -114,14 +117,16 @@ def percentile(values, p):
     return sorted(values)[max(0, -(-len(values) * p // 100) - 1)]
 
 
+def ours(vramtap):
+    return [vramtap, "stacks", "--json", "-", "{}"]
+
+
 def tools(vramtap):
     peers = os.path.join(harness.CACHE, "peers", "bin")
     pyspy, pystack = os.path.join(peers, "py-spy"), os.path.join(peers, "pystack")
-    usage = subprocess.run([vramtap, "--help"], capture_output=True, text=True, check=True).stdout
-    ours = ["stacks", "--json"] if "  stacks " in usage else ["report", "--read-only", "--json", "-"]
     found = [
         Tool("no tool", [sys.executable, "-S", "-c", "import time; time.sleep(0.04)"]),
-        Tool("vramtap", [vramtap, *ours, "{}"]),
+        Tool("vramtap", ours(vramtap)),
         Tool("py-spy dump", [pyspy, "dump", "-p", "{}"], 0.3, r"^Thread "),
         Tool("py-spy dump --native", [pyspy, "dump", "--native", "-p", "{}"], 0.3, r"^Thread "),
         Tool("pystack remote", [pystack, "remote", "{}"], 0.3, r"^Traceback for thread "),
@@ -139,7 +144,7 @@ def measure(tool_list, runs, pid, beats):
     """Everybody in turn, so that what else goes on hits all alike."""
     for tool in list(tool_list):
         try:
-            tool.run(pid, beats)  # warms the caches
+            tool.warm_up(pid, beats)
         except AssertionError as err:
             print(f"NOT RUN: {tool.name}: {err}")
             tool_list.remove(tool)
@@ -155,7 +160,7 @@ def show(tool_list):
     for tool in tool_list:
         print(f"{tool.name:28} {len(tool.wall):4} {tool.threads or '':>7} {statistics.median(tool.pause):17.2f}"
               f" {percentile(tool.pause, 99):8.2f} {max(tool.pause):8.2f} {statistics.median(tool.wall):16.1f}"
-              f" {percentile(tool.wall, 99):8.1f} {max(tool.memory):6.1f}")
+              f" {percentile(tool.wall, 99):8.1f} {tool.memory:6.1f}")
 
 
 def verdict(text, value, limit, unit=""):
@@ -176,6 +181,82 @@ def judge(tool_list):
         if name in by_name:
             verdict(f"wall time to that of {name} (medians)",
                     statistics.median(ours.wall) / statistics.median(by_name[name].wall), 0.2)
+
+
+DEEP = """
+import sys, threading, time
+sys.setrecursionlimit(20000)
+threading.stack_size(256 << 20)
+def recurse(n):
+    if n:
+        return recurse(n - 1)
+    print("READY", flush=True)
+    time.sleep(1 << 30)
+for i in range(158):
+    threading.Thread(target=time.sleep, args=(1 << 30,), daemon=True).start()
+threading.Thread(target=recurse, args=(10000 - 1,), daemon=True).start()
+time.sleep(1 << 30)
+"""
+
+
+def deep_recursion(vramtap, version):
+    """10,000 frames of one of 160 threads, all of them, and what that costs."""
+    with harness.target(["sh", report_torch.RUN_SIM, version, "--", "python", "-c", DEEP], ready="READY") as proc:
+        command = [word.replace("{}", str(proc.pid)) for word in ours(vramtap)]
+        begin = time.monotonic()
+        data = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        wall = (time.monotonic() - begin) * 1e3
+        frames = max(sum(f["function"] == "recurse" for f in t["stack"]["frames"]) for t in data["threads"])
+        print(f"deep recursion in one of {len(data['threads'])} threads: {frames} frames of 10,000 shown, report {data['completeness']},"
+              f" {wall:.0f} ms, stopped for {data['timing']['stopped_ms']:.2f} ms")
+        verdict("frames that are missing", 10000 - frames, 0)
+        verdict("memory with deep recursion", harness.peak_memory_of(command)[1], 64, " MiB")
+
+
+STUCK = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+static void *wait_for_signal(void *arg) { for (;;) pause(); }
+/* The parent of a vfork() sleeps uninterruptibly until the child ends, which is never. */
+static void *stuck(void *arg) { if (vfork() == 0) { prctl(PR_SET_PDEATHSIG, 9L, 0, 0, 0); for (;;) pause(); } return arg; }
+int main(int argc, char **argv)
+{
+	int n = atoi(argv[1]);
+	pthread_t thread;
+	for (int i = 0; i < 159; i++)
+		pthread_create(&thread, NULL, i < n ? stuck : wait_for_signal, NULL);
+	usleep(300000);
+	puts("READY");
+	fflush(stdout);
+	for (;;) pause();
+}
+"""
+
+
+def uninterruptible(vramtap, runs):
+    """What threads cost that cannot be stopped: once their deadline, however many they are, and nobody else's time."""
+    binary = harness.compile_c(STUCK, "-pthread")
+    medians = {}
+    for n in (0, 1, 5):
+        with harness.target([binary, str(n)], ready="READY") as proc:
+            command = [word.replace("{}", str(proc.pid)) for word in ours(vramtap)]
+            wall, stopped = [], []
+            for _ in range(runs):
+                begin = time.monotonic()
+                done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+                wall.append((time.monotonic() - begin) * 1e3)
+                data = json.loads(done.stdout)
+                stopped.append(data["timing"]["stopped_ms"])
+                harness.equal(len(data["threads"]), THREADS, "threads in the report")
+                harness.equal(done.returncode, harness.PARTIAL if n else harness.COMPLETE, "exit code")
+        medians[n] = statistics.median(wall)
+        print(f"{n} of {THREADS} threads sleep uninterruptibly: wall median {medians[n]:.1f} ms,"
+              f" the others stopped for {statistics.median(stopped):.2f} ms")
+    verdict("what 5 such threads add to the wall time", medians[5] - medians[0], 110, " ms")
 
 
 def machine():
@@ -201,6 +282,8 @@ def main():
         machine()
     show(tool_list)
     judge(tool_list)
+    deep_recursion(vramtap, version)
+    uninterruptible(vramtap, max(3, runs // 10))
 
 
 if __name__ == "__main__":

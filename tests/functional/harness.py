@@ -65,19 +65,25 @@ import os, sys
 pid = os.fork()
 if pid == 0:
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    os.execv(sys.argv[1], sys.argv[1:])
+    os.execvp(sys.argv[1], sys.argv[1:])
 _, status, usage = os.wait4(pid, 0)
 print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 """
 
 
+def peak_memory_of(command):
+    """(exit code, peak memory, mapped files included, in MiB) of a command."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, *command], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True)
+    code, kib = (int(word) for word in done.stdout.split())
+    return code, kib / 1024
+
+
 def peak_memory_mib(pid, *args):
     """Peak memory of vramtap report, mapped files included, in MiB; it must succeed."""
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, VRAMTAP, "report", *args, str(pid)],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
-    code, kib = (int(word) for word in done.stdout.split())
+    code, mib = peak_memory_of([VRAMTAP, "report", *args, str(pid)])
     equal(code, COMPLETE, "exit code of the measured report")
-    return kib / 1024
+    return mib
 
 
 def diag_codes(data):
