@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A PyTorch process on a real GPU that gets into a chosen state and stays there.
 
-usage: target.py MODE [--blocks N] [--threads N] [--snapshot FILE]
+usage: target.py MODE [--blocks N] [--threads N] [--snapshot FILE] [--rank N --store FILE]
 
 Prints "READY" (and the pid of a forked child) when the state is reached. Before that it writes torch.cuda.memory._snapshot()["segments"] as JSON (with
 --snapshot), taken after the last allocation. Reads lines from standard input: "check" computes on the CPU, and in the modes
 where the device is free on the GPU too, and answers "ok" or "wrong"; "contexts" answers the number of devices with an active
-primary context.
+primary context; "frames" answers what sys._current_frames() says, by thread. In the mode "gil" the main thread keeps the GIL
+from then on, and answers nothing. The modes "nccl" and "nccl-init" are for two processes, --rank 0 and --rank 1: the first
+waits for ever in a collective that the second does not join, after one that both have, or in the very first.
 """
 import argparse
 import ctypes
@@ -18,6 +20,7 @@ import time
 
 import torch
 
+FOREVER = 1 << 30
 FOREVER_CYCLES = 1 << 62  # of the SM clock: a century
 KEEP = []
 
@@ -91,6 +94,51 @@ def out_of_memory():
         print("caught", str(error)[:60], flush=True)
 
 
+def want_the_gil():
+    while True:
+        time.sleep(0.001)
+
+
+def before_holding_the_gil():
+    torch.cuda._sleep(FOREVER_CYCLES)
+    threading.Thread(target=want_the_gil, name="wants-gil", daemon=True).start()
+
+
+def hold_the_gil():
+    """As an extension does that waits for the device without releasing the GIL; PyDLL keeps it, unlike CDLL."""
+    ctypes.PyDLL("libcuda.so.1").cuCtxSynchronize()
+
+
+RANK = {}
+
+
+def join_group():
+    torch.distributed.init_process_group("nccl", init_method="file://" + RANK["store"], rank=RANK["rank"], world_size=2)
+
+
+def reduce_alone(tensor):
+    torch.distributed.all_reduce(tensor)
+    torch.cuda.synchronize()
+
+
+def collective_that_one_never_joins():
+    tensor = torch.ones(1 << 20, device="cuda")
+    join_group()
+    torch.distributed.all_reduce(tensor)
+    torch.cuda.synchronize()
+    KEEP.append(tensor)
+    if RANK["rank"] == 0:
+        threading.Thread(target=reduce_alone, args=(tensor,), name="reducer", daemon=True).start()
+
+
+def first_collective_that_one_never_joins():
+    tensor = torch.ones(1 << 20, device="cuda")
+    join_group()
+    KEEP.append(tensor)
+    if RANK["rank"] == 0:
+        threading.Thread(target=reduce_alone, args=(tensor,), name="reducer", daemon=True).start()
+
+
 CHILDREN = []
 
 
@@ -124,6 +172,20 @@ def active_contexts():
     return count
 
 
+def frames():
+    """Python's own view of the stacks, innermost first, by thread number; this function left out."""
+    tids = {thread.ident: thread.native_id for thread in threading.enumerate()}
+    out = {}
+    for ident, frame in sys._current_frames().items():
+        stack = []
+        while frame:
+            if frame.f_code is not frames.__code__:
+                stack.append([frame.f_code.co_qualname, os.path.basename(frame.f_code.co_filename), frame.f_lineno])
+            frame = frame.f_back
+        out[tids.get(ident)] = stack
+    return json.dumps(out)
+
+
 def compute(gpu):
     values = torch.arange(100000, dtype=torch.int64)
     right = int((values * values).sum()) == 333328333350000
@@ -140,6 +202,9 @@ MODES = {
     "awaiting": await_free,
     "oom": out_of_memory,
     "forked": fork_child,
+    "gil": before_holding_the_gil,
+    "nccl": collective_that_one_never_joins,
+    "nccl-init": first_collective_that_one_never_joins,
 }
 DEVICE_IS_FREE = ("idle", "oom", "forked")
 
@@ -150,8 +215,12 @@ def main():
     parser.add_argument("--blocks", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--snapshot")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--store")
     parser.add_argument("--plain", action="store_true", help="no streams, graphs or training step")
     args = parser.parse_args()
+    RANK.update(rank=args.rank, store=args.store)
+    torch.cuda.set_device(args.rank % torch.cuda.device_count())
     if not args.plain:
         train()
         use_streams()
@@ -170,9 +239,13 @@ def main():
             snapshot(args.snapshot)
     time.sleep(0.5)
     print("READY", *CHILDREN, flush=True)
+    if args.mode == "gil":
+        hold_the_gil()
     for line in sys.stdin:
         if line.startswith("contexts"):
             print(active_contexts(), flush=True)
+        elif line.startswith("frames"):
+            print(frames(), flush=True)
         elif line.startswith("check"):
             print("ok" if compute(args.mode in DEVICE_IS_FREE and args.mode != "oom") else "wrong", flush=True)
 
