@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks of a PyTorch process with 160 threads: vramtap and its peers, one after the other on the same process.
 
-usage: stacks.py VRAMTAP [RUNS]
+usage: stacks.py VRAMTAP [RUNS [TOOL...]]
 
 The target is full PyTorch of a pinned wheel on the simulated device (sh tests/run.sh sets it up); the peers are py-spy and
 pystack from PyPI (tests/setup/peers.sh brings them into the cache), eu-stack and gdb from the system. RUNS (100) is how often
-vramtap runs; a slow peer runs less often. What cannot be run is named.
+vramtap runs; a slow peer runs less often. What cannot be run is named. TOOL: only the peers whose names contain it; none is none.
 
 Pause: for how long the process as a whole stood still, as its own threads saw it. Eight of them look at the clock every 100 µs
 (tests/targets/heartbeat.c), the first and the last thread among them; it is the longest time that one of them could not,
@@ -38,7 +38,10 @@ class Heartbeats:
     """What the target's own threads write down; see tests/targets/heartbeat.c."""
 
     def __init__(self):
-        self.path = report_torch.scratch("beats")
+        # Not on a disk: who writes to a page that is being written back has to wait.
+        directory = tempfile.mkdtemp(prefix="vramtap-bench-", dir="/dev/shm")
+        harness.CLEAN_UP.append(directory)
+        self.path = os.path.join(directory, "beats")
         with open(self.path, "wb") as file:
             file.truncate(BEATS * SLOT)
         with open(os.path.join(harness.SOURCE, "tests", "targets", "heartbeat.c"), encoding="utf-8") as file:
@@ -125,7 +128,7 @@ def report_of(text):
     return json.loads(text)["processes"][0]
 
 
-def tools(vramtap):
+def tools(vramtap, wanted):
     peers = os.path.join(harness.CACHE, "peers", "bin")
     pyspy, pystack = os.path.join(peers, "py-spy"), os.path.join(peers, "pystack")
     found = [
@@ -138,6 +141,8 @@ def tools(vramtap):
         Tool("eu-stack", ["eu-stack", "-p", "{}"], 0.1, r"^TID "),
         Tool("gdb", ["gdb", "-nx", "-batch", "-p", "{}", "-ex", "thread apply all bt"], 0.03, r"^Thread "),
     ]
+    if wanted:
+        found = found[:2] + [tool for tool in found[2:] if any(word in tool.name for word in wanted)]
     for tool in found:
         if not shutil.which(tool.command[0]):
             print(f"NOT RUN: {tool.name}: there is no {tool.command[0]} (tests/setup/peers.sh says what to install)")
@@ -281,13 +286,15 @@ def main():
         pid = python.proc.pid
         machine()
         print(f"PyTorch {version}, {harness.thread_count(pid)} threads")
-        tool_list = tools(vramtap)
+        tool_list = tools(vramtap, sys.argv[3:])
         measure(tool_list, runs, pid, beats)
         machine()
     show(tool_list)
     judge(tool_list)
     deep_recursion(vramtap, version)
     uninterruptible(vramtap, max(3, runs // 10))
+    for directory in harness.CLEAN_UP:
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":
