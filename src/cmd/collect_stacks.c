@@ -153,6 +153,9 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 		      (result == -ERESTARTSYS || result == -ERESTARTNOINTR || result == -ERESTARTNOHAND ||
 		       result == -ERESTART_RESTARTBLOCK || result == -EINTR);
 
+	/* It slept in a page fault, which the stop interrupted: it is still at the instruction that faults. */
+	if (info->state == 'S' && info->syscall_known && !info->in_syscall && info->pc == thread->regs.r[VT_REG_RIP])
+		return;
 	if (waited) {
 		info->state = 'S';
 		info->syscall_known = info->in_syscall = true;

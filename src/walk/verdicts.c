@@ -12,7 +12,7 @@ enum rule_flags {
 	/* what is looked at */
 	PYTHON = 1 << 0,       /* a Python frame; else a native one */
 	BY_NAME = 1 << 1,      /* no frame: function is the thread's name; for threads whose functions have no names */
-	KERNEL = 1 << 12,      /* no frame: a function in the kernel of a thread that no signal reaches (state D) */
+	KERNEL = 1 << 12,      /* no frame: a function in the kernel, of a thread in state D or in a page fault */
 	UNDER_PYTHON = 1 << 2, /* the frame was called by the interpreter itself */
 	WORKER = 1 << 3,       /* only the start of the thread is outside of it; all inside of it only waits */
 	/* conditions on the thread */
@@ -377,7 +377,10 @@ static const struct rule *rule_by_name(const struct look *look)
 /* The rules are tried in their order: one names what the whole stack is for, a later one only where it ends. */
 static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 {
-	for (size_t r = 0; thread->state == 'D' && r < N_RULES; r++) {
+	/* In a system call that a signal ends there are better words (walk/wait.c); without one it is a page fault. */
+	bool asleep = thread->state == 'D' || (thread->state == 'S' && !thread->syscall);
+
+	for (size_t r = 0; asleep && r < N_RULES; r++) {
 		if (!(rules[r].flags & KERNEL))
 			continue;
 		if (thread->wchan && vt_glob(rules[r].function, thread->wchan))

@@ -388,7 +388,11 @@ static void describe_syscall(struct wait_context *c, long nr)
 static void describe_state(struct wait_context *c)
 {
 	const struct vt_thread_info *info = c->info;
+	bool asleep = info->state == 'S' || info->state == 'D';
 
+	/* In the kernel, but not in a system call. */
+	if (asleep && info->syscall_known && !info->in_syscall)
+		vt_str_add(c->out, "waits in a page fault");
 	if (info->state == 'D' && info->wchan[0])
 		vt_str_addf(c->out, "%sstuck in the kernel in %s", c->out->n ? ", " : "", info->wchan);
 	else if (info->state == 'R' && info->cpu >= 0 && c->out->n == 0)

@@ -39,15 +39,31 @@ def equal(got, want, text):
     check(got == want, text + ":", got, "is not", want)
 
 
-def report(pid, *args, timeout=60, expect=None, env=None):
-    """Runs vramtap report; returns (exit code, standard output, standard error)."""
-    done = subprocess.run([VRAMTAP, "report", *args, str(pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def vramtap(command, *args, timeout=60, expect=None, env=None):
+    """Runs a command of vramtap; returns (exit code, standard output, standard error)."""
+    done = subprocess.run([VRAMTAP, command, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=timeout, check=False, env=env)
     out, err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
     if expect is not None:
         check(done.returncode in (expect if isinstance(expect, tuple) else (expect,)),
               f"exit code {done.returncode}, not {expect}:", err, out[-1500:])
     return done.returncode, out, err
+
+
+def report(pid, *args, timeout=60, expect=None, env=None):
+    """Runs vramtap report; returns (exit code, standard output, standard error)."""
+    return vramtap("report", *args, str(pid), timeout=timeout, expect=expect, env=env)
+
+
+def stacks(pid, *args, timeout=60, expect=(COMPLETE,)):
+    """Runs vramtap stacks for one process; returns the text."""
+    return vramtap("stacks", *args, str(pid), timeout=timeout, expect=expect)[1]
+
+
+def stacks_json(pid, *args, expect=(COMPLETE,), timeout=60):
+    """Runs vramtap stacks --json - for one process; returns what it says about that."""
+    _, out, _ = vramtap("stacks", "--json", "-", *args, str(pid), timeout=timeout, expect=expect)
+    return json.loads(out)["processes"][0]
 
 
 def report_json(pid, *args, expect=(COMPLETE,), timeout=60):

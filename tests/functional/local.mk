@@ -10,3 +10,4 @@ include tests/functional/native.mk
 include tests/functional/torch.mk
 include tests/functional/inject.mk
 include tests/functional/odd.mk
+include tests/functional/stacks.mk

@@ -26,7 +26,9 @@ def long_options(text):
 def test_usage_errors():
     for args in ([], ["nonsense"], ["report"], ["report", "x"], ["report", "1", "2"], ["report", "--nonsense", "1"],
                  ["report", "--threads=few", "1"], ["report", "--width=3", "1"], ["report", "-1"],
-                 ["report", "--read-only", "--allow-resume", "1"], ["report", "99999999999999999999"]):
+                 ["report", "--read-only", "--allow-resume", "1"], ["report", "99999999999999999999"],
+                 ["stacks"], ["stacks", "1", "x"], ["stacks", "--threads=few", "1"], ["stacks", "--native", "--locals", "1"],
+                 ["stacks", "--timeout=0", "1"], ["stacks", "--blocks", "1"]):
         code, out, err = run(*args)
         equal(code, USAGE, f"exit code of {args}")
         equal(out, "", f"standard output of {args}")
@@ -34,16 +36,18 @@ def test_usage_errors():
 
 
 def test_help_and_man_page_agree():
-    page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", "vramtap-report.1")], capture_output=True, check=False)
-    if page.returncode:
-        raise Skip("mandoc cannot show the man page")
-    text = re.sub(r".\x08", "", page.stdout.decode())
-    code, help_text, err = run("report", "--help")
-    equal((code, err), (0, ""), "report --help")
-    ours = {"--help", "--usage", "--version"}
-    equal(long_options(help_text) - ours, long_options(text) - ours, "options in --help and in the man page")
-    for number in ("0", "1", "2", "3", "64"):
-        check(re.search(rf"(^|\s){number}\s", text), f"exit code {number} is not in the man page")
+    for command in ("report", "stacks"):
+        page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", f"vramtap-{command}.1")], capture_output=True,
+                              check=False)
+        if page.returncode:
+            raise Skip("mandoc cannot show the man page")
+        text = re.sub(r".\x08", "", page.stdout.decode())
+        code, help_text, err = run(command, "--help")
+        equal((code, err), (0, ""), f"{command} --help")
+        ours = {"--help", "--usage", "--version"}
+        equal(long_options(help_text) - ours, long_options(text) - ours, f"options in --help and in the man page of {command}")
+        for number in ("0", "1", "2", "3", "64"):
+            check(re.search(rf"(^|\s){number}\s", text), f"exit code {number} is not in the man page of {command}")
 
 
 def test_version_is_in_news():

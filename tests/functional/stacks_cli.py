@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""vramtap stacks: several processes, the views, what is left of the process, and the formats."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+
+from harness import (COMPLETE, NOTHING, SOURCE, Skip, check, equal, main, proc_state, stacks, stacks_json, target, thread_count,
+                     vramtap, wait_until)
+
+# Threads: the main one sleeps below a C function that Python called, three wait for one lock, one reads from a pipe.
+PROGRAM = """
+import os, threading, time, sys
+lock = threading.Lock()
+lock.acquire()
+def waits_for_lock():
+    lock.acquire()
+def reads():
+    os.read(os.pipe()[0], 1)
+def sleeps(depth):
+    if depth:
+        return sleeps(depth - 1)
+    print("ready", flush=True)
+    return sorted([1, 2], key=lambda n: time.sleep(600))
+for function in (waits_for_lock, waits_for_lock, waits_for_lock, reads):
+    threading.Thread(target=function, daemon=True).start()
+time.sleep(0.2)
+sleeps(3)
+"""
+
+
+def python_target():
+    return target([sys.executable, "-c", PROGRAM], ready="ready")
+
+
+def settle(pid):
+    """Until no thread runs: the line that we waited for came before the last steps."""
+    def asleep():
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] != "S":
+                    return False
+        return True
+    wait_until(asleep, 20, "the target's threads sleep")
+
+
+def functions(thread, kind=None):
+    return [f["function"] for f in thread["stack"]["frames"] if kind in (None, f["kind"])]
+
+
+def test_several_processes():
+    """Each has its own section; those that cannot be looked at stop no other; the exit status is the worst."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    zombie = subprocess.Popen(["true"])
+    wait_until(lambda: proc_state(zombie.pid) == "Z", 20, "a zombie")
+    with target(["sleep", "600"]) as first, target(["sleep", "600"]) as last:
+        time.sleep(0.2)
+        pids = [str(p) for p in (first.pid, gone.pid, zombie.pid, last.pid)]
+        _, out, err = vramtap("stacks", *pids, expect=NOTHING)
+        equal([int(p) for p in re.findall(r"pid (\d+)", out)], [first.pid, last.pid], "processes in the text")
+        check(f"no process {gone.pid}" in err and "zombie" in err, "messages", err)
+        _, out, _ = vramtap("stacks", "--json", "-", *pids, expect=NOTHING)
+        document = json.loads(out)
+        equal([str(p["pid"]) for p in document["processes"]], pids, "processes in the JSON")
+        equal([p["error"] and p["error"]["code"] for p in document["processes"]], [None, "gone", "gone", None], "errors")
+        equal(vramtap("stacks", "--quiet", pids[0], pids[3])[0], COMPLETE, "exit code when all is well")
+        with tempfile.TemporaryDirectory(prefix="vramtap-test-") as directory:
+            path = os.path.join(directory, "stacks.json")
+            _, out, _ = vramtap("stacks", "--json", path, *pids, expect=NOTHING)
+            check(out.count("Threads") == 2, "with a file there is the text as well", out)
+            with open(path, encoding="utf-8") as file:
+                equal(len(json.load(file)["processes"]), 4, "processes in the file")
+            equal(os.listdir(directory), ["stacks.json"], "files left")
+    zombie.wait()
+
+
+def test_nothing_runs_in_the_process():
+    """The same mappings, threads and open files before and after, and no thread has run."""
+    def look(pid):
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return maps.read(), sorted(os.listdir(f"/proc/{pid}/task")), sorted(os.listdir(f"/proc/{pid}/fd"))
+    with python_target() as proc:
+        settle(proc.pid)
+        before = look(proc.pid)
+        for args in ((), ("--read-only",), ("--no-stop",), ("--native",), ("--locals",)):
+            stacks(proc.pid, *args)
+        equal(look(proc.pid), before, "the process")
+
+
+def test_views():
+    with python_target() as proc:
+        settle(proc.pid)
+        merged, native, python = (stacks_json(proc.pid, view) for view in ("--merged", "--native", "--python"))
+        equal([d["view"] for d in (merged, native, python)], ["merged", "native", "python"], "view")
+        for one, other, third in zip(merged["threads"], native["threads"], python["threads"]):
+            equal({f["kind"] for f in other["stack"]["frames"]}, {"native"}, "kinds of frames with --native")
+            equal(functions(third), functions(one, "python"), "--python and the Python frames of --merged")
+            check(set(functions(one, "native")) <= set(functions(other)), "native frames of --merged are of --native",
+                  functions(one), functions(other))
+            check(len(functions(other)) > len(functions(one, "native")), "--native has the interpreter's own frames", functions(other))
+            for field in ("tid", "verdict", "waits", "holds_gil", "python"):
+                equal(other[field], one[field], f"{field} in both views")
+        main_thread = merged["threads"][0]
+        equal([f.split(".")[-1] for f in functions(main_thread, "python")], ["<lambda>", "sleeps", "sleeps", "sleeps", "sleeps", "<module>"], "Python frames")
+
+
+def test_threads_option():
+    with python_target() as proc:
+        settle(proc.pid)
+        count = {which: len(re.findall(r"^  [●○] ", stacks(proc.pid, "--threads", which), re.M))
+                 for which in ("all", "python", "main", "groups")}
+        equal(count, {"all": 5, "python": 5, "main": 1, "groups": 3}, "threads and groups shown")
+        data = stacks_json(proc.pid, "--threads", "main")
+        equal(len(data["threads"]), 5, "JSON has all threads")
+        sizes = sorted(len(group["tids"]) for group in data["thread_groups"])
+        equal(sizes, [1, 1, 3], "groups")
+
+
+def width(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def test_text():
+    """No line is wider than asked for; no control character; the first lines are the answer; colour only when asked for."""
+    with python_target() as proc:
+        settle(proc.pid)
+        for columns in (40, 80, 160):
+            for args in ((), ("--threads=all",), ("--no-stop",), ("--ascii",)):
+                out = stacks(proc.pid, f"--width={columns}", *args)
+                for line in out.splitlines():
+                    check(width(line) <= columns, f"wider than {columns}", line)
+                    check(not any(unicodedata.category(c) == "Cc" for c in line), "a control character", line)
+                    check("--ascii" not in args or line.isascii(), "not ASCII", line)
+        plain = stacks(proc.pid, "--width=100")
+        head = plain[:plain.index("\nThreads")]
+        check(re.search(r"main thread is in (clock_nanosleep|select)", head), "the answer is not at the top", head)
+        check("\033[" in stacks(proc.pid, "--color=always"), "no colour with --color=always")
+
+
+def test_name_of_the_target_is_escaped():
+    with target([sys.executable, "-c", "import ctypes, time\nctypes.CDLL(None).prctl(15, b'\\x1b[31m\\n')\n"
+                 "print('ready', flush=True)\nexec(compile('def \\N{LATIN SMALL LETTER E WITH ACUTE}(): time.sleep(600)',"
+                 "'/tmp/\\x1b]0;x\\x07.py', 'exec'))\n\N{LATIN SMALL LETTER E WITH ACUTE}()"], ready="ready") as proc:
+        settle(proc.pid)
+        out = stacks(proc.pid, "--threads=all")
+        check("\033" not in out and "\007" not in out, "a raw escape", out)
+        check("\\x1b" in out, "the name is not there", out)
+
+
+def test_schema():
+    try:
+        import jsonschema
+    except ImportError:
+        raise Skip("python3-jsonschema is missing") from None
+    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    validator = jsonschema.Draft202012Validator(schema).evolve(schema=schema["$defs"]["stacks_document"])
+    with python_target() as proc, target(["sleep", "600"]) as other:
+        settle(proc.pid)
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for args in ((), ("--no-stop",), ("--native",), ("--locals",)):
+            _, out, _ = vramtap("stacks", "--json", "-", *args, str(proc.pid), str(gone.pid), str(other.pid), expect=NOTHING)
+            document = json.loads(out)
+            for error in validator.iter_errors(document):
+                raise AssertionError(f"{list(error.absolute_path)}: {error.message[:300]}")
+        # A schema that accepts anything would be no test.
+        document["processes"][0]["unheard_of"] = 1
+        check(list(validator.iter_errors(document)), "the schema accepts an unknown field")
+
+
+def test_many_threads():
+    program = "import threading, time\nfor i in range(300): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n" \
+              "print('ready', flush=True)\ntime.sleep(600)"
+    with target([sys.executable, "-c", program], ready="ready") as proc:
+        wait_until(lambda: thread_count(proc.pid) == 301, 20, "301 threads")
+        settle(proc.pid)
+        for args in ((), ("--no-stop",)):
+            data = stacks_json(proc.pid, *args)
+            equal(len(data["threads"]), 301, "threads")
+            check(len(data["thread_groups"]) <= 4, "groups", data["thread_groups"])
+            check(len(stacks(proc.pid, *args).splitlines()) < 60, "equal threads are not grouped")
+
+
+if __name__ == "__main__":
+    main(globals())
