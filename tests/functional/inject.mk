@@ -9,7 +9,7 @@ tests_targets_victim_malloc_CFLAGS = $(victim_cflags)
 tests_targets_victim_malloc_LDADD = -lpthread
 
 inject_test_libs = src/inject/libinject.a src/target/libtarget.a src/base/libbase.a -lpthread
-tests_functional_inject_soak_SOURCES = tests/functional/inject_soak.c
+tests_functional_inject_soak_SOURCES = tests/functional/inject_soak.c tests/functional/census.h
 tests_functional_inject_soak_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_functional_inject_soak_LDADD = $(inject_test_libs)
 
@@ -21,7 +21,7 @@ EXTRA_DIST += tests/targets/victim.py
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/functional/inject_cases
-tests_functional_inject_cases_SOURCES = tests/functional/inject_cases.c
-tests_functional_inject_cases_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_functional_inject_cases_SOURCES = tests/functional/inject_cases.c tests/functional/census.h
+tests_functional_inject_cases_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests $(CMOCKA_CFLAGS)
 tests_functional_inject_cases_LDADD = $(inject_test_libs) $(CMOCKA_LIBS)
 endif

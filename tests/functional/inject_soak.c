@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "functional/census.h"
 #include "inject/inject.h"
 #include "targets/victim.h"
 
@@ -124,38 +125,6 @@ static void __attribute__((noreturn)) injector(pid_t pid, pid_t tid, const char 
 }
 
 /* Victims */
-
-static int count_entries(pid_t pid, const char *what)
-{
-	char path[64];
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
-
-	VT_CLOSEDIR DIR *dir = opendir(path);
-
-	while (dir && readdir(dir))
-		n++;
-	return n - 2;
-}
-
-/* Mappings of ours: by name, and by the range of addresses that nothing else uses. */
-static int count_maps(pid_t pid)
-{
-	char path[64], line[512];
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-
-	VT_FCLOSE FILE *fp = fopen(path, "re");
-
-	while (fp && fgets(line, sizeof(line), fp)) {
-		unsigned long long start = strtoull(line, NULL, 16);
-
-		n += strstr(line, "/memfd:vramtap") || (start >= 1ULL << 44 && start < (1ULL << 44) + (1ULL << 46));
-	}
-	return n;
-}
 
 /* Anything but running and sleeping, or a tracer. */
 static bool is_disturbed(pid_t pid)
@@ -290,7 +259,7 @@ static void count_leaks(struct victim *victim)
 	for (int i = 0; i < 100; i++) {
 		threads = count_entries(victim->pid, "task") - victim->threads;
 		fds = count_entries(victim->pid, "fd") - victim->fds;
-		maps = count_maps(victim->pid);
+		maps = count_maps(victim->pid, true);
 		if (threads <= 0 && fds <= 0 && maps <= 0)
 			return;
 		usleep(100000);
