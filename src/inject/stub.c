@@ -277,10 +277,10 @@ static void serve(struct vt_stub_control *control)
 		run_library(control);
 }
 
-/* After a failure: lets the tool read why, for 100 ms. */
+/* After a failure: lets the tool read why, for a second: on a busy machine it may wait for the processor. */
 static void wait_until_seen(struct vt_stub_control *control)
 {
-	for (int i = 0; i < 200 && __atomic_load_n(&control->command, __ATOMIC_SEQ_CST) != VT_STUB_SEEN; i++)
+	for (int i = 0; i < 2000 && __atomic_load_n(&control->command, __ATOMIC_SEQ_CST) != VT_STUB_SEEN; i++)
 		vt_sys_sleep_ns(500 * NS_PER_US);
 }
 
