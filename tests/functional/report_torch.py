@@ -218,6 +218,7 @@ def test_wrong_numbers_are_never_printed():
             driver("alloc 2000 2000")
             driver("busy 0")
             driver("busy 50")
+            locks = []
             for i in range(20 if QUICK else 500):
                 data = report_json(driver.pid, *(["--read-only"] if i % 4 == 3 else []), expect=(COMPLETE, PARTIAL))
                 for allocator in data["pytorch"]["allocators"]:
@@ -227,9 +228,12 @@ def test_wrong_numbers_are_never_printed():
                         equal(allocator["totals"]["allocated"]["bytes"], current, "sum of the blocks and statistic")
                     else:
                         check(data["completeness"] == "partial", "not exact, but called complete", allocator["result"])
-                    if allocator["method"] == "inside":
+                    locks.append(allocator["lock"]["state"])
+                    if locks[-1] == "taken":
                         equal(allocator["result"], "complete", f"walk under the lock ({allocator['why']})")
                 time.sleep(rng.random() * 0.01)
+            print(f"  PyTorch {version}: the lock was {', '.join(f'{s} {locks.count(s)} times' for s in sorted(set(locks)))}")
+            check("taken" in locks, "the lock was never taken", locks)
             driver("idle")
             compare(driver)
 
