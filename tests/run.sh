@@ -109,18 +109,10 @@ step_clang() {
 }
 
 step_sanitizers() {
-	# The leak checker reports leaks now and then in tests that have none in most runs: not understood, so not a verdict.
-	ASAN_OPTIONS=detect_leaks=0
-	export ASAN_OPTIONS
 	say 'ASan and UBSan: build, unit tests, functional tests'
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers
 	suite sanitizers check
-	# Not those that count the threads and mappings of small targets: the sanitizers' own run-time is in the way there.
-	list=
-	for name in report_cli report_hostile report_torch python_frames native_stacks torch_walk; do
-		list="$list tests/functional/$name.py"
-	done
-	suite sanitizers check-functional functional_tests="$list"
+	suite sanitizers check-functional
 }
 
 step_dist() {
