@@ -146,7 +146,7 @@ def test_memory_and_time():
     peak = int(re.search(r"VmHWM:\s*(\d+) kB", err).group(1))
     check(peak < 64 * 1024, "peak memory in kB", peak)
     unwound = float(re.search(r"unwound in ([0-9.]+) ms", err).group(1))
-    check(unwound < 1000, "3,000 frames took ms", unwound)
+    check(unwound < 5000, "3,000 frames took ms", unwound)
 
 
 def interpreters():
