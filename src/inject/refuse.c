@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/refuse.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
+
+#define MQUEUE_MAGIC 0x19800202 /* ipc/mqueue.c */
+
+/* So many descriptors are looked at: 0.1 s. */
+#define MANY_FDS 65536
 
 static bool is_gone(const struct vt_proc *proc)
 {
@@ -46,6 +57,62 @@ static bool shares_memory_with_parent(const struct vt_proc *proc)
 	return proc->ppid > 0 && syscall(SYS_kcmp, proc->pid, proc->ppid, KCMP_VM, 0, 0) == 0;
 }
 
+/*
+ * Descriptors of message queues are recognised by their names, which have but one slash, or by where the file system usually
+ * is mounted: to ask another file system for its type could wait for a server that is gone.
+ */
+static bool may_be_queue(int dir, const char *fd)
+{
+	char name[512];
+	ssize_t n = readlinkat(dir, fd, name, sizeof(name) - 1);
+
+	if (n <= 0 || name[0] != '/')
+		return false;
+	name[n] = '\0';
+	return !strchr(name + 1, '/') || !strncmp(name, "/dev/mqueue/", strlen("/dev/mqueue/"));
+}
+
+/* A message queue, and it is this process that mq_notify() has registered there (or that cannot be found out). */
+static bool is_awaited_queue(pid_t pid, const char *entry)
+{
+	char path[64], text[128];
+	struct statfs st;
+	const char *owner;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", (int)pid, entry);
+	if (statfs(path, &st) || st.f_type != MQUEUE_MAGIC)
+		return false;
+
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return true;
+	text[n] = '\0';
+	owner = strstr(text, "NOTIFY_PID:");
+	return !owner || strtol(owner + strlen("NOTIFY_PID:"), NULL, 10) == pid;
+}
+
+/*
+ * The thread that maps the helper has copies of the descriptors for an instant. Closing a queue's copy removes the
+ * registration of the process that closes it (mqueue_flush_file()), and the kernel copies at least the first 64 descriptors,
+ * with close_range(CLOSE_RANGE_UNSHARE) as well: dup_fd().
+ */
+static bool awaits_messages(const struct vt_proc *proc)
+{
+	const struct dirent *entry;
+	bool found = false;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)proc->pid);
+
+	VT_CLOSEDIR DIR *dir = opendir(path);
+
+	for (int i = 0; dir && !found && i < MANY_FDS && (entry = readdir(dir)); i++)
+		found = may_be_queue(dirfd(dir), entry->d_name) && is_awaited_queue(proc->pid, entry->d_name);
+	return found;
+}
+
 static const struct {
 	bool (*applies)(const struct vt_proc *proc);
 	enum vt_error_code code;
@@ -58,6 +125,7 @@ static const struct {
 	{ is_seccomp_strict, VT_ERR_UNSUPPORTED, "is in seccomp strict mode, which would kill it" },
 	{ has_shadow_stack, VT_ERR_UNSUPPORTED, "uses a shadow stack (CET), which our way back would violate" },
 	{ shares_memory_with_parent, VT_ERR_UNSUPPORTED, "shares its memory with its parent (it is between vfork and exec)" },
+	{ awaits_messages, VT_ERR_UNSUPPORTED, "waits for a message queue with mq_notify(), which an injection would cancel" },
 };
 
 struct vt_error *vt_inject_refusal(const struct vt_proc *proc)

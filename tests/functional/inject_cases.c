@@ -14,6 +14,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -854,6 +855,58 @@ static void vfork_child_is_refused(void **state)
 	end(pid);
 }
 
+/* mq_notify() */
+
+/* The result is whether the registration was there to the end: a second one then fails. */
+static void await_messages(bool registered)
+{
+	struct mq_attr attr = { .mq_maxmsg = 1, .mq_msgsize = 8 };
+	struct sigevent event = { .sigev_notify = SIGEV_NONE };
+	char name[64];
+	long queue;
+
+	snprintf(name, sizeof(name), "vramtap-%d", (int)getpid());
+	queue = syscall(SYS_mq_open, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600, &attr);
+	syscall(SYS_mq_unlink, name);
+	if (queue < 0 || (registered && syscall(SYS_mq_notify, queue, &event)))
+		shared->result = errno;
+	shared->ready = 1;
+	while (!shared->command)
+		usleep(1000);
+	shared->result = syscall(SYS_mq_notify, queue, &event) && errno == EBUSY;
+	shared->done = 1;
+	body_pause();
+}
+
+static void body_awaits_messages(void)
+{
+	await_messages(true);
+}
+
+static void body_has_queue(void)
+{
+	await_messages(false);
+}
+
+static void awaited_messages_are_not_missed(void **state)
+{
+	pid_t pid = start(body_awaits_messages);
+
+	(void)state;
+	if (shared->result) { /* ENOSYS, or no queue is left */
+		end(pid);
+		skip();
+	}
+	assert_refused(pid, VT_ERR_UNSUPPORTED, "mq_notify()");
+	shared->command = 1;
+	wait_done();
+	assert_true(shared->result);
+	end(pid);
+	pid = start(body_has_queue);
+	assert_served(pid);
+	end(pid);
+}
+
 /* Lies */
 
 /* Says that the helper is ready and names a descriptor of its own choice. */
@@ -1003,6 +1056,7 @@ int main(void)
 		cmocka_unit_test(strict_mode_is_refused),
 		cmocka_unit_test(kernel_may_refuse_writing_code),
 		cmocka_unit_test(vfork_child_is_refused),
+		cmocka_unit_test(awaited_messages_are_not_missed),
 		cmocka_unit_test(liars_gain_nothing),
 		cmocka_unit_test(lock_excludes),
 	};
