@@ -257,6 +257,16 @@ void vt_capture_stopped(struct vt_stacks *s)
 	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
 }
 
+void vt_python_begin_again(struct vt_python *again, const struct vt_python *found)
+{
+	/* What was found stays and belongs to found; what is captured is new. */
+	*again = *found;
+	again->pages = NULL;
+	again->arena = (struct vt_arena){ 0 };
+	again->threads.data = NULL;
+	again->threads.n = again->threads.capacity = 0;
+}
+
 static bool add_to_session(struct vt_session *session, pid_t tid)
 {
 	struct vt_session_thread *thread = vt_vec_append(&session->threads);
@@ -281,14 +291,8 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 		if (!is_read(thread))
 			ok = add_to_session(&round->session, thread->tid);
 	}
-	if (n > 0) {
-		/* What was found stays (it belongs to the first round), what is captured is new. */
-		round->python = s->rounds[0].python;
-		round->python.pages = NULL;
-		round->python.arena = (struct vt_arena){ 0 };
-		round->python.threads.data = NULL;
-		round->python.threads.n = round->python.threads.capacity = 0;
-	}
+	if (n > 0)
+		vt_python_begin_again(&round->python, &s->rounds[0].python);
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "not enough memory here to look at all threads");
 	return ok && round->session.threads.n > 0;

@@ -547,6 +547,7 @@ static void add_threads(struct vt_stacks *s)
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		add_thread(s, i);
 	name_gil_holders(s);
+	vt_find_deadlocks(s);
 }
 
 void vt_collect_threads(struct vt_collect *c)

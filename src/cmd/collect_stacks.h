@@ -60,4 +60,10 @@ void vt_capture_running(struct vt_stacks *s);
 
 void vt_round_deinit(struct vt_round *round);
 
+/* To capture again what was found once: found must stay as long as again is used. */
+void vt_python_begin_again(struct vt_python *again, const struct vt_python *found);
+
+/* Marks the threads of the model (which are those of s->list) that wait for each other. */
+void vt_find_deadlocks(struct vt_stacks *s);
+
 #endif

@@ -3,6 +3,7 @@ vramtap_SOURCES = \
 	src/cmd/cmd.h \
 	src/cmd/collect.c src/cmd/collect.h \
 	src/cmd/collect_capture.c src/cmd/collect_stacks.h \
+	src/cmd/collect_deadlock.c \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \
 	src/cmd/collect_outside.c \

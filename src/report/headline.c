@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "report/account.h"
 #include "report/format.h"
 
 #define MAX_OF_A_KIND 2 /* devices named one by one; more would push the evidence off the screen */
+#define MAX_RINGS 4
+#define MAX_RING 6      /* threads of a deadlock that are named */
 #define MAX_NAME 120    /* bytes of a target's name in a sentence */
 
 struct headlines {
@@ -38,6 +41,54 @@ __attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const
 		return;
 	}
 	*headline = (struct vt_model_headline){ .code = code, .alarm = alarm, .text = text };
+}
+
+/* "deadlock: 4711 (python3), 4730 (loader): each waits for what the next one holds" */
+static void add_deadlock(struct headlines *h, const struct vt_model_thread *first)
+{
+	const struct vt_model_thread *t = first;
+	struct vt_str names = { 0 };
+	size_t n = 0;
+
+	for (; t && (t != first || n == 0) && n < MAX_RING; n++) {
+		vt_str_addf(&names, "%s%d (%.*s)", n ? ", " : "", (int)t->tid, MAX_NAME / 4, t->name ? t->name : "?");
+		t = vt_model_thread(h->model, t->waits_for);
+	}
+	if (n == 1)
+		add(h, "deadlock", true, "deadlock: thread %s waits for a lock that it holds itself", vt_str_get(&names));
+	else
+		add(h, "deadlock", true, "deadlock: %s%s: each waits for what the next one holds, the last for what the first does",
+		    vt_str_get(&names), n == MAX_RING && t != first ? ", …" : "");
+	if (names.failed)
+		h->failed = true;
+	vt_str_deinit(&names);
+}
+
+/* Of each ring once: from its thread with the lowest index, which is the main thread when that is in it. */
+static bool is_first_of_ring(const struct vt_model *model, const struct vt_model_thread *first)
+{
+	const struct vt_model_thread *t = vt_model_thread(model, first->waits_for);
+
+	for (size_t n = 0; t && t != first && n < model->threads.n; n++) {
+		if (t < first)
+			return false;
+		t = vt_model_thread(model, t->waits_for);
+	}
+	return t == first;
+}
+
+static void add_deadlocks(struct headlines *h)
+{
+	int shown = 0;
+
+	for (size_t i = 0; i < h->model->threads.n && shown < MAX_RINGS; i++) {
+		const struct vt_model_thread *t = &h->model->threads.data[i];
+
+		if (!t->deadlock || !is_first_of_ring(h->model, t))
+			continue;
+		add_deadlock(h, t);
+		shown++;
+	}
 }
 
 static const char *base_name(const char *path)
@@ -314,6 +365,7 @@ bool vt_make_headlines(struct vt_model *model)
 	struct headlines h = { .model = model };
 
 	add_process(&h);
+	add_deadlocks(&h);
 	add_main_thread(&h);
 	add_locks(&h);
 	add_device_waits(&h);

@@ -413,6 +413,25 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 
 /* ---- threads ---- */
 
+static void write_locals(struct vt_json *json, const struct vt_model_frame *f)
+{
+	if (!f->locals) {
+		vt_json_null(json, "locals");
+		return;
+	}
+	vt_json_object_line(json, "locals");
+	vt_json_bool(json, "cut", f->locals_cut);
+	vt_json_array_line(json, "variables");
+	for (size_t i = 0; i < f->n_locals; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "name", f->locals[i].name);
+		vt_json_text(json, "value", f->locals[i].value);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
 static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 {
 	bool python = f->kind == VT_FRAME_PYTHON;
@@ -425,7 +444,9 @@ static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 		vt_json_int(json, "line", f->line);
 	else
 		vt_json_null(json, "line");
-	if (!python) {
+	if (python) {
+		write_locals(json, f);
+	} else {
 		put_name(json, "module", f->module);
 		put_name(json, "build_id", f->build_id);
 		vt_json_hex(json, "pc", f->pc);
@@ -481,6 +502,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 		vt_json_int(json, "waits_for_tid", t->waits_for);
 	else
 		vt_json_null(json, "waits_for_tid");
+	vt_json_bool(json, "deadlock", t->deadlock);
 	put_name(json, "verdict", t->verdict);
 	if (t->group < model->thread_groups.n)
 		vt_json_uint(json, "group", t->group);

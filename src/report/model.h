@@ -123,11 +123,21 @@ struct vt_model_group {
 
 enum vt_frame_kind { VT_FRAME_NATIVE, VT_FRAME_PYTHON };
 
+/* A local variable of a Python frame. */
+struct vt_model_local {
+	const char *name;
+	const char *value; /* one line of text */
+};
+
 struct vt_model_frame {
 	enum vt_frame_kind kind;
 	const char *function; /* NULL unknown */
 	const char *file;     /* Python: co_filename; native: source file, or NULL */
 	int line;             /* 0 unknown */
+	/* Python only: */
+	const struct vt_model_local *locals; /* NULL: not asked for, or not read */
+	size_t n_locals;
+	bool locals_cut;                    /* there are more */
 	/* native only: */
 	const char *module;   /* base name of the file, NULL: not in a mapped file */
 	const char *build_id; /* hex, "" none */
@@ -170,6 +180,7 @@ struct vt_model_thread {
 	const char *syscall;  /* ours: "futex", NULL not in one */
 	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
 	pid_t waits_for;      /* the thread that holds what it waits for, or whose end it waits for; 0 unknown or none */
+	bool deadlock;        /* it is one of a ring of threads that wait for each other by waits_for */
 	const char *verdict;  /* ours: "in cudaStreamSynchronize", NULL none */
 	bool idle;            /* a pool thread that waits for work (walk/wait) */
 	struct vt_model_stack stack;

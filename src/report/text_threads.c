@@ -22,7 +22,9 @@
 #define CALLED_NATIVE 4          /* … and where Python called them */
 #define MAX_TIDS 4
 #define MAX_NAMES 6
+#define MAX_LOCALS 12            /* of a frame */
 #define FRAME_INDENT 6
+#define LOCAL_INDENT 10
 #define HEAD_COLUMN 30
 
 struct view {
@@ -97,6 +99,24 @@ static void print_place(const struct view *v, const struct vt_model_frame *f)
 	vt_str_deinit(&place);
 }
 
+static void print_locals(const struct view *v, const struct vt_model_frame *f)
+{
+	size_t shown = v->all || f->n_locals < MAX_LOCALS ? f->n_locals : MAX_LOCALS;
+
+	for (size_t i = 0; f->locals && i < shown; i++) {
+		vt_line_pad(v->line, LOCAL_INDENT);
+		vt_line_add(v->line, VT_DIM, f->locals[i].name);
+		vt_line_add(v->line, VT_DIM, " = ");
+		vt_line_cell(v->line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?", vt_line_room(v->line), VT_CUT_END);
+		vt_line_end(v->line);
+	}
+	if (f->locals && (shown < f->n_locals || f->locals_cut)) {
+		vt_line_pad(v->line, LOCAL_INDENT);
+		vt_line_add(v->line, VT_DIM, "…");
+		vt_line_end(v->line);
+	}
+}
+
 static void print_frame(const struct view *v, const struct vt_model_frame *f)
 {
 	vt_line_pad(v->line, FRAME_INDENT);
@@ -104,6 +124,7 @@ static void print_frame(const struct view *v, const struct vt_model_frame *f)
 	vt_line_pad(v->line, FRAME_INDENT + v->left + 2);
 	print_place(v, f);
 	vt_line_end(v->line);
+	print_locals(v, f);
 }
 
 /* One line of a stack: a frame, or a number of native frames that are left out. */
@@ -300,7 +321,9 @@ static void print_stack(struct view *v, const struct vt_model_stack *stack, size
 		choose_frames(&entries, stack);
 	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
 	if (stack->why && *stack->why)
-		print_stack_note(v, stack->n_frames > 0 ? "(ends here: %s)" : "(no stack: %s)",
+		print_stack_note(v, stack->n_frames == 0 ? "(no stack: %s)" :
+				    stack->has_native	 ? "(ends here: %s)" :
+							   "(no native frames: %s)",
 				 stack->why);
 	else if (stack->truncated)
 		print_stack_note(v, "(%s)", "there are more frames");
@@ -384,6 +407,8 @@ static void add_facts(struct vt_str *text, const struct common *c)
 
 	if (t->is_main)
 		add_fact(text, "main thread");
+	if (t->deadlock)
+		add_fact(text, "in a deadlock");
 	if (t->gil == 1)
 		add_fact(text, "holds the GIL");
 	add_fact(text, t->verdict);
@@ -413,7 +438,7 @@ static void add_tids(struct vt_str *text, const struct vt_model *model, const st
 
 static enum vt_style bullet_style(const struct vt_model_thread *t)
 {
-	if (t->state == 'D' || t->state == 'T' || t->state == 't' || t->state == 'Z')
+	if (t->deadlock || t->state == 'D' || t->state == 'T' || t->state == 't' || t->state == 'Z')
 		return VT_ALARM;
 	return t->verdict ? VT_WARN : VT_PLAIN;
 }

@@ -81,14 +81,15 @@ static bool is_stuck(const struct vt_model_thread *t)
  */
 static bool is_idle(const struct vt_model_thread *t)
 {
-	return t->idle && !t->is_main && t->gil != 1 && !is_stuck(t);
+	return t->idle && !t->is_main && t->gil != 1 && !is_stuck(t) && !t->deadlock;
 }
 
 /* What is said once for a whole group must hold for each of its threads. */
 static bool belongs(const struct vt_model_thread *a, const struct vt_model_thread *b)
 {
 	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 &&
-	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) &&
+	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) && a->deadlock == b->deadlock &&
+	       a->taken == b->taken &&
 	       a->has_python == b->has_python && same_text(a->verdict, b->verdict) &&
 	       same_stack(&a->stack, &b->stack);
 }
@@ -97,14 +98,15 @@ static bool belongs(const struct vt_model_thread *a, const struct vt_model_threa
 static uint64_t hash_thread(const struct vt_model_thread *t)
 {
 	uint64_t hash = mix(t->stack.hash,
-			    (uint64_t)is_stuck(t) << 2 | (uint64_t)is_idle(t) << 1 | t->has_python);
+			    (uint64_t)t->taken << 4 | (uint64_t)t->deadlock << 3 | (uint64_t)is_stuck(t) << 2 |
+				    (uint64_t)is_idle(t) << 1 | t->has_python);
 
 	hash = mix_text(hash, t->verdict);
 	hash = mix_text(hash, t->stack.why);
 	return t->is_main || t->gil == 1 ? mix(hash, (uint64_t)t->tid) : hash;
 }
 
-enum rank { RANK_MAIN, RANK_GIL, RANK_VERDICT, RANK_PYTHON, RANK_NATIVE, RANK_IDLE };
+enum rank { RANK_MAIN, RANK_GIL, RANK_DEADLOCK, RANK_VERDICT, RANK_PYTHON, RANK_NATIVE, RANK_IDLE };
 
 static enum rank rank_of(const struct vt_model_thread *t)
 {
@@ -114,6 +116,8 @@ static enum rank rank_of(const struct vt_model_thread *t)
 		return RANK_GIL;
 	if (is_idle(t))
 		return RANK_IDLE;
+	if (t->deadlock)
+		return RANK_DEADLOCK;
 	if (t->verdict || is_stuck(t))
 		return RANK_VERDICT;
 	return t->has_python || t->stack.has_python ? RANK_PYTHON : RANK_NATIVE;

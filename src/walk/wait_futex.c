@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "walk/wait_parts.h"
 
 #define MAX_TASKS 4096
+#define MAX_TRIES 20
 #define UNKNOWN_THREAD (-1)
 
 /* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
@@ -121,9 +123,17 @@ static bool still_waits(const struct wait_context *c)
 {
 	struct vt_thread_info now = { 0 };
 
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, c->pid, c->info->tid);
+	/* After a stop it may still be on its way back to sleep. */
+	for (int try = 0; try < MAX_TRIES && !now.syscall_known; try++) {
+		if (try > 0)
+			vt_sleep_ns(VT_NS_PER_MS);
 
-	return !err && now.syscall_known && now.in_syscall && now.syscall_args[0] == c->info->syscall_args[0];
+		VT_ERROR struct vt_error *err = vt_thread_info_read(&now, c->pid, c->info->tid);
+
+		if (err)
+			return false;
+	}
+	return now.in_syscall && now.syscall_args[0] == c->info->syscall_args[0];
 }
 
 /* owner is the id in the target's own namespace. */

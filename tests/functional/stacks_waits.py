@@ -212,6 +212,122 @@ def test_gil():
             wait_until(all_wait, 60, f"all threads wait for the GIL ({option})")
 
 
+# Three deadlocks: two mutexes, a mutex and the GIL, and a mutex alone.
+DEADLOCKS = """
+import ctypes, os, threading, time
+libc, keeps = ctypes.CDLL(None), ctypes.PyDLL(None)
+a, b, c, d = (ctypes.create_string_buffer(64) for i in range(4))
+barrier = threading.Barrier(2)
+def tell(name):
+    os.write(1, f"{name} {threading.get_native_id()}\\n".encode())
+def one():
+    tell("one")
+    libc.pthread_mutex_lock(a)
+    barrier.wait()
+    libc.pthread_mutex_lock(b)
+def other():
+    tell("other")
+    libc.pthread_mutex_lock(b)
+    barrier.wait()
+    libc.pthread_mutex_lock(a)
+def itself():
+    tell("itself")
+    libc.pthread_mutex_lock(d)
+    libc.pthread_mutex_lock(d)
+def bystander():
+    tell("bystander")
+    libc.pthread_mutex_lock(d)
+has_mutex = threading.Event()
+def with_mutex():
+    tell("with_mutex")
+    libc.pthread_mutex_lock(c)
+    has_mutex.set()
+    while True:
+        pass
+def with_gil():
+    tell("with_gil")
+    has_mutex.wait()
+    keeps.pthread_mutex_lock(c)
+for function in (one, other, itself):
+    threading.Thread(target=function, daemon=True).start()
+time.sleep(0.3)
+threading.Thread(target=bystander, daemon=True).start()
+time.sleep(0.3)
+for function in (with_mutex, with_gil):
+    threading.Thread(target=function, daemon=True).start()
+time.sleep(600)
+"""
+
+
+def test_deadlocks():
+    rings = [{"one", "other"}, {"itself"}, {"with_mutex", "with_gil"}]
+    with target([sys.executable, "-c", DEADLOCKS]) as proc:
+        tids = {}
+        while len(tids) < 6:
+            name, tid = proc.stdout.readline().decode().split()
+            tids[name] = int(tid)
+        by_tid = {tid: name for name, tid in tids.items()}
+        for option in ("--merged", "--no-stop"):
+            def found():
+                data = stacks_json(proc.pid, option, expect=(0, 1))
+                stuck = {by_tid.get(t["tid"]): t for t in data["threads"] if t["deadlock"]}
+                check(set(stuck) <= set.union(*rings), "a thread that is in no deadlock", list(stuck))
+                for thread in stuck.values():
+                    ring = next(r for r in rings if by_tid[thread["tid"]] in r)
+                    check(by_tid[thread["waits_for_tid"]] in ring, "whom it waits for", by_tid[thread["waits_for_tid"]])
+                told = [h["text"] for h in data["headlines"] if h["code"] == "deadlock"]
+                complete = [r for r in rings if any(all(str(tids[name]) in text for name in r) for text in told)]
+                equal(sum(len(r) for r in complete), len(stuck), "threads of the deadlocks that are told")
+                return len(complete) == 3
+            wait_until(found, 60, f"three deadlocks are found ({option})")
+
+
+# They fight for three mutexes, always in the same order: who looks at the one and then at the other could see a ring.
+FIGHT = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutexes[3] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
+
+static void *fights(void *arg)
+{
+	for (;;) {
+		for (int i = 0; i < 3; i++) {
+			pthread_mutex_lock(&mutexes[i]);
+			usleep(10);
+			if (i > 0)
+				pthread_mutex_unlock(&mutexes[i - 1]);
+		}
+		pthread_mutex_unlock(&mutexes[2]);
+	}
+	return arg;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 8; i++)
+		pthread_create(&thread, NULL, fights, NULL);
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+"""
+
+
+def test_a_fight_is_no_deadlock():
+    with target([compile_c(FIGHT, "-pthread")], ready="ready") as proc:
+        waiting = 0
+        for _ in range(40):
+            data = stacks_json(proc.pid)
+            equal([t["tid"] for t in data["threads"] if t["deadlock"]], [], "threads in a deadlock")
+            waiting += sum(t["waits_for_tid"] is not None for t in data["threads"])
+        check(waiting > 20, "hardly anybody waited for a lock", waiting)
+
+
 VERDICTS = """
 import concurrent.futures, gc, os, queue, subprocess, threading, time
 def on_queue():
