@@ -401,7 +401,7 @@ static void add_fact(struct vt_str *text, const char *fact)
 	vt_str_add(text, fact);
 }
 
-static void add_facts(struct vt_str *text, const struct common *c)
+static void add_facts(const struct view *v, struct vt_str *text, const struct common *c)
 {
 	const struct vt_model_thread *t = c->first;
 
@@ -419,6 +419,8 @@ static void add_facts(struct vt_str *text, const struct common *c)
 		vt_str_addf(text, "%s%s", text->n ? ", " : "", c->waits);
 	else if (c->syscall)
 		vt_str_addf(text, "%sin %s", text->n ? " " : "", c->syscall);
+	if (v->all && t->cpu >= 0 && c->state != 'R')
+		vt_str_addf(text, "%slast on CPU %d", text->n ? " · " : "", t->cpu);
 }
 
 static void add_tids(struct vt_str *text, const struct vt_model *model, const struct common *c)
@@ -458,7 +460,7 @@ static void print_thread_head(const struct view *v, const struct common *c)
 		vt_line_addf(v->line, VT_BOLD, "%s × %.64s%s", vt_format_count(number, c->n),
 			     thread_name(t), c->name ? "" : " …");
 	vt_line_pad(v->line, v->line->want < HEAD_COLUMN - 1 ? HEAD_COLUMN : v->line->want + 2);
-	add_facts(&text, c);
+	add_facts(v, &text, c);
 	if (c->n > 1)
 		add_tids(&text, v->model, c);
 	vt_line_wrap(v->line, VT_PLAIN, vt_str_get(&text), HEAD_COLUMN, 3);

@@ -345,16 +345,27 @@ static const struct {
 	{ SYS_io_uring_enter, describe_fd },
 };
 
+static bool is_in_kernel_function(const struct vt_model_thread *thread, const char *name)
+{
+	for (size_t i = 0; i < thread->n_kernel; i++)
+		if (!strncmp(thread->kernel[i], name, strlen(name)))
+			return true;
+	return false;
+}
+
 /*
  * A system call that a signal or a tracer interrupted may go on as restart_syscall, with the arguments of the original in
- * the registers; which one that was, the functions in the stack say.
+ * the registers; which one that was, the functions in the stack say, or the kernel's that restarts it.
  */
 static long original_syscall(const struct vt_model_thread *thread, long nr)
 {
 	static const struct {
 		const char *function;
 		long nr;
-	} originals[] = {
+	} restarts[] = {
+		{ "futex_wait_restart", SYS_futex },
+		{ "do_restart_poll", SYS_poll },
+	}, originals[] = {
 		{ "clock_nanosleep", SYS_clock_nanosleep },
 		{ "nanosleep", SYS_nanosleep },
 		{ "futex", SYS_futex },
@@ -364,6 +375,9 @@ static long original_syscall(const struct vt_model_thread *thread, long nr)
 		{ "poll", SYS_poll },
 	};
 
+	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(restarts) / sizeof(restarts[0]); i++)
+		if (is_in_kernel_function(thread, restarts[i].function))
+			return restarts[i].nr;
 	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(originals) / sizeof(originals[0]); i++)
 		if (wait_in_function(thread, originals[i].function))
 			return originals[i].nr;
