@@ -119,7 +119,7 @@ static void place_threads(struct vt_stacks *s)
 		struct vt_round *round = &s->rounds[r];
 
 		for (size_t k = 0; k < round->session.threads.n; k++) {
-			const struct vt_session_thread *thread = &round->session.threads.data[k];
+			struct vt_session_thread *thread = &round->session.threads.data[k];
 			const uint64_t *index = vt_map_get(&index_of, (uint64_t)thread->tid);
 
 			if (index)
@@ -217,6 +217,21 @@ static const char *why_unread(const struct vt_place *place)
 	return place->sample && place->sample->asleep ? "it ran while it was read" : "it was running";
 }
 
+/*
+ * What of a deep stack was not copied is read from the target itself, by now without anything that holds it: if the thread
+ * has run since the sample, the outer frames may be those of another moment.
+ */
+static void check_deep(struct vt_stacks *s, const struct vt_place *place, struct vt_native_stack *stack)
+{
+	if (!place->thread->sampled || !place->round->snapshot || !vt_snapshot_cut_threads(place->round->snapshot) ||
+	    vt_thread_sample_holds(place->sample, s->c->proc.pid))
+		return;
+	place->thread->sampled = false;
+	s->n_ran++;
+	vt_native_stack_deinit(stack);
+	*stack = (struct vt_native_stack){ 0 };
+}
+
 static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_collect *c = s->c;
@@ -227,8 +242,10 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		const struct vt_place *place = &s->places[i];
 
-		if (place->round == round && is_read(place))
-			vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid, &place->thread->regs, &s->native[i]));
+		if (place->round != round || !is_read(place))
+			continue;
+		vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid, &place->thread->regs, &s->native[i]));
+		check_deep(s, place, &s->native[i]);
 	}
 	vt_unwinder_destroy(unwinder);
 	return NULL;

@@ -27,7 +27,7 @@ struct vt_round {
 /* Where in the rounds a thread is found. */
 struct vt_place {
 	struct vt_round *round;                  /* the last one that it was in, NULL none */
-	const struct vt_session_thread *thread;  /* NULL: it was in none */
+	struct vt_session_thread *thread;        /* NULL: it was in none */
 	const struct vt_thread_sample *sample;   /* NULL: it was stopped */
 	const struct vt_python_thread *python;   /* NULL: it runs no Python */
 };
