@@ -20,6 +20,7 @@
 #define MAX_NATIVE_LINES 8
 #define INNER_NATIVE 5           /* native lines kept where the thread is … */
 #define CALLED_NATIVE 4          /* … and where Python called them */
+#define TELLING_NATIVE 3         /* and of those in between that are of the user's own libraries, perhaps */
 #define MAX_TIDS 4
 #define MAX_NAMES 6
 #define MAX_LOCALS 12            /* of a frame */
@@ -186,23 +187,49 @@ static size_t entry_frames(const struct entry *entry)
 	return entry->skipped ? entry->skipped : 1;
 }
 
-/*
- * Leaves out the middle of the entries from start on, so that not many more than INNER + CALLED
- * stay.
- */
-static void thin_run(struct entries *entries, size_t start)
+/* Of a library that is neither the system's nor one of those that every job has: the user's own, perhaps. */
+static bool is_telling(const struct vt_model_frame *f)
 {
-	size_t n = entries->list.n - start, skipped = 0;
-	struct entry *run;
+	static const char *const common[] = {
+		"libc.", "libc-", "libpthread", "ld-linux", "libstdc++", "libpython", "python", "libffi", "_ctypes",
+		"libtorch", "libc10", "libcuda", "libnccl", "libgomp", "libiomp",
+	};
+
+	if (is_nameless(f) || !f->module)
+		return false;
+	for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+		if (!strncmp(f->module, common[i], strlen(common[i])))
+			return false;
+	return true;
+}
+
+/* Leaves out the middle of the entries from start on, so that not many more than INNER + TELLING + CALLED stay. */
+static void thin_run(struct entries *entries, const struct vt_model_stack *stack, size_t start)
+{
+	size_t n = entries->list.n - start, kept = INNER_NATIVE, telling = 0, skipped = 0;
+	struct entry *run = &entries->list.data[start];
 
 	if (n <= INNER_NATIVE + CALLED_NATIVE + 1)
 		return;
-	run = &entries->list.data[start];
-	for (size_t i = INNER_NATIVE; i < n - CALLED_NATIVE; i++)
-		skipped += entry_frames(&run[i]);
-	run[INNER_NATIVE] = (struct entry){ .frame = run[INNER_NATIVE].frame, .skipped = skipped };
-	memmove(&run[INNER_NATIVE + 1], &run[n - CALLED_NATIVE], CALLED_NATIVE * sizeof(*run));
-	entries->list.n = start + INNER_NATIVE + 1 + CALLED_NATIVE;
+	/* What is written comes at most where it was read. */
+	for (size_t i = INNER_NATIVE; i <= n - CALLED_NATIVE; i++) {
+		bool tells = i < n - CALLED_NATIVE && !run[i].skipped && telling < TELLING_NATIVE &&
+			     is_telling(&stack->frames[run[i].frame]);
+		struct entry entry = run[i];
+
+		if (i < n - CALLED_NATIVE && !tells) {
+			skipped += entry_frames(&entry);
+			continue;
+		}
+		if (skipped)
+			run[kept++] = (struct entry){ .frame = entry.frame - skipped, .skipped = skipped };
+		skipped = 0;
+		if (tells)
+			run[kept++] = entry;
+		telling += tells;
+	}
+	memmove(&run[kept], &run[n - CALLED_NATIVE], CALLED_NATIVE * sizeof(*run));
+	entries->list.n = start + kept + CALLED_NATIVE;
 }
 
 /*
@@ -229,7 +256,7 @@ static void choose_frames(struct entries *entries, const struct vt_model_stack *
 		} else {
 			add_run(entries, stack, i, end);
 			if (stack->has_python)
-				thin_run(entries, start);
+				thin_run(entries, stack, start);
 		}
 		i = end;
 	}
