@@ -437,6 +437,49 @@ static void build_no_cuda(struct vt_model *model)
 	report_add_native(model, t, "main", "sleep", 0x2b21);
 }
 
+/* The main thread holds the GIL and waits for a mutex; who has that waits for the GIL. A third thread waits for a disk. */
+static void build_deadlock(struct vt_model *model)
+{
+	static const struct vt_model_local locals[] = {
+		{ "step", "3" },
+		{ "batch", "tensor float16 [8, 4096] on cuda:0" },
+		{ "\xff", NULL },
+	};
+	static const char *const kernel[] = { "folio_wait_bit_common+0x1a2/0x340", "filemap_read+0x412/0x4f0" };
+	struct vt_model_thread *t;
+
+	build_no_cuda(model);
+	t = &model->threads.data[0];
+	t->gil = 1;
+	t->waits = "waits for a lock held by 41280 (loader)";
+	t->waits_for = 41280;
+	t->deadlock = true;
+	report_add_python(model, t, "next_batch", "/job/train.py", 18);
+	t->stack.frames[t->stack.n_frames - 1].locals = locals;
+	t->stack.frames[t->stack.n_frames - 1].n_locals = 3;
+	t->stack.frames[t->stack.n_frames - 1].locals_cut = true;
+	t = report_add_thread(model, 41280, "loader");
+	t->gil = 0;
+	t->verdict = "waits for the GIL held by 41273 (sleep)";
+	t->waits_for = 41273;
+	t->deadlock = true;
+	t->taken = VT_TAKEN_ASLEEP;
+	report_add_python(model, t, "refill", "/job/train.py", 14);
+	t = report_add_thread(model, 41281, "reader");
+	t->state = 'D';
+	t->taken = VT_TAKEN_ASLEEP;
+	t->verdict = "waits for a disk";
+	t->wchan = "folio_wait_bit_common";
+	t->kernel = kernel;
+	t->n_kernel = 2;
+	report_add_native(model, t, "read", "libc.so.6", 0x11bd6a);
+	t = report_add_thread(model, 41282, "runner");
+	t->state = 'R';
+	t->taken = VT_TAKEN_RUNNING;
+	t->stack.why = "it was running";
+	report_add_python(model, t, "burn", "/job/train.py", 40);
+}
+
 static void build_many_devices(struct vt_model *model)
 {
 	add_identity(model);
@@ -548,6 +591,14 @@ static void build_hostile(struct vt_model *model)
 		report_add_python(model, t, long_text(model, "\xf0\x9f", 4000),
 				  long_text(model, "/\U0001f525", 9000), 2147483647);
 		t->stack.why = bad[i % n];
+		t->wchan = bad[(i + 3) % n];
+		t->kernel = bad;
+		t->n_kernel = n;
+		t->waits_for = (pid_t)(50000 + i * 7 % (3 * n + 1));
+		t->deadlock = true;
+		t->taken = (enum vt_taken)(i % 3);
+		t->stack.frames[0].locals = (const struct vt_model_local *)(const void *)bad;
+		t->stack.frames[0].n_locals = n / 2;
 	}
 	for (size_t i = 0; i < 40; i++)
 		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
@@ -578,6 +629,7 @@ static const struct {
 	{ "refused", build_refused },
 	{ "contradiction", build_contradiction },
 	{ "no-cuda", build_no_cuda },
+	{ "deadlock", build_deadlock },
 	{ "many-devices", build_many_devices },
 	{ "many-threads", build_many_threads },
 	{ "hostile", build_hostile },
@@ -586,7 +638,7 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training", "held", "unstable", "refused", "contradiction", "no-cuda", "many-devices", "many-threads", "hostile",
+	"training", "held", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
 	"nothing", "empty", NULL,
 };
 

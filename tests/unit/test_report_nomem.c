@@ -120,6 +120,7 @@ static void test_one_failure(void **state)
 	torture("training", &vt_writer_json);
 	torture("held", &vt_writer_text);
 	torture("no-cuda", &vt_writer_text);
+	torture("deadlock", &vt_writer_text);
 }
 
 static void test_no_memory_from_then_on(void **state)

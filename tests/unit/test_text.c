@@ -465,6 +465,10 @@ static void test_contents(void **state)
 	assert_false(says("contradiction", &options, "in use by PyTorch"));
 	assert_true(says("no-cuda", &options, "This process does not use CUDA"));
 	assert_true(says("nothing", &options, "\nNothing could be learned"));
+	assert_true(says("deadlock", &options, "! deadlock: 41273 (sleep), 41280 (loader): each waits for"));
+	assert_true(says("deadlock", &options, "  in the kernel: folio_wait_bit_common < filemap_read\n"));
+	assert_true(says("deadlock", &options, "          batch = tensor float16 [8, 4096] on cuda:0\n"));
+	assert_true(says("deadlock", &options, "(no native frames: it was running)"));
 	options.threads = VT_THREADS_ALL;
 	assert_true(says("training", &options, "__libc_start_call_main"));
 	assert_true(says("training", &options, "○ 41723 cuda-EvtHandlr"));

@@ -589,6 +589,43 @@ static void test_verdicts(void **state)
 		check_case(&cases[i]);
 }
 
+/* Functions of the kernel count when nothing else is known, in uninterruptible sleep and in page faults only. */
+static void test_kernel_verdicts(void **state)
+{
+	static const struct {
+		char state;
+		const char *syscall, *wchan, *kernel[4], *function, *verdict;
+	} cases[] = {
+		{ 'D', "read", "folio_wait_bit_common", { NULL }, NULL, "waits for a disk" },
+		{ 'D', "read", NULL, { "folio_wait_bit_common+0x1/0x2", "filemap_fault+0x1/0x2" }, NULL,
+		  "in a page fault, waits for a disk" },
+		{ 'D', "ioctl", "rwsem_down_read_slowpath", { "rwsem_down_read_slowpath+0x1/0x2", "nvidia_ioctl+0x1/0x2" }, NULL,
+		  "in NVIDIA's kernel driver" },
+		{ 'S', NULL, "handle_userfault", { NULL }, NULL, "waits in a page fault that userfaultfd is to resolve" },
+		{ 'S', "read", "fuse_dev_do_read", { NULL }, NULL, NULL },
+		{ 'R', NULL, "folio_wait_bit_common", { NULL }, NULL, NULL },
+		{ 'D', "ioctl", "nvidia_ioctl", { NULL }, "cudaMalloc", "in cudaMalloc" },
+		{ 'D', "read", "some_driver_wait", { NULL }, NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_frame frame = { .function = cases[i].function, .module = "libcudart.so.13" };
+		struct vt_model_thread thread = {
+			.state = cases[i].state, .syscall = cases[i].syscall, .wchan = cases[i].wchan, .kernel = cases[i].kernel,
+			.stack = { .frames = &frame, .n_frames = cases[i].function != NULL },
+		};
+		struct vt_arena arena = { 0 };
+
+		while (thread.n_kernel < 4 && cases[i].kernel[thread.n_kernel])
+			thread.n_kernel++;
+		vt_verdict(&thread, true, false, &arena);
+		if (!cases[i].verdict != !thread.verdict || (cases[i].verdict && strcmp(cases[i].verdict, thread.verdict) != 0))
+			fail_msg("case %zu: %s", i, thread.verdict ? thread.verdict : "(none)");
+		vt_arena_deinit(&arena);
+	}
+}
+
 static void test_glob(void **state)
 {
 	static const struct {
@@ -618,6 +655,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_glob),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_kernel_verdicts),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_restarted),
 		cmocka_unit_test(test_random_calls),
