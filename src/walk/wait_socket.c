@@ -4,7 +4,6 @@
  * of the target's network namespace, have the addresses. They can be long: read once, and only when somebody waits on one.
  */
 #include <arpa/inet.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,18 +16,32 @@
 /* States of include/net/tcp_states.h that say something to a person; all others are transitions. */
 enum { ESTABLISHED = 1, SYN_SENT = 2, CLOSE_WAIT = 8, LISTEN = 10 };
 
-/* "0100007F:1F90": each 32-bit word in the byte order of the machine, as the kernel prints its __be32 as a number. */
-static bool parse_address(const char *hex, unsigned int port, char *text, size_t size)
+/* The n-th word of a line, from 0; "" when there are fewer. */
+static const char *word_of(const char *line, int n)
 {
-	size_t n = strlen(hex) / 8;
+	line += strspn(line, " ");
+	for (; n > 0; n--) {
+		line += strcspn(line, " \n");
+		line += strspn(line, " ");
+	}
+	return line;
+}
+
+/* "0100007F:1F90": each 32-bit word in the byte order of the machine, as the kernel prints its __be32 as a number. */
+static bool parse_address(const char *text, char *out, size_t size)
+{
+	size_t digits = strspn(text, "0123456789ABCDEF"), n = digits / 8;
 	char host[INET6_ADDRSTRLEN];
 	uint32_t words[4];
 
-	if (n != 1 && n != 4)
+	if ((digits != 8 && digits != 32) || text[digits] != ':')
 		return false;
-	for (size_t i = 0; i < n; i++)
-		if (sscanf(hex + 8 * i, "%8" SCNx32, &words[i]) != 1)
-			return false;
+	for (size_t i = 0; i < n; i++) {
+		char word[9] = "";
+
+		memcpy(word, text + 8 * i, 8);
+		words[i] = (uint32_t)strtoul(word, NULL, 16);
+	}
 	/* ::ffff:a.b.c.d is IPv4 through an IPv6 socket. */
 	if (n == 4 && !words[0] && !words[1] && words[2] == htonl(0xffff)) {
 		words[0] = words[3];
@@ -36,7 +49,7 @@ static bool parse_address(const char *hex, unsigned int port, char *text, size_t
 	}
 	if (!inet_ntop(n == 1 ? AF_INET : AF_INET6, words, host, sizeof(host)))
 		return false;
-	snprintf(text, size, n == 1 ? "%s:%u" : "[%s]:%u", host, port);
+	snprintf(out, size, n == 1 ? "%s:%lu" : "[%s]:%lu", host, strtoul(text + digits + 1, NULL, 16));
 	return true;
 }
 
@@ -61,29 +74,22 @@ static const char *describe_inet(struct vt_arena *arena, const char *protocol, u
 /* A line of tcp, tcp6, udp, udp6 (net/ipv4/tcp_ipv4.c, get_tcp4_sock() and its kin). */
 static const char *parse_inet(struct vt_arena *arena, const char *protocol, const char *line, uint64_t *inode)
 {
-	char local_hex[33], remote_hex[33], local[64], remote[64];
-	unsigned int local_port, remote_port, state;
+	char local[64], remote[64];
 
-	if (sscanf(line, " %*u: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*x:%*x %*x:%*x %*x %*u %*u %" SCNu64, local_hex, &local_port,
-		   remote_hex, &remote_port, &state, inode) != 6 ||
-	    !parse_address(local_hex, local_port, local, sizeof(local)) ||
-	    !parse_address(remote_hex, remote_port, remote, sizeof(remote)))
+	if (!parse_address(word_of(line, 1), local, sizeof(local)) || !parse_address(word_of(line, 2), remote, sizeof(remote)))
 		return NULL;
-	return describe_inet(arena, protocol, state, local, remote);
+	*inode = strtoull(word_of(line, 9), NULL, 10);
+	return describe_inet(arena, protocol, (unsigned int)strtoul(word_of(line, 3), NULL, 16), local, remote);
 }
 
 /* A line of unix (net/unix/af_unix.c, unix_seq_show()): the path is there only for a socket that has one. */
 static const char *parse_unix(struct vt_arena *arena, const char *line, uint64_t *inode)
 {
-	int path = 0;
+	const char *path = word_of(line, 7);
+	size_t n = strcspn(path, "\n");
 
-	if (sscanf(line, "%*[^:]: %*x %*x %*x %*x %*x %" SCNu64 "%n", inode, &path) != 1)
-		return NULL;
-	while (line[path] == ' ')
-		path++;
-	if (!line[path] || line[path] == '\n')
-		return "a Unix socket";
-	return vt_arena_printf(arena, "the Unix socket %.*s", (int)strcspn(line + path, "\n"), line + path);
+	*inode = strtoull(word_of(line, 6), NULL, 10); /* 0 in the line of titles */
+	return n ? vt_arena_printf(arena, "the Unix socket %.*s", (int)n, path) : "a Unix socket";
 }
 
 static void read_table(struct vt_wait_sockets *sockets, pid_t tid, const char *name, const char *protocol)
