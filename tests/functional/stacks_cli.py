@@ -12,6 +12,7 @@ import unicodedata
 
 from harness import (COMPLETE, NOTHING, SOURCE, Skip, check, equal, main, proc_state, stacks, stacks_json, target, thread_count,
                      vramtap, wait_until)
+from native_stacks import interpreters
 
 # Threads: the main one sleeps below a C function that Python called, three wait for one lock, one reads from a pipe.
 PROGRAM = """
@@ -108,6 +109,49 @@ def test_views():
                 equal(other[field], one[field], f"{field} in both views")
         main_thread = merged["threads"][0]
         equal([f.split(".")[-1] for f in functions(main_thread, "python")], ["<lambda>", "sleeps", "sleeps", "sleeps", "sleeps", "<module>"], "Python frames")
+
+
+# C calls Python back, twice: qsort() of the C library, and the interpreter's own sort.
+CALLBACKS = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+numbers = (ctypes.c_int * 2)(2, 1)
+function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+def key(n):
+    print("ready", flush=True)
+    time.sleep(600)
+def compare(a, b):
+    return len(sorted([1, 2], key=key))
+def calls_qsort():
+    libc.qsort(numbers, 2, 4, function(compare))
+calls_qsort()
+"""
+
+
+def test_callbacks():
+    """Python frames stand where C called them: between the C functions that did, in every interpreter."""
+    tested = 0
+    for path, version in interpreters():
+        try:
+            with target([path, "-c", CALLBACKS], ready="ready", stderr=subprocess.DEVNULL) as proc:
+                settle(proc.pid)
+                data = stacks_json(proc.pid)
+        except AssertionError:
+            if subprocess.run([path, "-c", "import ctypes"], capture_output=True, check=False).returncode:
+                continue
+            raise
+        thread = data["threads"][0]
+        names = [f["function"] for f in thread["stack"]["frames"]]
+        check(not thread["stack"]["merge_uncertain"], f"{path}: the merge is uncertain", names)
+        equal(functions(thread, "python"), ["key", "compare", "calls_qsort", "<module>"], f"{path}: Python frames")
+        at = {name: names.index(name) for name in functions(thread, "python")}
+        check(at["key"] > 0 and at["compare"] < min(i for i, n in enumerate(names) if n and "qsort" in n and n != "calls_qsort")
+              < at["calls_qsort"], f"{path}: qsort() is not between compare and calls_qsort", names)
+        if "list_sort" in names:
+            check(at["key"] < names.index("list_sort") < at["compare"], f"{path}: list_sort is out of place", names)
+        tested += 1
+    if not tested:
+        raise Skip("no interpreter has ctypes")
 
 
 def test_threads_option():

@@ -43,6 +43,13 @@ def tcp():
 def tcp6():
     tell("waits in accept4 on descriptor {}, a TCP socket that listens on [::1]:{}", listener6.fileno(), listener6.getsockname()[1])
     listener6.accept()
+mapped_listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+mapped_client = socket.create_connection(("127.0.0.1", mapped_listener.getsockname()[1]))
+mapped, _ = mapped_listener.accept()
+def mapped_tcp():
+    tell("waits in recvfrom on descriptor {}, a TCP connection from {} to {}", mapped.fileno(), address(mapped_client.getpeername()),
+         address(mapped_client.getsockname()))
+    mapped.recv(1)
 def half_closed():
     # A stop in the middle of a send() that has sent something ends it: so it is one byte, when there is no room.
     closed.setblocking(False)
@@ -90,7 +97,7 @@ libc.pthread_mutex_lock(mutex)
 def waits_for_mutex():
     tell("waits for a lock held by {} (", holder)
     libc.pthread_mutex_lock(mutex)
-for function in (tcp, tcp6, half_closed, unix, datagram, reads, polls, sleeps, locks_file, waits_for_child, waits_for_signal,
+for function in (tcp, tcp6, mapped_tcp, half_closed, unix, datagram, reads, polls, sleeps, locks_file, waits_for_child, waits_for_signal,
                  waits_for_mutex):
     threading.Thread(target=function, daemon=True).start()
 time.sleep(0.8)
