@@ -11,7 +11,8 @@ vramtap runs; a slow peer runs less often. What cannot be run is named. TOOL: on
 Pause: for how long the process as a whole stood still, as its own threads saw it. Eight of them look at the clock every 100 µs
 (tests/targets/heartbeat.c), the first and the last thread among them; it is the longest time that one of them could not,
 together with those of the others that overlap it: from the first that stood to the last that ran again. Other work on the
-machine makes such gaps too; the first line shows them without any tool.
+machine makes such gaps too; the first line shows them without any tool. On a machine that is busy with other things,
+"chrt -r 1 python3 stacks.py ..." keeps those out of the way, for all programs alike.
 """
 import json
 import mmap
@@ -132,7 +133,7 @@ def tools(vramtap, wanted):
     peers = os.path.join(harness.CACHE, "peers", "bin")
     pyspy, pystack = os.path.join(peers, "py-spy"), os.path.join(peers, "pystack")
     found = [
-        Tool("no tool", [sys.executable, "-S", "-c", "import time; time.sleep(0.04)"]),
+        Tool("no tool", ["sleep", "0.05"]),
         Tool("vramtap", ours(vramtap)),
         Tool("py-spy dump", [pyspy, "dump", "-p", "{}"], 0.3, r"^Thread "),
         Tool("py-spy dump --native", [pyspy, "dump", "--native", "-p", "{}"], 0.3, r"^Thread "),
