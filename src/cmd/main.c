@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sigbus.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
 
@@ -53,6 +54,7 @@ int main(int argc, char **argv)
 	/* A closed pipe or a limit on file sizes is an error that is reported, not a silent death in the middle of a session. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	vt_sigbus_survive();
 	if (argc < 2) {
 		print_usage(stderr);
 		return VT_EXIT_USAGE;

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+/* Where the kernel has no close_range() (before 5.9). */
+#define MAX_DESCRIPTORS 65536
+
+/* What malloc() and the standard library need to compute, and to end. */
+static const uint16_t allowed[] = {
+	SYS_write,   SYS_exit_group, SYS_exit,  SYS_brk,   SYS_mmap,	     SYS_munmap,	SYS_mremap,
+	SYS_madvise, SYS_mprotect,   SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigreturn, SYS_rt_sigprocmask,
+	SYS_rt_sigaction, SYS_sched_yield, SYS_gettid, SYS_getpid,
+};
+
+#define N_ALLOWED (sizeof(allowed) / sizeof(allowed[0]))
+
+static bool only_out(int out)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	if (null < 0 || (out != VT_SANDBOX_OUT && dup2(out, VT_SANDBOX_OUT) < 0))
+		return false;
+	for (int fd = 0; fd < VT_SANDBOX_OUT; fd++)
+		if (dup2(null, fd) < 0)
+			return false;
+	if (syscall(SYS_close_range, VT_SANDBOX_OUT + 1, UINT32_MAX, 0) == 0)
+		return true;
+	for (int fd = VT_SANDBOX_OUT + 1; fd < MAX_DESCRIPTORS; fd++)
+		close(fd);
+	return true;
+}
+
+/* What counts against RLIMIT_DATA now: private writable memory (VmData). With sanitizers it is terabytes. */
+static bool data_size(uint64_t *bytes)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[128];
+	unsigned long long kib = 0;
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "VmData: %llu kB", &kib) == 1;
+	if (file)
+		fclose(file);
+	*bytes = kib * 1024;
+	return found;
+}
+
+static bool set_limits(const struct vt_sandbox_limits *limits)
+{
+	struct rlimit none = { 0, 0 }, cpu = { limits->cpu_seconds, limits->cpu_seconds + 1 }, data;
+	uint64_t now;
+
+	if (!data_size(&now))
+		return false;
+	data.rlim_cur = data.rlim_max = now + limits->memory_bytes;
+	/* A lower limit that was set already stays. */
+	(void)setrlimit(RLIMIT_DATA, &data);
+	return setrlimit(RLIMIT_CORE, &none) == 0 && setrlimit(RLIMIT_CPU, &cpu) == 0;
+}
+
+/* if (arch is ours) for each: if (nr is this one) allow; fail. */
+static bool filter_calls(void)
+{
+	struct sock_filter code[N_ALLOWED + 6];
+	struct sock_fprog program = { .filter = code };
+	size_t n = 0;
+
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, N_ALLOWED + 1);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < N_ALLOWED; i++)
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i],
+							 (uint8_t)(N_ALLOWED - i), 0);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	program.len = (unsigned short)n;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return false;
+	/* A kernel without filters (CONFIG_SECCOMP_FILTER) leaves the limits and the closed descriptors. */
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0 || errno == EINVAL;
+}
+
+/* The parent's handlers are not for a child: what ends the parent on request ends this one at once. */
+static void default_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_DFL);
+}
+
+bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *limits)
+{
+	default_signals();
+	/* If the parent has ended before this, somebody else is the parent by now. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent)
+		return false;
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && set_limits(limits) && only_out(out) && filter_calls();
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child process that works on hostile bytes and can do nothing but compute and write down its results. */
+#ifndef VT_BASE_SANDBOX_H
+#define VT_BASE_SANDBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct vt_sandbox_limits {
+	size_t memory_bytes; /* that it may allocate, beside what it has */
+	unsigned int cpu_seconds;
+};
+
+/*
+ * For the child of parent, right after fork(): it ends with its parent, keeps no descriptor but out (which becomes number 3; 0 to 2 are
+ * /dev/null), writes no core, and may only make system calls that allocate memory, write, and exit; all others fail with
+ * EPERM. False when it cannot be confined.
+ */
+bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *limits);
+
+#define VT_SANDBOX_OUT 3
+
+#endif

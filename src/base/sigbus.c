@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/sigbus.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define PAGE UINT64_C(4096)
+
+/*
+ * A page fault that a mapped file cannot serve has the code BUS_ADRERR (x86: do_sigbus() in arch/x86/mm/fault.c); broken
+ * memory and others do not. mmap() is a bare system call, so that it may be called here.
+ */
+static void put_zeros(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	uint64_t page = (uint64_t)(uintptr_t)info->si_addr & ~(PAGE - 1);
+
+	(void)context;
+	if (info->si_code != BUS_ADRERR ||
+	    mmap((void *)(uintptr_t)page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		    MAP_FAILED)
+		signal(sig, SIG_DFL); /* it comes again at once */
+	errno = saved;
+}
+
+void vt_sigbus_survive(void)
+{
+	struct sigaction action = { .sa_sigaction = put_zeros, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGBUS, &action, NULL);
+}
