@@ -270,6 +270,27 @@ static void unwind_all(struct vt_stacks *s)
 	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+	err = vt_native_lines_start(&c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &s->lines);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
+}
+
+/* The names stay, and they are what counts: a note. */
+static void finish_lines(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_error *err;
+	size_t missing;
+
+	if (!s->lines)
+		return;
+	err = vt_native_lines_finish(s->lines, &c->model->arena, &missing);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
+	else if (missing)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "source-lines",
+			      "source lines and inlined functions are missing at %zu places: the debug information there is "
+			      "damaged, or takes too long to read", missing);
 }
 
 /*
@@ -476,6 +497,7 @@ static bool refuse_32bit(struct vt_stacks *s)
 
 static void stacks_deinit(struct vt_stacks *s)
 {
+	vt_native_lines_destroy(s->lines);
 	for (size_t i = 0; s->native && i < s->list.threads.n; i++)
 		vt_native_stack_deinit(&s->native[i]);
 	free(s->native);
@@ -561,6 +583,7 @@ static void add_threads(struct vt_stacks *s)
 	unwind_all(s);
 	resolve_python(s);
 	match_python_threads(s);
+	finish_lines(s);
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		add_thread(s, i);
 	name_gil_holders(s);

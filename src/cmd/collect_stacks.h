@@ -52,6 +52,7 @@ struct vt_stacks {
 	struct vt_wait wait;
 	struct vt_place *places;       /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
+	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
 
 /* Copies what is needed of every thread: s->rounds. */

@@ -447,6 +447,7 @@ static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 	if (python) {
 		write_locals(json, f);
 	} else {
+		vt_json_bool(json, "inlined", f->inlined);
 		put_name(json, "module", f->module);
 		put_name(json, "build_id", f->build_id);
 		vt_json_hex(json, "pc", f->pc);

@@ -139,6 +139,7 @@ struct vt_model_frame {
 	size_t n_locals;
 	bool locals_cut;                    /* there are more */
 	/* native only: */
+	bool inlined;         /* into the next frame: no call, and no address of its own */
 	const char *module;   /* base name of the file, NULL: not in a mapped file */
 	const char *build_id; /* hex, "" none */
 	uint64_t pc;

@@ -72,6 +72,8 @@ static void print_function(const struct view *v, const struct vt_model_frame *f)
 	else
 		/* @ begins a symbol's version. */
 		vt_cxx_short_name(&name, f->function, strcspn(f->function, "@"), "…");
+	if (f->inlined)
+		vt_str_add(&name, " (inlined)");
 	/* The end of a qualified name is what tells. */
 	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name),
 		     v->left, VT_CUT_START);

@@ -35,6 +35,12 @@ static uint64_t frame_place(const struct vt_model_frame *f)
 	return f->module ? f->module_offset : f->pc;
 }
 
+/* For the same reason the line counts in Python only. */
+static int frame_line(const struct vt_model_frame *f)
+{
+	return f->kind == VT_FRAME_PYTHON ? f->line : 0;
+}
+
 static uint64_t hash_stack(const struct vt_model_stack *stack)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -45,7 +51,7 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 		hash = mix_text(hash, f->function);
 		hash = mix_text(hash, f->file);
 		hash = mix_text(hash, f->module);
-		hash = mix(hash, (uint64_t)(uint32_t)f->line << 1 | (f->kind == VT_FRAME_PYTHON));
+		hash = mix(hash, (uint64_t)(uint32_t)frame_line(f) << 1 | (f->kind == VT_FRAME_PYTHON));
 		hash = mix(hash, frame_place(f));
 	}
 	return hash;
@@ -53,7 +59,7 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
-	return a->kind == b->kind && a->line == b->line && frame_place(a) == frame_place(b) &&
+	return a->kind == b->kind && frame_line(a) == frame_line(b) && frame_place(a) == frame_place(b) &&
 	       same_text(a->function, b->function) && same_text(a->file, b->file) &&
 	       same_text(a->module, b->module);
 }

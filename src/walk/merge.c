@@ -102,6 +102,15 @@ static size_t native_frames(const struct merge *m)
 	return m->native ? m->native->frames.n : 0;
 }
 
+static size_t inlined_frames(const struct merge *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < native_frames(m); i++)
+		n += m->native->frames.data[i].n_inlined;
+	return n;
+}
+
 static size_t python_frames(const struct merge *m)
 {
 	return m->python ? m->python->frames.n : 0;
@@ -274,13 +283,15 @@ static const char *copy_build_id(struct merge *m, const struct vt_module *module
 	return copy;
 }
 
-static void add_native(struct merge *m, const struct vt_native_frame *frame)
+static struct vt_model_frame *add_one_native(struct merge *m, const struct vt_native_frame *frame)
 {
 	struct vt_model_frame *to = &m->stack->frames[m->stack->n_frames++];
 
 	*to = (struct vt_model_frame){
 		.kind = VT_FRAME_NATIVE,
 		.function = copy_text(m, frame->function),
+		.file = copy_text(m, frame->file),
+		.line = frame->line,
 		.build_id = "",
 		.pc = frame->pc,
 		.module_offset = frame->module_offset,
@@ -290,6 +301,27 @@ static void add_native(struct merge *m, const struct vt_native_frame *frame)
 		to->build_id = copy_build_id(m, frame->module);
 	}
 	m->stack->has_native = true;
+	return to;
+}
+
+/* With the functions that were inlined into it, but not those by which the interpreter calls. */
+static void add_native(struct merge *m, const struct vt_native_frame *frame)
+{
+	bool ours = m->interpreter && frame->module == m->interpreter;
+
+	for (size_t i = 0; i < frame->n_inlined; i++) {
+		const struct vt_native_source *source = &frame->inlined[i];
+		struct vt_model_frame *to;
+
+		if (ours && source->function && IS_ONE_OF(source->function, glue))
+			continue;
+		to = add_one_native(m, frame);
+		to->inlined = true;
+		to->function = copy_text(m, source->function);
+		to->file = copy_text(m, source->file);
+		to->line = source->line;
+	}
+	add_one_native(m, frame);
 }
 
 static void add_python(struct merge *m, const struct vt_python_frame *frame)
@@ -365,7 +397,7 @@ bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_pytho
 		     struct vt_model_stack *stack, struct vt_arena *arena)
 {
 	struct merge m = { .native = native, .python = python, .stack = stack, .arena = arena };
-	size_t n = native_frames(&m) + python_frames(&m);
+	size_t n = native_frames(&m) + inlined_frames(&m) + python_frames(&m);
 	const char *why = native && native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
 
 	*stack = (struct vt_model_stack){ 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Native frames from a memory source and registers, by call frame information (walk/cfi.h), and their names: all
- * program counters are collected first, then each module's symbol table is read once.
+ * program counters are collected first, then each module's symbol table is read once. Source lines and inlined functions
+ * come from DWARF, where there is some.
  */
 #ifndef VT_WALK_NATIVE_H
 #define VT_WALK_NATIVE_H
@@ -11,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/elfsym.h"
@@ -18,6 +20,13 @@
 #include "vramtap/mem.h"
 
 #define VT_NATIVE_MAX_FRAMES 65536 /* a thread */
+
+/* A function at an address, as the debug information has it. Strings: the symboliser's arena; hostile. */
+struct vt_native_source {
+	const char *function; /* demangled; NULL unknown */
+	const char *file;     /* NULL unknown */
+	int line;             /* 0 unknown */
+};
 
 struct vt_native_frame {
 	uint64_t pc;       /* as in the register: the return address for all but the innermost and signal frames */
@@ -30,6 +39,11 @@ struct vt_native_frame {
 	const char *function; /* demangled; NULL unknown. Owned by the symboliser's arena; hostile */
 	const char *symbol;   /* as in the symbol table, before demangling; NULL unknown */
 	uint64_t function_offset;
+	/* from DWARF, where there is some (vt_native_lines_*): */
+	const char *file; /* NULL unknown */
+	int line;         /* 0 unknown */
+	const struct vt_native_source *inlined; /* functions that were inlined here, innermost first */
+	size_t n_inlined;
 };
 
 struct vt_native_stack {
@@ -58,5 +72,18 @@ struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const
 /* Names every frame of all stacks at once. Strings live in arena. */
 struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
 				     struct vt_arena *arena);
+
+/*
+ * Source lines and inlined functions of all frames whose modules, or their separate debug files, have DWARF. A child
+ * process reads it, for at most budget_ns from the start on; meanwhile other work can be done, except that stacks and
+ * modules must stay as they are. Without any DWARF nothing is started, and finish() returns at once.
+ */
+struct vt_native_lines; /* opaque */
+#define VT_NATIVE_LINES_BUDGET_NS (300 * VT_NS_PER_MS)
+struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+				       uint64_t budget_ns, struct vt_native_lines **ret);
+/* Fills the frames. *n_missing: addresses that the child did not come to, for want of time or because it crashed. */
+struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing);
+void vt_native_lines_destroy(struct vt_native_lines *lines);
 
 #endif

@@ -1,7 +1,11 @@
 src_walk_libwalk_a_SOURCES += \
 	src/walk/cfi.c src/walk/cfi.h \
+	src/walk/debugfile.c src/walk/debugfile.h \
 	src/walk/demangle.c src/walk/demangle.h \
+	src/walk/dwarf_lines.c src/walk/dwarf_lines.h \
 	src/walk/merge.c \
+	src/walk/native_lines.c \
+	src/walk/native_places.c src/walk/native_places.h \
 	src/walk/native_symbols.c \
 	src/walk/native_unwind.c \
 	src/walk/symfile.c src/walk/symfile.h \

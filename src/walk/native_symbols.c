@@ -5,17 +5,15 @@
  * addresses that it may name. Files are hostile: every offset is bounded, nothing is followed twice.
  */
 #include <elf.h>
-#include <fcntl.h>
 #include <lzma.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "walk/debugfile.h"
 #include "walk/demangle.h"
 #include "walk/native.h"
+#include "walk/native_places.h"
 #include "walk/symfile.h"
 
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
@@ -283,13 +281,11 @@ static uint8_t *unpack_xz(const uint8_t *packed, size_t n, size_t *size)
 	return NULL;
 }
 
-static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena,
-			   bool *had_symtab)
+static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
 	const Elf64_Shdr *table = vt_symfile_init(file) ? vt_symfile_section(file, SHT_SYMTAB) : NULL;
 	bool ok = !table || scan_table(file, table, wanted, n, arena);
 
-	*had_symtab = table;
 	vt_symfile_deinit(file);
 	return ok;
 }
@@ -298,7 +294,6 @@ static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_
 static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
 	const Elf64_Shdr *section = vt_symfile_named(file, ".gnu_debugdata");
-	bool had_symtab;
 
 	if (!section || section->sh_type != SHT_PROGBITS || section->sh_size > MAX_DEBUGDATA / 4)
 		return true;
@@ -317,55 +312,43 @@ static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted,
 
 	struct vt_symfile inner = { .fd = -1, .data = unpacked, .size = size };
 
-	return scan_symtab_of(&inner, wanted, n, arena, &had_symtab);
+	return scan_symtab_of(&inner, wanted, n, arena);
 }
 
-static bool scan_debug_file(const char *path, struct wanted *wanted, size_t n, struct vt_arena *arena, bool *found)
+/* What was stripped is in a separate file, if it is installed. */
+static bool scan_debug_file(const struct vt_modules *modules, const struct vt_module *module, struct wanted *wanted,
+			    size_t n, struct vt_arena *arena)
 {
-	/* O_NONBLOCK: what is found there may be a FIFO. */
-	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	struct stat st;
+	struct vt_debugfile found = { .fd = -1 };
+	bool ok = true;
 
-	*found = false;
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0)
-		return true;
+	if (vt_debugfile_find(modules, module, &found)) {
+		struct vt_symfile file = { .fd = found.fd, .size = found.size };
 
-	struct vt_symfile file = { .fd = fd, .size = (uint64_t)st.st_size };
-
-	return scan_symtab_of(&file, wanted, n, arena, found);
-}
-
-/* A separate debug file, which distributions install by build id; in the target's root, then in ours. */
-static bool scan_debug_files(const struct vt_modules *modules, const struct vt_module *module, struct wanted *wanted,
-			     size_t n, struct vt_arena *arena)
-{
-	char hex[2 * VT_BUILD_ID_MAX + 1], root[32];
-	const char *roots[] = { root, "" };
-	bool found = false, ok = true;
-
-	if (module->build_id_len < 2)
-		return true;
-	for (size_t i = 0; i < module->build_id_len; i++)
-		snprintf(hex + 2 * i, 3, "%02x", module->build_id[i]);
-	snprintf(root, sizeof(root), "/proc/%d/root", (int)modules->view);
-	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]) && ok && !found; i++) {
-		char path[sizeof(hex) + sizeof(root) + 48];
-
-		snprintf(path, sizeof(path), "%s/usr/lib/debug/.build-id/%.2s/%s.debug", roots[i], hex, hex + 2);
-		ok = scan_debug_file(path, wanted, n, arena, &found);
+		ok = scan_symtab_of(&file, wanted, n, arena);
 	}
+	vt_debugfile_close(&found);
 	return ok;
 }
 
 /* Procedure linkage table: a stub jumps through a slot, and a relocation says which symbol the slot is for. */
 
+/* .plt.got has short stubs where the processor is not asked to check branch targets (no endbr64). */
+static uint64_t plt_entry(const Elf64_Shdr *plt, uint64_t vaddr)
+{
+	uint64_t size = plt->sh_entsize == PLT_ENTRY / 2 ? PLT_ENTRY / 2 : PLT_ENTRY;
+
+	return (vaddr - plt->sh_addr) / size * size;
+}
+
 /* The address of the slot: the stub has, after endbr64 or bnd, the instruction FF 25 (jmp *disp32(%rip)). */
 static bool plt_slot(const struct vt_symfile *file, const Elf64_Shdr *plt, uint64_t vaddr, uint64_t *slot)
 {
-	uint64_t entry = (vaddr - plt->sh_addr) / PLT_ENTRY * PLT_ENTRY;
-	uint8_t code[PLT_ENTRY];
+	uint64_t entry = plt_entry(plt, vaddr);
+	uint8_t code[PLT_ENTRY] = { 0 };
+	size_t n = plt->sh_entsize == PLT_ENTRY / 2 ? PLT_ENTRY / 2 : PLT_ENTRY;
 
-	if (plt->sh_offset > file->size || !vt_symfile_read(file, plt->sh_offset + entry, code, sizeof(code)))
+	if (plt->sh_offset > file->size || !vt_symfile_read(file, plt->sh_offset + entry, code, n))
 		return false;
 	for (size_t i = 0; i + 6 <= sizeof(code); i++) {
 		int32_t disp;
@@ -440,7 +423,7 @@ static bool name_plt(const struct vt_symfile *file, struct wanted *w, struct vt_
 
 	w->symbol = vt_arena_printf(arena, "%s@plt", name);
 	w->shown = shown ? vt_arena_printf(arena, "%s@plt", shown) : NULL;
-	w->value = section->sh_addr + (w->vaddr - section->sh_addr) / PLT_ENTRY * PLT_ENTRY;
+	w->value = section->sh_addr + plt_entry(section, w->vaddr);
 	return w->symbol && w->shown;
 }
 
@@ -461,26 +444,12 @@ static bool name_addresses(const struct vt_modules *modules, const struct vt_mod
 		if (ok && !all_named(wanted, n))
 			ok = scan_debugdata(file, wanted, n, arena);
 		if (ok && !all_named(wanted, n))
-			ok = scan_debug_files(modules, module, wanted, n, arena);
+			ok = scan_debug_file(modules, module, wanted, n, arena);
 	}
 	for (size_t i = 0; ok && i < n; i++)
 		if (!wanted[i].symbol)
 			ok = name_plt(file, &wanted[i], arena);
 	return ok;
-}
-
-/* A frame and where its instruction is. */
-struct place {
-	struct vt_native_frame *frame;
-	struct vt_module *module;
-	uint64_t pc; /* of the instruction: one byte before a return address is inside the call */
-};
-
-static int compare_places(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return (x->pc > y->pc) - (x->pc < y->pc);
 }
 
 static void assign(const struct vt_module *module, const struct wanted *w, struct vt_native_frame *frame)
@@ -499,7 +468,7 @@ static bool open_symbols(struct vt_symfile *file, const struct vt_module *module
 }
 
 /* Names the frames of one module, which are sorted by address. */
-static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module, struct place *places, size_t n,
+static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module, struct vt_native_place *places, size_t n,
 				    struct vt_arena *arena)
 {
 	struct vt_error *err = vt_module_open(modules, module);
@@ -540,31 +509,12 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
 				     struct vt_arena *arena)
 {
-	VT_FREE struct place *places = NULL;
-	size_t n_frames = 0, n_places = 0;
+	VT_FREE struct vt_native_place *places = NULL;
+	size_t n_places;
 
-	for (size_t i = 0; i < n; i++)
-		n_frames += stacks[i].frames.n;
-	if (n_frames == 0)
-		return NULL;
-	places = malloc(n_frames * sizeof(*places));
-	if (!places)
-		return &vt_enomem;
-	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < stacks[i].frames.n; k++) {
-			struct vt_native_frame *frame = &stacks[i].frames.data[k];
-			uint64_t pc = frame->pc - !(frame->activation || frame->signal);
-			struct vt_module *module = vt_modules_find(modules, pc);
-
-			if (module)
-				places[n_places++] = (struct place){ .frame = frame, .module = module, .pc = pc };
-		}
-	}
-	/* Modules do not overlap, so that the order by address is one by module, too. */
-	qsort(places, n_places, sizeof(*places), compare_places);
+	VT_TRY(vt_native_places(modules, stacks, n, &places, &n_places));
 	for (size_t i = 0, end; i < n_places; i = end) {
-		for (end = i + 1; end < n_places && places[end].module == places[i].module; end++)
-			;
+		end = vt_native_places_end(places, n_places, i);
 		VT_TRY(name_module(modules, places[i].module, places + i, end - i, arena));
 	}
 	return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the native stacks of a process as this tool sees them, in the format of eu-stack: native_stacks.sh compares the
- * two. With --time, how long each step took and how much memory was used goes to standard error.
+ * Prints the native stacks of a process as this tool sees them, in the format of eu-stack: native_stacks.py compares the
+ * two. With --time, how long each step took and how much memory was used goes to standard error. With --lines, source lines
+ * and inlined functions are shown, these in lines of their own before the frame that they are part of.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,18 +19,37 @@
 #include "walk/native.h"
 
 struct timing {
-	uint64_t stopped, unwound, named, start;
+	uint64_t stopped, unwound, named, lines, start;
 };
+
+static void print_source(const char *file, int line)
+{
+	if (file)
+		printf(" at %s:%d", file, line);
+}
+
+static void print_inlined(const struct vt_native_frame *frame)
+{
+	for (size_t i = 0; i < frame->n_inlined; i++) {
+		const struct vt_native_source *source = &frame->inlined[i];
+
+		printf("inlined %s", source->function ? source->function : "??");
+		print_source(source->file, source->line);
+		putchar('\n');
+	}
+}
 
 static void print_frame(size_t n, const struct vt_native_frame *frame)
 {
+	print_inlined(frame);
 	printf("#%-2zu 0x%016" PRIx64 "%s", n, frame->pc, frame->activation ? "    " : " - 1");
 	if (frame->symbol)
 		printf(" %s", frame->symbol);
-	if (frame->function && strcmp(frame->function, frame->symbol) != 0)
+	if (frame->function && (!frame->symbol || strcmp(frame->function, frame->symbol) != 0))
 		printf(" [%s]", frame->function);
 	if (frame->module)
 		printf(" (%s+0x%" PRIx64 ")", frame->module->path, frame->module_offset);
+	print_source(frame->file, frame->line);
 	putchar('\n');
 }
 
@@ -51,9 +71,11 @@ static void print_times(const struct timing *t, const struct vt_session *session
 
 	for (size_t i = 0; i < session->threads.n; i++)
 		frames += stacks[i].frames.n;
-	fprintf(stderr, "%zu threads, %zu frames, stopped for %.1f ms, unwound in %.1f ms, named in %.1f ms\n",
+	fprintf(stderr, "%zu threads, %zu frames, stopped for %.1f ms, unwound in %.1f ms, named in %.1f ms, "
+		"lines in %.1f ms\n",
 		session->threads.n, frames, (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS,
-		(double)(t->unwound - t->stopped) / VT_NS_PER_MS, (double)(t->named - t->unwound) / VT_NS_PER_MS);
+		(double)(t->unwound - t->stopped) / VT_NS_PER_MS, (double)(t->named - t->unwound) / VT_NS_PER_MS,
+		(double)(t->lines - t->named) / VT_NS_PER_MS);
 	while (status && fgets(line, sizeof(line), status))
 		if (!strncmp(line, "VmHWM", 5) || !strncmp(line, "Rss", 3) || !strncmp(line, "VmRSS", 5))
 			fputs(line, stderr);
@@ -81,7 +103,24 @@ static struct vt_error *unwind(struct vt_modules *modules, const struct vt_sessi
 	return err;
 }
 
-static struct vt_error *print_stacks(pid_t pid, bool times)
+/* Generous: what is compared is what it says, not how long it may take on this machine. */
+static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+				   struct vt_arena *arena)
+{
+	struct vt_native_lines *lines;
+	size_t missing;
+
+	VT_TRY(vt_native_lines_start(modules, stacks, n, 60 * VT_NS_PER_S, &lines));
+
+	struct vt_error *err = vt_native_lines_finish(lines, arena, &missing);
+
+	vt_native_lines_destroy(lines);
+	if (!err && missing)
+		fprintf(stderr, "no lines for %zu addresses\n", missing);
+	return err;
+}
+
+static struct vt_error *print_stacks(pid_t pid, bool times, bool lines)
 {
 	static const struct vt_snapshot_limits limits = { .per_thread = 1024 * 1024, .total = 64 * 1024 * 1024 };
 	struct timing t = { .start = vt_now_ns() };
@@ -114,6 +153,9 @@ static struct vt_error *print_stacks(pid_t pid, bool times)
 	if (!err)
 		err = vt_native_symbolise(&modules, stacks, session.threads.n, &arena);
 	t.named = vt_now_ns();
+	if (!err && lines)
+		err = find_lines(&modules, stacks, session.threads.n, &arena);
+	t.lines = vt_now_ns();
 	for (size_t i = 0; !err && i < session.threads.n; i++)
 		print_stack(&stacks[i]);
 	if (times)
@@ -132,14 +174,19 @@ static struct vt_error *print_stacks(pid_t pid, bool times)
 
 int main(int argc, char **argv)
 {
-	bool times = argc == 3 && !strcmp(argv[1], "--time");
+	bool times = false, lines = false;
+	int i = 1;
 
-	if (argc != (times ? 3 : 2) || atoi(argv[argc - 1]) <= 0) {
-		fprintf(stderr, "usage: native_stacks [--time] PID\n");
+	for (; i < argc - 1; i++) {
+		times |= !strcmp(argv[i], "--time");
+		lines |= !strcmp(argv[i], "--lines");
+	}
+	if (i >= argc || atoi(argv[i]) <= 0) {
+		fprintf(stderr, "usage: native_stacks [--time] [--lines] PID\n");
 		return 64;
 	}
 
-	VT_ERROR struct vt_error *err = print_stacks((pid_t)atoi(argv[argc - 1]), times);
+	VT_ERROR struct vt_error *err = print_stacks((pid_t)atoi(argv[i]), times, lines);
 
 	if (err)
 		fprintf(stderr, "native_stacks: %s\n", err->message);

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which modules have DWARF is found out here, by our own bounded reader. What it says is read by libdw, in a child process
+ * that can do nothing else (base/sandbox.h), since the files are the target's and libdw is not made for hostile ones. The
+ * child writes its results into a pipe, one address after the other; what it has written when time is up is used.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/sandbox.h"
+#include "base/str.h"
+#include "walk/debugfile.h"
+#include "walk/demangle.h"
+#include "walk/dwarf_lines.h"
+#include "walk/native.h"
+#include "walk/native_places.h"
+
+#define MAX_REQUESTS 16384
+#define MAX_RESULT_BYTES (16u * 1024 * 1024)
+#define MAX_NAME 8192 /* of a function, mangled: what the demangler takes */
+#define MAX_FILE 4096
+#define PIPE_BYTES (1024 * 1024) /* so that the child need not wait for a reader */
+#define READ_BYTES (64u * 1024)
+#define CHILD_MEMORY ((size_t)512 * 1024 * 1024)
+
+/* What the child writes for an address: a header, then for each function a header and its two strings. */
+struct result_header {
+	uint32_t request;
+	uint32_t n_frames;
+};
+
+struct frame_header {
+	uint32_t line;
+	uint16_t name_len, file_len;
+};
+
+/* A file with DWARF. */
+struct source {
+	const uint8_t *image;  /* of the module, or mapped by us */
+	uint64_t size;
+	struct vt_debugfile debugfile; /* fd -1: it is the module itself */
+	struct vt_debugfile shared;    /* fd -1: none */
+	const uint8_t *shared_image;
+	uint64_t dwarf_bytes;
+	size_t first, n; /* its requests */
+};
+
+struct request {
+	uint64_t vaddr;
+	size_t first_place, n_places; /* the frames with this address */
+};
+
+struct vt_native_lines {
+	struct vt_native_place *places;
+	size_t n_places;
+	VT_VEC(struct source) sources;
+	VT_VEC(struct request) requests;
+	uint64_t deadline_ns, budget_ns;
+	pid_t child;
+	int in; /* the end of the pipe that is read */
+	struct vt_str results;
+};
+
+/* Files with DWARF. */
+
+static const uint8_t *map_file(const struct vt_debugfile *file)
+{
+	void *p = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* How much there is to read, for the order; 0: none. */
+static uint64_t dwarf_size(const struct vt_symfile *file)
+{
+	const Elf64_Shdr *info = vt_symfile_named(file, ".debug_info"), *abbrev = vt_symfile_named(file, ".debug_abbrev");
+
+	if (!info || info->sh_type == SHT_NOBITS || !abbrev || abbrev->sh_type == SHT_NOBITS)
+		return 0;
+	/* Packed data is slower to read than its size says. */
+	return info->sh_flags & SHF_COMPRESSED ? info->sh_size * 8 : info->sh_size;
+}
+
+/*
+ * Where in the C library a thread waits helps nobody, its functions' names say all; and to unpack the debug information
+ * that goes with gdb on Debian (libc6-dbg) takes longer than the rest of a report.
+ */
+static bool is_c_library(const struct vt_module *module)
+{
+	static const char *const names[] = { "libc.so.", "libc-2.", "libpthread.so.", "libpthread-2.", "ld-linux-", "ld-2." };
+	const char *slash = strrchr(module->path, '/'), *name = slash ? slash + 1 : module->path;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+static bool look_at_module(const struct vt_module *module, struct source *source)
+{
+	struct vt_symfile file = { .fd = module->fd, .size = module->image_size };
+
+	if (module->fd < 0)
+		return false;
+	if (vt_symfile_init(&file))
+		source->dwarf_bytes = dwarf_size(&file);
+	vt_symfile_deinit(&file);
+	source->image = module->image;
+	source->size = module->image_size;
+	return source->dwarf_bytes > 0;
+}
+
+static bool look_at_debugfile(const struct vt_modules *modules, const struct vt_module *module, struct source *source)
+{
+	if (!vt_debugfile_find(modules, module, &source->debugfile))
+		return false;
+
+	struct vt_symfile file = { .fd = source->debugfile.fd, .size = source->debugfile.size };
+
+	if (vt_symfile_init(&file))
+		source->dwarf_bytes = dwarf_size(&file);
+	if (source->dwarf_bytes && vt_debugfile_find_shared(modules, &file, source->debugfile.path, &source->shared))
+		source->shared_image = map_file(&source->shared);
+	vt_symfile_deinit(&file);
+	source->image = source->dwarf_bytes ? map_file(&source->debugfile) : NULL;
+	source->size = source->debugfile.size;
+	return source->image != NULL;
+}
+
+static void close_source(struct source *source)
+{
+	if (source->debugfile.fd >= 0 && source->image)
+		munmap((void *)(uintptr_t)source->image, (size_t)source->size);
+	if (source->shared_image)
+		munmap((void *)(uintptr_t)source->shared_image, (size_t)source->shared.size);
+	vt_debugfile_close(&source->debugfile);
+	vt_debugfile_close(&source->shared);
+}
+
+/* One request for each address in places[first..end). False when out of memory. */
+static bool add_requests(struct vt_native_lines *lines, struct source *source, size_t first, size_t end)
+{
+	uint64_t bias = lines->places[first].module->bias;
+
+	source->first = lines->requests.n;
+	for (size_t i = first, next; i < end && lines->requests.n < MAX_REQUESTS; i = next) {
+		struct request *request = vt_vec_append(&lines->requests);
+
+		if (!request)
+			return false;
+		for (next = i + 1; next < end && lines->places[next].pc == lines->places[i].pc; next++)
+			;
+		*request = (struct request){
+			.vaddr = lines->places[i].pc - bias, .first_place = i, .n_places = next - i
+		};
+	}
+	source->n = lines->requests.n - source->first;
+	return true;
+}
+
+static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first, size_t end)
+{
+	struct source source = { .debugfile = { .fd = -1 }, .shared = { .fd = -1 } };
+	struct vt_module *module = lines->places[first].module;
+	VT_ERROR struct vt_error *err = vt_module_open(modules, module);
+	struct source *added;
+
+	if (err || is_c_library(module) ||
+	    !(look_at_module(module, &source) || look_at_debugfile(modules, module, &source))) {
+		close_source(&source);
+		return true;
+	}
+	added = vt_vec_append(&lines->sources);
+	if (!added) {
+		close_source(&source);
+		return false;
+	}
+	*added = source;
+	return add_requests(lines, added, first, end);
+}
+
+/* What is quickly read comes first: when time is up, most is there. */
+static int compare_sources(const void *a, const void *b)
+{
+	const struct source *x = a, *y = b;
+
+	return (x->dwarf_bytes > y->dwarf_bytes) - (x->dwarf_bytes < y->dwarf_bytes);
+}
+
+/* The child. */
+
+static void write_all(const char *data, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(VT_SANDBOX_OUT, data, n);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			_exit(1);
+		data += done;
+		n -= (size_t)done;
+	}
+}
+
+static void add_frame(struct vt_str *out, const struct vt_dwarf_frame *frame)
+{
+	struct frame_header header = {
+		.line = frame->line > 0 ? (uint32_t)frame->line : 0,
+		.name_len = (uint16_t)(frame->name ? strnlen(frame->name, MAX_NAME) : 0),
+		.file_len = (uint16_t)(frame->file ? strnlen(frame->file, MAX_FILE) : 0),
+	};
+
+	vt_str_addn(out, (const char *)&header, sizeof(header));
+	if (header.name_len)
+		vt_str_addn(out, frame->name, header.name_len);
+	if (header.file_len)
+		vt_str_addn(out, frame->file, header.file_len);
+}
+
+static void answer(struct vt_dwarf *dwarf, const struct vt_native_lines *lines, size_t request, struct vt_str *out)
+{
+	struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES];
+	size_t n = vt_dwarf_find(dwarf, lines->requests.data[request].vaddr, frames);
+	struct result_header header = { .request = (uint32_t)request, .n_frames = (uint32_t)n };
+
+	vt_str_clear(out);
+	vt_str_addn(out, (const char *)&header, sizeof(header));
+	for (size_t i = 0; i < n; i++)
+		add_frame(out, &frames[i]);
+	if (out->failed)
+		_exit(1);
+	write_all(out->data, out->n);
+}
+
+static _Noreturn void run_child(const struct vt_native_lines *lines, pid_t parent, int out)
+{
+	struct vt_sandbox_limits limits = {
+		.memory_bytes = CHILD_MEMORY, .cpu_seconds = (unsigned int)(lines->budget_ns / VT_NS_PER_S) + 1
+	};
+	struct vt_str text = { 0 };
+
+	if (!vt_sandbox_enter(parent, out, &limits))
+		_exit(1);
+	for (size_t i = 0; i < lines->sources.n; i++) {
+		const struct source *source = &lines->sources.data[i];
+		struct vt_dwarf *dwarf =
+			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared.size);
+
+		if (!dwarf)
+			continue;
+		for (size_t k = 0; k < source->n; k++)
+			answer(dwarf, lines, source->first + k, &text);
+		vt_dwarf_close(dwarf);
+	}
+	_exit(0);
+}
+
+static struct vt_error *start_child(struct vt_native_lines *lines)
+{
+	int fds[2];
+	pid_t parent = getpid();
+
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return vt_error_create_os(errno, "no pipe");
+	(void)fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES);
+	lines->child = fork();
+	if (lines->child == 0)
+		run_child(lines, parent, fds[1]);
+	close(fds[1]);
+	lines->in = fds[0];
+	if (lines->child < 0)
+		return vt_error_create_os(errno, "no child process");
+	return NULL;
+}
+
+struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+				       uint64_t budget_ns, struct vt_native_lines **ret)
+{
+	struct vt_native_lines *lines = calloc(1, sizeof(*lines));
+	struct vt_error *err;
+
+	if (!lines)
+		return &vt_enomem;
+	lines->in = -1;
+	lines->budget_ns = budget_ns;
+	lines->deadline_ns = vt_now_ns() + budget_ns;
+	err = vt_native_places(modules, stacks, n, &lines->places, &lines->n_places);
+	for (size_t i = 0, end; !err && i < lines->n_places; i = end) {
+		end = vt_native_places_end(lines->places, lines->n_places, i);
+		if (!add_source(lines, modules, i, end))
+			err = &vt_enomem;
+	}
+	if (!err && lines->sources.n > 0) {
+		qsort(lines->sources.data, lines->sources.n, sizeof(*lines->sources.data), compare_sources);
+		err = start_child(lines);
+	}
+	if (err) {
+		vt_native_lines_destroy(lines);
+		return err;
+	}
+	*ret = lines;
+	return NULL;
+}
+
+/* The parent: results. */
+
+static void end_child(struct vt_native_lines *lines)
+{
+	if (lines->child <= 0)
+		return;
+	kill(lines->child, SIGKILL);
+	while (waitpid(lines->child, NULL, 0) < 0 && errno == EINTR)
+		;
+	lines->child = 0;
+}
+
+static int milliseconds_left(const struct vt_native_lines *lines)
+{
+	uint64_t now = vt_now_ns();
+
+	return now < lines->deadline_ns ? (int)((lines->deadline_ns - now) / VT_NS_PER_MS) : 0;
+}
+
+/* All that the child writes until the time is up. */
+static void read_results(struct vt_native_lines *lines)
+{
+	VT_FREE char *piece = malloc(READ_BYTES);
+
+	while (piece && lines->results.n < MAX_RESULT_BYTES && !lines->results.failed) {
+		struct pollfd pollfd = { .fd = lines->in, .events = POLLIN };
+		int left = milliseconds_left(lines);
+		int ready = poll(&pollfd, 1, left);
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		/* What is in the pipe by now is read to its end, and no more comes. */
+		if (left == 0)
+			end_child(lines);
+		if (ready <= 0)
+			break;
+
+		ssize_t n = read(lines->in, piece, READ_BYTES);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		vt_str_addn(&lines->results, piece, (size_t)n);
+	}
+	end_child(lines);
+}
+
+struct reader {
+	const char *at;
+	size_t left;
+	struct vt_arena *arena;
+	bool nomem;
+};
+
+static bool take(struct reader *reader, void *to, size_t n)
+{
+	if (reader->left < n)
+		return false;
+	memcpy(to, reader->at, n);
+	reader->at += n;
+	reader->left -= n;
+	return true;
+}
+
+/* NULL when it is empty. */
+static const char *take_text(struct reader *reader, size_t n)
+{
+	const char *text = n ? vt_arena_strndup(reader->arena, reader->at, n) : NULL;
+
+	reader->nomem |= n && !text;
+	reader->at += n;
+	reader->left -= n;
+	return text;
+}
+
+static bool take_frame(struct reader *reader, struct vt_native_source *frame)
+{
+	struct frame_header header;
+	size_t len;
+
+	if (!take(reader, &header, sizeof(header)) || header.name_len > MAX_NAME || header.file_len > MAX_FILE ||
+	    (size_t)header.name_len + header.file_len > reader->left || header.line > INT32_MAX)
+		return false;
+	len = strnlen(reader->at, header.name_len);
+	frame->function = len ? vt_demangle(reader->arena, reader->at, len) : NULL;
+	reader->nomem |= len && !frame->function;
+	reader->at += header.name_len;
+	reader->left -= header.name_len;
+	frame->file = take_text(reader, header.file_len);
+	frame->line = (int)header.line;
+	return true;
+}
+
+/* The last one is the function that the frame belongs to, the others were inlined into it. */
+static void give(const struct vt_native_lines *lines, const struct request *request, const struct vt_native_source *source,
+		 size_t n)
+{
+	for (size_t i = 0; i < request->n_places; i++) {
+		struct vt_native_frame *frame = lines->places[request->first_place + i].frame;
+
+		frame->file = source[n - 1].file;
+		frame->line = source[n - 1].line;
+		frame->inlined = source;
+		frame->n_inlined = n - 1;
+		/* What has no symbol may still have a name there. */
+		if (!frame->function)
+			frame->function = source[n - 1].function;
+	}
+}
+
+/* One answer; false when what is left is not a whole one. */
+static bool take_result(struct vt_native_lines *lines, struct reader *reader)
+{
+	struct vt_native_source *source;
+	struct result_header header;
+
+	if (!take(reader, &header, sizeof(header)) || header.request >= lines->requests.n ||
+	    header.n_frames > VT_DWARF_MAX_FRAMES)
+		return false;
+	if (header.n_frames == 0)
+		return true;
+	source = vt_arena_alloc(reader->arena, header.n_frames * sizeof(*source));
+	if (!source) {
+		reader->nomem = true;
+		return false;
+	}
+	for (size_t i = 0; i < header.n_frames; i++)
+		if (!take_frame(reader, &source[i]))
+			return false;
+	if (!reader->nomem)
+		give(lines, &lines->requests.data[header.request], source, header.n_frames);
+	return !reader->nomem;
+}
+
+struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing)
+{
+	struct reader reader = { .arena = arena };
+	size_t n_answers = 0;
+
+	*n_missing = 0;
+	if (lines->child <= 0)
+		return NULL;
+	read_results(lines);
+	reader.at = lines->results.data;
+	reader.left = lines->results.n;
+	while (reader.left > 0 && take_result(lines, &reader))
+		n_answers++;
+	if (reader.nomem || lines->results.failed)
+		return &vt_enomem;
+	*n_missing = n_answers < lines->requests.n ? lines->requests.n - n_answers : 0;
+	return NULL;
+}
+
+void vt_native_lines_destroy(struct vt_native_lines *lines)
+{
+	if (!lines)
+		return;
+	end_child(lines);
+	if (lines->in >= 0)
+		close(lines->in);
+	for (size_t i = 0; i < lines->sources.n; i++)
+		close_source(&lines->sources.data[i]);
+	vt_vec_deinit(&lines->sources);
+	vt_vec_deinit(&lines->requests);
+	vt_str_deinit(&lines->results);
+	free(lines->places);
+	free(lines);
+}
