@@ -20,6 +20,7 @@
 
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
+	bool debuginfod;    /* debug files may be asked for by debuginfod */
 	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
 	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper; stacks: for another vramtap to end */
 	enum vt_view view;

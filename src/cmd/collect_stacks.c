@@ -11,8 +11,11 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
+#include "walk/debuginfod.h"
 #include "walk/merge.h"
 #include "walk/verdicts.h"
+
+#define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 
 static void find_python(struct vt_stacks *s)
 {
@@ -251,6 +254,16 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 	return NULL;
 }
 
+static void allow_debuginfod(struct vt_collect *c)
+{
+	const char *problem = vt_debuginfod_problem();
+
+	if (problem)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "debuginfod", "debuginfod was not asked: %s", problem);
+	else
+		c->modules.debuginfod_until_ns = vt_now_ns() + DEBUGINFOD_NS;
+}
+
 static void unwind_all(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -267,9 +280,13 @@ static void unwind_all(struct vt_stacks *s)
 		if (!is_read(&s->places[i]))
 			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s", why_unread(&s->places[i]));
 	}
+	if (c->options->debuginfod)
+		allow_debuginfod(c);
 	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+	if (c->options->view == VT_VIEW_PYTHON)
+		return;
 	err = vt_native_lines_start(&c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &s->lines);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);

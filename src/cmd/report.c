@@ -12,6 +12,7 @@ enum {
 	KEY_READ_ONLY,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
+	KEY_DEBUGINFOD,
 };
 
 struct arguments {
@@ -28,6 +29,8 @@ static const struct argp_option options[] = {
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "How long to try to get inside, and to wait for each answer (default 5)", 0 },
+	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
+	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
 	{ 0 },
 };
 
@@ -47,6 +50,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ALLOW_RESUME:
 		args->collect.allow_resume = true;
+		return 0;
+	case KEY_DEBUGINFOD:
+		args->collect.debuginfod = true;
 		return 0;
 	case KEY_TIMEOUT:
 		args->collect.budget_ns = vt_parse_timeout(state, arg);

@@ -18,6 +18,7 @@ enum {
 	KEY_NO_STOP,
 	KEY_READ_ONLY,
 	KEY_TIMEOUT,
+	KEY_DEBUGINFOD,
 };
 
 struct arguments {
@@ -37,6 +38,8 @@ static const struct argp_option options[] = {
 	  "Stop no thread: those that sleep in the kernel are read as they are, those that run are only named", 0 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes; this command never does", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "How long to wait for another vramtap to finish with a process (default 10)", 0 },
+	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
+	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
 	{ 0 },
 };
 
@@ -65,6 +68,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->collect.no_stop = true;
 		return 0;
 	case KEY_READ_ONLY:
+		return 0;
+	case KEY_DEBUGINFOD:
+		args->collect.debuginfod = true;
 		return 0;
 	case KEY_TIMEOUT:
 		args->collect.budget_ns = vt_parse_timeout(state, arg);

@@ -36,6 +36,7 @@ struct vt_modules {
 	pid_t pid;
 	pid_t view;                 /* vt_proc_view() */
 	const struct vt_maps *maps; /* not owned */
+	uint64_t debuginfod_until_ns; /* the caller may set it: how long debuginfod may be asked for debug files; 0: not at all */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;
 };

@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
+#include "walk/debuginfod.h"
 
 #define DEBUG_DIRECTORY "/usr/lib/debug"
 #define MAX_LINK 1024
@@ -187,17 +188,18 @@ bool vt_debugfile_find(const struct vt_modules *modules, const struct vt_module 
 	struct wish wish = { .build_id = module->build_id, .build_id_len = module->build_id_len };
 	struct roots roots;
 	char link[MAX_LINK];
+	bool linked;
 
 	find_roots(modules, &roots);
 	for (size_t i = 0; i < 2; i++)
 		if (find_by_build_id(roots.list[i], &wish, found))
 			return true;
-	if (!read_debuglink(module, link, sizeof(link), &wish.checksum))
-		return false;
-	for (size_t i = 0; i < 2; i++)
+	linked = read_debuglink(module, link, sizeof(link), &wish.checksum);
+	for (size_t i = 0; linked && i < 2; i++)
 		if (find_by_link(roots.list[i], module, link, &wish, found))
 			return true;
-	return false;
+	return modules->debuginfod_until_ns && wish.build_id_len &&
+	       try_file(vt_debuginfod_find(wish.build_id, wish.build_id_len, modules->debuginfod_until_ns), &wish, found);
 }
 
 bool vt_debugfile_find_shared(const struct vt_modules *modules, const struct vt_symfile *of, const char *path,

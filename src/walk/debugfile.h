@@ -2,7 +2,7 @@
 /*
  * Separate debug files: the symbols and the DWARF that were stripped from a program, as distributions install them, by
  * build id (/usr/lib/debug/.build-id) or by the name in .gnu_debuglink. They are looked for in the target's root first,
- * then in ours.
+ * then in ours, and then, if the caller has set modules->debuginfod_until_ns, debuginfod is asked.
  */
 #ifndef VT_WALK_DEBUGFILE_H
 #define VT_WALK_DEBUGFILE_H

@@ -1,6 +1,7 @@
 src_walk_libwalk_a_SOURCES += \
 	src/walk/cfi.c src/walk/cfi.h \
 	src/walk/debugfile.c src/walk/debugfile.h \
+	src/walk/debuginfod.c src/walk/debuginfod.h \
 	src/walk/demangle.c src/walk/demangle.h \
 	src/walk/dwarf_lines.c src/walk/dwarf_lines.h \
 	src/walk/merge.c \

@@ -274,6 +274,7 @@ static struct vt_error *start_child(struct vt_native_lines *lines)
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return vt_error_create_os(errno, "no pipe");
 	(void)fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES);
+	lines->deadline_ns = vt_now_ns() + lines->budget_ns;
 	lines->child = fork();
 	if (lines->child == 0)
 		run_child(lines, parent, fds[1]);
@@ -294,7 +295,6 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 		return &vt_enomem;
 	lines->in = -1;
 	lines->budget_ns = budget_ns;
-	lines->deadline_ns = vt_now_ns() + budget_ns;
 	err = vt_native_places(modules, stacks, n, &lines->places, &lines->n_places);
 	for (size_t i = 0, end; !err && i < lines->n_places; i = end) {
 		end = vt_native_places_end(lines->places, lines->n_places, i);

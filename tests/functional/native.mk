@@ -6,5 +6,5 @@ tests_functional_native_stacks_LDADD = \
 tests_functional_native_stacks_target_SOURCES = tests/functional/native_stacks_target.c
 tests_functional_native_stacks_target_CFLAGS = $(VT_WARNINGS) -Wno-infinite-recursion -std=gnu11 -O2 -fomit-frame-pointer
 tests_functional_native_stacks_target_LDFLAGS = -pthread
-functional_tests += tests/functional/native_stacks.py
+functional_tests += tests/functional/native_stacks.py tests/functional/native_lines.py
 EXTRA_DIST += tests/functional/native_stacks_cxx.cc

@@ -103,14 +103,13 @@ static struct vt_error *unwind(struct vt_modules *modules, const struct vt_sessi
 	return err;
 }
 
-/* Generous: what is compared is what it says, not how long it may take on this machine. */
-static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n, uint64_t budget_ns,
 				   struct vt_arena *arena)
 {
 	struct vt_native_lines *lines;
 	size_t missing;
 
-	VT_TRY(vt_native_lines_start(modules, stacks, n, 60 * VT_NS_PER_S, &lines));
+	VT_TRY(vt_native_lines_start(modules, stacks, n, budget_ns, &lines));
 
 	struct vt_error *err = vt_native_lines_finish(lines, arena, &missing);
 
@@ -120,7 +119,7 @@ static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_
 	return err;
 }
 
-static struct vt_error *print_stacks(pid_t pid, bool times, bool lines)
+static struct vt_error *print_stacks(pid_t pid, bool times, uint64_t lines_ns)
 {
 	static const struct vt_snapshot_limits limits = { .per_thread = 1024 * 1024, .total = 64 * 1024 * 1024 };
 	struct timing t = { .start = vt_now_ns() };
@@ -153,8 +152,8 @@ static struct vt_error *print_stacks(pid_t pid, bool times, bool lines)
 	if (!err)
 		err = vt_native_symbolise(&modules, stacks, session.threads.n, &arena);
 	t.named = vt_now_ns();
-	if (!err && lines)
-		err = find_lines(&modules, stacks, session.threads.n, &arena);
+	if (!err && lines_ns)
+		err = find_lines(&modules, stacks, session.threads.n, lines_ns, &arena);
 	t.lines = vt_now_ns();
 	for (size_t i = 0; !err && i < session.threads.n; i++)
 		print_stack(&stacks[i]);
@@ -174,19 +173,24 @@ static struct vt_error *print_stacks(pid_t pid, bool times, bool lines)
 
 int main(int argc, char **argv)
 {
-	bool times = false, lines = false;
+	/* Generous: what is compared is what it says, not how long it may take on this machine. */
+	uint64_t lines_ns = 0;
+	bool times = false;
 	int i = 1;
 
 	for (; i < argc - 1; i++) {
 		times |= !strcmp(argv[i], "--time");
-		lines |= !strcmp(argv[i], "--lines");
+		if (!strcmp(argv[i], "--lines"))
+			lines_ns = 60 * VT_NS_PER_S;
+		if (!strncmp(argv[i], "--lines=", 8))
+			lines_ns = (uint64_t)atoi(argv[i] + 8) * VT_NS_PER_MS;
 	}
 	if (i >= argc || atoi(argv[i]) <= 0) {
-		fprintf(stderr, "usage: native_stacks [--time] [--lines] PID\n");
+		fprintf(stderr, "usage: native_stacks [--time] [--lines[=MILLISECONDS]] PID\n");
 		return 64;
 	}
 
-	VT_ERROR struct vt_error *err = print_stacks((pid_t)atoi(argv[i]), times, lines);
+	VT_ERROR struct vt_error *err = print_stacks((pid_t)atoi(argv[i]), times, lines_ns);
 
 	if (err)
 		fprintf(stderr, "native_stacks: %s\n", err->message);

@@ -24,3 +24,8 @@ unit_tests += tests/unit/test_wait
 tests_unit_test_wait_SOURCES = tests/unit/test_wait.c
 tests_unit_test_wait_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_wait_LDADD = $(native_test_libs)
+
+unit_tests += tests/unit/test_sandbox
+tests_unit_test_sandbox_SOURCES = tests/unit/test_sandbox.c
+tests_unit_test_sandbox_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_sandbox_LDADD = $(native_test_libs)
