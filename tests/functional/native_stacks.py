@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import (BUILD, CLEAN_UP, SOURCE, Skip, check, compile_c, equal, main, report_json, target)
+import report_torch
+from harness import (BUILD, CACHE, CLEAN_UP, SOURCE, Skip, check, compile_c, equal, main, report_json, target)
 
 STACKS = os.path.join(BUILD, "tests/functional/native_stacks")
 TARGET = os.path.join(BUILD, "tests/functional/native_stacks_target")
@@ -100,7 +101,8 @@ def check_c_program(binary, names):
     check("incomplete" not in text, "a stack is incomplete", text[-2000:])
 
 
-NAMES = ("deep", "in_handler", "varying", "in_callback", "coroutine", "call_null", "in_generated_code", "asking_the_time")
+NAMES = ("deep", "in_handler", "varying", "in_callback", "coroutine", "call_null", "in_generated_code", "is_jumped_to",
+         "at_tail", "never_returns", "at_the_end", "asking_the_time")
 
 
 def test_c_program():
@@ -138,6 +140,23 @@ def test_cxx_program():
     check(frames > 40, "too few frames", frames)
     for name in ("[std::thread::join]", "[handles]", "[std::_Function_handler<...>::_M_invoke]", "[stand_still]"):
         check(name in text, f"{name} is not there", text)
+
+
+def test_libtorch():
+    """Threads that are blocked deep inside PyTorch, with a gigabyte of libraries."""
+    version = report_torch.versions()[0]
+    if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+    script = os.path.join(SOURCE, "tests", "targets", "torch_stacks.py")
+    env = dict(os.environ, SIMCUDA_CTL=report_torch.scratch("control"))
+    with target(["sh", report_torch.RUN_SIM, version, "--", "python", script], ready="ready", env=env) as proc:
+        time.sleep(0.3)
+        with stopped(proc.pid):
+            frames, text = compare(proc.pid)
+    check(frames > 150, "too few frames", frames)
+    for name in ("torch::autograd::Engine::evaluate_function", "torch::autograd::PyNode::apply", "torch::autograd::ReadyQueue::pop",
+                 "torch::autograd::Engine::thread_main", "at::_ops::"):
+        check(f"[{name}" in text, f"{name} is not there", text)
 
 
 def test_memory_and_time():

@@ -4,6 +4,7 @@
  * this tool say about them. Built without frame pointers. Prints "ready" when all threads are in their places.
  */
 #include <alloca.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -23,10 +24,11 @@ static sem_t in_place;
 /* Prevents tail calls and the removal of what was computed. */
 static volatile int sink;
 
+/* For ever, which the compiler must not know. */
 KEEP static void stand_still(void)
 {
 	sem_post(&in_place);
-	for (;;) {
+	while (sink != INT_MIN) {
 		pause();
 		sink++;
 	}
@@ -175,6 +177,43 @@ KEEP static void *in_generated_code(void *arg)
 	return NULL;
 }
 
+/* Jumped to, not called: its caller is the caller of jumps(). */
+KEEP static int is_jumped_to(int n)
+{
+	sink = n;
+	stand_still();
+	return sink;
+}
+
+KEEP static int jumps(int n)
+{
+	sink++;
+	return is_jumped_to(n + 1);
+}
+
+KEEP static void *at_tail(void *arg)
+{
+	(void)arg;
+	sink = jumps(3) + 1;
+	return NULL;
+}
+
+/* The call is its last instruction: the return address is behind it, in another function. */
+KEEP _Noreturn static void never_returns(int n)
+{
+	sink = n;
+	for (;;)
+		stand_still();
+}
+
+KEEP static void *at_the_end(void *arg)
+{
+	(void)arg;
+	if (sink == INT_MAX)
+		return NULL;
+	never_returns(1);
+}
+
 /* Running: in the vDSO much of the time. */
 KEEP static void *asking_the_time(void *arg)
 {
@@ -192,7 +231,7 @@ KEEP static void *asking_the_time(void *arg)
 int main(int argc, char **argv)
 {
 	static void *(*const threads[])(void *) = { deep, in_handler, varying, in_callback, on_other_stack, crashed,
-						    in_generated_code, asking_the_time };
+						    in_generated_code, at_tail, at_the_end, asking_the_time };
 	/* The one that runs is wanted only where the whole process is stopped. */
 	size_t n = sizeof(threads) / sizeof(threads[0]) - (argc > 1 && !strcmp(argv[1], "still"));
 	struct sigaction inner = { .sa_handler = inner_handler, .sa_flags = SA_ONSTACK };

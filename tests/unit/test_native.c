@@ -801,27 +801,42 @@ static void test_plt(void **state)
 {
 	/* push; jmp *slot(%rip) as linkers write it, after endbr64 */
 	uint8_t stubs[64] = { 0 };
+	/* and two in .plt.got, without: 8 bytes each */
+	uint8_t short_stubs[16] = "\xff\x25....\x66\x90\xff\x25....\x66\x90";
 	int32_t disp = (int32_t)(SLOT - (PLT + 16 + 4 + 6));
 	Elf64_Shdr plt = { .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = PLT };
-	Elf64_Shdr relocs = { .sh_type = SHT_RELA, .sh_entsize = sizeof(Elf64_Rela), .sh_link = 5 };
+	Elf64_Shdr relocs = { .sh_type = SHT_RELA, .sh_entsize = sizeof(Elf64_Rela), .sh_link = 6 };
 	Elf64_Rela rela[2] = {
 		{ .r_offset = SLOT - 8, .r_info = ELF64_R_INFO(1, R_X86_64_JUMP_SLOT) },
 		{ .r_offset = SLOT, .r_info = ELF64_R_INFO(2, R_X86_64_JUMP_SLOT) },
 	};
+	Elf64_Shdr plt_got = plt;
 	struct elf *elf = elf_create();
 
 	(void)state;
+	plt_got.sh_addr = PLT + 0x100;
+	plt_got.sh_entsize = 8;
+	for (int32_t i = 0; i < 2; i++) {
+		int32_t short_disp = (int32_t)(SLOT - 8 - (PLT + 0x100) - 6);
+
+		/* the second slot is 8 bytes on, and so is the second stub */
+		memcpy(short_stubs + 8 * i + 2, &short_disp, sizeof(short_disp));
+	}
 	memcpy(stubs + 16, "\xf3\x0f\x1e\xfa\xff\x25", 6);
 	memcpy(stubs + 22, &disp, sizeof(disp));
 	add_code_sections(elf);
 	add_section(elf, plt, ".plt.sec", stubs, sizeof(stubs));
 	add_section(elf, relocs, ".rela.plt", rela, sizeof(rela));
+	add_section(elf, plt_got, ".plt.got", short_stubs, sizeof(short_stubs));
 	add_symbol(elf, "malloc", 0, 0, STB_GLOBAL, STT_FUNC, SHN_UNDEF);
 	add_symbol(elf, "_ZN3foo3barEv", 0, 0, STB_GLOBAL, STT_FUNC, SHN_UNDEF);
 	elf_finish(elf, SHT_DYNSYM);
 	check_name(elf, PLT + 16, "_ZN3foo3barEv@plt", 0);
 	check_name(elf, PLT + 20, "_ZN3foo3barEv@plt", 4);
 	check_name(elf, PLT, NULL, 0);
+	check_name(elf, PLT + 0x100, "malloc@plt", 0);
+	check_name(elf, PLT + 0x108, "_ZN3foo3barEv@plt", 0);
+	check_name(elf, PLT + 0x10a, "_ZN3foo3barEv@plt", 2);
 	free(elf);
 }
 
