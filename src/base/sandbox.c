@@ -20,11 +20,12 @@
 /* Where the kernel has no close_range() (before 5.9). */
 #define MAX_DESCRIPTORS 65536
 
-/* What malloc() and the standard library need to compute, and to end. */
+/* What malloc() and the standard library need to compute, and to end; AddressSanitizer ends with sigaltstack(). */
 static const uint16_t allowed[] = {
-	SYS_write,   SYS_exit_group, SYS_exit,  SYS_brk,   SYS_mmap,	     SYS_munmap,	SYS_mremap,
-	SYS_madvise, SYS_mprotect,   SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigreturn, SYS_rt_sigprocmask,
-	SYS_rt_sigaction, SYS_sched_yield, SYS_gettid, SYS_getpid,
+	SYS_write,	SYS_exit_group,	 SYS_exit,	   SYS_brk,	       SYS_mmap,	 SYS_munmap,
+	SYS_mremap,	SYS_madvise,	 SYS_mprotect,	   SYS_futex,	       SYS_getrandom,	 SYS_clock_gettime,
+	SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_sched_yield, SYS_gettid, SYS_getpid,
+	SYS_sigaltstack,
 };
 
 #define N_ALLOWED (sizeof(allowed) / sizeof(allowed[0]))

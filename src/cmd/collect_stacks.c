@@ -501,7 +501,7 @@ static void say_what_is_missing(struct vt_stacks *s)
 			      c->model->threads.n);
 }
 
-/* libdw would want the other word size, and so would everything that reads the thread's registers. */
+/* Everything here wants 64-bit words, and so does what reads the thread's registers. */
 static bool refuse_32bit(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;

