@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -50,15 +52,17 @@ static bool only_out(int out)
 static bool data_size(uint64_t *bytes)
 {
 	FILE *file = fopen("/proc/self/status", "re");
+	static const char key[] = "VmData:";
 	char line[128];
-	unsigned long long kib = 0;
 	bool found = false;
 
-	while (file && !found && fgets(line, sizeof(line), file))
-		found = sscanf(line, "VmData: %llu kB", &kib) == 1;
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		found = !strncmp(line, key, sizeof(key) - 1);
+		if (found)
+			*bytes = strtoull(line + sizeof(key) - 1, NULL, 10) * 1024;
+	}
 	if (file)
 		fclose(file);
-	*bytes = kib * 1024;
 	return found;
 }
 

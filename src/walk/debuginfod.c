@@ -21,8 +21,6 @@
 #define MAX_ID 64
 #define MAX_PATH 4096
 
-extern char **environ;
-
 const char *vt_debuginfod_problem(void)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS"), *path = getenv("PATH");
