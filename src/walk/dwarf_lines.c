@@ -135,11 +135,12 @@ static bool find_unit(struct vt_dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
 /* The instances that contain an address, the function itself first. */
 struct chain {
 	uint64_t vaddr;
+	bool in_types; /* look inside of types, too */
 	Dwarf_Die dies[VT_DWARF_MAX_FRAMES];
 	size_t n; /* more than fit, if there are more */
 };
 
-enum kind { OTHER, FUNCTION, BLOCK, CONTAINER };
+enum kind { OTHER, FUNCTION, BLOCK, NAMESPACE, TYPE };
 
 static enum kind kind_of(Dwarf_Die *die)
 {
@@ -153,16 +154,21 @@ static enum kind kind_of(Dwarf_Die *die)
 		return BLOCK;
 	case DW_TAG_namespace:
 	case DW_TAG_module:
+		return NAMESPACE;
 	case DW_TAG_class_type:
 	case DW_TAG_structure_type:
 	case DW_TAG_union_type:
-		return CONTAINER;
+	case DW_TAG_enumeration_type:
+		return TYPE;
 	default:
 		return OTHER;
 	}
 }
 
-/* Functions are entries of the unit, or of what contains them in the source; what is inlined into one is inside of it. */
+/*
+ * Functions are entries of the unit or of a namespace; rustc has methods inside of their types, where gcc and clang have
+ * declarations only, in C++ many more than functions. What is inlined into a function is inside of it.
+ */
 static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 {
 	Dwarf_Die die;
@@ -172,7 +178,7 @@ static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 	do {
 		enum kind kind = kind_of(&die);
 
-		if (kind == CONTAINER && descend(chain, &die, depth + 1))
+		if ((kind == NAMESPACE || (kind == TYPE && chain->in_types)) && descend(chain, &die, depth + 1))
 			return true;
 		if ((kind != FUNCTION && kind != BLOCK) || dwarf_haspc(&die, chain->vaddr) <= 0)
 			continue;
@@ -232,7 +238,10 @@ size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_fra
 
 	if (!find_unit(dwarf, vaddr, &unit))
 		return 0;
-	descend(&chain, &unit, 0);
+	if (!descend(&chain, &unit, 0)) {
+		chain.in_types = true;
+		descend(&chain, &unit, 0);
+	}
 	if (chain.n > VT_DWARF_MAX_FRAMES)
 		return 0;
 	/* Assembler has lines, and no functions. */

@@ -31,6 +31,9 @@
 #define MAX_FILE 4096
 #define PIPE_BYTES (1024 * 1024) /* so that the child need not wait for a reader */
 #define READ_BYTES (64u * 1024)
+#define END_NS (200 * VT_NS_PER_MS)
+/* Of all frames together. Real programs have a few for each frame; nobody reads more than this. */
+#define MAX_INLINED (64u * 1024)
 #define CHILD_MEMORY ((size_t)512 * 1024 * 1024)
 
 /* What the child writes for an address: a header, then for each function a header and its two strings. */
@@ -69,6 +72,7 @@ struct vt_native_lines {
 	pid_t child;
 	int in; /* the end of the pipe that is read */
 	struct vt_str results;
+	size_t n_inlined; /* given to frames so far */
 };
 
 /* Files with DWARF. */
@@ -315,13 +319,16 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 
 /* The parent: results. */
 
+/* It may be waiting for a disk, where a signal cannot end it: it is not waited for very long. */
 static void end_child(struct vt_native_lines *lines)
 {
+	uint64_t deadline_ns = vt_now_ns() + END_NS;
+
 	if (lines->child <= 0)
 		return;
 	kill(lines->child, SIGKILL);
-	while (waitpid(lines->child, NULL, 0) < 0 && errno == EINTR)
-		;
+	while (waitpid(lines->child, NULL, WNOHANG) == 0 && !vt_deadline_passed(deadline_ns))
+		vt_sleep_ns(VT_NS_PER_MS / 10);
 	lines->child = 0;
 }
 
@@ -408,7 +415,7 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 }
 
 /* The last one is the function that the frame belongs to, the others were inlined into it. */
-static void give(const struct vt_native_lines *lines, const struct request *request, const struct vt_native_source *source,
+static void give(struct vt_native_lines *lines, const struct request *request, const struct vt_native_source *source,
 		 size_t n)
 {
 	for (size_t i = 0; i < request->n_places; i++) {
@@ -416,8 +423,11 @@ static void give(const struct vt_native_lines *lines, const struct request *requ
 
 		frame->file = source[n - 1].file;
 		frame->line = source[n - 1].line;
-		frame->inlined = source;
-		frame->n_inlined = n - 1;
+		if (lines->n_inlined + n - 1 <= MAX_INLINED) {
+			lines->n_inlined += n - 1;
+			frame->inlined = source;
+			frame->n_inlined = n - 1;
+		}
 		/* What has no symbol may still have a name there. */
 		if (!frame->function)
 			frame->function = source[n - 1].function;

@@ -394,6 +394,31 @@ def test_build_id():
                 shutil.copy(debug, place)
 
 
+def test_shared_debug_file():
+    """dwz -m moves what several debug files have in common into one that they share, here the names of inlined functions."""
+    need("dwz")
+    for relative in ([], ["-r"]):
+        programs = []
+        for change in ("s->n++", "s->n += 3"):
+            binary = build(C_PROGRAM.replace("s->n++", change), "lines.c", ["gcc", "-O2", "-g", "-Wl,--build-id"])
+            programs.append(split(binary))
+        directory = scratch()
+        debug = []
+        for i, (_, file) in enumerate(programs):
+            debug.append(os.path.join(directory, f"program{i}.debug"))
+            shutil.move(file, debug[-1])
+        shared = os.path.join(directory, "shared")
+        done = subprocess.run(["dwz", "-m", shared, *relative, *debug], capture_output=True, check=False)
+        if done.returncode or not os.path.exists(shared):
+            raise Skip("dwz shares nothing: " + done.stderr.decode()[:200])
+        stripped = shutil.copy(programs[0][0], os.path.join(directory, "program"))
+        subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug[0], stripped], check=True)
+        with standing([stripped]) as proc:
+            equal(program_names(proc.pid, stripped), (WHOLE, True), f"{relative}")
+            os.rename(shared, shared + ".away")
+            check(program_names(proc.pid, stripped)[0] != WHOLE, "nothing came from the shared file")
+
+
 def test_debugdata():
     """.gnu_debugdata: the symbols that .dynsym lacks, packed, as Fedora's packages have them."""
     binary = build(C_PROGRAM, "lines.c", ["gcc", "-O2", "-g"])
