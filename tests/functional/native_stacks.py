@@ -102,7 +102,7 @@ def check_c_program(binary, names):
 
 
 NAMES = ("deep", "in_handler", "varying", "in_callback", "coroutine", "call_null", "in_generated_code", "is_jumped_to",
-         "at_tail", "never_returns", "at_the_end", "asking_the_time")
+         "at_tail", "never_returns", "at_the_end", "in_cold_part", "asking_the_time")
 
 
 def test_c_program():

@@ -214,6 +214,29 @@ KEEP static void *at_the_end(void *arg)
 	never_returns(1);
 }
 
+/* The compiler puts what is unlikely elsewhere, as has_a_cold_part.cold. */
+KEEP __attribute__((cold)) static int is_unlikely(int n)
+{
+	stand_still();
+	return sink + n;
+}
+
+KEEP static int has_a_cold_part(int n)
+{
+	if (__builtin_expect(n == 3, 0))
+		sink = is_unlikely(n) + is_unlikely(n + 1);
+	return sink + n;
+}
+
+KEEP static void *in_cold_part(void *arg)
+{
+	static volatile int three = 3;
+
+	(void)arg;
+	sink = has_a_cold_part(three) + 1;
+	return NULL;
+}
+
 /* Running: in the vDSO much of the time. */
 KEEP static void *asking_the_time(void *arg)
 {
@@ -231,7 +254,7 @@ KEEP static void *asking_the_time(void *arg)
 int main(int argc, char **argv)
 {
 	static void *(*const threads[])(void *) = { deep, in_handler, varying, in_callback, on_other_stack, crashed,
-						    in_generated_code, at_tail, at_the_end, asking_the_time };
+						    in_generated_code, at_tail, at_the_end, in_cold_part, asking_the_time };
 	/* The one that runs is wanted only where the whole process is stopped. */
 	size_t n = sizeof(threads) / sizeof(threads[0]) - (argc > 1 && !strcmp(argv[1], "still"));
 	struct sigaction inner = { .sa_handler = inner_handler, .sa_flags = SA_ONSTACK };

@@ -84,7 +84,8 @@ static const char *merged(struct input *in, bool with_python)
 		const struct vt_model_frame *frame = &in->stack.frames[i];
 		const char *name = frame->function ? frame->function : frame->module ? frame->module : "?";
 
-		vt_str_addf(&text, "%s%s%s", i ? " " : "", frame->kind == VT_FRAME_PYTHON ? "py:" : "", name);
+		vt_str_addf(&text, "%s%s%s", i ? " " : "",
+			    frame->kind == VT_FRAME_PYTHON ? "py:" : frame->inlined ? "in:" : "", name);
 	}
 	result = vt_arena_strdup(&in->arena, vt_str_get(&text));
 	vt_str_deinit(&text);
@@ -129,6 +130,38 @@ static void test_one_evaluator_each(void **state)
 
 	(void)state;
 	check(native, COUNT(native), python, COUNT(python), "clock_nanosleep time_sleep py:inner py:outer");
+}
+
+/* Inlined functions come before the frame that they are in, and go with it; the interpreter's glue goes also where inlined. */
+static void test_inlined(void **state)
+{
+	static const struct vt_native_source in_sleep[] = { { .function = "deepest", .file = "a.h", .line = 3 },
+							    { .function = "pysleep", .file = "b.c", .line = 5 } };
+	static const struct vt_native_source in_call[] = { { .function = "_PyObject_VectorcallTstate", .line = 7 },
+							   { .function = "own" } };
+	static const char *const native[] = { PY "time_sleep", EVAL, PY "list_sort", PY "cfunction_call", EVAL, PY "run_mod" };
+	static const char *const python[] = { "inner!", "outer!" };
+	struct input in = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(native); i++)
+		add_native(&in, native[i]);
+	for (size_t i = 0; i < COUNT(python); i++)
+		add_python(&in, python[i]);
+	for (size_t i = 0; i < COUNT(native); i++) {
+		in.native.frames.data[i].inlined = i == 0 ? in_sleep : in_call;
+		in.native.frames.data[i].n_inlined = 2;
+		in.native.frames.data[i].file = "time.c";
+		in.native.frames.data[i].line = 9;
+	}
+	assert_string_equal(merged(&in, true), "in:deepest in:pysleep time_sleep py:inner in:own list_sort py:outer");
+	assert_string_equal(in.stack.frames[1].file, "b.c");
+	assert_int_equal(in.stack.frames[1].line, 5);
+	assert_int_equal(in.stack.frames[1].pc, in.stack.frames[2].pc);
+	assert_string_equal(in.stack.frames[1].module, "libpython3.12.so.1.0");
+	assert_string_equal(in.stack.frames[2].file, "time.c");
+	assert_int_equal(in.stack.frames[2].line, 9);
+	input_deinit(&in);
 }
 
 /* 3.11 and later: one evaluator for a run; C code between two of them keeps its place. */
@@ -373,6 +406,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_evaluator_each),
+		cmocka_unit_test(test_inlined),
 		cmocka_unit_test(test_runs),
 		cmocka_unit_test(test_embedded),
 		cmocka_unit_test(test_stripped),
