@@ -36,11 +36,12 @@ static bool only_out(int out)
 {
 	int null = open("/dev/null", O_RDWR);
 
-	if (null < 0 || (out != VT_SANDBOX_OUT && dup2(out, VT_SANDBOX_OUT) < 0))
-		return false;
 	for (int fd = 0; fd < VT_SANDBOX_OUT; fd++)
-		if (dup2(null, fd) < 0)
+		if (null < 0 || dup2(null, fd) < 0)
 			return false;
+	/* The number may be null's. */
+	if (out != VT_SANDBOX_OUT && dup2(out, VT_SANDBOX_OUT) < 0)
+		return false;
 	if (syscall(SYS_close_range, VT_SANDBOX_OUT + 1, UINT32_MAX, 0) == 0)
 		return true;
 	for (int fd = VT_SANDBOX_OUT + 1; fd < MAX_DESCRIPTORS; fd++)

@@ -93,17 +93,20 @@ static bool read_output(int in, struct vt_str *text, uint64_t deadline_ns)
 	return false;
 }
 
-/* In any case it has ended afterwards. */
-static bool has_succeeded(pid_t pid, bool kill_it)
+/* Ends it when it has not ended by itself at the deadline. */
+static bool has_succeeded(pid_t pid, uint64_t deadline_ns)
 {
 	int status = 0;
+	pid_t ended;
 
-	if (kill_it)
+	while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && !vt_deadline_passed(deadline_ns))
+		vt_sleep_ns(VT_NS_PER_MS);
+	if (ended == 0) {
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return false;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
+	return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 char *vt_debuginfod_find(const uint8_t *build_id, size_t len, uint64_t deadline_ns)
@@ -127,7 +130,7 @@ char *vt_debuginfod_find(const uint8_t *build_id, size_t len, uint64_t deadline_
 		bool done = read_output(fds[0], &text, deadline_ns);
 
 		/* The path is the only line. */
-		if (has_succeeded(pid, !done) && done && text.n > 1 && text.data[0] == '/')
+		if (has_succeeded(pid, done ? deadline_ns : 0) && done && text.n > 1 && text.data[0] == '/')
 			path = strndup(text.data, strcspn(text.data, "\n"));
 	}
 	close(fds[0]);

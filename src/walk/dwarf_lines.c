@@ -130,6 +130,17 @@ static bool find_unit(struct vt_dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
 	return false;
 }
 
+/*
+ * Of split DWARF (-gsplit-dwarf) the lines are here, and what was inlined is in a .dwo file where it was compiled: a line
+ * without its function would be taken for one of the function that it was inlined into.
+ */
+static bool is_skeleton(Dwarf_Die *unit)
+{
+	uint8_t type;
+
+	return dwarf_cu_info(unit->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) == 0 && type == DW_UT_skeleton;
+}
+
 /* Functions. */
 
 /* The instances that contain an address, the function itself first. */
@@ -236,7 +247,7 @@ size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_fra
 	Dwarf_Line *line;
 	size_t n;
 
-	if (!find_unit(dwarf, vaddr, &unit))
+	if (!find_unit(dwarf, vaddr, &unit) || is_skeleton(&unit))
 		return 0;
 	if (!descend(&chain, &unit, 0)) {
 		chain.in_types = true;

@@ -27,17 +27,21 @@
 #define PAGE 4096
 #define MEMORY ((size_t)64 * 1024 * 1024)
 
+static const int keep_from = 10;
+
 /* What the child found out: one character for each try. */
 static void attempts(void)
 {
-	char result[8];
+	char result[16];
 	size_t n = 0;
 	char *p = malloc(MEMORY / 4);
 
 	result[n++] = open("/dev/null", O_RDONLY) < 0 && errno == EPERM ? 'y' : 'n';
 	result[n++] = socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM ? 'y' : 'n';
 	result[n++] = kill(getppid(), 0) < 0 && errno == EPERM ? 'y' : 'n';
-	result[n++] = fcntl(VT_SANDBOX_OUT + 1, F_GETFD) < 0 ? 'y' : 'n';
+	result[n++] = fcntl(VT_SANDBOX_OUT + 1, F_GETFD) < 0 && fcntl(keep_from, F_GETFD) < 0 ? 'y' : 'n';
+	/* Standard output is not the pipe. */
+	result[n++] = write(STDOUT_FILENO, "lost", 4) == 4 ? 'y' : 'n';
 	result[n++] = p ? 'y' : 'n';
 	if (p)
 		memset(p, 1, MEMORY / 4);
@@ -55,7 +59,15 @@ static int confined(void (*work)(void), char *text, size_t size)
 	int fds[2], status;
 	size_t n = 0;
 
+	/* With number 3 free, which the child wants for itself. */
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	for (int i = 0; i < 2; i++) {
+		int moved = fcntl(fds[i], F_DUPFD_CLOEXEC, keep_from);
+
+		assert_true(moved >= 0);
+		close(fds[i]);
+		fds[i] = moved;
+	}
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -80,7 +92,7 @@ static void test_confined(void **state)
 	(void)state;
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_string_equal(text, "yyyyyy");
+	assert_string_equal(text, "yyyyyyy");
 }
 
 static volatile uint64_t count;
@@ -145,6 +157,7 @@ static int make_program(void **state)
 		"0003) echo /found/it; exit 1 ;;\n"
 		"0004) exec sleep 300 ;;\n"
 		"0005) exec yes ;;\n"
+		"0007) echo /found/it; exec >&-; exec sleep 300 ;;\n"
 		"esac\n";
 	char path[128], env[256];
 	FILE *file;
@@ -192,6 +205,7 @@ static void test_debuginfod(void **state)
 	assert_null(ask(6, 100 * VT_NS_PER_S));
 	/* It is ended when it takes too long. */
 	assert_null(ask(4, 50 * VT_NS_PER_MS));
+	assert_null(ask(7, 50 * VT_NS_PER_MS));
 	assert_true(vt_now_ns() - begin < 100 * VT_NS_PER_S);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
