@@ -5,8 +5,9 @@
 #   sh scripts/gen-python-layouts.sh PREFIX… > src/walk/python_layouts.h
 #
 # Each PREFIX has include/python3.X with the internal headers (a normal installation, or a -dev package of a distribution).
-# A small program is compiled against them and prints offsetof() and sizeof(); nothing of the interpreter is run. 3.13 yields
-# a second row for its free-threaded build. That of 3.14 has none: there each thread runs its own copy of the bytecode.
+# A small program is compiled against them and prints offsetof() and sizeof(); nothing of the interpreter is run. From 3.13 on
+# there is a second row for the free-threaded build. The keys of a dict are in no header before 3.11: there gdb reads them off
+# the debug information of PREFIX/lib/libpython3.X.so.1.0 or PREFIX/bin/python3.X.
 set -eu
 
 [ $# -gt 0 ] || { echo "usage: $0 PREFIX..." >&2; exit 64; }
@@ -28,6 +29,10 @@ cat > "$tmp/row.c" <<'PROGRAM'
 #else
 #include "internal/pycore_interp.h"
 #include "internal/pycore_runtime.h"
+#endif
+#if PY_VERSION_HEX >= 0x030b0000
+#include "internal/pycore_code.h"
+#include "internal/pycore_dict.h"
 #endif
 #if PY_VERSION_HEX >= 0x030e0000
 #include "internal/pycore_interpframe_structs.h"
@@ -78,6 +83,7 @@ static void fill_row(void)
 	IN(INTERP_ID, PyInterpreterState, id);
 	IN(GIL_LOCKED, struct _gil_runtime_state, locked);
 	IN(GIL_HOLDER, struct _gil_runtime_state, last_holder);
+	at[VT_PY_GIL_SIZE] = sizeof(struct _gil_runtime_state);
 	IN(TSTATE_NEXT, PyThreadState, next);
 	IN(TSTATE_INTERP, PyThreadState, interp);
 	IN(TSTATE_PTHREAD, PyThreadState, thread_id);
@@ -88,6 +94,14 @@ static void fill_row(void)
 	IN(FRAME_CODE, PyFrameObject, f_code);
 	IN(FRAME_LASTI, PyFrameObject, f_lasti);
 	IN(FRAME_GENERATOR, PyFrameObject, f_gen);
+	IN(FRAME_LOCALS, PyFrameObject, f_localsplus);
+	IN(CODE_VARNAMES, PyCodeObject, co_varnames);
+	IN(CODE_CELLVARS, PyCodeObject, co_cellvars);
+	IN(CODE_FREEVARS, PyCodeObject, co_freevars);
+	at[VT_PY_KEYS_SIZE] = KEYS_SIZE;
+	at[VT_PY_KEYS_NENTRIES] = KEYS_NENTRIES;
+	at[VT_PY_KEYS_INDICES] = KEYS_INDICES;
+	at[VT_PY_VALUES_ARRAY] = 0;
 #if PY_VERSION_HEX < 0x030a0000
 	IN(FRAMEOBJ_TRACE, PyFrameObject, f_trace);
 	IN(CODE_LINETABLE, PyCodeObject, co_lnotab);
@@ -115,6 +129,20 @@ static void fill_row(void)
 	IN(FRAME_PREVIOUS, _PyInterpreterFrame, previous);
 	IN(FRAME_OWNER, _PyInterpreterFrame, owner);
 	IN(FRAME_OBJECT, _PyInterpreterFrame, frame_obj);
+	IN(FRAME_LOCALS, _PyInterpreterFrame, localsplus);
+	IN(CODE_LOCALSNAMES, PyCodeObject, co_localsplusnames);
+	IN(CODE_LOCALSKINDS, PyCodeObject, co_localspluskinds);
+	at[VT_PY_KIND_CELLS] = CO_FAST_CELL | CO_FAST_FREE;
+	at[VT_PY_KEYS_KIND_GENERAL] = DICT_KEYS_GENERAL;
+	IN(KEYS_LOG2_INDEX, PyDictKeysObject, dk_log2_index_bytes);
+	IN(KEYS_KIND, PyDictKeysObject, dk_kind);
+	IN(KEYS_NENTRIES, PyDictKeysObject, dk_nentries);
+	IN(KEYS_INDICES, PyDictKeysObject, dk_indices);
+	IN(VALUES_ARRAY, PyDictValues, values);
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030e0000
+	IN(FRAME_TLBC, _PyInterpreterFrame, tlbc_index);
+	IN(CODE_TLBC, PyCodeObject, co_tlbc);
+#endif
 #if PY_VERSION_HEX < 0x030c0000
 	IN(FRAME_IS_ENTRY, _PyInterpreterFrame, is_entry);
 #elif PY_VERSION_HEX < 0x030e0000
@@ -146,6 +174,25 @@ static void fill_row(void)
 	IN(OBJECT_TYPE, PyObject, ob_type);
 	IN(OBJECT_SIZE, PyVarObject, ob_size);
 	IN(TYPE_NAME, PyTypeObject, tp_name);
+	IN(TYPE_FLAGS, PyTypeObject, tp_flags);
+	IN(TYPE_BASE, PyTypeObject, tp_base);
+	IN(TUPLE_ITEMS, PyTupleObject, ob_item);
+	IN(LIST_ITEMS, PyListObject, ob_item);
+	IN(FLOAT_VALUE, PyFloatObject, ob_fval);
+	IN(DICT_USED, PyDictObject, ma_used);
+	IN(DICT_KEYS, PyDictObject, ma_keys);
+	IN(DICT_VALUES, PyDictObject, ma_values);
+	IN(SET_USED, PySetObject, used);
+	IN(SET_MASK, PySetObject, mask);
+	IN(SET_TABLE, PySetObject, table);
+	IN(CELL_VALUE, PyCellObject, ob_ref);
+	IN(EXC_ARGS, PyBaseExceptionObject, args);
+#if PY_VERSION_HEX < 0x030c0000
+	IN(LONG_DIGITS, struct _longobject, ob_digit);
+#else
+	IN(LONG_TAG, struct _longobject, long_value.lv_tag);
+	IN(LONG_DIGITS, struct _longobject, long_value.ob_digit);
+#endif
 	IN(BYTES_DATA, PyBytesObject, ob_sval);
 	IN(UNICODE_LENGTH, PyASCIIObject, length);
 	IN(UNICODE_STATE, PyASCIIObject, state);
@@ -186,6 +233,24 @@ static void fill_debug(void)
 	WORD(CODE_BYTECODE, code_object.co_code_adaptive);
 	WORD(OBJECT_TYPE, pyobject.ob_type);
 	WORD(TYPE_NAME, type_object.tp_name);
+	WORD(TYPE_FLAGS, type_object.tp_flags);
+	WORD(FRAME_LOCALS, interpreter_frame.localsplus);
+	WORD(CODE_LOCALSNAMES, code_object.localsplusnames);
+	WORD(CODE_LOCALSKINDS, code_object.localspluskinds);
+	WORD(TUPLE_ITEMS, tuple_object.ob_item);
+	WORD(LIST_ITEMS, list_object.ob_item);
+	WORD(LONG_TAG, long_object.lv_tag);
+	WORD(LONG_DIGITS, long_object.ob_digit);
+	WORD(FLOAT_VALUE, float_object.ob_fval);
+	WORD(DICT_KEYS, dict_object.ma_keys);
+	WORD(DICT_VALUES, dict_object.ma_values);
+#if PY_VERSION_HEX >= 0x030e0000
+	WORD(SET_USED, set_object.used);
+	WORD(SET_MASK, set_object.mask);
+	WORD(SET_TABLE, set_object.table);
+	WORD(FRAME_TLBC, interpreter_frame.tlbc_index);
+	WORD(CODE_TLBC, code_object.co_tlbc);
+#endif
 	WORD(BYTES_DATA, bytes_object.ob_sval);
 	WORD(OBJECT_SIZE, bytes_object.ob_size);
 	WORD(UNICODE_LENGTH, unicode_object.length);
@@ -227,6 +292,17 @@ int main(int argc, char **argv)
 }
 PROGRAM
 
+# read_keys PREFIX MINOR: where the fields of its struct _dictkeysobject are, as flags for the compiler
+read_keys() {
+	program=$1/lib/libpython3.$2.so.1.0
+	[ -e "$program" ] || program=$1/bin/python3.$2
+	for field in size nentries indices; do
+		name=$(echo "$field" | tr '[:lower:]' '[:upper:]')
+		gdb -nx -batch -ex "printf \"-DKEYS_$name=%d\\n\", (int)(long)&((struct _dictkeysobject *)0)->dk_$field" "$program" \
+			2>/dev/null | grep "^-DKEYS_$name=[0-9]*\$"
+	done
+}
+
 # build NAME INCLUDE-DIRECTORY [FLAG…]: compiles $tmp/NAME
 build() {
 	name=$1 dir=$2
@@ -247,13 +323,14 @@ for prefix; do
 	[ -n "$dir" ] || { echo "$0: $prefix has no internal headers of Python 3" >&2; exit 1; }
 	minor=${dir##*python3.}
 	minor=${minor%%[!0-9]*}
-	build plain "$dir"
+	keys=
+	[ "$minor" -ge 11 ] || keys=$(read_keys "$prefix" "$minor")
+	# shellcheck disable=SC2086 # flags
+	build plain "$dir" $keys
 	"$tmp/plain" >> "$tmp/rows"
 	if [ "$minor" -ge 13 ]; then
-		if [ "$minor" -eq 13 ]; then
-			build free "$dir" -DPy_GIL_DISABLED=1
-			"$tmp/free" >> "$tmp/rows"
-		fi
+		build free "$dir" -DPy_GIL_DISABLED=1
+		"$tmp/free" >> "$tmp/rows"
 		"$tmp/plain" debug >> "$tmp/debug"
 	fi
 done

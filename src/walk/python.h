@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.14 (3.13 free-threaded too):
+ * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.14 (free-threaded ones too):
  * from 3.13 on by its own debug offsets, older ones by a layout table that scripts/gen-python-layouts.sh makes from headers
  * (walk/python_layouts.h).
  *

@@ -15,12 +15,32 @@ static int32_t byte_offset(int64_t offset)
 	return offset < 0 ? -1 : (int32_t)offset;
 }
 
-static int32_t read_lasti(const struct vt_python_layout *layout, const struct vt_py_view *view, uint64_t code)
+/*
+ * Where the bytecode that a frame runs begins. In a free-threaded build from 3.14 on each thread specialises a copy of its own:
+ * co_tlbc points to a Py_ssize_t, the number of copies, and the pointers to them; the first is the code object's own. 0 unknown.
+ */
+static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
+			 uint64_t code)
+{
+	int32_t index = vt_py_view_i32(view, layout, VT_PY_FRAME_TLBC);
+	uint64_t copies, n, start;
+
+	if (index == 0 || !vt_py_has(layout, VT_PY_CODE_TLBC))
+		return code + layout->at[VT_PY_CODE_BYTECODE];
+	if (index < 0 || vt_py_field_u64(src, layout, code, VT_PY_CODE_TLBC, &copies) ||
+	    vt_mem_read_u64(src, copies, &n) || (uint64_t)index >= n ||
+	    vt_mem_read_u64(src, copies + 8 + (uint64_t)index * 8, &start))
+		return 0;
+	return start;
+}
+
+static int32_t read_lasti(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
+			  uint64_t code)
 {
 	if (vt_py_has(layout, VT_PY_FRAME_INSTR)) {
-		uint64_t instr = vt_py_view_u64(view, layout, VT_PY_FRAME_INSTR);
+		uint64_t start = bytecode(layout, src, view, code);
 
-		return byte_offset((int64_t)(instr - (code + layout->at[VT_PY_CODE_BYTECODE])));
+		return start ? byte_offset((int64_t)(vt_py_view_u64(view, layout, VT_PY_FRAME_INSTR) - start)) : INT32_MAX;
 	}
 
 	int64_t lasti = vt_py_view_i32(view, layout, VT_PY_FRAME_LASTI);
@@ -55,7 +75,7 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 	const struct vt_python_layout *layout = py->layout;
 	bool is_object = vt_py_has(layout, VT_PY_FRAME_LASTI); /* up to 3.10 the frame is the frame object */
 	struct vt_py_view view;
-	int ret = vt_py_view_read(src, layout, addr, VT_PY_FRAME_PREVIOUS,
+	int ret = vt_py_view_read(src, layout, addr, VT_PY_FRAME_TLBC,
 				  is_object ? VT_PY_FRAMEOBJ_LINENO : VT_PY_FRAME_OBJECT, &view);
 
 	if (ret)
@@ -75,7 +95,7 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 	info->frame.generator = is_object ? vt_py_view_u64(&view, layout, VT_PY_FRAME_GENERATOR) :
 					    owner == layout->at[VT_PY_OWNER_GENERATOR];
 	info->frame.entry = is_object || vt_py_view_u8(&view, layout, VT_PY_FRAME_IS_ENTRY);
-	info->frame.lasti = read_lasti(layout, &view, info->frame.code);
+	info->frame.lasti = read_lasti(layout, src, &view, info->frame.code);
 	info->frame.line = fixed_line(layout, src, &view);
 	return 0;
 }

@@ -15,8 +15,10 @@
 static const struct {
 	enum vt_py_field first, last;
 } partly_told[] = {
-	{ VT_PY_FRAME_PREVIOUS, VT_PY_FRAME_OBJECT },
-	{ VT_PY_CODE_NAME, VT_PY_CODE_BYTECODE },
+	{ VT_PY_FRAME_LOCALS, VT_PY_FRAME_OBJECT },
+	{ VT_PY_CODE_VARNAMES, VT_PY_CODE_BYTECODE },
+	{ VT_PY_TYPE_NAME, VT_PY_TYPE_BASE },
+	{ VT_PY_DICT_USED, VT_PY_DICT_VALUES },
 	{ VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_DATA },
 };
 
@@ -47,7 +49,8 @@ static const struct vt_python_debug *find_debug(unsigned int major, unsigned int
 
 /*
  * When the interpreter says something else about a struct than our row (a patched build), what only the row says about that
- * struct cannot be trusted. Readers do without: no frame object, no first traceable instruction, ASCII strings only.
+ * struct cannot be trusted. Readers do without: no frame object, no first traceable instruction, ASCII strings only,
+ * fewer kinds of values.
  */
 static void distrust(const struct vt_python_layout *row, const struct vt_python_debug *debug,
 		     struct vt_python_layout *layout)

@@ -25,6 +25,7 @@
 	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                                       \
 	X(GIL_HOLDER)     /* PyThreadState that has or last had it */                                        \
 	X(GIL_ENABLED)    /* int, free-threaded builds only */                                               \
+	X(GIL_SIZE)       /* of the whole struct: the locks that threads wait on lie in it */                \
 	X(TSTATE_NEXT)                                                                                       \
 	X(TSTATE_INTERP)                                                                                     \
 	X(TSTATE_FRAME)   /* the innermost frame; 3.8 to 3.10, 3.13 on */                                    \
@@ -35,6 +36,8 @@
 	X(TSTATE_STACK_LIMIT) /* datastack_limit */                                                          \
 	X(CFRAME_FRAME)                                                                                      \
 	X(CFRAME_PREVIOUS)                                                                                   \
+	X(FRAME_LOCALS)   /* the array of local variables, cells among them */                               \
+	X(FRAME_TLBC)     /* int: which copy of the bytecode runs; free-threaded 3.14 on */                  \
 	X(FRAME_PREVIOUS)                                                                                    \
 	X(FRAME_CODE)                                                                                        \
 	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                               \
@@ -45,6 +48,12 @@
 	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 while nobody asked for one; 3.11 on */            \
 	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */                   \
 	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                           \
+	X(CODE_VARNAMES)  /* tuples of the names of variables, of cells, and of an outer function's cells; */ \
+	X(CODE_CELLVARS)  /* up to 3.10 */                                                                   \
+	X(CODE_FREEVARS)                                                                                     \
+	X(CODE_LOCALSNAMES) /* tuple of all names; this and the next 3.11 on */                              \
+	X(CODE_LOCALSKINDS) /* bytes: what each of them is */                                                \
+	X(CODE_TLBC)        /* pointer to the copies of the bytecode; free-threaded 3.14 on */               \
 	X(CODE_NAME)                                                                                         \
 	X(CODE_QUALNAME) /* 3.11 on */                                                                       \
 	X(CODE_FILENAME)                                                                                     \
@@ -55,7 +64,28 @@
 	X(OBJECT_TYPE)                                                                                       \
 	X(OBJECT_SIZE) /* PyVarObject.ob_size */                                                             \
 	X(TYPE_NAME)   /* tp_name */                                                                         \
+	X(TYPE_FLAGS)  /* tp_flags */                                                                        \
+	X(TYPE_BASE)   /* tp_base */                                                                         \
 	X(BYTES_DATA)                                                                                        \
+	X(TUPLE_ITEMS)                                                                                       \
+	X(LIST_ITEMS)  /* pointer to the items */                                                            \
+	X(LONG_TAG)    /* sign and number of digits, 3.12 on; before that they are in OBJECT_SIZE */         \
+	X(LONG_DIGITS) /* uint32_t of 30 bits */                                                             \
+	X(FLOAT_VALUE) /* double */                                                                          \
+	X(DICT_USED)                                                                                         \
+	X(DICT_KEYS)                                                                                         \
+	X(DICT_VALUES)     /* values of a dict that shares its keys with others, else 0 */                   \
+	X(KEYS_SIZE)       /* number of slots of the index; up to 3.10 */                                    \
+	X(KEYS_LOG2_INDEX) /* uint8_t: log2 of the index in bytes; 3.11 on */                                \
+	X(KEYS_KIND)       /* uint8_t; 3.11 on */                                                            \
+	X(KEYS_NENTRIES)                                                                                     \
+	X(KEYS_INDICES)    /* the index; the entries follow it */                                            \
+	X(VALUES_ARRAY)    /* where in what DICT_VALUES points to the values begin */                        \
+	X(SET_USED)                                                                                          \
+	X(SET_MASK)                                                                                          \
+	X(SET_TABLE)       /* pointer to pairs of key and hash */                                            \
+	X(CELL_VALUE)                                                                                        \
+	X(EXC_ARGS)        /* tuple */                                                                       \
 	X(UNICODE_LENGTH)                                                                                    \
 	X(UNICODE_STATE)                                                                                     \
 	X(UNICODE_ASCII_DATA)   /* sizeof(PyASCIIObject): where the text of a compact ASCII string begins */ \
@@ -68,7 +98,9 @@
 	X(OWNER_GENERATOR) /* values of owner; 3.11 on */                                                    \
 	X(OWNER_SHIM)      /* this and above: no Python function; 3.12 on */                                 \
 	X(LASTI_SCALE)                                                                                       \
-	X(CODE_TAGS) /* tag bits of the code pointer in a frame; 3.14 on */
+	X(KIND_CELLS)       /* mask in LOCALSKINDS: the variable may be kept in a cell; 3.11 on */           \
+	X(KEYS_KIND_GENERAL) /* value of KEYS_KIND: entries have a hash too; 3.11 on */                      \
+	X(CODE_TAGS) /* tag bits of the references in a frame; 3.14 on */
 
 enum vt_py_field {
 #define VT_PY_ENUM(name) VT_PY_##name,
