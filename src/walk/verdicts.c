@@ -64,6 +64,9 @@ static const struct rule rules[] = {
 	{ "idle NCCL watchdog", "c10d::ProcessGroupNCCL::workCleanupLoop*", NULL, INNERMOST | IDLE },
 	{ "idle NCCL heartbeat monitor", "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop*", NULL, INNERMOST | IDLE },
 	{ "idle NCCL heartbeat monitor", "c10d::ProcessGroupNCCL::heartbeatMonitor*", NULL, INNERMOST | IDLE },
+	{ "idle NCCL proxy thread", "ncclProxyService*", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
+	{ "idle NCCL proxy thread", "ncclProxyProgress*", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
+	{ "idle NCCL RAS thread", "rasThreadMain", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
 	{ "idle TCPStore server", "c10d::detail::*Daemon::run*", NULL, INNERMOST | IDLE },
 	{ "idle Gloo thread", "c10d::ProcessGroupGloo::runLoop*", NULL, INNERMOST | IDLE },
 	{ "idle Gloo thread", "gloo::transport::*::Loop::run*", NULL, INNERMOST | IDLE },
@@ -349,6 +352,9 @@ static const char *in_function(const struct look *look, const struct rule *rule,
 	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
 	const char *name = look->frames[at].function, *function = "", *why = purpose(look, at, &function);
 
+	/* NCCL exports each function twice, for profilers. People know the other name. */
+	if (!strncmp(name, "pnccl", 5))
+		name++;
 	if (!why)
 		return vt_arena_printf(arena, "in %.100s", name);
 	return vt_arena_printf(arena, "in %.100s, for %s%.100s", name, why, function);

@@ -88,6 +88,9 @@ static const char *parse_unix(struct vt_arena *arena, const char *line, uint64_t
 	const char *path = word_of(line, 7);
 	size_t n = strcspn(path, "\n");
 
+	/* The zero bytes of an abstract name are shown as '@'; some programs pass all of sun_path. */
+	while (path[0] == '@' && n > 1 && path[n - 1] == '@')
+		n--;
 	*inode = strtoull(word_of(line, 6), NULL, 10); /* 0 in the line of titles */
 	return n ? vt_arena_printf(arena, "the Unix socket %.*s", (int)n, path) : "a Unix socket";
 }

@@ -268,8 +268,14 @@ static void a_running_thread_is_in_no_call(void **state)
 	struct vt_thread_list list = { 0 };
 	(void)state;
 
-	usleep(20000);
-	succeed(vt_thread_list_init(&list, pid));
+	/* Until one has started to wait, and the other has started; they may be long without a processor. */
+	for (int i = 0; i < 5000 && !(list.threads.n == 2 && list.threads.data[0].in_syscall && !list.threads.data[1].in_syscall);
+	     i++) {
+		usleep(2000);
+		vt_thread_list_deinit(&list);
+		list = (struct vt_thread_list){ 0 };
+		succeed(vt_thread_list_init(&list, pid));
+	}
 	assert_int_equal(list.threads.n, 2);
 	assert_true(list.threads.data[0].in_syscall);
 	assert_int_equal(list.threads.data[1].state, 'R');
