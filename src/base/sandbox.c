@@ -14,7 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -69,7 +72,9 @@ static bool data_size(uint64_t *bytes)
 
 static bool set_limits(const struct vt_sandbox_limits *limits)
 {
-	struct rlimit none = { 0, 0 }, cpu = { limits->cpu_seconds, limits->cpu_seconds + 1 }, data;
+	struct rlimit none = { 0, 0 }, data;
+	struct itimerval cpu = { .it_value = { .tv_sec = (time_t)(limits->cpu_ns / VT_NS_PER_S),
+					       .tv_usec = (suseconds_t)(limits->cpu_ns % VT_NS_PER_S / VT_NS_PER_US) } };
 	uint64_t now;
 
 	if (!data_size(&now))
@@ -77,7 +82,8 @@ static bool set_limits(const struct vt_sandbox_limits *limits)
 	data.rlim_cur = data.rlim_max = now + limits->memory_bytes;
 	/* A lower limit that was set already stays. */
 	(void)setrlimit(RLIMIT_DATA, &data);
-	return setrlimit(RLIMIT_CORE, &none) == 0 && setrlimit(RLIMIT_CPU, &cpu) == 0;
+	/* SIGPROF ends the process. RLIMIT_CPU would do, but counts whole seconds. */
+	return setrlimit(RLIMIT_CORE, &none) == 0 && setitimer(ITIMER_PROF, &cpu, NULL) == 0;
 }
 
 /* if (arch is ours) for each: if (nr is this one) allow; fail. */
@@ -105,7 +111,7 @@ static bool filter_calls(void)
 /* The parent's handlers are not for a child: what ends the parent on request ends this one at once. */
 static void default_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD };
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD, SIGPROF };
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_DFL);

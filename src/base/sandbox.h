@@ -5,11 +5,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct vt_sandbox_limits {
 	size_t memory_bytes; /* that it may allocate, beside what it has */
-	unsigned int cpu_seconds;
+	uint64_t cpu_ns; /* of work; time that others had the processor does not count */
 };
 
 /*

@@ -75,8 +75,9 @@ struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_nativ
 
 /*
  * Source lines and inlined functions of all frames whose modules, or their separate debug files, have DWARF. A child
- * process reads it, for at most budget_ns; meanwhile other work can be done, except that stacks and
- * modules must stay as they are. Without any DWARF nothing is started, and finish() returns at once.
+ * process reads it, for at most budget_ns of work, and five times that as the clock goes; meanwhile other work can be
+ * done, except that stacks and modules must stay as they are. Without any DWARF nothing is started, and finish() returns
+ * at once.
  */
 struct vt_native_lines; /* opaque */
 #define VT_NATIVE_LINES_BUDGET_NS (300 * VT_NS_PER_MS)

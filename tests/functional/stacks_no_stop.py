@@ -61,7 +61,9 @@ def settle(pid):
 
 
 def frames(thread):
-    return [(f["kind"], f["function"], f["file"], f["line"], f.get("module"), f.get("module_offset")) for f in thread["stack"]["frames"]]
+    """Without what native frames have from debug information: on a busy machine there is not always time to read it."""
+    return [(f["kind"], f["function"], *((f["file"], f["line"]) if f["kind"] == "python" else (None, None)), f.get("module"),
+             f.get("module_offset")) for f in thread["stack"]["frames"] if not f.get("inlined")]
 
 
 def shown(thread):
