@@ -24,6 +24,8 @@
 #define MAX_SECTIONS 65536
 #define MAX_REMEMBERED 16
 #define MAX_EXPR_STACK 64
+#define MAX_LEB_BITS 140 /* twice of what a number needs, for those who pad */
+#define MAX_AUGMENTATION 64
 #define MAX_EXPR_STEPS 1000 /* expressions may jump backwards */
 
 #define BIT(reg) (UINT32_C(1) << (reg))
@@ -85,6 +87,10 @@ static uint64_t take_uleb(struct cursor *c)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		if (!(byte & 0x80))
 			return value;
+		if (shift > MAX_LEB_BITS) {
+			c->bad = true;
+			return 0;
+		}
 	}
 }
 
@@ -99,7 +105,8 @@ static int64_t take_sleb(struct cursor *c)
 		if (shift < 64)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
-	} while (byte & 0x80);
+		c->bad = c->bad || shift > MAX_LEB_BITS;
+	} while (byte & 0x80 && !c->bad);
 	if (shift < 64 && byte & 0x40)
 		value |= ~UINT64_C(0) << shift;
 	return (int64_t)value;
@@ -174,6 +181,17 @@ static uint64_t take_address(struct cursor *c, uint8_t encoding)
 		c->bad = true;
 		return 0;
 	}
+}
+
+/* Files may be made so that each look-up reads a gigabyte. */
+static bool may_work(const struct vt_cfi *cfi)
+{
+	if (!cfi->work_left)
+		return true;
+	if (*cfi->work_left == 0)
+		return false;
+	--*cfi->work_left;
+	return true;
 }
 
 /* Finding the tables in a file. */
@@ -359,7 +377,8 @@ static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 		return false;
 	letters = c;
 	while (take(&c, 1) != 0)
-		;
+		if (c.at - letters.at > MAX_AUGMENTATION)
+			return false;
 	letters.end = c.at - (c.bad ? 0 : 1);
 	cie->code_align = take_uleb(&c);
 	cie->data_align = take_sleb(&c);
@@ -423,7 +442,7 @@ static bool search_all(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *fde
 {
 	uint64_t offset = cfi->frames, cie_at = 0;
 
-	while (offset < cfi->frames_end) {
+	while (offset < cfi->frames_end && may_work(cfi)) {
 		struct cursor c = record_at(cfi, offset);
 
 		if (c.bad)
@@ -612,6 +631,12 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 static void run_instructions(struct program *p, struct cursor c)
 {
 	while (left(&c) > 0 && !p->bad && p->at <= p->target) {
+		/* Half a program would give a wrong row. */
+		if (!may_work(c.cfi)) {
+			p->bad = true;
+			return;
+		}
+
 		uint8_t byte = (uint8_t)take(&c, 1), operand = byte & 0x3f;
 
 		switch (byte >> 6) {

@@ -16,6 +16,8 @@
 #define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)
 #define LEAST_FRAMES 512
 #define MAX_PLACES 16384
+/* Records and instructions, half a second of work; 160 threads of a PyTorch process need 1,000, files without a table more. */
+#define MAX_WORK (50 * 1000 * 1000)
 /* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
 #define MAX_STEPS_DOWN 64
 
@@ -44,6 +46,7 @@ struct vt_unwinder {
 	VT_VEC(struct place) places;
 	struct vt_map place_by_pc[2]; /* [activation]: program counter → index in places */
 	size_t total_frames;
+	uint64_t work_left; /* of all look-ups in call frame information */
 };
 
 struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret)
@@ -55,6 +58,7 @@ struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc
 		return &vt_enomem;
 	unwinder->modules = modules;
 	unwinder->src = src;
+	unwinder->work_left = MAX_WORK;
 	unwinder->cfi = calloc(modules->modules.n ? modules->modules.n : 1, sizeof(*unwinder->cfi));
 	if (!unwinder->cfi) {
 		free(unwinder);
@@ -93,6 +97,7 @@ static struct module_cfi *cfi_of(struct vt_unwinder *u, struct vt_module *module
 	entry->tried = true;
 	entry->why = vt_module_open(u->modules, module);
 	entry->found = !entry->why && vt_cfi_init(&entry->cfi, module->image, module->image_size);
+	entry->cfi.work_left = &u->work_left;
 	return entry;
 }
 

@@ -262,6 +262,23 @@ static void test_libdw_agrees(void **state)
 	assert_true(files >= 3);
 }
 
+int main(void);
+
+static int find_base(struct dl_phdr_info *info, size_t size, void *opaque)
+{
+	(void)size;
+	*(uint64_t *)opaque = info->dlpi_addr;
+	return 1; /* the program is the first one */
+}
+
+static uint64_t image_base(void)
+{
+	uint64_t base = 0;
+
+	dl_iterate_phdr(find_base, &base);
+	return base;
+}
+
 /* Without .eh_frame_hdr the section is searched: the answers must be the same. */
 static void test_search_without_table(void **state)
 {
@@ -288,6 +305,20 @@ static void test_search_without_table(void **state)
 		}
 	}
 	assert_true(both > 100);
+
+	/* As much work as is allowed, and no wrong row for want of it. */
+	uint64_t allowed = 0, work_left = 0, addr = (uint64_t)(uintptr_t)main - image_base();
+	struct vt_cfi_row whole, row;
+
+	assert_true(vt_cfi_find(&with, addr, &whole));
+	without.work_left = &work_left;
+	while (!vt_cfi_find(&without, addr, &row)) {
+		assert_int_equal(work_left, 0);
+		work_left = ++allowed;
+		assert_true(allowed < 10000);
+	}
+	assert_true(allowed > 1);
+	assert_memory_equal(&row, &whole, sizeof(row));
 
 	/* and the section is found by its name when no program header tells */
 	uint8_t *copy = malloc(file.size);
