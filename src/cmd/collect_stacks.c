@@ -413,12 +413,14 @@ static int gil_of(const struct vt_stacks *s, const struct vt_python_thread *thre
 {
 	const struct vt_python *python = &s->rounds[s->n_rounds ? s->n_rounds - 1 : 0].python;
 
-	if (!thread || !python->gil_known)
+	if (!thread)
 		return -1;
-	for (size_t i = 0; s->n_rounds > 1 && i < python->threads.n; i++)
-		if (python->threads.data[i].holds_gil && python->threads.data[i].tstate == thread->tstate)
-			return 1;
-	return s->n_rounds > 1 ? 0 : thread->holds_gil;
+	if (s->n_rounds <= 1)
+		return vt_python_holds_gil(python, thread);
+	for (size_t i = 0; i < python->threads.n; i++)
+		if (python->threads.data[i].tstate == thread->tstate)
+			return vt_python_holds_gil(python, &python->threads.data[i]);
+	return -1;
 }
 
 static enum vt_taken how_taken(const struct vt_place *place)

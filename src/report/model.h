@@ -135,6 +135,7 @@ struct vt_model_frame {
 	const char *file;     /* Python: co_filename; native: source file, or NULL */
 	int line;             /* 0 unknown */
 	/* Python only: */
+	unsigned int interpreter;           /* 0: the main interpreter, else the id of a subinterpreter */
 	const struct vt_model_local *locals; /* NULL: not asked for, or not read */
 	size_t n_locals;
 	bool locals_cut;                    /* there are more */
@@ -174,7 +175,7 @@ struct vt_model_thread {
 	bool is_main;
 	bool has_python;
 	enum vt_taken taken;
-	int gil;              /* 1 holds it, 0 not, -1 unknown */
+	int gil;              /* 1 holds it (that of its interpreter), 0 not, -1 unknown */
 	const char *wchan;    /* function of the kernel that it sleeps in; NULL unknown */
 	const char *const *kernel; /* its stack in the kernel, innermost first: "futex_wait+0x5f/0x120" */
 	size_t n_kernel;      /* 0 unknown */

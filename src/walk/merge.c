@@ -324,14 +324,36 @@ static void add_native(struct merge *m, const struct vt_native_frame *frame)
 	add_one_native(m, frame);
 }
 
+static void copy_locals(struct merge *m, const struct vt_python_locals *locals, struct vt_model_frame *to)
+{
+	struct vt_model_local *copies = vt_arena_alloc(m->arena, locals->n * sizeof(*copies));
+
+	if (!copies) {
+		m->nomem = true;
+		return;
+	}
+	for (size_t i = 0; i < locals->n; i++) {
+		copies[i].name = copy_text(m, locals->items[i].name);
+		copies[i].value = copy_text(m, locals->items[i].value);
+	}
+	to->locals = copies;
+	to->n_locals = locals->n;
+	to->locals_cut = locals->cut;
+}
+
 static void add_python(struct merge *m, const struct vt_python_frame *frame)
 {
-	m->stack->frames[m->stack->n_frames++] = (struct vt_model_frame){
+	struct vt_model_frame *to = &m->stack->frames[m->stack->n_frames++];
+
+	*to = (struct vt_model_frame){
 		.kind = VT_FRAME_PYTHON,
 		.function = copy_text(m, frame->function),
 		.file = copy_text(m, frame->file),
 		.line = frame->line,
+		.interpreter = frame->interpreter,
 	};
+	if (frame->locals)
+		copy_locals(m, frame->locals, to);
 	m->stack->has_python = true;
 }
 

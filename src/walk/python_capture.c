@@ -7,6 +7,8 @@
 #include "target/live.h"
 #include "walk/python_capture.h"
 #include "walk/python_frame.h"
+#include "walk/python_join.h"
+#include "walk/python_locals.h"
 #include "walk/python_pages.h"
 
 #define MAX_INTERPRETERS 4096
@@ -27,27 +29,17 @@ enum {
 	MAX_TID = 1 << 22, /* PID_MAX_LIMIT of 64-bit kernels */
 };
 
-/* A GIL, and who has it. */
-struct gil {
-	uint64_t addr;
-	uint64_t holder;
-	bool known;
-	bool of_main; /* of the main interpreter */
-};
-
 struct capture {
 	struct vt_python *py;
 	struct vt_memsrc *src; /* the target through py->pages */
 	size_t max_frames;     /* of a thread */
 	struct vt_map seen;    /* tstate → index of its thread */
 	size_t n_frames;
-	VT_VEC(struct gil) gils;
 };
 
 static void capture_deinit(struct capture *c)
 {
 	vt_map_deinit(&c->seen);
-	vt_vec_deinit(&c->gils);
 }
 
 void vt_py_drop_threads(struct vt_python *py)
@@ -55,8 +47,8 @@ void vt_py_drop_threads(struct vt_python *py)
 	for (size_t i = 0; i < py->threads.n; i++)
 		vt_vec_deinit(&py->threads.data[i].frames);
 	py->threads.n = 0;
-	py->gil_known = false;
-	py->gil_holder = 0;
+	py->gils.n = 0;
+	py->n_without_locals = 0;
 }
 
 /* ---- frames of one thread ---- */
@@ -133,6 +125,7 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 			if (!frame)
 				return &vt_enomem;
 			*frame = info.frame;
+			frame->interpreter = thread->interpreter_id;
 		} else if (thread->frames.n) {
 			/* The shim is a local variable of the evaluator. */
 			thread->frames.data[thread->frames.n - 1].entry = true;
@@ -244,7 +237,14 @@ static struct vt_error *damaged(const char *what, uint64_t addr)
 	return vt_error_create(VT_ERR_FORMAT, "Python's %s at 0x%" PRIx64 " does not make sense", what, addr);
 }
 
-static struct vt_error *add_thread(struct capture *c, uint64_t interpreter, uint64_t tstate, uint64_t *next)
+/* What the threads of one interpreter have in common. */
+struct interpreter {
+	uint64_t addr;
+	uint32_t id;
+	size_t gil; /* index in py->gils, or VT_PYTHON_NO_GIL */
+};
+
+static struct vt_error *add_thread(struct capture *c, const struct interpreter *interpreter, uint64_t tstate, uint64_t *next)
 {
 	struct vt_python *py = c->py;
 	struct vt_py_view view;
@@ -252,7 +252,7 @@ static struct vt_error *add_thread(struct capture *c, uint64_t interpreter, uint
 
 	if (ret)
 		return ret == -EINVAL ? damaged("thread", tstate) : vt_mem_error(c->src, ret, "a Python thread");
-	if (vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_INTERP) != interpreter || vt_map_get(&c->seen, tstate))
+	if (vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_INTERP) != interpreter->addr || vt_map_get(&c->seen, tstate))
 		return damaged("thread", tstate);
 	*next = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_NEXT);
 
@@ -265,7 +265,9 @@ static struct vt_error *add_thread(struct capture *c, uint64_t interpreter, uint
 
 	*thread = (struct vt_python_thread){
 		.tstate = tstate,
-		.interpreter = interpreter,
+		.interpreter = interpreter->addr,
+		.interpreter_id = interpreter->id,
+		.gil = interpreter->gil,
 		.pthread = pthread,
 		.tid = valid_tid(vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_TID)),
 	};
@@ -351,7 +353,7 @@ static struct vt_error *disown_unstarted(struct capture *c)
 
 /* ---- the GIL ---- */
 
-static void read_gil(struct capture *c, struct gil *gil)
+static void read_gil(struct capture *c, struct vt_python_gil *gil)
 {
 	const struct vt_python_layout *layout = c->py->layout;
 	int32_t enabled = 1, locked;
@@ -369,68 +371,74 @@ static void read_gil(struct capture *c, struct gil *gil)
 	gil->known = true;
 }
 
-static struct vt_error *add_gil(struct capture *c, uint64_t interpreter, uint64_t id)
+/* The GIL of an interpreter: it may be that of others too. */
+static struct vt_error *add_gil(struct capture *c, struct interpreter *interpreter)
 {
 	const struct vt_python_layout *layout = c->py->layout;
-	struct gil gil = { .of_main = id == 0 };
+	struct vt_python_gil gil = { .size = layout->at[VT_PY_GIL_SIZE], .of_main = interpreter->id == 0 };
 
+	interpreter->gil = VT_PYTHON_NO_GIL;
 	if (vt_py_has(layout, VT_PY_RUNTIME_GIL))
 		gil.addr = c->py->runtime + layout->at[VT_PY_RUNTIME_GIL];
-	else if (vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_GIL, &gil.addr))
+	else if (vt_py_field_u64(c->src, layout, interpreter->addr, VT_PY_INTERP_GIL, &gil.addr))
 		return NULL;
-	for (size_t i = 0; i < c->gils.n; i++) {
-		if (c->gils.data[i].addr == gil.addr) {
-			c->gils.data[i].of_main |= gil.of_main;
+	for (size_t i = 0; i < c->py->gils.n; i++) {
+		if (c->py->gils.data[i].addr == gil.addr) {
+			c->py->gils.data[i].of_main |= gil.of_main;
+			interpreter->gil = i;
 			return NULL;
 		}
 	}
 	read_gil(c, &gil);
 
-	struct gil *added = vt_vec_append(&c->gils);
+	struct vt_python_gil *added = vt_vec_append(&c->py->gils);
 
 	if (!added)
 		return &vt_enomem;
 	*added = gil;
+	interpreter->gil = c->py->gils.n - 1;
 	return NULL;
 }
 
 /* A holder that is no thread of ours means that the GIL was not where we looked, or changed meanwhile. */
 static void name_holders(struct capture *c)
 {
-	for (size_t i = 0; i < c->gils.n; i++) {
-		struct gil *gil = &c->gils.data[i];
+	for (size_t i = 0; i < c->py->gils.n; i++) {
+		struct vt_python_gil *gil = &c->py->gils.data[i];
 		const uint64_t *index = gil->holder ? vt_map_get(&c->seen, gil->holder) : NULL;
 
-		if (!gil->known || (gil->holder && !index))
+		gil->known &= !gil->holder || index;
+		if (!gil->known)
+			gil->holder = 0;
+		if (!gil->holder)
 			continue;
-		if (index)
-			c->py->threads.data[*index].holds_gil = true;
-		if (gil->of_main) {
-			c->py->gil_known = true;
-			c->py->gil_holder = gil->holder;
-		}
+		c->py->threads.data[*index].holds_gil = true;
+		gil->holder_tid = c->py->threads.data[*index].tid;
 	}
 }
 
 /* ---- interpreters ---- */
 
-static struct vt_error *add_interpreter(struct capture *c, uint64_t interpreter, uint64_t *next)
+static struct vt_error *add_interpreter(struct capture *c, uint64_t addr, uint64_t *next)
 {
 	const struct vt_python_layout *layout = c->py->layout;
 	uint64_t id, tstate;
-	int ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_NEXT, next);
+	int ret = vt_py_field_u64(c->src, layout, addr, VT_PY_INTERP_NEXT, next);
 
 	if (!ret)
-		ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_ID, &id);
+		ret = vt_py_field_u64(c->src, layout, addr, VT_PY_INTERP_ID, &id);
 	if (!ret)
-		ret = vt_py_field_u64(c->src, layout, interpreter, VT_PY_INTERP_THREADS, &tstate);
+		ret = vt_py_field_u64(c->src, layout, addr, VT_PY_INTERP_THREADS, &tstate);
 	if (ret)
 		return vt_mem_error(c->src, ret, "a Python interpreter");
 	if (id > UINT32_MAX) /* a counter that starts at 0 */
-		return damaged("interpreter", interpreter);
-	VT_TRY(add_gil(c, interpreter, id));
+		return damaged("interpreter", addr);
+
+	struct interpreter interpreter = { .addr = addr, .id = (uint32_t)id };
+
+	VT_TRY(add_gil(c, &interpreter));
 	while (tstate && c->py->threads.n < VT_PYTHON_MAX_THREADS)
-		VT_TRY(add_thread(c, interpreter, tstate, &tstate));
+		VT_TRY(add_thread(c, &interpreter, tstate, &tstate));
 	return NULL;
 }
 
@@ -448,7 +456,8 @@ static struct vt_error *capture_all(struct capture *c)
 	}
 	VT_TRY(read_threads(c));
 	name_holders(c);
-	return disown_unstarted(c);
+	VT_TRY(disown_unstarted(c));
+	return vt_py_join_threads(c->py);
 }
 
 struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size_t max_frames)
@@ -476,13 +485,20 @@ struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size
 
 struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src)
 {
-	return vt_py_capture(py, src, VT_PYTHON_MAX_FRAMES);
+	VT_TRY(vt_py_capture(py, src, VT_PYTHON_MAX_FRAMES));
+	if (!py->locals)
+		return NULL;
+	if (src->coherent)
+		return vt_py_read_locals(py, &py->pages->src);
+	py->n_without_locals = SIZE_MAX;
+	return NULL;
 }
 
 void vt_python_deinit(struct vt_python *py)
 {
 	vt_py_drop_threads(py);
 	vt_vec_deinit(&py->threads);
+	vt_vec_deinit(&py->gils);
 	vt_arena_deinit(&py->arena);
 	free(py->pages);
 	*py = (struct vt_python){ 0 };

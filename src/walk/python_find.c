@@ -246,8 +246,11 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 
 			struct vt_error *err = try_candidate(py, modules, &candidate, src, &verdict);
 
-			if (!err && verdict != UNUSED)
+			if (!err && verdict != UNUSED) {
+				if (py->locals)
+					vt_py_tensor_abi_find(&py->tensor, modules);
 				return NULL;
+			}
 			unused |= !err;
 			if (first)
 				vt_error_destroy(err);

@@ -118,13 +118,16 @@ static uint64_t text_address(const struct vt_python_layout *layout, struct vt_me
 
 int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf)
 {
+	if (!vt_py_is(py, src, object, VT_PYTHON_STR))
+		return -EINVAL;
+	return vt_py_str_read_start(py, src, object, VT_PY_STR_MAX, buf);
+}
+
+int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf)
+{
 	const struct vt_python_layout *layout = py->layout;
 	uint8_t text[VT_PY_STR_MAX * 4];
 	struct vt_py_view view;
-
-	if (!vt_py_is(py, src, object, VT_PYTHON_STR))
-		return -EINVAL;
-
 	int ret = vt_py_view_read(src, layout, object, VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_STATE, &view);
 
 	if (ret)
@@ -137,8 +140,8 @@ int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
 
 	if (!addr || length > INT64_MAX)
 		return -EINVAL;
-	if (length > VT_PY_STR_MAX)
-		length = VT_PY_STR_MAX;
+	if (length > max)
+		length = max;
 	ret = vt_mem_read(src, addr, text, length * kind);
 	return ret ? ret : to_utf8(text, length, kind, buf);
 }

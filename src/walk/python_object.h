@@ -85,4 +85,10 @@ bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum
  */
 int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf);
 
+/*
+ * The same for the first max (at most VT_PY_STR_MAX) characters of an object that is known to be a str, or of a type that
+ * derives from it.
+ */
+int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf);
+
 #endif

@@ -161,6 +161,47 @@ static int find_line(struct resolve *r, int64_t index, int32_t lasti)
 	return line;
 }
 
+/* ---- names of local variables ---- */
+
+/* The tuple of a code object that has the name of a slot, and the slot's place in it. 0: none. */
+static uint64_t names_of_slot(struct resolve *r, uint64_t code, uint32_t *slot)
+{
+	static const enum vt_py_field three[] = { VT_PY_CODE_VARNAMES, VT_PY_CODE_CELLVARS, VT_PY_CODE_FREEVARS };
+	const struct vt_python_layout *layout = r->py->layout;
+	uint64_t tuple, size;
+
+	if (vt_py_has(layout, VT_PY_CODE_LOCALSNAMES))
+		return vt_py_field_u64(r->src, layout, code, VT_PY_CODE_LOCALSNAMES, &tuple) ? 0 : tuple;
+	for (size_t i = 0; i < 3; i++) {
+		if (vt_py_field_u64(r->src, layout, code, three[i], &tuple) ||
+		    vt_py_field_u64(r->src, layout, tuple, VT_PY_OBJECT_SIZE, &size))
+			return 0;
+		if (*slot < size)
+			return tuple;
+		*slot -= (uint32_t)size;
+	}
+	return 0;
+}
+
+static void name_locals(struct resolve *r, const struct vt_python_frame *frame)
+{
+	/* Ours, in our arena: constant for all others. */
+	struct vt_python_locals *locals = (struct vt_python_locals *)(uintptr_t)frame->locals;
+
+	for (uint32_t i = 0; locals && i < locals->n; i++) {
+		uint32_t slot = locals->items[i].slot;
+		uint64_t tuple = names_of_slot(r, frame->code, &slot), name;
+
+		if (!tuple || vt_mem_read_u64(r->src, tuple + r->py->layout->at[VT_PY_TUPLE_ITEMS] + slot * 8, &name))
+			name = 0;
+		locals->items[i].name = read_name(r, name);
+		if (!locals->items[i].name)
+			locals->items[i].name = "?";
+	}
+}
+
+/* ---- threads ---- */
+
 /*
  * From 3.11 on a frame before its first traceable instruction is hidden by CPython: it is still making its cells or its
  * generator.
@@ -208,6 +249,7 @@ static void resolve_thread(struct resolve *r, struct vt_python_thread *thread)
 		frame.file = code->file;
 		if (!frame.line)
 			frame.line = find_line(r, index, frame.lasti);
+		name_locals(r, &frame);
 		thread->frames.data[n++] = frame;
 	}
 	if (!r->out_of_memory)

@@ -10,12 +10,15 @@
  *   -k      the process is stopped: nothing can change
  *   -e      instead: "TID ENTRIES", how many calls of the evaluator each thread is in
  *   -f      instead: release, GIL holder, sizes, and how long a capture takes
+ *   -v      local variables too, after their frame: "  NAME=VALUE" (needs -k)
+ *   -w      instead: "TID INTERPRETER GIL WAITS", whether each thread holds the GIL of its interpreter, and whose it waits for
  *   -l      instead: for each line "CODE LASTI" of standard input, the same with the line number added
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -25,7 +28,7 @@
 #define CAPTURES 10 /* of which the quickest is told */
 
 struct options {
-	char what; /* 0, or one of e, f, l */
+	char what; /* 0, or one of e, f, l, w */
 	bool stopped;
 	long skip;
 	pid_t pid;
@@ -60,6 +63,47 @@ static int by_tid(const void *a, const void *b)
 	return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
+static void print_locals(const struct vt_python_locals *locals)
+{
+	for (uint32_t i = 0; locals && i < locals->n; i++) {
+		printf("  ");
+		print_escaped(locals->items[i].name);
+		printf("=%s\n", locals->items[i].value);
+	}
+	if (locals && locals->cut)
+		printf("  ...\n");
+}
+
+/* The system call that a thread sleeps in: its number and first argument. False when it is in none. */
+static bool sleeps_on(pid_t pid, pid_t tid, uint64_t *address)
+{
+	char path[64];
+	unsigned long nr;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+
+	FILE *file = fopen(path, "re");
+	bool found = file && fscanf(file, "%lu %" SCNx64, &nr, address) == 2 && nr == SYS_futex;
+
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static void print_gils(const struct vt_python *py, pid_t pid)
+{
+	for (size_t i = 0; i < py->threads.n; i++) {
+		const struct vt_python_thread *thread = &py->threads.data[i];
+		const struct vt_python_gil *gil = NULL;
+		uint64_t futex;
+
+		if (sleeps_on(pid, thread->tid, &futex))
+			gil = vt_python_waits_for_gil(py, thread, futex);
+		printf("%d %u %d %d\n", thread->tid, thread->interpreter_id, vt_python_holds_gil(py, thread),
+		       gil ? gil->holder_tid : 0);
+	}
+}
+
 static void print_frames(const struct vt_python *py, long skip)
 {
 	for (size_t i = 0; i < py->threads.n; i++) {
@@ -75,6 +119,7 @@ static void print_frames(const struct vt_python *py, long skip)
 			putchar('|');
 			print_escaped(frame->file);
 			printf("|%d\n", frame->line);
+			print_locals(frame->locals);
 		}
 		if (thread->why[0])
 			printf("why: %s\n", thread->why);
@@ -100,19 +145,19 @@ static void print_facts(const struct seen *seen)
 {
 	const struct vt_python *py = &seen->py;
 	size_t frames = 0;
-	int holder = 0;
+	const struct vt_python_gil *gil = NULL;
 
-	for (size_t i = 0; i < py->threads.n; i++) {
+	for (size_t i = 0; i < py->threads.n; i++)
 		frames += py->threads.data[i].frames.n;
-		if (py->threads.data[i].tstate == py->gil_holder)
-			holder = py->threads.data[i].tid;
-	}
+	for (size_t i = 0; i < py->gils.n; i++)
+		gil = py->gils.data[i].of_main ? &py->gils.data[i] : gil;
 	printf("version %d.%d.%d%s\n", py->major, py->minor, py->micro, py->free_threaded ? "t" : "");
-	if (py->gil_known)
-		printf("gil %d\n", holder);
+	if (gil && gil->known)
+		printf("gil %d\n", gil->holder_tid);
 	else
 		printf("gil unknown\n");
 	printf("threads %zu frames %zu\n", py->threads.n, frames);
+	printf("without-locals %zu\n", py->n_without_locals);
 	printf("find %" PRIu64 " us, capture %" PRIu64 " us, resolve %" PRIu64 " us\n", seen->find_ns / 1000,
 	       seen->capture_ns / 1000, seen->resolve_ns / 1000);
 }
@@ -183,6 +228,8 @@ static void print_seen(struct seen *seen, const struct options *options)
 		print_facts(seen);
 	else if (options->what == 'e')
 		print_entries(&seen->py);
+	else if (options->what == 'w')
+		print_gils(&seen->py, options->pid);
 	else if (!options->what)
 		print_frames(&seen->py, options->skip);
 }
@@ -193,18 +240,20 @@ int main(int argc, char **argv)
 	struct seen seen = { 0 };
 	int option;
 
-	while ((option = getopt(argc, argv, "eflks:")) != -1) {
+	while ((option = getopt(argc, argv, "eflkvws:")) != -1) {
 		if (option == 's')
 			options.skip = strtol(optarg, NULL, 10);
 		else if (option == 'k')
 			options.stopped = true;
+		else if (option == 'v')
+			seen.py.locals = true;
 		else if (option != '?')
 			options.what = (char)option;
 		else
 			return 64;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: %s [-e | -f | -l] [-k] [-s TID] PID\n", argv[0]);
+		fprintf(stderr, "usage: %s [-e | -f | -l | -w] [-k] [-v] [-s TID] PID\n", argv[0]);
 		return 64;
 	}
 	options.pid = (pid_t)strtol(argv[optind], NULL, 10);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, and the
-# programs that drive them. Quick the second time. Says what it could not do; the tests that need it are then skipped.
+# Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the
+# programs that drive them, and interpreters that the machine lacks. Quick the second time. Says what it could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
@@ -14,4 +14,15 @@ while read -r version; do
 	esac
 	sh "$here/setup/torch.sh" "$version" || status=1
 done <"$here/setup/torch-versions"
+while read -r word rest; do
+	case $word in
+	'' | \#*) continue ;;
+	esac
+	# shellcheck disable=SC2086 # words
+	if [ "$word" = try ]; then
+		sh "$here/setup/python.sh" $rest
+	else
+		sh "$here/setup/python.sh" "$word" $rest || status=1
+	fi
+done <"$here/setup/python-versions"
 exit $status

@@ -349,6 +349,16 @@ TEST_EACH_LAYOUT(names_that_are_damaged)
 	}
 }
 
+static const struct vt_python_gil *main_gil(const struct vt_python *py)
+{
+	for (size_t i = 0; i < py->gils.n; i++) {
+		if (py->gils.data[i].of_main)
+			return &py->gils.data[i];
+	}
+	fail_msg("the main interpreter has no GIL");
+	return NULL;
+}
+
 TEST_EACH_LAYOUT(threads_and_interpreters)
 {
 	uint64_t second = python_image_alloc(image, 16384);
@@ -364,33 +374,33 @@ TEST_EACH_LAYOUT(threads_and_interpreters)
 	assert_int_equal(py->threads.n, 3);
 	assert_int_equal(py->threads.data[0].interpreter, image->interpreter);
 	assert_int_equal(py->threads.data[2].tstate, a);
-	assert_true(py->gil_known);
-	assert_int_equal(py->gil_holder, a);
+	assert_true(main_gil(py)->known);
+	assert_int_equal(main_gil(py)->holder, a);
 	assert_true(py->threads.data[2].holds_gil);
 	assert_false(py->threads.data[1].holds_gil);
 
 	/* Given up: the last holder is still named there. */
 	python_image_put(image, image->gil, VT_PY_GIL_LOCKED, 0, sizeof(int32_t));
 	succeed(vt_python_capture(py, &image->src));
-	assert_true(py->gil_known);
-	assert_int_equal(py->gil_holder, 0);
+	assert_true(main_gil(py)->known);
+	assert_int_equal(main_gil(py)->holder, 0);
 
 	/* Held by nobody that exists, or not a lock at all. */
 	python_image_put(image, image->gil, VT_PY_GIL_LOCKED, 1, sizeof(int32_t));
 	python_image_put_u64(image, image->gil, VT_PY_GIL_HOLDER, second);
 	succeed(vt_python_capture(py, &image->src));
-	assert_false(py->gil_known);
+	assert_false(main_gil(py)->known);
 	python_image_put(image, image->gil, VT_PY_GIL_LOCKED, 77, sizeof(int32_t));
 	succeed(vt_python_capture(py, &image->src));
-	assert_false(py->gil_known);
+	assert_false(main_gil(py)->known);
 
 	/* A free-threaded build with its GIL off. */
 	if (vt_py_has(image->layout, VT_PY_GIL_ENABLED)) {
 		python_image_put(image, image->gil, VT_PY_GIL_LOCKED, 1, sizeof(int32_t));
 		python_image_put(image, image->gil, VT_PY_GIL_ENABLED, 0, sizeof(int32_t));
 		succeed(vt_python_capture(py, &image->src));
-		assert_true(py->gil_known);
-		assert_int_equal(py->gil_holder, 0);
+		assert_true(main_gil(py)->known);
+		assert_int_equal(main_gil(py)->holder, 0);
 	}
 
 	/* Rings of threads and of interpreters, threads of another interpreter. */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk/python_join.h"
+
+#include <string.h>
+
+#include "base/map.h"
+
+/* An address in the C stack frame of the outermost evaluator (3.12 on); 0 unknown. */
+static uint64_t c_frame(const struct vt_python_thread *thread)
+{
+	return thread->frames.n ? thread->frames.data[thread->frames.n - 1].c_frame : 0;
+}
+
+/*
+ * Whether a runs inside of b. Stacks grow downwards. Where the places are not known: an interpreter is run by an older one, and
+ * the list has the newest first, so that what comes earlier is inside.
+ */
+static bool is_inside(const struct vt_python_thread *a, const struct vt_python_thread *b)
+{
+	if (!b->frames.n || !a->frames.n)
+		return a->frames.n;
+	if (c_frame(a) && c_frame(b))
+		return c_frame(a) < c_frame(b);
+	return true; /* a comes first in the list */
+}
+
+/* Appends the frames of outer to those of inner, which becomes the thread. False when out of memory. */
+static bool append_frames(struct vt_python_thread *inner, struct vt_python_thread *outer)
+{
+	size_t n = inner->frames.n;
+
+	if (!vt_vec_reserve(&inner->frames, n + outer->frames.n))
+		return false;
+	if (outer->frames.n)
+		memcpy(inner->frames.data + n, outer->frames.data, outer->frames.n * sizeof(outer->frames.data[0]));
+	inner->frames.n = n + outer->frames.n;
+	inner->holds_gil |= outer->holds_gil;
+	inner->truncated |= outer->truncated;
+	if (!inner->why[0])
+		memcpy(inner->why, outer->why, sizeof(inner->why));
+	if (!inner->tid)
+		inner->tid = outer->tid;
+	return true;
+}
+
+/* Joins second, which comes later in the list, into first. */
+static bool join(struct vt_python_thread *first, struct vt_python_thread *second)
+{
+	if (!is_inside(first, second)) {
+		struct vt_python_thread other = *first;
+
+		*first = *second;
+		*second = other;
+	}
+
+	bool ok = append_frames(first, second);
+
+	vt_vec_deinit(&second->frames);
+	return ok;
+}
+
+struct vt_error *vt_py_join_threads(struct vt_python *py)
+{
+	struct vt_map places = { 0 }; /* pthread → index of the thread that is kept */
+	size_t n = 0;
+	bool ok = true;
+
+	for (size_t i = 0; i < py->threads.n; i++) {
+		struct vt_python_thread *thread = &py->threads.data[i];
+		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) : NULL;
+
+		if (place && py->threads.data[*place].interpreter != thread->interpreter && ok) {
+			ok = join(&py->threads.data[*place], thread);
+			continue;
+		}
+		if (thread->pthread && !place)
+			ok = vt_map_put(&places, thread->pthread, n) && ok;
+		if (n != i) {
+			py->threads.data[n] = *thread;
+			memset(&thread->frames, 0, sizeof(thread->frames));
+		}
+		n++;
+	}
+	vt_map_deinit(&places);
+	py->threads.n = n;
+	return ok ? NULL : &vt_enomem;
+}
+
+const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py, const struct vt_python_thread *thread,
+						    uint64_t futex)
+{
+	const struct vt_python_gil *gil = thread->gil < py->gils.n ? &py->gils.data[thread->gil] : NULL;
+
+	return gil && futex - gil->addr < gil->size ? gil : NULL;
+}
+
+int vt_python_holds_gil(const struct vt_python *py, const struct vt_python_thread *thread)
+{
+	if (thread->gil >= py->gils.n || !py->gils.data[thread->gil].known)
+		return -1;
+	return thread->holds_gil;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Python values as short text, the way Python itself would print the simple ones; no code runs in the target. */
+#ifndef VT_WALK_PYTHON_VALUE_H
+#define VT_WALK_PYTHON_VALUE_H
+
+#include "base/str.h"
+#include "walk/python_tensor.h"
+#include "walk/python_type.h"
+
+struct vt_py_values {
+	struct vt_python *py;
+	struct vt_memsrc *src;
+	struct vt_py_types types;
+};
+
+void vt_py_values_deinit(struct vt_py_values *values);
+
+/*
+ * Adds the text of an object, some hundred bytes at most, without control characters but otherwise hostile. What cannot be read
+ * is "?". False when out of memory.
+ */
+bool vt_py_value_text(struct vt_py_values *values, uint64_t object, struct vt_str *out);
+
+/* What a cell holds: 0 nothing. An object that is no cell is its own value. */
+uint64_t vt_py_cell_value(struct vt_py_values *values, uint64_t object);
+
+#endif
