@@ -124,6 +124,8 @@ static void print_frames(const struct vt_python *py, long skip)
 		if (thread->why[0])
 			printf("why: %s\n", thread->why);
 	}
+	if (py->n_without_locals)
+		printf("without locals: %zu frames\n", py->n_without_locals);
 }
 
 static size_t count_entries(const struct vt_python_thread *thread)
@@ -157,7 +159,6 @@ static void print_facts(const struct seen *seen)
 	else
 		printf("gil unknown\n");
 	printf("threads %zu frames %zu\n", py->threads.n, frames);
-	printf("without-locals %zu\n", py->n_without_locals);
 	printf("find %" PRIu64 " us, capture %" PRIu64 " us, resolve %" PRIu64 " us\n", seen->find_ns / 1000,
 	       seen->capture_ns / 1000, seen->resolve_ns / 1000);
 }

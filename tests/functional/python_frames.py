@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python frames as vramtap reads them are those that the interpreter itself reports, for every CPython that is here.
 
-The interpreters are those of $VRAMTAP_PYTHONS (paths, separated by colons), or python3 of $PATH, /usr/bin/python3 and all of
-pyenv. Each one from 3.8 to 3.14 is tested.
+The interpreters are those of $VRAMTAP_PYTHONS (paths, separated by colons), or python3 of $PATH, /usr/bin/python3, all of
+pyenv, and those that tests/setup/python.sh made. Each one from 3.8 to 3.14 is tested; which were not there is said.
 """
 import contextlib
 import glob
@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, SOURCE, Skip, check, compile_c, equal, main, target, wait_until  # noqa: E402
+from harness import BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, target, wait_until  # noqa: E402
 
 TOOL = os.path.join(BUILD, "tests/functional/python_frames")
 TARGETS = os.path.join(SOURCE, "tests/targets")
@@ -29,6 +29,7 @@ def find_interpreters():
     if paths == [""]:
         paths = [shutil.which("python3") or "", "/usr/bin/python3"]
         paths += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")))
+        paths += sorted(glob.glob(os.path.join(CACHE, "python/*/python")))
     found, seen = {}, set()
     for path in filter(os.path.exists, paths):
         ask = ("import sys, os; print(*sys.version_info[:3], os.path.realpath(sys.executable), "
@@ -44,6 +45,16 @@ def find_interpreters():
 
 
 INTERPRETERS = find_interpreters()
+
+
+def test_interpreters():
+    """Says which releases the other tests ran with."""
+    here = {(version[:2], free) for version, free in INTERPRETERS.values()}
+    names = {(3, minor): f"3.{minor}" for minor in range(8, NEWEST[1] + 1)}
+    missing = [names[v] for v in names if (v, False) not in here] + [names[v] + "t" for v in ((3, 13), (3, 14)) if (v, True) not in here]
+    print("  CPython that is not here, see tests/setup/python-versions:", ", ".join(missing) or "none", flush=True)
+    if missing:
+        raise Skip("not tested: CPython " + ", ".join(missing))
 
 
 def each(test):
@@ -177,6 +188,46 @@ def test_gil_holder(path, _version):
         wait_until(lambda: facts(proc.pid)["gil"] == tid, 10, "the GIL holder is the thread that keeps it")
 
 
+def gils(pid):
+    """{tid: (interpreter, 1 holds its GIL, tid of the thread that holds the one it waits for)}"""
+    lines = [list(map(int, line.split())) for line in look(pid, "-w").splitlines()]
+    return {tid: tuple(rest) for tid, *rest in lines}
+
+
+@each
+def test_gil_waiters(path, _version):
+    """C code keeps the GIL and sleeps: it is the holder, and all that want it wait for it."""
+    env = dict(os.environ, PYTHON_GIL="1") if INTERPRETERS[path][1] else os.environ
+    with target([path, f"{TARGETS}/pyprog_cases.py", "gil_c"], ready="ready", env=env) as proc:
+        keeper, *wanting = map(int, proc.ready_line.split()[1:])
+        equal(len(wanting), 4, "threads that want the GIL")
+        wait_until(lambda: all(gils(proc.pid)[tid] == (0, 0, keeper) for tid in wanting), 20, "they wait for its holder")
+        for _ in range(20):
+            equal(gils(proc.pid)[keeper], (0, 1, 0), "the holder")
+            equal([tid for tid, (_, holds, _) in gils(proc.pid).items() if holds], [keeper], "holders")
+
+
+@each
+def test_gil_of_each_interpreter(path, version):
+    if version < (3, 13):
+        raise Skip("before 3.13 ctypes does not run in an interpreter with a GIL of its own")
+    env = dict(os.environ, PYTHON_GIL="1") if INTERPRETERS[path][1] else os.environ
+    with target([path, f"{TARGETS}/pyprog_cases.py", "gil_each"], ready="ready", env=env) as proc:
+        words = proc.ready_line.split()[1:]
+        keep = [int(tid) for word, tid in zip(words[::2], words[1::2]) if word == "keep"]
+        want = [int(tid) for word, tid in zip(words[::2], words[1::2]) if word == "want"]
+
+        def as_it_should_be():
+            now = gils(proc.pid)
+            holder = {now[tid][0]: tid for tid in keep}
+            return (len(holder) == 2 and 0 not in holder and all(now[tid][1:] == (1, 0) for tid in keep) and
+                    all(now[tid] == (now[tid][0], 0, holder[now[tid][0]]) for tid in want) and
+                    sorted(now[tid][0] for tid in want) == sorted(holder))
+
+        wait_until(as_it_should_be, 20, "each interpreter has a holder and one that waits for it")
+    return "equal"
+
+
 @each
 def test_forked_child(path, _version):
     with target([path, f"{TARGETS}/pyprog_cases.py", "fork"], ready="ready") as proc:
@@ -261,6 +312,83 @@ def test_stopped_anywhere(path, _version):
                   "complete", out)
             deep += sum(names.count("step_a") for names in check_stacks(out))
         check(deep > 100, "stacks were seen:", deep)
+
+
+def read_locals(pid, *options):
+    """{(thread, function): [NAME=TEXT, …]} of the frames that have any."""
+    out = ""
+
+    def complete():
+        nonlocal out
+        out = look(pid, "-k", "-v", *options)
+        return "\nwithout locals: " not in out
+
+    # On a loaded machine the time for it may pass without one instruction of the reader's.
+    wait_until(complete, 60, "all locals are read in time")
+    found, thread, function = {}, 0, ""
+    for line in out.splitlines():
+        if line.startswith("thread "):
+            thread = int(line[7:])
+        elif line.startswith("  "):
+            found.setdefault((thread, function), []).append(line[2:])
+        else:
+            function = line.split("|")[0].replace("\\x3c", "<").replace("\\x3e", ">")
+    return found
+
+
+@each
+def test_locals(path, _version):
+    """Every variable of every frame: those that are bound, with the values that Python itself would show."""
+    with tempfile.TemporaryDirectory() as tmp:
+        truth_path = os.path.join(tmp, "truth")
+        with target([path, f"{TARGETS}/pyprog_locals.py", truth_path], ready="ready") as proc, stopped(proc.pid):
+            found = read_locals(proc.pid)
+            want = {}
+            with open(truth_path, encoding="utf-8") as file:
+                for line in file.read().splitlines():
+                    tid, function, rest = line.split(" ", 2)
+                    want.setdefault((int(tid), function), []).append(rest)
+            check(len(want) == 10, "the scenarios ran", list(want))
+            for place, variables in want.items():
+                got = [v for v in found.get(place, []) if v != "..."]
+                missing, extra = sorted(set(variables) - set(got)), sorted(set(got) - set(variables))
+                check(not missing and not extra, "locals of", place, "missing", missing, "too many", extra)
+        with target([path, f"{TARGETS}/pyprog_locals.py", truth_path], ready="ready") as proc:
+            check(not any("=" in line for line in look(proc.pid, "-v").splitlines()), "no values of a process that runs")
+    return f"{sum(map(len, want.values()))} variables equal"
+
+
+def torch_versions():
+    with open(os.path.join(SOURCE, "tests/setup/torch-versions"), encoding="utf-8") as file:
+        return [line for line in file.read().split("\n") if line and line[0].isdigit()]
+
+
+def test_tensors():
+    """Tensors are what PyTorch says; those that are not plain are not described."""
+    done = []
+    for version in torch_versions():
+        if not os.path.exists(f"{CACHE}/torch/{version}/.done-smoke"):
+            continue
+        argv = ["sh", f"{SOURCE}/tests/setup/run-sim.sh", version, "--", "python", "-u", f"{TARGETS}/pyprog_tensors.py"]
+        with target(argv) as proc:
+            want = {}
+            for raw in proc.stdout:
+                line = raw.decode().rstrip("\n")
+                if line == "ready":
+                    break
+                if line.startswith("= "):
+                    _, name, text = line.split(" ", 2)
+                    want[name] = text
+            check(len(want) >= 28 and sum("cuda:0" in text for text in want.values()) >= 10, "the program ran", want)
+            with stopped(proc.pid):
+                found = dict(v.split("=", 1) for (_, function), variables in read_locals(proc.pid).items()
+                             if function in ("main.<locals>.work", "work") for v in variables)
+            different = {name: (found.get(name), text) for name, text in want.items() if found.get(name) != text}
+            check(not different, f"PyTorch {version}: (ours, the truth)", different)
+            done.append(f"{version}: {len(want)} tensors")
+    if not done:
+        raise Skip("no PyTorch wheel in the cache")
+    print(" ", "; ".join(done))
 
 
 EMBEDDED = r"""

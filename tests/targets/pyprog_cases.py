@@ -27,6 +27,55 @@ def case_gil():
     wait_for_end()
 
 
+def case_gil_c():
+    """The GIL is kept by C code that sleeps (as an extension that forgot to release it), and other threads want it."""
+    import ctypes
+    libc = ctypes.PyDLL(None)
+    begin = threading.Barrier(5)
+
+    def keep():
+        say("ready", threading.get_native_id(), *tids)
+        libc.pause()
+
+    def want():
+        tids.append(threading.get_native_id())
+        begin.wait()
+        while True:
+            time.sleep(0.001)
+
+    tids = []
+    for _ in range(4):
+        threading.Thread(target=want, daemon=True).start()
+    begin.wait()
+    threading.Thread(target=keep, daemon=True).start()
+    wait_for_end()
+
+
+def case_gil_each():
+    """Two interpreters with a GIL each; C code keeps both, and one more thread of each wants it (3.13 on)."""
+    import _interpreters as interpreters
+    code = """
+import ctypes, os, threading, time
+def want():
+    os.write(%d, b"want %%d\\n" %% threading.get_native_id())
+    while True:
+        time.sleep(0.001)
+threading.Thread(target=want).start()  # isolated interpreters have no daemon threads
+os.write(%d, b"keep %%d\\n" %% threading.get_native_id())
+time.sleep(0.2)
+ctypes.PyDLL(None).pause()
+"""
+    readable, writable = os.pipe()
+    for _ in range(2):
+        one = interpreters.create("isolated")
+        threading.Thread(target=interpreters.exec, args=(one, code % (writable, writable)), daemon=True).start()
+    seen = b""
+    while seen.count(b"\n") < 4:
+        seen += os.read(readable, 1000)
+    say("ready", *seen.decode().split())
+    wait_for_end()
+
+
 def case_fork():
     """A forked child whose parent has other threads, as data loaders do it."""
     for _ in range(3):
