@@ -86,6 +86,9 @@ static void fill_row(void)
 	at[VT_PY_GIL_SIZE] = sizeof(struct _gil_runtime_state);
 	IN(TSTATE_NEXT, PyThreadState, next);
 	IN(TSTATE_INTERP, PyThreadState, interp);
+#if PY_VERSION_HEX >= 0x030a0000 && PY_VERSION_HEX < 0x030d0000
+	IN(TSTATE_CSTACK, PyThreadState, cframe);
+#endif
 	IN(TSTATE_PTHREAD, PyThreadState, thread_id);
 #if PY_VERSION_HEX < 0x030b0000
 	IN(INTERP_THREADS, PyInterpreterState, tstate_head);

@@ -71,7 +71,8 @@ struct vt_python_thread {
 	uint32_t interpreter_id;   /* 0: the main interpreter */
 	size_t gil;                /* index in gils of that interpreter's, VT_PYTHON_NO_GIL unknown */
 	pid_t tid;             /* 0 unknown */
-	uint64_t pthread;      /* thread_id of PyThreadState: pthread_t */
+	uint64_t pthread;      /* thread_id of PyThreadState: pthread_t; 0 unknown */
+	uint64_t c_stack;      /* 3.10 to 3.12: an address in its C stack, near the innermost evaluator's; 0 unknown */
 	bool holds_gil;
 	bool truncated;        /* more frames than the bound, or an unreadable one */
 	VT_VEC(struct vt_python_frame) frames; /* innermost first */

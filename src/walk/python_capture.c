@@ -263,8 +263,12 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 
 	uint64_t pthread = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_PTHREAD);
 
+	uint64_t c_stack = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_CSTACK);
+
 	*thread = (struct vt_python_thread){
 		.tstate = tstate,
+		/* Outside of all evaluators it points to a member of the thread state. */
+		.c_stack = c_stack - tstate < sizeof(view.bytes) ? 0 : c_stack,
 		.interpreter = interpreter->addr,
 		.interpreter_id = interpreter->id,
 		.gil = interpreter->gil,

@@ -1,14 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/python_join.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/map.h"
+#include "walk/python_layout.h"
 
-/* An address in the C stack frame of the outermost evaluator (3.12 on); 0 unknown. */
+#define FIRST_WITH_OWN_ID 13 /* minor of the first release that keeps thread_id right */
+
+/*
+ * Up to 3.12 the thread state of a subinterpreter keeps the thread_id of the thread that created it, whichever thread runs it.
+ * What it runs is called by Python code of the main interpreter on the same stack: that whose evaluator is the next one
+ * outwards. Before 3.10 nothing says where that is.
+ */
+struct place {
+	uint64_t c_stack;
+	size_t thread;
+};
+
+static int by_stack(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->c_stack > y->c_stack) - (x->c_stack < y->c_stack);
+}
+
+/* The first place above an address, or n. */
+static size_t place_above(const struct place *places, size_t n, uint64_t addr)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (places[middle].c_stack > addr)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static struct vt_error *find_owners(struct vt_python *py)
+{
+	VT_FREE struct place *places = calloc(py->threads.n + 1, sizeof(*places));
+	size_t n = 0;
+
+	if (!places)
+		return &vt_enomem;
+	for (size_t i = 0; i < py->threads.n; i++) {
+		const struct vt_python_thread *thread = &py->threads.data[i];
+
+		if (!thread->interpreter_id && thread->frames.n && thread->c_stack && thread->pthread)
+			places[n++] = (struct place){ thread->c_stack, i };
+	}
+	qsort(places, n, sizeof(*places), by_stack);
+	for (size_t i = 0; i < py->threads.n; i++) {
+		struct vt_python_thread *thread = &py->threads.data[i];
+		size_t at = thread->c_stack ? place_above(places, n, thread->c_stack) : n;
+
+		if (!thread->interpreter_id || !thread->frames.n)
+			continue;
+		thread->pthread = at < n ? py->threads.data[places[at].thread].pthread : 0;
+		thread->tid = at < n ? py->threads.data[places[at].thread].tid : 0;
+	}
+	return NULL;
+}
+
+/* An address in the C stack frame of an evaluator; 0 unknown. */
 static uint64_t c_frame(const struct vt_python_thread *thread)
 {
-	return thread->frames.n ? thread->frames.data[thread->frames.n - 1].c_frame : 0;
+	return thread->c_stack ? thread->c_stack : thread->frames.data[thread->frames.n - 1].c_frame;
 }
 
 /*
@@ -65,6 +129,8 @@ struct vt_error *vt_py_join_threads(struct vt_python *py)
 	size_t n = 0;
 	bool ok = true;
 
+	if (py->layout->minor < FIRST_WITH_OWN_ID)
+		VT_TRY(find_owners(py));
 	for (size_t i = 0; i < py->threads.n; i++) {
 		struct vt_python_thread *thread = &py->threads.data[i];
 		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) : NULL;

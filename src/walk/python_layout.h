@@ -30,6 +30,7 @@
 	X(TSTATE_INTERP)                                                                                     \
 	X(TSTATE_FRAME)   /* the innermost frame; 3.8 to 3.10, 3.13 on */                                    \
 	X(TSTATE_CFRAME)  /* _PyCFrame, which points to the innermost frame; 3.11 and 3.12 */                \
+	X(TSTATE_CSTACK)  /* pointer into the C stack, to a variable of the innermost evaluator; 3.10 to 3.12 */ \
 	X(TSTATE_PTHREAD) /* thread_id: pthread_t */                                                         \
 	X(TSTATE_TID)     /* native_thread_id, 3.11 on */                                                    \
 	X(TSTATE_STACK_TOP)   /* datastack_top: frames lie below it; only where TSTATE_CFRAME is */          \

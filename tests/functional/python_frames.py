@@ -16,11 +16,14 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, target, wait_until  # noqa: E402
+from harness import (BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, peak_memory_mib, report_json,  # noqa: E402
+                     target, wait_until)
 
 TOOL = os.path.join(BUILD, "tests/functional/python_frames")
 TARGETS = os.path.join(SOURCE, "tests/targets")
 NEWEST = (3, 14)
+with open(TOOL, "rb") as binary:
+    SANITIZED = b"__asan_init" in binary.read()
 
 
 def find_interpreters():
@@ -251,6 +254,17 @@ def test_subinterpreters(path, version):
         count = len(inside.findall(out)) if hasattr(inside, "findall") else out.count(inside)
         equal(count, 3, f"stacks of subinterpreters in {out!r}")
         check(facts(proc.pid)["gil"] == "0", "the main interpreter's GIL is free")
+        if version < (3, 10):
+            equal(re.findall(r"^thread 0$", out, re.M), ["thread 0"] * 3, "it is not known which threads they are")
+            return
+        # Each such thread is shown once, from the subinterpreter's frames out to where the main interpreter started it.
+        stacks = [stack.splitlines() for stack in re.split(r"^thread \d+\n", out, flags=re.M)[1:]]
+        both = [s for s in stacks if s[0].startswith("inside|") and s[-1].split("|")[0].endswith("_bootstrap")]
+        equal(len(both), 3, f"whole stacks in {out!r}")
+        ids = re.findall(r"^thread (\d+)$", out, re.M)
+        equal(len(ids), len(set(ids)), "threads are shown once")
+        numbers = {one for tid, (one, _, _) in gils(proc.pid).items() if tid != proc.pid}
+        check(len(numbers) == 3 and 0 not in numbers, "interpreters of the threads", numbers)
 
 
 @each
@@ -455,6 +469,28 @@ def test_no_interpreter():
         time.sleep(0.1)
         done = subprocess.run([TOOL, str(proc.pid)], capture_output=True, text=True, check=False)
         check(done.returncode == 1 and done.stderr.startswith("notfound"), "not found:", done.stderr)
+
+
+DEEP = 10000
+
+
+@each
+def test_deep_recursion(path, _version):
+    """10,000 frames are shown, all of them, in 64 MB."""
+    with target([path, f"{TARGETS}/pyprog_threads.py", "1", str(DEEP)], ready="ready") as proc:
+        for options in ((), ("-k", "-v")):
+            with stopped(proc.pid):
+                names = [line.split("|")[0] for line in look(proc.pid, *options).splitlines() if "|" in line]
+            equal(names.count("deeper"), DEEP - 3, "frames of the recursion")
+        data = report_json(proc.pid)
+        stacks = [t["stack"] for t in data["threads"] if not t["main"]]
+        frames = [f["function"] for f in stacks[0]["frames"] if f["function"] == "deeper"]
+        equal(len(frames), DEEP - 3, "frames in the report")
+        check(not stacks[0]["truncated"] and not stacks[0]["merge_uncertain"], "complete", stacks[0]["why"])
+        mib = peak_memory_mib(proc.pid)
+        if not SANITIZED:
+            check(mib < 64, "peak memory in MiB", mib)
+    return f"complete, FIGURE peak memory {mib:.0f} MiB"
 
 
 @each

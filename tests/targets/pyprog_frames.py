@@ -16,6 +16,7 @@ import os
 import re
 import select
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -296,6 +297,13 @@ def class_body():
     return Outer
 
 
+def class_body_itself():
+    class Outer:
+        before = 1
+        value = [before, park()]
+    return Outer
+
+
 # ---- calls that the interpreter has specialised: they are inlined into the caller's evaluation (3.11 on) ----
 
 class Specialised:
@@ -464,6 +472,23 @@ def exec_long_function():
     run("\n".join(lines) + "\n", "<long>")
 
 
+def evaluated():
+    return eval("(lambda n: [n, park()])(\n1)", {"park": park})
+
+
+imported = threading.Event()
+
+
+def importing():
+    with tempfile.TemporaryDirectory() as directory:
+        for name, text in (("vramtap_outer", "import vramtap_inner\n"), ("vramtap_inner", "x = 1\nimport sys\n\nsys.park()\n")):
+            with open(os.path.join(directory, name + ".py"), "w") as out:
+                out.write(text)
+        sys.park = lambda: (imported.set(), park())
+        sys.path.append(directory)
+        import vramtap_outer  # noqa: F401
+
+
 def import_machinery():
     class Finder:
         @staticmethod
@@ -471,6 +496,8 @@ def import_machinery():
             if name == "vramtap_no_such_module":
                 park()
 
+    # It parks with the lock of the import machinery held: nobody imports anything from then on.
+    imported.wait()
     sys.meta_path.insert(0, Finder)
     try:
         import vramtap_no_such_module  # noqa: F401
@@ -654,6 +681,8 @@ def main():
     gc.disable()
     sys.setrecursionlimit(20000)
     wanted = [s for s in SCENARIOS if not sys.argv[1:] or s.__name__ in sys.argv[1:]]
+    if importing not in wanted:
+        imported.set()
     threading.stack_size(64 << 20)
     for scenario in wanted:
         threading.Thread(target=scenario, daemon=True).start()

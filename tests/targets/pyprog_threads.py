@@ -17,6 +17,8 @@ def deeper(n, here, gate):
 def main():
     count, depth = int(sys.argv[1]), int(sys.argv[2])
     sys.setrecursionlimit(depth + 1000)
+    if depth > 1000:
+        threading.stack_size(512 << 20)  # until 3.10 each Python call is one of C too
     gate = threading.Lock()
     gate.acquire()
     here = threading.Semaphore(0)
