@@ -345,12 +345,29 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 	return ok;
 }
 
+/* Stacks of subinterpreters of which it is not known which threads they are of (walk/python_join.c). */
+static size_t count_unplaced(const struct vt_python *python)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < python->threads.n; i++)
+		n += !python->threads.data[i].pthread && python->threads.data[i].frames.n;
+	return n;
+}
+
 static void match_python_threads(struct vt_stacks *s)
 {
+	size_t unplaced = 0;
 	bool ok = true;
 
-	for (size_t r = 0; s->have_python && r < s->n_rounds; r++)
+	for (size_t r = 0; s->have_python && r < s->n_rounds; r++) {
 		ok = match_python_round(s, &s->rounds[r]) && ok;
+		unplaced = count_unplaced(&s->rounds[r].python);
+	}
+	if (unplaced)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "subinterpreters",
+			      "%zu Python stacks of subinterpreters are missing: it is not known which threads they are of",
+			      unplaced);
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "nomem",
 			      "Python frames are missing: not enough memory here");

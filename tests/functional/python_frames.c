@@ -12,6 +12,7 @@
  *   -f      instead: release, GIL holder, sizes, and how long a capture takes
  *   -v      local variables too, after their frame: "  NAME=VALUE" (needs -k)
  *   -w      instead: "TID INTERPRETER GIL WAITS", whether each thread holds the GIL of its interpreter, and whose it waits for
+ *   -z SEED instead: reads it some hundred times with words of its memory damaged at random, and prints "survived"
  *   -l      instead: for each line "CODE LASTI" of standard input, the same with the line number added
  */
 #include <inttypes.h>
@@ -28,7 +29,8 @@
 #define CAPTURES 10 /* of which the quickest is told */
 
 struct options {
-	char what; /* 0, or one of e, f, l, w */
+	char what; /* 0, or one of e, f, l, w, z */
+	uint64_t seed;
 	bool stopped;
 	long skip;
 	pid_t pid;
@@ -192,6 +194,96 @@ static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
 	return NULL;
 }
 
+/* A source whose words are wrong now and then. */
+struct damage {
+	struct vt_memsrc src;
+	struct vt_memsrc *under;
+	uint64_t random;   /* state of a xorshift generator */
+	uint64_t last;     /* a word that was read before */
+	uint64_t one_in;   /* how many words are right */
+};
+
+static uint64_t next_random(struct damage *damage)
+{
+	damage->random ^= damage->random << 13;
+	damage->random ^= damage->random >> 7;
+	damage->random ^= damage->random << 17;
+	return damage->random;
+}
+
+static uint64_t damaged_word(struct damage *damage, uint64_t word)
+{
+	uint64_t r = next_random(damage);
+
+	switch (r % 7) {
+	case 0:
+		return word ^ UINT64_C(1) << (r >> 8) % 64;
+	case 1:
+		return word + (r >> 8) % 64 * 8;
+	case 2:
+		return damage->last;
+	case 3:
+		return r;
+	case 4:
+		return (r >> 8) % 100;
+	case 5:
+		return UINT64_MAX - (r >> 8) % 100;
+	default:
+		return UINT64_C(1) << (r >> 8) % 64;
+	}
+}
+
+static int damaged_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	struct damage *damage = (struct damage *)(void *)src;
+	uint8_t *bytes = buf;
+	int ret = vt_mem_read(damage->under, addr, buf, len);
+
+	src->fault_addr = damage->under->fault_addr;
+	for (size_t i = 0; !ret && i + 8 <= len; i += 8) {
+		uint64_t word;
+
+		if (next_random(damage) % damage->one_in)
+			continue;
+		memcpy(&word, bytes + i, sizeof(word));
+		word = damaged_word(damage, word);
+		memcpy(bytes + i, &word, sizeof(word));
+	}
+	if (!ret && len >= 8)
+		memcpy(&damage->last, bytes, sizeof(damage->last));
+	return ret;
+}
+
+/* Whatever comes of it, it ends. Pages have 512 words: most of the time some of each are wrong, or some of all. */
+static struct vt_error *read_damaged(struct seen *seen, uint64_t seed)
+{
+	enum { ROUNDS = 300 };
+	static const struct vt_memsrc_ops ops = { .read = damaged_read };
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct damage damage = {
+			.src = { .ops = &ops, .coherent = i % 4 != 0 },
+			.under = vt_live_cached_source(seen->live),
+			.random = (seed + (uint64_t)i) * UINT64_C(0x9e3779b97f4a7c15) | 1,
+			.one_in = (uint64_t)(const uint16_t[]){ 50, 500, 2000, 10000, 50000 }[i % 5],
+		};
+		struct vt_error *err = NULL;
+
+		if (i % 3 == 0) { /* from the beginning */
+			vt_python_deinit(&seen->py);
+			seen->py.locals = true;
+			err = vt_python_init(&seen->py, &seen->modules, i % 2 ? &damage.src : damage.under);
+		}
+		if (!err && seen->py.layout)
+			err = vt_python_capture(&seen->py, &damage.src);
+		if (!err && seen->py.layout)
+			err = vt_python_resolve(&seen->py, i % 2 ? &damage.src : damage.under);
+		vt_error_destroy(err);
+	}
+	printf("survived\n");
+	return NULL;
+}
+
 static struct vt_error *read_python(struct seen *seen, const struct options *options)
 {
 	VT_TRY(vt_live_create(options->pid, &seen->live));
@@ -214,6 +306,8 @@ static struct vt_error *read_python(struct seen *seen, const struct options *opt
 		seen->capture_ns = took < seen->capture_ns ? took : seen->capture_ns;
 	}
 	vt_live_drop_cache(seen->live);
+	if (options->what == 'z')
+		return read_damaged(seen, options->seed);
 	if (options->what == 'l')
 		return print_lines(&seen->py, cached);
 	begin = vt_now_ns();
@@ -241,11 +335,13 @@ int main(int argc, char **argv)
 	struct seen seen = { 0 };
 	int option;
 
-	while ((option = getopt(argc, argv, "eflkvws:")) != -1) {
+	while ((option = getopt(argc, argv, "eflkvws:z:")) != -1) {
 		if (option == 's')
 			options.skip = strtol(optarg, NULL, 10);
 		else if (option == 'k')
 			options.stopped = true;
+		else if (option == 'z')
+			options.seed = strtoull(optarg, NULL, 0), options.what = 'z';
 		else if (option == 'v')
 			seen.py.locals = true;
 		else if (option != '?')
@@ -254,7 +350,7 @@ int main(int argc, char **argv)
 			return 64;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: %s [-e | -f | -l | -w] [-k] [-v] [-s TID] PID\n", argv[0]);
+		fprintf(stderr, "usage: %s [-e | -f | -l | -w | -z SEED] [-k] [-v] [-s TID] PID\n", argv[0]);
 		return 64;
 	}
 	options.pid = (pid_t)strtol(argv[optind], NULL, 10);

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import (BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, peak_memory_mib, report_json,  # noqa: E402
+from harness import (BUILD, CACHE, MEASURE, QUICK, SOURCE, Skip, check, compile_c, equal, main, peak_memory_mib, report_json,  # noqa: E402
                      target, wait_until)
 
 TOOL = os.path.join(BUILD, "tests/functional/python_frames")
@@ -469,6 +469,25 @@ def test_no_interpreter():
         time.sleep(0.1)
         done = subprocess.run([TOOL, str(proc.pid)], capture_output=True, text=True, check=False)
         check(done.returncode == 1 and done.stderr.startswith("notfound"), "not found:", done.stderr)
+
+
+SEEDS = (1, 2, 3) if QUICK else range(1, 200)
+
+
+@each
+def test_damaged_memory(path, _version):
+    """An interpreter whose memory is damaged at random: no crash, no hang, no end of memory."""
+    by_time = time.time_ns() & 0xffffffff
+    with tempfile.TemporaryDirectory() as tmp:
+        argv = [path, f"{TARGETS}/pyprog_locals.py", os.path.join(tmp, "truth")]
+        with target(argv, ready="ready") as proc, stopped(proc.pid):
+            for seed in (*SEEDS, by_time):
+                done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, TOOL, "-k", "-z", str(seed), str(proc.pid)],
+                                      capture_output=True, text=True, timeout=300, check=False)
+                code, kib = done.stdout.split() if done.returncode == 0 else ("?", "0")
+                check(code == "0", f"seed {seed} after {done.returncode}:", done.stdout, done.stderr[-2000:])
+                check(SANITIZED or int(kib) < 200 << 10, f"seed {seed}: peak memory in KiB", kib)
+    return f"seeds {SEEDS} and {by_time}"
 
 
 DEEP = 10000
