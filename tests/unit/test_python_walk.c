@@ -513,6 +513,164 @@ TEST_EACH_LAYOUT(a_list_that_changes)
 	assert_int_equal(py->threads.n, 1);
 }
 
+/* ---- local variables ---- */
+
+/* The values of the image's variables, and what should be made of them. */
+static const char *const local_texts[] = { "1073741825", "-7", "'text'", "[-7, 'text']", "(1.5,)", "None", "<Own 1.5>", "1.5" };
+
+enum { N_LOCALS = sizeof(local_texts) / sizeof(local_texts[0]) };
+
+static uint64_t add_value_type(struct python_image *image, const char *name, unsigned int flag)
+{
+	enum { FLAG_READY = 1 << 12 };
+	uint64_t type = python_image_alloc(image, 512), text = python_image_alloc(image, 16);
+
+	strcpy((char *)(uintptr_t)text, name);
+	python_image_put_u64(image, type, VT_PY_TYPE_NAME, text);
+	python_image_put_u64(image, type, VT_PY_TYPE_FLAGS, FLAG_READY | (flag ? UINT64_C(1) << flag : 0));
+	return type;
+}
+
+static uint64_t add_object(struct python_image *image, uint64_t type, size_t size)
+{
+	uint64_t object = python_image_alloc(image, size);
+
+	python_image_put_u64(image, object, VT_PY_OBJECT_TYPE, type);
+	return object;
+}
+
+static uint64_t add_long(struct python_image *image, uint64_t type, bool negative, const uint32_t *digits, size_t n)
+{
+	uint64_t object = add_object(image, type, 128);
+
+	if (vt_py_has(image->layout, VT_PY_LONG_TAG))
+		python_image_put_u64(image, object, VT_PY_LONG_TAG, n << 3 | (negative ? 2 : 0));
+	else
+		python_image_put_u64(image, object, VT_PY_OBJECT_SIZE, negative ? -(uint64_t)n : n);
+	memcpy((void *)(uintptr_t)(object + image->layout->at[VT_PY_LONG_DIGITS]), digits, n * 4);
+	return object;
+}
+
+static void put_word(uint64_t addr, size_t i, uint64_t value)
+{
+	memcpy((void *)(uintptr_t)(addr + i * 8), &value, sizeof(value));
+}
+
+static uint64_t add_tuple(struct python_image *image, uint64_t type, const uint64_t *items, size_t n)
+{
+	uint64_t object = add_object(image, type, 64 + n * 8);
+
+	python_image_put_u64(image, object, VT_PY_OBJECT_SIZE, n);
+	for (size_t i = 0; i < n; i++)
+		put_word(object + image->layout->at[VT_PY_TUPLE_ITEMS], i, items[i]);
+	return object;
+}
+
+/* One frame with variables v0 to v7 and an unbound one; the last two are in cells. */
+static void add_locals(struct python_image *image)
+{
+	enum { CELL = 0x40, PLAIN = 0x20 };
+	const struct vt_python_layout *layout = image->layout;
+	uint64_t meta = add_value_type(image, "type", 31);
+	const struct {
+		const char *name;
+		unsigned int flag;
+	} known[] = { { "int", 24 }, { "list", 25 }, { "tuple", 26 }, { "float", 0 }, { "NoneType", 0 }, { "Own", 0 }, { "cell", 0 } };
+	uint64_t types[7], strings[N_LOCALS + 1], values[N_LOCALS + 1] = { 0 };
+	uint8_t kinds[N_LOCALS + 1];
+	double number = 1.5;
+
+	python_image_put_u64(image, meta, VT_PY_OBJECT_TYPE, meta);
+	for (size_t i = 0; i < 7; i++) {
+		types[i] = add_value_type(image, known[i].name, known[i].flag);
+		python_image_put_u64(image, types[i], VT_PY_OBJECT_TYPE, meta);
+	}
+	python_image_put_u64(image, types[5], VT_PY_TYPE_FLAGS, 1 << 12 | 1 << 9);
+	python_image_put_u64(image, types[5], VT_PY_TYPE_BASE, types[3]);
+	python_image_put_u64(image, image->types[VT_PYTHON_STR], VT_PY_TYPE_FLAGS, 1 << 12 | 1 << 28);
+	python_image_put_u64(image, image->types[VT_PYTHON_STR], VT_PY_OBJECT_TYPE, meta);
+
+	values[0] = add_long(image, types[0], false, (const uint32_t[]){ 1, 1 }, 2);
+	values[1] = add_long(image, types[0], true, (const uint32_t[]){ 7 }, 1);
+	values[2] = python_image_add_ascii(image, "text");
+	values[3] = add_object(image, types[1], 64);
+	python_image_put_u64(image, values[3], VT_PY_OBJECT_SIZE, 2);
+	python_image_put_u64(image, values[3], VT_PY_LIST_ITEMS, python_image_alloc(image, 16));
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t items;
+
+		memcpy(&items, (const void *)(uintptr_t)(values[3] + layout->at[VT_PY_LIST_ITEMS]), sizeof(items));
+		put_word(items, i, values[i + 1]);
+	}
+	for (size_t i = 6; i < 8; i++) {
+		values[i] = add_object(image, types[i == 6 ? 5 : 3], 64);
+		memcpy((void *)(uintptr_t)(values[i] + layout->at[VT_PY_FLOAT_VALUE]), &number, sizeof(number));
+	}
+	values[4] = add_tuple(image, types[2], &values[7], 1);
+	values[5] = add_object(image, types[4], 64);
+	for (size_t i = 6; i < 8; i++) {
+		uint64_t cell = add_object(image, types[6], 64);
+
+		python_image_put_u64(image, cell, VT_PY_CELL_VALUE, values[i]);
+		values[i] = cell;
+	}
+	for (size_t i = 0; i <= N_LOCALS; i++) {
+		char name[] = { 'v', (char)('0' + i), '\0' };
+
+		strings[i] = python_image_add_ascii(image, name);
+		kinds[i] = i == 6 || i == 7 ? CELL : PLAIN;
+	}
+
+	uint64_t bytes = add_object(image, image->types[VT_PYTHON_BYTES], 128), frame;
+
+	python_image_put_u64(image, bytes, VT_PY_OBJECT_SIZE, N_LOCALS + 1);
+	memcpy((void *)(uintptr_t)(bytes + layout->at[VT_PY_BYTES_DATA]), kinds, sizeof(kinds));
+	python_image_put_u64(image, image->code, VT_PY_CODE_LOCALSKINDS, bytes);
+	python_image_put_u64(image, image->code, VT_PY_CODE_LOCALSNAMES, add_tuple(image, types[2], strings, N_LOCALS + 1));
+	python_image_put_u64(image, image->code, VT_PY_CODE_VARNAMES, add_tuple(image, types[2], strings, 6));
+	python_image_put_u64(image, image->code, VT_PY_CODE_CELLVARS, add_tuple(image, types[2], strings + 6, 1));
+	python_image_put_u64(image, image->code, VT_PY_CODE_FREEVARS, add_tuple(image, types[2], strings + 7, 2));
+	frame = python_image_add_frame(image, image->code, 4, python_image_add_shim(image, 0));
+	python_image_alloc(image, 512); /* the variables, behind the frame */
+	for (size_t i = 0; i <= N_LOCALS; i++)
+		put_word(frame + layout->at[VT_PY_FRAME_LOCALS], i, values[i]);
+	python_image_set_top(image, image->thread, frame);
+}
+
+/* Reading of local variables has a limit in time, which a loaded machine may let pass: a few tries. */
+static const struct vt_python_locals *walk_locals(struct python_image *image, struct vt_python *py)
+{
+	py->locals = true;
+	for (int try = 0; try < 50; try++) {
+		const struct vt_python_thread *thread = walk(image, py);
+
+		if (thread->frames.data[0].locals)
+			return thread->frames.data[0].locals;
+	}
+	fail_msg("no local variables");
+	return NULL;
+}
+
+TEST_EACH_LAYOUT(local_variables)
+{
+	add_locals(image);
+
+	const struct vt_python_locals *locals = walk_locals(image, py);
+
+	assert_int_equal(locals->n, N_LOCALS);
+	assert_false(locals->cut);
+	for (uint32_t i = 0; i < N_LOCALS; i++) {
+		char name[] = { 'v', (char)('0' + i), '\0' };
+
+		assert_string_equal(locals->items[i].name, name);
+		assert_string_equal(locals->items[i].value, local_texts[i]);
+	}
+	/* Not of a target that runs. */
+	image->src.coherent = false;
+	assert_null(walk(image, py)->frames.data[0].locals);
+	assert_true(py->n_without_locals > 0);
+}
+
 static int gone_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
 {
 	(void)src;
@@ -537,7 +695,9 @@ TEST_EACH_LAYOUT(a_target_that_ended)
 /* Flips bits everywhere: whatever comes of it, it ends, and within bounds (the sanitizers look). */
 TEST_EACH_LAYOUT(random_damage)
 {
-	python_image_set_top(image, image->thread, chain(image, 30, python_image_add_shim(image, 0)));
+	add_locals(image);
+	python_image_set_top(image, image->thread, chain(image, 30, image->last_frame));
+	py->locals = true;
 
 	size_t used = image->used;
 	uint8_t *whole = malloc(used);
@@ -790,6 +950,7 @@ int main(void)
 		cmocka_unit_test(test_a_list_that_changes),
 		cmocka_unit_test(test_a_target_that_ended),
 		cmocka_unit_test(test_random_damage),
+		cmocka_unit_test(test_local_variables),
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_legacy_strings),
 		cmocka_unit_test(test_long_strings),
