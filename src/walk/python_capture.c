@@ -280,17 +280,21 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 
 /*
  * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and below it the evaluator's
- * marks of the outermost calls), those of their innermost frames, and the ones before, where the callers are.
+ * marks of the outermost calls), what names their innermost frames (_PyCFrame), these, and the ones before, where the callers are.
  */
 static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
 {
-	uint64_t addrs[BATCH * 3];
+	uint64_t addrs[BATCH * 4];
 
 	for (size_t i = 0; i < n; i++) {
 		for (uint64_t page = 0; page < 3; page++)
-			addrs[i * 3 + page] = threads[i].pthread ? threads[i].pthread - page * VT_PY_PAGE : 0;
+			addrs[i * 4 + page] = threads[i].pthread ? threads[i].pthread - page * VT_PY_PAGE : 0;
+		addrs[i * 4 + 3] = threads[i].c_stack;
 	}
-	vt_py_pages_prefetch(c->py->pages, addrs, n * 3);
+	vt_py_pages_prefetch(c->py->pages, addrs, n * 4);
+	for (size_t i = 0; i < n; i++)
+		addrs[i] = vt_py_frame_hint(c->py, c->src, threads[i].tstate);
+	vt_py_pages_prefetch(c->py->pages, addrs, n);
 	for (size_t i = 0; i < n; i++) {
 		if (vt_py_frame_top(c->py, c->src, threads[i].tstate, &addrs[i]))
 			addrs[i] = 0;

@@ -159,6 +159,18 @@ static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t t
 	return (outermost && !*frame) || is_linked(py, src, &thread, *frame, false) ? 0 : -EAGAIN;
 }
 
+uint64_t vt_py_frame_hint(const struct vt_python *py, struct vt_memsrc *src, uint64_t tstate)
+{
+	enum vt_py_field field = vt_py_has(py->layout, VT_PY_TSTATE_CFRAME) ? VT_PY_TSTATE_CFRAME : VT_PY_TSTATE_FRAME;
+	uint64_t addr;
+
+	if (vt_py_field_u64(src, py->layout, tstate, field, &addr))
+		return 0;
+	if (field == VT_PY_TSTATE_CFRAME && vt_py_field_u64(src, py->layout, addr, VT_PY_CFRAME_FRAME, &addr))
+		return 0;
+	return addr;
+}
+
 int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
 {
 	if (vt_py_has(py->layout, VT_PY_TSTATE_CFRAME))

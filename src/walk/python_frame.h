@@ -17,6 +17,9 @@ struct vt_py_frame_info {
  */
 int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame);
 
+/* Where the innermost frame of a thread most probably is, unchecked; 0 unknown. */
+uint64_t vt_py_frame_hint(const struct vt_python *py, struct vt_memsrc *src, uint64_t tstate);
+
 /* Reads one frame. Negative errno. */
 int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr, struct vt_py_frame_info *info);
 
