@@ -280,7 +280,8 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 
 /*
  * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and below it the evaluator's
- * marks of the outermost calls), what names their innermost frames (_PyCFrame), these, and the ones before, where the callers are.
+ * marks of the outermost calls), what names their innermost frames (_PyCFrame), these, and the ones before, where the callers
+ * are.
  */
 static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
 {

@@ -17,7 +17,8 @@ static int32_t byte_offset(int64_t offset)
 
 /*
  * Where the bytecode that a frame runs begins. In a free-threaded build from 3.14 on each thread specialises a copy of its own:
- * co_tlbc points to a Py_ssize_t, the number of copies, and the pointers to them; the first is the code object's own. 0 unknown.
+ * co_tlbc points to a Py_ssize_t, the number of copies, and the pointers to them; the first is the code object's own. 0
+ * unknown.
  */
 static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
 			 uint64_t code)

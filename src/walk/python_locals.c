@@ -12,8 +12,9 @@
 
 #define BUDGET_NS (20 * VT_NS_PER_MS)
 #define MAX_TEXT (16u << 20) /* bytes of all lists and values */
-#define MAX_VARIABLES 4096   /* of one function that are looked at; code has some dozen */
-#define MAX_SHOWN 64         /* of one frame */
+#define MAX_VARIABLES 4096   /* of one function; more are damage (code has some dozen) */
+#define MAX_SLOTS 256        /* of one frame that are looked at */
+#define MAX_SHOWN 64         /* of one frame that are bound and shown */
 
 /* What a code object says about its variables. */
 struct variables {
@@ -147,26 +148,28 @@ static void fill_list(struct locals *l, const struct variables *variables, const
 static int read_frame(struct locals *l, struct vt_python_frame *frame)
 {
 	const struct variables *found = find_variables(l, frame->code);
-	uint64_t slots[MAX_SHOWN * 4];
-	uint8_t kinds[MAX_SHOWN * 4] = { 0 };
+	uint64_t slots[MAX_SLOTS];
+	uint8_t kinds[MAX_SLOTS] = { 0 };
 
 	if (!found)
 		return 0;
 
 	struct variables variables = *found;
-	bool cut = variables.n > MAX_SHOWN * 4;
+	bool cut = variables.n > MAX_SLOTS;
 
 	if (cut)
-		variables.n = MAX_SHOWN * 4;
+		variables.n = MAX_SLOTS;
 
-	struct vt_python_locals *list =
-		vt_arena_alloc(&l->py->arena, sizeof(*list) + (variables.n < MAX_SHOWN ? variables.n : MAX_SHOWN) * sizeof(list->items[0]));
+	struct vt_python_locals *list;
+	size_t size = sizeof(*list) + (variables.n < MAX_SHOWN ? variables.n : MAX_SHOWN) * sizeof(list->items[0]);
+
+	list = vt_arena_alloc(&l->py->arena, size);
 
 	if (!list) {
 		l->out_of_memory = true;
 		return 0;
 	}
-	l->text_bytes += sizeof(*list) + (variables.n < MAX_SHOWN ? variables.n : MAX_SHOWN) * sizeof(list->items[0]);
+	l->text_bytes += size;
 	list->cut = cut;
 
 	int ret = variables.n ? vt_mem_read(l->src, frame->frame + l->py->layout->at[VT_PY_FRAME_LOCALS], slots,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A torch.Tensor holds a pointer to a c10::TensorImpl, right behind its PyObject head (THPVariable.cdata; until 2.9 a MaybeOwned
- * of it, one word further). Where a TensorImpl keeps its fields differs between releases in few ways (the reference counts have
- * one word or two; the slot of its Python object has one or two), so the fields are found by what is in them: the slot points
- * back to the Python object, and what follows it is the shape (c10/core/TensorImpl.h, 1.8 to 2.15). What is printed passed:
+ * A torch.Tensor holds a pointer to a c10::TensorImpl, right behind its PyObject head (THPVariable.cdata; in older releases a
+ * MaybeOwned of it, one word further). Where a TensorImpl keeps its fields differs between releases in few ways (the reference
+ * counts have one word or two; the slot of its Python object has one or two), so the fields are found by what is in them: the
+ * slot points back to the Python object, and what follows it is the shape (c10/core/TensorImpl.h; tried with 2.11 and 2.15).
+ * What is printed passed:
  *   - the virtual tables are those of plain tensors and storages (sparse, nested and wrapped ones have others),
  *   - the Python object points to the tensor and the tensor to the Python object,
  *   - the product of the sizes is the number of elements that is kept apart,
@@ -94,7 +95,7 @@ static uint64_t find_impl(const struct vt_py_tensor_abi *abi, struct vt_memsrc *
 	return 0;
 }
 
-/* Where in the TensorImpl the shape begins: behind the pointer to the Python object (bit 0 was a flag until 2.9). 0: nowhere. */
+/* Where in the TensorImpl the shape begins: behind the pointer to the Python object (bit 0 was a flag once). 0: nowhere. */
 static size_t find_shape(const uint8_t bytes[IMPL_BYTES], uint64_t object)
 {
 	for (size_t at = 40; at <= 80; at += 8) {
@@ -165,7 +166,7 @@ static int64_t bytes_needed(const struct tensor *tensor)
 }
 
 /*
- * Both classes derive from intrusive_ptr_target: a virtual table and two counts, which have one word together (2.10 on) or one
+ * Both classes derive from intrusive_ptr_target: a virtual table and two counts, which have one word together (2.11) or one
  * each. What comes next is, in a tensor, the pointer to the storage; in a storage the DataPtr (pointer, context, deleter,
  * device: 32 bytes) and the size.
  */

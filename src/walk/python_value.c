@@ -424,7 +424,7 @@ static void add_class(struct value *v)
 	vt_str_add(v->out, type && type->kind != VT_PY_KIND_UNKNOWN ? type->name : "?");
 }
 
-/* The class says more about its tensors than the implementation does (of whose shape and device other classes tell other things). */
+/* Of other classes, even the shape and the device may not be what their tensors say when they are asked. */
 static bool add_tensor(struct value *v, const struct vt_py_type *type)
 {
 	static const char *const plain[] = { "Tensor", "Parameter", "Buffer" };
@@ -528,7 +528,12 @@ static void add_object(struct value *parent, uint64_t object)
 bool vt_py_value_text(struct vt_py_values *values, uint64_t object, struct vt_str *out)
 {
 	struct value v = {
-		.values = values, .py = values->py, .src = values->src, .layout = values->py->layout, .out = out, .object = object,
+		.values = values,
+		.py = values->py,
+		.src = values->src,
+		.layout = values->py->layout,
+		.out = out,
+		.object = object,
 	};
 
 	add_value(&v);

@@ -8,4 +8,6 @@ EXTRA_DIST += \
 	tests/targets/pyprog_cases.py \
 	tests/targets/pyprog_frames.py \
 	tests/targets/pyprog_lines.py \
+	tests/targets/pyprog_locals.py \
+	tests/targets/pyprog_tensors.py \
 	tests/targets/pyprog_threads.py

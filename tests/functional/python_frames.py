@@ -16,8 +16,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import (BUILD, CACHE, MEASURE, QUICK, SOURCE, Skip, check, compile_c, equal, main, peak_memory_mib, report_json,  # noqa: E402
-                     target, wait_until)
+from harness import (BUILD, CACHE, MEASURE, QUICK, SOURCE, Skip, check, compile_c, equal, main,  # noqa: E402
+                     peak_memory_mib, report_json, target, wait_until)
 
 TOOL = os.path.join(BUILD, "tests/functional/python_frames")
 TARGETS = os.path.join(SOURCE, "tests/targets")
@@ -53,8 +53,8 @@ INTERPRETERS = find_interpreters()
 def test_interpreters():
     """Says which releases the other tests ran with."""
     here = {(version[:2], free) for version, free in INTERPRETERS.values()}
-    names = {(3, minor): f"3.{minor}" for minor in range(8, NEWEST[1] + 1)}
-    missing = [names[v] for v in names if (v, False) not in here] + [names[v] + "t" for v in ((3, 13), (3, 14)) if (v, True) not in here]
+    wanted = [((3, minor), False) for minor in range(8, NEWEST[1] + 1)] + [((3, minor), True) for minor in (13, 14)]
+    missing = ["%d.%d" % version + "t" * free for version, free in wanted if (version, free) not in here]
     print("  CPython that is not here, see tests/setup/python-versions:", ", ".join(missing) or "none", flush=True)
     if missing:
         raise Skip("not tested: CPython " + ", ".join(missing))
@@ -493,6 +493,14 @@ def test_damaged_memory(path, _version):
 DEEP = 10000
 
 
+def insist(attempt):
+    """The result of attempt(); again when it fails, for on a loaded machine a thread may not stop in time (100 ms)."""
+    for _ in range(20):
+        with contextlib.suppress(AssertionError):
+            return attempt()
+    return attempt()
+
+
 @each
 def test_deep_recursion(path, _version):
     """10,000 frames are shown, all of them, in 64 MB."""
@@ -501,12 +509,12 @@ def test_deep_recursion(path, _version):
             with stopped(proc.pid):
                 names = [line.split("|")[0] for line in look(proc.pid, *options).splitlines() if "|" in line]
             equal(names.count("deeper"), DEEP - 3, "frames of the recursion")
-        data = report_json(proc.pid)
+        data = insist(lambda: report_json(proc.pid))
         stacks = [t["stack"] for t in data["threads"] if not t["main"]]
         frames = [f["function"] for f in stacks[0]["frames"] if f["function"] == "deeper"]
         equal(len(frames), DEEP - 3, "frames in the report")
         check(not stacks[0]["truncated"] and not stacks[0]["merge_uncertain"], "complete", stacks[0]["why"])
-        mib = peak_memory_mib(proc.pid)
+        mib = insist(lambda: peak_memory_mib(proc.pid))
         if not SANITIZED:
             check(mib < 64, "peak memory in MiB", mib)
     return f"complete, FIGURE peak memory {mib:.0f} MiB"

@@ -575,7 +575,8 @@ static void add_locals(struct python_image *image)
 	const struct {
 		const char *name;
 		unsigned int flag;
-	} known[] = { { "int", 24 }, { "list", 25 }, { "tuple", 26 }, { "float", 0 }, { "NoneType", 0 }, { "Own", 0 }, { "cell", 0 } };
+	} known[] = { { "int", 24 },      { "list", 25 }, { "tuple", 26 }, { "float", 0 },
+		      { "NoneType", 0 }, { "Own", 0 },   { "cell", 0 } };
 	uint64_t types[7], strings[N_LOCALS + 1], values[N_LOCALS + 1] = { 0 };
 	uint8_t kinds[N_LOCALS + 1];
 	double number = 1.5;
