@@ -495,12 +495,7 @@ struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size
 struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src)
 {
 	VT_TRY(vt_py_capture(py, src, VT_PYTHON_MAX_FRAMES));
-	if (!py->locals)
-		return NULL;
-	if (src->coherent)
-		return vt_py_read_locals(py, &py->pages->src);
-	py->n_without_locals = SIZE_MAX;
-	return NULL;
+	return py->locals ? vt_py_read_locals(py, &py->pages->src) : NULL;
 }
 
 void vt_python_deinit(struct vt_python *py)

@@ -222,7 +222,8 @@ struct vt_error *vt_py_read_locals(struct vt_python *py, struct vt_memsrc *src)
 	};
 	int ret = 0;
 
-	if (vt_py_has(py->layout, VT_PY_FRAME_LOCALS)) {
+	/* What changes while it is read could be anything. */
+	if (src->coherent && vt_py_has(py->layout, VT_PY_FRAME_LOCALS)) {
 		for (size_t depth = 0; read_level(&l, depth, &ret); depth++)
 			;
 	}

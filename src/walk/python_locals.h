@@ -5,8 +5,8 @@
 #include "walk/python.h"
 
 /*
- * Reads the local variables of all captured frames, innermost frames first, until the time for it is over. What cannot be read
- * costs its own variable. Fails only when out of memory, or when the target is gone.
+ * Reads the local variables of all captured frames, innermost frames first, until the time for it is over; of a coherent source
+ * only. What cannot be read costs its own variable. Fails only when out of memory, or when the target is gone.
  */
 struct vt_error *vt_py_read_locals(struct vt_python *py, struct vt_memsrc *src);
 

@@ -16,7 +16,7 @@ struct vt_py_values {
 void vt_py_values_deinit(struct vt_py_values *values);
 
 /*
- * Adds the text of an object, some hundred bytes at most, without control characters but otherwise hostile. What cannot be read
+ * Adds the text of an object, some hundred bytes at most; hostile (names of classes are as they are). What cannot be read
  * is "?". False when out of memory.
  */
 bool vt_py_value_text(struct vt_py_values *values, uint64_t object, struct vt_str *out);
