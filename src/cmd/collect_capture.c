@@ -265,6 +265,8 @@ void vt_python_begin_again(struct vt_python *again, const struct vt_python *foun
 	again->arena = (struct vt_arena){ 0 };
 	again->threads.data = NULL;
 	again->threads.n = again->threads.capacity = 0;
+	again->gils.data = NULL;
+	again->gils.n = again->gils.capacity = 0;
 }
 
 static bool add_to_session(struct vt_session *session, pid_t tid)

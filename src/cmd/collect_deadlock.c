@@ -61,6 +61,7 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 	bool holds = false;
 
 	vt_python_begin_again(&again, &s->rounds[0].python);
+	again.locals = false;
 
 	VT_ERROR struct vt_error *err = vt_python_capture(&again, vt_live_source(s->c->live));
 

@@ -21,7 +21,10 @@ static void find_python(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_python *python = &s->rounds[0].python;
-	struct vt_error *err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
+	struct vt_error *err;
+
+	python->locals = c->options->locals;
+	err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
 
 	s->have_python = !err;
 	if (s->have_python) {
@@ -373,9 +376,23 @@ static void match_python_threads(struct vt_stacks *s)
 			      "Python frames are missing: not enough memory here");
 }
 
+static void say_without_locals(struct vt_stacks *s)
+{
+	size_t n = 0;
+
+	for (size_t r = 0; s->have_python && r < s->n_rounds; r++)
+		n += s->rounds[r].python.n_without_locals;
+	if (n)
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "locals", s->c->options->no_stop || s->n_escaped ?
+			      "the local variables of %zu frames are missing: they are read of a stopped process only" :
+			      "the local variables of %zu frames are missing: there was no time for more", n);
+}
+
 static void resolve_python(struct vt_stacks *s)
 {
 	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
+
+	say_without_locals(s);
 
 	for (size_t r = 0; s->have_python && r < s->n_rounds; r++) {
 		struct vt_error *err = vt_python_resolve(&s->rounds[r].python, src);
@@ -565,16 +582,22 @@ static void read_kernel_stacks(struct vt_stacks *s)
 	}
 }
 
-/* The thread that holds the GIL that python waits for. Before 3.12 all interpreters of a process share one. */
-static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s, const struct vt_python_thread *python)
+/* The GIL of the interpreter that a thread is in; 0 unknown. Interpreters may share one. */
+static uint64_t gil_address(const struct vt_place *place)
+{
+	const struct vt_python *python = place->round ? &place->round->python : NULL;
+
+	return place->python && place->python->gil < python->gils.n ? python->gils.data[place->python->gil].addr : 0;
+}
+
+/* The thread that holds the GIL that a thread waits for. */
+static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s, const struct vt_place *place)
 {
 	const struct vt_model *model = s->c->model;
-	const struct vt_python *found = &s->rounds[0].python;
-	bool shared = found->major == 3 && found->minor < 12;
+	uint64_t gil = gil_address(place);
 
-	for (size_t i = 0; i < model->threads.n; i++)
-		if (model->threads.data[i].gil == 1 && s->places[i].python &&
-		    (shared || s->places[i].python->interpreter == python->interpreter))
+	for (size_t i = 0; gil && i < model->threads.n; i++)
+		if (model->threads.data[i].gil == 1 && gil_address(&s->places[i]) == gil)
 			return &model->threads.data[i];
 	return NULL;
 }
@@ -591,7 +614,7 @@ static void name_gil_holders(struct vt_stacks *s)
 		const struct vt_model_thread *holder = NULL;
 
 		if (python && thread->verdict && thread->gil == 0 && !strcmp(thread->verdict, VT_VERDICT_GIL))
-			holder = find_gil_holder(s, python);
+			holder = find_gil_holder(s, &s->places[i]);
 		if (!holder)
 			continue;
 
