@@ -318,7 +318,8 @@ static struct vt_error *read_python(struct seen *seen, const struct options *opt
 
 static void print_seen(struct seen *seen, const struct options *options)
 {
-	qsort(seen->py.threads.data, seen->py.threads.n, sizeof(*seen->py.threads.data), by_tid);
+	if (seen->py.threads.n)
+		qsort(seen->py.threads.data, seen->py.threads.n, sizeof(*seen->py.threads.data), by_tid);
 	if (options->what == 'f')
 		print_facts(seen);
 	else if (options->what == 'e')
