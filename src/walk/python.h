@@ -118,7 +118,7 @@ void vt_python_deinit(struct vt_python *py);
  * Copies the frame chains of all threads. Bounded, cycles are detected; what cannot be read is said in the thread's why.
  * Thread ids are those of the target's own pid namespace; the caller translates. src is read by page: it need not be cached,
  * and must not be when it is not coherent (each chain is then checked to be the same after it was read). Local variables are
- * read for 20 ms at most, the innermost frames of all threads first, and of a coherent src only.
+ * read for 20 ms (of processor time) at most, the innermost frames of all threads first, and of a coherent src only.
  */
 struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src);
 

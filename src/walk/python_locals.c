@@ -10,7 +10,12 @@
 #include "target/live.h"
 #include "walk/python_value.h"
 
+/*
+ * How long it may take. On a machine with more work than processors some of that passes without one instruction of ours, and
+ * the target would hardly have run either: hence the larger limit for the clock on the wall.
+ */
 #define BUDGET_NS (20 * VT_NS_PER_MS)
+#define WALL_BUDGET_NS (100 * VT_NS_PER_MS)
 #define MAX_TEXT (16u << 20) /* bytes of all lists and values */
 #define MAX_VARIABLES 4096   /* of one function; more are damage (code has some dozen) */
 #define MAX_SLOTS 256        /* of one frame that are looked at */
@@ -31,9 +36,22 @@ struct locals {
 	VT_VEC(struct variables) variables;
 	struct vt_str text;
 	size_t text_bytes;
-	uint64_t deadline_ns;
+	uint64_t cpu_deadline_ns, wall_deadline_ns;
 	bool out_of_memory;
 };
+
+static uint64_t cpu_time_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * VT_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static bool is_over(const struct locals *l)
+{
+	return l->text_bytes > MAX_TEXT || cpu_time_ns() >= l->cpu_deadline_ns || vt_deadline_passed(l->wall_deadline_ns);
+}
 
 static void locals_deinit(struct locals *l)
 {
@@ -194,7 +212,7 @@ static bool read_level(struct locals *l, size_t depth, int *ret)
 
 		if (depth >= thread->frames.n)
 			continue;
-		if (l->text_bytes > MAX_TEXT || vt_deadline_passed(l->deadline_ns))
+		if (is_over(l))
 			return false;
 		any = true;
 		*ret = read_frame(l, &thread->frames.data[depth]);
@@ -218,7 +236,11 @@ static size_t count_unread(const struct vt_python *py)
 struct vt_error *vt_py_read_locals(struct vt_python *py, struct vt_memsrc *src)
 {
 	struct locals l = {
-		.py = py, .src = src, .values = { .py = py, .src = src }, .deadline_ns = vt_now_ns() + BUDGET_NS,
+		.py = py,
+		.src = src,
+		.values = { .py = py, .src = src },
+		.cpu_deadline_ns = cpu_time_ns() + BUDGET_NS,
+		.wall_deadline_ns = vt_now_ns() + WALL_BUDGET_NS,
 	};
 	int ret = 0;
 
