@@ -46,7 +46,7 @@ struct vt_python_frame {
 			     the run of Python frames from here inwards (innermost first order: it ends a run) */
 	uint32_t interpreter; /* id of the interpreter that runs it: 0 the main one */
 	uint64_t c_frame; /* of an entry (3.12+): an address in the C stack frame of its evaluator; 0 unknown */
-	/* The bound local variables, names after resolve; NULL: not asked for, or not read. Owned by the arena of struct vt_python. */
+	/* The bound local variables, names after resolve; NULL: not asked for, or not read. Owned by struct vt_python's arena. */
 	const struct vt_python_locals *locals;
 	/* resolved: */
 	const char *function; /* qualified name where there is one (3.11+), else co_name; NULL unknown; hostile */
