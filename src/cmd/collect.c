@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "cmd/progress.h"
+#include "cmd/watchdog.h"
 #include "inject/inject.h"
 
 /* How long a second vramtap waits for the first one to finish. */
@@ -51,7 +52,10 @@ static struct vt_error *explain_permission(struct vt_collect *c, struct vt_error
 	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", c->proc.pid, c->proc.name, why);
 }
 
-static struct vt_error *open_target(struct vt_collect *c, pid_t pid)
+/* Everything here takes milliseconds, but a lock of the process's memory map may be in the way. */
+#define OPEN_NS (60 * VT_NS_PER_S)
+
+static struct vt_error *read_target(struct vt_collect *c, pid_t pid)
 {
 	VT_TRY(vt_proc_init(&c->proc, pid));
 	vt_collect_identity(c);
@@ -59,6 +63,16 @@ static struct vt_error *open_target(struct vt_collect *c, pid_t pid)
 	VT_TRY(explain_permission(c, vt_live_create(pid, &c->live)));
 	VT_TRY(explain_permission(c, vt_maps_init(&c->maps, pid)));
 	return vt_modules_init(&c->modules, pid, &c->maps);
+}
+
+static struct vt_error *open_target(struct vt_collect *c, pid_t pid)
+{
+	vt_watchdog_arm(OPEN_NS, pid, "its memory map is read");
+
+	struct vt_error *err = read_target(c, pid);
+
+	vt_watchdog_disarm();
+	return err;
 }
 
 static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)

@@ -11,11 +11,14 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
+#include "cmd/watchdog.h"
 #include "walk/debuginfod.h"
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
+/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
+#define CAPTURE_NS (10 * VT_NS_PER_S)
 
 static void find_python(struct vt_stacks *s)
 {
@@ -671,10 +674,12 @@ void vt_collect_threads(struct vt_collect *c)
 	}
 	drop_helper_thread(&s);
 	read_kernel_stacks(&s);
+	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
 	if (c->options->no_stop)
 		vt_capture_running(&s);
 	else
 		vt_capture_stopped(&s);
+	vt_watchdog_disarm();
 	add_new_threads(&s);
 	add_threads(&s);
 	say_what_is_missing(&s);

@@ -13,7 +13,8 @@ vramtap_SOURCES = \
 	src/cmd/output.c src/cmd/output.h \
 	src/cmd/progress.c src/cmd/progress.h \
 	src/cmd/report.c \
-	src/cmd/stacks.c
+	src/cmd/stacks.c \
+	src/cmd/watchdog.c src/cmd/watchdog.h
 vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \
 	src/target/libtarget.a src/base/libbase.a $(VT_LIBS)

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What vramtap stacks says that threads wait for, held against the target's own words and against /proc."""
 import os
-import re
 import sys
 import time
 
-from harness import Skip, check, compile_c, equal, main, stacks, stacks_json, target, wait_until
+from harness import NOTHING, Skip, check, compile_c, equal, main, stacks, stacks_json, target, vramtap, wait_until
 
 # Each thread prints its number, the name of what it does, and the words that are true of it; then it waits.
 WAITERS = """
@@ -504,6 +503,65 @@ def test_uninterruptible():
                     check(not thread["wchan"] or "userfaultfd" in thread["verdict"], "its verdict", thread["verdict"])
         finally:
             stop_children(proc.pid)
+
+
+# The mapping of a thread's stack goes on above it, where nobody provides the pages: reading them blocks for good.
+BLOCKS_READERS = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static pthread_barrier_t barrier;
+
+static void *sleeps(void *arg)
+{
+	pthread_barrier_wait(&barrier);
+	for (;;)
+		pause();
+	return arg;
+}
+
+int main(void)
+{
+	size_t size = 1 << 20;
+	char *stack = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .range = { .start = (unsigned long)stack, .len = 2 * size },
+				       .mode = UFFDIO_REGISTER_MODE_MISSING };
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, stack, size);
+	pthread_create(&thread, &attr, sleeps, NULL);
+	pthread_barrier_wait(&barrier);
+	usleep(100000);
+	printf("ready %d\n", fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg));
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+"""
+
+
+def test_a_read_that_blocks():
+    """The tool gives up, says so, and whatever it had stopped goes on."""
+    with target([compile_c(BLOCKS_READERS, "-pthread")], ready="ready") as proc:
+        if proc.ready_line != "ready 1":
+            raise Skip("no userfaultfd for faults of the kernel")
+        code, out, err = vramtap("stacks", str(proc.pid), timeout=120)
+        equal((code, out), (NOTHING, ""), "exit status and standard output")
+        check("blocks in the kernel" in err, "message", err)
+        for tid in os.listdir(f"/proc/{proc.pid}/task"):
+            wait_until(lambda: read(f"/proc/{proc.pid}/task/{tid}/stat").rpartition(")")[2].split()[0] == "S", 20, "it goes on")
 
 
 if __name__ == "__main__":
