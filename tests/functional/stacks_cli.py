@@ -10,8 +10,8 @@ import tempfile
 import time
 import unicodedata
 
-from harness import (COMPLETE, NOTHING, SOURCE, Skip, check, equal, main, proc_state, stacks, stacks_json, target, thread_count,
-                     vramtap, wait_until)
+from harness import (COMPLETE, NOTHING, SOURCE, Skip, check, equal, main, proc_state, run_stacks, stacks, stacks_json, target,
+                     thread_count, vramtap, wait_until)
 from native_stacks import interpreters
 
 # Threads: the main one sleeps below a C function that Python called, three wait for one lock, one reads from a pipe.
@@ -70,7 +70,7 @@ def test_several_processes():
         document = json.loads(out)
         equal([str(p["pid"]) for p in document["processes"]], pids, "processes in the JSON")
         equal([p["error"] and p["error"]["code"] for p in document["processes"]], [None, "gone", "gone", None], "errors")
-        equal(vramtap("stacks", "--quiet", pids[0], pids[3])[0], COMPLETE, "exit code when all is well")
+        run_stacks(("--quiet", pids[0], pids[3]), 60, (COMPLETE,))
         with tempfile.TemporaryDirectory(prefix="vramtap-test-") as directory:
             path = os.path.join(directory, "stacks.json")
             _, out, _ = vramtap("stacks", "--json", path, *pids, expect=NOTHING)
