@@ -16,9 +16,26 @@
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 
+#define FIND_PYTHON_TRIES 3
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 /* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)
+
+/* It runs meanwhile: what changes under the first look can seem to be laid out in no known way. */
+static struct vt_error *init_python(struct vt_collect *c, struct vt_python *python)
+{
+	struct vt_error *err = NULL;
+
+	for (int try = 0; try < FIND_PYTHON_TRIES; try++) {
+		if (try > 0)
+			vt_live_drop_cache(c->live);
+		vt_error_destroy(err);
+		err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
+		if (!err || err->code != VT_ERR_UNSUPPORTED)
+			break;
+	}
+	return err;
+}
 
 static void find_python(struct vt_stacks *s)
 {
@@ -27,7 +44,7 @@ static void find_python(struct vt_stacks *s)
 	struct vt_error *err;
 
 	python->locals = c->options->locals;
-	err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
+	err = init_python(c, python);
 
 	s->have_python = !err;
 	if (s->have_python) {
@@ -652,6 +669,49 @@ static void add_threads(struct vt_stacks *s)
 	vt_find_deadlocks(s);
 }
 
+/* False when it ended, or another one has its number by now. A main thread that called pthread_exit() stays, as a zombie. */
+static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *thread)
+{
+	struct vt_thread_info now = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, s->c->proc.pid, thread->tid);
+
+	if (err)
+		return err->code != VT_ERR_GONE;
+	return now.start_ticks == thread->start_ticks &&
+	       (thread->tid == s->c->proc.pid || (now.state != 'Z' && now.state != 'X'));
+}
+
+/* Threads that ended after the list was made and before everything stood still are no part of what is shown. */
+static void drop_ended_threads(struct vt_stacks *s)
+{
+	struct vt_map read = { 0 };
+	size_t kept = 0, kept_kernel = 0;
+	bool ok = true;
+
+	for (size_t r = 0; r < s->n_rounds; r++) {
+		for (size_t i = 0; i < s->rounds[r].session.threads.n; i++) {
+			const struct vt_session_thread *thread = &s->rounds[r].session.threads.data[i];
+
+			if (thread->stopped || thread->sampled)
+				ok = vt_map_put(&read, (uint64_t)thread->tid, r) && ok;
+		}
+	}
+	for (size_t i = 0; ok && i < s->list.threads.n; i++) {
+		const struct vt_thread_info *thread = &s->list.threads.data[i];
+
+		if (!vt_map_get(&read, (uint64_t)thread->tid) && !still_there(s, thread))
+			continue;
+		if (i < s->n_kernel)
+			s->kernel[kept_kernel++] = s->kernel[i];
+		s->list.threads.data[kept++] = *thread;
+	}
+	if (ok) {
+		s->list.threads.n = kept;
+		s->n_kernel = kept_kernel;
+	}
+	vt_map_deinit(&read);
+}
+
 void vt_collect_threads(struct vt_collect *c)
 {
 	struct vt_stacks s = {
@@ -680,6 +740,7 @@ void vt_collect_threads(struct vt_collect *c)
 	else
 		vt_capture_stopped(&s);
 	vt_watchdog_disarm();
+	drop_ended_threads(&s);
 	add_new_threads(&s);
 	add_threads(&s);
 	say_what_is_missing(&s);

@@ -25,6 +25,7 @@ enum verdict {
 
 #define MAX_CHECKED_THREADS 64
 #define CHECKED_FRAMES 4     /* of a thread */
+#define MAX_TRIES 3          /* a list that changes while it is read looks damaged */
 #define FIRST_WITH_COOKIE 13 /* minor of the first release with debug offsets */
 
 static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
@@ -50,8 +51,16 @@ static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
 /* Fails only when the target is gone or must not be read. */
 static struct vt_error *judge(struct vt_python *py, struct vt_memsrc *src, enum verdict *verdict)
 {
-	struct vt_error *err = vt_py_capture(py, src, CHECKED_FRAMES);
+	bool coherent = src->coherent;
+	struct vt_error *err;
 
+	/* One pass, also while the target runs: a thread that changes under it is one bad thread, not most of them. */
+	src->coherent = true;
+	err = vt_py_capture(py, src, CHECKED_FRAMES);
+	for (int try = 1; try < MAX_TRIES && !coherent &&
+			  (vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT)); try++)
+		err = vt_py_capture(py, src, CHECKED_FRAMES);
+	src->coherent = coherent;
 	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
 		py->types[i].named = 0; /* what another layout made of them */
 	*verdict = err ? WRONG : judge_threads(py, src);

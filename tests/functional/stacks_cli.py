@@ -10,7 +10,7 @@ import tempfile
 import time
 import unicodedata
 
-from harness import (COMPLETE, NOTHING, SOURCE, Skip, check, equal, main, proc_state, run_stacks, stacks, stacks_json, target,
+from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, Skip, check, equal, main, proc_state, run_stacks, stacks, stacks_json, target,
                      thread_count, vramtap, wait_until)
 from native_stacks import interpreters
 
@@ -230,6 +230,32 @@ def test_many_threads():
             equal(len(data["threads"]), 301, "threads")
             check(len(data["thread_groups"]) <= 4, "groups", data["thread_groups"])
             check(len(stacks(proc.pid, *args).splitlines()) < 60, "equal threads are not grouped")
+
+
+# Four threads start four at a time that end at once.
+COME_AND_GO = """
+import threading, time
+def churn():
+    while True:
+        threads = [threading.Thread(target=str) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+for _ in range(4): threading.Thread(target=churn, daemon=True).start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_threads_that_come_and_go():
+    """Only what was there when everything stood still is shown, and that with its stack."""
+    with target([sys.executable, "-c", COME_AND_GO], ready="ready") as proc:
+        for _ in range(30):
+            data = stacks_json(proc.pid, expect=(COMPLETE, PARTIAL))
+            codes = {d["code"] for d in data["diagnostics"]}
+            # On a busy machine one may not stop in time.
+            if not codes & {"ran", "not-stopped"}:
+                equal(data["completeness"], "complete", f"{data['diagnostics']}")
+            check(len(data["threads"]) >= 5, "threads", len(data["threads"]))
 
 
 if __name__ == "__main__":
