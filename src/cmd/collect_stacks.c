@@ -435,7 +435,7 @@ static const char *why_incomplete(struct vt_stacks *s, const struct vt_native_st
 	return why ? vt_arena_strdup(&s->c->model->arena, why) : NULL;
 }
 
-static void keep_python_frames(struct vt_model_stack *stack)
+static void keep_python_frames(struct vt_model_stack *stack, const struct vt_python_thread *python, struct vt_arena *arena)
 {
 	size_t kept = 0;
 
@@ -444,6 +444,9 @@ static void keep_python_frames(struct vt_model_stack *stack)
 			stack->frames[kept++] = stack->frames[i];
 	stack->n_frames = kept;
 	stack->has_native = stack->merge_uncertain = false;
+	/* What is missing of the native ones is not missing here. */
+	stack->truncated = python && python->truncated;
+	stack->why = python && python->why[0] ? vt_arena_strdup(arena, python->why) : NULL;
 }
 
 /*
@@ -455,25 +458,29 @@ static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *th
 	struct vt_model *model = s->c->model;
 
 	if (model->view == VT_VIEW_PYTHON)
-		keep_python_frames(&thread->stack);
+		keep_python_frames(&thread->stack, s->places[i].python, &model->arena);
 	if (model->view == VT_VIEW_NATIVE && !vt_merge_stacks(&s->native[i], NULL, &thread->stack, &model->arena))
 		say_no_memory_for_stack(s, thread->tid);
 }
 
 /*
- * 1 holds it, 0 not, -1 unknown. It is asked of one round, the last: in different ones different threads may have had it.
+ * 1 holds it, 0 not, -1 unknown. In different rounds different threads may have had it: the last one decides, and a thread
+ * that was read in an earlier one must have had it then, too.
  */
-static int gil_of(const struct vt_stacks *s, const struct vt_python_thread *thread)
+static int gil_of(const struct vt_stacks *s, const struct vt_place *place)
 {
-	const struct vt_python *python = &s->rounds[s->n_rounds ? s->n_rounds - 1 : 0].python;
+	const struct vt_python *last = &s->rounds[s->n_rounds ? s->n_rounds - 1 : 0].python;
 
-	if (!thread)
+	if (!place->python)
 		return -1;
-	if (s->n_rounds <= 1)
-		return vt_python_holds_gil(python, thread);
-	for (size_t i = 0; i < python->threads.n; i++)
-		if (python->threads.data[i].tstate == thread->tstate)
-			return vt_python_holds_gil(python, &python->threads.data[i]);
+
+	int held = vt_python_holds_gil(&place->round->python, place->python);
+
+	if (held != 1 || &place->round->python == last)
+		return held;
+	for (size_t i = 0; i < last->threads.n; i++)
+		if (last->threads.data[i].tstate == place->python->tstate)
+			return vt_python_holds_gil(last, &last->threads.data[i]);
 	return -1;
 }
 
@@ -507,7 +514,7 @@ static void add_thread(struct vt_stacks *s, size_t i)
 		.has_python = python != NULL,
 		.taken = how_taken(place),
 		.wchan = info->wchan[0] ? vt_arena_strdup(&c->model->arena, info->wchan) : NULL,
-		.gil = gil_of(s, python),
+		.gil = gil_of(s, place),
 	};
 	if (same_wait && i < s->n_kernel) {
 		thread->kernel = s->kernel[i].frames;

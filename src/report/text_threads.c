@@ -349,9 +349,11 @@ static void print_stack(struct view *v, const struct vt_model_stack *stack, size
 	else
 		choose_frames(&entries, stack);
 	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
+	if (stack->n_frames == 0 && v->model->view == VT_VIEW_PYTHON && !stack->why)
+		print_stack_note(v, "(%s)", "no Python frames");
 	if (stack->why && *stack->why)
 		print_stack_note(v, stack->n_frames == 0 ? "(no stack: %s)" :
-				    stack->has_native	 ? "(ends here: %s)" :
+				    stack->has_native || v->model->view == VT_VIEW_PYTHON ? "(ends here: %s)" :
 							   "(no native frames: %s)",
 				 stack->why);
 	else if (stack->truncated)

@@ -211,7 +211,7 @@ def burns():
 def naps():
     while True:
         time.sleep(0.0005)
-for function in (burns, naps):
+for function in (burns, burns, naps):
     threading.Thread(target=function, daemon=True).start()
 print("ready", flush=True)
 time.sleep(600)
@@ -223,7 +223,7 @@ def test_python_that_runs():
     want = {("burns", "run"), ("naps", "run")}
     with target([sys.executable, "-c", PYTHON_BUSY], ready="ready") as proc:
         ran = 0
-        for _ in range(20):
+        for _ in range(10):
             data = stacks_json(proc.pid, "--no-stop", expect=(COMPLETE, PARTIAL))
             for thread in data["threads"][1:]:
                 names = [f["function"].split(".")[-1] for f in thread["stack"]["frames"] if f["kind"] == "python"]
@@ -232,8 +232,11 @@ def test_python_that_runs():
                     ran += 1
                     equal({f["kind"] for f in thread["stack"]["frames"]} <= {"python"}, True, "kinds of frames of a running thread")
                     check(thread["stack"]["why"], "it does not say what is missing")
+                check(not (thread["holds_gil"] and (thread["verdict"] or "").startswith("waits for the GIL")), "has and waits for the GIL",
+                      thread)
             equal(data["threads"][0]["taken"], "asleep", "the main thread")
-        check(ran > 0, "no thread ran in twenty looks")
+            check(sum(bool(t["holds_gil"]) for t in data["threads"]) <= 1, "two threads hold the GIL", data["threads"])
+        check(ran > 0, "no thread ran in ten looks")
 
 
 if __name__ == "__main__":
