@@ -135,7 +135,7 @@ def settle(pid, tids):
 def test_waits():
     with target([sys.executable, "-c", WAITERS]) as proc:
         words = told(proc)
-        settle(proc.pid, words)
+        settle(proc.pid, [proc.pid, *words])
         for option in ("--merged", "--no-stop"):
             data = stacks_json(proc.pid, option)
             by_tid = {t["tid"]: t for t in data["threads"]}
@@ -155,7 +155,7 @@ def test_kernel():
     """Wait channel and stack in the kernel are those that /proc shows."""
     with target([sys.executable, "-c", WAITERS]) as proc:
         words = told(proc)
-        settle(proc.pid, words)
+        settle(proc.pid, [proc.pid, *words])
         # In this order: a call that was interrupted is restarted by way of other functions of the kernel.
         for option in ("--no-stop", "--merged"):
             for thread in stacks_json(proc.pid, option)["threads"]:
