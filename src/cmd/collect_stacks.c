@@ -30,6 +30,7 @@ static struct vt_error *init_python(struct vt_collect *c, struct vt_python *pyth
 		if (try > 0)
 			vt_live_drop_cache(c->live);
 		vt_error_destroy(err);
+		python->locals = c->options->locals; /* a failure clears it */
 		err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
 		if (!err || err->code != VT_ERR_UNSUPPORTED)
 			break;
@@ -41,10 +42,7 @@ static void find_python(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_python *python = &s->rounds[0].python;
-	struct vt_error *err;
-
-	python->locals = c->options->locals;
-	err = init_python(c, python);
+	struct vt_error *err = init_python(c, python);
 
 	s->have_python = !err;
 	if (s->have_python) {
