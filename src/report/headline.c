@@ -243,17 +243,39 @@ static void add_device_waits(struct headlines *h)
 	}
 }
 
+static size_t count_gil_waiters(const struct vt_model *model, pid_t holder)
+{
+	static const char start[] = "waits for the GIL";
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+
+		n += t->waits_for == holder && t->verdict && !strncmp(t->verdict, start, sizeof(start) - 1);
+	}
+	return n;
+}
+
+/* That the main thread has it is worth a line only when others want it. */
 static void add_gil(struct headlines *h)
 {
 	for (size_t i = 0; i < h->model->threads.n; i++) {
 		const struct vt_model_thread *t = &h->model->threads.data[i];
-		char doing[MAX_NAME * 2];
+		char doing[MAX_NAME * 2], waiters[64] = "", count[VT_NUM_MAX];
+		size_t n;
 
-		if (t->gil != 1 || t->is_main)
+		if (t->gil != 1)
 			continue;
+		n = count_gil_waiters(h->model, t->tid);
+		if (n > 0)
+			snprintf(waiters, sizeof(waiters), "; %s thread%s for it", vt_format_count(count, n),
+				 n == 1 ? " waits" : "s wait");
 		describe_doing(doing, sizeof(doing), t);
-		add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s", (int)t->tid,
-		    MAX_NAME, t->name ? t->name : "?", doing[0] ? ", which " : "", doing);
+		if (!t->is_main)
+			add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s%s", (int)t->tid, MAX_NAME,
+			    t->name ? t->name : "?", doing[0] ? ", which " : "", doing, waiters);
+		else if (n > 0)
+			add(h, "gil-held", false, "main thread holds the GIL%s", waiters);
 		return;
 	}
 }

@@ -374,6 +374,43 @@ static void test_other_thread_hangs(void **state)
 	vt_model_deinit(&model);
 }
 
+static void test_gil_headline(void **state)
+{
+	static const struct {
+		bool main_holds;
+		int waiters;
+		const char *text; /* NULL: none */
+	} cases[] = {
+		{ true, 0, NULL },
+		{ true, 1, "main thread holds the GIL; 1 thread waits for it" },
+		{ false, 0, "the GIL is held by thread 8 (loader), which is in malloc" },
+		{ false, 2, "the GIL is held by thread 8 (loader), which is in malloc; 2 threads wait for it" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_thread *t;
+		struct vt_model model;
+
+		vt_model_init(&model);
+		t = report_add_thread(&model, 7, "python");
+		t->is_main = true;
+		t->gil = cases[i].main_holds;
+		t = report_add_thread(&model, 8, "loader");
+		t->gil = !cases[i].main_holds;
+		t->verdict = "in malloc";
+		for (int k = 0; k < cases[i].waiters; k++) {
+			t = report_add_thread(&model, 20 + k, "python");
+			t->verdict = "waits for the GIL held by somebody";
+			t->waits_for = cases[i].main_holds ? 7 : 8;
+		}
+		assert_true(vt_model_account(&model));
+		assert_int_equal(has_headline(&model, "gil-held", ""), cases[i].text != NULL);
+		assert_true(!cases[i].text || has_headline(&model, "gil-held", cases[i].text));
+		vt_model_deinit(&model);
+	}
+}
+
 static void test_headlines(void **state)
 {
 	struct vt_model model;
@@ -470,6 +507,7 @@ int main(void)
 		cmocka_unit_test(test_thread_groups),
 		cmocka_unit_test(test_nameless_frames),
 		cmocka_unit_test(test_other_thread_hangs),
+		cmocka_unit_test(test_gil_headline),
 		cmocka_unit_test(test_headlines),
 		cmocka_unit_test(test_diags),
 		cmocka_unit_test(test_completeness),
