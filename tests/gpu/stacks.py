@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tempfile
 import time
 
 from scenarios import Gpu
+from heartbeats import Heartbeats
 from harness import COMPLETE, PARTIAL, VRAMTAP, Skip, check, equal, main, proc_state, thread_count, wait_until
 
 
@@ -145,18 +147,47 @@ def test_stacks_nccl_init():
         other.unharmed()
 
 
+# Peers that happen to be here are measured too: {} for the pid.
+PEERS = (["py-spy", "dump", "--native", "-p", "{}"], ["pystack", "remote", "{}"], ["pystack", "remote", "--native-all", "{}"],
+         ["eu-stack", "-p", "{}"])
+
+
+def measure(beats, command, runs):
+    """Milliseconds of (wall time, pause) of each run but the first, which warms the caches."""
+    samples = []
+    for _ in range(runs + 1):
+        beats.mark()
+        begin = time.monotonic()
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        wall = (time.monotonic() - begin) * 1e3
+        samples.append((wall, beats.pause_ms()))
+        if done.returncode:
+            return None
+    return samples[1:]
+
+
+def show_figure(name, values):
+    print(f"  FIGURE {name}: median {statistics.median(values):.2f} p99 {sorted(values)[len(values) * 99 // 100 - 1]:.2f}"
+          f" max {max(values):.2f} ms of {len(values)}")
+
+
 def test_stacks_figures():
-    """Pause and wall time on this machine with many threads."""
-    with Gpu("synchronize", "--threads", "140") as gpu:
-        walls, stopped = [], []
-        for _ in range(101):
-            begin = time.monotonic()
-            timing = json.loads(stacks(gpu, "--json", "-"))["processes"][0]["timing"]
-            walls.append((time.monotonic() - begin) * 1e3)
-            stopped.append(timing["stopped_ms"])
-        for name, values in (("wall time of vramtap stacks", walls[1:]), ("threads stopped", stopped[1:])):
-            print(f"  FIGURE {name}, {thread_count(gpu.proc.pid)} threads: median {statistics.median(values):.2f}"
-                  f" p99 {sorted(values)[98]:.2f} max {max(values):.2f} ms")
+    """Pause, as the target's own threads see it, and wall time with many threads."""
+    beats = Heartbeats()
+    with Gpu("synchronize", "--threads", "132", "--heartbeat", beats.library, beats.path) as gpu:
+        pid = str(gpu.proc.pid)
+        print(f"  {thread_count(gpu.proc.pid)} threads")
+        show_figure("pause without any tool", [pause for _, pause in measure(beats, ["sleep", "0.04"], 100)])
+        told = [json.loads(stacks(gpu, "--json", "-"))["processes"][0]["timing"]["stopped_ms"] for _ in range(100)]
+        show_figure("threads stopped, in vramtap's own words", told)
+        for command, runs in [([VRAMTAP, "stacks", "--json", "/dev/null", pid], 100)] + [(peer, 10) for peer in PEERS]:
+            name = " ".join(os.path.basename(word) for word in command[:-1])
+            samples = measure(beats, [word.replace("{}", pid) for word in command], runs) if shutil.which(command[0]) else None
+            if not samples:
+                print(f"  not measured: {name}")
+                continue
+            for what, values in zip(("wall time", "pause"), zip(*samples)):
+                show_figure(f"{what} of {name}", values)
         gpu.unharmed()
 
 

@@ -214,6 +214,8 @@ def main():
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--blocks", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--heartbeat", nargs=2, metavar=("LIBRARY", "FILE"),
+                        help="eight more threads tell when they could not run (tests/targets/heartbeat.c)")
     parser.add_argument("--snapshot")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--store")
@@ -228,6 +230,8 @@ def main():
     torch.cuda.synchronize()
     for i in range(args.threads):
         threading.Thread(target=threading.Event().wait, name=f"extra-{i}", daemon=True).start()
+    for i in range(8 if args.heartbeat else 0):
+        threading.Thread(target=ctypes.CDLL(args.heartbeat[0]).heartbeat, args=(args.heartbeat[1].encode(), i), daemon=True).start()
     if args.mode == "free":
         # The snapshot would wait for the lock that the freeing thread holds for ever: take it just before.
         if args.snapshot:
