@@ -33,10 +33,11 @@ THREADS = 160
 
 
 class Tool:
-    """A command, {} for the pid; share: how often it runs for each run of vramtap; thread: what starts a thread's stack."""
+    """A command, {} for the pid; share: how often it runs for each run of vramtap; thread: what starts a thread's stack; good: exit
+    codes of a run that counts."""
 
-    def __init__(self, name, command, share=1.0, thread=None):
-        self.name, self.command, self.share = name, command, share
+    def __init__(self, name, command, share=1.0, thread=None, good=(0,)):
+        self.name, self.command, self.share, self.good = name, command, share, good
         self.thread = re.compile(thread, re.MULTILINE) if thread else None
         self.threads = None
         self.wall, self.pause, self.told = [], [], []
@@ -53,7 +54,7 @@ class Tool:
             pause = beats.pause_ms()
             out.seek(0)
             text = out.read().decode("utf-8", "replace")
-        harness.equal(proc.returncode, 0, f"exit code of {self.name}")
+        harness.check(proc.returncode in self.good, f"exit code {proc.returncode} of {self.name}")
         return wall, pause, text
 
     def warm_up(self, pid, beats):
@@ -90,7 +91,8 @@ def tools(vramtap, wanted):
     pyspy, pystack = os.path.join(peers, "py-spy"), os.path.join(peers, "pystack")
     found = [
         Tool("no tool", ["sleep", "0.05"]),
-        Tool("vramtap", ours(vramtap)),
+        # On a busy machine a thread may not stop in time: said, and partial.
+        Tool("vramtap", ours(vramtap), good=(harness.COMPLETE, harness.PARTIAL)),
         Tool("py-spy dump", [pyspy, "dump", "-p", "{}"], 0.3, r"^Thread "),
         Tool("py-spy dump --native", [pyspy, "dump", "--native", "-p", "{}"], 0.3, r"^Thread "),
         Tool("pystack remote", [pystack, "remote", "{}"], 0.3, r"^Traceback for thread "),
