@@ -19,6 +19,7 @@
 
 #define MAX_DEPTH 64
 #define PAGE UINT64_C(4096)
+#define MAX_LEFT_OUT (UINT64_C(1) << 20) /* a function: compilers make none of this size */
 #define MAX_HEADERS (UINT64_C(65536) * sizeof(Elf64_Shdr))
 
 /* Part of a unit's code. */
@@ -98,8 +99,10 @@ static void add_ranges(struct vt_dwarf *dwarf, Dwarf_Die *unit)
 	ptrdiff_t offset = 0;
 
 	while ((offset = dwarf_ranges(unit, offset, &base, &begin, &end)) > 0) {
-		struct range *range = vt_vec_append(&dwarf->ranges);
+		struct range *range = begin ? vt_vec_append(&dwarf->ranges) : NULL; /* 0: see left_out_end() */
 
+		if (!begin)
+			continue;
 		if (!range)
 			return;
 		*range = (struct range){ .begin = begin, .end = end, .unit = dwarf_dieoffset(unit) };
@@ -143,10 +146,13 @@ static bool is_skeleton(Dwarf_Die *unit)
 
 /* Functions. */
 
+/* Where functions are looked for. The more places, the longer it takes. */
+enum effort { IN_NAMESPACES, IN_TYPES, IN_FUNCTIONS, N_EFFORTS };
+
 /* The instances that contain an address, the function itself first. */
 struct chain {
 	uint64_t vaddr;
-	bool in_types; /* look inside of types, too */
+	enum effort effort;
 	Dwarf_Die dies[VT_DWARF_MAX_FRAMES];
 	size_t n; /* more than fit, if there are more */
 };
@@ -178,8 +184,34 @@ static enum kind kind_of(Dwarf_Die *die)
 
 /*
  * Functions are entries of the unit or of a namespace; rustc has methods inside of their types, where gcc and clang have
- * declarations only, in C++ many more than functions. What is inlined into a function is inside of it.
+ * declarations only, in C++ many more than functions. What gcc makes of an OpenMP region, and a nested function of C or
+ * Fortran, is inside of a function whose code is elsewhere.
  */
+static bool may_hold_functions(const struct chain *chain, enum kind kind)
+{
+	switch (kind) {
+	case NAMESPACE:
+		return true;
+	case TYPE:
+		return chain->effort >= IN_TYPES;
+	case FUNCTION:
+	case BLOCK:
+		return chain->effort >= IN_FUNCTIONS;
+	case OTHER:
+		break;
+	}
+	return false;
+}
+
+/* Not for what was left out of the file (see left_out_end()), whose ranges may reach to where code is. */
+static bool has_address(Dwarf_Die *die, uint64_t vaddr)
+{
+	Dwarf_Addr low;
+
+	return dwarf_haspc(die, vaddr) > 0 && !(dwarf_lowpc(die, &low) == 0 && low == 0);
+}
+
+/* What is inlined into a function is inside of it. */
 static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 {
 	Dwarf_Die die;
@@ -189,17 +221,30 @@ static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 	do {
 		enum kind kind = kind_of(&die);
 
-		if ((kind == NAMESPACE || (kind == TYPE && chain->in_types)) && descend(chain, &die, depth + 1))
+		if ((kind == FUNCTION || kind == BLOCK) && has_address(&die, chain->vaddr)) {
+			/* It is a function of its own, wherever it stands. */
+			if (dwarf_tag(&die) == DW_TAG_subprogram)
+				chain->n = 0;
+			if (kind == FUNCTION && chain->n < VT_DWARF_MAX_FRAMES)
+				chain->dies[chain->n] = die;
+			chain->n += kind == FUNCTION;
+			descend(chain, &die, depth + 1);
 			return true;
-		if ((kind != FUNCTION && kind != BLOCK) || dwarf_haspc(&die, chain->vaddr) <= 0)
-			continue;
-		if (kind == FUNCTION && chain->n < VT_DWARF_MAX_FRAMES)
-			chain->dies[chain->n] = die;
-		chain->n += kind == FUNCTION;
-		descend(chain, &die, depth + 1);
-		return true;
+		}
+		if (may_hold_functions(chain, kind) && descend(chain, &die, depth + 1))
+			return true;
 	} while (dwarf_siblingof(&die, &die) == 0);
 	return false;
+}
+
+/* False when no function of the unit is at the address. */
+static bool find_functions(struct chain *chain, Dwarf_Die *unit)
+{
+	for (int effort = 0; effort < N_EFFORTS && chain->n == 0; effort++) {
+		chain->effort = (enum effort)effort;
+		descend(chain, unit, 0);
+	}
+	return chain->n > 0;
 }
 
 static const char *name_of(Dwarf_Die *die)
@@ -226,6 +271,58 @@ static int number_of(Dwarf_Die *die, unsigned int name)
 	return (int)value;
 }
 
+/* Lines. */
+
+/*
+ * Of functions that linkers leave out (--gc-sections, copies of templates) the debug information stays, at address 0, where
+ * no code is (the ELF header is there). Returns where the longest one ends.
+ */
+static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
+{
+	uint64_t last = 0;
+	Dwarf_Die die;
+
+	if (depth == MAX_DEPTH || dwarf_child(parent, &die) != 0)
+		return 0;
+	do {
+		enum kind kind = kind_of(&die);
+		Dwarf_Addr base, begin, end;
+		ptrdiff_t offset = 0;
+
+		while (kind == FUNCTION && (offset = dwarf_ranges(&die, offset, &base, &begin, &end)) > 0)
+			if (begin == 0 && end > last)
+				last = end;
+		if (kind != OTHER) {
+			end = left_out_end(&die, depth + 1);
+			last = end > last ? end : last;
+		}
+	} while (dwarf_siblingof(&die, &die) == 0);
+	return last;
+}
+
+/* libdw sorts the lines of all functions by address: those of what was left out lie between those that are asked for. */
+static bool is_mixed_up(Dwarf_Die *unit, uint64_t vaddr, bool in_function)
+{
+	Dwarf_Lines *lines;
+	Dwarf_Addr first;
+	size_t n;
+
+	return vaddr < MAX_LEFT_OUT && dwarf_getsrclines(unit, &lines, &n) == 0 && n > 0 &&
+	       dwarf_lineaddr(dwarf_onesrcline(lines, 0), &first) == 0 && first == 0 &&
+	       (!in_function || vaddr < left_out_end(unit, 0));
+}
+
+static void find_line(Dwarf_Die *unit, uint64_t vaddr, struct vt_dwarf_frame *frame)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(unit, vaddr);
+
+	if (!line)
+		return;
+	frame->file = dwarf_linesrc(line, NULL, NULL);
+	if (dwarf_lineno(line, &frame->line) != 0)
+		frame->line = 0;
+}
+
 /* Where the function that `inlined` was inlined into calls it. */
 static void find_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct vt_dwarf_frame *caller)
 {
@@ -244,27 +341,19 @@ size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_fra
 {
 	struct chain chain = { .vaddr = vaddr };
 	Dwarf_Die unit;
-	Dwarf_Line *line;
 	size_t n;
 
 	if (!find_unit(dwarf, vaddr, &unit) || is_skeleton(&unit))
 		return 0;
-	if (!descend(&chain, &unit, 0)) {
-		chain.in_types = true;
-		descend(&chain, &unit, 0);
-	}
-	if (chain.n > VT_DWARF_MAX_FRAMES)
+	/* Assembler has lines, and no functions. Elsewhere a line without its function may be one of what was inlined. */
+	if ((!find_functions(&chain, &unit) && dwarf_srclang(&unit) != DW_LANG_Mips_Assembler) ||
+	    chain.n > VT_DWARF_MAX_FRAMES)
 		return 0;
-	/* Assembler has lines, and no functions. */
 	n = chain.n ? chain.n : 1;
 	for (size_t i = 0; i < n; i++)
 		frames[i] = (struct vt_dwarf_frame){ .name = chain.n ? name_of(&chain.dies[n - 1 - i]) : NULL };
-	line = dwarf_getsrc_die(&unit, vaddr);
-	if (line) {
-		frames[0].file = dwarf_linesrc(line, NULL, NULL);
-		if (dwarf_lineno(line, &frames[0].line) != 0)
-			frames[0].line = 0;
-	}
+	if (!is_mixed_up(&unit, vaddr, chain.n > 0))
+		find_line(&unit, vaddr, &frames[0]);
 	for (size_t i = 1; i < n; i++)
 		find_call(&unit, &chain.dies[n - i], &frames[i]);
 	return n;

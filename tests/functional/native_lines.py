@@ -114,6 +114,71 @@ int main()
 }
 """
 
+# Functions whose entries are inside of another function's, and whose code is not.
+NESTED_PROGRAM = r"""
+#include <stdio.h>
+#include <unistd.h>
+static volatile int sink;
+static inline __attribute__((always_inline)) void innermost(int n)
+{
+	sink = n;
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+static __attribute__((noinline)) void calls(void (*f)(int)) { f(3); sink = 1; }
+static __attribute__((noinline)) void has_nested(int n)
+{
+	__attribute__((noinline)) void nested(int m)
+	{
+		innermost(m + n);
+		sink = 2;
+	}
+	calls(nested);
+	sink = n;
+}
+int main(int argc, char **argv)
+{
+	(void)argv;
+#pragma omp parallel num_threads(1)
+	{
+		has_nested(argc);
+		sink = 5;
+	}
+	return sink;
+}
+"""
+
+# The first function is left out by the linker; its lines begin at 0 and reach to where the others are.
+LEFT_OUT_PROGRAM = """
+#include <stdio.h>
+#include <unistd.h>
+static volatile int sink;
+__attribute__((visibility("hidden"))) int left_out(int n)
+{
+""" + "\tsink += n;\n\tsink ^= 3;\n" * 2000 + r"""
+	return sink;
+}
+static inline __attribute__((always_inline)) void innermost(void)
+{
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+__attribute__((noinline)) static void waits(void)
+{
+	innermost();
+	sink++;
+}
+int main(void)
+{
+	waits();
+	return sink;
+}
+"""
+
 RUST_PROGRAM = r"""
 use std::thread;
 use std::time::Duration;
@@ -277,6 +342,37 @@ def test_c():
             tried += 1
     if not tried:
         raise Skip("no compiler, or no gdb")
+
+
+def test_nested():
+    """Nested functions, and what gcc makes of an OpenMP region: a line of what is inlined there is not the function's own."""
+    binary = build(NESTED_PROGRAM, "nested.c", ["gcc", "-O1", "-g", "-fopenmp"])
+    with standing([binary]) as proc:
+        frames = in_file(ours(proc.pid)[0], "nested.c")
+        equal([re.sub(r"\.\d+$", "", f[0]) for f in frames],
+              ["innermost", "nested", "calls", "has_nested", "main._omp_fn", "main"], "frames")
+        equal([f[2] for f in frames], [f[2] for f in in_file(gdb(proc.pid), "nested.c")], "lines of gdb")
+
+
+def test_left_out():
+    """Lines of functions that the linker left out are not taken for those of others: better none."""
+    tried = 0
+    for compiler in ("gcc", "clang"):
+        with contextlib.suppress(Skip):
+            flags = ["-O1", "-g", "-ffunction-sections", "-Wl,--gc-sections"]
+            binary = build(LEFT_OUT_PROGRAM, "left_out.c", [compiler, *flags])
+            with standing([binary]) as proc:
+                frames = ours(proc.pid)[0]
+                names = [f[0] for f in frames]
+                check(names[names.index("waits") - 1] == "innermost", "what is inlined is missing", names)
+                source = LEFT_OUT_PROGRAM.splitlines()
+                for name, path, line, _ in frames:
+                    if path == "left_out.c":
+                        expected = {"innermost": "pause();", "waits": "innermost();", "main": "waits();"}[name]
+                        check(source[line - 1].strip() in (expected, "for (;;)"), "a wrong line", name, line)
+            tried += 1
+    if not tried:
+        raise Skip("no compiler")
 
 
 def test_split_dwarf():
