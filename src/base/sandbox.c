@@ -108,13 +108,31 @@ static bool filter_calls(void)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0 || errno == EINVAL;
 }
 
-/* The parent's handlers are not for a child: what ends the parent on request ends this one at once. */
+/* In a container there may be no memory for this. Then it is this process that has to go, and not the one that is looked at. */
+static void be_first_to_go(void)
+{
+	static const char most[] = "1000";
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	ssize_t ignored = fd < 0 ? -1 : write(fd, most, sizeof(most) - 1);
+
+	(void)ignored;
+	if (fd >= 0)
+		close(fd);
+}
+
+/*
+ * The parent's handlers are not for a child: what ends the parent on request ends this one at once. Whoever started the
+ * parent may have blocked some.
+ */
 static void default_signals(void)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD, SIGPROF };
+	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *limits)
@@ -123,5 +141,6 @@ bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *lim
 	/* If the parent has ended before this, somebody else is the parent by now. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent)
 		return false;
+	be_first_to_go();
 	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && set_limits(limits) && only_out(out) && filter_calls();
 }

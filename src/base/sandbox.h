@@ -15,7 +15,7 @@ struct vt_sandbox_limits {
 
 /*
  * For the child of parent, right after fork(): it ends with its parent, keeps no descriptor but out (which becomes number 3; 0 to 2 are
- * /dev/null), writes no core, and may only make system calls that allocate memory, write, and exit; all others fail with
+ * /dev/null), writes no core, is the first to be ended when memory runs out, and may only make system calls that allocate memory, write, and exit; all others fail with
  * EPERM. False when it cannot be confined.
  */
 bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *limits);

@@ -54,6 +54,8 @@ int main(int argc, char **argv)
 	/* A closed pipe or a limit on file sizes is an error that is reported, not a silent death in the middle of a session. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	/* Where it is ignored, children that ended leave no status to wait for. */
+	signal(SIGCHLD, SIG_DFL);
 	vt_sigbus_survive();
 	if (argc < 2) {
 		print_usage(stderr);

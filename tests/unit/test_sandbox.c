@@ -103,14 +103,51 @@ static void never_ends(void)
 		count++;
 }
 
+/* Also when the signal for it is blocked. */
 static void test_cpu_limit(void **state)
 {
 	char text[8];
-	int status = confined(never_ends, text, sizeof(text));
+	sigset_t set;
+	int status;
 
 	(void)state;
+	sigemptyset(&set);
+	sigaddset(&set, SIGPROF);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	status = confined(never_ends, text, sizeof(text));
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGPROF);
+}
+
+/* When memory runs out, the kernel ends this one and not the process that is looked at. */
+static void test_first_to_go(void **state)
+{
+	static const struct vt_sandbox_limits limits = { .memory_bytes = MEMORY, .cpu_ns = 100 * VT_NS_PER_S };
+	pid_t parent = getpid(), pid;
+	char path[64], text[16] = "", entered = 0;
+	int fds[2], fd;
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (!vt_sandbox_enter(parent, fds[1], &limits) || write(VT_SANDBOX_OUT, "y", 1) != 1)
+			_exit(99);
+		never_ends();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &entered, 1), 1);
+	close(fds[0]);
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_true(read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_string_equal(text, "1000\n");
 }
 
 /* A page that is gone reads as zeros; what is there stays. */
@@ -222,6 +259,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_confined),
 		cmocka_unit_test(test_cpu_limit),
+		cmocka_unit_test(test_first_to_go),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test_setup_teardown(test_debuginfod, make_program, remove_program),
 	};
