@@ -6,6 +6,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/error.c src/base/error.h \
 	src/base/fault.c src/base/fault.h \
 	src/base/map.c src/base/map.h \
+	src/base/regular.c src/base/regular.h \
 	src/base/sandbox.c src/base/sandbox.h \
 	src/base/sigbus.c src/base/sigbus.h \
 	src/base/str.c src/base/str.h \

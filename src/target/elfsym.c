@@ -8,7 +8,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/regular.h"
 #include "target/live.h"
 #include "target/proc.h"
 #include "target/task.h"
@@ -377,8 +377,7 @@ static bool is_the_file(const struct vt_modules *modules, const struct vt_module
 static bool try_path(const struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry,
 		     const char *path)
 {
-	/* O_NONBLOCK: what is found under the path now may be a FIFO. */
-	module->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	module->fd = vt_open_regular(path);
 	if (module->fd < 0)
 		return false;
 	if (map_file(module, module->fd) && is_the_file(modules, module, entry))

@@ -5,7 +5,6 @@
  */
 #include "walk/debugfile.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
+#include "base/regular.h"
 #include "walk/debuginfod.h"
 
 #define DEBUG_DIRECTORY "/usr/lib/debug"
@@ -74,12 +74,11 @@ static bool has_debug_data(const struct vt_symfile *file)
 /* Takes path over. */
 static bool try_file(char *path, const struct wish *wish, struct vt_debugfile *found)
 {
-	/* O_NONBLOCK: what is found there may be a FIFO. */
-	VT_CLOSE int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
+	VT_CLOSE int fd = path ? vt_open_regular(path) : -1;
 	struct stat st;
 	bool right = false;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0) {
+	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
 		struct vt_symfile file = { .fd = fd, .size = (uint64_t)st.st_size };
 
 		right = vt_symfile_init(&file) && has_debug_data(&file) &&

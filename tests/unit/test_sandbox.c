@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/regular.h"
 #include "base/sandbox.h"
 #include "base/sigbus.h"
 #include "walk/debuginfod.h"
@@ -179,6 +180,41 @@ static void test_truncated(void **state)
 	close(fd);
 }
 
+/* Only files, under whatever link. */
+static void test_regular(void **state)
+{
+	char directory[] = "/tmp/vramtap-test-XXXXXX", file[64], name[64];
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	snprintf(file, sizeof(file), "%s/file", directory);
+	snprintf(name, sizeof(name), "%s/name", directory);
+	fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "text", 4), 4);
+	close(fd);
+	assert_int_equal(symlink(file, name), 0);
+	fd = vt_open_regular(name);
+	assert_true(fd >= 0);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 4);
+	close(fd);
+	unlink(name);
+	assert_int_equal(symlink("/dev/null", name), 0);
+	assert_int_equal(vt_open_regular(name), -1);
+	unlink(name);
+	assert_int_equal(vt_open_regular(name), -1);
+	/* With a writer, so that it does not block if it is opened after all. */
+	assert_int_equal(mkfifo(name, 0600), 0);
+	fd = open(name, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(vt_open_regular(name), -1);
+	close(fd);
+	assert_int_equal(vt_open_regular(directory), -1);
+	unlink(name);
+	unlink(file);
+	assert_int_equal(rmdir(directory), 0);
+}
+
 /* ---- a debuginfod-find that does what its name in the build id says ---- */
 
 static char directory[] = "/tmp/vramtap-test-XXXXXX";
@@ -261,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_cpu_limit),
 		cmocka_unit_test(test_first_to_go),
 		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_regular),
 		cmocka_unit_test_setup_teardown(test_debuginfod, make_program, remove_program),
 	};
 
