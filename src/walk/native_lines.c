@@ -51,11 +51,11 @@ struct frame_header {
 
 /* A file with DWARF. */
 struct source {
-	const uint8_t *image;  /* of the module, or mapped by us */
+	const uint8_t *image; /* of the module, or mapped by us */
 	uint64_t size;
-	struct vt_debugfile debugfile; /* fd -1: it is the module itself */
-	struct vt_debugfile shared;    /* fd -1: none */
-	const uint8_t *shared_image;
+	bool is_mapped;              /* by us */
+	const uint8_t *shared_image; /* NULL: none */
+	uint64_t shared_size;
 	uint64_t dwarf_bytes;
 	size_t first, n; /* its requests */
 };
@@ -63,6 +63,7 @@ struct source {
 struct request {
 	uint64_t vaddr;
 	size_t first_place, n_places; /* the frames with this address */
+	bool answered;
 };
 
 struct vt_native_lines {
@@ -70,6 +71,7 @@ struct vt_native_lines {
 	size_t n_places;
 	VT_VEC(struct source) sources;
 	VT_VEC(struct request) requests;
+	size_t n_too_many; /* addresses that there are no requests for */
 	uint64_t deadline_ns, budget_ns;
 	pid_t child;
 	int in; /* the end of the pipe that is read */
@@ -126,31 +128,37 @@ static bool look_at_module(const struct vt_module *module, struct source *source
 	return source->dwarf_bytes > 0;
 }
 
+/* What is mapped needs no descriptor: there may be hundreds of these files. */
 static bool look_at_debugfile(const struct vt_modules *modules, const struct vt_module *module, struct source *source)
 {
-	if (!vt_debugfile_find(modules, module, &source->debugfile))
+	struct vt_debugfile found = { .fd = -1 }, shared = { .fd = -1 };
+
+	if (!vt_debugfile_find(modules, module, &found))
 		return false;
 
-	struct vt_symfile file = { .fd = source->debugfile.fd, .size = source->debugfile.size };
+	struct vt_symfile file = { .fd = found.fd, .size = found.size };
 
 	if (vt_symfile_init(&file))
 		source->dwarf_bytes = dwarf_size(&file);
-	if (source->dwarf_bytes && vt_debugfile_find_shared(modules, &file, source->debugfile.path, &source->shared))
-		source->shared_image = map_file(&source->shared);
+	source->image = source->dwarf_bytes ? map_file(&found) : NULL;
+	source->size = found.size;
+	source->is_mapped = source->image;
+	if (source->image && vt_debugfile_find_shared(modules, &file, found.path, &shared)) {
+		source->shared_image = map_file(&shared);
+		source->shared_size = shared.size;
+	}
 	vt_symfile_deinit(&file);
-	source->image = source->dwarf_bytes ? map_file(&source->debugfile) : NULL;
-	source->size = source->debugfile.size;
-	return source->image != NULL;
+	vt_debugfile_close(&found);
+	vt_debugfile_close(&shared);
+	return source->is_mapped;
 }
 
 static void close_source(struct source *source)
 {
-	if (source->debugfile.fd >= 0 && source->image)
+	if (source->is_mapped)
 		munmap((void *)(uintptr_t)source->image, (size_t)source->size);
 	if (source->shared_image)
-		munmap((void *)(uintptr_t)source->shared_image, (size_t)source->shared.size);
-	vt_debugfile_close(&source->debugfile);
-	vt_debugfile_close(&source->shared);
+		munmap((void *)(uintptr_t)source->shared_image, (size_t)source->shared_size);
 }
 
 /* One request for each address in places[first..end). False when out of memory. */
@@ -159,13 +167,18 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 	uint64_t bias = lines->places[first].module->bias;
 
 	source->first = lines->requests.n;
-	for (size_t i = first, next; i < end && lines->requests.n < MAX_REQUESTS; i = next) {
-		struct request *request = vt_vec_append(&lines->requests);
+	for (size_t i = first, next; i < end; i = next) {
+		struct request *request;
 
-		if (!request)
-			return false;
 		for (next = i + 1; next < end && lines->places[next].pc == lines->places[i].pc; next++)
 			;
+		if (lines->requests.n == MAX_REQUESTS) {
+			lines->n_too_many++;
+			continue;
+		}
+		request = vt_vec_append(&lines->requests);
+		if (!request)
+			return false;
 		*request = (struct request){
 			.vaddr = lines->places[i].pc - bias, .first_place = i, .n_places = next - i
 		};
@@ -176,16 +189,14 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 
 static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first, size_t end)
 {
-	struct source source = { .debugfile = { .fd = -1 }, .shared = { .fd = -1 } };
+	struct source source = { 0 };
 	struct vt_module *module = lines->places[first].module;
 	VT_ERROR struct vt_error *err = vt_module_open(modules, module);
 	struct source *added;
 
 	if (err || is_c_library(module) ||
-	    !(look_at_module(module, &source) || look_at_debugfile(modules, module, &source))) {
-		close_source(&source);
+	    !(look_at_module(module, &source) || look_at_debugfile(modules, module, &source)))
 		return true;
-	}
 	added = vt_vec_append(&lines->sources);
 	if (!added) {
 		close_source(&source);
@@ -259,7 +270,7 @@ static _Noreturn void run_child(const struct vt_native_lines *lines, pid_t paren
 	for (size_t i = 0; i < lines->sources.n; i++) {
 		const struct source *source = &lines->sources.data[i];
 		struct vt_dwarf *dwarf =
-			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared.size);
+			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared_size);
 
 		if (!dwarf)
 			continue;
@@ -439,10 +450,16 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 {
 	struct vt_native_source *source;
 	struct result_header header;
+	struct request *request;
 
 	if (!take(reader, &header, sizeof(header)) || header.request >= lines->requests.n ||
 	    header.n_frames > VT_DWARF_MAX_FRAMES)
 		return false;
+	/* Once only: many frames may have one address. */
+	request = &lines->requests.data[header.request];
+	if (request->answered)
+		return false;
+	request->answered = true;
 	if (header.n_frames == 0)
 		return true;
 	source = vt_arena_alloc(reader->arena, header.n_frames * sizeof(*source));
@@ -454,7 +471,7 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 		if (!take_frame(reader, &source[i]))
 			return false;
 	if (!reader->nomem)
-		give(lines, &lines->requests.data[header.request], source, header.n_frames);
+		give(lines, request, source, header.n_frames);
 	return !reader->nomem;
 }
 
@@ -473,7 +490,7 @@ struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt
 		n_answers++;
 	if (reader.nomem || lines->results.failed)
 		return &vt_enomem;
-	*n_missing = n_answers < lines->requests.n ? lines->requests.n - n_answers : 0;
+	*n_missing = lines->requests.n - n_answers + lines->n_too_many;
 	return NULL;
 }
 
