@@ -183,7 +183,7 @@ static uint64_t take_address(struct cursor *c, uint8_t encoding)
 	}
 }
 
-/* Files may be made so that each look-up reads a gigabyte. */
+/* Files may be made so that each look-up reads a gigabyte, and each of a million frames runs long expressions. */
 static bool may_work(const struct vt_cfi *cfi)
 {
 	if (!cfi->work_left)
@@ -866,7 +866,7 @@ static enum vt_cfi_result run_expression(const struct vt_cfi *cfi, const struct 
 	if (with_cfa)
 		push(m, m->cfa);
 	for (int steps = 0; left(&c) > 0 && m->bad == VT_CFI_STEPPED; steps++) {
-		if (steps == MAX_EXPR_STEPS)
+		if (steps == MAX_EXPR_STEPS || !may_work(cfi))
 			m->bad = VT_CFI_BAD_RULE;
 		else
 			operation(m, &c, begin);

@@ -53,7 +53,7 @@ struct vt_cfi {
 	uint64_t header_vaddr;   /* of .eh_frame_hdr: the base of addresses relative to "data" */
 	uint64_t table, n_table; /* the sorted table in it: offset in the file, entries; n_table 0: none */
 	uint64_t frames, frames_end; /* .eh_frame: offsets in the file; for a search without a table */
-	uint64_t *work_left; /* the caller may set it: how many records and instructions may still be read; NULL: any number */
+	uint64_t *work_left; /* records, instructions and operations that may still be read; the caller may set it, NULL: any number */
 };
 
 /*

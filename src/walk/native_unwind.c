@@ -16,7 +16,7 @@
 #define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)
 #define LEAST_FRAMES 512
 #define MAX_PLACES 16384
-/* Records and instructions, half a second of work; 160 threads of a PyTorch process need 1,000, files without a table more. */
+/* Records, instructions and operations of expressions, half a second of work; 160 threads of a PyTorch process need 1,000, files without a table more. */
 #define MAX_WORK (50 * 1000 * 1000)
 /* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
 #define MAX_STEPS_DOWN 64

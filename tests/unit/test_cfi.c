@@ -435,10 +435,12 @@ static void test_damaged(void **state)
 
 /* ---- expressions ---- */
 
+static uint64_t *allowed_work;
+
 static enum vt_cfi_result run(const uint8_t *expr, size_t n, const struct vt_regs *regs, bool holes, uint64_t *cfa)
 {
 	struct fake fake = { .src = { .ops = &fake_ops }, .holes = holes };
-	struct vt_cfi cfi = { .image = expr, .size = n };
+	struct vt_cfi cfi = { .image = expr, .size = n, .work_left = allowed_work };
 	struct vt_cfi_row row = { .cfa = { .how = VT_CFI_EXPR, .len = (uint32_t)n } };
 	struct vt_regs copy = *regs;
 
@@ -497,6 +499,21 @@ static void test_expressions(void **state)
 	}
 }
 
+static void test_expression_work(void **state)
+{
+	static const uint8_t adds[] = { 0x35, 0x32, 0x22 };
+	struct vt_regs regs = { 0 };
+	uint64_t work_left = 2, cfa;
+
+	(void)state;
+	allowed_work = &work_left;
+	assert_int_equal(run(adds, sizeof(adds), &regs, false, &cfa), VT_CFI_BAD_RULE);
+	work_left = 3;
+	assert_int_equal(run(adds, sizeof(adds), &regs, false, &cfa), VT_CFI_STEPPED);
+	assert_int_equal(work_left, 0);
+	allowed_work = NULL;
+}
+
 /* Random bytes as expressions, at the end of the mapped memory. */
 static void test_random_expressions(void **state)
 {
@@ -525,6 +542,7 @@ int main(void)
 		cmocka_unit_test(test_search_without_table),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_expressions),
+		cmocka_unit_test(test_expression_work),
 		cmocka_unit_test(test_random_expressions),
 	};
 
