@@ -180,6 +180,22 @@ static void test_truncated(void **state)
 	close(fd);
 }
 
+/* Who sends the signal wants an end. */
+static void test_sent_sigbus(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0) {
+		vt_sigbus_survive();
+		kill(getpid(), SIGBUS);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+}
+
 /* Only files, under whatever link. */
 static void test_regular(void **state)
 {
@@ -297,6 +313,7 @@ int main(void)
 		cmocka_unit_test(test_cpu_limit),
 		cmocka_unit_test(test_first_to_go),
 		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_sent_sigbus),
 		cmocka_unit_test(test_regular),
 		cmocka_unit_test_setup_teardown(test_debuginfod, make_program, remove_program),
 	};
