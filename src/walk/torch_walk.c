@@ -64,6 +64,8 @@ struct vt_torch_walk {
 	const struct vt_torch_block_layout *block;
 	struct vt_torch_walk_limits limits;
 	struct vt_torch_device_result *result;
+	uint64_t read_end; /* when the first half ended */
+	uint64_t away_ns;  /* from then to the second half: the caller's time, not the walk's */
 	uint64_t dca;
 	int device;
 	bool strict;   /* one failed invariant refuses; else what fails is dropped */
@@ -164,7 +166,7 @@ static uint64_t now(const struct vt_torch_walk *w)
 /* Call with a running count; looks at the clock now and then. */
 static bool in_time(struct vt_torch_walk *w, uint64_t count)
 {
-	if (count % DEADLINE_EVERY || !w->limits.now_ns || w->limits.now_ns() < w->limits.deadline_ns)
+	if (count % DEADLINE_EVERY || !w->limits.now_ns || w->limits.now_ns() - w->away_ns < w->limits.deadline_ns)
 		return true;
 	return truncate_walk(w, "the walk took longer than it may");
 }
@@ -1098,7 +1100,13 @@ struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_
 		take_back(result);
 		w = NULL;
 	}
-	result->read_ns = result->walk_ns = limits->now_ns ? limits->now_ns() - start : 0;
+	if (limits->now_ns) {
+		uint64_t end = limits->now_ns();
+
+		result->read_ns = result->walk_ns = end - start;
+		if (w)
+			w->read_end = end;
+	}
 	return w;
 }
 
@@ -1106,6 +1114,7 @@ void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
 {
 	uint64_t start = now(w);
 
+	w->away_ns = start - w->read_end;
 	if (order_all(w, sink))
 		w->result->result = w->unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
 	else

@@ -846,6 +846,47 @@ static void test_bounds(void **state)
 	image_deinit(&image);
 }
 
+static uint64_t fake_now;
+
+static uint64_t fake_clock(void)
+{
+	return fake_now;
+}
+
+/* The caller may take its time between the halves, but not the walk in either of them. */
+static void test_late_second_half(void **state)
+{
+	enum { MANY = 5000 }; /* the clock is looked at every few thousand */
+	struct vt_torch_walk_limits limits = { .max_blocks = MANY, .deadline_ns = 1000, .now_ns = fake_clock };
+	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(MANY) };
+	VT_FREE struct vt_block_rec *recs = calloc(MANY, sizeof(*recs));
+	struct sink sink = { .base.reserve = reserve, .recs = recs, .capacity = MANY };
+	struct vt_torch_device_result result = { 0 };
+	struct vt_torch_layout layout;
+	struct vt_torch_walk *walk;
+	struct image image;
+
+	(void)state;
+	scratch.base = malloc(scratch.size);
+	image_init(&image, IMAGE_2_11, 1, MANY, true);
+	image_fill(&image, 3, MANY, 1);
+	image_finish(&image);
+	image_layout(&image, &layout);
+	fake_now = 0;
+	walk = vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch, &result);
+	assert_non_null(walk);
+	fake_now = 100000;
+	vt_torch_walk_finish(walk, &sink.base);
+	assert_int_equal(result.result, VT_WALK_COMPLETE);
+	assert_int_equal(result.blocks, MANY);
+	assert_int_equal(result.walk_ns, 0);
+	fake_now = 1000;
+	assert_null(vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch, &result));
+	assert_int_equal(result.result, VT_WALK_TRUNCATED);
+	free(scratch.base);
+	image_deinit(&image);
+}
+
 /* ---- a target that changes ---- */
 
 static void test_not_coherent_but_still(void **state)
@@ -929,6 +970,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_layout),
 		cmocka_unit_test(test_impossible_layout),
 		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_late_second_half),
 		cmocka_unit_test(test_not_coherent_but_still),
 		cmocka_unit_test(test_changing),
 		cmocka_unit_test(test_lock_held),
