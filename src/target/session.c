@@ -107,11 +107,16 @@ static int hold(pid_t tid, bool is_main)
 	return slot;
 }
 
+static void trim_held(void)
+{
+	while (n_held > 0 && !held[n_held - 1].tid)
+		n_held--;
+}
+
 static void unhold(int slot)
 {
 	held[slot].tid = 0;
-	while (n_held > 0 && !held[n_held - 1].tid)
-		n_held--;
+	trim_held();
 }
 
 /*
@@ -431,6 +436,8 @@ void vt_session_emergency_release(void)
  *
  * - SIGCHLD collects threads that died. Not main threads: execve() does not wait for those, and the exit status of a child
  *   belongs to whoever started it. Whoever finds that a thread is gone (STOP_LOST) takes it for ended, which it is.
+ * - When a session is over and threads of it have yet to stop, SIGCHLD lets them go as soon as they do: whatever else we do
+ *   meanwhile (names, a pager that does not read on), they must not stand still for it.
  * - Job control (Ctrl-Z, a terminal that belongs to another job) does not stop us, as what we hold would stand still with
  *   us. What comes meanwhile is delivered when all is released.
  */
@@ -438,7 +445,11 @@ static bool is_guarded;
 static struct sigaction unguarded_action;
 static sigset_t unguarded_mask;
 
-static void collect_dead(int signo)
+/* Between sessions; in one, a thread that is owed may be one of those that are being stopped (see refused()). */
+static volatile bool may_let_go;
+
+/* Entries that become free are only marked so, and trim_held() is for others: this interrupts anything. */
+static void on_child(int signo)
 {
 	int saved = errno;
 
@@ -447,27 +458,41 @@ static void collect_dead(int signo)
 		pid_t tid = held[i].tid;
 		siginfo_t info;
 
-		if (tid && !held[i].is_main)
+		if (tid && !held[i].is_main && !(held[i].owed && may_let_go))
 			(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
+		else if (tid && held[i].owed && may_let_go && let_go(tid))
+			held[i].tid = 0;
 	}
 	errno = saved;
 }
 
+/* Without SA_NOCLDSTOP each thread that stops sends one, too. */
+static void handle_children(bool between_sessions, struct sigaction *before)
+{
+	struct sigaction action = {
+		.sa_handler = on_child,
+		.sa_flags = SA_RESTART | (between_sessions ? 0 : SA_NOCLDSTOP),
+	};
+
+	may_let_go = between_sessions;
+	sigaction(SIGCHLD, &action, before);
+}
+
 static void guard(void)
 {
-	/* Without SA_NOCLDSTOP each thread that stops would send one, too. */
-	struct sigaction action = { .sa_handler = collect_dead, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
 	sigset_t set;
 
-	if (is_guarded)
+	if (is_guarded) {
+		handle_children(false, NULL);
 		return;
+	}
 	is_guarded = true;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);
 	sigaddset(&set, SIGTTIN);
 	sigaddset(&set, SIGTTOU);
 	pthread_sigmask(SIG_BLOCK, &set, &unguarded_mask);
-	sigaction(SIGCHLD, &action, &unguarded_action);
+	handle_children(false, &unguarded_action);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
@@ -487,13 +512,16 @@ bool vt_session_settle(void)
 	bool outstanding = false;
 
 	for (int i = n_held - 1; i >= 0; i--) {
-		if (!held[i].tid || !held[i].owed)
+		pid_t tid = held[i].tid; /* on_child() may clear it */
+
+		if (!tid || !held[i].owed)
 			continue;
-		if (let_go(held[i].tid))
+		if (let_go(tid))
 			unhold(i);
 		else
 			outstanding = true;
 	}
+	trim_held();
 	unguard_if_none_held();
 	return outstanding;
 }
@@ -988,7 +1016,12 @@ void vt_session_resume(struct vt_session *session)
 		session->stop_end_ns = vt_now_ns();
 		use_memory(session, false);
 	}
-	unguard_if_none_held();
+	if (is_guarded && n_held > 0) {
+		handle_children(true, NULL);
+		(void)vt_session_settle(); /* those that stopped before this */
+	} else {
+		unguard_if_none_held();
+	}
 }
 
 void vt_session_deinit(struct vt_session *session)

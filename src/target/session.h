@@ -60,8 +60,8 @@ void vt_session_resume(struct vt_session *session);
 
 /*
  * Lets go of threads that stopped only after their session was over, and says whether any is still outstanding. Every
- * other call here does that too, and our exit does it for good, so only a process that lives on after its last session
- * has to call this, from time to time, while it returns true.
+ * other call here and a handler of SIGCHLD do that too, and our exit does it for good, so nobody has to call this who does not
+ * want to know.
  */
 bool vt_session_settle(void);
 

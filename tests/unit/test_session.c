@@ -709,6 +709,29 @@ static void vfork_storm(void **state)
 	finish(pid);
 }
 
+/* A thread that stops only after its session is let go at once, whatever we do by then, without another call here. */
+static void late_threads_go_on(void **state)
+{
+	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork, in_epoll_wait };
+	pid_t pid = start(bodies, 4);
+	int late = 0;
+	(void)state;
+
+	for (int round = 0; round < 20000 && late < 20; round++) {
+		struct vt_session session;
+
+		succeed(vt_session_stop_all(&session, pid, NULL, 50 * VT_NS_PER_US));
+		vt_session_resume(&session);
+		if (vt_session_settle()) {
+			late++;
+			assert_all_go_on(4);
+		}
+		vt_session_deinit(&session);
+	}
+	assert_true(late > 0);
+	finish(pid);
+}
+
 /* Threads come and go all the time; joins must work, so no dead thread may be left unreaped. */
 static void thread_storm(void **state)
 {
@@ -1105,6 +1128,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(uninterruptible_thread_is_left_alone),
 		cmocka_unit_test(uninterruptible_process),
 		cmocka_unit_test(vfork_storm),
+		cmocka_unit_test(late_threads_go_on),
 		cmocka_unit_test(thread_storm),
 		cmocka_unit_test(killed_tracer_leaves_no_trace),
 		cmocka_unit_test(emergency_release_works),
