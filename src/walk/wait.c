@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -272,10 +273,25 @@ static void describe_waitid(struct wait_context *c)
 }
 
 /* posix_spawn() and vfork(): the parent stands still, whatever happens to it (kernel/fork.c, wait_for_vfork_done()). */
-static void describe_fork(struct wait_context *c)
+static void describe_vfork(struct wait_context *c)
 {
 	if (c->info->state == 'D' || c->info->state == 'S')
 		vt_str_add(c->out, "waits until the child that it has made (vfork) calls exec or ends");
+}
+
+static void describe_clone(struct wait_context *c)
+{
+	if (c->info->syscall_args[0] & CLONE_VFORK)
+		describe_vfork(c);
+}
+
+/* clone3(struct clone_args *): the flags come first. */
+static void describe_clone3(struct wait_context *c)
+{
+	uint64_t flags;
+
+	if (!vt_mem_read_u64(c->src, c->info->syscall_args[0], &flags) && flags & CLONE_VFORK)
+		describe_vfork(c);
 }
 
 static void describe_exec(struct wait_context *c)
@@ -315,9 +331,9 @@ static const struct {
 	{ SYS_clock_nanosleep, describe_clock_nanosleep },
 	{ SYS_wait4, describe_wait4 },
 	{ SYS_waitid, describe_waitid },
-	{ SYS_vfork, describe_fork },
-	{ SYS_clone, describe_fork },
-	{ SYS_clone3, describe_fork },
+	{ SYS_vfork, describe_vfork },
+	{ SYS_clone, describe_clone },
+	{ SYS_clone3, describe_clone3 },
 	{ SYS_execve, describe_exec },
 	{ SYS_execveat, describe_exec },
 	{ SYS_pause, describe_signal },

@@ -156,12 +156,24 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 	}
 }
 
+/*
+ * glibc's locks are waited for inside of glibc. Others call syscall() (Rust, libstdc++'s atomics, OpenMP of LLVM), and what is
+ * at their address is no pthread_mutex_t; a barrier counts its rounds there.
+ */
+static bool is_no_mutex(const struct vt_model_thread *thread)
+{
+	const struct vt_model_frame *frame = thread->stack.n_frames ? &thread->stack.frames[0] : NULL;
+
+	return (frame && frame->kind == VT_FRAME_NATIVE && frame->function && !strcmp(frame->function, "syscall")) ||
+	       wait_in_function(thread, "pthread_barrier_wait");
+}
+
 /* A mutex waits with FUTEX_WAIT for its word to change from 2. A lock inside libc does too, but has no owner. */
 static bool add_mutex(struct wait_context *c, uint64_t addr, uint32_t expected)
 {
 	struct mutex mutex;
 
-	if (expected != 2)
+	if (expected != 2 || is_no_mutex(c->thread))
 		return false;
 	if (vt_mem_read(c->src, addr, &mutex, sizeof(mutex)) || !reads_as_mutex(&mutex))
 		vt_str_add(c->out, "waits for a lock");
@@ -220,7 +232,6 @@ void wait_futex(struct wait_context *c)
 
 	switch (op & FUTEX_CMD_MASK) {
 	case FUTEX_LOCK_PI:
-	case FUTEX_WAIT_REQUEUE_PI:
 #ifdef FUTEX_LOCK_PI2
 	case FUTEX_LOCK_PI2:
 #endif
@@ -233,6 +244,8 @@ void wait_futex(struct wait_context *c)
 	case FUTEX_WAIT_BITSET:
 		if (add_join(c, op, expected))
 			return;
+		break;
+	case FUTEX_WAIT_REQUEUE_PI: /* on a condition: the mutex comes later */
 		break;
 	default:
 		return;

@@ -392,6 +392,49 @@ static void test_restarted(void **state)
 	vt_arena_deinit(&arena);
 }
 
+/* A mutex of thread 4194303 wherever one looks. */
+static int mutex_memory(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	static const int32_t mutex[] = { 2, 0, 4194303, 1, 0, 0 };
+
+	(void)src;
+	(void)addr;
+	memset(buf, 0, len);
+	memcpy(buf, mutex, len < sizeof(mutex) ? len : sizeof(mutex));
+	return 0;
+}
+
+static const char *describe_futex(const char *function, uint64_t op, uint64_t expected, struct vt_arena *arena)
+{
+	static const struct vt_memsrc_ops ops = { .read = mutex_memory };
+	struct vt_memsrc src = { .ops = &ops };
+	struct vt_thread_info info = { .tid = 2, .state = 'S', .syscall_known = true, .in_syscall = true,
+				       .syscall_nr = SYS_futex, .syscall_args = { 0x1234, op, expected } };
+	struct vt_model_frame frame = { .kind = VT_FRAME_NATIVE, .function = function, .module = "libc.so.6" };
+	struct vt_model_thread thread = { .stack = { .frames = &frame, .n_frames = 1 } };
+	struct vt_wait wait = { .pid = getpid(), .src = &src, .arena = arena };
+
+	vt_wait_describe(&wait, &thread, &info);
+	vt_wait_deinit(&wait);
+	assert_int_equal(thread.waits_for, 0);
+	return thread.waits ? thread.waits : "";
+}
+
+/* What waits for a word to change from 2, or has something like a mutex there, is not always a mutex. */
+static void test_no_mutex(void **state)
+{
+	struct vt_arena arena = { 0 };
+
+	(void)state;
+	assert_string_equal(describe_futex("pthread_mutex_lock", FUTEX_WAIT_PRIVATE, 2, &arena),
+			    "waits for a lock held by thread 4194303, which this process does not have");
+	assert_string_equal(describe_futex("syscall", FUTEX_WAIT_PRIVATE, 2, &arena), "waits for futex 0x1234");
+	assert_string_equal(describe_futex("pthread_barrier_wait", FUTEX_WAIT_PRIVATE, 2, &arena), "waits at a barrier");
+	assert_string_equal(describe_futex("pthread_cond_wait", FUTEX_WAIT_REQUEUE_PI_PRIVATE, 7, &arena),
+			    "waits on a condition");
+	vt_arena_deinit(&arena);
+}
+
 /* Every system call with random arguments and memory. */
 static void test_random_calls(void **state)
 {
@@ -665,6 +708,7 @@ int main(void)
 		cmocka_unit_test(test_kernel_verdicts),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_restarted),
+		cmocka_unit_test(test_no_mutex),
 		cmocka_unit_test(test_random_calls),
 		cmocka_unit_test(test_waits),
 	};
