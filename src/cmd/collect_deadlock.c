@@ -40,16 +40,21 @@ static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_in
 	return b->in_syscall && b->syscall_nr == SYS_futex && (x > y ? x - y : y - x) <= within;
 }
 
-/* That a member still waits as it did, and for the same thread. */
-static bool still_waits(struct vt_stacks *s, size_t i, struct vt_thread_sample *sample)
+/* That a member sleeps where it did. One that has set itself a time limit is in no deadlock. */
+static bool still_sleeps(struct vt_stacks *s, size_t i, struct vt_thread_sample *sample)
+{
+	bool gil = waits_for_gil(s, i);
+
+	vt_thread_sample_take(sample, s->c->proc.pid, s->c->model->threads.data[i].tid);
+	return sample->asleep && same_futex(&s->list.threads.data[i], &sample->info, gil ? GIL_BYTES : 0) &&
+	       (gil || !sample->info.syscall_args[3]);
+}
+
+/* That what it waits for is still held by the same thread. */
+static bool still_waits_for(struct vt_stacks *s, size_t i, const struct vt_thread_sample *sample)
 {
 	struct vt_model_thread again = s->c->model->threads.data[i];
 
-	vt_thread_sample_take(sample, s->c->proc.pid, again.tid);
-	if (!sample->asleep || !same_futex(&s->list.threads.data[i], &sample->info, waits_for_gil(s, i) ? GIL_BYTES : 0))
-		return false;
-	if (waits_for_gil(s, i))
-		return true;
 	vt_wait_describe(&s->wait, &again, &sample->info);
 	return again.waits_for == s->c->model->threads.data[i].waits_for;
 }
@@ -77,12 +82,13 @@ static bool holds_now(struct vt_stacks *s, const struct ring *ring, struct vt_th
 {
 	bool ok = true;
 
+	for (size_t k = 0; ok && k < ring->n; k++)
+		ok = still_sleeps(s, ring->members[k], &samples[k]);
+	/* All of them sleep by now: an owner that is asleep does not let go of anything. */
 	vt_live_drop_cache(s->c->live);
 	for (size_t k = 0; ok && k < ring->n; k++)
-		ok = still_waits(s, ring->members[k], &samples[k]);
-	for (size_t k = 0; ok && k < ring->n; k++)
-		if (waits_for_gil(s, ring->members[k]))
-			ok = still_holds_gil(s, ring->members[(k + 1) % ring->n]);
+		ok = waits_for_gil(s, ring->members[k]) ? still_holds_gil(s, ring->members[(k + 1) % ring->n]) :
+							  still_waits_for(s, ring->members[k], &samples[k]);
 	for (size_t k = 0; ok && k < ring->n; k++)
 		if (!waits_for_gil(s, ring->members[k]))
 			ok = vt_thread_sample_holds(&samples[k], s->c->proc.pid);
