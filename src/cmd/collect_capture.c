@@ -242,8 +242,10 @@ void vt_capture_stopped(struct vt_stacks *s)
 	s->n_rounds = 1;
 	s->n_escaped = count_escaped(s, session);
 	vt_live_set_coherent(c->live, s->n_escaped == 0);
-	if (s->n_escaped)
+	if (s->n_escaped) {
+		vt_live_wait_killably(c->live);
 		take_samples(s, round);
+	}
 	copy(s, round);
 	if (s->n_escaped)
 		check_samples(s, round);

@@ -527,6 +527,11 @@ void vt_live_drop_cache(struct vt_live *live)
 	forget_maps(live);
 }
 
+void vt_live_wait_killably(struct vt_live *live)
+{
+	(void)has_memory(live->mem_fd);
+}
+
 void vt_live_set_coherent(struct vt_live *live, bool coherent)
 {
 	live->plain.coherent = coherent;

@@ -27,6 +27,13 @@ struct vt_memsrc *vt_live_source(struct vt_live *live);
 struct vt_memsrc *vt_live_cached_source(struct vt_live *live);
 void vt_live_drop_cache(struct vt_live *live);
 
+/*
+ * Waits until the memory map is not locked. A thread that hangs in a driver may have the lock, and process_vm_readv() waits for it
+ * so that not even the end of our process ends the wait (mm/process_vm_access.c: mmap_read_lock()): threads that we hold would
+ * stay stopped. /proc/PID/mem waits killably (mm/memory.c), so this goes before the first read when not all threads stopped.
+ */
+void vt_live_wait_killably(struct vt_live *live);
+
 /* Says whether the process cannot change now (all threads stopped); sets .coherent of both sources. */
 void vt_live_set_coherent(struct vt_live *live, bool coherent);
 
