@@ -139,7 +139,8 @@ static const struct rule rules[] = {
 	 */
 	{ "waits in a page fault that userfaultfd is to resolve", "handle_userfault*", NULL, KERNEL },
 	{ "waits for the child that it has made to call exec or to end", "wait_for_vfork_done*", NULL, KERNEL },
-	{ "waits for the child that it has made to call exec or to end", "kernel_clone*", NULL, KERNEL },
+	/* Where the one above is inlined. Any fork() that waits, for memory or a lock, has it further out. */
+	{ "waits for the child that it has made to call exec or to end", "kernel_clone*", NULL, KERNEL | INNERMOST },
 	{ "waits for an NFS server", "nfs*", NULL, KERNEL },
 	{ "waits for an NFS server", "rpc_wait_bit*", NULL, KERNEL },
 	{ "waits for a FUSE file system", "fuse_*", NULL, KERNEL },
@@ -391,7 +392,7 @@ static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 			continue;
 		if (thread->wchan && vt_glob(rules[r].function, thread->wchan))
 			return &rules[r];
-		for (size_t i = 0; i < thread->n_kernel; i++)
+		for (size_t i = 0; i < thread->n_kernel && !(i > 0 && rules[r].flags & INNERMOST); i++)
 			if (vt_glob(rules[r].function, thread->kernel[i]))
 				return &rules[r];
 	}
