@@ -433,7 +433,8 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, cons
 {
 	struct vt_str out = { 0 };
 	struct wait_context c = {
-		.thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets, .out = &out,
+		.thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets,
+		.ids = &wait->ids, .out = &out,
 	};
 	bool blocked = info->state == 'S' || info->state == 'D';
 	long nr = -1;
@@ -455,5 +456,6 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, cons
 void vt_wait_deinit(struct vt_wait *wait)
 {
 	vt_map_deinit(&wait->sockets.by_inode);
+	vt_map_deinit(&wait->ids.by_inner);
 	vt_arena_deinit(&wait->sockets.arena);
 }

@@ -16,12 +16,20 @@ struct vt_wait_sockets {
 	struct vt_arena arena;
 };
 
+/* What a target in a pid namespace of its own calls its threads: read again when a number is missing, a few times. */
+struct vt_wait_ids {
+	int reads;
+	bool cut; /* there are more threads than these */
+	struct vt_map by_inner; /* → our number */
+};
+
 /* One target while its threads are described. */
 struct vt_wait {
 	pid_t pid;               /* for /proc */
 	struct vt_memsrc *src;   /* for the owner of a mutex behind a futex, and the like */
 	struct vt_arena *arena;  /* for what is said */
 	struct vt_wait_sockets sockets; /* private, zeroed */
+	struct vt_wait_ids ids;         /* the same */
 };
 
 /*

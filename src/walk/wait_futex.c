@@ -13,7 +13,8 @@
 #include "base/clock.h"
 #include "walk/wait_parts.h"
 
-#define MAX_TASKS 4096
+#define MAX_TASKS 16384
+#define MAX_READS 8 /* of all tasks: an owner that no thread is may be anything */
 #define MAX_TRIES 20
 #define UNKNOWN_THREAD (-1)
 
@@ -67,39 +68,76 @@ static pid_t innermost_id(const char *path, bool *nested)
 	return 0;
 }
 
-/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or UNKNOWN_THREAD. */
-static pid_t thread_of(pid_t pid, pid_t tid)
+static void task_status(char *path, size_t size, pid_t pid, pid_t tid)
+{
+	snprintf(path, size, "/proc/%d/task/%d/status", (int)pid, (int)tid);
+}
+
+/* False when there was no memory, or no permission. */
+static bool read_ids(struct vt_wait_ids *ids, pid_t pid)
 {
 	char path[96];
+	const struct dirent *entry;
 	bool nested;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (innermost_id(path, &nested) == 0)
-		return UNKNOWN_THREAD;
-	if (!nested) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
-		return access(path, F_OK) == 0 ? tid : 0;
-	}
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 
 	VT_CLOSEDIR DIR *dir = opendir(path);
-	struct dirent *entry;
 
-	if (!dir)
-		return UNKNOWN_THREAD;
-	for (int n = 0; (entry = readdir(dir)); n++) {
-		if (n == MAX_TASKS)
-			return UNKNOWN_THREAD;
-
+	ids->reads++;
+	vt_map_deinit(&ids->by_inner);
+	ids->by_inner = (struct vt_map){ 0 };
+	ids->cut = !dir;
+	for (int n = 0; dir && !ids->cut && (entry = readdir(dir)); n++) {
 		long task = strtol(entry->d_name, NULL, 10);
+		pid_t inner;
 
 		if (task <= 0 || task > MAX_TID)
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%ld/status", (int)pid, task);
-		if (innermost_id(path, &nested) == tid)
-			return (pid_t)task;
+		task_status(path, sizeof(path), pid, (pid_t)task);
+		inner = innermost_id(path, &nested);
+		ids->cut = n == MAX_TASKS || (inner && !vt_map_put(&ids->by_inner, (uint64_t)inner, (uint64_t)task));
 	}
-	return 0;
+	return !ids->cut;
+}
+
+/* The thread that calls itself tid, if it still does; 0 when it is not known. */
+static pid_t find_inner(const struct vt_wait_ids *ids, pid_t pid, pid_t tid)
+{
+	const uint64_t *task = vt_map_get(&ids->by_inner, (uint64_t)tid);
+	char path[96];
+	bool nested;
+
+	if (!task)
+		return 0;
+	task_status(path, sizeof(path), pid, (pid_t)*task);
+	return innermost_id(path, &nested) == tid ? (pid_t)*task : 0;
+}
+
+/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or UNKNOWN_THREAD. */
+static pid_t thread_of(const struct wait_context *c, pid_t tid)
+{
+	char path[96];
+	bool nested;
+	pid_t found;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)c->pid);
+	if (innermost_id(path, &nested) == 0)
+		return UNKNOWN_THREAD;
+	if (!nested) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)c->pid, (int)tid);
+		return access(path, F_OK) == 0 ? tid : 0;
+	}
+	found = find_inner(c->ids, c->pid, tid);
+	if (found)
+		return found;
+	if (c->ids->reads == MAX_READS)
+		return UNKNOWN_THREAD;
+
+	bool all = read_ids(c->ids, c->pid);
+
+	found = find_inner(c->ids, c->pid, tid);
+	return found || all ? found : UNKNOWN_THREAD;
 }
 
 /* "41530 (pt_nccl_watchdg)" */
@@ -139,7 +177,7 @@ static bool still_waits(const struct wait_context *c)
 /* owner is the id in the target's own namespace. */
 static void add_lock_of(struct wait_context *c, pid_t owner)
 {
-	pid_t tid = thread_of(c->pid, owner);
+	pid_t tid = thread_of(c, owner);
 
 	if (tid == c->info->tid) {
 		c->waits_for = still_waits(c) ? tid : 0;
@@ -200,7 +238,7 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 
 	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID || !wait_in_function(c->thread, "join"))
 		return false;
-	tid = thread_of(c->pid, (pid_t)expected);
+	tid = thread_of(c, (pid_t)expected);
 	if (tid <= 0)
 		return false;
 	vt_str_add(c->out, "waits for the end of thread ");

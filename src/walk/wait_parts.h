@@ -21,6 +21,7 @@ struct wait_context {
 	pid_t pid;
 	struct vt_memsrc *src;
 	struct vt_wait_sockets *sockets;
+	struct vt_wait_ids *ids;
 	struct vt_str *out; /* the description; left empty when nothing is known */
 	pid_t waits_for;    /* the thread that it says holds what this one waits for; 0 none */
 };
