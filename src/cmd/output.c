@@ -147,12 +147,10 @@ static void adapt_to_terminal(struct vt_output *output)
 static void on_interrupt(int signo)
 {
 	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";
-	ssize_t ignored;
+	size_t skip = isatty(STDERR_FILENO) ? 0 : 4;
 
 	vt_session_emergency_release();
-	ignored = write(STDERR_FILENO, isatty(STDERR_FILENO) ? text : text + 4, sizeof(text) - 1 -
-										(isatty(STDERR_FILENO) ? 0 : 4));
-	(void)ignored;
+	vt_say_at_once(text + skip, sizeof(text) - 1 - skip);
 	_exit(128 + signo);
 }
 
@@ -163,6 +161,7 @@ static void catch_interrupts(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
+	sigaction(SIGQUIT, &action, NULL); /* the kernel would release nothing before a core is written */
 	/* Job control must not stop us while the target's threads are stopped: they would stay so. */
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);

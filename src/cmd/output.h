@@ -41,8 +41,8 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
 int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text);
 
 /*
- * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM and SIGHUP that release
- * whatever is stopped.
+ * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM, SIGHUP and SIGQUIT that
+ * release whatever is stopped.
  */
 void vt_output_begin(struct vt_output *output);
 

@@ -2,6 +2,7 @@
 #include "cmd/progress.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,20 +16,29 @@ static bool enabled;
 static const char *volatile current;
 static volatile sig_atomic_t shown;
 
-/* Async-signal-safe: write() only. */
+/* A pipe that is ready takes 4096 bytes; what little a terminal does not take at once is no more than a few lines. */
+void vt_say_at_once(const char *text, size_t n)
+{
+	struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+	ssize_t ignored = 0;
+
+	if (poll(&out, 1, 0) == 1 && out.revents & POLLOUT)
+		ignored = write(STDERR_FILENO, text, n);
+	(void)ignored;
+}
+
+/* Async-signal-safe. */
 static void show(int signo)
 {
 	const char *stage = current;
 	int saved = errno;
-	ssize_t ignored;
 
 	(void)signo;
 	if (!stage)
 		return;
-	ignored = write(STDERR_FILENO, "\r\033[Kvramtap: ", 13);
-	ignored = write(STDERR_FILENO, stage, strlen(stage));
-	ignored = write(STDERR_FILENO, " \xe2\x80\xa6", 4);
-	(void)ignored;
+	vt_say_at_once("\r\033[Kvramtap: ", 13);
+	vt_say_at_once(stage, strlen(stage));
+	vt_say_at_once(" \xe2\x80\xa6", 4);
 	errno = saved;
 	shown = 1;
 }

@@ -4,6 +4,7 @@
 #define VT_CMD_PROGRESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Off unless standard error is a terminal and the user did not ask for quiet. */
 void vt_progress_enable(bool enable);
@@ -13,5 +14,11 @@ void vt_progress(const char *stage);
 
 /* Removes the line. */
 void vt_progress_end(void);
+
+/*
+ * Writes to standard error unless that would block (a terminal after Ctrl-S, a pipe that nobody reads): threads of the target may
+ * stand still meanwhile. Async-signal-safe.
+ */
+void vt_say_at_once(const char *text, size_t n);
 
 #endif

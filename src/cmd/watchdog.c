@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/progress.h"
 
 static struct {
 	pthread_mutex_t lock;
@@ -26,9 +27,8 @@ static void give_up(void)
 	char text[256];
 	int n = snprintf(text, sizeof(text), "vramtap: process %d: given up while %s, as that blocks in the kernel; %s\n",
 			 (int)watchdog.pid, watchdog.doing, "whatever was stopped goes on");
-	ssize_t ignored = write(STDERR_FILENO, text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 
-	(void)ignored;
+	vt_say_at_once(text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 	_exit(VT_EXIT_NOTHING);
 }
 

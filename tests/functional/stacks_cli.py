@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """vramtap stacks: several processes, the views, what is left of the process, and the formats."""
+import fcntl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unicodedata
 
-from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, Skip, check, equal, main, proc_state, run_stacks, stacks, stacks_json, target,
+from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Skip, check, equal, main, proc_state, run_stacks, stacks, stacks_json, target,
                      thread_count, vramtap, wait_until)
 from native_stacks import interpreters
 
@@ -217,6 +219,42 @@ def test_schema():
         # A schema that accepts anything would be no test.
         document["processes"][0]["unheard_of"] = 1
         check(list(validator.iter_errors(document)), "the schema accepts an unknown field")
+
+
+def full_pipe():
+    """Whoever writes to it waits."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    os.set_blocking(writer, True)
+    return reader, writer
+
+
+def catches(pid, signum):
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        return int(re.search(r"SigCgt:\s*([0-9a-f]+)", file.read()).group(1), 16) >> (signum - 1) & 1
+
+
+def test_interrupts():
+    """It ends at once, even when it cannot say so."""
+    with target(["sleep", "600"]) as proc, open(f"/proc/{proc.pid}/status", encoding="utf-8") as status:
+        fcntl.flock(status, fcntl.LOCK_EX)  # so that it waits
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            reader, writer = full_pipe()
+            tool = subprocess.Popen([VRAMTAP, "stacks", "--timeout=600", str(proc.pid)],
+                                    stdout=subprocess.DEVNULL, stderr=writer)
+            wait_until(lambda: catches(tool.pid, signal.SIGQUIT), 20, "its handlers are set")
+            tool.send_signal(signum)
+            try:
+                equal(tool.wait(20), 128 + signum, "exit status")
+            finally:
+                tool.kill()
+                os.close(reader)
+                os.close(writer)
 
 
 def test_many_threads():
