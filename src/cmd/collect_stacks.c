@@ -232,8 +232,11 @@ static bool is_read(const struct vt_place *place)
 	return place->thread && (place->thread->stopped || place->thread->sampled);
 }
 
-static const char *why_unread(const struct vt_place *place)
+static const char *why_unread(const struct vt_place *place, const struct vt_thread_info *info)
 {
+	/* A main thread that called pthread_exit() stays as a zombie. */
+	if (info->state == 'Z' || info->state == 'X')
+		return "it ended";
 	if (!place->thread)
 		return "it ended, or there was no memory for it here";
 	if (place->thread->why)
@@ -299,7 +302,7 @@ static void unwind_all(struct vt_stacks *s)
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		s->native[i].tid = s->list.threads.data[i].tid;
 		if (!is_read(&s->places[i]))
-			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s", why_unread(&s->places[i]));
+			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s", why_unread(&s->places[i], &s->list.threads.data[i]));
 	}
 	if (c->options->debuginfod)
 		allow_debuginfod(c);
