@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -76,10 +77,14 @@ static bool may_be_queue(int dir, const char *fd)
 static bool is_awaited_queue(pid_t pid, const char *entry)
 {
 	char path[64], text[128];
+	struct statx stx;
 	struct statfs st;
 	const char *owner;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", (int)pid, entry);
+	/* Not the root of a mounted file system: asked without its server (a queue is a regular file, mqueue_get_inode()). */
+	if (!statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &stx) && !S_ISREG(stx.stx_mode))
+		return false;
 	if (statfs(path, &st) || st.f_type != MQUEUE_MAGIC)
 		return false;
 
