@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads with equal stacks become one group; the groups are ordered by how much they tell. */
+/* Threads with equal stacks (and local variables, where these were read) become one group; the groups are ordered by how much they tell. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,11 +57,37 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 	return hash;
 }
 
+/* Apart from the stack's own hash, which says where threads are, not with which values. */
+static uint64_t hash_locals(uint64_t hash, const struct vt_model_stack *stack)
+{
+	for (size_t i = 0; i < stack->n_frames; i++) {
+		const struct vt_model_frame *f = &stack->frames[i];
+
+		for (size_t l = 0; f->locals && l < f->n_locals; l++) {
+			hash = mix_text(hash, f->locals[l].name);
+			hash = mix_text(hash, f->locals[l].value);
+		}
+	}
+	return hash;
+}
+
+static bool same_locals(const struct vt_model_frame *a, const struct vt_model_frame *b)
+{
+	if (!a->locals || !b->locals)
+		return a->locals == b->locals;
+	if (a->n_locals != b->n_locals || a->locals_cut != b->locals_cut)
+		return false;
+	for (size_t i = 0; i < a->n_locals; i++)
+		if (!same_text(a->locals[i].name, b->locals[i].name) || !same_text(a->locals[i].value, b->locals[i].value))
+			return false;
+	return true;
+}
+
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
 	return a->kind == b->kind && frame_line(a) == frame_line(b) && frame_place(a) == frame_place(b) &&
 	       same_text(a->function, b->function) && same_text(a->file, b->file) &&
-	       same_text(a->module, b->module);
+	       same_text(a->module, b->module) && same_locals(a, b);
 }
 
 static bool same_stack(const struct vt_model_stack *a, const struct vt_model_stack *b)
@@ -109,6 +135,7 @@ static uint64_t hash_thread(const struct vt_model_thread *t)
 
 	hash = mix_text(hash, t->verdict);
 	hash = mix_text(hash, t->stack.why);
+	hash = hash_locals(hash, &t->stack);
 	return t->is_main || t->gil == 1 ? mix(hash, (uint64_t)t->tid) : hash;
 }
 

@@ -327,6 +327,31 @@ static void test_thread_groups(void **state)
 	vt_model_deinit(&model);
 }
 
+/* A group is shown with the variables of one of its threads: they must be those of all. */
+static void test_groups_by_locals(void **state)
+{
+	static const struct vt_model_local one[] = { { "rank", "1" } }, same[] = { { "rank", "1" } }, two[] = { { "rank", "2" } };
+	static const struct vt_model_local *const locals[] = { one, same, two, NULL };
+	struct vt_model model;
+
+	(void)state;
+	vt_model_init(&model);
+	for (int i = 0; i < 4; i++) {
+		struct vt_model_thread *t = add_simple(&model, i + 1, "work");
+		struct vt_model_frame *frame;
+
+		report_add_python(&model, t, "f", "f.py", 3);
+		frame = &t->stack.frames[t->stack.n_frames - 1];
+		frame->locals = locals[i];
+		frame->n_locals = locals[i] ? 1 : 0;
+	}
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.thread_groups.n, 3);
+	assert_int_equal(model.threads.data[0].group, model.threads.data[1].group);
+	assert_true(model.threads.data[0].stack.hash == model.threads.data[2].stack.hash);
+	vt_model_deinit(&model);
+}
+
 /* Threads without a name for their frames are told apart by where they are. */
 static void test_nameless_frames(void **state)
 {
@@ -505,6 +530,7 @@ int main(void)
 		cmocka_unit_test(test_memory_moved),
 		cmocka_unit_test(test_device_nonsense),
 		cmocka_unit_test(test_thread_groups),
+		cmocka_unit_test(test_groups_by_locals),
 		cmocka_unit_test(test_nameless_frames),
 		cmocka_unit_test(test_other_thread_hangs),
 		cmocka_unit_test(test_gil_headline),
