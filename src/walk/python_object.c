@@ -52,7 +52,7 @@ bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum
 }
 
 /* Room for the longest UTF-8 sequence is the caller's business. */
-static size_t put_utf8(uint32_t c, char *out)
+static size_t put_utf8(uint32_t c, bool surrogates, char *out)
 {
 	if (c < 0x80) {
 		out[0] = (char)c;
@@ -63,11 +63,11 @@ static size_t put_utf8(uint32_t c, char *out)
 		out[1] = (char)(0x80 | (c & 0x3f));
 		return 2;
 	}
-	if (c >= 0xdc80 && c <= 0xdcff) { /* surrogateescape, PEP 383 */
+	if (c >= 0xdc80 && c <= 0xdcff && !surrogates) { /* surrogateescape, PEP 383 */
 		out[0] = (char)(c & 0xff);
 		return 1;
 	}
-	if ((c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff)
+	if ((c >= 0xd800 && c <= 0xdfff && !surrogates) || c > 0x10ffff)
 		c = 0xfffd;
 	if (c < 0x10000) {
 		out[0] = (char)(0xe0 | c >> 12);
@@ -83,7 +83,7 @@ static size_t put_utf8(uint32_t c, char *out)
 }
 
 /* n characters of kind bytes each (little-endian) to UTF-8; stops where the next character might not fit. */
-static int to_utf8(const uint8_t *text, size_t n, size_t kind, char *buf)
+static int to_utf8(const uint8_t *text, size_t n, size_t kind, bool surrogates, char *buf)
 {
 	size_t used = 0;
 
@@ -91,7 +91,7 @@ static int to_utf8(const uint8_t *text, size_t n, size_t kind, char *buf)
 		uint32_t c = 0;
 
 		memcpy(&c, text + i * kind, kind);
-		used += put_utf8(c, buf + used);
+		used += put_utf8(c, surrogates, buf + used);
 	}
 	buf[used] = '\0';
 	return (int)used;
@@ -116,14 +116,8 @@ static uint64_t text_address(const struct vt_python_layout *layout, struct vt_me
 	return vt_py_field_u64(src, layout, object, VT_PY_UNICODE_DATA, &data) ? 0 : data;
 }
 
-int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf)
-{
-	if (!vt_py_is(py, src, object, VT_PYTHON_STR))
-		return -EINVAL;
-	return vt_py_str_read_start(py, src, object, VT_PY_STR_MAX, buf);
-}
-
-int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf)
+static int read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, bool surrogates,
+		      char *buf)
 {
 	const struct vt_python_layout *layout = py->layout;
 	uint8_t text[VT_PY_STR_MAX * 4];
@@ -143,5 +137,17 @@ int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint
 	if (length > max)
 		length = max;
 	ret = vt_mem_read(src, addr, text, length * kind);
-	return ret ? ret : to_utf8(text, length, kind, buf);
+	return ret ? ret : to_utf8(text, length, kind, surrogates, buf);
+}
+
+int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf)
+{
+	if (!vt_py_is(py, src, object, VT_PYTHON_STR))
+		return -EINVAL;
+	return read_start(py, src, object, VT_PY_STR_MAX, false, buf);
+}
+
+int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf)
+{
+	return read_start(py, src, object, max, true, buf);
 }

@@ -87,7 +87,7 @@ int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
 
 /*
  * The same for the first max (at most VT_PY_STR_MAX) characters of an object that is known to be a str, or of a type that
- * derives from it.
+ * derives from it; but surrogates are three bytes each, as UTF-8 would have them if it had them.
  */
 int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/python_type.h"
 
+#include "walk/python_pages.h"
+
 #define MAX_BASES 32      /* of one type; deeper hierarchies do not exist */
 #define MAX_TYPES 20000   /* bounds our memory: 2 MB */
 #define MAX_FULL_NAME 256 /* of a tp_name, with the module's name in front */
@@ -55,12 +57,15 @@ struct type_head {
 /* A C string of at most size - 1 bytes; longer ones are cut. False when it cannot be read, or is empty. */
 static bool read_text(struct vt_memsrc *src, uint64_t addr, char *text, size_t size)
 {
-	size_t n = size - 1;
+	size_t n = size - 1, in_page = VT_PY_PAGE - addr % VT_PY_PAGE;
+	int ret = vt_mem_read(src, addr, text, n);
 
-	/* It may end at the end of memory. */
-	while (n && vt_mem_read(src, addr, text, n))
-		n /= 2;
-	text[n] = '\0';
+	/* It may end at the end of memory, which ends with a page. */
+	if (ret && in_page < n) {
+		n = in_page;
+		ret = vt_mem_read(src, addr, text, n);
+	}
+	text[ret ? 0 : n] = '\0';
 	return text[0];
 }
 

@@ -161,6 +161,8 @@ static void add_float(struct value *v)
 	/* %g has its exponent from as many digits on as there are. */
 	if (strchr(text, 'e') && fabs(number) >= 1 && fabs(number) < 1e16)
 		snprintf(text, sizeof(text), "%.0f", number);
+	else if (!strchr(text, 'e') && fabs(number) >= 1e16 && !isinf(number)) /* all 17 digits were needed */
+		snprintf(text, sizeof(text), "%.16e", number);
 	vt_str_add(v->out, text);
 	if (!strpbrk(text, ".en"))
 		vt_str_add(v->out, ".0");
@@ -168,7 +170,7 @@ static void add_float(struct value *v)
 
 /* ---- strings ---- */
 
-/* One character as repr() shows it; bytes that were not UTF-8 (\udcXX in Python) arrive as bytes. */
+/* One character as repr() shows it. */
 static void add_char(struct value *v, const char *text, size_t n, char quote)
 {
 	static const char *const short_forms[] = { ['\n'] = "\\n", ['\r'] = "\\r", ['\t'] = "\\t", ['\\'] = "\\\\" };
@@ -180,12 +182,20 @@ static void add_char(struct value *v, const char *text, size_t n, char quote)
 		vt_str_addf(v->out, "\\%c", quote);
 	else if (c < sizeof(short_forms) / sizeof(short_forms[0]) && short_forms[c])
 		vt_str_add(v->out, short_forms[c]);
-	else if (c < 0x20 || c == 0x7f)
+	else if (c < 0x20 || c >= 0x7f)
 		vt_str_addf(v->out, "\\x%02x", c);
-	else if (c >= 0x80)
-		vt_str_addf(v->out, "\\udc%02x", c);
 	else
 		vt_str_addn(v->out, text, 1);
+}
+
+/* A surrogate that stands alone: whatever was not UTF-8 (os.fsdecode) is one. As three bytes; 0: there is none. */
+static unsigned int surrogate(const char *text, size_t n)
+{
+	const unsigned char *bytes = (const unsigned char *)text;
+
+	if (n < 3 || bytes[0] != 0xed || bytes[1] < 0xa0)
+		return 0;
+	return 0xd000 | (bytes[1] & 0x3fu) << 6 | (bytes[2] & 0x3fu);
 }
 
 static size_t shown_text(const struct value *v)
@@ -208,14 +218,15 @@ static void add_str(struct value *v)
 		quote = '"';
 	vt_str_addf(v->out, "%c", quote);
 	for (size_t at = 0; at < (size_t)n;) {
-		unsigned int code_point;
-		size_t len = vt_utf8_sequence(text + at, (size_t)n - at, &code_point);
+		unsigned int code_point, alone = surrogate(text + at, (size_t)n - at);
+		size_t len = alone ? 3 : vt_utf8_sequence(text + at, (size_t)n - at, &code_point);
 
-		if (len > 1 && code_point < 0xa0) { /* control characters of Latin-1 */
+		if (alone)
+			vt_str_addf(v->out, "\\u%04x", alone);
+		else if (len > 1 && code_point < 0xa0) /* control characters of Latin-1 */
 			vt_str_addf(v->out, "\\x%02x", code_point);
-		} else {
+		else
 			add_char(v, text + at, len ? len : 1, quote);
-		}
 		at += len ? len : 1;
 	}
 	vt_str_addf(v->out, "%s%c", length > shown_text(v) ? "…" : "", quote);
@@ -235,12 +246,8 @@ static void add_bytes(struct value *v)
 	if (n && memchr(text, '\'', n) && !memchr(text, '"', n))
 		quote = '"';
 	vt_str_addf(v->out, "b%c", quote);
-	for (size_t i = 0; i < n; i++) {
-		if ((unsigned char)text[i] >= 0x80)
-			vt_str_addf(v->out, "\\x%02x", (unsigned char)text[i]);
-		else
-			add_char(v, text + i, 1, quote);
-	}
+	for (size_t i = 0; i < n; i++)
+		add_char(v, text + i, 1, quote);
 	vt_str_addf(v->out, "%s%c", size > n ? "…" : "", quote);
 	if (size > n)
 		vt_str_addf(v->out, " (%llu bytes)", (unsigned long long)size);

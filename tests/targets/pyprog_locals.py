@@ -139,6 +139,7 @@ def floats():
     j, k, m, n = 1e-4, 1e-5, 5e-324, sys.float_info.max
     o, p, q = float("inf"), float("-inf"), float("nan")
     r, s, t, u = 1e22, 1e23, 2.5e15, 1234567890123456.8
+    x, y, z = 37609587960547416.0, -10821962262051714.0, 99999999999999984.0
     v, w = struct.unpack("<2d", b"\x01" * 16)
     own = Length(2.5)
     park("floats", locals())
@@ -149,6 +150,7 @@ def strings():
     control, nul, backslash = "a\n\t\r\x1b\x7f", "\x00x\x00", "\\n"
     latin, wide, astral, mixed = "größe", "日本語", "🐍", "aé日🐍" * 3
     c1, surrogate = "\x80\x9f", os.fsdecode(b"\xff\xfe")
+    surrogates, like_utf8 = "\ud7a3\ud800\udbff\udfff", "\udcc3\udca9"
     sixty, more, long_wide = "x" * 60, "y" * 61, "語" * 5000
     own = Name("derived")
     raw, raw_long, raw_quote = bytes(range(0, 256, 7)), b"z" * 1000, b"it's"
