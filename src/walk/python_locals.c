@@ -20,6 +20,7 @@
 #define MAX_VARIABLES 4096   /* of one function; more are damage (code has some dozen) */
 #define MAX_SLOTS 256        /* of one frame that are looked at */
 #define MAX_SHOWN 64         /* of one frame that are bound and shown */
+#define CHECK_EVERY 8        /* variables: damaged ones can take a millisecond each */
 
 /* What a code object says about its variables. */
 struct variables {
@@ -125,10 +126,10 @@ static bool is_cell(const struct vt_python_layout *layout, const struct variable
 	return variables->kinds ? kinds[i] & layout->at[VT_PY_KIND_CELLS] : i >= variables->n_plain;
 }
 
-/* Adds the variable to the frame's list. False when the list is complete. */
+/* Adds the variable to the frame's list. False when the list is complete, or there is no time for more. */
 static bool add_variable(struct locals *l, struct vt_python_locals *list, uint32_t i, uint64_t object)
 {
-	if (list->n == MAX_SHOWN) {
+	if (list->n == MAX_SHOWN || (list->n && list->n % CHECK_EVERY == 0 && is_over(l))) {
 		list->cut = true;
 		return false;
 	}
