@@ -31,7 +31,8 @@ fail()
 	exit 1
 }
 
-# apt with nothing of this machine but its programs: suite SUITE, no package installed. A mirror that is behind will do.
+# apt with nothing of this machine but its programs: suite SUITE, no package installed. A mirror that is behind will do, one that
+# does not answer is given up soon, and said.
 prepare_apt()
 {
 	mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/etc"
@@ -50,6 +51,10 @@ Dir::Cache "$work";
 Dir::Cache::archives "$work/archives";
 APT::Sandbox::User "root";
 Acquire::Check-Valid-Until "false";
+Acquire::Retries "1";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
+APT::Update::Error-Mode "any";
 CONF
 	APT_CONFIG=$work/apt.conf
 	export APT_CONFIG
