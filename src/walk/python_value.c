@@ -37,12 +37,14 @@ void vt_py_values_deinit(struct vt_py_values *values)
 	vt_py_types_deinit(&values->types);
 }
 
-/* A field of the object; 0 when it cannot be read, which everything here survives. */
+/* What no field has: no length is so large, and nothing is at such an address. 0 would be an empty container. */
+#define UNREADABLE (UINT64_C(1) << 63)
+
 static uint64_t field(const struct value *v, enum vt_py_field name)
 {
 	uint64_t value;
 
-	return vt_py_field_u64(v->src, v->layout, v->object, name, &value) ? 0 : value;
+	return vt_py_field_u64(v->src, v->layout, v->object, name, &value) ? UNREADABLE : value;
 }
 
 static uint64_t item_at(const struct value *v, uint64_t addr)
@@ -483,7 +485,12 @@ static void add_of_type(struct value *v, const struct vt_py_type *type)
 	bool wrapped = writers[type->kind].wrapped || !type->builtin || !strcmp(type->name, "frozenset");
 
 	if (writers[type->kind].deep && v->inside) {
-		vt_str_addf(v->out, "<%s of %llu>", type->name, (unsigned long long)length_of(v, type->kind));
+		uint64_t length = length_of(v, type->kind);
+
+		if (is_absurd(length))
+			vt_str_addf(v->out, "<%s>", type->name);
+		else
+			vt_str_addf(v->out, "<%s of %llu>", type->name, (unsigned long long)length);
 		return;
 	}
 	if (!wrapped) {

@@ -12,6 +12,7 @@
 
 #include "python_image.h"
 #include "walk/python_pages.h"
+#include "walk/python_value.h"
 
 #define IMAGE_SIZE (1 << 20)
 
@@ -672,6 +673,27 @@ TEST_EACH_LAYOUT(local_variables)
 	assert_true(py->n_without_locals > 0);
 }
 
+/* A dict whose length is not known, or unreadable, is not an empty one. */
+TEST_EACH_LAYOUT(lengths_that_are_not_known)
+{
+	struct vt_py_values values = { .py = py, .src = &image->src };
+	struct vt_python_layout layout = *image->layout;
+	uint64_t meta = add_value_type(image, "type", 31), type = add_value_type(image, "dict", 29);
+	uint64_t object = add_object(image, type, 128);
+	struct vt_str text = { 0 };
+
+	python_image_put_u64(image, meta, VT_PY_OBJECT_TYPE, meta);
+	python_image_put_u64(image, type, VT_PY_OBJECT_TYPE, meta);
+	assert_true(vt_py_value_text(&values, object, &text));
+	layout.at[VT_PY_DICT_USED] = VT_PY_NONE; /* a patched interpreter: see distrust() */
+	py->layout = &layout;
+	assert_true(vt_py_value_text(&values, object, &text));
+	assert_string_equal(vt_str_get(&text), "{}?");
+	py->layout = image->layout;
+	vt_str_deinit(&text);
+	vt_py_values_deinit(&values);
+}
+
 static int gone_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
 {
 	(void)src;
@@ -952,6 +974,7 @@ int main(void)
 		cmocka_unit_test(test_a_target_that_ended),
 		cmocka_unit_test(test_random_damage),
 		cmocka_unit_test(test_local_variables),
+		cmocka_unit_test(test_lengths_that_are_not_known),
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_legacy_strings),
 		cmocka_unit_test(test_long_strings),
