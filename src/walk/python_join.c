@@ -69,6 +69,19 @@ static struct vt_error *find_owners(struct vt_python *py)
 	return NULL;
 }
 
+/* Those that hold a GIL may have got another tid. */
+static void name_holders_again(struct vt_python *py)
+{
+	for (size_t i = 0; i < py->threads.n; i++) {
+		const struct vt_python_thread *thread = &py->threads.data[i];
+
+		for (size_t g = 0; thread->holds_gil && g < py->gils.n; g++) {
+			if (py->gils.data[g].holder == thread->tstate)
+				py->gils.data[g].holder_tid = thread->tid;
+		}
+	}
+}
+
 /* An address in the C stack frame of an evaluator; 0 unknown. */
 static uint64_t c_frame(const struct vt_python_thread *thread)
 {
@@ -131,6 +144,7 @@ struct vt_error *vt_py_join_threads(struct vt_python *py)
 
 	if (py->layout->minor < FIRST_WITH_OWN_ID)
 		VT_TRY(find_owners(py));
+	name_holders_again(py);
 	for (size_t i = 0; i < py->threads.n; i++) {
 		struct vt_python_thread *thread = &py->threads.data[i];
 		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) : NULL;

@@ -76,6 +76,31 @@ ctypes.PyDLL(None).pause()
     wait_for_end()
 
 
+def case_gil_sub():
+    """C code in a subinterpreter that shares the GIL keeps it; one more thread wants it (3.10 to 3.12)."""
+    import _xxsubinterpreters as interpreters
+    readable, writable = os.pipe()
+    told, tell = os.pipe()
+    code = """
+import ctypes, os, threading
+pause = ctypes.PyDLL(None).pause
+os.write(%d, b"%%d" %% threading.get_native_id())
+os.read(%d, 1)
+pause()
+"""
+
+    def want():
+        say("ready", os.read(readable, 20).decode(), threading.get_native_id())
+        os.write(tell, b"x")
+        while True:
+            time.sleep(0.001)
+
+    threading.Thread(target=want, daemon=True).start()
+    one = interpreters.create(isolated=False)
+    threading.Thread(target=interpreters.run_string, args=(one, code % (writable, told)), daemon=True).start()
+    wait_for_end()
+
+
 def case_fork():
     """A forked child whose parent has other threads, as data loaders do it."""
     for _ in range(3):
