@@ -89,7 +89,7 @@ LAUNCHER
 build_source()
 {
 	mkdir -p "$work/source"
-	(cd "$work/source" && timeout "$limit" apt-get source -qq --download-only "python$version" &&
+	(cd "$work/source" && timeout "$limit" apt-get source -qq --download-only --tar-only "python$version" &&
 		tar xf python*.orig.tar.[gx]z --strip-components 1) >>"$work/log" 2>&1 || return 1
 	# shellcheck disable=SC2016 # the arguments are those of the inner shell
 	(cd "$work/source" && nice timeout "$limit" sh -c '
