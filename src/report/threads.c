@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads with equal stacks (and local variables, where these were read) become one group; the groups are ordered by how much they tell. */
+/*
+ * Threads with equal stacks (and local variables, where these were read) become one group; the groups are ordered by how much
+ * they tell.
+ */
 #include <stdlib.h>
 #include <string.h>
 
