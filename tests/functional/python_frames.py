@@ -301,12 +301,16 @@ CALLERS = {
 }
 
 
-def check_stacks(out):
-    """Checks that every frame is called by one that calls it; returns the function names of each stack."""
+def check_stacks(out, ended=None):
+    """Checks that every frame is called by one that calls it; returns the function names of each stack. Those of generators that
+    have just ended go to the list ended, where that is possible."""
     stacks = []
     for stack in re.split(r"^thread \d+\n", out, flags=re.M)[1:]:
         frames = [line.split("|") for line in stack.splitlines() if not line.startswith("why: ")]
         names = [function.rpartition(".")[2] for function, _, _ in frames] + [None]
+        if ended is not None and names == ["<genexpr>", None]:
+            ended.append(stack)
+            continue
         for (_, file, line), callee, caller in zip(frames, names, names[1:]):
             check(caller in CALLERS.get(callee, {caller}), "caller", callee, caller, stack)
             if file.endswith("pyprog_cases.py"):
@@ -317,11 +321,15 @@ def check_stacks(out):
 
 
 @each
-def test_running(path, _version):
+def test_running(path, version):
     """While everything changes nothing is made up: all functions, lines and callers are the program's."""
+    # Up to 3.10 the frame of a generator that has ended is neither a generator's any more nor has it a caller, and the next one
+    # of the same function gets the same memory: looks at a thread that runs can agree on it. A known limit (INTERNALS.md).
+    ended = [] if version < (3, 11) else None
     with target([path, f"{TARGETS}/pyprog_cases.py", "busy"], ready="ready") as proc:
-        deep = sum(names.count("step_a") for _ in range(60) for names in check_stacks(look(proc.pid)))
+        deep = sum(names.count("step_a") for _ in range(60) for names in check_stacks(look(proc.pid), ended))
         check(deep > 100, "stacks were seen while they changed:", deep)
+        check(len(ended or []) <= 3, "stacks that are only a generator", ended)
 
 
 @each
