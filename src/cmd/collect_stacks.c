@@ -16,7 +16,7 @@
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 
-#define FIND_PYTHON_TRIES 3
+#define FIND_PYTHON_TRIES 20 /* of 2 ms; every other one fails where threads come and go all the time (3.13t) */
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 /* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)
