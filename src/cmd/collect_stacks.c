@@ -16,34 +16,18 @@
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 
-#define FIND_PYTHON_TRIES 20 /* of 2 ms; every other one fails where threads come and go all the time (3.13t) */
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 /* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)
-
-/* It runs meanwhile: what changes under the first look can seem to be laid out in no known way. */
-static struct vt_error *init_python(struct vt_collect *c, struct vt_python *python)
-{
-	struct vt_error *err = NULL;
-
-	for (int try = 0; try < FIND_PYTHON_TRIES; try++) {
-		if (try > 0)
-			vt_live_drop_cache(c->live);
-		vt_error_destroy(err);
-		python->locals = c->options->locals; /* a failure clears it */
-		err = vt_python_init(python, &c->modules, vt_live_cached_source(c->live));
-		if (!err || err->code != VT_ERR_UNSUPPORTED)
-			break;
-	}
-	return err;
-}
 
 static void find_python(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_python *python = &s->rounds[0].python;
-	struct vt_error *err = init_python(c, python);
+	struct vt_error *err;
 
+	python->locals = c->options->locals;
+	err = vt_python_find(python, &c->modules, c->live);
 	s->have_python = !err;
 	if (s->have_python) {
 		c->model->versions.python =

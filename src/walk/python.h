@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/elfsym.h"
+#include "target/live.h"
 #include "vramtap/mem.h"
 #include "walk/python_tensor.h"
 
@@ -112,6 +113,10 @@ struct vt_python {
  * message names it). py must be zeroed but for what is asked for.
  */
 struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src);
+
+/* The same in a process that runs: what changed under the first look is looked at again. */
+struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules, struct vt_live *live);
+
 void vt_python_deinit(struct vt_python *py);
 
 /*

@@ -275,3 +275,18 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 	return vt_error_create(VT_ERR_NOTFOUND, unused ? "Python is loaded but has no interpreter running" :
 							 "no Python interpreter in this process");
 }
+
+/* About 1 look in 100 at a free-threaded 3.13 whose threads come and go all the time finds most of them changed. */
+struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules, struct vt_live *live)
+{
+	bool locals = py->locals; /* a failure clears it */
+	struct vt_error *err = vt_python_init(py, modules, vt_live_cached_source(live));
+
+	for (int try = 1; try < MAX_TRIES && err && err->code == VT_ERR_UNSUPPORTED; try++) {
+		vt_error_destroy(err);
+		vt_live_drop_cache(live);
+		py->locals = locals;
+		err = vt_python_init(py, modules, vt_live_cached_source(live));
+	}
+	return err;
+}

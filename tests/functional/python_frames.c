@@ -284,23 +284,6 @@ static struct vt_error *read_damaged(struct seen *seen, uint64_t seed)
 	return NULL;
 }
 
-/* As the program does: what changes under the first look can seem to be laid out in no known way. */
-static struct vt_error *find_python(struct seen *seen)
-{
-	struct vt_error *err = NULL;
-	bool locals = seen->py.locals;
-
-	for (int i = 0; i < 20; i++) {
-		vt_error_destroy(err);
-		seen->py.locals = locals; /* a failure clears it */
-		err = vt_python_init(&seen->py, &seen->modules, vt_live_cached_source(seen->live));
-		if (!err || err->code != VT_ERR_UNSUPPORTED)
-			break;
-		vt_live_drop_cache(seen->live);
-	}
-	return err;
-}
-
 static struct vt_error *read_python(struct seen *seen, const struct options *options)
 {
 	VT_TRY(vt_live_create(options->pid, &seen->live));
@@ -311,7 +294,7 @@ static struct vt_error *read_python(struct seen *seen, const struct options *opt
 	struct vt_memsrc *cached = vt_live_cached_source(seen->live), *plain = vt_live_source(seen->live);
 	uint64_t begin = vt_now_ns();
 
-	VT_TRY(find_python(seen));
+	VT_TRY(vt_python_find(&seen->py, &seen->modules, seen->live));
 	seen->find_ns = vt_now_ns() - begin;
 	seen->capture_ns = UINT64_MAX;
 	for (int i = 0; i < (options->what == 'f' ? CAPTURES : 1); i++) {
