@@ -541,6 +541,28 @@ static void write_thread_groups(struct vt_json *json, const struct vt_model *mod
 	vt_json_end_array(json);
 }
 
+static void begin_document(struct vt_json *json, FILE *out, const char *schema, const char *tool_version,
+			   const struct timespec *when)
+{
+	vt_json_init(json, out);
+	vt_json_object(json, NULL);
+	vt_json_text(json, "schema", schema);
+	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
+	put_name(json, "tool_version", tool_version);
+	put_time(json, "time", when);
+}
+
+/* What every document says of a process. */
+static void write_summary(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
+	write_headlines(json, model);
+	write_diags(json, model);
+	write_process(json, &model->process);
+	write_versions(json, &model->versions);
+	write_timing(json, &model->timing);
+}
+
 static struct vt_error *write_json(const struct vt_model *model,
 				   const struct vt_writer_options *options, FILE *out)
 {
@@ -549,18 +571,8 @@ static struct vt_error *write_json(const struct vt_model *model,
 	(void)options; /* those are for people */
 	if (!json)
 		return &vt_enomem;
-	vt_json_init(json, out);
-	vt_json_object(json, NULL);
-	vt_json_text(json, "schema", SCHEMA);
-	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
-	put_name(json, "tool_version", model->tool_version);
-	put_time(json, "time", &model->when);
-	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
-	write_headlines(json, model);
-	write_diags(json, model);
-	write_process(json, &model->process);
-	write_versions(json, &model->versions);
-	write_timing(json, &model->timing);
+	begin_document(json, out, SCHEMA, model->tool_version, &model->when);
+	write_summary(json, model);
 	write_cuda(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
@@ -585,12 +597,7 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 	}
 	vt_json_null(json, "error");
 	put_time(json, "time", &result->model->when);
-	vt_json_text(json, "completeness", vt_completeness_name(result->model->completeness));
-	write_headlines(json, result->model);
-	write_diags(json, result->model);
-	write_process(json, &result->model->process);
-	write_versions(json, &result->model->versions);
-	write_timing(json, &result->model->timing);
+	write_summary(json, result->model);
 	write_threads(json, result->model);
 	write_thread_groups(json, result->model);
 	vt_json_end_object(json);
@@ -604,12 +611,7 @@ struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document,
 	(void)options; /* those are for people */
 	if (!json)
 		return &vt_enomem;
-	vt_json_init(json, out);
-	vt_json_object(json, NULL);
-	vt_json_text(json, "schema", STACKS_SCHEMA);
-	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
-	put_name(json, "tool_version", document->tool_version);
-	put_time(json, "time", &document->when);
+	begin_document(json, out, STACKS_SCHEMA, document->tool_version, &document->when);
 	vt_json_array(json, "processes");
 	for (size_t i = 0; i < document->n; i++)
 		write_stacks_result(json, &document->results[i]);
