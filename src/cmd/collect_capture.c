@@ -92,7 +92,6 @@ static size_t count_escaped(const struct vt_stacks *s, const struct vt_session *
 /* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
 static void registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
 {
-	static const int arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
 	const struct vt_thread_info *info = &sample->info;
 
 	*regs = (struct vt_regs){ .orig_rax = info->in_syscall ? info->syscall_nr : -1 };
@@ -100,8 +99,8 @@ static void registers_of_sample(const struct vt_thread_sample *sample, struct vt
 	regs->r[VT_REG_RSP] = info->sp;
 	regs->r[VT_REG_RIP] = info->pc;
 	for (int i = 0; info->in_syscall && i < 6; i++) {
-		regs->r[arguments[i]] = info->syscall_args[i];
-		regs->unknown &= ~(UINT32_C(1) << arguments[i]);
+		regs->r[vt_syscall_arguments[i]] = info->syscall_args[i];
+		regs->unknown &= ~(UINT32_C(1) << vt_syscall_arguments[i]);
 	}
 }
 
@@ -208,16 +207,11 @@ static void copy(struct vt_stacks *s, struct vt_round *round)
 	}
 }
 
-static bool is_read(const struct vt_session_thread *thread)
-{
-	return thread->stopped || thread->sampled;
-}
-
 static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *session)
 {
 	s->n_ran = 0;
 	for (size_t i = 0; i < session->threads.n; i++)
-		s->n_ran += !is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
+		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
 }
 
 void vt_capture_stopped(struct vt_stacks *s)
@@ -292,7 +286,7 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 	for (size_t i = 0; n > 0 && ok && i < s->rounds[n - 1].session.threads.n; i++) {
 		const struct vt_session_thread *thread = &s->rounds[n - 1].session.threads.data[i];
 
-		if (!is_read(thread))
+		if (!vt_is_read(thread))
 			ok = add_to_session(&round->session, thread->tid);
 	}
 	if (n > 0)

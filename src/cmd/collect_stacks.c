@@ -151,7 +151,6 @@ static void place_threads(struct vt_stacks *s)
 static void correct_stopped(const struct vt_session_thread *thread, struct vt_thread_info *info)
 {
 	enum { ERESTARTSYS = 512, ERESTARTNOINTR = 513, ERESTARTNOHAND = 514, ERESTART_RESTARTBLOCK = 516 };
-	static const int arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
 
 	if (thread->was_group_stopped || (info->state != 'S' && info->state != 'R'))
 		return;
@@ -169,7 +168,7 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 		info->syscall_known = info->in_syscall = true;
 		info->syscall_nr = thread->regs.orig_rax;
 		for (int i = 0; i < 6; i++)
-			info->syscall_args[i] = thread->regs.r[arguments[i]];
+			info->syscall_args[i] = thread->regs.r[vt_syscall_arguments[i]];
 	} else {
 		info->state = 'R';
 		info->syscall_known = info->in_syscall = false;
@@ -213,7 +212,7 @@ static bool correct_wait(const struct vt_place *place, struct vt_thread_info *in
 
 static bool is_read(const struct vt_place *place)
 {
-	return place->thread && (place->thread->stopped || place->thread->sampled);
+	return place->thread && vt_is_read(place->thread);
 }
 
 static const char *why_unread(const struct vt_place *place, const struct vt_thread_info *info)
@@ -684,7 +683,7 @@ static void drop_ended_threads(struct vt_stacks *s)
 		for (size_t i = 0; i < s->rounds[r].session.threads.n; i++) {
 			const struct vt_session_thread *thread = &s->rounds[r].session.threads.data[i];
 
-			if (thread->stopped || thread->sampled)
+			if (vt_is_read(thread))
 				ok = vt_map_put(&read, (uint64_t)thread->tid, r) && ok;
 		}
 	}

@@ -55,6 +55,15 @@ struct vt_stacks {
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
 
+/* Where x86-64 Linux takes the arguments of a system call from. */
+static const int vt_syscall_arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
+
+/* Whether its registers and stack belong together. */
+static inline bool vt_is_read(const struct vt_session_thread *thread)
+{
+	return thread->stopped || thread->sampled;
+}
+
 /* Copies what is needed of every thread: s->rounds. */
 void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
