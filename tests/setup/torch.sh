@@ -22,45 +22,8 @@ cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 limit=${VRAMTAP_SETUP_LIMIT:-900}
 dest=$cache/torch/$version
 
-say()
-{
-	printf 'torch.sh %s: %s\n' "$version" "$*" >&2
-}
-
-fail()
-{
-	say "cannot go on: $*"
-	exit 1
-}
-
-# CPython 3.12 first, as on the GPU machine; what merely exists in PATH may be a launcher that does not start.
-find_python()
-{
-	for p in "${VRAMTAP_PYTHON:-}" "$HOME"/.pyenv/versions/3.12.*/bin/python \
-		"$HOME"/.pyenv/versions/3.11.*/bin/python /usr/bin/python3.12 /usr/bin/python3 \
-		/usr/local/bin/python3 "$(command -v python3)"; do
-		[ -x "$p" ] || continue
-		"$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || continue
-		echo "$p"
-		return 0
-	done
-	return 1
-}
-
-# What this python can run as pip; Debian's has none of its own, but can make an environment with one.
-find_pip()
-{
-	if "$1" -m pip --version >/dev/null 2>&1; then
-		echo "$1"
-		return 0
-	fi
-	venv=$cache/torch/pip-env
-	if [ ! -x "$venv/bin/pip" ] && ! "$1" -m venv "$venv" >&2; then
-		rm -rf "$venv"
-		return 1
-	fi
-	echo "$venv/bin/python"
-}
+me="torch.sh $version"
+. "$here/common.sh"
 
 install()
 {
@@ -68,22 +31,6 @@ install()
 	shift
 	timeout "$limit" "$pip" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
 		--only-binary :all: --no-deps --no-compile --upgrade --target "$target" "$@"
-}
-
-# A step is done when its stamp says from what it was done.
-stamp()
-{
-	cat "$@" | cksum
-}
-
-done_before()
-{
-	[ "$(cat "$dest/.done-$1" 2>/dev/null)" = "$2" ]
-}
-
-mark_done()
-{
-	printf '%s\n' "$2" >"$dest/.done-$1"
 }
 
 wheel_step()
@@ -112,21 +59,12 @@ headers_step()
 {
 	python=$dest/python
 	pip=$(find_pip "$python") || fail "$python has neither pip nor venv"
-	cuda=$(sed -n "s/^cuda.*= '\([0-9]*\.[0-9]*\)'.*/\1/p" "$dest/site/torch/version.py")
 	rm -rf "$dest/headers"
-	case $cuda in
-	12.*) install "$dest/headers" "nvidia-cuda-runtime-cu12==$cuda.*" ;;
-	*) install "$dest/headers" "nvidia-cuda-runtime==$cuda.*" "nvidia-cuda-crt==$cuda.*" ;;
-	esac || return 1
+	# shellcheck disable=SC2046 # they are words
+	install "$dest/headers" $(cuda_header_wheels "$(cuda_of "$dest/site/torch/version.py")") || return 1
 	rm -rf "$dest/cuda-include"
 	mv "$dest"/headers/nvidia/cu*/include "$dest/cuda-include"
 	rm -rf "$dest/headers"
-}
-
-# The wheel decides which std::string its interfaces have.
-cxx11_abi()
-{
-	nm -D --defined-only "$1" | grep -q 'NSt7__cxx1112basic_string' && echo 1 || echo 0
 }
 
 driver_step()

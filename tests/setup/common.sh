@@ -1,0 +1,84 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# common.sh: what the scripts here share; sourced. They set: me (their name with its arguments, for messages), here (this
+# directory), cache, limit (the seconds that one step may take) and dest (what they make). say, fail, steps with stamps, an interpreter
+# and a pip, and what an official wheel asks of the compiler.
+# shellcheck disable=SC2034,SC2154 # variables of, and for, the script that reads this
+
+say()
+{
+	printf '%s: %s\n' "$me" "$*" >&2
+}
+
+fail()
+{
+	say "cannot go on: $*"
+	exit 1
+}
+
+# CPython 3.12 first, as on the GPU machine; what merely exists in PATH may be a launcher that does not start.
+find_python()
+{
+	for p in "${VRAMTAP_PYTHON:-}" "$HOME"/.pyenv/versions/3.12.*/bin/python \
+		"$HOME"/.pyenv/versions/3.11.*/bin/python /usr/bin/python3.12 /usr/bin/python3 \
+		/usr/local/bin/python3 "$(command -v python3)"; do
+		[ -x "$p" ] || continue
+		"$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || continue
+		echo "$p"
+		return 0
+	done
+	return 1
+}
+
+# What this python can run as pip; Debian's has none of its own, but can make an environment with one.
+find_pip()
+{
+	if "$1" -m pip --version >/dev/null 2>&1; then
+		echo "$1"
+		return 0
+	fi
+	venv=$cache/torch/pip-env
+	if [ ! -x "$venv/bin/pip" ] && ! "$1" -m venv "$venv" >&2; then
+		rm -rf "$venv"
+		return 1
+	fi
+	echo "$venv/bin/python"
+}
+
+# A step is done when its stamp says from what it was done.
+stamp()
+{
+	cat "$@" | cksum
+}
+
+done_before()
+{
+	[ "$(cat "$dest/.done-$1" 2>/dev/null)" = "$2" ]
+}
+
+mark_done()
+{
+	printf '%s\n' "$2" >"$dest/.done-$1"
+}
+
+# The CUDA release that the wheel whose version.py this is was built with.
+cuda_of()
+{
+	sed -n "s/^cuda.*= '\([0-9]*\.[0-9]*\)'.*/\1/p" "$1"
+}
+
+# The wheels that have the headers of this CUDA release, for PyTorch's own headers include them.
+cuda_header_wheels()
+{
+	case $1 in
+	11.*) echo "nvidia-cuda-runtime-cu11==$1.*" ;;
+	12.*) echo "nvidia-cuda-runtime-cu12==$1.*" ;;
+	*) echo "nvidia-cuda-runtime==$1.* nvidia-cuda-crt==$1.*" ;;
+	esac
+}
+
+# The wheel decides which std::string its interfaces have: c10's own functions tell, for both kinds have some of libstdc++.
+cxx11_abi()
+{
+	nm -D --defined-only "$1" | grep -q '_ZN3c10.*NSt7__cxx1112basic_string' && echo 1 || echo 0
+}

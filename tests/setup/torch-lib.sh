@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# torch-lib.sh VERSION...: of official PyTorch wheels, what the caching allocator alone needs. The second time it does nothing.
+# Nothing is written into the repository.
+#
+#   $cache/torch-lib/VERSION/torch/lib        libc10.so and libc10_cuda.so
+#   $cache/torch-lib/VERSION/torch/include    c10's headers
+#   $cache/torch-lib/VERSION/torch/version.py with the CUDA release
+#   $cache/torch-lib/VERSION/cuda-include     NVIDIA's headers of that release
+#
+# Only those members of the wheels are downloaded where the server allows that (wheel-members.py): 4 MB and 15 s a version, nearly
+# all of which is pip finding the wheel. An interpreter that the wheel is for is not needed. Where torch.sh has put the whole wheel
+# into the cache, that one serves.
+#
+# Needs CPython 3.11 to 3.14 with pip or with venv. VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache;
+# VRAMTAP_SETUP_LIMIT the seconds that one step may take.
+set -u
+: "${1:?usage: torch-lib.sh VERSION...}"
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
+limit=${VRAMTAP_SETUP_LIMIT:-600}
+me=torch-lib.sh
+. "$here/common.sh"
+
+# The wheels of a release differ in nothing that matters here between interpreters; one of these there is of each.
+pythons='3.11 3.12 3.13 3.14'
+
+# pip ARGUMENT... for the wheels of another interpreter than the one it runs with: $1 is that one.
+foreign_pip()
+{
+	command=$1
+	tag=$2
+	shift 2
+	timeout "$limit" "$pip" -m pip "$command" --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--implementation cp --python-version "$tag" --platform manylinux_2_35_x86_64 --platform manylinux_2_31_x86_64 \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
+		--platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform linux_x86_64 "$@"
+}
+
+# Where pip would download REQUIREMENT from.
+address_of()
+{
+	foreign_pip install "$1" --dry-run --ignore-installed --target "$dest/nowhere" --report - "$2" 2>>"$dest/log" |
+		"$pip" -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["download_info"]["url"])' 2>>"$dest/log"
+}
+
+# bring REQUIREMENT DIRECTORY PATTERN...: those members of that wheel.
+bring()
+{
+	requirement=$1
+	into=$2
+	shift 2
+	for tag in $pythons; do
+		url=$(address_of "$tag" "$requirement")
+		[ -n "$url" ] || continue
+		timeout "$limit" "$pip" "$here/wheel-members.py" "$url" "$into" "$@" >>"$dest/log" 2>&1 && return 0
+		say "the whole wheel of $requirement is downloaded"
+		rm -rf "$dest/wheel"
+		foreign_pip download "$tag" --dest "$dest/wheel" "$requirement" >>"$dest/log" 2>&1 &&
+			"$pip" "$here/wheel-members.py" "$dest"/wheel/*.whl "$into" "$@" >>"$dest/log" 2>&1
+		status=$?
+		rm -rf "$dest/wheel"
+		return $status
+	done
+	return 1
+}
+
+wheel_step()
+{
+	rm -rf "$dest"
+	mkdir -p "$dest"
+	if [ -e "$whole/site/torch/lib/libc10_cuda.so" ]; then
+		ln -s "$whole/site/torch" "$dest/torch"
+		return
+	fi
+	say "bringing the allocator's libraries"
+	bring "torch==$version" "$dest" 'torch/lib/libc10*.so*' 'torch/include/c10/*' 'torch/include/torch/headeronly/*' \
+		torch/version.py
+}
+
+headers_step()
+{
+	rm -rf "$dest/headers" "$dest/cuda-include"
+	if [ -e "$whole/cuda-include/cuda_runtime_api.h" ]; then
+		ln -s "$whole/cuda-include" "$dest/cuda-include"
+		return
+	fi
+	for wheel in $(cuda_header_wheels "$(cuda_of "$dest/torch/version.py")"); do
+		bring "$wheel" "$dest/headers" 'nvidia/*/include/*' || return 1
+	done
+	mv "$dest"/headers/nvidia/cu*/include "$dest/cuda-include" && rm -rf "$dest/headers"
+}
+
+# A wheel that is linked to may be gone, or be made anew.
+whole_wheel_left()
+{
+	[ ! -e "$dest/torch/lib/libc10_cuda.so" ] || [ ! -e "$dest/cuda-include/cuda_runtime_api.h" ]
+}
+
+one_version()
+{
+	version=$1
+	dest=$cache/torch-lib/$version
+	whole=$cache/torch/$version
+	me="torch-lib.sh $version"
+	if ! done_before wheel "$version" || whole_wheel_left; then
+		wheel_step || {
+			say "torch==$version cannot be had: $(tail -n 1 "$dest/log")"
+			return 1
+		}
+		headers_step || {
+			say "NVIDIA's headers cannot be had: $(tail -n 1 "$dest/log")"
+			return 1
+		}
+		mark_done wheel "$version"
+	fi
+}
+
+# Two runs at the same time would tread on each other.
+mkdir -p "$cache/torch-lib" || exit 1
+if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
+	VRAMTAP_SETUP_LOCKED=1
+	export VRAMTAP_SETUP_LOCKED
+	exec flock "$cache/torch-lib/.lock" sh "$0" "$@"
+fi
+python=$(find_python) || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
+pip=
+status=0
+for wanted; do
+	if [ -z "$pip" ] && ! [ -e "$cache/torch-lib/$wanted/.done-wheel" ]; then
+		pip=$(find_pip "$python") || fail "$python has neither pip nor venv (on Debian: apt install python3-venv)"
+	fi
+	one_version "$wanted" || status=1
+done
+exit $status
