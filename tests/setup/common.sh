@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# common.sh: what the scripts here share; sourced. They set: me (their name with its arguments, for messages), here (this
-# directory), cache, limit (the seconds that one step may take) and dest (what they make). say, fail, steps with stamps, an interpreter
-# and a pip, and what an official wheel asks of the compiler.
-# shellcheck disable=SC2034,SC2154 # variables of, and for, the script that reads this
+# common.sh: what torch.sh and torch-lib.sh share: messages, steps with stamps, an interpreter and a pip, and what an official wheel
+# asks of the compiler. To be sourced; the script has set version, cache (the cache) and dest (what is made).
+# shellcheck disable=SC2154 # they are variables of the script that reads this
 
 say()
 {
-	printf '%s: %s\n' "$me" "$*" >&2
+	printf '%s %s: %s\n' "${0##*/}" "$version" "$*" >&2
 }
 
 fail()

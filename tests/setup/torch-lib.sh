@@ -15,17 +15,17 @@
 # Needs CPython 3.11 to 3.14 with pip or with venv. VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache;
 # VRAMTAP_SETUP_LIMIT the seconds that one step may take.
 set -u
-: "${1:?usage: torch-lib.sh VERSION...}"
+version=${1:?usage: torch-lib.sh VERSION...}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 limit=${VRAMTAP_SETUP_LIMIT:-600}
-me=torch-lib.sh
+# shellcheck disable=SC1091 # it is looked at by itself
 . "$here/common.sh"
 
 # The wheels of a release differ in nothing that matters here between interpreters; one of these there is of each.
 pythons='3.11 3.12 3.13 3.14'
 
-# pip ARGUMENT... for the wheels of another interpreter than the one it runs with: $1 is that one.
+# foreign_pip COMMAND VERSION ARGUMENT...: pip for the wheels of another interpreter than the one that it runs with.
 foreign_pip()
 {
 	command=$1
@@ -92,18 +92,18 @@ headers_step()
 }
 
 # A wheel that is linked to may be gone, or be made anew.
-whole_wheel_left()
+something_missing()
 {
 	[ ! -e "$dest/torch/lib/libc10_cuda.so" ] || [ ! -e "$dest/cuda-include/cuda_runtime_api.h" ]
 }
 
 one_version()
 {
-	version=$1
 	dest=$cache/torch-lib/$version
 	whole=$cache/torch/$version
-	me="torch-lib.sh $version"
-	if ! done_before wheel "$version" || whole_wheel_left; then
+	if ! done_before wheel "$version" || something_missing; then
+		python=$(find_python) || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
+		pip=$(find_pip "$python") || fail "$python has neither pip nor venv (on Debian: apt install python3-venv)"
 		wheel_step || {
 			say "torch==$version cannot be had: $(tail -n 1 "$dest/log")"
 			return 1
@@ -123,13 +123,8 @@ if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
 	export VRAMTAP_SETUP_LOCKED
 	exec flock "$cache/torch-lib/.lock" sh "$0" "$@"
 fi
-python=$(find_python) || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
-pip=
 status=0
-for wanted; do
-	if [ -z "$pip" ] && ! [ -e "$cache/torch-lib/$wanted/.done-wheel" ]; then
-		pip=$(find_pip "$python") || fail "$python has neither pip nor venv (on Debian: apt install python3-venv)"
-	fi
-	one_version "$wanted" || status=1
+for version; do
+	one_version || status=1
 done
 exit $status

@@ -21,8 +21,7 @@ tests=$(dirname -- "$here")
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 limit=${VRAMTAP_SETUP_LIMIT:-900}
 dest=$cache/torch/$version
-
-me="torch.sh $version"
+# shellcheck disable=SC1091 # it is looked at by itself
 . "$here/common.sh"
 
 install()

@@ -8,8 +8,20 @@
 
 #define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)
 
+#if CUDART_VERSION < 12000
+#define PROP_SIZE PROP_SIZE_11
+#define FUNC_SIZE 56
+#undef PROP_MEMBERS_SINCE_12
+#define PROP_MEMBERS_SINCE_12(X)
+#else
+#define FUNC_SIZE 144
+SAME(sizeof(cudaLaunchConfig_t), 56);
+SAME(offsetof(cudaLaunchConfig_t, stream), 32);
+#endif
 #if CUDART_VERSION < 13000
+#ifndef PROP_SIZE
 #define PROP_SIZE PROP_SIZE_12
+#endif
 #define MEMBER(name, attr, width, twelve, thirteen)                \
 	SAME(offsetof(struct cudaDeviceProp, name), twelve);       \
 	SAME(sizeof(((struct cudaDeviceProp *)0)->name), width);
@@ -25,12 +37,10 @@ SAME(sizeof(struct cudaDeviceProp), PROP_SIZE);
 PROP_MEMBERS(MEMBER)
 SAME(offsetof(struct cudaDeviceProp, uuid), 256);
 SAME(offsetof(struct cudaDeviceProp, totalGlobalMem), 288);
-SAME(sizeof(struct cudaFuncAttributes), 144);
+SAME(sizeof(struct cudaFuncAttributes), FUNC_SIZE);
 SAME(offsetof(struct cudaFuncAttributes, maxThreadsPerBlock), 24);
 SAME(offsetof(struct cudaFuncAttributes, maxDynamicSharedSizeBytes), 44);
 SAME(offsetof(struct cudaPointerAttributes, devicePointer), 8);
-SAME(sizeof(cudaLaunchConfig_t), 56);
-SAME(offsetof(cudaLaunchConfig_t, stream), 32);
 SAME(sizeof(CUmemAllocationProp), 32);
 SAME(offsetof(CUmemAllocationProp, location), 8);
 SAME(sizeof(CUmemAccessDesc), 12);

@@ -4,7 +4,7 @@
 #
 #   libsimcuda.so                        the device itself
 #   libcuda.so.1                         the driver API
-#   libcudart.so.12, libcudart.so.13     the runtime API, with the symbol versions of the real ones
+#   libcudart.so.11.0, .so.12, .so.13    the runtime API, with the symbol versions of the real ones
 #   libnvidia-ml.so.1                    the little of the management library that is asked for
 #   simcuda-ctl                          changes a control file from a shell
 #
@@ -48,9 +48,9 @@ library libsimcuda.so '{ global: sim_*; simcuda_*; local: *; };' "$src"/core/*.c
 library libcuda.so.1 '{ global: cu*; local: *; };' "$src"/driver/*.c "$tmp/driver_stubs.c" \
 	"$tmp/libsimcuda.so"
 library libnvidia-ml.so.1 '{ global: nvml*; local: *; };' "$src"/nvml/*.c "$tmp/libsimcuda.so"
-for v in 12 13; do
+for v in 11.0 12 13; do
 	library libcudart.so.$v "libcudart.so.$v { global: cuda*; __cuda*; local: *; };" \
-		-DSIMCUDA_CUDART=$v "$src"/runtime/*.c "$tmp/runtime_stubs.c" "$tmp/libsimcuda.so"
+		-DSIMCUDA_CUDART=${v%.*} "$src"/runtime/*.c "$tmp/runtime_stubs.c" "$tmp/libsimcuda.so"
 done
 # shellcheck disable=SC2086
 $cc $flags -o "$tmp/simcuda-ctl" "$src/simcuda_ctl.c"
@@ -58,8 +58,8 @@ if [ -n "${CUDA_INCLUDE:-}" ]; then
 	# shellcheck disable=SC2086
 	$cc $flags -isystem "$CUDA_INCLUDE" -fsyntax-only "$src/abi_check.c"
 fi
-for f in libsimcuda.so libcuda.so.1 libcudart.so.12 libcudart.so.13 libnvidia-ml.so.1 \
-	simcuda-ctl; do
+for f in libsimcuda.so libcuda.so.1 libcudart.so.11.0 libcudart.so.12 libcudart.so.13 \
+	libnvidia-ml.so.1 simcuda-ctl; do
 	mv -f "$tmp/$f" "$out/$f"
 done
 printf '%s\n' "$cc $flags" >"$stamp"

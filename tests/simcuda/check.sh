@@ -9,7 +9,7 @@ out=$(cd "$out" && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
-for v in 12 13; do
+for v in 11.0 12 13; do
 	${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Wshadow -Werror -o "$tmp/selftest$v" "$src/selftest.c" \
 		-L"$out" -l:libcudart.so.$v -l:libcuda.so.1 -l:libsimcuda.so -lpthread
 	LD_LIBRARY_PATH=$out timeout 60 "$tmp/selftest$v"

@@ -173,7 +173,7 @@ RT(cudaDriverGetVersion, int *version)
 
 RT(cudaRuntimeGetVersion, int *version)
 {
-	*version = SIMCUDA_CUDART == 12 ? 12080 : 13000;
+	*version = SIMCUDA_CUDART == 11 ? 11070 : SIMCUDA_CUDART == 12 ? 12080 : 13000;
 	return rt_result(sim_enter(__func__));
 }
 

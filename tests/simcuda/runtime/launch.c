@@ -178,9 +178,13 @@ RT(__cudaPopCallConfiguration, struct dim3 *grid, struct dim3 *block, size_t *sh
 struct func_attributes { /* cudaFuncAttributes */
 	size_t shared, constant, local;
 	int max_threads, regs, ptx_version, binary_version, cache_mode, max_dynamic_shared;
+#if SIMCUDA_CUDART == 11
+	int rest[2];
+#else
 	int rest[24];
+#endif
 };
-_Static_assert(sizeof(struct func_attributes) == 144, "sizeof(cudaFuncAttributes)");
+_Static_assert(sizeof(struct func_attributes) == (SIMCUDA_CUDART == 11 ? 56 : 144), "sizeof(cudaFuncAttributes)");
 
 RT(cudaFuncGetAttributes, struct func_attributes *attr, const void *function)
 {

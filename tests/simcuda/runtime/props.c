@@ -7,7 +7,12 @@
 
 #define PROP_UUID 256
 #define PROP_TOTAL_MEM 288
-#if SIMCUDA_CUDART == 12
+#if SIMCUDA_CUDART == 11
+#define PROP_SIZE PROP_SIZE_11
+#undef PROP_MEMBERS_SINCE_12
+#define PROP_MEMBERS_SINCE_12(X)
+#define MEMBER(name, attr, width, twelve, thirteen) { twelve, attr, width },
+#elif SIMCUDA_CUDART == 12
 #define PROP_SIZE PROP_SIZE_12
 #define MEMBER(name, attr, width, twelve, thirteen) { twelve, attr, width },
 #else

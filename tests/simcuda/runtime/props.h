@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The members of struct cudaDeviceProp that the stand-in fills: X(member, CUdevice_attribute,
- * width, offset in CUDA 12, offset in CUDA 13). The structure lost nine members between the two.
+ * width, offset in CUDA 12, offset in CUDA 13). The structure lost nine members between the two;
+ * that of CUDA 11 is the beginning of that of CUDA 12, in its offsets and its members.
  */
+#define PROP_SIZE_11 728
 #define PROP_SIZE_12 1032
 #define PROP_SIZE_13 1008
 
@@ -39,6 +41,9 @@
 	X(sharedMemPerBlockOptin, 97, 8, 696, 672)       \
 	X(maxBlocksPerMultiProcessor, 106, 4, 712, 688)  \
 	X(reservedSharedMemPerBlock, 111, 8, 720, 696)   \
+	PROP_MEMBERS_SINCE_12(X)
+
+#define PROP_MEMBERS_SINCE_12(X)                         \
 	X(hostRegisterSupported, 99, 4, 728, 704)        \
 	X(memoryPoolsSupported, 115, 4, 744, 720)        \
 	X(clusterLaunch, 120, 4, 772, 748)

@@ -6,7 +6,7 @@
 #include "../core/sim.h"
 
 #ifndef SIMCUDA_CUDART
-#error "SIMCUDA_CUDART is the major version of the libcudart to build: 12 or 13"
+#error "SIMCUDA_CUDART is the major version of the libcudart to build: 11, 12 or 13"
 #endif
 
 /* Remember the error of this thread, as cudaGetLastError reports it, and return it. */

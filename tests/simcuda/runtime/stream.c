@@ -185,7 +185,12 @@ RT(cudaStreamGetCaptureInfo_v3, void *stream, int *status, unsigned long long *i
 	return SIM_OK;
 }
 
-#if SIMCUDA_CUDART == 12
+#if SIMCUDA_CUDART < 13
+RT(cudaStreamGetCaptureInfo, void *stream, int *status, unsigned long long *id)
+{
+	return cudaStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
+}
+
 RT(cudaStreamGetCaptureInfo_v2, void *stream, int *status, unsigned long long *id,
    struct sim_graph **graph, const void ***deps, size_t *n)
 {
