@@ -495,11 +495,11 @@ static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 		const uint8_t *bytes;
 
 		if (i + AHEAD < n) { /* a prefetch of a bad address does nothing */
-			const char *next = (const char *)(uintptr_t)addrs[i + AHEAD];
+			uint64_t next = addrs[i + AHEAD];
 
 			for (unsigned int line = 0; line < len; line += 64)
-				__builtin_prefetch(next + line);
-			__builtin_prefetch(next + len - 1); /* objects are not aligned to lines */
+				__builtin_prefetch((const void *)(uintptr_t)(next + line));
+			__builtin_prefetch((const void *)(uintptr_t)(next + len - 1)); /* objects are not aligned to lines */
 		}
 		if (!in_time(w, i + 1))
 			return false;
@@ -906,6 +906,8 @@ static const char *check_neighbours(const struct entry *before, const struct ent
 	*linked = e->prev != 0;
 	if (*linked && before->rec.pad != e->rec.pad)
 		return "a segment's blocks are in different pools";
+	if (*linked && before->rec.stream != e->rec.stream)
+		return "a segment's blocks are of different streams";
 	if (*linked && (before->rec.flags ^ e->rec.flags) & VT_BLOCK_EXPANDABLE)
 		return "only a part of a segment is expandable";
 	return NULL;

@@ -96,6 +96,11 @@ static const void *image_direct(struct vt_memsrc *src, uint64_t addr, size_t len
 static const struct vt_memsrc_ops copied_ops = { .read = image_read };
 static const struct vt_memsrc_ops direct_ops = { .read = image_read, .direct = image_direct };
 
+void image_set_direct(struct image *image, bool direct)
+{
+	image->src.ops = direct ? &direct_ops : &copied_ops;
+}
+
 /* ---- building ---- */
 
 static const struct release *release_of(const struct image *image)
@@ -324,7 +329,7 @@ void image_init(struct image *image, enum image_release release, int n_devices, 
 	uint64_t vector;
 
 	memset(image, 0, sizeof(*image));
-	image->src.ops = direct ? &direct_ops : &copied_ops;
+	image_set_direct(image, direct);
 	image->src.coherent = true;
 	image->release = release;
 	image->n_devices = n_devices;

@@ -68,6 +68,7 @@ struct image {
 /* direct: the source hands out pointers. max_blocks: room for so many. */
 void image_init(struct image *image, enum image_release release, int n_devices, size_t max_blocks, bool direct);
 void image_deinit(struct image *image);
+void image_set_direct(struct image *image, bool direct);
 
 /* The true layout. */
 void image_layout(const struct image *image, struct vt_torch_layout *layout);

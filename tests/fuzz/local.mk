@@ -1,0 +1,19 @@
+# Fuzzers: each a source of its own and what it needs. Without libFuzzer driver.c runs them, for two seconds in "make check".
+fuzz_programs =
+fuzz_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit -I$(top_srcdir)/tests/fuzz
+if VT_LIBFUZZER
+fuzz_driver = tests/fuzz/fuzz.h
+fuzz_ldflags = -fsanitize=fuzzer
+else
+fuzz_driver = tests/fuzz/driver.c tests/fuzz/fuzz.h
+fuzz_ldflags =
+TESTS += $(fuzz_programs)
+endif
+check_PROGRAMS += $(fuzz_programs)
+
+fuzz_programs += tests/fuzz/fuzz_torch
+tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(fuzz_driver) tests/unit/torch_image.c tests/unit/torch_image.h
+tests_fuzz_fuzz_torch_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_torch_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_torch_LDADD = \
+	src/report/libreport.a src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
