@@ -7,18 +7,14 @@
 #include "target/elfsym.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/regular.h"
-#include "target/live.h"
+#include "target/buildid.h"
 #include "target/proc.h"
-#include "target/task.h"
 
 /* For a module without a file: how far its image may reach, and how much is copied out of the target at most. */
 #define MAX_MEMORY_IMAGE (UINT64_C(1) << 32)
@@ -100,9 +96,9 @@ static struct vt_error *add_module(struct vt_modules *modules, size_t first, siz
 	return NULL;
 }
 
-struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps)
+static struct vt_error *find_modules(struct vt_modules *modules)
 {
-	struct vt_modules fresh = { .pid = pid, .view = vt_proc_view(pid), .maps = maps };
+	const struct vt_maps *maps = modules->maps;
 
 	for (size_t i = 0, end; i < maps->entries.n; i = end) {
 		const struct vt_map_entry *entry = &maps->entries.data[i];
@@ -116,17 +112,38 @@ struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const st
 		for (size_t k = i; k < end; k++)
 			executable |= (maps->entries.data[k].flags & VT_MAP_EXEC) &&
 				      (k == i || is_same_file(entry, &maps->entries.data[k]));
-		if (!executable)
-			continue;
-
-		struct vt_error *err = add_module(&fresh, i, end);
-
-		if (err) {
-			vt_modules_deinit(&fresh);
-			return err;
-		}
+		if (executable)
+			VT_TRY(add_module(modules, i, end));
 	}
-	*modules = fresh;
+	return NULL;
+}
+
+struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files, const struct vt_maps *maps)
+{
+	struct vt_modules fresh = { .maps = maps, .files = files };
+	struct vt_error *err = find_modules(&fresh);
+
+	if (err)
+		vt_modules_deinit(&fresh);
+	else
+		*modules = fresh;
+	return err;
+}
+
+struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps)
+{
+	struct vt_files *files;
+
+	VT_TRY(vt_files_live_create(pid, &files));
+
+	struct vt_error *err = vt_modules_init_files(modules, files, maps);
+
+	if (err) {
+		vt_files_destroy(files);
+		return err;
+	}
+	modules->pid = pid;
+	modules->owned_files = files;
 	return NULL;
 }
 
@@ -147,6 +164,8 @@ void vt_modules_deinit(struct vt_modules *modules)
 		close_module(&modules->modules.data[i]);
 	vt_vec_deinit(&modules->modules);
 	vt_arena_deinit(&modules->arena);
+	vt_files_destroy(modules->owned_files);
+	modules->owned_files = NULL;
 }
 
 struct vt_module *vt_modules_find(struct vt_modules *modules, uint64_t addr)
@@ -275,33 +294,6 @@ static bool find_bias(const struct vt_modules *modules, struct vt_module *module
 	return false;
 }
 
-/* Looks through notes of n bytes for the build id. */
-static void build_id_in_notes(struct vt_module *module, const uint8_t *p, uint64_t n, uint64_t align)
-{
-	while (n >= sizeof(Elf64_Nhdr)) {
-		Elf64_Nhdr note;
-
-		memcpy(&note, p, sizeof(note));
-
-		uint64_t name_room = (sizeof(note) + (uint64_t)note.n_namesz + align - 1) & ~(align - 1);
-		uint64_t room = (name_room + note.n_descsz + align - 1) & ~(align - 1);
-
-		if (name_room + note.n_descsz > n)
-			return;
-		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof(ELF_NOTE_GNU) &&
-		    !memcmp(p + sizeof(note), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) && note.n_descsz > 0 &&
-		    note.n_descsz <= VT_BUILD_ID_MAX) {
-			memcpy(module->build_id, p + name_room, note.n_descsz);
-			module->build_id_len = (uint8_t)note.n_descsz;
-			return;
-		}
-		if (room >= n)
-			return;
-		p += room;
-		n -= room;
-	}
-}
-
 static void find_build_id(struct vt_module *module)
 {
 	Elf64_Phdr phdr;
@@ -311,7 +303,8 @@ static void find_build_id(struct vt_module *module)
 
 		/* Notes with 8-byte alignment (.note.gnu.property) have a segment of their own. */
 		if (notes)
-			build_id_in_notes(module, notes, phdr.p_filesz, phdr.p_align == 8 ? 8 : 4);
+			module->build_id_len =
+				vt_build_id_in_notes(notes, phdr.p_filesz, phdr.p_align == 8 ? 8 : 4, module->build_id);
 	}
 }
 
@@ -333,74 +326,31 @@ static bool map_file(struct vt_module *module, int fd)
 	return true;
 }
 
-/*
- * Whether the file in image is the one that the target runs, though device and inode say nothing: the start of the file
- * (ELF header, program headers, mostly the build id) must equal what the target has mapped of it.
- */
-static bool is_same_in_memory(const struct vt_modules *modules, const struct vt_module *module,
-			      const struct vt_map_entry *entry)
+/* Whether the file that was opened is the right one; if so the module has it. */
+static bool try_file(struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry, int fd)
 {
-	uint8_t start[PAGE];
-	struct vt_live *live;
-	struct vt_error *err;
-	size_t n = module->image_size < PAGE ? (size_t)module->image_size : (size_t)PAGE;
-	bool same;
-
-	if (entry->offset != 0)
-		return false;
-	err = vt_live_create(modules->pid, &live);
-	if (err) {
-		vt_error_destroy(err);
-		return false;
+	module->fd = fd;
+	if (fd >= 0 && map_file(module, fd)) {
+		if (is_elf64(module))
+			find_build_id(module);
+		if (modules->files->ops->accepts(modules->files, module, entry))
+			return true;
 	}
-	same = !vt_mem_read(vt_live_source(live), entry->start, start, n) && !memcmp(start, module->image, n);
-	vt_live_destroy(live);
-	return same;
-}
-
-/*
- * maps and stat() agree on device and inode, except that overlayfs (containers, before Linux 6.8) shows the file below
- * the overlay in maps, and btrfs a device of the subvolume in stat().
- */
-static bool is_the_file(const struct vt_modules *modules, const struct vt_module *module,
-			const struct vt_map_entry *entry)
-{
-	struct stat st;
-
-	if (fstat(module->fd, &st))
-		return false;
-	if (st.st_ino == entry->inode && major(st.st_dev) == entry->dev_major && minor(st.st_dev) == entry->dev_minor)
-		return true;
-	return is_same_in_memory(modules, module, entry);
-}
-
-static bool try_path(const struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry,
-		     const char *path)
-{
-	module->fd = vt_open_regular(path);
-	if (module->fd < 0)
-		return false;
-	if (map_file(module, module->fd) && is_the_file(modules, module, entry))
-		return true;
 	close_module(module);
+	module->build_id_len = 0;
 	return false;
 }
 
-static bool open_file(const struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry)
+static bool open_file(struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry)
 {
-	char link[96];
-	VT_FREE char *path = NULL;
+	for (unsigned int n = 0;; n++) {
+		int fd = modules->files->ops->candidate(modules->files, module, entry, n);
 
-	/* Needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; finds deleted files and needs no path. */
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%llx-%llx", (int)modules->view,
-		 (unsigned long long)entry->start, (unsigned long long)entry->end);
-	if (try_path(modules, module, entry, link))
-		return true;
-	if (asprintf(&path, "/proc/%d/root%s", (int)modules->view, module->path) < 0) {
-		path = NULL;
-		return false;
+		if (fd == VT_FILES_END)
+			return false;
+		if (try_file(modules, module, entry, fd))
+			return true;
 	}
-	return try_path(modules, module, entry, path);
 }
 
 /* Where the mappings of the module begin in maps. */
@@ -441,21 +391,15 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 	const struct vt_map_entry *first = first_entry(modules, module);
 	const struct vt_map_entry *all_end = modules->maps->entries.data + modules->maps->entries.n;
 	const struct vt_map_entry *entry;
+	struct vt_memsrc *memory = modules->files->ops->memory(modules->files);
 	uint64_t size = 0, budget = MAX_COPIED;
-	struct vt_live *live;
-	struct vt_error *err;
 	uint8_t *image;
 
 	for (entry = first; entry < all_end && entry->start < module->end; entry++)
 		if (is_wanted(entry, first) && entry->offset + (entry->end - entry->start) > size)
 			size = entry->offset + (entry->end - entry->start);
-	if (size == 0)
+	if (size == 0 || !memory)
 		return false;
-	err = vt_live_create(modules->pid, &live);
-	if (err) {
-		vt_error_destroy(err);
-		return false;
-	}
 	/* Mostly a hole: pages appear as they are filled. */
 	image = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	for (entry = first; image != MAP_FAILED && entry < all_end && entry->start < module->end; entry++) {
@@ -464,9 +408,8 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 		if (!is_wanted(entry, first) || len > budget)
 			continue;
 		budget -= len;
-		copy_mapping(vt_live_source(live), entry->start, image + entry->offset, len);
+		copy_mapping(memory, entry->start, image + entry->offset, len);
 	}
-	vt_live_destroy(live);
 	if (image == MAP_FAILED)
 		return false;
 	module->image = image;
@@ -491,10 +434,12 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 		return vt_module_open(modules, module);
 	if (!is_elf64(module) || !find_bias(modules, module)) {
 		close_module(module);
+		module->build_id_len = 0;
 		module->bad = true;
 		return vt_module_open(modules, module);
 	}
-	find_build_id(module);
+	if (module->fd < 0)
+		find_build_id(module);
 	return NULL;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The modules of a target (files mapped executable) and look-up of single symbols in them by name. Files are opened so
- * that mount namespaces, deleted and replaced files do not matter: /proc/PID/map_files, then /proc/PID/root + path, each
- * checked by device and inode; the vDSO and files that cannot be opened are read from memory where possible.
+ * that mount namespaces, deleted and replaced files do not matter: of a live process /proc/PID/map_files, then
+ * /proc/PID/root + path, each checked by device and inode; of a core by name and build id (target/core_files.h). The vDSO and
+ * files that cannot be opened are read from memory where possible.
  */
 #ifndef VT_TARGET_ELFSYM_H
 #define VT_TARGET_ELFSYM_H
@@ -13,9 +14,18 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
+#include "target/buildid.h"
+#include "target/files.h"
 #include "target/maps.h"
 
-#define VT_BUILD_ID_MAX 64
+/* What is known of the file behind a module of a core. (That of a live process is the right one, or there is none.) */
+enum vt_module_file {
+	VT_FILE_MISSING,   /* none was found, or it was not looked for */
+	VT_FILE_DIFFERS,   /* what was found is another build: not used */
+	VT_FILE_UNCHECKED, /* used, though the core lacks its build id: only its tables for the loader were compared */
+	VT_FILE_NO_ID,     /* used: it has no build id, its first page is the same */
+	VT_FILE_RIGHT,     /* the build id is the same */
+};
 
 struct vt_module {
 	const char *path;      /* as in maps, without " (deleted)"; hostile bytes */
@@ -23,6 +33,7 @@ struct vt_module {
 	uint64_t bias;         /* run-time address - address in the file */
 	bool deleted;
 	bool bad;              /* not an ELF file that can be read */
+	uint8_t file;          /* enum vt_module_file; of a core only */
 	uint8_t build_id[VT_BUILD_ID_MAX];
 	uint8_t build_id_len;  /* 0: none */
 	/* private: */
@@ -33,16 +44,19 @@ struct vt_module {
 };
 
 struct vt_modules {
-	pid_t pid;
-	pid_t view;                 /* vt_proc_view() */
+	pid_t pid;                  /* of a live process; 0: of a core */
+	struct vt_files *files;     /* where their files are; not owned */
+	struct vt_files *owned_files; /* private */
 	const struct vt_maps *maps; /* not owned */
 	uint64_t debuginfod_until_ns; /* the caller may set it: how long debuginfod may be asked for debug files; 0: not at all */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;
 };
 
-/* Finds the modules in maps; opens nothing yet. maps must outlive modules. */
+/* Finds the modules in maps, those of a live process; opens nothing yet. maps must outlive modules. */
 struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps);
+/* The same with files from somewhere else. files must outlive modules, too. */
+struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files, const struct vt_maps *maps);
 void vt_modules_deinit(struct vt_modules *modules);
 
 /* The module that contains addr, or NULL. */

@@ -1,11 +1,13 @@
 noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
+	src/target/buildid.c src/target/buildid.h \
 	src/target/container.c src/target/container.h \
 	src/target/elfsym.c src/target/elfsym.h \
+	src/target/files.c src/target/files.h \
 	src/target/live.c src/target/live.h \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
-	src/target/regs.h \
+	src/target/regs.c src/target/regs.h \
 	src/target/replay.c src/target/replay.h \
 	src/target/session.c src/target/session.h \
 	src/target/snapshot.c src/target/snapshot.h \

@@ -4,6 +4,7 @@
 #define VT_TARGET_REGS_H
 
 #include <stdint.h>
+#include <sys/user.h>
 
 enum {
 	VT_REG_RAX, VT_REG_RDX, VT_REG_RCX, VT_REG_RBX, VT_REG_RSI, VT_REG_RDI, VT_REG_RBP, VT_REG_RSP,
@@ -18,5 +19,8 @@ struct vt_regs {
 	int64_t orig_rax; /* number of the system call it was stopped in, -1 when none */
 	uint32_t unknown; /* bit n: register n could not be read (a thread that was not stopped); its value means nothing */
 };
+
+/* From the order in which the kernel hands them out (PTRACE_GETREGS, NT_PRSTATUS). */
+void vt_regs_from_user(const struct user_regs_struct *user, struct vt_regs *regs);
 
 #endif

@@ -71,14 +71,14 @@ static bool has_debug_data(const struct vt_symfile *file)
 	       vt_symfile_named(file, ".debug_str");
 }
 
-/* Takes path over. */
-static bool try_file(char *path, const struct wish *wish, struct vt_debugfile *found)
+/* Takes fd and path over. */
+static bool try_file(int candidate, char *path, const struct wish *wish, struct vt_debugfile *found)
 {
-	VT_CLOSE int fd = path ? vt_open_regular(path) : -1;
+	VT_CLOSE int fd = candidate;
 	struct stat st;
 	bool right = false;
 
-	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
+	if (path && fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
 		struct vt_symfile file = { .fd = fd, .size = (uint64_t)st.st_size };
 
 		right = vt_symfile_init(&file) && has_debug_data(&file) &&
@@ -92,8 +92,16 @@ static bool try_file(char *path, const struct wish *wish, struct vt_debugfile *f
 	return right;
 }
 
-__attribute__((format(printf, 3, 4))) static bool try_path(const struct wish *wish, struct vt_debugfile *found,
-							   const char *format, ...)
+/* In which root: the target's, then ours (NULL). */
+#define N_ROOTS 2
+
+static struct vt_files *root_of(const struct vt_modules *modules, size_t i)
+{
+	return i == 0 ? modules->files : NULL;
+}
+
+__attribute__((format(printf, 4, 5))) static bool try_path(struct vt_files *root, const struct wish *wish,
+							   struct vt_debugfile *found, const char *format, ...)
 {
 	va_list args;
 	char *path;
@@ -102,10 +110,10 @@ __attribute__((format(printf, 3, 4))) static bool try_path(const struct wish *wi
 	va_start(args, format);
 	len = vasprintf(&path, format, args);
 	va_end(args);
-	return len >= 0 && try_file(path, wish, found);
+	return len >= 0 && try_file(root ? root->ops->open(root, path) : vt_open_regular(path), path, wish, found);
 }
 
-static bool find_by_build_id(const char *root, const struct wish *wish, struct vt_debugfile *found)
+static bool find_by_build_id(struct vt_files *root, const struct wish *wish, struct vt_debugfile *found)
 {
 	char hex[2 * VT_BUILD_ID_MAX + 1];
 
@@ -113,7 +121,7 @@ static bool find_by_build_id(const char *root, const struct wish *wish, struct v
 		return false;
 	for (size_t i = 0; i < wish->build_id_len; i++)
 		snprintf(hex + 2 * i, 3, "%02x", wish->build_id[i]);
-	return try_path(wish, found, "%s" DEBUG_DIRECTORY "/.build-id/%.2s/%s.debug", root, hex, hex + 2);
+	return try_path(root, wish, found, DEBUG_DIRECTORY "/.build-id/%.2s/%s.debug", hex, hex + 2);
 }
 
 /* The directory of a path, without the last slash. */
@@ -124,7 +132,7 @@ static int directory_length(const char *path)
 	return slash ? (int)(slash - path) : 0;
 }
 
-static bool find_by_link(const char *root, const struct vt_module *module, const char *link, const struct wish *wish,
+static bool find_by_link(struct vt_files *root, const struct vt_module *module, const char *link, const struct wish *wish,
 			 struct vt_debugfile *found)
 {
 	const char *path = module->path;
@@ -133,9 +141,9 @@ static bool find_by_link(const char *root, const struct vt_module *module, const
 	/* It is a file name; with directories in it, it could lead anywhere. */
 	if (path[0] != '/' || !link[0] || strchr(link, '/') || !strcmp(link, ".") || !strcmp(link, ".."))
 		return false;
-	return try_path(wish, found, "%s%.*s/%s", root, len, path, link) ||
-	       try_path(wish, found, "%s%.*s/.debug/%s", root, len, path, link) ||
-	       try_path(wish, found, "%s" DEBUG_DIRECTORY "%.*s/%s", root, len, path, link);
+	return try_path(root, wish, found, "%.*s/%s", len, path, link) ||
+	       try_path(root, wish, found, "%.*s/.debug/%s", len, path, link) ||
+	       try_path(root, wish, found, DEBUG_DIRECTORY "%.*s/%s", len, path, link);
 }
 
 /* A section that begins with a name: what follows its NUL is at *rest. False when there is none. */
@@ -169,43 +177,31 @@ static bool read_debuglink(const struct vt_module *module, char *name, size_t si
 	return true;
 }
 
-/* The target's root, then ours. */
-struct roots {
-	char target[32];
-	const char *list[2];
-};
-
-static void find_roots(const struct vt_modules *modules, struct roots *roots)
-{
-	snprintf(roots->target, sizeof(roots->target), "/proc/%d/root", (int)modules->view);
-	roots->list[0] = roots->target;
-	roots->list[1] = "";
-}
-
 bool vt_debugfile_find(const struct vt_modules *modules, const struct vt_module *module, struct vt_debugfile *found)
 {
 	struct wish wish = { .build_id = module->build_id, .build_id_len = module->build_id_len };
-	struct roots roots;
 	char link[MAX_LINK];
 	bool linked;
 
-	find_roots(modules, &roots);
-	for (size_t i = 0; i < 2; i++)
-		if (find_by_build_id(roots.list[i], &wish, found))
+	for (size_t i = 0; i < N_ROOTS; i++)
+		if (find_by_build_id(root_of(modules, i), &wish, found))
 			return true;
 	linked = read_debuglink(module, link, sizeof(link), &wish.checksum);
-	for (size_t i = 0; linked && i < 2; i++)
-		if (find_by_link(roots.list[i], module, link, &wish, found))
+	for (size_t i = 0; linked && i < N_ROOTS; i++)
+		if (find_by_link(root_of(modules, i), module, link, &wish, found))
 			return true;
-	return modules->debuginfod_until_ns && wish.build_id_len &&
-	       try_file(vt_debuginfod_find(wish.build_id, wish.build_id_len, modules->debuginfod_until_ns), &wish, found);
+	if (!modules->debuginfod_until_ns || !wish.build_id_len)
+		return false;
+
+	char *path = vt_debuginfod_find(wish.build_id, wish.build_id_len, modules->debuginfod_until_ns);
+
+	return path && try_file(vt_open_regular(path), path, &wish, found);
 }
 
 bool vt_debugfile_find_shared(const struct vt_modules *modules, const struct vt_symfile *of, const char *path,
 			      struct vt_debugfile *found)
 {
 	struct wish wish = { 0 };
-	struct roots roots;
 	char link[MAX_LINK];
 	size_t n, rest;
 
@@ -216,13 +212,14 @@ bool vt_debugfile_find_shared(const struct vt_modules *modules, const struct vt_
 	wish.build_id_len = n - rest;
 	if (wish.build_id_len > VT_BUILD_ID_MAX)
 		return false;
-	if (link[0] != '/' && try_path(&wish, found, "%.*s/%s", directory_length(path), path, link))
-		return true;
-	find_roots(modules, &roots);
-	for (size_t i = 0; i < 2; i++)
-		if (find_by_build_id(roots.list[i], &wish, found) ||
-		    (link[0] == '/' && try_path(&wish, found, "%s%s", roots.list[i], link)))
+	for (size_t i = 0; i < N_ROOTS; i++) {
+		struct vt_files *root = root_of(modules, i);
+
+		if (link[0] != '/' && try_path(root, &wish, found, "%.*s/%s", directory_length(path), path, link))
 			return true;
+		if (find_by_build_id(root, &wish, found) || (link[0] == '/' && try_path(root, &wish, found, "%s", link)))
+			return true;
+	}
 	return false;
 }
 

@@ -16,7 +16,7 @@
 struct vt_debugfile {
 	int fd;
 	uint64_t size;
-	char *path; /* where it was found */
+	char *path; /* where it was found: in the target's root or in ours */
 };
 
 /*

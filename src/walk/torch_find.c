@@ -4,14 +4,11 @@
  * not by PyTorch's version: a recursive mutex, red-black-tree headers 48 bytes apart, a hash table right behind the second
  * pool, blocks that name their neighbours. The table of known Blocks only orders the attempts.
  */
+#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -703,18 +700,9 @@ void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uin
 /* The executable can hold a copy of an exported variable (R_X86_64_COPY); every other module then uses that one. */
 static struct vt_module *main_module(struct vt_modules *modules)
 {
-	enum { AUX_END = 0, AUX_PHDR = 3 };
-	uint64_t aux[2];
-	char path[64];
-	FILE *file VT_FCLOSE = NULL;
+	uint64_t headers = modules->files->ops->auxv(modules->files, AT_PHDR);
 
-	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)modules->view);
-	file = fopen(path, "re");
-	while (file && fread(aux, sizeof(aux), 1, file) == 1 && aux[0] != AUX_END) {
-		if (aux[0] == AUX_PHDR)
-			return vt_modules_find(modules, aux[1]);
-	}
-	return NULL;
+	return headers ? vt_modules_find(modules, headers) : NULL;
 }
 
 /*
@@ -738,25 +726,12 @@ static int allocator_of(struct vt_modules *modules, struct vt_module *module, st
 	return ret;
 }
 
-/* Opens a path of the target's root without leaving it through a symbolic link, and without waiting for a FIFO. */
-static int open_in_root(pid_t pid, const char *path)
-{
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, .resolve = RESOLVE_IN_ROOT };
-	int root VT_CLOSE = -1;
-	char root_path[64];
-
-	snprintf(root_path, sizeof(root_path), "/proc/%d/root", (int)pid);
-	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return root < 0 ? -1 : (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-}
-
 /* PyTorch's version out of torch/version.py, which lies beside torch/lib/libc10_cuda.so: __version__ = '2.11.0+cu130' */
-static void read_version(pid_t pid, const char *module_path, char *version, size_t size)
+static void read_version(struct vt_files *files, const char *module_path, char *version, size_t size)
 {
 	const char *slash = strrchr(module_path, '/'), *lib = "/lib";
 	char path[PATH_MAX], text[4096], *at, *end;
 	int fd VT_CLOSE = -1;
-	struct stat st;
 	ssize_t n;
 	size_t dir;
 
@@ -767,8 +742,8 @@ static void read_version(pid_t pid, const char *module_path, char *version, size
 	if (strncmp(module_path + dir, lib, strlen(lib)) ||
 	    (size_t)snprintf(path, sizeof(path), "%.*s/version.py", (int)dir, module_path) >= sizeof(path))
 		return;
-	fd = open_in_root(pid, path);
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+	fd = files->ops->open(files, path);
+	if (fd < 0)
 		return;
 	n = read(fd, text, sizeof(text) - 1);
 	if (n <= 0)
@@ -850,6 +825,6 @@ struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps 
 			*found = one;
 	}
 	if (found->c10_cuda)
-		read_version(modules->view, found->c10_cuda->path, found->version, sizeof(found->version));
+		read_version(modules->files, found->c10_cuda->path, found->version, sizeof(found->version));
 	return NULL;
 }
