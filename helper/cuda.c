@@ -28,6 +28,8 @@ typedef CUresult retain_fn(CUcontext *context, CUdevice device);
 typedef CUresult release_fn(CUdevice device);
 typedef CUresult push_fn(CUcontext context);
 typedef CUresult pop_fn(CUcontext *context);
+typedef CUresult pool_fn(CUmemoryPool *pool, CUdevice device);
+typedef CUresult pool_attribute_fn(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 typedef CUresult driver_memory_fn(size_t *free_bytes, size_t *total);
 /* cudaError_t is an enum too; its success is 0 like the driver's */
 typedef int runtime_memory_fn(size_t *free_bytes, size_t *total);
@@ -269,6 +271,86 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared)
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {
 		shared->cuda.n_devices = i + 1;
 		ask_device(shared, i, &shared->cuda.devices[i]);
+	}
+	return VT_HELPER_OK;
+}
+
+/* ---- memory pools ---- */
+
+#define POOL_TRIES 8
+
+static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool, struct vt_cuda_pool *out)
+{
+	pool_attribute_fn *attribute = PTR(cuMemPoolGetAttribute, pool_attribute_fn);
+	const struct {
+		CUmemPool_attribute which;
+		uint64_t *value;
+	} asked[] = {
+		{ CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &out->reserved },
+		{ CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &out->reserved_high },
+		{ CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &out->used },
+		{ CU_MEMPOOL_ATTR_USED_MEM_HIGH, &out->used_high },
+	};
+	CUresult err = CUDA_SUCCESS;
+
+	for (unsigned int i = 0; err == CUDA_SUCCESS && i < sizeof(asked) / sizeof(asked[0]); i++)
+		err = attribute(pool, asked[i].which, asked[i].value);
+	return err;
+}
+
+/* The four numbers are asked for one by one, and belong together when they are the same the next time. */
+static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device, struct vt_cuda_pool *out)
+{
+	struct vt_cuda_pool before, now;
+	CUmemoryPool pool = NULL;
+	CUresult err;
+
+	if (!get || !shared->imports.cuMemPoolGetAttribute)
+		return;
+	memset(&now, 0, sizeof(now));
+	err = get(&pool, device);
+	if (err == CUDA_SUCCESS)
+		err = read_pool(shared, pool, &now);
+	for (int i = 0; err == CUDA_SUCCESS && i < POOL_TRIES; i++) {
+		before = now;
+		err = read_pool(shared, pool, &now);
+		if (!memcmp(&before, &now, sizeof(now))) {
+			*out = now;
+			out->handle = (uint64_t)pool;
+			return;
+		}
+	}
+	out->error = err == CUDA_SUCCESS ? VT_POOL_CHANGES : (int32_t)err;
+}
+
+/* A device without an active context has nothing in its pools that is this process's. */
+static void ask_pools(struct vt_helper_shared *shared, int ordinal, struct vt_cuda_pool pools[VT_N_POOLS])
+{
+	device_fn *get = PTR(cuDeviceGet, device_fn);
+	state_fn *state = PTR(cuDevicePrimaryCtxGetState, state_fn);
+	CUdevice device = 0;
+	unsigned int flags = 0;
+	int active = 0;
+
+	if (get(&device, ordinal) != CUDA_SUCCESS || !state || state(device, &flags, &active) != CUDA_SUCCESS || !active)
+		return;
+	ask_pool(shared, PTR(cuDeviceGetDefaultMemPool, pool_fn), device, &pools[VT_POOL_DEFAULT]);
+	ask_pool(shared, PTR(cuDeviceGetMemPool, pool_fn), device, &pools[VT_POOL_CURRENT]);
+	if (pools[VT_POOL_CURRENT].handle == pools[VT_POOL_DEFAULT].handle)
+		memset(&pools[VT_POOL_CURRENT], 0, sizeof(pools[VT_POOL_CURRENT]));
+}
+
+uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared)
+{
+	count_fn *count = PTR(cuDeviceGetCount, count_fn);
+	int n = 0;
+
+	memset(&shared->pools, 0, sizeof(shared->pools));
+	if (!count || !shared->imports.cuDeviceGet || count(&n) != CUDA_SUCCESS)
+		return VT_HELPER_OK;
+	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {
+		ask_pools(shared, i, shared->pools.pools[i]);
+		shared->pools.n_devices = i + 1;
 	}
 	return VT_HELPER_OK;
 }

@@ -28,6 +28,12 @@ static uint32_t op_cuda(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_cuda(shared);
 }
 
+static uint32_t op_cuda_pools(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	(void)mapped;
+	return vt_helper_op_cuda_pools(shared);
+}
+
 static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	uint64_t size = shared->file_size;
@@ -45,6 +51,7 @@ static helper_op *const *find_op(uint32_t op)
 	static helper_op *const ops[] = {
 		[VT_OP_CUDA] = op_cuda,
 		[VT_OP_TORCH_WALK] = op_torch_walk,
+		[VT_OP_CUDA_POOLS] = op_cuda_pools,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

@@ -18,6 +18,12 @@
 uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
 
 /*
+ * Fills shared->pools. Asked for last: no call of it is needed for anything else, and should one never return, only these
+ * numbers are missing.
+ */
+uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
+
+/*
  * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after shared) with records.
  * VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would do.
  */

@@ -18,7 +18,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 1
+#define VT_HELPER_ABI 2
 #define VT_HELPER_FILE_NAME "vramtap-helper" /* of the memory file the library is loaded from, + "-" + build id */
 
 enum vt_helper_op {
@@ -26,6 +26,7 @@ enum vt_helper_op {
 	VT_OP_QUIT = 1,       /* end the thread and unmap everything */
 	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
 	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
+	VT_OP_CUDA_POOLS = 4, /* the driver's memory pools */
 };
 
 enum vt_helper_status {
@@ -52,6 +53,9 @@ struct vt_helper_imports {
 	uint64_t cuCtxPushCurrent;
 	uint64_t cuCtxPopCurrent;
 	uint64_t cuMemGetInfo;
+	uint64_t cuDeviceGetDefaultMemPool; /* this and the next two: CUDA 11.2 on */
+	uint64_t cuDeviceGetMemPool;
+	uint64_t cuMemPoolGetAttribute;
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
@@ -88,6 +92,26 @@ struct vt_cuda_answer {
 	int32_t context_slot;
 	int32_t context_inner;
 	struct vt_cuda_device devices[VT_MAX_CUDA_DEVICES];
+};
+
+/* Of one of the driver's memory pools (cudaMallocAsync): CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and so on, in bytes. */
+struct vt_cuda_pool {
+	uint64_t handle; /* CUmemoryPool, 0: there is none, or it was not asked for */
+	uint64_t reserved, reserved_high;
+	uint64_t used, used_high;
+	int32_t error;   /* 0: handle and all four are known; CUresult of the call that failed, or VT_POOL_CHANGES */
+	int32_t pad;
+};
+
+#define VT_POOL_CHANGES (-1) /* it changed all the time while it was asked */
+
+/* A device's own pool, and the one that cudaMallocAsync takes from when that is another; others are not to be found. */
+enum { VT_POOL_DEFAULT, VT_POOL_CURRENT, VT_N_POOLS };
+
+struct vt_cuda_pools_answer {
+	int32_t n_devices;
+	int32_t pad;
+	struct vt_cuda_pool pools[VT_MAX_CUDA_DEVICES][VT_N_POOLS];
 };
 
 struct vt_torch_walk_args {
@@ -129,6 +153,7 @@ struct vt_helper_shared {
 		struct vt_torch_walk_args torch_walk;
 	} args;
 	struct vt_cuda_answer cuda;
+	struct vt_cuda_pools_answer pools;
 	struct vt_torch_walk_answer torch;
 };
 

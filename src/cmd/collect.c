@@ -88,6 +88,7 @@ static struct vt_error *collect_report(struct vt_collect *c, pid_t pid)
 	vt_collect_find_torch(c);
 	vt_progress("getting inside the process");
 	vt_collect_inside(c);
+	vt_collect_say_backend(c);
 	vt_progress("reading the stacks");
 	vt_collect_outside_prepare(c);
 	vt_collect_threads(c);

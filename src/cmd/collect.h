@@ -63,6 +63,7 @@ void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the h
 void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
 void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
+void vt_collect_say_backend(struct vt_collect *c);    /* collect_torch.c: what is not listed with a backend that is not native */
 void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */
 
 /* collect_outside.c: the walk from outside, if there was none inside: before the target is stopped, while it is, and after. */

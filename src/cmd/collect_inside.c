@@ -16,6 +16,7 @@
 #define LOCK_DEADLINE_NS (50 * VT_NS_PER_MS)
 #define WALK_DEADLINE_NS (5 * VT_NS_PER_S)
 #define MAX_BLOCKS 50000000
+#define POOLS_DEADLINE_NS VT_NS_PER_S
 /* Blocks that may come into being between the count and the walk. */
 #define SPARE_BLOCKS 4096
 
@@ -111,6 +112,44 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 		add_device(c, &answer.devices[i]);
 	if (n == 0)
 		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "no-devices", "the driver shows this process no device");
+}
+
+static void add_pool(struct vt_model_device *device, const char *kind, const struct vt_cuda_pool *from)
+{
+	if (!from->handle || from->error)
+		return;
+	device->pools_known = true;
+	device->pools[device->n_pools++] = (struct vt_model_pool){
+		.kind = kind,
+		.reserved_bytes = from->reserved,
+		.reserved_high_bytes = from->reserved_high,
+		.used_bytes = from->used,
+		.used_high_bytes = from->used_high,
+	};
+}
+
+/* The last question to the driver: nothing else is lost when it does not answer. */
+static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
+{
+	static const char *const kinds[VT_N_POOLS] = { [VT_POOL_DEFAULT] = "default", [VT_POOL_CURRENT] = "current" };
+	uint64_t budget = c->options->budget_ns < POOLS_DEADLINE_NS ? c->options->budget_ns : POOLS_DEADLINE_NS;
+	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA_POOLS, vt_now_ns() + budget);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_NOTE, "cuda", "the driver's memory pools are not known", err);
+		return;
+	}
+
+	struct vt_cuda_pools_answer answer = vt_helper_shared(helper)->pools; /* a copy, as above */
+
+	for (size_t i = 0; i < c->model->devices.n; i++) {
+		struct vt_model_device *device = &c->model->devices.data[i];
+
+		if (device->ordinal < 0 || device->ordinal >= VT_MAX_CUDA_DEVICES || device->ordinal >= answer.n_devices)
+			continue;
+		for (int k = 0; k < VT_N_POOLS; k++)
+			add_pool(device, kinds[k], &answer.pools[device->ordinal][k]);
+	}
 }
 
 /* How much each device's allocator ever reserved and gave back; -1 unknown. It never has the same value twice. */
@@ -263,5 +302,7 @@ void vt_collect_inside(struct vt_collect *c)
 		if (!err && model->devices.n > 0)
 			ask_memory_again(c, helper, &before);
 	}
+	if (model->devices.n > 0)
+		ask_pools(c, helper);
 	vt_helper_destroy(helper);
 }

@@ -45,9 +45,31 @@ void vt_collect_find_torch(struct vt_collect *c)
 		if (c->torch.backend != VT_TORCH_UNKNOWN)
 			break;
 	}
-	if (c->torch.backend == VT_TORCH_ASYNC || c->torch.backend == VT_TORCH_PLUGGABLE)
+}
+
+static bool pools_known(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->devices.n; i++)
+		if (model->devices.data[i].pools_known)
+			return true;
+	return false;
+}
+
+void vt_collect_say_backend(struct vt_collect *c)
+{
+	if (c->torch.backend == VT_TORCH_PLUGGABLE)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
-			      "PyTorch uses its %s backend, whose blocks cannot be listed", c->model->torch_state);
+			      "PyTorch uses a pluggable allocator, whose blocks cannot be listed");
+	if (c->torch.backend != VT_TORCH_ASYNC)
+		return;
+	if (pools_known(c->model))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "backend-not-native",
+			      "PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its pools' sums "
+			      "are shown");
+	else
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
+			      "PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which only the "
+			      "driver knows how large they are, and it was not asked or did not say");
 }
 
 void vt_collect_find_torch_again(struct vt_collect *c)

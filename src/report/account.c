@@ -27,6 +27,22 @@ static void check_device(struct vt_model *model, struct vt_model_device *device)
 		      device->ordinal, device->free_bytes, device->total_bytes);
 }
 
+/* Whatever came from inside: a pool cannot hold more than the device has, nor give out more than it holds. */
+static void check_pools(struct vt_model *model, struct vt_model_device *device)
+{
+	for (size_t i = 0; i < device->n_pools; i++) {
+		const struct vt_model_pool *pool = &device->pools[i];
+
+		if (pool->used_bytes <= pool->reserved_bytes && pool->reserved_bytes < UINT64_MAX / VT_MODEL_MAX_POOLS &&
+		    (!device->total_bytes || pool->reserved_bytes <= device->total_bytes))
+			continue;
+		device->pools_known = false;
+		device->n_pools = 0;
+		vt_model_diag(model, VT_DIAG_MISSING, "cuda", "pools-nonsense",
+			      "GPU %d: the numbers of the driver's memory pools make no sense: not shown", device->ordinal);
+	}
+}
+
 /* ---- allocators ---- */
 
 __attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocator *a,
@@ -449,8 +465,10 @@ bool vt_model_account(struct vt_model *model)
 {
 	bool ok = true;
 
-	for (size_t i = 0; i < model->devices.n; i++)
+	for (size_t i = 0; i < model->devices.n; i++) {
 		check_device(model, &model->devices.data[i]);
+		check_pools(model, &model->devices.data[i]);
+	}
 	for (size_t i = 0; i < model->allocators.n; i++)
 		account_allocator(model, &model->allocators.data[i]);
 	if (!group_blocks(model)) {

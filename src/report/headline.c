@@ -382,6 +382,30 @@ static void add_memory(struct headlines *h)
 	}
 }
 
+/* Where PyTorch's memory is the driver's: the device with the least free memory. */
+static void add_pools(struct headlines *h)
+{
+	const struct vt_model_device *least = NULL;
+	uint64_t used_bytes = 0;
+	char free_text[VT_NUM_MAX], used[VT_NUM_MAX], kept[VT_NUM_MAX];
+
+	for (size_t i = 0; i < h->model->devices.n && h->model->allocators.n == 0; i++) {
+		const struct vt_model_device *d = &h->model->devices.data[i];
+
+		if (d->have_memory && vt_model_pools_reserved(d) > 0 && (!least || d->free_bytes < least->free_bytes))
+			least = d;
+	}
+	if (!least)
+		return;
+
+	for (size_t i = 0; i < least->n_pools; i++)
+		used_bytes += least->pools[i].used_bytes;
+	add(h, "memory", least->free_bytes < least->total_bytes / 50,
+	    "GPU %d: %s free; cudaMallocAsync uses %s and the driver's pool keeps %s", least->ordinal,
+	    vt_format_size(free_text, least->free_bytes), vt_format_size(used, used_bytes),
+	    vt_format_size(kept, vt_model_pools_reserved(least) - used_bytes));
+}
+
 bool vt_make_headlines(struct vt_model *model)
 {
 	struct headlines h = { .model = model };
@@ -392,6 +416,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_locks(&h);
 	add_device_waits(&h);
 	add_memory(&h);
+	add_pools(&h);
 	add_ooms(&h);
 	add_gil(&h);
 	return !h.failed;

@@ -162,6 +162,27 @@ static void put_uuid(struct vt_json *json, const char *key, const uint8_t uuid[1
 	vt_json_text(json, key, text);
 }
 
+static void write_pools(struct vt_json *json, const struct vt_model_device *d)
+{
+	if (!d->pools_known) {
+		vt_json_null(json, "memory_pools");
+		return;
+	}
+	vt_json_array(json, "memory_pools");
+	for (size_t i = 0; i < d->n_pools; i++) {
+		const struct vt_model_pool *pool = &d->pools[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "kind", pool->kind);
+		vt_json_uint(json, "reserved_bytes", pool->reserved_bytes);
+		vt_json_uint(json, "reserved_high_bytes", pool->reserved_high_bytes);
+		vt_json_uint(json, "used_bytes", pool->used_bytes);
+		vt_json_uint(json, "used_high_bytes", pool->used_high_bytes);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
 static void write_device(struct vt_json *json, const struct vt_model_device *d)
 {
 	vt_json_object(json, NULL);
@@ -187,6 +208,7 @@ static void write_device(struct vt_json *json, const struct vt_model_device *d)
 		vt_json_null(json, "memory");
 	}
 	put_name(json, "why_no_memory", d->have_memory ? NULL : d->why_no_memory);
+	write_pools(json, d);
 	if (d->context_threads_known) {
 		vt_json_array_line(json, "context_threads");
 		for (size_t i = 0; i < d->context_threads.n; i++)

@@ -91,6 +91,15 @@ size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t e
 	return i;
 }
 
+uint64_t vt_model_pools_reserved(const struct vt_model_device *device)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < device->n_pools; i++)
+		sum += device->pools[i].reserved_bytes;
+	return sum;
+}
+
 const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal)
 {
 	for (size_t i = 0; i < model->devices.n; i++)

@@ -68,6 +68,15 @@ struct vt_model_versions {
 	int cuda_runtime;
 };
 
+/* One of the driver's memory pools of a device, from which cudaMallocAsync takes. The driver's own numbers. */
+struct vt_model_pool {
+	const char *kind; /* ours: "default", or "current" when the process has set another */
+	uint64_t reserved_bytes, reserved_high_bytes; /* now, and the most so far */
+	uint64_t used_bytes, used_high_bytes;
+};
+
+#define VT_MODEL_MAX_POOLS 2
+
 struct vt_model_device {
 	int ordinal;
 	const char *name;
@@ -80,6 +89,9 @@ struct vt_model_device {
 	bool memory_moved;     /* it had changed, or could not be asked for again, after the allocator was walked */
 	uint64_t free_bytes, total_bytes, used_bytes; /* used = total - free: all processes together */
 	const char *why_no_memory; /* ours; NULL when have_memory */
+	bool pools_known;
+	struct vt_model_pool pools[VT_MODEL_MAX_POOLS];
+	size_t n_pools;
 	VT_VEC(pid_t) context_threads; /* threads whose current context is this device's */
 	bool context_threads_known;
 };
@@ -264,6 +276,9 @@ bool vt_model_account(struct vt_model *model);
  * that of the allocator's blocks. In an exact allocator a run is a whole segment; else blocks may be missing between runs.
  */
 size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t end);
+
+/* What the device's known memory pools hold of it together. */
+uint64_t vt_model_pools_reserved(const struct vt_model_device *device);
 
 /* By ordinal, by tid; NULL when there is none. */
 const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal);

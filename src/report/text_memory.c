@@ -306,6 +306,20 @@ static void print_counters(const struct table *t, const struct vt_model_allocato
 					    false });
 }
 
+/* What the driver's own pools hold, of what is not PyTorch's: another library uses cudaMallocAsync. */
+static void print_pools_beside(const struct table *t, const struct vt_model_allocator *a)
+{
+	uint64_t reserved = vt_model_pools_reserved(t->device), used = 0;
+	char number[VT_NUM_MAX], note[VT_NUM_MAX + 32];
+
+	if (reserved == 0 || reserved > a->other_bytes)
+		return; /* asked for a moment later: they need not fit */
+	for (size_t i = 0; i < t->device->n_pools; i++)
+		used += t->device->pools[i].used_bytes;
+	snprintf(note, sizeof(note), "cudaMallocAsync, %s used", vt_format_size(number, used));
+	print_row(t, &(struct row){ 1, "of which in the driver's pools", reserved, NO_BLOCKS, note, true });
+}
+
 static void print_device_rows(const struct table *t, const struct vt_model_allocator *a)
 {
 	if (!t->device)
@@ -314,6 +328,8 @@ static void print_device_rows(const struct table *t, const struct vt_model_alloc
 		print_row(t, &(struct row){ 0, "everything else", a->other_bytes, NO_BLOCKS,
 					    "other libraries, CUDA context, other processes; not itemised by this version",
 					    true });
+	if (a->other_known)
+		print_pools_beside(t, a);
 	print_row(t, &(struct row){ 0, "free", t->device->free_bytes, NO_BLOCKS, NULL, false });
 }
 
@@ -454,6 +470,71 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 	vt_line_wrap(line, VT_DIM, wide ? many_note : "a wider terminal shows more", 2, 3);
 }
 
+/* ---- the driver's pools, where PyTorch has no memory of its own ---- */
+
+static void print_pool_rows(const struct table *t, const struct vt_model_pool *pool)
+{
+	bool is_default = !strcmp(pool->kind, "default");
+
+	print_row(t, &(struct row){ 0, is_default ? "in use from the driver's pool" : "in use from the process's pool",
+				    pool->used_bytes, NO_BLOCKS, NULL, false });
+	print_row(t, &(struct row){ 0, is_default ? "kept by the driver's pool" : "kept by the process's pool",
+				    pool->reserved_bytes - pool->used_bytes, NO_BLOCKS, NULL, false });
+}
+
+static void print_pool_peaks(struct vt_line *line, const struct vt_model_pool *pool)
+{
+	char used[VT_NUM_MAX], reserved[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_PLAIN, "peak %s in use, %s reserved", vt_format_size(used, pool->used_high_bytes),
+		     vt_format_size(reserved, pool->reserved_high_bytes));
+	vt_line_end(line);
+}
+
+static void print_pools(struct vt_line *line, const struct vt_model_device *d)
+{
+	uint64_t reserved = vt_model_pools_reserved(d);
+	struct table t = {
+		.line = line,
+		.device = d->have_memory ? d : NULL,
+		.label_columns = line->columns - 2 - BYTES_COLUMNS - BLOCKS_COLUMNS - SHARE_COLUMNS,
+	};
+
+	if (t.label_columns > MAX_LABEL_COLUMNS)
+		t.label_columns = MAX_LABEL_COLUMNS;
+	vt_line_blank(line);
+	vt_line_addf(line, VT_BOLD, "Memory of GPU %d", d->ordinal);
+	vt_line_add(line, VT_DIM, ", cudaMallocAsync");
+	vt_line_pad(line, 2 + t.label_columns);
+	vt_line_right(line, VT_DIM, "size", BYTES_COLUMNS);
+	vt_line_right(line, VT_DIM, "", BLOCKS_COLUMNS);
+	vt_line_right(line, VT_DIM, t.device ? "share" : "", SHARE_COLUMNS);
+	vt_line_end(line);
+	for (size_t i = 0; i < d->n_pools; i++)
+		print_pool_rows(&t, &d->pools[i]);
+	if (t.device && d->used_bytes >= reserved)
+		print_row(&t, &(struct row){ 0, "everything else", d->used_bytes - reserved, NO_BLOCKS,
+					     "other libraries, CUDA context, other processes", true });
+	if (t.device)
+		print_row(&t, &(struct row){ 0, "free", d->free_bytes, NO_BLOCKS, NULL, false });
+	for (size_t i = 0; i < d->n_pools; i++)
+		print_pool_peaks(line, &d->pools[i]);
+}
+
+static void print_all_pools(struct vt_line *line, const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->devices.n; i++) {
+		const struct vt_model_device *d = &model->devices.data[i];
+		uint64_t ever = 0;
+
+		for (size_t k = 0; k < d->n_pools; k++)
+			ever |= d->pools[k].reserved_high_bytes | d->pools[k].reserved_bytes;
+		if (ever)
+			print_pools(line, d);
+	}
+}
+
 void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 {
 	size_t used = 0;
@@ -472,4 +553,6 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", model->torch_state);
 		vt_line_end(line);
 	}
+	if (model->allocators.n == 0)
+		print_all_pools(line, model);
 }

@@ -32,6 +32,9 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuCtxPushCurrent), { "cuCtxPushCurrent_v2" } },
 	{ "libcuda.so", FIELD(cuCtxPopCurrent), { "cuCtxPopCurrent_v2" } },
 	{ "libcuda.so", FIELD(cuMemGetInfo), { "cuMemGetInfo_v2" } },
+	{ "libcuda.so", FIELD(cuDeviceGetDefaultMemPool), { "cuDeviceGetDefaultMemPool" } },
+	{ "libcuda.so", FIELD(cuDeviceGetMemPool), { "cuDeviceGetMemPool" } },
+	{ "libcuda.so", FIELD(cuMemPoolGetAttribute), { "cuMemPoolGetAttribute" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD

@@ -4,3 +4,5 @@ tests_functional_torch_walk_SOURCES = tests/functional/torch_walk.c
 tests_functional_torch_walk_LDADD = \
 	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 functional_tests += tests/functional/torch_walk.py
+# What the driver's pools and PyTorch itself say.
+functional_tests += tests/functional/report_official.py

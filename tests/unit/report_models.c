@@ -367,6 +367,20 @@ static void build_training(struct vt_model *model)
 }
 
 /* A thread sits in cudaMalloc with the allocator's lock, and the device is full. */
+/* No block is PyTorch's own: the driver has them all, in two pools. */
+static void build_pools(struct vt_model *model)
+{
+	struct vt_model_device *d;
+
+	add_identity(model);
+	d = report_add_device(model, 0, 9 * GIB, 80 * GIB);
+	d->pools_known = true;
+	d->n_pools = 2;
+	d->pools[0] = (struct vt_model_pool){ "default", 3 * GIB, 4 * GIB, 2 * GIB, 4 * GIB };
+	d->pools[1] = (struct vt_model_pool){ "current", GIB, GIB, GIB / 2, GIB };
+	model->torch_state = "cudaMallocAsync";
+}
+
 static void build_held(struct vt_model *model)
 {
 	struct vt_model_allocator *a;
@@ -624,6 +638,7 @@ static const struct {
 	void (*build)(struct vt_model *model);
 } models[] = {
 	{ "training", build_training },
+	{ "pools", build_pools },
 	{ "held", build_held },
 	{ "unstable", build_unstable },
 	{ "refused", build_refused },

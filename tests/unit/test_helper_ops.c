@@ -326,6 +326,9 @@ static struct {
 	int runtime_error, push_error;
 	int retained, released, pushed, popped, asked; /* calls */
 	int current; /* depth of the thread's context stack */
+	int pool_error, pool_restless;
+	int own_pool; /* the process has set one */
+	uint64_t pool_clock;
 } fake;
 
 static int fake_version(int *version)
@@ -418,6 +421,27 @@ static int fake_runtime_memory(size_t *free_bytes, size_t *total)
 	return fake.runtime_error ? fake.runtime_error : ret;
 }
 
+static int fake_default_pool(void **pool, int device)
+{
+	*pool = (void *)(uintptr_t)(0x100 + device);
+	return 0;
+}
+
+static int fake_current_pool(void **pool, int device)
+{
+	*pool = (void *)(uintptr_t)((fake.own_pool ? 0x200 : 0x100) + device);
+	return 0;
+}
+
+static int fake_pool_attribute(void *pool, int attribute, uint64_t *value)
+{
+	assert_in_range(attribute, 5, 8);
+	fake.pool_clock += fake.pool_restless > 0;
+	fake.pool_restless -= fake.pool_restless > 0;
+	*value = (uint64_t)(uintptr_t)pool * 100 + (uint64_t)attribute + fake.pool_clock * 1000000;
+	return fake.pool_error;
+}
+
 static void make_driver(int devices, int active_mask)
 {
 	struct vt_helper_imports *i = &file->shared.imports;
@@ -438,6 +462,9 @@ static void make_driver(int devices, int active_mask)
 	i->cuCtxPopCurrent = (uint64_t)(uintptr_t)fake_pop;
 	i->cuMemGetInfo = (uint64_t)(uintptr_t)fake_memory;
 	i->cudaMemGetInfo = (uint64_t)(uintptr_t)fake_runtime_memory;
+	i->cuDeviceGetDefaultMemPool = (uint64_t)(uintptr_t)fake_default_pool;
+	i->cuDeviceGetMemPool = (uint64_t)(uintptr_t)fake_current_pool;
+	i->cuMemPoolGetAttribute = (uint64_t)(uintptr_t)fake_pool_attribute;
 }
 
 static void assert_balanced(int times)
@@ -523,6 +550,51 @@ static void test_cuda_errors(void **state)
 	assert_balanced(0);
 }
 
+static void assert_pool(const struct vt_cuda_pool *pool, uint64_t handle, uint64_t clock)
+{
+	assert_int_equal(pool->error, 0);
+	assert_int_equal(pool->handle, handle);
+	assert_int_equal(pool->reserved, handle * 100 + 5 + clock * 1000000);
+	assert_int_equal(pool->reserved_high, handle * 100 + 6 + clock * 1000000);
+	assert_int_equal(pool->used, handle * 100 + 7 + clock * 1000000);
+	assert_int_equal(pool->used_high, handle * 100 + 8 + clock * 1000000);
+}
+
+static void test_pools(void **state)
+{
+	const struct vt_cuda_pools_answer *pools = &file->shared.pools;
+
+	(void)state;
+	make_driver(3, 1 << 1);
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
+	assert_int_equal(pools->n_devices, 3);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0); /* no context: not asked */
+	assert_pool(&pools->pools[1][VT_POOL_DEFAULT], 0x100 + 11, 0);
+	assert_int_equal(pools->pools[1][VT_POOL_CURRENT].handle, 0); /* the same one is not told twice */
+	make_driver(1, 1);
+	fake.own_pool = 1;
+	fake.pool_restless = 6; /* changes in the middle of the first and of the second look */
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
+	assert_pool(&pools->pools[0][VT_POOL_DEFAULT], 0x100 + 10, 6);
+	assert_pool(&pools->pools[0][VT_POOL_CURRENT], 0x200 + 10, 6);
+	make_driver(1, 1);
+	fake.pool_restless = 1000;
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].error, VT_POOL_CHANGES);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0);
+	make_driver(1, 1);
+	fake.pool_error = 801;
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].error, 801);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0);
+	make_driver(1, 1);
+	file->shared.imports.cuDeviceGetMemPool = 0; /* a driver before 11.2 */
+	file->shared.imports.cuDeviceGetDefaultMemPool = 0;
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0);
+	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].error, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -530,7 +602,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_walk),	  TEST(test_lock_kept), TEST(test_lock_comes_free),	 TEST(test_no_lock),
 		TEST(test_room),	  TEST(test_bad_args),	TEST(test_wild_pointers),	 TEST(test_cuda),
-		TEST(test_cuda_without_runtime), TEST(test_cuda_errors),
+		TEST(test_cuda_without_runtime), TEST(test_cuda_errors),  TEST(test_pools),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
