@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import time
 
-import torch_truth
 from scenarios import Gpu, compare, frames
+import torch_truth
 from harness import COMPLETE, PARTIAL, VRAMTAP, Skip, check, equal, main, peak_memory_of, proc_state, report_json, vramtap, wait_until
 
 GDB = os.environ.get("VRAMTAP_GDB") or shutil.which("gdb") or shutil.which("cuda-gdb")
