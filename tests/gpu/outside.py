@@ -89,7 +89,7 @@ def core_of(pid, gdb):
         shutil.rmtree(directory)
 
 
-def of_core(gpu, path, compare_with):
+def of_core(gpu, path, compare_with, every_thread):
     begin = time.monotonic()
     code, out, err = vramtap("report", "--core", path, "--json", "-", expect=(COMPLETE, PARTIAL))
     first = time.monotonic() - begin
@@ -98,12 +98,12 @@ def of_core(gpu, path, compare_with):
     equal({a["result"] for a in data["pytorch"]["allocators"]}, {"complete"}, "results")
     compare_with(gpu, data)
     live = report_json(gpu.proc.pid, "--read-only", expect=(COMPLETE, PARTIAL))
-    equal(sorted(t["tid"] for t in data["threads"]), sorted(t["tid"] for t in live["threads"]), "threads")
-    for of_live in live["threads"]:
-        if not of_live["main"]:
-            continue
-        equal([f["function"] for f in next(t for t in data["threads"] if t["tid"] == of_live["tid"])["stack"]["frames"]],
-              [f["function"] for f in of_live["stack"]["frames"]], "frames of the main thread")
+    stacks = [{t["tid"]: [f["function"] for f in t["stack"]["frames"]] for t in one["threads"]} for one in (data, live)]
+    print(f"  {len(stacks[0])} of {len(stacks[1])} threads are in the core")
+    # cuda-gdb 13.0 writes the registers of 6 of 20 threads
+    check(set(stacks[0]) <= set(stacks[1]) and gpu.proc.pid in stacks[0], "threads", stacks[0].keys(), stacks[1].keys())
+    check(every_thread <= (len(stacks[0]) == len(stacks[1])), "threads are missing", stacks[0].keys(), stacks[1].keys())
+    equal(stacks[0][gpu.proc.pid], stacks[1][gpu.proc.pid], "frames of the main thread")
     check("main" in frames(data), "no Python frame", frames(data)[:40])
     _, mib = peak_memory_of([VRAMTAP, "report", "--core", path])
     walls = []
@@ -118,19 +118,19 @@ def of_core(gpu, path, compare_with):
     print("  | " + text.replace("\n", "\n  | "))
 
 
-def cores_of_stuck_processes(gdb):
+def cores_of_stuck_processes(gdb, every_thread):
     for what, (start, compare_with) in STUCK.items():
         print(f"  -- {what}")
         with start() as gpu, core_of(gpu.proc.pid, gdb) as path:
-            of_core(gpu, path, compare_with)
+            of_core(gpu, path, compare_with, every_thread)
 
 
 def test_outside_core():
-    cores_of_stuck_processes(GDB)
+    cores_of_stuck_processes(GDB, True)
 
 
 def test_outside_core_of_cuda_gdb():
-    cores_of_stuck_processes(shutil.which("cuda-gdb"))
+    cores_of_stuck_processes(shutil.which("cuda-gdb"), False)
 
 
 if __name__ == "__main__":
