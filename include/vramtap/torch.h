@@ -93,6 +93,20 @@ struct vt_block_rec {
 };
 _Static_assert(sizeof(struct vt_block_rec) == 64, "part of the helper ABI");
 
+/* A block of pinned host memory: memory of the host, not of a device. */
+struct vt_pinned_block {
+	uint64_t addr;
+	uint64_t size;   /* bytes; PyTorch rounds up to a power of two, unless it is told not to (pinned_max_round_threshold_mb) */
+	uint64_t object; /* address of the HostBlock in the target */
+	uint64_t pool;   /* MempoolId first << 32 | second, as in vt_block_rec */
+	uint32_t events; /* that have to complete before it can be used again */
+	uint32_t streams; /* that use it, while it is allocated */
+	uint8_t state;   /* enum vt_block_state, but never UNMAPPED */
+	uint8_t private_pool;
+	uint8_t pad[6];
+};
+_Static_assert(sizeof(struct vt_pinned_block) == 48, "compared as bytes");
+
 /* c10::CachingDeviceAllocator::DeviceStats, the aggregate numbers. current, peak and accumulated values as in PyTorch. */
 struct vt_torch_stat {
 	int64_t current;

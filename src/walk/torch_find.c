@@ -24,7 +24,6 @@
 #define OBJECT_MAX 0x8000 /* NativeCachingAllocator has 22.7 kB in 2.6 to 2.15 */
 #define DCA_MAX 0x4000    /* DeviceCachingAllocator has 2.9 kB in 2.11 */
 #define DCA_GUESS 0x1000  /* when nothing says where it ends */
-#define RTTI_MAX 128
 #define SAMPLES_MAX 96
 #define SAMPLE_BYTES 256
 #define TABLES_MAX 24
@@ -114,8 +113,7 @@ static void say_why(struct finder *f, const char *what)
 	snprintf(f->found->why, sizeof(f->found->why), "%s", what);
 }
 
-/* Reads as many of len bytes as are mapped; returns how many. */
-static size_t read_some(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+size_t vt_torch_read_some(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
 {
 	size_t done = 0;
 
@@ -286,7 +284,7 @@ static const char *devices_layout(struct finder *f, bool *near)
 	for (size_t i = 0; i < f->n_dcas; i++) {
 		struct vt_torch_layout layout = { 0 };
 		uint8_t bytes[DCA_MAX];
-		size_t n = read_some(f->src, f->dcas[i], bytes, dca_size(f, f->dcas[i]));
+		size_t n = vt_torch_read_some(f->src, f->dcas[i], bytes, dca_size(f, f->dcas[i]));
 		const char *why = dca_layout(f, f->dcas[i], bytes, n, &layout);
 
 		if (n >= VT_MUTEX_SIZE && vt_load32(bytes + VT_MUTEX_KIND) == VT_MUTEX_RECURSIVE)
@@ -341,7 +339,7 @@ static bool object_has_elements(const struct finder *f)
 static void find_tables(struct finder *f)
 {
 	uint8_t bytes[DCA_MAX];
-	size_t n = read_some(f->src, f->dcas[0], bytes, dca_size(f, f->dcas[0]));
+	size_t n = vt_torch_read_some(f->src, f->dcas[0], bytes, dca_size(f, f->dcas[0]));
 	size_t offset = f->layout.active_blocks + sizeof(struct vt_ska);
 
 	f->n_tables = 0;
@@ -432,7 +430,7 @@ static void add_sample(struct finder *f, uint64_t addr, int device, bool active)
 		return;
 	*sample = (struct sample){ .addr = addr, .device = device, .active = active };
 	/* a Block at the very end of the heap may be shorter than a sample; what is missing stays zero */
-	if (read_some(f->src, addr, sample->bytes, sizeof(sample->bytes)) >= 112)
+	if (vt_torch_read_some(f->src, addr, sample->bytes, sizeof(sample->bytes)) >= 112)
 		f->n_samples++;
 }
 
@@ -606,10 +604,10 @@ static bool find_block(struct finder *f)
 /* ---- which allocator ---- */
 
 /*
- * The name of the class of the object, as run-time type information has it: the word before the virtual table is the
- * type_info, whose second word is the mangled name (Itanium C++ ABI, 2.5 and 2.9). It is there in stripped files too.
+ * The word before the virtual table is the type_info, whose second word is the mangled name (Itanium C++ ABI, 2.5 and 2.9). It
+ * is there in stripped files too.
  */
-static void read_class_name(struct vt_memsrc *src, uint64_t object, char name[RTTI_MAX])
+void vt_torch_class_name(struct vt_memsrc *src, uint64_t object, char name[VT_RTTI_MAX])
 {
 	uint64_t vptr, info, text;
 	size_t n;
@@ -618,7 +616,7 @@ static void read_class_name(struct vt_memsrc *src, uint64_t object, char name[RT
 	if (vt_mem_read_u64(src, object, &vptr) || !vt_is_object(vptr) || vt_mem_read_u64(src, vptr - 8, &info) ||
 	    !vt_is_object(info) || vt_mem_read_u64(src, info + 8, &text) || !text)
 		return;
-	n = read_some(src, text, name, RTTI_MAX - 1);
+	n = vt_torch_read_some(src, text, name, VT_RTTI_MAX - 1);
 	name[n] = '\0';
 }
 
@@ -643,17 +641,17 @@ static enum vt_torch_backend backend_of(const char *class_name)
 static void look(struct finder *f)
 {
 	const char *why = NULL;
-	char class_name[RTTI_MAX];
+	char class_name[VT_RTTI_MAX];
 	enum vt_torch_backend backend;
 
 	f->found->backend = VT_TORCH_UNKNOWN;
-	read_class_name(f->src, f->allocator, class_name);
+	vt_torch_class_name(f->src, f->allocator, class_name);
 	backend = backend_of(class_name);
 	if (backend == VT_TORCH_ASYNC || backend == VT_TORCH_PLUGGABLE) {
 		f->found->backend = backend;
 		return;
 	}
-	f->object_len = read_some(f->src, f->allocator, f->object, sizeof(f->object));
+	f->object_len = vt_torch_read_some(f->src, f->allocator, f->object, sizeof(f->object));
 	if (!find_devices(f, &why)) {
 		if (!why && backend == VT_TORCH_NATIVE && !object_has_elements(f))
 			f->found->backend = VT_TORCH_UNUSED;

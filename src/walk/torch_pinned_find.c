@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where PyTorch's allocator of pinned host memory is. No release exports the object, but each exports a short function that
+ * refers to it: that reference is read out of the function's code, and believed when it leads to an object of the right class.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "walk/torch_abi.h"
+#include "walk/torch_find.h"
+#include "walk/torch_pinned.h"
+
+#define CODE_MAX 160 /* more than those functions have; what follows them leads nowhere, or to the same object */
+#define REFERENCE_SIZE 7
+#define CALL_SIZE 5
+#define CUDA_DEVICE_TYPE 1 /* c10::DeviceType::CUDA */
+
+/* One entrance a generation. They are exported, so they are there in stripped libraries as well. */
+static const struct {
+	const char *library;
+	const char *symbol;
+} entrances[] = {
+	/* at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by type of device */
+	{ "libtorch_cpu.so", "_ZN2at16getHostAllocatorEN3c1010DeviceTypeE" },
+	/* at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to about 2.3 a wrapper without members */
+	{ "libtorch_cuda.so", "_ZN2at4cuda23getCachingHostAllocatorEv" },
+	/* at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: where there is the wrapper, it calls what has the pointer */
+	{ "libtorch_cuda.so", "_ZN2at4cuda31CachingHostAllocator_emptyCacheEv" },
+};
+
+#define N_ENTRANCES (sizeof(entrances) / sizeof(entrances[0]))
+
+struct finder {
+	struct vt_memsrc *src;
+	uint64_t object;
+	bool wrapper; /* there is CUDAHostAllocatorWrapper: the allocator is made when it is first used */
+	bool unset;   /* a pointer that a called function returns is NULL */
+};
+
+/* The CachingHostAllocatorImpl that the object at addr is, or has as its only member; else 0. */
+static uint64_t implementation_of(struct finder *f, uint64_t addr)
+{
+	char name[VT_RTTI_MAX];
+	uint64_t member;
+
+	if (!vt_is_object(addr))
+		return 0;
+	vt_torch_class_name(f->src, addr, name);
+	if (strstr(name, "CUDACachingHostAllocatorImpl"))
+		return addr;
+	f->wrapper |= strstr(name, "CUDAHostAllocatorWrapper") != NULL;
+	if (!strstr(name, "CUDACachingHostAllocator") || vt_mem_read_u64(f->src, addr + 8, &member) || !vt_is_object(member))
+		return 0;
+	vt_torch_class_name(f->src, member, name);
+	return strstr(name, "CUDACachingHostAllocatorImpl") ? member : 0;
+}
+
+/* Whether it is what code refers to: the object, or a pointer to it, or an array of such pointers. */
+static bool leads_to_it(struct finder *f, uint64_t target)
+{
+	uint64_t words[CUDA_DEVICE_TYPE + 1];
+
+	if (!vt_is_object(target))
+		return false;
+	f->object = implementation_of(f, target);
+	if (f->object || vt_mem_read(f->src, target, words, sizeof(words)))
+		return f->object != 0;
+	f->object = implementation_of(f, words[0]);
+	if (!f->object)
+		f->object = implementation_of(f, words[CUDA_DEVICE_TYPE]);
+	/* CUDAHostAllocator, behind the wrapper, has no virtual function, and so no name */
+	if (!f->object && vt_pinned_is_unordered(f->src, words[0]))
+		f->object = words[0];
+	return f->object != 0;
+}
+
+/*
+ * mov or lea with a 64-bit register and an operand relative to the instruction pointer: REX.W, 8b or 8d, ModRM with mod 0 and
+ * r/m 5, displacement (Intel SDM volume 2, 2.2.1.6). Bytes that only look like one lead nowhere.
+ */
+static bool is_reference(const uint8_t *code)
+{
+	return (code[0] & 0xfb) == 0x48 && (code[1] == 0x8b || code[1] == 0x8d) && (code[2] & 0xc7) == 0x05;
+}
+
+static uint64_t relative(uint64_t next, const uint8_t *displacement)
+{
+	return next + (uint64_t)(int64_t)(int32_t)vt_load32(displacement);
+}
+
+/* called: a function that the entrance calls; no further calls are followed. */
+static bool look_at_code(struct finder *f, uint64_t addr, bool called)
+{
+	uint8_t code[CODE_MAX];
+	size_t n = vt_torch_read_some(f->src, addr, code, sizeof(code));
+	bool first = true;
+
+	for (size_t i = 0; i + REFERENCE_SIZE <= n; i++) {
+		if (is_reference(code + i)) {
+			uint64_t target = relative(addr + i + REFERENCE_SIZE, code + i + 3), word;
+
+			if (leads_to_it(f, target))
+				return true;
+			if (called && first && code[i + 1] == 0x8b && !vt_mem_read_u64(f->src, target, &word) && !word)
+				f->unset = true;
+			first = false;
+		} else if (!called && code[i] == 0xe8 &&
+			   look_at_code(f, relative(addr + i + CALL_SIZE, code + i + 1), true)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Takes the outcome over; true when it is final. */
+static bool take(const struct finder *f, bool found_it, struct vt_pinned_found *found)
+{
+	if (found_it) {
+		found->state = VT_PINNED_FOUND;
+		found->object = f->object;
+	} else if (f->wrapper && f->unset) {
+		found->state = VT_PINNED_UNUSED;
+	}
+	return found->state != VT_PINNED_UNKNOWN;
+}
+
+bool vt_pinned_find_in_code(struct vt_memsrc *src, const uint64_t *functions, size_t n, struct vt_pinned_found *found)
+{
+	struct finder f = { .src = src };
+	bool found_it = false;
+
+	*found = (struct vt_pinned_found){ .state = VT_PINNED_UNKNOWN };
+	for (size_t i = 0; i < n && !found_it; i++)
+		found_it = functions[i] && look_at_code(&f, functions[i], false);
+	return take(&f, found_it, found);
+}
+
+void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_pinned_found *found)
+{
+	uint64_t functions[N_ENTRANCES], any = 0;
+	size_t index = 0;
+
+	*found = (struct vt_pinned_found){ .state = VT_PINNED_ABSENT };
+	if (!vt_modules_by_name(modules, "libtorch_cuda.so", &index))
+		return;
+	for (size_t i = 0; i < N_ENTRANCES; i++) {
+		functions[i] = vt_modules_symbol(modules, entrances[i].library, entrances[i].symbol);
+		any |= functions[i];
+	}
+	if (!vt_pinned_find_in_code(src, functions, N_ENTRANCES, found))
+		snprintf(found->why, sizeof(found->why), "%s",
+			 any ? "no function of PyTorch leads to its allocator" :
+			       "PyTorch exports none of the functions that lead to its allocator");
+}

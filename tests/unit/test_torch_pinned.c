@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pinned host memory: allocators of every form built by hand, byte for byte, and then damaged in every way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/vec.h"
+#include "walk/torch_abi.h"
+#include "walk/torch_pinned.h"
+
+#define HEAP (512u << 10)
+#define MEMORY UINT64_C(0x7e0000000000) /* where the pinned memory is pretended to be */
+#define MEMORY_SIZE (UINT64_C(64) << 30)
+#define BLOCKS_MAX 400
+
+/* PyTorch's forms. The offsets are those of the compiled classes. */
+enum form { PLAIN, STATS, POOLS, FUTURE, UNORDERED, FORMS };
+
+static const struct {
+	uint32_t tables;  /* blocks_ in the object */
+	uint32_t object_size;
+	uint32_t stats;   /* the first Stat, 0 none */
+	uint32_t vector;  /* of statistics */
+	uint32_t graph_pools;
+	uint32_t size, allocated, events, streams, block_size;
+	bool unordered;
+} forms[] = {
+	[PLAIN] = { 104, 384, 0, 0, 0, 40, 56, 64, 72, 104, false },           /* 2.3 to 2.6 */
+	[STATS] = { 104, 768, 424, 488, 0, 40, 56, 64, 72, 104, false },       /* 2.7 to 2.10 */
+	[POOLS] = { 296, 1024, 680, 744, 128, 40, 56, 64, 72, 144, false },    /* 2.11 to 2.15 */
+	[FUTURE] = { 360, 20000, 16488, 552, 128, 72, 88, 96, 104, 160, false }, /* a guess: more before size_ and in between */
+	[UNORDERED] = { 104, 512, 0, 0, 0, 0, 56, 64, 72, 128, true },         /* 2.0 to 2.2 */
+};
+
+struct image {
+	struct vt_memsrc src;
+	uint8_t *heap;
+	size_t used;
+	enum form form;
+	uint64_t object, entries, empty; /* of the first pool's set; of tables without elements */
+	uint64_t tables[2];              /* of each pool */
+	uint64_t blocks[BLOCKS_MAX];
+	struct vt_pinned_block expected[BLOCKS_MAX];
+	size_t n;
+	uint64_t sum;
+	struct vt_maps maps;
+	struct vt_map_entry map;
+	void (*after_read)(struct image *image);
+	uint64_t reads;
+};
+
+/* ---- memory ---- */
+
+static int image_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	struct image *image = (struct image *)src;
+	uint64_t start = (uintptr_t)image->heap, end = start + HEAP;
+
+	image->reads++;
+	if (addr < start || addr > end || len > end - addr) {
+		src->fault_addr = addr < start || addr >= end ? addr : end;
+		return -EFAULT;
+	}
+	memcpy(buf, (const void *)(uintptr_t)addr, len);
+	if (image->after_read)
+		image->after_read(image);
+	return 0;
+}
+
+static const struct vt_memsrc_ops image_ops = { .read = image_read };
+
+static uint64_t take(struct image *image, size_t size, size_t align)
+{
+	uint64_t addr;
+
+	image->used = (image->used + align - 1) / align * align;
+	assert_true(size <= HEAP - image->used);
+	addr = (uintptr_t)(image->heap + image->used);
+	image->used += size;
+	return addr;
+}
+
+static void poke(uint64_t addr, uint64_t value)
+{
+	memcpy((void *)(uintptr_t)addr, &value, sizeof(value));
+}
+
+static uint64_t peek(uint64_t addr)
+{
+	return vt_load64((const uint8_t *)(uintptr_t)addr);
+}
+
+static void poke_byte(uint64_t addr, uint8_t value)
+{
+	*(uint8_t *)(uintptr_t)addr = value;
+}
+
+/* ---- tables ---- */
+
+/* n elements of some words each, in every second slot. Returns where the slots are. */
+static uint64_t put_ska(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+{
+	size_t slots = 1, slot = 8 + words * 8;
+	struct vt_ska table = { .entries = image->empty, .shift = 63, .max_lookups = 3, .max_load_bits = VT_SKA_HALF, .n = n };
+
+	while (n && slots < 2 * n)
+		slots *= 2;
+	if (n) {
+		table.mask = slots - 1;
+		table.shift = (int8_t)(64 - __builtin_ctzll(slots));
+		table.entries = take(image, (slots + 4) * slot, 16);
+		for (size_t i = 0; i < slots + 3; i++)
+			poke_byte(table.entries + i * slot, i % 2 == 0 && i / 2 < n ? 0 : 0xff);
+		for (size_t i = 0; i < n; i++)
+			memcpy((void *)(uintptr_t)(table.entries + 2 * i * slot + 8), values + i * words, words * 8);
+	}
+	memcpy((void *)(uintptr_t)addr, &table, sizeof(table));
+	return table.entries;
+}
+
+static uint64_t put_unordered(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+{
+	uint64_t next = 0, buckets = n ? take(image, (n + 1) * 8, 8) : addr + 48;
+	uint32_t one = 0x3f800000;
+
+	for (size_t i = n; i-- > 0;) {
+		uint64_t node = take(image, 8 + words * 8, 16);
+
+		poke(node, next);
+		memcpy((void *)(uintptr_t)(node + 8), values + i * words, words * 8);
+		next = node;
+	}
+	poke(addr, buckets);
+	poke(addr + 8, n ? n + 1 : 1);
+	poke(addr + 16, next);
+	poke(addr + 24, n);
+	memcpy((void *)(uintptr_t)(addr + 32), &one, 4);
+	return next;
+}
+
+static uint64_t put_table(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+{
+	return forms[image->form].unordered ? put_unordered(image, addr, words, values, n) :
+					      put_ska(image, addr, words, values, n);
+}
+
+/* ---- the allocator ---- */
+
+static void add_block(struct image *image, uint64_t addr, uint64_t size, uint8_t state, bool is_private)
+{
+	uint64_t block = take(image, forms[image->form].block_size, 16);
+	uint32_t events = state == VT_BLOCK_AWAITING_FREE ? 2 : 0, streams = state == VT_BLOCK_ALLOCATED ? image->n % 2 : 0;
+	uint64_t values[] = { 1, 2, 3, 4 };
+
+	poke(block + forms[image->form].size, size);
+	poke(block + forms[image->form].size + 8, addr);
+	poke_byte(block + forms[image->form].allocated, state == VT_BLOCK_ALLOCATED);
+	poke(block + forms[image->form].events, events);
+	put_table(image, block + forms[image->form].streams, 2, values, streams);
+	image->blocks[image->n] = block;
+	image->expected[image->n++] = (struct vt_pinned_block){ .addr = addr, .size = size, .object = block,
+		.pool = is_private ? UINT64_C(7) << 32 | 9 : 0, .events = events, .streams = streams, .state = state,
+		.private_pool = is_private };
+	image->sum += size;
+}
+
+/* The two tables of a pool that has the blocks from first to end. */
+static void put_pool(struct image *image, int pool, uint64_t tables, size_t first, size_t end)
+{
+	uint64_t set[BLOCKS_MAX], map[2 * BLOCKS_MAX], entries;
+	size_t n = end - first;
+
+	for (size_t i = 0; i < n; i++) {
+		/* neither table has them in order */
+		size_t a = first + (i * 13 + 3) % n, b = first + (i * 17 + 5) % n;
+
+		set[i] = image->blocks[a];
+		map[2 * i] = image->expected[b].addr;
+		map[2 * i + 1] = image->blocks[b];
+	}
+	entries = put_table(image, tables, 1, set, n);
+	put_table(image, tables + (forms[image->form].unordered ? 56 : 32), 2, map, n);
+	if (pool == 0)
+		image->entries = entries;
+	image->tables[pool] = tables;
+}
+
+static void put_stat(uint64_t addr, uint64_t current)
+{
+	poke(addr, current);
+	poke(addr + 8, current + 3);
+	poke(addr + 16, current + 5);
+	poke(addr + 24, 5);
+}
+
+static const struct vt_maps *maps_now(void *arg)
+{
+	return &((struct image *)arg)->maps;
+}
+
+/* n blocks, of which the last n_private are in a private pool. */
+static void image_init(struct image *image, enum form form, size_t n, size_t n_private)
+{
+	uint64_t pool, vector, values[3];
+
+	*image = (struct image){ .src = { .ops = &image_ops, .coherent = true }, .form = form };
+	image->heap = aligned_alloc(4096, HEAP);
+	assert_non_null(image->heap);
+	memset(image->heap, 0, HEAP);
+	image->empty = take(image, 128, 16);
+	image->object = take(image, forms[form].object_size, 64);
+	poke(image->object, 0x1234560);
+	for (size_t i = 0; i < n; i++)
+		add_block(image, MEMORY + (i << 22), 1 << (4 + i % 18), i % 3, i >= n - n_private);
+	put_pool(image, 0, image->object + forms[form].tables, 0, n - n_private);
+	if (forms[form].graph_pools) {
+		pool = take(image, 512, 64);
+		poke(pool, 7);
+		poke(pool + 8, 9);
+		put_pool(image, 1, pool + 104, n - n_private, n);
+		values[0] = 7;
+		values[1] = 9;
+		values[2] = pool;
+		put_table(image, image->object + forms[form].graph_pools, 3, values, n_private > 0);
+		put_table(image, image->object + forms[form].graph_pools + 32, 3, values, 0);
+	}
+	if (forms[form].stats) {
+		put_stat(image->object + forms[form].stats, n);
+		put_stat(image->object + forms[form].stats + 32, image->sum);
+		vector = take(image, 2048, 16);
+		poke(image->object + forms[form].vector, vector);
+		poke(image->object + forms[form].vector + 8, vector + 2048);
+		poke(image->object + forms[form].vector + 16, vector + 2048);
+	}
+	image->map = (struct vt_map_entry){ .start = MEMORY, .end = MEMORY + MEMORY_SIZE, .path = "",
+					    .flags = VT_MAP_READ | VT_MAP_WRITE };
+	image->maps.entries.data = &image->map;
+	image->maps.entries.n = 1;
+}
+
+static void image_deinit(struct image *image)
+{
+	free(image->heap);
+}
+
+static void image_list(struct image *image, struct vt_pinned_result *result)
+{
+	struct vt_pinned_limits limits = { .max_blocks = BLOCKS_MAX, .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S,
+					   .max_passes = 8, .maps_now = maps_now, .arg = image };
+
+	vt_pinned_read(&image->src, image->object, &limits, result);
+}
+
+static void assert_listed(struct image *image, bool stats)
+{
+	struct vt_pinned_result result;
+
+	image_list(image, &result);
+	assert_string_equal(result.why, "");
+	assert_int_equal(result.result, VT_WALK_COMPLETE);
+	assert_int_equal(result.n_blocks, image->n);
+	if (image->n)
+		assert_memory_equal(result.blocks, image->expected, image->n * sizeof(result.blocks[0]));
+	assert_int_equal(result.have_stats, stats);
+	free(result.blocks);
+}
+
+static void assert_refused(struct image *image, const char *why)
+{
+	struct vt_pinned_result result;
+
+	image_list(image, &result);
+	assert_string_equal(result.why, why);
+	assert_int_equal(result.result, VT_WALK_REFUSED);
+	assert_null(result.blocks);
+	assert_int_equal(result.n_blocks, 0);
+}
+
+/* ---- tests ---- */
+
+static void test_every_form(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 2, 7, 300 };
+
+	(void)state;
+	for (int form = 0; form < FORMS; form++) {
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			struct image image;
+
+			image_init(&image, (enum form)form, sizes[i], 0);
+			assert_listed(&image, forms[form].stats && sizes[i]);
+			image.src.coherent = false;
+			assert_listed(&image, forms[form].stats && sizes[i]);
+			image_deinit(&image);
+		}
+	}
+}
+
+static void test_private_pools(void **state)
+{
+	(void)state;
+	for (int form = POOLS; form <= FUTURE; form++) {
+		for (size_t n_private = 1; n_private <= 20; n_private += 19) {
+			struct image image;
+
+			image_init(&image, (enum form)form, 20, n_private);
+			assert_listed(&image, true);
+			image_deinit(&image);
+		}
+	}
+}
+
+/* Neighbouring blocks far apart and close to each other are read alike. */
+static void test_scattered(void **state)
+{
+	struct image image;
+
+	(void)state;
+	image_init(&image, STATS, 0, 0);
+	for (size_t i = 0; i < 50; i++) {
+		take(&image, i % 5 * 700, 16);
+		add_block(&image, MEMORY + (i << 22), 4096, i % 3, false);
+	}
+	put_pool(&image, 0, image.object + forms[STATS].tables, 0, 50);
+	put_stat(image.object + forms[STATS].stats, 50);
+	put_stat(image.object + forms[STATS].stats + 32, image.sum);
+	assert_listed(&image, true);
+	image_deinit(&image);
+}
+
+enum target { OBJECT, SET, MAP, SLOT, BLOCK };
+
+struct lie {
+	enum form form;
+	enum target what;
+	int32_t offset; /* of a word; from it on, so that the lies below are one line each */
+	uint64_t value;
+	const char *why;
+};
+
+static uint64_t target_addr(const struct image *image, enum target what)
+{
+	switch (what) {
+	case OBJECT:
+		return image->object;
+	case SET:
+		return image->tables[0];
+	case MAP:
+		return image->tables[0] + (forms[image->form].unordered ? 56 : 32);
+	case SLOT:
+		return image->entries;
+	default:
+		return image->blocks[3];
+	}
+}
+
+static const char disagree[] = "the tables of blocks do not agree";
+static const char few[] = "a hash table has fewer elements than it counts";
+static const char many[] = "a hash table has more elements than it counts";
+static const char totals[] = "the allocator's own totals are others";
+
+static void test_lies(void **state)
+{
+	static const struct lie lies[] = {
+		{ STATS, SET, 24, 19, disagree },  /* count */
+		{ STATS, MAP, 24, 19, disagree },
+		{ STATS, SET, 0, 0x7000, "a hash table cannot be read" }, /* slots */
+		{ STATS, MAP, 0, 0x7000, "a hash table cannot be read" },
+		{ STATS, SET, 8, 3, "no tables of blocks in it" }, /* fewer slots than elements */
+		{ STATS, SET, 16, 0, "no tables of blocks in it" }, /* shift, max_lookups, load */
+		{ STATS, SET, -24, 1, "no tables of blocks in it" }, /* a recursive mutex */
+		{ STATS, SLOT, 0, 0xff, few },
+		{ STATS, SLOT, 16, 0, "what should be a block is none" }, /* the slot after it is empty */
+		{ STATS, SLOT, 8, 0, "what should be a block is none" },
+		{ STATS, SLOT, 8, 12345, "what should be a block is none" },
+		{ STATS, BLOCK, 40, 0, "a block has an impossible size" },
+		{ STATS, BLOCK, 40, UINT64_MAX, "a block has an impossible size" },
+		{ STATS, BLOCK, 40, UINT64_C(1) << 23, "two blocks overlap" },
+		{ STATS, BLOCK, 40, 4, totals },
+		{ STATS, BLOCK, 48, MEMORY, "a block has another address than in the table" },
+		{ STATS, BLOCK, 56, 2, "a block has an impossible state" },
+		{ STATS, BLOCK, 64, UINT64_C(1) << 40, "a block has an impossible state" },
+		{ STATS, BLOCK, 88, 0, "a block has an impossible state" }, /* its set of streams */
+		{ STATS, OBJECT, 424, 18, totals },
+		{ STATS, OBJECT, 456, 18, totals },
+		{ POOLS, OBJECT, 128, 0x7000, totals }, /* graph_pools_ somewhere else */
+		{ UNORDERED, SET, 24, 19, disagree },
+		{ UNORDERED, SET, 32, 0, "no tables of blocks in it" }, /* maximum load */
+		{ UNORDERED, SET, 16, 0x7000, few },
+		{ UNORDERED, SET, 16, 0x7001, "no tables of blocks in it" },
+		{ UNORDERED, SLOT, 0, 0, few },
+		{ UNORDERED, SLOT, 8, 1, "what should be a block is none" },
+		{ UNORDERED, BLOCK, 0, 0, "a block has an impossible size" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		const struct lie *lie = &lies[i];
+		struct image image;
+		uint64_t addr;
+
+		image_init(&image, lie->form, 20, lie->form == POOLS ? 5 : 0);
+		addr = target_addr(&image, lie->what) + (uint64_t)(int64_t)lie->offset;
+		poke(addr, lie->value);
+		assert_refused(&image, lie->why);
+		/* while it runs, what stays wrong is wrong */
+		image.src.coherent = false;
+		assert_refused(&image, lie->why);
+		image_deinit(&image);
+	}
+}
+
+static void test_lists_that_do_not_end(void **state)
+{
+	struct image image;
+	uint64_t first;
+
+	(void)state;
+	image_init(&image, UNORDERED, 20, 0);
+	first = image.entries;
+	poke(first, first); /* the first node follows itself */
+	assert_refused(&image, many);
+	image_deinit(&image);
+}
+
+static void test_tables_that_disagree(void **state)
+{
+	struct image image;
+
+	(void)state;
+	/* a block twice in the set */
+	image_init(&image, PLAIN, 20, 0);
+	poke(image.entries + 8, peek(image.entries + 2 * 16 + 8));
+	assert_refused(&image, "a block is in its table twice");
+	image_deinit(&image);
+	/* one more than the table counts */
+	image_init(&image, PLAIN, 20, 0);
+	poke(image.entries + 16, 0);
+	poke(image.entries + 24, take(&image, 104, 16));
+	assert_refused(&image, many);
+	image_deinit(&image);
+	/* a block twice in the map */
+	image_init(&image, PLAIN, 20, 0);
+	poke(peek(image.tables[0] + 32) + 16, peek(peek(image.tables[0] + 32) + 2 * 24 + 16));
+	assert_refused(&image, disagree);
+	image_deinit(&image);
+	/* one block in two pools: it is counted twice, and overlaps with itself */
+	image_init(&image, POOLS, 20, 5);
+	put_pool(&image, 1, image.tables[1], 0, 5);
+	assert_refused(&image, "two blocks overlap");
+	image_deinit(&image);
+}
+
+static void test_memory_map(void **state)
+{
+	struct image image;
+
+	(void)state;
+	image_init(&image, STATS, 20, 0);
+	image.map.flags = VT_MAP_READ; /* pinned memory can be written to */
+	assert_refused(&image, "a block is not in memory");
+	image.map.flags = VT_MAP_READ | VT_MAP_WRITE;
+	image.map.end = MEMORY + (10 << 22);
+	assert_refused(&image, "a block is not in memory");
+	image.maps.entries.n = 0;
+	assert_refused(&image, "a block is not in memory");
+	image_deinit(&image);
+}
+
+/* Whoever has the lock may have changed the tables already, and the totals not yet. */
+static void test_lock_held(void **state)
+{
+	struct vt_pinned_result result;
+	struct image image;
+
+	(void)state;
+	image_init(&image, STATS, 20, 0);
+	poke(image.tables[0] - 40, 1);
+	poke(image.tables[0] - 32, 4711 | UINT64_C(1) << 32);
+	poke(image.object + forms[STATS].stats, 21);
+	image_list(&image, &result);
+	assert_int_equal(result.result, VT_WALK_COMPLETE);
+	assert_int_equal(result.owner_tid, 4711);
+	assert_false(result.have_stats);
+	free(result.blocks);
+	image_deinit(&image);
+}
+
+static void test_bounds(void **state)
+{
+	struct vt_pinned_limits limits = { .max_blocks = 10, .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S, .max_passes = 3 };
+	struct vt_pinned_result result;
+
+	(void)state;
+	for (int form = 0; form < FORMS; form++) {
+		struct image image;
+
+		image_init(&image, (enum form)form, 20, 0);
+		limits.max_blocks = 10;
+		limits.deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S;
+		vt_pinned_read(&image.src, image.object, &limits, &result);
+		assert_int_equal(result.result, VT_WALK_TRUNCATED);
+		assert_string_equal(result.why, "more blocks than are read");
+		assert_null(result.blocks);
+		limits.max_blocks = 100;
+		limits.deadline_ns = 1;
+		image.src.coherent = false;
+		vt_pinned_read(&image.src, image.object, &limits, &result);
+		assert_int_equal(result.result, VT_WALK_TRUNCATED);
+		assert_null(result.blocks);
+		image_deinit(&image);
+	}
+}
+
+/* ---- a target that runs ---- */
+
+static void flip_state(struct image *image)
+{
+	poke_byte(image->blocks[5] + forms[image->form].allocated, image->reads % 3 == 0);
+}
+
+static void change_count(struct image *image)
+{
+	put_stat(image->object + forms[image->form].stats, 20 + image->reads % 5);
+}
+
+static void settle_later(struct image *image)
+{
+	if (image->reads < 60)
+		change_count(image);
+	else
+		put_stat(image->object + forms[image->form].stats, 20);
+}
+
+static void test_changing(void **state)
+{
+	struct vt_pinned_result result;
+	struct image image;
+
+	(void)state;
+	/* blocks come and go: nothing is said of them */
+	image_init(&image, STATS, 20, 0);
+	image.src.coherent = false;
+	image.after_read = change_count;
+	image_list(&image, &result);
+	assert_int_equal(result.result, VT_WALK_UNSTABLE);
+	assert_false(result.same_blocks);
+	free(result.blocks);
+	/* until they do not */
+	image.reads = 0;
+	image.after_read = settle_later;
+	poke_byte(image.blocks[5] + forms[STATS].allocated, image.expected[5].state == VT_BLOCK_ALLOCATED);
+	assert_listed(&image, true);
+	assert_true(image.reads > 60);
+	image_deinit(&image);
+	/* the blocks stay, and are taken and given back all the time */
+	image_init(&image, STATS, 21, 0);
+	image.src.coherent = false;
+	image.after_read = flip_state;
+	image_list(&image, &result);
+	if (result.result == VT_WALK_UNSTABLE)
+		assert_true(result.same_blocks);
+	assert_int_equal(result.n_blocks, 21);
+	free(result.blocks);
+	image_deinit(&image);
+}
+
+/* ---- damage at random ---- */
+
+static void assert_sound(const struct image *image, const struct vt_pinned_result *result)
+{
+	uint64_t end = 0;
+
+	assert_true(result->result <= VT_WALK_TRUNCATED);
+	assert_true(result->n_blocks <= BLOCKS_MAX);
+	for (size_t i = 0; i < result->n_blocks; i++) {
+		const struct vt_pinned_block *b = &result->blocks[i];
+
+		assert_true(b->addr >= end && b->addr >= image->map.start && b->addr + b->size <= image->map.end);
+		assert_true(b->size && b->state <= VT_BLOCK_CACHED);
+		end = b->addr + b->size;
+	}
+}
+
+static void test_random_damage(void **state)
+{
+	uint64_t random = 88172645463325252;
+	unsigned int complete = 0;
+
+	(void)state;
+	for (int form = 0; form < FORMS; form++) {
+		struct image image;
+		uint8_t *good;
+
+		image_init(&image, (enum form)form, 40, forms[form].graph_pools ? 8 : 0);
+		good = malloc(image.used);
+		assert_non_null(good);
+		memcpy(good, image.heap, image.used);
+		for (int round = 0; round < 3000; round++) {
+			struct vt_pinned_result result;
+			unsigned int n = 1 + (unsigned int)round % 4;
+
+			while (n-- > 0) {
+				random ^= random << 13;
+				random ^= random >> 7;
+				random ^= random << 17;
+				size_t at = (random >> 8) % (image.used - 8) / 8 * 8;
+
+				/* a bit, a byte, or an address of something else */
+				if (random % 3 == 0)
+					image.heap[at + (random >> 40) % 8] ^= (uint8_t)(1 << (random >> 48) % 8);
+				else if (random % 3 == 1)
+					image.heap[at + (random >> 40) % 8] = (uint8_t)(random >> 56);
+				else
+					poke((uintptr_t)(image.heap + at),
+					     (uintptr_t)image.heap + (random >> 32) % image.used / 8 * 8);
+			}
+			image.src.coherent = round % 5 != 0;
+			image_list(&image, &result);
+			assert_sound(&image, &result);
+			complete += result.result == VT_WALK_COMPLETE;
+			free(result.blocks);
+			memcpy(image.heap, good, image.used);
+		}
+		free(good);
+		image_deinit(&image);
+	}
+	assert_true(complete > 1000); /* much of the memory is of no importance */
+}
+
+/* ---- finding it ---- */
+
+struct code {
+	struct image image;
+	uint64_t text, object, implementation, wrapper;
+};
+
+/* An object whose class has that mangled name. */
+static uint64_t make_object(struct image *image, const char *name, uint64_t member)
+{
+	uint64_t text = take(image, strlen(name) + 1 + 128, 8), info = take(image, 24, 8), vtable = take(image, 64, 8);
+	uint64_t object = take(image, 64, 64);
+
+	memcpy((void *)(uintptr_t)text, name, strlen(name));
+	poke(info + 8, text);
+	poke(vtable + 8, info);
+	poke(object, vtable + 16);
+	poke(object + 8, member);
+	return object;
+}
+
+static void code_init(struct code *code)
+{
+	image_init(&code->image, PLAIN, 3, 0);
+	code->text = take(&code->image, 4096, 64);
+	code->implementation = make_object(&code->image, "N2at4cuda12_GLOBAL__N_128CUDACachingHostAllocatorImplE", 0);
+	code->object = make_object(&code->image, "N2at4cuda12_GLOBAL__N_124CUDACachingHostAllocatorE", code->implementation);
+	code->wrapper = make_object(&code->image, "N2at4cuda24CUDAHostAllocatorWrapperE", 0);
+}
+
+/* lea or mov target(%rip),%rax */
+static uint64_t put_reference(uint64_t at, uint8_t opcode, uint64_t target)
+{
+	int32_t distance = (int32_t)(int64_t)(target - at - 7);
+
+	poke_byte(at, 0x48);
+	poke_byte(at + 1, opcode);
+	poke_byte(at + 2, 0x05);
+	memcpy((void *)(uintptr_t)(at + 3), &distance, 4);
+	return at + 7;
+}
+
+static void assert_found(struct code *code, uint64_t function, enum vt_pinned_state state, uint64_t object)
+{
+	struct vt_pinned_found found;
+	uint64_t functions[] = { 0, function };
+
+	assert_int_equal(vt_pinned_find_in_code(&code->image.src, functions, 2, &found), state != VT_PINNED_UNKNOWN);
+	assert_int_equal(found.state, state);
+	if (state == VT_PINNED_FOUND)
+		assert_int_equal(found.object, object);
+}
+
+static void test_find(void **state)
+{
+	uint64_t array, pointer, callee, at;
+	struct image old;
+	struct code code;
+	int32_t distance;
+
+	(void)state;
+	code_init(&code);
+	array = take(&code.image, 256, 16);
+	pointer = take(&code.image, 16, 16);
+	/* nothing but other code */
+	memset((void *)(uintptr_t)code.text, 0x48, 200);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
+	assert_found(&code, 0x7000, VT_PINNED_UNKNOWN, 0);
+	/* since 2.8: movsbq %dil,%rdi; lea array(%rip),%rax; mov (%rax,%rdi,8),%rax; ret */
+	poke(array, code.wrapper);
+	poke(array + 8, code.object);
+	memcpy((void *)(uintptr_t)code.text, "\x48\x0f\xbe\xff", 4);
+	at = put_reference(code.text + 4, 0x8d, array);
+	memcpy((void *)(uintptr_t)at, "\x48\x8b\x04\xf8\xc3", 5);
+	assert_found(&code, code.text, VT_PINNED_FOUND, code.implementation);
+	/* not registered yet, or an object of another class */
+	poke(array + 8, 0);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
+	poke(array + 8, code.image.object);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
+	/* up to 2.7: lea object(%rip),%rax; ret. Or its only member. */
+	put_reference(code.text, 0x8d, code.object);
+	assert_found(&code, code.text, VT_PINNED_FOUND, code.implementation);
+	put_reference(code.text, 0x8b, code.object + 8);
+	assert_found(&code, code.text, VT_PINNED_FOUND, code.implementation);
+	/* the member is something else */
+	poke(code.object + 8, code.wrapper);
+	put_reference(code.text, 0x8d, code.object);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
+	/* up to 2.2: the wrapper, and a call of a function that returns a pointer */
+	callee = code.text + 1024;
+	put_reference(callee, 0x8b, pointer);
+	distance = (int32_t)(int64_t)(callee - (code.text + 5));
+	poke_byte(code.text, 0xe8);
+	memcpy((void *)(uintptr_t)(code.text + 1), &distance, 4);
+	memset((void *)(uintptr_t)(code.text + 5), 0x90, 40);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0); /* which pointer that is, nobody says */
+	put_reference(code.text + 10, 0x8d, code.wrapper);
+	assert_found(&code, code.text, VT_PINNED_UNUSED, 0);
+	poke(pointer, code.wrapper);
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
+	/* an allocator of that form in the same memory */
+	old = code.image;
+	old.form = UNORDERED;
+	old.object = take(&old, forms[UNORDERED].object_size, 64);
+	put_pool(&old, 0, old.object + forms[UNORDERED].tables, 0, 0);
+	poke(pointer, old.object);
+	assert_found(&code, code.text, VT_PINNED_FOUND, old.object);
+	image_deinit(&code.image);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_form),
+		cmocka_unit_test(test_private_pools),
+		cmocka_unit_test(test_scattered),
+		cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_lists_that_do_not_end),
+		cmocka_unit_test(test_tables_that_disagree),
+		cmocka_unit_test(test_memory_map),
+		cmocka_unit_test(test_lock_held),
+		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_changing),
+		cmocka_unit_test(test_random_damage),
+		cmocka_unit_test(test_find),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
