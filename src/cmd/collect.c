@@ -93,6 +93,7 @@ static struct vt_error *collect_report(struct vt_collect *c, pid_t pid)
 	vt_collect_outside_prepare(c);
 	vt_collect_threads(c);
 	vt_collect_outside_finish(c);
+	vt_collect_pinned(c);
 	return NULL;
 }
 

@@ -42,7 +42,9 @@ struct vt_collect {
 	struct vt_torch_found torch;
 	bool inside_walk_done;
 	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
+	bool cuda_unused;    /* the driver answered that this process never initialised it */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
+	struct vt_maps pinned_maps; /* collect_pinned.c's own */
 	struct vt_collect_outside *outside; /* collect_outside.c's own */
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
@@ -61,6 +63,7 @@ struct vt_error *vt_collect_stacks(pid_t pid, const struct vt_collect_options *o
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
 void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
 void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
+void vt_collect_pinned(struct vt_collect *c);         /* collect_pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
 void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
 void vt_collect_say_backend(struct vt_collect *c);    /* collect_torch.c: what is not listed with a backend that is not native */

@@ -98,6 +98,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "not-initialised",
 			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
+		c->cuda_unused = true;
 		if (c->torch.backend == VT_TORCH_NATIVE)
 			vt_collect_torch_inherited(c);
 		return;

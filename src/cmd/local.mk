@@ -7,6 +7,7 @@ vramtap_SOURCES = \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \
 	src/cmd/collect_outside.c \
+	src/cmd/collect_pinned.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
 	src/cmd/main.c \

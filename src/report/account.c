@@ -443,6 +443,8 @@ static bool learned_something(const struct vt_model *model)
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (model->allocators.data[i].exact || model->allocators.data[i].n_blocks > 0)
 			return true;
+	if (model->pinned.n_blocks > 0)
+		return true;
 	for (size_t i = 0; i < model->threads.n; i++) {
 		const struct vt_model_thread *t = &model->threads.data[i];
 
@@ -471,6 +473,7 @@ bool vt_model_account(struct vt_model *model)
 	}
 	for (size_t i = 0; i < model->allocators.n; i++)
 		account_allocator(model, &model->allocators.data[i]);
+	vt_account_pinned(model);
 	if (!group_blocks(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory",
 			      "not enough memory here to group the blocks");

@@ -8,6 +8,9 @@
 
 #include "report/model.h"
 
+/* The sums of model.pinned, and the diagnostics for what could not be read of it. */
+void vt_account_pinned(struct vt_model *model);
+
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 

@@ -406,6 +406,21 @@ static void add_pools(struct headlines *h)
 	    vt_format_size(kept, vt_model_pools_reserved(least) - used_bytes));
 }
 
+/* Host memory that nobody uses and nobody else can have: worth a line from here on. */
+#define MUCH_PINNED (UINT64_C(1) << 30)
+
+static void add_pinned(struct headlines *h)
+{
+	const struct vt_model_pinned *p = &h->model->pinned;
+	const struct vt_model_amount *cached = &p->states[VT_BLOCK_CACHED];
+	char size[VT_NUM_MAX], total[VT_NUM_MAX];
+
+	if (!p->exact || cached->bytes < MUCH_PINNED)
+		return;
+	add(h, "pinned-cached", false, "%s of host memory is pinned, cached by PyTorch and not in use (of %s pinned)",
+	    vt_format_size(size, cached->bytes), vt_format_size(total, p->total.bytes));
+}
+
 bool vt_make_headlines(struct vt_model *model)
 {
 	struct headlines h = { .model = model };
@@ -418,6 +433,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_memory(&h);
 	add_pools(&h);
 	add_ooms(&h);
+	add_pinned(&h);
 	add_gil(&h);
 	return !h.failed;
 }

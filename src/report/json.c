@@ -421,6 +421,84 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 	vt_json_end_object(json);
 }
 
+/* ---- pinned host memory ---- */
+
+static void write_pinned_totals(struct vt_json *json, const struct vt_model_pinned *p)
+{
+	if (!p->exact) {
+		vt_json_null(json, "totals");
+		return;
+	}
+	vt_json_object(json, "totals");
+	put_amount(json, "allocated", p->states[VT_BLOCK_ALLOCATED].bytes, p->states[VT_BLOCK_ALLOCATED].blocks);
+	put_amount(json, "awaiting_free", p->states[VT_BLOCK_AWAITING_FREE].bytes, p->states[VT_BLOCK_AWAITING_FREE].blocks);
+	put_amount(json, "cached", p->states[VT_BLOCK_CACHED].bytes, p->states[VT_BLOCK_CACHED].blocks);
+	vt_json_uint(json, "largest_cached_bytes", p->largest_cached);
+	put_amount(json, "private_pools", p->private_pools.bytes, p->private_pools.blocks);
+	vt_json_end_object(json);
+}
+
+static void write_pinned_block(struct vt_json *json, const struct vt_pinned_block *b)
+{
+	char id[32];
+
+	snprintf(id, sizeof(id), "%" PRIu32 ":%" PRIu32, (uint32_t)(b->pool >> 32), (uint32_t)b->pool);
+	vt_json_object_line(json, NULL);
+	vt_json_hex(json, "address", b->addr);
+	vt_json_uint(json, "bytes", b->size);
+	vt_json_text(json, "state", vt_block_state_name(b->state));
+	vt_json_uint(json, "events", b->events);
+	vt_json_uint(json, "streams", b->streams);
+	vt_json_text(json, "private_pool", b->private_pool ? id : NULL);
+	vt_json_hex(json, "object", b->object);
+	vt_json_end_object(json);
+}
+
+/* What was found out of an allocator that was found. */
+static void write_pinned_result(struct vt_json *json, const struct vt_model_pinned *p)
+{
+	vt_json_text(json, "result", vt_walk_result_name(p->result));
+	put_name(json, "why", p->why);
+	vt_json_hex(json, "object", p->object);
+	if (p->owner_tid > 0)
+		vt_json_int(json, "lock_owner_tid", p->owner_tid);
+	else
+		vt_json_null(json, "lock_owner_tid");
+	if (p->counted)
+		vt_json_bool(json, "own_totals_agree", true);
+	else
+		vt_json_null(json, "own_totals_agree");
+	vt_json_milli(json, "read_ms", p->read_ms);
+}
+
+static void write_no_pinned(struct vt_json *json)
+{
+	static const char *const keys[] = { "result", "why", "object", "lock_owner_tid", "own_totals_agree", "read_ms" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		vt_json_null(json, keys[i]);
+}
+
+static void write_pinned(struct vt_json *json, const struct vt_model_pinned *p)
+{
+	vt_json_object(json, "pinned_host_memory");
+	put_name(json, "state", p->state);
+	if (p->object)
+		write_pinned_result(json, p);
+	else
+		write_no_pinned(json);
+	if (p->sum_known)
+		put_amount(json, "all", p->total.bytes, p->total.blocks);
+	else
+		vt_json_null(json, "all");
+	write_pinned_totals(json, p);
+	vt_json_array(json, "blocks");
+	for (size_t i = 0; i < p->n_blocks; i++)
+		write_pinned_block(json, &p->blocks[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
 static void write_torch(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_object(json, "pytorch");
@@ -430,6 +508,7 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 	for (size_t i = 0; i < model->allocators.n; i++)
 		write_allocator(json, model, &model->allocators.data[i]);
 	vt_json_end_array(json);
+	write_pinned(json, &model->pinned);
 	vt_json_end_object(json);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -25,6 +26,7 @@ void vt_model_deinit(struct vt_model *model)
 	if (model->blocks && model->blocks_release)
 		model->blocks_release(model->blocks, model->n_blocks);
 	vt_vec_deinit(&model->groups);
+	free(model->pinned.blocks);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->diags);

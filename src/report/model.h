@@ -133,6 +133,32 @@ struct vt_model_group {
 	uint64_t bytes;
 };
 
+/* How much of it there is in one state. */
+struct vt_model_amount {
+	uint64_t bytes, blocks;
+};
+
+/* PyTorch's allocator of pinned host memory. It is no part of any device's memory. */
+struct vt_model_pinned {
+	const char *state;   /* ours: "native", "not loaded", "not initialised", "inherited", "refused"; NULL not looked for */
+	uint8_t result;      /* enum vt_walk_result, when native */
+	bool same_blocks;    /* unstable: the blocks are sure, their states are not */
+	const char *why;     /* ours; "" when complete */
+	uint64_t object;     /* address of the allocator */
+	pid_t owner_tid;     /* who has the lock of its blocks, 0 nobody */
+	bool counted;        /* the allocator's own totals agree */
+	double read_ms;
+	struct vt_pinned_block *blocks; /* heap; by address */
+	size_t n_blocks;
+	/* filled by account: */
+	bool exact;          /* complete, and every check held here too; else no sum may be printed, but see sum_known */
+	bool sum_known;      /* total is right: exact, or the blocks are sure */
+	struct vt_model_amount total;
+	struct vt_model_amount states[VT_BLOCK_CACHED + 1]; /* by enum vt_block_state */
+	struct vt_model_amount private_pools;
+	uint64_t largest_cached; /* block */
+};
+
 enum vt_frame_kind { VT_FRAME_NATIVE, VT_FRAME_PYTHON };
 
 /* A local variable of a Python frame. */
@@ -244,6 +270,7 @@ struct vt_model {
 	size_t n_blocks;
 	void (*blocks_release)(struct vt_block_rec *blocks, size_t n);
 	VT_VEC(struct vt_model_group) groups;
+	struct vt_model_pinned pinned;
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;

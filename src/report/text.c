@@ -256,10 +256,13 @@ static struct vt_error *write_text(const struct vt_model *model,
 	vt_text_devices(&line, model);
 	print_headlines(&line, model);
 	vt_text_memory(&line, model);
+	vt_text_pinned(&line, model);
 	vt_text_block_groups(&line, model);
 	vt_text_threads(&line, model, options->threads);
-	if (options->all_blocks)
+	if (options->all_blocks) {
 		vt_text_all_blocks(&line, model);
+		vt_text_pinned_blocks(&line, model);
+	}
 	print_diags(&line, model);
 	print_completeness(&line, model, "report");
 	return vt_line_finish(&line);

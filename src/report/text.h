@@ -20,6 +20,10 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 void vt_text_block_groups(struct vt_line *line, const struct vt_model *model);
 void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
 
+/* PyTorch's pinned host memory; every block of it. */
+void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
+void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
+
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown);
 
 /* An empty line and a title in bold; hint (NULL: none) follows where there is room. */

@@ -6,3 +6,4 @@ tests_functional_torch_walk_LDADD = \
 functional_tests += tests/functional/torch_walk.py
 # What the driver's pools and PyTorch itself say.
 functional_tests += tests/functional/report_official.py
+functional_tests += tests/functional/report_pinned.py

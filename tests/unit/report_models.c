@@ -122,6 +122,35 @@ struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uin
 	return b;
 }
 
+void report_add_pinned(struct vt_model *model)
+{
+	static const struct vt_pinned_block blocks[] = {
+		{ .size = GIB, .state = VT_BLOCK_ALLOCATED, .streams = 1 },
+		{ .size = GIB, .state = VT_BLOCK_ALLOCATED },
+		{ .size = 256 * KIB, .state = VT_BLOCK_AWAITING_FREE, .events = 1, .private_pool = 1, .pool = UINT64_C(3) << 32 },
+		{ .size = GIB, .state = VT_BLOCK_CACHED },
+		{ .size = 2 * GIB, .state = VT_BLOCK_CACHED },
+		{ .size = 512 * MIB, .state = VT_BLOCK_CACHED },
+		{ .size = 512 * MIB, .state = VT_BLOCK_CACHED },
+	};
+	struct vt_model_pinned *p = &model->pinned;
+	uint64_t addr = 0x7f1200000000;
+
+	p->state = "native";
+	p->why = "";
+	p->object = 0x55d0c0de4a40;
+	p->counted = true;
+	p->read_ms = 0.9;
+	p->n_blocks = sizeof(blocks) / sizeof(blocks[0]);
+	p->blocks = checked(malloc(sizeof(blocks)));
+	memcpy(p->blocks, blocks, sizeof(blocks));
+	for (size_t i = 0; i < p->n_blocks; i++) {
+		p->blocks[i].addr = addr;
+		p->blocks[i].object = 0x55d0c0e00000 + i * 160;
+		addr += p->blocks[i].size;
+	}
+}
+
 struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name)
 {
 	struct vt_model_thread *t = checked(vt_vec_append(&model->threads));
@@ -364,6 +393,7 @@ static void build_training(struct vt_model *model)
 	model->devices.data[1].context_active = false;
 	model->devices.data[1].context = 0;
 	add_training_threads(model);
+	report_add_pinned(model);
 }
 
 /* A thread sits in cudaMalloc with the allocator's lock, and the device is full. */
@@ -405,6 +435,10 @@ static void build_unstable(struct vt_model *model)
 	model->allocators.data[0].result.dropped = 12;
 	strcpy(model->allocators.data[0].result.why, "a block's neighbours did not agree");
 	model->torch_method = VT_METHOD_OUTSIDE;
+	model->pinned.result = VT_WALK_UNSTABLE;
+	model->pinned.same_blocks = true;
+	model->pinned.counted = false;
+	model->pinned.why = "its blocks change all the time";
 	model->cuda_method = VT_METHOD_NONE;
 	model->timing.borrowed_tid = 0;
 	model->timing.borrowed_us = 0;
@@ -420,6 +454,8 @@ static void build_refused(struct vt_model *model)
 	model->allocators.data[0].result.result = VT_WALK_REFUSED;
 	memset(model->allocators.data[0].result.why, 'x',
 	       sizeof(model->allocators.data[0].result.why));
+	model->pinned.result = VT_WALK_REFUSED;
+	model->pinned.why = "two blocks overlap";
 }
 
 /* The helper's answer contradicts itself. */

@@ -27,6 +27,9 @@ void report_add_segment(struct vt_model *model, unsigned int flags, uint64_t str
 struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size,
 				      uint64_t requested);
 
+/* Pinned host memory: 2 GiB in use, 256 KiB that await their free (in a private pool), 4 GiB cached; 7 blocks. */
+void report_add_pinned(struct vt_model *model);
+
 struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name);
 void report_add_native(struct vt_model *model, struct vt_model_thread *t, const char *function,
 		       const char *module, uint64_t offset);

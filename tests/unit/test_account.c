@@ -11,7 +11,9 @@
 
 #include "report_models.h"
 
-#define MIB UINT64_C(1048576)
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
 #define GIB (1024 * MIB)
 
 static bool has_diag(const struct vt_model *model, enum vt_diag_level level, const char *code)
@@ -467,6 +469,89 @@ static void test_headlines(void **state)
 	vt_model_deinit(&model);
 }
 
+/* ---- pinned host memory ---- */
+
+static void build_pinned(struct vt_model *model)
+{
+	vt_model_init(model);
+	report_add_pinned(model);
+}
+
+static void test_pinned(void **state)
+{
+	struct vt_model model;
+	const struct vt_model_pinned *p = &model.pinned;
+
+	(void)state;
+	build_pinned(&model);
+	assert_true(vt_model_account(&model));
+	assert_true(p->exact && p->sum_known);
+	assert_int_equal(p->total.bytes, 6 * GIB + 256 * KIB);
+	assert_int_equal(p->total.blocks, 7);
+	assert_int_equal(p->states[VT_BLOCK_ALLOCATED].bytes, 2 * GIB);
+	assert_int_equal(p->states[VT_BLOCK_AWAITING_FREE].bytes, 256 * KIB);
+	assert_int_equal(p->states[VT_BLOCK_CACHED].bytes, 4 * GIB);
+	assert_int_equal(p->states[VT_BLOCK_CACHED].blocks, 4);
+	assert_int_equal(p->private_pools.blocks, 1);
+	assert_int_equal(p->largest_cached, 2 * GIB);
+	assert_true(has_headline(&model, "pinned-cached", "4.00 GiB of host memory"));
+	assert_int_equal(model.completeness, VT_COMPLETE);
+	vt_model_deinit(&model);
+	/* little of it is not worth a line */
+	build_pinned(&model);
+	model.pinned.n_blocks = 3;
+	assert_true(vt_model_account(&model));
+	assert_true(p->exact);
+	assert_false(has_headline(&model, "pinned-cached", ""));
+	vt_model_deinit(&model);
+}
+
+static void pinned_state(struct vt_model *m) { m->pinned.blocks[2].state = VT_BLOCK_UNMAPPED; }
+static void pinned_size(struct vt_model *m) { m->pinned.blocks[2].size = 0; }
+static void pinned_overlap(struct vt_model *m) { m->pinned.blocks[2].size = 512 * KIB; }
+static void pinned_order(struct vt_model *m) { m->pinned.blocks[2].addr = 4096; }
+static void pinned_overflow(struct vt_model *m) { m->pinned.blocks[6].size = UINT64_MAX - 5; }
+static void pinned_refused(struct vt_model *m) { m->pinned.result = VT_WALK_REFUSED; }
+
+static void test_pinned_refused(void **state)
+{
+	static void (*const breaks[])(struct vt_model * model) = { pinned_state, pinned_size,	  pinned_overlap,
+								   pinned_order, pinned_overflow, pinned_refused };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(breaks) / sizeof(breaks[0]); i++) {
+		struct vt_model model;
+
+		build_pinned(&model);
+		breaks[i](&model);
+		assert_true(vt_model_account(&model));
+		assert_false(model.pinned.exact || model.pinned.sum_known || model.pinned.n_blocks);
+		assert_int_equal(model.pinned.total.bytes, 0);
+		assert_true(has_diag(&model, VT_DIAG_MISSING, "pinned-refused"));
+		assert_false(has_headline(&model, "pinned-cached", ""));
+		vt_model_deinit(&model);
+	}
+}
+
+static void test_pinned_unstable(void **state)
+{
+	(void)state;
+	for (int same = 0; same < 2; same++) {
+		struct vt_model model;
+
+		build_pinned(&model);
+		model.pinned.result = VT_WALK_UNSTABLE;
+		model.pinned.same_blocks = same;
+		assert_true(vt_model_account(&model));
+		assert_false(model.pinned.exact);
+		assert_int_equal(model.pinned.sum_known, same);
+		assert_int_equal(model.pinned.n_blocks, 7);
+		assert_true(has_diag(&model, VT_DIAG_MISSING, "pinned-unstable"));
+		assert_false(has_headline(&model, "pinned-cached", ""));
+		vt_model_deinit(&model);
+	}
+}
+
 static void test_diags(void **state)
 {
 	struct vt_model model;
@@ -535,6 +620,9 @@ int main(void)
 		cmocka_unit_test(test_other_thread_hangs),
 		cmocka_unit_test(test_gil_headline),
 		cmocka_unit_test(test_headlines),
+		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_pinned_refused),
+		cmocka_unit_test(test_pinned_unstable),
 		cmocka_unit_test(test_diags),
 		cmocka_unit_test(test_completeness),
 		cmocka_unit_test(test_names),

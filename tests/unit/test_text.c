@@ -459,7 +459,14 @@ static void test_contents(void **state)
 	assert_false(says("unstable", &options, "everything else"));
 	assert_false(says("unstable", &options, "Largest groups"));
 	assert_true(says("unstable", &options, "no exact sums"));
-	assert_true(says("unstable", &options, "\nPartial: 2 things are missing"));
+	assert_true(says("unstable", &options, "\nPartial: 3 things are missing"));
+	assert_true(says("training", &options,
+			 "\nPinned host memory of PyTorch             size     blocks\n"
+			 "  in use                              2.00 GiB          2   memory of the host, in no sum above\n"));
+	assert_true(says("unstable", &options,
+			 "\n  in all                              6.00 GiB          7   how much is in use is not known\n"));
+	assert_false(says("refused", &options, "\nPinned host memory"));
+	assert_true(says("refused", &options, "it failed a check (two blocks overlap)"));
 	assert_false(says("refused", &options, "PyTorch's own counter"));
 	assert_true(says("refused", &options, "not shown: PyTorch's allocator failed a check"));
 	assert_false(says("contradiction", &options, "in use by PyTorch"));
@@ -474,6 +481,12 @@ static void test_contents(void **state)
 	assert_true(says("training", &options, "○ 41723 cuda-EvtHandlr"));
 	options.all_blocks = true;
 	assert_true(says("training", &options, "\nBlocks of GPU 0\n"));
+	assert_true(says("training", &options,
+			 "\nBlocks of pinned host memory\n"
+			 "    0x7f1200000000       1.00 GiB   in use, used by 1 stream\n"
+			 "    0x7f1240000000       1.00 GiB   in use\n"
+			 "    0x7f1280000000        256 KiB   awaiting free, 1 event pending, private 3:0\n"));
+	assert_false(says("refused", &options, "\nBlocks of pinned"));
 	options.threads = VT_THREADS_GROUPS;
 	assert_true(
 		says("unstable", &options, "\nBlocks of GPU 0, as far as they could be read\n"));

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's pinned host memory into the model. It is read while the process runs, until two passes agree: copying 100,000 blocks
+ * takes longer than threads may be stopped for it, while blocks come and go seldom (that is what the cache is for).
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/collect.h"
+#include "walk/torch_pinned.h"
+
+#define MAX_BLOCKS 1000000
+#define READ_NS (500 * VT_NS_PER_MS) /* all passes together; one takes 20 ms for 100,000 blocks */
+#define PASSES 50
+
+static const char *const state_names[] = {
+	[VT_PINNED_ABSENT] = "not loaded",
+	[VT_PINNED_UNUSED] = "not initialised",
+	[VT_PINNED_FOUND] = "native",
+	[VT_PINNED_UNKNOWN] = "refused",
+};
+
+/* The map is read again each time: memory is pinned and given back while the process runs. */
+static const struct vt_maps *maps_now(void *arg)
+{
+	struct vt_collect *c = arg;
+	struct vt_maps maps = { 0 };
+	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+
+	if (err)
+		return &c->pinned_maps; /* the last one, or none: then no block is in memory */
+	vt_maps_deinit(&c->pinned_maps);
+	c->pinned_maps = maps;
+	return &c->pinned_maps;
+}
+
+static void read_blocks(struct vt_collect *c, uint64_t object)
+{
+	struct vt_model_pinned *pinned = &c->model->pinned;
+	const struct vt_pinned_limits limits = {
+		.max_blocks = MAX_BLOCKS,
+		.deadline_ns = vt_now_ns() + READ_NS,
+		.max_passes = PASSES,
+		.maps_now = maps_now,
+		.arg = c,
+	};
+	struct vt_pinned_result result;
+
+	vt_pinned_read(vt_live_source(c->live), object, &limits, &result);
+	vt_maps_deinit(&c->pinned_maps);
+	pinned->object = object;
+	pinned->result = result.result;
+	pinned->same_blocks = result.same_blocks;
+	pinned->why = vt_collect_copy(c, result.why, sizeof(result.why));
+	pinned->owner_tid = result.owner_tid;
+	pinned->counted = result.have_stats;
+	pinned->read_ms = (double)result.read_ns / VT_NS_PER_MS;
+	pinned->blocks = result.blocks;
+	pinned->n_blocks = result.n_blocks;
+}
+
+void vt_collect_pinned(struct vt_collect *c)
+{
+	struct vt_model_pinned *pinned = &c->model->pinned;
+	struct vt_pinned_found found;
+
+	if (c->torch_inherited || c->cuda_unused) {
+		/* The copy that fork() made of the parent's. */
+		pinned->state = c->torch_inherited ? "inherited" : "not initialised";
+		return;
+	}
+	vt_pinned_find(&c->modules, vt_live_source(c->live), &found);
+	pinned->state = state_names[found.state];
+	if (found.state == VT_PINNED_UNKNOWN)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "pinned", "pinned-not-found",
+			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
+	if (found.state == VT_PINNED_FOUND)
+		read_blocks(c, found.object);
+}
