@@ -22,22 +22,18 @@ def versions():
         return [line.strip() for line in file if line.strip() and not line.startswith("#")]
 
 
-class Pinned:
-    """torch_pinned.py with PyTorch of one version."""
+class Process:
+    """A process that runs torch_pinned.py."""
 
-    def __init__(self, version, **env):
-        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        self.version = tuple(int(part) for part in version.split(".")[:2])
-        directory = tempfile.mkdtemp(prefix="vramtap-test-")
-        CLEAN_UP.append(directory)
+    def __init__(self, python, **env):
         program = os.path.join(SOURCE, "tests", "targets", "torch_pinned.py")
-        self.context = target(["sh", RUN_SIM, version, "--", "python", "-W", "ignore", program], ready="READY", bufsize=0,
-                              env=dict(os.environ, SIMCUDA_CTL=os.path.join(directory, "control"), **env))
+        self.context = target([*python, "-W", "ignore", program], ready="READY", bufsize=0, env=dict(os.environ, **env))
 
     def __enter__(self):
         self.proc = self.context.__enter__()
-        self.pid = self("nothing")["pid"]
+        self("nothing")
+        self.pid = self.truth["pid"]
+        self.version = tuple(int(part) for part in self.truth["torch"].split(".")[:2])
         return self
 
     def __exit__(self, *exc):
@@ -52,6 +48,17 @@ class Pinned:
         check(answer.startswith("ok "), f"the answer to {command!r}: {answer!r}")
         self.truth = json.loads(answer[3:])
         return self.truth
+
+
+class Pinned(Process):
+    """The same with PyTorch of one version on the simulated device."""
+
+    def __init__(self, version, **env):
+        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+        directory = tempfile.mkdtemp(prefix="vramtap-test-")
+        CLEAN_UP.append(directory)
+        super().__init__(["sh", RUN_SIM, version, "--", "python"], SIMCUDA_CTL=os.path.join(directory, "control"), **env)
 
 
 def amounts(blocks):
@@ -132,13 +139,18 @@ def all_kinds(version):
         process("empty_cache")
         compare(process)
         much_is_a_headline(process)
-        process("pending 3 100000")
-        process("using 2 70000")
-        pinned = compare(process)
-        awaiting, using = of_state(pinned, "awaiting-free"), [b for b in pinned["blocks"] if b["streams"]]
-        equal([(b["bytes"], b["events"]) for b in awaiting], [(131072, 1)] * 3, "blocks that wait for the device")
-        equal([(b["bytes"], b["events"]) for b in using if not b["private_pool"]], [(131072, 0)] * 2, "blocks that it uses")
+        pinned = waits_and_uses(process)
         lists_all_blocks(process, pinned)
+
+
+def waits_and_uses(process):
+    process("using 2 70000")
+    process("pending 3 100000")
+    pinned = compare(process)
+    awaiting, using = of_state(pinned, "awaiting-free"), [b for b in pinned["blocks"] if b["streams"]]
+    equal([(b["bytes"], b["events"]) for b in awaiting], [(131072, 1)] * 3, "blocks that wait for the device")
+    equal([(b["bytes"], b["events"]) for b in using if not b["private_pool"]], [(131072, 0)] * 2, "blocks that it uses")
+    return pinned
 
 
 def follows_the_schema(process):
@@ -213,9 +225,9 @@ def test_changing():
 
 
 def test_lock_held():
-    """A thread gives memory of malloc() back, which was pinned by registering it, and is stuck in the driver with the lock."""
+    """A thread gives memory back (of malloc(), pinned by registering it), and is stuck in the driver with the lock."""
     for version in versions()[-1:] if QUICK else versions():
-        with Pinned(version, SIMCUDA_FAULT="cudaHostUnregister:block",
+        with Pinned(version, SIMCUDA_FAULT="cudaHostUnregister:block,cudaFreeHost:block",
                     PYTORCH_CUDA_ALLOC_CONF="pinned_use_cuda_host_register:True") as process:
             process("empty 8 5000")
             compare(process)

@@ -10,6 +10,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
+import report_pinned  # noqa: E402
 import torch_truth  # noqa: E402
 from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, peak_memory_mib, proc_state, report, report_json, target, thread_count  # noqa: E402
 
@@ -182,6 +183,30 @@ def test_read_only():
         equal(data["timing"]["borrowed_tid"], None, "borrowed thread")
         compare(gpu, data)
         gpu.unharmed()
+
+
+def test_pinned_host_memory():
+    """Blocks of every kind against the program's tensors and torch.cuda.host_memory_stats()."""
+    with report_pinned.Process([sys.executable]) as process:
+        process("init")
+        for command in ("empty 10 1000", "drop 4", "pin 5 3000", "loader 4", "random 1 500", "random 2 2000"):
+            process(command)
+            pinned = report_pinned.compare(process)
+        print(f"  FIGURE pinned host memory: {len(pinned['blocks'])} blocks read in {pinned['read_ms']:.2f} ms, nothing stopped")
+        if process.version >= (2, 11):
+            process("graph 5000")
+            pinned = report_pinned.compare(process)
+            equal([b["bytes"] for b in pinned["blocks"] if b["private_pool"]], [8192], "private pools")
+        report_pinned.in_a_child(process)
+        process("empty_cache")
+        report_pinned.compare(process)
+        report_pinned.much_is_a_headline(process)
+        report_pinned.waits_and_uses(process)
+        _, out, _ = report(process.pid, "--width", "120", expect=COMPLETE)
+        print("  | " + out.replace("\n", "\n  | "))
+    with report_pinned.Process([sys.executable], PYTORCH_CUDA_ALLOC_CONF="pinned_use_cuda_host_register:True") as process:
+        process("random 7 500")
+        report_pinned.compare(process)
 
 
 def test_forked_child():

@@ -64,21 +64,21 @@ def cmd_drop_address(address):
     del kept[address]
 
 
-def cmd_pending(count, size):
-    """Copies that another stream has not begun: the blocks are freed, and wait for an event. The device hangs from here on."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(1 << 62)
-        for _ in range(count):
-            pinned(size).to("cuda", non_blocking=True)
-
-
 def cmd_using(count, size):
-    """The same, but the blocks are still in use."""
+    """Copies by a stream of blocks that stay in use."""
     for _ in range(count):
         tensor = pinned(size)
         tensor.to("cuda", non_blocking=True)
         keep(tensor)
+
+
+def cmd_pending(count, size):
+    """Copies that a stream has not begun: the blocks are freed, and wait for an event. The stream hangs from here on."""
+    tensors = [pinned(size) for _ in range(count)]
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(1 << 62)
+        for tensor in tensors:
+            tensor.to("cuda", non_blocking=True)
 
 
 def cmd_loader(batches):
@@ -136,6 +136,7 @@ def truth():
     stats = getattr(torch.cuda, "host_memory_stats", None)
     return {
         "pid": os.getpid(),
+        "torch": torch.__version__,
         "live": [[key, tensor.nbytes] for key, tensor in kept.items()],
         "stats": dict(stats()) if stats and torch.cuda.is_initialized() else None,
     }
