@@ -25,8 +25,9 @@
 #include "walk/torch_find.h"
 
 #define OBJECT_MAX 0x8000  /* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
+#define OBJECT_MIN 256
 #define PRIVATE_MAX 512    /* as much of a HostPrivatePool as has its tables */
-#define POOLS_MAX 1024
+#define POOLS_MAX 8192
 #define CACHE_LINE 64      /* alignas(): 64, or std::hardware_destructive_interference_size, which is the same */
 #define SLOTS_MAX (UINT64_C(1) << 23) /* tables never shrink, so a few blocks can have a large one */
 #define CHUNK (64u << 10)
@@ -40,7 +41,7 @@
 #define SAME_FAILURES 4    /* so many in a row: the target does not change, its layout is not understood */
 
 #define SKA_MAP_SLOT 24 /* of flat_hash_map<void*, HostBlock*>: key +8, value +16 */
-#define STATS_VECTOR 2048 /* bytes of std::vector<Stat>(64), one Stat a power of two: where there is one, there are totals */
+#define STATS_VECTOR 2048 /* bytes of std::vector<Stat>(64), one Stat a power of two */
 #define STAT_SIZE 32
 #define UNORDERED_ONE 0x3f800000u /* 1.0f: std::unordered_set's maximum load */
 
@@ -271,7 +272,7 @@ static bool find_private(struct pass *p, size_t own_tables)
 	for (size_t at = 8; at + sizeof(table) <= p->n_bytes; at += 8) {
 		memcpy(&table, p->bytes + at, sizeof(table));
 		if (at == own_tables || at == own_tables + sizeof(table) || !vt_ska_plausible(&table) || !table.n ||
-		    table.n > POOLS_MAX)
+		    table.n > POOLS_MAX || vt_ska_slots(&table) > SLOTS_MAX)
 			continue;
 		if (each_ska(p, &table, VT_SKA_POOL_SLOT, take_private, NULL))
 			return true;
@@ -282,11 +283,26 @@ static bool find_private(struct pass *p, size_t own_tables)
 	return true;
 }
 
+/*
+ * How much of the memory at the object may belong to it. operator new is malloc() in PyTorch, also for aligned objects, and glibc
+ * keeps the size of a chunk in front of it, above three flags of which the second is for chunks of their own mapping. Of another
+ * malloc() that number makes no sense.
+ */
+static size_t object_size(struct pass *p)
+{
+	uint64_t chunk;
+
+	if (vt_mem_read_u64(p->src, p->object - 8, &chunk) || chunk & 10)
+		return OBJECT_MAX;
+	chunk &= ~UINT64_C(7);
+	return chunk >= OBJECT_MIN && chunk - 8 <= OBJECT_MAX ? (size_t)chunk - 8 : OBJECT_MAX;
+}
+
 static bool find_pools(struct pass *p)
 {
 	size_t at = 0;
 
-	p->n_bytes = vt_torch_read_some(p->src, p->object, p->bytes, OBJECT_MAX);
+	p->n_bytes = vt_torch_read_some(p->src, p->object, p->bytes, object_size(p));
 	for (p->form = FORM_SKA; p->form <= FORM_UNORDERED; p->form++) {
 		at = find_tables(p->form, p->bytes, p->n_bytes, p->object);
 		if (at)
@@ -579,15 +595,19 @@ static bool check_mapped(struct pass *p)
 
 /* ---- the allocator's own totals ---- */
 
-/* Whether the object has a vector of statistics: 2.7 and later do. */
+static bool is_stats_vector(const uint8_t *bytes)
+{
+	uint64_t begin = vt_load64(bytes), end = vt_load64(bytes + 8);
+
+	return vt_is_object(begin) && end - begin == STATS_VECTOR && vt_load64(bytes + 16) >= end;
+}
+
+/* Whether the object has two vectors of statistics in a row: 2.7 and later do, and count totals as well. */
 static bool keeps_stats(const struct pass *p)
 {
-	for (size_t at = 8; at + 24 <= p->n_bytes; at += 8) {
-		uint64_t begin = vt_load64(p->bytes + at), end = vt_load64(p->bytes + at + 8);
-
-		if (vt_is_object(begin) && end - begin == STATS_VECTOR && vt_load64(p->bytes + at + 16) >= end)
+	for (size_t at = 8; at + 48 <= p->n_bytes; at += 8)
+		if (is_stats_vector(p->bytes + at) && is_stats_vector(p->bytes + at + 24))
 			return true;
-	}
 	return false;
 }
 

@@ -218,6 +218,8 @@ static void image_init(struct image *image, enum form form, size_t n, size_t n_p
 	image->empty = take(image, 128, 16);
 	image->object = take(image, forms[form].object_size, 64);
 	poke(image->object, 0x1234560);
+	/* as malloc() leaves it, or another malloc() does */
+	poke(image->object - 8, n % 2 ? 0 : forms[form].object_size + 16 + 1);
 	for (size_t i = 0; i < n; i++)
 		add_block(image, MEMORY + (i << 22), 1 << (4 + i % 18), i % 3, i >= n - n_private);
 	put_pool(image, 0, image->object + forms[form].tables, 0, n - n_private);
@@ -235,10 +237,12 @@ static void image_init(struct image *image, enum form form, size_t n, size_t n_p
 	if (forms[form].stats) {
 		put_stat(image->object + forms[form].stats, n);
 		put_stat(image->object + forms[form].stats + 32, image->sum);
-		vector = take(image, 2048, 16);
-		poke(image->object + forms[form].vector, vector);
-		poke(image->object + forms[form].vector + 8, vector + 2048);
-		poke(image->object + forms[form].vector + 16, vector + 2048);
+		for (uint64_t at = image->object + forms[form].vector, i = 0; i < 2; i++, at += 24) {
+			vector = take(image, 2048, 16);
+			poke(at, vector);
+			poke(at + 8, vector + 2048);
+			poke(at + 16, vector + 2048);
+		}
 	}
 	image->map = (struct vt_map_entry){ .start = MEMORY, .end = MEMORY + MEMORY_SIZE, .path = "",
 					    .flags = VT_MAP_READ | VT_MAP_WRITE };
@@ -254,7 +258,7 @@ static void image_deinit(struct image *image)
 static void image_list(struct image *image, struct vt_pinned_result *result)
 {
 	struct vt_pinned_limits limits = { .max_blocks = BLOCKS_MAX, .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S,
-					   .max_passes = 8, .maps_now = maps_now, .arg = image };
+					   .max_passes = 30, .maps_now = maps_now, .arg = image };
 
 	vt_pinned_read(&image->src, image->object, &limits, result);
 }
