@@ -34,7 +34,7 @@ static const struct vt_maps *maps_now(void *arg)
 	return &c->pinned_maps;
 }
 
-static void read_blocks(struct vt_collect *c, uint64_t object)
+static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t object)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
 	const struct vt_pinned_limits limits = {
@@ -46,7 +46,7 @@ static void read_blocks(struct vt_collect *c, uint64_t object)
 	};
 	struct vt_pinned_result result;
 
-	vt_pinned_read(vt_live_source(c->live), object, &limits, &result);
+	vt_pinned_read(src, object, &limits, &result);
 	vt_maps_deinit(&c->pinned_maps);
 	pinned->object = object;
 	pinned->result = result.result;
@@ -62,18 +62,19 @@ static void read_blocks(struct vt_collect *c, uint64_t object)
 void vt_collect_pinned(struct vt_collect *c)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
+	struct vt_memsrc *src = vt_live_source(c->live); /* not the cached one: passes are compared */
 	struct vt_pinned_found found;
 
 	if (c->torch_inherited || c->cuda_unused) {
-		/* The copy that fork() made of the parent's. */
+		/* whatever there is was copied by fork(): the parent's */
 		pinned->state = c->torch_inherited ? "inherited" : "not initialised";
 		return;
 	}
-	vt_pinned_find(&c->modules, vt_live_source(c->live), &found);
+	vt_pinned_find(&c->modules, src, &found);
 	pinned->state = state_names[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "pinned", "pinned-not-found",
 			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
 	if (found.state == VT_PINNED_FOUND)
-		read_blocks(c, found.object);
+		read_blocks(c, src, found.object);
 }

@@ -23,7 +23,7 @@ static const struct {
 } entrances[] = {
 	/* at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by type of device */
 	{ "libtorch_cpu.so", "_ZN2at16getHostAllocatorEN3c1010DeviceTypeE" },
-	/* at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to about 2.3 a wrapper without members */
+	/* at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to 2.3 a wrapper without members */
 	{ "libtorch_cuda.so", "_ZN2at4cuda23getCachingHostAllocatorEv" },
 	/* at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: where there is the wrapper, it calls what has the pointer */
 	{ "libtorch_cuda.so", "_ZN2at4cuda31CachingHostAllocator_emptyCacheEv" },

@@ -101,7 +101,7 @@ def cmd_graph(size):
 def empty_cache():
     if hasattr(torch._C, "_host_emptyCache"):
         torch._C._host_emptyCache()
-    else:  # PyTorch 2.3 and older have it in C++ only; without the GIL, as there
+    else:  # PyTorch 2.1 has it in C++ only; without the GIL, as there
         ctypes.CDLL("libtorch_cuda.so")._ZN2at4cuda31CachingHostAllocator_emptyCacheEv()
 
 

@@ -33,11 +33,11 @@ static const struct {
 	uint32_t size, allocated, events, streams, block_size;
 	bool unordered;
 } forms[] = {
-	[PLAIN] = { 104, 384, 0, 0, 0, 40, 56, 64, 72, 104, false },           /* 2.3 to 2.6 */
+	[PLAIN] = { 104, 384, 0, 0, 0, 40, 56, 64, 72, 104, false },           /* 2.4 to 2.6 */
 	[STATS] = { 104, 768, 424, 488, 0, 40, 56, 64, 72, 104, false },       /* 2.7 to 2.10 */
 	[POOLS] = { 296, 1024, 680, 744, 128, 40, 56, 64, 72, 144, false },    /* 2.11 to 2.15 */
 	[FUTURE] = { 360, 20000, 16488, 552, 128, 72, 88, 96, 104, 160, false }, /* a guess: more before size_ and in between */
-	[UNORDERED] = { 104, 512, 0, 0, 0, 0, 56, 64, 72, 128, true },         /* 2.0 to 2.2 */
+	[UNORDERED] = { 104, 512, 0, 0, 0, 0, 56, 64, 72, 128, true },         /* 2.0 to 2.3 */
 };
 
 struct image {
@@ -729,7 +729,7 @@ static void test_find(void **state)
 	poke(code.object + 8, code.wrapper);
 	put_reference(code.text, 0x8d, code.object);
 	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
-	/* up to 2.2: the wrapper, and a call of a function that returns a pointer */
+	/* up to 2.3: the wrapper, and a call of a function that returns a pointer */
 	callee = code.text + 1024;
 	put_reference(callee, 0x8b, pointer);
 	distance = (int32_t)(int64_t)(callee - (code.text + 5));
