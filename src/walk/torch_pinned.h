@@ -2,8 +2,8 @@
 /*
  * PyTorch's caching allocator of pinned host memory (at::getHostAllocator(at::kCUDA), ATen/core/CachingHostAllocator.h), found
  * and listed from outside. It is found by functions that libtorch exports and known by the name of its class; what lies where
- * in it is found by signature, so no table of releases is needed. Checked with the libraries of 2.1.2, 2.3.1, 2.4.1, 2.6.0, 2.7.1,
- * 2.8.0, 2.10.0, 2.11.0, 2.13.0 and 2.15.0.
+ * in it is found by signature, so no table of releases is needed. Checked with the libraries of 2.0.1, 2.1.2, 2.3.1, 2.4.1, 2.6.0,
+ * 2.7.1, 2.8.0, 2.10.0, 2.11.0, 2.13.0 and 2.15.0.
  */
 #ifndef VT_WALK_TORCH_PINNED_H
 #define VT_WALK_TORCH_PINNED_H

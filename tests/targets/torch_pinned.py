@@ -137,7 +137,7 @@ def truth():
     return {
         "pid": os.getpid(),
         "torch": torch.__version__,
-        "live": [[key, tensor.nbytes] for key, tensor in kept.items()],
+        "live": [[key, tensor.numel() * tensor.element_size()] for key, tensor in kept.items()],
         "stats": dict(stats()) if stats and torch.cuda.is_initialized() else None,
     }
 
