@@ -171,10 +171,13 @@ static int64_t table_count(enum form form, const uint8_t *bytes, uint64_t addr)
 	return unordered_plausible(&unordered, addr) ? (int64_t)unordered.n : -1;
 }
 
-/* A std::mutex: PTHREAD_MUTEX_TIMED_NP, never locked more than once. */
+/*
+ * A std::mutex: PTHREAD_MUTEX_TIMED_NP, which is 0, or with glibc's flags for lock elision (256, 512); never locked more than
+ * once.
+ */
 static bool is_mutex(const uint8_t *bytes)
 {
-	return vt_load32(bytes) <= 2 && !vt_load32(bytes + 4) && !vt_load32(bytes + VT_MUTEX_KIND);
+	return vt_load32(bytes) <= 2 && !vt_load32(bytes + 4) && !(vt_load32(bytes + VT_MUTEX_KIND) & ~0x300u);
 }
 
 /* Where in bytes, which lie at addr, the tables of the first pool are; 0: nowhere. */
