@@ -7,12 +7,13 @@
 #   $cache/torch-lib/VERSION/torch/include    c10's headers
 #   $cache/torch-lib/VERSION/torch/version.py with the CUDA release
 #   $cache/torch-lib/VERSION/cuda-include     NVIDIA's headers of that release
+#   $cache/torch-lib/VERSION/c10_driver       tests/targets/c10_driver.cc
 #
-# Only those members of the wheels are downloaded where the server allows that (wheel-members.py): 4 MB and 15 s a version, nearly
-# all of which is pip finding the wheel. An interpreter that the wheel is for is not needed. Where torch.sh has put the whole wheel
-# into the cache, that one serves.
+# Only those members of the wheels are downloaded where the server allows that (wheel-members.py): 5 MB of half a gigabyte. A
+# version takes 6 s, nearly all of which is pip finding the wheel, and 6 s more to compile c10_driver. An interpreter that the wheel is
+# for is not needed. Where torch.sh has put the whole wheel into the cache, that one serves.
 #
-# Needs CPython 3.11 to 3.14 with pip or with venv. VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache;
+# Needs a C and a C++ compiler, binutils, and CPython 3.11 to 3.14 with pip or with venv. VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache;
 # VRAMTAP_SETUP_LIMIT the seconds that one step may take.
 set -u
 version=${1:?usage: torch-lib.sh VERSION...}
@@ -114,6 +115,14 @@ one_version()
 		}
 		mark_done wheel "$version"
 	fi
+	want=$(driver_stamp)
+	if ! done_before driver "$want" || [ ! -x "$dest/c10_driver" ]; then
+		build_driver "$dest/torch" "$dest/cuda-include" "$dest/c10_driver" || {
+			say 'c10_driver does not compile with the headers of this wheel'
+			return 1
+		}
+		mark_done driver "$want"
+	fi
 }
 
 # Two runs at the same time would tread on each other.
@@ -123,6 +132,7 @@ if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
 	export VRAMTAP_SETUP_LOCKED
 	exec flock "$cache/torch-lib/.lock" sh "$0" "$@"
 fi
+sh "$here/../simcuda/build.sh" "$cache/simcuda" || fail 'the simulated device does not build'
 status=0
 for version; do
 	one_version || status=1

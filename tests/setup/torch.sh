@@ -68,18 +68,7 @@ headers_step()
 
 driver_step()
 {
-	torch=$dest/site/torch
-	case $(sed -n "s/^cuda.*= '\([0-9]*\)\..*/\1/p" "$torch/version.py") in
-	12) cudart=libcudart.so.12 ;;
-	*) cudart=libcudart.so.13 ;;
-	esac
-	# -fPIC, so that the program has no copy relocation of c10's allocator pointer: Python has none either.
-	${CXX:-c++} -std=c++20 -O1 -g -fPIC -Wall -Wextra -Wshadow -Werror \
-		"-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi "$torch/lib/libc10.so")" \
-		-isystem "$torch/include" -isystem "$dest/cuda-include" -o "$dest/c10_driver.new" \
-		"$tests/targets/c10_driver.cc" -L"$torch/lib" -lc10_cuda -lc10 -L"$cache/simcuda" -l:$cudart \
-		-ldl -lpthread -Wl,-rpath,"$torch/lib" -Wl,--allow-shlib-undefined &&
-		mv -f "$dest/c10_driver.new" "$dest/c10_driver"
+	build_driver "$dest/site/torch" "$dest/cuda-include" "$dest/c10_driver"
 }
 
 stubs_step()
@@ -102,7 +91,7 @@ torch.optim.AdamW([p]).step()'
 # What the wheel imports from the CUDA runtime and the simulated device lacks would fail at its first use.
 missing_symbols()
 {
-	nm -D --defined-only "$cache"/simcuda/libcudart.so.1[23] "$cache/simcuda/libcuda.so.1" |
+	nm -D --defined-only "$cache"/simcuda/libcudart.so.1* "$cache/simcuda/libcuda.so.1" |
 		awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' >"$dest/.have"
 	for lib in "$dest"/site/torch/lib/lib*.so; do
 		nm -D --undefined-only "$lib" 2>/dev/null
@@ -140,7 +129,7 @@ if ! done_before headers "$version"; then
 	headers_step || fail "pip could not install NVIDIA's headers; c10_driver is not built"
 	mark_done headers "$version"
 fi
-want=$(stamp "$tests/targets/c10_driver.cc")
+want=$(driver_stamp)
 if ! done_before driver "$want" || [ ! -x "$dest/c10_driver" ]; then
 	driver_step || fail 'c10_driver does not compile with the headers of this wheel'
 	mark_done driver "$want"
