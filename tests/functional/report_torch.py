@@ -64,14 +64,7 @@ def compare(driver, *args, expect=COMPLETE, method="inside"):
     """One report must equal the library's snapshot and statistics; returns the report."""
     theirs, stats = driver.snapshot()
     data = report_json(driver.pid, *args, expect=expect)
-    for allocator in data["pytorch"]["allocators"]:
-        equal(allocator["method"], method, "how it was read")
-        equal(allocator["result"], "complete", f"result ({allocator['why']})")
-        for name, values in stats[allocator["device"]].items():
-            got = allocator["statistics"][name]
-            equal((got["current"], got["peak"], got["allocated"], got["freed"]), values, f"statistic {name}")
-    torch_truth.same_blocks(torch_truth.of_report(data), theirs, "the report")
-    torch_truth.totals_agree(data["pytorch"]["allocators"])
+    torch_truth.same_as_snapshot(data, theirs, stats, method)
     return data
 
 

@@ -1,6 +1,9 @@
 # PyTorch's allocator from outside, against its own snapshot.
 check_PROGRAMS += tests/functional/torch_walk
-tests_functional_torch_walk_SOURCES = tests/functional/torch_walk.c
+tests_functional_torch_walk_SOURCES = \
+	tests/functional/torch_compare.c tests/functional/torch_compare.h \
+	tests/functional/torch_walk.c
+tests_functional_torch_walk_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_functional_torch_walk_LDADD = \
 	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 functional_tests += tests/functional/torch_walk.py

@@ -4,7 +4,7 @@
 A block is (device, segment address, address, bytes, requested bytes, state, stream). What was requested is only known of
 allocated blocks: PyTorch leaves stale numbers in the others.
 """
-from harness import check
+from harness import check, equal
 
 # PyTorch's words for a block's state, and ours.
 STATES = {"active_allocated": "allocated", "active_pending_free": "awaiting-free", "active_awaiting_free": "awaiting-free",
@@ -41,6 +41,18 @@ def of_driver_snapshot(path):
             elif word[0] == "stats":
                 stats.setdefault(int(word[1]), {})[word[2]] = tuple(int(w) for w in word[3:7])
     return sorted(blocks), stats
+
+
+def same_as_snapshot(data, blocks, stats, method):
+    """A report equals what of_driver_snapshot() read of the same moment, block for block and number for number."""
+    for allocator in data["pytorch"]["allocators"]:
+        equal(allocator["method"], method, "how it was read")
+        equal(allocator["result"], "complete", f"result ({allocator['why']})")
+        for name, values in stats[allocator["device"]].items():
+            got = allocator["statistics"][name]
+            equal((got["current"], got["peak"], got["allocated"], got["freed"]), values, f"statistic {name}")
+    same_blocks(of_report(data), blocks, "the report")
+    totals_agree(data["pytorch"]["allocators"])
 
 
 def same_blocks(ours, theirs, what):

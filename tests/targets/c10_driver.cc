@@ -29,6 +29,7 @@
  *   wedge               a thread waits in cudaDeviceSynchronize for a stream that does not end
  *   unwedge             let it go on
  *   hang MASK           the device hangs (0: recovers)                                   [sim]
+ *   about               what it was compiled for: "cuda 12.4 abi 0"
  *   sleep MS | pid | quit
  */
 #include <c10/core/StorageImpl.h>
@@ -440,6 +441,7 @@ private:
  * segment DEVICE ADDR SIZE STREAM POOL EXPANDABLE small|large ALLOCATED ACTIVE REQUESTED
  * block DEVICE SEGMENT ADDR SIZE REQUESTED STATE STREAM POOL EXPANDABLE small|large
  * stats DEVICE NAME CURRENT PEAK ALLOCATED FREED     (all pools together)
+ * counters DEVICE ALLOC_RETRIES OOMS
  * Addresses and streams are hexadecimal, a pool is two numbers with a dot, or ?.? where it is unknown.
  */
 template <typename Segment>
@@ -501,6 +503,7 @@ size_t write_snapshot(const std::string &path)
 		line("active_bytes", st.active_bytes);
 		line("inactive_split_bytes", st.inactive_split_bytes);
 		line("requested_bytes", st.requested_bytes);
+		fprintf(f, "counters %d %lld %lld\n", d, (long long)st.num_alloc_retries, (long long)st.num_ooms);
 	}
 	if (fclose(f))
 		throw std::runtime_error("cannot write " + path);
@@ -787,6 +790,12 @@ std::string cmd_sleep(Words &in)
 	return "slept";
 }
 
+std::string cmd_about(Words &)
+{
+	return "cuda " + std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + " abi " +
+	       std::to_string(_GLIBCXX_USE_CXX11_ABI);
+}
+
 std::string cmd_pid(Words &)
 {
 	return std::to_string(getpid());
@@ -803,7 +812,7 @@ const std::map<std::string, std::function<std::string(Words &)>> commands = {
 	{ "holdlock", cmd_holdlock }, { "unlock", cmd_unlock },
 	{ "wedge", cmd_wedge },	      { "unwedge", cmd_unwedge },
 	{ "hang", cmd_hang },	      { "sleep", cmd_sleep },
-	{ "pid", cmd_pid },
+	{ "pid", cmd_pid },	      { "about", cmd_about },
 };
 
 bool has_primary_context(c10::DeviceIndex d)

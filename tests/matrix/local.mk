@@ -1,0 +1,15 @@
+# Every PyTorch release: the walk from outside, the walk inside, and the library's own word, after every thousand operations.
+check_PROGRAMS += tests/matrix/matrix_compare
+tests_matrix_matrix_compare_SOURCES = \
+	tests/functional/torch_compare.c tests/functional/torch_compare.h \
+	tests/matrix/matrix_compare.c
+tests_matrix_matrix_compare_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_matrix_matrix_compare_LDADD = \
+	src/walk/libwalk.a src/inject/libinject.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+EXTRA_DIST += tests/matrix/matrix.py
+
+# All releases; PATCHES=1 takes every patch release. The wheels come from the network into the cache.
+check-matrix: all tests/matrix/matrix_compare
+	VRAMTAP_SOURCE_DIR='$(abs_top_srcdir)' VRAMTAP_BUILD_DIR='$(abs_top_builddir)' \
+		python3 -B $(srcdir)/tests/matrix/matrix.py $(if $(PATCHES),--patches) $(if $(SEED),--seed $(SEED)) $(VERSIONS)
+.PHONY: check-matrix
