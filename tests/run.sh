@@ -3,7 +3,7 @@
 # Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
 # the source tree, and is quick the second time.
 #
-# usage: run.sh [STEP...]        steps: lint gcc clang sanitizers dist (default: all of them)
+# usage: run.sh [STEP...]        steps: lint gcc matrix clang sanitizers dist (default: all of them)
 #   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
 #   VRAMTAP_SOAK=1  long forms of the soak tests
 set -u
@@ -15,7 +15,7 @@ passed=0
 failed=0
 skipped=0
 problems=
-steps=${*:-lint gcc clang sanitizers dist}
+steps=${*:-lint gcc matrix clang sanitizers dist}
 
 say() {
 	printf '\n== %s\n' "$*"
@@ -100,6 +100,17 @@ step_gcc() {
 	try 'build with gcc' build gcc --enable-werror
 	suite gcc check
 	suite gcc check-functional
+}
+
+# Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest.
+step_matrix() {
+	say 'the matrix of PyTorch releases'
+	build gcc --enable-werror || return
+	log=$VRAMTAP_CACHE/matrix.log
+	try 'the matrix of PyTorch releases (make check-matrix runs all of them)' sh -c "cd '$VRAMTAP_CACHE/build/gcc' && \
+		make -s tests/matrix/matrix_compare >'$log' 2>&1 && \
+		VRAMTAP_BUILD_DIR=. VRAMTAP_SOURCE_DIR='$here' timeout 3600 python3 -B '$here/tests/matrix/matrix.py' --run >>'$log' 2>&1"
+	grep -E '^(ok|FAILED|PyTorch|again|[0-9]+ of)|^the last|differs' "$log" || tail -n 20 "$log"
 }
 
 step_clang() {

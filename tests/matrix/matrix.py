@@ -154,7 +154,7 @@ class Sequence:
         for _ in range(self.rng.randrange(4)):
             self.switch()
             self.special()
-            self.random(self.rng.randrange(1, 300))
+            self.random(self.rng.randrange(1, 100))
         self.switch()
         self.random(end - self.operations)
 
@@ -183,7 +183,7 @@ class Sequence:
         elif what < 0.65:
             self.do(f"stream {self.rng.randrange(4)}")
         elif what < 0.7:
-            self.count("alloc", self.rng.randrange(1, 30))
+            self.count("alloc", self.rng.choice([1, 10, 230]))
         elif what < 0.72:
             self.do("free all")
             self.operations += 1

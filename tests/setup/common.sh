@@ -96,15 +96,19 @@ driver_stamp()
 	stamp "$here/common.sh" "$here/../targets/c10_driver.cc"
 }
 
-# build_driver TORCH CUDA_INCLUDE PROGRAM: tests/targets/c10_driver.cc for the wheel whose directory "torch" this is.
+# build_driver TORCH CUDA_INCLUDE PROGRAM [FLAG...]: tests/targets/c10_driver.cc for the wheel whose directory "torch" this is.
 build_driver()
 {
-	lib=$(readlink -f "$1/lib")
+	torch=$1
+	include=$2
+	program=$3
+	shift 3
+	lib=$(readlink -f "$torch/lib")
 	# -fPIC, so that the program has no copy relocation of c10's allocator pointer: Python has none either.
 	${CXX:-c++} -std=c++20 -O1 -g -fPIC -Wall -Wextra -Wshadow -Werror \
-		"-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi "$lib/libc10.so")" -isystem "$1/include" -isystem "$2" -o "$3.new" \
-		"$here/../targets/c10_driver.cc" -L"$lib" -lc10_cuda -lc10 -L"$cache/simcuda" \
-		"-l:$(cudart_of "$(cuda_of "$1/version.py")")" -ldl -lpthread -Wl,-rpath,"$lib" \
-		-Wl,--allow-shlib-undefined &&
-		mv -f "$3.new" "$3"
+		"-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi "$lib/libc10.so")" -isystem "$torch/include" -isystem "$include" \
+		-o "$program.new" "$here/../targets/c10_driver.cc" -L"$lib" -lc10_cuda -lc10 -L"$cache/simcuda" \
+		"-l:$(cudart_of "$(cuda_of "$torch/version.py")")" -ldl -lpthread -Wl,-rpath,"$lib" \
+		-Wl,--allow-shlib-undefined "$@" &&
+		mv -f "$program.new" "$program"
 }

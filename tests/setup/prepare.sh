@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the
-# programs that drive them, and interpreters that the machine lacks. Quick the second time. Says what it could not do; the tests
+# Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
+# of other releases, the programs that drive them, and interpreters that the machine lacks. Quick the second time. Says what it could not do; the tests
 # that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -15,6 +15,9 @@ while read -r version; do
 	esac
 	sh "$here/setup/torch.sh" "$version" || status=1
 done <"$here/setup/torch-versions"
+while read -r version mark; do
+	[ "$mark" != run ] || sh "$here/setup/torch-lib.sh" "$version" || status=1
+done <"$here/setup/torch-lib-versions"
 while read -r word rest; do
 	case $word in
 	'' | \#*) continue ;;

@@ -16,9 +16,9 @@ version=$2
 shift 2
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 limit=${VRAMTAP_SETUP_LIMIT:-900}
-mirror=${VRAMTAP_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 dest=$cache/python/$kind-$version
+# shellcheck disable=SC1091 # it is looked at by itself
+. "$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/apt.sh"
 
 say()
 {
@@ -29,36 +29,6 @@ fail()
 {
 	say "cannot go on: $*"
 	exit 1
-}
-
-# apt with nothing of this machine but its programs: suite SUITE, no package installed. A mirror that is behind will do, one that
-# does not answer is given up soon, and said.
-prepare_apt()
-{
-	mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/etc"
-	: >"$work/status"
-	for type in deb deb-src; do
-		printf '%s [signed-by=%s] %s %s main\n' "$type" "$keyring" "$mirror" "$1"
-	done >"$work/sources.list"
-	cat >"$work/apt.conf" <<CONF
-Dir::Etc "$work/etc";
-Dir::Etc::SourceList "$work/sources.list";
-Dir::Etc::SourceParts "-";
-Dir::State "$work";
-Dir::State::Lists "$work/lists";
-Dir::State::status "$work/status";
-Dir::Cache "$work";
-Dir::Cache::archives "$work/archives";
-APT::Sandbox::User "root";
-Acquire::Check-Valid-Until "false";
-Acquire::Retries "1";
-Acquire::http::Timeout "20";
-Acquire::https::Timeout "20";
-APT::Update::Error-Mode "any";
-CONF
-	APT_CONFIG=$work/apt.conf
-	export APT_CONFIG
-	timeout "$limit" apt-get update -qq >"$work/log" 2>&1
 }
 
 # What the interpreter and the modules of its standard library load.
@@ -104,7 +74,7 @@ make_one()
 {
 	work=$dest.new
 	rm -rf "$work"
-	prepare_apt "$1" || {
+	prepare_apt "$1" main || {
 		say "apt-get update for $1 failed: $(tail -n 1 "$work/log")"
 		return 1
 	}
@@ -135,7 +105,6 @@ starts && exit 0
 for program in apt-get dpkg-deb timeout; do
 	command -v $program >/dev/null 2>&1 || fail "no $program here"
 done
-[ -e "$keyring" ] || fail "no $keyring (package debian-archive-keyring)"
 for suite; do
 	say "from Debian $suite"
 	make_one "$suite" || continue

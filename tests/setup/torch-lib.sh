@@ -13,6 +13,8 @@
 # version takes 6 s, nearly all of which is pip finding the wheel, and 6 s more to compile c10_driver. An interpreter that the wheel is
 # for is not needed. Where torch.sh has put the whole wheel into the cache, that one serves.
 #
+# VERSION-debian is Debian's own build of that release, with the new C++ ABI and a newer C library (torch-debian.sh).
+#
 # Needs a C and a C++ compiler, binutils, and CPython 3.11 to 3.14 with pip or with venv. VRAMTAP_PYTHON names an interpreter; VRAMTAP_CACHE the cache;
 # VRAMTAP_SETUP_LIMIT the seconds that one step may take.
 set -u
@@ -135,6 +137,12 @@ fi
 sh "$here/../simcuda/build.sh" "$cache/simcuda" || fail 'the simulated device does not build'
 status=0
 for version; do
-	one_version || status=1
+	case $version in
+	*-debian)
+		version=${version%-debian}
+		one_version && sh "$here/torch-debian.sh" "$version"
+		;;
+	*) one_version ;;
+	esac || status=1
 done
 exit $status
