@@ -22,7 +22,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "functional"))
 
 import torch_truth  # noqa: E402
-from harness import BUILD, CACHE, COMPLETE, PARTIAL, SOURCE, check, report_json, target  # noqa: E402
+from harness import BUILD, CACHE, COMPLETE, PARTIAL, SOURCE, check, equal, report_json, target  # noqa: E402
 
 COMPARE = os.path.join(BUILD, "tests", "matrix", "matrix_compare")
 BETWEEN = 1000      # operations between two comparisons
@@ -63,12 +63,20 @@ class Allocator:
 
     def __exit__(self, *exc):
         self.kill()
-        self.compare.communicate()
+        if self.compare.returncode is None:
+            self.compare.communicate()
         return self.context.__exit__(*exc)
 
     def kill(self):
         self.compare.kill()
         self.proc.kill()
+
+    def end(self):
+        """Both are well after all that, and end as they should (with sanitizers: without leaks)."""
+        out, _ = self.compare.communicate()
+        equal((out, self.compare.returncode), ("", 0), "the end of matrix_compare")
+        self("quit")
+        equal(self.proc.wait(60), 0, "the end of the target")
 
     def comparer(self):
         return subprocess.Popen([COMPARE, str(self.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -198,15 +206,14 @@ class Sequence:
 
 def run_release(version, options):
     """A dictionary of COLUMNS, or an exception."""
-    rng = random.Random(options.seed)
     totals, most, layouts = [0] * 7, [0, 0], set()
     comparisons = reports = 0
     with tempfile.TemporaryDirectory(prefix="vramtap-matrix-") as directory, Allocator(version, directory) as allocator:
+        sequence = Sequence(allocator, random.Random(options.seed))
         watchdog = threading.Timer(LIMIT, allocator.kill)
         watchdog.start()
         try:
             about = allocator("about").split()
-            sequence = Sequence(allocator, rng)
             while sequence.operations < options.operations:
                 sequence.some()
                 counts, layout = allocator.views_equal()
@@ -219,7 +226,8 @@ def run_release(version, options):
                     reports += 2
                 if comparisons == 20:
                     lies_are_noticed(allocator, random.Random(options.seed))
-        except (AssertionError, OSError) as error:
+            allocator.end()
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
             raise AssertionError(f"PyTorch {version}, after {sequence.operations} operations and {comparisons} comparisons: {error}\n"
                                  f"the last commands: {'; '.join(allocator.log)}\n"
                                  f"again: matrix.py --seed {options.seed} --operations {options.operations} {version}") from error
