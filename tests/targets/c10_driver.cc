@@ -347,7 +347,7 @@ constexpr size_t OPEN_POOLS = 16;
 
 class Random {
 public:
-	explicit Random(uint64_t seed) : rng_(seed), kinds_(3 + rng_() % 4), grow_(33 + rng_() % 25)
+	explicit Random(uint64_t seed) : rng_(seed), kinds_(3 + rng_() % 4), grow_(38 + rng_() % 25)
 	{
 	}
 
