@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""matrix.py [--run | --patches | VERSION...] [--seed N] [--operations N] [--jobs N]: the real libc10_cuda.so of each PyTorch release
-on the simulated device, through a random sequence of a million allocations, frees, streams, private pools, pending frees, two
-devices and expandable segments on and off. After every thousand the walk from outside, the walk by the injected helper and the
+"""matrix.py [--run | --patches | VERSION...] [--seed N] [--operations N] [--jobs N]: the real libc10_cuda.so of each PyTorch
+release on the simulated device, through a random sequence of a million allocations, frees, streams, private pools, pending frees,
+two devices and expandable segments on and off. After every thousand the walk from outside, the walk by the injected helper and the
 library's own snapshot must be equal, block for block and number for number (matrix_compare.c); after every hundred thousand so
 must be what "vramtap report --json" and "--read-only" print.
 
@@ -29,7 +29,7 @@ BETWEEN = 1000      # operations between two comparisons
 REPORT_EVERY = 100  # comparisons
 LIMIT = 3600        # seconds for a release, after which something hangs
 COLUMNS = ("release", "CUDA", "C++ ABI", "layout", "operations", "comparisons", "reports", "blocks compared", "most at once",
-           "private", "expandable", "pending", "result")
+           "private", "expandable", "pending", "result")  # of the table; a row has "seconds" besides
 
 
 def listed(mark):
@@ -121,6 +121,7 @@ LIES = (
     ("block", 3, lambda word: hex(int(word, 16) + 512)),
     ("block", 6, lambda word: "inactive" if word != "inactive" else "active_allocated"),
     ("block", 7, lambda word: hex(int(word, 16) + 64)),
+    ("block", 8, lambda word: "0.999999999"),
     ("block", 10, lambda word: "small" if word == "large" else "large"),
     ("stats", 3, lambda word: str(int(word) + 1)),
     ("stats", 4, lambda word: str(int(word) + 1)),
@@ -205,9 +206,10 @@ class Sequence:
 
 
 def run_release(version, options):
-    """A dictionary of COLUMNS, or an exception."""
+    """A row of the table, or an exception."""
     totals, most, layouts = [0] * 7, [0, 0], set()
     comparisons = reports = 0
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vramtap-matrix-") as directory, Allocator(version, directory) as allocator:
         sequence = Sequence(allocator, random.Random(options.seed))
         watchdog = threading.Timer(LIMIT, allocator.kill)
@@ -228,7 +230,7 @@ def run_release(version, options):
                     lies_are_noticed(allocator, random.Random(options.seed))
             allocator.end()
         except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
-            raise AssertionError(f"PyTorch {version}, after {sequence.operations} operations and {comparisons} comparisons: {error}\n"
+            raise AssertionError(f"after {sequence.operations} operations and {comparisons} comparisons: {error}\n"
                                  f"the last commands: {'; '.join(allocator.log)}\n"
                                  f"again: matrix.py --seed {options.seed} --operations {options.operations} {version}") from error
         finally:
@@ -242,8 +244,10 @@ def run_release(version, options):
         result += "; n/a: " + ", ".join(sorted(sequence.not_there))
     if unknown:
         result += f"; n/a: the snapshot does not say in which pool {unknown} blocks were"
-    return dict(zip(COLUMNS, (version, about[1], about[3], layouts.pop(), sequence.operations, comparisons, reports, blocks,
+    row = dict(zip(COLUMNS, (version, about[1], about[3], layouts.pop(), sequence.operations, comparisons, reports, blocks,
                               f"{most[0]} in {most[1]} segments", private, expandable or "n/a", pending, result)))
+    row["seconds"] = time.monotonic() - begin
+    return row
 
 
 def grouped(value):
@@ -281,7 +285,8 @@ def main():
                 rows.append(job.result())
                 row = rows[-1]
                 print(f"ok {version}: {row['operations']:,} operations, {row['comparisons']:,} comparisons, "
-                      f"{row['blocks compared']:,} blocks (at most {row['most at once']}): {row['result']}", flush=True)
+                      f"{row['blocks compared']:,} blocks (at most {row['most at once']}), {row['seconds']:.0f} s: "
+                      f"{row['result']}", flush=True)
             except AssertionError as error:
                 failed += 1
                 print(f"FAILED {version}: {error}", flush=True)

@@ -4,7 +4,7 @@
 
 Of a wheel of half a gigabyte only the parts that are wanted are read, where its server answers requests for a range of bytes;
 exit status 3 says that it does not (or that the address is no such thing), and that the whole must be downloaded. URL may also be
-a file that is here. Every member's checksum is verified (zipfile does it)."""
+a file that is here. Every member's checksum is verified (zipfile does it); the wheel's own hash cannot be."""
 import fnmatch
 import io
 import os
