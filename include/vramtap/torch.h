@@ -148,7 +148,7 @@ struct vt_torch_device_result {
 	uint8_t result;    /* enum vt_walk_result */
 	uint8_t lock;      /* enum vt_walk_lock */
 	uint8_t have_stats;
-	uint8_t pad;
+	uint8_t certain;   /* nothing changed while it was read: that is known, not only that the checks found nothing */
 	int32_t owner_tid; /* of the mutex as found, 0 when free */
 	uint32_t segments;
 	uint64_t blocks; /* records emitted */

@@ -84,14 +84,18 @@ static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
 static struct vt_error *collect_report(struct vt_collect *c, pid_t pid)
 {
 	VT_TRY(open_target(c, pid));
-	VT_TRY(lock_target(c, LOCK_WAIT_NS));
+	if (!c->options->no_stop) /* without ptrace nobody is in our way, nor we in theirs */
+		VT_TRY(lock_target(c, LOCK_WAIT_NS));
 	vt_collect_find_torch(c);
-	vt_progress("getting inside the process");
+	if (!c->options->read_only)
+		vt_progress("getting inside the process");
 	vt_collect_inside(c);
 	vt_collect_say_backend(c);
 	vt_progress("reading the stacks");
 	vt_collect_outside_prepare(c);
 	vt_collect_threads(c);
+	if (c->options->no_stop)
+		vt_progress("waiting for a moment when the allocator does not change");
 	vt_collect_outside_finish(c);
 	vt_collect_pinned(c);
 	return NULL;
@@ -101,7 +105,6 @@ static struct vt_error *collect_stacks(struct vt_collect *c, pid_t pid)
 {
 	c->stacks_only = true;
 	VT_TRY(open_target(c, pid));
-	/* Without ptrace nobody is in our way, nor we in theirs. */
 	if (!c->options->no_stop)
 		VT_TRY(lock_target(c, c->options->budget_ns));
 	vt_progress("reading the stacks");
@@ -116,6 +119,7 @@ static struct vt_error *run_stages(pid_t pid, const struct vt_collect_options *o
 
 	model->tool_version = PACKAGE_VERSION;
 	model->view = options->view;
+	model->no_stop = options->no_stop;
 	clock_gettime(CLOCK_REALTIME, &model->when);
 	vt_progress("reading the process");
 

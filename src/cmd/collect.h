@@ -22,10 +22,11 @@ struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
 	bool debuginfod;    /* debug files may be asked for by debuginfod */
 	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
-	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper; stacks: for another vramtap to end */
+	/* For getting inside, and again for each answer of the helper; without a stop: for the blocks; stacks: for another vramtap to end. */
+	uint64_t budget_ns;
 	enum vt_view view;
 	bool locals;        /* the local variables of Python functions */
-	bool no_stop;       /* stacks: stop no thread */
+	bool no_stop;       /* stop no thread; a report is read-only then */
 };
 
 /* One target while it is looked at. */
@@ -69,8 +70,12 @@ void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no bl
 void vt_collect_say_backend(struct vt_collect *c);    /* collect_torch.c: what is not listed with a backend that is not native */
 void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */
 
-/* collect_outside.c: the walk from outside, if there was none inside: before the target is stopped, while it is, and after. */
+/*
+ * collect_outside.c: the walk from outside, if there was none inside: before the target is stopped (first what takes long, last
+ * what is best not old by then), while it is, and after. If it never was, all is done at last.
+ */
 void vt_collect_outside_prepare(struct vt_collect *c);
+void vt_collect_outside_rehearse(struct vt_collect *c);
 void vt_collect_outside_read(struct vt_collect *c);
 void vt_collect_outside_finish(struct vt_collect *c);
 

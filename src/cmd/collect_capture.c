@@ -221,6 +221,8 @@ void vt_capture_stopped(struct vt_stacks *s)
 	struct vt_session *session = &round->session;
 
 	rehearse(s, round);
+	if (!c->stacks_only)
+		vt_collect_outside_rehearse(c);
 
 	struct vt_error *err = vt_session_stop_all(session, c->proc.pid, c->live, STOP_DEADLINE_NS);
 
@@ -228,8 +230,6 @@ void vt_capture_stopped(struct vt_stacks *s)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",
 				      "the threads could not be stopped, their stacks are read while they run", err);
 		vt_capture_running(s);
-		if (!c->stacks_only)
-			vt_collect_outside_read(c);
 		return;
 	}
 

@@ -279,7 +279,8 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	if (c->options->read_only) {
 		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "read-only",
-			      "the devices were not asked for their memory: --read-only runs no code in the process");
+			      "the devices were not asked for their memory: %s runs no code in the process",
+			      c->options->no_stop ? "--no-stop" : "--read-only");
 		return;
 	}
 

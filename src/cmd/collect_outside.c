@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator walked from outside, where there was no walk inside. The target stands still only while its blocks are
- * copied: memory for the copy is made ready before, and the copy is ordered, checked and summed up after the threads run again.
+ * PyTorch's allocator walked from outside, where there was no walk inside. It is read while the target runs; if that is still what
+ * there is when the target stands still, nothing more is read. Else it is read once more, and the target stands still only while
+ * its blocks are copied: memory for the copy is made ready before, and the copy is ordered, checked and summed up after the threads
+ * run again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "cmd/collect.h"
+#include "cmd/collect_outside.h"
 
 /* For all devices: the target stands still meanwhile. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
@@ -17,46 +19,38 @@
 #define SPARE_BLOCKS 1024
 #define COUNT_ATTEMPTS 8 /* while the target runs, a count can fail that the next one passes */
 
-struct device {
-	struct vt_torch_scratch scratch;
-	struct vt_torch_walk *walk; /* read, not finished */
-	struct vt_torch_device_result result;
-};
-
 struct vt_collect_outside {
-	struct device devices[VT_TORCH_MAX_DEVICES];
+	struct vt_outside_device devices[VT_TORCH_MAX_DEVICES];
 	int n;
 	bool read;
-	uint64_t ns;
+	uint64_t ns; /* what was done before finish() */
 };
 
-/* Records on the heap, for a walk from outside. */
-struct heap_sink {
-	struct vt_torch_sink sink;
-	struct vt_block_rec *records;
-	size_t n, capacity;
-};
-
-static struct vt_block_rec *heap_reserve(struct vt_torch_sink *sink, uint64_t n)
+static struct vt_block_rec *heap_reserve(struct vt_torch_sink *base, uint64_t n)
 {
-	struct heap_sink *heap = (struct heap_sink *)sink;
+	struct vt_outside_sink *sink = (struct vt_outside_sink *)base;
 
-	if (n > MAX_BLOCKS - heap->n)
+	if (n > MAX_BLOCKS - sink->n)
 		return NULL;
-	if (heap->n + n > heap->capacity) {
-		size_t capacity = heap->capacity * 2 > heap->n + n ? heap->capacity * 2 : heap->n + n;
-		struct vt_block_rec *records = realloc(heap->records, capacity * sizeof(*records));
+	if (sink->n + n > sink->capacity) {
+		size_t capacity = sink->capacity * 2 > sink->n + n ? sink->capacity * 2 : sink->n + n;
+		struct vt_block_rec *records = realloc(sink->records, capacity * sizeof(*records));
 
 		if (!records)
 			return NULL;
-		heap->records = records;
-		heap->capacity = capacity;
+		sink->records = records;
+		sink->capacity = capacity;
 	}
 
-	struct vt_block_rec *room = heap->records + heap->n;
+	struct vt_block_rec *room = sink->records + sink->n;
 
-	heap->n += n;
+	sink->n += n;
 	return room;
+}
+
+void vt_outside_sink_init(struct vt_outside_sink *sink)
+{
+	*sink = (struct vt_outside_sink){ .sink.reserve = heap_reserve };
 }
 
 static void heap_release(struct vt_block_rec *blocks, size_t n)
@@ -116,7 +110,7 @@ static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_
 }
 
 /* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
-static bool make_scratch(struct device *device, int64_t n_blocks)
+static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 {
 	uint64_t room = (uint64_t)n_blocks + (uint64_t)n_blocks / 8 + SPARE_BLOCKS;
 	uint64_t size = vt_torch_scratch_size(room);
@@ -129,6 +123,13 @@ static bool make_scratch(struct device *device, int64_t n_blocks)
 	base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	device->scratch = (struct vt_torch_scratch){ base == MAP_FAILED ? NULL : base, base == MAP_FAILED ? 0 : size };
 	return device->scratch.base != NULL;
+}
+
+/* What the allocator's statistics begin with, a count of allocations, changes all the time where it is in use. */
+static void read_use(struct vt_collect *c, uint64_t dca, struct vt_torch_stat *stat)
+{
+	memset(stat, 0, sizeof(*stat));
+	(void)vt_mem_read(vt_live_source(c->live), dca + c->torch.layout.stats, stat, sizeof(*stat));
 }
 
 void vt_collect_outside_prepare(struct vt_collect *c)
@@ -150,20 +151,24 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 	for (int i = 0; i < n; i++) {
 		int64_t count = count_blocks(c, src, dcas[i]);
 
+		c->outside->devices[i].dca = dcas[i];
+		read_use(c, dcas[i], &c->outside->devices[i].use);
 		if (count >= 0 && count <= MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
 			make_scratch(&c->outside->devices[i], count);
 	}
+	c->outside->n = n > 0 ? n : 0;
 }
 
-static void read_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, int ordinal, uint64_t deadline_ns)
+void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
 {
-	struct device *device = &c->outside->devices[ordinal];
+	struct vt_memsrc *src = vt_live_source(c->live);
 	struct vt_torch_device_result *result = &device->result;
 	struct vt_torch_walk_limits limits = { .max_blocks = MAX_BLOCKS, .deadline_ns = deadline_ns, .now_ns = vt_now_ns };
-	int64_t count = count_blocks(c, src, dca);
+	int64_t count = count_blocks(c, src, device->dca);
 	bool was_coherent = src->coherent;
 
-	*result = (struct vt_torch_device_result){ .device = ordinal, .allocator = dca };
+	device->walk = NULL;
+	*result = (struct vt_torch_device_result){ .device = ordinal, .allocator = device->dca };
 	if (count < 0 || count > MAX_BLOCKS || !make_scratch(device, count)) {
 		result->result = VT_WALK_REFUSED;
 		snprintf(result->why, sizeof(result->why), "%s",
@@ -172,75 +177,147 @@ static void read_one(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca, 
 					      "not enough memory here");
 		return;
 	}
-	result->owner_tid = vt_torch_mutex_owner(src, &c->torch.layout, dca);
+	result->owner_tid = src->coherent ? vt_torch_mutex_owner(src, &c->torch.layout, device->dca) : 0;
 	if (result->owner_tid != 0) {
 		/* Its owner may be half-way through a change: nothing is taken on trust. */
 		result->lock = VT_LOCK_HELD_BY;
 		src->coherent = false;
 	}
-	device->walk = vt_torch_walk_read(src, &c->torch.layout, dca, ordinal, &limits, &device->scratch, result);
+	device->walk = vt_torch_walk_read(src, &c->torch.layout, device->dca, ordinal, &limits, &device->scratch, result);
 	src->coherent = was_coherent;
+	c->model->timing.blocks_read_ms += (double)result->read_ns / VT_NS_PER_MS;
+}
+
+void vt_collect_outside_rehearse(struct vt_collect *c)
+{
+	uint64_t start = vt_now_ns();
+
+	for (int i = 0; c->outside && i < c->outside->n; i++) {
+		struct vt_outside_device *device = &c->outside->devices[i];
+		struct vt_torch_stat now;
+
+		read_use(c, device->dca, &now);
+		if (!memcmp(&now, &device->use, sizeof(now)))
+			vt_outside_read(c, device, i, start + READ_DEADLINE_NS);
+	}
+	if (c->outside)
+		c->outside->ns += vt_now_ns() - start;
+}
+
+/* The allocators of all devices, again: they may be new. False: nothing can be read, which was said. */
+static bool find_devices(struct vt_collect *c)
+{
+	struct vt_memsrc *src = vt_live_source(c->live);
+	uint64_t dcas[VT_TORCH_MAX_DEVICES];
+	int n;
+
+	vt_collect_find_torch_again(c);
+	if (c->torch.backend != VT_TORCH_NATIVE)
+		return false;
+	if (!c->outside) {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "the blocks are missing: not enough memory here");
+		return false;
+	}
+	n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
+	if (n < 0) {
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "unreadable", "the allocator's list of devices is unreadable");
+		return false;
+	}
+	for (int i = 0; i < n; i++) {
+		if (c->outside->devices[i].dca != dcas[i])
+			c->outside->devices[i].walk = NULL;
+		c->outside->devices[i].dca = dcas[i];
+	}
+	c->outside->n = n;
+	return true;
 }
 
 void vt_collect_outside_read(struct vt_collect *c)
 {
 	struct vt_memsrc *src = vt_live_source(c->live);
-	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	uint64_t start = vt_now_ns();
 
-	if (c->inside_walk_done || c->torch_inherited)
+	if (c->inside_walk_done || c->torch_inherited || !find_devices(c))
 		return;
-	vt_collect_find_torch_again(c);
-	if (c->torch.backend != VT_TORCH_NATIVE)
-		return;
-	if (!c->outside) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "the blocks are missing: not enough memory here");
-		return;
-	}
+	for (int i = 0; i < c->outside->n; i++) {
+		struct vt_outside_device *device = &c->outside->devices[i];
 
-	int n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
-
-	if (n < 0) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "unreadable", "the allocator's list of devices is unreadable");
-		return;
+		if (!device->walk || !vt_torch_walk_holds(device->walk, src))
+			vt_outside_read(c, device, i, start + READ_DEADLINE_NS);
+		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED : VT_CONSISTENT_UNCHANGED;
 	}
-	for (int i = 0; i < n; i++)
-		read_one(c, src, dcas[i], i, start + READ_DEADLINE_NS);
-	c->outside->n = n;
 	c->outside->read = true;
-	c->outside->ns = vt_now_ns() - start;
+	c->outside->ns += vt_now_ns() - start;
+	c->model->timing.blocks_stopped_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
 }
 
-static void finish(struct vt_collect *c)
+/* One after the other; each is exact, or not, for itself. */
+static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
+{
+	uint64_t deadline_ns = vt_now_ns() + c->options->budget_ns;
+
+	if (!find_devices(c))
+		return;
+	for (int i = 0; i < c->outside->n; i++)
+		vt_outside_settle(c, &c->outside->devices[i], i, deadline_ns, sink);
+	c->outside->read = true;
+}
+
+/* What is not exact is said by vt_model_account(). */
+static void say_consistency(struct vt_model *model, const struct vt_model_allocator *a)
+{
+	if (!a->passes || !a->n_blocks || a->result.result != VT_WALK_COMPLETE)
+		return;
+	vt_model_diag(model, VT_DIAG_NOTE, "torch", "consistent", "GPU %d: its blocks were read while the process ran, and %s",
+		      a->device, a->consistency == VT_CONSISTENT_UNCHANGED ?
+		      "PyTorch's own statistics say that nothing changed meanwhile: they are exact" :
+		      "the last two passes gave the same: they are exact");
+}
+
+static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 {
 	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
-	struct heap_sink heap = { .sink.reserve = heap_reserve };
-	uint64_t start = vt_now_ns();
+	struct vt_model *model = c->model;
 
 	for (int i = 0; i < c->outside->n; i++) {
-		struct device *device = &c->outside->devices[i];
-		size_t before = heap.n;
+		struct vt_outside_device *device = &c->outside->devices[i];
+		size_t before = sink->n;
 
-		if (device->walk)
-			vt_torch_walk_finish(device->walk, &heap.sink);
-		/* A refused walk may have asked for room that it did not fill. */
-		heap.n = before + device->result.blocks;
+		if (device->walk) {
+			vt_torch_walk_finish(device->walk, &sink->sink);
+			/* A refused walk may have asked for room that it did not fill. */
+			sink->n = before + device->result.blocks;
+		}
 		results[i] = device->result;
 	}
-	c->model->blocks = heap.records;
-	c->model->n_blocks = heap.n;
-	c->model->blocks_release = heap_release;
-	c->model->torch_method = VT_METHOD_OUTSIDE;
+	model->blocks = sink->records;
+	model->n_blocks = sink->n;
+	model->blocks_release = heap_release;
+	model->torch_method = VT_METHOD_OUTSIDE;
 	vt_collect_add_allocators(c, VT_METHOD_OUTSIDE, results, (size_t)c->outside->n);
-	c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		model->allocators.data[i].consistency = c->outside->devices[i].consistency;
+		model->allocators.data[i].passes = c->outside->devices[i].passes;
+		say_consistency(model, &model->allocators.data[i]);
+	}
 }
 
 void vt_collect_outside_finish(struct vt_collect *c)
 {
+	struct vt_outside_sink sink;
+	uint64_t start = vt_now_ns();
+
+	if (c->inside_walk_done || c->torch_inherited)
+		return;
+	vt_outside_sink_init(&sink);
+	if (!c->outside || !c->outside->read)
+		settle(c, &sink);
 	if (!c->outside)
 		return;
-	if (c->outside->read)
-		finish(c);
+	if (c->outside->read) {
+		finish(c, &sink);
+		c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+	}
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
 		if (c->outside->devices[i].scratch.base)
 			munmap(c->outside->devices[i].scratch.base, c->outside->devices[i].scratch.size);

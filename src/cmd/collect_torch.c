@@ -132,6 +132,7 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 			.first_block = first,
 			.n_blocks = r->blocks,
 			.owner_name = thread_name(c, r->owner_tid),
+			.consistency = r->lock == VT_LOCK_TAKEN ? VT_CONSISTENT_LOCKED : VT_CONSISTENT_UNCHANGED,
 		};
 		allocator->result.why[sizeof(r->why) - 1] = '\0';
 		first += r->blocks;

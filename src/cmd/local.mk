@@ -6,7 +6,8 @@ vramtap_SOURCES = \
 	src/cmd/collect_deadlock.c \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \
-	src/cmd/collect_outside.c \
+	src/cmd/collect_outside.c src/cmd/collect_outside.h \
+	src/cmd/collect_passes.c \
 	src/cmd/collect_pinned.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \

@@ -10,6 +10,7 @@
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
 	KEY_READ_ONLY,
+	KEY_NO_STOP,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
@@ -26,9 +27,12 @@ static const struct argp_option options[] = {
 	{ "blocks", KEY_BLOCKS, NULL, 0, "List every block of the caching allocator", 0 },
 	{ NULL, 0, NULL, 0, "How the process is treated:", 2 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
+	{ "no-stop", KEY_NO_STOP, NULL, 0,
+	  "Stop no thread, and run no code: blocks are read again until they are certainly of one moment", 0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "How long to try to get inside, and to wait for each answer (default 5)", 0 },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
+	  "How long to try to get inside, and to wait for each answer; with --no-stop: to read the blocks again (default 5)", 0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
 	{ 0 },
@@ -48,6 +52,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_READ_ONLY:
 		args->collect.read_only = true;
 		return 0;
+	case KEY_NO_STOP:
+		args->collect.no_stop = args->collect.read_only = true;
+		return 0;
 	case KEY_ALLOW_RESUME:
 		args->collect.allow_resume = true;
 		return 0;
@@ -66,7 +73,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (!args->pid)
 			argp_error(state, "which process? A PID is missing");
 		if (args->collect.read_only && args->collect.allow_resume)
-			argp_error(state, "--read-only and --allow-resume exclude each other");
+			argp_error(state, "%s and --allow-resume exclude each other",
+				   args->collect.no_stop ? "--no-stop" : "--read-only");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -111,6 +111,8 @@ static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
 	else
 		vt_json_null(json, "borrowed_tid");
 	vt_json_milli(json, "walk_ms", t->walk_ms);
+	vt_json_milli(json, "blocks_read_ms", t->blocks_read_ms);
+	vt_json_milli(json, "blocks_stopped_ms", t->blocks_stopped_ms);
 	vt_json_milli(json, "stopped_ms", t->stopped_ms);
 	vt_json_milli(json, "stacks_ms", t->stacks_ms);
 	vt_json_end_object(json);
@@ -402,6 +404,8 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 		vt_json_textn(json, "why", a->result.why, why_len);
 	else
 		vt_json_null(json, "why");
+	put_name(json, "consistency", a->exact ? vt_consistency_name(a->consistency) : NULL);
+	vt_json_uint(json, "passes", a->passes);
 	vt_json_uint(json, "dropped_blocks", a->result.dropped);
 	vt_json_object_line(json, "lock");
 	vt_json_text(json, "state", vt_walk_lock_name(a->result.lock));

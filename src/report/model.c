@@ -209,3 +209,15 @@ const char *vt_walk_lock_name(uint8_t lock)
 
 	return name_of(names, N_ELEMENTS(names), lock);
 }
+
+const char *vt_consistency_name(enum vt_consistency c)
+{
+	static const char *const names[] = {
+		[VT_CONSISTENT_LOCKED] = "locked",
+		[VT_CONSISTENT_STOPPED] = "stopped",
+		[VT_CONSISTENT_UNCHANGED] = "unchanged",
+		[VT_CONSISTENT_REPEATED] = "repeated",
+	};
+
+	return (unsigned int)c < N_ELEMENTS(names) ? names[c] : NULL;
+}

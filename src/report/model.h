@@ -96,6 +96,15 @@ struct vt_model_device {
 	bool context_threads_known;
 };
 
+/* Why an exact allocator's blocks belong together. */
+enum vt_consistency {
+	VT_CONSISTENT_NOT,       /* not known: not exact */
+	VT_CONSISTENT_LOCKED,    /* read with its lock held */
+	VT_CONSISTENT_STOPPED,   /* read while the process stood still */
+	VT_CONSISTENT_UNCHANGED, /* read while it ran: its statistics say that nothing happened meanwhile */
+	VT_CONSISTENT_REPEATED,  /* read while it ran: two passes gave the same */
+};
+
 /* The PyTorch native allocator of one device. */
 struct vt_model_allocator {
 	int device;
@@ -103,6 +112,8 @@ struct vt_model_allocator {
 	struct vt_torch_device_result result; /* .why hostile-free: ours */
 	size_t first_block, n_blocks; /* in model.blocks */
 	const char *owner_name; /* thread that holds the lock; "" */
+	enum vt_consistency consistency;
+	unsigned int passes;    /* how often it was read while it ran; 0: it was not */
 	/* filled by account: */
 	bool exact;                  /* the walk was complete and every invariant held here too; else no sum may be printed */
 	uint64_t reserved_bytes;     /* all mapped blocks */
@@ -251,6 +262,8 @@ struct vt_model_timing {
 	double borrowed_us;      /* how long the borrowed thread was away; 0: none was borrowed */
 	pid_t borrowed_tid;      /* 0 none */
 	double walk_ms;          /* of the allocator */
+	double blocks_read_ms;   /* from outside: reading the allocator's memory, all passes together */
+	double blocks_stopped_ms; /* of them, while threads were stopped */
 	double stopped_ms;       /* how long threads were stopped for their stacks */
 	double stacks_ms;
 };
@@ -275,6 +288,7 @@ struct vt_model {
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;
 	bool stacks_coherent;    /* all stacks are of one instant */
+	bool no_stop;            /* no thread was to be stopped */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;
@@ -321,5 +335,6 @@ const char *vt_method_name(enum vt_method m);             /* "none", "inside", "
 const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
 const char *vt_walk_result_name(uint8_t result);          /* "complete", "unstable", "refused", "truncated" */
 const char *vt_walk_lock_name(uint8_t lock);              /* "none", "taken", "held" */
+const char *vt_consistency_name(enum vt_consistency c);   /* "locked", "stopped", "unchanged", "repeated"; NULL not known */
 
 #endif

@@ -139,6 +139,8 @@ static void add_reading(struct items *items, const struct vt_model *model)
 	if (t->borrowed_tid > 0)
 		vt_str_addf(text, ", one thread borrowed for %s",
 			    vt_format_ms(number, t->borrowed_us / 1000));
+	if (model->no_stop)
+		add_item(items, "no thread stopped");
 	if (t->stopped_ms > 0)
 		add_item(items, "threads stopped for %s", vt_format_ms(number, t->stopped_ms));
 }

@@ -43,9 +43,10 @@ int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout
 int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
 
 /*
- * Walks one device, in two halves. Fills *result always (its lock and owner_tid fields are the caller's). When src is not
- * coherent, blocks that fail validation are dropped and counted, and the result is UNSTABLE, never silently wrong; when it is
- * coherent, one failed invariant makes the result REFUSED.
+ * Walks one device, in two halves. Fills *result always. Its lock and owner_tid fields are the caller's, but a walk that finds
+ * the mutex held all the while sets them. When src is not coherent, blocks that fail validation are dropped and counted, and the
+ * result is UNSTABLE, never silently wrong; when it is coherent, or turns out to have been, one failed invariant makes the result
+ * REFUSED.
  *
  * vt_torch_walk_read() is the half that needs the allocator to stand still. It returns what vt_torch_walk_finish() goes on
  * with, or NULL when *result is final already. The walk lives in the scratch; it keeps layout and result, and no pointer into
@@ -57,6 +58,12 @@ struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_
 					 const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
 					 struct vt_torch_device_result *result);
 void vt_torch_walk_finish(struct vt_torch_walk *walk, struct vt_torch_sink *sink);
+
+/*
+ * Between the halves: whether what was read, from whatever source, is what src has now, so that it need not be read again. True
+ * only when that is certain; a few small reads.
+ */
+bool vt_torch_walk_holds(struct vt_torch_walk *walk, struct vt_memsrc *src);
 
 /* Both at once. */
 void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,

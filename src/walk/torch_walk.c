@@ -28,6 +28,10 @@
 #define BLOCK_MAX 256 /* bytes of a Block object that a layout can ask for */
 #define POOL_MAX 256 /* the same of a BlockPool */
 #define MIN_BLOCK 512 /* kMinBlockSize: sizes are rounded up to multiples of it (not in private pools with an own allocator) */
+#define MIN_OPERATION_NS 20 /* an allocation or a free: a lock, a tree and a hash table; measured: 150 and more */
+
+#define N_STATS_BEFORE (VT_STATS_BEFORE_EXTRA / VT_STATS_ARRAY)
+#define N_STATS (N_STATS_BEFORE + 3)
 
 enum table { TABLE_ACTIVE, TABLE_CACHED, TABLE_UNMAPPED };
 
@@ -37,6 +41,18 @@ struct pool {
 	uint64_t blocks_root, n_blocks;
 	uint64_t unmapped_root, n_unmapped;
 	uint8_t flags; /* VT_BLOCK_SMALL_POOL, VT_BLOCK_PRIVATE_POOL */
+};
+
+/*
+ * What tells two moments apart. Whoever changes a block holds the mutex, and counts what it did in the statistics before it gives
+ * the mutex back (an allocation, a free, the end of a pending free, a segment or a piece of one that was mapped or unmapped). So
+ * when the mutex was free at both moments and the statistics are equal, no block changed in between: an operation that was going
+ * on at one of them held the mutex, and one that began and ended in between was counted. x86-64 does not reorder one processor's
+ * stores, nor the kernel's reads across the calls that make them.
+ */
+struct mark {
+	int32_t owner; /* of the mutex: 0 it is free, -1 it is just being taken or given back */
+	uint8_t before[VT_STATS_BEFORE_EXTRA], after[VT_STATS_AFTER_EXTRA]; /* the statistics */
 };
 
 /* A block as read. rec.pad holds the index of its pool until it is emitted. */
@@ -71,6 +87,10 @@ struct vt_torch_walk {
 	bool strict;   /* one failed invariant refuses; else what fails is dropped */
 	bool unstable;
 	bool stopped;  /* result->result is final */
+	bool found_lock; /* held, when nobody had said so */
+	struct mark mark; /* as it began */
+	uint64_t mark_ns;
+	uint64_t pools_seen; /* a hash of what graph_pools has: no operation on it is counted */
 
 	struct fixed *fixed;
 	uint64_t capacity; /* blocks that the scratch has room for */
@@ -327,6 +347,101 @@ static int each_private(struct vt_memsrc *src, const struct vt_torch_layout *lay
 		at += some;
 	}
 	return found == table.n ? 0 : -EINVAL;
+}
+
+/* ---- statistics, and whether anything happened ---- */
+
+static void take_stat(struct vt_torch_stat *stat, const uint8_t *bytes)
+{
+	__builtin_memcpy(stat, bytes, sizeof(*stat)); /* of the three: all pools together */
+}
+
+static void take_stats(struct vt_torch_stats *stats, const struct mark *mark)
+{
+	const uint8_t *before = mark->before, *after = mark->after;
+
+	take_stat(&stats->allocation, before);
+	take_stat(&stats->segment, before + VT_STATS_ARRAY);
+	take_stat(&stats->active, before + 2 * VT_STATS_ARRAY);
+	take_stat(&stats->inactive_split, before + 3 * VT_STATS_ARRAY);
+	take_stat(&stats->allocated_bytes, before + 4 * VT_STATS_ARRAY);
+	take_stat(&stats->reserved_bytes, before + 5 * VT_STATS_ARRAY);
+	take_stat(&stats->active_bytes, after);
+	take_stat(&stats->inactive_split_bytes, after + VT_STATS_ARRAY);
+	take_stat(&stats->requested_bytes, after + 2 * VT_STATS_ARRAY);
+	stats->num_alloc_retries = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY);
+	stats->num_ooms = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY + 8);
+}
+
+/*
+ * The mutex before and after the statistics, so that the mark serves as the first as well as the last of two: what is read after
+ * it was read after the mutex was found free, what is read before it, before.
+ */
+static bool take_mark(const struct vt_torch_walk *w, struct vt_memsrc *src, struct mark *mark)
+{
+	uint32_t first[3], last[3]; /* pthread_mutex_t: lock, count, owner */
+	uint64_t mutex = w->dca + w->layout->mutex, stats = w->dca + w->layout->stats;
+	struct vt_memvec vec[2] = {
+		{ .addr = stats, .buf = mark->before, .len = sizeof(mark->before) },
+		{ .addr = stats + sizeof(mark->before) + w->layout->stats_extra, .buf = mark->after, .len = sizeof(mark->after) },
+	};
+
+	if (vt_mem_read(src, mutex, first, sizeof(first)) || vt_mem_readv(src, vec, 2) ||
+	    vt_mem_read(src, mutex, last, sizeof(last)))
+		return false;
+	/* glibc sets the owner after it took the lock, and clears it before it gives it back */
+	if (first[2] != last[2] || last[2] > INT32_MAX || (!last[2] && (first[0] || last[0])))
+		mark->owner = -1;
+	else
+		mark->owner = (int32_t)last[2];
+	return true;
+}
+
+/*
+ * The statistics can be set back to 0 (reset_accumulated_stats()), so that equal ones might mean that everything was counted
+ * once more since. That cannot have been when there was no time for so many operations; and not when they never were set back, that
+ * is when what there is equals what came less what went, except while there was no segment at all.
+ */
+static bool counted_all(const struct mark *mark, uint64_t ns)
+{
+	const uint8_t *allocation = mark->before, *segment = mark->before + VT_STATS_ARRAY;
+
+	if (vt_load64(allocation + offsetof(struct vt_torch_stat, allocated)) > ns / MIN_OPERATION_NS)
+		return true;
+	for (unsigned int i = 0; i < N_STATS; i++) {
+		const uint8_t *stat = i < N_STATS_BEFORE ? mark->before + i * VT_STATS_ARRAY :
+							   mark->after + (i - N_STATS_BEFORE) * VT_STATS_ARRAY;
+
+		if (vt_load64(stat + offsetof(struct vt_torch_stat, current)) !=
+		    vt_load64(stat + offsetof(struct vt_torch_stat, allocated)) -
+			    vt_load64(stat + offsetof(struct vt_torch_stat, freed)))
+			return false;
+	}
+	return vt_load64(segment + offsetof(struct vt_torch_stat, current)) != 0;
+}
+
+static int hash_private(void *arg, const uint8_t *slot)
+{
+	uint64_t *hash = arg;
+
+	for (int i = 8; i < VT_SKA_POOL_SLOT; i += 8) {
+		*hash = (*hash ^ vt_load64(slot + i)) * UINT64_C(0x9e3779b97f4a7c15);
+		*hash ^= *hash >> 32;
+	}
+	return 0;
+}
+
+/* Whether what the walk has read so far is still what there is. *certain: and was all the while. */
+static bool nothing_happened(const struct vt_torch_walk *w, struct vt_memsrc *src, bool *certain)
+{
+	uint64_t pools = 0;
+	struct mark mark;
+
+	if (each_private(src, w->layout, w->dca, hash_private, &pools) || pools != w->pools_seen || !take_mark(w, src, &mark))
+		return false;
+	*certain = !mark.owner && w->limits.now_ns && counted_all(&mark, w->limits.now_ns() - w->mark_ns);
+	return w->mark.owner >= 0 && w->mark.owner == mark.owner && !memcmp(w->mark.before, mark.before, sizeof(mark.before)) &&
+	       !memcmp(w->mark.after, mark.after, sizeof(mark.after));
 }
 
 /* ---- counting ---- */
@@ -642,6 +757,7 @@ static int add_private(void *arg, const uint8_t *slot)
 	uint64_t id = vt_load64(slot + 8) << 32 | (vt_load64(slot + 16) & UINT32_MAX), addr = vt_load64(slot + 24);
 	uint16_t offset;
 
+	hash_private(&w->pools_seen, slot);
 	if (vt_torch_read_private(w->src, w->layout, addr, &large, &small, &offset))
 		return broken(w, "an entry of graph_pools is not a private pool", addr) ? 0 : -ECANCELED;
 	return add_pool(w, &large, id) && add_pool(w, &small, id) ? 0 : -ECANCELED;
@@ -673,7 +789,7 @@ static int adopt_pool(struct vt_torch_walk *w, uint64_t addr)
 	    vt_torch_read_private(w->src, w->layout, pool.owner, &large, &small, &offset) ||
 	    (large.addr != addr && small.addr != addr))
 		return -1;
-	if (w->layout->graph_pools != NONE && w->strict)
+	if (w->layout->graph_pools != NONE && !broken(w, "a block's pool is in no table of pools", addr))
 		return -1;
 	if (!add_pool(w, &large, 0) || !add_pool(w, &small, 0))
 		return -1;
@@ -961,37 +1077,7 @@ static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, ui
 	return true;
 }
 
-/* ---- statistics ---- */
-
-static void take_stat(struct vt_torch_stat *stat, const uint8_t *bytes)
-{
-	__builtin_memcpy(stat, bytes, sizeof(*stat)); /* of the three: all pools together */
-}
-
-static bool read_stats(struct vt_torch_walk *w, struct vt_torch_stats *stats)
-{
-	uint8_t before[VT_STATS_BEFORE_EXTRA], after[VT_STATS_AFTER_EXTRA];
-	uint64_t addr = w->dca + w->layout->stats;
-	struct vt_memvec vec[2] = {
-		{ .addr = addr, .buf = before, .len = sizeof(before) },
-		{ .addr = addr + sizeof(before) + w->layout->stats_extra, .buf = after, .len = sizeof(after) },
-	};
-
-	if (vt_mem_readv(w->src, vec, 2))
-		return false;
-	take_stat(&stats->allocation, before);
-	take_stat(&stats->segment, before + VT_STATS_ARRAY);
-	take_stat(&stats->active, before + 2 * VT_STATS_ARRAY);
-	take_stat(&stats->inactive_split, before + 3 * VT_STATS_ARRAY);
-	take_stat(&stats->allocated_bytes, before + 4 * VT_STATS_ARRAY);
-	take_stat(&stats->reserved_bytes, before + 5 * VT_STATS_ARRAY);
-	take_stat(&stats->active_bytes, after);
-	take_stat(&stats->inactive_split_bytes, after + VT_STATS_ARRAY);
-	take_stat(&stats->requested_bytes, after + 2 * VT_STATS_ARRAY);
-	stats->num_alloc_retries = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY);
-	stats->num_ooms = (int64_t)vt_load64(after + 3 * VT_STATS_ARRAY + 8);
-	return true;
-}
+/* ---- sums ---- */
 
 static bool compare_stats(struct vt_torch_walk *w)
 {
@@ -1031,22 +1117,45 @@ static bool compare_stats(struct vt_torch_walk *w)
 
 /* ---- all of it ---- */
 
+/* What was read is of one moment after all: then what failed is not a change that we saw half of. */
+static bool be_strict(struct vt_torch_walk *w)
+{
+	w->strict = true;
+	w->result->certain = 1;
+	if (!w->unstable)
+		return true;
+	w->result->result = VT_WALK_REFUSED;
+	w->stopped = true;
+	return false;
+}
+
 static bool read_all(struct vt_torch_walk *w)
 {
-	struct vt_torch_stats after;
+	bool certain = w->strict;
 
-	memset(&after, 0, sizeof(after));
 	if (!layout_usable(w->layout))
 		return refuse(w, "the layout is impossible", 0);
-	if (!read_stats(w, &w->stats))
+	w->mark_ns = now(w);
+	if (!take_mark(w, w->src, &w->mark))
 		return refuse(w, "the statistics cannot be read", w->dca + w->layout->stats);
+	if (w->mark.owner > 0 && w->result->lock == VT_LOCK_NONE && !w->strict) {
+		w->result->lock = VT_LOCK_HELD_BY;
+		w->result->owner_tid = w->mark.owner;
+		w->found_lock = true;
+	}
+	take_stats(&w->stats, &w->mark);
 	w->result->stats = w->stats;
 	w->result->have_stats = 1;
 	if (!load_pools(w) || !read_active(w) || !read_free(w))
 		return false;
-	/* The statistics count every operation, so equal ones mean that nothing happened while the blocks were read. */
-	return w->strict || (read_stats(w, &after) && !memcmp(&w->stats, &after, sizeof(after))) ||
-	       broken(w, "the allocator was changing while it was read", w->dca);
+	if (!w->strict && !nothing_happened(w, w->src, &certain)) {
+		if (w->found_lock) {
+			w->result->lock = VT_LOCK_NONE; /* for a moment only */
+			w->result->owner_tid = 0;
+		}
+		return broken(w, "the allocator was changing while it was read", w->dca);
+	}
+	return !certain || be_strict(w);
 }
 
 static bool order_all(struct vt_torch_walk *w, struct vt_torch_sink *sink)
@@ -1110,6 +1219,13 @@ struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_
 			w->read_end = end;
 	}
 	return w;
+}
+
+bool vt_torch_walk_holds(struct vt_torch_walk *w, struct vt_memsrc *src)
+{
+	bool certain = false;
+
+	return !w->unstable && nothing_happened(w, src, &certain) && certain && be_strict(w);
 }
 
 void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)

@@ -955,6 +955,158 @@ static void test_lock_held(void **state)
 	image_deinit(&image);
 }
 
+/* ---- whether anything happened ---- */
+
+/* A walk without a stop, between its halves. */
+struct looked {
+	struct image image;
+	struct vt_torch_layout layout;
+	struct vt_torch_scratch scratch;
+	struct vt_torch_device_result result;
+	struct vt_torch_walk *walk;
+};
+
+static void look_at(struct looked *l, void (*before)(struct image *image))
+{
+	struct vt_torch_walk_limits limits = { .max_blocks = BLOCKS, .deadline_ns = UINT64_MAX, .now_ns = fake_clock };
+
+	memset(l, 0, sizeof(*l));
+	image_init(&l->image, IMAGE_2_11, 1, BLOCKS, false);
+	image_fill(&l->image, 3, BLOCKS, 2);
+	image_finish(&l->image);
+	if (before)
+		before(&l->image);
+	image_layout(&l->image, &l->layout);
+	l->image.src.coherent = false;
+	l->scratch.size = vt_torch_scratch_size(BLOCKS);
+	l->scratch.base = malloc(l->scratch.size);
+	l->walk = vt_torch_walk_read(&l->image.src, &l->layout, l->image.dcas[0], 0, &limits, &l->scratch, &l->result);
+}
+
+static void looked_deinit(struct looked *l)
+{
+	free(l->scratch.base);
+	image_deinit(&l->image);
+}
+
+static void take_mutex(struct image *image)
+{
+	image_poke64(image, image->dcas[0] + 8, 4711);
+	image_poke64(image, image->dcas[0], 1);
+}
+
+static void just_locked(struct image *image)
+{
+	image_poke64(image, image->dcas[0], 1);
+}
+
+static void rename_private_pool(struct image *image)
+{
+	uint64_t at = image_peek64(image, image->dcas[0] + layout_2_11(image).graph_pools);
+
+	while ((int8_t)image_peek64(image, at) < 0)
+		at += 32;
+	image_poke64(image, at + 16, image_peek64(image, at + 16) + 100);
+}
+
+/* As reset_accumulated_stats() leaves them. */
+static void reset_counts(struct image *image)
+{
+	for (int i = 0; i < 6 + 3; i++) {
+		uint64_t at = image->dcas[0] + 40 + 96 * (uint64_t)i;
+
+		image_poke64(image, at + 16, 0);
+		image_poke64(image, at + 24, 0);
+	}
+}
+
+static void test_holds(void **state)
+{
+	static void (*const changes[])(struct image *image) = { count_up, take_mutex, just_locked, rename_private_pool, reset_counts };
+	struct looked l;
+
+	(void)state;
+	fake_now = 0;
+	look_at(&l, NULL);
+	assert_non_null(l.walk);
+	assert_int_equal(l.result.certain, 1);
+	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
+	fake_now = UINT64_C(3600) * 1000000000;
+	assert_true(vt_torch_walk_holds(l.walk, &l.image.src)); /* counts that were never set back stay good */
+	looked_deinit(&l);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		fake_now = 0;
+		look_at(&l, NULL);
+		assert_non_null(l.walk);
+		changes[i](&l.image);
+		assert_false(vt_torch_walk_holds(l.walk, &l.image.src));
+		looked_deinit(&l);
+	}
+}
+
+static void reset_and_count(struct image *image)
+{
+	reset_counts(image);
+	image_poke64(image, image->dcas[0] + 40 + 16, 1000); /* allocation.allocated */
+}
+
+/* Statistics that were set back say something only for as long as it takes to count so far again. */
+static void test_counts_that_were_set_back(void **state)
+{
+	struct looked l;
+
+	(void)state;
+	fake_now = 0;
+	look_at(&l, reset_counts);
+	assert_int_equal(l.result.certain, 0);
+	assert_false(vt_torch_walk_holds(l.walk, &l.image.src));
+	looked_deinit(&l);
+	look_at(&l, reset_and_count);
+	assert_int_equal(l.result.certain, 1);
+	fake_now = 1000 * 10;
+	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
+	fake_now = 1000 * 1000;
+	assert_false(vt_torch_walk_holds(l.walk, &l.image.src));
+	looked_deinit(&l);
+}
+
+/* What is wrong although nothing happened is no change that was seen half. */
+static void test_damage_without_a_stop(void **state)
+{
+	struct looked l;
+
+	(void)state;
+	fake_now = 0;
+	look_at(&l, events_negative);
+	assert_null(l.walk);
+	assert_int_equal(l.result.result, VT_WALK_REFUSED);
+	assert_non_null(strstr(l.result.why, "negative"));
+	assert_int_equal(l.result.have_stats, 0);
+	looked_deinit(&l);
+	look_at(&l, next_cut); /* found in the second half */
+	assert_non_null(l.walk);
+	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
+	vt_torch_walk_finish(l.walk, &(struct sink){ .base.reserve = reserve, .recs = (struct vt_block_rec[BLOCKS]){ { 0 } },
+						     .capacity = BLOCKS }.base);
+	assert_int_equal(l.result.result, VT_WALK_REFUSED);
+	looked_deinit(&l);
+}
+
+/* Without a stop the walk says itself who holds the mutex, all the while. */
+static void test_lock_found(void **state)
+{
+	struct looked l;
+
+	(void)state;
+	fake_now = 0;
+	look_at(&l, take_mutex);
+	assert_non_null(l.walk);
+	assert_int_equal(l.result.lock, VT_LOCK_HELD_BY);
+	assert_int_equal(l.result.owner_tid, 4711);
+	assert_int_equal(l.result.certain, 0);
+	looked_deinit(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -974,6 +1126,10 @@ int main(void)
 		cmocka_unit_test(test_not_coherent_but_still),
 		cmocka_unit_test(test_changing),
 		cmocka_unit_test(test_lock_held),
+		cmocka_unit_test(test_holds),
+		cmocka_unit_test(test_counts_that_were_set_back),
+		cmocka_unit_test(test_damage_without_a_stop),
+		cmocka_unit_test(test_lock_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
