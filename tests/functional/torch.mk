@@ -7,6 +7,12 @@ tests_functional_torch_walk_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_functional_torch_walk_LDADD = \
 	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 functional_tests += tests/functional/torch_walk.py
+# Without a stop: walks of a running allocator against a replay of what it does, and whole reports.
+check_PROGRAMS += tests/functional/torch_replay
+tests_functional_torch_replay_SOURCES = tests/functional/torch_replay.c
+tests_functional_torch_replay_LDADD = \
+	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+functional_tests += tests/functional/report_no_stop.py
 # What the driver's pools and PyTorch itself say.
 functional_tests += tests/functional/report_official.py
 functional_tests += tests/functional/report_pinned.py
