@@ -125,13 +125,6 @@ static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 	return device->scratch.base != NULL;
 }
 
-/* What the allocator's statistics begin with, a count of allocations, changes all the time where it is in use. */
-static void read_use(struct vt_collect *c, uint64_t dca, struct vt_torch_stat *stat)
-{
-	memset(stat, 0, sizeof(*stat));
-	(void)vt_mem_read(vt_live_source(c->live), dca + c->torch.layout.stats, stat, sizeof(*stat));
-}
-
 void vt_collect_outside_prepare(struct vt_collect *c)
 {
 	struct vt_memsrc *src = vt_live_source(c->live);
@@ -152,7 +145,7 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 		int64_t count = count_blocks(c, src, dcas[i]);
 
 		c->outside->devices[i].dca = dcas[i];
-		read_use(c, dcas[i], &c->outside->devices[i].use);
+		c->outside->devices[i].expected = count;
 		if (count >= 0 && count <= MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
 			make_scratch(&c->outside->devices[i], count);
 	}
@@ -188,18 +181,13 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 	c->model->timing.blocks_read_ms += (double)result->read_ns / VT_NS_PER_MS;
 }
 
+/* The last of them is the newest when the target stops; that is the first device, which is in use if any is. */
 void vt_collect_outside_rehearse(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
 
-	for (int i = 0; c->outside && i < c->outside->n; i++) {
-		struct vt_outside_device *device = &c->outside->devices[i];
-		struct vt_torch_stat now;
-
-		read_use(c, device->dca, &now);
-		if (!memcmp(&now, &device->use, sizeof(now)))
-			vt_outside_read(c, device, i, start + READ_DEADLINE_NS);
-	}
+	for (int i = c->outside ? c->outside->n : 0; i-- > 0;)
+		vt_outside_rehearse(c, &c->outside->devices[i], i);
 	if (c->outside)
 		c->outside->ns += vt_now_ns() - start;
 }

@@ -7,7 +7,7 @@
 
 struct vt_outside_device {
 	uint64_t dca;
-	struct vt_torch_stat use; /* as it was when the report began */
+	int64_t expected; /* blocks, when the report began */
 	struct vt_torch_scratch scratch;
 	struct vt_torch_walk *walk; /* read, not finished */
 	struct vt_torch_device_result result;
@@ -26,6 +26,9 @@ void vt_outside_sink_init(struct vt_outside_sink *sink);
 
 /* Reads the device once: device->walk (NULL when the result is final already) and ->result. */
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
+
+/* Before the target is stopped: tries to find a moment when the device is not in use, and reads it then. */
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal);
 
 /*
  * Reads the device again and again while it runs, until what was read is certainly of one moment or the deadline has come, and puts

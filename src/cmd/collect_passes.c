@@ -15,6 +15,8 @@
 /* A pass is begun when the statistics did not move for so long, or after so long in any case. */
 #define QUIET_NS (VT_NS_PER_MS / 5)
 #define NOT_QUIET_NS (50 * VT_NS_PER_MS)
+#define REHEARSALS 3
+#define FEW_BLOCKS 500 /* are read while the target stands still before it could be asked for anything */
 
 struct pass {
 	struct vt_torch_device_result result;
@@ -34,6 +36,19 @@ static void wait_until_quiet(struct vt_collect *c, uint64_t dca, uint64_t deadli
 			return;
 		memcpy(before, now, sizeof(now));
 		vt_sleep_ns(QUIET_NS);
+	}
+}
+
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal)
+{
+	if (device->expected <= FEW_BLOCKS)
+		return;
+	for (int i = 0; i < REHEARSALS; i++) {
+		wait_until_quiet(c, device->dca, UINT64_MAX);
+		vt_outside_read(c, device, ordinal, vt_now_ns() + PASS_NS);
+		/* What can be said now will not become more certain, or somebody keeps the lock. */
+		if (!device->result.why[0] || device->result.lock == VT_LOCK_HELD_BY)
+			break;
 	}
 }
 
