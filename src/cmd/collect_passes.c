@@ -125,7 +125,8 @@ static struct pass *make_passes(struct vt_collect *c, struct vt_outside_device *
 		if (settled || !best || is_better(now, best))
 			best = now;
 		last = now;
-		if (settled || vt_now_ns() >= deadline_ns)
+		/* The second may tell what the first could not, also of a device whose turn comes late. */
+		if (settled || (device->passes > 1 && vt_now_ns() >= deadline_ns))
 			return best;
 		if (now->result.result != VT_WALK_COMPLETE) /* else the next one, at once, may say the same */
 			wait_until_quiet(c, device->dca, deadline_ns);

@@ -245,8 +245,8 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 		if (a->passes > 0) {
 			vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
 				      "GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
-				      "be of one moment (in the best one %" PRIu64 " blocks did not fit and were dropped; %.*s), so "
-				      "there are no exact sums; run it again, or without --no-stop",
+				      "be of one moment (the best one: %" PRIu64 " blocks dropped that did not fit; %.*s), so there are "
+				      "no exact sums; run it again, or without --no-stop",
 				      a->device, a->passes, a->result.dropped, n, why);
 			break;
 		}

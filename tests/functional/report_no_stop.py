@@ -177,7 +177,7 @@ def reports(version):
         with Driver(version) as driver:
             driver("alloc 2000 7000")
             driver(f"busy {usec}")
-            number = 8 if QUICK else 300
+            number = (6 if usec else 3) if QUICK else 300
             datas = [report_json(driver.pid, "--no-stop", "--timeout", "1", expect=(COMPLETE, PARTIAL)) for _ in range(number)]
             exact = sum(check_report(data) == len(data["pytorch"]["allocators"]) for data in datas)
             passes = [max(a["passes"] for a in data["pytorch"]["allocators"]) for data in datas]
@@ -242,7 +242,7 @@ def damaged(version):
         allocator = data["pytorch"]["allocators"][0]
         blocks = [int(b["object"], 16) for s in allocator["segments"] for b in s["blocks"]]
         dca = int(allocator["object"], 16)
-        for i in range(40 if QUICK else 2000):
+        for i in range(24 if QUICK else 2000):
             with Memory(driver.pid) as memory:
                 done = damage(rng, memory, version, blocks, dca)
                 options = ("--no-stop", "--timeout", "1") if i % 2 else ("--read-only",)
