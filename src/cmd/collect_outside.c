@@ -5,11 +5,13 @@
  * its blocks are copied: memory for the copy is made ready before, and the copy is ordered, checked and summed up after the threads
  * run again.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/collect_outside.h"
 
@@ -17,11 +19,14 @@
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
 #define MAX_BLOCKS 2000000
 #define SPARE_BLOCKS 1024
+#define MANY_BLOCKS 10000 /* are worth some threads */
+#define CHUNK_SIZE (4u << 20)
 #define COUNT_ATTEMPTS 8 /* while the target runs, a count can fail that the next one passes */
 
 struct vt_collect_outside {
 	struct vt_outside_device devices[VT_TORCH_MAX_DEVICES];
 	int n;
+	void *chunk; /* of CHUNK_SIZE, NULL none */
 	bool read;
 	uint64_t ns; /* what was done before finish() */
 };
@@ -109,6 +114,36 @@ static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_
 	return count;
 }
 
+/*
+ * Beside the one that we run on. A thread that would have to wait for one makes a read longer, not shorter. /proc/loadavg says
+ * fourth how many threads run, or want to.
+ */
+static unsigned int idle_processors(void)
+{
+	FILE *file VT_FCLOSE = fopen("/proc/loadavg", "re");
+	char line[128], *at = line;
+	cpu_set_t cpus;
+	long running, n = sched_getaffinity(0, sizeof(cpus), &cpus) ? 0 : CPU_COUNT(&cpus);
+
+	if (!file || !fgets(line, sizeof(line), file))
+		return 0;
+	for (int i = 0; i < 3 && at; i++)
+		at = strchr(at + 1, ' ');
+	running = at ? strtol(at, NULL, 10) : 0; /* we are one of them */
+	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
+}
+
+/* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
+static void find_readers(struct vt_collect *c)
+{
+	void *chunk;
+
+	if (c->outside->chunk || !vt_live_read_together(c->live, idle_processors()))
+		return;
+	chunk = mmap(NULL, CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	c->outside->chunk = chunk == MAP_FAILED ? NULL : chunk;
+}
+
 /* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
 static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 {
@@ -121,7 +156,7 @@ static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 	if (device->scratch.base)
 		munmap(device->scratch.base, device->scratch.size);
 	base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	device->scratch = (struct vt_torch_scratch){ base == MAP_FAILED ? NULL : base, base == MAP_FAILED ? 0 : size };
+	device->scratch = (struct vt_torch_scratch){ .base = base == MAP_FAILED ? NULL : base, .size = base == MAP_FAILED ? 0 : size };
 	return device->scratch.base != NULL;
 }
 
@@ -148,6 +183,8 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 		c->outside->devices[i].expected = count;
 		if (count >= 0 && count <= MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
 			make_scratch(&c->outside->devices[i], count);
+		if (count >= MANY_BLOCKS)
+			find_readers(c);
 	}
 	c->outside->n = n > 0 ? n : 0;
 }
@@ -176,6 +213,8 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 		result->lock = VT_LOCK_HELD_BY;
 		src->coherent = false;
 	}
+	device->scratch.chunk = c->outside->chunk;
+	device->scratch.chunk_size = CHUNK_SIZE;
 	device->walk = vt_torch_walk_read(src, &c->torch.layout, device->dca, ordinal, &limits, &device->scratch, result);
 	src->coherent = was_coherent;
 	c->model->timing.blocks_read_ms += (double)result->read_ns / VT_NS_PER_MS;
@@ -306,6 +345,8 @@ void vt_collect_outside_finish(struct vt_collect *c)
 		finish(c, &sink);
 		c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
 	}
+	if (c->outside->chunk)
+		munmap(c->outside->chunk, CHUNK_SIZE);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
 		if (c->outside->devices[i].scratch.base)
 			munmap(c->outside->devices[i].scratch.base, c->outside->devices[i].scratch.size);

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "target/maps.h"
 #include "target/proc.h"
+#include "target/readers.h"
 #include "target/task.h"
 
 #define PAGE 4096u
@@ -35,6 +36,7 @@
 #define RUN_SIZE (RUN_PAGES * PAGE)
 #define CACHE_SETS 32u
 #define CACHE_WAYS 8u
+#define TOGETHER_BYTES (1u << 20) /* what is less is copied before another thread wakes up */
 #define CACHE_SIZE ((size_t)CACHE_SETS * CACHE_WAYS * RUN_SIZE) /* 16 MiB */
 
 /* How old the map may be before an address that is not in it is looked up again. */
@@ -62,6 +64,7 @@ struct vt_live {
 	int mem_fd;
 	bool writable;
 	bool use_mem; /* process_vm_readv() is refused here */
+	struct vt_readers *readers; /* NULL: none */
 	struct vt_maps maps; /* for use_mem only; read when needed */
 	uint64_t maps_ns;    /* when; 0: not yet */
 	struct run runs[CACHE_SETS][CACHE_WAYS];
@@ -267,11 +270,27 @@ static int read_singly(struct vt_memsrc *src, const struct vt_memvec *vec, size_
 	return 0;
 }
 
+/* False: not all of it was read, or it is not worth it. */
+static bool read_together(struct vt_live *live, const struct vt_memvec *vec, size_t n)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!is_user_range(vec[i].addr, vec[i].len))
+			return false;
+		bytes += vec[i].len;
+	}
+	return bytes >= TOGETHER_BYTES && vt_readers_copy(live->readers, live->tid, vec, n) && has_memory(live->mem_fd);
+}
+
 static int readv_plain(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n)
 {
 	struct vt_live *live = live_of_plain(src);
 	struct iovec local[IOV_MAX], remote[IOV_MAX];
 
+	/* When it fails what follows finds out why, and how far it goes. */
+	if (live->readers && !live->use_mem && read_together(live, vec, n))
+		return 0;
 	while (n > 0 && !live->use_mem) {
 		size_t count = gather(vec, n, local, remote);
 		size_t whole = 0;
@@ -504,6 +523,7 @@ void vt_live_destroy(struct vt_live *live)
 {
 	if (!live)
 		return;
+	vt_readers_destroy(live->readers);
 	if (live->cache)
 		munmap(live->cache, CACHE_SIZE);
 	vt_maps_deinit(&live->maps);
@@ -525,6 +545,13 @@ void vt_live_drop_cache(struct vt_live *live)
 {
 	memset(live->runs, 0, sizeof(live->runs));
 	forget_maps(live);
+}
+
+bool vt_live_read_together(struct vt_live *live, unsigned int n)
+{
+	if (!live->readers)
+		live->readers = vt_readers_create(n);
+	return live->readers != NULL;
 }
 
 void vt_live_wait_killably(struct vt_live *live)

@@ -27,6 +27,9 @@ struct vt_memsrc *vt_live_source(struct vt_live *live);
 struct vt_memsrc *vt_live_cached_source(struct vt_live *live);
 void vt_live_drop_cache(struct vt_live *live);
 
+/* Large reads are shared with n more threads from now on. False: there are none. */
+bool vt_live_read_together(struct vt_live *live, unsigned int n);
+
 /*
  * Waits until the memory map is not locked. A thread that hangs in a driver may have the lock, and process_vm_readv() waits for it
  * so that not even the end of our process ends the wait (mm/process_vm_access.c: mmap_read_lock()): threads that we hold would

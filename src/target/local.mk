@@ -8,6 +8,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
 	src/target/regs.c src/target/regs.h \
+	src/target/readers.c src/target/readers.h \
 	src/target/replay.c src/target/replay.h \
 	src/target/session.c src/target/session.h \
 	src/target/snapshot.c src/target/snapshot.h \

@@ -24,6 +24,8 @@ struct vt_torch_sink {
 struct vt_torch_scratch {
 	void *base; /* zeroed or not; 16-byte aligned */
 	uint64_t size;
+	void *chunk; /* NULL, or where to read to, if that is more than the walk has for it in base */
+	uint64_t chunk_size;
 };
 
 struct vt_torch_walk_limits {

@@ -93,6 +93,8 @@ struct vt_torch_walk {
 	uint64_t pools_seen; /* a hash of what graph_pools has: no operation on it is counted */
 
 	struct fixed *fixed;
+	uint8_t *chunk; /* where is read to */
+	uint64_t chunk_size;
 	uint64_t capacity; /* blocks that the scratch has room for */
 	uint64_t *objects; /* addresses of Block objects */
 	uint64_t *nodes;   /* of the set being read */
@@ -497,11 +499,11 @@ uint64_t vt_torch_scratch_size(uint64_t n_blocks)
 	return FIXED_SIZE + n_blocks * PER_BLOCK;
 }
 
-static void take_scratch(struct vt_torch_walk *w, uint64_t size)
+static void take_scratch(struct vt_torch_walk *w, const struct vt_torch_scratch *scratch)
 {
 	uint8_t *at = (uint8_t *)(w + 1);
 
-	w->capacity = (size - FIXED_SIZE) / PER_BLOCK;
+	w->capacity = (scratch->size - FIXED_SIZE) / PER_BLOCK;
 	if (w->capacity > w->limits.max_blocks)
 		w->capacity = w->limits.max_blocks;
 	if (w->capacity > UINT32_MAX)
@@ -515,6 +517,12 @@ static void take_scratch(struct vt_torch_walk *w, uint64_t size)
 	w->spare = w->keys + w->capacity;
 	w->objects = w->spare + w->capacity;
 	w->nodes = w->objects + w->capacity;
+	w->chunk = w->fixed->chunk;
+	w->chunk_size = CHUNK;
+	if (scratch->chunk && scratch->chunk_size > CHUNK) {
+		w->chunk = scratch->chunk;
+		w->chunk_size = scratch->chunk_size;
+	}
 	memset(w->fixed->pool_slots, 0, sizeof(w->fixed->pool_slots));
 }
 
@@ -665,18 +673,18 @@ static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 		size_t pieces = 0;
 		bool whole;
 
-		while (at < n && pieces < PIECES && used + len <= CHUNK) {
+		while (at < n && pieces < PIECES && used + len <= w->chunk_size) {
 			uint64_t start = addrs[index_at(w, at)], end = start + len;
 
 			for (at++; at < n; at++) {
 				uint64_t next = addrs[index_at(w, at)];
 
-				if (next / PAGE > (end - 1) / PAGE + 1 || next + len - start > CHUNK - used)
+				if (next / PAGE > (end - 1) / PAGE + 1 || next + len - start > w->chunk_size - used)
 					break;
 				if (next + len > end)
 					end = next + len;
 			}
-			f->vec[pieces] = (struct vt_memvec){ .addr = start, .buf = f->chunk + used, .len = end - start };
+			f->vec[pieces] = (struct vt_memvec){ .addr = start, .buf = w->chunk + used, .len = end - start };
 			f->piece_end[pieces++] = at;
 			used += end - start;
 		}
@@ -904,7 +912,7 @@ static bool room_for(struct vt_torch_walk *w, uint64_t more)
 static bool read_active(struct vt_torch_walk *w)
 {
 	struct vt_ska table;
-	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n;
+	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n, max = w->chunk_size / VT_SKA_SET_SLOT;
 
 	if (vt_mem_read(w->src, addr, &table, sizeof(table)) || !vt_ska_plausible(&table))
 		return refuse(w, "active_blocks is not where the layout says", addr);
@@ -912,14 +920,14 @@ static bool read_active(struct vt_torch_walk *w)
 		return false;
 	n = vt_ska_slots(&table);
 	while (at < n) {
-		uint64_t some = n - at < CHUNK / VT_SKA_SET_SLOT ? n - at : CHUNK / VT_SKA_SET_SLOT;
+		uint64_t some = n - at < max ? n - at : max;
 		uint64_t from = table.entries + at * VT_SKA_SET_SLOT;
 		const uint8_t *slots = vt_mem_direct(w->src, from, some * VT_SKA_SET_SLOT);
 
 		if (!slots) {
-			if (vt_mem_read(w->src, from, w->fixed->chunk, some * VT_SKA_SET_SLOT))
+			if (vt_mem_read(w->src, from, w->chunk, some * VT_SKA_SET_SLOT))
 				return refuse(w, "the slots of active_blocks cannot be read", from);
-			slots = w->fixed->chunk;
+			slots = w->chunk;
 		}
 		for (uint64_t i = 0; i < some; i++) {
 			if ((int8_t)slots[i * VT_SKA_SET_SLOT] < 0)
@@ -1206,7 +1214,7 @@ struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_
 	w->dca = dca;
 	w->device = device;
 	w->strict = src->coherent && result->lock != VT_LOCK_HELD_BY;
-	take_scratch(w, scratch->size);
+	take_scratch(w, scratch);
 	if (!read_all(w)) {
 		take_back(result);
 		w = NULL;

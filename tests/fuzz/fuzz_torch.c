@@ -275,7 +275,7 @@ static void walk(struct original *o, const struct vt_torch_layout *layout, uint6
 	int64_t count = vt_torch_count_blocks(&image->src, layout, dca);
 	struct vt_torch_walk_limits limits = { .max_blocks = MAX_RECS, .deadline_ns = how & HOW_HURRY ? ticks + 9 : UINT64_MAX, .now_ns = now };
 	struct vt_torch_device_result result = { .lock = how & HOW_HELD ? VT_LOCK_HELD_BY : VT_LOCK_NONE };
-	struct vt_torch_scratch scratch;
+	struct vt_torch_scratch scratch = { 0 };
 	struct sink sink = { .base.reserve = reserve };
 	bool moved = how & HOW_MOVING;
 

@@ -216,6 +216,39 @@ static void reads_exactly(void **state)
 	vt_live_destroy(live);
 }
 
+/* Several threads copy: the same bytes, and a failure says what it says when one does. */
+static void reads_together(void **state)
+{
+	enum { PIECES = 9, LEN = HOLE * PAGE };
+	struct vt_memvec vec[PIECES];
+	struct vt_live *live = NULL;
+	struct vt_memsrc *src;
+	uint8_t *buf = malloc((size_t)PIECES * LEN);
+
+	(void)state;
+	succeed(vt_live_create(child, &live));
+	src = vt_live_source(live);
+	assert_false(vt_live_read_together(live, 0));
+	assert_true(vt_live_read_together(live, 3));
+	assert_true(vt_live_read_together(live, 3));
+	for (int round = 0; round < 20; round++) {
+		memset(buf, 0, (size_t)PIECES * LEN);
+		for (size_t i = 0; i < PIECES; i++)
+			vec[i] = (struct vt_memvec){ .addr = (uint64_t)(uintptr_t)area + i, .buf = buf + i * LEN, .len = LEN - 2 * i };
+		assert_int_equal(vt_mem_readv(src, vec, PIECES), 0);
+		for (size_t i = 0; i < PIECES; i++)
+			for (size_t k = 0; k < LEN - 2 * i; k += 97)
+				assert_int_equal(buf[i * LEN + k], byte_at(i + k));
+	}
+	vec[5].addr = (uint64_t)(uintptr_t)area + 8 * PAGE + 5;
+	assert_int_equal(vt_mem_readv(src, vec, PIECES), -EFAULT);
+	assert_int_equal(src->fault_addr, (uint64_t)(uintptr_t)area + HOLE * PAGE);
+	vec[5].addr = UINT64_MAX - PAGE;
+	assert_int_equal(vt_mem_readv(src, vec, PIECES), -EFAULT);
+	vt_live_destroy(live);
+	free(buf);
+}
+
 /* A container engine's seccomp policy in which process_vm_readv() gives the errno. */
 static void forbid_process_vm_readv(int errnum)
 {
@@ -465,6 +498,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(reads_exactly, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(falls_back_to_proc_mem, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_is_dropped, setup, teardown),
 		cmocka_unit_test(does_not_remember_failures),

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that copy memory of another process together: one alone copies some 5 GB/s, and the target may stand still meanwhile. They
+ * sleep until there is something to copy.
+ */
+#ifndef VT_TARGET_READERS_H
+#define VT_TARGET_READERS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "vramtap/mem.h"
+
+struct vt_readers; /* opaque */
+
+/* n threads (a few at most) beside the caller's. NULL when there are none. */
+struct vt_readers *vt_readers_create(unsigned int n);
+void vt_readers_destroy(struct vt_readers *readers);
+
+/*
+ * Copies all of vec from the process that the thread tid is of, with process_vm_readv(). False: not all of it, and it is not known
+ * which. The caller's thread takes part.
+ */
+bool vt_readers_copy(struct vt_readers *readers, pid_t tid, const struct vt_memvec *vec, size_t n);
+
+#endif
