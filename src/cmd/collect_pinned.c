@@ -7,11 +7,13 @@
 
 #include "base/clock.h"
 #include "cmd/collect.h"
+#include "cmd/watchdog.h"
 #include "walk/torch_pinned.h"
 
 #define MAX_BLOCKS 1000000
-#define READ_NS (500 * VT_NS_PER_MS) /* all passes together; one takes 20 ms for 100,000 blocks */
+#define READ_NS (500 * VT_NS_PER_MS) /* all passes together; one takes about 50 ms for 100,000 blocks */
 #define PASSES 50
+#define WATCH_NS (20 * VT_NS_PER_S) /* what waits in the kernel for longer than that will not come back */
 
 static const char *const state_names[] = {
 	[VT_PINNED_ABSENT] = "not loaded",
@@ -59,17 +61,12 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 	pinned->n_blocks = result.n_blocks;
 }
 
-void vt_collect_pinned(struct vt_collect *c)
+static void find_and_read(struct vt_collect *c)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
 	struct vt_memsrc *src = vt_live_source(c->live); /* not the cached one: passes are compared */
 	struct vt_pinned_found found;
 
-	if (c->torch_inherited || c->cuda_unused) {
-		/* whatever there is was copied by fork(): the parent's */
-		pinned->state = c->torch_inherited ? "inherited" : "not initialised";
-		return;
-	}
 	vt_pinned_find(&c->modules, src, &found);
 	pinned->state = state_names[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
@@ -77,4 +74,17 @@ void vt_collect_pinned(struct vt_collect *c)
 			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
 	if (found.state == VT_PINNED_FOUND)
 		read_blocks(c, src, found.object);
+}
+
+void vt_collect_pinned(struct vt_collect *c)
+{
+	if (c->torch_inherited || c->cuda_unused) {
+		/* whatever there is was copied by fork(): the parent's */
+		c->model->pinned.state = c->torch_inherited ? "inherited" : "not initialised";
+		return;
+	}
+	vt_watchdog_arm(WATCH_NS, c->proc.pid, "its pinned host memory is read");
+	vt_live_wait_killably(c->live);
+	find_and_read(c);
+	vt_watchdog_disarm();
 }
