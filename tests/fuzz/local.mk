@@ -17,3 +17,9 @@ tests_fuzz_fuzz_torch_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_torch_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_torch_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+
+fuzz_programs += tests/fuzz/fuzz_pinned
+tests_fuzz_fuzz_pinned_SOURCES = tests/fuzz/fuzz_pinned.c $(fuzz_driver) tests/unit/pinned_image.h
+tests_fuzz_fuzz_pinned_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_pinned_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_pinned_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)

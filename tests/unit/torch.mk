@@ -12,7 +12,7 @@ tests_unit_test_torch_find_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_torch_find_LDADD = $(torch_ldadd)
 
 unit_tests += tests/unit/test_torch_pinned
-tests_unit_test_torch_pinned_SOURCES = tests/unit/test_torch_pinned.c
+tests_unit_test_torch_pinned_SOURCES = tests/unit/test_torch_pinned.c tests/unit/pinned_image.h
 tests_unit_test_torch_pinned_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_torch_pinned_LDADD = $(torch_ldadd)
 
