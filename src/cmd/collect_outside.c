@@ -133,15 +133,25 @@ static unsigned int idle_processors(void)
 	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
 }
 
+/*
+ * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs none of it, and would make each
+ * page one that is copied when it is written to.
+ */
+static void *map_pages(size_t size)
+{
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (pages == MAP_FAILED)
+		return NULL;
+	madvise(pages, size, MADV_DONTFORK);
+	return pages;
+}
+
 /* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
 static void find_readers(struct vt_collect *c)
 {
-	void *chunk;
-
-	if (c->outside->chunk || !vt_live_read_together(c->live, idle_processors()))
-		return;
-	chunk = mmap(NULL, CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	c->outside->chunk = chunk == MAP_FAILED ? NULL : chunk;
+	if (!c->outside->chunk && vt_live_read_together(c->live, idle_processors()))
+		c->outside->chunk = map_pages(CHUNK_SIZE);
 }
 
 /* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
@@ -155,9 +165,9 @@ static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 		return true;
 	if (device->scratch.base)
 		munmap(device->scratch.base, device->scratch.size);
-	base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	device->scratch = (struct vt_torch_scratch){ .base = base == MAP_FAILED ? NULL : base, .size = base == MAP_FAILED ? 0 : size };
-	return device->scratch.base != NULL;
+	base = map_pages(size);
+	device->scratch = (struct vt_torch_scratch){ .base = base, .size = base ? size : 0 };
+	return base;
 }
 
 void vt_collect_outside_prepare(struct vt_collect *c)
