@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "report/model.h"
+#include "target/core.h"
+#include "target/core_files.h"
 #include "target/elfsym.h"
 #include "target/live.h"
 #include "target/maps.h"
@@ -29,15 +31,50 @@ struct vt_collect_options {
 	bool no_stop;       /* stop no thread; a report is read-only then */
 };
 
+struct vt_collect;
+struct vt_stacks;
+
+/* What is looked at. */
+struct vt_subject {
+	const struct vt_origin *origin;
+	pid_t pid;        /* a live process, */
+	const char *core; /* or a core, */
+	struct vt_core_places places; /* and where its files may be */
+};
+
+/* Where it comes from: what a live process and a core do differently; one report is made of either. */
+struct vt_origin {
+	/* Fills c->proc, maps, modules, mem, cached and model->process. */
+	struct vt_error *(*open)(struct vt_collect *c, const struct vt_subject *subject);
+	/* When all else is in the model: what is to be said about its files, or that it is gone. */
+	void (*finish)(struct vt_collect *c);
+	/* Releases what is its own; modules and maps are there still, and not used afterwards. */
+	void (*close)(struct vt_collect *c);
+	/* The name of a thread, in the model's arena; "" unknown. */
+	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
+	/* The threads (collect_stacks.h): the interpreter, the list of threads with what the kernel says, and copies of all that changes. */
+	struct vt_error *(*find_python)(struct vt_stacks *s);
+	struct vt_error *(*list_threads)(struct vt_stacks *s);
+	void (*capture)(struct vt_stacks *s);
+};
+
+extern const struct vt_origin vt_origin_process; /* collect_process.c */
+extern const struct vt_origin vt_origin_core;    /* collect_core.c */
+
 /* One target while it is looked at. */
 struct vt_collect {
+	const struct vt_origin *origin;
 	const struct vt_collect_options *options;
 	struct vt_model *model;
 	uint64_t start_ns;
 	struct vt_proc proc;
 	struct vt_maps maps;
 	struct vt_modules modules;
-	struct vt_live *live;
+	struct vt_memsrc *mem;    /* the memory of the target: as it is now, */
+	struct vt_memsrc *cached; /* and with pages that were read before */
+	struct vt_live *live;     /* a live process */
+	struct vt_core *core;     /* a core */
+	struct vt_files *core_files;
 	int lock_fd; /* one vramtap at a time */
 	bool stacks_only; /* nothing about memory */
 	struct vt_torch_found torch;
@@ -52,16 +89,19 @@ struct vt_collect {
 };
 
 /*
- * Looks at pid and fills model (initialised). Fails only when there is nothing to report at all: no such process, not
- * permitted, a zombie, ...
+ * Looks at the subject and fills model (initialised). Fails only when there is nothing to report at all: no such process, not
+ * permitted, a zombie, no core, ...
  */
-struct vt_error *vt_collect_process(pid_t pid, const struct vt_collect_options *options, struct vt_model *model);
+struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
 
 /* The same for the threads alone: no code runs in the process, and nothing is said about memory. */
-struct vt_error *vt_collect_stacks(pid_t pid, const struct vt_collect_options *options, struct vt_model *model);
+struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
 
 /* The stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
+void vt_collect_environ(struct vt_collect *c);        /* collect_identity.c: of a live process */
+/* Its rank out of the n bytes of its environment (and a NUL). */
+void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n); /* collect_identity.c */
 void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
 void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_pinned(struct vt_collect *c);         /* collect_pinned.c: PyTorch's pinned host memory, while the target runs */

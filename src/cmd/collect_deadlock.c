@@ -95,17 +95,34 @@ static bool holds_now(struct vt_stacks *s, const struct ring *ring, struct vt_th
 	return ok;
 }
 
+static void mark(struct vt_stacks *s, const struct ring *ring)
+{
+	for (size_t k = 0; k < ring->n; k++)
+		s->c->model->threads.data[ring->members[k]].deadlock = true;
+}
+
+/* In a core all is of one moment; what remains is that a member may have set itself a time limit. */
+static bool has_limit(const struct vt_stacks *s, const struct ring *ring)
+{
+	bool limit = false;
+
+	for (size_t k = 0; k < ring->n; k++)
+		limit = limit || (!waits_for_gil(s, ring->members[k]) && s->list.threads.data[ring->members[k]].syscall_args[3]);
+	return limit;
+}
+
 static void confirm(struct vt_stacks *s, const struct ring *ring)
 {
 	VT_FREE struct vt_thread_sample *samples = calloc(ring->n, sizeof(*samples));
 
-	for (int try = 0; samples && try < MAX_TRIES; try++) {
+	if (s->c->core && !has_limit(s, ring))
+		mark(s, ring);
+	for (int try = 0; samples && !s->c->core && try < MAX_TRIES; try++) {
 		if (try > 0)
 			vt_sleep_ns(BETWEEN_TRIES_NS);
 		if (!holds_now(s, ring, samples))
 			continue;
-		for (size_t k = 0; k < ring->n; k++)
-			s->c->model->threads.data[ring->members[k]].deadlock = true;
+		mark(s, ring);
 		return;
 	}
 }

@@ -29,12 +29,18 @@ static int environ_number(const char *env, size_t n, const char *name)
 }
 
 /* torchrun, Slurm and MPI launchers that speak PyTorch set RANK and WORLD_SIZE. */
-static void read_rank(struct vt_model_process *process)
+void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n)
 {
+	process->rank = environ_number(env, n, "RANK");
+	process->world_size = environ_number(env, n, "WORLD_SIZE");
+}
+
+void vt_collect_environ(struct vt_collect *c)
+{
+	struct vt_model_process *process = &c->model->process;
 	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
 	char path[64];
 
-	process->rank = process->world_size = -1;
 	snprintf(path, sizeof(path), "/proc/%d/environ", vt_proc_view(process->pid));
 
 	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -45,8 +51,7 @@ static void read_rank(struct vt_model_process *process)
 	for (ssize_t got; n < MAX_ENVIRON && (got = read(fd, env + n, MAX_ENVIRON - n)) > 0;)
 		n += (size_t)got;
 	env[n] = '\0';
-	process->rank = environ_number(env, n, "RANK");
-	process->world_size = environ_number(env, n, "WORLD_SIZE");
+	vt_collect_rank(process, env, n);
 }
 
 static const char *copy(struct vt_collect *c, const char *text)
@@ -72,6 +77,7 @@ void vt_collect_identity(struct vt_collect *c)
 		.state = proc->state,
 		.tracer = proc->tracer,
 		.tracer_name = copy(c, proc->tracer_name),
+		.rank = -1,
+		.world_size = -1,
 	};
-	read_rank(&model->process);
 }

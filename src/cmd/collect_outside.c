@@ -95,7 +95,7 @@ static bool looks_inherited(const struct vt_collect *c)
 	VT_ERROR struct vt_error *err = vt_live_create(c->proc.ppid, &parent);
 
 	if (!err) {
-		int n = vt_torch_devices(vt_live_source(c->live), &c->torch.layout, c->torch.allocator, ours);
+		int n = vt_torch_devices(c->mem, &c->torch.layout, c->torch.allocator, ours);
 
 		same = n > 0 &&
 		       vt_torch_devices(vt_live_source(parent), &c->torch.layout, c->torch.allocator, theirs) == n &&
@@ -150,7 +150,7 @@ static void *map_pages(size_t size)
 /* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
 static void find_readers(struct vt_collect *c)
 {
-	if (!c->outside->chunk && vt_live_read_together(c->live, idle_processors()))
+	if (c->live && !c->outside->chunk && vt_live_read_together(c->live, idle_processors()))
 		c->outside->chunk = map_pages(CHUNK_SIZE);
 }
 
@@ -172,7 +172,7 @@ static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 
 void vt_collect_outside_prepare(struct vt_collect *c)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = c->mem;
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	int n;
 
@@ -201,7 +201,7 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = c->mem;
 	struct vt_torch_device_result *result = &device->result;
 	struct vt_torch_walk_limits limits = { .max_blocks = MAX_BLOCKS, .deadline_ns = deadline_ns, .now_ns = vt_now_ns };
 	int64_t count = count_blocks(c, src, device->dca);
@@ -244,7 +244,7 @@ void vt_collect_outside_rehearse(struct vt_collect *c)
 /* The allocators of all devices, again: they may be new. False: nothing can be read, which was said. */
 static bool find_devices(struct vt_collect *c)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = c->mem;
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	int n;
 
@@ -271,7 +271,7 @@ static bool find_devices(struct vt_collect *c)
 
 void vt_collect_outside_read(struct vt_collect *c)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = c->mem;
 	uint64_t start = vt_now_ns();
 
 	if (c->inside_walk_done || c->torch_inherited || !find_devices(c))

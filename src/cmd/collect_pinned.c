@@ -27,8 +27,10 @@ static const struct vt_maps *maps_now(void *arg)
 {
 	struct vt_collect *c = arg;
 	struct vt_maps maps = { 0 };
-	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+	VT_ERROR struct vt_error *err = c->live ? vt_maps_init(&maps, c->proc.pid) : NULL;
 
+	if (!c->live)
+		return &c->maps;
 	if (err)
 		return &c->pinned_maps; /* the last one, or none: then no block is in memory */
 	vt_maps_deinit(&c->pinned_maps);
@@ -64,7 +66,7 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 static void find_and_read(struct vt_collect *c)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
-	struct vt_memsrc *src = vt_live_source(c->live); /* not the cached one: passes are compared */
+	struct vt_memsrc *src = c->mem; /* not the cached one: passes are compared */
 	struct vt_pinned_found found;
 
 	vt_pinned_find(&c->modules, src, &found);

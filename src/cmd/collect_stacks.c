@@ -11,14 +11,11 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
-#include "cmd/watchdog.h"
 #include "walk/debuginfod.h"
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
-/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
-#define CAPTURE_NS (10 * VT_NS_PER_S)
 
 static void find_python(struct vt_stacks *s)
 {
@@ -27,7 +24,7 @@ static void find_python(struct vt_stacks *s)
 	struct vt_error *err;
 
 	python->locals = c->options->locals;
-	err = vt_python_find(python, &c->modules, c->live);
+	err = c->origin->find_python(s);
 	s->have_python = !err;
 	if (s->have_python) {
 		c->model->versions.python =
@@ -40,47 +37,6 @@ static void find_python(struct vt_stacks *s)
 	c->model->versions.python = "";
 	if (!vt_error_catch(&err, VT_ERR_NOTFOUND))
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
-}
-
-static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
-{
-	if (a->entries.n != b->entries.n)
-		return false;
-	for (size_t i = 0; i < a->entries.n; i++) {
-		const struct vt_map_entry *x = &a->entries.data[i], *y = &b->entries.data[i];
-
-		if (x->start != y->start || x->end != y->end || x->offset != y->offset || x->inode != y->inode ||
-		    x->flags != y->flags)
-			return false;
-	}
-	return true;
-}
-
-/*
- * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
- * old one serves.
- */
-static void refresh_maps(struct vt_collect *c)
-{
-	struct vt_maps maps = { 0 };
-	struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
-
-	if (err) {
-		vt_error_destroy(err);
-		return;
-	}
-	if (same_maps(&maps, &c->maps)) {
-		vt_maps_deinit(&maps);
-		return;
-	}
-	vt_modules_deinit(&c->modules);
-	vt_maps_deinit(&c->maps);
-	c->maps = maps;
-	c->modules = (struct vt_modules){ 0 };
-	c->torch.c10_cuda = NULL;
-	err = vt_modules_init(&c->modules, c->proc.pid, &c->maps);
-	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 }
 
 /* Threads that were started after the list was made and were stopped all the same belong to the report. */
@@ -246,7 +202,7 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 {
 	struct vt_collect *c = s->c;
 	struct vt_unwinder *unwinder = NULL;
-	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : vt_live_cached_source(c->live);
+	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : c->cached;
 
 	VT_TRY(vt_unwinder_create(&c->modules, src, c->proc.pid, &unwinder));
 	for (size_t i = 0; i < s->list.threads.n; i++) {
@@ -394,7 +350,7 @@ static void say_without_locals(struct vt_stacks *s)
 
 static void resolve_python(struct vt_stacks *s)
 {
-	struct vt_memsrc *src = vt_live_cached_source(s->c->live);
+	struct vt_memsrc *src = s->c->cached;
 
 	say_without_locals(s);
 
@@ -512,17 +468,6 @@ static void add_thread(struct vt_stacks *s, size_t i)
 	apply_view(s, i, thread);
 }
 
-/* Our own helper's thread may still be on its way out: it is no part of the target. */
-static void drop_helper_thread(struct vt_stacks *s)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < s->list.threads.n; i++)
-		if (!s->c->helper_tid || s->list.threads.data[i].tid != s->c->helper_tid)
-			s->list.threads.data[kept++] = s->list.threads.data[i];
-	s->list.threads.n = kept;
-}
-
 static void say_what_is_missing(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -568,29 +513,11 @@ static void stacks_deinit(struct vt_stacks *s)
 	free(s->places);
 	free(s->kernel);
 	vt_wait_deinit(&s->wait);
+	vt_map_deinit(&s->by_inner);
 	for (size_t r = VT_MAX_ROUNDS; r-- > 0;)
 		vt_round_deinit(&s->rounds[r]);
 	vt_replay_destroy(s->replay);
 	vt_thread_list_deinit(&s->list);
-}
-
-/* Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures only leave it out. */
-static void read_kernel_stacks(struct vt_stacks *s)
-{
-	const char *frames[VT_MAX_KERNEL_FRAMES];
-
-	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
-	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
-		const struct vt_thread_info *info = &s->list.threads.data[i];
-		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->proc.pid, info->tid, frames,
-									    &s->c->model->arena);
-		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) : NULL;
-
-		if (!copy)
-			continue;
-		memcpy(copy, frames, n * sizeof(*copy));
-		s->kernel[i] = (struct vt_kernel_stack){ .frames = copy, .n = n };
-	}
 }
 
 /* The GIL of the interpreter that a thread is in; 0 unknown. Interpreters may share one. */
@@ -707,30 +634,22 @@ void vt_collect_threads(struct vt_collect *c)
 {
 	struct vt_stacks s = {
 		.c = c,
-		.wait = { .pid = c->proc.pid, .src = vt_live_cached_source(c->live), .arena = &c->model->arena },
+		.wait = { .pid = c->proc.pid, .src = c->cached, .arena = &c->model->arena },
 	};
 	uint64_t start = vt_now_ns();
 
 	if (refuse_32bit(&s))
 		return;
-	refresh_maps(c);
 	find_python(&s);
 
-	struct vt_error *err = vt_thread_list_init(&s.list, c->proc.pid);
+	struct vt_error *err = c->origin->list_threads(&s);
 
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the threads cannot be listed", err);
 		stacks_deinit(&s);
 		return;
 	}
-	drop_helper_thread(&s);
-	read_kernel_stacks(&s);
-	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
-	if (c->options->no_stop)
-		vt_capture_running(&s);
-	else
-		vt_capture_stopped(&s);
-	vt_watchdog_disarm();
+	c->origin->capture(&s);
 	drop_ended_threads(&s);
 	add_new_threads(&s);
 	add_threads(&s);

@@ -3,6 +3,7 @@
 #ifndef VT_CMD_COLLECT_STACKS_H
 #define VT_CMD_COLLECT_STACKS_H
 
+#include "base/map.h"
 #include "cmd/collect.h"
 #include "target/replay.h"
 #include "target/session.h"
@@ -50,6 +51,7 @@ struct vt_stacks {
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
 	struct vt_wait wait;
+	struct vt_map by_inner; /* of a core: what threads call themselves → their numbers */
 	struct vt_place *places;       /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */

@@ -24,7 +24,7 @@ static void find_once(struct vt_collect *c)
 	struct vt_model *model = c->model;
 	struct vt_torch_found found = { 0 };
 	/* Not the cached source: while the target runs, what one try read would serve the next. */
-	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, vt_live_source(c->live), &found);
+	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, c->mem, &found);
 
 	if (err) {
 		found.backend = VT_TORCH_UNKNOWN;
@@ -42,7 +42,7 @@ void vt_collect_find_torch(struct vt_collect *c)
 {
 	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
 		find_once(c);
-		if (c->torch.backend != VT_TORCH_UNKNOWN)
+		if (c->torch.backend != VT_TORCH_UNKNOWN || c->mem->coherent)
 			break;
 	}
 }
@@ -82,21 +82,6 @@ void vt_collect_find_torch_again(struct vt_collect *c)
 			      c->torch.why);
 }
 
-static const char *thread_name(struct vt_collect *c, pid_t tid)
-{
-	struct vt_thread_info info = { 0 };
-	const char *name = NULL;
-
-	if (tid > 0) {
-		struct vt_error *err = vt_thread_info_read(&info, c->proc.pid, tid);
-
-		if (!err)
-			name = vt_arena_strdup(&c->model->arena, info.name);
-		vt_error_destroy(err);
-	}
-	return name ? name : "";
-}
-
 /* What is wrong with the blocks themselves is said by vt_model_account(). */
 static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_allocator *allocator)
 {
@@ -131,7 +116,7 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 			.result = *r,
 			.first_block = first,
 			.n_blocks = r->blocks,
-			.owner_name = thread_name(c, r->owner_tid),
+			.owner_name = c->origin->thread_name(c, r->owner_tid),
 			.consistency = r->lock == VT_LOCK_TAKEN ? VT_CONSISTENT_LOCKED : VT_CONSISTENT_UNCHANGED,
 		};
 		allocator->result.why[sizeof(r->why) - 1] = '\0';

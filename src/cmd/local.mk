@@ -3,15 +3,18 @@ vramtap_SOURCES = \
 	src/cmd/cmd.h \
 	src/cmd/collect.c src/cmd/collect.h \
 	src/cmd/collect_capture.c src/cmd/collect_stacks.h \
+	src/cmd/collect_core.c \
 	src/cmd/collect_deadlock.c \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \
 	src/cmd/collect_outside.c src/cmd/collect_outside.h \
 	src/cmd/collect_passes.c \
 	src/cmd/collect_pinned.c \
+	src/cmd/collect_process.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
 	src/cmd/main.c \
+	src/cmd/options_core.c src/cmd/options_core.h \
 	src/cmd/output.c src/cmd/output.h \
 	src/cmd/progress.c src/cmd/progress.h \
 	src/cmd/report.c \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap report PID */
+/* vramtap report PID, or --core CORE */
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/collect.h"
+#include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "cmd/progress.h"
 #include "report/writer.h"
@@ -17,7 +18,7 @@ enum {
 };
 
 struct arguments {
-	pid_t pid;
+	struct vt_subject subject;
 	struct vt_collect_options collect;
 	struct vt_output output;
 };
@@ -45,6 +46,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
+		state->child_inputs[1] = &args->subject;
 		return 0;
 	case KEY_BLOCKS:
 		args->output.writer.all_blocks = true;
@@ -67,11 +69,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
 			argp_error(state, "one PID is expected");
-		args->pid = vt_parse_pid(state, arg);
+		args->subject.pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->pid)
-			argp_error(state, "which process? A PID is missing");
+		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
+			argp_error(state, "which process? A PID is missing, or --core=FILE");
+		if (args->subject.core && args->collect.allow_resume)
+			argp_error(state, "--core and --allow-resume exclude each other");
 		if (args->collect.read_only && args->collect.allow_resume)
 			argp_error(state, "%s and --allow-resume exclude each other",
 				   args->collect.no_stop ? "--no-stop" : "--read-only");
@@ -81,14 +85,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_core_argp, 0, NULL, 0 }, { 0 } };
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.children = children,
-	.args_doc = "PID",
-	.doc = "Reports what holds the GPU memory of a live process and where its threads are.\v" VT_EXIT_CODES_DOC,
+	.args_doc = "PID\n--core=FILE",
+	.doc = "Reports what holds the GPU memory of a live process, or held that of one of which there is a core, and where its "
+	       "threads are.\v" VT_EXIT_CODES_DOC,
 };
 
 static struct vt_error *write_json(const void *model, const struct vt_writer_options *options_, FILE *out)
@@ -123,7 +128,7 @@ int vt_cmd_report(int argc, char **argv)
 	vt_output_begin(&args.output);
 	vt_model_init(&model);
 
-	VT_ERROR struct vt_error *err = vt_collect_process(args.pid, &args.collect, &model);
+	VT_ERROR struct vt_error *err = vt_collect_report(&args.subject, &args.collect, &model);
 
 	vt_progress_end();
 	if (!err)

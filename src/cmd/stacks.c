@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap stacks PID...: where each thread is. No code runs in the process. */
+/* vramtap stacks PID..., or --core CORE: where each thread is. No code runs in the process. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/collect.h"
+#include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "cmd/progress.h"
 #include "report/writer.h"
@@ -23,6 +24,7 @@ enum {
 
 struct arguments {
 	VT_VEC(pid_t) pids;
+	struct vt_subject subject; /* without its pid */
 	struct vt_collect_options collect;
 	struct vt_output output;
 };
@@ -51,6 +53,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
+		state->child_inputs[1] = &args->subject;
 		return 0;
 	case KEY_MERGED:
 		args->collect.view = VT_VIEW_MERGED;
@@ -83,8 +86,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			*pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (args->pids.n == 0)
-			argp_error(state, "which process? A PID is missing");
+		if (!vt_choose_origin(state, &args->subject, args->pids.n > 0))
+			argp_error(state, "which process? A PID is missing, or --core=FILE");
+		if (args->subject.core && args->collect.no_stop)
+			argp_error(state, "--core and --no-stop exclude each other");
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
 			argp_error(state, "--locals and --native exclude each other");
 		return 0;
@@ -93,14 +98,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_core_argp, 0, NULL, 0 }, { 0 } };
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.children = children,
-	.args_doc = "PID...",
-	.doc = "Says where the threads of live processes are and what they wait for; runs no code in them.\v" VT_EXIT_CODES_DOC
+	.args_doc = "PID...\n--core=FILE",
+	.doc = "Says where the threads of live processes are and what they wait for, or where those of a core were; runs no code "
+	       "in them.\v" VT_EXIT_CODES_DOC
 	       " With several processes the greatest.",
 };
 
@@ -132,13 +138,16 @@ static int worse(int a, int b)
 /* One process; the exit status that it alone would have. */
 static int look_at(const struct arguments *args, struct vt_stacks_result *result, bool *first)
 {
+	struct vt_subject subject = args->subject;
 	int status;
 
+	subject.pid = result->pid;
 	vt_model_init(result->model);
-	result->err = vt_collect_stacks(result->pid, &args->collect, result->model);
+	result->err = vt_collect_stacks(&subject, &args->collect, result->model);
 	vt_progress_end();
 	if (result->err)
 		return vt_cmd_fail(result->err);
+	result->pid = result->model->process.pid;
 	status = (int)result->model->completeness;
 
 	VT_ERROR struct vt_error *err = write_one(args, result, *first);
@@ -153,7 +162,7 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 	bool first = true;
 
 	for (size_t i = 0; i < document->n; i++) {
-		document->results[i].pid = args->pids.data[i];
+		document->results[i].pid = args->subject.core ? 0 : args->pids.data[i];
 		status = worse(status, look_at(args, &document->results[i], &first));
 	}
 
@@ -171,16 +180,17 @@ int vt_cmd_stacks(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	vt_output_begin(&args.output);
 
-	VT_FREE struct vt_model *models = calloc(args.pids.n, sizeof(*models));
-	VT_FREE struct vt_stacks_result *results = calloc(args.pids.n, sizeof(*results));
-	struct vt_stacks_document document = { .results = results, .n = args.pids.n, .tool_version = PACKAGE_VERSION };
+	size_t n = args.subject.core ? 1 : args.pids.n;
+	VT_FREE struct vt_model *models = calloc(n, sizeof(*models));
+	VT_FREE struct vt_stacks_result *results = calloc(n, sizeof(*results));
+	struct vt_stacks_document document = { .results = results, .n = n, .tool_version = PACKAGE_VERSION };
 
 	clock_gettime(CLOCK_REALTIME, &document.when);
 	if (models && results) {
-		for (size_t i = 0; i < args.pids.n; i++)
+		for (size_t i = 0; i < n; i++)
 			results[i].model = &models[i];
 		status = look_at_all(&args, &document);
-		for (size_t i = 0; i < args.pids.n; i++) {
+		for (size_t i = 0; i < n; i++) {
 			vt_error_destroy(results[i].err);
 			vt_model_deinit(&models[i]);
 		}

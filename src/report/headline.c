@@ -177,6 +177,29 @@ static void add_process(struct headlines *h)
 		    "the process is stopped by a signal; kill -CONT %d lets it go on", (int)p->pid);
 }
 
+/* "killed by SIGSEGV at address 0x10, in thread 4711 (python3)" */
+static void add_signal(struct headlines *h)
+{
+	const struct vt_model_core *core = &h->model->core;
+	const struct vt_model_thread *t = vt_model_thread(h->model, core->signal_tid);
+	char address[40] = "", name[MAX_NAME] = "", place[MAX_NAME * 3] = "";
+
+	if (!core->signal)
+		return;
+	if (core->have_address)
+		snprintf(address, sizeof(address), " at address 0x%" PRIx64, core->address);
+	if (t && t->is_main)
+		snprintf(name, sizeof(name), "the main thread");
+	else if (t && t->name && *t->name)
+		snprintf(name, sizeof(name), "thread %d (%.64s)", (int)t->tid, t->name);
+	else
+		snprintf(name, sizeof(name), "thread %d", (int)core->signal_tid);
+	if (t)
+		describe_place(place, sizeof(place), &t->stack);
+	add(h, "signal", true, "%s %s%s, in %s%s", core->killed ? "killed by" : "stopped at", core->signal_name, address, name,
+	    place);
+}
+
 static void add_main_thread(struct headlines *h)
 {
 	char doing[MAX_NAME * 2], place[MAX_NAME * 3];
@@ -426,6 +449,7 @@ bool vt_make_headlines(struct vt_model *model)
 	struct headlines h = { .model = model };
 
 	add_process(&h);
+	add_signal(&h);
 	add_deadlocks(&h);
 	add_main_thread(&h);
 	add_locks(&h);

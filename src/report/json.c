@@ -79,6 +79,40 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 	vt_json_end_object(json);
 }
 
+static void write_signal(struct vt_json *json, const struct vt_model_core *core)
+{
+	if (!core->signal) {
+		vt_json_null(json, "signal");
+		return;
+	}
+	vt_json_object_line(json, "signal");
+	vt_json_int(json, "number", core->signal);
+	vt_json_text(json, "name", core->signal_name);
+	vt_json_bool(json, "killed", core->killed);
+	vt_json_int(json, "tid", core->signal_tid);
+	if (core->have_address)
+		vt_json_hex(json, "address", core->address);
+	else
+		vt_json_null(json, "address");
+	vt_json_end_object(json);
+}
+
+static void write_core(struct vt_json *json, const struct vt_model_core *core)
+{
+	vt_json_text(json, "origin", core->path ? "core" : "process");
+	if (!core->path) {
+		vt_json_null(json, "core");
+		return;
+	}
+	vt_json_object(json, "core");
+	vt_json_text(json, "path", core->path);
+	vt_json_uint(json, "size_bytes", core->size);
+	vt_json_uint(json, "missing_bytes", core->missing_bytes);
+	vt_json_uint(json, "read_bytes", core->read_bytes);
+	write_signal(json, core);
+	vt_json_end_object(json);
+}
+
 static void put_cuda_version(struct vt_json *json, const char *key, int version)
 {
 	char text[32];
@@ -663,6 +697,7 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
 	write_headlines(json, model);
 	write_diags(json, model);
+	write_core(json, &model->core);
 	write_process(json, &model->process);
 	write_versions(json, &model->versions);
 	write_timing(json, &model->timing);

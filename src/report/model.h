@@ -36,7 +36,7 @@ enum vt_diag_level {
 
 struct vt_diag {
 	enum vt_diag_level level;
-	const char *stage; /* ours, static: "process", "inject", "cuda", "torch", "python", "stacks" */
+	const char *stage; /* ours, static: "process", "core", "files", "inject", "cuda", "torch", "python", "stacks" */
 	const char *code;  /* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
 	const char *text;  /* one line: what, why, and what to do where something can be done */
 };
@@ -56,6 +56,20 @@ struct vt_model_process {
 	const char *tracer_name;
 	int rank, world_size;  /* RANK, WORLD_SIZE of its environment; -1 unknown */
 	bool uses_cuda;        /* libcuda is mapped */
+};
+
+/* The core that was read in place of a live process. */
+struct vt_model_core {
+	const char *path;       /* NULL: a live process was looked at */
+	uint64_t size;          /* bytes */
+	uint64_t missing_bytes; /* that it should have and has not */
+	uint64_t read_bytes;    /* of it, for this report */
+	int signal;             /* 0 none: a debugger wrote it of a process that was well */
+	const char *signal_name; /* ours: "SIGSEGV" */
+	bool killed;            /* by that signal; else a debugger held it there */
+	pid_t signal_tid;       /* the thread that got it */
+	bool have_address;      /* the memory access that failed: */
+	uint64_t address;
 };
 
 struct vt_model_versions {
@@ -272,6 +286,7 @@ struct vt_model {
 	struct vt_arena arena;
 	const char *tool_version;
 	struct timespec when;    /* CLOCK_REALTIME at the start */
+	struct vt_model_core core;
 	struct vt_model_process process;
 	struct vt_model_versions versions;
 	enum vt_method cuda_method;

@@ -101,7 +101,10 @@ static void print_process(struct vt_line *line, const struct vt_model *model)
 
 	if (!is_set(command))
 		command = "(no command line)";
-	add_item(&items, "pid %d", (int)p->pid);
+	if (model->core.path)
+		add_item(&items, "core %.200s of pid %d", model->core.path, (int)p->pid);
+	else
+		add_item(&items, "pid %d", (int)p->pid);
 	if (p->rank >= 0 && p->world_size > 0)
 		add_item(&items, "rank %d of %d", p->rank, p->world_size);
 	else if (p->rank >= 0)
@@ -132,8 +135,13 @@ static void add_reading(struct items *items, const struct vt_model *model)
 	bool inside = model->cuda_method == VT_METHOD_INSIDE ||
 		      model->torch_method == VT_METHOD_INSIDE;
 	struct vt_str *text = &items->texts[items->n];
-	char number[VT_NUM_MAX];
+	char number[VT_NUM_MAX], size[VT_NUM_MAX];
 
+	if (model->core.path) {
+		add_item(items, "%s of %s read in %s", vt_format_size(number, model->core.read_bytes),
+			 vt_format_size(size, model->core.size), vt_format_ms((char[VT_NUM_MAX]){ 0 }, t->total_ms));
+		return;
+	}
 	add_item(items, "read from %s in %s", inside ? "inside" : "outside",
 		 vt_format_ms(number, t->total_ms));
 	if (t->borrowed_tid > 0)
@@ -243,7 +251,10 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 		vt_line_add(line, VT_ALARM, "Nothing could be learned: see above.");
 		break;
 	}
-	vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command, (int)model->process.pid);
+	if (model->core.path)
+		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - --core %s", command, model->core.path);
+	else
+		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command, (int)model->process.pid);
 	vt_line_end(line);
 }
 

@@ -24,6 +24,7 @@
 #define MAX_FILE_SIZE (UINT64_C(1) << 40)
 #define MAX_PHDRS 1024
 #define MAX_DYNAMIC 4096
+#define LEAST_DYNAMIC 8 /* that say which file it is; every library has twice as many */
 #define PAGE UINT64_C(4096)
 
 static const char deleted_suffix[] = " (deleted)";
@@ -255,6 +256,22 @@ static bool offset_of(const struct vt_module *module, uint64_t vaddr, uint64_t *
 	return false;
 }
 
+bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room)
+{
+	Elf64_Phdr phdr;
+
+	for (unsigned int i = 0; program_header(module, i, &phdr); i++) {
+		if (phdr.p_type != PT_LOAD || phdr.p_flags & PF_W || vaddr < phdr.p_vaddr ||
+		    vaddr - phdr.p_vaddr >= phdr.p_filesz || phdr.p_offset > module->image_size ||
+		    phdr.p_filesz > module->image_size)
+			continue;
+		*offset = phdr.p_offset + (vaddr - phdr.p_vaddr);
+		*room = phdr.p_filesz - (vaddr - phdr.p_vaddr);
+		return true;
+	}
+	return false;
+}
+
 /*
  * Which PT_LOAD segment this mapping shows; false when none. The loader maps whole pages, so a page of the file in which
  * two segments meet is mapped twice and only the flags tell which is which.
@@ -275,10 +292,10 @@ static bool find_segment(const struct vt_module *module, const struct vt_map_ent
 }
 
 /* bias from the executable mapping of the module that shows an executable segment. */
-static bool find_bias(const struct vt_modules *modules, struct vt_module *module)
+static bool find_bias(const struct vt_maps *maps, struct vt_module *module)
 {
-	for (size_t i = 0; i < modules->maps->entries.n; i++) {
-		const struct vt_map_entry *entry = &modules->maps->entries.data[i];
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		const struct vt_map_entry *entry = &maps->entries.data[i];
 		Elf64_Phdr phdr;
 
 		if (entry->start < module->start || !(entry->flags & VT_MAP_EXEC) || (!entry->inode && !is_vdso(entry)))
@@ -432,7 +449,7 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 	module->opened = true;
 	if ((is_vdso(entry) || !open_file(modules, module, entry)) && !image_from_memory(modules, module))
 		return vt_module_open(modules, module);
-	if (!is_elf64(module) || !find_bias(modules, module)) {
+	if (!is_elf64(module) || !find_bias(modules->maps, module)) {
 		close_module(module);
 		module->build_id_len = 0;
 		module->bad = true;
@@ -518,6 +535,36 @@ static bool read_dynamic(const struct vt_module *module, struct dynamic *dynamic
 			*table = 0;
 	}
 	return dynamic->symtab && dynamic->strtab && (dynamic->gnu_hash || dynamic->hash);
+}
+
+/* glibc's loader adds the bias to some of the addresses in place, and keeps DT_DEBUG for itself. */
+static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t bias)
+{
+	return file->d_tag == memory->d_tag && (file->d_tag == DT_DEBUG || file->d_un.d_val == memory->d_un.d_val ||
+						file->d_un.d_val + bias == memory->d_un.d_val);
+}
+
+bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory)
+{
+	Elf64_Phdr phdr;
+	unsigned int same = 0;
+
+	if (!is_elf64(module) || !find_bias(maps, module) || !find_dynamic(module, &phdr) || phdr.p_offset > module->image_size)
+		return false;
+	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
+		const void *p = bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn));
+		Elf64_Dyn ours, theirs;
+
+		if (!p || vt_mem_read(memory, phdr.p_vaddr + module->bias + i * sizeof(theirs), &theirs, sizeof(theirs)))
+			return false;
+		memcpy(&ours, p, sizeof(ours));
+		if (!same_entry(&ours, &theirs, module->bias))
+			return false;
+		if (ours.d_tag == DT_NULL)
+			break;
+		same++;
+	}
+	return same >= LEAST_DYNAMIC;
 }
 
 static bool read_u32(const struct vt_module *module, uint64_t offset, uint64_t index, uint32_t *value)

@@ -18,7 +18,7 @@
 #include "target/files.h"
 #include "target/maps.h"
 
-/* What is known of the file behind a module of a core. (That of a live process is the right one, or there is none.) */
+/* What is known of the file behind a module. That of a live process is the right one, or there is none. */
 enum vt_module_file {
 	VT_FILE_MISSING,   /* none was found, or it was not looked for */
 	VT_FILE_DIFFERS,   /* what was found is another build: not used */
@@ -33,7 +33,7 @@ struct vt_module {
 	uint64_t bias;         /* run-time address - address in the file */
 	bool deleted;
 	bool bad;              /* not an ELF file that can be read */
-	uint8_t file;          /* enum vt_module_file; of a core only */
+	uint8_t file;          /* enum vt_module_file */
 	uint8_t build_id[VT_BUILD_ID_MAX];
 	uint8_t build_id_len;  /* 0: none */
 	/* private: */
@@ -70,6 +70,18 @@ struct vt_module *vt_modules_by_name(struct vt_modules *modules, const char *pre
  * A file descriptor for libdw can be had with dup(module->fd).
  */
 struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *module);
+
+/*
+ * Where an address of the file is in it, and how many bytes from there on, when a target cannot have changed them: they are in a
+ * segment that is not writable. module must be open.
+ */
+bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room);
+
+/*
+ * Whether the tables for the loader (.dynamic: where the symbols, strings and relocations are, and how many) that the target has
+ * in memory are those of the file in module->image. Sets the bias.
+ */
+bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory);
 
 /*
  * Looks names up in .dynsym by the module's own hash table (GNU or SysV), not by a scan. For each name i that is defined

@@ -106,9 +106,11 @@ static bool live_accepts(struct vt_files *files, struct vt_module *module, const
 
 	if (fstat(module->fd, &st))
 		return false;
-	if (st.st_ino == entry->inode && major(st.st_dev) == entry->dev_major && minor(st.st_dev) == entry->dev_minor)
-		return true;
-	return is_same_in_memory(files, module, entry);
+	if (!(st.st_ino == entry->inode && major(st.st_dev) == entry->dev_major && minor(st.st_dev) == entry->dev_minor) &&
+	    !is_same_in_memory(files, module, entry))
+		return false;
+	module->file = VT_FILE_RIGHT;
+	return true;
 }
 
 static int live_open(struct vt_files *files, const char *path)

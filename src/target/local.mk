@@ -2,11 +2,15 @@ noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
 	src/target/buildid.c src/target/buildid.h \
 	src/target/container.c src/target/container.h \
+	src/target/core.c src/target/core.h src/target/core_parts.h \
+	src/target/core_files.c src/target/core_files.h \
+	src/target/core_maps.c src/target/core_memory.c src/target/core_notes.c \
 	src/target/elfsym.c src/target/elfsym.h \
 	src/target/files.c src/target/files.h \
 	src/target/live.c src/target/live.h \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
+	src/target/pthread.c src/target/pthread.h \
 	src/target/regs.c src/target/regs.h \
 	src/target/readers.c src/target/readers.h \
 	src/target/replay.c src/target/replay.h \

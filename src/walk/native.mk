@@ -13,6 +13,7 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/syscall_names.h \
 	src/walk/verdicts.c src/walk/verdicts.h \
 	src/walk/wait.c \
+	src/walk/wait_core.c \
 	src/walk/wait_fd.c \
 	src/walk/wait_futex.c \
 	src/walk/wait_socket.c \

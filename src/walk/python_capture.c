@@ -5,6 +5,7 @@
 
 #include "base/map.h"
 #include "target/live.h"
+#include "target/pthread.h"
 #include "walk/python_capture.h"
 #include "walk/python_frame.h"
 #include "walk/python_join.h"
@@ -18,16 +19,7 @@
 #define AGREEING_PASSES 2         /* of one thread: in a row, after the first */
 #define MAX_PASSES 5
 
-/*
- * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to itself; the tid, which the
- * kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), stands at 720 in all releases since 2.4.
- */
-enum {
-	PTHREAD_TCB = 0,
-	PTHREAD_SELF = 16,
-	PTHREAD_TID = 720,
-	MAX_TID = 1 << 22, /* PID_MAX_LIMIT of 64-bit kernels */
-};
+#define MAX_TID (1 << 22) /* PID_MAX_LIMIT of 64-bit kernels */
 
 struct capture {
 	struct vt_python *py;
@@ -219,19 +211,6 @@ static pid_t valid_tid(uint64_t tid)
 	return tid <= MAX_TID ? (pid_t)tid : 0;
 }
 
-/* The tid that the C library has for a thread, or 0 when this is no struct pthread of glibc. */
-static pid_t tid_of_pthread(struct vt_memsrc *src, uint64_t pthread)
-{
-	uint64_t tcb, self;
-	uint32_t tid;
-
-	if (!pthread || vt_mem_read_u64(src, pthread + PTHREAD_TCB, &tcb) || tcb != pthread ||
-	    vt_mem_read_u64(src, pthread + PTHREAD_SELF, &self) || self != pthread ||
-	    vt_mem_read_u32(src, pthread + PTHREAD_TID, &tid))
-		return 0;
-	return valid_tid(tid);
-}
-
 static struct vt_error *damaged(const char *what, uint64_t addr)
 {
 	return vt_error_create(VT_ERR_FORMAT, "Python's %s at 0x%" PRIx64 " does not make sense", what, addr);
@@ -318,7 +297,7 @@ static struct vt_error *read_threads(struct capture *c)
 		if (c->src->coherent && i % BATCH == 0)
 			prefetch(c, thread, n - i < BATCH ? n - i : BATCH);
 
-		pid_t tid = tid_of_pthread(c->src, thread->pthread);
+		pid_t tid = vt_pthread_tid(c->src, thread->pthread);
 
 		/*
 		 * struct pthread counts more than CPython's native_thread_id: after a fork some releases leave the parent's

@@ -822,7 +822,8 @@ struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps 
 		if (rank(one.backend) > rank(found->backend))
 			*found = one;
 	}
-	if (found->c10_cuda)
+	/* Beside another file than the process runs lies another release's. */
+	if (found->c10_cuda && found->c10_cuda->file >= VT_FILE_UNCHECKED)
 		read_version(modules->files, found->c10_cuda->path, found->version, sizeof(found->version));
 	return NULL;
 }

@@ -146,7 +146,7 @@ static void add_epoll(struct wait_context *c)
 	int fds[MAX_POLLED];
 	size_t n;
 
-	if (wait_epoll_fds(c->info->tid, fd_argument(c, 0), fds, MAX_POLLED, &n))
+	if (c->ops->epoll_fds(c, fd_argument(c, 0), fds, MAX_POLLED, &n))
 		add_descriptors(c, "epoll", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
 		vt_str_add(c->out, "waits in epoll");
@@ -239,7 +239,7 @@ static void describe_clock_nanosleep(struct wait_context *c)
 		return;
 	}
 	/* Only these two clocks are the same for us (unless the target has a time namespace of its own, which is rare). */
-	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || clock_gettime(clock, &now))
+	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || !c->ops->now(clock, &now))
 		return;
 
 	uint64_t now_ns = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
@@ -433,7 +433,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, cons
 {
 	struct vt_str out = { 0 };
 	struct wait_context c = {
-		.thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets,
+		.ops = wait->ops ? wait->ops : &vt_wait_live, .wait = wait, .thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets,
 		.ids = &wait->ids, .out = &out,
 	};
 	bool blocked = info->state == 'S' || info->state == 'D';

@@ -23,9 +23,16 @@ struct vt_wait_ids {
 	struct vt_map by_inner; /* → our number */
 };
 
+/* What is asked of a target beside its memory: /proc of a live one, and of a core what is in it. Private to wait*.c. */
+struct vt_wait_ops;
+extern const struct vt_wait_ops vt_wait_live, vt_wait_core;
+
 /* One target while its threads are described. */
 struct vt_wait {
+	const struct vt_wait_ops *ops; /* NULL: vt_wait_live */
 	pid_t pid;               /* for /proc */
+	const struct vt_thread_list *list; /* of a core: its threads, whose names may be unknown */
+	const struct vt_map *by_inner;     /* of a core: what threads call themselves → their numbers in the list */
 	struct vt_memsrc *src;   /* for the owner of a mutex behind a futex, and the like */
 	struct vt_arena *arena;  /* for what is said */
 	struct vt_wait_sockets sockets; /* private, zeroed */

@@ -13,6 +13,17 @@
 #define MAX_PATH_SHOWN 80
 #define MAX_FDINFO_LINES 4096
 
+size_t wait_live_link_of(const struct wait_context *c, int fd, char *target, size_t size)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)c->info->tid, fd);
+	n = readlink(path, target, size - 1);
+	target[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
 /* What it is; sockets without their addresses unless detailed. Nothing when it cannot be said. */
 static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool detailed)
 {
@@ -33,14 +44,11 @@ static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool de
 		{ "anon_inode:[io_uring]", "an io_uring" },
 		{ "anon_inode:[userfaultfd]", "a userfaultfd" },
 	};
-	char path[64], target[PATH_MAX];
-	ssize_t n;
+	char target[PATH_MAX];
+	size_t n = c->ops->link_of(c, fd, target, sizeof(target));
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)c->info->tid, fd);
-	n = readlink(path, target, sizeof(target) - 1);
-	if (n <= 0)
+	if (n == 0)
 		return;
-	target[n] = '\0';
 	if (detailed && !strncmp(target, "socket:[", 8)) {
 		vt_str_add(out, wait_socket(c->sockets, c->info->tid, strtoull(target + 8, NULL, 10)));
 		return;
@@ -92,11 +100,11 @@ void wait_add_fds(struct wait_context *c, const int *fds, size_t n)
 		vt_str_deinit(&kinds[k]);
 }
 
-bool wait_epoll_fds(pid_t tid, int epfd, int *fds, size_t max, size_t *n)
+bool wait_live_epoll_fds(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n)
 {
 	char path[64], line[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)tid, epfd);
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)c->info->tid, epfd);
 
 	VT_FCLOSE FILE *file = fopen(path, "re");
 

@@ -16,7 +16,6 @@
 #define MAX_TASKS 16384
 #define MAX_READS 8 /* of all tasks: an owner that no thread is may be anything */
 #define MAX_TRIES 20
-#define UNKNOWN_THREAD (-1)
 
 /* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
 struct mutex {
@@ -114,8 +113,7 @@ static pid_t find_inner(const struct vt_wait_ids *ids, pid_t pid, pid_t tid)
 	return innermost_id(path, &nested) == tid ? (pid_t)*task : 0;
 }
 
-/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or UNKNOWN_THREAD. */
-static pid_t thread_of(const struct wait_context *c, pid_t tid)
+static pid_t live_thread_of(const struct wait_context *c, pid_t tid)
 {
 	char path[96];
 	bool nested;
@@ -123,7 +121,7 @@ static pid_t thread_of(const struct wait_context *c, pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)c->pid);
 	if (innermost_id(path, &nested) == 0)
-		return UNKNOWN_THREAD;
+		return WAIT_UNKNOWN_THREAD;
 	if (!nested) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)c->pid, (int)tid);
 		return access(path, F_OK) == 0 ? tid : 0;
@@ -132,32 +130,29 @@ static pid_t thread_of(const struct wait_context *c, pid_t tid)
 	if (found)
 		return found;
 	if (c->ids->reads == MAX_READS)
-		return UNKNOWN_THREAD;
+		return WAIT_UNKNOWN_THREAD;
 
 	bool all = read_ids(c->ids, c->pid);
 
 	found = find_inner(c->ids, c->pid, tid);
-	return found || all ? found : UNKNOWN_THREAD;
+	return found || all ? found : WAIT_UNKNOWN_THREAD;
 }
 
-/* "41530 (pt_nccl_watchdg)" */
-static void add_thread(struct wait_context *c, pid_t tid)
+static void live_name_of(const struct wait_context *c, pid_t tid, char name[WAIT_NAME_MAX])
 {
-	char path[96], name[32] = "";
+	char path[96];
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)c->pid, (int)tid);
 
 	VT_FCLOSE FILE *file = fopen(path, "re");
 
-	if (file && fgets(name, sizeof(name), file))
-		name[strcspn(name, "\n")] = '\0';
-	vt_str_addf(c->out, "%d", (int)tid);
-	if (name[0])
-		vt_str_addf(c->out, " (%s)", name);
+	if (!file || !fgets(name, WAIT_NAME_MAX, file))
+		name[0] = '\0';
+	name[strcspn(name, "\n")] = '\0';
 }
 
 /* The lock was looked at later than the thread, which may have got it since: only if it still waits it waits for itself. */
-static bool still_waits(const struct wait_context *c)
+static bool live_still_waits(const struct wait_context *c)
 {
 	struct vt_thread_info now = { 0 };
 
@@ -174,15 +169,40 @@ static bool still_waits(const struct wait_context *c)
 	return now.in_syscall && now.syscall_args[0] == c->info->syscall_args[0];
 }
 
+static bool live_now(clockid_t clock, struct timespec *now)
+{
+	return !clock_gettime(clock, now);
+}
+
+const struct vt_wait_ops vt_wait_live = {
+	.thread_of = live_thread_of,
+	.name_of = live_name_of,
+	.still_waits = live_still_waits,
+	.link_of = wait_live_link_of,
+	.epoll_fds = wait_live_epoll_fds,
+	.now = live_now,
+};
+
+/* "41530 (pt_nccl_watchdg)" */
+static void add_thread(struct wait_context *c, pid_t tid)
+{
+	char name[WAIT_NAME_MAX];
+
+	c->ops->name_of(c, tid, name);
+	vt_str_addf(c->out, "%d", (int)tid);
+	if (name[0])
+		vt_str_addf(c->out, " (%s)", name);
+}
+
 /* owner is the id in the target's own namespace. */
 static void add_lock_of(struct wait_context *c, pid_t owner)
 {
-	pid_t tid = thread_of(c, owner);
+	pid_t tid = c->ops->thread_of(c, owner);
 
 	if (tid == c->info->tid) {
-		c->waits_for = still_waits(c) ? tid : 0;
+		c->waits_for = c->ops->still_waits(c) ? tid : 0;
 		vt_str_add(c->out, c->waits_for ? "waits for a lock that it holds itself" : "waits for a lock");
-	} else if (tid == UNKNOWN_THREAD) {
+	} else if (tid == WAIT_UNKNOWN_THREAD) {
 		vt_str_add(c->out, "waits for a lock held by another thread");
 	} else if (tid) {
 		vt_str_add(c->out, "waits for a lock held by ");
@@ -238,7 +258,7 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 
 	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID || !wait_in_function(c->thread, "join"))
 		return false;
-	tid = thread_of(c, (pid_t)expected);
+	tid = c->ops->thread_of(c, (pid_t)expected);
 	if (tid <= 0)
 		return false;
 	vt_str_add(c->out, "waits for the end of thread ");

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/str.h"
@@ -14,8 +15,31 @@
 #include "vramtap/mem.h"
 #include "walk/wait.h"
 
+struct wait_context;
+
+#define WAIT_UNKNOWN_THREAD (-1)
+#define WAIT_NAME_MAX 32
+
+/* What the memory of a target does not tell. */
+struct vt_wait_ops {
+	/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or WAIT_UNKNOWN_THREAD. */
+	pid_t (*thread_of)(const struct wait_context *c, pid_t tid);
+	/* Its name, "" unknown. */
+	void (*name_of)(const struct wait_context *c, pid_t tid, char name[WAIT_NAME_MAX]);
+	/* Whether the thread of the description still waits where it did when its lock was looked at. */
+	bool (*still_waits)(const struct wait_context *c);
+	/* What a descriptor is, as the link in /proc/PID/fd shows it; the length, 0 unknown. */
+	size_t (*link_of)(const struct wait_context *c, int fd, char *target, size_t size);
+	/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
+	bool (*epoll_fds)(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n);
+	/* What the clock shows at which the target waits. */
+	bool (*now)(clockid_t clock, struct timespec *now);
+};
+
 /* All that a description is made from. */
 struct wait_context {
+	const struct vt_wait_ops *ops;
+	const struct vt_wait *wait;
 	const struct vt_model_thread *thread;
 	const struct vt_thread_info *info;
 	pid_t pid;
@@ -38,13 +62,14 @@ void wait_add_fds(struct wait_context *c, const int *fds, size_t n);
 /* A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a socket". */
 const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode);
 
-/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
-bool wait_epoll_fds(pid_t tid, int epfd, int *fds, size_t max, size_t *n);
-
 /* "1.5 s", "12 min", ...; ns is not negative. */
 void wait_add_duration(struct vt_str *out, uint64_t ns);
 
 /* Whether any of the inner frames has a name that contains text. */
 bool wait_in_function(const struct vt_model_thread *thread, const char *text);
+
+/* The functions of vt_wait_live that are at home elsewhere. */
+size_t wait_live_link_of(const struct wait_context *c, int fd, char *target, size_t size);
+bool wait_live_epoll_fds(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n);
 
 #endif

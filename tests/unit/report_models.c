@@ -465,6 +465,33 @@ static void build_contradiction(struct vt_model *model)
 	model->allocators.data[0].result.bytes[VT_BLOCK_CACHED] += 512;
 }
 
+/* The core of a crash, cut short; path and names are those of whoever made it. */
+static void build_core(struct vt_model *model)
+{
+	struct vt_model_thread *t;
+
+	add_identity(model);
+	model->process.user = "";
+	model->process.uptime_s = 0;
+	model->core = (struct vt_model_core){
+		.path = "/var/crash/\xff\x1b[2Jcore.train.41273",
+		.size = UINT64_C(3) << 30,
+		.missing_bytes = 4096,
+		.read_bytes = 9 << 20,
+		.signal = 11,
+		.signal_name = "SIGSEGV",
+		.killed = true,
+		.signal_tid = model->process.pid + 1,
+		.have_address = true,
+		.address = 0x10,
+	};
+	report_add_thread(model, model->process.pid, "")->is_main = true;
+	t = report_add_thread(model, model->process.pid + 1, "");
+	report_add_native(model, t, "crash", "libuser.so", 0x1234);
+	model->stacks_coherent = true;
+	vt_model_diag(model, VT_DIAG_MISSING, "core", "cut-short", "the core is cut short");
+}
+
 static void build_no_cuda(struct vt_model *model)
 {
 	struct vt_model_thread *t;
@@ -679,6 +706,7 @@ static const struct {
 	{ "unstable", build_unstable },
 	{ "refused", build_refused },
 	{ "contradiction", build_contradiction },
+	{ "core", build_core },
 	{ "no-cuda", build_no_cuda },
 	{ "deadlock", build_deadlock },
 	{ "many-devices", build_many_devices },

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A core: the process at one instant, as far as it was written to a file. What the kernel knew of it is gone; the threads'
+ * registers, the memory and the names of the mapped files are there.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/collect_stacks.h"
+#include "target/pthread.h"
+
+#define PAGE 4096u
+#define MAX_ENVIRON (256u * 1024)
+#define MAX_COMMAND 4096
+#define MAX_ARGUMENTS 1024
+#define MAX_NAMED 8 /* files in one diagnostic */
+
+/* ---- who it was ---- */
+
+/* How gdb describes that it only held the process. */
+static bool is_real_signal(const struct vt_core *core, int signo)
+{
+	return signo > 0 && (core->by_kernel || (signo != SIGSTOP && signo != SIGTRAP));
+}
+
+static bool has_address(const struct vt_core_thread *thread)
+{
+	int signo = thread->info_signal;
+
+	return thread->have_info && thread->info_signal == thread->signal && thread->info_code > 0 &&
+	       (signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE);
+}
+
+static const char *signal_name(struct vt_collect *c, int signo)
+{
+	const char *name = sigabbrev_np(signo);
+
+	name = name ? vt_arena_printf(&c->model->arena, "SIG%s", name) : vt_arena_printf(&c->model->arena, "signal %d", signo);
+	return name ? name : "a signal";
+}
+
+/* The thread that got a signal is the first one of the kernel's cores; a debugger may have stood anywhere. */
+static void find_signal(struct vt_collect *c)
+{
+	struct vt_model_core *model = &c->model->core;
+
+	for (size_t i = 0; i < c->core->threads.n; i++) {
+		const struct vt_core_thread *thread = &c->core->threads.data[i];
+
+		if (!is_real_signal(c->core, thread->signal))
+			continue;
+		model->signal = thread->signal;
+		model->signal_name = signal_name(c, thread->signal);
+		model->signal_tid = thread->tid;
+		model->killed = c->core->by_kernel;
+		model->have_address = has_address(thread);
+		model->address = thread->info_address;
+		return;
+	}
+}
+
+/* A string of the process, at most max bytes of it; NULL when it cannot be read. */
+static char *read_string(struct vt_collect *c, uint64_t addr, size_t max)
+{
+	struct vt_str text = { 0 };
+	char *copy = NULL;
+
+	while (text.n < max) {
+		char piece[PAGE];
+		size_t room = PAGE - (size_t)(addr % PAGE), n = room < max - text.n ? room : max - text.n;
+		size_t len;
+
+		if (vt_mem_read(c->mem, addr, piece, n))
+			break;
+		len = strnlen(piece, n);
+		vt_str_addn(&text, piece, len);
+		addr += n;
+		if (len < n || text.n == max || text.failed) {
+			copy = text.failed ? NULL : vt_arena_strdup(&c->proc.arena, vt_str_get(&text));
+			break;
+		}
+	}
+	vt_str_deinit(&text);
+	return copy;
+}
+
+/*
+ * The core has 80 bytes of the command line, and gdb writes not even those; all of it is where the loader keeps it: ld.so's
+ * _dl_argv (GLIBC_PRIVATE, there in all releases). NULL when it is not readable.
+ */
+static char *read_command(struct vt_collect *c)
+{
+	uint64_t slot = vt_modules_symbol(&c->modules, "ld-linux", "_dl_argv"), argv, arg;
+	struct vt_str text = { 0 };
+	char *command = NULL;
+
+	if (!slot || vt_mem_read_u64(c->mem, slot, &argv))
+		return NULL;
+	for (uint64_t i = 0; i < MAX_ARGUMENTS && text.n < MAX_COMMAND; i++) {
+		const char *one;
+
+		if (vt_mem_read_u64(c->mem, argv + i * sizeof(arg), &arg))
+			break;
+		if (!arg && i > 0)
+			command = vt_arena_strdup(&c->proc.arena, vt_str_get(&text));
+		one = arg ? read_string(c, arg, MAX_COMMAND - text.n) : NULL;
+		if (!one)
+			break;
+		vt_str_addf(&text, "%s%s", i ? " " : "", one);
+	}
+	if (text.n >= MAX_COMMAND)
+		command = vt_arena_strndup(&c->proc.arena, text.data, MAX_COMMAND);
+	vt_str_deinit(&text);
+	return command;
+}
+
+/* The kernel puts the environment right below the name of the executed file, at the top of the stack (fs/exec.c). */
+static void read_rank(struct vt_collect *c)
+{
+	uint64_t end = vt_core_auxv(c->core, AT_EXECFN), start = end;
+	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
+	size_t n = 0;
+
+	while (env && n < MAX_ENVIRON) {
+		size_t step = start % PAGE ? (size_t)(start % PAGE) : PAGE;
+
+		if (step > MAX_ENVIRON - n || step > start || vt_mem_read(c->mem, start - step, env + MAX_ENVIRON - n - step, step))
+			break;
+		start -= step;
+		n += step;
+	}
+	if (!env || n == 0)
+		return;
+	env[MAX_ENVIRON] = '\0';
+	vt_collect_rank(&c->model->process, env + MAX_ENVIRON - n, n);
+}
+
+static const char *executable(const struct vt_core *core)
+{
+	uint64_t entry = vt_core_auxv(core, AT_ENTRY);
+
+	for (size_t i = 0; i < core->mappings.n; i++)
+		if (entry >= core->mappings.data[i].start && entry < core->mappings.data[i].end)
+			return core->mappings.data[i].path;
+	return "";
+}
+
+static void identify(struct vt_collect *c)
+{
+	const struct vt_core *core = c->core;
+	char *command = read_command(c), *exe = vt_arena_strdup(&c->proc.arena, executable(core));
+	char *args = vt_arena_strdup(&c->proc.arena, core->args);
+	size_t index = 0;
+
+	c->proc.pid = core->pid ? core->pid : core->threads.data[0].tid;
+	c->proc.uid = core->uid;
+	c->proc.n_threads = (int)core->threads.n;
+	c->proc.same_pid_ns = true;
+	snprintf(c->proc.name, sizeof(c->proc.name), "%s", core->name);
+	c->proc.cmdline = command ? command : args;
+	c->proc.exe = exe;
+	vt_collect_identity(c);
+	read_rank(c);
+	c->model->process.uses_cuda = vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
+}
+
+/* libcuda.so.580.159.03 */
+static void find_driver_version(struct vt_collect *c)
+{
+	size_t index = 0;
+	const struct vt_module *module = vt_modules_by_name(&c->modules, "libcuda.so.", &index);
+	const char *version = module ? strstr(module->path, "libcuda.so.") + strlen("libcuda.so.") : "";
+
+	c->model->versions.driver = strchr(version, '.') ? vt_collect_copy(c, version, 32) : "";
+}
+
+static struct vt_error *open_core(struct vt_collect *c, const struct vt_subject *subject)
+{
+	struct vt_model_core *model = &c->model->core;
+
+	VT_TRY(vt_core_open(subject->core, &c->core));
+	VT_TRY(vt_core_maps(c->core, &c->maps));
+	VT_TRY(vt_core_files_create(c->core, &c->maps, &subject->places, &c->core_files));
+	VT_TRY(vt_modules_init_files(&c->modules, c->core_files, &c->maps));
+	vt_core_set_modules(c->core, &c->modules);
+	c->mem = c->cached = vt_core_source(c->core);
+	identify(c);
+	find_driver_version(c);
+	model->path = vt_collect_copy(c, subject->core, strlen(subject->core));
+	model->size = c->core->size;
+	model->missing_bytes = c->core->missing_bytes;
+	find_signal(c);
+	return NULL;
+}
+
+/* ---- what it lacks ---- */
+
+/* What was made at run time (trampolines, generated code, our own helper) was never in a file system. */
+static bool is_file(const struct vt_module *module)
+{
+	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 && strncmp(module->path, "/dev/", 5) != 0;
+}
+
+/* One diagnostic for all modules of whose files the same is to be said. */
+static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level, const char *code,
+			 const char *what)
+{
+	struct vt_str names = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->modules.modules.n; i++) {
+		const struct vt_module *module = &c->modules.modules.data[i];
+
+		if (module->file != state || !is_file(module))
+			continue;
+		if (n++ < MAX_NAMED)
+			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", module->path);
+	}
+	if (n > MAX_NAMED)
+		vt_str_addf(&names, " and %zu more", n - MAX_NAMED);
+	if (n)
+		vt_model_diag(c->model, level, "files", code, "%zu file%s %s: %s", n, n == 1 ? "" : "s", what, vt_str_get(&names));
+	vt_str_deinit(&names);
+}
+
+static void say_what_is_missing(struct vt_collect *c)
+{
+	const struct vt_core *core = c->core;
+
+	for (size_t i = 0; i < c->modules.modules.n; i++)
+		vt_error_destroy(vt_module_open(&c->modules, &c->modules.modules.data[i]));
+	if (core->missing_bytes)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "cut-short",
+			      "the core is cut short: %llu of the %llu bytes that it should have are missing (was the disk full, or "
+			      "its size limited?)", (unsigned long long)core->missing_bytes,
+			      (unsigned long long)(core->missing_bytes + core->size));
+	if (core->mappings.n == 0)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "no-file-names",
+			      "the core does not say which files the process had mapped (NT_FILE), so its libraries are not known");
+	say_of_files(c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
+		     "of the process not found here (--sysroot=DIR names a directory with the files of the machine that the core is "
+		     "of, --exe=FILE the executable)");
+	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
+		     "found here, but of another build than the process ran, so not used");
+	say_of_files(c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
+		     "used though the core lacks their build ids (coredump_filter without bit 4): only the loader's tables in them were "
+		     "compared");
+	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id", "without a build id: only the first page was compared");
+	if (vt_core_files_cut(c->core_files))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "files", "search-cut",
+			      "the sysroot has too many files: not all were looked at for libraries that are not at their own place");
+	vt_model_diag(c->model, VT_DIAG_NOTE, "core", "core",
+		      "no core has these: the memory of the devices, the names of threads, their stacks in the kernel, what their "
+		      "descriptors are");
+}
+
+static void finish_core(struct vt_collect *c)
+{
+	say_what_is_missing(c);
+	c->model->core.read_bytes = c->core->read_bytes;
+}
+
+static void close_core(struct vt_collect *c)
+{
+	vt_files_destroy(c->core_files);
+	vt_core_close(c->core);
+}
+
+static const char *name_of(const struct vt_core *core, pid_t tid)
+{
+	/* Only the main thread's is in a core. */
+	return core->by_kernel && tid == core->pid ? core->name : "";
+}
+
+static const char *name_of_thread(struct vt_collect *c, pid_t tid)
+{
+	return vt_collect_copy(c, name_of(c->core, tid), sizeof(c->core->name));
+}
+
+/* ---- its threads ---- */
+
+static struct vt_error *find_python(struct vt_stacks *s)
+{
+	return vt_python_init(&s->rounds[0].python, &s->c->modules, s->c->mem);
+}
+
+/* The main thread first, then by tid. */
+static int compare_threads(const void *a, const void *b, void *main_tid)
+{
+	const struct vt_thread_info *x = a, *y = b;
+	pid_t first = *(const pid_t *)main_tid;
+
+	if ((x->tid == first) != (y->tid == first))
+		return x->tid == first ? -1 : 1;
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+static struct vt_error *list_threads(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+
+	for (size_t i = 0; i < c->core->threads.n; i++) {
+		const struct vt_core_thread *thread = &c->core->threads.data[i];
+		struct vt_thread_info *info = vt_vec_append(&s->list.threads);
+		pid_t inner = vt_pthread_tid(c->mem, thread->regs.fs_base);
+
+		if (!info || !vt_map_put(&s->by_inner, (uint64_t)(inner ? inner : thread->tid), (uint64_t)thread->tid))
+			return &vt_enomem;
+		/* It ran, unless its registers say that a system call was interrupted (correct_stopped()). */
+		*info = (struct vt_thread_info){ .tid = thread->tid, .state = 'R', .cpu = -1 };
+		snprintf(info->name, sizeof(info->name), "%s", name_of(c->core, thread->tid));
+	}
+	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data), compare_threads, &c->proc.pid);
+	s->wait.ops = &vt_wait_core;
+	s->wait.list = &s->list;
+	s->wait.by_inner = &s->by_inner;
+	return NULL;
+}
+
+/* One round, all threads in it; their stacks are where they were. */
+static void capture(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_round *round = &s->rounds[0];
+
+	s->n_rounds = 1;
+	for (size_t i = 0; i < c->core->threads.n; i++) {
+		struct vt_session_thread *thread = vt_vec_append(&round->session.threads);
+
+		if (!thread) {
+			vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
+			break;
+		}
+		*thread = (struct vt_session_thread){
+			.tid = c->core->threads.data[i].tid, .stopped = true, .regs = c->core->threads.data[i].regs,
+		};
+	}
+	if (s->have_python) {
+		struct vt_error *err = vt_python_capture(&round->python, c->mem);
+
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+	}
+	if (!c->stacks_only)
+		vt_collect_outside_read(c);
+	c->model->stacks_coherent = true;
+}
+
+const struct vt_origin vt_origin_core = {
+	.open = open_core,
+	.finish = finish_core,
+	.close = close_core,
+	.thread_name = name_of_thread,
+	.find_python = find_python,
+	.list_threads = list_threads,
+	.capture = capture,
+};

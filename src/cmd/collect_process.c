@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A live process: /proc says who it is and which threads it has; they are stopped, or read as they sleep. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/collect_stacks.h"
+#include "cmd/watchdog.h"
+
+/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
+#define CAPTURE_NS (10 * VT_NS_PER_S)
+
+/* Kinds of process of which nothing can be learned. */
+static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
+{
+	if (proc->kernel_thread)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "%d (%s) is a kernel thread: it has no memory of its own to read",
+				       proc->pid, proc->name);
+	if (proc->state == 'Z' || proc->state == 'X')
+		return vt_error_create(VT_ERR_GONE,
+				       "%d (%s) is a zombie: it has ended, only its parent %d has not collected it yet",
+				       proc->pid, proc->name, proc->ppid);
+	return NULL;
+}
+
+/* Turns a bare "not permitted" into what is in the way and how to move it. */
+static struct vt_error *explain_permission(struct vt_collect *c, struct vt_error *err)
+{
+	if (!err || err->code != VT_ERR_PERMISSION)
+		return err;
+
+	char *why = vt_proc_why_not_permitted(&c->proc, &c->model->arena);
+
+	if (!why)
+		return err;
+	vt_error_destroy(err);
+	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", c->proc.pid, c->proc.name, why);
+}
+
+/* Everything here takes milliseconds, but a lock of the process's memory map may be in the way. */
+#define OPEN_NS (60 * VT_NS_PER_S)
+
+static struct vt_error *read_target(struct vt_collect *c, pid_t pid)
+{
+	VT_TRY(vt_proc_init(&c->proc, pid));
+	vt_collect_identity(c);
+	vt_collect_environ(c);
+	VT_TRY(refuse_hopeless(&c->proc));
+	VT_TRY(explain_permission(c, vt_live_create(pid, &c->live)));
+	c->mem = vt_live_source(c->live);
+	c->cached = vt_live_cached_source(c->live);
+	VT_TRY(explain_permission(c, vt_maps_init(&c->maps, pid)));
+	return vt_modules_init(&c->modules, pid, &c->maps);
+}
+
+static struct vt_error *open_process(struct vt_collect *c, const struct vt_subject *subject)
+{
+	vt_watchdog_arm(OPEN_NS, subject->pid, "its memory map is read");
+
+	struct vt_error *err = read_target(c, subject->pid);
+
+	vt_watchdog_disarm();
+	return err;
+}
+
+static void finish_process(struct vt_collect *c)
+{
+	if (!vt_proc_is_alive(&c->proc))
+		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "gone", "the process ended while it was being looked at");
+}
+
+static void close_process(struct vt_collect *c)
+{
+	vt_live_destroy(c->live);
+}
+
+static const char *name_of_thread(struct vt_collect *c, pid_t tid)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = tid > 0 ? vt_thread_info_read(&info, c->proc.pid, tid) : NULL;
+
+	return err ? "" : vt_collect_copy(c, info.name, sizeof(info.name));
+}
+
+/* ---- its threads ---- */
+
+static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
+{
+	if (a->entries.n != b->entries.n)
+		return false;
+	for (size_t i = 0; i < a->entries.n; i++) {
+		const struct vt_map_entry *x = &a->entries.data[i], *y = &b->entries.data[i];
+
+		if (x->start != y->start || x->end != y->end || x->offset != y->offset || x->inode != y->inode ||
+		    x->flags != y->flags)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
+ * old one serves.
+ */
+static void refresh_maps(struct vt_collect *c)
+{
+	struct vt_maps maps = { 0 };
+	struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+
+	if (err) {
+		vt_error_destroy(err);
+		return;
+	}
+	if (same_maps(&maps, &c->maps)) {
+		vt_maps_deinit(&maps);
+		return;
+	}
+	vt_modules_deinit(&c->modules);
+	vt_maps_deinit(&c->maps);
+	c->maps = maps;
+	c->modules = (struct vt_modules){ 0 };
+	c->torch.c10_cuda = NULL;
+	err = vt_modules_init(&c->modules, c->proc.pid, &c->maps);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+}
+
+static struct vt_error *find_python(struct vt_stacks *s)
+{
+	refresh_maps(s->c);
+	return vt_python_find(&s->rounds[0].python, &s->c->modules, s->c->live);
+}
+
+/* Our own helper's thread may still be on its way out: it is no part of the target. */
+static void drop_helper_thread(struct vt_stacks *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		if (!s->c->helper_tid || s->list.threads.data[i].tid != s->c->helper_tid)
+			s->list.threads.data[kept++] = s->list.threads.data[i];
+	s->list.threads.n = kept;
+}
+
+/* Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures only leave it out. */
+static void read_kernel_stacks(struct vt_stacks *s)
+{
+	const char *frames[VT_MAX_KERNEL_FRAMES];
+
+	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
+	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
+		const struct vt_thread_info *info = &s->list.threads.data[i];
+		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->proc.pid, info->tid, frames,
+									    &s->c->model->arena);
+		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) : NULL;
+
+		if (!copy)
+			continue;
+		memcpy(copy, frames, n * sizeof(*copy));
+		s->kernel[i] = (struct vt_kernel_stack){ .frames = copy, .n = n };
+	}
+}
+
+static struct vt_error *list_threads(struct vt_stacks *s)
+{
+	VT_TRY(vt_thread_list_init(&s->list, s->c->proc.pid));
+	drop_helper_thread(s);
+	read_kernel_stacks(s);
+	return NULL;
+}
+
+static void capture(struct vt_stacks *s)
+{
+	vt_watchdog_arm(CAPTURE_NS, s->c->proc.pid, "its threads are read");
+	if (s->c->options->no_stop)
+		vt_capture_running(s);
+	else
+		vt_capture_stopped(s);
+	vt_watchdog_disarm();
+}
+
+const struct vt_origin vt_origin_process = {
+	.open = open_process,
+	.finish = finish_process,
+	.close = close_process,
+	.thread_name = name_of_thread,
+	.find_python = find_python,
+	.list_threads = list_threads,
+	.capture = capture,
+};

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What glibc knows of a thread. */
+#ifndef VT_TARGET_PTHREAD_H
+#define VT_TARGET_PTHREAD_H
+
+#include <sys/types.h>
+
+#include "vramtap/mem.h"
+
+/*
+ * What the thread with this pthread_t (on x86-64 its fs base) calls itself, in its own pid namespace; 0 when there is no struct
+ * pthread of glibc.
+ */
+pid_t vt_pthread_tid(struct vt_memsrc *src, uint64_t pthread);
+
+#endif
