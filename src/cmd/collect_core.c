@@ -206,6 +206,13 @@ static bool is_file(const struct vt_module *module)
 	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 && strncmp(module->path, "/dev/", 5) != 0;
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 /* One diagnostic for all modules of whose files the same is to be said. */
 static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level, const char *code,
 			 const char *what)
@@ -219,7 +226,7 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 		if (module->file != state || !is_file(module))
 			continue;
 		if (n++ < MAX_NAMED)
-			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", module->path);
+			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", level == VT_DIAG_NOTE ? base_name(module->path) : module->path);
 	}
 	if (n > MAX_NAMED)
 		vt_str_addf(&names, " and %zu more", n - MAX_NAMED);
@@ -248,8 +255,10 @@ static void say_what_is_missing(struct vt_collect *c)
 	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
 		     "found here, but of another build than the process ran, so not used");
 	say_of_files(c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
-		     "used though the core lacks their build ids (coredump_filter without bit 4): only the loader's tables in them were "
-		     "compared");
+		     "could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
+		     "loader's tables and addresses are known to agree");
+	say_of_files(c, VT_FILE_ALIKE, VT_DIAG_NOTE, "files-alike",
+		     "whose build ids are not in the core: their headers, the loader's tables and addresses agree");
 	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id", "without a build id: only the first page was compared");
 	if (vt_core_files_cut(c->core_files))
 		vt_model_diag(c->model, VT_DIAG_NOTE, "files", "search-cut",

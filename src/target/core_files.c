@@ -114,31 +114,41 @@ static void know(struct core_files *cf, const struct vt_module *module, const st
 	cf->identity = read_identity(cf, entry);
 }
 
-static bool same_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
+enum comparison { SAME, DIFFERENT, NOT_THERE };
+
+static enum comparison compare_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
 {
 	uint8_t page[PAGE];
 	size_t n = module->image_size < PAGE ? (size_t)module->image_size : PAGE;
 
-	return read_at(cf, entry, 0, page, n) && !memcmp(page, module->image, n);
+	if (!read_at(cf, entry, 0, page, n))
+		return NOT_THERE;
+	return memcmp(page, module->image, n) ? DIFFERENT : SAME;
+}
+
+static enum vt_module_file judge(struct core_files *cf, struct vt_module *module, const struct vt_map_entry *entry)
+{
+	enum comparison first;
+
+	if (cf->identity == ID_KNOWN)
+		return module->build_id_len == cf->build_id_len && !memcmp(module->build_id, cf->build_id, cf->build_id_len) ?
+			       VT_FILE_RIGHT : VT_FILE_DIFFERS;
+	first = compare_first_page(cf, module, entry);
+	if (cf->identity == ID_NONE)
+		return first == SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
+	if (first == DIFFERENT || !vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core)))
+		return VT_FILE_DIFFERS;
+	/* patchelf, as for PyTorch's wheels, moves the notes to where no page is ever changed, and so none is in a core. */
+	return first == SAME ? VT_FILE_ALIKE : VT_FILE_UNCHECKED;
 }
 
 static bool accepts(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry)
 {
 	struct core_files *cf = files_of(files);
-	enum vt_module_file right = VT_FILE_DIFFERS;
 
 	know(cf, module, entry);
-	if (cf->identity == ID_KNOWN) {
-		if (module->build_id_len == cf->build_id_len && !memcmp(module->build_id, cf->build_id, cf->build_id_len))
-			right = VT_FILE_RIGHT;
-	} else if (cf->identity == ID_NONE) {
-		if (!module->build_id_len && same_first_page(cf, module, entry))
-			right = VT_FILE_NO_ID;
-	} else if (vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core))) {
-		right = VT_FILE_UNCHECKED;
-	}
-	module->file = right;
-	return right != VT_FILE_DIFFERS;
+	module->file = judge(cf, module, entry);
+	return module->file != VT_FILE_DIFFERS;
 }
 
 /* ---- files by name alone ---- */

@@ -24,6 +24,8 @@
 #define MAX_FILE_SIZE (UINT64_C(1) << 40)
 #define MAX_PHDRS 1024
 #define MAX_DYNAMIC 4096
+#define RELOCATION_GROUPS 16
+#define RELOCATION_GROUP 128
 #define LEAST_DYNAMIC 8 /* that say which file it is; every library has twice as many */
 #define PAGE UINT64_C(4096)
 
@@ -483,10 +485,10 @@ static bool table_at(const struct vt_module *module, uint64_t value, uint64_t *o
 	return module->fd < 0 && value > module->bias && offset_of(module, value - module->bias, offset);
 }
 
-static bool find_dynamic(const struct vt_module *module, Elf64_Phdr *phdr)
+static bool find_phdr(const struct vt_module *module, uint32_t type, Elf64_Phdr *phdr)
 {
 	for (unsigned int i = 0; program_header(module, i, phdr); i++)
-		if (phdr->p_type == PT_DYNAMIC)
+		if (phdr->p_type == type)
 			return true;
 	return false;
 }
@@ -496,7 +498,7 @@ static bool read_dynamic(const struct vt_module *module, struct dynamic *dynamic
 	Elf64_Phdr phdr;
 
 	*dynamic = (struct dynamic){ 0 };
-	if (!find_dynamic(module, &phdr))
+	if (!find_phdr(module, PT_DYNAMIC, &phdr))
 		return false;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
 		const void *p = phdr.p_offset <= module->image_size ?
@@ -544,12 +546,59 @@ static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t 
 						file->d_un.d_val + bias == memory->d_un.d_val);
 }
 
+/* The relocations from number first on, `n` of them: those of addresses that nobody changes any more. False when one differs. */
+static bool same_relocations(const struct vt_module *module, uint64_t table, uint64_t first, uint64_t n, const Elf64_Phdr *relro,
+			     struct vt_memsrc *memory)
+{
+	for (uint64_t i = first; i < first + n; i++) {
+		const void *p = bytes_at(module, table + i * sizeof(Elf64_Rela), sizeof(Elf64_Rela));
+		Elf64_Rela rela;
+		uint64_t value;
+
+		if (!p)
+			return false;
+		memcpy(&rela, p, sizeof(rela));
+		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE || rela.r_offset < relro->p_vaddr ||
+		    rela.r_offset - relro->p_vaddr >= relro->p_memsz)
+			continue;
+		if (vt_mem_read_u64(memory, rela.r_offset + module->bias, &value) || value != module->bias + (uint64_t)rela.r_addend)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Addresses in the file that the loader has put into memory, of functions mostly: in another build they are others. A sample, from
+ * all over the table.
+ */
+static bool same_addresses(const struct vt_module *module, uint64_t table, uint64_t size, struct vt_memsrc *memory)
+{
+	uint64_t n = size / sizeof(Elf64_Rela), offset;
+	Elf64_Phdr relro;
+
+	/* Without any there is nothing that differs; the tables must do. */
+	if (!n || !find_phdr(module, PT_GNU_RELRO, &relro))
+		return true;
+	if (!offset_of(module, table, &offset) || size > module->image_size)
+		return false;
+	for (uint64_t group = 0; group < RELOCATION_GROUPS; group++) {
+		uint64_t first = n / RELOCATION_GROUPS * group;
+		uint64_t some = n - first < RELOCATION_GROUP ? n - first : RELOCATION_GROUP;
+
+		if (!same_relocations(module, offset, first, some, &relro, memory))
+			return false;
+	}
+	return true;
+}
+
 bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory)
 {
-	Elf64_Phdr phdr;
+	uint64_t relocations = 0, size = 0;
 	unsigned int same = 0;
+	Elf64_Phdr phdr;
 
-	if (!is_elf64(module) || !find_bias(maps, module) || !find_dynamic(module, &phdr) || phdr.p_offset > module->image_size)
+	if (!is_elf64(module) || !find_bias(maps, module) || !find_phdr(module, PT_DYNAMIC, &phdr) ||
+	    phdr.p_offset > module->image_size)
 		return false;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
 		const void *p = bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn));
@@ -562,9 +611,13 @@ bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
 			return false;
 		if (ours.d_tag == DT_NULL)
 			break;
+		if (ours.d_tag == DT_RELA)
+			relocations = ours.d_un.d_val;
+		if (ours.d_tag == DT_RELASZ)
+			size = ours.d_un.d_val;
 		same++;
 	}
-	return same >= LEAST_DYNAMIC;
+	return same >= LEAST_DYNAMIC && same_addresses(module, relocations, size, memory);
 }
 
 static bool read_u32(const struct vt_module *module, uint64_t offset, uint64_t index, uint32_t *value)

@@ -22,7 +22,8 @@
 enum vt_module_file {
 	VT_FILE_MISSING,   /* none was found, or it was not looked for */
 	VT_FILE_DIFFERS,   /* what was found is another build: not used */
-	VT_FILE_UNCHECKED, /* used, though the core lacks its build id: only its tables for the loader were compared */
+	VT_FILE_UNCHECKED, /* used, though the core lacks its headers: only vt_module_same_tables() speaks for it */
+	VT_FILE_ALIKE,     /* used, though its build id is not in the core: its first page, too, is the same */
 	VT_FILE_NO_ID,     /* used: it has no build id, its first page is the same */
 	VT_FILE_RIGHT,     /* the build id is the same */
 };
@@ -78,8 +79,8 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room);
 
 /*
- * Whether the tables for the loader (.dynamic: where the symbols, strings and relocations are, and how many) that the target has
- * in memory are those of the file in module->image. Sets the bias.
+ * Whether the tables for the loader (.dynamic: where the symbols, strings and relocations are, and how many), and a sample of the
+ * addresses that it has relocated, are in the target's memory as the file in module->image has them. Sets the bias.
  */
 bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory);
 
