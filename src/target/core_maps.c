@@ -20,8 +20,8 @@ struct builder {
 	struct vt_map number_of; /* hash of a path → its number */
 	const char **paths;      /* by number - 1 */
 	size_t n_paths;
-	/* the program headers of the file that was looked at last */
-	const char *headers_of;
+	size_t first; /* the mapping at which those of the file at hand begin */
+	bool looked;  /* its program headers were looked for: */
 	Elf64_Phdr headers[MAX_PHDRS];
 	size_t n_headers;  /* 0: not in the core, or no ELF file */
 	bool is_code;      /* if there are no headers: it may be */
@@ -54,19 +54,19 @@ static uint64_t file_number(struct builder *b, const char *path)
 
 /* ---- flags of what has no segment ---- */
 
-/* Looks at the ELF header of the file whose mappings begin with number i. */
-static void read_headers(struct builder *b, size_t i)
+/* Looks at the ELF header of the file at hand. */
+static void read_headers(struct builder *b)
 {
-	const struct vt_core_mapping *first = &b->core->mappings.data[i];
+	const struct vt_core_mapping *first = &b->core->mappings.data[b->first];
 	struct vt_memsrc *raw = vt_core_raw_source(b->core);
 	size_t others = 0;
 	Elf64_Ehdr ehdr;
 	uint8_t magic;
 
-	b->headers_of = first->path;
+	b->looked = true;
 	b->n_headers = 0;
 	/* Without its first page: data is mapped in one piece, programs are not. */
-	for (size_t k = i + 1; k < b->core->mappings.n && b->core->mappings.data[k].path == first->path; k++)
+	for (size_t k = b->first + 1; k < b->core->mappings.n && b->core->mappings.data[k].path == first->path; k++)
 		others += b->core->mappings.data[k].offset != first->offset;
 	b->is_code = others > 0 && vt_mem_read(raw, first->start, &magic, 1);
 	if (first->offset != 0 || vt_mem_read(raw, first->start, &ehdr, sizeof(ehdr)) ||
@@ -96,9 +96,8 @@ static unsigned int flags_of_mapping(struct builder *b, size_t i)
 {
 	const struct vt_core_mapping *mapping = &b->core->mappings.data[i];
 
-	/* A second copy of a file behind the first begins at its start again. */
-	if (i == 0 || b->headers_of != mapping->path || (mapping->offset == 0 && mapping[-1].offset > 0))
-		read_headers(b, i);
+	if (!b->looked)
+		read_headers(b);
 	for (size_t k = 0; k < b->n_headers; k++) {
 		uint64_t start = (b->headers[k].p_vaddr & ~(PAGE - 1)) + b->bias;
 
@@ -165,6 +164,11 @@ static bool build(struct builder *b)
 	for (size_t i = 0; i < core->mappings.n; i++) {
 		const struct vt_core_mapping *mapping = &core->mappings.data[i];
 
+		/* A second copy of a file behind the first begins at its start again. */
+		if (i == 0 || mapping->path != mapping[-1].path || (mapping->offset == 0 && mapping[-1].offset > 0)) {
+			b->first = i;
+			b->looked = false;
+		}
 		if (!add_anonymous(b, &next, from, mapping->start) ||
 		    !add(b, mapping->start, mapping->end, flags_of(b, i, next), mapping))
 			return false;

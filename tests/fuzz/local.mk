@@ -23,3 +23,9 @@ tests_fuzz_fuzz_pinned_SOURCES = tests/fuzz/fuzz_pinned.c $(fuzz_driver) tests/u
 tests_fuzz_fuzz_pinned_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_pinned_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_pinned_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+
+fuzz_programs += tests/fuzz/fuzz_core
+tests_fuzz_fuzz_core_SOURCES = tests/fuzz/fuzz_core.c $(fuzz_driver) tests/unit/core_image.c tests/unit/core_image.h
+tests_fuzz_fuzz_core_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_core_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_core_LDADD = src/target/libtarget.a src/base/libbase.a
