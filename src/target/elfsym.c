@@ -390,14 +390,17 @@ static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entr
 	return entry->offset < MAX_MEMORY_IMAGE && len <= MAX_MEMORY_IMAGE - entry->offset;
 }
 
-/* Copies piece by piece, so that a page that cannot be read costs no more than its piece, which stays zero. */
-static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len)
+/* What cannot be read stays zero: in a core that may be all but the first page. */
+static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, size_t step)
 {
 	while (len > 0) {
-		size_t n = len < COPY_STEP ? (size_t)len : COPY_STEP;
+		size_t n = len < step ? (size_t)len : step;
 
-		if (vt_mem_read(src, addr, to, n))
+		if (vt_mem_read(src, addr, to, n)) {
 			memset(to, 0, n);
+			if (step > PAGE)
+				copy_mapping(src, addr, to, n, PAGE);
+		}
 		addr += n;
 		to += n;
 		len -= n;
@@ -427,7 +430,7 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 		if (!is_wanted(entry, first) || len > budget)
 			continue;
 		budget -= len;
-		copy_mapping(memory, entry->start, image + entry->offset, len);
+		copy_mapping(memory, entry->start, image + entry->offset, len, COPY_STEP);
 	}
 	if (image == MAP_FAILED)
 		return false;

@@ -11,3 +11,4 @@ include tests/functional/torch.mk
 include tests/functional/inject.mk
 include tests/functional/odd.mk
 include tests/functional/stacks.mk
+include tests/functional/core.mk
