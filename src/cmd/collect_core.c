@@ -235,6 +235,49 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 	vt_str_deinit(&names);
 }
 
+/*
+ * How many threads the C library counted (__nptl_nthreads, GLIBC_PRIVATE, for libthread_db). cuda-gdb 13.0 leaves out most of them
+ * (6 of 20 were in its core of a PyTorch process).
+ */
+static void compare_thread_count(struct vt_collect *c)
+{
+	uint64_t addr = vt_modules_symbol(&c->modules, "libc.so.6", "__nptl_nthreads");
+	uint32_t counted;
+
+	if (!addr) /* before glibc 2.34 */
+		addr = vt_modules_symbol(&c->modules, "libpthread.so", "__nptl_nthreads");
+	if (!addr || vt_mem_read_u32(c->mem, addr, &counted) || counted > VT_MAX_THREADS || counted <= c->core->threads.n)
+		return;
+	vt_model_diag(c->model, VT_DIAG_MISSING, "core", "threads-missing",
+		      "the core has %zu of the %u threads that the C library counted: %u are missing", c->core->threads.n, counted,
+		      counted - (unsigned int)c->core->threads.n);
+}
+
+/* The driver has threads of its own in a process that uses it. fork() does not copy threads, but the allocator. */
+static bool has_driver_thread(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_stack *stack = &model->threads.data[i].stack;
+
+		for (size_t k = 0; k < stack->n_frames; k++)
+			if (stack->frames[k].module && !strncmp(stack->frames[k].module, "libcuda.so", 10))
+				return true;
+	}
+	return false;
+}
+
+static void doubt_memory(struct vt_collect *c)
+{
+	bool blocks = false;
+
+	for (size_t i = 0; i < c->model->allocators.n; i++)
+		blocks = blocks || c->model->allocators.data[i].n_blocks > 0;
+	if (blocks && !has_driver_thread(c->model))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "maybe-inherited",
+			      "no thread in the core is one of the CUDA driver's: if the process was made by fork() of one that used "
+			      "CUDA, these blocks are that one's, and it held none");
+}
+
 static void say_what_is_missing(struct vt_collect *c)
 {
 	const struct vt_core *core = c->core;
@@ -246,6 +289,7 @@ static void say_what_is_missing(struct vt_collect *c)
 			      "the core is cut short: %llu of the %llu bytes that it should have are missing (was the disk full, or "
 			      "its size limited?)", (unsigned long long)core->missing_bytes,
 			      (unsigned long long)(core->missing_bytes + core->size));
+	compare_thread_count(c);
 	if (core->mappings.n == 0)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "no-file-names",
 			      "the core does not say which files the process had mapped (NT_FILE), so its libraries are not known");
@@ -270,6 +314,7 @@ static void say_what_is_missing(struct vt_collect *c)
 
 static void finish_core(struct vt_collect *c)
 {
+	doubt_memory(c);
 	say_what_is_missing(c);
 	c->model->core.read_bytes = c->core->read_bytes;
 }

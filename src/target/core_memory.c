@@ -5,15 +5,17 @@
  */
 #include <elf.h>
 #include <errno.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "target/core_parts.h"
 #include "target/elfsym.h"
 
 #define PAGE 4096u
-#define CACHE_BITS 11 /* 8 MiB */
+#define CACHE_BITS 11 /* 8 MiB, so far as they are used */
+#define CACHE_SIZE (sizeof(struct vt_core_page) << CACHE_BITS)
 #define DIRECT_READ (4 * PAGE) /* what is longer does not go through the cache */
 
 struct vt_core_page {
@@ -182,13 +184,16 @@ struct vt_error *vt_core_memory_init(struct vt_core *core)
 {
 	core->raw = (struct vt_memsrc){ .ops = &raw_ops, .coherent = true };
 	core->whole = (struct vt_memsrc){ .ops = &whole_ops, .coherent = true };
-	core->cache = calloc((size_t)1 << CACHE_BITS, sizeof(*core->cache));
+	core->cache = mmap(NULL, CACHE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (core->cache == MAP_FAILED)
+		core->cache = NULL;
 	return core->cache ? NULL : &vt_enomem;
 }
 
 void vt_core_memory_deinit(struct vt_core *core)
 {
-	free(core->cache);
+	if (core->cache)
+		munmap(core->cache, CACHE_SIZE);
 	core->cache = NULL;
 }
 

@@ -260,6 +260,58 @@ def kernel_core_after(proc, where):
     yield found[0]
 
 
+DEADLOCK = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t both;
+static void *other(void *arg)
+{
+	pthread_mutex_lock(&second);
+	pthread_barrier_wait(&both);
+	pthread_mutex_lock(&first);
+	return arg;
+}
+int main(void)
+{
+	pthread_t thread;
+	pthread_barrier_init(&both, NULL, 2);
+	pthread_create(&thread, NULL, other, NULL);
+	pthread_mutex_lock(&first);
+	pthread_barrier_wait(&both);
+	puts("READY");
+	fflush(stdout);
+	pthread_mutex_lock(&second);
+	return 0;
+}
+"""
+
+
+def test_deadlock_and_missing_threads():
+    """Owners of locks are in memory. The C library's count tells when threads are missing, as cuda-gdb leaves them out."""
+    program, where = compile_c(DEADLOCK, "-pthread"), directory()
+    with target([program], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
+        wait_until(lambda: all(t["syscall"] == "futex" for t in stacks_json(proc.pid)["threads"]), 20, "both wait")
+        live = stacks_json(proc.pid)
+        with kernel_core(proc.pid, proc.wait, where) as path:
+            core = stacks_core(path)
+            with open(path, "rb") as file:
+                data = file.read()
+            # The notes of the second thread as something else
+            status = (5).to_bytes(4, "little") + (336).to_bytes(4, "little") + (1).to_bytes(4, "little") + b"CORE"
+            at = data.index(status, data.index(status) + 1)
+            with open(path, "wb") as file:
+                file.write(data[:at + 8] + b"\x77\x77" + data[at + 10:])
+            less = stacks_core(path, expect=(PARTIAL,))
+    for data in (live, core):
+        equal([(t["deadlock"], t["waits_for_tid"]) for t in data["threads"]],
+              [(True, live["threads"][1]["tid"]), (True, live["threads"][0]["tid"])], "who waits for whom")
+        check("deadlock" in [h["code"] for h in data["headlines"]], "headline", data["headlines"])
+    equal(len(less["threads"]), 1, "threads that are left")
+    check("1 of the 2 threads" in text_of(less, "threads-missing"), "named", less["diagnostics"])
+
+
 # ---- PyTorch
 
 def same_memory(core, theirs, stats):
@@ -291,6 +343,8 @@ def allocator(version, of_kernel):
     equal(core["pytorch"]["allocators"][0]["totals"], live["pytorch"]["allocators"][0]["totals"], "totals")
     equal(core["versions"]["pytorch"], live["versions"]["pytorch"], "version of PyTorch")
     equal(core["cuda"]["devices"], [], "devices")
+    # The simulated driver has no threads of its own, so that the process looks like a forked one.
+    check("maybe-inherited" in diag_codes(core), "doubt", core["diagnostics"])
     same_threads(core, live)
 
 
