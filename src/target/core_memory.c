@@ -14,7 +14,7 @@
 #include "target/elfsym.h"
 
 #define PAGE 4096u
-#define CACHE_BITS 11 /* 8 MiB, so far as they are used */
+#define CACHE_BITS 12 /* 16 MiB, so far as they are used */
 #define CACHE_SIZE (sizeof(struct vt_core_page) << CACHE_BITS)
 #define DIRECT_READ (4 * PAGE) /* what is longer does not go through the cache */
 
