@@ -4,7 +4,7 @@
  * registers, the memory and the names of the mapped files are there.
  */
 #include <elf.h>
-#include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "cmd/collect_stacks.h"
+#include "report/format.h"
 #include "target/pthread.h"
 
 #define PAGE 4096u
@@ -161,6 +162,7 @@ static void identify(struct vt_collect *c)
 	c->proc.uid = core->uid;
 	c->proc.n_threads = (int)core->threads.n;
 	c->proc.same_pid_ns = true;
+	c->proc.uptime_s = NAN; /* unknown */
 	snprintf(c->proc.name, sizeof(c->proc.name), "%s", core->name);
 	c->proc.cmdline = command ? command : args;
 	c->proc.exe = exe;
@@ -184,6 +186,10 @@ static struct vt_error *open_core(struct vt_collect *c, const struct vt_subject 
 	struct vt_model_core *model = &c->model->core;
 
 	VT_TRY(vt_core_open(subject->core, &c->core));
+	/* The kernel leaves the list out when it is longer than kernel.core_file_note_size_limit, or 4 MiB. */
+	if (c->core->mappings.n == 0)
+		return vt_error_create(VT_ERR_FORMAT, "%s does not say which files the process had mapped (NT_FILE), so that nothing in "
+				       "its memory can be found", subject->core);
 	VT_TRY(vt_core_maps(c->core, &c->maps));
 	VT_TRY(vt_core_files_create(c->core, &c->maps, &subject->places, &c->core_files));
 	VT_TRY(vt_modules_init_files(&c->modules, c->core_files, &c->maps));
@@ -281,18 +287,15 @@ static void doubt_memory(struct vt_collect *c)
 static void say_what_is_missing(struct vt_collect *c)
 {
 	const struct vt_core *core = c->core;
+	char missing[VT_NUM_MAX];
 
 	for (size_t i = 0; i < c->modules.modules.n; i++)
 		vt_error_destroy(vt_module_open(&c->modules, &c->modules.modules.data[i]));
 	if (core->missing_bytes)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "cut-short",
-			      "the core is cut short: %llu of the %llu bytes that it should have are missing (was the disk full, or "
-			      "its size limited?)", (unsigned long long)core->missing_bytes,
-			      (unsigned long long)(core->missing_bytes + core->size));
+			      "the core is cut short: %s of it are missing (was the disk full, or its size limited?)",
+			      vt_format_size(missing, core->missing_bytes));
 	compare_thread_count(c);
-	if (core->mappings.n == 0)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "no-file-names",
-			      "the core does not say which files the process had mapped (NT_FILE), so its libraries are not known");
 	say_of_files(c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
 		     "of the process not found here (--sysroot=DIR names a directory with the files of the machine that the core is "
 		     "of, --exe=FILE the executable)");

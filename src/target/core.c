@@ -81,6 +81,12 @@ static uint64_t bytes_there(const struct vt_core *core, uint64_t offset, uint64_
 	return len < core->size - offset ? len : core->size - offset;
 }
 
+/* The sizes in the headers of a damaged core may be anything. */
+static void add_missing(struct vt_core *core, uint64_t n)
+{
+	core->missing_bytes = n < UINT64_MAX - core->missing_bytes ? core->missing_bytes + n : UINT64_MAX;
+}
+
 static bool add_segment(struct vt_core *core, const Elf64_Phdr *phdr)
 {
 	uint64_t filled = phdr->p_filesz < phdr->p_memsz ? phdr->p_filesz : phdr->p_memsz;
@@ -98,7 +104,7 @@ static bool add_segment(struct vt_core *core, const Elf64_Phdr *phdr)
 		.filled = bytes_there(core, phdr->p_offset, filled),
 		.flags = phdr->p_flags,
 	};
-	core->missing_bytes += filled - segment->filled;
+	add_missing(core, filled - segment->filled);
 	return true;
 }
 
@@ -147,7 +153,7 @@ static struct vt_error *read_headers(struct vt_core *core, const Elf64_Ehdr *ehd
 			notes->parts[notes->n].offset = phdr.p_offset;
 			notes->parts[notes->n].size = bytes_there(core, phdr.p_offset, phdr.p_filesz);
 			notes->cut |= phdr.p_filesz > notes->parts[notes->n].size;
-			core->missing_bytes += phdr.p_filesz - notes->parts[notes->n++].size;
+			add_missing(core, phdr.p_filesz - notes->parts[notes->n++].size);
 		}
 	}
 	sort_segments(core);
