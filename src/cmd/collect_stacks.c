@@ -650,8 +650,10 @@ void vt_collect_threads(struct vt_collect *c)
 		return;
 	}
 	c->origin->capture(&s);
-	drop_ended_threads(&s);
-	add_new_threads(&s);
+	if (c->live) { /* nothing comes or goes in a core */
+		drop_ended_threads(&s);
+		add_new_threads(&s);
+	}
 	add_threads(&s);
 	say_what_is_missing(&s);
 	stacks_deinit(&s);
