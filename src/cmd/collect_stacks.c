@@ -556,8 +556,9 @@ static void name_gil_holders(struct vt_stacks *s)
 		if (!holder)
 			continue;
 
-		const char *text = vt_arena_printf(&model->arena, "%s held by %d (%s)", VT_VERDICT_GIL, (int)holder->tid,
-						   holder->name ? holder->name : "?");
+		bool named = holder->name && *holder->name;
+		const char *text = vt_arena_printf(&model->arena, "%s held by %d%s%s%s", VT_VERDICT_GIL, (int)holder->tid,
+						   named ? " (" : "", named ? holder->name : "", named ? ")" : "");
 
 		if (text)
 			thread->verdict = text;

@@ -89,9 +89,11 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 
 	if (r->lock != VT_LOCK_HELD_BY)
 		return;
+	bool named = *allocator->owner_name; /* a core has no names */
+
 	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "lock-held",
-		      "the allocator's lock of GPU %d is held by thread %d (%s): read without it, %s", allocator->device,
-		      r->owner_tid, allocator->owner_name,
+		      "the allocator's lock of GPU %d is held by thread %d%s%s%s: read without it, %s", allocator->device,
+		      r->owner_tid, named ? " (" : "", allocator->owner_name, named ? ")" : "",
 		      r->result == VT_WALK_COMPLETE ? "and every sum agrees" : "so what did not fit is left out");
 }
 

@@ -43,15 +43,28 @@ __attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const
 	*headline = (struct vt_model_headline){ .code = code, .alarm = alarm, .text = text };
 }
 
+#define THREAD_MAX (MAX_NAME + 32)
+
+/* "4711 (python3)", or the number alone where there is no name. */
+static const char *describe_thread(char buf[THREAD_MAX], pid_t tid, const char *name)
+{
+	if (name && *name)
+		snprintf(buf, THREAD_MAX, "%d (%.*s)", (int)tid, MAX_NAME, name);
+	else
+		snprintf(buf, THREAD_MAX, "%d", (int)tid);
+	return buf;
+}
+
 /* "deadlock: 4711 (python3), 4730 (loader): each waits for what the next one holds" */
 static void add_deadlock(struct headlines *h, const struct vt_model_thread *first)
 {
 	const struct vt_model_thread *t = first;
 	struct vt_str names = { 0 };
+	char thread[THREAD_MAX];
 	size_t n = 0;
 
 	for (; t && (t != first || n == 0) && n < MAX_RING; n++) {
-		vt_str_addf(&names, "%s%d (%.*s)", n ? ", " : "", (int)t->tid, MAX_NAME / 4, t->name ? t->name : "?");
+		vt_str_addf(&names, "%s%s", n ? ", " : "", describe_thread(thread, t->tid, t->name));
 		t = vt_model_thread(h->model, t->waits_for);
 	}
 	if (n == 1)
@@ -182,22 +195,17 @@ static void add_signal(struct headlines *h)
 {
 	const struct vt_model_core *core = &h->model->core;
 	const struct vt_model_thread *t = vt_model_thread(h->model, core->signal_tid);
-	char address[40] = "", name[MAX_NAME] = "", place[MAX_NAME * 3] = "";
+	char address[40] = "", thread[THREAD_MAX], place[MAX_NAME * 3] = "";
 
 	if (!core->signal)
 		return;
 	if (core->have_address)
 		snprintf(address, sizeof(address), " at address 0x%" PRIx64, core->address);
-	if (t && t->is_main)
-		snprintf(name, sizeof(name), "the main thread");
-	else if (t && t->name && *t->name)
-		snprintf(name, sizeof(name), "thread %d (%.64s)", (int)t->tid, t->name);
-	else
-		snprintf(name, sizeof(name), "thread %d", (int)core->signal_tid);
 	if (t)
 		describe_place(place, sizeof(place), &t->stack);
-	add(h, "signal", true, "%s %s%s, in %s%s", core->killed ? "killed by" : "stopped at", core->signal_name, address, name,
-	    place);
+	add(h, "signal", true, "%s %s%s, in %s%s%s", core->killed ? "killed by" : "stopped at", core->signal_name, address,
+	    t && t->is_main ? "the main thread" : "thread ",
+	    t && t->is_main ? "" : describe_thread(thread, core->signal_tid, t ? t->name : NULL), place);
 }
 
 static void add_main_thread(struct headlines *h)
@@ -247,7 +255,7 @@ static void add_device_waits(struct headlines *h)
 	for (size_t i = 0; i < model->thread_groups.n && shown < MAX_OF_A_KIND; i++) {
 		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
 		const struct vt_model_thread *t = &model->threads.data[g->first_thread];
-		char doing[MAX_NAME * 2], place[MAX_NAME * 3], count[VT_NUM_MAX];
+		char doing[MAX_NAME * 2], place[MAX_NAME * 3], count[VT_NUM_MAX], thread[THREAD_MAX];
 
 		if (t->is_main || g->idle || !waits_for_device(t) ||
 		    (g->n_threads == 1 && (t->gil == 1 || holds_lock(model, t->tid))))
@@ -255,13 +263,12 @@ static void add_device_waits(struct headlines *h)
 		describe_doing(doing, sizeof(doing), t);
 		describe_place(place, sizeof(place), &t->stack);
 		if (g->n_threads == 1)
-			add(h, "device-wait", t->state == 'D', "thread %d (%.*s) %s%s", (int)t->tid,
-			    MAX_NAME, t->name ? t->name : "?", doing, place);
+			add(h, "device-wait", t->state == 'D', "thread %s %s%s", describe_thread(thread, t->tid, t->name), doing,
+			    place);
 		else
 			add(h, "device-wait", t->state == 'D',
-			    "%s threads, one of them %d (%.*s): each %s%s",
-			    vt_format_count(count, g->n_threads), (int)t->tid, MAX_NAME,
-			    t->name ? t->name : "?", doing, place);
+			    "%s threads, one of them %s: each %s%s",
+			    vt_format_count(count, g->n_threads), describe_thread(thread, t->tid, t->name), doing, place);
 		shown++;
 	}
 }
@@ -284,7 +291,7 @@ static void add_gil(struct headlines *h)
 {
 	for (size_t i = 0; i < h->model->threads.n; i++) {
 		const struct vt_model_thread *t = &h->model->threads.data[i];
-		char doing[MAX_NAME * 2], waiters[64] = "", count[VT_NUM_MAX];
+		char doing[MAX_NAME * 2], waiters[64] = "", count[VT_NUM_MAX], thread[THREAD_MAX];
 		size_t n;
 
 		if (t->gil != 1)
@@ -295,8 +302,8 @@ static void add_gil(struct headlines *h)
 				 n == 1 ? " waits" : "s wait");
 		describe_doing(doing, sizeof(doing), t);
 		if (!t->is_main)
-			add(h, "gil-held", false, "the GIL is held by thread %d (%.*s)%s%s%s", (int)t->tid, MAX_NAME,
-			    t->name ? t->name : "?", doing[0] ? ", which " : "", doing, waiters);
+			add(h, "gil-held", false, "the GIL is held by thread %s%s%s%s", describe_thread(thread, t->tid, t->name),
+			    doing[0] ? ", which " : "", doing, waiters);
 		else if (n > 0)
 			add(h, "gil-held", false, "main thread holds the GIL%s", waiters);
 		return;
@@ -313,7 +320,7 @@ static void add_locks(struct headlines *h)
 		const struct vt_model_allocator *a = &h->model->allocators.data[i];
 		const struct vt_model_thread *t = vt_model_thread(h->model, a->result.owner_tid);
 		const char *name = a->owner_name;
-		char doing[MAX_NAME * 2] = "";
+		char doing[MAX_NAME * 2] = "", thread[THREAD_MAX];
 
 		if ((!name || !*name) && t)
 			name = t->name;
@@ -322,9 +329,8 @@ static void add_locks(struct headlines *h)
 		if (t)
 			describe_doing(doing, sizeof(doing), t);
 		add(h, "lock-held", true,
-		    "the allocator's lock of GPU %d is held by thread %d (%.*s)%s%s", a->device,
-		    (int)a->result.owner_tid, MAX_NAME, name ? name : "?",
-		    doing[0] ? ", which " : "", doing);
+		    "the allocator's lock of GPU %d is held by thread %s%s%s", a->device,
+		    describe_thread(thread, a->result.owner_tid, name), doing[0] ? ", which " : "", doing);
 		shown++;
 	}
 }

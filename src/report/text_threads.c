@@ -419,9 +419,14 @@ static struct common find_common(const struct vt_model *model, const struct vt_m
 	return c;
 }
 
+static bool is_named(const struct vt_model_thread *t)
+{
+	return t->name && *t->name;
+}
+
 static const char *thread_name(const struct vt_model_thread *t)
 {
-	return t->name && *t->name ? t->name : "?";
+	return is_named(t) ? t->name : "?";
 }
 
 static void add_fact(struct vt_str *text, const char *fact)
@@ -485,8 +490,12 @@ static void print_thread_head(const struct view *v, const struct common *c)
 	vt_line_pad(v->line, 2);
 	vt_line_add(v->line, bullet_style(t), t->idle && !t->is_main ? "○" : "●");
 	vt_line_pad(v->line, 4);
-	if (c->n == 1)
+	if (c->n == 1 && !is_named(t)) /* a core has no names */
+		vt_line_addf(v->line, VT_BOLD, "%d", (int)t->tid);
+	else if (c->n == 1)
 		vt_line_addf(v->line, VT_BOLD, "%d %.64s", (int)t->tid, thread_name(t));
+	else if (!is_named(t) && c->name)
+		vt_line_addf(v->line, VT_BOLD, "%s threads", vt_format_count(number, c->n));
 	else
 		vt_line_addf(v->line, VT_BOLD, "%s × %.64s%s", vt_format_count(number, c->n),
 			     thread_name(t), c->name ? "" : " …");
@@ -555,12 +564,15 @@ static void print_idle(const struct view *v)
 		if (!model->thread_groups.data[t->group].idle)
 			continue;
 		n++;
-		count_name(&names, thread_name(t));
+		if (is_named(t))
+			count_name(&names, t->name);
+		else
+			names.others++;
 	}
 	if (n == 0)
 		return;
-	vt_str_addf(&text, "%s thread%s idle in thread pools: ", vt_format_count(number, n),
-		    n == 1 ? "" : "s");
+	vt_str_addf(&text, "%s thread%s idle in thread pools%s", vt_format_count(number, n), n == 1 ? "" : "s",
+		    names.n_kinds ? ": " : "");
 	for (size_t i = 0; i < names.n_kinds; i++) {
 		const char *name = names.kinds[i].name;
 
@@ -571,7 +583,7 @@ static void print_idle(const struct view *v)
 		if (names.kinds[i].n > 1)
 			vt_str_addf(&text, " ×%zu", names.kinds[i].n);
 	}
-	if (names.others > 0)
+	if (names.others > 0 && names.n_kinds > 0)
 		vt_str_addf(&text, ", and %zu more", names.others);
 	vt_line_pad(v->line, 2);
 	vt_line_add(v->line, VT_PLAIN, "○");
