@@ -17,6 +17,7 @@
 
 /* For all devices: the target stands still meanwhile. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
+#define CORE_DEADLINE_NS (60 * VT_NS_PER_S) /* nobody waits for a core, which may lie on a slow disk */
 #define MAX_BLOCKS 2000000
 #define SPARE_BLOCKS 1024
 #define MANY_BLOCKS 10000 /* are worth some threads */
@@ -273,6 +274,7 @@ void vt_collect_outside_read(struct vt_collect *c)
 {
 	struct vt_memsrc *src = c->mem;
 	uint64_t start = vt_now_ns();
+	uint64_t deadline = start + (c->live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
 
 	if (c->inside_walk_done || c->torch_inherited || !find_devices(c))
 		return;
@@ -280,7 +282,7 @@ void vt_collect_outside_read(struct vt_collect *c)
 		struct vt_outside_device *device = &c->outside->devices[i];
 
 		if (!device->walk || !vt_torch_walk_holds(device->walk, src))
-			vt_outside_read(c, device, i, start + READ_DEADLINE_NS);
+			vt_outside_read(c, device, i, deadline);
 		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED : VT_CONSISTENT_UNCHANGED;
 	}
 	c->outside->read = true;
