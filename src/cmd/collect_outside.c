@@ -287,7 +287,8 @@ void vt_collect_outside_read(struct vt_collect *c)
 	}
 	c->outside->read = true;
 	c->outside->ns += vt_now_ns() - start;
-	c->model->timing.blocks_stopped_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
+	if (c->live)
+		c->model->timing.blocks_stopped_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
 }
 
 /* One after the other; each is exact, or not, for itself. */

@@ -74,8 +74,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
-		if (args->subject.core && args->collect.allow_resume)
-			argp_error(state, "--core and --allow-resume exclude each other");
+		if (args->subject.core && (args->collect.allow_resume || args->collect.no_stop))
+			argp_error(state, "--core and %s exclude each other", args->collect.no_stop ? "--no-stop" : "--allow-resume");
 		if (args->collect.read_only && args->collect.allow_resume)
 			argp_error(state, "%s and --allow-resume exclude each other",
 				   args->collect.no_stop ? "--no-stop" : "--read-only");

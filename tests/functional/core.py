@@ -419,6 +419,8 @@ def test_full_pytorch():
     torch_truth.totals_agree(core["pytorch"]["allocators"])
     equal(core["pytorch"]["allocators"][0]["totals"], live["pytorch"]["allocators"][0]["totals"], "totals")
     same_threads(core, live)
+    for field in ("state", "totals", "blocks"):
+        equal(core["pytorch"]["pinned_host_memory"][field], live["pytorch"]["pinned_host_memory"][field], f"pinned memory: {field}")
     for field in ("pytorch", "pytorch_layout", "cpython"):
         equal(core["versions"][field], live["versions"][field], field)
     print(f"  FIGURE core of {size >> 20} MiB: report in {wall * 1000:.0f} ms ({cpu * 1000:.0f} ms of processor time), {mib:.0f} MiB, "
@@ -614,7 +616,7 @@ def test_refused():
     os.mkfifo(fifo)
     for path, word in ((fifo, "regular file"), (where, "regular file"), (os.path.join(where, "none"), "No such file")):
         check(word in vramtap("report", "--core", path, expect=NOTHING)[2], path)
-    for args in (("--core", fifo, "1"), ("--exe", "x", "1"), ("--sysroot", "x"), ("--core", fifo, "--allow-resume")):
+    for args in (("--core", fifo, "1"), ("--exe", "x", "1"), ("--sysroot", "x"), ("--core", fifo, "--allow-resume"), ("--core", fifo, "--no-stop")):
         vramtap("report", *args, expect=64)
 
 
