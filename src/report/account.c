@@ -487,6 +487,11 @@ bool vt_model_account(struct vt_model *model)
 			      "not enough memory here to group the blocks");
 		ok = false;
 	}
+	if (!vt_find_sites(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory",
+			      "not enough memory here to group the recorded backtraces");
+		ok = false;
+	}
 	if (!vt_group_threads(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, "stacks", "no-memory",
 			      "not enough memory here to group the threads");

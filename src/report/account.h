@@ -14,6 +14,9 @@ void vt_account_pinned(struct vt_model *model);
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 
+/* What is marked so of traces, sites, untraced; needs the allocators' sums. */
+bool vt_find_sites(struct vt_model *model);
+
 /* headlines; needs everything else. */
 bool vt_make_headlines(struct vt_model *model);
 

@@ -291,6 +291,13 @@ static void put_amount(struct vt_json *json, const char *key, uint64_t bytes, ui
 	vt_json_end_object(json);
 }
 
+static void put_amount_and_largest(struct vt_json *json, uint64_t bytes, uint64_t blocks, uint64_t largest)
+{
+	vt_json_uint(json, "bytes", bytes);
+	vt_json_uint(json, "blocks", blocks);
+	vt_json_uint(json, "largest_bytes", largest);
+}
+
 static void write_totals(struct vt_json *json, const struct vt_model_allocator *a)
 {
 	if (!a->exact) {
@@ -376,8 +383,11 @@ static void write_groups(struct vt_json *json, const struct vt_model *model, int
 	vt_json_end_array(json);
 }
 
-static void write_block(struct vt_json *json, const struct vt_block_rec *b)
+static void write_block(struct vt_json *json, const struct vt_model *model, size_t i)
 {
+	const struct vt_block_rec *b = &model->blocks[i];
+	const struct vt_model_trace *trace = vt_model_block_trace(model, i);
+
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
 	vt_json_uint(json, "bytes", b->size);
@@ -386,6 +396,10 @@ static void write_block(struct vt_json *json, const struct vt_block_rec *b)
 		vt_json_uint(json, "requested_bytes", b->requested);
 	if (b->context)
 		vt_json_hex(json, "history", b->context);
+	if (trace)
+		vt_json_uint(json, "backtrace", model->block_traces[i]);
+	else if (b->context && model->block_traces)
+		vt_json_text(json, "no_backtrace", vt_untraced_name((enum vt_untraced)(UINT32_MAX - model->block_traces[i])));
 	vt_json_hex(json, "object", b->object);
 	vt_json_end_object(json);
 }
@@ -407,7 +421,7 @@ static void write_segment(struct vt_json *json, const struct vt_model *model, si
 		 b->flags & VT_BLOCK_EXPANDABLE, b->pool);
 	vt_json_array(json, "blocks");
 	for (size_t i = first; i < end; i++)
-		write_block(json, &model->blocks[i]);
+		write_block(json, model, i);
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }
@@ -534,19 +548,6 @@ static void write_pinned(struct vt_json *json, const struct vt_model_pinned *p)
 	for (size_t i = 0; i < p->n_blocks; i++)
 		write_pinned_block(json, &p->blocks[i]);
 	vt_json_end_array(json);
-	vt_json_end_object(json);
-}
-
-static void write_torch(struct vt_json *json, const struct vt_model *model)
-{
-	vt_json_object(json, "pytorch");
-	vt_json_text(json, "method", vt_method_name(model->torch_method));
-	put_name(json, "state", model->torch_state);
-	vt_json_array(json, "allocators");
-	for (size_t i = 0; i < model->allocators.n; i++)
-		write_allocator(json, model, &model->allocators.data[i]);
-	vt_json_end_array(json);
-	write_pinned(json, &model->pinned);
 	vt_json_end_object(json);
 }
 
@@ -678,6 +679,83 @@ static void write_thread_groups(struct vt_json *json, const struct vt_model *mod
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
+}
+
+/* ---- recorded backtraces ---- */
+
+static void write_trace(struct vt_json *json, const struct vt_model_trace *t)
+{
+	vt_json_object_line(json, NULL);
+	vt_json_text(json, "source", vt_trace_source_name(t->source));
+	put_amount_and_largest(json, t->bytes, t->blocks, t->largest);
+	if (t->title < t->n_frames)
+		vt_json_uint(json, "title", t->frames[t->title]);
+	else
+		vt_json_null(json, "title");
+	vt_json_bool(json, "merge_uncertain", t->merge_uncertain);
+	vt_json_array_line(json, "frames");
+	for (size_t i = 0; i < t->n_frames; i++)
+		vt_json_uint(json, NULL, t->frames[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_site(struct vt_json *json, const struct vt_model *model, const struct vt_model_site *site)
+{
+	vt_json_object_line(json, NULL);
+	put_amount_and_largest(json, site->bytes, site->blocks, site->largest);
+	if (site->title)
+		vt_json_uint(json, "title", (uint64_t)(site->title - model->trace_frames));
+	else
+		vt_json_null(json, "title");
+	vt_json_array_line(json, "backtraces");
+	for (size_t t = site->first_trace; t != VT_NO_TRACE; t = model->traces.data[t].next_in_site)
+		vt_json_uint(json, NULL, t);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_backtraces(struct vt_json *json, const struct vt_model *model)
+{
+	if (!model->block_traces) {
+		vt_json_null(json, "recorded");
+		return;
+	}
+	vt_json_object(json, "recorded");
+	vt_json_array(json, "sites");
+	for (size_t i = 0; i < model->sites.n; i++)
+		write_site(json, model, &model->sites.data[i]);
+	vt_json_end_array(json);
+	vt_json_object(json, "without");
+	put_amount(json, "not_recorded", model->untraced[VT_UNTRACED_NOT_RECORDED].bytes,
+		   model->untraced[VT_UNTRACED_NOT_RECORDED].blocks);
+	put_amount(json, "changed", model->untraced[VT_UNTRACED_CHANGED].bytes, model->untraced[VT_UNTRACED_CHANGED].blocks);
+	put_amount(json, "unreadable", model->untraced[VT_UNTRACED_UNREADABLE].bytes,
+		   model->untraced[VT_UNTRACED_UNREADABLE].blocks);
+	vt_json_end_object(json);
+	vt_json_array(json, "backtraces");
+	for (size_t i = 0; i < model->traces.n; i++)
+		write_trace(json, &model->traces.data[i]);
+	vt_json_end_array(json);
+	vt_json_array(json, "frames");
+	for (size_t i = 0; i < model->n_trace_frames; i++)
+		write_frame(json, &model->trace_frames[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_torch(struct vt_json *json, const struct vt_model *model)
+{
+	vt_json_object(json, "pytorch");
+	vt_json_text(json, "method", vt_method_name(model->torch_method));
+	put_name(json, "state", model->torch_state);
+	vt_json_array(json, "allocators");
+	for (size_t i = 0; i < model->allocators.n; i++)
+		write_allocator(json, model, &model->allocators.data[i]);
+	vt_json_end_array(json);
+	write_pinned(json, &model->pinned);
+	write_backtraces(json, model);
+	vt_json_end_object(json);
 }
 
 static void begin_document(struct vt_json *json, FILE *out, const char *schema, const char *tool_version,

@@ -9,10 +9,12 @@ src_report_libreport_a_SOURCES = \
 	src/report/line.c src/report/line.h \
 	src/report/model.c src/report/model.h \
 	src/report/pinned.c \
+	src/report/sites.c \
 	src/report/text.c src/report/text.h \
 	src/report/text_blocks.c \
 	src/report/text_memory.c \
 	src/report/text_pinned.c \
+	src/report/text_sites.c \
 	src/report/text_threads.c \
 	src/report/threads.c \
 	src/report/width.c src/report/width.h \

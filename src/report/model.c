@@ -27,6 +27,8 @@ void vt_model_deinit(struct vt_model *model)
 		model->blocks_release(model->blocks, model->n_blocks);
 	vt_vec_deinit(&model->groups);
 	free(model->pinned.blocks);
+	vt_vec_deinit(&model->traces);
+	vt_vec_deinit(&model->sites);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->diags);
@@ -126,9 +128,51 @@ const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *
 	return NULL;
 }
 
+bool vt_model_is_telling(const struct vt_model_frame *frame)
+{
+	static const char *const common[] = {
+		"libc.", "libc-", "libpthread", "ld-linux", "libstdc++", "libpython", "python", "libffi", "_ctypes",
+		"libtorch", "libc10", "libcuda", "libnccl", "libgomp", "libiomp",
+	};
+
+	if (frame->kind != VT_FRAME_NATIVE || !frame->function || !*frame->function || !frame->module)
+		return false;
+	for (size_t i = 0; i < N_ELEMENTS(common); i++)
+		if (!strncmp(frame->module, common[i], strlen(common[i])))
+			return false;
+	return true;
+}
+
+const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block)
+{
+	uint32_t trace = model->block_traces ? model->block_traces[block] : UINT32_MAX;
+
+	return trace < model->traces.n ? &model->traces.data[trace] : NULL;
+}
+
 static const char *name_of(const char *const *names, size_t n, unsigned int i)
 {
 	return i < n && names[i] ? names[i] : "unknown";
+}
+
+const char *vt_trace_source_name(enum vt_trace_source source)
+{
+	static const char *const names[] = {
+		[VT_TRACE_PYTORCH] = "pytorch",
+	};
+
+	return name_of(names, N_ELEMENTS(names), source);
+}
+
+const char *vt_untraced_name(enum vt_untraced why)
+{
+	static const char *const names[] = {
+		[VT_UNTRACED_NOT_RECORDED] = "not-recorded",
+		[VT_UNTRACED_CHANGED] = "changed",
+		[VT_UNTRACED_UNREADABLE] = "unreadable",
+	};
+
+	return name_of(names, N_ELEMENTS(names), why);
 }
 
 const char *vt_completeness_name(enum vt_completeness c)

@@ -158,7 +158,53 @@ struct vt_model_group {
 	uint64_t bytes;
 };
 
-/* How much of it there is in one state. */
+struct vt_model_frame;
+
+/* Who recorded how a block was allocated. */
+enum vt_trace_source {
+	VT_TRACE_PYTORCH, /* torch.cuda.memory._record_memory_history() */
+};
+
+/*
+ * The way by which blocks were allocated: a recorded backtrace. Its frames are in model.trace_frames, which has each place once:
+ * a job has few places and many ways through them.
+ */
+struct vt_model_trace {
+	enum vt_trace_source source;
+	const uint32_t *frames; /* indices in model.trace_frames, innermost first */
+	size_t n_frames;
+	bool merge_uncertain;   /* native frames that follow the Python frames belong somewhere between them */
+	/* filled by account; allocated blocks of exact allocators: */
+	uint64_t bytes, blocks, largest;
+	size_t title;        /* index in frames of the one that says most; n_frames when there is none */
+	size_t site;         /* index in model.sites, VT_NO_SITE when no such block has it */
+	size_t next_in_site; /* index in model.traces of the next smaller one, VT_NO_TRACE after the last */
+};
+
+#define VT_NO_SITE SIZE_MAX
+#define VT_NO_TRACE SIZE_MAX
+
+/* Why a block has no trace. */
+enum vt_untraced {
+	VT_UNTRACED_NOT_RECORDED, /* allocated before recording began, or recording was off */
+	VT_UNTRACED_CHANGED,      /* freed, or handed out again, while it was read */
+	VT_UNTRACED_UNREADABLE,   /* recorded, but not to be read or not to be believed: a diagnostic says more */
+	VT_N_UNTRACED
+};
+
+/* model.block_traces of a block without a trace. */
+#define VT_UNTRACED(why) (UINT32_MAX - (uint32_t)(why))
+#define VT_IS_UNTRACED(trace) ((trace) > UINT32_MAX - VT_N_UNTRACED)
+
+/* Where blocks were allocated: all traces with the same innermost frame of the program itself. Filled by account. */
+struct vt_model_site {
+	const struct vt_model_frame *title; /* NULL: of traces without a frame */
+	uint64_t bytes, blocks, largest;    /* allocated blocks of exact allocators */
+	size_t first_trace;                 /* index in model.traces of the largest; the others by their next_in_site */
+	size_t n_traces;
+};
+
+/* Blocks that have something in common. */
 struct vt_model_amount {
 	uint64_t bytes, blocks;
 };
@@ -299,6 +345,13 @@ struct vt_model {
 	void (*blocks_release)(struct vt_block_rec *blocks, size_t n);
 	VT_VEC(struct vt_model_group) groups;
 	struct vt_model_pinned pinned;
+	/* Recorded backtraces; block_traces is NULL when no block has one. */
+	const struct vt_model_frame *trace_frames;
+	size_t n_trace_frames;
+	VT_VEC(struct vt_model_trace) traces;
+	const uint32_t *block_traces; /* of each block: index in traces, or VT_UNTRACED(why) */
+	VT_VEC(struct vt_model_site) sites; /* largest first (account) */
+	struct vt_model_amount untraced[VT_N_UNTRACED]; /* allocated blocks of exact allocators without a trace (account) */
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;
@@ -343,6 +396,17 @@ const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_
 /* The innermost Python frame, or NULL. */
 const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
+/* Whether it is Python code of the program itself, or of a library of models, and not PyTorch's or the standard library's. */
+bool vt_model_is_program(const struct vt_model_frame *frame);
+
+/* Whether it is of a library that is neither the system's nor one of those that every job has: the user's own, perhaps. */
+bool vt_model_is_telling(const struct vt_model_frame *frame);
+
+/* The trace of the block with this index in model.blocks, or NULL. */
+const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block);
+
+const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch" */
+const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable" */
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
 const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
 const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */

@@ -270,6 +270,7 @@ static struct vt_error *write_text(const struct vt_model *model,
 	print_headlines(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_pinned(&line, model);
+	vt_text_sites(&line, model, options->all_sites);
 	vt_text_block_groups(&line, model);
 	vt_text_threads(&line, model, options->threads);
 	if (options->all_blocks) {

@@ -23,6 +23,11 @@ void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
+/* Where blocks were allocated; all: every site, with its backtraces. */
+void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
+
+/* A line with one frame of a stack in full; function_columns: of the function's name. */
+void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int function_columns);
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown);
 

@@ -2,6 +2,7 @@
 /* Blocks: the largest groups of equal ones, and the list of all. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/format.h"
@@ -180,7 +181,7 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 	vt_line_raw(line, raw.text, raw.n);
 }
 
-static void print_block(struct vt_line *line, const struct vt_block_rec *b)
+static void print_block(struct vt_line *line, const struct vt_block_rec *b, const char *site)
 {
 	struct raw raw = { .n = 0 };
 	char size[VT_NUM_MAX], requested[VT_NUM_MAX];
@@ -195,11 +196,54 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b)
 		raw_add(&raw, ", asked for ");
 		raw_add(&raw, requested);
 	}
+	if (site) {
+		raw_add(&raw, ", ");
+		raw_add(&raw, site);
+	}
 	vt_line_raw(line, raw.text, raw.n);
+}
+
+/* "forward attn.py:57" of every site, harmless and in ASCII; NULL when there are none, or no memory for them. */
+static char **make_labels(const struct vt_model *model)
+{
+	char **labels = model->sites.n ? calloc(model->sites.n, sizeof(*labels)) : NULL;
+
+	for (size_t i = 0; labels && i < model->sites.n; i++) {
+		const struct vt_model_frame *f = model->sites.data[i].title;
+		const char *file = f && f->file ? f->file : f && f->module ? f->module : "";
+		const char *slash = strrchr(file, '/');
+		int n = -1;
+
+		if (f && f->file)
+			n = asprintf(&labels[i], "%.80s %.60s:%d", f->function ? f->function : "??", slash ? slash + 1 : file, f->line);
+		else if (f)
+			n = asprintf(&labels[i], "%.80s %.60s", f->function ? f->function : "??", slash ? slash + 1 : file);
+		if (n < 0)
+			labels[i] = NULL;
+		for (char *p = labels[i]; p && *p; p++)
+			*p = *p >= ' ' && *p < 0x7f ? *p : '?';
+	}
+	return labels;
+}
+
+static const char *label_of(const struct vt_model *model, char **labels, size_t block)
+{
+	const struct vt_model_trace *trace = vt_model_block_trace(model, block);
+
+	return labels && trace && trace->site < model->sites.n ? labels[trace->site] : NULL;
+}
+
+static void free_labels(char **labels, const struct vt_model *model)
+{
+	for (size_t i = 0; labels && i < model->sites.n; i++)
+		free(labels[i]);
+	free(labels);
 }
 
 void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model)
 {
+	char **labels = make_labels(model);
+
 	for (size_t k = 0; k < model->allocators.n; k++) {
 		const struct vt_model_allocator *a = &model->allocators.data[k];
 		size_t end = a->first_block + a->n_blocks, next;
@@ -214,7 +258,8 @@ void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model)
 			next = vt_model_segment_end(model, i, end);
 			print_segment(line, model, i, next);
 			for (size_t b = i; b < next; b++)
-				print_block(line, &model->blocks[b]);
+				print_block(line, &model->blocks[b], label_of(model, labels, b));
 		}
 	}
+	free_labels(labels, model);
 }

@@ -120,6 +120,17 @@ static void print_locals(const struct view *v, const struct vt_model_frame *f)
 	}
 }
 
+void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int function_columns)
+{
+	const struct view v = { .line = line, .all = true, .left = function_columns };
+
+	vt_line_pad(line, FRAME_INDENT);
+	print_function(&v, f);
+	vt_line_pad(line, FRAME_INDENT + function_columns + 2);
+	print_place(&v, f);
+	vt_line_end(line);
+}
+
 static void print_frame(const struct view *v, const struct vt_model_frame *f)
 {
 	vt_line_pad(v->line, FRAME_INDENT);
@@ -189,22 +200,6 @@ static size_t entry_frames(const struct entry *entry)
 	return entry->skipped ? entry->skipped : 1;
 }
 
-/* Of a library that is neither the system's nor one of those that every job has: the user's own, perhaps. */
-static bool is_telling(const struct vt_model_frame *f)
-{
-	static const char *const common[] = {
-		"libc.", "libc-", "libpthread", "ld-linux", "libstdc++", "libpython", "python", "libffi", "_ctypes",
-		"libtorch", "libc10", "libcuda", "libnccl", "libgomp", "libiomp",
-	};
-
-	if (is_nameless(f) || !f->module)
-		return false;
-	for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
-		if (!strncmp(f->module, common[i], strlen(common[i])))
-			return false;
-	return true;
-}
-
 /* Leaves out the middle of the entries from start on, so that not many more than INNER + TELLING + CALLED stay. */
 static void thin_run(struct entries *entries, const struct vt_model_stack *stack, size_t start)
 {
@@ -216,7 +211,7 @@ static void thin_run(struct entries *entries, const struct vt_model_stack *stack
 	/* What is written comes at most where it was read. */
 	for (size_t i = INNER_NATIVE; i <= n - CALLED_NATIVE; i++) {
 		bool tells = i < n - CALLED_NATIVE && !run[i].skipped && telling < TELLING_NATIVE &&
-			     is_telling(&stack->frames[run[i].frame]);
+			     vt_model_is_telling(&stack->frames[run[i].frame]);
 		struct entry entry = run[i];
 
 		if (i < n - CALLED_NATIVE && !tells) {

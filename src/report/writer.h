@@ -22,6 +22,7 @@ struct vt_writer_options {
 	bool colour;
 	bool ascii;       /* no box or block characters: the locale or terminal is not UTF-8 */
 	bool all_blocks;  /* --blocks */
+	bool all_sites;   /* --sites */
 	enum vt_threads_shown threads;
 };
 

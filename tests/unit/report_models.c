@@ -194,6 +194,27 @@ void report_add_python(struct vt_model *model, struct vt_model_thread *t, const 
 	t->has_python = true;
 }
 
+void report_add_traces(struct vt_model *model, const struct vt_model_frame *frames, size_t n_frames,
+		       const uint32_t *const *traces, size_t n_traces)
+{
+	uint32_t *of_block = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
+
+	model->trace_frames = frames;
+	model->n_trace_frames = n_frames;
+	for (size_t i = 0; i < n_traces; i++) {
+		struct vt_model_trace *t = checked(vt_vec_append(&model->traces));
+
+		*t = (struct vt_model_trace){ .frames = traces[i], .merge_uncertain = i % 3 == 2 };
+		while (traces[i][t->n_frames] != UINT32_MAX)
+			t->n_frames++;
+	}
+	for (size_t i = 0; i < model->n_blocks; i++) {
+		of_block[i] = i % 7 == 6 ? VT_UNTRACED(i / 7 % VT_N_UNTRACED) : (uint32_t)(i % n_traces);
+		model->blocks[i].context = of_block[i] == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) ? 0 : 0x7f0000001000 + i * 0x100;
+	}
+	model->block_traces = of_block;
+}
+
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from)
 {
 	to->stack = from->stack;
@@ -428,6 +449,35 @@ static void build_held(struct vt_model *model)
 		      "GPU 0: the allocator's lock was held for 500 ms, so its blocks were read without it; every check held");
 }
 
+/* The job had its backtraces recorded. */
+static void build_recorded(struct vt_model *model)
+{
+	enum { EMPTY, LINEAR, FORWARD, BLOCK, LAYERS, STEP, MAIN, SOFTMAX, ADD };
+	static const struct vt_model_frame frames[] = {
+		[EMPTY] = { .kind = VT_FRAME_NATIVE, .function = "at::native::empty_cuda(c10::ArrayRef<long>)", .build_id = "00ff",
+			    .module = "libtorch_cuda.so", .pc = 0x7f0000123456, .module_offset = 0x123456 },
+		[LINEAR] = { .kind = VT_FRAME_PYTHON, .function = "Linear.forward", .line = 125,
+			     .file = "/usr/lib/python3.12/site-packages/torch/nn/modules/linear.py" },
+		[FORWARD] = { .kind = VT_FRAME_PYTHON, .function = "Attention.forward", .file = "/home/alice/model/attn.py", .line = 57 },
+		[BLOCK] = { .kind = VT_FRAME_PYTHON, .function = "Block.forward", .file = "/home/alice/model/net.py", .line = 20 },
+		[LAYERS] = { .kind = VT_FRAME_PYTHON, .function = "Net.forward", .file = "/home/alice/model/net.py", .line = 31 },
+		[STEP] = { .kind = VT_FRAME_PYTHON, .function = "train_step", .file = "/home/alice/train.py", .line = 80 },
+		[MAIN] = { .kind = VT_FRAME_PYTHON, .function = "main", .file = "/home/alice/train.py", .line = 91 },
+		[SOFTMAX] = { .kind = VT_FRAME_NATIVE, .function = "at::native::host_softmax<at::native::SoftMaxForward>", .line = 3,
+			      .file = "/src/SoftMax.cu", .module = "libtorch_cuda.so", .pc = 0x7f0000223456, .build_id = "" },
+		[ADD] = { .kind = VT_FRAME_NATIVE, .pc = 0x7f0000323456, .build_id = "" },
+	};
+	static const uint32_t attention[] = { EMPTY, LINEAR, FORWARD, BLOCK, LAYERS, STEP, MAIN, UINT32_MAX },
+			      once_more[] = { EMPTY, SOFTMAX, LINEAR, FORWARD, LAYERS, STEP, MAIN, UINT32_MAX },
+			      mlp[] = { EMPTY, LINEAR, BLOCK, LAYERS, STEP, MAIN, UINT32_MAX },
+			      autograd[] = { EMPTY, SOFTMAX, ADD, UINT32_MAX }, nameless[] = { ADD, UINT32_MAX },
+			      torch_only[] = { LINEAR, UINT32_MAX }, none[] = { UINT32_MAX }, optimizer[] = { EMPTY, STEP, MAIN, UINT32_MAX };
+	static const uint32_t *const traces[] = { attention, once_more, mlp, autograd, nameless, torch_only, none, optimizer };
+
+	build_training(model);
+	report_add_traces(model, frames, sizeof(frames) / sizeof(frames[0]), traces, sizeof(traces) / sizeof(traces[0]));
+}
+
 static void build_unstable(struct vt_model *model)
 {
 	build_training(model);
@@ -626,6 +676,9 @@ static void build_hostile(struct vt_model *model)
 		"\u4e2d\u6587\u5b57\u7b26\u4e32\u5bbd\u5ea6", "e\u0301\u0301\u0301\u0301", "\U0001f525\U0001f680",
 		"\2331m", "\"quotes\" \\ and / {}", "\u2066\u2069\ufeff\u200b", "%s%n%d", "",
 	};
+	static const uint32_t odd[] = { 1, 3, 5, 7, 9, 11, UINT32_MAX }, even[] = { 0, 2, 4, 6, 8, UINT32_MAX },
+			      last[] = { 24, 25, 26, UINT32_MAX };
+	static const uint32_t *const hostile_traces[] = { odd, even, last };
 	size_t n = sizeof(bad) / sizeof(bad[0]);
 	struct vt_model_thread *t;
 
@@ -677,6 +730,8 @@ static void build_hostile(struct vt_model *model)
 		t->stack.frames[0].locals = (const struct vt_model_local *)(const void *)bad;
 		t->stack.frames[0].n_locals = n / 2;
 	}
+	report_add_traces(model, model->threads.data[model->threads.n - 1].stack.frames,
+			  model->threads.data[model->threads.n - 1].stack.n_frames, hostile_traces, 3);
 	for (size_t i = 0; i < 40; i++)
 		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
 			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
@@ -703,6 +758,7 @@ static const struct {
 	{ "training", build_training },
 	{ "pools", build_pools },
 	{ "held", build_held },
+	{ "recorded", build_recorded },
 	{ "unstable", build_unstable },
 	{ "refused", build_refused },
 	{ "contradiction", build_contradiction },
@@ -717,7 +773,7 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training", "held", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
+	"training", "held", "recorded", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
 	"nothing", "empty", NULL,
 };
 

@@ -36,6 +36,13 @@ void report_add_native(struct vt_model *model, struct vt_model_thread *t, const 
 void report_add_python(struct vt_model *model, struct vt_model_thread *t, const char *function,
 		       const char *file, int line);
 
+/*
+ * Recorded backtraces: each frame once, then backtraces of them (indices, ended by UINT32_MAX), then blocks by turns, every
+ * seventh without.
+ */
+void report_add_traces(struct vt_model *model, const struct vt_model_frame *frames, size_t n_frames,
+		       const uint32_t *const *traces, size_t n_traces);
+
 /* A copy of a thread's stack for another thread. */
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from);
 

@@ -63,6 +63,23 @@ def check_sums(report):
     assert missing == (report["completeness"] != "complete")
 
 
+def check_recorded(report):
+    """Sites, and what has no backtrace, are what is allocated; the backtraces of a site are the site."""
+    recorded = report["pytorch"]["recorded"]
+    if not recorded:
+        return 0
+    totals = [a["totals"]["allocated"] for a in report["pytorch"]["allocators"] if a["totals"]]
+    for key in ("bytes", "blocks"):
+        assert sum(s[key] for s in recorded["sites"]) + sum(w[key] for w in recorded["without"].values()) == sum(t[key] for t in totals)
+        for site in recorded["sites"]:
+            assert site[key] == sum(recorded["backtraces"][i][key] for i in site["backtraces"])
+    assert [s["bytes"] for s in recorded["sites"]] == sorted((s["bytes"] for s in recorded["sites"]), reverse=True)
+    for trace in recorded["backtraces"]:
+        assert all(i < len(recorded["frames"]) for i in trace["frames"])
+        assert trace["title"] is None and not trace["frames"] or trace["title"] in trace["frames"]
+    return len(recorded["sites"])
+
+
 def check_text_agrees(report, text):
     """The table of a single GPU shows the numbers of the JSON."""
     allocators = report["pytorch"]["allocators"]
@@ -100,7 +117,7 @@ def check_text(text, columns):
 
 
 def main():
-    compared = 0
+    compared = sites = 0
     try:
         import jsonschema
     except ImportError:
@@ -114,6 +131,7 @@ def main():
     for name in names:
         report = json.loads(demo("--json", name).decode("ascii"))
         check_sums(report)
+        sites += check_recorded(report)
         for columns in (40, 80, 160):
             check_text(demo("--columns=%d" % columns, name), columns)
         compared += check_text_agrees(report, demo("--columns=100", name).decode())
@@ -124,6 +142,7 @@ def main():
             report["unheard_of"] = 1
             assert list(jsonschema.Draft202012Validator(schema).iter_errors(report))
     assert compared >= 7
+    assert sites >= 7
     if not jsonschema:
         print("python3's jsonschema is missing: the schema was not checked (apt-get install python3-jsonschema)")
         sys.exit(77)

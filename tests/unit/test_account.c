@@ -603,6 +603,96 @@ static void test_names(void **state)
 	assert_string_equal(vt_walk_lock_name(VT_LOCK_HELD_BY), "held");
 }
 
+/* ---- sites ---- */
+
+static const struct vt_model_frame site_frames[] = {
+	{ .kind = VT_FRAME_PYTHON, .function = "forward", .file = "/home/a/net.py", .line = 5 },
+	{ .kind = VT_FRAME_PYTHON, .function = "linear", .file = "/x/site-packages/torch/nn/functional.py", .line = 7 },
+	{ .kind = VT_FRAME_PYTHON, .function = "main", .file = "/home/a/train.py", .line = 9 },
+	{ .kind = VT_FRAME_NATIVE, .function = "at::_ops::mm::call", .module = "libtorch_cpu.so" },
+	{ .kind = VT_FRAME_NATIVE, .function = "c10::cuda::malloc", .module = "libc10_cuda.so" },
+	/* Another place of the same line. */
+	{ .kind = VT_FRAME_PYTHON, .function = "forward", .file = "/home/a/net.py", .line = 5 },
+};
+
+static void build_sites(struct vt_model *model)
+{
+	static const uint32_t a[] = { 4, 1, 0, 2, UINT32_MAX }, b[] = { 5, 2, UINT32_MAX }, c[] = { 4, 3, UINT32_MAX }, d[] = { UINT32_MAX };
+	static const uint32_t *const traces[] = { a, b, c, d };
+
+	build_small(model);
+	report_add_traces(model, site_frames, sizeof(site_frames) / sizeof(site_frames[0]), traces, 4);
+}
+
+static void test_sites(void **state)
+{
+	struct vt_model model;
+	uint64_t bytes = 0, blocks = 0;
+
+	(void)state;
+	build_sites(&model);
+	assert_true(vt_model_account(&model));
+	/* Blocks in use: number 0 of trace a, 1 of b, 4 of a; number 6 has none. */
+	assert_int_equal(model.sites.n, 1);
+	assert_ptr_equal(model.sites.data[0].title->file, site_frames[0].file);
+	assert_int_equal(model.sites.data[0].bytes, 5 * MIB);
+	assert_int_equal(model.sites.data[0].blocks, 3);
+	assert_int_equal(model.sites.data[0].largest, 2 * MIB);
+	assert_int_equal(model.sites.data[0].n_traces, 2);
+	assert_int_equal(model.sites.data[0].first_trace, 0);
+	assert_int_equal(model.traces.data[0].title, 2);
+	assert_int_equal(model.traces.data[0].bytes, 3 * MIB);
+	assert_int_equal(model.traces.data[0].next_in_site, 1);
+	assert_int_equal(model.traces.data[1].next_in_site, VT_NO_TRACE);
+	assert_int_equal(model.traces.data[2].site, VT_NO_SITE);
+	assert_int_equal(model.traces.data[2].title, 1);
+	assert_int_equal(model.traces.data[3].title, 0);
+	assert_int_equal(model.untraced[VT_UNTRACED_NOT_RECORDED].bytes, 20 * MIB);
+	for (size_t i = 0; i < VT_N_UNTRACED; i++) {
+		bytes += model.untraced[i].bytes;
+		blocks += model.untraced[i].blocks;
+	}
+	assert_int_equal(bytes + model.sites.data[0].bytes, model.allocators.data[0].allocated_bytes);
+	assert_int_equal(blocks + model.sites.data[0].blocks, model.allocators.data[0].allocated_blocks);
+	assert_ptr_equal(vt_model_block_trace(&model, 1), &model.traces.data[1]);
+	assert_null(vt_model_block_trace(&model, 6));
+	assert_int_equal(model.completeness, VT_COMPLETE);
+	vt_model_deinit(&model);
+}
+
+/* What does not add up, or points nowhere, is not shown; nor are sums of an allocator that has none. */
+static void test_sites_refused(void **state)
+{
+	static const uint32_t nowhere[] = { 0, 17, UINT32_MAX };
+	struct vt_model model;
+
+	(void)state;
+	build_sites(&model);
+	model.traces.data[2].frames = nowhere;
+	assert_true(vt_model_account(&model));
+	assert_null(model.block_traces);
+	assert_int_equal(model.traces.n, 0);
+	assert_true(has_diag(&model, VT_DIAG_MISSING, "does-not-add-up"));
+	vt_model_deinit(&model);
+
+	build_sites(&model);
+	((uint32_t *)(uintptr_t)model.block_traces)[1] = 17;
+	assert_true(vt_model_account(&model));
+	assert_null(model.block_traces);
+	assert_int_equal(model.sites.n, 0);
+	assert_int_equal(model.untraced[0].bytes, 0);
+	assert_true(has_diag(&model, VT_DIAG_MISSING, "does-not-add-up"));
+	vt_model_deinit(&model);
+
+	build_sites(&model);
+	model.allocators.data[0].result.result = VT_WALK_UNSTABLE;
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.sites.n, 0);
+	assert_int_equal(model.untraced[0].blocks, 0);
+	assert_non_null(vt_model_block_trace(&model, 0));
+	vt_model_deinit(&model);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -626,6 +716,8 @@ int main(void)
 		cmocka_unit_test(test_diags),
 		cmocka_unit_test(test_completeness),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_sites),
+		cmocka_unit_test(test_sites_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

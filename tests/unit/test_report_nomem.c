@@ -119,6 +119,7 @@ static void test_one_failure(void **state)
 	torture("training", &vt_writer_text);
 	torture("training", &vt_writer_json);
 	torture("held", &vt_writer_text);
+	torture("recorded", &vt_writer_text);
 	torture("no-cuda", &vt_writer_text);
 	torture("deadlock", &vt_writer_text);
 }
