@@ -78,6 +78,21 @@ static const char *base_name(const struct vt_module *module)
 	return slash ? slash + 1 : module->path;
 }
 
+enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame, const struct vt_module *interpreter)
+{
+	const char *module = frame->module ? base_name(frame->module) : "";
+	bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
+
+	if (is_evaluator(frame))
+		return VT_MERGE_EVALUATOR;
+	if (frame->function && IS_ONE_OF(frame->function, startup))
+		return VT_MERGE_STARTUP;
+	if (interpreter && frame->module == interpreter && (!frame->function || IS_ONE_OF(frame->function, glue)))
+		return VT_MERGE_INTERPRETER;
+	/* Without debug symbols the C library's have no names. */
+	return libc && !frame->function ? VT_MERGE_STARTUP : VT_MERGE_OTHER;
+}
+
 /* The model outlives what the strings belong to, and recursion repeats them: each is copied once. */
 struct merge {
 	const struct vt_native_stack *native;

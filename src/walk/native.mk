@@ -5,6 +5,7 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/demangle.c src/walk/demangle.h \
 	src/walk/dwarf_lines.c src/walk/dwarf_lines.h \
 	src/walk/merge.c \
+	src/walk/merge_recorded.c \
 	src/walk/native_lines.c \
 	src/walk/native_places.c src/walk/native_places.h \
 	src/walk/native_symbols.c \

@@ -2,5 +2,6 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/cuda_imports.c src/walk/cuda_imports.h \
 	src/walk/torch_abi.h \
 	src/walk/torch_find.c src/walk/torch_find.h \
+	src/walk/torch_history.c src/walk/torch_history.h \
 	src/walk/torch_pinned.c src/walk/torch_pinned.h src/walk/torch_pinned_find.c \
 	src/walk/torch_walk.c

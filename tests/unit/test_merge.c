@@ -72,6 +72,14 @@ static void add_python(struct input *in, const char *text)
 	}
 }
 
+static void add_frame_text(struct vt_str *text, const struct vt_model_frame *frame)
+{
+	const char *name = frame->function ? frame->function : frame->module ? frame->module : "?";
+
+	vt_str_addf(text, "%s%s%s", text->n ? " " : "",
+		    frame->kind == VT_FRAME_PYTHON ? "py:" : frame->inlined ? "in:" : "", name);
+}
+
 /* Frames as "a b py:c"; a native one without a function as its module. */
 static const char *merged(struct input *in, bool with_python)
 {
@@ -80,13 +88,8 @@ static const char *merged(struct input *in, bool with_python)
 
 	in->native.complete = !in->native.why[0] && !in->native.truncated;
 	assert_true(vt_merge_stacks(&in->native, with_python ? &in->python : NULL, &in->stack, &in->arena));
-	for (size_t i = 0; i < in->stack.n_frames; i++) {
-		const struct vt_model_frame *frame = &in->stack.frames[i];
-		const char *name = frame->function ? frame->function : frame->module ? frame->module : "?";
-
-		vt_str_addf(&text, "%s%s%s", i ? " " : "",
-			    frame->kind == VT_FRAME_PYTHON ? "py:" : frame->inlined ? "in:" : "", name);
-	}
+	for (size_t i = 0; i < in->stack.n_frames; i++)
+		add_frame_text(&text, &in->stack.frames[i]);
 	result = vt_arena_strdup(&in->arena, vt_str_get(&text));
 	vt_str_deinit(&text);
 	return result;
@@ -402,6 +405,70 @@ static void test_random(void **state)
 	}
 }
 
+/* ---- recorded stacks ---- */
+
+/* Of all places one stack. */
+static void check_recorded(const char *const *native, size_t n_native, const char *const *python, size_t n_python,
+			   const char *want, bool uncertain)
+{
+	static const struct vt_native_source tiny = { .function = "tiny" };
+	struct input in = { 0 };
+	struct vt_recorded_places places;
+	struct vt_model_trace trace = { 0 };
+	struct vt_str text = { 0 };
+	uint32_t numbers[32];
+
+	for (size_t i = 0; i < n_native; i++)
+		add_native(&in, native[i]);
+	for (size_t i = 0; i < n_python; i++)
+		add_python(&in, python[i]);
+	if (n_native) { /* as DWARF has it */
+		in.native.frames.data[0].inlined = &tiny;
+		in.native.frames.data[0].n_inlined = 1;
+	}
+	for (uint32_t i = 0; i < 32; i++)
+		numbers[i] = i;
+	assert_true(vt_recorded_places_init(&places, &in.python, &in.native, &in.arena));
+	assert_int_equal(places.n_python, n_python);
+	assert_true(vt_merge_recorded(&places, numbers, n_python, numbers, n_native, &trace, &in.arena));
+	for (size_t i = 0; i < trace.n_frames; i++) {
+		assert_true(trace.frames[i] < places.n);
+		add_frame_text(&text, &places.frames[trace.frames[i]]);
+	}
+	assert_string_equal(vt_str_get(&text), want);
+	assert_int_equal(trace.merge_uncertain, uncertain);
+	vt_str_deinit(&text);
+	input_deinit(&in);
+}
+
+#define RECORDED(native, python, want, uncertain) \
+	check_recorded(native, COUNT(native), python, COUNT(python), want, uncertain)
+
+static void test_recorded(void **state)
+{
+	static const char *const one[] = { "libtorch_cpu.so:empty", PY "_PyObject_Call", EVAL, PY "PyEval_EvalCode", PY "Py_RunMain",
+					   "libc.so.6:__libc_start_main", "python3.12:_start" };
+	static const char *const two[] = { "libtorch_cpu.so:empty", EVAL, PY "slot_tp_call", EVAL, PY "Py_RunMain", "libc.so.6:" };
+	static const char *const between[] = { "libtorch_cpu.so:empty", EVAL, "libtorch_cpu.so:apply", EVAL, "server:main" };
+	static const char *const none[] = { "libtorch_cpu.so:empty", "libtorch_cpu.so:thread_main", "libc.so.6:start_thread" };
+	static const char *const python[] = { "a", "b", "c" }, *const pair[] = { "a", "b" };
+
+	(void)state;
+	RECORDED(one, python, "in:tiny empty py:a py:b py:c", false);
+	/* As many evaluators as Python frames: each has one. */
+	RECORDED(between, pair, "in:tiny empty py:a apply py:b", false);
+	RECORDED(two, pair, "in:tiny empty py:a py:b", false);
+	/* Fewer: only what has native code between is in doubt. */
+	RECORDED(two, python, "in:tiny empty py:a py:b py:c", false);
+	RECORDED(between, python, "in:tiny empty py:a py:b py:c apply", true);
+	/* No evaluator, though there are Python frames: no names, or the stack ended early. */
+	RECORDED(none, pair, "in:tiny empty thread_main start_thread py:a py:b", true);
+	check_recorded(none, COUNT(none), NULL, 0, "in:tiny empty thread_main start_thread", false);
+	check_recorded(one, COUNT(one), NULL, 0, "in:tiny empty _PyObject_Call _PyEval_EvalFrameDefault", false);
+	check_recorded(NULL, 0, python, COUNT(python), "py:a py:b py:c", false);
+	check_recorded(NULL, 0, NULL, 0, "", false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +485,7 @@ int main(void)
 		cmocka_unit_test(test_uncertain),
 		cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_recorded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,3 +28,8 @@ check_PROGRAMS += bench/walk
 bench_walk_SOURCES = bench/walk.c $(torch_image)
 bench_walk_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit
 bench_walk_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+
+unit_tests += tests/unit/test_torch_history
+tests_unit_test_torch_history_SOURCES = tests/unit/test_torch_history.c tests/unit/python_image.c tests/unit/python_image.h
+tests_unit_test_torch_history_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_torch_history_LDADD = $(torch_ldadd)
