@@ -39,13 +39,16 @@ static void collect_report(struct vt_collect *c)
 		vt_collect_inside(c);
 	}
 	vt_collect_say_backend(c);
+	vt_collect_history_read(c);
 	vt_progress("reading the stacks");
 	vt_collect_outside_prepare(c);
 	vt_collect_threads(c);
 	if (c->options->no_stop)
 		vt_progress("waiting for a moment when the allocator does not change");
 	vt_collect_outside_finish(c);
+	vt_collect_history_read(c);
 	vt_collect_pinned(c);
+	vt_collect_history_finish(c);
 }
 
 static void collect_stacks(struct vt_collect *c)
@@ -86,6 +89,7 @@ static struct vt_error *collect(const struct vt_subject *subject, const struct v
 
 	if (c.lock_fd >= 0)
 		close(c.lock_fd);
+	vt_collect_history_deinit(&c);
 	vt_modules_deinit(&c.modules);
 	c.origin->close(&c);
 	vt_maps_deinit(&c.maps);

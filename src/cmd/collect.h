@@ -84,6 +84,7 @@ struct vt_collect {
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
 	struct vt_maps pinned_maps; /* collect_pinned.c's own */
 	struct vt_collect_outside *outside; /* collect_outside.c's own */
+	struct vt_collect_history *history; /* collect_history.c's own */
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 };
@@ -118,6 +119,14 @@ void vt_collect_outside_prepare(struct vt_collect *c);
 void vt_collect_outside_rehearse(struct vt_collect *c);
 void vt_collect_outside_read(struct vt_collect *c);
 void vt_collect_outside_finish(struct vt_collect *c);
+
+/*
+ * collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time);
+ * finished when all else is in.
+ */
+void vt_collect_history_read(struct vt_collect *c);
+void vt_collect_history_finish(struct vt_collect *c);
+void vt_collect_history_deinit(struct vt_collect *c);
 
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);

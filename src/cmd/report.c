@@ -10,6 +10,7 @@
 
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
+	KEY_SITES,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
 	KEY_ALLOW_RESUME,
@@ -26,6 +27,7 @@ struct arguments {
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What is shown:", 1 },
 	{ "blocks", KEY_BLOCKS, NULL, 0, "List every block of the caching allocator", 0 },
+	{ "sites", KEY_SITES, NULL, 0, "Show every place that allocated, with all frames, if PyTorch recorded it", 0 },
 	{ NULL, 0, NULL, 0, "How the process is treated:", 2 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
@@ -50,6 +52,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BLOCKS:
 		args->output.writer.all_blocks = true;
+		return 0;
+	case KEY_SITES:
+		args->output.writer.all_sites = true;
 		return 0;
 	case KEY_READ_ONLY:
 		args->collect.read_only = true;

@@ -13,6 +13,9 @@ tests_functional_torch_replay_SOURCES = tests/functional/torch_replay.c
 tests_functional_torch_replay_LDADD = \
 	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 functional_tests += tests/functional/report_no_stop.py
+
+# The backtraces that PyTorch recorded, against its own snapshot.
+functional_tests += tests/functional/torch_history.py
 # What the driver's pools and PyTorch itself say.
 functional_tests += tests/functional/report_official.py
 functional_tests += tests/functional/report_pinned.py

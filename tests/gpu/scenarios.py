@@ -11,6 +11,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import report_pinned  # noqa: E402
+import torch_history  # noqa: E402
 import torch_truth  # noqa: E402
 from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, peak_memory_mib, proc_state, report, report_json, target, thread_count  # noqa: E402
 
@@ -217,6 +218,30 @@ def test_forked_child():
             equal((data["pytorch"]["state"], data["pytorch"]["allocators"]), ("inherited", []), f"a forked child with {options}")
         inside(gpu)
         gpu.unharmed()
+
+
+def test_history():
+    """The backtraces that PyTorch recorded, against its own snapshot; then 20,000 blocks with history."""
+    for stacks in ("python", "all"):
+        with torch_history.Job([sys.executable], "--stacks", stacks) as job:
+            theirs = job.snapshot()
+            for args in ((), ("--read-only",)):
+                python, native, without = torch_history.compare(report_json(job.proc.pid, *args), theirs)
+                check(python > 200 and (native > 100 or stacks == "python"), "too little to compare", python, native)
+                print(f"  stacks={stacks} {' '.join(args)}: {len(theirs)} blocks, {python} Python frames and {native} names of native "
+                      f"ones equal _snapshot(); {without} blocks were not recorded")
+            if stacks == "all":
+                show(job)
+        with torch_history.Job([sys.executable], "--stacks", stacks, "--blocks", "20000") as job:
+            for args in ((), ("--read-only",)):
+                runs = [report_json(job.proc.pid, *args)["timing"] for _ in range(10)]
+                for what in ("total_ms", "stopped_ms"):
+                    values = [r[what] for r in runs]
+                    print(f"  FIGURE report of 20,000 blocks with history, stacks={stacks} {' '.join(args)}, {what}: "
+                          f"median {statistics.median(values):.1f} min {min(values):.1f} max {max(values):.1f} ms")
+            begin = time.monotonic()
+            job.snapshot()
+            print(f"  FIGURE _snapshot() of the same, written as JSON: {time.monotonic() - begin:.2f} s")
 
 
 def test_endurance():
