@@ -51,6 +51,31 @@ def test_quiet():
     for_each_version(quiet)
 
 
+def rehearsed(version):
+    """What was read before the stop and is still so is not read again; what has changed is."""
+    with Driver(version) as driver:
+        driver("alloc 12000 600")
+        compare_without_stop(driver, ("unchanged", "repeated"))
+        shares = []
+        for _ in range(5):
+            data = compare(driver, "--read-only", method="outside")
+            equal(data["pytorch"]["allocators"][0]["consistency"], "stopped", "consistency")
+            shares.append(data["timing"]["blocks_stopped_ms"] / data["timing"]["blocks_read_ms"])
+        check(min(shares) < 0.3, "what was read before is read again while the process is stopped", shares)
+        driver("busy 100")
+        for _ in range(4 if QUICK else 100):
+            data = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
+            allocator = data["pytorch"]["allocators"][0]
+            check(allocator["result"] == "complete" or allocator["lock"]["state"] == "held", "result", allocator["why"])
+            if allocator["result"] == "complete":
+                torch_truth.totals_agree([allocator])
+        driver("idle")
+
+
+def test_rehearsed():
+    for_each_version(rehearsed)
+
+
 def test_no_thread_is_stopped():
     """Where nobody can be stopped all is as ever. (How threads are read is tested in stacks_no_stop.py.)"""
     with Driver("2.11.0") as driver:
