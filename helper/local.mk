@@ -4,6 +4,7 @@ helper_sources = \
 	helper/cuda.c \
 	helper/main.c \
 	helper/mem.c \
+	helper/python.c \
 	helper/torch.c \
 	src/walk/torch_walk.c
 helper_headers = \

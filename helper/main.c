@@ -34,16 +34,24 @@ static uint32_t op_cuda_pools(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_cuda_pools(shared);
 }
 
-static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
+/* The room for records behind the head. The tool may have grown the file beyond what was mapped here. */
+static uint64_t room_size(const struct vt_helper_shared *shared, uint64_t mapped)
 {
 	uint64_t size = shared->file_size;
 
-	/* The tool may have grown the file beyond what was mapped here. */
 	if (size > mapped)
 		size = mapped;
-	if (size < VT_HELPER_ROOM_OFFSET)
-		return VT_HELPER_BAD_ARGS;
-	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, size - VT_HELPER_ROOM_OFFSET);
+	return size < VT_HELPER_ROOM_OFFSET ? 0 : size - VT_HELPER_ROOM_OFFSET;
+}
+
+static uint32_t op_ask_pytorch(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_ask_pytorch(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+}
+
+static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
 }
 
 static helper_op *const *find_op(uint32_t op)
@@ -52,6 +60,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_CUDA] = op_cuda,
 		[VT_OP_TORCH_WALK] = op_torch_walk,
 		[VT_OP_CUDA_POOLS] = op_cuda_pools,
+		[VT_OP_ASK_PYTORCH] = op_ask_pytorch,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

@@ -29,4 +29,11 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
  */
 uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
+/*
+ * Has PyTorch list its blocks: takes the GIL, calls, gives it back. Fills shared->asked and room with records. It can wait
+ * for the GIL longer than the tool does, even for ever, but holds nothing while it waits; a GIL that comes too late it only
+ * gives back.
+ */
+uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
 #endif

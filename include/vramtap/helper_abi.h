@@ -27,6 +27,7 @@ enum vt_helper_op {
 	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
 	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
 	VT_OP_CUDA_POOLS = 4, /* the driver's memory pools */
+	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, told by PyTorch itself through the interpreter */
 };
 
 enum vt_helper_status {
@@ -59,6 +60,42 @@ struct vt_helper_imports {
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
+};
+
+/* The same of the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
+#define VT_PYTHON_IMPORTS(X)           \
+	X(PyBool_FromLong)             \
+	X(PyCFunction_GetFlags)        \
+	X(PyDict_GetItemString)        \
+	X(PyDict_GetItemWithError)     \
+	X(PyErr_Clear)                 \
+	X(PyErr_Occurred)              \
+	X(PyGC_Disable)                \
+	X(PyGC_Enable)                 \
+	X(PyGILState_Ensure)           \
+	X(PyGILState_Release)          \
+	X(PyImport_GetModuleDict)      \
+	X(PyList_GetItem)              \
+	X(PyList_Size)                 \
+	X(PyLong_AsLongLong)           \
+	X(PyLong_FromLong)             \
+	X(PyModule_GetDict)            \
+	X(PyObject_CallObject)         \
+	X(PyObject_IsTrue)             \
+	X(PyTuple_GetItem)             \
+	X(PyTuple_New)                 \
+	X(PyTuple_SetItem)             \
+	X(PyUnicode_AsUTF8)            \
+	X(PyUnicode_FromString)        \
+	X(Py_DecRef)                   \
+	X(Py_IncRef)                   \
+	X(Py_IsFinalizing)             \
+	X(Py_IsInitialized)
+
+struct vt_python_imports {
+#define VT_PYTHON_IMPORT(name) uint64_t name;
+	VT_PYTHON_IMPORTS(VT_PYTHON_IMPORT)
+#undef VT_PYTHON_IMPORT
 };
 
 struct vt_cuda_device {
@@ -131,6 +168,29 @@ struct vt_torch_walk_answer {
 	uint64_t total_ns;
 };
 
+struct vt_ask_pytorch_args {
+	struct vt_python_imports python;
+	uint64_t gil_wait_ns;   /* a GIL that comes later than this is given back at once */
+	uint64_t mutex_wait_ns; /* how long, with the GIL, the mutexes may be locked by others */
+	uint64_t max_blocks;
+	int32_t n_devices;
+	int32_t only_stats;     /* the counters alone */
+	int32_t stop_collector; /* up to CPython 3.11 it runs inside calls; later between two instructions */
+	int32_t pad;
+	uint64_t mutexes[VT_TORCH_MAX_DEVICES]; /* of the devices' allocators: none may be locked when PyTorch is asked */
+};
+
+struct vt_ask_pytorch_answer {
+	int32_t n_devices;
+	int32_t pad;
+	struct vt_torch_stats before[VT_TORCH_MAX_DEVICES]; /* the counters just before the blocks, and just after */
+	struct vt_torch_stats after[VT_TORCH_MAX_DEVICES];
+	uint64_t blocks_offset; /* of the struct vt_block_rec array, as PyTorch listed them */
+	uint64_t n_blocks;
+	uint64_t waited_ns; /* for the GIL; added to what is here */
+	uint64_t held_ns;   /* it; likewise */
+};
+
 /*
  * The head of the shared part of the memory file: "the file" in what follows is this part. Sizes are those that the tool
  * last grew it to.
@@ -151,10 +211,12 @@ struct vt_helper_shared {
 	struct vt_helper_imports imports;
 	union {
 		struct vt_torch_walk_args torch_walk;
+		struct vt_ask_pytorch_args ask_pytorch;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
 	struct vt_torch_walk_answer torch;
+	struct vt_ask_pytorch_answer asked;
 };
 
 /* Where the room for records starts, in bytes after the head. */

@@ -20,8 +20,12 @@
 #include "target/proc.h"
 #include "walk/torch.h"
 
+struct vt_helper;
+struct vt_ask_pytorch_args;
+
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
+	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
 	bool debuginfod;    /* debug files may be asked for by debuginfod */
 	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
 	/* For getting inside, and again for each answer of the helper; without a stop: for the blocks; stacks: for another vramtap to end. */
@@ -127,6 +131,15 @@ void vt_collect_outside_finish(struct vt_collect *c);
 void vt_collect_history_read(struct vt_collect *c);
 void vt_collect_history_finish(struct vt_collect *c);
 void vt_collect_history_deinit(struct vt_collect *c);
+
+/*
+ * collect_ask.c: the blocks as PyTorch tells them. On an error the model is as before, and the message says why PyTorch was not
+ * asked or what it did not tell. args (filled) serve the next.
+ */
+struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args);
+
+/* Asks for the counters again: whether PyTorch has reserved and given back nothing since it told the blocks. */
+bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args);
 
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);

@@ -171,6 +171,25 @@ static void read_reserved(struct vt_collect *c, struct reserved *reserved)
 			reserved->n = -1;
 }
 
+/* The devices are asked for their memory again; all zero when they do not answer. */
+static struct vt_cuda_answer ask_again(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
+	struct vt_cuda_answer answer = { 0 };
+
+	if (!err)
+		answer = vt_helper_shared(helper)->cuda;
+	vt_error_destroy(err);
+	return answer;
+}
+
+static bool is_same(const struct vt_cuda_answer *answer, size_t i, const struct vt_model_device *device)
+{
+	return !answer->error && (int64_t)i < answer->n_devices && i < VT_MAX_CUDA_DEVICES &&
+	       answer->devices[i].ordinal == device->ordinal && answer->devices[i].have_memory &&
+	       answer->devices[i].free_bytes == device->free_bytes;
+}
+
 /*
  * The device's memory was asked for before the walk. Asked again after it, both numbers must be the same, and the allocator
  * must have reserved and given back nothing since before: else the difference between used and reserved is one of two
@@ -178,23 +197,29 @@ static void read_reserved(struct vt_collect *c, struct reserved *reserved)
  */
 static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper, const struct reserved *before)
 {
+	struct vt_cuda_answer answer = ask_again(c, helper);
 	struct reserved after;
-	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
-	struct vt_cuda_answer answer = { 0 };
 
-	if (!err)
-		answer = vt_helper_shared(helper)->cuda;
-	vt_error_destroy(err);
 	read_reserved(c, &after);
 	for (size_t i = 0; i < c->model->devices.n; i++) {
 		struct vt_model_device *device = &c->model->devices.data[i];
-		const struct vt_cuda_device *again = &answer.devices[i];
 
-		device->memory_moved = answer.error || (int64_t)i >= answer.n_devices || i >= VT_MAX_CUDA_DEVICES ||
-				       again->ordinal != device->ordinal || !again->have_memory ||
-				       again->free_bytes != device->free_bytes || before->n != after.n || after.n < 0 ||
+		device->memory_moved = !is_same(&answer, i, device) || before->n != after.n || after.n < 0 ||
 				       ((int64_t)i < after.n &&
 					memcmp(&before->stats[i], &after.stats[i], sizeof(after.stats[i])) != 0);
+	}
+}
+
+/* The same where PyTorch told its blocks: it is asked once more whether it has done anything since. */
+static void ask_all_again(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+{
+	struct vt_cuda_answer answer = ask_again(c, helper);
+	bool nothing = vt_collect_nothing_reserved(c, helper, args);
+
+	for (size_t i = 0; i < c->model->devices.n; i++) {
+		struct vt_model_device *device = &c->model->devices.data[i];
+
+		device->memory_moved = !nothing || !is_same(&answer, i, device);
 	}
 }
 
@@ -243,6 +268,66 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 	model->timing.walk_ms = (double)answer.total_ns / VT_NS_PER_MS;
 	c->inside_walk_done = true;
 	return NULL;
+}
+
+/* The blocks by the walk; device memory was asked for before, and is again. */
+static void walk_inside(struct vt_collect *c, struct vt_helper *helper, const struct reserved *before)
+{
+	struct vt_error *err = take_torch(c, helper);
+
+	if (err) {
+		vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",
+				      "the allocator was read from outside, the walk inside did not finish", err);
+		return;
+	}
+	c->model->torch_method = VT_METHOD_INSIDE;
+	if (c->model->devices.n > 0)
+		ask_memory_again(c, helper, before);
+}
+
+static bool has_context(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->devices.n; i++)
+		if (model->devices.data[i].context_active)
+			return true;
+	return false;
+}
+
+/* Why PyTorch cannot be asked at all, or NULL. */
+static const char *why_not_ask(const struct vt_collect *c)
+{
+	if (c->torch_inherited)
+		return "its allocator is a copy of the parent's";
+	if (!c->cuda_asked)
+		return "the driver did not answer";
+	if (!has_context(c->model))
+		return "this process has no CUDA context";
+	if (!c->torch.allocator || (c->torch.backend != VT_TORCH_NATIVE && c->torch.backend != VT_TORCH_UNKNOWN))
+		return "its native allocator is not in use";
+	return NULL;
+}
+
+/* The blocks as PyTorch tells them: where their layout is refused, or the user prefers it. False: it did not tell them. */
+static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
+{
+	static const char not_asked[] = "PyTorch itself was not asked for its blocks";
+	struct vt_ask_pytorch_args args;
+	struct vt_error *err;
+
+	if (c->torch.backend != VT_TORCH_UNKNOWN && !c->options->ask_pytorch)
+		return false;
+	if (why_not_ask(c)) {
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, why_not_ask(c));
+		return false;
+	}
+	err = vt_collect_ask_pytorch(c, helper, &args);
+	if (err) {
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, err->message);
+		vt_error_destroy(err);
+		return false;
+	}
+	ask_all_again(c, helper, &args);
+	return true;
 }
 
 static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **helper)
@@ -294,16 +379,8 @@ void vt_collect_inside(struct vt_collect *c)
 	if (c->torch.backend == VT_TORCH_NATIVE)
 		read_reserved(c, &before);
 	ask_cuda(c, helper);
-	if (c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited) {
-		err = take_torch(c, helper);
-		if (err)
-			vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",
-					      "the allocator was read from outside, the walk inside did not finish", err);
-		else
-			model->torch_method = VT_METHOD_INSIDE;
-		if (!err && model->devices.n > 0)
-			ask_memory_again(c, helper, &before);
-	}
+	if (!ask_pytorch(c, helper) && c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited)
+		walk_inside(c, helper, &before);
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
 	vt_helper_destroy(helper);

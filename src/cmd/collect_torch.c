@@ -64,12 +64,12 @@ void vt_collect_say_backend(struct vt_collect *c)
 		return;
 	if (pools_known(c->model))
 		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "backend-not-native",
-			      "PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its pools' sums "
-			      "are shown");
+			      "PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its "
+			      "pools' sums are shown");
 	else
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
-			      "PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which only the "
-			      "driver knows how large they are, and it was not asked or did not say");
+			      "PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which "
+			      "only the driver knows how large they are, and it was not asked or did not say");
 }
 
 void vt_collect_find_torch_again(struct vt_collect *c)
@@ -119,7 +119,9 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 			.first_block = first,
 			.n_blocks = r->blocks,
 			.owner_name = c->origin->thread_name(c, r->owner_tid),
-			.consistency = r->lock == VT_LOCK_TAKEN ? VT_CONSISTENT_LOCKED : VT_CONSISTENT_UNCHANGED,
+			/* PyTorch takes its lock itself when it is asked. */
+			.consistency = r->lock == VT_LOCK_TAKEN || method == VT_METHOD_INTERPRETER ? VT_CONSISTENT_LOCKED :
+												    VT_CONSISTENT_UNCHANGED,
 		};
 		allocator->result.why[sizeof(r->why) - 1] = '\0';
 		first += r->blocks;

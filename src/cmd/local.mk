@@ -2,6 +2,7 @@ bin_PROGRAMS += vramtap
 vramtap_SOURCES = \
 	src/cmd/cmd.h \
 	src/cmd/collect.c src/cmd/collect.h \
+	src/cmd/collect_ask.c \
 	src/cmd/collect_capture.c src/cmd/collect_stacks.h \
 	src/cmd/collect_core.c \
 	src/cmd/collect_deadlock.c \

@@ -13,6 +13,7 @@ enum {
 	KEY_SITES,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
+	KEY_ASK_PYTORCH,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
@@ -32,6 +33,8 @@ static const struct argp_option options[] = {
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
 	  "Stop no thread, and run no code: blocks are read again until they are certainly of one moment", 0 },
+	{ "ask-pytorch", KEY_ASK_PYTORCH, NULL, 0,
+	  "Let PyTorch itself list its blocks, through the process's Python interpreter; holds the GIL, about 1 us a block", 0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
@@ -62,6 +65,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_NO_STOP:
 		args->collect.no_stop = args->collect.read_only = true;
 		return 0;
+	case KEY_ASK_PYTORCH:
+		args->collect.ask_pytorch = true;
+		return 0;
 	case KEY_ALLOW_RESUME:
 		args->collect.allow_resume = true;
 		return 0;
@@ -84,6 +90,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (args->collect.read_only && args->collect.allow_resume)
 			argp_error(state, "%s and --allow-resume exclude each other",
 				   args->collect.no_stop ? "--no-stop" : "--read-only");
+		if (args->collect.read_only && args->collect.ask_pytorch)
+			argp_error(state, "%s and --ask-pytorch exclude each other",
+				   args->collect.no_stop ? "--no-stop" : "--read-only");
+		if (args->subject.core && args->collect.ask_pytorch)
+			argp_error(state, "--core and --ask-pytorch exclude each other");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

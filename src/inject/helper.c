@@ -480,12 +480,9 @@ static void release_blocks(struct vt_block_rec *blocks, size_t n)
 		munmap(blocks, n * sizeof(*blocks));
 }
 
-struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
-				       void (**release)(struct vt_block_rec *blocks, size_t n))
+static struct vt_error *take_records(struct vt_helper *helper, uint64_t offset, uint64_t count, struct vt_block_rec **blocks,
+				     size_t *n, void (**release)(struct vt_block_rec *blocks, size_t n))
 {
-	/* Read once each: the target can change them. */
-	uint64_t offset = __atomic_load_n(&helper->shared->torch.blocks_offset, __ATOMIC_RELAXED);
-	uint64_t count = __atomic_load_n(&helper->shared->torch.n_blocks, __ATOMIC_RELAXED);
 	void *copy;
 
 	beat(helper);
@@ -502,6 +499,21 @@ struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block
 	memcpy(copy, (const char *)helper->shared + offset, count * sizeof(**blocks));
 	*blocks = copy;
 	return NULL;
+}
+
+/* Offset and number are read once each: the target can change them. */
+struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+				       void (**release)(struct vt_block_rec *blocks, size_t n))
+{
+	return take_records(helper, __atomic_load_n(&helper->shared->torch.blocks_offset, __ATOMIC_RELAXED),
+			    __atomic_load_n(&helper->shared->torch.n_blocks, __ATOMIC_RELAXED), blocks, n, release);
+}
+
+struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+				     void (**release)(struct vt_block_rec *blocks, size_t n))
+{
+	return take_records(helper, __atomic_load_n(&helper->shared->asked.blocks_offset, __ATOMIC_RELAXED),
+			    __atomic_load_n(&helper->shared->asked.n_blocks, __ATOMIC_RELAXED), blocks, n, release);
 }
 
 void vt_helper_destroy(struct vt_helper *helper)

@@ -68,4 +68,8 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size);
 struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
 				       void (**release)(struct vt_block_rec *blocks, size_t n));
 
+/* The same for what PyTorch told when it was asked. */
+struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+				     void (**release)(struct vt_block_rec *blocks, size_t n));
+
 #endif

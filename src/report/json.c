@@ -147,6 +147,8 @@ static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
 	vt_json_milli(json, "walk_ms", t->walk_ms);
 	vt_json_milli(json, "blocks_read_ms", t->blocks_read_ms);
 	vt_json_milli(json, "blocks_stopped_ms", t->blocks_stopped_ms);
+	vt_json_milli(json, "gil_wait_ms", t->gil_wait_ms);
+	vt_json_milli(json, "gil_held_ms", t->gil_held_ms);
 	vt_json_milli(json, "stopped_ms", t->stopped_ms);
 	vt_json_milli(json, "stacks_ms", t->stacks_ms);
 	vt_json_end_object(json);

@@ -214,6 +214,7 @@ const char *vt_method_name(enum vt_method m)
 		[VT_METHOD_NONE] = "none",
 		[VT_METHOD_INSIDE] = "inside",
 		[VT_METHOD_OUTSIDE] = "outside",
+		[VT_METHOD_INTERPRETER] = "interpreter",
 	};
 
 	return name_of(names, N_ELEMENTS(names), m);

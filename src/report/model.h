@@ -27,6 +27,7 @@ enum vt_method {
 	VT_METHOD_NONE,    /* not available */
 	VT_METHOD_INSIDE,  /* by the helper in the process */
 	VT_METHOD_OUTSIDE, /* read from outside, no code run */
+	VT_METHOD_INTERPRETER, /* told by PyTorch itself, asked through the interpreter in the process */
 };
 
 enum vt_diag_level {
@@ -324,6 +325,8 @@ struct vt_model_timing {
 	double walk_ms;          /* of the allocator */
 	double blocks_read_ms;   /* from outside: reading the allocator's memory, all passes together */
 	double blocks_stopped_ms; /* of them, while threads were stopped */
+	double gil_wait_ms;      /* how long the helper waited for the GIL, to ask PyTorch */
+	double gil_held_ms;      /* and how long it held it; 0: it did not */
 	double stopped_ms;       /* how long threads were stopped for their stacks */
 	double stacks_ms;
 };
@@ -410,7 +413,7 @@ const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed"
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
 const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
 const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */
-const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside" */
+const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside", "interpreter" */
 const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
 const char *vt_walk_result_name(uint8_t result);          /* "complete", "unstable", "refused", "truncated" */
 const char *vt_walk_lock_name(uint8_t lock);              /* "none", "taken", "held" */

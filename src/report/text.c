@@ -149,6 +149,8 @@ static void add_reading(struct items *items, const struct vt_model *model)
 			    vt_format_ms(number, t->borrowed_us / 1000));
 	if (model->no_stop)
 		add_item(items, "no thread stopped");
+	if (t->gil_held_ms > 0)
+		add_item(items, "GIL held for %s", vt_format_ms(number, t->gil_held_ms));
 	if (t->stopped_ms > 0)
 		add_item(items, "threads stopped for %s", vt_format_ms(number, t->stopped_ms));
 }

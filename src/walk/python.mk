@@ -1,4 +1,5 @@
 src_walk_libwalk_a_SOURCES += \
+	src/walk/python_ask.c src/walk/python_ask.h \
 	src/walk/python_capture.c src/walk/python_capture.h \
 	src/walk/python_find.c \
 	src/walk/python_frame.c src/walk/python_frame.h \

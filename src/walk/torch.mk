@@ -4,4 +4,5 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/torch_find.c src/walk/torch_find.h \
 	src/walk/torch_history.c src/walk/torch_history.h \
 	src/walk/torch_pinned.c src/walk/torch_pinned.h src/walk/torch_pinned_find.c \
+	src/walk/torch_told.c src/walk/torch_told.h \
 	src/walk/torch_walk.c

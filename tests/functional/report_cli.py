@@ -26,7 +26,8 @@ def long_options(text):
 def test_usage_errors():
     for args in ([], ["nonsense"], ["report"], ["report", "x"], ["report", "1", "2"], ["report", "--nonsense", "1"],
                  ["report", "--threads=few", "1"], ["report", "--width=3", "1"], ["report", "-1"],
-                 ["report", "--read-only", "--allow-resume", "1"], ["report", "99999999999999999999"],
+                 ["report", "--read-only", "--allow-resume", "1"], ["report", "--read-only", "--ask-pytorch", "1"],
+                 ["report", "99999999999999999999"],
                  ["stacks"], ["stacks", "1", "x"], ["stacks", "--threads=few", "1"], ["stacks", "--native", "--locals", "1"],
                  ["stacks", "--timeout=0", "1"], ["stacks", "--blocks", "1"]):
         code, out, err = run(*args)

@@ -16,7 +16,8 @@ import time
 
 import report_hostile
 import report_torch
-from harness import BUILD, COMPLETE, PARTIAL, QUICK, VRAMTAP, check, equal, main, proc_state, target, wait_until
+from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, equal, main, proc_state, target,
+                     wait_until)
 
 REPORTS = 60 if QUICK else 1000
 KILLS = 60 if QUICK else 500
@@ -30,20 +31,26 @@ HEADER, THREAD = struct.Struct("<QQ160s"), struct.Struct("<QQQQ32s")
 class Victim:
     """tests/targets/victim: threads in every kind of system call, each checking what it sees."""
 
+    args = ()
+    share = 1
+
     def __init__(self):
         self.path = report_torch.scratch("stats")
         with open(self.path, "wb") as file:
             file.truncate(HEADER.size + MAX_THREADS * THREAD.size)
+        self.context = self.start()
+
+    def start(self):
         # Only a process that has the driver mapped is injected into.
-        self.context = target([os.path.join(BUILD, "tests", "targets", "victim"), self.path],
-                              env=dict(os.environ, LD_PRELOAD=report_hostile.fake_libcuda()))
+        return target([os.path.join(BUILD, "tests", "targets", "victim"), self.path],
+                      env=dict(os.environ, LD_PRELOAD=report_hostile.fake_libcuda()))
 
     def __enter__(self):
         self.proc = self.context.__enter__()
         self.pid = self.proc.pid
         with open(self.path, "rb") as file:
             self.memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        wait_until(lambda: self.header()[0], 10, "victim ready")
+        wait_until(lambda: self.header()[0], 60, "victim ready")
         return self
 
     def __exit__(self, *exc):
@@ -68,6 +75,9 @@ class Victim:
 class Busy:
     """The real allocator with threads that allocate and free all the time."""
 
+    args = ()
+    share = 1
+
     def __init__(self):
         self.driver = report_torch.Driver(report_torch.versions()[0])
 
@@ -87,7 +97,22 @@ class Busy:
         check(sum(b[5] == "allocated" and b[4] == 4000 for b in theirs) >= 2000, "blocks of the target")
 
 
+class Asked(Victim):
+    """A process that uses PyTorch, and that is asked for its blocks through its interpreter; victim.py checks itself."""
+
+    args = ("--ask-pytorch",)
+    share = 3 if QUICK else 1  # a third as many: its threads leave little of the processors
+
+    def start(self):
+        version = report_torch.versions()[-1]
+        if not os.path.exists(os.path.join(CACHE, "torch", version, "site", "torch")):
+            raise Skip(f"the Python part of PyTorch {version} is not set up")
+        return target(["sh", report_torch.RUN_SIM, version, "--", "python", os.path.join(SOURCE, "tests", "targets", "victim.py"),
+                       self.path, "torch"])
+
+
 REASONS = {}  # why reports were partial
+METHODS = {}  # how their blocks came about
 
 
 @contextlib.contextmanager
@@ -110,24 +135,26 @@ def nothing_left_behind(victim):
 
 
 def run(victim):
-    done = subprocess.run([VRAMTAP, "report", "--json", "-", str(victim.pid)], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=60, check=False)
+    done = subprocess.run([VRAMTAP, "report", "--json", "-", *victim.args, str(victim.pid)], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=60, check=False)
     check(done.returncode in (COMPLETE, PARTIAL), "exit code", done.returncode, done.stderr)
-    if done.returncode == PARTIAL:
-        for diag in json.loads(done.stdout)["diagnostics"]:
-            if diag["level"] == "missing":
-                REASONS[diag["code"]] = REASONS.get(diag["code"], 0) + 1
+    data = json.loads(done.stdout)
+    METHODS[data["pytorch"]["method"]] = METHODS.get(data["pytorch"]["method"], 0) + 1
+    for diag in data["diagnostics"]:
+        if diag["level"] == "missing":
+            REASONS[diag["code"]] = REASONS.get(diag["code"], 0) + 1
     return done.returncode
 
 
 def reports(victim):
     codes = {}
-    for i in range(REPORTS):
+    wanted = REPORTS // victim.share
+    for i in range(wanted):
         code = run(victim)
         codes[code] = codes.get(code, 0) + 1
         if i % 100 == 99:
             victim.check_unharmed()
-    print(f"  FIGURE {REPORTS} reports in a row: exit codes {codes} {REASONS}, target unharmed")
+    print(f"  FIGURE {wanted} reports in a row: exit codes {codes} {REASONS} {METHODS}, target unharmed")
 
 
 def kills(victim):
@@ -136,10 +163,11 @@ def kills(victim):
     begin = time.monotonic()
     run(victim)
     length = max(time.monotonic() - begin, 0.02)
-    while killed < KILLS and attempts < 5 * KILLS:  # some finish before
+    wanted = KILLS // victim.share
+    while killed < wanted and attempts < 5 * wanted:  # some finish before
         attempts += 1
-        tool = subprocess.Popen([VRAMTAP, "report", str(victim.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL)
+        tool = subprocess.Popen([VRAMTAP, "report", *victim.args, str(victim.pid)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.random() * length)
         tool.send_signal(signal.SIGKILL)
         killed += tool.wait() == -signal.SIGKILL
@@ -166,6 +194,18 @@ def test_busy_allocator_reports():
 
 def test_busy_allocator_kills():
     with Busy() as victim, nothing_left_behind(victim):
+        kills(victim)
+
+
+def test_asked_reports():
+    METHODS.clear()
+    with Asked() as victim, nothing_left_behind(victim):
+        reports(victim)
+        check(METHODS.get("interpreter", 0) > REPORTS // victim.share // 2, "PyTorch was hardly ever asked", METHODS)
+
+
+def test_asked_kills():
+    with Asked() as victim, nothing_left_behind(victim):
         kills(victim)
 
 

@@ -17,5 +17,9 @@ functional_tests += tests/functional/report_no_stop.py
 # The backtraces that PyTorch recorded, against its own snapshot.
 functional_tests += tests/functional/torch_history.py
 # What the driver's pools and PyTorch itself say.
+check_PROGRAMS += tests/functional/ask_python
+tests_functional_ask_python_SOURCES = tests/functional/ask_python.c
+tests_functional_ask_python_LDADD = \
+	src/walk/libwalk.a src/inject/libinject.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS) -lpthread
 functional_tests += tests/functional/report_official.py
 functional_tests += tests/functional/report_pinned.py

@@ -130,6 +130,47 @@ def test_expandable_segments():
         gpu.unharmed()
 
 
+def test_async_backend():
+    """The driver's own pool, and PyTorch's words for it."""
+    with Gpu("idle", "--plain", "--blocks", "3000", env={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}) as gpu:
+        data = report_json(gpu.proc.pid, expect=COMPLETE)
+        equal((data["pytorch"]["state"], data["pytorch"]["allocators"]), ("cudaMallocAsync", []), "backend")
+        pools = data["cuda"]["devices"][0]["memory_pools"]
+        equal([p["kind"] for p in pools], ["default"], "pools")
+        for ours, theirs in (("used_bytes", "allocated_bytes.all.current"), ("used_high_bytes", "allocated_bytes.all.peak"),
+                             ("reserved_bytes", "reserved_bytes.all.current"), ("reserved_high_bytes", "reserved_bytes.all.peak")):
+            equal(pools[0][ours], gpu.snapshot["stats"][theirs], f"{ours}, in PyTorch's words {theirs}")
+        check(0 < pools[0]["used_bytes"] < pools[0]["reserved_bytes"], "the pool", pools)
+        show(gpu)
+        gpu.unharmed()
+
+
+def test_ask_pytorch():
+    """PyTorch asked through the interpreter: the same blocks; on a hung device, too; never where it would keep somebody waiting."""
+    for blocks in (10000, 100000):
+        with Gpu("idle", "--blocks", str(blocks)) as gpu:
+            data = report_json(gpu.proc.pid, "--ask-pytorch", expect=COMPLETE)
+            equal({a["method"] for a in data["pytorch"]["allocators"]}, {"interpreter"}, "how the blocks came about")
+            compare(gpu, data)
+            told = len(torch_truth.of_report(data))
+            held = data["timing"]["gil_held_ms"]
+            print(f"  FIGURE PyTorch asked, {told} blocks: GIL held for {held:.2f} ms, {held / told * 1e3:.2f} us a block")
+            gpu.unharmed()
+    with Gpu("synchronize") as gpu:
+        data = report_json(gpu.proc.pid, "--ask-pytorch", expect=COMPLETE)
+        equal({a["method"] for a in data["pytorch"]["allocators"]}, {"interpreter"}, "on a hung device")
+        compare(gpu, data)
+        gpu.unharmed()
+    for mode, reason in (("free", "holds the lock of PyTorch's allocator"), ("gil", "holds the GIL")):
+        with Gpu(mode) as gpu:
+            data = report_json(gpu.proc.pid, "--ask-pytorch", expect=(COMPLETE, PARTIAL))
+            said = [d["text"] for d in data["diagnostics"] if d["code"] == "not-asked"]
+            check(len(said) == 1 and reason in said[0], f"why it is not asked in the state {mode}", data["diagnostics"])
+            equal(data["timing"]["gil_held_ms"], 0, "the GIL")
+            if mode != "gil":
+                gpu.unharmed()
+
+
 def test_hung_in_synchronize():
     with Gpu("synchronize") as gpu:
         data = inside(gpu)

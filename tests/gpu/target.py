@@ -153,7 +153,8 @@ def fork_child():
 
 
 def snapshot(path):
-    segments = torch.cuda.memory._snapshot()["segments"]
+    native = torch.cuda.get_allocator_backend() == "native"  # the others have no list of blocks
+    segments = torch.cuda.memory._snapshot()["segments"] if native else []
     keep = ("device", "address", "total_size", "stream", "segment_type", "segment_pool_id", "is_expandable")
     out = [dict({k: s[k] for k in keep},
                 blocks=[{k: b[k] for k in ("address", "size", "requested_size", "state")} for b in s["blocks"]])

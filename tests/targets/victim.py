@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""victim.py STATS_FILE: a Python program whose threads wait in every way Python has, and check what they get.
+"""victim.py STATS_FILE [torch]: a Python program whose threads wait in every way Python has, and check what they get.
 
-The layout of the file is that of victim.h.
+The layout of the file is that of victim.h. With "torch" threads use PyTorch on a GPU, too.
 """
 
 import ctypes
@@ -112,6 +112,7 @@ def child():
     return text == b"fine" and os.WEXITSTATUS(status) == 3
 
 
+all_started = threading.Event()
 DIGEST = hashlib.sha256(b"x" * 20000).hexdigest()
 KINDS = [
     ("sleep", timed(20, lambda: time.sleep(0.02) is None)),
@@ -124,8 +125,57 @@ KINDS = [
     ("epoll", timed(35, lambda: epoll.poll(0.035) == [])),
     ("fork", child),
 ]
+
+
+def torch_kinds():
+    import gc
+    import warnings
+
+    import torch
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork() with threads is the point
+
+    def allocate():
+        sizes = [1000 + 7919 * i % 3000000 for i in range(40)]
+        kept = [torch.empty(n, dtype=torch.uint8, device="cuda:1") for n in sizes]
+        del kept[::2]
+        return torch.cuda.memory_allocated(1) >= sum(sizes[1::2])
+
+    def reserve():
+        torch.empty(30 << 20, dtype=torch.uint8, device="cuda:0")
+        time.sleep(0.002)
+        torch.cuda.empty_cache()
+        return True
+
+    def snapshot():
+        time.sleep(0.005)
+        segments = torch.cuda.memory._snapshot()["segments"]
+        return all(sum(b["size"] for b in s["blocks"]) == s["total_size"] for s in segments)
+
+    def spin():
+        end = time.monotonic() + 0.01
+        while time.monotonic() < end:
+            pass
+        time.sleep(0.001)
+        return True
+
+    def interpreter():
+        """Nothing that a program can see of its interpreter has changed."""
+        all_started.wait()
+        time.sleep(0.003)
+        return (gc.isenabled() and threading.active_count() == len(KINDS) + 1 and sys.gettrace() is None and
+                sys.getprofile() is None and sys.exc_info() == (None, None, None) and torch.cuda.is_initialized())
+
+    keep = [torch.empty(512 * (i % 5 + 1), dtype=torch.uint8, device="cuda:0") for i in range(2000)]
+    return [("allocate", allocate), ("reserve", reserve), ("snapshot", snapshot), ("spin", spin), ("interpreter", interpreter),
+            ("kept", lambda: time.sleep(0.01) is None and len(keep) == 2000)]
+
+
+if sys.argv[2:] == ["torch"]:
+    KINDS += torch_kinds()
 for i, (name, function) in enumerate(KINDS):
     threading.Thread(target=run, args=(i, name, function), daemon=True).start()
+all_started.set()
 time.sleep(0.2)
 struct.pack_into("<QQ", stats, 0, 1, len(KINDS))
 while True:

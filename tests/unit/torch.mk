@@ -16,6 +16,11 @@ tests_unit_test_torch_pinned_SOURCES = tests/unit/test_torch_pinned.c tests/unit
 tests_unit_test_torch_pinned_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_torch_pinned_LDADD = $(torch_ldadd)
 
+unit_tests += tests/unit/test_torch_told
+tests_unit_test_torch_told_SOURCES = tests/unit/test_torch_told.c $(torch_image)
+tests_unit_test_torch_told_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_torch_told_LDADD = $(torch_ldadd)
+
 # The helper's operations, compiled like any program (and so with the sanitizers), in a process of their own.
 unit_tests += tests/unit/test_helper_ops
 tests_unit_test_helper_ops_SOURCES = tests/unit/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c

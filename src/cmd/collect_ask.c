@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch asked for its blocks by the helper, through the interpreter in the process: where its layout is not understood,
+ * or where the user wants it. Only when it was seen from outside that neither the GIL nor the allocators' mutexes are
+ * held by somebody who does not get on; see doc/SAFETY.md.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/collect.h"
+#include "inject/inject.h"
+#include "walk/python_ask.h"
+#include "walk/torch_told.h"
+
+#define WATCH_NS VT_NS_PER_S             /* the GIL, from outside */
+#define GIL_WAIT_NS (2 * VT_NS_PER_S)    /* the GIL, inside */
+#define MUTEX_WAIT_NS (5 * VT_NS_PER_MS) /* the mutexes, inside, with the GIL */
+#define LOCKED_NS (50 * VT_NS_PER_MS)    /* the mutexes, from outside */
+#define COLLECTS_BETWEEN 12              /* minor release of CPython from which on calls do not run the garbage collector */
+#define MAX_BLOCKS 500000                /* PyTorch makes a dictionary of each: 300 bytes, and the GIL is held for 0.6 µs */
+#define TRIES 4                          /* when the allocator changes while it is asked */
+#define TRY_PAUSE_NS (5 * VT_NS_PER_MS)
+
+/* Every mutex was seen unlocked within the time. */
+static struct vt_error *watch_mutexes(struct vt_memsrc *src, const struct vt_ask_pytorch_args *args)
+{
+	uint64_t start = vt_now_ns();
+
+	for (int i = 0; i < args->n_devices; i++) {
+		for (;;) {
+			int32_t tid = vt_torch_mutex_tid(src, args->mutexes[i]);
+
+			if (tid == 0)
+				break;
+			if (tid < 0)
+				return vt_error_create(VT_ERR_FAULT, "the lock of PyTorch's allocator of GPU %d is unreadable",
+						       i);
+			if (vt_now_ns() - start > LOCKED_NS)
+				return vt_error_create(VT_ERR_BUSY,
+						       "thread %d holds the lock of PyTorch's allocator of GPU %d", (int)tid, i);
+			vt_sleep_ns(VT_NS_PER_MS);
+		}
+	}
+	return NULL;
+}
+
+/* Fills args, and makes sure that nobody will be kept waiting by the question. */
+static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, struct vt_ask_pytorch_args *args)
+{
+	struct vt_memsrc *src = vt_live_source(c->live);
+
+	*args = (struct vt_ask_pytorch_args){
+		.gil_wait_ns = GIL_WAIT_NS,
+		.mutex_wait_ns = MUTEX_WAIT_NS,
+		.max_blocks = MAX_BLOCKS,
+	};
+	args->n_devices = vt_torch_mutexes(src, c->torch.allocator, args->mutexes);
+	if (!args->n_devices)
+		return vt_error_create(VT_ERR_NOTFOUND, "the locks of PyTorch's allocator were not found, so that nobody knows "
+							"who holds them");
+	VT_TRY(watch_mutexes(src, args));
+	VT_TRY(vt_python_find(py, &c->modules, c->live));
+	VT_TRY(vt_python_imports(py, &c->modules, &args->python));
+	args->stop_collector = py->minor < COLLECTS_BETWEEN;
+	return vt_python_watch_gil(py, src, WATCH_NS);
+}
+
+/* One request; what it cost is added up, also when it failed. */
+static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+{
+	struct vt_model_timing *timing = &c->model->timing;
+	struct vt_error *err;
+
+	vt_helper_shared(helper)->args.ask_pytorch = *args;
+	/* The helper adds up what a request costs that is repeated with more room. */
+	vt_helper_shared(helper)->asked.waited_ns = 0;
+	vt_helper_shared(helper)->asked.held_ns = 0;
+	err = vt_helper_call(helper, VT_OP_ASK_PYTORCH, vt_now_ns() + args->gil_wait_ns + c->options->budget_ns);
+	timing->gil_wait_ms += (double)vt_helper_shared(helper)->asked.waited_ns / VT_NS_PER_MS;
+	timing->gil_held_ms += (double)vt_helper_shared(helper)->asked.held_ns / VT_NS_PER_MS;
+	return err;
+}
+
+/* The helper's records, judged: nothing that comes from inside is taken on trust. */
+static struct vt_error *judge(const struct vt_helper_shared *shared, const struct vt_block_rec *recs, size_t n,
+			      struct vt_torch_device_result *results, int n_devices)
+{
+	VT_FREE struct vt_ask_pytorch_answer *answer = malloc(sizeof(*answer));
+	uint64_t done = 0;
+
+	if (!answer)
+		return &vt_enomem;
+	*answer = shared->asked; /* a copy: the target could change it */
+	for (int i = 0; i < n_devices; i++) {
+		done += vt_torch_judge(recs + done, n - done, i, &answer->before[i], &answer->after[i], &results[i]);
+		results[i].walk_ns = results[i].read_ns = answer->held_ns;
+	}
+	if (done != n)
+		return vt_error_create(VT_ERR_FORMAT, "PyTorch did not list its blocks by device");
+	return NULL;
+}
+
+static bool is_settled(const struct vt_torch_device_result *results, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (results[i].result == VT_WALK_UNSTABLE)
+			return false;
+	return true;
+}
+
+/* One question; its blocks and what is thought of them. */
+struct told {
+	struct vt_block_rec *blocks;
+	size_t n;
+	void (*release)(struct vt_block_rec *blocks, size_t n);
+	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
+};
+
+static void forget(struct told *told)
+{
+	if (told->release)
+		told->release(told->blocks, told->n);
+	*told = (struct told){ 0 };
+}
+
+static struct vt_error *ask_once(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args,
+				 struct told *told)
+{
+	struct vt_error *err;
+
+	VT_TRY(call(c, helper, args));
+	VT_TRY(vt_helper_take_told(helper, &told->blocks, &told->n, &told->release));
+	err = judge(vt_helper_shared(helper), told->blocks, told->n, told->results, args->n_devices);
+	if (err)
+		forget(told);
+	for (int i = 0; i < args->n_devices; i++)
+		told->results[i].allocator = args->mutexes[i];
+	return err;
+}
+
+static void keep(struct vt_collect *c, const struct told *told, int n_devices)
+{
+	struct vt_model *model = c->model;
+
+	model->blocks = told->blocks;
+	model->n_blocks = told->n;
+	model->blocks_release = told->release;
+	model->torch_method = VT_METHOD_INTERPRETER;
+	model->torch_state = "native";
+	model->timing.walk_ms = model->timing.gil_held_ms;
+	vt_collect_add_allocators(c, VT_METHOD_INTERPRETER, told->results, (size_t)n_devices);
+	c->inside_walk_done = true;
+}
+
+static void say_so(struct vt_collect *c)
+{
+	const struct vt_model_timing *timing = &c->model->timing;
+
+	if (c->torch.backend == VT_TORCH_UNKNOWN)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+			      "the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
+			      "blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
+			      c->torch.why, timing->gil_held_ms);
+	else
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+			      "PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
+			      "GIL for %.1f ms",
+			      timing->gil_held_ms);
+}
+
+static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py,
+			    struct vt_ask_pytorch_args *args)
+{
+	struct told told = { 0 };
+
+	VT_TRY(prepare(c, py, args));
+	VT_TRY(ask_once(c, helper, args, &told));
+	for (int i = 1; i < TRIES && !is_settled(told.results, args->n_devices); i++) {
+		struct told again = { 0 };
+
+		vt_sleep_ns(TRY_PAUSE_NS);
+
+		struct vt_error *err = ask_once(c, helper, args, &again);
+
+		if (err) { /* what there is will do, and says that it is not exact */
+			vt_error_destroy(err);
+			break;
+		}
+		forget(&told);
+		told = again;
+	}
+	keep(c, &told, args->n_devices);
+	say_so(c);
+	return NULL;
+}
+
+struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args)
+{
+	struct vt_python py = { 0 };
+	struct vt_error *err = ask(c, helper, &py, args);
+
+	vt_python_deinit(&py);
+	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */
+	return err;
+}
+
+bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+{
+	struct vt_ask_pytorch_args counters = *args;
+
+	counters.only_stats = 1;
+
+	VT_ERROR struct vt_error *err = call(c, helper, &counters);
+
+	if (err)
+		return false;
+	for (size_t i = 0; i < c->model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &c->model->allocators.data[i];
+		struct vt_torch_stat now, then = a->result.stats.reserved_bytes;
+
+		if (a->device < 0 || a->device >= VT_TORCH_MAX_DEVICES)
+			return false;
+		now = vt_helper_shared(helper)->asked.before[a->device].reserved_bytes;
+		if (now.current != then.current || now.allocated != then.allocated || now.freed != then.freed)
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk/python_ask.h"
+
+#include "base/clock.h"
+#include "walk/python_capture.h"
+#include "walk/python_frame.h"
+
+/* PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older one. */
+#define OLDEST_MINOR 10
+
+/*
+ * Up to 3.12 whoever waits for a GIL asks the threads of its own interpreter to give it up: those of another one that has
+ * the same GIL never hear of it, and can keep it as long as they run Python code. Since 3.13 the holder itself is asked.
+ */
+#define HOLDER_ASKED_MINOR 13
+#define MAX_INTERPRETERS 4096
+
+#define LOOK_PAUSE_NS VT_NS_PER_MS
+/* One or two changes can be the way into a call that never ends. */
+#define CHANGES_WANTED 4
+
+/* ---- what it exports ---- */
+
+static const char *const names[] = {
+#define NAME(name) #name,
+	VT_PYTHON_IMPORTS(NAME)
+#undef NAME
+};
+
+#define N_NAMES (sizeof(names) / sizeof(names[0]))
+_Static_assert(sizeof(struct vt_python_imports) == N_NAMES * sizeof(uint64_t), "one word a name");
+
+static struct vt_error *find_finalizing(const struct vt_python *py, struct vt_modules *modules, uint64_t *addr)
+{
+	static const char *const before_3_13 = "_Py_IsFinalizing";
+
+	return *addr ? NULL : vt_module_dynsyms(modules, (struct vt_module *)py->module, &before_3_13, 1, addr);
+}
+
+struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules, struct vt_python_imports *imports)
+{
+	uint64_t addrs[N_NAMES] = { 0 };
+
+	if (py->free_threaded)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "a free-threaded CPython is not asked");
+	if (py->major != 3 || py->minor < OLDEST_MINOR)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "CPython %d.%d is not asked, only 3.%d and later", py->major,
+				       py->minor, OLDEST_MINOR);
+	VT_TRY(vt_module_dynsyms(modules, (struct vt_module *)py->module, names, N_NAMES, addrs));
+	memcpy(imports, addrs, sizeof(addrs));
+	VT_TRY(find_finalizing(py, modules, &imports->Py_IsFinalizing));
+	memcpy(addrs, imports, sizeof(addrs));
+	for (size_t i = 0; i < N_NAMES; i++)
+		if (!addrs[i])
+			return vt_error_create(VT_ERR_UNSUPPORTED, "the interpreter does not export %s()", names[i]);
+	return NULL;
+}
+
+/* ---- its GIL ---- */
+
+/* What changes when the holder gets on. */
+struct look {
+	int32_t locked;
+	uint64_t holder, frame, instruction;
+};
+
+static bool is_other(const struct look *a, const struct look *b)
+{
+	return a->locked != b->locked || a->holder != b->holder || a->frame != b->frame || a->instruction != b->instruction;
+}
+
+static int look_at(struct vt_python *py, struct vt_memsrc *src, uint64_t gil, struct look *look)
+{
+	const struct vt_python_layout *layout = py->layout;
+	enum vt_py_field at = vt_py_has(layout, VT_PY_FRAME_INSTR) ? VT_PY_FRAME_INSTR : VT_PY_FRAME_LASTI;
+	uint64_t instruction = 0;
+	int ret;
+
+	*look = (struct look){ 0 };
+	ret = vt_py_field_i32(src, layout, gil, VT_PY_GIL_LOCKED, &look->locked);
+	if (!ret)
+		ret = vt_py_field_u64(src, layout, gil, VT_PY_GIL_HOLDER, &look->holder);
+	if (ret || !look->holder)
+		return ret;
+	/* Unchecked: a frame that is just being left is a change, too. */
+	look->frame = vt_py_frame_hint(py, src, look->holder);
+	if (look->frame && !vt_py_field_u64(src, layout, look->frame, at, &instruction))
+		look->instruction = at == VT_PY_FRAME_LASTI ? (uint32_t)instruction : instruction;
+	return 0;
+}
+
+static const struct vt_python_gil *main_gil(const struct vt_python *py)
+{
+	for (size_t i = 0; i < py->gils.n; i++)
+		if (py->gils.data[i].of_main)
+			return &py->gils.data[i];
+	return NULL;
+}
+
+static struct vt_error *it_is_held(const struct vt_python *py, uint64_t holder, uint64_t for_ns)
+{
+	pid_t tid = 0;
+
+	for (size_t i = 0; i < py->threads.n; i++)
+		if (py->threads.data[i].tstate == holder)
+			tid = py->threads.data[i].tid;
+	if (tid)
+		return vt_error_create(VT_ERR_BUSY, "thread %d holds the GIL, and ran no Python code for %llu ms", (int)tid,
+				       (unsigned long long)(for_ns / VT_NS_PER_MS));
+	return vt_error_create(VT_ERR_BUSY, "the GIL is held by a thread that ran no Python code for %llu ms",
+			       (unsigned long long)(for_ns / VT_NS_PER_MS));
+}
+
+static struct vt_error *check_interpreters(const struct vt_python *py, struct vt_memsrc *src, uint64_t gil)
+{
+	const struct vt_python_layout *layout = py->layout;
+	uint64_t interpreter, id, theirs;
+	int ret = vt_py_field_u64(src, layout, py->runtime, VT_PY_RUNTIME_INTERPRETERS, &interpreter);
+
+	for (int n = 0; !ret && interpreter && py->minor < HOLDER_ASKED_MINOR; n++) {
+		theirs = gil;
+		ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_ID, &id);
+		if (!ret && vt_py_has(layout, VT_PY_INTERP_GIL))
+			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_GIL, &theirs);
+		if (n >= MAX_INTERPRETERS || (!ret && id != 0 && theirs == gil))
+			return vt_error_create(VT_ERR_UNSUPPORTED,
+					       "subinterpreters share the GIL, and need not give it up in CPython %d.%d",
+					       py->major, py->minor);
+		if (!ret)
+			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_NEXT, &interpreter);
+	}
+	return ret ? vt_mem_error(src, ret, "a Python interpreter") : NULL;
+}
+
+struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src, uint64_t for_ns)
+{
+	uint64_t start, gil;
+	struct look last = { 0 }, now;
+	int changes = 0;
+
+	VT_TRY(vt_py_capture(py, src, 1));
+	if (!main_gil(py))
+		return vt_error_create(VT_ERR_NOTFOUND, "the GIL of the main interpreter was not found");
+	gil = main_gil(py)->addr;
+	VT_TRY(check_interpreters(py, src, gil));
+	start = vt_now_ns();
+	for (bool first = true;; first = false) {
+		int ret = look_at(py, src, gil, &now);
+
+		if (ret)
+			return vt_mem_error(src, ret, "the GIL");
+		if (now.locked != 0 && now.locked != 1)
+			return vt_error_create(VT_ERR_FORMAT, "the GIL is not as that release has it");
+		changes += !first && is_other(&now, &last);
+		if (!now.locked || changes >= CHANGES_WANTED)
+			return NULL;
+		if (vt_now_ns() - start > for_ns)
+			return it_is_held(py, now.holder, for_ns);
+		last = now;
+		vt_sleep_ns(LOOK_PAUSE_NS);
+	}
+}
