@@ -27,10 +27,8 @@ static const struct vt_maps *maps_now(void *arg)
 {
 	struct vt_collect *c = arg;
 	struct vt_maps maps = { 0 };
-	VT_ERROR struct vt_error *err = c->live ? vt_maps_init(&maps, c->proc.pid) : NULL;
+	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
 
-	if (!c->live)
-		return &c->maps;
 	if (err)
 		return &c->pinned_maps; /* the last one, or none: then no block is in memory */
 	vt_maps_deinit(&c->pinned_maps);
@@ -45,7 +43,8 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 		.max_blocks = MAX_BLOCKS,
 		.deadline_ns = vt_now_ns() + READ_NS,
 		.max_passes = PASSES,
-		.maps_now = maps_now,
+		/* gdb leaves mappings of devices out of its cores, and a driver may pin memory in such */
+		.maps_now = c->live ? maps_now : NULL,
 		.arg = c,
 	};
 	struct vt_pinned_result result;
@@ -83,6 +82,10 @@ void vt_collect_pinned(struct vt_collect *c)
 	if (c->torch_inherited || c->cuda_unused) {
 		/* whatever there is was copied by fork(): the parent's */
 		c->model->pinned.state = c->torch_inherited ? "inherited" : "not initialised";
+		return;
+	}
+	if (!c->live) { /* a core */
+		find_and_read(c);
 		return;
 	}
 	vt_watchdog_arm(WATCH_NS, c->proc.pid, "its pinned host memory is read");
