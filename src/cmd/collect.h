@@ -125,8 +125,8 @@ void vt_collect_outside_read(struct vt_collect *c);
 void vt_collect_outside_finish(struct vt_collect *c);
 
 /*
- * collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time);
- * finished when all else is in.
+ * collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second
+ * time); finished when all else is in.
  */
 void vt_collect_history_read(struct vt_collect *c);
 void vt_collect_history_finish(struct vt_collect *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backtraces that PyTorch recorded of its blocks: read as soon as the blocks are known, without stopping anything, and named
- * when there is time for it.
+ * The backtraces that PyTorch recorded of its blocks: read as soon as the blocks are known, without stopping anything, and
+ * named when there is time for it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,8 @@ void vt_collect_history_read(struct vt_collect *c)
 		return;
 	if (c->torch.layout.block.context == VT_TORCH_NO_FIELD)
 		vt_model_diag(model, VT_DIAG_NOTE, "torch", "history-not-read",
-			      "should PyTorch have recorded backtraces, they are not shown: before 2.1 it kept them in another form");
+			      "should PyTorch have recorded backtraces, they are not shown: before 2.1 it kept them in "
+			      "another form");
 	if (!vt_torch_history_any(model->blocks, model->n_blocks))
 		return;
 
@@ -212,21 +213,29 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 
 	if (history->refused)
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-refused",
-			      "the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases that are "
-			      "known (%s); nothing was guessed", history->why);
+			      "the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases "
+			      "that are known (%s); nothing was guessed", history->why);
 	else if (invalid)
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-damaged",
-			      "the recorded backtraces of %zu blocks do not hold together and are not shown (%s)", invalid, history->why);
+			      "the recorded backtraces of %zu blocks do not hold together and are not shown (%s)", invalid,
+			      history->why);
 	if (foreign)
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-foreign",
 			      "the recorded backtraces of %zu blocks are not shown: %s", foreign, history->why);
 	if (history->n[VT_HISTORY_SKIPPED])
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-incomplete",
-			      "the recorded backtraces of %zu blocks were not read: %s", history->n[VT_HISTORY_SKIPPED], history->why);
+			      "the recorded backtraces of %zu blocks were not read: %s", history->n[VT_HISTORY_SKIPPED],
+			      history->why);
 	if (history->n[VT_HISTORY_CHANGED])
 		vt_model_diag(model, VT_DIAG_NOTE, "torch", "history-changed",
 			      "%zu blocks were freed, or handed out again, before their recorded backtraces could be read",
 			      history->n[VT_HISTORY_CHANGED]);
+}
+
+static void say_no_memory(struct vt_collect *c)
+{
+	vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem",
+		      "recorded backtraces are missing: not enough memory here");
 }
 
 void vt_collect_history_finish(struct vt_collect *c)
@@ -238,15 +247,16 @@ void vt_collect_history_finish(struct vt_collect *c)
 		return;
 	say_what_is_missing(c, &h->history);
 	if (!make_native(h)) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "recorded backtraces are missing: not enough memory here");
+		say_no_memory(c);
 		return;
 	}
 	err = vt_native_symbolise(&c->modules, &h->native, 1, &c->model->arena);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "names of native frames in recorded backtraces are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "names of native frames in recorded backtraces are missing",
+				      err);
 	find_lines(c, h);
 	if (!find_places(c, h) || !add_traces(c, h)) {
 		c->model->traces.n = 0;
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "recorded backtraces are missing: not enough memory here");
+		say_no_memory(c);
 	}
 }

@@ -167,8 +167,8 @@ enum vt_trace_source {
 };
 
 /*
- * The way by which blocks were allocated: a recorded backtrace. Its frames are in model.trace_frames, which has each place once:
- * a job has few places and many ways through them.
+ * The way by which blocks were allocated: a recorded backtrace. Its frames are in model.trace_frames, which has each place
+ * once: a job has few places and many ways through them.
  */
 struct vt_model_trace {
 	enum vt_trace_source source;

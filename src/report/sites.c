@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where blocks were allocated: recorded backtraces with the innermost frame of the program itself in common become one site. The
- * sites and what has no backtrace add up to what is allocated, or there are none.
+ * Where blocks were allocated: recorded backtraces with the innermost frame of the program itself in common become one site.
+ * The sites and what has no backtrace add up to what is allocated, or there are none.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static bool contains_any(const char *text, const char *const *parts, size_t n)
 #define CONTAINS_ANY(text, parts) contains_any(text, parts, sizeof(parts) / sizeof((parts)[0]))
 
 /*
- * Python code that is PyTorch's own, the standard library's, or made by a compiler: how a request was carried out, not who made it.
- * A library of models says more than the script that runs it, so other packages count as the program.
+ * Python code that is PyTorch's own, the standard library's, or made by a compiler: how a request was carried out, not who
+ * made it. A library of models says more than the script that runs it, so other packages count as the program.
  */
 static bool is_framework(const struct vt_model_frame *f)
 {
@@ -43,18 +43,20 @@ bool vt_model_is_program(const struct vt_model_frame *frame)
 	return frame->kind == VT_FRAME_PYTHON && !is_framework(frame);
 }
 
-/* The innermost of the best rank is the title of what has no Python frame; an operator has several, of which the outermost was called. */
+/* The innermost of the best rank is the title of what has no Python frame; of operators the outermost, which was called. */
 enum rank { OWN_LIBRARY, BACKWARD, OPERATOR, OTHER, ALLOCATION };
 
 /* C++ that every allocation goes through. */
 static bool is_allocation(const struct vt_model_frame *f)
 {
 	static const char *const names[] = {
-		"torch::unwind::", "torch::CapturedTraceback", "torch::cuda::", "c10::", "at::detail::empty_", "at::native::empty_",
+		"torch::unwind::", "torch::CapturedTraceback", "torch::cuda::", "c10::", "at::detail::empty_",
+		"at::native::empty_",
 		"at::_ops::empty", "at::empty", "at::(anonymous namespace)::empty", "at::(anonymous namespace)::wrapper",
 	};
 
-	return !f->function || !*f->function || (f->module && !strncmp(f->module, "libc10", 6)) || CONTAINS_ANY(f->function, names);
+	return !f->function || !*f->function || (f->module && !strncmp(f->module, "libc10", 6)) ||
+	       CONTAINS_ANY(f->function, names);
 }
 
 static enum rank rank_of(const struct vt_model_frame *f)

@@ -215,7 +215,8 @@ static char **make_labels(const struct vt_model *model)
 		int n = -1;
 
 		if (f && f->file)
-			n = asprintf(&labels[i], "%.80s %.60s:%d", f->function ? f->function : "??", slash ? slash + 1 : file, f->line);
+			n = asprintf(&labels[i], "%.80s %.60s:%d", f->function ? f->function : "??",
+				     slash ? slash + 1 : file, f->line);
 		else if (f)
 			n = asprintf(&labels[i], "%.80s %.60s", f->function ? f->function : "??", slash ? slash + 1 : file);
 		if (n < 0)

@@ -80,7 +80,8 @@ static void print_label(const struct table *t, const struct vt_model_frame *f)
 	/* The line is what tells, and the end of a qualified name more than its start. */
 	of_place = of_place > room / 2 ? room / 2 : of_place;
 	of_function = of_function > room - of_place - 2 ? room - of_place - 2 : of_function;
-	vt_line_cell(t->line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function), of_function, VT_CUT_START);
+	vt_line_cell(t->line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function), of_function,
+		     VT_CUT_START);
 	vt_line_pad(t->line, start + of_function + 2);
 	vt_line_cell(t->line, VT_PLAIN, vt_str_get(&place), of_place, VT_CUT_START);
 	vt_line_pad(t->line, start + t->label_columns);
@@ -219,7 +220,8 @@ static void print_trace(const struct table *t, const struct vt_model_trace *trac
 
 	vt_line_pad(t->line, 4);
 	vt_line_addf(t->line, VT_DIM, "%s in %s block%s, the largest %s", vt_format_size(size, trace->bytes),
-		     vt_format_count(blocks, trace->blocks), trace->blocks == 1 ? "" : "s", vt_format_size(largest, trace->largest));
+		     vt_format_count(blocks, trace->blocks), trace->blocks == 1 ? "" : "s",
+		     vt_format_size(largest, trace->largest));
 	if (trace->merge_uncertain)
 		vt_line_add(t->line, VT_DIM, "; where the outer native frames belong is not known");
 	vt_line_end(t->line);

@@ -33,7 +33,7 @@ struct vt_recorded_places {
 	struct vt_model_frame *frames;
 	size_t n;
 	size_t n_python;       /* Python place i is frames[i] */
-	const uint32_t *first; /* native place i is frames[first[i]] to frames[first[i + 1] - 1]: what was inlined, and itself */
+	const uint32_t *first; /* native place i: frames[first[i]] to frames[first[i + 1] - 1], what was inlined and itself */
 	const uint8_t *roles;  /* of native places: enum vt_merge_role */
 };
 
@@ -45,10 +45,10 @@ bool vt_recorded_places_init(struct vt_recorded_places *places, const struct vt_
 			     const struct vt_native_stack *native, struct vt_arena *arena);
 
 /*
- * One stack: n_python Python places and n_native native ones, each innermost first; trace->frames, .n_frames and .merge_uncertain
- * are set. Nobody recorded which Python frames began a call of the evaluator. What is inside of the innermost evaluator is inside of
- * the innermost Python frame; where evaluators are not as many as Python frames, native frames further out, if they say anything,
- * follow after the Python ones.
+ * One stack: n_python Python places and n_native native ones, each innermost first; trace->frames, .n_frames and
+ * .merge_uncertain are set. Nobody recorded which Python frames began a call of the evaluator. What is inside of the innermost
+ * evaluator is inside of the innermost Python frame; where evaluators are not as many as Python frames, native frames further
+ * out, if they say anything, follow after the Python ones.
  */
 bool vt_merge_recorded(const struct vt_recorded_places *places, const uint32_t *python, size_t n_python, const uint32_t *native,
 		       size_t n_native, struct vt_model_trace *trace, struct vt_arena *arena);

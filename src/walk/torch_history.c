@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts are not copied while the threads are stopped: those of 20,000 blocks lie in some 6,000 pages all over the heap. They do
- * not change once PyTorch has put them into a Block, and live as long as the block is not freed. So where the target runs:
+ * Contexts are not copied while the threads are stopped: those of 20,000 blocks lie in some 6,000 pages all over the heap.
+ * They do not change once PyTorch has put them into a Block, and live as long as the block is not freed. So where the target
+ * runs:
  *
  * 1. everything is read: contexts, what their vectors hold, and the names of the code objects, to which a context has strong
  *    references;
  * 2. each Block is looked at again: it must still be the same memory with the same context;
- * 3. if no device has made an allocation since the blocks were listed, no block can have been handed out again, nor a context have
- *    been made in the memory of another one: what was read is what was there. Else each block is read twice more, its fields,
- *    context, vectors, and its fields again in one process_vm_readv(), which takes them in this order and well under a microsecond
- *    apart: less than PyTorch needs for a free and an allocation with history. All of it must be what it was the first time.
+ * 3. if no device has made an allocation since the blocks were listed, no block can have been handed out again, nor a context
+ *    have been made in the memory of another one: what was read is what was there. Else each block is read twice more, its
+ *    fields, context, vectors, and its fields again in one process_vm_readv(), which takes them in this order and well under a
+ *    microsecond apart: less than PyTorch needs for a free and an allocation with history. All of it must be what it was the
+ *    first time.
  */
 #include "walk/torch_history.h"
 
@@ -25,8 +27,8 @@
 #include "target/live.h"
 
 /*
- * torch::CapturedTraceback (torch/csrc/profiler/combined_traceback.h): a vptr, then three vectors, the same in 2.1 to 2.15. What
- * follows them differs. The vector of TorchScript frames is not read.
+ * torch::CapturedTraceback (torch/csrc/profiler/combined_traceback.h): a vptr, then three vectors, the same in 2.1 to 2.15.
+ * What follows them differs. The vector of TorchScript frames is not read.
  */
 enum {
 	WORD_VPTR,
@@ -360,7 +362,8 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 		uint64_t context = r->t->blocks[p->items[i]->block].context;
 
 		r->vec[2 * i] = make_piece(p->items[i]->vectors[0], words, python * sizeof(*words), context);
-		r->vec[2 * i + 1] = make_piece(p->items[i]->vectors[1], words + python, trace->n_native * sizeof(*words), context);
+		r->vec[2 * i + 1] = make_piece(p->items[i]->vectors[1], words + python, trace->n_native * sizeof(*words),
+					       context);
 	}
 
 	int ret = read_pieces(r->t->src, r->vec, 2 * p->n, r->bad);
@@ -605,8 +608,8 @@ static bool group_holds(const struct reader *r, const struct group *g)
 	size_t python = (size_t)trace->n_python * PYTHON_WORDS;
 
 	clear_padding(g->words, python);
-	return is_same_block(r, g->before, g->item) && is_same_block(r, g->after, g->item) && g->head[WORD_VPTR] == r->t->vtable + VPTR_OF_VTABLE &&
-	       g->head[WORD_PYTHON] == g->item->vectors[0] &&
+	return is_same_block(r, g->before, g->item) && is_same_block(r, g->after, g->item) &&
+	       g->head[WORD_VPTR] == r->t->vtable + VPTR_OF_VTABLE && g->head[WORD_PYTHON] == g->item->vectors[0] &&
 	       g->head[WORD_PYTHON + 1] == g->item->vectors[0] + python * sizeof(uint64_t) &&
 	       g->head[WORD_NATIVE] == g->item->vectors[1] &&
 	       g->head[WORD_NATIVE + 1] == g->item->vectors[1] + trace->n_native * sizeof(uint64_t) &&
@@ -622,7 +625,7 @@ static size_t make_groups(struct reader *r, struct group groups[GROUPS], size_t 
 
 	if (late)
 		say_first(r, NO_TIME);
-	_Static_assert(MAX_DEPTH * (PYTHON_WORDS + 1) + CONTEXT_WORDS + MAX_BLOCK_SPAN < MAX_BATCH_WORDS, "one always has room");
+	_Static_assert(MAX_DEPTH * (PYTHON_WORDS + 1) + CONTEXT_WORDS + MAX_BLOCK_SPAN < MAX_BATCH_WORDS, "one has room");
 	for (; *next < r->n && n < GROUPS; (*next)++) {
 		struct item *item = &r->items[*next];
 		const struct vt_history_trace *trace;
@@ -695,7 +698,7 @@ static bool is_still_bad(const struct reader *r, const struct item *then, const 
 	return then->trace == now->trace && r->h->traces.data[now->trace].invalid;
 }
 
-/* A context that was being made, or was gone, when it was read is not called damaged when the block has one at its address now. */
+/* A context that was being made, or was gone, when it was read is not damaged when the block has one at its address now. */
 static struct vt_error *look_at_bad_again(struct reader *r)
 {
 	VT_FREE struct pending *p = calloc(1, sizeof(*p));

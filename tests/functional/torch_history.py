@@ -5,6 +5,7 @@ import json
 import os
 import struct
 
+from core import SANITIZED, allow_cores, directory, kernel_core, report_core
 from harness import CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, target
 from report_torch import RUN_SIM, scratch, versions
 
@@ -15,9 +16,10 @@ EITHER = (COMPLETE, PARTIAL)
 class Job:
     """torch_history.py, run by this command."""
 
-    def __init__(self, command, *args, **env):
+    def __init__(self, command, *args, env=None, **kwargs):
         # Names by the dynamic symbol table: addr2line is not everywhere, and slow.
-        self.context = target([*command, TARGET, *args], ready="READY", env=dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **env))
+        self.context = target([*command, TARGET, *args], ready="READY",
+                              env=dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **(env or {})), **kwargs)
 
     def __enter__(self):
         self.proc = self.context.__enter__()
@@ -42,7 +44,11 @@ def simulated(version, stacks, *args):
     """With one version of PyTorch on the simulated device."""
     if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
         raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-    return Job(["sh", RUN_SIM, version, "--", "python"], "--stacks", stacks, *args, SIMCUDA_CTL=scratch("control"))
+    where = directory()
+    job = Job(["sh", RUN_SIM, version, "--", "python"], "--stacks", stacks, *args, cwd=where, preexec_fn=allow_cores,
+              env={"SIMCUDA_CTL": scratch("control"), "SIMCUDA_DEVICES": "1", "SIMCUDA_MEM_MB": "512"})
+    job.where = where
+    return job
 
 
 def read_snapshot(path):
@@ -97,7 +103,8 @@ def same_native(ours, theirs, where):
     places = [(library(f["filename"]), f["line"] + 1) for f in theirs]
     at = -1
     for place in ours:
-        check(place in places[at + 1:], f"a native frame of the block at {where:#x} is not PyTorch's, or not there", place, places)
+        check(place in places[at + 1:], f"a native frame of the block at {where:#x} is not PyTorch's, or not there", place,
+              places)
         at = places.index(place, at + 1)
     left_out = [f for f, place in zip(theirs, places) if place not in ours and not may_be_left_out(f)]
     check(not left_out, f"native frames of the block at {where:#x} are missing", left_out)
@@ -121,10 +128,12 @@ def sums_agree(data):
     for site in recorded["sites"]:
         traces = [recorded["backtraces"][i] for i in site["backtraces"]]
         equal((site["bytes"], site["blocks"], site["largest_bytes"]),
-              (sum(t["bytes"] for t in traces), sum(t["blocks"] for t in traces), max(t["largest_bytes"] for t in traces)), "a site")
+              (sum(t["bytes"] for t in traces), sum(t["blocks"] for t in traces), max(t["largest_bytes"] for t in traces)),
+              "a site")
     for i, trace in enumerate(recorded["backtraces"]):
         sizes = [b["bytes"] for b in blocks if b.get("backtrace") == i]
-        equal((trace["bytes"], trace["blocks"], trace["largest_bytes"]), (sum(sizes), len(sizes), max(sizes, default=0)), "a backtrace")
+        equal((trace["bytes"], trace["blocks"], trace["largest_bytes"]), (sum(sizes), len(sizes), max(sizes, default=0)),
+              "a backtrace")
 
 
 def compare(data, theirs):
@@ -171,6 +180,15 @@ def text_is_right(pid):
     check("asked for 600 B, by_function torch_history.py:" in out, "--blocks", out)
 
 
+def core_is_right(job, live):
+    with kernel_core(job.pid, job.proc.wait, job.where) as path:
+        core = report_core(path)
+    equal({a: frames_of(core, b) for a, b in blocks_of(core).items()}, {a: frames_of(live, b) for a, b in blocks_of(live).items()},
+          "backtraces of a core")
+    equal(core["pytorch"]["recorded"]["without"], live["pytorch"]["recorded"]["without"], "blocks without a backtrace")
+    sums_agree(core)
+
+
 def like_snapshot(version, stacks):
     with simulated(version, stacks) as job:
         theirs = job.snapshot()
@@ -183,10 +201,12 @@ def like_snapshot(version, stacks):
             equal(data["pytorch"]["recorded"]["without"]["not_recorded"]["blocks"], 5, "blocks before and after recording")
             titles = {title_of(data, s) for s in data["pytorch"]["recorded"]["sites"]}
             for function in ("by_function", "generate", "Holder.method.<locals>.<lambda>", "Net.forward", "<module>"):
-                check((function, "<string>" if function == "<module>" else "torch_history.py") in titles, f"no site {function}", titles)
-        print(f"  PyTorch {version}, stacks={stacks}: {len(theirs)} blocks, {python} Python frames equal, {native} native names")
+                file = "<string>" if function == "<module>" else "torch_history.py"
+                check((function, file) in titles, f"no site {function}", titles)
+        print(f"  PyTorch {version}, stacks={stacks}: {len(theirs)} blocks, {python} Python frames, {native} native names equal")
         if stacks == "all":
             text_is_right(job.pid)
+            core_is_right(job, data)
 
 
 def test_frames_are_those_of_the_snapshot():
@@ -200,15 +220,18 @@ def test_20000_blocks():
         with simulated(version, stacks, "--blocks", "20000") as job:
             best = {}
             for args in ((), ("--read-only",)):
+                begin = os.times()
                 runs = [report_json(job.pid, *args) for _ in range(3)]
+                end = os.times()
+                spent = (end.children_user + end.children_system - begin.children_user - begin.children_system) / 3
                 sums_agree(runs[0])
                 traced = sum("backtrace" in b for b in blocks_of(runs[0]).values())
                 check(traced > 20000, "blocks with a backtrace", traced)
                 best[args] = min(r["timing"]["total_ms"] for r in runs)
+                # Processor time: what else the machine does is no news. PyTorch's own snapshot takes three seconds.
+                check(SANITIZED or spent < 1, "seconds of processor time for a report", spent)
             print(f"  PyTorch {version}, stacks={stacks}: " +
                   ", ".join(f"{' '.join(args) or 'inside'} {ms:.0f} ms" for args, ms in best.items()))
-            # PyTorch's own snapshot takes three seconds. A busy machine, and one with sanitizers, is no news.
-            check(max(best.values()) < 2500, "a report takes longer than a snapshot", best)
 
 
 # Who makes blocks of which size; the names of churn_of()'s functions are those of their code.
@@ -298,7 +321,7 @@ def test_damage():
                 check({"history-damaged", "history-foreign"} & diag_codes(data), f"{what}: not said", data["diagnostics"])
                 for other, b in blocks_of(clean).items():
                     if other != address and "backtrace" in b:
-                        equal(frames_of(data, blocks_of(data)[other]), frames_of(clean, b), f"{what}: a backtrace of another block")
+                        equal(frames_of(data, blocks_of(data)[other]), frames_of(clean, b), f"{what}: another backtrace")
                 sums_agree(data)
             memory.put(where, old)
         equal(frames_of(report_json(job.pid), block), frames_of(clean, block), "undamaged again")

@@ -156,7 +156,7 @@ def two(n):
 
 
 def churn_in_turn():
-    """The same memory, and for the context the same, in turn: 1001 bytes by one() and 1002 by two(), which are rounded up alike."""
+    """The same memory, for the context too, in turn: 1001 bytes by one() and 1002 by two(), which are rounded up alike."""
     while True:
         tensor = one(1001)
         del tensor

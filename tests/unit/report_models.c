@@ -210,7 +210,8 @@ void report_add_traces(struct vt_model *model, const struct vt_model_frame *fram
 	}
 	for (size_t i = 0; i < model->n_blocks; i++) {
 		of_block[i] = i % 7 == 6 ? VT_UNTRACED(i / 7 % VT_N_UNTRACED) : (uint32_t)(i % n_traces);
-		model->blocks[i].context = of_block[i] == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) ? 0 : 0x7f0000001000 + i * 0x100;
+		if (of_block[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED))
+			model->blocks[i].context = 0x7f0000001000 + i * 0x100;
 	}
 	model->block_traces = of_block;
 }

@@ -70,7 +70,8 @@ def check_recorded(report):
         return 0
     totals = [a["totals"]["allocated"] for a in report["pytorch"]["allocators"] if a["totals"]]
     for key in ("bytes", "blocks"):
-        assert sum(s[key] for s in recorded["sites"]) + sum(w[key] for w in recorded["without"].values()) == sum(t[key] for t in totals)
+        summed = sum(s[key] for s in recorded["sites"]) + sum(w[key] for w in recorded["without"].values())
+        assert summed == sum(t[key] for t in totals)
         for site in recorded["sites"]:
             assert site[key] == sum(recorded["backtraces"][i][key] for i in site["backtraces"])
     assert [s["bytes"] for s in recorded["sites"]] == sorted((s["bytes"] for s in recorded["sites"]), reverse=True)

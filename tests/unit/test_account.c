@@ -617,7 +617,8 @@ static const struct vt_model_frame site_frames[] = {
 
 static void build_sites(struct vt_model *model)
 {
-	static const uint32_t a[] = { 4, 1, 0, 2, UINT32_MAX }, b[] = { 5, 2, UINT32_MAX }, c[] = { 4, 3, UINT32_MAX }, d[] = { UINT32_MAX };
+	static const uint32_t a[] = { 4, 1, 0, 2, UINT32_MAX }, b[] = { 5, 2, UINT32_MAX }, c[] = { 4, 3, UINT32_MAX },
+			      d[] = { UINT32_MAX };
 	static const uint32_t *const traces[] = { a, b, c, d };
 
 	build_small(model);

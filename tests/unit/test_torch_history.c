@@ -67,7 +67,8 @@ static void put_vector(uint64_t at, uint64_t data, size_t bytes)
 	word(at)[2] = bytes ? data + bytes : 0;
 }
 
-static uint64_t add_context(struct fixture *f, const struct place *python, size_t n_python, const uint64_t *native, size_t n_native)
+static uint64_t add_context(struct fixture *f, const struct place *python, size_t n_python, const uint64_t *native,
+			    size_t n_native)
 {
 	uint64_t context = python_image_alloc(&f->image, 80);
 	uint64_t frames = python_image_alloc(&f->image, n_python * 16);
@@ -122,7 +123,9 @@ static void fixture_init(struct fixture *f, bool coherent)
 	python_image_start(&f->image, &f->python);
 	f->other = python_image_add_code(&f->image, "outer", "/y.py");
 	f->third = python_image_add_code(&f->image, "third", "/y.py");
-	f->entry = (struct vt_map_entry){ .start = CODE, .end = CODE + CODE_SIZE, .flags = VT_MAP_READ | VT_MAP_EXEC, .path = "" };
+	f->entry = (struct vt_map_entry){
+		.start = CODE, .end = CODE + CODE_SIZE, .flags = VT_MAP_READ | VT_MAP_EXEC, .path = "",
+	};
 	f->maps.entries.data = &f->entry;
 	f->maps.entries.n = 1;
 	f->counter = python_image_alloc(&f->image, 8);
@@ -376,8 +379,8 @@ static void at_the_edge(void **state)
 }
 
 /*
- * At any moment of the reading block 0 is freed and its memory, the context's too, is handed out again from another place, or it is
- * only freed: whatever is said of it is the one or the other.
+ * At any moment of the reading block 0 is freed and its memory, the context's too, is handed out again from another place, or
+ * it is only freed: whatever is said of it is the one or the other.
  */
 static void changing(void **state)
 {
@@ -489,9 +492,15 @@ static void noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sound),    cmocka_unit_test(damaged),     cmocka_unit_test(another_layout), cmocka_unit_test(unknown),
-		cmocka_unit_test(bounds),   cmocka_unit_test(at_the_edge), cmocka_unit_test(changing),       cmocka_unit_test(noise),
+		cmocka_unit_test(sound),
+		cmocka_unit_test(damaged),
+		cmocka_unit_test(another_layout),
+		cmocka_unit_test(unknown),
+		cmocka_unit_test(bounds),
+		cmocka_unit_test(at_the_edge),
+		cmocka_unit_test(changing),
 		cmocka_unit_test(half_made),
+		cmocka_unit_test(noise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
