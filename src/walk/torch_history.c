@@ -703,7 +703,7 @@ static struct vt_error *look_at_bad_again(struct reader *r)
 {
 	VT_FREE struct pending *p = calloc(1, sizeof(*p));
 	VT_FREE struct item *again = malloc(BATCH * sizeof(*again));
-	VT_FREE struct item **bad = malloc(BATCH * sizeof(*bad));
+	VT_FREE size_t *bad = malloc(BATCH * sizeof(*bad));
 
 	if (!p || !again || !bad)
 		return &vt_enomem;
@@ -713,13 +713,13 @@ static struct vt_error *look_at_bad_again(struct reader *r)
 		for (; next < r->n && n < BATCH; next++) {
 			if (!is_bad(&r->items[next]))
 				continue;
-			bad[n] = &r->items[next];
+			bad[n] = next;
 			again[n++] = (struct item){ .block = r->items[next].block, .fate = VT_HISTORY_SKIPPED };
 		}
 		VT_TRY(read_batch(r, p, again, n));
 		for (size_t i = 0; i < n; i++)
-			if (!is_still_bad(r, bad[i], &again[i]))
-				bad[i]->fate = VT_HISTORY_CHANGED;
+			if (!is_still_bad(r, &r->items[bad[i]], &again[i]))
+				r->items[bad[i]].fate = VT_HISTORY_CHANGED;
 	}
 	return NULL;
 }
