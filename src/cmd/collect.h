@@ -141,6 +141,9 @@ struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *
 /* Asks for the counters again: whether PyTorch has reserved and given back nothing since it told the blocks. */
 bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args);
 
+/* Says that PyTorch was asked, why, and what that cost in all. */
+void vt_collect_say_asked(struct vt_collect *c);
+
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);
 

@@ -154,22 +154,6 @@ static void keep(struct vt_collect *c, const struct told *told, int n_devices)
 	c->inside_walk_done = true;
 }
 
-static void say_so(struct vt_collect *c)
-{
-	const struct vt_model_timing *timing = &c->model->timing;
-
-	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
-			      "the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
-			      "blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
-			      c->torch.why, timing->gil_held_ms);
-	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
-			      "PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
-			      "GIL for %.1f ms",
-			      timing->gil_held_ms);
-}
-
 static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py,
 			    struct vt_ask_pytorch_args *args)
 {
@@ -192,7 +176,6 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 		told = again;
 	}
 	keep(c, &told, args->n_devices);
-	say_so(c);
 	return NULL;
 }
 
@@ -227,4 +210,20 @@ bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper,
 			return false;
 	}
 	return true;
+}
+
+void vt_collect_say_asked(struct vt_collect *c)
+{
+	const struct vt_model_timing *timing = &c->model->timing;
+
+	if (c->torch.backend == VT_TORCH_UNKNOWN)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+			      "the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
+			      "blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
+			      c->torch.why, timing->gil_held_ms);
+	else
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+			      "PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
+			      "GIL for %.1f ms",
+			      timing->gil_held_ms);
 }

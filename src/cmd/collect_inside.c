@@ -327,6 +327,7 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 		return false;
 	}
 	ask_all_again(c, helper, &args);
+	vt_collect_say_asked(c);
 	return true;
 }
 
