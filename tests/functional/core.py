@@ -17,7 +17,7 @@ import time
 
 import torch_truth
 from harness import (CACHE, CLEAN_UP, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, compile_c, diag_codes, equal,
-                     main, report_json, stacks_json, target, vramtap, wait_until, proc_state)
+                     main, report_json, stacks_json, target, vramtap, wait_until)
 from report_torch import RUN_SIM, Driver, functions, scratch, versions
 
 SANITIZED = b"__asan_init" in open(VRAMTAP, "rb").read()  # slower, and with shadow memory
@@ -39,6 +39,24 @@ def core_pattern():
     if pattern.startswith("|") or pattern.startswith("@"):
         raise Skip(f"the kernel hands cores to a program: {pattern}")
     return pattern
+
+
+def settle(pid):
+    """Waits until no thread of a process has run for a while: what is read of it now is what a core has."""
+    def look():
+        seen = []
+        for tid in sorted(os.listdir(f"/proc/{pid}/task")):
+            with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+                syscall = file.read()
+            with open(f"/proc/{pid}/task/{tid}/status", encoding="ascii", errors="replace") as file:
+                seen.append((tid, syscall, re.findall(r"ctxt_switches:\s*(\d+)", file.read())))
+        return seen
+
+    def same():
+        before = look()
+        time.sleep(0.1)
+        return before == look() and not any("running" in syscall for _, syscall, _ in before)
+    wait_until(same, 60, "all threads sleep")
 
 
 @contextlib.contextmanager
@@ -91,14 +109,21 @@ def stacks_core(path, *args, expect=(COMPLETE,)):
     return json.loads(out)["processes"][0]
 
 
-def frames_of(data):
-    """By thread: all that a frame says but what changes with the way it was read."""
-    return {t["tid"]: [(f["kind"], f["function"], f["file"], f["line"], f.get("pc"), f.get("build_id"), f.get("module_offset"))
-                       for f in t["stack"]["frames"]] for t in data["threads"]}
+def frames_of(data, lines=True):
+    """By thread: all that a frame says. Without lines only what needs no debug information."""
+    return {t["tid"]: [(f["kind"], f["function"] if lines or f["kind"] == "python" else None, f["file"] if lines else None,
+                        f["line"] if lines else None, f.get("pc"), f.get("build_id"), f.get("module_offset"))
+                       for f in t["stack"]["frames"] if lines or not f.get("inlined")] for t in data["threads"]}
 
 
 def same_threads(core, live):
-    equal(frames_of(core), frames_of(live), "frames of the core and of the live process")
+    # Reading debug information has a time limit, which a busy machine may exceed; then a note says so.
+    lines = not any("source lines" in d["text"] for d in core["diagnostics"] + live["diagnostics"])
+    ours, theirs = frames_of(core, lines), frames_of(live, lines)
+    equal(sorted(ours), sorted(theirs), "threads")
+    for tid, frames in theirs.items():
+        check(ours[tid] == frames, f"frames of thread {tid}", [f for f in ours[tid] if f not in frames],
+              [f for f in frames if f not in ours[tid]], core["diagnostics"], live["diagnostics"])
     for one, other in zip(core["threads"], live["threads"]):
         for field in ("tid", "main", "holds_gil", "idle", "python", "syscall", "verdict"):
             equal(one[field], other[field], f"{field} of thread {one['tid']}")
@@ -173,7 +198,7 @@ outer()
 @contextlib.contextmanager
 def python_target(*args, **kwargs):
     with target([sys.executable, "-c", PROGRAM, *args], ready="READY", preexec_fn=allow_cores, **kwargs) as proc:
-        wait_until(lambda: proc_state(proc.pid) == "S", 20, "the target sleeps")
+        settle(proc.pid)
         yield proc
 
 
@@ -292,7 +317,7 @@ def test_deadlock_and_missing_threads():
     """Owners of locks are in memory. The C library's count tells when threads are missing, as cuda-gdb leaves them out."""
     program, where = compile_c(DEADLOCK, "-pthread"), directory()
     with target([program], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
-        wait_until(lambda: all(t["syscall"] == "futex" for t in stacks_json(proc.pid)["threads"]), 20, "both wait")
+        settle(proc.pid)
         live = stacks_json(proc.pid)
         with kernel_core(proc.pid, proc.wait, where) as path:
             core = stacks_core(path)
@@ -336,6 +361,7 @@ def allocator(version, of_kernel):
         driver("free 40")
         driver("private 3 100000")
         theirs, stats = driver.snapshot()
+        settle(driver.pid)
         live = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
         with kernel_core(driver.pid, driver.proc.wait, where) if of_kernel else gcore(driver.pid) as path:
             core = report_core(path)
@@ -409,6 +435,7 @@ def test_full_pytorch():
     with target(command, ready="READY", env=env, cwd=where, preexec_fn=allow_cores) as proc:
         with open(snapshot, encoding="utf-8") as file:
             theirs = torch_truth.of_python_snapshot(json.load(file)["segments"])
+        settle(proc.pid)
         live = report_json(proc.pid, "--read-only", expect=(COMPLETE, PARTIAL))
         with kernel_core(proc.pid, proc.wait, where) as path:
             core = report_core(path)
@@ -467,7 +494,7 @@ class Worker:
             if coredump_filter is not None:
                 with open(f"/proc/{proc.pid}/coredump_filter", "w", encoding="ascii") as file:
                     file.write(hex(coredump_filter))
-            wait_until(lambda: proc_state(proc.pid) == "S", 20, "the worker sleeps")
+            settle(proc.pid)
             with kernel_core(proc.pid, proc.wait, where) as path:
                 shutil.copy(path, self.core)
 
