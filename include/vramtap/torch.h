@@ -16,9 +16,9 @@
 #define VT_TORCH_MAX_DEVICES 64
 #define VT_TORCH_NO_FIELD UINT16_MAX
 
-/* Offsets in bytes; VT_TORCH_NO_FIELD where this release has no such field. */
+/* Offsets in bytes; VT_TORCH_NO_FIELD where this release has no such field, or where it could not be told. */
 struct vt_torch_block_layout {
-	uint16_t size_of; /* how many bytes of a Block a reader needs */
+	uint16_t size_of; /* how many bytes of a Block a reader needs; 0: Blocks are not understood, so there must be none */
 	uint16_t device;  /* one signed byte suffices: int8 since 2.3, little-endian int32 before */
 	uint16_t stream;
 	uint16_t stream_uses; /* ska::flat_hash_set */

@@ -91,11 +91,60 @@ enum vt_torch_backend {
 	VT_TORCH_UNKNOWN,   /* no layout passed the invariants: refused */
 };
 
+/* How the place of a field is known. */
+enum vt_torch_how {
+	VT_TORCH_HOW_NOT,       /* it is VT_TORCH_NO_FIELD: there is none, or this target shows nothing that would tell it */
+	VT_TORCH_HOW_SIGNATURE, /* by what is in it in this target */
+	VT_TORCH_HOW_PLACE,     /* by its neighbours: whatever else it might be has the same value everywhere now */
+	VT_TORCH_HOW_TABLE,     /* from the row of a known release; nothing in this target tells it */
+};
+
+/* The fields of a layout: identifier, PyTorch's class, what PyTorch calls it, member of struct vt_torch_layout. */
+#define VT_TORCH_FIELDS(F)                                                                    \
+	F(DEVICE_VECTOR, "NativeCachingAllocator", "device_allocator", device_vector)         \
+	F(MUTEX, "DeviceCachingAllocator", "mutex", mutex)                                    \
+	F(STATS, "DeviceCachingAllocator", "stats", stats)                                    \
+	F(LARGE_BLOCKS, "DeviceCachingAllocator", "large_blocks", large_blocks)               \
+	F(SMALL_BLOCKS, "DeviceCachingAllocator", "small_blocks", small_blocks)               \
+	F(ACTIVE_BLOCKS, "DeviceCachingAllocator", "active_blocks", active_blocks)            \
+	F(GRAPH_POOLS, "DeviceCachingAllocator", "graph_pools", graph_pools)                  \
+	F(STATS_EXTRA, "DeviceStats", "bytes behind reserved_bytes", stats_extra)             \
+	F(SETS_PER_POOL, "BlockPool", "number of sets", sets_per_pool)                        \
+	F(POOL_IS_SMALL, "BlockPool", "is_small", pool_is_small)                              \
+	F(POOL_OWNER, "BlockPool", "owner_PrivatePool", pool_owner)                           \
+	F(POOL_SIZE_OF, "BlockPool", "sizeof", pool_size_of)                                  \
+	F(PRIVATE_LARGE, "PrivatePool", "large_blocks", private_large)                        \
+	F(BLOCK_DEVICE, "Block", "device", block.device)                                      \
+	F(BLOCK_STREAM, "Block", "stream", block.stream)                                      \
+	F(BLOCK_STREAM_USES, "Block", "stream_uses", block.stream_uses)                       \
+	F(BLOCK_SIZE, "Block", "size", block.size)                                            \
+	F(BLOCK_REQUESTED_SIZE, "Block", "requested_size", block.requested_size)              \
+	F(BLOCK_POOL, "Block", "pool", block.pool)                                            \
+	F(BLOCK_PTR, "Block", "ptr", block.ptr)                                               \
+	F(BLOCK_ALLOCATED, "Block", "allocated", block.allocated)                             \
+	F(BLOCK_MAPPED, "Block", "mapped", block.mapped)                                      \
+	F(BLOCK_PREV, "Block", "prev", block.prev)                                            \
+	F(BLOCK_NEXT, "Block", "next", block.next)                                            \
+	F(BLOCK_EVENT_COUNT, "Block", "event_count", block.event_count)                       \
+	F(BLOCK_CONTEXT, "Block", "context_when_allocated", block.context)                    \
+	F(BLOCK_EXPANDABLE, "Block", "expandable_segment_", block.expandable_segment)         \
+	F(BLOCK_SIZE_OF, "Block", "sizeof", block.size_of)
+
+enum vt_torch_field {
+#define VT_TORCH_FIELD_ID(id, class_, name_, member) VT_TORCH_##id,
+	VT_TORCH_FIELDS(VT_TORCH_FIELD_ID)
+#undef VT_TORCH_FIELD_ID
+	VT_TORCH_N_FIELDS
+};
+
 struct vt_torch_found {
 	enum vt_torch_backend backend;
 	uint64_t allocator; /* the allocator object, 0 when none */
 	const struct vt_module *c10_cuda;
 	struct vt_torch_layout layout; /* valid for NATIVE */
+	uint8_t how[VT_TORCH_N_FIELDS]; /* enum vt_torch_how, for NATIVE */
+	const struct vt_torch_row *row; /* of the table, whose layout this is; NULL: of no known release (walk/torch_table.h) */
+	char differs[160];  /* what the table says otherwise of the release that this is by its version, "" nothing */
 	char version[64];   /* PyTorch's version as its version.py says, "" unknown; hostile bytes */
 	char why[160];      /* for UNKNOWN: what was looked for and not found, or which invariant failed */
 };

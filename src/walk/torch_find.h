@@ -6,8 +6,8 @@
 #include "walk/torch.h"
 
 /*
- * Looks at the object at allocator and fills found->backend, ->layout (when NATIVE) and ->why (when UNKNOWN). Never fails: what
- * cannot be read is a reason for UNKNOWN.
+ * Looks at the object at allocator and fills found->backend, ->layout, ->how, ->row and ->differs (when NATIVE) and ->why (when
+ * UNKNOWN). found->version says which row of the table is expected. Never fails: what cannot be read is a reason for UNKNOWN.
  */
 void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uint64_t allocator,
 			  struct vt_torch_found *found);

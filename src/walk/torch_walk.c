@@ -200,6 +200,18 @@ static bool field_fits(uint16_t offset, unsigned int width, uint16_t size, bool 
 	return offset == NONE ? optional : offset + width <= size;
 }
 
+static bool block_usable(const struct vt_torch_block_layout *b)
+{
+	return field_fits(b->device, 1, b->size_of, true) && field_fits(b->stream, 8, b->size_of, false) &&
+	       field_fits(b->stream_uses, sizeof(struct vt_ska), b->size_of, false) &&
+	       field_fits(b->size, 8, b->size_of, false) && field_fits(b->requested_size, 8, b->size_of, true) &&
+	       field_fits(b->pool, 8, b->size_of, false) && field_fits(b->ptr, 8, b->size_of, false) &&
+	       field_fits(b->allocated, 1, b->size_of, false) && field_fits(b->mapped, 1, b->size_of, true) &&
+	       field_fits(b->prev, 8, b->size_of, false) && field_fits(b->next, 8, b->size_of, false) &&
+	       field_fits(b->event_count, 4, b->size_of, true) && field_fits(b->context, 8, b->size_of, true) &&
+	       field_fits(b->expandable_segment, 8, b->size_of, true);
+}
+
 /* The layout may come through shared memory, so its offsets are checked before anything is read with them. */
 static bool layout_usable(const struct vt_torch_layout *layout)
 {
@@ -207,15 +219,7 @@ static bool layout_usable(const struct vt_torch_layout *layout)
 
 	return layout->sets_per_pool >= 1 && layout->sets_per_pool <= 3 && layout->pool_is_small < POOL_MAX &&
 	       layout->pool_owner <= POOL_MAX - 8 && layout->pool_is_small >= 48 * layout->sets_per_pool &&
-	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX &&
-	       field_fits(b->device, 1, b->size_of, false) && field_fits(b->stream, 8, b->size_of, false) &&
-	       field_fits(b->stream_uses, sizeof(struct vt_ska), b->size_of, false) &&
-	       field_fits(b->size, 8, b->size_of, false) && field_fits(b->requested_size, 8, b->size_of, true) &&
-	       field_fits(b->pool, 8, b->size_of, false) && field_fits(b->ptr, 8, b->size_of, false) &&
-	       field_fits(b->allocated, 1, b->size_of, false) && field_fits(b->mapped, 1, b->size_of, true) &&
-	       field_fits(b->prev, 8, b->size_of, false) && field_fits(b->next, 8, b->size_of, false) &&
-	       field_fits(b->event_count, 4, b->size_of, false) && field_fits(b->context, 8, b->size_of, true) &&
-	       field_fits(b->expandable_segment, 8, b->size_of, true);
+	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX && (!b->size_of || block_usable(b));
 }
 
 /* ---- small reads ---- */
@@ -819,7 +823,7 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 	uint64_t pool_addr = vt_load64(bytes + l->pool);
 	uint8_t allocated = bytes[l->allocated], mapped = l->mapped == NONE ? 1 : bytes[l->mapped];
 	uint64_t requested = field64(bytes, l->requested_size);
-	int32_t events = (int32_t)vt_load32(bytes + l->event_count);
+	int32_t events = l->event_count == NONE ? 0 : (int32_t)vt_load32(bytes + l->event_count);
 	int pool = find_pool(w, pool_addr);
 
 	rec->addr = vt_load64(bytes + l->ptr);
@@ -827,7 +831,7 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 	rec->stream = vt_load64(bytes + l->stream);
 	rec->context = field64(bytes, l->context);
 	rec->object = object;
-	rec->device = (int8_t)bytes[l->device];
+	rec->device = l->device == NONE ? (int16_t)w->device : (int8_t)bytes[l->device];
 	e->prev = vt_load64(bytes + l->prev);
 	e->next = vt_load64(bytes + l->next);
 
@@ -892,6 +896,8 @@ static bool read_blocks(struct vt_torch_walk *w, enum table table, uint32_t pool
 {
 	w->table = table;
 	w->pool = pool;
+	if (w->n > first && !w->block->size_of)
+		return refuse(w, "there are blocks, and what is in a block of this release is not known", w->objects[first]);
 	return each_object(w, w->objects + first, w->n - first, w->block->size_of, take_block);
 }
 

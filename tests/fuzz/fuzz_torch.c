@@ -14,6 +14,7 @@
 #include "walk/torch.h"
 #include "walk/torch_abi.h"
 #include "walk/torch_find.h"
+#include "walk/torch_table.h"
 
 #define N_BLOCKS 120
 #define MAX_RECS 4096
@@ -27,6 +28,7 @@ enum {
 	HOW_HELD = 4,     /* the allocator's lock is held */
 	HOW_FIND = 8,     /* the layout is discovered, else it is the true one */
 	HOW_HURRY = 16,   /* the time for the walk may not suffice */
+	HOW_HIDDEN = 64,  /* ... without the table of known releases */
 	HOW_MOVING = 32,  /* edits are made one after the other, while it is read */
 };
 
@@ -324,6 +326,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (size_t i = 0; i < n_edits; i++)
 			apply(o, &edits[i]);
 	}
+	vt_torch_hide_row(how & HOW_HIDDEN ? "all" : NULL);
 	if ((how & HOW_FIND) && !(how & (HOW_MOVING | HOW_RUNNING)))
 		vt_torch_find_layout(&o->image.maps, &o->image.src, o->image.allocator, &found);
 	else
@@ -344,7 +347,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 /* Good ones, read in each way; then one with an edit of each kind, before and while it is read. */
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
-	static const uint8_t ways[] = { HOW_FIND, HOW_FIND | HOW_DIRECT, HOW_RUNNING, HOW_FIND, HOW_RUNNING, HOW_MOVING };
+	static const uint8_t ways[] = {
+		HOW_FIND, HOW_FIND | HOW_HIDDEN | HOW_DIRECT, HOW_RUNNING,
+		HOW_FIND, HOW_FIND | HOW_HIDDEN, HOW_RUNNING, HOW_MOVING,
+	};
 	unsigned int way = number / IMAGE_RELEASES;
 	size_t size = 2;
 

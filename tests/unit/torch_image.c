@@ -38,7 +38,7 @@ struct release {
 
 static const struct release releases[IMAGE_RELEASES] = {
 	[IMAGE_2_0] = { 80, 2048, 1400, 992, 1120, 1280, 1, 64, 8, 136, 4, { 1160, 1184, 1312, 1344 }, 0, 0,
-			BLOCK_OLD(NONE, NONE, NONE, 112) },
+			BLOCK_OLD(NONE, NONE, NONE, 128) },
 	[IMAGE_2_2] = { 16096, 16384, 1568, 992, 1216, 1424, 2, 112, 8, 232, 3, { 1280, 1456, 1488 }, 0, 0,
 			BLOCK_OLD(81, 112, 144, 152) },
 	[IMAGE_2_6] = { 22584, 22700, 1688, 1016, 1256, 1520, 2, 120, 8, 248, 2, { 1336, 1552 }, 0, 0,
@@ -49,7 +49,7 @@ static const struct release releases[IMAGE_RELEASES] = {
 	[IMAGE_2_11] = { 22584, 22700, 2904, 1024, 1264, 2736, 2, 120, 40, 280, 7,
 			 { 1320, 1352, 1384, 1416, 1448, 1480, 2768 }, 0, 0,
 			 BLOCK_SHIFTED(8) },
-	[IMAGE_2_14] = { 22600, 22800, 3100, 1064, 1400, 2880, 3, 168, 40, 376, 7,
+	[IMAGE_2_14] = { 22584, 22800, 3100, 1064, 1400, 2880, 3, 168, 40, 376, 7,
 			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 }, 32, 0,
 			 BLOCK_SHIFTED(8) },
 	[IMAGE_2_15] = { 22584, 22800, 3112, 1064, 1400, 2880, 3, 168, 40, 376, 7,
@@ -332,6 +332,7 @@ void image_init(struct image *image, enum image_release release, int n_devices, 
 	image_set_direct(image, direct);
 	image->src.coherent = true;
 	image->release = release;
+	image->block = r->block;
 	image->n_devices = n_devices;
 	/* the largest are a Block, a node of each set, four slots; and a page behind the end that cannot be read */
 	image->size = (max_blocks * 512 + (4u << 20)) / PAGE * PAGE;
@@ -370,16 +371,13 @@ void image_deinit(struct image *image)
 void image_layout(const struct image *image, struct vt_torch_layout *layout)
 {
 	const struct release *r = release_of(image);
-	bool has_private = false;
 
-	for (int i = 0; i < image->n_pools; i++)
-		has_private |= image->pools[i].private_pool != 0;
 	*layout = (struct vt_torch_layout){
 		.device_vector = r->device_vector, .stats = 40, .large_blocks = r->large,
 		.small_blocks = r->large + r->pool_size, .active_blocks = r->active, .graph_pools = r->graph_pools,
 		.sets_per_pool = r->sets, .pool_is_small = r->sets * 48, .pool_owner = r->sets * 48 + 8,
-		.pool_size_of = r->pool_size, .private_large = has_private ? r->private_large : NONE,
-		.stats_extra = r->stats_extra, .block = r->block,
+		.pool_size_of = r->pool_size, .private_large = r->private_large,
+		.stats_extra = r->stats_extra, .block = image->block,
 	};
 }
 
@@ -408,10 +406,22 @@ static void put_field(struct image *image, uint64_t object, uint16_t offset, uin
 		image_poke64(image, object + offset, value);
 }
 
+/* A std::shared_ptr: its object, and the control block with a virtual table and counts of owners. */
+static void put_shared(struct image *image, uint64_t at, uint64_t object)
+{
+	if (!image->control) {
+		image->control = new_object(image, 32);
+		image_poke64(image, image->control, image_peek64(image, image->allocator));
+		image_poke64(image, image->control + 8, UINT64_C(1) << 32 | 4711);
+	}
+	image_poke64(image, at, object);
+	image_poke64(image, at + 8, image->control);
+}
+
 void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint64_t stream, bool expandable,
 		       const struct image_spec *specs, size_t n)
 {
-	const struct vt_torch_block_layout *l = &release_of(image)->block;
+	const struct vt_torch_block_layout *l = &image->block;
 	const struct image_pool *pool = &image->pools[pool_index];
 	bool small = pool_index % 2, run = false;
 	uint64_t before = 0, segment = expandable && l->expandable_segment != NONE ? new_object(image, 88) : 0;
@@ -450,7 +460,8 @@ void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint6
 					 (segment ? VT_BLOCK_EXPANDABLE : 0));
 		if (active && i % 3 == 0 && l->context != NONE) {
 			b->rec.context = object;
-			image_poke64(image, object + l->context, object);
+			put_shared(image, object + l->context, object);
+			put_shared(image, object + l->context + 16, object);
 		}
 		if (!run || unmapped)
 			b->rec.flags |= VT_BLOCK_SEGMENT_START;
@@ -476,7 +487,7 @@ static uint64_t next_random(uint64_t *seed)
 void image_fill(struct image *image, uint64_t seed, size_t n_blocks, int n_private)
 {
 	uint64_t segment = 0;
-	bool can_expand = release_of(image)->block.expandable_segment != NONE;
+	bool can_expand = image->block.expandable_segment != NONE;
 
 	for (int i = 0; i < n_private; i++)
 		image_add_private(image, i % image->n_devices, 0, 1 + (uint64_t)i);
@@ -488,15 +499,18 @@ void image_fill(struct image *image, uint64_t seed, size_t n_blocks, int n_priva
 		/* each has 4 MiB for itself, and they do not come in order of address */
 		uint64_t addr = UINT64_C(0x700000000000) + (segment++ * 7919 % (1 << 22) << 22);
 
+		if (n < 2)
+			n = 2; /* an expandable segment always has memory that is not mapped behind the rest */
 		if (n > left)
 			n = left;
+		expandable &= n > 1;
 		for (size_t i = 0; i < n; i++) {
 			uint64_t kind = next_random(&seed) % 16;
 
 			specs[i].size = 512 * (1 + next_random(&seed) % 100);
 			specs[i].requested = specs[i].size - next_random(&seed) % 512;
 			specs[i].state = kind < 10 ? VT_BLOCK_ALLOCATED : kind < 11 ? VT_BLOCK_AWAITING_FREE : VT_BLOCK_CACHED;
-			if (expandable && kind == 15)
+			if (expandable && (kind == 15 || i == n - 1))
 				specs[i].state = VT_BLOCK_UNMAPPED;
 		}
 		image_add_segment(image, pool, addr, next_random(&seed) % 3 ? 0 : 0x5500000000 + next_random(&seed) % 4 * 64,
@@ -546,14 +560,14 @@ static void finish_device(struct image *image, int device)
 		if (rec->device != device || rec->state == VT_BLOCK_UNMAPPED)
 			continue;
 		add_stat(image, stats + 480, rec->size);
-		if (!image_peek64(image, rec->object + r->block.prev) && !(rec->flags & VT_BLOCK_EXPANDABLE))
+		if (!image_peek64(image, rec->object + image->block.prev) && !(rec->flags & VT_BLOCK_EXPANDABLE))
 			add_stat(image, stats + 96, 1);
 		if (rec->state == VT_BLOCK_CACHED)
 			continue;
 		elements[n++] = (struct insertion){ .hash = rec->object, .words = { rec->object } };
 		add_stat(image, stats + 192, 1);
 		add_stat(image, late, rec->size);
-		add_stat(image, late + 192, image_peek64(image, rec->object + r->block.requested_size));
+		add_stat(image, late + 192, image_peek64(image, rec->object + image->block.requested_size));
 		if (rec->state == VT_BLOCK_ALLOCATED) {
 			add_stat(image, stats, 1);
 			add_stat(image, stats + 384, rec->size);

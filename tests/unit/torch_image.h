@@ -49,6 +49,8 @@ struct image {
 	uint8_t *base; /* the heap of the pretended target; its addresses are real */
 	size_t size, used;
 	uint64_t no_entries; /* what empty hash tables point to */
+	uint64_t control; /* of all shared pointers */
+	struct vt_torch_block_layout block; /* the release's; a test can have another one before it adds blocks */
 	uint64_t code; /* an address of code: the comparison function of the sets */
 	struct vt_maps maps;
 	enum image_release release;

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of discovery share: torch_find.c finds the object, torch_devices.c the devices' allocators in it, torch_samples.c
+ * looks at some of their blocks, torch_blocks.c finds the fields of those, and torch_table.c compares with known releases.
+ */
+#ifndef VT_WALK_TORCH_FINDER_H
+#define VT_WALK_TORCH_FINDER_H
+
+#include "walk/torch_abi.h"
+#include "walk/torch_find.h"
+
+#define VT_TORCH_OBJECT_MAX 0x8000 /* NativeCachingAllocator has 22.7 kB in 2.6 to 2.15 */
+#define VT_TORCH_SAMPLES_MAX 128
+#define VT_TORCH_SAMPLE_BYTES 256
+#define VT_TORCH_BLOCK_MIN 112 /* bytes of a Block up to what is needed of it, in the smallest release (2.0) */
+#define VT_TORCH_TABLES_MAX 24
+#define VT_TORCH_PRIVATE_MAX 16
+
+enum vt_torch_sample_table { VT_SAMPLE_ACTIVE, VT_SAMPLE_CACHED, VT_SAMPLE_UNMAPPED, VT_SAMPLE_TABLES };
+
+struct vt_torch_sample {
+	uint64_t addr;
+	uint64_t pool; /* the BlockPool in whose set it was, 0 for active blocks: not known */
+	int device;
+	enum vt_torch_sample_table table;
+	uint8_t bytes[VT_TORCH_SAMPLE_BYTES]; /* what lies behind the Block is zero or another object */
+};
+
+struct vt_torch_finder {
+	const struct vt_maps *maps;
+	struct vt_memsrc *src;
+	struct vt_torch_found *found;
+	uint64_t allocator;
+	uint8_t object[VT_TORCH_OBJECT_MAX];
+	size_t object_len;
+	uint64_t dcas[VT_TORCH_MAX_DEVICES];
+	size_t n_dcas;
+	struct vt_torch_layout layout;
+	uint8_t how[VT_TORCH_N_FIELDS];
+	uint16_t tables[VT_TORCH_TABLES_MAX]; /* offsets of hash tables behind active_blocks in every device's allocator */
+	size_t n_tables;
+	struct {
+		uint64_t addr; /* of the BlockPool */
+		int device;
+	} private_pools[VT_TORCH_PRIVATE_MAX]; /* some of them */
+	size_t n_private_pools;
+	struct vt_torch_sample samples[VT_TORCH_SAMPLES_MAX];
+	size_t n_samples;
+	bool has_blocks; /* a table counts some, whether or not they could be read */
+};
+
+/* ---- torch_find.c ---- */
+
+bool vt_torch_is_readable(const struct vt_torch_finder *f, uint64_t addr);
+
+/* ---- torch_devices.c ---- */
+
+/*
+ * Finds the vector of device allocators in f->object, and everything of f->layout but block. Sets why when something looks like
+ * it but is not accepted.
+ */
+bool vt_torch_find_devices(struct vt_torch_finder *f, const char **why);
+
+/* graph_pools and private_large; afterwards, since private pools exist only now and then. */
+void vt_torch_find_graph_pools(struct vt_torch_finder *f);
+
+/* Whether a hash table of the object has elements: the tables of handed-out blocks are the only ones in it. */
+bool vt_torch_object_has_elements(const struct vt_torch_finder *f);
+
+/* ---- torch_samples.c ---- */
+
+void vt_torch_take_samples(struct vt_torch_finder *f);
+
+/* Some of the samples may be in the middle of a change, when the target runs; with a wrong layout nearly all fail. */
+static inline bool vt_torch_tolerable(size_t bad, size_t n)
+{
+	return bad * 10 <= n;
+}
+
+/* A cudaStream_t is NULL, cudaStreamLegacy (1), cudaStreamPerThread (2) or an object of the driver. */
+static inline bool vt_torch_is_stream(uint64_t stream)
+{
+	return stream <= 2 || vt_is_object(stream);
+}
+
+/* Whether the pool at addr can be the one that the sample is in. */
+bool vt_torch_is_pool_of(const struct vt_torch_finder *f, const struct vt_torch_sample *sample, uint64_t addr);
+
+/* Whether the samples make sense as Blocks of this layout. */
+bool vt_torch_samples_fit(const struct vt_torch_finder *f, const struct vt_torch_block_layout *block);
+
+/* ---- torch_blocks.c ---- */
+
+/*
+ * Finds the fields of a Block by what is in them in the samples, of which there must be some: f->layout.block and f->how. NULL,
+ * or which field could not be told.
+ */
+const char *vt_torch_find_fields(struct vt_torch_finder *f);
+
+#endif
