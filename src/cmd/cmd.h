@@ -21,6 +21,7 @@ struct vt_command {
 	int (*run)(int argc, char **argv); /* argv[0] is "vramtap NAME"; returns the exit code */
 };
 
+int vt_cmd_layouts(int argc, char **argv);
 int vt_cmd_report(int argc, char **argv);
 int vt_cmd_stacks(int argc, char **argv);
 

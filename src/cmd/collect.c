@@ -71,6 +71,17 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 	return NULL;
 }
 
+static void close_target(struct vt_collect *c)
+{
+	if (c->lock_fd >= 0)
+		close(c->lock_fd);
+	vt_collect_history_deinit(c);
+	vt_modules_deinit(&c->modules);
+	c->origin->close(c);
+	vt_maps_deinit(&c->maps);
+	vt_proc_deinit(&c->proc);
+}
+
 static struct vt_error *collect(const struct vt_subject *subject, const struct vt_collect_options *options,
 				struct vt_model *model, bool stacks_only)
 {
@@ -87,13 +98,7 @@ static struct vt_error *collect(const struct vt_subject *subject, const struct v
 
 	struct vt_error *err = look(&c, subject);
 
-	if (c.lock_fd >= 0)
-		close(c.lock_fd);
-	vt_collect_history_deinit(&c);
-	vt_modules_deinit(&c.modules);
-	c.origin->close(&c);
-	vt_maps_deinit(&c.maps);
-	vt_proc_deinit(&c.proc);
+	close_target(&c);
 	if (err)
 		return err;
 	model->timing.total_ms = (double)(vt_now_ns() - c.start_ns) / VT_NS_PER_MS;
@@ -109,4 +114,18 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject, const struc
 struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
 {
 	return collect(subject, options, model, true);
+}
+
+struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen)
+{
+	static const struct vt_collect_options options = { .read_only = true };
+	struct vt_collect c = { .origin = subject->origin, .options = &options, .model = model, .lock_fd = -1 };
+	struct vt_error *err = c.origin->open(&c, subject);
+
+	if (!err) {
+		vt_collect_find_torch(&c);
+		vt_collect_layout_seen(&c, seen);
+	}
+	close_target(&c);
+	return err;
 }

@@ -102,6 +102,20 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject, const struc
 /* The same for the threads alone: no code runs in the process, and nothing is said about memory. */
 struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
 
+/* What vramtap layouts tells of a process. Strings are in the model's arena, or constants. */
+struct vt_layout_seen {
+	pid_t pid;
+	struct vt_torch_found found; /* without c10_cuda */
+	const char *process; /* "python (4711)" */
+	const char *state;   /* the backend, for people */
+	const char *library; /* path of libc10_cuda.so, "" none */
+	const char *build_id; /* of it, "" none */
+	const char *wheel;   /* the official one whose library has that build id, NULL none that is known */
+};
+
+/* Looks at nothing but the allocator's layout: no thread is stopped. */
+struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen);
+
 /* The stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
 void vt_collect_environ(struct vt_collect *c);        /* collect_identity.c: of a live process */
@@ -111,6 +125,7 @@ void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the h
 void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_pinned(struct vt_collect *c);         /* collect_pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
+void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen); /* collect_torch.c */
 void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
 void vt_collect_say_backend(struct vt_collect *c);    /* collect_torch.c: what is not listed with a backend that is not native */
 void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */

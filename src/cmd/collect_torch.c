@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's allocator into the model: which it is, and the results of a walk. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/collect.h"
+#include "walk/torch_table.h"
 
 /* The target runs while its layout is looked for, so a look can fail that the next one passes. */
 #define FIND_ATTEMPTS 8
@@ -34,8 +37,8 @@ static void find_once(struct vt_collect *c)
 	c->torch = found;
 	model->torch_state = backend_names[found.backend];
 	model->versions.torch = vt_collect_copy(c, found.version, sizeof(found.version));
-	model->versions.torch_layout =
-		found.backend == VT_TORCH_NATIVE ? vt_collect_copy(c, found.layout.name, sizeof(found.layout.name)) : "";
+	model->versions.torch_layout = found.row ? vt_collect_copy(c, found.layout.name, sizeof(found.layout.name)) : "";
+	model->versions.torch_layout_unknown = found.backend == VT_TORCH_NATIVE && !found.row;
 }
 
 void vt_collect_find_torch(struct vt_collect *c)
@@ -72,14 +75,100 @@ void vt_collect_say_backend(struct vt_collect *c)
 			      "only the driver knows how large they are, and it was not asked or did not say");
 }
 
+/* Of an unknown release; "" when it has no block that could show any, too. */
+static const char *fields_not_found(struct vt_collect *c)
+{
+	const struct vt_torch_found *found = &c->torch;
+	const char *list = "";
+
+	for (enum vt_torch_field field = 0; found->layout.block.size_of && field < VT_TORCH_N_FIELDS; field++) {
+		const char *longer;
+
+		if (found->how[field] != VT_TORCH_HOW_NOT)
+			continue;
+		longer = vt_arena_printf(&c->model->arena, "%s%s%s.%s", list, *list ? ", " : "", vt_torch_field_class(field),
+					 vt_torch_field_name(field));
+		list = longer ? longer : list;
+	}
+	return list;
+}
+
+/* A layout is taken as it is found. That no table confirms it is said, and more so that one contradicts it. */
+static void say_what_the_table_says(struct vt_collect *c)
+{
+	const struct vt_torch_found *found = &c->torch;
+	const char *version = found->version[0] ? found->version : "of unknown version";
+	const char *missing;
+
+	if (found->backend != VT_TORCH_NATIVE)
+		return;
+	missing = fields_not_found(c);
+	if (found->differs[0])
+		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-differs",
+			      "PyTorch %s does not have the layout that the table has for this release: %s", version,
+			      found->differs);
+	if (!found->row)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "layout-unknown",
+			      "PyTorch %s is no release that this vramtap knows: the layout of its allocator was found by signature "
+			      "alone, and counts only where every check of every block held%s%s",
+			      version, *missing ? "; not found: " : "", missing);
+}
+
+/* Blocks may have come where none showed what a block is; and what was not found while the target ran may be found now. */
+static bool look_again(const struct vt_torch_found *found)
+{
+	return found->backend == VT_TORCH_UNKNOWN ||
+	       (found->backend == VT_TORCH_NATIVE && !found->layout.block.size_of);
+}
+
 void vt_collect_find_torch_again(struct vt_collect *c)
 {
-	if (c->torch.backend == VT_TORCH_UNKNOWN)
+	if (look_again(&c->torch))
 		find_once(c);
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
 			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
 			      c->torch.why);
+}
+
+static const char *build_id_of(struct vt_collect *c, struct vt_module *module)
+{
+	char text[2 * VT_BUILD_ID_MAX + 1] = "";
+	VT_ERROR struct vt_error *err = vt_module_open(&c->modules, module);
+
+	for (size_t i = 0; !err && i < module->build_id_len; i++)
+		snprintf(text + 2 * i, 3, "%02x", module->build_id[i]);
+	return vt_collect_copy(c, text, sizeof(text));
+}
+
+static const char *wheel_with(const char *build_id)
+{
+	size_t n;
+	const struct vt_torch_row *rows = vt_torch_rows(&n);
+
+	for (size_t i = 0; *build_id && i < n; i++) {
+		if (!vt_torch_is_hidden(&rows[i]) && !strcmp(rows[i].build_id, build_id))
+			return rows[i].wheel;
+	}
+	return NULL;
+}
+
+void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen)
+{
+	struct vt_module *library = (struct vt_module *)c->torch.c10_cuda;
+	char process[sizeof(c->proc.name) + 16];
+
+	snprintf(process, sizeof(process), "%s (%d)", c->proc.name, (int)c->proc.pid);
+	*seen = (struct vt_layout_seen){
+		.pid = c->proc.pid,
+		.found = c->torch,
+		.process = vt_collect_copy(c, process, sizeof(process)),
+		.state = backend_names[c->torch.backend],
+		.library = library ? vt_collect_copy(c, library->path, PATH_MAX) : "",
+		.build_id = library ? build_id_of(c, library) : "",
+	};
+	seen->found.c10_cuda = NULL;
+	seen->wheel = wheel_with(seen->build_id);
 }
 
 /* What is wrong with the blocks themselves is said by vt_model_account(). */
@@ -97,11 +186,27 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 		      r->result == VT_WALK_COMPLETE ? "and every sum agrees" : "so what did not fit is left out");
 }
 
+/* Of a release that no table knows, only what passed all checks is shown; what is left when some failed proves nothing. */
+static void refuse_unproven(struct vt_model_allocator *allocator)
+{
+	struct vt_torch_device_result *r = &allocator->result;
+	char why[sizeof(r->why)];
+
+	snprintf(why, sizeof(why), "unknown release: %.*s", (int)sizeof(why) - 18, r->why);
+	*r = (struct vt_torch_device_result){
+		.device = r->device, .result = VT_WALK_REFUSED, .lock = r->lock, .owner_tid = r->owner_tid,
+		.walk_ns = r->walk_ns, .read_ns = r->read_ns, .allocator = r->allocator, .bad_addr = r->bad_addr,
+	};
+	memcpy(r->why, why, sizeof(why));
+	allocator->n_blocks = 0;
+}
+
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n)
 {
 	size_t first = 0;
 
+	say_what_the_table_says(c);
 	for (size_t i = 0; i < n; i++) {
 		const struct vt_torch_device_result *r = &results[i];
 		struct vt_model_allocator *allocator = vt_vec_append(&c->model->allocators);
@@ -125,6 +230,8 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 		};
 		allocator->result.why[sizeof(r->why) - 1] = '\0';
 		first += r->blocks;
+		if (!c->torch.row && r->result == VT_WALK_UNSTABLE)
+			refuse_unproven(allocator);
 		say_who_holds_the_lock(c, allocator);
 	}
 }

@@ -15,6 +15,7 @@ vramtap_SOURCES = \
 	src/cmd/collect_process.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
+	src/cmd/layouts.c \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \
 	src/cmd/output.c src/cmd/output.h \

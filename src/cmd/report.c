@@ -17,6 +17,7 @@ enum {
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
+	KEY_HIDE_LAYOUT,
 };
 
 struct arguments {
@@ -41,6 +42,7 @@ static const struct argp_option options[] = {
 	  "How long to try to get inside, and to wait for each answer; with --no-stop: to read the blocks again (default 5)", 0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
+	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0, VT_HIDE_LAYOUT_DOC, 0 },
 	{ 0 },
 };
 
@@ -73,6 +75,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_DEBUGINFOD:
 		args->collect.debuginfod = true;
+		return 0;
+	case KEY_HIDE_LAYOUT:
+		vt_parse_hide_layout(state, arg);
 		return 0;
 	case KEY_TIMEOUT:
 		args->collect.budget_ns = vt_parse_timeout(state, arg);

@@ -126,6 +126,10 @@ static void write_versions(struct vt_json *json, const struct vt_model_versions 
 	vt_json_object(json, "versions");
 	put_name(json, "pytorch", v->torch);
 	put_name(json, "pytorch_layout", v->torch_layout);
+	if (v->torch_layout_unknown || (v->torch_layout && *v->torch_layout))
+		vt_json_bool(json, "pytorch_layout_known", !v->torch_layout_unknown);
+	else
+		vt_json_null(json, "pytorch_layout_known");
 	put_name(json, "cpython", v->python);
 	vt_json_bool(json, "cpython_free_threaded", v->python_free_threaded);
 	put_name(json, "driver", v->driver);

@@ -75,7 +75,8 @@ struct vt_model_core {
 
 struct vt_model_versions {
 	const char *torch;      /* "2.11.0+cu130", "" unknown */
-	const char *torch_layout; /* name of the layout found, "" none */
+	const char *torch_layout; /* the releases that have the layout found, "" none or not known */
+	bool torch_layout_unknown; /* there is one, of a release that is in no table */
 	const char *python;     /* "3.12.3", "" no interpreter */
 	bool python_free_threaded;
 	const char *driver;     /* "580.159.03", "" unknown */

@@ -254,6 +254,7 @@ static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_mod
 	if (ret)
 		return vt_mem_error(src, ret, "the pointer to PyTorch's allocator");
 	found->c10_cuda = module;
+	vt_error_destroy(vt_module_open(modules, module));
 	/* Beside another file than the process runs lies another release's. */
 	if (module->file >= VT_FILE_UNCHECKED)
 		read_version(modules->files, module->path, found->version, sizeof(found->version));

@@ -29,7 +29,8 @@ def test_usage_errors():
                  ["report", "--read-only", "--allow-resume", "1"], ["report", "--read-only", "--ask-pytorch", "1"],
                  ["report", "99999999999999999999"],
                  ["stacks"], ["stacks", "1", "x"], ["stacks", "--threads=few", "1"], ["stacks", "--native", "--locals", "1"],
-                 ["stacks", "--timeout=0", "1"], ["stacks", "--blocks", "1"]):
+                 ["stacks", "--timeout=0", "1"], ["stacks", "--blocks", "1"], ["layouts", "x"], ["layouts", "1", "2"],
+                 ["layouts", "--hide-layout=none"], ["layouts", "--blocks"]):
         code, out, err = run(*args)
         equal(code, USAGE, f"exit code of {args}")
         equal(out, "", f"standard output of {args}")
@@ -37,7 +38,7 @@ def test_usage_errors():
 
 
 def test_help_and_man_page_agree():
-    for command in ("report", "stacks"):
+    for command in ("layouts", "report", "stacks"):
         page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", f"vramtap-{command}.1")], capture_output=True,
                               check=False)
         if page.returncode:
