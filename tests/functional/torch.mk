@@ -16,6 +16,9 @@ functional_tests += tests/functional/report_no_stop.py
 
 # The backtraces that PyTorch recorded, against its own snapshot.
 functional_tests += tests/functional/torch_history.py
+
+# With and without the table of known releases.
+functional_tests += tests/functional/torch_layouts.py
 # What the driver's pools and PyTorch itself say.
 check_PROGRAMS += tests/functional/ask_python
 tests_functional_ask_python_SOURCES = tests/functional/ask_python.c

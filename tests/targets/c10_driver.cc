@@ -20,6 +20,7 @@
  *   release             let the side stream go on
  *   emptycache
  *   expandable on|off   expandable segments from now on
+ *   history on|off      every block that is allocated from now on gets a history context
  *   snapshot FILE       the library's own snapshot and statistics, see write_snapshot()
  *   oom                 ask for more than there is; answers whether OutOfMemoryError came
  *   busy USEC           a thread allocates and frees, sleeping USEC between; may be repeated
@@ -796,6 +797,32 @@ std::string cmd_about(Words &)
 	       std::to_string(_GLIBCXX_USE_CXX11_ABI);
 }
 
+/*
+ * Blocks get a history context with nothing in it: that there is one is all that the allocator looks at. What recordHistory() takes
+ * besides differs between releases; in 2.0 blocks have no context.
+ */
+template <typename Allocator, typename Fn, typename When, typename... More>
+void record_history(Allocator *a, void (Allocator::*record)(bool, Fn, size_t, When, More...), bool on)
+{
+	if constexpr (std::is_same_v<When, bool>) {
+		throw NotHere("blocks have no context");
+	} else {
+		using Context = typename std::invoke_result_t<Fn>::element_type;
+
+		(a->*record)(on, []() { return std::make_shared<Context>(); }, 16,
+			     on ? When::ALL : When::NEVER, std::decay_t<More>()...);
+	}
+}
+
+std::string cmd_history(Words &in)
+{
+	std::string what;
+
+	in >> what;
+	record_history(cca::get(), &cca::CUDAAllocator::recordHistory, what == "on");
+	return what;
+}
+
 std::string cmd_pid(Words &)
 {
 	return std::to_string(getpid());
@@ -813,6 +840,7 @@ const std::map<std::string, std::function<std::string(Words &)>> commands = {
 	{ "wedge", cmd_wedge },	      { "unwedge", cmd_unwedge },
 	{ "hang", cmd_hang },	      { "sleep", cmd_sleep },
 	{ "pid", cmd_pid },	      { "about", cmd_about },
+	{ "history", cmd_history },
 };
 
 bool has_primary_context(c10::DeviceIndex d)
