@@ -53,7 +53,8 @@ class Allocator:
         self.log = collections.deque(maxlen=60)
         # So much memory that the allocator never waits for pending frees when it runs out: they end when the sequence says so.
         env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(CACHE, "simcuda"), SIMCUDA_MEM_MB="65536")
-        self.context = target([program], ready="ok ready", bufsize=0, env=env)
+        self.errors = open(os.path.join(directory, "errors"), "a+", encoding="utf-8", errors="replace")
+        self.context = target([program], ready="ok ready", bufsize=0, env=env, stderr=self.errors)
 
     def __enter__(self):
         self.proc = self.context.__enter__()
@@ -65,6 +66,7 @@ class Allocator:
         self.kill()
         if self.compare.returncode is None:
             self.compare.communicate()
+        self.errors.close()
         return self.context.__exit__(*exc)
 
     def kill(self):
@@ -77,6 +79,11 @@ class Allocator:
         equal((out, self.compare.returncode), ("", 0), "the end of matrix_compare")
         self("quit")
         equal(self.proc.wait(60), 0, "the end of the target")
+
+    def last_errors(self):
+        """What the library said at last: that memory was spent, which the sequence does on purpose, or why it gave up."""
+        self.errors.seek(0)
+        return "".join(self.errors.readlines()[-5:])
 
     def comparer(self):
         return subprocess.Popen([COMPARE, str(self.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -231,7 +238,7 @@ def run_release(version, options):
             allocator.end()
         except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
             raise AssertionError(f"after {sequence.operations} operations and {comparisons} comparisons: {error}\n"
-                                 f"the last commands: {'; '.join(allocator.log)}\n"
+                                 f"{allocator.last_errors()}the last commands: {'; '.join(allocator.log)}\n"
                                  f"again: matrix.py --seed {options.seed} --operations {options.operations} {version}") from error
         finally:
             watchdog.cancel()
