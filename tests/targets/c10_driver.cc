@@ -177,6 +177,7 @@ KeptBlocks kept;
 std::vector<std::unique_ptr<BusyStream>> busy_streams;
 std::vector<std::thread> workers;
 std::atomic<bool> workers_stop{ false };
+std::atomic<bool> workers_begun{ false };
 std::vector<std::thread> stuck;
 std::unique_ptr<Gate> wedge_gate;
 uint64_t next_pool = 1;
@@ -663,6 +664,7 @@ void churn(int d, int usec, unsigned seed)
 
 	prctl(PR_SET_NAME, "busy");
 	c10::cuda::set_device(static_cast<DeviceIndex>(d));
+	workers_begun = true;
 	while (!workers_stop) {
 		if (mine.size() < 64 && rng() % 2)
 			mine.push_back(allocate(random_size(rng) / 4 + 1));
@@ -679,7 +681,11 @@ std::string cmd_busy(Words &in)
 
 	in >> usec;
 	workers_stop = false;
+	workers_begun = false;
 	workers.emplace_back(churn, device(), usec, 4711u + static_cast<unsigned>(workers.size()));
+	/* Who is told of the thread finds it at work, with the device's context. */
+	while (!workers_begun)
+		usleep(1000);
 	return std::to_string(workers.size()) + " threads";
 }
 
