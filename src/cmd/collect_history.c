@@ -84,8 +84,9 @@ void vt_collect_history_read(struct vt_collect *c)
 		return;
 	if (c->torch.layout.block.context == VT_TORCH_NO_FIELD)
 		vt_model_diag(model, VT_DIAG_NOTE, "torch", "history-not-read",
-			      "should PyTorch have recorded backtraces, they are not shown: before 2.1 it kept them in "
-			      "another form");
+			      "should PyTorch have recorded backtraces, they are not shown: %s", c->torch.row ?
+			      "this release keeps them in another form, as all before 2.1" :
+			      "no block shows where this release keeps them");
 	if (!vt_torch_history_any(model->blocks, model->n_blocks))
 		return;
 

@@ -303,15 +303,25 @@ static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 	c->outside->read = true;
 }
 
-/* What is not exact is said by vt_model_account(). */
-static void say_consistency(struct vt_model *model, const struct vt_model_allocator *a)
+/* One note for all devices of which the same is true. What is not exact is said by vt_model_account(). */
+static void say_consistency(struct vt_model *model, enum vt_consistency consistency, const char *why)
 {
-	if (!a->passes || !a->n_blocks || a->result.result != VT_WALK_COMPLETE)
-		return;
-	vt_model_diag(model, VT_DIAG_NOTE, "torch", "consistent", "GPU %d: its blocks were read while the process ran, and %s",
-		      a->device, a->consistency == VT_CONSISTENT_UNCHANGED ?
-		      "PyTorch's own statistics say that nothing changed meanwhile: they are exact" :
-		      "the last two passes gave the same: they are exact");
+	const char *devices = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+		const char *longer;
+
+		if (!a->passes || !a->n_blocks || a->result.result != VT_WALK_COMPLETE || a->consistency != consistency)
+			continue;
+		longer = vt_arena_printf(&model->arena, "%s%s%d", devices, n ? ", " : "", a->device);
+		devices = longer ? longer : devices;
+		n++;
+	}
+	if (n)
+		vt_model_diag(model, VT_DIAG_NOTE, "torch", "consistent",
+			      "GPU %s: the blocks were read while the process ran, and %s: they are exact", devices, why);
 }
 
 static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
@@ -338,8 +348,9 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		model->allocators.data[i].consistency = c->outside->devices[i].consistency;
 		model->allocators.data[i].passes = c->outside->devices[i].passes;
-		say_consistency(model, &model->allocators.data[i]);
 	}
+	say_consistency(model, VT_CONSISTENT_UNCHANGED, "PyTorch's own statistics say that nothing changed meanwhile");
+	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes gave the same");
 }
 
 void vt_collect_outside_finish(struct vt_collect *c)
