@@ -178,19 +178,23 @@ def main(tests):
     """tests: globals() of the script. Arguments name the tests to run; none: all."""
     names = sys.argv[1:] or [n for n in tests if n.startswith("test_")]
     failed = skipped = 0
-    for name in names:
-        begin = time.monotonic()
-        try:
-            tests[name]()
-            verdict = "ok"
-        except Skip as reason:
-            skipped += 1
-            verdict = f"skip ({reason})"
-        except Exception:  # every failure is reported, the others still run
-            failed += 1
-            traceback.print_exc()
-            verdict = "FAILED"
-        print(f"{verdict} {name} {time.monotonic() - begin:.1f} s", flush=True)
-    for directory in CLEAN_UP:
-        subprocess.run(["rm", "-rf", directory], check=False)
+    # The time limit's signal: targets are ended and cores of many GiB removed all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM, as by the time limit"))
+    try:
+        for name in names:
+            begin = time.monotonic()
+            try:
+                tests[name]()
+                verdict = "ok"
+            except Skip as reason:
+                skipped += 1
+                verdict = f"skip ({reason})"
+            except Exception:  # every failure is reported, the others still run
+                failed += 1
+                traceback.print_exc()
+                verdict = "FAILED"
+            print(f"{verdict} {name} {time.monotonic() - begin:.1f} s", flush=True)
+    finally:
+        for directory in CLEAN_UP:
+            subprocess.run(["rm", "-rf", directory], check=False)
     sys.exit(1 if failed else 77 if skipped == len(names) else 0)

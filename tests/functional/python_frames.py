@@ -113,10 +113,18 @@ def stopped(pid):
         os.kill(pid, signal.SIGCONT)
 
 
+@contextlib.contextmanager
+def scenarios(path):
+    """pyprog_frames.py, and a directory that goes with it: the target is killed, and leaves behind what it made."""
+    with tempfile.TemporaryDirectory(prefix="vramtap-test-") as tmp:
+        with target([path, f"{TARGETS}/pyprog_frames.py"], ready="ready", env=dict(os.environ, TMPDIR=tmp)) as proc:
+            yield proc, tmp
+
+
 @each
 def test_frames(path, version):
     """Every scenario of pyprog_frames.py: before anybody asked for frame objects, and after."""
-    with target([path, f"{TARGETS}/pyprog_frames.py"], ready="ready") as proc, tempfile.TemporaryDirectory() as tmp:
+    with scenarios(path) as (proc, tmp):
         writer = proc.ready_line.split()[1]
         before = look(proc.pid, "-s", writer)
         truth_path = os.path.join(tmp, "truth")
@@ -143,7 +151,7 @@ def test_evaluator_entries(path, version):
     """The frames that are marked as entries are as many as the native stack has evaluator frames."""
     if not shutil.which("eu-stack"):
         raise Skip("no eu-stack")
-    with target([path, f"{TARGETS}/pyprog_frames.py"], ready="ready") as proc:
+    with scenarios(path) as (proc, _):
         ours = {int(t): int(n) for t, n in (line.split() for line in look(proc.pid, "-e").splitlines())}
         done = subprocess.run(["eu-stack", "-n", "20000", "-p", str(proc.pid)], capture_output=True, text=True,
                               timeout=120, check=False, env=dict(os.environ, DEBUGINFOD_URLS=""))
