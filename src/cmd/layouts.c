@@ -80,17 +80,16 @@ static size_t count_shown(void)
 	return shown;
 }
 
-/* The columns of the text; the JSON has all fields. */
+/* The columns of the text, which fits 80; the JSON has all fields. */
 static const struct {
 	const char *head;
 	enum vt_torch_field field;
 	int width;
 } columns[] = {
-	{ "devices", VT_TORCH_DEVICE_VECTOR, 7 }, { "large", VT_TORCH_LARGE_BLOCKS, 6 },
-	{ "active", VT_TORCH_ACTIVE_BLOCKS, 7 },  { "graph", VT_TORCH_GRAPH_POOLS, 6 },
-	{ "sets", VT_TORCH_SETS_PER_POOL, 5 },	  { "Block", VT_TORCH_BLOCK_SIZE_OF, 6 },
-	{ "size", VT_TORCH_BLOCK_SIZE, 5 },	  { "ptr", VT_TORCH_BLOCK_PTR, 4 },
-	{ "context", VT_TORCH_BLOCK_CONTEXT, 8 },
+	{ "devices", VT_TORCH_DEVICE_VECTOR, 7 }, { "large", VT_TORCH_LARGE_BLOCKS, 5 },
+	{ "active", VT_TORCH_ACTIVE_BLOCKS, 6 },  { "graph", VT_TORCH_GRAPH_POOLS, 5 },
+	{ "sets", VT_TORCH_SETS_PER_POOL, 4 },	  { "Block", VT_TORCH_BLOCK_SIZE_OF, 5 },
+	{ "size", VT_TORCH_BLOCK_SIZE, 4 },	  { "context", VT_TORCH_BLOCK_CONTEXT, 7 },
 };
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
@@ -110,17 +109,18 @@ static struct vt_error *write_table(const void *what, const struct vt_writer_opt
 	(void)what;
 	(void)writer_options;
 	fprintf(out,
-		"The layout of the allocator of %zu PyTorch releases is known. In a process it is looked for all the\n"
-		"same; this table is what the findings are compared with. Offsets in bytes, as in the library of\n"
-		"that wheel; builds with either ABI of std::string have the same.\n\n"
-		"%-8s %-13s %-8s", count_shown(), "release", "wheel", "origin");
+		"The layout of the allocator of %zu PyTorch releases is known. In a process it\n"
+		"is looked for all the same; this table is what the findings are compared with.\n"
+		"Offsets in bytes, as in the library of that wheel; builds with either ABI of\n"
+		"std::string have the same. --json has all fields.\n\n"
+		"%-7s %-12s %-7s", count_shown(), "release", "wheel", "origin");
 	for (size_t c = 0; c < N_COLUMNS; c++)
 		fprintf(out, " %*s", columns[c].width, columns[c].head);
 	fputc('\n', out);
 	for (size_t i = 0; i < n; i++) {
 		if (vt_torch_is_hidden(&rows[i]))
 			continue;
-		fprintf(out, "%-8s %-13s %-8s", rows[i].release, rows[i].wheel, origin_name(&rows[i]));
+		fprintf(out, "%-7s %-12s %-7s", rows[i].release, rows[i].wheel, origin_name(&rows[i]));
 		for (size_t c = 0; c < N_COLUMNS; c++)
 			print_offset(out, columns[c].width, vt_torch_field_get(&rows[i].layout, columns[c].field));
 		fputc('\n', out);
@@ -183,8 +183,9 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 		print_differences(out, found->differs);
 	fputs("library    ", out);
 	print_escaped(out, seen->library);
-	fprintf(out, "\nbuild id   %s%s%s\n", seen->build_id[0] ? seen->build_id : "none",
-		seen->wheel ? ", that of the official wheel " : "", seen->wheel ? seen->wheel : "");
+	fprintf(out, "\nbuild id   %s\n", seen->build_id[0] ? seen->build_id : "none");
+	if (seen->wheel)
+		fprintf(out, "           that of the official wheel %s\n", seen->wheel);
 	if (found->allocator)
 		fprintf(out, "allocator  %#llx (%s)\n", (unsigned long long)found->allocator, seen->state);
 }
@@ -199,8 +200,9 @@ static struct vt_error *write_seen(const void *what, const struct vt_writer_opti
 	print_summary(out, seen);
 	if (found->backend != VT_TORCH_NATIVE)
 		return NULL;
-	fputs("\nOffsets in bytes, and how each is known: by its signature, that is by what is in it here; by its place,\n"
-	      "where nothing here tells it apart from its neighbours; or by the table, where nothing here shows it.\n",
+	fputs("\nOffsets in bytes, and how each is known: by its signature, that is by what is in\n"
+	      "it here; by its place, where nothing here tells it apart from its neighbours; or\n"
+	      "by the table, where nothing here shows it.\n",
 	      out);
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
 		uint32_t offset = vt_torch_field_get(&found->layout, field);

@@ -13,8 +13,8 @@
 
 static const struct vt_command commands[] = {
 	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
-	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
 	{ "stacks", "where each thread of some processes is, and what it waits for", vt_cmd_stacks },
+	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
 };
 
 static void print_usage(FILE *out)

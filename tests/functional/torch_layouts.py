@@ -174,7 +174,7 @@ def test_hidden_rows_are_hidden():
     equal(layouts_json("--hide-layout=all")["layouts"], [], "without any")
     text = vramtap("layouts", expect=COMPLETE)[1]
     equal(re.findall(r"^(\d+\.\d+) ", text, re.M), list(rows), "releases in the text")
-    check(max(map(len, text.splitlines())) <= 100, "long lines", text)
+    check(max(map(len, text.splitlines())) <= 80, "long lines", text)
     vramtap("layouts", "--hide-layout=1.0", expect=USAGE)
     vramtap("report", "--hide-layout=1.0", "1", expect=USAGE)
 
