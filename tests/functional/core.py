@@ -16,17 +16,11 @@ import tempfile
 import time
 
 import torch_truth
-from harness import (CACHE, CLEAN_UP, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, compile_c, diag_codes, equal,
-                     main, report_json, stacks_json, target, vramtap, wait_until)
-from report_torch import RUN_SIM, Driver, functions, scratch, versions
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, check_schema, compile_c, diag_codes,
+                     equal, main, report_json, scratch, stacks_json, target, vramtap, wait_until)
+from report_torch import RUN_SIM, Driver, functions, versions
 
 SANITIZED = b"__asan_init" in open(VRAMTAP, "rb").read()  # slower, and with shadow memory
-
-
-def directory():
-    path = tempfile.mkdtemp(prefix="vramtap-test-")
-    CLEAN_UP.append(path)
-    return path
 
 
 def allow_cores():
@@ -79,7 +73,7 @@ def kernel_core(pid, wait, where, signo=signal.SIGABRT):
 @contextlib.contextmanager
 def gcore(pid, *commands):
     """The core that gdb writes; the process goes on."""
-    path = os.path.join(directory(), "core")
+    path = scratch("core")
     commands = [word for command in commands for word in ("-ex", command)]
     try:
         done = subprocess.run(["gdb", "--nx", "--batch", "--readnever", "-iex", "set auto-solib-add off", "-p", str(pid), *commands,
@@ -216,20 +210,6 @@ def check_python_core(path, live, locals_too=True):
     return report
 
 
-def check_schema(report, stacks):
-    try:
-        import jsonschema
-    except ImportError:
-        return
-    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
-        schema = json.load(file)
-    validator = jsonschema.Draft202012Validator(schema)
-    for name, document in ((None, report), ("stacks", stacks)):
-        one = validator.evolve(schema=schema["$defs"][name]) if name else validator
-        for error in one.iter_errors(document):
-            check(False, f"{list(error.absolute_path)}: {error.message[:300]}")
-
-
 def test_gcore():
     with python_target() as proc:
         live = stacks_json(proc.pid)
@@ -243,7 +223,7 @@ def test_gcore():
 
 
 def test_kernel():
-    where = directory()
+    where = scratch()
     with python_target(cwd=where, env=dict(os.environ, RANK="3", WORLD_SIZE="8")) as proc:
         live = stacks_json(proc.pid)
         with kernel_core(proc.pid, proc.wait, where) as path:
@@ -255,13 +235,14 @@ def test_kernel():
             equal(report["threads"][0]["name"], live["threads"][0]["name"], "name of the main thread")
             _, text, _ = vramtap("report", "--width", "80", "--core", path, expect=COMPLETE)
             check(f"core {path} of pid {proc.pid}" in text and "killed by SIGABRT" in text, "text", text)
-            check_schema(report, stacks_core(path))
+            check_schema(report)
+            check_schema(stacks_core(path), "stacks")
 
 
 
 def test_crash():
     """Which thread got which signal, for which address, and where."""
-    where = directory()
+    where = scratch()
     with python_target("segv", cwd=where) as proc:
         with kernel_core_after(proc, where) as path:
             report = report_core(path)
@@ -315,7 +296,7 @@ int main(void)
 
 def test_deadlock_and_missing_threads():
     """Owners of locks are in memory. The C library's count tells when threads are missing, as cuda-gdb leaves them out."""
-    program, where = compile_c(DEADLOCK, "-pthread"), directory()
+    program, where = compile_c(DEADLOCK, "-pthread"), scratch()
     with target([program], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
         settle(proc.pid)
         live = stacks_json(proc.pid)
@@ -350,7 +331,7 @@ def same_memory(core, theirs, stats):
 
 
 def allocator(version, of_kernel):
-    where = directory()
+    where = scratch()
     os.chdir(where)
     # gdb writes the simulated device's addresses, too
     with Driver(version, SIMCUDA_DEVICES="1", SIMCUDA_CTX_MB="16", SIMCUDA_MEM_MB="4096" if of_kernel else "128") as driver:
@@ -383,7 +364,7 @@ def test_allocator():
 
 def test_lock_held():
     """Of a core all blocks that can be read are shown, and who holds the lock."""
-    where = directory()
+    where = scratch()
     os.chdir(where)
     with Driver(versions()[-1], SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024") as driver:
         resource.prlimit(driver.pid, resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -428,7 +409,7 @@ def test_full_pytorch():
     version = versions()[0]
     if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
         raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-    where, snapshot = directory(), scratch("snapshot.json")
+    where, snapshot = scratch(), scratch("snapshot.json")
     command = ["sh", RUN_SIM, version, "--", "python", os.path.join(SOURCE, "tests", "targets", "torch_train.py"), "--hang", "lock",
                "--snapshot", snapshot]
     env = dict(os.environ, SIMCUDA_CTL=scratch("control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512")
@@ -481,15 +462,15 @@ class Worker:
     """A program and its library in a directory of their own, and a core of it."""
 
     def __init__(self, coredump_filter=None):
-        self.home = os.path.realpath(directory())
+        self.home = os.path.realpath(scratch())
         self.library, self.exe = (os.path.join(self.home, name) for name in ("libwork.so", "worker"))
         self.build(self.library, "")
         with open(self.exe + ".c", "w", encoding="ascii") as file:
             file.write(WORKER)
         subprocess.run(["gcc", "-O1", "-Wl,--build-id=sha1", "-o", self.exe, self.exe + ".c", self.library, "-Wl,-rpath,$ORIGIN"],
                        check=True)
-        self.core = os.path.join(directory(), "core")
-        where = directory()
+        self.core = scratch("core")
+        where = scratch()
         with target([self.exe], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
             if coredump_filter is not None:
                 with open(f"/proc/{proc.pid}/coredump_filter", "w", encoding="ascii") as file:
@@ -500,7 +481,7 @@ class Worker:
 
     @staticmethod
     def build(path, text):
-        source = os.path.join(directory(), "work.c")
+        source = scratch("work.c")
         with open(source, "w", encoding="ascii") as file:
             file.write(LIBRARY % text)
         subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", path, source], check=True)
@@ -532,14 +513,14 @@ def test_files():
     whole = worker.stack()[1]
     equal(whole[1:4], WHOLE, "frames, all files in place")
 
-    by_id = directory()
+    by_id = scratch()
     link_build_ids(worker, os.path.join(by_id, ".build-id"))
-    by_debug_id = directory()
+    by_debug_id = scratch()
     link_build_ids(worker, os.path.join(by_debug_id, "usr", "lib", "debug", ".build-id"))
-    by_name = directory()
+    by_name = scratch()
     os.makedirs(os.path.join(by_name, "some", "where"))
-    away = os.path.join(directory(), "away")
-    by_path = directory()
+    away = scratch("away")
+    by_path = scratch()
     shutil.copytree(worker.home, by_path + worker.home)
     shutil.copy(worker.library, os.path.join(by_name, "some", "where"))
     os.rename(worker.home, away)
@@ -617,7 +598,7 @@ def test_cut_short():
 
 
 def test_refused():
-    where = directory()
+    where = scratch()
 
     def refused(name, contents, word):
         path = os.path.join(where, name)
@@ -650,7 +631,7 @@ def test_refused():
 def test_permission():
     if os.getuid() != 0:
         raise Skip("needs root to become somebody else")
-    path = os.path.join(directory(), "core")
+    path = scratch("core")
     os.chmod(os.path.dirname(path), 0o755)
     with open(path, "wb") as file:
         file.write(b"\x7fELF")

@@ -139,11 +139,39 @@ def target(argv, ready=None, **kwargs):
             stream.close()
 
 
-def compile_c(text, *flags, compiler="gcc"):
-    """Compiles a C program for a test; returns its path (kept for the life of this process), or skips."""
+CLEAN_UP = []
+
+
+def scratch(name=None):
+    """A new directory, removed when this process ends; or the path of a file to be in one."""
     directory = tempfile.mkdtemp(prefix="vramtap-test-")
     CLEAN_UP.append(directory)
-    source, binary = os.path.join(directory, "t.c"), os.path.join(directory, "t")
+    return os.path.join(directory, name) if name else directory
+
+
+def schema_errors(document, part=None):
+    """What is wrong with a document by doc/report.schema.json, or by a part of that; skips without jsonschema."""
+    try:
+        import jsonschema
+    except ImportError:
+        raise Skip("python3-jsonschema is missing") from None
+    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    validator = jsonschema.Draft202012Validator(schema)
+    validator = validator.evolve(schema=schema["$defs"][part]) if part else validator
+    return [f"{list(error.absolute_path)}: {error.message[:300]}" for error in validator.iter_errors(document)]
+
+
+def check_schema(document, part=None):
+    """For tests of other things, which go on without jsonschema; report_torch.py and stacks_cli.py say that it is missing."""
+    with contextlib.suppress(Skip):
+        equal(schema_errors(document, part), [], "what the schema does not allow")
+
+
+def compile_c(text, *flags, compiler="gcc"):
+    """Compiles a C program for a test; returns its path (kept for the life of this process), or skips."""
+    source = scratch("t.c")
+    binary = source[:-2]
     with open(source, "w", encoding="utf-8") as out:
         out.write(text)
     try:
@@ -171,9 +199,6 @@ def wait_until(condition, seconds, text):
         time.sleep(0.01)
 
 
-CLEAN_UP = []
-
-
 def main(tests):
     """tests: globals() of the script. Arguments name the tests to run; none: all."""
     names = sys.argv[1:] or [n for n in tests if n.startswith("test_")]
@@ -195,6 +220,6 @@ def main(tests):
                 verdict = "FAILED"
             print(f"{verdict} {name} {time.monotonic() - begin:.1f} s", flush=True)
     finally:
-        for directory in CLEAN_UP:
-            subprocess.run(["rm", "-rf", directory], check=False)
+        for path in CLEAN_UP:
+            subprocess.run(["rm", "-rf", path], check=False)
     sys.exit(1 if failed else 77 if skipped == len(names) else 0)

@@ -11,10 +11,9 @@ import random
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 
-from harness import BUILD, CLEAN_UP, QUICK, VRAMTAP, Skip, check, compile_c, equal, main, target, wait_until
+from harness import BUILD, QUICK, VRAMTAP, Skip, check, compile_c, equal, main, scratch, target, wait_until
 
 STACKS = os.path.join(BUILD, "tests/functional/native_stacks")
 
@@ -211,12 +210,6 @@ def need(*programs):
     for name in programs:
         if not shutil.which(name):
             raise Skip(f"no {name}")
-
-
-def scratch():
-    directory = tempfile.mkdtemp(prefix="vramtap-test-")
-    CLEAN_UP.append(directory)
-    return directory
 
 
 def build(text, name, command):

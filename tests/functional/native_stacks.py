@@ -12,11 +12,10 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 import report_torch
-from harness import (BUILD, CACHE, CLEAN_UP, SOURCE, Skip, check, compile_c, equal, main, report_json, target)
+from harness import (BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, report_json, scratch, target)
 
 STACKS = os.path.join(BUILD, "tests/functional/native_stacks")
 TARGET = os.path.join(BUILD, "tests/functional/native_stacks_target")
@@ -111,8 +110,7 @@ def test_c_program():
 
 
 def test_stripped():
-    binary = os.path.join(tempfile.mkdtemp(prefix="vramtap-test-"), "stripped")
-    CLEAN_UP.append(os.path.dirname(binary))
+    binary = scratch("stripped")
     if not shutil.which("strip"):
         raise Skip("no strip")
     subprocess.run(["strip", "-o", binary, TARGET], check=True)
@@ -130,8 +128,7 @@ def test_cxx_program():
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if not compiler:
         raise Skip("no C++ compiler")
-    binary = os.path.join(tempfile.mkdtemp(prefix="vramtap-test-"), "cxx")
-    CLEAN_UP.append(os.path.dirname(binary))
+    binary = scratch("cxx")
     subprocess.run([compiler, "-std=c++17", "-O2", "-pthread", "-o", binary, os.path.join(CODE, "native_stacks_cxx.cc")],
                    check=True)
     with target([binary], ready="ready") as proc:
@@ -148,7 +145,7 @@ def test_libtorch():
     if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
         raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
     script = os.path.join(SOURCE, "tests", "targets", "torch_stacks.py")
-    env = dict(os.environ, SIMCUDA_CTL=report_torch.scratch("control"))
+    env = dict(os.environ, SIMCUDA_CTL=scratch("control"))
     with target(["sh", report_torch.RUN_SIM, version, "--", "python", script], ready="ready", env=env) as proc:
         time.sleep(0.3)
         with stopped(proc.pid):

@@ -6,10 +6,10 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 
-from harness import CACHE, CLEAN_UP, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, target
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, check_schema, diag_codes, equal, main, report, report_json,
+                     scratch, target)
 
 RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
 
@@ -56,9 +56,7 @@ class Pinned(Process):
     def __init__(self, version, **env):
         if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
             raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        directory = tempfile.mkdtemp(prefix="vramtap-test-")
-        CLEAN_UP.append(directory)
-        super().__init__(["sh", RUN_SIM, version, "--", "python"], SIMCUDA_CTL=os.path.join(directory, "control"), **env)
+        super().__init__(["sh", RUN_SIM, version, "--", "python"], SIMCUDA_CTL=scratch("control"), **env)
 
 
 def amounts(blocks):
@@ -154,12 +152,7 @@ def waits_and_uses(process):
 
 
 def follows_the_schema(process):
-    try:
-        import jsonschema
-    except ImportError:
-        return  # report_torch.py says so
-    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
-        jsonschema.validate(report_json(process.pid), json.load(file))
+    check_schema(report_json(process.pid))
 
 
 def in_a_child(process):

@@ -16,7 +16,7 @@ import time
 
 import report_hostile
 import report_torch
-from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, equal, main, proc_state, target,
+from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, equal, main, proc_state, scratch, target,
                      wait_until)
 
 REPORTS = 60 if QUICK else 1000
@@ -35,7 +35,7 @@ class Victim:
     share = 1
 
     def __init__(self):
-        self.path = report_torch.scratch("stats")
+        self.path = scratch("stats")
         with open(self.path, "wb") as file:
             file.truncate(HEADER.size + MAX_THREADS * THREAD.size)
         self.context = self.start()

@@ -5,9 +5,10 @@ import json
 import os
 import struct
 
-from core import SANITIZED, allow_cores, directory, kernel_core, report_core
-from harness import CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, target
-from report_torch import RUN_SIM, scratch, versions
+from core import SANITIZED, allow_cores, kernel_core, report_core
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, check_schema, diag_codes, equal, main, report, report_json,
+                     scratch, target)
+from report_torch import RUN_SIM, versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_history.py")
 EITHER = (COMPLETE, PARTIAL)
@@ -44,7 +45,7 @@ def simulated(version, stacks, *args):
     """With one version of PyTorch on the simulated device."""
     if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
         raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-    where = directory()
+    where = scratch()
     job = Job(["sh", RUN_SIM, version, "--", "python"], "--stacks", stacks, *args, cwd=where, preexec_fn=allow_cores,
               env={"SIMCUDA_CTL": scratch("control"), "SIMCUDA_DEVICES": "1", "SIMCUDA_MEM_MB": "512"})
     job.where = where
@@ -160,15 +161,6 @@ def title_of(data, site):
     return frame["function"], os.path.basename(frame["file"] or frame["module"])
 
 
-def fits_the_schema(data):
-    try:
-        import jsonschema
-    except ImportError:
-        return
-    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
-        jsonschema.validate(data, json.load(file))
-
-
 def text_is_right(pid):
     for width in ("80", "160"):
         _, out, _ = report(pid, "--width", width, expect=EITHER)
@@ -197,7 +189,7 @@ def like_snapshot(version, stacks):
             python, native, without = compare(data, theirs)
             check(python > 200 and without == 5 and (native > 100 or stacks == "python"), "too little to compare",
                   python, native, without)
-            fits_the_schema(data)
+            check_schema(data)
             equal(data["pytorch"]["recorded"]["without"]["not_recorded"]["blocks"], 5, "blocks before and after recording")
             titles = {title_of(data, s) for s in data["pytorch"]["recorded"]["sites"]}
             for function in ("by_function", "generate", "Holder.method.<locals>.<lambda>", "Net.forward", "<module>"):

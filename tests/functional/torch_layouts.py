@@ -10,9 +10,9 @@ import os
 import re
 import shutil
 
-from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, Skip, check, diag_codes, equal, main, target,
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, Skip, check, diag_codes, equal, main, scratch, target,
                      vramtap)
-from report_torch import RUN_SIM, Driver, compare, scratch
+from report_torch import RUN_SIM, Driver, compare
 
 # Something of all that tells the fields of a block apart: neighbours, streams, devices, private pools, pending frees, history,
 # expandable segments, free blocks of both sizes.

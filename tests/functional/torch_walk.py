@@ -7,8 +7,8 @@ import random
 import re
 import subprocess
 
-from harness import BUILD, CACHE, QUICK, Skip, check, compile_c, main, target
-from report_torch import RUN_SIM, Driver, scratch, versions
+from harness import BUILD, CACHE, QUICK, Skip, check, compile_c, main, scratch, target
+from report_torch import RUN_SIM, Driver, versions
 
 TOOL = os.path.join(BUILD, "tests/functional/torch_walk")
 
