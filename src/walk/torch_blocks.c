@@ -14,7 +14,7 @@
 #define WORDS (VT_TORCH_SAMPLE_BYTES / 8)
 #define MIN_BLOCK 512 /* sizes and addresses of blocks in the default pools are multiples of it (kMinBlockSize) */
 #define SIZE_MAX_BITS 42 /* more than any device has */
-#define EVENTS_MAX (1 << 20)
+#define EVENTS_MAX (1 << 12) /* a stream each; less than the upper half of an address that memory had before */
 
 struct search {
 	struct vt_torch_finder *f;
@@ -417,7 +417,8 @@ static int allocated_at(const struct search *s, unsigned int offset)
 		count(&tally, sample,
 		      flag > 1 || (flag ? !active || s->none_allocated[sample->device] :
 					  active && s->all_allocated[sample->device]));
-		set += flag == 1;
+		/* not what is tolerated: padding may have anything, and a flag that nothing has set would lose against it */
+		set += flag == 1 && active && !s->none_allocated[sample->device];
 	}
 	return holds(&tally) ? (int)set : -1;
 }
@@ -669,22 +670,23 @@ static int events_at(const struct search *s, unsigned int offset)
 	return holds(&tally) ? (int)waiting : -1;
 }
 
-/* Nothing but a check depends on it, so that without a pending free among the samples it is left out. */
+/*
+ * Nothing but a check depends on it, so that without a pending free among the samples it is left out, and where two would do as
+ * well: padding has whatever the memory had before.
+ */
 static void find_event_count(struct search *s)
 {
-	unsigned int best = 0;
-	int most = 0;
+	unsigned int at = 0;
+	size_t n = 0;
 
-	for (unsigned int at = 0; at < s->bytes; at += 4) {
-		int waiting = events_at(s, at);
-
-		if (waiting > most) {
-			most = waiting;
-			best = at;
+	for (unsigned int offset = 0; offset < s->bytes; offset += 4) {
+		if (events_at(s, offset) > 0) {
+			at = offset;
+			n++;
 		}
 	}
-	if (most)
-		take(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, best, 4, VT_TORCH_HOW_SIGNATURE);
+	if (n == 1)
+		take(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, at, 4, VT_TORCH_HOW_SIGNATURE);
 	else
 		leave_out(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count);
 }
