@@ -268,6 +268,36 @@ static void test_new_members(void **state)
 	}
 }
 
+/* Padding has what the memory had before: a 1 is no flag where nothing is allocated, half an address no count of events. */
+static void test_padding(void **state)
+{
+	static const uint64_t garbage[] = { 1 << 16, UINT64_C(0x55c0) << 32, UINT64_C(0x7f1b55c0) << 16, 3 << 16 };
+
+	(void)state;
+	for (int release = IMAGE_2_2; release < IMAGE_FUTURE; release++) {
+		struct image_spec specs[32] = { { 2 << 20, 1 << 20, VT_BLOCK_AWAITING_FREE } };
+		struct image image;
+
+		image_init(&image, (enum image_release)release, 2, 200, false);
+		for (int i = 1; i < 32; i++)
+			specs[i] = (struct image_spec){ 2 << 20, 0, i % 2 ? VT_BLOCK_UNMAPPED : VT_BLOCK_CACHED };
+		for (int pool = 0; pool < 4; pool++)
+			image_add_segment(&image, pool, UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0, true, specs, 32);
+		image_finish(&image);
+		for (size_t i = 0; i < image.n_blocks; i++) {
+			uint64_t at = image_block_field(&image, i, image.block.allocated), word = image_peek64(&image, at);
+			struct vt_torch_found found;
+
+			image_poke64(&image, at, word | garbage[(i + i / 32) % 4]);
+			find(&image, &found);
+			assert_layout(&image, &found, false);
+			assert_non_null(found.row);
+			image_poke64(&image, at, word);
+		}
+		image_deinit(&image);
+	}
+}
+
 struct few {
 	struct image_spec specs[4];
 	size_t n;
@@ -586,6 +616,7 @@ int main(void)
 		cmocka_unit_test_setup(test_no_blocks_of_an_unknown_release, show_rows),
 		cmocka_unit_test_setup(test_any_order, show_rows),
 		cmocka_unit_test_setup(test_new_members, show_rows),
+		cmocka_unit_test_setup(test_padding, show_rows),
 		cmocka_unit_test_setup(test_few_blocks, show_rows),
 		cmocka_unit_test_setup(test_differs, show_rows),
 		cmocka_unit_test_setup(test_rows, show_rows),
