@@ -284,6 +284,8 @@ void vt_collect_outside_read(struct vt_collect *c)
 		if (!device->walk || !vt_torch_walk_holds(device->walk, src))
 			vt_outside_read(c, device, i, deadline);
 		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED : VT_CONSISTENT_UNCHANGED;
+		/* Some thread could not be stopped: once is enough only if the statistics prove it. */
+		device->unproven = !src->coherent && !device->result.certain;
 	}
 	c->outside->read = true;
 	c->outside->ns += vt_now_ns() - start;
@@ -327,13 +329,18 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 {
 	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
+	uint64_t deadline_ns = vt_now_ns() + c->options->budget_ns;
 	struct vt_model *model = c->model;
 
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
 		size_t before = sink->n;
 
-		if (device->walk) {
+		if (device->unproven) {
+			device->walk = NULL;
+			device->consistency = VT_CONSISTENT_NOT;
+			vt_outside_settle(c, device, i, deadline_ns, sink);
+		} else if (device->walk) {
 			vt_torch_walk_finish(device->walk, &sink->sink);
 			/* A refused walk may have asked for room that it did not fill. */
 			sink->n = before + device->result.blocks;

@@ -12,6 +12,7 @@ struct vt_outside_device {
 	struct vt_torch_walk *walk; /* read, not finished */
 	struct vt_torch_device_result result;
 	enum vt_consistency consistency;
+	bool unproven; /* read while some of the target ran, and nothing proves that it is of one moment */
 	unsigned int passes; /* 0: it was stopped */
 };
 

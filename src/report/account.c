@@ -246,8 +246,9 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 			vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
 				      "GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
 				      "be of one moment (the best one: %" PRIu64 " blocks dropped that did not fit; %.*s), so there are "
-				      "no exact sums; run it again, or without --no-stop",
-				      a->device, a->passes, a->result.dropped, n, why);
+				      "no exact sums; run it again%s",
+				      a->device, a->passes, a->result.dropped, n, why,
+				      model->no_stop ? ", or without --no-stop" : "");
 			break;
 		}
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",

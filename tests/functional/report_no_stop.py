@@ -10,7 +10,8 @@ import struct
 import subprocess
 
 import torch_truth
-from harness import BUILD, COMPLETE, NOTHING, PARTIAL, QUICK, check, diag_codes, equal, main, report_json
+from harness import (BUILD, COMPLETE, NOTHING, PARTIAL, QUICK, check, compile_c, diag_codes, equal, main, proc_state, report_json,
+                     wait_until)
 from report_torch import Driver, compare, for_each_version
 
 PTRACE_SEIZE = 0x4206
@@ -154,6 +155,57 @@ def test_counts_that_were_set_back():
             data = report_json(driver.pid, "--no-stop")
             equal(data["pytorch"]["allocators"][0]["consistency"], "repeated", "consistency")
             torch_truth.same_blocks(torch_truth.of_report(data), snapshot, "with counts that were set back")
+
+
+# Loaded into the driver, and into nothing that leads to it.
+CANNOT_BE_STOPPED = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void *in_vfork(void *arg)
+{
+	if (vfork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			syscall(SYS_pause);
+	}
+	return arg;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	pthread_t thread;
+
+	if (!strcmp(program_invocation_short_name, "c10_driver"))
+		pthread_create(&thread, NULL, in_vfork, NULL);
+}
+"""
+
+
+def test_a_thread_that_cannot_be_stopped():
+    """It may be the one that allocates: the statistics prove that it did not, or two passes must agree."""
+    library = compile_c(CANNOT_BE_STOPPED, "-shared", "-fPIC", "-pthread")
+    with Driver("2.11.0", LD_PRELOAD=library) as driver:
+        driver("alloc 1000 3000")
+        snapshot = driver.snapshot()[0]
+        wait_until(lambda: any(proc_state(f"{driver.pid}/task/{tid}") == "D" for tid in os.listdir(f"/proc/{driver.pid}/task")),
+                   20, "a thread in vfork()")
+        with Memory(driver.pid) as memory:
+            for consistency in ("unchanged", "repeated"):
+                data = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
+                check("asleep" in {t["taken"] for t in data["threads"]}, "every thread was stopped", data["threads"])
+                allocator = data["pytorch"]["allocators"][0]
+                equal(allocator["consistency"], consistency, "consistency")
+                torch_truth.same_blocks(torch_truth.of_report(data), snapshot, consistency)
+                for at in stats_of("2.11.0"):
+                    memory.set(int(allocator["object"], 16) + at + 16, 0)
+                    memory.set(int(allocator["object"], 16) + at + 24, 0)
 
 
 # ---- while it is in use ----
