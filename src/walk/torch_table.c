@@ -185,17 +185,29 @@ static const struct vt_torch_row *expected_row(const char *version)
 
 #define DIFFERENCES 2 /* told in words; more are counted */
 
+#define OFFSET_MAX 12
+
+static const char *offset_text(char text[OFFSET_MAX], uint32_t offset)
+{
+	if (offset == NONE)
+		return "none";
+	snprintf(text, OFFSET_MAX, "%u", offset);
+	return text;
+}
+
 static void say_difference(struct vt_torch_finder *f, const struct vt_torch_row *expected)
 {
 	struct vt_str text = { 0 };
 	unsigned int n = 0;
 
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
+		char found[OFFSET_MAX], known[OFFSET_MAX];
+
 		if (field_agrees(f, expected, field) || n++ >= DIFFERENCES)
 			continue;
-		vt_str_addf(&text, "%s%s.%s is %u, not %u", n > 1 ? "; " : "", vt_torch_field_class(field),
-			    vt_torch_field_name(field), vt_torch_field_get(&f->layout, field),
-			    vt_torch_field_get(&expected->layout, field));
+		vt_str_addf(&text, "%s%s.%s is %s, not %s", n > 1 ? "; " : "", vt_torch_field_class(field),
+			    vt_torch_field_name(field), offset_text(found, vt_torch_field_get(&f->layout, field)),
+			    offset_text(known, vt_torch_field_get(&expected->layout, field)));
 	}
 	if (n > DIFFERENCES)
 		vt_str_addf(&text, "; and %u more", n - DIFFERENCES);
