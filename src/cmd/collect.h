@@ -65,6 +65,12 @@ struct vt_origin {
 extern const struct vt_origin vt_origin_process; /* collect_process.c */
 extern const struct vt_origin vt_origin_core;    /* collect_core.c */
 
+/* DeviceStats.reserved_bytes of each device's allocator; n is -1 when it is not known. */
+struct vt_reserved {
+	int n;
+	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
+};
+
 /* One target while it is looked at. */
 struct vt_collect {
 	const struct vt_origin *origin;
@@ -85,6 +91,7 @@ struct vt_collect {
 	bool inside_walk_done;
 	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
 	bool cuda_unused;    /* the driver answered that this process never initialised it */
+	struct vt_reserved reserved; /* just before the driver was asked for the devices' memory */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
 	struct vt_maps pinned_maps; /* collect_pinned.c's own */
 	struct vt_collect_outside *outside; /* collect_outside.c's own */

@@ -153,18 +153,13 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 	}
 }
 
-/* How much each device's allocator ever reserved and gave back; -1 unknown. It never has the same value twice. */
-struct reserved {
-	int n;
-	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
-};
-
-static void read_reserved(struct vt_collect *c, struct reserved *reserved)
+/* How much each device's allocator ever reserved and gave back; it hardly ever has the same value twice. */
+static void read_reserved(struct vt_collect *c, struct vt_reserved *reserved)
 {
 	struct vt_memsrc *src = vt_live_source(c->live);
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 
-	*reserved = (struct reserved){ .n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas) };
+	*reserved = (struct vt_reserved){ .n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas) };
 	for (int i = 0; i < reserved->n; i++)
 		if (vt_mem_read(src, dcas[i] + c->torch.layout.stats + 5 * VT_STATS_ARRAY, &reserved->stats[i],
 				sizeof(reserved->stats[i])))
@@ -195,10 +190,11 @@ static bool is_same(const struct vt_cuda_answer *answer, size_t i, const struct 
  * must have reserved and given back nothing since before: else the difference between used and reserved is one of two
  * moments, and means nothing.
  */
-static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper, const struct reserved *before)
+static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 {
 	struct vt_cuda_answer answer = ask_again(c, helper);
-	struct reserved after;
+	const struct vt_reserved *before = &c->reserved;
+	struct vt_reserved after;
 
 	read_reserved(c, &after);
 	for (size_t i = 0; i < c->model->devices.n; i++) {
@@ -271,7 +267,7 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 }
 
 /* The blocks by the walk; device memory was asked for before, and is again. */
-static void walk_inside(struct vt_collect *c, struct vt_helper *helper, const struct reserved *before)
+static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 {
 	struct vt_error *err = take_torch(c, helper);
 
@@ -282,7 +278,7 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper, const st
 	}
 	c->model->torch_method = VT_METHOD_INSIDE;
 	if (c->model->devices.n > 0)
-		ask_memory_again(c, helper, before);
+		ask_memory_again(c, helper);
 }
 
 static bool has_context(const struct vt_model *model)
@@ -357,8 +353,8 @@ void vt_collect_inside(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
 	struct vt_helper *helper = NULL;
-	struct reserved before = { .n = -1 };
 
+	c->reserved.n = -1;
 	read_driver_version(c);
 	model->process.uses_cuda = has_driver(c);
 	if (!model->process.uses_cuda)
@@ -378,10 +374,10 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	}
 	if (c->torch.backend == VT_TORCH_NATIVE)
-		read_reserved(c, &before);
+		read_reserved(c, &c->reserved);
 	ask_cuda(c, helper);
 	if (!ask_pytorch(c, helper) && c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited)
-		walk_inside(c, helper, &before);
+		walk_inside(c, helper);
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
 	vt_helper_destroy(helper);

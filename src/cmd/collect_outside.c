@@ -326,6 +326,20 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 			      "GPU %s: the blocks were read while the process ran, and %s: they are exact", devices, why);
 }
 
+/*
+ * The driver was asked for the devices' memory before, and nobody asks it again after a walk from outside. So what is used and not
+ * PyTorch's is known only if PyTorch has reserved and given back nothing since.
+ */
+static void compare_reserved(struct vt_collect *c, const struct vt_torch_device_result *result)
+{
+	bool same = result->device < c->reserved.n && result->have_stats &&
+		    !memcmp(&c->reserved.stats[result->device], &result->stats.reserved_bytes, sizeof(c->reserved.stats[0]));
+
+	for (size_t i = 0; i < c->model->devices.n; i++)
+		if (c->model->devices.data[i].ordinal == result->device)
+			c->model->devices.data[i].memory_moved = !same;
+}
+
 static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 {
 	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
@@ -346,6 +360,7 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 			sink->n = before + device->result.blocks;
 		}
 		results[i] = device->result;
+		compare_reserved(c, &results[i]);
 	}
 	model->blocks = sink->records;
 	model->n_blocks = sink->n;
