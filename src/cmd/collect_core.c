@@ -29,11 +29,12 @@ static bool is_real_signal(const struct vt_core *core, int signo)
 	return signo > 0 && (core->by_kernel || (signo != SIGSTOP && signo != SIGTRAP));
 }
 
+/* Of an address that is not canonical, as in a pointer that was overwritten, the processor does not say which: SI_KERNEL, and 0. */
 static bool has_address(const struct vt_core_thread *thread)
 {
 	int signo = thread->info_signal;
 
-	return thread->have_info && thread->info_signal == thread->signal && thread->info_code > 0 &&
+	return thread->have_info && signo == thread->signal && thread->info_code > 0 && thread->info_code != SI_KERNEL &&
 	       (signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE);
 }
 
