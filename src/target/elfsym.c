@@ -8,6 +8,7 @@
 
 #include <elf.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -390,17 +391,19 @@ static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entr
 	return entry->offset < MAX_MEMORY_IMAGE && len <= MAX_MEMORY_IMAGE - entry->offset;
 }
 
-/* What cannot be read stays zero: in a core that may be all but the first page. */
-static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, size_t step)
+/*
+ * By way of a buffer: what cannot be read stays zero and is not touched, so that it takes no memory. In a core that may be all but
+ * the first page of libraries with hundreds of megabytes.
+ */
+static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, uint8_t *buffer, size_t step)
 {
 	while (len > 0) {
 		size_t n = len < step ? (size_t)len : step;
 
-		if (vt_mem_read(src, addr, to, n)) {
-			memset(to, 0, n);
-			if (step > PAGE)
-				copy_mapping(src, addr, to, n, PAGE);
-		}
+		if (!vt_mem_read(src, addr, buffer, n))
+			memcpy(to, buffer, n);
+		else if (step > PAGE)
+			copy_mapping(src, addr, to, n, buffer, PAGE);
 		addr += n;
 		to += n;
 		len -= n;
@@ -410,6 +413,7 @@ static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint
 /* The image as far as the target has mapped it. What is not there stays zero. */
 static bool image_from_memory(const struct vt_modules *modules, struct vt_module *module)
 {
+	VT_FREE uint8_t *buffer = malloc(COPY_STEP);
 	const struct vt_map_entry *first = first_entry(modules, module);
 	const struct vt_map_entry *all_end = modules->maps->entries.data + modules->maps->entries.n;
 	const struct vt_map_entry *entry;
@@ -420,7 +424,7 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 	for (entry = first; entry < all_end && entry->start < module->end; entry++)
 		if (is_wanted(entry, first) && entry->offset + (entry->end - entry->start) > size)
 			size = entry->offset + (entry->end - entry->start);
-	if (size == 0 || !memory)
+	if (size == 0 || !memory || !buffer)
 		return false;
 	/* Mostly a hole: pages appear as they are filled. */
 	image = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -430,7 +434,7 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 		if (!is_wanted(entry, first) || len > budget)
 			continue;
 		budget -= len;
-		copy_mapping(memory, entry->start, image + entry->offset, len, COPY_STEP);
+		copy_mapping(memory, entry->start, image + entry->offset, len, buffer, COPY_STEP);
 	}
 	if (image == MAP_FAILED)
 		return false;
