@@ -301,7 +301,7 @@ static void say_what_is_missing(struct vt_collect *c)
 		     "of the process not found here (--sysroot=DIR names a directory with the files of the machine that the core is "
 		     "of, --exe=FILE the executable)");
 	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
-		     "found here, but of another build than the process ran, so not used");
+		     "found here, but of another build than the process ran, or without its code, so not used");
 	say_of_files(c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
 		     "could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
 		     "loader's tables and addresses are known to agree");

@@ -116,24 +116,60 @@ static void know(struct core_files *cf, const struct vt_module *module, const st
 
 enum comparison { SAME, DIFFERENT, NOT_THERE };
 
+/* How much of the n bytes at the start of a file the loader maps for their own sake; what follows is there by chance. */
+static size_t loaded(const uint8_t *page, size_t n)
+{
+	Elf64_Ehdr ehdr;
+	Elf64_Phdr phdr;
+
+	if (n < sizeof(ehdr))
+		return n;
+	memcpy(&ehdr, page, sizeof(ehdr));
+	for (uint64_t i = 0; i < ehdr.e_phnum && ehdr.e_phoff < n && (i + 1) * sizeof(phdr) <= n - ehdr.e_phoff; i++) {
+		memcpy(&phdr, page + ehdr.e_phoff + i * sizeof(phdr), sizeof(phdr));
+		if (phdr.p_type == PT_LOAD && phdr.p_offset == 0 && phdr.p_filesz >= sizeof(ehdr) && phdr.p_filesz < n)
+			return (size_t)phdr.p_filesz;
+	}
+	return n;
+}
+
+/* Nothing runs by the sections: a copy of the file with its symbols has others. */
+static void forget_sections(uint8_t *page, size_t n)
+{
+	Elf64_Ehdr ehdr;
+
+	if (n < sizeof(ehdr) || memcmp(page, ELFMAG, SELFMAG) != 0)
+		return;
+	memcpy(&ehdr, page, sizeof(ehdr));
+	ehdr.e_shoff = ehdr.e_shnum = ehdr.e_shstrndx = 0;
+	memcpy(page, &ehdr, sizeof(ehdr));
+}
+
 static enum comparison compare_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
 {
-	uint8_t page[PAGE];
+	uint8_t ours[PAGE], theirs[PAGE];
 	size_t n = module->image_size < PAGE ? (size_t)module->image_size : PAGE;
 
-	if (!read_at(cf, entry, 0, page, n))
+	if (!read_at(cf, entry, 0, theirs, n))
 		return NOT_THERE;
-	return memcmp(page, module->image, n) ? DIFFERENT : SAME;
+	memcpy(ours, module->image, n);
+	forget_sections(ours, n);
+	forget_sections(theirs, n);
+	return memcmp(ours, theirs, loaded(theirs, n)) ? DIFFERENT : SAME;
+}
+
+static bool same_id(const struct core_files *cf, const struct vt_module *module)
+{
+	return module->build_id_len == cf->build_id_len && !memcmp(module->build_id, cf->build_id, cf->build_id_len);
 }
 
 static enum vt_module_file judge(struct core_files *cf, struct vt_module *module, const struct vt_map_entry *entry)
 {
-	enum comparison first;
+	enum comparison first = compare_first_page(cf, module, entry);
 
+	/* A file with nothing but debug information, and one that patchelf has changed since, have the same build id. */
 	if (cf->identity == ID_KNOWN)
-		return module->build_id_len == cf->build_id_len && !memcmp(module->build_id, cf->build_id, cf->build_id_len) ?
-			       VT_FILE_RIGHT : VT_FILE_DIFFERS;
-	first = compare_first_page(cf, module, entry);
+		return same_id(cf, module) && first != DIFFERENT ? VT_FILE_RIGHT : VT_FILE_DIFFERS;
 	if (cf->identity == ID_NONE)
 		return first == SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
 	if (first == DIFFERENT || !vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core)))

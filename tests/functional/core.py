@@ -253,6 +253,27 @@ def test_crash():
     check("inner" in functions(report, "python") and any("string_at" in f for f in functions(report)), "where", functions(report))
 
 
+STRAY = """
+#include <stdio.h>
+int main(void)
+{
+	puts("READY");
+	fflush(stdout);
+	getchar();
+	return *(volatile char *)0x1234567800000000ul;
+}
+"""
+
+
+def test_no_address():
+    """The processor does not say which address it was when that is not canonical; 0 would be a wrong one."""
+    where = directory()
+    with target([compile_c(STRAY)], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
+        with kernel_core_after(proc, where) as path:
+            signal_ = stacks_core(path)["core"]["signal"]
+    equal((signal_["name"], signal_["tid"], signal_["address"]), ("SIGSEGV", proc.pid, None), "signal")
+
+
 @contextlib.contextmanager
 def kernel_core_after(proc, where):
     """The same for a process that crashes by itself when it is told to."""
@@ -537,6 +558,15 @@ def test_files():
         equal(worker.stack(*args)[1], whole, f"frames with {args}")
     data, _ = worker.stack("--sysroot", by_name, expect=(PARTIAL,))
     check("worker" in text_of(data, "files-missing") and "libwork" not in text_of(data, "files-missing"), "the executable alone", data)
+
+    # The same build id, but no code: the file with the debug information.
+    only_debug = os.path.join(directory(), "worker.debug")
+    subprocess.run(["objcopy", "--only-keep-debug", exe, only_debug], check=True)
+    data, _ = worker.stack("--sysroot", by_name, "--exe", only_debug, expect=(PARTIAL,))
+    check(worker.exe in text_of(data, "files-differ"), "named", data["diagnostics"])
+    subprocess.run(["strip", exe, "-o", only_debug], check=True)
+    frames = [frame[1] for frame in worker.stack("--sysroot", by_name, "--exe", only_debug)[1]]
+    equal(frames, [frame[1] for frame in whole], "frames, the executable without symbols")
 
     # Another build in its place is not used, here and in a sysroot; nor is a link that leaves the sysroot, or what is no file.
     os.mkdir(worker.home)
