@@ -17,9 +17,13 @@
 #include "target/buildid.h"
 #include "target/proc.h"
 
-/* For a module without a file: how far its image may reach, and how much is copied out of the target at most. */
+/*
+ * For modules without a file: how far the image of one may reach, and how much is copied out of the target at most for all of them;
+ * each gets two thirds of what is left, so that there is something for the last.
+ */
 #define MAX_MEMORY_IMAGE (UINT64_C(1) << 32)
-#define MAX_COPIED (UINT64_C(128) * 1024 * 1024)
+#define MAX_COPIED (UINT64_C(192) * 1024 * 1024)
+#define MISSING_PAGE_COST 32
 #define COPY_STEP (256u * 1024)
 
 #define MAX_FILE_SIZE (UINT64_C(1) << 40)
@@ -124,7 +128,7 @@ static struct vt_error *find_modules(struct vt_modules *modules)
 
 struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files, const struct vt_maps *maps)
 {
-	struct vt_modules fresh = { .maps = maps, .files = files };
+	struct vt_modules fresh = { .maps = maps, .files = files, .budget = MAX_COPIED };
 	struct vt_error *err = find_modules(&fresh);
 
 	if (err)
@@ -297,11 +301,12 @@ static bool find_segment(const struct vt_module *module, const struct vt_map_ent
 /* bias from the executable mapping of the module that shows an executable segment. */
 static bool find_bias(const struct vt_maps *maps, struct vt_module *module)
 {
-	for (size_t i = 0; i < maps->entries.n; i++) {
-		const struct vt_map_entry *entry = &maps->entries.data[i];
+	const struct vt_map_entry *entry = vt_maps_find(maps, module->start), *end = maps->entries.data + maps->entries.n;
+
+	for (; entry && entry < end; entry++) {
 		Elf64_Phdr phdr;
 
-		if (entry->start < module->start || !(entry->flags & VT_MAP_EXEC) || (!entry->inode && !is_vdso(entry)))
+		if (!(entry->flags & VT_MAP_EXEC) || (!entry->inode && !is_vdso(entry)))
 			continue;
 		if (entry->start >= module->end)
 			break;
@@ -393,17 +398,24 @@ static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entr
 
 /*
  * By way of a buffer: what cannot be read stays zero and is not touched, so that it takes no memory. In a core that may be all but
- * the first page of libraries with hundreds of megabytes.
+ * the first page of libraries with hundreds of megabytes; it costs some of the budget, too, so that there is an end to it.
  */
-static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, uint8_t *buffer, size_t step)
+static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, uint8_t *buffer, size_t step,
+			 uint64_t *budget)
 {
 	while (len > 0) {
 		size_t n = len < step ? (size_t)len : step;
 
-		if (!vt_mem_read(src, addr, buffer, n))
+		if (*budget < n)
+			return;
+		if (!vt_mem_read(src, addr, buffer, n)) {
 			memcpy(to, buffer, n);
-		else if (step > PAGE)
-			copy_mapping(src, addr, to, n, buffer, PAGE);
+			*budget -= n;
+		} else if (step > PAGE) {
+			copy_mapping(src, addr, to, n, buffer, PAGE, budget);
+		} else {
+			*budget -= MISSING_PAGE_COST;
+		}
 		addr += n;
 		to += n;
 		len -= n;
@@ -411,14 +423,14 @@ static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint
 }
 
 /* The image as far as the target has mapped it. What is not there stays zero. */
-static bool image_from_memory(const struct vt_modules *modules, struct vt_module *module)
+static bool image_from_memory(struct vt_modules *modules, struct vt_module *module)
 {
 	VT_FREE uint8_t *buffer = malloc(COPY_STEP);
 	const struct vt_map_entry *first = first_entry(modules, module);
 	const struct vt_map_entry *all_end = modules->maps->entries.data + modules->maps->entries.n;
 	const struct vt_map_entry *entry;
 	struct vt_memsrc *memory = modules->files->ops->memory(modules->files);
-	uint64_t size = 0, budget = MAX_COPIED;
+	uint64_t size = 0, share = modules->budget / 3 * 2, budget = share;
 	uint8_t *image;
 
 	for (entry = first; entry < all_end && entry->start < module->end; entry++)
@@ -431,13 +443,12 @@ static bool image_from_memory(const struct vt_modules *modules, struct vt_module
 	for (entry = first; image != MAP_FAILED && entry < all_end && entry->start < module->end; entry++) {
 		uint64_t len = entry->end - entry->start;
 
-		if (!is_wanted(entry, first) || len > budget)
-			continue;
-		budget -= len;
-		copy_mapping(memory, entry->start, image + entry->offset, len, buffer, COPY_STEP);
+		if (is_wanted(entry, first))
+			copy_mapping(memory, entry->start, image + entry->offset, len, buffer, COPY_STEP, &budget);
 	}
 	if (image == MAP_FAILED)
 		return false;
+	modules->budget -= share - budget;
 	module->image = image;
 	module->image_size = size;
 	return true;
@@ -467,6 +478,11 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 	if (module->fd < 0)
 		find_build_id(module);
 	return NULL;
+}
+
+bool vt_module_lacks_file(const struct vt_modules *modules, const struct vt_module *module)
+{
+	return !modules->pid && module->file < VT_FILE_UNCHECKED;
 }
 
 /* Looking symbols up. */

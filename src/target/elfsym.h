@@ -52,6 +52,7 @@ struct vt_modules {
 	uint64_t debuginfod_until_ns; /* the caller may set it: how long debuginfod may be asked for debug files; 0: not at all */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;
+	uint64_t budget; /* private: how much of the target may still be copied for images from memory */
 };
 
 /* Finds the modules in maps, those of a live process; opens nothing yet. maps must outlive modules. */
@@ -71,6 +72,9 @@ struct vt_module *vt_modules_by_name(struct vt_modules *modules, const char *pre
  * A file descriptor for libdw can be had with dup(module->fd).
  */
 struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *module);
+
+/* Of an open module: whether only what a core has of it is known, which for most files is one page, since its file is not here. */
+bool vt_module_lacks_file(const struct vt_modules *modules, const struct vt_module *module);
 
 /*
  * Where an address of the file is in it, and how many bytes from there on, when a target cannot have changed them: they are in a
