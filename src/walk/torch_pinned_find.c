@@ -136,6 +136,18 @@ bool vt_pinned_find_in_code(struct vt_memsrc *src, const uint64_t *functions, si
 	return take(&f, found_it, found);
 }
 
+static const char *why_not(struct vt_modules *modules, bool any)
+{
+	size_t index = 0;
+	const struct vt_module *library;
+
+	while (!any && (library = vt_modules_by_name(modules, "libtorch_c", &index)))
+		if (vt_module_lacks_file(modules, library))
+			return "the files of libtorch_cuda.so and libtorch_cpu.so are needed, and were not found";
+	return any ? "no function of PyTorch leads to its allocator" :
+		     "PyTorch exports none of the functions that lead to its allocator";
+}
+
 void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_pinned_found *found)
 {
 	uint64_t functions[N_ENTRANCES], any = 0;
@@ -149,7 +161,5 @@ void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt
 		any |= functions[i];
 	}
 	if (!vt_pinned_find_in_code(src, functions, N_ENTRANCES, found))
-		snprintf(found->why, sizeof(found->why), "%s",
-			 any ? "no function of PyTorch leads to its allocator" :
-			       "PyTorch exports none of the functions that lead to its allocator");
+		snprintf(found->why, sizeof(found->why), "%s", why_not(modules, any));
 }
