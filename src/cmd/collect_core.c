@@ -294,7 +294,7 @@ static void say_what_is_missing(struct vt_collect *c)
 		vt_error_destroy(vt_module_open(&c->modules, &c->modules.modules.data[i]));
 	if (core->missing_bytes)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "cut-short",
-			      "the core is cut short: %s of it are missing (was the disk full, or its size limited?)",
+			      "the core is cut short: %s of it are missing (was the disk full, or its size limited, or is it still written?)",
 			      vt_format_size(missing, core->missing_bytes));
 	compare_thread_count(c);
 	say_of_files(c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
@@ -302,6 +302,8 @@ static void say_what_is_missing(struct vt_collect *c)
 		     "of, --exe=FILE the executable)");
 	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
 		     "found here, but of another build than the process ran, or without its code, so not used");
+	say_of_files(c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",
+		     "found here, but the core lacks what would tell whether the process ran them, so not used");
 	say_of_files(c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
 		     "could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
 		     "loader's tables and addresses are known to agree");

@@ -114,8 +114,6 @@ static void know(struct core_files *cf, const struct vt_module *module, const st
 	cf->identity = read_identity(cf, entry);
 }
 
-enum comparison { SAME, DIFFERENT, NOT_THERE };
-
 /* How much of the n bytes at the start of a file the loader maps for their own sake; what follows is there by chance. */
 static size_t loaded(const uint8_t *page, size_t n)
 {
@@ -145,17 +143,17 @@ static void forget_sections(uint8_t *page, size_t n)
 	memcpy(page, &ehdr, sizeof(ehdr));
 }
 
-static enum comparison compare_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
+static enum vt_comparison compare_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
 {
 	uint8_t ours[PAGE], theirs[PAGE];
 	size_t n = module->image_size < PAGE ? (size_t)module->image_size : PAGE;
 
 	if (!read_at(cf, entry, 0, theirs, n))
-		return NOT_THERE;
+		return VT_NOT_THERE;
 	memcpy(ours, module->image, n);
 	forget_sections(ours, n);
 	forget_sections(theirs, n);
-	return memcmp(ours, theirs, loaded(theirs, n)) ? DIFFERENT : SAME;
+	return memcmp(ours, theirs, loaded(theirs, n)) ? VT_DIFFERENT : VT_SAME;
 }
 
 static bool same_id(const struct core_files *cf, const struct vt_module *module)
@@ -165,17 +163,18 @@ static bool same_id(const struct core_files *cf, const struct vt_module *module)
 
 static enum vt_module_file judge(struct core_files *cf, struct vt_module *module, const struct vt_map_entry *entry)
 {
-	enum comparison first = compare_first_page(cf, module, entry);
+	enum vt_comparison first = compare_first_page(cf, module, entry), tables;
 
 	/* A file with nothing but debug information, and one that patchelf has changed since, have the same build id. */
 	if (cf->identity == ID_KNOWN)
-		return same_id(cf, module) && first != DIFFERENT ? VT_FILE_RIGHT : VT_FILE_DIFFERS;
-	if (cf->identity == ID_NONE)
-		return first == SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
-	if (first == DIFFERENT || !vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core)))
-		return VT_FILE_DIFFERS;
+		return same_id(cf, module) && first != VT_DIFFERENT ? VT_FILE_RIGHT : VT_FILE_DIFFERS;
+	if (cf->identity == ID_NONE && first != VT_NOT_THERE)
+		return first == VT_SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
+	tables = first == VT_DIFFERENT ? VT_DIFFERENT : vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core));
+	if (tables != VT_SAME)
+		return tables == VT_DIFFERENT ? VT_FILE_DIFFERS : VT_FILE_UNKNOWN;
 	/* patchelf, as for PyTorch's wheels, moves the notes to where no page is ever changed, and so none is in a core. */
-	return first == SAME ? VT_FILE_ALIKE : VT_FILE_UNCHECKED;
+	return first == VT_SAME ? VT_FILE_ALIKE : VT_FILE_UNCHECKED;
 }
 
 static bool accepts(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry)
@@ -184,7 +183,7 @@ static bool accepts(struct vt_files *files, struct vt_module *module, const stru
 
 	know(cf, module, entry);
 	module->file = judge(cf, module, entry);
-	return module->file != VT_FILE_DIFFERS;
+	return module->file >= VT_FILE_UNCHECKED;
 }
 
 /* ---- files by name alone ---- */

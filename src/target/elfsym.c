@@ -569,8 +569,8 @@ static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t 
 						file->d_un.d_val + bias == memory->d_un.d_val);
 }
 
-/* The relocations from number first on, `n` of them: those of addresses that nobody changes any more. False when one differs. */
-static bool same_relocations(const struct vt_module *module, uint64_t table, uint64_t first, uint64_t n, const Elf64_Phdr *relro,
+/* The relocations from number first on, `n` of them: those of addresses that nobody changes any more. */
+static enum vt_comparison same_relocations(const struct vt_module *module, uint64_t table, uint64_t first, uint64_t n, const Elf64_Phdr *relro,
 			     struct vt_memsrc *memory)
 {
 	for (uint64_t i = first; i < first + n; i++) {
@@ -579,42 +579,45 @@ static bool same_relocations(const struct vt_module *module, uint64_t table, uin
 		uint64_t value;
 
 		if (!p)
-			return false;
+			return VT_DIFFERENT;
 		memcpy(&rela, p, sizeof(rela));
 		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE || rela.r_offset < relro->p_vaddr ||
 		    rela.r_offset - relro->p_vaddr >= relro->p_memsz)
 			continue;
-		if (vt_mem_read_u64(memory, rela.r_offset + module->bias, &value) || value != module->bias + (uint64_t)rela.r_addend)
-			return false;
+		if (vt_mem_read_u64(memory, rela.r_offset + module->bias, &value))
+			return VT_NOT_THERE;
+		if (value != module->bias + (uint64_t)rela.r_addend)
+			return VT_DIFFERENT;
 	}
-	return true;
+	return VT_SAME;
 }
 
 /*
  * Addresses in the file that the loader has put into memory, of functions mostly: in another build they are others. A sample, from
  * all over the table.
  */
-static bool same_addresses(const struct vt_module *module, uint64_t table, uint64_t size, struct vt_memsrc *memory)
+static enum vt_comparison same_addresses(const struct vt_module *module, uint64_t table, uint64_t size, struct vt_memsrc *memory)
 {
 	uint64_t n = size / sizeof(Elf64_Rela), offset;
 	Elf64_Phdr relro;
 
 	/* Without any there is nothing that differs; the tables must do. */
 	if (!n || !find_phdr(module, PT_GNU_RELRO, &relro))
-		return true;
+		return VT_SAME;
 	if (!offset_of(module, table, &offset) || size > module->image_size)
-		return false;
+		return VT_DIFFERENT;
 	for (uint64_t group = 0; group < RELOCATION_GROUPS; group++) {
 		uint64_t first = n / RELOCATION_GROUPS * group;
 		uint64_t some = n - first < RELOCATION_GROUP ? n - first : RELOCATION_GROUP;
+		enum vt_comparison result = same_relocations(module, offset, first, some, &relro, memory);
 
-		if (!same_relocations(module, offset, first, some, &relro, memory))
-			return false;
+		if (result != VT_SAME)
+			return result;
 	}
-	return true;
+	return VT_SAME;
 }
 
-bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory)
+enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory)
 {
 	uint64_t relocations = 0, size = 0;
 	unsigned int same = 0;
@@ -622,16 +625,18 @@ bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
 
 	if (!is_elf64(module) || !find_bias(maps, module) || !find_phdr(module, PT_DYNAMIC, &phdr) ||
 	    phdr.p_offset > module->image_size)
-		return false;
+		return VT_DIFFERENT;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
 		const void *p = bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn));
 		Elf64_Dyn ours, theirs;
 
-		if (!p || vt_mem_read(memory, phdr.p_vaddr + module->bias + i * sizeof(theirs), &theirs, sizeof(theirs)))
-			return false;
+		if (!p)
+			return VT_DIFFERENT;
+		if (vt_mem_read(memory, phdr.p_vaddr + module->bias + i * sizeof(theirs), &theirs, sizeof(theirs)))
+			return VT_NOT_THERE;
 		memcpy(&ours, p, sizeof(ours));
 		if (!same_entry(&ours, &theirs, module->bias))
-			return false;
+			return VT_DIFFERENT;
 		if (ours.d_tag == DT_NULL)
 			break;
 		if (ours.d_tag == DT_RELA)
@@ -640,7 +645,7 @@ bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
 			size = ours.d_un.d_val;
 		same++;
 	}
-	return same >= LEAST_DYNAMIC && same_addresses(module, relocations, size, memory);
+	return same >= LEAST_DYNAMIC ? same_addresses(module, relocations, size, memory) : VT_DIFFERENT;
 }
 
 static bool read_u32(const struct vt_module *module, uint64_t offset, uint64_t index, uint32_t *value)

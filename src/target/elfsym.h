@@ -22,6 +22,7 @@
 enum vt_module_file {
 	VT_FILE_MISSING,   /* none was found, or it was not looked for */
 	VT_FILE_DIFFERS,   /* what was found is another build: not used */
+	VT_FILE_UNKNOWN,   /* what was found may be another build: the core lacks all that would tell, so it is not used */
 	VT_FILE_UNCHECKED, /* used, though the core lacks its headers: only vt_module_same_tables() speaks for it */
 	VT_FILE_ALIKE,     /* used, though its build id is not in the core: its first page, too, is the same */
 	VT_FILE_NO_ID,     /* used: it has no build id, its first page is the same */
@@ -82,11 +83,13 @@ bool vt_module_lacks_file(const struct vt_modules *modules, const struct vt_modu
  */
 bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room);
 
+enum vt_comparison { VT_SAME, VT_DIFFERENT, VT_NOT_THERE /* in the target's memory */ };
+
 /*
  * Whether the tables for the loader (.dynamic: where the symbols, strings and relocations are, and how many), and a sample of the
  * addresses that it has relocated, are in the target's memory as the file in module->image has them. Sets the bias.
  */
-bool vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory);
+enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory);
 
 /*
  * Looks names up in .dynsym by the module's own hash table (GNU or SysV), not by a scan. For each name i that is defined

@@ -264,10 +264,10 @@ static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_mod
 	}
 	found->backend = VT_TORCH_UNKNOWN;
 	err = vt_module_open(modules, module);
-	if (err)
+	if (vt_module_lacks_file(modules, module))
+		snprintf(found->why, sizeof(found->why), "the file of libc10_cuda.so is needed, and none can be used");
+	else if (err)
 		snprintf(found->why, sizeof(found->why), "%s", err->message);
-	else if (vt_module_lacks_file(modules, module))
-		snprintf(found->why, sizeof(found->why), "the file of libc10_cuda.so is needed, and was not found");
 	else
 		snprintf(found->why, sizeof(found->why),
 			 "libc10_cuda.so does not export its allocator: older than PyTorch 2.0, or not yet initialised");

@@ -143,7 +143,7 @@ static const char *why_not(struct vt_modules *modules, bool any)
 
 	while (!any && (library = vt_modules_by_name(modules, "libtorch_c", &index)))
 		if (vt_module_lacks_file(modules, library))
-			return "the files of libtorch_cuda.so and libtorch_cpu.so are needed, and were not found";
+			return "files of libtorch_cuda.so and libtorch_cpu.so are needed, and none can be used";
 	return any ? "no function of PyTorch leads to its allocator" :
 		     "PyTorch exports none of the functions that lead to its allocator";
 }
