@@ -320,6 +320,9 @@ static void say_what_is_missing(struct vt_collect *c)
 
 static void finish_core(struct vt_collect *c)
 {
+	if (vt_core_changed(c->core))
+		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "changed",
+			      "the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
 	doubt_memory(c);
 	say_what_is_missing(c);
 	c->model->core.read_bytes = c->core->read_bytes;

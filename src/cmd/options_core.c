@@ -26,6 +26,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_CORE:
+		if (subject->core)
+			argp_error(state, "one core at a time");
 		subject->core = arg;
 		return 0;
 	case KEY_EXE:

@@ -221,6 +221,7 @@ struct vt_error *vt_core_open_fd(int fd, const char *path, struct vt_core **ret)
 		err = vt_core_memory_init(core);
 	if (!err) {
 		core->size = (uint64_t)st.st_size;
+		core->written = st.st_mtim;
 		err = read_core(core, path);
 	}
 	if (err)
@@ -246,6 +247,14 @@ struct vt_error *vt_core_open(const char *path, struct vt_core **ret)
 				       "not permitted to read %s: it belongs to user %u; run this as that user, or as root", path,
 				       (unsigned int)st.st_uid);
 	return vt_error_create_os(errnum, "%s cannot be opened", path);
+}
+
+bool vt_core_changed(const struct vt_core *core)
+{
+	struct stat st;
+
+	return fstat(core->fd, &st) || (uint64_t)st.st_size != core->size || st.st_mtim.tv_sec != core->written.tv_sec ||
+	       st.st_mtim.tv_nsec != core->written.tv_nsec;
 }
 
 void vt_core_close(struct vt_core *core)

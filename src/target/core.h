@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -65,6 +66,7 @@ struct vt_core {
 	struct vt_arena arena; /* owns the paths */
 	/* private: */
 	int fd;
+	struct timespec written; /* when it was last, at the time when it was opened */
 	struct vt_core_page *cache;
 	struct vt_memsrc raw, whole;
 	struct vt_modules *modules;
@@ -80,6 +82,9 @@ struct vt_error *vt_core_open(const char *path, struct vt_core **ret);
 struct vt_error *vt_core_open_fd(int fd, const char *path, struct vt_core **ret);
 
 void vt_core_close(struct vt_core *core);
+
+/* Whether the file has been written to since it was opened: then nothing that was read of it need be of one process. */
+bool vt_core_changed(const struct vt_core *core);
 
 /* A value of the auxiliary vector, 0 when it is not there. */
 uint64_t vt_core_auxv(const struct vt_core *core, uint64_t type);

@@ -655,7 +655,8 @@ def test_refused():
     os.mkfifo(fifo)
     for path, word in ((fifo, "regular file"), (where, "regular file"), (os.path.join(where, "none"), "No such file")):
         check(word in vramtap("report", "--core", path, expect=NOTHING)[2], path)
-    for args in (("--core", fifo, "1"), ("--exe", "x", "1"), ("--sysroot", "x"), ("--core", fifo, "--allow-resume"), ("--core", fifo, "--no-stop")):
+    for args in (("--core", fifo, "1"), ("--exe", "x", "1"), ("--sysroot", "x"), ("--core", fifo, "--allow-resume"), ("--core", fifo, "--no-stop"),
+                 ("--core", fifo, "--core", where)):
         vramtap("report", *args, expect=64)
 
 

@@ -221,7 +221,9 @@ static void test_shrinks(void **state)
 
 	(void)state;
 	assert_null(vt_core_open_fd(dup(fd), "core", &core));
+	assert_false(vt_core_changed(core));
 	assert_int_equal(ftruncate(fd, (off_t)(n - PAGE - PAGE / 2)), 0);
+	assert_true(vt_core_changed(core));
 	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK + PAGE + PAGE / 2, bytes, sizeof(bytes)), -EFAULT);
 	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK, bytes, sizeof(bytes)), 0);
 	vt_core_close(core);
