@@ -89,8 +89,7 @@ void vt_collect_pinned(struct vt_collect *c)
 		return;
 	}
 	vt_watchdog_arm(WATCH_NS, c->proc.pid, "its pinned host memory is read");
-	if (c->live)
-		vt_live_wait_killably(c->live);
+	vt_live_wait_killably(c->live);
 	find_and_read(c);
 	vt_watchdog_disarm();
 }

@@ -52,6 +52,7 @@ static bool core_now(clockid_t clock, struct timespec *now)
 }
 
 const struct vt_wait_ops vt_wait_core = {
+	.absent = "which is not in the core", /* cuda-gdb leaves threads out, so the process may well have had it */
 	.thread_of = core_thread_of,
 	.name_of = core_name_of,
 	.still_waits = core_still_waits,

@@ -175,6 +175,7 @@ static bool live_now(clockid_t clock, struct timespec *now)
 }
 
 const struct vt_wait_ops vt_wait_live = {
+	.absent = "which this process does not have",
 	.thread_of = live_thread_of,
 	.name_of = live_name_of,
 	.still_waits = live_still_waits,
@@ -210,7 +211,7 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 		c->waits_for = tid;
 	} else {
 		/* It ended, or it was the parent's and the lock was held when this process was forked. */
-		vt_str_addf(c->out, "waits for a lock held by thread %d, which this process does not have", (int)owner);
+		vt_str_addf(c->out, "waits for a lock held by thread %d, %s", (int)owner, c->ops->absent);
 	}
 }
 

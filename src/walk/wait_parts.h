@@ -22,6 +22,7 @@ struct wait_context;
 
 /* What the memory of a target does not tell. */
 struct vt_wait_ops {
+	const char *absent; /* what is said of a thread for which thread_of() has 0 */
 	/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or WAIT_UNKNOWN_THREAD. */
 	pid_t (*thread_of)(const struct wait_context *c, pid_t tid);
 	/* Its name, "" unknown. */

@@ -337,6 +337,7 @@ def test_deadlock_and_missing_threads():
         check("deadlock" in [h["code"] for h in data["headlines"]], "headline", data["headlines"])
     equal(len(less["threads"]), 1, "threads that are left")
     check("1 of the 2 threads" in text_of(less, "threads-missing"), "named", less["diagnostics"])
+    equal(less["threads"][0]["waits"], f"waits for a lock held by thread {live['threads'][1]['tid']}, which is not in the core", "owner")
 
 
 # ---- PyTorch
