@@ -566,6 +566,29 @@ static void name_gil_holders(struct vt_stacks *s)
 	}
 }
 
+/* A core may lack the thread: the GIL is not free then, though nobody seems to hold it. */
+static void look_for_gil_holders(struct vt_stacks *s)
+{
+	struct vt_model *model = s->c->model;
+
+	for (size_t g = 0; s->c->core && g < s->rounds[0].python.gils.n; g++) {
+		const struct vt_python_gil *gil = &s->rounds[0].python.gils.data[g];
+		bool found = !gil->holder;
+
+		for (size_t i = 0; i < model->threads.n && !found; i++)
+			found = model->threads.data[i].gil == 1 && gil_address(&s->places[i]) == gil->addr;
+		if (found)
+			continue;
+		char tid[32] = "";
+
+		if (gil->holder_tid)
+			snprintf(tid, sizeof(tid), " (by thread %d)", (int)gil->holder_tid);
+		model->gil_holder_missing = true;
+		vt_model_diag(model, VT_DIAG_MISSING, "python", "gil-holder-missing",
+			      "the GIL is held%s, by none of the threads whose Python frames are in the core", tid);
+	}
+}
+
 static void add_threads(struct vt_stacks *s)
 {
 	size_t n = s->list.threads.n ? s->list.threads.n : 1;
@@ -585,6 +608,7 @@ static void add_threads(struct vt_stacks *s)
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		add_thread(s, i);
 	name_gil_holders(s);
+	look_for_gil_holders(s);
 	vt_find_deadlocks(s);
 }
 

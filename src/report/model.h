@@ -360,6 +360,7 @@ struct vt_model {
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;
 	bool stacks_coherent;    /* all stacks are of one instant */
+	bool gil_holder_missing; /* a GIL is held, by none of the threads */
 	bool no_stop;            /* no thread was to be stopped */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */

@@ -608,7 +608,7 @@ static void add_gil(struct vt_str *title, const struct vt_model *model)
 			return;
 	}
 	/* Of different moments that would contradict the threads that wait for it. */
-	if (known && python && model->stacks_coherent)
+	if (known && python && model->stacks_coherent && !model->gil_holder_missing)
 		vt_str_add(title, "; the GIL is free");
 }
 

@@ -323,13 +323,7 @@ def test_deadlock_and_missing_threads():
         live = stacks_json(proc.pid)
         with kernel_core(proc.pid, proc.wait, where) as path:
             core = stacks_core(path)
-            with open(path, "rb") as file:
-                data = file.read()
-            # The notes of the second thread as something else
-            status = (5).to_bytes(4, "little") + (336).to_bytes(4, "little") + (1).to_bytes(4, "little") + b"CORE"
-            at = data.index(status, data.index(status) + 1)
-            with open(path, "wb") as file:
-                file.write(data[:at + 8] + b"\x77\x77" + data[at + 10:])
+            without_thread(path, live["threads"][1]["tid"])
             less = stacks_core(path, expect=(PARTIAL,))
     for data in (live, core):
         equal([(t["deadlock"], t["waits_for_tid"]) for t in data["threads"]],
@@ -338,6 +332,46 @@ def test_deadlock_and_missing_threads():
     equal(len(less["threads"]), 1, "threads that are left")
     check("1 of the 2 threads" in text_of(less, "threads-missing"), "named", less["diagnostics"])
     equal(less["threads"][0]["waits"], f"waits for a lock held by thread {live['threads'][1]['tid']}, which is not in the core", "owner")
+
+
+GIL_HOLDER = """
+import ctypes, threading
+def holds():
+    print("READY", flush=True)
+    ctypes.PyDLL(None).sleep(1000)
+threading.Thread(target=holds, daemon=True).start()
+threading.Event().wait()
+"""
+
+
+def without_thread(path, tid):
+    """The core with the notes of a thread as something that is not known."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    status, at = (5).to_bytes(4, "little") + (336).to_bytes(4, "little") + (1).to_bytes(4, "little") + b"CORE", -1
+    while True:
+        at = data.index(status, at + 1)
+        if int.from_bytes(data[at + 20 + 32:at + 20 + 36], "little") == tid:
+            break
+    data[at + 8:at + 10] = b"\x77\x77"
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def test_gil_holder_missing():
+    where = directory()
+    with target([sys.executable, "-c", GIL_HOLDER], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
+        wait_until(lambda: any(t["holds_gil"] for t in stacks_json(proc.pid)["threads"]), 60, "the GIL is held")
+        holder = next(t["tid"] for t in stacks_json(proc.pid)["threads"] if t["holds_gil"])
+        check(holder != proc.pid, "another thread holds it", holder)
+        with kernel_core(proc.pid, proc.wait, where) as path:
+            whole = stacks_core(path)
+            without_thread(path, holder)
+            less = stacks_core(path, expect=(PARTIAL,))
+            _, text, _ = vramtap("stacks", "--core", path, expect=PARTIAL)
+    check(any(t["tid"] == holder and t["holds_gil"] for t in whole["threads"]), "who holds the GIL", whole["threads"])
+    check("gil-holder-missing" in diag_codes(less) and str(holder) in text_of(less, "gil-holder-missing"), "named", less["diagnostics"])
+    check("GIL is free" not in text, "text", text)
 
 
 # ---- PyTorch
