@@ -29,6 +29,7 @@
 #define MAP_PRIVATE_ANONYMOUS 0x22
 #define MAP_POPULATE_ 0x8000
 #define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
+#define MADV_DONTFORK_ 10
 #define OPEN_READ_CLOEXEC 02000000
 #define AT_CWD (-100)
 
@@ -64,11 +65,15 @@ typedef int mutex_fn(void *mutex);
 
 /* ---- memory of our own ---- */
 
+/* A child that the process forks meanwhile does not get it. */
 static void *map_memory(uint64_t size, long flags)
 {
 	long p = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | flags, -1, 0);
 
-	return p < 0 && p > -4096 ? NULL : (void *)p;
+	if (p < 0 && p > -4096)
+		return NULL;
+	vt_sys4(SYS_madvise, p, (long)size, MADV_DONTFORK_, 0);
+	return (void *)p;
 }
 
 static void unmap_memory(void *p, uint64_t size)

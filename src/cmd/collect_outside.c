@@ -17,6 +17,7 @@
 
 /* For all devices: the target stands still meanwhile. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
+#define REHEARSE_NS (2 * VT_NS_PER_S) /* for all devices; the watchdog of the threads' capture counts it too */
 #define CORE_DEADLINE_NS (60 * VT_NS_PER_S) /* nobody waits for a core, which may lie on a slow disk */
 #define MAX_BLOCKS 2000000
 #define SPARE_BLOCKS 1024
@@ -237,7 +238,7 @@ void vt_collect_outside_rehearse(struct vt_collect *c)
 	uint64_t start = vt_now_ns();
 
 	for (int i = c->outside ? c->outside->n : 0; i-- > 0;)
-		vt_outside_rehearse(c, &c->outside->devices[i], i);
+		vt_outside_rehearse(c, &c->outside->devices[i], i, start + REHEARSE_NS);
 	if (c->outside)
 		c->outside->ns += vt_now_ns() - start;
 }

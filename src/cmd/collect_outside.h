@@ -29,7 +29,7 @@ void vt_outside_sink_init(struct vt_outside_sink *sink);
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
 
 /* Before the target is stopped: tries to find a moment when the device is not in use, and reads it then. */
-void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal);
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
 
 /*
  * Reads the device again and again while it runs, until what was read is certainly of one moment or the deadline has come, and puts

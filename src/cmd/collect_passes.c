@@ -39,13 +39,13 @@ static void wait_until_quiet(struct vt_collect *c, uint64_t dca, uint64_t deadli
 	}
 }
 
-void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal)
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
 {
 	if (device->expected <= FEW_BLOCKS)
 		return;
-	for (int i = 0; i < REHEARSALS; i++) {
-		wait_until_quiet(c, device->dca, UINT64_MAX);
-		vt_outside_read(c, device, ordinal, vt_now_ns() + PASS_NS);
+	for (int i = 0; i < REHEARSALS && !vt_deadline_passed(deadline_ns); i++) {
+		wait_until_quiet(c, device->dca, deadline_ns);
+		vt_outside_read(c, device, ordinal, deadline_ns);
 		/* What can be said now will not become more certain, or somebody keeps the lock. */
 		if (!device->result.why[0] || device->result.lock == VT_LOCK_HELD_BY)
 			break;
