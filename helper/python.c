@@ -553,6 +553,7 @@ static uint32_t take_gil_and_ask(struct ask *ask)
 		return fail(ask, "the interpreter is ending");
 	state = PY(ask, PyGILState_Ensure, int_fn)();
 	got = vt_sys_now_ns();
+	__atomic_store_n(&ask->shared->asked.has_gil, 1, __ATOMIC_RELEASE);
 	if (is_wanted(ask, seq, start)) {
 		int collects = ask->args.stop_collector ? PY(ask, PyGC_Disable, int_fn)() : 0;
 
@@ -567,6 +568,7 @@ static uint32_t take_gil_and_ask(struct ask *ask)
 	ask->shared->asked.waited_ns += got - start;
 	ask->shared->asked.held_ns += vt_sys_now_ns() - got;
 	PY(ask, PyGILState_Release, release_fn)(state);
+	__atomic_store_n(&ask->shared->asked.has_gil, 0, __ATOMIC_RELEASE);
 	return status;
 }
 

@@ -182,7 +182,7 @@ struct vt_ask_pytorch_args {
 
 struct vt_ask_pytorch_answer {
 	int32_t n_devices;
-	int32_t pad;
+	int32_t has_gil; /* the helper's thread has it now; the tool may have given up by then */
 	struct vt_torch_stats before[VT_TORCH_MAX_DEVICES]; /* the counters just before the blocks, and just after */
 	struct vt_torch_stats after[VT_TORCH_MAX_DEVICES];
 	uint64_t blocks_offset; /* of the struct vt_block_rec array, as PyTorch listed them */

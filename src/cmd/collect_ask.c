@@ -179,10 +179,26 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	return NULL;
 }
 
+/* Without an answer the user has to know what the helper's thread does to the process from now on. */
+static struct vt_error *explain_silence(struct vt_helper *helper, struct vt_error *err)
+{
+	bool has_gil = __atomic_load_n(&vt_helper_shared(helper)->asked.has_gil, __ATOMIC_ACQUIRE);
+
+	vt_error_destroy(err);
+	if (has_gil)
+		return vt_error_create(VT_ERR_TIMEOUT, "it does not come back from listing them, and the thread \"vramtap\" in the "
+						       "process has the GIL as long: no Python code runs there");
+	return vt_error_create(VT_ERR_TIMEOUT, "the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
+					       "holds nothing, and ends when it comes");
+}
+
 struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args)
 {
 	struct vt_python py = { 0 };
 	struct vt_error *err = ask(c, helper, &py, args);
+
+	if (err && err->code == VT_ERR_TIMEOUT)
+		err = explain_silence(helper, err);
 
 	vt_python_deinit(&py);
 	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */

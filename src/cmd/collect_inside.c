@@ -318,7 +318,11 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 	}
 	err = vt_collect_ask_pytorch(c, helper, &args);
 	if (err) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, err->message);
+		if (err->code == VT_ERR_TIMEOUT)
+			vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "no-answer", "PyTorch itself did not tell its blocks: %s",
+				      err->message);
+		else
+			vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, err->message);
 		vt_error_destroy(err);
 		return false;
 	}
@@ -381,4 +385,7 @@ void vt_collect_inside(struct vt_collect *c)
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
 	vt_helper_destroy(helper);
+	/* The blocks will be those of a later moment, at which nobody asks for the device's memory. */
+	for (size_t i = 0; i < model->devices.n && !c->inside_walk_done; i++)
+		model->devices.data[i].memory_moved = true;
 }

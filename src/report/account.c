@@ -215,8 +215,8 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		return;
 	if (device->memory_moved && a->reserved_bytes > 0) {
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "memory-moved",
-			      "GPU %d: its free memory changed while PyTorch's allocator was read, so what else "
-			      "is on the device is not known; run it again",
+			      "GPU %d: its free memory changed while PyTorch's allocator was read, or could not be "
+			      "asked for again, so what else is on the device is not known; run it again",
 			      a->device);
 		return;
 	}

@@ -7,6 +7,7 @@ import json
 import os
 import struct
 import subprocess
+import tempfile
 
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, Skip, check, diag_codes, equal, main, report, report_json, target,
@@ -289,6 +290,41 @@ stuck = threading.Thread(target=lambda: torch.empty(500 << 20, dtype=torch.uint8
         proc.stdin.flush()
         wait_until(lambda: is_in_sleep(proc.pid), 20, "the main thread sleeps in C")
         refused(proc, f"thread {proc.pid} holds the GIL")
+
+
+# The thread that computes gives the GIL up when asked, but is only asked after a thousand seconds: the helper's waits.
+STINGY = """
+import ctypes
+def compute():
+    n = 0
+    access = ctypes.PyDLL(None).access  # with the GIL
+    sys.setswitchinterval(1000)
+    while access(sys.argv[1].encode(), 0):
+        for _ in range(100000):
+            n = (n * 31 + 7) % 1000003
+    sys.setswitchinterval(0.005)
+print("READY", flush=True)
+threading.Thread(target=compute, daemon=True).start()
+sys.stdin.read()
+"""
+
+
+def test_gil_is_not_given_up():
+    """What is left in the process is said, and what was asked of the driver long before is not set against the blocks."""
+    with tempfile.TemporaryDirectory() as directory:
+        end = os.path.join(directory, "end")
+        with torch_program(versions()[-1], MEMORY + STINGY, end) as (proc, _):
+            for _ in range(5):  # on a busy machine it may get no processor while it is watched
+                data = report_json(proc.pid, "--ask-pytorch", "--timeout", "2", expect=(COMPLETE, PARTIAL))
+                said = [d["text"] for d in data["diagnostics"] if d["code"] == "no-answer"]
+                if said:
+                    break
+            check(said and "still waits for it, holds nothing" in said[0], "what is left is not said", data["diagnostics"])
+            check("memory-moved" in diag_codes(data), "memory of another moment is taken for certain", data["diagnostics"])
+            equal(methods(data), {"outside"}, "how the blocks came about")
+            check("vramtap" in thread_names(proc.pid), "nobody waits for the GIL")
+            with open(end, "w", encoding="ascii"):
+                nothing_is_left(proc.pid)
 
 
 def test_interpreter_is_ending():
