@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/collect.h"
+#include "walk/torch_find.h"
 #include "walk/torch_table.h"
 
 /* The target runs while its layout is looked for, so a look can fail that the next one passes. */
@@ -22,9 +23,19 @@ static const char *const backend_names[] = {
 	[VT_TORCH_UNKNOWN] = "refused",
 };
 
-static void find_once(struct vt_collect *c)
+static void tell_found(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
+	const struct vt_torch_found *found = &c->torch;
+
+	model->torch_state = backend_names[found->backend];
+	model->versions.torch = vt_collect_copy(c, found->version, sizeof(found->version));
+	model->versions.torch_layout = found->row ? vt_collect_copy(c, found->layout.name, sizeof(found->layout.name)) : "";
+	model->versions.torch_layout_unknown = found->backend == VT_TORCH_NATIVE && !found->row;
+}
+
+static void find_once(struct vt_collect *c)
+{
 	struct vt_torch_found found = { 0 };
 	/* Not the cached source: while the target runs, what one try read would serve the next. */
 	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, c->mem, &found);
@@ -35,10 +46,7 @@ static void find_once(struct vt_collect *c)
 		vt_error_destroy(err);
 	}
 	c->torch = found;
-	model->torch_state = backend_names[found.backend];
-	model->versions.torch = vt_collect_copy(c, found.version, sizeof(found.version));
-	model->versions.torch_layout = found.row ? vt_collect_copy(c, found.layout.name, sizeof(found.layout.name)) : "";
-	model->versions.torch_layout_unknown = found.backend == VT_TORCH_NATIVE && !found.row;
+	tell_found(c);
 }
 
 void vt_collect_find_torch(struct vt_collect *c)
@@ -114,17 +122,22 @@ static void say_what_the_table_says(struct vt_collect *c)
 			      version, *missing ? "; not found: " : "", missing);
 }
 
-/* Blocks may have come where none showed what a block is; and what was not found while the target ran may be found now. */
+/*
+ * Blocks may have come where none showed what a block is; and what was not found while the target ran may be found now. Where the
+ * allocator is and its version are known: no file is read while the target stands still.
+ */
 static bool look_again(const struct vt_torch_found *found)
 {
-	return found->backend == VT_TORCH_UNKNOWN ||
-	       (found->backend == VT_TORCH_NATIVE && !found->layout.block.size_of);
+	return found->allocator && (found->backend == VT_TORCH_UNKNOWN ||
+				    (found->backend == VT_TORCH_NATIVE && !found->layout.block.size_of));
 }
 
 void vt_collect_find_torch_again(struct vt_collect *c)
 {
-	if (look_again(&c->torch))
-		find_once(c);
+	if (look_again(&c->torch)) {
+		vt_torch_find_layout(&c->maps, c->mem, c->torch.allocator, &c->torch);
+		tell_found(c);
+	}
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
 			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
