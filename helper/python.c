@@ -180,8 +180,14 @@ static struct object *call_with(struct ask *ask, struct object *called, struct o
 	struct object *tuple = PY(ask, PyTuple_New, new_fn)(argument ? 1 : 0);
 	struct object *result;
 
-	if (!tuple || (argument && PY(ask, PyTuple_SetItem, set_fn)(tuple, 0, argument)))
+	if (!tuple) {
+		drop(ask, argument);
 		return NULL;
+	}
+	if (argument && PY(ask, PyTuple_SetItem, set_fn)(tuple, 0, argument)) {
+		drop(ask, tuple);
+		return NULL;
+	}
 	PY(ask, Py_IncRef, of_object_fn)(called); /* whatever it does, it lives until it returns */
 	result = PY(ask, PyObject_CallObject, of_two_fn)(called, tuple);
 	drop(ask, called);
