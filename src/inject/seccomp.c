@@ -69,6 +69,7 @@ static const struct call {
 	CALL(rseq, MAY_FAIL, 0, 32, 0, 0x53053053),
 	CALL(madvise, MAY_FAIL, 0, 4096, MADV_DONTNEED),
 	CALL(madvise, MAY_FAIL, 0, 4096, MADV_DONTFORK),
+	CALL(madvise, MAY_FAIL, 0, 4096, 23 /* MADV_POPULATE_WRITE, of newer headers */),
 	CALL(exit, MUST_WORK, 0),
 	CALL(futex, MUST_WORK, 0, FUTEX_WAIT),
 	CALL(futex, MUST_WORK, 0, FUTEX_WAKE),
