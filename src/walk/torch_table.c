@@ -127,6 +127,22 @@ static uint16_t graph_pools_here(const struct vt_torch_finder *f, const struct v
 	return NONE;
 }
 
+/*
+ * Small numbers, flags and pointers that are mostly NULL: what the memory had before in a Block's padding, or two fields that have the
+ * same in every sample, can pass for them. So they reject no row in which the samples make sense as Blocks; the sums of the walk
+ * check what the row says of them.
+ */
+static bool is_weak(enum vt_torch_field field)
+{
+	static const bool weak[VT_TORCH_N_FIELDS] = {
+		[VT_TORCH_BLOCK_DEVICE] = true,	     [VT_TORCH_BLOCK_SIZE] = true,    [VT_TORCH_BLOCK_REQUESTED_SIZE] = true,
+		[VT_TORCH_BLOCK_ALLOCATED] = true,   [VT_TORCH_BLOCK_MAPPED] = true,  [VT_TORCH_BLOCK_EVENT_COUNT] = true,
+		[VT_TORCH_BLOCK_CONTEXT] = true,     [VT_TORCH_BLOCK_EXPANDABLE] = true, [VT_TORCH_BLOCK_SIZE_OF] = true,
+	};
+
+	return weak[field];
+}
+
 static bool field_agrees(const struct vt_torch_finder *f, const struct vt_torch_row *row, enum vt_torch_field field)
 {
 	uint32_t found = vt_torch_field_get(&f->layout, field), known = vt_torch_field_get(&row->layout, field);
@@ -143,13 +159,13 @@ static bool field_agrees(const struct vt_torch_finder *f, const struct vt_torch_
 static bool row_agrees(const struct vt_torch_finder *f, const struct vt_torch_row *row)
 {
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
-		if (!field_agrees(f, row, field))
+		if (!field_agrees(f, row, field) && !(is_weak(field) && f->n_samples))
 			return false;
 	}
 	return vt_torch_samples_fit(f, &row->layout.block);
 }
 
-/* What was not told by signature is as the row has it. */
+/* What was not told by signature, or not with certainty, is as the row has it. */
 static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *row)
 {
 	uint16_t graph_pools = graph_pools_here(f, row);
@@ -157,11 +173,11 @@ static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
 		uint32_t known = field == VT_TORCH_GRAPH_POOLS ? graph_pools : vt_torch_field_get(&row->layout, field);
 
-		if (f->how[field] == VT_TORCH_HOW_SIGNATURE && field != VT_TORCH_BLOCK_SIZE_OF)
+		if (f->how[field] == VT_TORCH_HOW_SIGNATURE && !is_weak(field))
 			continue;
-		vt_torch_field_set(&f->layout, field, known);
-		if (f->how[field] != VT_TORCH_HOW_SIGNATURE)
+		if (f->how[field] != VT_TORCH_HOW_SIGNATURE || !field_agrees(f, row, field))
 			f->how[field] = known == NONE ? VT_TORCH_HOW_NOT : VT_TORCH_HOW_TABLE;
+		vt_torch_field_set(&f->layout, field, known);
 	}
 }
 
