@@ -385,7 +385,4 @@ void vt_collect_inside(struct vt_collect *c)
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
 	vt_helper_destroy(helper);
-	/* The blocks will be those of a later moment, at which nobody asks for the device's memory. */
-	for (size_t i = 0; i < model->devices.n && !c->inside_walk_done; i++)
-		model->devices.data[i].memory_moved = true;
 }

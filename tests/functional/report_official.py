@@ -310,7 +310,7 @@ sys.stdin.read()
 
 
 def test_gil_is_not_given_up():
-    """What is left in the process is said, and what was asked of the driver long before is not set against the blocks."""
+    """What is left in the process is said."""
     with tempfile.TemporaryDirectory() as directory:
         end = os.path.join(directory, "end")
         with torch_program(versions()[-1], MEMORY + STINGY, end) as (proc, _):
@@ -320,7 +320,6 @@ def test_gil_is_not_given_up():
                 if said:
                     break
             check(said and "still waits for it, holds nothing" in said[0], "what is left is not said", data["diagnostics"])
-            check("memory-moved" in diag_codes(data), "memory of another moment is taken for certain", data["diagnostics"])
             equal(methods(data), {"outside"}, "how the blocks came about")
             check("vramtap" in thread_names(proc.pid), "nobody waits for the GIL")
             with open(end, "w", encoding="ascii"):
