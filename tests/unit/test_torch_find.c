@@ -275,20 +275,22 @@ static void test_padding(void **state)
 
 	(void)state;
 	for (int release = IMAGE_2_2; release < IMAGE_FUTURE; release++) {
-		struct image_spec specs[32] = { { 2 << 20, 1 << 20, VT_BLOCK_AWAITING_FREE } };
+		struct image_spec specs[32];
 		struct image image;
 
 		image_init(&image, (enum image_release)release, 2, 200, false);
-		for (int i = 1; i < 32; i++)
+		for (int i = 0; i < 32; i++)
 			specs[i] = (struct image_spec){ 2 << 20, 0, i % 2 ? VT_BLOCK_UNMAPPED : VT_BLOCK_CACHED };
-		for (int pool = 0; pool < 4; pool++)
+		for (int pool = 0; pool < 4; pool++) {
+			specs[0].state = pool ? VT_BLOCK_CACHED : VT_BLOCK_AWAITING_FREE;
 			image_add_segment(&image, pool, UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0, true, specs, 32);
+		}
 		image_finish(&image);
 		for (size_t i = 0; i < image.n_blocks; i++) {
 			uint64_t at = image_block_field(&image, i, image.block.allocated), word = image_peek64(&image, at);
 			struct vt_torch_found found;
 
-			image_poke64(&image, at, word | garbage[(i + i / 32) % 4]);
+			image_poke64(&image, at, word | garbage[(i + 1) % 4]);
 			find(&image, &found);
 			assert_layout(&image, &found, false);
 			assert_non_null(found.row);
