@@ -29,6 +29,7 @@ struct search {
 	uint8_t next[VT_TORCH_SAMPLES_MAX][VT_TORCH_SAMPLE_BYTES];
 	/* of the active blocks of a device, by its statistics */
 	bool none_allocated[VT_TORCH_MAX_DEVICES], all_allocated[VT_TORCH_MAX_DEVICES];
+	uint64_t n_allocated[VT_TORCH_MAX_DEVICES], n_active[VT_TORCH_MAX_DEVICES];
 };
 
 /*
@@ -396,6 +397,8 @@ static void count_allocated(struct search *s)
 		if (vt_mem_read_u64(s->f->src, stats, &allocated) ||
 		    vt_mem_read_u64(s->f->src, stats + 2 * VT_STATS_ARRAY, &active))
 			continue;
+		s->n_allocated[i] = allocated;
+		s->n_active[i] = active;
 		s->none_allocated[i] = !allocated;
 		s->all_allocated[i] = allocated == active;
 	}
@@ -421,6 +424,31 @@ static int allocated_at(const struct search *s, unsigned int offset)
 		set += flag == 1 && active && !s->none_allocated[sample->device];
 	}
 	return holds(&tally) ? (int)set : -1;
+}
+
+/*
+ * By how many the active samples with a flag at offset are not as many as the statistics let expect. A count of events is 1 as well,
+ * of blocks that are not allocated.
+ */
+static uint64_t surprise_at(const struct search *s, unsigned int offset)
+{
+	uint64_t n[VT_TORCH_MAX_DEVICES] = { 0 }, set[VT_TORCH_MAX_DEVICES] = { 0 }, surprise = 0;
+
+	for (size_t i = 0; i < s->f->n_samples; i++) {
+		const struct vt_torch_sample *sample = sample_at(s, i);
+
+		if (sample->table != VT_SAMPLE_ACTIVE)
+			continue;
+		n[sample->device]++;
+		set[sample->device] += sample->bytes[offset] == 1;
+	}
+	for (size_t i = 0; i < s->f->n_dcas; i++) {
+		bool known = s->n_active[i] && s->n_allocated[i] <= s->n_active[i] && s->n_active[i] < UINT32_MAX;
+		uint64_t expected = known ? n[i] * s->n_allocated[i] / s->n_active[i] : n[i];
+
+		surprise += set[i] > expected ? set[i] - expected : expected - set[i];
+	}
+	return surprise;
 }
 
 static bool mapped_at(const struct search *s, unsigned int offset)
@@ -449,6 +477,7 @@ static bool find_flags(struct search *s)
 {
 	bool has_mapped = s->f->layout.sets_per_pool > 1;
 	unsigned int place = s->l.ptr + 8u, allocated = 0, mapped = s->bytes;
+	uint64_t least = UINT64_MAX;
 	int best = 0;
 
 	count_allocated(s);
@@ -463,7 +492,11 @@ static bool find_flags(struct search *s)
 			with = at - 1;
 		else if (has_mapped)
 			continue;
-		if (set > best) {
+		if (set < 0 || surprise_at(s, at) >= least)
+			continue;
+		/* no sample may be allocated, though some block is: another place must fit better */
+		if (set || at == place) {
+			least = surprise_at(s, at);
 			best = set;
 			allocated = at;
 			mapped = with;

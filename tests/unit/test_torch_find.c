@@ -300,6 +300,29 @@ static void test_padding(void **state)
 	}
 }
 
+/* Hardly a block is allocated, nearly all await their free, each with one event: a flag that no sample has, and a 1 that all have. */
+static void test_hardly_any_allocated(void **state)
+{
+	(void)state;
+	for (int run = 0; run < 20 * IMAGE_RELEASES; run++) {
+		struct image_spec specs[120];
+		struct vt_torch_found found;
+		struct image image;
+
+		image_init(&image, (enum image_release)(run % IMAGE_RELEASES), 2, 400, false);
+		for (int i = 0; i < 120; i++)
+			specs[i] = (struct image_spec){ 2 << 20, 1 << 20,
+							i == run / 2 ? VT_BLOCK_ALLOCATED : VT_BLOCK_AWAITING_FREE };
+		for (int pool = 0; pool < 3; pool += 2)
+			image_add_segment(&image, pool, UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0, false, specs, 120);
+		image_finish(&image);
+		find(&image, &found);
+		assert_layout(&image, &found, false);
+		assert_blocks(&image, &found);
+		image_deinit(&image);
+	}
+}
+
 struct few {
 	struct image_spec specs[4];
 	size_t n;
@@ -619,6 +642,7 @@ int main(void)
 		cmocka_unit_test_setup(test_any_order, show_rows),
 		cmocka_unit_test_setup(test_new_members, show_rows),
 		cmocka_unit_test_setup(test_padding, show_rows),
+		cmocka_unit_test_setup(test_hardly_any_allocated, show_rows),
 		cmocka_unit_test_setup(test_few_blocks, show_rows),
 		cmocka_unit_test_setup(test_differs, show_rows),
 		cmocka_unit_test_setup(test_rows, show_rows),
