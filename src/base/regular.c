@@ -2,10 +2,21 @@
 #include "base/regular.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/cleanup.h"
+
+/* The registers of a PCI device are a regular file there, which can be mapped; reading them may have an effect. */
+static bool is_of_device(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && fs.f_type == SYSFS_MAGIC;
+}
 
 int vt_open_regular(const char *path)
 {
@@ -14,7 +25,7 @@ int vt_open_regular(const char *path)
 	struct stat st;
 	char self[64];
 
-	if (found < 0 || fstat(found, &st) || !S_ISREG(st.st_mode))
+	if (found < 0 || fstat(found, &st) || !S_ISREG(st.st_mode) || is_of_device(found))
 		return -1;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", found);
 	/* O_NONBLOCK: somebody may hold a lease of the file (fcntl(F_SETLEASE)), and need not give it back at once. */

@@ -5,7 +5,8 @@
 
 /*
  * Opens a regular file for reading; -1 when it is none, or cannot be opened. Anything else is not opened even for an
- * instant: under the name may be a link to a FIFO, or to a device for which being opened has an effect (/dev/watchdog).
+ * instant: under the name may be a link to a FIFO, or to a device for which being opened has an effect (/dev/watchdog). Nor is
+ * anything in /sys.
  */
 int vt_open_regular(const char *path);
 

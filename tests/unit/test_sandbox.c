@@ -226,6 +226,7 @@ static void test_regular(void **state)
 	assert_int_equal(vt_open_regular(name), -1);
 	close(fd);
 	assert_int_equal(vt_open_regular(directory), -1);
+	assert_int_equal(vt_open_regular("/sys/kernel/uevent_seqnum"), -1);
 	unlink(name);
 	unlink(file);
 	assert_int_equal(rmdir(directory), 0);
