@@ -267,7 +267,7 @@ int main(void)
 
 def test_no_address():
     """The processor does not say which address it was when that is not canonical; 0 would be a wrong one."""
-    where = directory()
+    where = scratch()
     with target([compile_c(STRAY)], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
         with kernel_core_after(proc, where) as path:
             signal_ = stacks_core(path)["core"]["signal"]
@@ -359,7 +359,7 @@ def without_thread(path, tid):
 
 
 def test_gil_holder_missing():
-    where = directory()
+    where = scratch()
     with target([sys.executable, "-c", GIL_HOLDER], ready="READY", cwd=where, preexec_fn=allow_cores) as proc:
         wait_until(lambda: any(t["holds_gil"] for t in stacks_json(proc.pid)["threads"]), 60, "the GIL is held")
         holder = next(t["tid"] for t in stacks_json(proc.pid)["threads"] if t["holds_gil"])
@@ -604,7 +604,7 @@ def test_files():
     check("worker" in text_of(data, "files-missing") and "libwork" not in text_of(data, "files-missing"), "the executable alone", data)
 
     # The same build id, but no code: the file with the debug information.
-    only_debug = os.path.join(directory(), "worker.debug")
+    only_debug = os.path.join(scratch(), "worker.debug")
     subprocess.run(["objcopy", "--only-keep-debug", exe, only_debug], check=True)
     data, _ = worker.stack("--sysroot", by_name, "--exe", only_debug, expect=(PARTIAL,))
     check(worker.exe in text_of(data, "files-differ"), "named", data["diagnostics"])
