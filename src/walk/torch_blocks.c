@@ -110,27 +110,34 @@ static bool is_allocated(const struct search *s, const struct vt_torch_sample *s
 /* ---- how long a Block is ---- */
 
 /*
- * operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in front of it: all Blocks have the same. With another
- * malloc a Block ends where the last field does that was found.
+ * operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in front of it. All Blocks have the same, or 16 more
+ * where that was left of a larger chunk: too little for a chunk of its own. With another malloc a Block ends where the last
+ * field does that was found.
  */
+static uint64_t chunk_of(const struct search *s, size_t i)
+{
+	uint64_t chunk;
+
+	if (vt_mem_read_u64(s->f->src, sample_at(s, i)->addr - 8, &chunk) || (chunk & 8))
+		return 0;
+	return chunk & ~UINT64_C(15);
+}
+
 static void find_end(struct search *s)
 {
-	uint64_t first = 0;
+	uint64_t least = UINT64_MAX;
 	size_t bad = 0;
 
 	s->bytes = VT_TORCH_SAMPLE_BYTES;
 	for (size_t i = 0; i < s->f->n_samples; i++) {
-		uint64_t chunk;
+		uint64_t chunk = chunk_of(s, i);
 
-		if (vt_mem_read_u64(s->f->src, sample_at(s, i)->addr - 8, &chunk))
-			chunk = 0;
-		chunk &= ~UINT64_C(7);
-		if (!first)
-			first = chunk;
-		bad += !chunk || chunk % 16 || chunk != first;
+		least = chunk && chunk < least ? chunk : least;
 	}
-	if (vt_torch_tolerable(bad, s->f->n_samples) && first - 8 >= VT_TORCH_BLOCK_MIN && first - 8 < VT_TORCH_SAMPLE_BYTES)
-		s->bytes = (uint16_t)(first - 8);
+	for (size_t i = 0; i < s->f->n_samples; i++)
+		bad += chunk_of(s, i) - least > 16;
+	if (vt_torch_tolerable(bad, s->f->n_samples) && least - 8 >= VT_TORCH_BLOCK_MIN && least - 8 < VT_TORCH_SAMPLE_BYTES)
+		s->bytes = (uint16_t)(least - 8);
 }
 
 static void take_end(struct search *s)
