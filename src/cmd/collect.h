@@ -22,6 +22,7 @@
 
 struct vt_helper;
 struct vt_ask_pytorch_args;
+struct vt_python;
 
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
@@ -56,8 +57,10 @@ struct vt_origin {
 	void (*close)(struct vt_collect *c);
 	/* The name of a thread, in the model's arena; "" unknown. */
 	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
-	/* The threads (collect_stacks.h): the interpreter, the list of threads with what the kernel says, and copies of all that changes. */
-	struct vt_error *(*find_python)(struct vt_stacks *s);
+	/* The interpreter in c->modules. */
+	struct vt_error *(*find_python)(struct vt_collect *c, struct vt_python *python);
+	/* The threads (collect_stacks.h): today's map, the list of threads with what the kernel says, and copies of all that changes. */
+	void (*refresh_maps)(struct vt_collect *c);
 	struct vt_error *(*list_threads)(struct vt_stacks *s);
 	void (*capture)(struct vt_stacks *s);
 };

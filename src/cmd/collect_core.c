@@ -347,9 +347,15 @@ static const char *name_of_thread(struct vt_collect *c, pid_t tid)
 
 /* ---- its threads ---- */
 
-static struct vt_error *find_python(struct vt_stacks *s)
+static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
 {
-	return vt_python_init(&s->rounds[0].python, &s->c->modules, s->c->mem);
+	return vt_python_init(python, &c->modules, c->mem);
+}
+
+/* It does not change. */
+static void keep_maps(struct vt_collect *c)
+{
+	(void)c;
 }
 
 /* The main thread first, then by tid. */
@@ -420,6 +426,7 @@ const struct vt_origin vt_origin_core = {
 	.close = close_core,
 	.thread_name = name_of_thread,
 	.find_python = find_python,
+	.refresh_maps = keep_maps,
 	.list_threads = list_threads,
 	.capture = capture,
 };

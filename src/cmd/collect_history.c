@@ -43,8 +43,7 @@ static size_t find_counters(const struct vt_collect *c, struct vt_history_counte
 
 static void find_python(struct vt_collect *c, struct vt_collect_history *h)
 {
-	struct vt_error *err = c->live ? vt_python_find(&h->python, &c->modules, c->live) :
-					 vt_python_init(&h->python, &c->modules, c->mem);
+	struct vt_error *err = c->origin->find_python(c, &h->python);
 
 	/* That Python cannot be read is said with the threads. */
 	h->have_python = !err;

@@ -125,10 +125,9 @@ static void refresh_maps(struct vt_collect *c)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 }
 
-static struct vt_error *find_python(struct vt_stacks *s)
+static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
 {
-	refresh_maps(s->c);
-	return vt_python_find(&s->rounds[0].python, &s->c->modules, s->c->live);
+	return vt_python_find(python, &c->modules, c->live);
 }
 
 /* Our own helper's thread may still be on its way out: it is no part of the target. */
@@ -185,6 +184,7 @@ const struct vt_origin vt_origin_process = {
 	.close = close_process,
 	.thread_name = name_of_thread,
 	.find_python = find_python,
+	.refresh_maps = refresh_maps,
 	.list_threads = list_threads,
 	.capture = capture,
 };

@@ -24,7 +24,8 @@ static void find_python(struct vt_stacks *s)
 	struct vt_error *err;
 
 	python->locals = c->options->locals;
-	err = c->origin->find_python(s);
+	c->origin->refresh_maps(c);
+	err = c->origin->find_python(c, python);
 	s->have_python = !err;
 	if (s->have_python) {
 		c->model->versions.python =
