@@ -2,6 +2,7 @@
 # by $(CFLAGS): what distributions add there (stack protector, CET, LTO, sanitizers) must not get into foreign processes.
 helper_sources = \
 	helper/cuda.c \
+	helper/load.c \
 	helper/main.c \
 	helper/mem.c \
 	helper/python.c \
@@ -12,6 +13,7 @@ helper_headers = \
 	helper/sys.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/mem.h \
+	include/vramtap/recorder.h \
 	include/vramtap/torch.h \
 	src/walk/torch.h \
 	src/walk/torch_abi.h

@@ -54,6 +54,16 @@ static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
 }
 
+static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_load_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+}
+
+static uint32_t op_call_recorder(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_call_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+}
+
 static helper_op *const *find_op(uint32_t op)
 {
 	static helper_op *const ops[] = {
@@ -61,6 +71,8 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_TORCH_WALK] = op_torch_walk,
 		[VT_OP_CUDA_POOLS] = op_cuda_pools,
 		[VT_OP_ASK_PYTORCH] = op_ask_pytorch,
+		[VT_OP_LOAD_RECORDER] = op_load_recorder,
+		[VT_OP_CALL_RECORDER] = op_call_recorder,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

@@ -36,4 +36,13 @@ uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, ui
  */
 uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
+/*
+ * Has the target load the recorder, whose bytes are in the room. Waits for the lock of the loader as long as somebody else has
+ * it, even for ever; what is loaded then stays, and does nothing by itself.
+ */
+uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size);
+
+/* Calls the recorder. Fills shared->recorder.status. */
+uint32_t vt_helper_op_call_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size);
+
 #endif

@@ -13,7 +13,7 @@ cd "$here" || exit 1
 if [ $# = 3 ]; then
 	flags=$(sed -n 's/^VT_CUDA_CPPFLAGS = //p' "$build/Makefile")
 	# shellcheck disable=SC2086 # a list of flags
-	if out=$(clang-tidy --quiet "$2" -- -std=gnu11 -D_GNU_SOURCE -include "$build/config.h" -Iinclude -Isrc -I. -I"$build" \
+	if out=$(clang-tidy --quiet "$2" -- -std=gnu11 -D_GNU_SOURCE -include "$build/config.h" -Iinclude -Isrc -Ihelper -I. -I"$build" \
 		$flags 2>/dev/null); then
 		: >"$3"
 		exit 0
@@ -24,8 +24,8 @@ fi
 
 stamps=$build/tidy
 mkdir -p "$stamps"
-headers=$(cat .clang-tidy include/vramtap/*.h src/*/*.h helper/*.h | cksum | tr -d ' ')
-for file in src/*/*.c helper/*.c; do
+headers=$(cat .clang-tidy include/vramtap/*.h src/*/*.h helper/*.h helper/*/*.h | cksum | tr -d ' ')
+for file in src/*/*.c helper/*.c helper/*/*.c; do
 	stamp=$stamps/$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
 	[ -f "$stamp" ] || printf '%s %s %s\n' "$build" "$file" "$stamp"
 done | xargs -r -n 3 -P 2 sh "$0"

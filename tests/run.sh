@@ -121,7 +121,7 @@ step_clang() {
 
 step_sanitizers() {
 	say 'ASan and UBSan: build, unit tests, functional tests'
-	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers
+	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers --enable-fault-points
 	suite sanitizers check
 	suite sanitizers check-functional
 }

@@ -15,10 +15,11 @@
 
 #include <stdint.h>
 
+#include "vramtap/recorder.h"
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 2
+#define VT_HELPER_ABI 3
 #define VT_HELPER_FILE_NAME "vramtap-helper" /* of the memory file the library is loaded from, + "-" + build id */
 
 enum vt_helper_op {
@@ -28,6 +29,8 @@ enum vt_helper_op {
 	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
 	VT_OP_CUDA_POOLS = 4, /* the driver's memory pools */
 	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, told by PyTorch itself through the interpreter */
+	VT_OP_LOAD_RECORDER = 6, /* has the target load the recorder (recorder.h); nothing is recorded yet */
+	VT_OP_CALL_RECORDER = 7, /* calls its vt_recorder_control() */
 };
 
 enum vt_helper_status {
@@ -191,6 +194,31 @@ struct vt_ask_pytorch_answer {
 	uint64_t held_ns;   /* it; likewise */
 };
 
+struct vt_load_recorder_args {
+	uint64_t dlopen, dlerror; /* of the target's C library */
+	uint64_t size; /* of the library's file, whose bytes are at the start of the room */
+	/*
+	 * The descriptor that the file gets, in the table of a thread that has nothing else: the path that the target is given goes by
+	 * its number, and the higher it is, the less a later file of the target could have the same path.
+	 */
+	uint32_t fd;
+	uint32_t pad;
+	char name[40]; /* of the memory file */
+};
+
+struct vt_call_recorder_args {
+	uint64_t control; /* address of vt_recorder_control() */
+	uint32_t op;      /* enum vt_recorder_op */
+	uint32_t pad;
+	struct vt_recorder_config config; /* got: its offset in the room */
+};
+
+struct vt_recorder_answer {
+	uint64_t base;   /* where it was loaded */
+	uint32_t status; /* what vt_recorder_control() returned */
+	uint32_t pad;
+};
+
 /*
  * The head of the shared part of the memory file: "the file" in what follows is this part. Sizes are those that the tool
  * last grew it to.
@@ -212,11 +240,14 @@ struct vt_helper_shared {
 	union {
 		struct vt_torch_walk_args torch_walk;
 		struct vt_ask_pytorch_args ask_pytorch;
+		struct vt_load_recorder_args load_recorder;
+		struct vt_call_recorder_args call_recorder;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
 	struct vt_torch_walk_answer torch;
 	struct vt_ask_pytorch_answer asked;
+	struct vt_recorder_answer recorder;
 };
 
 /* Where the room for records starts, in bytes after the head. */

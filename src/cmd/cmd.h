@@ -12,6 +12,7 @@ enum {
 	VT_EXIT_PARTIAL = VT_PARTIAL,
 	VT_EXIT_NOTHING = VT_NOTHING,
 	VT_EXIT_NOT_PERMITTED = 3,
+	VT_EXIT_NO_EVENT = 4, /* what was watched for did not happen */
 	VT_EXIT_USAGE = 64,
 };
 
@@ -21,9 +22,13 @@ struct vt_command {
 	int (*run)(int argc, char **argv); /* argv[0] is "vramtap NAME"; returns the exit code */
 };
 
+int vt_cmd_diff(int argc, char **argv);
 int vt_cmd_layouts(int argc, char **argv);
+int vt_cmd_record(int argc, char **argv);
 int vt_cmd_report(int argc, char **argv);
+int vt_cmd_run(int argc, char **argv);
 int vt_cmd_stacks(int argc, char **argv);
+int vt_cmd_watch(int argc, char **argv);
 
 /* Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to the error. */
 int vt_cmd_fail(const struct vt_error *err);

@@ -24,6 +24,21 @@ void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const
 	vt_error_destroy(err);
 }
 
+void vt_collect_moment_begins(struct vt_collect *c)
+{
+	if (c->options->moment && !c->moment_begun)
+		c->options->moment->begins(c->options->moment->arg, c->model);
+	c->moment_begun = true;
+}
+
+void vt_collect_moment_is_read(struct vt_collect *c)
+{
+	vt_collect_moment_begins(c);
+	if (c->options->moment && !c->moment_read)
+		c->options->moment->is_read(c->options->moment->arg, c->model);
+	c->moment_read = true;
+}
+
 static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
 {
 	vt_progress("waiting for another vramtap to finish with this process");
@@ -38,17 +53,25 @@ static void collect_report(struct vt_collect *c)
 			vt_progress("getting inside the process");
 		vt_collect_inside(c);
 	}
+	if (c->inside_walk_done)
+		vt_collect_recorded_after(c);
 	vt_collect_say_backend(c);
+	if (c->model->n_blocks)
+		vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
 	vt_progress("reading the stacks");
+	vt_collect_moment_begins(c);
 	vt_collect_outside_prepare(c);
-	vt_collect_threads(c);
+	if (!c->options->memory_only)
+		vt_collect_threads(c);
 	if (c->options->no_stop)
 		vt_progress("waiting for a moment when the allocator does not change");
 	vt_collect_outside_finish(c);
+	vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
+	vt_collect_moment_is_read(c);
 	vt_collect_pinned(c);
-	vt_collect_history_finish(c);
+	vt_collect_traces_finish(c);
 }
 
 static void collect_stacks(struct vt_collect *c)
@@ -76,6 +99,8 @@ static void close_target(struct vt_collect *c)
 	if (c->lock_fd >= 0)
 		close(c->lock_fd);
 	vt_collect_history_deinit(c);
+	vt_collect_recorded_deinit(c);
+	vt_collect_traces_deinit(c);
 	vt_modules_deinit(&c->modules);
 	c->origin->close(c);
 	vt_maps_deinit(&c->maps);

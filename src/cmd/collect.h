@@ -24,6 +24,17 @@ struct vt_helper;
 struct vt_ask_pytorch_args;
 struct vt_python;
 
+/*
+ * Somebody who holds the target at a moment of its own (watch --on-oom: a thread waits) is told when what must be of that moment
+ * is about to be read, and once it is: blocks, stacks, recorded backtraces. Each is called once, in that order. What is read
+ * afterwards (names, what threads wait for, pinned memory) wants the process to be there still.
+ */
+struct vt_collect_moment {
+	void (*begins)(void *arg, struct vt_model *model);
+	void (*is_read)(void *arg, struct vt_model *model);
+	void *arg;
+};
+
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
 	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
@@ -34,6 +45,8 @@ struct vt_collect_options {
 	enum vt_view view;
 	bool locals;        /* the local variables of Python functions */
 	bool no_stop;       /* stop no thread; a report is read-only then */
+	bool memory_only;   /* nothing about threads; with no_stop only */
+	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
 };
 
 struct vt_collect;
@@ -99,8 +112,11 @@ struct vt_collect {
 	struct vt_maps pinned_maps; /* collect_pinned.c's own */
 	struct vt_collect_outside *outside; /* collect_outside.c's own */
 	struct vt_collect_history *history; /* collect_history.c's own */
+	struct vt_collect_recorded *recorded; /* collect_recorded.c's own */
+	struct vt_collect_traces *traces; /* collect_traces.c's own */
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
+	bool moment_begun, moment_read;
 };
 
 /*
@@ -126,6 +142,10 @@ struct vt_layout_seen {
 /* Looks at nothing but the allocator's layout: no thread is stopped. */
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen);
 
+/* For options->moment: called wherever it may be so, they tell it the first time. */
+void vt_collect_moment_begins(struct vt_collect *c);
+void vt_collect_moment_is_read(struct vt_collect *c);
+
 /* The stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
 void vt_collect_environ(struct vt_collect *c);        /* collect_identity.c: of a live process */
@@ -148,14 +168,28 @@ void vt_collect_outside_prepare(struct vt_collect *c);
 void vt_collect_outside_rehearse(struct vt_collect *c);
 void vt_collect_outside_read(struct vt_collect *c);
 void vt_collect_outside_finish(struct vt_collect *c);
+/* Whether nothing has to be read by vt_collect_outside_finish(). */
+bool vt_collect_outside_is_read(const struct vt_collect *c);
+
+/* collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time). */
+void vt_collect_history_read(struct vt_collect *c);
+void vt_collect_history_deinit(struct vt_collect *c);
 
 /*
- * collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second
- * time); finished when all else is in.
+ * collect_recorded.c: what vramtap's recorder in the process has, while nothing is stopped for it. It is read before the blocks are
+ * listed and after, each as often as there is a better moment for it: the last one counts. Of each device it is told when the listing
+ * began that counts.
  */
-void vt_collect_history_read(struct vt_collect *c);
-void vt_collect_history_finish(struct vt_collect *c);
-void vt_collect_history_deinit(struct vt_collect *c);
+void vt_collect_recorded_before(struct vt_collect *c);
+void vt_collect_recorded_listing(struct vt_collect *c, int device);
+void vt_collect_recorded_after(struct vt_collect *c);
+/* Once the blocks are there: which record is of which. */
+void vt_collect_recorded_join(struct vt_collect *c);
+void vt_collect_recorded_deinit(struct vt_collect *c);
+
+/* collect_traces.c: when all else is in, recorded backtraces are named and put into the model. */
+void vt_collect_traces_finish(struct vt_collect *c);
+void vt_collect_traces_deinit(struct vt_collect *c);
 
 /*
  * collect_ask.c: the blocks as PyTorch tells them. On an error the model is as before, and the message says why PyTorch was not

@@ -377,9 +377,11 @@ void vt_collect_inside(struct vt_collect *c)
 				      "the devices could not be asked for their memory, all else was read from outside", err);
 		return;
 	}
+	vt_collect_moment_begins(c);
 	if (c->torch.backend == VT_TORCH_NATIVE)
 		read_reserved(c, &c->reserved);
 	ask_cuda(c, helper);
+	vt_collect_recorded_before(c);
 	if (!ask_pytorch(c, helper) && c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited)
 		walk_inside(c, helper);
 	if (model->devices.n > 0)

@@ -211,6 +211,7 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 
 	device->walk = NULL;
 	*result = (struct vt_torch_device_result){ .device = ordinal, .allocator = device->dca };
+	vt_collect_recorded_listing(c, ordinal);
 	if (count < 0 || count > MAX_BLOCKS || !make_scratch(device, count)) {
 		result->result = VT_WALK_REFUSED;
 		snprintf(result->why, sizeof(result->why), "%s",
@@ -237,6 +238,8 @@ void vt_collect_outside_rehearse(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
 
+	if (c->outside)
+		vt_collect_recorded_before(c);
 	for (int i = c->outside ? c->outside->n : 0; i-- > 0;)
 		vt_outside_rehearse(c, &c->outside->devices[i], i, start + REHEARSE_NS);
 	if (c->outside)
@@ -282,7 +285,9 @@ void vt_collect_outside_read(struct vt_collect *c)
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
 
-		if (!device->walk || !vt_torch_walk_holds(device->walk, src))
+		if (device->walk && vt_torch_walk_holds(device->walk, src))
+			vt_collect_recorded_listing(c, i); /* what was read before is the list of this moment, too */
+		else
 			vt_outside_read(c, device, i, deadline);
 		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED : VT_CONSISTENT_UNCHANGED;
 		/* Some thread could not be stopped: once is enough only if the statistics prove it. */
@@ -294,6 +299,18 @@ void vt_collect_outside_read(struct vt_collect *c)
 		c->model->timing.blocks_stopped_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
 }
 
+bool vt_collect_outside_is_read(const struct vt_collect *c)
+{
+	if (c->inside_walk_done || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
+		return true;
+	if (!c->outside || !c->outside->read)
+		return false;
+	for (int i = 0; i < c->outside->n; i++)
+		if (c->outside->devices[i].unproven)
+			return false;
+	return true;
+}
+
 /* One after the other; each is exact, or not, for itself. */
 static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 {
@@ -301,6 +318,7 @@ static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 
 	if (!find_devices(c))
 		return;
+	vt_collect_recorded_before(c);
 	for (int i = 0; i < c->outside->n; i++)
 		vt_outside_settle(c, &c->outside->devices[i], i, deadline_ns, sink);
 	c->outside->read = true;

@@ -676,6 +676,8 @@ void vt_collect_threads(struct vt_collect *c)
 		return;
 	}
 	c->origin->capture(&s);
+	if (vt_collect_outside_is_read(c))
+		vt_collect_moment_is_read(c);
 	if (c->live) { /* nothing comes or goes in a core */
 		drop_ended_threads(&s);
 		add_new_threads(&s);

@@ -13,15 +13,27 @@ vramtap_SOURCES = \
 	src/cmd/collect_passes.c \
 	src/cmd/collect_pinned.c \
 	src/cmd/collect_process.c \
+	src/cmd/collect_recorded.c \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
+	src/cmd/collect_traces.c src/cmd/collect_traces.h \
+	src/cmd/diff.c \
 	src/cmd/layouts.c \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \
+	src/cmd/options_record.c src/cmd/options_record.h \
 	src/cmd/output.c src/cmd/output.h \
 	src/cmd/progress.c src/cmd/progress.h \
+	src/cmd/record.c \
+	src/cmd/record_driver.c \
+	src/cmd/record_target.c src/cmd/record_target.h \
 	src/cmd/report.c \
+	src/cmd/run.c \
+	src/cmd/run_gate.c src/cmd/run_gate.h \
 	src/cmd/stacks.c \
+	src/cmd/watch.c src/cmd/watch.h \
+	src/cmd/watch_grow.c \
+	src/cmd/watch_oom.c \
 	src/cmd/watchdog.c src/cmd/watchdog.h
 vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \

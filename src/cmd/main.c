@@ -14,6 +14,10 @@
 static const struct vt_command commands[] = {
 	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
 	{ "stacks", "where each thread of some processes is, and what it waits for", vt_cmd_stacks },
+	{ "record", "backtraces of allocations from now on: on, off, what it does", vt_cmd_record },
+	{ "diff", "two saved reports of one process: what grew, and who allocated it", vt_cmd_diff },
+	{ "watch", "catches the next out-of-memory error; finds what grows", vt_cmd_watch },
+	{ "run", "runs a program with its allocations recorded from the first one on", vt_cmd_run },
 	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
 };
 

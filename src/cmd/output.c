@@ -28,10 +28,6 @@ enum {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "How it is shown:", VT_OUTPUT_GROUP },
-	{ "threads", KEY_THREADS, "WHICH", 0,
-	  "groups (default): threads with equal stacks together, long stacks shortened; all: every thread, every frame, and all "
-	  "that is known; python: the same for threads that run Python; main: for the main thread",
-	  0 },
 	{ "json", KEY_JSON, "FILE", 0, "Write everything as JSON to FILE; - is standard output, then there is no text", 0 },
 	{ "color", KEY_COLOR, "WHEN", 0, "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
 	{ "width", KEY_WIDTH, "COLUMNS", 0, "Width of the text (default: of the terminal, else 100)", 0 },
@@ -83,16 +79,13 @@ int vt_parse_choice(struct argp_state *state, const char *option, const char *co
 	return 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t parse_format(int key, char *arg, struct argp_state *state)
 {
 	struct vt_output *output = state->input;
 
 	switch (key) {
 	case KEY_JSON:
 		output->json = arg;
-		return 0;
-	case KEY_THREADS:
-		output->writer.threads = (enum vt_threads_shown)vt_parse_choice(state, "--threads", threads_names, arg);
 		return 0;
 	case KEY_COLOR:
 		output->color = (enum vt_color_mode)vt_parse_choice(state, "--color", color_names, arg);
@@ -111,7 +104,34 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp vt_output_argp = { .options = options, .parser = parse_option };
+const struct argp vt_format_argp = { .options = options, .parser = parse_format };
+
+static error_t parse_threads(int key, char *arg, struct argp_state *state)
+{
+	struct vt_output *output = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = output;
+		return 0;
+	case KEY_THREADS:
+		output->writer.threads = (enum vt_threads_shown)vt_parse_choice(state, "--threads", threads_names, arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option threads_options[] = {
+	{ "threads", KEY_THREADS, "WHICH", 0,
+	  "groups (default): threads with equal stacks together, long stacks shortened; all: every thread, every frame, and all "
+	  "that is known; python: the same for threads that run Python; main: for the main thread",
+	  VT_OUTPUT_GROUP },
+	{ 0 },
+};
+static const struct argp_child format_child[] = { { &vt_format_argp, 0, NULL, 0 }, { 0 } };
+
+const struct argp vt_output_argp = { .options = threads_options, .parser = parse_threads, .children = format_child };
 
 /* The locale's character set without setlocale(): a static program has no locale data. */
 static bool utf8_locale(void)
@@ -229,11 +249,14 @@ struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *wr
 	return NULL;
 }
 
+struct vt_error *vt_output_file(const struct vt_output *output, vt_output_fn *write_document, const void *what, const char *path)
+{
+	if (!strcmp(path, "-"))
+		return vt_output_text(output, write_document, what);
+	return write_file(output, write_document, what, path);
+}
+
 struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write_document, const void *what)
 {
-	if (!output->json)
-		return NULL;
-	if (vt_output_is_json_only(output))
-		return vt_output_text(output, write_document, what);
-	return write_file(output, write_document, what, output->json);
+	return output->json ? vt_output_file(output, write_document, what, output->json) : NULL;
 }

@@ -20,6 +20,9 @@ struct vt_output {
 	struct vt_writer_options writer;
 };
 
+/* The options that are not about threads, which vt_output_argp includes: for what shows none. */
+extern const struct argp vt_format_argp;
+
 /*
  * An argp child of a command: its input is a struct vt_output. A command's own keys begin at VT_KEY_COMMAND, its own groups
  * of options end at 8.
@@ -59,6 +62,9 @@ typedef struct vt_error *vt_output_fn(const void *what, const struct vt_writer_o
 
 /* To the file that --json names or to standard output; nothing without --json. */
 struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write, const void *what);
+
+/* To a file; "-" is standard output. */
+struct vt_error *vt_output_file(const struct vt_output *output, vt_output_fn *write, const void *what, const char *path);
 
 /* To standard output. */
 struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *write, const void *what);

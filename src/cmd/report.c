@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vramtap report PID, or --core CORE */
+#include <string.h>
+
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/collect.h"
 #include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "cmd/progress.h"
+#include "report/folded.h"
 #include "report/writer.h"
 
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
 	KEY_SITES,
+	KEY_FOLDED,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
 	KEY_ASK_PYTORCH,
@@ -24,12 +28,17 @@ struct arguments {
 	struct vt_subject subject;
 	struct vt_collect_options collect;
 	struct vt_output output;
+	const char *folded; /* a file, NULL none, "-" standard output */
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What is shown:", 1 },
 	{ "blocks", KEY_BLOCKS, NULL, 0, "List every block of the caching allocator", 0 },
-	{ "sites", KEY_SITES, NULL, 0, "Show every place that allocated, with all frames, if PyTorch recorded it", 0 },
+	{ "sites", KEY_SITES, NULL, 0, "Show every place that allocated, with all frames, if PyTorch or vramtap recorded it", 0 },
+	{ "folded", KEY_FOLDED, "FILE", 0,
+	  "Write the blocks in use by their recorded backtraces to FILE, as flame graph tools read them; - is standard output, then "
+	  "there is no text",
+	  0 },
 	{ NULL, 0, NULL, 0, "How the process is treated:", 2 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
@@ -61,6 +70,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_SITES:
 		args->output.writer.all_sites = true;
 		return 0;
+	case KEY_FOLDED:
+		args->folded = arg;
+		return 0;
 	case KEY_READ_ONLY:
 		args->collect.read_only = true;
 		return 0;
@@ -90,6 +102,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
+		if (args->folded && !strcmp(args->folded, "-") && vt_output_is_json_only(&args->output))
+			argp_error(state, "--folded and --json cannot both write to standard output");
 		if (args->subject.core && (args->collect.allow_resume || args->collect.no_stop))
 			argp_error(state, "--core and %s exclude each other", args->collect.no_stop ? "--no-stop" : "--allow-resume");
 		if (args->collect.read_only && args->collect.allow_resume)
@@ -127,12 +141,21 @@ static struct vt_error *write_text(const void *model, const struct vt_writer_opt
 	return vt_writer_text.write(model, options_, out);
 }
 
-static struct vt_error *write_report(const struct vt_model *model, const struct vt_output *output)
+static struct vt_error *write_folded(const void *model, const struct vt_writer_options *options_, FILE *out)
 {
+	return vt_writer_folded.write(model, options_, out);
+}
+
+static struct vt_error *write_report(const struct vt_model *model, const struct arguments *args)
+{
+	const struct vt_output *output = &args->output;
+	bool folded_only = args->folded && !strcmp(args->folded, "-");
 	/* A file that cannot be written must not cost the text: the process may be another one by the next try. */
 	struct vt_error *json_err = vt_output_json(output, write_json, model);
-	struct vt_error *err = vt_output_is_json_only(output) ? NULL : vt_output_text(output, write_text, model);
+	struct vt_error *err = args->folded ? vt_output_file(output, write_folded, model, args->folded) : NULL;
 
+	if (!err && !folded_only && !vt_output_is_json_only(output))
+		err = vt_output_text(output, write_text, model);
 	if (!json_err)
 		return err;
 	vt_error_destroy(err);
@@ -153,7 +176,7 @@ int vt_cmd_report(int argc, char **argv)
 
 	vt_progress_end();
 	if (!err)
-		err = write_report(&model, &args.output);
+		err = write_report(&model, &args);
 
 	int status = err ? vt_cmd_fail(err) : (int)model.completeness;
 

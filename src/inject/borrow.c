@@ -223,7 +223,7 @@ static bool qualifies(struct attempt *attempt)
 	if (has_syscall_dispatch(attempt->tid))
 		return false;
 	if (attempt->filtered)
-		attempt->err = vt_seccomp_check(attempt->tid);
+		attempt->err = vt_seccomp_check(attempt->tid, plan->use);
 	return !attempt->err;
 }
 

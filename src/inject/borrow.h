@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "inject/choose.h"
+#include "inject/seccomp.h"
 #include "inject/stub.h"
 #include "target/live.h"
 #include "target/maps.h"
@@ -25,6 +26,7 @@ struct vt_borrow_plan {
 	bool write_stub;     /* it could not be written from outside: do it while the thread is stopped */
 	struct vt_stub_control control;
 	uint64_t xsave_mask;
+	enum vt_seccomp_use use; /* what filters are asked for */
 };
 
 enum vt_borrow_result {

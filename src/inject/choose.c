@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "target/proc.h"
+#include "vramtap/recorder.h"
 
 /* So many threads against which nothing is to be said end the search. */
 #define ENOUGH 2
@@ -214,10 +215,27 @@ int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symb
 
 /* Threads */
 
+/*
+ * One that ran out of memory and sleeps in the recorder, until the watcher has read what it wants (helper/recorder/oom.c). It is in
+ * the middle of throwing an exception: the unwinder holds no lock then, nor does PyTorch, whatever is on its stack.
+ */
+static bool waits_for_watcher(const struct vt_choice *choice, const struct vt_thread_info *info)
+{
+	uint64_t interval[2];
+
+	return info->state == 'S' && info->in_syscall && vt_code_kind_of(choice->symbols, info->pc) == VT_CODE_RECORDER &&
+	       (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_restart_syscall) &&
+	       !vt_mem_read(vt_live_source(choice->live), info->syscall_args[0], interval, sizeof(interval)) && interval[0] == 0 &&
+	       interval[1] == VT_RECORDER_WAIT_NS;
+}
+
 static int thread_exposure(const struct vt_choice *choice, const struct vt_thread_info *info)
 {
 	int exposure;
 
+	if (waits_for_watcher(choice, info))
+		return vt_stack_exposure(choice->live, choice->symbols, info->sp) == VT_EXPOSURE_NEVER ? VT_EXPOSURE_NEVER :
+													  VT_EXPOSURE_QUIET;
 	/* Sleeping interruptibly; D would not answer to an interruption. */
 	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(choice->symbols, info->pc) != VT_CODE_LIBC)
 		return VT_EXPOSURE_NEVER;

@@ -12,5 +12,6 @@
 
 	embed	vt_stub_blob, src/inject/stub.bin
 	embed	vt_helper_elf, helper/vramtap-helper.so
+	embed	vt_recorder_elf, helper/vramtap-recorder.so
 
 	.section .note.GNU-stack, "", @progbits

@@ -174,6 +174,7 @@ static struct vt_error *prepare(struct injection *in)
 	in->plan.proc = in->proc;
 	in->plan.live = in->live;
 	in->plan.maps = &in->maps;
+	in->plan.use = in->options->loads ? VT_SECCOMP_RECORDER : VT_SECCOMP_HELPER;
 	return plan_control(in);
 }
 

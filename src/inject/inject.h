@@ -21,6 +21,7 @@ struct vt_inject_options {
 	uint64_t budget_ns;   /* for finding a safe thread and for each stage until the helper's thread waits for requests */
 	bool allow_resume;    /* a target stopped by SIGSTOP may be continued for the injection, and is stopped again */
 	pid_t only_tid;       /* if not 0: no thread but this one may be borrowed */
+	bool loads;           /* the recorder is to be loaded: a seccomp filter must allow that, too */
 };
 
 struct vt_inject_timing {

@@ -4,15 +4,20 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/channel.c src/inject/channel.h \
 	src/inject/choose.c src/inject/choose.h \
 	src/inject/embed.S \
+	src/inject/gate.c src/inject/gate.h \
 	src/inject/helper.c \
 	src/inject/image.c src/inject/image.h \
 	src/inject/inject.h \
 	src/inject/lock.c \
 	src/inject/place.c src/inject/place.h \
+	src/inject/recorder.c src/inject/recorder.h \
+	src/inject/recorder_cupti.c src/inject/recorder_cupti.h \
+	src/inject/recorder_got.c src/inject/recorder_got.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
 	src/inject/stub.h \
 	src/inject/symbols.c src/inject/symbols.h \
+	src/inject/trap.c src/inject/trap.h \
 	src/inject/xstate.c src/inject/xstate.h
 
 # The stub: flat code that runs in a borrowed thread of the target. Built like the helper, and linked by a script that
@@ -27,7 +32,7 @@ src/inject/stub.bin: $(stub_sources) src/inject/stub.h src/inject/stub.lds helpe
 		$(top_srcdir)/src/inject/stub_entry.S $(top_srcdir)/src/inject/stub.c
 	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub.elf $@
 
-src/inject/embed.$(OBJEXT): helper/vramtap-helper.so src/inject/stub.bin
+src/inject/embed.$(OBJEXT): helper/vramtap-helper.so helper/vramtap-recorder.so src/inject/stub.bin
 
 CLEANFILES += src/inject/stub.bin src/inject/stub.elf
 EXTRA_DIST += $(stub_sources) src/inject/stub.lds

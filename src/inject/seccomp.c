@@ -42,12 +42,14 @@ enum need {
  * Every system call of the stub, the helper and of pthread_create() and the end of a thread in glibc. Arguments that
  * filters look at are those that are really passed; pointers are 0.
  */
-static const struct call {
+struct call {
 	const char *name;
 	enum need need;
 	struct seccomp_data data;
-} calls[] = {
+};
 #define CALL(call, must, ...) { #call, must, { .nr = SYS_##call, .arch = AUDIT_ARCH_X86_64, .args = { __VA_ARGS__ } } }
+
+static const struct call helper_calls[] = {
 	CALL(rt_sigprocmask, MUST_WORK, SIG_SETMASK, 0, 0, 8),
 	CALL(rt_sigpending, MUST_WORK, 0, 8),
 	CALL(rt_sigaction, MUST_WORK, SIGUSR1, 0, 0, 8),
@@ -87,8 +89,34 @@ static const struct call {
 	CALL(sched_getscheduler, MAY_FAIL, 0),
 	CALL(sched_setscheduler, MAY_FAIL, 0, 0, 0),
 	CALL(process_vm_readv, MAY_FAIL, 1, 0, 1, 0, 1, 0),
-#undef CALL
 };
+
+/*
+ * Beyond those: of dlopen() in glibc (elf/dl-load.c; one that fails is an error that it reports), of what makes the file for it
+ * (helper/load.c), and of the recorder, on threads that allocate as well (helper/recorder/).
+ */
+static const struct call recorder_calls[] = {
+	CALL(openat, MUST_WORK, AT_FDCWD, 0, O_RDONLY | O_CLOEXEC),
+	CALL(read, MUST_WORK, 5, 0, 832),
+	CALL(write, MUST_WORK, 5, 0, 65536),
+	CALL(pread64, MAY_FAIL, 5, 0, 832, 64),
+	CALL(newfstatat, MAY_FAIL, 5, 0, 0, AT_EMPTY_PATH),
+	CALL(fstat, MAY_FAIL, 5, 0),
+	CALL(lseek, MAY_FAIL, 5, 0, SEEK_SET),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_DENYWRITE, 5, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_DENYWRITE | MAP_FIXED, 5, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (__u64)-1, 0),
+	CALL(mprotect, MUST_WORK, 0, 4096, PROT_READ),
+	CALL(fcntl, MAY_FAIL, 5, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
+	CALL(fcntl, MAY_FAIL, 5, F_DUPFD_CLOEXEC, 1000),
+	CALL(madvise, MAY_FAIL, 0, 4096, 18 /* MADV_WIPEONFORK */),
+	CALL(madvise, MAY_FAIL, 0, 4096, 19 /* MADV_KEEPONFORK */),
+	CALL(madvise, MAY_FAIL, 0, 4096, MADV_NOHUGEPAGE),
+	CALL(sched_yield, MAY_FAIL, 0),
+};
+#undef CALL
 
 /* A 32-bit word of the data, as BPF_LD | BPF_W | BPF_ABS sees it. */
 static bool load_word(const struct seccomp_data *data, uint32_t offset, uint32_t *value)
@@ -207,12 +235,21 @@ static bool is_fine(uint32_t answer, enum need need)
 	}
 }
 
-const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n)
+static const char *forbidden(const struct sock_filter *program, size_t n, const struct call *calls, size_t n_calls)
 {
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < n_calls; i++)
 		if (!is_fine(vt_seccomp_run(program, n, &calls[i].data), calls[i].need))
 			return calls[i].name;
 	return NULL;
+}
+
+const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n, enum vt_seccomp_use use)
+{
+	const char *name = forbidden(program, n, helper_calls, sizeof(helper_calls) / sizeof(helper_calls[0]));
+
+	if (!name && use == VT_SECCOMP_RECORDER)
+		name = forbidden(program, n, recorder_calls, sizeof(recorder_calls) / sizeof(recorder_calls[0]));
+	return name;
 }
 
 /* The i-th filter of the thread; *n is 0 when there are no more. */
@@ -234,24 +271,24 @@ static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filte
 	return NULL;
 }
 
-struct vt_error *vt_seccomp_check(pid_t tid)
+struct vt_error *vt_seccomp_check(pid_t tid, enum vt_seccomp_use use)
 {
 	VT_FREE struct sock_filter *program = calloc(BPF_MAXINSNS, sizeof(*program));
 
 	if (!program)
 		return &vt_enomem;
 	for (unsigned long i = 0; i < MAX_FILTERS; i++) {
-		const char *forbidden;
+		const char *name;
 		size_t n;
 
 		VT_TRY(get_filter(tid, i, program, &n));
 		if (!n)
 			return NULL;
-		forbidden = vt_seccomp_forbidden(program, n);
-		if (forbidden)
+		name = vt_seccomp_forbidden(program, n, use);
+		if (name)
 			return vt_error_create(VT_ERR_UNSUPPORTED,
-					       "the process has a seccomp filter that forbids %s(), which the helper needs",
-					       forbidden);
+					       "the process has a seccomp filter that forbids %s(), which the %s needs", name,
+					       use == VT_SECCOMP_RECORDER ? "recorder" : "helper");
 	}
 	return vt_error_create(VT_ERR_UNSUPPORTED, "the process has more than %d seccomp filters", MAX_FILTERS);
 }

@@ -14,16 +14,22 @@
 
 #include "base/error.h"
 
+/* What the calls are for. */
+enum vt_seccomp_use {
+	VT_SECCOMP_HELPER,   /* the stub and the helper */
+	VT_SECCOMP_RECORDER, /* and the loader, the recorder */
+};
+
 /*
  * The thread must be stopped by the calling thread (ptrace). NULL when all calls are allowed; VT_ERR_UNSUPPORTED names the
  * call that is not, or says that the filters may not be read.
  */
-struct vt_error *vt_seccomp_check(pid_t tid);
+struct vt_error *vt_seccomp_check(pid_t tid, enum vt_seccomp_use use);
 
 /* What one filter answers: SECCOMP_RET_*; SECCOMP_RET_KILL_PROCESS for a program that the kernel would not load. */
 uint32_t vt_seccomp_run(const struct sock_filter *program, size_t n, const struct seccomp_data *data);
 
 /* Whether the calls are allowed by this one filter; the name of the first that is not, or NULL. */
-const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n);
+const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n, enum vt_seccomp_use use);
 
 #endif

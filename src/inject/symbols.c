@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vramtap/recorder.h"
+
 /* Where a function may be defined: until glibc 2.34 threads had a library of their own. */
 static const char *const libraries[] = { "libc.so.6", "libpthread.so.0", "libpthread-2." };
 
@@ -49,6 +51,7 @@ static const struct {
 	{ "ld-linux", VT_CODE_LOADER },
 	{ "ld-2.", VT_CODE_LOADER },
 	{ "libcuda.so", VT_CODE_DRIVER },
+	{ "memfd:" VT_RECORDER_FILE_NAME, VT_CODE_RECORDER },
 	{ "libjemalloc", VT_CODE_ALLOCATOR },
 	{ "libtcmalloc", VT_CODE_ALLOCATOR },
 	{ "libmimalloc", VT_CODE_ALLOCATOR },

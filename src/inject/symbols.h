@@ -25,6 +25,7 @@ enum vt_code_kind {
 	VT_CODE_ALLOCATOR, /* an allocator that replaces libc's (jemalloc and its like) */
 	VT_CODE_LOADER,    /* ld.so */
 	VT_CODE_DRIVER,    /* libcuda */
+	VT_CODE_RECORDER,  /* our own recorder */
 	VT_CODE_N_KINDS
 };
 

@@ -493,11 +493,17 @@ bool vt_model_account(struct vt_model *model)
 			      "not enough memory here to group the recorded backtraces");
 		ok = false;
 	}
+	if (!vt_account_recorder(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, "recorder", "no-memory",
+			      "not enough memory here to group the driver's allocations");
+		ok = false;
+	}
 	if (!vt_group_threads(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, "stacks", "no-memory",
 			      "not enough memory here to group the threads");
 		ok = false;
 	}
+	vt_account_oom(model);
 	find_completeness(model);
 	ok = vt_make_headlines(model) && ok;
 	if (!ok && model->completeness == VT_COMPLETE)

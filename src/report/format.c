@@ -75,6 +75,16 @@ const char *vt_format_size(char buf[VT_NUM_MAX], uint64_t bytes)
 	return put_decimal(buf, scale(bytes, u * 10, decimals), decimals, units[u]);
 }
 
+const char *vt_format_change(char buf[VT_NUM_MAX], int64_t bytes)
+{
+	char *p = buf;
+
+	if (bytes)
+		*p++ = bytes < 0 ? '-' : '+';
+	vt_format_size(p, bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes); /* 12 characters at most */
+	return buf;
+}
+
 const char *vt_format_count(char buf[VT_NUM_MAX], uint64_t n)
 {
 	char digits[VT_NUM_MAX];

@@ -18,6 +18,9 @@ size_t vt_put_hex(char *p, uint64_t value); /* with 0x */
  */
 const char *vt_format_size(char buf[VT_NUM_MAX], uint64_t bytes);
 
+/* A difference of sizes: "+1.20 GiB", "-512 B", "0 B". */
+const char *vt_format_change(char buf[VT_NUM_MAX], int64_t bytes);
+
 /* Thousands separators: "14,211". */
 const char *vt_format_count(char buf[VT_NUM_MAX], uint64_t n);
 

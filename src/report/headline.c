@@ -352,6 +352,88 @@ static void add_ooms(struct headlines *h)
 	}
 }
 
+/* ", by train_step train.py:88": where the request was made, or "". */
+static void describe_request(char *buf, size_t size, const struct vt_model *model, const struct vt_model_oom *oom)
+{
+	const struct vt_model_frame *f = vt_oom_place(model, oom);
+	const char *file = f && f->file ? f->file : f ? f->module : NULL;
+
+	buf[0] = '\0';
+	if (!f)
+		return;
+	if (file && f->line > 0)
+		snprintf(buf, size, " by %.*s (%.*s:%d)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, base_name(file), f->line);
+	else if (file)
+		snprintf(buf, size, " by %.*s (%.*s)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, base_name(file));
+	else if (f->function)
+		snprintf(buf, size, " by %.*s", MAX_NAME, f->function);
+}
+
+static void add_request(struct headlines *h, const struct vt_model_oom *oom, uint32_t more)
+{
+	char requested[VT_NUM_MAX], place[MAX_NAME * 2 + 32], device[48] = "", others[64] = "", thread[THREAD_MAX];
+
+	describe_request(place, sizeof(place), h->model, oom);
+	if (oom->device >= 0)
+		snprintf(device, sizeof(device), " on GPU %d", oom->device);
+	if (more)
+		snprintf(others, sizeof(others), "; %" PRIu32 " more request%s failed at that time", more, more == 1 ? "" : "s");
+	add(h, "caught", true, "out of memory: %s asked for%s%s, in thread %s%s", vt_format_size(requested, oom->requested), device,
+	    place, describe_thread(thread, oom->tid, oom->thread), others);
+}
+
+/* Why it failed, in a sentence. */
+static void add_verdict(struct headlines *h, const struct vt_model_caught *c)
+{
+	char needed[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], blocks[VT_NUM_MAX], largest[VT_NUM_MAX],
+		held[VT_NUM_MAX], others[VT_NUM_MAX + 32] = "", number[VT_NUM_MAX];
+
+	vt_format_size(needed, c->needed_bytes);
+	vt_format_size(free_text, c->oom->free_bytes);
+	vt_format_size(cached, c->holes.bytes);
+	vt_format_count(blocks, c->holes.blocks);
+	vt_format_size(largest, c->largest_hole);
+	vt_format_size(held, c->held_bytes);
+	if (c->others_known)
+		snprintf(others, sizeof(others), ", others hold %s", vt_format_size(number, c->others_bytes));
+	switch (c->verdict) {
+	case VT_OOM_UNDECIDED:
+		return;
+	case VT_OOM_TOO_LARGE:
+		add(h, "too-large", true, "the whole device has no more than %s", vt_format_size(number, c->oom->total_bytes));
+		return;
+	case VT_OOM_LIMITED:
+		add(h, "limited", true,
+		    "%s were free on the device: PyTorch may not use as much (set_per_process_memory_fraction), or the driver "
+		    "refused it", free_text);
+		return;
+	case VT_OOM_ELSEWHERE:
+		add(h, "elsewhere", true,
+		    "PyTorch has a free block that is large enough, but keeps it for another stream, for a private pool, or unsplit "
+		    "(max_split_size_mb); %s free on the device", free_text);
+		return;
+	case VT_OOM_FRAGMENTED:
+		add(h, "fragmented", true,
+		    "fragmented: %s cached in %s free blocks, the largest %s; %s free on the device; in use: %s%s", cached, blocks,
+		    largest, free_text, held, others);
+		return;
+	case VT_OOM_FULL:
+		add(h, "full", true, "full: PyTorch has %s in use%s; %s cached and %s free on the device are less than the %s needed", held,
+		    others, cached, free_text, needed);
+		return;
+	}
+}
+
+static void add_caught(struct headlines *h)
+{
+	const struct vt_model_caught *c = &h->model->caught;
+
+	if (!c->oom)
+		return;
+	add_request(h, c->oom, c->last - c->first);
+	add_verdict(h, c);
+}
+
 /*
  * The exact allocator with the least free memory on its device that comes after `after` in that
  * order, or NULL.
@@ -454,6 +536,7 @@ bool vt_make_headlines(struct vt_model *model)
 {
 	struct headlines h = { .model = model };
 
+	add_caught(&h);
 	add_process(&h);
 	add_signal(&h);
 	add_deadlocks(&h);

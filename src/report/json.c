@@ -9,18 +9,11 @@
 #include <string.h>
 
 #include "report/json_out.h"
+#include "report/json_recorder.h"
 #include "report/model.h"
 #include "report/writer.h"
 
-#define SCHEMA "vramtap-report"
 #define STACKS_SCHEMA "vramtap-stacks"
-#define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
-
-/* "" and NULL both mean unknown or none. */
-static void put_name(struct vt_json *json, const char *key, const char *value)
-{
-	vt_json_text(json, key, value && *value ? value : NULL);
-}
 
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
 {
@@ -56,19 +49,19 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 {
 	vt_json_object(json, "process");
 	vt_json_int(json, "pid", p->pid);
-	put_name(json, "name", p->name);
-	put_name(json, "command_line", p->cmdline);
-	put_name(json, "executable", p->exe);
-	put_name(json, "user", p->user);
+	vt_json_name(json, "name", p->name);
+	vt_json_name(json, "command_line", p->cmdline);
+	vt_json_name(json, "executable", p->exe);
+	vt_json_name(json, "user", p->user);
 	vt_json_uint(json, "uid", p->uid);
-	put_name(json, "container", p->container);
+	vt_json_name(json, "container", p->container);
 	vt_json_milli(json, "uptime_s", p->uptime_s);
 	vt_json_int(json, "threads", p->n_threads);
 	put_state(json, "state", p->state);
 	if (p->tracer > 0) {
 		vt_json_object_line(json, "tracer");
 		vt_json_int(json, "pid", p->tracer);
-		put_name(json, "name", p->tracer_name);
+		vt_json_name(json, "name", p->tracer_name);
 		vt_json_end_object(json);
 	} else {
 		vt_json_null(json, "tracer");
@@ -124,15 +117,15 @@ static void put_cuda_version(struct vt_json *json, const char *key, int version)
 static void write_versions(struct vt_json *json, const struct vt_model_versions *v)
 {
 	vt_json_object(json, "versions");
-	put_name(json, "pytorch", v->torch);
-	put_name(json, "pytorch_layout", v->torch_layout);
+	vt_json_name(json, "pytorch", v->torch);
+	vt_json_name(json, "pytorch_layout", v->torch_layout);
 	if (v->torch_layout_unknown || (v->torch_layout && *v->torch_layout))
 		vt_json_bool(json, "pytorch_layout_known", !v->torch_layout_unknown);
 	else
 		vt_json_null(json, "pytorch_layout_known");
-	put_name(json, "cpython", v->python);
+	vt_json_name(json, "cpython", v->python);
 	vt_json_bool(json, "cpython_free_threaded", v->python_free_threaded);
-	put_name(json, "driver", v->driver);
+	vt_json_name(json, "driver", v->driver);
 	put_cuda_version(json, "cuda_driver", v->cuda_driver);
 	put_cuda_version(json, "cuda_runtime", v->cuda_runtime);
 	vt_json_end_object(json);
@@ -229,7 +222,7 @@ static void write_device(struct vt_json *json, const struct vt_model_device *d)
 {
 	vt_json_object(json, NULL);
 	vt_json_int(json, "ordinal", d->ordinal);
-	put_name(json, "name", d->name);
+	vt_json_name(json, "name", d->name);
 	if (d->have_uuid)
 		put_uuid(json, "uuid", d->uuid);
 	else
@@ -249,7 +242,7 @@ static void write_device(struct vt_json *json, const struct vt_model_device *d)
 	} else {
 		vt_json_null(json, "memory");
 	}
-	put_name(json, "why_no_memory", d->have_memory ? NULL : d->why_no_memory);
+	vt_json_name(json, "why_no_memory", d->have_memory ? NULL : d->why_no_memory);
 	write_pools(json, d);
 	if (d->context_threads_known) {
 		vt_json_array_line(json, "context_threads");
@@ -389,10 +382,16 @@ static void write_groups(struct vt_json *json, const struct vt_model *model, int
 	vt_json_end_array(json);
 }
 
+static bool is_in_use(const struct vt_block_rec *b)
+{
+	return b->state == VT_BLOCK_ALLOCATED || b->state == VT_BLOCK_AWAITING_FREE || b->context;
+}
+
 static void write_block(struct vt_json *json, const struct vt_model *model, size_t i)
 {
 	const struct vt_block_rec *b = &model->blocks[i];
 	const struct vt_model_trace *trace = vt_model_block_trace(model, i);
+	const struct vt_model_record *record = vt_model_block_record(model, i);
 
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
@@ -404,8 +403,10 @@ static void write_block(struct vt_json *json, const struct vt_model *model, size
 		vt_json_hex(json, "history", b->context);
 	if (trace)
 		vt_json_uint(json, "backtrace", model->block_traces[i]);
-	else if (b->context && model->block_traces)
+	else if (model->block_traces && model->block_traces[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) && is_in_use(b))
 		vt_json_text(json, "no_backtrace", vt_untraced_name((enum vt_untraced)(UINT32_MAX - model->block_traces[i])));
+	if (record)
+		vt_json_record(json, record);
 	vt_json_hex(json, "object", b->object);
 	vt_json_end_object(json);
 }
@@ -458,7 +459,7 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 		vt_json_textn(json, "why", a->result.why, why_len);
 	else
 		vt_json_null(json, "why");
-	put_name(json, "consistency", a->exact ? vt_consistency_name(a->consistency) : NULL);
+	vt_json_name(json, "consistency", a->exact ? vt_consistency_name(a->consistency) : NULL);
 	vt_json_uint(json, "passes", a->passes);
 	vt_json_uint(json, "dropped_blocks", a->result.dropped);
 	vt_json_object_line(json, "lock");
@@ -467,7 +468,7 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 		vt_json_int(json, "owner_tid", a->result.owner_tid);
 	else
 		vt_json_null(json, "owner_tid");
-	put_name(json, "owner_name", a->owner_name);
+	vt_json_name(json, "owner_name", a->owner_name);
 	vt_json_end_object(json);
 	vt_json_uint(json, "walk_ns", a->result.walk_ns);
 	vt_json_uint(json, "read_ns", a->result.read_ns);
@@ -516,7 +517,7 @@ static void write_pinned_block(struct vt_json *json, const struct vt_pinned_bloc
 static void write_pinned_result(struct vt_json *json, const struct vt_model_pinned *p)
 {
 	vt_json_text(json, "result", vt_walk_result_name(p->result));
-	put_name(json, "why", p->why);
+	vt_json_name(json, "why", p->why);
 	vt_json_hex(json, "object", p->object);
 	if (p->owner_tid > 0)
 		vt_json_int(json, "lock_owner_tid", p->owner_tid);
@@ -540,7 +541,7 @@ static void write_no_pinned(struct vt_json *json)
 static void write_pinned(struct vt_json *json, const struct vt_model_pinned *p)
 {
 	vt_json_object(json, "pinned_host_memory");
-	put_name(json, "state", p->state);
+	vt_json_name(json, "state", p->state);
 	if (p->object)
 		write_pinned_result(json, p);
 	else
@@ -584,8 +585,8 @@ static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 
 	vt_json_object_line(json, NULL);
 	vt_json_text(json, "kind", python ? "python" : "native");
-	put_name(json, "function", f->function);
-	put_name(json, "file", f->file);
+	vt_json_name(json, "function", f->function);
+	vt_json_name(json, "file", f->file);
 	if (f->line > 0)
 		vt_json_int(json, "line", f->line);
 	else
@@ -594,8 +595,8 @@ static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 		write_locals(json, f);
 	} else {
 		vt_json_bool(json, "inlined", f->inlined);
-		put_name(json, "module", f->module);
-		put_name(json, "build_id", f->build_id);
+		vt_json_name(json, "module", f->module);
+		vt_json_name(json, "build_id", f->build_id);
 		vt_json_hex(json, "pc", f->pc);
 		if (f->module)
 			vt_json_hex(json, "module_offset", f->module_offset);
@@ -610,7 +611,7 @@ static void write_stack(struct vt_json *json, const struct vt_model_stack *s)
 	vt_json_object(json, "stack");
 	vt_json_bool(json, "truncated", s->truncated);
 	vt_json_bool(json, "merge_uncertain", s->merge_uncertain);
-	put_name(json, "why", s->why);
+	vt_json_name(json, "why", s->why);
 	vt_json_array(json, "frames");
 	for (size_t i = 0; i < s->n_frames; i++)
 		write_frame(json, &s->frames[i]);
@@ -623,7 +624,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 {
 	vt_json_object(json, NULL);
 	vt_json_int(json, "tid", t->tid);
-	put_name(json, "name", t->name);
+	vt_json_name(json, "name", t->name);
 	put_state(json, "state", t->state);
 	put_known(json, "cpu", t->cpu);
 	vt_json_bool(json, "main", t->is_main);
@@ -634,7 +635,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	else
 		vt_json_bool(json, "holds_gil", t->gil == 1);
 	vt_json_bool(json, "idle", t->idle);
-	put_name(json, "wchan", t->wchan);
+	vt_json_name(json, "wchan", t->wchan);
 	if (t->n_kernel) {
 		vt_json_array_line(json, "kernel_stack");
 		for (size_t i = 0; i < t->n_kernel; i++)
@@ -643,14 +644,14 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	} else {
 		vt_json_null(json, "kernel_stack");
 	}
-	put_name(json, "syscall", t->syscall);
-	put_name(json, "waits", t->waits);
+	vt_json_name(json, "syscall", t->syscall);
+	vt_json_name(json, "waits", t->waits);
 	if (t->waits_for > 0)
 		vt_json_int(json, "waits_for_tid", t->waits_for);
 	else
 		vt_json_null(json, "waits_for_tid");
 	vt_json_bool(json, "deadlock", t->deadlock);
-	put_name(json, "verdict", t->verdict);
+	vt_json_name(json, "verdict", t->verdict);
 	if (t->group < model->thread_groups.n)
 		vt_json_uint(json, "group", t->group);
 	else
@@ -694,11 +695,15 @@ static void write_trace(struct vt_json *json, const struct vt_model_trace *t)
 	vt_json_object_line(json, NULL);
 	vt_json_text(json, "source", vt_trace_source_name(t->source));
 	put_amount_and_largest(json, t->bytes, t->blocks, t->largest);
+	vt_json_ages(json, &t->ages);
 	if (t->title < t->n_frames)
 		vt_json_uint(json, "title", t->frames[t->title]);
 	else
 		vt_json_null(json, "title");
 	vt_json_bool(json, "merge_uncertain", t->merge_uncertain);
+	vt_json_bool(json, "python_cut", t->python_cut);
+	vt_json_bool(json, "native_cut", t->native_cut);
+	vt_json_bool(json, "native_guess", t->native_guess);
 	vt_json_array_line(json, "frames");
 	for (size_t i = 0; i < t->n_frames; i++)
 		vt_json_uint(json, NULL, t->frames[i]);
@@ -710,6 +715,7 @@ static void write_site(struct vt_json *json, const struct vt_model *model, const
 {
 	vt_json_object_line(json, NULL);
 	put_amount_and_largest(json, site->bytes, site->blocks, site->largest);
+	vt_json_ages(json, &site->ages);
 	if (site->title)
 		vt_json_uint(json, "title", (uint64_t)(site->title - model->trace_frames));
 	else
@@ -723,6 +729,12 @@ static void write_site(struct vt_json *json, const struct vt_model *model, const
 
 static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 {
+	static const char *const keys[VT_N_UNTRACED] = {
+		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
+		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
+		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
+	};
+
 	if (!model->block_traces) {
 		vt_json_null(json, "recorded");
 		return;
@@ -733,11 +745,8 @@ static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 		write_site(json, model, &model->sites.data[i]);
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
-	put_amount(json, "not_recorded", model->untraced[VT_UNTRACED_NOT_RECORDED].bytes,
-		   model->untraced[VT_UNTRACED_NOT_RECORDED].blocks);
-	put_amount(json, "changed", model->untraced[VT_UNTRACED_CHANGED].bytes, model->untraced[VT_UNTRACED_CHANGED].blocks);
-	put_amount(json, "unreadable", model->untraced[VT_UNTRACED_UNREADABLE].bytes,
-		   model->untraced[VT_UNTRACED_UNREADABLE].blocks);
+	for (size_t i = 0; i < VT_N_UNTRACED; i++)
+		put_amount(json, keys[i], model->untraced[i].bytes, model->untraced[i].blocks);
 	vt_json_end_object(json);
 	vt_json_array(json, "backtraces");
 	for (size_t i = 0; i < model->traces.n; i++)
@@ -754,7 +763,7 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_object(json, "pytorch");
 	vt_json_text(json, "method", vt_method_name(model->torch_method));
-	put_name(json, "state", model->torch_state);
+	vt_json_name(json, "state", model->torch_state);
 	vt_json_array(json, "allocators");
 	for (size_t i = 0; i < model->allocators.n; i++)
 		write_allocator(json, model, &model->allocators.data[i]);
@@ -764,14 +773,41 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_object(json);
 }
 
+/* ---- the event that the report was made for ---- */
+
+static void write_caught(struct vt_json *json, const struct vt_model_caught *c)
+{
+	if (!c->first) {
+		vt_json_null(json, "caught");
+		return;
+	}
+	vt_json_object(json, "caught");
+	vt_json_uint(json, "first", c->first);
+	vt_json_uint(json, "last", c->last);
+	vt_json_text(json, "verdict", vt_oom_verdict_name(c->verdict));
+	vt_json_uint(json, "needed_bytes", c->needed_bytes);
+	vt_json_uint(json, "segment_bytes", c->segment_bytes);
+	vt_json_object_line(json, "holes");
+	put_amount_and_largest(json, c->holes.bytes, c->holes.blocks, c->largest_hole);
+	vt_json_uint(json, "segments", c->hole_segments);
+	vt_json_hex(json, "largest_stream", c->largest_hole_stream);
+	vt_json_end_object(json);
+	vt_json_uint(json, "held_bytes", c->held_bytes);
+	if (c->others_known)
+		vt_json_uint(json, "others_bytes", c->others_bytes);
+	else
+		vt_json_null(json, "others_bytes");
+	vt_json_end_object(json);
+}
+
 static void begin_document(struct vt_json *json, FILE *out, const char *schema, const char *tool_version,
 			   const struct timespec *when)
 {
 	vt_json_init(json, out);
 	vt_json_object(json, NULL);
 	vt_json_text(json, "schema", schema);
-	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
-	put_name(json, "tool_version", tool_version);
+	vt_json_uint(json, "schema_version", VT_REPORT_SCHEMA_VERSION);
+	vt_json_name(json, "tool_version", tool_version);
 	put_time(json, "time", when);
 }
 
@@ -795,12 +831,14 @@ static struct vt_error *write_json(const struct vt_model *model,
 	(void)options; /* those are for people */
 	if (!json)
 		return &vt_enomem;
-	begin_document(json, out, SCHEMA, model->tool_version, &model->when);
+	begin_document(json, out, VT_REPORT_SCHEMA, model->tool_version, &model->when);
 	write_summary(json, model);
 	write_cuda(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);
+	vt_json_recorder(json, model);
+	write_caught(json, &model->caught);
 	vt_json_end_object(json);
 	return vt_json_finish(json);
 }

@@ -250,3 +250,8 @@ void vt_json_text(struct vt_json *json, const char *key, const char *value)
 	else
 		vt_json_null(json, key);
 }
+
+void vt_json_name(struct vt_json *json, const char *key, const char *value)
+{
+	vt_json_text(json, key, value && *value ? value : NULL);
+}

@@ -48,6 +48,7 @@ void vt_json_int(struct vt_json *json, const char *key, int64_t value);
 void vt_json_hex(struct vt_json *json, const char *key, uint64_t value); /* "0x7f00" */
 void vt_json_milli(struct vt_json *json, const char *key, double value); /* three decimals, or null */
 void vt_json_text(struct vt_json *json, const char *key, const char *value); /* NULL: null */
+void vt_json_name(struct vt_json *json, const char *key, const char *value); /* unknown or none, "" or NULL: null */
 void vt_json_textn(struct vt_json *json, const char *key, const char *value, size_t n);
 
 #endif

@@ -2,18 +2,31 @@ noinst_LIBRARIES += src/report/libreport.a
 src_report_libreport_a_SOURCES = \
 	src/report/account.c src/report/account.h \
 	src/report/cxxname.c src/report/cxxname.h \
+	src/report/diff.c src/report/diff.h \
+	src/report/folded.c src/report/folded.h \
 	src/report/format.c src/report/format.h \
+	src/report/growth.c src/report/growth.h \
 	src/report/headline.c \
 	src/report/json.c \
+	src/report/json_diff.c \
+	src/report/json_in.c src/report/json_in.h \
 	src/report/json_out.c src/report/json_out.h \
+	src/report/json_recorder.c src/report/json_recorder.h \
 	src/report/line.c src/report/line.h \
+	src/report/load.c src/report/load.h \
 	src/report/model.c src/report/model.h \
+	src/report/oom.c \
 	src/report/pinned.c \
+	src/report/recorder.c \
+	src/report/place.c src/report/place.h \
 	src/report/sites.c \
 	src/report/text.c src/report/text.h \
 	src/report/text_blocks.c \
+	src/report/text_diff.c \
 	src/report/text_memory.c \
+	src/report/text_oom.c \
 	src/report/text_pinned.c \
+	src/report/text_recorder.c \
 	src/report/text_sites.c \
 	src/report/text_threads.c \
 	src/report/threads.c \

@@ -29,6 +29,9 @@ void vt_model_deinit(struct vt_model *model)
 	free(model->pinned.blocks);
 	vt_vec_deinit(&model->traces);
 	vt_vec_deinit(&model->sites);
+	vt_vec_deinit(&model->driver_blocks);
+	vt_vec_deinit(&model->driver_groups);
+	vt_vec_deinit(&model->ooms);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->diags);
@@ -150,6 +153,13 @@ const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, 
 	return trace < model->traces.n ? &model->traces.data[trace] : NULL;
 }
 
+const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block)
+{
+	const struct vt_model_record *record = model->block_records ? &model->block_records[block] : NULL;
+
+	return record && record->age_ns != VT_NO_AGE ? record : NULL;
+}
+
 static const char *name_of(const char *const *names, size_t n, unsigned int i)
 {
 	return i < n && names[i] ? names[i] : "unknown";
@@ -159,6 +169,7 @@ const char *vt_trace_source_name(enum vt_trace_source source)
 {
 	static const char *const names[] = {
 		[VT_TRACE_PYTORCH] = "pytorch",
+		[VT_TRACE_RECORDER] = "vramtap",
 	};
 
 	return name_of(names, N_ELEMENTS(names), source);
@@ -170,6 +181,9 @@ const char *vt_untraced_name(enum vt_untraced why)
 		[VT_UNTRACED_NOT_RECORDED] = "not-recorded",
 		[VT_UNTRACED_CHANGED] = "changed",
 		[VT_UNTRACED_UNREADABLE] = "unreadable",
+		[VT_UNTRACED_SAMPLED] = "sampled",
+		[VT_UNTRACED_NO_STACK] = "no-stack",
+		[VT_UNTRACED_UNSEEN] = "unseen",
 	};
 
 	return name_of(names, N_ELEMENTS(names), why);
@@ -253,6 +267,16 @@ const char *vt_walk_lock_name(uint8_t lock)
 	};
 
 	return name_of(names, N_ELEMENTS(names), lock);
+}
+
+const char *vt_oom_verdict_name(enum vt_oom_verdict verdict)
+{
+	static const char *const names[] = {
+		[VT_OOM_UNDECIDED] = "undecided",   [VT_OOM_TOO_LARGE] = "too-large",	[VT_OOM_LIMITED] = "limited",
+		[VT_OOM_ELSEWHERE] = "elsewhere", [VT_OOM_FRAGMENTED] = "fragmented", [VT_OOM_FULL] = "full",
+	};
+
+	return name_of(names, N_ELEMENTS(names), verdict);
 }
 
 const char *vt_consistency_name(enum vt_consistency c)

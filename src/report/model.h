@@ -37,7 +37,7 @@ enum vt_diag_level {
 
 struct vt_diag {
 	enum vt_diag_level level;
-	const char *stage; /* ours, static: "process", "core", "files", "inject", "cuda", "torch", "python", "stacks" */
+	const char *stage; /* ours, static: "process", "core", "files", "inject", "cuda", "torch", "python", "recorder", "stacks" */
 	const char *code;  /* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
 	const char *text;  /* one line: what, why, and what to do where something can be done */
 };
@@ -164,7 +164,16 @@ struct vt_model_frame;
 
 /* Who recorded how a block was allocated. */
 enum vt_trace_source {
-	VT_TRACE_PYTORCH, /* torch.cuda.memory._record_memory_history() */
+	VT_TRACE_PYTORCH,  /* torch.cuda.memory._record_memory_history() */
+	VT_TRACE_RECORDER, /* vramtap record, watch or run */
+	VT_N_TRACE_SOURCES
+};
+
+#define VT_NO_AGE UINT64_MAX
+
+/* How old something is at the time of the report: of what vramtap recorded. */
+struct vt_model_ages {
+	uint64_t oldest_ns, newest_ns; /* VT_NO_AGE: of nothing is it known */
 };
 
 /*
@@ -176,8 +185,11 @@ struct vt_model_trace {
 	const uint32_t *frames; /* indices in model.trace_frames, innermost first */
 	size_t n_frames;
 	bool merge_uncertain;   /* native frames that follow the Python frames belong somewhere between them */
+	bool python_cut, native_cut; /* there were more frames further out, which were not recorded */
+	bool native_guess;           /* native frames may be missing between those that are there */
 	/* filled by account; allocated blocks of exact allocators: */
 	uint64_t bytes, blocks, largest;
+	struct vt_model_ages ages;
 	size_t title;        /* index in frames of the one that says most; n_frames when there is none */
 	size_t site;         /* index in model.sites, VT_NO_SITE when no such block has it */
 	size_t next_in_site; /* index in model.traces of the next smaller one, VT_NO_TRACE after the last */
@@ -186,11 +198,17 @@ struct vt_model_trace {
 #define VT_NO_SITE SIZE_MAX
 #define VT_NO_TRACE SIZE_MAX
 
+/* How the function of a recorded frame begins whose code object is not there any more. */
+#define VT_FREED_CODE "<code object freed"
+
 /* Why a block has no trace. */
 enum vt_untraced {
 	VT_UNTRACED_NOT_RECORDED, /* allocated before recording began, or recording was off */
 	VT_UNTRACED_CHANGED,      /* freed, or handed out again, while it was read */
 	VT_UNTRACED_UNREADABLE,   /* recorded, but not to be read or not to be believed: a diagnostic says more */
+	VT_UNTRACED_SAMPLED,      /* left out by the recorder, which took samples or had no room; or as the first */
+	VT_UNTRACED_NO_STACK,     /* recorded without a backtrace: there was no room for it */
+	VT_UNTRACED_UNSEEN,       /* made while recording was on, past the entries that are recorded */
 	VT_N_UNTRACED
 };
 
@@ -202,6 +220,7 @@ enum vt_untraced {
 struct vt_model_site {
 	const struct vt_model_frame *title; /* NULL: of traces without a frame */
 	uint64_t bytes, blocks, largest;    /* allocated blocks of exact allocators */
+	struct vt_model_ages ages;
 	size_t first_trace;                 /* index in model.traces of the largest; the others by their next_in_site */
 	size_t n_traces;
 };
@@ -209,6 +228,92 @@ struct vt_model_site {
 /* Blocks that have something in common. */
 struct vt_model_amount {
 	uint64_t bytes, blocks;
+};
+
+/* What vramtap recorded of a block beside its backtrace. */
+struct vt_model_record {
+	uint64_t age_ns;    /* VT_NO_AGE: it is not recorded */
+	pid_t tid;          /* of the thread that allocated it, in the process's own pid namespace; it may be gone */
+	const char *thread; /* its name, "" unknown, or it is gone */
+};
+
+/* Memory that was asked of the driver while that was recorded. */
+struct vt_model_driver_block {
+	uint64_t addr, size, stream;
+	int device;          /* -1 unknown */
+	const char *kind;    /* ours: "device", "async", "mapped", "managed", "host" */
+	bool on_device;      /* it is memory of a device; managed and host memory are not */
+	bool of_pytorch;     /* a segment of PyTorch's allocator, which has its own account */
+	struct vt_model_record record;
+	uint32_t trace;      /* index in model.traces, or VT_UNTRACED(why) */
+};
+
+/* Driver allocations of one kind and from one library (of the first frame outside of the driver and its runtime). Filled by account. */
+struct vt_model_driver_group {
+	const char *kind;
+	bool on_device;
+	int device;
+	const char *library; /* base name of the file; NULL unknown */
+	const struct vt_model_frame *title; /* innermost frame of the program in the largest; NULL none */
+	uint64_t bytes, blocks, largest;
+	struct vt_model_ages ages;
+};
+
+/* A request that failed for want of memory, while recording was on. */
+struct vt_model_oom {
+	uint32_t number;     /* from 1 */
+	const char *kind;    /* ours: "pytorch", "driver" */
+	uint64_t requested;
+	uint64_t age_ns;
+	uint64_t free_bytes, total_bytes; /* of the device at that moment; 0 0 not known */
+	uint64_t waited_ns;  /* how long the thread was kept for a watcher */
+	int device;          /* -1 unknown */
+	int error;           /* CUresult, 0 none */
+	pid_t tid;
+	const char *thread;
+	uint32_t trace;      /* as in a driver block */
+};
+
+/* Why a request failed. */
+enum vt_oom_verdict {
+	VT_OOM_UNDECIDED,   /* too little is known */
+	VT_OOM_TOO_LARGE,   /* more than the device has */
+	VT_OOM_LIMITED,     /* the device had enough free: PyTorch may not use it (set_per_process_memory_fraction), or the driver refused */
+	VT_OOM_ELSEWHERE,   /* a cached block is large enough, but is kept for another stream or a private pool, or is not to be split */
+	VT_OOM_FRAGMENTED,  /* what is cached and what is free on the device would do together, but no piece does */
+	VT_OOM_FULL,        /* all of it together is too little */
+};
+
+/* An out-of-memory error that the report was made for, while its thread waited. Filled by account, but for numbers and event. */
+struct vt_model_caught {
+	uint32_t first, last;   /* numbers of the events, 0 none; the first of them says the rest: */
+	struct vt_model_oom event; /* the first, without its backtrace: for want of one that was recorded */
+	const struct vt_model_oom *oom; /* that in model.ooms, or event; NULL: none */
+	enum vt_oom_verdict verdict;
+	uint64_t needed_bytes;  /* of a cached block, as PyTorch rounds it at least */
+	uint64_t segment_bytes; /* of a new segment for it */
+	struct vt_model_amount holes; /* cached blocks of PyTorch's that are of use for such a size */
+	uint64_t hole_segments; /* that they are in */
+	uint64_t largest_hole;  /* of them */
+	uint64_t largest_hole_stream;
+	uint64_t held_bytes;    /* allocated, or awaiting free */
+	bool others_known;
+	uint64_t others_bytes;  /* of the device, neither PyTorch's nor free: other processes, contexts, libraries */
+};
+
+/* What the recorder in the process says of itself. */
+struct vt_model_recorder {
+	const char *state;   /* ours: "on", "off", "other version", "unreadable"; NULL: it is not loaded */
+	/* when on: */
+	uint64_t on_ns;      /* for how long */
+	bool since_last;     /* times are counted back from the last record: no core says when it was made, and a clock may not be known */
+	bool python, native; /* which frames */
+	const char *driver;  /* ours: how the driver's allocations are seen: "CUPTI", "GOT"; NULL not */
+	uint64_t sample_bytes, sample_now_bytes; /* as asked for; as it is for want of room; 0: every allocation */
+	uint64_t memory_bytes, max_memory_bytes;
+	uint64_t allocations, driver_allocations, driver_frees;
+	uint64_t lost, evicted, stacks_dropped;
+	size_t compared, differing; /* blocks that PyTorch recorded, too; of them, those with other Python frames */
 };
 
 /* PyTorch's allocator of pinned host memory. It is no part of any device's memory. */
@@ -354,6 +459,12 @@ struct vt_model {
 	size_t n_trace_frames;
 	VT_VEC(struct vt_model_trace) traces;
 	const uint32_t *block_traces; /* of each block: index in traces, or VT_UNTRACED(why) */
+	struct vt_model_recorder recorder;
+	const struct vt_model_record *block_records; /* of each block; NULL: nothing is recorded */
+	VT_VEC(struct vt_model_driver_block) driver_blocks; /* by address */
+	VT_VEC(struct vt_model_driver_group) driver_groups; /* those not of PyTorch, largest first (account) */
+	VT_VEC(struct vt_model_oom) ooms; /* the oldest first */
+	struct vt_model_caught caught;
 	VT_VEC(struct vt_model_site) sites; /* largest first (account) */
 	struct vt_model_amount untraced[VT_N_UNTRACED]; /* allocated blocks of exact allocators without a trace (account) */
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
@@ -410,8 +521,12 @@ bool vt_model_is_telling(const struct vt_model_frame *frame);
 /* The trace of the block with this index in model.blocks, or NULL. */
 const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block);
 
-const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch" */
-const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable" */
+/* What is recorded of the block with this index in model.blocks, or NULL. */
+const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);
+
+const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch", "vramtap" */
+const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable", "sampled", ... */
+const char *vt_oom_verdict_name(enum vt_oom_verdict verdict); /* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
 const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
 const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */

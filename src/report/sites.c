@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "report/account.h"
+#include "report/place.h"
 
 static bool contains_any(const char *text, const char *const *parts, size_t n)
 {
@@ -50,7 +51,7 @@ enum rank { OWN_LIBRARY, BACKWARD, OPERATOR, OTHER, ALLOCATION };
 static bool is_allocation(const struct vt_model_frame *f)
 {
 	static const char *const names[] = {
-		"torch::unwind::", "torch::CapturedTraceback", "torch::cuda::", "c10::", "at::detail::empty_",
+		"_Unwind_", "__cxa_", "torch::unwind::", "torch::CapturedTraceback", "torch::cuda::", "c10::", "at::detail::empty_",
 		"at::native::empty_",
 		"at::_ops::empty", "at::empty", "at::(anonymous namespace)::empty", "at::(anonymous namespace)::wrapper",
 	};
@@ -132,9 +133,12 @@ static bool sum_allocator(struct vt_model *model, const struct vt_model_allocato
 			return false;
 
 		struct vt_model_trace *t = &model->traces.data[trace];
+		const struct vt_model_record *record = vt_model_block_record(model, i);
 
 		t->bytes += b->size;
 		t->blocks++;
+		if (record)
+			vt_add_age(&t->ages, record->age_ns);
 		t->largest = b->size > t->largest ? b->size : t->largest;
 	}
 	return true;
@@ -161,51 +165,25 @@ static bool add_up(const struct vt_model *model)
 
 /* ---- sites ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
-/* Several places of one line of Python are one; so are those of one function without lines. */
-static bool same_title(const struct vt_model_frame *a, const struct vt_model_frame *b)
-{
-	if (!a || !b)
-		return a == b;
-	return a->kind == b->kind && a->line == b->line && same_text(a->function, b->function) && same_text(a->file, b->file) &&
-	       same_text(a->module, b->module) && (a->function || a->pc == b->pc);
-}
-
 static const struct vt_model_frame *title_of(const struct vt_model *model, const struct vt_model_trace *t)
 {
 	return t->title < t->n_frames ? &model->trace_frames[t->frames[t->title]] : NULL;
-}
-
-static uint64_t hash_title(const struct vt_model_frame *f)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (const char *p = f && f->function ? f->function : ""; *p; p++)
-		hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3); /* FNV-1a */
-	for (const char *p = f && f->file ? f->file : ""; *p; p++)
-		hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-	hash ^= f ? (uint64_t)(uint32_t)f->line << 16 : 0;
-	return f && !f->function ? hash ^ f->pc : hash;
 }
 
 /* The site of a title, made when there is none; sites of one hash are probed for one after the other. */
 static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *index, const struct vt_model_frame *title)
 {
 	struct vt_model_site *added;
-	uint64_t hash = hash_title(title);
+	uint64_t hash = vt_place_hash(title);
 	const uint64_t *known;
 
 	for (; (known = vt_map_get(index, hash)) != NULL; hash++)
-		if (same_title(model->sites.data[*known].title, title))
+		if (vt_place_equal(model->sites.data[*known].title, title))
 			return &model->sites.data[*known];
 	added = vt_vec_append(&model->sites);
 	if (!added || !vt_map_put(index, hash, model->sites.n - 1))
 		return NULL;
-	*added = (struct vt_model_site){ .title = title, .first_trace = VT_NO_TRACE };
+	*added = (struct vt_model_site){ .title = title, .first_trace = VT_NO_TRACE, .ages = VT_NO_AGES };
 	return added;
 }
 
@@ -261,6 +239,7 @@ static bool make_sites(struct vt_model *model)
 		site->bytes += t->bytes;
 		site->blocks += t->blocks;
 		site->largest = t->largest > site->largest ? t->largest : site->largest;
+		vt_add_ages(&site->ages, &t->ages);
 	}
 	vt_map_deinit(&index);
 	if (!ok)
@@ -277,6 +256,7 @@ static bool make_sites(struct vt_model *model)
 static void forget(struct vt_model *model)
 {
 	model->block_traces = NULL;
+	model->driver_blocks.n = model->ooms.n = 0; /* they have traces, too */
 	model->traces.n = model->sites.n = 0;
 	memset(model->untraced, 0, sizeof(model->untraced));
 }
@@ -297,6 +277,7 @@ bool vt_find_sites(struct vt_model *model)
 		struct vt_model_trace *t = &model->traces.data[i];
 
 		t->bytes = t->blocks = t->largest = 0;
+		t->ages = VT_NO_AGES;
 		t->title = find_title(model, t);
 		t->site = VT_NO_SITE;
 		t->next_in_site = VT_NO_TRACE;

@@ -270,9 +270,12 @@ static struct vt_error *write_text(const struct vt_model *model,
 	print_versions(&line, model);
 	vt_text_devices(&line, model);
 	print_headlines(&line, model);
+	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_pinned(&line, model);
+	vt_text_ooms(&line, model);
 	vt_text_sites(&line, model, options->all_sites);
+	vt_text_driver(&line, model);
 	vt_text_block_groups(&line, model);
 	vt_text_threads(&line, model, options->threads);
 	if (options->all_blocks) {

@@ -16,6 +16,9 @@
 void vt_text_devices(struct vt_line *line, const struct vt_model *model);
 void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 
+/* The out-of-memory error that the report was made for. */
+void vt_text_caught(struct vt_line *line, const struct vt_model *model);
+
 /* The largest groups of blocks; every block. */
 void vt_text_block_groups(struct vt_line *line, const struct vt_model *model);
 void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
@@ -25,6 +28,16 @@ void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
 /* Where blocks were allocated; all: every site, with its backtraces. */
 void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
+
+/* Other allocations of the driver's memory that were recorded; requests that failed. */
+void vt_text_driver(struct vt_line *line, const struct vt_model *model);
+void vt_text_ooms(struct vt_line *line, const struct vt_model *model);
+
+/* "forward attn.py:57" */
+void vt_text_frame_label(const struct vt_line *line, struct vt_str *text, const struct vt_model_frame *f);
+
+/* Where a site is, in so many columns: function, file and line; NULL is that of what has no frame. */
+void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int columns);
 
 /* A line with one frame of a stack in full; function_columns: of the function's name. */
 void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int function_columns);

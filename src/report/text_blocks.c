@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "report/format.h"
 #include "report/text.h"
 
@@ -181,7 +182,25 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 	vt_line_raw(line, raw.text, raw.n);
 }
 
-static void print_block(struct vt_line *line, const struct vt_block_rec *b, const char *site)
+static void make_harmless(char *text)
+{
+	for (char *p = text; *p; p++)
+		*p = *p >= ' ' && *p < 0x7f ? *p : '?';
+}
+
+/* ", 12 min ago by thread 4711 pt_autograd_0": names are of the target, so made harmless. */
+static void add_record(struct raw *raw, const struct vt_model_record *record)
+{
+	char text[VT_NUM_MAX + 64], age[VT_NUM_MAX];
+
+	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
+	snprintf(text, sizeof(text), ", %s ago by thread %d%s%.32s", age, (int)record->tid, record->thread && *record->thread ? " " : "",
+		 record->thread ? record->thread : "");
+	make_harmless(text);
+	raw_add(raw, text);
+}
+
+static void print_block(struct vt_line *line, const struct vt_block_rec *b, const char *site, const struct vt_model_record *record)
 {
 	struct raw raw = { .n = 0 };
 	char size[VT_NUM_MAX], requested[VT_NUM_MAX];
@@ -200,6 +219,8 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 		raw_add(&raw, ", ");
 		raw_add(&raw, site);
 	}
+	if (record)
+		add_record(&raw, record);
 	vt_line_raw(line, raw.text, raw.n);
 }
 
@@ -221,8 +242,8 @@ static char **make_labels(const struct vt_model *model)
 			n = asprintf(&labels[i], "%.80s %.60s", f->function ? f->function : "??", slash ? slash + 1 : file);
 		if (n < 0)
 			labels[i] = NULL;
-		for (char *p = labels[i]; p && *p; p++)
-			*p = *p >= ' ' && *p < 0x7f ? *p : '?';
+		if (labels[i])
+			make_harmless(labels[i]);
 	}
 	return labels;
 }
@@ -259,7 +280,8 @@ void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model)
 			next = vt_model_segment_end(model, i, end);
 			print_segment(line, model, i, next);
 			for (size_t b = i; b < next; b++)
-				print_block(line, &model->blocks[b], label_of(model, labels, b));
+				print_block(line, &model->blocks[b], label_of(model, labels, b),
+					    vt_model_block_record(model, b));
 		}
 	}
 	free_labels(labels, model);

@@ -9,6 +9,10 @@
 #include "base/error.h"
 #include "report/model.h"
 
+/* Of the JSON of a report. */
+#define VT_REPORT_SCHEMA "vramtap-report"
+#define VT_REPORT_SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
+
 /* Which threads the text shows, and how. JSON has all of them. */
 enum vt_threads_shown {
 	VT_THREADS_GROUPS, /* those with equal stacks together, long stacks shortened */

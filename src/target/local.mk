@@ -7,6 +7,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/core_maps.c src/target/core_memory.c src/target/core_notes.c \
 	src/target/elfsym.c src/target/elfsym.h \
 	src/target/files.c src/target/files.h \
+	src/target/grace.c src/target/grace.h \
 	src/target/live.c src/target/live.h \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
@@ -16,4 +17,5 @@ src_target_libtarget_a_SOURCES = \
 	src/target/replay.c src/target/replay.h \
 	src/target/session.c src/target/session.h \
 	src/target/snapshot.c src/target/snapshot.h \
-	src/target/task.c src/target/task.h
+	src/target/task.c src/target/task.h \
+	src/target/timens.c src/target/timens.h

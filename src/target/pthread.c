@@ -3,12 +3,11 @@
 
 /*
  * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to itself; the tid, which the
- * kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), stands at 720 in all releases since 2.4.
+ * kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), stands at VT_PTHREAD_TID.
  */
 enum {
 	PTHREAD_TCB = 0,
 	PTHREAD_SELF = 16,
-	PTHREAD_TID = 720,
 	MAX_TID = 1 << 22, /* PID_MAX_LIMIT of 64-bit kernels */
 };
 
@@ -19,7 +18,7 @@ pid_t vt_pthread_tid(struct vt_memsrc *src, uint64_t pthread)
 
 	if (!pthread || vt_mem_read_u64(src, pthread + PTHREAD_TCB, &tcb) || tcb != pthread ||
 	    vt_mem_read_u64(src, pthread + PTHREAD_SELF, &self) || self != pthread ||
-	    vt_mem_read_u32(src, pthread + PTHREAD_TID, &tid))
+	    vt_mem_read_u32(src, pthread + VT_PTHREAD_TID, &tid))
 		return 0;
 	return tid <= MAX_TID ? (pid_t)tid : 0;
 }

@@ -7,6 +7,9 @@
 
 #include "vramtap/mem.h"
 
+/* Where in its struct pthread glibc keeps the thread's id, in all releases since 2.4 on x86-64. */
+#define VT_PTHREAD_TID 720
+
 /*
  * What the thread with this pthread_t (on x86-64 its fs base) calls itself, in its own pid namespace; 0 when there is no struct
  * pthread of glibc.

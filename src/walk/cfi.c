@@ -8,7 +8,6 @@
  */
 #include "walk/cfi.h"
 
-#include <elf.h>
 #include <string.h>
 
 /* DW_EH_PE_*: the low half is the format, the high half what it is relative to. */
@@ -38,11 +37,21 @@ struct cursor {
 	bool bad;
 };
 
+/* How far what lies at this offset can be read: to the end of the file, or of the segment. */
+static uint64_t end_of(const struct vt_cfi *cfi, uint64_t at)
+{
+	for (size_t i = 0; cfi->loaded && i < cfi->n_segments; i++)
+		if (at >= cfi->segments[i].offset && at - cfi->segments[i].offset < cfi->segments[i].size)
+			return cfi->segments[i].offset + cfi->segments[i].size;
+	return cfi->loaded ? 0 : cfi->size;
+}
+
 static struct cursor cursor_at(const struct vt_cfi *cfi, uint64_t at, uint64_t len)
 {
 	struct cursor c = { .cfi = cfi, .at = at, .end = at };
+	uint64_t end = end_of(cfi, at);
 
-	if (at <= cfi->size && len <= cfi->size - at)
+	if (at <= end && len <= end - at)
 		c.end = at + len;
 	else
 		c.bad = true;
@@ -294,6 +303,40 @@ bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size)
 	if (header.p_type == PT_GNU_EH_FRAME && read_header(cfi, &header))
 		return true;
 	return find_section(cfi, &ehdr);
+}
+
+bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, uint64_t bias)
+{
+	const Elf64_Phdr *header = NULL;
+	uint64_t low = UINT64_MAX, high = 0;
+
+	*cfi = (struct vt_cfi){ .loaded = true };
+	for (size_t i = 0; i < n; i++) {
+		const Elf64_Phdr *phdr = &phdrs[i];
+
+		if (phdr->p_type == PT_GNU_EH_FRAME)
+			header = phdr;
+		/* Pages of a file are mapped as a whole, but what is behind its bytes is another segment's, or zeros. */
+		if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_R) || cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
+		    phdr->p_filesz > UINT64_MAX - phdr->p_vaddr)
+			continue;
+		cfi->segments[cfi->n_segments].vaddr = phdr->p_vaddr;
+		cfi->segments[cfi->n_segments++].size = phdr->p_filesz;
+		low = phdr->p_vaddr < low ? phdr->p_vaddr : low;
+		high = phdr->p_vaddr + phdr->p_filesz > high ? phdr->p_vaddr + phdr->p_filesz : high;
+	}
+	if (!header || low >= high)
+		return false;
+	/* An offset is then how far something is from the lowest segment. */
+	cfi->image = (const uint8_t *)(uintptr_t)(bias + low);
+	cfi->size = high - low;
+	for (size_t i = 0; i < cfi->n_segments; i++)
+		cfi->segments[i].offset = cfi->segments[i].vaddr - low;
+
+	Elf64_Phdr at = *header;
+
+	at.p_offset = at.p_vaddr - low;
+	return at.p_vaddr >= low && read_header(cfi, &at);
 }
 
 /* Records: a common information entry (CIE), or a frame description entry (FDE), which refers to one. */

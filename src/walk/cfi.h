@@ -9,6 +9,7 @@
 #ifndef VT_WALK_CFI_H
 #define VT_WALK_CFI_H
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,7 @@ struct vt_cfi {
 		uint64_t offset, vaddr, size; /* of a PT_LOAD in the file */
 	} segments[VT_CFI_MAX_SEGMENTS];
 	size_t n_segments;
+	bool loaded; /* image is that of the loader: only what lies in one segment can be read */
 	uint64_t header_vaddr;   /* of .eh_frame_hdr: the base of addresses relative to "data" */
 	uint64_t table, n_table; /* the sorted table in it: offset in the file, entries; n_table 0: none */
 	uint64_t frames, frames_end; /* .eh_frame: offsets in the file; for a search without a table */
@@ -61,6 +63,12 @@ struct vt_cfi {
  * needs are touched. False when it has no call frame information.
  */
 bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size);
+
+/*
+ * The same for an image that the loader has mapped into this very process: phdrs are its program headers, bias is what it added
+ * to addresses. Nothing outside its readable segments is read. It must stay mapped.
+ */
+bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, uint64_t bias);
 
 /* The row for an address in the file; false when none covers it. */
 bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *row);

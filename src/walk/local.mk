@@ -8,3 +8,4 @@ src_walk_libwalk_a_SOURCES = \
 include src/walk/torch.mk
 include src/walk/python.mk
 include src/walk/native.mk
+include src/walk/recorder.mk

@@ -138,6 +138,17 @@ enum {
 	VT_PYTHON_DEBUG_MAX = 4096,         /* bytes of _PyRuntime that hold the words */
 };
 
+/*
+ * From 3.12 on each code object has another co_version (an int). It follows co_firstlineno and five more ints (co_nlocalsplus,
+ * co_framesize, co_nlocals, co_ncellvars, co_nfreevars), so in 3.12 to 3.14. Where it is, or VT_PY_NONE.
+ */
+static inline uint32_t vt_py_code_version_at(const struct vt_python_layout *layout)
+{
+	if (layout->minor < 12 || layout->at[VT_PY_CODE_FIRSTLINENO] == VT_PY_NONE)
+		return VT_PY_NONE;
+	return layout->at[VT_PY_CODE_FIRSTLINENO] + 6 * (uint32_t)sizeof(int32_t);
+}
+
 /* The row of a release, or NULL. */
 const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor, bool free_threaded);
 

@@ -237,11 +237,11 @@ static struct vt_error *number_python(struct reader *r, uint64_t code, int32_t l
 
 	known = vt_map_get(&r->python, key);
 	if (!known) {
-		struct vt_history_python *added = vt_vec_append(&r->h->python);
+		struct vt_python_place *added = vt_vec_append(&r->h->python);
 
 		if (!added || !vt_map_put(&r->python, key, r->h->python.n - 1))
 			return &vt_enomem;
-		*added = (struct vt_history_python){ .code = code, .lasti = lasti };
+		*added = (struct vt_python_place){ .code = code, .lasti = lasti };
 		known = vt_map_get(&r->python, key);
 	}
 	*index = (uint32_t)*known;
@@ -441,51 +441,11 @@ static struct vt_error *read_contexts(struct reader *r)
 
 /* ---- code objects ---- */
 
-/* Each place as a thread of one frame: vt_python_resolve() stops at the first frame of a thread that is none. */
-static bool add_places(struct reader *r)
-{
-	struct vt_python *python = r->t->python;
-
-	for (size_t i = 0; i < r->h->python.n; i++) {
-		struct vt_python_thread *thread = vt_vec_append(&python->threads);
-		struct vt_python_frame *frame;
-
-		if (!thread)
-			return false;
-		*thread = (struct vt_python_thread){ 0 };
-		frame = vt_vec_append(&thread->frames);
-		if (!frame)
-			return false;
-		*frame = (struct vt_python_frame){
-			.code = r->h->python.data[i].code,
-			.lasti = r->h->python.data[i].lasti,
-			.generator = true, /* it allocated, so it had begun: it is not to be hidden */
-		};
-	}
-	return true;
-}
-
 static struct vt_error *name_places(struct reader *r)
 {
-	struct vt_python *python = r->t->python;
-
-	if (!python || !r->h->python.n)
+	if (!r->t->python || !r->h->python.n)
 		return NULL;
-	if (!add_places(r))
-		return &vt_enomem;
-	VT_TRY(vt_python_resolve(python, r->t->names_src));
-	for (size_t i = 0; i < r->h->python.n; i++) {
-		const struct vt_python_thread *thread = &python->threads.data[i];
-		struct vt_history_python *place = &r->h->python.data[i];
-
-		place->valid = thread->frames.n == 1 && !thread->truncated;
-		if (!place->valid)
-			continue;
-		place->function = thread->frames.data[0].function;
-		place->file = thread->frames.data[0].file;
-		place->line = thread->frames.data[0].line;
-	}
-	return NULL;
+	return vt_python_name_places(r->t->python, r->t->names_src, r->h->python.data, r->h->python.n);
 }
 
 /* A code object that is none spoils what has it in. */
@@ -495,7 +455,7 @@ static void check_traces(struct reader *r)
 		struct vt_history_trace *trace = &r->h->traces.data[i];
 
 		for (uint32_t k = 0; r->t->python && k < trace->n_python && !trace->invalid; k++) {
-			const struct vt_history_python *place = &r->h->python.data[trace->frames[k]];
+			const struct vt_python_place *place = &r->h->python.data[trace->frames[k]];
 
 			trace->invalid = !place->valid;
 			if (trace->invalid)

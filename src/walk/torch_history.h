@@ -22,7 +22,7 @@
 #include "target/maps.h"
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
-#include "walk/python.h"
+#include "walk/python_places.h"
 
 /* What became of the backtrace of a block. */
 enum vt_history_fate {
@@ -35,16 +35,6 @@ enum vt_history_fate {
 	VT_HISTORY_N_FATES
 };
 
-/* A place in Python code; each is there once. */
-struct vt_history_python {
-	uint64_t code; /* PyCodeObject */
-	int32_t lasti; /* byte offset, as PyFrame_GetLasti() gave it */
-	bool valid;
-	const char *function; /* as in struct vt_python_frame; owned by the caller's struct vt_python */
-	const char *file;
-	int line;
-};
-
 /* Blocks that were allocated from the same place, by the same way, have the same trace. */
 struct vt_history_trace {
 	const uint64_t *words; /* as recorded: n_python pairs (code, lasti), n_native return addresses */
@@ -54,7 +44,7 @@ struct vt_history_trace {
 };
 
 struct vt_torch_history {
-	VT_VEC(struct vt_history_python) python;
+	VT_VEC(struct vt_python_place) python; /* each is there once */
 	VT_VEC(uint64_t) native; /* return addresses; each is there once */
 	VT_VEC(struct vt_history_trace) traces;
 	uint32_t *trace_of; /* for each block: index in traces, if its fate is VT_HISTORY_READ */

@@ -47,6 +47,9 @@ static const struct rule rules[] = {
 	{ "in Python's garbage collector", "gc_collect_main*", NULL, 0 },
 	{ "in Python's garbage collector", "collect", "*python3*", 0 },
 
+	/* our own recorder: the entry of the allocator alone says nothing */
+	{ "ran out of GPU memory, kept for vramtap watch", NULL, "memfd:vramtap-recorder*", INNERMOST },
+
 	/* idle threads of pools and services */
 	{ "idle autograd thread", "torch::autograd::ReadyQueue::pop", NULL, NO_PYTHON | INNERMOST | IDLE },
 	{ "in backward, waits for autograd's other threads", "torch::autograd::ReadyQueue::pop", NULL, WITH_PYTHON },

@@ -149,13 +149,13 @@ def scratch(name=None):
     return os.path.join(directory, name) if name else directory
 
 
-def schema_errors(document, part=None):
-    """What is wrong with a document by doc/report.schema.json, or by a part of that; skips without jsonschema."""
+def schema_errors(document, part=None, schema_file="report.schema.json"):
+    """What is wrong with a document by a schema in doc/, or by a part of that; skips without jsonschema."""
     try:
         import jsonschema
     except ImportError:
         raise Skip("python3-jsonschema is missing") from None
-    with open(os.path.join(SOURCE, "doc", "report.schema.json"), encoding="utf-8") as file:
+    with open(os.path.join(SOURCE, "doc", schema_file), encoding="utf-8") as file:
         schema = json.load(file)
     validator = jsonschema.Draft202012Validator(schema)
     validator = validator.evolve(schema=schema["$defs"][part]) if part else validator

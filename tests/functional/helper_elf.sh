@@ -1,12 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What is put into foreign processes must need nothing of them: the helper library has no imports, no dependencies, no
-# constructors, no thread-local storage, no executable stack, and only relocations that add the load address; the stub is
-# position-independent code without relocations, and touches vector registers only to save and restore them.
+# constructors, no thread-local storage, no executable stack, and only relocations that add the load address; neither has the
+# recorder, which the loader loads all the same, so that exceptions find its call frame information, and which leaves the state of
+# the x87 and mxcsr alone; the stub is position-independent code without relocations, and touches vector registers only to save and
+# restore them.
 set -eu
 
 build=${VRAMTAP_BUILD_DIR:-.}
 helper=$build/helper/vramtap-helper.so
+recorder=$build/helper/vramtap-recorder.so
 stub=$build/src/inject/stub.elf
 
 # Prints what is wrong with a library.
@@ -25,9 +28,25 @@ fail() {
 	exit 1
 }
 
-found=$(problems "$helper")
-[ -z "$found" ] || fail "$helper: $found"
-echo "ok: $helper needs nothing"
+# What the recorder has the program's C library for, as its InitializeInjection() runs before it could be told where that is; weak.
+allowed() {
+	if [ "$1" = "$recorder" ]; then grep -vE '[: ](getenv|unsetenv)( |$)' || :; else cat; fi
+}
+for library in "$helper" "$recorder"; do
+	found=$(problems "$library" | allowed "$library")
+	[ -z "$found" ] || fail "$library: $found"
+	[ "$(readelf -hW "$library" | awk '/Entry point/ { print $4 }')" != 0x0 ] || fail "$library has no entry point"
+	readelf -nW "$library" | grep -q 'Build ID' || fail "$library has no build id"
+	echo "ok: $library needs nothing"
+done
+strong=$(readelf --dyn-syms -W "$recorder" | awk '$7 == "UND" && $1 != "0:" && $5 != "WEAK"')
+[ -z "$strong" ] || fail "$recorder cannot do without $strong"
+readelf -lW "$recorder" | grep -q GNU_EH_FRAME || fail "$recorder has no call frame information"
+state=$(objdump -d "$recorder" | grep -E '%st|ldmxcsr|fldcw|emms|vzero' || :)
+[ -z "$state" ] || fail "$recorder changes the floating point state: $state"
+entry=$(readelf -hW "$recorder" | awk '/Entry point/ { print $4 }')
+control=$(readelf --dyn-syms -W "$recorder" | awk '$8 == "vt_recorder_control" { print $2 }')
+[ "$((entry))" = "$((0x${control:-0}))" ] || fail "the entry point of $recorder is not vt_recorder_control()"
 
 # The check itself must be able to find something: an ordinary library has all of it.
 libc=$(awk '/libc\.so\.6|libc-2/ { print $6; exit }' /proc/self/maps)
@@ -35,9 +54,6 @@ if [ -n "$libc" ]; then
 	[ -n "$(problems "$libc")" ] || fail "the check finds nothing in $libc either"
 	echo "ok: the check finds $(problems "$libc" | wc -l) things in $libc"
 fi
-
-[ "$(readelf -hW "$helper" | awk '/Entry point/ { print $4 }')" != 0x0 ] || fail "$helper has no entry point"
-readelf -nW "$helper" | grep -q 'Build ID' || fail "$helper has no build id"
 
 [ -z "$(readelf -rW "$stub" | grep R_X86_64 || :)" ] || fail "$stub has relocations"
 sections=$(readelf -SW "$stub" | awk '$0 ~ /\] \./ && $0 ~ / (A|AX|WA|WAX|AMS|AM) +[0-9]+ / { sub(/^ *\[ *[0-9]+\] */, ""); print $1 }')

@@ -12,3 +12,5 @@ include tests/functional/inject.mk
 include tests/functional/odd.mk
 include tests/functional/stacks.mk
 include tests/functional/core.mk
+include tests/functional/capture.mk
+include tests/functional/recorder.mk

@@ -30,7 +30,10 @@ def test_usage_errors():
                  ["report", "99999999999999999999"],
                  ["stacks"], ["stacks", "1", "x"], ["stacks", "--threads=few", "1"], ["stacks", "--native", "--locals", "1"],
                  ["stacks", "--timeout=0", "1"], ["stacks", "--blocks", "1"], ["layouts", "x"], ["layouts", "1", "2"],
-                 ["layouts", "--hide-layout=none"], ["layouts", "--blocks"]):
+                 ["layouts", "--hide-layout=none"], ["layouts", "--blocks"],
+                 ["report", "--folded=-", "--json=-", "1"], ["diff"], ["diff", "a"], ["diff", "a", "b", "c"], ["diff", "-", "-"],
+                 ["diff", "--limit=-1", "a", "b"], ["diff", "--threads=all", "a", "b"], ["watch", "1"], ["watch", "--grow"],
+                 ["watch", "--grow", "--every=0", "1"], ["watch", "--grow", "--timeout=1y", "1"], ["watch", "--grow", "1", "2"]):
         code, out, err = run(*args)
         equal(code, USAGE, f"exit code of {args}")
         equal(out, "", f"standard output of {args}")
@@ -38,7 +41,7 @@ def test_usage_errors():
 
 
 def test_help_and_man_page_agree():
-    for command in ("layouts", "report", "stacks"):
+    for command in ("diff", "layouts", "record", "report", "stacks", "watch"):
         page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", f"vramtap-{command}.1")], capture_output=True,
                               check=False)
         if page.returncode:

@@ -17,6 +17,9 @@ functional_tests += tests/functional/report_no_stop.py
 # The backtraces that PyTorch recorded, against its own snapshot.
 functional_tests += tests/functional/torch_history.py
 
+# What grew: diff, watch --grow and report --folded.
+functional_tests += tests/functional/growth.py
+
 # With and without the table of known releases.
 functional_tests += tests/functional/torch_layouts.py
 # What the driver's pools and PyTorch itself say.
@@ -26,3 +29,17 @@ tests_functional_ask_python_LDADD = \
 	src/walk/libwalk.a src/inject/libinject.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS) -lpthread
 functional_tests += tests/functional/report_official.py
 functional_tests += tests/functional/report_pinned.py
+
+# Backtraces that the recorder took, against PyTorch's own.
+functional_tests += tests/functional/recorder_torch.py
+EXTRA_DIST += tests/functional/recorder_truth.py
+
+# What the report says of them.
+functional_tests += tests/functional/recorder_report.py
+
+# Out-of-memory errors, caught by vramtap watch.
+functional_tests += tests/functional/recorder_oom.py
+EXTRA_DIST += tests/functional/recorder_oom_throw.cc
+
+# The driver's allocations as the recorder has them, and vramtap run.
+functional_tests += tests/functional/recorder_driver.py

@@ -29,3 +29,15 @@ tests_fuzz_fuzz_core_SOURCES = tests/fuzz/fuzz_core.c $(fuzz_driver) tests/unit/
 tests_fuzz_fuzz_core_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_core_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_core_LDADD = src/target/libtarget.a src/base/libbase.a
+
+fuzz_programs += tests/fuzz/fuzz_recorder
+tests_fuzz_fuzz_recorder_SOURCES = tests/fuzz/fuzz_recorder.c $(fuzz_driver) tests/unit/recorder_image.h
+tests_fuzz_fuzz_recorder_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_recorder_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+
+fuzz_programs += tests/fuzz/fuzz_load
+tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c $(fuzz_driver)
+tests_fuzz_fuzz_load_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_load_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_load_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)

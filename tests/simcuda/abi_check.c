@@ -56,3 +56,26 @@ SAME((int)CU_MEMPOOL_ATTR_USED_MEM_HIGH, 8);
 SAME((int)cudaErrorMemoryAllocation, (int)CUDA_ERROR_OUT_OF_MEMORY);
 SAME((int)cudaErrorNotReady, (int)CUDA_ERROR_NOT_READY);
 SAME((int)cudaErrorNotSupported, (int)CUDA_ERROR_NOT_SUPPORTED);
+
+/* What core/calls.c and driver/vmm.c say of CUPTI. */
+#if __has_include(<cupti_callbacks.h>)
+#include <cupti_callbacks.h>
+#include <cupti_driver_cbid.h>
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, 243);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged, 371);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, 245);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, 39);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, 38);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, 598);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, 600);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, 549);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, 550);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemMap, 551);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, 552);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy_v2, 322);
+SAME(CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2, 545);
+SAME(offsetof(CUpti_CallbackData, functionParams), 16);
+SAME(offsetof(CUpti_CallbackData, functionReturnValue), 24);
+SAME(offsetof(CUpti_CallbackData, context), 40);
+SAME(offsetof(CUpti_CallbackData, correlationData), 56);
+#endif

@@ -5,6 +5,7 @@
 #   libsimcuda.so                        the device itself
 #   libcuda.so.1                         the driver API
 #   libcudart.so.11.0, .so.12, .so.13    the runtime API, with the symbol versions of the real ones
+#   libcupti.so.12, .so.13               CUPTI's callbacks for the driver's calls
 #   libnvidia-ml.so.1                    the little of the management library that is asked for
 #   simcuda-ctl                          changes a control file from a shell
 #
@@ -15,7 +16,8 @@ set -eu
 out=${1:?usage: build.sh OUTDIR}
 src=$(cd "$(dirname "$0")" && pwd)
 cc=${CC:-cc}
-flags="-std=gnu11 -O2 -g -fPIC -Wall -Wextra -Wshadow -Werror ${CFLAGS:-}"
+# A call of the driver has a frame of the driver in the real one, too.
+flags="-std=gnu11 -O2 -g -fPIC -fno-optimize-sibling-calls -Wall -Wextra -Wshadow -Werror ${CFLAGS:-}"
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -43,6 +45,7 @@ library()
 
 awk -f "$src/stubs.awk" "$src/driver/stubs.list" >"$tmp/driver_stubs.c"
 awk -f "$src/stubs.awk" "$src/runtime/stubs.list" >"$tmp/runtime_stubs.c"
+awk -v answer=0 -f "$src/stubs.awk" "$src/cupti/stubs.list" >"$tmp/cupti_stubs.c"
 
 library libsimcuda.so '{ global: sim_*; simcuda_*; local: *; };' "$src"/core/*.c
 library libcuda.so.1 '{ global: cu*; local: *; };' "$src"/driver/*.c "$tmp/driver_stubs.c" \
@@ -52,6 +55,10 @@ for v in 11.0 12 13; do
 	library libcudart.so.$v "libcudart.so.$v { global: cuda*; __cuda*; local: *; };" \
 		-DSIMCUDA_CUDART=${v%.*} "$src"/runtime/*.c "$tmp/runtime_stubs.c" "$tmp/libsimcuda.so"
 done
+for v in 12 13; do
+	library libcupti.so.$v "libcupti.so.$v { global: cupti*; local: *; };" "$src"/cupti/*.c "$tmp/cupti_stubs.c" \
+		"$tmp/libsimcuda.so"
+done
 # shellcheck disable=SC2086
 $cc $flags -o "$tmp/simcuda-ctl" "$src/simcuda_ctl.c"
 if [ -n "${CUDA_INCLUDE:-}" ]; then
@@ -59,7 +66,7 @@ if [ -n "${CUDA_INCLUDE:-}" ]; then
 	$cc $flags -isystem "$CUDA_INCLUDE" -fsyntax-only "$src/abi_check.c"
 fi
 for f in libsimcuda.so libcuda.so.1 libcudart.so.11.0 libcudart.so.12 libcudart.so.13 \
-	libnvidia-ml.so.1 simcuda-ctl; do
+	libcupti.so.12 libcupti.so.13 libnvidia-ml.so.1 simcuda-ctl; do
 	mv -f "$tmp/$f" "$out/$f"
 done
 printf '%s\n' "$cc $flags" >"$stamp"

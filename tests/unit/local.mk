@@ -13,4 +13,5 @@ include tests/unit/python.mk
 include tests/unit/native.mk
 include tests/unit/report.mk
 include tests/unit/inject.mk
+include tests/unit/recorder.mk
 endif

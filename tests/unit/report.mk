@@ -27,4 +27,12 @@ unit_tests += tests/unit/test_report_nomem
 tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models)
 tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
 tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-tests_unit_test_report_nomem_LDADD = $(report_libs)
+tests_unit_test_report_nomem_LDADD = $(report_libs) $(VT_LIBS)
+
+unit_tests += tests/unit/test_load tests/unit/test_diff
+tests_unit_test_load_SOURCES = tests/unit/test_load.c $(report_models)
+tests_unit_test_load_CPPFLAGS = $(report_cppflags)
+tests_unit_test_load_LDADD = $(report_libs) $(VT_LIBS)
+tests_unit_test_diff_SOURCES = tests/unit/test_diff.c $(report_models)
+tests_unit_test_diff_CPPFLAGS = $(report_cppflags)
+tests_unit_test_diff_LDADD = $(report_libs)

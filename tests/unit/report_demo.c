@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints a model made by hand, to look at the writers: report_demo [--json] [--colour] [--ascii]
- * [--blocks] [--threads] [--columns=N] [NAME…]; --list names the models.
+ * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +44,8 @@ int main(int argc, char **argv)
 			options.ascii = true;
 		else if (!strcmp(argv[i], "--blocks"))
 			options.all_blocks = true;
+		else if (!strcmp(argv[i], "--sites"))
+			options.all_sites = true;
 		else if (!strcmp(argv[i], "--threads"))
 			options.threads = VT_THREADS_ALL;
 		else if (!strncmp(argv[i], "--columns=", 10))

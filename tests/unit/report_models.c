@@ -216,6 +216,57 @@ void report_add_traces(struct vt_model *model, const struct vt_model_frame *fram
 	model->block_traces = of_block;
 }
 
+#define SECOND UINT64_C(1000000000)
+
+void report_add_recorder(struct vt_model *model, const char *const *threads, size_t n_threads)
+{
+	static const struct {
+		const char *kind;
+		bool on_device;
+	} kinds[] = { { "device", true }, { "async", true }, { "mapped", true }, { "managed", false }, { "host", false } };
+	struct vt_model_record *records = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records)));
+
+	model->recorder = (struct vt_model_recorder){
+		.state = "on", .on_ns = 720 * SECOND, .python = true, .native = true, .driver = "CUPTI", .memory_bytes = 20 * MIB,
+		.max_memory_bytes = 256 * MIB, .allocations = 12345678, .driver_allocations = 50, .driver_frees = 10, .compared = 3,
+	};
+	for (size_t i = 0; i < model->traces.n; i++) {
+		model->traces.data[i].source = i % 4 ? VT_TRACE_RECORDER : VT_TRACE_PYTORCH;
+		model->traces.data[i].native_cut = i % 5 == 1;
+		model->traces.data[i].native_guess = i % 5 == 2;
+	}
+	for (size_t i = 0; i < model->n_blocks; i++) {
+		const struct vt_model_trace *trace = vt_model_block_trace(model, i);
+		bool recorded = trace && trace->source == VT_TRACE_RECORDER;
+
+		records[i] = (struct vt_model_record){
+			.age_ns = recorded ? i % 700 * SECOND : VT_NO_AGE, .tid = (pid_t)(41273 + i % n_threads),
+			.thread = threads[i % n_threads],
+		};
+	}
+	model->block_records = records;
+	for (size_t i = 0; i < 15; i++) {
+		struct vt_model_driver_block *b = checked(vt_vec_append(&model->driver_blocks));
+
+		*b = (struct vt_model_driver_block){
+			.addr = UINT64_C(0x7f4000000000) + i * GIB, .size = (i + 1) * 10 * MIB, .device = i % 7 == 3 ? -1 : 0,
+			.kind = kinds[i % 5].kind, .on_device = kinds[i % 5].on_device, .of_pytorch = i == 5,
+			.record = { .age_ns = i * 60 * SECOND, .tid = 41273, .thread = threads[i % n_threads] },
+			.trace = i % 6 == 5 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_NO_STACK) : (uint32_t)(i % model->traces.n),
+		};
+	}
+	for (uint32_t i = 0; i < 6; i++) {
+		struct vt_model_oom *oom = checked(vt_vec_append(&model->ooms));
+
+		*oom = (struct vt_model_oom){
+			.number = i + 1, .kind = i % 2 ? "driver" : "pytorch", .requested = GIB * (i + 1), .age_ns = (100 - i) * SECOND,
+			.free_bytes = i % 3 * MIB, .total_bytes = i % 3 * 80 * GIB, .device = (int)(i % 3) - 1, .error = (int)(i % 2) * 2,
+			.tid = 41273, .thread = threads[i % n_threads],
+			.trace = i == 3 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_UNREADABLE) : (uint32_t)(i % model->traces.n),
+		};
+	}
+}
+
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from)
 {
 	to->stack = from->stack;
@@ -479,6 +530,36 @@ static void build_recorded(struct vt_model *model)
 	report_add_traces(model, frames, sizeof(frames) / sizeof(frames[0]), traces, sizeof(traces) / sizeof(traces[0]));
 }
 
+/* And vramtap's recorder is on, too. */
+static void build_recorder(struct vt_model *model)
+{
+	static const char *const threads[] = { "python3", "pt_autograd_0", "" };
+
+	build_recorded(model);
+	report_add_recorder(model, threads, 3);
+}
+
+/* It takes samples by now, and of nothing in use is there a record. */
+static void build_sampled(struct vt_model *model)
+{
+	build_recorder(model);
+	model->recorder.sample_bytes = 64 * KIB;
+	model->recorder.sample_now_bytes = MIB;
+	model->recorder.since_last = true;
+}
+
+static void build_just_on(struct vt_model *model)
+{
+	uint32_t *of_block;
+
+	build_training(model);
+	of_block = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
+	for (size_t i = 0; i < model->n_blocks; i++)
+		of_block[i] = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+	model->block_traces = of_block;
+	model->recorder = (struct vt_model_recorder){ .state = "on", .on_ns = 3 * SECOND, .python = true };
+}
+
 static void build_unstable(struct vt_model *model)
 {
 	build_training(model);
@@ -733,6 +814,7 @@ static void build_hostile(struct vt_model *model)
 	}
 	report_add_traces(model, model->threads.data[model->threads.n - 1].stack.frames,
 			  model->threads.data[model->threads.n - 1].stack.n_frames, hostile_traces, 3);
+	report_add_recorder(model, bad, n);
 	for (size_t i = 0; i < 40; i++)
 		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
 			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
@@ -760,6 +842,9 @@ static const struct {
 	{ "pools", build_pools },
 	{ "held", build_held },
 	{ "recorded", build_recorded },
+	{ "recorder", build_recorder },
+	{ "sampled", build_sampled },
+	{ "just-on", build_just_on },
 	{ "unstable", build_unstable },
 	{ "refused", build_refused },
 	{ "contradiction", build_contradiction },
@@ -774,7 +859,7 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training", "held", "recorded", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
+	"training", "held", "recorded", "recorder", "sampled", "just-on", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
 	"nothing", "empty", NULL,
 };
 

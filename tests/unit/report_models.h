@@ -43,6 +43,9 @@ void report_add_python(struct vt_model *model, struct vt_model_thread *t, const 
 void report_add_traces(struct vt_model *model, const struct vt_model_frame *frames, size_t n_frames,
 		       const uint32_t *const *traces, size_t n_traces);
 
+/* What vramtap's recorder has of them and beside them; three of four backtraces become its own. */
+void report_add_recorder(struct vt_model *model, const char *const *threads, size_t n_threads);
+
 /* A copy of a thread's stack for another thread. */
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from);
 

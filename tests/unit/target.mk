@@ -39,3 +39,8 @@ unit_tests += tests/unit/test_core
 tests_unit_test_core_SOURCES = tests/unit/test_core.c tests/unit/core_image.c tests/unit/core_image.h
 tests_unit_test_core_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_core_LDADD = $(target_test_libs)
+
+unit_tests += tests/unit/test_grace
+tests_unit_test_grace_SOURCES = tests/unit/test_grace.c
+tests_unit_test_grace_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_grace_LDADD = $(target_test_libs)

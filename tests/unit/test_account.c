@@ -477,6 +477,86 @@ static void build_pinned(struct vt_model *model)
 	report_add_pinned(model);
 }
 
+/* ---- out of memory ---- */
+
+/* 5 GiB allocated, holes of 1 GiB and of 512 MiB in two segments, another of 2 GiB in a private pool. */
+static void build_caught(struct vt_model *model, uint64_t requested, uint64_t free_bytes, uint64_t total)
+{
+	struct vt_model_oom *oom;
+
+	vt_model_init(model);
+	report_add_device(model, 0, total - free_bytes, total);
+	report_add_allocator(model, 0);
+	report_add_segment(model, 0, 0, 0);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 3 * GIB, 3 * GIB);
+	report_add_block(model, VT_BLOCK_CACHED, GIB, 0);
+	report_add_segment(model, 0, 0xabc0, 0);
+	report_add_block(model, VT_BLOCK_ALLOCATED, 2 * GIB, 2 * GIB);
+	report_add_block(model, VT_BLOCK_CACHED, 512 * MIB, 0);
+	report_add_segment(model, VT_BLOCK_PRIVATE_POOL, 0, UINT64_C(1) << 32);
+	report_add_block(model, VT_BLOCK_CACHED, 2 * GIB, 0);
+	oom = vt_vec_append(&model->ooms);
+	assert_non_null(oom);
+	*oom = (struct vt_model_oom){
+		.number = 7, .kind = "pytorch", .requested = requested, .free_bytes = free_bytes, .total_bytes = total, .device = 0,
+		.tid = 4711, .trace = VT_UNTRACED(VT_UNTRACED_NO_STACK),
+	};
+	model->caught.first = 7;
+	model->caught.last = 8;
+}
+
+static void check_verdict(uint64_t requested, uint64_t free_bytes, uint64_t total, enum vt_oom_verdict verdict)
+{
+	struct vt_model model;
+
+	build_caught(&model, requested, free_bytes, total);
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.caught.verdict, verdict);
+	assert_ptr_equal(model.caught.oom, &model.ooms.data[0]);
+	assert_int_equal(model.caught.holes.bytes, requested > MIB ? 1536 * MIB : 0);
+	assert_int_equal(model.caught.hole_segments, requested > MIB ? 2 : 0);
+	assert_int_equal(model.caught.largest_hole, requested > MIB ? GIB : 0);
+	assert_int_equal(model.caught.held_bytes, 5 * GIB);
+	assert_true(model.caught.others_known);
+	assert_int_equal(model.caught.others_bytes, total - free_bytes - 8704 * MIB);
+	assert_string_equal(model.headlines.data[0].code, "caught");
+	assert_true(has_headline(&model, "caught", "1 more request failed"));
+	assert_true(has_headline(&model, vt_oom_verdict_name(verdict), ""));
+	vt_model_deinit(&model);
+}
+
+static void test_caught(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	check_verdict(100 * GIB, GIB, 80 * GIB, VT_OOM_TOO_LARGE);
+	check_verdict(UINT64_MAX, GIB, 80 * GIB, VT_OOM_TOO_LARGE);
+	check_verdict(3 * GIB, 4 * GIB, 80 * GIB, VT_OOM_LIMITED);
+	check_verdict(GIB, 0, 80 * GIB, VT_OOM_ELSEWHERE);             /* of another stream */
+	check_verdict(GIB + GIB / 2, 0, 80 * GIB, VT_OOM_ELSEWHERE);   /* in the private pool */
+	check_verdict(5 * GIB / 2, 2 * GIB, 80 * GIB, VT_OOM_FRAGMENTED);
+	check_verdict(5 * GIB / 2, GIB / 2, 80 * GIB, VT_OOM_FULL);
+	/* Nothing of the small pool is cached. A new segment of it has 2 MiB. */
+	check_verdict(MIB, 3 * MIB, 80 * GIB, VT_OOM_LIMITED);
+
+	/* What is not known is not told. */
+	build_caught(&model, GIB, 0, 80 * GIB);
+	model.allocators.data[0].device = 1;
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.caught.verdict, VT_OOM_UNDECIDED);
+	assert_string_equal(model.headlines.data[0].code, "caught");
+	vt_model_deinit(&model);
+	/* The recorder's own list could not be read. */
+	build_caught(&model, GIB, 0, 80 * GIB);
+	model.caught.event = model.ooms.data[0];
+	model.ooms.n = 0;
+	assert_true(vt_model_account(&model));
+	assert_ptr_equal(model.caught.oom, &model.caught.event);
+	assert_int_equal(model.caught.verdict, VT_OOM_ELSEWHERE);
+	vt_model_deinit(&model);
+}
+
 static void test_pinned(void **state)
 {
 	struct vt_model model;
@@ -661,6 +741,57 @@ static void test_sites(void **state)
 	vt_model_deinit(&model);
 }
 
+static void test_ages(void **state)
+{
+	static const char *const threads[] = { "a" };
+	struct vt_model model;
+	struct vt_model_record *records;
+
+	(void)state;
+	build_sites(&model);
+	report_add_recorder(&model, threads, 1);
+	records = (struct vt_model_record *)(uintptr_t)model.block_records;
+	records[0].age_ns = VT_NO_AGE;
+	records[1].age_ns = 5;
+	records[4].age_ns = 3;
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.traces.data[0].ages.oldest_ns, 3);
+	assert_int_equal(model.traces.data[1].ages.oldest_ns, 5);
+	assert_int_equal(model.traces.data[3].ages.oldest_ns, VT_NO_AGE);
+	assert_int_equal(model.sites.data[0].ages.oldest_ns, 5);
+	assert_int_equal(model.sites.data[0].ages.newest_ns, 3);
+	assert_null(vt_model_block_record(&model, 0));
+	assert_int_equal(vt_model_block_record(&model, 1)->age_ns, 5);
+	vt_model_deinit(&model);
+}
+
+/* What is not PyTorch's is in exactly one group; memory of devices comes first. */
+static void test_driver_groups(void **state)
+{
+	static const char *const threads[] = { "a" };
+	uint64_t bytes = 0, blocks = 0;
+	struct vt_model model;
+
+	(void)state;
+	build_sites(&model);
+	report_add_recorder(&model, threads, 1);
+	assert_true(vt_model_account(&model));
+	for (size_t i = 0; i < model.driver_blocks.n; i++)
+		bytes += model.driver_blocks.data[i].of_pytorch ? 0 : model.driver_blocks.data[i].size;
+	for (size_t i = 0; i < model.driver_groups.n; i++) {
+		const struct vt_model_driver_group *g = &model.driver_groups.data[i];
+
+		assert_true(i == 0 || g[-1].on_device >= g->on_device);
+		assert_true(g->on_device == (strcmp(g->kind, "host") && strcmp(g->kind, "managed")));
+		assert_true(!g->library || !strcmp(g->library, "libtorch_cpu.so") || !strcmp(g->library, "libc10_cuda.so"));
+		bytes -= g->bytes;
+		blocks += g->blocks;
+	}
+	assert_int_equal(bytes, 0);
+	assert_int_equal(blocks, 14);
+	vt_model_deinit(&model);
+}
+
 /* What does not add up, or points nowhere, is not shown; nor are sums of an allocator that has none. */
 static void test_sites_refused(void **state)
 {
@@ -711,6 +842,7 @@ int main(void)
 		cmocka_unit_test(test_other_thread_hangs),
 		cmocka_unit_test(test_gil_headline),
 		cmocka_unit_test(test_headlines),
+		cmocka_unit_test(test_caught),
 		cmocka_unit_test(test_pinned),
 		cmocka_unit_test(test_pinned_refused),
 		cmocka_unit_test(test_pinned_unstable),
@@ -718,6 +850,8 @@ int main(void)
 		cmocka_unit_test(test_completeness),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_sites),
+		cmocka_unit_test(test_ages),
+		cmocka_unit_test(test_driver_groups),
 		cmocka_unit_test(test_sites_refused),
 	};
 

@@ -342,6 +342,67 @@ static void test_search_without_table(void **state)
 	munmap(file.data, file.size);
 }
 
+/* ---- images that the loader has mapped ---- */
+
+/* The same rule; expressions are the same bytes, in memory and in the file. */
+static bool same_rule(const struct vt_cfi *a, const struct vt_cfi_rule *x, const struct vt_cfi *b, const struct vt_cfi_rule *y)
+{
+	if (x->how != y->how || x->reg != y->reg || x->len != y->len)
+		return false;
+	if (x->how == VT_CFI_EXPR || x->how == VT_CFI_AT_EXPR)
+		return !memcmp(a->image + x->offset, b->image + y->offset, x->len);
+	return x->offset == y->offset;
+}
+
+static bool same_row(const struct vt_cfi *a, const struct vt_cfi_row *x, const struct vt_cfi *b, const struct vt_cfi_row *y)
+{
+	bool same = x->signal_frame == y->signal_frame && same_rule(a, &x->cfa, b, &y->cfa);
+
+	for (int reg = 0; reg < VT_N_REGS; reg++)
+		same = same && same_rule(a, &x->regs[reg], b, &y->regs[reg]);
+	return same;
+}
+
+static int compare_loaded(struct dl_phdr_info *info, size_t size, void *opaque)
+{
+	size_t *rows = opaque;
+	const char *path = info->dlpi_name[0] ? info->dlpi_name : *rows == 0 ? "/proc/self/exe" : "";
+	struct vt_cfi from_file, loaded;
+	struct file file;
+
+	(void)size;
+	if (path[0] != '/' || !map_file(path, &file))
+		return 0;
+	assert_true(vt_cfi_init(&from_file, file.data, file.size));
+	assert_true(vt_cfi_init_loaded(&loaded, info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr));
+	assert_int_equal(loaded.n_table, from_file.n_table);
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const Elf64_Phdr *phdr = &info->dlpi_phdr[i];
+
+		for (uint64_t at = 0; phdr->p_type == PT_LOAD && phdr->p_flags & PF_X && at < phdr->p_memsz; at += 31) {
+			struct vt_cfi_row a, b;
+			bool known = vt_cfi_find(&from_file, phdr->p_vaddr + at, &a);
+
+			assert_int_equal(known, vt_cfi_find(&loaded, phdr->p_vaddr + at, &b));
+			assert_true(!known || same_row(&from_file, &a, &loaded, &b));
+			*rows += known;
+		}
+	}
+	munmap(file.data, file.size);
+	return 0;
+}
+
+static void test_loaded(void **state)
+{
+	size_t rows = 0;
+
+	(void)state;
+	dl_iterate_phdr(compare_loaded, &rows);
+	assert_true(rows > 1000);
+}
+
+/* ---- damage ---- */
+
 /* ---- damage ---- */
 
 /* A copy of the file that ends right before an unmapped page. */
@@ -386,6 +447,63 @@ static void look_everywhere(const uint8_t *image, size_t size, int n)
 			regs.r[reg] = (uint64_t)rand() * (uint64_t)rand();
 		vt_cfi_apply(&cfi, &row, 0, &fake.src, &regs, &cfa);
 	}
+}
+
+/* As loaded, with nothing between the segments and behind them: bad lengths and offsets must not lead there. */
+static void test_damaged_loaded(void **state)
+{
+	Elf64_Ehdr ehdr;
+	Elf64_Phdr phdrs[32];
+	struct file file;
+	struct vt_cfi cfi;
+	uint64_t span = 0;
+
+	(void)state;
+	srand(2);
+	assert_true(map_file("/proc/self/exe", &file));
+	memcpy(&ehdr, file.data, sizeof(ehdr));
+	assert_true(ehdr.e_phnum <= 32);
+	memcpy(phdrs, file.data + ehdr.e_phoff, ehdr.e_phnum * sizeof(phdrs[0]));
+	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
+		if (phdrs[i].p_type != PT_LOAD)
+			continue;
+		/* What can be written comes behind the tables. A hole in between, which is part of no segment. */
+		if (phdrs[i].p_flags & PF_W)
+			phdrs[i].p_vaddr += 16 * 4096;
+		span = (phdrs[i].p_vaddr + phdrs[i].p_memsz + 8191) & ~UINT64_C(4095);
+	}
+
+	uint8_t *image = mmap(NULL, 2 * span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(image, MAP_FAILED);
+	for (int round = 0; round < 300; round++) {
+		for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
+			uint64_t from = phdrs[i].p_vaddr & ~UINT64_C(4095), to = phdrs[i].p_vaddr + phdrs[i].p_filesz;
+
+			if (phdrs[i].p_type != PT_LOAD)
+				continue;
+			assert_int_equal(mprotect(image + from, to - from, PROT_READ | PROT_WRITE), 0);
+			memcpy(image + phdrs[i].p_vaddr, file.data + phdrs[i].p_offset, phdrs[i].p_filesz);
+		}
+		assert_true(vt_cfi_init_loaded(&cfi, phdrs, ehdr.e_phnum, (uintptr_t)image));
+		if (round % 2)
+			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8, span);
+		else
+			damage(image, (size_t)cfi.frames, (size_t)(cfi.frames_end - cfi.frames), 300, span);
+
+		uint64_t work = 100000;
+
+		if (!vt_cfi_init_loaded(&cfi, phdrs, ehdr.e_phnum, (uintptr_t)image))
+			continue;
+		cfi.work_left = &work;
+		for (int i = 0; i < 100; i++) {
+			struct vt_cfi_row row;
+
+			vt_cfi_find(&cfi, (uint64_t)rand() % span, &row);
+		}
+	}
+	munmap(image, 2 * span);
+	munmap(file.data, file.size);
 }
 
 static void test_damaged(void **state)
@@ -540,6 +658,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_libdw_agrees),
 		cmocka_unit_test(test_search_without_table),
+		cmocka_unit_test(test_loaded),
+		cmocka_unit_test(test_damaged_loaded),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_expressions),
 		cmocka_unit_test(test_expression_work),

@@ -30,6 +30,7 @@
 #include "target/container.h"
 #include "target/maps.h"
 #include "target/proc.h"
+#include "target/timens.h"
 
 #define NOBODY 65534
 
@@ -648,6 +649,68 @@ static void container_ids(void **state)
 	}
 }
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+
+/* Children are in it, and the one that made it is not. Tells what its child is and sees, or 0 when it may not. */
+static void make_time_namespace(int out)
+{
+	uint64_t said[2] = { 0 };
+	int fd;
+	bool ok;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = unshare(CLONE_NEWTIME) ? -1 : open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+	ok = fd >= 0 && write(fd, "monotonic 1000 5", 16) == 16;
+	if (ok && !fork()) {
+		struct timespec now;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		said[0] = (uint64_t)getpid();
+		said[1] = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
+		ok = write(out, said, sizeof(said)) == sizeof(said);
+		pause();
+		_exit(!ok);
+	}
+	if (!ok)
+		ok = write(out, said, sizeof(said)) == sizeof(said);
+	pause();
+	_exit(!ok);
+}
+
+static void other_clocks(void **state)
+{
+	int64_t ahead = 1;
+	uint64_t said[2], before = vt_now_ns();
+	int pipes[2];
+	pid_t child;
+
+	(void)state;
+	assert_true(vt_timens_ahead(getpid(), &ahead));
+	assert_int_equal(ahead, 0);
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	child = fork();
+	if (!child)
+		make_time_namespace(pipes[1]);
+	close(pipes[1]);
+	assert_int_equal(read(pipes[0], said, sizeof(said)), sizeof(said));
+	close(pipes[0]);
+	if (said[0]) {
+		assert_true(vt_timens_ahead((pid_t)said[0], &ahead));
+		assert_int_equal(ahead, 1000 * (int64_t)VT_NS_PER_S + 5);
+		assert_true(said[1] >= before + (uint64_t)ahead && said[1] <= vt_timens_now((pid_t)said[0]));
+		/* The one that made it is still in ours. */
+		assert_true(vt_timens_ahead(child, &ahead));
+		assert_int_equal(ahead, 0);
+	}
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	if (!said[0])
+		skip(); /* not permitted, or an old kernel */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -663,6 +726,7 @@ int main(void)
 		cmocka_unit_test(names_the_tracer),
 		cmocka_unit_test(says_why_not),
 		cmocka_unit_test(container_ids),
+		cmocka_unit_test(other_clocks),
 	};
 
 	return cmocka_run_group_tests_name("proc", tests, NULL, NULL);

@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/diff.h"
+#include "report/folded.h"
+#include "report/growth.h"
+#include "report/load.h"
 #include "report/writer.h"
 #include "report_models.h"
 
@@ -133,11 +137,101 @@ static void test_no_memory_from_then_on(void **state)
 	torture("held", &vt_writer_json);
 }
 
+/* Two saved reports are read, compared, followed and folded, with the allocation number nth failing. */
+static bool compare(const char *json, size_t n, long nth)
+{
+	struct vt_writer_options options = { 0 };
+	struct vt_diff_options what = { .traces = true };
+	struct vt_model models[2];
+	struct vt_growth growth;
+	struct vt_error *err = NULL;
+	struct vt_diff diff;
+	FILE *file = tmpfile();
+
+	assert_non_null(file);
+	counting = true;
+	failed = false;
+	countdown = nth;
+	for (int i = 0; i < 2; i++) {
+		vt_model_init(&models[i]);
+		err = err ? err : vt_report_load_text(json, n, &models[i]);
+	}
+	if (!err)
+		err = vt_diff_create(&diff, &models[0], &models[1]);
+	if (!err) {
+		err = vt_diff_write_text(&diff, &what, &options, file);
+		if (!err)
+			err = vt_diff_write_json(&diff, file);
+		vt_diff_deinit(&diff);
+	}
+	if (!err)
+		err = vt_writer_folded.write(&models[0], &options, file);
+	vt_growth_init(&growth, VT_GROWTH_BY_SITE);
+	if (!err && (!vt_growth_add(&growth, &models[0]) || !vt_growth_add(&growth, &models[1])))
+		err = &vt_enomem;
+	counting = false;
+	/* What failed was said. */
+	assert_true(!failed == !err);
+	assert_true(!err || err->code == VT_ERR_NOMEM);
+	vt_error_destroy(err);
+	vt_growth_deinit(&growth);
+	fclose(file);
+	for (int i = 0; i < 2; i++)
+		vt_model_deinit(&models[i]);
+	return failed;
+}
+
+/* Short: it is read some hundred times. */
+static void build_short(struct vt_model *model)
+{
+	static const struct vt_model_frame frames[] = {
+		{ .kind = VT_FRAME_PYTHON, .function = "leak", .file = "train.py", .line = 7 },
+		{ .kind = VT_FRAME_NATIVE, .module = "libmine.so", .build_id = "", .pc = 0x1000, .module_offset = 0x10 },
+	};
+	static const uint32_t one[] = { 0, UINT32_MAX }, other[] = { 1, 0, UINT32_MAX };
+	static const uint32_t *const traces[] = { one, other };
+
+	vt_model_init(model);
+	report_add_device(model, 0, 90, 100);
+	report_add_allocator(model, 0);
+	report_add_segment(model, 0, 0, 0);
+	for (int i = 0; i < 20; i++)
+		report_add_block(model, VT_BLOCK_ALLOCATED, 512, 500);
+	report_add_traces(model, frames, 2, traces, 2);
+	assert_true(vt_model_account(model));
+}
+
+static void test_saved_reports(void **state)
+{
+	struct vt_writer_options options = { 0 };
+	struct vt_model model;
+	char *json = NULL;
+	size_t n = 0;
+	FILE *file = open_memstream(&json, &n);
+	long nth = 0;
+
+	(void)state;
+	assert_non_null(file);
+	build_short(&model);
+	assert_null(vt_writer_json.write(&model, &options, file));
+	fclose(file);
+	vt_model_deinit(&model);
+	assert_false(compare(json, n, -1));
+	for (int i = 0; i < 2; i++) {
+		for_good = i;
+		for (nth = 0; compare(json, n, nth); nth++)
+			;
+		assert_true(nth > 20);
+	}
+	free(json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_failure),
 		cmocka_unit_test(test_no_memory_from_then_on),
+		cmocka_unit_test(test_saved_reports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,13 +47,25 @@ static void one_forbidden_call_is_named(void **state)
 		const struct sock_filter filter[] = {
 			LOAD(nr), IF_EQUAL(cases[i].nr, 0, 1), RET(SECCOMP_RET_ERRNO | EPERM), RET(SECCOMP_RET_ALLOW),
 		};
-		const char *name = vt_seccomp_forbidden(filter, N(filter));
+		const char *name = vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER);
 
 		if (cases[i].name)
 			assert_string_equal(name, cases[i].name);
 		else
 			assert_null(name);
 	}
+}
+
+/* What only the loader needs is only asked for the recorder. */
+static void the_recorder_needs_more(void **state)
+{
+	static const struct sock_filter filter[] = {
+		LOAD(nr), IF_EQUAL(SYS_openat, 0, 1), RET(SECCOMP_RET_ERRNO | EPERM), RET(SECCOMP_RET_ALLOW),
+	};
+
+	(void)state;
+	assert_null(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_HELPER));
+	assert_string_equal(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER), "openat");
 }
 
 /* clone3 answered with ENOSYS, as Docker does: glibc then uses clone. A signal instead of an error is not fine. */
@@ -74,7 +86,7 @@ static void an_error_is_fine_where_nothing_depends_on_it(void **state)
 			LOAD(nr), IF_EQUAL(SYS_clone3, 0, 1), RET(cases[i].action), RET(SECCOMP_RET_ALLOW),
 		};
 
-		assert_int_equal(vt_seccomp_forbidden(filter, N(filter)) == NULL, cases[i].fine);
+		assert_int_equal(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER) == NULL, cases[i].fine);
 	}
 }
 
@@ -99,8 +111,8 @@ static void arguments_are_looked_at(void **state)
 	};
 
 	(void)state;
-	assert_null(vt_seccomp_forbidden(namespaces, N(namespaces)));
-	assert_string_equal(vt_seccomp_forbidden(no_exec, N(no_exec)), "mmap");
+	assert_null(vt_seccomp_forbidden(namespaces, N(namespaces), VT_SECCOMP_RECORDER));
+	assert_string_equal(vt_seccomp_forbidden(no_exec, N(no_exec), VT_SECCOMP_RECORDER), "mmap");
 }
 
 static void other_architectures_are_not_ours(void **state)
@@ -113,8 +125,8 @@ static void other_architectures_are_not_ours(void **state)
 	};
 
 	(void)state;
-	assert_null(vt_seccomp_forbidden(filter, N(filter)));
-	assert_non_null(vt_seccomp_forbidden(reversed, N(reversed)));
+	assert_null(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER));
+	assert_non_null(vt_seccomp_forbidden(reversed, N(reversed), VT_SECCOMP_RECORDER));
 }
 
 /* Programs that the kernel would never have loaded: what matters is that they end, and forbid. */
@@ -237,6 +249,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_forbidden_call_is_named),
+		cmocka_unit_test(the_recorder_needs_more),
 		cmocka_unit_test(an_error_is_fine_where_nothing_depends_on_it),
 		cmocka_unit_test(arguments_are_looked_at),
 		cmocka_unit_test(other_architectures_are_not_ours),

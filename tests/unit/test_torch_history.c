@@ -183,7 +183,7 @@ static bool has_native(const struct fixture *f, const struct vt_history_trace *t
 
 static bool has_python(const struct fixture *f, const struct vt_history_trace *t, uint32_t i, const char *function, int line)
 {
-	const struct vt_history_python *place = &f->history.python.data[t->frames[i]];
+	const struct vt_python_place *place = &f->history.python.data[t->frames[i]];
 
 	return i < t->n_python && !strcmp(place->function, function) && place->line == line;
 }

@@ -38,3 +38,8 @@ unit_tests += tests/unit/test_torch_history
 tests_unit_test_torch_history_SOURCES = tests/unit/test_torch_history.c tests/unit/python_image.c tests/unit/python_image.h
 tests_unit_test_torch_history_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_torch_history_LDADD = $(torch_ldadd)
+
+unit_tests += tests/unit/test_recorder_read
+tests_unit_test_recorder_read_SOURCES = tests/unit/test_recorder_read.c tests/unit/recorder_image.h tests/unit/python_image.c tests/unit/python_image.h
+tests_unit_test_recorder_read_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_recorder_read_LDADD = $(torch_ldadd)

@@ -11,7 +11,11 @@ int sim_init(void)
 {
 	if (!sim_config.devices)
 		return 100; /* CUDA_ERROR_NO_DEVICE */
+	sim_init_begin();
+	if (!sim_ready())
+		sim_inject();
 	__atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+	sim_init_end();
 	return SIM_OK;
 }
 

@@ -60,6 +60,28 @@ void sim_count_context(void);
 void sim_lock(void);
 void sim_unlock(void);
 
+/* ---- cupti.c: callbacks, and the library that the driver loads ---- */
+
+/* A call of the driver, from its beginning to its end; params: its arguments as CUPTI's parameter structs have them. */
+struct sim_call {
+	unsigned cbid; /* CUpti_driver_api_trace_cbid */
+	const char *name;
+	const void *params;
+	uint64_t data; /* the subscriber's */
+	uint32_t id;
+};
+
+void sim_call_begin(struct sim_call *call, unsigned cbid, const char *name, const void *params);
+int sim_call_end(struct sim_call *call, int result); /* returns the result */
+int sim_cupti_subscribe(void **handle, void *callback, void *user);
+int sim_cupti_unsubscribe(void *handle);
+int sim_cupti_enable(uint32_t enable, void *handle, int domain, uint32_t cbid);
+int sim_cupti_enable_domain(uint32_t enable, void *handle, int domain);
+/* Around cuInit; within it sim_inject() loads what CUDA_INJECTION64_PATH names, once. */
+void sim_init_begin(void);
+void sim_init_end(void);
+void sim_inject(void);
+
 /* ---- device.c ---- */
 
 int sim_init(void); /* cuInit: other driver calls fail before it; the runtime does it by itself */
@@ -165,6 +187,16 @@ int sim_pool_free(uint64_t addr);
 int sim_pool_trim(struct sim_pool *pool, uint64_t keep);
 int sim_pool_get(struct sim_pool *pool, int attr, void *value);
 int sim_pool_set(struct sim_pool *pool, int attr, const void *value);
+
+/* ---- calls.c: calls of the driver that its subscriber sees, whether made through it or by the runtime ---- */
+
+int sim_call_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *addr);
+int sim_call_mem_free(uint64_t addr);
+int sim_call_host_alloc(uint64_t size, int device, uint64_t *addr);
+int sim_call_host_free(uint64_t addr);
+int sim_call_pool_alloc(struct sim_pool *pool, uint64_t size, void *stream, uint64_t *addr);
+int sim_call_pool_free(uint64_t addr, void *stream);
+int sim_call_primary_reset(int device);
 
 /* ---- stream.c ---- */
 

@@ -113,7 +113,7 @@ DRV(cuDevicePrimaryCtxRelease_v2, int device)
 DRV(cuDevicePrimaryCtxReset_v2, int device)
 {
 	DRV_ENTER();
-	return sim_ctx_primary_reset(device);
+	return sim_call_primary_reset(device);
 }
 
 DRV(cuDevicePrimaryCtxSetFlags_v2, int device, unsigned flags)
@@ -141,8 +141,12 @@ DRV(cuCtxCreate_v4, struct sim_ctx **ctx, void *params, unsigned flags, int devi
 
 DRV(cuCtxDestroy_v2, struct sim_ctx *ctx)
 {
+	const uint64_t params[] = { (uint64_t)(uintptr_t)ctx };
+	struct sim_call call;
+
 	DRV_ENTER();
-	return sim_ctx_destroy(ctx);
+	sim_call_begin(&call, 322, __func__, params);
+	return sim_call_end(&call, sim_ctx_destroy(ctx));
 }
 
 DRV(cuCtxPushCurrent_v2, struct sim_ctx *ctx)

@@ -18,27 +18,20 @@ DRV(cuMemGetInfo_v2, size_t *free_bytes, size_t *total)
 DRV(cuMemAlloc_v2, uint64_t *addr, size_t size)
 {
 	DRV_ENTER_CTX(dev);
-	return sim_mem_alloc(dev, size, SIM_DEVICE, addr);
+	return sim_call_mem_alloc(dev, size, SIM_DEVICE, addr);
 }
 
 DRV(cuMemAllocManaged, uint64_t *addr, size_t size, unsigned flags)
 {
 	DRV_ENTER_CTX(dev);
 	(void)flags;
-	return sim_mem_alloc(dev, size, SIM_MANAGED, addr);
+	return sim_call_mem_alloc(dev, size, SIM_MANAGED, addr);
 }
 
 DRV(cuMemFree_v2, uint64_t addr)
 {
-	struct sim_where w;
-
 	DRV_ENTER_CTX(dev);
-	if (!addr)
-		return SIM_OK;
-	if (sim_where(addr, &w))
-		return SIM_EINVAL;
-	sim_device_wait_idle(w.device);
-	return sim_mem_free(addr);
+	return addr ? sim_call_mem_free(addr) : SIM_OK;
 }
 
 DRV(cuMemHostAlloc, void **addr, size_t size, unsigned flags)
@@ -48,7 +41,7 @@ DRV(cuMemHostAlloc, void **addr, size_t size, unsigned flags)
 
 	DRV_ENTER_CTX(dev);
 	(void)flags;
-	err = sim_host_alloc(size, dev, &a);
+	err = sim_call_host_alloc(size, dev, &a);
 	if (!err)
 		*addr = (void *)(uintptr_t)a;
 	return err;
@@ -62,7 +55,7 @@ DRV(cuMemAllocHost_v2, void **addr, size_t size)
 DRV(cuMemFreeHost, void *addr)
 {
 	DRV_ENTER_CTX(dev);
-	return sim_host_free((uint64_t)(uintptr_t)addr);
+	return sim_call_host_free((uint64_t)(uintptr_t)addr);
 }
 
 DRV(cuMemHostRegister_v2, void *addr, size_t size, unsigned flags)
@@ -246,13 +239,11 @@ DRV(cuMemPoolTrimTo, struct sim_pool *pool, size_t keep)
 DRV(cuMemAllocAsync, uint64_t *addr, size_t size, void *stream)
 {
 	DRV_ENTER_CTX(dev);
-	(void)stream;
-	return sim_pool_alloc(sim_pool_default(dev), size, addr);
+	return sim_call_pool_alloc(sim_pool_default(dev), size, stream, addr);
 }
 
 DRV(cuMemFreeAsync, uint64_t addr, void *stream)
 {
 	DRV_ENTER_CTX(dev);
-	(void)stream;
-	return sim_pool_free(addr);
+	return sim_call_pool_free(addr, stream);
 }

@@ -54,32 +54,45 @@ DRV(cuMemAddressFree, uint64_t addr, size_t size)
 DRV(cuMemCreate, struct sim_handle **handle, size_t size, const void *prop,
     unsigned long long flags)
 {
+	const uint64_t params[] = { (uint64_t)(uintptr_t)handle, size, (uint64_t)(uintptr_t)prop, flags };
+	struct sim_call call;
 	int device, err;
 
 	DRV_ENTER();
-	(void)flags;
+	sim_call_begin(&call, 549, __func__, params);
 	err = prop_device(prop, &device);
-	return err ? err : sim_vmm_create(device, size, prop, handle);
+	return sim_call_end(&call, err ? err : sim_vmm_create(device, size, prop, handle));
 }
 
 DRV(cuMemRelease, struct sim_handle *handle)
 {
+	const uint64_t params[] = { (uint64_t)(uintptr_t)handle };
+	struct sim_call call;
+
 	DRV_ENTER();
-	return sim_vmm_release(handle);
+	sim_call_begin(&call, 550, __func__, params);
+	return sim_call_end(&call, sim_vmm_release(handle));
 }
 
 DRV(cuMemMap, uint64_t addr, size_t size, size_t offset, struct sim_handle *handle,
     unsigned long long flags)
 {
+	const uint64_t params[] = { addr, size, offset, (uint64_t)(uintptr_t)handle, flags };
+	struct sim_call call;
+
 	DRV_ENTER();
-	(void)flags;
-	return sim_vmm_map(addr, size, offset, handle);
+	sim_call_begin(&call, 551, __func__, params);
+	return sim_call_end(&call, sim_vmm_map(addr, size, offset, handle));
 }
 
 DRV(cuMemUnmap, uint64_t addr, size_t size)
 {
+	const uint64_t params[] = { addr, size };
+	struct sim_call call;
+
 	DRV_ENTER();
-	return sim_vmm_unmap(addr, size);
+	sim_call_begin(&call, 552, __func__, params);
+	return sim_call_end(&call, sim_vmm_unmap(addr, size));
 }
 
 DRV(cuMemSetAccess, uint64_t addr, size_t size, const void *desc, size_t count)

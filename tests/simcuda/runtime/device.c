@@ -107,7 +107,7 @@ RT(cudaDeviceReset, void)
 {
 	RT_ENTER();
 	__atomic_store_n(&retained[rt_device()], 0, __ATOMIC_RELEASE);
-	return rt_result(sim_ctx_primary_reset(rt_device()));
+	return rt_result(sim_call_primary_reset(rt_device()));
 }
 
 RT(cudaDeviceGetAttribute, int *value, int attr, int device)

@@ -26,7 +26,7 @@ RT(cudaMalloc, void **ptr, size_t size)
 		*ptr = NULL;
 		return SIM_OK;
 	}
-	err = sim_mem_alloc(dev, size, SIM_DEVICE, &addr);
+	err = sim_call_mem_alloc(dev, size, SIM_DEVICE, &addr);
 	return store_ptr(ptr, addr, err);
 }
 
@@ -37,22 +37,15 @@ RT(cudaMallocManaged, void **ptr, size_t size, unsigned flags)
 
 	RT_ENTER_CTX(dev);
 	(void)flags;
-	err = sim_mem_alloc(dev, size, SIM_MANAGED, &addr);
+	err = sim_call_mem_alloc(dev, size, SIM_MANAGED, &addr);
 	return store_ptr(ptr, addr, err);
 }
 
 /* Waits for the whole device, and so for ever on one that hangs. */
 RT(cudaFree, void *ptr)
 {
-	struct sim_where w;
-
 	RT_ENTER_CTX(dev);
-	if (!ptr)
-		return SIM_OK;
-	if (sim_where(num(ptr), &w) || w.base != num(ptr))
-		return rt_result(SIM_EINVAL);
-	sim_device_wait_idle(w.device);
-	return rt_result(w.kind == SIM_ASYNC ? sim_pool_free(num(ptr)) : sim_mem_free(num(ptr)));
+	return ptr ? rt_result(sim_call_mem_free(num(ptr))) : SIM_OK;
 }
 
 RT(cudaMemGetInfo, size_t *free_bytes, size_t *total)
@@ -75,7 +68,7 @@ RT(cudaHostAlloc, void **ptr, size_t size, unsigned flags)
 
 	RT_ENTER_CTX(dev);
 	(void)flags;
-	err = sim_host_alloc(size, dev, &addr);
+	err = sim_call_host_alloc(size, dev, &addr);
 	return store_ptr(ptr, addr, err);
 }
 
@@ -87,7 +80,7 @@ RT(cudaMallocHost, void **ptr, size_t size)
 RT(cudaFreeHost, void *ptr)
 {
 	RT_ENTER_CTX(dev);
-	return ptr ? rt_result(sim_host_free(num(ptr))) : SIM_OK;
+	return ptr ? rt_result(sim_call_host_free(num(ptr))) : SIM_OK;
 }
 
 RT(cudaHostRegister, void *ptr, size_t size, unsigned flags)
@@ -253,7 +246,7 @@ RT(cudaMallocAsync, void **ptr, size_t size, void *stream)
 
 	RT_ENTER_CTX(dev);
 	RT_STREAM(s, stream, dev);
-	err = sim_pool_alloc(sim_pool_default(sim_stream_device(s)), size, &addr);
+	err = sim_call_pool_alloc(sim_pool_default(sim_stream_device(s)), size, stream, &addr);
 	return store_ptr(ptr, addr, err);
 }
 
@@ -261,5 +254,5 @@ RT(cudaFreeAsync, void *ptr, void *stream)
 {
 	RT_ENTER_CTX(dev);
 	RT_STREAM(s, stream, dev);
-	return ptr ? rt_result(sim_pool_free(num(ptr))) : SIM_OK;
+	return ptr ? rt_result(sim_call_pool_free(num(ptr), stream)) : SIM_OK;
 }

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The live blocks of PyTorch's allocator: 64 hash tables, each under its own lock. A place in a table is a fraction of it, the same
+ * one in a larger table, so that a table is copied in order, and grows by any factor: half as much more at a load of 0.85 is 56.5
+ * bytes for each record at worst.
+ *
+ * Without memory for a larger table fewer allocations are recorded: at a rate r (vt_recorder.sample_now) those of at least r bytes,
+ * and of the smaller ones size / r of them. The rate is raised until half of the records of the table that is full will do, and
+ * they are thinned to what would have been recorded at that rate; the other tables follow when they are used next.
+ *
+ * An address whose new block leaves no record must not keep the record of the block before. If even its lock cannot be had, the
+ * address is left for who has the lock (`doomed`).
+ */
+#include "parts.h"
+
+#define PAGE UINT64_C(4096)
+#define PER_PAGE (PAGE / sizeof(struct vt_recorder_block))
+#define MAX_CAPACITY (UINT64_C(1) << 31)
+#define MAX_RATE (UINT64_C(1) << VT_RECORDER_SIZE_BITS)
+
+static struct vt_recorder_shard *shard_of(uint64_t hash)
+{
+	return &vt_recorder.shards[hash % VT_RECORDER_SHARDS];
+}
+
+static struct vt_recorder_block *table_of(const struct vt_recorder_shard *shard)
+{
+	return (struct vt_recorder_block *)(uintptr_t)shard->table;
+}
+
+static uint32_t home(uint64_t hash, uint32_t capacity)
+{
+	return (uint32_t)((hash >> 32) * capacity >> 32);
+}
+
+static uint32_t next(uint32_t i, uint32_t capacity)
+{
+	return ++i == capacity ? 0 : i;
+}
+
+static uint64_t size_of(const struct vt_recorder_block *block)
+{
+	return block->size_check & (MAX_RATE - 1);
+}
+
+static void begin_moves(struct vt_recorder_shard *shard)
+{
+	/* What follows is not seen before it. */
+	__atomic_fetch_add(&shard->resizes, 1, __ATOMIC_ACQ_REL);
+}
+
+static void end_moves(struct vt_recorder_shard *shard)
+{
+	__atomic_fetch_add(&shard->resizes, 1, __ATOMIC_RELEASE);
+}
+
+/* Where the record of the address is, or the empty slot where it belongs. There is always an empty slot. */
+static uint32_t find(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr, uint64_t hash)
+{
+	uint32_t i = home(hash, capacity);
+
+	while (table[i].addr && table[i].addr != addr)
+		i = next(i, capacity);
+	return i;
+}
+
+static uint32_t empty_slot(const struct vt_recorder_block *table, uint32_t capacity)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < capacity && table[i].addr)
+		i++;
+	return i;
+}
+
+/* Records behind the gap that a search would no longer reach move into it. */
+static void remove_at(struct vt_recorder_shard *shard, uint32_t gap)
+{
+	struct vt_recorder_block *table = table_of(shard);
+	uint32_t capacity = shard->capacity;
+
+	begin_moves(shard);
+	for (uint32_t i = next(gap, capacity); table[i].addr; i = next(i, capacity)) {
+		uint32_t from = home(vt_recorder_hash(table[i].addr), capacity);
+
+		/* It stays if its home is behind the gap: cyclically in (gap, i]. */
+		if (gap < i ? from > gap && from <= i : from > gap || from <= i)
+			continue;
+		table[gap] = table[i];
+		gap = i;
+	}
+	table[gap] = (struct vt_recorder_block){ 0 };
+	shard->count--;
+	end_moves(shard);
+}
+
+static void remove_addr(struct vt_recorder_shard *shard, uint64_t addr)
+{
+	uint32_t i;
+
+	if (!shard->capacity)
+		return;
+	i = find(table_of(shard), shard->capacity, addr, vt_recorder_hash(addr));
+	if (table_of(shard)[i].addr)
+		remove_at(shard, i);
+}
+
+/* ---- fewer records ---- */
+
+/* Whether a record made at the rate `old` is one at the rate `rate`: always the same answer for the same record. */
+static bool is_kept(const struct vt_recorder_block *block, uint64_t old, uint64_t rate)
+{
+	uint64_t size = size_of(block), chance;
+
+	if (size >= rate)
+		return true;
+	chance = vt_recorder_hash(block->addr ^ (uint64_t)block->serial << 32 ^ rate);
+	/* size / rate of all; of those that were recorded with probability size / old, old / rate. */
+	return (uint64_t)((unsigned __int128)chance * rate >> 64) < (size < old ? old : size);
+}
+
+/*
+ * Each record is taken out and put back, from behind an empty slot on: it finds its home or a slot before its old one, and no
+ * search comes across a gap.
+ */
+static void thin(struct vt_recorder_shard *shard, uint64_t rate)
+{
+	struct vt_recorder_block *table = table_of(shard);
+	uint32_t capacity = shard->capacity, start, kept = 0;
+
+	if (shard->count) {
+		begin_moves(shard);
+		start = empty_slot(table, capacity);
+		for (uint32_t n = 0, i = start; n < capacity; n++) {
+			struct vt_recorder_block block;
+
+			i = next(i, capacity);
+			block = table[i];
+			if (!block.addr)
+				continue;
+			table[i].addr = 0;
+			if (!is_kept(&block, shard->sample, rate))
+				continue;
+			table[find(table, capacity, block.addr, vt_recorder_hash(block.addr))] = block;
+			kept++;
+		}
+		shard->evicted += shard->count - kept;
+		shard->count = kept;
+		end_moves(shard);
+	}
+	shard->sample = rate;
+}
+
+/* The rate, doubled as often as it takes for half of the records to go, as far as their sizes tell. */
+static uint64_t next_rate(const struct vt_recorder_shard *shard)
+{
+	const struct vt_recorder_block *table = table_of(shard);
+	uint64_t n[VT_RECORDER_SIZE_BITS + 1] = { 0 }, rate = shard->sample ? shard->sample : 256, stay;
+
+	/* By the power of two that the size is below. */
+	for (uint32_t i = 0; i < shard->capacity; i++)
+		if (table[i].addr)
+			n[size_of(&table[i]) ? 64 - __builtin_clzll(size_of(&table[i])) : 0]++;
+	do {
+		rate *= 2;
+		stay = 0;
+		for (uint32_t bits = 0; bits <= VT_RECORDER_SIZE_BITS; bits++) {
+			uint64_t size = UINT64_C(1) << bits;
+
+			if (size < shard->sample)
+				size = shard->sample;
+			stay += size > rate ? n[bits] : n[bits] * ((size << 15) / rate) >> 15;
+		}
+	} while (stay > shard->count / 2 && rate < MAX_RATE);
+	return rate;
+}
+
+static void raise_rate(uint64_t rate)
+{
+	uint64_t now = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
+
+	while (now < rate &&
+	       !__atomic_compare_exchange_n(&vt_recorder.sample_now, &now, rate, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* ---- more records ---- */
+
+static bool is_full(const struct vt_recorder_shard *shard)
+{
+	return shard->count >= (uint64_t)shard->capacity * 85 / 100;
+}
+
+static bool grow(struct vt_recorder_shard *shard)
+{
+	struct vt_recorder_block *old = table_of(shard), *table;
+	uint32_t old_capacity = shard->capacity;
+	uint64_t pages = old_capacity / PER_PAGE, size;
+
+	pages = pages < 2 ? pages + 1 : pages + pages / 2;
+	size = pages * PAGE;
+	/* An eighth of the memory is for stacks, code objects and all else that has to go on growing. */
+	if (pages * PER_PAGE > MAX_CAPACITY ||
+	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size > vt_recorder.max_memory - vt_recorder.max_memory / 8)
+		return false;
+	table = vt_rec_map_pages(size);
+	if (!table)
+		return false;
+
+	for (uint32_t n = 0, i = old ? empty_slot(old, old_capacity) : 0; n < old_capacity; n++) {
+		i = next(i, old_capacity);
+		if (old[i].addr)
+			table[find(table, (uint32_t)(pages * PER_PAGE), old[i].addr, vt_recorder_hash(old[i].addr))] = old[i];
+	}
+	begin_moves(shard);
+	__atomic_store_n(&shard->table, (uint64_t)(uintptr_t)table, __ATOMIC_RELAXED);
+	__atomic_store_n(&shard->capacity, (uint32_t)(pages * PER_PAGE), __ATOMIC_RELAXED);
+	end_moves(shard);
+	if (old)
+		vt_rec_unmap(old, (uint64_t)old_capacity * sizeof(*old));
+	return true;
+}
+
+/* False: there is no room at all. */
+static bool make_room(struct vt_recorder_shard *shard)
+{
+	if (!is_full(shard) || grow(shard))
+		return true;
+	while (is_full(shard) && shard->sample < MAX_RATE) {
+		uint64_t rate = next_rate(shard);
+
+		raise_rate(rate);
+		thin(shard, rate);
+	}
+	return !is_full(shard);
+}
+
+/* ---- under the lock ---- */
+
+static void remove_doomed(struct vt_recorder_shard *shard)
+{
+	uint64_t addr = __atomic_exchange_n(&shard->doomed, 0, __ATOMIC_ACQ_REL);
+	struct vt_recorder_block *table = table_of(shard);
+
+	if (addr != VT_RECORDER_ALL_DOOMED) {
+		remove_addr(shard, addr);
+		return;
+	}
+	begin_moves(shard);
+	for (uint32_t i = 0; i < shard->capacity; i++)
+		table[i] = (struct vt_recorder_block){ 0 };
+	shard->evicted += shard->count;
+	shard->count = 0;
+	end_moves(shard);
+}
+
+/* The lock was not to be had. */
+static void doom(struct vt_recorder_shard *shard, uint64_t addr)
+{
+	uint64_t none = 0;
+
+	if (!__atomic_compare_exchange_n(&shard->doomed, &none, addr, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) && none != addr)
+		__atomic_store_n(&shard->doomed, VT_RECORDER_ALL_DOOMED, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
+}
+
+/* Also settles what was left to be done. */
+static bool take(struct vt_recorder_shard *shard, uint64_t addr)
+{
+	uint64_t rate;
+
+	if (!vt_rec_lock(&shard->lock)) {
+		doom(shard, addr);
+		return false;
+	}
+	if (__atomic_load_n(&shard->doomed, __ATOMIC_RELAXED))
+		remove_doomed(shard);
+	rate = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
+	if (shard->sample < rate)
+		thin(shard, rate);
+	shard->allocations++;
+	return true;
+}
+
+static void give(struct vt_recorder_shard *shard)
+{
+	if (__atomic_load_n(&shard->doomed, __ATOMIC_RELAXED))
+		remove_doomed(shard);
+	vt_rec_unlock(&shard->lock);
+}
+
+static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_recorder_block *block, uint64_t rate)
+{
+	struct vt_recorder_block *at;
+
+	block->serial = shard->serial + 1;
+	if (!shard->capacity && !make_room(shard))
+		goto lost;
+	at = &table_of(shard)[find(table_of(shard), shard->capacity, block->addr, hash)];
+	if (!at->addr) {
+		if (!make_room(shard))
+			goto lost;
+		at = &table_of(shard)[find(table_of(shard), shard->capacity, block->addr, hash)];
+	}
+	/* The rate may have been raised since this one was chosen, by ourselves even. */
+	if (rate < shard->sample && !is_kept(block, rate, shard->sample)) {
+		if (at->addr)
+			remove_at(shard, (uint32_t)(at - table_of(shard)));
+		return;
+	}
+	if (!at->addr)
+		shard->count++;
+	shard->serial = block->serial;
+	block->size_check |= (uint64_t)vt_recorder_block_check(block->addr, block->size_check, block->time, block->serial, block->stack,
+							       block->tid) << VT_RECORDER_SIZE_BITS;
+	*at = *block;
+	return;
+lost:
+	shard->allocations--;
+	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
+}
+
+/* Without the lock: what is read may be of a table that is gone, and an address that is prefetched need not be there. */
+void vt_rec_block_expect(uint64_t addr)
+{
+	uint64_t hash = vt_recorder_hash(addr);
+	const struct vt_recorder_shard *shard = shard_of(hash);
+	uint64_t table = __atomic_load_n(&shard->table, __ATOMIC_RELAXED);
+	uint32_t capacity = __atomic_load_n(&shard->capacity, __ATOMIC_RELAXED);
+
+	__builtin_prefetch((const void *)(uintptr_t)(table + home(hash, capacity) * sizeof(struct vt_recorder_block)), 1);
+}
+
+void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate)
+{
+	uint64_t hash = vt_recorder_hash(addr);
+	struct vt_recorder_shard *shard = shard_of(hash);
+	struct vt_recorder_block block = {
+		.addr = addr,
+		.size_check = size < MAX_RATE ? size : MAX_RATE - 1,
+		.time = vt_rec_now(),
+		.stack = stack,
+		.tid = vt_rec_tid(),
+	};
+
+	if (!take(shard, addr))
+		return;
+	put(shard, hash, &block, rate);
+	give(shard);
+}
+
+void vt_rec_block_drop(uint64_t addr)
+{
+	struct vt_recorder_shard *shard = shard_of(vt_recorder_hash(addr));
+
+	if (!take(shard, addr))
+		return;
+	remove_addr(shard, addr);
+	give(shard);
+}
+
+void vt_rec_blocks_init(void)
+{
+	for (unsigned int i = 0; i < VT_RECORDER_SHARDS; i++)
+		vt_recorder.shards[i] = (struct vt_recorder_shard){ .sample = vt_recorder.sample_bytes };
+}
+
+void vt_rec_blocks_deinit(void)
+{
+	for (unsigned int i = 0; i < VT_RECORDER_SHARDS; i++) {
+		struct vt_recorder_shard *shard = &vt_recorder.shards[i];
+
+		if (!shard->capacity)
+			continue;
+		begin_moves(shard);
+		vt_rec_unmap(table_of(shard), (uint64_t)shard->capacity * sizeof(struct vt_recorder_block));
+		shard->table = 0;
+		shard->capacity = shard->count = 0;
+		end_moves(shard);
+	}
+}

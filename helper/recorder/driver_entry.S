@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where calls of the driver come in: the callback that CUPTI calls, and the entries that patched global offset tables point to.
+ * Both note the registers of their caller, which unwinding starts from (struct vt_rec_regs). Call frame information throughout:
+ * threads may be cancelled in the driver, and debuggers look through.
+ */
+#define R_PC 0
+#define R_SP 8
+#define R_BP 16
+#define R_BX 24
+#define R_R12 32
+#define R_R13 40
+#define R_R14 48
+#define R_R15 56
+
+	.macro save_callee_saved
+	mov %rbp, R_BP(%rsp)
+	mov %rbx, R_BX(%rsp)
+	mov %r12, R_R12(%rsp)
+	mov %r13, R_R13(%rsp)
+	mov %r14, R_R14(%rsp)
+	mov %r15, R_R15(%rsp)
+	.endm
+
+	.text
+
+/* void vt_rec_cupti_entry(user_data, domain, cbid, data): vt_rec_cupti_callback() with the registers as one argument more. */
+	.globl vt_rec_cupti_entry
+	.hidden vt_rec_cupti_entry
+	.type vt_rec_cupti_entry, @function
+	.p2align 4
+vt_rec_cupti_entry:
+	.cfi_startproc
+	sub $72, %rsp
+	.cfi_adjust_cfa_offset 72
+	mov 72(%rsp), %rax
+	mov %rax, R_PC(%rsp)
+	lea 80(%rsp), %rax
+	mov %rax, R_SP(%rsp)
+	save_callee_saved
+	mov %rsp, %r8
+	call vt_rec_cupti_callback
+	add $72, %rsp
+	.cfi_adjust_cfa_offset -72
+	ret
+	.cfi_endproc
+	.size vt_rec_cupti_entry, . - vt_rec_cupti_entry
+
+/*
+ * The frame of a call through a patched entry, struct vt_rec_got_frame of got.c: registers, the six arguments in registers (no
+ * function that is followed has more, nor any that is not an integer), the serial before the call; then the slot and the return
+ * address.
+ */
+#define F_ARGS 64
+#define F_SIZE 128
+#define F_SLOT F_SIZE
+#define F_RETURN (F_SIZE + 8)
+#define F_CALLER_SP (F_SIZE + 16)
+
+	.type got_common, @function
+	.p2align 4
+got_common:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16 /* the slot was pushed */
+	sub $F_SIZE, %rsp
+	.cfi_adjust_cfa_offset F_SIZE
+	mov F_RETURN(%rsp), %rax
+	mov %rax, R_PC(%rsp)
+	lea F_CALLER_SP(%rsp), %rax
+	mov %rax, R_SP(%rsp)
+	save_callee_saved
+	mov %rdi, F_ARGS(%rsp)
+	mov %rsi, F_ARGS+8(%rsp)
+	mov %rdx, F_ARGS+16(%rsp)
+	mov %rcx, F_ARGS+24(%rsp)
+	mov %r8, F_ARGS+32(%rsp)
+	mov %r9, F_ARGS+40(%rsp)
+	mov %rsp, %rdi
+	mov F_SLOT(%rsp), %rsi
+	call vt_rec_got_enter
+	mov F_ARGS(%rsp), %rdi
+	mov F_ARGS+8(%rsp), %rsi
+	mov F_ARGS+16(%rsp), %rdx
+	mov F_ARGS+24(%rsp), %rcx
+	mov F_ARGS+32(%rsp), %r8
+	mov F_ARGS+40(%rsp), %r9
+	call *%rax
+	mov %rsp, %rdi
+	mov F_SLOT(%rsp), %rsi
+	mov %eax, %edx
+	call vt_rec_got_leave
+	add $(F_SIZE + 8), %rsp
+	.cfi_adjust_cfa_offset -(F_SIZE + 8)
+	ret
+	.cfi_endproc
+	.size got_common, . - got_common
+
+/* VT_REC_GOT_SLOTS entries of 16 bytes each: number n goes to the common part with n. */
+	.globl vt_rec_got_entries
+	.hidden vt_rec_got_entries
+	.type vt_rec_got_entries, @function
+	.p2align 4
+vt_rec_got_entries:
+	.set slot, 0
+	.rept 64
+	.p2align 4
+	.cfi_startproc
+	push $slot
+	.cfi_adjust_cfa_offset 8
+	jmp got_common
+	.cfi_endproc
+	.set slot, slot + 1
+	.endr
+	.size vt_rec_got_entries, . - vt_rec_got_entries
+
+	.section .note.GNU-stack, "", @progbits

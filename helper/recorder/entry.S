@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The entries that stand in the copy of PyTorch's virtual table: each calls the original function with what it was given, then
+ * vt_rec_allocated(), and returns what the original returned.
+ *
+ * Their call frame information is exact at every instruction, and names a personality routine: the C++ runtime calls it
+ * when an exception passes (oom.c). The frame, from the canonical frame address (CFA) downwards:
+ *
+ *	CFA -   8  return address
+ *	CFA -  16  the caller's rbp: those who unwind by frame pointers find their way, too
+ *	CFA -  24  what the original returned
+ *	CFA -  96  struct vt_rec_regs, of the caller, and 8 bytes more
+ *	CFA - 104  the bytes asked for: VT_REC_ENTRY_REQUESTED above the stack pointer
+ *	CFA - 112  (unused: the stack is aligned for the calls)
+ */
+#define RESULT -8(%rbp)
+#define SIZE 8(%rsp)
+#define REGS 16
+
+	.text
+
+	/* size: the register that has the bytes asked for. in_memory: a DataPtr, returned in memory (rax: where), its first word. */
+	.macro	entry name, slot, size, in_memory
+	.balign	16
+	.globl	\name
+	.hidden	\name
+	.type	\name, @function
+\name:
+	.cfi_startproc
+	.cfi_personality 0x1b, vt_rec_personality	/* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
+	endbr64
+	push	%rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	mov	%rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	sub	$96, %rsp
+	mov	\size, SIZE
+	call	*(vt_rec_originals + 8 * \slot)(%rip)
+	mov	%rax, RESULT
+	.if	\in_memory
+	mov	(%rax), %rdi
+	.else
+	mov	%rax, %rdi
+	.endif
+	test	%rdi, %rdi	/* nothing was allocated: no bytes were asked for */
+	jz	.Lleave_\slot
+	mov	SIZE, %rsi
+	mov	8(%rbp), %rax
+	lea	16(%rbp), %rcx
+	mov	(%rbp), %r8
+	mov	%rax, REGS + 0(%rsp)	/* pc */
+	mov	%rcx, REGS + 8(%rsp)	/* sp */
+	mov	%r8, REGS + 16(%rsp)	/* bp */
+	mov	%rbx, REGS + 24(%rsp)	/* the original has restored these */
+	mov	%r12, REGS + 32(%rsp)
+	mov	%r13, REGS + 40(%rsp)
+	mov	%r14, REGS + 48(%rsp)
+	mov	%r15, REGS + 56(%rsp)
+	lea	REGS(%rsp), %rdx
+	call	vt_rec_allocated
+.Lleave_\slot:
+	mov	RESULT, %rax
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+	/* In the order of enum vt_recorder_slot. The address for a DataPtr comes first of the arguments, then the object. */
+	entry	vt_rec_entry_allocate, 0, %rdx, 1
+	entry	vt_rec_entry_raw_alloc, 1, %rsi, 0
+	entry	vt_rec_entry_raw_alloc_with_stream, 2, %rsi, 0
+	entry	vt_rec_entry_allocate_with_address, 3, %rdx, 1
+
+	.globl	vt_rec_entries_end
+	.hidden	vt_rec_entries_end
+vt_rec_entries_end:
+
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver's and the runtime's calls, through global offset tables: for where CUPTI has another subscriber, or is not there. The
+ * tool finds the entries; each is replaced, by one compare-exchange, by an entry of ours (driver_entry.S) that calls what stood
+ * there. What calls through other pointers (the runtime itself, libraries with a static runtime of their own) is not seen.
+ *
+ * Tables are looked at and changed only within dl_iterate_phdr(), which keeps the loader from unmapping a library meanwhile, and
+ * only where the library that they are in still is: one that was closed took its table along. Where relocations were made
+ * read-only (RELRO), the page is made writable for the moment.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+
+#include "driver.h"
+#include "sys.h"
+
+#define PAGE UINT64_C(4096)
+#define VT_REC_GOT_SLOTS 64 /* driver_entry.S */
+#define ENTRY_SIZE 16
+
+struct vt_rec_got_frame {
+	struct vt_rec_regs regs;
+	uint64_t args[6];
+	uint64_t before;
+};
+
+_Static_assert(sizeof(struct vt_rec_got_frame) <= 128, "driver_entry.S has room for 128 bytes");
+_Static_assert(offsetof(struct vt_rec_got_frame, args) == 64, "driver_entry.S stores the arguments there");
+
+extern const uint8_t vt_rec_got_entries[];
+uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot);
+uint32_t vt_rec_got_leave(struct vt_rec_got_frame *frame, uint64_t slot, uint32_t result);
+
+/* One for each function that is called from anywhere; never taken back: a thread may be on its way through it. */
+static struct {
+	uint64_t original;
+	uint32_t call;
+} slots[VT_REC_GOT_SLOTS];
+static uint32_t n_slots;
+
+/* The address to call. Nothing here or below may touch what the caller does not expect of a call. */
+uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot)
+{
+	frame->before = vt_rec_driver_serial();
+	return slots[slot].original;
+}
+
+/* Returns what the caller gets. */
+uint32_t vt_rec_got_leave(struct vt_rec_got_frame *frame, uint64_t slot, uint32_t result)
+{
+	vt_rec_driver_call((enum vt_recorder_call)slots[slot].call, frame->args, (int)result, (uint32_t)frame->before, &frame->regs);
+	return result;
+}
+
+/* Our entry for this function at this address, 0: none is left. */
+static uint64_t entry_for(uint32_t call, uint64_t original)
+{
+	uint32_t i = 0;
+
+	while (i < n_slots && (slots[i].call != call || slots[i].original != original))
+		i++;
+	if (i == VT_REC_GOT_SLOTS)
+		return 0;
+	if (i == n_slots) {
+		slots[i].call = call;
+		slots[i].original = original;
+		n_slots++;
+	}
+	return (uint64_t)vt_rec_got_entries + i * ENTRY_SIZE;
+}
+
+/* ---- words in the tables of loaded libraries ---- */
+
+/* What each_object() is asked to do: with each of the words that lies in a library that is loaded now. */
+struct visit {
+	void (*word)(struct visit *visit, uint64_t i, const struct dl_phdr_info *info);
+	uint64_t (*where)(const struct visit *visit, uint64_t i);
+	const void *list;
+	uint64_t n;
+	uint32_t n_changed;
+};
+
+static bool is_in_data(const struct dl_phdr_info *info, uint64_t addr, uint64_t size)
+{
+	for (unsigned int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *phdr = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + phdr->p_vaddr;
+
+		if (phdr->p_type == PT_LOAD && (phdr->p_flags & PF_W) && addr >= start && phdr->p_memsz >= size &&
+		    addr - start <= phdr->p_memsz - size)
+			return true;
+	}
+	return false;
+}
+
+static int each_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct visit *visit = arg;
+
+	(void)size;
+	for (uint64_t i = 0; i < visit->n; i++)
+		if (is_in_data(info, visit->where(visit, i), sizeof(uint64_t)))
+			visit->word(visit, i, info);
+	return 0;
+}
+
+/*
+ * The loader makes the pages that PT_GNU_RELRO covers read-only, down to a page at both ends (glibc, _dl_protect_relro(); musl does the
+ * same): the rest of its last page is the library's data, and stays writable.
+ */
+static bool is_read_only(const struct dl_phdr_info *info, uint64_t where)
+{
+	for (unsigned int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *phdr = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + phdr->p_vaddr;
+
+		if (phdr->p_type == PT_GNU_RELRO)
+			return where >= (start & ~(PAGE - 1)) && where < ((start + phdr->p_memsz) & ~(PAGE - 1));
+	}
+	return false;
+}
+
+static bool protect(const struct dl_phdr_info *info, uint64_t where, int protection)
+{
+	return !is_read_only(info, where) || !vt_sys4(SYS_mprotect, (long)(where & ~(PAGE - 1)), PAGE, protection, 0);
+}
+
+static bool make_writable(const struct dl_phdr_info *info, uint64_t where)
+{
+	return protect(info, where, PROT_READ | PROT_WRITE);
+}
+
+static void make_as_it_was(const struct dl_phdr_info *info, uint64_t where)
+{
+	protect(info, where, PROT_READ);
+}
+
+static uint32_t visit_all(struct visit *visit, uint64_t dl_iterate_phdr_address)
+{
+	int (*iterate)(int (*callback)(struct dl_phdr_info *, size_t, void *), void *arg) =
+		(int (*)(int (*)(struct dl_phdr_info *, size_t, void *), void *))dl_iterate_phdr_address;
+
+	if (iterate && visit->n)
+		iterate(each_object, visit);
+	return visit->n_changed;
+}
+
+/* A page is not touched in vain: in a library that is being loaded where another one was, the loader may be writing to it. */
+static bool holds(uint64_t where, uint64_t value)
+{
+	return __atomic_load_n((const uint64_t *)where, __ATOMIC_RELAXED) == value;
+}
+
+/* ---- in ---- */
+
+static uint64_t where_to_patch(const struct visit *visit, uint64_t i)
+{
+	return ((const struct vt_recorder_got *)visit->list)[i].where;
+}
+
+static void patch(struct visit *visit, uint64_t i, const struct dl_phdr_info *info)
+{
+	const struct vt_recorder_got *got = &((const struct vt_recorder_got *)visit->list)[i];
+	uint64_t ours = 0;
+
+	if (got->function < VT_N_CALLS && got->original && got->where % sizeof(uint64_t) == 0)
+		ours = entry_for(got->function, got->original);
+	if (!ours || !holds(got->where, got->value) || !make_writable(info, got->where))
+		return;
+	visit->n_changed += vt_rec_hook_in(got->where, got->value, ours, VT_HOOK_GOT);
+	make_as_it_was(info, got->where);
+}
+
+uint32_t vt_rec_got_in(const struct vt_recorder_got *got, uint64_t n, uint64_t dl_iterate_phdr)
+{
+	struct visit visit = { .word = patch, .where = where_to_patch, .list = got, .n = n };
+
+	return visit_all(&visit, dl_iterate_phdr);
+}
+
+/* ---- out ---- */
+
+static uint64_t where_patched(const struct visit *visit, uint64_t i)
+{
+	const struct vt_recorder_hook *hook = &((const struct vt_recorder_hook *)visit->list)[i];
+
+	return hook->kind == VT_HOOK_GOT ? hook->where : 0;
+}
+
+static void restore(struct visit *visit, uint64_t i, const struct dl_phdr_info *info)
+{
+	const struct vt_recorder_hook *hook = &vt_recorder.hooks[i];
+	uint64_t ours = hook->ours;
+
+	/* Where it is not ours any more somebody else changed it, or the library was loaded anew: nothing is owed. */
+	if (!holds(hook->where, ours) || !make_writable(info, hook->where))
+		return;
+	visit->n_changed += __atomic_compare_exchange_n((uint64_t *)hook->where, &ours, hook->original, false, __ATOMIC_SEQ_CST,
+							__ATOMIC_RELAXED);
+	make_as_it_was(info, hook->where);
+}
+
+void vt_rec_got_out(uint64_t dl_iterate_phdr)
+{
+	struct visit visit = {
+		.word = restore, .where = where_patched, .list = vt_recorder.hooks, .n = vt_recorder.n_hooks,
+	};
+
+	visit_all(&visit, dl_iterate_phdr);
+	/* Also of libraries that are not loaded any more: their words are gone. */
+	for (uint32_t i = 0; i < VT_RECORDER_MAX_HOOKS; i++)
+		if (where_patched(&visit, i))
+			vt_rec_hook_forget(&vt_recorder.hooks[i]);
+}

@@ -1,0 +1,49 @@
+# The recorder: a library that the target loads. Freestanding like the helper, but a proper library with call frame
+# information, so that C++ exceptions, and debuggers, find their way through it. Without vector registers: the target's stay as they
+# are, and gcc does not pack into them what unwinding waits for.
+recorder_sources = \
+	helper/mem.c \
+	helper/recorder/blocks.c \
+	helper/recorder/cupti.c \
+	helper/recorder/driver.c \
+	helper/recorder/driver_entry.S \
+	helper/recorder/driver_table.c \
+	helper/recorder/entry.S \
+	helper/recorder/gate.c \
+	helper/recorder/got.c \
+	helper/recorder/hook.c \
+	helper/recorder/memory.c \
+	helper/recorder/native.c \
+	helper/recorder/oom.c \
+	helper/recorder/python.c \
+	helper/recorder/record.c \
+	helper/recorder/stacks.c \
+	helper/recorder/state.c \
+	helper/recorder/unwind.c \
+	src/walk/cfi.c
+recorder_headers = \
+	helper/recorder/driver.h \
+	include/vramtap/gate.h \
+	include/vramtap/recorder_calls.h \
+	helper/recorder/parts.h \
+	helper/recorder/unwind.h \
+	helper/sys.h \
+	include/vramtap/recorder.h \
+	src/walk/cfi.h
+
+recorder_cflags = $(filter-out -fno-asynchronous-unwind-tables -fno-unwind-tables,$(freestanding_cflags)) \
+	-fasynchronous-unwind-tables -mgeneral-regs-only -O2 -fPIC -DVT_RECORDER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
+	-I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
+recorder_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,-s -Wl,--eh-frame-hdr \
+	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-soname,libvramtap-recorder.so -Wl,-e,vt_recorder_control
+
+# $(call recorder_link,SOURCES)
+recorder_link = for f in $(1); do if test -f $$f; then echo $$f; else echo $(top_srcdir)/$$f; fi; done | \
+	xargs $(CC) $(recorder_cflags) $(recorder_ldflags) -o $@
+
+helper/vramtap-recorder.so: $(recorder_sources) $(recorder_headers) Makefile
+	@$(MKDIR_P) helper
+	$(AM_V_CCLD)$(call recorder_link,$(recorder_sources))
+
+CLEANFILES += helper/vramtap-recorder.so
+EXTRA_DIST += $(recorder_sources) $(recorder_headers)

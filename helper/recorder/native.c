@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Return addresses of the calling thread. From each of them to the next there is a recipe (unwind.h), and a cache has those of
+ * all that were met: a word each, half of it the recipe, so that it is read and written as one. A recipe may be wrong for the
+ * stack at hand (a library that lies where another one lay): then frames may be wrong, but whatever it says, only the part of
+ * the thread's own stack is read that is in use, upwards, so that nothing can fault and every walk ends.
+ */
+#include "parts.h"
+
+#include "sys.h"
+#include "unwind.h"
+
+/*
+ * The cache has sets of four words, which are asked one after the other, the one that the address prefers first: places that are
+ * met by turns must not drive each other out, as each would then be looked up each time. The set of an address is its low bits, mixed
+ * with those above; its tag are all but the low bits. So the two say which address it was.
+ */
+#define CACHE_BITS 14
+#define WAYS 4
+#define SET_BITS (CACHE_BITS - 2)
+#define ADDRESS_BITS 48
+_Static_assert(ADDRESS_BITS - SET_BITS + VT_RECIPE_BITS == 64, "tag and recipe are a word");
+#define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
+
+#define THREAD_BITS 11
+#define THREADS (1u << THREAD_BITS)
+#define PAGE UINT64_C(4096)
+#define MAX_PROBES 4096 /* 16 MiB of stack in use */
+#define WORD sizeof(uint64_t)
+
+/* How far down from its thread pointer a thread's stack is known to be there. Only the thread itself writes its own key. */
+struct thread {
+	uint64_t key; /* thread pointer */
+	uint64_t low;
+};
+
+static struct {
+	struct vt_recorder_imports imports;
+	bool on;
+	uint64_t *cache; /* tag << VT_RECIPE_BITS | recipe; 0 empty */
+	struct vt_unwind_epoch epoch; /* of what is in it */
+	uint32_t lock;                /* of the epoch */
+	uint32_t looked;              /* when it was last compared, as vt_rec_now() has it */
+	struct thread threads[THREADS];
+	uint64_t main_low;            /* how far down the main thread's stack is known to be there */
+} native;
+
+/* ---- recipes ---- */
+
+/* The one of its set that it prefers: its bits 10 and 11. */
+static inline uint64_t *slot_of(uint64_t pc)
+{
+	return &native.cache[(pc << 2 ^ pc >> (SET_BITS - 2)) & ((1u << CACHE_BITS) - 1)];
+}
+
+/* The others, by way: 1 to WAYS - 1. */
+static inline uint64_t *other_slot(uint64_t *slot, unsigned int way)
+{
+	return &native.cache[(uint64_t)(slot - native.cache) ^ way];
+}
+
+static inline uint64_t tag_of(uint64_t pc)
+{
+	return pc >> SET_BITS << VT_RECIPE_BITS;
+}
+
+/* What was known of modules that are gone, and of places where there was none, does not count any more. */
+static void forget(bool all)
+{
+	for (uint64_t i = 0; i < UINT64_C(1) << CACHE_BITS; i++) {
+		uint64_t word = __atomic_load_n(&native.cache[i], __ATOMIC_RELAXED);
+
+		if (all || vt_recipe_kind(word) == VT_RECIPE_UNKNOWN)
+			__atomic_store_n(&native.cache[i], 0, __ATOMIC_RELAXED);
+	}
+}
+
+/* Whether what was found with this epoch may be kept. */
+static bool is_current(const struct vt_unwind_epoch *found)
+{
+	bool current = true;
+
+	if (__atomic_load_n(&native.epoch.adds, __ATOMIC_SEQ_CST) == found->adds &&
+	    __atomic_load_n(&native.epoch.subs, __ATOMIC_SEQ_CST) == found->subs)
+		return true;
+	if (!vt_rec_lock(&native.lock))
+		return false;
+	/* Both only grow: an older one was overtaken by another thread. */
+	if (found->adds < native.epoch.adds || found->subs < native.epoch.subs) {
+		current = false;
+	} else {
+		bool unloaded = found->subs != native.epoch.subs;
+
+		/* First: who keeps something old meanwhile either sees this then, or has kept it before all is forgotten. */
+		__atomic_store_n(&native.epoch.adds, found->adds, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&native.epoch.subs, found->subs, __ATOMIC_SEQ_CST);
+		forget(unloaded);
+	}
+	vt_rec_unlock(&native.lock);
+	return current;
+}
+
+/* Where a recipe is put: a place that is empty, else the one that the address prefers. */
+static uint64_t *slot_to_fill(uint64_t pc)
+{
+	uint64_t *slot = slot_of(pc);
+
+	for (unsigned int way = 0; way < WAYS; way++)
+		if (!__atomic_load_n(other_slot(slot, way), __ATOMIC_RELAXED))
+			return other_slot(slot, way);
+	return slot;
+}
+
+static uint32_t find_recipe(uint64_t pc)
+{
+	struct vt_unwind_epoch epoch = { 0, 0 };
+	uint64_t *slot;
+	uint32_t recipe = vt_recipe(VT_RECIPE_UNKNOWN, 0, 0);
+
+	if (pc >= UINT64_C(1) << ADDRESS_BITS)
+		return recipe;
+	recipe = vt_unwind_find(native.imports.dl_iterate_phdr, pc, &epoch);
+	if (!is_current(&epoch))
+		return recipe;
+	slot = slot_to_fill(pc);
+	__atomic_store_n(slot, tag_of(pc) | recipe, __ATOMIC_SEQ_CST);
+	/* Cleared meanwhile: then this may have come after it. */
+	if (!is_current(&epoch))
+		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
+	return recipe;
+}
+
+/* Two addresses with the same tag and set are the same; an empty slot is one without a kind. */
+static inline bool is_of(uint64_t word, uint64_t pc)
+{
+	return !((word ^ tag_of(pc)) >> VT_RECIPE_BITS) && word;
+}
+
+static __attribute__((noinline)) uint64_t recipe_elsewhere(uint64_t pc)
+{
+	for (unsigned int way = 1; way < WAYS; way++) {
+		uint64_t word = __atomic_load_n(other_slot(slot_of(pc), way), __ATOMIC_RELAXED);
+
+		if (is_of(word, pc))
+			return word;
+	}
+	return find_recipe(pc);
+}
+
+/* In the low bits; above them there may be anything. */
+static inline uint64_t recipe_of(uint64_t pc)
+{
+	uint64_t word = __atomic_load_n(slot_of(pc), __ATOMIC_RELAXED);
+
+	return __builtin_expect(is_of(word, pc), 1) ? word : recipe_elsewhere(pc);
+}
+
+/*
+ * A library that comes to lie where another one lay may have return addresses that the other had: then nothing is missing from
+ * the cache, and it is only the loader's counters that tell. So they are looked at now and then.
+ */
+static inline void look_for_changes(void)
+{
+	struct vt_unwind_epoch epoch;
+	uint32_t now = vt_rec_now();
+
+	if (__builtin_expect(__atomic_load_n(&native.looked, __ATOMIC_RELAXED) == now, 1))
+		return;
+	__atomic_store_n(&native.looked, now, __ATOMIC_RELAXED);
+	vt_unwind_epoch(native.imports.dl_iterate_phdr, &epoch);
+	is_current(&epoch);
+}
+
+/* ---- the stack ---- */
+
+/* rt_sigprocmask() copies the new mask before it finds that it does not know what to do with it: EFAULT (14) or EINVAL. */
+static bool can_read(uint64_t addr)
+{
+	return vt_sys4(SYS_rt_sigprocmask, -1, (long)addr, 0, 8) != -14;
+}
+
+static bool all_there(uint64_t low, uint64_t end)
+{
+	if ((end - low) / PAGE > MAX_PROBES)
+		return false;
+	for (; low < end; low += PAGE)
+		if (!can_read(low))
+			return false;
+	return true;
+}
+
+/*
+ * The C library's record of a thread, to which its thread pointer points, lies at the top of its stack. That this is the stack
+ * which the thread is on now (and not one of a coroutine or of a signal handler) is known when there is no hole in between.
+ * 0: it is not.
+ */
+static uint64_t end_of_thread(uint64_t sp)
+{
+	uint64_t pointer, known, low = sp & ~(PAGE - 1);
+	struct thread *thread;
+
+	__asm__("mov %%fs:0, %0" : "=r"(pointer));
+	thread = &native.threads[pointer * MULTIPLIER >> (64 - THREAD_BITS)];
+	if (sp >= pointer)
+		return 0;
+	known = pointer;
+	/* In this order: another thread takes the key away before it writes its own range. */
+	if (__atomic_load_n(&thread->key, __ATOMIC_ACQUIRE) == pointer) {
+		uint64_t its_low = __atomic_load_n(&thread->low, __ATOMIC_ACQUIRE);
+
+		if (__atomic_load_n(&thread->key, __ATOMIC_ACQUIRE) == pointer)
+			known = its_low;
+	}
+	if (low >= known)
+		return pointer;
+	if (!all_there(low, known))
+		return 0;
+	__atomic_store_n(&thread->key, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&thread->low, low, __ATOMIC_RELEASE);
+	__atomic_store_n(&thread->key, pointer, __ATOMIC_RELEASE);
+	return pointer;
+}
+
+/*
+ * The main thread's stack has grown: no hole between what was known of it and here. (What its limit would let it grow into may
+ * hold other mappings, of other stacks as well.)
+ */
+static bool main_has_grown(uint64_t sp)
+{
+	uint64_t low = sp & ~(PAGE - 1), known = __atomic_load_n(&native.main_low, __ATOMIC_RELAXED);
+
+	if (low >= known || !all_there(low, known))
+		return false;
+	__atomic_store_n(&native.main_low, low, __ATOMIC_RELAXED);
+	return true;
+}
+
+static inline uint64_t end_of_stack(uint64_t sp)
+{
+	const struct vt_recorder_imports *imports = &native.imports;
+	uint64_t end;
+
+	if (sp & 7)
+		return 0;
+	if (sp < imports->main_stack_high && sp >= __atomic_load_n(&native.main_low, __ATOMIC_RELAXED))
+		return imports->main_stack_high & ~(WORD - 1);
+	end = end_of_thread(sp);
+	if (!end && main_has_grown(sp))
+		end = imports->main_stack_high;
+	return end & ~(WORD - 1);
+}
+
+static inline uint64_t load(uint64_t addr)
+{
+	return *(const volatile uint64_t *)addr;
+}
+
+struct walk {
+	uint64_t pc, sp, bp;
+	uint64_t end; /* of the stack: words below it can be read, from sp on */
+};
+
+static inline bool is_on_stack(const struct walk *w, uint64_t addr)
+{
+	return !(addr & 7) && addr >= w->sp && addr < w->end;
+}
+
+/* The CFA has to be above the stack pointer by a word or more, and not beyond the end. */
+static inline bool is_cfa(uint64_t cfa, uint64_t sp, uint64_t end)
+{
+	return !(cfa & 7) && cfa > sp && cfa <= end;
+}
+
+static bool step_realigned(struct walk *w, uint64_t recipe)
+{
+	uint64_t at = w->bp - vt_recipe_offset(recipe), cfa;
+
+	if (!is_on_stack(w, at) || !is_on_stack(w, w->bp))
+		return false;
+	cfa = load(at);
+	if (!is_cfa(cfa, w->sp, w->end))
+		return false;
+	w->bp = load(w->bp);
+	w->pc = load(cfa - WORD);
+	w->sp = cfa;
+	return true;
+}
+
+/*
+ * Code without call frame information. Where it keeps frame pointers, rbp is where the caller's is saved, and the return
+ * address is behind that. It counts when it looks like one in every way; then frames may be missing, but those that are there are true.
+ */
+static bool step_frame_pointer(struct walk *w)
+{
+	uint64_t pc;
+
+	if (!is_on_stack(w, w->bp) || !is_on_stack(w, w->bp + WORD))
+		return false;
+	pc = load(w->bp + WORD);
+	if (!(recipe_of(pc) & VT_RECIPE_AFTER_CALL))
+		return false;
+	w->sp = w->bp + 2 * WORD;
+	w->bp = load(w->bp);
+	w->pc = pc;
+	return true;
+}
+
+enum step { STEP_OK, STEP_OUTER, STEP_GUESSED, STEP_LOST };
+
+static __attribute__((noinline)) enum step step_rarely(struct walk *w, uint64_t recipe)
+{
+	switch (vt_recipe_kind(recipe)) {
+	case VT_RECIPE_OUTER:
+		return STEP_OUTER;
+	case VT_RECIPE_DRAP:
+		return step_realigned(w, recipe) ? STEP_OK : STEP_LOST;
+	default:
+		/* The psABI: a zero rbp marks the outermost frame; but rbp may be used for something else. */
+		return step_frame_pointer(w) ? STEP_GUESSED : STEP_LOST;
+	}
+}
+
+void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames *frames)
+{
+	/* Kept in registers: from one return address to the next each value waits for the one before. */
+	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end;
+	uint64_t *words = frames->words + frames->n_words_python;
+	unsigned int n = 0, flags = 0;
+
+	if (!native.on)
+		return;
+	end = end_of_stack(sp);
+	if (!end) {
+		frames->flags |= VT_STACK_NATIVE_LOST;
+		return;
+	}
+	look_for_changes();
+	/* Below the outermost frames of some threads there is a return address of 0. */
+	while (pc) {
+		uint64_t recipe, cfa, saved;
+		enum vt_recipe_kind kind;
+
+		if (n == VT_RECORDER_MAX_NATIVE) {
+			flags |= VT_STACK_NATIVE_CUT;
+			break;
+		}
+		words[n++] = pc;
+		recipe = recipe_of(pc);
+		kind = vt_recipe_kind(recipe);
+		if (__builtin_expect(kind != VT_RECIPE_SP && kind != VT_RECIPE_BP, 0)) {
+			struct walk w = { .pc = pc, .sp = sp, .bp = bp, .end = end };
+			enum step result = step_rarely(&w, recipe);
+
+			if (result == STEP_LOST)
+				flags |= VT_STACK_NATIVE_LOST;
+			if (result == STEP_GUESSED)
+				flags |= VT_STACK_NATIVE_GUESS;
+			if (result == STEP_LOST || result == STEP_OUTER)
+				break;
+			pc = w.pc;
+			sp = w.sp;
+			bp = w.bp;
+			continue;
+		}
+		cfa = (kind == VT_RECIPE_SP ? sp : bp) + vt_recipe_offset(recipe);
+		saved = vt_recipe_saved(recipe);
+		if (__builtin_expect(!is_cfa(cfa, sp, end) || saved > cfa - sp, 0)) {
+			flags |= VT_STACK_NATIVE_LOST;
+			break;
+		}
+		if (saved)
+			bp = load(cfa - saved);
+		pc = load(cfa - WORD);
+		sp = cfa;
+	}
+	frames->n_native = (uint16_t)n;
+	frames->flags |= (uint16_t)flags;
+}
+
+/* ---- on and off ---- */
+
+bool vt_rec_native_init(const struct vt_recorder_config *config)
+{
+	native.imports = config->imports;
+	native.on = false;
+	native.lock = 0; /* in a child a thread of the parent may have it */
+	native.epoch = (struct vt_unwind_epoch){ 0, 0 };
+	native.looked = UINT32_MAX;
+	native.main_low = native.imports.main_stack_low & ~(PAGE - 1);
+	if (!config->native || !native.imports.dl_iterate_phdr)
+		return true;
+	for (unsigned int i = 0; i < THREADS; i++)
+		native.threads[i] = (struct thread){ 0, 0 };
+	native.cache = vt_rec_map((UINT64_C(1) << CACHE_BITS) * sizeof(*native.cache));
+	native.on = native.cache;
+	return native.on;
+}
+
+void vt_rec_native_deinit(void)
+{
+	native.on = false;
+	if (native.cache)
+		vt_rec_unmap(native.cache, (UINT64_C(1) << CACHE_BITS) * sizeof(*native.cache));
+	native.cache = NULL;
+}

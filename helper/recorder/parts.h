@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the recorder's parts call each other. All of it runs inside the target, most of it on the target's own threads in the
+ * middle of an allocation: no libc, no heap, no TLS, no signal, no system call on the usual path; nothing waits for a thread
+ * that waits for us; in a child after fork() nothing is done at all. errno and the floating point state stay as they were.
+ */
+#ifndef VT_RECORDER_PARTS_H
+#define VT_RECORDER_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vramtap/recorder.h"
+
+extern struct vt_recorder_head vt_recorder;
+
+/* Registers at a point of the allocating thread's stack: what unwinding starts from. */
+struct vt_rec_regs {
+	uint64_t pc, sp, bp, bx, r12, r13, r14, r15;
+};
+
+/* A captured stack, on the capturing thread's own stack. */
+struct vt_rec_frames {
+	uint64_t words[2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE]; /* as in the array of words */
+	uint16_t n_python, n_words_python, n_native, flags;
+	uint64_t hash; /* of all of the above; record.c computes it when the frames are there */
+};
+
+/* ---- state.c: on, off, fork ---- */
+
+/*
+ * Whether to record now: on, and not in a child. One load. Says nothing of a moment later: what the recorder maps may only be
+ * touched between vt_rec_enter() and vt_rec_leave(), for which off waits.
+ */
+bool vt_rec_is_on(void);
+/* False: it is off; then no vt_rec_leave(). They nest, and never wait. Between them nothing may wait for a thread or a watcher. */
+bool vt_rec_enter(void);
+void vt_rec_leave(void);
+/* A random number, each time another; between vt_rec_enter() and vt_rec_leave(). */
+uint64_t vt_rec_random(void);
+/* The calling thread's id, without a system call. */
+uint32_t vt_rec_tid(void);
+/* In ticks since the start. */
+uint32_t vt_rec_now(void);
+/*
+ * While what is not our own is forgotten: in a child of the process that switched the recorder on, whose tables were not
+ * inherited. The ..._deinit() and ..._out() functions must not touch what was mapped then; vt_rec_unmap() only counts.
+ */
+bool vt_rec_is_inherited(void);
+
+/* ---- memory.c: memory, arrays and locks ---- */
+
+/* Memory of the kernel, counted against max_memory, not inherited by children; NULL: the bound is reached, or there is none. */
+void *vt_rec_map(uint64_t size);
+/* The same, with its pages there already: no faults later. */
+void *vt_rec_map_pages(uint64_t size);
+void vt_rec_unmap(void *at, uint64_t size);
+/*
+ * Address space for an array that grows in place, of at most max elements of size bytes (less, if there is less).
+ * vt_rec_array_grow() makes room for one more element, vt_rec_array_reserve() for n. The caller writes the elements, then raises array->n.
+ */
+bool vt_rec_array_init(struct vt_recorder_array *array, uint64_t max, uint64_t size);
+bool vt_rec_array_grow(struct vt_recorder_array *array, uint64_t size);
+bool vt_rec_array_reserve(struct vt_recorder_array *array, uint64_t size, uint64_t n);
+void vt_rec_array_deinit(struct vt_recorder_array *array, uint64_t size);
+
+/*
+ * False: this thread has it already (re-entered), or who has it stands still for very long: do without. Waits otherwise, but not
+ * for ever; holders never block.
+ */
+bool vt_rec_lock(uint32_t *lock);
+void vt_rec_unlock(uint32_t *lock);
+
+/* ---- record.c ---- */
+
+/* An allocation came back from PyTorch's allocator: captures, interns, keeps. regs: of the caller of the allocator. */
+void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs);
+/* The stack of the calling thread as an id (VT_RECORDER_NO_STACK: no room). */
+uint32_t vt_rec_stack_here(const struct vt_rec_regs *regs);
+
+/*
+ * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave(), also after its init failed or did not run,
+ * and gives back all that init and the time since have mapped.
+ */
+
+/* ---- stacks.c: the table of stacks ---- */
+bool vt_rec_stacks_init(void);
+uint32_t vt_rec_stack_intern(const struct vt_rec_frames *frames);
+void vt_rec_stacks_deinit(void);
+
+/* ---- blocks.c: live blocks of PyTorch ---- */
+void vt_rec_blocks_init(void);
+/* The memory that a put or drop of this address will need is asked for, not waited for. */
+void vt_rec_block_expect(uint64_t addr);
+/* rate: vt_recorder.sample_now when it was decided that this allocation is recorded. */
+void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate);
+/* The block at this address is new and not recorded: what is known of the address is not about it. */
+void vt_rec_block_drop(uint64_t addr);
+void vt_rec_blocks_deinit(void);
+
+/* ---- python.c: frames and code objects ---- */
+bool vt_rec_python_init(const struct vt_recorder_config *config);
+/* Appends the Python frames of the calling thread. No reference is taken, the GIL is not needed: only this thread changes its own frames. */
+void vt_rec_python_capture(struct vt_rec_frames *frames);
+void vt_rec_python_deinit(void);
+
+/* ---- native.c, unwind.c: return addresses ---- */
+bool vt_rec_native_init(const struct vt_recorder_config *config);
+/* Appends return addresses, regs->pc first. */
+void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames *frames);
+void vt_rec_native_deinit(void);
+
+/* ---- hook.c, entry.S: words that are changed; PyTorch's virtual table ---- */
+
+/*
+ * Exchanges the word at where, an aligned pointer, and keeps a note of it in vt_recorder.hooks: first the note, so that whoever
+ * looks from outside finds no change without one. False: it was not `original` any more, or there is no room for the note.
+ */
+bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours, enum vt_recorder_hook_kind kind);
+/* Exchanges all words of that kind back, but for those that are not ours any more: they are left as they are. */
+void vt_rec_hooks_out(enum vt_recorder_hook_kind kind);
+/* The note of a word that was exchanged back, or is gone. */
+void vt_rec_hook_forget(struct vt_recorder_hook *note);
+
+/* After all else; when it is not OK, nothing was changed. */
+uint32_t vt_rec_torch_in(const struct vt_recorder_torch *torch); /* enum vt_recorder_status */
+void vt_rec_torch_out(void);
+
+/* ---- driver.c, cupti.c, got.c. in: OK also when the driver's calls cannot be seen (driver_method says so), when not OK,
+ * nothing was changed. out: hooks, called after an in that was OK; deinit: tables. ---- */
+uint32_t vt_rec_driver_in(const struct vt_recorder_config *config);
+void vt_rec_driver_out(void);
+/* Has the loader load config->cupti.path, which stays. */
+uint32_t vt_rec_cupti_load(const struct vt_recorder_config *config);
+void vt_rec_driver_deinit(void);
+
+/* ---- oom.c ---- */
+
+/*
+ * Called by the C++ runtime for each exception that passes through an entry of the allocator (it is the personality routine of
+ * those frames), while nothing is unwound yet. Always lets it go on.
+ *
+ * When an entry (entry.S) calls the original, the bytes asked for are so far above the stack pointer: with a frame of 24 bytes
+ * that is the entry's CFA - 24. (The CFA itself is not to be had: in the search phase _Unwind_GetCFA() gives that of the callee.)
+ */
+#define VT_REC_ENTRY_REQUESTED 8
+int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception, void *context);
+/* A request of so many bytes failed for want of memory. Keeps the event, and waits for the watcher if there is one. */
+void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error, const struct vt_rec_regs *regs);
+/* Before it is switched on: no events. When it is off: no trap. */
+void vt_rec_oom_begin(void);
+void vt_rec_oom_end(void);
+
+#endif

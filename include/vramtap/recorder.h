@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tool and the recorder agree on. The recorder is a library that the tool has the target load (dlopen: C++ exceptions
+ * must be able to pass through its frames) and that stays there, idle when it is off. While it is on, PyTorch's allocator is
+ * entered through a copy of its virtual table, and the driver's calls are seen through CUPTI; each allocation leaves a record
+ * with the backtrace of the thread that made it. Nobody is told of it: the tool reads the records from outside, with no thread
+ * stopped and no code run, also from a core.
+ *
+ * The tool finds the recorder by the name of its mapping, and in it the exported object vt_recorder, whose first part (struct
+ * vt_recorder_head up to and including the hooks) is the same in all versions: so any later vramtap can take the hooks out.
+ *
+ * Everything here is hostile to the tool that reads it: bounds are checked, ids are looked up, nothing is followed for ever.
+ */
+#ifndef VRAMTAP_RECORDER_H
+#define VRAMTAP_RECORDER_H
+
+#include <stdint.h>
+
+#define VT_RECORDER_MAGIC UINT64_C(0x4443455241525655) /* "UVRARECD" */
+#define VT_RECORDER_ABI 1
+#define VT_RECORDER_FILE_NAME "vramtap-recorder" /* of the memory file it is loaded from, + "-" + 16 digits of its build id */
+
+/* ---- hooks ---- */
+
+/* A word of the target that the recorder changed: pointers only, never code. Taken out by writing `original` back if it is still `ours`. */
+struct vt_recorder_hook {
+	uint64_t where; /* 0: unused */
+	uint64_t original;
+	uint64_t ours;
+	uint32_t kind; /* enum vt_recorder_hook_kind */
+	uint32_t pad;
+};
+
+enum vt_recorder_hook_kind {
+	VT_HOOK_VTABLE = 1, /* the word at `where` is the vptr of PyTorch's allocator object */
+	VT_HOOK_GOT = 2,    /* an entry of a library's global offset table */
+};
+
+#define VT_RECORDER_MAX_HOOKS 512
+
+enum vt_recorder_state_value {
+	VT_RECORDER_OFF = 0,
+	VT_RECORDER_ON = 1,
+};
+
+/* ---- frames ---- */
+
+/*
+ * A recorded stack is an array of 64-bit words: n_python Python frames, then n_native return addresses, each innermost first.
+ * A Python frame is one word or two:
+ *	code << 16 | lasti         code: index of the code object in the table of code objects; lasti: byte offset / 2, below 0xffff
+ *	code << 16 | 0xffff, lasti a frame with a large or odd offset: the second word is the byte offset itself
+ * where lasti is what PyFrame_GetLasti() returns (-1, not started: second form with UINT64_MAX).
+ */
+#define VT_RECORDER_LASTI_WIDE 0xffff
+
+/*
+ * A code object as it was when it was first met. It may be freed, and its memory used for another: it is still the same when
+ * all of these are. Words are those of the object: pointers to co_filename, co_name, co_qualname (co_name before 3.11) and
+ * the line table; co_firstlineno.
+ */
+struct vt_recorder_code {
+	uint64_t object;
+	uint64_t filename, name, qualname, linetable;
+	uint64_t firstlineno;
+	/*
+	 * All of these may be at the same addresses again, with something else in them. So there is one more: from 3.12 on co_version,
+	 * of which each code object has another; before, vt_recorder_text() of the name and of the file's name. 0 not known.
+	 */
+	uint64_t version;
+};
+
+/* What tells one short text from another, of a compact ASCII str: its length and its last 8 bytes, as a little-endian number. */
+static inline uint64_t vt_recorder_text(uint64_t length, uint64_t last_bytes)
+{
+	return (last_bytes ^ length << 56) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint64_t vt_recorder_texts(uint64_t name, uint64_t filename)
+{
+	return (name << 23 | name >> 41) ^ filename;
+}
+
+/* A stack in the table of stacks. Its words follow each other in the array of words. */
+struct vt_recorder_stack {
+	uint64_t hash;
+	uint64_t first;      /* index of its first word in the array of words */
+	uint16_t n_python;   /* frames */
+	uint16_t n_words_python; /* words they take */
+	uint16_t n_native;   /* frames and words */
+	uint16_t flags;      /* enum vt_recorder_stack_flags */
+};
+
+enum vt_recorder_stack_flags {
+	VT_STACK_PYTHON_CUT = 1 << 0, /* there were more frames */
+	VT_STACK_NATIVE_CUT = 1 << 1,
+	VT_STACK_NATIVE_LOST = 1 << 2, /* unwinding ended before the thread's outermost frame: no call frame information, unknown stack */
+	VT_STACK_NO_PYTHON = 1 << 3,   /* the thread has no Python thread state, or Python frames were not asked for */
+	VT_STACK_NATIVE_GUESS = 1 << 4, /* somewhere without call frame information the frame pointer was followed: frames may be missing */
+};
+
+#define VT_RECORDER_MAX_PYTHON 128 /* frames of a stack; the innermost are kept */
+#define VT_RECORDER_MAX_NATIVE 128
+
+#define VT_RECORDER_NO_STACK 0 /* index 0 of the table of stacks is none: no room was left for it, or none was wanted */
+
+/* An array in the target's memory that only grows (until the recorder is switched off). */
+struct vt_recorder_array {
+	uint64_t addr;   /* fixed while the recorder is on */
+	uint64_t n;      /* elements that are valid; grows, written after the elements */
+	uint64_t room;   /* elements that there is memory for */
+	uint64_t max;    /* elements that there is address space for */
+};
+
+/* ---- records ---- */
+
+/*
+ * A live block of PyTorch's allocator, or one that was live: frees are not seen, the next block at that address takes its
+ * place. Written under the shard's lock. check tells a record that was read while it was written; serial (of the shard, never
+ * the same twice in 2^32) tells one that was read twice from two of the same address.
+ */
+struct vt_recorder_block {
+	uint64_t addr;          /* 0: empty slot */
+	uint64_t size_check;    /* low 48 bits: bytes asked for; high 16: vt_recorder_block_check() of the rest */
+	uint32_t time;          /* since vt_recorder.start_ns, in units of VT_RECORDER_TICK_NS; of the coarse clock, which is up to 10 ms late */
+	uint32_t serial;
+	uint32_t stack;         /* index in the table of stacks; VT_RECORDER_NO_STACK */
+	uint32_t tid;           /* in the target's own pid namespace */
+};
+
+#define VT_RECORDER_TICK_NS (UINT64_C(1) << 22)
+#define VT_RECORDER_SIZE_BITS 48
+
+static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uint32_t time, uint32_t serial, uint32_t stack, uint32_t tid)
+{
+	uint64_t h = addr * UINT64_C(0x9e3779b97f4a7c15) ^ size * UINT64_C(0xc2b2ae3d27d4eb4f);
+
+	h ^= ((uint64_t)time << 32 | serial) * UINT64_C(0x165667b19e3779f9);
+	h ^= ((uint64_t)stack << 32 | tid) * UINT64_C(0xd6e8feb86659fd93);
+	h ^= h >> 32;
+	return (uint16_t)(h ^ h >> 16);
+}
+
+/*
+ * One of the hash tables of blocks. The shard of an address is the low bits of vt_recorder_hash(); in it open addressing, linear
+ * probing from ((hash >> 32) * capacity) >> 32 onwards, wrapping. A new record goes to an empty slot or takes the place of the one
+ * with its address; whatever else moves records (a larger table, a removal) raises `resizes` before and after.
+ */
+struct vt_recorder_shard {
+	uint32_t lock;     /* tid of who has it, 0 nobody; VT_RECORDER_LOCK_STUCK */
+	uint32_t serial;   /* of the last record */
+	uint64_t table;    /* struct vt_recorder_block[capacity]; 0: none */
+	uint32_t capacity;
+	uint32_t count;
+	uint32_t resizes;  /* odd while records move; a table that was read is whole if this was even and the same before and after */
+	uint32_t pad;
+	uint64_t allocations; /* that were seen here, recorded or not */
+	uint64_t evicted;  /* records given up for want of room */
+	uint64_t doomed;   /* a record that is not to be believed: of this address; VT_RECORDER_ALL_DOOMED: all of the shard; 0 none */
+	uint64_t sample;   /* as sample_now, for the records of this shard */
+};
+
+#define VT_RECORDER_SHARDS 64 /* 64 bytes each */
+#define VT_RECORDER_LOCK_STUCK UINT32_C(0x80000000) /* added to a lock: its owner stood still for long, nobody waits for it */
+#define VT_RECORDER_ALL_DOOMED 1
+
+static inline uint64_t vt_recorder_hash(uint64_t addr)
+{
+	addr = (addr ^ addr >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	addr = (addr ^ addr >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+	return addr ^ addr >> 32;
+}
+
+/* Which driver function allocated. */
+enum vt_recorder_driver_kind {
+	VT_DRIVER_DEVICE = 1,   /* cuMemAlloc, cuMemAllocPitch */
+	VT_DRIVER_ASYNC = 2,    /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
+	VT_DRIVER_VMM = 3,      /* cuMemMap: mapped device memory; addr is the virtual address */
+	VT_DRIVER_MANAGED = 4,  /* cuMemAllocManaged */
+	VT_DRIVER_HOST = 5,     /* cuMemAllocHost, cuMemHostAlloc; not cuMemHostRegister */
+};
+
+/* A live allocation of the driver. Those made by PyTorch's allocator (its segments) are among them; the tool knows them by their address. */
+struct vt_recorder_driver_block {
+	uint64_t addr; /* 0: empty slot */
+	uint64_t size;
+	uint64_t stream;
+	uint32_t time;
+	uint32_t serial;
+	uint32_t stack;
+	uint32_t tid;
+	int16_t device;  /* -1 unknown */
+	uint16_t kind;   /* enum vt_recorder_driver_kind */
+	uint32_t check;  /* vt_recorder_block_check(addr, size, time, serial, stack, tid) */
+};
+
+/* ---- out of memory ---- */
+
+enum vt_recorder_oom_kind {
+	VT_OOM_PYTORCH = 1, /* c10::OutOfMemoryError is on its way through an allocator's entry */
+	VT_OOM_DRIVER = 2,  /* a driver call outside PyTorch's allocator returned CUDA_ERROR_OUT_OF_MEMORY */
+};
+
+struct vt_recorder_oom {
+	uint32_t seq;     /* of this event, from 1; written last */
+	uint32_t kind;
+	uint64_t requested; /* bytes */
+	uint64_t time_ns;   /* CLOCK_MONOTONIC */
+	uint64_t free_bytes, total_bytes; /* of the device that is current there, at that moment; 0 0: not asked */
+	uint64_t waited_ns; /* how long the thread was kept for the report, 1: not at all; 0: it waits still */
+	uint32_t stack;
+	uint32_t tid;
+	int32_t device;     /* -1 unknown */
+	int32_t error;      /* of the driver call */
+};
+
+#define VT_RECORDER_MAX_OOMS 16 /* the last ones: event seq is at (seq - 1) % 16 */
+
+/* A thread that waits for the watcher sleeps so long each time: by that it is known from others, and holds no lock. */
+#define VT_RECORDER_WAIT_NS 2000003
+
+/* The trap: while a watcher gives signs of life, the thread that runs out of memory waits for it. Words written by the tool are marked. */
+struct vt_recorder_trap {
+	uint32_t armed;     /* tool: 1 a thread that runs out of memory waits for the watcher */
+	uint32_t heartbeat; /* tool: changes at least every 100 ms while the watcher lives */
+	uint32_t raised;    /* seq of the last event */
+	uint32_t taken;     /* tool: seq of the last event that the watcher has dealt with */
+	uint32_t patience_ms; /* tool: how long a thread waits at most; not at all after 500 ms without a heartbeat */
+	uint32_t pad;
+	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
+};
+
+/* ---- control ---- */
+
+/* Where CPython keeps what is read of frames: offsets in bytes, of walk/python_layout.h; VT_RECORDER_NONE: there is none. */
+#define VT_RECORDER_NONE UINT32_MAX
+struct vt_recorder_python {
+	uint64_t get_this_tstate; /* address of PyGILState_GetThisThreadState; 0: no Python frames */
+	uint64_t is_finalizing;   /* of Py_IsFinalizing or, before 3.13, _Py_IsFinalizing */
+	uint64_t code_type;       /* of PyCode_Type */
+	uint32_t tstate_frame, tstate_cframe, cframe_frame; /* tstate_frame, or the other two */
+	uint32_t frame_previous, frame_code, frame_instr, frame_lasti, frame_owner;
+	uint32_t owner_generator;
+	uint32_t owner_shim; /* frames whose owner is this or above are no Python function */
+	uint32_t code_tags;  /* bits of the reference in frame_code that are no address; VT_RECORDER_NONE: none */
+	uint32_t lasti_scale;
+	uint32_t code_filename, code_name, code_qualname, code_linetable, code_firstlineno, code_bytecode;
+	uint32_t code_firsttraceable; /* 3.11 on; in units of two bytes */
+	uint32_t code_version;       /* 3.12 on */
+	uint32_t object_type;
+	uint32_t str_length, str_state, str_data; /* data: of a compact ASCII str */
+	uint32_t str_is_ascii;       /* bits of state that such a one has */
+	uint32_t frame_tlbc, code_tlbc; /* free-threaded 3.14 */
+	uint32_t pad;
+};
+
+/* Functions of the target that the recorder may call, and facts of its C library. 0: not there. */
+struct vt_recorder_imports {
+	uint64_t clock_gettime;
+	uint64_t dl_iterate_phdr;
+	uint64_t cuMemGetInfo;
+	uint64_t cuCtxGetDevice;
+	uint64_t unwind_get_cfa; /* _Unwind_GetCFA of libgcc_s */
+	uint64_t errno_location; /* __errno_location of libc */
+	uint64_t main_stack_low, main_stack_high; /* of the main thread, as it is now: it may grow downwards */
+	uint64_t pthread_tid; /* offset of the thread's id from its thread pointer */
+};
+
+/* The entries of PyTorch's virtual table that allocate, by what they take and return. */
+enum vt_recorder_slot {
+	VT_SLOT_ALLOCATE,              /* DataPtr allocate(size_t): returned in memory, its first word is the address */
+	VT_SLOT_RAW_ALLOC,             /* void *raw_alloc(size_t) */
+	VT_SLOT_RAW_ALLOC_WITH_STREAM, /* void *raw_alloc_with_stream(size_t, cudaStream_t) */
+	VT_SLOT_ALLOCATE_WITH_ADDRESS, /* DataPtr allocateWithAddress(size_t, void *), of 2.13 on: as allocate */
+	VT_N_SLOTS
+};
+#define VT_RECORDER_MAX_VTABLE 128 /* words of the table that are copied, from two before the one that a vptr points to */
+
+struct vt_recorder_torch {
+	uint64_t object;  /* address of the allocator object, whose first word is the vptr; 0: none */
+	uint64_t vptr;    /* that the tool saw there */
+	uint32_t n_words; /* of the table from vptr on */
+	uint32_t slots[VT_N_SLOTS]; /* index from vptr, VT_RECORDER_NONE: this release has no such entry */
+};
+
+/* CUPTI's functions in the target, 0 all: not there (then the GOT entries, if any, are used). */
+struct vt_recorder_cupti {
+	uint64_t cuptiSubscribe;
+	uint64_t cuptiUnsubscribe;
+	uint64_t cuptiEnableCallback;
+	uint64_t dlopen; /* for VT_RECORD_LOAD_CUPTI: of the C library, and the file to load */
+	char path[256];
+};
+
+/* A global offset table entry to patch: the function of the driver or the runtime that it stands for. */
+struct vt_recorder_got {
+	uint64_t where;
+	uint64_t value;    /* that the tool saw there */
+	uint64_t original; /* what to call: value, or where that is the library's own stub for binding it lazily, what it would be bound to */
+	uint32_t function; /* enum vt_recorder_call of recorder_calls.h */
+	uint32_t pad;
+};
+
+struct vt_recorder_config {
+	uint32_t python; /* take Python frames */
+	uint32_t native; /* take return addresses */
+	uint32_t driver; /* record the driver's allocations too */
+	uint32_t use_cupti; /* for the tool: whether CUPTI was asked for */
+	uint64_t max_memory;   /* bytes, of everything that the recorder maps */
+	uint64_t sample_bytes; /* 0: every allocation; else about one for each so many bytes, and all that are larger */
+	struct vt_recorder_imports imports;
+	struct vt_recorder_python python_layout;
+	struct vt_recorder_torch torch;
+	struct vt_recorder_cupti cupti;
+	uint64_t got; /* struct vt_recorder_got[n_got], in memory that lives during the call */
+	uint64_t n_got;
+};
+
+enum vt_recorder_op {
+	VT_RECORD_ON = 1,    /* arg: struct vt_recorder_config; VT_RECORDER_BUSY when it is on already */
+	VT_RECORD_OFF = 2,   /* arg NULL; hooks out, tables given back. Returns when no thread can be using them */
+	VT_RECORD_TORCH = 3, /* arg: struct vt_recorder_config: hooks PyTorch too, where it came after VT_RECORD_ON */
+	VT_RECORD_LOAD_CUPTI = 4, /* arg: struct vt_recorder_config: has the loader load cupti.path; records nothing yet */
+	VT_RECORD_DRIVER = 5, /* arg: struct vt_recorder_config: the driver's calls too, where they could not be seen at VT_RECORD_ON */
+};
+
+enum vt_recorder_status {
+	VT_RECORDER_OK = 0,
+	VT_RECORDER_BUSY = 1,     /* on already; or off already */
+	VT_RECORDER_CHANGED = 2,  /* the vptr is not what the tool saw: nothing was done */
+	VT_RECORDER_NO_MEMORY = 3,
+	VT_RECORDER_BAD = 4,      /* arguments make no sense */
+	VT_RECORDER_IN_USE = 5,   /* a thread stands still inside the recorder: hooks are out, memory is not given back; off again, or on, tries again */
+	VT_RECORDER_OLD_KERNEL = 6, /* on: no MADV_WIPEONFORK (Linux 4.14) */
+};
+
+enum vt_recorder_driver_method {
+	VT_DRIVER_NOT = 0, /* not recorded */
+	VT_DRIVER_CUPTI = 1,
+	VT_DRIVER_GOT = 2,
+};
+
+/*
+ * vt_recorder, exported by the library. Written by the recorder (the trap: by the tool as well).
+ */
+struct vt_recorder_head {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t size;   /* of struct vt_recorder_head */
+	uint32_t state;  /* enum vt_recorder_state_value: hooks are in */
+	uint32_t n_hooks;
+	struct vt_recorder_hook hooks[VT_RECORDER_MAX_HOOKS];
+	/* up to here the same in all versions */
+	uint32_t python, native; /* as configured */
+	uint32_t driver_method;  /* enum vt_recorder_driver_method */
+	int32_t cupti_error;     /* CUptiResult that kept CUPTI from being used: 39 another tool subscribes; 0 none */
+	uint32_t generation;     /* how often it was switched on */
+	uint32_t pad;
+	uint64_t live;           /* address of a uint32_t: 1 while it is on; 0 in a child of the process that switched it on, where nothing is recorded */
+	uint64_t start_ns;       /* CLOCK_MONOTONIC when it was switched on */
+	uint64_t max_memory;
+	uint64_t memory;         /* bytes mapped now */
+	uint64_t sample_bytes;   /* as configured */
+	uint64_t sample_now;     /* as degraded to for want of room; 0: every allocation */
+	struct vt_recorder_config config;
+	/* counters; since it was switched on */
+	uint64_t driver_allocations, driver_frees;
+	uint64_t lost;           /* of PyTorch's allocations: left no record for another reason than sampling, and are not counted in their shard */
+	uint64_t driver_lost; /* allocations of the driver for which there was no room */
+	uint64_t stacks_dropped; /* records whose stack found no room */
+	/* tables */
+	struct vt_recorder_array codes;  /* struct vt_recorder_code */
+	struct vt_recorder_array stacks; /* struct vt_recorder_stack; [0] is empty */
+	struct vt_recorder_array words;  /* uint64_t */
+	struct vt_recorder_shard shards[VT_RECORDER_SHARDS];
+	struct {
+		uint32_t lock, serial;
+		uint64_t table; /* struct vt_recorder_driver_block[capacity] */
+		uint32_t capacity, count;
+		uint32_t resizes, pad;
+	} driver;
+	struct vt_recorder_trap trap;
+};
+
+/* How many allocations came back from PyTorch's allocator since it was switched on, recorded or not. */
+static inline uint64_t vt_recorder_torch_allocations(const struct vt_recorder_head *head)
+{
+	uint64_t n = head->lost;
+
+	for (unsigned int i = 0; i < VT_RECORDER_SHARDS; i++)
+		n += head->shards[i].allocations;
+	return n;
+}
+
+/*
+ * The library's only entry for the tool, and the entry point that its ELF header names; runs on the helper's thread. Returns enum
+ * vt_recorder_status.
+ */
+typedef uint32_t vt_recorder_control_fn(uint32_t op, void *arg);
+#define VT_RECORDER_CONTROL_SYMBOL "vt_recorder_control"
+#define VT_RECORDER_HEAD_SYMBOL "vt_recorder"
+
+#endif

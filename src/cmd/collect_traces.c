@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recorded backtraces into the model, whoever recorded them: every place is named once, places in Python and native ones are put
+ * in order, and each block gets what the recorder has of it, or else what PyTorch has.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/map.h"
+#include "cmd/collect_traces.h"
+#include "walk/merge.h"
+
+#define LINES_NS (100 * VT_NS_PER_MS)
+#define NO_NUMBER UINT32_MAX
+
+struct source {
+	struct vt_trace_set set;
+	uint32_t first_python; /* in the places of all sources */
+	uint32_t *native_at;   /* of each native place: its index among those of all sources */
+	uint32_t *numbers;     /* of each trace: its index in the model, NO_NUMBER while nothing has it */
+};
+
+struct vt_collect_traces {
+	struct vt_python python; /* owns the names of functions and files */
+	bool looked, have_python;
+	struct source sources[VT_N_TRACE_SOURCES];
+	struct vt_native_stack native; /* all native places, as if they were a stack */
+	struct vt_recorded_places places;
+	bool out_of_memory;
+};
+
+static struct vt_collect_traces *traces_of(struct vt_collect *c)
+{
+	if (!c->traces)
+		c->traces = calloc(1, sizeof(*c->traces));
+	return c->traces;
+}
+
+struct vt_python *vt_collect_traces_python(struct vt_collect *c)
+{
+	struct vt_collect_traces *t = traces_of(c);
+
+	if (t && !t->looked) {
+		struct vt_error *err = c->origin->find_python(c, &t->python);
+
+		/* That Python cannot be read is said with the threads. */
+		t->looked = true;
+		t->have_python = !err;
+		vt_error_destroy(err);
+	}
+	return t && t->have_python ? &t->python : NULL;
+}
+
+void vt_collect_traces_deinit(struct vt_collect *c)
+{
+	struct vt_collect_traces *t = c->traces;
+
+	if (!t)
+		return;
+	for (size_t i = 0; i < VT_N_TRACE_SOURCES; i++) {
+		free(t->sources[i].native_at);
+		free(t->sources[i].numbers);
+	}
+	vt_python_deinit(&t->python);
+	vt_native_stack_deinit(&t->native);
+	free(t);
+	c->traces = NULL;
+}
+
+/* ---- places ---- */
+
+static bool add_native(struct vt_collect_traces *t, struct source *s, struct vt_map *index_of)
+{
+	s->native_at = malloc((s->set.n_native + 1) * sizeof(*s->native_at));
+	if (!s->native_at)
+		return false;
+	for (size_t i = 0; i < s->set.n_native; i++) {
+		uint64_t pc = s->set.native[i];
+		const uint64_t *known = vt_map_get(index_of, pc);
+
+		if (!known) {
+			struct vt_native_frame *frame = vt_vec_append(&t->native.frames);
+
+			if (!frame || !vt_map_put(index_of, pc, t->native.frames.n - 1))
+				return false;
+			*frame = (struct vt_native_frame){ .pc = pc };
+			known = vt_map_get(index_of, pc);
+		}
+		s->native_at[i] = (uint32_t)*known;
+	}
+	return true;
+}
+
+static bool make_native(struct vt_collect_traces *t)
+{
+	struct vt_map index_of = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; ok && i < VT_N_TRACE_SOURCES; i++)
+		ok = add_native(t, &t->sources[i], &index_of);
+	vt_map_deinit(&index_of);
+	return ok;
+}
+
+/* Source lines are what is done without when something is wrong with them. */
+static void find_lines(struct vt_collect *c, struct vt_native_stack *native)
+{
+	struct vt_native_lines *lines = NULL;
+	size_t missing;
+	struct vt_error *err = vt_native_lines_start(&c->modules, native, 1, LINES_NS, &lines);
+
+	if (!err && lines)
+		err = vt_native_lines_finish(lines, &c->model->arena, &missing);
+	vt_native_lines_destroy(lines);
+	vt_error_destroy(err);
+}
+
+/* All places in Python, as if one thread were in them one after the other. */
+static bool find_places(struct vt_collect *c, struct vt_collect_traces *t)
+{
+	struct vt_python_thread all = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; ok && i < VT_N_TRACE_SOURCES; i++) {
+		const struct vt_trace_set *set = &t->sources[i].set;
+
+		t->sources[i].first_python = (uint32_t)all.frames.n;
+		ok = vt_vec_reserve(&all.frames, all.frames.n + set->n_python);
+		for (size_t k = 0; ok && k < set->n_python; k++)
+			all.frames.data[all.frames.n++] = (struct vt_python_frame){
+				.function = set->python[k].function, .file = set->python[k].file, .line = set->python[k].line,
+			};
+	}
+	ok = ok && vt_recorded_places_init(&t->places, &all, &t->native, &c->model->arena);
+	vt_vec_deinit(&all.frames);
+	return ok;
+}
+
+/* ---- traces ---- */
+
+static bool make_numbers(struct source *s)
+{
+	s->numbers = malloc((s->set.n_traces + 1) * sizeof(*s->numbers));
+	if (s->numbers)
+		memset(s->numbers, 0xff, (s->set.n_traces + 1) * sizeof(*s->numbers)); /* NO_NUMBER */
+	return s->numbers;
+}
+
+static bool add_trace(struct vt_collect *c, enum vt_trace_source source, const struct vt_trace_in_set *from)
+{
+	struct vt_collect_traces *t = c->traces;
+	const struct source *s = &t->sources[source];
+	struct vt_model_trace *trace = vt_vec_append(&c->model->traces);
+	VT_FREE uint32_t *frames = malloc(((size_t)from->n_python + from->n_native + 1) * sizeof(*frames));
+
+	if (!trace || !frames)
+		return false;
+	for (uint32_t i = 0; i < from->n_python; i++)
+		frames[i] = s->first_python + from->frames[i];
+	for (uint32_t i = from->n_python; i < from->n_python + from->n_native; i++)
+		frames[i] = s->native_at[from->frames[i]];
+	*trace = (struct vt_model_trace){
+		.source = source, .python_cut = from->python_cut, .native_cut = from->native_cut, .native_guess = from->native_guess,
+	};
+	return vt_merge_recorded(&t->places, frames, from->n_python, frames + from->n_python, from->n_native, trace,
+				 &c->model->arena);
+}
+
+/* The index of a source's trace in the model, which gets it when it is first asked for. */
+static uint32_t number_trace(struct vt_collect *c, enum vt_trace_source source, uint32_t trace)
+{
+	struct source *s = &c->traces->sources[source];
+
+	if (s->numbers[trace] == NO_NUMBER) {
+		if (!add_trace(c, source, &s->set.traces[trace])) {
+			c->traces->out_of_memory = true;
+			return VT_UNTRACED(VT_UNTRACED_UNREADABLE);
+		}
+		s->numbers[trace] = (uint32_t)c->model->traces.n - 1;
+	}
+	return s->numbers[trace];
+}
+
+static void number_other(void *arg, uint32_t *trace)
+{
+	if (!VT_IS_UNTRACED(*trace))
+		*trace = number_trace(arg, VT_TRACE_RECORDER, *trace);
+}
+
+static uint32_t trace_in(const struct vt_trace_set *set, size_t block)
+{
+	return set->of_block ? set->of_block[block] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+}
+
+/* What the recorder says, unless it has no backtrace and PyTorch has one. */
+static uint32_t choose(struct vt_collect *c, size_t block)
+{
+	const struct source *s = c->traces->sources;
+	uint32_t ours = trace_in(&s[VT_TRACE_RECORDER].set, block), theirs = trace_in(&s[VT_TRACE_PYTORCH].set, block);
+
+	if (!VT_IS_UNTRACED(ours))
+		return number_trace(c, VT_TRACE_RECORDER, ours);
+	if (!VT_IS_UNTRACED(theirs))
+		return number_trace(c, VT_TRACE_PYTORCH, theirs);
+	return ours == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) ? theirs : ours;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool same_place(const struct vt_python_place *a, const struct vt_python_place *b)
+{
+	return a->line == b->line && same_text(a->function, b->function) && same_text(a->file, b->file);
+}
+
+/* Of one block. Of a code object that is gone nothing can be compared; PyTorch keeps those that it recorded. */
+static bool same_python(const struct vt_trace_set *a, const struct vt_trace_in_set *x, const struct vt_trace_set *b,
+			const struct vt_trace_in_set *y)
+{
+	uint32_t n = x->n_python < y->n_python ? x->n_python : y->n_python;
+
+	if (x->n_python != y->n_python && !x->python_cut && !y->python_cut)
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct vt_python_place *p = &a->python[x->frames[i]], *q = &b->python[y->frames[i]];
+
+		if (p->valid && q->valid && !same_place(p, q))
+			return false;
+	}
+	return true;
+}
+
+/* Where both recorded a block, they must agree about it. */
+static void compare_sources(struct vt_collect *c)
+{
+	const struct vt_trace_set *ours = &c->traces->sources[VT_TRACE_RECORDER].set;
+	const struct vt_trace_set *theirs = &c->traces->sources[VT_TRACE_PYTORCH].set;
+	struct vt_model_recorder *recorder = &c->model->recorder;
+
+	for (size_t i = 0; recorder->python && i < c->model->n_blocks; i++) {
+		uint32_t a = trace_in(ours, i), b = trace_in(theirs, i);
+
+		if (VT_IS_UNTRACED(a) || VT_IS_UNTRACED(b))
+			continue;
+		recorder->compared++;
+		recorder->differing += !same_python(ours, &ours->traces[a], theirs, &theirs->traces[b]);
+	}
+	if (recorder->differing)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "recorder", "sources-differ",
+			      "of %zu blocks that both PyTorch and vramtap recorded, %zu have other Python frames in PyTorch's history; "
+			      "shown is what vramtap recorded", recorder->compared, recorder->differing);
+}
+
+static bool add_traces(struct vt_collect *c)
+{
+	struct vt_model *model = c->model;
+	uint32_t *of_block = vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block));
+
+	if (!of_block)
+		return false;
+	for (size_t i = 0; i < VT_N_TRACE_SOURCES; i++)
+		if (!make_numbers(&c->traces->sources[i]))
+			return false;
+	for (size_t i = 0; i < model->n_blocks; i++)
+		of_block[i] = choose(c, i);
+	vt_collect_recorded_others(c, number_other, c);
+	compare_sources(c);
+	model->trace_frames = c->traces->places.frames;
+	model->n_trace_frames = c->traces->places.n;
+	model->block_traces = of_block;
+	return !c->traces->out_of_memory;
+}
+
+static void forget(struct vt_collect *c)
+{
+	c->model->traces.n = 0;
+	c->model->block_traces = NULL;
+	c->model->driver_blocks.n = 0;
+	c->model->ooms.n = 0;
+	vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "recorded backtraces are missing: not enough memory here");
+}
+
+static bool name_all(struct vt_collect *c, struct vt_collect_traces *t)
+{
+	struct vt_error *err;
+
+	if (!make_native(t))
+		return false;
+	err = vt_native_symbolise(&c->modules, &t->native, 1, &c->model->arena);
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "names of native frames in recorded backtraces are missing",
+				      err);
+	find_lines(c, &t->native);
+	return find_places(c, t) && add_traces(c);
+}
+
+void vt_collect_traces_finish(struct vt_collect *c)
+{
+	struct vt_collect_traces *t;
+
+	if (!c->history && !c->recorded)
+		return;
+	t = traces_of(c);
+	if (!t || !vt_collect_history_traces(c, &t->sources[VT_TRACE_PYTORCH].set) ||
+	    !vt_collect_recorded_traces(c, &t->sources[VT_TRACE_RECORDER].set)) {
+		forget(c);
+		return;
+	}
+	if (!t->sources[VT_TRACE_PYTORCH].set.of_block && !t->sources[VT_TRACE_RECORDER].set.of_block)
+		return;
+	if (!name_all(c, t))
+		forget(c);
+}

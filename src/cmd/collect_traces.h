@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to collect_traces.c and to the sources of recorded backtraces, collect_history.c (PyTorch's own) and collect_recorded.c
+ * (vramtap's recorder): what a source has, before it is named and put into the model.
+ */
+#ifndef VT_CMD_COLLECT_TRACES_H
+#define VT_CMD_COLLECT_TRACES_H
+
+#include "cmd/collect.h"
+#include "walk/python_places.h"
+
+/* A backtrace: indices of its places in its set, n_python in Python and then n_native native ones, each innermost first. */
+struct vt_trace_in_set {
+	const uint32_t *frames;
+	uint32_t n_python, n_native;
+	bool python_cut, native_cut, native_guess;
+};
+
+/* What a source has. All zero: nothing. What it points to lives until the collection ends. */
+struct vt_trace_set {
+	const struct vt_python_place *python; /* named, as far as there are names */
+	size_t n_python;
+	const uint64_t *native; /* return addresses */
+	size_t n_native;
+	const struct vt_trace_in_set *traces;
+	size_t n_traces;
+	const uint32_t *of_block; /* of each block of the model: index in traces, or VT_UNTRACED(why); NULL: of none */
+};
+
+/* Where Python's names come from, found when it is first asked for; NULL: there is no interpreter, or none that can be read. */
+struct vt_python *vt_collect_traces_python(struct vt_collect *c);
+
+/* Each fills its set, and says what is missing. False when memory is short. */
+bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set);
+bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set);
+
+/*
+ * What else has traces of the recorder's set (driver allocations, out-of-memory errors): each is an index in the set's traces or
+ * VT_UNTRACED(why), and becomes one in the model's.
+ */
+void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, uint32_t *trace), void *arg);
+
+#endif

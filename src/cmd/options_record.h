@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of all commands that switch recording on: what is recorded. */
+#ifndef VT_CMD_OPTIONS_RECORD_H
+#define VT_CMD_OPTIONS_RECORD_H
+
+#include <argp.h>
+#include <stdbool.h>
+
+#include "cmd/record_target.h"
+
+struct vt_record_options {
+	struct vt_record_request request;
+	bool given; /* one of them was */
+};
+
+/* An argp child of a command: its input is a struct vt_record_options, which it sets to the defaults first. */
+extern const struct argp vt_record_argp;
+#define VT_RECORD_OPTIONS "--python, --native, --both, --max-memory, --sample, --cupti and --no-driver"
+
+#endif

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/record_target.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "cmd/progress.h"
+#include "inject/gate.h"
+#include "target/pthread.h"
+#include "target/session.h"
+#include "walk/cuda_imports.h"
+#include "walk/recorder_python.h"
+#include "walk/torch_slots.h"
+
+#define STOP_NS VT_NS_PER_S /* for each thread, where hooks are taken out from outside */
+
+/* ---- open, look ---- */
+
+static struct vt_error *open_target(struct vt_record_target *target, pid_t pid, uint64_t budget_ns)
+{
+	struct vt_subject subject = { .origin = &vt_origin_process, .pid = pid };
+	struct vt_collect *c = &target->collect;
+
+	memset(target, 0, sizeof(*target));
+	target->gate = -1;
+	vt_model_init(&target->model);
+	target->options.budget_ns = budget_ns;
+	*c = (struct vt_collect){
+		.origin = subject.origin, .options = &target->options, .model = &target->model, .lock_fd = -1,
+	};
+	target->head = calloc(1, sizeof(*target->head));
+	if (!target->head)
+		return &vt_enomem;
+	vt_progress("reading the process");
+	return c->origin->open(c, &subject);
+}
+
+struct vt_error *vt_record_open(struct vt_record_target *target, pid_t pid, uint64_t budget_ns)
+{
+	struct vt_collect *c = &target->collect;
+
+	VT_TRY(open_target(target, pid, budget_ns));
+	vt_progress("waiting for another vramtap to finish with this process");
+	VT_TRY(vt_inject_lock(c->proc.pid, vt_now_ns() + budget_ns, &c->lock_fd));
+	/* Whoever had the lock may have loaded the recorder. */
+	c->origin->refresh_maps(c);
+	return vt_record_look(target);
+}
+
+struct vt_error *vt_record_open_to_read(struct vt_record_target *target, pid_t pid)
+{
+	VT_TRY(open_target(target, pid, 0));
+	return vt_record_look(target);
+}
+
+void vt_record_close(struct vt_record_target *target)
+{
+	struct vt_collect *c = &target->collect;
+
+	vt_helper_destroy(target->helper);
+	if (c->lock_fd >= 0)
+		close(c->lock_fd);
+	vt_modules_deinit(&c->modules);
+	if (c->origin)
+		c->origin->close(c);
+	vt_maps_deinit(&c->maps);
+	vt_proc_deinit(&c->proc);
+	vt_model_deinit(&target->model);
+	free(target->head);
+	free(target->got);
+}
+
+/* In a child the head is a copy of the parent's, and only this word knows: the kernel gave the child a zero in its place. */
+static bool looks_inherited(const struct vt_record_target *target)
+{
+	uint32_t live = 0;
+
+	if (target->head->state == VT_RECORDER_OFF || !target->head->live)
+		return false;
+	return !vt_mem_read_u32(target->collect.mem, target->head->live, &live) && !live;
+}
+
+/* Makes this the one that is looked at. */
+static struct vt_error *choose(struct vt_record_target *target, const struct vt_resident *resident)
+{
+	memset(target->head, 0, sizeof(*target->head));
+	target->inherited = false;
+	target->resident = resident;
+	if (!resident)
+		return NULL;
+	VT_TRY(vt_resident_read(resident, target->collect.mem, target->head));
+	target->inherited = looks_inherited(target);
+	if (vt_record_is_on(target))
+		vt_record_explain_driver(target);
+	return NULL;
+}
+
+struct vt_error *vt_record_look(struct vt_record_target *target)
+{
+	struct vt_collect *c = &target->collect;
+	const struct vt_resident *resident;
+
+	target->n_residents = vt_residents_find(&c->maps, c->mem, target->residents);
+	resident = vt_resident_own(target->residents, target->n_residents);
+	for (size_t i = 0; i < target->n_residents; i++) {
+		VT_TRY(choose(target, &target->residents[i]));
+		if (vt_record_is_on(target)) {
+			vt_record_explain_driver(target);
+			return NULL;
+		}
+	}
+	return choose(target, resident);
+}
+
+bool vt_record_is_on(const struct vt_record_target *target)
+{
+	if (!target->resident || target->head->state == VT_RECORDER_OFF || target->inherited)
+		return false;
+	/* One of another version, out of which the hooks were taken, cannot be told that it is off. */
+	return vt_resident_is_own(target->resident) || vt_record_count_hooks(target, target->head, VT_HOOK_OURS);
+}
+
+size_t vt_record_count_hooks(const struct vt_record_target *target, const struct vt_recorder_head *head, enum vt_hook_state state)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < head->n_hooks; i++)
+		n += head->hooks[i].where && vt_recorder_hook_state(&head->hooks[i], target->collect.mem) == state;
+	return n;
+}
+
+/* ---- what is recorded ---- */
+
+static void explain(char text[256], struct vt_error *err)
+{
+	snprintf(text, 256, "%s", err->message);
+	vt_error_destroy(err);
+}
+
+/* The vptr that PyTorch gave its allocator: while the recorder's stands there, the one that it has noted. */
+static uint64_t original_vptr(struct vt_record_target *target, uint64_t object)
+{
+	uint64_t vptr = 0;
+
+	if (vt_mem_read_u64(target->collect.mem, object, &vptr))
+		return 0;
+	for (uint32_t i = 0; i < target->head->n_hooks; i++)
+		if (target->head->hooks[i].where == object && target->head->hooks[i].ours == vptr)
+			return target->head->hooks[i].original;
+	return vptr;
+}
+
+static void configure_torch(struct vt_record_target *target, struct vt_recorder_torch *torch)
+{
+	static const char *const why[] = {
+		[VT_TORCH_ABSENT] = "PyTorch is not loaded; once it is, vramtap record PID on adds it",
+		[VT_TORCH_UNUSED] = "PyTorch's CUDA allocator is not set up yet; once it is, vramtap record PID on adds it",
+		[VT_TORCH_ASYNC] = "PyTorch uses its cudaMallocAsync backend; its allocations are those of the driver",
+		[VT_TORCH_PLUGGABLE] = "PyTorch uses a pluggable allocator, not its own",
+	};
+	struct vt_collect *c = &target->collect;
+	struct vt_error *err;
+
+	vt_progress("looking for PyTorch's allocator");
+	vt_collect_find_torch(c);
+	if (!c->torch.allocator || c->torch.backend == VT_TORCH_ASYNC || c->torch.backend == VT_TORCH_PLUGGABLE) {
+		bool known = c->torch.backend < sizeof(why) / sizeof(why[0]) && why[c->torch.backend];
+
+		snprintf(target->no_torch, sizeof(target->no_torch), "%s", known ? why[c->torch.backend] : c->torch.why);
+		return;
+	}
+	err = vt_torch_slots(&c->modules, &c->maps, c->mem, &c->torch, original_vptr(target, c->torch.allocator), torch);
+	if (err)
+		explain(target->no_torch, err);
+}
+
+/* What the recorder calls in the target, by library. */
+static const struct {
+	const char *prefix, *name;
+	size_t field;
+} imports_table[] = {
+#define FIELD(name) offsetof(struct vt_recorder_imports, name)
+	{ "[vdso]", "__vdso_clock_gettime", FIELD(clock_gettime) },
+	{ "libc.so.6", "clock_gettime", FIELD(clock_gettime) },
+	{ "libc-2.", "clock_gettime", FIELD(clock_gettime) },
+	{ "libc.so.6", "dl_iterate_phdr", FIELD(dl_iterate_phdr) },
+	{ "libc-2.", "dl_iterate_phdr", FIELD(dl_iterate_phdr) },
+	{ "libcuda.so", "cuMemGetInfo_v2", FIELD(cuMemGetInfo) },
+	{ "libcuda.so", "cuCtxGetDevice", FIELD(cuCtxGetDevice) },
+	{ "libgcc_s", "_Unwind_GetCFA", FIELD(unwind_get_cfa) },
+	{ "libc.so.6", "__errno_location", FIELD(errno_location) },
+	{ "libc-2.", "__errno_location", FIELD(errno_location) },
+#undef FIELD
+};
+
+static void find_main_stack(struct vt_record_target *target, struct vt_recorder_imports *imports)
+{
+	const struct vt_maps *maps = &target->collect.maps;
+
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		const struct vt_map_entry *map = &maps->entries.data[i];
+
+		if (strcmp(map->path, "[stack]") != 0)
+			continue;
+		imports->main_stack_low = map->start;
+		imports->main_stack_high = map->end;
+	}
+}
+
+static void configure_imports(struct vt_record_target *target, struct vt_recorder_imports *imports)
+{
+	for (size_t i = 0; i < sizeof(imports_table) / sizeof(imports_table[0]); i++) {
+		uint64_t *field = (uint64_t *)((char *)imports + imports_table[i].field);
+
+		if (!*field)
+			*field = vt_modules_symbol(&target->collect.modules, imports_table[i].prefix, imports_table[i].name);
+	}
+	find_main_stack(target, imports);
+	imports->pthread_tid = VT_PTHREAD_TID;
+}
+
+static struct vt_error *find_python(struct vt_record_target *target, struct vt_recorder_python *layout)
+{
+	struct vt_collect *c = &target->collect;
+	struct vt_python python = { 0 };
+	struct vt_error *err;
+
+	VT_TRY(c->origin->find_python(c, &python));
+	err = vt_recorder_python(&python, &c->modules, c->mem, layout);
+	vt_python_deinit(&python);
+	return err;
+}
+
+static void configure_python(struct vt_record_target *target, struct vt_recorder_config *config)
+{
+	struct vt_recorder_python layout = { 0 };
+	struct vt_error *err = find_python(target, &layout);
+
+	if (err)
+		explain(target->no_python, err);
+	else
+		config->python_layout = layout;
+}
+
+static void configure(struct vt_record_target *target, const struct vt_record_request *request, struct vt_recorder_config *config)
+{
+	*config = (struct vt_recorder_config){
+		.python = request->python,
+		.native = request->native,
+		.max_memory = request->max_memory,
+		.sample_bytes = request->sample_bytes,
+	};
+	configure_torch(target, &config->torch);
+	configure_imports(target, &config->imports);
+	if (request->python)
+		configure_python(target, config);
+	else
+		snprintf(target->no_python, sizeof(target->no_python), "--native");
+	if (request->driver)
+		vt_record_configure_driver(target, request->cupti, config);
+	else
+		snprintf(target->no_driver, sizeof(target->no_driver), "--no-driver");
+}
+
+/* ---- inside ---- */
+
+static struct vt_error *start_helper(struct vt_record_target *target, bool to_load)
+{
+	struct vt_collect *c = &target->collect;
+	struct vt_inject_options options = { .budget_ns = c->options->budget_ns, .loads = to_load };
+	struct vt_inject_timing timing;
+
+	if (target->helper || target->gate >= 0)
+		return NULL;
+	vt_progress("getting inside the process");
+	VT_TRY(vt_helper_create(&c->proc, &c->modules, c->live, &options, &timing, &target->helper));
+	vt_cuda_imports(&c->modules, &vt_helper_shared(target->helper)->imports);
+	return NULL;
+}
+
+static uint64_t deadline(const struct vt_record_target *target)
+{
+	return vt_now_ns() + target->collect.options->budget_ns;
+}
+
+static struct vt_error *load(struct vt_record_target *target)
+{
+	struct vt_collect *c = &target->collect;
+
+	const struct vt_resident *own;
+
+	if (target->resident && vt_resident_is_own(target->resident))
+		return NULL;
+	vt_progress("loading the recorder");
+	VT_TRY(vt_recorder_load(target->helper, &c->modules, deadline(target)));
+	c->origin->refresh_maps(c);
+	VT_TRY(vt_record_look(target));
+	own = vt_resident_own(target->residents, target->n_residents);
+	if (!own)
+		return vt_error_create(VT_ERR_NOTFOUND, "the recorder was loaded, but is not to be found in process %d",
+				       (int)c->proc.pid);
+	return choose(target, own);
+}
+
+static struct vt_error *refused(uint32_t status)
+{
+	static const char *const why[] = {
+		[VT_RECORDER_BUSY] = "it is on already",
+		[VT_RECORDER_CHANGED] = "PyTorch's allocator has changed meanwhile",
+		[VT_RECORDER_NO_MEMORY] = "there is no memory for it",
+		[VT_RECORDER_BAD] = "it does not understand what it is told",
+		[VT_RECORDER_IN_USE] = "a thread stands still inside it",
+		[VT_RECORDER_OLD_KERNEL] = "the kernel is too old (it needs MADV_WIPEONFORK, of Linux 4.14)",
+	};
+	const char *text = status < sizeof(why) / sizeof(why[0]) && why[status] ? why[status] : "for an unknown reason";
+
+	return vt_error_create(status == VT_RECORDER_BUSY ? VT_ERR_BUSY : VT_ERR_NOTFOUND, "the recorder refused: %s", text);
+}
+
+static struct vt_error *call(struct vt_record_target *target, enum vt_recorder_op op, const struct vt_recorder_config *config)
+{
+	uint32_t status;
+
+	if (target->gate >= 0)
+		VT_TRY(vt_gate_call(target->gate, op, config, deadline(target), &status));
+	else
+		VT_TRY(vt_recorder_call(target->helper, target->resident, op, config, deadline(target), &status));
+	return status == VT_RECORDER_OK ? NULL : refused(status);
+}
+
+static struct vt_error *other_version(const struct vt_record_target *target)
+{
+	return vt_error_create(VT_ERR_BUSY,
+			       "the recorder of another version of vramtap is on; vramtap record %d off switches it off",
+			       (int)target->collect.proc.pid);
+}
+
+static bool same_request(const struct vt_recorder_head *head, const struct vt_record_request *request)
+{
+	return !head->python == !request->python && !head->native == !request->native &&
+	       !head->config.use_cupti == !request->cupti && head->max_memory == request->max_memory &&
+	       head->sample_bytes == request->sample_bytes;
+}
+
+/* It is on: PyTorch or the driver may have come later, or another tool may have left CUPTI. */
+static struct vt_error *on_again(struct vt_record_target *target, const struct vt_record_request *request,
+				 struct vt_recorder_config *config)
+{
+	bool torch = !target->head->config.torch.object && config->torch.object;
+	bool visible = config->cupti.cuptiSubscribe || config->cupti.path[0] || config->n_got;
+	bool driver = !target->head->driver_method && config->driver && visible;
+
+	if (!vt_resident_is_own(target->resident))
+		return other_version(target);
+	if (!same_request(target->head, request))
+		return vt_error_create(VT_ERR_BUSY, "it records already, with other settings; vramtap record %d off ends that",
+				       (int)target->collect.proc.pid);
+	if (!torch && !driver)
+		return NULL;
+	VT_TRY(start_helper(target, false));
+	if (driver) {
+		VT_TRY(vt_record_load_cupti(target, config, call));
+		VT_TRY(call(target, VT_RECORD_DRIVER, config));
+	}
+	return torch ? call(target, VT_RECORD_TORCH, config) : NULL;
+}
+
+bool vt_record_was_unhooked(const struct vt_record_target *target)
+{
+	size_t noted = 0;
+
+	for (uint32_t i = 0; i < target->head->n_hooks; i++)
+		noted += target->head->hooks[i].where != 0;
+	return vt_resident_is_own(target->resident) && noted > 0 &&
+	       vt_record_count_hooks(target, target->head, VT_HOOK_OUT) == noted;
+}
+
+static struct vt_error *nothing_to_record(const struct vt_record_target *target)
+{
+	return vt_error_create(VT_ERR_NOTFOUND, "there is nothing to record: %s; and the driver's allocations: %s", target->no_torch,
+			       target->no_driver[0] ? target->no_driver : "its calls cannot be seen");
+}
+
+struct vt_error *vt_record_on(struct vt_record_target *target, const struct vt_record_request *request)
+{
+	struct vt_recorder_config config;
+
+	configure(target, request, &config);
+	if (vt_record_is_on(target) && !vt_record_was_unhooked(target)) {
+		VT_TRY(on_again(target, request, &config));
+		return vt_record_look(target);
+	}
+	if (!config.torch.object && !config.driver)
+		return nothing_to_record(target);
+	VT_TRY(start_helper(target, true));
+	VT_TRY(load(target));
+	if (vt_record_is_on(target))
+		VT_TRY(call(target, VT_RECORD_OFF, NULL));
+	VT_TRY(vt_record_load_cupti(target, &config, call));
+	VT_TRY(call(target, VT_RECORD_ON, &config));
+	VT_TRY(vt_record_look(target));
+	/* At the gate it is early: what is missing is added later. */
+	if (config.torch.object || target->head->driver_method || target->gate >= 0)
+		return NULL;
+	VT_TRY(call(target, VT_RECORD_OFF, NULL));
+	return nothing_to_record(target);
+}
+
+struct vt_error *vt_record_complete(struct vt_record_target *target)
+{
+	const struct vt_recorder_head *head = target->head;
+	const struct vt_record_request request = {
+		.python = head->python,
+		.native = head->native,
+		.driver = head->config.driver,
+		.cupti = head->config.use_cupti,
+		.max_memory = head->max_memory,
+		.sample_bytes = head->sample_bytes,
+	};
+
+	if (vt_resident_is_own(target->resident) && head->config.torch.object)
+		return NULL;
+	return vt_record_on(target, &request);
+}
+
+/* ---- off ---- */
+
+/* Back to what it was, if it still is ours. All threads stand still, so that none sees half of it. */
+static void write_back(struct vt_record_target *target, const struct vt_recorder_hook *hook)
+{
+	const struct vt_resident *resident = target->resident;
+
+	if (!hook->where || hook->where % 8 || vt_recorder_hook_state(hook, target->collect.mem) != VT_HOOK_OURS ||
+	    hook->ours < resident->base || hook->ours >= resident->end)
+		return;
+	vt_error_destroy(vt_live_write(target->collect.live, hook->where, &hook->original, sizeof(hook->original)));
+	vt_fault_point("record.unhooked");
+}
+
+/* Who watches is to know, and a thread that waits for him goes on. */
+static void disarm(struct vt_record_target *target)
+{
+	uint64_t armed = target->resident->head + offsetof(struct vt_recorder_head, trap.armed);
+	const uint32_t zero = 0;
+
+	if (vt_resident_is_own(target->resident))
+		vt_error_destroy(vt_live_write(target->collect.live, armed, &zero, sizeof(zero)));
+}
+
+static struct vt_error *unhook_from_outside(struct vt_record_target *target)
+{
+	struct vt_collect *c = &target->collect;
+	struct vt_session session = { 0 };
+
+	VT_TRY(vt_session_stop_all(&session, c->proc.pid, c->live, STOP_NS));
+	for (uint32_t i = 0; i < target->head->n_hooks; i++)
+		write_back(target, &target->head->hooks[i]);
+	disarm(target);
+	vt_session_deinit(&session);
+	return NULL;
+}
+
+/* Inside, where the recorder itself gives its memory back. */
+static struct vt_error *off_inside(struct vt_record_target *target)
+{
+	uint32_t status;
+
+	if (target->resident->abi != VT_RECORDER_ABI)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "it is of another version");
+	VT_TRY(start_helper(target, false));
+	VT_TRY(vt_recorder_call(target->helper, target->resident, VT_RECORD_OFF, NULL, deadline(target), &status));
+	return status == VT_RECORDER_OK || status == VT_RECORDER_BUSY ? NULL : refused(status);
+}
+
+/* An end that was interrupted leaves hooks, or memory. */
+static bool is_idle(const struct vt_record_target *target)
+{
+	return !target->resident || (!vt_record_is_on(target) && !target->head->memory &&
+				     !vt_record_count_hooks(target, target->head, VT_HOOK_OURS));
+}
+
+struct vt_error *vt_record_off(struct vt_record_target *target, uint64_t *kept)
+{
+	VT_FREE struct vt_recorder_head *before = malloc(sizeof(*before));
+	struct vt_error *why;
+
+	*kept = 0;
+	if (is_idle(target))
+		return NULL;
+	if (!before)
+		return &vt_enomem;
+	memcpy(before, target->head, sizeof(*before));
+	why = off_inside(target);
+	if (vt_record_count_hooks(target, before, VT_HOOK_OURS)) {
+		struct vt_error *err = unhook_from_outside(target);
+
+		if (err || vt_record_count_hooks(target, before, VT_HOOK_OURS)) {
+			vt_error_destroy(why);
+			return err ? err : vt_error_create(VT_ERR_NOTFOUND, "not all hooks could be taken out");
+		}
+	}
+	if (why)
+		explain(target->not_inside, why);
+	VT_TRY(vt_record_look(target));
+	*kept = target->head->memory;
+	return NULL;
+}

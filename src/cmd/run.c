@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vramtap run [OPTION...] -- COMMAND [ARGUMENT...]: the command as it would run without, but that the driver, when it is initialised,
+ * loads the recorder and waits until that is switched on (vramtap/gate.h). Each process that comes to the gate is dealt with by a
+ * process of its own: several ranks of a job come at once.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/vec.h"
+#include "cmd/cmd.h"
+#include "cmd/options_record.h"
+#include "cmd/output.h"
+#include "cmd/run_gate.h"
+#include "inject/gate.h"
+
+/* As env, nice, timeout and others have it. */
+#define EXIT_OURSELVES 125
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND 127
+
+#define WORKERS_END_NS (3 * VT_NS_PER_S)
+
+enum {
+	KEY_CHILDREN = VT_KEY_COMMAND,
+};
+
+struct arguments {
+	struct vt_record_options record;
+	bool children, quiet;
+	char **command;
+};
+
+struct run {
+	const struct arguments *args;
+	struct vt_gate gate;
+	sigset_t mask;  /* as it was */
+	int signals;    /* signalfd */
+	int life[2];    /* workers read from it: it ends with us */
+	pid_t command;  /* 0: it has ended */
+	int status;     /* of it, as wait() has it */
+	unsigned int n_workers, n_came, n_left;
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "Where it is recorded:", 2 },
+	{ "children", KEY_CHILDREN, NULL, 0, "In all processes that COMMAND starts, too", 0 },
+	{ "quiet", 'q', NULL, 0, "Do not say on standard error which process is recorded", 0 },
+	{ 0 },
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->record;
+		return 0;
+	case KEY_CHILDREN:
+		args->children = true;
+		return 0;
+	case 'q':
+		args->quiet = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		/* The rest is the command's, options included. */
+		args->command = &state->argv[state->next - 1];
+		state->next = state->argc;
+		(void)arg;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which command? It goes after the options");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &vt_record_argp, 0, NULL, 1 },
+	{ 0 },
+};
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.children = children,
+	.args_doc = "[--] COMMAND [ARGUMENT...]",
+	.doc = "Runs COMMAND and records backtraces of all allocations of GPU memory, from the first one on: as vramtap record PID on "
+	       "does in a process that runs already. vramtap report PID shows what was recorded, while it runs."
+	       "\vExit status: that of COMMAND; 125 vramtap itself failed; 126 COMMAND cannot be run; 127 there is no such command; 64 "
+	       "wrong usage.",
+};
+
+/* ---- the command ---- */
+
+static _Noreturn void exec_command(const struct run *run, int report)
+{
+	int err;
+
+	setenv(VT_GATE_INJECTION, run->gate.path, 1);
+	setenv(VT_GATE_VARIABLE, run->gate.name, 1);
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &run->mask, NULL);
+	execvp(run->args->command[0], run->args->command);
+	err = errno;
+	if (write(report, &err, sizeof(err)) < 0)
+		_exit(EXIT_OURSELVES);
+	_exit(EXIT_NOT_FOUND);
+}
+
+/* 0, or the exit status for an end before the beginning. */
+static int start_command(struct run *run)
+{
+	int report[2], err = 0;
+	ssize_t n;
+
+	if (pipe2(report, O_CLOEXEC))
+		return EXIT_OURSELVES;
+	run->command = fork();
+	if (run->command == 0)
+		exec_command(run, report[1]);
+	close(report[1]);
+	while ((n = read(report[0], &err, sizeof(err))) < 0 && errno == EINTR)
+		;
+	close(report[0]);
+	if (run->command < 0) {
+		perror("vramtap: fork");
+		return EXIT_OURSELVES;
+	}
+	if (n != sizeof(err))
+		return 0;
+	waitpid(run->command, NULL, 0);
+	fprintf(stderr, "vramtap: %s: %s\n", run->args->command[0], strerror(err));
+	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+/* ---- who comes to the gate ---- */
+
+static void work(struct run *run, pid_t pid, int fd)
+{
+	const struct vt_run_gate gate = {
+		.request = run->args->record.request,
+		.children = run->args->children,
+		.quiet = run->args->quiet,
+		.life = run->life[0],
+	};
+
+	/* What only we have open must end with us: who comes to the gate later, and who waits there, is to notice. */
+	close(run->life[1]);
+	close(run->signals);
+	vt_gate_deinit(&run->gate);
+	_exit(vt_run_gate(&gate, pid, fd));
+}
+
+static void receive(struct run *run)
+{
+	struct vt_error *err VT_ERROR = NULL;
+	pid_t pid, worker;
+	int fd;
+
+	err = vt_gate_accept(&run->gate, &pid, &fd);
+	if (err)
+		return;
+	if (pid != run->command && !run->args->children) {
+		run->n_left++;
+		vt_gate_go(fd);
+		close(fd);
+		return;
+	}
+	run->n_came++;
+	worker = fork();
+	if (worker == 0)
+		work(run, pid, fd);
+	if (worker > 0)
+		run->n_workers++;
+	else
+		perror("vramtap: fork");
+	/* Closed everywhere, the process at the gate goes on. */
+	close(fd);
+}
+
+/* ---- until it ends ---- */
+
+static void reap(struct run *run)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == run->command) {
+			run->command = 0;
+			run->status = status;
+		} else {
+			run->n_workers--;
+		}
+	}
+}
+
+static void take_signal(struct run *run)
+{
+	struct signalfd_siginfo info;
+
+	if (read(run->signals, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGCHLD) {
+		reap(run);
+		return;
+	}
+	/* Those of the terminal go to the whole foreground group; the others were meant for the command. */
+	if (info.ssi_code <= 0 && run->command > 0)
+		kill(run->command, (int)info.ssi_signo);
+}
+
+static void watch(struct run *run)
+{
+	struct pollfd fds[] = {
+		{ .fd = run->signals, .events = POLLIN },
+		{ .fd = run->gate.listener, .events = POLLIN },
+	};
+
+	while (run->command) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[0].revents)
+			take_signal(run);
+		if (fds[1].revents)
+			receive(run);
+	}
+}
+
+/* They end by themselves when they see that the pipe has. */
+static void end_workers(struct run *run)
+{
+	uint64_t deadline = vt_now_ns() + WORKERS_END_NS;
+
+	close(run->life[1]);
+	while (run->n_workers && !vt_deadline_passed(deadline)) {
+		struct pollfd signals = { .fd = run->signals, .events = POLLIN };
+
+		if (poll(&signals, 1, 100) > 0)
+			take_signal(run);
+	}
+}
+
+static bool prepare(struct run *run)
+{
+	static const int forwarded[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
+	struct vt_error *err VT_ERROR = vt_gate_init(&run->gate);
+	sigset_t set;
+
+	if (err) {
+		fprintf(stderr, "vramtap: %s\n", err->message);
+		return false;
+	}
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+		sigaddset(&set, forwarded[i]);
+	sigprocmask(SIG_BLOCK, &set, &run->mask);
+	run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (run->signals < 0 || pipe2(run->life, O_CLOEXEC)) {
+		perror("vramtap");
+		return false;
+	}
+	return true;
+}
+
+static void say_what_was_not_recorded(const struct run *run)
+{
+	if (run->args->quiet)
+		return;
+	if (run->n_left)
+		fprintf(stderr, "vramtap: %u process%s that %s started used CUDA and %s not recorded: --children records them, too\n",
+			run->n_left, run->n_left == 1 ? "" : "es", run->args->command[0], run->n_left == 1 ? "was" : "were");
+	else if (!run->n_came)
+		fprintf(stderr, "vramtap: %s did not initialise CUDA: there was nothing to record\n", run->args->command[0]);
+}
+
+/* As the command ended, so do we. */
+static int end_as(int status)
+{
+	const struct rlimit no_core = { 0, 0 };
+	sigset_t set;
+
+	if (!WIFSIGNALED(status))
+		return WEXITSTATUS(status);
+	setrlimit(RLIMIT_CORE, &no_core);
+	prctl(PR_SET_DUMPABLE, 0);
+	signal(WTERMSIG(status), SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, WTERMSIG(status));
+	raise(WTERMSIG(status));
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	return 128 + WTERMSIG(status);
+}
+
+int vt_cmd_run(int argc, char **argv)
+{
+	struct arguments args = { 0 };
+	struct run run = { .args = &args };
+	const char *other = getenv(VT_GATE_INJECTION);
+	int status;
+
+	argp_err_exit_status = VT_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	if (other && *other) {
+		fprintf(stderr,
+			"vramtap: " VT_GATE_INJECTION " is set already (%s): another tool, a profiler perhaps, wants to be loaded by the "
+			"driver, and there is room for one. Unset it, or start the program without vramtap run and use vramtap record\n",
+			other);
+		return EXIT_OURSELVES;
+	}
+	if (!prepare(&run))
+		return EXIT_OURSELVES;
+	status = start_command(&run);
+	if (status)
+		return status;
+	watch(&run);
+	vt_gate_deinit(&run.gate);
+	end_workers(&run);
+	say_what_was_not_recorded(&run);
+	return end_as(run.status);
+}

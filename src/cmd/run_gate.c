@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/run_gate.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/str.h"
+#include "cmd/cmd.h"
+#include "inject/gate.h"
+
+/* At the gate: less than what the process has patience for (VT_GATE_PATIENCE_MS). */
+#define GATE_BUDGET_NS (4 * VT_NS_PER_S)
+/* Later, while the process runs. */
+#define LATER_BUDGET_NS (5 * VT_NS_PER_S)
+#define FIRST_LOOK_MS 100
+#define LAST_LOOK_MS 5000
+/* How often the driver's calls are looked for anew where a CUDA runtime is: it may be one through which they cannot be seen. */
+#define DRIVER_TRIES 5
+
+static void say(const struct vt_run_gate *gate, const struct vt_record_target *target, const char *text)
+{
+	const char *command = target->collect.proc.name;
+	struct vt_str line = { 0 };
+
+	if (gate->quiet)
+		return;
+	vt_str_addf(&line, "vramtap: ");
+	vt_str_add_escaped(&line, command, strlen(command));
+	vt_str_addf(&line, " (%d) ", (int)target->collect.proc.pid);
+	vt_str_add_escaped(&line, text, strlen(text));
+	fprintf(stderr, "%s\n", vt_str_get(&line));
+	vt_str_deinit(&line);
+}
+
+static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_target *target)
+{
+	bool later = gate->request.driver && !target->head->driver_method;
+	const char *driver = later ? "its libraries are not all loaded yet" : target->no_driver;
+	char text[512];
+
+	if (!gate->request.driver)
+		driver = "";
+	snprintf(text, sizeof(text), "is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s",
+		 (int)target->collect.proc.pid, *driver ? " (driver: " : "", driver, *driver ? ")" : "");
+	say(gate, target, text);
+}
+
+static struct vt_error *forget(int fd)
+{
+	uint32_t status;
+
+	return vt_gate_call(fd, VT_GATE_FORGET, NULL, vt_now_ns() + GATE_BUDGET_NS, &status);
+}
+
+static struct vt_error *record_at_gate(const struct vt_run_gate *gate, struct vt_record_target *target, pid_t pid, int fd)
+{
+	VT_TRY(vt_record_open(target, pid, GATE_BUDGET_NS));
+	target->gate = fd;
+	vt_fault_point("run.gate");
+	VT_TRY(vt_record_on(target, &gate->request));
+	return gate->children ? NULL : forget(fd);
+}
+
+/* What is to be recorded and is not, so far. */
+struct missing {
+	bool torch;
+	bool driver;
+};
+
+static struct missing what_is_missing(const struct vt_run_gate *gate, const struct vt_record_target *target)
+{
+	return (struct missing){
+		.torch = !target->head->config.torch.object,
+		.driver = gate->request.driver && !target->head->driver_method,
+	};
+}
+
+/* True: it is recorded. */
+static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missing *missing)
+{
+	VT_FREE struct vt_record_target *target = calloc(1, sizeof(*target));
+	struct vt_error *err = target ? record_at_gate(gate, target, pid, fd) : &vt_enomem;
+	bool ok = !err;
+
+	vt_gate_go(fd);
+	close(fd);
+	if (err) {
+		err = vt_error_prefix(err, "process %d is not recorded", (int)pid);
+		vt_cmd_fail(err);
+		vt_error_destroy(err);
+	} else {
+		*missing = what_is_missing(gate, target);
+		say_recorded(gate, target);
+	}
+	if (target)
+		vt_record_close(target);
+	return ok;
+}
+
+/* A library whose file's name begins so. */
+static bool has_library(pid_t pid, const char *name)
+{
+	struct vt_maps maps = { 0 };
+	struct vt_error *err VT_ERROR = vt_maps_init(&maps, pid);
+	bool found = false;
+
+	for (size_t i = 0; !err && i < maps.entries.n && !found; i++) {
+		const char *slash = strrchr(maps.entries.data[i].path, '/');
+
+		found = slash && !strncmp(slash + 1, name, strlen(name));
+	}
+	vt_maps_deinit(&maps);
+	return found;
+}
+
+/* What has come meanwhile. Somebody may have switched it off: then nothing is missing. */
+static void add(const struct vt_run_gate *gate, pid_t pid, struct missing *missing)
+{
+	VT_FREE struct vt_record_target *target = calloc(1, sizeof(*target));
+	struct vt_error *err = target ? vt_record_open(target, pid, LATER_BUDGET_NS) : &vt_enomem;
+
+	if (!err && !vt_record_is_on(target)) {
+		*missing = (struct missing){ false, false };
+	} else if (!err) {
+		err = vt_record_on(target, &gate->request);
+		*missing = what_is_missing(gate, target);
+	}
+	vt_error_destroy(err);
+	if (target)
+		vt_record_close(target);
+}
+
+/* Waits so long; false: vramtap run has ended. */
+static bool pause_for(const struct vt_run_gate *gate, int ms)
+{
+	struct pollfd life = { .fd = gate->life, .events = POLLIN };
+
+	return poll(&life, 1, ms) == 0;
+}
+
+int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd)
+{
+	struct missing missing = { false, false };
+	int tries = DRIVER_TRIES;
+
+	if (!pass(gate, pid, fd, &missing))
+		return 1;
+	for (int ms = FIRST_LOOK_MS; (missing.torch || missing.driver) && pause_for(gate, ms) && !kill(pid, 0);
+	     ms = ms < LAST_LOOK_MS ? ms * 2 : ms) {
+		bool torch = missing.torch && has_library(pid, "libc10_cuda");
+		bool driver = missing.driver && tries > 0 && has_library(pid, "libcudart");
+
+		if (!torch && !driver)
+			continue;
+		tries -= driver;
+		add(gate, pid, &missing);
+	}
+	return 0;
+}

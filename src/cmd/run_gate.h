@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vramtap run: what is done with a process that has come to the gate. */
+#ifndef VT_CMD_RUN_GATE_H
+#define VT_CMD_RUN_GATE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "cmd/record_target.h"
+
+struct vt_run_gate {
+	struct vt_record_request request;
+	bool children; /* processes that it starts are recorded as well */
+	bool quiet;
+	int life;      /* a pipe that ends with vramtap run */
+};
+
+/*
+ * Switches recording on in a process that waits at the gate, lets it go on, and stays until PyTorch's allocator is recorded too, or
+ * the process or vramtap run has ended. Runs in a process of its own. Returns the exit status for it: 0 it is recorded.
+ */
+int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd);
+
+#endif

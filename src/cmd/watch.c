@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vramtap watch PID --on-oom, or --grow: waits for something to happen to a process's memory. */
+#include "cmd/watch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "target/session.h"
+
+enum {
+	KEY_ON_OOM = VT_KEY_COMMAND,
+	KEY_GROW,
+	KEY_EVERY,
+	KEY_THEN,
+	KEY_EXEC,
+	KEY_TIMEOUT,
+};
+
+#define EVERY_NS (10 * VT_NS_PER_S)
+#define MAX_DURATION_S (366L * 86400)
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "What is waited for:", 1 },
+	{ "on-oom", KEY_ON_OOM, NULL, 0,
+	  "A GPU allocation that fails for want of memory: the thread is kept for a moment, and what held the memory, who asked for "
+	  "more and where all threads were is saved before its exception goes on",
+	  0 },
+	{ "grow", KEY_GROW, NULL, 0,
+	  "Memory that is taken and never given back: the blocks are read again and again, with no thread stopped, and the places that "
+	  "allocate more and more are named",
+	  0 },
+	{ "every", KEY_EVERY, "TIME", 0, "How often the blocks are read for --grow (default 10s)", 0 },
+	{ NULL, 0, NULL, 0, "What is done then:", 2 },
+	{ "then", KEY_THEN, "FILE", 0,
+	  "Write the report to FILE as JSON, with --on-oom that of a second event to FILE.2 and so on, with --grow the last one; - is "
+	  "standard output, then there is no text",
+	  0 },
+	{ "exec", KEY_EXEC, "CMD", 0,
+	  "With --on-oom run CMD by the shell when a report is written, with VRAMTAP_PID, and VRAMTAP_REPORT, its file (without --then a "
+	  "temporary one, which CMD may keep)",
+	  0 },
+	{ "timeout", KEY_TIMEOUT, "TIME", 0, "End after so many seconds, or 30m, 12h, 7d (default: watch until the process ends)", 0 },
+	{ 0 },
+};
+
+/* "90", "90s", "30m", "12h", "7d" in nanoseconds. */
+static uint64_t parse_duration(struct argp_state *state, const char *option, const char *text)
+{
+	static const struct {
+		const char *name;
+		long seconds;
+	} units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+	char *end;
+	long number;
+
+	errno = 0;
+	number = strtol(text, &end, 10);
+	for (size_t i = 0; !errno && end != text && number > 0 && i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(end, units[i].name) && number <= MAX_DURATION_S / units[i].seconds)
+			return (uint64_t)(number * units[i].seconds) * VT_NS_PER_S;
+	argp_error(state, "%s takes a time such as 90, 90s, 30m, 12h or 7d, not \"%s\"", option, text);
+	return 0;
+}
+
+static void check_arguments(struct argp_state *state, struct vt_watch_options *args)
+{
+	if (args->pid <= 0)
+		argp_error(state, "which process? A PID is missing");
+	if (args->on_oom == args->grow)
+		argp_error(state, "what is to be watched? One of --on-oom and --grow is expected");
+	if (args->every_ns && !args->grow)
+		argp_error(state, "--every goes with --grow");
+	if (args->record.given && !args->on_oom)
+		argp_error(state, VT_RECORD_OPTIONS " go with --on-oom");
+	if (args->exec && !args->on_oom)
+		argp_error(state, "--exec goes with --on-oom");
+	if (args->output.json && args->then)
+		argp_error(state, "--then and --json exclude each other: both say where the report goes");
+	if (!args->then)
+		args->then = args->output.json;
+	if (args->then && !*args->then)
+		argp_error(state, "--then wants the name of a file");
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct vt_watch_options *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->output;
+		state->child_inputs[1] = &args->record;
+		return 0;
+	case KEY_ON_OOM:
+		args->on_oom = true;
+		return 0;
+	case KEY_GROW:
+		args->grow = true;
+		return 0;
+	case KEY_EVERY:
+		args->every_ns = parse_duration(state, "--every", arg);
+		return 0;
+	case KEY_THEN:
+		args->then = arg;
+		return 0;
+	case KEY_EXEC:
+		args->exec = arg;
+		return 0;
+	case KEY_TIMEOUT:
+		args->timeout_ns = parse_duration(state, "--timeout", arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (state->arg_num > 0)
+			argp_error(state, "one PID is expected");
+		args->pid = vt_parse_pid(state, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check_arguments(state, args);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_record_argp, 0, NULL, 3 }, { 0 } };
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.children = children,
+	.args_doc = "PID --on-oom\nPID --grow",
+	.doc = "Waits for something to happen to the GPU memory of a live process, which goes on as it would have: --on-oom catches the "
+	       "next out-of-memory errors, --grow finds what takes memory and never gives it back.\v"
+	       "It ends with --timeout, with the process, or by a signal (Ctrl-C), and leaves the process's recorder as it was. Exit "
+	       "status: 0 it happened, and all was saved; 1 the same, but something is missing (it says what and why); 2 nothing could "
+	       "be learned; 3 not permitted (the message says what would allow it); 4 it did not happen; 64 wrong usage.",
+};
+
+static volatile sig_atomic_t ended;
+
+static void on_signal(int signo)
+{
+	static const char text[] = "vramtap: interrupted again; the process was released, the recorder is left on\n";
+
+	if (ended) {
+		vt_session_emergency_release();
+		vt_say_at_once(text, sizeof(text) - 1);
+		_exit(128 + signo);
+	}
+	ended = 1;
+}
+
+void vt_watch_catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	struct sigaction action = { .sa_handler = on_signal };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+bool vt_watch_ended(void)
+{
+	return ended;
+}
+
+/* Said at once, and not when there is a report after a night. */
+static struct vt_error *check_directory(const char *file)
+{
+	VT_FREE char *directory = strdup(file);
+	char *slash = directory ? strrchr(directory, '/') : NULL;
+	struct stat st;
+
+	if (!directory)
+		return &vt_enomem;
+	/* What is no regular file is written to as it is. */
+	if (!strcmp(file, "-") || (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+		return NULL;
+	if (slash)
+		slash[slash == directory] = '\0';
+	if (!stat(file, &st) && S_ISDIR(st.st_mode))
+		return vt_error_create_os(EISDIR, "cannot write the report to %s", file);
+	if (access(slash ? directory : ".", W_OK | X_OK))
+		return vt_error_create_os(errno, "cannot write the report to %s", file);
+	return NULL;
+}
+
+int vt_cmd_watch(int argc, char **argv)
+{
+	struct vt_watch_options args = { .collect.budget_ns = 5 * VT_NS_PER_S };
+
+	argp_err_exit_status = VT_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_output_begin(&args.output);
+	if (!args.every_ns)
+		args.every_ns = EVERY_NS;
+
+	VT_ERROR struct vt_error *err = args.then ? check_directory(args.then) : NULL;
+
+	if (err)
+		return vt_cmd_fail(err);
+	return args.grow ? vt_watch_grow(&args) : vt_watch_oom(&args);
+}

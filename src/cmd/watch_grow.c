@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vramtap watch PID --grow. A look reads the allocator, and the backtraces of its blocks, from outside: no code runs in the
+ * process, and no thread is stopped. Only when its blocks are never the same for long enough, a look stops the threads while
+ * they are copied.
+ */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "cmd/watch.h"
+#include "report/format.h"
+#include "report/growth.h"
+#include "report/line.h"
+#include "report/place.h"
+#include "report/text.h"
+
+#define BUDGET_NS (2 * VT_NS_PER_S) /* for the blocks of one look to be the same twice */
+#define MIN_BUDGET_NS (50 * VT_NS_PER_MS)
+#define SLICE_MS 100 /* a signal may come just before we sleep */
+#define MAX_SHOWN 20
+
+enum {
+	TIME_COLUMNS = 8,
+	SIZE_COLUMNS = 10,
+	CHANGE_COLUMNS = 12,
+	LABEL_COLUMNS = 50,
+	BLOCKS_COLUMNS = 22,
+};
+
+struct grow {
+	const struct vt_watch_options *options;
+	int pidfd; /* -1: this kernel has none (before 5.3) */
+	struct vt_growth sites, sizes;
+	struct vt_model model; /* of the last look that was exact */
+	uint64_t looks, failed; /* exact ones, and the others */
+	uint64_t first_ns, last_ns;
+	uint64_t sites_ns; /* when backtraces were first there */
+	uint64_t first_bytes, bytes; /* in use: of the first look, of the last */
+	double stopped_ms;
+	uint64_t on_ns; /* for how long recording had been on at the last look */
+	bool said_unrecorded, said_samples;
+	char why[256]; /* of the last look that failed */
+};
+
+static bool text_is_shown(const struct grow *g)
+{
+	return !g->options->then || strcmp(g->options->then, "-") != 0;
+}
+
+static bool has_ended(const struct grow *g)
+{
+	struct pollfd fd = { .fd = g->pidfd, .events = POLLIN };
+
+	return g->pidfd >= 0 && poll(&fd, 1, 0) > 0;
+}
+
+/* ---- a look ---- */
+
+static bool is_exact(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return false;
+	return model->allocators.n > 0;
+}
+
+/* Only then it helps that nothing changes. */
+static bool is_unstable(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].result.result == VT_WALK_UNSTABLE)
+			return true;
+	return false;
+}
+
+static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_model *model)
+{
+	struct vt_subject subject = { .origin = &vt_origin_process, .pid = g->options->pid };
+	uint64_t budget = g->options->every_ns / 4;
+	struct vt_collect_options options = {
+		.read_only = true,
+		.no_stop = !stop,
+		.memory_only = !stop,
+		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS : budget > BUDGET_NS ? BUDGET_NS : budget,
+	};
+
+	vt_model_init(model);
+	return vt_collect_report(&subject, &options, model);
+}
+
+static void remember_why(struct grow *g, const struct vt_model *model)
+{
+	const char *why = NULL;
+
+	for (size_t i = 0; i < model->diags.n && !why; i++)
+		if (model->diags.data[i].level == VT_DIAG_MISSING && !strcmp(model->diags.data[i].stage, "torch"))
+			why = model->diags.data[i].text;
+	snprintf(g->why, sizeof(g->why), "%s",
+		 why		    ? why :
+		 model->torch_state ? model->torch_state :
+				      "there is no allocator of PyTorch");
+}
+
+/* VT_ERR_GONE: the process ended. */
+static struct vt_error *look(struct grow *g, struct vt_model *model)
+{
+	struct vt_error *err = read_once(g, false, model);
+
+	if (!err && is_unstable(model)) {
+		vt_model_deinit(model);
+		err = read_once(g, true, model);
+		g->stopped_ms += err ? 0 : model->timing.stopped_ms;
+	}
+	/* Another process may have its number by now. */
+	if (!err && has_ended(g))
+		err = vt_error_create(VT_ERR_GONE, "the process ended");
+	if (err) {
+		vt_model_deinit(model);
+		vt_model_init(model);
+	}
+	return err;
+}
+
+static uint64_t in_use(const struct vt_model *model)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < model->allocators.n; i++)
+		bytes += model->allocators.data[i].allocated_bytes;
+	return bytes;
+}
+
+/* ---- what is printed ---- */
+
+static void add_clock(struct vt_line *line, const struct timespec *when)
+{
+	char text[16];
+	struct tm tm;
+
+	if (localtime_r(&when->tv_sec, &tm) && strftime(text, sizeof(text), "%H:%M:%S", &tm))
+		vt_line_add(line, VT_PLAIN, text);
+	vt_line_pad(line, TIME_COLUMNS);
+}
+
+static void add_size_label(struct vt_str *text, const struct vt_growth_place *place)
+{
+	char size[VT_NUM_MAX];
+
+	vt_str_addf(text, "blocks of %s on GPU %d", vt_format_size(size, place->size), place->device);
+	if (place->stream)
+		vt_str_addf(text, ", stream 0x%llx", (unsigned long long)place->stream);
+}
+
+static void add_label(struct vt_line *line, const struct vt_growth *growth, const struct vt_growth_place *place,
+		      struct vt_str *text)
+{
+	if (growth->by == VT_GROWTH_BY_SIZE) {
+		add_size_label(text, place);
+	} else if (!place->title) {
+		vt_str_add(text, "(a thread that ran no Python)");
+	} else {
+		vt_place_add_function(text, place->title, line->ascii);
+		vt_str_add(text, " ");
+		vt_place_add_where(text, place->title);
+	}
+}
+
+static const struct vt_growth *telling(const struct grow *g)
+{
+	return g->sites.looks ? &g->sites : &g->sizes;
+}
+
+static struct vt_error *print_title(const struct grow *g)
+{
+	struct vt_line line;
+
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	vt_line_cell(&line, VT_DIM, "time", TIME_COLUMNS, VT_CUT_END);
+	vt_line_right(&line, VT_DIM, "in use", SIZE_COLUMNS + 1);
+	vt_line_right(&line, VT_DIM, "change", CHANGE_COLUMNS);
+	vt_line_right(&line, VT_DIM, "in all", CHANGE_COLUMNS);
+	vt_line_add(&line, VT_DIM, "  grows, or rose most");
+	vt_line_end(&line);
+	return vt_line_finish(&line);
+}
+
+static void add_place(struct vt_line *line, const struct grow *g)
+{
+	const struct vt_growth *growth = telling(g);
+	const struct vt_growth_place *most = vt_growth_most(growth), *place = most ? most : vt_growth_latest(growth);
+	char number[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	if (!place || growth->looks < 2)
+		return;
+	vt_str_add(&text, "  ");
+	add_label(line, growth, place, &text);
+	vt_str_addf(&text, " %s",
+		    vt_format_change(number, most ? vt_growth_grown(place) : place->change));
+	if (most)
+		vt_str_add(&text, " in all");
+	vt_line_add(line, most ? VT_BOLD : VT_DIM, vt_str_get(&text));
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static struct vt_error *print_look(const struct grow *g, const struct vt_model *model, uint64_t before)
+{
+	char number[VT_NUM_MAX];
+	struct vt_line line;
+
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	add_clock(&line, &model->when);
+	vt_line_right(&line, VT_PLAIN, vt_format_size(number, g->bytes), SIZE_COLUMNS + 1);
+	if (g->looks > 1) {
+		vt_line_right(&line, VT_PLAIN, vt_format_change(number, (int64_t)(g->bytes - before)), CHANGE_COLUMNS);
+		vt_line_right(&line, VT_PLAIN, vt_format_change(number, (int64_t)(g->bytes - g->first_bytes)), CHANGE_COLUMNS);
+		add_place(&line, g);
+	}
+	vt_line_end(&line);
+	return vt_line_finish(&line);
+}
+
+/* A line that is not a look. */
+static struct vt_error *say(const struct grow *g, enum vt_style style, const char *text)
+{
+	struct vt_line line;
+
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	vt_line_wrap(&line, style, text, 2, 6);
+	return vt_line_finish(&line);
+}
+
+static struct vt_error *print_failed(const struct grow *g, const struct vt_model *model)
+{
+	struct vt_line line;
+
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	add_clock(&line, &model->when);
+	vt_line_add(&line, VT_WARN, "  not read: ");
+	vt_line_add(&line, VT_PLAIN, g->why);
+	vt_line_end(&line);
+	return vt_line_finish(&line);
+}
+
+/* ---- the summary ---- */
+
+static double hours(const struct grow *g)
+{
+	return (double)(g->last_ns - (g->sites.looks ? g->sites_ns : g->first_ns)) / VT_NS_PER_S / 3600;
+}
+
+static void print_place(struct vt_line *line, const struct grow *g, const struct vt_growth_place *place, int label_columns)
+{
+	char number[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX], blocks[2 * VT_NUM_MAX + 16];
+	int64_t grown = vt_growth_grown(place);
+	struct vt_str text = { 0 };
+
+	vt_line_pad(line, 2);
+	if (telling(g)->by == VT_GROWTH_BY_SITE) {
+		vt_text_site(line, place->title, label_columns);
+	} else {
+		add_size_label(&text, place);
+		vt_line_cell(line, VT_BOLD, vt_str_get(&text), label_columns, VT_CUT_END);
+	}
+	vt_line_right(line, VT_PLAIN, vt_format_change(number, grown),
+		      CHANGE_COLUMNS);
+	vt_line_right(line, VT_PLAIN, hours(g) > 0 ? vt_format_change(number, (int64_t)((double)grown / hours(g))) : "",
+		      CHANGE_COLUMNS);
+	snprintf(blocks, sizeof(blocks), "%s %s %s", vt_format_count(before, place->first.blocks), line->ascii ? "->" : "→",
+		 vt_format_count(after, place->last.blocks));
+	vt_line_right(line, VT_PLAIN, blocks, BLOCKS_COLUMNS);
+	vt_line_end(line);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static void print_places(struct vt_line *line, const struct grow *g, const size_t *order, size_t n)
+{
+	int label_columns = line->columns - 2 - 2 * CHANGE_COLUMNS - BLOCKS_COLUMNS;
+
+	label_columns = label_columns > LABEL_COLUMNS ? LABEL_COLUMNS : label_columns < 12 ? 12 : label_columns;
+	vt_line_cell(line, VT_BOLD, telling(g)->by == VT_GROWTH_BY_SITE ? "Grows, allocated by" : "Grows", label_columns + 2,
+		     VT_CUT_END);
+	vt_line_right(line, VT_DIM, "change", CHANGE_COLUMNS);
+	vt_line_right(line, VT_DIM, "an hour", CHANGE_COLUMNS);
+	vt_line_right(line, VT_DIM, "blocks", BLOCKS_COLUMNS);
+	vt_line_end(line);
+	for (size_t i = 0; i < n && i < MAX_SHOWN; i++)
+		print_place(line, g, &telling(g)->places.data[order[i]], label_columns);
+	if (n > MAX_SHOWN) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "%zu more", n - MAX_SHOWN);
+		vt_line_end(line);
+	}
+	vt_line_blank(line);
+}
+
+static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
+{
+	const char *what = telling(g)->by == VT_GROWTH_BY_SITE ? "place" : "size";
+
+	if (n)
+		vt_str_addf(text, "%zu %s%s: memory is taken there again and again, and not given back.", n, what,
+			    n == 1 ? " grows" : "s grow");
+	else if (telling(g)->looks < VT_GROWTH_LOOKS)
+		vt_str_addf(text, "Too few looks to tell what grows: %zu of at least %d.", telling(g)->looks, VT_GROWTH_LOOKS);
+	else
+		vt_str_add(text, "Nothing grows: nothing is taken again and again without being given back.");
+}
+
+static bool any_replaced(const struct vt_growth *growth)
+{
+	for (size_t i = 0; i < growth->places.n; i++)
+		if (vt_growth_is_growing(growth, &growth->places.data[i]) && growth->places.data[i].replaced)
+			return true;
+	return false;
+}
+
+static void add_cost(const struct grow *g, struct vt_str *text)
+{
+	char now[VT_NUM_MAX], change[VT_NUM_MAX], age[VT_NUM_MAX], ms[VT_NUM_MAX];
+
+	vt_str_addf(text, " In use %s, %s in %s; %" PRIu64 " looks", vt_format_size(now, g->bytes),
+		    vt_format_change(change, (int64_t)(g->bytes - g->first_bytes)),
+		    vt_format_age(age, (double)(g->last_ns - g->first_ns) / VT_NS_PER_S), g->looks + g->failed);
+	if (g->failed)
+		vt_str_addf(text, ", of which %" PRIu64 " failed", g->failed);
+	if (g->stopped_ms > 0)
+		vt_str_addf(text, ", threads were stopped for %s in all.", vt_format_ms(ms, g->stopped_ms));
+	else
+		vt_str_add(text, ", no thread was stopped.");
+	if (any_replaced(telling(g)))
+		vt_str_add(text, " What took the place of blocks without a backtrace is not counted as growth.");
+	if (telling(g)->cut)
+		vt_str_addf(text, " Only the first %d places were followed.", VT_GROWTH_MAX_PLACES);
+}
+
+static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
+{
+	const struct vt_growth *growth = telling(g);
+	VT_FREE size_t *order = malloc((growth->places.n + 1) * sizeof(*order));
+	struct vt_str text = { 0 };
+	struct vt_line line;
+
+	if (!order)
+		return &vt_enomem;
+	*n_growing = vt_growth_order(growth, order);
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	vt_line_blank(&line);
+	add_verdict(g, *n_growing, &text);
+	add_cost(g, &text);
+	if (*n_growing)
+		print_places(&line, g, order, *n_growing);
+	vt_line_wrap(&line, *n_growing ? VT_BOLD : VT_PLAIN, vt_str_get(&text), 2, 6);
+	line.buf.failed |= text.failed;
+	vt_str_deinit(&text);
+	return vt_line_finish(&line);
+}
+
+/* ---- the whole ---- */
+
+/* What nobody recorded can still be told apart by size. */
+static struct vt_error *say_unrecorded(struct grow *g)
+{
+	if (g->said_unrecorded || g->model.block_traces)
+		return NULL;
+	g->said_unrecorded = true;
+	return say(g, VT_WARN,
+		   "No backtraces are recorded, so blocks are told apart by their size only: vramtap record PID on, or "
+		   "torch.cuda.memory._record_memory_history() in the program, says who allocates them.");
+}
+
+/* What small blocks have is known of some of them alone, and of fewer when the rate is raised. */
+static struct vt_error *say_samples(struct grow *g)
+{
+	if (g->said_samples || !g->model.recorder.sample_now_bytes)
+		return NULL;
+	g->said_samples = true;
+	return say(g, VT_WARN,
+		   "The recorder takes samples of small blocks: places are compared by their recorded blocks only, and one that grows "
+		   "slowly may be missed.");
+}
+
+/* What was recorded is gone, and places begin at 0 again. */
+static struct vt_error *begin_anew(struct grow *g)
+{
+	uint64_t on_ns = g->model.recorder.on_ns;
+	bool anew = on_ns < g->on_ns && g->sites.looks;
+
+	g->on_ns = on_ns;
+	if (!anew)
+		return NULL;
+	vt_growth_deinit(&g->sites);
+	vt_growth_init(&g->sites, VT_GROWTH_BY_SITE);
+	return say(g, VT_WARN, "Recording was off for a while: places are followed anew from here on.");
+}
+
+static struct vt_error *take(struct grow *g, struct vt_model *model)
+{
+	uint64_t before = g->bytes;
+	bool ok = true;
+
+	if (!is_exact(model)) {
+		g->failed++;
+		remember_why(g, model);
+		return print_failed(g, model);
+	}
+	vt_model_deinit(&g->model);
+	g->model = *model;
+	vt_model_init(model);
+	g->looks++;
+	g->last_ns = vt_now_ns();
+	g->bytes = in_use(&g->model);
+	if (g->looks == 1) {
+		g->first_ns = g->last_ns;
+		g->first_bytes = g->bytes;
+	}
+	VT_TRY(begin_anew(g));
+	if (vt_growth_is_look(&g->sizes, &g->model))
+		ok = vt_growth_add(&g->sizes, &g->model);
+	if (ok && vt_growth_is_look(&g->sites, &g->model)) {
+		if (!g->sites.looks)
+			g->sites_ns = g->last_ns;
+		ok = vt_growth_add(&g->sites, &g->model);
+	}
+	if (!ok)
+		return &vt_enomem;
+	VT_TRY(say_unrecorded(g));
+	VT_TRY(say_samples(g));
+	if (g->looks == 1)
+		VT_TRY(print_title(g));
+	return print_look(g, &g->model, before);
+}
+
+/* Until then, or the process ends, or the user wants to end it. */
+static void sleep_until(const struct grow *g, uint64_t then_ns)
+{
+	struct pollfd fd = { .fd = g->pidfd, .events = POLLIN };
+
+	while (!vt_watch_ended()) {
+		uint64_t now = vt_now_ns();
+		int ms = now >= then_ns				 ? 0 :
+			 then_ns - now > SLICE_MS * VT_NS_PER_MS ? SLICE_MS :
+								   (int)((then_ns - now) / VT_NS_PER_MS) + 1;
+
+		if (!ms || poll(&fd, 1, ms) > 0)
+			return;
+	}
+}
+
+static struct vt_error *watch(struct grow *g)
+{
+	uint64_t start = vt_now_ns(), next = start, end = g->options->timeout_ns ? start + g->options->timeout_ns : UINT64_MAX;
+
+	while (!vt_watch_ended()) {
+		struct vt_model model;
+		struct vt_error *err = look(g, &model);
+
+		if (!err)
+			err = take(g, &model);
+		vt_model_deinit(&model);
+		if (g->looks && vt_error_catch(&err, VT_ERR_GONE))
+			return say(g, VT_PLAIN, "The process ended.");
+		if (err)
+			return err;
+		/* A look that took longer than the interval does not make the next ones more frequent. */
+		next = next + g->options->every_ns > vt_now_ns() ? next + g->options->every_ns :
+								   vt_now_ns() + g->options->every_ns;
+		if (next > end) {
+			sleep_until(g, end);
+			return NULL;
+		}
+		sleep_until(g, next);
+	}
+	return NULL;
+}
+
+static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
+{
+	return vt_writer_json.write(model, options, out);
+}
+
+static struct vt_error *finish(struct grow *g, size_t *n_growing)
+{
+	if (!g->looks)
+		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s", (int)g->options->pid,
+				       g->why[0] ? g->why : "it was interrupted before the first look");
+	VT_TRY(summarise(g, n_growing));
+	return g->options->then ? vt_output_file(&g->options->output, write_json, &g->model, g->options->then) : NULL;
+}
+
+int vt_watch_grow(struct vt_watch_options *options)
+{
+	struct grow g = { .options = options, .pidfd = (int)syscall(SYS_pidfd_open, options->pid, 0) };
+	size_t n_growing = 0;
+	int status;
+
+	vt_model_init(&g.model);
+	vt_growth_init(&g.sites, VT_GROWTH_BY_SITE);
+	vt_growth_init(&g.sizes, VT_GROWTH_BY_SIZE);
+	vt_progress_enable(false);
+	vt_watch_catch_signals();
+
+	VT_ERROR struct vt_error *err = watch(&g);
+
+	if (!err)
+		err = finish(&g, &n_growing);
+	if (err)
+		status = vt_cmd_fail(err);
+	else
+		status = !n_growing ? VT_EXIT_NO_EVENT : g.failed ? VT_EXIT_PARTIAL : VT_EXIT_COMPLETE;
+	if (g.pidfd >= 0)
+		close(g.pidfd);
+	vt_growth_deinit(&g.sites);
+	vt_growth_deinit(&g.sizes);
+	vt_model_deinit(&g.model);
+	return status;
+}

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vramtap watch PID --on-oom: arms the recorder's trap, and saves a report of the moment of each event. The thread that ran out
+ * of memory waits as long as that is made; files are written after it goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "cmd/record_target.h"
+#include "cmd/watch.h"
+#include "inject/inject.h"
+#include "inject/trap.h"
+#include "report/writer.h"
+#include "target/timens.h"
+
+/*
+ * How long a thread is kept at most for what must be of its moment, which takes some 20 ms, and longer with millions of blocks or on a
+ * busy machine; and how long for the rest: a process that ends by the error takes its files and memory with it.
+ */
+#define PATIENCE_MS 800
+#define REST_NS (200 * VT_NS_PER_MS)
+/* Of the first, for getting inside the process: else all is read from outside, and the driver is not asked. */
+#define INSIDE_NS (300 * VT_NS_PER_MS)
+/* Until it is on its way. */
+#define GOING_ON_NS (50 * VT_NS_PER_MS)
+#define POLL_NS (4 * VT_NS_PER_MS)
+/* A program that runs out of memory all the time would fill the disk. */
+#define MAX_REPORTS 100
+#define MAX_COMMANDS 16
+
+struct watch {
+	struct vt_watch_options *options;
+	bool was_on;          /* recording was on before; */
+	bool begun;           /* that is known, and if it was not, it may be on now because of us */
+	struct vt_trap *trap;
+	uint32_t dealt;       /* the last event that is dealt with */
+	uint32_t first, last; /* those that the report is about that is being made */
+	size_t n_reports;
+	int status;           /* the worst of them */
+	VT_VEC(pid_t) commands; /* that run */
+};
+
+/* ---- what is done with a report ---- */
+
+/* FILE, FILE.2, FILE.3; "-" stays. */
+static char *report_name(const struct watch *w)
+{
+	const char *then = w->options->then;
+	char *name;
+
+	if (w->n_reports <= 1 || !strcmp(then, "-"))
+		return strdup(then);
+	return asprintf(&name, "%s.%zu", then, w->n_reports) < 0 ? NULL : name;
+}
+
+/* A file of its own for a command that is to have one. */
+static struct vt_error *temporary_name(char **ret)
+{
+	const char *directory = getenv("TMPDIR");
+	char *name;
+	int fd;
+
+	if (asprintf(&name, "%s/vramtap-oom-XXXXXX.json", directory && *directory ? directory : "/tmp") < 0)
+		return &vt_enomem;
+	fd = mkostemps(name, 5, O_CLOEXEC);
+	if (fd < 0) {
+		struct vt_error *err = vt_error_create_os(errno, "cannot make a temporary file %s", name);
+
+		free(name);
+		return err;
+	}
+	close(fd);
+	*ret = name;
+	return NULL;
+}
+
+static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
+{
+	return vt_writer_json.write(model, options, out);
+}
+
+static struct vt_error *write_text(const void *model, const struct vt_writer_options *options, FILE *out)
+{
+	return vt_writer_text.write(model, options, out);
+}
+
+/* Where there is JSON on standard output there is no text. */
+static struct vt_error *write_report(struct watch *w, const struct vt_model *model, const char *path)
+{
+	struct vt_output output = w->options->output;
+
+	output.json = path;
+
+	struct vt_error *json_err = vt_output_json(&output, write_json, model);
+
+	if (w->n_reports > 1 && !vt_output_is_json_only(&output))
+		putchar('\n');
+
+	struct vt_error *err = vt_output_is_json_only(&output) ? NULL : vt_output_text(&output, write_text, model);
+
+	if (!json_err)
+		return err;
+	vt_error_destroy(err);
+	return json_err;
+}
+
+static char **add_environment(const char *const *added, size_t n_added)
+{
+	size_t n = 0, kept = 0;
+	char **env;
+
+	while (environ[n])
+		n++;
+	env = calloc(n + n_added + 1, sizeof(*env));
+	if (!env)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(environ[i], "VRAMTAP_PID=", 12) != 0 && strncmp(environ[i], "VRAMTAP_REPORT=", 15) != 0)
+			env[kept++] = environ[i];
+	for (size_t i = 0; i < n_added; i++)
+		env[kept++] = (char *)added[i];
+	return env;
+}
+
+/* With signals as a program expects them. */
+static int spawn_shell(const char *command, char **env, pid_t *pid)
+{
+	char *argv[] = { "sh", "-c", (char *)command, NULL };
+	posix_spawnattr_t attributes;
+	sigset_t signals;
+	int ret = posix_spawnattr_init(&attributes);
+
+	if (ret)
+		return ret;
+	sigemptyset(&signals);
+	posix_spawnattr_setsigmask(&attributes, &signals);
+	for (int signo = 1; signo < SIGRTMIN; signo++)
+		if (signo != SIGKILL && signo != SIGSTOP)
+			sigaddset(&signals, signo);
+	posix_spawnattr_setsigdefault(&attributes, &signals);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	ret = posix_spawn(pid, "/bin/sh", NULL, &attributes, argv, env);
+	posix_spawnattr_destroy(&attributes);
+	return ret;
+}
+
+/* It runs beside us: the next event may come at any time. */
+static struct vt_error *run_command(struct watch *w, const char *path)
+{
+	VT_FREE char *pid_variable = NULL, *report_variable = NULL;
+	pid_t *pid;
+	int ret;
+
+	if (w->commands.n >= MAX_COMMANDS)
+		return vt_error_create(VT_ERR_BUSY, "the command is not run: %d that were run before have not ended yet", MAX_COMMANDS);
+	if (asprintf(&pid_variable, "VRAMTAP_PID=%d", (int)w->options->pid) < 0) {
+		pid_variable = NULL;
+		return &vt_enomem;
+	}
+	if (asprintf(&report_variable, "VRAMTAP_REPORT=%s", path) < 0) {
+		report_variable = NULL;
+		return &vt_enomem;
+	}
+
+	const char *const added[] = { pid_variable, report_variable };
+	VT_FREE char **env = add_environment(added, 2);
+
+	pid = env ? vt_vec_append(&w->commands) : NULL;
+	if (!pid)
+		return &vt_enomem;
+	ret = spawn_shell(w->options->exec, env, pid);
+	if (ret) {
+		w->commands.n--;
+		return vt_error_create_os(ret, "cannot run /bin/sh");
+	}
+	return NULL;
+}
+
+static void reap_commands(struct watch *w, int flags)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->commands.n; i++) {
+		pid_t pid = w->commands.data[i];
+		pid_t ret = waitpid(pid, NULL, flags);
+
+		if (ret == 0 || (ret < 0 && errno == EINTR))
+			w->commands.data[kept++] = pid;
+	}
+	w->commands.n = kept;
+}
+
+/* ---- one event ---- */
+
+static struct vt_model_oom event_as_model(pid_t pid, const struct vt_recorder_oom *event, uint32_t seq)
+{
+	uint64_t now = vt_timens_now(pid);
+
+	return (struct vt_model_oom){
+		.number = seq,
+		.kind = event->kind == VT_OOM_PYTORCH ? "pytorch" : "driver",
+		.requested = event->requested,
+		.age_ns = now > event->time_ns ? now - event->time_ns : 0,
+		.free_bytes = event->free_bytes,
+		.total_bytes = event->total_bytes,
+		.device = event->device,
+		.error = event->error,
+		.tid = (pid_t)event->tid,
+		.trace = VT_UNTRACED(VT_UNTRACED_UNREADABLE),
+	};
+}
+
+/* What is raised until now has happened before anything is read: one report tells of all of it. */
+static void moment_begins(void *arg, struct vt_model *model)
+{
+	struct watch *w = arg;
+	struct vt_recorder_oom event;
+	VT_ERROR struct vt_error *err = vt_trap_raised(w->trap, &w->last);
+
+	if (!err)
+		err = vt_trap_event(w->trap, w->first, &event);
+	if (!err)
+		model->caught.event = event_as_model(w->options->pid, &event, w->first);
+	model->caught.first = w->first;
+	model->caught.last = w->last;
+}
+
+/* A thread that did not wait for us as long: what was read may be of another moment. */
+static bool has_gone_on(struct watch *w, uint32_t seq)
+{
+	struct vt_recorder_oom event;
+	VT_ERROR struct vt_error *err = vt_trap_event(w->trap, seq, &event);
+
+	return err || event.waited_ns;
+}
+
+static void moment_is_read(void *arg, struct vt_model *model)
+{
+	struct watch *w = arg;
+	uint32_t n = w->last - w->first + 1;
+	bool gone_on = n > VT_RECORDER_MAX_OOMS; /* too many to be kept, or a number that is none */
+
+	for (uint32_t i = 0; i < n && !gone_on; i++)
+		gone_on = has_gone_on(w, w->first + i);
+	if (gone_on)
+		vt_model_diag(model, VT_DIAG_MISSING, "watch", "went-on",
+			      "the thread that ran out of memory went on before all was read: blocks and stacks are of a moment later");
+	vt_trap_let_go_by(w->trap, w->last, vt_now_ns() + REST_NS);
+}
+
+/* How long each was kept is known when it has gone on, which it does within 2 ms if it gets a processor. */
+static uint64_t waited_ns(struct watch *w, uint32_t seq, uint64_t deadline_ns)
+{
+	struct vt_recorder_oom event = { .waited_ns = 0 };
+
+	for (;;) {
+		VT_ERROR struct vt_error *err = vt_trap_event(w->trap, seq, &event);
+
+		if (err || event.waited_ns || vt_deadline_passed(deadline_ns))
+			return err ? 0 : event.waited_ns;
+		vt_sleep_ns(VT_NS_PER_MS);
+	}
+}
+
+static void add_waits(struct watch *w, struct vt_model *model)
+{
+	uint64_t deadline = vt_now_ns() + GOING_ON_NS;
+
+	model->caught.event.waited_ns = waited_ns(w, w->first, deadline);
+	for (size_t i = 0; i < model->ooms.n; i++)
+		if (model->ooms.data[i].number - w->first <= w->last - w->first)
+			model->ooms.data[i].waited_ns = waited_ns(w, model->ooms.data[i].number, deadline);
+}
+
+static struct vt_error *collect(struct watch *w, struct vt_model *model)
+{
+	const struct vt_collect_moment moment = { .begins = moment_begins, .is_read = moment_is_read, .arg = w };
+	struct vt_subject subject = { .origin = &vt_origin_process, .pid = w->options->pid };
+	struct vt_collect_options options = w->options->collect;
+	struct vt_error *err;
+
+	options.moment = &moment;
+	options.budget_ns = INSIDE_NS;
+	err = vt_collect_report(&subject, &options, model);
+	vt_progress_end();
+	/* Whatever came of it, nobody is kept any longer. That the process has ended is found out soon enough. */
+	vt_error_destroy(vt_trap_let_go(w->trap, w->last));
+	w->dealt = w->last;
+	return err;
+}
+
+static struct vt_error *save(struct watch *w, const struct vt_model *model)
+{
+	VT_FREE char *path = NULL;
+
+	if (w->options->then) {
+		path = report_name(w);
+		if (!path)
+			return &vt_enomem;
+	} else if (w->options->exec) {
+		VT_TRY(temporary_name(&path));
+	}
+	VT_TRY(write_report(w, model, path));
+	return w->options->exec ? run_command(w, path) : NULL;
+}
+
+static void catch_event(struct watch *w, uint32_t seq)
+{
+	struct vt_model model;
+	int status;
+
+	w->first = w->dealt + 1;
+	w->last = seq;
+	w->n_reports++;
+	vt_model_init(&model);
+
+	VT_ERROR struct vt_error *err = collect(w, &model);
+
+	if (!err) {
+		add_waits(w, &model);
+		err = save(w, &model);
+	}
+	status = err ? vt_cmd_fail(err) : (int)model.completeness;
+	w->status = status > w->status ? status : w->status;
+	vt_model_deinit(&model);
+}
+
+/* ---- until the end ---- */
+
+static void say(const struct watch *w, const char *text)
+{
+	if (!w->options->output.quiet)
+		fprintf(stderr, "vramtap: %s\n", text);
+}
+
+/* NULL: go on. */
+static struct vt_error *look(struct watch *w)
+{
+	uint32_t seq;
+
+	VT_TRY(vt_trap_raised(w->trap, &seq));
+	if (seq != w->dealt)
+		catch_event(w, seq);
+	reap_commands(w, WNOHANG);
+	return NULL;
+}
+
+/* Why it ended is no error: there is nothing to be done about it. */
+static void watch(struct watch *w)
+{
+	uint64_t until = w->options->timeout_ns ? vt_now_ns() + w->options->timeout_ns : UINT64_MAX;
+
+	for (bool over = false; !over && w->n_reports < MAX_REPORTS;) {
+		/* What has happened until then is saved all the same. */
+		over = vt_watch_ended() || vt_now_ns() >= until;
+
+		VT_ERROR struct vt_error *err = look(w);
+
+		if (err) {
+			vt_cmd_fail(err);
+			/* Should it be on again, it is somebody else's. */
+			if (err->code == VT_ERR_INTERRUPTED)
+				w->begun = false;
+			return;
+		}
+		if (!over)
+			vt_sleep_ns(POLL_NS);
+	}
+	if (w->n_reports == MAX_REPORTS)
+		say(w, "so many events were saved that this is the end");
+}
+
+/* ---- the recorder ---- */
+
+/* "python3 (4711): armed; recording was switched on for it" */
+static void say_armed(const struct watch *w, const struct vt_record_target *target)
+{
+	struct vt_str text = { 0 };
+
+	vt_str_add_escaped(&text, target->collect.proc.name, strlen(target->collect.proc.name));
+	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s", (int)target->collect.proc.pid,
+		    !w->was_on			     ? "is on as long" :
+		    w->options->record.given ? "was on already, with settings of its own" :
+					       "was on already");
+	if (target->no_torch[0]) {
+		vt_str_add(&text, "; PyTorch's own errors are not caught: ");
+		vt_str_add_escaped(&text, target->no_torch, strlen(target->no_torch));
+	}
+	say(w, vt_str_get(&text));
+	vt_str_deinit(&text);
+}
+
+static struct vt_error *begin(struct watch *w, struct vt_record_target *target)
+{
+	VT_TRY(vt_record_open(target, w->options->pid, w->options->collect.budget_ns));
+	w->was_on = vt_record_is_on(target) && !vt_record_was_unhooked(target);
+	w->begun = true;
+	VT_TRY(w->was_on ? vt_record_complete(target) : vt_record_on(target, &w->options->record.request));
+	if (!target->resident)
+		return vt_error_create(VT_ERR_NOTFOUND, "the recorder is not there");
+	VT_TRY(vt_trap_create(w->options->pid, target->resident->head, &w->trap));
+	VT_TRY(vt_trap_arm(w->trap, PATIENCE_MS, &w->dealt));
+	vt_progress_end();
+	say_armed(w, target);
+	return NULL;
+}
+
+static struct vt_error *end(struct watch *w, struct vt_record_target *target)
+{
+	uint64_t kept;
+
+	VT_TRY(vt_record_open(target, w->options->pid, w->options->collect.budget_ns));
+	if (w->was_on || !vt_record_is_on(target))
+		return NULL;
+	VT_TRY(vt_record_off(target, &kept));
+	if (kept)
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "recording is off, but its memory was not given back: %s; vramtap record %d off does, later",
+				       target->not_inside, (int)w->options->pid);
+	return NULL;
+}
+
+typedef struct vt_error *with_target_fn(struct watch *w, struct vt_record_target *target);
+
+/* The target is opened, and locked, only as long as this takes. */
+static struct vt_error *with_target(struct watch *w, with_target_fn *f)
+{
+	struct vt_record_target *target = calloc(1, sizeof(*target));
+	struct vt_error *err;
+
+	if (!target)
+		return &vt_enomem;
+	err = f(w, target);
+	vt_progress_end();
+	vt_record_close(target);
+	free(target);
+	return err;
+}
+
+/* Recording is left as it was found. That the process has ended is no news. */
+static void clean_up(struct watch *w)
+{
+	struct vt_error *err = NULL;
+
+	if (w->trap)
+		vt_trap_disarm(w->trap);
+	vt_trap_destroy(w->trap);
+	if (w->begun && !w->was_on)
+		err = with_target(w, end);
+	if (err && err->code != VT_ERR_GONE)
+		vt_cmd_fail(err);
+	vt_error_destroy(err);
+	while (w->commands.n && !vt_watch_ended())
+		reap_commands(w, 0);
+	vt_vec_deinit(&w->commands);
+}
+
+int vt_watch_oom(struct vt_watch_options *options)
+{
+	struct watch w = { .options = options };
+	VT_ERROR struct vt_error *err = NULL;
+
+	vt_watch_catch_signals();
+	err = with_target(&w, begin);
+	if (!err)
+		watch(&w);
+	clean_up(&w);
+	if (err)
+		return vt_cmd_fail(err);
+	return w.n_reports ? w.status : VT_EXIT_NO_EVENT;
+}

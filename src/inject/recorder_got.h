@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words of a process through which its libraries call the driver and the runtime. */
+#ifndef VT_INJECT_RECORDER_GOT_H
+#define VT_INJECT_RECORDER_GOT_H
+
+#include <stddef.h>
+
+#include "target/elfsym.h"
+#include "vramtap/mem.h"
+#include "vramtap/recorder.h"
+
+#define VT_MAX_GOT 480 /* of VT_RECORDER_MAX_HOOKS */
+
+/*
+ * All entries of global offset tables that stand for a function of recorder_calls.h, as far as it is sure what they call. Modules
+ * that cannot be read are left out. Returns how many were found; no more than VT_MAX_GOT are written.
+ */
+size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_recorder_got got[VT_MAX_GOT]);
+
+#endif

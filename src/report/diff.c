@@ -1,0 +1,964 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/diff.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "report/account.h"
+#include "report/format.h"
+#include "report/place.h"
+
+/* Two reports of one process agree on when it began, but for a step of the clock by NTP. */
+#define SAME_START_S 3.0
+
+/* A file may name as many as it likes; they are compared one by one. */
+#define MAX_DRIVER_GROUPS 1000
+
+/* Ages are of a clock that may be 10 ms late, in units of 4 ms, and are written in milliseconds. */
+#define SAME_AGE_S 0.05
+
+enum side { BEFORE, AFTER, SIDES };
+
+struct work {
+	struct vt_diff *diff;
+	const struct vt_model *models[SIDES];
+	struct vt_map sites, traces, groups;
+	uint64_t *frame_hashes[SIDES]; /* of each of model.trace_frames */
+	size_t *traces_of[SIDES];      /* of each of model.traces: index in diff.traces, or VT_NO_TRACE */
+	bool nomem;
+};
+
+const char *vt_diff_part_name(enum vt_diff_part part)
+{
+	static const char *const names[VT_N_DIFF_PARTS] = {
+		[VT_DIFF_ALLOCATED] = "allocated", [VT_DIFF_AWAITING] = "awaiting_free", [VT_DIFF_CACHED] = "cached",
+		[VT_DIFF_OTHER] = "everything_else", [VT_DIFF_FREE] = "free",
+	};
+
+	return names[part];
+}
+
+const char *vt_diff_sites_name(enum vt_diff_sites compared)
+{
+	static const char *const names[] = {
+		[VT_DIFF_SITES_COMPARED] = "compared", [VT_DIFF_SITES_NEITHER] = "not-recorded",
+		[VT_DIFF_SITES_AFTER] = "recorded-after-only", [VT_DIFF_SITES_BEFORE] = "recorded-before-only",
+		[VT_DIFF_SITES_INEXACT] = "inexact",
+	};
+
+	return names[compared];
+}
+
+__attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_diag_level level, const char *stage,
+							 const char *code, const char *format, ...)
+{
+	struct vt_diag *diag = vt_vec_append(&w->diff->notes);
+	VT_FREE char *text = NULL;
+	char *kept = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	if (text)
+		kept = vt_arena_strdup(&w->diff->arena, text);
+	if (!diag || !kept) {
+		w->diff->notes.n -= diag != NULL;
+		w->nomem = true;
+		return;
+	}
+	*diag = (struct vt_diag){ .level = level, .stage = stage, .code = code, .text = kept };
+}
+
+/* ---- one process or two ---- */
+
+static bool differ(const char *a, const char *b)
+{
+	return a && b && *a && *b && strcmp(a, b) != 0;
+}
+
+static double seconds_of(const struct timespec *t)
+{
+	return (double)t->tv_sec + (double)t->tv_nsec / 1e9;
+}
+
+static const struct vt_model_allocator *find_allocator(const struct vt_model *model, int device)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].device == device)
+			return &model->allocators.data[i];
+	return NULL;
+}
+
+/* A device's allocator and context are made once and stay where they are. */
+static bool objects_differ(const struct vt_model *a, const struct vt_model *b)
+{
+	for (size_t i = 0; i < a->allocators.n; i++) {
+		const struct vt_model_allocator *theirs = find_allocator(b, a->allocators.data[i].device);
+		uint64_t ours = a->allocators.data[i].result.allocator;
+
+		if (theirs && ours && theirs->result.allocator && ours != theirs->result.allocator)
+			return true;
+	}
+	return false;
+}
+
+static bool devices_differ(const struct vt_model *a, const struct vt_model *b)
+{
+	for (size_t i = 0; i < a->devices.n; i++) {
+		const struct vt_model_device *ours = &a->devices.data[i], *theirs = vt_model_device(b, ours->ordinal);
+
+		if (theirs && ours->have_uuid && theirs->have_uuid && memcmp(ours->uuid, theirs->uuid, sizeof(ours->uuid)) != 0)
+			return true;
+	}
+	return false;
+}
+
+static const char *why_other(const struct vt_model *a, const struct vt_model *b)
+{
+	const struct vt_model_process *p = &a->process, *q = &b->process;
+	bool uptimes = p->uptime_s > 0 && q->uptime_s > 0;
+
+	if (p->pid != q->pid)
+		return "the process ids differ";
+	if (p->rank >= 0 && q->rank >= 0 && p->rank != q->rank) /* a core may lack the environment */
+		return "the ranks differ";
+	if (differ(p->exe, q->exe) || differ(p->cmdline, q->cmdline))
+		return "the commands differ";
+	if (differ(p->container, q->container))
+		return "the containers differ";
+	if (uptimes && fabs(seconds_of(&a->when) - p->uptime_s - (seconds_of(&b->when) - q->uptime_s)) > SAME_START_S)
+		return "they began at different times";
+	if (objects_differ(a, b))
+		return "their allocators are at different addresses";
+	if (devices_differ(a, b))
+		return "their GPUs differ";
+	return NULL;
+}
+
+/* ---- devices ---- */
+
+static void set_part(struct vt_diff_device *d, enum vt_diff_part part, enum side side, uint64_t bytes, uint64_t blocks)
+{
+	struct vt_model_amount *amount = side == BEFORE ? &d->parts[part].before : &d->parts[part].after;
+
+	*amount = (struct vt_model_amount){ bytes, blocks };
+}
+
+static void fill_device(struct work *w, struct vt_diff_device *d)
+{
+	const struct vt_model_allocator *allocators[SIDES];
+	bool known[SIDES][VT_N_DIFF_PARTS] = { { false } };
+	bool inexact = false;
+
+	for (enum side side = 0; side < SIDES; side++) {
+		const struct vt_model_device *device = vt_model_device(w->models[side], d->ordinal);
+		const struct vt_model_allocator *a = allocators[side] = find_allocator(w->models[side], d->ordinal);
+
+		/* None before, and one after: it began to use the device. */
+		bool exact = a && a->exact;
+
+		inexact |= a && !a->exact;
+		known[side][VT_DIFF_ALLOCATED] = known[side][VT_DIFF_AWAITING] = known[side][VT_DIFF_CACHED] = exact || !a;
+		known[side][VT_DIFF_OTHER] = exact && a->other_known;
+		known[side][VT_DIFF_FREE] = device && device->have_memory;
+		if (exact) {
+			set_part(d, VT_DIFF_ALLOCATED, side, a->allocated_bytes, a->allocated_blocks);
+			set_part(d, VT_DIFF_AWAITING, side, a->awaiting_bytes, a->awaiting_blocks);
+			set_part(d, VT_DIFF_CACHED, side, a->cached_bytes, a->cached_blocks);
+			set_part(d, VT_DIFF_OTHER, side, a->other_bytes, 0);
+		}
+		if (known[side][VT_DIFF_FREE])
+			set_part(d, VT_DIFF_FREE, side, device->free_bytes, 0);
+	}
+	d->exact = !inexact;
+	for (int i = 0; i < VT_N_DIFF_PARTS; i++)
+		d->known[i] = known[BEFORE][i] && known[AFTER][i];
+	if (!allocators[BEFORE] && !allocators[AFTER])
+		d->known[VT_DIFF_ALLOCATED] = d->known[VT_DIFF_AWAITING] = d->known[VT_DIFF_CACHED] = false;
+	if (inexact)
+		note(w, VT_DIAG_MISSING, "torch", "inexact",
+		     "GPU %d: what PyTorch has there is not compared: its blocks are not exact in %s", d->ordinal,
+		     allocators[BEFORE] && !allocators[BEFORE]->exact ?
+			     allocators[AFTER] && !allocators[AFTER]->exact ? "either" : "the first" :
+			     "the second");
+}
+
+static struct vt_diff_device *find_device(struct vt_diff *diff, int ordinal)
+{
+	for (size_t i = 0; i < diff->devices.n; i++)
+		if (diff->devices.data[i].ordinal == ordinal)
+			return &diff->devices.data[i];
+	return NULL;
+}
+
+static void add_device(struct work *w, int ordinal)
+{
+	struct vt_diff_device *d;
+
+	if (w->nomem || find_device(w->diff, ordinal))
+		return;
+	d = vt_vec_append(&w->diff->devices);
+	if (!d) {
+		w->nomem = true;
+		return;
+	}
+	*d = (struct vt_diff_device){ .ordinal = ordinal };
+	fill_device(w, d);
+}
+
+static int compare_devices(const void *a, const void *b)
+{
+	return ((const struct vt_diff_device *)a)->ordinal - ((const struct vt_diff_device *)b)->ordinal;
+}
+
+static void compare_all_devices(struct work *w)
+{
+	for (enum side side = 0; side < SIDES; side++) {
+		for (size_t i = 0; i < w->models[side]->allocators.n; i++)
+			add_device(w, w->models[side]->allocators.data[i].device);
+		for (size_t i = 0; i < w->models[side]->devices.n; i++)
+			if (w->models[side]->devices.data[i].have_memory)
+				add_device(w, w->models[side]->devices.data[i].ordinal);
+	}
+	if (w->diff->devices.n > 1)
+		qsort(w->diff->devices.data, w->diff->devices.n, sizeof(*w->diff->devices.data), compare_devices);
+}
+
+/* ---- sites ---- */
+
+static void add(struct vt_diff_amount *to, enum side side, uint64_t bytes, uint64_t blocks)
+{
+	struct vt_model_amount *amount = side == BEFORE ? &to->before : &to->after;
+
+	amount->bytes += bytes;
+	amount->blocks += blocks;
+}
+
+static bool hash_frames(struct work *w, enum side side)
+{
+	const struct vt_model *model = w->models[side];
+	uint64_t *hashes = malloc((model->n_trace_frames + 1) * sizeof(*hashes));
+
+	w->frame_hashes[side] = hashes;
+	for (size_t i = 0; hashes && i < model->n_trace_frames; i++)
+		hashes[i] = vt_place_hash(&model->trace_frames[i]);
+	return hashes;
+}
+
+/* Sites of one hash are probed for one after the other. */
+static struct vt_diff_site *site_of(struct work *w, const struct vt_model_frame *title)
+{
+	struct vt_diff *diff = w->diff;
+	struct vt_diff_site *added;
+	uint64_t hash = vt_place_hash(title);
+	const uint64_t *known;
+
+	for (; (known = vt_map_get(&w->sites, hash)) != NULL; hash++)
+		if (vt_place_equal(diff->sites.data[*known].title, title))
+			return &diff->sites.data[*known];
+	added = vt_vec_append(&diff->sites);
+	if (!added || !vt_map_put(&w->sites, hash, diff->sites.n - 1)) {
+		w->nomem = true;
+		return NULL;
+	}
+	*added = (struct vt_diff_site){ .title = title, .ages = VT_NO_AGES, .first_trace = VT_NO_TRACE };
+	return added;
+}
+
+static bool same_trace(const struct vt_diff_trace *a, const struct vt_model *model, const struct vt_model_trace *b)
+{
+	if (a->trace->n_frames != b->n_frames || a->trace->source != b->source)
+		return false;
+	for (size_t i = 0; i < b->n_frames; i++)
+		if (!vt_place_equal(&a->model->trace_frames[a->trace->frames[i]], &model->trace_frames[b->frames[i]]))
+			return false;
+	return true;
+}
+
+static uint64_t hash_trace(const struct work *w, enum side side, const struct vt_model_trace *t, size_t site)
+{
+	uint64_t hash = site;
+
+	for (size_t i = 0; i < t->n_frames; i++)
+		hash = (hash ^ w->frame_hashes[side][t->frames[i]]) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash;
+}
+
+static struct vt_diff_trace *trace_of(struct work *w, enum side side, const struct vt_model_trace *t, size_t site)
+{
+	struct vt_diff *diff = w->diff;
+	uint64_t hash = hash_trace(w, side, t, site);
+	struct vt_diff_trace *added;
+	const uint64_t *known;
+
+	for (; (known = vt_map_get(&w->traces, hash)) != NULL; hash++) {
+		added = &diff->traces.data[*known];
+		if (added->site == site && same_trace(added, w->models[side], t)) {
+			added->model = w->models[side];
+			added->trace = t;
+			return added;
+		}
+	}
+	added = vt_vec_append(&diff->traces);
+	if (!added || !vt_map_put(&w->traces, hash, diff->traces.n - 1)) {
+		w->nomem = true;
+		return NULL;
+	}
+	*added = (struct vt_diff_trace){ .model = w->models[side], .trace = t, .site = site };
+	return added;
+}
+
+static void add_sites(struct work *w, enum side side)
+{
+	const struct vt_model *model = w->models[side];
+
+	for (size_t i = 0; i < model->sites.n && !w->nomem; i++) {
+		const struct vt_model_site *from = &model->sites.data[i];
+		struct vt_diff_site *site = site_of(w, from->title);
+		size_t number;
+
+		if (!site)
+			return;
+		number = (size_t)(site - w->diff->sites.data);
+		if (side == AFTER) {
+			site->title = from->title;
+			vt_add_ages(&site->ages, &from->ages);
+		}
+		add(&site->amount, side, from->bytes, from->blocks);
+		for (size_t t = from->first_trace; t != VT_NO_TRACE; t = model->traces.data[t].next_in_site) {
+			const struct vt_model_trace *trace = &model->traces.data[t];
+			struct vt_diff_trace *added = trace_of(w, side, trace, number);
+
+			if (!added)
+				return;
+			add(&added->amount, side, trace->bytes, trace->blocks);
+			w->traces_of[side][t] = (size_t)(added - w->diff->traces.data);
+		}
+	}
+}
+
+#define COMPARE(x, y)                          \
+	do {                                   \
+		if ((x) != (y))                \
+			return (x) < (y) ? -1 : 1; \
+	} while (0)
+
+/* The most grown first; what did not change by its size. */
+static int compare_amounts(const struct vt_diff_amount *a, const struct vt_diff_amount *b)
+{
+	COMPARE(vt_diff_bytes(b), vt_diff_bytes(a));
+	COMPARE(vt_diff_blocks(b), vt_diff_blocks(a));
+	COMPARE(b->after.bytes, a->after.bytes);
+	return 0;
+}
+
+static int compare_sites(const void *a, const void *b)
+{
+	const struct vt_diff_site *x = a, *y = b;
+	int order = compare_amounts(&x->amount, &y->amount);
+
+	if (order)
+		return order;
+	COMPARE(x->first_trace, y->first_trace);
+	return 0;
+}
+
+/* Indices of traces, the least grown first, so that each is put before those that are in its site already. */
+static int compare_traces(const void *pa, const void *pb, void *data)
+{
+	const struct vt_diff *diff = data;
+	size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
+	int order = compare_amounts(&diff->traces.data[b].amount, &diff->traces.data[a].amount);
+
+	if (order)
+		return order;
+	COMPARE(b, a);
+	return 0;
+}
+
+static void sort_sites(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+	VT_FREE size_t *order = malloc((diff->traces.n + 1) * sizeof(*order));
+
+	if (!order) {
+		w->nomem = true;
+		return;
+	}
+	for (size_t i = 0; i < diff->traces.n; i++)
+		order[i] = i;
+	if (diff->traces.n > 1)
+		qsort_r(order, diff->traces.n, sizeof(*order), compare_traces, diff);
+	for (size_t i = 0; i < diff->traces.n; i++) {
+		struct vt_diff_trace *t = &diff->traces.data[order[i]];
+		struct vt_diff_site *site = &diff->sites.data[t->site];
+
+		t->next_in_site = site->first_trace;
+		site->first_trace = order[i];
+		site->n_traces++;
+	}
+	if (diff->sites.n > 1)
+		qsort(diff->sites.data, diff->sites.n, sizeof(*diff->sites.data), compare_sites);
+}
+
+static bool is_recorded(const struct vt_model *model)
+{
+	return model->block_traces != NULL;
+}
+
+static enum vt_diff_sites judge_sites(const struct work *w)
+{
+	bool before = is_recorded(w->models[BEFORE]), after = is_recorded(w->models[AFTER]);
+
+	if (!before && !after)
+		return VT_DIFF_SITES_NEITHER;
+	if (!before || !after)
+		return after ? VT_DIFF_SITES_AFTER : VT_DIFF_SITES_BEFORE;
+	/* What is exact in neither is in no sum of either. */
+	for (size_t i = 0; i < w->diff->devices.n; i++) {
+		const struct vt_model_allocator *a = find_allocator(w->models[BEFORE], w->diff->devices.data[i].ordinal);
+		const struct vt_model_allocator *b = find_allocator(w->models[AFTER], w->diff->devices.data[i].ordinal);
+
+		if ((a && b && a->exact != b->exact) || (!a && b && !b->exact) || (!b && a && !a->exact))
+			return VT_DIFF_SITES_INEXACT;
+	}
+	return VT_DIFF_SITES_COMPARED;
+}
+
+/* When recording began, in seconds as of time(); 0 not known. */
+static double recorder_start(const struct vt_model *model)
+{
+	const struct vt_model_recorder *r = &model->recorder;
+
+	return r->on_ns && !r->since_last ? seconds_of(&model->when) - (double)r->on_ns / (double)VT_NS_PER_S : 0;
+}
+
+/* What is older than the recording can only become less, as long as that goes on. */
+static bool was_interrupted(const struct work *w)
+{
+	const struct vt_diff_amount *unrecorded = &w->diff->untraced[VT_UNTRACED_NOT_RECORDED];
+	double before = recorder_start(w->models[BEFORE]), after = recorder_start(w->models[AFTER]);
+
+	if (w->diff->why_other || w->diff->seconds < 0)
+		return false;
+	return unrecorded->after.blocks > unrecorded->before.blocks || (before > 0 && after > before + SAME_START_S);
+}
+
+/* What takes the place of blocks that are older than the recording seems to have been added. */
+static void say_replaced(struct work *w)
+{
+	const struct vt_diff_amount *unrecorded = &w->diff->untraced[VT_UNTRACED_NOT_RECORDED];
+	int64_t most = w->diff->sites.n ? vt_diff_bytes(&w->diff->sites.data[0].amount) : 0, less = -vt_diff_bytes(unrecorded);
+	char size[VT_NUM_MAX];
+
+	if (!w->diff->why_other && w->diff->seconds >= 0 && most > 0 && less > most / 8)
+		note(w, VT_DIAG_NOTE, "torch", "older-replaced",
+		     "%s that were older than the recording, or not recorded, are gone: so much of what places seem to have got may only "
+		     "have taken the place of that", vt_format_size(size, (uint64_t)less));
+}
+
+static void say_samples(struct work *w)
+{
+	uint64_t before = w->models[BEFORE]->recorder.sample_now_bytes, after = w->models[AFTER]->recorder.sample_now_bytes;
+
+	if (before != after)
+		note(w, VT_DIAG_MISSING, "recorder", "other-samples",
+		     "the recorder took samples of small blocks, and not the same ones in both: places of small blocks cannot "
+		     "be compared");
+	else if (after)
+		note(w, VT_DIAG_NOTE, "recorder", "samples",
+		     "the recorder takes samples of small blocks: the sums of places are of recorded blocks only");
+}
+
+static void say_what_is_not_compared(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+
+	switch (diff->sites_compared) {
+	case VT_DIFF_SITES_NEITHER:
+		note(w, VT_DIAG_NOTE, "torch", "not-recorded",
+		     "which places allocated more is not known: no backtraces are recorded in either report; torch.cuda.memory."
+		     "_record_memory_history() and vramtap record PID on switch recording on");
+		break;
+	case VT_DIFF_SITES_AFTER:
+	case VT_DIFF_SITES_BEFORE:
+		note(w, VT_DIAG_MISSING, "torch", "recorded-in-one",
+		     "which places allocated more is not known: backtraces are recorded in the %s report only",
+		     diff->sites_compared == VT_DIFF_SITES_AFTER ? "second" : "first");
+		break;
+	case VT_DIFF_SITES_INEXACT:
+		note(w, VT_DIAG_MISSING, "torch", "inexact-sites",
+		     "which places allocated more is not compared: an allocator's blocks are exact in one report only");
+		break;
+	case VT_DIFF_SITES_COMPARED:
+		say_samples(w);
+		say_replaced(w);
+		if (was_interrupted(w))
+			note(w, VT_DIAG_NOTE, "torch", "recording-interrupted",
+			     "recording was off for a while between the two, or began anew: more blocks have no backtrace than "
+			     "before, and places may seem to have given back what they have");
+		break;
+	}
+}
+
+static void compare_all_sites(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+
+	diff->sites_compared = judge_sites(w);
+	for (enum side side = 0; side < SIDES && !w->nomem; side++) {
+		size_t n = w->models[side]->traces.n;
+
+		w->traces_of[side] = malloc((n + 1) * sizeof(*w->traces_of[side]));
+		if (!w->traces_of[side] || !hash_frames(w, side)) {
+			w->nomem = true;
+			return;
+		}
+		memset(w->traces_of[side], 0xff, (n + 1) * sizeof(*w->traces_of[side])); /* VT_NO_TRACE */
+		if (diff->sites_compared != VT_DIFF_SITES_INEXACT)
+			add_sites(w, side);
+	}
+	for (size_t i = 0; i < VT_N_UNTRACED && diff->sites_compared == VT_DIFF_SITES_COMPARED; i++)
+		diff->untraced[i] = (struct vt_diff_amount){ w->models[BEFORE]->untraced[i], w->models[AFTER]->untraced[i] };
+}
+
+/* ---- groups ---- */
+
+static struct vt_diff_group *group_of(struct work *w, const struct vt_model_group *g)
+{
+	struct vt_diff *diff = w->diff;
+	uint64_t hash =
+		(g->stream ^ (uint64_t)g->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^ g->size * UINT64_C(0xc2b2ae3d27d4eb4f);
+	struct vt_diff_group *group;
+	const uint64_t *known;
+
+	for (; (known = vt_map_get(&w->groups, hash)) != NULL; hash++) {
+		group = &diff->groups.data[*known];
+		if (group->device == g->device && group->stream == g->stream && group->size == g->size)
+			return group;
+	}
+	group = vt_vec_append(&diff->groups);
+	if (!group || !vt_map_put(&w->groups, hash, diff->groups.n - 1)) {
+		w->nomem = true;
+		return NULL;
+	}
+	*group = (struct vt_diff_group){ .device = g->device, .stream = g->stream, .size = g->size };
+	return group;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+	const struct vt_diff_group *x = a, *y = b;
+	int order = compare_amounts(&x->amount, &y->amount);
+
+	if (order)
+		return order;
+	COMPARE(x->device, y->device);
+	COMPARE(x->stream, y->stream);
+	COMPARE(x->size, y->size);
+	return 0;
+}
+
+static void compare_all_groups(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+
+	for (enum side side = 0; side < SIDES; side++) {
+		for (size_t i = 0; i < w->models[side]->groups.n && !w->nomem; i++) {
+			const struct vt_model_group *from = &w->models[side]->groups.data[i];
+			const struct vt_diff_device *device = find_device(diff, from->device);
+			struct vt_diff_group *group;
+
+			if (from->state != VT_BLOCK_ALLOCATED || !device || !device->exact)
+				continue;
+			group = group_of(w, from);
+			if (group)
+				add(&group->amount, side, from->bytes, from->blocks);
+		}
+	}
+	if (diff->groups.n > 1)
+		qsort(diff->groups.data, diff->groups.n, sizeof(*diff->groups.data), compare_groups);
+}
+
+/* ---- the driver's ---- */
+
+static bool same_driver(const struct vt_model_driver_group *a, const struct vt_model_driver_group *b)
+{
+	return a->device == b->device && !strcmp(a->kind, b->kind) &&
+	       !differ(a->library ? a->library : "?", b->library ? b->library : "?");
+}
+
+static int compare_driver(const void *a, const void *b)
+{
+	return compare_amounts(&((const struct vt_diff_driver *)a)->amount, &((const struct vt_diff_driver *)b)->amount);
+}
+
+/* There are as many groups as libraries: a handful. */
+static void compare_all_driver(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+
+	if (!w->models[BEFORE]->recorder.driver || !w->models[AFTER]->recorder.driver)
+		return;
+	for (enum side side = 0; side < SIDES; side++) {
+		for (size_t i = 0; i < w->models[side]->driver_groups.n; i++) {
+			const struct vt_model_driver_group *group = &w->models[side]->driver_groups.data[i];
+			struct vt_diff_driver *d = NULL;
+
+			for (size_t k = 0; k < diff->driver.n && !d; k++)
+				if (same_driver(diff->driver.data[k].group, group))
+					d = &diff->driver.data[k];
+			if (!d && diff->driver.n == MAX_DRIVER_GROUPS)
+				continue;
+			if (!d) {
+				d = vt_vec_append(&diff->driver);
+				if (!d) {
+					w->nomem = true;
+					return;
+				}
+				*d = (struct vt_diff_driver){ 0 };
+			}
+			d->group = group;
+			add(&d->amount, side, group->bytes, group->blocks);
+		}
+	}
+	if (diff->driver.n > 1)
+		qsort(diff->driver.data, diff->driver.n, sizeof(*diff->driver.data), compare_driver);
+}
+
+/* ---- blocks that are in both ---- */
+
+/* Index in diff.traces; what has none is told apart by why. */
+static size_t trace_of_block(const struct work *w, enum side side, size_t block)
+{
+	const struct vt_model *model = w->models[side];
+	uint32_t trace = is_recorded(model) ? model->block_traces[block] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+
+	return VT_IS_UNTRACED(trace) ? VT_NO_TRACE - 1 - (UINT32_MAX - trace) : w->traces_of[side][trace];
+}
+
+enum kept { NEWER, CERTAIN, POSSIBLE };
+
+/*
+ * Whether what is in the place of a block is still that block: it is if it was there when the first report was made. Without a
+ * record of vramtap's, which sees every block that is made, it is older than the recording.
+ */
+static enum kept is_kept(const struct work *w, size_t block)
+{
+	const struct vt_model *after = w->models[AFTER];
+	const struct vt_model_record *record = vt_model_block_record(after, block);
+	const struct vt_model_recorder *r = &after->recorder;
+	double start = recorder_start(after);
+
+	if (w->diff->seconds < 0 || r->since_last)
+		return POSSIBLE;
+	if (record)
+		return (double)record->age_ns / (double)VT_NS_PER_S > w->diff->seconds - SAME_AGE_S ? CERTAIN : NEWER;
+	if (start > 0 && start < seconds_of(&w->models[BEFORE]->when) && !r->sample_now_bytes && after->block_traces &&
+	    after->block_traces[block] == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED))
+		return CERTAIN;
+	return POSSIBLE;
+}
+
+static void keep(struct work *w, size_t block, size_t trace)
+{
+	struct vt_diff *diff = w->diff;
+	uint64_t size = w->models[AFTER]->blocks[block].size;
+	enum kept kept = is_kept(w, block);
+
+	if (kept == NEWER)
+		return;
+	diff->kept_certain &= kept == CERTAIN;
+	diff->kept.bytes += size;
+	diff->kept.blocks++;
+	if (trace >= diff->traces.n)
+		return;
+	diff->traces.data[trace].kept.bytes += size;
+	diff->traces.data[trace].kept.blocks++;
+	diff->sites.data[diff->traces.data[trace].site].kept.bytes += size;
+	diff->sites.data[diff->traces.data[trace].site].kept.blocks++;
+}
+
+/* A place in code that was freed since it was recorded has no name any more. */
+static bool has_lost_names(const struct vt_model *model, const struct vt_model_trace *t)
+{
+	for (size_t i = 0; i < t->n_frames; i++) {
+		const char *function = model->trace_frames[t->frames[i]].function;
+
+		if (function && !strncmp(function, VT_FREED_CODE, sizeof(VT_FREED_CODE) - 1))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Of blocks in one place with one size and different backtraces: they may yet be one, when the second report has none of it any more
+ * (recording was off meanwhile), or that of another source, or without names.
+ */
+static void note_unsure(struct work *w, size_t was, size_t is)
+{
+	const struct vt_model *before = w->models[BEFORE], *after = w->models[AFTER];
+	size_t trace = trace_of_block(w, BEFORE, was);
+	uint32_t now = is_recorded(after) ? after->block_traces[is] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+
+	if (trace >= w->diff->traces.n || is_kept(w, is) == NEWER)
+		return;
+	if (VT_IS_UNTRACED(now) || after->traces.data[now].source != before->traces.data[before->block_traces[was]].source ||
+	    has_lost_names(after, &after->traces.data[now]))
+		w->diff->sites.data[w->diff->traces.data[trace].site].unsure++;
+}
+
+/* Blocks in use of devices that are exact, by address. */
+static bool index_blocks(struct work *w, struct vt_map *by_address)
+{
+	const struct vt_model *model = w->models[BEFORE];
+
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+
+		for (size_t b = a->first_block; a->exact && b < a->first_block + a->n_blocks; b++)
+			if (model->blocks[b].state == VT_BLOCK_ALLOCATED && !vt_map_put(by_address, model->blocks[b].addr, b))
+				return false;
+	}
+	return true;
+}
+
+static void find_kept(struct work *w, const struct vt_map *by_address)
+{
+	const struct vt_model *before = w->models[BEFORE], *after = w->models[AFTER];
+
+	for (size_t i = 0; i < after->allocators.n; i++) {
+		const struct vt_model_allocator *a = &after->allocators.data[i];
+
+		for (size_t b = a->first_block; a->exact && b < a->first_block + a->n_blocks; b++) {
+			const struct vt_block_rec *block = &after->blocks[b], *was;
+			const uint64_t *found = block->state == VT_BLOCK_ALLOCATED ? vt_map_get(by_address, block->addr) : NULL;
+
+			if (!found)
+				continue;
+			was = &before->blocks[*found];
+			if (was->size != block->size || was->device != block->device || was->requested != block->requested)
+				continue;
+			if (trace_of_block(w, BEFORE, *found) == trace_of_block(w, AFTER, b))
+				keep(w, b, trace_of_block(w, AFTER, b));
+			else
+				note_unsure(w, *found, b);
+		}
+	}
+}
+
+static void compare_all_blocks(struct work *w)
+{
+	struct vt_map by_address = { 0 };
+
+	if (w->diff->why_other || w->diff->sites_compared == VT_DIFF_SITES_INEXACT || !w->models[BEFORE]->blocks ||
+	    !w->models[AFTER]->blocks)
+		return;
+	w->diff->kept_certain = true;
+	if (index_blocks(w, &by_address))
+		find_kept(w, &by_address);
+	else
+		w->nomem = true;
+	w->diff->kept_known = true;
+	vt_map_deinit(&by_address);
+}
+
+/* ---- the answer ---- */
+
+static void headline(struct work *w, const char *code, bool alarm, struct vt_str *text)
+{
+	struct vt_model_headline *h = text->failed ? NULL : vt_vec_append(&w->diff->headlines);
+	char *copy = h ? vt_arena_strdup(&w->diff->arena, vt_str_get(text)) : NULL;
+
+	if (copy)
+		*h = (struct vt_model_headline){ .code = code, .alarm = alarm, .text = copy };
+	else
+		w->nomem = true;
+	vt_str_deinit(text);
+}
+
+static void add_place(struct vt_str *text, const struct vt_model_frame *f)
+{
+	if (!f) {
+		vt_str_add(text, "a thread that ran no Python");
+		return;
+	}
+	vt_place_add_function(text, f, true);
+	vt_str_add(text, " ");
+	vt_place_add_where(text, f);
+}
+
+static void add_blocks(struct vt_str *text, const struct vt_diff_amount *a)
+{
+	char before[VT_NUM_MAX], after[VT_NUM_MAX];
+
+	vt_str_addf(text, ", %s -> %s blocks", vt_format_count(before, a->before.blocks),
+		    vt_format_count(after, a->after.blocks));
+}
+
+/* Where most of the growth comes from; allocated: of all devices. */
+static void add_most(const struct work *w, struct vt_str *text, int64_t allocated)
+{
+	const struct vt_diff *diff = w->diff;
+	const struct vt_diff_site *site = diff->sites.n ? &diff->sites.data[0] : NULL;
+	const struct vt_diff_group *group = diff->groups.n ? &diff->groups.data[0] : NULL;
+	char number[VT_NUM_MAX], size[VT_NUM_MAX];
+
+	if (diff->sites_compared == VT_DIFF_SITES_COMPARED && site && vt_diff_bytes(&site->amount) > 0) {
+		int64_t grown = vt_diff_bytes(&site->amount);
+
+		if (grown <= allocated)
+			vt_str_addf(text, "; %s of it from one place: ", vt_format_size(number, (uint64_t)grown));
+		else
+			vt_str_addf(text, "; %s from one place, others gave back: ", vt_format_change(number, grown));
+		add_place(text, site->title);
+		add_blocks(text, &site->amount);
+	} else if (diff->sites_compared != VT_DIFF_SITES_COMPARED && group && vt_diff_bytes(&group->amount) > 0) {
+		vt_str_addf(text, "; most in blocks of %s on %s: %s", vt_format_size(size, group->size),
+			    group->stream ? "one stream" : "the default stream",
+			    vt_format_change(number, vt_diff_bytes(&group->amount)));
+		add_blocks(text, &group->amount);
+	}
+}
+
+static void add_time(struct vt_str *text, const struct vt_diff *diff)
+{
+	char age[VT_NUM_MAX];
+
+	if (!diff->why_other)
+		vt_str_addf(text, " in %s", vt_format_age(age, fabs(diff->seconds)));
+}
+
+static void device_headline(struct work *w, const struct vt_diff_device *d, int64_t allocated, bool most)
+{
+	const struct vt_diff_amount *a = &d->parts[VT_DIFF_ALLOCATED];
+	char by[VT_NUM_MAX], from[VT_NUM_MAX], to[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	if (!d->known[VT_DIFF_ALLOCATED]) {
+		if (!d->known[VT_DIFF_FREE] || !vt_diff_bytes(&d->parts[VT_DIFF_FREE]))
+			return;
+		vt_str_addf(&text, "GPU %d: free %s", d->ordinal, vt_format_change(by, vt_diff_bytes(&d->parts[VT_DIFF_FREE])));
+		add_time(&text, w->diff);
+		vt_str_addf(&text, " (from %s to %s), of all processes together",
+			    vt_format_size(from, d->parts[VT_DIFF_FREE].before.bytes),
+			    vt_format_size(to, d->parts[VT_DIFF_FREE].after.bytes));
+		headline(w, "free", false, &text);
+		return;
+	}
+	if (!vt_diff_bytes(a)) {
+		vt_str_addf(&text, "GPU %d: in use as before: %s", d->ordinal, vt_format_size(to, a->after.bytes));
+	} else {
+		vt_str_addf(&text, "GPU %d: in use %s", d->ordinal, vt_format_change(by, vt_diff_bytes(a)));
+		add_time(&text, w->diff);
+		vt_str_addf(&text, " (from %s to %s)", vt_format_size(from, a->before.bytes),
+			    vt_format_size(to, a->after.bytes));
+	}
+	if (most)
+		add_most(w, &text, allocated);
+	headline(w, "in-use", false, &text);
+}
+
+static void make_headlines(struct work *w)
+{
+	struct vt_diff *diff = w->diff;
+	struct vt_str text = { 0 };
+	int64_t allocated = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < diff->devices.n; i++) {
+		const struct vt_diff_device *d = &diff->devices.data[i];
+
+		n += d->known[VT_DIFF_ALLOCATED];
+		if (d->known[VT_DIFF_ALLOCATED])
+			allocated = (int64_t)((uint64_t)allocated + (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
+	}
+	/* Sites are of all devices together. */
+	for (size_t i = 0; i < diff->devices.n; i++)
+		device_headline(w, &diff->devices.data[i], allocated, n == 1);
+	if (n > 1) {
+		char by[VT_NUM_MAX];
+
+		vt_str_addf(&text, "All GPUs: in use %s", vt_format_change(by, allocated));
+		add_most(w, &text, allocated);
+		headline(w, "in-use-all", false, &text);
+	}
+	if (!diff->headlines.n) {
+		vt_str_add(&text,
+			   "Nothing can be compared: neither report knows both what PyTorch has and what is free on a GPU");
+		headline(w, "nothing", true, &text);
+	}
+}
+
+static void judge(struct vt_diff *diff)
+{
+	bool known = false;
+
+	for (size_t i = 0; i < diff->devices.n; i++)
+		for (int p = 0; p < VT_N_DIFF_PARTS; p++)
+			known |= diff->devices.data[i].known[p];
+	diff->completeness = known ? VT_COMPLETE : VT_NOTHING;
+	for (size_t i = 0; i < diff->notes.n && known; i++)
+		if (diff->notes.data[i].level == VT_DIAG_MISSING)
+			diff->completeness = VT_PARTIAL;
+}
+
+struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before, const struct vt_model *after)
+{
+	struct work w = { .diff = diff, .models = { before, after } };
+
+	*diff = (struct vt_diff){
+		.before = before,
+		.after = after,
+		.why_other = why_other(before, after),
+		.seconds = seconds_of(&after->when) - seconds_of(&before->when),
+	};
+	compare_all_devices(&w);
+	if (!w.nomem)
+		compare_all_sites(&w);
+	if (!w.nomem)
+		compare_all_groups(&w);
+	if (!w.nomem)
+		compare_all_driver(&w);
+	if (!w.nomem)
+		compare_all_blocks(&w);
+	if (!w.nomem)
+		sort_sites(&w);
+	if (!w.nomem) {
+		say_what_is_not_compared(&w);
+		make_headlines(&w);
+		judge(diff);
+	}
+	for (enum side side = 0; side < SIDES; side++) {
+		free(w.frame_hashes[side]);
+		free(w.traces_of[side]);
+	}
+	vt_map_deinit(&w.sites);
+	vt_map_deinit(&w.traces);
+	vt_map_deinit(&w.groups);
+	if (!w.nomem)
+		return NULL;
+	vt_diff_deinit(diff);
+	return &vt_enomem;
+}
+
+void vt_diff_deinit(struct vt_diff *diff)
+{
+	vt_vec_deinit(&diff->devices);
+	vt_vec_deinit(&diff->sites);
+	vt_vec_deinit(&diff->traces);
+	vt_vec_deinit(&diff->groups);
+	vt_vec_deinit(&diff->driver);
+	vt_vec_deinit(&diff->headlines);
+	vt_vec_deinit(&diff->notes);
+	vt_arena_deinit(&diff->arena);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two reports compared: what of the devices' memory changed, and which sites it is. Every number is one of either model or the
+ * difference of two; what is not exact in one of them is said, and not compared. Sites are matched by their title, backtraces
+ * by all their frames (report/place.h). Strings are in the arena of the comparison or of the models, which must outlive it.
+ */
+#ifndef VT_REPORT_DIFF_H
+#define VT_REPORT_DIFF_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "report/model.h"
+#include "report/writer.h"
+
+struct vt_diff_amount {
+	struct vt_model_amount before, after;
+};
+
+static inline int64_t vt_diff_bytes(const struct vt_diff_amount *a)
+{
+	return (int64_t)(a->after.bytes - a->before.bytes);
+}
+
+static inline int64_t vt_diff_blocks(const struct vt_diff_amount *a)
+{
+	return (int64_t)(a->after.blocks - a->before.blocks);
+}
+
+/* What is compared of a device; VT_N_DIFF_PARTS of them. */
+enum vt_diff_part {
+	VT_DIFF_ALLOCATED, /* in use by PyTorch */
+	VT_DIFF_AWAITING,
+	VT_DIFF_CACHED,
+	VT_DIFF_OTHER,     /* everything else on the device */
+	VT_DIFF_FREE,
+	VT_N_DIFF_PARTS
+};
+
+struct vt_diff_device {
+	int ordinal;
+	bool known[VT_N_DIFF_PARTS]; /* in both, exactly */
+	struct vt_diff_amount parts[VT_N_DIFF_PARTS]; /* blocks are 0 of the last two */
+	bool exact; /* the allocators can be compared: exact in both, or not there in one */
+};
+
+struct vt_diff_trace {
+	const struct vt_model *model; /* which has it: the later one if both have */
+	const struct vt_model_trace *trace;
+	struct vt_diff_amount amount;
+	struct vt_model_amount kept;  /* blocks that are in both */
+	size_t site;                  /* index in vt_diff.sites, until they are sorted */
+	size_t next_in_site;          /* index in vt_diff.traces, VT_NO_TRACE after the last; by growth */
+};
+
+struct vt_diff_site {
+	const struct vt_model_frame *title; /* NULL: of traces without a frame */
+	struct vt_diff_amount amount;
+	struct vt_model_amount kept;
+	uint64_t unsure; /* blocks that may be kept as well: recorded in the first report, and not, or by another, in the second */
+	struct vt_model_ages ages; /* in the later one */
+	size_t first_trace, n_traces;
+};
+
+/* Blocks of one size on one stream, in use. */
+struct vt_diff_group {
+	int device;
+	uint64_t stream, size;
+	struct vt_diff_amount amount;
+};
+
+/* What others than PyTorch's allocator have of the driver, by library: driver allocations that vramtap recorded. */
+struct vt_diff_driver {
+	const struct vt_model_driver_group *group; /* the later one if both have it */
+	struct vt_diff_amount amount;
+};
+
+/* Whether sites can be compared. */
+enum vt_diff_sites {
+	VT_DIFF_SITES_COMPARED,
+	VT_DIFF_SITES_NEITHER, /* nothing was recorded in either */
+	VT_DIFF_SITES_AFTER,   /* only in the later one: what its sites had before is not known */
+	VT_DIFF_SITES_BEFORE,
+	VT_DIFF_SITES_INEXACT, /* an allocator is exact in one only */
+};
+
+struct vt_diff {
+	struct vt_arena arena;
+	const struct vt_model *before, *after;
+	const char *why_other; /* ours; NULL: both are of one process */
+	double seconds;        /* from before to after; may be below 0 */
+	VT_VEC(struct vt_diff_device) devices;
+	enum vt_diff_sites sites_compared;
+	VT_VEC(struct vt_diff_site) sites;  /* by growth; of VT_DIFF_SITES_AFTER and _BEFORE what the one has */
+	VT_VEC(struct vt_diff_trace) traces;
+	struct vt_diff_amount untraced[VT_N_UNTRACED]; /* when sites are compared */
+	VT_VEC(struct vt_diff_group) groups; /* by growth; of devices that are exact */
+	VT_VEC(struct vt_diff_driver) driver; /* by growth */
+	bool kept_known;
+	/* Blocks in use in both, at the same address, with the same size and backtrace, and not known to be newer than the
+	 * first report. */
+	struct vt_model_amount kept;
+	bool kept_certain; /* each is known to be older than that; else some may have been freed, and made anew in the same way
+			    */
+	VT_VEC(struct vt_model_headline) headlines;
+	VT_VEC(struct vt_diag) notes;
+	enum vt_completeness completeness;
+};
+
+/* VT_ERR_NOMEM. */
+struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before, const struct vt_model *after);
+void vt_diff_deinit(struct vt_diff *diff);
+
+const char *vt_diff_part_name(enum vt_diff_part part);          /* "allocated", ... */
+const char *vt_diff_sites_name(enum vt_diff_sites compared);    /* "compared", "not-recorded", ... */
+
+struct vt_diff_options {
+	size_t limit; /* rows of a table; 0 all */
+	bool traces;  /* backtraces below each site */
+};
+
+struct vt_error *vt_diff_write_text(const struct vt_diff *diff, const struct vt_diff_options *what,
+				    const struct vt_writer_options *options, FILE *out);
+struct vt_error *vt_diff_write_json(const struct vt_diff *diff, FILE *out);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks in use by their recorded backtrace, as flame graph tools read it: a line for each backtrace, its frames outermost
+ * first with ';' between them, and its bytes. What has no backtrace is there as well, so that the lines add up to what is
+ * allocated.
+ */
+#ifndef VT_REPORT_FOLDED_H
+#define VT_REPORT_FOLDED_H
+
+#include "report/writer.h"
+
+extern const struct vt_report_writer vt_writer_folded;
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/growth.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/place.h"
+
+void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by)
+{
+	*growth = (struct vt_growth){ .by = by };
+}
+
+void vt_growth_deinit(struct vt_growth *growth)
+{
+	vt_map_deinit(&growth->index);
+	vt_vec_deinit(&growth->places);
+	vt_arena_deinit(&growth->arena);
+}
+
+bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model)
+{
+	if (growth->by == VT_GROWTH_BY_SITE && !model->block_traces)
+		return false;
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return false;
+	return model->allocators.n > 0;
+}
+
+/* ---- finding a place ---- */
+
+static const char *copy_text(struct vt_growth *growth, const char *text, bool *ok)
+{
+	const char *copy = text ? vt_arena_strdup(&growth->arena, text) : NULL;
+
+	*ok &= !text || copy;
+	return copy;
+}
+
+/* The model goes after each look. */
+static const struct vt_model_frame *copy_title(struct vt_growth *growth, const struct vt_model_frame *title, bool *ok)
+{
+	struct vt_model_frame *copy;
+
+	if (!title)
+		return NULL;
+	copy = vt_arena_alloc(&growth->arena, sizeof(*copy));
+	if (!copy) {
+		*ok = false;
+		return NULL;
+	}
+	*copy = (struct vt_model_frame){
+		.kind = title->kind,
+		.function = copy_text(growth, title->function, ok),
+		.file = copy_text(growth, title->file, ok),
+		.line = title->line,
+		.module = copy_text(growth, title->module, ok),
+		.build_id = "",
+		.pc = title->pc,
+		.module_offset = title->module_offset,
+	};
+	return copy;
+}
+
+static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_place *key)
+{
+	if (growth->by == VT_GROWTH_BY_SITE)
+		return vt_place_hash(key->title);
+	return (key->stream ^ (uint64_t)key->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^
+	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
+}
+
+static bool is_same(const struct vt_growth *growth, const struct vt_growth_place *a, const struct vt_growth_place *b)
+{
+	if (growth->by == VT_GROWTH_BY_SITE)
+		return vt_place_equal(a->title, b->title);
+	return a->device == b->device && a->stream == b->stream && a->size == b->size;
+}
+
+/* NULL when it is one too many, or there is no memory (*ok is false then). */
+static struct vt_growth_place *find_place(struct vt_growth *growth, const struct vt_growth_place *key, bool *ok)
+{
+	uint64_t hash = hash_of(growth, key);
+	struct vt_growth_place *place;
+	const uint64_t *known;
+
+	for (; (known = vt_map_get(&growth->index, hash)) != NULL; hash++)
+		if (is_same(growth, &growth->places.data[*known], key))
+			return &growth->places.data[*known];
+	if (growth->places.n == VT_GROWTH_MAX_PLACES) {
+		growth->cut = true;
+		return NULL;
+	}
+	place = vt_vec_append(&growth->places);
+	if (!place || !vt_map_put(&growth->index, hash, growth->places.n - 1)) {
+		growth->places.n -= place != NULL;
+		*ok = false;
+		return NULL;
+	}
+	*place = *key;
+	place->title = copy_title(growth, key->title, ok);
+	return *ok ? place : NULL;
+}
+
+/* ---- a look ---- */
+
+/* Amounts of this look, before they are compared with those of the last. */
+static bool count(struct vt_growth *growth, const struct vt_growth_place *key, uint64_t bytes, uint64_t blocks,
+		  struct vt_model_amount **now, size_t *room)
+{
+	bool ok = true;
+	struct vt_growth_place *place = find_place(growth, key, &ok);
+	size_t i;
+
+	if (!place)
+		return ok;
+	i = (size_t)(place - growth->places.data);
+	if (i >= *room) {
+		size_t more = growth->places.n * 2 + 64;
+		struct vt_model_amount *grown = realloc(*now, more * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		memset(grown + *room, 0, (more - *room) * sizeof(*grown));
+		*now = grown;
+		*room = more;
+	}
+	(*now)[i].bytes += bytes;
+	(*now)[i].blocks += blocks;
+	place->look = growth->looks;
+	return true;
+}
+
+static bool count_all(struct vt_growth *growth, const struct vt_model *model, struct vt_model_amount **now, size_t *room)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < model->sites.n && ok && growth->by == VT_GROWTH_BY_SITE; i++)
+		ok = count(growth, &(struct vt_growth_place){ .title = model->sites.data[i].title }, model->sites.data[i].bytes,
+			   model->sites.data[i].blocks, now, room);
+	for (size_t i = 0; i < model->groups.n && ok && growth->by == VT_GROWTH_BY_SIZE; i++) {
+		const struct vt_model_group *g = &model->groups.data[i];
+
+		if (g->state == VT_BLOCK_ALLOCATED)
+			ok = count(growth,
+				   &(struct vt_growth_place){ .device = g->device, .stream = g->stream, .size = g->size },
+				   g->bytes, g->blocks, now, room);
+	}
+	return ok;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static void count_untraced(struct vt_growth *growth, const struct vt_model *model)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < VT_N_UNTRACED && growth->by == VT_GROWTH_BY_SITE; i++)
+		bytes += model->untraced[i].bytes;
+	growth->fell[1] = growth->fell[0];
+	growth->fell[0] = growth->looks > 1 ? less(growth->untraced, bytes) : 0;
+	growth->untraced = bytes;
+}
+
+static void compare(const struct vt_growth *growth, struct vt_growth_place *place, const struct vt_model_amount *now)
+{
+	if (growth->looks == 1)
+		place->first = place->last = *now;
+	place->change = (int64_t)(now->bytes - place->last.bytes);
+	if (place->change > 0) {
+		uint64_t all = now->bytes - place->last.bytes, rise = less(less(all, growth->fell[0]), growth->fell[1]);
+
+		place->replaced += all - rise;
+		place->rises += rise > 0;
+		place->taken += rise;
+		place->largest = rise > place->largest ? rise : place->largest;
+	} else if (place->change < 0) {
+		place->falls++;
+		place->given += place->last.bytes - now->bytes;
+	}
+	place->last = *now;
+}
+
+bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
+{
+	static const struct vt_model_amount nothing;
+	struct vt_model_amount *now = NULL;
+	size_t room = 0;
+	bool ok;
+
+	growth->looks++;
+	count_untraced(growth, model);
+	ok = count_all(growth, model, &now, &room);
+	for (size_t i = 0; i < growth->places.n && ok; i++) {
+		struct vt_growth_place *place = &growth->places.data[i];
+
+		compare(growth, place, place->look == growth->looks ? &now[i] : &nothing);
+	}
+	free(now);
+	return ok;
+}
+
+/* ---- the rule ---- */
+
+bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_place *place)
+{
+	uint64_t net = less(place->taken, place->given);
+	bool enough = growth->looks >= VT_GROWTH_LOOKS;
+	bool often = place->rises * 2 > growth->looks - 1 || (!place->falls && place->rises >= VT_GROWTH_RISES);
+	bool kept = place->given <= place->taken / VT_GROWTH_GIVEN_BACK;
+
+	return enough && often && kept && net > place->largest && net - place->largest >= net / VT_GROWTH_JUMP;
+}
+
+int64_t vt_growth_grown(const struct vt_growth_place *place)
+{
+	return (int64_t)(place->last.bytes - place->first.bytes - place->replaced);
+}
+
+static int compare_places(const void *pa, const void *pb, void *data)
+{
+	const struct vt_growth *growth = data;
+	const struct vt_growth_place *a = &growth->places.data[*(const size_t *)pa],
+				     *b = &growth->places.data[*(const size_t *)pb];
+	int of_a = vt_growth_is_growing(growth, a), of_b = vt_growth_is_growing(growth, b);
+
+	if (of_a != of_b)
+		return of_b - of_a;
+	if (vt_growth_grown(a) != vt_growth_grown(b))
+		return vt_growth_grown(a) > vt_growth_grown(b) ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+size_t vt_growth_order(const struct vt_growth *growth, size_t *order)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < growth->places.n; i++)
+		order[i] = i;
+	if (growth->places.n > 1)
+		qsort_r(order, growth->places.n, sizeof(*order), compare_places, (void *)growth);
+	while (n < growth->places.n && vt_growth_is_growing(growth, &growth->places.data[order[n]]))
+		n++;
+	return n;
+}
+
+const struct vt_growth_place *vt_growth_most(const struct vt_growth *growth)
+{
+	const struct vt_growth_place *best = NULL;
+
+	for (size_t i = 0; i < growth->places.n; i++) {
+		const struct vt_growth_place *place = &growth->places.data[i];
+
+		if (vt_growth_is_growing(growth, place) && (!best || vt_growth_grown(place) > vt_growth_grown(best)))
+			best = place;
+	}
+	return best;
+}
+
+const struct vt_growth_place *vt_growth_latest(const struct vt_growth *growth)
+{
+	const struct vt_growth_place *best = NULL;
+
+	for (size_t i = 0; i < growth->places.n; i++) {
+		const struct vt_growth_place *place = &growth->places.data[i];
+
+		if (place->change > (best ? best->change : 0))
+			best = place;
+	}
+	return best;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two reports compared, for machines. doc/diff.schema.json describes every field; a test holds the two together. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/diff.h"
+#include "report/json_out.h"
+#include "report/json_recorder.h"
+
+#define SCHEMA "vramtap-diff"
+#define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
+
+static void write_side(struct vt_json *json, const char *key, const struct vt_model *model)
+{
+	const struct vt_model_process *p = &model->process;
+
+	vt_json_object(json, key);
+	vt_json_milli(json, "time_s", (double)model->when.tv_sec + (double)model->when.tv_nsec / 1e9);
+	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
+	vt_json_int(json, "pid", p->pid);
+	vt_json_name(json, "name", p->name);
+	vt_json_name(json, "command_line", p->cmdline);
+	if (p->rank >= 0)
+		vt_json_int(json, "rank", p->rank);
+	else
+		vt_json_null(json, "rank");
+	vt_json_name(json, "core", model->core.path);
+	vt_json_bool(json, "recorded", model->block_traces != NULL);
+	vt_json_end_object(json);
+}
+
+static void put_amount(struct vt_json *json, const char *key, const struct vt_model_amount *a)
+{
+	vt_json_object_line(json, key);
+	vt_json_uint(json, "bytes", a->bytes);
+	vt_json_uint(json, "blocks", a->blocks);
+	vt_json_end_object(json);
+}
+
+static void put_change(struct vt_json *json, const struct vt_diff_amount *a)
+{
+	put_amount(json, "before", &a->before);
+	put_amount(json, "after", &a->after);
+	vt_json_int(json, "change_bytes", vt_diff_bytes(a));
+	vt_json_int(json, "change_blocks", vt_diff_blocks(a));
+}
+
+static void put_known_change(struct vt_json *json, const char *key, bool known, const struct vt_diff_amount *a)
+{
+	if (!known) {
+		vt_json_null(json, key);
+		return;
+	}
+	vt_json_object_line(json, key);
+	put_change(json, a);
+	vt_json_end_object(json);
+}
+
+static void write_frame(struct vt_json *json, const char *key, const struct vt_model_frame *f)
+{
+	if (!f) {
+		vt_json_null(json, key);
+		return;
+	}
+	vt_json_object_line(json, key);
+	vt_json_text(json, "kind", f->kind == VT_FRAME_PYTHON ? "python" : "native");
+	vt_json_name(json, "function", f->function);
+	vt_json_name(json, "file", f->file);
+	if (f->line > 0)
+		vt_json_int(json, "line", f->line);
+	else
+		vt_json_null(json, "line");
+	vt_json_name(json, "module", f->kind == VT_FRAME_NATIVE ? f->module : NULL);
+	vt_json_end_object(json);
+}
+
+static void put_kept(struct vt_json *json, const struct vt_diff *diff, const struct vt_model_amount *kept)
+{
+	if (diff->kept_known)
+		put_amount(json, "kept", kept);
+	else
+		vt_json_null(json, "kept");
+}
+
+static void write_trace(struct vt_json *json, const struct vt_diff *diff, const struct vt_diff_trace *t)
+{
+	vt_json_object(json, NULL);
+	put_change(json, &t->amount);
+	put_kept(json, diff, &t->kept);
+	vt_json_array(json, "frames");
+	for (size_t i = 0; i < t->trace->n_frames; i++)
+		write_frame(json, NULL, &t->model->trace_frames[t->trace->frames[i]]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_site(struct vt_json *json, const struct vt_diff *diff, const struct vt_diff_site *site)
+{
+	vt_json_object(json, NULL);
+	write_frame(json, "title", site->title);
+	put_change(json, &site->amount);
+	put_kept(json, diff, &site->kept);
+	vt_json_ages(json, &site->ages);
+	vt_json_array(json, "backtraces");
+	for (size_t i = site->first_trace; i != VT_NO_TRACE; i = diff->traces.data[i].next_in_site)
+		write_trace(json, diff, &diff->traces.data[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
+static void write_sites(struct vt_json *json, const struct vt_diff *diff)
+{
+	static const char *const keys[VT_N_UNTRACED] = {
+		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
+		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
+		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
+	};
+	bool compared = diff->sites_compared == VT_DIFF_SITES_COMPARED;
+
+	vt_json_text(json, "sites_compared", vt_diff_sites_name(diff->sites_compared));
+	vt_json_array(json, "sites");
+	for (size_t i = 0; i < diff->sites.n && compared; i++)
+		write_site(json, diff, &diff->sites.data[i]);
+	vt_json_end_array(json);
+	vt_json_object(json, "without");
+	for (size_t i = 0; i < VT_N_UNTRACED; i++)
+		put_known_change(json, keys[i], compared, &diff->untraced[i]);
+	vt_json_end_object(json);
+}
+
+static void write_devices(struct vt_json *json, const struct vt_diff *diff)
+{
+	vt_json_array(json, "devices");
+	for (size_t i = 0; i < diff->devices.n; i++) {
+		const struct vt_diff_device *d = &diff->devices.data[i];
+
+		vt_json_object(json, NULL);
+		vt_json_int(json, "device", d->ordinal);
+		for (int p = 0; p < VT_N_DIFF_PARTS; p++)
+			put_known_change(json, vt_diff_part_name(p), d->known[p], &d->parts[p]);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_groups(struct vt_json *json, const struct vt_diff *diff)
+{
+	vt_json_array(json, "groups");
+	for (size_t i = 0; i < diff->groups.n; i++) {
+		const struct vt_diff_group *g = &diff->groups.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_int(json, "device", g->device);
+		vt_json_hex(json, "stream", g->stream);
+		vt_json_uint(json, "block_bytes", g->size);
+		put_change(json, &g->amount);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_driver(struct vt_json *json, const struct vt_diff *diff)
+{
+	vt_json_array(json, "driver");
+	for (size_t i = 0; i < diff->driver.n; i++) {
+		const struct vt_diff_driver *d = &diff->driver.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_name(json, "library", d->group->library);
+		vt_json_text(json, "kind", d->group->kind);
+		if (d->group->device >= 0)
+			vt_json_int(json, "device", d->group->device);
+		else
+			vt_json_null(json, "device");
+		put_change(json, &d->amount);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_texts(struct vt_json *json, const struct vt_diff *diff)
+{
+	vt_json_array(json, "headlines");
+	for (size_t i = 0; i < diff->headlines.n; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "code", diff->headlines.data[i].code);
+		vt_json_bool(json, "alarm", diff->headlines.data[i].alarm);
+		vt_json_text(json, "text", diff->headlines.data[i].text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+	vt_json_array(json, "notes");
+	for (size_t i = 0; i < diff->notes.n; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "level", diff->notes.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
+		vt_json_text(json, "code", diff->notes.data[i].code);
+		vt_json_text(json, "text", diff->notes.data[i].text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+struct vt_error *vt_diff_write_json(const struct vt_diff *diff, FILE *out)
+{
+	VT_FREE struct vt_json *json = malloc(sizeof(*json));
+
+	if (!json)
+		return &vt_enomem;
+	vt_json_init(json, out);
+	vt_json_object(json, NULL);
+	vt_json_text(json, "schema", SCHEMA);
+	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
+	vt_json_text(json, "tool_version", PACKAGE_VERSION);
+	vt_json_text(json, "completeness", vt_completeness_name(diff->completeness));
+	write_texts(json, diff);
+	write_side(json, "before", diff->before);
+	write_side(json, "after", diff->after);
+	vt_json_bool(json, "same_process", !diff->why_other);
+	vt_json_text(json, "why_other_process", diff->why_other);
+	vt_json_milli(json, "seconds", diff->seconds);
+	write_devices(json, diff);
+	write_sites(json, diff);
+	write_groups(json, diff);
+	write_driver(json, diff);
+	put_kept(json, diff, &diff->kept);
+	if (diff->kept_known)
+		vt_json_bool(json, "kept_certain", diff->kept_certain);
+	else
+		vt_json_null(json, "kept_certain");
+	vt_json_end_object(json);
+	return vt_json_finish(json);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/json_in.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * jansson takes its memory by two functions for the whole program. During a parse they take it from the arena: a document of a
+ * million blocks is gone at once then, and what it may take is bounded. The parser nests 2048 deep at most (jansson 2.8 on).
+ */
+static struct {
+	struct vt_arena *arena;
+	size_t left; /* bytes that the document may still take */
+	bool too_much, nomem;
+} parsing;
+
+/* A block of a report is 160 bytes of text and 1400 of memory (jansson 2.14). */
+#define MEMORY_OF_A_BYTE 16
+#define MEMORY_AT_LEAST (1u << 20)
+
+static void *take(size_t size)
+{
+	void *p;
+
+	if (size > parsing.left) {
+		parsing.too_much = true;
+		return NULL;
+	}
+	parsing.left -= size;
+	p = vt_arena_alloc(parsing.arena, size);
+	parsing.nomem |= !p;
+	return p;
+}
+
+static void leave(void *p)
+{
+	(void)p;
+}
+
+struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root)
+{
+	json_error_t error;
+	json_t *parsed;
+
+	if (n > VT_JSON_IN_MAX)
+		return vt_error_create(VT_ERR_FORMAT, "it is larger than 512 MiB");
+	parsing.arena = in->values;
+	parsing.left = n * MEMORY_OF_A_BYTE + MEMORY_AT_LEAST;
+	parsing.too_much = parsing.nomem = false;
+	json_set_alloc_funcs(take, leave);
+	parsed = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+	json_set_alloc_funcs(malloc, free);
+	if (parsing.too_much)
+		return vt_error_create(VT_ERR_FORMAT, "it is no report: it is of too many small parts");
+	if (parsing.nomem)
+		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+	if (!parsed)
+		return vt_error_create(VT_ERR_FORMAT, "it is not JSON, or was cut: line %d: %s", error.line, error.text);
+	*root = parsed;
+	return NULL;
+}
+
+void vt_json_in_wrong(struct vt_json_in *in, const char *key, const char *what)
+{
+	if (!in->wrong[0])
+		snprintf(in->wrong, sizeof(in->wrong), "%s %s", key, what);
+}
+
+/* NULL when it is null. */
+static json_t *find(json_t *from, const char *key)
+{
+	json_t *value = json_object_get(from, key);
+
+	return json_is_null(value) ? NULL : value;
+}
+
+json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key)
+{
+	json_t *value = find(from, key);
+
+	if (value && !json_is_object(value)) {
+		vt_json_in_wrong(in, key, "is no object");
+		return NULL;
+	}
+	return value;
+}
+
+json_t *vt_json_in_array(struct vt_json_in *in, json_t *from, const char *key)
+{
+	json_t *value = find(from, key);
+
+	if (value && !json_is_array(value)) {
+		vt_json_in_wrong(in, key, "is no array");
+		return NULL;
+	}
+	return value;
+}
+
+json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const char *key)
+{
+	json_t *value = json_array_get(array, i);
+
+	if (!json_is_object(value)) {
+		vt_json_in_wrong(in, key, "has an element that is no object");
+		return NULL; /* to jansson an object without keys */
+	}
+	return value;
+}
+
+static bool to_uint(struct vt_json_in *in, const json_t *value, const char *key, uint64_t *number)
+{
+	if (!json_is_integer(value) || json_integer_value(value) < 0) {
+		vt_json_in_wrong(in, key, "is no number, or below 0");
+		return false;
+	}
+	*number = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
+{
+	json_t *found = find(from, key);
+
+	return found && to_uint(in, found, key, value);
+}
+
+bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max, int *value)
+{
+	json_t *found = find(from, key);
+
+	if (!found)
+		return false;
+	if (!json_is_integer(found) || json_integer_value(found) < min || json_integer_value(found) > max) {
+		vt_json_in_wrong(in, key, "is no number, or too small or large a one");
+		return false;
+	}
+	*value = (int)json_integer_value(found);
+	return true;
+}
+
+bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
+{
+	json_t *found = find(from, key);
+	const char *text = json_string_value(found);
+	size_t n = json_string_length(found);
+
+	if (!found)
+		return false;
+	if (!text || n < 3 || n > 18 || strncmp(text, "0x", 2) != 0 || text[2 + strspn(text + 2, "0123456789abcdef")]) {
+		vt_json_in_wrong(in, key, "is no hexadecimal number");
+		return false;
+	}
+	*value = strtoull(text + 2, NULL, 16);
+	return true;
+}
+
+bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value)
+{
+	json_t *found = find(from, key);
+
+	if (!found)
+		return false;
+	if (!json_is_number(found)) {
+		vt_json_in_wrong(in, key, "is no number");
+		return false;
+	}
+	*value = json_number_value(found);
+	return true;
+}
+
+bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value)
+{
+	json_t *found = find(from, key);
+
+	if (!found)
+		return false;
+	if (!json_is_boolean(found)) {
+		vt_json_in_wrong(in, key, "is neither true nor false");
+		return false;
+	}
+	*value = json_is_true(found);
+	return true;
+}
+
+uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *key)
+{
+	uint64_t value = 0;
+
+	if (!vt_json_in_uint(in, from, key, &value))
+		vt_json_in_wrong(in, key, "is missing");
+	return value;
+}
+
+uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *key)
+{
+	uint64_t value = 0;
+
+	if (!vt_json_in_hex(in, from, key, &value))
+		vt_json_in_wrong(in, key, "is missing");
+	return value;
+}
+
+bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key)
+{
+	bool value = false;
+
+	if (!vt_json_in_bool(in, from, key, &value))
+		vt_json_in_wrong(in, key, "is missing");
+	return value;
+}
+
+const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key)
+{
+	json_t *found = find(from, key);
+	const char *copy;
+
+	if (!found)
+		return NULL;
+	if (!json_is_string(found)) {
+		vt_json_in_wrong(in, key, "is no text");
+		return NULL;
+	}
+	/* jansson refuses \u0000. */
+	copy = vt_arena_strndup(in->strings, json_string_value(found), json_string_length(found));
+	in->nomem |= !copy;
+	return copy;
+}
+
+const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char *key)
+{
+	const char *text = vt_json_in_text(in, from, key);
+
+	if (!text)
+		vt_json_in_wrong(in, key, "is missing");
+	return text ? text : "";
+}
+
+uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key)
+{
+	uint64_t number = 0;
+
+	if (!to_uint(in, json_array_get(array, i), key, &number) || number >= limit || number > UINT32_MAX) {
+		vt_json_in_wrong(in, key, "names what does not exist");
+		return 0;
+	}
+	return (uint32_t)number;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads JSON that somebody may have changed or cut: sizes, depth and types are bounded here. The values live in an arena and
+ * are released with it, all at once; nobody calls json_decref().
+ *
+ * What is not as it should be is remembered (the first of it), not reported at each step: after the whole document was taken
+ * apart the caller looks at vt_json_in.wrong once. A missing key is as one that is null.
+ */
+#ifndef VT_REPORT_JSON_IN_H
+#define VT_REPORT_JSON_IN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#define VT_JSON_IN_MAX (UINT64_C(1) << 29) /* bytes of a document: that of two million blocks has 330 MB */
+
+struct vt_json_in {
+	struct vt_arena *values;  /* of the document */
+	struct vt_arena *strings; /* where copies of texts go */
+	char wrong[160];          /* "blocks: bytes is no number"; "" none */
+	bool nomem;
+};
+
+/* Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM. */
+struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root);
+
+void vt_json_in_wrong(struct vt_json_in *in, const char *key, const char *what);
+
+/* A container; NULL when it is null (or wrong). */
+json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key);
+json_t *vt_json_in_array(struct vt_json_in *in, json_t *from, const char *key);
+
+/* The element of an array that must be an object; an empty one when it is none. */
+json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const char *key);
+
+/* False when it is null; value is unchanged then. */
+bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value);
+bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max, int *value);
+bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value); /* "0x7f00" */
+bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value);
+bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value);
+
+/* The same, but it is wrong to be null. */
+uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *key);
+uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *key);
+bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key);
+const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char *key); /* never NULL */
+
+/* A copy of a text, NULL when it is null. */
+const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key);
+
+/* An element of an array that must be a number below limit; 0 when it is none. */
+uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report's parts for machines that are about vramtap's recorder. */
+#ifndef VT_REPORT_JSON_RECORDER_H
+#define VT_REPORT_JSON_RECORDER_H
+
+#include "report/json_out.h"
+#include "report/model.h"
+
+/* What it says of itself, the driver's allocations, out-of-memory errors. */
+void vt_json_recorder(struct vt_json *json, const struct vt_model *model);
+
+/* Members of an object: how old, and which thread. */
+void vt_json_ages(struct vt_json *json, const struct vt_model_ages *ages);
+void vt_json_record(struct vt_json *json, const struct vt_model_record *record);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clocks of a process in a time namespace of its own (Linux 5.6; containers that were restored, unshare --time). */
+#ifndef VT_TARGET_TIMENS_H
+#define VT_TARGET_TIMENS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * By how much CLOCK_MONOTONIC of process pid is ahead of ours; mostly 0. False: it has a time namespace of its own, and its clock
+ * is not known.
+ */
+bool vt_timens_ahead(pid_t pid, int64_t *ahead_ns);
+
+/* CLOCK_MONOTONIC of process pid, now; ours where that is not known. */
+uint64_t vt_timens_now(pid_t pid);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the recorder in the target must know of its interpreter. */
+#ifndef VT_WALK_RECORDER_PYTHON_H
+#define VT_WALK_RECORDER_PYTHON_H
+
+#include "vramtap/recorder.h"
+#include "walk/python.h"
+
+/*
+ * From an interpreter that vt_python_init() has found. VT_ERR_UNSUPPORTED: the recorder cannot read the frames of that one (the
+ * message says why). VT_ERR_BUSY: nothing has shown yet that it is laid out as its release is, since none of its threads runs
+ * Python code.
+ */
+struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src,
+				    struct vt_recorder_python *out);
+
+#endif

@@ -1,0 +1,12 @@
+# The recorder's capture of frames, in every CPython that is here, against its own word and backtrace().
+check_PROGRAMS += tests/functional/recorder_layout
+tests_functional_recorder_layout_SOURCES = tests/functional/recorder_layout.c
+tests_functional_recorder_layout_LDADD = \
+	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+functional_tests += tests/functional/recorder_capture.py
+tests/functional/recorder_capture.so: tests/functional/recorder_capture.c $(recorder_sources) $(recorder_headers) Makefile
+	@$(MKDIR_P) tests/functional
+	$(AM_V_CCLD)$(call recorder_link,$(recorder_sources) tests/functional/recorder_capture.c)
+check_DATA = tests/functional/recorder_capture.so
+CLEANFILES += tests/functional/recorder_capture.so
+EXTRA_DIST += tests/functional/recorder_capture.c tests/functional/recorder_stacks.cc tests/targets/pyprog_recorder.py

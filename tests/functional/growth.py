@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What grew: vramtap diff of two reports, vramtap watch --grow, and report --folded, of PyTorch on the simulated device."""
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Skip, check, check_schema, equal, main, report, report_json,
+                     schema_errors, scratch, target, vramtap)
+from report_torch import RUN_SIM, versions
+
+TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow.py")
+NO_EVENT = 4
+
+
+class Job:
+    def __init__(self, *args):
+        version = versions()[-1]
+        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+        self.context = target(["sh", RUN_SIM, version, "--", "python", TARGET, *args], ready="READY",
+                              env=dict(os.environ, SIMCUDA_CTL=scratch("control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        self.pid = self.proc.pid
+        return self
+
+    def __exit__(self, *exc):
+        return self.context.__exit__(*exc)
+
+    def ask(self, line):
+        self.proc.stdin.write(line.encode() + b"\n")
+        self.proc.stdin.flush()
+        equal(self.proc.stdout.readline().decode().strip(), "ok", f"answer to {line}")
+
+    def truth(self):
+        """{function: (bytes, blocks)} of the blocks in use, by PyTorch's own account; "" is what was not recorded."""
+        path = scratch("snapshot")
+        self.ask(f"snapshot {path}")
+        with open(path, encoding="utf-8") as file:
+            segments = json.load(file)["segments"]
+        sums = {}
+        for block in (b for s in segments for b in s["blocks"] if b["state"] == "active_allocated"):
+            name = block["frames"][0]["name"] if block.get("frames") else ""
+            size, count = sums.get(name, (0, 0))
+            sums[name] = (size + block["size"], count + 1)
+        return sums
+
+    def save(self):
+        path = scratch("report.json")
+        report(self.pid, "--json", path, expect=COMPLETE)
+        return path
+
+
+def line_of(function):
+    """The line in the target where this function allocates."""
+    with open(TARGET, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    at = lines.index(f"def {function}():")
+    return next(i for i in range(at, len(lines)) if "torch.empty" in lines[i]) + 1
+
+
+def diff_json(before, after, *args, expect=COMPLETE):
+    _, out, _ = vramtap("diff", "--json", "-", before, after, *args, expect=expect)
+    data = json.loads(out)
+    with contextlib.suppress(Skip):
+        equal(schema_errors(data, schema_file="diff.schema.json"), [], "what the schema does not allow")
+    return data
+
+
+def by_function(data):
+    return {s["title"]["function"].split(".")[0]: s for s in data["sites"]}
+
+
+def amounts(site):
+    return tuple((site[side]["bytes"], site[side]["blocks"]) for side in ("before", "after"))
+
+
+def test_diff_is_the_difference_of_snapshots():
+    with Job("--record") as job:
+        before, first = job.truth(), job.save()
+        job.ask("step 20")
+        job.ask("once")
+        job.ask("free")
+        after, second = job.truth(), job.save()
+        data = diff_json(first, second)
+        check(data["same_process"] and data["sites_compared"] == "compared", "not compared", data["why_other_process"])
+        sites = by_function(data)
+        equal({n: amounts(s) for n, s in sites.items()},
+              {n: (before.get(n, (0, 0)), after.get(n, (0, 0))) for n in (before | after) if n}, "sites")
+        equal(amounts(data["without"]["not_recorded"]), (before.get("", (0, 0)), after.get("", (0, 0))), "what is not recorded")
+        equal(sites["leak"]["change_blocks"], 20, "leaked blocks")
+        title = sites["leak"]["title"]
+        equal((title["line"], os.path.basename(title["file"])), (line_of("leak"), "torch_grow.py"), "where it leaks")
+        equal(sites["leak"]["kept"]["blocks"], 1, "the leaked block that was there before")
+        totals = data["devices"][0]["allocated"]
+        without = data["without"]["not_recorded"]["change_bytes"]
+        equal(totals["change_bytes"], sum(s["change_bytes"] for s in sites.values()) + without, "sites and the total")
+        check(data["headlines"][0]["text"].startswith("GPU 0: in use +"), "the answer", data["headlines"])
+        text_is_right(first, second)
+        _, out, _ = vramtap("diff", second, first, expect=COMPLETE)
+        check("backwards" in out.splitlines()[0], "not called backwards", out)
+
+
+def text_is_right(first, second):
+    for width in (80, 160):
+        _, out, _ = vramtap("diff", "--width", str(width), first, second, expect=COMPLETE)
+        check(max(len(line) for line in out.splitlines()) <= width, "a line is too wide", out)
+        check(re.search(r"^  leak  \S*grow.py:%d +\d.* → 21$" % line_of("leak"), out, re.M), "the leaking place", out)
+        check("[older than the recording]" in out and "of it from one place: once" in " ".join(out.split()), "the text", out)
+    _, out, _ = vramtap("diff", "--traces", "--limit=0", first, second, expect=COMPLETE)
+    check(re.search(r"^ +step +.*torch_grow.py:\d+", out, re.M), "no backtrace", out)
+    _, out, _ = vramtap("diff", "--limit=1", first, second, expect=COMPLETE)
+    check("leak  torch_grow.py" not in out and "more places" in out, "--limit", out)
+
+
+def test_ages_tell_what_was_freed_and_made_anew():
+    """With vramtap's own recorder: memory made anew in each step is at the same addresses, by the same backtraces."""
+    with Job() as job:
+        vramtap("record", str(job.pid), "on", "--python", expect=(COMPLETE, PARTIAL))
+        job.ask("step 5")
+        time.sleep(0.3)  # ages are of milliseconds
+        first = job.save()
+        time.sleep(0.3)
+        job.ask("step 6")
+        second = job.save()
+        data = diff_json(first, second)
+        sites = by_function(data)
+        leak = sites["leak"]
+        equal((leak["kept"]["blocks"], leak["before"]["blocks"], leak["change_blocks"]), (5, 5, 6), "the leak")
+        equal(sites["anew"]["kept"]["blocks"], 0, "what was made anew and seems to be kept")
+        check(data["kept_certain"] and sites["leak"]["oldest_age_s"] >= 0.6, "ages", data["kept_certain"], sites["leak"])
+        # What the first steps made before recording began was made anew in the last ones.
+        equal([n["code"] for n in data["notes"]], ["older-replaced"], "notes")
+        _, out, _ = vramtap("diff", first, second, expect=COMPLETE)
+        check("all blocks that it had before are still there" in out, "not said that nothing was freed", out)
+
+
+def nothing_is_folded(job):
+    _, out, _ = report(job.pid, "--folded", "-", expect=COMPLETE)
+    total = report_json(job.pid)["pytorch"]["allocators"][0]["totals"]["allocated"]["bytes"]
+    equal(out, f"[no backtrace: nothing is recorded] {total}\n", "without recording")
+
+
+def test_recording_that_begins_later_is_no_growth():
+    with Job() as job:
+        nothing_is_folded(job)
+        first = job.save()
+        what_is_no_report(first)
+        job.ask("step 3")
+        unrecorded = job.save()
+        data = diff_json(first, unrecorded)
+        equal((data["sites_compared"], data["sites"]), ("not-recorded", []), "sites that nobody recorded")
+        check(any(g["change_blocks"] == 3 for g in data["groups"]), "sizes", data["groups"])
+        job.ask("record on")
+        job.ask("step 3")
+        recorded = job.save()
+        data = diff_json(unrecorded, recorded, expect=PARTIAL)
+        equal((data["sites_compared"], data["sites"]), ("recorded-after-only", []), "sites of one report only")
+        job.ask("record off")
+        job.ask("step 3")
+        data = diff_json(recorded, job.save())
+        check("recording-interrupted" in {n["code"] for n in data["notes"]}, "not said that recording was off", data["notes"])
+
+
+def test_two_processes():
+    with Job("--record") as one, Job("--record") as other:
+        first, second = one.save(), other.save()
+        data = diff_json(first, second)
+        check(not data["same_process"] and data["kept"] is None, "called one process", data["why_other_process"])
+        equal(amounts(by_function(data)["leak"])[0], amounts(by_function(data)["leak"])[1], "the same program")
+        _, out, _ = vramtap("diff", first, second, expect=COMPLETE)
+        check(out.startswith("Two processes"), "not said in the first line", out)
+
+
+def what_is_no_report(good):
+    with open(good, encoding="ascii") as file:
+        text = file.read()
+    for name, content, want in (
+            ("another version", text.replace('"schema_version": 1', '"schema_version": 7', 1), "version 7"),
+            ("cut", text[:len(text) // 2], "was cut"),
+            ("not JSON", "hello\x1b[31m", "not JSON"),
+            ("another document", '{"schema": "vramtap-stacks", "schema_version": 1}', "no report"),
+            ("a wrong type", text.replace('"bytes": 8', '"bytes": "8', 1).replace('"pid": ', '"pid": -', 1), "")):
+        bad = scratch("bad.json")
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write(content)
+        code, out, err = vramtap("diff", good, bad)
+        equal((code, out), (NOTHING, ""), f"{name}: exit code and output")
+        check(bad in err and want in err and "\x1b" not in err and err.count("\n") == 1, f"{name}: message", err)
+    code, _, err = vramtap("diff", good, scratch("none"))
+    check(code == NOTHING and "No such file" in err, "a file that does not exist", err)
+
+
+def watch_steps(job, looks, *args):
+    """What vramtap watch --grow says of a job that makes five steps after each look: on a machine that is busy, too, the saw-tooth goes
+    up and down from look to look."""
+    with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", *args, str(job.pid)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as watch:
+        lines = [watch.stdout.readline().decode() for _ in range(2)]
+        for _ in range(looks - 1):
+            job.ask("step 5")
+            lines.append(watch.stdout.readline().decode())
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=60)
+        equal(watch.returncode, COMPLETE, f"exit code {err} {lines} {out}")
+    return "".join(lines) + out.decode()
+
+
+def test_watch_names_the_place_that_grows():
+    with Job("--record") as job:
+        then = scratch("then.json")
+        before = job.save()
+        out = watch_steps(job, 6, "--then", then, "--width=120")
+        summary = out.partition("Grows, allocated by")[2]
+        check(re.search(r"^  leak +torch_grow.py:%d +\+" % line_of("leak"), summary, re.M), "the leak is not named", out)
+        check("saw_tooth" not in summary and "anew" not in summary and "1 place grows" in summary, "what does not grow", out)
+        check("no thread was stopped" in " ".join(summary.split()) or "were stopped for" in summary, "what it cost", out)
+        with open(then, encoding="ascii") as file:
+            check_schema(json.load(file))
+        data = diff_json(before, then, expect=(COMPLETE, PARTIAL))
+        check(by_function(data)["leak"]["change_blocks"] > 0, "the report of --then", data["sites"])
+
+
+def test_watch_without_recording_and_its_end():
+    with Job() as job:
+        with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", str(job.pid)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as watch:
+            lines = [watch.stdout.readline().decode() for _ in range(4)]
+            check("No backtraces are recorded" in lines[0], "not said that nothing is recorded", lines)
+            time.sleep(1.5)
+            watch.send_signal(signal.SIGINT)
+            out, err = watch.communicate(timeout=20)
+            equal(watch.returncode, NO_EVENT, f"exit code after an interrupt {err}")
+            check("Too few looks" in out.decode() or "Nothing grows" in out.decode(), "no summary", out)
+        with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", str(job.pid)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as watch:
+            watch.stdout.readline()
+            time.sleep(0.5)
+            job.proc.kill()
+            job.proc.wait()
+            out, err = watch.communicate(timeout=20)
+            equal(watch.returncode, NO_EVENT, f"exit code after the end of the process {err}")
+            check("The process ended." in out.decode(), "the end is not said", out)
+    equal(vramtap("watch", "--grow", str(job.pid))[0], NOTHING, "a process that is gone")
+
+
+def test_folded_is_what_is_allocated():
+    with Job("--record") as job:
+        job.ask("step 2")
+        truth = job.truth()
+        for args in ((), ("--read-only",)):
+            _, out, _ = report(job.pid, "--folded", "-", *args, expect=COMPLETE)
+            sums = {}
+            for line in out.splitlines():
+                stack, _, size = line.rpartition(" ")
+                name = stack.rpartition(";")[2]
+                name = "" if name == "[older than the recording]" else name.partition(" (")[0].split(".")[0]
+                sums[name] = sums.get(name, 0) + int(size)
+                check(name == "" or ";step (torch_grow.py:" in stack, "frames, outermost first", line)
+            equal(sums, {name: size for name, (size, _) in truth.items()}, "bytes of each place")
+        path = scratch("folded")
+        _, text, _ = report(job.pid, "--folded", path, expect=COMPLETE)
+        with open(path, encoding="ascii") as file:
+            equal(len(file.read().splitlines()), len(out.splitlines()), "lines of a file")
+        check("Allocated by" in text, "the text is there as well", text)
+
+
+if __name__ == "__main__":
+    main(globals())

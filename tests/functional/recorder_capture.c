@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The recorder's own code, with entries for tests/functional/recorder_capture.py, which loads it into interpreters by ctypes.
+ * Freestanding like all of the recorder: what it calls of the C library comes as pointers.
+ */
+#include "recorder/parts.h"
+
+#include "sys.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+struct test_capture {
+	struct vt_rec_frames frames;
+	uint64_t backtrace; /* int backtrace(void **, int), or 0 */
+	uint64_t n_trace;
+	uint64_t trace[256];
+	uint64_t rounds; /* for the time of one: how often; 0 once */
+	uint64_t ns;
+};
+
+struct test_config {
+	uint64_t python, native;
+	uint64_t max_memory;
+	uint64_t dl_iterate_phdr, clock_gettime;
+	uint64_t main_stack_low, main_stack_high;
+	struct vt_recorder_python layout;
+};
+
+PUBLIC uint32_t test_on(const struct test_config *test);
+PUBLIC uint64_t test_off(void);
+PUBLIC void test_capture_at(struct test_capture *capture, const struct vt_rec_regs *regs);
+PUBLIC void test_capture(struct test_capture *capture);
+PUBLIC void test_call(void (*function)(void));
+PUBLIC const struct vt_recorder_code *test_code(uint64_t index);
+
+/* The registers of the caller, as the recorder's entries have them. */
+__asm__(".text\n"
+	".globl test_capture\n"
+	".type test_capture, @function\n"
+	"test_capture:\n"
+	"	.cfi_startproc\n"
+	"	sub $72, %rsp\n"
+	"	.cfi_adjust_cfa_offset 72\n"
+	"	mov 72(%rsp), %rax\n"
+	"	mov %rax, (%rsp)\n"
+	"	lea 80(%rsp), %rax\n"
+	"	mov %rax, 8(%rsp)\n"
+	"	mov %rbp, 16(%rsp)\n"
+	"	mov %rbx, 24(%rsp)\n"
+	"	mov %r12, 32(%rsp)\n"
+	"	mov %r13, 40(%rsp)\n"
+	"	mov %r14, 48(%rsp)\n"
+	"	mov %r15, 56(%rsp)\n"
+	"	mov %rsp, %rsi\n"
+	"	call test_capture_at\n"
+	"	add $72, %rsp\n"
+	"	.cfi_adjust_cfa_offset -72\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	".size test_capture, . - test_capture\n");
+
+static void capture_once(struct test_capture *capture, const struct vt_rec_regs *regs)
+{
+	capture->frames.n_python = capture->frames.n_words_python = capture->frames.n_native = capture->frames.flags = 0;
+	vt_rec_python_capture(&capture->frames);
+	vt_rec_native_capture(regs, &capture->frames);
+}
+
+PUBLIC void test_capture_at(struct test_capture *capture, const struct vt_rec_regs *regs)
+{
+	uint64_t begin;
+
+	capture_once(capture, regs);
+	begin = vt_sys_now_ns();
+	for (uint64_t i = 0; i < capture->rounds; i++)
+		capture_once(capture, regs);
+	capture->ns = vt_sys_now_ns() - begin;
+	if (capture->backtrace)
+		capture->n_trace = (uint64_t)((int (*)(uint64_t *, int))capture->backtrace)(capture->trace, 256);
+}
+
+PUBLIC const struct vt_recorder_code *test_code(uint64_t index)
+{
+	return index < vt_recorder.codes.n ? (const struct vt_recorder_code *)vt_recorder.codes.addr + index : NULL;
+}
+
+/* A C frame more. */
+PUBLIC void test_call(void (*function)(void))
+{
+	function();
+	__asm__ volatile("");
+}
+
+PUBLIC uint32_t test_on(const struct test_config *test)
+{
+	struct vt_recorder_config *config = &vt_recorder.config;
+
+	*config = (struct vt_recorder_config){
+		.python = (uint32_t)test->python,
+		.native = (uint32_t)test->native,
+		.imports.dl_iterate_phdr = test->dl_iterate_phdr,
+		.imports.clock_gettime = test->clock_gettime,
+		.imports.main_stack_low = test->main_stack_low,
+		.imports.main_stack_high = test->main_stack_high,
+		.python_layout = test->layout,
+	};
+	vt_recorder.max_memory = test->max_memory;
+	return vt_rec_python_init(config) && vt_rec_native_init(config) ? VT_RECORDER_OK : VT_RECORDER_NO_MEMORY;
+}
+
+PUBLIC uint64_t test_off(void)
+{
+	vt_rec_python_deinit();
+	vt_rec_native_deinit();
+	return vt_recorder.memory;
+}
