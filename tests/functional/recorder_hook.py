@@ -422,9 +422,9 @@ def test_killed_at_each_point():
             raise Skip("built without --enable-fault-points")
     with Library(versions()[0]) as driver:
         pid = driver.proc.pid
-        busy(driver, 2)
         allocator = allocator_of(pid)
         vptr = word_at(pid, allocator)
+        busy(driver, 2)
         for action, points in POINTS.items():
             for point in points:
                 if action == "off":
