@@ -18,11 +18,13 @@ enum {
 
 struct vt_command {
 	const char *name;
-	const char *summary; /* one line for vramtap --help */
+	const char *summary; /* one line for vramtap --help; NULL: not for people */
 	int (*run)(int argc, char **argv); /* argv[0] is "vramtap NAME"; returns the exit code */
 };
 
 int vt_cmd_diff(int argc, char **argv);
+int vt_cmd_gdb(int argc, char **argv);
+int vt_cmd_gdb_script(int argc, char **argv);
 int vt_cmd_layouts(int argc, char **argv);
 int vt_cmd_record(int argc, char **argv);
 int vt_cmd_report(int argc, char **argv);

@@ -64,6 +64,8 @@ static void collect_report(struct vt_collect *c)
 	vt_collect_outside_prepare(c);
 	if (!c->options->memory_only)
 		vt_collect_threads(c);
+	else if (c->mem->coherent)
+		vt_collect_outside_read(c);
 	if (c->options->no_stop)
 		vt_progress("waiting for a moment when the allocator does not change");
 	vt_collect_outside_finish(c);
@@ -84,7 +86,7 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 {
 	VT_TRY(c->origin->open(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
-	if (c->live && !c->options->no_stop)
+	if (c->live && !c->held && !c->options->no_stop)
 		VT_TRY(lock_target(c, c->stacks_only ? c->options->budget_ns : LOCK_WAIT_NS));
 	if (c->stacks_only)
 		collect_stacks(c);
@@ -151,6 +153,15 @@ struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_m
 		vt_collect_find_torch(&c);
 		vt_collect_layout_seen(&c, seen);
 	}
+	close_target(&c);
+	return err;
+}
+
+struct vt_error *vt_collect_look(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
+{
+	struct vt_collect c = { .origin = subject->origin, .options = options, .model = model, .lock_fd = -1 };
+	struct vt_error *err = c.origin->open(&c, subject);
+
 	close_target(&c);
 	return err;
 }

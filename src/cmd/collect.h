@@ -21,6 +21,7 @@
 #include "walk/torch.h"
 
 struct vt_helper;
+struct vt_held;
 struct vt_ask_pytorch_args;
 struct vt_python;
 
@@ -45,7 +46,7 @@ struct vt_collect_options {
 	enum vt_view view;
 	bool locals;        /* the local variables of Python functions */
 	bool no_stop;       /* stop no thread; a report is read-only then */
-	bool memory_only;   /* nothing about threads; with no_stop only */
+	bool memory_only;   /* nothing about threads; with no_stop, of what a debugger holds, or of a core only */
 	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
 };
 
@@ -58,6 +59,7 @@ struct vt_subject {
 	pid_t pid;        /* a live process, */
 	const char *core; /* or a core, */
 	struct vt_core_places places; /* and where its files may be */
+	struct vt_held *held;         /* a process that a debugger holds: what that told; outlives the report */
 };
 
 /* Where it comes from: what a live process and a core do differently; one report is made of either. */
@@ -80,6 +82,7 @@ struct vt_origin {
 
 extern const struct vt_origin vt_origin_process; /* collect_process.c */
 extern const struct vt_origin vt_origin_core;    /* collect_core.c */
+/* collect_held.h has vt_origin_held. */
 
 /* DeviceStats.reserved_bytes of each device's allocator; n is -1 when it is not known. */
 struct vt_reserved {
@@ -100,6 +103,7 @@ struct vt_collect {
 	struct vt_memsrc *cached; /* and with pages that were read before */
 	struct vt_live *live;     /* a live process */
 	struct vt_core *core;     /* a core */
+	struct vt_held *held;     /* a debugger holds it */
 	struct vt_files *core_files;
 	int lock_fd; /* one vramtap at a time */
 	bool stacks_only; /* nothing about memory */
@@ -127,6 +131,9 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject, const struc
 
 /* The same for the threads alone: no code runs in the process, and nothing is said about memory. */
 struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
+
+/* Only whether it can be looked at, and who it is. */
+struct vt_error *vt_collect_look(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
 
 /* What vramtap layouts tells of a process. Strings are in the model's arena, or constants. */
 struct vt_layout_seen {

@@ -89,8 +89,7 @@ static size_t count_escaped(const struct vt_stacks *s, const struct vt_session *
 	return n;
 }
 
-/* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
-static void registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
+void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
 {
 	const struct vt_thread_info *info = &sample->info;
 
@@ -118,7 +117,7 @@ static void take_samples(struct vt_stacks *s, struct vt_round *round)
 		vt_thread_sample_take(&round->samples[i], s->c->proc.pid, thread->tid);
 		thread->sampled = round->samples[i].asleep;
 		if (thread->sampled)
-			registers_of_sample(&round->samples[i], &thread->regs);
+			vt_registers_of_sample(&round->samples[i], &thread->regs);
 	}
 }
 

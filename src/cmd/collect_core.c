@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cmd/collect_held.h"
 #include "cmd/collect_stacks.h"
 #include "report/format.h"
 #include "target/pthread.h"
@@ -182,6 +183,16 @@ static void find_driver_version(struct vt_collect *c)
 	c->model->versions.driver = strchr(version, '.') ? vt_collect_copy(c, version, 32) : "";
 }
 
+/* A debugger that has the same core before it knows the threads by other numbers. */
+static void match_debugger(struct vt_collect *c, struct vt_held *held)
+{
+	for (size_t i = 0; held && i < c->core->threads.n; i++) {
+		const struct vt_core_thread *thread = &c->core->threads.data[i];
+
+		vt_held_match(held, thread->tid, thread->regs.r[VT_REG_RSP], thread->regs.r[VT_REG_RIP]);
+	}
+}
+
 static struct vt_error *open_core(struct vt_collect *c, const struct vt_subject *subject)
 {
 	struct vt_model_core *model = &c->model->core;
@@ -202,6 +213,7 @@ static struct vt_error *open_core(struct vt_collect *c, const struct vt_subject 
 	model->size = c->core->size;
 	model->missing_bytes = c->core->missing_bytes;
 	find_signal(c);
+	match_debugger(c, subject->held);
 	return NULL;
 }
 

@@ -70,6 +70,9 @@ static inline bool vt_is_read(const struct vt_session_thread *thread)
 void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
+/* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
+void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);
+
 void vt_round_deinit(struct vt_round *round);
 
 /* To capture again what was found once: found must stay as long as again is used. */

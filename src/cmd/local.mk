@@ -17,7 +17,14 @@ vramtap_SOURCES = \
 	src/cmd/collect_stacks.c \
 	src/cmd/collect_torch.c \
 	src/cmd/collect_traces.c src/cmd/collect_traces.h \
+	src/cmd/collect_held.c src/cmd/collect_held.h \
 	src/cmd/diff.c \
+	src/cmd/gdb.c \
+	src/cmd/gdb_answer.c src/cmd/gdb_answer.h \
+	src/cmd/gdb_embed.S \
+	src/cmd/gdb_script.c \
+	src/cmd/gdb_state.c src/cmd/gdb_state.h \
+	src/cmd/gdb_values.c src/cmd/gdb_values.h \
 	src/cmd/layouts.c \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \
@@ -39,3 +46,7 @@ vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \
 	src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 vramtap_LDFLAGS = $(VT_STATIC_FLAGS) -pthread
+
+# The assembler finds what is embedded from the source directory.
+vramtap_CCASFLAGS = -Wa,-I$(top_srcdir)
+src/cmd/vramtap-gdb_embed.$(OBJEXT): $(top_srcdir)/gdbcmds/vramtap.gdb.in

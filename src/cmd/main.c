@@ -18,6 +18,8 @@ static const struct vt_command commands[] = {
 	{ "diff", "two saved reports of one process: what grew, and who allocated it", vt_cmd_diff },
 	{ "watch", "catches the next out-of-memory error; finds what grows", vt_cmd_watch },
 	{ "run", "runs a program with its allocations recorded from the first one on", vt_cmd_run },
+	{ "gdb", NULL, vt_cmd_gdb },
+	{ "gdb-script", "the commands for gdb and cuda-gdb: gdb -x <(vramtap gdb-script) -p PID", vt_cmd_gdb_script },
 	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
 };
 
@@ -28,7 +30,8 @@ static void print_usage(FILE *out)
 	      "Commands:\n",
 	      out);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+		if (commands[i].summary)
+			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n", out);
 }
 

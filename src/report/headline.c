@@ -182,7 +182,7 @@ static void add_process(struct headlines *h)
 	if (p->state == 'Z' || p->state == 'X')
 		add(h, "zombie", true,
 		    "the process has ended (zombie): its parent has not collected it yet");
-	else if (p->tracer > 0)
+	else if (p->tracer > 0 && !h->model->held_by)
 		add(h, "traced", true, "the process is traced by %.*s (pid %d)", MAX_NAME, tracer,
 		    (int)p->tracer);
 	else if (p->state == 'T')

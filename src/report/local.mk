@@ -3,6 +3,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/account.c src/report/account.h \
 	src/report/cxxname.c src/report/cxxname.h \
 	src/report/diff.c src/report/diff.h \
+	src/report/find.c src/report/find.h \
 	src/report/folded.c src/report/folded.h \
 	src/report/format.c src/report/format.h \
 	src/report/growth.c src/report/growth.h \
@@ -16,6 +17,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/load.c src/report/load.h \
 	src/report/model.c src/report/model.h \
 	src/report/oom.c \
+	src/report/parts.c src/report/parts.h \
 	src/report/pinned.c \
 	src/report/recorder.c \
 	src/report/place.c src/report/place.h \

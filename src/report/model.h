@@ -473,6 +473,7 @@ struct vt_model {
 	bool stacks_coherent;    /* all stacks are of one instant */
 	bool gil_holder_missing; /* a GIL is held, by none of the threads */
 	bool no_stop;            /* no thread was to be stopped */
+	const char *held_by;     /* ours: "gdb" held the process all the while; NULL nobody did */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;

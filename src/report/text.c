@@ -147,7 +147,9 @@ static void add_reading(struct items *items, const struct vt_model *model)
 	if (t->borrowed_tid > 0)
 		vt_str_addf(text, ", one thread borrowed for %s",
 			    vt_format_ms(number, t->borrowed_us / 1000));
-	if (model->no_stop)
+	if (model->held_by)
+		add_item(items, "held by %s", model->held_by);
+	else if (model->no_stop)
 		add_item(items, "no thread stopped");
 	if (t->gil_held_ms > 0)
 		add_item(items, "GIL held for %s", vt_format_ms(number, t->gil_held_ms));
@@ -173,7 +175,7 @@ static void print_versions(struct vt_line *line, const struct vt_model *model)
 	print_items(line, VT_DIM, &items);
 }
 
-static void print_headlines(struct vt_line *line, const struct vt_model *model)
+void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 {
 	if (model->headlines.n > 0)
 		vt_line_blank(line);
@@ -260,16 +262,27 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 	vt_line_end(line);
 }
 
+void vt_text_head(struct vt_line *line, const struct vt_model *model)
+{
+	print_process(line, model);
+	print_versions(line, model);
+}
+
+void vt_text_end(struct vt_line *line, const struct vt_model *model, const char *command)
+{
+	print_diags(line, model);
+	print_completeness(line, model, command);
+}
+
 static struct vt_error *write_text(const struct vt_model *model,
 				   const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);
-	print_process(&line, model);
-	print_versions(&line, model);
+	vt_text_head(&line, model);
 	vt_text_devices(&line, model);
-	print_headlines(&line, model);
+	vt_text_headlines(&line, model);
 	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_pinned(&line, model);
@@ -282,8 +295,7 @@ static struct vt_error *write_text(const struct vt_model *model,
 		vt_text_all_blocks(&line, model);
 		vt_text_pinned_blocks(&line, model);
 	}
-	print_diags(&line, model);
-	print_completeness(&line, model, "report");
+	vt_text_end(&line, model, "report");
 	return vt_line_finish(&line);
 }
 
@@ -292,12 +304,10 @@ struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);
-	print_process(&line, model);
-	print_versions(&line, model);
-	print_headlines(&line, model);
+	vt_text_head(&line, model);
+	vt_text_headlines(&line, model);
 	vt_text_threads(&line, model, options->threads);
-	print_diags(&line, model);
-	print_completeness(&line, model, "stacks");
+	vt_text_end(&line, model, "stacks");
 	return vt_line_finish(&line);
 }
 

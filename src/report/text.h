@@ -9,6 +9,11 @@
 #include "report/line.h"
 #include "report/model.h"
 
+/* Who it is, and how it was read; the answer in a few lines; what is missing, notes, and whether it is complete. */
+void vt_text_head(struct vt_line *line, const struct vt_model *model);
+void vt_text_headlines(struct vt_line *line, const struct vt_model *model);
+void vt_text_end(struct vt_line *line, const struct vt_model *model, const char *command);
+
 /*
  * A line for each device that the process uses; what holds its memory; what PyTorch's own
  * statistics say.

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/collect_held.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/collect_stacks.h"
+
+struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc)
+{
+	for (size_t i = 0; i < held->threads.n; i++) {
+		const uint64_t *r = held->threads.data[i].regs.r;
+
+		if (r[VT_REG_RSP] == sp && r[VT_REG_RIP] == pc)
+			return &held->threads.data[i];
+	}
+	return NULL;
+}
+
+void vt_held_match(struct vt_held *held, pid_t tid, uint64_t sp, uint64_t pc)
+{
+	struct vt_held_thread *thread = vt_held_find(held, sp, pc);
+
+	if (thread)
+		thread->tid = tid;
+}
+
+struct vt_held_thread *vt_held_numbered(struct vt_held *held, int number)
+{
+	for (size_t i = 0; i < held->threads.n; i++)
+		if (held->threads.data[i].number == number)
+			return &held->threads.data[i];
+	return NULL;
+}
+
+void vt_held_deinit(struct vt_held *held)
+{
+	vt_vec_deinit(&held->threads);
+	vt_vec_deinit(&held->samples);
+}
+
+/* ---- whether it is held ---- */
+
+static bool has_ended(char state)
+{
+	return state == 'Z' || state == 'X';
+}
+
+/* Every thread as it is now, which the end of the report compares with. */
+static struct vt_error *take_samples(struct vt_held *held, pid_t pid)
+{
+	struct vt_thread_list list = { 0 };
+	struct vt_error *err = vt_thread_list_init(&list, pid);
+
+	held->samples.n = 0;
+	for (size_t i = 0; !err && i < list.threads.n; i++) {
+		struct vt_thread_sample *sample = has_ended(list.threads.data[i].state) ? NULL : vt_vec_append(&held->samples);
+
+		if (sample)
+			vt_thread_sample_take(sample, pid, list.threads.data[i].tid);
+		else if (!has_ended(list.threads.data[i].state))
+			err = &vt_enomem;
+	}
+	vt_thread_list_deinit(&list);
+	return err;
+}
+
+static bool is_held(const struct vt_thread_sample *sample)
+{
+	return sample->asleep && sample->info.state == 't';
+}
+
+/* A thread in uninterruptible sleep cannot be stopped by anybody: it is read as it sleeps. */
+static struct vt_error *refuse_running(struct vt_collect *c)
+{
+	const struct vt_held *held = c->held;
+	size_t running = 0, n = held->samples.n;
+
+	for (size_t i = 0; i < n; i++)
+		running += !is_held(&held->samples.data[i]) && held->samples.data[i].info.state != 'D';
+	if (!running)
+		return NULL;
+	return vt_error_create(VT_ERR_BUSY, "%zu of the %zu threads of process %d run: %s must hold them all (interrupt -a stops them)",
+			       running, n, (int)c->proc.pid, held->debugger);
+}
+
+static bool all_held(const struct vt_held *held)
+{
+	for (size_t i = 0; i < held->samples.n; i++)
+		if (!is_held(&held->samples.data[i]))
+			return false;
+	return true;
+}
+
+/* Which of the debugger's threads is which. */
+static void match_threads(struct vt_held *held)
+{
+	for (size_t i = 0; i < held->samples.n; i++) {
+		const struct vt_thread_info *info = &held->samples.data[i].info;
+
+		if (is_held(&held->samples.data[i]))
+			vt_held_match(held, info->tid, info->sp, info->pc);
+	}
+}
+
+static struct vt_error *open_held(struct vt_collect *c, const struct vt_subject *subject)
+{
+	VT_TRY(vt_origin_process.open(c, subject));
+	c->held = subject->held;
+	c->model->held_by = c->held->debugger;
+	VT_TRY(take_samples(c->held, c->proc.pid));
+	VT_TRY(refuse_running(c));
+	match_threads(c->held);
+	vt_live_set_coherent(c->live, all_held(c->held));
+	return NULL;
+}
+
+/* A thread that has run since may have changed anything. */
+static void finish_held(struct vt_collect *c)
+{
+	size_t ran = 0;
+
+	for (size_t i = 0; i < c->held->samples.n; i++)
+		ran += !vt_thread_sample_holds(&c->held->samples.data[i], c->proc.pid);
+	if (ran)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "released",
+			      "%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong", ran,
+			      c->held->debugger);
+	vt_origin_process.finish(c);
+}
+
+static void close_held(struct vt_collect *c)
+{
+	vt_origin_process.close(c);
+}
+
+static const char *name_of_thread(struct vt_collect *c, pid_t tid)
+{
+	return vt_origin_process.thread_name(c, tid);
+}
+
+/* ---- its threads ---- */
+
+static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
+{
+	return vt_origin_process.find_python(c, python);
+}
+
+/* It does not change while it is held. */
+static void keep_maps(struct vt_collect *c)
+{
+	(void)c;
+}
+
+/* What it did before it was held: its registers say more (correct_stopped()). The kernel's stack would be that of the stop. */
+static void forget_stop(struct vt_thread_info *info)
+{
+	if (info->state != 't')
+		return;
+	info->state = info->in_syscall ? 'S' : 'R';
+	info->wchan[0] = '\0';
+}
+
+static struct vt_error *list_threads(struct vt_stacks *s)
+{
+	VT_TRY(vt_thread_list_init(&s->list, s->c->proc.pid));
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		forget_stop(&s->list.threads.data[i]);
+	return NULL;
+}
+
+/* Nothing has to be copied. */
+static void capture(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+	struct vt_held *held = c->held;
+	struct vt_round *round = &s->rounds[0];
+	size_t without = 0;
+
+	s->n_rounds = 1;
+	round->samples = calloc(held->samples.n + 1, sizeof(*round->samples));
+	round->session = (struct vt_session){ .pid = c->proc.pid, .live = c->live };
+	for (size_t i = 0; round->samples && i < held->samples.n; i++) {
+		const struct vt_thread_sample *sample = &held->samples.data[i];
+		const struct vt_held_thread *thread = vt_held_find(held, sample->info.sp, sample->info.pc);
+		struct vt_session_thread *added = vt_vec_append(&round->session.threads);
+
+		if (!added)
+			break;
+		round->samples[i] = *sample;
+		*added = (struct vt_session_thread){ .tid = sample->info.tid, .stopped = thread, .sampled = !thread && sample->asleep };
+		if (thread)
+			added->regs = thread->regs;
+		else if (sample->asleep)
+			vt_registers_of_sample(sample, &added->regs);
+		without += !thread;
+	}
+	if (round->session.threads.n < held->samples.n)
+		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
+	if (without)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "no-registers",
+			      "%s gave no registers of %zu threads: their stacks begin with what the kernel shows", held->debugger, without);
+	if (s->have_python) {
+		struct vt_error *err = vt_python_capture(&round->python, c->mem);
+
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+	}
+	if (!c->stacks_only)
+		vt_collect_outside_read(c);
+	c->model->stacks_coherent = all_held(held);
+}
+
+const struct vt_origin vt_origin_held = {
+	.open = open_held,
+	.finish = finish_held,
+	.close = close_held,
+	.thread_name = name_of_thread,
+	.find_python = find_python,
+	.refresh_maps = keep_maps,
+	.list_threads = list_threads,
+	.capture = capture,
+};

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from standard input (gdb_state.h), the
+ * answer goes into a file of gdb's commands (gdb_answer.h). The exit status is that of a report, and 0x80 more when there is no file.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/gdb_answer.h"
+#include "cmd/gdb_state.h"
+#include "cmd/gdb_values.h"
+#include "cmd/output.h"
+#include "report/parts.h"
+
+#define PRINTED 0x80
+#define DEFAULT_BLOCKS 20
+#define MAX_BLOCKS_SHOWN (1 << 24)
+#define BUDGET_NS (5 * VT_NS_PER_S)
+/* When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own, or kept from it. */
+#define IS_HARMLESS(signo) ((signo) == 0 || (signo) == SIGTRAP || (signo) == SIGSTOP || (signo) == SIGINT)
+
+/* One command while it is answered. */
+struct ask {
+	char **args;
+	int n_args;
+	struct vt_gdb_state state;
+	struct vt_collect_options options;
+	struct vt_output output;
+	struct vt_model model;
+	struct vt_gdb_answer answer;
+	int status;
+};
+
+enum part {
+	PART_NOTHING, /* only what gdb has before it, and whether it holds it */
+	PART_MEMORY,
+	PART_STACKS,
+	PART_REPORT,  /* both */
+	PART_RELEASED, /* gdb does not hold it now: a full report, from inside, */
+	PART_OTHER,    /* or what another command does */
+};
+
+struct verb {
+	const char *name;
+	enum part part;
+	const char *usage;
+	/* Before the process is looked at: false when the arguments are wrong. */
+	bool (*parse)(struct ask *ask);
+	struct vt_error *(*answer)(struct ask *ask);
+};
+
+static bool has_no_arguments(struct ask *ask)
+{
+	return ask->n_args == 0;
+}
+
+static bool parse_number(const char *text, size_t max, size_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (errno || end == text || *end || *text == '-' || value > max)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* ---- memory ---- */
+
+static struct vt_error *answer_info(struct ask *ask)
+{
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	return vt_write_summary_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+static bool parse_blocks(struct ask *ask)
+{
+	size_t count;
+
+	if (ask->n_args == 0)
+		return true;
+	ask->output.writer.all_blocks = !strcmp(ask->args[0], "all");
+	return ask->n_args == 1 && (ask->output.writer.all_blocks || parse_number(ask->args[0], MAX_BLOCKS_SHOWN, &count));
+}
+
+static struct vt_error *answer_blocks(struct ask *ask)
+{
+	size_t count = DEFAULT_BLOCKS;
+
+	if (ask->n_args == 1)
+		parse_number(ask->args[0], MAX_BLOCKS_SHOWN, &count);
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	return vt_write_blocks_text(&ask->model, count, &ask->output.writer, ask->answer.text);
+}
+
+static bool parse_all(struct ask *ask)
+{
+	ask->output.writer.all_sites = ask->n_args == 1 && !strcmp(ask->args[0], "all");
+	return ask->n_args == 0 || ask->output.writer.all_sites;
+}
+
+static struct vt_error *answer_sites(struct ask *ask)
+{
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	return vt_write_sites_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+static struct vt_error *answer_block(struct ask *ask)
+{
+	struct vt_found found;
+
+	vt_model_find_address(&ask->model, ask->state.address, &found);
+	vt_gdb_values_found(&ask->answer, &ask->model, &found);
+	return vt_write_found_text(&ask->model, &found, &ask->output.writer, ask->answer.text);
+}
+
+/* ---- threads ---- */
+
+static bool parse_stacks(struct ask *ask)
+{
+	static const struct {
+		const char *name;
+		enum vt_threads_shown shown;
+	} names[] = { { "all", VT_THREADS_ALL }, { "python", VT_THREADS_PYTHON }, { "main", VT_THREADS_MAIN } };
+
+	for (size_t i = 0; ask->n_args == 1 && i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(ask->args[0], names[i].name)) {
+			ask->output.writer.threads = names[i].shown;
+			return true;
+		}
+	}
+	return ask->n_args == 0;
+}
+
+static struct vt_error *answer_stacks(struct ask *ask)
+{
+	vt_gdb_values_threads(&ask->answer, &ask->model);
+	return vt_write_stacks_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+static struct vt_error *find_selected(struct ask *ask, const struct vt_model_thread **ret)
+{
+	const struct vt_held_thread *held = vt_held_numbered(&ask->state.held, ask->state.selected);
+
+	if (!ask->state.selected)
+		return vt_error_create(VT_ERR_NOTFOUND, "gdb has no thread selected");
+	*ret = held && held->tid ? vt_model_thread(&ask->model, held->tid) : NULL;
+	return *ret ? NULL : vt_error_create(VT_ERR_NOTFOUND, "gdb's thread %d is none of those in the process, or gdb gave no registers "
+					     "of it", ask->state.selected);
+}
+
+/* The Python frame that was selected in this thread, if it is the thread of which one was. */
+static size_t selected_frame(const struct ask *ask, const struct vt_model_thread *thread)
+{
+	size_t n = vt_model_count_python(&thread->stack), frame = ask->state.python_frame;
+
+	return ask->state.python_tid == thread->tid && frame < n ? frame : 0;
+}
+
+static struct vt_error *answer_bt(struct ask *ask)
+{
+	const struct vt_model_thread *thread;
+
+	VT_TRY(find_selected(ask, &thread));
+	vt_gdb_values_thread(&ask->answer, thread);
+	return vt_write_thread_text(&ask->model, thread, selected_frame(ask, thread), &ask->output.writer, ask->answer.text);
+}
+
+static struct vt_error *find_python_thread(struct ask *ask, const struct vt_model_thread **ret)
+{
+	VT_TRY(find_selected(ask, ret));
+	if (vt_model_count_python(&(*ret)->stack) == 0)
+		return vt_error_create(VT_ERR_NOTFOUND, "thread %d has no Python frames%s%s", (int)(*ret)->tid,
+				       (*ret)->stack.why ? ": " : "", (*ret)->stack.why ? (*ret)->stack.why : "");
+	return NULL;
+}
+
+static void select_python(struct ask *ask, const struct vt_model_thread *thread, size_t number)
+{
+	vt_gdb_values_thread(&ask->answer, thread);
+	vt_gdb_values_python(&ask->answer, number, vt_model_python_numbered(&thread->stack, number));
+	vt_gdb_set_number(&ask->answer, "_vt_python_tid", (uint64_t)thread->tid);
+}
+
+static bool parse_locals(struct ask *ask)
+{
+	ask->options.locals = true;
+	return ask->n_args == 0;
+}
+
+static struct vt_error *answer_locals(struct ask *ask)
+{
+	const struct vt_model_thread *thread;
+
+	VT_TRY(find_python_thread(ask, &thread));
+
+	size_t number = selected_frame(ask, thread);
+
+	select_python(ask, thread, number);
+	return vt_write_locals_text(&ask->model, thread, number, &ask->output.writer, ask->answer.text);
+}
+
+static bool is_direction(const char *text)
+{
+	return !strcmp(text, "up") || !strcmp(text, "down");
+}
+
+static bool parse_pyframe(struct ask *ask)
+{
+	size_t number;
+
+	if (ask->n_args == 0)
+		return true;
+	if (is_direction(ask->args[0]))
+		return ask->n_args == 1 || (ask->n_args == 2 && parse_number(ask->args[1], SIZE_MAX / 2, &number));
+	return ask->n_args == 1 && parse_number(ask->args[0], SIZE_MAX / 2, &number);
+}
+
+/* As gdb's up and down: by less than asked for where the stack ends; not at all when it had ended already. */
+static struct vt_error *move(struct ask *ask, size_t n, size_t *number)
+{
+	bool up = !strcmp(ask->args[0], "up");
+	size_t step = 1, room = up ? n - 1 - *number : *number;
+
+	if (ask->n_args == 2)
+		parse_number(ask->args[1], SIZE_MAX / 2, &step);
+	if (room == 0 && step > 0)
+		return vt_error_create(VT_ERR_NOTFOUND, up ? "this is the outermost Python frame" : "this is the innermost Python frame");
+	step = step < room ? step : room;
+	*number = up ? *number + step : *number - step;
+	return NULL;
+}
+
+static struct vt_error *answer_pyframe(struct ask *ask)
+{
+	const struct vt_model_thread *thread;
+
+	VT_TRY(find_python_thread(ask, &thread));
+
+	size_t number = selected_frame(ask, thread), n = vt_model_count_python(&thread->stack);
+
+	if (ask->n_args > 0 && is_direction(ask->args[0]))
+		VT_TRY(move(ask, n, &number));
+	else if (ask->n_args > 0)
+		parse_number(ask->args[0], SIZE_MAX / 2, &number);
+	if (number >= n)
+		return vt_error_create(VT_ERR_NOTFOUND, "thread %d has %zu Python frames, 0 is the innermost", (int)thread->tid, n);
+	select_python(ask, thread, number);
+	return vt_write_python_frame_text(&ask->model, thread, number, &ask->output.writer, ask->answer.text);
+}
+
+/* ---- all of it ---- */
+
+static bool parse_save(struct ask *ask)
+{
+	return ask->n_args == 1;
+}
+
+static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
+{
+	return vt_writer_json.write(model, options, out);
+}
+
+static struct vt_error *answer_save(struct ask *ask)
+{
+	VT_TRY(vt_output_file(&ask->output, write_json, &ask->model, ask->args[0]));
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	vt_gdb_values_threads(&ask->answer, &ask->model);
+	fprintf(ask->answer.text, "The report is in %s: %s.\n", ask->args[0], vt_completeness_name(ask->model.completeness));
+	return NULL;
+}
+
+/* ---- what gdb has to let go of the process for ---- */
+
+static bool parse_release(struct ask *ask)
+{
+	return ask->n_args == 1 && (!strcmp(ask->args[0], "refresh") || !strcmp(ask->args[0], "record-on") ||
+				    !strcmp(ask->args[0], "record-off"));
+}
+
+/* Before gdb lets go of it: whether that is harmless, and what to come back to. */
+static struct vt_error *answer_release(struct ask *ask)
+{
+	const struct vt_held *held = &ask->state.held;
+	const struct vt_held_thread *selected = vt_held_numbered(&ask->state.held, ask->state.selected);
+
+	if (ask->state.core)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
+	for (size_t i = 0; i < held->threads.n; i++)
+		if (!IS_HARMLESS(held->threads.data[i].signal))
+			return vt_error_create(VT_ERR_BUSY, "thread %d stopped with %s, which would be delivered if gdb let go of the "
+					       "process: not done", held->threads.data[i].tid,
+					       strsignal(held->threads.data[i].signal));
+	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)ask->state.pid);
+	vt_gdb_set_number(&ask->answer, "_vt_tid", (uint64_t)(selected ? selected->tid : 0));
+	vt_gdb_set_number(&ask->answer, "_vt_sp", selected ? selected->regs.r[VT_REG_RSP] : 0);
+	vt_gdb_set_number(&ask->answer, "_vt_frame", ask->state.frame > 0 ? (uint64_t)ask->state.frame : 0);
+	vt_gdb_set_number(&ask->answer, "vt_released", 1);
+	return NULL;
+}
+
+/* After it: the thread that was selected, and its frame if it still stands where it stood. */
+static struct vt_error *answer_select(struct ask *ask)
+{
+	const struct vt_held *held = &ask->state.held;
+
+	vt_gdb_set_void(&ask->answer, "_vt_tid");
+	for (size_t i = 0; i < held->threads.n; i++) {
+		const struct vt_held_thread *thread = &held->threads.data[i];
+
+		if (!thread->tid || thread->tid != ask->state.was_tid)
+			continue;
+		vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null", thread->number);
+		if (ask->state.was_frame > 0 && thread->regs.r[VT_REG_RSP] == ask->state.was_sp)
+			vt_gdb_command(&ask->answer, "select-frame %d", ask->state.was_frame);
+	}
+	return NULL;
+}
+
+static struct vt_error *answer_refresh(struct ask *ask)
+{
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	vt_gdb_values_devices(&ask->answer, &ask->model);
+	return vt_write_summary_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+/* vramtap record PID on|off, by this very program. */
+static struct vt_error *record(struct ask *ask, const char *action)
+{
+	char command[128], text[512];
+	size_t n;
+
+	snprintf(command, sizeof(command), "exec /proc/%d/exe record %d %s 2>&1", (int)getpid(), (int)ask->state.pid, action);
+
+	FILE *out = popen(command, "re");
+
+	if (!out)
+		return vt_error_create_os(errno, "cannot run vramtap record");
+	while ((n = fread(text, 1, sizeof(text), out)) > 0)
+		fwrite(text, 1, n, ask->answer.text);
+
+	int status = pclose(out);
+
+	ask->status = WIFEXITED(status) ? WEXITSTATUS(status) : VT_EXIT_NOTHING;
+	return NULL;
+}
+
+static struct vt_error *answer_record_on(struct ask *ask)
+{
+	return record(ask, "on");
+}
+
+static struct vt_error *answer_record_off(struct ask *ask)
+{
+	return record(ask, "off");
+}
+
+/* ---- */
+
+static const struct verb verbs[] = {
+	{ "info", PART_MEMORY, "info", has_no_arguments, answer_info },
+	{ "blocks", PART_MEMORY, "blocks [COUNT|all]", parse_blocks, answer_blocks },
+	{ "sites", PART_MEMORY, "sites [all]", parse_all, answer_sites },
+	{ "block", PART_MEMORY, "block EXPRESSION", has_no_arguments, answer_block },
+	{ "stacks", PART_STACKS, "stacks [all|python|main]", parse_stacks, answer_stacks },
+	{ "bt", PART_STACKS, "bt", has_no_arguments, answer_bt },
+	{ "locals", PART_STACKS, "locals", parse_locals, answer_locals },
+	{ "pyframe", PART_STACKS, "pyframe [up|down [COUNT]|NUMBER]", parse_pyframe, answer_pyframe },
+	{ "save", PART_REPORT, "save FILE", parse_save, answer_save },
+	{ "release", PART_NOTHING, "record on|off", parse_release, answer_release },
+	{ "select", PART_NOTHING, "select", has_no_arguments, answer_select },
+	{ "refresh", PART_RELEASED, "refresh", has_no_arguments, answer_refresh },
+	{ "record-on", PART_OTHER, "record on", has_no_arguments, answer_record_on },
+	{ "record-off", PART_OTHER, "record off", has_no_arguments, answer_record_off },
+};
+
+static const struct verb *find_verb(const char *name)
+{
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(name, verbs[i].name))
+			return &verbs[i];
+	return NULL;
+}
+
+/* What gdb has: a core, or a process that it holds; else why not. */
+static struct vt_error *find_subject(struct ask *ask, const struct verb *verb, struct vt_subject *ret)
+{
+	struct vt_gdb_state *state = &ask->state;
+
+	*ret = (struct vt_subject){ .held = &state->held };
+	if (!strncmp(state->connection, "remote", 6) || !strncmp(state->connection, "extended-remote", 15))
+		return vt_error_create(VT_ERR_UNSUPPORTED, "the process is on another machine (%s): vramtap must run there",
+				       state->connection);
+	if (state->core) {
+		ret->origin = &vt_origin_core;
+		ret->core = state->core;
+		ret->places.exe = state->exe;
+		return NULL;
+	}
+	if (!strcmp(state->connection, "core"))
+		return vt_error_create(VT_ERR_UNSUPPORTED, "this gdb does not say which core it has: vramtap report --core=FILE");
+	if (!state->pid)
+		return vt_error_create(VT_ERR_NOTFOUND, "gdb has no process and no core: attach PID, run, or core-file FILE");
+	ret->pid = state->pid;
+	ret->origin = verb->part == PART_RELEASED ? &vt_origin_process : &vt_origin_held;
+	return NULL;
+}
+
+static struct vt_error *collect(struct ask *ask, const struct verb *verb)
+{
+	struct vt_subject subject;
+
+	VT_TRY(find_subject(ask, verb, &subject));
+	ask->options.budget_ns = BUDGET_NS;
+	ask->options.read_only = verb->part != PART_RELEASED;
+	ask->options.memory_only = verb->part == PART_MEMORY;
+	switch (verb->part) {
+	case PART_OTHER:
+		return NULL;
+	case PART_NOTHING:
+		return vt_collect_look(&subject, &ask->options, &ask->model);
+	case PART_STACKS:
+		return vt_collect_stacks(&subject, &ask->options, &ask->model);
+	default:
+		return vt_collect_report(&subject, &ask->options, &ask->model);
+	}
+}
+
+static struct vt_error *answer_verb(struct ask *ask, const struct verb *verb)
+{
+	VT_TRY(collect(ask, verb));
+	ask->status = (int)ask->model.completeness;
+	return verb->answer(ask);
+}
+
+/* One line, whatever is wrong. */
+static void answer_error(struct ask *ask, const struct vt_error *err)
+{
+	struct vt_str line = { 0 };
+
+	vt_str_add_escaped(&line, err->message, strlen(err->message));
+	fprintf(ask->answer.text, "vramtap: %s\n", vt_str_get(&line));
+	vt_str_deinit(&line);
+	ask->status = err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
+}
+
+static int answer(struct ask *ask, const struct verb *verb, pid_t session)
+{
+	struct vt_error *err = vt_gdb_answer_init(&ask->answer);
+
+	if (err)
+		return vt_cmd_fail(err) | PRINTED;
+	vt_model_init(&ask->model);
+	err = vt_gdb_state_init(&ask->state, stdin);
+	vt_output_begin(&ask->output);
+	if (!err && !verb->parse(ask)) {
+		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", verb->usage);
+		ask->status = VT_EXIT_USAGE;
+	} else if (!err) {
+		err = answer_verb(ask, verb);
+	}
+	if (err)
+		answer_error(ask, err);
+	vt_error_destroy(err);
+	err = vt_gdb_answer_write(&ask->answer, session);
+	if (err) {
+		vt_gdb_answer_print(&ask->answer);
+		vt_cmd_fail(err);
+		ask->status |= PRINTED;
+	}
+	vt_error_destroy(err);
+	vt_gdb_answer_deinit(&ask->answer);
+	vt_model_deinit(&ask->model);
+	vt_gdb_state_deinit(&ask->state);
+	return ask->status;
+}
+
+int vt_cmd_gdb(int argc, char **argv)
+{
+	struct ask ask = { .output.quiet = true };
+	const struct verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
+	size_t session;
+
+	if (!verb || strncmp(argv[1], "--session=", 10) != 0 || !parse_number(argv[1] + 10, 1 << 30, &session)) {
+		fprintf(stderr, "vramtap: only gdb's commands call this: vramtap gdb-script prints them\n");
+		return VT_EXIT_USAGE | PRINTED;
+	}
+	ask.args = argv + 3;
+	ask.n_args = argc - 3;
+	return answer(&ask, verb, (pid_t)session);
+}

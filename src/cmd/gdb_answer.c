@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/gdb_answer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_NAME "answer"
+
+struct vt_error *vt_gdb_answer_init(struct vt_gdb_answer *answer)
+{
+	*answer = (struct vt_gdb_answer){ 0 };
+	answer->text = open_memstream(&answer->data, &answer->n);
+	return answer->text ? NULL : &vt_enomem;
+}
+
+void vt_gdb_answer_deinit(struct vt_gdb_answer *answer)
+{
+	if (answer->text)
+		fclose(answer->text);
+	free(answer->data);
+	vt_str_deinit(&answer->sets);
+	*answer = (struct vt_gdb_answer){ 0 };
+}
+
+/* What gdb takes for itself: a backslash, quotes, $ and # perhaps; and what is no ASCII, which goes as bytes all the same. */
+static void add_escaped(struct vt_str *out, const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)text[i];
+		bool inner_space = c == ' ' && i > 0 && i + 1 < n;
+
+		if (inner_space || (c > ' ' && c < 0x7f && !strchr("\\\"'$#", c)))
+			vt_str_addn(out, text + i, 1);
+		else
+			vt_str_addf(out, "\\%03o", c);
+	}
+}
+
+static void add_echoes(struct vt_str *out, const char *text, size_t n)
+{
+	for (const char *end = text + n, *next; text < end; text = next) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text));
+
+		next = newline ? newline + 1 : end;
+		vt_str_add(out, "echo ");
+		add_escaped(out, text, (size_t)((newline ? newline : end) - text));
+		vt_str_add(out, newline ? "\\n\n" : "\n");
+	}
+}
+
+void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value)
+{
+	/* Hexadecimal whatever gdb's input-radix is. */
+	vt_str_addf(&answer->sets, "set $%s = 0x%" PRIx64 "\n", name, value);
+}
+
+void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text)
+{
+	vt_str_addf(&answer->sets, "set $%s = \"", name);
+	add_escaped(&answer->sets, text, strlen(text));
+	vt_str_add(&answer->sets, "\"\n");
+}
+
+void vt_gdb_set_void(struct vt_gdb_answer *answer, const char *name)
+{
+	vt_str_addf(&answer->sets, "set $%s = (void)0\n", name);
+}
+
+void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&answer->sets, format, args);
+	va_end(args);
+	vt_str_add(&answer->sets, "\n");
+}
+
+/*
+ * /tmp is everybody's: a directory that is there already counts only when it is ours and closed to others, for gdb executes what is in
+ * it. Nobody can put another in its place then (/tmp is sticky).
+ */
+static struct vt_error *open_directory(const char *path, int *ret)
+{
+	struct stat st;
+	VT_CLOSE int fd = -1;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return vt_error_create_os(errno, "cannot make %s", path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		return vt_error_create_os(errno, "cannot open %s", path);
+	if (st.st_uid != geteuid() || (st.st_mode & 077))
+		return vt_error_create(VT_ERR_PERMISSION, "%s is not ours alone", path);
+	*ret = vt_steal_fd(fd);
+	return NULL;
+}
+
+static struct vt_error *write_file(int dirfd, const char *directory, const struct vt_str *text)
+{
+	VT_CLOSE int fd = openat(dirfd, FILE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	for (size_t done = 0; fd >= 0 && done < text->n;) {
+		ssize_t n = write(fd, text->data + done, text->n - done);
+
+		if (n < 0 && errno != EINTR)
+			return vt_error_create_os(errno, "cannot write %s/" FILE_NAME, directory);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return fd < 0 ? vt_error_create_os(errno, "cannot write %s/" FILE_NAME, directory) : NULL;
+}
+
+struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
+{
+	VT_CLOSE int dirfd = -1;
+	struct vt_str file = { 0 };
+	char directory[64];
+
+	if (fflush(answer->text))
+		return &vt_enomem;
+	snprintf(directory, sizeof(directory), "/tmp/vramtap-gdb-%d", (int)gdb);
+	VT_TRY(open_directory(directory, &dirfd));
+	/* gdb has the file open and reads on. */
+	vt_str_addf(&file, "pipe printf \"\" | rm -rf %s\n", directory);
+	add_echoes(&file, answer->data, answer->n);
+	vt_str_addn(&file, vt_str_get(&answer->sets), answer->sets.n);
+
+	struct vt_error *err = file.failed || answer->sets.failed ? &vt_enomem : write_file(dirfd, directory, &file);
+
+	vt_str_deinit(&file);
+	return err;
+}
+
+void vt_gdb_answer_print(struct vt_gdb_answer *answer)
+{
+	fflush(answer->text);
+	fwrite(answer->data, 1, answer->n, stdout);
+	fflush(stdout);
+}

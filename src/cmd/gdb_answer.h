@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What gdb is told: a file of its own commands, "echo" for each line of text and "set" for convenience variables, which the script
+ * sources. So the text goes through gdb: it is paged, logged, piped and shown by front ends as gdb's own is.
+ */
+#ifndef VT_CMD_GDB_ANSWER_H
+#define VT_CMD_GDB_ANSWER_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+struct vt_gdb_answer {
+	FILE *text;      /* what is to be shown: writers write here */
+	char *data;      /* private: of text */
+	size_t n;        /* private: of text */
+	struct vt_str sets; /* private */
+};
+
+struct vt_error *vt_gdb_answer_init(struct vt_gdb_answer *answer);
+void vt_gdb_answer_deinit(struct vt_gdb_answer *answer);
+
+/* Values of $name. A void variable is one that is not known. */
+void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value);
+void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text);
+void vt_gdb_set_void(struct vt_gdb_answer *answer, const char *name);
+
+/* A command of gdb's, as it is, after the text is shown. */
+void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The file for the gdb with this pid: in a directory of ours alone, /tmp/vramtap-gdb-PID; its last command removes it. */
+struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb);
+
+/* Without the file: the text goes to standard output, and no variable is set. */
+void vt_gdb_answer_print(struct vt_gdb_answer *answer);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/gdb_state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT_VERSION 1
+#define MAX_LINE (1 << 16)
+#define MAX_HELD VT_MAX_THREADS
+
+/* The columns of the two tables of gdb's, by the heads above them; -1: there is none. */
+struct columns {
+	int description, connection, executable, core;
+};
+
+struct parser {
+	struct vt_gdb_state *state;
+	struct columns columns;
+	bool have_version;
+	struct vt_error *err;
+};
+
+static int column(const char *heads, const char *name)
+{
+	const char *found = strstr(heads, name);
+
+	return found ? (int)(found - heads) : -1;
+}
+
+static bool is_heads(const char *line)
+{
+	return (strstr(line, "Description") || strstr(line, "Core File")) && strstr(line, "Executable");
+}
+
+static void read_heads(struct parser *p, const char *line)
+{
+	p->columns = (struct columns){
+		.description = column(line, "Description"),
+		.connection = column(line, "Connection"),
+		.executable = column(line, "Executable"),
+		.core = column(line, "Core File"),
+	};
+}
+
+/* The text of a cell that begins at from and ends before to (-1: with the line), without the spaces around it; NULL when empty. */
+static const char *cell(struct parser *p, const char *line, int from, int to)
+{
+	size_t len = strlen(line);
+	size_t start = from < 0 ? len : (size_t)from, end = to < 0 || (size_t)to > len ? len : (size_t)to;
+
+	while (start < end && line[start] == ' ')
+		start++;
+	while (end > start && line[end - 1] == ' ')
+		end--;
+	return end > start ? vt_arena_strndup(&p->state->arena, line + start, end - start) : NULL;
+}
+
+/* "* 1    process 4711      1 (native)           /usr/bin/python3": the inferior that gdb's commands are about. */
+static void read_inferior(struct parser *p, const char *line)
+{
+	struct vt_gdb_state *state = p->state;
+	const struct columns *at = &p->columns;
+	const char *description = cell(p, line, at->description, at->connection >= 0 ? at->connection : at->executable);
+	const char *connection = at->connection < 0 ? NULL : cell(p, line, at->connection, at->executable);
+	const char *open = connection ? strchr(connection, '(') : NULL;
+	int pid;
+
+	/* cuda-gdb and gdb without threads in the process say the same. */
+	if (description && sscanf(description, "process %d", &pid) == 1 && pid > 0)
+		state->pid = pid;
+	if (open)
+		state->connection = vt_arena_strndup(&state->arena, open + 1, strcspn(open + 1, ")"));
+	if (!state->connection)
+		state->connection = "";
+}
+
+/* "* 1    /usr/bin/python3  /tmp/core.4711" */
+static void read_program_space(struct parser *p, const char *line)
+{
+	p->state->exe = cell(p, line, p->columns.executable, p->columns.core);
+	p->state->core = cell(p, line, p->columns.core, -1);
+}
+
+/* "thread 3", the registers in the order of enum, fs_base, orig_rax */
+static void read_thread(struct parser *p, const char *line)
+{
+	struct vt_held_thread thread = { 0 };
+	char *at;
+
+	thread.number = (int)strtol(line, &at, 10);
+	for (int i = 0; i < VT_N_REGS; i++)
+		thread.regs.r[i] = strtoull(at, &at, 16);
+	thread.regs.fs_base = strtoull(at, &at, 16);
+	if (*at != ' ' || p->state->held.threads.n >= MAX_HELD)
+		return; /* gdb could not print all of them */
+	thread.regs.orig_rax = strtoll(at, &at, 10);
+
+	struct vt_held_thread *added = vt_vec_append(&p->state->held.threads);
+
+	if (added)
+		*added = thread;
+	else
+		p->err = &vt_enomem;
+}
+
+static void read_signal(struct parser *p, const char *text)
+{
+	size_t n = p->state->held.threads.n;
+
+	if (n > 0)
+		p->state->held.threads.data[n - 1].signal = atoi(text);
+}
+
+/* "Stack level 1, frame at 0x7ffe...:" */
+static void read_frame(struct parser *p, const char *text)
+{
+	p->state->frame = atoi(text);
+}
+
+static void read_version(struct parser *p, const char *text)
+{
+	p->have_version = atoi(text) == FORMAT_VERSION;
+}
+
+static void read_non_stop(struct parser *p, const char *text)
+{
+	p->state->non_stop = atoi(text) != 0;
+}
+
+static void read_style(struct parser *p, const char *text)
+{
+	p->state->style = atoi(text) != 0;
+}
+
+static void read_width(struct parser *p, const char *text)
+{
+	p->state->width = atoi(text);
+}
+
+static void read_selected(struct parser *p, const char *text)
+{
+	p->state->selected = atoi(text);
+}
+
+static void read_address(struct parser *p, const char *text)
+{
+	p->state->address = strtoull(text, NULL, 16);
+}
+
+static void read_python(struct parser *p, const char *text)
+{
+	long long tid = 0, frame = 0;
+
+	if (sscanf(text, "%lld %lld", &tid, &frame) == 2 && tid > 0 && frame >= 0) {
+		p->state->python_tid = (pid_t)tid;
+		p->state->python_frame = (size_t)frame;
+	}
+}
+
+static void read_was(struct parser *p, const char *text)
+{
+	char *at;
+
+	p->state->was_tid = (pid_t)strtol(text, &at, 10);
+	p->state->was_frame = (int)strtol(at, &at, 10);
+	p->state->was_sp = strtoull(at, &at, 16);
+}
+
+static void read_pid(struct parser *p, const char *text)
+{
+	p->state->pid = atoi(text);
+}
+
+static const struct {
+	const char *key;
+	void (*read)(struct parser *p, const char *text);
+} keys[] = {
+	{ "vramtap-gdb ", read_version },
+	{ "thread ", read_thread },
+	{ "signal ", read_signal },
+	{ "Stack level ", read_frame },
+	{ "setting non-stop ", read_non_stop },
+	{ "setting style ", read_style },
+	{ "setting width ", read_width },
+	{ "selected ", read_selected },
+	{ "address ", read_address },
+	{ "python ", read_python },
+	{ "was ", read_was },
+	{ "pid ", read_pid },
+};
+
+static void read_line(struct parser *p, const char *line)
+{
+	if (is_heads(line)) {
+		read_heads(p, line);
+		return;
+	}
+	if (line[0] == '*' && line[1] == ' ') {
+		if (p->columns.description >= 0)
+			read_inferior(p, line);
+		else if (p->columns.core >= 0)
+			read_program_space(p, line);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		size_t len = strlen(keys[i].key);
+
+		if (!strncmp(line, keys[i].key, len)) {
+			keys[i].read(p, line + len);
+			return;
+		}
+	}
+}
+
+struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
+{
+	struct parser p = { .state = state, .columns = { -1, -1, -1, -1 } };
+	VT_FREE char *line = NULL;
+	size_t size = 0;
+	ssize_t n;
+
+	state->connection = "";
+	state->frame = -1;
+	state->held.debugger = "gdb";
+	while (!p.err && (n = getline(&line, &size, in)) >= 0) {
+		line[strcspn(line, "\n")] = '\0';
+		if (n < MAX_LINE)
+			read_line(&p, line);
+	}
+	if (!p.err && !p.have_version)
+		p.err = vt_error_create(VT_ERR_FORMAT, "gdb's commands and this vramtap are not of one release: load them again with source, "
+						       "from vramtap gdb-script");
+	if (p.err)
+		vt_gdb_state_deinit(state);
+	return p.err;
+}
+
+void vt_gdb_state_deinit(struct vt_gdb_state *state)
+{
+	vt_held_deinit(&state->held);
+	vt_arena_deinit(&state->arena);
+	*state = (struct vt_gdb_state){ 0 };
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What gdb has before it, as gdbcmds/vramtap.gdb prints it into our standard input ("_vramtap state"): the process or core, the
+ * settings that matter, the selected thread, and registers. Tables of gdb's are read by their column heads, which gdb 10 to 16 have.
+ */
+#ifndef VT_CMD_GDB_STATE_H
+#define VT_CMD_GDB_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "cmd/collect_held.h"
+
+struct vt_gdb_state {
+	pid_t pid;              /* 0: none */
+	const char *core;       /* file, NULL: it is no core */
+	const char *exe;        /* of the core, NULL unknown */
+	const char *connection; /* "native", "core", "remote host:1234", "" none */
+	bool non_stop;
+	bool style;             /* gdb's own output has colours */
+	int width;              /* of gdb's terminal, 0 unlimited */
+	int selected;           /* gdb's number of the selected thread, 0 none */
+	int frame;              /* level of the selected frame, -1 unknown */
+	uint64_t address;       /* the argument of "vramtap block" */
+	pid_t python_tid;       /* the thread of which ... */
+	size_t python_frame;    /* ... this Python frame was selected ("vramtap pyframe"); 0 unless chosen */
+	/* What was selected before gdb let go of the process, and where that thread stood: */
+	pid_t was_tid;
+	int was_frame;
+	uint64_t was_sp;
+	struct vt_held held;
+	struct vt_arena arena;
+};
+
+/* Reads all of in. VT_ERR_FORMAT when it is not what the script of this release prints. state must be zeroed. */
+struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in);
+void vt_gdb_state_deinit(struct vt_gdb_state *state);
+
+#endif

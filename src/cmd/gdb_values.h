@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gdb's convenience variables: doc/vramtap-gdb.7 lists them. */
+#ifndef VT_CMD_GDB_VALUES_H
+#define VT_CMD_GDB_VALUES_H
+
+#include "cmd/gdb_answer.h"
+#include "report/find.h"
+#include "report/model.h"
+
+/* Of the process and its allocators. What is not exact is void. */
+void vt_gdb_values_memory(struct vt_gdb_answer *answer, const struct vt_model *model);
+
+/* Of its devices, as the driver said: void when it was not asked. */
+void vt_gdb_values_devices(struct vt_gdb_answer *answer, const struct vt_model *model);
+
+/* Of what is at an address. */
+void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model, const struct vt_found *found);
+
+/* Of the threads; of one, NULL none. */
+void vt_gdb_values_threads(struct vt_gdb_answer *answer, const struct vt_model *model);
+void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_thread *thread);
+
+/* Of a Python frame. */
+void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number, const struct vt_model_frame *frame);
+
+#endif
