@@ -22,9 +22,6 @@
 #define DEFAULT_BLOCKS 20
 #define MAX_BLOCKS_SHOWN (1 << 24)
 #define BUDGET_NS (5 * VT_NS_PER_S)
-/* When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own, or kept from it. */
-#define IS_HARMLESS(signo) ((signo) == 0 || (signo) == SIGTRAP || (signo) == SIGSTOP || (signo) == SIGINT)
-
 /* One command while it is answered. */
 struct ask {
 	char **args;
@@ -286,41 +283,65 @@ static bool parse_release(struct ask *ask)
 				    !strcmp(ask->args[0], "record-off"));
 }
 
+/*
+ * When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own or are kept from the
+ * process by gdb, or do nothing: cuda-gdb stops with SIGURG.
+ */
+static bool is_harmless(int signo)
+{
+	static const int harmless[] = { 0, SIGTRAP, SIGSTOP, SIGINT, SIGURG, SIGCHLD, SIGWINCH, SIGCONT };
+
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (signo == harmless[i])
+			return true;
+	return false;
+}
+
 /* Before gdb lets go of it: whether that is harmless, and what to come back to. */
 static struct vt_error *answer_release(struct ask *ask)
 {
-	const struct vt_held *held = &ask->state.held;
-	const struct vt_held_thread *selected = vt_held_numbered(&ask->state.held, ask->state.selected);
+	const struct vt_gdb_state *state = &ask->state;
+	const struct vt_held_thread *selected = vt_held_numbered(&ask->state.held, state->selected);
 
-	if (ask->state.core)
+	if (state->core)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
-	for (size_t i = 0; i < held->threads.n; i++)
-		if (!IS_HARMLESS(held->threads.data[i].signal))
-			return vt_error_create(VT_ERR_BUSY, "thread %d stopped with %s, which would be delivered if gdb let go of the "
-					       "process: not done", held->threads.data[i].tid,
-					       strsignal(held->threads.data[i].signal));
-	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)ask->state.pid);
+	for (size_t i = 0; i < state->held.threads.n; i++) {
+		const struct vt_held_thread *thread = &state->held.threads.data[i];
+
+		if (!is_harmless(thread->signal))
+			return vt_error_create(VT_ERR_BUSY, "thread %d stopped with %s, which it would get if gdb let go of the process: "
+					       "not done", (int)thread->tid, strsignal(thread->signal));
+	}
+	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)state->pid);
 	vt_gdb_set_number(&ask->answer, "_vt_tid", (uint64_t)(selected ? selected->tid : 0));
 	vt_gdb_set_number(&ask->answer, "_vt_sp", selected ? selected->regs.r[VT_REG_RSP] : 0);
-	vt_gdb_set_number(&ask->answer, "_vt_frame", ask->state.frame > 0 ? (uint64_t)ask->state.frame : 0);
+	vt_gdb_set_number(&ask->answer, "_vt_frame", state->frame > 0 ? (uint64_t)state->frame : 0);
+	vt_gdb_set_number(&ask->answer, "_vt_on_device", state->on_device);
 	vt_gdb_set_number(&ask->answer, "vt_released", 1);
 	return NULL;
+}
+
+/* cuda-gdb that attaches to a process with a kernel shows that; to select the thread takes it away. */
+static bool must_select(const struct vt_gdb_state *state, const struct vt_held_thread *thread)
+{
+	return thread->number != state->selected || (state->on_device && !state->was_on_device);
 }
 
 /* After it: the thread that was selected, and its frame if it still stands where it stood. */
 static struct vt_error *answer_select(struct ask *ask)
 {
-	const struct vt_held *held = &ask->state.held;
+	const struct vt_gdb_state *state = &ask->state;
 
 	vt_gdb_set_void(&ask->answer, "_vt_tid");
-	for (size_t i = 0; i < held->threads.n; i++) {
-		const struct vt_held_thread *thread = &held->threads.data[i];
+	for (size_t i = 0; i < state->held.threads.n; i++) {
+		const struct vt_held_thread *thread = &state->held.threads.data[i];
 
-		if (!thread->tid || thread->tid != ask->state.was_tid)
+		if (!thread->tid || thread->tid != state->was_tid)
 			continue;
-		vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null", thread->number);
-		if (ask->state.was_frame > 0 && thread->regs.r[VT_REG_RSP] == ask->state.was_sp)
-			vt_gdb_command(&ask->answer, "select-frame %d", ask->state.was_frame);
+		if (must_select(state, thread))
+			vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null", thread->number);
+		if (state->was_frame > 0 && !state->was_on_device && thread->regs.r[VT_REG_RSP] == state->was_sp)
+			vt_gdb_command(&ask->answer, "select-frame %d", state->was_frame);
 	}
 	return NULL;
 }

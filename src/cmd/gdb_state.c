@@ -144,6 +144,11 @@ static void read_selected(struct parser *p, const char *text)
 	p->state->selected = atoi(text);
 }
 
+static void read_on_device(struct parser *p, const char *text)
+{
+	p->state->on_device = atoi(text) != 0;
+}
+
 static void read_address(struct parser *p, const char *text)
 {
 	p->state->address = strtoull(text, NULL, 16);
@@ -166,6 +171,7 @@ static void read_was(struct parser *p, const char *text)
 	p->state->was_tid = (pid_t)strtol(text, &at, 10);
 	p->state->was_frame = (int)strtol(at, &at, 10);
 	p->state->was_sp = strtoull(at, &at, 16);
+	p->state->was_on_device = strtol(at, &at, 10) != 0;
 }
 
 static void read_pid(struct parser *p, const char *text)
@@ -185,6 +191,7 @@ static const struct {
 	{ "setting style ", read_style },
 	{ "setting width ", read_width },
 	{ "selected ", read_selected },
+	{ "on device ", read_on_device },
 	{ "address ", read_address },
 	{ "python ", read_python },
 	{ "was ", read_was },

@@ -24,6 +24,7 @@ struct vt_gdb_state {
 	int width;              /* of gdb's terminal, 0 unlimited */
 	int selected;           /* gdb's number of the selected thread, 0 none */
 	int frame;              /* level of the selected frame, -1 unknown */
+	bool on_device;         /* cuda-gdb shows a kernel, not that thread */
 	uint64_t address;       /* the argument of "vramtap block" */
 	pid_t python_tid;       /* the thread of which ... */
 	size_t python_frame;    /* ... this Python frame was selected ("vramtap pyframe"); 0 unless chosen */
@@ -31,6 +32,7 @@ struct vt_gdb_state {
 	pid_t was_tid;
 	int was_frame;
 	uint64_t was_sp;
+	bool was_on_device;
 	struct vt_held held;
 	struct vt_arena arena;
 };
