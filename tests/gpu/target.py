@@ -6,7 +6,7 @@ usage: target.py MODE [--blocks N] [--threads N] [--snapshot FILE] [--rank N --s
 Prints "READY" (and the pid of a forked child) when the state is reached. Before that it writes torch.cuda.memory._snapshot()["segments"] as JSON (with
 --snapshot), taken after the last allocation. Reads lines from standard input: "check" computes on the CPU, and in the modes
 where the device is free on the GPU too, and answers "ok" or "wrong"; "contexts" answers the number of devices with an active
-primary context; "frames" answers what sys._current_frames() says, by thread. In the mode "gil" the main thread keeps the GIL
+primary context; "keep N" allocates N bytes and answers their address; "frames" answers what sys._current_frames() says, by thread. In the mode "gil" the main thread keeps the GIL
 from then on, and answers nothing. The modes "nccl" and "nccl-init" are for two processes, --rank 0 and --rank 1: the first
 waits for ever in a collective that the second does not join, after one that both have, or in the very first.
 """
@@ -196,6 +196,12 @@ def compute(gpu):
     return right
 
 
+def keep(size):
+    """One more block; its address."""
+    KEEP.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+    return KEEP[-1].data_ptr()
+
+
 MODES = {
     "idle": idle,
     "synchronize": hang_in_synchronize,
@@ -251,6 +257,8 @@ def main():
             print(active_contexts(), flush=True)
         elif line.startswith("frames"):
             print(frames(), flush=True)
+        elif line.startswith("keep "):
+            print(keep(int(line.split()[1])), flush=True)
         elif line.startswith("check"):
             print("ok" if compute(args.mode in DEVICE_IS_FREE and args.mode != "oom") else "wrong", flush=True)
 
