@@ -11,13 +11,8 @@
 #include "walk/torch_find.h"
 #include "walk/torch_table.h"
 
-/*
- * The target runs while its layout is looked for, so a look can fail that the next one passes. The first attempts follow each other
- * at once; a thread that lost its processor in the middle of a change is given time to come back.
- */
-#define FIND_ATTEMPTS 8
-#define FIND_AT_ONCE 4
-#define FIND_PAUSE_NS (4 * VT_NS_PER_MS)
+/* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch_find.c looks at that often enough. */
+#define FIND_ATTEMPTS 2
 
 static const char *const backend_names[] = {
 	[VT_TORCH_ABSENT] = "not loaded",
@@ -57,8 +52,6 @@ static void find_once(struct vt_collect *c)
 void vt_collect_find_torch(struct vt_collect *c)
 {
 	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
-		if (attempt >= FIND_AT_ONCE)
-			vt_sleep_ns(FIND_PAUSE_NS << (attempt - FIND_AT_ONCE));
 		find_once(c);
 		if (c->torch.backend != VT_TORCH_UNKNOWN || c->mem->coherent)
 			break;

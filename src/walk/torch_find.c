@@ -19,7 +19,9 @@
 
 #define PAGE 4096u
 #define ATTEMPTS 20 /* at a target that runs: each takes about a millisecond */
-#define PAUSE_NS 100000
+/* Before the second; it doubles with every other. A thread that lost its processor in the middle of a change must get it back. */
+#define PAUSE_NS (100 * VT_NS_PER_US)
+#define MAX_PAUSE_NS (16 * VT_NS_PER_MS)
 
 static void say_why(struct vt_torch_finder *f, const char *what)
 {
@@ -122,6 +124,13 @@ static void look(struct vt_torch_finder *f)
 	f->found->backend = VT_TORCH_NATIVE;
 }
 
+static uint64_t pause_before(int attempt)
+{
+	uint64_t pause = PAUSE_NS << (attempt / 2);
+
+	return pause < MAX_PAUSE_NS ? pause : MAX_PAUSE_NS;
+}
+
 /* While the target runs, what was read in the middle of a change may be wrong in any way; it is not so again and again. */
 static bool look_again(const struct vt_torch_found *found)
 {
@@ -147,7 +156,7 @@ void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uin
 	f->allocator = allocator;
 	look(f);
 	for (int i = 1; i < ATTEMPTS && look_again(found) && !src->coherent; i++) {
-		vt_sleep_ns(PAUSE_NS);
+		vt_sleep_ns(pause_before(i));
 		found->row = NULL;
 		found->differs[0] = found->why[0] = '\0';
 		look(f);
