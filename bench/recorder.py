@@ -92,7 +92,7 @@ def between(outer, inner):
 
 def allocation(version):
     rounds, rng = int(os.environ.get("VRAMTAP_ROUNDS", "15")), random.Random(1)
-    with truth.Job(version) as job, truth.Job(version) as control:
+    with truth.Recorded(version) as job, truth.Recorded(version) as control:
         print("allocation and free of 64 floats, 20 Python frames deep")
         machine(job)
         for each in (job, control):
@@ -141,7 +141,7 @@ def said_memory(job):
 
 def memory(version):
     print("memory of the recorder's tables (both kinds of frames), as the kernel has it")
-    with truth.Job(version) as job:
+    with truth.Recorded(version) as job:
         machine(job)
         before = truth.table_addresses(job.pid)
         job.on("--both")
@@ -180,7 +180,7 @@ def report(version):
     """With --no-stop nothing at all is stopped: threads' own stacks are another matter than the blocks'."""
     blocks = 20000
     print(f"report of {blocks} live blocks with native and Python frames")
-    with truth.Job(version) as job, truth.Job(version) as theirs:
+    with truth.Recorded(version) as job, truth.Recorded(version) as theirs:
         machine(job)
         job.on("--both")
         theirs("history", "all")
@@ -238,7 +238,7 @@ def ratio(job, blocks, steps):
 def training(version):
     print("training steps with the recorder on (both kinds of frames) and off, in turn")
     for name, shape in SHAPES.items():
-        with truth.Job(version) as job:
+        with truth.Recorded(version) as job:
             about = machine(job)
             if about["simulated"] and name.startswith("the device"):
                 print(f"  {name}: left out, the device is simulated")

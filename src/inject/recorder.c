@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "target/live.h"
+#include "target/recorder_head.h"
 
 extern const uint8_t vt_recorder_elf[];
 extern const uint8_t vt_recorder_elf_end[];
@@ -63,37 +64,21 @@ static bool is_recorder(const char *path, char id[VT_BUILD_ID_DIGITS + 1])
 	return digits[VT_BUILD_ID_DIGITS] == '\0' || digits[VT_BUILD_ID_DIGITS] == ' ';
 }
 
-static bool read_head(struct vt_memsrc *src, uint64_t at, struct vt_resident *resident)
+static void find_head(struct vt_memsrc *src, const struct vt_map_entry *map, struct vt_resident *resident)
 {
 	struct {
 		uint64_t magic;
 		uint32_t abi, size, state;
 	} head;
+	uint64_t end = map->end < resident->end ? map->end : resident->end, budget = end - map->start;
+	uint64_t at = vt_recorder_head_find(src, map->start, end, &budget);
 
-	if (vt_mem_read(src, at, &head, sizeof(head)) || head.magic != VT_RECORDER_MAGIC || !head.abi ||
-	    head.size < offsetof(struct vt_recorder_head, python) || head.size > resident->end - at)
-		return false;
+	if (!at || vt_mem_read(src, at, &head, sizeof(head)) || head.size > resident->end - at)
+		return;
 	resident->head = at;
 	resident->abi = head.abi;
 	resident->size = head.size;
 	resident->state = head.state;
-	return true;
-}
-
-/* The head is in the library's own data, which has few other words of its magic. */
-static bool find_head(struct vt_memsrc *src, const struct vt_map_entry *map, struct vt_resident *resident)
-{
-	uint64_t words[PAGE / 8];
-	uint64_t end = map->end < resident->end ? map->end : resident->end;
-
-	for (uint64_t page = map->start; page < end; page += PAGE) {
-		if (vt_mem_read(src, page, words, sizeof(words)))
-			continue;
-		for (size_t i = 0; i < PAGE / 8; i++)
-			if (words[i] == VT_RECORDER_MAGIC && read_head(src, page + i * 8, resident))
-				return true;
-	}
-	return false;
 }
 
 /* Its entry point is vt_recorder_control(); nothing but code of its own may be called. */

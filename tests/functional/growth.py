@@ -9,39 +9,25 @@ import signal
 import subprocess
 import time
 
-from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Skip, check, check_schema, equal, main, report, report_json,
-                     schema_errors, scratch, target, vramtap)
-from report_torch import RUN_SIM, versions
+from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json,
+                     schema_errors, scratch, simulated_python, vramtap)
+from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow.py")
 NO_EVENT = 4
 
 
-class Job:
+class Growing(Job):
+    """torch_grow.py"""
+
     def __init__(self, *args):
-        version = versions()[-1]
-        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        self.context = target(["sh", RUN_SIM, version, "--", "python", TARGET, *args], ready="READY",
-                              env=dict(os.environ, SIMCUDA_CTL=scratch("control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
-
-    def __enter__(self):
-        self.proc = self.context.__enter__()
-        self.pid = self.proc.pid
-        return self
-
-    def __exit__(self, *exc):
-        return self.context.__exit__(*exc)
-
-    def ask(self, line):
-        self.proc.stdin.write(line.encode() + b"\n")
-        self.proc.stdin.flush()
-        equal(self.proc.stdout.readline().decode().strip(), "ok", f"answer to {line}")
+        super().__init__([*simulated_python(versions()[-1]), TARGET, *args],
+                         env=dict(os.environ, SIMCUDA_CTL=scratch("control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
 
     def truth(self):
         """{function: (bytes, blocks)} of the blocks in use, by PyTorch's own account; "" is what was not recorded."""
         path = scratch("snapshot")
-        self.ask(f"snapshot {path}")
+        self.do(f"snapshot {path}")
         with open(path, encoding="utf-8") as file:
             segments = json.load(file)["segments"]
         sums = {}
@@ -82,11 +68,11 @@ def amounts(site):
 
 
 def test_diff_is_the_difference_of_snapshots():
-    with Job("--record") as job:
+    with Growing("--record") as job:
         before, first = job.truth(), job.save()
-        job.ask("step 20")
-        job.ask("once")
-        job.ask("free")
+        job.do("step 20")
+        job.do("once")
+        job.do("free")
         after, second = job.truth(), job.save()
         data = diff_json(first, second)
         check(data["same_process"] and data["sites_compared"] == "compared", "not compared", data["why_other_process"])
@@ -121,13 +107,13 @@ def text_is_right(first, second):
 
 def test_ages_tell_what_was_freed_and_made_anew():
     """With vramtap's own recorder: memory made anew in each step is at the same addresses, by the same backtraces."""
-    with Job() as job:
+    with Growing() as job:
         vramtap("record", str(job.pid), "on", "--python", expect=(COMPLETE, PARTIAL))
-        job.ask("step 5")
+        job.do("step 5")
         time.sleep(0.3)  # ages are of milliseconds
         first = job.save()
         time.sleep(0.3)
-        job.ask("step 6")
+        job.do("step 6")
         second = job.save()
         data = diff_json(first, second)
         sites = by_function(data)
@@ -148,28 +134,28 @@ def nothing_is_folded(job):
 
 
 def test_recording_that_begins_later_is_no_growth():
-    with Job() as job:
+    with Growing() as job:
         nothing_is_folded(job)
         first = job.save()
         what_is_no_report(first)
-        job.ask("step 3")
+        job.do("step 3")
         unrecorded = job.save()
         data = diff_json(first, unrecorded)
         equal((data["sites_compared"], data["sites"]), ("not-recorded", []), "sites that nobody recorded")
         check(any(g["change_blocks"] == 3 for g in data["groups"]), "sizes", data["groups"])
-        job.ask("record on")
-        job.ask("step 3")
+        job.do("record on")
+        job.do("step 3")
         recorded = job.save()
         data = diff_json(unrecorded, recorded, expect=PARTIAL)
         equal((data["sites_compared"], data["sites"]), ("recorded-after-only", []), "sites of one report only")
-        job.ask("record off")
-        job.ask("step 3")
+        job.do("record off")
+        job.do("step 3")
         data = diff_json(recorded, job.save())
         check("recording-interrupted" in {n["code"] for n in data["notes"]}, "not said that recording was off", data["notes"])
 
 
 def test_two_processes():
-    with Job("--record") as one, Job("--record") as other:
+    with Growing("--record") as one, Growing("--record") as other:
         first, second = one.save(), other.save()
         data = diff_json(first, second)
         check(not data["same_process"] and data["kept"] is None, "called one process", data["why_other_process"])
@@ -204,7 +190,7 @@ def watch_steps(job, looks, *args):
                           stderr=subprocess.PIPE) as watch:
         lines = [watch.stdout.readline().decode() for _ in range(2)]
         for _ in range(looks - 1):
-            job.ask("step 5")
+            job.do("step 5")
             lines.append(watch.stdout.readline().decode())
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate(timeout=60)
@@ -213,7 +199,7 @@ def watch_steps(job, looks, *args):
 
 
 def test_watch_names_the_place_that_grows():
-    with Job("--record") as job:
+    with Growing("--record") as job:
         then = scratch("then.json")
         before = job.save()
         out = watch_steps(job, 6, "--then", then, "--width=120")
@@ -228,7 +214,7 @@ def test_watch_names_the_place_that_grows():
 
 
 def test_watch_without_recording_and_its_end():
-    with Job() as job:
+    with Growing() as job:
         with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", str(job.pid)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as watch:
             lines = [watch.stdout.readline().decode() for _ in range(4)]
@@ -251,8 +237,8 @@ def test_watch_without_recording_and_its_end():
 
 
 def test_folded_is_what_is_allocated():
-    with Job("--record") as job:
-        job.ask("step 2")
+    with Growing("--record") as job:
+        job.do("step 2")
         truth = job.truth()
         for args in ((), ("--read-only",)):
             _, out, _ = report(job.pid, "--folded", "-", *args, expect=COMPLETE)

@@ -139,6 +139,47 @@ def target(argv, ready=None, **kwargs):
             stream.close()
 
 
+RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
+
+
+def simulated_python(version):
+    """The command of a Python with PyTorch of this version, on the simulated device."""
+    if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
+        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
+    return ["sh", RUN_SIM, version, "--", "python"]
+
+
+class Job:
+    """A target that does what it is told, a line at a time, and answers with a line."""
+
+    def __init__(self, argv, ready="READY", **kwargs):
+        self.context = target(argv, ready=ready, **kwargs)
+
+    def __enter__(self):
+        self.proc = self.context.__enter__()
+        self.pid = self.proc.pid
+        return self
+
+    def __exit__(self, *exc):
+        return self.context.__exit__(*exc)
+
+    def start(self, line):
+        self.proc.stdin.write(line.encode() + b"\n")
+        self.proc.stdin.flush()
+
+    def answer(self):
+        line = self.proc.stdout.readline()
+        check(line, "the job has ended", self.proc.poll())
+        return line.decode().strip()
+
+    def ask(self, line):
+        self.start(line)
+        return self.answer()
+
+    def do(self, line):
+        equal(self.ask(line), "ok", f"answer to {line}")
+
+
 CLEAN_UP = []
 
 

@@ -14,7 +14,7 @@ import subprocess
 import time
 
 import recorder_truth as truth
-from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, check_schema, compile_c, equal, main,
+from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, VRAMTAP, Job, Skip, check, check_schema, compile_c, equal, main,
                      report_json, scratch, target, vramtap, wait_until)
 from report_torch import versions
 
@@ -42,14 +42,14 @@ def environment(**more):
     return dict(os.environ, LD_LIBRARY_PATH=path, SIMCUDA_DEVICES="2", SIMCUDA_MEM_MB="2048", **more)
 
 
-class Calls:
+class Calls(Job):
     """cuda_calls, perhaps under a command; answers are lines."""
 
     def __init__(self, *args, command=(), env=None, flags=(), **kwargs):
-        self.context = target([*command, program(*flags), *args], ready="ready", env=env or environment(), **kwargs)
+        super().__init__([*command, program(*flags), *args], ready="ready", env=env or environment(), **kwargs)
 
     def __enter__(self):
-        self.proc = self.context.__enter__()
+        super().__enter__()
         self.pid = int(self.proc.ready_line.split()[1])
         return self
 
@@ -57,12 +57,10 @@ class Calls:
         # Under a command it is not that one's end that ends it.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        return self.context.__exit__(*exc)
+        return super().__exit__(*exc)
 
     def __call__(self, *words):
-        self.proc.stdin.write((" ".join(str(w) for w in words) + "\n").encode())
-        self.proc.stdin.flush()
-        return self.proc.stdout.readline().decode().strip()
+        return self.ask(" ".join(str(w) for w in words))
 
     def allocate(self, what, size):
         answer = self(what, size)

@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, scratch,

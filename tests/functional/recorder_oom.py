@@ -11,9 +11,9 @@ import signal
 import subprocess
 import time
 
-from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, check_schema, compile_c, diag_codes,
-                     equal, main, proc_state, report_json, scratch, target, vramtap, wait_until)
-from report_torch import RUN_SIM, Driver, versions
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Job, Skip, check, check_schema, compile_c,
+                     diag_codes, equal, main, proc_state, report_json, scratch, simulated_python, target, vramtap, wait_until)
+from report_torch import Driver, versions
 
 NO_EVENT = 4
 MIB = 1 << 20
@@ -56,36 +56,15 @@ def test_personality():
 
 # ---- jobs and watchers ----
 
-class Job:
+class Failing(Job):
     """torch_oom.py on a simulated device of so many MiB."""
 
     def __init__(self, memory=512, version=None):
-        version = version or versions()[0]
-        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        self.context = target(["sh", RUN_SIM, version, "--", "python", TARGET], ready="READY", cwd=scratch(),
-                              env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB=str(memory), SIMCUDA_CTX_MB="16"))
-
-    def __enter__(self):
-        self.proc = self.context.__enter__()
-        self.pid = self.proc.pid
-        return self
-
-    def __exit__(self, *exc):
-        return self.context.__exit__(*exc)
-
-    def start(self, line):
-        self.proc.stdin.write(line.encode() + b"\n")
-        self.proc.stdin.flush()
+        super().__init__([*simulated_python(version or versions()[0]), TARGET], cwd=scratch(),
+                         env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB=str(memory), SIMCUDA_CTX_MB="16"))
 
     def answer(self):
-        line = self.proc.stdout.readline()
-        check(line, "the job has ended", self.proc.poll())
-        return json.loads(line)
-
-    def ask(self, line):
-        self.start(line)
-        return self.answer()
+        return json.loads(super().answer())
 
 
 class Watch:
@@ -200,7 +179,7 @@ def held_by_line(data, mark):
 def test_full_device():
     """The failing line, the lines that filled the device, the same exception as without a watcher; several times."""
     path = scratch("report.json")
-    with Job() as job:
+    with Failing() as job:
         job.ask("fill 300 5")
         alone = job.ask("fail 400")
         equal(alone["type"], "torch.OutOfMemoryError", "type of the exception")
@@ -229,7 +208,7 @@ def test_full_device():
 def test_verdicts():
     """Fragmented; the device has room that PyTorch may not use; more than there is."""
     path = scratch("report.json")
-    with Job() as job, Watch(job.pid, path=path) as watch:
+    with Failing() as job, Watch(job.pid, path=path) as watch:
         job.ask("holes 352 44")
         result, data = catch(job, watch, "fail 100")
         check_caught(data, 100, result)
@@ -254,7 +233,7 @@ def test_verdicts():
 def test_job_that_dies():
     """What most do: the report must not need the process any more."""
     path = scratch("report.json")
-    with Job() as job, Watch(job.pid, "--then", path) as watch:
+    with Failing() as job, Watch(job.pid, "--then", path) as watch:
         job.ask("fill 300 5")
         job.start("die 400")
         job.proc.wait(timeout=30)
@@ -271,7 +250,7 @@ def test_job_that_dies():
 def test_two_threads():
     """Both are caught, in one report or in two."""
     path = scratch("report.json")
-    with Job() as job, Watch(job.pid, "--then", path) as watch:
+    with Failing() as job, Watch(job.pid, "--then", path) as watch:
         job.ask("fill 300 5")
         results = job.ask("twice 400")["results"]
         equal([r["type"] for r in results], ["torch.OutOfMemoryError"] * 2, "the exceptions")
@@ -289,7 +268,7 @@ def test_then_and_exec():
     """--exec runs when the report is there, with its name; without --then in a file of its own."""
     out = scratch("out")
     command = f'echo "$VRAMTAP_PID $VRAMTAP_REPORT $(wc -c < "$VRAMTAP_REPORT")" >> {out}'
-    with Job() as job:
+    with Failing() as job:
         path = scratch("report.json")
         with Watch(job.pid, "--then", path, "--exec", command) as watch:
             job.ask("fail 600")
@@ -311,7 +290,7 @@ def test_then_and_exec():
 
 def test_no_event():
     """The time is over, recording is switched off by somebody else, the process has ended; there is one watcher at a time."""
-    with Job() as job:
+    with Failing() as job:
         start = time.monotonic()
         with Watch(job.pid, "--timeout", "1") as watch:
             watch.end(how=None, expect=NO_EVENT)
@@ -334,7 +313,7 @@ def test_no_event():
 
 def test_recording_stays_on():
     """Recording that was on before is on afterwards."""
-    with Job() as job:
+    with Failing() as job:
         vramtap("record", str(job.pid), "on", expect=(COMPLETE, PARTIAL))
         with Watch(job.pid) as watch:
             job.ask("fail 600")
@@ -351,7 +330,7 @@ def test_recording_stays_on():
 
 def test_hooks_that_are_out():
     """Whatever took them out from outside, a watcher puts them in again; and it notices when that is done to it."""
-    with Job() as job:
+    with Failing() as job:
         job.ask("fill 20 1")
         allocator = int(json.loads(vramtap("layouts", "--json", "-", str(job.pid), expect=(COMPLETE, PARTIAL))[1])["allocator"], 16)
         with open(f"/proc/{job.pid}/mem", "r+b", buffering=0) as memory:
@@ -386,7 +365,7 @@ def test_hooks_that_are_out():
 
 def test_killed_watcher():
     """The job goes on, is kept once for half a second, and a later vramtap finds the trap and takes it out."""
-    with Job() as job:
+    with Failing() as job:
         with Watch(job.pid) as watch:
             watch.proc.kill()
             watch.proc.wait()
@@ -426,7 +405,7 @@ def stop(watch, pid):
 
 def test_killed_meanwhile():
     """Killed, or stopped, at any time while it deals with an event."""
-    with Job() as job:
+    with Failing() as job:
         job.ask("fill 300 5")
         for i in range(6 if QUICK else 100):
             with Watch(job.pid) as watch:

@@ -18,7 +18,7 @@ EITHER = (COMPLETE, PARTIAL)
 
 
 def job_of(version=None, **kwargs):
-    return truth.Job(version or versions()[-1], **kwargs)
+    return truth.Recorded(version or versions()[-1], **kwargs)
 
 
 def record(job, what, *options):

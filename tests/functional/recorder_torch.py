@@ -22,7 +22,7 @@ def one_of(i):
 def test_python_frames_agree():
     """Of each block, function by function and line by line."""
     for version in one_of(1):
-        with truth.Job(version) as job:
+        with truth.Recorded(version) as job:
             agreement = truth.places_agree(job, 3 if QUICK else 40, 250, truth.look_at_python)
             truth.nothing_wrong(agreement)
             check(agreement.python > 3000, "too few frames", str(agreement))
@@ -31,7 +31,7 @@ def test_python_frames_agree():
 
 def test_native_frames_agree():
     for version in one_of(0):
-        with truth.Job(version) as job:
+        with truth.Recorded(version) as job:
             agreement = truth.places_agree(job, 1 if QUICK else 20, 80, truth.look_at_native)
             truth.nothing_wrong(agreement)
             check(agreement.native > 1000, "too few frames", str(agreement))
@@ -77,7 +77,7 @@ def made_by_the_right_one(data):
 def test_functions_that_are_freed():
     """Their code objects, names, files and line tables lie where those of the next ones come to lie."""
     for version in one_of(0):
-        with truth.Job(version) as job:
+        with truth.Recorded(version) as job:
             job.on("--python")
             count = 500 if QUICK else 15000
             job("made_functions", 1000, 1000 + count)
@@ -129,7 +129,7 @@ def test_on_and_off_under_load():
     """Eight threads allocate; reports meanwhile are right, and after it all there is nothing left."""
     rng = random.Random(3)
     for version in one_of(1):
-        with truth.Job(version) as job:
+        with truth.Recorded(version) as job:
             before, seen = Before(job), 0
             job("load", 8)
             rounds = 6 if QUICK else 500
@@ -175,7 +175,7 @@ def threads_that_come_and_go(job):
 
 
 def test_short_threads_fork_and_exec():
-    with truth.Job(versions()[0]) as job:
+    with truth.Recorded(versions()[0]) as job:
         threads_that_come_and_go(job)
         job.on("--both")
         for _ in range(3):
@@ -200,7 +200,7 @@ def test_short_threads_fork_and_exec():
 
 def test_memory_is_bounded():
     """It samples when there is no more room, and says so; what it has is right."""
-    with truth.Job(versions()[0]) as job:
+    with truth.Recorded(versions()[0]) as job:
         before = Before(job)
         job.on("--both", "--max-memory", "4M")
         job("blocks", 150000)
@@ -275,7 +275,7 @@ class Storm:
 def test_storm():
     """On and off, reports, tools that are killed, a target that is stopped: it lives, and can be switched off."""
     seed = int(os.environ.get("VRAMTAP_SEED", "1"))
-    with truth.Job(versions()[0], env={"OMP_NUM_THREADS": "1"}) as job:
+    with truth.Recorded(versions()[0], env={"OMP_NUM_THREADS": "1"}) as job:
         job("trainer", 64, 1, 8, 2, "fast")  # autograd's thread stays for good
         before = Before(job)
         job("storm")

@@ -8,8 +8,7 @@ import re
 import sys
 
 import torch_history
-from harness import CACHE, COMPLETE, PARTIAL, SOURCE, Skip, check, equal, report_json, scratch, target, vramtap
-from report_torch import RUN_SIM
+from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, report_json, scratch, simulated_python, vramtap
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_recorder.py")
 EITHER = (COMPLETE, PARTIAL)
@@ -18,14 +17,10 @@ LIBRARY = "/memfd:vramtap-recorder-"
 
 def python_of(version):
     """The command of a Python with PyTorch: of that version on the simulated device, or (None) the installed one on a real device."""
-    if version is None:
-        return [sys.executable]
-    if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-    return ["sh", RUN_SIM, version, "--", "python"]
+    return [sys.executable] if version is None else simulated_python(version)
 
 
-class Job:
+class Recorded(Job):
     """torch_recorder.py, run by PyTorch of this version (None: the installed one), or by a command that runs Python."""
 
     def __init__(self, version=None, command=None, env=None, args=(), **kwargs):
@@ -34,19 +29,12 @@ class Job:
         if version is not None:
             defaults.update(SIMCUDA_CTL=os.path.join(self.where, "control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="2048")
         self.env = dict(os.environ, **defaults, **(env or {}))
-        self.context = target([*(command or python_of(version)), TARGET, *args], ready="READY", env=self.env, cwd=self.where, **kwargs)
+        super().__init__([*(command or python_of(version)), TARGET, *args], env=self.env, cwd=self.where, **kwargs)
 
     def __enter__(self):
-        self.proc = self.context.__enter__()
+        super().__enter__()
         self.pid = int(self.proc.ready_line.partition("pid=")[2])  # not that of "vramtap run"
         return self
-
-    def __exit__(self, *exc):
-        return self.context.__exit__(*exc)
-
-    def send(self, command):
-        self.proc.stdin.write(command.encode() + b"\n")
-        self.proc.stdin.flush()
 
     def answer(self, command="?"):
         for line in self.proc.stdout:
@@ -58,7 +46,7 @@ class Job:
 
     def __call__(self, *words):
         command = " ".join(str(word) for word in words)
-        self.send(command)
+        self.start(command)
         return self.answer(command)
 
     def snapshot(self):

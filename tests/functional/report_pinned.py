@@ -8,10 +8,9 @@ import signal
 import subprocess
 import time
 
-from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, check_schema, diag_codes, equal, main, report, report_json,
-                     scratch, target)
+from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, check, check_schema, diag_codes, equal, main, report, report_json, scratch,
+                     simulated_python, target)
 
-RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
 
 
 def versions():
@@ -54,9 +53,7 @@ class Pinned(Process):
     """The same with PyTorch of one version on the simulated device."""
 
     def __init__(self, version, **env):
-        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        super().__init__(["sh", RUN_SIM, version, "--", "python"], SIMCUDA_CTL=scratch("control"), **env)
+        super().__init__(simulated_python(version), SIMCUDA_CTL=scratch("control"), **env)
 
 
 def amounts(blocks):

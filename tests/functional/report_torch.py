@@ -8,10 +8,8 @@ import subprocess
 import time
 
 import torch_truth
-from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, schema_errors,
-                     scratch, target)
-
-RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, SOURCE, Job, Skip, check, diag_codes, equal, main, report,
+                     report_json, schema_errors, scratch, simulated_python, target)
 
 
 def versions():
@@ -231,26 +229,20 @@ def test_allocator_not_initialised_and_no_blocks():
             check(not torch_truth.of_report(data), "blocks before the first allocation")
 
 
-class Python:
+class Python(Job):
     """torch_train.py with full PyTorch of one version."""
 
     def __init__(self, version, hang, *args, **env):
-        if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-            raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
         self.path = scratch("snapshot.json")
-        self.context = target(["sh", RUN_SIM, version, "--", "python", os.path.join(SOURCE, "tests", "targets", "torch_train.py"),
-                               "--hang", hang, "--snapshot", self.path, *args], ready="READY",
-                              env=dict(os.environ, SIMCUDA_CTL=scratch("control"), **env))
+        super().__init__([*simulated_python(version), os.path.join(SOURCE, "tests", "targets", "torch_train.py"), "--hang", hang,
+                          "--snapshot", self.path, *args], env=dict(os.environ, SIMCUDA_CTL=scratch("control"), **env))
 
     def __enter__(self):
-        self.proc = self.context.__enter__()
+        super().__enter__()
         with open(self.path, encoding="utf-8") as file:
             snapshot = json.load(file)
         self.blocks = torch_truth.of_python_snapshot(snapshot["segments"])
         return self
-
-    def __exit__(self, *exc):
-        return self.context.__exit__(*exc)
 
 
 def functions(data, kind=None):

@@ -6,47 +6,31 @@ import os
 import struct
 
 from core import SANITIZED, allow_cores, kernel_core, report_core
-from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, check_schema, diag_codes, equal, main, report, report_json,
-                     scratch, target)
-from report_torch import RUN_SIM, versions
+from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, Job, check, check_schema, diag_codes, equal, main, report, report_json,
+                     scratch, simulated_python)
+from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_history.py")
 EITHER = (COMPLETE, PARTIAL)
 
 
-class Job:
+class History(Job):
     """torch_history.py, run by this command."""
 
     def __init__(self, command, *args, env=None, **kwargs):
         # Names by the dynamic symbol table: addr2line is not everywhere, and slow.
-        self.context = target([*command, TARGET, *args], ready="READY",
-                              env=dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **(env or {})), **kwargs)
-
-    def __enter__(self):
-        self.proc = self.context.__enter__()
-        self.pid = self.proc.pid
-        return self
-
-    def __exit__(self, *exc):
-        return self.context.__exit__(*exc)
-
-    def ask(self, line):
-        self.proc.stdin.write(line.encode() + b"\n")
-        self.proc.stdin.flush()
-        equal(self.proc.stdout.readline().decode().strip(), "ok", f"answer to {line}")
+        super().__init__([*command, TARGET, *args], env=dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **(env or {})), **kwargs)
 
     def snapshot(self):
         path = scratch("snapshot")
-        self.ask(f"snapshot {path}")
+        self.do(f"snapshot {path}")
         return read_snapshot(path)
 
 
 def simulated(version, stacks, *args):
     """With one version of PyTorch on the simulated device."""
-    if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
-        raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
     where = scratch()
-    job = Job(["sh", RUN_SIM, version, "--", "python"], "--stacks", stacks, *args, cwd=where, preexec_fn=allow_cores,
+    job = History(simulated_python(version), "--stacks", stacks, *args, cwd=where, preexec_fn=allow_cores,
               env={"SIMCUDA_CTL": scratch("control"), "SIMCUDA_DEVICES": "1", "SIMCUDA_MEM_MB": "512"})
     job.where = where
     return job
@@ -234,7 +218,7 @@ def test_while_blocks_come_and_go():
     """A backtrace is never that of another block: here each place makes blocks of its own size."""
     version = versions()[-1]
     with simulated(version, "python") as job:
-        job.ask("churn")
+        job.do("churn")
         seen, gone = {}, 0
         for i in range(4 if QUICK else 500):
             data = report_json(job.pid, *(["--read-only"] if i % 2 else []), expect=EITHER)

@@ -32,7 +32,7 @@ GIGABYTES = 1 << (27 if SIMULATED else 32)  # of one block of many that fill the
 
 
 def job(**kwargs):
-    return truth.Job(version(), **kwargs)
+    return truth.Recorded(version(), **kwargs)
 
 
 def real_device(why):

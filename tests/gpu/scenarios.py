@@ -13,30 +13,26 @@ sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import report_pinned  # noqa: E402
 import torch_history  # noqa: E402
 import torch_truth  # noqa: E402
-from harness import COMPLETE, PARTIAL, VRAMTAP, check, equal, main, peak_memory_mib, proc_state, report, report_json, target, thread_count  # noqa: E402
+from harness import COMPLETE, PARTIAL, VRAMTAP, Job, check, equal, main, peak_memory_mib, proc_state, report, report_json, thread_count  # noqa: E402
 
-class Gpu:
+
+class Gpu(Job):
     """A target in a state, with its own snapshot."""
 
     def __init__(self, mode, *args, env=None):
         self.snapshot_path = tempfile.mktemp(prefix="vramtap-gpu-")
         argv = [sys.executable, os.path.join(HERE, "target.py"), mode, "--snapshot", self.snapshot_path, *args]
-        self.context = target(argv, ready="READY", env=dict(os.environ, **(env or {})))
+        super().__init__(argv, env=dict(os.environ, **(env or {})))
 
     def __enter__(self):
-        self.proc = self.context.__enter__()
+        super().__enter__()
         with open(self.snapshot_path, encoding="utf-8") as file:
             self.snapshot = json.load(file)
         return self
 
     def __exit__(self, *exc):
         os.unlink(self.snapshot_path)
-        return self.context.__exit__(*exc)
-
-    def ask(self, line):
-        self.proc.stdin.write(line.encode() + b"\n")
-        self.proc.stdin.flush()
-        return self.proc.stdout.readline().decode().strip()
+        return super().__exit__(*exc)
 
     def unharmed(self):
         equal(self.ask("check"), "ok", "the target's computation")
@@ -264,7 +260,7 @@ def test_forked_child():
 def test_history():
     """The backtraces that PyTorch recorded, against its own snapshot; then 20,000 blocks with history."""
     for stacks in ("python", "all"):
-        with torch_history.Job([sys.executable], "--stacks", stacks) as job:
+        with torch_history.History([sys.executable], "--stacks", stacks) as job:
             theirs = job.snapshot()
             for args in ((), ("--read-only",)):
                 python, native, without = torch_history.compare(report_json(job.proc.pid, *args), theirs)
@@ -273,7 +269,7 @@ def test_history():
                       f"ones equal _snapshot(); {without} blocks were not recorded")
             if stacks == "all":
                 show(job)
-        with torch_history.Job([sys.executable], "--stacks", stacks, "--blocks", "20000") as job:
+        with torch_history.History([sys.executable], "--stacks", stacks, "--blocks", "20000") as job:
             for args in ((), ("--read-only",)):
                 runs = [report_json(job.proc.pid, *args)["timing"] for _ in range(10)]
                 for what in ("total_ms", "stopped_ms"):
