@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
-# of other releases, the programs that drive them, and interpreters that the machine lacks. Quick the second time. Says what it could not do; the tests
-# that need it are then skipped.
+# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks. Quick the second time. Says what it
+# could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
@@ -29,4 +29,8 @@ while read -r word rest; do
 		sh "$here/setup/python.sh" "$word" $rest || status=1
 	fi
 done <"$here/setup/python-versions"
+# Without one of these the tests of gdb's commands say so and go on with the machine's own.
+sh "$here/setup/gdb.sh" new gdb trixie forky
+sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
+sh "$here/setup/gdb.sh" old gdb-minimal bullseye
 exit $status
