@@ -19,6 +19,7 @@ struct parser {
 	struct vt_gdb_state *state;
 	struct columns columns;
 	bool have_version;
+	bool core_is_next;
 	struct vt_error *err;
 };
 
@@ -174,6 +175,22 @@ static void read_was(struct parser *p, const char *text)
 	p->state->was_on_device = strtol(at, &at, 10) != 0;
 }
 
+/* Under "Local core dump file:" of "info files": "\t`/tmp/core.4711', file type elf64-x86-64." */
+static void read_core(struct parser *p, const char *text)
+{
+	const char *end = strstr(text, "', file type ");
+
+	if (end && p->core_is_next)
+		p->state->core = vt_arena_strndup(&p->state->arena, text, (size_t)(end - text));
+	p->core_is_next = false;
+}
+
+static void expect_core(struct parser *p, const char *text)
+{
+	(void)text;
+	p->core_is_next = true;
+}
+
 static void read_pid(struct parser *p, const char *text)
 {
 	p->state->pid = atoi(text);
@@ -195,6 +212,8 @@ static const struct {
 	{ "address ", read_address },
 	{ "python ", read_python },
 	{ "was ", read_was },
+	{ "Local core dump file:", expect_core },
+	{ "\t`", read_core },
 	{ "pid ", read_pid },
 };
 
