@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap gdb-script: gdb's commands, with the place of this very program in them. */
+/* vramtap gdb-script [GDB ARGUMENT...]: gdb's commands, with the place of this very program in them; or gdb with them. */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -13,9 +16,24 @@
 
 extern const char vt_gdb_script[], vt_gdb_script_end[];
 
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	char ***command = state->input;
+
+	if (key != ARGP_KEY_ARG)
+		return ARGP_ERR_UNKNOWN;
+	/* The rest is the debugger's, options included. */
+	*command = &state->argv[state->next - 1];
+	state->next = state->argc;
+	(void)arg;
+	return 0;
+}
+
 static const struct argp argp = {
-	.doc = "Prints the commands for gdb and cuda-gdb, for gdb -x <(vramtap gdb-script) -p PID, or for a file that gdb sources; see "
-	       "vramtap-gdb(7).",
+	.parser = parse_option,
+	.args_doc = "\n[--] GDB [ARGUMENT...]",
+	.doc = "Prints the commands for gdb and cuda-gdb, for a file that gdb sources; or starts gdb with them: vramtap gdb-script gdb -p PID. "
+	       "See vramtap-gdb(7).",
 };
 
 /* It becomes a word of a shell's command in a gdb script: gdb ends its own part at |, and substitutes $arg0. */
@@ -37,7 +55,7 @@ static struct vt_error *own_path(char path[PATH_MAX])
 	return NULL;
 }
 
-static struct vt_error *print_script(void)
+static struct vt_error *write_script(FILE *out)
 {
 	char path[PATH_MAX];
 
@@ -45,22 +63,47 @@ static struct vt_error *print_script(void)
 	for (const char *at = vt_gdb_script, *place; *at; at = place + strlen(PLACE)) {
 		place = strstr(at, PLACE);
 		if (!place) {
-			fputs(at, stdout);
+			fputs(at, out);
 			break;
 		}
-		printf("%.*s'%s'", (int)(place - at), at, path);
+		fprintf(out, "%.*s'%s'", (int)(place - at), at, path);
 	}
-	if (fflush(stdout) || ferror(stdout))
+	if (fflush(out) || ferror(out))
 		return vt_error_create_os(errno, "cannot write the script");
 	return NULL;
 }
 
+/* gdb sources regular files only, and so not what <(vramtap gdb-script) is in a shell: a pipe. A file in memory is one. */
+static struct vt_error *start_gdb(char **command, int n)
+{
+	char script[32];
+	int fd = memfd_create("vramtap.gdb", 0);
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	VT_FREE char **args = calloc((size_t)n + 3, sizeof(*args));
+
+	if (!out || !args)
+		return vt_error_create_os(errno, "cannot make a file for the commands");
+	VT_TRY(write_script(out));
+	snprintf(script, sizeof(script), "/proc/self/fd/%d", fd);
+	args[0] = command[0];
+	args[1] = "-x";
+	args[2] = script;
+	memcpy(args + 3, command + 1, ((size_t)n - 1) * sizeof(*args));
+	/* As main() found them. */
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	execvp(args[0], args);
+	return vt_error_create_os(errno, "cannot start %s", command[0]);
+}
+
 int vt_cmd_gdb_script(int argc, char **argv)
 {
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	char **command = NULL;
 
-	VT_ERROR struct vt_error *err = print_script();
+	argp_err_exit_status = VT_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command);
+
+	VT_ERROR struct vt_error *err = command ? start_gdb(command, (int)(argv + argc - command)) : write_script(stdout);
 
 	return err ? vt_cmd_fail(err) : VT_EXIT_COMPLETE;
 }

@@ -19,7 +19,7 @@ static const struct vt_command commands[] = {
 	{ "watch", "catches the next out-of-memory error; finds what grows", vt_cmd_watch },
 	{ "run", "runs a program with its allocations recorded from the first one on", vt_cmd_run },
 	{ "gdb", NULL, vt_cmd_gdb },
-	{ "gdb-script", "the commands for gdb and cuda-gdb: gdb -x <(vramtap gdb-script) -p PID", vt_cmd_gdb_script },
+	{ "gdb-script", "the commands for gdb and cuda-gdb: vramtap gdb-script gdb -p PID", vt_cmd_gdb_script },
 	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
 };
 
