@@ -90,7 +90,7 @@ suite() {
 step_lint() {
 	say 'lint'
 	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' .ci/run | xargs shellcheck"
-	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.1"
+	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.[17]"
 	build gcc --enable-werror || return
 	try 'clang-tidy' sh "$here/scripts/tidy.sh" "$VRAMTAP_CACHE/build/gcc"
 }
