@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from standard input (gdb_state.h), the
- * answer goes into a file of gdb's commands (gdb_answer.h). The exit status is that of a report, and 0x80 more when there is no file.
+ * answer goes into a file of gdb's commands (gdb_answer.h), with the status of a report as $vt_status. Without a file it is printed, and
+ * the status is the exit status.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,12 +19,12 @@
 #include "cmd/output.h"
 #include "report/parts.h"
 
-#define PRINTED 0x80
 #define DEFAULT_BLOCKS 20
 #define MAX_BLOCKS_SHOWN (1 << 24)
 #define BUDGET_NS (5 * VT_NS_PER_S)
 /* One command while it is answered. */
 struct ask {
+	pid_t gdb;
 	char **args;
 	int n_args;
 	struct vt_gdb_state state;
@@ -46,6 +47,7 @@ enum part {
 struct verb {
 	const char *name;
 	enum part part;
+	unsigned int values; /* VT_GDB_x that it sets */
 	const char *usage;
 	/* Before the process is looked at: false when the arguments are wrong. */
 	bool (*parse)(struct ask *ask);
@@ -185,6 +187,7 @@ static void select_python(struct ask *ask, const struct vt_model_thread *thread,
 	vt_gdb_values_thread(&ask->answer, thread);
 	vt_gdb_values_python(&ask->answer, number, vt_model_python_numbered(&thread->stack, number));
 	vt_gdb_set_number(&ask->answer, "_vt_python_tid", (uint64_t)thread->tid);
+	vt_gdb_set_number(&ask->answer, "_vt_python_frame", number);
 }
 
 static bool parse_locals(struct ask *ask)
@@ -309,8 +312,8 @@ static struct vt_error *answer_release(struct ask *ask)
 		const struct vt_held_thread *thread = &state->held.threads.data[i];
 
 		if (!is_harmless(thread->signal))
-			return vt_error_create(VT_ERR_BUSY, "thread %d stopped with %s, which it would get if gdb let go of the process: "
-					       "not done", (int)thread->tid, strsignal(thread->signal));
+			return vt_error_create(VT_ERR_BUSY, "gdb's thread %d stopped with %s, which it would get if gdb let go of the "
+					       "process: not done", thread->number, strsignal(thread->signal));
 	}
 	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)state->pid);
 	vt_gdb_set_number(&ask->answer, "_vt_tid", (uint64_t)(selected ? selected->tid : 0));
@@ -341,7 +344,7 @@ static struct vt_error *answer_select(struct ask *ask)
 		if (must_select(state, thread))
 			vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null", thread->number);
 		if (state->was_frame > 0 && !state->was_on_device && thread->regs.r[VT_REG_RSP] == state->was_sp)
-			vt_gdb_command(&ask->answer, "select-frame %d", state->was_frame);
+			vt_gdb_command(&ask->answer, "select-frame 0x%x", (unsigned int)state->was_frame);
 	}
 	return NULL;
 }
@@ -387,20 +390,20 @@ static struct vt_error *answer_record_off(struct ask *ask)
 /* ---- */
 
 static const struct verb verbs[] = {
-	{ "info", PART_MEMORY, "info", has_no_arguments, answer_info },
-	{ "blocks", PART_MEMORY, "blocks [COUNT|all]", parse_blocks, answer_blocks },
-	{ "sites", PART_MEMORY, "sites [all]", parse_all, answer_sites },
-	{ "block", PART_MEMORY, "block EXPRESSION", has_no_arguments, answer_block },
-	{ "stacks", PART_STACKS, "stacks [all|python|main]", parse_stacks, answer_stacks },
-	{ "bt", PART_STACKS, "bt", has_no_arguments, answer_bt },
-	{ "locals", PART_STACKS, "locals", parse_locals, answer_locals },
-	{ "pyframe", PART_STACKS, "pyframe [up|down [COUNT]|NUMBER]", parse_pyframe, answer_pyframe },
-	{ "save", PART_REPORT, "save FILE", parse_save, answer_save },
-	{ "release", PART_NOTHING, "record on|off", parse_release, answer_release },
-	{ "select", PART_NOTHING, "select", has_no_arguments, answer_select },
-	{ "refresh", PART_RELEASED, "refresh", has_no_arguments, answer_refresh },
-	{ "record-on", PART_OTHER, "record on", has_no_arguments, answer_record_on },
-	{ "record-off", PART_OTHER, "record off", has_no_arguments, answer_record_off },
+	{ "info", PART_MEMORY, VT_GDB_MEMORY, "info", has_no_arguments, answer_info },
+	{ "blocks", PART_MEMORY, VT_GDB_MEMORY, "blocks [COUNT|all]", parse_blocks, answer_blocks },
+	{ "sites", PART_MEMORY, VT_GDB_MEMORY, "sites [all]", parse_all, answer_sites },
+	{ "block", PART_MEMORY, VT_GDB_FOUND, "block EXPRESSION", has_no_arguments, answer_block },
+	{ "stacks", PART_STACKS, VT_GDB_THREADS, "stacks [all|python|main]", parse_stacks, answer_stacks },
+	{ "bt", PART_STACKS, VT_GDB_THREAD, "bt", has_no_arguments, answer_bt },
+	{ "locals", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "locals", parse_locals, answer_locals },
+	{ "pyframe", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "pyframe [up|down [COUNT]|NUMBER]", parse_pyframe, answer_pyframe },
+	{ "save", PART_REPORT, VT_GDB_MEMORY | VT_GDB_THREADS, "save FILE", parse_save, answer_save },
+	{ "release", PART_NOTHING, 0, "record on|off", parse_release, answer_release },
+	{ "select", PART_NOTHING, 0, "select", has_no_arguments, answer_select },
+	{ "refresh", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "refresh", has_no_arguments, answer_refresh },
+	{ "record-on", PART_OTHER, 0, "record on", has_no_arguments, answer_record_on },
+	{ "record-off", PART_OTHER, 0, "record off", has_no_arguments, answer_record_off },
 };
 
 static const struct verb *find_verb(const char *name)
@@ -473,15 +476,27 @@ static void answer_error(struct ask *ask, const struct vt_error *err)
 	ask->status = err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
 }
 
-static int answer(struct ask *ask, const struct verb *verb, pid_t session)
+/* Without colours: the text may end in a log or a pipe of gdb's. */
+static void begin_output(struct ask *ask)
+{
+	int width = ask->state.width;
+
+	ask->output.color = VT_COLOR_NEVER;
+	if (width > 0)
+		ask->output.writer.columns = width < VT_MIN_COLUMNS ? VT_MIN_COLUMNS : width > VT_MAX_COLUMNS ? VT_MAX_COLUMNS : width;
+	vt_output_begin(&ask->output);
+}
+
+static int answer(struct ask *ask, const struct verb *verb)
 {
 	struct vt_error *err = vt_gdb_answer_init(&ask->answer);
 
 	if (err)
-		return vt_cmd_fail(err) | PRINTED;
+		return vt_cmd_fail(err);
 	vt_model_init(&ask->model);
+	vt_gdb_values_forget(&ask->answer, verb->values);
 	err = vt_gdb_state_init(&ask->state, stdin);
-	vt_output_begin(&ask->output);
+	begin_output(ask);
 	if (!err && !verb->parse(ask)) {
 		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", verb->usage);
 		ask->status = VT_EXIT_USAGE;
@@ -491,11 +506,13 @@ static int answer(struct ask *ask, const struct verb *verb, pid_t session)
 	if (err)
 		answer_error(ask, err);
 	vt_error_destroy(err);
-	err = vt_gdb_answer_write(&ask->answer, session);
+	vt_gdb_set_number(&ask->answer, "vt_status", (uint64_t)ask->status);
+	err = vt_gdb_answer_write(&ask->answer, ask->gdb);
 	if (err) {
 		vt_gdb_answer_print(&ask->answer);
 		vt_cmd_fail(err);
-		ask->status |= PRINTED;
+	} else {
+		ask->status = VT_GDB_ANSWERED;
 	}
 	vt_error_destroy(err);
 	vt_gdb_answer_deinit(&ask->answer);
@@ -512,9 +529,10 @@ int vt_cmd_gdb(int argc, char **argv)
 
 	if (!verb || strncmp(argv[1], "--session=", 10) != 0 || !parse_number(argv[1] + 10, 1 << 30, &session)) {
 		fprintf(stderr, "vramtap: only gdb's commands call this: vramtap gdb-script prints them\n");
-		return VT_EXIT_USAGE | PRINTED;
+		return VT_EXIT_USAGE;
 	}
+	ask.gdb = (pid_t)session;
 	ask.args = argv + 3;
 	ask.n_args = argc - 3;
-	return answer(&ask, verb, (pid_t)session);
+	return answer(&ask, verb);
 }

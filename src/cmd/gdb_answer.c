@@ -23,7 +23,7 @@ void vt_gdb_answer_deinit(struct vt_gdb_answer *answer)
 	if (answer->text)
 		fclose(answer->text);
 	free(answer->data);
-	vt_str_deinit(&answer->sets);
+	vt_str_deinit(&answer->commands);
 	*answer = (struct vt_gdb_answer){ 0 };
 }
 
@@ -56,19 +56,19 @@ static void add_echoes(struct vt_str *out, const char *text, size_t n)
 void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value)
 {
 	/* Hexadecimal whatever gdb's input-radix is. */
-	vt_str_addf(&answer->sets, "set $%s = 0x%" PRIx64 "\n", name, value);
+	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "\n", name, value);
 }
 
 void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text)
 {
-	vt_str_addf(&answer->sets, "set $%s = \"", name);
-	add_escaped(&answer->sets, text, strlen(text));
-	vt_str_add(&answer->sets, "\"\n");
+	vt_str_addf(&answer->commands, "set $%s = \"", name);
+	add_escaped(&answer->commands, text, strlen(text));
+	vt_str_add(&answer->commands, "\"\n");
 }
 
 void vt_gdb_set_void(struct vt_gdb_answer *answer, const char *name)
 {
-	vt_str_addf(&answer->sets, "set $%s = (void)0\n", name);
+	vt_str_addf(&answer->commands, "set $%s = (void)0\n", name);
 }
 
 void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
@@ -76,9 +76,9 @@ void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	vt_str_vaddf(&answer->sets, format, args);
+	vt_str_vaddf(&answer->commands, format, args);
 	va_end(args);
-	vt_str_add(&answer->sets, "\n");
+	vt_str_add(&answer->commands, "\n");
 }
 
 /*
@@ -101,7 +101,7 @@ static struct vt_error *open_directory(const char *path, int *ret)
 	return NULL;
 }
 
-static struct vt_error *write_file(int dirfd, const char *directory, const struct vt_str *text)
+static struct vt_error *write_all(int dirfd, const char *directory, const struct vt_str *text)
 {
 	VT_CLOSE int fd = openat(dirfd, FILE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -113,6 +113,17 @@ static struct vt_error *write_file(int dirfd, const char *directory, const struc
 		done += n > 0 ? (size_t)n : 0;
 	}
 	return fd < 0 ? vt_error_create_os(errno, "cannot write %s/" FILE_NAME, directory) : NULL;
+}
+
+static struct vt_error *write_file(int dirfd, const char *directory, const struct vt_str *text)
+{
+	struct vt_error *err = write_all(dirfd, directory, text);
+
+	if (err) {
+		unlinkat(dirfd, FILE_NAME, 0);
+		rmdir(directory);
+	}
+	return err;
 }
 
 struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
@@ -127,10 +138,10 @@ struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
 	VT_TRY(open_directory(directory, &dirfd));
 	/* gdb has the file open and reads on. */
 	vt_str_addf(&file, "pipe printf \"\" | rm -rf %s\n", directory);
+	vt_str_addn(&file, vt_str_get(&answer->commands), answer->commands.n);
 	add_echoes(&file, answer->data, answer->n);
-	vt_str_addn(&file, vt_str_get(&answer->sets), answer->sets.n);
 
-	struct vt_error *err = file.failed || answer->sets.failed ? &vt_enomem : write_file(dirfd, directory, &file);
+	struct vt_error *err = file.failed || answer->commands.failed ? &vt_enomem : write_file(dirfd, directory, &file);
 
 	vt_str_deinit(&file);
 	return err;

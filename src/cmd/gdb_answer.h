@@ -13,11 +13,17 @@
 #include "base/error.h"
 #include "base/str.h"
 
+/*
+ * The exit status that says that there is a file: none of a shell's own, and none after a signal (gdbcmds/vramtap.gdb.in). With any
+ * other there is none of ours, whatever is in that place.
+ */
+#define VT_GDB_ANSWERED 0xd5
+
 struct vt_gdb_answer {
 	FILE *text;      /* what is to be shown: writers write here */
 	char *data;      /* private: of text */
 	size_t n;        /* private: of text */
-	struct vt_str sets; /* private */
+	struct vt_str commands; /* private */
 };
 
 struct vt_error *vt_gdb_answer_init(struct vt_gdb_answer *answer);
@@ -28,7 +34,7 @@ void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t 
 void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text);
 void vt_gdb_set_void(struct vt_gdb_answer *answer, const char *name);
 
-/* A command of gdb's, as it is, after the text is shown. */
+/* A command of gdb's, as it is. These and the values come before the text, which somebody may not want to see to its end. */
 void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The file for the gdb with this pid: in a directory of ours alone, /tmp/vramtap-gdb-PID; its last command removes it. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/gdb_state.h"
 
-#include <errno.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FORMAT_VERSION 1
 #define MAX_LINE (1 << 16)
 #define MAX_HELD VT_MAX_THREADS
+
+#define PROCESS "process "
 
 /* The columns of the two tables of gdb's, by the heads above them; -1: there is none. */
 struct columns {
@@ -20,8 +21,18 @@ struct parser {
 	struct columns columns;
 	bool have_version;
 	bool core_is_next;
+	bool ended; /* what is to come is not for us */
 	struct vt_error *err;
 };
+
+/* The number that text begins with; min when it is none, or not within the limits. */
+static long number_in(const char *text, long min, long max)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	return end == text || value < min || value > max ? min : value;
+}
 
 static int column(const char *heads, const char *name)
 {
@@ -30,9 +41,12 @@ static int column(const char *heads, const char *name)
 	return found ? (int)(found - heads) : -1;
 }
 
+/* "  Num  Description ... Executable" and "  Id   Executable  Core File"; a file may be called so, too. */
 static bool is_heads(const char *line)
 {
-	return (strstr(line, "Description") || strstr(line, "Core File")) && strstr(line, "Executable");
+	const char *first = line + strspn(line, " ");
+
+	return (!strncmp(first, "Num ", 4) && strstr(first, "Description")) || (!strncmp(first, "Id ", 3) && strstr(first, "Core File"));
 }
 
 static void read_heads(struct parser *p, const char *line)
@@ -66,11 +80,10 @@ static void read_inferior(struct parser *p, const char *line)
 	const char *description = cell(p, line, at->description, at->connection >= 0 ? at->connection : at->executable);
 	const char *connection = at->connection < 0 ? NULL : cell(p, line, at->connection, at->executable);
 	const char *open = connection ? strchr(connection, '(') : NULL;
-	int pid;
 
 	/* cuda-gdb and gdb without threads in the process say the same. */
-	if (description && sscanf(description, "process %d", &pid) == 1 && pid > 0)
-		state->pid = pid;
+	if (description && !strncmp(description, PROCESS, strlen(PROCESS)))
+		state->pid = (pid_t)number_in(description + strlen(PROCESS), 0, INT_MAX);
 	if (open)
 		state->connection = vt_arena_strndup(&state->arena, open + 1, strcspn(open + 1, ")"));
 	if (!state->connection)
@@ -84,70 +97,77 @@ static void read_program_space(struct parser *p, const char *line)
 	p->state->core = cell(p, line, p->columns.core, -1);
 }
 
-/* "thread 3", the registers in the order of enum, fs_base, orig_rax */
-static void read_thread(struct parser *p, const char *line)
+static void add_thread(struct parser *p, const struct vt_held_thread *thread)
 {
-	struct vt_held_thread thread = { 0 };
-	char *at;
+	struct vt_held_thread *added;
 
-	thread.number = (int)strtol(line, &at, 10);
-	for (int i = 0; i < VT_N_REGS; i++)
-		thread.regs.r[i] = strtoull(at, &at, 16);
-	thread.regs.fs_base = strtoull(at, &at, 16);
-	if (*at != ' ' || p->state->held.threads.n >= MAX_HELD)
-		return; /* gdb could not print all of them */
-	thread.regs.orig_rax = strtoll(at, &at, 10);
-
-	struct vt_held_thread *added = vt_vec_append(&p->state->held.threads);
-
+	if (p->state->held.threads.n >= MAX_HELD)
+		return;
+	added = vt_vec_append(&p->state->held.threads);
 	if (added)
-		*added = thread;
+		*added = *thread;
 	else
 		p->err = &vt_enomem;
 }
 
+/* "thread 3", the registers in the order of enum, fs_base, orig_rax */
+static void read_thread(struct parser *p, const char *line)
+{
+	struct vt_held_thread thread = { .number = (int)number_in(line, 0, INT_MAX) };
+	char *at;
+
+	strtol(line, &at, 10);
+	for (int i = 0; i < VT_N_REGS; i++)
+		thread.regs.r[i] = strtoull(at, &at, 16);
+	thread.regs.fs_base = strtoull(at, &at, 16);
+	if (*at != ' ')
+		return; /* gdb could not print all of them */
+	thread.regs.orig_rax = strtoll(at, &at, 10);
+	add_thread(p, &thread);
+}
+
+/* "signal 3 19": of the thread before it, unless gdb could not print that one's registers. It counts all the same. */
 static void read_signal(struct parser *p, const char *text)
 {
 	size_t n = p->state->held.threads.n;
+	struct vt_held_thread *last = n > 0 ? &p->state->held.threads.data[n - 1] : NULL;
+	struct vt_held_thread thread = { .number = (int)number_in(text, 0, INT_MAX) };
+	const char *signal = strchr(text, ' ');
 
-	if (n > 0)
-		p->state->held.threads.data[n - 1].signal = atoi(text);
+	if (!signal)
+		return;
+	thread.signal = (int)number_in(signal, 0, INT_MAX);
+	if (last && last->number == thread.number)
+		last->signal = thread.signal;
+	else
+		add_thread(p, &thread);
 }
 
-/* "Stack level 1, frame at 0x7ffe...:" */
+/* "Stack level 1, frame at 0x7ffe...:" is the last thing asked for; what follows has names of the process's in it. */
 static void read_frame(struct parser *p, const char *text)
 {
-	p->state->frame = atoi(text);
+	p->state->frame = (int)number_in(text, -1, INT_MAX);
+	p->ended = true;
 }
 
 static void read_version(struct parser *p, const char *text)
 {
-	p->have_version = atoi(text) == FORMAT_VERSION;
-}
-
-static void read_non_stop(struct parser *p, const char *text)
-{
-	p->state->non_stop = atoi(text) != 0;
-}
-
-static void read_style(struct parser *p, const char *text)
-{
-	p->state->style = atoi(text) != 0;
+	p->have_version = number_in(text, 0, INT_MAX) == FORMAT_VERSION;
 }
 
 static void read_width(struct parser *p, const char *text)
 {
-	p->state->width = atoi(text);
+	p->state->width = (int)number_in(text, 0, INT_MAX);
 }
 
 static void read_selected(struct parser *p, const char *text)
 {
-	p->state->selected = atoi(text);
+	p->state->selected = (int)number_in(text, 0, INT_MAX);
 }
 
 static void read_on_device(struct parser *p, const char *text)
 {
-	p->state->on_device = atoi(text) != 0;
+	p->state->on_device = number_in(text, 0, 1);
 }
 
 static void read_address(struct parser *p, const char *text)
@@ -157,20 +177,22 @@ static void read_address(struct parser *p, const char *text)
 
 static void read_python(struct parser *p, const char *text)
 {
-	long long tid = 0, frame = 0;
+	const char *frame = strchr(text, ' ');
 
-	if (sscanf(text, "%lld %lld", &tid, &frame) == 2 && tid > 0 && frame >= 0) {
-		p->state->python_tid = (pid_t)tid;
-		p->state->python_frame = (size_t)frame;
-	}
+	if (!frame)
+		return;
+	p->state->python_tid = (pid_t)number_in(text, 0, INT_MAX);
+	p->state->python_frame = (size_t)number_in(frame, 0, INT_MAX);
 }
 
 static void read_was(struct parser *p, const char *text)
 {
 	char *at;
 
-	p->state->was_tid = (pid_t)strtol(text, &at, 10);
-	p->state->was_frame = (int)strtol(at, &at, 10);
+	p->state->was_tid = (pid_t)number_in(text, 0, INT_MAX);
+	strtol(text, &at, 10);
+	p->state->was_frame = (int)number_in(at, 0, INT_MAX);
+	strtol(at, &at, 10);
 	p->state->was_sp = strtoull(at, &at, 16);
 	p->state->was_on_device = strtol(at, &at, 10) != 0;
 }
@@ -193,7 +215,7 @@ static void expect_core(struct parser *p, const char *text)
 
 static void read_pid(struct parser *p, const char *text)
 {
-	p->state->pid = atoi(text);
+	p->state->pid = (pid_t)number_in(text, 0, INT_MAX);
 }
 
 static const struct {
@@ -204,8 +226,6 @@ static const struct {
 	{ "thread ", read_thread },
 	{ "signal ", read_signal },
 	{ "Stack level ", read_frame },
-	{ "setting non-stop ", read_non_stop },
-	{ "setting style ", read_style },
 	{ "setting width ", read_width },
 	{ "selected ", read_selected },
 	{ "on device ", read_on_device },
@@ -252,7 +272,7 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 	state->held.debugger = "gdb";
 	while (!p.err && (n = getline(&line, &size, in)) >= 0) {
 		line[strcspn(line, "\n")] = '\0';
-		if (n < MAX_LINE)
+		if (n < MAX_LINE && !p.ended)
 			read_line(&p, line);
 	}
 	if (!p.err && !p.have_version)

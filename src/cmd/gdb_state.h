@@ -19,8 +19,6 @@ struct vt_gdb_state {
 	const char *core;       /* file, NULL: it is no core */
 	const char *exe;        /* of the core, NULL unknown */
 	const char *connection; /* "native", "core", "remote host:1234", "" none */
-	bool non_stop;
-	bool style;             /* gdb's own output has colours */
 	int width;              /* of gdb's terminal, 0 unlimited */
 	int selected;           /* gdb's number of the selected thread, 0 none */
 	int frame;              /* level of the selected frame, -1 unknown */

@@ -3,6 +3,48 @@
 
 #include "report/parts.h"
 
+static const struct {
+	unsigned int values;
+	const char *name;
+} variables[] = {
+	{ VT_GDB_MEMORY | VT_GDB_THREADS, "vt_pid" },
+	{ VT_GDB_MEMORY, "vt_reserved" },
+	{ VT_GDB_MEMORY, "vt_allocated" },
+	{ VT_GDB_MEMORY, "vt_cached" },
+	{ VT_GDB_MEMORY, "vt_awaiting" },
+	{ VT_GDB_MEMORY, "vt_blocks" },
+	{ VT_GDB_MEMORY, "vt_segments" },
+	{ VT_GDB_MEMORY, "vt_sites" },
+	{ VT_GDB_DEVICES, "vt_devices" },
+	{ VT_GDB_DEVICES, "vt_device_total" },
+	{ VT_GDB_DEVICES, "vt_device_free" },
+	{ VT_GDB_FOUND, "vt_block_addr" },
+	{ VT_GDB_FOUND, "vt_block_size" },
+	{ VT_GDB_FOUND, "vt_block_requested" },
+	{ VT_GDB_FOUND, "vt_block_state" },
+	{ VT_GDB_FOUND, "vt_block_device" },
+	{ VT_GDB_FOUND, "vt_block_stream" },
+	{ VT_GDB_FOUND, "vt_block_prev" },
+	{ VT_GDB_FOUND, "vt_block_next" },
+	{ VT_GDB_FOUND, "vt_segment_addr" },
+	{ VT_GDB_FOUND, "vt_segment_size" },
+	{ VT_GDB_THREADS, "vt_threads" },
+	{ VT_GDB_THREAD, "vt_tid" },
+	{ VT_GDB_THREAD, "vt_frames" },
+	{ VT_GDB_THREAD, "vt_pyframes" },
+	{ VT_GDB_PYTHON, "vt_pyframe" },
+	{ VT_GDB_PYTHON, "vt_pyframe_function" },
+	{ VT_GDB_PYTHON, "vt_pyframe_file" },
+	{ VT_GDB_PYTHON, "vt_pyframe_line" },
+};
+
+void vt_gdb_values_forget(struct vt_gdb_answer *answer, unsigned int values)
+{
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		if (variables[i].values & values)
+			vt_gdb_set_void(answer, variables[i].name);
+}
+
 /* All allocators together. */
 struct totals {
 	bool exact;

@@ -22,8 +22,6 @@ enum {
 	KEY_ASCII,
 };
 
-#define MIN_COLUMNS 40
-#define MAX_COLUMNS 500
 #define MAX_TIMEOUT_S 3600
 
 static const struct argp_option options[] = {
@@ -91,7 +89,7 @@ static error_t parse_format(int key, char *arg, struct argp_state *state)
 		output->color = (enum vt_color_mode)vt_parse_choice(state, "--color", color_names, arg);
 		return 0;
 	case KEY_WIDTH:
-		output->writer.columns = (int)vt_parse_number(state, "--width", arg, MIN_COLUMNS, MAX_COLUMNS);
+		output->writer.columns = (int)vt_parse_number(state, "--width", arg, VT_MIN_COLUMNS, VT_MAX_COLUMNS);
 		return 0;
 	case KEY_ASCII:
 		output->writer.ascii = true;
@@ -154,8 +152,8 @@ static void adapt_to_terminal(struct vt_output *output)
 	const char *no_color = getenv("NO_COLOR");
 
 	if (!output->writer.columns && terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
-		output->writer.columns = size.ws_col < MIN_COLUMNS ? MIN_COLUMNS :
-					 size.ws_col > MAX_COLUMNS ? MAX_COLUMNS :
+		output->writer.columns = size.ws_col < VT_MIN_COLUMNS ? VT_MIN_COLUMNS :
+					 size.ws_col > VT_MAX_COLUMNS ? VT_MAX_COLUMNS :
 								     size.ws_col;
 	output->writer.colour = output->color == VT_COLOR_ALWAYS ||
 				(output->color == VT_COLOR_AUTO && terminal && !(no_color && *no_color));

@@ -11,6 +11,10 @@
 #include "base/error.h"
 #include "report/writer.h"
 
+/* Of text. */
+#define VT_MIN_COLUMNS 40
+#define VT_MAX_COLUMNS 500
+
 enum vt_color_mode { VT_COLOR_AUTO, VT_COLOR_ALWAYS, VT_COLOR_NEVER };
 
 struct vt_output {
