@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/collect_held.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/collect_stacks.h"
 
@@ -70,6 +72,28 @@ static bool is_held(const struct vt_thread_sample *sample)
 	return sample->asleep && sample->info.state == 't';
 }
 
+/* A debugger may trace with any of its threads. */
+static bool is_traced_by(const struct vt_proc *proc, pid_t debugger)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)debugger, (int)proc->tracer);
+	return proc->tracer > 0 && (proc->tracer == debugger || !access(path, F_OK));
+}
+
+/* The number of the process is what the debugger has printed, names of the process's among other things: it must be true. */
+static struct vt_error *refuse_other(const struct vt_collect *c)
+{
+	const struct vt_held *held = c->held;
+
+	if (is_traced_by(&c->proc, held->pid))
+		return NULL;
+	if (c->proc.tracer > 0)
+		return vt_error_create(VT_ERR_BUSY, "process %d is held by another debugger than this %s: %s (%d)", (int)c->proc.pid,
+				       held->debugger, c->proc.tracer_name, (int)c->proc.tracer);
+	return vt_error_create(VT_ERR_BUSY, "process %d is not held by this %s", (int)c->proc.pid, held->debugger);
+}
+
 /* A thread in uninterruptible sleep cannot be stopped by anybody: it is read as it sleeps. */
 static struct vt_error *refuse_running(struct vt_collect *c)
 {
@@ -108,6 +132,7 @@ static struct vt_error *open_held(struct vt_collect *c, const struct vt_subject 
 	VT_TRY(vt_origin_process.open(c, subject));
 	c->held = subject->held;
 	c->model->held_by = c->held->debugger;
+	VT_TRY(refuse_other(c));
 	VT_TRY(take_samples(c->held, c->proc.pid));
 	VT_TRY(refuse_running(c));
 	match_threads(c->held);
@@ -188,6 +213,7 @@ static void capture(struct vt_stacks *s)
 		if (!added)
 			break;
 		round->samples[i] = *sample;
+		forget_stop(&round->samples[i].info);
 		*added = (struct vt_session_thread){ .tid = sample->info.tid, .stopped = thread, .sampled = !thread && sample->asleep };
 		if (thread)
 			added->regs = thread->regs;

@@ -22,6 +22,7 @@ struct vt_held_thread {
 struct vt_held {
 	VT_VEC(struct vt_held_thread) threads;
 	const char *debugger; /* "gdb" */
+	pid_t pid;            /* of the debugger */
 	VT_VEC(struct vt_thread_sample) samples; /* private: the threads when it was looked at first */
 };
 

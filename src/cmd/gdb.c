@@ -419,6 +419,7 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb, s
 {
 	struct vt_gdb_state *state = &ask->state;
 
+	state->held.pid = ask->gdb;
 	*ret = (struct vt_subject){ .held = &state->held };
 	if (!strncmp(state->connection, "remote", 6) || !strncmp(state->connection, "extended-remote", 15))
 		return vt_error_create(VT_ERR_UNSUPPORTED, "the process is on another machine (%s): vramtap must run there",

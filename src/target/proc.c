@@ -628,7 +628,8 @@ static bool read_sample_syscall(struct vt_thread_sample *sample, int dirfd)
 	snprintf(path, sizeof(path), "%d/syscall", (int)sample->info.tid);
 	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
 		parse_syscall(&sample->info, text);
-	return sample->info.syscall_known && sample->info.sp && sample->info.pc;
+	/* Both are 0 when it has ended. The instruction alone is where a function was called that there is not. */
+	return sample->info.syscall_known && (sample->info.sp || sample->info.pc);
 }
 
 void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid)
