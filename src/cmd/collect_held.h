@@ -6,36 +6,8 @@
 #ifndef VT_CMD_COLLECT_HELD_H
 #define VT_CMD_COLLECT_HELD_H
 
-#include "base/error.h"
-#include "base/vec.h"
 #include "cmd/collect.h"
-#include "target/proc.h"
-#include "target/regs.h"
-
-struct vt_held_thread {
-	int number;          /* the debugger's own */
-	struct vt_regs regs;
-	int signal;          /* si_signo of what it stopped with, 0 unknown */
-	pid_t tid;           /* filled when it is found among the threads; 0: it is none of them */
-};
-
-struct vt_held {
-	VT_VEC(struct vt_held_thread) threads;
-	const char *debugger; /* "gdb" */
-	pid_t pid;            /* of the debugger */
-	VT_VEC(struct vt_thread_sample) samples; /* private: the threads when it was looked at first */
-};
-
-void vt_held_deinit(struct vt_held *held);
-
-/* The thread with these two registers: no two threads have one stack. NULL: the debugger gave none such. */
-struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc);
-
-/* Marks the one with these two registers, if any, as this thread. */
-void vt_held_match(struct vt_held *held, pid_t tid, uint64_t sp, uint64_t pc);
-
-/* By the debugger's number, NULL. */
-struct vt_held_thread *vt_held_numbered(struct vt_held *held, int number);
+#include "cmd/held.h"
 
 extern const struct vt_origin vt_origin_held;
 

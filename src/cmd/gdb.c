@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/collect_held.h"
 #include "cmd/gdb_answer.h"
 #include "cmd/gdb_state.h"
 #include "cmd/gdb_values.h"

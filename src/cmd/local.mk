@@ -25,6 +25,7 @@ vramtap_SOURCES = \
 	src/cmd/gdb_script.c \
 	src/cmd/gdb_state.c src/cmd/gdb_state.h \
 	src/cmd/gdb_values.c src/cmd/gdb_values.h \
+	src/cmd/held.c src/cmd/held.h \
 	src/cmd/layouts.c \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \

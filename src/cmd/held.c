@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/held.h"
+
+struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc)
+{
+	for (size_t i = 0; i < held->threads.n; i++) {
+		const uint64_t *r = held->threads.data[i].regs.r;
+
+		if (r[VT_REG_RSP] == sp && r[VT_REG_RIP] == pc)
+			return &held->threads.data[i];
+	}
+	return NULL;
+}
+
+void vt_held_match(struct vt_held *held, pid_t tid, uint64_t sp, uint64_t pc)
+{
+	struct vt_held_thread *thread = vt_held_find(held, sp, pc);
+
+	if (thread)
+		thread->tid = tid;
+}
+
+struct vt_held_thread *vt_held_numbered(struct vt_held *held, int number)
+{
+	for (size_t i = 0; i < held->threads.n; i++)
+		if (held->threads.data[i].number == number)
+			return &held->threads.data[i];
+	return NULL;
+}
+
+void vt_held_deinit(struct vt_held *held)
+{
+	vt_vec_deinit(&held->threads);
+	vt_vec_deinit(&held->samples);
+}
