@@ -7,6 +7,7 @@ EXTRA_DIST += $(unit_scripts) tests/with-timeout.sh
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 include tests/unit/base.mk
+include tests/unit/cmd.mk
 include tests/unit/target.mk
 include tests/unit/torch.mk
 include tests/unit/python.mk

@@ -1,0 +1,12 @@
+# The sources of src/cmd are in no library: those that are tested are compiled again.
+cmd_gdb_state = src/cmd/gdb_state.c src/cmd/gdb_state.h src/cmd/held.c src/cmd/held.h
+
+unit_tests += tests/unit/test_gdb_state
+tests_unit_test_gdb_state_SOURCES = tests/unit/test_gdb_state.c $(cmd_gdb_state)
+tests_unit_test_gdb_state_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_gdb_state_LDADD = $(unit_libs)
+
+unit_tests += tests/unit/test_gdb_answer
+tests_unit_test_gdb_answer_SOURCES = tests/unit/test_gdb_answer.c src/cmd/gdb_answer.c src/cmd/gdb_answer.h
+tests_unit_test_gdb_answer_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_gdb_answer_LDADD = $(unit_libs)

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file that gdb executes: a real gdb shows what was meant and nothing else, and nobody else's file is taken for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/gdb_answer.h"
+
+static char directory[64], file[80];
+static struct vt_gdb_answer answer;
+
+static int begin(void **state)
+{
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/vramtap-gdb-%d", (int)getpid());
+	snprintf(file, sizeof(file), "%s/answer", directory);
+	return vt_gdb_answer_init(&answer) ? -1 : 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	vt_gdb_answer_deinit(&answer);
+	if (remove(directory)) {
+		remove(file);
+		remove(directory);
+	}
+	return access(directory, F_OK) ? 0 : -1;
+}
+
+static bool have_gdb(void)
+{
+	return !system("command -v gdb >/dev/null 2>&1");
+}
+
+/* What gdb prints when it sources the answer, and then executes a command. The caller frees it. */
+static char *source(const char *then, size_t *n)
+{
+	char command[512], *text = NULL, piece[4096];
+	FILE *all = open_memstream(&text, n), *out;
+	size_t some;
+
+	snprintf(command, sizeof(command),
+		 "LC_ALL=C exec gdb -nx -batch -iex 'set width 0' -ex 'source %s' -ex 'set print elements 0' -ex 'set print repeats unlimited' "
+		 "-ex '%s' 2>&1", file, then);
+	out = popen(command, "re");
+	assert_non_null(all);
+	assert_non_null(out);
+	while ((some = fread(piece, 1, sizeof(piece), out)) > 0)
+		fwrite(piece, 1, some, all);
+	fclose(all);
+	pclose(out);
+	return text;
+}
+
+static void shows(const char *text, size_t n)
+{
+	char *shown;
+	size_t n_shown;
+
+	fwrite(text, 1, n, answer.text);
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	shown = source("echo", &n_shown);
+	assert_int_equal(n_shown, n);
+	assert_memory_equal(shown, text, n);
+	free(shown);
+	/* It is gone, and so is the directory. */
+	assert_int_equal(access(directory, F_OK), -1);
+}
+
+/* Each by itself on a line, at both ends of one, doubled, and all in a row. gdb's echo has no way to print a NUL. */
+static void every_byte(void **state)
+{
+	char text[256 * 16];
+	size_t n = 0;
+
+	(void)state;
+	if (!have_gdb())
+		skip();
+	for (int c = 1; c < 256; c++) {
+		const char line[] = { (char)c, '\n', (char)c, 'x', (char)c, '\n', (char)c, (char)c, '7', '\n' };
+
+		memcpy(text + n, line, sizeof(line));
+		n += sizeof(line);
+	}
+	for (int c = 1; c < 256; c++)
+		text[n++] = (char)c;
+	text[n++] = '\n';
+	shows(text, n);
+}
+
+static void awkward_lines(void **state)
+{
+	static const char text[] = "\n\n  two before\nand after  \n \n\\\n\\\\\nends with \\\n$arg0 $argc $x\n#\n# no comment\nend\nquit\nshell touch pwned\n"
+				   "\"\n shell touch pwned\n'\nif 1\npython print(1)\n\033[31mred\033[0m\n\xff\xc3\x28 \xe2\x82\n%d %s %%\nno end";
+
+	(void)state;
+	if (!have_gdb())
+		skip();
+	shows(text, sizeof(text) - 1);
+	assert_int_equal(access("pwned", F_OK), -1);
+}
+
+static void no_text(void **state)
+{
+	(void)state;
+	if (!have_gdb())
+		skip();
+	shows("", 0);
+}
+
+static void a_very_long_line(void **state)
+{
+	size_t n = 1u << 20;
+	char *text = malloc(n);
+
+	(void)state;
+	assert_non_null(text);
+	if (!have_gdb()) {
+		free(text);
+		skip();
+	}
+	for (size_t i = 0; i < n; i++)
+		text[i] = (char)('!' + i % 90);
+	text[n - 1] = '\n';
+	shows(text, n);
+	free(text);
+}
+
+/* gdb prints an array of char as numbers: {0x1, 0x2, ...}. */
+static void text_values(void **state)
+{
+	char text[256 + 64], *shown, *at;
+	size_t n = 0, n_shown;
+
+	(void)state;
+	if (!have_gdb())
+		skip();
+	for (int c = 1; c < 256; c++)
+		text[n++] = (char)c;
+	strcpy(text + n, "  \\\"\n shell touch pwned\n\\");
+	vt_gdb_set_text(&answer, "vt_text", text);
+	vt_gdb_set_number(&answer, "vt_number", UINT64_MAX);
+	vt_gdb_set_text(&answer, "vt_empty", "");
+	vt_gdb_set_void(&answer, "vt_void");
+	vt_gdb_command(&answer, "set $vt_%s = %d", "other", 5);
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	shown = source("output/x $vt_text", &n_shown);
+	at = strchr(shown, '{');
+	assert_non_null(at);
+	for (size_t i = 0; i <= strlen(text); i++) {
+		unsigned long c = strtoul(at + 1, &at, 16);
+
+		assert_int_equal(c, (unsigned char)text[i]);
+	}
+	assert_int_equal(*at, '}');
+	free(shown);
+	assert_int_equal(access("pwned", F_OK), -1);
+}
+
+static void values_come_before_text(void **state)
+{
+	char *shown;
+	size_t n;
+
+	(void)state;
+	if (!have_gdb())
+		skip();
+	fputs("text\n", answer.text);
+	vt_gdb_set_number(&answer, "vt_number", UINT64_MAX);
+	vt_gdb_set_text(&answer, "vt_empty", "");
+	vt_gdb_set_void(&answer, "vt_void");
+	vt_gdb_command(&answer, "printf \"%%lx %%d %%d\\n\", $vt_number, sizeof($vt_empty), $_isvoid($vt_%s)", "void");
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	shown = source("echo", &n);
+	assert_string_equal(shown, "ffffffffffffffff 1 1\ntext\n");
+	free(shown);
+}
+
+static void refuses(enum vt_error_code code)
+{
+	struct vt_error *err;
+	struct stat st;
+
+	fputs("text\n", answer.text);
+	err = vt_gdb_answer_write(&answer, getpid());
+	assert_non_null(err);
+	assert_int_equal(err->code, code);
+	vt_error_destroy(err);
+	assert_true(stat(file, &st) || !st.st_size);
+}
+
+/* A gdb before, with the same number, may have left one. */
+static void one_that_is_ours_is_used_again(void **state)
+{
+	struct stat st;
+	FILE *stale;
+
+	(void)state;
+	assert_int_equal(mkdir(directory, 0700), 0);
+	stale = fopen(file, "we");
+	assert_non_null(stale);
+	assert_int_equal(ftruncate(fileno(stale), 100000), 0);
+	fclose(stale);
+	fputs("text\n", answer.text);
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	assert_int_equal(stat(file, &st), 0);
+	assert_true(st.st_size < 1000);
+}
+
+static void not_through_a_link(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(symlink("/dev/null", file), 0);
+	refuses(VT_ERR_OS);
+}
+
+static void not_a_link(void **state)
+{
+	char other[] = "/tmp/vramtap-test-XXXXXX";
+
+	(void)state;
+	assert_non_null(mkdtemp(other));
+	assert_int_equal(symlink(other, directory), 0);
+	refuses(VT_ERR_OS);
+	assert_int_equal(rmdir(other), 0); /* nothing was put there */
+}
+
+static void not_what_others_can_write(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(chmod(directory, 0770), 0);
+	refuses(VT_ERR_PERMISSION);
+	assert_int_equal(chmod(directory, 0701), 0);
+	refuses(VT_ERR_PERMISSION);
+}
+
+static void not_somebody_elses(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(chown(directory, 1, 1), 0);
+	refuses(VT_ERR_PERMISSION);
+}
+
+static void not_a_file(void **state)
+{
+	FILE *other = fopen(directory, "we");
+
+	(void)state;
+	assert_non_null(other);
+	fclose(other);
+	refuses(VT_ERR_OS);
+}
+
+/* Half an answer is none. */
+static void a_full_disk(void **state)
+{
+	struct rlimit before, some = { .rlim_cur = 10 };
+	struct vt_error *err;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	some.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &some), 0);
+	fputs("text\n", answer.text);
+	err = vt_gdb_answer_write(&answer, getpid());
+	setrlimit(RLIMIT_FSIZE, &before);
+	assert_non_null(err);
+	vt_error_destroy(err);
+	assert_int_equal(access(directory, F_OK), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_byte, begin, end),
+		cmocka_unit_test_setup_teardown(awkward_lines, begin, end),
+		cmocka_unit_test_setup_teardown(no_text, begin, end),
+		cmocka_unit_test_setup_teardown(a_very_long_line, begin, end),
+		cmocka_unit_test_setup_teardown(text_values, begin, end),
+		cmocka_unit_test_setup_teardown(values_come_before_text, begin, end),
+		cmocka_unit_test_setup_teardown(one_that_is_ours_is_used_again, begin, end),
+		cmocka_unit_test_setup_teardown(not_through_a_link, begin, end),
+		cmocka_unit_test_setup_teardown(not_a_link, begin, end),
+		cmocka_unit_test_setup_teardown(not_what_others_can_write, begin, end),
+		cmocka_unit_test_setup_teardown(not_somebody_elses, begin, end),
+		cmocka_unit_test_setup_teardown(not_a_file, begin, end),
+		cmocka_unit_test_setup_teardown(a_full_disk, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
