@@ -14,3 +14,4 @@ include tests/functional/stacks.mk
 include tests/functional/core.mk
 include tests/functional/capture.mk
 include tests/functional/recorder.mk
+include tests/functional/gdb_docs.mk

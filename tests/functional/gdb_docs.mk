@@ -1,0 +1,2 @@
+functional_tests += tests/functional/gdb_docs.py
+EXTRA_DIST += tests/functional/gdb_docs.py
