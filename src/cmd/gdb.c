@@ -289,15 +289,15 @@ static bool parse_release(struct ask *ask)
 
 /*
  * When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own or are kept from the
- * process by gdb, or do nothing: cuda-gdb stops with SIGURG.
+ * process by gdb (unless it was told otherwise), or do nothing: cuda-gdb stops with SIGURG.
  */
-static bool is_harmless(int signo)
+static bool is_harmless(const struct vt_gdb_state *state, int signo)
 {
 	static const int harmless[] = { 0, SIGTRAP, SIGSTOP, SIGINT, SIGURG, SIGCHLD, SIGWINCH, SIGCONT };
 
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
 		if (signo == harmless[i])
-			return true;
+			return !(state->passed >> signo & 1);
 	return false;
 }
 
@@ -312,7 +312,7 @@ static struct vt_error *answer_release(struct ask *ask)
 	for (size_t i = 0; i < state->held.threads.n; i++) {
 		const struct vt_held_thread *thread = &state->held.threads.data[i];
 
-		if (!is_harmless(thread->signal))
+		if (!is_harmless(state, thread->signal))
 			return vt_error_create(VT_ERR_BUSY, "gdb's thread %d stopped with %s, which it would get if gdb let go of the "
 					       "process: not done", thread->number, strsignal(thread->signal));
 	}

@@ -2,6 +2,7 @@
 #include "cmd/gdb_state.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct parser {
 	struct columns columns;
 	bool have_version;
 	bool core_is_next;
+	size_t next_signal; /* where in state->held the next is looked for */
 	bool ended; /* what is to come is not for us */
 	struct vt_error *err;
 };
@@ -126,21 +128,56 @@ static void read_thread(struct parser *p, const char *line)
 	add_thread(p, &thread);
 }
 
-/* "signal 3 19": of the thread before it, unless gdb could not print that one's registers. It counts all the same. */
-static void read_signal(struct parser *p, const char *text)
+/* They come in the order of the threads. */
+static struct vt_held_thread *next_numbered(struct parser *p, int number)
 {
 	size_t n = p->state->held.threads.n;
-	struct vt_held_thread *last = n > 0 ? &p->state->held.threads.data[n - 1] : NULL;
-	struct vt_held_thread thread = { .number = (int)number_in(text, 0, INT_MAX) };
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = (p->next_signal + i) % n;
+
+		if (p->state->held.threads.data[at].number == number) {
+			p->next_signal = at + 1;
+			return &p->state->held.threads.data[at];
+		}
+	}
+	return NULL;
+}
+
+/* "signal 3 19"; it counts, too, when gdb could not print that thread's registers. */
+static void read_signal(struct parser *p, const char *text)
+{
+	struct vt_held_thread thread = { .number = (int)number_in(text, 0, INT_MAX) }, *known;
 	const char *signal = strchr(text, ' ');
 
 	if (!signal)
 		return;
 	thread.signal = (int)number_in(signal, 0, INT_MAX);
-	if (last && last->number == thread.number)
-		last->signal = thread.signal;
+	known = next_numbered(p, thread.number);
+	if (known)
+		known->signal = thread.signal;
 	else
 		add_thread(p, &thread);
+}
+
+/* "SIGINT        Yes\tYes\tNo\t\tInterrupt": stop, print, pass to the program. */
+static void read_passed(struct parser *p, const char *text, int signo)
+{
+	const char *at = strchr(text, '\t');
+
+	at = at ? strchr(at + 1, '\t') : NULL;
+	if (at && !strncmp(at + 1, "Yes", 3))
+		p->state->passed |= UINT64_C(1) << signo;
+}
+
+static void read_sigint(struct parser *p, const char *text)
+{
+	read_passed(p, text, SIGINT);
+}
+
+static void read_sigtrap(struct parser *p, const char *text)
+{
+	read_passed(p, text, SIGTRAP);
 }
 
 /* "Stack level 1, frame at 0x7ffe...:" is the last thing asked for; what follows has names of the process's in it. */
@@ -225,6 +262,8 @@ static const struct {
 	{ "vramtap-gdb ", read_version },
 	{ "thread ", read_thread },
 	{ "signal ", read_signal },
+	{ "SIGINT ", read_sigint },
+	{ "SIGTRAP ", read_sigtrap },
 	{ "Stack level ", read_frame },
 	{ "setting width ", read_width },
 	{ "selected ", read_selected },

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,17 @@ static void a_process(void **state)
 	assert_int_equal(gdb.held.threads.data[0].regs.fs_base, 0x12);
 	assert_int_equal(gdb.held.threads.data[0].regs.orig_rax, -1);
 	assert_int_equal(gdb.held.threads.data[0].signal, 19);
+	assert_int_equal(gdb.passed, 0);
+}
+
+static void signals_that_are_passed(void **state)
+{
+	(void)state;
+	parse(FORMAT "Signal        Stop\tPrint\tPass to program\tDescription\nSIGINT        Yes\tYes\tYes\t\tInterrupt\n"
+		     "Signal        Stop\tPrint\tPass to program\tDescription\nSIGTRAP       Yes\tYes\tNo\t\tTrace/breakpoint trap\n");
+	assert_int_equal(gdb.passed, 1u << SIGINT);
+	parse(FORMAT "SIGTRAP       No\tNo\tYes\t\tYes\nSIGINT Yes Yes\nSIGINT \tYes\t\n");
+	assert_int_equal(gdb.passed, 1u << SIGTRAP);
 }
 
 static void a_core(void **state)
@@ -147,9 +159,9 @@ static void remote(void **state)
 static void registers_missing(void **state)
 {
 	(void)state;
-	parse(FORMAT "thread 1 " REGISTERS " 5\nsignal 1 5\nthread 2 1 2 3\nsignal 2 10\nthread 3\nthread 4 " REGISTERS "\nsignal 9 12\n");
+	parse(FORMAT "thread 1 " REGISTERS " 5\nsignal 1 5\nthread 2 1 2 3\nsignal 2 10\nthread 3\nthread 4 " REGISTERS "\nsignal 9 12\nsignal 1 6\n");
 	assert_int_equal(gdb.held.threads.n, 3);
-	assert_int_equal(vt_held_numbered(&gdb.held, 1)->signal, 5);
+	assert_int_equal(vt_held_numbered(&gdb.held, 1)->signal, 6);
 	assert_int_equal(vt_held_numbered(&gdb.held, 2)->signal, 10);
 	assert_int_equal(vt_held_numbered(&gdb.held, 9)->signal, 12);
 	assert_null(vt_held_numbered(&gdb.held, 4));
@@ -271,6 +283,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_process, forget),
+		cmocka_unit_test_teardown(signals_that_are_passed, forget),
 		cmocka_unit_test_teardown(a_core, forget),
 		cmocka_unit_test_teardown(empty_cells, forget),
 		cmocka_unit_test_teardown(several_inferiors, forget),
