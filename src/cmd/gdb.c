@@ -489,16 +489,13 @@ static void begin_output(struct ask *ask)
 	vt_output_begin(&ask->output);
 }
 
-static int answer(struct ask *ask, const struct verb *verb)
+static void answer(struct ask *ask, const struct verb *verb, struct vt_error *err)
 {
-	struct vt_error *err = vt_gdb_answer_init(&ask->answer);
-
-	if (err)
-		return vt_cmd_fail(err);
-	vt_model_init(&ask->model);
-	vt_gdb_values_forget(&ask->answer, verb->values);
-	err = vt_gdb_state_init(&ask->state, stdin);
 	begin_output(ask);
+	/* Where nothing is stopped by us there is nothing to let go of. */
+	if (verb->part != PART_RELEASED)
+		signal(SIGINT, SIG_DFL);
+	vt_gdb_values_forget(&ask->answer, verb->values);
 	if (!err && !verb->parse(ask)) {
 		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", verb->usage);
 		ask->status = VT_EXIT_USAGE;
@@ -517,6 +514,22 @@ static int answer(struct ask *ask, const struct verb *verb)
 		ask->status = VT_GDB_ANSWERED;
 	}
 	vt_error_destroy(err);
+}
+
+static int listen(struct ask *ask, const struct verb *verb)
+{
+	struct vt_error *err = vt_gdb_answer_init(&ask->answer);
+
+	if (err)
+		return vt_cmd_fail(err);
+	vt_model_init(&ask->model);
+	err = vt_gdb_state_init(&ask->state, stdin);
+	if (err && err->code == VT_ERR_INTERRUPTED) {
+		vt_error_destroy(err);
+		ask->status = VT_EXIT_NOTHING;
+	} else {
+		answer(ask, verb, err);
+	}
 	vt_gdb_answer_deinit(&ask->answer);
 	vt_model_deinit(&ask->model);
 	vt_gdb_state_deinit(&ask->state);
@@ -536,5 +549,5 @@ int vt_cmd_gdb(int argc, char **argv)
 	ask.gdb = (pid_t)session;
 	ask.args = argv + 3;
 	ask.n_args = argc - 3;
-	return answer(&ask, verb);
+	return listen(&ask, verb);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define FORMAT_VERSION 1
+#define END "end of state"
 #define MAX_LINE (1 << 16)
 #define MAX_HELD VT_MAX_THREADS
 
@@ -22,8 +23,9 @@ struct parser {
 	struct columns columns;
 	bool have_version;
 	bool core_is_next;
+	bool have_version, have_end;
 	size_t next_signal; /* where in state->held the next is looked for */
-	bool ended; /* what is to come is not for us */
+	bool in_frame; /* what is to come is not for us */
 	struct vt_error *err;
 };
 
@@ -184,7 +186,7 @@ static void read_sigtrap(struct parser *p, const char *text)
 static void read_frame(struct parser *p, const char *text)
 {
 	p->state->frame = (int)number_in(text, -1, INT_MAX);
-	p->ended = true;
+	p->in_frame = true;
 }
 
 static void read_version(struct parser *p, const char *text)
@@ -311,12 +313,15 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 	state->held.debugger = "gdb";
 	while (!p.err && (n = getline(&line, &size, in)) >= 0) {
 		line[strcspn(line, "\n")] = '\0';
-		if (n < MAX_LINE && !p.ended)
+		p.have_end = !strcmp(line, END);
+		if (n < MAX_LINE && !p.in_frame)
 			read_line(&p, line);
 	}
 	if (!p.err && !p.have_version)
 		p.err = vt_error_create(VT_ERR_FORMAT, "gdb's commands and this vramtap are not of one release: load them again with source, "
 						       "from vramtap gdb-script");
+	if (!p.err && !p.have_end)
+		p.err = vt_error_create(VT_ERR_INTERRUPTED, "gdb did not say all that it has");
 	if (p.err)
 		vt_gdb_state_deinit(state);
 	return p.err;

@@ -36,7 +36,10 @@ struct vt_gdb_state {
 	struct vt_arena arena;
 };
 
-/* Reads all of in. VT_ERR_FORMAT when it is not what the script of this release prints. state must be zeroed. */
+/*
+ * Reads all of in. VT_ERR_FORMAT when it is not what the script of this release prints, VT_ERR_INTERRUPTED when its end is missing: gdb
+ * has said why then, and waits for no answer. state must be zeroed.
+ */
 struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in);
 void vt_gdb_state_deinit(struct vt_gdb_state *state);
 

@@ -30,9 +30,15 @@ static struct vt_error *parse_bytes(const char *text, size_t n)
 	return err;
 }
 
+#define END "\nend of state\n"
+
 static void parse(const char *text)
 {
-	assert_null(parse_bytes(text, strlen(text)));
+	char *all = NULL;
+
+	assert_true(asprintf(&all, "%s" END, text) > 0);
+	assert_null(parse_bytes(all, strlen(all)));
+	free(all);
 }
 
 static int forget(void **state)
@@ -215,18 +221,20 @@ static void torn_tables(void **state)
 	assert_null(gdb.core);
 }
 
-/* Every beginning of a sound state is read or refused, with NULs and with lines that have no end. */
+/* A beginning of a sound state is refused, with NULs and with lines that have no end. */
 static void cut_anywhere(void **state)
 {
 	static const char text[] = FORMAT "  Num  Description       Connection           Executable\n"
-					   "* 1    process 31343     1 (native)           /t\0mp/x\n"
-					   "  Id   Executable  Core File\n* 1    /tmp/x      /c\n\0\0selected 3\nthread 3 " REGISTERS " -1\nsignal 3 19";
+					  "* 1    process 31343     1 (native)           /t\0mp/x\n"
+					  "  Id   Executable  Core File\n* 1    /tmp/x      /c\n\0\0selected 3\nthread 3 " REGISTERS " -1\nsignal 3 19" END;
 
 	(void)state;
 	for (size_t n = 1; n < sizeof(text); n++) {
 		struct vt_error *err = parse_bytes(text, n);
 
-		assert_true(!err == (n >= strlen(FORMAT) - 1));
+		assert_true(!err == (n >= sizeof(text) - 2));
+		if (err)
+			assert_int_equal(err->code, n < strlen(FORMAT) - 1 ? VT_ERR_FORMAT : VT_ERR_INTERRUPTED);
 		vt_error_destroy(err);
 	}
 	assert_int_equal(gdb.held.threads.data[0].signal, 19);
@@ -241,7 +249,7 @@ static void long_lines(void **state)
 	assert_non_null(text);
 	memset(text, 'a', n);
 	memcpy(text, FORMAT "pid 7", strlen(FORMAT "pid 7"));
-	memcpy(text + n - 8, "\npid 8\n", 8);
+	memcpy(text + n - strlen("\npid 8" END), "\npid 8" END, strlen("\npid 8" END));
 	/* A line that nobody printed says nothing. */
 	assert_null(parse_bytes(text, n));
 	assert_int_equal(gdb.pid, 8);
