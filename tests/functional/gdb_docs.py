@@ -114,14 +114,16 @@ def test_loading():
 
 # ---- the session ----
 
+WIDTH = 78
+
 # In the page: no path of the machine that it was made on.
-PATHS = [(r"\S*python3\.\d+( hung\.py +)", lambda m: "python3" + m[1]), (r"\S*/(tests/simcuda/)", lambda m: m[1]),
-         (r"\S*/(torch/cuda/\S+)", lambda m: m[1]), (r"\S*/(hung\.py:)", lambda m: m[1]), (r"· \w+$", lambda m: "· root")]
+PATHS = [(r"^\S*python3[\d.]*( hung\.py)\s+(pid .*) · \w+$", lambda m: f"python3{m[1]}{m[2] + ' · root':>{WIDTH - 15}}"),
+         (r"\S*/(tests/simcuda/)", lambda m: m[1]),
+         (r"\S*/(torch/cuda/\S+)", lambda m: m[1]), (r"\S*/(hung\.py:)", lambda m: m[1])]
 
 # What differs from run to run and from machine to machine.
 VARYING = [(r"0x[0-9a-f]+", "0x"), (r"\bpid \d+|--json - \d+|\bthread \d+|\(process \d+\)", "PID"), (r"\b[\d.]+ (µs|ms|s|min|h)\b", "TIME"),
-           (r"[●○] \d+", "● TID"), (r"python3?[\d.]+", "python"), (r"C?Python \d[\d.]+", "Python"), (r" · \w+$", ""),
-           (r"[ ─]+", " ")]
+           (r"[●○] \d+", "● TID"), (r"python3?[\d.]+", "python"), (r"C?Python \d[\d.]+", "Python"), (r" +", " ")]
 
 
 def replace(text, rules):
@@ -177,7 +179,7 @@ def test_session():
     if not os.path.exists(os.path.join(CACHE, "torch", version, "python")):
         raise Skip(f"PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
     gdb()
-    env = {**os.environ, "VRAMTAP": VRAMTAP, "LC_ALL": "C.UTF-8", "COLUMNS": "78"}
+    env = {**os.environ, "VRAMTAP": VRAMTAP, "LC_ALL": "C.UTF-8", "COLUMNS": str(WIDTH)}
     done = subprocess.run(["sh", os.path.join(SOURCE, "examples", "gdb-session.sh")], stdin=subprocess.DEVNULL, capture_output=True,
                           timeout=240, check=False, env=env)
     session = done.stdout.decode()
