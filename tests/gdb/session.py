@@ -4,6 +4,7 @@
 The commands are in a file that gdb sources, where an error of one ends all: so each run shows that no command of ours is one. When gdb
 has ended, its directory in /tmp is gone, and no process that it started is left.
 """
+import glob
 import os
 import re
 import shutil
@@ -120,15 +121,17 @@ def write_commands(commands):
     return path
 
 
-def batch(gdb, commands, *args, before=(), vramtap=VRAMTAP, timeout=200, symbols=True, env=None, clean=True):
-    """args: what gdb is given (-p PID, or a program and its core); before: commands of which errors do not matter."""
+def batch(gdb, commands, *args, before=(), loaded=None, timeout=200, symbols=True, env=None):
+    """args: what gdb is given (-p PID, or a program and its core); before: commands of which errors do not matter; loaded: another script
+    of ours."""
     argv = [gdb.path, "-nx", "-batch", "-iex", "set debuginfod enabled off" if gdb.version > (10, 1) else "set verbose off"]
     if not symbols:
         argv += ["-iex", "set auto-solib-add off"]
-    argv += ["-x", script(vramtap), *args]
+    argv += ["-x", loaded or script(), *args]
     for command in before:
         argv += ["-ex", command]
     argv += ["-x", write_commands(commands)]
+    old = set(glob.glob(directory_of("*")))  # of others; numbers of processes come again
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                           env=env) as proc:
         try:
@@ -137,8 +140,8 @@ def batch(gdb, commands, *args, before=(), vramtap=VRAMTAP, timeout=200, symbols
             proc.kill()
             raise AssertionError(f"{gdb} did not end: {proc.communicate()[0][-1500:]}") from None
     run = Run(gdb, proc.pid, proc.returncode, out, len(commands))
-    if clean:
-        check(not os.path.exists(directory_of(proc.pid)), f"{directory_of(proc.pid)} is left")
+    left = directory_of(proc.pid)
+    check(left in old or not os.path.exists(left), f"{left} is left")
     wait_until(lambda: not processes_of(proc.pid), 5, f"processes of gdb's session end: {processes_of(proc.pid)}")
     return run
 
