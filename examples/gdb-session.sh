@@ -57,6 +57,7 @@ start_example() {
 		set -- sh "$here/tests/setup/run-sim.sh" "$version" -- python hung.py
 	fi
 	cd "$here/examples"
+	: >"$work/example.log"
 	"$@" >"$work/example.log" 2>&1 &
 	pid=$!
 	tries=0
