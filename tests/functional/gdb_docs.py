@@ -90,6 +90,13 @@ def test_variables():
     equal(sorted(page), sorted(named), "the page's variables and those that are set")
 
 
+def test_block_states():
+    """The strings that $vt_block_state can be."""
+    names = read(os.path.join(SOURCE, "src", "report", "model.c")).split("*vt_block_state_name(", 1)[1].split("};", 1)[0]
+    page = re.search(r"^\.It Va \$vt_block_state\n(.*?)^\.It", read(PAGE), re.M | re.S)[1]
+    equal(re.findall(r"^\.Qq (\S+)", page, re.M), re.findall(r'= "([\w-]+)"', names), "the page's states of a block and the program's")
+
+
 def literal_after(text):
     """The literal display that follows some words of the page."""
     return read(PAGE).split(text, 1)[1].split(".Bd -literal -offset indent\n", 1)[1].split(".Ed\n", 1)[0]
