@@ -21,9 +21,8 @@ struct columns {
 struct parser {
 	struct vt_gdb_state *state;
 	struct columns columns;
-	bool have_version;
-	bool core_is_next;
 	bool have_version, have_end;
+	bool core_is_next;
 	size_t next_signal; /* where in state->held the next is looked for */
 	bool in_frame; /* what is to come is not for us */
 	struct vt_error *err;
