@@ -818,6 +818,7 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	write_headlines(json, model);
 	write_diags(json, model);
 	write_core(json, &model->core);
+	vt_json_text(json, "held_by", model->held_by);
 	write_process(json, &model->process);
 	write_versions(json, &model->versions);
 	write_timing(json, &model->timing);

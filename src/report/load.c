@@ -131,6 +131,7 @@ static void load_process(struct load *l, json_t *root)
 	vt_json_in_int(&l->in, from, "rank", 0, INT_MAX, &p->rank);
 	vt_json_in_int(&l->in, from, "world_size", 0, INT_MAX, &p->world_size);
 	l->model->core.path = vt_json_in_text(&l->in, core, "path");
+	l->model->held_by = vt_json_in_text(&l->in, root, "held_by");
 }
 
 static void load_diags(struct load *l, json_t *root)

@@ -624,6 +624,18 @@ static void build_core(struct vt_model *model)
 	vt_model_diag(model, VT_DIAG_MISSING, "core", "cut-short", "the core is cut short");
 }
 
+/* A debugger holds it: nobody was asked for the devices. */
+static void build_debugged(struct vt_model *model)
+{
+	build_training(model);
+	model->devices.n = 0;
+	model->cuda_method = VT_METHOD_NONE;
+	model->torch_method = VT_METHOD_OUTSIDE;
+	model->held_by = "gdb";
+	for (size_t i = 0; i < model->allocators.n; i++)
+		model->allocators.data[i].method = VT_METHOD_OUTSIDE;
+}
+
 static void build_no_cuda(struct vt_model *model)
 {
 	struct vt_model_thread *t;
@@ -849,6 +861,7 @@ static const struct {
 	{ "refused", build_refused },
 	{ "contradiction", build_contradiction },
 	{ "core", build_core },
+	{ "debugged", build_debugged },
 	{ "no-cuda", build_no_cuda },
 	{ "deadlock", build_deadlock },
 	{ "many-devices", build_many_devices },
@@ -859,7 +872,7 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training", "held", "recorded", "recorder", "sampled", "just-on", "unstable", "refused", "contradiction", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
+	"training", "held", "recorded", "recorder", "sampled", "just-on", "unstable", "refused", "contradiction", "debugged", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
 	"nothing", "empty", NULL,
 };
 

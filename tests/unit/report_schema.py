@@ -87,6 +87,7 @@ def check_text_agrees(report, text):
     if len(allocators) != 1 or not allocators[0]["totals"]:
         return 0
     totals = allocators[0]["totals"]
+    memory = [d["memory"] for d in report["cuda"]["devices"][:1]]
     compared = 0
     for label, bytes_, blocks in (
         ("in use by PyTorch", totals["allocated"]["bytes"], totals["allocated"]["blocks"]),
@@ -95,7 +96,7 @@ def check_text_agrees(report, text):
         ("largest hole", totals["largest_cached_bytes"], None),
         ("of which lost to rounding", totals["rounding_bytes"], None),
         ("everything else", totals["everything_else_bytes"], None),
-        ("free", report["cuda"]["devices"][0]["memory"]["free_bytes"], None),
+        ("free", memory[0]["free_bytes"] if memory else None, None),
     ):
         if not bytes_:
             continue
