@@ -363,6 +363,8 @@ void vt_collect_inside(struct vt_collect *c)
 	model->process.uses_cuda = has_driver(c);
 	if (!model->process.uses_cuda)
 		return;
+	if (c->held)
+		return; /* nothing can run in it, which model.held_by says */
 	if (c->options->read_only) {
 		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "read-only",
 			      "the devices were not asked for their memory: %s runs no code in the process",

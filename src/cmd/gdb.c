@@ -23,6 +23,17 @@
 #define DEFAULT_BLOCKS 20
 #define MAX_BLOCKS_SHOWN (1 << 24)
 #define BUDGET_NS (5 * VT_NS_PER_S)
+/* What can be done next, in gdb. */
+static const struct vt_writer_hints hints = {
+	.all_threads = "(vramtap stacks all shows all)",
+	.all_blocks = "(vramtap blocks all lists all)",
+	.all_sites = "(vramtap sites all shows all, with every frame)",
+	.json = "vramtap save FILE",
+	.record = "vramtap record on",
+	.devices = "vramtap refresh asks it; gdb lets go of the process meanwhile.",
+	.frames = "(vramtap pyframe NUMBER selects a Python frame, vramtap locals shows its variables)",
+};
+
 /* One command while it is answered. */
 struct ask {
 	pid_t gdb;
@@ -538,7 +549,7 @@ static int listen(struct ask *ask, const struct verb *verb)
 
 int vt_cmd_gdb(int argc, char **argv)
 {
-	struct ask ask = { .output.quiet = true };
+	struct ask ask = { .output = { .quiet = true, .writer.hints = &hints } };
 	const struct verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
 	size_t session;
 

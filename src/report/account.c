@@ -240,6 +240,12 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 	const char *why = n ? a->result.why : "no reason given";
 
 	n = n ? n : (int)strlen(why);
+
+	/* What stands still changes no more, but it may have been stopped in the middle. */
+	const char *changing = model->core.path || model->held_by ? "was being changed when the process was stopped" :
+								    "changed while it was read";
+	const char *again = model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
+
 	switch (a->result.result) {
 	case VT_WALK_UNSTABLE:
 		if (a->passes > 0) {
@@ -252,10 +258,9 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 			break;
 		}
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
-			      "GPU %d: PyTorch's allocator changed while it was read (%" PRIu64
-			      " blocks did not fit and were dropped; %.*s), so there are no exact "
-			      "sums; run it again",
-			      a->device, a->result.dropped, n, why);
+			      "GPU %d: PyTorch's allocator %s (%" PRIu64 " blocks did not fit and were dropped; %.*s), so there are no exact "
+			      "sums%s",
+			      a->device, changing, a->result.dropped, n, why, again);
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-truncated",

@@ -22,6 +22,7 @@ void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_option
 	columns = columns < MIN_COLUMNS ? MIN_COLUMNS : columns > most ? most : columns;
 	*line = (struct vt_line){
 		.out = out, .columns = columns, .colour = options->colour, .ascii = options->ascii,
+		.hints = options->hints ? options->hints : &vt_hints_command_line,
 	};
 }
 
@@ -266,11 +267,13 @@ void vt_line_end(struct vt_line *line)
 	vt_str_clear(&line->buf);
 	line->width = 0;
 	line->want = 0;
+	line->top = false;
 }
 
 void vt_line_blank(struct vt_line *line)
 {
-	vt_line_end(line);
+	if (!line->top)
+		vt_line_end(line);
 }
 
 void vt_line_wrap(struct vt_line *line, enum vt_style style, const char *text, int indent,

@@ -31,6 +31,8 @@ struct vt_line {
 	FILE *out;
 	int columns;
 	bool colour, ascii;
+	bool top;            /* nothing is written yet, and no empty line is to be the first */
+	const struct vt_writer_hints *hints;
 	struct vt_str buf;   /* the line so far, with colour sequences */
 	struct vt_str clean; /* scratch */
 	int width;           /* columns in buf */

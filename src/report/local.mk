@@ -25,6 +25,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/text.c src/report/text.h \
 	src/report/text_blocks.c \
 	src/report/text_diff.c \
+	src/report/text_found.c \
 	src/report/text_memory.c \
 	src/report/text_oom.c \
 	src/report/text_pinned.c \

@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/parts.h"
 
-#include <inttypes.h>
+#include <string.h>
 
 #include "report/text.h"
+
+static void begin(struct vt_line *line, const struct vt_writer_options *options, FILE *out)
+{
+	vt_line_init(line, out, options);
+	line->top = true;
+}
 
 struct vt_error *vt_write_summary_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
-	vt_line_init(&line, out, options);
+	begin(&line, options, out);
 	vt_text_head(&line, model);
 	vt_text_devices(&line, model);
+	vt_text_not_asked(&line, model);
 	vt_text_headlines(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_pinned(&line, model);
-	vt_text_end(&line, model, "report");
+	vt_text_ooms(&line, model);
+	vt_text_end(&line, model, VT_TOPIC_MEMORY, "report");
 	return vt_line_finish(&line);
 }
 
@@ -23,11 +31,14 @@ struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count
 {
 	struct vt_line line;
 
-	(void)count;
-	vt_line_init(&line, out, options);
+	begin(&line, options, out);
+	vt_text_no_blocks(&line, model);
 	vt_text_block_groups(&line, model);
 	if (options->all_blocks)
 		vt_text_all_blocks(&line, model);
+	else
+		vt_text_largest_blocks(&line, model, count);
+	vt_text_missing(&line, model, VT_TOPIC_MEMORY);
 	return vt_line_finish(&line);
 }
 
@@ -35,18 +46,24 @@ struct vt_error *vt_write_sites_text(const struct vt_model *model, const struct 
 {
 	struct vt_line line;
 
-	vt_line_init(&line, out, options);
+	begin(&line, options, out);
+	vt_text_no_blocks(&line, model);
 	vt_text_sites(&line, model, options->all_sites);
+	vt_text_no_sites(&line, model);
+	vt_text_driver(&line, model);
+	vt_text_missing(&line, model, VT_TOPIC_MEMORY);
 	return vt_line_finish(&line);
 }
 
 struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found, const struct vt_writer_options *options,
 				     FILE *out)
 {
-	(void)model;
-	(void)options;
-	fprintf(out, "0x%" PRIx64 "\n", found->addr);
-	return NULL;
+	struct vt_line line;
+
+	begin(&line, options, out);
+	vt_text_found(&line, model, found);
+	vt_text_missing(&line, model, VT_TOPIC_MEMORY);
+	return vt_line_finish(&line);
 }
 
 struct vt_error *vt_write_thread_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t selected,
@@ -54,12 +71,44 @@ struct vt_error *vt_write_thread_text(const struct vt_model *model, const struct
 {
 	struct vt_line line;
 
-	(void)model;
-	(void)selected;
-	vt_line_init(&line, out, options);
-	for (size_t i = 0; i < thread->stack.n_frames; i++)
-		vt_text_frame(&line, &thread->stack.frames[i], 30);
+	begin(&line, options, out);
+	vt_text_thread(&line, model, thread, selected);
+	vt_text_missing(&line, model, VT_TOPIC_THREADS);
 	return vt_line_finish(&line);
+}
+
+/* "#3 forward (attn.py:57)", and of how many. */
+static void print_python(struct vt_line *line, const struct vt_model_thread *thread, size_t number)
+{
+	const struct vt_model_frame *f = vt_model_python_numbered(&thread->stack, number);
+	struct vt_str place = { 0 };
+	char whose[80];
+	int width;
+
+	if (f->file)
+		vt_str_addf(&place, f->line > 0 ? "(%s:%d)" : "(%s)", f->file, f->line);
+	vt_line_addf(line, VT_PLAIN, "#%zu ", number);
+	vt_line_add(line, VT_BOLD, f->function ? f->function : "??");
+	width = vt_line_width(line, vt_str_get(&place));
+	if (width + 1 > vt_line_room(line)) {
+		vt_line_end(line);
+		vt_line_pad(line, 2);
+	} else {
+		vt_line_pad(line, line->want + 1);
+	}
+	vt_line_cell(line, VT_PLAIN, vt_str_get(&place), width < vt_line_room(line) ? width : vt_line_room(line), VT_CUT_PATH);
+	snprintf(whose, sizeof(whose), "one of %zu Python frames of thread %d", vt_model_count_python(&thread->stack), (int)thread->tid);
+	vt_text_end_title(line, whose);
+	if (place.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&place);
+}
+
+static void print_note(struct vt_line *line, const char *text)
+{
+	vt_line_pad(line, 2);
+	vt_line_add(line, VT_DIM, text);
+	vt_line_end(line);
 }
 
 struct vt_error *vt_write_python_frame_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t number,
@@ -67,16 +116,27 @@ struct vt_error *vt_write_python_frame_text(const struct vt_model *model, const 
 {
 	struct vt_line line;
 
-	(void)model;
-	vt_line_init(&line, out, options);
-	vt_text_frame(&line, vt_model_python_numbered(&thread->stack, number), 30);
+	begin(&line, options, out);
+	print_python(&line, thread, number);
+	vt_text_missing(&line, model, VT_TOPIC_THREADS);
 	return vt_line_finish(&line);
 }
 
 struct vt_error *vt_write_locals_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t number,
 				      const struct vt_writer_options *options, FILE *out)
 {
-	return vt_write_python_frame_text(model, thread, number, options, out);
+	const struct vt_model_frame *f = vt_model_python_numbered(&thread->stack, number);
+	struct vt_line line;
+
+	begin(&line, options, out);
+	print_python(&line, thread, number);
+	vt_text_locals(&line, f);
+	if (!f->locals)
+		print_note(&line, "its local variables could not be read");
+	else if (f->n_locals == 0 && !f->locals_cut)
+		print_note(&line, "it has no local variables");
+	vt_text_missing(&line, model, VT_TOPIC_THREADS);
+	return vt_line_finish(&line);
 }
 
 size_t vt_model_count_python(const struct vt_model_stack *stack)

@@ -12,6 +12,13 @@
 #define MAX_DIAG_LINES 4
 #define SEPARATOR " · "
 
+const struct vt_writer_hints vt_hints_command_line = {
+	.all_threads = "(--threads=all shows all)",
+	.all_blocks = "(--blocks lists all)",
+	.all_sites = "(--sites shows all, with every frame)",
+	.record = "vramtap record PID on",
+};
+
 void vt_text_end_title(struct vt_line *line, const char *hint)
 {
 	if (hint && vt_line_width(line, hint) + 3 <= vt_line_room(line)) {
@@ -190,17 +197,39 @@ void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 
 /* ---- the end ---- */
 
-static size_t count_diags(const struct vt_model *model, enum vt_diag_level level)
+static unsigned int topics_of(const struct vt_diag *diag)
+{
+	static const struct {
+		const char *stage;
+		unsigned int topics;
+	} stages[] = {
+		{ "stacks", VT_TOPIC_THREADS }, { "python", VT_TOPIC_THREADS },   { "inject", VT_TOPIC_MEMORY },
+		{ "cuda", VT_TOPIC_MEMORY },	{ "torch", VT_TOPIC_MEMORY },	  { "pinned", VT_TOPIC_MEMORY },
+		{ "recorder", VT_TOPIC_MEMORY },
+	};
+
+	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++)
+		if (!strcmp(diag->stage, stages[i].stage))
+			return stages[i].topics;
+	return VT_TOPIC_ALL;
+}
+
+static bool is_shown(const struct vt_diag *diag, enum vt_diag_level level, unsigned int topics)
+{
+	return diag->level == level && (topics_of(diag) & topics);
+}
+
+static size_t count_diags(const struct vt_model *model, enum vt_diag_level level, unsigned int topics)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < model->diags.n; i++)
-		n += model->diags.data[i].level == level;
+		n += is_shown(&model->diags.data[i], level, topics);
 	return n;
 }
 
 static void print_level(struct vt_line *line, const struct vt_model *model,
-			enum vt_diag_level level)
+			enum vt_diag_level level, unsigned int topics)
 {
 	bool missing = level == VT_DIAG_MISSING;
 	char number[VT_NUM_MAX];
@@ -209,7 +238,7 @@ static void print_level(struct vt_line *line, const struct vt_model *model,
 	for (size_t i = 0; i < model->diags.n; i++) {
 		const struct vt_diag *diag = &model->diags.data[i];
 
-		if (diag->level != level || ++n > MAX_DIAGS)
+		if (!is_shown(diag, level, topics) || ++n > MAX_DIAGS)
 			continue;
 		vt_line_add(line, missing ? VT_WARN : VT_PLAIN, missing ? "!" : "·");
 		vt_line_pad(line, 2);
@@ -223,39 +252,56 @@ static void print_level(struct vt_line *line, const struct vt_model *model,
 	}
 }
 
-static void print_diags(struct vt_line *line, const struct vt_model *model)
+static void print_diags(struct vt_line *line, const struct vt_model *model, unsigned int topics)
 {
-	if (model->diags.n == 0)
+	size_t missing = count_diags(model, VT_DIAG_MISSING, topics);
+
+	if (missing + count_diags(model, VT_DIAG_NOTE, topics) == 0)
 		return;
-	vt_text_title(line, NULL, "%s",
-		      count_diags(model, VT_DIAG_MISSING) > 0 ? "Missing, and notes" : "Notes");
-	print_level(line, model, VT_DIAG_MISSING);
-	print_level(line, model, VT_DIAG_NOTE);
+	vt_text_title(line, NULL, "%s", missing > 0 ? "Missing, and notes" : "Notes");
+	print_level(line, model, VT_DIAG_MISSING, topics);
+	print_level(line, model, VT_DIAG_NOTE, topics);
 }
 
-static void print_completeness(struct vt_line *line, const struct vt_model *model, const char *command)
+/* What is missing elsewhere counts, too: what is partial is never taken for complete. */
+static void print_partial(struct vt_line *line, const struct vt_model *model, unsigned int topics)
 {
-	size_t missing = count_diags(model, VT_DIAG_MISSING);
+	size_t missing = count_diags(model, VT_DIAG_MISSING, topics);
+	size_t elsewhere = count_diags(model, VT_DIAG_MISSING, VT_TOPIC_ALL) - missing;
 
+	if (missing == 0 && elsewhere == 0)
+		vt_line_add(line, VT_WARN, "Partial: this tool ran out of memory.");
+	else if (missing == 0)
+		vt_line_addf(line, VT_WARN, "Partial: what is missing is about %s.",
+			     topics == VT_TOPIC_MEMORY ? "threads" : "memory");
+	else if (missing == 1)
+		vt_line_add(line, VT_WARN, "Partial: one thing is missing, see above.");
+	else
+		vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.", missing);
+}
+
+static void print_completeness(struct vt_line *line, const struct vt_model *model, unsigned int topics)
+{
 	vt_line_blank(line);
 	switch (model->completeness) {
 	case VT_COMPLETE:
 		vt_line_add(line, VT_PLAIN, "Complete.");
 		break;
 	case VT_PARTIAL:
-		if (missing == 0)
-			vt_line_add(line, VT_WARN, "Partial: this tool ran out of memory.");
-		else if (missing == 1)
-			vt_line_add(line, VT_WARN, "Partial: one thing is missing, see above.");
-		else
-			vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.",
-				     missing);
+		print_partial(line, model, topics);
 		break;
 	case VT_NOTHING:
 		vt_line_add(line, VT_ALARM, "Nothing could be learned: see above.");
 		break;
 	}
-	if (model->core.path)
+}
+
+/* Where the same is to be had as data. */
+static void print_json(struct vt_line *line, const struct vt_model *model, const char *command)
+{
+	if (line->hints->json)
+		vt_line_addf(line, VT_DIM, " JSON: %s", line->hints->json);
+	else if (model->core.path)
 		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - --core %s", command, model->core.path);
 	else
 		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command, (int)model->process.pid);
@@ -268,10 +314,22 @@ void vt_text_head(struct vt_line *line, const struct vt_model *model)
 	print_versions(line, model);
 }
 
-void vt_text_end(struct vt_line *line, const struct vt_model *model, const char *command)
+void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics, const char *command)
 {
-	print_diags(line, model);
-	print_completeness(line, model, command);
+	print_diags(line, model, topics);
+	print_completeness(line, model, topics);
+	print_json(line, model, command);
+}
+
+void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigned int topics)
+{
+	if (model->completeness == VT_COMPLETE)
+		return;
+	if (count_diags(model, VT_DIAG_MISSING, topics) > 0)
+		vt_text_title(line, NULL, "Missing");
+	print_level(line, model, VT_DIAG_MISSING, topics);
+	print_completeness(line, model, topics);
+	vt_line_end(line);
 }
 
 static struct vt_error *write_text(const struct vt_model *model,
@@ -295,7 +353,7 @@ static struct vt_error *write_text(const struct vt_model *model,
 		vt_text_all_blocks(&line, model);
 		vt_text_pinned_blocks(&line, model);
 	}
-	vt_text_end(&line, model, "report");
+	vt_text_end(&line, model, VT_TOPIC_ALL, "report");
 	return vt_line_finish(&line);
 }
 
@@ -307,7 +365,7 @@ struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct
 	vt_text_head(&line, model);
 	vt_text_headlines(&line, model);
 	vt_text_threads(&line, model, options->threads);
-	vt_text_end(&line, model, "stacks");
+	vt_text_end(&line, model, VT_TOPIC_ALL, "stacks");
 	return vt_line_finish(&line);
 }
 

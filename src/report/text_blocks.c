@@ -11,7 +11,7 @@
 
 #define MAX_GROUPS 12
 
-static const char *state_words(uint8_t state)
+const char *vt_text_state(uint8_t state)
 {
 	static const char *const words[] = {
 		[VT_BLOCK_ALLOCATED] = "in use",
@@ -39,12 +39,20 @@ static void format_pool(char *buf, size_t size, bool is_private, bool is_small, 
 			 (unsigned int)pool, small, growth);
 }
 
-static void format_stream(char *buf, size_t size, uint64_t stream)
+const char *vt_text_pool(char buf[VT_TEXT_MAX], const struct vt_block_rec *b)
+{
+	format_pool(buf, VT_TEXT_MAX, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE,
+		    b->pool);
+	return buf;
+}
+
+const char *vt_text_stream(char buf[VT_TEXT_MAX], uint64_t stream)
 {
 	if (stream == 0)
-		snprintf(buf, size, "default");
+		snprintf(buf, VT_TEXT_MAX, "default");
 	else
-		snprintf(buf, size, "0x%" PRIx64, stream);
+		snprintf(buf, VT_TEXT_MAX, "0x%" PRIx64, stream);
+	return buf;
 }
 
 /* ---- groups ---- */
@@ -64,7 +72,7 @@ static int pool_columns(const struct vt_line *line)
 
 static void print_group(struct vt_line *line, const struct vt_model_group *g, bool with_gpu)
 {
-	char number[VT_NUM_MAX], text[80];
+	char number[VT_NUM_MAX], text[VT_TEXT_MAX];
 
 	if (with_gpu) {
 		vt_line_pad(line, 2);
@@ -76,11 +84,10 @@ static void print_group(struct vt_line *line, const struct vt_model_group *g, bo
 	vt_line_add(line, VT_DIM, " × ");
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, g->size), BYTES_COLUMNS - 1);
 	vt_line_pad(line, line->want + 3);
-	vt_line_cell(line, VT_PLAIN, state_words(g->state), STATE_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_PLAIN, vt_text_state(g->state), STATE_COLUMNS, VT_CUT_END);
 	format_pool(text, sizeof(text), g->private_pool, g->small_pool, g->expandable, g->pool);
 	vt_line_cell(line, VT_PLAIN, text, pool_columns(line), VT_CUT_END);
-	format_stream(text, sizeof(text), g->stream);
-	vt_line_add(line, VT_PLAIN, text);
+	vt_line_add(line, VT_PLAIN, vt_text_stream(text, g->stream));
 	vt_line_end(line);
 }
 
@@ -122,7 +129,224 @@ void vt_text_block_groups(struct vt_line *line, const struct vt_model *model)
 	vt_line_right(line, VT_DIM, vt_format_count(count, blocks), COUNT_COLUMNS);
 	vt_line_addf(line, VT_DIM, "   in %s more groups",
 		     vt_format_count(groups, model->groups.n - MAX_GROUPS));
-	vt_text_end_title(line, "(--blocks lists all)");
+	vt_text_end_title(line, line->hints->all_blocks);
+}
+
+/* ---- the largest ---- */
+
+/* Indices of the largest mapped blocks, at most count: a heap with the smallest of them at its top. */
+struct largest {
+	const struct vt_model *model;
+	size_t *blocks;
+	size_t n, count;
+	size_t mapped; /* all that are mapped */
+};
+
+static bool is_larger(const struct vt_model *model, size_t a, size_t b)
+{
+	uint64_t size_a = model->blocks[a].size, size_b = model->blocks[b].size;
+
+	return size_a != size_b ? size_a > size_b : a < b;
+}
+
+/* Down from i, until no child is smaller than its parent. */
+static void sink(struct largest *l, size_t i)
+{
+	for (size_t child; (child = 2 * i + 1) < l->n; i = child) {
+		if (child + 1 < l->n && is_larger(l->model, l->blocks[child], l->blocks[child + 1]))
+			child++;
+		if (!is_larger(l->model, l->blocks[i], l->blocks[child]))
+			return;
+
+		size_t block = l->blocks[i];
+
+		l->blocks[i] = l->blocks[child];
+		l->blocks[child] = block;
+	}
+}
+
+static void consider(struct largest *l, size_t block)
+{
+	l->mapped++;
+	if (l->n < l->count) {
+		l->blocks[l->n++] = block;
+		for (size_t i = l->n / 2; l->n == l->count && i-- > 0;)
+			sink(l, i);
+	} else if (l->count && is_larger(l->model, block, l->blocks[0])) {
+		l->blocks[0] = block;
+		sink(l, 0);
+	}
+}
+
+static int compare_sizes(const void *pa, const void *pb, void *model)
+{
+	size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
+
+	return a == b ? 0 : is_larger(model, a, b) ? -1 : 1;
+}
+
+/* The largest first. False when out of memory. */
+static bool find_largest(struct largest *l)
+{
+	l->count = l->count < l->model->n_blocks ? l->count : l->model->n_blocks;
+	l->blocks = calloc(l->count + 1, sizeof(*l->blocks));
+	if (!l->blocks)
+		return false;
+	for (size_t k = 0; k < l->model->allocators.n; k++) {
+		const struct vt_model_allocator *a = &l->model->allocators.data[k];
+
+		for (size_t i = a->first_block; i < a->first_block + a->n_blocks; i++)
+			if (l->model->blocks[i].state != VT_BLOCK_UNMAPPED)
+				consider(l, i);
+	}
+	if (l->n > 1)
+		qsort_r(l->blocks, l->n, sizeof(*l->blocks), compare_sizes, (void *)l->model);
+	return true;
+}
+
+enum {
+	ADDRESS_COLUMNS = 15, /* of 48 bits, and a space */
+	SIZE_COLUMNS = 9,
+	ASKED_COLUMNS = 10,
+	LARGEST_STATE_COLUMNS = 14,
+	STREAM_COLUMNS = 15,
+};
+
+static int address_column(bool with_gpu)
+{
+	return with_gpu ? 4 : 2;
+}
+
+static void print_site_of(struct vt_line *line, const struct vt_model *model, size_t block)
+{
+	const struct vt_model_trace *trace = vt_model_block_trace(model, block);
+	const struct vt_model_frame *title = trace && trace->title < trace->n_frames ?
+						     &model->trace_frames[trace->frames[trace->title]] : NULL;
+	struct vt_str text = { 0 };
+
+	if (title)
+		vt_text_frame_label(line, &text, title);
+	if (text.failed)
+		line->buf.failed = true;
+	if (text.n && vt_line_width(line, vt_str_get(&text)) > vt_line_room(line)) {
+		vt_line_end(line);
+		vt_line_pad(line, 4);
+	}
+	vt_line_add(line, VT_DIM, vt_str_get(&text));
+	vt_line_end(line);
+	vt_str_deinit(&text);
+}
+
+static void print_large(struct vt_line *line, const struct vt_model *model, size_t block, bool with_gpu)
+{
+	const struct vt_block_rec *b = &model->blocks[block];
+	char number[VT_NUM_MAX], text[VT_TEXT_MAX];
+
+	if (with_gpu) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_PLAIN, "%d", b->device);
+	}
+	vt_line_pad(line, address_column(with_gpu));
+	vt_line_addf(line, VT_PLAIN, "0x%" PRIx64, b->addr);
+	vt_line_pad(line, address_column(with_gpu) + ADDRESS_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_size(number, b->size), SIZE_COLUMNS);
+	vt_line_right(line, VT_DIM, b->requested ? vt_format_size(number, b->requested) : "", ASKED_COLUMNS);
+	vt_line_pad(line, line->want + 2);
+	vt_line_cell(line, VT_PLAIN, vt_text_state(b->state), LARGEST_STATE_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_PLAIN, vt_text_pool(text, b), pool_columns(line) - 2, VT_CUT_END);
+	vt_line_pad(line, line->want + 1);
+	vt_line_cell(line, VT_PLAIN, vt_text_stream(text, b->stream), STREAM_COLUMNS, VT_CUT_END);
+	print_site_of(line, model, block);
+}
+
+static bool all_exact(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return false;
+	return true;
+}
+
+static void print_largest_head(struct vt_line *line, bool exact, bool with_gpu)
+{
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, "Largest blocks");
+	if (!exact) {
+		vt_line_add(line, VT_WARN, ", as far as they could be read");
+		vt_line_end(line);
+	}
+	vt_line_pad(line, address_column(with_gpu) + ADDRESS_COLUMNS);
+	vt_line_right(line, VT_DIM, "size", SIZE_COLUMNS);
+	vt_line_right(line, VT_DIM, "asked for", ASKED_COLUMNS);
+	vt_line_pad(line, line->want + 2);
+	vt_line_cell(line, VT_DIM, "state", LARGEST_STATE_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_DIM, "pool", pool_columns(line) - 1, VT_CUT_END);
+	vt_line_add(line, VT_DIM, "stream");
+	vt_line_end(line);
+}
+
+void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, size_t count)
+{
+	struct largest l = { .model = model, .count = count };
+	bool with_gpu = model->allocators.n > 1;
+	char number[VT_NUM_MAX];
+
+	if (!find_largest(&l)) {
+		line->buf.failed = true;
+		return;
+	}
+	if (l.n > 0)
+		print_largest_head(line, all_exact(model), with_gpu);
+	for (size_t i = 0; i < l.n; i++)
+		print_large(line, model, l.blocks[i], with_gpu);
+	if (l.n > 0 && l.n < l.mapped) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "%s %s more", line->ascii ? "..." : "…", vt_format_count(number, l.mapped - l.n));
+		vt_text_end_title(line, line->hints->all_blocks);
+	}
+	free(l.blocks);
+}
+
+/* ---- none ---- */
+
+static const char *why_no_allocator(const struct vt_model *model)
+{
+	static const struct {
+		const char *state, *why;
+	} reasons[] = {
+		{ "not loaded", "This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no blocks to show." },
+		{ "not initialised", "PyTorch has not used CUDA in this process yet: there are no blocks." },
+		{ "native", "PyTorch's allocator has no devices yet: there are no blocks." },
+		{ "inherited", "PyTorch's allocator is the parent's, copied by fork(): this process holds no blocks." },
+		{ "cudaMallocAsync", "PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks." },
+		{ "pluggable", "PyTorch takes its memory from an allocator of the program's own (CUDAPluggableAllocator): its blocks are "
+			       "not known." },
+		{ "refused", "PyTorch's allocator is not shown: its layout is not understood." },
+	};
+
+	if (!model->process.uses_cuda)
+		return "This process does not use CUDA: libcuda is not mapped.";
+	for (size_t i = 0; model->torch_state && i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (!strcmp(model->torch_state, reasons[i].state))
+			return reasons[i].why;
+	return "It is not known which allocator PyTorch uses: there are no blocks to show.";
+}
+
+/* Where it is known that there are none, or why they are not known. */
+void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model)
+{
+	if (model->allocators.n == 0)
+		vt_line_wrap(line, VT_PLAIN, why_no_allocator(model), 0, 3);
+	else if (model->groups.n == 0 && all_exact(model))
+		vt_line_wrap(line, VT_PLAIN, "PyTorch's allocator holds no memory: there are no blocks.", 0, 2);
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+
+		if (a->exact)
+			continue;
+		vt_line_addf(line, VT_WARN, "GPU %d: %s", a->device, vt_text_why_inexact(a));
+		vt_line_end(line);
+	}
 }
 
 /* ---- every block: there may be a million, so this formats into a plain buffer ---- */
@@ -163,7 +387,7 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 {
 	const struct vt_block_rec *b = &model->blocks[first];
 	struct raw raw = { .n = 0 };
-	char text[80], size[VT_NUM_MAX];
+	char text[VT_TEXT_MAX], size[VT_NUM_MAX];
 	uint64_t bytes = 0;
 
 	for (size_t i = first; i < end; i++)
@@ -173,12 +397,9 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, si
 	raw_hex(&raw, b->addr);
 	raw_size(&raw, vt_format_size(size, bytes));
 	raw_add(&raw, "   segment, stream ");
-	format_stream(text, sizeof(text), b->stream);
-	raw_add(&raw, text);
+	raw_add(&raw, vt_text_stream(text, b->stream));
 	raw_add(&raw, ", ");
-	format_pool(text, sizeof(text), b->flags & VT_BLOCK_PRIVATE_POOL,
-		    b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE, b->pool);
-	raw_add(&raw, text);
+	raw_add(&raw, vt_text_pool(text, b));
 	vt_line_raw(line, raw.text, raw.n);
 }
 
@@ -209,7 +430,7 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 	raw_hex(&raw, b->addr);
 	raw_size(&raw, vt_format_size(size, b->size));
 	raw_add(&raw, "   ");
-	raw_add(&raw, state_words(b->state));
+	raw_add(&raw, vt_text_state(b->state));
 	/* Where rounding added so little that it does not show, it is not worth saying. */
 	if (b->requested > 0 && strcmp(vt_format_size(requested, b->requested), size) != 0) {
 		raw_add(&raw, ", asked for ");

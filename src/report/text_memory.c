@@ -182,6 +182,21 @@ void vt_text_devices(struct vt_line *line, const struct vt_model *model)
 	print_unused(line, model, n_unused);
 }
 
+void vt_text_not_asked(struct vt_line *line, const struct vt_model *model)
+{
+	struct vt_str text = { 0 };
+
+	if (model->devices.n > 0 || !model->process.uses_cuda || !model->held_by)
+		return;
+	vt_str_addf(&text, "How much memory its devices have, and have free, is not known: the driver is not asked while %s holds the "
+		    "process.%s%s", model->held_by, line->hints->devices ? " " : "", line->hints->devices ? line->hints->devices : "");
+	vt_line_blank(line);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 0, 3);
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
 /* ---- what holds the memory ---- */
 
 enum {
@@ -375,8 +390,7 @@ static void print_stats(struct vt_line *line, const struct vt_model_allocator *a
 	vt_str_deinit(&text);
 }
 
-/* Why there are no exact numbers, in a few words; the diagnostics say it in full. */
-static const char *why_inexact(const struct vt_model_allocator *a)
+const char *vt_text_why_inexact(const struct vt_model_allocator *a)
 {
 	static const char *const why[] = {
 		[VT_WALK_UNSTABLE] = "no exact sums: PyTorch's allocator changed while it was read",
@@ -408,7 +422,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 	} else {
 		vt_text_title(line, NULL, "Memory of GPU %d", a->device);
 		vt_line_pad(line, 2);
-		vt_line_wrap(line, VT_WARN, why_inexact(a), 2, 2);
+		vt_line_wrap(line, VT_WARN, vt_text_why_inexact(a), 2, 2);
 		print_counters(&t, a);
 	}
 	print_stats(line, a);
@@ -451,7 +465,7 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 		vt_line_addf(line, VT_PLAIN, "%d", a->device);
 		vt_line_pad(line, 2 + GPU_COLUMNS);
 		if (!a->exact) {
-			vt_line_add(line, VT_WARN, why_inexact(a));
+			vt_line_add(line, VT_WARN, vt_text_why_inexact(a));
 			vt_line_end(line);
 			continue;
 		}

@@ -171,8 +171,7 @@ static void print_rest(const struct table *t, size_t first)
 	vt_line_end(t->line);
 }
 
-/* Why blocks have no backtrace. */
-static void explain(const struct table *t, enum vt_untraced why, struct vt_str *text)
+void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct vt_str *text)
 {
 	static const char *const texts[] = {
 		[VT_UNTRACED_NOT_RECORDED] = "allocated before recording began, or while it was off",
@@ -182,7 +181,7 @@ static void explain(const struct table *t, enum vt_untraced why, struct vt_str *
 		[VT_UNTRACED_NO_STACK] = "recorded without one, for want of room",
 		[VT_UNTRACED_UNSEEN] = "made past the allocator's entries: see the notes",
 	};
-	const struct vt_model_recorder *r = &t->model->recorder;
+	const struct vt_model_recorder *r = &model->recorder;
 	char age[VT_NUM_MAX];
 
 	if (why == VT_UNTRACED_NOT_RECORDED && r->on_ns)
@@ -202,7 +201,7 @@ static void print_untraced(const struct table *t)
 
 		if (!a->blocks)
 			continue;
-		explain(t, (enum vt_untraced)i, &why);
+		vt_text_untraced(t->model, (enum vt_untraced)i, &why);
 		vt_line_pad(t->line, 2);
 		vt_line_cell(t->line, VT_DIM, "no backtrace", t->label_columns, VT_CUT_END);
 		print_amounts(t, VT_DIM, a->bytes, a->blocks);
@@ -238,19 +237,19 @@ static void print_sampling(const struct table *t)
 
 /* ---- every backtrace ---- */
 
-static int function_columns(const struct table *t, const struct vt_model_trace *trace)
+static int function_columns(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
 {
-	int most = (t->line->columns - FRAME_INDENT) / 2, columns = 0;
+	int most = (line->columns - FRAME_INDENT) / 2, columns = 0;
 
 	most = most > MAX_FUNCTION_COLUMNS ? MAX_FUNCTION_COLUMNS : most;
 	for (size_t i = 0; i < trace->n_frames; i++) {
 		struct vt_str name = { 0 };
 		int width;
 
-		vt_place_add_function(&name, &t->model->trace_frames[trace->frames[i]], t->line->ascii);
-		width = vt_line_width(t->line, vt_str_get(&name));
+		vt_place_add_function(&name, &model->trace_frames[trace->frames[i]], line->ascii);
+		width = vt_line_width(line, vt_str_get(&name));
 		columns = width > columns ? width : columns;
-		finish(t->line, &name);
+		finish(line, &name);
 	}
 	return columns > most ? most : columns;
 }
@@ -270,10 +269,22 @@ static void add_trace_ages(struct vt_str *text, const struct vt_model_ages *ages
 		vt_str_addf(text, ", %s old", oldest);
 }
 
+void vt_text_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
+{
+	int columns = function_columns(line, model, trace);
+
+	for (size_t i = 0; i < trace->n_frames; i++)
+		vt_text_frame(line, &model->trace_frames[trace->frames[i]], columns);
+	if (!trace->python_cut && !trace->native_cut)
+		return;
+	vt_line_pad(line, FRAME_INDENT);
+	vt_line_addf(line, VT_DIM, "%s and more, not recorded", line->ascii ? "..." : "…");
+	vt_line_end(line);
+}
+
 static void print_trace(const struct table *t, const struct vt_model_trace *trace)
 {
 	char size[VT_NUM_MAX], blocks[VT_NUM_MAX], largest[VT_NUM_MAX];
-	int columns = function_columns(t, trace);
 	struct vt_str text = { 0 };
 
 	vt_str_addf(&text, "%s in %s block%s, the largest %s", vt_format_size(size, trace->bytes), vt_format_count(blocks, trace->blocks),
@@ -288,13 +299,7 @@ static void print_trace(const struct table *t, const struct vt_model_trace *trac
 	vt_line_pad(t->line, 4);
 	vt_line_wrap(t->line, VT_DIM, vt_str_get(&text), 4, 3);
 	finish(t->line, &text);
-	for (size_t i = 0; i < trace->n_frames; i++)
-		vt_text_frame(t->line, &t->model->trace_frames[trace->frames[i]], columns);
-	if (!trace->python_cut && !trace->native_cut)
-		return;
-	vt_line_pad(t->line, FRAME_INDENT);
-	vt_line_addf(t->line, VT_DIM, "%s and more, not recorded", t->line->ascii ? "..." : "…");
-	vt_line_end(t->line);
+	vt_text_trace(t->line, t->model, trace);
 }
 
 static void print_traces(const struct table *t, const struct vt_model_site *site)
@@ -358,16 +363,40 @@ static void print_head(const struct table *t, const char *hint)
 }
 
 /* Recording is on, and no live block is of that time. */
+static bool has_none(const struct vt_model *model)
+{
+	return model->sites.n == 0 && model->block_traces && model->recorder.on_ns && model->n_blocks;
+}
+
 static void print_none(struct vt_line *line, const struct vt_model *model)
 {
 	char age[VT_NUM_MAX];
 
-	if (!model->block_traces || !model->recorder.on_ns || !model->n_blocks)
+	if (!has_none(model))
 		return;
 	vt_text_title(line, NULL, "Allocated by");
 	vt_line_pad(line, 2);
 	vt_line_addf(line, VT_DIM, "vramtap has recorded for %s: no block in use is known to be of that time",
 		     vt_format_age(age, (double)model->recorder.on_ns / (double)VT_NS_PER_S));
+	vt_line_end(line);
+}
+
+void vt_text_no_sites(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_recorder *r = &model->recorder;
+	char age[VT_NUM_MAX];
+
+	if (model->sites.n > 0 || has_none(model))
+		return;
+	if (r->on_ns)
+		vt_line_addf(line, VT_PLAIN, "vramtap has recorded for %s: no block is in use.",
+			     vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S));
+	else
+		vt_line_add(line, VT_PLAIN, "Nobody has recorded where the blocks in use were allocated.");
+	vt_line_end(line);
+	if (r->on_ns || model->core.path)
+		return;
+	vt_line_addf(line, VT_DIM, "To record it from now on: %s", line->hints->record);
 	vt_line_end(line);
 }
 
@@ -400,7 +429,7 @@ void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all)
 		t.label_columns = MAX_LABEL_COLUMNS;
 	for (size_t i = 0; i < model->allocators.n; i++)
 		t.allocated += model->allocators.data[i].allocated_bytes;
-	print_head(&t, all ? NULL : "(--sites shows all, with every frame)");
+	print_head(&t, all ? NULL : line->hints->all_sites);
 	for (size_t i = 0; i < shown; i++) {
 		print_site(&t, &model->sites.data[i]);
 		if (all)

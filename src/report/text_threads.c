@@ -24,6 +24,7 @@
 #define MAX_TIDS 4
 #define MAX_NAMES 6
 #define MAX_LOCALS 12            /* of a frame */
+#define MAX_LOCAL_LINES 4        /* of one value, where it is asked for */
 #define FRAME_INDENT 6
 #define LOCAL_INDENT 10
 #define HEAD_COLUMN 30
@@ -129,6 +130,21 @@ void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int fun
 	vt_line_pad(line, FRAME_INDENT + function_columns + 2);
 	print_place(&v, f);
 	vt_line_end(line);
+}
+
+void vt_text_locals(struct vt_line *line, const struct vt_model_frame *f)
+{
+	for (size_t i = 0; f->locals && i < f->n_locals; i++) {
+		vt_line_pad(line, 2);
+		vt_line_add(line, VT_BOLD, f->locals[i].name);
+		vt_line_add(line, VT_DIM, " = ");
+		vt_line_wrap(line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?", 6, MAX_LOCAL_LINES);
+	}
+	if (f->locals && f->locals_cut) {
+		vt_line_pad(line, 2);
+		vt_line_add(line, VT_DIM, "…");
+		vt_line_end(line);
+	}
 }
 
 static void print_frame(const struct view *v, const struct vt_model_frame *f)
@@ -335,15 +351,8 @@ static void print_stack_note(const struct view *v, const char *format, const cha
 	vt_line_end(v->line);
 }
 
-static void print_stack(struct view *v, const struct vt_model_stack *stack, size_t max_lines)
+static void print_stack_notes(const struct view *v, const struct vt_model_stack *stack)
 {
-	struct entries entries = { 0 };
-
-	if (v->all)
-		choose_all(&entries, stack);
-	else
-		choose_frames(&entries, stack);
-	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
 	if (stack->n_frames == 0 && v->model->view == VT_VIEW_PYTHON && !stack->why)
 		print_stack_note(v, "(%s)", "no Python frames");
 	if (stack->why && *stack->why)
@@ -357,6 +366,18 @@ static void print_stack(struct view *v, const struct vt_model_stack *stack, size
 		print_stack_note(
 			v, "(%s)",
 			"where the Python frames belong between the native ones is not known");
+}
+
+static void print_stack(struct view *v, const struct vt_model_stack *stack, size_t max_lines)
+{
+	struct entries entries = { 0 };
+
+	if (v->all)
+		choose_all(&entries, stack);
+	else
+		choose_frames(&entries, stack);
+	print_entries(v, stack, &entries, v->all ? SIZE_MAX : max_lines);
+	print_stack_notes(v, stack);
 	v->lines_left -= (int)(entries.list.n < max_lines ? entries.list.n : max_lines);
 	if (entries.failed)
 		v->line->buf.failed = true;
@@ -636,7 +657,7 @@ static void print_title(struct vt_line *line, const struct vt_model *model, bool
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Threads");
 	vt_line_add(line, VT_PLAIN, vt_str_get(&title));
-	vt_text_end_title(line, all ? NULL : "(--threads=all shows all)");
+	vt_text_end_title(line, all ? NULL : line->hints->all_threads);
 	if (title.failed)
 		line->buf.failed = true;
 	vt_str_deinit(&title);
@@ -733,10 +754,72 @@ static void print_each(struct view *v, enum vt_threads_shown shown)
 	}
 }
 
+static int function_columns(const struct vt_line *line)
+{
+	return (line->columns - FRAME_INDENT) * 45 / 100;
+}
+
+/* ---- one thread ---- */
+
+/* "> #3  " of a Python frame, the selected one with the mark. */
+static void print_number(struct vt_line *line, size_t number, bool selected, int columns)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "#%zu", number);
+	vt_line_pad(line, 2);
+	vt_line_cell(line, VT_BOLD, selected ? ">" : "", 2, VT_CUT_END);
+	vt_line_cell(line, selected ? VT_BOLD : VT_PLAIN, text, columns, VT_CUT_END);
+}
+
+static int number_columns(const struct vt_model_stack *stack)
+{
+	size_t n = 0;
+	int columns = 3;
+
+	for (size_t i = 0; i < stack->n_frames; i++)
+		n += stack->frames[i].kind == VT_FRAME_PYTHON;
+	for (; n > 10; n /= 10)
+		columns++;
+	return columns;
+}
+
+void vt_text_thread(struct vt_line *line, const struct vt_model *model, const struct vt_model_thread *t, size_t selected)
+{
+	const struct view v = { .line = line, .model = model, .all = true, .left = function_columns(line) };
+	const struct common c = find_common(model, t, 1);
+	int numbers = number_columns(&t->stack);
+	size_t number = 0;
+
+	print_thread_head(&v, &c);
+	print_kernel(&v, t);
+	for (size_t i = 0; i < t->stack.n_frames; i++) {
+		const struct vt_model_frame *f = &t->stack.frames[i];
+
+		if (f->kind == VT_FRAME_PYTHON) {
+			print_number(line, number, number == selected, numbers);
+			number++;
+		}
+		vt_line_pad(line, 4 + numbers + 1);
+		print_function(&v, f);
+		vt_line_pad(line, 4 + numbers + 1 + v.left + 2);
+		print_place(&v, f);
+		vt_line_end(line);
+	}
+	print_stack_notes(&v, &t->stack);
+	if (number == 0 || !line->hints->frames)
+		return;
+	vt_line_pad(line, 4 + numbers + 1);
+	vt_line_add(line, VT_DIM, line->hints->frames);
+	vt_line_end(line);
+}
+
+/* ---- all of them ---- */
+
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown)
 {
 	bool all = shown != VT_THREADS_GROUPS;
-	int left = (line->columns - FRAME_INDENT) * 45 / 100;
+	int left = function_columns(line);
 	struct view v = {
 		.line = line,
 		.model = model,

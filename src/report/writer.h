@@ -21,6 +21,19 @@ enum vt_threads_shown {
 	VT_THREADS_MAIN,   /* the same, only the main thread */
 };
 
+/* What a reader can do next, in the words of the place where it is read. */
+struct vt_writer_hints {
+	const char *all_threads; /* after titles: what shows more */
+	const char *all_blocks;
+	const char *all_sites;
+	const char *json;    /* what writes all as JSON; NULL: the command itself, with --json */
+	const char *record;  /* what records allocations */
+	const char *devices; /* what asks the driver when it was not asked; NULL nothing */
+	const char *frames;  /* what selects a Python frame; NULL nothing */
+};
+
+extern const struct vt_writer_hints vt_hints_command_line; /* text.c */
+
 struct vt_writer_options {
 	int columns;      /* of the terminal; 0: 100 */
 	bool colour;
@@ -28,6 +41,7 @@ struct vt_writer_options {
 	bool all_blocks;  /* --blocks */
 	bool all_sites;   /* --sites */
 	enum vt_threads_shown threads;
+	const struct vt_writer_hints *hints; /* NULL: of the command line */
 };
 
 struct vt_report_writer {

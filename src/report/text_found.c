@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is at an address: the answer in a sentence, then a line for each fact. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "report/format.h"
+#include "report/text.h"
+
+enum { LABEL_COLUMNS = 12 };
+
+__attribute__((format(printf, 3, 4))) static void print_fact(struct vt_line *line, const char *label, const char *format, ...)
+{
+	struct vt_str text = { 0 };
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&text, format, args);
+	va_end(args);
+	vt_line_pad(line, 2);
+	vt_line_cell(line, VT_DIM, label, LABEL_COLUMNS, VT_CUT_END);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 2 + LABEL_COLUMNS, 4);
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+/* "0x7f0000001000 is 4,096 bytes into 2.00 MiB of device memory, in use" */
+__attribute__((format(printf, 4, 5))) static void print_answer(struct vt_line *line, uint64_t addr, uint64_t start,
+								const char *format, ...)
+{
+	char offset[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+	va_list args;
+
+	if (addr == start)
+		vt_str_addf(&text, "0x%" PRIx64 " is the start of ", addr);
+	else
+		vt_str_addf(&text, "0x%" PRIx64 " is %s byte%s into ", addr, vt_format_count(offset, addr - start),
+			    addr - start == 1 ? "" : "s");
+	va_start(args, format);
+	vt_str_vaddf(&text, format, args);
+	va_end(args);
+	vt_line_wrap(line, VT_BOLD, vt_str_get(&text), 2, 3);
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+}
+
+/* "0x7f0000000000, 2,097,152 bytes" */
+static void print_range(struct vt_line *line, uint64_t addr, uint64_t size)
+{
+	char bytes[VT_NUM_MAX];
+
+	print_fact(line, "block", "0x%" PRIx64 ", %s bytes", addr, vt_format_count(bytes, size));
+}
+
+/* ---- how it was allocated ---- */
+
+static void print_record(struct vt_line *line, const struct vt_model_record *record)
+{
+	bool named = record && record->thread && *record->thread;
+	char age[VT_NUM_MAX];
+
+	if (!record || record->age_ns == VT_NO_AGE)
+		return;
+	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
+	print_fact(line, "allocated", "%s ago by thread %d%s%.64s%s", age, (int)record->tid, named ? " (" : "",
+		   named ? record->thread : "", named ? ")" : "");
+}
+
+static void print_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
+{
+	const char *by = trace->source == VT_TRACE_PYTORCH ? "PyTorch" : "vramtap";
+
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, "Allocated by");
+	vt_line_addf(line, VT_DIM, ", recorded by %s%s%s", by,
+		     trace->merge_uncertain ? "; where the outer native frames belong is not known" : "",
+		     trace->native_guess ? "; native frames may be missing" : "");
+	vt_line_end(line);
+	vt_text_trace(line, model, trace);
+}
+
+/* index: in model.traces, or why there is none. */
+static void print_backtrace(struct vt_line *line, const struct vt_model *model, uint32_t index)
+{
+	struct vt_str why = { 0 };
+
+	if (index < model->traces.n) {
+		print_trace(line, model, &model->traces.data[index]);
+		return;
+	}
+	if (!VT_IS_UNTRACED(index))
+		return;
+	vt_text_untraced(model, (enum vt_untraced)(UINT32_MAX - index), &why);
+	print_fact(line, "backtrace", "none: it was %s", vt_str_get(&why));
+	if (why.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&why);
+}
+
+static void print_origin(struct vt_line *line, const struct vt_model *model, size_t block)
+{
+	bool in_use = model->blocks[block].state == VT_BLOCK_ALLOCATED || model->blocks[block].state == VT_BLOCK_AWAITING_FREE;
+
+	print_record(line, vt_model_block_record(model, block));
+	if (vt_model_block_trace(model, block))
+		print_trace(line, model, vt_model_block_trace(model, block));
+	else if (!in_use)
+		return; /* nobody has it */
+	else if (model->block_traces)
+		print_backtrace(line, model, model->block_traces[block]);
+	else if (model->core.path)
+		print_fact(line, "backtrace", "none: nothing was recorded");
+	else
+		print_fact(line, "backtrace", "none: nothing is recorded (%s: from now on)", line->hints->record);
+}
+
+/* ---- PyTorch's block ---- */
+
+static void print_requested(struct vt_line *line, const struct vt_block_rec *b)
+{
+	char requested[VT_NUM_MAX], rounding[VT_NUM_MAX];
+
+	if (!b->requested || b->requested > b->size)
+		return;
+	vt_format_count(requested, b->requested);
+	if (b->requested == b->size)
+		print_fact(line, "asked for", "%s bytes", requested);
+	else
+		print_fact(line, "asked for", "%s bytes: %s are lost to rounding", requested,
+			   vt_format_count(rounding, b->size - b->requested));
+}
+
+static void print_segment(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	char size[VT_NUM_MAX], count[VT_NUM_MAX], used[VT_NUM_MAX];
+	size_t n = found->segment_end - found->segment;
+	uint64_t in_use = 0;
+
+	for (size_t i = found->segment; i < found->segment_end; i++)
+		in_use += model->blocks[i].state == VT_BLOCK_ALLOCATED ? model->blocks[i].size : 0;
+	print_fact(line, "segment", "0x%" PRIx64 ", %s in %s block%s, %s in use%s", model->blocks[found->segment].addr,
+		   vt_format_size(size, found->segment_bytes), vt_format_count(count, n), n == 1 ? "" : "s",
+		   vt_format_size(used, in_use),
+		   found->allocator->exact ? "" : ", as far as it could be read");
+}
+
+static void print_neighbour(struct vt_line *line, const struct vt_model *model, const struct vt_found *found, bool after)
+{
+	size_t block = after ? found->after : found->before;
+	const char *label = after ? "after" : "before";
+	char size[VT_NUM_MAX];
+
+	if (block != VT_FOUND_NONE)
+		print_fact(line, label, "0x%" PRIx64 ", %s, %s", model->blocks[block].addr, vt_format_size(size, model->blocks[block].size),
+			   vt_text_state(model->blocks[block].state));
+	else if (found->allocator->exact)
+		print_fact(line, label, "none: it is the %s of its segment", after ? "last" : "first");
+	else
+		print_fact(line, label, "not known");
+}
+
+static void print_unmapped(struct vt_line *line, const struct vt_found *found, const struct vt_block_rec *b)
+{
+	char size[VT_NUM_MAX];
+
+	print_answer(line, found->addr, b->addr, "%s of address space of an expandable segment of GPU %d, with no memory behind it",
+		     vt_format_size(size, b->size), found->allocator->device);
+}
+
+static void print_block(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	const struct vt_block_rec *b = &model->blocks[found->index];
+	char size[VT_NUM_MAX], pool[VT_TEXT_MAX], stream[VT_TEXT_MAX];
+	bool mapped = b->state != VT_BLOCK_UNMAPPED;
+
+	if (mapped)
+		print_answer(line, found->addr, b->addr, "a block of %s, %s, on GPU %d", vt_format_size(size, b->size),
+			     vt_text_state(b->state), found->allocator->device);
+	else
+		print_unmapped(line, found, b);
+	print_range(line, b->addr, b->size);
+	print_requested(line, b);
+	print_fact(line, "pool", "%s, of PyTorch's caching allocator", vt_text_pool(pool, b));
+	print_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
+	if (mapped) {
+		print_segment(line, model, found);
+		print_neighbour(line, model, found, false);
+		print_neighbour(line, model, found, true);
+	}
+	print_origin(line, model, found->index);
+}
+
+/* ---- pinned host memory ---- */
+
+static void print_pinned(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	const struct vt_pinned_block *b = &model->pinned.blocks[found->index];
+	bool state_known = model->pinned.exact;
+	char size[VT_NUM_MAX];
+
+	print_answer(line, found->addr, b->addr, "a block of %s of pinned host memory%s%s", vt_format_size(size, b->size),
+		     state_known ? ", " : ": whether it is in use is not known", state_known ? vt_text_state(b->state) : "");
+	print_range(line, b->addr, b->size);
+	if (b->private_pool)
+		print_fact(line, "pool", "private %u:%u, of PyTorch's allocator of pinned memory", (unsigned int)(b->pool >> 32),
+			   (unsigned int)b->pool);
+	else
+		print_fact(line, "pool", "of PyTorch's allocator of pinned memory");
+	if (b->events)
+		print_fact(line, "waits for", "%" PRIu32 " event%s", b->events, b->events == 1 ? "" : "s");
+	else if (b->streams)
+		print_fact(line, "used by", "%" PRIu32 " stream%s", b->streams, b->streams == 1 ? "" : "s");
+	print_fact(line, "backtrace", "none: of pinned memory nothing is recorded");
+}
+
+/* ---- the driver's memory ---- */
+
+static const char *kind_words(const struct vt_model_driver_block *b)
+{
+	static const struct {
+		const char *kind, *words;
+	} kinds[] = {
+		{ "device", "device memory" },		 { "async", "device memory of cudaMallocAsync" },
+		{ "mapped", "mapped device memory" },	 { "managed", "managed memory" },
+		{ "host", "pinned host memory" },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(b->kind, kinds[i].kind))
+			return kinds[i].words;
+	return "memory";
+}
+
+static void print_driver(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	const struct vt_model_driver_block *b = &model->driver_blocks.data[found->index];
+	char size[VT_NUM_MAX], gpu[32] = "", stream[VT_TEXT_MAX];
+
+	if (b->device >= 0)
+		snprintf(gpu, sizeof(gpu), ", GPU %d", b->device);
+	print_answer(line, found->addr, b->addr, "%s of %s%s, asked of the driver: none of PyTorch's", vt_format_size(size, b->size),
+		     kind_words(b), gpu);
+	print_range(line, b->addr, b->size);
+	if (b->stream)
+		print_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
+	print_record(line, &b->record);
+	print_backtrace(line, model, b->trace);
+}
+
+/* ---- nothing ---- */
+
+/* Blocks may be missing, or all of them: then it is not known that nothing is there. */
+static bool all_known(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return false;
+	return model->completeness == VT_COMPLETE;
+}
+
+static void print_near(struct vt_line *line, const struct vt_model *model, const struct vt_found *found, const char *label, size_t block)
+{
+	const struct vt_block_rec *b = &model->blocks[block];
+	char size[VT_NUM_MAX], distance[VT_NUM_MAX];
+	uint64_t away = b->addr > found->addr ? b->addr - found->addr : found->addr - (b->addr + b->size);
+
+	if (b->addr < found->addr && away == 0)
+		snprintf(distance, sizeof(distance), "ends right here");
+	else
+		vt_format_size(distance, away);
+	print_fact(line, label, "%s%s: 0x%" PRIx64 ", a block of %s, %s, on GPU %d", distance,
+		   b->addr > found->addr ? " above" : away ? " below" : "", b->addr, vt_format_size(size, b->size),
+		   vt_text_state(b->state), b->device);
+}
+
+static void print_nothing(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	struct vt_str text = { 0 };
+
+	vt_str_addf(&text, "0x%" PRIx64 " is in no block of PyTorch's%s%s", found->addr,
+		    model->driver_blocks.n ? ", nor in memory whose allocation was recorded" : "",
+		    all_known(model) ? "" : ", as far as they are known");
+	vt_line_wrap(line, VT_BOLD, vt_str_get(&text), 2, 3);
+	if (text.failed)
+		line->buf.failed = true;
+	vt_str_deinit(&text);
+	if (found->below != VT_FOUND_NONE)
+		print_near(line, model, found, "below it", found->below);
+	if (found->above != VT_FOUND_NONE)
+		print_near(line, model, found, "above it", found->above);
+	vt_text_no_blocks(line, model);
+}
+
+void vt_text_found(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+{
+	static void (*const print[])(struct vt_line *line, const struct vt_model *model, const struct vt_found *found) = {
+		[VT_FOUND_NOTHING] = print_nothing,
+		[VT_FOUND_BLOCK] = print_block,
+		[VT_FOUND_PINNED] = print_pinned,
+		[VT_FOUND_DRIVER] = print_driver,
+	};
+
+	print[found->kind](line, model, found);
+}
