@@ -1,10 +1,11 @@
 # Models made by hand and a program that prints them, for looking at the report and for report_schema.py.
 report_models = tests/unit/report_models.c tests/unit/report_models.h
+report_parts = tests/unit/report_parts.c tests/unit/report_parts.h
 report_cppflags = $(unit_cppflags) -I$(top_srcdir)/tests/unit
 report_libs = src/report/libreport.a $(unit_libs)
 
 check_PROGRAMS += tests/unit/report_demo
-tests_unit_report_demo_SOURCES = tests/unit/report_demo.c $(report_models)
+tests_unit_report_demo_SOURCES = tests/unit/report_demo.c $(report_models) $(report_parts)
 tests_unit_report_demo_CPPFLAGS = $(report_cppflags)
 tests_unit_report_demo_LDADD = src/report/libreport.a src/base/libbase.a
 
@@ -15,7 +16,7 @@ tests_unit_test_account_SOURCES = tests/unit/test_account.c $(report_models)
 tests_unit_test_account_CPPFLAGS = $(report_cppflags)
 tests_unit_test_account_LDADD = $(report_libs)
 
-tests_unit_test_text_SOURCES = tests/unit/test_text.c $(report_models)
+tests_unit_test_text_SOURCES = tests/unit/test_text.c $(report_models) $(report_parts)
 tests_unit_test_text_CPPFLAGS = $(report_cppflags)
 tests_unit_test_text_LDADD = $(report_libs)
 
@@ -24,7 +25,7 @@ tests_unit_test_json_CPPFLAGS = $(report_cppflags)
 tests_unit_test_json_LDADD = $(report_libs)
 
 unit_tests += tests/unit/test_report_nomem
-tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models)
+tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models) $(report_parts)
 tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
 tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 tests_unit_test_report_nomem_LDADD = $(report_libs) $(VT_LIBS)
@@ -36,3 +37,11 @@ tests_unit_test_load_LDADD = $(report_libs) $(VT_LIBS)
 tests_unit_test_diff_SOURCES = tests/unit/test_diff.c $(report_models)
 tests_unit_test_diff_CPPFLAGS = $(report_cppflags)
 tests_unit_test_diff_LDADD = $(report_libs)
+
+unit_tests += tests/unit/test_find tests/unit/test_parts
+tests_unit_test_find_SOURCES = tests/unit/test_find.c $(report_models)
+tests_unit_test_find_CPPFLAGS = $(report_cppflags)
+tests_unit_test_find_LDADD = $(report_libs)
+tests_unit_test_parts_SOURCES = tests/unit/test_parts.c $(report_models) $(report_parts)
+tests_unit_test_parts_CPPFLAGS = $(report_cppflags)
+tests_unit_test_parts_LDADD = $(report_libs)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints a model made by hand, to look at the writers: report_demo [--json] [--colour] [--ascii]
+ * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour] [--ascii]
  * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models.
  */
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "report/writer.h"
 #include "report_models.h"
+#include "report_parts.h"
 
 static int print_model(const char *name, const struct vt_report_writer *writer,
 		       const struct vt_writer_options *options)
@@ -38,6 +39,8 @@ int main(int argc, char **argv)
 	for (i = 1; i < argc && !strncmp(argv[i], "--", 2); i++) {
 		if (!strcmp(argv[i], "--json"))
 			writer = &vt_writer_json;
+		else if (!strcmp(argv[i], "--parts"))
+			writer = &report_parts_writer;
 		else if (!strcmp(argv[i], "--colour"))
 			options.colour = true;
 		else if (!strcmp(argv[i], "--ascii"))

@@ -20,6 +20,7 @@
 #include "report/load.h"
 #include "report/writer.h"
 #include "report_models.h"
+#include "report_parts.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -126,6 +127,7 @@ static void test_one_failure(void **state)
 	torture("recorded", &vt_writer_text);
 	torture("no-cuda", &vt_writer_text);
 	torture("deadlock", &vt_writer_text);
+	torture("debugged", &report_parts_writer);
 }
 
 static void test_no_memory_from_then_on(void **state)

@@ -24,6 +24,7 @@
 #include "report/width.h"
 #include "report/writer.h"
 #include "report_models.h"
+#include "report_parts.h"
 
 #define MIB UINT64_C(1048576)
 #define GIB (1024 * MIB)
@@ -291,14 +292,14 @@ static void test_cxx_names_broken(void **state)
 
 /* ---- lines ---- */
 
-static char *print(const struct vt_model *model, const struct vt_writer_options *options)
+static char *print(const struct vt_model *model, const struct vt_report_writer *writer, const struct vt_writer_options *options)
 {
 	char *text = NULL;
 	size_t n = 0;
 	FILE *file = open_memstream(&text, &n);
 
 	assert_non_null(file);
-	assert_null(vt_writer_text.write(model, options, file));
+	assert_null(writer->write(model, options, file));
 	assert_int_equal(fclose(file), 0);
 	assert_int_equal(strlen(text), n);
 	return text;
@@ -349,11 +350,10 @@ static void check_line(const char *line, size_t n, const struct vt_writer_option
 	vt_str_deinit(&plain);
 }
 
-static void test_every_line(void **state)
+static void check_writer(const struct vt_report_writer *writer)
 {
 	static const int widths[] = { 0, -7, 1, 40, 41, 57, 79, 80, 100, 133, 160, 400, 100000 };
 
-	(void)state;
 	for (size_t m = 0; report_model_names[m]; m++) {
 		struct vt_model model;
 
@@ -370,7 +370,7 @@ static void test_every_line(void **state)
 				int columns = widths[w] <= 0 ? 100 :
 					      widths[w] < 40 ? 40 :
 							       widths[w];
-				char *text = print(&model, &options);
+				char *text = print(&model, writer, &options);
 
 				for (char *line = text, *end; *line; line = end + 1) {
 					end = strchr(line, '\n');
@@ -382,6 +382,13 @@ static void test_every_line(void **state)
 		}
 		vt_model_deinit(&model);
 	}
+}
+
+static void test_every_line(void **state)
+{
+	(void)state;
+	check_writer(&vt_writer_text);
+	check_writer(&report_parts_writer);
 }
 
 static void test_wrap(void **state)
@@ -429,7 +436,7 @@ static bool says(const char *name, const struct vt_writer_options *options, cons
 	bool found;
 
 	assert_true(report_model_build(&model, name));
-	text = print(&model, options);
+	text = print(&model, &vt_writer_text, options);
 	found = strstr(text, part);
 	free(text);
 	vt_model_deinit(&model);
