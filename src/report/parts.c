@@ -47,7 +47,7 @@ struct vt_error *vt_write_sites_text(const struct vt_model *model, const struct 
 	struct vt_line line;
 
 	begin(&line, options, out);
-	vt_text_no_blocks(&line, model);
+	vt_text_no_allocator(&line, model);
 	vt_text_sites(&line, model, options->all_sites);
 	vt_text_no_sites(&line, model);
 	vt_text_driver(&line, model);

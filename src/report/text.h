@@ -34,11 +34,14 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 /* The out-of-memory error that the report was made for. */
 void vt_text_caught(struct vt_line *line, const struct vt_model *model);
 
-/* The largest groups of blocks; the count largest blocks; every block; why there are none, in a line. */
+/* The largest groups of blocks; the count largest blocks; every block; why there are none, or not all. */
 void vt_text_block_groups(struct vt_line *line, const struct vt_model *model);
 void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, size_t count);
 void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
 void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model);
+
+/* Why there is no allocator, if there is none. */
+void vt_text_no_allocator(struct vt_line *line, const struct vt_model *model);
 
 /* "in use"; "private 12:0 small exp."; "default" */
 #define VT_TEXT_MAX 80

@@ -212,9 +212,10 @@ enum {
 	STREAM_COLUMNS = 15,
 };
 
-static int address_column(bool with_gpu)
+/* After the GPU's number, where there are several. */
+static int address_column(const struct vt_model *model)
 {
-	return with_gpu ? 4 : 2;
+	return model->allocators.n > 10 ? 5 : model->allocators.n > 1 ? 4 : 2;
 }
 
 static void print_site_of(struct vt_line *line, const struct vt_model *model, size_t block)
@@ -237,18 +238,18 @@ static void print_site_of(struct vt_line *line, const struct vt_model *model, si
 	vt_str_deinit(&text);
 }
 
-static void print_large(struct vt_line *line, const struct vt_model *model, size_t block, bool with_gpu)
+static void print_large(struct vt_line *line, const struct vt_model *model, size_t block)
 {
 	const struct vt_block_rec *b = &model->blocks[block];
 	char number[VT_NUM_MAX], text[VT_TEXT_MAX];
 
-	if (with_gpu) {
+	if (model->allocators.n > 1) {
 		vt_line_pad(line, 2);
 		vt_line_addf(line, VT_PLAIN, "%d", b->device);
 	}
-	vt_line_pad(line, address_column(with_gpu));
+	vt_line_pad(line, address_column(model));
 	vt_line_addf(line, VT_PLAIN, "0x%" PRIx64, b->addr);
-	vt_line_pad(line, address_column(with_gpu) + ADDRESS_COLUMNS);
+	vt_line_pad(line, address_column(model) + ADDRESS_COLUMNS);
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, b->size), SIZE_COLUMNS);
 	vt_line_right(line, VT_DIM, b->requested ? vt_format_size(number, b->requested) : "", ASKED_COLUMNS);
 	vt_line_pad(line, line->want + 2);
@@ -267,15 +268,15 @@ static bool all_exact(const struct vt_model *model)
 	return true;
 }
 
-static void print_largest_head(struct vt_line *line, bool exact, bool with_gpu)
+static void print_largest_head(struct vt_line *line, const struct vt_model *model)
 {
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Largest blocks");
-	if (!exact) {
+	if (!all_exact(model)) {
 		vt_line_add(line, VT_WARN, ", as far as they could be read");
 		vt_line_end(line);
 	}
-	vt_line_pad(line, address_column(with_gpu) + ADDRESS_COLUMNS);
+	vt_line_pad(line, address_column(model) + ADDRESS_COLUMNS);
 	vt_line_right(line, VT_DIM, "size", SIZE_COLUMNS);
 	vt_line_right(line, VT_DIM, "asked for", ASKED_COLUMNS);
 	vt_line_pad(line, line->want + 2);
@@ -288,7 +289,6 @@ static void print_largest_head(struct vt_line *line, bool exact, bool with_gpu)
 void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, size_t count)
 {
 	struct largest l = { .model = model, .count = count };
-	bool with_gpu = model->allocators.n > 1;
 	char number[VT_NUM_MAX];
 
 	if (!find_largest(&l)) {
@@ -296,9 +296,9 @@ void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, 
 		return;
 	}
 	if (l.n > 0)
-		print_largest_head(line, all_exact(model), with_gpu);
+		print_largest_head(line, model);
 	for (size_t i = 0; i < l.n; i++)
-		print_large(line, model, l.blocks[i], with_gpu);
+		print_large(line, model, l.blocks[i]);
 	if (l.n > 0 && l.n < l.mapped) {
 		vt_line_pad(line, 2);
 		vt_line_addf(line, VT_DIM, "%s %s more", line->ascii ? "..." : "…", vt_format_count(number, l.mapped - l.n));
@@ -332,12 +332,16 @@ static const char *why_no_allocator(const struct vt_model *model)
 	return "It is not known which allocator PyTorch uses: there are no blocks to show.";
 }
 
-/* Where it is known that there are none, or why they are not known. */
-void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model)
+void vt_text_no_allocator(struct vt_line *line, const struct vt_model *model)
 {
 	if (model->allocators.n == 0)
 		vt_line_wrap(line, VT_PLAIN, why_no_allocator(model), 0, 3);
-	else if (model->groups.n == 0 && all_exact(model))
+}
+
+void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model)
+{
+	vt_text_no_allocator(line, model);
+	if (model->allocators.n > 0 && model->groups.n == 0 && all_exact(model))
 		vt_line_wrap(line, VT_PLAIN, "PyTorch's allocator holds no memory: there are no blocks.", 0, 2);
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		const struct vt_model_allocator *a = &model->allocators.data[i];

@@ -293,7 +293,7 @@ static void print_nothing(struct vt_line *line, const struct vt_model *model, co
 		print_near(line, model, found, "below it", found->below);
 	if (found->above != VT_FOUND_NONE)
 		print_near(line, model, found, "above it", found->above);
-	vt_text_no_blocks(line, model);
+	vt_text_no_allocator(line, model);
 }
 
 void vt_text_found(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)

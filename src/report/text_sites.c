@@ -386,7 +386,7 @@ void vt_text_no_sites(struct vt_line *line, const struct vt_model *model)
 	const struct vt_model_recorder *r = &model->recorder;
 	char age[VT_NUM_MAX];
 
-	if (model->sites.n > 0 || has_none(model))
+	if (model->sites.n > 0 || model->allocators.n == 0 || has_none(model))
 		return;
 	if (r->on_ns)
 		vt_line_addf(line, VT_PLAIN, "vramtap has recorded for %s: no block is in use.",
