@@ -5,11 +5,11 @@ import json
 import os
 import re
 
-from session import SMALL, attached, batch, check_line, for_each_gdb, gdbs, machine_gdb, one, variables, wait_until
+from session import SMALL, attached, batch, check_line, for_each_gdb, machine_gdb, one, variables, wait_until
 
 import core
-from harness import CACHE, COMPLETE, PARTIAL, SOURCE, Skip, check, compile_c, equal, main, proc_state, scratch, target
-from report_torch import RUN_SIM, Driver, versions
+from harness import CACHE, SOURCE, Skip, check, compile_c, equal, main, proc_state, scratch, target
+from report_torch import RUN_SIM, versions
 
 TARGETS = os.path.join(SOURCE, "tests", "targets")
 
@@ -42,11 +42,6 @@ def own_frames(text, threads):
 def load(path):
     with open(path, encoding="utf-8") as file:
         return json.load(file)
-
-
-def native_pcs(data):
-    return {t["tid"]: [int(f["pc"], 16) for f in t["stack"]["frames"] if f["kind"] == "native" and not f["inlined"]]
-            for t in data["threads"]}
 
 
 def check_native(gdb, *where, same_end=True):

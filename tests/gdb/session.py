@@ -154,15 +154,15 @@ def one(gdb, pid, command, **kwargs):
     return attached(gdb, pid, command, **kwargs).text[0]
 
 
-VARIABLE = re.compile(r"^\$(\w+) = (.*)$")
+VARIABLE = re.compile(r"^\$(vt_\w+) = (.*)$")
 
 
 def variables(text):
-    """"show convenience" as a dictionary: numbers, texts, None for void. What gdb has of its own ($_...) is left out."""
+    """Ours of "show convenience" as a dictionary: numbers, texts, None for void."""
     found = {}
     for line in text.splitlines():
         match = VARIABLE.match(line)
-        if match and not match[1].startswith("_"):
+        if match:
             value = match[2]
             if value == "void" or value.startswith("<unavailable"):
                 found[match[1]] = None
