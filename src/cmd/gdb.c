@@ -30,8 +30,8 @@ static const struct vt_writer_hints hints = {
 	.all_sites = "(vramtap sites all shows all, with every frame)",
 	.json = "vramtap save FILE",
 	.record = "vramtap record on",
-	.devices = "vramtap refresh asks it; gdb lets go of the process meanwhile.",
-	.frames = "(vramtap pyframe NUMBER selects a Python frame, vramtap locals shows its variables)",
+	.devices = "vramtap refresh asks the driver; gdb lets go of the process meanwhile.",
+	.frames = "(vramtap pyframe N selects one, vramtap locals shows its variables)",
 };
 
 /* One command while it is answered. */

@@ -188,8 +188,8 @@ void vt_text_not_asked(struct vt_line *line, const struct vt_model *model)
 
 	if (model->devices.n > 0 || !model->process.uses_cuda || !model->held_by)
 		return;
-	vt_str_addf(&text, "How much memory its devices have, and have free, is not known: the driver is not asked while %s holds the "
-		    "process.%s%s", model->held_by, line->hints->devices ? " " : "", line->hints->devices ? line->hints->devices : "");
+	vt_str_addf(&text, "Memory of the devices, total and free: not known while %s holds the process.%s%s", model->held_by,
+		    line->hints->devices ? " " : "", line->hints->devices ? line->hints->devices : "");
 	vt_line_blank(line);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 0, 3);
 	if (text.failed)
