@@ -313,12 +313,36 @@ static void test_partial(void **state)
 	}
 }
 
+/* What stood still did not change while it was read. */
+static void test_unstable(void **state)
+{
+	struct vt_model model;
+
+	(void)state;
+	for (int core = 0; core < 2; core++) {
+		assert_true(report_model_fill(&model, "unstable"));
+		model.core.path = core ? "/tmp/core" : NULL;
+		model.held_by = core ? NULL : "gdb";
+		assert_true(vt_model_account(&model));
+		for (enum part part = SUMMARY; part <= FOUND; part++) {
+			const char *text = text_of(&model, part, 20);
+
+			check_has(text, "was being changed when the process was stopped");
+			check_has_not(text, "changed while it was read");
+			(core ? check_has_not : check_has)(text, "let it run for a moment and try again");
+		}
+		check_has(text_of(&model, BLOCKS, 20), "Largest blocks, as far as they could be read");
+		vt_model_deinit(&model);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary), cmocka_unit_test(test_largest), cmocka_unit_test(test_no_blocks),
 		cmocka_unit_test(test_sites),	cmocka_unit_test(test_found),	cmocka_unit_test(test_found_elsewhere),
 		cmocka_unit_test(test_thread),	cmocka_unit_test(test_partial),
+		cmocka_unit_test(test_unstable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
