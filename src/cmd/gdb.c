@@ -320,6 +320,10 @@ static struct vt_error *answer_release(struct ask *ask)
 
 	if (state->core)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
+	/* A thread that has stopped, and gdb has not seen that yet (non-stop), would be left with the SIGSTOP that it was sent. */
+	if (vt_held_count_unknown(&state->held))
+		return vt_error_create(VT_ERR_BUSY, "gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
+				       "(interrupt -a stops them)", vt_held_count_unknown(&state->held));
 	for (size_t i = 0; i < state->held.threads.n; i++) {
 		const struct vt_held_thread *thread = &state->held.threads.data[i];
 

@@ -20,6 +20,15 @@ void vt_held_match(struct vt_held *held, pid_t tid, uint64_t sp, uint64_t pc)
 		thread->tid = tid;
 }
 
+size_t vt_held_count_unknown(const struct vt_held *held)
+{
+	size_t known = 0;
+
+	for (size_t i = 0; i < held->threads.n; i++)
+		known += held->threads.data[i].tid != 0;
+	return known < held->samples.n ? held->samples.n - known : 0;
+}
+
 struct vt_held_thread *vt_held_numbered(struct vt_held *held, int number)
 {
 	for (size_t i = 0; i < held->threads.n; i++)

@@ -31,6 +31,9 @@ struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t 
 /* Marks the one with these two registers, if any, as this thread. */
 void vt_held_match(struct vt_held *held, pid_t tid, uint64_t sp, uint64_t pc);
 
+/* How many threads of the process the debugger gave no registers of: for it they may be running. */
+size_t vt_held_count_unknown(const struct vt_held *held);
+
 /* By the debugger's number, NULL. */
 struct vt_held_thread *vt_held_numbered(struct vt_held *held, int number);
 
