@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -42,6 +43,14 @@ static bool is_harmless(const char *path)
 	return !path[strcspn(path, "'|$\\\n")];
 }
 
+/* It may have been deleted or replaced meanwhile, or have no name at all. */
+static bool is_own(const char *path)
+{
+	struct stat own, there;
+
+	return !stat("/proc/self/exe", &own) && !stat(path, &there) && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 static struct vt_error *own_path(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -49,6 +58,8 @@ static struct vt_error *own_path(char path[PATH_MAX])
 	if (n < 0)
 		return vt_error_create_os(errno, "cannot find the place of this program");
 	path[n] = '\0';
+	if (!is_own(path))
+		return vt_error_create(VT_ERR_NOTFOUND, "this program is not there any more for gdb to call: %s", path);
 	if (!is_harmless(path))
 		return vt_error_create(VT_ERR_UNSUPPORTED, "gdb's command language cannot take the name %s of this program: copy it "
 				       "to another place", path);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/gdb_values.h"
 
+#include <string.h>
+
 #include "report/parts.h"
 
 static const struct {
@@ -156,10 +158,20 @@ void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_th
 	vt_gdb_set_number(answer, "vt_pyframes", vt_model_count_python(&thread->stack));
 }
 
+/* As it is shown: a script may print it, and it is the process's. */
+static void set_shown(struct vt_gdb_answer *answer, const char *name, const char *text)
+{
+	struct vt_str shown = { 0 };
+
+	vt_str_add_escaped(&shown, text ? text : "", text ? strlen(text) : 0);
+	vt_gdb_set_text(answer, name, vt_str_get(&shown));
+	vt_str_deinit(&shown);
+}
+
 void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number, const struct vt_model_frame *frame)
 {
 	vt_gdb_set_number(answer, "vt_pyframe", number);
-	vt_gdb_set_text(answer, "vt_pyframe_function", frame->function ? frame->function : "");
-	vt_gdb_set_text(answer, "vt_pyframe_file", frame->file ? frame->file : "");
+	set_shown(answer, "vt_pyframe_function", frame->function);
+	set_shown(answer, "vt_pyframe_file", frame->file);
 	set_known(answer, "vt_pyframe_line", frame->line > 0, (uint64_t)frame->line);
 }
