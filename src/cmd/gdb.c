@@ -525,6 +525,7 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 	if (err) {
 		vt_gdb_answer_print(&ask->answer);
 		vt_cmd_fail(err);
+		ask->status = VT_EXIT_NOTHING; /* no value is what it says */
 	} else {
 		ask->status = VT_GDB_ANSWERED;
 	}
