@@ -310,8 +310,8 @@ static void say_what_is_missing(struct vt_collect *c)
 			      vt_format_size(missing, core->missing_bytes));
 	compare_thread_count(c);
 	say_of_files(c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
-		     "of the process not found here (--sysroot=DIR names a directory with the files of the machine that the core is "
-		     "of, --exe=FILE the executable)");
+		     "of the process not found here (vramtap report --core takes --sysroot=DIR, a directory with the files of the machine "
+		     "that the core is of, and --exe=FILE, the executable)");
 	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
 		     "found here, but of another build than the process ran, or without its code, so not used");
 	say_of_files(c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",

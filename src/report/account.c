@@ -233,6 +233,11 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		      vt_format_size(used, device->used_bytes));
 }
 
+const char *vt_try_again(const struct vt_model *model)
+{
+	return model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
+}
+
 static void diagnose_walk(struct vt_model *model, const struct vt_model_allocator *a)
 {
 	/* .why may fill its array to the last byte. */
@@ -244,7 +249,6 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 	/* What stands still changes no more, but it may have been stopped in the middle. */
 	const char *changing = model->core.path || model->held_by ? "was being changed when the process was stopped" :
 								    "changed while it was read";
-	const char *again = model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
 
 	switch (a->result.result) {
 	case VT_WALK_UNSTABLE:
@@ -260,7 +264,7 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
 			      "GPU %d: PyTorch's allocator %s (%" PRIu64 " blocks did not fit and were dropped; %.*s), so there are no exact "
 			      "sums%s",
-			      a->device, changing, a->result.dropped, n, why, again);
+			      a->device, changing, a->result.dropped, n, why, vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-truncated",

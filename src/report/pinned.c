@@ -56,8 +56,8 @@ static void diagnose(struct vt_model *model, const struct vt_model_pinned *p)
 	switch (p->result) {
 	case VT_WALK_UNSTABLE:
 		vt_model_diag(model, VT_DIAG_MISSING, "pinned", "pinned-unstable",
-			      "pinned host memory: %s, so %s; run it again", p->why,
-			      p->sum_known ? "how much of it is in use is not known" : "there are no sums");
+			      "pinned host memory: %s, so %s%s", p->why,
+			      p->sum_known ? "how much of it is in use is not known" : "there are no sums", vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, "pinned", "pinned-truncated",
