@@ -418,8 +418,8 @@ static const struct verb verbs[] = {
 	{ "release", PART_NOTHING, 0, "record on|off", parse_release, answer_release },
 	{ "select", PART_NOTHING, 0, "select", has_no_arguments, answer_select },
 	{ "refresh", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "refresh", has_no_arguments, answer_refresh },
-	{ "record-on", PART_OTHER, 0, "record on", has_no_arguments, answer_record_on },
-	{ "record-off", PART_OTHER, 0, "record off", has_no_arguments, answer_record_off },
+	{ "record-on", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_on },
+	{ "record-off", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_off },
 };
 
 static const struct verb *find_verb(const char *name)
@@ -504,6 +504,14 @@ static void begin_output(struct ask *ask)
 	vt_output_begin(&ask->output);
 }
 
+/* What a process is to be released for has its own. */
+static const char *usage_of(const struct ask *ask, const struct verb *verb)
+{
+	const struct verb *wanted = verb->parse == parse_release && ask->n_args > 0 ? find_verb(ask->args[0]) : NULL;
+
+	return (wanted ? wanted : verb)->usage;
+}
+
 static void answer(struct ask *ask, const struct verb *verb, struct vt_error *err)
 {
 	begin_output(ask);
@@ -512,7 +520,7 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 		signal(SIGINT, SIG_DFL);
 	vt_gdb_values_forget(&ask->answer, verb->values);
 	if (!err && !verb->parse(ask)) {
-		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", verb->usage);
+		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", usage_of(ask, verb));
 		ask->status = VT_EXIT_USAGE;
 	} else if (!err) {
 		err = answer_verb(ask, verb);
@@ -525,7 +533,8 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 	if (err) {
 		vt_gdb_answer_print(&ask->answer);
 		vt_cmd_fail(err);
-		ask->status = VT_EXIT_NOTHING; /* no value is what it says */
+		/* No variable has its value. */
+		ask->status = ask->status ? ask->status : VT_EXIT_PARTIAL;
 	} else {
 		ask->status = VT_GDB_ANSWERED;
 	}

@@ -181,7 +181,7 @@ static void read_sigtrap(struct parser *p, const char *text)
 	read_passed(p, text, SIGTRAP);
 }
 
-/* "Stack level 1, frame at 0x7ffe...:" is the last thing asked for; what follows has names of the process's in it. */
+/* "#2  0x00007fc7... in main (...) at main.c:3" is the last thing asked for; what follows has names of the process's in it. */
 static void read_frame(struct parser *p, const char *text)
 {
 	p->state->frame = (int)number_in(text, -1, INT_MAX);
@@ -265,7 +265,7 @@ static const struct {
 	{ "signal ", read_signal },
 	{ "SIGINT ", read_sigint },
 	{ "SIGTRAP ", read_sigtrap },
-	{ "Stack level ", read_frame },
+	{ "#", read_frame },
 	{ "setting width ", read_width },
 	{ "selected ", read_selected },
 	{ "on device ", read_on_device },

@@ -60,7 +60,7 @@ static void a_process(void **state)
 	      "\tBound inferiors: ID 1 (process 31343)\n"
 	      "selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1\n"
 	      "thread 3 " REGISTERS " -1\nsignal 3 19\n"
-	      "Stack level 2, frame at 0x7fc70e3f1ea8:\n rip = 0x1 in main\n");
+	      "#2  0x00007fc70e3f1ea8 in main (...) at main.c:3\n3\tmain.c\n");
 	assert_int_equal(gdb.pid, 31343);
 	assert_null(gdb.core);
 	assert_string_equal(gdb.connection, "native");
@@ -182,7 +182,7 @@ static void registers_missing(void **state)
 static void nothing_counts_after_the_frame(void **state)
 {
 	(void)state;
-	parse(FORMAT "pid 1\nStack level 3, frame at 0x1:\npid 2\nStack level 4, frame\nthread 1 " REGISTERS " 0\n"
+	parse(FORMAT "pid 1\n#3  0x1 in f ()\npid 2\n#4  g ()\nthread 1 " REGISTERS " 0\n"
 		      "  Num  Description       Connection           Executable        \n* 1    process 3         1 (native)           /x\n");
 	assert_int_equal(gdb.pid, 1);
 	assert_int_equal(gdb.frame, 3);
