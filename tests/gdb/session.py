@@ -154,6 +154,39 @@ def one(gdb, pid, command, **kwargs):
     return attached(gdb, pid, command, **kwargs).text[0]
 
 
+class Talk:
+    """A gdb that is told one command after the other: unlike a batch, it takes note of what the process does between them."""
+
+    def __init__(self, gdb, *args):
+        self.gdb, self.n = gdb, 0
+        self.proc = subprocess.Popen([gdb.path, "-nx", "-q", "-iex", "set pagination off", "-iex", "set confirm off", "-x", script(), *args],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __call__(self, command):
+        """What the command, and the process meanwhile, printed."""
+        self.n += 1
+        self.proc.stdin.write(f"{command}\necho {MARK}{self.n}\\n\n".encode())
+        self.proc.stdin.flush()
+        text = ""
+        while not text.endswith(f"{MARK}{self.n}\n"):
+            line = self.proc.stdout.readline().decode("utf-8", "replace")
+            check(line, f"{self.gdb} ended after {command}:", text)
+            text += line
+        return text.replace(f"{MARK}{self.n}\n", "").replace("(gdb) ", "")
+
+    def __exit__(self, *exc):
+        self.proc.stdin.close()
+        try:
+            self.proc.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+        self.proc.stdout.close()
+
+
 VARIABLE = re.compile(r"^\$(vt_\w+) = (.*)$")
 
 
