@@ -367,9 +367,14 @@ static struct vt_error *answer_select(struct ask *ask)
 
 static struct vt_error *answer_refresh(struct ask *ask)
 {
+	struct vt_writer_options options = ask->output.writer;
+	struct vt_writer_hints later = hints;
+
+	later.json = "vramtap save FILE, without what the driver said";
+	options.hints = &later;
 	vt_gdb_values_memory(&ask->answer, &ask->model);
 	vt_gdb_values_devices(&ask->answer, &ask->model);
-	return vt_write_summary_text(&ask->model, &ask->output.writer, ask->answer.text);
+	return vt_write_summary_text(&ask->model, &options, ask->answer.text);
 }
 
 /* vramtap record PID on|off, by this very program. */
