@@ -30,7 +30,7 @@ def session(gdb, attach, commands, timeout=200):
         script.flush()
         argv = [gdb, "-nx", "-batch", "-ex", f"source {script.name}", *attach]
         for command in commands:
-            argv += ["-ex", "shell date +@%s%N", "-ex", command]
+            argv += ["-ex", "shell date +@%s%N", "-ex", command, "-ex", "echo"]  # which flushes
         argv += ["-ex", "shell date +@%s%N"]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, check=False)
     parts = re.split(r"^@(\d{16,})\n", done.stdout.decode("utf-8", "replace"), flags=re.M)
