@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gdb is told: a file of its own commands, "echo" for each line of text and "set" for convenience variables, which the script
+ * What gdb is told: a file of its own commands, "printf" and "echo" for text and "set" for convenience variables, which the script
  * sources. So the text goes through gdb: it is paged, logged, piped and shown by front ends as gdb's own is.
  */
 #ifndef VT_CMD_GDB_ANSWER_H

@@ -111,6 +111,32 @@ static void awkward_lines(void **state)
 	assert_int_equal(access("pwned", F_OK), -1);
 }
 
+/* Many lines in a command, some of which have to be said in another way, and lines as long as that has room for. */
+static void many_lines(void **state)
+{
+	static const char *const some[] = {
+		"plain", "50% of \"that\" %d %s %%", "back\\slash\\", "\xe2\x97\x8f \xc3\xa9", "", "  indented  ",
+	};
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	(void)state;
+	assert_non_null(out);
+	for (int i = 0; i < 3000; i++) {
+		fprintf(out, "%s\n", some[i % 6]);
+		if (i % 500 == 499)
+			fprintf(out, "$arg0 # \x1b[31m\xff\n");
+		if (i % 100 == 0)
+			fprintf(out, "%*s\n", 4080 + i % 37, "x");
+	}
+	fprintf(out, "no end");
+	fclose(out);
+	if (have_gdb())
+		shows(text, n);
+	free(text);
+}
+
 static void no_text(void **state)
 {
 	(void)state;
@@ -291,6 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_byte, begin, end),
 		cmocka_unit_test_setup_teardown(awkward_lines, begin, end),
+		cmocka_unit_test_setup_teardown(many_lines, begin, end),
 		cmocka_unit_test_setup_teardown(no_text, begin, end),
 		cmocka_unit_test_setup_teardown(a_very_long_line, begin, end),
 		cmocka_unit_test_setup_teardown(text_values, begin, end),
