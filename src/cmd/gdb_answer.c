@@ -68,7 +68,7 @@ static bool is_plain(const char *text, const char *end)
 	return true;
 }
 
-/* gdb takes a microsecond for each character of an echo, and 50 for each command: printf does the same in a quarter of the time. */
+/* Half the time of echo, which takes a microsecond for each character. (The rest is that gdb reads a file with two system calls a byte.) */
 static void add_printf(struct vt_str *out, const char *text, const char *end)
 {
 	vt_str_add(out, "printf \"");
