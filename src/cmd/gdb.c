@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -377,25 +378,44 @@ static struct vt_error *answer_refresh(struct ask *ask)
 	return vt_write_summary_text(&ask->model, &options, ask->answer.text);
 }
 
-/* vramtap record PID on|off, by this very program. */
+/* vramtap record PID on|off, with all that it says in file. */
+static _Noreturn void run_record(int file, pid_t pid, const char *action)
+{
+	char number[16];
+	char *argv[] = { "vramtap record", number, (char *)action, NULL };
+
+	snprintf(number, sizeof(number), "%d", (int)pid);
+	if (dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
+		_exit(VT_EXIT_NOTHING);
+	exit(vt_cmd_record(3, argv));
+}
+
+static struct vt_error *copy_file(int file, FILE *out)
+{
+	char text[4096];
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(file, text, sizeof(text), at)) > 0; at += n)
+		fwrite(text, 1, (size_t)n, out);
+	return n < 0 ? vt_error_create_os(errno, "cannot read what vramtap record says") : NULL;
+}
+
+/* It prints and ends by itself, so it is a process of its own. */
 static struct vt_error *record(struct ask *ask, const char *action)
 {
-	char command[128], text[512];
-	size_t n;
+	VT_CLOSE int file = memfd_create("vramtap-record", MFD_CLOEXEC);
+	pid_t child = file < 0 ? -1 : fork();
+	int status = 0;
 
-	snprintf(command, sizeof(command), "exec /proc/%d/exe record %d %s 2>&1", (int)getpid(), (int)ask->state.pid, action);
-
-	FILE *out = popen(command, "re");
-
-	if (!out)
+	if (child < 0)
 		return vt_error_create_os(errno, "cannot run vramtap record");
-	while ((n = fread(text, 1, sizeof(text), out)) > 0)
-		fwrite(text, 1, n, ask->answer.text);
-
-	int status = pclose(out);
-
+	if (child == 0)
+		run_record(file, ask->state.pid, action);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return vt_error_create_os(errno, "cannot wait for vramtap record");
 	ask->status = WIFEXITED(status) ? WEXITSTATUS(status) : VT_EXIT_NOTHING;
-	return NULL;
+	return copy_file(file, ask->answer.text);
 }
 
 static struct vt_error *answer_record_on(struct ask *ask)

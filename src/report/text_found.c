@@ -273,9 +273,8 @@ static void print_near(struct vt_line *line, const struct vt_model *model, const
 		snprintf(distance, sizeof(distance), "ends right here");
 	else
 		vt_format_size(distance, away);
-	print_fact(line, label, "%s%s: 0x%" PRIx64 ", a block of %s, %s, on GPU %d", distance,
-		   b->addr > found->addr ? " above" : away ? " below" : "", b->addr, vt_format_size(size, b->size),
-		   vt_text_state(b->state), b->device);
+	print_fact(line, label, "0x%" PRIx64 ", a block of %s, %s, on GPU %d, %s%s", b->addr, vt_format_size(size, b->size),
+		   vt_text_state(b->state), b->device, distance, away ? " away" : "");
 }
 
 static void print_nothing(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
