@@ -16,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/collect_held.h"
 #include "cmd/gdb_answer.h"
+#include "cmd/gdb_release.h"
 #include "cmd/gdb_state.h"
 #include "cmd/gdb_values.h"
 #include "cmd/output.h"
@@ -299,39 +300,13 @@ static bool parse_release(struct ask *ask)
 				    !strcmp(ask->args[0], "record-off"));
 }
 
-/*
- * When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own or are kept from the
- * process by gdb (unless it was told otherwise), or do nothing: cuda-gdb stops with SIGURG.
- */
-static bool is_harmless(const struct vt_gdb_state *state, int signo)
-{
-	static const int harmless[] = { 0, SIGTRAP, SIGSTOP, SIGINT, SIGURG, SIGCHLD, SIGWINCH, SIGCONT };
-
-	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (signo == harmless[i])
-			return !(state->passed >> signo & 1);
-	return false;
-}
-
 /* Before gdb lets go of it: whether that is harmless, and what to come back to. */
 static struct vt_error *answer_release(struct ask *ask)
 {
 	const struct vt_gdb_state *state = &ask->state;
 	const struct vt_held_thread *selected = vt_held_numbered(&ask->state.held, state->selected);
 
-	if (state->core)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
-	/* A thread that has stopped, and gdb has not seen that yet (non-stop), would be left with the SIGSTOP that it was sent. */
-	if (vt_held_count_unknown(&state->held))
-		return vt_error_create(VT_ERR_BUSY, "gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
-				       "(interrupt -a stops them)", vt_held_count_unknown(&state->held));
-	for (size_t i = 0; i < state->held.threads.n; i++) {
-		const struct vt_held_thread *thread = &state->held.threads.data[i];
-
-		if (!is_harmless(state, thread->signal))
-			return vt_error_create(VT_ERR_BUSY, "gdb's thread %d stopped with %s, which it would get if gdb let go of the "
-					       "process: not done", thread->number, strsignal(thread->signal));
-	}
+	VT_TRY(vt_gdb_may_release(state));
 	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)state->pid);
 	vt_gdb_set_number(&ask->answer, "_vt_tid", (uint64_t)(selected ? selected->tid : 0));
 	vt_gdb_set_number(&ask->answer, "_vt_sp", selected ? selected->regs.r[VT_REG_RSP] : 0);

@@ -22,6 +22,7 @@ vramtap_SOURCES = \
 	src/cmd/gdb.c \
 	src/cmd/gdb_answer.c src/cmd/gdb_answer.h \
 	src/cmd/gdb_embed.S \
+	src/cmd/gdb_release.c src/cmd/gdb_release.h \
 	src/cmd/gdb_script.c \
 	src/cmd/gdb_state.c src/cmd/gdb_state.h \
 	src/cmd/gdb_values.c src/cmd/gdb_values.h \
