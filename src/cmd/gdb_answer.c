@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define FILE_NAME "answer"
-#define CHUNK 4096 /* of text in one command */
+#define CHUNK 512 /* of text in one command */
+#define MIN_GUARD 256
 
 struct vt_error *vt_gdb_answer_init(struct vt_gdb_answer *answer)
 {
@@ -135,6 +136,34 @@ void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
 	vt_str_add(&answer->commands, "\n");
 }
 
+static size_t longest_line(const struct vt_str *file)
+{
+	size_t longest = 0;
+
+	for (const char *line = vt_str_get(file), *next; *line; line = next) {
+		next = strchrnul(line, '\n');
+		longest = (size_t)(next - line) > longest ? (size_t)(next - line) : longest;
+		next += *next == '\n';
+	}
+	return longest;
+}
+
+/*
+ * Up to version 12, gdb reads the lines of all files into one buffer. A command of another script that executes one of ours several times
+ * ("thread apply all vramtap bt") finds what is in the buffer from there on in place of its own line: text of the process's, as a command.
+ * So the buffer is as long as it will be from the first line on, and after the last there are spaces in it: an empty command.
+ */
+static void add_guarded(struct vt_str *out, const struct vt_str *file)
+{
+	size_t longest = longest_line(file);
+	int n = (int)(longest > MIN_GUARD ? longest : MIN_GUARD);
+
+	vt_str_addf(out, "%*s\n", n, "");
+	vt_str_addn(out, vt_str_get(file), file->n);
+	vt_str_addf(out, "%*s\n", n, "");
+	out->failed = out->failed || file->failed;
+}
+
 /*
  * /tmp is everybody's: a directory that is there already counts only when it is ours and closed to others, for gdb executes what is in
  * it. Nobody can put another in its place then (/tmp is sticky).
@@ -183,7 +212,7 @@ static struct vt_error *write_file(int dirfd, const char *directory, const struc
 struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
 {
 	VT_CLOSE int dirfd = -1;
-	struct vt_str file = { 0 };
+	struct vt_str file = { 0 }, guarded = { 0 };
 	char directory[64];
 
 	if (fflush(answer->text))
@@ -194,10 +223,12 @@ struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
 	vt_str_addf(&file, "pipe printf \"\" | rm -rf %s\n", directory);
 	vt_str_addn(&file, vt_str_get(&answer->commands), answer->commands.n);
 	add_text(&file, answer->data, answer->n);
+	add_guarded(&guarded, &file);
 
-	struct vt_error *err = file.failed || answer->commands.failed ? &vt_enomem : write_file(dirfd, directory, &file);
+	struct vt_error *err = guarded.failed || answer->commands.failed ? &vt_enomem : write_file(dirfd, directory, &guarded);
 
 	vt_str_deinit(&file);
+	vt_str_deinit(&guarded);
 	return err;
 }
 

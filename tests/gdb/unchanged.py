@@ -127,7 +127,10 @@ def test_in_other_commands():
         with open(log, encoding="utf-8") as file:
             check(info in moment(file.read()), "logging")
         check(all(len(line) <= 75 for line in run.text[12].splitlines() if "/" not in line), "with width 60", run.text[12])
-        equal(run.text[13].count("waits in read"), run.text[13].count("\nThread ") and 1, "thread apply")
+        # gdb before 13 has lost what was to be applied after the first thread, when it comes from a file.
+        check("Undefined command" not in run.text[13] and "pthread_cond_wait" in run.text[13], "thread apply", run.text[13])
+        if gdb.version >= (13, 0):
+            equal(run.text[13].count("waits in read"), run.text[13].count("\nThread ") and 1, "thread apply")
         equal(run.text[16].replace("after\n", ""), info, "the same again")
     with driver() as driver_:
         some_of_everything(driver_)
