@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What each of gdb's commands takes, in gdb that is attached to a full PyTorch process: until gdb has printed all of the answer.
+"""How long each of gdb's commands takes, in a gdb that is attached to a PyTorch process with 150 threads and 20,000 blocks.
 
-usage: gdb.py VRAMTAP [GDB [RUNS [BLOCKS]]]
+usage: gdb.py VRAMTAP [RUNS [GDB...]]
 
-The process is PyTorch of a pinned wheel on the simulated device (sh tests/run.sh sets it up) with BLOCKS (1,000) blocks in use and 64 threads,
-and hangs in torch.cuda.synchronize(). GDB (gdb) runs each command RUNS (10) times in one session. The time is that between two clocks that
-gdb has the shell read; what that takes by itself is said and subtracted. The median of each command must be within 300 ms. refresh is only
-shown: gdb detaches and attaches, which takes what it takes. Exits with 1 if a command was too slow.
+The target is full PyTorch of a pinned wheel on the simulated device (sh tests/run.sh sets it up). RUNS (10) is how often each command
+runs, in one gdb session; GDB: the machine's own, and tests/setup/prepare.sh's. A time is what lies between two looks at the clock
+by gdb's shell, less what two such looks in a row lie apart; the first run of a command, which may find cold caches, is among them and
+shown. What the tool itself takes of it is measured by a wrapper around the program; the rest is gdb's. Exit code 1 when a median is
+more than 300 ms.
 """
 import os
 import re
@@ -20,72 +21,94 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness  # noqa: E402
 import report_torch  # noqa: E402
 
-LIMIT_MS = 300
-COMMANDS = ["info", "blocks", "blocks all", "sites", "block ADDRESS", "stacks", "stacks all", "bt", "locals", "pyframe", "save /dev/null"]
+THREADS, BLOCKS, LIMIT_MS = 140, 20000, 300
+CLOCK = "shell date +@@%s.%N"
+COMMANDS = ["info", "blocks", "sites", "block {address}", "stacks", "stacks main", "bt", "locals", "pyframe", "pyframe up", "save {file}"]
+# All blocks and all frames: as long as they are.
+LONG = ["blocks all", "stacks all"]
 
 
-def script(vramtap, commands, runs, path):
-    lines = [subprocess.run([vramtap, "gdb-script"], stdout=subprocess.PIPE, check=True).stdout.decode(), "set height 0", "set width 100",
-             # Once, since what a gdb has not looked at yet it reads then.
-             "vramtap blocks 1", "vramtap bt"]
-    for command in commands:
-        for _ in range(runs):
-            lines += ["shell echo; date +@%s%N", command]
-        lines.append("shell echo; date +@%s%N")
+def script(vramtap, where):
+    """gdb's commands with a program in vramtap's place that writes down when it began and ended."""
+    wrapper, path = os.path.join(where, "vramtap"), os.path.join(where, "vramtap.gdb")
+    with open(wrapper, "w", encoding="utf-8") as out:
+        out.write(f'#!/bin/sh\necho "$3 $(date +%s.%N)" >>{where}/times\n"{vramtap}" "$@"\nstatus=$?\necho "$3 $(date +%s.%N)" >>{where}/times\n'
+                  "exit $status\n")
+    os.chmod(wrapper, 0o755)
+    text = subprocess.run([vramtap, "gdb-script"], capture_output=True, check=True, timeout=60).stdout.decode()
     with open(path, "w", encoding="utf-8") as out:
+        out.write(text.replace(os.path.realpath(vramtap), wrapper))
+    return path
+
+
+def measure(gdb, path, pid, runs, where, commands):
+    """{command: [ms]} as gdb's user sees it."""
+    lines = [CLOCK, CLOCK]
+    for _ in range(runs):
+        for command in commands:
+            lines += [CLOCK, f"vramtap {command}", CLOCK]
+    commands_file = os.path.join(where, "commands.gdb")
+    with open(commands_file, "w", encoding="utf-8") as out:
         out.write("\n".join(lines) + "\n")
+    done = subprocess.run([gdb, "-nx", "-batch", "-x", path, "-p", str(pid), "-x", commands_file], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=550, check=False)
+    clocks = [float(t) * 1e3 for t in re.findall(r"^@@(\d+\.\d+)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)]
+    harness.check(len(clocks) == 2 + 2 * runs * len(commands), "gdb ended before all was done", done.stderr[-500:], done.stdout[-500:])
+    alone = clocks[1] - clocks[0]
+    taken = [clocks[i + 1] - clocks[i] - alone for i in range(2, len(clocks), 2)]
+    return {command: taken[i::len(commands)] for i, command in enumerate(commands)}
 
 
-def times(gdb, pid, path, commands, runs):
-    done = subprocess.run([gdb, "-nx", "-batch", "-iex", "set auto-load no", "-p", str(pid), "-x", path], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False)
-    out = done.stdout.decode("utf-8", "replace")
-    wrong = re.findall(r"^vramtap: .*", out, re.M)
-    harness.check(not wrong, "a command failed:", wrong[:1])
-    stamps = [int(stamp) / 1e6 for stamp in re.findall(r"^@(\d{16,})$", out, re.M)]
-    harness.equal(len(stamps), len(commands) * (runs + 1), "clocks that were read: " + out[-1000:])
-    return [[b - a for a, b in zip(part, part[1:])] for part in (stamps[i * (runs + 1):(i + 1) * (runs + 1)] for i in range(len(commands)))]
+def tool_times(where):
+    """{verb: [ms]}: how long the program ran for each."""
+    found, open_ = {}, {}
+    with open(os.path.join(where, "times"), encoding="ascii") as file:
+        for line in file:
+            verb, at = line.split()
+            if verb in open_:
+                found.setdefault(verb, []).append((float(at) - open_.pop(verb)) * 1e3)
+            else:
+                open_[verb] = float(at)
+    return found
 
 
-def largest_block(data):
-    return max((b["bytes"], b["address"]) for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"])[1]
-
-
-def show(command, found, note=""):
-    print(f"{command:26}{statistics.median(found):8.0f}{max(found):9.0f}{note}")
-
-
-def measure(vramtap, gdb, pid, runs):
-    """Whether each command was quick enough."""
-    data = harness.report_json(pid, expect=(harness.COMPLETE, harness.PARTIAL))
-    blocks = sum(len(s["blocks"]) for a in data["pytorch"]["allocators"] for s in a["segments"])
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "commands.gdb")
-        commands = ["echo"] + [f"vramtap {c}" for c in COMMANDS]
-        script(vramtap, [c.replace("ADDRESS", largest_block(data)) for c in commands], runs, path)
-        clock, *found = times(gdb, pid, path, commands, runs)
-        clock = statistics.median(clock)
-        name = subprocess.run([gdb, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[0]
-        print(f"{name}; {blocks} blocks, {len(data['threads'])} threads; {runs} runs; reading the clock takes {clock:.1f} ms")
-        print(f"{'':26}{'median':>8}{'slowest':>9} ms")
-        found = [[t - clock for t in of_one] for of_one in found]
-        slow = [statistics.median(of_one) > LIMIT_MS for of_one in found]
-        for command, of_one, is_slow in zip(commands[1:], found, slow):
-            show(command, of_one, "   TOO SLOW" if is_slow else "")
-        script(vramtap, ["vramtap refresh"], 3, path)
-        show("vramtap refresh", [t - clock for t in times(gdb, pid, path, ["vramtap refresh"], 3)[0]], "   with detach and attach")
-    return not any(slow)
+def show(gdb, times, tool):
+    missed = 0
+    version = subprocess.run([gdb, "--version"], capture_output=True, check=False, timeout=60).stdout.decode().splitlines()[0]
+    print(f"{version}\n{'':24} {'median ms':>10} {'max':>8} {'first':>8} {'the tool':>9}")
+    for command, ms in times.items():
+        median = statistics.median(ms)
+        over = median > LIMIT_MS and command not in LONG
+        missed += over
+        verb = command.split()[0]
+        mine = statistics.median(tool[verb]) if verb in tool else 0
+        words = re.sub(r"\S*/saved.json", "FILE", command)
+        print(f"{words:24} {median:10.1f} {max(ms):8.1f} {ms[0]:8.1f} {mine:9.1f}{'  MISS, must be at most %d ms' % LIMIT_MS if over else ''}")
+    return missed
 
 
 def main():
-    if not 2 <= len(sys.argv) <= 5:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    vramtap, gdb, runs, blocks = (sys.argv[1:] + ["gdb", "10", "1000"][len(sys.argv) - 2:])
-    vramtap = harness.VRAMTAP = os.path.abspath(vramtap)
-    argv = ["sh", harness.RUN_SIM, report_torch.versions()[0], "--", "python",
-            os.path.join(harness.SOURCE, "tests", "targets", "torch_train.py"), "--hang", "sync", "--threads", "64", "--blocks", blocks]
-    with harness.target(argv, ready="READY") as proc:
-        sys.exit(0 if measure(vramtap, gdb, proc.pid, int(runs)) else 1)
+    vramtap = os.path.abspath(sys.argv[1])
+    harness.VRAMTAP = vramtap
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    cached = [os.path.join(harness.CACHE, "gdb", name, "gdb") for name in ("new", "minimal")]
+    gdbs = sys.argv[3:] or ["gdb", *(path for path in cached if os.access(path, os.X_OK))]
+    missed = 0
+    with report_torch.Python(report_torch.versions()[0], "sleep", "--threads", str(THREADS), "--blocks", str(BLOCKS), SIMCUDA_DEVICES="1",
+                             SIMCUDA_MEM_MB="2048") as target:
+        pid = target.proc.pid
+        print(f"{harness.thread_count(pid)} threads, {len(target.blocks)} blocks")
+        for gdb in gdbs:
+            with tempfile.TemporaryDirectory(prefix="vramtap-bench-") as where:
+                names = {"address": hex(target.blocks[len(target.blocks) // 2][2]), "file": os.path.join(where, "saved.json")}
+                path = script(vramtap, where)
+                commands = [command.format(**names) for command in COMMANDS]
+                times = measure(gdb, path, pid, runs, where, commands)
+                tool = tool_times(where)
+                missed += show(gdb, {**times, **measure(gdb, path, pid, 1, where, LONG)}, tool)
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":

@@ -2,5 +2,9 @@
 functional_tests += \
 	tests/gdb/frames.py \
 	tests/gdb/language.py \
-	tests/gdb/memory.py
+	tests/gdb/inferiors.py \
+	tests/gdb/memory.py \
+	tests/gdb/outside.py \
+	tests/gdb/unchanged.py \
+	tests/gdb/wrong_use.py
 EXTRA_DIST += tests/gdb/session.py
