@@ -123,7 +123,7 @@ def test_run_by_gdb():
         libraries = ":".join(os.path.join(CACHE, *part) for part in (("simcuda",), ("torch", version, "stubs")))
         run = batch(gdb, ["vramtap info", "show convenience", "vramtap bt", f"vramtap save {saved}", "delete", "continue", "vramtap info"], program,
                     before=["set breakpoint pending on", f"set environment LD_LIBRARY_PATH {libraries}", "set environment SIMCUDA_DEVICES 1",
-                            "set environment SIMCUDA_MEM_MB 128", "break clock_nanosleep", f"run <{commands} >/dev/null"])
+                            "set environment SIMCUDA_MEM_MB 128", "set environment SIMCUDA_CTX_MB 16", "break clock_nanosleep", f"run <{commands} >/dev/null"])
         got = variables(run.text[1])
         equal((got["vt_blocks"] >= 17, got["vt_allocated"]), (True, 17 * 5120), f"what was allocated, {gdb}: {run.text[0]}")
         check("main" in run.text[2] and "sleep" in run.text[2], "bt", run.text[2])
