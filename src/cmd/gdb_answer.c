@@ -110,8 +110,11 @@ static void add_text(struct vt_str *out, const char *text, size_t n)
 
 void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value)
 {
-	/* Hexadecimal whatever gdb's input-radix is. */
-	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "\n", name, value);
+	/*
+	 * Hexadecimal whatever gdb's input-radix is. A number that fits into 32 bits would be an int, and gdb's sum of two such one, too:
+	 * 1.5 GiB and 1.5 GiB would be -1 GiB.
+	 */
+	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "%s\n", name, value, value > INT64_MAX ? "ull" : "ll");
 }
 
 void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text)

@@ -71,6 +71,19 @@ def test_variables_of_a_process():
         for_each_gdb(check_one)
 
 
+def test_variables_in_expressions():
+    """What is computed of them is no sum of ints, where 1 GiB and 1 GiB is negative."""
+    def check_one(gdb):
+        run = attached(gdb, driver_.pid, "vramtap info", 'printf "%lu\\n", ($vt_reserved + $vt_cached) * 1000000',
+                       'printf "%ld\\n", $vt_allocated - $vt_reserved', symbols=False)
+        equal([int(text) for text in run.text[1:]], [(want["vt_reserved"] + want["vt_cached"]) * 1000000,
+                                                     want["vt_allocated"] - want["vt_reserved"]], f"sums, {gdb}")
+    with driver() as driver_:
+        some_of_everything(driver_)
+        want = expected_memory(report_json(driver_.pid, "--read-only"))
+        for_each_gdb(check_one)
+
+
 def test_variables_of_a_core():
     def check_one(gdb):
         exe = os.readlink(f"/proc/{driver_.pid}/exe")
