@@ -71,6 +71,10 @@ struct vt_error *vt_gdb_may_release(const struct vt_gdb_state *state)
 {
 	if (state->core)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
+	/* It returns to where gdb has a breakpoint, which is taken out when gdb detaches: to a place that was never code. */
+	if (state->in_call)
+		return vt_error_create(VT_ERR_BUSY, "a function that was called from gdb has not returned, and would crash the process when it "
+				       "does after gdb has let go of it: not done (finish, or return, ends it)");
 	/* A thread that has stopped, and gdb has not seen that yet (non-stop), would be left with the SIGSTOP that it was sent. */
 	if (vt_held_count_unknown(&state->held))
 		return vt_error_create(VT_ERR_BUSY, "gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "

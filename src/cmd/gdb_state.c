@@ -181,6 +181,13 @@ static void read_sigtrap(struct parser *p, const char *text)
 	read_passed(p, text, SIGTRAP);
 }
 
+/* "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=...,!special}, ptid=...": a frame that gdb has made, of "maint print dummy-frames". */
+static void read_dummy(struct parser *p, const char *text)
+{
+	if (strstr(text, ": id={"))
+		p->state->in_call = true;
+}
+
 /* "#2  0x00007fc7... in main (...) at main.c:3" is the last thing asked for; what follows has names of the process's in it. */
 static void read_frame(struct parser *p, const char *text)
 {
@@ -265,6 +272,7 @@ static const struct {
 	{ "signal ", read_signal },
 	{ "SIGINT ", read_sigint },
 	{ "SIGTRAP ", read_sigtrap },
+	{ "0x", read_dummy },
 	{ "#", read_frame },
 	{ "setting width ", read_width },
 	{ "selected ", read_selected },

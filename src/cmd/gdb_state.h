@@ -22,6 +22,7 @@ struct vt_gdb_state {
 	int width;              /* of gdb's terminal, 0 unlimited */
 	int selected;           /* gdb's number of the selected thread, 0 none */
 	uint64_t passed;        /* bit n: gdb passes signal n on to the process; only known of SIGINT and SIGTRAP */
+	bool in_call;           /* a function that gdb called in the process has not returned */
 	int frame;              /* level of the selected frame, -1 unknown */
 	bool on_device;         /* cuda-gdb shows a kernel, not that thread */
 	uint64_t address;       /* the argument of "vramtap block" */

@@ -243,6 +243,11 @@ def test_terminal():
             check("10" in text, "height", text)
             text, _ = terminal.ask("vramtap info")
             check("GPU 0" in text, "after q", text)
+            # While gdb has let go of the process it does not wait for anybody to read.
+            text, pages = terminal.ask("vramtap refresh")
+            check("GPU 0" in text and not pages, "pages of refresh", pages, text)
+            text, _ = terminal.ask("show pagination")
+            check("is on" in text, "pagination", text)
             # Return repeats what only looks, and not what changes the process or a file.
             saved = scratch("saved.json")
             terminal.ask(f"vramtap save {saved}")

@@ -333,6 +333,27 @@ def test_pending_signal():
     for_each_gdb(check_one)
 
 
+def test_unfinished_call():
+    """A function that gdb called has not returned: it would return to a breakpoint of gdb's that is not there any more."""
+    program = compile_c("""
+#include <stdio.h>
+#include <unistd.h>
+int called(int n) { return n + 1; }
+int main(void) { puts("READY"); fflush(stdout); for (;;) pause(); }
+""", "-g")
+
+    def check_one(gdb):
+        commands = [*with_status(CHANGES), "vramtap bt", "return", "vramtap refresh", "show convenience", "info inferiors"]
+        with target([program], ready="READY") as proc:
+            run = attached(gdb, proc.pid, *commands, before=["break called", "print called(1)"])
+            check_refused(run, CHANGES, 0, "called from gdb")
+            check("called" in run.text[6], "bt", run.text[6])
+            equal(variables(run.text[9])["vt_status"], 0, "$vt_status of refresh after return")
+            check(f"process {proc.pid}" in run.last(), "it is still there", run.last())
+            equal(proc.poll(), None, "whether it has ended")
+    for_each_gdb(check_one)
+
+
 def test_exited_leader():
     """The main thread has ended and the others go on: gdb's numbers and /proc say different things."""
     program = compile_c("""

@@ -94,6 +94,15 @@ static void signals_that_are_passed(void **state)
 	assert_int_equal(gdb.passed, 1u << SIGTRAP);
 }
 
+static void functions_called_from_gdb(void **state)
+{
+	(void)state;
+	parse(FORMAT "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=0x00007ffdf24ffeff,!special}, ptid=13692.13692.0\n");
+	assert_true(gdb.in_call);
+	parse(FORMAT "0x5555 is no frame\n");
+	assert_false(gdb.in_call);
+}
+
 static void a_core(void **state)
 {
 	(void)state;
@@ -292,6 +301,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_process, forget),
 		cmocka_unit_test_teardown(signals_that_are_passed, forget),
+		cmocka_unit_test_teardown(functions_called_from_gdb, forget),
 		cmocka_unit_test_teardown(a_core, forget),
 		cmocka_unit_test_teardown(empty_cells, forget),
 		cmocka_unit_test_teardown(several_inferiors, forget),
