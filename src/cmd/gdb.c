@@ -327,7 +327,6 @@ static struct vt_error *answer_select(struct ask *ask)
 {
 	const struct vt_gdb_state *state = &ask->state;
 
-	vt_gdb_set_void(&ask->answer, "_vt_tid");
 	for (size_t i = 0; i < state->held.threads.n; i++) {
 		const struct vt_held_thread *thread = &state->held.threads.data[i];
 
@@ -448,6 +447,9 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb, s
 	}
 	if (!strcmp(state->connection, "core"))
 		return vt_error_create(VT_ERR_UNSUPPORTED, "this gdb does not say which core it has: vramtap report --core=FILE");
+	if (!state->pid && state->was_pid)
+		return vt_error_create(VT_ERR_NOTFOUND, "gdb has let go of process %d for vramtap, and not attached to it again: attach %d",
+				       (int)state->was_pid, (int)state->was_pid);
 	if (!state->pid)
 		return vt_error_create(VT_ERR_NOTFOUND, "gdb has no process and no core: attach PID, run, or core-file FILE");
 	ret->pid = state->pid;
@@ -519,6 +521,8 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 	if (verb->part != PART_RELEASED)
 		signal(SIGINT, SIG_DFL);
 	vt_gdb_values_forget(&ask->answer, verb->values);
+	if (ask->state.pid && ask->state.was_pid)
+		vt_gdb_set_void(&ask->answer, "_vt_tid"); /* it has come back */
 	if (!err && !verb->parse(ask)) {
 		fprintf(ask->answer.text, "vramtap: usage: vramtap %s\n", usage_of(ask, verb));
 		ask->status = VT_EXIT_USAGE;

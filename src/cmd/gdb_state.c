@@ -240,6 +240,7 @@ static void read_was(struct parser *p, const char *text)
 	strtol(at, &at, 10);
 	p->state->was_sp = strtoull(at, &at, 16);
 	p->state->was_on_device = strtol(at, &at, 10) != 0;
+	p->state->was_pid = (pid_t)number_in(at, 0, INT_MAX);
 }
 
 /* Under "Local core dump file:" of "info files": "\t`/tmp/core.4711', file type elf64-x86-64." */

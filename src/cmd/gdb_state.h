@@ -28,7 +28,8 @@ struct vt_gdb_state {
 	uint64_t address;       /* the argument of "vramtap block" */
 	pid_t python_tid;       /* the thread of which ... */
 	size_t python_frame;    /* ... this Python frame was selected ("vramtap pyframe"); 0 unless chosen */
-	/* What was selected before gdb let go of the process, and where that thread stood: */
+	/* Before gdb let go of the process, if it has not come back to it: which one, what was selected, and where that thread stood: */
+	pid_t was_pid;
 	pid_t was_tid;
 	int was_frame;
 	uint64_t was_sp;

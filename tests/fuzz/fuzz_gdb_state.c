@@ -13,7 +13,7 @@ static const char *const seeds[] = {
 	"* 2    process 31343     1 (native)           /tmp/my prog  two \n"
 	"  Id   Executable        Core File         \n"
 	"* 1    /tmp/my prog  two                   \n"
-	"selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1\n"
+	"selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1 31345\n"
 	"thread 3 fffffffffffffdfe 2 7fca586c4df2 7fff7565a438 0 0 7fff7565a3a0 7fff7565a380 0 7fff7565a2b7 8 293 2 7fff7565a578 0 0 1 2 34\n"
 	"signal 3 19\nthread 1 1 2 3\nsignal 1 10\nSIGINT        Yes\tYes\tNo\t\tInterrupt\n#2  0x00007fc70e3f1ea8 in main (...) at main.c:3\n3\tmain.c\nend of state\n",
 	"vramtap-gdb 1\n"

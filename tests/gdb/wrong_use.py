@@ -5,6 +5,7 @@
 Which it does: all of a run's commands are in one file, which an error ends.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -349,6 +350,34 @@ int main(void) { puts("READY"); fflush(stdout); for (;;) pause(); }
             equal(variables(run.text[9])["vt_status"], 0, "$vt_status of refresh after return")
             check(f"process {proc.pid}" in run.last(), "it is still there", run.last())
             equal(proc.poll(), None, "whether it has ended")
+    for_each_gdb(check_one)
+
+
+def test_interrupted_while_released():
+    """Ctrl-C while gdb has let go of the process: gdb comes to no harm, nor does the process, and which one it was is said."""
+    interrupting = scratch("interrupting.sh")
+    with open(interrupting, "w", encoding="utf-8") as out:
+        out.write(f"""#!/bin/sh
+case "$3" in refresh) kill -INT "${{2#--session=}}"; sleep 0.2 ;; esac
+exec '{VRAMTAP}' "$@"
+""")
+    os.chmod(interrupting, 0o755)
+    with open(script(), encoding="utf-8") as file:
+        text = file.read()
+    loaded = scratch("interrupting.gdb")
+    with open(loaded, "w", encoding="utf-8") as out:
+        out.write(re.sub("'[^' ]*/vramtap'", f"'{interrupting}'", text))
+
+    def check_one(gdb):
+        with spinning(FLAVOURS[1]) as proc, Talk(gdb, "-x", loaded, "-p", str(proc.pid)) as talk:
+            talk("vramtap refresh")
+            check("<null>" in talk("info inferiors"), "gdb has attached again")
+            check_line(talk("vramtap info").splitlines()[-1], str(proc.pid), f"attach {proc.pid}")
+            talk(f"attach {proc.pid}")
+            check(str(proc.pid) in talk("vramtap info"), "info", proc.pid)
+            talk("detach")
+            check_line(talk("vramtap info"), "no process")
+            goes_on(proc)
     for_each_gdb(check_one)
 
 

@@ -58,7 +58,7 @@ static void a_process(void **state)
 	      "  Id   Executable        Core File         \n"
 	      "* 1    /tmp/my prog  two                   \n"
 	      "\tBound inferiors: ID 1 (process 31343)\n"
-	      "selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1\n"
+	      "selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1 31345\n"
 	      "thread 3 " REGISTERS " -1\nsignal 3 19\n"
 	      "#2  0x00007fc70e3f1ea8 in main (...) at main.c:3\n3\tmain.c\n");
 	assert_int_equal(gdb.pid, 31343);
@@ -71,6 +71,7 @@ static void a_process(void **state)
 	assert_int_equal(gdb.python_tid, 31345);
 	assert_int_equal(gdb.python_frame, 2);
 	assert_int_equal(gdb.was_tid, 31346);
+	assert_int_equal(gdb.was_pid, 31345);
 	assert_int_equal(gdb.was_frame, 4);
 	assert_int_equal(gdb.was_sp, 0x7ffc0);
 	assert_true(gdb.was_on_device);
