@@ -75,12 +75,15 @@ def test_variables_in_expressions():
     """What is computed of them is no sum of ints, where 1 GiB and 1 GiB is negative."""
     def check_one(gdb):
         run = attached(gdb, driver_.pid, "vramtap info", 'printf "%lu\\n", ($vt_reserved + $vt_cached) * 1000000',
-                       'printf "%ld\\n", $vt_allocated - $vt_reserved', symbols=False)
-        equal([int(text) for text in run.text[1:]], [(want["vt_reserved"] + want["vt_cached"]) * 1000000,
-                                                     want["vt_allocated"] - want["vt_reserved"]], f"sums, {gdb}")
+                       'printf "%ld\\n", $vt_allocated - $vt_reserved', f"vramtap block {a}", "printf \"%d\\n\", $vt_block_state[1] == 'l'",
+                       symbols=False)
+        equal([int(run.text[i]) for i in (1, 2, 4)], [(want["vt_reserved"] + want["vt_cached"]) * 1000000,
+                                                      want["vt_allocated"] - want["vt_reserved"], 1], f"in {gdb}")
     with driver() as driver_:
         some_of_everything(driver_)
-        want = expected_memory(report_json(driver_.pid, "--read-only"))
+        data = report_json(driver_.pid, "--read-only")
+        want = expected_memory(data)
+        a = next(want["vt_block_addr"] for _, want in block_values(data) if want["vt_block_state"] == "allocated")
         for_each_gdb(check_one)
 
 
