@@ -228,6 +228,11 @@ def test_block_expressions():
         same_variables(variables(run.text[6]), expected_memory(data), "with input-radix 16")
         check("16" in run.text[7], "input-radix", run.text[7])
         check("x" in run.text[1] and "vramtap:" not in run.text[1], "the answer", run.text[1])
+        run = attached(gdb, driver_.pid, "set input-radix 8", f"vramtap block {a:#x}", "show convenience",
+                       f"vramtap block {a - 7:#x} + 1 + 1 + 1 + 1", "vramtap info", "show convenience", symbols=False)
+        equal(variables(run.text[2])["vt_block_addr"], a, f"with input-radix 8, {gdb}")
+        check("usage" in run.text[3], "nine words", run.text[3])
+        same_variables(variables(run.text[5]), expected_memory(data), "with input-radix 8")
     with driver() as driver_:
         some_of_everything(driver_)
         data = report_json(driver_.pid, "--read-only")
