@@ -160,7 +160,6 @@ def check_python(gdb, torch, where, numbers):
         what = f"thread {tid}, {gdb}"
         equal(variables(text[2])["vt_pyframes"], n, f"$vt_pyframes, {what}")
         equal(variables(text[2])["vt_tid"], tid, "$vt_tid")
-        functions = [f["function"] for f in frames]
         shown = [line for line in text[1].splitlines() if "torch_gdb.py" in line or "threading.py" in line]
         equal(len(shown), n, f"Python frames in bt, {what}: {text[1]}")
         for line, frame in zip(shown, frames):
@@ -176,7 +175,7 @@ def check_python(gdb, torch, where, numbers):
                       text[base + 2])
         base = 5 + 3 * n + 1
         for i in range(n):
-            equal(variables(text[base + 2 * i + 1])["vt_pyframe"], min(i + 1, n - 1), f"after {i + 1} times up, {what}")
+            equal(variables(text[base + 2 * i + 1])["vt_pyframe"], i + 1 if i + 1 < n else None, f"after {i + 1} times up, {what}")
         check_line(text[base + 2 * n - 2], "outermost", what=what)
         end = base + 2 * n
         equal(variables(text[end + 1])["vt_pyframe"], n - 3, "after down 2")
@@ -184,8 +183,7 @@ def check_python(gdb, torch, where, numbers):
         check_line(text[end + 4], "innermost")
         equal(variables(text[end + 6])["vt_pyframe"], n - 1, "after up 100")
         check_line(text[end + 7], f"{n} Python frames")
-        equal(variables(text[end + 8])["vt_pyframe"], n - 1, "after a frame that there is not")
-        equal(variables(text[end + 8])["vt_pyframe_function"].rpartition(".")[2], functions[-1], "its function")
+        equal(variables(text[end + 8])["vt_pyframe"], None, "after a frame that there is not")
 
 
 def test_python_frames():
