@@ -53,16 +53,6 @@ struct totals {
 	uint64_t reserved, allocated, cached, awaiting, blocks, segments;
 };
 
-static uint64_t count_segments(const struct vt_model *model, const struct vt_model_allocator *a)
-{
-	size_t end = a->first_block + a->n_blocks;
-	uint64_t n = 0;
-
-	for (size_t i = a->first_block; i < end; i = vt_model_segment_end(model, i, end))
-		n++;
-	return n;
-}
-
 static struct totals add_up(const struct vt_model *model)
 {
 	struct totals totals = { .exact = model->allocators.n > 0 };
@@ -75,8 +65,8 @@ static struct totals add_up(const struct vt_model *model)
 		totals.allocated += a->allocated_bytes;
 		totals.cached += a->cached_bytes;
 		totals.awaiting += a->awaiting_bytes;
-		totals.blocks += a->n_blocks;
-		totals.segments += count_segments(model, a);
+		totals.blocks += a->allocated_blocks + a->awaiting_blocks + a->cached_blocks;
+		totals.segments += a->result.segments;
 	}
 	return totals;
 }
@@ -137,8 +127,9 @@ void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *mo
 		  is_block && found->before != VT_FOUND_NONE ? model->blocks[found->before].addr : 0);
 	set_known(answer, "vt_block_next", is_block && found->after != VT_FOUND_NONE,
 		  is_block && found->after != VT_FOUND_NONE ? model->blocks[found->after].addr : 0);
-	set_known(answer, "vt_segment_addr", b, b ? model->blocks[found->segment].addr : 0);
-	set_known(answer, "vt_segment_size", b, found->segment_bytes);
+	/* What of an expandable segment is not mapped is no segment. */
+	set_known(answer, "vt_segment_addr", found->segment_bytes, b ? model->blocks[found->segment].addr : 0);
+	set_known(answer, "vt_segment_size", found->segment_bytes, found->segment_bytes);
 	if (b)
 		vt_gdb_set_text(answer, "vt_block_state", vt_block_state_name(b->state));
 	else

@@ -25,14 +25,13 @@ def some_of_everything(driver_):
 def expected_memory(data):
     """The convenience variables that a report of the same moment asks for."""
     totals = [a["totals"] for a in data["pytorch"]["allocators"]]
-    segments = [s for a in data["pytorch"]["allocators"] for s in a["segments"]]
     return {"vt_pid": data["process"]["pid"],
             "vt_reserved": sum(t["reserved_bytes"] for t in totals),
             "vt_allocated": sum(t["allocated"]["bytes"] for t in totals),
             "vt_cached": sum(t["cached"]["bytes"] for t in totals),
             "vt_awaiting": sum(t["awaiting_free"]["bytes"] for t in totals),
-            "vt_blocks": sum(len(s["blocks"]) for s in segments),
-            "vt_segments": len(segments),
+            "vt_blocks": sum(t[state]["blocks"] for t in totals for state in ("allocated", "cached", "awaiting_free")),
+            "vt_segments": sum(t["segments"] for t in totals),
             "vt_sites": None}
 
 
@@ -69,6 +68,25 @@ def test_variables_of_a_process():
     with driver() as driver_:
         some_of_everything(driver_)
         for_each_gdb(check_one)
+
+
+def test_expandable_segments():
+    """What is not mapped is neither a block nor a segment in any sum; it is found by its address."""
+    gdb = machine_gdb()
+    with driver() as driver_:
+        driver_("expandable on")
+        driver_("alloc 20 2000000")
+        driver_("free 3")
+        data, snapshot = report_json(driver_.pid, "--read-only"), driver_.snapshot()
+        unmapped = [look for look in block_values(data) if look[1]["vt_block_state"] == "unmapped"]
+        check(unmapped, "there is nothing unmapped")
+        run = attached(gdb, driver_.pid, *COMMANDS, *(c for at, _ in unmapped for c in (f"vramtap block {at:#x}", "show convenience")),
+                       symbols=False)
+        check_memory(run, data, snapshot)
+        check("1 segment" in run.text[0], "segments in the text", run.text[0])
+        equal(variables(run.text[1])["vt_segments"], 1, "$vt_segments")
+        for i, (at, want) in enumerate(unmapped):
+            same_variables(variables(run.text[len(COMMANDS) + 2 * i + 1]), want, f"for {at:#x}")
 
 
 def test_variables_in_expressions():
@@ -167,7 +185,8 @@ def block_values(data):
                         "vt_block_stream": int(segment["stream"], 16), "vt_block_state": block["state"],
                         "vt_block_prev": int(blocks[i - 1]["address"], 16) if i else None,
                         "vt_block_next": int(blocks[i + 1]["address"], 16) if i + 1 < len(blocks) else None,
-                        "vt_segment_addr": int(segment["address"], 16), "vt_segment_size": segment["bytes"]}
+                        "vt_segment_addr": int(segment["address"], 16) if segment["bytes"] else None,
+                        "vt_segment_size": segment["bytes"] or None}
                 if block["state"] == "allocated":
                     want["vt_block_requested"] = block["requested_bytes"]
                 yield start, want
