@@ -41,7 +41,9 @@ def gdbs():
     """All of them, the machine's own first; says once which are not there."""
     if not FOUND:
         own = shutil.which("gdb")
-        for name, path in [("machine", own)] + [(name, os.path.join(CACHE, "gdb", name, "gdb")) for name in CACHED]:
+        # What sanitizers look at is the tool, which every gdb asks the same.
+        cached = [] if SANITIZED else [(name, os.path.join(CACHE, "gdb", name, "gdb")) for name in CACHED]
+        for name, path in [("machine", own)] + cached:
             if path and os.access(path, os.X_OK):
                 FOUND.append(Gdb(name, path))
             else:
