@@ -86,6 +86,9 @@ def test_variables():
     sources = [read(path) for path in glob.glob(os.path.join(SOURCE, "src", "cmd", "gdb*.c"))]
     named = {name for text in sources for name in re.findall(r'"(vt_\w+)"', text)}
     named |= set(re.findall(r"^\s*set \$(vt_\w+)", read(SCRIPT), re.M))
+    table = re.findall(r'\{ VT_GDB_[^"]*"(vt_\w+)" \}', read(os.path.join(SOURCE, "src", "cmd", "gdb_values.c")))
+    forgotten = read(SCRIPT).split("define _vramtap forget\n", 1)[1].split("\nend\n", 1)[0]
+    equal(re.findall(r"set \$(\w+) = \(void\)0", forgotten), table, "the variables that are forgotten without an answer")
     page = set(re.findall(r"^\.It Va \$(vt_\w+)", read(PAGE), re.M))
     equal(sorted(page), sorted(named), "the page's variables and those that are set")
 

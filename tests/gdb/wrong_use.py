@@ -204,11 +204,14 @@ def test_program_gone():
     def check_one(gdb):
         for text in (None, "#!/bin/sh\ncat >/dev/null\nkill -KILL $$\n", "#!/bin/sh\nkill -SEGV $$\n"):
             commands.write(text)
-            run = attached(gdb, driver_.pid, *with_status(ALL), "echo on\\n", symbols=False, loaded=commands.script)
+            run = attached(gdb, driver_.pid, *with_status(ALL), "echo on\\n", symbols=False, loaded=commands.script,
+                           before=["set $vt_tid = 1", "set $vt_reserved = 1", 'set $vt_block_state = "cached"'])
             equal(run.last(), "on\n", "the session")
             for i, command in enumerate(ALL):
                 check(len(run.text[2 * i].splitlines()) == 1, f"lines of {command} with the program {text!r}, {gdb}", run.text[2 * i])
-                check(variables(run.text[2 * i + 1])["vt_status"] not in (0, None), f"$vt_status of {command}, {text!r}, {gdb}")
+                values = variables(run.text[2 * i + 1])
+                check(values.pop("vt_status") not in (0, None), f"$vt_status of {command}, {text!r}, {gdb}")
+                equal([name for name, value in values.items() if value is not None and name != "vt_released"], [], "what is left of before")
 
     class Commands:
         def __init__(self):
