@@ -384,6 +384,18 @@ exec '{VRAMTAP}' "$@"
     for_each_gdb(check_one)
 
 
+def test_selected_thread_is_gone():
+    """As after a thread that has ended in non-stop mode: gdb answers nothing of it; what is not about it is still answered."""
+    def check_one(gdb):
+        with spinning(FLAVOURS[1]) as proc:
+            run = attached(gdb, proc.pid, "thread apply 2 vramtap refresh", "thread", "vramtap info", "vramtap bt", symbols=False)
+            check("exited" in run.text[1], f"the selected thread, {gdb}", run.text[1])
+            check(str(proc.pid) in run.text[2] and "Complete" in run.text[2], f"info, {gdb}", run.text[2])
+            check(run.text[3].startswith("vramtap: gdb's thread") or str(proc.pid) in run.text[3], f"bt, {gdb}", run.text[3])
+            goes_on(proc)
+    for_each_gdb(check_one)
+
+
 def test_exited_leader():
     """The main thread has ended and the others go on: gdb's numbers and /proc say different things."""
     program = compile_c("""
