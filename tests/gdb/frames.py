@@ -196,7 +196,7 @@ def check_python(gdb, torch, where, numbers):
 
 def test_python_frames():
     with Torch() as torch:
-        for_each_gdb(lambda gdb: check_python(gdb, torch, ("-p", str(torch.pid)), torch.numbers(gdb)))
+        for_each_gdb(lambda gdb: check_python(gdb, torch, ("-p", str(torch.pid)), torch.numbers(gdb)), few=True)
 
 
 def test_python_frames_of_a_core():
@@ -205,7 +205,7 @@ def test_python_frames_of_a_core():
         check_python(gdb, torch, ("-c", path), {int(tid): int(n) for n, tid in OWN_THREADS.findall(text)})
     with Torch() as torch:
         with core.gcore(torch.pid) as path:
-            for_each_gdb(check_one)
+            for_each_gdb(check_one, few=True)
 
 
 def test_frame_of_another_thread():
@@ -236,10 +236,10 @@ def test_spinning_python():
             check(word in run.text[5], "stacks python", word, run.text[5])
     with Torch("spin") as torch:
         wait_until(lambda: proc_state(torch.pid) == "R", 10, "it runs")
-        for_each_gdb(check_one, "-p", str(torch.pid))
+        for_each_gdb(check_one, "-p", str(torch.pid), few=True)
         check_native(machine_gdb(), "-p", str(torch.pid), merged=True)
         with core.gcore(torch.pid) as path:
-            for_each_gdb(check_one, "-c", path)
+            for_each_gdb(check_one, "-c", path, few=True)
 
 
 def test_stacks():

@@ -41,7 +41,7 @@ def test_refresh():
         same_variables(variables(run.text[11]), expected_memory(data), "held again")
         check(torch.count() > before and proc_state(torch.pid) != "t", "the process goes on")
     with Torch() as torch:
-        for_each_gdb(check_one)
+        for_each_gdb(check_one, few=True)
 
 
 def test_record():
