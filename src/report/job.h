@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Many processes of one job, each reduced to what a comparison needs: who it is, what it holds, where its threads are. A worker of
+ * vramtap triage makes a job of one member out of a report; the jobs of workers, and of other nodes, are saved as JSON and added
+ * together. Frames and stacks are interned: a job has few places and few ways through them, however many ranks it has.
+ */
+#ifndef VT_REPORT_JOB_H
+#define VT_REPORT_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "report/model.h"
+#include "report/writer.h"
+
+#define VT_JOB_SCHEMA "vramtap-triage"
+#define VT_JOB_SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
+
+enum vt_role {
+	VT_ROLE_RANK,       /* it computes: it has a rank, or uses a GPU */
+	VT_ROLE_LOADER,     /* a worker of torch.utils.data.DataLoader */
+	VT_ROLE_CHECKPOINT, /* writes checkpoints for a rank */
+	VT_ROLE_LAUNCHER,   /* torchrun, srun, mpirun, ... : started ranks */
+	VT_ROLE_OTHER,
+	VT_N_ROLES
+};
+
+/* Who a process is, before it is looked at. Texts are of the target: hostile. */
+struct vt_label {
+	const char *host;
+	pid_t pid, ppid;
+	const char *name;       /* comm */
+	const char *command;    /* "" unknown */
+	enum vt_role role;
+	int rank, local_rank, world_size; /* -1 unknown */
+	int worker;             /* number of a loader's worker, -1 */
+	pid_t of;               /* the rank's process that a loader's worker or a checkpoint writer belongs to, the same host; 0 unknown */
+	const char *container;  /* "" none */
+	const char *pod;        /* of Kubernetes, "" none */
+	const char *job;        /* "slurm 4711", "" unknown */
+	bool in_job;            /* false: it is there because it holds memory of a device that the job uses */
+};
+
+/* A place in code; interned. */
+struct vt_job_frame {
+	enum vt_frame_kind kind;
+	const char *function; /* NULL unknown */
+	const char *file;     /* NULL */
+	int line;
+	const char *module;   /* NULL */
+	bool program;         /* vt_model_is_program() */
+};
+
+/* Merged frames, innermost first; interned. Native addresses are no part of it: equal code at other addresses is equal. */
+struct vt_job_stack {
+	const uint32_t *frames; /* indices in job.frames */
+	size_t n;
+	bool has_python;
+};
+
+struct vt_job_thread {
+	pid_t tid;
+	const char *name;     /* interned; "" */
+	uint32_t stack;       /* index in job.stacks */
+	char state;
+	bool is_main, idle, has_python, deadlock;
+	int gil;
+	const char *verdict, *waits; /* interned; NULL none */
+};
+
+/* What a process holds of a device. */
+struct vt_job_memory {
+	int ordinal;
+	const char *uuid;     /* "GPU-...", "" unknown: then the device is that of this ordinal on this host */
+	bool known;           /* of PyTorch's allocator: */
+	uint64_t reserved, allocated, cached;
+	bool device_known;    /* of the device, all processes together: */
+	uint64_t total, free_bytes;
+};
+
+/* Blocks in use by where they were allocated, if that was recorded; the largest only. */
+struct vt_job_site {
+	const char *title;    /* "forward attn.py:57" */
+	uint64_t bytes, blocks;
+};
+
+/* PyTorch's flight recorder of one process group. */
+struct vt_job_group_state {
+	const char *group;    /* name or description */
+	int64_t last_enqueued, last_started, last_completed; /* sequence numbers, -1 unknown */
+	const char *operation; /* of the last one that was enqueued; NULL unknown */
+};
+
+struct vt_member {
+	struct vt_label label;
+	const char *file;     /* its report, relative to the directory that the job is saved in; NULL none */
+	const char *core;     /* it is a core's; NULL a live process */
+	enum vt_completeness completeness;
+	const char *error;    /* why nothing is known of it, one line; NULL */
+	double total_ms;
+	double stopped_ms;    /* its threads */
+	bool have_moment;     /* the host's clocks when its threads had stopped, and were let go: */
+	uint64_t stopped_ns, released_ns; /* CLOCK_MONOTONIC */
+	const char *headline; /* the first of its report; NULL */
+	VT_VEC(struct vt_job_thread) threads; /* the main thread first */
+	VT_VEC(struct vt_job_memory) memory;
+	VT_VEC(struct vt_job_site) sites;
+	VT_VEC(struct vt_job_group_state) collectives;
+	const char *diag;     /* the first thing that is missing; NULL none */
+	/* filled by account: */
+	const char *state;    /* ours: what it does, as the rules see it: "collective", "loader", "allocator", "python", ...; NULL undecided */
+	bool outlier;
+};
+
+/* A set of members as ranges: indices in job.members, ascending. */
+struct vt_member_set {
+	uint32_t *members;
+	size_t n;
+};
+
+/* A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. */
+struct vt_job_node {
+	const uint32_t *frames; /* indices in job.frames, outermost first */
+	size_t n_frames;
+	struct vt_member_set members;
+	size_t threads;
+	size_t parent;        /* index in job.tree, VT_NO_NODE */
+	size_t depth;
+	bool outlier;         /* few members, where most of the others went another way */
+};
+
+#define VT_NO_NODE SIZE_MAX
+
+/* One line of the answer. */
+struct vt_job_verdict {
+	const char *code;     /* ours, static: "missed-collective", "waits-for-loader", ... */
+	bool alarm;
+	const char *text;
+	struct vt_member_set members; /* whom it is about */
+};
+
+/* A device, all its holders together. */
+struct vt_job_device {
+	const char *host, *uuid;
+	int ordinal;
+	bool known;
+	uint64_t total, free_bytes;
+	struct vt_member_set holders; /* largest first */
+	uint64_t outside;     /* held by nobody that is a member: total - free - what members hold; when known */
+};
+
+struct vt_job {
+	struct vt_arena arena;
+	const char *tool_version;
+	struct timespec when;
+	VT_VEC(struct vt_job_frame) frames;
+	VT_VEC(struct vt_job_stack) stacks;
+	VT_VEC(struct vt_member) members; /* by rank, then host and pid (account) */
+	double skew_ms;       /* between the first and the last stop on one host; -1 unknown */
+	VT_VEC(struct vt_diag) diags;
+	/* private: */
+	struct vt_map by_text, by_frame, by_stack;
+	bool failed;          /* out of memory: members or parts of them are missing */
+	/* filled by account: */
+	VT_VEC(struct vt_job_node) tree;  /* of the main threads, and of the others that tell; a parent before its children, outliers first */
+	VT_VEC(struct vt_job_device) devices;
+	VT_VEC(struct vt_job_verdict) verdicts; /* the answer first */
+	enum vt_completeness completeness;
+};
+
+void vt_job_init(struct vt_job *job);
+void vt_job_deinit(struct vt_job *job);
+
+/* A member out of a report, or (model NULL) of a process of which there is none, because of error. False: out of memory. */
+bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error);
+
+/* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
+struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
+
+/* Fills what is marked "account". Once, when all members are in. */
+void vt_job_account(struct vt_job *job);
+
+/* "0-2,4-7" of the ranks of the members, "pid 4711@node3" of those without; at most columns wide. */
+struct vt_str;
+void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out);
+
+/* What vt_job_load() reads, and all that account found. doc/triage.schema.json describes it. */
+struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
+/* The summary: the verdicts, outliers, the tree, devices, imbalance, who could not be read. */
+struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
+
+#endif
