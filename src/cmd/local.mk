@@ -40,6 +40,9 @@ vramtap_SOURCES = \
 	src/cmd/run.c \
 	src/cmd/run_gate.c src/cmd/run_gate.h \
 	src/cmd/stacks.c \
+	src/cmd/triage.h \
+	src/cmd/triage_find.c \
+	src/cmd/triage_label.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \
 	src/cmd/watch_oom.c \

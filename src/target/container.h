@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which container a process is in, by its cgroup. Private to src/target. */
+/* Which container a process is in, by its cgroup. */
 #ifndef VT_TARGET_CONTAINER_H
 #define VT_TARGET_CONTAINER_H
 

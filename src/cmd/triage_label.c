@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who a process is: its rank out of the environment, which launchers set under many names; its role out of the process tree and the
+ * command line, and where that is a guess, out of its stacks.
+ */
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cmd/triage.h"
+#include "target/container.h"
+
+#define MAX_RANK 10000000
+
+/* ---- ranks ---- */
+
+/* Nearest to the program first: torchrun sets RANK in what it starts, and Slurm's own, of torchrun, are inherited. */
+static const struct rank_variables {
+	const char *rank, *local_rank, *world_size;
+} rank_variables[] = {
+	{ "RANK", "LOCAL_RANK", "WORLD_SIZE" },                                          /* torchrun, accelerate, deepspeed */
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE" }, /* Open MPI */
+	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE" },   /* MVAPICH */
+	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE" },                             /* HPE Cray */
+	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE" },                                   /* MPICH, Intel MPI */
+	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE" },
+	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE" },
+	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE" },      /* LSF */
+	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS" },
+};
+
+/* What the environment calls a job. */
+static const struct job_variable {
+	const char *variable, *engine;
+} job_variables[] = {
+	{ "SLURM_JOB_ID", "slurm" }, { "SLURM_JOBID", "slurm" }, { "PBS_JOBID", "pbs" },
+	{ "LSB_JOBID", "lsf" },      { "FLUX_JOB_ID", "flux" },  { "TORCHELASTIC_RUN_ID", "torchrun" },
+};
+
+static int number_of(const char *text)
+{
+	char *end;
+	long value;
+
+	if (!text || *text < '0' || *text > '9')
+		return -1;
+	errno = 0;
+	value = strtol(text, &end, 10);
+	return errno || *end || value >= MAX_RANK ? -1 : (int)value;
+}
+
+static void read_rank(struct vt_processes *processes, size_t i, struct vt_label *label)
+{
+	label->rank = label->local_rank = label->world_size = -1;
+	for (size_t v = 0; v < sizeof(rank_variables) / sizeof(rank_variables[0]); v++) {
+		const struct rank_variables *names = &rank_variables[v];
+
+		label->rank = number_of(vt_process_variable(processes, i, names->rank));
+		if (label->rank < 0)
+			continue;
+		label->local_rank = number_of(vt_process_variable(processes, i, names->local_rank));
+		label->world_size = number_of(vt_process_variable(processes, i, names->world_size));
+		return;
+	}
+}
+
+/* ---- command lines ---- */
+
+struct pattern {
+	const char *name;    /* of the program (argv[0], or what Python runs), or comm; glob; NULL any */
+	const char *command; /* of the whole command line, NULL any */
+};
+
+static const struct pattern launchers[] = {
+	{ "torchrun", NULL },
+	{ "torchx", NULL },
+	{ "accelerate", NULL },
+	{ "deepspeed", NULL },
+	{ "mpirun*", NULL },
+	{ "mpiexec*", NULL },
+	{ "orterun", NULL },
+	{ "prterun", NULL },
+	{ "orted", NULL },
+	{ "prted", NULL },
+	{ "hydra_pmi_proxy", NULL },
+	{ "hydra_bstrap_proxy", NULL },
+	{ "srun", NULL },
+	{ "slurmstepd*", NULL },
+	{ "jsrun", NULL },
+	{ "flux-shell*", NULL },
+	{ "horovodrun", NULL },
+	{ NULL, "* -m torch.distributed.run *" },
+	{ NULL, "* -m torch.distributed.launch *" },
+	{ NULL, "* -m accelerate.commands.launch *" },
+	{ NULL, "* -m deepspeed.launcher.*" },
+	{ NULL, "*/torch/distributed/run.py *" },
+	{ NULL, "*/deepspeed/launcher/launch.py *" },
+};
+
+/* They wait for what they run, and pass their environment on. */
+static const struct pattern wrappers[] = {
+	{ "sh", NULL },   { "bash", NULL },    { "dash", NULL },    { "zsh", NULL },  { "ksh", NULL },     { "env", NULL },
+	{ "tini", NULL }, { "timeout", NULL }, { "numactl", NULL }, { "nsys", NULL }, { "taskset", NULL }, { "time", NULL },
+};
+
+/* What is said of a process that a rank has started: by comm, or by how it was started. */
+static const struct child_pattern {
+	struct pattern pattern;
+	enum vt_role role;
+	bool sure; /* else its stacks may say better */
+} children[] = {
+	{ { "pt_data_worker*", NULL }, VT_ROLE_LOADER, true }, /* PyTorch since 2.6 */
+	{ { "*ckpt*", NULL }, VT_ROLE_CHECKPOINT, false },
+	{ { "*checkpoint*", NULL }, VT_ROLE_CHECKPOINT, false },
+	{ { NULL, "*multiprocessing.resource_tracker*" }, VT_ROLE_OTHER, true },
+	{ { NULL, "*multiprocessing.forkserver*" }, VT_ROLE_OTHER, false },
+	{ { NULL, "*multiprocessing.spawn*" }, VT_ROLE_LOADER, false },
+	{ { NULL, "*multiprocessing-fork*" }, VT_ROLE_LOADER, false },
+};
+
+/* What a frame of its main thread says. */
+static const struct stack_pattern {
+	const char *function, *file; /* globs; NULL any */
+	enum vt_role role;
+} stack_patterns[] = {
+	{ "_worker_loop", "*/torch/utils/data/_utils/worker.py", VT_ROLE_LOADER },
+	{ NULL, "*/torch/distributed/checkpoint/*", VT_ROLE_CHECKPOINT },
+};
+
+/* A word of the command line without its directory. */
+static void base_name(const char *word, size_t n, char *name, size_t size)
+{
+	const char *slash = memrchr(word, '/', n);
+
+	if (slash) {
+		n -= (size_t)(slash + 1 - word);
+		word = slash + 1;
+	}
+	snprintf(name, size, "%.*s", (int)(n < size ? n : size - 1), word);
+}
+
+static bool is_python(const char *name)
+{
+	return !fnmatch("python*", name, 0) || !fnmatch("pypy*", name, 0);
+}
+
+/* The program: the first word, or, when that is Python, the first one after it that is no option. */
+static void program_name(const char *command, char *name, size_t size)
+{
+	size_t n = strcspn(command, " ");
+
+	base_name(command, n, name, size);
+	while (is_python(name) && command[n]) {
+		command += n + 1;
+		n = strcspn(command, " ");
+		if (!strncmp(command, "-m", 2) || !strncmp(command, "-c", 2))
+			return;
+		if (*command != '-')
+			base_name(command, n, name, size);
+		if (*command != '-')
+			return;
+	}
+}
+
+/* comm is no evidence for names that a program may have by chance: only where command lines are empty. */
+static bool is_like(const struct vt_process *process, const struct pattern *pattern, bool by_comm)
+{
+	char program[256];
+
+	program_name(process->command, program, sizeof(program));
+	if (pattern->name && fnmatch(pattern->name, program, 0) &&
+	    (!(by_comm || !*process->command) || fnmatch(pattern->name, process->name, 0)))
+		return false;
+	return !pattern->command || !fnmatch(pattern->command, process->command, 0);
+}
+
+static bool is_like_any(const struct vt_process *process, const struct pattern *patterns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (is_like(process, &patterns[i], false))
+			return true;
+	return false;
+}
+
+bool vt_triage_is_launcher(const struct vt_process *process)
+{
+	return is_like_any(process, launchers, sizeof(launchers) / sizeof(launchers[0]));
+}
+
+/* ---- roles ---- */
+
+struct labelling {
+	struct vt_processes *processes;
+	const struct vt_triage_found *found;
+	struct vt_suspects *suspects;
+	size_t *index; /* of each process in suspects, VT_NO_PROCESS */
+	bool *done;    /* of each suspect: its role is known */
+};
+
+/* The nearest rank that it was started by. */
+static struct vt_suspect *superior_of(const struct labelling *l, size_t process, size_t *of)
+{
+	const struct vt_process *list = l->processes->list.data;
+	size_t at = list[process].parent;
+
+	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n; hops++, at = list[at].parent) {
+		struct vt_suspect *suspect = l->index[at] == VT_NO_PROCESS ? NULL : &l->suspects->list.data[l->index[at]];
+
+		if (suspect && l->done[l->index[at]] && suspect->label.role == VT_ROLE_RANK) {
+			*of = at;
+			return suspect;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * A child that was forked and did not execute anything has the parent's command line. What it has of the driver is the parent's too,
+ * and of no use to it; unless it, and not the parent, has a device open: then the parent only started it.
+ */
+static bool is_forked(const struct labelling *l, size_t process, size_t parent)
+{
+	const struct vt_process *p = &l->processes->list.data[process], *of = &l->processes->list.data[parent];
+
+	return *p->command && !strcmp(p->command, of->command) &&
+	       (vt_process_gpu(l->processes, process, NULL) != VT_GPU_DEVICE ||
+		vt_process_gpu(l->processes, parent, NULL) == VT_GPU_DEVICE);
+}
+
+static void label_child(const struct labelling *l, size_t process, size_t superior, struct vt_suspect *suspect)
+{
+	const struct vt_process *p = &l->processes->list.data[process];
+	bool forked = is_forked(l, process, superior);
+
+	suspect->label.of = l->processes->list.data[superior].pid;
+	suspect->label.role = VT_ROLE_OTHER;
+	suspect->sure = !forked;
+	for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
+		if (!is_like(p, &children[i].pattern, true))
+			continue;
+		suspect->label.role = children[i].role;
+		suspect->sure = children[i].sure;
+		return;
+	}
+	/* Of what a rank forks off, loader workers are the most by far; its stacks say more. */
+	if (forked)
+		suspect->label.role = VT_ROLE_LOADER;
+}
+
+/* It uses a GPU by itself, and does not only have what its parent had. */
+static bool computes(const struct labelling *l, size_t process, size_t superior)
+{
+	return vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
+}
+
+static void find_role(struct labelling *l, size_t process)
+{
+	const struct vt_process *p = &l->processes->list.data[process];
+	struct vt_suspect *suspect = &l->suspects->list.data[l->index[process]];
+	size_t superior = VT_NO_PROCESS;
+
+	suspect->sure = true;
+	if (vt_triage_is_launcher(p)) {
+		suspect->label.role = VT_ROLE_LAUNCHER;
+		suspect->label.rank = suspect->label.local_rank = -1; /* that of the launcher's own launcher */
+	} else if (is_like_any(p, wrappers, sizeof(wrappers) / sizeof(wrappers[0]))) {
+		suspect->label.role = VT_ROLE_OTHER;
+	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
+		label_child(l, process, superior, suspect);
+	} else {
+		suspect->label.role = suspect->uses_gpu || suspect->label.rank >= 0 ? VT_ROLE_RANK : VT_ROLE_OTHER;
+	}
+	l->done[l->index[process]] = true;
+}
+
+/* A parent before its children: by the number of generations above it. */
+static void find_roles(struct labelling *l)
+{
+	const struct vt_process *list = l->processes->list.data;
+	size_t n = l->processes->list.n, left = l->suspects->list.n;
+
+	for (size_t pass = 0; left > 0 && pass <= n; pass++) {
+		for (size_t i = 0; i < n; i++) {
+			size_t parent = list[i].parent;
+
+			if (l->index[i] == VT_NO_PROCESS || l->done[l->index[i]])
+				continue;
+			if (pass < n && parent != VT_NO_PROCESS && l->index[parent] != VT_NO_PROCESS && !l->done[l->index[parent]])
+				continue;
+			find_role(l, i);
+			left--;
+		}
+	}
+}
+
+/* In the order in which a rank started them; pids may have begun again from 1. */
+static bool is_before(const struct vt_suspect *a, const struct vt_suspect *b)
+{
+	return a->start_ticks != b->start_ticks ? a->start_ticks < b->start_ticks : a->label.pid < b->label.pid;
+}
+
+static void number_workers(struct vt_suspects *suspects)
+{
+	for (size_t i = 0; i < suspects->list.n; i++) {
+		struct vt_suspect *suspect = &suspects->list.data[i];
+
+		if (suspect->label.role != VT_ROLE_LOADER || !suspect->label.of)
+			continue;
+		suspect->label.worker = 0;
+		for (size_t k = 0; k < suspects->list.n; k++) {
+			const struct vt_suspect *other = &suspects->list.data[k];
+
+			suspect->label.worker += other->label.role == VT_ROLE_LOADER && other->label.of == suspect->label.of &&
+						 is_before(other, suspect);
+		}
+	}
+}
+
+/* ---- the other words of a label ---- */
+
+static const char *container_of(struct vt_suspects *suspects, const char *cgroup)
+{
+	VT_FREE char *text = strdup(cgroup);
+	char id[64] = "";
+	const char *copy;
+
+	if (!text || !vt_container_of_cgroup(text, id, sizeof(id)))
+		return "";
+	copy = vt_arena_strdup(&suspects->arena, id);
+	return copy ? copy : "";
+}
+
+/* Kubernetes gives a pod's name to its processes as the name of the host, unless they have POD_NAME from the downward API. */
+static const char *pod_of(struct vt_processes *processes, size_t i, const char *cgroup)
+{
+	const char *name = vt_process_variable(processes, i, "POD_NAME");
+
+	if (!name && strstr(cgroup, "kubepods"))
+		name = vt_process_variable(processes, i, "HOSTNAME");
+	return name ? name : "";
+}
+
+static const char *job_of(struct vt_processes *processes, size_t i, struct vt_suspects *suspects)
+{
+	const char *name = NULL;
+	char id[32];
+
+	if (vt_cgroup_slurm_job(vt_process_cgroup(processes, i), id, sizeof(id)))
+		name = vt_arena_printf(&suspects->arena, "slurm %s", id);
+	for (size_t v = 0; !name && v < sizeof(job_variables) / sizeof(job_variables[0]); v++) {
+		const char *value = vt_process_variable(processes, i, job_variables[v].variable);
+
+		if (value && *value && strcmp(value, "none") != 0) /* torchrun's, when it was given none */
+			name = vt_arena_printf(&suspects->arena, "%s %s", job_variables[v].engine, value);
+	}
+	return name ? name : "";
+}
+
+static const char *copy(struct vt_suspects *suspects, const char *text)
+{
+	const char *dup = vt_arena_strdup(&suspects->arena, text);
+
+	return dup ? dup : "";
+}
+
+/* The name of a file: of what a host may be called, only what is harmless in one. */
+static const char *file_name(struct vt_suspects *suspects, const char *kind, long number)
+{
+	char *name = vt_arena_printf(&suspects->arena, "%s-%s%ld.json", suspects->host, kind, number);
+
+	for (char *c = name; c && *c; c++)
+		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '-' ||
+		      (*c == '.' && c > name)))
+			*c = '_';
+	return name;
+}
+
+static struct vt_error *find_host(struct vt_suspects *suspects)
+{
+	if (suspects->host[0])
+		return NULL;
+	if (gethostname(suspects->host, sizeof(suspects->host) - 1) || !suspects->host[0])
+		snprintf(suspects->host, sizeof(suspects->host), "localhost");
+	return NULL;
+}
+
+static struct vt_suspect *add_suspect(struct vt_suspects *suspects, pid_t pid)
+{
+	struct vt_suspect *suspect = vt_vec_append(&suspects->list);
+
+	if (suspect)
+		*suspect = (struct vt_suspect){
+			.label = {
+				.host = suspects->host, .pid = pid, .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1,
+				.local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true,
+			},
+			.file = file_name(suspects, "", pid),
+		};
+	return suspect && suspect->file ? suspect : NULL;
+}
+
+static struct vt_error *add_process(struct labelling *l, size_t i)
+{
+	struct vt_process *process = &l->processes->list.data[i];
+	struct vt_suspects *suspects = l->suspects;
+	struct vt_suspect *suspect = add_suspect(suspects, process->pid);
+	const char *cgroup = vt_process_cgroup(l->processes, i);
+
+	if (!suspect)
+		return &vt_enomem;
+	l->index[i] = suspects->list.n - 1;
+	read_rank(l->processes, i, &suspect->label);
+	suspect->start_ticks = process->start_ticks;
+	suspect->uses_gpu = vt_process_gpu(l->processes, i, NULL) != VT_GPU_NONE;
+	suspect->label.in_job = l->found->chosen[i];
+	suspect->label.ppid = process->ppid;
+	suspect->label.name = copy(suspects, process->name);
+	suspect->label.command = copy(suspects, process->command);
+	suspect->label.container = container_of(suspects, cgroup);
+	suspect->label.pod = copy(suspects, pod_of(l->processes, i, cgroup));
+	suspect->label.job = job_of(l->processes, i, suspects);
+	return NULL;
+}
+
+static struct vt_error *add_all(struct labelling *l)
+{
+	VT_TRY(find_host(l->suspects));
+	for (size_t i = 0; i < l->processes->list.n; i++) {
+		l->index[i] = VT_NO_PROCESS;
+		if (l->found->chosen[i] || l->found->others[i])
+			VT_TRY(add_process(l, i));
+	}
+	l->done = calloc(l->suspects->list.n + 1, sizeof(*l->done));
+	if (!l->done)
+		return &vt_enomem;
+	find_roles(l);
+	/* Whoever is not there was not found in /proc; collecting says so again. */
+	for (size_t i = 0; i < l->found->missing.n; i++)
+		if (!add_suspect(l->suspects, l->found->missing.data[i]))
+			return &vt_enomem;
+	number_workers(l->suspects);
+	return NULL;
+}
+
+struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt_triage_found *found, struct vt_suspects *suspects)
+{
+	struct labelling l = {
+		.processes = processes, .found = found, .suspects = suspects, .index = calloc(processes->list.n + 1, sizeof(size_t)),
+	};
+	struct vt_error *err = l.index ? add_all(&l) : &vt_enomem;
+
+	free(l.index);
+	free(l.done);
+	return err;
+}
+
+struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *core)
+{
+	long number = 1;
+	struct vt_suspect *suspect;
+
+	VT_TRY(find_host(suspects));
+	for (size_t i = 0; i < suspects->list.n; i++)
+		number += suspects->list.data[i].core != NULL;
+	suspect = add_suspect(suspects, 0);
+	if (!suspect)
+		return &vt_enomem;
+	suspect->core = core;
+	suspect->label.role = VT_ROLE_RANK;
+	suspect->file = file_name(suspects, "core", number);
+	return suspect->file ? NULL : &vt_enomem;
+}
+
+void vt_suspects_deinit(struct vt_suspects *suspects)
+{
+	vt_vec_deinit(&suspects->list);
+	vt_arena_deinit(&suspects->arena);
+}
+
+/* ---- what its stacks say ---- */
+
+static bool is_frame_like(const struct vt_model_frame *frame, const struct stack_pattern *pattern)
+{
+	return frame->kind == VT_FRAME_PYTHON && frame->file && frame->function &&
+	       (!pattern->function || !strcmp(pattern->function, frame->function)) && !fnmatch(pattern->file, frame->file, 0);
+}
+
+static const struct stack_pattern *find_in_stack(const struct vt_model_stack *stack)
+{
+	for (size_t p = 0; p < sizeof(stack_patterns) / sizeof(stack_patterns[0]); p++)
+		for (size_t i = 0; i < stack->n_frames; i++)
+			if (is_frame_like(&stack->frames[i], &stack_patterns[p]))
+				return &stack_patterns[p];
+	return NULL;
+}
+
+/* The main thread of a process that Python's multiprocessing has started is in what it was started for, from beginning to end. */
+static void correct_role(struct vt_suspect *suspect, const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *thread = &model->threads.data[i];
+		const struct stack_pattern *pattern;
+
+		if (!thread->is_main || !thread->stack.has_python)
+			continue;
+		pattern = find_in_stack(&thread->stack);
+		if (pattern)
+			suspect->label.role = pattern->role;
+		else if (suspect->label.role == VT_ROLE_LOADER)
+			suspect->label.role = VT_ROLE_OTHER;
+	}
+	if (suspect->label.role != VT_ROLE_LOADER)
+		suspect->label.worker = -1;
+}
+
+void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model)
+{
+	struct vt_label *label = &suspect->label;
+
+	if (!suspect->core) {
+		if (!suspect->sure)
+			correct_role(suspect, model);
+		return;
+	}
+	label->pid = model->process.pid;
+	label->name = model->process.name;
+	label->command = model->process.cmdline;
+	label->rank = model->process.rank;
+	label->world_size = model->process.world_size;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All processes of this machine (of this pid namespace), as one pass over /proc shows them: what is needed to find those of a job,
+ * and no more. What costs more to read (cgroup, environment, descriptors, memory map) is read once, when it is asked for. Nothing is
+ * touched; strings are hostile.
+ */
+#ifndef VT_TARGET_PROCESSES_H
+#define VT_TARGET_PROCESSES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "base/vec.h"
+
+#define VT_NO_PROCESS SIZE_MAX
+
+/* How a process uses NVIDIA's driver, as far as can be seen from outside. */
+enum vt_gpu_use {
+	VT_GPU_NONE,    /* or it may not be looked at */
+	VT_GPU_LIBRARY, /* libcuda is mapped */
+	VT_GPU_DEVICE,  /* /dev/nvidiaN or /dev/nvidia-uvm is open; nvidiactl alone is no use of a device */
+};
+
+struct vt_process {
+	pid_t pid, ppid;
+	uid_t uid;            /* the effective one */
+	char state;
+	uint64_t start_ticks; /* since boot */
+	char name[64];        /* comm */
+	const char *command;  /* arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a zombie */
+	size_t parent;        /* index in the list, VT_NO_PROCESS */
+	bool kernel_thread;
+	/* private: read when asked for */
+	const char *cgroup;
+	const char *variables;
+	size_t n_variables;
+	bool gpu_known;
+	enum vt_gpu_use gpu;
+	uint64_t gpu_devices;
+};
+
+struct vt_processes {
+	VT_VEC(struct vt_process) list; /* by pid */
+	struct vt_map by_pid;           /* index in list */
+	struct vt_arena arena;
+};
+
+/* processes must be zeroed. */
+struct vt_error *vt_processes_init(struct vt_processes *processes);
+void vt_processes_deinit(struct vt_processes *processes);
+
+/* Its index in the list, or VT_NO_PROCESS. */
+size_t vt_processes_find(const struct vt_processes *processes, pid_t pid);
+
+/* Whether this process is descended from ancestor (indices); no process is from itself. */
+bool vt_processes_descends(const struct vt_processes *processes, size_t process, size_t ancestor);
+
+/* Lines "hierarchy:controllers:path"; "" when it may not be read. */
+const char *vt_process_cgroup(struct vt_processes *processes, size_t process);
+
+/* A variable of its initial environment, NULL when it has none. */
+const char *vt_process_variable(struct vt_processes *processes, size_t process, const char *name);
+
+/* devices, if not NULL: bit N is set when /dev/nvidiaN is open (N < 64); 0 when that is not known. */
+enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, uint64_t *devices);
+
+/* Whether one of the lines of a cgroup file is path or below it; path may begin with /sys/fs/cgroup. */
+bool vt_cgroup_is_below(const char *cgroup, const char *path);
+
+/* The job of Slurm that a cgroup file names ("job_4711" in a path) into id; false when there is none. */
+bool vt_cgroup_slurm_job(const char *cgroup, char *id, size_t size);
+
+#endif
