@@ -70,18 +70,27 @@ static bool data_size(uint64_t *bytes)
 	return found;
 }
 
-static bool set_limits(const struct vt_sandbox_limits *limits)
+bool vt_limit_data(size_t bytes)
 {
-	struct rlimit none = { 0, 0 }, data;
-	struct itimerval cpu = { .it_value = { .tv_sec = (time_t)(limits->cpu_ns / VT_NS_PER_S),
-					       .tv_usec = (suseconds_t)(limits->cpu_ns % VT_NS_PER_S / VT_NS_PER_US) } };
+	struct rlimit data;
 	uint64_t now;
 
 	if (!data_size(&now))
 		return false;
-	data.rlim_cur = data.rlim_max = now + limits->memory_bytes;
+	data.rlim_cur = data.rlim_max = now + bytes;
 	/* A lower limit that was set already stays. */
 	(void)setrlimit(RLIMIT_DATA, &data);
+	return true;
+}
+
+static bool set_limits(const struct vt_sandbox_limits *limits)
+{
+	struct rlimit none = { 0, 0 };
+	struct itimerval cpu = { .it_value = { .tv_sec = (time_t)(limits->cpu_ns / VT_NS_PER_S),
+					       .tv_usec = (suseconds_t)(limits->cpu_ns % VT_NS_PER_S / VT_NS_PER_US) } };
+
+	if (!vt_limit_data(limits->memory_bytes))
+		return false;
 	/* SIGPROF ends the process. RLIMIT_CPU would do, but counts whole seconds. */
 	return setrlimit(RLIMIT_CORE, &none) == 0 && setitimer(ITIMER_PROF, &cpu, NULL) == 0;
 }
@@ -109,7 +118,7 @@ static bool filter_calls(void)
 }
 
 /* In a container there may be no memory for this. Then it is this process that has to go, and not the one that is looked at. */
-static void be_first_to_go(void)
+void vt_be_first_to_go(void)
 {
 	static const char most[] = "1000";
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -141,6 +150,6 @@ bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *lim
 	/* If the parent has ended before this, somebody else is the parent by now. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent)
 		return false;
-	be_first_to_go();
+	vt_be_first_to_go();
 	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && set_limits(limits) && only_out(out) && filter_calls();
 }

@@ -22,4 +22,10 @@ bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *lim
 
 #define VT_SANDBOX_OUT 3
 
+/* For a process of ours: how much memory of its own it may allocate, beside what it has. False: there is no limit. */
+bool vt_limit_data(size_t bytes);
+
+/* When memory runs out, this process is the first to be ended. */
+void vt_be_first_to_go(void);
+
 #endif

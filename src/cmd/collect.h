@@ -36,6 +36,17 @@ struct vt_collect_moment {
 	void *arg;
 };
 
+/*
+ * Somebody who wants the stacks of several processes of one moment (triage) is called when all is prepared, just before the threads of
+ * this one are stopped or read as they sleep, and may wait there; and when that is over, before what takes long (names). Each is called
+ * at most once, in that order.
+ */
+struct vt_collect_together {
+	void (*wait)(void *arg);
+	void (*released)(void *arg);
+	void *arg;
+};
+
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
 	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
@@ -48,6 +59,7 @@ struct vt_collect_options {
 	bool no_stop;       /* stop no thread; a report is read-only then */
 	bool memory_only;   /* nothing about threads; with no_stop, of what a debugger holds, or of a core only */
 	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
+	const struct vt_collect_together *together; /* NULL: nobody is waited for */
 };
 
 struct vt_collect;

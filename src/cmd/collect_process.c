@@ -168,14 +168,36 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 	return NULL;
 }
 
+static void begin_capture(const struct vt_collect *c)
+{
+	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
+}
+
+void vt_collect_wait_for_others(struct vt_collect *c)
+{
+	const struct vt_collect_together *together = c->options->together;
+
+	if (!together)
+		return;
+	vt_watchdog_disarm();
+	together->wait(together->arg);
+	begin_capture(c);
+}
+
 static void capture(struct vt_stacks *s)
 {
-	vt_watchdog_arm(CAPTURE_NS, s->c->proc.pid, "its threads are read");
-	if (s->c->options->no_stop)
+	const struct vt_collect_together *together = s->c->options->together;
+
+	begin_capture(s->c);
+	if (s->c->options->no_stop) {
+		vt_collect_wait_for_others(s->c);
 		vt_capture_running(s);
-	else
+	} else {
 		vt_capture_stopped(s);
+	}
 	vt_watchdog_disarm();
+	if (together)
+		together->released(together->arg);
 }
 
 const struct vt_origin vt_origin_process = {
