@@ -252,6 +252,8 @@ void vt_capture_stopped(struct vt_stacks *s)
 		vt_collect_recorded_after(c);
 	count_those_that_ran(s, session);
 	c->model->stacks_coherent = s->n_ran == 0 && round->snapshot && !vt_snapshot_cut_threads(round->snapshot);
+	c->model->timing.stop_begin_ns = session->stop_begin_ns;
+	c->model->timing.stop_end_ns = session->stop_end_ns;
 	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
 }
 

@@ -434,6 +434,7 @@ struct vt_model_timing {
 	double gil_wait_ms;      /* how long the helper waited for the GIL, to ask PyTorch */
 	double gil_held_ms;      /* and how long it held it; 0: it did not */
 	double stopped_ms;       /* how long threads were stopped for their stacks */
+	uint64_t stop_begin_ns, stop_end_ns; /* from when until when, CLOCK_MONOTONIC; 0 0 they were not */
 	double stacks_ms;
 };
 
