@@ -1,9 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json_in.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define READ_SIZE 65536
+
+static struct vt_error *read_all(int fd, struct vt_str *text)
+{
+	char buf[READ_SIZE];
+
+	for (;;) {
+		ssize_t n = read(fd, buf, sizeof(buf));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return vt_error_create_os(errno, "it cannot be read");
+		if (n == 0)
+			break;
+		vt_str_addn(text, buf, (size_t)n);
+		if (text->failed)
+			return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+		if (text->n > VT_JSON_IN_MAX)
+			break; /* said by the parser */
+	}
+	return NULL;
+}
+
+struct vt_error *vt_json_in_read(const char *path, struct vt_str *text)
+{
+	bool standard_input = !strcmp(path, "-");
+	VT_CLOSE int opened = standard_input ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct vt_error *err;
+
+	if (!standard_input && opened < 0)
+		return vt_error_create_os(errno, "cannot read %s", path);
+	err = read_all(standard_input ? STDIN_FILENO : opened, text);
+	return err ? vt_error_prefix(err, "%s", standard_input ? "standard input" : path) : NULL;
+}
 
 /*
  * jansson takes its memory by two functions for the whole program. During a parse they take it from the arena: a document of a
@@ -234,6 +275,36 @@ const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char
 	if (!text)
 		vt_json_in_wrong(in, key, "is missing");
 	return text ? text : "";
+}
+
+unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n)
+{
+	const char *text = json_string_value(json_object_get(from, key));
+
+	for (unsigned int i = 0; text && i < n; i++)
+		if (!strcmp(text, name(i)))
+			return i;
+	vt_json_in_wrong(in, key, "is a word that is not known");
+	return 0;
+}
+
+void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struct timespec *when)
+{
+	const char *text = json_string_value(json_object_get(from, key));
+	struct tm tm = { 0 };
+	const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+	long ns = 0;
+
+	if (rest && *rest == '.' && strspn(rest + 1, "0123456789") == 9 && !strcmp(rest + 10, "Z"))
+		ns = strtol(rest + 1, NULL, 10);
+	else
+		rest = NULL;
+	if (!rest || tm.tm_year < 70) {
+		vt_json_in_wrong(in, key, "is no time");
+		return;
+	}
+	when->tv_sec = timegm(&tm);
+	when->tv_nsec = ns;
 }
 
 uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key)

@@ -12,11 +12,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <jansson.h>
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/str.h"
 
 #define VT_JSON_IN_MAX (UINT64_C(1) << 29) /* bytes of a document: that of two million blocks has 330 MB */
 
@@ -26,6 +28,9 @@ struct vt_json_in {
 	char wrong[160];          /* "blocks: bytes is no number"; "" none */
 	bool nomem;
 };
+
+/* All of a file, a pipe, or standard input ("-"): more than a document may have at most by a little. The error names it. */
+struct vt_error *vt_json_in_read(const char *path, struct vt_str *text);
 
 /* Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM. */
 struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root);
@@ -54,6 +59,12 @@ const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char
 
 /* A copy of a text, NULL when it is null. */
 const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key);
+
+/* Which of n words of ours, whose names name() tells, it is; 0 when it is none. */
+unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n);
+
+/* "2026-11-21T23:55:08.123456789Z" */
+void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struct timespec *when);
 
 /* An element of an array that must be a number below limit; 0 when it is none. */
 uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key);

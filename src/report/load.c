@@ -1,38 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/load.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "report/json_in.h"
 #include "report/writer.h"
 
 #define MAX_DEVICE 1023
-#define READ_SIZE 65536
 
 struct load {
 	struct vt_json_in in;
 	struct vt_model *model;
 };
-
-/* One of ours, by its name, so that the model's enumerations hold nothing else; n when there is none. */
-static unsigned int find_name(struct load *l, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n)
-{
-	const char *text = json_string_value(json_object_get(from, key));
-
-	for (unsigned int i = 0; text && i < n; i++)
-		if (!strcmp(text, name(i)))
-			return i;
-	vt_json_in_wrong(&l->in, key, "is a word that is not known");
-	return 0;
-}
 
 static const char *state_name(unsigned int i)
 {
@@ -93,26 +75,6 @@ static struct vt_model_ages load_ages(struct load *l, json_t *from)
 }
 
 /* ---- the head ---- */
-
-/* "2026-11-21T23:55:08.123456789Z" */
-static void load_time(struct load *l, json_t *from, const char *key, struct timespec *when)
-{
-	const char *text = json_string_value(json_object_get(from, key));
-	struct tm tm = { 0 };
-	const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-	long ns = 0;
-
-	if (rest && *rest == '.' && strspn(rest + 1, "0123456789") == 9 && !strcmp(rest + 10, "Z"))
-		ns = strtol(rest + 1, NULL, 10);
-	else
-		rest = NULL;
-	if (!rest || tm.tm_year < 70) {
-		vt_json_in_wrong(&l->in, key, "is no time");
-		return;
-	}
-	when->tv_sec = timegm(&tm);
-	when->tv_nsec = ns;
-}
 
 static void load_process(struct load *l, json_t *root)
 {
@@ -289,7 +251,7 @@ static void load_groups(struct load *l, json_t *from, int device)
 		}
 		*group = (struct vt_model_group){
 			.device = device,
-			.state = (uint8_t)find_name(l, g, "state", state_name, VT_BLOCK_UNMAPPED + 1),
+			.state = (uint8_t)vt_json_in_word(&l->in, g, "state", state_name, VT_BLOCK_UNMAPPED + 1),
 			.small_pool = pool.small,
 			.private_pool = pool.is_private,
 			.expandable = pool.expandable,
@@ -321,7 +283,7 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 
 	b->addr = vt_json_in_need_hex(&l->in, from, "address");
 	b->size = vt_json_in_need_uint(&l->in, from, "bytes");
-	b->state = (uint8_t)find_name(l, from, "state", state_name, VT_BLOCK_UNMAPPED + 1);
+	b->state = (uint8_t)vt_json_in_word(&l->in, from, "state", state_name, VT_BLOCK_UNMAPPED + 1);
 	vt_json_in_uint(&l->in, from, "requested_bytes", &b->requested);
 	vt_json_in_hex(&l->in, from, "history", &b->context);
 	vt_json_in_hex(&l->in, from, "object", &b->object);
@@ -332,7 +294,7 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 			vt_json_in_wrong(&l->in, "backtrace", "names one that does not exist");
 		*trace = number < n_traces ? (uint32_t)number : VT_UNTRACED(VT_UNTRACED_UNREADABLE);
 	} else if (json_object_get(from, "no_backtrace")) {
-		*trace = VT_UNTRACED(find_name(l, from, "no_backtrace", untraced_name, VT_N_UNTRACED));
+		*trace = VT_UNTRACED(vt_json_in_word(&l->in, from, "no_backtrace", untraced_name, VT_N_UNTRACED));
 	} else {
 		*trace = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 	}
@@ -383,8 +345,8 @@ static void load_allocator(struct load *l, json_t *from, const struct of_blocks 
 	*a = (struct vt_model_allocator){ .first_block = l->model->n_blocks };
 	if (!vt_json_in_int(&l->in, from, "device", 0, MAX_DEVICE, &a->device))
 		vt_json_in_wrong(&l->in, "device", "is missing");
-	a->method = (enum vt_method)find_name(l, from, "method", method_name, VT_METHOD_INTERPRETER + 1);
-	a->result.result = (uint8_t)find_name(l, from, "result", result_name, VT_WALK_TRUNCATED + 1);
+	a->method = (enum vt_method)vt_json_in_word(&l->in, from, "method", method_name, VT_METHOD_INTERPRETER + 1);
+	a->result.result = (uint8_t)vt_json_in_word(&l->in, from, "result", result_name, VT_WALK_TRUNCATED + 1);
 	if (why_len) /* it need not end with a NUL there */
 		memcpy(a->result.why, json_string_value(why),
 		       why_len < sizeof(a->result.why) ? why_len : sizeof(a->result.why));
@@ -505,7 +467,7 @@ static void load_trace(struct load *l, json_t *from)
 	for (size_t i = 0; i < n; i++)
 		frames[i] = vt_json_in_index(&l->in, array, i, l->model->n_trace_frames, "frames");
 	*t = (struct vt_model_trace){
-		.source = (enum vt_trace_source)find_name(l, from, "source", source_name, VT_N_TRACE_SOURCES),
+		.source = (enum vt_trace_source)vt_json_in_word(&l->in, from, "source", source_name, VT_N_TRACE_SOURCES),
 		.frames = frames,
 		.n_frames = n,
 		.bytes = vt_json_in_need_uint(&l->in, from, "bytes"),
@@ -686,14 +648,14 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	VT_TRY(check_schema(root));
 	version = vt_json_in_text(&l->in, root, "tool_version");
 	model->tool_version = version ? version : "";
-	load_time(l, root, "time", &model->when);
-	model->completeness = (enum vt_completeness)find_name(l, root, "completeness", completeness_name, VT_NOTHING + 1);
+	vt_json_in_time(&l->in, root, "time", &model->when);
+	model->completeness = (enum vt_completeness)vt_json_in_word(&l->in, root, "completeness", completeness_name, VT_NOTHING + 1);
 	load_process(l, root);
 	load_diags(l, root);
-	model->cuda_method = (enum vt_method)find_name(l, cuda, "method", method_name, VT_METHOD_INTERPRETER + 1);
+	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name, VT_METHOD_INTERPRETER + 1);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
-	model->torch_method = (enum vt_method)find_name(l, torch, "method", method_name, VT_METHOD_INTERPRETER + 1);
+	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name, VT_METHOD_INTERPRETER + 1);
 	model->torch_state = vt_json_in_text(&l->in, torch, "state");
 	if (recorded)
 		load_recorded(l, recorded);
@@ -723,40 +685,15 @@ struct vt_error *vt_report_load_text(const char *text, size_t n, struct vt_model
 	return err;
 }
 
-static struct vt_error *read_all(int fd, struct vt_str *text)
-{
-	char buf[READ_SIZE];
-
-	for (;;) {
-		ssize_t n = read(fd, buf, sizeof(buf));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return vt_error_create_os(errno, "it cannot be read");
-		if (n == 0)
-			break;
-		vt_str_addn(text, buf, (size_t)n);
-		if (text->failed)
-			return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
-		if (text->n > VT_JSON_IN_MAX)
-			break; /* said by the parser */
-	}
-	return NULL;
-}
-
 struct vt_error *vt_report_load(const char *path, struct vt_model *model)
 {
-	bool standard_input = !strcmp(path, "-");
-	VT_CLOSE int opened = standard_input ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	struct vt_str text = { 0 };
-	struct vt_error *err;
+	struct vt_error *err = vt_json_in_read(path, &text);
 
-	if (!standard_input && opened < 0)
-		return vt_error_create_os(errno, "cannot read %s", path);
-	err = read_all(standard_input ? STDIN_FILENO : opened, &text);
-	if (!err)
+	if (!err) {
 		err = vt_report_load_text(vt_str_get(&text), text.n, model);
+		err = err ? vt_error_prefix(err, "%s", strcmp(path, "-") ? path : "standard input") : NULL;
+	}
 	vt_str_deinit(&text);
-	return err ? vt_error_prefix(err, "%s", standard_input ? "standard input" : path) : NULL;
+	return err;
 }
