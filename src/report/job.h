@@ -40,6 +40,7 @@ struct vt_label {
 	const char *command;    /* "" unknown */
 	enum vt_role role;
 	int rank, local_rank, world_size; /* -1 unknown */
+	int local_world_size;   /* ranks on this host; 0, -1 unknown */
 	int worker;             /* number of a loader's worker, -1 */
 	pid_t of;               /* the rank's process that a loader's worker or a checkpoint writer belongs to, the same host; 0 unknown */
 	const char *container;  /* "" none */
@@ -65,14 +66,23 @@ struct vt_job_stack {
 	bool has_python;
 };
 
+/*
+ * What a thread does: all of it but the number; interned, for most threads of a job do what others do. Texts are interned; NULL none.
+ * What was different in every process (addresses, numbers of threads) is left out of waits.
+ */
+struct vt_job_doing {
+	const char *name;     /* of the thread; "" */
+	uint32_t stack;       /* index in job.stacks */
+	char state;           /* '?' unknown */
+	bool is_main, idle, has_python, deadlock;
+	int gil;              /* 1 holds it, 0 not, -1 unknown */
+	const char *verdict, *waits;
+	const char *kernel;   /* function of the kernel that it sleeps in, when no signal reaches it there */
+};
+
 struct vt_job_thread {
 	pid_t tid;
-	const char *name;     /* interned; "" */
-	uint32_t stack;       /* index in job.stacks */
-	char state;
-	bool is_main, idle, has_python, deadlock;
-	int gil;
-	const char *verdict, *waits; /* interned; NULL none */
+	uint32_t doing;       /* index in job.doings */
 };
 
 /* What a process holds of a device. */
@@ -91,11 +101,41 @@ struct vt_job_site {
 	uint64_t bytes, blocks;
 };
 
+/* What a process does, as the rules see it: by its main thread, or by that for which the main thread waits. */
+enum vt_job_state {
+	VT_STATE_UNDECIDED,
+	VT_STATE_GONE,       /* there is no process, or nothing is known of it */
+	VT_STATE_STOPPED,    /* by a signal */
+	VT_STATE_TRACED,     /* by a debugger */
+	VT_STATE_OOM,        /* a request for GPU memory failed, and it is kept there */
+	VT_STATE_ALLOCATOR,  /* PyTorch's allocator asks the driver, or gives back */
+	VT_STATE_COLLECTIVE, /* in a collective, or waits for one */
+	VT_STATE_STORE,      /* waits for another rank by the TCPStore */
+	VT_STATE_LOADER,     /* waits for a worker of its DataLoader */
+	VT_STATE_DEVICE,     /* in the driver, or waits for the GPU */
+	VT_STATE_STUCK,      /* in the kernel, where no signal reaches it */
+	VT_STATE_LOCK,       /* waits for a lock or the GIL, or is in a deadlock */
+	VT_STATE_IDLE,       /* waits for work */
+	VT_STATE_RUNS,       /* on a processor, or would be */
+	VT_STATE_WAITS,      /* for something else */
+	VT_N_STATES
+};
+
+const char *vt_job_state_name(enum vt_job_state state); /* "collective", "loader", ...; NULL undecided */
+
 /* PyTorch's flight recorder of one process group. */
 struct vt_job_group_state {
 	const char *group;    /* name or description */
 	int64_t last_enqueued, last_started, last_completed; /* sequence numbers, -1 unknown */
 	const char *operation; /* of the last one that was enqueued; NULL unknown */
+};
+
+/* Requests of PyTorch's for memory of a device that were not met at once, all devices of the process together. */
+struct vt_job_requests {
+	bool known;           /* PyTorch's own counters: */
+	uint64_t retries, failed;
+	uint64_t last_failed; /* bytes of the last one that was recorded or caught; 0 unknown */
+	bool waits;           /* that one's thread is kept for vramtap watch */
 };
 
 struct vt_member {
@@ -106,6 +146,9 @@ struct vt_member {
 	const char *error;    /* why nothing is known of it, one line; NULL */
 	double total_ms;
 	double stopped_ms;    /* its threads */
+	char process_state;   /* of its main thread, as in /proc; '?' unknown */
+	pid_t tracer;         /* 0 nobody */
+	const char *tracer_name; /* "" unknown */
 	bool have_moment;     /* the host's clocks when its threads had stopped, and were let go: */
 	uint64_t stopped_ns, released_ns; /* CLOCK_MONOTONIC */
 	const char *headline; /* the first of its report; NULL */
@@ -113,11 +156,16 @@ struct vt_member {
 	VT_VEC(struct vt_job_memory) memory;
 	VT_VEC(struct vt_job_site) sites;
 	VT_VEC(struct vt_job_group_state) collectives;
+	struct vt_job_requests requests;
 	const char *diag;     /* the first thing that is missing; NULL none */
 	/* filled by account: */
-	const char *state;    /* ours: what it does, as the rules see it: "collective", "loader", "allocator", "python", ...; NULL undecided */
-	bool outlier;
+	enum vt_job_state state;
+	const char *operation; /* the collective that it is in: "all_reduce"; NULL none, or not known which */
+	uint32_t place;       /* index in job.frames: where in the program; VT_NO_PLACE unknown */
+	bool outlier;         /* a verdict names it as one that differs */
 };
+
+#define VT_NO_PLACE UINT32_MAX
 
 /* A set of members as ranges: indices in job.members, ascending. */
 struct vt_member_set {
@@ -133,6 +181,7 @@ struct vt_job_node {
 	size_t threads;
 	size_t parent;        /* index in job.tree, VT_NO_NODE */
 	size_t depth;
+	const char *does;     /* threads end here: what they do, in words ("waits for the GIL"); NULL they go on in children */
 	bool outlier;         /* few members, where most of the others went another way */
 };
 
@@ -162,11 +211,13 @@ struct vt_job {
 	struct timespec when;
 	VT_VEC(struct vt_job_frame) frames;
 	VT_VEC(struct vt_job_stack) stacks;
-	VT_VEC(struct vt_member) members; /* by rank, then host and pid (account) */
+	VT_VEC(struct vt_job_doing) doings;
+	VT_VEC(struct vt_member) members; /* ranks first, by rank; then by role, rank, worker, host and pid (account) */
 	double skew_ms;       /* between the first and the last stop on one host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
-	struct vt_map by_text, by_frame, by_stack;
+	struct vt_map by_text, by_frame, by_stack, by_doing;
+	uint64_t seed;        /* of hashes: texts are of others, who must not know which of them collide */
 	bool failed;          /* out of memory: members or parts of them are missing */
 	/* filled by account: */
 	VT_VEC(struct vt_job_node) tree;  /* of the main threads, and of the others that tell; a parent before its children, outliers first */
