@@ -8,6 +8,16 @@ src_report_libreport_a_SOURCES = \
 	src/report/format.c src/report/format.h \
 	src/report/growth.c src/report/growth.h \
 	src/report/headline.c \
+	src/report/job.c src/report/job.h src/report/job_parts.h \
+	src/report/job_add.c \
+	src/report/job_account.c \
+	src/report/job_devices.c \
+	src/report/job_json.c \
+	src/report/job_load.c \
+	src/report/job_rules.c \
+	src/report/job_set.c \
+	src/report/job_state.c \
+	src/report/job_tree.c \
 	src/report/json.c \
 	src/report/json_diff.c \
 	src/report/json_in.c src/report/json_in.h \
@@ -26,6 +36,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/text_blocks.c \
 	src/report/text_diff.c \
 	src/report/text_found.c \
+	src/report/text_job.c \
 	src/report/text_memory.c \
 	src/report/text_oom.c \
 	src/report/text_pinned.c \

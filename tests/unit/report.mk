@@ -45,3 +45,9 @@ tests_unit_test_find_LDADD = $(report_libs)
 tests_unit_test_parts_SOURCES = tests/unit/test_parts.c $(report_models) $(report_parts)
 tests_unit_test_parts_CPPFLAGS = $(report_cppflags)
 tests_unit_test_parts_LDADD = $(report_libs)
+
+job_models = $(report_models) tests/unit/job_models.c tests/unit/job_models.h
+check_PROGRAMS += tests/unit/job_demo
+tests_unit_job_demo_SOURCES = tests/unit/job_demo.c $(job_models)
+tests_unit_job_demo_CPPFLAGS = $(report_cppflags)
+tests_unit_job_demo_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)

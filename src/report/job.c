@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job and its interned parts. Texts, frames, stacks and doings are found by hash; one whose hash is in use is stepped over. */
+#include "report/job_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "base/cleanup.h"
+
+/* 8 of the 16 random bytes that the kernel gives every program. */
+static uint64_t random_seed(void)
+{
+	const void *bytes = (const void *)getauxval(AT_RANDOM); /* NOLINT(performance-no-int-to-ptr) */
+	uint64_t seed = UINT64_C(0xcbf29ce484222325);
+
+	if (bytes)
+		memcpy(&seed, bytes, sizeof(seed));
+	return seed;
+}
+
+void vt_job_init(struct vt_job *job)
+{
+	*job = (struct vt_job){ .tool_version = "", .skew_ms = -1, .seed = random_seed() };
+}
+
+void vt_member_deinit(struct vt_member *member)
+{
+	vt_vec_deinit(&member->threads);
+	vt_vec_deinit(&member->memory);
+	vt_vec_deinit(&member->sites);
+	vt_vec_deinit(&member->collectives);
+}
+
+void vt_job_deinit(struct vt_job *job)
+{
+	for (size_t i = 0; i < job->members.n; i++)
+		vt_member_deinit(&job->members.data[i]);
+	vt_vec_deinit(&job->frames);
+	vt_vec_deinit(&job->stacks);
+	vt_vec_deinit(&job->doings);
+	vt_vec_deinit(&job->members);
+	vt_vec_deinit(&job->diags);
+	vt_vec_deinit(&job->tree);
+	vt_vec_deinit(&job->devices);
+	vt_vec_deinit(&job->verdicts);
+	vt_map_deinit(&job->by_text);
+	vt_map_deinit(&job->by_frame);
+	vt_map_deinit(&job->by_stack);
+	vt_map_deinit(&job->by_doing);
+	vt_arena_deinit(&job->arena);
+}
+
+uint64_t vt_job_mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 29;
+}
+
+/* Eight bytes at a time: a job of a thousand members has megabytes of names. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+	const char *p = bytes;
+	uint64_t word;
+
+	hash = vt_job_mix(hash, n);
+	for (; n >= sizeof(word); p += sizeof(word), n -= sizeof(word)) {
+		memcpy(&word, p, sizeof(word));
+		hash = vt_job_mix(hash, word);
+	}
+	word = 0;
+	memcpy(&word, p, n);
+	return vt_job_mix(hash, word);
+}
+
+/* An interned text is known by its address. */
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+	return vt_job_mix(hash, (uintptr_t)text);
+}
+
+const char *vt_job_text(struct vt_job *job, const char *text, size_t n)
+{
+	uint64_t key = hash_bytes(job->seed, text, n), *found;
+	const char *copy;
+
+	while ((found = vt_map_get(&job->by_text, key))) {
+		const char *have = (const char *)(uintptr_t)*found; /* NOLINT(performance-no-int-to-ptr) */
+
+		if (!strncmp(have, text, n) && !have[n])
+			return have;
+		key = vt_job_mix(key, 2);
+	}
+	copy = vt_arena_strndup(&job->arena, text, n);
+	if (!copy || !vt_map_put(&job->by_text, key, (uintptr_t)copy)) {
+		job->failed = true;
+		return NULL;
+	}
+	return copy;
+}
+
+/* ---- what is interned by index ---- */
+
+static uint32_t put_index(struct vt_job *job, struct vt_map *map, uint64_t key, size_t index)
+{
+	if (index < VT_NO_INDEX && vt_map_put(map, key, index))
+		return (uint32_t)index;
+	job->failed = true;
+	return VT_NO_INDEX;
+}
+
+static bool same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b)
+{
+	return a->kind == b->kind && a->function == b->function && a->file == b->file && a->line == b->line &&
+	       a->module == b->module && a->program == b->program;
+}
+
+uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame)
+{
+	uint64_t key = mix_text(mix_text(mix_text(job->seed, frame->function), frame->file), frame->module), *found;
+	struct vt_job_frame *added;
+
+	key = vt_job_mix(key, (uint64_t)(uint32_t)frame->line << 2 | (uint64_t)frame->program << 1 |
+				      (frame->kind == VT_FRAME_PYTHON));
+	while ((found = vt_map_get(&job->by_frame, key))) {
+		if (same_frame(&job->frames.data[*found], frame))
+			return (uint32_t)*found;
+		key = vt_job_mix(key, 2);
+	}
+	added = vt_vec_append(&job->frames);
+	if (!added) {
+		job->failed = true;
+		return VT_NO_INDEX;
+	}
+	*added = *frame;
+	return put_index(job, &job->by_frame, key, job->frames.n - 1);
+}
+
+static bool has_python(const struct vt_job *job, const uint32_t *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (job->frames.data[frames[i]].kind == VT_FRAME_PYTHON)
+			return true;
+	return false;
+}
+
+uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n)
+{
+	uint64_t key = hash_bytes(job->seed, frames, n * sizeof(*frames)), *found;
+	struct vt_job_stack *added;
+	uint32_t *copy;
+
+	while ((found = vt_map_get(&job->by_stack, key))) {
+		const struct vt_job_stack *have = &job->stacks.data[*found];
+
+		if (have->n == n && (!n || !memcmp(have->frames, frames, n * sizeof(*frames))))
+			return (uint32_t)*found;
+		key = vt_job_mix(key, 2);
+	}
+	copy = vt_arena_alloc(&job->arena, (n + 1) * sizeof(*copy));
+	added = copy ? vt_vec_append(&job->stacks) : NULL;
+	if (!added) {
+		job->failed = true;
+		return VT_NO_INDEX;
+	}
+	if (n)
+		memcpy(copy, frames, n * sizeof(*copy));
+	*added = (struct vt_job_stack){ .frames = copy, .n = n, .has_python = has_python(job, frames, n) };
+	return put_index(job, &job->by_stack, key, job->stacks.n - 1);
+}
+
+static bool same_doing(const struct vt_job_doing *a, const struct vt_job_doing *b)
+{
+	return a->name == b->name && a->stack == b->stack && a->state == b->state && a->is_main == b->is_main &&
+	       a->idle == b->idle && a->has_python == b->has_python && a->deadlock == b->deadlock && a->gil == b->gil &&
+	       a->verdict == b->verdict && a->waits == b->waits && a->kernel == b->kernel;
+}
+
+uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing)
+{
+	uint64_t key = mix_text(mix_text(mix_text(mix_text(job->seed, doing->name), doing->verdict), doing->waits), doing->kernel);
+	struct vt_job_doing *added;
+	uint64_t *found;
+
+	key = vt_job_mix(key, (uint64_t)doing->stack << 16 | (uint64_t)(uint8_t)doing->state << 8 |
+				      (uint64_t)(uint8_t)(doing->gil + 1) << 4 | (uint64_t)doing->is_main << 3 |
+				      (uint64_t)doing->idle << 2 | (uint64_t)doing->has_python << 1 | doing->deadlock);
+	while ((found = vt_map_get(&job->by_doing, key))) {
+		if (same_doing(&job->doings.data[*found], doing))
+			return (uint32_t)*found;
+		key = vt_job_mix(key, 2);
+	}
+	added = vt_vec_append(&job->doings);
+	if (!added) {
+		job->failed = true;
+		return VT_NO_INDEX;
+	}
+	*added = *doing;
+	return put_index(job, &job->by_doing, key, job->doings.n - 1);
+}
+
+/* ---- members ---- */
+
+struct vt_member *vt_job_new_member(struct vt_job *job)
+{
+	struct vt_member *member = vt_vec_append(&job->members);
+
+	if (!member) {
+		job->failed = true;
+		return NULL;
+	}
+	*member = (struct vt_member){
+		.label = { .host = "", .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1, .local_rank = -1,
+			   .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true },
+		.completeness = VT_NOTHING,
+		.process_state = '?',
+		.tracer_name = "",
+		.place = VT_NO_PLACE,
+	};
+	return member;
+}
+
+const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member)
+{
+	for (size_t i = 0; i < member->threads.n; i++) {
+		const struct vt_job_doing *doing = &job->doings.data[member->threads.data[i].doing];
+
+		if (doing->is_main)
+			return doing;
+	}
+	return NULL;
+}
+
+void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
+{
+	VT_FREE char *formatted = NULL;
+	struct vt_diag *diag = NULL;
+	const char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&formatted, format, args) < 0)
+		formatted = NULL;
+	va_end(args);
+	if (formatted)
+		text = vt_job_text(job, formatted, strlen(formatted));
+	if (text)
+		diag = vt_vec_append(&job->diags);
+	if (!diag) {
+		job->failed = true;
+		return;
+	}
+	*diag = (struct vt_diag){ .level = level, .stage = "job", .code = code, .text = text };
+}
+
+const char *vt_role_name(enum vt_role role)
+{
+	static const char *const names[VT_N_ROLES] = {
+		[VT_ROLE_RANK] = "rank",	 [VT_ROLE_LOADER] = "loader", [VT_ROLE_CHECKPOINT] = "checkpoint",
+		[VT_ROLE_LAUNCHER] = "launcher", [VT_ROLE_OTHER] = "other",
+	};
+
+	return (unsigned int)role < VT_N_ROLES ? names[role] : "unknown";
+}

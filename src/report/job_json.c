@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job as JSON. Frames, stacks and doings are there once and are named by their index, in all of it: a thread is its number and that of
+ * its doing. Sets of members are ranges of indices. vt_job_load_text() leaves out "found": it follows from the rest.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "report/job_parts.h"
+#include "report/json_out.h"
+
+static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
+{
+	char text[64], with_ns[96];
+	struct tm tm;
+
+	if (!when->tv_sec || !gmtime_r(&when->tv_sec, &tm) || strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+		vt_json_null(json, key);
+		return;
+	}
+	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
+	vt_json_text(json, key, with_ns);
+}
+
+static void put_char(struct vt_json *json, const char *key, char c)
+{
+	vt_json_textn(json, key, &c, 1);
+}
+
+/* Null below 0: not known. */
+static void put_known(struct vt_json *json, const char *key, int64_t value)
+{
+	if (value < 0)
+		vt_json_null(json, key);
+	else
+		vt_json_int(json, key, value);
+}
+
+static void put_id(struct vt_json *json, const char *key, pid_t pid)
+{
+	put_known(json, key, pid > 0 ? pid : -1);
+}
+
+/* ---- what is interned ---- */
+
+static void put_frames(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "frames");
+	for (size_t i = 0; i < job->frames.n; i++) {
+		const struct vt_job_frame *f = &job->frames.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "kind", f->kind == VT_FRAME_PYTHON ? "python" : "native");
+		vt_json_text(json, "function", f->function);
+		if (f->file)
+			vt_json_text(json, "file", f->file);
+		if (f->line > 0)
+			vt_json_int(json, "line", f->line);
+		if (f->module)
+			vt_json_text(json, "module", f->module);
+		if (f->program)
+			vt_json_bool(json, "program", true);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_indices(struct vt_json *json, const char *key, const uint32_t *indices, size_t n)
+{
+	vt_json_array_line(json, key);
+	for (size_t i = 0; i < n; i++)
+		vt_json_uint(json, NULL, indices[i]);
+	vt_json_end_array(json);
+}
+
+static void put_stacks(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "stacks");
+	for (size_t i = 0; i < job->stacks.n; i++)
+		put_indices(json, NULL, job->stacks.data[i].frames, job->stacks.data[i].n);
+	vt_json_end_array(json);
+}
+
+static void put_flag(struct vt_json *json, const char *key, bool value)
+{
+	if (value)
+		vt_json_bool(json, key, true);
+}
+
+static void put_words(struct vt_json *json, const char *key, const char *text)
+{
+	if (text)
+		vt_json_text(json, key, text);
+}
+
+static void put_doings(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "doings");
+	for (size_t i = 0; i < job->doings.n; i++) {
+		const struct vt_job_doing *d = &job->doings.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "name", d->name);
+		vt_json_uint(json, "stack", d->stack);
+		put_char(json, "state", d->state);
+		put_flag(json, "main", d->is_main);
+		put_flag(json, "idle", d->idle);
+		put_flag(json, "python", d->has_python);
+		put_flag(json, "deadlock", d->deadlock);
+		if (d->gil >= 0)
+			vt_json_bool(json, "gil", d->gil);
+		put_words(json, "verdict", d->verdict);
+		put_words(json, "waits", d->waits);
+		put_words(json, "kernel", d->kernel);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+/* ---- members ---- */
+
+static void put_label(struct vt_json *json, const struct vt_label *l)
+{
+	vt_json_name(json, "host", l->host);
+	vt_json_int(json, "pid", l->pid);
+	put_id(json, "parent", l->ppid);
+	vt_json_name(json, "name", l->name);
+	vt_json_name(json, "command_line", l->command);
+	vt_json_text(json, "role", vt_role_name(l->role));
+	put_known(json, "rank", l->rank);
+	put_known(json, "local_rank", l->local_rank);
+	put_known(json, "world_size", l->world_size);
+	put_known(json, "local_world_size", l->local_world_size > 0 ? l->local_world_size : -1);
+	put_known(json, "worker", l->worker);
+	put_id(json, "of", l->of);
+	vt_json_name(json, "container", l->container);
+	vt_json_name(json, "pod", l->pod);
+	vt_json_name(json, "job", l->job);
+	vt_json_bool(json, "in_job", l->in_job);
+}
+
+static void put_memory(struct vt_json *json, const struct vt_member *m)
+{
+	vt_json_array(json, "memory");
+	for (size_t i = 0; i < m->memory.n; i++) {
+		const struct vt_job_memory *memory = &m->memory.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_int(json, "ordinal", memory->ordinal);
+		vt_json_name(json, "uuid", memory->uuid);
+		if (memory->known) {
+			vt_json_uint(json, "reserved_bytes", memory->reserved);
+			vt_json_uint(json, "allocated_bytes", memory->allocated);
+			vt_json_uint(json, "cached_bytes", memory->cached);
+		}
+		if (memory->device_known) {
+			vt_json_uint(json, "device_total_bytes", memory->total);
+			vt_json_uint(json, "device_free_bytes", memory->free_bytes);
+		}
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_sites(struct vt_json *json, const struct vt_member *m)
+{
+	vt_json_array(json, "sites");
+	for (size_t i = 0; i < m->sites.n; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "title", m->sites.data[i].title);
+		vt_json_uint(json, "bytes", m->sites.data[i].bytes);
+		vt_json_uint(json, "blocks", m->sites.data[i].blocks);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_collectives(struct vt_json *json, const struct vt_member *m)
+{
+	vt_json_array(json, "collectives");
+	for (size_t i = 0; i < m->collectives.n; i++) {
+		const struct vt_job_group_state *g = &m->collectives.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "group", g->group);
+		put_known(json, "last_enqueued", g->last_enqueued);
+		put_known(json, "last_started", g->last_started);
+		put_known(json, "last_completed", g->last_completed);
+		vt_json_text(json, "operation", g->operation);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_requests(struct vt_json *json, const struct vt_job_requests *r)
+{
+	vt_json_object_line(json, "requests");
+	if (r->known) {
+		vt_json_uint(json, "retries", r->retries);
+		vt_json_uint(json, "failed", r->failed);
+	}
+	if (r->last_failed)
+		vt_json_uint(json, "last_failed_bytes", r->last_failed);
+	vt_json_bool(json, "waits", r->waits);
+	vt_json_end_object(json);
+}
+
+static void put_threads(struct vt_json *json, const struct vt_member *m)
+{
+	vt_json_array_line(json, "threads");
+	for (size_t i = 0; i < m->threads.n; i++)
+		vt_json_int(json, NULL, m->threads.data[i].tid);
+	vt_json_end_array(json);
+	vt_json_array_line(json, "threads_do");
+	for (size_t i = 0; i < m->threads.n; i++)
+		vt_json_uint(json, NULL, m->threads.data[i].doing);
+	vt_json_end_array(json);
+}
+
+static void put_member(struct vt_json *json, const struct vt_member *m)
+{
+	vt_json_object(json, NULL);
+	put_label(json, &m->label);
+	vt_json_text(json, "report", m->file);
+	vt_json_text(json, "core", m->core);
+	vt_json_text(json, "completeness", vt_completeness_name(m->completeness));
+	vt_json_text(json, "error", m->error);
+	vt_json_text(json, "missing", m->diag);
+	vt_json_text(json, "headline", m->headline);
+	vt_json_milli(json, "total_ms", m->total_ms);
+	vt_json_milli(json, "stopped_ms", m->stopped_ms);
+	if (m->have_moment) {
+		vt_json_uint(json, "stopped_at_ns", m->stopped_ns);
+		vt_json_uint(json, "released_at_ns", m->released_ns);
+	}
+	put_char(json, "process_state", m->process_state);
+	put_id(json, "tracer", m->tracer);
+	vt_json_name(json, "tracer_name", m->tracer_name);
+	put_memory(json, m);
+	put_requests(json, &m->requests);
+	put_sites(json, m);
+	put_collectives(json, m);
+	put_threads(json, m);
+	vt_json_text(json, "does", vt_job_state_name(m->state));
+	vt_json_text(json, "operation", m->operation);
+	vt_json_bool(json, "outlier", m->outlier);
+	vt_json_end_object(json);
+}
+
+static void put_members(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "members");
+	for (size_t i = 0; i < job->members.n; i++)
+		put_member(json, &job->members.data[i]);
+	vt_json_end_array(json);
+}
+
+static void put_diags(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "diagnostics");
+	for (size_t i = 0; i < job->diags.n; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "level", job->diags.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
+		vt_json_text(json, "code", job->diags.data[i].code);
+		vt_json_text(json, "text", job->diags.data[i].text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+/* ---- what was found ---- */
+
+/* [[0, 2], [4, 7]]: from, to. */
+static void put_set(struct vt_json *json, const char *key, const struct vt_member_set *set)
+{
+	vt_json_array_line(json, key);
+	for (size_t i = 0, end; i < set->n; i = end) {
+		for (end = i + 1; end < set->n && set->members[end] == set->members[end - 1] + 1;)
+			end++;
+		vt_json_array_line(json, NULL);
+		vt_json_uint(json, NULL, set->members[i]);
+		vt_json_uint(json, NULL, set->members[end - 1]);
+		vt_json_end_array(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_verdicts(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "verdicts");
+	for (size_t i = 0; i < job->verdicts.n; i++) {
+		const struct vt_job_verdict *v = &job->verdicts.data[i];
+
+		vt_json_object(json, NULL);
+		vt_json_text(json, "code", v->code);
+		vt_json_bool(json, "alarm", v->alarm);
+		vt_json_text(json, "text", v->text);
+		put_set(json, "members", &v->members);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_tree(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "tree");
+	for (size_t i = 0; i < job->tree.n; i++) {
+		const struct vt_job_node *node = &job->tree.data[i];
+
+		vt_json_object(json, NULL);
+		put_known(json, "parent", node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
+		put_indices(json, "frames", node->frames, node->n_frames);
+		vt_json_text(json, "does", node->does);
+		put_set(json, "members", &node->members);
+		vt_json_uint(json, "threads", node->threads);
+		vt_json_bool(json, "outlier", node->outlier);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_devices(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "devices");
+	for (size_t i = 0; i < job->devices.n; i++) {
+		const struct vt_job_device *d = &job->devices.data[i];
+
+		vt_json_object(json, NULL);
+		vt_json_name(json, "host", d->host);
+		vt_json_int(json, "ordinal", d->ordinal);
+		vt_json_name(json, "uuid", d->uuid);
+		if (d->known) {
+			vt_json_uint(json, "total_bytes", d->total);
+			vt_json_uint(json, "free_bytes", d->free_bytes);
+			vt_json_uint(json, "outside_bytes", d->outside);
+		}
+		put_indices(json, "holders", d->holders.members, d->holders.n); /* their order tells */
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void put_found(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_object(json, "found");
+	vt_json_text(json, "completeness", vt_completeness_name(job->completeness));
+	if (job->skew_ms >= 0)
+		vt_json_milli(json, "skew_ms", job->skew_ms);
+	else
+		vt_json_null(json, "skew_ms");
+	put_verdicts(json, job);
+	put_devices(json, job);
+	put_tree(json, job);
+	vt_json_end_object(json);
+}
+
+struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_json json;
+
+	(void)options; /* those are for people */
+	vt_json_init(&json, out);
+	vt_json_object(&json, NULL);
+	vt_json_text(&json, "schema", VT_JOB_SCHEMA);
+	vt_json_int(&json, "schema_version", VT_JOB_SCHEMA_VERSION);
+	vt_json_name(&json, "tool_version", job->tool_version);
+	put_time(&json, "time", &job->when);
+	put_found(&json, job);
+	put_diags(&json, job);
+	put_members(&json, job);
+	put_doings(&json, job);
+	put_stacks(&json, job);
+	put_frames(&json, job);
+	vt_json_end_object(&json);
+	return vt_json_finish(&json);
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job that was saved as JSON, into another one: what it has interned is interned again, and its indices become those of the other. */
+#include <limits.h>
+#include <string.h>
+
+#include "report/job_parts.h"
+#include "report/json_in.h"
+
+#define MAX_DEVICE 1023
+#define MAX_BYTES (UINT64_C(1) << 50) /* of one process: sums of a job's must not wrap around */
+#define MAX_RANK (1 << 24)
+
+struct load {
+	struct vt_json_in in;
+	struct vt_job *job;
+	const char *prefix;
+	/* The document's indices as the job's, in in.values. */
+	uint32_t *frames, *stacks, *doings;
+	size_t n_frames, n_stacks, n_doings;
+};
+
+/* ---- parts ---- */
+
+static const char *intern(struct load *l, json_t *from, const char *key, const char *otherwise)
+{
+	json_t *value = json_object_get(from, key);
+	const char *copy;
+
+	if (!value || json_is_null(value))
+		return otherwise;
+	if (!json_is_string(value)) {
+		vt_json_in_wrong(&l->in, key, "is no text");
+		return otherwise;
+	}
+	copy = vt_job_text(l->job, json_string_value(value), json_string_length(value));
+	l->in.nomem |= !copy;
+	return copy ? copy : otherwise;
+}
+
+static char load_char(struct load *l, json_t *from, const char *key)
+{
+	json_t *value = json_object_get(from, key);
+	const char *text = json_string_value(value);
+
+	if (json_string_length(value) == 1 && text[0] > ' ' && text[0] < 0x7f)
+		return text[0];
+	vt_json_in_wrong(&l->in, key, "is no letter");
+	return '?';
+}
+
+static uint64_t load_bytes(struct load *l, json_t *from, const char *key)
+{
+	uint64_t bytes = vt_json_in_need_uint(&l->in, from, key);
+
+	if (bytes <= MAX_BYTES)
+		return bytes;
+	vt_json_in_wrong(&l->in, key, "is more than there is");
+	return 0;
+}
+
+static pid_t load_pid(struct load *l, json_t *from, const char *key)
+{
+	int pid = 0;
+
+	vt_json_in_int(&l->in, from, key, 0, INT_MAX, &pid);
+	return pid;
+}
+
+static bool has(json_t *from, const char *key)
+{
+	json_t *value = json_object_get(from, key);
+
+	return value && !json_is_null(value);
+}
+
+/* ---- what is interned ---- */
+
+static uint32_t *new_indices(struct load *l, size_t n)
+{
+	uint32_t *indices = vt_arena_alloc(l->in.values, (n + 1) * sizeof(*indices));
+
+	l->in.nomem |= !indices;
+	return indices;
+}
+
+static uint32_t load_frame(struct load *l, json_t *from)
+{
+	const char *kind = json_string_value(json_object_get(from, "kind"));
+	struct vt_job_frame frame = {
+		.kind = kind && !strcmp(kind, "python") ? VT_FRAME_PYTHON : VT_FRAME_NATIVE,
+		.function = intern(l, from, "function", NULL),
+		.file = intern(l, from, "file", NULL),
+		.module = intern(l, from, "module", NULL),
+	};
+
+	if (!kind)
+		vt_json_in_wrong(&l->in, "kind", "is missing");
+	vt_json_in_int(&l->in, from, "line", 0, INT_MAX, &frame.line);
+	vt_json_in_bool(&l->in, from, "program", &frame.program);
+	return vt_job_intern_frame(l->job, &frame);
+}
+
+static void load_frames(struct load *l, json_t *root)
+{
+	json_t *frames = vt_json_in_array(&l->in, root, "frames");
+	size_t n = json_array_size(frames);
+
+	l->frames = new_indices(l, n);
+	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed; i++)
+		l->frames[i] = load_frame(l, vt_json_in_element(&l->in, frames, i, "frames"));
+	l->n_frames = n;
+}
+
+static uint32_t load_stack(struct load *l, json_t *array, uint32_t *scratch)
+{
+	size_t n = json_array_size(array);
+
+	if (!json_is_array(array))
+		vt_json_in_wrong(&l->in, "stacks", "has an element that is no array");
+	for (size_t i = 0; i < n; i++) {
+		scratch[i] = vt_json_in_index(&l->in, array, i, l->n_frames, "stacks");
+		if (l->in.wrong[0])
+			return 0;
+		scratch[i] = l->frames[scratch[i]];
+	}
+	return vt_job_intern_stack(l->job, scratch, n);
+}
+
+static void load_stacks(struct load *l, json_t *root)
+{
+	json_t *stacks = vt_json_in_array(&l->in, root, "stacks");
+	size_t n = json_array_size(stacks), longest = 0;
+	uint32_t *scratch;
+
+	for (size_t i = 0; i < n; i++)
+		if (json_array_size(json_array_get(stacks, i)) > longest)
+			longest = json_array_size(json_array_get(stacks, i));
+	scratch = new_indices(l, longest);
+	l->stacks = new_indices(l, n);
+	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
+		l->stacks[i] = load_stack(l, json_array_get(stacks, i), scratch);
+	l->n_stacks = n;
+}
+
+static uint32_t load_doing(struct load *l, json_t *from)
+{
+	uint64_t stack = vt_json_in_need_uint(&l->in, from, "stack");
+	struct vt_job_doing doing = {
+		.name = intern(l, from, "name", ""),
+		.state = load_char(l, from, "state"),
+		.verdict = intern(l, from, "verdict", NULL),
+		.waits = intern(l, from, "waits", NULL),
+		.kernel = intern(l, from, "kernel", NULL),
+	};
+	bool gil = false;
+
+	/* An unknown name is one text whoever has it. */
+	if (!*doing.name)
+		doing.name = vt_job_text(l->job, "", 0);
+	vt_json_in_bool(&l->in, from, "main", &doing.is_main);
+	vt_json_in_bool(&l->in, from, "idle", &doing.idle);
+	vt_json_in_bool(&l->in, from, "python", &doing.has_python);
+	vt_json_in_bool(&l->in, from, "deadlock", &doing.deadlock);
+	doing.gil = vt_json_in_bool(&l->in, from, "gil", &gil) ? gil : -1;
+	if (stack >= l->n_stacks)
+		vt_json_in_wrong(&l->in, "stack", "names what does not exist");
+	if (l->in.wrong[0])
+		return 0;
+	doing.stack = l->stacks[stack];
+	return vt_job_intern_doing(l->job, &doing);
+}
+
+static void load_doings(struct load *l, json_t *root)
+{
+	json_t *doings = vt_json_in_array(&l->in, root, "doings");
+	size_t n = json_array_size(doings);
+
+	l->doings = new_indices(l, n);
+	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
+		l->doings[i] = load_doing(l, vt_json_in_element(&l->in, doings, i, "doings"));
+	l->n_doings = n;
+}
+
+/* ---- members ---- */
+
+static const char *role_name(unsigned int i)
+{
+	return vt_role_name((enum vt_role)i);
+}
+
+static const char *completeness_name(unsigned int i)
+{
+	return vt_completeness_name((enum vt_completeness)i);
+}
+
+static void load_label(struct load *l, json_t *from, struct vt_label *label)
+{
+	if (!has(from, "pid"))
+		vt_json_in_wrong(&l->in, "pid", "is missing");
+	label->host = intern(l, from, "host", "");
+	label->pid = load_pid(l, from, "pid");
+	label->ppid = load_pid(l, from, "parent");
+	label->name = intern(l, from, "name", "");
+	label->command = intern(l, from, "command_line", "");
+	label->role = (enum vt_role)vt_json_in_word(&l->in, from, "role", role_name, VT_N_ROLES);
+	vt_json_in_int(&l->in, from, "rank", 0, MAX_RANK, &label->rank);
+	vt_json_in_int(&l->in, from, "local_rank", 0, MAX_RANK, &label->local_rank);
+	vt_json_in_int(&l->in, from, "world_size", 0, MAX_RANK, &label->world_size);
+	vt_json_in_int(&l->in, from, "local_world_size", 1, MAX_RANK, &label->local_world_size);
+	vt_json_in_int(&l->in, from, "worker", 0, MAX_RANK, &label->worker);
+	label->of = load_pid(l, from, "of");
+	label->container = intern(l, from, "container", "");
+	label->pod = intern(l, from, "pod", "");
+	label->job = intern(l, from, "job", "");
+	label->in_job = vt_json_in_need_bool(&l->in, from, "in_job");
+}
+
+static void load_memory(struct load *l, json_t *from, struct vt_member *member)
+{
+	struct vt_job_memory *m = vt_vec_append(&member->memory);
+
+	if (!m) {
+		l->in.nomem = true;
+		return;
+	}
+	*m = (struct vt_job_memory){ .uuid = intern(l, from, "uuid", "") };
+	if (!vt_json_in_int(&l->in, from, "ordinal", 0, MAX_DEVICE, &m->ordinal))
+		vt_json_in_wrong(&l->in, "ordinal", "is missing");
+	m->known = has(from, "reserved_bytes");
+	if (m->known) {
+		m->reserved = load_bytes(l, from, "reserved_bytes");
+		m->allocated = load_bytes(l, from, "allocated_bytes");
+		m->cached = load_bytes(l, from, "cached_bytes");
+	}
+	m->device_known = has(from, "device_total_bytes");
+	if (m->device_known) {
+		m->total = load_bytes(l, from, "device_total_bytes");
+		m->free_bytes = load_bytes(l, from, "device_free_bytes");
+	}
+}
+
+static void load_site(struct load *l, json_t *from, struct vt_member *member)
+{
+	struct vt_job_site *s = vt_vec_append(&member->sites);
+
+	if (!s) {
+		l->in.nomem = true;
+		return;
+	}
+	*s = (struct vt_job_site){ .title = intern(l, from, "title", ""),
+				   .bytes = load_bytes(l, from, "bytes"),
+				   .blocks = load_bytes(l, from, "blocks") };
+}
+
+static int64_t load_sequence(struct load *l, json_t *from, const char *key)
+{
+	uint64_t value;
+
+	return vt_json_in_uint(&l->in, from, key, &value) ? (int64_t)value : -1;
+}
+
+static void load_collective(struct load *l, json_t *from, struct vt_member *member)
+{
+	struct vt_job_group_state *g = vt_vec_append(&member->collectives);
+
+	if (!g) {
+		l->in.nomem = true;
+		return;
+	}
+	*g = (struct vt_job_group_state){
+		.group = intern(l, from, "group", ""),
+		.last_enqueued = load_sequence(l, from, "last_enqueued"),
+		.last_started = load_sequence(l, from, "last_started"),
+		.last_completed = load_sequence(l, from, "last_completed"),
+		.operation = intern(l, from, "operation", NULL),
+	};
+}
+
+typedef void load_part(struct load *l, json_t *from, struct vt_member *member);
+
+static void load_parts(struct load *l, json_t *from, const char *key, load_part *part, struct vt_member *member)
+{
+	json_t *array = vt_json_in_array(&l->in, from, key);
+
+	for (size_t i = 0; i < json_array_size(array) && !l->in.nomem; i++)
+		part(l, vt_json_in_element(&l->in, array, i, key), member);
+}
+
+static void load_requests(struct load *l, json_t *from, struct vt_job_requests *r)
+{
+	json_t *requests = vt_json_in_object(&l->in, from, "requests");
+
+	r->known = has(requests, "retries");
+	if (r->known) {
+		r->retries = load_bytes(l, requests, "retries");
+		r->failed = load_bytes(l, requests, "failed");
+	}
+	if (has(requests, "last_failed_bytes"))
+		r->last_failed = load_bytes(l, requests, "last_failed_bytes");
+	vt_json_in_bool(&l->in, requests, "waits", &r->waits);
+}
+
+static void load_threads(struct load *l, json_t *from, struct vt_member *member)
+{
+	json_t *tids = vt_json_in_array(&l->in, from, "threads"), *doings = vt_json_in_array(&l->in, from, "threads_do");
+	size_t n = json_array_size(tids);
+
+	if (json_array_size(doings) != n) {
+		vt_json_in_wrong(&l->in, "threads_do", "is not as long as threads");
+		return;
+	}
+	if (!vt_vec_reserve(&member->threads, n)) {
+		l->in.nomem = true;
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint32_t doing = vt_json_in_index(&l->in, doings, i, l->n_doings, "threads_do");
+		uint32_t tid = vt_json_in_index(&l->in, tids, i, INT_MAX, "threads");
+
+		if (l->in.wrong[0])
+			return;
+		member->threads.data[i] = (struct vt_job_thread){ .tid = (pid_t)tid, .doing = l->doings[doing] };
+	}
+	member->threads.n = n;
+}
+
+static const char *prefixed(struct load *l, const char *file)
+{
+	const char *path;
+
+	if (!file || !l->prefix || !*l->prefix)
+		return file;
+	path = vt_arena_printf(&l->job->arena, "%s/%s", l->prefix, file);
+	l->in.nomem |= !path;
+	return path;
+}
+
+static void load_reading(struct load *l, json_t *from, struct vt_member *m)
+{
+	m->file = prefixed(l, intern(l, from, "report", NULL));
+	m->core = intern(l, from, "core", NULL);
+	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness", completeness_name, VT_NOTHING + 1);
+	m->error = intern(l, from, "error", NULL);
+	m->diag = intern(l, from, "missing", NULL);
+	m->headline = intern(l, from, "headline", NULL);
+	vt_json_in_real(&l->in, from, "total_ms", &m->total_ms);
+	vt_json_in_real(&l->in, from, "stopped_ms", &m->stopped_ms);
+	m->have_moment = vt_json_in_uint(&l->in, from, "stopped_at_ns", &m->stopped_ns) &&
+			 vt_json_in_uint(&l->in, from, "released_at_ns", &m->released_ns);
+	m->process_state = load_char(l, from, "process_state");
+	m->tracer = load_pid(l, from, "tracer");
+	m->tracer_name = intern(l, from, "tracer_name", "");
+}
+
+static void load_member(struct load *l, json_t *from)
+{
+	struct vt_member *member = vt_job_new_member(l->job);
+
+	if (!member)
+		return;
+	load_label(l, from, &member->label);
+	load_reading(l, from, member);
+	load_parts(l, from, "memory", load_memory, member);
+	load_requests(l, from, &member->requests);
+	load_parts(l, from, "sites", load_site, member);
+	load_parts(l, from, "collectives", load_collective, member);
+	load_threads(l, from, member);
+}
+
+/* ---- the whole ---- */
+
+static void load_diags(struct load *l, json_t *root)
+{
+	json_t *diags = vt_json_in_array(&l->in, root, "diagnostics");
+
+	for (size_t i = 0; i < json_array_size(diags) && !l->job->failed; i++) {
+		json_t *from = vt_json_in_element(&l->in, diags, i, "diagnostics");
+		const char *level = json_string_value(json_object_get(from, "level"));
+
+		vt_job_diag(l->job, level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
+			    intern(l, from, "code", ""), "%s", intern(l, from, "text", ""));
+	}
+}
+
+static struct vt_error *check_schema(json_t *root)
+{
+	const char *schema = json_string_value(json_object_get(root, "schema"));
+	json_t *version = json_object_get(root, "schema_version");
+
+	if (!schema || strcmp(schema, VT_JOB_SCHEMA) != 0)
+		return vt_error_create(VT_ERR_FORMAT, "it is no report of a job: vramtap triage writes one");
+	if (!json_is_integer(version) || json_integer_value(version) != VT_JOB_SCHEMA_VERSION)
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is the report of a job of schema version %lld, and this vramtap reads version %d only: use "
+				       "the same vramtap on all nodes",
+				       (long long)json_integer_value(version), VT_JOB_SCHEMA_VERSION);
+	return NULL;
+}
+
+/* The job is as old as its oldest part. */
+static void load_head(struct load *l, json_t *root)
+{
+	struct timespec when = { 0 };
+	struct vt_job *job = l->job;
+
+	if (!*job->tool_version)
+		job->tool_version = intern(l, root, "tool_version", "");
+	if (has(root, "time"))
+		vt_json_in_time(&l->in, root, "time", &when);
+	if (when.tv_sec && (!job->when.tv_sec || when.tv_sec < job->when.tv_sec))
+		job->when = when;
+}
+
+static struct vt_error *load_root(struct load *l, json_t *root)
+{
+	json_t *members;
+
+	VT_TRY(check_schema(root));
+	load_head(l, root);
+	load_diags(l, root);
+	load_frames(l, root);
+	if (!l->in.nomem && !l->job->failed)
+		load_stacks(l, root);
+	if (!l->in.nomem && !l->job->failed)
+		load_doings(l, root);
+	members = vt_json_in_array(&l->in, root, "members");
+	for (size_t i = 0; i < json_array_size(members) && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
+		load_member(l, vt_json_in_element(&l->in, members, i, "members"));
+	if (l->in.nomem || l->job->failed)
+		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+	if (l->in.wrong[0])
+		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s", l->in.wrong);
+	return NULL;
+}
+
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix)
+{
+	struct vt_arena values = { 0 };
+	struct load l = { .in = { .values = &values, .strings = &job->arena }, .job = job, .prefix = prefix };
+	size_t had = job->members.n, had_diags = job->diags.n;
+	json_t *root = NULL;
+	struct vt_error *err = vt_json_in_parse(&l.in, text, n, &root);
+
+	if (!err)
+		err = load_root(&l, root);
+	vt_arena_deinit(&values);
+	/* All of it or nothing. */
+	while (err && job->members.n > had)
+		vt_member_deinit(&job->members.data[--job->members.n]);
+	if (err && job->diags.n > had_diags)
+		job->diags.n = had_diags;
+	return err;
+}
+
+struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix)
+{
+	struct vt_str text = { 0 };
+	struct vt_error *err = vt_json_in_read(path, &text);
+
+	if (!err) {
+		err = vt_job_load_text(job, vt_str_get(&text), text.n, prefix);
+		err = err ? vt_error_prefix(err, "%s", strcmp(path, "-") ? path : "standard input") : NULL;
+	}
+	vt_str_deinit(&text);
+	return err;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a job share, and nobody else needs. */
+#ifndef VT_REPORT_JOB_PARTS_H
+#define VT_REPORT_JOB_PARTS_H
+
+#include "report/job.h"
+
+/* ---- job.c ---- */
+
+#define VT_NO_INDEX UINT32_MAX
+
+/* Each interned: its one copy in the arena, or its index. NULL, VT_NO_INDEX when out of memory; job->failed is set then. */
+const char *vt_job_text(struct vt_job *job, const char *text, size_t n);
+uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame); /* its texts are interned */
+uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n); /* of indices that exist */
+uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing); /* its texts are interned */
+
+/* A new member of whom nothing is known; NULL when out of memory. Valid until the next one. */
+struct vt_member *vt_job_new_member(struct vt_job *job);
+void vt_member_deinit(struct vt_member *member);
+
+/* Adds a diagnostic of the whole job. */
+void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+uint64_t vt_job_mix(uint64_t hash, uint64_t value);
+
+/* The member's main thread's, NULL unknown. */
+const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member);
+
+/* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
+const char *vt_job_does(const struct vt_job_doing *doing);
+
+/* ---- job_set.c ---- */
+
+/* Appends in ascending order; what is there already is not added again. False when out of memory. */
+struct vt_job_indices {
+	uint32_t *data;
+	size_t n, capacity;
+};
+bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index);
+
+/* A copy of it in the arena. */
+struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices);
+
+/* ---- what vt_job_account() does, each in its own file; false when out of memory ---- */
+
+bool vt_job_decide_states(struct vt_job *job);   /* job_state.c */
+bool vt_job_build_tree(struct vt_job *job);      /* job_tree.c */
+bool vt_job_build_devices(struct vt_job *job);   /* job_devices.c */
+bool vt_job_make_verdicts(struct vt_job *job);   /* job_rules.c */
+
+/* ---- names of enumerations, as the JSON has them ---- */
+
+const char *vt_role_name(enum vt_role role);     /* "rank", "loader", "checkpoint", "launcher", "other" */
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets of members, and how they are written: "0-2,4-7", "workers 0-7 of 3", "pid 4711@node3". */
+#include <string.h>
+
+#include "base/str.h"
+#include "report/job_parts.h"
+#include "report/width.h"
+
+bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index)
+{
+	uint32_t *added;
+
+	if (indices->n && indices->data[indices->n - 1] == index)
+		return true;
+	added = vt_vec_append(indices);
+	if (added)
+		*added = index;
+	return added;
+}
+
+struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices)
+{
+	struct vt_member_set set = { 0 };
+
+	set.members = vt_arena_alloc(&job->arena, (indices->n + 1) * sizeof(*set.members));
+	if (!set.members) {
+		job->failed = true;
+		return (struct vt_member_set){ 0 };
+	}
+	if (indices->n)
+		memcpy(set.members, indices->data, indices->n * sizeof(*set.members));
+	set.n = indices->n;
+	return set;
+}
+
+struct writing {
+	const struct vt_job *job;
+	const struct vt_member_set *set;
+	size_t columns;
+	struct vt_str *out;
+	struct vt_str item;
+	bool full;
+};
+
+/* The item, if there is room for it and for the dots behind it. */
+static void put_item(struct writing *w, const char *separator)
+{
+	size_t used = w->out->n ? (size_t)vt_width(w->out->data, w->out->n) : 0;
+	size_t needed = (size_t)vt_width(vt_str_get(&w->item), w->item.n) + strlen(separator) + strlen(",...");
+
+	w->out->failed |= w->item.failed;
+	if (w->full)
+		return;
+	if (used && used + needed > w->columns) {
+		vt_str_add(w->out, ",…");
+		w->full = true;
+		return;
+	}
+	if (used)
+		vt_str_add(w->out, separator);
+	vt_str_addn(w->out, vt_str_get(&w->item), w->item.n);
+}
+
+static const struct vt_label *label_at(const struct writing *w, size_t i)
+{
+	return &w->job->members.data[w->set->members[i]].label;
+}
+
+static bool is_rank(const struct vt_label *label)
+{
+	return label->role == VT_ROLE_RANK && label->rank >= 0;
+}
+
+static void set_range(struct vt_str *item, int first, int last)
+{
+	vt_str_clear(item);
+	if (last > first)
+		vt_str_addf(item, "%d-%d", first, last);
+	else
+		vt_str_addf(item, "%d", first);
+}
+
+/* The ranks from i on; returns the index after them. A rank that is there twice (two jobs) is written once. */
+static size_t put_ranks(struct writing *w, size_t i)
+{
+	while (i < w->set->n && is_rank(label_at(w, i))) {
+		int first = label_at(w, i)->rank, last = first;
+
+		for (; i < w->set->n && is_rank(label_at(w, i)) && label_at(w, i)->rank <= last + 1; i++)
+			last = label_at(w, i)->rank;
+		set_range(&w->item, first, last);
+		put_item(w, ",");
+	}
+	return i;
+}
+
+static bool is_worker(const struct vt_label *label)
+{
+	return label->role == VT_ROLE_LOADER && label->worker >= 0;
+}
+
+static bool is_next_worker(const struct vt_label *before, const struct vt_label *label)
+{
+	return is_worker(label) && label->rank == before->rank && label->worker <= before->worker + 1 && label->worker >= before->worker;
+}
+
+/* "worker 3-5 of 2": neighbours of one rank. */
+static size_t put_workers(struct writing *w, size_t i)
+{
+	const struct vt_label *first = label_at(w, i), *last = first;
+
+	for (i++; i < w->set->n && is_next_worker(last, label_at(w, i)); i++)
+		last = label_at(w, i);
+	vt_str_clear(&w->item);
+	vt_str_addf(&w->item, last->worker > first->worker ? "workers %d-%d" : "worker %d", first->worker, last->worker);
+	if (first->rank >= 0)
+		vt_str_addf(&w->item, " of %d", first->rank);
+	put_item(w, ", ");
+	return i;
+}
+
+static size_t put_process(struct writing *w, size_t i)
+{
+	const struct vt_label *label = label_at(w, i);
+
+	vt_str_clear(&w->item);
+	vt_str_addf(&w->item, "pid %d@%.64s", (int)label->pid, label->host);
+	put_item(w, ", ");
+	return i + 1;
+}
+
+void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out)
+{
+	struct vt_str text = { 0 };
+	struct writing w = { .job = job, .set = set, .columns = columns, .out = &text };
+
+	for (size_t i = 0; i < set->n && !w.full;) {
+		if (is_rank(label_at(&w, i)))
+			i = put_ranks(&w, i);
+		else
+			i = is_worker(label_at(&w, i)) ? put_workers(&w, i) : put_process(&w, i);
+	}
+	out->failed |= text.failed;
+	vt_str_addn(out, vt_str_get(&text), text.n);
+	vt_str_deinit(&text);
+	vt_str_deinit(&w.item);
+}

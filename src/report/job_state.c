@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each member does, in one word, out of the verdict of its main thread (walk/verdicts.c) and the names in its stack. */
+#include <string.h>
+
+#include "report/job_parts.h"
+
+/* Each '*' in pattern stands for any text. */
+static bool glob(const char *pattern, const char *text)
+{
+	const char *star = NULL, *retry = NULL;
+
+	while (*text) {
+		if (*pattern == '*') {
+			star = pattern++;
+			retry = text;
+		} else if (*pattern == *text) {
+			pattern++;
+			text++;
+		} else if (star) {
+			pattern = star + 1;
+			text = ++retry;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*')
+		pattern++;
+	return !*pattern;
+}
+
+/* The first that fits the verdict decides. */
+static const struct {
+	const char *verdict;
+	enum vt_job_state state;
+} by_verdict[] = {
+	{ "ran out of GPU memory*", VT_STATE_OOM },
+	{ "waits for a DataLoader worker", VT_STATE_LOADER },
+	{ "waits for another rank (TCPStore)", VT_STATE_STORE },
+	{ "waits for a collective*", VT_STATE_COLLECTIVE },
+	{ "in *, for torch.distributed.*", VT_STATE_COLLECTIVE },
+	{ "in *, for a collective", VT_STATE_COLLECTIVE },
+	{ "in *, for nccl*", VT_STATE_COLLECTIVE },
+	{ "in nccl*", VT_STATE_COLLECTIVE },
+	{ "in *, for the caching allocator", VT_STATE_ALLOCATOR },
+	{ "in cu*", VT_STATE_DEVICE },
+	{ "waits for the GIL*", VT_STATE_LOCK },
+	{ "waits for a lock*", VT_STATE_LOCK },
+	{ "waits for the dynamic loader's lock", VT_STATE_LOCK },
+	{ "waits for a Python lock", VT_STATE_LOCK },
+	{ "idle *", VT_STATE_IDLE },
+};
+
+#define N_BY_VERDICT (sizeof(by_verdict) / sizeof(by_verdict[0]))
+
+/* Places where a process is for others whatever the innermost frames say. */
+static const struct {
+	const char *function, *file;
+	enum vt_job_state state;
+} by_frame[] = {
+	{ "*rendezvous*", "*/torch/distributed/rendezvous.py", VT_STATE_STORE },
+	{ "_store_based_barrier", "*/torch/distributed/distributed_c10d.py", VT_STATE_STORE },
+	{ "init_process_group", "*/torch/distributed/distributed_c10d.py", VT_STATE_STORE },
+	{ "*", "*/torch/distributed/distributed_c10d.py", VT_STATE_COLLECTIVE },
+	{ "wait_tensor", "*/torch/distributed/_functional_collectives.py", VT_STATE_COLLECTIVE },
+};
+
+#define N_BY_FRAME (sizeof(by_frame) / sizeof(by_frame[0]))
+
+/* Functions of distributed_c10d.py that every rank passes without the others. */
+static const char *const no_collectives[] = { "get_*", "is_*", "_get_*", "new_group", "_check_*", "_rank_not_in_group", "__*__" };
+
+static bool is_collective(const char *function)
+{
+	for (size_t i = 0; i < sizeof(no_collectives) / sizeof(no_collectives[0]); i++)
+		if (glob(no_collectives[i], function))
+			return false;
+	return true;
+}
+
+static enum vt_job_state state_of_frame(const struct vt_job_frame *f)
+{
+	if (f->kind != VT_FRAME_PYTHON || !f->function || !f->file)
+		return VT_STATE_UNDECIDED;
+	for (size_t i = 0; i < N_BY_FRAME; i++)
+		if (glob(by_frame[i].file, f->file) && glob(by_frame[i].function, f->function))
+			return by_frame[i].state == VT_STATE_COLLECTIVE && !is_collective(f->function) ? VT_STATE_UNDECIDED :
+													  by_frame[i].state;
+	return VT_STATE_UNDECIDED;
+}
+
+static const struct vt_job_frame *frame_at(const struct vt_job *job, const struct vt_job_stack *stack, size_t i)
+{
+	return &job->frames.data[stack->frames[i]];
+}
+
+static enum vt_job_state state_of_stack(const struct vt_job *job, const struct vt_job_stack *stack)
+{
+	for (size_t i = 0; i < stack->n; i++) {
+		enum vt_job_state state = state_of_frame(frame_at(job, stack, i));
+
+		if (state != VT_STATE_UNDECIDED)
+			return state;
+	}
+	return VT_STATE_UNDECIDED;
+}
+
+static enum vt_job_state state_of_verdict(const char *verdict)
+{
+	for (size_t i = 0; verdict && i < N_BY_VERDICT; i++)
+		if (glob(by_verdict[i].verdict, verdict))
+			return by_verdict[i].state;
+	return VT_STATE_UNDECIDED;
+}
+
+/* In the driver a thread may be in state D for an instant, and often is: what is known of that says more. */
+static enum vt_job_state state_of_doing(const struct vt_job *job, const struct vt_job_doing *doing)
+{
+	enum vt_job_state state = state_of_verdict(doing->verdict);
+
+	if (doing->deadlock)
+		return VT_STATE_LOCK;
+	if (state == VT_STATE_UNDECIDED || state == VT_STATE_DEVICE || state == VT_STATE_LOCK) {
+		enum vt_job_state of_stack = state_of_stack(job, &job->stacks.data[doing->stack]);
+
+		state = of_stack != VT_STATE_UNDECIDED ? of_stack : state;
+	}
+	if (doing->state == 'D' && (state == VT_STATE_UNDECIDED || state == VT_STATE_IDLE))
+		return VT_STATE_STUCK;
+	if (state != VT_STATE_UNDECIDED)
+		return state;
+	if (doing->state == 'R')
+		return VT_STATE_RUNS;
+	return doing->verdict || doing->waits || doing->state == 'S' ? VT_STATE_WAITS : VT_STATE_UNDECIDED;
+}
+
+/* The thread of autograd's for which the main thread waits in backward, or the main thread itself. */
+static const struct vt_job_doing *that_counts(const struct vt_job *job, const struct vt_member *member)
+{
+	const struct vt_job_doing *main_doing = vt_job_main_doing(job, member);
+
+	if (!main_doing || !main_doing->verdict || !glob("in backward, waits*", main_doing->verdict))
+		return main_doing;
+	for (size_t i = 0; i < member->threads.n; i++) {
+		const struct vt_job_doing *doing = &job->doings.data[member->threads.data[i].doing];
+
+		if (!doing->is_main && !doing->idle && glob("pt_autograd_*", doing->name))
+			return doing;
+	}
+	return main_doing;
+}
+
+/* Of the whole process; undecided when its threads have to say it. */
+static enum vt_job_state state_of_process(const struct vt_member *member)
+{
+	if (member->process_state == 'T')
+		return VT_STATE_STOPPED;
+	if (member->process_state == 't')
+		return VT_STATE_TRACED;
+	if (member->process_state == 'Z' || member->process_state == 'X' || (!member->threads.n && member->error))
+		return VT_STATE_GONE;
+	return member->requests.waits ? VT_STATE_OOM : VT_STATE_UNDECIDED;
+}
+
+/* ---- where, and in which collective ---- */
+
+/* The innermost frame of the program, else the innermost Python frame, else the innermost that has a name. */
+static uint32_t place_of(const struct vt_job *job, const struct vt_job_stack *stack)
+{
+	uint32_t named = VT_NO_PLACE, python = VT_NO_PLACE;
+
+	for (size_t i = 0; i < stack->n; i++) {
+		const struct vt_job_frame *f = frame_at(job, stack, i);
+
+		if (f->program)
+			return stack->frames[i];
+		if (python == VT_NO_PLACE && f->kind == VT_FRAME_PYTHON)
+			python = stack->frames[i];
+		if (named == VT_NO_PLACE && f->function)
+			named = stack->frames[i];
+	}
+	return python != VT_NO_PLACE ? python : named;
+}
+
+/* The text of pattern behind its first n characters, to the end of the verdict. */
+static const char *behind(const char *verdict, const char *words)
+{
+	const char *found = verdict ? strstr(verdict, words) : NULL;
+
+	return found && found[strlen(words)] ? found + strlen(words) : NULL;
+}
+
+/* The outermost function of PyTorch's that is a collective: the one that the program called. */
+static const char *operation_of_stack(const struct vt_job *job, const struct vt_job_stack *stack)
+{
+	const char *operation = NULL;
+
+	for (size_t i = 0; i < stack->n; i++)
+		if (state_of_frame(frame_at(job, stack, i)) == VT_STATE_COLLECTIVE)
+			operation = frame_at(job, stack, i)->function;
+	return operation;
+}
+
+static const char *operation_of(const struct vt_job *job, const struct vt_job_doing *doing)
+{
+	const char *operation = operation_of_stack(job, &job->stacks.data[doing->stack]);
+
+	if (!operation)
+		operation = behind(doing->verdict, ", for torch.distributed.");
+	if (!operation && doing->verdict && !strncmp(doing->verdict, "in nccl", 7))
+		operation = doing->verdict + 3;
+	return operation;
+}
+
+bool vt_job_decide_states(struct vt_job *job)
+{
+	for (size_t i = 0; i < job->members.n; i++) {
+		struct vt_member *member = &job->members.data[i];
+		const struct vt_job_doing *doing = that_counts(job, member);
+
+		member->state = state_of_process(member);
+		member->operation = NULL;
+		member->place = doing ? place_of(job, &job->stacks.data[doing->stack]) : VT_NO_PLACE;
+		if (!doing)
+			continue;
+		if (member->state == VT_STATE_UNDECIDED)
+			member->state = state_of_doing(job, doing);
+		if (member->state == VT_STATE_COLLECTIVE)
+			member->operation = operation_of(job, doing);
+	}
+	return true;
+}
+
+const char *vt_job_state_name(enum vt_job_state state)
+{
+	static const char *const names[VT_N_STATES] = {
+		[VT_STATE_GONE] = "gone",
+		[VT_STATE_STOPPED] = "stopped",
+		[VT_STATE_TRACED] = "traced",
+		[VT_STATE_OOM] = "out-of-memory",
+		[VT_STATE_ALLOCATOR] = "allocator",
+		[VT_STATE_COLLECTIVE] = "collective",
+		[VT_STATE_STORE] = "store",
+		[VT_STATE_LOADER] = "loader",
+		[VT_STATE_DEVICE] = "device",
+		[VT_STATE_STUCK] = "stuck",
+		[VT_STATE_LOCK] = "lock",
+		[VT_STATE_IDLE] = "idle",
+		[VT_STATE_RUNS] = "runs",
+		[VT_STATE_WAITS] = "waits",
+	};
+
+	return (unsigned int)state < VT_N_STATES ? names[state] : NULL;
+}
+
+static const char *const state_words[] = { ['R'] = "runs",
+					   ['S'] = "sleeps",
+					   ['D'] = "in uninterruptible sleep in the kernel",
+					   ['T'] = "stopped by a signal",
+					   ['t'] = "stopped by a debugger",
+					   ['Z'] = "has ended" };
+
+const char *vt_job_does(const struct vt_job_doing *doing)
+{
+	unsigned char state = (unsigned char)doing->state;
+
+	if (doing->verdict)
+		return doing->verdict;
+	if (doing->waits)
+		return doing->waits;
+	return state < sizeof(state_words) / sizeof(state_words[0]) && state_words[state] ? state_words[state] : "unknown";
+}
