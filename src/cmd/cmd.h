@@ -30,6 +30,7 @@ int vt_cmd_record(int argc, char **argv);
 int vt_cmd_report(int argc, char **argv);
 int vt_cmd_run(int argc, char **argv);
 int vt_cmd_stacks(int argc, char **argv);
+int vt_cmd_triage(int argc, char **argv);
 int vt_cmd_watch(int argc, char **argv);
 
 /* Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to the error. */

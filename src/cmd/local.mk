@@ -40,9 +40,13 @@ vramtap_SOURCES = \
 	src/cmd/run.c \
 	src/cmd/run_gate.c src/cmd/run_gate.h \
 	src/cmd/stacks.c \
-	src/cmd/triage.h \
+	src/cmd/triage.c src/cmd/triage.h \
+	src/cmd/triage_collect.c src/cmd/triage_collect.h \
+	src/cmd/triage_dir.c src/cmd/triage_dir.h \
 	src/cmd/triage_find.c \
+	src/cmd/triage_gate.c src/cmd/triage_gate.h \
 	src/cmd/triage_label.c \
+	src/cmd/triage_worker.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \
 	src/cmd/watch_oom.c \

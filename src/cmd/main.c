@@ -14,6 +14,7 @@
 static const struct vt_command commands[] = {
 	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
 	{ "stacks", "where each thread of some processes is, and what it waits for", vt_cmd_stacks },
+	{ "triage", "all processes of a job at once: who differs, who holds what", vt_cmd_triage },
 	{ "record", "backtraces of allocations from now on: on, off, what it does", vt_cmd_record },
 	{ "diff", "two saved reports of one process: what grew, and who allocated it", vt_cmd_diff },
 	{ "watch", "catches the next out-of-memory error; finds what grows", vt_cmd_watch },

@@ -20,17 +20,21 @@
 
 /* Nearest to the program first: torchrun sets RANK in what it starts, and Slurm's own, of torchrun, are inherited. */
 static const struct rank_variables {
-	const char *rank, *local_rank, *world_size;
+	const char *rank, *local_rank, *world_size, *local_world_size;
 } rank_variables[] = {
-	{ "RANK", "LOCAL_RANK", "WORLD_SIZE" },                                          /* torchrun, accelerate, deepspeed */
-	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE" }, /* Open MPI */
-	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE" },   /* MVAPICH */
-	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE" },                             /* HPE Cray */
-	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE" },                                   /* MPICH, Intel MPI */
-	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE" },
-	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE" },
-	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE" },      /* LSF */
-	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS" },
+	/* torchrun, accelerate, deepspeed */
+	{ "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE" },
+	/* Open MPI, MVAPICH, HPE Cray */
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE" },
+	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" },
+	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE", "PALS_LOCAL_SIZE" },
+	/* MPICH, Intel MPI; PMIx */
+	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS" },
+	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE", "PMIX_LOCAL_SIZE" },
+	/* Flux, LSF, Slurm */
+	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
+	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_SIZE" },
+	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE" },
 };
 
 /* What the environment calls a job. */
@@ -55,7 +59,7 @@ static int number_of(const char *text)
 
 static void read_rank(struct vt_processes *processes, size_t i, struct vt_label *label)
 {
-	label->rank = label->local_rank = label->world_size = -1;
+	label->rank = label->local_rank = label->world_size = label->local_world_size = -1;
 	for (size_t v = 0; v < sizeof(rank_variables) / sizeof(rank_variables[0]); v++) {
 		const struct rank_variables *names = &rank_variables[v];
 
@@ -64,6 +68,7 @@ static void read_rank(struct vt_processes *processes, size_t i, struct vt_label 
 			continue;
 		label->local_rank = number_of(vt_process_variable(processes, i, names->local_rank));
 		label->world_size = number_of(vt_process_variable(processes, i, names->world_size));
+		label->local_world_size = number_of(vt_process_variable(processes, i, names->local_world_size));
 		return;
 	}
 }
@@ -231,6 +236,16 @@ static bool is_forked(const struct labelling *l, size_t process, size_t parent)
 		vt_process_gpu(l->processes, parent, NULL) == VT_GPU_DEVICE);
 }
 
+/* What a loader's worker has started has its name and command line, but is none. */
+static bool is_child_of_child(const struct labelling *l, size_t process)
+{
+	size_t parent = l->processes->list.data[process].parent;
+	size_t index = parent == VT_NO_PROCESS ? VT_NO_PROCESS : l->index[parent];
+
+	return index != VT_NO_PROCESS && l->suspects->list.data[index].label.role != VT_ROLE_RANK &&
+	       l->suspects->list.data[index].label.of;
+}
+
 static void label_child(const struct labelling *l, size_t process, size_t superior, struct vt_suspect *suspect)
 {
 	const struct vt_process *p = &l->processes->list.data[process];
@@ -239,6 +254,10 @@ static void label_child(const struct labelling *l, size_t process, size_t superi
 	suspect->label.of = l->processes->list.data[superior].pid;
 	suspect->label.role = VT_ROLE_OTHER;
 	suspect->sure = !forked;
+	if (is_child_of_child(l, process)) {
+		suspect->sure = true;
+		return;
+	}
 	for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
 		if (!is_like(p, &children[i].pattern, true))
 			continue;
@@ -396,7 +415,8 @@ static struct vt_suspect *add_suspect(struct vt_suspects *suspects, pid_t pid)
 		*suspect = (struct vt_suspect){
 			.label = {
 				.host = suspects->host, .pid = pid, .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1,
-				.local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true,
+				.local_rank = -1, .world_size = -1, .local_world_size = -1, .worker = -1, .container = "", .pod = "",
+				.job = "", .in_job = true,
 			},
 			.file = file_name(suspects, "", pid),
 		};

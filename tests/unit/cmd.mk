@@ -10,3 +10,8 @@ unit_tests += tests/unit/test_gdb_answer
 tests_unit_test_gdb_answer_SOURCES = tests/unit/test_gdb_answer.c src/cmd/gdb_answer.c src/cmd/gdb_answer.h
 tests_unit_test_gdb_answer_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_gdb_answer_LDADD = $(unit_libs)
+unit_tests += tests/unit/test_triage
+tests_unit_test_triage_SOURCES = tests/unit/test_triage.c src/cmd/triage_dir.c src/cmd/triage_find.c src/cmd/triage_gate.c \
+	src/cmd/triage_label.c
+tests_unit_test_triage_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_triage_LDADD = src/report/libreport.a src/target/libtarget.a $(unit_libs) -lpthread

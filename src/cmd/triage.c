@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vramtap triage: all processes of a job at once, what each does and holds, and who differs; or saved jobs together. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "cmd/triage_collect.h"
+#include "cmd/triage_dir.h"
+
+#define DEFAULT_TIMEOUT_S 60
+/* For getting inside a process, and for each answer from there; the others wait for it at the start, and not as long. */
+#define INJECT_NS (1 * VT_NS_PER_S)
+
+enum {
+	KEY_ALL_GPU = VT_KEY_COMMAND,
+	KEY_JOB,
+	KEY_CGROUP,
+	KEY_MATCH,
+	KEY_CHILDREN_OF,
+	KEY_FROM,
+	KEY_WITH_CORE,
+	KEY_INJECT,
+	KEY_READ_ONLY,
+	KEY_NO_STOP,
+	KEY_TIMEOUT,
+};
+
+struct words {
+	VT_VEC(const char *) list;
+};
+
+struct arguments {
+	struct vt_triage_choice choice;
+	struct words words; /* pids, or directories after --from */
+	struct words from, cores;
+	struct vt_triage_options triage;
+	struct vt_output output;
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "Which processes (with those that they have started, and their launchers):", 1 },
+	{ "all-gpu", KEY_ALL_GPU, NULL, 0, "All that use a GPU, and all that their launchers have started", 0 },
+	{ "job", KEY_JOB, "NUMBER", 0, "Those of this job of Slurm", 0 },
+	{ "cgroup", KEY_CGROUP, "PATH", 0, "Those in this control group, or below it", 0 },
+	{ "match", KEY_MATCH, "REGEX", 0, "Those whose command line has a match of this extended regular expression", 0 },
+	{ "children-of", KEY_CHILDREN_OF, "PID", 0, "This one and all that descend from it", 0 },
+	{ "with-core", KEY_WITH_CORE, "CORE", 0, "This core of a process, too; may be given several times", 0 },
+	{ "from", KEY_FROM, "DIR", 0, "No processes, but what was saved in DIR before, all DIRs together", 0 },
+	{ NULL, 0, NULL, 0, "What comes of it:", 2 },
+	{ "output", 'o', "DIR", 0,
+	  "Write report.json, summary.txt and a report of each process to DIR, which is made, is empty, or is of an earlier triage", 0 },
+	{ NULL, 0, NULL, 0, "How the processes are treated:", 3 },
+	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes (default)", 0 },
+	{ "inject", KEY_INJECT, NULL, 0, "Run vramtap's helper in ranks, as vramtap report does", 0 },
+	{ "no-stop", KEY_NO_STOP, NULL, 0, "Stop no thread: those that sleep are read as they are, those that run are only named", 0 },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "For all together; who is not done by then is left out (default 60)", 0 },
+	{ 0 },
+};
+
+/* ---- the command line ---- */
+
+static void add_word(struct argp_state *state, struct words *words, const char *word)
+{
+	const char **added = vt_vec_append(&words->list);
+
+	if (added)
+		*added = word;
+	else
+		argp_failure(state, VT_EXIT_NOTHING, 0, "out of memory");
+}
+
+static void parse_slurm(struct argp_state *state, const char *text)
+{
+	if (!*text || text[strspn(text, "0123456789")])
+		argp_error(state, "--job takes the number of a job of Slurm, not \"%s\"", text);
+}
+
+static bool is_anything_chosen(const struct vt_triage_choice *choice)
+{
+	return choice->pids.n || choice->all_gpu || choice->slurm || choice->cgroup || choice->match || choice->children_of;
+}
+
+static void add_pids(struct argp_state *state, struct arguments *args)
+{
+	for (size_t i = 0; i < args->words.list.n; i++) {
+		pid_t *pid = vt_vec_append(&args->choice.pids);
+
+		if (!pid)
+			argp_failure(state, VT_EXIT_NOTHING, 0, "out of memory");
+		else
+			*pid = vt_parse_pid(state, args->words.list.data[i]);
+	}
+}
+
+static void check_arguments(struct argp_state *state, struct arguments *args)
+{
+	VT_ERROR struct vt_error *err = vt_triage_check_choice(&args->choice);
+
+	if (err)
+		argp_error(state, "%s", err->message);
+	if (args->from.list.n) {
+		for (size_t i = 0; i < args->words.list.n; i++)
+			add_word(state, &args->from, args->words.list.data[i]);
+		if (is_anything_chosen(&args->choice) || args->cores.list.n)
+			argp_error(state, "--from and processes exclude each other");
+		return;
+	}
+	add_pids(state, args);
+	if (!is_anything_chosen(&args->choice) && !args->cores.list.n)
+		argp_error(state, "which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
+	if (!args->triage.directory)
+		argp_error(state, "where to? -o DIR is missing");
+	if (args->triage.inject && args->triage.collect.read_only)
+		argp_error(state, "--inject and %s exclude each other", args->triage.collect.no_stop ? "--no-stop" : "--read-only");
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->output;
+		return 0;
+	case KEY_ALL_GPU:
+		args->choice.all_gpu = true;
+		return 0;
+	case KEY_JOB:
+		parse_slurm(state, arg);
+		args->choice.slurm = arg;
+		return 0;
+	case KEY_CGROUP:
+		args->choice.cgroup = arg;
+		return 0;
+	case KEY_MATCH:
+		args->choice.match = arg;
+		return 0;
+	case KEY_CHILDREN_OF:
+		args->choice.children_of = vt_parse_pid(state, arg);
+		return 0;
+	case KEY_FROM:
+		add_word(state, &args->from, arg);
+		return 0;
+	case KEY_WITH_CORE:
+		add_word(state, &args->cores, arg);
+		return 0;
+	case 'o':
+		args->triage.directory = arg;
+		return 0;
+	case KEY_INJECT:
+		args->triage.inject = true;
+		return 0;
+	case KEY_READ_ONLY:
+		args->triage.collect.read_only = true;
+		return 0;
+	case KEY_NO_STOP:
+		args->triage.collect.no_stop = args->triage.collect.read_only = true;
+		return 0;
+	case KEY_TIMEOUT:
+		args->triage.timeout_ns = vt_parse_timeout(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		add_word(state, &args->words, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check_arguments(state, args);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = { { &vt_format_argp, 0, NULL, 0 }, { 0 } };
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.children = children,
+	.args_doc = "-o DIR PID...\n-o DIR --all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
+	.doc = "Looks at all processes of a job at the same instant, and says which differ, what they wait for and who holds the memory of "
+	       "each GPU; or puts together what was saved on several machines. With --quiet the summary is in DIR only.\v"
+	       "Exit status: 0 everything is known of all processes of the job; 1 something or some are missing (the report says what "
+	       "and why); 2 nothing could be learned; 3 not permitted, of all (the message says what would allow it); 64 wrong usage.",
+};
+
+/* ---- looking ---- */
+
+/* Those that tell most come first: they get processors first for what takes long. */
+static int by_importance(const void *a, const void *b)
+{
+	const struct vt_label *x = &((const struct vt_suspect *)a)->label, *y = &((const struct vt_suspect *)b)->label;
+
+	if (x->in_job != y->in_job)
+		return x->in_job ? -1 : 1;
+	if (x->role != y->role)
+		return x->role < y->role ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static struct vt_error *find(const struct arguments *args, struct vt_suspects *suspects)
+{
+	struct vt_processes processes = { 0 };
+	struct vt_triage_found found = { 0 };
+	struct vt_error *err = is_anything_chosen(&args->choice) ? vt_processes_init(&processes) : NULL;
+
+	if (!err && is_anything_chosen(&args->choice)) {
+		err = vt_triage_find(&processes, &args->choice, &found);
+		if (!err)
+			err = vt_triage_label(&processes, &found, suspects);
+	}
+	for (size_t i = 0; !err && i < args->cores.list.n; i++)
+		err = vt_triage_add_core(suspects, args->cores.list.data[i]);
+	vt_triage_found_deinit(&found);
+	vt_processes_deinit(&processes);
+	return err;
+}
+
+static size_t count_of_job(const struct vt_suspects *suspects)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < suspects->list.n; i++)
+		n += suspects->list.data[i].label.in_job;
+	return n;
+}
+
+/* Of a job: complete when all are, nothing when of none is anything known. Those outside of the job do not count. */
+static int status_of(const struct vt_suspects *suspects, const int *status)
+{
+	size_t n = count_of_job(suspects), complete = 0, nothing = 0, not_permitted = 0;
+
+	for (size_t i = 0; i < suspects->list.n; i++) {
+		if (!suspects->list.data[i].label.in_job)
+			continue;
+		complete += status[i] == VT_EXIT_COMPLETE;
+		not_permitted += status[i] == VT_EXIT_NOT_PERMITTED;
+		nothing += status[i] == VT_EXIT_NOTHING;
+	}
+	if (complete == n)
+		return VT_EXIT_COMPLETE;
+	if (not_permitted == n)
+		return VT_EXIT_NOT_PERMITTED;
+	return nothing + not_permitted == n ? VT_EXIT_NOTHING : VT_EXIT_PARTIAL;
+}
+
+static struct vt_error *look(const struct arguments *args, struct vt_job *job, int *status, int *signo)
+{
+	struct vt_suspects suspects = { 0 };
+	VT_FREE int *each = NULL;
+	struct vt_error *err;
+
+	vt_progress("looking for the processes");
+	err = find(args, &suspects);
+	if (!err && !count_of_job(&suspects))
+		err = vt_error_create(VT_ERR_NOTFOUND, "there are no such processes");
+	if (!err)
+		err = vt_triage_dir_prepare(args->triage.directory, true);
+	if (!err) {
+		qsort(suspects.list.data, suspects.list.n, sizeof(*suspects.list.data), by_importance);
+		each = calloc(suspects.list.n, sizeof(*each));
+		err = each ? vt_triage_collect(&suspects, &args->triage, job, each, signo) : &vt_enomem;
+	}
+	if (!err)
+		*status = status_of(&suspects, each);
+	vt_suspects_deinit(&suspects);
+	return err;
+}
+
+/* ---- what was saved ---- */
+
+static struct vt_error *load_one(const struct arguments *args, const char *directory, struct vt_job *job)
+{
+	const char *prefix = vt_triage_dir_prefix(args->triage.directory, directory, &job->arena);
+	const char *path = vt_arena_printf(&job->arena, "%s/%s", directory, VT_TRIAGE_REPORT);
+
+	return prefix && path ? vt_job_load(job, path, prefix) : &vt_enomem;
+}
+
+/* One that cannot be read must not cost the others. */
+static struct vt_error *load(const struct arguments *args, struct vt_job *job, int *status)
+{
+	size_t n_loaded = 0;
+
+	if (args->triage.directory)
+		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false));
+	vt_progress("reading what was saved");
+	for (size_t i = 0; i < args->from.list.n; i++) {
+		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
+
+		if (err)
+			vt_cmd_fail(err);
+		n_loaded += !err;
+	}
+	*status = n_loaded == args->from.list.n ? VT_EXIT_COMPLETE : VT_EXIT_PARTIAL;
+	return n_loaded ? NULL : vt_error_create(VT_ERR_NOTFOUND, "nothing could be read");
+}
+
+static int worse(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- what comes of it ---- */
+
+static struct vt_error *write_json(const void *job, const struct vt_writer_options *options_, FILE *out)
+{
+	return vt_write_job_json(job, options_, out);
+}
+
+static struct vt_error *write_text(const void *job, const struct vt_writer_options *options_, FILE *out)
+{
+	return vt_write_job_text(job, options_, out);
+}
+
+static struct vt_error *write_directory(const struct arguments *args, struct vt_job *job)
+{
+	struct vt_output plain = args->output;
+	const char *report = vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_REPORT, args->triage.directory);
+	const char *summary = vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_SUMMARY, args->triage.directory);
+
+	if (!report || !summary)
+		return &vt_enomem;
+	plain.writer = (struct vt_writer_options){ .columns = args->output.writer.columns };
+	VT_TRY(vt_output_file(&plain, write_json, job, report));
+	return vt_output_file(&plain, write_text, job, summary);
+}
+
+/* The directory first: that is what is to be there when somebody is in a hurry. A full disk must not cost the text. */
+static int write_all(const struct arguments *args, struct vt_job *job, int status)
+{
+	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) : NULL;
+	VT_ERROR struct vt_error *json_err = vt_output_json(&args->output, write_json, job);
+	VT_ERROR struct vt_error *err = vt_output_is_json_only(&args->output) || args->output.quiet ?
+						NULL : vt_output_text(&args->output, write_text, job);
+
+	if (dir_err)
+		status = worse(status, vt_cmd_fail(dir_err));
+	if (json_err)
+		status = worse(status, vt_cmd_fail(json_err));
+	if (err)
+		status = worse(status, vt_cmd_fail(err));
+	return status;
+}
+
+static void deinit(struct arguments *args)
+{
+	vt_vec_deinit(&args->words.list);
+	vt_vec_deinit(&args->from.list);
+	vt_vec_deinit(&args->cores.list);
+	vt_vec_deinit(&args->choice.pids);
+}
+
+int vt_cmd_triage(int argc, char **argv)
+{
+	struct arguments args = {
+		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .collect.budget_ns = INJECT_NS },
+	};
+	struct vt_job job;
+	int status = VT_EXIT_NOTHING, signo = 0;
+
+	argp_err_exit_status = VT_EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_output_begin(&args.output);
+	umask(077); /* what programs keep in names and command lines is nobody else's */
+	vt_job_init(&job);
+	job.tool_version = PACKAGE_VERSION;
+	clock_gettime(CLOCK_REALTIME, &job.when);
+
+	VT_ERROR struct vt_error *err = args.from.list.n ? load(&args, &job, &status) : look(&args, &job, &status, &signo);
+
+	vt_progress_end();
+	if (err) {
+		status = vt_cmd_fail(err);
+	} else {
+		vt_job_account(&job);
+		if (args.from.list.n)
+			status = worse(status, (int)job.completeness);
+		status = write_all(&args, &job, status);
+	}
+	vt_job_deinit(&job);
+	deinit(&args);
+	return signo ? 128 + signo : status;
+}

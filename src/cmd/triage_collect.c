@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parent of the workers: lets them start together, gives them processors for the rest, takes in what they found, and ends those that
+ * do not come to an end.
+ */
+#include "cmd/triage_collect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "cmd/triage_gate.h"
+
+#define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
+#define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
+#define PATIENCE_NS (2 * VT_NS_PER_S)     /* those who are prepared wait so long for the next one to be */
+#define PATIENCE_PART 4                   /* and never longer than this part of the time for all */
+#define ENDING_NS (500 * VT_NS_PER_MS)    /* for what is killed to be gone; it may be in the kernel, which cannot be interrupted */
+#define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, without those at work who are done with it */
+#define POLL_ENDING_MS 2
+
+enum phase {
+	PHASE_PREPARING,
+	PHASE_READY,    /* waits at the start */
+	PHASE_CAPTURING,
+	PHASE_READ,     /* waits for a processor */
+	PHASE_WORKING,
+	PHASE_ENDING,   /* its pipe is closed */
+	PHASE_OVER,
+};
+
+struct worker {
+	struct vt_suspect *suspect;
+	int *status;
+	pid_t pid;
+	int fd;
+	enum phase phase;
+	struct vt_gate *go;
+	uint64_t end_ns;   /* PHASE_ENDING: not to be waited for longer */
+	struct vt_str text;
+	const char *why;   /* ours: it was ended; NULL it ended by itself */
+};
+
+struct party {
+	const struct vt_triage_options *options;
+	struct vt_job *job;
+	struct worker *workers;
+	size_t n;
+	struct vt_gate *gates; /* the start, and one for each worker */
+	size_t n_processors;
+	uint64_t deadline_ns;
+	uint64_t last_ready_ns; /* when something happened on the way to the start */
+	sigset_t mask;         /* outside of which the user's signals may come */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signo)
+{
+	interrupted = signo;
+}
+
+/* ---- starting ---- */
+
+/* One of our end of its pipe, when there are many workers. */
+static void allow_many_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static size_t count_processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
+}
+
+static void start_worker(struct party *party, struct worker *worker)
+{
+	struct vt_worker_place place = {
+		.parent = getpid(), .start = &party->gates[0], .go = worker->go, .deadline_ns = party->deadline_ns,
+	};
+	int pipes[2];
+
+	if (pipe2(pipes, O_CLOEXEC)) {
+		worker->why = "there are too many open files here";
+		return;
+	}
+	place.out = pipes[1];
+	worker->pid = fork();
+	if (worker->pid == 0) {
+		close(pipes[0]);
+		vt_triage_work(worker->suspect, party->options, &place);
+	}
+	close(pipes[1]);
+	if (worker->pid < 0) {
+		worker->why = "no process could be started for it here";
+		close(pipes[0]);
+		return;
+	}
+	worker->fd = pipes[0];
+	worker->phase = PHASE_PREPARING;
+	(void)fcntl(worker->fd, F_SETFL, O_NONBLOCK);
+}
+
+/* ---- what has happened ---- */
+
+static size_t count(const struct party *party, enum phase phase)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < party->n; i++)
+		n += party->workers[i].phase == phase;
+	return n;
+}
+
+static void end_worker(struct worker *worker, int signo, const char *why)
+{
+	if (worker->phase == PHASE_OVER)
+		return;
+	kill(worker->pid, signo);
+	if (!worker->why)
+		worker->why = why;
+}
+
+/* What a worker says before its document. */
+static void hear(struct party *party, struct worker *worker, char what)
+{
+	if (what == VT_WORKER_READY && worker->phase == PHASE_PREPARING) {
+		worker->phase = vt_gate_is_open(&party->gates[0]) ? PHASE_CAPTURING : PHASE_READY;
+		party->last_ready_ns = vt_now_ns();
+	} else if (what == VT_WORKER_READ) {
+		worker->phase = PHASE_READ;
+	}
+}
+
+static void take_in(struct party *party, struct worker *worker, const char *text, size_t n)
+{
+	while (n > 0 && !worker->text.n && (*text == VT_WORKER_READY || *text == VT_WORKER_READ)) {
+		hear(party, worker, *text++);
+		n--;
+	}
+	vt_str_addn(&worker->text, text, n);
+	if (worker->text.n > MAX_DOCUMENT || worker->text.failed)
+		end_worker(worker, SIGKILL, "there is too much to be said of it");
+}
+
+static void read_worker(struct party *party, struct worker *worker)
+{
+	char buf[65536];
+	ssize_t n;
+
+	while ((n = read(worker->fd, buf, sizeof(buf))) > 0)
+		take_in(party, worker, buf, (size_t)n);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	close(worker->fd);
+	worker->fd = -1;
+	worker->phase = PHASE_ENDING;
+	worker->end_ns = vt_now_ns() + ENDING_NS;
+	party->last_ready_ns = vt_now_ns();
+}
+
+/* ---- what it came to ---- */
+
+static const char *why_nothing(const struct worker *worker, int wait_status, char *buf, size_t size)
+{
+	const char *text = vt_str_get(&worker->text);
+
+	if (worker->why)
+		return worker->why;
+	if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)
+		snprintf(buf, size, "looking at it takes too long");
+	else if (WIFSIGNALED(wait_status))
+		snprintf(buf, size, "vramtap's process for it was ended by signal %d (%s)", WTERMSIG(wait_status),
+			 strsignal(WTERMSIG(wait_status)));
+	else if (*text && *text != '{')
+		snprintf(buf, size, "%.*s", (int)strcspn(text, "\n"), text + (strncmp(text, "vramtap: ", 9) ? 0 : 9));
+	else
+		snprintf(buf, size, "vramtap's process for it ended with status %d", WEXITSTATUS(wait_status));
+	return buf;
+}
+
+static bool add_document(struct party *party, const struct worker *worker)
+{
+	VT_ERROR struct vt_error *err = vt_job_load_text(party->job, vt_str_get(&worker->text), worker->text.n, "");
+
+	return !err;
+}
+
+static void finish(struct party *party, struct worker *worker, int wait_status)
+{
+	bool whole = WIFEXITED(wait_status) && !worker->why && worker->text.n && *worker->text.data == '{';
+	char buf[256];
+
+	if (worker->phase == PHASE_OVER)
+		return;
+	worker->phase = PHASE_OVER;
+	if (whole && add_document(party, worker)) {
+		*worker->status = WEXITSTATUS(wait_status);
+	} else {
+		*worker->status = VT_EXIT_NOTHING;
+		(void)vt_job_add(party->job, &worker->suspect->label, NULL, why_nothing(worker, wait_status, buf, sizeof(buf)));
+	}
+	vt_str_deinit(&worker->text);
+}
+
+static void reap(struct party *party)
+{
+	for (size_t i = 0; i < party->n; i++) {
+		struct worker *worker = &party->workers[i];
+		int status = 0;
+
+		if (worker->phase != PHASE_ENDING)
+			continue;
+		if (waitpid(worker->pid, &status, WNOHANG) != 0)
+			finish(party, worker, status);
+		else if (vt_deadline_passed(worker->end_ns))
+			end_worker(worker, SIGKILL, "vramtap's process for it does not end");
+		if (worker->phase == PHASE_ENDING && vt_deadline_passed(worker->end_ns + ENDING_NS))
+			finish(party, worker, 0); /* it hangs in the kernel; it will be gone when that lets it go */
+	}
+}
+
+/* ---- what is to be done ---- */
+
+static uint64_t patience(const struct party *party)
+{
+	uint64_t part = party->options->timeout_ns / PATIENCE_PART;
+
+	return part < PATIENCE_NS ? part : PATIENCE_NS;
+}
+
+/* Those that are late go alone; each that comes gives the others as much time again. */
+static void start_if_ready(struct party *party)
+{
+	if (vt_gate_is_open(&party->gates[0]) || !count(party, PHASE_READY))
+		return;
+	if (count(party, PHASE_PREPARING) && !vt_deadline_passed(party->last_ready_ns + patience(party)))
+		return;
+	vt_gate_open(&party->gates[0]);
+	for (size_t i = 0; i < party->n; i++)
+		if (party->workers[i].phase == PHASE_READY)
+			party->workers[i].phase = PHASE_CAPTURING;
+}
+
+static bool is_capturing(const struct party *party)
+{
+	return count(party, PHASE_CAPTURING) && !vt_deadline_passed(party->gates[0].opened_ns + UNDISTURBED_NS);
+}
+
+/*
+ * Names take processor time and memory (the symbols of PyTorch's libraries), so no more workers are at it at once than there are
+ * processors; and none while others still hold their processes, unless they hang.
+ */
+static void give_processors(struct party *party)
+{
+	size_t working = count(party, PHASE_WORKING);
+
+	if (is_capturing(party))
+		return;
+	for (size_t i = 0; i < party->n && working < party->n_processors; i++) {
+		struct worker *worker = &party->workers[i];
+
+		if (worker->phase != PHASE_READ)
+			continue;
+		worker->phase = PHASE_WORKING;
+		vt_gate_open(worker->go);
+		working++;
+	}
+}
+
+static void end_all(struct party *party, int signo, const char *why)
+{
+	for (size_t i = 0; i < party->n; i++)
+		end_worker(&party->workers[i], signo, why);
+}
+
+static int time_to_wait_ms(const struct party *party)
+{
+	uint64_t now = vt_now_ns(), until = party->deadline_ns;
+
+	if (count(party, PHASE_ENDING) || is_capturing(party))
+		return POLL_ENDING_MS;
+	if (!vt_gate_is_open(&party->gates[0]) && count(party, PHASE_READY) && party->last_ready_ns + patience(party) < until)
+		until = party->last_ready_ns + patience(party);
+	return until <= now ? POLL_ENDING_MS : (int)((until - now) / VT_NS_PER_MS) + 1;
+}
+
+static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
+{
+	int ms = time_to_wait_ms(party);
+	struct timespec timeout = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * (long)VT_NS_PER_MS };
+
+	for (size_t i = 0; i < party->n; i++)
+		fds[i] = (struct pollfd){ .fd = party->workers[i].fd, .events = POLLIN };
+	if (ppoll(fds, party->n, &timeout, &party->mask) < 0 && errno != EINTR)
+		return vt_error_create_os(errno, "cannot wait for the results");
+	for (size_t i = 0; i < party->n; i++)
+		if (party->workers[i].fd >= 0 && fds[i].revents)
+			read_worker(party, &party->workers[i]);
+	return NULL;
+}
+
+/* The first request lets workers release what they hold by themselves; killed, the kernel does it. */
+static void end_if_due(struct party *party, uint64_t *killing_ns)
+{
+	if (*killing_ns) {
+		if (vt_deadline_passed(*killing_ns))
+			end_all(party, SIGKILL, NULL);
+		/* What hangs in the kernel is gone when that lets it go. */
+		for (size_t i = 0; i < party->n && vt_deadline_passed(*killing_ns + ENDING_NS); i++)
+			finish(party, &party->workers[i], 0);
+		return;
+	}
+	if (interrupted)
+		end_all(party, SIGTERM, "vramtap was interrupted");
+	else if (vt_deadline_passed(party->deadline_ns))
+		end_all(party, SIGTERM, "the time was over before it was looked at (--timeout)");
+	else
+		return;
+	*killing_ns = vt_now_ns() + ENDING_NS;
+}
+
+static struct vt_error *run(struct party *party)
+{
+	VT_FREE struct pollfd *fds = calloc(party->n, sizeof(*fds));
+	uint64_t killing_ns = 0;
+
+	if (!fds)
+		return &vt_enomem;
+	while (count(party, PHASE_OVER) < party->n) {
+		end_if_due(party, &killing_ns);
+		start_if_ready(party);
+		give_processors(party);
+		VT_TRY(wait_for_news(party, fds));
+		reap(party);
+	}
+	return NULL;
+}
+
+/* A turn: as many as can be looked at together. */
+static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
+{
+	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
+	struct vt_error *err;
+
+	party->gates = workers ? vt_gates_create(party->n + 1) : NULL;
+	if (!party->gates)
+		return &vt_enomem;
+	party->workers = workers;
+	party->last_ready_ns = vt_now_ns();
+	for (size_t i = 0; i < party->n; i++) {
+		struct worker *worker = &workers[i];
+
+		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[i + 1] };
+		if (!interrupted)
+			start_worker(party, worker);
+		if (worker->pid <= 0) {
+			worker->why = worker->why ? worker->why : "vramtap was interrupted";
+			finish(party, worker, 0);
+		}
+	}
+	err = run(party);
+	if (err)
+		end_all(party, SIGKILL, NULL);
+	vt_gates_destroy(party->gates, party->n + 1);
+	return err;
+}
+
+/* What the user sends comes only while we wait, and workers start with it blocked. */
+static void catch_signals(struct sigaction *before, sigset_t *mask)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	struct sigaction action = { .sa_handler = on_interrupt };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigaddset(&set, signals[i]);
+		sigaction(signals[i], &action, &before[i]);
+	}
+	sigprocmask(SIG_BLOCK, &set, mask);
+}
+
+struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
+				   int *status, int *signo)
+{
+	struct party party = {
+		.options = options, .job = job, .n_processors = count_processors(), .deadline_ns = vt_now_ns() + options->timeout_ns,
+	};
+	struct sigaction before[4];
+	struct vt_error *err = NULL;
+
+	allow_many_files();
+	interrupted = 0;
+	catch_signals(before, &party.mask);
+	vt_progress("collecting from all processes");
+	for (size_t first = 0; !err && first < suspects->list.n; first += party.n) {
+		party.n = suspects->list.n - first < MAX_WORKERS ? suspects->list.n - first : MAX_WORKERS;
+		err = take_turn(&party, &suspects->list.data[first], &status[first]);
+	}
+	vt_progress_end();
+	sigaction(SIGINT, &before[0], NULL);
+	sigaction(SIGTERM, &before[1], NULL);
+	sigaction(SIGHUP, &before[2], NULL);
+	sigaction(SIGQUIT, &before[3], NULL);
+	sigprocmask(SIG_SETMASK, &party.mask, NULL);
+	*signo = interrupted;
+	return err;
+}

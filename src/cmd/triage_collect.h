@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks at many processes at once, each by a worker of its own. */
+#ifndef VT_CMD_TRIAGE_COLLECT_H
+#define VT_CMD_TRIAGE_COLLECT_H
+
+#include "cmd/output.h"
+#include "cmd/triage.h"
+
+struct vt_triage_options {
+	struct vt_collect_options collect; /* of processes of the job */
+	bool inject;           /* the helper may run in ranks */
+	uint64_t timeout_ns;   /* for all together */
+	const char *directory; /* where reports go */
+};
+
+/*
+ * Adds each to job as a member, with what is known of it: whatever becomes of a worker costs no more than the rest of its member.
+ * status: for each, the exit status that a report of it alone would have. *signo is set to the signal by which the user ended it; then
+ * what there was is in the job.
+ */
+struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
+				   int *status, int *signo);
+
+/* Private to triage_collect.c and triage_worker.c: what a worker says before its document, a byte each. */
+enum {
+	VT_WORKER_READY = 'r', /* all is prepared: it waits at the start for the others */
+	VT_WORKER_READ = 's',  /* its process runs again: it waits for a processor */
+};
+
+struct vt_gate;
+
+struct vt_worker_place {
+	pid_t parent;
+	int out;               /* the parent's pipe */
+	struct vt_gate *start; /* for all of them: opened when the threads are to be stopped */
+	struct vt_gate *go;    /* its own: opened when there is a processor for the rest */
+	uint64_t deadline_ns;
+};
+
+/* triage_worker.c: the life of a worker, right after fork(). */
+_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/triage_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "report/job.h"
+
+/* The files, and how each begins, without blanks: what has such a name and begins otherwise is somebody else's. */
+static const struct kind {
+	const char *name;   /* NULL: any that ends in .json */
+	const char *begins; /* NULL: goes with the others of them */
+} kinds[] = {
+	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },
+	{ VT_TRIAGE_SUMMARY, NULL },
+	{ NULL, "{\"schema\":\"" VT_REPORT_SCHEMA "\"" },
+};
+
+static bool begins_with(int dir, const char *name, const char *text)
+{
+	VT_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char buf[256];
+	ssize_t n = fd < 0 ? 0 : read(fd, buf, sizeof(buf));
+
+	for (ssize_t i = 0; i < n && *text; i++)
+		if (!strchr(" \n", buf[i]) && buf[i] != *text++)
+			return false;
+	return !*text;
+}
+
+static bool is_json(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 5 && !strcmp(name + n - 5, ".json");
+}
+
+static bool is_of_triage(int dir, const char *name)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		const struct kind *kind = &kinds[i];
+
+		if (kind->name ? strcmp(kind->name, name) : !is_json(name))
+			continue;
+		return begins_with(dir, kind->begins ? name : VT_TRIAGE_REPORT, kind->begins ? kind->begins : kinds[0].begins);
+	}
+	return false;
+}
+
+/* Calls for each file, other than directories; stops at the first error. */
+static struct vt_error *for_each(int dir, const char *path, struct vt_error *(*what)(int dir, const char *path, const char *name))
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	VT_CLOSEDIR DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+
+	if (!list)
+		return vt_error_create_os(errno, "cannot list %s", path);
+	while ((entry = readdir(list))) {
+		struct stat st;
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+		    (!fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode)))
+			continue;
+		VT_TRY(what(dir, path, entry->d_name));
+	}
+	return NULL;
+}
+
+static struct vt_error *check_file(int dir, const char *path, const char *name)
+{
+	if (is_of_triage(dir, name))
+		return NULL;
+	return vt_error_create(VT_ERR_BUSY, "%s is neither empty nor what an earlier triage left: it has %s", path, name);
+}
+
+/* The summary is known by the report beside it, so that goes last. */
+static struct vt_error *remove_file(int dir, const char *path, const char *name)
+{
+	if (strcmp(name, VT_TRIAGE_REPORT) != 0 && unlinkat(dir, name, 0) && errno != ENOENT)
+		return vt_error_create_os(errno, "cannot remove %s/%s", path, name);
+	return NULL;
+}
+
+/* What others can write to, they can fill with links. */
+static struct vt_error *check_owner(int dir, const char *path)
+{
+	struct stat st;
+
+	if (fstat(dir, &st))
+		return vt_error_create_os(errno, "cannot look at %s", path);
+	if (st.st_uid != geteuid())
+		return vt_error_create(VT_ERR_BUSY, "%s belongs to another user", path);
+	if (st.st_mode & S_IWOTH)
+		return vt_error_create(VT_ERR_BUSY, "%s can be written by everybody", path);
+	return NULL;
+}
+
+struct vt_error *vt_triage_dir_prepare(const char *path, bool remove)
+{
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return vt_error_create_os(errno, "cannot make the directory %s", path);
+
+	VT_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return vt_error_create_os(errno, "cannot open the directory %s", path);
+	VT_TRY(check_owner(dir, path));
+	VT_TRY(for_each(dir, path, check_file));
+	if (!remove)
+		return NULL;
+	VT_TRY(for_each(dir, path, remove_file));
+	if (unlinkat(dir, VT_TRIAGE_REPORT, 0) && errno != ENOENT)
+		return vt_error_create_os(errno, "cannot remove %s/%s", path, VT_TRIAGE_REPORT);
+	return NULL;
+}
+
+const char *vt_triage_dir_prefix(const char *directory, const char *source, struct vt_arena *arena)
+{
+	VT_FREE char *from = realpath(source, NULL);
+	VT_FREE char *to = directory ? realpath(directory, NULL) : NULL;
+	size_t n = to ? strlen(to) : 0;
+
+	if (!from)
+		return vt_arena_strdup(arena, source);
+	if (n == 1) /* the root itself ends with what is between */
+		n = 0;
+	if (!to || strncmp(from, to, n) != 0 || (from[n] && from[n] != '/'))
+		return vt_arena_strdup(arena, from);
+	return vt_arena_strdup(arena, from[n] ? from + n + 1 : "");
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One process is looked at, by a process of its own: whatever that process does to whoever reads it (memory without end, a read that
+ * never returns, bytes that make us crash) ends here. It may be killed at any moment; the kernel lets go of what it holds then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/sandbox.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "cmd/triage_collect.h"
+#include "cmd/triage_gate.h"
+#include "report/writer.h"
+#include "target/proc.h"
+#include "target/session.h"
+
+#define MAX_MEMORY ((size_t)4 << 30)      /* a report of two million blocks takes 1 GiB */
+#define MAX_FILE ((rlim_t)1 << 30)        /* of its JSON */
+#define OTHERS_NS (1 * VT_NS_PER_S)       /* for the memory of a process outside of the job, which goes on meanwhile */
+#define LATE_NS (10 * VT_NS_PER_MS)       /* after the others: worth a word */
+
+struct worker {
+	struct vt_suspect *suspect;
+	const struct vt_triage_options *options;
+	const struct vt_worker_place *place;
+	struct vt_model model;
+	bool ready; /* it has passed the start */
+	uint64_t late_ns;
+};
+
+/* ---- the surroundings ---- */
+
+/* Async-signal-safe. The parent says what happened. */
+static void on_interrupt(int signo)
+{
+	vt_session_emergency_release();
+	_exit(128 + signo);
+}
+
+static void catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	struct sigaction action = { .sa_handler = on_interrupt };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigaction(signals[i], &action, NULL);
+		sigaddset(&set, signals[i]);
+	}
+	signal(SIGALRM, SIG_DFL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void lower(int resource, rlim_t value)
+{
+	struct rlimit limit;
+
+	if (getrlimit(resource, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= value))
+		return;
+	limit.rlim_cur = value;
+	(void)setrlimit(resource, &limit);
+}
+
+/* What it says on standard error (why it gave up) is for its row, not for the terminal: it goes where the document would. */
+static bool settle_in(const struct worker *w)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	vt_progress_enable(false);
+	catch_signals();
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != w->place->parent)
+		return false;
+	vt_be_first_to_go();
+	vt_limit_data(MAX_MEMORY);
+	lower(RLIMIT_CORE, 0);
+	lower(RLIMIT_FSIZE, MAX_FILE);
+	lower(RLIMIT_CPU, (rlim_t)(w->options->timeout_ns / VT_NS_PER_S) + 1);
+	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(w->place->out, STDERR_FILENO) >= 0;
+}
+
+/* ---- together with the others ---- */
+
+static void say(const struct worker *w, char what)
+{
+	ssize_t ret;
+
+	do
+		ret = write(w->place->out, &what, 1);
+	while (ret < 0 && errno == EINTR);
+}
+
+static void wait_for_start(void *arg)
+{
+	struct worker *w = arg;
+
+	if (w->ready)
+		return;
+	w->ready = true;
+	if (vt_gate_is_open(w->place->start))
+		w->late_ns = vt_now_ns() - w->place->start->opened_ns;
+	say(w, VT_WORKER_READY);
+	vt_gate_wait(w->place->start, w->place->deadline_ns);
+}
+
+static void wait_for_processor(void *arg)
+{
+	struct worker *w = arg;
+
+	say(w, VT_WORKER_READ);
+	vt_gate_wait(w->place->go, w->place->deadline_ns);
+}
+
+/* ---- the report ---- */
+
+static void choose_options(const struct worker *w, const struct vt_collect_together *together, struct vt_collect_options *collect)
+{
+	const struct vt_label *label = &w->suspect->label;
+
+	*collect = w->options->collect;
+	collect->together = together;
+	collect->read_only = collect->no_stop || !w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu;
+	if (label->in_job)
+		return;
+	/* Nobody asked for it: it is only read. */
+	collect->read_only = collect->no_stop = collect->memory_only = true;
+	collect->together = NULL;
+	collect->budget_ns = OTHERS_NS;
+}
+
+/* Numbers of processes are used again. */
+static struct vt_error *check_same(const struct vt_suspect *suspect)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = suspect->start_ticks ? vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid) : NULL;
+
+	if (!suspect->start_ticks || err || info.start_ticks == suspect->start_ticks)
+		return NULL;
+	return vt_error_create(VT_ERR_GONE, "it has ended, and another process has its number");
+}
+
+static struct vt_error *look(struct worker *w)
+{
+	const struct vt_collect_together together = { .wait = wait_for_start, .released = wait_for_processor, .arg = w };
+	struct vt_collect_options collect;
+	struct vt_subject subject = {
+		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,
+		.pid = w->suspect->core ? 0 : w->suspect->label.pid,
+		.core = w->suspect->core,
+	};
+
+	choose_options(w, &together, &collect);
+	VT_TRY(check_same(w->suspect));
+	VT_TRY(vt_collect_report(&subject, &collect, &w->model));
+	if (w->late_ns >= LATE_NS)
+		vt_model_diag(&w->model, VT_DIAG_NOTE, "stacks", "late",
+			      "its threads were stopped %.0f ms after those of the other processes: preparing that took longer",
+			      (double)w->late_ns / VT_NS_PER_MS);
+	return NULL;
+}
+
+static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
+{
+	return vt_writer_json.write(model, options, out);
+}
+
+/* What cannot be written must not cost what is known. */
+static const char *save(struct worker *w)
+{
+	const struct vt_output output = { 0 };
+	char *path = vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
+	VT_ERROR struct vt_error *err = path ? vt_output_file(&output, write_json, &w->model, path) : &vt_enomem;
+
+	if (!err)
+		return w->suspect->file;
+	vt_model_diag(&w->model, VT_DIAG_MISSING, "files", vt_error_code_name(err->code), "its report is not saved: %s", err->message);
+	if (w->model.completeness == VT_COMPLETE)
+		w->model.completeness = VT_PARTIAL;
+	return NULL;
+}
+
+static struct vt_error *send(struct worker *w, const struct vt_error *why, const char *file)
+{
+	static const struct vt_writer_options options = { 0 };
+	FILE *out = fdopen(w->place->out, "w");
+	struct vt_job job;
+	struct vt_error *err;
+
+	if (!out)
+		return vt_error_create_os(errno, "the result cannot be sent");
+	vt_job_init(&job);
+	job.tool_version = PACKAGE_VERSION;
+	if (!vt_job_add(&job, &w->suspect->label, why ? NULL : &w->model, why ? why->message : NULL))
+		return &vt_enomem;
+	job.members.data[0].file = file;
+	err = vt_write_job_json(&job, &options, out);
+	if (fclose(out) && !err)
+		err = vt_error_create_os(errno, "the result cannot be sent");
+	vt_job_deinit(&job);
+	return err;
+}
+
+_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place)
+{
+	struct worker w = { .suspect = suspect, .options = options, .place = place };
+	const char *file = NULL;
+	int status;
+
+	if (!settle_in(&w))
+		_exit(VT_EXIT_NOTHING);
+	vt_model_init(&w.model);
+
+	struct vt_error *err = look(&w);
+
+	if (!err) {
+		vt_triage_correct_label(suspect, &w.model);
+		file = save(&w);
+	}
+	status = !err ? (int)w.model.completeness : err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
+	err = send(&w, err, file);
+	/* The memory goes with the process; the report of a large one takes a while to take apart. */
+	_exit(err ? vt_cmd_fail(err) : status);
+}

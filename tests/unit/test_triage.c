@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vramtap triage: process trees made by hand, and who is found in them and taken for what; its directory; its gate. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmd/triage.h"
+#include "cmd/triage_dir.h"
+#include "cmd/triage_gate.h"
+
+#define NOTHING 0
+
+static void succeed(struct vt_error *err)
+{
+	if (err)
+		fail_msg("%s", err->message);
+}
+
+/* A process, and what is expected of it. */
+struct known {
+	pid_t pid, ppid;
+	const char *name, *command;
+	const char *cgroup;    /* NULL none */
+	const char *variables; /* each followed by a line's end; NULL none */
+	enum vt_gpu_use gpu;
+	uint64_t devices;
+	/* expected: */
+	bool chosen, other;
+	enum vt_role role;
+	int rank;
+	pid_t of;
+	int worker;
+};
+
+#define PYTHON "/usr/bin/python3 "
+
+static void fill(struct vt_processes *processes, const struct known *known, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct vt_process *p = vt_vec_append(&processes->list);
+		char *variables = vt_arena_strdup(&processes->arena, known[i].variables ? known[i].variables : "");
+
+		assert_non_null(p);
+		for (char *c = variables; *c; c++)
+			*c = *c == '\n' ? '\0' : *c;
+		*p = (struct vt_process){
+			.pid = known[i].pid, .ppid = known[i].ppid, .uid = 1000, .state = 'S', .start_ticks = (uint64_t)(100 + i),
+			.command = known[i].command, .cgroup = known[i].cgroup ? known[i].cgroup : "0::/\n", .variables = variables,
+			.n_variables = known[i].variables ? strlen(known[i].variables) : 0, .gpu_known = true, .gpu = known[i].gpu,
+			.gpu_devices = known[i].devices,
+		};
+		snprintf(p->name, sizeof(p->name), "%s", known[i].name);
+		assert_true(vt_map_put(&processes->by_pid, (uint64_t)p->pid, i));
+	}
+	for (size_t i = 0; i < n; i++)
+		processes->list.data[i].parent = vt_processes_find(processes, known[i].ppid);
+}
+
+static const struct vt_suspect *suspect_of(const struct vt_suspects *suspects, pid_t pid)
+{
+	for (size_t i = 0; i < suspects->list.n; i++)
+		if (suspects->list.data[i].label.pid == pid)
+			return &suspects->list.data[i];
+	return NULL;
+}
+
+static void check(const struct known *known, size_t n, const struct vt_triage_choice *choice)
+{
+	struct vt_processes processes = { 0 };
+	struct vt_triage_found found = { 0 };
+	struct vt_suspects suspects = { 0 };
+
+	fill(&processes, known, n);
+	succeed(vt_triage_find(&processes, choice, &found));
+	succeed(vt_triage_label(&processes, &found, &suspects));
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_suspect *suspect = suspect_of(&suspects, known[i].pid);
+
+		if (found.chosen[i] != known[i].chosen || found.others[i] != known[i].other)
+			fail_msg("%d: chosen %d, other %d", known[i].pid, found.chosen[i], found.others[i]);
+		assert_int_equal(suspect != NULL, known[i].chosen || known[i].other);
+		if (!known[i].chosen)
+			continue;
+		if (suspect->label.role != known[i].role || suspect->label.rank != known[i].rank || suspect->label.of != known[i].of ||
+		    suspect->label.worker != known[i].worker)
+			fail_msg("%d: role %d, rank %d, of %d, worker %d", known[i].pid, (int)suspect->label.role, suspect->label.rank,
+				 suspect->label.of, suspect->label.worker);
+	}
+	vt_suspects_deinit(&suspects);
+	vt_triage_found_deinit(&found);
+	vt_processes_deinit(&processes);
+}
+
+#define CHECK(known, ...) check(known, sizeof(known) / sizeof((known)[0]), &(struct vt_triage_choice){ __VA_ARGS__ })
+
+#define RANK(n) "RANK=" #n "\nLOCAL_RANK=" #n "\nWORLD_SIZE=2\n"
+#define TRAIN PYTHON "train.py"
+
+static void finds_what_uses_a_gpu(void **state)
+{
+	static const struct known known[] = {
+		{ 1, 0, "systemd", "/sbin/init" },
+		{ 10, 1, "bash", "bash", NULL, "SLURM_PROCID=0\n" },
+		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "pt_main_thread", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "pt_main_thread", TRAIN, NULL, RANK(1), VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		{ 40, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, 0, 30, 0 },
+		{ 41, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, 0, 30, 1 },
+		/* What a worker has started is none, also when it was forked. */
+		{ 42, 41, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 43, 30, "python3", PYTHON "-c from multiprocessing.resource_tracker import main;main(7)", NULL, RANK(0), VT_GPU_NONE, 0, true,
+		  false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 44, 30, "python3", PYTHON "-c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork", NULL,
+		  RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_LOADER, 0, 30, 2 },
+		{ 45, 30, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 50, 1, "Xorg", "/usr/bin/Xorg", NULL, NULL, VT_GPU_NONE, 0 },
+	};
+	(void)state;
+
+	CHECK(known, .all_gpu = true);
+}
+
+static void finds_the_processes_of_a_slurm_job(void **state)
+{
+#define OF(job, step) "0::/system.slice/slurmstepd.scope/job_" #job "/step_" #step "/user/task_0\n"
+	static const struct known known[] = {
+		{ 10, 1, "slurmstepd", "slurmstepd: [4711.0]", OF(4711, 0), NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 20, 10, "bash", "bash run.sh", OF(4711, 0), "SLURM_PROCID=3\n", VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 3, 0, -1 },
+		{ 30, 20, "python3", TRAIN, OF(4711, 0), "SLURM_PROCID=3\nSLURM_NTASKS=8\n", VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 3, 0,
+		  -1 },
+		/* Without a cgroup for each job the environment says it. */
+		{ 31, 1, "python3", TRAIN, NULL, "SLURM_JOB_ID=4711\nSLURM_PROCID=4\n", VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 4, 0, -1 },
+		{ 32, 1, "python3", TRAIN, NULL, "SLURM_JOB_ID=47110\n" },
+		{ 40, 1, "python3", TRAIN, OF(47, 0), NULL, VT_GPU_DEVICE, 2, false, true },
+		{ 41, 1, "python3", TRAIN, OF(47, 1), NULL, VT_GPU_DEVICE, 4, false, false },
+		{ 42, 1, "python3", TRAIN, OF(47, 1), NULL, VT_GPU_LIBRARY, 0, false, true },
+	};
+	(void)state;
+
+	CHECK(known, .slurm = "4711");
+#undef OF
+}
+
+static void finds_by_cgroup_and_by_command_line(void **state)
+{
+	static const struct known known[] = {
+		{ 10, 1, "python3", PYTHON "serve.py --port 8000", "0::/kubepods/pod1/abc\n", "HOSTNAME=serve-0\n", VT_GPU_DEVICE, 1, true, false,
+		  VT_ROLE_RANK, -1, 0, -1 },
+		{ 11, 10, "cat", "cat", "0::/kubepods/pod1/abc\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 10, -1 },
+		{ 12, 1, "python3", PYTHON "train.py", "0::/kubepods/pod12\n" },
+	};
+	static const struct known v1[] = {
+		{ 10, 1, "python3", PYTHON "serve.py", "4:memory:/a/b\n2:cpu,cpuacct:/x\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0,
+		  -1 },
+		{ 11, 1, "python3", PYTHON "serve.py", "4:memory:/ab\n2:cpu,cpuacct:/a\n" },
+	};
+	(void)state;
+
+	CHECK(known, .cgroup = "/sys/fs/cgroup/kubepods/pod1/");
+	CHECK(known, .match = "serve\\.py( |$)");
+	CHECK(v1, .cgroup = "/sys/fs/cgroup/memory/a");
+}
+
+static void finds_by_pid_with_launcher_but_without_siblings(void **state)
+{
+	static const struct known known[] = {
+		{ 20, 1, "mpirun", "mpirun -n 2 train", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=1\n", VT_GPU_DEVICE, 1, false, false },
+		{ 32, 30, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1, true, false, VT_ROLE_LOADER, 0, 30, 0 },
+	};
+	struct vt_triage_choice choice = { 0 };
+	pid_t pids[] = { 30 };
+	(void)state;
+
+	choice.pids.data = pids;
+	choice.pids.n = 1;
+	check(known, sizeof(known) / sizeof(known[0]), &choice);
+}
+
+static void takes_all_below_a_process(void **state)
+{
+	static const struct known known[] = {
+		{ 20, 30, "a", "a" },
+		/* A ring, as of processes that came and went during the pass. */
+		{ 30, 20, "b", "b" },
+		/* The parent has the larger number. */
+		{ 40, 90, "sh", "sh", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0, -1 },
+		{ 41, 40, "python3", PYTHON "x.py", NULL, "RANK=x\nRANK_0=3\n", VT_GPU_LIBRARY, 0, true, false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 90, 1, "train", "train", NULL, "RANK=99999999999\nPMI_RANK=7\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 7, 0, -1 },
+	};
+	(void)state;
+
+	CHECK(known, .children_of = 90);
+}
+
+static void never_takes_itself_unasked(void **state)
+{
+	struct known known[] = {
+		{ 5, 1, "bash", "bash" },
+		{ getpid(), 5, "vramtap", "vramtap triage --match vramtap", NULL, NULL, VT_GPU_NONE, 0 },
+		{ 1 << 29, getpid(), "x", "vramtap child", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0, -1 },
+	};
+	(void)state;
+
+	CHECK(known, .match = "vramtap|bash");
+}
+
+static void refuses_a_bad_expression(void **state)
+{
+	struct vt_error *err = vt_triage_check_choice(&(struct vt_triage_choice){ .match = "a(" });
+	(void)state;
+
+	assert_non_null(err);
+	assert_non_null(strstr(err->message, "a("));
+	vt_error_destroy(err);
+}
+
+static void sees_real_processes(void **state)
+{
+	struct vt_processes processes = { 0 };
+	int pipes[2];
+	char c;
+	size_t i;
+	(void)state;
+
+	assert_int_equal(pipe(pipes), 0);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		setenv("VT_TEST_RANK", "12", 1);
+		dup2(pipes[1], 3);
+		execl("/bin/sh", "sh", "-c", "echo x >&3; kill -STOP $$", "a b", NULL);
+		_exit(1);
+	}
+	assert_int_equal(read(pipes[0], &c, 1), 1);
+	succeed(vt_processes_init(&processes));
+	i = vt_processes_find(&processes, pid);
+	assert_true(i != VT_NO_PROCESS);
+	assert_int_equal(processes.list.data[i].ppid, getpid());
+	assert_int_equal(processes.list.data[i].uid, geteuid());
+	assert_true(vt_processes_descends(&processes, i, vt_processes_find(&processes, getpid())));
+	assert_false(vt_processes_descends(&processes, i, i));
+	assert_string_equal(processes.list.data[i].command, "sh -c echo x >&3; kill -STOP $$ a b");
+	assert_string_equal(vt_process_variable(&processes, i, "VT_TEST_RANK"), "12");
+	assert_null(vt_process_variable(&processes, i, "VT_TEST"));
+	assert_int_equal(vt_process_gpu(&processes, i, NULL), VT_GPU_NONE);
+	assert_int_equal(vt_processes_find(&processes, 0), VT_NO_PROCESS);
+	vt_processes_deinit(&processes);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* ---- the directory ---- */
+
+static void write_to(const char *dir, const char *name, const char *text)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static bool exists(const char *dir, const char *name)
+{
+	char path[512];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return !lstat(path, &st);
+}
+
+static void refused(const char *dir)
+{
+	struct vt_error *err = vt_triage_dir_prepare(dir, true);
+
+	assert_non_null(err);
+	vt_error_destroy(err);
+}
+
+static void keeps_what_is_not_its_own(void **state)
+{
+	char base[] = "/tmp/vramtap-test-XXXXXX", dir[64], path[128];
+	struct stat st;
+	(void)state;
+
+	assert_non_null(mkdtemp(base));
+	snprintf(dir, sizeof(dir), "%s/out", base);
+	succeed(vt_triage_dir_prepare(dir, true));
+	assert_int_equal(stat(dir, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	/* A summary alone is somebody else's, and so is JSON of another kind. */
+	write_to(dir, "summary.txt", "mine\n");
+	refused(dir);
+	write_to(dir, "report.json", "{\n \"schema\": \"vramtap-triage\",\n");
+	write_to(dir, "host-12.json", "{\"schema\":\"vramtap-report\"");
+	write_to(dir, "mine.json", "{}");
+	refused(dir);
+	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json") && exists(dir, "mine.json"));
+	snprintf(path, sizeof(path), "%s/mine.json", dir);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/node2", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	succeed(vt_triage_dir_prepare(dir, false));
+	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json"));
+	succeed(vt_triage_dir_prepare(dir, true));
+	assert_false(exists(dir, "summary.txt") || exists(dir, "report.json") || exists(dir, "host-12.json"));
+	assert_true(exists(dir, "node2"));
+	/* A link is nobody's. */
+	write_to(base, "elsewhere", "{\"schema\":\"vramtap-report\"");
+	snprintf(path, sizeof(path), "%s/x-1.json", dir);
+	assert_int_equal(symlink("../elsewhere", path), 0);
+	refused(dir);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(chmod(dir, 0777), 0);
+	refused(dir);
+	snprintf(path, sizeof(path), "rm -r %s", base);
+	assert_int_equal(system(path), 0);
+}
+
+static void names_files_as_seen_from_the_directory(void **state)
+{
+	struct vt_arena arena = { 0 };
+	(void)state;
+
+	assert_string_equal(vt_triage_dir_prefix("/usr", "/usr/bin", &arena), "bin");
+	assert_string_equal(vt_triage_dir_prefix("/usr", "/usr/", &arena), "");
+	assert_string_equal(vt_triage_dir_prefix("/usr/lib", "/usr", &arena), "/usr");
+	assert_string_equal(vt_triage_dir_prefix(NULL, "/usr", &arena), "/usr");
+	assert_string_equal(vt_triage_dir_prefix("/us", "/usr", &arena), "/usr");
+	assert_string_equal(vt_triage_dir_prefix("/", "/usr", &arena), "usr");
+	vt_arena_deinit(&arena);
+}
+
+/* ---- the gate ---- */
+
+static void lets_all_go_together(void **state)
+{
+	struct vt_gate *gates = vt_gates_create(2);
+	uint64_t begin = vt_now_ns();
+	pid_t pids[4];
+	(void)state;
+
+	assert_non_null(gates);
+	assert_false(vt_gate_wait(&gates[1], begin + 20 * VT_NS_PER_MS));
+	assert_true(vt_now_ns() - begin >= 20 * VT_NS_PER_MS);
+	for (size_t i = 0; i < 4; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(vt_gate_wait(&gates[0], vt_now_ns() + 10 * VT_NS_PER_S) && vt_now_ns() >= gates[0].opened_ns ? 7 : 1);
+	}
+	vt_sleep_ns(20 * VT_NS_PER_MS);
+	vt_gate_open(&gates[0]);
+	for (size_t i = 0; i < 4; i++) {
+		int status;
+
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+	assert_true(vt_gate_wait(&gates[0], 0));
+	vt_gates_destroy(gates, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds_what_uses_a_gpu),
+		cmocka_unit_test(finds_the_processes_of_a_slurm_job),
+		cmocka_unit_test(finds_by_cgroup_and_by_command_line),
+		cmocka_unit_test(finds_by_pid_with_launcher_but_without_siblings),
+		cmocka_unit_test(takes_all_below_a_process),
+		cmocka_unit_test(never_takes_itself_unasked),
+		cmocka_unit_test(refuses_a_bad_expression),
+		cmocka_unit_test(sees_real_processes),
+		cmocka_unit_test(keeps_what_is_not_its_own),
+		cmocka_unit_test(names_files_as_seen_from_the_directory),
+		cmocka_unit_test(lets_all_go_together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
