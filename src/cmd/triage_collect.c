@@ -153,11 +153,16 @@ static void hear(struct party *party, struct worker *worker, char what)
 
 static void take_in(struct party *party, struct worker *worker, const char *text, size_t n)
 {
-	while (n > 0 && !worker->text.n && (*text == VT_WORKER_READY || *text == VT_WORKER_READ)) {
-		hear(party, worker, *text++);
-		n--;
+	for (size_t i = 0; i < n;) {
+		size_t len = 0;
+
+		while (i + len < n && text[i + len] != VT_WORKER_READY && text[i + len] != VT_WORKER_READ)
+			len++;
+		vt_str_addn(&worker->text, text + i, len);
+		i += len;
+		if (i < n)
+			hear(party, worker, text[i++]);
 	}
-	vt_str_addn(&worker->text, text, n);
 	if (worker->text.n > MAX_DOCUMENT || worker->text.failed)
 		end_worker(worker, SIGKILL, "there is too much to be said of it");
 }
@@ -198,16 +203,21 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	return buf;
 }
 
+/* Messages may be before it. */
 static bool add_document(struct party *party, const struct worker *worker)
 {
-	VT_ERROR struct vt_error *err = vt_job_load_text(party->job, vt_str_get(&worker->text), worker->text.n, "");
+	const char *text = vt_str_get(&worker->text), *document = strstr(text, "{\n");
+	VT_ERROR struct vt_error *err = NULL;
 
+	if (!document)
+		return false;
+	err = vt_job_load_text(party->job, document, worker->text.n - (size_t)(document - text), "");
 	return !err;
 }
 
 static void finish(struct party *party, struct worker *worker, int wait_status)
 {
-	bool whole = WIFEXITED(wait_status) && !worker->why && worker->text.n && *worker->text.data == '{';
+	bool whole = WIFEXITED(wait_status) && !worker->why;
 	char buf[256];
 
 	if (worker->phase == PHASE_OVER)

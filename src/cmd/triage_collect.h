@@ -21,10 +21,13 @@ struct vt_triage_options {
 struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo);
 
-/* Private to triage_collect.c and triage_worker.c: what a worker says before its document, a byte each. */
+/*
+ * Private to triage_collect.c and triage_worker.c: what a worker says before its document, bytes that are in no JSON and in no message on
+ * standard error, which go the same way.
+ */
 enum {
-	VT_WORKER_READY = 'r', /* all is prepared: it waits at the start for the others */
-	VT_WORKER_READ = 's',  /* its process runs again: it waits for a processor */
+	VT_WORKER_READY = 1, /* all is prepared: it waits at the start for the others */
+	VT_WORKER_READ = 2,  /* its process runs again: it waits for a processor */
 };
 
 struct vt_gate;

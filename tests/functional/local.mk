@@ -15,3 +15,4 @@ include tests/functional/core.mk
 include tests/functional/capture.mk
 include tests/functional/recorder.mk
 include tests/functional/gdb_docs.mk
+include tests/functional/triage.mk

@@ -89,6 +89,7 @@ def sleep_uninterruptibly():
 
 
 def read_sample(trouble):
+    time.sleep(0.5)  # a thread of its own sends the batch before
     if trouble == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif trouble == "sleep":
@@ -164,8 +165,7 @@ def launch(args):
         wait_for(rank.pid, {"loop": "R", "oom": "RS", "killed": "Z"}.get(args.trouble, "S") if number == args.of else "S")
     print("READY " + json.dumps({"ranks": [rank.pid for rank in ranks], "workers": workers}), flush=True)
     sys.stdin.read()
-    for pid in [pid for some in workers for pid in some]:
-        os.kill(pid, signal.SIGKILL)
+    # Their workers end with them.
     for rank in ranks:
         rank.kill()
         rank.wait()

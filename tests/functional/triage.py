@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""vramtap triage on a fake job of full PyTorch processes, and on processes that do what makes collecting hard."""
+import contextlib
+import fcntl
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+from core import gcore
+from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
+                     schema_errors, scratch, simulated_python, target, vramtap, wait_until)
+
+VERSION = "2.11.0"
+JOB = os.path.join(SOURCE, "tests", "targets", "triage_job.py")
+ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="128", SIMCUDA_CTX_MB="16")
+
+
+def triage(*args, expect=COMPLETE, timeout=60, **kwargs):
+    """Runs vramtap triage into a new directory; returns (directory, report, summary on the terminal)."""
+    out = scratch()
+    code, text, err = vramtap("triage", "-o", out, *map(str, args), timeout=timeout, **kwargs)
+    check(code in (expect if isinstance(expect, tuple) else (expect,)), f"exit code {code}, not {expect}:", err, text[-1500:])
+    return out, load(out), text
+
+
+def load(directory):
+    with open(os.path.join(directory, "report.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def by_pid(report):
+    return {m["pid"]: m for m in report["members"] if m["in_job"]}
+
+
+@contextlib.contextmanager
+def fake_job(trouble="none", *args):
+    """A job with one in trouble, its launcher called torchrun; yields (pid of the launcher, {"ranks": …, "workers": …})."""
+    torchrun = scratch("torchrun")
+    os.symlink(JOB, torchrun)
+    command = [*simulated_python(VERSION), torchrun, "--trouble", trouble, *args]
+    with target(command, ready="READY", env=ENV) as proc:
+        try:
+            yield proc.pid, json.loads(proc.ready_line.split(None, 1)[1])
+        finally:
+            with contextlib.suppress(OSError):
+                proc.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                proc.wait(10)
+            proc.stdin = open(os.devnull, "rb")
+
+
+def are_running(pids):
+    """Nobody is stopped, nor traced."""
+    for pid in pids:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = file.read()
+        check("TracerPid:\t0" in status, f"{pid} is traced")
+        check(not re.search(r"^State:\s+[tT]", status, re.M), f"{pid} is stopped", status[:200])
+
+
+# ---- who is found, and who they are ----
+
+def test_job_is_labelled():
+    with fake_job("none", "--ranks", "2", "--workers", "2") as (launcher, job):
+        out, report, text = triage("--children-of", launcher)
+        members = by_pid(report)
+        ranks, workers = job["ranks"], job["workers"]
+        equal(set(members), {launcher, *ranks, *workers[0], *workers[1]}, "the members")
+        equal(members[launcher]["role"], "launcher", "role of the launcher")
+        for number, pid in enumerate(ranks):
+            m = members[pid]
+            equal((m["role"], m["rank"], m["local_rank"], m["world_size"], m["job"]), ("rank", number, number, 2, "torchrun 4711"),
+                  f"label of {pid}")
+            equal(m["memory"][0]["allocated_bytes"], 20 << 20, "what it holds")
+            for index, worker in enumerate(workers[number]):
+                m = members[worker]
+                equal((m["role"], m["rank"], m["of"], m["worker"]), ("loader", number, pid, index), f"label of worker {worker}")
+        # One rank alone comes with its workers and its launcher, but not with the others.
+        equal(set(by_pid(triage(ranks[1])[1])), {launcher, ranks[1], *workers[1]}, "the members by PID")
+        equal(set(by_pid(triage("--match", r"torchrun .*--workers 2")[1])) >= {launcher, *ranks}, True, "the members by command line")
+        check_files(out, report, text)
+        are_running(members)
+
+
+def check_files(out, report, text):
+    names = set(os.listdir(out))
+    equal(names, {"report.json", "summary.txt"} | {m["report"] for m in report["members"]}, "the files")
+    equal(os.stat(out).st_mode & 0o777, 0o700, "mode of the directory")
+    for m in report["members"]:
+        with open(os.path.join(out, m["report"]), encoding="utf-8") as file:
+            one = json.load(file)
+        equal((one["schema"], one["process"]["pid"]), ("vramtap-report", m["pid"]), "report of one")
+        with contextlib.suppress(Skip):
+            equal(schema_errors(one), [], "what the schema does not allow")
+    with open(os.path.join(out, "summary.txt"), encoding="utf-8") as file:
+        check(file.read().strip(), "the summary is empty")
+    check(text.strip(), "no summary on the terminal")
+
+
+def functions_of(report, pid):
+    """The functions in the stack of the main thread of a member."""
+    m = by_pid(report)[pid]
+    doing = report["doings"][m["threads_do"][m["threads"].index(pid)]]
+    return [report["frames"][i]["function"] for i in report["stacks"][doing["stack"]]]
+
+
+def check_stack(report, pid, function):
+    check(any(name and name.endswith(function) for name in functions_of(report, pid)), f"{function} is not in the stack of {pid}", functions_of(report, pid))
+
+
+def test_ranks_in_trouble_are_read():
+    """What the summary says of them is tested with made-up jobs; here it is that they are read as they are, and all others with them."""
+    for trouble, function in (("elsewhere", "save_metrics"), ("loop", "spin"), ("oom", "allocate_again")):
+        with fake_job(trouble, "--workers", "0") as (launcher, job):
+            _, report, _ = triage("--children-of", launcher, expect=(COMPLETE, PARTIAL))
+            check_stack(report, job["ranks"][0], "all_reduce")
+            check_stack(report, job["ranks"][1], function)
+            are_running(job["ranks"])
+
+
+def test_killed_rank_is_a_row():
+    with fake_job("killed", "--workers", "0") as (launcher, job):
+        _, report, _ = triage("--children-of", launcher, expect=PARTIAL)
+        members = by_pid(report)
+        check_stack(report, job["ranks"][0], "all_reduce")
+        check("zombie" in members[job["ranks"][1]]["error"], "what is said of the killed rank", members[job["ranks"][1]])
+
+
+def test_workers_in_trouble_are_read():
+    for trouble, state in (("stopped", "T"), ("sleep", "D")):
+        with fake_job(trouble) as (launcher, job):
+            _, report, _ = triage("--children-of", launcher, expect=(COMPLETE, PARTIAL))
+            members = by_pid(report)
+            culprit = job["workers"][1][0]
+            equal((members[culprit]["role"], members[culprit]["process_state"]), ("loader", state), "the worker in trouble")
+            check_stack(report, culprit, "read_sample")
+            check_stack(report, job["ranks"][1], "_next_data")
+            equal(proc_state(culprit), state, "state of the worker afterwards")
+
+
+def test_all_are_stopped_together():
+    with fake_job("none", "--workers", "1", "--threads", "10", "--ranks", "3") as (launcher, job):
+        moments = []
+        for _ in range(5):
+            _, report, _ = triage("--children-of", launcher)
+            members = [m for m in report["members"] if m["in_job"]]
+            equal(len(members), 7, "members")
+            begins = [m["stopped_at_ns"] for m in members]
+            check(all(0 < m["released_at_ns"] - m["stopped_at_ns"] < 1e9 for m in members), "times", members)
+            moments.append(((max(begins) - min(begins)) / 1e6, max(m["stopped_ms"] for m in members)))
+            equal(round(report["found"]["skew_ms"], 1), round(moments[-1][0], 1), "the skew that is said")
+        # On a busy machine one of five is enough.
+        check(min(skew for skew, _ in moments) < 10 and min(stopped for _, stopped in moments) < 20, "skew and stops", moments)
+
+
+# ---- processes that make it hard ----
+
+# They exit, fork, execute themselves again, or start and end threads, all the time; or do nothing.
+UNREST = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <signal.h>
+#include <unistd.h>
+static void *end(void *arg) { usleep(500); return arg; }
+static void live(const char *what, char **argv)
+{
+	pthread_t thread;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		if (!strcmp(what, "sleep"))
+			pause();
+		usleep(1000 + rand() % 3000);
+		if (!strcmp(what, "exit") && rand() % 100 == 0)
+			_exit(0);
+		if (!strcmp(what, "fork") && fork() == 0)
+			_exit(usleep(1000));
+		if (!strcmp(what, "exec"))
+			execv("/proc/self/exe", argv);
+		if (!strcmp(what, "threads") && !pthread_create(&thread, NULL, end, NULL))
+			pthread_detach(thread);
+		while (!strcmp(what, "fork") && waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
+}
+int main(int argc, char **argv)
+{
+	int n = argc > 2 ? atoi(argv[2]) : 0;
+	if (!n)
+		live(argv[1], argv);
+	for (int i = 0; i < n; i++)
+		if (fork() == 0) {
+			char *again[] = { argv[0], argv[1], NULL };
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			execv("/proc/self/exe", again);
+			_exit(1);
+		}
+	puts("ready");
+	fflush(stdout);
+	close(1);
+	return read(0, &n, 1) < 0;
+}
+"""
+
+
+def unrest(what, n):
+    return target([compile_c(UNREST, "-pthread"), what, str(n)], ready="ready")
+
+
+def test_500_processes():
+    with unrest("sleep", 500) as proc:
+        begin = time.monotonic()
+        _, report, _ = triage("--children-of", proc.pid)
+        seconds = time.monotonic() - begin
+        members = by_pid(report)
+        equal(len(members), 501, "members")
+        equal({m["error"] for m in members.values()}, {None}, "errors")
+        check(seconds < 30, "too slow", seconds)
+        print(f"  {seconds:.1f} s, stopped within {report['found']['skew_ms']:.0f} ms", flush=True)
+
+
+def test_restless_processes():
+    """They go on, and whoever is not gone is there."""
+    for what in ("exit", "fork", "exec", "threads"):
+        with unrest(what, 8) as proc:
+            for _ in range(3):
+                _, report, _ = triage("--children-of", proc.pid, expect=(COMPLETE, PARTIAL))
+                members = by_pid(report)
+                check(not members[proc.pid]["error"], "the parent", members[proc.pid])
+                for m in members.values():
+                    check(not m["error"] or re.search(r"zombie|no such process|ended|gone", m["error"]), f"{what}: a row", m["error"])
+            with open(f"/proc/{proc.pid}/task/{proc.pid}/children", encoding="ascii") as file:
+                are_running([pid for pid in file.read().split() if proc_state(pid) not in "ZX"])
+
+
+def hold(pid):
+    """As another vramtap does that works on this process: triage's worker waits for it."""
+    file = open(f"/proc/{pid}/status", encoding="utf-8", errors="replace")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def test_late_one_does_not_hold_up_the_others():
+    with unrest("sleep", 4) as proc:
+        late = children_of(proc.pid)[2]
+        file = hold(late)
+        vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", (out := scratch()), "--children-of", str(proc.pid)])
+        time.sleep(3)
+        file.close()
+        equal(vramtap_proc.wait(30), COMPLETE, "exit code")
+        members = by_pid(load(out))
+        first = [m["stopped_at_ns"] for pid, m in members.items() if pid != late]
+        check(max(first) - min(first) < 5e8, "the others were stopped together", first)
+        check(members[late]["stopped_at_ns"] - max(first) > 3e8, "the late one was stopped later", first, members[late])
+        with open(os.path.join(out, members[late]["report"]), encoding="utf-8") as report:
+            check("late" in {d["code"] for d in json.load(report)["diagnostics"]}, "nobody says that it was late")
+
+
+def test_time_is_over():
+    with unrest("sleep", 4) as proc:
+        pids = children_of(proc.pid)
+        with hold(pids[1]):
+            begin = time.monotonic()
+            _, report, text = triage("--children-of", proc.pid, "--timeout", "2", expect=PARTIAL)
+            check(time.monotonic() - begin < 4, "it took too long")
+        members = by_pid(report)
+        equal([pid for pid, m in members.items() if m["error"]], [pids[1]], "rows with an error")
+        check("--timeout" in members[pids[1]]["error"], "why", members[pids[1]]["error"])
+        equal({m["completeness"] for pid, m in members.items() if pid != pids[1]}, {"complete"}, "the others")
+        check("--timeout" in text, "the summary says it", text)
+
+
+def test_worker_that_dies_is_a_row():
+    with unrest("sleep", 3) as proc:
+        pids = children_of(proc.pid)
+        with hold(pids[0]):
+            vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", (out := scratch()), "--children-of", str(proc.pid)])
+            wait_until(lambda: len(children_of(vramtap_proc.pid)) == 1, 20, "the others are done")
+            os.kill(children_of(vramtap_proc.pid)[0], signal.SIGKILL)
+            equal(vramtap_proc.wait(30), PARTIAL, "exit code")
+        members = by_pid(load(out))
+        equal([pid for pid, m in members.items() if m["error"]], [pids[0]], "rows with an error")
+        check("signal 9" in members[pids[0]]["error"], "why", members[pids[0]]["error"])
+
+
+def test_interrupted():
+    """What there is is written, and nothing stays stopped."""
+    for signo, seconds in ((signal.SIGINT, 0.3), (signal.SIGTERM, 3)):
+        with unrest("sleep", 4) as proc:
+            pids = children_of(proc.pid)
+            with hold(pids[3]):
+                vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", (out := scratch()), "--children-of", str(proc.pid)])
+                time.sleep(seconds)
+                vramtap_proc.send_signal(signo)
+                equal(vramtap_proc.wait(10), 128 + signo, "exit code")
+            members = by_pid(load(out))
+            equal(len(members), 5, "members")
+            check("interrupted" in members[pids[3]]["error"], "what is said", members[pids[3]])
+            if seconds > 2:
+                equal(len([m for m in members.values() if not m["error"]]), 4, "those that were done")
+            are_running([proc.pid, *pids])
+
+
+def test_killed_at_any_time():
+    """kill -9: the kernel lets go of everything, and the workers end."""
+    with unrest("threads", 6) as proc:
+        pids = [proc.pid, *children_of(proc.pid)]
+        for _ in range(15):
+            vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", scratch(), *map(str, pids)])
+            time.sleep(random.uniform(0, 0.15))
+            workers = children_of(vramtap_proc.pid)
+            vramtap_proc.kill()
+            vramtap_proc.wait()
+            wait_until(lambda workers=workers: not any(os.path.exists(f"/proc/{pid}") for pid in workers), 5, "the workers end")
+            are_running(pids)
+
+
+def test_not_permitted():
+    """Of somebody else's processes there are rows; of one's own everything."""
+    if os.geteuid():
+        raise Skip("needs root")
+    out = scratch()
+    os.chown(out, 65534, 65534)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    program = compile_c(UNREST, "-pthread")
+    os.chmod(os.path.dirname(program), 0o755)
+
+    def run(*pids):
+        done = subprocess.run([*nobody, VRAMTAP, "triage", "-q", "-o", out, *map(str, pids)], capture_output=True, timeout=60, check=False)
+        return done.returncode, done.stderr
+    with target([program, "sleep", "1"], ready="ready") as theirs, target([*nobody, program, "sleep", "1"], ready="ready") as own:
+        if run(own.pid)[0] != COMPLETE:
+            raise Skip("this user may not look at its own processes (Yama?), or not run the program")
+        equal(run(theirs.pid)[0], NOT_PERMITTED, "exit code of all unreadable")
+        equal(run(theirs.pid, own.pid)[0], PARTIAL, "exit code of some unreadable")
+        members = by_pid(load(out))
+        equal({pid: bool(m["error"]) for pid, m in members.items()},
+              {pid: pid in (theirs.pid, *children_of(theirs.pid)) for pid in members}, "who has an error")
+        check("not permitted" in members[theirs.pid]["error"], "why", members[theirs.pid])
+
+
+# ---- what comes of it ----
+
+def test_saved_ones_together():
+    with unrest("sleep", 2) as one, unrest("sleep", 3) as two:
+        base = scratch()
+        for name, proc in (("a", one), ("b", two)):
+            vramtap("triage", "-q", "-o", os.path.join(base, name), "--children-of", str(proc.pid), expect=COMPLETE)
+        code, text, err = vramtap("triage", "-o", base, "--from", os.path.join(base, "a"), os.path.join(base, "b"))
+        equal((code, err), (COMPLETE, ""), "exit code, standard error")
+        check(text.strip(), "no summary")
+        members = load(base)["members"]
+        equal(len([m for m in members if m["in_job"]]), 7, "members")
+        check(all(os.path.exists(os.path.join(base, m["report"])) for m in members), "the files' names", [m["report"] for m in members])
+        # Again, and into nowhere; and with one that is not there.
+        code, text, err = vramtap("triage", "--json", "-", "--from", base)
+        equal((code, len(json.loads(text)["members"])), (COMPLETE, len(members)), "the merged one")
+        code, text, err = vramtap("triage", "--from", base, "/nonexistent")
+        equal(code, PARTIAL, "exit code with one missing")
+        check("/nonexistent" in err and text.strip(), "what is said", err)
+        equal(vramtap("triage", "--from", "/nonexistent")[0], NOTHING, "exit code with all missing")
+
+
+def test_core_beside_the_living():
+    with unrest("sleep", 1) as proc:
+        env = dict(os.environ, RANK="5", WORLD_SIZE="8")
+        with target([compile_c(UNREST, "-pthread"), "sleep", "1"], ready="ready", env=env) as crashed, gcore(crashed.pid) as path:
+            pid = crashed.pid
+            _, report, _ = triage(proc.pid, "--with-core", path, expect=(COMPLETE, PARTIAL))
+        members = by_pid(report)
+        equal((members[pid]["core"], members[pid]["rank"], members[pid]["world_size"]), (path, 5, 8), "the member of the core")
+        equal(members[proc.pid]["core"], None, "the living")
+
+
+def test_directory_of_somebody_else():
+    with unrest("sleep", 1) as proc:
+        out = scratch()
+        with open(os.path.join(out, "notes.txt"), "w", encoding="utf-8") as file:
+            file.write("mine")
+        code, _, err = vramtap("triage", "-o", out, str(proc.pid))
+        equal((code, os.listdir(out)), (NOTHING, ["notes.txt"]), "exit code and files")
+        check("notes.txt" in err, "what is said", err)
+        os.unlink(os.path.join(out, "notes.txt"))
+        for pids in ([proc.pid], children_of(proc.pid)):
+            vramtap("triage", "-q", "-o", out, *map(str, pids), expect=COMPLETE)
+            check_files(out, load(out), "none")
+
+
+def test_usage():
+    out = scratch()
+    for args in ([], ["1"], ["-o", out], ["-o", out, "x"], ["-o", out, "--job", "x"], ["-o", out, "--match", "a("], ["--all-gpu"],
+                 ["--from"], ["--from", out, "--all-gpu"], ["-o", out, "--inject", "--no-stop", "1"],
+                 ["-o", out, "--inject", "--read-only", "1"], ["-o", out, "--timeout", "0", "1"], ["-o", out, "--blocks", "1"]):
+        equal(vramtap("triage", *args)[0], USAGE, f"exit code of {args}")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    equal(vramtap("triage", "-o", out, str(gone.pid))[0], NOTHING, "exit code for a process that is gone")
+    equal(vramtap("triage", "-o", out, "--match", "no such [p]rocess")[0], NOTHING, "exit code for nothing found")
+
+
+if __name__ == "__main__":
+    main(globals())
