@@ -173,12 +173,18 @@ struct vt_member_set {
 	size_t n;
 };
 
-/* A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. */
+/*
+ * A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. What is called from
+ * another line is another way. Not so in the innermost Python function, where ranks in one loop are on any of its lines: that line is
+ * there only when all agree. Of native frames those between Python frames are left out, and those inside of a verdict.
+ */
 struct vt_job_node {
 	const uint32_t *frames; /* indices in job.frames, outermost first */
 	size_t n_frames;
 	struct vt_member_set members;
 	size_t threads;
+	enum vt_role role;    /* each role has trees of its own, for main threads and for others */
+	bool of_main;
 	size_t parent;        /* index in job.tree, VT_NO_NODE */
 	size_t depth;
 	const char *does;     /* threads end here: what they do, in words ("waits for the GIL"); NULL they go on in children */

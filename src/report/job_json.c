@@ -308,6 +308,8 @@ static void put_tree(struct vt_json *json, const struct vt_job *job)
 		const struct vt_job_node *node = &job->tree.data[i];
 
 		vt_json_object(json, NULL);
+		vt_json_text(json, "role", vt_role_name(node->role));
+		vt_json_bool(json, "main_threads", node->of_main);
 		put_known(json, "parent", node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
 		put_indices(json, "frames", node->frames, node->n_frames);
 		vt_json_text(json, "does", node->does);

@@ -31,6 +31,13 @@ const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const str
 /* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
 const char *vt_job_does(const struct vt_job_doing *doing);
 
+/* ---- job_state.c ---- */
+
+enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing);
+
+/* The collective that it is in, interned or a part of a text that is; NULL none, or not known which. */
+const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_doing *doing);
+
 /* ---- job_set.c ---- */
 
 /* Appends in ascending order; what is there already is not added again. False when out of memory. */

@@ -113,7 +113,7 @@ static enum vt_job_state state_of_verdict(const char *verdict)
 }
 
 /* In the driver a thread may be in state D for an instant, and often is: what is known of that says more. */
-static enum vt_job_state state_of_doing(const struct vt_job *job, const struct vt_job_doing *doing)
+enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing)
 {
 	enum vt_job_state state = state_of_verdict(doing->verdict);
 
@@ -200,7 +200,7 @@ static const char *operation_of_stack(const struct vt_job *job, const struct vt_
 	return operation;
 }
 
-static const char *operation_of(const struct vt_job *job, const struct vt_job_doing *doing)
+const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_doing *doing)
 {
 	const char *operation = operation_of_stack(job, &job->stacks.data[doing->stack]);
 
@@ -223,9 +223,9 @@ bool vt_job_decide_states(struct vt_job *job)
 		if (!doing)
 			continue;
 		if (member->state == VT_STATE_UNDECIDED)
-			member->state = state_of_doing(job, doing);
+			member->state = vt_job_state_of(job, doing);
 		if (member->state == VT_STATE_COLLECTIVE)
-			member->operation = operation_of(job, doing);
+			member->operation = vt_job_operation_of(job, doing);
 	}
 	return true;
 }

@@ -14,7 +14,10 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_devices.c \
 	src/report/job_json.c \
 	src/report/job_load.c \
+	src/report/job_look.c src/report/job_look.h \
 	src/report/job_rules.c \
+	src/report/job_rules_memory.c \
+	src/report/job_rules_missing.c \
 	src/report/job_set.c \
 	src/report/job_state.c \
 	src/report/job_tree.c \

@@ -25,6 +25,11 @@ struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_wri
 	vt_line_init(&line, out, options);
 	vt_line_addf(&line, VT_BOLD, "%zu processes", job->members.n);
 	vt_line_end(&line);
+	for (size_t i = 0; i < job->verdicts.n; i++) {
+		vt_line_add(&line, VT_ALARM, job->verdicts.data[i].alarm ? "!" : "");
+		vt_line_pad(&line, 2);
+		vt_line_wrap(&line, job->verdicts.data[i].alarm ? VT_ALARM : VT_PLAIN, job->verdicts.data[i].text, 4, 4);
+	}
 	for (size_t i = 0; i < job->members.n; i++)
 		print_member(&line, job, (uint32_t)i);
 	return vt_line_finish(&line);

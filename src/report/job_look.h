@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rules for the answer look at, and how they say it. */
+#ifndef VT_REPORT_JOB_LOOK_H
+#define VT_REPORT_JOB_LOOK_H
+
+#include "base/str.h"
+#include "report/job_parts.h"
+
+struct vt_job_look {
+	struct vt_job *job;
+	struct vt_job_indices ranks;   /* of the job that something is known of */
+	size_t n_states[VT_N_STATES];  /* of them */
+	bool failed;
+};
+
+const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index);
+
+/* Adds a verdict about members (in ascending order); outliers: they are the ones that differ. text is copied. */
+void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers, const struct vt_job_indices *members,
+		 const struct vt_str *text);
+
+/* Members of whom the same can be said in one sentence. */
+struct vt_job_group {
+	const char *text; /* what they do, in the singular; interned */
+	struct vt_job_indices members;
+};
+struct vt_job_groups {
+	struct vt_job_group *data;
+	size_t n, capacity;
+};
+
+/* Groups members by what they do and where, the largest group first; release them. False when out of memory. */
+bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups);
+void vt_job_groups_deinit(struct vt_job_groups *groups);
+
+/* ---- words ---- */
+
+/* "rank 3", "ranks 0-2,4-7", "all 8 ranks", "worker 12 of rank 3", "pid 4711@node3" */
+void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members, struct vt_str *text);
+
+/* "waits in all_reduce (train.py:88 train_step)", for many "wait …"; does is in the singular. */
+void vt_look_add_does(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text);
+void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
+
+/* " (train.py:88 train_step)": where in the program, or nothing. */
+void vt_look_add_place(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text);
+
+/* ---- the rules, each file its own; in the order in which they are called ---- */
+
+void vt_rules_missing(struct vt_job_look *look);  /* job_rules_missing.c: ranks that are not there */
+void vt_rules_ranks(struct vt_job_look *look);    /* job_rules.c: what ranks do while others wait */
+void vt_rules_workers(struct vt_job_look *look);  /* job_rules_missing.c: of loaders */
+void vt_rules_sequences(struct vt_job_look *look); /* job_rules_missing.c: of collectives */
+void vt_rules_equal(struct vt_job_look *look);    /* job_rules.c: nobody differs */
+void vt_rules_memory(struct vt_job_look *look);   /* job_rules_memory.c */
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory: who holds some and does no work, and ranks that hold more than others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/format.h"
+#include "report/job_look.h"
+
+#define MAX_SAID 6
+#define MUCH (UINT64_C(1) << 30)  /* a difference between ranks that is worth a line */
+
+/* ---- holders ---- */
+
+static const char *device_name(const struct vt_job_device *d, char buf[96])
+{
+	snprintf(buf, 96, "GPU %d of %.64s", d->ordinal, *d->host ? d->host : "this host");
+	return buf;
+}
+
+static const struct vt_job_memory *memory_on(const struct vt_member *m, const struct vt_job_device *d)
+{
+	for (size_t i = 0; i < m->memory.n; i++)
+		if (*d->uuid ? !strcmp(m->memory.data[i].uuid, d->uuid) : m->memory.data[i].ordinal == d->ordinal)
+			return &m->memory.data[i];
+	return NULL;
+}
+
+static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, uint32_t index)
+{
+	const struct vt_member *m = vt_look_member(look, index);
+	const struct vt_job_memory *memory = memory_on(m, d);
+	struct vt_job_indices who = { 0 };
+	char size[VT_NUM_MAX], device[96];
+	struct vt_str text = { 0 };
+
+	look->failed |= !vt_job_indices_add(&who, index);
+	vt_look_add_who(look, &who, &text);
+	if (*m->label.name)
+		vt_str_addf(&text, " (%.40s)", m->label.name);
+	vt_str_add(&text, m->label.in_job ? ", which is no rank," : ", which is not of the job,");
+	if (memory && memory->known)
+		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved), device_name(d, device));
+	else
+		vt_str_addf(&text, " has a context on %s", device_name(d, device));
+	vt_look_say(look, m->label.in_job ? "idle-holder" : "outside-holder", false, false, &who, &text);
+	vt_str_deinit(&text);
+	free(who.data);
+}
+
+static void say_holders(struct vt_job_look *look)
+{
+	size_t said = 0;
+
+	for (size_t i = 0; i < look->job->devices.n; i++) {
+		const struct vt_job_device *d = &look->job->devices.data[i];
+
+		for (size_t k = 0; k < d->holders.n && said < MAX_SAID; k++) {
+			const struct vt_label *label = &vt_look_member(look, d->holders.members[k])->label;
+
+			if (label->role == VT_ROLE_RANK && label->in_job)
+				continue;
+			say_holder(look, d, d->holders.members[k]);
+			said++;
+		}
+	}
+}
+
+/* ---- imbalance ---- */
+
+struct amount {
+	uint64_t bytes;
+	uint32_t member;
+};
+
+static int compare_amounts(const void *pa, const void *pb)
+{
+	const struct amount *a = pa, *b = pb;
+
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? -1 : 1;
+	return a->member < b->member ? -1 : a->member > b->member;
+}
+
+static uint64_t in_use(const struct vt_job_memory *m)
+{
+	return m->allocated;
+}
+
+static uint64_t cached(const struct vt_job_memory *m)
+{
+	return m->cached;
+}
+
+/* Of a rank on all its devices; false when it is not known. */
+static bool sum_of(const struct vt_member *m, uint64_t (*what)(const struct vt_job_memory *), uint64_t *sum)
+{
+	bool known = false;
+
+	*sum = 0;
+	for (size_t i = 0; i < m->memory.n; i++) {
+		if (!m->memory.data[i].known)
+			continue;
+		known = true;
+		*sum += what(&m->memory.data[i]);
+	}
+	return known;
+}
+
+static uint64_t at_site(const struct vt_member *m, const char *title)
+{
+	for (size_t i = 0; i < m->sites.n; i++)
+		if (!strcmp(m->sites.data[i].title, title))
+			return m->sites.data[i].bytes;
+	return 0;
+}
+
+/* "; most of the difference is at forward attn.py:57 (+18.0 GiB)" */
+static void add_site(const struct vt_member *more, const struct vt_member *usual, struct vt_str *text)
+{
+	const struct vt_job_site *largest = NULL;
+	uint64_t by = 0;
+	char size[VT_NUM_MAX];
+
+	for (size_t i = 0; i < more->sites.n && usual->sites.n; i++) {
+		uint64_t there = at_site(usual, more->sites.data[i].title);
+
+		if (more->sites.data[i].bytes > there && more->sites.data[i].bytes - there > by) {
+			largest = &more->sites.data[i];
+			by = largest->bytes - there;
+		}
+	}
+	if (largest)
+		vt_str_addf(text, "; most of the difference was allocated at %.100s (%s)", largest->title,
+			    vt_format_change(size, (int64_t)by));
+}
+
+static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *), const char *code, const char *words)
+{
+	struct amount *amounts = calloc(look->ranks.n + 1, sizeof(*amounts));
+	char more[VT_NUM_MAX], usual[VT_NUM_MAX];
+	const struct amount *median, *most;
+	struct vt_job_indices who = { 0 };
+	struct vt_str text = { 0 };
+	size_t n = 0;
+
+	look->failed |= !amounts;
+	for (size_t i = 0; i < look->ranks.n && amounts; i++) {
+		amounts[n].member = look->ranks.data[i];
+		n += sum_of(vt_look_member(look, look->ranks.data[i]), what, &amounts[n].bytes);
+	}
+	if (n < 2) {
+		free(amounts);
+		return;
+	}
+	qsort(amounts, n, sizeof(*amounts), compare_amounts);
+	median = &amounts[(n - 1) / 2];
+	most = &amounts[n - 1];
+	if (most->bytes - median->bytes >= MUCH && most->bytes - median->bytes > median->bytes / 4) {
+		look->failed |= !vt_job_indices_add(&who, most->member);
+		vt_look_add_who(look, &who, &text);
+		vt_str_addf(&text, " has %s %s, the median rank %s", vt_format_size(more, most->bytes), words,
+			    vt_format_size(usual, median->bytes));
+		if (what == in_use)
+			add_site(vt_look_member(look, most->member), vt_look_member(look, median->member), &text);
+		vt_look_say(look, code, false, false, &who, &text);
+	}
+	vt_str_deinit(&text);
+	free(who.data);
+	free(amounts);
+}
+
+void vt_rules_memory(struct vt_job_look *look)
+{
+	say_imbalance(look, in_use, "imbalance", "in use");
+	say_imbalance(look, cached, "imbalance-cached", "cached");
+	say_holders(look);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is not there although he should be, or is not as far as the others: ranks, loader workers, collectives. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/job_look.h"
+
+#define MAX_SAID 6 /* verdicts of one kind */
+
+/* ---- ranks ---- */
+
+/* Those that were found, but of which nothing is known. */
+static void say_unread(struct vt_job_look *look)
+{
+	struct vt_job_indices unread = { 0 };
+	struct vt_job_groups groups = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->job->members.n && ok; i++) {
+		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+
+		if (m->label.role == VT_ROLE_RANK && m->label.in_job && m->state == VT_STATE_GONE)
+			ok = vt_job_indices_add(&unread, (uint32_t)i);
+	}
+	ok = ok && vt_look_group(look, &unread, &groups);
+	for (size_t i = 0; i < groups.n && i < MAX_SAID && ok; i++) {
+		struct vt_str text = { 0 };
+
+		vt_look_add_who(look, &groups.data[i].members, &text);
+		vt_str_addf(&text, " %s", groups.data[i].text);
+		vt_look_say(look, "unread-rank", true, true, &groups.data[i].members, &text);
+		vt_str_deinit(&text);
+	}
+	look->failed |= !ok;
+	vt_job_groups_deinit(&groups);
+	free(unread.data);
+}
+
+/* Ranks of one host have local numbers from 0 on: a gap, or fewer than there should be, is one that is not there. */
+struct host {
+	const char *name;
+	int n_local;  /* how many there are, as they say; 0 unknown */
+	int most;     /* largest local number */
+	int offset;   /* rank - local rank, when it is the same for all */
+	bool odd;     /* it is not, or one is there twice: nothing can be said */
+	struct vt_job_indices ranks;
+};
+
+static void add_to_host(struct host *host, const struct vt_label *label)
+{
+	if (label->local_world_size > host->n_local)
+		host->n_local = label->local_world_size;
+	if (label->local_rank > host->most)
+		host->most = label->local_rank;
+	host->odd |= label->rank - label->local_rank != host->offset;
+}
+
+static bool has_local(const struct vt_job_look *look, const struct host *host, int local)
+{
+	for (size_t i = 0; i < host->ranks.n; i++)
+		if (vt_look_member(look, host->ranks.data[i])->label.local_rank == local)
+			return true;
+	return false;
+}
+
+static void say_missing(struct vt_job_look *look, const struct host *host)
+{
+	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
+	int n_local = host->n_local > host->most ? host->n_local : host->most + 1, said = 0;
+	struct vt_str text = { 0 };
+
+	/* All of a job on one host: then the world is the host's. */
+	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
+		n_local = any->world_size;
+	for (int local = 0; local < n_local && said < MAX_SAID; local++) {
+		if (has_local(look, host, local))
+			continue;
+		vt_str_clear(&text);
+		vt_str_addf(&text, "rank %d", host->offset + local);
+		if (any->world_size > 0)
+			vt_str_addf(&text, " of %d", any->world_size);
+		vt_str_addf(&text, " is missing: no process that was found on %.64s is local rank %d of %d; it was killed, or ended",
+			    any->host, local, n_local);
+		vt_look_say(look, "missing-rank", true, false, &(struct vt_job_indices){ 0 }, &text);
+		said++;
+	}
+	vt_str_deinit(&text);
+}
+
+/* Those that could not be read are there all the same. */
+static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct host *hosts, size_t *n, uint32_t index)
+{
+	const struct vt_label *label = &vt_look_member(look, index)->label;
+	const uint64_t *found = vt_map_get(by_host, (uintptr_t)label->host);
+
+	if (!found) {
+		hosts[*n] = (struct host){ .name = label->host, .offset = label->rank - label->local_rank, .most = -1 };
+		if (!vt_map_put(by_host, (uintptr_t)label->host, *n))
+			return false;
+		(*n)++;
+		found = vt_map_get(by_host, (uintptr_t)label->host);
+	}
+	add_to_host(&hosts[*found], label);
+	return vt_job_indices_add(&hosts[*found].ranks, index);
+}
+
+void vt_rules_missing(struct vt_job_look *look)
+{
+	struct host *hosts = calloc(look->job->members.n + 1, sizeof(*hosts));
+	struct vt_map by_host = { 0 };
+	size_t n = 0, with_gap = 0;
+
+	for (size_t i = 0; i < look->job->members.n && hosts && !look->failed; i++) {
+		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
+
+		if (label->role == VT_ROLE_RANK && label->in_job && label->rank >= 0 && label->local_rank >= 0)
+			look->failed |= !add_rank(&by_host, look, hosts, &n, (uint32_t)i);
+	}
+	for (size_t i = 0; i < n && !look->failed && with_gap < MAX_SAID; i++) {
+		size_t before = look->job->verdicts.n;
+
+		if (!hosts[i].odd)
+			say_missing(look, &hosts[i]);
+		with_gap += look->job->verdicts.n > before;
+	}
+	look->failed |= !hosts;
+	for (size_t i = 0; i < n; i++)
+		free(hosts[i].ranks.data);
+	vt_map_deinit(&by_host);
+	free(hosts);
+	say_unread(look);
+}
+
+/* ---- loader workers ---- */
+
+static bool is_bad_worker(const struct vt_member *m)
+{
+	return m->label.role == VT_ROLE_LOADER && m->label.in_job &&
+	       (m->state == VT_STATE_STUCK || m->state == VT_STATE_STOPPED || m->state == VT_STATE_TRACED || m->state == VT_STATE_LOCK);
+}
+
+static void say_bad_workers(struct vt_job_look *look)
+{
+	struct vt_job_indices bad = { 0 };
+	struct vt_job_groups groups = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->job->members.n && ok; i++)
+		if (is_bad_worker(vt_look_member(look, (uint32_t)i)))
+			ok = vt_job_indices_add(&bad, (uint32_t)i);
+	ok = ok && vt_look_group(look, &bad, &groups);
+	for (size_t i = 0; i < groups.n && i < MAX_SAID && ok; i++) {
+		struct vt_str text = { 0 };
+
+		vt_look_add_who(look, &groups.data[i].members, &text);
+		vt_str_add(&text, " ");
+		vt_look_add_plural(groups.data[i].text, groups.data[i].members.n > 1, &text);
+		vt_look_say(look, "loader-worker", true, true, &groups.data[i].members, &text);
+		vt_str_deinit(&text);
+	}
+	look->failed |= !ok;
+	vt_job_groups_deinit(&groups);
+	free(bad.data);
+}
+
+#define MAX_WORKERS 64 /* whose numbers are followed */
+
+struct loaders {
+	uint64_t present; /* bit: worker of this number */
+	size_t n;
+};
+
+/* Workers of ranks by the index of the rank among look->ranks. */
+static bool count_workers(struct vt_job_look *look, struct loaders *loaders)
+{
+	struct vt_map by_rank = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->ranks.n && ok; i++)
+		if (vt_look_member(look, look->ranks.data[i])->label.rank >= 0)
+			ok = vt_map_put(&by_rank, (uint64_t)vt_look_member(look, look->ranks.data[i])->label.rank, i);
+	for (size_t i = 0; i < look->job->members.n && ok; i++) {
+		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
+		const uint64_t *rank = label->rank >= 0 ? vt_map_get(&by_rank, (uint64_t)label->rank) : NULL;
+
+		if (label->role != VT_ROLE_LOADER || !rank)
+			continue;
+		loaders[*rank].n++;
+		if (label->worker >= 0 && label->worker < MAX_WORKERS)
+			loaders[*rank].present |= UINT64_C(1) << label->worker;
+	}
+	vt_map_deinit(&by_rank);
+	return ok;
+}
+
+static void say_missing_workers(struct vt_job_look *look, uint32_t rank, uint64_t missing, size_t there, size_t n_all)
+{
+	struct vt_job_indices who = { 0 };
+	struct vt_str text = { 0 };
+	const char *between = "";
+
+	look->failed |= !vt_job_indices_add(&who, rank);
+	vt_look_add_who(look, &who, &text);
+	if (vt_look_member(look, rank)->state == VT_STATE_LOADER)
+		vt_str_add(&text, " waits for loader workers, and");
+	vt_str_addf(&text, " has %zu of %zu: worker", there, n_all);
+	for (int i = 0; i < MAX_WORKERS; i++) {
+		if (!(missing >> i & 1))
+			continue;
+		vt_str_addf(&text, "%s %d", between, i);
+		between = ",";
+	}
+	vt_str_add(&text, " is gone");
+	vt_look_say(look, "loader-worker-gone", true, true, &who, &text);
+	vt_str_deinit(&text);
+	free(who.data);
+}
+
+/*
+ * Gone is one whose number is less than that of another worker of the same rank, or that most other ranks have: then this rank must have
+ * at least one, for a loader may not have begun.
+ */
+static void say_gone_workers(struct vt_job_look *look)
+{
+	struct loaders *loaders = calloc(look->ranks.n + 1, sizeof(*loaders));
+	size_t said = 0, with[MAX_WORKERS] = { 0 };
+
+	if (!loaders || !count_workers(look, loaders)) {
+		look->failed = true;
+		free(loaders);
+		return;
+	}
+	for (size_t i = 0; i < look->ranks.n; i++)
+		for (int k = 0; k < MAX_WORKERS; k++)
+			with[k] += loaders[i].present >> k & 1;
+	for (size_t i = 0; i < look->ranks.n && said < MAX_SAID; i++) {
+		uint64_t expected = loaders[i].present, missing;
+
+		for (int k = 0; k < MAX_WORKERS; k++)
+			if (with[k] * 2 > look->ranks.n || (loaders[i].present >> k) > 1)
+				expected |= UINT64_C(1) << k;
+		missing = expected & ~loaders[i].present;
+		if (!missing || !loaders[i].present)
+			continue;
+		said++;
+		say_missing_workers(look, look->ranks.data[i], missing, loaders[i].n, loaders[i].n + (size_t)__builtin_popcountll(missing));
+	}
+	free(loaders);
+}
+
+void vt_rules_workers(struct vt_job_look *look)
+{
+	say_bad_workers(look);
+	say_gone_workers(look);
+}
+
+/* ---- the flight recorder ---- */
+
+static const struct vt_job_group_state *group_of(const struct vt_member *m, const char *group)
+{
+	for (size_t i = 0; i < m->collectives.n; i++)
+		if (!strcmp(m->collectives.data[i].group, group))
+			return &m->collectives.data[i];
+	return NULL;
+}
+
+static void say_behind(struct vt_job_look *look, const char *group, int64_t least, int64_t most)
+{
+	const struct vt_job_group_state *g = NULL;
+	struct vt_job_indices behind = { 0 };
+	struct vt_str text = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->ranks.n && ok; i++) {
+		const struct vt_job_group_state *s = group_of(vt_look_member(look, look->ranks.data[i]), group);
+
+		if (!s || s->last_enqueued != least)
+			continue;
+		g = s;
+		ok = vt_job_indices_add(&behind, look->ranks.data[i]);
+	}
+	if (!ok || !g) {
+		look->failed |= !ok;
+		return;
+	}
+	vt_look_add_who(look, &behind, &text);
+	vt_str_addf(&text, " %s behind in process group %.100s: the last collective is number %" PRId64, behind.n > 1 ? "are" : "is", group,
+		    least);
+	if (g->operation)
+		vt_str_addf(&text, " (%.100s)", g->operation);
+	vt_str_addf(&text, ", others began number %" PRId64, most);
+	vt_look_say(look, "behind", true, behind.n * 2 < look->ranks.n || look->ranks.n <= 2, &behind, &text);
+	vt_str_deinit(&text);
+	free(behind.data);
+}
+
+/* Groups by name: every rank makes all groups, in one order. */
+void vt_rules_sequences(struct vt_job_look *look)
+{
+	const struct vt_member *first = look->ranks.n ? vt_look_member(look, look->ranks.data[0]) : NULL;
+
+	for (size_t g = 0; first && g < first->collectives.n && g < MAX_SAID; g++) {
+		const char *group = first->collectives.data[g].group;
+		int64_t least = INT64_MAX, most = -1;
+
+		for (size_t i = 0; i < look->ranks.n; i++) {
+			const struct vt_job_group_state *s = group_of(vt_look_member(look, look->ranks.data[i]), group);
+
+			if (!s || s->last_enqueued < 0)
+				continue;
+			least = s->last_enqueued < least ? s->last_enqueued : least;
+			most = s->last_enqueued > most ? s->last_enqueued : most;
+		}
+		if (most > least)
+			say_behind(look, group, least, most);
+	}
+}
