@@ -245,7 +245,7 @@ struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *p
 /* Fills what is marked "account". Once, when all members are in. */
 void vt_job_account(struct vt_job *job);
 
-/* "0-2,4-7" of the ranks of the members, "pid 4711@node3" of those without; at most columns wide. */
+/* "0-2,4-7" of the ranks of the members, "workers 0-7 of rank 3", else "pid 4711@node3"; about columns wide at most. */
 struct vt_str;
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of members, and how they are written: "0-2,4-7", "workers 0-7 of 3", "pid 4711@node3". */
+/* Sets of members, and how they are written: "0-2,4-7", "workers 0-7 of rank 3", "pid 4711@node3". */
 #include <string.h>
 
 #include "base/str.h"
@@ -42,11 +42,11 @@ struct writing {
 	bool full;
 };
 
-/* The item, if there is room for it and for the dots behind it. */
-static void put_item(struct writing *w, const char *separator)
+/* The item, if there is room for it, and for dots unless it is the last. */
+static void put_item(struct writing *w, const char *separator, bool last)
 {
 	size_t used = w->out->n ? (size_t)vt_width(w->out->data, w->out->n) : 0;
-	size_t needed = (size_t)vt_width(vt_str_get(&w->item), w->item.n) + strlen(separator) + strlen(",...");
+	size_t needed = (size_t)vt_width(vt_str_get(&w->item), w->item.n) + strlen(separator) + (last ? 0 : strlen(",..."));
 
 	w->out->failed |= w->item.failed;
 	if (w->full)
@@ -71,13 +71,18 @@ static bool is_rank(const struct vt_label *label)
 	return label->role == VT_ROLE_RANK && label->rank >= 0;
 }
 
-static void set_range(struct vt_str *item, int first, int last)
+static void add_range(struct vt_str *item, int first, int last, const char *one, const char *many)
+{
+	if (last > first)
+		vt_str_addf(item, "%s%d-%d", many, first, last);
+	else
+		vt_str_addf(item, "%s%d", one, first);
+}
+
+static void set_range(struct vt_str *item, int first, int last, const char *one, const char *many)
 {
 	vt_str_clear(item);
-	if (last > first)
-		vt_str_addf(item, "%d-%d", first, last);
-	else
-		vt_str_addf(item, "%d", first);
+	add_range(item, first, last, one, many);
 }
 
 /* The ranks from i on; returns the index after them. A rank that is there twice (two jobs) is written once. */
@@ -88,8 +93,8 @@ static size_t put_ranks(struct writing *w, size_t i)
 
 		for (; i < w->set->n && is_rank(label_at(w, i)) && label_at(w, i)->rank <= last + 1; i++)
 			last = label_at(w, i)->rank;
-		set_range(&w->item, first, last);
-		put_item(w, ",");
+		set_range(&w->item, first, last, "", "");
+		put_item(w, ",", i == w->set->n);
 	}
 	return i;
 }
@@ -104,19 +109,45 @@ static bool is_next_worker(const struct vt_label *before, const struct vt_label 
 	return is_worker(label) && label->rank == before->rank && label->worker <= before->worker + 1 && label->worker >= before->worker;
 }
 
-/* "worker 3-5 of 2": neighbours of one rank. */
-static size_t put_workers(struct writing *w, size_t i)
+/* Workers with neighbouring numbers of one rank, or of neighbouring ranks that have the same. */
+struct run {
+	int first, last;           /* workers */
+	int first_rank, last_rank; /* -1 unknown */
+	size_t end;
+};
+
+static struct run run_at(const struct writing *w, size_t i)
 {
 	const struct vt_label *first = label_at(w, i), *last = first;
 
 	for (i++; i < w->set->n && is_next_worker(last, label_at(w, i)); i++)
 		last = label_at(w, i);
-	vt_str_clear(&w->item);
-	vt_str_addf(&w->item, last->worker > first->worker ? "workers %d-%d" : "worker %d", first->worker, last->worker);
-	if (first->rank >= 0)
-		vt_str_addf(&w->item, " of %d", first->rank);
-	put_item(w, ", ");
-	return i;
+	return (struct run){ .first = first->worker, .last = last->worker, .first_rank = first->rank, .last_rank = first->rank, .end = i };
+}
+
+static bool continues(const struct run *run, const struct run *next)
+{
+	return run->first_rank >= 0 && next->first_rank == run->last_rank + 1 && next->first == run->first && next->last == run->last;
+}
+
+/* "workers 3-5 of rank 2", "worker 1 of ranks 0-7" */
+static size_t put_workers(struct writing *w, size_t i)
+{
+	struct run run = run_at(w, i);
+
+	while (run.end < w->set->n && is_worker(label_at(w, run.end))) {
+		struct run next = run_at(w, run.end);
+
+		if (!continues(&run, &next))
+			break;
+		run.last_rank = next.last_rank;
+		run.end = next.end;
+	}
+	set_range(&w->item, run.first, run.last, "worker ", "workers ");
+	if (run.first_rank >= 0)
+		add_range(&w->item, run.first_rank, run.last_rank, " of rank ", " of ranks ");
+	put_item(w, ", ", run.end == w->set->n);
+	return run.end;
 }
 
 static size_t put_process(struct writing *w, size_t i)
@@ -125,7 +156,7 @@ static size_t put_process(struct writing *w, size_t i)
 
 	vt_str_clear(&w->item);
 	vt_str_addf(&w->item, "pid %d@%.64s", (int)label->pid, label->host);
-	put_item(w, ", ");
+	put_item(w, ", ", i + 1 == w->set->n);
 	return i + 1;
 }
 

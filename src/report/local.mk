@@ -40,6 +40,8 @@ src_report_libreport_a_SOURCES = \
 	src/report/text_diff.c \
 	src/report/text_found.c \
 	src/report/text_job.c \
+	src/report/text_job.c src/report/text_job.h \
+	src/report/text_job_memory.c \
 	src/report/text_memory.c \
 	src/report/text_oom.c \
 	src/report/text_pinned.c \

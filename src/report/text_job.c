@@ -1,21 +1,349 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The summary of a job: the answer first, the evidence below. */
+/* The summary of a job: the answer first, then who differs and where, all stacks as a tree, memory, and who could not be read. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/cxxname.h"
+#include "report/format.h"
 #include "report/job_parts.h"
 #include "report/text.h"
+#include "report/text_job.h"
 
-static void print_member(struct vt_line *line, const struct vt_job *job, uint32_t index)
+#define MAX_VERDICT_LINES 4
+#define MAX_OUTLIERS 4      /* groups with their stacks */
+#define MAX_FRAMES 14       /* of each */
+#define MAX_INNER 4         /* native ones of them */
+#define MAX_NODES 24        /* of each tree */
+#define MAX_UNREAD 8
+#define MAX_DIAGS 8
+#define SEPARATOR " · "
+
+/* ---- the head ---- */
+
+static size_t count_hosts(const struct vt_job *job)
+{
+	struct vt_map hosts = { 0 };
+	size_t n;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		vt_map_put(&hosts, (uintptr_t)job->members.data[i].label.host, 0); /* one less is all that a failure costs */
+	n = hosts.n;
+	vt_map_deinit(&hosts);
+	return n;
+}
+
+static size_t count_role(const struct vt_job *job, enum vt_role role)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		n += job->members.data[i].label.role == role;
+	return n;
+}
+
+static void add_count(struct vt_str *text, size_t n, const char *one, const char *many)
+{
+	char number[VT_NUM_MAX];
+
+	if (n)
+		vt_str_addf(text, "%s%s %s", text->n ? SEPARATOR : "", vt_format_count(number, n), n == 1 ? one : many);
+}
+
+static void print_head(struct vt_line *line, const struct vt_job *job)
+{
+	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
+	struct vt_str text = { 0 };
+	char ms[VT_NUM_MAX];
+
+	if (first && *first->job)
+		vt_str_addf(&text, "%.64s" SEPARATOR, first->job);
+	if (first && *first->command)
+		vt_str_addf(&text, "%.200s", first->command);
+	else if (first)
+		vt_str_addf(&text, "%.64s", first->name);
+	vt_line_add(line, VT_BOLD, vt_str_get(&text));
+	vt_line_end(line);
+	vt_str_clear(&text);
+	add_count(&text, count_role(job, VT_ROLE_RANK), "rank", "ranks");
+	if (text.n && first->world_size > 0)
+		vt_str_addf(&text, " of %d", first->world_size);
+	add_count(&text, count_role(job, VT_ROLE_LOADER), "loader worker", "loader workers");
+	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
+	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");
+	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
+	add_count(&text, count_hosts(job), "host", "hosts");
+	if (job->skew_ms >= 0)
+		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),
+			    count_hosts(job) > 1 ? " on each" : "");
+	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static void print_verdicts(struct vt_line *line, const struct vt_job *job)
+{
+	if (job->verdicts.n)
+		vt_line_blank(line);
+	for (size_t i = 0; i < job->verdicts.n; i++) {
+		const struct vt_job_verdict *v = &job->verdicts.data[i];
+
+		vt_line_add(line, VT_ALARM, v->alarm ? "!" : "");
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, v->alarm ? VT_ALARM : VT_PLAIN, v->text, 4, MAX_VERDICT_LINES);
+	}
+}
+
+/* ---- frames ---- */
+
+/* "train_step train.py:88", "at::native::add libtorch_cpu.so" */
+static void add_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii)
+{
+	const char *where = f->file ? f->file : f->module, *slash = where ? strrchr(where, '/') : NULL;
+
+	if (!f->function)
+		vt_str_add(text, "??");
+	else if (f->kind == VT_FRAME_PYTHON)
+		vt_str_add(text, f->function);
+	else
+		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"), ascii ? "..." : "…");
+	if (where)
+		vt_str_addf(text, " %s", slash ? slash + 1 : where);
+	if (f->file && f->line > 0)
+		vt_str_addf(text, ":%d", f->line);
+}
+
+/* Innermost first: what is shown of a stack, as indices in it. Returns how many. */
+static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack *stack, size_t chosen[MAX_FRAMES])
+{
+	size_t n = 0, native = 0;
+	bool python = false;
+
+	for (size_t i = 0; i < stack->n && n < MAX_FRAMES; i++) {
+		const struct vt_job_frame *f = &job->frames.data[stack->frames[i]];
+
+		python |= f->kind == VT_FRAME_PYTHON;
+		if (f->kind == VT_FRAME_NATIVE && stack->has_python && (python || !f->function || native++ >= MAX_INNER))
+			continue;
+		chosen[n++] = i;
+	}
+	return n;
+}
+
+static void print_stack(struct vt_line *line, const struct vt_job *job, const struct vt_job_stack *stack)
+{
+	size_t chosen[MAX_FRAMES], n = choose_frames(job, stack, chosen);
+	int function_columns = line->columns * 3 / 7;
+	struct vt_str name = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_job_frame *f = &job->frames.data[stack->frames[chosen[i]]];
+		const char *where = f->file ? f->file : f->module ? f->module : "";
+
+		vt_line_pad(line, 6);
+		vt_str_clear(&name);
+		add_frame(&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function }, line->ascii);
+		vt_line_cell(line, f->program ? VT_BOLD : f->function ? VT_PLAIN : VT_DIM, vt_str_get(&name), function_columns, VT_CUT_START);
+		vt_line_pad(line, 6 + function_columns + 2);
+		vt_str_clear(&name);
+		vt_str_add(&name, where);
+		if (f->file && f->line > 0)
+			vt_str_addf(&name, ":%d", f->line);
+		vt_line_cell(line, VT_DIM, vt_str_get(&name), vt_line_room(line), VT_CUT_PATH);
+		vt_line_end(line);
+	}
+	line->buf.failed |= name.failed;
+	vt_str_deinit(&name);
+}
+
+/* ---- who differs ---- */
+
+/* "3 [1]", in so many columns at most. */
+static void add_set(const struct vt_job *job, const struct vt_member_set *set, int columns, struct vt_str *text)
+{
+	char count[VT_NUM_MAX];
+
+	vt_job_add_set(job, set, (size_t)columns, text);
+	vt_str_addf(text, " [%s]", vt_format_count(count, set->n));
+}
+
+/* The members that do the same as this one, which is the first of them; false when it is not. */
+static bool gather_same(const struct vt_job *job, size_t first, struct vt_job_indices *same)
+{
+	const struct vt_job_doing *doing = vt_job_main_doing(job, &job->members.data[first]);
+
+	same->n = 0;
+	for (size_t i = 0; i < job->members.n; i++) {
+		if (!job->members.data[i].outlier || vt_job_main_doing(job, &job->members.data[i]) != doing)
+			continue;
+		if ((i < first && doing) || !vt_job_indices_add(same, (uint32_t)i))
+			return false;
+	}
+	return doing && same->n;
+}
+
+static void print_outlier(struct vt_line *line, const struct vt_job *job, const struct vt_job_indices *same)
+{
+	const struct vt_member *m = &job->members.data[same->data[0]];
+	const struct vt_job_doing *doing = vt_job_main_doing(job, m);
+	struct vt_member_set set = { .members = same->data, .n = same->n };
+	struct vt_str text = { 0 };
+
+	vt_line_pad(line, 2);
+	add_set(job, &set, line->columns / 3, &text);
+	vt_line_add(line, VT_WARN, vt_str_get(&text));
+	vt_str_clear(&text);
+	vt_str_addf(&text, "  pid %d on %.64s, thread %s: %s", (int)m->label.pid, m->label.host, doing->name, vt_job_does(doing));
+	vt_line_add(line, VT_PLAIN, vt_str_get(&text));
+	vt_line_end(line);
+	print_stack(line, job, &job->stacks.data[doing->stack]);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static void print_outliers(struct vt_line *line, const struct vt_job *job)
+{
+	struct vt_job_indices same = { 0 };
+	size_t shown = 0;
+
+	for (size_t i = 0; i < job->members.n && shown < MAX_OUTLIERS; i++) {
+		if (!job->members.data[i].outlier || !gather_same(job, i, &same))
+			continue;
+		if (!shown++)
+			vt_text_title(line, "innermost frames first", "Who differs");
+		print_outlier(line, job, &same);
+	}
+	free(same.data);
+}
+
+/* ---- the tree ---- */
+
+static bool is_section_start(const struct vt_job *job, size_t i)
+{
+	const struct vt_job_node *node = &job->tree.data[i], *before = i ? node - 1 : NULL;
+
+	return !before || node->role != before->role || node->of_main != before->of_main;
+}
+
+static void print_section(struct vt_line *line, const struct vt_job_node *node)
+{
+	static const char *const names[VT_N_ROLES] = {
+		[VT_ROLE_RANK] = "Ranks",	      [VT_ROLE_LOADER] = "Loader workers", [VT_ROLE_CHECKPOINT] = "Checkpoint writers",
+		[VT_ROLE_LAUNCHER] = "Launchers", [VT_ROLE_OTHER] = "Other processes",
+	};
+
+	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s", names[node->role],
+		      node->of_main ? "main threads" : "other threads");
+}
+
+static void print_node(struct vt_line *line, const struct vt_job *job, const struct vt_job_node *node)
+{
+	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8), sets = line->columns / 5 > 20 ? line->columns / 5 : 20, column = indent + sets;
+	struct vt_str text = { 0 };
+	char count[VT_NUM_MAX];
+
+	vt_line_pad(line, indent);
+	add_set(job, &node->members, sets - 6, &text);
+	vt_line_add(line, node->outlier ? VT_WARN : VT_BOLD, vt_str_get(&text));
+	vt_str_clear(&text);
+	for (size_t i = 0; i < node->n_frames; i++) {
+		vt_str_add(&text, i ? " > " : "");
+		add_frame(&text, &job->frames.data[node->frames[i]], line->ascii);
+	}
+	if (node->does)
+		vt_str_addf(&text, "%s%s", node->n_frames ? ": " : "", node->does);
+	if (node->does && node->threads > node->members.n)
+		vt_str_addf(&text, " (%s threads)", vt_format_count(count, node->threads));
+	vt_line_pad(line, vt_line_room(line) < line->columns - column ? line->columns - vt_line_room(line) + 2 : column);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), column, 4);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static void print_tree(struct vt_line *line, const struct vt_job *job)
+{
+	char count[VT_NUM_MAX];
+
+	for (size_t i = 0, end; i < job->tree.n; i = end) {
+		print_section(line, &job->tree.data[i]);
+		for (end = i; end < job->tree.n && (end == i || !is_section_start(job, end)); end++)
+			if (end - i < MAX_NODES)
+				print_node(line, job, &job->tree.data[end]);
+		if (end - i > MAX_NODES) {
+			vt_line_pad(line, 2);
+			vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, end - i - MAX_NODES));
+			vt_line_end(line);
+		}
+	}
+}
+
+/* ---- who could not be read ---- */
+
+static void print_unread_member(struct vt_line *line, const struct vt_job *job, uint32_t index)
 {
 	const struct vt_member *m = &job->members.data[index];
-	const struct vt_job_doing *doing = vt_job_main_doing(job, m);
-	struct vt_str who = { 0 };
+	struct vt_member_set set = { .members = &index, .n = 1 };
+	bool numbered = m->label.role == VT_ROLE_RANK && m->label.rank >= 0;
+	struct vt_str text = { 0 };
 
-	vt_job_add_set(job, &(struct vt_member_set){ .members = &index, .n = 1 }, 24, &who);
-	vt_line_cell(line, VT_PLAIN, vt_str_get(&who), 24, VT_CUT_END);
-	vt_line_pad(line, 26);
-	vt_line_add(line, m->error ? VT_WARN : VT_PLAIN, m->error ? m->error : doing ? vt_job_does(doing) : "");
+	if (numbered)
+		vt_str_add(&text, "rank ");
+	vt_job_add_set(job, &set, 40, &text);
+	if (numbered || m->label.role == VT_ROLE_LOADER)
+		vt_str_addf(&text, ", pid %d on %.64s", (int)m->label.pid, m->label.host);
+	vt_str_addf(&text, ": %s", m->error ? m->error : m->diag ? m->diag : "nothing is known of it");
+	vt_line_add(line, m->completeness == VT_NOTHING ? VT_WARN : VT_PLAIN, m->completeness == VT_NOTHING ? "!" : "·");
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 2);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static size_t count_complete(const struct vt_job *job, enum vt_completeness completeness)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		n += job->members.data[i].completeness == completeness;
+	return n;
+}
+
+static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_completeness level)
+{
+	char count[VT_NUM_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		if (job->members.data[i].completeness == level && n++ < MAX_UNREAD)
+			print_unread_member(line, job, (uint32_t)i);
+	if (n > MAX_UNREAD) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, n - MAX_UNREAD));
+		vt_line_end(line);
+	}
+}
+
+static void print_end(struct vt_line *line, const struct vt_job *job)
+{
+	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL);
+
+	if (nothing || partial || job->diags.n)
+		vt_text_title(line, NULL, "%s", nothing || partial ? "Not read, or not all of it" : "Notes");
+	print_level(line, job, VT_NOTHING);
+	print_level(line, job, VT_PARTIAL);
+	for (size_t i = 0; i < job->diags.n && i < MAX_DIAGS; i++) {
+		vt_line_add(line, VT_PLAIN, job->diags.data[i].level == VT_DIAG_MISSING ? "!" : "·");
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_PLAIN, job->diags.data[i].text, 4, 2);
+	}
+	vt_line_blank(line);
+	if (job->completeness == VT_COMPLETE)
+		vt_line_add(line, VT_PLAIN, "Complete.");
+	else if (job->completeness == VT_NOTHING)
+		vt_line_add(line, VT_ALARM, "Nothing could be learned.");
+	else
+		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full.", job->members.n, nothing,
+			     partial);
 	vt_line_end(line);
-	line->buf.failed |= who.failed;
-	vt_str_deinit(&who);
 }
 
 struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out)
@@ -23,14 +351,12 @@ struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_wri
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);
-	vt_line_addf(&line, VT_BOLD, "%zu processes", job->members.n);
-	vt_line_end(&line);
-	for (size_t i = 0; i < job->verdicts.n; i++) {
-		vt_line_add(&line, VT_ALARM, job->verdicts.data[i].alarm ? "!" : "");
-		vt_line_pad(&line, 2);
-		vt_line_wrap(&line, job->verdicts.data[i].alarm ? VT_ALARM : VT_PLAIN, job->verdicts.data[i].text, 4, 4);
-	}
-	for (size_t i = 0; i < job->members.n; i++)
-		print_member(&line, job, (uint32_t)i);
+	print_head(&line, job);
+	print_verdicts(&line, job);
+	print_outliers(&line, job);
+	print_tree(&line, job);
+	vt_text_job_devices(&line, job);
+	vt_text_job_imbalance(&line, job);
+	print_end(&line, job);
 	return vt_line_finish(&line);
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sections of the summary of a job that have a file of their own. */
+#ifndef VT_REPORT_TEXT_JOB_H
+#define VT_REPORT_TEXT_JOB_H
+
+#include "report/job.h"
+#include "report/line.h"
+
+/* text_job_memory.c: each device with who holds what of it; how much memory ranks have. */
+void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
+void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of a job's devices, and of its ranks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/format.h"
+#include "report/job_parts.h"
+#include "report/text.h"
+#include "report/text_job.h"
+
+#define MAX_DEVICES 16
+#define MAX_HOLDERS 4
+#define HOLDERS 55 /* column */
+
+/* ---- devices ---- */
+
+static const struct vt_job_memory *memory_on(const struct vt_member *m, const struct vt_job_device *d)
+{
+	for (size_t i = 0; i < m->memory.n; i++)
+		if (*d->uuid ? !strcmp(m->memory.data[i].uuid, d->uuid) : m->memory.data[i].ordinal == d->ordinal)
+			return &m->memory.data[i];
+	return NULL;
+}
+
+/* "rank 3 48.0 GiB" */
+static void add_holder(const struct vt_job *job, const struct vt_job_device *d, uint32_t index, struct vt_str *text)
+{
+	const struct vt_member *m = &job->members.data[index];
+	const struct vt_job_memory *memory = memory_on(m, d);
+	struct vt_member_set set = { .members = &index, .n = 1 };
+	char size[VT_NUM_MAX];
+
+	if (m->label.role == VT_ROLE_RANK && m->label.rank >= 0)
+		vt_str_add(text, "rank ");
+	vt_job_add_set(job, &set, 40, text);
+	if (m->label.role == VT_ROLE_OTHER && *m->label.name)
+		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", not of the job");
+	vt_str_addf(text, " %s", memory && memory->known ? vt_format_size(size, memory->reserved) : "?");
+}
+
+static void print_size(struct vt_line *line, bool known, uint64_t bytes)
+{
+	char size[VT_NUM_MAX];
+
+	vt_line_right(line, known ? VT_PLAIN : VT_DIM, known ? vt_format_size(size, bytes) : "?", 11);
+}
+
+static void print_device(struct vt_line *line, const struct vt_job *job, const struct vt_job_device *d)
+{
+	struct vt_str text = { 0 };
+
+	vt_line_pad(line, 2);
+	vt_str_addf(&text, "%.40s%sGPU %d", d->host, *d->host ? " " : "", d->ordinal);
+	vt_line_cell(line, VT_PLAIN, vt_str_get(&text), 16, VT_CUT_START);
+	vt_line_pad(line, 18);
+	print_size(line, d->known, d->total);
+	print_size(line, d->known, d->free_bytes);
+	print_size(line, d->known, d->outside);
+	vt_line_pad(line, HOLDERS);
+	vt_str_clear(&text);
+	for (size_t i = 0; i < d->holders.n && i < MAX_HOLDERS; i++) {
+		vt_str_add(&text, i ? ", " : "");
+		add_holder(job, d, d->holders.members[i], &text);
+	}
+	if (d->holders.n > MAX_HOLDERS)
+		vt_str_addf(&text, ", %zu more", d->holders.n - MAX_HOLDERS);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), HOLDERS + 2, 3);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static void print_header(struct vt_line *line)
+{
+	vt_line_blank(line);
+	vt_line_add(line, VT_BOLD, "Devices");
+	vt_line_pad(line, 18);
+	vt_line_right(line, VT_DIM, "total", 11);
+	vt_line_right(line, VT_DIM, "free", 11);
+	vt_line_right(line, VT_DIM, "other", 11);
+	vt_line_pad(line, HOLDERS);
+	vt_line_add(line, VT_DIM, "reserved by PyTorch of");
+	vt_line_end(line);
+}
+
+void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
+{
+	char count[VT_NUM_MAX];
+
+	if (!job->devices.n)
+		return;
+	print_header(line);
+	for (size_t i = 0; i < job->devices.n && i < MAX_DEVICES; i++)
+		print_device(line, job, &job->devices.data[i]);
+	if (job->devices.n > MAX_DEVICES) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, job->devices.n - MAX_DEVICES));
+		vt_line_end(line);
+	}
+}
+
+/* ---- ranks ---- */
+
+struct amount {
+	uint64_t bytes;
+	uint32_t member;
+};
+
+static uint64_t reserved_of(const struct vt_job_memory *m)
+{
+	return m->reserved;
+}
+
+static uint64_t in_use_of(const struct vt_job_memory *m)
+{
+	return m->allocated;
+}
+
+static uint64_t cached_of(const struct vt_job_memory *m)
+{
+	return m->cached;
+}
+
+static const struct {
+	const char *name;
+	uint64_t (*of)(const struct vt_job_memory *m);
+} kinds[] = { { "reserved", reserved_of }, { "in use", in_use_of }, { "cached", cached_of } };
+
+static int compare_amounts(const void *pa, const void *pb)
+{
+	const struct amount *a = pa, *b = pb;
+
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? -1 : 1;
+	return a->member < b->member ? -1 : a->member > b->member;
+}
+
+/* Of ranks whose memory is known, ascending; returns how many. */
+static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_job_memory *m), struct amount *amounts)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++) {
+		const struct vt_member *m = &job->members.data[i];
+		bool known = false;
+
+		amounts[n] = (struct amount){ .member = (uint32_t)i };
+		for (size_t k = 0; k < m->memory.n && m->label.role == VT_ROLE_RANK && m->label.in_job; k++) {
+			known |= m->memory.data[k].known;
+			amounts[n].bytes += m->memory.data[k].known ? of(&m->memory.data[k]) : 0;
+		}
+		n += known;
+	}
+	if (n)
+		qsort(amounts, n, sizeof(*amounts), compare_amounts);
+	return n;
+}
+
+static void print_amount(struct vt_line *line, const struct vt_job *job, const struct amount *amount, int column)
+{
+	struct vt_member_set set = { .members = (uint32_t *)&amount->member, .n = 1 };
+	struct vt_str text = { 0 };
+	char size[VT_NUM_MAX];
+
+	vt_str_addf(&text, "%s (", vt_format_size(size, amount->bytes));
+	vt_job_add_set(job, &set, 20, &text);
+	vt_str_add(&text, ")");
+	vt_line_pad(line, column);
+	vt_line_cell(line, VT_PLAIN, vt_str_get(&text), 20, VT_CUT_END);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job)
+{
+	struct amount *amounts = calloc(job->members.n + 1, sizeof(*amounts));
+	size_t n = amounts ? gather(job, reserved_of, amounts) : 0;
+
+	line->buf.failed |= !amounts;
+	if (n > 1)
+		vt_text_title(line, "PyTorch's; in brackets which rank", "Memory of %zu ranks: least, median, most", n);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && n > 1; i++) {
+		gather(job, kinds[i].of, amounts);
+		vt_line_pad(line, 2);
+		vt_line_add(line, VT_PLAIN, kinds[i].name);
+		print_amount(line, job, &amounts[0], 14);
+		print_amount(line, job, &amounts[(n - 1) / 2], 36);
+		print_amount(line, job, &amounts[n - 1], 58);
+		vt_line_end(line);
+	}
+	free(amounts);
+}
