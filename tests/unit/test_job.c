@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs of 2, 8 and 1,024 ranks with a hang of a known culprit: the answer names it, saved and read again it is the same; what is no
+ * saved job, or is one no more, is refused and leaves nothing behind.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "job_models.h"
+#include "report/width.h"
+#include "report_models.h"
+
+struct text {
+	char *data;
+	size_t n;
+};
+
+typedef struct vt_error *write_fn(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
+
+static struct text written(const struct vt_job *job, write_fn *write, const struct vt_writer_options *options)
+{
+	struct text text = { 0 };
+	FILE *file = open_memstream(&text.data, &text.n);
+
+	assert_non_null(file);
+	assert_null(write(job, options, file));
+	fclose(file);
+	return text;
+}
+
+static struct text to_json(const struct vt_job *job)
+{
+	static const struct vt_writer_options options = { 0 };
+
+	return written(job, vt_write_job_json, &options);
+}
+
+static void build(struct vt_job *job, const char *hang, int ranks, int culprit)
+{
+	struct job_model what = { .hang = hang, .ranks = ranks, .workers = 3, .culprit = culprit };
+
+	vt_job_init(job);
+	assert_true(job_model_fill(job, &what));
+	vt_job_account(job);
+	assert_false(job->failed);
+}
+
+static const struct vt_job_verdict *find_verdict(const struct vt_job *job, const char *code)
+{
+	for (size_t i = 0; i < job->verdicts.n; i++)
+		if (!strcmp(job->verdicts.data[i].code, code))
+			return &job->verdicts.data[i];
+	return NULL;
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("\"%s\" is not in \"%s\"", part, text);
+}
+
+/* ---- the answer ---- */
+
+/* %d in text is the culprit; others: what the others do. worker: it is about the culprit's worker 1. */
+static const struct expected {
+	const char *hang, *code, *text;
+	bool others, worker, nobody;
+} expected[] = {
+	{ "loop", "missed-collective", "rank %d is not in all_reduce but runs Python (packing.py:", true, false, false },
+	{ "sleep", "missed-collective", "rank %d is not in all_reduce but waits in clock_nanosleep (train.py:81 train_step)", true, false,
+	  false },
+	{ "retries", "retries-allocation", "rank %d is in cudaFree, for the caching allocator: it gives back cached memory, as it did 3 times",
+	  true, false, false },
+	{ "oom", "out-of-memory", "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB", true, false,
+	  false },
+	{ "loader", "waits-for-loader", "rank %d waits for loader workers (train.py:70 train_step)", true, false, false },
+	{ "loader", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
+	{ "loaders", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
+	{ "loader-stopped", "loader-worker", "worker 1 of rank %d is stopped by a signal", false, true, false },
+	{ "loader-gone", "loader-worker-gone", "rank %d waits for loader workers, and has 2 of 3: worker 1 is gone", false, false, false },
+	{ "stuck", "stuck", "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31", true, false,
+	  false },
+	{ "stopped", "stopped", "rank %d is stopped by a signal", true, false, false },
+	{ "traced", "traced", "rank %d is held by a debugger (gdb, pid 77)", true, false, false },
+	{ "killed", "missing-rank", "rank %d of ", false, false, true },
+	{ "unreadable", "unread-rank", "rank %d could not be read: it ended while it was looked at", false, false, false },
+	{ "sequences", "behind", "rank %d is behind in process group default_pg: the last collective is number 4171 (all_reduce)", false,
+	  false, false },
+	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false, false, false },
+};
+
+static void check_answer(const struct expected *e, int ranks, int culprit)
+{
+	const struct vt_job_verdict *v;
+	const struct vt_member *m;
+	char text[200], others[40];
+	struct vt_job job;
+
+	build(&job, e->hang, ranks, culprit);
+	v = find_verdict(&job, e->code);
+	if (!v)
+		fail_msg("%s of %d ranks: no verdict %s", e->hang, ranks, e->code);
+	snprintf(text, sizeof(text), e->text, culprit); /* NOLINT(clang-diagnostic-format-nonliteral) */
+	assert_contains(v->text, text);
+	snprintf(others, sizeof(others), ranks > 2 ? "; the other %d wait in all_reduce" : "; rank %d waits in all_reduce",
+		 ranks > 2 ? ranks - 1 : !culprit);
+	if (e->others)
+		assert_contains(v->text, others);
+	assert_int_equal(v->members.n, !e->nobody);
+	if (!e->nobody) {
+		m = &job.members.data[v->members.members[0]];
+		assert_int_equal(m->label.rank, culprit);
+		assert_int_equal(m->label.role, e->worker ? VT_ROLE_LOADER : VT_ROLE_RANK);
+		assert_int_equal(m->label.worker, e->worker ? 1 : -1);
+		if (v->alarm)
+			assert_true(m->outlier);
+	}
+	/* Nobody else is. */
+	for (size_t i = 0; i < job.members.n; i++)
+		if (job.members.data[i].outlier)
+			assert_int_equal(job.members.data[i].label.rank, culprit);
+	vt_job_deinit(&job);
+}
+
+static void test_answers(void **state)
+{
+	static const struct {
+		int ranks, culprit;
+	} jobs[] = { { 2, 0 }, { 2, 1 }, { 8, 0 }, { 8, 3 }, { 1024, 300 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+		for (size_t k = 0; k < sizeof(jobs) / sizeof(jobs[0]); k++)
+			/* Nobody sees that the last local rank is not there, without being told how many there are. */
+			check_answer(&expected[i], jobs[k].ranks, jobs[k].culprit);
+}
+
+/* Whose GPU waits is not proven to wait for a rank: it is said of a rank that runs only when most wait. */
+static void test_gpu(void **state)
+{
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "gpu", 8, 5);
+	v = find_verdict(&job, "gpu-waits-for-rank");
+	assert_non_null(v);
+	assert_contains(v->text, "rank 5 runs Python (packing.py:");
+	assert_contains(v->text, "; the other 7 are in cudaStreamSynchronize, for .item()");
+	vt_job_deinit(&job);
+}
+
+static void test_different(void **state)
+{
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "different", 8, 5);
+	v = find_verdict(&job, "different-collective");
+	assert_non_null(v);
+	assert_contains(v->text, "rank 5 waits in all_gather (train.py:88 train_step), but ranks 0-4,6-7 wait in all_reduce");
+	vt_job_deinit(&job);
+	/* The same one, called elsewhere. */
+	build(&job, "call-site", 8, 5);
+	v = find_verdict(&job, "different-collective");
+	assert_non_null(v);
+	assert_contains(v->text, "rank 5 waits in all_reduce (train.py:95 train_step), but ranks 0-4,6-7 wait in all_reduce (train.py:88");
+	assert_true(job.members.data[5].outlier);
+	vt_job_deinit(&job);
+	/* Of two, neither is the odd one. */
+	build(&job, "different", 2, 1);
+	v = find_verdict(&job, "different-collective");
+	assert_non_null(v);
+	assert_int_equal(v->members.n, 2);
+	assert_false(job.members.data[0].outlier || job.members.data[1].outlier);
+	vt_job_deinit(&job);
+}
+
+static void test_equal(void **state)
+{
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "none", 8, 0);
+	assert_int_equal(job.verdicts.n, 1);
+	assert_string_equal(job.verdicts.data[0].code, "all-in-collective");
+	assert_contains(job.verdicts.data[0].text, "all 8 ranks wait in all_reduce (train.py:88 train_step): none is missing");
+	assert_int_equal(job.verdicts.data[0].members.n, 8);
+	vt_job_deinit(&job);
+	build(&job, "loaders", 8, 2);
+	assert_string_equal(job.verdicts.data[0].code, "all-wait-for-loader");
+	vt_job_deinit(&job);
+	build(&job, "outsider", 8, 2);
+	v = find_verdict(&job, "outside-holder");
+	assert_non_null(v);
+	assert_string_equal(v->text, "pid 999@node0 (ipykernel), which is not of the job, holds 21.0 GiB of GPU 2 of node0");
+	vt_job_deinit(&job);
+}
+
+/* ---- the tree ---- */
+
+static void add_set_of(const struct vt_job *job, const struct vt_member_set *set, const char *want)
+{
+	struct vt_str text = { 0 };
+
+	vt_job_add_set(job, set, 80, &text);
+	assert_string_equal(vt_str_get(&text), want);
+	vt_str_deinit(&text);
+}
+
+static void test_tree(void **state)
+{
+	const struct vt_job_node *nodes;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "loop", 8, 3);
+	nodes = job.tree.data;
+	assert_int_equal(job.tree.n, 4);
+	add_set_of(&job, &nodes[0].members, "0-7");
+	assert_int_equal(nodes[0].n_frames, 2);
+	assert_string_equal(job.frames.data[nodes[0].frames[0]].function, "<module>");
+	add_set_of(&job, &nodes[1].members, "3");
+	assert_true(nodes[1].outlier && nodes[1].parent == 0 && nodes[1].does);
+	add_set_of(&job, &nodes[2].members, "0-2,4-7");
+	assert_false(nodes[2].outlier);
+	assert_string_equal(nodes[2].does, "waits in all_reduce");
+	add_set_of(&job, &nodes[3].members, "workers 0-2 of ranks 0-7");
+	assert_int_equal(nodes[3].role, VT_ROLE_LOADER);
+	vt_job_deinit(&job);
+	/* Where most run the same loop on different lines, that is one node, without a line. */
+	build(&job, "loop", 8, 3);
+	assert_int_equal(job.frames.data[nodes[1].frames[1]].line > 0, 1);
+	vt_job_deinit(&job);
+}
+
+static void add_looping(struct vt_job *job, int rank, int line, int call)
+{
+	struct vt_label label = { .host = "a", .pid = 100 + rank, .name = "", .command = "", .role = VT_ROLE_RANK, .rank = rank,
+				  .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true };
+	struct vt_model_thread *t;
+	struct vt_model model;
+
+	vt_model_init(&model);
+	t = report_add_thread(&model, label.pid, "python3");
+	t->is_main = true;
+	t->state = 'R';
+	report_add_python(&model, t, "loop", "/home/user/a.py", line);
+	report_add_python(&model, t, "main", "/home/user/a.py", call);
+	assert_true(vt_job_add(job, &label, &model, NULL));
+	vt_model_deinit(&model);
+}
+
+static void test_lines(void **state)
+{
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	for (int rank = 0; rank < 6; rank++)
+		add_looping(&job, rank, 10 + rank % 2, rank == 5 ? 51 : 50);
+	vt_job_account(&job);
+	assert_int_equal(job.tree.n, 2);
+	add_set_of(&job, &job.tree.data[0].members, "5");
+	assert_int_equal(job.frames.data[job.tree.data[0].frames[0]].line, 51);
+	assert_int_equal(job.frames.data[job.tree.data[0].frames[1]].line, 11);
+	add_set_of(&job, &job.tree.data[1].members, "0-4");
+	assert_int_equal(job.frames.data[job.tree.data[1].frames[0]].line, 50);
+	assert_int_equal(job.frames.data[job.tree.data[1].frames[1]].line, 0);
+	vt_job_deinit(&job);
+}
+
+static void test_sets(void **state)
+{
+	struct vt_str text = { 0 };
+	uint32_t all[64];
+	struct vt_member_set set = { .members = all };
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "none", 40, 0);
+	for (uint32_t i = 0; i < 40; i += 2)
+		all[set.n++] = i;
+	vt_job_add_set(&job, &set, 12, &text);
+	assert_string_equal(vt_str_get(&text), "0,2,4,6,…");
+	vt_str_deinit(&text);
+	set.n = 3;
+	add_set_of(&job, &set, "0,2,4");
+	set.n = 0;
+	add_set_of(&job, &set, "");
+	/* Workers: 0-2 of rank 0, 1 of rank 1. */
+	memcpy(all, (uint32_t[]){ 40, 41, 42, 44 }, 4 * sizeof(all[0]));
+	set.n = 4;
+	add_set_of(&job, &set, "workers 0-2 of rank 0, worker 1 of rank 1");
+	vt_job_deinit(&job);
+}
+
+/* ---- saved ---- */
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	for (size_t i = 0; job_model_hangs[i]; i++) {
+		struct text first, second;
+		struct vt_job job, again;
+
+		build(&job, job_model_hangs[i], 8, 3);
+		first = to_json(&job);
+		vt_job_init(&again);
+		assert_null(vt_job_load_text(&again, first.data, first.n, ""));
+		vt_job_account(&again);
+		second = to_json(&again);
+		assert_string_equal(first.data, second.data);
+		free(first.data);
+		free(second.data);
+		vt_job_deinit(&again);
+		vt_job_deinit(&job);
+	}
+}
+
+/* Each rank by itself, as workers of vramtap triage hand them over, in any order: the same as all at once. */
+static void test_parts(void **state)
+{
+	struct text whole, summary, together;
+	static const struct vt_writer_options options = { .columns = 100 };
+	struct vt_job job, sum;
+
+	(void)state;
+	vt_job_init(&sum);
+	for (int turn = 0; turn < 2; turn++) /* all of it twice: each process counts once */
+		for (int culprit = 0; culprit < 2; culprit++) {
+			struct text part;
+
+			/* Ranks 8-15 are on another host. */
+			build(&job, culprit ? "loop" : "none", culprit ? 16 : 8, 3);
+			part = to_json(&job);
+			assert_null(vt_job_load_text(&sum, part.data, part.n, "dir"));
+			free(part.data);
+			vt_job_deinit(&job);
+		}
+	vt_job_account(&sum);
+	assert_int_equal(sum.members.n, 16 + 48);
+	assert_int_equal(sum.diags.n, 1);
+	assert_string_equal(sum.diags.data[0].code, "doubles");
+	vt_job_deinit(&sum);
+	build(&job, "loop", 16, 3);
+	whole = written(&job, vt_write_job_text, &options);
+	summary = to_json(&job);
+	vt_job_init(&sum);
+	assert_null(vt_job_load_text(&sum, summary.data, summary.n, "node1"));
+	vt_job_account(&sum);
+	together = written(&sum, vt_write_job_text, &options);
+	assert_string_equal(whole.data, together.data);
+	free(whole.data);
+	free(summary.data);
+	free(together.data);
+	vt_job_deinit(&sum);
+	vt_job_deinit(&job);
+}
+
+/* Its message, and nothing of it may be left. */
+static void assert_refused(const char *text, size_t n, const char *why)
+{
+	struct vt_error *err;
+	struct vt_job job;
+
+	build(&job, "none", 2, 0);
+	err = vt_job_load_text(&job, text, n, "");
+	if (!err)
+		fail_msg("not refused for \"%s\"", why);
+	if (*why)
+		assert_contains(err->message, why);
+	vt_error_destroy(err);
+	assert_int_equal(job.members.n, 2 + 6);
+	vt_job_deinit(&job);
+}
+
+static void test_cut(void **state)
+{
+	struct text json;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "retries", 2, 1);
+	json = to_json(&job);
+	vt_job_deinit(&job);
+	for (size_t n = 0; n + 2 < json.n; n += n < 300 ? 1 : 97)
+		assert_refused(json.data, n, "");
+	free(json.data);
+}
+
+static const struct {
+	const char *find, *replace, *why;
+} damages[] = {
+	{ "\"schema\": \"vramtap-triage\"", "\"schema\": \"vramtap-report\"", "it is no report of a job" },
+	{ "\"schema_version\": 1", "\"schema_version\": 2", "schema version 2, and this vramtap reads version 1 only" },
+	{ "\"pid\": 4000", "\"pid\": -1", "pid is no number" },
+	{ "\"pid\": 4000", "\"pid\": \"x\"", "pid is no number" },
+	{ "\"role\": \"rank\"", "\"role\": \"king\"", "role is a word" },
+	{ "\"rank\": 0", "\"rank\": 999999999999", "rank is no number" },
+	{ "\"reserved_bytes\": ", "\"reserved_bytes\": 999999", "reserved_bytes is more than there is" },
+	{ "\"stack\": 0", "\"stack\": 77", "stack names what does not exist" },
+	{ "\"threads_do\": [0]", "\"threads_do\": [77]", "threads_do names what does not exist" },
+	{ "\"threads_do\": [0]", "\"threads_do\": []", "threads_do is not as long as threads" },
+	{ "\"threads_do\": [0]", "\"threads_do\": [-1]", "threads_do names what does not exist" },
+	{ "\"state\": \"S\"", "\"state\": \"SS\"", "state is no letter" },
+	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  [7777,", "stacks names what does not exist" },
+	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  7, [0,", "stacks has an element that is no array" },
+	{ "\"frames\": [\n  {\"kind\": \"native\"", "\"frames\": [\n  {\"kind\": 7", "kind is missing" },
+	{ "\"in_job\": true", "\"in_job\": 1", "in_job is neither true nor false" },
+	{ "\"completeness\": \"complete\",\n   \"error\"", "\"completeness\": \"\",\n   \"error\"", "completeness is a word" },
+};
+
+/* A copy with one find replaced: the first behind what is not read again, if there is one. */
+static struct text damaged(const struct text *json, const char *find, const char *replace)
+{
+	const char *members = strstr(json->data, "\n \"members\": ["), *at = members ? strstr(members, find) : NULL;
+	struct text text = { .n = json->n - strlen(find) + strlen(replace) };
+
+	if (!at)
+		at = strstr(json->data, find);
+	if (!at)
+		fail_msg("no %s", find);
+	text.data = malloc(text.n + 1);
+	assert_non_null(text.data);
+	memcpy(text.data, json->data, (size_t)(at - json->data));
+	strcpy(text.data + (at - json->data), replace); /* NOLINT: there is room */
+	strcat(text.data, at + strlen(find));           /* NOLINT */
+	return text;
+}
+
+static void test_damaged(void **state)
+{
+	struct text json;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "none", 2, 0);
+	json = to_json(&job);
+	vt_job_deinit(&job);
+	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		struct text text = damaged(&json, damages[i].find, damages[i].replace);
+
+		assert_refused(text.data, text.n, damages[i].why);
+		free(text.data);
+	}
+	free(json.data);
+}
+
+/* ---- the summary ---- */
+
+static void check_width(const struct text *text, int columns)
+{
+	for (const char *line = text->data, *end; *line; line = end + 1) {
+		end = strchr(line, '\n');
+		assert_non_null(end);
+		if (vt_width(line, (size_t)(end - line)) > columns)
+			fail_msg("wider than %d: %.*s", columns, (int)(end - line), line);
+	}
+}
+
+static void test_summary(void **state)
+{
+	(void)state;
+	for (size_t i = 0; job_model_hangs[i]; i++) {
+		struct vt_job job;
+
+		build(&job, job_model_hangs[i], 8, 3);
+		for (int columns = 40; columns <= 160; columns += 40) {
+			struct vt_writer_options options = { .columns = columns, .ascii = columns == 120 };
+			struct text text = written(&job, vt_write_job_text, &options);
+
+			check_width(&text, columns);
+			for (size_t k = 0; options.ascii && k < text.n; k++)
+				assert_true(text.data[k] == '\n' || (text.data[k] >= ' ' && text.data[k] <= '~'));
+			if (columns == 80 && !strcmp(job_model_hangs[i], "loop")) {
+				assert_contains(text.data, "\n  0-7 [8]  ");
+				assert_contains(text.data, "\n    3 [1]  ");
+				assert_contains(text.data, "\n    0-2,4-7 [7]  ");
+				assert_true(strstr(text.data, "Who differs") < strstr(text.data, "main threads"));
+			}
+			free(text.data);
+		}
+		vt_job_deinit(&job);
+	}
+}
+
+static void test_hostile_names(void **state)
+{
+	struct vt_label label = { .host = "a\033[2J", .pid = 1, .name = "x\n", .command = "\xff\033]0;t\a", .role = VT_ROLE_OTHER, .rank = -1,
+				  .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "\r", .in_job = true };
+	static const struct vt_writer_options options = { .columns = 80 };
+	struct text text;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(vt_job_add(&job, &label, NULL, "gone\033[31m"));
+	vt_job_account(&job);
+	assert_int_equal(job.completeness, VT_NOTHING);
+	text = written(&job, vt_write_job_text, &options);
+	assert_null(strchr(text.data, '\033'));
+	free(text.data);
+	text = to_json(&job);
+	assert_null(strchr(text.data, '\033'));
+	free(text.data);
+	vt_job_deinit(&job);
+}
+
+static void test_empty(void **state)
+{
+	static const struct vt_writer_options options = { .columns = 80 };
+	struct text text;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	vt_job_account(&job);
+	assert_int_equal(job.completeness, VT_NOTHING);
+	text = written(&job, vt_write_job_text, &options);
+	free(text.data);
+	text = to_json(&job);
+	assert_null(vt_job_load_text(&job, text.data, text.n, ""));
+	free(text.data);
+	vt_job_deinit(&job);
+}
+
+static void test_skew(void **state)
+{
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "none", 8, 0);
+	assert_true(job.skew_ms > 1.7 && job.skew_ms < 1.9);
+	vt_job_deinit(&job);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_answers),	   cmocka_unit_test(test_gpu),	     cmocka_unit_test(test_different),
+		cmocka_unit_test(test_equal),	   cmocka_unit_test(test_tree),	     cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_sets),	   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_cut),	   cmocka_unit_test(test_damaged),   cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),  cmocka_unit_test(test_skew),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
