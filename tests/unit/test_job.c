@@ -412,7 +412,7 @@ static const struct {
 	{ "\"stack\": 0", "\"stack\": 77", "stack names what does not exist" },
 	{ "\"threads_do\": [0]", "\"threads_do\": [77]", "threads_do names what does not exist" },
 	{ "\"threads_do\": [0]", "\"threads_do\": []", "threads_do is not as long as threads" },
-	{ "\"threads_do\": [0]", "\"threads_do\": [-1]", "threads_do names what does not exist" },
+	{ "\"threads_do\": [0]", "\"threads_do\": [-1]", "threads_do is no number" },
 	{ "\"state\": \"S\"", "\"state\": \"SS\"", "state is no letter" },
 	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  [7777,", "stacks names what does not exist" },
 	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  7, [0,", "stacks has an element that is no array" },
