@@ -229,16 +229,20 @@ static void add_member(struct build *b, uint32_t index)
 
 /* ---- as it is shown ---- */
 
-static bool is_few(const struct build *b, const struct node *node)
+/* Few, where more than half went one other way. */
+static bool is_few(const struct node *node, const struct node *parent, size_t most)
 {
-	const struct node *parent = &b->nodes.data[node->parent];
+	return node->members.n * 3 <= parent->members.n && most * 2 > parent->members.n;
+}
 
-	if (node->members.n * 3 > parent->members.n)
-		return false;
+static size_t most_of_a_child(const struct build *b, const struct node *parent)
+{
+	size_t most = 0;
+
 	for (uint32_t i = parent->first_child; i; i = b->nodes.data[i].next)
-		if (b->nodes.data[i].members.n * 2 > parent->members.n)
-			return true;
-	return false;
+		if (b->nodes.data[i].members.n > most)
+			most = b->nodes.data[i].members.n;
+	return most;
 }
 
 struct child {
@@ -278,15 +282,17 @@ struct output {
 static bool push_children(struct output *o, uint32_t of, size_t parent, size_t depth)
 {
 	const struct build *b = o->build;
+	const struct node *from = &b->nodes.data[of];
+	size_t most = most_of_a_child(b, from);
 
 	o->children.n = 0;
-	for (uint32_t i = b->nodes.data[of].first_child; i; i = b->nodes.data[i].next) {
+	for (uint32_t i = from->first_child; i; i = b->nodes.data[i].next) {
 		const struct node *node = &b->nodes.data[i];
 		struct child *child = vt_vec_append(&o->children);
 
 		if (!child)
 			return false;
-		*child = (struct child){ .node = i, .n = node->members.n, .first = node->members.data[0], .few = is_few(b, node) };
+		*child = (struct child){ .node = i, .n = node->members.n, .first = node->members.data[0], .few = is_few(node, from, most) };
 	}
 	if (o->children.n)
 		qsort(o->children.data, o->children.n, sizeof(*o->children.data), compare_children);

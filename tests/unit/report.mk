@@ -52,6 +52,7 @@ tests_unit_job_demo_SOURCES = tests/unit/job_demo.c $(job_models)
 tests_unit_job_demo_CPPFLAGS = $(report_cppflags)
 tests_unit_job_demo_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
 unit_tests += tests/unit/test_job
+unit_scripts += tests/unit/job_schema.py
 tests_unit_test_job_SOURCES = tests/unit/test_job.c $(job_models)
 tests_unit_test_job_CPPFLAGS = $(report_cppflags)
 tests_unit_test_job_LDADD = $(report_libs) $(VT_LIBS)

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Saved jobs, damaged: reading one comes to an end, what is read holds together, and it can be accounted, written and read again. An
+ * input is the text of a job, if it begins with a brace; else edits of a sound one, 4 bytes each: which value, and by what it is
+ * replaced. So most inputs are JSON still.
+ */
+#include <string.h>
+
+#include "fuzz.h"
+#include "report/job.h"
+
+/* A small one that has everything that is read; fuzzing needs it short. */
+static const char seed[] =
+	"{\"schema\":\"vramtap-triage\",\"schema_version\":1,\"tool_version\":\"0.1.0\",\"time\":\"2026-11-21T14:14:34.123456789Z\","
+	"\"diagnostics\":[{\"level\":\"note\",\"code\":\"x\",\"text\":\"y\"}],\"members\":["
+	"{\"host\":\"a\",\"pid\":7,\"parent\":1,\"name\":\"python\",\"command_line\":\"p\",\"role\":\"rank\",\"rank\":0,\"local_rank\":0,"
+	"\"world_size\":3,\"in_job\":true,\"report\":\"r\",\"completeness\":\"complete\",\"headline\":\"h\",\"total_ms\":1.5,"
+	"\"stopped_ms\":1,\"stopped_at_ns\":5,\"released_at_ns\":9,\"process_state\":\"S\",\"memory\":[{\"ordinal\":0,\"uuid\":\"GPU-0\","
+	"\"reserved_bytes\":9,\"allocated_bytes\":5,\"cached_bytes\":4,\"device_total_bytes\":99,\"device_free_bytes\":80}],"
+	"\"requests\":{\"retries\":1,\"failed\":2,\"last_failed_bytes\":3,\"waits\":false},\"sites\":[{\"title\":\"s\",\"bytes\":5,"
+	"\"blocks\":1}],\"collectives\":[{\"group\":\"g\",\"last_enqueued\":5,\"last_started\":5,\"last_completed\":4,\"operation\":\"o\"}],"
+	"\"threads\":[7,8],\"threads_do\":[0,1]},"
+	"{\"host\":\"a\",\"pid\":9,\"role\":\"rank\",\"rank\":1,\"local_rank\":1,\"world_size\":3,\"in_job\":true,\"completeness\":"
+	"\"partial\",\"missing\":\"m\",\"process_state\":\"R\",\"memory\":[{\"ordinal\":0,\"uuid\":\"GPU-1\",\"reserved_bytes\":4000000000,"
+	"\"allocated_bytes\":4000000000,\"cached_bytes\":0}],\"collectives\":[{\"group\":\"g\",\"last_enqueued\":4}],"
+	"\"threads\":[9],\"threads_do\":[2]},"
+	"{\"host\":\"a\",\"pid\":10,\"role\":\"loader\",\"rank\":1,\"worker\":1,\"of\":9,\"in_job\":true,\"completeness\":\"complete\","
+	"\"process_state\":\"T\",\"tracer\":0,\"threads\":[10],\"threads_do\":[3]},"
+	"{\"host\":\"b\",\"pid\":9,\"role\":\"other\",\"in_job\":false,\"completeness\":\"nothing\",\"error\":\"e\",\"process_state\":\"?\","
+	"\"memory\":[{\"ordinal\":1}]}],"
+	"\"doings\":[{\"name\":\"p\",\"stack\":0,\"state\":\"S\",\"main\":true,\"python\":true,\"verdict\":\"in cudaEventQuery, for "
+	"torch.distributed.all_reduce\"},{\"name\":\"q\",\"stack\":1,\"state\":\"D\",\"gil\":false,\"waits\":\"w\",\"kernel\":\"k\"},"
+	"{\"name\":\"p\",\"stack\":2,\"state\":\"R\",\"main\":true,\"gil\":true},{\"name\":\"p\",\"stack\":1,\"state\":\"T\",\"main\":true,"
+	"\"idle\":true}],\"stacks\":[[0,1,2,4],[0,3],[1,4]],\"frames\":[{\"kind\":\"native\",\"function\":\"f\",\"module\":\"m.so\"},"
+	"{\"kind\":\"python\",\"function\":\"all_reduce\",\"file\":\"/x/torch/distributed/distributed_c10d.py\",\"line\":3},"
+	"{\"kind\":\"python\",\"function\":\"g\",\"file\":\"/a/b.py\",\"line\":3,\"program\":true},{\"kind\":\"native\",\"function\":null},"
+	"{\"kind\":\"python\",\"function\":\"main\",\"file\":\"/a/b.py\",\"line\":9,\"program\":true}]}\n";
+
+size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
+{
+	size_t n = strlen(seed);
+
+	if (number > 1 || n > max)
+		return 0;
+	if (number) { /* no edit that changes anything */
+		memset(data, 0, 32);
+		return 32;
+	}
+	memcpy(data, seed, n);
+	return n;
+}
+
+#define MAX_VALUES 1000
+#define MAX_EDITS 16
+#define EDIT_BYTES 4
+
+static const char *const replacements[] = {
+	"0",  "1",  "2",   "-1",   "7",	   "4294967295", "9223372036854775807", "1125899906842624", "1.5", "1e300", "null", "true", "false",
+	"\"\"", "\"x\"", "\"S\"", "\"T\"", "\"D\"", "\"rank\"", "\"loader\"", "\"python\"", "\"native\"", "[]", "{}", "[0]", "[0,1]", "[{}]",
+	"[[]]", "[0,1,2,3]", "\"waits for a DataLoader worker\"", "\"in cudaFree, for the caching allocator\"", "\"a\\u001b[2J\"",
+};
+
+#define N_REPLACEMENTS (sizeof(replacements) / sizeof(replacements[0]))
+
+/* Where the values of the seed are: numbers, words and texts, not containers. */
+static struct {
+	size_t start, end;
+} values[MAX_VALUES];
+static size_t n_values;
+
+static void find_values(void)
+{
+	for (size_t i = 0; seed[i] && n_values < MAX_VALUES; i++) {
+		size_t start = i;
+
+		if (seed[i] == '"') {
+			i += 1 + strcspn(seed + i + 1, "\"");
+			if (seed[i + 1] == ':')
+				continue;
+		} else if (strchr("-0123456789tfn", seed[i])) {
+			i += strcspn(seed + i, ",]}") - 1;
+		} else {
+			continue;
+		}
+		values[n_values].start = start;
+		values[n_values++].end = i + 1;
+	}
+}
+
+/* The text that replaces a value: one of the list, or another value of the seed. */
+static size_t replacement(size_t by, const char **with)
+{
+	if (by % 2) {
+		*with = replacements[by / 2 % N_REPLACEMENTS];
+		return strlen(*with);
+	}
+	*with = seed + values[by / 2 % n_values].start;
+	return values[by / 2 % n_values].end - values[by / 2 % n_values].start;
+}
+
+/* The seed with values replaced; returns its length. */
+static size_t edit(const uint8_t *data, size_t size, char *text, size_t max)
+{
+	size_t by[MAX_VALUES] = { 0 }, at = 0, n = 0;
+	bool edited[MAX_VALUES] = { false };
+
+	for (size_t i = 0; i + EDIT_BYTES <= size && i < (size_t)MAX_EDITS * EDIT_BYTES; i += EDIT_BYTES) {
+		size_t value = (data[i] | (size_t)data[i + 1] << 8) % (n_values + 1);
+
+		if (!value--)
+			continue;
+		edited[value] = true;
+		by[value] = data[i + 2] | (size_t)data[i + 3] << 8;
+	}
+	for (size_t i = 0; i <= n_values; i++) {
+		size_t end = i < n_values ? values[i].start : strlen(seed), length;
+		const char *with;
+
+		if (n + (end - at) > max)
+			return 0;
+		memcpy(text + n, seed + at, end - at);
+		n += end - at;
+		if (i == n_values)
+			break;
+		with = seed + values[i].start;
+		length = edited[i] ? replacement(by[i], &with) : values[i].end - values[i].start;
+		if (n + length > max)
+			return 0;
+		memcpy(text + n, with, length);
+		n += length;
+		at = values[i].end;
+	}
+	return n;
+}
+
+static void check_set(const struct vt_job *job, const struct vt_member_set *set, bool ascending)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		fuzz_check(set->members[i] < job->members.n, "member %u", set->members[i]);
+		fuzz_check(!ascending || !i || set->members[i] > set->members[i - 1], "set is not in order");
+	}
+}
+
+/* What the writers rely on. */
+static void check_job(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->stacks.n; i++)
+		for (size_t k = 0; k < job->stacks.data[i].n; k++)
+			fuzz_check(job->stacks.data[i].frames[k] < job->frames.n, "frame %zu of stack %zu", k, i);
+	for (size_t i = 0; i < job->doings.n; i++)
+		fuzz_check(job->doings.data[i].stack < job->stacks.n, "stack of doing %zu", i);
+	for (size_t i = 0; i < job->members.n; i++)
+		for (size_t k = 0; k < job->members.data[i].threads.n; k++)
+			fuzz_check(job->members.data[i].threads.data[k].doing < job->doings.n, "doing %zu of member %zu", k, i);
+	for (size_t i = 0; i < job->tree.n; i++) {
+		const struct vt_job_node *node = &job->tree.data[i];
+
+		fuzz_check(node->parent == VT_NO_NODE || node->parent < i, "parent of node %zu", i);
+		fuzz_check(node->members.n && node->threads >= node->members.n, "node %zu is of nobody", i);
+		check_set(job, &node->members, true);
+		for (size_t k = 0; k < node->n_frames; k++)
+			fuzz_check(node->frames[k] < job->frames.n, "frame %zu of node %zu", k, i);
+	}
+	for (size_t i = 0; i < job->verdicts.n; i++)
+		check_set(job, &job->verdicts.data[i].members, true);
+	for (size_t i = 0; i < job->devices.n; i++)
+		check_set(job, &job->devices.data[i].holders, false);
+}
+
+static void use(struct vt_job *job)
+{
+	static const struct vt_writer_options options = { .columns = 80 };
+	struct vt_job again;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&text, &n), *null = fopen("/dev/null", "we");
+
+	if (!out || !null)
+		exit(1);
+	vt_job_account(job);
+	fuzz_check(!job->failed, "not accounted");
+	check_job(job);
+	fuzz_check(!vt_write_job_text(job, &options, null), "no text");
+	fuzz_check(!vt_write_job_json(job, &options, out), "no JSON");
+	fclose(out);
+	fclose(null);
+	vt_job_init(&again);
+	fuzz_check(!vt_job_load_text(&again, text, n, ""), "what was written is not read");
+	fuzz_check(again.members.n == job->members.n && again.doings.n == job->doings.n, "what was written is not the same");
+	vt_job_deinit(&again);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static char text[1u << 16];
+	struct vt_error *err;
+	struct vt_job job;
+
+	if (!n_values)
+		find_values();
+	vt_job_init(&job);
+	if (size && data[0] == '{') {
+		err = vt_job_load_text(&job, (const char *)data, size, "p");
+	} else {
+		size = edit(data, size, text, sizeof(text));
+		err = vt_job_load_text(&job, text, size, "p");
+		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"), "the edits are no JSON: %s",
+			   err->message);
+	}
+	if (!err)
+		use(&job);
+	else
+		fuzz_check(!job.members.n, "something is left of what was refused: %s", err->message);
+	vt_error_destroy(err);
+	vt_job_deinit(&job);
+	return 0;
+}
