@@ -21,6 +21,7 @@
 #include "walk/torch.h"
 
 struct vt_helper;
+struct vt_lines_memo;
 struct vt_held;
 struct vt_ask_pytorch_args;
 struct vt_python;
@@ -59,6 +60,7 @@ struct vt_collect_options {
 	bool no_stop;       /* stop no thread; a report is read-only then */
 	bool memory_only;   /* nothing about threads; with no_stop, of what a debugger holds, or of a core only */
 	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
+	struct vt_lines_memo *lines_memo; /* shared with those who look at other processes; NULL none */
 	const struct vt_collect_together *together; /* NULL: nobody is waited for */
 };
 

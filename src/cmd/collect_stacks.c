@@ -251,7 +251,8 @@ static void unwind_all(struct vt_stacks *s)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 	if (c->options->view == VT_VIEW_PYTHON)
 		return;
-	err = vt_native_lines_start(&c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &s->lines);
+	err = vt_native_lines_start(&c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, c->options->lines_memo,
+				    &s->lines);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
 }

@@ -108,7 +108,7 @@ static void find_lines(struct vt_collect *c, struct vt_native_stack *native)
 {
 	struct vt_native_lines *lines = NULL;
 	size_t missing;
-	struct vt_error *err = vt_native_lines_start(&c->modules, native, 1, LINES_NS, &lines);
+	struct vt_error *err = vt_native_lines_start(&c->modules, native, 1, LINES_NS, NULL, &lines);
 
 	if (!err && lines)
 		err = vt_native_lines_finish(lines, &c->model->arena, &missing);

@@ -22,6 +22,7 @@
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
 #include "cmd/triage_gate.h"
+#include "walk/lines_memo.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
@@ -55,6 +56,7 @@ struct worker {
 
 struct party {
 	const struct vt_triage_options *options;
+	struct vt_lines_memo *lines_memo; /* NULL none */
 	struct vt_job *job;
 	struct worker *workers;
 	size_t n;
@@ -96,6 +98,7 @@ static void start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
 		.parent = getpid(), .start = &party->gates[0], .go = worker->go, .deadline_ns = party->deadline_ns,
+		.lines_memo = party->lines_memo,
 	};
 	int pipes[2];
 
@@ -420,6 +423,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 	struct vt_error *err = NULL;
 
 	allow_many_files();
+	party.lines_memo = vt_lines_memo_create();
 	interrupted = 0;
 	catch_signals(before, &party.mask);
 	vt_progress("collecting from all processes");
@@ -433,6 +437,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 	sigaction(SIGHUP, &before[2], NULL);
 	sigaction(SIGQUIT, &before[3], NULL);
 	sigprocmask(SIG_SETMASK, &party.mask, NULL);
+	vt_lines_memo_destroy(party.lines_memo);
 	*signo = interrupted;
 	return err;
 }

@@ -37,6 +37,7 @@ struct vt_worker_place {
 	int out;               /* the parent's pipe */
 	struct vt_gate *start; /* for all of them: opened when the threads are to be stopped */
 	struct vt_gate *go;    /* its own: opened when there is a processor for the rest */
+	struct vt_lines_memo *lines_memo; /* of all; NULL none */
 	uint64_t deadline_ns;
 };
 

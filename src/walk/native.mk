@@ -4,6 +4,7 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/debuginfod.c src/walk/debuginfod.h \
 	src/walk/demangle.c src/walk/demangle.h \
 	src/walk/dwarf_lines.c src/walk/dwarf_lines.h \
+	src/walk/lines_memo.c src/walk/lines_memo.h \
 	src/walk/merge.c \
 	src/walk/merge_recorded.c \
 	src/walk/native_lines.c \

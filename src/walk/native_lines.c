@@ -22,6 +22,7 @@
 #include "walk/debugfile.h"
 #include "walk/demangle.h"
 #include "walk/dwarf_lines.h"
+#include "walk/lines_memo.h"
 #include "walk/native.h"
 #include "walk/native_places.h"
 
@@ -58,11 +59,15 @@ struct source {
 	uint64_t shared_size;
 	uint64_t dwarf_bytes;
 	size_t first, n; /* its requests */
+	size_t n_known;  /* of them */
+	struct vt_lines_key key; /* without an address */
+	bool have_key;
 };
 
 struct request {
 	uint64_t vaddr;
 	size_t first_place, n_places; /* the frames with this address */
+	bool known;    /* from the memo: the child is not asked */
 	bool answered;
 };
 
@@ -75,6 +80,7 @@ struct vt_native_lines {
 	uint64_t deadline_ns, budget_ns;
 	pid_t child;
 	int in; /* the end of the pipe that is read */
+	struct vt_lines_memo *memo; /* NULL: none */
 	struct vt_str results;
 	size_t n_inlined; /* given to frames so far */
 };
@@ -187,6 +193,31 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 	return true;
 }
 
+static struct vt_lines_key key_of(const struct source *source, const struct request *request)
+{
+	struct vt_lines_key key = source->key;
+
+	key.vaddr = request->vaddr;
+	return key;
+}
+
+/* What is known is an answer as the child would give it. */
+static void ask_memo(struct vt_native_lines *lines, struct source *source)
+{
+	for (size_t i = source->first; source->have_key && i < source->first + source->n; i++) {
+		struct request *request = &lines->requests.data[i];
+		struct vt_lines_key key = key_of(source, request);
+		uint32_t number = (uint32_t)i;
+		size_t before = lines->results.n;
+
+		vt_str_addn(&lines->results, (const char *)&number, sizeof(number));
+		request->known = vt_lines_memo_find(lines->memo, &key, &lines->results);
+		if (!request->known)
+			lines->results.n = before;
+		source->n_known += request->known;
+	}
+}
+
 static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first, size_t end)
 {
 	struct source source = { 0 };
@@ -203,7 +234,11 @@ static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules
 		return false;
 	}
 	*added = source;
-	return add_requests(lines, added, first, end);
+	added->have_key = lines->memo && vt_lines_key_init(&added->key, module->fd);
+	if (!add_requests(lines, added, first, end))
+		return false;
+	ask_memo(lines, added);
+	return true;
 }
 
 /* What is quickly read comes first: when time is up, most is there. */
@@ -269,13 +304,14 @@ static _Noreturn void run_child(const struct vt_native_lines *lines, pid_t paren
 		_exit(1);
 	for (size_t i = 0; i < lines->sources.n; i++) {
 		const struct source *source = &lines->sources.data[i];
-		struct vt_dwarf *dwarf =
+		struct vt_dwarf *dwarf = source->n_known == source->n ? NULL :
 			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared_size);
 
 		if (!dwarf)
 			continue;
 		for (size_t k = 0; k < source->n; k++)
-			answer(dwarf, lines, source->first + k, &text);
+			if (!lines->requests.data[source->first + k].known)
+				answer(dwarf, lines, source->first + k, &text);
 		vt_dwarf_close(dwarf);
 	}
 	_exit(0);
@@ -300,8 +336,16 @@ static struct vt_error *start_child(struct vt_native_lines *lines)
 	return NULL;
 }
 
+static bool is_all_known(const struct vt_native_lines *lines)
+{
+	for (size_t i = 0; i < lines->requests.n; i++)
+		if (!lines->requests.data[i].known)
+			return false;
+	return true;
+}
+
 struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				       uint64_t budget_ns, struct vt_native_lines **ret)
+				       uint64_t budget_ns, struct vt_lines_memo *memo, struct vt_native_lines **ret)
 {
 	struct vt_native_lines *lines = calloc(1, sizeof(*lines));
 	struct vt_error *err;
@@ -310,13 +354,14 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 		return &vt_enomem;
 	lines->in = -1;
 	lines->budget_ns = budget_ns;
+	lines->memo = memo;
 	err = vt_native_places(modules, stacks, n, &lines->places, &lines->n_places);
 	for (size_t i = 0, end; !err && i < lines->n_places; i = end) {
 		end = vt_native_places_end(lines->places, lines->n_places, i);
 		if (!add_source(lines, modules, i, end))
 			err = &vt_enomem;
 	}
-	if (!err && lines->sources.n > 0) {
+	if (!err && !is_all_known(lines)) {
 		qsort(lines->sources.data, lines->sources.n, sizeof(*lines->sources.data), compare_sources);
 		err = start_child(lines);
 	}
@@ -445,10 +490,26 @@ static void give(struct vt_native_lines *lines, const struct request *request, c
 	}
 }
 
+/* The answer to a request that ends where the reader is, for others who come to the same place. */
+static void remember(struct vt_native_lines *lines, size_t request, const char *answer, const struct reader *reader)
+{
+	for (size_t i = 0; i < lines->sources.n; i++) {
+		const struct source *source = &lines->sources.data[i];
+		struct vt_lines_key key;
+
+		if (!source->have_key || request < source->first || request - source->first >= source->n)
+			continue;
+		key = key_of(source, &lines->requests.data[request]);
+		vt_lines_memo_add(lines->memo, &key, answer, (size_t)(reader->at - answer));
+		return;
+	}
+}
+
 /* One answer; false when what is left is not a whole one. */
 static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 {
 	struct vt_native_source *source;
+	const char *begin = reader->at;
 	struct result_header header;
 	struct request *request;
 
@@ -460,8 +521,11 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 	if (request->answered)
 		return false;
 	request->answered = true;
-	if (header.n_frames == 0)
+	if (header.n_frames == 0) {
+		if (!request->known)
+			remember(lines, header.request, begin + sizeof(header.request), reader);
 		return true;
+	}
 	source = vt_arena_alloc(reader->arena, header.n_frames * sizeof(*source));
 	if (!source) {
 		reader->nomem = true;
@@ -470,9 +534,12 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 	for (size_t i = 0; i < header.n_frames; i++)
 		if (!take_frame(reader, &source[i]))
 			return false;
-	if (!reader->nomem)
-		give(lines, request, source, header.n_frames);
-	return !reader->nomem;
+	if (reader->nomem)
+		return false;
+	if (!request->known)
+		remember(lines, header.request, begin + sizeof(header.request), reader);
+	give(lines, request, source, header.n_frames);
+	return true;
 }
 
 struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing)
@@ -481,9 +548,10 @@ struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt
 	size_t n_answers = 0;
 
 	*n_missing = 0;
-	if (lines->child <= 0)
+	if (lines->child <= 0 && !lines->results.n)
 		return NULL;
-	read_results(lines);
+	if (lines->child > 0)
+		read_results(lines);
 	reader.at = lines->results.data;
 	reader.left = lines->results.n;
 	while (reader.left > 0 && take_result(lines, &reader))

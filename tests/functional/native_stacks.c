@@ -109,7 +109,7 @@ static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_
 	struct vt_native_lines *lines;
 	size_t missing;
 
-	VT_TRY(vt_native_lines_start(modules, stacks, n, budget_ns, &lines));
+	VT_TRY(vt_native_lines_start(modules, stacks, n, budget_ns, NULL, &lines));
 
 	struct vt_error *err = vt_native_lines_finish(lines, arena, &missing);
 

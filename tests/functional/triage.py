@@ -13,7 +13,7 @@ import time
 
 from core import gcore
 from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
-                     schema_errors, scratch, simulated_python, target, vramtap, wait_until)
+                     schema_errors, scratch, simulated_python, stacks_json, target, vramtap, wait_until)
 
 VERSION = "2.11.0"
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_job.py")
@@ -225,6 +225,29 @@ def test_500_processes():
         equal({m["error"] for m in members.values()}, {None}, "errors")
         check(seconds < 30, "too slow", seconds)
         print(f"  {seconds:.1f} s, stopped within {report['found']['skew_ms']:.0f} ms", flush=True)
+
+
+# Deep in functions of its own, with debug information.
+LINES = """
+#include <stdio.h>
+#include <unistd.h>
+static __attribute__((noinline)) int inner(int n) { return n ? inner(n - 1) + 1 : getchar(); }
+int main(void) { puts("ready"); fflush(stdout); return inner(7) + 1; }
+"""
+
+
+def test_lines_are_those_of_one_alone():
+    """They are read once for all processes with the same file: the first says to the others what it found."""
+    program = compile_c(LINES, "-g")
+    with contextlib.ExitStack() as stack:
+        pids = [stack.enter_context(target([program], ready="ready")).pid for _ in range(6)]
+        out, report, _ = triage(*pids)
+        for pid in pids:
+            with open(os.path.join(out, by_pid(report)[pid]["report"]), encoding="utf-8") as file:
+                frames = json.load(file)["threads"][0]["stack"]["frames"]
+            alone = stacks_json(pid)["threads"][0]["stack"]["frames"]
+            equal(frames, alone, "the stack")
+            equal(len([f for f in frames if f["function"] == "inner" and f["line"] == 4]), 8, "frames with lines")
 
 
 def test_restless_processes():

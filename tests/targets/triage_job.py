@@ -28,6 +28,7 @@ import threading
 import time
 
 PR_SET_PDEATHSIG = 1
+NOTHING = os.pipe()
 LIBC = ctypes.PyDLL(None)  # it keeps the GIL: nothing else runs in the child of vfork()
 
 
@@ -53,7 +54,7 @@ def tell(word):
 
 
 def wait_for_ever():
-    os.read(os.pipe()[0], 1)
+    os.read(NOTHING[0], 1)
 
 
 def all_reduce():

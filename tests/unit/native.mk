@@ -1,5 +1,10 @@
 native_test_libs = src/walk/libwalk.a src/target/libtarget.a $(unit_libs) $(VT_LIBS) -lpthread
 
+unit_tests += tests/unit/test_lines_memo
+tests_unit_test_lines_memo_SOURCES = tests/unit/test_lines_memo.c
+tests_unit_test_lines_memo_CPPFLAGS = $(unit_cppflags)
+tests_unit_test_lines_memo_LDADD = src/walk/libwalk.a $(unit_libs)
+
 unit_tests += tests/unit/test_demangle
 tests_unit_test_demangle_SOURCES = tests/unit/test_demangle.c
 tests_unit_test_demangle_CPPFLAGS = $(unit_cppflags)

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What debug information says of addresses, in memory that processes forked from one another share: the ranks of a job run the same files
+ * and are at the same places in them, and reading that once takes as long as the rest of a report. Nobody locks: what was added stays as
+ * it is. Whoever reads trusts none of it, since each of the processes works on hostile bytes and may write anything here.
+ */
+#ifndef VT_WALK_LINES_MEMO_H
+#define VT_WALK_LINES_MEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct vt_lines_memo; /* opaque */
+
+/* An address in a file; all bytes of it count, so it must be zeroed first. */
+struct vt_lines_key {
+	uint64_t device, inode, size, mtime_ns;
+	uint64_t vaddr;
+};
+
+/* The file of a descriptor; false when there is none. */
+bool vt_lines_key_init(struct vt_lines_key *key, int fd);
+
+/* NULL: there is none, which everything here takes for an empty one. */
+struct vt_lines_memo *vt_lines_memo_create(void);
+void vt_lines_memo_destroy(struct vt_lines_memo *memo);
+
+/* Appends what is known to out; false when nothing is. */
+bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_key *key, struct vt_str *out);
+
+/* Does nothing when there is no room. */
+void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *key, const char *bytes, size_t n);
+
+#endif
