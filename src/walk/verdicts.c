@@ -75,12 +75,13 @@ static const struct rule rules[] = {
 	{ "idle Gloo thread", "gloo::transport::*::Loop::run*", NULL, INNERMOST | IDLE },
 	{ "idle DataLoader worker", "_worker_loop", "*/torch/utils/data/_utils/worker.py", PYTHON | INNERMOST | IDLE },
 	{ "idle pin-memory thread", "*", "*/torch/utils/data/_utils/pin_memory.py", PYTHON | INNERMOST | IDLE },
-	{ "idle feeder of a multiprocessing queue", "_feed", "*/multiprocessing/queues.py", PYTHON | INNERMOST | IDLE },
+	{ "idle feeder of a multiprocessing queue", "*_feed", "*/multiprocessing/queues.py", PYTHON | INNERMOST | IDLE },
+	{ "idle server of multiprocessing's resource sharer", "*_serve", "*/multiprocessing/resource_sharer.py", PYTHON | INNERMOST | IDLE },
 	{ "idle thread of an executor", "_worker", "*/concurrent/futures/thread.py", PYTHON | INNERMOST | IDLE },
 	{ "idle thread of an executor", "*run", "*/concurrent/futures/process.py", PYTHON | INNERMOST | IDLE },
 	{ "idle worker of a pool", "worker", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
-	{ "idle thread of a pool", "_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
-	{ "idle compile worker", "_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
+	{ "idle thread of a pool", "*_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
+	{ "idle compile worker", "*_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
 	  PYTHON | INNERMOST | IDLE },
 	{ "idle tqdm monitor", "*run", "*/tqdm/_monitor.py", PYTHON | INNERMOST | IDLE },
 
@@ -198,7 +199,7 @@ static const struct rule purposes[] = {
 /* Modules and files in which a thread only waits, or which only lead there. */
 static const char *const waiting_modules[] = {
 	"libc.so*", "libc-*", "libpthread*", "ld-linux*", "libstdc++*", "[vdso]", "libgomp*", "libiomp5*", "libomp*",
-	"libpython*", "python*", "libuv*", "_queue.*", "_multiprocessing.*", "_posixsubprocess.*", "select.*",
+	"libpython*", "python*", "libuv*", "_queue.*", "_multiprocessing.*", "_socket.*", "_posixsubprocess.*", "select.*",
 };
 static const char *const waiting_files[] = {
 	"*/threading.py", "*/queue.py", "*/multiprocessing/queues.py", "*/multiprocessing/connection.py",
