@@ -105,6 +105,7 @@ struct vt_job_site {
 enum vt_job_state {
 	VT_STATE_UNDECIDED,
 	VT_STATE_GONE,       /* there is no process, or nothing is known of it */
+	VT_STATE_CRASHED,    /* it is a core's */
 	VT_STATE_STOPPED,    /* by a signal */
 	VT_STATE_TRACED,     /* by a debugger */
 	VT_STATE_OOM,        /* a request for GPU memory failed, and it is kept there */

@@ -31,6 +31,20 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
+/* Whether the number at p names something, and counts nothing. */
+static bool is_name(const char *text, const char *p)
+{
+	static const char *const before[] = { "descriptor ", "thread ", "process ", "CPU " };
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		size_t n = strlen(before[i]);
+
+		if ((size_t)(p - text) >= n && !memcmp(p - n, before[i], n))
+			return true;
+	}
+	return false;
+}
+
 /*
  * What differs in every process although all do the same, as dots: addresses, numbers of threads, processes, descriptors and
  * ports. Short numbers stay: they count something.
@@ -47,7 +61,7 @@ static const char *without_numbers(struct vt_job *job, const char *text)
 			n = 2 + strspn(p + 2, "0123456789abcdef");
 		else if (is_digit(*p))
 			n = strspn(p, "0123456789");
-		if (n > 2)
+		if (n > 2 || (n && is_name(text, p)))
 			vt_str_add(&clean, "…");
 		else
 			vt_str_addn(&clean, p, n ? n : 1);

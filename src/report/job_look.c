@@ -222,6 +222,9 @@ void vt_look_add_does(const struct vt_job_look *look, const struct vt_member *me
 	case VT_STATE_GONE:
 		vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
 		return;
+	case VT_STATE_CRASHED:
+		vt_str_addf(text, "left a core: %.300s", member->headline ? member->headline : "nothing more is known");
+		return; /* that says where */
 	case VT_STATE_STOPPED:
 		vt_str_add(text, "is stopped by a signal");
 		break;

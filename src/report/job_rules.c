@@ -16,16 +16,14 @@
 #define IN(state) (1u << (state))
 #define WAITS_FOR_RANKS (IN(VT_STATE_COLLECTIVE) | IN(VT_STATE_STORE))
 
-/*
- * A rank in one of these states, while others wait as said. The first rule that fits a rank is the one that names it.
- * words: "who does" is followed by them; NULL: by "; the others wait" where others do.
- */
+/* A rank in one of these states, while others wait as said: "rank 3 does this; the other 7 wait in all_reduce". */
 static const struct rule {
 	const char *code;
 	unsigned int states; /* of those who are named */
 	unsigned int others; /* at least one other rank is in one of these; 0 it does not matter */
 	bool not_in;         /* "rank 3 is not in all_reduce, where the others wait: it runs Python" */
 } rules[] = {
+	{ "crashed", IN(VT_STATE_CRASHED), 0, false },
 	{ "out-of-memory", IN(VT_STATE_OOM), 0, false },
 	{ "traced", IN(VT_STATE_TRACED), 0, false },
 	{ "stopped", IN(VT_STATE_STOPPED), 0, false },

@@ -152,6 +152,8 @@ static const struct vt_job_doing *that_counts(const struct vt_job *job, const st
 /* Of the whole process; undecided when its threads have to say it. */
 static enum vt_job_state state_of_process(const struct vt_member *member)
 {
+	if (member->core)
+		return VT_STATE_CRASHED;
 	if (member->process_state == 'T')
 		return VT_STATE_STOPPED;
 	if (member->process_state == 't')
@@ -234,6 +236,7 @@ const char *vt_job_state_name(enum vt_job_state state)
 {
 	static const char *const names[VT_N_STATES] = {
 		[VT_STATE_GONE] = "gone",
+		[VT_STATE_CRASHED] = "crashed",
 		[VT_STATE_STOPPED] = "stopped",
 		[VT_STATE_TRACED] = "traced",
 		[VT_STATE_OOM] = "out-of-memory",
@@ -265,7 +268,7 @@ const char *vt_job_does(const struct vt_job_doing *doing)
 
 	if (doing->verdict)
 		return doing->verdict;
-	if (doing->waits)
+	if (doing->waits && state != 'R')
 		return doing->waits;
 	return state < sizeof(state_words) / sizeof(state_words[0]) && state_words[state] ? state_words[state] : "unknown";
 }

@@ -110,10 +110,22 @@ static void add_native(struct build *b, const struct vt_job_stack *stack, size_t
 	}
 }
 
+/*
+ * "waits in accept4 on descriptor …, the Unix socket /tmp/…": without what it waits on, in which all processes differ, although they
+ * do the same.
+ */
+static size_t general_length(const struct vt_job_doing *doing, const char *does)
+{
+	const char *on = doing->verdict || strncmp(does, "waits in ", 9) != 0 ? NULL : strstr(does, " on ");
+
+	return on ? (size_t)(on - does) : doing->verdict ? strlen(does) : strcspn(does, ",(");
+}
+
 /* How a doing's way ends; interned. */
 static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 {
 	const char *operation = vt_job_operation_of(b->job, doing), *does = vt_job_does(doing), *also = "";
+	size_t general = general_length(doing, does);
 	char text[400];
 
 	if (doing->state == 'T')
@@ -126,7 +138,7 @@ static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 	if (operation && vt_job_state_of(b->job, doing) == VT_STATE_COLLECTIVE)
 		snprintf(text, sizeof(text), "waits in %.120s%s", operation, also);
 	else
-		snprintf(text, sizeof(text), "%.200s%s%s%.100s", does, also, doing->kernel ? ": " : "",
+		snprintf(text, sizeof(text), "%.*s%s%s%.100s", (int)(general < 200 ? general : 200), does, also, doing->kernel ? ": " : "",
 			 doing->kernel ? doing->kernel : "");
 	return vt_job_text(b->job, text, strlen(text));
 }

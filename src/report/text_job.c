@@ -13,8 +13,9 @@
 #define MAX_OUTLIERS 4      /* groups with their stacks */
 #define MAX_FRAMES 14       /* of each */
 #define MAX_INNER 4         /* native ones of them */
+#define LAST_FRAMES 2       /* of a node that are shown in any case */
 #define MAX_NODES 24        /* of each tree */
-#define MAX_UNREAD 8
+#define MAX_UNREAD 8        /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
 
@@ -235,6 +236,27 @@ static void print_section(struct vt_line *line, const struct vt_job_node *node)
 		      node->of_main ? "main threads" : "other threads");
 }
 
+/* Code of the program, and where the way goes on or ends; what lies between is how libraries call each other. */
+static bool is_shown(const struct vt_job *job, const struct vt_job_node *node, size_t i)
+{
+	return i + LAST_FRAMES >= node->n_frames || i == 0 || job->frames.data[node->frames[i]].program;
+}
+
+static void add_chain(struct vt_str *text, const struct vt_job *job, const struct vt_job_node *node, bool ascii)
+{
+	bool left_out = false;
+
+	for (size_t i = 0; i < node->n_frames; i++) {
+		if (!is_shown(job, node, i)) {
+			left_out = true;
+			continue;
+		}
+		vt_str_add(text, left_out ? " > … > " : i ? " > " : "");
+		add_frame(text, &job->frames.data[node->frames[i]], ascii);
+		left_out = false;
+	}
+}
+
 static void print_node(struct vt_line *line, const struct vt_job *job, const struct vt_job_node *node)
 {
 	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8), sets = line->columns / 5 > 20 ? line->columns / 5 : 20, column = indent + sets;
@@ -245,10 +267,7 @@ static void print_node(struct vt_line *line, const struct vt_job *job, const str
 	add_set(job, &node->members, sets - 6, &text);
 	vt_line_add(line, node->outlier ? VT_WARN : VT_BOLD, vt_str_get(&text));
 	vt_str_clear(&text);
-	for (size_t i = 0; i < node->n_frames; i++) {
-		vt_str_add(&text, i ? " > " : "");
-		add_frame(&text, &job->frames.data[node->frames[i]], line->ascii);
-	}
+	add_chain(&text, job, node, line->ascii);
 	if (node->does)
 		vt_str_addf(&text, "%s%s", node->n_frames ? ": " : "", node->does);
 	if (node->does && node->threads > node->members.n)
@@ -278,22 +297,27 @@ static void print_tree(struct vt_line *line, const struct vt_job *job)
 
 /* ---- who could not be read ---- */
 
-static void print_unread_member(struct vt_line *line, const struct vt_job *job, uint32_t index)
+static const char *why_unread(const struct vt_member *m)
 {
-	const struct vt_member *m = &job->members.data[index];
-	struct vt_member_set set = { .members = &index, .n = 1 };
-	bool numbered = m->label.role == VT_ROLE_RANK && m->label.rank >= 0;
+	return m->error ? m->error : m->diag ? m->diag : "nothing is known of it";
+}
+
+/* Those that are not complete for one reason. */
+static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt_completeness level, const struct vt_job_indices *same)
+{
+	const struct vt_member *m = &job->members.data[same->data[0]];
+	struct vt_member_set set = { .members = same->data, .n = same->n };
+	bool rank = m->label.role == VT_ROLE_RANK && m->label.rank >= 0;
 	struct vt_str text = { 0 };
 
-	if (numbered)
-		vt_str_add(&text, "rank ");
-	vt_job_add_set(job, &set, 40, &text);
-	if (numbered || m->label.role == VT_ROLE_LOADER)
+	vt_str_add(&text, !rank ? "" : same->n > 1 ? "ranks " : "rank ");
+	vt_job_add_set(job, &set, 60, &text);
+	if (same->n == 1 && (rank || m->label.role == VT_ROLE_LOADER))
 		vt_str_addf(&text, ", pid %d on %.64s", (int)m->label.pid, m->label.host);
-	vt_str_addf(&text, ": %s", m->error ? m->error : m->diag ? m->diag : "nothing is known of it");
-	vt_line_add(line, m->completeness == VT_NOTHING ? VT_WARN : VT_PLAIN, m->completeness == VT_NOTHING ? "!" : "·");
+	vt_str_addf(&text, ": %s", why_unread(m));
+	vt_line_add(line, level == VT_NOTHING ? VT_WARN : VT_PLAIN, level == VT_NOTHING ? "!" : "·");
 	vt_line_pad(line, 2);
-	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 2);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }
@@ -307,19 +331,47 @@ static size_t count_complete(const struct vt_job *job, enum vt_completeness comp
 	return n;
 }
 
+struct reasons {
+	const char *why[MAX_UNREAD];
+	struct vt_job_indices members[MAX_UNREAD];
+	size_t n, more; /* members for other reasons */
+	bool failed;
+};
+
+static void add_reason(struct reasons *r, const char *why, uint32_t member)
+{
+	size_t i = 0;
+
+	while (i < r->n && strcmp(r->why[i], why) != 0)
+		i++;
+	if (i == MAX_UNREAD) {
+		r->more++;
+		return;
+	}
+	r->why[i] = why;
+	r->n += i == r->n;
+	r->failed |= !vt_job_indices_add(&r->members[i], member);
+}
+
 static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_completeness level)
 {
+	struct reasons reasons = { 0 };
 	char count[VT_NUM_MAX];
-	size_t n = 0;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		if (job->members.data[i].completeness == level && n++ < MAX_UNREAD)
-			print_unread_member(line, job, (uint32_t)i);
-	if (n > MAX_UNREAD) {
+		if (job->members.data[i].completeness == level)
+			add_reason(&reasons, why_unread(&job->members.data[i]), (uint32_t)i);
+	for (size_t i = 0; i < reasons.n; i++) {
+		if (reasons.members[i].n)
+			print_reason(line, job, level, &reasons.members[i]);
+		free(reasons.members[i].data);
+	}
+	if (reasons.more) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, n - MAX_UNREAD));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, reasons.more));
 		vt_line_end(line);
 	}
+	line->buf.failed |= reasons.failed;
 }
 
 static void print_end(struct vt_line *line, const struct vt_job *job)
