@@ -12,8 +12,10 @@
 #include "cmd/triage_dir.h"
 
 #define DEFAULT_TIMEOUT_S 60
-/* For getting inside a process, and for each answer from there; the others wait for it at the start, and not as long. */
+/* For getting inside a process, and for each answer from there: the others wait for it at the start, and not much longer. */
 #define INJECT_NS (1 * VT_NS_PER_S)
+/* For blocks that change while they are read (vramtap report has it as --timeout). */
+#define SETTLE_NS (5 * VT_NS_PER_S)
 
 enum {
 	KEY_ALL_GPU = VT_KEY_COMMAND,
@@ -153,6 +155,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_INJECT:
 		args->triage.inject = true;
+		args->triage.collect.budget_ns = INJECT_NS;
 		return 0;
 	case KEY_READ_ONLY:
 		args->triage.collect.read_only = true;
@@ -359,7 +362,7 @@ static void deinit(struct arguments *args)
 int vt_cmd_triage(int argc, char **argv)
 {
 	struct arguments args = {
-		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .collect.budget_ns = INJECT_NS },
+		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .collect.budget_ns = SETTLE_NS },
 	};
 	struct vt_job job;
 	int status = VT_EXIT_NOTHING, signo = 0;

@@ -217,6 +217,86 @@ static void never_takes_itself_unasked(void **state)
 	CHECK(known, .match = "vramtap|bash");
 }
 
+static void knows_where_a_process_runs(void **state)
+{
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	static const struct known known[] = {
+		{ 10, 1, "python3", TRAIN, "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" ID ".scope\n", "HOSTNAME=train-0\n" },
+		{ 11, 1, "python3", TRAIN, "0::/docker/" ID "\n", "HOSTNAME=" "abc\nPBS_JOBID=12.pbs\n" },
+		{ 12, 1, "python3", TRAIN, NULL, "HOSTNAME=abc\nPOD_NAME=p-1\nTORCHELASTIC_RUN_ID=none\n" },
+		{ 13, 1, "python3", TRAIN, "0::/slurm/uid_1/job_88/step_0\n", "SLURM_JOB_ID=99\nOMPI_COMM_WORLD_RANK=3\n"
+		  "OMPI_COMM_WORLD_LOCAL_RANK=1\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_LOCAL_SIZE=2\nSLURM_PROCID=0\n" },
+	};
+	static const char *const expected[][3] = {
+		{ "0123456789ab", "train-0", "" }, { "0123456789ab", "", "pbs 12.pbs" }, { "", "p-1", "" }, { "", "", "slurm 88" },
+	};
+	struct vt_processes processes = { 0 };
+	struct vt_triage_found found = { 0 };
+	struct vt_suspects suspects = { 0 };
+	(void)state;
+
+	fill(&processes, known, 4);
+	succeed(vt_triage_find(&processes, &(struct vt_triage_choice){ .match = "train" }, &found));
+	succeed(vt_triage_label(&processes, &found, &suspects));
+	assert_int_equal(suspects.list.n, 4);
+	for (size_t i = 0; i < 4; i++) {
+		const struct vt_label *label = &suspects.list.data[i].label;
+
+		assert_string_equal(label->container, expected[i][0]);
+		assert_string_equal(label->pod, expected[i][1]);
+		assert_string_equal(label->job, expected[i][2]);
+	}
+	assert_int_equal(suspects.list.data[3].label.rank, 3);
+	assert_int_equal(suspects.list.data[3].label.local_rank, 1);
+	assert_int_equal(suspects.list.data[3].label.world_size, 4);
+	assert_int_equal(suspects.list.data[3].label.local_world_size, 2);
+	vt_suspects_deinit(&suspects);
+	vt_triage_found_deinit(&found);
+	vt_processes_deinit(&processes);
+#undef ID
+}
+
+static struct vt_model_frame frame(const char *function, const char *file)
+{
+	return (struct vt_model_frame){ .kind = VT_FRAME_PYTHON, .function = function, .file = file };
+}
+
+/* A guess about a child of a rank is corrected by where its main thread is. */
+static void corrects_roles_by_stacks(void **state)
+{
+	static const struct {
+		const char *function, *file;
+		bool sure;
+		enum vt_role before, after;
+	} cases[] = {
+		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_LOADER, VT_ROLE_LOADER },
+		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_OTHER, VT_ROLE_LOADER },
+		{ "_worker_loop", "/x/mine/worker.py", false, VT_ROLE_LOADER, VT_ROLE_OTHER },
+		{ "run", "/x/torch/distributed/checkpoint/_async_process_executor.py", false, VT_ROLE_LOADER, VT_ROLE_CHECKPOINT },
+		{ "run", "/x/multiprocessing/process.py", false, VT_ROLE_CHECKPOINT, VT_ROLE_CHECKPOINT },
+		{ "run", "/x/multiprocessing/process.py", true, VT_ROLE_LOADER, VT_ROLE_LOADER },
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_frame frames[] = { frame("read", "x.py"), frame(cases[i].function, cases[i].file), frame("<module>", "t.py") };
+		struct vt_suspect suspect = { .label = { .role = cases[i].before, .worker = 3 }, .sure = cases[i].sure };
+		struct vt_model model;
+		struct vt_model_thread *thread;
+
+		vt_model_init(&model);
+		thread = vt_vec_append(&model.threads);
+		assert_non_null(thread);
+		*thread = (struct vt_model_thread){
+			.is_main = true, .stack = { .frames = frames, .n_frames = 3, .has_python = true },
+		};
+		vt_triage_correct_label(&suspect, &model);
+		assert_int_equal(suspect.label.role, cases[i].after);
+		assert_int_equal(suspect.label.worker, cases[i].after == VT_ROLE_LOADER ? 3 : -1);
+		vt_model_deinit(&model);
+	}
+}
+
 static void refuses_a_bad_expression(void **state)
 {
 	struct vt_error *err = vt_triage_check_choice(&(struct vt_triage_choice){ .match = "a(" });
@@ -388,6 +468,8 @@ int main(void)
 		cmocka_unit_test(finds_by_pid_with_launcher_but_without_siblings),
 		cmocka_unit_test(takes_all_below_a_process),
 		cmocka_unit_test(never_takes_itself_unasked),
+		cmocka_unit_test(knows_where_a_process_runs),
+		cmocka_unit_test(corrects_roles_by_stacks),
 		cmocka_unit_test(refuses_a_bad_expression),
 		cmocka_unit_test(sees_real_processes),
 		cmocka_unit_test(keeps_what_is_not_its_own),
