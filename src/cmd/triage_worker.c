@@ -27,6 +27,8 @@
 #define MAX_FILE ((rlim_t)1 << 30)        /* of its JSON */
 #define OTHERS_NS (1 * VT_NS_PER_S)       /* for the memory of a process outside of the job, which goes on meanwhile */
 #define LATE_NS (10 * VT_NS_PER_MS)       /* after the others: worth a word */
+#define MAX_TRIES 3                       /* of a process that executes another program at that very moment */
+#define RETRY_NS (5 * VT_NS_PER_MS)
 
 struct worker {
 	struct vt_suspect *suspect;
@@ -149,19 +151,43 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 	return vt_error_create(VT_ERR_GONE, "it has ended, and another process has its number");
 }
 
+/* Between its old program and its new one a process has no memory, and looks as if it were gone. */
+static bool is_still_there(const struct vt_suspect *suspect)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+
+	return !err && info.start_ticks == suspect->start_ticks && info.state != 'Z' && info.state != 'X';
+}
+
+static struct vt_error *collect(struct worker *w, const struct vt_subject *subject, const struct vt_collect_options *options)
+{
+	struct vt_error *err = vt_collect_report(subject, options, &w->model);
+
+	for (int tries = 1; err && err->code == VT_ERR_GONE && tries < MAX_TRIES && !w->suspect->core && is_still_there(w->suspect);
+	     tries++) {
+		vt_error_destroy(err);
+		vt_model_deinit(&w->model);
+		vt_model_init(&w->model);
+		vt_sleep_ns(RETRY_NS);
+		err = vt_collect_report(subject, options, &w->model);
+	}
+	return err;
+}
+
 static struct vt_error *look(struct worker *w)
 {
 	const struct vt_collect_together together = { .wait = wait_for_start, .released = wait_for_processor, .arg = w };
-	struct vt_collect_options collect;
+	struct vt_collect_options options;
 	struct vt_subject subject = {
 		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,
 		.pid = w->suspect->core ? 0 : w->suspect->label.pid,
 		.core = w->suspect->core,
 	};
 
-	choose_options(w, &together, &collect);
+	choose_options(w, &together, &options);
 	VT_TRY(check_same(w->suspect));
-	VT_TRY(vt_collect_report(&subject, &collect, &w->model));
+	VT_TRY(collect(w, &subject, &options));
 	if (w->late_ns >= LATE_NS)
 		vt_model_diag(&w->model, VT_DIAG_NOTE, "stacks", "late",
 			      "its threads were stopped %.0f ms after those of the other processes: preparing that took longer",

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from core import gcore
+from core import SANITIZED, gcore
 from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
                      schema_errors, scratch, simulated_python, stacks_json, target, vramtap, wait_until)
 
@@ -153,7 +153,7 @@ def test_all_are_stopped_together():
             begins = [m["stopped_at_ns"] for m in members]
             check(all(0 < m["released_at_ns"] - m["stopped_at_ns"] < 1e9 for m in members), "times", members)
             moments.append(((max(begins) - min(begins)) / 1e6, max(m["stopped_ms"] for m in members)))
-            equal(round(report["found"]["skew_ms"], 1), round(moments[-1][0], 1), "the skew that is said")
+            check(abs(report["found"]["skew_ms"] - moments[-1][0]) < 0.01, "the skew that is said", report["found"], moments)
         # On a busy machine one of five is enough.
         check(min(skew for skew, _ in moments) < 10 and min(stopped for _, stopped in moments) < 20, "skew and stops", moments)
 
@@ -223,7 +223,7 @@ def test_500_processes():
         members = by_pid(report)
         equal(len(members), 501, "members")
         equal({m["error"] for m in members.values()}, {None}, "errors")
-        check(seconds < 30, "too slow", seconds)
+        check(seconds < (200 if SANITIZED else 30), "too slow", seconds)
         print(f"  {seconds:.1f} s, stopped within {report['found']['skew_ms']:.0f} ms", flush=True)
 
 
