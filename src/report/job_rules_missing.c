@@ -134,34 +134,59 @@ void vt_rules_missing(struct vt_job_look *look)
 
 /* ---- loader workers ---- */
 
-static bool is_bad_worker(const struct vt_member *m)
+static bool is_worker_in(const struct vt_member *m, unsigned int states)
 {
-	return m->label.role == VT_ROLE_LOADER && m->label.in_job &&
-	       (m->state == VT_STATE_STUCK || m->state == VT_STATE_STOPPED || m->state == VT_STATE_TRACED || m->state == VT_STATE_LOCK);
+	return m->label.role == VT_ROLE_LOADER && m->label.in_job && states >> m->state & 1;
 }
 
-static void say_bad_workers(struct vt_job_look *look)
+static uint64_t process_key(const struct vt_label *label, pid_t pid)
 {
-	struct vt_job_indices bad = { 0 };
+	return vt_job_mix((uintptr_t)label->host, (uint64_t)pid);
+}
+
+/* What is said of workers in some states, of those alone whose ranks are in waiting, if that is there. */
+static void say_workers(struct vt_job_look *look, const char *code, bool alarm, unsigned int states, const struct vt_map *waiting)
+{
+	struct vt_job_indices found = { 0 };
 	struct vt_job_groups groups = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->job->members.n && ok; i++)
-		if (is_bad_worker(vt_look_member(look, (uint32_t)i)))
-			ok = vt_job_indices_add(&bad, (uint32_t)i);
-	ok = ok && vt_look_group(look, &bad, &groups);
+	for (size_t i = 0; i < look->job->members.n && ok; i++) {
+		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+
+		if (is_worker_in(m, states) && (!waiting || vt_map_get(waiting, process_key(&m->label, m->label.of))))
+			ok = vt_job_indices_add(&found, (uint32_t)i);
+	}
+	ok = ok && vt_look_group(look, &found, &groups);
 	for (size_t i = 0; i < groups.n && i < MAX_SAID && ok; i++) {
 		struct vt_str text = { 0 };
 
 		vt_look_add_who(look, &groups.data[i].members, &text);
 		vt_str_add(&text, " ");
 		vt_look_add_plural(groups.data[i].text, groups.data[i].members.n > 1, &text);
-		vt_look_say(look, "loader-worker", true, true, &groups.data[i].members, &text);
+		vt_look_say(look, code, alarm, alarm, &groups.data[i].members, &text);
 		vt_str_deinit(&text);
 	}
 	look->failed |= !ok;
 	vt_job_groups_deinit(&groups);
-	free(bad.data);
+	free(found.data);
+}
+
+/* What keeps them is what their ranks wait for. Of one that works it is not known whether that takes long. */
+static void say_busy_workers(struct vt_job_look *look)
+{
+	struct vt_map waiting = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->ranks.n && ok; i++) {
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (m->state == VT_STATE_LOADER)
+			ok = vt_map_put(&waiting, process_key(&m->label, m->label.pid), 0);
+	}
+	look->failed |= !ok;
+	say_workers(look, "loader-busy", false, 1u << VT_STATE_RUNS | 1u << VT_STATE_WAITS | 1u << VT_STATE_DEVICE, &waiting);
+	vt_map_deinit(&waiting);
 }
 
 #define MAX_WORKERS 64 /* whose numbers are followed */
@@ -251,8 +276,10 @@ static void say_gone_workers(struct vt_job_look *look)
 
 void vt_rules_workers(struct vt_job_look *look)
 {
-	say_bad_workers(look);
+	say_workers(look, "loader-worker", true,
+		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED | 1u << VT_STATE_LOCK, NULL);
 	say_gone_workers(look);
+	say_busy_workers(look);
 }
 
 /* ---- the flight recorder ---- */

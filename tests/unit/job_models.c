@@ -22,7 +22,7 @@ enum where {
 static const struct hang {
 	const char *name;
 	enum where others, culprit;
-	enum { NO_WORKER, WORKER_STUCK, WORKER_STOPPED, WORKER_GONE } worker; /* the culprit's worker 1 */
+	enum { NO_WORKER, WORKER_BUSY, WORKER_STUCK, WORKER_STOPPED, WORKER_GONE } worker; /* the culprit's worker 1 */
 	bool outsider, imbalance, sequences;
 } hangs[] = {
 	{ .name = "none", .others = IN_ALL_REDUCE, .culprit = IN_ALL_REDUCE },
@@ -35,6 +35,7 @@ static const struct hang {
 	{ .name = "oom", .others = IN_ALL_REDUCE, .culprit = KEPT },
 	{ .name = "loader", .others = IN_ALL_REDUCE, .culprit = FOR_LOADER, .worker = WORKER_STUCK },
 	{ .name = "loaders", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_STUCK },
+	{ .name = "loader-busy", .others = IN_ALL_REDUCE, .culprit = FOR_LOADER, .worker = WORKER_BUSY },
 	{ .name = "loader-stopped", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_STOPPED },
 	{ .name = "loader-gone", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_GONE },
 	{ .name = "stuck", .others = IN_ALL_REDUCE, .culprit = ON_NFS },
@@ -51,7 +52,7 @@ static const struct hang {
 
 const char *const job_model_hangs[] = {
 	"none",	   "loop",	     "sleep",	    "gpu",   "different", "call-site", "retries", "oom",	"loader",   "loaders",
-	"loader-stopped", "loader-gone", "stuck", "stopped", "traced", "killed", "unreadable", "outsider", "imbalance", "sequences",
+	"loader-busy", "loader-stopped", "loader-gone", "stuck", "stopped", "traced", "killed", "unreadable", "outsider", "imbalance", "sequences",
 	NULL,
 };
 
@@ -334,6 +335,9 @@ static bool add_worker(const struct made *made, int rank, int worker)
 	t->state = 'S';
 	if (bad && made->hang->worker == WORKER_STUCK) {
 		add_file(&model, t);
+	} else if (bad && made->hang->worker == WORKER_BUSY) {
+		report_add_python(&model, t, "Images.__getitem__", "/home/user/data.py", 40);
+		t->state = 'R';
 	} else {
 		report_add_native(&model, t, "poll", "libc.so.6", 0x10);
 		t->verdict = "idle DataLoader worker";

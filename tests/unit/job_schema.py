@@ -8,7 +8,7 @@ import sys
 
 SOURCE = os.environ.get("VRAMTAP_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "../.."))
 DEMO = os.path.join(os.environ.get("VRAMTAP_BUILD_DIR", "."), "tests/unit/job_demo")
-HANGS = ("none loop sleep gpu different call-site retries oom loader loaders loader-stopped loader-gone stuck stopped traced killed "
+HANGS = ("none loop sleep gpu different call-site retries oom loader loaders loader-busy loader-stopped loader-gone stuck stopped traced killed "
          "unreadable outsider imbalance sequences").split()
 
 

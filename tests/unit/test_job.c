@@ -84,6 +84,7 @@ static const struct expected {
 	{ "loader", "waits-for-loader", "rank %d waits for loader workers (train.py:70 train_step)", true, false, false },
 	{ "loader", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
 	{ "loaders", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
+	{ "loader-busy", "loader-busy", "worker 1 of rank %d runs Python (data.py:40 Images.__getitem__)", false, true, false },
 	{ "loader-stopped", "loader-worker", "worker 1 of rank %d is stopped by a signal", false, true, false },
 	{ "loader-gone", "loader-worker-gone", "rank %d waits for loader workers, and has 2 of 3: worker 1 is gone", false, false, false },
 	{ "stuck", "stuck", "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31", true, false,
