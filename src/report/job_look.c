@@ -49,26 +49,40 @@ static int compare_groups(const void *pa, const void *pb)
 	return a->members.data[0] < b->members.data[0] ? -1 : a->members.data[0] > b->members.data[0];
 }
 
-static bool add_to_group(struct vt_job_look *look, struct vt_map *by_text, struct vt_job_groups *groups, uint32_t index)
+static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text);
+
+static const char *intern_does(struct vt_job_look *look, uint32_t index, bool with_line)
 {
 	struct vt_str does = { 0 };
-	struct vt_job_group *group;
-	const uint64_t *found;
 	const char *text;
 
-	vt_look_add_does(look, vt_look_member(look, index), &does);
+	add_does(look, vt_look_member(look, index), with_line, &does);
 	text = does.failed ? NULL : vt_job_text(look->job, vt_str_get(&does), does.n);
 	vt_str_deinit(&does);
-	if (!text)
+	return text;
+}
+
+/* Ranks that run one function are on any of its lines: that line is said only when all agree. */
+static bool add_to_group(struct vt_job_look *look, struct vt_map *by_text, struct vt_job_groups *groups, uint32_t index)
+{
+	bool runs = vt_look_member(look, index)->state == VT_STATE_RUNS;
+	const char *text = intern_does(look, index, true), *key = runs ? intern_does(look, index, false) : text;
+	struct vt_job_group *group;
+	const uint64_t *found;
+
+	if (!text || !key)
 		return false;
-	found = vt_map_get(by_text, (uintptr_t)text);
-	if (found)
-		return vt_job_indices_add(&groups->data[*found].members, index);
+	found = vt_map_get(by_text, (uintptr_t)key);
+	if (found) {
+		group = &groups->data[*found];
+		group->text = group->text == text ? text : key;
+		return vt_job_indices_add(&group->members, index);
+	}
 	group = vt_vec_append(groups);
 	if (!group)
 		return false;
 	*group = (struct vt_job_group){ .text = text };
-	return vt_job_indices_add(&group->members, index) && vt_map_put(by_text, (uintptr_t)text, groups->n - 1);
+	return vt_job_indices_add(&group->members, index) && vt_map_put(by_text, (uintptr_t)key, groups->n - 1);
 }
 
 bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups)
@@ -125,7 +139,8 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-void vt_look_add_place(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text)
+/* " (train.py:88 train_step)": where in the program, or nothing. */
+static void add_place(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
 {
 	const struct vt_job_frame *f;
 
@@ -133,8 +148,11 @@ void vt_look_add_place(const struct vt_job_look *look, const struct vt_member *m
 		return;
 	f = &look->job->frames.data[member->place];
 	vt_str_add(text, " (");
-	if (f->file && f->line > 0)
-		vt_str_addf(text, "%.*s:%d ", MAX_NAME, base_name(f->file), f->line);
+	if (f->file)
+		vt_str_addf(text, "%.*s", MAX_NAME, base_name(f->file));
+	if (f->file && f->line > 0 && with_line)
+		vt_str_addf(text, ":%d", f->line);
+	vt_str_add(text, f->file ? " " : "");
 	if (f->function && f->kind == VT_FRAME_NATIVE)
 		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"), "...");
 	else
@@ -214,9 +232,9 @@ static void add_allocator(const struct vt_member *member, const struct vt_job_do
 			    (unsigned long long)r->retries, r->retries == 1 ? "" : "s");
 }
 
-void vt_look_add_does(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text)
+static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
 {
-	const struct vt_job_doing *doing = vt_job_main_doing(look->job, member);
+	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
 
 	switch (member->state) {
 	case VT_STATE_GONE:
@@ -257,5 +275,5 @@ void vt_look_add_does(const struct vt_job_look *look, const struct vt_member *me
 		else
 			vt_look_add_plural(vt_job_does(doing), false, text);
 	}
-	vt_look_add_place(look, member, text);
+	add_place(look, member, with_line, text);
 }

@@ -21,7 +21,7 @@ void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool ou
 
 /* Members of whom the same can be said in one sentence. */
 struct vt_job_group {
-	const char *text; /* what they do, in the singular; interned */
+	const char *text; /* "waits in all_reduce (train.py:88 train_step)": what they do, in the singular; interned */
 	struct vt_job_indices members;
 };
 struct vt_job_groups {
@@ -38,12 +38,8 @@ void vt_job_groups_deinit(struct vt_job_groups *groups);
 /* "rank 3", "ranks 0-2,4-7", "all 8 ranks", "worker 12 of rank 3", "pid 4711@node3" */
 void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members, struct vt_str *text);
 
-/* "waits in all_reduce (train.py:88 train_step)", for many "wait …"; does is in the singular. */
-void vt_look_add_does(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text);
+/* What a group does, for many: "waits in all_reduce" as "wait in all_reduce"; "in cudaFree" as "is in cudaFree". */
 void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
-
-/* " (train.py:88 train_step)": where in the program, or nothing. */
-void vt_look_add_place(const struct vt_job_look *look, const struct vt_member *member, struct vt_str *text);
 
 /* ---- the rules, each file its own; in the order in which they are called ---- */
 

@@ -35,6 +35,9 @@ const char *vt_job_does(const struct vt_job_doing *doing);
 
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
+/* Of the thread of autograd's for which the main thread waits in backward, or of the main thread itself; NULL unknown. */
+const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member);
+
 /* The collective that it is in, interned or a part of a text that is; NULL none, or not known which. */
 const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
@@ -46,6 +49,7 @@ struct vt_job_indices {
 	size_t n, capacity;
 };
 bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index);
+void vt_job_indices_sort(struct vt_job_indices *indices);
 
 /* A copy of it in the arena. */
 struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices);

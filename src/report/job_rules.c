@@ -111,8 +111,9 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
 		for (size_t i = 0; i < groups->data[g].members.n && ok; i++)
 			ok = vt_job_indices_add(&rest, groups->data[g].members.data[i]);
 	look->failed |= !ok;
+	vt_job_indices_sort(&rest);
 	vt_look_add_who(look, &rest, &text);
-	vt_str_addf(&text, ": so do these, at %zu other places", groups->n - MAX_GROUPS);
+	vt_str_addf(&text, ": as those, at %zu other places", groups->n - MAX_GROUPS);
 	vt_look_say(look, rule->code, true, false, &rest, &text);
 	vt_str_deinit(&text);
 	free(rest.data);

@@ -80,7 +80,7 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 		vt_str_addf(&text, "rank %d", host->offset + local);
 		if (any->world_size > 0)
 			vt_str_addf(&text, " of %d", any->world_size);
-		vt_str_addf(&text, " is missing: no process that was found on %.64s is local rank %d of %d; it was killed, or ended",
+		vt_str_addf(&text, " is missing: no process that was found on %.64s is local rank %d of %d; it was killed or ended, unless it was left out",
 			    any->host, local, n_local);
 		vt_look_say(look, "missing-rank", true, false, &(struct vt_job_indices){ 0 }, &text);
 		said++;

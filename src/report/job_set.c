@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of members, and how they are written: "0-2,4-7", "workers 0-7 of rank 3", "pid 4711@node3". */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -16,6 +17,19 @@ bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index)
 	if (added)
 		*added = index;
 	return added;
+}
+
+static int compare_indices(const void *pa, const void *pb)
+{
+	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+void vt_job_indices_sort(struct vt_job_indices *indices)
+{
+	if (indices->n)
+		qsort(indices->data, indices->n, sizeof(*indices->data), compare_indices);
 }
 
 struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices)

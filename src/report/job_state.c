@@ -133,8 +133,7 @@ enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_
 	return doing->verdict || doing->waits || doing->state == 'S' ? VT_STATE_WAITS : VT_STATE_UNDECIDED;
 }
 
-/* The thread of autograd's for which the main thread waits in backward, or the main thread itself. */
-static const struct vt_job_doing *that_counts(const struct vt_job *job, const struct vt_member *member)
+const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member)
 {
 	const struct vt_job_doing *main_doing = vt_job_main_doing(job, member);
 
@@ -217,7 +216,7 @@ bool vt_job_decide_states(struct vt_job *job)
 {
 	for (size_t i = 0; i < job->members.n; i++) {
 		struct vt_member *member = &job->members.data[i];
-		const struct vt_job_doing *doing = that_counts(job, member);
+		const struct vt_job_doing *doing = vt_job_telling_doing(job, member);
 
 		member->state = state_of_process(member);
 		member->operation = NULL;

@@ -170,11 +170,11 @@ static void add_set(const struct vt_job *job, const struct vt_member_set *set, i
 /* The members that do the same as this one, which is the first of them; false when it is not. */
 static bool gather_same(const struct vt_job *job, size_t first, struct vt_job_indices *same)
 {
-	const struct vt_job_doing *doing = vt_job_main_doing(job, &job->members.data[first]);
+	const struct vt_job_doing *doing = vt_job_telling_doing(job, &job->members.data[first]);
 
 	same->n = 0;
 	for (size_t i = 0; i < job->members.n; i++) {
-		if (!job->members.data[i].outlier || vt_job_main_doing(job, &job->members.data[i]) != doing)
+		if (!job->members.data[i].outlier || vt_job_telling_doing(job, &job->members.data[i]) != doing)
 			continue;
 		if ((i < first && doing) || !vt_job_indices_add(same, (uint32_t)i))
 			return false;
@@ -185,7 +185,7 @@ static bool gather_same(const struct vt_job *job, size_t first, struct vt_job_in
 static void print_outlier(struct vt_line *line, const struct vt_job *job, const struct vt_job_indices *same)
 {
 	const struct vt_member *m = &job->members.data[same->data[0]];
-	const struct vt_job_doing *doing = vt_job_main_doing(job, m);
+	const struct vt_job_doing *doing = vt_job_telling_doing(job, m);
 	struct vt_member_set set = { .members = same->data, .n = same->n };
 	struct vt_str text = { 0 };
 

@@ -278,6 +278,27 @@ static void test_lines(void **state)
 	vt_job_deinit(&job);
 }
 
+/* Many ranks that are at many places: some of these are named. Those of one function are one place. */
+static void test_many_places(void **state)
+{
+	struct job_model what = { .hang = "none", .ranks = 8, .culprit = 0 };
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	for (int rank = 8; rank < 14; rank++)
+		add_looping(&job, rank, 10 + rank, 50);
+	vt_job_account(&job);
+	v = find_verdict(&job, "missed-collective");
+	assert_non_null(v);
+	assert_string_equal(v->text, "ranks 8-13 are not in all_reduce but run Python (a.py loop); the other 8 wait in all_reduce "
+				     "(train.py:88 train_step)");
+	assert_int_equal(job.verdicts.n, 1);
+	vt_job_deinit(&job);
+}
+
 static void test_sets(void **state)
 {
 	struct vt_str text = { 0 };
@@ -551,6 +572,7 @@ int main(void)
 		cmocka_unit_test(test_sets),	   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_cut),	   cmocka_unit_test(test_damaged),   cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),  cmocka_unit_test(test_skew),
+		cmocka_unit_test(test_many_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
