@@ -21,13 +21,13 @@
 
 /* ---- the head ---- */
 
-static size_t count_hosts(const struct vt_job *job)
+static size_t count_hosts(struct vt_line *line, const struct vt_job *job)
 {
 	struct vt_map hosts = { 0 };
 	size_t n;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		vt_map_put(&hosts, (uintptr_t)job->members.data[i].label.host, 0); /* one less is all that a failure costs */
+		line->buf.failed |= !vt_map_put(&hosts, (uintptr_t)job->members.data[i].label.host, 0);
 	n = hosts.n;
 	vt_map_deinit(&hosts);
 	return n;
@@ -53,6 +53,7 @@ static void add_count(struct vt_str *text, size_t n, const char *one, const char
 static void print_head(struct vt_line *line, const struct vt_job *job)
 {
 	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
+	size_t hosts = count_hosts(line, job);
 	struct vt_str text = { 0 };
 	char ms[VT_NUM_MAX];
 
@@ -72,10 +73,10 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
 	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");
 	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
-	add_count(&text, count_hosts(job), "host", "hosts");
+	add_count(&text, hosts, "host", "hosts");
 	if (job->skew_ms >= 0)
 		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),
-			    count_hosts(job) > 1 ? " on each" : "");
+			    hosts > 1 ? " on each" : "");
 	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -168,7 +169,7 @@ static void add_set(const struct vt_job *job, const struct vt_member_set *set, i
 }
 
 /* The members that do the same as this one, which is the first of them; false when it is not. */
-static bool gather_same(const struct vt_job *job, size_t first, struct vt_job_indices *same)
+static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t first, struct vt_job_indices *same)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(job, &job->members.data[first]);
 
@@ -176,8 +177,12 @@ static bool gather_same(const struct vt_job *job, size_t first, struct vt_job_in
 	for (size_t i = 0; i < job->members.n; i++) {
 		if (!job->members.data[i].outlier || vt_job_telling_doing(job, &job->members.data[i]) != doing)
 			continue;
-		if ((i < first && doing) || !vt_job_indices_add(same, (uint32_t)i))
+		if (i < first && doing)
 			return false;
+		if (!vt_job_indices_add(same, (uint32_t)i)) {
+			line->buf.failed = true;
+			return false;
+		}
 	}
 	return doing && same->n;
 }
@@ -207,7 +212,7 @@ static void print_outliers(struct vt_line *line, const struct vt_job *job)
 	size_t shown = 0;
 
 	for (size_t i = 0; i < job->members.n && shown < MAX_OUTLIERS; i++) {
-		if (!job->members.data[i].outlier || !gather_same(job, i, &same))
+		if (!job->members.data[i].outlier || !gather_same(line, job, i, &same))
 			continue;
 		if (!shown++)
 			vt_text_title(line, "innermost frames first", "Who differs");

@@ -1,6 +1,7 @@
 # Models made by hand and a program that prints them, for looking at the report and for report_schema.py.
 report_models = tests/unit/report_models.c tests/unit/report_models.h
 report_parts = tests/unit/report_parts.c tests/unit/report_parts.h
+job_models = $(report_models) tests/unit/job_models.c tests/unit/job_models.h
 report_cppflags = $(unit_cppflags) -I$(top_srcdir)/tests/unit
 report_libs = src/report/libreport.a $(unit_libs)
 
@@ -26,6 +27,7 @@ tests_unit_test_json_LDADD = $(report_libs)
 
 unit_tests += tests/unit/test_report_nomem
 tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models) $(report_parts)
+tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(job_models)
 tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
 tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 tests_unit_test_report_nomem_LDADD = $(report_libs) $(VT_LIBS)

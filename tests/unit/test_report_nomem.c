@@ -17,8 +17,10 @@
 #include "report/diff.h"
 #include "report/folded.h"
 #include "report/growth.h"
+#include "report/job.h"
 #include "report/load.h"
 #include "report/writer.h"
+#include "job_models.h"
 #include "report_models.h"
 #include "report_parts.h"
 
@@ -228,10 +230,76 @@ static void test_saved_reports(void **state)
 	free(json);
 }
 
+/* A saved job is read, accounted and printed, with the allocation number nth failing. */
+static bool merge(const char *json, size_t n, long nth, char **text, bool *partial)
+{
+	struct vt_writer_options options = { 0 };
+	FILE *file = tmpfile();
+	struct vt_error *err;
+	struct vt_job job;
+
+	assert_non_null(file);
+	vt_job_init(&job);
+	counting = true;
+	failed = false;
+	countdown = nth;
+	err = vt_job_load_text(&job, json, n, "dir");
+	if (!err) {
+		vt_job_account(&job);
+		assert_true(!job.failed || job.completeness != VT_COMPLETE);
+		err = vt_write_job_text(&job, &options, file);
+	}
+	counting = false;
+	assert_true(!err || err->code == VT_ERR_NOMEM);
+	*partial = err || job.failed;
+	vt_error_destroy(err);
+	*text = read_all(file);
+	fclose(file);
+	vt_job_deinit(&job);
+	return failed;
+}
+
+static void test_job_without_memory(void **state)
+{
+	static const char *const hangs[] = { "loop", "loader-gone", "unreadable", "sequences", "outsider" };
+	struct vt_writer_options options = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(hangs) / sizeof(hangs[0]); i++) {
+		struct job_model what = { .hang = hangs[i], .ranks = 4, .workers = 2, .culprit = 1 };
+		char *json = NULL, *whole, *text;
+		struct vt_job job;
+		bool partial;
+		size_t n = 0;
+		long nth = 0;
+		FILE *file = open_memstream(&json, &n);
+
+		assert_non_null(file);
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		assert_null(vt_write_job_json(&job, &options, file));
+		fclose(file);
+		vt_job_deinit(&job);
+		for_good = i % 2;
+		assert_false(merge(json, n, -1, &whole, &partial));
+		assert_false(partial);
+		for (; merge(json, n, nth, &text, &partial); nth++) {
+			if (!partial)
+				assert_string_equal(text, whole);
+			free(text);
+		}
+		assert_true(nth > 30);
+		free(text);
+		free(whole);
+		free(json);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_failure),
+		cmocka_unit_test(test_job_without_memory),
 		cmocka_unit_test(test_no_memory_from_then_on),
 		cmocka_unit_test(test_saved_reports),
 	};
