@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """vramtap triage of 1 and of several full PyTorch processes: wall time, for how long they stood still, and how far apart.
 
-usage: triage.py VRAMTAP [RUNS [RANKS [LOADERS]]]
+usage: triage.py VRAMTAP [RUNS [RANKS [LOADERS [THREADS]]]]
 
-The job is tests/targets/triage_job.py on the simulated device: RANKS (8) processes with 30 threads each, in turn with one of them; and,
-with LOADERS (0) loader workers for each rank, all of them. RUNS (30) is how often; with other work on the machine the smallest figure
-is the one that is repeated, so both that and the median are printed. Exits with 1 if one of the figures that must be reached was missed
+The job is tests/targets/triage_job.py on the simulated device: RANKS (8) processes with THREADS (4) threads beside the main one, in turn
+with one of them; and, with LOADERS (0) loader workers for each rank, all of them. RUNS (30) is how often; of each figure the smallest
+and the median are printed. On a machine that is busy with other things, "chrt -r 1 python3 triage.py ..." keeps those out of the way. Exits with 1 if one of the figures that must be reached was missed
 by the smallest: 3 times the wall time of one with 2 processors and 1.5 times with 16, stopped 20 ms, 10 ms apart.
 """
 import json
@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness  # noqa: E402
 import triage as functional  # noqa: E402
 
-THREADS = 25  # beside those that PyTorch has
+DEFAULTS = ("30", "8", "0", "4")
 
 
 class Series:
@@ -55,12 +55,12 @@ class Series:
 
 
 def main():
-    if len(sys.argv) > 5:
+    if len(sys.argv) > 6:
         sys.exit(__doc__)
     vramtap = sys.argv[1]
-    runs, ranks, loaders = (int(word) for word in [*sys.argv[2:], *("30", "8", "0")[len(sys.argv) - 2:]])
+    runs, ranks, loaders, threads = (int(word) for word in [*sys.argv[2:], *DEFAULTS[len(sys.argv) - 2:]])
     functional.ENV["SIMCUDA_MEM_MB"] = "2048"
-    with functional.fake_job("elsewhere", "--ranks", str(ranks), "--workers", str(loaders), "--threads", str(THREADS)) as (launcher, job), \
+    with functional.fake_job("elsewhere", "--ranks", str(ranks), "--workers", str(loaders), "--threads", str(threads)) as (launcher, job), \
             tempfile.TemporaryDirectory(prefix="vramtap-bench-") as base:
         series = [Series("one rank", [job["ranks"][0]]), Series(f"all {ranks} ranks", ["--children-of", launcher])]
         for number in range(runs + 1):

@@ -14,6 +14,8 @@ import time
 from core import SANITIZED, gcore
 from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
                      schema_errors, scratch, simulated_python, stacks_json, target, vramtap, wait_until)
+from report_torch import Driver
+from stacks_no_stop import settle, switches
 
 VERSION = "2.11.0"
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_job.py")
@@ -156,6 +158,49 @@ def test_all_are_stopped_together():
             check(abs(report["found"]["skew_ms"] - moments[-1][0]) < 0.01, "the skew that is said", report["found"], moments)
         # On a busy machine one of five is enough.
         check(min(skew for skew, _ in moments) < 10 and min(stopped for _, stopped in moments) < 20, "skew and stops", moments)
+
+
+def test_others_on_the_device_are_only_read():
+    """Who holds memory and is not of the job is not stopped, and does not count."""
+    with Driver(VERSION, **{k: v for k, v in ENV.items() if k.startswith("SIMCUDA")}) as driver, unrest("sleep", 1) as proc:
+        driver("alloc 1 3000000")
+        settle(driver.pid)
+        before = switches(driver.pid)
+        with hold(driver.pid):  # nor is it waited for
+            _, report, _ = triage("--match", f"{os.path.basename(proc.args[0])} sleep")
+        equal(switches(driver.pid), before, "it was not woken")
+        m = next(m for m in report["members"] if m["pid"] == driver.pid)
+        equal((m["in_job"], m["stopped_at_ns"], len(m["threads"])), (False, None, 0), "the other one")
+        check(m["memory"][0]["allocated_bytes"] >= 3000000, "its memory", m["memory"])
+        equal(set(by_pid(report)), {proc.pid, *children_of(proc.pid)}, "the job")
+        # Named by its PID it is looked at as any other.
+        _, report, _ = triage(driver.pid)
+        m = by_pid(report)[driver.pid]
+        check(m["role"] == "rank" and m["stopped_at_ns"] and m["threads"], "named by its PID", m)
+
+
+def test_without_a_stop():
+    with fake_job("none", "--workers", "0", "--threads", "2") as (launcher, job):
+        for pid in job["ranks"]:
+            settle(pid)
+        before = {pid: switches(pid) for pid in job["ranks"]}
+        _, report, _ = triage("--no-stop", "--children-of", launcher)
+        equal({pid: switches(pid) for pid in job["ranks"]}, before, "nobody was woken")
+        for pid in job["ranks"]:
+            check_stack(report, pid, "all_reduce")
+            equal(by_pid(report)[pid]["memory"][0]["allocated_bytes"], 20 << 20, "what it holds")
+
+
+def test_from_inside():
+    with fake_job("none", "--workers", "0") as (launcher, job):
+        out, report, _ = triage("--inject", "--children-of", launcher)
+        for pid in job["ranks"]:
+            m = by_pid(report)[pid]
+            check_stack(report, pid, "all_reduce")
+            check(m["memory"][0].get("device_total_bytes"), "what the driver says of the device", m["memory"])
+            with open(os.path.join(out, m["report"]), encoding="utf-8") as file:
+                equal(json.load(file)["torch"]["method"], "inside", "method")
+        are_running(job["ranks"])
 
 
 # ---- processes that make it hard ----
