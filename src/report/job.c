@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job and its interned parts. Texts, frames, stacks and doings are found by hash; one whose hash is in use is stepped over. */
+/*
+ * A job and its interned parts. Texts, frames, stacks and doings are found by hash; one whose hash is in use is stepped
+ * over.
+ */
 #include "report/job_parts.h"
 
 #include <stdarg.h>
@@ -179,7 +182,8 @@ static bool same_doing(const struct vt_job_doing *a, const struct vt_job_doing *
 
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing)
 {
-	uint64_t key = mix_text(mix_text(mix_text(mix_text(job->seed, doing->name), doing->verdict), doing->waits), doing->kernel);
+	uint64_t key = mix_text(mix_text(mix_text(mix_text(job->seed, doing->name), doing->verdict), doing->waits),
+				doing->kernel);
 	struct vt_job_doing *added;
 	uint64_t *found;
 
@@ -211,8 +215,18 @@ struct vt_member *vt_job_new_member(struct vt_job *job)
 		return NULL;
 	}
 	*member = (struct vt_member){
-		.label = { .host = "", .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1, .local_rank = -1,
-			   .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true },
+		.label = { .host = "",
+			   .name = "",
+			   .command = "",
+			   .role = VT_ROLE_OTHER,
+			   .rank = -1,
+			   .local_rank = -1,
+			   .world_size = -1,
+			   .worker = -1,
+			   .container = "",
+			   .pod = "",
+			   .job = "",
+			   .in_job = true },
 		.completeness = VT_NOTHING,
 		.process_state = '?',
 		.tracer_name = "",

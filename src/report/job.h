@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many processes of one job, each reduced to what a comparison needs: who it is, what it holds, where its threads are. A worker of
- * vramtap triage makes a job of one member out of a report; the jobs of workers, and of other nodes, are saved as JSON and added
- * together. Frames and stacks are interned: a job has few places and few ways through them, however many ranks it has.
+ * Many processes of one job, each reduced to what a comparison needs: who it is, what it holds, where its threads are. A worker
+ * of vramtap triage makes a job of one member out of a report; the jobs of workers, and of other nodes, are saved as JSON and
+ * added together. Frames and stacks are interned: a job has few places and few ways through them, however many ranks it has.
  */
 #ifndef VT_REPORT_JOB_H
 #define VT_REPORT_JOB_H
@@ -42,7 +42,7 @@ struct vt_label {
 	int rank, local_rank, world_size; /* -1 unknown */
 	int local_world_size;   /* ranks on this host; 0, -1 unknown */
 	int worker;             /* number of a loader's worker, -1 */
-	pid_t of;               /* the rank's process that a loader's worker or a checkpoint writer belongs to, the same host; 0 unknown */
+	pid_t of;               /* the process on this host that a loader's worker or a checkpoint writer is of; 0 unknown */
 	const char *container;  /* "" none */
 	const char *pod;        /* of Kubernetes, "" none */
 	const char *job;        /* "slurm 4711", "" unknown */
@@ -67,8 +67,8 @@ struct vt_job_stack {
 };
 
 /*
- * What a thread does: all of it but the number; interned, for most threads of a job do what others do. Texts are interned; NULL none.
- * What was different in every process (addresses, numbers of threads) is left out of waits.
+ * What a thread does: all of it but the number; interned, for most threads of a job do what others do. Texts are interned, too;
+ * NULL none. What was different in every process (addresses, numbers of threads) is left out of waits.
  */
 struct vt_job_doing {
 	const char *name;     /* of the thread; "" */
@@ -175,9 +175,9 @@ struct vt_member_set {
 };
 
 /*
- * A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. What is called from
- * another line is another way. Not so in the innermost Python function, where ranks in one loop are on any of its lines: that line is
- * there only when all agree. Of native frames those between Python frames are left out, and those inside of a verdict.
+ * A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. What is called
+ * from another line is another way. Not so in the innermost Python function, where ranks in one loop are on any of its lines: that
+ * line is there only when all agree. Of native frames those between Python frames are left out, and those inside of a verdict.
  */
 struct vt_job_node {
 	const uint32_t *frames; /* indices in job.frames, outermost first */
@@ -188,7 +188,7 @@ struct vt_job_node {
 	bool of_main;
 	size_t parent;        /* index in job.tree, VT_NO_NODE */
 	size_t depth;
-	const char *does;     /* threads end here: what they do, in words ("waits for the GIL"); NULL they go on in children */
+	const char *does;     /* threads end here: what they do, in words ("waits for the GIL"); NULL: they go on in children */
 	bool outlier;         /* few members, where most of the others went another way */
 };
 
@@ -227,7 +227,7 @@ struct vt_job {
 	uint64_t seed;        /* of hashes: texts are of others, who must not know which of them collide */
 	bool failed;          /* out of memory: members or parts of them are missing */
 	/* filled by account: */
-	VT_VEC(struct vt_job_node) tree;  /* of the main threads, and of the others that tell; a parent before its children, outliers first */
+	VT_VEC(struct vt_job_node) tree; /* of main threads, and of others that tell; a parent before its children */
 	VT_VEC(struct vt_job_device) devices;
 	VT_VEC(struct vt_job_verdict) verdicts; /* the answer first */
 	enum vt_completeness completeness;

@@ -39,7 +39,10 @@ static bool is_same_process(const struct vt_member *a, const struct vt_member *b
 	       !strcmp(a->core ? a->core : "", b->core ? b->core : "");
 }
 
-/* The same directory, or two of the same node, may have been named: of two reports of one process the one that says more stays. */
+/*
+ * The same directory, or two of the same node, may have been named: of two reports of one process the one that says
+ * more stays.
+ */
 static void drop_doubles(struct vt_job *job)
 {
 	struct vt_member *members = job->members.data;
@@ -63,8 +66,8 @@ static void drop_doubles(struct vt_job *job)
 	}
 	job->members.n = n;
 	if (dropped)
-		vt_job_diag(job, VT_DIAG_NOTE, "doubles", "%zu process%s there more than once: one report of each was taken", dropped,
-			    dropped == 1 ? " was" : "es were");
+		vt_job_diag(job, VT_DIAG_NOTE, "doubles", "%zu process%s there more than once: one report of each was taken",
+			    dropped, dropped == 1 ? " was" : "es were");
 }
 
 /* ---- the moment ---- */

@@ -8,7 +8,7 @@
 #include "report/job_parts.h"
 #include "report/place.h"
 
-#define MAX_SITES 8    /* of a member: where most of its memory was allocated */
+#define MAX_SITES 8 /* of a member: where most of its memory was allocated */
 #define MAX_FRAMES 256 /* of a stack: the innermost; deep recursion says nothing new */
 
 static const char *text_of(struct vt_job *job, const char *text)

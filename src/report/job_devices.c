@@ -34,7 +34,8 @@ static bool is_later(const struct vt_member *member, const struct vt_member *tha
 	return !than || (member->have_moment && member->released_ns > than->released_ns);
 }
 
-static bool add_holder(struct devices *devices, const struct vt_member *member, uint32_t index, const struct vt_job_memory *memory)
+static bool add_holder(struct devices *devices, const struct vt_member *member, uint32_t index,
+		       const struct vt_job_memory *memory)
 {
 	uint64_t key = key_of(member, memory), *found = vt_map_get(&devices->by_key, key);
 	struct device *device;
@@ -46,7 +47,9 @@ static bool add_holder(struct devices *devices, const struct vt_member *member, 
 			devices->list.n -= device != NULL;
 			return false;
 		}
-		*device = (struct device){ .device = { .host = member->label.host, .uuid = memory->uuid, .ordinal = memory->ordinal } };
+		*device = (struct device){
+			.device = { .host = member->label.host, .uuid = memory->uuid, .ordinal = memory->ordinal }
+		};
 	} else {
 		device = &devices->list.data[*found];
 	}

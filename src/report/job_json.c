@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job as JSON. Frames, stacks and doings are there once and are named by their index, in all of it: a thread is its number and that of
- * its doing. Sets of members are ranges of indices. vt_job_load_text() leaves out "found": it follows from the rest.
+ * A job as JSON. Frames, stacks and doings are there once and are named by their index, in all of it: a thread is its number
+ * and that of its doing. Sets of members are ranges of indices. vt_job_load_text() leaves out "found": it follows from the
+ * rest.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that was saved as JSON, into another one: what it has interned is interned again, and its indices become those of the other. */
+/*
+ * A job that was saved as JSON, into another one: what it has interned is interned again, and its indices become those of the
+ * other.
+ */
 #include <limits.h>
 #include <string.h>
 
@@ -339,7 +342,8 @@ static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 {
 	m->file = prefixed(l, intern(l, from, "report", NULL));
 	m->core = intern(l, from, "core", NULL);
-	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness", completeness_name, VT_NOTHING + 1);
+	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness", completeness_name,
+								VT_NOTHING + 1);
 	m->error = intern(l, from, "error", NULL);
 	m->diag = intern(l, from, "missing", NULL);
 	m->headline = intern(l, from, "headline", NULL);
@@ -390,10 +394,11 @@ static struct vt_error *check_schema(json_t *root)
 	if (!schema || strcmp(schema, VT_JOB_SCHEMA) != 0)
 		return vt_error_create(VT_ERR_FORMAT, "it is no report of a job: vramtap triage writes one");
 	if (!json_is_integer(version) || json_integer_value(version) != VT_JOB_SCHEMA_VERSION)
-		return vt_error_create(VT_ERR_FORMAT,
-				       "it is the report of a job of schema version %lld, and this vramtap reads version %d only: use "
-				       "the same vramtap on all nodes",
-				       (long long)json_integer_value(version), VT_JOB_SCHEMA_VERSION);
+		return vt_error_create(
+			VT_ERR_FORMAT,
+			"it is the report of a job of schema version %lld, and this vramtap reads version %d only: use "
+			"the same vramtap on all nodes",
+			(long long)json_integer_value(version), VT_JOB_SCHEMA_VERSION);
 	return NULL;
 }
 

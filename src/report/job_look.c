@@ -9,7 +9,7 @@
 #include "report/cxxname.h"
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
-#define MAX_NAME 120   /* bytes of a target's name in a sentence */
+#define MAX_NAME 120 /* bytes of a target's name in a sentence */
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
 {
@@ -223,7 +223,8 @@ static void add_allocator(const struct vt_member *member, const struct vt_job_do
 {
 	const struct vt_job_requests *r = &member->requests;
 	const char *verdict = doing->verdict ? doing->verdict : "in the caching allocator";
-	bool frees = !strncmp(verdict, "in cudaFree", 11) || !strncmp(verdict, "in cuMemRelease", 15) || !strncmp(verdict, "in cuMemUnmap", 13);
+	bool frees = !strncmp(verdict, "in cudaFree", 11) || !strncmp(verdict, "in cuMemRelease", 15) ||
+		     !strncmp(verdict, "in cuMemUnmap", 13);
 
 	vt_str_add(text, "is ");
 	vt_str_addf(text, "%.*s", MAX_NAME, verdict);
@@ -249,7 +250,8 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 	case VT_STATE_TRACED:
 		vt_str_add(text, "is held by a debugger");
 		if (member->tracer > 0)
-			vt_str_addf(text, " (%.*s, pid %d)", 40, *member->tracer_name ? member->tracer_name : "?", (int)member->tracer);
+			vt_str_addf(text, " (%.*s, pid %d)", 40, *member->tracer_name ? member->tracer_name : "?",
+				    (int)member->tracer);
 		break;
 	case VT_STATE_COLLECTIVE:
 		vt_str_addf(text, "waits in %.*s", MAX_NAME, member->operation ? member->operation : "a collective");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer: what the members do, taken together. Each verdict follows from what is stored; what one moment cannot show (that a loop
- * never ends) is not said. Nothing is decided by how many ranks there are: of two that do different things, the one that is not where
- * the other waits for it is the one that is named.
+ * The answer: what the members do, taken together. Each verdict follows from what is stored; what one moment cannot show (that
+ * a loop never ends) is not said. Nothing is decided by how many ranks there are: of two that do different things, the one that
+ * is not where the other waits for it is the one that is named.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct rule {
 	const char *code;
 	unsigned int states; /* of those who are named */
 	unsigned int others; /* at least one other rank is in one of these; 0 it does not matter */
-	bool not_in;         /* "rank 3 is not in all_reduce, where the others wait: it runs Python" */
+	bool not_in; /* "rank 3 is not in all_reduce, where the others wait: it runs Python" */
 } rules[] = {
 	{ "crashed", IN(VT_STATE_CRASHED), 0, false },
 	{ "out-of-memory", IN(VT_STATE_OOM), 0, false },
@@ -31,7 +31,8 @@ static const struct rule {
 	{ "stuck", IN(VT_STATE_STUCK), 0, false },
 	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false },
 	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false },
-	{ "missed-collective", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE) | IN(VT_STATE_UNDECIDED),
+	{ "missed-collective",
+	  IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE) | IN(VT_STATE_UNDECIDED),
 	  WAITS_FOR_RANKS, true },
 	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), false },
 };
@@ -52,8 +53,8 @@ static bool gather(struct vt_job_look *look, unsigned int states, struct vt_job_
 }
 
 /*
- * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and how many more there are. named: that many
- * ranks were named before.
+ * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and how many more there are. named:
+ * that many ranks were named before.
  */
 static void add_others(struct vt_job_look *look, const struct vt_job_groups *others, size_t named, struct vt_str *text)
 {
@@ -119,7 +120,10 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
 	free(rest.data);
 }
 
-/* Of what others wait for, ranks come before the GPU: a rank that waits for its GPU may itself be the one that is waited for. */
+/*
+ * Of what others wait for, ranks come before the GPU: a rank that waits for its GPU may itself be the one that is
+ * waited for.
+ */
 static unsigned int what_others_do(const struct vt_job_look *look, const struct rule *rule)
 {
 	size_t for_ranks = look->n_states[VT_STATE_COLLECTIVE] + look->n_states[VT_STATE_STORE];
@@ -198,7 +202,8 @@ static const struct {
 	enum vt_job_state state;
 	const char *code, *then;
 } when_all[] = {
-	{ VT_STATE_COLLECTIVE, "all-in-collective", ": none is missing from it, so that it is NCCL, the network or a GPU that does not go on" },
+	{ VT_STATE_COLLECTIVE, "all-in-collective",
+	  ": none is missing from it, so that it is NCCL, the network or a GPU that does not go on" },
 	{ VT_STATE_STORE, "all-in-store", "" },
 	{ VT_STATE_LOADER, "all-wait-for-loader", "" },
 	{ VT_STATE_DEVICE, "all-wait-for-gpu", "" },

@@ -7,7 +7,7 @@
 #include "report/job_look.h"
 
 #define MAX_SAID 6
-#define MUCH (UINT64_C(1) << 30)  /* a difference between ranks that is worth a line */
+#define MUCH (UINT64_C(1) << 30) /* a difference between ranks that is worth a line */
 
 /* ---- holders ---- */
 
@@ -134,7 +134,8 @@ static void add_site(const struct vt_member *more, const struct vt_member *usual
 			    vt_format_change(size, (int64_t)by));
 }
 
-static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *), const char *code, const char *words)
+static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *), const char *code,
+			  const char *words)
 {
 	struct amount *amounts = calloc(look->ranks.n + 1, sizeof(*amounts));
 	char more[VT_NUM_MAX], usual[VT_NUM_MAX];

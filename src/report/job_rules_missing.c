@@ -40,10 +40,10 @@ static void say_unread(struct vt_job_look *look)
 /* Ranks of one host have local numbers from 0 on: a gap, or fewer than there should be, is one that is not there. */
 struct host {
 	const char *name;
-	int n_local;  /* how many there are, as they say; 0 unknown */
-	int most;     /* largest local number */
-	int offset;   /* rank - local rank, when it is the same for all */
-	bool odd;     /* it is not, or one is there twice: nothing can be said */
+	int n_local; /* how many there are, as they say; 0 unknown */
+	int most; /* largest local number */
+	int offset; /* rank - local rank, when it is the same for all */
+	bool odd; /* it is not, or one is there twice: nothing can be said */
 	struct vt_job_indices ranks;
 };
 
@@ -80,7 +80,9 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 		vt_str_addf(&text, "rank %d", host->offset + local);
 		if (any->world_size > 0)
 			vt_str_addf(&text, " of %d", any->world_size);
-		vt_str_addf(&text, " is missing: no process that was found on %.64s is local rank %d of %d; it was killed or ended, unless it was left out",
+		vt_str_addf(&text,
+			    " is missing: no process that was found on %.64s is local rank %d of %d; it was killed or ended, "
+			    "unless it was left out",
 			    any->host, local, n_local);
 		vt_look_say(look, "missing-rank", true, false, &(struct vt_job_indices){ 0 }, &text);
 		said++;
@@ -145,7 +147,8 @@ static uint64_t process_key(const struct vt_label *label, pid_t pid)
 }
 
 /* What is said of workers in some states, of those alone whose ranks are in waiting, if that is there. */
-static void say_workers(struct vt_job_look *look, const char *code, bool alarm, unsigned int states, const struct vt_map *waiting)
+static void say_workers(struct vt_job_look *look, const char *code, bool alarm, unsigned int states,
+			const struct vt_map *waiting)
 {
 	struct vt_job_indices found = { 0 };
 	struct vt_job_groups groups = { 0 };
@@ -243,8 +246,8 @@ static void say_missing_workers(struct vt_job_look *look, uint32_t rank, uint64_
 }
 
 /*
- * Gone is one whose number is less than that of another worker of the same rank, or that most other ranks have: then this rank must have
- * at least one, for a loader may not have begun.
+ * Gone is one whose number is less than that of another worker of the same rank, or that most other ranks have: then this rank
+ * must have at least one, for a loader may not have begun.
  */
 static void say_gone_workers(struct vt_job_look *look)
 {
@@ -269,7 +272,8 @@ static void say_gone_workers(struct vt_job_look *look)
 		if (!missing || !loaders[i].present)
 			continue;
 		said++;
-		say_missing_workers(look, look->ranks.data[i], missing, loaders[i].n, loaders[i].n + (size_t)__builtin_popcountll(missing));
+		say_missing_workers(look, look->ranks.data[i], missing, loaders[i].n,
+				    loaders[i].n + (size_t)__builtin_popcountll(missing));
 	}
 	free(loaders);
 }
@@ -312,8 +316,8 @@ static void say_behind(struct vt_job_look *look, const char *group, int64_t leas
 		return;
 	}
 	vt_look_add_who(look, &behind, &text);
-	vt_str_addf(&text, " %s behind in process group %.100s: the last collective is number %" PRId64, behind.n > 1 ? "are" : "is", group,
-		    least);
+	vt_str_addf(&text, " %s behind in process group %.100s: the last collective is number %" PRId64,
+		    behind.n > 1 ? "are" : "is", group, least);
 	if (g->operation)
 		vt_str_addf(&text, " (%.100s)", g->operation);
 	vt_str_addf(&text, ", others began number %" PRId64, most);

@@ -120,12 +120,13 @@ static bool is_worker(const struct vt_label *label)
 
 static bool is_next_worker(const struct vt_label *before, const struct vt_label *label)
 {
-	return is_worker(label) && label->rank == before->rank && label->worker <= before->worker + 1 && label->worker >= before->worker;
+	return is_worker(label) && label->rank == before->rank && label->worker <= before->worker + 1 &&
+	       label->worker >= before->worker;
 }
 
 /* Workers with neighbouring numbers of one rank, or of neighbouring ranks that have the same. */
 struct run {
-	int first, last;           /* workers */
+	int first, last; /* workers */
 	int first_rank, last_rank; /* -1 unknown */
 	size_t end;
 };
@@ -136,12 +137,15 @@ static struct run run_at(const struct writing *w, size_t i)
 
 	for (i++; i < w->set->n && is_next_worker(last, label_at(w, i)); i++)
 		last = label_at(w, i);
-	return (struct run){ .first = first->worker, .last = last->worker, .first_rank = first->rank, .last_rank = first->rank, .end = i };
+	return (struct run){
+		.first = first->worker, .last = last->worker, .first_rank = first->rank, .last_rank = first->rank, .end = i
+	};
 }
 
 static bool continues(const struct run *run, const struct run *next)
 {
-	return run->first_rank >= 0 && next->first_rank == run->last_rank + 1 && next->first == run->first && next->last == run->last;
+	return run->first_rank >= 0 && next->first_rank == run->last_rank + 1 && next->first == run->first &&
+	       next->last == run->last;
 }
 
 /* "workers 3-5 of rank 2", "worker 1 of ranks 0-7" */

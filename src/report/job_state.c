@@ -67,7 +67,9 @@ static const struct {
 #define N_BY_FRAME (sizeof(by_frame) / sizeof(by_frame[0]))
 
 /* Functions of distributed_c10d.py that every rank passes without the others. */
-static const char *const no_collectives[] = { "get_*", "is_*", "_get_*", "new_group", "_check_*", "_rank_not_in_group", "__*__" };
+static const char *const no_collectives[] = {
+	"get_*", "is_*", "_get_*", "new_group", "_check_*", "_rank_not_in_group", "__*__"
+};
 
 static bool is_collective(const char *function)
 {
@@ -83,8 +85,8 @@ static enum vt_job_state state_of_frame(const struct vt_job_frame *f)
 		return VT_STATE_UNDECIDED;
 	for (size_t i = 0; i < N_BY_FRAME; i++)
 		if (glob(by_frame[i].file, f->file) && glob(by_frame[i].function, f->function))
-			return by_frame[i].state == VT_STATE_COLLECTIVE && !is_collective(f->function) ? VT_STATE_UNDECIDED :
-													  by_frame[i].state;
+			return by_frame[i].state == VT_STATE_COLLECTIVE && !is_collective(f->function) ? VT_STATE_UNDECIDED
+												       : by_frame[i].state;
 	return VT_STATE_UNDECIDED;
 }
 

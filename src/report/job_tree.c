@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The prefix tree of stacks. The way of each doing through it is found once, however many threads do that: a job of a million threads
- * has a few hundred of them. Then the members are added to the ends of their ways, and from there outwards.
+ * The prefix tree of stacks. The way of each doing through it is found once, however many threads do that: a job of a million
+ * threads has a few hundred of them. Then the members are added to the ends of their ways, and from there outwards.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,21 +9,21 @@
 
 #include "report/job_parts.h"
 
-#define MAX_WAY 256    /* steps; deep recursion says nothing new */
-#define MAX_CALLED 3   /* native frames inside of the innermost Python frame */
-#define MAX_NATIVE 8   /* of a thread without Python */
+#define MAX_WAY 256 /* steps; deep recursion says nothing new */
+#define MAX_CALLED 3 /* native frames inside of the innermost Python frame */
+#define MAX_NATIVE 8 /* of a thread without Python */
 #define IS_TEXT 0x80000000u /* of a step: the index of a text, not of a frame */
 #define N_SECTIONS (2 * VT_N_ROLES)
 
 struct step {
-	uint32_t key;   /* equal steps have equal keys */
+	uint32_t key; /* equal steps have equal keys */
 	uint32_t frame; /* that is shown */
 	const char *does;
 };
 
 struct node {
 	struct step step;
-	bool agree;     /* all have the same frame, line included */
+	bool agree; /* all have the same frame, line included */
 	uint32_t parent; /* nodes 0 to N_SECTIONS - 1 are the sections themselves */
 	uint32_t first_child, next; /* 0: none, for a section is no child */
 	size_t n_children, threads;
@@ -34,9 +34,9 @@ struct build {
 	struct vt_job *job;
 	VT_VEC(struct node) nodes;
 	struct vt_map children; /* parent << 32 | key of the step: node */
-	struct vt_map texts;    /* address of an interned text: its number */
-	uint32_t *ends;         /* of each doing in each section: node, 0 not there */
-	size_t n_ends;          /* doings */
+	struct vt_map texts; /* address of an interned text: its number */
+	uint32_t *ends; /* of each doing in each section: node, 0 not there */
+	size_t n_ends; /* doings */
 	struct step way[MAX_WAY];
 	size_t n_way;
 	bool failed;
@@ -88,8 +88,16 @@ static bool is_python(const struct build *b, uint32_t frame)
 
 static bool is_start(const char *function)
 {
-	static const char *const starts[] = { "start_thread", "clone", "__clone", "clone3", "__clone3", "execute_native_thread_routine",
-					      "_start", "__libc_start_main", "__libc_start_call_main", "main" };
+	static const char *const starts[] = { "start_thread",
+					      "clone",
+					      "__clone",
+					      "clone3",
+					      "__clone3",
+					      "execute_native_thread_routine",
+					      "_start",
+					      "__libc_start_main",
+					      "__libc_start_call_main",
+					      "main" };
 
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
 		if (!strcmp(function, starts[i]))
@@ -111,8 +119,8 @@ static void add_native(struct build *b, const struct vt_job_stack *stack, size_t
 }
 
 /*
- * "waits in accept4 on descriptor …, the Unix socket /tmp/…": without what it waits on, in which all processes differ, although they
- * do the same.
+ * "waits in accept4 on descriptor …, the Unix socket /tmp/…": without what it waits on, in which all processes differ, although
+ * they do the same.
  */
 static size_t general_length(const struct vt_job_doing *doing, const char *does)
 {
@@ -138,8 +146,8 @@ static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 	if (operation && vt_job_state_of(b->job, doing) == VT_STATE_COLLECTIVE)
 		snprintf(text, sizeof(text), "waits in %.120s%s", operation, also);
 	else
-		snprintf(text, sizeof(text), "%.*s%s%s%.100s", (int)(general < 200 ? general : 200), does, also, doing->kernel ? ": " : "",
-			 doing->kernel ? doing->kernel : "");
+		snprintf(text, sizeof(text), "%.*s%s%s%.100s", (int)(general < 200 ? general : 200), does, also,
+			 doing->kernel ? ": " : "", doing->kernel ? doing->kernel : "");
 	return vt_job_text(b->job, text, strlen(text));
 }
 
@@ -304,7 +312,9 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 
 		if (!child)
 			return false;
-		*child = (struct child){ .node = i, .n = node->members.n, .first = node->members.data[0], .few = is_few(node, from, most) };
+		*child = (struct child){
+			.node = i, .n = node->members.n, .first = node->members.data[0], .few = is_few(node, from, most)
+		};
 	}
 	if (o->children.n)
 		qsort(o->children.data, o->children.n, sizeof(*o->children.data), compare_children);
@@ -313,7 +323,9 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 
 		if (!p)
 			return false;
-		*p = (struct pending){ .node = o->children.data[i].node, .parent = parent, .depth = depth, .few = o->children.data[i].few };
+		*p = (struct pending){
+			.node = o->children.data[i].node, .parent = parent, .depth = depth, .few = o->children.data[i].few
+		};
 	}
 	return true;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The summary of a job: the answer first, then who differs and where, all stacks as a tree, memory, and who could not be read. */
+/*
+ * The summary of a job: the answer first, then who differs and where, all stacks as a tree, memory, and who could not
+ * be read.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +13,12 @@
 #include "report/text_job.h"
 
 #define MAX_VERDICT_LINES 4
-#define MAX_OUTLIERS 4      /* groups with their stacks */
-#define MAX_FRAMES 14       /* of each */
-#define MAX_INNER 4         /* native ones of them */
-#define LAST_FRAMES 2       /* of a node that are shown in any case */
-#define MAX_NODES 24        /* of each tree */
-#define MAX_UNREAD 8        /* reasons */
+#define MAX_OUTLIERS 4 /* groups with their stacks */
+#define MAX_FRAMES 14 /* of each */
+#define MAX_INNER 4 /* native ones of them */
+#define LAST_FRAMES 2 /* of a node that are shown in any case */
+#define MAX_NODES 24 /* of each tree */
+#define MAX_UNREAD 8 /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
 
@@ -144,7 +147,11 @@ static void print_stack(struct vt_line *line, const struct vt_job *job, const st
 		vt_line_pad(line, 6);
 		vt_str_clear(&name);
 		add_frame(&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function }, line->ascii);
-		vt_line_cell(line, f->program ? VT_BOLD : f->function ? VT_PLAIN : VT_DIM, vt_str_get(&name), function_columns, VT_CUT_START);
+		vt_line_cell(line,
+			     f->program	   ? VT_BOLD
+			     : f->function ? VT_PLAIN
+					   : VT_DIM,
+			     vt_str_get(&name), function_columns, VT_CUT_START);
 		vt_line_pad(line, 6 + function_columns + 2);
 		vt_str_clear(&name);
 		vt_str_add(&name, where);
@@ -198,7 +205,8 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job, const 
 	add_set(job, &set, line->columns / 3, &text);
 	vt_line_add(line, VT_WARN, vt_str_get(&text));
 	vt_str_clear(&text);
-	vt_str_addf(&text, "  pid %d on %.64s, thread %s: %s", (int)m->label.pid, m->label.host, doing->name, vt_job_does(doing));
+	vt_str_addf(&text, "  pid %d on %.64s, thread %s: %s", (int)m->label.pid, m->label.host, doing->name,
+		    vt_job_does(doing));
 	vt_line_add(line, VT_PLAIN, vt_str_get(&text));
 	vt_line_end(line);
 	print_stack(line, job, &job->stacks.data[doing->stack]);
@@ -233,8 +241,11 @@ static bool is_section_start(const struct vt_job *job, size_t i)
 static void print_section(struct vt_line *line, const struct vt_job_node *node)
 {
 	static const char *const names[VT_N_ROLES] = {
-		[VT_ROLE_RANK] = "Ranks",	      [VT_ROLE_LOADER] = "Loader workers", [VT_ROLE_CHECKPOINT] = "Checkpoint writers",
-		[VT_ROLE_LAUNCHER] = "Launchers", [VT_ROLE_OTHER] = "Other processes",
+		[VT_ROLE_RANK] = "Ranks",
+		[VT_ROLE_LOADER] = "Loader workers",
+		[VT_ROLE_CHECKPOINT] = "Checkpoint writers",
+		[VT_ROLE_LAUNCHER] = "Launchers",
+		[VT_ROLE_OTHER] = "Other processes",
 	};
 
 	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s", names[node->role],
@@ -264,7 +275,8 @@ static void add_chain(struct vt_str *text, const struct vt_job *job, const struc
 
 static void print_node(struct vt_line *line, const struct vt_job *job, const struct vt_job_node *node)
 {
-	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8), sets = line->columns / 5 > 20 ? line->columns / 5 : 20, column = indent + sets;
+	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8), sets = line->columns / 5 > 20 ? line->columns / 5 : 20,
+	    column = indent + sets;
 	struct vt_str text = { 0 };
 	char count[VT_NUM_MAX];
 
@@ -308,7 +320,8 @@ static const char *why_unread(const struct vt_member *m)
 }
 
 /* Those that are not complete for one reason. */
-static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt_completeness level, const struct vt_job_indices *same)
+static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt_completeness level,
+			 const struct vt_job_indices *same)
 {
 	const struct vt_member *m = &job->members.data[same->data[0]];
 	struct vt_member_set set = { .members = same->data, .n = same->n };
@@ -398,8 +411,8 @@ static void print_end(struct vt_line *line, const struct vt_job *job)
 	else if (job->completeness == VT_NOTHING)
 		vt_line_add(line, VT_ALARM, "Nothing could be learned.");
 	else
-		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full.", job->members.n, nothing,
-			     partial);
+		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full.",
+			     job->members.n, nothing, partial);
 	vt_line_end(line);
 }
 

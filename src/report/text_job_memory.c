@@ -93,7 +93,8 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 		print_device(line, job, &job->devices.data[i]);
 	if (job->devices.n > MAX_DEVICES) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, job->devices.n - MAX_DEVICES));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+			     vt_format_count(count, job->devices.n - MAX_DEVICES));
 		vt_line_end(line);
 	}
 }

@@ -11,29 +11,43 @@
 
 /* A small one that has everything that is read; fuzzing needs it short. */
 static const char seed[] =
-	"{\"schema\":\"vramtap-triage\",\"schema_version\":1,\"tool_version\":\"0.1.0\",\"time\":\"2026-11-21T14:14:34.123456789Z\","
+	"{\"schema\":\"vramtap-triage\",\"schema_version\":1,\"tool_version\":\"0.1.0\",\"time\":\"2026-11-21T14:14:34."
+	"123456789Z\","
 	"\"diagnostics\":[{\"level\":\"note\",\"code\":\"x\",\"text\":\"y\"}],\"members\":["
-	"{\"host\":\"a\",\"pid\":7,\"parent\":1,\"name\":\"python\",\"command_line\":\"p\",\"role\":\"rank\",\"rank\":0,\"local_rank\":0,"
+	"{\"host\":\"a\",\"pid\":7,\"parent\":1,\"name\":\"python\",\"command_line\":\"p\",\"role\":\"rank\",\"rank\":0,"
+	"\"local_rank\":0,"
 	"\"world_size\":3,\"in_job\":true,\"report\":\"r\",\"completeness\":\"complete\",\"headline\":\"h\",\"total_ms\":1.5,"
-	"\"stopped_ms\":1,\"stopped_at_ns\":5,\"released_at_ns\":9,\"process_state\":\"S\",\"memory\":[{\"ordinal\":0,\"uuid\":\"GPU-0\","
+	"\"stopped_ms\":1,\"stopped_at_ns\":5,\"released_at_ns\":9,\"process_state\":\"S\",\"memory\":[{\"ordinal\":0,\"uuid\":"
+	"\"GPU-0\","
 	"\"reserved_bytes\":9,\"allocated_bytes\":5,\"cached_bytes\":4,\"device_total_bytes\":99,\"device_free_bytes\":80}],"
-	"\"requests\":{\"retries\":1,\"failed\":2,\"last_failed_bytes\":3,\"waits\":false},\"sites\":[{\"title\":\"s\",\"bytes\":5,"
-	"\"blocks\":1}],\"collectives\":[{\"group\":\"g\",\"last_enqueued\":5,\"last_started\":5,\"last_completed\":4,\"operation\":\"o\"}],"
+	"\"requests\":{\"retries\":1,\"failed\":2,\"last_failed_bytes\":3,\"waits\":false},\"sites\":[{\"title\":\"s\","
+	"\"bytes\":5,"
+	"\"blocks\":1}],\"collectives\":[{\"group\":\"g\",\"last_enqueued\":5,\"last_started\":5,\"last_completed\":4,"
+	"\"operation\":\"o\"}],"
 	"\"threads\":[7,8],\"threads_do\":[0,1]},"
-	"{\"host\":\"a\",\"pid\":9,\"role\":\"rank\",\"rank\":1,\"local_rank\":1,\"world_size\":3,\"in_job\":true,\"completeness\":"
-	"\"partial\",\"missing\":\"m\",\"process_state\":\"R\",\"memory\":[{\"ordinal\":0,\"uuid\":\"GPU-1\",\"reserved_bytes\":4000000000,"
+	"{\"host\":\"a\",\"pid\":9,\"role\":\"rank\",\"rank\":1,\"local_rank\":1,\"world_size\":3,\"in_job\":true,"
+	"\"completeness\":"
+	"\"partial\",\"missing\":\"m\",\"process_state\":\"R\",\"memory\":[{\"ordinal\":0,\"uuid\":\"GPU-1\",\"reserved_"
+	"bytes\":4000000000,"
 	"\"allocated_bytes\":4000000000,\"cached_bytes\":0}],\"collectives\":[{\"group\":\"g\",\"last_enqueued\":4}],"
 	"\"threads\":[9],\"threads_do\":[2]},"
-	"{\"host\":\"a\",\"pid\":10,\"role\":\"loader\",\"rank\":1,\"worker\":1,\"of\":9,\"in_job\":true,\"completeness\":\"complete\","
+	"{\"host\":\"a\",\"pid\":10,\"role\":\"loader\",\"rank\":1,\"worker\":1,\"of\":9,\"in_job\":true,\"completeness\":"
+	"\"complete\","
 	"\"process_state\":\"T\",\"tracer\":0,\"threads\":[10],\"threads_do\":[3]},"
-	"{\"host\":\"b\",\"pid\":9,\"role\":\"other\",\"in_job\":false,\"completeness\":\"nothing\",\"error\":\"e\",\"process_state\":\"?\","
+	"{\"host\":\"b\",\"pid\":9,\"role\":\"other\",\"in_job\":false,\"completeness\":\"nothing\",\"error\":\"e\",\"process_"
+	"state\":\"?\","
 	"\"memory\":[{\"ordinal\":1}]}],"
-	"\"doings\":[{\"name\":\"p\",\"stack\":0,\"state\":\"S\",\"main\":true,\"python\":true,\"verdict\":\"in cudaEventQuery, for "
-	"torch.distributed.all_reduce\"},{\"name\":\"q\",\"stack\":1,\"state\":\"D\",\"gil\":false,\"waits\":\"w\",\"kernel\":\"k\"},"
-	"{\"name\":\"p\",\"stack\":2,\"state\":\"R\",\"main\":true,\"gil\":true},{\"name\":\"p\",\"stack\":1,\"state\":\"T\",\"main\":true,"
-	"\"idle\":true}],\"stacks\":[[0,1,2,4],[0,3],[1,4]],\"frames\":[{\"kind\":\"native\",\"function\":\"f\",\"module\":\"m.so\"},"
+	"\"doings\":[{\"name\":\"p\",\"stack\":0,\"state\":\"S\",\"main\":true,\"python\":true,\"verdict\":\"in "
+	"cudaEventQuery, for "
+	"torch.distributed.all_reduce\"},{\"name\":\"q\",\"stack\":1,\"state\":\"D\",\"gil\":false,\"waits\":\"w\",\"kernel\":"
+	"\"k\"},"
+	"{\"name\":\"p\",\"stack\":2,\"state\":\"R\",\"main\":true,\"gil\":true},{\"name\":\"p\",\"stack\":1,\"state\":\"T\","
+	"\"main\":true,"
+	"\"idle\":true}],\"stacks\":[[0,1,2,4],[0,3],[1,4]],\"frames\":[{\"kind\":\"native\",\"function\":\"f\",\"module\":\"m."
+	"so\"},"
 	"{\"kind\":\"python\",\"function\":\"all_reduce\",\"file\":\"/x/torch/distributed/distributed_c10d.py\",\"line\":3},"
-	"{\"kind\":\"python\",\"function\":\"g\",\"file\":\"/a/b.py\",\"line\":3,\"program\":true},{\"kind\":\"native\",\"function\":null},"
+	"{\"kind\":\"python\",\"function\":\"g\",\"file\":\"/a/"
+	"b.py\",\"line\":3,\"program\":true},{\"kind\":\"native\",\"function\":null},"
 	"{\"kind\":\"python\",\"function\":\"main\",\"file\":\"/a/b.py\",\"line\":9,\"program\":true}]}\n";
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
@@ -55,9 +69,38 @@ size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 #define EDIT_BYTES 4
 
 static const char *const replacements[] = {
-	"0",  "1",  "2",   "-1",   "7",	   "4294967295", "9223372036854775807", "1125899906842624", "1.5", "1e300", "null", "true", "false",
-	"\"\"", "\"x\"", "\"S\"", "\"T\"", "\"D\"", "\"rank\"", "\"loader\"", "\"python\"", "\"native\"", "[]", "{}", "[0]", "[0,1]", "[{}]",
-	"[[]]", "[0,1,2,3]", "\"waits for a DataLoader worker\"", "\"in cudaFree, for the caching allocator\"", "\"a\\u001b[2J\"",
+	"0",
+	"1",
+	"2",
+	"-1",
+	"7",
+	"4294967295",
+	"9223372036854775807",
+	"1125899906842624",
+	"1.5",
+	"1e300",
+	"null",
+	"true",
+	"false",
+	"\"\"",
+	"\"x\"",
+	"\"S\"",
+	"\"T\"",
+	"\"D\"",
+	"\"rank\"",
+	"\"loader\"",
+	"\"python\"",
+	"\"native\"",
+	"[]",
+	"{}",
+	"[0]",
+	"[0,1]",
+	"[{}]",
+	"[[]]",
+	"[0,1,2,3]",
+	"\"waits for a DataLoader worker\"",
+	"\"in cudaFree, for the caching allocator\"",
+	"\"a\\u001b[2J\"",
 };
 
 #define N_REPLACEMENTS (sizeof(replacements) / sizeof(replacements[0]))
@@ -205,8 +248,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		size = edit(data, size, text, sizeof(text));
 		err = vt_job_load_text(&job, text, size, "p");
-		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"), "the edits are no JSON: %s",
-			   err->message);
+		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"),
+			   "the edits are no JSON: %s", err->message);
 	}
 	if (!err)
 		use(&job);

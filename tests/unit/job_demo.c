@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints the summary of a job made by hand, or of saved ones, for looking at it and for bench/triage_merge.py:
- * job_demo [--json] [--quiet] [--columns=N] [--ascii] [--colour] HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
+ * job_demo [--json] [--quiet] [--cost] [--columns=N] [--ascii] [--colour] HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +40,14 @@ static void say_cost(const struct vt_job *job, uint64_t begin, uint64_t loaded)
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	fprintf(stderr, "members %zu doings %zu stacks %zu frames %zu nodes %zu load_ms %.1f account_ms %.1f max_rss_mb %.1f\n",
-		job->members.n, job->doings.n, job->stacks.n, job->frames.n, job->tree.n, (double)(loaded - begin) / VT_NS_PER_MS,
-		(double)(vt_now_ns() - loaded) / VT_NS_PER_MS, (double)usage.ru_maxrss / 1024);
+	fprintf(stderr,
+		"members %zu doings %zu stacks %zu frames %zu nodes %zu load_ms %.1f account_ms %.1f cpu_ms %.1f max_rss_mb "
+		"%.1f\n",
+		job->members.n, job->doings.n, job->stacks.n, job->frames.n, job->tree.n,
+		(double)(loaded - begin) / VT_NS_PER_MS, (double)(vt_now_ns() - loaded) / VT_NS_PER_MS,
+		(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+			(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3,
+		(double)usage.ru_maxrss / 1024);
 }
 
 int main(int argc, char **argv)

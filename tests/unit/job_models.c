@@ -14,8 +14,20 @@
 
 /* Where the main thread of a rank is. */
 enum where {
-	IN_ALL_REDUCE, IN_ALL_GATHER, IN_OTHER_ALL_REDUCE, IN_LOOP, IN_SLEEP, IN_CUDA_FREE, KEPT, ON_DEVICE, FOR_LOADER, ON_NFS, STOPPED,
-	TRACED, GONE, UNREADABLE,
+	IN_ALL_REDUCE,
+	IN_ALL_GATHER,
+	IN_OTHER_ALL_REDUCE,
+	IN_LOOP,
+	IN_SLEEP,
+	IN_CUDA_FREE,
+	KEPT,
+	ON_DEVICE,
+	FOR_LOADER,
+	ON_NFS,
+	STOPPED,
+	TRACED,
+	GONE,
+	UNREADABLE,
 };
 
 /* What is wrong, with the culprit and with all others. */
@@ -51,9 +63,9 @@ static const struct hang {
 #define N_HANGS (sizeof(hangs) / sizeof(hangs[0]))
 
 const char *const job_model_hangs[] = {
-	"none",	   "loop",	     "sleep",	    "gpu",   "different", "call-site", "retries", "oom",	"loader",   "loaders",
-	"loader-busy", "loader-stopped", "loader-gone", "stuck", "stopped", "traced", "killed", "unreadable", "outsider", "imbalance", "sequences",
-	NULL,
+	"none",	    "loop",	   "sleep",	     "gpu",	    "different", "call-site", "retries", "oom",	   "loader",
+	"loaders",  "loader-busy", "loader-stopped", "loader-gone", "stuck",	 "stopped",   "traced",	 "killed", "unreadable",
+	"outsider", "imbalance",   "sequences",	     NULL,
 };
 
 static const struct hang *find_hang(const char *name)
@@ -95,7 +107,8 @@ static void add_free(struct vt_model *model, struct vt_model_thread *t)
 	report_add_native(model, t, "cudaFree", "libcudart.so.12", 0x20);
 	report_add_native(model, t, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::release_cached_blocks",
 			  "libc10_cuda.so", 0x30);
-	report_add_native(model, t, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc", "libc10_cuda.so", 0x40);
+	report_add_native(model, t, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc", "libc10_cuda.so",
+			  0x40);
 	report_add_python(model, t, "forward", "/home/user/attn.py", 57);
 	add_program(model, t, 87);
 	t->verdict = "in cudaFree, for the caching allocator";
@@ -245,7 +258,8 @@ static void init_model(struct vt_model *model, const struct vt_label *label)
 	model->when = (struct timespec){ .tv_sec = 1795000000, .tv_nsec = 123456789 };
 	model->process.pid = label->pid;
 	model->process.state = 'S';
-	model->timing = (struct vt_model_timing){ .total_ms = 40 + label->pid % 9, .stopped_ms = 4.5,
+	model->timing = (struct vt_model_timing){ .total_ms = 40 + label->pid % 9,
+						  .stopped_ms = 4.5,
 						  .stop_begin_ns = 1000000000 + (uint64_t)(label->pid % 7) * 300000,
 						  .stop_end_ns = 1004500000 + (uint64_t)(label->pid % 7) * 300000 };
 }
@@ -286,8 +300,13 @@ static bool add_rank(const struct made *made, int rank)
 	a->result.stats.num_alloc_retries = where == IN_CUDA_FREE || where == KEPT ? 3 : 0;
 	a->result.stats.num_ooms = where == KEPT;
 	if (where == KEPT) {
-		model.caught.event = (struct vt_model_oom){ .number = 1, .kind = "pytorch", .requested = 2254857830, .device = 0,
-							    .tid = label.pid, .thread = "python3", .trace = UINT32_MAX };
+		model.caught.event = (struct vt_model_oom){ .number = 1,
+							    .kind = "pytorch",
+							    .requested = 2254857830,
+							    .device = 0,
+							    .tid = label.pid,
+							    .thread = "python3",
+							    .trace = UINT32_MAX };
 		model.caught.first = model.caught.last = 1;
 	}
 	if (where == STOPPED)
@@ -310,8 +329,11 @@ static bool add_sequences(const struct made *made)
 
 	if (!g)
 		return false;
-	*g = (struct vt_job_group_state){ .group = "default_pg", .last_enqueued = 4172 - behind, .last_started = 4172 - behind,
-					  .last_completed = 4171 - behind, .operation = "all_reduce" };
+	*g = (struct vt_job_group_state){ .group = "default_pg",
+					  .last_enqueued = 4172 - behind,
+					  .last_started = 4172 - behind,
+					  .last_completed = 4171 - behind,
+					  .operation = "all_reduce" };
 	return true;
 }
 

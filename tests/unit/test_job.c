@@ -75,26 +75,33 @@ static const struct expected {
 	bool others, worker, nobody;
 } expected[] = {
 	{ "loop", "missed-collective", "rank %d is not in all_reduce but runs Python (packing.py:", true, false, false },
-	{ "sleep", "missed-collective", "rank %d is not in all_reduce but waits in clock_nanosleep (train.py:81 train_step)", true, false,
-	  false },
-	{ "retries", "retries-allocation", "rank %d is in cudaFree, for the caching allocator: it gives back cached memory, as it did 3 times",
+	{ "sleep", "missed-collective", "rank %d is not in all_reduce but waits in clock_nanosleep (train.py:81 train_step)",
 	  true, false, false },
-	{ "oom", "out-of-memory", "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB", true, false,
+	{ "retries", "retries-allocation",
+	  "rank %d is in cudaFree, for the caching allocator: it gives back cached memory, as it did 3 times", true, false,
+	  false },
+	{ "oom", "out-of-memory",
+	  "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB", true, false,
 	  false },
 	{ "loader", "waits-for-loader", "rank %d waits for loader workers (train.py:70 train_step)", true, false, false },
-	{ "loader", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
-	{ "loaders", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false, true, false },
+	{ "loader", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
+	  true, false },
+	{ "loaders", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
+	  true, false },
 	{ "loader-busy", "loader-busy", "worker 1 of rank %d runs Python (data.py:40 Images.__getitem__)", false, true, false },
 	{ "loader-stopped", "loader-worker", "worker 1 of rank %d is stopped by a signal", false, true, false },
-	{ "loader-gone", "loader-worker-gone", "rank %d waits for loader workers, and has 2 of 3: worker 1 is gone", false, false, false },
-	{ "stuck", "stuck", "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31", true, false,
+	{ "loader-gone", "loader-worker-gone", "rank %d waits for loader workers, and has 2 of 3: worker 1 is gone", false,
+	  false, false },
+	{ "stuck", "stuck",
+	  "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31", true, false,
 	  false },
 	{ "stopped", "stopped", "rank %d is stopped by a signal", true, false, false },
 	{ "traced", "traced", "rank %d is held by a debugger (gdb, pid 77)", true, false, false },
 	{ "killed", "missing-rank", "rank %d of ", false, false, true },
 	{ "unreadable", "unread-rank", "rank %d could not be read: it ended while it was looked at", false, false, false },
-	{ "sequences", "behind", "rank %d is behind in process group default_pg: the last collective is number 4171 (all_reduce)", false,
-	  false, false },
+	{ "sequences", "behind",
+	  "rank %d is behind in process group default_pg: the last collective is number 4171 (all_reduce)", false, false,
+	  false },
 	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false, false, false },
 };
 
@@ -174,7 +181,9 @@ static void test_different(void **state)
 	build(&job, "call-site", 8, 5);
 	v = find_verdict(&job, "different-collective");
 	assert_non_null(v);
-	assert_contains(v->text, "rank 5 waits in all_reduce (train.py:95 train_step), but ranks 0-4,6-7 wait in all_reduce (train.py:88");
+	assert_contains(
+		v->text,
+		"rank 5 waits in all_reduce (train.py:95 train_step), but ranks 0-4,6-7 wait in all_reduce (train.py:88");
 	assert_true(job.members.data[5].outlier);
 	vt_job_deinit(&job);
 	/* Of two, neither is the odd one. */
@@ -244,8 +253,19 @@ static void test_tree(void **state)
 
 static void add_looping(struct vt_job *job, int rank, int line, int call)
 {
-	struct vt_label label = { .host = "a", .pid = 100 + rank, .name = "", .command = "", .role = VT_ROLE_RANK, .rank = rank,
-				  .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true };
+	struct vt_label label = { .host = "a",
+				  .pid = 100 + rank,
+				  .name = "",
+				  .command = "",
+				  .role = VT_ROLE_RANK,
+				  .rank = rank,
+				  .local_rank = -1,
+				  .world_size = -1,
+				  .worker = -1,
+				  .container = "",
+				  .pod = "",
+				  .job = "",
+				  .in_job = true };
 	struct vt_model_thread *t;
 	struct vt_model model;
 
@@ -293,8 +313,9 @@ static void test_many_places(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "missed-collective");
 	assert_non_null(v);
-	assert_string_equal(v->text, "ranks 8-13 are not in all_reduce but run Python (a.py loop); the other 8 wait in all_reduce "
-				     "(train.py:88 train_step)");
+	assert_string_equal(v->text,
+			    "ranks 8-13 are not in all_reduce but run Python (a.py loop); the other 8 wait in all_reduce "
+			    "(train.py:88 train_step)");
 	assert_int_equal(job.verdicts.n, 1);
 	vt_job_deinit(&job);
 }
@@ -454,7 +475,7 @@ static struct text damaged(const struct text *json, const char *find, const char
 	assert_non_null(text.data);
 	memcpy(text.data, json->data, (size_t)(at - json->data));
 	strcpy(text.data + (at - json->data), replace); /* NOLINT: there is room */
-	strcat(text.data, at + strlen(find));           /* NOLINT */
+	strcat(text.data, at + strlen(find)); /* NOLINT */
 	return text;
 }
 
@@ -516,8 +537,19 @@ static void test_summary(void **state)
 
 static void test_hostile_names(void **state)
 {
-	struct vt_label label = { .host = "a\033[2J", .pid = 1, .name = "x\n", .command = "\xff\033]0;t\a", .role = VT_ROLE_OTHER, .rank = -1,
-				  .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "\r", .in_job = true };
+	struct vt_label label = { .host = "a\033[2J",
+				  .pid = 1,
+				  .name = "x\n",
+				  .command = "\xff\033]0;t\a",
+				  .role = VT_ROLE_OTHER,
+				  .rank = -1,
+				  .local_rank = -1,
+				  .world_size = -1,
+				  .worker = -1,
+				  .container = "",
+				  .pod = "",
+				  .job = "\r",
+				  .in_job = true };
 	static const struct vt_writer_options options = { .columns = 80 };
 	struct text text;
 	struct vt_job job;
@@ -567,11 +599,11 @@ static void test_skew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),	   cmocka_unit_test(test_gpu),	     cmocka_unit_test(test_different),
-		cmocka_unit_test(test_equal),	   cmocka_unit_test(test_tree),	     cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_sets),	   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_cut),	   cmocka_unit_test(test_damaged),   cmocka_unit_test(test_summary),
-		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),  cmocka_unit_test(test_skew),
+		cmocka_unit_test(test_answers),	      cmocka_unit_test(test_gpu),	 cmocka_unit_test(test_different),
+		cmocka_unit_test(test_equal),	      cmocka_unit_test(test_tree),	 cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_sets),	      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
 	};
 
