@@ -115,33 +115,43 @@ def check_stack(report, pid, function):
     check(any(name and name.endswith(function) for name in functions_of(report, pid)), f"{function} is not in the stack of {pid}", functions_of(report, pid))
 
 
-def test_ranks_in_trouble_are_read():
-    """What the summary says of them is tested with made-up jobs; here it is that they are read as they are, and all others with them."""
+def check_named(report, text, *words):
+    """A line of the answer, which is on the terminal, too, has all of these words."""
+    told = [v["text"] for v in report["found"]["verdicts"]]
+    check(any(all(word in line for word in words) for line in told), f"nobody says {words}", told)
+    check(words[-1] in " ".join(text.split()), f"the summary does not say {words[-1]}", text)
+
+
+def test_ranks_in_trouble_are_named():
     for trouble, function in (("elsewhere", "save_metrics"), ("loop", "spin"), ("oom", "allocate_again")):
-        with fake_job(trouble, "--workers", "0") as (launcher, job):
-            _, report, _ = triage("--children-of", launcher, expect=(COMPLETE, PARTIAL))
-            check_stack(report, job["ranks"][0], "all_reduce")
+        with fake_job(trouble, "--workers", "0", "--ranks", "3") as (launcher, job):
+            _, report, text = triage("--children-of", launcher, "--width", "200", expect=(COMPLETE, PARTIAL))
+            for rank in (0, 2):
+                check_stack(report, job["ranks"][rank], "all_reduce")
             check_stack(report, job["ranks"][1], function)
+            check_named(report, text, "rank 1", function)
             are_running(job["ranks"])
 
 
-def test_killed_rank_is_a_row():
+def test_killed_rank_is_named():
     with fake_job("killed", "--workers", "0") as (launcher, job):
-        _, report, _ = triage("--children-of", launcher, expect=PARTIAL)
+        _, report, text = triage("--children-of", launcher, "--width", "200", expect=PARTIAL)
         members = by_pid(report)
         check_stack(report, job["ranks"][0], "all_reduce")
         check("zombie" in members[job["ranks"][1]]["error"], "what is said of the killed rank", members[job["ranks"][1]])
+        check_named(report, text, "rank 1 of 2 is missing")
 
 
-def test_workers_in_trouble_are_read():
-    for trouble, state in (("stopped", "T"), ("sleep", "D")):
+def test_workers_in_trouble_are_named():
+    for trouble, state, words in (("stopped", "T", "is stopped"), ("sleep", "D", "is in uninterruptible sleep")):
         with fake_job(trouble) as (launcher, job):
-            _, report, _ = triage("--children-of", launcher, expect=(COMPLETE, PARTIAL))
+            _, report, text = triage("--children-of", launcher, "--width", "200", expect=(COMPLETE, PARTIAL))
             members = by_pid(report)
             culprit = job["workers"][1][0]
             equal((members[culprit]["role"], members[culprit]["process_state"]), ("loader", state), "the worker in trouble")
             check_stack(report, culprit, "read_sample")
             check_stack(report, job["ranks"][1], "_next_data")
+            check_named(report, text, f"worker 0 of rank 1 {words}")
             equal(proc_state(culprit), state, "state of the worker afterwards")
 
 
@@ -179,7 +189,7 @@ def test_others_on_the_device_are_only_read():
         check(m["role"] == "rank" and m["stopped_at_ns"] and m["threads"], "named by its PID", m)
 
 
-def test_without_a_stop():
+def test_without_a_stop_and_from_inside():
     with fake_job("none", "--workers", "0", "--threads", "2") as (launcher, job):
         for pid in job["ranks"]:
             settle(pid)
@@ -189,10 +199,6 @@ def test_without_a_stop():
         for pid in job["ranks"]:
             check_stack(report, pid, "all_reduce")
             equal(by_pid(report)[pid]["memory"][0]["allocated_bytes"], 20 << 20, "what it holds")
-
-
-def test_from_inside():
-    with fake_job("none", "--workers", "0") as (launcher, job):
         out, report, _ = triage("--inject", "--children-of", launcher)
         for pid in job["ranks"]:
             m = by_pid(report)[pid]

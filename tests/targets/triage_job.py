@@ -58,11 +58,11 @@ def wait_for_ever():
 
 
 def all_reduce():
-    wait_for_ever()
+    os.read(NOTHING[0], 1)
 
 
 def save_metrics():
-    wait_for_ever()
+    os.read(NOTHING[0], 1)
 
 
 def spin():
