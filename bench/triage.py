@@ -6,8 +6,9 @@ usage: triage.py VRAMTAP [RUNS [RANKS [LOADERS [THREADS]]]]
 
 The job is tests/targets/triage_job.py on the simulated device: RANKS (8) processes with THREADS (4) threads beside the main one, in turn
 with one of them; and, with LOADERS (0) loader workers for each rank, all of them. RUNS (30) is how often; of each figure the smallest
-and the median are printed. On a machine that is busy with other things, "chrt -r 1 python3 triage.py ..." keeps those out of the way. Exits with 1 if one of the figures that must be reached was missed
-by the smallest: 3 times the wall time of one with 2 processors and 1.5 times with 16, stopped 20 ms, 10 ms apart.
+and the median are printed. On a machine that is busy with other things, "chrt -r 1 python3 triage.py ..." keeps those out of the way.
+Exits with 1 if the smallest missed one of the figures that must be reached: 3 times the wall time of one with 2 processors and 1.5
+times with 16, stopped for 20 ms, 10 ms apart.
 """
 import json
 import os

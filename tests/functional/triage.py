@@ -112,7 +112,8 @@ def functions_of(report, pid):
 
 
 def check_stack(report, pid, function):
-    check(any(name and name.endswith(function) for name in functions_of(report, pid)), f"{function} is not in the stack of {pid}", functions_of(report, pid))
+    functions = functions_of(report, pid)
+    check(any(name and name.endswith(function) for name in functions), f"{function} is not in the stack of {pid}", functions)
 
 
 def check_named(report, text, *words):
