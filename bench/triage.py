@@ -61,9 +61,9 @@ def main():
     vramtap = sys.argv[1]
     runs, ranks, loaders, threads = (int(word) for word in [*sys.argv[2:], *DEFAULTS[len(sys.argv) - 2:]])
     functional.ENV["SIMCUDA_MEM_MB"] = "2048"
-    with functional.fake_job("elsewhere", "--ranks", str(ranks), "--workers", str(loaders), "--threads", str(threads)) as (launcher, job), \
+    with functional.fake_job("elsewhere", "--ranks", str(ranks), "--workers", str(loaders), "--threads", str(threads)) as (_, job), \
             tempfile.TemporaryDirectory(prefix="vramtap-bench-") as base:
-        series = [Series("one rank", [job["ranks"][0]]), Series(f"all {ranks} ranks", ["--children-of", launcher])]
+        series = [Series("one rank", job["ranks"][:1]), Series(f"all {ranks} ranks", job["ranks"])]
         for number in range(runs + 1):
             for s in series:
                 s.run(vramtap, os.path.join(base, "out"))
