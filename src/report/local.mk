@@ -39,7 +39,6 @@ src_report_libreport_a_SOURCES = \
 	src/report/text_blocks.c \
 	src/report/text_diff.c \
 	src/report/text_found.c \
-	src/report/text_job.c \
 	src/report/text_job.c src/report/text_job.h \
 	src/report/text_job_memory.c \
 	src/report/text_memory.c \

@@ -26,8 +26,7 @@ tests_unit_test_json_CPPFLAGS = $(report_cppflags)
 tests_unit_test_json_LDADD = $(report_libs)
 
 unit_tests += tests/unit/test_report_nomem
-tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(report_models) $(report_parts)
-tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(job_models)
+tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(job_models) $(report_parts)
 tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
 tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 tests_unit_test_report_nomem_LDADD = $(report_libs) $(VT_LIBS)
@@ -48,7 +47,6 @@ tests_unit_test_parts_SOURCES = tests/unit/test_parts.c $(report_models) $(repor
 tests_unit_test_parts_CPPFLAGS = $(report_cppflags)
 tests_unit_test_parts_LDADD = $(report_libs)
 
-job_models = $(report_models) tests/unit/job_models.c tests/unit/job_models.h
 check_PROGRAMS += tests/unit/job_demo
 tests_unit_job_demo_SOURCES = tests/unit/job_demo.c $(job_models)
 tests_unit_job_demo_CPPFLAGS = $(report_cppflags)
