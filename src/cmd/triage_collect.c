@@ -274,6 +274,11 @@ static void start_if_ready(struct party *party)
 			party->workers[i].phase = PHASE_CAPTURING;
 }
 
+static bool is_starting(const struct party *party)
+{
+	return !vt_gate_is_open(&party->gates[0]) && count(party, PHASE_PREPARING) + count(party, PHASE_READY);
+}
+
 static bool is_capturing(const struct party *party)
 {
 	return count(party, PHASE_CAPTURING) && !vt_deadline_passed(party->gates[0].opened_ns + UNDISTURBED_NS);
@@ -281,13 +286,13 @@ static bool is_capturing(const struct party *party)
 
 /*
  * Names take processor time and memory (the symbols of PyTorch's libraries), so no more workers are at it at once than there are
- * processors; and none while others still hold their processes, unless they hang.
+ * processors; and none before the start, or while others still hold their processes, unless they hang.
  */
 static void give_processors(struct party *party)
 {
 	size_t working = count(party, PHASE_WORKING);
 
-	if (is_capturing(party))
+	if (is_starting(party) || is_capturing(party))
 		return;
 	for (size_t i = 0; i < party->n && working < party->n_processors; i++) {
 		struct worker *worker = &party->workers[i];

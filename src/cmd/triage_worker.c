@@ -186,6 +186,9 @@ static struct vt_error *look(struct worker *w)
 	};
 
 	choose_options(w, &together, &options);
+	/* Nobody waits for these, and they take nothing from those who are to start together. */
+	if (w->suspect->core || !w->suspect->label.in_job)
+		wait_for_processor(w);
 	VT_TRY(check_same(w->suspect));
 	VT_TRY(collect(w, &subject, &options));
 	if (w->late_ns >= LATE_NS)
