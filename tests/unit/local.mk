@@ -15,5 +15,4 @@ include tests/unit/native.mk
 include tests/unit/report.mk
 include tests/unit/inject.mk
 include tests/unit/recorder.mk
-include tests/unit/cmd.mk
 endif
