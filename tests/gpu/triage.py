@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vramtap triage of jobs over NCCL on real GPUs: who is not where the others are must be named; and how long eight processes take."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from scenarios import HERE, Gpu
+from stacks import count_gpus
+from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main, proc_state
+
+WORLD = 2
+
+
+class Rank(Job):
+    def __init__(self, rank, trouble, store):
+        super().__init__([sys.executable, os.path.join(HERE, "triage_rank.py"), trouble, store],
+                         env=dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD)))
+
+
+@contextlib.contextmanager
+def together(jobs):
+    with contextlib.ExitStack() as ends, concurrent.futures.ThreadPoolExecutor() as pool:
+        for started in [pool.submit(job.__enter__) for job in jobs]:
+            ends.push(started.result())
+        yield jobs
+
+
+def triage(*options):
+    """The job document, what was printed, and the wall time in ms."""
+    with tempfile.TemporaryDirectory() as directory:
+        begin = time.monotonic()
+        done = subprocess.run([VRAMTAP, "triage", *options, "--width", "120", "-o", os.path.join(directory, "out")], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=100, check=False)
+        wall = (time.monotonic() - begin) * 1e3
+        check(done.returncode in (COMPLETE, PARTIAL), f"exit code {done.returncode}", done.stderr.decode(), done.stdout.decode()[-2000:])
+        with open(os.path.join(directory, "out", "report.json"), encoding="utf-8") as file:
+            return json.load(file), done.stdout.decode(), wall
+
+
+def culprit_is_named(trouble, word):
+    if count_gpus() < WORLD:
+        raise Skip("needs two GPUs")
+    with tempfile.TemporaryDirectory() as directory, together([Rank(r, trouble, os.path.join(directory, "store")) for r in range(WORLD)]) as ranks:
+        time.sleep(1)
+        document, text, wall = triage(*[str(rank.pid) for rank in ranks])
+        print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
+        verdicts = document["found"]["verdicts"]
+        ranks_of = [m["rank"] for m in document["members"]]
+        equal(ranks_of, list(range(WORLD)), "ranks")
+        last = [[WORLD - 1, WORLD - 1]]  # members are ranges of indices
+        check(any(v["members"] == last and word in v["text"] for v in verdicts), f"rank {WORLD - 1} is not named", verdicts)
+        for rank in ranks:
+            check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
+
+
+def test_triage_rank_that_sleeps():
+    culprit_is_named("asleep", "read_slowly")
+
+
+def test_triage_rank_in_a_loop():
+    culprit_is_named("loops", "count_for_ever")
+
+
+def test_triage_figures():
+    with together([Gpu("idle", "--blocks", "2000", "--plain") for _ in range(8)]) as gpus:
+        pids = [str(gpu.pid) for gpu in gpus]
+        one, eight, stopped, apart = [], [], [], []
+        for i in range(21):
+            one_wall = triage("-q", pids[i % 8])[2]
+            document, _, wall = triage("-q", *pids)
+            if i:
+                one.append(one_wall)
+                eight.append(wall)
+                stopped.append(max(m["stopped_ms"] for m in document["members"]))
+                begins = [m["stopped_at_ns"] for m in document["members"]]
+                apart.append((max(begins) - min(begins)) / 1e6)
+        for name, values in (("one process", one), ("eight processes", eight), ("longest stop", stopped), ("stops apart", apart)):
+            print(f"  FIGURE {name}: median {statistics.median(values):.2f} min {min(values):.2f} max {max(values):.2f} ms")
+        print(f"  FIGURE ratio of medians {statistics.median(eight) / statistics.median(one):.2f}, of {os.cpu_count()} processors")
+        for gpu in gpus:
+            gpu.unharmed()
+
+
+if __name__ == "__main__":
+    main(globals())
