@@ -222,7 +222,8 @@ void vt_capture_stopped(struct vt_stacks *s)
 	rehearse(s, round);
 	if (!c->stacks_only)
 		vt_collect_outside_rehearse(c);
-	vt_collect_wait_for_others(c);
+	if (!vt_collect_wait_for_others(c))
+		return;
 
 	struct vt_error *err = vt_session_stop_all(session, c->proc.pid, c->live, STOP_DEADLINE_NS);
 

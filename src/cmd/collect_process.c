@@ -173,15 +173,20 @@ static void begin_capture(const struct vt_collect *c)
 	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
 }
 
-void vt_collect_wait_for_others(struct vt_collect *c)
+bool vt_collect_wait_for_others(struct vt_collect *c)
 {
 	const struct vt_collect_together *together = c->options->together;
 
 	if (!together)
-		return;
+		return true;
 	vt_watchdog_disarm();
 	together->wait(together->arg);
 	begin_capture(c);
+	/* That took a while: its number may be another one's by now. */
+	if (vt_proc_is_alive(&c->proc))
+		return true;
+	vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "gone", "the process ended before its threads could be read");
+	return false;
 }
 
 static void capture(struct vt_stacks *s)
@@ -189,12 +194,10 @@ static void capture(struct vt_stacks *s)
 	const struct vt_collect_together *together = s->c->options->together;
 
 	begin_capture(s->c);
-	if (s->c->options->no_stop) {
-		vt_collect_wait_for_others(s->c);
-		vt_capture_running(s);
-	} else {
+	if (!s->c->options->no_stop)
 		vt_capture_stopped(s);
-	}
+	else if (vt_collect_wait_for_others(s->c))
+		vt_capture_running(s);
 	vt_watchdog_disarm();
 	if (together)
 		together->released(together->arg);

@@ -109,7 +109,8 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 {
 	enum { ERESTARTSYS = 512, ERESTARTNOINTR = 513, ERESTARTNOHAND = 514, ERESTART_RESTARTBLOCK = 516 };
 
-	if (thread->was_group_stopped || (info->state != 'S' && info->state != 'R'))
+	/* What has stopped is not in uninterruptible sleep any more, in which the list found it. */
+	if (thread->was_group_stopped || (info->state != 'S' && info->state != 'R' && info->state != 'D'))
 		return;
 
 	int64_t result = (int64_t)thread->regs.r[VT_REG_RAX];
@@ -152,7 +153,7 @@ static void correct_sampled(const struct vt_place *place, struct vt_thread_info 
 /* False when it was in another system call than info said: where it slept in the kernel is not known then. */
 static bool correct_wait(const struct vt_place *place, struct vt_thread_info *info)
 {
-	bool was_in_syscall = info->in_syscall;
+	bool was_in_syscall = info->in_syscall, was_stuck = info->state == 'D';
 	long nr = info->syscall_nr;
 
 	if (!place->thread)
@@ -161,7 +162,7 @@ static bool correct_wait(const struct vt_place *place, struct vt_thread_info *in
 		correct_stopped(place->thread, info);
 	else if (place->sample)
 		correct_sampled(place, info);
-	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr))
+	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr) && (!was_stuck || info->state == 'D'))
 		return true;
 	info->wchan[0] = '\0';
 	return false;

@@ -70,8 +70,8 @@ static inline bool vt_is_read(const struct vt_session_thread *thread)
 void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
-/* Just before the threads are stopped. The time that capturing may take begins again. */
-void vt_collect_wait_for_others(struct vt_collect *c); /* collect_process.c */
+/* Just before the threads are stopped: waits for the other processes of a triage. The time that capturing may take begins again. */
+bool vt_collect_wait_for_others(struct vt_collect *c); /* collect_process.c; false: the process ended meanwhile, which was said */
 
 /* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);

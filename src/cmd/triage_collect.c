@@ -30,6 +30,8 @@
 #define PATIENCE_PART 4                   /* and never longer than this part of the time for all */
 #define ENDING_NS (500 * VT_NS_PER_MS)    /* for what is killed to be gone; it may be in the kernel, which cannot be interrupted */
 #define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, without those at work who are done with it */
+#define HOLDING_NS (12 * VT_NS_PER_S)     /* for a worker to hold its process: its own watchdog ends it after 10 s, unless it stands still */
+#define LOOK_NS (1 * VT_NS_PER_S)         /* how often that is looked at */
 #define POLL_ENDING_MS 2
 
 enum phase {
@@ -49,6 +51,7 @@ struct worker {
 	int fd;
 	enum phase phase;
 	struct vt_gate *go;
+	uint64_t capturing_ns; /* PHASE_CAPTURING: since when */
 	uint64_t end_ns;   /* PHASE_ENDING: not to be waited for longer */
 	struct vt_str text;
 	const char *why;   /* ours: it was ended; NULL it ended by itself */
@@ -62,7 +65,7 @@ struct party {
 	size_t n;
 	struct vt_gate *gates; /* the start, and one for each worker */
 	size_t n_processors;
-	uint64_t deadline_ns;
+	uint64_t begin_ns, deadline_ns;
 	uint64_t last_ready_ns; /* when something happened on the way to the start */
 	sigset_t mask;         /* outside of which the user's signals may come */
 };
@@ -143,11 +146,19 @@ static void end_worker(struct worker *worker, int signo, const char *why)
 		worker->why = why;
 }
 
+static void begin_capturing(struct worker *worker)
+{
+	worker->phase = PHASE_CAPTURING;
+	worker->capturing_ns = vt_now_ns();
+}
+
 /* What a worker says before its document. */
 static void hear(struct party *party, struct worker *worker, char what)
 {
 	if (what == VT_WORKER_READY && worker->phase == PHASE_PREPARING) {
-		worker->phase = vt_gate_is_open(&party->gates[0]) ? PHASE_CAPTURING : PHASE_READY;
+		worker->phase = PHASE_READY;
+		if (vt_gate_is_open(&party->gates[0]))
+			begin_capturing(worker);
 		party->last_ready_ns = vt_now_ns();
 	} else if (what == VT_WORKER_READ) {
 		worker->phase = PHASE_READ;
@@ -194,6 +205,8 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 
 	if (worker->why)
 		return worker->why;
+	if (interrupted)
+		return "vramtap was interrupted";
 	if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)
 		snprintf(buf, size, "looking at it takes too long");
 	else if (WIFSIGNALED(wait_status))
@@ -206,15 +219,26 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	return buf;
 }
 
-/* Messages may be before it. */
+/*
+ * A worker has read a process that may be hostile, and perhaps is not itself any more: it speaks for that process only. Messages may
+ * be before the document.
+ */
 static bool add_document(struct party *party, const struct worker *worker)
 {
 	const char *text = vt_str_get(&worker->text), *document = strstr(text, "{\n");
+	struct vt_suspect *suspect = worker->suspect;
+	VT_CLEANUP(vt_job_deinit) struct vt_job own;
 	VT_ERROR struct vt_error *err = NULL;
+	size_t n = document ? worker->text.n - (size_t)(document - text) : 0;
 
+	vt_job_init(&own);
 	if (!document)
 		return false;
-	err = vt_job_load_text(party->job, document, worker->text.n - (size_t)(document - text), "");
+	err = vt_job_load_text(&own, document, n, "");
+	if (err || own.members.n != 1 || (!suspect->core && own.members.data[0].label.pid != suspect->label.pid))
+		return false;
+	vt_error_destroy(err);
+	err = vt_job_load_text(party->job, document, n, "");
 	return !err;
 }
 
@@ -226,6 +250,9 @@ static void finish(struct party *party, struct worker *worker, int wait_status)
 	if (worker->phase == PHASE_OVER)
 		return;
 	worker->phase = PHASE_OVER;
+	if (worker->fd >= 0)
+		close(worker->fd);
+	worker->fd = -1;
 	if (whole && add_document(party, worker)) {
 		*worker->status = WEXITSTATUS(wait_status);
 	} else {
@@ -261,17 +288,26 @@ static uint64_t patience(const struct party *party)
 	return part < PATIENCE_NS ? part : PATIENCE_NS;
 }
 
-/* Those that are late go alone; each that comes gives the others as much time again. */
+/* When those who are ready start, whoever is missing: each that comes gives the others as much time again, but not without end. */
+static uint64_t start_by(const struct party *party)
+{
+	uint64_t for_next = party->last_ready_ns + patience(party);
+	uint64_t for_all = party->begin_ns + party->options->timeout_ns / PATIENCE_PART;
+
+	return for_next < for_all ? for_next : for_all;
+}
+
+/* Those that are late go alone. */
 static void start_if_ready(struct party *party)
 {
 	if (vt_gate_is_open(&party->gates[0]) || !count(party, PHASE_READY))
 		return;
-	if (count(party, PHASE_PREPARING) && !vt_deadline_passed(party->last_ready_ns + patience(party)))
+	if (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))
 		return;
 	vt_gate_open(&party->gates[0]);
 	for (size_t i = 0; i < party->n; i++)
 		if (party->workers[i].phase == PHASE_READY)
-			party->workers[i].phase = PHASE_CAPTURING;
+			begin_capturing(&party->workers[i]);
 }
 
 static bool is_starting(const struct party *party)
@@ -317,8 +353,10 @@ static int time_to_wait_ms(const struct party *party)
 
 	if (count(party, PHASE_ENDING) || is_capturing(party))
 		return POLL_ENDING_MS;
-	if (!vt_gate_is_open(&party->gates[0]) && count(party, PHASE_READY) && party->last_ready_ns + patience(party) < until)
-		until = party->last_ready_ns + patience(party);
+	if (!vt_gate_is_open(&party->gates[0]) && count(party, PHASE_READY) && start_by(party) < until)
+		until = start_by(party);
+	if (count(party, PHASE_CAPTURING) && now + LOOK_NS < until)
+		until = now + LOOK_NS;
 	return until <= now ? POLL_ENDING_MS : (int)((until - now) / VT_NS_PER_MS) + 1;
 }
 
@@ -335,6 +373,17 @@ static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
 		if (party->workers[i].fd >= 0 && fds[i].revents)
 			read_worker(party, &party->workers[i]);
 	return NULL;
+}
+
+/* One that was stopped or frozen as a whole keeps its process stopped; the kernel lets go when it is killed. */
+static void end_those_that_hold(struct party *party)
+{
+	for (size_t i = 0; i < party->n; i++) {
+		struct worker *worker = &party->workers[i];
+
+		if (worker->phase == PHASE_CAPTURING && vt_deadline_passed(worker->capturing_ns + HOLDING_NS))
+			end_worker(worker, SIGKILL, "its threads could not be read in time");
+	}
 }
 
 /* The first request lets workers release what they hold by themselves; killed, the kernel does it. */
@@ -366,6 +415,7 @@ static struct vt_error *run(struct party *party)
 		return &vt_enomem;
 	while (count(party, PHASE_OVER) < party->n) {
 		end_if_due(party, &killing_ns);
+		end_those_that_hold(party);
 		start_if_ready(party);
 		give_processors(party);
 		VT_TRY(wait_for_news(party, fds));
@@ -384,7 +434,7 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	if (!party->gates)
 		return &vt_enomem;
 	party->workers = workers;
-	party->last_ready_ns = vt_now_ns();
+	party->begin_ns = party->last_ready_ns = vt_now_ns();
 	for (size_t i = 0; i < party->n; i++) {
 		struct worker *worker = &workers[i];
 

@@ -13,9 +13,9 @@
 #include "base/cleanup.h"
 #include "report/job.h"
 
-/* The files, and how each begins, without blanks: what has such a name and begins otherwise is somebody else's. */
+/* The files, and how each begins, without blanks: what has another name, or begins otherwise, is somebody else's. */
 static const struct kind {
-	const char *name;   /* NULL: any that ends in .json */
+	const char *name;   /* NULL: as triage_label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
 	const char *begins; /* NULL: goes with the others of them */
 } kinds[] = {
 	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },
@@ -35,11 +35,36 @@ static bool begins_with(int dir, const char *name, const char *text)
 	return !*text;
 }
 
-static bool is_json(const char *name)
+/* end: what follows the number, ".json" or (a worker was killed while it wrote) ".json.4711.tmp" */
+static bool is_report_name(const char *name, const char **end)
 {
-	size_t n = strlen(name);
+	const char *p = strrchr(name, '-');
+	size_t digits;
 
-	return n > 5 && !strcmp(name + n - 5, ".json");
+	if (!p)
+		return false;
+	p += strncmp(p, "-core", 5) ? 1 : 5;
+	digits = strspn(p, "0123456789");
+	*end = p + digits;
+	return digits > 0;
+}
+
+static bool is_unfinished(const char *name)
+{
+	const char *end;
+	size_t digits;
+
+	if (!is_report_name(name, &end) || strncmp(end, ".json.", 6) != 0)
+		return false;
+	digits = strspn(end + 6, "0123456789");
+	return digits > 0 && !strcmp(end + 6 + digits, ".tmp");
+}
+
+static bool is_report(const char *name)
+{
+	const char *end;
+
+	return is_report_name(name, &end) && !strcmp(end, ".json");
 }
 
 static bool is_of_triage(int dir, const char *name)
@@ -47,7 +72,7 @@ static bool is_of_triage(int dir, const char *name)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct kind *kind = &kinds[i];
 
-		if (kind->name ? strcmp(kind->name, name) : !is_json(name))
+		if (kind->name ? strcmp(kind->name, name) : !is_report(name))
 			continue;
 		return begins_with(dir, kind->begins ? name : VT_TRIAGE_REPORT, kind->begins ? kind->begins : kinds[0].begins);
 	}
@@ -76,7 +101,7 @@ static struct vt_error *for_each(int dir, const char *path, struct vt_error *(*w
 
 static struct vt_error *check_file(int dir, const char *path, const char *name)
 {
-	if (is_of_triage(dir, name))
+	if (is_of_triage(dir, name) || is_unfinished(name))
 		return NULL;
 	return vt_error_create(VT_ERR_BUSY, "%s is neither empty nor what an earlier triage left: it has %s", path, name);
 }
@@ -98,8 +123,8 @@ static struct vt_error *check_owner(int dir, const char *path)
 		return vt_error_create_os(errno, "cannot look at %s", path);
 	if (st.st_uid != geteuid())
 		return vt_error_create(VT_ERR_BUSY, "%s belongs to another user", path);
-	if (st.st_mode & S_IWOTH)
-		return vt_error_create(VT_ERR_BUSY, "%s can be written by everybody", path);
+	if (st.st_mode & (S_IWOTH | S_IWGRP))
+		return vt_error_create(VT_ERR_BUSY, "%s can be written by others", path);
 	return NULL;
 }
 

@@ -204,7 +204,7 @@ static struct vt_lines_key key_of(const struct source *source, const struct requ
 /* What is known is an answer as the child would give it. */
 static void ask_memo(struct vt_native_lines *lines, struct source *source)
 {
-	for (size_t i = source->first; source->have_key && i < source->first + source->n; i++) {
+	for (size_t i = source->first; source->have_key && i < source->first + source->n && lines->results.n < MAX_RESULT_BYTES / 2; i++) {
 		struct request *request = &lines->requests.data[i];
 		struct vt_lines_key key = key_of(source, request);
 		uint32_t number = (uint32_t)i;

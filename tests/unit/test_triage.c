@@ -396,6 +396,12 @@ static void keeps_what_is_not_its_own(void **state)
 	refused(dir);
 	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json") && exists(dir, "mine.json"));
 	snprintf(path, sizeof(path), "%s/mine.json", dir);
+	/* A report that somebody saved by hand has another name, which no triage gives. */
+	write_to(dir, "mine.json", "{\"schema\":\"vramtap-report\"");
+	refused(dir);
+	assert_true(exists(dir, "mine.json"));
+	/* A worker was killed while it wrote. */
+	write_to(dir, "my-host-13.json.99.tmp", "{");
 	assert_int_equal(unlink(path), 0);
 	snprintf(path, sizeof(path), "%s/node2", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
@@ -403,6 +409,7 @@ static void keeps_what_is_not_its_own(void **state)
 	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json"));
 	succeed(vt_triage_dir_prepare(dir, true));
 	assert_false(exists(dir, "summary.txt") || exists(dir, "report.json") || exists(dir, "host-12.json"));
+	assert_false(exists(dir, "my-host-13.json.99.tmp"));
 	assert_true(exists(dir, "node2"));
 	/* A link is nobody's. */
 	write_to(base, "elsewhere", "{\"schema\":\"vramtap-report\"");
@@ -410,7 +417,9 @@ static void keeps_what_is_not_its_own(void **state)
 	assert_int_equal(symlink("../elsewhere", path), 0);
 	refused(dir);
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(chmod(dir, 0777), 0);
+	assert_int_equal(chmod(dir, 0707), 0);
+	refused(dir);
+	assert_int_equal(chmod(dir, 0770), 0);
 	refused(dir);
 	snprintf(path, sizeof(path), "%s/node2", dir);
 	assert_int_equal(rmdir(path), 0);
