@@ -34,7 +34,8 @@ static const struct rank_variables {
 	/* Flux, LSF, Slurm */
 	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
 	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_SIZE" },
-	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE" },
+	/* Of tasks on a node there is only what was asked for, and a list for all nodes: of one node it is a number. */
+	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE" },
 };
 
 /* What the environment calls a job. */
@@ -204,6 +205,7 @@ struct labelling {
 	struct vt_suspects *suspects;
 	size_t *index; /* of each process in suspects, VT_NO_PROCESS */
 	bool *done;    /* of each suspect: its role is known */
+	bool *inherited; /* of each process: its rank is another's */
 };
 
 /* The nearest rank that it was started by. */
@@ -276,6 +278,23 @@ static bool computes(const struct labelling *l, size_t process, size_t superior)
 	return vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
 }
 
+/* What has a rank in its environment, but no device, and has started what has one: a launcher of nobody's that is known. */
+static bool only_starts_ranks(const struct labelling *l, size_t process)
+{
+	if (vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE)
+		return false;
+	for (size_t i = 0; i < l->processes->list.n; i++)
+		if (l->index[i] != VT_NO_PROCESS && vt_processes_descends(l->processes, i, process) &&
+		    vt_process_gpu(l->processes, i, NULL) == VT_GPU_DEVICE)
+			return true;
+	return false;
+}
+
+static void forget_rank(struct vt_label *label)
+{
+	label->rank = label->local_rank = label->world_size = label->local_world_size = -1;
+}
+
 static void find_role(struct labelling *l, size_t process)
 {
 	const struct vt_process *p = &l->processes->list.data[process];
@@ -290,6 +309,9 @@ static void find_role(struct labelling *l, size_t process)
 		suspect->label.role = VT_ROLE_OTHER;
 	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
 		label_child(l, process, superior, suspect);
+	} else if (suspect->label.rank >= 0 && only_starts_ranks(l, process)) {
+		suspect->label.role = VT_ROLE_LAUNCHER;
+		forget_rank(&suspect->label);
 	} else {
 		suspect->label.role = suspect->uses_gpu || suspect->label.rank >= 0 ? VT_ROLE_RANK : VT_ROLE_OTHER;
 	}
@@ -313,6 +335,82 @@ static void find_roles(struct labelling *l)
 			find_role(l, i);
 			left--;
 		}
+	}
+}
+
+/* Its workers have the number from it. */
+static void forget_rank_of_all(struct vt_suspects *suspects, struct vt_suspect *suspect)
+{
+	for (size_t i = 0; i < suspects->list.n; i++)
+		if (suspects->list.data[i].label.of == suspect->label.pid)
+			forget_rank(&suspects->list.data[i].label);
+	forget_rank(&suspect->label);
+}
+
+static struct vt_suspect *rank_at(const struct labelling *l, size_t process)
+{
+	struct vt_suspect *suspect = l->index[process] == VT_NO_PROCESS ? NULL : &l->suspects->list.data[l->index[process]];
+
+	return suspect && suspect->label.role == VT_ROLE_RANK && suspect->label.rank >= 0 ? suspect : NULL;
+}
+
+/* Its parent has the number, too. */
+static bool may_inherit_rank(const struct labelling *l, size_t process)
+{
+	size_t parent = l->processes->list.data[process].parent;
+	struct vt_label label;
+
+	if (parent == VT_NO_PROCESS)
+		return false;
+	read_rank(l->processes, parent, &label);
+	return label.rank == rank_at(l, process)->label.rank;
+}
+
+/* Ranks that one process has started, and that have its number: they have others that nobody sees. */
+static void forget_inherited_ranks(struct labelling *l)
+{
+	size_t n = l->processes->list.n;
+	bool *inherited = l->inherited;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_suspect *suspect = rank_at(l, i);
+
+		if (!suspect || !may_inherit_rank(l, i))
+			continue;
+		for (size_t k = 0; k < i; k++)
+			if (rank_at(l, k) && rank_at(l, k)->label.ppid == suspect->label.ppid &&
+			    rank_at(l, k)->label.rank == suspect->label.rank)
+				inherited[i] = inherited[k] = true;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (inherited[i])
+			forget_rank_of_all(l->suspects, rank_at(l, i));
+}
+
+/* The rank that it descends from and has its number from. */
+static const struct vt_suspect *rank_above(const struct labelling *l, size_t process)
+{
+	const struct vt_process *list = l->processes->list.data;
+	size_t at = list[process].parent;
+
+	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n; hops++, at = list[at].parent)
+		if (rank_at(l, at) && rank_at(l, at)->label.rank == rank_at(l, process)->label.rank)
+			return rank_at(l, at);
+	return NULL;
+}
+
+/* Started by a rank, as an evaluation is, with its environment and a GPU of its own. A child before its parent is as good. */
+static void find_helpers(struct labelling *l)
+{
+	for (size_t i = 0; i < l->processes->list.n; i++) {
+		struct vt_suspect *suspect = rank_at(l, i);
+		const struct vt_suspect *above = suspect && suspect->uses_gpu ? rank_above(l, i) : NULL;
+
+		if (!above || !above->uses_gpu)
+			continue;
+		forget_rank_of_all(l->suspects, suspect);
+		suspect->label.role = VT_ROLE_OTHER;
+		suspect->label.of = above->label.pid;
 	}
 }
 
@@ -458,6 +556,8 @@ static struct vt_error *add_all(struct labelling *l)
 	if (!l->done)
 		return &vt_enomem;
 	find_roles(l);
+	forget_inherited_ranks(l);
+	find_helpers(l);
 	/* Whoever is not there was not found in /proc; collecting says so again. */
 	for (size_t i = 0; i < l->found->missing.n; i++)
 		if (!add_suspect(l->suspects, l->found->missing.data[i]))
@@ -470,10 +570,12 @@ struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt
 {
 	struct labelling l = {
 		.processes = processes, .found = found, .suspects = suspects, .index = calloc(processes->list.n + 1, sizeof(size_t)),
+		.inherited = calloc(processes->list.n + 1, sizeof(bool)),
 	};
-	struct vt_error *err = l.index ? add_all(&l) : &vt_enomem;
+	struct vt_error *err = l.index && l.inherited ? add_all(&l) : &vt_enomem;
 
 	free(l.index);
+	free(l.inherited);
 	free(l.done);
 	return err;
 }

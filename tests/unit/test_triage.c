@@ -256,6 +256,55 @@ static void knows_where_a_process_runs(void **state)
 #undef ID
 }
 
+#define TASK "SLURM_PROCID=0\nSLURM_NTASKS=1\n"
+
+/* What has a rank's number from its parent is not that rank. */
+static void does_not_count_ranks_twice(void **state)
+{
+	static const struct known known[] = {
+		/* A script that starts torchrun: srun's number is the script's alone. */
+		{ 10, 1, "python3", PYTHON "launch.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0,
+		  -1 },
+		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		/* An evaluation, and its worker. */
+		{ 40, 30, "sh", "sh -c eval", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 0, -1 },
+		{ 41, 40, "python3", PYTHON "eval.py", NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_OTHER, -1, 30, -1 },
+		{ 42, 41, "pt_data_worker", PYTHON "eval.py", NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, -1, 41, 0 },
+		/* torch.multiprocessing.spawn() below srun -n1, and a worker. */
+		{ 50, 1, "python3", PYTHON "spawns.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 51, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 52, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 53, 52, "pt_data_worker", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, -1, 52, 0 },
+	};
+	(void)state;
+
+	CHECK(known, .match = "python3");
+}
+
+/* SLURM_NTASKS_PER_NODE is what was asked for, of any node. */
+static void knows_how_many_ranks_are_on_a_host(void **state)
+{
+	static const struct known known[] = {
+		{ 10, 1, "python3", TRAIN, NULL, TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=4\n" },
+		{ 11, 1, "python3", TRAIN, NULL, TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=6(x2)\n" },
+	};
+	struct vt_processes processes = { 0 };
+	struct vt_triage_found found = { 0 };
+	struct vt_suspects suspects = { 0 };
+	(void)state;
+
+	fill(&processes, known, 2);
+	succeed(vt_triage_find(&processes, &(struct vt_triage_choice){ .match = "train" }, &found));
+	succeed(vt_triage_label(&processes, &found, &suspects));
+	assert_int_equal(suspect_of(&suspects, 10)->label.local_world_size, 4);
+	assert_int_equal(suspect_of(&suspects, 11)->label.local_world_size, -1);
+	vt_suspects_deinit(&suspects);
+	vt_triage_found_deinit(&found);
+	vt_processes_deinit(&processes);
+}
+
 static struct vt_model_frame frame(const char *function, const char *file)
 {
 	return (struct vt_model_frame){ .kind = VT_FRAME_PYTHON, .function = function, .file = file };
@@ -482,6 +531,8 @@ int main(void)
 		cmocka_unit_test(takes_all_below_a_process),
 		cmocka_unit_test(never_takes_itself_unasked),
 		cmocka_unit_test(knows_where_a_process_runs),
+		cmocka_unit_test(does_not_count_ranks_twice),
+		cmocka_unit_test(knows_how_many_ranks_are_on_a_host),
 		cmocka_unit_test(corrects_roles_by_stacks),
 		cmocka_unit_test(refuses_a_bad_expression),
 		cmocka_unit_test(sees_real_processes),
