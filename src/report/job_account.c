@@ -35,7 +35,8 @@ static int compare_members(const void *pa, const void *pb)
 
 static bool is_same_process(const struct vt_member *a, const struct vt_member *b)
 {
-	return a->label.pid == b->label.pid && !strcmp(a->label.host, b->label.host) &&
+	/* Of a core that could not be read no number is known. */
+	return a->label.pid > 0 && a->label.pid == b->label.pid && !strcmp(a->label.host, b->label.host) &&
 	       !strcmp(a->core ? a->core : "", b->core ? b->core : "");
 }
 

@@ -41,6 +41,9 @@ const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const 
 /* The collective that it is in, interned or a part of a text that is; NULL none, or not known which. */
 const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
+/* The thread is in a collective: waits, or still runs in it. */
+bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing);
+
 /* ---- job_set.c ---- */
 
 /* Appends in ascending order; what is there already is not added again. False when out of memory. */

@@ -37,6 +37,7 @@ static const struct {
 	{ "waits for a DataLoader worker", VT_STATE_LOADER },
 	{ "waits for another rank (TCPStore)", VT_STATE_STORE },
 	{ "waits for a collective*", VT_STATE_COLLECTIVE },
+	{ "in cu*Launch*", VT_STATE_DEVICE }, /* it starts one, and does not wait in it */
 	{ "in *, for torch.distributed.*", VT_STATE_COLLECTIVE },
 	{ "in *, for a collective", VT_STATE_COLLECTIVE },
 	{ "in *, for nccl*", VT_STATE_COLLECTIVE },
@@ -114,21 +115,21 @@ static enum vt_job_state state_of_verdict(const char *verdict)
 	return VT_STATE_UNDECIDED;
 }
 
-/* In the driver a thread may be in state D for an instant, and often is: what is known of that says more. */
+/*
+ * In the driver a thread may be in state D for an instant, and often is: what is known of that says more. Frames of a collective do
+ * not say that it waits there: it may pickle. Without any frames nobody knows where it is.
+ */
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing)
 {
 	enum vt_job_state state = state_of_verdict(doing->verdict);
 
 	if (doing->deadlock)
 		return VT_STATE_LOCK;
-	if (state == VT_STATE_UNDECIDED || state == VT_STATE_DEVICE || state == VT_STATE_LOCK) {
-		enum vt_job_state of_stack = state_of_stack(job, &job->stacks.data[doing->stack]);
-
-		state = of_stack != VT_STATE_UNDECIDED ? of_stack : state;
-	}
+	if (state == VT_STATE_UNDECIDED && doing->state != 'R')
+		state = state_of_stack(job, &job->stacks.data[doing->stack]);
 	if (doing->state == 'D' && (state == VT_STATE_UNDECIDED || state == VT_STATE_IDLE))
 		return VT_STATE_STUCK;
-	if (state != VT_STATE_UNDECIDED)
+	if (state != VT_STATE_UNDECIDED || (!job->stacks.data[doing->stack].n && !doing->verdict))
 		return state;
 	if (doing->state == 'R')
 		return VT_STATE_RUNS;
@@ -157,7 +158,8 @@ static enum vt_job_state state_of_process(const struct vt_member *member)
 		return VT_STATE_CRASHED;
 	if (member->process_state == 'T')
 		return VT_STATE_STOPPED;
-	if (member->process_state == 't')
+	/* Another vramtap lets go of it at once. */
+	if (member->process_state == 't' && strcmp(member->tracer_name, "vramtap") != 0)
 		return VT_STATE_TRACED;
 	if (member->process_state == 'Z' || member->process_state == 'X' || (!member->threads.n && member->error))
 		return VT_STATE_GONE;
@@ -212,6 +214,15 @@ const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_do
 	if (!operation && doing->verdict && !strncmp(doing->verdict, "in nccl", 7))
 		operation = doing->verdict + 3;
 	return operation;
+}
+
+/* NCCL's own threads look into collectives all the time: of others than the main thread only what Python called counts. */
+bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing)
+{
+	if (doing->idle)
+		return false;
+	return operation_of_stack(job, &job->stacks.data[doing->stack]) ||
+	       (doing->is_main && vt_job_state_of(job, doing) == VT_STATE_COLLECTIVE);
 }
 
 bool vt_job_decide_states(struct vt_job *job)
