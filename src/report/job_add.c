@@ -282,10 +282,6 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 	const struct vt_model_process *p = &model->process;
 	struct vt_label *label = &member->label;
 
-	if (label->rank < 0)
-		label->rank = p->rank;
-	if (label->world_size < 0)
-		label->world_size = p->world_size;
 	if (!*label->name)
 		label->name = name_of(job, p->name);
 	if (!*label->command)

@@ -10,6 +10,8 @@ struct vt_job_look {
 	struct vt_job *job;
 	struct vt_job_indices ranks;   /* of the job that something is known of */
 	size_t n_states[VT_N_STATES];  /* of them */
+	bool comparable;               /* they are ranks of one job, each there once: else nobody is the odd one */
+	bool *in_collective;           /* of each of job.doings: vt_job_is_in_collective() */
 	bool failed;
 };
 
@@ -42,6 +44,9 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
 
 /* ---- the rules, each file its own; in the order in which they are called ---- */
+
+/* The size of the world, when all its ranks are there; else 0. */
+size_t vt_look_whole_world(const struct vt_job_look *look);
 
 void vt_rules_missing(struct vt_job_look *look);  /* job_rules_missing.c: ranks that are not there */
 void vt_rules_ranks(struct vt_job_look *look);    /* job_rules.c: what ranks do while others wait */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The answer: what the members do, taken together. Each verdict follows from what is stored; what one moment cannot show (that
- * a loop never ends) is not said. Nothing is decided by how many ranks there are: of two that do different things, the one that
- * is not where the other waits for it is the one that is named.
+ * a loop never ends) is not said. Ranks are compared only when they are those of one job. One that is not where the others wait is
+ * an alarm only when it is one of them that they can wait for: all are there, and the others are together. Else it is only said.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,20 +21,20 @@ static const struct rule {
 	const char *code;
 	unsigned int states; /* of those who are named */
 	unsigned int others; /* at least one other rank is in one of these; 0 it does not matter */
-	bool not_in; /* "rank 3 is not in all_reduce, where the others wait: it runs Python" */
+	bool elsewhere; /* they are named for not being where the others wait: not those who have a thread in a collective */
+	bool not_in; /* "rank 3 is not in all_reduce but runs Python"; without it that the others wait for it is never sure */
 } rules[] = {
-	{ "crashed", IN(VT_STATE_CRASHED), 0, false },
-	{ "out-of-memory", IN(VT_STATE_OOM), 0, false },
-	{ "traced", IN(VT_STATE_TRACED), 0, false },
-	{ "stopped", IN(VT_STATE_STOPPED), 0, false },
-	{ "retries-allocation", IN(VT_STATE_ALLOCATOR), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false },
-	{ "stuck", IN(VT_STATE_STUCK), 0, false },
-	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false },
-	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false },
-	{ "missed-collective",
-	  IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE) | IN(VT_STATE_UNDECIDED),
-	  WAITS_FOR_RANKS, true },
-	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), false },
+	{ "crashed", IN(VT_STATE_CRASHED), 0, false, false },
+	{ "out-of-memory", IN(VT_STATE_OOM), 0, false, false },
+	{ "traced", IN(VT_STATE_TRACED), 0, false, false },
+	{ "stopped", IN(VT_STATE_STOPPED), 0, false, false },
+	{ "retries-allocation", IN(VT_STATE_ALLOCATOR), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
+	{ "stuck", IN(VT_STATE_STUCK), 0, false, false },
+	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
+	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
+	{ "missed-collective", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE), WAITS_FOR_RANKS,
+	  true, true },
+	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), true, false },
 };
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
@@ -44,12 +44,70 @@ static bool is_in(const struct vt_member *member, unsigned int states)
 	return states & IN(member->state);
 }
 
-static bool gather(struct vt_job_look *look, unsigned int states, struct vt_job_indices *found)
+static bool is_in_collective(const struct vt_job_look *look, const struct vt_member *member)
 {
-	for (size_t i = 0; i < look->ranks.n; i++)
-		if (is_in(vt_look_member(look, look->ranks.data[i]), states) && !vt_job_indices_add(found, look->ranks.data[i]))
+	for (size_t i = 0; i < member->threads.n; i++)
+		if (look->in_collective[member->threads.data[i].doing])
+			return true;
+	return false;
+}
+
+static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere, struct vt_job_indices *found)
+{
+	for (size_t i = 0; i < look->ranks.n; i++) {
+		const struct vt_member *member = vt_look_member(look, look->ranks.data[i]);
+
+		if (is_in(member, states) && !(elsewhere && is_in_collective(look, member)) &&
+		    !vt_job_indices_add(found, look->ranks.data[i]))
 			return false;
+	}
 	return true;
+}
+
+size_t vt_look_whole_world(const struct vt_job_look *look)
+{
+	int world_size = look->comparable ? vt_look_member(look, look->ranks.data[0])->label.world_size : -1;
+
+	return world_size > 0 && (size_t)world_size == look->ranks.n ? look->ranks.n : 0;
+}
+
+/* Two ranks alone are in it: the others are elsewhere, and well. */
+static bool is_of_two(const char *operation)
+{
+	static const char *const names[] = { "send",	  "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list",
+					     "recv_object_list" };
+
+	for (size_t i = 0; operation && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(operation, names[i]))
+			return true;
+	return false;
+}
+
+static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct vt_member *member)
+{
+	static const char *const sleeps[] = { "in nanosleep", "in clock_nanosleep", "in select, without descriptors" };
+	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const char *waits = doing && doing->waits ? doing->waits : "";
+
+	waits += strncmp(waits, "waits ", 6) ? 0 : 6;
+	for (size_t i = 0; i < sizeof(sleeps) / sizeof(sleeps[0]); i++)
+		if (!strncmp(waits, sleeps[i], strlen(sleeps[i])))
+			return true;
+	return member->state == VT_STATE_RUNS;
+}
+
+/*
+ * One of those who are named is whom the others wait for: there is nobody else, and the others are at one place. Half of the ranks at
+ * one place may be a process group, and the named ones well; of two ranks it is the one that waits for nobody.
+ */
+static bool is_proven(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
+{
+	size_t n = vt_look_whole_world(look), waiting = others->n == 1 ? others->data[0].members.n : 0;
+
+	if (!n || !waiting || named->n + waiting != n ||
+	    is_of_two(vt_look_member(look, others->data[0].members.data[0])->operation))
+		return false;
+	return waiting * 2 > n || (n == 2 && surely_waits_for_nobody(look, vt_look_member(look, named->data[0])));
 }
 
 /*
@@ -82,27 +140,28 @@ static void add_request(const struct vt_job_look *look, const struct vt_job_grou
 }
 
 static void say_group(struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group,
-		      const struct vt_job_groups *others, size_t named)
+		      const struct vt_job_groups *others, bool proven)
 {
 	const struct vt_member *first = others->n ? vt_look_member(look, others->data[0].members.data[0]) : NULL;
-	bool many = group->members.n > 1;
+	bool many = group->members.n > 1, few = group->members.n * 2 < look->ranks.n || look->ranks.n <= 2;
 	struct vt_str text = { 0 };
 
 	vt_look_add_who(look, &group->members, &text);
 	vt_str_add(&text, " ");
-	if (rule->not_in && first && first->operation)
+	if (rule->not_in && first && first->operation && !is_of_two(first->operation))
 		vt_str_addf(&text, "%s not in %.100s but ", many ? "are" : "is", first->operation);
 	vt_look_add_plural(group->text, many, &text);
 	add_request(look, group, &text);
 	if (others->n) {
 		vt_str_add(&text, "; ");
-		add_others(look, others, named, &text);
+		add_others(look, others, group->members.n, &text);
 	}
-	vt_look_say(look, rule->code, true, group->members.n * 2 < look->ranks.n || look->ranks.n <= 2, &group->members, &text);
+	vt_look_say(look, rule->code, !rule->elsewhere || (proven && rule->not_in), few && (!rule->elsewhere || proven),
+		    &group->members, &text);
 	vt_str_deinit(&text);
 }
 
-static void say_more(struct vt_job_look *look, const struct rule *rule, const struct vt_job_groups *groups)
+static void say_more(struct vt_job_look *look, const struct rule *rule, const struct vt_job_groups *groups, bool proven)
 {
 	struct vt_job_indices rest = { 0 };
 	struct vt_str text = { 0 };
@@ -115,39 +174,41 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
 	vt_job_indices_sort(&rest);
 	vt_look_add_who(look, &rest, &text);
 	vt_str_addf(&text, ": as those, at %zu other places", groups->n - MAX_GROUPS);
-	vt_look_say(look, rule->code, true, false, &rest, &text);
+	vt_look_say(look, rule->code, !rule->elsewhere || (proven && rule->not_in), false, &rest, &text);
 	vt_str_deinit(&text);
 	free(rest.data);
 }
 
 /*
- * Of what others wait for, ranks come before the GPU: a rank that waits for its GPU may itself be the one that is
- * waited for.
+ * What at least half of the ranks wait for; in a job that is well some rank always waits. Ranks come before the GPU: a rank that
+ * waits for its GPU may itself be the one that is waited for.
  */
-static unsigned int what_others_do(const struct vt_job_look *look, const struct rule *rule)
+static unsigned int what_others_do(const struct vt_job_look *look)
 {
 	size_t for_ranks = look->n_states[VT_STATE_COLLECTIVE] + look->n_states[VT_STATE_STORE];
 
-	if (!for_ranks && rule->others & IN(VT_STATE_DEVICE) && look->n_states[VT_STATE_DEVICE] * 2 < look->ranks.n)
-		return 0; /* in a job that is well some rank always waits for its GPU */
-	if (for_ranks)
+	if (!look->comparable)
+		return 0;
+	if (for_ranks * 2 >= look->ranks.n)
 		return WAITS_FOR_RANKS;
-	return look->n_states[VT_STATE_DEVICE] ? IN(VT_STATE_DEVICE) : 0;
+	return !for_ranks && look->n_states[VT_STATE_DEVICE] * 2 >= look->ranks.n ? IN(VT_STATE_DEVICE) : 0;
 }
 
 static void apply(struct vt_job_look *look, const struct rule *rule)
 {
 	struct vt_job_indices named = { 0 }, waiting = { 0 };
 	struct vt_job_groups groups = { 0 }, others = { 0 };
-	unsigned int do_what = what_others_do(look, rule);
-	bool ok = gather(look, rule->states & ~do_what, &named) && gather(look, do_what, &waiting);
+	unsigned int do_what = what_others_do(look);
+	bool ok = gather(look, rule->states & ~do_what, rule->elsewhere, &named) && gather(look, do_what, false, &waiting);
+	bool proven = false;
 
 	if (ok && named.n && (!rule->others || (do_what & rule->others && waiting.n)))
 		ok = vt_look_group(look, &waiting, &others) && vt_look_group(look, &named, &groups);
+	proven = ok && is_proven(look, &named, &others);
 	for (size_t i = 0; i < groups.n && i < MAX_GROUPS && ok; i++)
-		say_group(look, rule, &groups.data[i], &others, groups.data[i].members.n);
+		say_group(look, rule, &groups.data[i], &others, proven);
 	if (groups.n > MAX_GROUPS && ok)
-		say_more(look, rule, &groups);
+		say_more(look, rule, &groups, proven);
 	look->failed |= !ok;
 	vt_job_groups_deinit(&groups);
 	vt_job_groups_deinit(&others);
@@ -165,12 +226,12 @@ static void add_group(struct vt_job_look *look, const struct vt_job_group *group
 	vt_look_add_plural(group->text, group->members.n > 1, text);
 }
 
-/* Not wrong in itself: ranks of different process groups may be in different ones. */
+/* No alarm: ranks of different process groups may be in different ones. */
 static void say_different(struct vt_job_look *look)
 {
 	struct vt_job_indices in = { 0 };
 	struct vt_job_groups groups = { 0 };
-	bool ok = gather(look, IN(VT_STATE_COLLECTIVE), &in) && vt_look_group(look, &in, &groups);
+	bool ok = gather(look, IN(VT_STATE_COLLECTIVE), false, &in) && vt_look_group(look, &in, &groups);
 	bool most = ok && groups.n > 1 && groups.data[0].members.n * 2 > look->ranks.n;
 
 	for (size_t i = 1; i < groups.n && i <= MAX_GROUPS && ok; i++) {
@@ -180,7 +241,8 @@ static void say_different(struct vt_job_look *look)
 		vt_str_add(&text, most && i == 1 ? ", but " : i == 1 ? ", and " : "");
 		if (i == 1)
 			add_group(look, &groups.data[0], &text);
-		vt_look_say(look, "different-collective", true, most, most ? &groups.data[i].members : &in, &text);
+		vt_str_add(&text, " (well, if these are of different process groups)");
+		vt_look_say(look, "different-collective", false, false, most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
 	}
 	look->failed |= !ok;
@@ -192,7 +254,8 @@ void vt_rules_ranks(struct vt_job_look *look)
 {
 	for (size_t i = 0; i < N_RULES && look->ranks.n > 0; i++)
 		apply(look, &rules[i]);
-	say_different(look);
+	if (look->comparable)
+		say_different(look);
 }
 
 /* ---- nobody differs ---- */
@@ -203,39 +266,38 @@ static const struct {
 	const char *code, *then;
 } when_all[] = {
 	{ VT_STATE_COLLECTIVE, "all-in-collective",
-	  ": none is missing from it, so that it is NCCL, the network or a GPU that does not go on" },
+	  ": if they are of one process group none is missing, and it is NCCL, the network or a GPU that does not go on" },
 	{ VT_STATE_STORE, "all-in-store", "" },
 	{ VT_STATE_LOADER, "all-wait-for-loader", "" },
 	{ VT_STATE_DEVICE, "all-wait-for-gpu", "" },
 };
 
-/* "all 8 ranks", or "the 7 ranks that were looked at (of 8)"; whether it is all of them. */
-static bool add_all(const struct vt_job_look *look, struct vt_str *text)
+/* "all 8 ranks", or "the 7 ranks that were looked at (of 8)". */
+static void add_all(const struct vt_job_look *look, struct vt_str *text)
 {
 	int world_size = vt_look_member(look, look->ranks.data[0])->label.world_size;
-	bool all = world_size <= 0 || (size_t)world_size <= look->ranks.n;
 
-	if (all)
+	if (world_size <= 0 || (size_t)world_size <= look->ranks.n)
 		vt_look_add_who(look, &look->ranks, text);
 	else if (look->ranks.n > 1)
 		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", look->ranks.n, world_size);
 	else
 		vt_str_addf(text, "the rank that was looked at (of %d)", world_size);
-	return all;
 }
 
 static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *group)
 {
-	enum vt_job_state state = vt_look_member(look, look->ranks.data[0])->state;
+	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
+	bool alarm = false, all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation);
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
-	bool alarm = false, all = add_all(look, &text);
 
+	add_all(look, &text);
 	for (size_t i = 0; i < sizeof(when_all) / sizeof(when_all[0]); i++) {
-		if (when_all[i].state != state)
+		if (when_all[i].state != first->state)
 			continue;
 		code = when_all[i].code;
-		then = all && look->ranks.n > 1 ? when_all[i].then : "";
+		then = all ? when_all[i].then : "";
 		alarm = true;
 	}
 	vt_str_add(&text, " ");
@@ -275,13 +337,72 @@ void vt_rules_equal(struct vt_job_look *look)
 
 	if (!look->ranks.n || is_decided(look->job))
 		return;
-	if (vt_look_group(look, &look->ranks, &groups) && groups.n == 1)
+	if (vt_look_group(look, &look->ranks, &groups) && groups.n == 1 && look->comparable)
 		say_all_equal(look, &groups.data[0]);
-	else if (groups.n > 1 && look->n_states[VT_STATE_LOADER] == look->ranks.n)
+	else if (groups.n > 1 && look->comparable && look->n_states[VT_STATE_LOADER] == look->ranks.n)
 		say_all_equal(look, &(struct vt_job_group){ .text = "waits for loader workers", .members = look->ranks });
 	else if (groups.n)
 		say_most(look, &groups);
 	vt_job_groups_deinit(&groups);
+}
+
+/* ---- all rules ---- */
+
+/* Without numbers, as of torch.multiprocessing, they are those of one job when one process has started them. */
+static bool are_of_one_job(const struct vt_label *a, const struct vt_label *b)
+{
+	if (strcmp(a->job, b->job) != 0 || a->world_size != b->world_size)
+		return false;
+	if (a->rank >= 0 || b->rank >= 0)
+		return a->rank >= 0 && b->rank >= 0;
+	return a->ppid == b->ppid && !strcmp(a->host, b->host);
+}
+
+/* Of a core less is known, and its rank may have been started again since. */
+static bool are_comparable(struct vt_job_look *look)
+{
+	const struct vt_label *first = NULL;
+	struct vt_map numbers = { 0 };
+	bool are = true;
+
+	for (size_t i = 0; i < look->ranks.n && are; i++) {
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (m->state == VT_STATE_CRASHED)
+			continue;
+		first = first ? first : &m->label;
+		are = are_of_one_job(first, &m->label);
+		if (!are || m->label.rank < 0)
+			continue;
+		are = !vt_map_get(&numbers, (uint64_t)m->label.rank);
+		look->failed |= are && !vt_map_put(&numbers, (uint64_t)m->label.rank, i);
+	}
+	vt_map_deinit(&numbers);
+	if (!are)
+		vt_job_diag(look->job, VT_DIAG_NOTE, "not-compared",
+			    "the ranks are not those of one job, each there once: they were not compared with each other");
+	return are && first;
+}
+
+static bool look_at_doings(struct vt_job_look *look)
+{
+	const struct vt_job *job = look->job;
+
+	look->in_collective = calloc(job->doings.n + 1, sizeof(*look->in_collective));
+	for (size_t i = 0; i < job->doings.n && look->in_collective; i++)
+		look->in_collective[i] = vt_job_is_in_collective(job, &job->doings.data[i]);
+	return look->in_collective;
+}
+
+static void apply_rules(struct vt_job_look *look)
+{
+	look->comparable = are_comparable(look);
+	vt_rules_missing(look);
+	vt_rules_ranks(look);
+	vt_rules_equal(look);
+	vt_rules_workers(look);
+	vt_rules_sequences(look);
+	vt_rules_memory(look);
 }
 
 bool vt_job_make_verdicts(struct vt_job *job)
@@ -297,12 +418,10 @@ bool vt_job_make_verdicts(struct vt_job *job)
 		look.n_states[m->state]++;
 		look.failed |= !vt_job_indices_add(&look.ranks, (uint32_t)i);
 	}
-	vt_rules_missing(&look);
-	vt_rules_ranks(&look);
-	vt_rules_equal(&look);
-	vt_rules_workers(&look);
-	vt_rules_sequences(&look);
-	vt_rules_memory(&look);
+	if (look_at_doings(&look))
+		apply_rules(&look);
+	look.failed |= !look.in_collective;
+	free(look.in_collective);
 	free(look.ranks.data);
 	return !look.failed;
 }

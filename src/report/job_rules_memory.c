@@ -172,7 +172,9 @@ static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struc
 
 void vt_rules_memory(struct vt_job_look *look)
 {
-	say_imbalance(look, in_use, "imbalance", "in use");
-	say_imbalance(look, cached, "imbalance-cached", "cached");
+	if (look->comparable) {
+		say_imbalance(look, in_use, "imbalance", "in use");
+		say_imbalance(look, cached, "imbalance-cached", "cached");
+	}
 	say_holders(look);
 }

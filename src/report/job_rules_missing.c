@@ -64,6 +64,39 @@ static bool has_local(const struct vt_job_look *look, const struct host *host, i
 	return false;
 }
 
+static bool is_rank(const struct vt_label *label)
+{
+	return label->role == VT_ROLE_RANK && label->in_job && label->rank >= 0;
+}
+
+/* On whatever host, and read or not. */
+static bool is_there(const struct vt_job_look *look, int rank)
+{
+	for (size_t i = 0; i < look->job->members.n; i++)
+		if (is_rank(&vt_look_member(look, (uint32_t)i)->label) && vt_look_member(look, (uint32_t)i)->label.rank == rank)
+			return true;
+	return false;
+}
+
+/* One rank alone on its host does not say from which number on the host's ranks are. */
+static void add_missing(const struct host *host, const struct vt_label *any, int local, int n_local, struct vt_str *text)
+{
+	bool alone = host->ranks.n == 1;
+
+	if (alone)
+		vt_str_addf(text, "local rank %d of %d", local, n_local);
+	else
+		vt_str_addf(text, "rank %d", host->offset + local);
+	if (!alone && any->world_size > 0)
+		vt_str_addf(text, " of %d", any->world_size);
+	vt_str_addf(text, " is missing: no process that was found on %.64s is ", any->host);
+	if (alone)
+		vt_str_add(text, "it");
+	else
+		vt_str_addf(text, "local rank %d of %d", local, n_local);
+	vt_str_add(text, "; it was killed or ended, unless it was left out");
+}
+
 static void say_missing(struct vt_job_look *look, const struct host *host)
 {
 	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
@@ -74,16 +107,12 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
 		n_local = any->world_size;
 	for (int local = 0; local < n_local && said < MAX_SAID; local++) {
-		if (has_local(look, host, local))
+		if (host->ranks.n > 1 && any->world_size > 0 && host->offset + local >= any->world_size)
+			break;
+		if (has_local(look, host, local) || (host->ranks.n > 1 && is_there(look, host->offset + local)))
 			continue;
 		vt_str_clear(&text);
-		vt_str_addf(&text, "rank %d", host->offset + local);
-		if (any->world_size > 0)
-			vt_str_addf(&text, " of %d", any->world_size);
-		vt_str_addf(&text,
-			    " is missing: no process that was found on %.64s is local rank %d of %d; it was killed or ended, "
-			    "unless it was left out",
-			    any->host, local, n_local);
+		add_missing(host, any, local, n_local, &text);
 		vt_look_say(look, "missing-rank", true, false, &(struct vt_job_indices){ 0 }, &text);
 		said++;
 	}
@@ -107,7 +136,18 @@ static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct ho
 	return vt_job_indices_add(&hosts[*found].ranks, index);
 }
 
-void vt_rules_missing(struct vt_job_look *look)
+/* As many as there are in the world: whatever their hosts say, none is missing. */
+static bool are_all_there(const struct vt_job_look *look)
+{
+	int world_size = vt_look_member(look, look->ranks.data[0])->label.world_size;
+	size_t n = 0;
+
+	for (size_t i = 0; i < look->job->members.n; i++)
+		n += is_rank(&vt_look_member(look, (uint32_t)i)->label);
+	return world_size > 0 && n >= (size_t)world_size;
+}
+
+static void find_gaps(struct vt_job_look *look)
 {
 	struct host *hosts = calloc(look->job->members.n + 1, sizeof(*hosts));
 	struct vt_map by_host = { 0 };
@@ -116,7 +156,7 @@ void vt_rules_missing(struct vt_job_look *look)
 	for (size_t i = 0; i < look->job->members.n && hosts && !look->failed; i++) {
 		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
 
-		if (label->role == VT_ROLE_RANK && label->in_job && label->rank >= 0 && label->local_rank >= 0)
+		if (is_rank(label) && label->local_rank >= 0)
 			look->failed |= !add_rank(&by_host, look, hosts, &n, (uint32_t)i);
 	}
 	for (size_t i = 0; i < n && !look->failed && with_gap < MAX_SAID; i++) {
@@ -131,6 +171,12 @@ void vt_rules_missing(struct vt_job_look *look)
 		free(hosts[i].ranks.data);
 	vt_map_deinit(&by_host);
 	free(hosts);
+}
+
+void vt_rules_missing(struct vt_job_look *look)
+{
+	if (look->comparable && !are_all_there(look))
+		find_gaps(look);
 	say_unread(look);
 }
 
@@ -192,97 +238,89 @@ static void say_busy_workers(struct vt_job_look *look)
 	vt_map_deinit(&waiting);
 }
 
-#define MAX_WORKERS 64 /* whose numbers are followed */
-
-struct loaders {
-	uint64_t present; /* bit: worker of this number */
-	size_t n;
-};
-
-/* Workers of ranks by the index of the rank among look->ranks. */
-static bool count_workers(struct vt_job_look *look, struct loaders *loaders)
+/* How many each rank has, by its index among look->ranks. */
+static bool count_workers(struct vt_job_look *look, size_t *n_workers)
 {
-	struct vt_map by_rank = { 0 };
+	struct vt_map by_process = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->ranks.n && ok; i++)
-		if (vt_look_member(look, look->ranks.data[i])->label.rank >= 0)
-			ok = vt_map_put(&by_rank, (uint64_t)vt_look_member(look, look->ranks.data[i])->label.rank, i);
+	for (size_t i = 0; i < look->ranks.n && ok; i++) {
+		const struct vt_label *label = &vt_look_member(look, look->ranks.data[i])->label;
+
+		ok = vt_map_put(&by_process, process_key(label, label->pid), i);
+	}
 	for (size_t i = 0; i < look->job->members.n && ok; i++) {
 		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
-		const uint64_t *rank = label->rank >= 0 ? vt_map_get(&by_rank, (uint64_t)label->rank) : NULL;
+		const uint64_t *rank = vt_map_get(&by_process, process_key(label, label->of));
 
-		if (label->role != VT_ROLE_LOADER || !rank)
-			continue;
-		loaders[*rank].n++;
-		if (label->worker >= 0 && label->worker < MAX_WORKERS)
-			loaders[*rank].present |= UINT64_C(1) << label->worker;
+		if (label->role == VT_ROLE_LOADER && label->in_job && rank)
+			n_workers[*rank]++;
 	}
-	vt_map_deinit(&by_rank);
+	vt_map_deinit(&by_process);
 	return ok;
 }
 
-static void say_missing_workers(struct vt_job_look *look, uint32_t rank, uint64_t missing, size_t there, size_t n_all)
+static int compare_counts(const void *pa, const void *pb)
+{
+	const size_t *a = pa, *b = pb;
+
+	return (*a > *b) - (*a < *b);
+}
+
+/* More than half of the ranks have as many or more; of two ranks the other. sorted: the counts of all in ascending order. */
+static size_t usual_count(const size_t *sorted, size_t n)
+{
+	return n > 2 ? sorted[n - 1 - n / 2] : sorted[n - 1];
+}
+
+static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t there, size_t usual)
 {
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
-	const char *between = "";
 
 	look->failed |= !vt_job_indices_add(&who, rank);
 	vt_look_add_who(look, &who, &text);
-	if (vt_look_member(look, rank)->state == VT_STATE_LOADER)
-		vt_str_add(&text, " waits for loader workers, and");
-	vt_str_addf(&text, " has %zu of %zu: worker", there, n_all);
-	for (int i = 0; i < MAX_WORKERS; i++) {
-		if (!(missing >> i & 1))
-			continue;
-		vt_str_addf(&text, "%s %d", between, i);
-		between = ",";
-	}
-	vt_str_add(&text, " is gone");
-	vt_look_say(look, "loader-worker-gone", true, true, &who, &text);
+	vt_str_addf(&text, " waits for loader workers and has %zu; %s %zu or more", there,
+		    look->ranks.n > 2 ? "most ranks have" : "the other has", usual);
+	vt_look_say(look, "fewer-loader-workers", false, false, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
 
 /*
- * Gone is one whose number is less than that of another worker of the same rank, or that most other ranks have: then this rank
- * must have at least one, for a loader may not have begun.
+ * Which one is gone nobody knows: their numbers are the order in which those that are there were started. Nor is it sure that one is:
+ * ranks that begin another loader have more workers for a while.
  */
-static void say_gone_workers(struct vt_job_look *look)
+static void compare_workers(struct vt_job_look *look, const size_t *n_workers, size_t *sorted)
 {
-	struct loaders *loaders = calloc(look->ranks.n + 1, sizeof(*loaders));
-	size_t said = 0, with[MAX_WORKERS] = { 0 };
+	size_t said = 0, usual;
 
-	if (!loaders || !count_workers(look, loaders)) {
-		look->failed = true;
-		free(loaders);
-		return;
-	}
-	for (size_t i = 0; i < look->ranks.n; i++)
-		for (int k = 0; k < MAX_WORKERS; k++)
-			with[k] += loaders[i].present >> k & 1;
+	memcpy(sorted, n_workers, look->ranks.n * sizeof(*sorted));
+	qsort(sorted, look->ranks.n, sizeof(*sorted), compare_counts);
+	usual = usual_count(sorted, look->ranks.n);
 	for (size_t i = 0; i < look->ranks.n && said < MAX_SAID; i++) {
-		uint64_t expected = loaders[i].present, missing;
-
-		for (int k = 0; k < MAX_WORKERS; k++)
-			if (with[k] * 2 > look->ranks.n || (loaders[i].present >> k) > 1)
-				expected |= UINT64_C(1) << k;
-		missing = expected & ~loaders[i].present;
-		if (!missing || !loaders[i].present)
+		if (n_workers[i] >= usual || vt_look_member(look, look->ranks.data[i])->state != VT_STATE_LOADER)
 			continue;
+		say_fewer_workers(look, look->ranks.data[i], n_workers[i], usual);
 		said++;
-		say_missing_workers(look, look->ranks.data[i], missing, loaders[i].n,
-				    loaders[i].n + (size_t)__builtin_popcountll(missing));
 	}
-	free(loaders);
+}
+
+static void say_too_few_workers(struct vt_job_look *look)
+{
+	size_t *n_workers = calloc(2 * look->ranks.n + 1, sizeof(*n_workers));
+
+	if (n_workers && look->comparable && look->ranks.n > 1 && count_workers(look, n_workers))
+		compare_workers(look, n_workers, n_workers + look->ranks.n);
+	look->failed |= !n_workers;
+	free(n_workers);
 }
 
 void vt_rules_workers(struct vt_job_look *look)
 {
 	say_workers(look, "loader-worker", true,
 		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED | 1u << VT_STATE_LOCK, NULL);
-	say_gone_workers(look);
+	say_too_few_workers(look);
 	say_busy_workers(look);
 }
 
@@ -331,7 +369,7 @@ void vt_rules_sequences(struct vt_job_look *look)
 {
 	const struct vt_member *first = look->ranks.n ? vt_look_member(look, look->ranks.data[0]) : NULL;
 
-	for (size_t g = 0; first && g < first->collectives.n && g < MAX_SAID; g++) {
+	for (size_t g = 0; first && look->comparable && g < first->collectives.n && g < MAX_SAID; g++) {
 		const char *group = first->collectives.data[g].group;
 		int64_t least = INT64_MAX, most = -1;
 
@@ -343,7 +381,7 @@ void vt_rules_sequences(struct vt_job_look *look)
 			least = s->last_enqueued < least ? s->last_enqueued : least;
 			most = s->last_enqueued > most ? s->last_enqueued : most;
 		}
-		if (most > least)
+		if (most - least > 1) /* one is ahead for an instant all the time */
 			say_behind(look, group, least, most);
 	}
 }

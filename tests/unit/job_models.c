@@ -325,7 +325,7 @@ static bool add_sequences(const struct made *made)
 {
 	struct vt_member *m = &made->job->members.data[made->job->members.n - 1];
 	struct vt_job_group_state *g = vt_vec_append(&m->collectives);
-	int64_t behind = m->label.rank == made->what->culprit;
+	int64_t behind = m->label.rank == made->what->culprit ? 2 : 0;
 
 	if (!g)
 		return false;
