@@ -183,22 +183,25 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
  * What at least half of the ranks wait for; in a job that is well some rank always waits. Ranks come before the GPU: a rank that
  * waits for its GPU may itself be the one that is waited for.
  */
-static unsigned int what_others_do(const struct vt_job_look *look)
+static unsigned int what_others_do(const struct vt_job_look *look, const struct rule *rule)
 {
 	size_t for_ranks = look->n_states[VT_STATE_COLLECTIVE] + look->n_states[VT_STATE_STORE];
+	unsigned int for_what = for_ranks ? WAITS_FOR_RANKS : 0;
 
 	if (!look->comparable)
 		return 0;
 	if (for_ranks * 2 >= look->ranks.n)
-		return WAITS_FOR_RANKS;
-	return !for_ranks && look->n_states[VT_STATE_DEVICE] * 2 >= look->ranks.n ? IN(VT_STATE_DEVICE) : 0;
+		return for_what;
+	if ((for_ranks + look->n_states[VT_STATE_DEVICE]) * 2 < look->ranks.n || (for_what && rule->elsewhere))
+		return 0;
+	return for_what | IN(VT_STATE_DEVICE);
 }
 
 static void apply(struct vt_job_look *look, const struct rule *rule)
 {
 	struct vt_job_indices named = { 0 }, waiting = { 0 };
 	struct vt_job_groups groups = { 0 }, others = { 0 };
-	unsigned int do_what = what_others_do(look);
+	unsigned int do_what = what_others_do(look, rule);
 	bool ok = gather(look, rule->states & ~do_what, rule->elsewhere, &named) && gather(look, do_what, false, &waiting);
 	bool proven = false;
 

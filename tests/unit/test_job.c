@@ -243,6 +243,7 @@ static const struct doing {
   waits_unread = { 'S', NULL, NULL, NULL, "in poll" },
   sleeps = { 'S', "step", "/home/user/a.py", NULL, "in clock_nanosleep for 1 s" },
   reads = { 'S', "step", "/home/user/a.py", NULL, "in read of fd 3" },
+  loads = { 'S', "step", "/home/user/a.py", "waits for a DataLoader worker", NULL },
   synchronizes = { 'S', "step", "/home/user/a.py", "in cudaDeviceSynchronize", NULL };
 
 static struct vt_label rank_label(int rank, int world_size)
@@ -312,6 +313,10 @@ static const struct accused {
 	{ { &synchronizes, &sleeps }, NULL, 0, "gpu-waits-for-rank", "(b.py:3 innermost)", false, true },
 	{ { &synchronizes, &runs }, NULL, 2, "gpu-waits-for-rank", "rank 1 runs Python", false, false },
 	{ { &synchronizes, &synchronizes, &runs, &runs }, NULL, 0, "gpu-waits-for-rank", "ranks 2-3 run Python", false, false },
+	/* Some wait for their GPU, and it for the others. */
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", true, true },
+	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "missed-collective", NULL, false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL, false, false },
 	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "none is missing", true, false },
 	{ { &receives, &receives }, NULL, 0, "all-in-collective", "both ranks wait in recv", true, false },
 };
@@ -490,7 +495,6 @@ static void test_fewer_workers(void **state)
 	for (int waits = 0; waits < 2; waits++) {
 		vt_job_init(&job);
 		for (int rank = 0; rank < 4; rank++) {
-			static const struct doing loads = { 'S', "step", "/home/user/a.py", "waits for a DataLoader worker", NULL };
 			struct vt_label label = rank_label(rank, 4);
 
 			add_rank(&job, &label, waits && rank == 3 ? &loads : &runs, NULL);
