@@ -17,6 +17,9 @@ struct vt_job_look {
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index);
 
+/* The size of the world, when all its ranks are there; else 0. */
+size_t vt_look_whole_world(const struct vt_job_look *look);
+
 /* Adds a verdict about members (in ascending order); outliers: they are the ones that differ. text is copied. */
 void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers, const struct vt_job_indices *members,
 		 const struct vt_str *text);
@@ -44,9 +47,6 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
 
 /* ---- the rules, each file its own; in the order in which they are called ---- */
-
-/* The size of the world, when all its ranks are there; else 0. */
-size_t vt_look_whole_world(const struct vt_job_look *look);
 
 void vt_rules_missing(struct vt_job_look *look);  /* job_rules_missing.c: ranks that are not there */
 void vt_rules_ranks(struct vt_job_look *look);    /* job_rules.c: what ranks do while others wait */

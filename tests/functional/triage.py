@@ -82,6 +82,9 @@ def test_job_is_labelled():
             for index, worker in enumerate(workers[number]):
                 m = members[worker]
                 equal((m["role"], m["rank"], m["of"], m["worker"]), ("loader", number, pid, index), f"label of worker {worker}")
+        # They all do the same, and are of one job: nobody differs, and nobody is wrong.
+        equal([v["text"] for v in report["found"]["verdicts"] if v["alarm"]], [], "alarms")
+        check("not-compared" not in {d["code"] for d in report["diagnostics"]}, "ranks of one job were not compared", report["diagnostics"])
         # One rank alone comes with its workers and its launcher, but not with the others.
         equal(set(by_pid(triage(ranks[1])[1])), {launcher, ranks[1], *workers[1]}, "the members by PID")
         equal(set(by_pid(triage("--match", r"torchrun .*--workers 2")[1])) >= {launcher, *ranks}, True, "the members by command line")
@@ -140,7 +143,7 @@ def test_killed_rank_is_named():
         members = by_pid(report)
         check_stack(report, job["ranks"][0], "all_reduce")
         check("zombie" in members[job["ranks"][1]]["error"], "what is said of the killed rank", members[job["ranks"][1]])
-        check_named(report, text, "rank 1 of 2 is missing")
+        check_named(report, text, "local rank 1 of 2 is missing")
 
 
 def test_workers_in_trouble_are_named():
