@@ -314,7 +314,7 @@ def test_restless_processes():
                 members = by_pid(report)
                 check(not members[proc.pid]["error"], "the parent", members[proc.pid])
                 for m in members.values():
-                    check(not m["error"] or re.search(r"zombie|there is no process|ended|gone", m["error"]), f"{what}: a row", m["error"])
+                    check(not m["error"] or re.search(r"zombie|there is no process|does not exist|ended|gone", m["error"]), f"{what}: a row", m["error"])
             with open(f"/proc/{proc.pid}/task/{proc.pid}/children", encoding="ascii") as file:
                 are_running([pid for pid in file.read().split() if proc_state(pid) not in "ZX"])
 
