@@ -366,6 +366,9 @@ def test_worker_that_dies_is_a_row():
         pids = children_of(proc.pid)
         with hold(pids[0]):
             vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", (out := scratch()), "--children-of", str(proc.pid)])
+            # Their files are there before they end; at the start there is one child for a moment, too.
+            others = [proc.pid, *pids[1:]]
+            wait_until(lambda: all(any(name.endswith(f"-{pid}.json") for name in os.listdir(out)) for pid in others), 20, "the others are saved")
             wait_until(lambda: len(children_of(vramtap_proc.pid)) == 1, 20, "the others are done")
             os.kill(children_of(vramtap_proc.pid)[0], signal.SIGKILL)
             equal(vramtap_proc.wait(30), PARTIAL, "exit code")
