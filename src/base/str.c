@@ -155,3 +155,26 @@ const char *vt_str_get(const struct vt_str *str)
 {
 	return str->data ? str->data : "";
 }
+
+bool vt_glob(const char *pattern, const char *text)
+{
+	const char *star = NULL, *retry = NULL;
+
+	while (*text) {
+		if (*pattern == '*') {
+			star = pattern++;
+			retry = text;
+		} else if (*pattern == *text) {
+			pattern++;
+			text++;
+		} else if (star) {
+			pattern = star + 1;
+			text = ++retry;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*')
+		pattern++;
+	return !*pattern;
+}

@@ -40,4 +40,7 @@ const char *vt_str_get(const struct vt_str *str);
  */
 size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point);
 
+/* Each '*' in pattern stands for any text; everything else for itself. */
+bool vt_glob(const char *pattern, const char *text);
+
 #endif

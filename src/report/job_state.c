@@ -2,31 +2,8 @@
 /* What each member does, in one word, out of the verdict of its main thread (walk/verdicts.c) and the names in its stack. */
 #include <string.h>
 
+#include "base/str.h"
 #include "report/job_parts.h"
-
-/* Each '*' in pattern stands for any text. */
-static bool glob(const char *pattern, const char *text)
-{
-	const char *star = NULL, *retry = NULL;
-
-	while (*text) {
-		if (*pattern == '*') {
-			star = pattern++;
-			retry = text;
-		} else if (*pattern == *text) {
-			pattern++;
-			text++;
-		} else if (star) {
-			pattern = star + 1;
-			text = ++retry;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*')
-		pattern++;
-	return !*pattern;
-}
 
 /* The first that fits the verdict decides. */
 static const struct {
@@ -75,7 +52,7 @@ static const char *const no_collectives[] = {
 static bool is_collective(const char *function)
 {
 	for (size_t i = 0; i < sizeof(no_collectives) / sizeof(no_collectives[0]); i++)
-		if (glob(no_collectives[i], function))
+		if (vt_glob(no_collectives[i], function))
 			return false;
 	return true;
 }
@@ -85,7 +62,7 @@ static enum vt_job_state state_of_frame(const struct vt_job_frame *f)
 	if (f->kind != VT_FRAME_PYTHON || !f->function || !f->file)
 		return VT_STATE_UNDECIDED;
 	for (size_t i = 0; i < N_BY_FRAME; i++)
-		if (glob(by_frame[i].file, f->file) && glob(by_frame[i].function, f->function))
+		if (vt_glob(by_frame[i].file, f->file) && vt_glob(by_frame[i].function, f->function))
 			return by_frame[i].state == VT_STATE_COLLECTIVE && !is_collective(f->function) ? VT_STATE_UNDECIDED
 												       : by_frame[i].state;
 	return VT_STATE_UNDECIDED;
@@ -110,7 +87,7 @@ static enum vt_job_state state_of_stack(const struct vt_job *job, const struct v
 static enum vt_job_state state_of_verdict(const char *verdict)
 {
 	for (size_t i = 0; verdict && i < N_BY_VERDICT; i++)
-		if (glob(by_verdict[i].verdict, verdict))
+		if (vt_glob(by_verdict[i].verdict, verdict))
 			return by_verdict[i].state;
 	return VT_STATE_UNDECIDED;
 }
@@ -140,12 +117,12 @@ const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const 
 {
 	const struct vt_job_doing *main_doing = vt_job_main_doing(job, member);
 
-	if (!main_doing || !main_doing->verdict || !glob("in backward, waits*", main_doing->verdict))
+	if (!main_doing || !main_doing->verdict || !vt_glob("in backward, waits*", main_doing->verdict))
 		return main_doing;
 	for (size_t i = 0; i < member->threads.n; i++) {
 		const struct vt_job_doing *doing = &job->doings.data[member->threads.data[i].doing];
 
-		if (!doing->is_main && !doing->idle && glob("pt_autograd_*", doing->name))
+		if (!doing->is_main && !doing->idle && vt_glob("pt_autograd_*", doing->name))
 			return doing;
 	}
 	return main_doing;

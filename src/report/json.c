@@ -151,21 +151,6 @@ static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
 	vt_json_end_object(json);
 }
 
-static void write_headlines(struct vt_json *json, const struct vt_model *model)
-{
-	vt_json_array(json, "headlines");
-	for (size_t i = 0; i < model->headlines.n; i++) {
-		const struct vt_model_headline *h = &model->headlines.data[i];
-
-		vt_json_object_line(json, NULL);
-		vt_json_text(json, "code", h->code);
-		vt_json_bool(json, "alarm", h->alarm);
-		vt_json_text(json, "text", h->text);
-		vt_json_end_object(json);
-	}
-	vt_json_end_array(json);
-}
-
 static void write_diags(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_array(json, "diagnostics");
@@ -729,12 +714,6 @@ static void write_site(struct vt_json *json, const struct vt_model *model, const
 
 static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 {
-	static const char *const keys[VT_N_UNTRACED] = {
-		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
-		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
-		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
-	};
-
 	if (!model->block_traces) {
 		vt_json_null(json, "recorded");
 		return;
@@ -746,7 +725,7 @@ static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
-		put_amount(json, keys[i], model->untraced[i].bytes, model->untraced[i].blocks);
+		put_amount(json, vt_json_untraced_key((enum vt_untraced)i), model->untraced[i].bytes, model->untraced[i].blocks);
 	vt_json_end_object(json);
 	vt_json_array(json, "backtraces");
 	for (size_t i = 0; i < model->traces.n; i++)
@@ -815,7 +794,7 @@ static void begin_document(struct vt_json *json, FILE *out, const char *schema, 
 static void write_summary(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
-	write_headlines(json, model);
+	vt_json_headlines(json, model->headlines.data, model->headlines.n);
 	write_diags(json, model);
 	write_core(json, &model->core);
 	vt_json_text(json, "held_by", model->held_by);

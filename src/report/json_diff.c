@@ -110,11 +110,6 @@ static void write_site(struct vt_json *json, const struct vt_diff *diff, const s
 
 static void write_sites(struct vt_json *json, const struct vt_diff *diff)
 {
-	static const char *const keys[VT_N_UNTRACED] = {
-		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
-		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
-		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
-	};
 	bool compared = diff->sites_compared == VT_DIFF_SITES_COMPARED;
 
 	vt_json_text(json, "sites_compared", vt_diff_sites_name(diff->sites_compared));
@@ -124,7 +119,7 @@ static void write_sites(struct vt_json *json, const struct vt_diff *diff)
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
-		put_known_change(json, keys[i], compared, &diff->untraced[i]);
+		put_known_change(json, vt_json_untraced_key((enum vt_untraced)i), compared, &diff->untraced[i]);
 	vt_json_end_object(json);
 }
 
@@ -180,15 +175,7 @@ static void write_driver(struct vt_json *json, const struct vt_diff *diff)
 
 static void write_texts(struct vt_json *json, const struct vt_diff *diff)
 {
-	vt_json_array(json, "headlines");
-	for (size_t i = 0; i < diff->headlines.n; i++) {
-		vt_json_object_line(json, NULL);
-		vt_json_text(json, "code", diff->headlines.data[i].code);
-		vt_json_bool(json, "alarm", diff->headlines.data[i].alarm);
-		vt_json_text(json, "text", diff->headlines.data[i].text);
-		vt_json_end_object(json);
-	}
-	vt_json_end_array(json);
+	vt_json_headlines(json, diff->headlines.data, diff->headlines.n);
 	vt_json_array(json, "notes");
 	for (size_t i = 0; i < diff->notes.n; i++) {
 		vt_json_object_line(json, NULL);

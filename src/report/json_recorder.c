@@ -160,3 +160,27 @@ void vt_json_recorder(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }
+
+void vt_json_headlines(struct vt_json *json, const struct vt_model_headline *headlines, size_t n)
+{
+	vt_json_array(json, "headlines");
+	for (size_t i = 0; i < n; i++) {
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "code", headlines[i].code);
+		vt_json_bool(json, "alarm", headlines[i].alarm);
+		vt_json_text(json, "text", headlines[i].text);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+const char *vt_json_untraced_key(enum vt_untraced why)
+{
+	static const char *const keys[VT_N_UNTRACED] = {
+		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
+		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
+		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
+	};
+
+	return keys[why];
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's parts for machines that are about vramtap's recorder. */
+/* Parts for machines that a report and a comparison of two have in common, and those that are about vramtap's recorder. */
 #ifndef VT_REPORT_JSON_RECORDER_H
 #define VT_REPORT_JSON_RECORDER_H
 
@@ -12,5 +12,11 @@ void vt_json_recorder(struct vt_json *json, const struct vt_model *model);
 /* Members of an object: how old, and which thread. */
 void vt_json_ages(struct vt_json *json, const struct vt_model_ages *ages);
 void vt_json_record(struct vt_json *json, const struct vt_model_record *record);
+
+/* The member "headlines". */
+void vt_json_headlines(struct vt_json *json, const struct vt_model_headline *headlines, size_t n);
+
+/* The member that tells of blocks without a backtrace for this reason: "not_recorded", ... */
+const char *vt_json_untraced_key(enum vt_untraced why);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 /* Deep recursion says nothing new. */
 #define MAX_LOOKED_AT 256
 /* How far apart two functions of one library may be that belong to one call. */
@@ -209,29 +211,6 @@ static const char *const waiting_files[] = {
 };
 static const char *const thread_starts[] = { "start_thread", "clone", "__clone", "clone3", "__clone3",
 					     "execute_native_thread_routine" };
-
-bool vt_glob(const char *pattern, const char *text)
-{
-	const char *star = NULL, *retry = NULL;
-
-	while (*text) {
-		if (*pattern == '*') {
-			star = pattern++;
-			retry = text;
-		} else if (*pattern == *text) {
-			pattern++;
-			text++;
-		} else if (star) {
-			pattern = star + 1;
-			text = ++retry;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*')
-		pattern++;
-	return !*pattern;
-}
 
 static bool is_one_of(const char *text, const char *const *patterns, size_t n)
 {

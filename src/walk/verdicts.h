@@ -17,7 +17,4 @@
  */
 void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, struct vt_arena *arena);
 
-/* Whether pattern, in which each '*' stands for any text, matches all of text. */
-bool vt_glob(const char *pattern, const char *text);
-
 #endif
