@@ -18,6 +18,9 @@ mkdir -p "$build_dir"
 cd "$build_dir"
 wish="$* $headers $source_dir"
 if ! { [ -f Makefile ] && [ "$(cat .configured 2>/dev/null)" = "$wish" ]; }; then
+	# What an earlier build knows of its sources (.deps) names them by path: a tree that moved, or another clone, begins
+	# from nothing. config.status: only what configure made here is removed.
+	[ ! -f config.status ] || find . -mindepth 1 -delete
 	"$source_dir/configure" --quiet --with-cuda-headers="$headers" "$@"
 	printf '%s' "$wish" >.configured
 fi
