@@ -296,8 +296,10 @@ static struct vt_error *load(const struct arguments *args, struct vt_job *job, i
 	for (size_t i = 0; i < args->from.list.n; i++) {
 		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
 
-		if (err)
+		if (err) {
 			vt_cmd_fail(err);
+			vt_job_miss(job, err->message);
+		}
 		n_loaded += !err;
 	}
 	*status = n_loaded == args->from.list.n ? VT_EXIT_COMPLETE : VT_EXIT_PARTIAL;

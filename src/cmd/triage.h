@@ -27,7 +27,6 @@ struct vt_triage_choice {
 /* One process, or core, that is looked at. */
 struct vt_suspect {
 	struct vt_label label;    /* texts: the arena of its struct vt_suspects */
-	uint64_t start_ticks;     /* tells a pid apart that was given to another process since */
 	bool uses_gpu;
 	bool sure;                /* what the role rests on is no guess that its stacks may correct */
 	const char *core;         /* NULL a live process */
@@ -37,7 +36,7 @@ struct vt_suspect {
 struct vt_suspects {
 	VT_VEC(struct vt_suspect) list;
 	struct vt_arena arena;
-	char host[256];
+	char host[256], system[128];
 };
 
 /* A usage error: the regular expression is none. VT_ERR_FORMAT. */

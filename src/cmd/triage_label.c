@@ -417,7 +417,9 @@ static void find_helpers(struct labelling *l)
 /* In the order in which a rank started them; pids may have begun again from 1. */
 static bool is_before(const struct vt_suspect *a, const struct vt_suspect *b)
 {
-	return a->start_ticks != b->start_ticks ? a->start_ticks < b->start_ticks : a->label.pid < b->label.pid;
+	if (a->label.start_ticks != b->label.start_ticks)
+		return a->label.start_ticks < b->label.start_ticks;
+	return a->label.pid < b->label.pid;
 }
 
 static void number_workers(struct vt_suspects *suspects)
@@ -496,13 +498,13 @@ static const char *file_name(struct vt_suspects *suspects, const char *kind, lon
 	return name;
 }
 
-static struct vt_error *find_host(struct vt_suspects *suspects)
+static void find_host(struct vt_suspects *suspects)
 {
 	if (suspects->host[0])
-		return NULL;
+		return;
 	if (gethostname(suspects->host, sizeof(suspects->host) - 1) || !suspects->host[0])
 		snprintf(suspects->host, sizeof(suspects->host), "localhost");
-	return NULL;
+	vt_processes_system(suspects->system, sizeof(suspects->system));
 }
 
 static struct vt_suspect *add_suspect(struct vt_suspects *suspects, pid_t pid)
@@ -512,7 +514,7 @@ static struct vt_suspect *add_suspect(struct vt_suspects *suspects, pid_t pid)
 	if (suspect)
 		*suspect = (struct vt_suspect){
 			.label = {
-				.host = suspects->host, .pid = pid, .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1,
+				.host = suspects->host, .system = suspects->system, .pid = pid, .name = "", .command = "", .role = VT_ROLE_OTHER, .rank = -1,
 				.local_rank = -1, .world_size = -1, .local_world_size = -1, .worker = -1, .container = "", .pod = "",
 				.job = "", .in_job = true,
 			},
@@ -532,7 +534,7 @@ static struct vt_error *add_process(struct labelling *l, size_t i)
 		return &vt_enomem;
 	l->index[i] = suspects->list.n - 1;
 	read_rank(l->processes, i, &suspect->label);
-	suspect->start_ticks = process->start_ticks;
+	suspect->label.start_ticks = process->start_ticks;
 	suspect->uses_gpu = vt_process_gpu(l->processes, i, NULL) != VT_GPU_NONE;
 	suspect->label.in_job = l->found->chosen[i];
 	suspect->label.ppid = process->ppid;
@@ -546,7 +548,7 @@ static struct vt_error *add_process(struct labelling *l, size_t i)
 
 static struct vt_error *add_all(struct labelling *l)
 {
-	VT_TRY(find_host(l->suspects));
+	find_host(l->suspects);
 	for (size_t i = 0; i < l->processes->list.n; i++) {
 		l->index[i] = VT_NO_PROCESS;
 		if (l->found->chosen[i] || l->found->others[i])
@@ -585,13 +587,14 @@ struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *co
 	long number = 1;
 	struct vt_suspect *suspect;
 
-	VT_TRY(find_host(suspects));
+	find_host(suspects);
 	for (size_t i = 0; i < suspects->list.n; i++)
 		number += suspects->list.data[i].core != NULL;
 	suspect = add_suspect(suspects, 0);
 	if (!suspect)
 		return &vt_enomem;
 	suspect->core = core;
+	suspect->label.system = ""; /* it may be of any */
 	suspect->label.role = VT_ROLE_RANK;
 	suspect->file = file_name(suspects, "core", number);
 	return suspect->file ? NULL : &vt_enomem;

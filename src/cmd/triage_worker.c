@@ -148,12 +148,12 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 	if (suspect->core)
 		return NULL;
 	/* It was named, and is not there: who has its number by now is another one. */
-	if (!suspect->start_ticks)
+	if (!suspect->label.start_ticks)
 		return vt_error_create(VT_ERR_GONE, "there is no process %d", (int)suspect->label.pid);
 
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
-	if (err || info.start_ticks == suspect->start_ticks)
+	if (err || info.start_ticks == suspect->label.start_ticks)
 		return NULL;
 	return vt_error_create(VT_ERR_GONE, "it has ended, and another process has its number");
 }
@@ -164,7 +164,7 @@ static bool is_still_there(const struct vt_suspect *suspect)
 	struct vt_thread_info info = { 0 };
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
-	return !err && info.start_ticks == suspect->start_ticks && info.state != 'Z' && info.state != 'X';
+	return !err && info.start_ticks == suspect->label.start_ticks && info.state != 'Z' && info.state != 'X';
 }
 
 static struct vt_error *collect(struct worker *w, const struct vt_subject *subject, const struct vt_collect_options *options)

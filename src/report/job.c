@@ -216,6 +216,7 @@ struct vt_member *vt_job_new_member(struct vt_job *job)
 	}
 	*member = (struct vt_member){
 		.label = { .host = "",
+			   .system = "",
 			   .name = "",
 			   .command = "",
 			   .role = VT_ROLE_OTHER,
@@ -233,6 +234,11 @@ struct vt_member *vt_job_new_member(struct vt_job *job)
 		.place = VT_NO_PLACE,
 	};
 	return member;
+}
+
+const char *vt_job_system(const struct vt_label *label)
+{
+	return *label->system ? label->system : label->host;
 }
 
 const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member)
@@ -266,6 +272,11 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
 		return;
 	}
 	*diag = (struct vt_diag){ .level = level, .stage = "job", .code = code, .text = text };
+}
+
+void vt_job_miss(struct vt_job *job, const char *why)
+{
+	vt_job_diag(job, VT_DIAG_MISSING, "not-read", "%s", why);
 }
 
 const char *vt_role_name(enum vt_role role)

@@ -35,7 +35,9 @@ enum vt_role {
 /* Who a process is, before it is looked at. Texts are of the target: hostile. */
 struct vt_label {
 	const char *host;
+	const char *system;     /* the boot and the pid namespace that pid is a number in: names of hosts may be the same; "" unknown */
 	pid_t pid, ppid;
+	uint64_t start_ticks;   /* since boot: tells a pid apart that was given to another process since; 0 unknown */
 	const char *name;       /* comm */
 	const char *command;    /* "" unknown */
 	enum vt_role role;
@@ -242,6 +244,9 @@ bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct v
 /* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
+
+/* A part of the job, a node perhaps, of which nothing could be read: what there is is not all. why is one line. */
+void vt_job_miss(struct vt_job *job, const char *why);
 
 /* Fills what is marked "account". Once, when all members are in. */
 void vt_job_account(struct vt_job *job);

@@ -33,16 +33,48 @@ static int compare_members(const void *pa, const void *pb)
 	return order;
 }
 
+/* Who is known to be one process is at one place then. */
+static int compare_processes(const void *pa, const void *pb)
+{
+	const struct vt_member *a = pa, *b = pb;
+	int order = strcmp(vt_job_system(&a->label), vt_job_system(&b->label));
+
+	if (!order)
+		order = compare_numbers(a->label.pid, b->label.pid);
+	if (!order)
+		order = strcmp(a->core ? a->core : "", b->core ? b->core : "");
+	if (!order)
+		order = compare_numbers((int64_t)a->label.start_ticks, (int64_t)b->label.start_ticks);
+	return order;
+}
+
 static bool is_same_process(const struct vt_member *a, const struct vt_member *b)
 {
 	/* Of a core that could not be read no number is known. */
-	return a->label.pid > 0 && a->label.pid == b->label.pid && !strcmp(a->label.host, b->label.host) &&
-	       !strcmp(a->core ? a->core : "", b->core ? b->core : "");
+	return a->label.pid > 0 && !compare_processes(a, b);
+}
+
+/* Of two reports of one process. */
+static bool says_more(const struct vt_member *a, const struct vt_member *b)
+{
+	if (a->label.in_job != b->label.in_job)
+		return a->label.in_job;
+	if (a->completeness != b->completeness)
+		return a->completeness < b->completeness;
+	return a->have_moment && b->have_moment && a->stopped_ns > b->stopped_ns;
+}
+
+static void swap(struct vt_member *a, struct vt_member *b)
+{
+	struct vt_member kept = *a;
+
+	*a = *b;
+	*b = kept;
 }
 
 /*
- * The same directory, or two of the same node, may have been named: of two reports of one process the one that says
- * more stays.
+ * The same directory, or two of the same node, may have been named; or nodes of a batch system are one machine, and what was started
+ * on each of them has found all. Of the reports of one process the one that says more stays; of equal ones the latest.
  */
 static void drop_doubles(struct vt_job *job)
 {
@@ -57,12 +89,8 @@ static void drop_doubles(struct vt_job *job)
 			continue;
 		}
 		dropped++;
-		if (members[i].completeness < before->completeness) {
-			struct vt_member worse = *before;
-
-			*before = members[i];
-			members[i] = worse;
-		}
+		if (says_more(&members[i], before))
+			swap(before, &members[i]);
 		vt_member_deinit(&members[i]);
 	}
 	job->members.n = n;
@@ -79,12 +107,12 @@ struct moments {
 
 static bool add_moment(struct vt_map *by_host, struct moments *moments, size_t *n, const struct vt_member *member)
 {
-	const uint64_t *found = vt_map_get(by_host, (uintptr_t)member->label.host);
+	const uint64_t *found = vt_map_get(by_host, (uintptr_t)vt_job_system(&member->label));
 	struct moments *m;
 
 	if (!found) {
 		moments[*n] = (struct moments){ .first = member->stopped_ns, .last = member->stopped_ns };
-		return vt_map_put(by_host, (uintptr_t)member->label.host, (*n)++);
+		return vt_map_put(by_host, (uintptr_t)vt_job_system(&member->label), (*n)++);
 	}
 	m = &moments[*found];
 	if (member->stopped_ns < m->first)
@@ -94,7 +122,7 @@ static bool add_moment(struct vt_map *by_host, struct moments *moments, size_t *
 	return true;
 }
 
-/* Clocks of different hosts are not compared. Names of hosts are interned. */
+/* Clocks of different hosts are not compared. Their names are interned. */
 static bool measure_skew(struct vt_job *job)
 {
 	struct moments *moments = calloc(job->members.n + 1, sizeof(*moments));
@@ -117,24 +145,41 @@ static bool measure_skew(struct vt_job *job)
 	return ok;
 }
 
+static bool is_part_missing(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->diags.n; i++)
+		if (job->diags.data[i].level == VT_DIAG_MISSING)
+			return true;
+	return false;
+}
+
+/* Those outside of the job do not count. */
 static enum vt_completeness completeness_of(const struct vt_job *job)
 {
-	size_t n[VT_NOTHING + 1] = { 0 };
+	size_t n[VT_NOTHING + 1] = { 0 }, all = 0;
 
-	for (size_t i = 0; i < job->members.n; i++)
-		n[job->members.data[i].completeness]++;
-	if (n[VT_NOTHING] == job->members.n)
+	for (size_t i = 0; i < job->members.n; i++) {
+		n[job->members.data[i].completeness] += job->members.data[i].label.in_job;
+		all += job->members.data[i].label.in_job;
+	}
+	if (n[VT_NOTHING] == all)
 		return VT_NOTHING;
-	return job->failed || n[VT_COMPLETE] < job->members.n ? VT_PARTIAL : VT_COMPLETE;
+	return job->failed || n[VT_COMPLETE] < all || is_part_missing(job) ? VT_PARTIAL : VT_COMPLETE;
+}
+
+static void sort(struct vt_job *job, int (*compare)(const void *a, const void *b))
+{
+	if (job->members.n)
+		qsort(job->members.data, job->members.n, sizeof(*job->members.data), compare);
 }
 
 void vt_job_account(struct vt_job *job)
 {
 	bool ok;
 
-	if (job->members.n)
-		qsort(job->members.data, job->members.n, sizeof(*job->members.data), compare_members);
+	sort(job, compare_processes);
 	drop_doubles(job);
+	sort(job, compare_members);
 	ok = measure_skew(job) && vt_job_decide_states(job) && vt_job_build_tree(job) && vt_job_build_devices(job) &&
 	     vt_job_make_verdicts(job);
 	job->failed |= !ok;

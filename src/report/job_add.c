@@ -308,6 +308,7 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 
 	*to = *label;
 	to->host = name_of(job, label->host);
+	to->system = name_of(job, label->system);
 	to->name = name_of(job, label->name);
 	to->command = name_of(job, label->command);
 	to->container = name_of(job, label->container);

@@ -123,7 +123,9 @@ static void put_doings(struct vt_json *json, const struct vt_job *job)
 static void put_label(struct vt_json *json, const struct vt_label *l)
 {
 	vt_json_name(json, "host", l->host);
+	vt_json_name(json, "system", l->system);
 	vt_json_int(json, "pid", l->pid);
+	put_known(json, "start_ticks", l->start_ticks ? (int64_t)l->start_ticks : -1);
 	put_id(json, "parent", l->ppid);
 	vt_json_name(json, "name", l->name);
 	vt_json_name(json, "command_line", l->command);

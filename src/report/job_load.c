@@ -201,7 +201,9 @@ static void load_label(struct load *l, json_t *from, struct vt_label *label)
 	if (!has(from, "pid"))
 		vt_json_in_wrong(&l->in, "pid", "is missing");
 	label->host = intern(l, from, "host", "");
+	label->system = intern(l, from, "system", "");
 	label->pid = load_pid(l, from, "pid");
+	vt_json_in_uint(&l->in, from, "start_ticks", &label->start_ticks);
 	label->ppid = load_pid(l, from, "parent");
 	label->name = intern(l, from, "name", "");
 	label->command = intern(l, from, "command_line", "");

@@ -25,6 +25,9 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
 
 uint64_t vt_job_mix(uint64_t hash, uint64_t value);
 
+/* Where numbers of processes are unique, and clocks the same: interned; equal texts have equal addresses. */
+const char *vt_job_system(const struct vt_label *label);
+
 /* The member's main thread's, NULL unknown. */
 const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member);
 

@@ -358,7 +358,7 @@ static bool are_of_one_job(const struct vt_label *a, const struct vt_label *b)
 		return false;
 	if (a->rank >= 0 || b->rank >= 0)
 		return a->rank >= 0 && b->rank >= 0;
-	return a->ppid == b->ppid && !strcmp(a->host, b->host);
+	return a->ppid == b->ppid && !strcmp(vt_job_system(a), vt_job_system(b));
 }
 
 /* Of a core less is known, and its rank may have been started again since. */

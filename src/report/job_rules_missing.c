@@ -189,7 +189,7 @@ static bool is_worker_in(const struct vt_member *m, unsigned int states)
 
 static uint64_t process_key(const struct vt_label *label, pid_t pid)
 {
-	return vt_job_mix((uintptr_t)label->host, (uint64_t)pid);
+	return vt_job_mix((uintptr_t)vt_job_system(label), (uint64_t)pid);
 }
 
 /* What is said of workers in some states, of those alone whose ranks are in waiting, if that is there. */

@@ -392,27 +392,67 @@ static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_
 	line->buf.failed |= reasons.failed;
 }
 
-static void print_end(struct vt_line *line, const struct vt_job *job)
+/* Nodes may have said the same. */
+static bool is_said_before(const struct vt_job *job, size_t i)
 {
-	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL);
+	for (size_t k = 0; k < i; k++)
+		if (job->diags.data[k].level == job->diags.data[i].level && !strcmp(job->diags.data[k].text, job->diags.data[i].text))
+			return true;
+	return false;
+}
 
-	if (nothing || partial || job->diags.n)
-		vt_text_title(line, NULL, "%s", nothing || partial ? "Not read, or not all of it" : "Notes");
-	print_level(line, job, VT_NOTHING);
-	print_level(line, job, VT_PARTIAL);
-	for (size_t i = 0; i < job->diags.n && i < MAX_DIAGS; i++) {
-		vt_line_add(line, VT_PLAIN, job->diags.data[i].level == VT_DIAG_MISSING ? "!" : "·");
+static void print_diags(struct vt_line *line, const struct vt_job *job, enum vt_diag_level level)
+{
+	size_t n = 0, more = 0;
+	char count[VT_NUM_MAX];
+
+	for (size_t i = 0; i < job->diags.n; i++) {
+		if (job->diags.data[i].level != level || (n < MAX_DIAGS && is_said_before(job, i)))
+			continue;
+		if (n++ >= MAX_DIAGS) {
+			more++;
+			continue;
+		}
+		vt_line_add(line, VT_PLAIN, level == VT_DIAG_MISSING ? "!" : "·");
 		vt_line_pad(line, 2);
 		vt_line_wrap(line, VT_PLAIN, job->diags.data[i].text, 4, 2);
 	}
+	if (more) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, more));
+		vt_line_end(line);
+	}
+}
+
+static size_t count_missing_parts(const struct vt_job *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->diags.n; i++)
+		n += job->diags.data[i].level == VT_DIAG_MISSING;
+	return n;
+}
+
+static void print_end(struct vt_line *line, const struct vt_job *job)
+{
+	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL), parts = count_missing_parts(job);
+
+	if (nothing || partial || job->diags.n)
+		vt_text_title(line, NULL, "%s", nothing || partial || parts ? "Not read, or not all of it" : "Notes");
+	print_level(line, job, VT_NOTHING);
+	print_level(line, job, VT_PARTIAL);
+	print_diags(line, job, VT_DIAG_MISSING);
+	print_diags(line, job, VT_DIAG_NOTE);
 	vt_line_blank(line);
 	if (job->completeness == VT_COMPLETE)
 		vt_line_add(line, VT_PLAIN, "Complete.");
 	else if (job->completeness == VT_NOTHING)
 		vt_line_add(line, VT_ALARM, "Nothing could be learned.");
+	else if (!nothing && !partial)
+		vt_line_add(line, VT_WARN, "Partial: not all parts are there.");
 	else
-		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full.",
-			     job->members.n, nothing, partial);
+		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full%s.",
+			     job->members.n, nothing, partial, parts ? "; nor are all parts there" : "");
 	vt_line_end(line);
 }
 

@@ -119,6 +119,17 @@ void vt_processes_deinit(struct vt_processes *processes)
 	vt_arena_deinit(&processes->arena);
 }
 
+void vt_processes_system(char *text, size_t size)
+{
+	char boot[40], space[48];
+	ssize_t boot_n = vt_task_slurp(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	ssize_t space_n = readlink("/proc/self/ns/pid", space, sizeof(space));
+
+	text[0] = '\0';
+	if (boot_n > 0 && space_n > 0 && (size_t)space_n < sizeof(space))
+		snprintf(text, size, "%.*s %.*s", (int)strcspn(boot, "\n"), boot, (int)space_n, space);
+}
+
 size_t vt_processes_find(const struct vt_processes *processes, pid_t pid)
 {
 	const uint64_t *index = pid > 0 ? vt_map_get(&processes->by_pid, (uint64_t)pid) : NULL;

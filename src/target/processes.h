@@ -53,6 +53,12 @@ struct vt_processes {
 struct vt_error *vt_processes_init(struct vt_processes *processes);
 void vt_processes_deinit(struct vt_processes *processes);
 
+/*
+ * What pids here are numbers in, the boot of the kernel and the pid namespace: containers may have one name, and the same pids. ""
+ * when that cannot be told.
+ */
+void vt_processes_system(char *text, size_t size);
+
 /* Its index in the list, or VT_NO_PROCESS. */
 size_t vt_processes_find(const struct vt_processes *processes, pid_t pid);
 
