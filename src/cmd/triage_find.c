@@ -56,6 +56,25 @@ static bool uses_gpu(const struct finding *f, size_t i)
 	return f->choice->all_gpu && vt_process_gpu(f->processes, i, NULL) != VT_GPU_NONE;
 }
 
+static bool is_slurmstepd(const struct vt_process *process)
+{
+	return !strncmp(process->name, "slurmstepd", strlen("slurmstepd"));
+}
+
+/*
+ * In the job's control group, and root's: who waits for the tasks of a step, and what it runs in the step "extern", where there is
+ * nothing to run, to hold the group (a sleep without end). Of root's own job the first comes as a launcher.
+ */
+static bool is_slurms_own(const struct finding *f, size_t i)
+{
+	const struct vt_process *list = f->processes->list.data, *process = &list[i];
+
+	if (is_slurmstepd(process))
+		return true;
+	return !strcmp(process->name, "sleep") && process->parent != VT_NO_PROCESS && is_slurmstepd(&list[process->parent]) &&
+	       strstr(vt_process_cgroup(f->processes, i), "/step_extern");
+}
+
 /* The number of a job, or what is below it in a larger one: "4711", and "4711.0" of its first step. */
 static bool is_of_slurm_job(const struct finding *f, size_t i)
 {
@@ -65,7 +84,7 @@ static bool is_of_slurm_job(const struct finding *f, size_t i)
 	if (!f->choice->slurm)
 		return false;
 	if (vt_cgroup_slurm_job(vt_process_cgroup(f->processes, i), id, sizeof(id)))
-		return !strcmp(id, f->choice->slurm);
+		return !strcmp(id, f->choice->slurm) && !is_slurms_own(f, i);
 	for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++) {
 		const char *value = vt_process_variable(f->processes, i, variables[v]);
 
@@ -108,10 +127,16 @@ static void mark_ours(struct finding *f)
 	}
 }
 
+/* Of a triage that looks at the same job, of each of its nodes, say: they come and go meanwhile. */
+static bool is_of_triage(const struct finding *f, size_t i)
+{
+	return !strcmp(f->processes->list.data[i].name, "vramtap") || vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
+}
+
 /* What must not be looked at unasked. */
 static bool is_excluded(const struct finding *f, size_t i)
 {
-	return f->ours[i] || f->processes->list.data[i].kernel_thread;
+	return f->ours[i] || f->processes->list.data[i].kernel_thread || is_of_triage(f, i);
 }
 
 static void find_seeds(struct finding *f)
@@ -119,8 +144,8 @@ static void find_seeds(struct finding *f)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		if (is_named(f->choice, f->processes->list.data[i].pid))
 			f->found->chosen[i] = true;
-		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]) && !f->found->chosen[i] && !is_excluded(f, i); w++)
-			f->found->chosen[i] = ways[w](f, i);
+		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]) && !f->found->chosen[i]; w++)
+			f->found->chosen[i] = ways[w](f, i) && !is_excluded(f, i);
 	}
 }
 
@@ -162,6 +187,15 @@ static void choose_descendants(struct finding *f, const bool *of)
 	}
 }
 
+/* Of the shell that has started us, say: itself it is left out. */
+static void add_parent(const struct finding *f, bool *seeds)
+{
+	size_t at = vt_processes_find(f->processes, f->choice->children_of);
+
+	if (at != VT_NO_PROCESS)
+		seeds[at] = true;
+}
+
 static bool are_others_wanted(const struct vt_triage_choice *choice)
 {
 	return !choice->all_gpu && (choice->slurm || choice->cgroup || choice->match || choice->children_of);
@@ -184,10 +218,19 @@ static void find_others(struct finding *f)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		uint64_t devices = 0;
 
-		if (f->found->chosen[i] || is_excluded(f, i) || vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE)
+		if (f->found->chosen[i] || vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE || is_excluded(f, i))
 			continue;
 		f->found->others[i] = !job_known || !devices || devices & of_job;
 	}
+}
+
+/* What has come and gone while we looked is nobody's: a shell's child that executes nothing looks like the shell. */
+static void drop_gone(struct finding *f)
+{
+	for (size_t i = 0; i < f->processes->list.n; i++)
+		if ((f->found->chosen[i] || f->found->others[i]) && !is_named(f->choice, f->processes->list.data[i].pid) &&
+		    !vt_process_is_there(f->processes, i))
+			f->found->chosen[i] = f->found->others[i] = false;
 }
 
 static struct vt_error *find_missing(struct finding *f)
@@ -218,10 +261,12 @@ static struct vt_error *find(struct finding *f)
 	if (f->choice->all_gpu)
 		choose_launchers(f);
 	memcpy(seeds, f->found->chosen, n * sizeof(*seeds));
+	add_parent(f, seeds);
 	choose_descendants(f, seeds);
 	choose_launchers(f);
 	if (are_others_wanted(f->choice))
 		find_others(f);
+	drop_gone(f);
 	return find_missing(f);
 }
 

@@ -137,6 +137,17 @@ size_t vt_processes_find(const struct vt_processes *processes, pid_t pid)
 	return index ? (size_t)*index : VT_NO_PROCESS;
 }
 
+bool vt_process_is_there(const struct vt_processes *processes, size_t process)
+{
+	const struct vt_process *p = &processes->list.data[process];
+	VT_CLOSE int dir = open_process(p->pid);
+	struct vt_process now = { 0 };
+	char text[1024];
+
+	return dir >= 0 && vt_task_slurp(dir, "stat", text, sizeof(text)) > 0 && parse_stat(text, &now) &&
+	       now.start_ticks == p->start_ticks;
+}
+
 /* Processes come and go during the pass, so the parents may form a ring: numbers are used again. */
 bool vt_processes_descends(const struct vt_processes *processes, size_t process, size_t ancestor)
 {

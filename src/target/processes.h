@@ -62,6 +62,9 @@ void vt_processes_system(char *text, size_t size);
 /* Its index in the list, or VT_NO_PROCESS. */
 size_t vt_processes_find(const struct vt_processes *processes, pid_t pid);
 
+/* It has not ended since the pass, or is a zombie. */
+bool vt_process_is_there(const struct vt_processes *processes, size_t process);
+
 /* Whether this process is descended from ancestor (indices); no process is from itself. */
 bool vt_processes_descends(const struct vt_processes *processes, size_t process, size_t ancestor);
 
