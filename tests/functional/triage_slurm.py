@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""examples/triage-slurm.sh on a real Slurm, whose three nodes are this one host: so each node finds the processes of all. A job hangs
+there, and one of its ranks is elsewhere."""
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from cluster import NODES, Slurm, descendants_of
+from harness import COMPLETE, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, scratch, wait_until
+
+SCRIPT = os.path.join(SOURCE, "examples", "triage-slurm.sh")
+RANK = os.path.join(SOURCE, "tests", "targets", "slurm_rank.py")
+RANKS = 6
+ODD = 4
+STACK = contextlib.ExitStack()
+SHARED = {}
+
+
+def slurm():
+    """One for all tests."""
+    if "slurm" not in SHARED:
+        SHARED["slurm"] = STACK.enter_context(Slurm())
+    return SHARED["slurm"]
+
+
+def job():
+    """(its number, {rank: pid})"""
+    if "job" not in SHARED:
+        SHARED["job"] = STACK.enter_context(slurm().job(RANK, RANKS, str(ODD)))
+    return SHARED["job"]
+
+
+def triage(*args, program=VRAMTAP, prefix=(), out=None, expect=COMPLETE, timeout=120):
+    """Runs the script; returns (directory, report, standard output, standard error, seconds)."""
+    number, _ = job()
+    out = out or scratch("out")
+    begin = time.monotonic()
+    done = slurm().run(*prefix, "sh", SCRIPT, "-o", out, "-b", program, *map(str, args), str(number), env={"VRAMTAP": VRAMTAP}, timeout=timeout)
+    took = time.monotonic() - begin
+    text, err = done.stdout.decode(), done.stderr.decode()
+    equal(done.returncode, expect, "exit code: " + err + text[-1500:])
+    with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
+        return out, json.load(file), text, err, took
+
+
+def check_ranks(report):
+    """Every rank once, as Slurm numbers them."""
+    number, pids = job()
+    members = [m for m in report["members"] if m["in_job"]]
+    ranks = [m for m in members if m["role"] == "rank"]
+    equal([(m["rank"], m["pid"]) for m in ranks], sorted(pids.items()), "the ranks")
+    for m in ranks:
+        equal((m["job"], m["local_rank"], m["world_size"], m["host"], m["completeness"], m["error"]),
+              (f"slurm {number}", m["rank"] % 2, RANKS, socket.gethostname(), "complete", None), f"rank {m['rank']}")
+    pids = [m["pid"] for m in report["members"]]
+    equal(len(pids), len(set(pids)), "members that are there once")
+    for m in members:
+        check(m["role"] in ("rank", "launcher"), "what is no part of the job", m["name"], m["command_line"])
+
+
+def check_odd_one(report, text):
+    told = [v["text"] for v in report["found"]["verdicts"]]
+    check(any(f"rank {ODD} " in line or f"ranks {ODD} " in line for line in told) and any("save_metrics" in line for line in told),
+          "nobody names the odd one", told)
+    check("save_metrics" in text and f"{ODD} [1]" in text, "the summary does not show the odd one", text)
+
+
+def check_only(out, names):
+    equal(sorted(os.listdir(out)), sorted((*names, "report.json", "summary.txt")), "what is in the directory")
+
+
+def are_unharmed():
+    for pid in job()[1].values():
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            status = file.read()
+        check("TracerPid:\t0" in status and "\nState:\tS" in status, f"{pid} is stopped or traced", status[:300])
+
+
+def test_all_nodes():
+    out, report, text, err, _ = triage("-t", "30")
+    equal(err, "", "standard error")
+    check_ranks(report)
+    check_odd_one(report, text)
+    check_only(out, NODES)
+    # Nobody overwrote another's, and the names of the files lead there.
+    for node in NODES:
+        check(os.path.exists(os.path.join(out, node, "report.json")), "the node's own", node)
+    for m in report["members"]:
+        with open(os.path.join(out, m["report"]), encoding="utf-8") as file:
+            equal(json.load(file)["process"]["pid"], m["pid"], "the process of " + m["report"])
+    equal(report["found"]["completeness"], "complete", "completeness")
+    are_unharmed()
+
+
+def hanging_on(node):
+    """A vramtap that never ends there."""
+    path = scratch("vramtap")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\n[ "$SLURMD_NODENAME" != {node} ] || exec sleep 1000\nexec \'{VRAMTAP}\' "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+def check_missing(report, text, err, node):
+    check(f"triage-slurm.sh: {node}: " in err and err.count("\n") == 1, "what is said of it", err)
+    missing = [d["text"] for d in report["diagnostics"] if d["level"] == "missing"]
+    check(len(missing) == 1 and f"/{node}/" in missing[0], "what the report says", missing)
+    check(f"/{node}/" in text and "Partial" in text, "what the summary says", text)
+    equal(report["found"]["completeness"], "partial", "completeness")
+
+
+def test_vramtap_that_hangs():
+    out, report, text, err, took = triage("-t", "2", "-m", "8", program=hanging_on("node2"), expect=PARTIAL)
+    check(took < 2 + 8 + 5, "it took too long", took)
+    check_ranks(report)
+    check_odd_one(report, text)
+    check_missing(report, text, err, "node2")
+    check("did not end in time" in err, "the reason", err)
+    check_only(out, ("node1", "node3"))
+
+
+def test_node_that_does_not_answer():
+    """Its daemon stands still. The step for all nodes fails then; each by itself does not."""
+    slurmd = slurm().slurmd["node3"]
+    os.kill(slurmd.pid, signal.SIGSTOP)
+    try:
+        _, report, text, err, took = triage("-t", "2", "-m", "3", expect=PARTIAL)
+    finally:
+        os.kill(slurmd.pid, signal.SIGCONT)
+    check(took < 2 * (2 + 3 + 2) + 5, "it took too long", took)
+    check_ranks(report)
+    check_odd_one(report, text)
+    check_missing(report, text, err, "node3")
+
+
+def test_without_a_shared_file_system():
+    """The nodes do not see the directory, for it is in a mount namespace of the script's."""
+    base = scratch()
+    if os.geteuid():
+        raise Skip("needs root")
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", base], capture_output=True, check=False).returncode:
+        raise Skip("no mount namespaces here")
+    kept, hidden = scratch("kept"), os.path.join(base, "it's \"out\" $HOME")
+    number, _ = job()
+    done = slurm().run("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$1" && sh "$2" -o "$3" -b "$4" -q "$5"; s=$?; cp -a "$3" "$6"; exit $s',
+                       "sh", base, SCRIPT, hidden, VRAMTAP, str(number), kept, env={"VRAMTAP": VRAMTAP})
+    equal((done.returncode, done.stdout, done.stderr), (COMPLETE, b"", b""), "exit code and output")
+    with open(os.path.join(kept, "report.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    check_ranks(report)
+    check_only(kept, NODES)
+    for m in report["members"]:
+        check(os.path.exists(os.path.join(kept, m["report"])), "the report of a process", m["report"])
+
+
+def test_from_inside_the_job():
+    """As a watchdog in the job does it: with all of the step's variables, and without itself among the processes."""
+    number, _ = job()
+    _, report, _, err, _ = triage(prefix=("srun", "--overlap", f"--jobid={number}", "-N1", "-n1", "-wnode1"))
+    equal(err, "", "standard error")
+    check_ranks(report)
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+    return b""
+
+
+def test_interrupted():
+    """It ends at once, leaves no file of its own, and nothing runs on."""
+    number, _ = job()
+    out = scratch("out")
+    before = set(descendants_of(os.getpid()))
+    proc = subprocess.Popen(["sh", SCRIPT, "-o", out, "-b", hanging_on("node1"), "-t", "20", str(number)], stdin=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, env=dict(slurm().env, VRAMTAP=VRAMTAP))
+    def hanging():
+        return [pid for pid in set(descendants_of(os.getpid())) - before if name_of(pid) == b"sleep\x001000\0"]
+    wait_until(hanging, 20, "a node is asked")
+    proc.send_signal(signal.SIGTERM)
+    equal(proc.wait(15), 143, "exit code")
+    equal([name for name in os.listdir(out) if name.startswith(".")], [], "files that are left")
+    wait_until(lambda: not hanging(), 15, "what hangs on the node is ended")
+
+
+def test_usage():
+    env = dict(slurm().env, VRAMTAP=VRAMTAP)
+    out = scratch("out")
+    for args in ([], ["1"], ["-o", out], ["-o", out, "x;y"], ["-o", out, "-t", "0", "1"], ["-o", out, "-t", "1x", "1"], ["-z"]):
+        done = subprocess.run(["sh", SCRIPT, *args], env=env, capture_output=True, timeout=30, check=False)
+        equal(done.returncode, USAGE, f"exit code of {args}: {done.stderr}")
+    equal(subprocess.run(["sh", SCRIPT, "-h"], env=env, capture_output=True, timeout=30, check=False).returncode, 0, "exit code of -h")
+    with open(os.path.join(scratch(), "x"), "w", encoding="ascii") as file:
+        for args in (["-o", out, "999999"], ["-o", os.path.dirname(file.name), "1"]):
+            done = subprocess.run(["sh", SCRIPT, *args], env=env, capture_output=True, timeout=60, check=False)
+            equal(done.returncode, 2, f"exit code of {args}: {done.stderr}")
+            check(done.stderr.startswith(b"triage-slurm.sh: ") or b"squeue" in done.stderr or b"slurm_load_jobs" in done.stderr, "what is said", done.stderr)
+
+
+if __name__ == "__main__":
+    with STACK:
+        main(globals())
