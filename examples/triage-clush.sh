@@ -9,10 +9,12 @@ set -u
 usage()
 {
 	cat <<'USAGE'
-usage: triage-clush.sh -o DIR -w NODES [-R WORKER] [-t SECONDS] [-m SECONDS] [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
+usage: triage-clush.sh -o DIR -w NODES [-R WORKER] [-t SECONDS] [-m SECONDS]
+                       [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage on every node by clush, and puts the results together. OPTION says which processes, as --match 'train\.py'; without
-any it is --all-gpu.
+Runs vramtap triage on every node by clush, and puts the results together.
+OPTION says which processes, as --match 'train\.py'; without any it is
+--all-gpu.
 
   -w NODES    as nodeset -e expands them: node[1-16], @gpu
   -R WORKER   how clush gets there (default: as it is configured)

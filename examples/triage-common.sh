@@ -118,17 +118,21 @@ parse()
 common_usage()
 {
 	cat <<'USAGE'
-  -o DIR      for the results: is made, or is empty. Where the nodes see it, too, they write to it; else they send what they have.
+  -o DIR      for the results: is made, or is empty. Nodes that see it write to
+              it; the others send what they have.
   -t SECONDS  for vramtap on each node (default 60)
-  -m SECONDS  how much longer a node may take to answer (default 20): then it is named, and left out
+  -m SECONDS  how much longer a node may take to answer (default 20): then it
+              is named, and left out
   -b PROGRAM  vramtap on the nodes (default: in PATH there)
-  -j NUMBER   how many nodes are asked at once when they are asked one by one (default 32)
+  -j NUMBER   how many nodes at once, when each is asked by itself (default 32)
   -q          no summary on the terminal
   OPTION      of vramtap triage, as --inject
 
-DIR gets report.json and summary.txt, and a directory with each node's own. Exit status: 0 complete; 1 partial: of some processes not
-all is known, or nodes are missing; 2 nothing could be learned; 64 wrong usage; 130, 143 interrupted. Several may run at once, with a
-DIR for each. VRAMTAP in the environment: the program here (default: in PATH).
+DIR gets report.json and summary.txt, and a directory with each node's own.
+Exit status: 0 complete; 1 partial: of some processes not all is known, or
+nodes are missing; 2 nothing could be learned; 64 wrong usage; 130 and 143
+interrupted. Several may run at once, each with a DIR of its own. VRAMTAP in
+the environment: the program here (default: in PATH).
 USAGE
 }
 

@@ -9,18 +9,22 @@ set -u
 usage()
 {
 	cat <<'USAGE'
-usage: triage-kubectl.sh -o DIR -l SELECTOR [-n NAMESPACE] [-c CONTAINER] [-C FILE] [-t SECONDS] [-m SECONDS] [-b PROGRAM] [-j NUMBER] [-q]
-                         [-- OPTION...]
+usage: triage-kubectl.sh -o DIR -l SELECTOR [-n NAMESPACE] [-c CONTAINER]
+                         [-C FILE] [-t SECONDS] [-m SECONDS] [-b PROGRAM]
+                         [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage in every pod that has these labels, by kubectl exec, and puts the results together. OPTION says which processes, as
---match 'train\.py'; without any it is --all-gpu. A container has to have sh. With tar and base64 in it the reports of all processes come
-back; without them only the node's report.json, which has all that is compared. To look at processes of another user takes the
-capability SYS_PTRACE there.
+Runs vramtap triage in every pod that has these labels, by kubectl exec, and
+puts the results together. OPTION says which processes, as --match 'train\.py';
+without any it is --all-gpu. A container has to have sh. With tar and base64 in
+it the reports of all processes come back; without them only the pod's
+report.json, which has all that is compared. To look at processes of another
+user takes the capability SYS_PTRACE there.
 
   -l SELECTOR as kubectl get -l takes it: job-name=train
   -n NAMESPACE, -c CONTAINER
               as kubectl exec takes them
-  -C FILE     a vramtap that needs no library (a static one): is copied into each pod, to a temporary directory, for as long as it runs
+  -C FILE     a vramtap that needs no library (a static one): is copied into
+              each pod, to a temporary directory, for as long as it runs
 USAGE
 	common_usage
 }

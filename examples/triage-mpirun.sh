@@ -9,14 +9,16 @@ set -u
 usage()
 {
 	cat <<'USAGE'
-usage: triage-mpirun.sh -o DIR [-H HOST,...|-f FILE] [-t SECONDS] [-m SECONDS] [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
+usage: triage-mpirun.sh -o DIR [-H HOST,...|-f FILE] [-t SECONDS] [-m SECONDS]
+                        [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage on every host by mpirun, and puts the results together. OPTION says which processes, as --match 'train\.py'; without
-any it is --all-gpu.
+Runs vramtap triage on every host by mpirun, and puts the results together.
+OPTION says which processes, as --match 'train\.py'; without any it is
+--all-gpu. MPIRUN in the environment: the program (default: mpirun).
 
   -H HOST,... the hosts
-  -f FILE     a file that has a host at the beginning of each line, as mpirun's own hostfile (default: $PBS_NODEFILE, or
-              $LSB_DJOB_HOSTFILE). MPIRUN in the environment: the program (default: mpirun)
+  -f FILE     has a host at the beginning of each line, as mpirun's hostfile
+              (default: $PBS_NODEFILE, or $LSB_DJOB_HOSTFILE)
 USAGE
 	common_usage
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
-# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks. Quick the second time. Says what it
+# of other releases, the programs that drive them, interpreters, gdbs and engines of clusters that the machine lacks. Quick the second time. Says what it
 # could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -33,4 +33,6 @@ done <"$here/setup/python-versions"
 sh "$here/setup/gdb.sh" new gdb trixie forky
 sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
 sh "$here/setup/gdb.sh" old gdb-minimal bullseye
+# Without these the tests of examples/triage-*.sh are skipped.
+sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell
 exit $status
