@@ -252,7 +252,7 @@ static int status_of(const struct vt_suspects *suspects, const int *status)
 	return nothing + not_permitted == n ? VT_EXIT_NOTHING : VT_EXIT_PARTIAL;
 }
 
-static struct vt_error *look(const struct arguments *args, struct vt_job *job, int *status, int *signo)
+static struct vt_error *look(struct arguments *args, struct vt_job *job, int *status, int *signo)
 {
 	struct vt_suspects suspects = { 0 };
 	VT_FREE int *each = NULL;
@@ -263,7 +263,7 @@ static struct vt_error *look(const struct arguments *args, struct vt_job *job, i
 	if (!err && !count_of_job(&suspects))
 		err = vt_error_create(VT_ERR_NOTFOUND, "there are no such processes");
 	if (!err)
-		err = vt_triage_dir_prepare(args->triage.directory, true);
+		err = vt_triage_dir_prepare(args->triage.directory, true, &args->triage.directory_lock);
 	if (!err) {
 		qsort(suspects.list.data, suspects.list.n, sizeof(*suspects.list.data), by_importance);
 		each = calloc(suspects.list.n, sizeof(*each));
@@ -286,12 +286,12 @@ static struct vt_error *load_one(const struct arguments *args, const char *direc
 }
 
 /* One that cannot be read must not cost the others. */
-static struct vt_error *load(const struct arguments *args, struct vt_job *job, int *status)
+static struct vt_error *load(struct arguments *args, struct vt_job *job, int *status)
 {
 	size_t n_loaded = 0;
 
 	if (args->triage.directory)
-		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false));
+		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false, &args->triage.directory_lock));
 	vt_progress("reading what was saved");
 	for (size_t i = 0; i < args->from.list.n; i++) {
 		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
@@ -355,6 +355,8 @@ static int write_all(const struct arguments *args, struct vt_job *job, int statu
 
 static void deinit(struct arguments *args)
 {
+	if (args->triage.directory_lock >= 0)
+		close(args->triage.directory_lock);
 	vt_vec_deinit(&args->words.list);
 	vt_vec_deinit(&args->from.list);
 	vt_vec_deinit(&args->cores.list);
@@ -364,7 +366,7 @@ static void deinit(struct arguments *args)
 int vt_cmd_triage(int argc, char **argv)
 {
 	struct arguments args = {
-		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .collect.budget_ns = SETTLE_NS },
+		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .directory_lock = -1, .collect.budget_ns = SETTLE_NS },
 	};
 	struct vt_job job;
 	int status = VT_EXIT_NOTHING, signo = 0;

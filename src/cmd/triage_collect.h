@@ -11,6 +11,7 @@ struct vt_triage_options {
 	bool inject;           /* the helper may run in ranks */
 	uint64_t timeout_ns;   /* for all together */
 	const char *directory; /* where reports go */
+	int directory_lock;    /* -1 none; workers, who may hang, do not hold it */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,11 +129,25 @@ static struct vt_error *check_owner(int dir, const char *path)
 	return NULL;
 }
 
-struct vt_error *vt_triage_dir_prepare(const char *path, bool remove)
+/* Of two at once one would remove what the other writes. */
+static struct vt_error *take(const char *path, int *lock)
 {
-	if (mkdir(path, 0700) && errno != EEXIST)
-		return vt_error_create_os(errno, "cannot make the directory %s", path);
+	VT_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	*lock = -1;
+	if (dir < 0)
+		return vt_error_create_os(errno, "cannot open the directory %s", path);
+	if (!flock(dir, LOCK_EX | LOCK_NB)) {
+		*lock = dir;
+		dir = -1;
+	} else if (errno == EWOULDBLOCK) {
+		return vt_error_create(VT_ERR_BUSY, "another vramtap triage is writing to %s", path);
+	}
+	return NULL;
+}
+
+static struct vt_error *prepare(const char *path, bool remove)
+{
 	VT_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0)
@@ -145,6 +160,22 @@ struct vt_error *vt_triage_dir_prepare(const char *path, bool remove)
 	if (unlinkat(dir, VT_TRIAGE_REPORT, 0) && errno != ENOENT)
 		return vt_error_create_os(errno, "cannot remove %s/%s", path, VT_TRIAGE_REPORT);
 	return NULL;
+}
+
+struct vt_error *vt_triage_dir_prepare(const char *path, bool remove, int *lock)
+{
+	struct vt_error *err;
+	int taken;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return vt_error_create_os(errno, "cannot make the directory %s", path);
+	VT_TRY(take(path, &taken));
+	err = prepare(path, remove);
+	if (!err)
+		*lock = taken;
+	else if (taken >= 0)
+		close(taken);
+	return err;
 }
 
 const char *vt_triage_dir_prefix(const char *directory, const char *source, struct vt_arena *arena)

@@ -78,6 +78,8 @@ static bool settle_in(const struct worker *w)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	if (w->options->directory_lock >= 0)
+		close(w->options->directory_lock);
 	vt_progress_enable(false);
 	catch_signals();
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != w->place->parent)
