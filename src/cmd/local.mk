@@ -46,6 +46,7 @@ vramtap_SOURCES = \
 	src/cmd/triage_find.c \
 	src/cmd/triage_gate.c src/cmd/triage_gate.h \
 	src/cmd/triage_label.c \
+	src/cmd/triage_moved.c src/cmd/triage_moved.h \
 	src/cmd/triage_worker.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \

@@ -19,6 +19,7 @@
 #include "cmd/progress.h"
 #include "cmd/triage_collect.h"
 #include "cmd/triage_gate.h"
+#include "cmd/triage_moved.h"
 #include "report/writer.h"
 #include "target/proc.h"
 #include "target/session.h"
@@ -37,6 +38,7 @@ struct worker {
 	struct vt_model model;
 	bool ready; /* it has passed the start */
 	uint64_t late_ns;
+	struct vt_moved moved;
 };
 
 /* ---- the surroundings ---- */
@@ -121,6 +123,8 @@ static void wait_for_processor(void *arg)
 	struct worker *w = arg;
 
 	say(w, VT_WORKER_READ);
+	if (w->ready)
+		vt_moved_begin(&w->moved, w->suspect->label.pid);
 	vt_gate_wait(w->place->go, w->place->deadline_ns);
 }
 
@@ -227,6 +231,32 @@ static const char *save(struct worker *w)
 	return NULL;
 }
 
+/* It was asleep when its threads were stopped. */
+static bool was_asleep(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].is_main)
+			return model->threads.data[i].state == 'S' || model->threads.data[i].state == 'D';
+	return false;
+}
+
+/* Of what could not be read this is known. */
+static char state_now(const struct vt_suspect *suspect)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+
+	return !err && info.start_ticks == suspect->start_ticks && info.state ? info.state : '?';
+}
+
+static void complete_member(const struct worker *w, const struct vt_error *why, const char *file, struct vt_member *member)
+{
+	member->file = file;
+	member->moved = why ? -1 : vt_moved_end(&w->moved, was_asleep(&w->model), w->place->deadline_ns);
+	if (why && !w->suspect->core)
+		member->process_state = state_now(w->suspect);
+}
+
 static struct vt_error *send(struct worker *w, const struct vt_error *why, const char *file)
 {
 	static const struct vt_writer_options options = { 0 };
@@ -240,7 +270,7 @@ static struct vt_error *send(struct worker *w, const struct vt_error *why, const
 	job.tool_version = PACKAGE_VERSION;
 	if (!vt_job_add(&job, &w->suspect->label, why ? NULL : &w->model, why ? why->message : NULL))
 		return &vt_enomem;
-	job.members.data[0].file = file;
+	complete_member(w, why, file, &job.members.data[0]);
 	err = vt_write_job_json(&job, &options, out);
 	if (fclose(out) && !err)
 		err = vt_error_create_os(errno, "the result cannot be sent");

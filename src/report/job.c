@@ -230,6 +230,7 @@ struct vt_member *vt_job_new_member(struct vt_job *job)
 			   .in_job = true },
 		.completeness = VT_NOTHING,
 		.process_state = '?',
+		.moved = -1,
 		.tracer_name = "",
 		.place = VT_NO_PLACE,
 	};

@@ -150,6 +150,7 @@ struct vt_member {
 	double total_ms;
 	double stopped_ms;    /* its threads */
 	char process_state;   /* of its main thread, as in /proc; '?' unknown */
+	int moved;            /* its main thread within 200 ms after the stop: 1 went on, 0 slept on, -1 unknown */
 	pid_t tracer;         /* 0 nobody */
 	const char *tracer_name; /* "" unknown */
 	bool have_moment;     /* the host's clocks when its threads had stopped, and were let go: */

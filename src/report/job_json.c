@@ -237,6 +237,8 @@ static void put_member(struct vt_json *json, const struct vt_member *m)
 		vt_json_uint(json, "released_at_ns", m->released_ns);
 	}
 	put_char(json, "process_state", m->process_state);
+	if (m->moved >= 0)
+		vt_json_bool(json, "moved", m->moved);
 	put_id(json, "tracer", m->tracer);
 	vt_json_name(json, "tracer_name", m->tracer_name);
 	put_memory(json, m);

@@ -342,6 +342,8 @@ static const char *prefixed(struct load *l, const char *file)
 
 static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 {
+	bool moved = false;
+
 	m->file = prefixed(l, intern(l, from, "report", NULL));
 	m->core = intern(l, from, "core", NULL);
 	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness", completeness_name,
@@ -354,6 +356,7 @@ static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 	m->have_moment = vt_json_in_uint(&l->in, from, "stopped_at_ns", &m->stopped_ns) &&
 			 vt_json_in_uint(&l->in, from, "released_at_ns", &m->released_ns);
 	m->process_state = load_char(l, from, "process_state");
+	m->moved = vt_json_in_bool(&l->in, from, "moved", &moved) ? moved : -1;
 	m->tracer = load_pid(l, from, "tracer");
 	m->tracer_name = intern(l, from, "tracer_name", "");
 }

@@ -96,18 +96,68 @@ static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct
 	return member->state == VT_STATE_RUNS;
 }
 
+/* A moment later: then it was there for an instant, as in every step of a job that is well. */
+static bool has_any_moved(const struct vt_job_look *look, const struct vt_job_indices *members)
+{
+	for (size_t i = 0; i < members->n; i++)
+		if (vt_look_member(look, members->data[i])->moved == 1)
+			return true;
+	return false;
+}
+
+/* All are known to have slept on. */
+static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_indices *members)
+{
+	for (size_t i = 0; i < members->n; i++)
+		if (vt_look_member(look, members->data[i])->moved != 0)
+			return false;
+	return true;
+}
+
 /*
- * One of those who are named is whom the others wait for: there is nobody else, and the others are at one place. Half of the ranks at
- * one place may be a process group, and the named ones well; of two ranks it is the one that waits for nobody.
+ * One of those who are named is whom the others wait for: there is nobody else, and the others are at one place, and stay there. Half of
+ * the ranks at one place may be a process group, and the named ones well; of two ranks it is the one that waits for nobody.
  */
-static bool is_proven(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
+static bool is_missed(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
 {
 	size_t n = vt_look_whole_world(look), waiting = others->n == 1 ? others->data[0].members.n : 0;
 
-	if (!n || !waiting || named->n + waiting != n ||
+	if (!n || !waiting || named->n + waiting != n || has_any_moved(look, &others->data[0].members) ||
 	    is_of_two(vt_look_member(look, others->data[0].members.data[0])->operation))
 		return false;
 	return waiting * 2 > n || (n == 2 && surely_waits_for_nobody(look, vt_look_member(look, named->data[0])));
+}
+
+/*
+ * Who waits for something else than ranks keeps the others, whoever was not looked at: when all of them wait, at one place, or asleep
+ * for so long that it is no step of a job that is well, as one of several process groups has it.
+ */
+static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
+{
+	bool asleep = do_all_sleep(look, named);
+	size_t waiting = 0;
+
+	for (size_t i = 0; i < others->n; i++) {
+		if (has_any_moved(look, &others->data[i].members))
+			return false;
+		asleep = asleep && do_all_sleep(look, &others->data[i].members);
+		waiting += others->data[i].members.n;
+	}
+	if (has_any_moved(look, named) || named->n + waiting != look->ranks.n || (others->n > 1 && !asleep))
+		return false;
+	return waiting * 2 > look->ranks.n || look->ranks.n == 2;
+}
+
+/* What is wrong by itself, and what is when others surely wait for it; that these wait for a GPU is never sure. */
+static bool is_alarm(const struct rule *rule, bool proven)
+{
+	return !rule->others || (proven && (rule->not_in || !rule->elsewhere));
+}
+
+/* They are shown as the ones that differ. */
+static bool are_outliers(const struct rule *rule, bool proven)
+{
+	return !rule->others || proven;
 }
 
 /*
@@ -156,8 +206,7 @@ static void say_group(struct vt_job_look *look, const struct rule *rule, const s
 		vt_str_add(&text, "; ");
 		add_others(look, others, group->members.n, &text);
 	}
-	vt_look_say(look, rule->code, !rule->elsewhere || (proven && rule->not_in), few && (!rule->elsewhere || proven),
-		    &group->members, &text);
+	vt_look_say(look, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven), &group->members, &text);
 	vt_str_deinit(&text);
 }
 
@@ -174,7 +223,7 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
 	vt_job_indices_sort(&rest);
 	vt_look_add_who(look, &rest, &text);
 	vt_str_addf(&text, ": as those, at %zu other places", groups->n - MAX_GROUPS);
-	vt_look_say(look, rule->code, !rule->elsewhere || (proven && rule->not_in), false, &rest, &text);
+	vt_look_say(look, rule->code, is_alarm(rule, proven), false, &rest, &text);
 	vt_str_deinit(&text);
 	free(rest.data);
 }
@@ -207,7 +256,7 @@ static void apply(struct vt_job_look *look, const struct rule *rule)
 
 	if (ok && named.n && (!rule->others || (do_what & rule->others && waiting.n)))
 		ok = vt_look_group(look, &waiting, &others) && vt_look_group(look, &named, &groups);
-	proven = ok && is_proven(look, &named, &others);
+	proven = ok && named.n && others.n && (rule->elsewhere ? is_missed : are_kept)(look, &named, &others);
 	for (size_t i = 0; i < groups.n && i < MAX_GROUPS && ok; i++)
 		say_group(look, rule, &groups.data[i], &others, proven);
 	if (groups.n > MAX_GROUPS && ok)
@@ -263,16 +312,20 @@ void vt_rules_ranks(struct vt_job_look *look)
 
 /* ---- nobody differs ---- */
 
-/* What follows when all ranks are in one state at one place; NULL nothing. */
+/*
+ * What follows when all ranks are in one state at one place, and nobody is known to have gone on a moment later. A job that keeps its
+ * GPUs busy waits for them nearly always: that is an alarm only when all of them slept on.
+ */
 static const struct {
 	enum vt_job_state state;
 	const char *code, *then;
+	bool when_all_sleep;
 } when_all[] = {
 	{ VT_STATE_COLLECTIVE, "all-in-collective",
-	  ": if they are of one process group none is missing, and it is NCCL, the network or a GPU that does not go on" },
-	{ VT_STATE_STORE, "all-in-store", "" },
-	{ VT_STATE_LOADER, "all-wait-for-loader", "" },
-	{ VT_STATE_DEVICE, "all-wait-for-gpu", "" },
+	  ": if they are of one process group none is missing, and it is NCCL, the network or a GPU that does not go on", false },
+	{ VT_STATE_STORE, "all-in-store", "", false },
+	{ VT_STATE_LOADER, "all-wait-for-loader", "", false },
+	{ VT_STATE_DEVICE, "all-wait-for-gpu", "", true },
 };
 
 /* "all 8 ranks", or "the 7 ranks that were looked at (of 8)". */
@@ -291,7 +344,8 @@ static void add_all(const struct vt_job_look *look, struct vt_str *text)
 static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *group)
 {
 	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
-	bool alarm = false, all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation);
+	bool alarm = false, moved = has_any_moved(look, &look->ranks);
+	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved;
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
 
@@ -301,7 +355,7 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 			continue;
 		code = when_all[i].code;
 		then = all ? when_all[i].then : "";
-		alarm = true;
+		alarm = when_all[i].when_all_sleep ? do_all_sleep(look, &look->ranks) : !moved;
 	}
 	vt_str_add(&text, " ");
 	vt_look_add_plural(group->text, group->members.n > 1, &text);

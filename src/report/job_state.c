@@ -215,6 +215,9 @@ bool vt_job_decide_states(struct vt_job *job)
 			continue;
 		if (member->state == VT_STATE_UNDECIDED)
 			member->state = vt_job_state_of(job, doing);
+		/* It came out of it: it has waited for a disk, say. */
+		if (member->state == VT_STATE_STUCK && member->moved == 1)
+			member->state = VT_STATE_WAITS;
 		if (member->state == VT_STATE_COLLECTIVE)
 			member->operation = vt_job_operation_of(job, doing);
 	}

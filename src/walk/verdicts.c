@@ -92,6 +92,9 @@ static const struct rule rules[] = {
 	{ "waits for a DataLoader worker", "*_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
 	{ "waits for a DataLoader worker", "*_next_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
 	{ "waits for another rank (TCPStore)", "c10d::TCPStore::*", NULL, INNERMOST },
+	/* The client's socket, which has functions of its own, is further in (PyTorch 2.3 on). */
+	{ "waits for another rank (TCPStore)", "c10d::TCPStore::doWait*", NULL, 0 },
+	{ "in Python's debugger (pdb)", "*interaction", "*/pdb.py", PYTHON },
 	{ "waits for a collective (NCCL)", "c10d::ProcessGroupNCCL::WorkNCCL::*", NULL, INNERMOST },
 	{ "waits for a collective (Gloo)", "c10d::ProcessGroupGloo::*", NULL, INNERMOST },
 	{ "waits for a collective", "c10d::Work::wait*", NULL, INNERMOST },

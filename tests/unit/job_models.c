@@ -412,6 +412,9 @@ bool job_model_fill(struct vt_job *job, const struct job_model *what)
 		for (int worker = 0; worker < what->workers && ok; worker++)
 			ok = add_worker(&made, rank, worker);
 	}
+	/* Of some it is known. */
+	for (size_t i = 0; i < job->members.n && ok; i++)
+		job->members.data[i].moved = job->members.data[i].label.worker == 2 ? 1 : (int)(i % 2) - 1;
 	if (ok && made.hang->outsider)
 		ok = add_outsider(&made);
 	return ok;

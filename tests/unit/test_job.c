@@ -244,6 +244,7 @@ static const struct doing {
   sleeps = { 'S', "step", "/home/user/a.py", NULL, "in clock_nanosleep for 1 s" },
   reads = { 'S', "step", "/home/user/a.py", NULL, "in read of fd 3" },
   loads = { 'S', "step", "/home/user/a.py", "waits for a DataLoader worker", NULL },
+  sinks = { 'D', "step", "/home/user/a.py", "waits for a disk", NULL },
   synchronizes = { 'S', "step", "/home/user/a.py", "in cudaDeviceSynchronize", NULL };
 
 static struct vt_label rank_label(int rank, int world_size)
@@ -314,7 +315,7 @@ static const struct accused {
 	{ { &synchronizes, &runs }, NULL, 2, "gpu-waits-for-rank", "rank 1 runs Python", false, false },
 	{ { &synchronizes, &synchronizes, &runs, &runs }, NULL, 0, "gpu-waits-for-rank", "ranks 2-3 run Python", false, false },
 	/* Some wait for their GPU, and it for the others. */
-	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", true, true },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", false, false },
 	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "missed-collective", NULL, false, false },
 	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL, false, false },
 	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "none is missing", true, false },
@@ -352,6 +353,72 @@ static void test_accused(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(accused) / sizeof(accused[0]); i++)
 		check_accused(&accused[i]);
+}
+
+/* The same at one moment, and another thing when it is known who slept on and who did not. */
+static const struct glanced {
+	const struct doing *does[MAX_DOERS];
+	int moved[MAX_DOERS];
+	const char *code, *text; /* code: no such verdict when text is NULL */
+	bool alarm, outlier; /* the last one */
+} glanced[] = {
+	{ { &reduces, &reduces, &reduces, &runs }, { 0, 0, 0, -1 }, "missed-collective", "rank 3 is not in all_reduce", true, true },
+	/* A step of a job that is well. */
+	{ { &reduces, &reduces, &reduces, &runs }, { 0, 1, 0, -1 }, "missed-collective", "rank 3 is not in all_reduce", false, false },
+	{ { &reduces, &runs }, { 1, -1 }, "missed-collective", "rank 1 is not in all_reduce", false, false },
+	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 0, 0 }, "all-in-collective", "none is missing", true, false },
+	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 1, 0 }, "all-in-collective", "all 4 ranks wait", false, false },
+	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader", "rank 3 waits for loader", true, true },
+	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 1 }, "waits-for-loader", "rank 3 waits for loader", false, false },
+	{ { &reduces, &reduces, &reduces, &loads }, { 1, 0, 0, 0 }, "waits-for-loader", "rank 3 waits for loader", false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader", "rank 3 waits", true, true },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, { -1, 0, 0, 0 }, "waits-for-loader", "rank 3 waits", false, false },
+	/* Of process groups: somebody else computes. */
+	{ { &reduces, &reduces, &runs, &loads }, { 0, 0, -1, 0 }, "waits-for-loader", "rank 3 waits", false, false },
+	{ { &loads, &loads }, { 0, 0 }, "all-wait-for-loader", "both ranks wait", true, false },
+	{ { &loads, &loads }, { 0, 1 }, "all-wait-for-loader", "both ranks wait", false, false },
+	/* A GPU that is busy. */
+	{ { &synchronizes, &synchronizes }, { -1, -1 }, "all-wait-for-gpu", "both ranks are in cudaDeviceSynchronize", false, false },
+	{ { &synchronizes, &synchronizes }, { 0, 0 }, "all-wait-for-gpu", "both ranks are in cudaDeviceSynchronize", true, false },
+	/* A disk that is. */
+	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 0 }, "stuck", "rank 3 is in uninterruptible sleep (D)", true, true },
+	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 1 }, "stuck", NULL, false, false },
+	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 1 }, "missed-collective", "rank 3 is not in all_reduce but waits for a disk",
+	  true, true },
+};
+
+static void check_glanced(const struct glanced *g)
+{
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+	int n = 0;
+
+	while (n < MAX_DOERS && g->does[n])
+		n++;
+	vt_job_init(&job);
+	for (int rank = 0; rank < n; rank++) {
+		struct vt_label label = rank_label(rank, n);
+
+		add_rank(&job, &label, g->does[rank], NULL);
+		job.members.data[rank].moved = g->moved[rank];
+	}
+	vt_job_account(&job);
+	v = find_verdict(&job, g->code);
+	if (!v != !g->text)
+		fail_msg("case %zu: %s", (size_t)(g - glanced), v ? v->text : g->code);
+	if (v) {
+		assert_contains(v->text, g->text);
+		if (v->alarm != g->alarm || job.members.data[n - 1].outlier != g->outlier)
+			fail_msg("case %zu: alarm %d, outlier %d", (size_t)(g - glanced), v->alarm, job.members.data[n - 1].outlier);
+	}
+	vt_job_deinit(&job);
+}
+
+static void test_glanced(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(glanced) / sizeof(glanced[0]); i++)
+		check_glanced(&glanced[i]);
 }
 
 /* A network is not to blame while nobody knows how many ranks there are, or for what two of them do. */
@@ -958,6 +1025,7 @@ int main(void)
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
 		cmocka_unit_test(test_accused),
+		cmocka_unit_test(test_glanced),
 		cmocka_unit_test(test_network_is_not_blamed),
 		cmocka_unit_test(test_not_compared),
 		cmocka_unit_test(test_ranks_without_numbers),

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/triage_moved.h"
+
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+
+#define FALL_ASLEEP_NS (10 * VT_NS_PER_MS)
+#define MAX_GLANCES 6
+#define BETWEEN_NS (200 * VT_NS_PER_MS)
+
+void vt_moved_begin(struct vt_moved *moved, pid_t pid)
+{
+	*moved = (struct vt_moved){ .pid = pid };
+	for (int i = 0; i < MAX_GLANCES && !moved->sample.asleep; i++) {
+		vt_sleep_ns(FALL_ASLEEP_NS);
+		vt_thread_sample_take(&moved->sample, pid, pid);
+	}
+	moved->glanced_ns = vt_now_ns();
+}
+
+/* Whoever sleeps for a time may only look whether something has come, again and again, and hang all the same. */
+static bool polls(const struct vt_thread_info *info)
+{
+	return info->in_syscall && (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_clock_nanosleep);
+}
+
+int vt_moved_end(const struct vt_moved *moved, bool was_asleep, uint64_t deadline_ns)
+{
+	uint64_t until = moved->glanced_ns + BETWEEN_NS, now = vt_now_ns();
+
+	if (!moved->pid || polls(&moved->sample.info))
+		return -1;
+	/* What runs all the time may wait, too: for a GPU, in a loop. */
+	if (!moved->sample.asleep)
+		return was_asleep && moved->sample.info.state == 'R' ? 1 : -1;
+	if (now < until && until < deadline_ns)
+		vt_sleep_ns(until - now);
+	if (until >= deadline_ns)
+		return -1;
+	return vt_thread_sample_holds(&moved->sample, moved->pid) ? 0 : 1;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a process goes on after it was looked at: two glances at its main thread, without stopping it. A single moment does not tell a
+ * rank that hangs in a collective from one that is there for a millisecond in every step.
+ */
+#ifndef VT_CMD_TRIAGE_MOVED_H
+#define VT_CMD_TRIAGE_MOVED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "target/proc.h"
+
+struct vt_moved {
+	pid_t pid; /* 0: nobody was glanced at */
+	uint64_t glanced_ns;
+	struct vt_thread_sample sample;
+};
+
+/* Right after its threads were released. Takes some milliseconds: a thread that slept has to fall asleep again. */
+void vt_moved_begin(struct vt_moved *moved, pid_t pid);
+
+/*
+ * 1: the thread went on, 0: it slept on, -1: not known, for it ran, or sleeps for short times to poll something. was_asleep: when its
+ * threads were stopped. Waits until some 200 ms have gone by since the first glance, but not past the deadline.
+ */
+int vt_moved_end(const struct vt_moved *moved, bool was_asleep, uint64_t deadline_ns);
+
+#endif
