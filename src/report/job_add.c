@@ -51,10 +51,14 @@ static bool is_name(const char *text, const char *p)
  */
 static const char *without_numbers(struct vt_job *job, const char *text)
 {
+	const char *end = text + strlen(text), *comma = strrchr(text, ',');
 	struct vt_str clean = { 0 };
 	const char *copy;
 
-	for (const char *p = text; *p;) {
+	/* How long a sleep lasts yet is another number in each moment. */
+	if (comma && vt_glob(", * to go", comma))
+		end = comma;
+	for (const char *p = text; p < end;) {
 		size_t n = 0;
 
 		if (p[0] == '0' && p[1] == 'x')

@@ -10,6 +10,7 @@
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
 #define MAX_NAME 120 /* bytes of a target's name in a sentence */
+#define FOR_RETRY ", for the caching allocator, which retries a request" /* walk/verdicts.c */
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
 {
@@ -218,19 +219,31 @@ static void add_stuck(const struct vt_job_doing *doing, struct vt_str *text)
 		vt_str_addf(text, ", %.*s", MAX_NAME, doing->verdict);
 }
 
+/* "in cudaFree, for the caching allocator, ..." */
+static bool gives_back(const char *verdict)
+{
+	static const char *const calls[] = { "in cudaFree", "in cuMemRelease", "in cuMemUnmap", "in cuMemFree" };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (!strncmp(verdict, calls[i], strlen(calls[i])))
+			return true;
+	return false;
+}
+
 /* Of ranks with retries, what PyTorch counts of them is said: it tells a cache that is emptied from one that is too small. */
 static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing, struct vt_str *text)
 {
 	const struct vt_job_requests *r = &member->requests;
-	const char *verdict = doing->verdict ? doing->verdict : "in the caching allocator";
-	bool frees = !strncmp(verdict, "in cudaFree", 11) || !strncmp(verdict, "in cuMemRelease", 15) ||
-		     !strncmp(verdict, "in cuMemUnmap", 13);
+	const char *verdict = doing->verdict ? doing->verdict : "in the caching allocator", *retry = strstr(verdict, FOR_RETRY);
+	bool many = r->known && r->retries;
 
-	vt_str_add(text, "is ");
-	vt_str_addf(text, "%.*s", MAX_NAME, verdict);
-	if (r->known && r->retries && frees)
-		vt_str_addf(text, ": it gives back cached memory, as it did %llu time%s before to retry a request",
-			    (unsigned long long)r->retries, r->retries == 1 ? "" : "s");
+	if (retry && gives_back(verdict))
+		vt_str_addf(text, "retries an allocation: it gives back cached memory, %.*s", (int)(retry - verdict), verdict);
+	else
+		vt_str_addf(text, "is %.*s%s", MAX_NAME, verdict, many && gives_back(verdict) ? ": it gives back cached memory" : "");
+	if (many && gives_back(verdict))
+		vt_str_addf(text, ", as it did %llu time%s before to retry a request", (unsigned long long)r->retries,
+			    r->retries == 1 ? "" : "s");
 }
 
 static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
@@ -239,7 +252,10 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 
 	switch (member->state) {
 	case VT_STATE_GONE:
-		vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
+		if (member->process_state == 'Z')
+			vt_str_add(text, "has ended, and its parent has not collected it");
+		else
+			vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
 		return;
 	case VT_STATE_CRASHED:
 		vt_str_addf(text, "left a core: %.300s", member->headline ? member->headline : "nothing more is known");

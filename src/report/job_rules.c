@@ -134,16 +134,23 @@ static bool is_missed(const struct vt_job_look *look, const struct vt_job_indice
  */
 static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
 {
-	bool asleep = do_all_sleep(look, named);
+	bool asleep = true;
 	size_t waiting = 0;
 
+	/* A loader that is only slow. Who waits for the GIL, or in the driver, polls. */
+	for (size_t i = 0; i < named->n; i++) {
+		const struct vt_member *m = vt_look_member(look, named->data[i]);
+
+		if (m->state == VT_STATE_LOADER && m->moved == 1)
+			return false;
+	}
 	for (size_t i = 0; i < others->n; i++) {
 		if (has_any_moved(look, &others->data[i].members))
 			return false;
 		asleep = asleep && do_all_sleep(look, &others->data[i].members);
 		waiting += others->data[i].members.n;
 	}
-	if (has_any_moved(look, named) || named->n + waiting != look->ranks.n || (others->n > 1 && !asleep))
+	if (named->n + waiting != look->ranks.n || (others->n > 1 && !asleep))
 		return false;
 	return waiting * 2 > look->ranks.n || look->ranks.n == 2;
 }
@@ -178,8 +185,8 @@ static void add_others(struct vt_job_look *look, const struct vt_job_groups *oth
 	vt_look_add_plural(most->text, n > 1, text);
 }
 
-/* " and asked for 2.1 GiB" of the one that it is about. */
-static void add_request(const struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text)
+/* ", asked for 2.1 GiB" of the first of those that it is about: mostly it is one. */
+static void add_request(const struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group, struct vt_str *text)
 {
 	const struct vt_job_requests *r = &vt_look_member(look, group->members.data[0])->requests;
 	char size[VT_NUM_MAX];
@@ -187,6 +194,9 @@ static void add_request(const struct vt_job_look *look, const struct vt_job_grou
 	if (r->last_failed && (r->waits || vt_look_member(look, group->members.data[0])->state == VT_STATE_ALLOCATOR))
 		vt_str_addf(text, ", %s %s", r->waits ? "asked for" : "the last request that failed was for",
 			    vt_format_size(size, r->last_failed));
+	else if (rule->not_in && r->known && r->failed)
+		vt_str_addf(text, ", after %llu request%s for GPU memory had failed in it", (unsigned long long)r->failed,
+			    r->failed == 1 ? "" : "s");
 }
 
 static void say_group(struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group,
@@ -201,7 +211,7 @@ static void say_group(struct vt_job_look *look, const struct rule *rule, const s
 	if (rule->not_in && first && first->operation && !is_of_two(first->operation))
 		vt_str_addf(&text, "%s not in %.100s but ", many ? "are" : "is", first->operation);
 	vt_look_add_plural(group->text, many, &text);
-	add_request(look, group, &text);
+	add_request(look, rule, group, &text);
 	if (others->n) {
 		vt_str_add(&text, "; ");
 		add_others(look, others, group->members.n, &text);

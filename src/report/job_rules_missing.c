@@ -97,11 +97,53 @@ static void add_missing(const struct host *host, const struct vt_label *any, int
 	vt_str_add(text, "; it was killed or ended, unless it was left out");
 }
 
+/* The only child of the ranks' parent that has ended: its environment went with it, so that it has no number. */
+static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label *any)
+{
+	uint32_t found = VT_NO_INDEX;
+
+	for (size_t i = 0; i < look->job->members.n; i++) {
+		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+
+		if (m->process_state != 'Z' || m->label.rank >= 0 || m->label.role == VT_ROLE_LOADER || m->label.ppid != any->ppid ||
+		    strcmp(m->label.host, any->host) != 0)
+			continue;
+		if (found != VT_NO_INDEX)
+			return VT_NO_INDEX;
+		found = (uint32_t)i;
+	}
+	return found;
+}
+
+static void say_ended(struct vt_job_look *look, const struct host *host, int local, uint32_t ended)
+{
+	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
+	const struct vt_member *m = vt_look_member(look, ended);
+	struct vt_job_indices who = { 0 };
+	struct vt_str text = { 0 };
+
+	look->failed |= !vt_job_indices_add(&who, ended);
+	if (host->ranks.n > 1)
+		vt_str_addf(&text, "rank %d", host->offset + local);
+	else
+		vt_str_addf(&text, "local rank %d", local);
+	if (host->ranks.n > 1 && any->world_size > 0)
+		vt_str_addf(&text, " of %d", any->world_size);
+	vt_str_addf(&text, " has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not collected",
+		    (int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
+	vt_look_say(look, "missing-rank", true, true, &who, &text);
+	vt_str_deinit(&text);
+	free(who.data);
+}
+
 static void say_missing(struct vt_job_look *look, const struct host *host)
 {
 	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
-	int n_local = host->n_local > host->most ? host->n_local : host->most + 1, said = 0;
+	int n_local = host->n_local > host->most ? host->n_local : host->most + 1, said = 0, missing = -1;
+	struct vt_job_indices none = { 0 };
+	size_t first = look->job->verdicts.n;
 	struct vt_str text = { 0 };
+	uint32_t ended;
 
 	/* All of a job on one host: then the world is the host's. */
 	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
@@ -113,10 +155,16 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 			continue;
 		vt_str_clear(&text);
 		add_missing(host, any, local, n_local, &text);
-		vt_look_say(look, "missing-rank", true, false, &(struct vt_job_indices){ 0 }, &text);
+		vt_look_say(look, "missing-rank", true, false, &none, &text);
+		missing = local;
 		said++;
 	}
 	vt_str_deinit(&text);
+	ended = said == 1 && !look->failed ? find_ended(look, any) : VT_NO_INDEX;
+	if (ended == VT_NO_INDEX)
+		return;
+	look->job->verdicts.n = first;
+	say_ended(look, host, missing, ended);
 }
 
 /* Those that could not be read are there all the same. */
@@ -253,7 +301,8 @@ static bool count_workers(struct vt_job_look *look, size_t *n_workers)
 		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
 		const uint64_t *rank = vt_map_get(&by_process, process_key(label, label->of));
 
-		if (label->role == VT_ROLE_LOADER && label->in_job && rank)
+		if (label->role == VT_ROLE_LOADER && label->in_job && rank &&
+		    vt_look_member(look, (uint32_t)i)->process_state != 'Z')
 			n_workers[*rank]++;
 	}
 	vt_map_deinit(&by_process);
@@ -275,12 +324,13 @@ static size_t usual_count(const size_t *sorted, size_t n)
 
 static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t there, size_t usual)
 {
+	bool waits = vt_look_member(look, rank)->state == VT_STATE_LOADER;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 
 	look->failed |= !vt_job_indices_add(&who, rank);
 	vt_look_add_who(look, &who, &text);
-	vt_str_addf(&text, " waits for loader workers and has %zu; %s %zu or more", there,
+	vt_str_addf(&text, " %s %zu; %s %zu or more", waits ? "waits for loader workers and has" : "has loader workers:", there,
 		    look->ranks.n > 2 ? "most ranks have" : "the other has", usual);
 	vt_look_say(look, "fewer-loader-workers", false, false, &who, &text);
 	vt_str_deinit(&text);
@@ -299,7 +349,9 @@ static void compare_workers(struct vt_job_look *look, const size_t *n_workers, s
 	qsort(sorted, look->ranks.n, sizeof(*sorted), compare_counts);
 	usual = usual_count(sorted, look->ranks.n);
 	for (size_t i = 0; i < look->ranks.n && said < MAX_SAID; i++) {
-		if (n_workers[i] >= usual || vt_look_member(look, look->ranks.data[i])->state != VT_STATE_LOADER)
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (n_workers[i] >= usual || (m->state != VT_STATE_LOADER && !m->outlier))
 			continue;
 		say_fewer_workers(look, look->ranks.data[i], n_workers[i], usual);
 		said++;
@@ -316,8 +368,26 @@ static void say_too_few_workers(struct vt_job_look *look)
 	free(n_workers);
 }
 
+/* Their ranks wait for them, or are those that differ: else a loader just comes to its end. */
+static void say_ended_workers(struct vt_job_look *look)
+{
+	struct vt_map concerned = { 0 };
+	bool ok = true;
+
+	for (size_t i = 0; i < look->ranks.n && ok; i++) {
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (m->state == VT_STATE_LOADER || m->outlier)
+			ok = vt_map_put(&concerned, process_key(&m->label, m->label.pid), 0);
+	}
+	look->failed |= !ok;
+	say_workers(look, "loader-worker", true, 1u << VT_STATE_GONE, &concerned);
+	vt_map_deinit(&concerned);
+}
+
 void vt_rules_workers(struct vt_job_look *look)
 {
+	say_ended_workers(look);
 	say_workers(look, "loader-worker", true,
 		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED | 1u << VT_STATE_LOCK, NULL);
 	say_too_few_workers(look);

@@ -19,7 +19,7 @@ static const struct {
 	{ "in *, for a collective", VT_STATE_COLLECTIVE },
 	{ "in *, for nccl*", VT_STATE_COLLECTIVE },
 	{ "in nccl*", VT_STATE_COLLECTIVE },
-	{ "in *, for the caching allocator", VT_STATE_ALLOCATOR },
+	{ "in *, for the caching allocator*", VT_STATE_ALLOCATOR },
 	{ "in cu*", VT_STATE_DEVICE },
 	{ "waits for the GIL*", VT_STATE_LOCK },
 	{ "waits for a lock*", VT_STATE_LOCK },

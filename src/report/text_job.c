@@ -41,7 +41,17 @@ static size_t count_role(const struct vt_job *job, enum vt_role role)
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		n += job->members.data[i].label.role == role;
+		n += job->members.data[i].label.role == role && job->members.data[i].label.in_job;
+	return n;
+}
+
+/* They are there because they use a device of the job. */
+static size_t count_outside(const struct vt_job *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		n += !job->members.data[i].label.in_job;
 	return n;
 }
 
@@ -76,6 +86,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
 	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");
 	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
+	add_count(&text, count_outside(job), "process outside of the job", "processes outside of the job");
 	add_count(&text, hosts, "host", "hosts");
 	if (job->skew_ms >= 0)
 		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),

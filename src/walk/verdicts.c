@@ -194,6 +194,9 @@ static const struct rule purposes[] = {
 	{ ".item() or a copy to the CPU", "at::native::_local_scalar_dense_cuda*", NULL, 0 },
 	{ ".item() or a copy to the CPU", "at::native::item", NULL, 0 },
 	{ "torch.cuda.synchronize", "synchronize", "*/torch/cuda/__init__.py", PYTHON },
+	/* Cached memory goes back to the driver because the program says so, or because a request failed, which is then made again. */
+	{ "the caching allocator, empty_cache", "*CUDACachingAllocator::*::emptyCache", NULL, 0 },
+	{ "the caching allocator, which retries a request", "*CUDACachingAllocator::*::release_*cached_blocks", NULL, 0 },
 	{ "the caching allocator", "c10::cuda::CUDACachingAllocator::*", NULL, 0 },
 	{ NULL, "nccl*", "libnccl*", 0 },
 	{ "a collective", "c10d::ProcessGroupNCCL::*", NULL, 0 },

@@ -245,6 +245,9 @@ static const struct doing {
   reads = { 'S', "step", "/home/user/a.py", NULL, "in read of fd 3" },
   loads = { 'S', "step", "/home/user/a.py", "waits for a DataLoader worker", NULL },
   sinks = { 'D', "step", "/home/user/a.py", "waits for a disk", NULL },
+  retries = { 'S', "step", "/home/user/a.py", "in cudaFree, for the caching allocator, which retries a request", NULL },
+  empties = { 'S', "step", "/home/user/a.py", "in cudaFree, for the caching allocator, empty_cache", NULL },
+  debugs = { 'S', "step", "/home/user/a.py", "in Python's debugger (pdb)", NULL },
   synchronizes = { 'S', "step", "/home/user/a.py", "in cudaDeviceSynchronize", NULL };
 
 static struct vt_label rank_label(int rank, int world_size)
@@ -320,6 +323,17 @@ static const struct accused {
 	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL, false, false },
 	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "none is missing", true, false },
 	{ { &receives, &receives }, NULL, 0, "all-in-collective", "both ranks wait in recv", true, false },
+	{ { &reduces, &reduces, &reduces, &retries }, NULL, 0, "retries-allocation",
+	  "rank 3 retries an allocation: it gives back cached memory, in cudaFree (b.py:3 innermost); the other 3 wait", true, true },
+	{ { &reduces, &reduces, &reduces, &empties }, NULL, 0, "retries-allocation",
+	  "rank 3 is in cudaFree, for the caching allocator, empty_cache (b.py:3", true, true },
+	{ { &reduces, &reduces, &reduces, &debugs }, NULL, 0, "missed-collective", "rank 3 is not in all_reduce but is in Python's debugger",
+	  true, true },
+	/* Of several process groups: who waits for something else keeps only his own. */
+	{ { &reduces, &reduces, &runs, &retries }, NULL, 0, "retries-allocation", "rank 3 retries an allocation", false, false },
+	{ { &reduces, &receives, &receives, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", false, false },
+	/* Of the world not all were looked at: it waits for its loader all the same. */
+	{ { &reduces, &reduces, &reduces, &loads }, NULL, 4, "waits-for-loader", "rank 3 waits for loader workers", true, true },
 };
 
 static void check_accused(const struct accused *a)
@@ -581,6 +595,79 @@ static void test_fewer_workers(void **state)
 			assert_null(find_verdict(&job, "fewer-loader-workers"));
 		for (size_t i = 0; i < job.verdicts.n; i++)
 			assert_false(job.verdicts.data[i].alarm);
+		vt_job_deinit(&job);
+	}
+}
+
+static void add_ended(struct vt_job *job, int pid, enum vt_role role, pid_t of)
+{
+	struct vt_label label = rank_label(-1, -1);
+
+	label.pid = pid;
+	label.name = "python3";
+	label.role = role;
+	label.of = of;
+	label.worker = of ? 0 : -1;
+	assert_true(vt_job_add(job, &label, NULL, "it is a zombie"));
+	job->members.data[job->members.n - 1].process_state = 'Z';
+}
+
+/* Its number went with its environment: who it was is known when it is the only one, and one is missing. */
+static void test_zombies(void **state)
+{
+	(void)state;
+	for (int n = 0; n <= 2; n++) {
+		const struct vt_job_verdict *v;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		for (int rank = 0; rank < 4; rank++) {
+			struct vt_label label = rank_label(rank, 4);
+
+			if (rank != 2)
+				add_rank(&job, &label, &reduces, NULL);
+		}
+		for (int i = 0; i < n; i++)
+			add_ended(&job, 500 + i, VT_ROLE_OTHER, 0);
+		vt_job_account(&job);
+		v = find_verdict(&job, "missing-rank");
+		assert_non_null(v);
+		assert_true(v->alarm);
+		assert_int_equal(v->members.n, n == 1);
+		if (n == 1)
+			assert_string_equal(v->text, "rank 2 of 4 has ended or was killed: pid 500 (python3) on a is a zombie that its "
+						     "parent 50 has not collected");
+		else
+			assert_contains(v->text, "rank 2 of 4 is missing: no process that was found on a is local rank 2");
+		if (n == 1)
+			assert_true(job.members.data[v->members.members[0]].outlier);
+		vt_job_deinit(&job);
+	}
+}
+
+/* A worker that has ended is what its rank waits for; of a rank that goes on it is nothing. */
+static void test_ended_workers(void **state)
+{
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		const struct vt_job_verdict *v;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		for (int rank = 0; rank < 4; rank++) {
+			struct vt_label label = rank_label(rank, 4);
+
+			add_rank(&job, &label, waits && rank == 3 ? &loads : &reduces, NULL);
+		}
+		add_ended(&job, 500, VT_ROLE_LOADER, 103);
+		vt_job_account(&job);
+		v = find_verdict(&job, "loader-worker");
+		assert_int_equal(v != NULL, waits);
+		if (v) {
+			assert_contains(v->text, " has ended, and its parent has not collected it");
+			assert_true(v->alarm);
+			assert_int_equal(job.members.data[v->members.members[0]].label.pid, 500);
+		}
 		vt_job_deinit(&job);
 	}
 }
@@ -1031,6 +1118,8 @@ int main(void)
 		cmocka_unit_test(test_ranks_without_numbers),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_fewer_workers),
+		cmocka_unit_test(test_zombies),
+		cmocka_unit_test(test_ended_workers),
 		cmocka_unit_test(test_one_is_ahead_all_the_time),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_cores_without_numbers),
