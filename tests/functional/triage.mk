@@ -1,4 +1,10 @@
 # vramtap triage.
-functional_tests += tests/functional/triage.py
-functional_tests += tests/functional/triage_slurm.py tests/functional/triage_engines.py
-EXTRA_DIST += tests/functional/cluster.py
+functional_tests += \
+	tests/functional/triage.py \
+	tests/functional/triage_engines.py \
+	tests/functional/triage_hangs.py \
+	tests/functional/triage_slurm.py
+EXTRA_DIST += \
+	tests/functional/cluster.py \
+	tests/targets/triage_hangs.py \
+	tests/targets/triage_job.py
