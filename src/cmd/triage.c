@@ -25,6 +25,8 @@ enum {
 	KEY_CHILDREN_OF,
 	KEY_FROM,
 	KEY_WITH_CORE,
+	KEY_EXE,
+	KEY_SYSROOT,
 	KEY_INJECT,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
@@ -51,6 +53,8 @@ static const struct argp_option options[] = {
 	{ "match", KEY_MATCH, "REGEX", 0, "Those whose command line has a match of this extended regular expression", 0 },
 	{ "children-of", KEY_CHILDREN_OF, "PID", 0, "This one and all that descend from it", 0 },
 	{ "with-core", KEY_WITH_CORE, "CORE", 0, "This core of a process, too; may be given several times", 0 },
+	{ "exe", KEY_EXE, "FILE", 0, "The executable of the cores, if it is not where they say", 0 },
+	{ "sysroot", KEY_SYSROOT, "DIR", 0, "Where the files of the machine of the cores are, as vramtap report has it", 0 },
 	{ "from", KEY_FROM, "DIR", 0, "No processes, but what was saved in DIR before, all DIRs together", 0 },
 	{ NULL, 0, NULL, 0, "What comes of it:", 2 },
 	{ "output", 'o', "DIR", 0,
@@ -104,6 +108,8 @@ static void check_arguments(struct argp_state *state, struct arguments *args)
 
 	if (err)
 		argp_error(state, "%s", err->message);
+	if (!args->cores.list.n && (args->triage.places.exe || args->triage.places.sysroot))
+		argp_error(state, "--exe and --sysroot go with --with-core");
 	if (args->from.list.n) {
 		for (size_t i = 0; i < args->words.list.n; i++)
 			add_word(state, &args->from, args->words.list.data[i]);
@@ -149,6 +155,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_WITH_CORE:
 		add_word(state, &args->cores, arg);
+		return 0;
+	case KEY_EXE:
+		args->triage.places.exe = arg;
+		return 0;
+	case KEY_SYSROOT:
+		args->triage.places.sysroot = arg;
 		return 0;
 	case 'o':
 		args->triage.directory = arg;

@@ -9,6 +9,7 @@
 struct vt_triage_options {
 	struct vt_collect_options collect; /* of processes of the job */
 	bool inject;           /* the helper may run in ranks */
+	struct vt_core_places places; /* where the files of cores may be */
 	uint64_t timeout_ns;   /* for all together */
 	const char *directory; /* where reports go */
 	int directory_lock;    /* -1 none; workers, who may hang, do not hold it */

@@ -244,6 +244,7 @@ bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct v
 
 /* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
+/* Out of a regular file. */
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
 
 /* A part of the job, a node perhaps, of which nothing could be read: what there is is not all. why is one line. */

@@ -465,11 +465,11 @@ struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix)
 {
 	struct vt_str text = { 0 };
-	struct vt_error *err = vt_json_in_read(path, &text);
+	struct vt_error *err = vt_json_in_read_regular(path, &text);
 
 	if (!err) {
 		err = vt_job_load_text(job, vt_str_get(&text), text.n, prefix);
-		err = err ? vt_error_prefix(err, "%s", strcmp(path, "-") ? path : "standard input") : NULL;
+		err = err ? vt_error_prefix(err, "%s", path) : NULL;
 	}
 	vt_str_deinit(&text);
 	return err;

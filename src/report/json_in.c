@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/regular.h"
 
 #define READ_SIZE 65536
 
@@ -44,6 +45,19 @@ struct vt_error *vt_json_in_read(const char *path, struct vt_str *text)
 		return vt_error_create_os(errno, "cannot read %s", path);
 	err = read_all(standard_input ? STDIN_FILENO : opened, text);
 	return err ? vt_error_prefix(err, "%s", standard_input ? "standard input" : path) : NULL;
+}
+
+struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text)
+{
+	VT_CLOSE int opened = vt_open_regular(path);
+	struct vt_error *err;
+
+	if (opened < 0 && !access(path, R_OK))
+		return vt_error_create(VT_ERR_FORMAT, "%s is no regular file", path);
+	if (opened < 0)
+		return vt_error_create_os(errno, "cannot read %s", path);
+	err = read_all(opened, text);
+	return err ? vt_error_prefix(err, "%s", path) : NULL;
 }
 
 /*

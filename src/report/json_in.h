@@ -32,6 +32,9 @@ struct vt_json_in {
 /* All of a file, a pipe, or standard input ("-"): more than a document may have at most by a little. The error names it. */
 struct vt_error *vt_json_in_read(const char *path, struct vt_str *text);
 
+/* The same of a regular file; anything else there (a FIFO, which nobody may ever write to) is refused. */
+struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text);
+
 /* Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM. */
 struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root);
 

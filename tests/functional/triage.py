@@ -453,6 +453,15 @@ def test_saved_ones_together():
         equal(code, PARTIAL, "exit code with one missing")
         check("/nonexistent" in err and text.strip(), "what is said", err)
         equal(vramtap("triage", "--from", "/nonexistent")[0], NOTHING, "exit code with all missing")
+        # What nobody may ever write to, and what is without end.
+        odd = scratch()
+        for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+            make(os.path.join(odd, "report.json"))
+            code, text, err = vramtap("triage", "--from", base, odd, timeout=20)
+            equal(code, PARTIAL, "exit code with one that is no file")
+            check("report.json is no regular file" in err and text.strip(), "what is said", err)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(odd, "report.json"))
 
 
 def test_core_beside_the_living():
@@ -461,7 +470,14 @@ def test_core_beside_the_living():
         with target([compile_c(UNREST, "-pthread"), "sleep", "1"], ready="ready", env=env) as crashed, gcore(crashed.pid) as path:
             pid = crashed.pid
             _, report, _ = triage(proc.pid, "--with-core", path, expect=(COMPLETE, PARTIAL))
-        members = by_pid(report)
+            members = by_pid(report)
+            # Where the program is elsewhere.
+            away = scratch()
+            exe = os.path.join(away, os.path.basename(crashed.args[0]))
+            os.rename(crashed.args[0], exe)
+            for args in ((), ("--exe", exe), ("--sysroot", away)):
+                _, report, _ = triage(proc.pid, "--with-core", path, *args, expect=(COMPLETE, PARTIAL))
+                equal("main" in functions_of(report, pid), bool(args), f"whether main is in the stack of the core, with {args}")
         equal((members[pid]["core"], members[pid]["rank"], members[pid]["world_size"]), (path, 5, 8), "the member of the core")
         equal(members[proc.pid]["core"], None, "the living")
 
@@ -484,7 +500,7 @@ def test_usage():
     out = scratch()
     for args in ([], ["1"], ["-o", out], ["-o", out, "x"], ["-o", out, "--job", "x"], ["-o", out, "--match", "a("], ["--all-gpu"],
                  ["--from"], ["--from", out, "--all-gpu"], ["-o", out, "--inject", "--no-stop", "1"],
-                 ["-o", out, "--inject", "--read-only", "1"], ["-o", out, "--timeout", "0", "1"], ["-o", out, "--blocks", "1"]):
+                 ["-o", out, "--inject", "--read-only", "1"], ["-o", out, "--exe", "x", "1"], ["-o", out, "--sysroot", "x", "1"], ["-o", out, "--timeout", "0", "1"], ["-o", out, "--blocks", "1"]):
         equal(vramtap("triage", *args)[0], USAGE, f"exit code of {args}")
     gone = subprocess.Popen(["true"])
     gone.wait()
