@@ -36,8 +36,19 @@ void vt_member_deinit(struct vt_member *member)
 	vt_vec_deinit(&member->collectives);
 }
 
+void vt_ras_deinit(struct vt_ras *ras)
+{
+	for (size_t i = 0; i < ras->groups.n; i++)
+		vt_vec_deinit(&ras->groups.data[i].ranks);
+	vt_vec_deinit(&ras->groups);
+	vt_vec_deinit(&ras->lines);
+}
+
 void vt_job_deinit(struct vt_job *job)
 {
+	for (size_t i = 0; i < job->ras.n; i++)
+		vt_ras_deinit(&job->ras.data[i]);
+	vt_vec_deinit(&job->ras);
 	for (size_t i = 0; i < job->members.n; i++)
 		vt_member_deinit(&job->members.data[i]);
 	vt_vec_deinit(&job->frames);
@@ -240,6 +251,30 @@ struct vt_member *vt_job_new_member(struct vt_job *job)
 const char *vt_job_system(const struct vt_label *label)
 {
 	return *label->system ? label->system : label->host;
+}
+
+struct vt_ras *vt_job_new_ras(struct vt_job *job)
+{
+	struct vt_ras *ras = vt_vec_append(&job->ras);
+
+	if (!ras) {
+		job->failed = true;
+		return NULL;
+	}
+	*ras = (struct vt_ras){ .host = "", .address = "", .version = "" };
+	return ras;
+}
+
+struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras)
+{
+	struct vt_ras_group *group = vt_vec_append(&ras->groups);
+
+	if (!group) {
+		job->failed = true;
+		return NULL;
+	}
+	*group = (struct vt_ras_group){ .communicator = "", .size = -1, .what = "" };
+	return group;
 }
 
 const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member)

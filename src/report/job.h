@@ -215,6 +215,47 @@ struct vt_job_device {
 	uint64_t outside;     /* held by nobody that is a member: total - free - what members hold; when known */
 };
 
+/* What NCCL's RAS says of ranks of a communicator, or of processes. */
+enum vt_ras_about {
+	VT_RAS_DEAD,   /* considered dead: RAS has lost them */
+	VT_RAS_SILENT, /* did not answer RAS in time */
+	VT_RAS_ABSENT, /* nothing is known of them, and not why */
+	VT_RAS_ERROR,  /* report an error of NCCL's: what */
+	VT_RAS_STATUS, /* have this status (what), and others have another one */
+	VT_RAS_COUNT,  /* have launched so many operations of a kind (what, "": all kinds), and others more or fewer */
+	VT_RAS_N_ABOUT
+};
+
+struct vt_ras_rank {
+	int rank;             /* in the communicator, -1 unknown */
+	pid_t pid;            /* as the process itself has it, 0 unknown */
+	const char *host;     /* its address, "" unknown */
+};
+
+/* Those of whom the same is said. */
+struct vt_ras_group {
+	enum vt_ras_about about;
+	const char *communicator; /* its hash, "" of the whole job */
+	int size;             /* its ranks, -1 unknown */
+	const char *what;     /* interned; "" none */
+	uint64_t count;       /* VT_RAS_COUNT */
+	uint64_t n;           /* so many; ranks are those that were named */
+	VT_VEC(struct vt_ras_rank) ranks;
+};
+
+/* An answer of NCCL's RAS: one process was asked, and says what all of its job told it. Texts are hostile. */
+struct vt_ras {
+	const char *host;     /* of the process that was asked */
+	pid_t pid;
+	const char *address;  /* "127.0.0.1:28028" */
+	const char *file;     /* its words, relative to the directory that the job is saved in; NULL none */
+	const char *version;  /* of NCCL; "" unknown */
+	bool understood;      /* all of it: else lines are what was not */
+	uint64_t communicators;
+	VT_VEC(struct vt_ras_group) groups; /* those of one communicator and kind are neighbours */
+	VT_VEC(const char *) lines;
+};
+
 struct vt_job {
 	struct vt_arena arena;
 	const char *tool_version;
@@ -223,6 +264,7 @@ struct vt_job {
 	VT_VEC(struct vt_job_stack) stacks;
 	VT_VEC(struct vt_job_doing) doings;
 	VT_VEC(struct vt_member) members; /* ranks first, by rank; then by role, rank, worker, host and pid (account) */
+	VT_VEC(struct vt_ras) ras; /* one for each host and job */
 	double skew_ms;       /* between the first and the last stop on one host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
@@ -241,6 +283,16 @@ void vt_job_deinit(struct vt_job *job);
 
 /* A member out of a report, or (model NULL) of a process of which there is none, because of error. False: out of memory. */
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error);
+
+/* Adds a diagnostic of the whole job. */
+void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/*
+ * Adds an answer of NCCL's RAS, n bytes of text or JSON: host, pid, address and file are those of asked, and
+ * asked->understood says whether it came to its end. False: out of memory.
+ */
+bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n);
 
 /* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);

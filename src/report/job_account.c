@@ -99,6 +99,25 @@ static void drop_doubles(struct vt_job *job)
 			    dropped, dropped == 1 ? " was" : "es were");
 }
 
+/* One answer through one process is enough. */
+static void drop_answers(struct vt_job *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->ras.n; i++) {
+		struct vt_ras *ras = &job->ras.data[i];
+		bool is_there = false;
+
+		for (size_t k = 0; k < n && !is_there; k++)
+			is_there = job->ras.data[k].pid == ras->pid && !strcmp(job->ras.data[k].host, ras->host);
+		if (is_there)
+			vt_ras_deinit(ras);
+		else
+			job->ras.data[n++] = *ras;
+	}
+	job->ras.n = n;
+}
+
 /* ---- the moment ---- */
 
 struct moments {
@@ -180,6 +199,7 @@ void vt_job_account(struct vt_job *job)
 	sort(job, compare_processes);
 	drop_doubles(job);
 	sort(job, compare_members);
+	drop_answers(job);
 	ok = measure_skew(job) && vt_job_decide_states(job) && vt_job_build_tree(job) && vt_job_build_devices(job) &&
 	     vt_job_make_verdicts(job);
 	job->failed |= !ok;

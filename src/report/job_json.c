@@ -374,6 +374,7 @@ struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_wri
 	put_time(&json, "time", &job->when);
 	put_found(&json, job);
 	put_diags(&json, job);
+	vt_job_put_ras(&json, job);
 	put_members(&json, job);
 	put_doings(&json, job);
 	put_stacks(&json, job);

@@ -428,6 +428,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	VT_TRY(check_schema(root));
 	load_head(l, root);
 	load_diags(l, root);
+	vt_job_load_ras(l->job, &l->in, root, l->prefix);
 	load_frames(l, root);
 	if (!l->in.nomem && !l->job->failed)
 		load_stacks(l, root);
@@ -447,7 +448,7 @@ struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n
 {
 	struct vt_arena values = { 0 };
 	struct load l = { .in = { .values = &values, .strings = &job->arena }, .job = job, .prefix = prefix };
-	size_t had = job->members.n, had_diags = job->diags.n;
+	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n;
 	json_t *root = NULL;
 	struct vt_error *err = vt_json_in_parse(&l.in, text, n, &root);
 
@@ -457,6 +458,8 @@ struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n
 	/* All of it or nothing. */
 	while (err && job->members.n > had)
 		vt_member_deinit(&job->members.data[--job->members.n]);
+	while (err && job->ras.n > had_ras)
+		vt_ras_deinit(&job->ras.data[--job->ras.n]);
 	if (err && job->diags.n > had_diags)
 		job->diags.n = had_diags;
 	return err;

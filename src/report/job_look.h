@@ -53,6 +53,7 @@ void vt_rules_ranks(struct vt_job_look *look);    /* job_rules.c: what ranks do 
 void vt_rules_workers(struct vt_job_look *look);  /* job_rules_missing.c: of loaders */
 void vt_rules_sequences(struct vt_job_look *look); /* job_rules_missing.c: of collectives */
 void vt_rules_equal(struct vt_job_look *look);    /* job_rules.c: nobody differs */
+void vt_rules_ras(struct vt_job_look *look);      /* job_rules_ras.c: what NCCL's RAS says */
 void vt_rules_memory(struct vt_job_look *look);   /* job_rules_memory.c */
 
 #endif

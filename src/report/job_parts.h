@@ -3,6 +3,8 @@
 #ifndef VT_REPORT_JOB_PARTS_H
 #define VT_REPORT_JOB_PARTS_H
 
+#include <jansson.h>
+
 #include "report/job.h"
 
 /* ---- job.c ---- */
@@ -18,10 +20,9 @@ uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doin
 /* A new member of whom nothing is known; NULL when out of memory. Valid until the next one. */
 struct vt_member *vt_job_new_member(struct vt_job *job);
 void vt_member_deinit(struct vt_member *member);
-
-/* Adds a diagnostic of the whole job. */
-void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+struct vt_ras *vt_job_new_ras(struct vt_job *job);
+void vt_ras_deinit(struct vt_ras *ras);
+struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras);
 
 uint64_t vt_job_mix(uint64_t hash, uint64_t value);
 
@@ -33,6 +34,13 @@ const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const str
 
 /* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
 const char *vt_job_does(const struct vt_job_doing *doing);
+
+/* ---- job_ras_json.c: in a report, and back ---- */
+
+struct vt_json;
+struct vt_json_in;
+void vt_job_put_ras(struct vt_json *json, const struct vt_job *job);
+void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix);
 
 /* ---- job_state.c ---- */
 

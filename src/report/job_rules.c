@@ -469,6 +469,7 @@ static void apply_rules(struct vt_job_look *look)
 	vt_rules_equal(look);
 	vt_rules_workers(look);
 	vt_rules_sequences(look);
+	vt_rules_ras(look);
 	vt_rules_memory(look);
 }
 

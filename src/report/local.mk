@@ -15,9 +15,14 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_json.c \
 	src/report/job_load.c \
 	src/report/job_look.c src/report/job_look.h \
+	src/report/job_ras.c src/report/job_ras.h \
+	src/report/job_ras_json.c \
+	src/report/job_ras_text.c \
+	src/report/job_ras_told.c \
 	src/report/job_rules.c \
 	src/report/job_rules_memory.c \
 	src/report/job_rules_missing.c \
+	src/report/job_rules_ras.c \
 	src/report/job_set.c \
 	src/report/job_state.c \
 	src/report/job_tree.c \
@@ -41,6 +46,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/text_found.c \
 	src/report/text_job.c src/report/text_job.h \
 	src/report/text_job_memory.c \
+	src/report/text_job_ras.c \
 	src/report/text_memory.c \
 	src/report/text_oom.c \
 	src/report/text_pinned.c \

@@ -476,6 +476,7 @@ struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_wri
 	print_verdicts(&line, job);
 	print_outliers(&line, job);
 	print_tree(&line, job);
+	vt_text_job_ras(&line, job);
 	vt_text_job_devices(&line, job);
 	vt_text_job_imbalance(&line, job);
 	print_end(&line, job);

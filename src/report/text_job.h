@@ -10,4 +10,7 @@
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
 
+/* text_job_ras.c: whom NCCL's RAS was asked through, and its words where they are not understood. */
+void vt_text_job_ras(struct vt_line *line, const struct vt_job *job);
+
 #endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NCCL's RAS said, into a job: what both of its forms need. */
+#include "report/job_ras.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define MAX_GROUPS 4096
+#define MAX_RANKS 65536 /* named in all groups: a communicator that is not well may have as many as the job */
+#define MAX_LINES 24
+#define MAX_LINE 240 /* bytes */
+
+static bool is_like(const struct vt_ras_group *a, const struct vt_ras_group *b)
+{
+	return a->about == b->about && a->what == b->what && a->count == b->count;
+}
+
+struct vt_ras_group *vt_ras_group(struct vt_ras_reading *r, const struct vt_ras_group *like)
+{
+	struct vt_ras_group *group;
+
+	for (size_t i = r->first_group; i < r->ras->groups.n; i++)
+		if (is_like(&r->ras->groups.data[i], like))
+			return &r->ras->groups.data[i];
+	group = r->ras->groups.n < MAX_GROUPS ? vt_ras_new_group(r->job, r->ras) : NULL;
+	if (!group) {
+		r->ras->understood = false;
+		return NULL;
+	}
+	*group = (struct vt_ras_group){
+		.about = like->about, .communicator = like->communicator, .size = like->size,
+		.what = like->what, .count = like->count,
+	};
+	return group;
+}
+
+static int compare_groups(const void *pa, const void *pb)
+{
+	const struct vt_ras_group *a = pa, *b = pb;
+	int order = (a->about > b->about) - (a->about < b->about);
+
+	if (!order)
+		order = strcmp(a->what, b->what);
+	return order ? order : (a->count > b->count) - (a->count < b->count);
+}
+
+void vt_ras_end_part(struct vt_ras_reading *r)
+{
+	struct vt_ras_group *first = r->ras->groups.data + r->first_group;
+	size_t n = r->ras->groups.n - r->first_group;
+
+	if (n > 1)
+		qsort(first, n, sizeof(*first), compare_groups);
+	r->first_group = r->ras->groups.n;
+}
+
+void vt_ras_drop_groups(struct vt_ras_reading *r, size_t n)
+{
+	for (size_t i = n; i < r->ras->groups.n; i++)
+		vt_vec_deinit(&r->ras->groups.data[i].ranks);
+	if (r->ras->groups.n > n)
+		r->ras->groups.n = n;
+}
+
+void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid, const char *host, size_t n)
+{
+	struct vt_ras_rank *added = r->n_ranks < MAX_RANKS ? vt_vec_append(&group->ranks) : NULL;
+	const char *name = added ? vt_job_text(r->job, host, n) : NULL;
+
+	group->n++;
+	if (!added)
+		return;
+	r->n_ranks++;
+	*added = (struct vt_ras_rank){ .rank = rank, .pid = pid, .host = name ? name : "" };
+}
+
+void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n)
+{
+	const char **added, *copy;
+
+	if (r->ras->lines.n >= MAX_LINES || !n)
+		return;
+	copy = vt_job_text(r->job, line, n < MAX_LINE ? n : MAX_LINE);
+	added = copy ? vt_vec_append(&r->ras->lines) : NULL;
+	if (added)
+		*added = copy;
+	else
+		r->job->failed = true;
+}
+
+/* Texts end at a zero byte: it becomes another one that nothing of RAS has. */
+static char *without_zeros(const char *text, size_t n)
+{
+	char *clean = malloc(n + 1);
+
+	if (!clean)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		clean[i] = text[i] ? text[i] : '\1';
+	clean[n] = '\0';
+	return clean;
+}
+
+static const char *intern(struct vt_job *job, const char *text)
+{
+	return text ? vt_job_text(job, text, strlen(text)) : NULL;
+}
+
+bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n)
+{
+	struct vt_ras_reading r = { .job = job, .ras = vt_job_new_ras(job), .whole = asked->understood };
+	VT_FREE char *clean = without_zeros(text, n);
+
+	if (!r.ras || !clean) {
+		job->failed = true;
+		return false;
+	}
+	r.ras->host = intern(job, asked->host);
+	r.ras->address = intern(job, asked->address);
+	r.ras->file = intern(job, asked->file);
+	r.ras->pid = asked->pid;
+	r.ras->understood = true;
+	if (*clean == '{')
+		vt_ras_read_json(&r, clean, n);
+	else
+		vt_ras_read_text(&r, clean);
+	return !job->failed;
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What NCCL's RAS says, as verdicts. It numbers ranks within a communicator: one of the size of the world has the job's
+ * numbers; those of others are known by their processes, when all of the job are there. Answers through several hosts are
+ * about the same: what was said is not said again.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/job_look.h"
+
+#define MAX_SAID 6 /* verdicts of one kind */
+#define MAX_NAMED 6 /* processes, or different counts, in a sentence */
+#define MANY UINT64_MAX /* a number of a process that more than one member has */
+
+struct ras_look {
+	struct vt_job_look *look;
+	struct vt_map by_rank, by_pid; /* members */
+	int world_size;                /* -1 unknown */
+	bool by_pid_alone;             /* all processes of the job are known, by numbers that all have from one table */
+	size_t said[VT_RAS_N_ABOUT];
+};
+
+/* ---- whom it means ---- */
+
+static bool learn_ranks(struct ras_look *r)
+{
+	struct vt_job_look *look = r->look;
+	bool ok = true;
+
+	r->world_size = -1;
+	if (!look->comparable)
+		return true;
+	r->by_pid_alone = vt_look_whole_world(look);
+	for (size_t i = 0; i < look->ranks.n && ok; i++) {
+		const struct vt_label *label = &vt_look_member(look, look->ranks.data[i])->label;
+		const uint64_t *same = vt_map_get(&r->by_pid, (uint64_t)label->pid);
+
+		r->world_size = label->world_size;
+		r->by_pid_alone &= !*label->container;
+		ok = vt_map_put(&r->by_pid, (uint64_t)label->pid, same ? MANY : look->ranks.data[i]) &&
+		     (label->rank < 0 || vt_map_put(&r->by_rank, (uint64_t)label->rank, look->ranks.data[i]));
+	}
+	return ok;
+}
+
+/* In a container a process has another number than for us. */
+static bool may_be(const struct ras_look *r, uint32_t member, const struct vt_ras_rank *rank)
+{
+	const struct vt_label *label = &vt_look_member(r->look, member)->label;
+
+	return !rank->pid || label->pid == rank->pid || *label->container;
+}
+
+static bool has_job_numbers(const struct ras_look *r, const struct vt_ras_group *group)
+{
+	return r->world_size > 0 && group->size == r->world_size;
+}
+
+static bool find_member(const struct ras_look *r, const struct vt_ras_group *group, const struct vt_ras_rank *rank,
+			uint32_t *member)
+{
+	const uint64_t *found = NULL;
+
+	if (has_job_numbers(r, group) && rank->rank >= 0)
+		found = vt_map_get(&r->by_rank, (uint64_t)rank->rank);
+	else if (r->by_pid_alone && rank->pid)
+		found = vt_map_get(&r->by_pid, (uint64_t)rank->pid);
+	if (!found || *found == MANY || !may_be(r, (uint32_t)*found, rank))
+		return false;
+	*member = (uint32_t)*found;
+	return true;
+}
+
+/* All of a group as members, or none of them. */
+static bool find_members(struct ras_look *r, const struct vt_ras_group *group, struct vt_job_indices *members)
+{
+	bool all = group->n && group->ranks.n == group->n;
+	uint32_t member = 0;
+
+	members->n = 0;
+	for (size_t i = 0; i < group->ranks.n && all; i++) {
+		all = find_member(r, group, &group->ranks.data[i], &member);
+		r->look->failed |= all && !vt_job_indices_add(members, member);
+	}
+	if (!all)
+		members->n = 0;
+	vt_job_indices_sort(members);
+	return all && members->n == group->n;
+}
+
+/* ---- words ---- */
+
+static void add_process(const struct ras_look *r, const struct vt_ras_group *group, const struct vt_ras_rank *rank,
+			struct vt_str *text)
+{
+	bool numbered = rank->rank >= 0;
+
+	if (numbered)
+		vt_str_addf(text, "%srank %d", has_job_numbers(r, group) || group->size < 0 ? "" : "its ", rank->rank);
+	if (rank->pid)
+		vt_str_addf(text, "%spid %d on %.64s%s", numbered ? " (" : "", (int)rank->pid, rank->host, numbered ? ")" : "");
+}
+
+/* "ranks 3,5" of the job, "its rank 1 (pid 4711 on 10.0.0.1)" of the communicator, "7 ranks". */
+static void add_group(struct ras_look *r, const struct vt_ras_group *group, const struct vt_job_indices *members,
+		      struct vt_str *text)
+{
+	if (members->n) {
+		vt_look_add_who(r->look, members, text);
+		return;
+	}
+	if (group->ranks.n < group->n || group->n > MAX_NAMED) {
+		vt_str_addf(text, "%" PRIu64 " %s%s", group->n, *group->communicator ? "rank" : "process",
+			    group->n == 1 ? "" : *group->communicator ? "s" : "es");
+		return;
+	}
+	for (size_t i = 0; i < group->ranks.n; i++) {
+		vt_str_add(text, i ? ", " : "");
+		add_process(r, group, &group->ranks.data[i], text);
+	}
+}
+
+static void add_source(const struct vt_ras_group *group, struct vt_str *text)
+{
+	vt_str_addf(text, " (NCCL's RAS, communicator %.18s", group->communicator);
+	if (group->size > 0)
+		vt_str_addf(text, " of %d rank%s", group->size, group->size == 1 ? "" : "s");
+	vt_str_add(text, ")");
+}
+
+static void say(struct ras_look *r, enum vt_ras_about about, const char *code, bool alarm, bool outliers,
+		const struct vt_job_indices *members, const struct vt_str *text)
+{
+	struct vt_job *job = r->look->job;
+	const char *copy = text->failed ? NULL : vt_job_text(job, vt_str_get(text), text->n);
+
+	for (size_t i = 0; i < job->verdicts.n; i++)
+		if (job->verdicts.data[i].text == copy)
+			return;
+	if (r->said[about]++ < MAX_SAID)
+		vt_look_say(r->look, code, alarm, outliers, members, text);
+}
+
+/* ---- lost, silent, in error ---- */
+
+static const struct rule {
+	enum vt_ras_about about;
+	const char *code, *one, *many; /* what is said of one, and of many; NULL: what they report */
+} rules[] = {
+	{ VT_RAS_DEAD, "ras-dead", "is considered dead", "are considered dead" },
+	{ VT_RAS_SILENT, "ras-silent", "does not answer", "do not answer" },
+	{ VT_RAS_ABSENT, "ras-absent", "is not heard of", "are not heard of" },
+	{ VT_RAS_ERROR, "ras-error", NULL, NULL },
+};
+
+static void say_group(struct ras_look *r, const struct rule *rule, const struct vt_ras_group *group)
+{
+	struct vt_job_indices members = { 0 };
+	struct vt_str text = { 0 };
+
+	(void)find_members(r, group, &members);
+	add_group(r, group, &members, &text);
+	if (rule->one)
+		vt_str_addf(&text, " %s", group->n == 1 ? rule->one : rule->many);
+	else
+		vt_str_addf(&text, " report%s \"%.80s\"", group->n == 1 ? "s" : "", group->what);
+	if (*group->communicator)
+		add_source(group, &text);
+	else
+		vt_str_add(&text, " (NCCL's RAS)");
+	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->look->ranks.n, &members, &text);
+	vt_str_deinit(&text);
+	free(members.data);
+}
+
+static bool has_about(const struct vt_ras *ras, enum vt_ras_about about)
+{
+	for (size_t i = 0; i < ras->groups.n; i++)
+		if (ras->groups.data[i].about == about)
+			return true;
+	return false;
+}
+
+/* Whoever is not heard of in a communicator is dead or silent, if there are such. */
+static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rule *rule)
+{
+	if (rule->about == VT_RAS_ABSENT && (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
+		return;
+	for (size_t i = 0; i < ras->groups.n; i++)
+		if (ras->groups.data[i].about == rule->about && ras->groups.data[i].n)
+			say_group(r, rule, &ras->groups.data[i]);
+}
+
+/* ---- ranks of a communicator that differ ---- */
+
+/* Groups of one communicator that are about the same; the one with most is the last one for counts. */
+struct differing {
+	const struct vt_ras_group *groups;
+	size_t n;
+	struct vt_job_indices *members; /* of each */
+	const struct vt_ras_group *most;
+};
+
+static bool waits(const struct vt_member *member)
+{
+	return member->state == VT_STATE_COLLECTIVE || member->state == VT_STATE_STORE || member->state == VT_STATE_DEVICE;
+}
+
+static bool is_of(const struct differing *d, uint32_t member)
+{
+	for (size_t g = 0; g < d->n; g++)
+		for (size_t i = 0; i < d->members[g].n && &d->groups[g] != d->most; i++)
+			if (d->members[g].data[i] == member)
+				return true;
+	return false;
+}
+
+/* In text those who are most are not named: they are all others. */
+static bool name_most(struct ras_look *r, struct differing *d)
+{
+	size_t n = vt_look_whole_world(r->look);
+	struct vt_job_indices *most = &d->members[d->most - d->groups];
+
+	if (most->n)
+		return true;
+	if (!n || d->most->size < 0 || (size_t)d->most->size != n)
+		return false;
+	for (size_t g = 0; g < d->n; g++)
+		if (&d->groups[g] != d->most && !d->members[g].n)
+			return false;
+	for (size_t i = 0; i < r->look->ranks.n; i++)
+		if (!is_of(d, r->look->ranks.data[i]))
+			r->look->failed |= !vt_job_indices_add(most, r->look->ranks.data[i]);
+	if (most->n != d->most->n)
+		most->n = 0;
+	return most->n;
+}
+
+/*
+ * Those who have launched more than others wait for them, and are most, or one of two. Ranks that are not waited for are
+ * behind for a moment all the time.
+ */
+static bool is_proven(struct ras_look *r, struct differing *d)
+{
+	const struct vt_job_indices *most = &d->members[d->most - d->groups];
+
+	if (!name_most(r, d) || d->most->size <= 0 || (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
+		return false;
+	for (size_t i = 0; i < most->n; i++)
+		if (!waits(vt_look_member(r->look, most->data[i])))
+			return false;
+	return true;
+}
+
+/* " has launched 5 AllReduce operations", " has status ABORT" */
+static void add_what(const struct vt_ras_group *group, bool first, struct vt_str *text)
+{
+	const char *has = group->n == 1 ? "has" : "have";
+
+	if (group->about == VT_RAS_STATUS) {
+		vt_str_addf(text, " %s status %.40s", has, group->what);
+		return;
+	}
+	if (group->count)
+		vt_str_addf(text, " %s launched %" PRIu64, has, group->count);
+	else
+		vt_str_addf(text, " %s launched none", has);
+	if (first)
+		vt_str_addf(text, "%s %.40s operation%s", group->count ? "" : " of the",
+			    *group->what ? group->what : "collective", group->count == 1 ? "" : "s");
+}
+
+static void add_differing(struct ras_look *r, const struct differing *d, struct vt_str *text)
+{
+	size_t said = 0;
+
+	for (size_t g = 0; g < d->n; g++) {
+		bool last = &d->groups[g] == d->most;
+
+		if (last || said == MAX_NAMED)
+			continue;
+		vt_str_add(text, said++ ? ", " : "");
+		add_group(r, &d->groups[g], &d->members[g], text);
+		add_what(&d->groups[g], said == 1, text);
+	}
+	if (d->n - 1 > said)
+		vt_str_addf(text, ", %zu others differ", d->n - 1 - said);
+	vt_str_add(text, said ? ", " : "");
+	add_group(r, d->most, &d->members[d->most - d->groups], text);
+	add_what(d->most, !said, text);
+	add_source(d->most, text);
+}
+
+static void say_differing(struct ras_look *r, struct differing *d)
+{
+	bool counts = d->groups[0].about == VT_RAS_COUNT, alarm = counts && is_proven(r, d), all = true;
+	struct vt_job_indices who = { 0 };
+	struct vt_str text = { 0 };
+
+	add_differing(r, d, &text);
+	for (size_t g = 0; g < d->n; g++) {
+		if (&d->groups[g] == d->most)
+			continue;
+		all &= d->members[g].n;
+		for (size_t i = 0; i < d->members[g].n; i++)
+			r->look->failed |= !vt_job_indices_add(&who, d->members[g].data[i]);
+	}
+	vt_job_indices_sort(&who);
+	if (!all)
+		who.n = 0;
+	say(r, d->groups[0].about, counts ? "ras-behind" : "ras-status", alarm, alarm, &who, &text);
+	vt_str_deinit(&text);
+	free(who.data);
+}
+
+/* Who is compared with the others: of counts those with the highest; of statuses those who are most. */
+static const struct vt_ras_group *choose_most(const struct vt_ras_group *groups, size_t n)
+{
+	const struct vt_ras_group *most = groups;
+
+	for (size_t g = 1; g < n; g++)
+		if (groups[g].about == VT_RAS_COUNT ? groups[g].count > most->count : groups[g].n > most->n)
+			most = &groups[g];
+	return most;
+}
+
+static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups, size_t n)
+{
+	struct differing d = { .groups = groups, .n = n, .most = choose_most(groups, n) };
+
+	d.members = calloc(n, sizeof(*d.members));
+	r->look->failed |= !d.members;
+	for (size_t g = 0; g < n && d.members; g++)
+		(void)find_members(r, &groups[g], &d.members[g]);
+	if (d.members)
+		say_differing(r, &d);
+	for (size_t g = 0; g < n && d.members; g++)
+		free(d.members[g].data);
+	free(d.members);
+}
+
+static bool is_same_question(const struct vt_ras_group *a, const struct vt_ras_group *b)
+{
+	return a->about == b->about && a->communicator == b->communicator && (a->about != VT_RAS_COUNT || a->what == b->what);
+}
+
+static void say_differences(struct ras_look *r, const struct vt_ras *ras, enum vt_ras_about about)
+{
+	for (size_t i = 0, end; i < ras->groups.n; i = end) {
+		const struct vt_ras_group *groups = &ras->groups.data[i];
+
+		for (end = i + 1; end < ras->groups.n && is_same_question(groups, &ras->groups.data[end]);)
+			end++;
+		if (groups->about == about && end - i > 1)
+			compare_groups(r, groups, end - i);
+	}
+}
+
+void vt_rules_ras(struct vt_job_look *look)
+{
+	struct ras_look r = { .look = look };
+
+	look->failed |= look->job->ras.n && !learn_ranks(&r);
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		for (size_t k = 0; k < look->job->ras.n; k++)
+			apply(&r, &look->job->ras.data[k], &rules[i]);
+	for (size_t k = 0; k < look->job->ras.n; k++) {
+		say_differences(&r, &look->job->ras.data[k], VT_RAS_COUNT);
+		say_differences(&r, &look->job->ras.data[k], VT_RAS_STATUS);
+	}
+	vt_map_deinit(&r.by_rank);
+	vt_map_deinit(&r.by_pid);
+}
