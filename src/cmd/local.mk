@@ -47,6 +47,9 @@ vramtap_SOURCES = \
 	src/cmd/triage_gate.c src/cmd/triage_gate.h \
 	src/cmd/triage_label.c \
 	src/cmd/triage_moved.c src/cmd/triage_moved.h \
+	src/cmd/triage_ras.c src/cmd/triage_ras.h \
+	src/cmd/triage_ras_ask.c \
+	src/cmd/triage_ras_find.c \
 	src/cmd/triage_worker.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \

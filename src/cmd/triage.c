@@ -30,6 +30,7 @@ enum {
 	KEY_INJECT,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
+	KEY_RAS,
 	KEY_TIMEOUT,
 };
 
@@ -61,7 +62,8 @@ static const struct argp_option options[] = {
 	  "Write report.json, summary.txt and a report of each process to DIR, which is made, is empty, or is of an earlier triage", 0 },
 	{ NULL, 0, NULL, 0, "How the processes are treated:", 3 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes (default)", 0 },
-	{ "inject", KEY_INJECT, NULL, 0, "Run vramtap's helper in ranks, as vramtap report does", 0 },
+	{ "inject", KEY_INJECT, NULL, 0, "Run vramtap's helper in ranks, as vramtap report does, and --ras", 0 },
+	{ "ras", KEY_RAS, NULL, 0, "Ask NCCL's RAS, by the socket on which ranks listen for that, what it knows of communicators", 0 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0, "Stop no thread: those that sleep are read as they are, those that run are only named", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "For all together; who is not done by then is left out (default 60)", 0 },
 	{ 0 },
@@ -166,7 +168,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->triage.directory = arg;
 		return 0;
 	case KEY_INJECT:
-		args->triage.inject = true;
+		args->triage.inject = args->triage.ras = true;
 		args->triage.collect.budget_ns = INJECT_NS;
 		return 0;
 	case KEY_READ_ONLY:
@@ -174,6 +176,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_NO_STOP:
 		args->triage.collect.no_stop = args->triage.collect.read_only = true;
+		return 0;
+	case KEY_RAS:
+		args->triage.ras = true;
 		return 0;
 	case KEY_TIMEOUT:
 		args->triage.timeout_ns = vt_parse_timeout(state, arg);

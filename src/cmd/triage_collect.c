@@ -22,6 +22,7 @@
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
 #include "cmd/triage_gate.h"
+#include "cmd/triage_ras.h"
 #include "walk/lines_memo.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
@@ -64,6 +65,7 @@ struct party {
 	struct worker *workers;
 	size_t n;
 	struct vt_gate *gates; /* the start, and one for each worker */
+	struct vt_triage_ras *ras; /* NULL: nobody is asked */
 	size_t n_processors;
 	uint64_t begin_ns, deadline_ns;
 	uint64_t last_ready_ns; /* when something happened on the way to the start */
@@ -418,6 +420,8 @@ static struct vt_error *run(struct party *party)
 		end_those_that_hold(party);
 		start_if_ready(party);
 		give_processors(party);
+		if (!is_starting(party) && !count(party, PHASE_CAPTURING))
+			vt_triage_ras_go(party->ras);
 		VT_TRY(wait_for_news(party, fds));
 		reap(party);
 	}
@@ -481,11 +485,14 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 	party.lines_memo = vt_lines_memo_create();
 	interrupted = 0;
 	catch_signals(before, &party.mask);
+	party.ras = vt_triage_ras_start(suspects, options, party.deadline_ns);
 	vt_progress("collecting from all processes");
 	for (size_t first = 0; !err && first < suspects->list.n; first += party.n) {
 		party.n = suspects->list.n - first < MAX_WORKERS ? suspects->list.n - first : MAX_WORKERS;
 		err = take_turn(&party, &suspects->list.data[first], &status[first]);
 	}
+	vt_triage_ras_go(party.ras);
+	vt_triage_ras_finish(party.ras, err || interrupted, &party.mask, job);
 	vt_progress_end();
 	sigaction(SIGINT, &before[0], NULL);
 	sigaction(SIGTERM, &before[1], NULL);

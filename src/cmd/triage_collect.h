@@ -10,6 +10,7 @@ struct vt_triage_options {
 	struct vt_collect_options collect; /* of processes of the job */
 	bool inject;           /* the helper may run in ranks */
 	struct vt_core_places places; /* where the files of cores may be */
+	bool ras;              /* NCCL's RAS may be asked */
 	uint64_t timeout_ns;   /* for all together */
 	const char *directory; /* where reports go */
 	int directory_lock;    /* -1 none; workers, who may hang, do not hold it */
@@ -42,6 +43,12 @@ struct vt_worker_place {
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
 	uint64_t deadline_ns;
 };
+
+/*
+ * triage_worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in memory and time,
+ * and says on out what it would say on standard error.
+ */
+bool vt_triage_settle_in(pid_t parent, int out, uint64_t timeout_ns);
 
 /* triage_worker.c: the life of a worker, right after fork(). */
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);

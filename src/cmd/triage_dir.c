@@ -12,15 +12,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "report/job.h"
 
 /* The files, and how each begins, without blanks: what has another name, or begins otherwise, is somebody else's. */
 static const struct kind {
-	const char *name;   /* NULL: as triage_label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
+	const char *name;   /* * is any text; NULL: as triage_label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
 	const char *begins; /* NULL: goes with the others of them */
 } kinds[] = {
 	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },
 	{ VT_TRIAGE_SUMMARY, NULL },
+	{ "nccl-ras-*.json", NULL },
+	{ "nccl-ras-*.txt", NULL },
 	{ NULL, "{\"schema\":\"" VT_REPORT_SCHEMA "\"" },
 };
 
@@ -73,7 +76,7 @@ static bool is_of_triage(int dir, const char *name)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct kind *kind = &kinds[i];
 
-		if (kind->name ? strcmp(kind->name, name) : !is_report(name))
+		if (kind->name ? !vt_glob(kind->name, name) : !is_report(name))
 			continue;
 		return begins_with(dir, kind->begins ? name : VT_TRIAGE_REPORT, kind->begins ? kind->begins : kinds[0].begins);
 	}

@@ -76,7 +76,7 @@ static void lower(int resource, rlim_t value)
 }
 
 /* What it says on standard error (why it gave up) is for its row, not for the terminal: it goes where the document would. */
-static bool settle_in(const struct worker *w)
+bool vt_triage_settle_in(pid_t parent, int out, uint64_t timeout_ns)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -84,14 +84,14 @@ static bool settle_in(const struct worker *w)
 		close(w->options->directory_lock);
 	vt_progress_enable(false);
 	catch_signals();
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != w->place->parent)
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent)
 		return false;
 	vt_be_first_to_go();
 	vt_limit_data(MAX_MEMORY);
 	lower(RLIMIT_CORE, 0);
 	lower(RLIMIT_FSIZE, MAX_FILE);
-	lower(RLIMIT_CPU, (rlim_t)(w->options->timeout_ns / VT_NS_PER_S) + 1);
-	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(w->place->out, STDERR_FILENO) >= 0;
+	lower(RLIMIT_CPU, (rlim_t)(timeout_ns / VT_NS_PER_S) + 1);
+	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0;
 }
 
 /* ---- together with the others ---- */
@@ -285,7 +285,7 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 	const char *file = NULL;
 	int status;
 
-	if (!settle_in(&w))
+	if (!vt_triage_settle_in(place->parent, place->out, options->timeout_ns))
 		_exit(VT_EXIT_NOTHING);
 	vt_model_init(&w.model);
 

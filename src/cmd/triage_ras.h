@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks NCCL's RAS (2.24 on) what it knows of a job: every process has a thread that listens on a socket, by default
+ * localhost:28028, and tells what all processes of the job told it. Private to vramtap triage.
+ */
+#ifndef VT_CMD_TRIAGE_RAS_H
+#define VT_CMD_TRIAGE_RAS_H
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "base/map.h"
+#include "base/str.h"
+#include "cmd/triage_collect.h"
+
+/* ---- triage_ras.c: the process that asks, as the parent of all workers sees it ---- */
+
+struct vt_triage_ras;
+
+/* Starts it; it waits. NULL when nobody is to be asked, or it cannot be started. */
+struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, const struct vt_triage_options *options,
+					  uint64_t deadline_ns);
+
+/* All threads run again: those of RAS, too. */
+void vt_triage_ras_go(struct vt_triage_ras *ras);
+
+/*
+ * Waits for what it has to say and adds that to job: answers, or one note why there is none. give_up: at once. mask: outside
+ * of which the user's signals may come; they end the wait. Releases ras; NULL is fine.
+ */
+void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, struct vt_job *job);
+
+/* ---- triage_ras_find.c: where ranks listen ---- */
+
+union vt_ras_address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* One address in one network namespace, where one or more ranks listen: the kernel chooses who gets a connection. */
+struct vt_ras_place {
+	union vt_ras_address address; /* to connect to */
+	char name[64];                /* "127.0.0.1:28028" */
+	const struct vt_suspect *rank; /* one of those who listen */
+	ino_t netns;
+	bool foreign;                 /* somebody who is not of the job listens there, too, or may */
+};
+
+struct vt_ras_places {
+	VT_VEC(struct vt_ras_place) list;
+	size_t n_ranks;   /* that were looked at */
+	size_t n_hidden;  /* of them: their descriptors may not be looked at */
+	size_t n_off;     /* of them: RAS is turned off (NCCL_RAS_ENABLE) */
+};
+
+struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places);
+void vt_ras_places_deinit(struct vt_ras_places *places);
+
+/*
+ * Who of the job has the other end of a connection, once it was accepted: from, its end here, to, the other one. 0: nobody yet;
+ * -1: somebody who is not of the job.
+ */
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from);
+
+/* ---- triage_ras_ask.c: the dialogue ---- */
+
+struct vt_ras_answer {
+	pid_t pid;       /* who answered */
+	bool json, whole;
+	struct vt_str text;
+};
+
+/* In the network namespace of the place. Nothing is sent before it is known who has accepted the connection. */
+struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
+			    struct vt_ras_answer *answer);
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the ranks of a job listen for clients of NCCL's RAS: the kernel's table of sockets in a rank's network namespace says
+ * at which addresses somebody listens on that port, and with which inodes; the descriptors of the ranks say which of these
+ * are theirs. NCCL sets SO_REUSEPORT, so all ranks of a host, and those of the user's other jobs, listen at one address.
+ */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cmd/triage_ras.h"
+#include "target/proc.h"
+
+#define DEFAULT_PORT 28028
+#define MAX_ENVIRONMENT ((size_t)1 << 20)
+#define STATE_LISTEN 10 /* TCP_LISTEN */
+
+/* ---- the kernel's table ---- */
+
+struct entry {
+	union vt_ras_address local, remote;
+	unsigned int state;
+	uint64_t inode;
+};
+
+typedef void entry_fn(void *arg, const struct entry *entry);
+
+/* "0100007F:6D7C": words of the address in the order of the processor's bytes, and the port. */
+static bool read_address(const char *hex, unsigned int port, union vt_ras_address *address)
+{
+	size_t n = strlen(hex);
+	uint32_t words[4] = { 0 };
+
+	if (n != 8 && n != 32)
+		return false;
+	for (size_t i = 0; i < n / 8; i++) {
+		char word[9] = "";
+
+		memcpy(word, hex + 8 * i, 8);
+		words[i] = (uint32_t)strtoul(word, NULL, 16);
+	}
+	*address = (union vt_ras_address){ .any.sa_family = n == 8 ? AF_INET : AF_INET6 };
+	if (n == 8) {
+		address->v4.sin_port = htons((uint16_t)port);
+		memcpy(&address->v4.sin_addr, words, 4);
+	} else {
+		address->v6.sin6_port = htons((uint16_t)port);
+		memcpy(&address->v6.sin6_addr, words, 16);
+	}
+	return true;
+}
+
+static void for_each_in(pid_t pid, const char *table, entry_fn *fn, void *arg)
+{
+	char path[64], line[512], local[33], remote[33];
+	unsigned int local_port, remote_port;
+
+	snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)vt_proc_view(pid), table);
+
+	VT_FCLOSE FILE *file = fopen(path, "re");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		struct entry entry;
+
+		if (sscanf(line, " %*u: %32[0-9A-F]:%4x %32[0-9A-F]:%4x %2x %*x:%*x %*x:%*x %*x %*u %*u %" SCNu64, local,
+			   &local_port, remote, &remote_port, &entry.state, &entry.inode) == 6 &&
+		    read_address(local, local_port, &entry.local) && read_address(remote, remote_port, &entry.remote))
+			fn(arg, &entry);
+	}
+}
+
+/* All sockets in the network namespace of a process. */
+static void for_each_socket(pid_t pid, entry_fn *fn, void *arg)
+{
+	for_each_in(pid, "tcp", fn, arg);
+	for_each_in(pid, "tcp6", fn, arg);
+}
+
+static unsigned int port_of(const union vt_ras_address *address)
+{
+	return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+}
+
+static bool is_same(const union vt_ras_address *a, const union vt_ras_address *b)
+{
+	if (a->any.sa_family != b->any.sa_family || port_of(a) != port_of(b))
+		return false;
+	return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr :
+					     !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr));
+}
+
+static bool is_any(const union vt_ras_address *a)
+{
+	return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == htonl(INADDR_ANY) :
+					     IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr);
+}
+
+/* A connection to one may come to the other. */
+static bool overlap(const union vt_ras_address *a, const union vt_ras_address *b)
+{
+	return port_of(a) == port_of(b) && (is_any(a) || is_any(b) || is_same(a, b));
+}
+
+/* ---- descriptors ---- */
+
+/* Adds the inodes of a process's sockets, with this value; false when they may not be looked at. */
+static bool add_sockets(pid_t pid, uint64_t value, struct vt_map *inodes, bool *nomem)
+{
+	char path[64], name[320], link[64];
+	struct dirent *entry;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)vt_proc_view(pid));
+
+	VT_CLOSEDIR DIR *dir = opendir(path);
+
+	if (!dir)
+		return errno != EACCES && errno != EPERM;
+	while ((entry = readdir(dir))) {
+		ssize_t n;
+
+		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+		n = readlink(name, link, sizeof(link) - 1);
+		if (n <= 8 || strncmp(link, "socket:[", 8) != 0)
+			continue;
+		link[n] = '\0';
+		*nomem |= !vt_map_put(inodes, strtoull(link + 8, NULL, 10), value);
+	}
+	return true;
+}
+
+static bool is_of_job(const struct vt_suspect *suspect)
+{
+	return suspect->label.in_job && !suspect->core && suspect->start_ticks;
+}
+
+/* Of who is a process of the job: the inodes of its sockets. */
+static bool list_owners(const struct vt_suspects *suspects, struct vt_map *owners)
+{
+	bool nomem = false;
+
+	for (size_t i = 0; i < suspects->list.n && !nomem; i++) {
+		pid_t pid = suspects->list.data[i].label.pid;
+
+		if (is_of_job(&suspects->list.data[i]))
+			(void)add_sockets(pid, (uint64_t)pid, owners, &nomem);
+	}
+	return !nomem;
+}
+
+/* ---- where a rank would listen ---- */
+
+static char *read_environment(pid_t pid, size_t *n)
+{
+	char path[64], *text = malloc(MAX_ENVIRONMENT + 1);
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)vt_proc_view(pid));
+
+	VT_FCLOSE FILE *file = fopen(path, "re");
+
+	*n = file && text ? fread(text, 1, MAX_ENVIRONMENT, file) : 0;
+	if (text)
+		text[*n] = '\0';
+	return text;
+}
+
+static const char *variable(const char *environment, size_t n, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; environment && i < n; i += strlen(environment + i) + 1)
+		if (!strncmp(environment + i, name, length) && environment[i + length] == '=')
+			return environment + i + length + 1;
+	return NULL;
+}
+
+/* NCCL_RAS_ADDR is "host:port" or "[address]:port"; 0 when RAS is turned off. */
+static unsigned int wanted_port(pid_t pid)
+{
+	size_t n;
+	VT_FREE char *environment = read_environment(pid, &n);
+	const char *address = variable(environment, n, "NCCL_RAS_ADDR"), *enable = variable(environment, n, "NCCL_RAS_ENABLE");
+	const char *colon = address ? strrchr(address, ':') : NULL;
+	unsigned long port = colon && isdigit((unsigned char)colon[1]) ? strtoul(colon + 1, NULL, 10) : DEFAULT_PORT;
+
+	if (enable && !strcmp(enable, "0"))
+		return 0;
+	return port > 0 && port <= UINT16_MAX ? (unsigned int)port : DEFAULT_PORT;
+}
+
+/* ---- places ---- */
+
+struct finding {
+	struct vt_ras_places *places;
+	const struct vt_map *owners;
+	const struct vt_map *ranks_of; /* inode: the rank that has it, as its index */
+	const struct vt_suspects *suspects;
+	ino_t netns;
+	unsigned int port;
+	bool nomem;
+};
+
+/* What a client connects to. */
+static void set_address(struct vt_ras_place *place, const union vt_ras_address *listens)
+{
+	char host[INET6_ADDRSTRLEN] = "";
+
+	place->address = *listens;
+	if (is_any(listens) && listens->any.sa_family == AF_INET)
+		place->address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	else if (is_any(listens))
+		place->address.v6.sin6_addr = in6addr_loopback;
+	if (place->address.any.sa_family == AF_INET) {
+		inet_ntop(AF_INET, &place->address.v4.sin_addr, host, sizeof(host));
+		snprintf(place->name, sizeof(place->name), "%s:%u", host, port_of(listens));
+	} else {
+		inet_ntop(AF_INET6, &place->address.v6.sin6_addr, host, sizeof(host));
+		snprintf(place->name, sizeof(place->name), "[%s]:%u", host, port_of(listens));
+	}
+}
+
+/* Those of ranks: each address once. */
+static void on_listener(void *arg, const struct entry *entry)
+{
+	struct finding *f = arg;
+	const uint64_t *rank = vt_map_get(f->ranks_of, entry->inode);
+	struct vt_ras_place place = { .netns = f->netns }, *added;
+
+	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port || !rank)
+		return;
+	place.rank = &f->suspects->list.data[*rank];
+	set_address(&place, &entry->local);
+	for (size_t i = 0; i < f->places->list.n; i++)
+		if (f->places->list.data[i].netns == f->netns && is_same(&f->places->list.data[i].address, &place.address))
+			return;
+	added = vt_vec_append(&f->places->list);
+	f->nomem |= !added;
+	if (added)
+		*added = place;
+}
+
+/* Those of others, at the same addresses. */
+static void on_other_listener(void *arg, const struct entry *entry)
+{
+	struct finding *f = arg;
+
+	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port || vt_map_get(f->owners, entry->inode))
+		return;
+	for (size_t i = 0; i < f->places->list.n; i++) {
+		struct vt_ras_place *place = &f->places->list.data[i];
+
+		if (place->netns == f->netns && overlap(&place->address, &entry->local))
+			place->foreign = true;
+	}
+}
+
+static bool netns_of(pid_t pid, ino_t *netns)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)vt_proc_view(pid));
+	if (stat(path, &st))
+		return false;
+	*netns = st.st_ino;
+	return true;
+}
+
+/* The listeners of one rank, and all at the same port: those of the other ranks are found, too, and not looked for again. */
+static void look_at_rank(struct finding *f, size_t index, struct vt_map *done)
+{
+	pid_t pid = f->suspects->list.data[index].label.pid;
+
+	f->port = wanted_port(pid);
+	f->places->n_off += !f->port;
+	if (!f->port || !netns_of(pid, &f->netns) || vt_map_get(done, f->netns << 16 | f->port))
+		return;
+	f->nomem |= !vt_map_put(done, f->netns << 16 | f->port, 0);
+	for_each_socket(pid, on_listener, f);
+	for_each_socket(pid, on_other_listener, f);
+}
+
+static bool is_rank(const struct vt_suspect *suspect)
+{
+	return is_of_job(suspect) && suspect->label.role == VT_ROLE_RANK;
+}
+
+struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places)
+{
+	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 }, ranks_of = { 0 }, done = { 0 };
+	struct finding f = { .places = places, .owners = &owners, .ranks_of = &ranks_of, .suspects = suspects };
+
+	f.nomem = !list_owners(suspects, &owners);
+	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++) {
+		if (!is_rank(&suspects->list.data[i]))
+			continue;
+		places->n_ranks++;
+		places->n_hidden += !add_sockets(suspects->list.data[i].label.pid, i, &ranks_of, &f.nomem);
+	}
+	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++)
+		if (is_rank(&suspects->list.data[i]))
+			look_at_rank(&f, i, &done);
+	return f.nomem ? &vt_enomem : NULL;
+}
+
+void vt_ras_places_deinit(struct vt_ras_places *places)
+{
+	vt_vec_deinit(&places->list);
+}
+
+/* ---- who has accepted ---- */
+
+struct search {
+	const union vt_ras_address *from, *to;
+	uint64_t inode;
+};
+
+static void on_connection(void *arg, const struct entry *entry)
+{
+	struct search *s = arg;
+
+	if (is_same(&entry->local, s->to) && is_same(&entry->remote, s->from))
+		s->inode = entry->inode;
+}
+
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from)
+{
+	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 };
+	struct search search = { .from = from, .to = &place->address };
+	const uint64_t *pid;
+
+	for_each_socket(place->rank->label.pid, on_connection, &search);
+	if (!search.inode || !list_owners(suspects, &owners))
+		return 0;
+	pid = vt_map_get(&owners, search.inode);
+	return pid ? (pid_t)*pid : -1;
+}
