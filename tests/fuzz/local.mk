@@ -53,3 +53,9 @@ tests_fuzz_fuzz_job_SOURCES = tests/fuzz/fuzz_job.c $(fuzz_driver)
 tests_fuzz_fuzz_job_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_job_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_job_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+
+fuzz_programs += tests/fuzz/fuzz_ras
+tests_fuzz_fuzz_ras_SOURCES = tests/fuzz/fuzz_ras.c $(fuzz_driver) tests/unit/ras_words.h
+tests_fuzz_fuzz_ras_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_ras_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_ras_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)

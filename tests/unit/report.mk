@@ -56,3 +56,7 @@ unit_scripts += tests/unit/job_schema.py
 tests_unit_test_job_SOURCES = tests/unit/test_job.c $(job_models)
 tests_unit_test_job_CPPFLAGS = $(report_cppflags)
 tests_unit_test_job_LDADD = $(report_libs) $(VT_LIBS)
+unit_tests += tests/unit/test_ras
+tests_unit_test_ras_SOURCES = tests/unit/test_ras.c tests/unit/ras_words.h $(job_models)
+tests_unit_test_ras_CPPFLAGS = $(report_cppflags)
+tests_unit_test_ras_LDADD = $(report_libs) $(VT_LIBS)
