@@ -109,6 +109,7 @@ struct reading {
 	enum section section;
 	int sizes[MAX_ROWS];      /* of the communicators of each row */
 	size_t n_rows;
+	uint64_t n_ill, n_told;   /* communicators that are not well, by each way: as the table has it, and of whom more is said */
 	struct vt_ras_group like; /* what the lines are about */
 	bool is_about;            /* that is known */
 	const char *paragraph;    /* NULL between them */
@@ -186,6 +187,7 @@ static void on_communicator(struct reading *t, const struct fields *f, enum vt_r
 {
 	struct span hash = f->words[0];
 
+	t->n_told++;
 	if (hash.end[-1] == ')')
 		hash.end--;
 	t->like = (struct vt_ras_group){ .communicator = intern(t, &hash), .size = -1 };
@@ -402,6 +404,18 @@ static void read_head(struct reading *t, struct span line)
 		t->r->ras->version = intern(t, &f.words[0]);
 }
 
+/* "OK", "INCOMPLETE,MISMATCH" */
+static size_t count_ways(const struct span *errors)
+{
+	size_t n = 1;
+
+	if (length(errors) == 2 && !memcmp(errors->at, "OK", 2))
+		return 0;
+	for (const char *p = errors->at; p < errors->end; p++)
+		n += *p == ',';
+	return n;
+}
+
 /* "    0         2         1         8         8         8   RUNNING      OK" */
 static bool read_row(struct reading *t, struct span line)
 {
@@ -413,6 +427,7 @@ static bool read_row(struct reading *t, struct span line)
 		return false;
 	t->sizes[t->n_rows++] = (int)f.numbers[3];
 	t->r->ras->communicators += f.numbers[1];
+	t->n_ill += f.numbers[1] * count_ways(&f.words[2]);
 	return true;
 }
 
@@ -439,6 +454,8 @@ static void read_line(struct reading *t, struct span line)
 		read_head(t, line);
 		return;
 	}
+	if (*line.at == '#') /* not always after an empty line */
+		end_paragraph(t, line.at);
 	t->paragraph = t->paragraph ? t->paragraph : line.at;
 	if (t->section == SECTION_TABLE)
 		t->odd |= !read_table(t, line);
@@ -458,7 +475,7 @@ void vt_ras_read_text(struct vt_ras_reading *r, const char *text)
 		at = newline ? stop + 1 : end;
 	}
 	end_paragraph(&t, end);
-	if (t.section == SECTION_WARNINGS && r->whole)
+	if (t.section == SECTION_WARNINGS && r->whole && end[-1] == '\n' && t.n_told >= t.n_ill)
 		return;
 	/* It was cut off, or is something else. */
 	vt_ras_drop_groups(r, 0);

@@ -79,6 +79,20 @@ static const char ras_2_27[] =
 	"  7 ranks have launched up to operation 6\n"
 	"  Rank 3 has not launched any operations -- GPU 3 managed by process 4713 on node 10.0.0.1\n\n";
 
+/* There is no empty line after what is said of status alone. */
+static const char ras_status[] =
+	RAS_HEAD("2.29.7")
+	"    0         2         1         2         2         4    NOCOMM  MISMATCH\n"
+	"\nErrors\n======\n\nWarnings\n========\n\n"
+	"#0-0 (0000000000000001) MISMATCH\n"
+	"  Communicator ranks have different status\n"
+	"  Rank 1 has status RUNNING -- GPU 1 managed by process 4711 on node 10.0.0.1\n"
+	"  Rank 0 has status NOCOMM -- GPU 0 managed by process 4710 on node 10.0.0.1\n"
+	"#0-1 (0000000000000002) MISMATCH\n"
+	"  Communicator ranks have different status\n"
+	"  Rank 1 has status RUNNING -- GPU 3 managed by process 4713 on node 10.0.0.1\n"
+	"  Rank 0 has status NOCOMM -- GPU 2 managed by process 4712 on node 10.0.0.1\n";
+
 #define RAS_RANK(rank, pid, init, async, aborted, count)                                         \
 	"        {\n"                                                                             \
 	"          \"rank\": " #rank ",\n"                                                        \

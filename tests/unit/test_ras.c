@@ -102,6 +102,11 @@ static const struct expected {
 	  "count Broadcast 1 of 8: 2 [0/4710@10.0.0.1] [1/4711@10.0.0.1]\n"
 	  "count AllReduce 0 of 8: 1 [3/4713@10.0.0.1]\n"
 	  "count AllReduce 6 of 8: 7\n", 1 },
+	{ ras_status, "2.29.7",
+	  "status NOCOMM of 2: 1 [0/4710@10.0.0.1]\n"
+	  "status RUNNING of 2: 1 [1/4711@10.0.0.1]\n"
+	  "status NOCOMM of 2: 1 [0/4712@10.0.0.1]\n"
+	  "status RUNNING of 2: 1 [1/4713@10.0.0.1]\n", 2 },
 };
 
 static const char expected_json[] =
@@ -201,6 +206,11 @@ static void test_cut_off(void **state)
 			words[n] = '\0';
 			assert_nothing(words, false);
 		}
+		free(words);
+	}
+	for (char *words = strdup(ras_2_24), *at = strstr(words, "#1-0"); at; at = NULL) {
+		*at = '\0'; /* the table has more */
+		assert_nothing(words, true);
 		free(words);
 	}
 	assert_nothing("ERROR: Unknown command STATUS\n", true);
