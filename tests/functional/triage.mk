@@ -3,8 +3,10 @@ functional_tests += \
 	tests/functional/triage.py \
 	tests/functional/triage_engines.py \
 	tests/functional/triage_hangs.py \
+	tests/functional/triage_ras.py \
 	tests/functional/triage_slurm.py
 EXTRA_DIST += \
 	tests/functional/cluster.py \
 	tests/targets/triage_hangs.py \
-	tests/targets/triage_job.py
+	tests/targets/triage_job.py \
+	tests/targets/triage_ras.py
