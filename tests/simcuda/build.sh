@@ -6,6 +6,7 @@
 #   libcuda.so.1                         the driver API
 #   libcudart.so.11.0, .so.12, .so.13    the runtime API, with the symbol versions of the real ones
 #   libcupti.so.12, .so.13               CUPTI's callbacks for the driver's calls
+#   libnccl.so.2                         NCCL among the processes of one host
 #   libnvidia-ml.so.1                    the little of the management library that is asked for
 #   simcuda-ctl                          changes a control file from a shell
 #
@@ -46,11 +47,13 @@ library()
 awk -f "$src/stubs.awk" "$src/driver/stubs.list" >"$tmp/driver_stubs.c"
 awk -f "$src/stubs.awk" "$src/runtime/stubs.list" >"$tmp/runtime_stubs.c"
 awk -v answer=0 -f "$src/stubs.awk" "$src/cupti/stubs.list" >"$tmp/cupti_stubs.c"
+awk -v answer=0 -f "$src/stubs.awk" "$src/nccl/stubs.list" >"$tmp/nccl_stubs.c"
 
 library libsimcuda.so '{ global: sim_*; simcuda_*; local: *; };' "$src"/core/*.c
 library libcuda.so.1 '{ global: cu*; local: *; };' "$src"/driver/*.c "$tmp/driver_stubs.c" \
 	"$tmp/libsimcuda.so"
 library libnvidia-ml.so.1 '{ global: nvml*; local: *; };' "$src"/nvml/*.c "$tmp/libsimcuda.so"
+library libnccl.so.2 '{ global: nccl[A-Z]*; local: *; };' "$src"/nccl/*.c "$tmp/nccl_stubs.c" "$tmp/libsimcuda.so"
 for v in 11.0 12 13; do
 	library libcudart.so.$v "libcudart.so.$v { global: cuda*; __cuda*; local: *; };" \
 		-DSIMCUDA_CUDART=${v%.*} "$src"/runtime/*.c "$tmp/runtime_stubs.c" "$tmp/libsimcuda.so"
@@ -66,7 +69,7 @@ if [ -n "${CUDA_INCLUDE:-}" ]; then
 	$cc $flags -isystem "$CUDA_INCLUDE" -fsyntax-only "$src/abi_check.c"
 fi
 for f in libsimcuda.so libcuda.so.1 libcudart.so.11.0 libcudart.so.12 libcudart.so.13 \
-	libcupti.so.12 libcupti.so.13 libnvidia-ml.so.1 simcuda-ctl; do
+	libcupti.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 simcuda-ctl; do
 	mv -f "$tmp/$f" "$out/$f"
 done
 printf '%s\n' "$cc $flags" >"$stamp"

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What NCCL's functions share here. Processes of one host meet in a piece of shared memory, named by the communicator's id. A
+ * collective moves no data: it is over, on its stream, when every rank's stream has come to it.
+ */
+#ifndef SIM_NCCL_H
+#define SIM_NCCL_H
+
+#include "../core/sim.h"
+
+#define NCCL_MAX_RANKS 64
+
+enum { /* ncclResult_t */
+	NCCL_SUCCESS = 0,
+	NCCL_SYSTEM_ERROR = 2,
+	NCCL_INVALID_ARGUMENT = 4,
+	NCCL_INVALID_USAGE = 5,
+};
+
+struct nccl_id { /* ncclUniqueId; goes by value */
+	char bytes[128];
+};
+
+struct nccl_shared {
+	uint32_t news; /* futex word: changes with all that follows */
+	uint32_t n_joined;
+	uint32_t aborted;
+	uint64_t collectives[NCCL_MAX_RANKS]; /* to which the stream of each rank has come so far */
+	uint64_t sends[NCCL_MAX_RANKS][NCCL_MAX_RANKS]; /* [from][to], the same */
+	uint64_t receives[NCCL_MAX_RANKS][NCCL_MAX_RANKS];
+};
+
+struct nccl_comm {
+	struct nccl_shared *shared;
+	int n_ranks, rank;
+	uint64_t collectives; /* that were called */
+	uint64_t sends[NCCL_MAX_RANKS], receives[NCCL_MAX_RANKS];
+};
+
+/* Tells the others, and sleeps until they have something to tell, or for a while. */
+void nccl_tell(struct nccl_shared *shared);
+uint32_t nccl_news(struct nccl_shared *shared);
+void nccl_wait_for_news(struct nccl_shared *shared, uint32_t seen);
+
+#define NCCL(name, ...)        \
+	int name(__VA_ARGS__); \
+	int name(__VA_ARGS__)
+
+#endif
