@@ -1,7 +1,9 @@
 # The library that runs inside the target: freestanding, links nothing. It is built by its own rule and its own flags, not
 # by $(CFLAGS): what distributions add there (stack protector, CET, LTO, sanitizers) must not get into foreign processes.
 helper_sources = \
+	helper/blocks.c \
 	helper/cuda.c \
+	helper/flight.c \
 	helper/load.c \
 	helper/main.c \
 	helper/mem.c \
@@ -10,6 +12,7 @@ helper_sources = \
 	src/walk/torch_walk.c
 helper_headers = \
 	helper/ops.h \
+	helper/python.h \
 	helper/sys.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/mem.h \

@@ -37,6 +37,12 @@ uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, ui
 uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
+ * Has PyTorch tell what its flight recorder has, in the same way. Fills shared->flight, and room with the text. Asked for after all
+ * else, for the driver may be asked by it.
+ */
+uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+/*
  * Has the target load the recorder, whose bytes are in the room. Waits for the lock of the loader as long as somebody else has
  * it, even for ever; what is loaded then stays, and does nothing by itself.
  */

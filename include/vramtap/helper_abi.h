@@ -19,7 +19,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 3
+#define VT_HELPER_ABI 4
 #define VT_HELPER_FILE_NAME "vramtap-helper" /* of the memory file the library is loaded from, + "-" + build id */
 
 enum vt_helper_op {
@@ -31,6 +31,7 @@ enum vt_helper_op {
 	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, told by PyTorch itself through the interpreter */
 	VT_OP_LOAD_RECORDER = 6, /* has the target load the recorder (recorder.h); nothing is recorded yet */
 	VT_OP_CALL_RECORDER = 7, /* calls its vt_recorder_control() */
+	VT_OP_ASK_FLIGHT = 8, /* what PyTorch's flight recorder of collectives has, through the interpreter */
 };
 
 enum vt_helper_status {
@@ -68,6 +69,8 @@ struct vt_helper_imports {
 /* The same of the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
 #define VT_PYTHON_IMPORTS(X)           \
 	X(PyBool_FromLong)             \
+	X(PyBytes_AsString)            \
+	X(PyBytes_Size)                \
 	X(PyCFunction_GetFlags)        \
 	X(PyDict_GetItemString)        \
 	X(PyDict_GetItemWithError)     \
@@ -171,27 +174,51 @@ struct vt_torch_walk_answer {
 	uint64_t total_ns;
 };
 
-struct vt_ask_pytorch_args {
-	struct vt_python_imports python;
+/* Whatever the interpreter is asked. */
+struct vt_ask_python_args {
+	struct vt_python_imports imports;
 	uint64_t gil_wait_ns;   /* a GIL that comes later than this is given back at once */
+	int32_t stop_collector; /* up to CPython 3.11 it runs inside calls; later between two instructions */
+	int32_t pad;
+};
+
+struct vt_ask_python_answer {
+	int32_t has_gil; /* the helper's thread has it now; the tool may have given up by then */
+	int32_t pad;
+	uint64_t waited_ns; /* for the GIL; added to what is here */
+	uint64_t held_ns;   /* it; likewise */
+};
+
+struct vt_ask_pytorch_args {
+	struct vt_ask_python_args python;
 	uint64_t mutex_wait_ns; /* how long, with the GIL, the mutexes may be locked by others */
 	uint64_t max_blocks;
 	int32_t n_devices;
 	int32_t only_stats;     /* the counters alone */
-	int32_t stop_collector; /* up to CPython 3.11 it runs inside calls; later between two instructions */
-	int32_t pad;
 	uint64_t mutexes[VT_TORCH_MAX_DEVICES]; /* of the devices' allocators: none may be locked when PyTorch is asked */
 };
 
 struct vt_ask_pytorch_answer {
 	int32_t n_devices;
-	int32_t has_gil; /* the helper's thread has it now; the tool may have given up by then */
+	int32_t pad;
 	struct vt_torch_stats before[VT_TORCH_MAX_DEVICES]; /* the counters just before the blocks, and just after */
 	struct vt_torch_stats after[VT_TORCH_MAX_DEVICES];
 	uint64_t blocks_offset; /* of the struct vt_block_rec array, as PyTorch listed them */
 	uint64_t n_blocks;
-	uint64_t waited_ns; /* for the GIL; added to what is here */
-	uint64_t held_ns;   /* it; likewise */
+};
+
+struct vt_ask_flight_args {
+	struct vt_ask_python_args python;
+	uint64_t max_bytes;  /* a longer text is not wanted */
+	int32_t entries;     /* with the single operations; without them the driver is not asked for anything */
+	int32_t only_active; /* of them those that are not over */
+	char function[40];   /* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
+};
+
+struct vt_ask_flight_answer {
+	uint64_t offset, size; /* of the text in the file; size also of one that is too long */
+	int32_t is_there;      /* 0: this release of PyTorch has no such function */
+	int32_t pad;
 };
 
 struct vt_load_recorder_args {
@@ -240,13 +267,16 @@ struct vt_helper_shared {
 	union {
 		struct vt_torch_walk_args torch_walk;
 		struct vt_ask_pytorch_args ask_pytorch;
+		struct vt_ask_flight_args ask_flight;
 		struct vt_load_recorder_args load_recorder;
 		struct vt_call_recorder_args call_recorder;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
 	struct vt_torch_walk_answer torch;
+	struct vt_ask_python_answer gil; /* of the last request that needed it */
 	struct vt_ask_pytorch_answer asked;
+	struct vt_ask_flight_answer flight;
 	struct vt_recorder_answer recorder;
 };
 

@@ -72,6 +72,7 @@ static void collect_report(struct vt_collect *c)
 	vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
 	vt_collect_moment_is_read(c);
+	vt_collect_flight_finish(c);
 	vt_collect_pinned(c);
 	vt_collect_traces_finish(c);
 }

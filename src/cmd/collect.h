@@ -24,6 +24,7 @@ struct vt_helper;
 struct vt_lines_memo;
 struct vt_held;
 struct vt_ask_pytorch_args;
+struct vt_ask_python_args;
 struct vt_python;
 
 /*
@@ -51,6 +52,7 @@ struct vt_collect_together {
 struct vt_collect_options {
 	bool read_only;     /* run no code in the target */
 	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
+	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;    /* debug files may be asked for by debuginfod */
 	bool allow_resume;  /* a process stopped by a signal may be continued for the injection */
 	/* For getting inside, and again for each answer of the helper; without a stop: for the blocks; stacks: for another vramtap to end. */
@@ -98,6 +100,12 @@ extern const struct vt_origin vt_origin_process; /* collect_process.c */
 extern const struct vt_origin vt_origin_core;    /* collect_core.c */
 /* collect_held.h has vt_origin_held. */
 
+/* TORCH_FR_BUFFER_SIZE, or what it was called before; as it was at the process's start. */
+struct vt_flight_setting {
+	bool is_set;
+	int64_t entries; /* 0: it is off */
+};
+
 /* DeviceStats.reserved_bytes of each device's allocator; n is -1 when it is not known. */
 struct vt_reserved {
 	int n;
@@ -135,6 +143,8 @@ struct vt_collect {
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 	bool moment_begun, moment_read;
+	struct vt_flight_setting flight; /* what the environment says of the flight recorder */
+	bool flight_empty; /* it was asked, and has no process group */
 };
 
 /*
@@ -220,6 +230,22 @@ struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *
 
 /* Asks for the counters again: whether PyTorch has reserved and given back nothing since it told the blocks. */
 bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args);
+
+/*
+ * Whatever the interpreter is asked: fills args, and makes sure as far as can be seen from outside that the GIL comes free; then one
+ * request, whose own args are in the shared file. What it cost is added up, also when it failed. VT_ERR_TIMEOUT says what the helper's
+ * thread does from now on.
+ */
+struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_python *py, struct vt_ask_python_args *args);
+struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *helper, unsigned int op);
+
+/* Whether the locks of PyTorch's allocator come free, as far as they are known; who keeps one for long is in the driver. VT_ERR_BUSY. */
+struct vt_error *vt_collect_watch_allocator(struct vt_collect *c);
+
+/* collect_flight.c: PyTorch's flight recorder of collectives. Asked for last: the driver is asked by it, and may not answer. */
+void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper);
+/* When threads are known: what it means that the recorder had nothing. */
+void vt_collect_flight_finish(struct vt_collect *c);
 
 /* Says that PyTorch was asked, why, and what that cost in all. */
 void vt_collect_say_asked(struct vt_collect *c);

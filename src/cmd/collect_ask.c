@@ -23,6 +23,18 @@
 #define TRIES 4                          /* when the allocator changes while it is asked */
 #define TRY_PAUSE_NS (5 * VT_NS_PER_MS)
 
+/* Without an answer the user has to know what the helper's thread does to the process from now on. */
+static struct vt_error *explain_silence(struct vt_helper *helper)
+{
+	bool has_gil = __atomic_load_n(&vt_helper_shared(helper)->gil.has_gil, __ATOMIC_ACQUIRE);
+
+	if (has_gil)
+		return vt_error_create(VT_ERR_TIMEOUT, "it does not come back, and the thread \"vramtap\" in the "
+						       "process has the GIL as long: no Python code runs there");
+	return vt_error_create(VT_ERR_TIMEOUT, "the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
+					       "holds nothing, and ends when it comes");
+}
+
 /* Every mutex was seen unlocked within the time. */
 static struct vt_error *watch_mutexes(struct vt_memsrc *src, const struct vt_ask_pytorch_args *args)
 {
@@ -46,13 +58,21 @@ static struct vt_error *watch_mutexes(struct vt_memsrc *src, const struct vt_ask
 	return NULL;
 }
 
+struct vt_error *vt_collect_watch_allocator(struct vt_collect *c)
+{
+	struct vt_ask_pytorch_args args = { 0 };
+
+	if (c->torch.allocator)
+		args.n_devices = vt_torch_mutexes(vt_live_source(c->live), c->torch.allocator, args.mutexes);
+	return watch_mutexes(vt_live_source(c->live), &args);
+}
+
 /* Fills args, and makes sure that nobody will be kept waiting by the question. */
 static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, struct vt_ask_pytorch_args *args)
 {
 	struct vt_memsrc *src = vt_live_source(c->live);
 
 	*args = (struct vt_ask_pytorch_args){
-		.gil_wait_ns = GIL_WAIT_NS,
 		.mutex_wait_ns = MUTEX_WAIT_NS,
 		.max_blocks = MAX_BLOCKS,
 	};
@@ -61,26 +81,39 @@ static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, stru
 		return vt_error_create(VT_ERR_NOTFOUND, "the locks of PyTorch's allocator were not found, so that nobody knows "
 							"who holds them");
 	VT_TRY(watch_mutexes(src, args));
-	VT_TRY(vt_python_find(py, &c->modules, c->live));
-	VT_TRY(vt_python_imports(py, &c->modules, &args->python));
-	args->stop_collector = py->minor < COLLECTS_BETWEEN;
-	return vt_python_watch_gil(py, src, WATCH_NS);
+	return vt_collect_prepare_python(c, py, &args->python);
 }
 
-/* One request; what it cost is added up, also when it failed. */
-static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_python *py, struct vt_ask_python_args *args)
+{
+	args->gil_wait_ns = GIL_WAIT_NS;
+	VT_TRY(vt_python_find(py, &c->modules, c->live));
+	VT_TRY(vt_python_imports(py, &c->modules, &args->imports));
+	args->stop_collector = py->minor < COLLECTS_BETWEEN;
+	return vt_python_watch_gil(py, vt_live_source(c->live), WATCH_NS);
+}
+
+struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *helper, unsigned int op)
 {
 	struct vt_model_timing *timing = &c->model->timing;
 	struct vt_error *err;
 
-	vt_helper_shared(helper)->args.ask_pytorch = *args;
 	/* The helper adds up what a request costs that is repeated with more room. */
-	vt_helper_shared(helper)->asked.waited_ns = 0;
-	vt_helper_shared(helper)->asked.held_ns = 0;
-	err = vt_helper_call(helper, VT_OP_ASK_PYTORCH, vt_now_ns() + args->gil_wait_ns + c->options->budget_ns);
-	timing->gil_wait_ms += (double)vt_helper_shared(helper)->asked.waited_ns / VT_NS_PER_MS;
-	timing->gil_held_ms += (double)vt_helper_shared(helper)->asked.held_ns / VT_NS_PER_MS;
-	return err;
+	vt_helper_shared(helper)->gil.waited_ns = 0;
+	vt_helper_shared(helper)->gil.held_ns = 0;
+	err = vt_helper_call(helper, (enum vt_helper_op)op, vt_now_ns() + GIL_WAIT_NS + c->options->budget_ns);
+	timing->gil_wait_ms += (double)vt_helper_shared(helper)->gil.waited_ns / VT_NS_PER_MS;
+	timing->gil_held_ms += (double)vt_helper_shared(helper)->gil.held_ns / VT_NS_PER_MS;
+	if (!err || err->code != VT_ERR_TIMEOUT)
+		return err;
+	vt_error_destroy(err);
+	return explain_silence(helper);
+}
+
+static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+{
+	vt_helper_shared(helper)->args.ask_pytorch = *args;
+	return vt_collect_call_python(c, helper, VT_OP_ASK_PYTORCH);
 }
 
 /* The helper's records, judged: nothing that comes from inside is taken on trust. */
@@ -95,7 +128,7 @@ static struct vt_error *judge(const struct vt_helper_shared *shared, const struc
 	*answer = shared->asked; /* a copy: the target could change it */
 	for (int i = 0; i < n_devices; i++) {
 		done += vt_torch_judge(recs + done, n - done, i, &answer->before[i], &answer->after[i], &results[i]);
-		results[i].walk_ns = results[i].read_ns = answer->held_ns;
+		results[i].walk_ns = results[i].read_ns = shared->gil.held_ns;
 	}
 	if (done != n)
 		return vt_error_create(VT_ERR_FORMAT, "PyTorch did not list its blocks by device");
@@ -179,26 +212,10 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	return NULL;
 }
 
-/* Without an answer the user has to know what the helper's thread does to the process from now on. */
-static struct vt_error *explain_silence(struct vt_helper *helper, struct vt_error *err)
-{
-	bool has_gil = __atomic_load_n(&vt_helper_shared(helper)->asked.has_gil, __ATOMIC_ACQUIRE);
-
-	vt_error_destroy(err);
-	if (has_gil)
-		return vt_error_create(VT_ERR_TIMEOUT, "it does not come back from listing them, and the thread \"vramtap\" in the "
-						       "process has the GIL as long: no Python code runs there");
-	return vt_error_create(VT_ERR_TIMEOUT, "the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
-					       "holds nothing, and ends when it comes");
-}
-
 struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args)
 {
 	struct vt_python py = { 0 };
 	struct vt_error *err = ask(c, helper, &py, args);
-
-	if (err && err->code == VT_ERR_TIMEOUT)
-		err = explain_silence(helper, err);
 
 	vt_python_deinit(&py);
 	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */

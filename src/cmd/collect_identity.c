@@ -28,6 +28,18 @@ static int environ_number(const char *env, size_t n, const char *name)
 	return -1;
 }
 
+static void look_for_flight_recorder(struct vt_flight_setting *setting, const char *env, size_t n)
+{
+	static const char *const names[] = { "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE" }; /* the first counts */
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !setting->is_set; i++) {
+		int entries = environ_number(env, n, names[i]);
+
+		if (entries >= 0)
+			*setting = (struct vt_flight_setting){ .is_set = true, .entries = entries };
+	}
+}
+
 /* torchrun, Slurm and MPI launchers that speak PyTorch set RANK and WORLD_SIZE. */
 void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n)
 {
@@ -52,6 +64,7 @@ void vt_collect_environ(struct vt_collect *c)
 		n += (size_t)got;
 	env[n] = '\0';
 	vt_collect_rank(process, env, n);
+	look_for_flight_recorder(&c->flight, env, n);
 }
 
 static const char *copy(struct vt_collect *c, const char *text)

@@ -388,5 +388,7 @@ void vt_collect_inside(struct vt_collect *c)
 		walk_inside(c, helper);
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
+	if (c->options->ask_collectives)
+		vt_collect_flight(c, helper);
 	vt_helper_destroy(helper);
 }

@@ -6,6 +6,7 @@ vramtap_SOURCES = \
 	src/cmd/collect_capture.c src/cmd/collect_stacks.h \
 	src/cmd/collect_core.c \
 	src/cmd/collect_deadlock.c \
+	src/cmd/collect_flight.c \
 	src/cmd/collect_history.c \
 	src/cmd/collect_identity.c \
 	src/cmd/collect_inside.c \

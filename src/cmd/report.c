@@ -18,6 +18,7 @@ enum {
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
 	KEY_ASK_PYTORCH,
+	KEY_COLLECTIVES,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
@@ -45,6 +46,10 @@ static const struct argp_option options[] = {
 	  "Stop no thread, and run no code: blocks are read again until they are certainly of one moment", 0 },
 	{ "ask-pytorch", KEY_ASK_PYTORCH, NULL, 0,
 	  "Let PyTorch itself list its blocks, through the process's Python interpreter; holds the GIL, about 1 us a block", 0 },
+	{ "collectives", KEY_COLLECTIVES, NULL, 0,
+	  "Let PyTorch tell how far its collectives are (its flight recorder), through the process's Python interpreter; holds the GIL, "
+	  "about 20 ms at most",
+	  0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
@@ -82,6 +87,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_ASK_PYTORCH:
 		args->collect.ask_pytorch = true;
 		return 0;
+	case KEY_COLLECTIVES:
+		args->collect.ask_collectives = true;
+		return 0;
 	case KEY_ALLOW_RESUME:
 		args->collect.allow_resume = true;
 		return 0;
@@ -112,8 +120,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (args->collect.read_only && args->collect.ask_pytorch)
 			argp_error(state, "%s and --ask-pytorch exclude each other",
 				   args->collect.no_stop ? "--no-stop" : "--read-only");
-		if (args->subject.core && args->collect.ask_pytorch)
-			argp_error(state, "--core and --ask-pytorch exclude each other");
+		if (args->collect.read_only && args->collect.ask_collectives)
+			argp_error(state, "%s and --collectives exclude each other",
+				   args->collect.no_stop ? "--no-stop" : "--read-only");
+		if (args->subject.core && (args->collect.ask_pytorch || args->collect.ask_collectives))
+			argp_error(state, "--core and %s exclude each other",
+				   args->collect.ask_pytorch ? "--ask-pytorch" : "--collectives");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -137,6 +137,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	*collect = w->options->collect;
 	collect->together = together;
 	collect->lines_memo = w->place->lines_memo;
+	collect->ask_collectives = true;
 	collect->read_only = collect->no_stop || !w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu;
 	if (label->in_job)
 		return;

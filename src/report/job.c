@@ -33,7 +33,7 @@ void vt_member_deinit(struct vt_member *member)
 	vt_vec_deinit(&member->threads);
 	vt_vec_deinit(&member->memory);
 	vt_vec_deinit(&member->sites);
-	vt_vec_deinit(&member->collectives);
+	vt_vec_deinit(&member->collectives.groups);
 }
 
 void vt_ras_deinit(struct vt_ras *ras)
@@ -112,6 +112,26 @@ const char *vt_job_text(struct vt_job *job, const char *text, size_t n)
 		return NULL;
 	}
 	return copy;
+}
+
+static const char *again(struct vt_job *job, const char *text)
+{
+	return text ? vt_job_text(job, text, strlen(text)) : NULL;
+}
+
+bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives)
+{
+	for (size_t i = 0; i < collectives->groups.n; i++) {
+		struct vt_model_process_group *g = &collectives->groups.data[i];
+
+		g->name = again(job, g->name);
+		g->description = again(job, g->description);
+		g->ranks = again(job, g->ranks);
+		g->operation = again(job, g->operation);
+		g->oldest.name = again(job, g->oldest.name);
+		g->oldest.input = again(job, g->oldest.input);
+	}
+	return !job->failed;
 }
 
 /* ---- what is interned by index ---- */

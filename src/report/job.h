@@ -126,13 +126,6 @@ enum vt_job_state {
 
 const char *vt_job_state_name(enum vt_job_state state); /* "collective", "loader", ...; NULL undecided */
 
-/* PyTorch's flight recorder of one process group. */
-struct vt_job_group_state {
-	const char *group;    /* name or description */
-	int64_t last_enqueued, last_started, last_completed; /* sequence numbers, -1 unknown */
-	const char *operation; /* of the last one that was enqueued; NULL unknown */
-};
-
 /* Requests of PyTorch's for memory of a device that were not met at once, all devices of the process together. */
 struct vt_job_requests {
 	bool known;           /* PyTorch's own counters: */
@@ -159,7 +152,7 @@ struct vt_member {
 	VT_VEC(struct vt_job_thread) threads; /* the main thread first */
 	VT_VEC(struct vt_job_memory) memory;
 	VT_VEC(struct vt_job_site) sites;
-	VT_VEC(struct vt_job_group_state) collectives;
+	struct vt_model_collectives collectives; /* texts are interned */
 	struct vt_job_requests requests;
 	const char *diag;     /* the first thing that is missing; NULL none */
 	/* filled by account: */

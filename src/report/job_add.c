@@ -256,6 +256,18 @@ static bool add_sites(struct vt_job *job, struct vt_member *member, const struct
 	return true;
 }
 
+static bool add_collectives(struct vt_job *job, struct vt_member *member, const struct vt_model_collectives *from)
+{
+	struct vt_model_collectives *to = &member->collectives;
+
+	to->told_ms = from->told_ms;
+	if (!vt_vec_reserve(&to->groups, from->groups.n))
+		return false;
+	for (size_t i = 0; i < from->groups.n; i++)
+		to->groups.data[to->groups.n++] = from->groups.data[i];
+	return vt_job_intern_collectives(job, to);
+}
+
 /* ---- all of it ---- */
 
 static bool add_parts(struct vt_job *job, struct vt_member *member, const struct vt_model *model)
@@ -270,6 +282,8 @@ static bool add_parts(struct vt_job *job, struct vt_member *member, const struct
 		if (!add_allocator(job, member, model, &model->allocators.data[i]))
 			return false;
 	add_requests(member, model);
+	if (!add_collectives(job, member, &model->collectives))
+		return false;
 	return add_sites(job, member, model);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/flight.h"
 #include "report/job_parts.h"
 #include "report/json_out.h"
 
@@ -178,23 +179,6 @@ static void put_sites(struct vt_json *json, const struct vt_member *m)
 	vt_json_end_array(json);
 }
 
-static void put_collectives(struct vt_json *json, const struct vt_member *m)
-{
-	vt_json_array(json, "collectives");
-	for (size_t i = 0; i < m->collectives.n; i++) {
-		const struct vt_job_group_state *g = &m->collectives.data[i];
-
-		vt_json_object_line(json, NULL);
-		vt_json_text(json, "group", g->group);
-		put_known(json, "last_enqueued", g->last_enqueued);
-		put_known(json, "last_started", g->last_started);
-		put_known(json, "last_completed", g->last_completed);
-		vt_json_text(json, "operation", g->operation);
-		vt_json_end_object(json);
-	}
-	vt_json_end_array(json);
-}
-
 static void put_requests(struct vt_json *json, const struct vt_job_requests *r)
 {
 	vt_json_object_line(json, "requests");
@@ -244,7 +228,7 @@ static void put_member(struct vt_json *json, const struct vt_member *m)
 	put_memory(json, m);
 	put_requests(json, &m->requests);
 	put_sites(json, m);
-	put_collectives(json, m);
+	vt_flight_put(json, &m->collectives);
 	put_threads(json, m);
 	vt_json_text(json, "does", vt_job_state_name(m->state));
 	vt_json_text(json, "operation", m->operation);

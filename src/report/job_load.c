@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "report/flight.h"
 #include "report/job_parts.h"
 #include "report/json_in.h"
 
@@ -257,28 +258,15 @@ static void load_site(struct load *l, json_t *from, struct vt_member *member)
 				   .blocks = load_bytes(l, from, "blocks") };
 }
 
-static int64_t load_sequence(struct load *l, json_t *from, const char *key)
+/* Most of their texts are those of all ranks. */
+static void load_collectives(struct load *l, json_t *from, struct vt_member *member)
 {
-	uint64_t value;
+	struct vt_arena *strings = l->in.strings;
 
-	return vt_json_in_uint(&l->in, from, key, &value) ? (int64_t)value : -1;
-}
-
-static void load_collective(struct load *l, json_t *from, struct vt_member *member)
-{
-	struct vt_job_group_state *g = vt_vec_append(&member->collectives);
-
-	if (!g) {
-		l->in.nomem = true;
-		return;
-	}
-	*g = (struct vt_job_group_state){
-		.group = intern(l, from, "group", ""),
-		.last_enqueued = load_sequence(l, from, "last_enqueued"),
-		.last_started = load_sequence(l, from, "last_started"),
-		.last_completed = load_sequence(l, from, "last_completed"),
-		.operation = intern(l, from, "operation", NULL),
-	};
+	l->in.strings = l->in.values;
+	vt_flight_load(&l->in, from, &member->collectives);
+	l->in.strings = strings;
+	l->in.nomem |= !vt_job_intern_collectives(l->job, &member->collectives);
 }
 
 typedef void load_part(struct load *l, json_t *from, struct vt_member *member);
@@ -372,7 +360,7 @@ static void load_member(struct load *l, json_t *from)
 	load_parts(l, from, "memory", load_memory, member);
 	load_requests(l, from, &member->requests);
 	load_parts(l, from, "sites", load_site, member);
-	load_parts(l, from, "collectives", load_collective, member);
+	load_collectives(l, from, member);
 	load_threads(l, from, member);
 }
 

@@ -13,6 +13,9 @@
 
 /* Each interned: its one copy in the arena, or its index. NULL, VT_NO_INDEX when out of memory; job->failed is set then. */
 const char *vt_job_text(struct vt_job *job, const char *text, size_t n);
+
+/* Texts that live elsewhere become the job's. False when out of memory. */
+bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives);
 uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame); /* its texts are interned */
 uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n); /* of indices that exist */
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing); /* its texts are interned */

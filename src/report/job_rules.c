@@ -389,13 +389,16 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 	vt_str_deinit(&text);
 }
 
-/* What the others do was said with each rank that differs. */
+/* What the others do was said with each rank that differs; these do not say where ranks are. */
 static bool is_decided(const struct vt_job *job)
 {
+	static const char *const undecided[] = { "missing-rank", "unread-rank", "collective-stalls" };
+	size_t n = 0;
+
 	for (size_t i = 0; i < job->verdicts.n; i++)
-		if (strcmp(job->verdicts.data[i].code, "missing-rank") && strcmp(job->verdicts.data[i].code, "unread-rank"))
-			return true;
-	return false;
+		for (size_t k = 0; k < sizeof(undecided) / sizeof(undecided[0]); k++)
+			n += !strcmp(job->verdicts.data[i].code, undecided[k]);
+	return n < job->verdicts.n;
 }
 
 void vt_rules_equal(struct vt_job_look *look)
@@ -465,10 +468,10 @@ static void apply_rules(struct vt_job_look *look)
 {
 	look->comparable = are_comparable(look);
 	vt_rules_missing(look);
+	vt_rules_sequences(look);
 	vt_rules_ranks(look);
 	vt_rules_equal(look);
 	vt_rules_workers(look);
-	vt_rules_sequences(look);
 	vt_rules_ras(look);
 	vt_rules_memory(look);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is not there although he should be, or is not as far as the others: ranks, loader workers, collectives. */
-#include <inttypes.h>
+/* Who is not there although he should be: ranks, loader workers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,66 +391,4 @@ void vt_rules_workers(struct vt_job_look *look)
 		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED | 1u << VT_STATE_LOCK, NULL);
 	say_too_few_workers(look);
 	say_busy_workers(look);
-}
-
-/* ---- the flight recorder ---- */
-
-static const struct vt_job_group_state *group_of(const struct vt_member *m, const char *group)
-{
-	for (size_t i = 0; i < m->collectives.n; i++)
-		if (!strcmp(m->collectives.data[i].group, group))
-			return &m->collectives.data[i];
-	return NULL;
-}
-
-static void say_behind(struct vt_job_look *look, const char *group, int64_t least, int64_t most)
-{
-	const struct vt_job_group_state *g = NULL;
-	struct vt_job_indices behind = { 0 };
-	struct vt_str text = { 0 };
-	bool ok = true;
-
-	for (size_t i = 0; i < look->ranks.n && ok; i++) {
-		const struct vt_job_group_state *s = group_of(vt_look_member(look, look->ranks.data[i]), group);
-
-		if (!s || s->last_enqueued != least)
-			continue;
-		g = s;
-		ok = vt_job_indices_add(&behind, look->ranks.data[i]);
-	}
-	if (!ok || !g) {
-		look->failed |= !ok;
-		return;
-	}
-	vt_look_add_who(look, &behind, &text);
-	vt_str_addf(&text, " %s behind in process group %.100s: the last collective is number %" PRId64,
-		    behind.n > 1 ? "are" : "is", group, least);
-	if (g->operation)
-		vt_str_addf(&text, " (%.100s)", g->operation);
-	vt_str_addf(&text, ", others began number %" PRId64, most);
-	vt_look_say(look, "behind", true, behind.n * 2 < look->ranks.n || look->ranks.n <= 2, &behind, &text);
-	vt_str_deinit(&text);
-	free(behind.data);
-}
-
-/* Groups by name: every rank makes all groups, in one order. */
-void vt_rules_sequences(struct vt_job_look *look)
-{
-	const struct vt_member *first = look->ranks.n ? vt_look_member(look, look->ranks.data[0]) : NULL;
-
-	for (size_t g = 0; first && look->comparable && g < first->collectives.n && g < MAX_SAID; g++) {
-		const char *group = first->collectives.data[g].group;
-		int64_t least = INT64_MAX, most = -1;
-
-		for (size_t i = 0; i < look->ranks.n; i++) {
-			const struct vt_job_group_state *s = group_of(vt_look_member(look, look->ranks.data[i]), group);
-
-			if (!s || s->last_enqueued < 0)
-				continue;
-			least = s->last_enqueued < least ? s->last_enqueued : least;
-			most = s->last_enqueued > most ? s->last_enqueued : most;
-		}
-		if (most - least > 1) /* one is ahead for an instant all the time */
-			say_behind(look, group, least, most);
-	}
 }

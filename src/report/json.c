@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/flight.h"
 #include "report/json_out.h"
 #include "report/json_recorder.h"
 #include "report/model.h"
@@ -749,6 +750,7 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_array(json);
 	write_pinned(json, &model->pinned);
 	write_backtraces(json, model);
+	vt_flight_put(json, &model->collectives);
 	vt_json_end_object(json);
 }
 

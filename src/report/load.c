@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "report/flight.h"
 #include "report/json_in.h"
 #include "report/writer.h"
 
@@ -657,6 +658,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
 	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name, VT_METHOD_INTERPRETER + 1);
 	model->torch_state = vt_json_in_text(&l->in, torch, "state");
+	vt_flight_load(&l->in, torch, &model->collectives);
 	if (recorded)
 		load_recorded(l, recorded);
 	if (!l->in.nomem)

@@ -4,6 +4,8 @@ src_report_libreport_a_SOURCES = \
 	src/report/cxxname.c src/report/cxxname.h \
 	src/report/diff.c src/report/diff.h \
 	src/report/find.c src/report/find.h \
+	src/report/flight.c src/report/flight.h \
+	src/report/flight_json.c \
 	src/report/folded.c src/report/folded.h \
 	src/report/format.c src/report/format.h \
 	src/report/growth.c src/report/growth.h \
@@ -12,6 +14,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_add.c \
 	src/report/job_account.c \
 	src/report/job_devices.c \
+	src/report/job_groups.c src/report/job_groups.h \
 	src/report/job_json.c \
 	src/report/job_load.c \
 	src/report/job_look.c src/report/job_look.h \
@@ -20,6 +23,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_ras_text.c \
 	src/report/job_ras_told.c \
 	src/report/job_rules.c \
+	src/report/job_rules_collectives.c \
 	src/report/job_rules_memory.c \
 	src/report/job_rules_missing.c \
 	src/report/job_rules_ras.c \

@@ -32,6 +32,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->driver_blocks);
 	vt_vec_deinit(&model->driver_groups);
 	vt_vec_deinit(&model->ooms);
+	vt_vec_deinit(&model->collectives.groups);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->diags);

@@ -337,6 +337,34 @@ struct vt_model_pinned {
 	uint64_t largest_cached; /* block */
 };
 
+/* A collective, or a transfer from one rank to another, that is not over. */
+struct vt_model_operation {
+	const char *name;    /* "all_reduce", "recv 1<-0" */
+	int64_t number;      /* of the group's collectives; transfers have numbers of their own */
+	bool of_two;         /* it is a transfer */
+	int started;         /* by the GPU: 1 yes, 0 not, -1 unknown: starts are not recorded by default */
+	const char *input;   /* "[64, 1024] Float"; NULL unknown */
+	uint64_t age_ms;     /* since the program called it */
+	uint64_t timeout_ms; /* 0 unknown */
+};
+
+/* A process group as PyTorch's flight recorder knows it. Collectives are numbered from 1 on. */
+struct vt_model_process_group {
+	const char *backend;     /* ours: "nccl", "gloo" */
+	const char *name;        /* the same in all its processes: "0" */
+	const char *description; /* "default_pg"; "" none */
+	const char *ranks;       /* of the job: "0-3,8"; NULL unknown */
+	int64_t last_enqueued, last_started, last_completed; /* collectives; 0 none so far, -1 unknown */
+	const char *operation;   /* the last collective that was enqueued: "all_reduce"; NULL unknown */
+	uint64_t n_pending;      /* operations that are not over */
+	struct vt_model_operation oldest; /* of them */
+};
+
+struct vt_model_collectives {
+	uint64_t told_ms; /* when it was asked, CLOCK_REALTIME; 0: it was not, or did not answer */
+	VT_VEC(struct vt_model_process_group) groups;
+};
+
 enum vt_frame_kind { VT_FRAME_NATIVE, VT_FRAME_PYTHON };
 
 /* A local variable of a Python frame. */
@@ -468,6 +496,7 @@ struct vt_model {
 	struct vt_model_caught caught;
 	VT_VEC(struct vt_model_site) sites; /* largest first (account) */
 	struct vt_model_amount untraced[VT_N_UNTRACED]; /* allocated blocks of exact allocators without a trace (account) */
+	struct vt_model_collectives collectives;
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;

@@ -47,7 +47,7 @@ static struct vt_error *ask(struct session *s, pid_t pid, uint64_t wait_ns, uint
 	struct vt_inject_options options = { .budget_ns = 20 * VT_NS_PER_S };
 	struct vt_inject_timing timing = { 0 };
 	struct vt_ask_pytorch_args args = {
-		.gil_wait_ns = wait_ns,
+		.python.gil_wait_ns = wait_ns,
 		.mutex_wait_ns = wait_ns,
 		.max_blocks = 20000,
 		.n_devices = 1,
@@ -60,7 +60,7 @@ static struct vt_error *ask(struct session *s, pid_t pid, uint64_t wait_ns, uint
 	VT_TRY(vt_modules_init(&s->modules, pid, &s->maps));
 	VT_TRY(vt_live_create(pid, &s->live));
 	VT_TRY(vt_python_find(&s->py, &s->modules, s->live));
-	VT_TRY(vt_python_imports(&s->py, &s->modules, &args.python));
+	VT_TRY(vt_python_imports(&s->py, &s->modules, &args.python.imports));
 	if (watch)
 		VT_TRY(vt_python_watch_gil(&s->py, vt_live_source(s->live), wait_ns));
 	VT_TRY(vt_helper_create(&s->proc, &s->modules, s->live, &options, &timing, &s->helper));

@@ -7,6 +7,6 @@ functional_tests += \
 	tests/functional/triage_slurm.py
 EXTRA_DIST += \
 	tests/functional/cluster.py \
+	tests/targets/ras_job.py \
 	tests/targets/triage_hangs.py \
-	tests/targets/triage_job.py \
-	tests/targets/triage_ras.py
+	tests/targets/triage_job.py

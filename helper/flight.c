@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch asked for what its flight recorder of collectives has, as a text (JSON). The function takes the recorder's lock, which
+ * others hold for an instant, and asks the driver whether events are over, as PyTorch's own watchdog does all the time.
+ */
+#include <string.h>
+
+#include "ops.h"
+#include "python.h"
+
+struct ask {
+	struct vt_py py; /* first: vt_py_with_gil() gives it back */
+	struct vt_ask_flight_args args;
+	void *room;
+	uint64_t room_size;
+};
+
+/* (whether with the single operations, whether of these only such as are not over) */
+static struct object *make_arguments(struct ask *ask)
+{
+	struct object *tuple = VT_PY(&ask->py, PyTuple_New, new_fn)(2);
+	long values[] = { ask->args.entries, ask->args.only_active };
+
+	if (!tuple)
+		return NULL;
+	for (int i = 0; i < 2; i++) {
+		struct object *item = VT_PY(&ask->py, PyBool_FromLong, from_long_fn)(values[i]);
+
+		if (!item || VT_PY(&ask->py, PyTuple_SetItem, set_fn)(tuple, i, item)) {
+			vt_py_drop(&ask->py, tuple);
+			return NULL;
+		}
+	}
+	return tuple;
+}
+
+static uint32_t take_text(struct ask *ask, struct object *bytes)
+{
+	struct vt_helper_shared *shared = ask->py.shared;
+	long size = VT_PY(&ask->py, PyBytes_Size, size_fn)(bytes);
+	const char *text = size >= 0 ? VT_PY(&ask->py, PyBytes_AsString, text_fn)(bytes) : NULL;
+
+	if (!text)
+		return vt_py_fail(&ask->py, "what PyTorch's function returned is no text");
+	shared->flight.size = (uint64_t)size;
+	if (shared->flight.size > ask->args.max_bytes)
+		return vt_py_fail(&ask->py, "the recorder has too much to tell");
+	if (shared->flight.size > ask->room_size) {
+		shared->room_needed = shared->flight.size;
+		return VT_HELPER_NO_ROOM;
+	}
+	memcpy(ask->room, text, shared->flight.size);
+	shared->flight.is_there = 1;
+	return VT_HELPER_OK;
+}
+
+static uint32_t with_gil(struct vt_py *py)
+{
+	struct ask *ask = (struct ask *)py;
+	struct object *module = vt_py_module(py, "torch._C._distributed_c10d"), *called, *result;
+	uint32_t status;
+	int flags;
+
+	called = module ? vt_py_function(py, module, ask->args.function, &flags) : NULL;
+	if (!called)
+		return VT_HELPER_OK; /* flight.is_there says it */
+	result = vt_py_call(py, called, make_arguments(ask));
+	if (!result)
+		return vt_py_fail(py, "PyTorch's function failed");
+	status = take_text(ask, result);
+	vt_py_drop(py, result);
+	return status;
+}
+
+uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, uint64_t room_size)
+{
+	struct ask ask;
+
+	memset(&ask, 0, sizeof(ask));
+	memset(&shared->flight, 0, sizeof(shared->flight));
+	ask.args = shared->args.ask_flight;
+	ask.args.function[sizeof(ask.args.function) - 1] = 0;
+	ask.py.shared = shared;
+	ask.py.args = ask.args.python;
+	ask.room = room;
+	ask.room_size = room_size;
+	shared->flight.offset = (uint64_t)room - (uint64_t)shared;
+	return vt_py_with_gil(&ask.py, with_gil);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The interpreter of the target, asked from within. doc/SAFETY.md has what can go wrong; the rules here:
+ *
+ * - Nothing of the target is held while we wait for the GIL. It cannot be waited for with a limit: a GIL that comes too
+ *   late, or after the tool went on, is given back at once.
+ * - No Python code is evaluated. Only built-in functions of torch._C are called, and attributes are looked up in the
+ *   modules' own dictionaries: no import, no audit event, no call that a profiler or debugger sees. Nor does a finaliser
+ *   run: since 3.12 the garbage collector does only between two instructions of Python code, and in older releases it is
+ *   off meanwhile. So the GIL is not let go in between either (2.11 and 2.15 do not in these functions).
+ * - An exception ends here; nothing is printed.
+ *
+ * Objects are borrowed references unless a function is called make_ or call_.
+ */
+#ifndef VT_HELPER_PYTHON_H
+#define VT_HELPER_PYTHON_H
+
+#include <stdint.h>
+
+#include "vramtap/helper_abi.h"
+
+struct object; /* PyObject */
+
+typedef struct object *vt_py_from_long_fn(long value);
+typedef int vt_py_int_of_object_fn(struct object *object);
+typedef struct object *vt_py_object_fn(void);
+typedef struct object *vt_py_of_one_fn(struct object *object);
+typedef struct object *vt_py_of_two_fn(struct object *object, struct object *other);
+typedef struct object *vt_py_of_text_fn(struct object *object, const char *text);
+typedef struct object *vt_py_at_fn(struct object *object, long index);
+typedef long vt_py_size_fn(struct object *object);
+typedef long long vt_py_value_fn(struct object *object);
+typedef struct object *vt_py_new_fn(long size);
+typedef int vt_py_set_fn(struct object *object, long index, struct object *item);
+typedef const char *vt_py_text_fn(struct object *object);
+typedef struct object *vt_py_make_text_fn(const char *text);
+
+struct vt_py {
+	struct vt_helper_shared *shared;
+	struct vt_ask_python_args args; /* a copy: the tool could change it */
+};
+
+#define VT_PY(py, name, type) ((vt_py_##type *)(py)->args.imports.name)
+
+/* VT_HELPER_FAILED, and why. */
+uint32_t vt_py_fail(struct vt_py *py, const char *why);
+
+void vt_py_drop(struct vt_py *py, struct object *object); /* NULL is fine */
+int vt_py_is_text(struct vt_py *py, struct object *object, const char *text);
+
+/* The dictionary of a module that is imported; NULL. */
+struct object *vt_py_module(struct vt_py *py, const char *name);
+
+/* How a built-in function is called. */
+#define VT_PY_NOARGS 4
+#define VT_PY_O 8
+
+/* A built-in function of a module; NULL when it is none, or somebody has put something else in its place. */
+struct object *vt_py_function(struct vt_py *py, struct object *module, const char *name, int *flags);
+
+/* Calls it with the arguments, a tuple (stolen; NULL: there was no memory for it). */
+struct object *vt_py_call(struct vt_py *py, struct object *called, struct object *arguments);
+/* The same with one argument (stolen), or with none. */
+struct object *vt_py_call_with(struct vt_py *py, struct object *called, struct object *argument);
+
+/*
+ * Takes the GIL for ask(), and gives it back. It can wait for it longer than the tool does, even for ever. Fills what shared->gil
+ * has.
+ */
+uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py));
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch asked for the state of its collectives, through the interpreter in the process: what its flight recorders have. The function
+ * asks the driver for the events of what is not over, with the GIL; so it is asked only after the driver has answered just now, and only
+ * where the GIL and the allocator's locks come free (doc/SAFETY.md).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cmd/collect.h"
+#include "inject/inject.h"
+#include "report/flight.h"
+#include "walk/python_ask.h"
+
+#define MAX_TEXT (8u << 20)     /* 10,000 operations */
+#define USUAL_ENTRIES 2000      /* of a recorder whose size is not set */
+#define MANY_ENTRIES 8000       /* from which on only what is not over is asked for */
+
+static const char not_told[] = "the state of collectives is not known";
+
+/* Why PyTorch cannot be asked now, or NULL. */
+static const char *why_not(const struct vt_collect *c)
+{
+	if (!c->cuda_asked)
+		return "the driver did not answer";
+	if (c->cuda_unused)
+		return "this process never used CUDA";
+	if (c->torch_inherited)
+		return "its PyTorch is a copy of the parent's";
+	return NULL;
+}
+
+static uint64_t real_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* The text, copied: the target could change it. */
+static struct vt_error *take_text(struct vt_helper *helper, char **text, size_t *n)
+{
+	struct vt_ask_flight_answer answer = vt_helper_shared(helper)->flight;
+	size_t end = vt_helper_shared(helper)->file_size;
+
+	if (answer.size > MAX_TEXT || answer.offset > end || answer.size > end - answer.offset)
+		return vt_error_create(VT_ERR_FORMAT, "the helper's answer is out of bounds");
+	*text = malloc(answer.size + 1);
+	if (!*text)
+		return &vt_enomem;
+	memcpy(*text, (const char *)vt_helper_shared(helper) + answer.offset, answer.size);
+	*n = answer.size;
+	return NULL;
+}
+
+static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, const struct vt_flight_recorder *recorder,
+				const struct vt_ask_flight_args *args, bool *is_there)
+{
+	struct vt_ask_flight_args *theirs = &vt_helper_shared(helper)->args.ask_flight;
+	VT_FREE char *text = NULL;
+	uint64_t told_ns;
+	size_t n = 0;
+
+	*theirs = *args;
+	strncpy(theirs->function, recorder->function, sizeof(theirs->function) - 1);
+	VT_TRY(vt_collect_call_python(c, helper, VT_OP_ASK_FLIGHT));
+	told_ns = real_now_ns();
+	if (!vt_helper_shared(helper)->flight.is_there)
+		return NULL;
+	*is_there = true;
+	VT_TRY(take_text(helper, &text, &n));
+	return vt_flight_parse(recorder, text, n, told_ns, args->only_active, &c->model->arena, &c->model->collectives);
+}
+
+static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py, bool *is_there)
+{
+	struct vt_ask_flight_args args = {
+		.max_bytes = MAX_TEXT,
+		.entries = 1,
+		.only_active = (c->flight.is_set ? c->flight.entries : USUAL_ENTRIES) >= MANY_ENTRIES,
+	};
+
+	VT_TRY(vt_collect_watch_allocator(c));
+	VT_TRY(vt_collect_prepare_python(c, py, &args.python));
+	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + MAX_TEXT));
+	for (size_t i = 0; i < VT_FLIGHT_RECORDERS; i++)
+		VT_TRY(ask_one(c, helper, &vt_flight_recorders[i], &args, is_there));
+	return NULL;
+}
+
+static void say_error(struct vt_collect *c, struct vt_helper *helper, struct vt_error *err)
+{
+	uint64_t size = vt_helper_shared(helper)->flight.size;
+
+	if (size > MAX_TEXT)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-too-large",
+			      "%s: PyTorch's flight recorder has %llu MB to tell, and more than %u are not read", not_told,
+			      (unsigned long long)(size >> 20), MAX_TEXT >> 20);
+	else
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", err->code == VT_ERR_TIMEOUT ? "flight-no-answer" : "flight-not-asked",
+			      "%s: PyTorch was %s: %s", not_told, err->code == VT_ERR_TIMEOUT ? "asked, and did not answer" : "not asked",
+			      err->message);
+	vt_error_destroy(err);
+}
+
+void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_python py = { 0 };
+	bool is_there = false;
+	struct vt_error *err;
+
+	if (c->torch.backend == VT_TORCH_ABSENT)
+		return;
+	if (why_not(c)) {
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-not-asked", "%s: PyTorch was not asked: %s", not_told, why_not(c));
+		return;
+	}
+	err = ask(c, helper, &py, &is_there);
+	if (err)
+		say_error(c, helper, err);
+	else if (!is_there)
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-not-known",
+			      "%s: this release of PyTorch does not tell it (%s and later do)", not_told, vt_flight_recorders[0].since);
+	c->flight_empty = !err && is_there && !c->model->collectives.groups.n;
+	vt_python_deinit(&py);
+	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */
+}
+
+/* Each process group of NCCL has one (PyTorch 2.4 on). */
+static bool has_watchdog(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (!strncmp(model->threads.data[i].name, "pt_nccl_watchdg", 15))
+			return true;
+	return false;
+}
+
+void vt_collect_flight_finish(struct vt_collect *c)
+{
+	if (!c->flight_empty)
+		return;
+	if (has_watchdog(c->model) || (c->flight.is_set && !c->flight.entries))
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-off",
+			      "%s: PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 (in older releases "
+			      "TORCH_NCCL_TRACE_BUFFER_SIZE=2000) in the environment of the next start switches it on", not_told);
+	else
+		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "no-process-group",
+			      "this process has no process group of torch.distributed (or the flight recorder of PyTorch is off)");
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text of PyTorch's flight recorder (FlightRecorderDetail.hpp: dump_json; "version" 2.4 to 2.10, PyTorch 2.5 to 2.15):
+ *
+ * - pg_config: {NAME: {name, desc, ranks: "[0, 1]"}}: the groups of this process. Gloo's are all called "" here.
+ * - pg_status: {NUMBER: {last_enqueued_collective: "3", ...}}: numbers of the process's own, in which its groups were made; entries say
+ *   which is whose. Transfers between two ranks have numbers of their own, and overwrite those of the collectives here.
+ * - entries: the last operations, the oldest first, as many as the recorder has room for. One that is there was called; it is in
+ *   last_enqueued_collective when NCCL's own function came back.
+ */
+#include "report/flight.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define MAX_GROUPS 4096
+#define MAX_RANKS (1 << 20)
+#define MAX_TEXT 256    /* of a name */
+#define MAX_TENSORS 4   /* of an operation, that are told */
+#define MAX_DIMENSIONS 8
+#define NO_NUMBER (-1)
+
+const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS] = {
+	{ "nccl", "_dump_nccl_trace_json", false, "2.5" },
+	{ "gloo", "_dump_fr_trace_json", true, "2.8" },
+};
+
+/* What is found of a group before it is known what of it counts. */
+struct found {
+	struct vt_model_process_group group;
+	int64_t id; /* its number in pg_status, NO_NUMBER unknown */
+	int64_t called, over; /* collectives in the entries; NO_NUMBER none */
+	int64_t coalesced, coalesced_transfers; /* numbers of those of several at once, whose parts have no states */
+	bool transfers; /* there are such: pg_status is of no use */
+	bool is_configured;
+};
+
+struct parse {
+	const struct vt_flight_recorder *recorder;
+	struct vt_json_in in;
+	uint64_t now_ns;
+	bool only_active;
+	VT_VEC(struct found) found;
+	bool timed;   /* starts are recorded */
+	bool evicted; /* operations are not there any more */
+};
+
+/* ---- ranks ---- */
+
+bool vt_flight_next_ranks(const char **ranks, int *first, int *last)
+{
+	const char *text = *ranks;
+	char *end;
+	long from, to;
+
+	if (!text || *text < '0' || *text > '9')
+		return false;
+	from = to = strtol(text, &end, 10);
+	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+		to = strtol(end + 1, &end, 10);
+	if (from > to || to >= MAX_RANKS || (*end && *end != ','))
+		return false;
+	*ranks = *end ? end + 1 : end;
+	*first = (int)from;
+	*last = (int)to;
+	return true;
+}
+
+static int compare_numbers(const void *pa, const void *pb)
+{
+	const int *a = pa, *b = pb;
+
+	return (*a > *b) - (*a < *b);
+}
+
+struct numbers {
+	int *data;
+	size_t n, capacity;
+};
+
+/* "[0, 1, 2]" */
+static bool read_numbers(const char *text, struct numbers *numbers)
+{
+	if (*text++ != '[')
+		return false;
+	while (*text && *text != ']') {
+		char *end;
+		long value = strtol(text, &end, 10);
+		int *number;
+
+		if (end == text || value < 0 || value >= MAX_RANKS || numbers->n >= MAX_RANKS)
+			return false;
+		number = vt_vec_append(numbers);
+		if (!number)
+			return false;
+		*number = (int)value;
+		text = end + strspn(end, ", ");
+	}
+	return *text == ']' && numbers->n;
+}
+
+static void add_ranges(const struct numbers *numbers, struct vt_str *text)
+{
+	for (size_t i = 0, end; i < numbers->n; i = end) {
+		for (end = i + 1; end < numbers->n && numbers->data[end] <= numbers->data[end - 1] + 1; end++)
+			;
+		vt_str_addf(text, "%s%d", i ? "," : "", numbers->data[i]);
+		if (numbers->data[end - 1] > numbers->data[i])
+			vt_str_addf(text, "-%d", numbers->data[end - 1]);
+	}
+}
+
+const char *vt_flight_ranks(struct vt_arena *arena, const char *text)
+{
+	struct numbers numbers = { 0 };
+	struct vt_str ranges = { 0 };
+	const char *copy = NULL;
+
+	if (read_numbers(text, &numbers)) {
+		qsort(numbers.data, numbers.n, sizeof(*numbers.data), compare_numbers);
+		add_ranges(&numbers, &ranges);
+		copy = ranges.failed ? NULL : vt_arena_strndup(arena, vt_str_get(&ranges), ranges.n);
+	}
+	vt_str_deinit(&ranges);
+	vt_vec_deinit(&numbers);
+	return copy;
+}
+
+const char *vt_flight_group_name(const struct vt_model_process_group *group)
+{
+	/* PyTorch's own words for one without a description. */
+	return *group->description && strcmp(group->description, "undefined") != 0 ? group->description : group->name;
+}
+
+/* ---- values ---- */
+
+static const char *text_of(struct parse *p, json_t *from, const char *key)
+{
+	json_t *value = json_object_get(from, key);
+	size_t n = json_string_length(value);
+	const char *copy;
+
+	if (!json_is_string(value)) {
+		vt_json_in_wrong(&p->in, key, "is no text");
+		return "";
+	}
+	copy = vt_arena_strndup(p->in.strings, json_string_value(value), n < MAX_TEXT ? n : MAX_TEXT);
+	p->in.nomem |= !copy;
+	return copy ? copy : "";
+}
+
+static int64_t number_of(struct parse *p, json_t *from, const char *key)
+{
+	json_t *value = json_object_get(from, key);
+
+	if (json_is_integer(value) && json_integer_value(value) >= 0)
+		return json_integer_value(value);
+	vt_json_in_wrong(&p->in, key, "is no number");
+	return 0;
+}
+
+/* A number as a text, -1 included. */
+static int64_t number_in_text(struct parse *p, json_t *from, const char *key)
+{
+	const char *text = json_string_value(json_object_get(from, key));
+	char *end = NULL;
+	long long value = text ? strtoll(text, &end, 10) : 0;
+
+	if (text && end != text && !*end && value >= -1)
+		return value;
+	vt_json_in_wrong(&p->in, key, "is no number");
+	return NO_NUMBER;
+}
+
+/* ---- groups ---- */
+
+static struct found *find_group(struct parse *p, const char *name)
+{
+	struct found *found;
+
+	for (size_t i = 0; i < p->found.n; i++)
+		if (!strcmp(p->found.data[i].group.name, name))
+			return &p->found.data[i];
+	found = p->found.n < MAX_GROUPS ? vt_vec_append(&p->found) : NULL;
+	if (!found) {
+		vt_json_in_wrong(&p->in, "pg_config", "has too many groups");
+		return NULL;
+	}
+	*found = (struct found){
+		.group = { .backend = p->recorder->backend, .name = name, .description = "", .last_enqueued = NO_NUMBER,
+			   .last_started = NO_NUMBER, .last_completed = NO_NUMBER },
+		.id = NO_NUMBER, .called = NO_NUMBER, .over = NO_NUMBER, .coalesced = NO_NUMBER, .coalesced_transfers = NO_NUMBER,
+	};
+	return found;
+}
+
+static void read_config(struct parse *p, json_t *root)
+{
+	json_t *config = json_object_get(root, "pg_config"), *one;
+	const char *key;
+
+	if (!json_is_object(config))
+		vt_json_in_wrong(&p->in, "pg_config", "is no object");
+	json_object_foreach (config, key, one) {
+		struct found *found = find_group(p, text_of(p, one, "name"));
+
+		if (!found)
+			return;
+		found->is_configured = true;
+		found->group.description = text_of(p, one, "desc");
+		/* Of a large group it is a long text. */
+		found->group.ranks = json_is_string(json_object_get(one, "ranks")) ?
+					     vt_flight_ranks(p->in.strings, json_string_value(json_object_get(one, "ranks"))) :
+					     NULL;
+	}
+}
+
+/* ---- operations ---- */
+
+/* "nccl:all_reduce" without what is known. */
+static const char *operation_of(const struct parse *p, const char *name)
+{
+	size_t n = strlen(p->recorder->backend);
+
+	return !strncmp(name, p->recorder->backend, n) && name[n] == ':' ? name + n + 1 : name;
+}
+
+static void add_sizes(json_t *sizes, struct vt_str *text)
+{
+	size_t n = json_array_size(sizes);
+
+	vt_str_add(text, "[");
+	for (size_t i = 0; i < n && i < MAX_DIMENSIONS; i++)
+		vt_str_addf(text, "%s%lld", i ? ", " : "", (long long)json_integer_value(json_array_get(sizes, i)));
+	vt_str_add(text, n > MAX_DIMENSIONS ? ", ...]" : "]");
+}
+
+/* "[64, 1024] Float" */
+static const char *input_of(struct parse *p, json_t *entry)
+{
+	json_t *sizes = json_object_get(entry, "input_sizes"), *types = json_object_get(entry, "input_dtypes");
+	size_t n = json_array_size(sizes);
+	struct vt_str text = { 0 };
+	const char *copy;
+
+	for (size_t i = 0; i < n && i < MAX_TENSORS; i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+
+		vt_str_add(&text, i ? ", " : "");
+		add_sizes(json_array_get(sizes, i), &text);
+		if (type)
+			vt_str_addf(&text, " %.40s", type);
+	}
+	if (n > MAX_TENSORS)
+		vt_str_addf(&text, " and %zu more", n - MAX_TENSORS);
+	copy = text.n && !text.failed ? vt_arena_strndup(p->in.strings, vt_str_get(&text), text.n) : NULL;
+	p->in.nomem |= text.failed;
+	vt_str_deinit(&text);
+	return copy;
+}
+
+static bool is_state(json_t *entry, const char *state)
+{
+	const char *theirs = json_string_value(json_object_get(entry, "state"));
+
+	return theirs && !strcmp(theirs, state);
+}
+
+static bool is_over(const struct parse *p, json_t *entry)
+{
+	return is_state(entry, "completed") || (p->recorder->retired_is_over && json_is_true(json_object_get(entry, "retired")));
+}
+
+static struct found *group_of(struct parse *p, json_t *entry)
+{
+	json_t *names = json_object_get(entry, "process_group");
+	json_t *name = json_array_get(names, 0), *description = json_array_get(names, 1);
+	struct found *found;
+	const char *copy;
+
+	if (!json_is_string(name) || !json_is_string(description)) {
+		vt_json_in_wrong(&p->in, "process_group", "is no pair of names");
+		return NULL;
+	}
+	for (size_t i = 0; i < p->found.n; i++)
+		if (!strcmp(p->found.data[i].group.name, json_string_value(name)))
+			return &p->found.data[i];
+	copy = vt_arena_strndup(p->in.strings, json_string_value(name), json_string_length(name));
+	found = copy ? find_group(p, copy) : NULL;
+	p->in.nomem |= !copy;
+	if (found) {
+		copy = vt_arena_strndup(p->in.strings, json_string_value(description), json_string_length(description));
+		p->in.nomem |= !copy;
+		found->group.description = copy ? copy : "";
+	}
+	return found;
+}
+
+/* How far the group is. */
+static void look_at_entry(struct parse *p, json_t *entry)
+{
+	struct found *found = group_of(p, entry);
+	int64_t number = number_of(p, entry, "collective_seq_id");
+
+	if (!found)
+		return;
+	found->id = number_of(p, entry, "pg_id");
+	if (json_is_true(json_object_get(entry, "is_p2p")))
+		found->transfers = true;
+	else
+		found->group.operation = operation_of(p, text_of(p, entry, "profiling_name"));
+	/* A transfer has the number of the collective before it. */
+	if (number > found->called)
+		found->called = number;
+	if (!found->transfers && is_over(p, entry) && number > found->over)
+		found->over = number;
+	p->timed |= json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
+}
+
+/*
+ * From the newest to the oldest: those of a group that was called at once have no states, which the one that follows them and is called
+ * "coalesced" has.
+ */
+static bool is_part(struct found *found, const struct vt_model_operation *op)
+{
+	int64_t *coalesced = op->of_two ? &found->coalesced_transfers : &found->coalesced;
+
+	if (op->number == *coalesced)
+		return true;
+	if (!strcmp(op->name, "coalesced"))
+		*coalesced = op->number;
+	return false;
+}
+
+static void look_for_pending(struct parse *p, json_t *entry)
+{
+	struct found *found = group_of(p, entry);
+	struct vt_model_operation op = {
+		.name = operation_of(p, text_of(p, entry, "profiling_name")),
+		.of_two = json_is_true(json_object_get(entry, "is_p2p")),
+		.timeout_ms = (uint64_t)number_of(p, entry, "timeout_ms"),
+	};
+	uint64_t created_ns = (uint64_t)number_of(p, entry, "time_created_ns");
+
+	op.number = number_of(p, entry, op.of_two ? "p2p_seq_id" : "collective_seq_id");
+	if (!found || is_part(found, &op) || is_over(p, entry))
+		return;
+	/* Those that a CUDA graph has are never over. */
+	if (!op.of_two && op.number <= found->group.last_completed)
+		return;
+	op.started = is_state(entry, "started") ? 1 : p->timed ? 0 : -1;
+	op.input = input_of(p, entry);
+	op.age_ms = created_ns < p->now_ns ? (p->now_ns - created_ns) / NS_PER_MS : 0;
+	found->group.oldest = op;
+	found->group.n_pending++;
+}
+
+/* ---- numbers ---- */
+
+/* The group of that number; the only one, if there is only one and entries do not tell. */
+static struct found *by_id(struct parse *p, int64_t id, size_t n_status)
+{
+	struct found *only = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->found.n; i++) {
+		struct found *found = &p->found.data[i];
+
+		if (found->id == id)
+			return found;
+		n += found->id == NO_NUMBER;
+		only = found->id == NO_NUMBER ? found : only;
+	}
+	return n == 1 && n_status == 1 ? only : NULL;
+}
+
+static int64_t none_is_zero(int64_t number)
+{
+	return number < 0 ? 0 : number;
+}
+
+static void read_status(struct parse *p, json_t *root)
+{
+	json_t *status = json_object_get(root, "pg_status"), *one;
+	const char *key;
+
+	if (!json_is_object(status))
+		vt_json_in_wrong(&p->in, "pg_status", "is no object");
+	json_object_foreach (status, key, one) {
+		struct found *found = by_id(p, strtoll(key, NULL, 10), json_object_size(status));
+		int64_t enqueued = number_in_text(p, one, "last_enqueued_collective");
+		int64_t started = number_in_text(p, one, "last_started_collective");
+		int64_t completed = number_in_text(p, one, "last_completed_collective");
+
+		if (!found || found->transfers)
+			continue;
+		found->group.last_enqueued = none_is_zero(enqueued);
+		found->group.last_started = started;
+		found->group.last_completed = none_is_zero(completed);
+	}
+}
+
+/* What was called was at least called, and what the entries say is newer than what the watchdog has seen. */
+static void settle(const struct parse *p, struct found *found)
+{
+	struct vt_model_process_group *g = &found->group;
+
+	if (found->called == NO_NUMBER && g->last_enqueued < 0 && !p->evicted)
+		g->last_enqueued = g->last_completed = 0;
+	if (found->called > g->last_enqueued)
+		g->last_enqueued = found->called;
+	if (found->over > g->last_completed)
+		g->last_completed = found->over;
+}
+
+/* With transfers only what is not over tells what is. */
+static void settle_with_transfers(struct found *found)
+{
+	struct vt_model_process_group *g = &found->group;
+
+	if (!found->transfers)
+		return;
+	g->last_completed = g->n_pending && !g->oldest.of_two ? g->oldest.number - 1 : g->n_pending ? NO_NUMBER : g->last_enqueued;
+}
+
+static void read_entries(struct parse *p, json_t *root)
+{
+	json_t *entries = json_object_get(root, "entries");
+	size_t n = json_array_size(entries);
+
+	if (entries && !json_is_array(entries))
+		vt_json_in_wrong(&p->in, "entries", "is no array");
+	p->evicted = p->only_active;
+	p->evicted |= n && json_integer_value(json_object_get(json_array_get(entries, 0), "record_id")) > 0;
+	for (size_t i = 0; i < n && !p->in.wrong[0]; i++)
+		look_at_entry(p, json_array_get(entries, i));
+	read_status(p, root);
+	for (size_t i = 0; i < p->found.n; i++)
+		settle(p, &p->found.data[i]);
+	for (size_t i = n; i-- > 0 && !p->in.wrong[0];)
+		look_for_pending(p, json_array_get(entries, i));
+	for (size_t i = 0; i < p->found.n; i++)
+		settle_with_transfers(&p->found.data[i]);
+}
+
+/* Gloo's configuration is of one without a name, the last one that was made. */
+static void give_ranks_to_the_only_one(struct parse *p)
+{
+	struct found *nameless = NULL, *other = NULL;
+
+	for (size_t i = 0; i < p->found.n; i++)
+		*(*p->found.data[i].group.name ? &other : &nameless) = &p->found.data[i];
+	if (p->found.n == 2 && nameless && other && !other->group.ranks)
+		other->group.ranks = nameless->group.ranks;
+}
+
+static bool is_told(const struct parse *p, const struct found *found)
+{
+	return *found->group.name || p->found.n == 1;
+}
+
+static struct vt_error *add_found(const struct parse *p, struct vt_model_collectives *to)
+{
+	if (!vt_vec_reserve(&to->groups, to->groups.n + p->found.n))
+		return &vt_enomem;
+	for (size_t i = 0; i < p->found.n; i++)
+		if (is_told(p, &p->found.data[i]))
+			to->groups.data[to->groups.n++] = p->found.data[i].group;
+	to->told_ms = p->now_ns / NS_PER_MS;
+	return NULL;
+}
+
+static struct vt_error *parse(struct parse *p, json_t *root, struct vt_model_collectives *to)
+{
+	read_config(p, root);
+	read_entries(p, root);
+	if (p->in.nomem)
+		return &vt_enomem;
+	if (p->in.wrong[0])
+		return vt_error_create(VT_ERR_FORMAT, "PyTorch tells it in a way that is not known: %s", p->in.wrong);
+	give_ranks_to_the_only_one(p);
+	return add_found(p, to);
+}
+
+struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text, size_t n, uint64_t now_ns,
+				 bool only_active, struct vt_arena *arena, struct vt_model_collectives *to)
+{
+	struct vt_arena values = { 0 };
+	struct parse p = { .recorder = recorder, .in = { .values = &values, .strings = arena }, .now_ns = now_ns,
+			   .only_active = only_active };
+	json_t *root = NULL;
+	struct vt_error *err = vt_json_in_parse(&p.in, text, n, &root);
+
+	if (!err)
+		err = parse(&p, root, to);
+	vt_vec_deinit(&p.found);
+	vt_arena_deinit(&values);
+	return err;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that are not as far as the others in a process group, as PyTorch's flight recorders say. Ranks of a job that runs are some
+ * collectives apart all the time, and are not looked at at the same instant: one is behind when it had not begun a collective long after
+ * the others had. Each process group is judged for itself, by the collective that is the first for which anybody waits in it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/flight.h"
+#include "report/format.h"
+#include "report/job_groups.h"
+#include "report/job_look.h"
+
+#define LATE_MS 3000 /* hosts' clocks differ by less, and ranks that run, too */
+#define MAX_SAID 6
+
+struct judging {
+	struct vt_job_look *look;
+	const struct vt_job_process_group *group;
+	const struct vt_model_operation *op; /* for which it waits, as the first has it */
+	uint64_t since_ms;  /* when the last of those who wait in it began it */
+	struct vt_job_indices waiting; /* members that are in it */
+};
+
+static uint64_t told_ms(const struct judging *j, const struct vt_job_grouped *member)
+{
+	return vt_look_member(j->look, member->member)->collectives.told_ms;
+}
+
+static uint64_t begun_ms(const struct judging *j, const struct vt_job_grouped *member)
+{
+	uint64_t told = told_ms(j, member), age = member->state->oldest.age_ms;
+
+	return told > age ? told - age : 0;
+}
+
+/* It was asked long after the others had begun it. */
+static bool is_late(const struct judging *j, const struct vt_job_grouped *member)
+{
+	return told_ms(j, member) >= j->since_ms + LATE_MS;
+}
+
+static bool look_at_waiting(struct judging *j)
+{
+	for (size_t i = 0; i < j->group->members.n; i++) {
+		const struct vt_job_grouped *member = &j->group->members.data[i];
+
+		if (!vt_job_waits_in(j->group, member))
+			continue;
+		j->op = j->op ? j->op : &member->state->oldest;
+		if (begun_ms(j, member) > j->since_ms)
+			j->since_ms = begun_ms(j, member);
+		if (!vt_job_indices_add(&j->waiting, member->member))
+			return false;
+	}
+	return true;
+}
+
+/* ---- words ---- */
+
+/* "all_reduce number 12 of process group default_pg" */
+static void add_operation(const struct judging *j, struct vt_str *text)
+{
+	vt_str_addf(text, "%.100s number %" PRId64 " of process group %.100s", j->op->name, j->op->number,
+		    vt_flight_group_name(j->group->any));
+}
+
+/* For how long those who wait have: by the last look at any of them. */
+static void add_how_long(const struct judging *j, struct vt_str *text)
+{
+	uint64_t last = j->since_ms;
+	char age[VT_NUM_MAX];
+
+	for (size_t i = 0; i < j->group->members.n; i++)
+		if (vt_job_waits_in(j->group, &j->group->members.data[i]) && told_ms(j, &j->group->members.data[i]) > last)
+			last = told_ms(j, &j->group->members.data[i]);
+	vt_str_addf(text, "for %s", vt_format_age(age, (double)(last - j->since_ms) / 1000.0));
+}
+
+static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool differ, const struct vt_str *text)
+{
+	vt_look_say(j->look, code, true, differ && whom->n * 2 <= j->group->members.n, whom, text);
+}
+
+/* ---- who has not begun it ---- */
+
+/* Where they are; -2 they are not at the same. */
+static int64_t common_number(const struct judging *j, const struct vt_job_indices *behind)
+{
+	int64_t common = -1;
+	size_t next = 0;
+
+	for (size_t i = 0; i < j->group->members.n && next < behind->n; i++) {
+		int64_t begun = vt_job_last_begun(&j->group->members.data[i]);
+
+		if (j->group->members.data[i].member != behind->data[next])
+			continue;
+		common = !next++ || common == begun ? begun : -2;
+	}
+	return common;
+}
+
+static void say_behind(struct judging *j, const struct vt_job_indices *behind)
+{
+	int64_t number = common_number(j, behind);
+	bool many = behind->n > 1;
+	struct vt_str text = { 0 };
+
+	vt_look_add_who(j->look, behind, &text);
+	vt_str_addf(&text, " %s not begun ", many ? "have" : "has");
+	add_operation(j, &text);
+	if (number > 0)
+		vt_str_addf(&text, ", the last one there was number %" PRId64, number);
+	else if (number == 0)
+		vt_str_add(&text, ", nor any there before");
+	vt_str_add(&text, "; ");
+	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_str_addf(&text, " wait%s in it ", j->waiting.n > 1 ? "" : "s");
+	add_how_long(j, &text);
+	say(j, "behind", behind, true, &text);
+	vt_str_deinit(&text);
+}
+
+/* Fills those who have not; late: they should have by now. */
+static bool gather_behind(struct judging *j, struct vt_job_indices *behind, bool *late)
+{
+	*late = true;
+	for (size_t i = 0; i < j->group->members.n; i++) {
+		const struct vt_job_grouped *member = &j->group->members.data[i];
+		int64_t begun = vt_job_last_begun(member);
+
+		if (begun < 0 || begun >= j->group->waits_for)
+			continue;
+		*late &= is_late(j, member);
+		if (!vt_job_indices_add(behind, member->member))
+			return false;
+	}
+	return true;
+}
+
+/* ---- all have begun it ---- */
+
+/* One of those who wait in it, compared with the first of them. */
+typedef bool differs_fn(const struct vt_model_operation *first, const struct vt_model_operation *op);
+
+static bool is_other_operation(const struct vt_model_operation *first, const struct vt_model_operation *op)
+{
+	return strcmp(first->name, op->name) != 0;
+}
+
+/* In other collectives ranks may well give tensors of different sizes. */
+static bool is_other_input(const struct vt_model_operation *first, const struct vt_model_operation *op)
+{
+	return !strcmp(first->name, "all_reduce") && first->input && op->input && strcmp(first->input, op->input) != 0;
+}
+
+static bool is_started_otherwise(const struct vt_model_operation *first, const struct vt_model_operation *op)
+{
+	return first->started >= 0 && op->started >= 0 && first->started != op->started;
+}
+
+static void add_op(const struct vt_model_operation *op, bool with_input, struct vt_str *text)
+{
+	vt_str_addf(text, "%.100s", op->name);
+	if (with_input && op->input)
+		vt_str_addf(text, " of %.100s", op->input);
+}
+
+/* "rank 1 began broadcast as number 12 of process group default_pg, ranks 0,2-3 all_reduce" */
+static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_operation *op, const struct vt_job_indices *these,
+			 const struct vt_job_indices *others)
+{
+	struct vt_str text = { 0 };
+
+	vt_look_add_who(j->look, these, &text);
+	vt_str_add(&text, " began ");
+	add_op(op, inputs, &text);
+	vt_str_addf(&text, " as number %" PRId64 " of process group %.100s, ", j->op->number, vt_flight_group_name(j->group->any));
+	vt_look_add_who(j->look, others, &text);
+	vt_str_add(&text, " ");
+	add_op(j->op, inputs, &text);
+	vt_str_add(&text, ": they wait for each other ");
+	add_how_long(j, &text);
+	say(j, "mismatched-collective", these, true, &text);
+	vt_str_deinit(&text);
+}
+
+static void say_not_started(struct judging *j, const struct vt_job_indices *not_started, const struct vt_job_indices *started)
+{
+	struct vt_str text = { 0 };
+
+	vt_str_add(&text, not_started->n > 1 ? "the GPUs of " : "the GPU of ");
+	vt_look_add_who(j->look, not_started, &text);
+	vt_str_addf(&text, " %s not started ", not_started->n > 1 ? "have" : "has");
+	add_operation(j, &text);
+	vt_str_add(&text, ", those of ");
+	vt_look_add_who(j->look, started, &text);
+	vt_str_add(&text, " have: work before it does not end; they wait ");
+	add_how_long(j, &text);
+	say(j, "not-started", not_started, true, &text);
+	vt_str_deinit(&text);
+}
+
+/* Splits those who wait; *other: the first that differs. False when out of memory. */
+static bool split(struct judging *j, differs_fn *differs, struct vt_job_indices *same, struct vt_job_indices *others,
+		  const struct vt_model_operation **other)
+{
+	for (size_t i = 0; i < j->group->members.n; i++) {
+		const struct vt_job_grouped *member = &j->group->members.data[i];
+		bool is_other = vt_job_waits_in(j->group, member) && differs(j->op, &member->state->oldest);
+
+		if (!vt_job_waits_in(j->group, member))
+			continue;
+		if (is_other && !*other)
+			*other = &member->state->oldest;
+		if (!vt_job_indices_add(is_other ? others : same, member->member))
+			return false;
+	}
+	return true;
+}
+
+/* True: it was said. The fewer are those who differ. */
+static bool try_split(struct judging *j, differs_fn *differs)
+{
+	const struct vt_model_operation *other = NULL, *first = j->op;
+	struct vt_job_indices same = { 0 }, others = { 0 };
+	bool ok = split(j, differs, &same, &others, &other), turn;
+
+	turn = other && (others.n > same.n || (differs == is_started_otherwise && first->started == 0));
+	if (ok && other && differs == is_started_otherwise) {
+		say_not_started(j, turn ? &same : &others, turn ? &others : &same);
+	} else if (ok && other) {
+		j->op = turn ? other : first;
+		say_mismatch(j, differs == is_other_input, turn ? first : other, turn ? &same : &others, turn ? &others : &same);
+	}
+	j->look->failed |= !ok;
+	free(same.data);
+	free(others.data);
+	return ok && other;
+}
+
+/* Some have it behind them. */
+static void say_not_completed(struct judging *j)
+{
+	struct vt_str text = { 0 };
+
+	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_str_addf(&text, " %s not completed ", j->waiting.n > 1 ? "have" : "has");
+	add_operation(j, &text);
+	vt_str_add(&text, ", which others of it have, ");
+	add_how_long(j, &text);
+	say(j, "not-completed", &j->waiting, true, &text);
+	vt_str_deinit(&text);
+}
+
+static void say_stalls(struct judging *j)
+{
+	struct vt_str text = { 0 };
+
+	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_str_addf(&text, "%s begun ", j->waiting.n == 2 ? " have both" : " have all");
+	add_operation(j, &text);
+	vt_str_add(&text, " and wait in it ");
+	add_how_long(j, &text);
+	vt_str_add(&text, ": nobody is missing there; it is NCCL, the network or a GPU that does not go on");
+	say(j, "collective-stalls", &j->waiting, false, &text);
+	vt_str_deinit(&text);
+}
+
+static bool are_all_late(const struct judging *j)
+{
+	for (size_t i = 0; i < j->group->members.n; i++)
+		if (!is_late(j, &j->group->members.data[i]))
+			return false;
+	return true;
+}
+
+static void judge_begun(struct judging *j)
+{
+	if (j->group->members.n < 2 || !are_all_late(j))
+		return;
+	if (try_split(j, is_other_operation) || try_split(j, is_other_input) || try_split(j, is_started_otherwise))
+		return;
+	if (j->waiting.n < j->group->members.n)
+		say_not_completed(j);
+	else if (j->group->members.n == j->group->n_ranks)
+		say_stalls(j);
+}
+
+/* ---- all groups ---- */
+
+static void judge(struct vt_job_look *look, const struct vt_job_process_group *group)
+{
+	struct judging j = { .look = look, .group = group };
+	struct vt_job_indices behind = { 0 };
+	bool late, ok = look_at_waiting(&j) && gather_behind(&j, &behind, &late);
+
+	if (ok && behind.n && late)
+		say_behind(&j, &behind);
+	else if (ok && !behind.n)
+		judge_begun(&j);
+	look->failed |= !ok;
+	free(behind.data);
+	free(j.waiting.data);
+}
+
+void vt_rules_sequences(struct vt_job_look *look)
+{
+	struct vt_job_process_groups groups = { 0 };
+	size_t before = look->job->verdicts.n;
+
+	if (!look->comparable)
+		return;
+	look->failed |= !vt_job_find_process_groups(look->job, &groups);
+	for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && look->job->verdicts.n - before < MAX_SAID && !look->failed; i++)
+		judge(look, &groups.data[i]);
+	vt_job_process_groups_deinit(&groups);
+}
