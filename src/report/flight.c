@@ -18,7 +18,6 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define MAX_GROUPS 4096
-#define MAX_RANKS (1 << 20)
 #define MAX_TEXT 256    /* of a name */
 #define MAX_TENSORS 4   /* of an operation, that are told */
 #define MAX_DIMENSIONS 8
@@ -51,25 +50,6 @@ struct parse {
 
 /* ---- ranks ---- */
 
-bool vt_flight_next_ranks(const char **ranks, int *first, int *last)
-{
-	const char *text = *ranks;
-	char *end;
-	long from, to;
-
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	from = to = strtol(text, &end, 10);
-	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
-		to = strtol(end + 1, &end, 10);
-	if (from > to || to >= MAX_RANKS || (*end && *end != ','))
-		return false;
-	*ranks = *end ? end + 1 : end;
-	*first = (int)from;
-	*last = (int)to;
-	return true;
-}
-
 static int compare_numbers(const void *pa, const void *pb)
 {
 	const int *a = pa, *b = pb;
@@ -92,7 +72,7 @@ static bool read_numbers(const char *text, struct numbers *numbers)
 		long value = strtol(text, &end, 10);
 		int *number;
 
-		if (end == text || value < 0 || value >= MAX_RANKS || numbers->n >= MAX_RANKS)
+		if (end == text || value < 0 || value >= VT_FLIGHT_MAX_RANKS || numbers->n >= VT_FLIGHT_MAX_RANKS)
 			return false;
 		number = vt_vec_append(numbers);
 		if (!number)
@@ -128,12 +108,6 @@ const char *vt_flight_ranks(struct vt_arena *arena, const char *text)
 	vt_str_deinit(&ranges);
 	vt_vec_deinit(&numbers);
 	return copy;
-}
-
-const char *vt_flight_group_name(const struct vt_model_process_group *group)
-{
-	/* PyTorch's own words for one without a description. */
-	return *group->description && strcmp(group->description, "undefined") != 0 ? group->description : group->name;
 }
 
 /* ---- values ---- */

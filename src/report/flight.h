@@ -19,6 +19,7 @@ struct vt_flight_recorder {
 };
 
 #define VT_FLIGHT_RECORDERS 2
+#define VT_FLIGHT_MAX_RANKS (1 << 20)
 extern const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS];
 
 /*

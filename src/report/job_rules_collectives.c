@@ -277,15 +277,27 @@ static bool are_all_late(const struct judging *j)
 	return true;
 }
 
+/* Those who do not wait in it, and there are some. */
+static bool have_others_completed(const struct judging *j)
+{
+	for (size_t i = 0; i < j->group->members.n; i++) {
+		const struct vt_job_grouped *member = &j->group->members.data[i];
+
+		if (!vt_job_waits_in(j->group, member) && (!member->state || member->state->last_completed < j->group->waits_for))
+			return false;
+	}
+	return j->waiting.n < j->group->members.n;
+}
+
 static void judge_begun(struct judging *j)
 {
 	if (j->group->members.n < 2 || !are_all_late(j))
 		return;
 	if (try_split(j, is_other_operation) || try_split(j, is_other_input) || try_split(j, is_started_otherwise))
 		return;
-	if (j->waiting.n < j->group->members.n)
+	if (have_others_completed(j))
 		say_not_completed(j);
-	else if (j->group->members.n == j->group->n_ranks)
+	else if (j->waiting.n == j->group->n_ranks)
 		say_stalls(j);
 }
 

@@ -5,7 +5,8 @@ src_report_libreport_a_SOURCES = \
 	src/report/diff.c src/report/diff.h \
 	src/report/find.c src/report/find.h \
 	src/report/flight.c src/report/flight.h \
-	src/report/flight_json.c \
+	src/report/flight_load.c \
+	src/report/flight_out.c \
 	src/report/folded.c src/report/folded.h \
 	src/report/format.c src/report/format.h \
 	src/report/growth.c src/report/growth.h \

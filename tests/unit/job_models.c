@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/job_parts.h"
 #include "report_models.h"
 
 #define GIB (UINT64_C(1) << 30)
@@ -321,20 +322,35 @@ static bool add_rank(const struct made *made, int rank)
 	return ok;
 }
 
+/* All but the culprit wait in number 4172, which that has not begun; in another group of half the ranks nobody waits. */
 static bool add_sequences(const struct made *made)
 {
 	struct vt_member *m = &made->job->members.data[made->job->members.n - 1];
-	struct vt_job_group_state *g = vt_vec_append(&m->collectives);
-	int64_t behind = m->label.rank == made->what->culprit ? 2 : 0;
+	bool behind = m->label.rank == made->what->culprit;
+	struct vt_model_process_group world = { .backend = "nccl", .name = "0", .description = "default_pg", .operation = "all_reduce",
+						.last_enqueued = behind ? 4170 : 4172, .last_started = -1,
+						.last_completed = behind ? 4170 : 4171, .n_pending = !behind },
+				      half = { .backend = "nccl", .name = m->label.rank % 2 ? "2" : "1", .description = "undefined",
+					       .last_enqueued = 7, .last_started = -1, .last_completed = 7 };
+	struct vt_model_collectives *to = &m->collectives;
+	struct vt_model_process_group *groups;
+	char ranks[32];
 
-	if (!g)
-		return false;
-	*g = (struct vt_job_group_state){ .group = "default_pg",
-					  .last_enqueued = 4172 - behind,
-					  .last_started = 4172 - behind,
-					  .last_completed = 4171 - behind,
-					  .operation = "all_reduce" };
-	return true;
+	snprintf(ranks, sizeof(ranks), "0-%d", made->what->ranks - 1);
+	world.ranks = ranks;
+	world.oldest = (struct vt_model_operation){
+		.name = "all_reduce", .number = 4172, .started = -1, .input = "[4096, 4096] BFloat16", .age_ms = 93000, .timeout_ms = 600000,
+	};
+	if (behind)
+		world.oldest = (struct vt_model_operation){ 0 };
+	to->told_ms = 1790000000000 + (uint64_t)m->label.rank;
+	groups = vt_vec_append(&to->groups);
+	if (groups)
+		*groups = world;
+	groups = groups ? vt_vec_append(&to->groups) : NULL;
+	if (groups)
+		*groups = half;
+	return groups && vt_job_intern_collectives(made->job, to);
 }
 
 static bool add_worker(const struct made *made, int rank, int worker)

@@ -15,6 +15,7 @@
 
 #include "base/str.h"
 #include "job_models.h"
+#include "report/job_parts.h"
 #include "report/width.h"
 #include "report_models.h"
 
@@ -101,7 +102,7 @@ static const struct expected {
 	{ "killed", "missing-rank", "rank %d of ", false, false, true },
 	{ "unreadable", "unread-rank", "rank %d could not be read: it ended while it was looked at", false, false, false },
 	{ "sequences", "behind",
-	  "rank %d is behind in process group default_pg: the last collective is number 4170 (all_reduce)", false, false,
+	  "rank %d has not begun all_reduce number 4172 of process group default_pg, the last one there was number 4170; ", false, false,
 	  false },
 	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false, false, false },
 };
@@ -672,20 +673,134 @@ static void test_ended_workers(void **state)
 	}
 }
 
-static void test_one_is_ahead_all_the_time(void **state)
+/* ---- process groups ---- */
+
+#define TOLD_MS UINT64_C(1790000000000)
+
+/* Of a rank in a process group; pending 0: it waits in nothing there. */
+struct in_group {
+	int begun, completed, pending;
+	unsigned int age_ms;
+	const char *name, *input;
+	int started;
+	bool of_two;
+	bool not_told; /* its recorder did not answer */
+	bool not_there; /* it does not know the group, but another one */
+};
+
+#define UP_TO(n) { .begun = (n), .completed = (n) }
+#define WAITS(n, ms) { .begun = (n), .completed = (n) - 1, .pending = (n), .age_ms = (ms), .name = "all_reduce", .started = -1 }
+
+/* All in one group; NULL code: nothing is said of collectives. */
+static const struct {
+	struct in_group ranks[4];
+	const char *code, *text;
+} groups[] = {
+	/* Ranks that run are a few apart, in whatever order they are looked at. */
+	{ { UP_TO(9), UP_TO(9), WAITS(10, 40), UP_TO(11) }, NULL, NULL },
+	{ { WAITS(10, 2500), WAITS(10, 90), WAITS(10, 12), UP_TO(9) }, NULL, NULL },
+	/* One is. The last to come counts for how long. */
+	{ { WAITS(10, 9000), WAITS(10, 5000), WAITS(10, 7000), UP_TO(9) }, "behind",
+	  "rank 3 has not begun all_reduce number 10 of process group default_pg, the last one there was number 9; ranks 0-2 wait in it for "
+	  "5 s" },
+	{ { WAITS(10, 9000), UP_TO(7), WAITS(10, 7000), UP_TO(9) }, "behind",
+	  "ranks 1,3 have not begun all_reduce number 10 of process group default_pg; ranks 0,2 wait in it for 7 s" },
+	{ { WAITS(10, 9000), WAITS(10, 9000), UP_TO(0), WAITS(10, 9000) }, "behind", ", nor any there before; " },
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_there = true } }, "behind", "rank 3 has not begun " },
+	/* Others wait for what comes after that. */
+	{ { WAITS(11, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) }, "behind", "; ranks 1-2 wait in it" },
+	/* Of one that did not tell nothing is known. */
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_told = true } }, NULL, NULL },
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = -1, .completed = -1 } }, NULL, NULL },
+	/* Transfers are between two: who is not in one is not behind. */
+	{ { { .begun = 10, .completed = 10, .pending = 3, .age_ms = 9000, .name = "recv 0<-1", .of_two = true }, UP_TO(10), UP_TO(10), UP_TO(9) },
+	  NULL, NULL },
+	/* All have begun it. */
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 4000) }, "collective-stalls",
+	  "all 4 ranks have all begun all_reduce number 10 of process group default_pg and wait in it for 4 s: nobody is missing" },
+	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), WAITS(10, 900) }, NULL, NULL },
+	{ { WAITS(10, 9000), WAITS(10, 9000), { .begun = 10, .completed = 10 }, WAITS(10, 9000) }, "not-completed",
+	  "ranks 0-1,3 have not completed all_reduce number 10" },
+	{ { WAITS(10, 9000),
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "broadcast", .started = -1 },
+	    WAITS(10, 9000),
+	    WAITS(10, 9000) },
+	  "mismatched-collective",
+	  "rank 1 began broadcast as number 10 of process group default_pg, ranks 0,2-3 all_reduce: they wait for each other for 9 s" },
+	{ { { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[8] Float" },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" } },
+	  "mismatched-collective", "rank 0 began all_reduce of [8] Float as number 10 of process group default_pg, ranks 1-3 all_reduce of [9] Float" },
+	{ { { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 0 },
+	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 } },
+	  "not-started", "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have" },
+};
+
+static void set_group(struct vt_job *job, struct vt_member *m, const struct in_group *in)
 {
-	struct job_model what = { .hang = "sequences", .ranks = 8, .culprit = 3 };
-	struct vt_job job;
+	struct vt_model_process_group *g;
+
+	vt_vec_deinit(&m->collectives.groups);
+	m->collectives.told_ms = 0;
+	if (in->not_told)
+		return;
+	m->collectives.told_ms = TOLD_MS;
+	g = vt_vec_append(&m->collectives.groups);
+	assert_non_null(g);
+	*g = (struct vt_model_process_group){
+		.backend = "nccl", .name = "0", .description = "default_pg", .ranks = "0-3",
+		.last_enqueued = in->begun, .last_started = -1, .last_completed = in->completed, .n_pending = in->pending > 0,
+		.oldest = { .name = in->name, .number = in->pending, .age_ms = in->age_ms, .input = in->input, .started = in->started,
+			    .of_two = in->of_two },
+	};
+	if (in->not_there)
+		*g = (struct vt_model_process_group){ .backend = "nccl", .name = "1", .description = "", .ranks = "3" };
+	assert_true(vt_job_intern_collectives(job, &m->collectives));
+}
+
+static bool is_of_collectives(const struct vt_job_verdict *v)
+{
+	static const char *const codes[] = { "behind", "collective-stalls", "not-completed", "not-started", "mismatched-collective" };
+
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (!strcmp(v->code, codes[i]))
+			return true;
+	return false;
+}
+
+static void test_process_groups(void **state)
+{
+	struct job_model what = { .hang = "none", .ranks = 4 };
 
 	(void)state;
-	vt_job_init(&job);
-	assert_true(job_model_fill(&job, &what));
-	for (size_t i = 0; i < job.members.n; i++)
-		if (job.members.data[i].label.rank == 3)
-			job.members.data[i].collectives.data[0].last_enqueued++;
-	vt_job_account(&job);
-	assert_null(find_verdict(&job, "behind"));
-	vt_job_deinit(&job);
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		const struct vt_job_verdict *v = NULL;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		for (size_t k = 0; k < job.members.n; k++)
+			if (job.members.data[k].label.rank >= 0 && job.members.data[k].label.rank < 4)
+				set_group(&job, &job.members.data[k], &groups[i].ranks[job.members.data[k].label.rank]);
+		vt_job_account(&job);
+		for (size_t k = 0; k < job.verdicts.n; k++) {
+			if (!is_of_collectives(&job.verdicts.data[k]))
+				continue;
+			assert_null(v);
+			v = &job.verdicts.data[k];
+		}
+		if (!v != !groups[i].code)
+			fail_msg("row %zu: %s", i, v ? v->text : "nothing is said");
+		if (v) {
+			assert_true(v->alarm);
+			assert_string_equal(v->code, groups[i].code);
+			assert_contains(v->text, groups[i].text);
+		}
+		vt_job_deinit(&job);
+	}
 }
 
 /* By another vramtap, that is: it says nothing of the process. */
@@ -1120,7 +1235,7 @@ int main(void)
 		cmocka_unit_test(test_fewer_workers),
 		cmocka_unit_test(test_zombies),
 		cmocka_unit_test(test_ended_workers),
-		cmocka_unit_test(test_one_is_ahead_all_the_time),
+		cmocka_unit_test(test_process_groups),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_cores_without_numbers),
 	};
