@@ -32,9 +32,9 @@
 #include "target/task.h"
 
 #define PAGE 4096u
-#define RUN_PAGES 16u
+#define RUN_PAGES 4u /* read together: more than that is seldom wanted of what lies around an object, and costs page faults here */
 #define RUN_SIZE (RUN_PAGES * PAGE)
-#define CACHE_SETS 32u
+#define CACHE_SETS 128u
 #define CACHE_WAYS 8u
 #define TOGETHER_BYTES (1u << 20) /* what is less is copied before another thread wakes up */
 #define CACHE_SIZE ((size_t)CACHE_SETS * CACHE_WAYS * RUN_SIZE) /* 16 MiB */
@@ -49,7 +49,7 @@
 /* User space ends below this on x86-64, with five-level page tables too. */
 #define ADDRESS_END (UINT64_C(1) << 63)
 
-/* 64 KiB of the target that start at a multiple of 64 KiB. valid has a bit for each page that is there. */
+/* 16 KiB of the target that start at a multiple of 16 KiB. valid has a bit for each page that is there. */
 struct run {
 	uint64_t base;
 	uint32_t valid;
@@ -331,10 +331,10 @@ static uint8_t *run_data(struct vt_live *live, const struct run *run)
 static struct run *run_for(struct vt_live *live, uint64_t base)
 {
 	/* Fibonacci hashing spreads neighbours and multiples of large powers of two alike. */
-	struct run *set = live->runs[(base / RUN_SIZE * UINT64_C(0x9e3779b97f4a7c15)) >> 59];
+	struct run *set = live->runs[(base / RUN_SIZE * UINT64_C(0x9e3779b97f4a7c15)) >> 57];
 	struct run *oldest = set;
 
-	_Static_assert(CACHE_SETS == 32, "the shift above keeps 5 bits");
+	_Static_assert(CACHE_SETS == 128, "the shift above keeps 7 bits");
 	for (struct run *run = set; run < set + CACHE_WAYS; run++) {
 		if (run->valid && run->base == base) {
 			run->used = ++live->clock;
@@ -444,7 +444,7 @@ static int read_cached(struct vt_memsrc *src, uint64_t addr, void *buf, size_t l
 static bool copy_if_cached(struct vt_live *live, const struct vt_memvec *piece)
 {
 	uint64_t base = piece->addr & ~(uint64_t)(RUN_SIZE - 1);
-	const struct run *set = live->runs[(base / RUN_SIZE * UINT64_C(0x9e3779b97f4a7c15)) >> 59];
+	const struct run *set = live->runs[(base / RUN_SIZE * UINT64_C(0x9e3779b97f4a7c15)) >> 57];
 	size_t at = (size_t)(piece->addr - base);
 
 	if (!live->cache || piece->len == 0 || piece->len > RUN_SIZE - at)
