@@ -588,7 +588,7 @@ static bool is_mapped(const struct vt_maps *maps, uint64_t addr, uint64_t end)
 /* After the blocks were read, with the map of then. */
 static bool check_mapped(struct pass *p)
 {
-	const struct vt_maps *maps = p->limits->maps_now ? p->limits->maps_now(p->limits->arg) : NULL;
+	const struct vt_maps *maps = p->entries.n && p->limits->maps_now ? p->limits->maps_now(p->limits->arg) : NULL;
 
 	for (size_t i = 0; maps && i < p->entries.n; i++)
 		if (!is_mapped(maps, p->blocks[i].addr, p->blocks[i].addr + p->blocks[i].size))
