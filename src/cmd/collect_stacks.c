@@ -16,6 +16,13 @@
 #include "walk/verdicts.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
+#define MAP_AGE_NS (50 * VT_NS_PER_MS)   /* a memory map is read again when it is older */
+
+/* Libraries may have been loaded since the first look (our helper's, too), unless that was a moment ago: to read it takes a millisecond. */
+static bool is_map_old(const struct vt_collect *c)
+{
+	return (!c->stacks_only && !c->options->read_only) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
+}
 
 static void find_python(struct vt_stacks *s)
 {
@@ -24,7 +31,8 @@ static void find_python(struct vt_stacks *s)
 	struct vt_error *err;
 
 	python->locals = c->options->locals;
-	c->origin->refresh_maps(c);
+	if (is_map_old(c))
+		c->origin->refresh_maps(c);
 	err = c->origin->find_python(c, python);
 	s->have_python = !err;
 	if (s->have_python) {
