@@ -40,12 +40,13 @@ struct vt_collect_moment {
 
 /*
  * Somebody who wants the stacks of several processes of one moment (triage) is called when all is prepared, just before the threads of
- * this one are stopped or read as they sleep, and may wait there; and when that is over, before what takes long (names). Each is called
- * at most once, in that order.
+ * this one are stopped or read as they sleep, and may wait there; when that is over, before what takes long (names); and when nothing is
+ * left to do but to wait for what another one is about to find out (lines_memo). Each is called at most once, in that order.
  */
 struct vt_collect_together {
 	void (*wait)(void *arg);
 	void (*released)(void *arg);
+	void (*waits)(void *arg);
 	void *arg;
 };
 

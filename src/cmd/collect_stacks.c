@@ -237,6 +237,18 @@ static void allow_debuginfod(struct vt_collect *c)
 		c->modules.debuginfod_until_ns = vt_now_ns() + DEBUGINFOD_NS;
 }
 
+static struct vt_error *start_lines(struct vt_stacks *s)
+{
+	const struct vt_collect_options *options = s->c->options;
+	const struct vt_native_sharing sharing = {
+		.memo = options->lines_memo,
+		.waits = options->together ? options->together->waits : NULL,
+		.arg = options->together ? options->together->arg : NULL,
+	};
+
+	return vt_native_lines_start(&s->c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
+}
+
 static void unwind_all(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -260,8 +272,7 @@ static void unwind_all(struct vt_stacks *s)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
 	if (c->options->view == VT_VIEW_PYTHON)
 		return;
-	err = vt_native_lines_start(&c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, c->options->lines_memo,
-				    &s->lines);
+	err = start_lines(s);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
 }

@@ -41,6 +41,7 @@ enum phase {
 	PHASE_CAPTURING,
 	PHASE_READ,     /* waits for a processor */
 	PHASE_WORKING,
+	PHASE_WAITING,  /* for another worker, and soon at its end */
 	PHASE_ENDING,   /* its pipe is closed */
 	PHASE_OVER,
 };
@@ -164,7 +165,14 @@ static void hear(struct party *party, struct worker *worker, char what)
 		party->last_ready_ns = vt_now_ns();
 	} else if (what == VT_WORKER_READ) {
 		worker->phase = PHASE_READ;
+	} else if (what == VT_WORKER_WAITS && worker->phase == PHASE_WORKING) {
+		worker->phase = PHASE_WAITING;
 	}
+}
+
+static bool is_message(char c)
+{
+	return c == VT_WORKER_READY || c == VT_WORKER_READ || c == VT_WORKER_WAITS;
 }
 
 static void take_in(struct party *party, struct worker *worker, const char *text, size_t n)
@@ -172,7 +180,7 @@ static void take_in(struct party *party, struct worker *worker, const char *text
 	for (size_t i = 0; i < n;) {
 		size_t len = 0;
 
-		while (i + len < n && text[i + len] != VT_WORKER_READY && text[i + len] != VT_WORKER_READ)
+		while (i + len < n && !is_message(text[i + len]))
 			len++;
 		vt_str_addn(&worker->text, text + i, len);
 		i += len;

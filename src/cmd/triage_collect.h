@@ -31,6 +31,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 enum {
 	VT_WORKER_READY = 1, /* all is prepared: it waits at the start for the others */
 	VT_WORKER_READ = 2,  /* its process runs again: it waits for a processor */
+	VT_WORKER_WAITS = 3, /* it has done what it can, and waits for what another worker is about to find out */
 };
 
 struct vt_gate;

@@ -128,6 +128,11 @@ static void wait_for_processor(void *arg)
 	vt_gate_wait(w->place->go, w->place->deadline_ns);
 }
 
+static void say_that_it_waits(void *arg)
+{
+	say(arg, VT_WORKER_WAITS);
+}
+
 /* ---- the report ---- */
 
 static void choose_options(const struct worker *w, const struct vt_collect_together *together, struct vt_collect_options *collect)
@@ -191,7 +196,7 @@ static struct vt_error *collect(struct worker *w, const struct vt_subject *subje
 
 static struct vt_error *look(struct worker *w)
 {
-	const struct vt_collect_together together = { .wait = wait_for_start, .released = wait_for_processor, .arg = w };
+	const struct vt_collect_together together = { .wait = wait_for_start, .released = wait_for_processor, .waits = say_that_it_waits, .arg = w };
 	struct vt_collect_options options;
 	struct vt_subject subject = {
 		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/lines_memo.h"
 
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -11,6 +16,12 @@
 #define MAX_PROBES 64
 #define DATA_BYTES (4u * 1024 * 1024)
 #define MAX_BYTES (64u * 1024) /* of one */
+
+/* A claim: the upper bits of the key's hash, and who has it (numbers of processes have 22 bits at most); OVER: it is settled. */
+#define OWNER_BITS 24
+#define OWNER_MASK ((UINT64_C(1) << OWNER_BITS) - 1)
+#define OVER 0u
+#define LOOK_NS (20 * VT_NS_PER_MS) /* how often those who wait look whether who has a claim is still there */
 
 struct entry {
 	struct vt_lines_key key;
@@ -21,6 +32,8 @@ struct entry {
 struct vt_lines_memo {
 	uint32_t used;         /* of data, and more when it was full */
 	uint32_t slots[SLOTS]; /* where in data an entry begins, plus one; 0: free */
+	uint32_t told;         /* a futex: raised when claims were settled */
+	uint64_t claims[SLOTS]; /* 0: free */
 	_Alignas(8) char data[DATA_BYTES];
 };
 
@@ -52,13 +65,20 @@ void vt_lines_memo_destroy(struct vt_lines_memo *memo)
 }
 
 /* FNV-1a */
-static uint32_t hash_of(const struct vt_lines_key *key)
+static uint64_t long_hash_of(const struct vt_lines_key *key)
 {
 	const unsigned char *bytes = (const unsigned char *)key;
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	for (size_t i = 0; i < sizeof(*key); i++)
 		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static uint32_t hash_of(const struct vt_lines_key *key)
+{
+	uint64_t hash = long_hash_of(key);
+
 	return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -114,4 +134,69 @@ void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *ke
 						__ATOMIC_RELAXED))
 			return;
 	}
+}
+
+static bool is_there(pid_t pid)
+{
+	return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+/* What is in the slot of the key's claim, or in the first free one: 0. NULL: there is no room. */
+static uint64_t *claim_slot(struct vt_lines_memo *memo, uint64_t hash, uint64_t *found)
+{
+	for (uint32_t i = 0; i < MAX_PROBES; i++) {
+		uint64_t *slot = &memo->claims[((uint32_t)(hash ^ hash >> 32) + i) % SLOTS];
+
+		*found = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+		if (!*found || (*found ^ hash) >> OWNER_BITS == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+bool vt_lines_memo_claim(struct vt_lines_memo *memo, const struct vt_lines_key *key)
+{
+	uint64_t hash = long_hash_of(key), own = (hash & ~OWNER_MASK) | (uint64_t)getpid(), found = 0;
+
+	/* Another one may be quicker; then it is there, most likely. */
+	for (int tries = 0; memo && tries < 2; tries++) {
+		uint64_t *slot = claim_slot(memo, hash, &found);
+
+		if (!slot || found == own)
+			return true;
+		if (found && (found & OWNER_MASK) != OVER && is_there((pid_t)(found & OWNER_MASK)))
+			return false;
+		if (__atomic_compare_exchange_n(slot, &found, own, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			return true;
+	}
+	return !memo;
+}
+
+void vt_lines_memo_settle(struct vt_lines_memo *memo, const struct vt_lines_key *key)
+{
+	uint64_t hash = long_hash_of(key), own = (hash & ~OWNER_MASK) | (uint64_t)getpid(), found;
+	uint64_t *slot = memo ? claim_slot(memo, hash, &found) : NULL;
+
+	if (slot && found == own)
+		__atomic_store_n(slot, (hash & ~OWNER_MASK) | OVER, __ATOMIC_RELEASE);
+}
+
+void vt_lines_memo_tell(struct vt_lines_memo *memo)
+{
+	if (!memo)
+		return;
+	__atomic_add_fetch(&memo->told, 1, __ATOMIC_RELEASE);
+	/* Not the private kind: it is between processes. */
+	(void)syscall(SYS_futex, &memo->told, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void vt_lines_memo_wait(struct vt_lines_memo *memo, uint32_t *told, uint64_t deadline_ns)
+{
+	uint64_t look_ns = vt_now_ns() + LOOK_NS, until_ns = look_ns < deadline_ns ? look_ns : deadline_ns;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / VT_NS_PER_S), .tv_nsec = (long)(until_ns % VT_NS_PER_S) };
+
+	/* With a bit set the deadline is a moment of CLOCK_MONOTONIC, and not a length of time. */
+	while (__atomic_load_n(&memo->told, __ATOMIC_ACQUIRE) == *told && !vt_deadline_passed(until_ns))
+		(void)syscall(SYS_futex, &memo->told, FUTEX_WAIT_BITSET, *told, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+	*told = __atomic_load_n(&memo->told, __ATOMIC_ACQUIRE);
 }

@@ -77,13 +77,20 @@ struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_nativ
  * Source lines and inlined functions of all frames whose modules, or their separate debug files, have DWARF. A child
  * process reads it, for at most budget_ns of work, and five times that as the clock goes; meanwhile other work can be
  * done, except that stacks and modules must stay as they are. Without any DWARF nothing is started, and finish() returns
- * at once. What the memo knows is not read again, and what is read is put there.
+ * at once. What the memo knows is not read again, what is read is put there, and what another process is reading is waited for.
  */
 struct vt_native_lines; /* opaque */
-struct vt_lines_memo;   /* walk/lines_memo.h; NULL: none */
+struct vt_lines_memo;   /* walk/lines_memo.h */
+
+/* With processes that are at the same places. */
+struct vt_native_sharing {
+	struct vt_lines_memo *memo; /* NULL: none */
+	void (*waits)(void *arg);   /* before it is waited for what another process is about to find out; NULL: nobody is to be told */
+	void *arg;
+};
 #define VT_NATIVE_LINES_BUDGET_NS (300 * VT_NS_PER_MS)
 struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				       uint64_t budget_ns, struct vt_lines_memo *memo, struct vt_native_lines **ret);
+				       uint64_t budget_ns, const struct vt_native_sharing *sharing, struct vt_native_lines **ret);
 /* Fills the frames. *n_missing: addresses that the child did not come to, for want of time or because it crashed. */
 struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing);
 void vt_native_lines_destroy(struct vt_native_lines *lines);

@@ -59,15 +59,22 @@ struct source {
 	uint64_t shared_size;
 	uint64_t dwarf_bytes;
 	size_t first, n; /* its requests */
-	size_t n_known;  /* of them */
 	struct vt_lines_key key; /* without an address */
 	bool have_key;
+};
+
+enum asked {
+	ASKED_CHILD,   /* or will be */
+	ASKED_IN_VAIN, /* it crashed, or had no time, unless it is answered */
+	ASKED_MEMO,    /* which knew it */
+	ASKED_OTHER,   /* another process is about to find out */
 };
 
 struct request {
 	uint64_t vaddr;
 	size_t first_place, n_places; /* the frames with this address */
-	bool known;    /* from the memo: the child is not asked */
+	enum asked asked;
+	bool claimed;  /* others wait for our answer */
 	bool answered;
 };
 
@@ -80,8 +87,9 @@ struct vt_native_lines {
 	uint64_t deadline_ns, budget_ns;
 	pid_t child;
 	int in; /* the end of the pipe that is read */
-	struct vt_lines_memo *memo; /* NULL: none */
+	struct vt_native_sharing sharing;
 	struct vt_str results;
+	size_t n_taken; /* bytes of them */
 	size_t n_inlined; /* given to frames so far */
 };
 
@@ -202,20 +210,41 @@ static struct vt_lines_key key_of(const struct source *source, const struct requ
 }
 
 /* What is known is an answer as the child would give it. */
-static void ask_memo(struct vt_native_lines *lines, struct source *source)
+static bool ask_memo(struct vt_native_lines *lines, const struct source *source, size_t i)
 {
-	for (size_t i = source->first; source->have_key && i < source->first + source->n && lines->results.n < MAX_RESULT_BYTES / 2; i++) {
-		struct request *request = &lines->requests.data[i];
-		struct vt_lines_key key = key_of(source, request);
-		uint32_t number = (uint32_t)i;
-		size_t before = lines->results.n;
+	struct vt_lines_key key = key_of(source, &lines->requests.data[i]);
+	uint32_t number = (uint32_t)i;
+	size_t before = lines->results.n;
 
-		vt_str_addn(&lines->results, (const char *)&number, sizeof(number));
-		request->known = vt_lines_memo_find(lines->memo, &key, &lines->results);
-		if (!request->known)
-			lines->results.n = before;
-		source->n_known += request->known;
+	if (lines->results.n >= MAX_RESULT_BYTES / 2)
+		return false;
+	vt_str_addn(&lines->results, (const char *)&number, sizeof(number));
+	if (vt_lines_memo_find(lines->sharing.memo, &key, &lines->results))
+		return true;
+	lines->results.n = before;
+	return false;
+}
+
+/* Whoever is at it already: whom to ask for an address. */
+static void choose_whom_to_ask(struct vt_native_lines *lines, const struct source *source, size_t i)
+{
+	struct request *request = &lines->requests.data[i];
+	struct vt_lines_key key = key_of(source, request);
+
+	if (ask_memo(lines, source, i)) {
+		request->asked = ASKED_MEMO;
+		return;
 	}
+	request->claimed = vt_lines_memo_claim(lines->sharing.memo, &key);
+	request->asked = request->claimed ? ASKED_CHILD : ASKED_OTHER;
+}
+
+static bool is_asked(const struct vt_native_lines *lines, const struct source *source, enum asked whom)
+{
+	for (size_t i = source->first; i < source->first + source->n; i++)
+		if (lines->requests.data[i].asked == whom)
+			return true;
+	return false;
 }
 
 static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first, size_t end)
@@ -234,10 +263,11 @@ static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules
 		return false;
 	}
 	*added = source;
-	added->have_key = lines->memo && vt_lines_key_init(&added->key, module->fd);
+	added->have_key = lines->sharing.memo && vt_lines_key_init(&added->key, module->fd);
 	if (!add_requests(lines, added, first, end))
 		return false;
-	ask_memo(lines, added);
+	for (size_t i = added->first; added->have_key && i < added->first + added->n; i++)
+		choose_whom_to_ask(lines, added, i);
 	return true;
 }
 
@@ -304,14 +334,14 @@ static _Noreturn void run_child(const struct vt_native_lines *lines, pid_t paren
 		_exit(1);
 	for (size_t i = 0; i < lines->sources.n; i++) {
 		const struct source *source = &lines->sources.data[i];
-		struct vt_dwarf *dwarf = source->n_known == source->n ? NULL :
+		struct vt_dwarf *dwarf = !is_asked(lines, source, ASKED_CHILD) ? NULL :
 			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared_size);
 
 		if (!dwarf)
 			continue;
-		for (size_t k = 0; k < source->n; k++)
-			if (!lines->requests.data[source->first + k].known)
-				answer(dwarf, lines, source->first + k, &text);
+		for (size_t k = source->first; k < source->first + source->n; k++)
+			if (lines->requests.data[k].asked == ASKED_CHILD)
+				answer(dwarf, lines, k, &text);
 		vt_dwarf_close(dwarf);
 	}
 	_exit(0);
@@ -336,16 +366,16 @@ static struct vt_error *start_child(struct vt_native_lines *lines)
 	return NULL;
 }
 
-static bool is_all_known(const struct vt_native_lines *lines)
+static bool is_any_asked(const struct vt_native_lines *lines, enum asked whom)
 {
-	for (size_t i = 0; i < lines->requests.n; i++)
-		if (!lines->requests.data[i].known)
-			return false;
-	return true;
+	for (size_t i = 0; i < lines->sources.n; i++)
+		if (is_asked(lines, &lines->sources.data[i], whom))
+			return true;
+	return false;
 }
 
 struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				       uint64_t budget_ns, struct vt_lines_memo *memo, struct vt_native_lines **ret)
+				       uint64_t budget_ns, const struct vt_native_sharing *sharing, struct vt_native_lines **ret)
 {
 	struct vt_native_lines *lines = calloc(1, sizeof(*lines));
 	struct vt_error *err;
@@ -354,17 +384,18 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 		return &vt_enomem;
 	lines->in = -1;
 	lines->budget_ns = budget_ns;
-	lines->memo = memo;
+	if (sharing)
+		lines->sharing = *sharing;
 	err = vt_native_places(modules, stacks, n, &lines->places, &lines->n_places);
 	for (size_t i = 0, end; !err && i < lines->n_places; i = end) {
 		end = vt_native_places_end(lines->places, lines->n_places, i);
 		if (!add_source(lines, modules, i, end))
 			err = &vt_enomem;
 	}
-	if (!err && !is_all_known(lines)) {
+	if (lines->sources.n)
 		qsort(lines->sources.data, lines->sources.n, sizeof(*lines->sources.data), compare_sources);
+	if (!err && is_any_asked(lines, ASKED_CHILD))
 		err = start_child(lines);
-	}
 	if (err) {
 		vt_native_lines_destroy(lines);
 		return err;
@@ -500,7 +531,7 @@ static void remember(struct vt_native_lines *lines, size_t request, const char *
 		if (!source->have_key || request < source->first || request - source->first >= source->n)
 			continue;
 		key = key_of(source, &lines->requests.data[request]);
-		vt_lines_memo_add(lines->memo, &key, answer, (size_t)(reader->at - answer));
+		vt_lines_memo_add(lines->sharing.memo, &key, answer, (size_t)(reader->at - answer));
 		return;
 	}
 }
@@ -520,9 +551,9 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 	request = &lines->requests.data[header.request];
 	if (request->answered)
 		return false;
-	request->answered = true;
 	if (header.n_frames == 0) {
-		if (!request->known)
+		request->answered = true;
+		if (request->asked != ASKED_MEMO)
 			remember(lines, header.request, begin + sizeof(header.request), reader);
 		return true;
 	}
@@ -536,29 +567,118 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 			return false;
 	if (reader->nomem)
 		return false;
-	if (!request->known)
+	if (request->asked != ASKED_MEMO)
 		remember(lines, header.request, begin + sizeof(header.request), reader);
 	give(lines, request, source, header.n_frames);
+	request->answered = true;
 	return true;
+}
+
+/* What has come since the last time. */
+static bool take_results(struct vt_native_lines *lines, struct vt_arena *arena)
+{
+	struct reader reader = { .arena = arena, .at = lines->results.data, .left = lines->results.n };
+
+	if (lines->results.failed)
+		return false;
+	if (lines->results.n) {
+		reader.at += lines->n_taken;
+		reader.left -= lines->n_taken;
+	}
+	while (reader.left > 0 && take_result(lines, &reader))
+		;
+	lines->n_taken = lines->results.n;
+	return !reader.nomem;
+}
+
+static bool settle_source(struct vt_native_lines *lines, const struct source *source)
+{
+	bool any = false;
+
+	for (size_t i = source->first; i < source->first + source->n; i++) {
+		struct request *request = &lines->requests.data[i];
+		struct vt_lines_key key = key_of(source, request);
+
+		if (!request->claimed)
+			continue;
+		vt_lines_memo_settle(lines->sharing.memo, &key);
+		request->claimed = false;
+		any = true;
+	}
+	return any;
+}
+
+/* Nobody is to wait for us any more. */
+static void settle(struct vt_native_lines *lines)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < lines->sources.n; i++)
+		any = settle_source(lines, &lines->sources.data[i]) || any;
+	if (any)
+		vt_lines_memo_tell(lines->sharing.memo);
+}
+
+/* Takes over what others know by now, or do not look for any more; all of it when the time is over. */
+static void ask_again(struct vt_native_lines *lines, bool late)
+{
+	for (size_t i = 0; i < lines->sources.n; i++) {
+		const struct source *source = &lines->sources.data[i];
+
+		for (size_t k = source->first; k < source->first + source->n; k++) {
+			struct request *request = &lines->requests.data[k];
+
+			if (request->asked == ASKED_OTHER)
+				choose_whom_to_ask(lines, source, k);
+			if (request->asked == ASKED_OTHER && late)
+				request->asked = ASKED_CHILD;
+		}
+	}
+}
+
+static void wait_for_others(struct vt_native_lines *lines)
+{
+	uint64_t deadline_ns = vt_now_ns() + WALL_FACTOR * lines->budget_ns;
+	uint32_t told = 0;
+
+	if (lines->sharing.waits)
+		lines->sharing.waits(lines->sharing.arg);
+	while (is_any_asked(lines, ASKED_OTHER)) {
+		vt_lines_memo_wait(lines->sharing.memo, &told, deadline_ns);
+		ask_again(lines, vt_deadline_passed(deadline_ns));
+	}
+}
+
+static struct vt_error *finish_child(struct vt_native_lines *lines, struct vt_arena *arena)
+{
+	if (lines->child > 0)
+		read_results(lines);
+	if (lines->in >= 0)
+		close(lines->in);
+	lines->in = -1;
+
+	bool ok = take_results(lines, arena);
+
+	for (size_t i = 0; i < lines->requests.n; i++)
+		if (lines->requests.data[i].asked == ASKED_CHILD)
+			lines->requests.data[i].asked = ASKED_IN_VAIN;
+	settle(lines);
+	return ok ? NULL : &vt_enomem;
 }
 
 struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing)
 {
-	struct reader reader = { .arena = arena };
-	size_t n_answers = 0;
-
 	*n_missing = 0;
-	if (lines->child <= 0 && !lines->results.n)
-		return NULL;
-	if (lines->child > 0)
-		read_results(lines);
-	reader.at = lines->results.data;
-	reader.left = lines->results.n;
-	while (reader.left > 0 && take_result(lines, &reader))
-		n_answers++;
-	if (reader.nomem || lines->results.failed)
-		return &vt_enomem;
-	*n_missing = lines->requests.n - n_answers + lines->n_too_many;
+	VT_TRY(finish_child(lines, arena));
+	if (is_any_asked(lines, ASKED_OTHER)) {
+		wait_for_others(lines);
+		if (is_any_asked(lines, ASKED_CHILD))
+			VT_TRY(start_child(lines));
+		VT_TRY(finish_child(lines, arena));
+	}
+	for (size_t i = 0; i < lines->requests.n; i++)
+		*n_missing += !lines->requests.data[i].answered;
+	*n_missing += lines->n_too_many;
 	return NULL;
 }
 
@@ -567,6 +687,7 @@ void vt_native_lines_destroy(struct vt_native_lines *lines)
 	if (!lines)
 		return;
 	end_child(lines);
+	settle(lines);
 	if (lines->in >= 0)
 		close(lines->in);
 	for (size_t i = 0; i < lines->sources.n; i++)

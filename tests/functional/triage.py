@@ -287,22 +287,25 @@ LINES = """
 #include <stdio.h>
 #include <unistd.h>
 static __attribute__((noinline)) int inner(int n) { return n ? inner(n - 1) + 1 : getchar(); }
-int main(void) { puts("ready"); fflush(stdout); return inner(7) + 1; }
+static __attribute__((noinline)) int other(void) { return getchar() + 1; }
+int main(int argc, char **argv) { (void)argv; puts("ready"); fflush(stdout); return argc > 1 ? other() + 1 : inner(7) + 1; }
 """
 
 
 def test_lines_are_those_of_one_alone():
-    """They are read once for all processes with the same file: the first says to the others what it found."""
+    """They are read once for all processes with the same file: the first says to the others what it found. Some are elsewhere."""
     program = compile_c(LINES, "-g")
     with contextlib.ExitStack() as stack:
-        pids = [stack.enter_context(target([program], ready="ready")).pid for _ in range(6)]
+        elsewhere = [stack.enter_context(target([program, "elsewhere"], ready="ready")).pid for _ in range(2)]
+        pids = [*elsewhere, *(stack.enter_context(target([program], ready="ready")).pid for _ in range(6))]
         out, report, _ = triage(*pids)
         for pid in pids:
             with open(os.path.join(out, by_pid(report)[pid]["report"]), encoding="utf-8") as file:
                 frames = json.load(file)["threads"][0]["stack"]["frames"]
             alone = stacks_json(pid)["threads"][0]["stack"]["frames"]
             equal(frames, alone, "the stack")
-            equal(len([f for f in frames if f["function"] == "inner" and f["line"] == 4]), 8, "frames with lines")
+            function, line, n = ("other", 5, 1) if pid in elsewhere else ("inner", 4, 8)
+            equal(len([f for f in frames if f["function"] == function and f["line"] == line]), n, "frames with lines")
 
 
 def test_restless_processes():

@@ -7,11 +7,13 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "walk/lines_memo.h"
 
 static struct vt_lines_key key_of(uint64_t vaddr)
@@ -105,6 +107,110 @@ static void takes_no_more_than_it_has_room_for(void **state)
 	vt_lines_memo_destroy(memo);
 }
 
+static bool claim(struct vt_lines_memo *memo, uint64_t vaddr)
+{
+	struct vt_lines_key key = key_of(vaddr);
+
+	return vt_lines_memo_claim(memo, &key);
+}
+
+/* A process that claims [first, first + n), says so, and ends or settles them when it is told to. */
+struct claimer {
+	pid_t pid;
+	int from, to;
+};
+
+static void claim_and_wait(struct vt_lines_memo *memo, uint64_t first, uint64_t n, int to, int from)
+{
+	char c = 0;
+
+	for (uint64_t i = first; i < first + n; i++)
+		c += claim(memo, i);
+	(void)!write(to, &c, 1);
+	if (read(from, &c, 1) != 1)
+		_exit(0);
+	for (uint64_t i = first; i < first + n; i++) {
+		struct vt_lines_key key = key_of(i);
+
+		vt_lines_memo_settle(memo, &key);
+	}
+	vt_lines_memo_tell(memo);
+	pause();
+}
+
+static struct claimer start_claimer(struct vt_lines_memo *memo, uint64_t first, uint64_t n)
+{
+	struct claimer claimer;
+	int out[2], back[2];
+	char c = 0;
+
+	assert_int_equal(pipe(out), 0);
+	assert_int_equal(pipe(back), 0);
+	claimer.pid = fork();
+	if (claimer.pid == 0) {
+		close(out[0]);
+		close(back[1]);
+		claim_and_wait(memo, first, n, out[1], back[0]);
+		_exit(0);
+	}
+	close(out[1]);
+	close(back[0]);
+	assert_int_equal(read(out[0], &c, 1), 1);
+	assert_int_equal(c, n);
+	claimer.from = out[0];
+	claimer.to = back[1];
+	return claimer;
+}
+
+static void end_claimer(const struct claimer *claimer)
+{
+	kill(claimer->pid, SIGKILL);
+	assert_int_equal(waitpid(claimer->pid, NULL, 0), claimer->pid);
+	close(claimer->from);
+	close(claimer->to);
+}
+
+static void one_process_finds_out(void **state)
+{
+	struct vt_lines_memo *memo = vt_lines_memo_create();
+	uint64_t deadline_ns = vt_now_ns() + 10 * VT_NS_PER_S;
+	struct claimer claimer = start_claimer(memo, 0, 100);
+	uint32_t told = 0;
+	(void)state;
+
+	for (uint64_t i = 0; i < 100; i++)
+		assert_false(claim(memo, i));
+	assert_true(claim(memo, 100));
+	assert_true(claim(memo, 100)); /* it is ours */
+	vt_lines_memo_wait(memo, &told, vt_now_ns() + VT_NS_PER_MS);
+	assert_int_equal(told, 0);
+	assert_int_equal(write(claimer.to, "x", 1), 1);
+	while (told == 0 && !vt_deadline_passed(deadline_ns))
+		vt_lines_memo_wait(memo, &told, deadline_ns);
+	assert_int_equal(told, 1);
+	/* It knew nothing of these. */
+	for (uint64_t i = 0; i < 100; i++)
+		assert_true(claim(memo, i));
+	end_claimer(&claimer);
+	assert_true(claim(NULL, 0));
+	vt_lines_memo_destroy(memo);
+}
+
+static void what_a_dead_process_wanted_to_find_out_is_free(void **state)
+{
+	struct vt_lines_memo *memo = vt_lines_memo_create();
+	struct claimer dead = start_claimer(memo, 0, 10), heir;
+	(void)state;
+
+	assert_false(claim(memo, 5));
+	end_claimer(&dead);
+	heir = start_claimer(memo, 0, 10); /* all of them */
+	assert_false(claim(memo, 5));
+	end_claimer(&heir);
+	assert_true(claim(memo, 5));
+	vt_lines_memo_destroy(memo);
+}
+
 /* Others may have been taken over by what they read. */
 static void trusts_nothing(void **state)
 {
@@ -117,8 +223,10 @@ static void trusts_nothing(void **state)
 
 		for (uint64_t i = 0; i < 64; i++)
 			add(memo, i, "text");
-		/* The counter, the slots, and the beginning of the data. */
-		for (size_t i = 0; i < 20000; i++)
+		for (uint64_t i = 0; i < 64; i++)
+			claim(memo, i);
+		/* The counters, the slots, the claims, and the beginning of the data. */
+		for (size_t i = 0; i < 54000; i++)
 			if (rand_r(&seed) % 8 == 0 && words[i])
 				words[i] = (uint32_t)rand_r(&seed) << (rand_r(&seed) % 8);
 		for (uint64_t i = 0; i < 64; i++) {
@@ -128,6 +236,8 @@ static void trusts_nothing(void **state)
 			vt_lines_memo_find(memo, &key, &out);
 			vt_str_deinit(&out);
 			add(memo, i + 64, "more");
+			claim(memo, i);
+			vt_lines_memo_settle(memo, &key);
 		}
 		vt_lines_memo_destroy(memo);
 	}
@@ -139,6 +249,8 @@ int main(void)
 		cmocka_unit_test(remembers_what_others_added),
 		cmocka_unit_test(knows_files_apart),
 		cmocka_unit_test(takes_no_more_than_it_has_room_for),
+		cmocka_unit_test(one_process_finds_out),
+		cmocka_unit_test(what_a_dead_process_wanted_to_find_out_is_free),
 		cmocka_unit_test(trusts_nothing),
 	};
 
