@@ -26,6 +26,8 @@
 #include "walk/lines_memo.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
+#define MIN_WORKERS 8                     /* so many are tried in any case */
+#define OWN_FILES 256                     /* of a worker, beside the pipes that were there when it began */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
 #define PATIENCE_NS (2 * VT_NS_PER_S)     /* those who are prepared wait so long for the next one to be */
 #define PATIENCE_PART 4                   /* and never longer than this part of the time for all */
@@ -82,15 +84,18 @@ static void on_interrupt(int signo)
 
 /* ---- starting ---- */
 
-/* One of our end of its pipe, when there are many workers. */
-static void allow_many_files(void)
+/* How many workers there may be at once: of each we have one end of a pipe. */
+static size_t allow_many_files(void)
 {
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files))
-		return;
+		return MIN_WORKERS;
 	files.rlim_cur = files.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_max >= MAX_WORKERS + OWN_FILES)
+		return MAX_WORKERS;
+	return files.rlim_max > MIN_WORKERS + OWN_FILES ? (size_t)files.rlim_max - OWN_FILES : MIN_WORKERS;
 }
 
 static size_t count_processors(void)
@@ -100,7 +105,8 @@ static size_t count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
 }
 
-static void start_worker(struct party *party, struct worker *worker)
+/* On failure worker->why is why. */
+static bool start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
 		.parent = getpid(), .start = &party->gates[0], .go = worker->go, .deadline_ns = party->deadline_ns,
@@ -110,7 +116,7 @@ static void start_worker(struct party *party, struct worker *worker)
 
 	if (pipe2(pipes, O_CLOEXEC)) {
 		worker->why = "there are too many open files here";
-		return;
+		return false;
 	}
 	place.out = pipes[1];
 	worker->pid = fork();
@@ -122,11 +128,12 @@ static void start_worker(struct party *party, struct worker *worker)
 	if (worker->pid < 0) {
 		worker->why = "no process could be started for it here";
 		close(pipes[0]);
-		return;
+		return false;
 	}
 	worker->fd = pipes[0];
 	worker->phase = PHASE_PREPARING;
 	(void)fcntl(worker->fd, F_SETFL, O_NONBLOCK);
+	return true;
 }
 
 /* ---- what has happened ---- */
@@ -436,32 +443,45 @@ static struct vt_error *run(struct party *party)
 	return NULL;
 }
 
+/* Whoever cannot be started beside others (there are limits for files and processes) comes in the next turn. */
+static void start_all(struct party *party, struct vt_suspect *suspects, int *status)
+{
+	size_t n_started = 0;
+
+	for (size_t i = 0; i < party->n; i++) {
+		struct worker *worker = &party->workers[i];
+
+		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[i + 1] };
+		if (!interrupted && start_worker(party, worker)) {
+			n_started++;
+			continue;
+		}
+		if (!interrupted && n_started) {
+			party->n = i;
+			return;
+		}
+		worker->why = worker->why ? worker->why : "vramtap was interrupted";
+		finish(party, worker, 0);
+	}
+}
+
 /* A turn: as many as can be looked at together. */
 static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
 {
+	size_t n_gates = party->n + 1;
 	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
 	struct vt_error *err;
 
-	party->gates = workers ? vt_gates_create(party->n + 1) : NULL;
+	party->gates = workers ? vt_gates_create(n_gates) : NULL;
 	if (!party->gates)
 		return &vt_enomem;
 	party->workers = workers;
 	party->begin_ns = party->last_ready_ns = vt_now_ns();
-	for (size_t i = 0; i < party->n; i++) {
-		struct worker *worker = &workers[i];
-
-		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[i + 1] };
-		if (!interrupted)
-			start_worker(party, worker);
-		if (worker->pid <= 0) {
-			worker->why = worker->why ? worker->why : "vramtap was interrupted";
-			finish(party, worker, 0);
-		}
-	}
+	start_all(party, suspects, status);
 	err = run(party);
 	if (err)
 		end_all(party, SIGKILL, NULL);
-	vt_gates_destroy(party->gates, party->n + 1);
+	vt_gates_destroy(party->gates, n_gates);
 	return err;
 }
 
@@ -488,15 +508,16 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 	};
 	struct sigaction before[4];
 	struct vt_error *err = NULL;
+	size_t at_once;
 
-	allow_many_files();
+	at_once = allow_many_files();
 	party.lines_memo = vt_lines_memo_create();
 	interrupted = 0;
 	catch_signals(before, &party.mask);
 	party.ras = vt_triage_ras_start(suspects, options, party.deadline_ns);
 	vt_progress("collecting from all processes");
 	for (size_t first = 0; !err && first < suspects->list.n; first += party.n) {
-		party.n = suspects->list.n - first < MAX_WORKERS ? suspects->list.n - first : MAX_WORKERS;
+		party.n = suspects->list.n - first < at_once ? suspects->list.n - first : at_once;
 		err = take_turn(&party, &suspects->list.data[first], &status[first]);
 	}
 	vt_triage_ras_go(party.ras);

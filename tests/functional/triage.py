@@ -282,6 +282,23 @@ def test_500_processes():
         print(f"  {seconds:.1f} s, stopped within {report['found']['skew_ms']:.0f} ms", flush=True)
 
 
+def test_few_files_and_processes_are_allowed():
+    """Those that cannot be looked at beside the others come after them."""
+    program = compile_c(UNREST, "-pthread")
+    os.chmod(os.path.dirname(program), 0o755)
+    nobody = [] if os.geteuid() else ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with target([*nobody, program, "sleep", "40"], ready="ready") as proc:
+        # The other limit is one of all processes of a user, and none of root's.
+        for limit in ("nofile=40:40", "nproc=50:50")[:2 if nobody else 1]:
+            out = scratch()
+            if nobody:
+                os.chown(out, 65534, 65534)
+            done = subprocess.run([*nobody, "prlimit", f"--{limit}", VRAMTAP, "triage", "-q", "-o", out, "--children-of", str(proc.pid)],
+                                  capture_output=True, timeout=60, check=False)
+            equal((done.returncode, done.stderr), (COMPLETE, b""), f"exit code and what is said, {limit}")
+            equal({m["error"] for m in by_pid(load(out)).values()}, {None}, f"errors, {limit}")
+
+
 # Deep in functions of its own, with debug information.
 LINES = """
 #include <stdio.h>
