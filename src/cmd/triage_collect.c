@@ -243,19 +243,12 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 static bool add_document(struct party *party, const struct worker *worker)
 {
 	const char *text = vt_str_get(&worker->text), *document = strstr(text, "{\n");
-	struct vt_suspect *suspect = worker->suspect;
-	VT_CLEANUP(vt_job_deinit) struct vt_job own;
+	const struct vt_suspect *suspect = worker->suspect;
 	VT_ERROR struct vt_error *err = NULL;
-	size_t n = document ? worker->text.n - (size_t)(document - text) : 0;
 
-	vt_job_init(&own);
 	if (!document)
 		return false;
-	err = vt_job_load_text(&own, document, n, "");
-	if (err || own.members.n != 1 || (!suspect->core && own.members.data[0].label.pid != suspect->label.pid))
-		return false;
-	vt_error_destroy(err);
-	err = vt_job_load_text(party->job, document, n, "");
+	err = vt_job_load_one(party->job, document, worker->text.n - (size_t)(document - text), suspect->core ? 0 : suspect->label.pid);
 	return !err;
 }
 

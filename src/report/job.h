@@ -294,6 +294,8 @@ struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *p
 
 /* A part of the job, a node perhaps, of which nothing could be read: what there is is not all. why is one line. */
 void vt_job_miss(struct vt_job *job, const char *why);
+/* The same of one member, which has this pid (0: any), or nothing of it: what a worker says of its process. */
+struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid);
 
 /* Fills what is marked "account". Once, when all members are in. */
 void vt_job_account(struct vt_job *job);

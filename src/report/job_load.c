@@ -18,6 +18,8 @@ struct load {
 	struct vt_json_in in;
 	struct vt_job *job;
 	const char *prefix;
+	bool only_one;
+	pid_t pid; /* of that one; 0 any */
 	/* The document's indices as the job's, in in.values. */
 	uint32_t *frames, *stacks, *doings;
 	size_t n_frames, n_stacks, n_doings;
@@ -395,6 +397,15 @@ static struct vt_error *check_schema(json_t *root)
 	return NULL;
 }
 
+static struct vt_error *check_members(const struct load *l, json_t *members)
+{
+	json_t *pid = json_object_get(json_array_get(members, 0), "pid");
+
+	if (!l->only_one || (json_array_size(members) == 1 && (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid))))
+		return NULL;
+	return vt_error_create(VT_ERR_FORMAT, "it speaks of other processes");
+}
+
 /* The job is as old as its oldest part. */
 static void load_head(struct load *l, json_t *root)
 {
@@ -411,9 +422,10 @@ static void load_head(struct load *l, json_t *root)
 
 static struct vt_error *load_root(struct load *l, json_t *root)
 {
-	json_t *members;
+	json_t *members = vt_json_in_array(&l->in, root, "members");
 
 	VT_TRY(check_schema(root));
+	VT_TRY(check_members(l, members));
 	load_head(l, root);
 	load_diags(l, root);
 	vt_job_load_ras(l->job, &l->in, root, l->prefix);
@@ -422,7 +434,6 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 		load_stacks(l, root);
 	if (!l->in.nomem && !l->job->failed)
 		load_doings(l, root);
-	members = vt_json_in_array(&l->in, root, "members");
 	for (size_t i = 0; i < json_array_size(members) && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
 		load_member(l, vt_json_in_element(&l->in, members, i, "members"));
 	if (l->in.nomem || l->job->failed)
@@ -432,16 +443,18 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	return NULL;
 }
 
-struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix)
+static struct vt_error *load(struct load *l, const char *text, size_t n)
 {
 	struct vt_arena values = { 0 };
-	struct load l = { .in = { .values = &values, .strings = &job->arena }, .job = job, .prefix = prefix };
+	struct vt_job *job = l->job;
 	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n;
 	json_t *root = NULL;
-	struct vt_error *err = vt_json_in_parse(&l.in, text, n, &root);
+	struct vt_error *err;
 
+	l->in = (struct vt_json_in){ .values = &values, .strings = &job->arena };
+	err = vt_json_in_parse(&l->in, text, n, &root);
 	if (!err)
-		err = load_root(&l, root);
+		err = load_root(l, root);
 	vt_arena_deinit(&values);
 	/* All of it or nothing. */
 	while (err && job->members.n > had)
@@ -451,6 +464,20 @@ struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n
 	if (err && job->diags.n > had_diags)
 		job->diags.n = had_diags;
 	return err;
+}
+
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix)
+{
+	struct load l = { .job = job, .prefix = prefix };
+
+	return load(&l, text, n);
+}
+
+struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid)
+{
+	struct load l = { .job = job, .only_one = true, .pid = pid };
+
+	return load(&l, text, n);
 }
 
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix)

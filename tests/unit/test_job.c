@@ -1046,6 +1046,46 @@ static void assert_refused(const char *text, size_t n, const char *why)
 	vt_job_deinit(&job);
 }
 
+static bool takes_one(struct vt_job *job, const struct text *text, pid_t pid)
+{
+	struct vt_error *err = vt_job_load_one(job, text->data, text->n, pid);
+
+	if (err)
+		assert_contains(err->message, "other processes");
+	vt_error_destroy(err);
+	return !err;
+}
+
+/* A worker speaks of its own process, and of no other. */
+static void test_one(void **state)
+{
+	const struct vt_label label = { .host = "a", .pid = 17, .name = "b", .command = "", .container = "", .pod = "", .job = "" };
+	struct text none, one, two;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	none = to_json(&job);
+	assert_true(vt_job_add(&job, &label, NULL, "gone"));
+	one = to_json(&job);
+	assert_true(vt_job_add(&job, &label, NULL, "gone"));
+	two = to_json(&job);
+	assert_int_equal(job.members.n, 2);
+	assert_false(takes_one(&job, &none, 0));
+	assert_false(takes_one(&job, &two, 17));
+	assert_false(takes_one(&job, &two, 0));
+	assert_false(takes_one(&job, &one, 16));
+	assert_int_equal(job.members.n, 2);
+	assert_true(takes_one(&job, &one, 17));
+	assert_true(takes_one(&job, &one, 0));
+	assert_int_equal(job.members.n, 4);
+	assert_int_equal(job.members.data[3].label.pid, 17);
+	free(none.data);
+	free(one.data);
+	free(two.data);
+	vt_job_deinit(&job);
+}
+
 static void test_cut(void **state)
 {
 	struct text json;
@@ -1226,6 +1266,7 @@ int main(void)
 		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
+		cmocka_unit_test(test_one),
 		cmocka_unit_test(test_accused),
 		cmocka_unit_test(test_glanced),
 		cmocka_unit_test(test_network_is_not_blamed),
