@@ -49,7 +49,7 @@ struct vt_worker_place {
  * triage_worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in memory and time,
  * and says on out what it would say on standard error.
  */
-bool vt_triage_settle_in(pid_t parent, int out, uint64_t timeout_ns);
+bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int out);
 
 /* triage_worker.c: the life of a worker, right after fork(). */
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);

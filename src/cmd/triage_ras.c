@@ -143,7 +143,7 @@ _Noreturn static void work(const struct vt_suspects *suspects, const struct vt_t
 	struct vt_error *err;
 	FILE *file;
 
-	if (!vt_triage_settle_in(parent, out, options->timeout_ns) || !vt_gate_wait(ras->gate, ras->deadline_ns))
+	if (!vt_triage_settle_in(options, parent, out) || !vt_gate_wait(ras->gate, ras->deadline_ns))
 		_exit(VT_EXIT_NOTHING);
 	a.deadline_ns = vt_now_ns() + ras->time_ns;
 	if (a.deadline_ns > ras->deadline_ns - ENDING_NS)

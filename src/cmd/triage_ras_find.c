@@ -138,7 +138,7 @@ static bool add_sockets(pid_t pid, uint64_t value, struct vt_map *inodes, bool *
 
 static bool is_of_job(const struct vt_suspect *suspect)
 {
-	return suspect->label.in_job && !suspect->core && suspect->start_ticks;
+	return suspect->label.in_job && !suspect->core && suspect->label.start_ticks;
 }
 
 /* Of who is a process of the job: the inodes of its sockets. */

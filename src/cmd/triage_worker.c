@@ -76,12 +76,12 @@ static void lower(int resource, rlim_t value)
 }
 
 /* What it says on standard error (why it gave up) is for its row, not for the terminal: it goes where the document would. */
-bool vt_triage_settle_in(pid_t parent, int out, uint64_t timeout_ns)
+bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int out)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (w->options->directory_lock >= 0)
-		close(w->options->directory_lock);
+	if (options->directory_lock >= 0)
+		close(options->directory_lock);
 	vt_progress_enable(false);
 	catch_signals();
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent)
@@ -90,7 +90,7 @@ bool vt_triage_settle_in(pid_t parent, int out, uint64_t timeout_ns)
 	vt_limit_data(MAX_MEMORY);
 	lower(RLIMIT_CORE, 0);
 	lower(RLIMIT_FSIZE, MAX_FILE);
-	lower(RLIMIT_CPU, (rlim_t)(timeout_ns / VT_NS_PER_S) + 1);
+	lower(RLIMIT_CPU, (rlim_t)(options->timeout_ns / VT_NS_PER_S) + 1);
 	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0;
 }
 
@@ -253,7 +253,7 @@ static char state_now(const struct vt_suspect *suspect)
 	struct vt_thread_info info = { 0 };
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
-	return !err && info.start_ticks == suspect->start_ticks && info.state ? info.state : '?';
+	return !err && info.start_ticks == suspect->label.start_ticks && info.state ? info.state : '?';
 }
 
 static void complete_member(const struct worker *w, const struct vt_error *why, const char *file, struct vt_member *member)
@@ -291,7 +291,7 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 	const char *file = NULL;
 	int status;
 
-	if (!vt_triage_settle_in(place->parent, place->out, options->timeout_ns))
+	if (!vt_triage_settle_in(options, place->parent, place->out))
 		_exit(VT_EXIT_NOTHING);
 	vt_model_init(&w.model);
 
