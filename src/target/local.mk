@@ -12,6 +12,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/maps.c src/target/maps.h \
 	src/target/proc.c src/target/proc.h \
 	src/target/processes.c src/target/processes.h \
+	src/target/processes_probe.c src/target/processes_probe.h \
 	src/target/pthread.c src/target/pthread.h \
 	src/target/recorder_head.c src/target/recorder_head.h \
 	src/target/regs.c src/target/regs.h \

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "target/proc.h"
+#include "target/processes_probe.h"
 #include "target/task.h"
 
 #define MAX_PROCESSES (1 << 22) /* the largest pid_max */
@@ -68,7 +69,7 @@ static int open_process(pid_t pid)
 }
 
 /* False when it is gone by now. */
-static bool read_process(struct vt_processes *processes, pid_t pid, struct vt_process *process)
+static bool read_process(struct vt_processes *processes, pid_t pid, bool blocks, struct vt_process *process)
 {
 	VT_CLOSE int dir = open_process(pid);
 	char text[1024];
@@ -76,19 +77,24 @@ static bool read_process(struct vt_processes *processes, pid_t pid, struct vt_pr
 
 	if (dir < 0 || fstat(dir, &st) || vt_task_slurp(dir, "stat", text, sizeof(text)) <= 0)
 		return false;
-	*process = (struct vt_process){ .pid = pid, .uid = st.st_uid, .parent = VT_NO_PROCESS };
+	*process = (struct vt_process){ .pid = pid, .uid = st.st_uid, .parent = VT_NO_PROCESS, .blocks = blocks };
 	if (!parse_stat(text, process))
 		return false;
-	process->command = process->kernel_thread ? "" : read_command(processes, dir);
+	process->command = process->kernel_thread || blocks ? "" : read_command(processes, dir);
 	return true;
 }
 
 static struct vt_error *read_all(struct vt_processes *processes, const pid_t *pids, size_t n)
 {
+	VT_FREE bool *blocks = calloc(n + 1, sizeof(*blocks));
+
+	if (!blocks)
+		return &vt_enomem;
+	vt_processes_probe(pids, n, blocks);
 	for (size_t i = 0; i < n; i++) {
 		struct vt_process process, *added;
 
-		if (!read_process(processes, pids[i], &process))
+		if (!read_process(processes, pids[i], blocks[i], &process))
 			continue;
 		added = process.command ? vt_vec_append(&processes->list) : NULL;
 		if (!added)
@@ -192,7 +198,7 @@ const char *vt_process_cgroup(struct vt_processes *processes, size_t process)
 /* The whole file, which ends with a NUL here. */
 static void read_variables(struct vt_processes *processes, struct vt_process *p)
 {
-	VT_CLOSE int fd = open_view(p->pid, "environ", O_RDONLY);
+	VT_CLOSE int fd = p->blocks ? -1 : open_view(p->pid, "environ", O_RDONLY);
 	VT_FREE char *text = malloc(MAX_ENVIRON);
 	size_t n = 0;
 
@@ -302,7 +308,7 @@ enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, u
 	if (!p->gpu_known && !p->kernel_thread && p->state != 'X') {
 		if (has_device_open(p->pid, &p->gpu_devices))
 			p->gpu = VT_GPU_DEVICE;
-		else if (has_library_mapped(p->pid))
+		else if (!p->blocks && has_library_mapped(p->pid))
 			p->gpu = VT_GPU_LIBRARY;
 	}
 	p->gpu_known = true;

@@ -34,6 +34,7 @@ struct vt_process {
 	const char *command;  /* arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a zombie */
 	size_t parent;        /* index in the list, VT_NO_PROCESS */
 	bool kernel_thread;
+	bool blocks;          /* who reads its memory waits without end: command and variables are not known, nor what is mapped */
 	/* private: read when asked for */
 	const char *cgroup;
 	const char *variables;
