@@ -486,6 +486,14 @@ static const char *copy(struct vt_suspects *suspects, const char *text)
 	return dup ? dup : "";
 }
 
+/* An empty list hides all devices: then it uses none, or has changed it. */
+static const char *visible_of(struct vt_processes *processes, size_t i, struct vt_suspects *suspects)
+{
+	const char *list = vt_process_variable(processes, i, "CUDA_VISIBLE_DEVICES");
+
+	return list ? vt_arena_printf(&suspects->arena, "%.1024s", list) : NULL;
+}
+
 /* The name of a file: of what a host may be called, only what is harmless in one. */
 static const char *file_name(struct vt_suspects *suspects, const char *kind, long number)
 {
@@ -543,6 +551,7 @@ static struct vt_error *add_process(struct labelling *l, size_t i)
 	suspect->label.container = container_of(suspects, cgroup);
 	suspect->label.pod = copy(suspects, pod_of(l->processes, i, cgroup));
 	suspect->label.job = job_of(l->processes, i, suspects);
+	suspect->label.visible = visible_of(l->processes, i, suspects);
 	return NULL;
 }
 

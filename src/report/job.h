@@ -47,6 +47,7 @@ struct vt_label {
 	pid_t of;               /* the process on this host that a loader's worker or a checkpoint writer is of; 0 unknown */
 	const char *container;  /* "" none */
 	const char *pod;        /* of Kubernetes, "" none */
+	const char *visible;    /* CUDA_VISIBLE_DEVICES when it was started; NULL not set */
 	const char *job;        /* "slurm 4711", "" unknown */
 	bool in_job;            /* false: it is there because it holds memory of a device that the job uses */
 };
@@ -89,8 +90,8 @@ struct vt_job_thread {
 
 /* What a process holds of a device. */
 struct vt_job_memory {
-	int ordinal;
-	const char *uuid;     /* "GPU-...", "" unknown: then the device is that of this ordinal on this host */
+	int ordinal;          /* CUDA's number of it in this process */
+	const char *uuid;     /* "GPU-...", "" unknown */
 	bool known;           /* of PyTorch's allocator: */
 	uint64_t reserved, allocated, cached;
 	bool device_known;    /* of the device, all processes together: */
@@ -201,10 +202,15 @@ struct vt_job_verdict {
 /* A device, all its holders together. */
 struct vt_job_device {
 	const char *host, *uuid;
-	int ordinal;
+	const char *name;     /* "GPU 2", "GPU-8f2e1c34": by it people know it on its host */
+	const char *container; /* of its first holder: numbers are those of a container; "" none */
+	int ordinal;          /* CUDA's number of it on its host, where all are visible; -1 not known, or not the same for all holders */
+	bool shared;          /* another one has this number, too */
+	bool assumed;         /* several ranks have it by the number alone: they may have set CUDA_VISIBLE_DEVICES for themselves */
 	bool known;
 	uint64_t total, free_bytes;
 	struct vt_member_set holders; /* largest first */
+	const uint32_t *memories; /* of each: index in its memory */
 	uint64_t outside;     /* held by nobody that is a member: total - free - what members hold; when known */
 };
 

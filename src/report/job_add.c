@@ -332,6 +332,7 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 	to->container = name_of(job, label->container);
 	to->pod = name_of(job, label->pod);
 	to->job = name_of(job, label->job);
+	to->visible = text_of(job, label->visible);
 }
 
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error)

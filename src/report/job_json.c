@@ -140,6 +140,7 @@ static void put_label(struct vt_json *json, const struct vt_label *l)
 	vt_json_name(json, "container", l->container);
 	vt_json_name(json, "pod", l->pod);
 	vt_json_name(json, "job", l->job);
+	put_words(json, "visible_devices", l->visible);
 	vt_json_bool(json, "in_job", l->in_job);
 }
 
@@ -318,8 +319,10 @@ static void put_devices(struct vt_json *json, const struct vt_job *job)
 
 		vt_json_object(json, NULL);
 		vt_json_name(json, "host", d->host);
-		vt_json_int(json, "ordinal", d->ordinal);
+		vt_json_text(json, "name", d->name);
+		put_known(json, "ordinal", d->ordinal);
 		vt_json_name(json, "uuid", d->uuid);
+		put_flag(json, "assumed", d->assumed);
 		if (d->known) {
 			vt_json_uint(json, "total_bytes", d->total);
 			vt_json_uint(json, "free_bytes", d->free_bytes);

@@ -220,6 +220,7 @@ static void load_label(struct load *l, json_t *from, struct vt_label *label)
 	label->container = intern(l, from, "container", "");
 	label->pod = intern(l, from, "pod", "");
 	label->job = intern(l, from, "job", "");
+	label->visible = intern(l, from, "visible_devices", NULL);
 	label->in_job = vt_json_in_need_bool(&l->in, from, "in_job");
 }
 

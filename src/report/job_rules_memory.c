@@ -13,22 +13,15 @@
 
 static const char *device_name(const struct vt_job_device *d, char buf[96])
 {
-	snprintf(buf, 96, "GPU %d of %.64s", d->ordinal, *d->host ? d->host : "this host");
+	snprintf(buf, 96, "%.48s of %.40s", d->name, *d->host ? d->host : "this host");
 	return buf;
 }
 
-static const struct vt_job_memory *memory_on(const struct vt_member *m, const struct vt_job_device *d)
+static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, size_t holder)
 {
-	for (size_t i = 0; i < m->memory.n; i++)
-		if (*d->uuid ? !strcmp(m->memory.data[i].uuid, d->uuid) : m->memory.data[i].ordinal == d->ordinal)
-			return &m->memory.data[i];
-	return NULL;
-}
-
-static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, uint32_t index)
-{
+	uint32_t index = d->holders.members[holder];
 	const struct vt_member *m = vt_look_member(look, index);
-	const struct vt_job_memory *memory = memory_on(m, d);
+	const struct vt_job_memory *memory = &m->memory.data[d->memories[holder]];
 	struct vt_job_indices who = { 0 };
 	char size[VT_NUM_MAX], device[96];
 	struct vt_str text = { 0 };
@@ -38,7 +31,7 @@ static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, 
 	if (*m->label.name)
 		vt_str_addf(&text, " (%.40s)", m->label.name);
 	vt_str_add(&text, m->label.in_job ? ", which is no rank," : ", which is not of the job,");
-	if (memory && memory->known)
+	if (memory->known)
 		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved), device_name(d, device));
 	else
 		vt_str_addf(&text, " has a context on %s", device_name(d, device));
@@ -59,7 +52,7 @@ static void say_holders(struct vt_job_look *look)
 
 			if (label->role == VT_ROLE_RANK && label->in_job)
 				continue;
-			say_holder(look, d, d->holders.members[k]);
+			say_holder(look, d, k);
 			said++;
 		}
 	}

@@ -14,19 +14,12 @@
 
 /* ---- devices ---- */
 
-static const struct vt_job_memory *memory_on(const struct vt_member *m, const struct vt_job_device *d)
-{
-	for (size_t i = 0; i < m->memory.n; i++)
-		if (*d->uuid ? !strcmp(m->memory.data[i].uuid, d->uuid) : m->memory.data[i].ordinal == d->ordinal)
-			return &m->memory.data[i];
-	return NULL;
-}
-
 /* "rank 3 48.0 GiB" */
-static void add_holder(const struct vt_job *job, const struct vt_job_device *d, uint32_t index, struct vt_str *text)
+static void add_holder(const struct vt_job *job, const struct vt_job_device *d, size_t holder, struct vt_str *text)
 {
+	uint32_t index = d->holders.members[holder];
 	const struct vt_member *m = &job->members.data[index];
-	const struct vt_job_memory *memory = memory_on(m, d);
+	const struct vt_job_memory *memory = &m->memory.data[d->memories[holder]];
 	struct vt_member_set set = { .members = &index, .n = 1 };
 	char size[VT_NUM_MAX];
 
@@ -35,7 +28,7 @@ static void add_holder(const struct vt_job *job, const struct vt_job_device *d, 
 	vt_job_add_set(job, &set, 40, text);
 	if (m->label.role == VT_ROLE_OTHER && *m->label.name)
 		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", not of the job");
-	vt_str_addf(text, " %s", memory && memory->known ? vt_format_size(size, memory->reserved) : "?");
+	vt_str_addf(text, " %s", memory->known ? vt_format_size(size, memory->reserved) : "?");
 }
 
 static void print_size(struct vt_line *line, bool known, uint64_t bytes)
@@ -50,7 +43,7 @@ static void print_device(struct vt_line *line, const struct vt_job *job, const s
 	struct vt_str text = { 0 };
 
 	vt_line_pad(line, 2);
-	vt_str_addf(&text, "%.40s%sGPU %d", d->host, *d->host ? " " : "", d->ordinal);
+	vt_str_addf(&text, "%.40s%s%s", d->host, *d->host ? " " : "", d->name);
 	vt_line_cell(line, VT_PLAIN, vt_str_get(&text), 16, VT_CUT_START);
 	vt_line_pad(line, 18);
 	print_size(line, d->known, d->total);
@@ -60,7 +53,7 @@ static void print_device(struct vt_line *line, const struct vt_job *job, const s
 	vt_str_clear(&text);
 	for (size_t i = 0; i < d->holders.n && i < MAX_HOLDERS; i++) {
 		vt_str_add(&text, i ? ", " : "");
-		add_holder(job, d, d->holders.members[i], &text);
+		add_holder(job, d, i, &text);
 	}
 	if (d->holders.n > MAX_HOLDERS)
 		vt_str_addf(&text, ", %zu more", d->holders.n - MAX_HOLDERS);
@@ -82,6 +75,15 @@ static void print_header(struct vt_line *line)
 	vt_line_end(line);
 }
 
+/* They may be several that each of the ranks calls by this number. */
+static bool is_any_assumed(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->devices.n; i++)
+		if (job->devices.data[i].assumed)
+			return true;
+	return false;
+}
+
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 {
 	char count[VT_NUM_MAX];
@@ -96,6 +98,10 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
 			     vt_format_count(count, job->devices.n - MAX_DEVICES));
 		vt_line_end(line);
+	}
+	if (is_any_assumed(job)) {
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_DIM, "Ranks call them by these numbers; --inject tells whether they are the same devices.", 4, 2);
 	}
 }
 

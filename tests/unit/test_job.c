@@ -835,6 +835,89 @@ static void test_cores_without_numbers(void **state)
 	vt_job_deinit(&job);
 }
 
+/* ---- devices ---- */
+
+#define UUID_A "GPU-aaaaaaaa-0000-0000-0000-000000000000"
+#define UUID_B "GPU-bbbbbbbb-0000-0000-0000-000000000000"
+
+/* Ranks of one host, each with what it has of one device; and what the devices are called, with how many holders. */
+static const struct numbered {
+	struct {
+		const char *visible, *container;
+		int ordinal;
+		const char *uuid; /* NULL not known */
+	} ranks[4];
+	struct {
+		const char *name;
+		int ordinal;
+		size_t holders;
+	} devices[4];
+	bool assumed;
+} numbered[] = {
+	{ { { NULL, "", 0, NULL }, { NULL, "", 1, NULL } }, { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } }, false },
+	{ { { NULL, "", 0, NULL }, { NULL, "", 0, NULL } }, { { "GPU 0", 0, 2 } }, true },
+	{ { { "0", "", 0, NULL }, { "1", "", 0, NULL } }, { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } }, false },
+	{ { { "3,2", "", 0, NULL }, { "3, 2", "", 1, NULL }, { NULL, "", 2, NULL } }, { { "GPU 2", 2, 2 }, { "GPU 3", 3, 1 } }, false },
+	{ { { "2", "", 0, UUID_A }, { NULL, "", 2, NULL } }, { { "GPU 2", 2, 2 } }, false },
+	/* Each has set the variable for itself, so that nobody sees it. */
+	{ { { NULL, "", 0, UUID_A }, { NULL, "", 0, UUID_B } }, { { "GPU-aaaaaaaa", -1, 1 }, { "GPU-bbbbbbbb", -1, 1 } }, false },
+	{ { { NULL, "", 0, UUID_A }, { NULL, "", 1, UUID_A } }, { { "GPU-aaaaaaaa", -1, 2 } }, false },
+	{ { { UUID_A, "", 0, NULL }, { UUID_B, "", 0, NULL }, { UUID_A, "", 0, UUID_A } },
+	  { { "GPU-aaaaaaaa", -1, 2 }, { "GPU-bbbbbbbb", -1, 1 } },
+	  false },
+	{ { { "MIG-1", "", 0, NULL }, { "MIG-2", "", 0, NULL } }, { { "MIG-1", -1, 1 }, { "MIG-2", -1, 1 } }, false },
+	{ { { NULL, "one", 0, NULL }, { NULL, "two", 0, NULL } }, { { "GPU 0 in one", -1, 1 }, { "GPU 0 in two", -1, 1 } }, false },
+	{ { { "1", "", 5, NULL }, { "1", "", 5, NULL } }, { { "GPU ?", -1, 1 }, { "GPU ?", -1, 1 } }, false },
+	{ { { "-1", "", 0, NULL }, { "99999999999", "", 0, NULL } }, { { "-1", -1, 1 }, { "99999999999", -1, 1 } }, false },
+};
+
+static void add_memory(struct vt_job *job, int ordinal, const char *uuid)
+{
+	struct vt_member *member = &job->members.data[job->members.n - 1];
+	struct vt_job_memory *memory = vt_vec_append(&member->memory);
+
+	assert_non_null(memory);
+	*memory = (struct vt_job_memory){ .ordinal = ordinal, .uuid = "", .known = true, .reserved = 1 << 20 };
+	if (uuid)
+		memory->uuid = vt_job_text(job, uuid, strlen(uuid));
+}
+
+static void check_numbered(const struct numbered *want)
+{
+	struct vt_job job;
+	size_t n = 0;
+
+	vt_job_init(&job);
+	for (int rank = 0; rank < 4 && want->ranks[rank].container; rank++) {
+		struct vt_label label = rank_label(rank, -1);
+
+		label.visible = want->ranks[rank].visible;
+		label.container = want->ranks[rank].container;
+		add_rank(&job, &label, &runs, NULL);
+		add_memory(&job, want->ranks[rank].ordinal, want->ranks[rank].uuid);
+	}
+	vt_job_account(&job);
+	assert_false(job.failed);
+	for (; n < 4 && want->devices[n].name; n++) {
+		const struct vt_job_device *d = &job.devices.data[n];
+
+		if (n >= job.devices.n || strcmp(d->name, want->devices[n].name) != 0 || d->ordinal != want->devices[n].ordinal ||
+		    d->holders.n != want->devices[n].holders || d->assumed != want->assumed)
+			fail_msg("case %zu, device %zu of %zu: %s", (size_t)(want - numbered), n, job.devices.n,
+				 n < job.devices.n ? d->name : "none");
+	}
+	assert_int_equal(job.devices.n, n);
+	vt_job_deinit(&job);
+}
+
+/* The number that CUDA has for a device in a process is not the device's. */
+static void test_devices(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(numbered) / sizeof(numbered[0]); i++)
+		check_numbered(&numbered[i]);
+}
+
 /* ---- the tree ---- */
 
 static void add_set_of(const struct vt_job *job, const struct vt_member_set *set, const char *want)
@@ -1273,6 +1356,7 @@ int main(void)
 		cmocka_unit_test(test_not_compared),
 		cmocka_unit_test(test_ranks_without_numbers),
 		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_fewer_workers),
 		cmocka_unit_test(test_zombies),
 		cmocka_unit_test(test_ended_workers),
