@@ -113,6 +113,18 @@ static const struct pattern wrappers[] = {
 	{ "tini", NULL }, { "timeout", NULL }, { "numactl", NULL }, { "nsys", NULL }, { "taskset", NULL }, { "time", NULL },
 };
 
+/* They have devices open, and look at them only. */
+static const struct pattern monitors[] = {
+	{ "nvidia-smi", NULL },
+	{ "nvtop", NULL },
+	{ "nvitop", NULL },
+	{ "gpustat", NULL },
+	{ "dcgm*", NULL },
+	{ "nv-hostengine", NULL },
+	{ "nvidia-persistenced", NULL },
+	{ NULL, "* -m gpustat*" },
+};
+
 /* What is said of a process that a rank has started: by comm, or by how it was started. */
 static const struct child_pattern {
 	struct pattern pattern;
@@ -272,10 +284,15 @@ static void label_child(const struct labelling *l, size_t process, size_t superi
 		suspect->label.role = VT_ROLE_LOADER;
 }
 
+static bool is_monitor(const struct vt_process *process)
+{
+	return is_like_any(process, monitors, sizeof(monitors) / sizeof(monitors[0]));
+}
+
 /* It uses a GPU by itself, and does not only have what its parent had. */
 static bool computes(const struct labelling *l, size_t process, size_t superior)
 {
-	return vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
+	return !is_monitor(&l->processes->list.data[process]) && vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
 }
 
 /* What has a rank in its environment, but no device, and has started what has one: a launcher of nobody's that is known. */
@@ -285,7 +302,7 @@ static bool only_starts_ranks(const struct labelling *l, size_t process)
 		return false;
 	for (size_t i = 0; i < l->processes->list.n; i++)
 		if (l->index[i] != VT_NO_PROCESS && vt_processes_descends(l->processes, i, process) &&
-		    vt_process_gpu(l->processes, i, NULL) == VT_GPU_DEVICE)
+		    vt_process_gpu(l->processes, i, NULL) == VT_GPU_DEVICE && !is_monitor(&l->processes->list.data[i]))
 			return true;
 	return false;
 }
@@ -309,6 +326,8 @@ static void find_role(struct labelling *l, size_t process)
 		suspect->label.role = VT_ROLE_OTHER;
 	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
 		label_child(l, process, superior, suspect);
+	} else if (is_monitor(p)) {
+		suspect->label.role = VT_ROLE_OTHER;
 	} else if (suspect->label.rank >= 0 && only_starts_ranks(l, process)) {
 		suspect->label.role = VT_ROLE_LAUNCHER;
 		forget_rank(&suspect->label);

@@ -131,6 +131,23 @@ static void finds_what_uses_a_gpu(void **state)
 	CHECK(known, .all_gpu = true);
 }
 
+/* A rank without a GPU that looks at those there are starts no ranks by that. */
+static void monitors_compute_nothing(void **state)
+{
+	static const struct known known[] = {
+		{ 20, 1, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 30, "sh", "sh -c nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 0, -1 },
+		{ 32, 31, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 40, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		{ 41, 40, "nvidia-smi", "/usr/bin/nvidia-smi", NULL, RANK(1), VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, 1, 40, -1 },
+		{ 50, 20, "nvtop", "nvtop", NULL, NULL, VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, -1, 0, -1 },
+	};
+	(void)state;
+
+	CHECK(known, .children_of = 20);
+}
+
 static void finds_the_processes_of_a_slurm_job(void **state)
 {
 #define OF(job, step) "0::/system.slice/slurmstepd.scope/job_" #job "/step_" #step "/user/task_0\n"
@@ -525,6 +542,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finds_what_uses_a_gpu),
+		cmocka_unit_test(monitors_compute_nothing),
 		cmocka_unit_test(finds_the_processes_of_a_slurm_job),
 		cmocka_unit_test(finds_by_cgroup_and_by_command_line),
 		cmocka_unit_test(finds_by_pid_with_launcher_but_without_siblings),
