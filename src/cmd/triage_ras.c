@@ -23,6 +23,12 @@
 #define MAX_DOCUMENT ((size_t)64 << 20)
 #define TIME_PART 4                       /* of the time for all */
 #define MAX_TIME_NS (15 * VT_NS_PER_S)
+/*
+ * RAS waits longer for other processes than it is told, and runs in a loop, until it has waited, when its client goes away meanwhile: so
+ * it gets more of a short time.
+ */
+#define MIN_TIME_NS (7 * VT_NS_PER_S)
+#define LARGE_PART 2
 #define READING_NS (2 * VT_NS_PER_S)      /* for reading an answer, after the time for getting it */
 #define ENDING_NS (500 * VT_NS_PER_MS)    /* for saying what there is, or for being gone when it is killed */
 #define MAX_ASKED 8                       /* jobs on one host */
@@ -165,6 +171,15 @@ static void destroy(struct vt_triage_ras *ras)
 	free(ras);
 }
 
+static uint64_t time_for(uint64_t all_ns)
+{
+	uint64_t part = all_ns / TIME_PART, large = all_ns / LARGE_PART;
+
+	if (part >= MIN_TIME_NS)
+		return part < MAX_TIME_NS ? part : MAX_TIME_NS;
+	return large < MIN_TIME_NS ? large : MIN_TIME_NS;
+}
+
 struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, const struct vt_triage_options *options,
 					  uint64_t deadline_ns)
 {
@@ -176,7 +191,7 @@ struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, co
 		return NULL;
 	ras->fd = -1;
 	ras->deadline_ns = deadline_ns;
-	ras->time_ns = options->timeout_ns / TIME_PART < MAX_TIME_NS ? options->timeout_ns / TIME_PART : MAX_TIME_NS;
+	ras->time_ns = time_for(options->timeout_ns);
 	ras->gate = vt_gates_create(1);
 	if (!ras->gate || pipe2(pipes, O_CLOEXEC)) {
 		destroy(ras);

@@ -251,7 +251,7 @@ def test_odd_manners():
 def test_patience():
     """RAS waits for other processes for as long as it is told, and is waited for."""
     with fake_job("--manner", "late", "--counts", "6,5") as (launcher, _, _, sent):
-        _, report, _, took = triage("--ras", "--timeout", 28, "--children-of", launcher)
+        _, report, _, took = triage("--ras", "--timeout", 12, "--children-of", launcher)
         equal([line for _, line in sent() if line.startswith("TIMEOUT")], ["TIMEOUT 1"], "for how long")
         check(1 < took < 5 and verdicts(report, "ras-behind"), "the answer", took, report["ras"], notes(report))
 
