@@ -434,9 +434,25 @@ static bool exists(const char *dir, const char *name)
 	return !lstat(path, &st);
 }
 
+static void prepare(const char *dir, bool remove)
+{
+	int lock = -1, other = -1;
+	struct vt_error *err;
+
+	succeed(vt_triage_dir_prepare(dir, remove, &lock));
+	assert_true(lock >= 0);
+	/* As long as it is held nobody else gets it. */
+	err = vt_triage_dir_prepare(dir, remove, &other);
+	assert_non_null(err);
+	vt_error_destroy(err);
+	assert_int_equal(other, -1);
+	close(lock);
+}
+
 static void refused(const char *dir)
 {
-	struct vt_error *err = vt_triage_dir_prepare(dir, true);
+	int lock = -1;
+	struct vt_error *err = vt_triage_dir_prepare(dir, true, &lock);
 
 	assert_non_null(err);
 	vt_error_destroy(err);
@@ -450,7 +466,7 @@ static void keeps_what_is_not_its_own(void **state)
 
 	assert_non_null(mkdtemp(base));
 	snprintf(dir, sizeof(dir), "%s/out", base);
-	succeed(vt_triage_dir_prepare(dir, true));
+	prepare(dir, true);
 	assert_int_equal(stat(dir, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
 	/* A summary alone is somebody else's, and so is JSON of another kind. */
@@ -471,9 +487,9 @@ static void keeps_what_is_not_its_own(void **state)
 	assert_int_equal(unlink(path), 0);
 	snprintf(path, sizeof(path), "%s/node2", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
-	succeed(vt_triage_dir_prepare(dir, false));
+	prepare(dir, false);
 	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json"));
-	succeed(vt_triage_dir_prepare(dir, true));
+	prepare(dir, true);
 	assert_false(exists(dir, "summary.txt") || exists(dir, "report.json") || exists(dir, "host-12.json"));
 	assert_false(exists(dir, "my-host-13.json.99.tmp"));
 	assert_true(exists(dir, "node2"));
