@@ -4,11 +4,13 @@
  * asks the driver for the events of what is not over, with the GIL; so it is asked only after the driver has answered just now, and only
  * where the GIL and the allocator's locks come free (doc/SAFETY.md).
  */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "cmd/collect.h"
 #include "inject/inject.h"
 #include "report/flight.h"
@@ -17,8 +19,6 @@
 #define MAX_TEXT (8u << 20)     /* 10,000 operations */
 #define USUAL_ENTRIES 2000      /* of a recorder whose size is not set */
 #define MANY_ENTRIES 8000       /* from which on only what is not over is asked for */
-
-static const char not_told[] = "the state of collectives is not known";
 
 /* Why PyTorch cannot be asked now, or NULL. */
 static const char *why_not(const struct vt_collect *c)
@@ -91,18 +91,32 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	return NULL;
 }
 
+static void say(struct vt_collect *c, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void say(struct vt_collect *c, const char *code, const char *format, ...)
+{
+	struct vt_str why = { 0 };
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&why, format, args);
+	va_end(args);
+	c->model->collectives.why = vt_collect_copy(c, vt_str_get(&why), why.n);
+	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", code, "the state of collectives is not known: %s", vt_str_get(&why));
+	vt_str_deinit(&why);
+}
+
 static void say_error(struct vt_collect *c, struct vt_helper *helper, struct vt_error *err)
 {
 	uint64_t size = vt_helper_shared(helper)->flight.size;
 
 	if (size > MAX_TEXT)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-too-large",
-			      "%s: PyTorch's flight recorder has %llu MB to tell, and more than %u are not read", not_told,
-			      (unsigned long long)(size >> 20), MAX_TEXT >> 20);
+		say(c, "flight-too-large", "PyTorch's flight recorder has %llu MiB to tell, and not more than %u are read",
+		    (unsigned long long)(size >> 20), MAX_TEXT >> 20);
+	else if (err->code == VT_ERR_TIMEOUT)
+		say(c, "flight-no-answer", "PyTorch was asked, and did not answer: %s", err->message);
 	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", err->code == VT_ERR_TIMEOUT ? "flight-no-answer" : "flight-not-asked",
-			      "%s: PyTorch was %s: %s", not_told, err->code == VT_ERR_TIMEOUT ? "asked, and did not answer" : "not asked",
-			      err->message);
+		say(c, "flight-not-asked", "PyTorch was not asked: %s", err->message);
 	vt_error_destroy(err);
 }
 
@@ -115,15 +129,14 @@ void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper)
 	if (c->torch.backend == VT_TORCH_ABSENT)
 		return;
 	if (why_not(c)) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-not-asked", "%s: PyTorch was not asked: %s", not_told, why_not(c));
+		say(c, "flight-not-asked", "PyTorch was not asked: %s", why_not(c));
 		return;
 	}
 	err = ask(c, helper, &py, &is_there);
 	if (err)
 		say_error(c, helper, err);
 	else if (!is_there)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-not-known",
-			      "%s: this release of PyTorch does not tell it (%s and later do)", not_told, vt_flight_recorders[0].since);
+		say(c, "flight-not-known", "this release of PyTorch does not tell it (%s and later do)", vt_flight_recorders[0].since);
 	c->flight_empty = !err && is_there && !c->model->collectives.groups.n;
 	vt_python_deinit(&py);
 	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */
@@ -143,10 +156,9 @@ void vt_collect_flight_finish(struct vt_collect *c)
 	if (!c->flight_empty)
 		return;
 	if (has_watchdog(c->model) || (c->flight.is_set && !c->flight.entries))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "flight-off",
-			      "%s: PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 (in older releases "
-			      "TORCH_NCCL_TRACE_BUFFER_SIZE=2000) in the environment of the next start switches it on", not_told);
+		say(c, "flight-off",
+		    "PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 in the environment (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 in older "
+		    "releases) switches it on at the next start");
 	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "no-process-group",
-			      "this process has no process group of torch.distributed (or the flight recorder of PyTorch is off)");
+		say(c, "no-process-group", "this process has no process group of torch.distributed, or PyTorch's flight recorder is off");
 }

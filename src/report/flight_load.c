@@ -70,7 +70,10 @@ void vt_flight_load(struct vt_json_in *in, json_t *from, struct vt_model_collect
 
 	if (!told)
 		return;
-	collectives->told_ms = vt_json_in_need_uint(in, told, "told_at_ms");
+	vt_json_in_uint(in, told, "told_at_ms", &collectives->told_ms);
+	if (collectives->told_ms > INT64_MAX)
+		vt_json_in_wrong(in, "told_at_ms", "is no time");
+	collectives->why = vt_json_in_text(in, told, "why_none");
 	for (size_t i = 0; i < json_array_size(groups) && !in->nomem; i++) {
 		struct vt_model_process_group *g = vt_vec_append(&collectives->groups);
 

@@ -78,12 +78,13 @@ static void put_group(struct vt_json *json, const struct vt_model_process_group 
 
 void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *collectives)
 {
-	if (!collectives->told_ms) {
+	if (!collectives->told_ms && !collectives->why) {
 		vt_json_null(json, "collectives");
 		return;
 	}
 	vt_json_object(json, "collectives");
-	vt_json_uint(json, "told_at_ms", collectives->told_ms);
+	put_known(json, "told_at_ms", collectives->told_ms ? (int64_t)collectives->told_ms : -1);
+	vt_json_text(json, "why_none", collectives->why);
 	vt_json_array(json, "groups");
 	for (size_t i = 0; i < collectives->groups.n; i++)
 		put_group(json, &collectives->groups.data[i]);

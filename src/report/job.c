@@ -121,6 +121,7 @@ static const char *again(struct vt_job *job, const char *text)
 
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives)
 {
+	collectives->why = again(job, collectives->why);
 	for (size_t i = 0; i < collectives->groups.n; i++) {
 		struct vt_model_process_group *g = &collectives->groups.data[i];
 

@@ -261,6 +261,7 @@ static bool add_collectives(struct vt_job *job, struct vt_member *member, const 
 	struct vt_model_collectives *to = &member->collectives;
 
 	to->told_ms = from->told_ms;
+	to->why = from->why;
 	if (!vt_vec_reserve(&to->groups, from->groups.n))
 		return false;
 	for (size_t i = 0; i < from->groups.n; i++)

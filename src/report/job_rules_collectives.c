@@ -2,7 +2,8 @@
 /*
  * Ranks that are not as far as the others in a process group, as PyTorch's flight recorders say. Ranks of a job that runs are some
  * collectives apart all the time, and are not looked at at the same instant: one is behind when it had not begun a collective long after
- * the others had. Each process group is judged for itself, by the collective that is the first for which anybody waits in it.
+ * the others had. Each process group is judged for itself, by the collective that is the first for which anybody waits in it. Who is
+ * behind because it waits in another group is not whom all wait for.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -79,9 +80,22 @@ static void add_how_long(const struct judging *j, struct vt_str *text)
 	vt_str_addf(text, "for %s", vt_format_age(age, (double)(last - j->since_ms) / 1000.0));
 }
 
+/* In any group, or for another rank. */
+static bool waits_itself(const struct judging *j, uint32_t member)
+{
+	const struct vt_model_collectives *c = &vt_look_member(j->look, member)->collectives;
+
+	for (size_t i = 0; i < c->groups.n; i++)
+		if (c->groups.data[i].n_pending)
+			return true;
+	return false;
+}
+
 static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool differ, const struct vt_str *text)
 {
-	vt_look_say(j->look, code, true, differ && whom->n * 2 <= j->group->members.n, whom, text);
+	bool few = whom->n * 2 <= j->group->members.n;
+
+	vt_look_say(j->look, code, true, differ && few, whom, text);
 }
 
 /* ---- who has not begun it ---- */
@@ -102,7 +116,8 @@ static int64_t common_number(const struct judging *j, const struct vt_job_indice
 	return common;
 }
 
-static void say_behind(struct judging *j, const struct vt_job_indices *behind)
+/* entangled: those of them who wait in something else. */
+static void say_behind(struct judging *j, const struct vt_job_indices *behind, const struct vt_job_indices *entangled)
 {
 	int64_t number = common_number(j, behind);
 	bool many = behind->n > 1;
@@ -119,12 +134,20 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind)
 	vt_look_add_who(j->look, &j->waiting, &text);
 	vt_str_addf(&text, " wait%s in it ", j->waiting.n > 1 ? "" : "s");
 	add_how_long(j, &text);
-	say(j, "behind", behind, true, &text);
+	if (entangled->n) {
+		vt_str_add(&text, "; ");
+		vt_look_add_who(j->look, entangled, &text);
+		vt_str_addf(&text, " wait%s in another operation", entangled->n > 1 ? "" : "s");
+	}
+	say(j, "behind", behind, false, &text);
+	for (size_t i = 0; i < behind->n && behind->n * 2 <= j->group->members.n; i++)
+		if (!waits_itself(j, behind->data[i]))
+			j->look->job->members.data[behind->data[i]].outlier = true;
 	vt_str_deinit(&text);
 }
 
 /* Fills those who have not; late: they should have by now. */
-static bool gather_behind(struct judging *j, struct vt_job_indices *behind, bool *late)
+static bool gather_behind(struct judging *j, struct vt_job_indices *behind, struct vt_job_indices *entangled, bool *late)
 {
 	*late = true;
 	for (size_t i = 0; i < j->group->members.n; i++) {
@@ -134,7 +157,8 @@ static bool gather_behind(struct judging *j, struct vt_job_indices *behind, bool
 		if (begun < 0 || begun >= j->group->waits_for)
 			continue;
 		*late &= is_late(j, member);
-		if (!vt_job_indices_add(behind, member->member))
+		if (!vt_job_indices_add(behind, member->member) ||
+		    (waits_itself(j, member->member) && !vt_job_indices_add(entangled, member->member)))
 			return false;
 	}
 	return true;
@@ -303,18 +327,19 @@ static void judge_begun(struct judging *j)
 
 /* ---- all groups ---- */
 
-static void judge(struct vt_job_look *look, const struct vt_job_process_group *group)
+static void judge(struct vt_job_look *look, const struct vt_job_process_group *group, bool entangled_ones)
 {
 	struct judging j = { .look = look, .group = group };
-	struct vt_job_indices behind = { 0 };
-	bool late, ok = look_at_waiting(&j) && gather_behind(&j, &behind, &late);
+	struct vt_job_indices behind = { 0 }, entangled = { 0 };
+	bool late, ok = look_at_waiting(&j) && gather_behind(&j, &behind, &entangled, &late);
 
-	if (ok && behind.n && late)
-		say_behind(&j, &behind);
-	else if (ok && !behind.n)
+	if (ok && behind.n && late && entangled_ones == (entangled.n > 0))
+		say_behind(&j, &behind, &entangled);
+	else if (ok && !behind.n && !entangled_ones)
 		judge_begun(&j);
 	look->failed |= !ok;
 	free(behind.data);
+	free(entangled.data);
 	free(j.waiting.data);
 }
 
@@ -326,7 +351,10 @@ void vt_rules_sequences(struct vt_job_look *look)
 	if (!look->comparable)
 		return;
 	look->failed |= !vt_job_find_process_groups(look->job, &groups);
-	for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && look->job->verdicts.n - before < MAX_SAID && !look->failed; i++)
-		judge(look, &groups.data[i]);
+	/* Whom all wait for comes first. */
+	for (int entangled = 0; entangled < 2; entangled++)
+		for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && !look->failed; i++)
+			if (look->job->verdicts.n - before < MAX_SAID)
+				judge(look, &groups.data[i], entangled);
 	vt_job_process_groups_deinit(&groups);
 }

@@ -48,8 +48,10 @@ src_report_libreport_a_SOURCES = \
 	src/report/text.c src/report/text.h \
 	src/report/text_blocks.c \
 	src/report/text_diff.c \
+	src/report/text_flight.c \
 	src/report/text_found.c \
 	src/report/text_job.c src/report/text_job.h \
+	src/report/text_job_groups.c \
 	src/report/text_job_memory.c \
 	src/report/text_job_ras.c \
 	src/report/text_memory.c \

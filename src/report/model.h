@@ -362,6 +362,7 @@ struct vt_model_process_group {
 
 struct vt_model_collectives {
 	uint64_t told_ms; /* when it was asked, CLOCK_REALTIME; 0: it was not, or did not answer */
+	const char *why;  /* why nothing is known, or there is none; NULL: there are groups, or nobody wanted to know */
 	VT_VEC(struct vt_model_process_group) groups;
 };
 

@@ -344,6 +344,7 @@ static struct vt_error *write_text(const struct vt_model *model,
 	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
 	vt_text_pinned(&line, model);
+	vt_text_collectives(&line, model);
 	vt_text_ooms(&line, model);
 	vt_text_sites(&line, model, options->all_sites);
 	vt_text_driver(&line, model);

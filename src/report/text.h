@@ -52,6 +52,13 @@ const char *vt_text_stream(char buf[VT_TEXT_MAX], uint64_t stream);
 /* Why an allocator has no exact numbers, in a few words; the diagnostics say it in full. */
 const char *vt_text_why_inexact(const struct vt_model_allocator *a);
 
+/* How far the collectives of each process group are; the parts of such a table: ranks are those of a row, named: NULL as above. */
+void vt_text_collectives(struct vt_line *line, const struct vt_model *model);
+void vt_text_group_title(struct vt_line *line);
+int vt_text_group_ranks_columns(const struct vt_line *line);
+void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named, const char *ranks,
+		       const struct vt_model_process_group *state);
+
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);

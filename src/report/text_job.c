@@ -474,6 +474,7 @@ struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_wri
 	vt_line_init(&line, out, options);
 	print_head(&line, job);
 	print_verdicts(&line, job);
+	vt_text_job_groups(&line, job);
 	print_outliers(&line, job);
 	print_tree(&line, job);
 	vt_text_job_ras(&line, job);

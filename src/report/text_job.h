@@ -6,6 +6,9 @@
 #include "report/job.h"
 #include "report/line.h"
 
+/* text_job_groups.c: how far ranks are in each process group. */
+void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
+
 /* text_job_memory.c: each device with who holds what of it; how much memory ranks have. */
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);

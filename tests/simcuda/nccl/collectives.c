@@ -8,6 +8,7 @@ enum kind { COLLECTIVE, SEND, RECEIVE };
 
 struct op {
 	enum kind kind;
+	uint32_t function;
 	struct nccl_comm *comm;
 	struct sim_stream *stream;
 	int peer;
@@ -38,9 +39,12 @@ static int are_there(const struct op *op)
 		return __atomic_load_n(&shared->receives[rank][op->peer], __ATOMIC_ACQUIRE) >= op->number;
 	if (op->kind == RECEIVE)
 		return __atomic_load_n(&shared->sends[op->peer][rank], __ATOMIC_ACQUIRE) >= op->number;
-	for (int i = 0; i < op->comm->n_ranks; i++)
-		if (__atomic_load_n(&shared->collectives[i], __ATOMIC_ACQUIRE) < op->number)
+	for (int i = 0; i < op->comm->n_ranks; i++) {
+		uint64_t number = __atomic_load_n(&shared->collectives[i], __ATOMIC_ACQUIRE);
+
+		if (number < op->number || (number == op->number && shared->functions[i] != op->function))
 			return 0;
+	}
 	return 1;
 }
 
@@ -50,6 +54,7 @@ static void run(void *arg)
 	uint32_t seen;
 
 	for (struct op *op = arg; op; op = op->next) {
+		op->comm->shared->functions[op->comm->rank] = op->function;
 		__atomic_store_n(own_count(op), op->number, __ATOMIC_RELEASE);
 		nccl_tell(op->comm->shared);
 	}
@@ -130,6 +135,15 @@ static struct sim_stream *find_stream(void *handle)
 	return sim_stream_get(handle, ctx ? sim_ctx_device(ctx) : 0);
 }
 
+static uint32_t hash(const char *name)
+{
+	uint32_t value = 2166136261u;
+
+	while (*name)
+		value = (value ^ (uint8_t)*name++) * 16777619u;
+	return value;
+}
+
 static int call(const char *function, enum kind kind, struct nccl_comm *comm, void *stream, int peer)
 {
 	int err = sim_enter(function);
@@ -147,7 +161,7 @@ static int call(const char *function, enum kind kind, struct nccl_comm *comm, vo
 	op = calloc(1, sizeof(*op));
 	if (!op)
 		return NCCL_SYSTEM_ERROR;
-	*op = (struct op){ .kind = kind, .comm = comm, .peer = peer, .stream = on };
+	*op = (struct op){ .kind = kind, .comm = comm, .peer = peer, .stream = on, .function = hash(function) };
 	op->number = kind == COLLECTIVE ? ++comm->collectives : kind == SEND ? ++comm->sends[peer] : ++comm->receives[peer];
 	if (!depth)
 		return submit(op);

@@ -25,6 +25,7 @@ struct nccl_shared {
 	uint32_t news; /* futex word: changes with all that follows */
 	uint32_t n_joined;
 	uint32_t aborted;
+	uint32_t functions[NCCL_MAX_RANKS]; /* which collective that is: others than those of its peers never end */
 	uint64_t collectives[NCCL_MAX_RANKS]; /* to which the stream of each rank has come so far */
 	uint64_t sends[NCCL_MAX_RANKS][NCCL_MAX_RANKS]; /* [from][to], the same */
 	uint64_t receives[NCCL_MAX_RANKS][NCCL_MAX_RANKS];
