@@ -23,7 +23,12 @@
 /* RAS waits for a process that does not answer, and longer for one that waits itself (RAS_COLLECTIVE_EXTRA_TIMEOUT_SEC). */
 #define RAS_TIMEOUT_S 5
 #define RAS_EXTRA_S 5
-#define GREETING_NS (3 * VT_NS_PER_S) /* for what RAS answers by itself */
+/*
+ * For what RAS answers by itself. Of several ranks at one address the kernel chooses by the port that we have: who gets the next connection
+ * may be another one, when this one is stopped, say.
+ */
+#define GREETING_NS (500 * VT_NS_PER_MS)
+#define GREETINGS_PART 3              /* for all of them, of the time */
 #define ACCEPTED_NS (300 * VT_NS_PER_MS) /* from being accepted to having a descriptor */
 #define LOOK_NS (2 * VT_NS_PER_MS)
 #define MAX_LOOK_NS (64 * VT_NS_PER_MS)
@@ -212,14 +217,33 @@ static struct vt_error *read_answer(const struct talk *t, struct vt_ras_answer *
 	return NULL;
 }
 
-static struct vt_error *talk(struct talk *t, const struct vt_suspects *suspects, struct vt_ras_answer *answer)
+static void hang_up(struct talk *t)
 {
-	uint64_t deadline_ns = t->deadline_ns, greeting_ns = vt_now_ns() + GREETING_NS;
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+}
 
-	t->deadline_ns = greeting_ns < deadline_ns ? greeting_ns : deadline_ns;
+static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects, uint64_t deadline_ns, struct vt_ras_answer *answer)
+{
+	t->deadline_ns = vt_now_ns() + GREETING_NS;
 	VT_TRY(connect_to(t));
 	VT_TRY(find_peer(t, suspects, &answer->pid));
-	VT_TRY(begin(t, deadline_ns, &answer->json));
+	return begin(t, deadline_ns, &answer->json);
+}
+
+static struct vt_error *talk(struct talk *t, const struct vt_suspects *suspects, struct vt_ras_answer *answer)
+{
+	uint64_t now = vt_now_ns(), deadline_ns = t->deadline_ns;
+	uint64_t until_ns = now < deadline_ns ? now + (deadline_ns - now) / GREETINGS_PART : now;
+	struct vt_error *err = greet(t, suspects, deadline_ns, answer);
+
+	while (err && err->code == VT_ERR_TIMEOUT && !vt_deadline_passed(until_ns)) {
+		vt_error_destroy(err);
+		hang_up(t);
+		err = greet(t, suspects, deadline_ns, answer);
+	}
+	VT_TRY(err);
 	t->deadline_ns = deadline_ns;
 	VT_TRY(send_line(t, answer->json ? "STATUS\n" : "VERBOSE STATUS\n"));
 	return read_answer(t, answer);
@@ -256,8 +280,7 @@ struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_
 
 	VT_TRY(enter(place, &own));
 	err = talk(&t, suspects, answer);
-	if (t.fd >= 0)
-		close(t.fd);
+	hang_up(&t);
 	if (own >= 0)
 		(void)setns(own, CLONE_NEWNET); /* no other is asked there by mistake: each is entered by its number */
 	return err;

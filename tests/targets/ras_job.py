@@ -12,6 +12,7 @@ json that of 2.29; first-json that of 2.28.7, in which a comma is missing. Manne
 
   answer   as NCCL
   deaf     nobody accepts
+  one-deaf rank 0 does not accept
   mute     nobody says anything
   slow     a byte of the answer every 50 ms
   endless  the answer has no end
@@ -188,7 +189,7 @@ def converse(args, pids, connection, rank):
 
 
 def serve(args, pids, listener, rank):
-    while args.manner != "deaf":
+    while args.manner != "deaf" and (args.manner, rank) != ("one-deaf", 0):
         connection, _ = listener.accept()
         threading.Thread(target=converse, args=(args, pids, connection, rank), daemon=True).start()
     time.sleep(600)
