@@ -62,7 +62,8 @@ void vt_suspects_deinit(struct vt_suspects *suspects);
 /* What the stacks say of who it is, where that was a guess; of a core: all. Texts are the model's. */
 void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model);
 
-/* Whether it starts ranks, by its command line. */
+/* Whether it starts ranks, by its command line; or only waits for what it runs, as a shell does. */
 bool vt_triage_is_launcher(const struct vt_process *process);
+bool vt_triage_is_wrapper(const struct vt_process *process);
 
 #endif

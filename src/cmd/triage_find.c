@@ -15,7 +15,7 @@ struct finding {
 	struct vt_processes *processes;
 	const struct vt_triage_choice *choice;
 	struct vt_triage_found *found;
-	bool *ours;  /* this process and those that it descends from */
+	bool *ours;  /* this process and those that it descends from, and others like it */
 	regex_t *match;
 };
 
@@ -127,16 +127,25 @@ static void mark_ours(struct finding *f)
 	}
 }
 
-/* Of a triage that looks at the same job, of each of its nodes, say: they come and go meanwhile. */
-static bool is_of_triage(const struct finding *f, size_t i)
+/* Another vramtap, of a triage on each node of the job, say, with the shells that it was started by: they come and go meanwhile. */
+static void mark_others_like_us(struct finding *f)
 {
-	return !strcmp(f->processes->list.data[i].name, "vramtap") || vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
+	const struct vt_process *list = f->processes->list.data;
+
+	for (size_t i = 0; i < f->processes->list.n; i++) {
+		size_t at = strcmp(list[i].name, "vramtap") ? VT_NO_PROCESS : i;
+
+		for (int hops = 0; at != VT_NO_PROCESS && hops < MAX_HOPS && (at == i || vt_triage_is_wrapper(&list[at])); hops++) {
+			f->ours[at] = true;
+			at = list[at].parent;
+		}
+	}
 }
 
-/* What must not be looked at unasked. */
+/* What must not be looked at unasked. The variable is that of examples/triage-*.sh and what they start. */
 static bool is_excluded(const struct finding *f, size_t i)
 {
-	return f->ours[i] || f->processes->list.data[i].kernel_thread || is_of_triage(f, i);
+	return f->ours[i] || f->processes->list.data[i].kernel_thread || vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
 }
 
 static void find_seeds(struct finding *f)
@@ -257,6 +266,7 @@ static struct vt_error *find(struct finding *f)
 	if (!seeds)
 		return &vt_enomem;
 	mark_ours(f);
+	mark_others_like_us(f);
 	find_seeds(f);
 	if (f->choice->all_gpu)
 		choose_launchers(f);

@@ -209,6 +209,11 @@ bool vt_triage_is_launcher(const struct vt_process *process)
 	return is_like_any(process, launchers, sizeof(launchers) / sizeof(launchers[0]));
 }
 
+bool vt_triage_is_wrapper(const struct vt_process *process)
+{
+	return is_like_any(process, wrappers, sizeof(wrappers) / sizeof(wrappers[0]));
+}
+
 /* ---- roles ---- */
 
 struct labelling {
@@ -322,7 +327,7 @@ static void find_role(struct labelling *l, size_t process)
 	if (vt_triage_is_launcher(p)) {
 		suspect->label.role = VT_ROLE_LAUNCHER;
 		suspect->label.rank = suspect->label.local_rank = -1; /* that of the launcher's own launcher */
-	} else if (is_like_any(p, wrappers, sizeof(wrappers) / sizeof(wrappers[0]))) {
+	} else if (vt_triage_is_wrapper(p)) {
 		suspect->label.role = VT_ROLE_OTHER;
 	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
 		label_child(l, process, superior, suspect);

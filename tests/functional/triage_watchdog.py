@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -159,11 +158,10 @@ def test_script_for_slurm():
     path, base = scratch("unkillable.sh"), scratch()
     with open(path, "w", encoding="utf-8") as file:
         file.write(script_in_page("/etc/slurm/unkillable.sh").replace("/var/spool/triage", base))
-    checked = subprocess.run(["sh", "-n", path], capture_output=True, check=False)
-    equal((checked.returncode, checked.stderr), (0, b""), "its syntax")
+    os.chmod(path, 0o755)
     with slurm_job(47110004) as pids:
         env = {"PATH": os.path.dirname(os.path.abspath(VRAMTAP)) + ":/usr/bin:/bin", "SLURM_JOB_ID": "47110004"}
-        procs = [subprocess.Popen(["sh", path], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+        procs = [subprocess.Popen([path], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
         for proc in procs:
             equal((proc.communicate(timeout=60)[0], proc.returncode), (b"", 0), "output and exit code")
         names = os.listdir(base)
@@ -173,8 +171,6 @@ def test_script_for_slurm():
             with open(os.path.join(base, name, "report.json"), encoding="utf-8") as file:
                 report = json.load(file)
             equal(set(members(report)), set(pids), "members: the job, and not the other script")
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":
