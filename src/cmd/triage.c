@@ -231,8 +231,10 @@ static struct vt_error *find(const struct arguments *args, struct vt_suspects *s
 
 	if (!err && is_anything_chosen(&args->choice)) {
 		err = vt_triage_find(&processes, &args->choice, &found);
-		if (!err)
+		if (!err) {
+			vt_triage_drop_gone(&processes, &args->choice, &found);
 			err = vt_triage_label(&processes, &found, suspects);
+		}
 	}
 	for (size_t i = 0; !err && i < args->cores.list.n; i++)
 		err = vt_triage_add_core(suspects, args->cores.list.data[i]);

@@ -52,6 +52,8 @@ struct vt_triage_found {
 	VT_VEC(pid_t) missing;
 };
 struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
+/* What has come and gone while we looked is nobody's: a shell's child that executes nothing looks like the shell. */
+void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
 void vt_triage_found_deinit(struct vt_triage_found *found);
 
 /* triage_label.c: who they are. suspects must be zeroed. */

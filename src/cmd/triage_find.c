@@ -233,15 +233,6 @@ static void find_others(struct finding *f)
 	}
 }
 
-/* What has come and gone while we looked is nobody's: a shell's child that executes nothing looks like the shell. */
-static void drop_gone(struct finding *f)
-{
-	for (size_t i = 0; i < f->processes->list.n; i++)
-		if ((f->found->chosen[i] || f->found->others[i]) && !is_named(f->choice, f->processes->list.data[i].pid) &&
-		    !vt_process_is_there(f->processes, i))
-			f->found->chosen[i] = f->found->others[i] = false;
-}
-
 static struct vt_error *find_missing(struct finding *f)
 {
 	for (size_t i = 0; i < f->choice->pids.n; i++) {
@@ -276,7 +267,6 @@ static struct vt_error *find(struct finding *f)
 	choose_launchers(f);
 	if (are_others_wanted(f->choice))
 		find_others(f);
-	drop_gone(f);
 	return find_missing(f);
 }
 
@@ -301,6 +291,14 @@ struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_
 	if (err)
 		vt_triage_found_deinit(found);
 	return err;
+}
+
+void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found)
+{
+	for (size_t i = 0; i < processes->list.n; i++)
+		if ((found->chosen[i] || found->others[i]) && !is_named(choice, processes->list.data[i].pid) &&
+		    !vt_process_is_there(processes, i))
+			found->chosen[i] = found->others[i] = false;
 }
 
 void vt_triage_found_deinit(struct vt_triage_found *found)
