@@ -42,7 +42,7 @@ static void put_operation(struct vt_json *json, const struct vt_model_operation 
 {
 	vt_json_object_line(json, "oldest_pending");
 	vt_json_text(json, "name", op->name);
-	vt_json_int(json, "number", op->number);
+	put_known(json, "number", op->number);
 	vt_json_bool(json, "point_to_point", op->of_two);
 	if (op->started < 0)
 		vt_json_null(json, "started");
