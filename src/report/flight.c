@@ -335,21 +335,35 @@ static void look_for_pending(struct parse *p, json_t *entry)
 
 /* ---- numbers ---- */
 
-/* The group of that number; the only one, if there is only one and entries do not tell. */
-static struct found *by_id(struct parse *p, int64_t id, size_t n_status)
+static struct found *by_id(const struct parse *p, int64_t id)
 {
-	struct found *only = NULL;
-	size_t n = 0;
+	for (size_t i = 0; i < p->found.n; i++)
+		if (p->found.data[i].id == id)
+			return &p->found.data[i];
+	return NULL;
+}
+
+/* A single group that entries do not tie to a number has the single number that is left. */
+static void tie_the_last_one(struct parse *p, json_t *status)
+{
+	struct found *untied = NULL;
+	size_t n_untied = 0, n_left = 0;
+	int64_t left = NO_NUMBER;
+	const char *key;
+	json_t *one;
 
 	for (size_t i = 0; i < p->found.n; i++) {
-		struct found *found = &p->found.data[i];
-
-		if (found->id == id)
-			return found;
-		n += found->id == NO_NUMBER;
-		only = found->id == NO_NUMBER ? found : only;
+		n_untied += p->found.data[i].id == NO_NUMBER;
+		untied = p->found.data[i].id == NO_NUMBER ? &p->found.data[i] : untied;
 	}
-	return n == 1 && n_status == 1 ? only : NULL;
+	json_object_foreach (status, key, one) {
+		if (by_id(p, strtoll(key, NULL, 10)))
+			continue;
+		left = strtoll(key, NULL, 10);
+		n_left++;
+	}
+	if (n_untied == 1 && n_left == 1)
+		untied->id = left;
 }
 
 static int64_t none_is_zero(int64_t number)
@@ -364,8 +378,9 @@ static void read_status(struct parse *p, json_t *root)
 
 	if (!json_is_object(status))
 		vt_json_in_wrong(&p->in, "pg_status", "is no object");
+	tie_the_last_one(p, status);
 	json_object_foreach (status, key, one) {
-		struct found *found = by_id(p, strtoll(key, NULL, 10), json_object_size(status));
+		struct found *found = by_id(p, strtoll(key, NULL, 10));
 		int64_t enqueued = number_in_text(p, one, "last_enqueued_collective");
 		int64_t started = number_in_text(p, one, "last_started_collective");
 		int64_t completed = number_in_text(p, one, "last_completed_collective");

@@ -1,6 +1,7 @@
 # vramtap triage.
 functional_tests += \
 	tests/functional/triage.py \
+	tests/functional/triage_collectives.py \
 	tests/functional/triage_engines.py \
 	tests/functional/triage_hangs.py \
 	tests/functional/triage_ras.py \
@@ -8,5 +9,6 @@ functional_tests += \
 EXTRA_DIST += \
 	tests/functional/cluster.py \
 	tests/targets/ras_job.py \
+	tests/targets/triage_collectives.py \
 	tests/targets/triage_hangs.py \
 	tests/targets/triage_job.py

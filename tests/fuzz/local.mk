@@ -59,3 +59,9 @@ tests_fuzz_fuzz_ras_SOURCES = tests/fuzz/fuzz_ras.c $(fuzz_driver) tests/unit/ra
 tests_fuzz_fuzz_ras_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_ras_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_ras_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+
+fuzz_programs += tests/fuzz/fuzz_flight
+tests_fuzz_fuzz_flight_SOURCES = tests/fuzz/fuzz_flight.c $(fuzz_driver)
+tests_fuzz_fuzz_flight_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_flight_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)

@@ -60,3 +60,8 @@ unit_tests += tests/unit/test_ras
 tests_unit_test_ras_SOURCES = tests/unit/test_ras.c tests/unit/ras_words.h $(job_models)
 tests_unit_test_ras_CPPFLAGS = $(report_cppflags)
 tests_unit_test_ras_LDADD = $(report_libs) $(VT_LIBS)
+
+unit_tests += tests/unit/test_flight
+tests_unit_test_flight_SOURCES = tests/unit/test_flight.c
+tests_unit_test_flight_CPPFLAGS = $(report_cppflags)
+tests_unit_test_flight_LDADD = $(report_libs) $(VT_LIBS)

@@ -54,7 +54,8 @@ static void run(void *arg)
 	uint32_t seen;
 
 	for (struct op *op = arg; op; op = op->next) {
-		op->comm->shared->functions[op->comm->rank] = op->function;
+		if (op->kind == COLLECTIVE)
+			op->comm->shared->functions[op->comm->rank] = op->function;
 		__atomic_store_n(own_count(op), op->number, __ATOMIC_RELEASE);
 		nccl_tell(op->comm->shared);
 	}

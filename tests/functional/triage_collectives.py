@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How far collectives are, by PyTorch's flight recorders: real process groups of NCCL on the simulated device.
+
+What the ranks' own recorders tell them, in a thread of their own, is the truth."""
+import contextlib
+import json
+import os
+import re
+import time
+
+from harness import COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, simulated_python, target
+from triage import VERSION, are_running, by_pid, triage
+
+JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
+ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024")
+LATE_S = 3.2  # from when on one is behind
+
+
+class Job:
+    def __init__(self, proc):
+        self.proc = proc
+        self.ranks = json.loads(proc.ready_line.split(None, 1)[1])
+        self.ready = time.monotonic()
+
+    def told(self):
+        """What each rank's recorder tells it."""
+        self.proc.stdin.write(b"\n")
+        self.proc.stdin.flush()
+        return json.loads(self.proc.stdout.readline())
+
+    def wait(self):
+        time.sleep(max(0, self.ready + LATE_S - time.monotonic()))
+
+    def triage(self, expect=COMPLETE):
+        _, found, text = triage("--inject", "--children-of", self.proc.pid, "--width", "160", expect=expect)
+        return found, text
+
+
+@contextlib.contextmanager
+def job(trouble, ranks=4, of=2):
+    command = [*simulated_python(VERSION), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of)]
+    with target(command, ready="READY", env=ENV) as proc:
+        try:
+            yield Job(proc)
+        finally:
+            proc.stdin.close()
+            proc.wait(20)
+            proc.stdin = open(os.devnull, "rb")
+
+
+def numbers(text):
+    """[0, 1, 2, 5] of "0-2,5"."""
+    return [i for part in text.split(",") for i in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)]
+
+
+def check_told(groups, told):
+    """Ours are what the recorder tells, group by group. There are no transfers here, and nothing fell out of the recorder."""
+    equal({g["group"] for g in groups}, set(told["pg_config"]), "the groups")
+    for ours in groups:
+        theirs, entries = told["pg_config"][ours["group"]], [e for e in told["entries"] if e["process_group"][0] == ours["group"]]
+        status = told["pg_status"][str(entries[-1]["pg_id"])]
+        equal((ours["backend"], ours["description"]), ("nccl", theirs["desc"]), "kind and description")
+        equal(numbers(ours["ranks"]), json.loads(theirs["ranks"]), "ranks of the group")
+        equal(ours["last_enqueued"], int(status["last_enqueued_collective"]), "the last collective")
+        # PyTorch's watchdog notes it a little later than the entries have it.
+        over = [e["collective_seq_id"] for e in entries if e["state"] == "completed"]
+        equal(ours["last_completed"], max(over + [int(status["last_completed_collective"])]), "the last one that is over")
+        equal("nccl:" + ours["operation"], entries[-1]["profiling_name"], "what the last one is")
+        pending = [e for e in entries if e["state"] != "completed"]
+        equal(ours["pending"], len(pending), "collectives that are not over")
+        if not pending:
+            equal(ours["oldest_pending"], None, "the oldest of none")
+            continue
+        oldest, want = ours["oldest_pending"], pending[0]
+        equal(("nccl:" + oldest["name"], oldest["number"], oldest["point_to_point"], oldest["timeout_ms"]),
+              (want["profiling_name"], want["collective_seq_id"], want["is_p2p"], want["timeout_ms"]), "the oldest that is not over")
+        equal(oldest["input"], f"{want['input_sizes'][0]} {want['input_dtypes'][0]}", "what it was given")
+        equal(oldest["started"], None, "whether it was started, which nobody records")
+    return groups
+
+
+def check_age(collectives, told):
+    """The time since it was called, by the clock that the recorder has."""
+    for ours in collectives["groups"]:
+        if ours["oldest_pending"]:
+            want = next(e for e in told["entries"] if e["process_group"][0] == ours["group"] and e["state"] != "completed")
+            began = collectives["told_at_ms"] - ours["oldest_pending"]["age_ms"]
+            check(abs(began - want["time_created_ns"] / 1e6) < 50, "when it was called", began, want)
+
+
+def verdicts(found, code):
+    return [v for v in found["found"]["verdicts"] if v["code"] == code]
+
+
+def outliers(found):
+    return [m["rank"] for m in found["members"] if m["outlier"]]
+
+
+def threads(pid):
+    names = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
+            names.append(file.read().strip())
+    return sorted(names)
+
+
+def test_rank_that_misses_a_collective():
+    with job("missing") as running:
+        time.sleep(0.5)  # for the watchdogs
+        before = [threads(pid) for pid in running.ranks]
+        told = running.told()
+        one = report_json(running.ranks[0], "--collectives", expect=COMPLETE)
+        check_told(one["pytorch"]["collectives"]["groups"], told[0])
+        equal(schema_errors(one), [], "what the schema does not allow")
+        _, text, _ = report(running.ranks[0], "--collectives", "--width", "160")
+        check(re.search(r"default_pg +0-3 +4 +3 +all_reduce number 4 for \d+ s: \[64, 32\] Float", text), "the text", text)
+        running.wait()
+        found, text = running.triage()
+        for pid, truth in zip(running.ranks, running.told()):
+            m = by_pid(found)[pid]
+            check_told(m["collectives"]["groups"], truth)
+            check_age(m["collectives"], truth)
+        equal(len(verdicts(found, "behind")), 1, "who is behind")
+        v = verdicts(found, "behind")[0]
+        check(v["alarm"] and v["text"].startswith(
+            "rank 2 has not begun all_reduce number 4 of process group default_pg, the last one there was number 3; ranks 0-1,3 wait in it "),
+              "what is said", v)
+        equal(outliers(found), [2], "who differs")
+        check("skip_collective" in text and re.search(r"default_pg +0-1,3 \[3\] +4 +3 +all_reduce number 4", text), "the summary", text)
+        # Everybody is as before: no thread more, none that stands still, and they still answer.
+        equal([threads(pid) for pid in running.ranks], before, "threads")
+        are_running(running.ranks)
+        equal([t["pg_status"] for t in running.told()], [t["pg_status"] for t in told], "what they tell afterwards")
+
+
+def test_wait_for_one_who_is_waited_for():
+    """Ranks 1 and 3 wait for rank 0 and 2 of which rank 0 waits for rank 2 in another group: it is rank 2."""
+    with job("subgroup") as running:
+        running.wait()
+        found, _ = running.triage()
+        said = [v["text"] for v in verdicts(found, "behind")]
+        equal(len(said), 2, "groups with somebody behind")
+        check(said[0].startswith("rank 2 has not begun all_reduce number 2 of process group 1, "), "the first", said)
+        check(said[1].startswith("ranks 0,2 have not begun all_reduce number 4 of process group default_pg, ") and
+              said[1].endswith("; rank 0 waits in another operation"), "the second", said)
+        equal(outliers(found), [2], "who differs")
+
+
+def test_different_collectives():
+    with job("different", ranks=3, of=1) as running:
+        running.wait()
+        found, _ = running.triage()
+        v = verdicts(found, "mismatched-collective")
+        check(v and v[0]["text"].startswith("rank 1 began broadcast as number 4 of process group default_pg, ranks 0,2 all_reduce"), "what is said",
+              found["found"]["verdicts"])
+
+
+def test_job_that_runs():
+    """Its ranks are never equally far, and nobody is to blame. Nor does it stop."""
+    with job("none", ranks=2) as running:
+        time.sleep(LATE_S)
+        seen = []
+        for _ in range(3):
+            found, _ = running.triage()
+            equal([v["text"] for v in found["found"]["verdicts"] if v["alarm"]], [], "alarms")
+            m = by_pid(found)[running.ranks[0]]
+            seen.append(next(g["last_enqueued"] for g in m["collectives"]["groups"] if g["group"] == "0"))
+        check(seen == sorted(set(seen)), "it goes on", seen)
+
+
+def test_recorder_is_off():
+    with job("off", ranks=2, of=1) as running:
+        found, text = running.triage()
+        for pid in running.ranks:
+            equal(by_pid(found)[pid]["collectives"]["groups"], [], "groups")
+            check("TORCH_FR_BUFFER_SIZE=2000" in by_pid(found)[pid]["collectives"]["why_none"], "why", by_pid(found)[pid])
+        check("0-1: not known: PyTorch's flight recorder is off" in text, "the summary", text)
+        one = report_json(running.ranks[0], "--collectives", expect=COMPLETE)
+        check("flight-off" in diag_codes(one), "the note", one["diagnostics"])
+        equal(schema_errors(one), [], "what the schema does not allow")
+
+
+def test_gil_is_kept():
+    """One keeps the GIL: it is not asked, and others are."""
+    with job("gil", ranks=2, of=1) as running:
+        before = threads(running.ranks[1])
+        found, text = running.triage()
+        members = by_pid(found)
+        check(re.search(r"thread \d+ holds the GIL", members[running.ranks[1]]["collectives"]["why_none"]), "why", members[running.ranks[1]])
+        equal({g["group"] for g in members[running.ranks[0]]["collectives"]["groups"]}, {"0", "1"}, "the other's groups")
+        check("1: not known: PyTorch was not asked" in text, "the summary", text)
+        equal(threads(running.ranks[1]), before, "threads")
+
+
+if __name__ == "__main__":
+    main(globals())
