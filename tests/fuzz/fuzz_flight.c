@@ -33,7 +33,7 @@ size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 }
 
 /* Ours, in braces. */
-static char *write(const struct vt_model_collectives *told, size_t *n)
+static char *written(const struct vt_model_collectives *told, size_t *n)
 {
 	static struct vt_json json;
 	char *text = NULL;
@@ -58,7 +58,7 @@ static void use(const struct vt_model_collectives *told)
 	struct vt_error *err;
 	json_t *root = NULL;
 	size_t n = 0;
-	char *text = write(told, &n);
+	char *text = written(told, &n);
 
 	err = vt_json_in_parse(&in, text, n, &root);
 	fuzz_check(!err, "not JSON: %s", err->message);
