@@ -15,6 +15,21 @@ struct ask {
 	uint64_t room_size;
 };
 
+/*
+ * While a thread captures a CUDA graph, asking for an event would spoil that, even on another thread, unless that one says that it knows
+ * what it does. The mode is our own thread's.
+ */
+#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+typedef int exchange_fn(int *mode);
+
+static int relax(const struct vt_helper_shared *shared, int *mode)
+{
+	exchange_fn *exchange = (exchange_fn *)shared->imports.cuThreadExchangeStreamCaptureMode;
+
+	return exchange && exchange(mode) == 0;
+}
+
 /* (whether with the single operations, whether of these only such as are not over) */
 static struct object *make_arguments(struct ask *ask)
 {
@@ -58,13 +73,16 @@ static uint32_t with_gil(struct vt_py *py)
 {
 	struct ask *ask = (struct ask *)py;
 	struct object *module = vt_py_module(py, "torch._C._distributed_c10d"), *called, *result;
+	int flags, mode = CAPTURE_MODE_RELAXED;
 	uint32_t status;
-	int flags;
 
 	called = module ? vt_py_function(py, module, ask->args.function, &flags) : NULL;
 	if (!called)
 		return VT_HELPER_OK; /* flight.is_there says it */
+	ask->args.entries = ask->args.entries && relax(py->shared, &mode);
 	result = vt_py_call(py, called, make_arguments(ask));
+	if (ask->args.entries)
+		relax(py->shared, &mode);
 	if (!result)
 		return vt_py_fail(py, "PyTorch's function failed");
 	status = take_text(ask, result);

@@ -61,6 +61,7 @@ struct vt_helper_imports {
 	uint64_t cuDeviceGetDefaultMemPool; /* this and the next two: CUDA 11.2 on */
 	uint64_t cuDeviceGetMemPool;
 	uint64_t cuMemPoolGetAttribute;
+	uint64_t cuThreadExchangeStreamCaptureMode; /* CUDA 10.1 on */
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
@@ -210,7 +211,7 @@ struct vt_ask_pytorch_answer {
 struct vt_ask_flight_args {
 	struct vt_ask_python_args python;
 	uint64_t max_bytes;  /* a longer text is not wanted */
-	int32_t entries;     /* with the single operations; without them the driver is not asked for anything */
+	int32_t entries;     /* with the single operations; without them the driver is not asked for anything, nor where it cannot be */
 	int32_t only_active; /* of them those that are not over */
 	char function[40];   /* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
 };

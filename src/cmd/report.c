@@ -48,7 +48,7 @@ static const struct argp_option options[] = {
 	  "Let PyTorch itself list its blocks, through the process's Python interpreter; holds the GIL, about 1 us a block", 0 },
 	{ "collectives", KEY_COLLECTIVES, NULL, 0,
 	  "Let PyTorch tell how far its collectives are (its flight recorder), through the process's Python interpreter; holds the GIL, "
-	  "about 20 ms at most",
+	  "for about 80 ms at most",
 	  0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },

@@ -35,6 +35,7 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuDeviceGetDefaultMemPool), { "cuDeviceGetDefaultMemPool" } },
 	{ "libcuda.so", FIELD(cuDeviceGetMemPool), { "cuDeviceGetMemPool" } },
 	{ "libcuda.so", FIELD(cuMemPoolGetAttribute), { "cuMemPoolGetAttribute" } },
+	{ "libcuda.so", FIELD(cuThreadExchangeStreamCaptureMode), { "cuThreadExchangeStreamCaptureMode" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD

@@ -67,6 +67,32 @@ def test_triage_rank_in_a_loop():
     culprit_is_named("loops", "count_for_ever")
 
 
+def test_triage_flight_recorder():
+    """The state of each rank's group is what its own flight recorder tells it, and the rank that is behind is named by its number."""
+    if count_gpus() < WORLD:
+        raise Skip("needs two GPUs")
+    with tempfile.TemporaryDirectory() as directory, together([Rank(r, "asleep", os.path.join(directory, "store")) for r in range(WORLD)]) as ranks:
+        time.sleep(4)
+        document, text, wall = triage("--inject", *[str(rank.pid) for rank in ranks])
+        print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
+        for member, rank in zip(document["members"], ranks):
+            groups, told = member["collectives"]["groups"], json.loads(rank.ask("tell"))
+            equal([g["group"] for g in groups], list(told["pg_config"]), "groups")
+            entries, ours = told["entries"], groups[0]
+            equal(ours["last_enqueued"], entries[-1]["collective_seq_id"], "the last collective")
+            pending = [e for e in entries if e["state"] != "completed"]
+            equal(ours["pending"], len(pending), "collectives that are not over")
+            equal(ours["last_completed"], entries[-1]["collective_seq_id"] - len(pending), "the last one that is over")
+            if pending:
+                equal("nccl:" + ours["oldest_pending"]["name"], pending[0]["profiling_name"], "what it waits in")
+                began = member["collectives"]["told_at_ms"] - ours["oldest_pending"]["age_ms"]
+                check(abs(began - pending[0]["time_created_ns"] / 1e6) < 100, "since when", began, pending[0])
+        behind = [v for v in document["found"]["verdicts"] if v["code"] == "behind"]
+        check(behind and behind[0]["text"].startswith(f"rank {WORLD - 1} has not begun all_reduce number "), "who is behind", behind)
+        for rank in ranks:
+            check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
+
+
 def test_triage_figures():
     with together([Gpu("idle", "--blocks", "2000", "--plain") for _ in range(8)]) as gpus:
         pids = [str(gpu.pid) for gpu in gpus]

@@ -3,7 +3,7 @@
 
 usage: triage_rank.py TROUBLE STORE
 
-After some steps the last rank does not come to the collective: it sleeps ("asleep"), runs in a loop ("loops"), or reduces something else
+For each line of standard input it prints what its own flight recorder tells it. After some steps the last rank does not come to the collective: it sleeps ("asleep"), runs in a loop ("loops"), or reduces something else
 while the others gather ("other"). Prints READY a second before that, when all ranks have made their steps.
 """
 import datetime
@@ -44,6 +44,12 @@ def train_step(tensor, n, trouble):
     torch.cuda.synchronize()
 
 
+def answer():
+    from torch._C import _distributed_c10d
+    for _ in sys.stdin:
+        print(_distributed_c10d._dump_nccl_trace_json(True, False).decode(), flush=True)
+
+
 def main():
     trouble, store = sys.argv[1:]
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
@@ -53,6 +59,7 @@ def main():
     keep = [torch.empty(1 << 20, device="cuda") for _ in range(16 * (RANK + 1))]
     for n in range(STEPS):
         train_step(tensor, n, trouble)
+    threading.Thread(target=answer, daemon=True).start()
     threading.Timer(1, lambda: print("READY", flush=True)).start()
     train_step(tensor, STEPS, trouble)
     del keep

@@ -13,6 +13,17 @@ DRV(cuStreamCreateWithPriority, struct sim_stream **stream, unsigned flags, int 
 	return sim_stream_create(dev, flags, priority, stream);
 }
 
+DRV(cuThreadExchangeStreamCaptureMode, int *mode)
+{
+	static __thread int current; /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+	int old = current;
+
+	DRV_ENTER();
+	current = *mode;
+	*mode = old;
+	return SIM_OK;
+}
+
 DRV(cuStreamCreate, struct sim_stream **stream, unsigned flags)
 {
 	return cuStreamCreateWithPriority(stream, flags, 0);
