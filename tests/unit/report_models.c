@@ -451,6 +451,21 @@ static void add_training_threads(struct vt_model *model)
 		add_idle_thread(model, 41700 + i, i < 16 ? "pt_autograd_0" : "cuda-EvtHandlr");
 }
 
+static void add_process_groups(struct vt_model *model, const char *description, const char *input)
+{
+	struct vt_model_collectives *c = &model->collectives;
+	struct vt_model_process_group *g = checked(vt_vec_append(&c->groups));
+
+	c->told_ms = 1790000000000;
+	*g = (struct vt_model_process_group){ .backend = "nccl", .name = "0", .description = description, .ranks = "0-7", .last_enqueued = 4172,
+					      .last_started = -1, .last_completed = 4171, .operation = "all_reduce", .n_pending = 2 };
+	g->oldest = (struct vt_model_operation){ .name = "all_reduce", .number = 4172, .started = -1, .input = input, .age_ms = 93000,
+						 .timeout_ms = 600000 };
+	g = checked(vt_vec_append(&c->groups));
+	*g = (struct vt_model_process_group){ .backend = "gloo", .name = "1", .description = "", .last_enqueued = -1, .last_started = -1,
+					      .last_completed = -1 };
+}
+
 static void build_training(struct vt_model *model)
 {
 	struct vt_model_allocator *a;
@@ -467,6 +482,7 @@ static void build_training(struct vt_model *model)
 	model->devices.data[1].context = 0;
 	add_training_threads(model);
 	report_add_pinned(model);
+	add_process_groups(model, "default_pg", "[4096, 4096] BFloat16");
 }
 
 /* A thread sits in cudaMalloc with the allocator's lock, and the device is full. */
@@ -656,6 +672,7 @@ static void build_no_cuda(struct vt_model *model)
 	t->waits = "waits in clock_nanosleep, 412 s to go";
 	report_add_native(model, t, "clock_nanosleep@@GLIBC_2.17", "libc.so.6", 0xe57f8);
 	report_add_native(model, t, "main", "sleep", 0x2b21);
+	model->collectives.why = "PyTorch was not asked: this process never used CUDA";
 }
 
 /* The main thread holds the GIL and waits for a mutex; who has that waits for the GIL. A third thread waits for a disk. */
@@ -830,6 +847,7 @@ static void build_hostile(struct vt_model *model)
 	for (size_t i = 0; i < 40; i++)
 		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
 			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
+	add_process_groups(model, "\033[31m\xff\n", "\xe2\x80\xae[8]\a");
 }
 
 static void build_nothing(struct vt_model *model)
