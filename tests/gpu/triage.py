@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vramtap triage of jobs over NCCL on real GPUs: who is not where the others are must be named; and how long eight processes take."""
+"""vramtap triage of jobs over NCCL on real GPUs: who is not where the others are must be named, what NCCL's RAS says is what a client of
+its own gets; and how long eight processes take."""
 import concurrent.futures
 import contextlib
 import json
 import os
+import re
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,9 +22,9 @@ WORLD = 2
 
 
 class Rank(Job):
-    def __init__(self, rank, trouble, store):
+    def __init__(self, rank, trouble, store, **env):
         super().__init__([sys.executable, os.path.join(HERE, "triage_rank.py"), trouble, store],
-                         env=dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD)))
+                         env=dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), **env))
 
 
 @contextlib.contextmanager
@@ -31,8 +35,8 @@ def together(jobs):
         yield jobs
 
 
-def triage(*options):
-    """The job document, what was printed, and the wall time in ms."""
+def triage(*options, look=None):
+    """The job document, what was printed, and the wall time in ms; look(directory, document), while it is there."""
     with tempfile.TemporaryDirectory() as directory:
         begin = time.monotonic()
         done = subprocess.run([VRAMTAP, "triage", *options, "--width", "120", "-o", os.path.join(directory, "out")], stdin=subprocess.DEVNULL,
@@ -40,7 +44,10 @@ def triage(*options):
         wall = (time.monotonic() - begin) * 1e3
         check(done.returncode in (COMPLETE, PARTIAL), f"exit code {done.returncode}", done.stderr.decode(), done.stdout.decode()[-2000:])
         with open(os.path.join(directory, "out", "report.json"), encoding="utf-8") as file:
-            return json.load(file), done.stdout.decode(), wall
+            document = json.load(file)
+        if look:
+            look(os.path.join(directory, "out"), document)
+        return document, done.stdout.decode(), wall
 
 
 def culprit_is_named(trouble, word):
@@ -91,6 +98,111 @@ def test_triage_flight_recorder():
         check(behind and behind[0]["text"].startswith(f"rank {WORLD - 1} has not begun all_reduce number "), "who is behind", behind)
         for rank in ranks:
             check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
+
+
+# ---- NCCL's RAS ----
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return "127.0.0.1", probe.getsockname()[1]
+
+
+def ask_ras(address, form):
+    """What RAS says in this form, as NCCL's own client asks; None when it does not know the form."""
+    with socket.create_connection(address, timeout=20) as connection, connection.makefile("rb") as lines:
+        def command(text):
+            connection.sendall(text.encode() + b"\n")
+            return lines.readline().decode().strip()
+        check(command("CLIENT PROTOCOL 2").startswith("SERVER PROTOCOL"), "no RAS")
+        if form == "json" and command("SET FORMAT json") != "OK":
+            return None
+        connection.sendall(b"VERBOSE STATUS\n")
+        return lines.read().decode()
+
+
+def counts_of(said):
+    """{operation: {rank: how many}} of the operations of which ranks have launched different numbers, by the test's own reading."""
+    if said.startswith("{"):
+        (communicator,) = json.loads(said)["communicators"]
+        counts = {}
+        for rank in communicator["ranks"]:
+            for name, count in rank["collective_counts"].items():
+                counts.setdefault(name, {})[rank["rank"]] = count
+        return {name: of for name, of in counts.items() if len(set(of.values())) > 1}
+    found, operation = {}, None
+    for line in said.splitlines():
+        about = re.fullmatch(r"  Communicator ranks have different (\w+) operation counts", line)
+        rank = re.match(r"  Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations) -- ", line)
+        operation = about.group(1) if about else operation
+        if rank:
+            found.setdefault(operation, {})[int(rank.group(1))] = int(rank.group(2) or 0)
+    return found
+
+
+def counts_told(ras):
+    """The same by vramtap."""
+    counts = {}
+    for group in ras["groups"]:
+        if group["about"] == "count":
+            counts.setdefault(group["what"], {}).update({rank["rank"]: group["count"] for rank in group["ranks"]})
+    return counts
+
+
+@contextlib.contextmanager
+def ranks_with_ras():
+    if count_gpus() < WORLD:
+        raise Skip("needs two GPUs")
+    address = free_address()
+    with tempfile.TemporaryDirectory() as directory, \
+            together([Rank(r, "asleep", os.path.join(directory, "store"), NCCL_RAS_ADDR=f"{address[0]}:{address[1]}") for r in range(WORLD)]) as ranks:
+        time.sleep(1)
+        with contextlib.suppress(OSError), socket.create_connection(address, timeout=5):
+            yield ranks, address
+            return
+        raise Skip("this PyTorch's NCCL has no RAS")
+
+
+def test_triage_ras():
+    """Rank 1 misses a collective: RAS says so, in the same words to vramtap and to the test."""
+    with ranks_with_ras() as (ranks, address):
+        own = {form: ask_ras(address, form) for form in ("text", "json")}
+        print("  | " + own["text"].replace("\n", "\n  | "))
+        expected = counts_of(own["json"] or own["text"])
+        equal(counts_of(own["text"]), expected, "what RAS says in its two forms")
+        check(len(expected) == 1 and all(of[0] == of[1] + 1 for of in expected.values()), "rank 1 is one operation behind", expected)
+
+        def look(directory, document):
+            with open(os.path.join(directory, document["ras"][0]["file"]), encoding="utf-8") as file:
+                equal(counts_of(file.read()), expected, "what vramtap kept")
+        for option in ("--ras", "--inject"):
+            document, text, wall = triage(option, *[str(rank.pid) for rank in ranks], look=look)
+            print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
+            (ras,) = document["ras"]
+            check(ras["understood"] and ras["communicators"] == 1 and ras["pid"] in [rank.pid for rank in ranks], "the answer", ras)
+            equal(counts_told(ras), expected, "what vramtap says")
+            (verdict,) = [v for v in document["found"]["verdicts"] if v["code"] == "ras-behind"]
+            equal((verdict["members"], verdict["alarm"]), ([[1, 1]], True), "who is behind")
+            for rank in ranks:
+                check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
+        # Without either it is not asked.
+        equal(triage(*[str(rank.pid) for rank in ranks])[0]["ras"], [], "answers without --ras")
+
+
+def test_triage_ras_silent():
+    """A rank that is stopped does not answer RAS, whichever of them the kernel chooses at first."""
+    with ranks_with_ras() as (ranks, _):
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        try:
+            document, text, wall = triage("--ras", *[str(rank.pid) for rank in ranks])
+        finally:
+            os.kill(ranks[1].pid, signal.SIGCONT)
+        print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
+        (ras,) = document["ras"]
+        equal((ras["pid"], ras["understood"]), (ranks[0].pid, True), "who answered")
+        codes = {v["code"]: v["members"] for v in document["found"]["verdicts"]}
+        equal(codes.get("ras-silent"), [[1, 1]], "who does not answer")
+        equal(codes.get("stopped"), [[1, 1]], "who is stopped")
 
 
 def test_triage_figures():
