@@ -17,6 +17,7 @@
 struct ras_look {
 	struct vt_job_look *look;
 	struct vt_map by_rank, by_pid; /* members */
+	struct vt_map ill;             /* processes that are lost, or do not answer, that were named */
 	int world_size;                /* -1 unknown */
 	bool by_pid_alone;             /* all processes of the job are known, by numbers that all have from one table */
 	size_t said[VT_RAS_N_ABOUT];
@@ -122,9 +123,9 @@ static void add_group(struct ras_look *r, const struct vt_ras_group *group, cons
 	}
 }
 
-static void add_source(const struct vt_ras_group *group, struct vt_str *text)
+static void add_communicator(const struct vt_ras_group *group, const char *before, struct vt_str *text)
 {
-	vt_str_addf(text, " (NCCL's RAS, communicator %.18s", group->communicator);
+	vt_str_addf(text, " (%scommunicator %.18s", before, group->communicator);
 	if (group->size > 0)
 		vt_str_addf(text, " of %d rank%s", group->size, group->size == 1 ? "" : "s");
 	vt_str_add(text, ")");
@@ -149,9 +150,9 @@ static const struct rule {
 	enum vt_ras_about about;
 	const char *code, *one, *many; /* what is said of one, and of many; NULL: what they report */
 } rules[] = {
-	{ VT_RAS_DEAD, "ras-dead", "is considered dead", "are considered dead" },
-	{ VT_RAS_SILENT, "ras-silent", "does not answer", "do not answer" },
-	{ VT_RAS_ABSENT, "ras-absent", "is not heard of", "are not heard of" },
+	{ VT_RAS_DEAD, "ras-dead", "is considered dead by NCCL's RAS", "are considered dead by NCCL's RAS" },
+	{ VT_RAS_SILENT, "ras-silent", "does not answer NCCL's RAS", "do not answer NCCL's RAS" },
+	{ VT_RAS_ABSENT, "ras-absent", "is not known to NCCL's RAS", "are not known to NCCL's RAS" },
 	{ VT_RAS_ERROR, "ras-error", NULL, NULL },
 };
 
@@ -165,11 +166,9 @@ static void say_group(struct ras_look *r, const struct rule *rule, const struct 
 	if (rule->one)
 		vt_str_addf(&text, " %s", group->n == 1 ? rule->one : rule->many);
 	else
-		vt_str_addf(&text, " report%s \"%.80s\"", group->n == 1 ? "s" : "", group->what);
+		vt_str_addf(&text, " report%s \"%.80s\" to NCCL's RAS", group->n == 1 ? "s" : "", group->what);
 	if (*group->communicator)
-		add_source(group, &text);
-	else
-		vt_str_add(&text, " (NCCL's RAS)");
+		add_communicator(group, "", &text);
 	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->look->ranks.n, &members, &text);
 	vt_str_deinit(&text);
 	free(members.data);
@@ -183,14 +182,36 @@ static bool has_about(const struct vt_ras *ras, enum vt_ras_about about)
 	return false;
 }
 
-/* Whoever is not heard of in a communicator is dead or silent, if there are such. */
+/* A process that is lost is so in all of its communicators. Hosts are interned. */
+static bool was_named(struct ras_look *r, const struct rule *rule, const struct vt_ras_group *group)
+{
+	bool all = group->ranks.n == group->n;
+
+	if (rule->about != VT_RAS_DEAD && rule->about != VT_RAS_SILENT)
+		return false;
+	for (size_t i = 0; i < group->ranks.n; i++) {
+		const struct vt_ras_rank *rank = &group->ranks.data[i];
+		uint64_t key = vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid);
+
+		all &= rank->pid && vt_map_get(&r->ill, key);
+		r->look->failed |= !vt_map_put(&r->ill, key, 0);
+	}
+	return all;
+}
+
+/* Whoever is not known in a communicator is dead or silent, if there are such. In the communicator of all ranks they have better names. */
 static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rule *rule)
 {
 	if (rule->about == VT_RAS_ABSENT && (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
 		return;
-	for (size_t i = 0; i < ras->groups.n; i++)
-		if (ras->groups.data[i].about == rule->about && ras->groups.data[i].n)
-			say_group(r, rule, &ras->groups.data[i]);
+	for (int world = 1; world >= 0; world--) {
+		for (size_t i = 0; i < ras->groups.n; i++) {
+			const struct vt_ras_group *group = &ras->groups.data[i];
+
+			if (group->about == rule->about && group->n && has_job_numbers(r, group) == world && !was_named(r, rule, group))
+				say_group(r, rule, group);
+		}
+	}
 }
 
 /* ---- ranks of a communicator that differ ---- */
@@ -290,7 +311,7 @@ static void add_differing(struct ras_look *r, const struct differing *d, struct 
 	vt_str_add(text, said ? ", " : "");
 	add_group(r, d->most, &d->members[d->most - d->groups], text);
 	add_what(d->most, !said, text);
-	add_source(d->most, text);
+	add_communicator(d->most, "NCCL's RAS, ", text);
 }
 
 static void say_differing(struct ras_look *r, struct differing *d)
@@ -372,4 +393,5 @@ void vt_rules_ras(struct vt_job_look *look)
 	}
 	vt_map_deinit(&r.by_rank);
 	vt_map_deinit(&r.by_pid);
+	vt_map_deinit(&r.ill);
 }

@@ -265,8 +265,8 @@ static void test_verdicts(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "ras-dead");
 	assert_non_null(v);
-	assert_string_equal(v->text, "rank 5 (pid 4715 on 10.0.0.2) is considered dead "
-				     "(NCCL's RAS, communicator 0xfe5c0d1a2b3c4d5e of 8 ranks)");
+	assert_string_equal(v->text, "rank 5 (pid 4715 on 10.0.0.2) is considered dead by NCCL's RAS "
+				     "(communicator 0xfe5c0d1a2b3c4d5e of 8 ranks)");
 	assert_true(v->alarm);
 	assert_int_equal(v->members.n, 0);
 	for (size_t i = 0, n = 0; i < job.verdicts.n; i++) {
