@@ -8,7 +8,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +33,13 @@ struct entry {
 typedef void entry_fn(void *arg, const struct entry *entry);
 
 /* "0100007F:6D7C": words of the address in the order of the processor's bytes, and the port. */
-static bool read_address(const char *hex, unsigned int port, union vt_ras_address *address)
+static bool read_address(const char *hex, union vt_ras_address *address)
 {
-	size_t n = strlen(hex);
+	size_t n = strspn(hex, "0123456789ABCDEF");
 	uint32_t words[4] = { 0 };
+	uint16_t port;
 
-	if (n != 8 && n != 32)
+	if ((n != 8 && n != 32) || hex[n] != ':')
 		return false;
 	for (size_t i = 0; i < n / 8; i++) {
 		char word[9] = "";
@@ -47,21 +47,37 @@ static bool read_address(const char *hex, unsigned int port, union vt_ras_addres
 		memcpy(word, hex + 8 * i, 8);
 		words[i] = (uint32_t)strtoul(word, NULL, 16);
 	}
+	port = (uint16_t)strtoul(hex + n + 1, NULL, 16);
 	*address = (union vt_ras_address){ .any.sa_family = n == 8 ? AF_INET : AF_INET6 };
 	if (n == 8) {
-		address->v4.sin_port = htons((uint16_t)port);
+		address->v4.sin_port = htons(port);
 		memcpy(&address->v4.sin_addr, words, 4);
 	} else {
-		address->v6.sin6_port = htons((uint16_t)port);
+		address->v6.sin6_port = htons(port);
 		memcpy(&address->v6.sin6_addr, words, 16);
 	}
 	return true;
 }
 
+/* Columns of the table: number, local and remote address, state, queues, timer, retransmits, uid, timeout, inode, ... */
+static bool read_entry(char *line, struct entry *entry)
+{
+	enum { LOCAL = 1, REMOTE = 2, STATE = 3, INODE = 9, N_COLUMNS };
+	char *columns[N_COLUMNS] = { 0 }, *rest = NULL;
+
+	for (size_t i = 0; i < N_COLUMNS; i++) {
+		columns[i] = strtok_r(i ? NULL : line, " \n", &rest);
+		if (!columns[i])
+			return false;
+	}
+	entry->state = (unsigned int)strtoul(columns[STATE], NULL, 16);
+	entry->inode = strtoull(columns[INODE], NULL, 10);
+	return read_address(columns[LOCAL], &entry->local) && read_address(columns[REMOTE], &entry->remote);
+}
+
 static void for_each_in(pid_t pid, const char *table, entry_fn *fn, void *arg)
 {
-	char path[64], line[512], local[33], remote[33];
-	unsigned int local_port, remote_port;
+	char path[64], line[512];
 
 	snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)vt_proc_view(pid), table);
 
@@ -70,9 +86,7 @@ static void for_each_in(pid_t pid, const char *table, entry_fn *fn, void *arg)
 	while (file && fgets(line, sizeof(line), file)) {
 		struct entry entry;
 
-		if (sscanf(line, " %*u: %32[0-9A-F]:%4x %32[0-9A-F]:%4x %2x %*x:%*x %*x:%*x %*x %*u %*u %" SCNu64, local,
-			   &local_port, remote, &remote_port, &entry.state, &entry.inode) == 6 &&
-		    read_address(local, local_port, &entry.local) && read_address(remote, remote_port, &entry.remote))
+		if (read_entry(line, &entry))
 			fn(arg, &entry);
 	}
 }
@@ -136,9 +150,17 @@ static bool add_sockets(pid_t pid, uint64_t value, struct vt_map *inodes, bool *
 	return true;
 }
 
+/* Numbers of processes are used again. */
 static bool is_of_job(const struct vt_suspect *suspect)
 {
-	return suspect->label.in_job && !suspect->core && suspect->label.start_ticks;
+	struct vt_thread_info info = { 0 };
+
+	if (!suspect->label.in_job || suspect->core || !suspect->label.start_ticks)
+		return false;
+
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+
+	return !err && info.start_ticks == suspect->label.start_ticks;
 }
 
 /* Of who is a process of the job: the inodes of its sockets. */

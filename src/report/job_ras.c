@@ -103,9 +103,11 @@ static char *without_zeros(const char *text, size_t n)
 	return clean;
 }
 
-static const char *intern(struct vt_job *job, const char *text)
+static const char *intern(struct vt_job *job, const char *text, const char *otherwise)
 {
-	return text ? vt_job_text(job, text, strlen(text)) : NULL;
+	const char *copy = text ? vt_job_text(job, text, strlen(text)) : NULL;
+
+	return copy ? copy : otherwise;
 }
 
 bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n)
@@ -117,9 +119,9 @@ bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *
 		job->failed = true;
 		return false;
 	}
-	r.ras->host = intern(job, asked->host);
-	r.ras->address = intern(job, asked->address);
-	r.ras->file = intern(job, asked->file);
+	r.ras->host = intern(job, asked->host, "");
+	r.ras->address = intern(job, asked->address, "");
+	r.ras->file = intern(job, asked->file, NULL);
 	r.ras->pid = asked->pid;
 	r.ras->understood = true;
 	if (*clean == '{')

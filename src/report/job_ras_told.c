@@ -82,10 +82,13 @@ static void add(struct told *t, json_t *from, enum vt_ras_about about, const cha
 static const char *status_of(struct told *t, json_t *status)
 {
 	int state = need_int(t, status, "init_state", 0);
+	bool aborted = vt_json_in_need_bool(&t->in, status, "abort_flag");
+	bool finalized = vt_json_in_need_bool(&t->in, status, "finalize_called");
+	bool destroyed = vt_json_in_need_bool(&t->in, status, "destroy_flag");
 
-	if (vt_json_in_need_bool(&t->in, status, "abort_flag"))
+	if (aborted)
 		return "ABORT";
-	if (vt_json_in_need_bool(&t->in, status, "finalize_called") | vt_json_in_need_bool(&t->in, status, "destroy_flag"))
+	if (finalized || destroyed)
 		return "FINALIZE";
 	return state == NCCL_SUCCESS ? "RUNNING" : "INIT";
 }

@@ -153,7 +153,8 @@ static char *changed(const char *words, const char *from, const char *to)
 
 	assert_non_null(at);
 	assert_int_equal(strlen(from), strlen(to));
-	memcpy(at, to, strlen(to));
+	for (size_t i = 0; to[i]; i++)
+		at[i] = to[i];
 	return copy;
 }
 
