@@ -66,13 +66,17 @@ void vt_ras_drop_groups(struct vt_ras_reading *r, size_t n)
 
 void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid, const char *host, size_t n)
 {
-	struct vt_ras_rank *added = r->n_ranks < MAX_RANKS ? vt_vec_append(&group->ranks) : NULL;
-	const char *name = added ? vt_job_text(r->job, host, n) : NULL;
+	struct vt_ras_rank *added;
+	const char *name;
 
 	group->n++;
+	if (r->n_ranks++ >= MAX_RANKS)
+		return;
+	added = vt_vec_append(&group->ranks);
+	name = added ? vt_job_text(r->job, host, n) : NULL;
+	r->job->failed |= !name;
 	if (!added)
 		return;
-	r->n_ranks++;
 	*added = (struct vt_ras_rank){ .rank = rank, .pid = pid, .host = name ? name : "" };
 }
 

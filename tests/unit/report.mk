@@ -26,7 +26,7 @@ tests_unit_test_json_CPPFLAGS = $(report_cppflags)
 tests_unit_test_json_LDADD = $(report_libs)
 
 unit_tests += tests/unit/test_report_nomem
-tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c $(job_models) $(report_parts)
+tests_unit_test_report_nomem_SOURCES = tests/unit/test_report_nomem.c tests/unit/ras_words.h $(job_models) $(report_parts)
 tests_unit_test_report_nomem_CPPFLAGS = $(report_cppflags)
 tests_unit_test_report_nomem_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 tests_unit_test_report_nomem_LDADD = $(report_libs) $(VT_LIBS)

@@ -21,6 +21,7 @@
 #include "report/load.h"
 #include "report/writer.h"
 #include "job_models.h"
+#include "ras_words.h"
 #include "report_models.h"
 #include "report_parts.h"
 
@@ -259,6 +260,47 @@ static bool merge(const char *json, size_t n, long nth, char **text, bool *parti
 	return failed;
 }
 
+static const struct vt_ras ras_asked = { .host = "h", .pid = 1, .address = "a", .understood = true };
+
+/* An answer of NCCL's RAS is read, with the allocation number nth failing; what is there of it is sound. */
+static bool read_ras(const char *words, long nth)
+{
+	static const struct vt_writer_options options = { 0 };
+	FILE *file = tmpfile();
+	struct vt_job job;
+	bool whole;
+
+	assert_non_null(file);
+	vt_job_init(&job);
+	counting = true;
+	failed = false;
+	countdown = nth;
+	whole = vt_job_add_ras(&job, &ras_asked, words, strlen(words));
+	counting = false;
+	/* What jansson could not have it says, too. */
+	assert_true(whole == !failed || (whole && !job.ras.data[0].understood));
+	vt_job_account(&job);
+	assert_null(vt_write_job_text(&job, &options, file));
+	assert_null(vt_write_job_json(&job, &options, file));
+	fclose(file);
+	vt_job_deinit(&job);
+	return failed;
+}
+
+static void test_ras_without_memory(void **state)
+{
+	static const char *const all[] = { ras_2_24, ras_2_27, ras_2_28, ras_2_29, ras_status, ras_well };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		long nth = 0;
+
+		for (for_good = i % 2; read_ras(all[i], nth); nth++)
+			;
+		assert_true(nth > 2);
+	}
+}
+
 static void test_job_without_memory(void **state)
 {
 	static const char *const hangs[] = { "loop", "loader-gone", "unreadable", "sequences", "outsider" };
@@ -277,6 +319,7 @@ static void test_job_without_memory(void **state)
 		assert_non_null(file);
 		vt_job_init(&job);
 		assert_true(job_model_fill(&job, &what));
+		assert_true(vt_job_add_ras(&job, &ras_asked, ras_2_29, strlen(ras_2_29)));
 		assert_null(vt_write_job_json(&job, &options, file));
 		fclose(file);
 		vt_job_deinit(&job);
@@ -300,6 +343,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_failure),
 		cmocka_unit_test(test_job_without_memory),
+		cmocka_unit_test(test_ras_without_memory),
 		cmocka_unit_test(test_no_memory_from_then_on),
 		cmocka_unit_test(test_saved_reports),
 	};
