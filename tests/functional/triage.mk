@@ -8,6 +8,8 @@ functional_tests += \
 	tests/functional/triage_slurm.py
 EXTRA_DIST += \
 	tests/functional/cluster.py \
+	tests/functional/ras_client.py \
+	tests/targets/nccl_ras.py \
 	tests/targets/ras_job.py \
 	tests/targets/triage_collectives.py \
 	tests/targets/triage_hangs.py \

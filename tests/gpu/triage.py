@@ -5,7 +5,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import statistics
@@ -15,6 +14,7 @@ import tempfile
 import time
 
 from scenarios import HERE, Gpu
+import ras_client
 from stacks import count_gpus
 from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main, proc_state
 
@@ -102,58 +102,11 @@ def test_triage_flight_recorder():
 
 # ---- NCCL's RAS ----
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return "127.0.0.1", probe.getsockname()[1]
-
-
-def ask_ras(address, form):
-    """What RAS says in this form, as NCCL's own client asks; None when it does not know the form."""
-    with socket.create_connection(address, timeout=20) as connection, connection.makefile("rb") as lines:
-        def command(text):
-            connection.sendall(text.encode() + b"\n")
-            return lines.readline().decode().strip()
-        check(command("CLIENT PROTOCOL 2").startswith("SERVER PROTOCOL"), "no RAS")
-        if form == "json" and command("SET FORMAT json") != "OK":
-            return None
-        connection.sendall(b"VERBOSE STATUS\n")
-        return lines.read().decode()
-
-
-def counts_of(said):
-    """{operation: {rank: how many}} of the operations of which ranks have launched different numbers, by the test's own reading."""
-    if said.startswith("{"):
-        (communicator,) = json.loads(said)["communicators"]
-        counts = {}
-        for rank in communicator["ranks"]:
-            for name, count in rank["collective_counts"].items():
-                counts.setdefault(name, {})[rank["rank"]] = count
-        return {name: of for name, of in counts.items() if len(set(of.values())) > 1}
-    found, operation = {}, None
-    for line in said.splitlines():
-        about = re.fullmatch(r"  Communicator ranks have different (\w+) operation counts", line)
-        rank = re.match(r"  Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations) -- ", line)
-        operation = about.group(1) if about else operation
-        if rank:
-            found.setdefault(operation, {})[int(rank.group(1))] = int(rank.group(2) or 0)
-    return found
-
-
-def counts_told(ras):
-    """The same by vramtap."""
-    counts = {}
-    for group in ras["groups"]:
-        if group["about"] == "count":
-            counts.setdefault(group["what"], {}).update({rank["rank"]: group["count"] for rank in group["ranks"]})
-    return counts
-
-
 @contextlib.contextmanager
 def ranks_with_ras():
     if count_gpus() < WORLD:
         raise Skip("needs two GPUs")
-    address = free_address()
+    address = ras_client.free_address()
     with tempfile.TemporaryDirectory() as directory, \
             together([Rank(r, "asleep", os.path.join(directory, "store"), NCCL_RAS_ADDR=f"{address[0]}:{address[1]}") for r in range(WORLD)]) as ranks:
         time.sleep(1)
@@ -166,21 +119,21 @@ def ranks_with_ras():
 def test_triage_ras():
     """Rank 1 misses a collective: RAS says so, in the same words to vramtap and to the test."""
     with ranks_with_ras() as (ranks, address):
-        own = {form: ask_ras(address, form) for form in ("text", "json")}
+        own = {form: ras_client.ask(address, form) for form in ("text", "json")}
         print("  | " + own["text"].replace("\n", "\n  | "))
-        expected = counts_of(own["json"] or own["text"])
-        equal(counts_of(own["text"]), expected, "what RAS says in its two forms")
+        expected = ras_client.counts_of(own["json"] or own["text"])
+        equal(ras_client.counts_of(own["text"]), expected, "what RAS says in its two forms")
         check(len(expected) == 1 and all(of[0] == of[1] + 1 for of in expected.values()), "rank 1 is one operation behind", expected)
 
         def look(directory, document):
             with open(os.path.join(directory, document["ras"][0]["file"]), encoding="utf-8") as file:
-                equal(counts_of(file.read()), expected, "what vramtap kept")
+                equal(ras_client.counts_of(file.read()), expected, "what vramtap kept")
         for option in ("--ras", "--inject"):
             document, text, wall = triage(option, *[str(rank.pid) for rank in ranks], look=look)
             print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
             (ras,) = document["ras"]
             check(ras["understood"] and ras["communicators"] == 1 and ras["pid"] in [rank.pid for rank in ranks], "the answer", ras)
-            equal(counts_told(ras), expected, "what vramtap says")
+            equal(ras_client.counts_told(ras), expected, "what vramtap says")
             (verdict,) = [v for v in document["found"]["verdicts"] if v["code"] == "ras-behind"]
             equal((verdict["members"], verdict["alarm"]), ([[1, 1]], True), "who is behind")
             for rank in ranks:

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
-# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, and what starts programs on many
-# machines. Quick the second time. Says what it could not do; the tests that need it are then skipped.
+# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, NCCL, and what starts programs
+# on many machines. Quick the second time. Says what it could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
@@ -35,4 +35,6 @@ sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
 sh "$here/setup/gdb.sh" old gdb-minimal bullseye
 # Without these the tests of examples/triage-*.sh are skipped.
 sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell
+# Without it the test of the real RAS is skipped.
+sh "$here/setup/nccl.sh" 2.28.9
 exit $status
