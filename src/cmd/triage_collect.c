@@ -28,6 +28,8 @@
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
 #define MIN_WORKERS 8                     /* so many are tried in any case */
 #define OWN_FILES 256                     /* of a worker, beside the pipes that were there when it began */
+#define LOT 32                            /* processes that are stopped at once, for each processor here: each takes some 0.2 ms of it */
+#define LOT_NS (50 * VT_NS_PER_MS)        /* the next lot does not wait longer for one that hangs */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
 #define PATIENCE_NS (2 * VT_NS_PER_S)     /* those who are prepared wait so long for the next one to be */
 #define PATIENCE_PART 4                   /* and never longer than this part of the time for all */
@@ -67,7 +69,8 @@ struct party {
 	struct vt_job *job;
 	struct worker *workers;
 	size_t n;
-	struct vt_gate *gates; /* the start, and one for each worker */
+	struct vt_gate *gates; /* the start of each lot, and one for each worker */
+	size_t n_lots, n_started; /* lots */
 	struct vt_triage_ras *ras; /* NULL: nobody is asked */
 	size_t n_processors;
 	uint64_t begin_ns, deadline_ns;
@@ -105,11 +108,17 @@ static size_t count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
 }
 
+/* They are in the order of their importance, so that ranks are in the first lot. */
+static struct vt_gate *start_of(const struct party *party, const struct worker *worker)
+{
+	return &party->gates[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
+}
+
 /* On failure worker->why is why. */
 static bool start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
-		.parent = getpid(), .start = &party->gates[0], .go = worker->go, .deadline_ns = party->deadline_ns,
+		.parent = getpid(), .start = start_of(party, worker), .go = worker->go, .deadline_ns = party->deadline_ns,
 		.lines_memo = party->lines_memo,
 	};
 	int pipes[2];
@@ -167,7 +176,7 @@ static void hear(struct party *party, struct worker *worker, char what)
 {
 	if (what == VT_WORKER_READY && worker->phase == PHASE_PREPARING) {
 		worker->phase = PHASE_READY;
-		if (vt_gate_is_open(&party->gates[0]))
+		if (vt_gate_is_open(start_of(party, worker)))
 			begin_capturing(worker);
 		party->last_ready_ns = vt_now_ns();
 	} else if (what == VT_WORKER_READ) {
@@ -307,27 +316,43 @@ static uint64_t start_by(const struct party *party)
 	return for_next < for_all ? for_next : for_all;
 }
 
-/* Those that are late go alone. */
+static void start_lot(struct party *party)
+{
+	struct vt_gate *start = &party->gates[party->n_started++];
+
+	vt_gate_open(start);
+	for (size_t i = 0; i < party->n; i++)
+		if (party->workers[i].phase == PHASE_READY && start_of(party, &party->workers[i]) == start)
+			begin_capturing(&party->workers[i]);
+}
+
+static bool is_lot_over(const struct party *party)
+{
+	return !count(party, PHASE_CAPTURING) || vt_deadline_passed(party->gates[party->n_started - 1].opened_ns + LOT_NS);
+}
+
+/*
+ * All are prepared before the first lot starts; those that are late go alone. A process is stopped for as long as those that are read
+ * beside it take, too: were all of a large job stopped at once, it would be for longer than anybody could wish.
+ */
 static void start_if_ready(struct party *party)
 {
-	if (vt_gate_is_open(&party->gates[0]) || !count(party, PHASE_READY))
+	if (!party->n_started &&
+	    (!count(party, PHASE_READY) || (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))))
 		return;
-	if (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))
-		return;
-	vt_gate_open(&party->gates[0]);
-	for (size_t i = 0; i < party->n; i++)
-		if (party->workers[i].phase == PHASE_READY)
-			begin_capturing(&party->workers[i]);
+	while (party->n_started < party->n_lots && (!party->n_started || is_lot_over(party)))
+		start_lot(party);
 }
 
 static bool is_starting(const struct party *party)
 {
-	return !vt_gate_is_open(&party->gates[0]) && count(party, PHASE_PREPARING) + count(party, PHASE_READY);
+	return party->n_started < party->n_lots && count(party, PHASE_PREPARING) + count(party, PHASE_READY);
 }
 
 static bool is_capturing(const struct party *party)
 {
-	return count(party, PHASE_CAPTURING) && !vt_deadline_passed(party->gates[0].opened_ns + UNDISTURBED_NS);
+	return count(party, PHASE_CAPTURING) &&
+	       !vt_deadline_passed(party->gates[party->n_started ? party->n_started - 1 : 0].opened_ns + UNDISTURBED_NS);
 }
 
 /*
@@ -363,7 +388,7 @@ static int time_to_wait_ms(const struct party *party)
 
 	if (count(party, PHASE_ENDING) || is_capturing(party))
 		return POLL_ENDING_MS;
-	if (!vt_gate_is_open(&party->gates[0]) && count(party, PHASE_READY) && start_by(party) < until)
+	if (!party->n_started && count(party, PHASE_READY) && start_by(party) < until)
 		until = start_by(party);
 	if (count(party, PHASE_CAPTURING) && now + LOOK_NS < until)
 		until = now + LOOK_NS;
@@ -444,7 +469,7 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 	for (size_t i = 0; i < party->n; i++) {
 		struct worker *worker = &party->workers[i];
 
-		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[i + 1] };
+		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[party->n_lots + i] };
 		if (!interrupted && start_worker(party, worker)) {
 			n_started++;
 			continue;
@@ -461,7 +486,7 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 /* A turn: as many as can be looked at together. */
 static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
 {
-	size_t n_gates = party->n + 1;
+	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot, n_gates = n_lots + party->n;
 	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
 	struct vt_error *err;
 
@@ -469,6 +494,8 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	if (!party->gates)
 		return &vt_enomem;
 	party->workers = workers;
+	party->n_lots = n_lots;
+	party->n_started = 0;
 	party->begin_ns = party->last_ready_ns = vt_now_ns();
 	start_all(party, suspects, status);
 	err = run(party);

@@ -379,6 +379,7 @@ class Launcher:
     def end(self):
         for rank in self.ranks:
             rank.kill()
+        for rank in self.ranks:
             rank.wait()
 
 
