@@ -194,7 +194,7 @@ static void add_request(const struct vt_job_look *look, const struct rule *rule,
 	if (r->last_failed && (r->waits || vt_look_member(look, group->members.data[0])->state == VT_STATE_ALLOCATOR))
 		vt_str_addf(text, ", %s %s", r->waits ? "asked for" : "the last request that failed was for",
 			    vt_format_size(size, r->last_failed));
-	else if (rule->not_in && r->known && r->failed)
+	else if (rule->elsewhere && r->known && r->failed)
 		vt_str_addf(text, ", after %llu request%s for GPU memory had failed in it", (unsigned long long)r->failed,
 			    r->failed == 1 ? "" : "s");
 }

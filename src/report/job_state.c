@@ -14,7 +14,14 @@ static const struct {
 	{ "waits for a DataLoader worker", VT_STATE_LOADER },
 	{ "waits for another rank (TCPStore)", VT_STATE_STORE },
 	{ "waits for a collective*", VT_STATE_COLLECTIVE },
-	{ "in cu*Launch*", VT_STATE_DEVICE }, /* it starts one, and does not wait in it */
+	/* It starts one, and does not wait in it. */
+	{ "in cu*Launch*", VT_STATE_DEVICE },
+	{ "in cu*EventRecord*", VT_STATE_DEVICE },
+	{ "in cu*EventCreate*", VT_STATE_DEVICE },
+	{ "in cu*StreamWaitEvent*", VT_STATE_DEVICE },
+	{ "in cu*StreamIsCapturing*", VT_STATE_DEVICE },
+	{ "in cu*StreamGetCaptureInfo*", VT_STATE_DEVICE },
+	{ "in cu*etDevice*", VT_STATE_DEVICE },
 	{ "in *, for torch.distributed.*", VT_STATE_COLLECTIVE },
 	{ "in *, for a collective", VT_STATE_COLLECTIVE },
 	{ "in *, for nccl*", VT_STATE_COLLECTIVE },

@@ -3,19 +3,30 @@
 
 usage: triage_rank.py TROUBLE STORE
 
-For each line of standard input it prints what its own flight recorder tells it. After some steps the last rank does not come to the collective: it sleeps ("asleep"), runs in a loop ("loops"), or reduces something else
-while the others gather ("other"). Prints READY a second before that, when all ranks have made their steps.
+After some steps the last rank does not come to the collective, but gets into TROUBLE, one of the functions in TROUBLES; with "none" all
+go on for ever. Prints READY a second after that, when all ranks have made their steps. For each line of standard input it prints what
+its own flight recorder tells it.
 """
+import ctypes
 import datetime
 import os
+import signal
 import sys
 import threading
 import time
 
 import torch
+import torch.utils.data
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 STEPS = 5
+PR_SET_PDEATHSIG = 1
+BEFORE_READY = 2  # seconds: what keeps the GIL, or all threads, comes after READY
+LIBC = ctypes.PyDLL(None)  # it keeps the GIL: nothing else runs in the child of vfork()
+
+
+def end_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_slowly():
@@ -34,11 +45,69 @@ def reduce_instead():
     torch.cuda.synchronize()
 
 
-TROUBLES = {"asleep": read_slowly, "loops": count_for_ever, "other": reduce_instead}
+def wait_in_the_kernel():
+    time.sleep(BEFORE_READY)
+    if LIBC.vfork() == 0:
+        end_with_parent()
+        time.sleep(600)
+
+
+def allocate_again():
+    """Nothing but what PyTorch has cached is left, and the device is busy: giving that back waits for it."""
+    free, total = torch.cuda.mem_get_info()
+    part = min(free // 4, 4 << 30)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + part + part // 2) / total)
+    cached = torch.empty(part, dtype=torch.uint8, device="cuda")
+    del cached
+    torch.cuda._sleep(600 * 10**9)
+    torch.empty(part + part // 4, dtype=torch.uint8, device="cuda")
+
+
+def allocate_too_much():
+    try:
+        torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        read_slowly()
+
+
+def die():
+    time.sleep(BEFORE_READY)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop():
+    time.sleep(BEFORE_READY)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class Samples:
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, index):
+        end_with_parent()
+        if index == 1:
+            self.read_sample()
+        return index
+
+    def read_sample(self):
+        time.sleep(0.5)  # a thread of its own sends the batch before
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def next_batch():
+    for _ in torch.utils.data.DataLoader(Samples(), batch_size=None, num_workers=1):
+        pass
+
+
+TROUBLES = {
+    "asleep": read_slowly, "loops": count_for_ever, "other": reduce_instead, "naps": wait_in_the_kernel, "retries": allocate_again,
+    "fails": allocate_too_much, "dies": die, "stops": stop, "loads": next_batch,
+}
 
 
 def train_step(tensor, n, trouble):
-    if n == STEPS and RANK == WORLD - 1:
+    if n == STEPS and RANK == WORLD - 1 and trouble != "none":
         TROUBLES[trouble]()
     torch.distributed.all_reduce(tensor)
     torch.cuda.synchronize()
@@ -61,7 +130,10 @@ def main():
         train_step(tensor, n, trouble)
     threading.Thread(target=answer, daemon=True).start()
     threading.Timer(1, lambda: print("READY", flush=True)).start()
-    train_step(tensor, STEPS, trouble)
+    n = STEPS
+    while n == STEPS or trouble == "none":
+        train_step(tensor, n, trouble)
+        n += 1
     del keep
 
 
