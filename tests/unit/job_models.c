@@ -112,7 +112,7 @@ static void add_free(struct vt_model *model, struct vt_model_thread *t)
 			  0x40);
 	report_add_python(model, t, "forward", "/home/user/attn.py", 57);
 	add_program(model, t, 87);
-	t->verdict = "in cudaFree, for the caching allocator";
+	t->verdict = "in cudaFree, for the caching allocator, which retries a request";
 	t->state = 'R';
 }
 

@@ -81,8 +81,9 @@ static const struct expected {
 	{ "sleep", "missed-collective", "rank %d is not in all_reduce but waits in clock_nanosleep (train.py:81 train_step)",
 	  true, false, false },
 	{ "retries", "retries-allocation",
-	  "rank %d is in cudaFree, for the caching allocator: it gives back cached memory, as it did 3 times", true, false,
-	  false },
+	  "rank %d retries an allocation: it gives back cached memory, in cudaFree, as it did 3 times before to retry a request "
+	  "(attn.py:57 forward)",
+	  true, false, false },
 	{ "oom", "out-of-memory",
 	  "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB", true, false,
 	  false },
