@@ -90,7 +90,7 @@ def test_all_nodes():
     # Nobody overwrote another's, and the names of the files lead there.
     for node in NODES:
         check(os.path.exists(os.path.join(out, node, "report.json")), "the node's own", node)
-    for m in report["members"]:
+    for m in (m for m in report["members"] if m["in_job"]):
         with open(os.path.join(out, m["report"]), encoding="utf-8") as file:
             equal(json.load(file)["process"]["pid"], m["pid"], "the process of " + m["report"])
     equal(report["found"]["completeness"], "complete", "completeness")
@@ -154,7 +154,7 @@ def test_without_a_shared_file_system():
         report = json.load(file)
     check_ranks(report)
     check_only(kept, NODES)
-    for m in report["members"]:
+    for m in (m for m in report["members"] if m["in_job"]):
         check(os.path.exists(os.path.join(kept, m["report"])), "the report of a process", m["report"])
 
 
@@ -170,6 +170,24 @@ def name_of(pid):
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         return file.read()
     return b""
+
+
+def test_by_hand():
+    """The man page's lines, with other numbers and in another directory."""
+    number, _ = job()
+    with open(os.path.join(SOURCE, "doc", "vramtap-triage.1"), encoding="utf-8") as file:
+        page = file.read().split("The same by hand, by one task on each of its nodes", 1)[1]
+    lines = page.split(".Bd -literal -offset indent\n", 1)[1].split(".Ed\n", 1)[0].replace("\\e", "\\").replace("4711", str(number)).replace("--nodes=8", f"--nodes={len(NODES)}")
+    script = "".join(line.removeprefix("$ ") + "\n" for line in lines.splitlines())
+    base = scratch()
+    env = {"PATH": f"{os.path.dirname(os.path.abspath(VRAMTAP))}:{slurm().env['PATH']}"}
+    done = slurm().run("sh", "-c", script, cwd=base, env=env)
+    check(done.returncode in (COMPLETE, PARTIAL), "exit code", done)
+    with open(os.path.join(base, "hang", "report.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    check_odd_one(report, done.stdout.decode())
+    equal(sorted(m["rank"] for m in report["members"] if m["in_job"] and m["role"] == "rank"), list(range(RANKS)), "the ranks")
+    check_only(os.path.join(base, "hang"), NODES)
 
 
 def test_interrupted():
