@@ -82,6 +82,80 @@ def test_quiet():
         equal(len(members(report)), 2, "members")
 
 
+STEPD = r"""
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+int main(void)
+{
+	int pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, 9);
+		execlp("sleep", "sleep", "1000", (char *)NULL);
+	}
+	prctl(PR_SET_NAME, "slurmstepd");
+	printf("ready %d\n", pid);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+"""
+
+
+@contextlib.contextmanager
+def control_groups(*names):
+    """Makes these below one of this test's own, in a hierarchy of either version; yields their directories."""
+    made = []
+    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified"):
+        base = os.path.join(root, f"vramtap-test-{os.getpid()}")
+        if not os.path.exists(os.path.join(root, "cgroup.procs")):
+            continue
+        try:
+            for path in (base, *(os.path.join(base, name) for name in names)):
+                os.mkdir(path)
+                made.append(path)
+            break
+        except OSError:
+            while made:
+                os.rmdir(made.pop())
+    if not made:
+        raise Skip("no control group can be made here")
+    try:
+        yield made[1:]
+    finally:
+        while made:
+            wait_until(lambda: gone(made[-1]), 10, "the control group is empty")
+            made.pop()
+
+
+def gone(directory):
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+    return not os.path.exists(directory)
+
+
+def test_job_by_control_group():
+    """Without a variable of Slurm's; what Slurm itself has in the job's group, and root's, is no part of the job."""
+    ready = scratch()
+    with control_groups("job_47110005", "job_47110005/step_0", "job_47110005/step_extern", "job_47110006") as (_, step, extern, other), \
+            target([sys.executable, RANK, ready, "1"], env=dict(os.environ, RANK="0")) as rank, \
+            target([compile_c(STEPD)], ready="ready") as stepd, target([sys.executable, RANK, ready, "1"], env=dict(os.environ, RANK="1")) as stranger:
+        sleep = int(stepd.ready_line.split()[1])
+        wait_until(lambda: len(os.listdir(ready)) == 2, 10, "the processes run")
+        for pid, group in ((rank.pid, step), (stepd.pid, step), (sleep, extern), (stranger.pid, other)):
+            try:
+                with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+                    file.write(str(pid))
+            except OSError as err:
+                raise Skip("no process can be put into a control group here") from err
+        report, _ = triage("--timeout", "30", "--job", "47110005", out=scratch())
+        # It is the user's own here: then it is there as what has started the job, if it has.
+        equal([m["pid"] for m in members(report).values()], [rank.pid], "the job")
+        equal(members(report)[rank.pid]["job"], "slurm 47110005", "its name")
+
+
 def test_two_at_once():
     """Each in its directory; in one directory the second does nothing, and says so."""
     with slurm_job(47110002, 3) as pids:

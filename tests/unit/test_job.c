@@ -1257,6 +1257,69 @@ static void check_width(const struct text *text, int columns)
 	}
 }
 
+static void add_on_system(struct vt_job *job, const char *system, int rank, uint64_t start_ticks, bool in_job)
+{
+	struct vt_label label = {
+		.host = "a", .system = system, .pid = 100, .start_ticks = start_ticks, .name = "", .command = "", .role = VT_ROLE_RANK,
+		.rank = rank, .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = in_job,
+	};
+
+	assert_true(vt_job_add(job, &label, NULL, "gone"));
+}
+
+/* Containers of one name, with the same numbers of processes, are not one process; nor is who has its number later. */
+static void test_same_process(void **state)
+{
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	add_on_system(&job, "boot1 pid:[1]", 0, 5, true);
+	add_on_system(&job, "boot1 pid:[2]", 1, 5, true);
+	add_on_system(&job, "boot2 pid:[1]", 2, 5, true);
+	add_on_system(&job, "boot1 pid:[1]", 3, 6, true);
+	/* On another node of the batch system, which is the same machine, it was found as one that is not of the job, and has no rank. */
+	add_on_system(&job, "boot1 pid:[1]", -1, 5, false);
+	vt_job_account(&job);
+	assert_int_equal(job.members.n, 4);
+	for (int rank = 0; rank < 4; rank++)
+		assert_int_equal(job.members.data[rank].label.rank, rank);
+	assert_string_equal(job.diags.data[0].code, "doubles");
+	vt_job_deinit(&job);
+}
+
+/* What is not of the job does not make it partial; a part that is missing does, also when it is put together once more. */
+static void test_parts_missing(void **state)
+{
+	struct vt_job job, again;
+	struct text text, summary;
+	struct vt_label label = { .host = "a", .pid = 7, .rank = -1, .local_rank = -1, .world_size = -1, .worker = -1, .in_job = false };
+	struct vt_writer_options options = { .columns = 100 };
+
+	(void)state;
+	build(&job, "none", 2, 0);
+	assert_true(vt_job_add(&job, &label, NULL, "gone"));
+	vt_job_account(&job);
+	assert_int_equal(job.completeness, VT_COMPLETE);
+	vt_job_deinit(&job);
+	build(&job, "none", 2, 0);
+	vt_job_miss(&job, "cannot read node3/report.json");
+	vt_job_account(&job);
+	assert_int_equal(job.completeness, VT_PARTIAL);
+	text = to_json(&job);
+	vt_job_init(&again);
+	assert_null(vt_job_load_text(&again, text.data, text.n, ""));
+	vt_job_account(&again);
+	assert_int_equal(again.completeness, VT_PARTIAL);
+	summary = written(&again, vt_write_job_text, &options);
+	assert_contains(summary.data, "! cannot read node3/report.json");
+	assert_contains(summary.data, "Partial: not all parts are there.");
+	free(text.data);
+	free(summary.data);
+	vt_job_deinit(&again);
+	vt_job_deinit(&job);
+}
+
 static void test_summary(void **state)
 {
 	(void)state;
@@ -1351,7 +1414,7 @@ int main(void)
 		cmocka_unit_test(test_equal),	      cmocka_unit_test(test_tree),	 cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_sets),	      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_summary),
-		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
+		cmocka_unit_test(test_same_process), cmocka_unit_test(test_parts_missing), cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
 		cmocka_unit_test(test_one),
 		cmocka_unit_test(test_accused),
