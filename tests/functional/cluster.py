@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+from core import SANITIZED
 from harness import CACHE, Skip, check, wait_until
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -58,6 +59,12 @@ def programs(name):
     if not os.path.isdir(path):
         raise Skip(f"{name} is not set up: sh tests/setup/cluster.sh {name}")
     return path
+
+
+def only_of_scripts():
+    """For tests of which the program sees nothing new: once is enough."""
+    if SANITIZED:
+        raise Skip("it is about the scripts: it runs with the other build")
 
 
 def children_of(pid):

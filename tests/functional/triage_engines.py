@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 
-from cluster import programs
+from cluster import only_of_scripts, programs
 from harness import COMPLETE, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, scratch, target, wait_until
 
 RANK = os.path.join(SOURCE, "tests", "targets", "slurm_rank.py")
@@ -66,7 +66,8 @@ def check_files(out, report, nodes):
 
 
 def mpirun(name):
-    """The ranks are started by another mpirun than that which starts vramtap; both hosts are this one."""
+    """Both hosts are this one."""
+    only_of_scripts()
     path = os.path.join(programs(name), "mpirun")
     env = {"MPIRUN": path, "OPAL_PREFIX": os.path.join(programs(name), "..", "root", "usr")}
     hosts = f"localhost,{socket.gethostname()}"
@@ -95,6 +96,7 @@ def test_mpich():
 
 def test_clush():
     """The directory of results is not seen by the nodes: it comes back as text, through what clush makes of it."""
+    only_of_scripts()
     path = f"{programs('clustershell')}:{os.environ['PATH']}"
     out = scratch("it's \"out\" $HOME %h")
     with ranks() as (ready, pids):
@@ -139,6 +141,7 @@ def path_without(*names):
 
 def test_kubectl():
     """In pods with tar, and without: then there is the report of the node, and not those of its processes. vramtap is brought along."""
+    only_of_scripts()
     base = scratch()
     if os.geteuid() or subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", base], capture_output=True, check=False).returncode:
         raise Skip("needs root and mount namespaces, to hide the directory from what is to run in pods")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 
-from cluster import NODES, Slurm, descendants_of
+from cluster import NODES, Slurm, descendants_of, only_of_scripts
 from harness import COMPLETE, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, scratch, wait_until
 
 SCRIPT = os.path.join(SOURCE, "examples", "triage-slurm.sh")
@@ -115,6 +115,7 @@ def check_missing(report, text, err, node):
 
 
 def test_vramtap_that_hangs():
+    only_of_scripts()
     out, report, text, err, took = triage("-t", "2", "-m", "8", program=hanging_on("node2"), expect=PARTIAL)
     check(took < 2 + 8 + 5, "it took too long", took)
     check_ranks(report)
@@ -126,13 +127,14 @@ def test_vramtap_that_hangs():
 
 def test_node_that_does_not_answer():
     """Its daemon stands still. The step for all nodes fails then; each by itself does not."""
+    only_of_scripts()
     slurmd = slurm().slurmd["node3"]
     os.kill(slurmd.pid, signal.SIGSTOP)
     try:
-        _, report, text, err, took = triage("-t", "2", "-m", "3", expect=PARTIAL)
+        _, report, text, err, took = triage("-t", "2", "-m", "2", expect=PARTIAL)
     finally:
         os.kill(slurmd.pid, signal.SIGCONT)
-    check(took < 2 * (2 + 3 + 2) + 5, "it took too long", took)
+    check(took < 2 * (2 + 2 + 2) + 5, "it took too long", took)
     check_ranks(report)
     check_odd_one(report, text)
     check_missing(report, text, err, "node3")
@@ -140,6 +142,7 @@ def test_node_that_does_not_answer():
 
 def test_without_a_shared_file_system():
     """The nodes do not see the directory, for it is in a mount namespace of the script's."""
+    only_of_scripts()
     base = scratch()
     if os.geteuid():
         raise Skip("needs root")
@@ -160,6 +163,7 @@ def test_without_a_shared_file_system():
 
 def test_from_inside_the_job():
     """As a watchdog in the job does it: with all of the step's variables, and without itself among the processes."""
+    only_of_scripts()
     number, _ = job()
     _, report, _, err, _ = triage(prefix=("srun", "--overlap", f"--jobid={number}", "-N1", "-n1", "-wnode1"))
     equal(err, "", "standard error")
@@ -174,6 +178,7 @@ def name_of(pid):
 
 def test_by_hand():
     """The man page's lines, with other numbers and in another directory."""
+    only_of_scripts()
     number, _ = job()
     with open(os.path.join(SOURCE, "doc", "vramtap-triage.1"), encoding="utf-8") as file:
         page = file.read().split("The same by hand, by one task on each of its nodes", 1)[1]
@@ -192,6 +197,7 @@ def test_by_hand():
 
 def test_interrupted():
     """It ends at once, leaves no file of its own, and nothing runs on."""
+    only_of_scripts()
     number, _ = job()
     out = scratch("out")
     before = set(descendants_of(os.getpid()))

@@ -106,6 +106,35 @@ static void check(const struct known *known, size_t n, const struct vt_triage_ch
 #define RANK(n) "RANK=" #n "\nLOCAL_RANK=" #n "\nWORLD_SIZE=2\n"
 #define TRAIN PYTHON "train.py"
 
+#define GROUP "0::/system.slice/slurmstepd.scope/job_4711/step_"
+
+/* Slurm's own are not of the job, though they are in its group; nor is another vramtap with its shells, nor what a script of ours runs. */
+static void finds_a_job_of_slurm(void **state)
+{
+	static const struct known known[] = {
+		{ 1, 0, "systemd", "/sbin/init" },
+		{ 10, 1, "slurmstepd", "slurmstepd: [4711.extern]", GROUP "extern/slurm\n" },
+		{ 11, 10, "sleep", "sleep 100000000", GROUP "extern/user/task_special\n" },
+		/* All are one user's here: it has started a rank. */
+		{ 20, 1, "slurmstepd", "slurmstepd: [4711.0]", GROUP "0/slurm\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 21, 20, "python3", TRAIN, GROUP "0/user/task_0\n", "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 22, 21, "sleep", "sleep 5", GROUP "0/user/task_0\n", "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 21, -1 },
+		{ 30, 1, "slurmstepd", "slurmstepd: [4711.1]", GROUP "1/slurm\n" },
+		{ 31, 30, "sh", "sh -c vramtap", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
+		{ 32, 31, "timeout", "timeout 30 vramtap", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
+		{ 33, 32, "vramtap", "vramtap triage", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
+		{ 34, 33, "vramtap", "vramtap triage", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
+		{ 40, 1, "srun", "srun sh -c", GROUP "batch/user/task_0\n", "VRAMTAP_TRIAGE=1\n" },
+		/* What vramtap runs is of the job. */
+		{ 50, 1, "vramtap", "vramtap run -- " TRAIN, GROUP "2/user/task_0\n", "SLURM_PROCID=1\n" },
+		{ 51, 50, "python3", TRAIN, GROUP "2/user/task_0\n", "SLURM_PROCID=1\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		{ 60, 1, "python3", TRAIN, "0::/system.slice/slurmstepd.scope/job_47110/step_0\n", "SLURM_JOB_ID=4711\n" },
+	};
+	(void)state;
+
+	CHECK(known, .slurm = "4711");
+}
+
 static void finds_what_uses_a_gpu(void **state)
 {
 	static const struct known known[] = {
@@ -557,7 +586,7 @@ static void lets_all_go_together(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_what_uses_a_gpu),
+		cmocka_unit_test(finds_what_uses_a_gpu), cmocka_unit_test(finds_a_job_of_slurm),
 		cmocka_unit_test(monitors_compute_nothing),
 		cmocka_unit_test(finds_the_processes_of_a_slurm_job),
 		cmocka_unit_test(finds_by_cgroup_and_by_command_line),
