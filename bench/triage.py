@@ -12,6 +12,7 @@ times with 16, stopped for 20 ms, 10 ms apart.
 """
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -34,14 +35,14 @@ class Series:
         self.wall, self.stopped, self.skew, self.cpu = [], [], [], []
 
     def run(self, vramtap, directory):
-        before = os.times()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.monotonic()
         done = subprocess.run([vramtap, "triage", "-q", "-o", directory, *map(str, self.options)], stdin=subprocess.DEVNULL,
                               capture_output=True, check=False)
         self.wall.append((time.monotonic() - begin) * 1e3)
-        after = os.times()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         harness.check(done.returncode in (harness.COMPLETE, harness.PARTIAL), "exit code", done.returncode, done.stderr)
-        self.cpu.append((after.children_user + after.children_system - before.children_user - before.children_system) * 1e3)
+        self.cpu.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3)
         with open(os.path.join(directory, "report.json"), encoding="utf-8") as file:
             members = [m for m in json.load(file)["members"] if m["in_job"]]
         begins = [m["stopped_at_ns"] for m in members]

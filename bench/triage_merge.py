@@ -104,7 +104,7 @@ def measure(demo, paths, ranks):
         assert cost["members"] == ranks, run.stderr
         seconds = (cost["load_ms"] + cost["account_ms"]) / 1e3
         if not best or seconds < best[0]:
-            best = seconds, cost["cpu_ms"] / 1e3, cost["max_rss_mb"], cost
+            best = seconds, cost["cpu_ms"] / 1e3, cost["max_mb"], cost
     return best
 
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "job_models.h"
 
@@ -35,19 +36,32 @@ static int fill(struct vt_job *job, char **arg)
 	return what.ranks > 0 && job_model_fill(job, &what) ? 0 : 64;
 }
 
+/* Not ru_maxrss: that is of what the process was before execve(), too. */
+static double max_memory_mb(void)
+{
+	FILE *file VT_FCLOSE = fopen("/proc/self/status", "re");
+	char line[256];
+	long kb = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, "VmHWM:", 6))
+			kb = strtol(line + 6, NULL, 10);
+	return (double)kb / 1024;
+}
+
 static void say_cost(const struct vt_job *job, uint64_t begin, uint64_t loaded)
 {
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
 	fprintf(stderr,
-		"members %zu doings %zu stacks %zu frames %zu nodes %zu load_ms %.1f account_ms %.1f cpu_ms %.1f max_rss_mb "
+		"members %zu doings %zu stacks %zu frames %zu nodes %zu load_ms %.1f account_ms %.1f cpu_ms %.1f max_mb "
 		"%.1f\n",
 		job->members.n, job->doings.n, job->stacks.n, job->frames.n, job->tree.n,
 		(double)(loaded - begin) / VT_NS_PER_MS, (double)(vt_now_ns() - loaded) / VT_NS_PER_MS,
 		(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
 			(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3,
-		(double)usage.ru_maxrss / 1024);
+		max_memory_mb());
 }
 
 int main(int argc, char **argv)
