@@ -331,13 +331,13 @@ static void find_role(struct labelling *l, size_t process)
 		suspect->label.role = VT_ROLE_OTHER;
 	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
 		label_child(l, process, superior, suspect);
-	} else if (is_monitor(p)) {
-		suspect->label.role = VT_ROLE_OTHER;
-	} else if (suspect->label.rank >= 0 && only_starts_ranks(l, process)) {
+	} else if (suspect->label.rank >= 0 && !is_monitor(p) && only_starts_ranks(l, process)) {
 		suspect->label.role = VT_ROLE_LAUNCHER;
 		forget_rank(&suspect->label);
 	} else {
-		suspect->label.role = suspect->uses_gpu || suspect->label.rank >= 0 ? VT_ROLE_RANK : VT_ROLE_OTHER;
+		bool may_compute = suspect->uses_gpu || suspect->label.rank >= 0;
+
+		suspect->label.role = may_compute && !is_monitor(p) ? VT_ROLE_RANK : VT_ROLE_OTHER;
 	}
 	l->done[l->index[process]] = true;
 }
