@@ -232,7 +232,7 @@ has_answered()
 	[ -e "$work/here.$1" ] || [ -s "$out/$1/report.json" ]
 }
 
-# What a node has sent, to its directory. It may have sent anything: no more than there may be, and no links.
+# What a node has sent, to its directory. It may have sent anything: no more than there may be, no links, nothing that somebody else may use.
 unpack()
 {
 	kind=$(sed -n 's/^vramtap-triage: //p' "$work/$1.out" | head -n 1)
@@ -244,6 +244,7 @@ unpack()
 	tar) base64 -d "$work/$1.body" | tar -C "$out/$1" -xof - ;;
 	json) cp "$work/$1.body" "$out/$1/report.json" ;;
 	esac
+	chmod -R u=rwX,go= "$out/$1"
 	find "$out/$1" ! -type f ! -type d -exec rm -f {} +
 	rm -f "$work/$1.out" "$work/$1.body"
 }

@@ -444,6 +444,25 @@ static size_t count_missing_parts(const struct vt_job *job)
 	return n;
 }
 
+static void print_completeness(struct vt_line *line, const struct vt_job *job, size_t nothing, size_t partial, size_t parts)
+{
+	struct vt_str text = { 0 };
+
+	if (job->completeness == VT_COMPLETE)
+		vt_str_add(&text, "Complete.");
+	else if (job->completeness == VT_NOTHING)
+		vt_str_add(&text, "Nothing could be learned.");
+	else if (!nothing && !partial)
+		vt_str_add(&text, "Partial: not all parts are there.");
+	else
+		vt_str_addf(&text, "Partial: of %zu processes %zu could not be read, and %zu not in full%s.", job->members.n, nothing,
+			    partial, parts ? "; nor are all parts there" : "");
+	vt_line_wrap(line, job->completeness == VT_COMPLETE ? VT_PLAIN : job->completeness == VT_NOTHING ? VT_ALARM : VT_WARN,
+		     vt_str_get(&text), 0, 2);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
 static void print_end(struct vt_line *line, const struct vt_job *job)
 {
 	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL), parts = count_missing_parts(job);
@@ -455,16 +474,7 @@ static void print_end(struct vt_line *line, const struct vt_job *job)
 	print_diags(line, job, VT_DIAG_MISSING);
 	print_diags(line, job, VT_DIAG_NOTE);
 	vt_line_blank(line);
-	if (job->completeness == VT_COMPLETE)
-		vt_line_add(line, VT_PLAIN, "Complete.");
-	else if (job->completeness == VT_NOTHING)
-		vt_line_add(line, VT_ALARM, "Nothing could be learned.");
-	else if (!nothing && !partial)
-		vt_line_add(line, VT_WARN, "Partial: not all parts are there.");
-	else
-		vt_line_addf(line, VT_WARN, "Partial: of %zu processes %zu could not be read, and %zu not in full%s.",
-			     job->members.n, nothing, partial, parts ? "; nor are all parts there" : "");
-	vt_line_end(line);
+	print_completeness(line, job, nothing, partial, parts);
 }
 
 struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out)
