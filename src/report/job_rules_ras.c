@@ -226,6 +226,8 @@ struct differing {
 
 static bool waits(const struct vt_member *member)
 {
+	if (member->moved == 1)
+		return false;
 	return member->state == VT_STATE_COLLECTIVE || member->state == VT_STATE_STORE || member->state == VT_STATE_DEVICE;
 }
 

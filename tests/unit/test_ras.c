@@ -257,6 +257,18 @@ static void test_verdicts(void **state)
 	assert_int_equal(job.members.data[v->members.members[0]].label.rank, 3);
 	vt_job_deinit(&job);
 
+	/* Whoever goes on soon after waits no more. */
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	add(&job, HANG, true);
+	for (size_t i = 0; i < job.members.n; i++)
+		job.members.data[i].moved = job.members.data[i].label.rank == 5;
+	vt_job_account(&job);
+	v = find_verdict(&job, "ras-behind");
+	assert_non_null(v);
+	assert_false(v->alarm);
+	vt_job_deinit(&job);
+
 	/* Of a process that is none of the members it is said, but of nobody. Two answers say it once. */
 	vt_job_init(&job);
 	assert_true(job_model_fill(&job, &what));
