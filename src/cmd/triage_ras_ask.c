@@ -229,6 +229,7 @@ static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects
 	t->deadline_ns = vt_now_ns() + GREETING_NS;
 	VT_TRY(connect_to(t));
 	VT_TRY(find_peer(t, suspects, &answer->pid));
+	t->deadline_ns = vt_now_ns() + GREETING_NS; /* a job may have many descriptors to look at */
 	return begin(t, deadline_ns, &answer->json);
 }
 
