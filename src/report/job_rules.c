@@ -392,7 +392,7 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 /* What the others do was said with each rank that differs; these do not say where ranks are. */
 static bool is_decided(const struct vt_job *job)
 {
-	static const char *const undecided[] = { "missing-rank", "unread-rank", "collective-stalls" };
+	static const char *const undecided[] = { "missing-rank", "unread-rank", "collective-stalls", "collective-waits" };
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->verdicts.n; i++)

@@ -293,6 +293,22 @@ static void say_stalls(struct judging *j)
 	vt_str_deinit(&text);
 }
 
+/* Those who told wait in it; of others of the group nothing is known. */
+static void say_unknown(struct judging *j)
+{
+	size_t n = j->group->n_ranks - j->group->members.n;
+	struct vt_str text = { 0 };
+
+	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_str_addf(&text, " wait%s in ", j->waiting.n > 1 ? "" : "s");
+	add_operation(j, &text);
+	vt_str_add(&text, " ");
+	add_how_long(j, &text);
+	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n, n > 1 ? "s" : "", n > 1 ? "have" : "has");
+	vt_look_say(j->look, "collective-waits", false, false, &j->waiting, &text);
+	vt_str_deinit(&text);
+}
+
 static bool are_all_late(const struct judging *j)
 {
 	for (size_t i = 0; i < j->group->members.n; i++)
@@ -315,7 +331,7 @@ static bool have_others_completed(const struct judging *j)
 
 static void judge_begun(struct judging *j)
 {
-	if (j->group->members.n < 2 || !are_all_late(j))
+	if (j->group->n_ranks < 2 || !are_all_late(j))
 		return;
 	if (try_split(j, is_other_operation) || try_split(j, is_other_input) || try_split(j, is_started_otherwise))
 		return;
@@ -323,6 +339,8 @@ static void judge_begun(struct judging *j)
 		say_not_completed(j);
 	else if (j->waiting.n == j->group->n_ranks)
 		say_stalls(j);
+	else if (j->waiting.n == j->group->members.n && j->waiting.n < j->group->n_ranks)
+		say_unknown(j);
 }
 
 /* ---- all groups ---- */

@@ -7,13 +7,16 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import time
 
-from harness import COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, simulated_python, target
+from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, scratch, simulated_python,
+                     target, wait_until)
 from triage import VERSION, are_running, by_pid, triage
 
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
 ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024")
+CTL = os.path.join(CACHE, "simcuda", "simcuda-ctl")
 LATE_S = 3.2  # from when on one is behind
 
 
@@ -38,9 +41,9 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(trouble, ranks=4, of=2):
+def job(trouble, ranks=4, of=2, **env):
     command = [*simulated_python(VERSION), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of)]
-    with target(command, ready="READY", env=ENV) as proc:
+    with target(command, ready="READY", env=dict(ENV, **env)) as proc:
         try:
             yield Job(proc)
         finally:
@@ -179,6 +182,22 @@ def test_recorder_is_off():
         one = report_json(running.ranks[0], "--collectives", expect=COMPLETE)
         check("flight-off" in diag_codes(one), "the note", one["diagnostics"])
         equal(schema_errors(one), [], "what the schema does not allow")
+
+
+def test_driver_hangs():
+    """Asked whether an event is over, the driver does not answer any more: that is said, and all is well when it does again."""
+    control = scratch("control")
+    with job("missing", ranks=2, of=1, SIMCUDA_CTL=control) as running:
+        time.sleep(0.5)  # for the watchdogs
+        before = [threads(pid) for pid in running.ranks]
+        subprocess.run([CTL, control, "fault", "cudaEventQuery:block"], check=True)
+        found, _ = running.triage()
+        why = by_pid(found)[running.ranks[0]]["collectives"]["why_none"]
+        check("did not answer" in why and "has the GIL as long" in why, "why", why)
+        equal(by_pid(found)[running.ranks[1]]["collectives"]["why_none"], None, "the other, whose collectives are all over")
+        subprocess.run([CTL, control, "clear"], check=True)
+        wait_until(lambda: [threads(pid) for pid in running.ranks] == before, "the helper's thread ends")
+        equal(len(running.told()), 2, "ranks that answer")
 
 
 def test_gil_is_kept():
