@@ -196,7 +196,7 @@ def test_driver_hangs():
         check("did not answer" in why and "has the GIL as long" in why, "why", why)
         equal(by_pid(found)[running.ranks[1]]["collectives"]["why_none"], None, "the other, whose collectives are all over")
         subprocess.run([CTL, control, "clear"], check=True)
-        wait_until(lambda: [threads(pid) for pid in running.ranks] == before, "the helper's thread ends")
+        wait_until(lambda: [threads(pid) for pid in running.ranks] == before, 10, "the helper's thread ends")
         equal(len(running.told()), 2, "ranks that answer")
 
 
