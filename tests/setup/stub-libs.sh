@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stub-libs.sh LIBDIR OUTDIR: small libraries in the place of NVIDIA's (cuBLAS, cuDNN, NCCL, ...; gigabytes), made from
+# stub-libs.sh LIBDIR OUTDIR: small libraries in the place of NVIDIA's (cuBLAS, cuDNN, ...; gigabytes), made from
 # what the libraries in LIBDIR import: the same sonames, symbols and symbol versions, and functions that do nothing and
-# return 0. The exceptions are in stub-answers. libcuda and libcudart are not made here; the simulated device has them.
+# return 0. The exceptions are in stub-answers. libcuda, libcudart and NCCL are not made here; the simulated device has them.
 set -eu
 libdir=${1:?usage: stub-libs.sh LIBDIR OUTDIR}
 out=${2:?usage: stub-libs.sh LIBDIR OUTDIR}
@@ -15,7 +15,7 @@ trap 'exit 1' HUP INT TERM
 # Which sonames to stand in for: NVIDIA's, as far as LIBDIR does not hold them.
 for lib in "$libdir"/lib*.so*; do
 	readelf -dW "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
-done | sort -u | grep -E '^lib(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nccl|nvJitLink|nvrtc|nvshmem|nvToolsExt)' |
+done | sort -u | grep -E '^lib(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvJitLink|nvrtc|nvshmem|nvToolsExt)' |
 	while read -r soname; do
 		[ -e "$libdir/$soname" ] || echo "$soname"
 	done >"$tmp/sonames"
@@ -82,7 +82,7 @@ awk -v dir="$tmp" -v answers="$here/stub-answers" '
 	$1 == "symbol" { symbols[$2] = 1 }
 	END {
 		# Unversioned imports go by their prefix.
-		split("nccl libnccl cuFile libcufile cusparseLt libcusparseLt cufft libcufft curand libcurand " \
+		split("cuFile libcufile cusparseLt libcusparseLt cufft libcufft curand libcurand " \
 		      "nvshmem libnvshmem cupti libcupti nvtx libnvToolsExt", p, " ")
 		for (s in symbols) {
 			at = index(s, "@")

@@ -4,7 +4,7 @@
 # nothing (0.02 s). Nothing is written into the repository.
 #
 #   $cache/torch/VERSION/site          the wheel and the packages that "import torch" needs besides (pip --target)
-#   $cache/torch/VERSION/stubs         tiny libraries in the place of cuBLAS, cuDNN, NCCL and so on (stub-libs.sh)
+#   $cache/torch/VERSION/stubs         tiny libraries in the place of cuBLAS, cuDNN and so on (stub-libs.sh)
 #   $cache/torch/VERSION/cuda-include  NVIDIA's headers, from two small wheels, to compile c10_driver
 #   $cache/torch/VERSION/c10_driver    tests/targets/c10_driver.cc
 #   $cache/torch/VERSION/python        a link to the interpreter that the wheel is for
@@ -88,17 +88,17 @@ p.grad = torch.ones_like(p)
 torch.optim.AdamW([p]).step()'
 }
 
-# What the wheel imports from the CUDA runtime and the simulated device lacks would fail at its first use.
+# What the wheel imports from the CUDA runtime or NCCL and the simulated device lacks would fail at its first use.
 missing_symbols()
 {
-	nm -D --defined-only "$cache"/simcuda/libcudart.so.1* "$cache/simcuda/libcuda.so.1" |
+	nm -D --defined-only "$cache"/simcuda/libcudart.so.1* "$cache/simcuda/libcuda.so.1" "$cache/simcuda/libnccl.so.2" |
 		awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' >"$dest/.have"
 	for lib in "$dest"/site/torch/lib/lib*.so; do
 		nm -D --undefined-only "$lib" 2>/dev/null
 	done | awk -v have="$dest/.have" '
 		BEGIN { while ((getline name <have) > 0) known[name] = 1 }
 		{ sub(/@.*/, "", $2) }
-		$2 ~ /^(__cuda|cuda|cu)[A-Z]/ && $2 !~ /^cuFile/ && !($2 in known) && !seen[$2]++ { print $2 }'
+		$2 ~ /^(__cuda|cuda|cu|nccl)[A-Z]/ && $2 !~ /^cuFile/ && !($2 in known) && !seen[$2]++ { print $2 }'
 }
 
 # Two runs at the same time would tread on each other.
