@@ -30,16 +30,18 @@ static int relax(const struct vt_helper_shared *shared, int *mode)
 	return exchange && exchange(mode) == 0;
 }
 
-/* (whether with the single operations, whether of these only such as are not over) */
+/* (whether with the single operations, whether of these only such as are not over, whose) */
 static struct object *make_arguments(struct ask *ask)
 {
-	struct object *tuple = VT_PY(&ask->py, PyTuple_New, new_fn)(2);
+	int n = ask->args.argument[0] ? 3 : 2;
+	struct object *tuple = VT_PY(&ask->py, PyTuple_New, new_fn)(n);
 	long values[] = { ask->args.entries, ask->args.only_active };
 
 	if (!tuple)
 		return NULL;
-	for (int i = 0; i < 2; i++) {
-		struct object *item = VT_PY(&ask->py, PyBool_FromLong, from_long_fn)(values[i]);
+	for (int i = 0; i < n; i++) {
+		struct object *item = i < 2 ? VT_PY(&ask->py, PyBool_FromLong, from_long_fn)(values[i]) :
+					      VT_PY(&ask->py, PyUnicode_FromString, make_text_fn)(ask->args.argument);
 
 		if (!item || VT_PY(&ask->py, PyTuple_SetItem, set_fn)(tuple, i, item)) {
 			vt_py_drop(&ask->py, tuple);
@@ -83,6 +85,8 @@ static uint32_t with_gil(struct vt_py *py)
 	result = vt_py_call(py, called, make_arguments(ask));
 	if (ask->args.entries)
 		relax(py->shared, &mode);
+	if (!result && ask->args.argument[0])
+		return VT_HELPER_OK;
 	if (!result)
 		return vt_py_fail(py, "PyTorch's function failed");
 	status = take_text(ask, result);
@@ -98,6 +102,7 @@ uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, ui
 	memset(&shared->flight, 0, sizeof(shared->flight));
 	ask.args = shared->args.ask_flight;
 	ask.args.function[sizeof(ask.args.function) - 1] = 0;
+	ask.args.argument[sizeof(ask.args.argument) - 1] = 0;
 	ask.py.shared = shared;
 	ask.py.args = ask.args.python;
 	ask.room = room;

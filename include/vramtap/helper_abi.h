@@ -214,6 +214,7 @@ struct vt_ask_flight_args {
 	int32_t entries;     /* with the single operations; without them the driver is not asked for anything, nor where it cannot be */
 	int32_t only_active; /* of them those that are not over */
 	char function[40];   /* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
+	char argument[24];   /* a third one, "" none: a release that does not take it has no such recorder */
 };
 
 struct vt_ask_flight_answer {

@@ -66,6 +66,7 @@ static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, 
 
 	*theirs = *args;
 	strncpy(theirs->function, recorder->function, sizeof(theirs->function) - 1);
+	strncpy(theirs->argument, recorder->argument, sizeof(theirs->argument) - 1);
 	VT_TRY(vt_collect_call_python(c, helper, VT_OP_ASK_FLIGHT));
 	told_ns = real_now_ns();
 	if (!vt_helper_shared(helper)->flight.is_there)

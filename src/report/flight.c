@@ -24,8 +24,9 @@
 #define NO_NUMBER (-1)
 
 const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS] = {
-	{ "nccl", "_dump_nccl_trace_json", false, "2.5" },
-	{ "gloo", "_dump_fr_trace_json", true, "2.8" },
+	{ "nccl", "_dump_nccl_trace_json", "", false, false, "2.5" },
+	{ "gloo", "_dump_fr_trace_json", "", true, false, "2.8" },
+	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "2.15" }, /* what "nccl" is there */
 };
 
 /* What is found of a group before it is known what of it counts. */
@@ -34,7 +35,7 @@ struct found {
 	int64_t id; /* its number in pg_status, NO_NUMBER unknown */
 	int64_t called, over; /* collectives in the entries; NO_NUMBER none */
 	int64_t coalesced, coalesced_transfers; /* numbers of those of several at once, whose parts have no states */
-	bool transfers; /* there are such: pg_status is of no use */
+	bool transfers; /* there are such, or may be: pg_status is of no use */
 	bool is_configured;
 };
 
@@ -167,6 +168,7 @@ static struct found *find_group(struct parse *p, const char *name)
 	*found = (struct found){
 		.group = { .backend = p->recorder->backend, .name = name, .description = "", .last_enqueued = NO_NUMBER,
 			   .last_started = NO_NUMBER, .last_completed = NO_NUMBER },
+		.transfers = p->recorder->by_hook,
 		.id = NO_NUMBER, .called = NO_NUMBER, .over = NO_NUMBER, .coalesced = NO_NUMBER, .coalesced_transfers = NO_NUMBER,
 	};
 	return found;
@@ -292,7 +294,7 @@ static void look_at_entry(struct parse *p, json_t *entry)
 		found->called = number;
 	if (!found->transfers && is_over(p, entry) && number > found->over)
 		found->over = number;
-	p->timed |= json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
+	p->timed |= !p->recorder->by_hook && json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
 }
 
 /*

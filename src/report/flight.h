@@ -14,11 +14,13 @@
 struct vt_flight_recorder {
 	const char *backend;  /* of its groups */
 	const char *function; /* of torch._C._distributed_c10d */
+	const char *argument; /* its third; "" none */
 	bool retired_is_over; /* it has no events: an operation that it looks after no more is over, whatever its state says */
+	bool by_hook;         /* its statuses count in another way, and a start is noted when the end is */
 	const char *since;    /* the first release of PyTorch with that function */
 };
 
-#define VT_FLIGHT_RECORDERS 2
+#define VT_FLIGHT_RECORDERS 3
 #define VT_FLIGHT_MAX_RANKS (1 << 20)
 extern const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS];
 

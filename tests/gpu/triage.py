@@ -92,7 +92,7 @@ def test_triage_flight_recorder():
             equal(ours["pending"], len(pending), "collectives that are not over")
             equal(ours["last_completed"], entries[-1]["collective_seq_id"] - len(pending), "the last one that is over")
             if pending:
-                equal("nccl:" + ours["oldest_pending"]["name"], pending[0]["profiling_name"], "what it waits in")
+                equal(ours["backend"] + ":" + ours["oldest_pending"]["name"], pending[0]["profiling_name"], "what it waits in")
                 began = member["collectives"]["told_at_ms"] - ours["oldest_pending"]["age_ms"]
                 check(abs(began - pending[0]["time_created_ns"] / 1e6) < 100, "since when", began, pending[0])
         behind = [v for v in document["found"]["verdicts"] if v["code"] == "behind"]

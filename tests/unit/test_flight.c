@@ -182,6 +182,24 @@ static void test_gloo(void **state)
 	forget(&r);
 }
 
+/* By a hook of 2.15: statuses count operations from 0, and when something began is known once it is over. */
+static void test_hook(void **state)
+{
+	struct read r = read_text(2,
+				  TEXT(CONFIG("0", "default_pg", "[0, 1]"), STATUS("0", "2", "-1", "1"),
+				       ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl2:all_reduce", "completed", "true", "5") ","
+				       ENTRY_AT("1", "0", "0", "2", "0", "false", "nccl2:all_reduce", "completed", "true", "5") ","
+				       ENTRY("2", "0", "0", "3", "nccl2:broadcast", "scheduled")),
+				  false);
+
+	(void)state;
+	assert_numbers(group(&r, "0"), 3, 2, 1);
+	assert_string_equal(group(&r, "0")->backend, "nccl2");
+	assert_string_equal(group(&r, "0")->oldest.name, "broadcast");
+	assert_int_equal(group(&r, "0")->oldest.started, -1);
+	forget(&r);
+}
+
 /* What fell out of the recorder, or was left out, is not taken for nothing. */
 static void test_what_is_left_out(void **state)
 {
@@ -277,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_coalesced),
 		cmocka_unit_test(test_started),
 		cmocka_unit_test(test_gloo),
+		cmocka_unit_test(test_hook),
 		cmocka_unit_test(test_what_is_left_out),
 		cmocka_unit_test(test_nonsense_is_refused),
 		cmocka_unit_test(test_ranks),

@@ -103,6 +103,7 @@ static int create(const char *function, struct nccl_comm **ret, int n_ranks, con
 	}
 	comm->n_ranks = n_ranks;
 	comm->rank = rank;
+	comm->id = *id;
 	join(comm, name);
 	*ret = comm;
 	return NCCL_SUCCESS;
@@ -125,12 +126,55 @@ NCCL(ncclCommInitRankScalable, struct nccl_comm **comm, int n_ranks, int rank, i
 	return n_ids > 0 ? create(__func__, comm, n_ranks, ids, rank) : NCCL_INVALID_ARGUMENT;
 }
 
-/* PyTorch makes groups out of others only when it was told the device at the start. */
-NCCL(ncclCommSplit, void)
-{
-	int err = sim_enter(__func__);
+/* ---- making one of another ---- */
 
-	return err ? err : NCCL_INVALID_USAGE;
+/* All ranks of it are so far in the words of one of the two. */
+static void wait_for_all(struct nccl_comm *comm, const uint64_t *first, size_t step, uint64_t number)
+{
+	uint32_t seen;
+	int n;
+
+	do {
+		seen = nccl_news(comm->shared);
+		n = 0;
+		for (int i = 0; i < comm->n_ranks; i++)
+			n += __atomic_load_n((const uint64_t *)((const char *)first + (size_t)i * step), __ATOMIC_ACQUIRE) >= number;
+		if (n < comm->n_ranks)
+			nccl_wait_for_news(comm->shared, seen);
+	} while (n < comm->n_ranks);
+}
+
+/* Those of one colour get a communicator, in the order of their keys. */
+NCCL(ncclCommSplit, struct nccl_comm *comm, int colour, int key, struct nccl_comm **ret, const void *config)
+{
+	struct nccl_shared *shared = comm->shared;
+	uint64_t number = ++comm->splits;
+	struct nccl_id id = comm->id;
+	int err = sim_enter(__func__), n_ranks = 0, rank = 0;
+
+	(void)config;
+	if (err)
+		return err;
+	wait_for_all(comm, shared->splits_done, sizeof(shared->splits_done[0]), number - 1);
+	shared->splits[comm->rank].colour = colour;
+	shared->splits[comm->rank].key = key;
+	__atomic_store_n(&shared->splits[comm->rank].number, number, __ATOMIC_RELEASE);
+	nccl_tell(shared);
+	wait_for_all(comm, &shared->splits[0].number, sizeof(shared->splits[0]), number);
+	for (int i = 0; i < comm->n_ranks; i++) {
+		int other = shared->splits[i].key;
+
+		n_ranks += shared->splits[i].colour == colour;
+		rank += shared->splits[i].colour == colour && (other < key || (other == key && i < comm->rank));
+	}
+	__atomic_store_n(&shared->splits_done[comm->rank], number, __ATOMIC_RELEASE);
+	nccl_tell(shared);
+	*ret = NULL;
+	if (colour < 0) /* NCCL_SPLIT_NOCOLOR */
+		return NCCL_SUCCESS;
+	memcpy(id.bytes + 8, &(uint64_t){ number << 32 | (uint32_t)colour }, 8);
+	id.bytes[7] ^= (char)(number + 1);
+	return create(__func__, ret, n_ranks, &id, rank);
 }
 
 /* ---- asking and ending ---- */

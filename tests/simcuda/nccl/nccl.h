@@ -25,6 +25,11 @@ struct nccl_shared {
 	uint32_t news; /* futex word: changes with all that follows */
 	uint32_t n_joined;
 	uint32_t aborted;
+	struct {
+		uint64_t number; /* of the split, from 1 */
+		int colour, key;
+	} splits[NCCL_MAX_RANKS]; /* what each rank asked for last */
+	uint64_t splits_done[NCCL_MAX_RANKS]; /* and has read of the others */
 	uint32_t functions[NCCL_MAX_RANKS]; /* which collective that is: others than those of its peers never end */
 	uint64_t collectives[NCCL_MAX_RANKS]; /* to which the stream of each rank has come so far */
 	uint64_t sends[NCCL_MAX_RANKS][NCCL_MAX_RANKS]; /* [from][to], the same */
@@ -33,7 +38,9 @@ struct nccl_shared {
 
 struct nccl_comm {
 	struct nccl_shared *shared;
+	struct nccl_id id;
 	int n_ranks, rank;
+	uint64_t splits;
 	uint64_t collectives; /* that were called */
 	uint64_t sends[NCCL_MAX_RANKS], receives[NCCL_MAX_RANKS];
 };
