@@ -302,6 +302,45 @@ def test_few_files_and_processes_are_allowed():
             equal({m["error"] for m in by_pid(load(out)).values()}, {None}, f"errors, {limit}")
 
 
+# Who sleeps for good, sleeps and goes on, looks again and again whether something has come, or runs.
+GOES_ON = r"""
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	(void)argc;
+	puts("ready");
+	fflush(stdout);
+	for (volatile int n = 0;; n++) {
+		if (!strcmp(argv[1], "sleeps"))
+			pause();
+		else if (!strcmp(argv[1], "goes on"))
+			poll(NULL, 0, 10);
+		else if (!strcmp(argv[1], "polls"))
+			usleep(10000);
+	}
+}
+"""
+
+
+def test_who_goes_on():
+    program = compile_c(GOES_ON)
+    want = {"sleeps": False, "goes on": True, "polls": None, "runs": None}
+    with contextlib.ExitStack() as stack:
+        pids = {what: stack.enter_context(target([program, what], ready="ready")).pid for what in want}
+        # While it is stopped it goes nowhere.
+        stopped = stack.enter_context(target([program, "goes on"], ready="ready")).pid
+        os.kill(stopped, signal.SIGSTOP)
+        wait_until(lambda: proc_state(stopped) == "T", 5, "it is stopped")
+        _, report, _ = triage(*pids.values(), stopped)
+        members = by_pid(report)
+        equal({what: members[pid].get("moved") for what, pid in pids.items()}, want, "who has gone on")
+        check(members[stopped].get("moved") is not True, "one that is stopped", members[stopped])
+        os.kill(stopped, signal.SIGCONT)
+
+
 # Deep in functions of its own, with debug information.
 LINES = """
 #include <stdio.h>
