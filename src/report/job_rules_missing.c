@@ -114,7 +114,7 @@ static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label
 	return found;
 }
 
-static void say_ended(struct vt_job_look *look, const struct host *host, int local, uint32_t ended)
+static void say_ended(struct vt_job_look *look, const struct host *host, int local, int n_local, uint32_t ended)
 {
 	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
 	const struct vt_member *m = vt_look_member(look, ended);
@@ -125,7 +125,7 @@ static void say_ended(struct vt_job_look *look, const struct host *host, int loc
 	if (host->ranks.n > 1)
 		vt_str_addf(&text, "rank %d", host->offset + local);
 	else
-		vt_str_addf(&text, "local rank %d", local);
+		vt_str_addf(&text, "local rank %d of %d", local, n_local);
 	if (host->ranks.n > 1 && any->world_size > 0)
 		vt_str_addf(&text, " of %d", any->world_size);
 	vt_str_addf(&text, " has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not collected",
@@ -163,7 +163,7 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	if (ended == VT_NO_INDEX)
 		return;
 	look->job->verdicts.n = first;
-	say_ended(look, host, missing, ended);
+	say_ended(look, host, missing, n_local, ended);
 }
 
 /* Those that could not be read are there all the same. */

@@ -143,7 +143,7 @@ def test_killed_rank_is_named():
         members = by_pid(report)
         check_stack(report, job["ranks"][0], "all_reduce")
         check("zombie" in members[job["ranks"][1]]["error"], "what is said of the killed rank", members[job["ranks"][1]])
-        check_named(report, text, "local rank 1 of 2 is missing")
+        check_named(report, text, str(job["ranks"][1]), "local rank 1 of 2 has ended or was killed")
 
 
 def test_workers_in_trouble_are_named():
