@@ -240,8 +240,8 @@ unpack()
 	mkdir -p "$out/$1" || return 1
 	awk '/^vramtap-triage: end$/ { exit } found { print } /^vramtap-triage: / { found = 1 }' "$work/$1.out" >"$work/$1.body"
 	case $kind in
-	tar.gz) base64 -d "$work/$1.body" | gzip -dc | head -c "$max_bytes" | tar -C "$out/$1" -xof - ;;
-	tar) base64 -d "$work/$1.body" | tar -C "$out/$1" -xof - ;;
+	tar.gz) base64 -d "$work/$1.body" | gzip -dc | head -c "$max_bytes" | tar -C "$out/$1" --no-same-permissions -xof - ;;
+	tar) base64 -d "$work/$1.body" | tar -C "$out/$1" --no-same-permissions -xof - ;;
 	json) cp "$work/$1.body" "$out/$1/report.json" ;;
 	esac
 	chmod -R u=rwX,go= "$out/$1"

@@ -111,8 +111,8 @@ def test_clush():
         check("there is no /nonexistent/vramtap there" in code, "what is said", code)
 
 
-def triage_fails(engine, *args, env):
-    done = subprocess.run(["sh", os.path.join(EXAMPLES, f"triage-{engine}.sh"), "-o", scratch("out"), "-t", "10", *args], stdin=subprocess.DEVNULL,
+def triage_fails(engine, *args, env, out=None):
+    done = subprocess.run(["sh", os.path.join(EXAMPLES, f"triage-{engine}.sh"), "-o", out or scratch("out"), "-t", "10", *args], stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=100, check=False, env=dict(os.environ, VRAMTAP=VRAMTAP, **env))
     equal(done.returncode, NOTHING, f"exit code of {engine}: {done.stderr}")
     return done.stderr.decode()
@@ -166,12 +166,14 @@ def test_kubectl():
 
 
 def test_hostile_answers():
-    """What a pod sends is taken as what it is: links out of the directory are dropped, cut off answers refused, and others are not hurt."""
-    base, secret = scratch(), scratch("secret")
+    """What a pod sends is taken as what it is: links out of the directory are dropped, cut off answers refused, and others are not hurt. Nor
+    can others come to it, or execute it as who has unpacked it."""
+    base, secret, out = scratch(), scratch("secret"), scratch("out")
     with open(secret, "w", encoding="ascii") as file:
         file.write("mine")
     answers = scratch()
     for name, script in (("link", f'd=$(mktemp -d); ln -s {secret} $d/report.json; mkdir $d/x; ln -s / $d/x/y; '
+                                  'cp /bin/true $d/x/z; chmod 4755 $d/x/z; chmod 2777 $d; '
                                   'echo; echo vramtap-triage: tar; tar -C $d -cf - . | base64; echo; echo vramtap-triage: end; rm -rf $d'),
                          ("cut", 'echo; echo vramtap-triage: json; echo "{"'), ("noise", "echo hello; head -c 100000 /dev/urandom"),
                          ("up", 'echo; echo "vramtap-triage: ../../evil"; echo x; echo; echo vramtap-triage: end')):
@@ -181,7 +183,12 @@ def test_hostile_answers():
     with open(path, "w", encoding="ascii") as file:
         file.write(f'#!/bin/sh\ncase $* in *get*) ls {answers} ;; *) sh {answers}/"$3" ;; esac\n')
     os.chmod(path, 0o755)
-    err = triage_fails("kubectl", "-l", "x", env={"PATH": f"{os.path.dirname(path)}:{os.environ['PATH']}"})
+    err = triage_fails("kubectl", "-l", "x", env={"PATH": f"{os.path.dirname(path)}:{os.environ['PATH']}"}, out=out)
+    check(os.path.exists(os.path.join(out, "link", "x", "z")), "what it sent")
+    for directory, names, files in os.walk(out):
+        for name in (".", *names, *files):
+            mode = os.lstat(os.path.join(directory, name)).st_mode
+            check(not mode & 0o7077, "who may come to it", directory, name, oct(mode))
     for name in os.listdir(answers):
         check(f"triage-kubectl.sh: {name}: " in err, f"{name} is not named", err)
     equal(os.listdir(base), [], "files")
