@@ -105,6 +105,7 @@ extern const struct vt_origin vt_origin_core;    /* collect_core.c */
 struct vt_flight_setting {
 	bool is_set;
 	int64_t entries; /* 0: it is off */
+	bool by_old_name; /* PyTorch says on standard error that it is old, when it makes the recorder */
 };
 
 /* DeviceStats.reserved_bytes of each device's allocator; n is -1 when it is not known. */

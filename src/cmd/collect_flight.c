@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "cmd/collect.h"
@@ -76,6 +77,38 @@ static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, 
 	return vt_flight_parse(recorder, text, n, told_ns, args->only_active, &c->model->arena, &c->model->collectives);
 }
 
+static bool has_thread(const struct vt_thread_list *list, const char *name)
+{
+	for (size_t i = 0; i < list->threads.n; i++)
+		if (!strncmp(list->threads.data[i].name, name, strlen(name)))
+			return true;
+	return false;
+}
+
+/* The question makes a recorder that nobody has used so far; if its variable has its old name, PyTorch prints that then. */
+static bool may_be_asked(const struct vt_collect *c, const struct vt_flight_recorder *recorder, const struct vt_thread_list *threads)
+{
+	return !c->flight.by_old_name || has_thread(threads, recorder->thread);
+}
+
+static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_flight_args *args, bool *is_there)
+{
+	VT_CLEANUP(vt_thread_list_deinit) struct vt_thread_list threads = { 0 };
+	size_t n = 0;
+
+	VT_TRY(vt_thread_list_init(&threads, c->proc.pid));
+	for (size_t i = 0; i < VT_FLIGHT_RECORDERS; i++) {
+		if (!may_be_asked(c, &vt_flight_recorders[i], &threads))
+			continue;
+		VT_TRY(ask_one(c, helper, &vt_flight_recorders[i], args, is_there));
+		n++;
+	}
+	if (!n)
+		return vt_error_create(VT_ERR_UNSUPPORTED, "it has no process group, as far as can be seen, and "
+							   "TORCH_NCCL_TRACE_BUFFER_SIZE is set, about which PyTorch would print something");
+	return NULL;
+}
+
 static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py, bool *is_there)
 {
 	struct vt_ask_flight_args args = {
@@ -87,9 +120,7 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	VT_TRY(vt_collect_watch_allocator(c));
 	VT_TRY(vt_collect_prepare_python(c, py, &args.python));
 	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + MAX_TEXT));
-	for (size_t i = 0; i < VT_FLIGHT_RECORDERS; i++)
-		VT_TRY(ask_one(c, helper, &vt_flight_recorders[i], &args, is_there));
-	return NULL;
+	return ask_each(c, helper, &args, is_there);
 }
 
 static void say(struct vt_collect *c, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -158,8 +189,8 @@ void vt_collect_flight_finish(struct vt_collect *c)
 		return;
 	if (has_watchdog(c->model) || (c->flight.is_set && !c->flight.entries))
 		say(c, "flight-off",
-		    "PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 in the environment (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 in older "
-		    "releases) switches it on at the next start");
+		    "PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 in the environment (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 in "
+		    "older releases) switches it on at the next start");
 	else
 		say(c, "no-process-group", "this process has no process group of torch.distributed, or PyTorch's flight recorder is off");
 }

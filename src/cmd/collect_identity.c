@@ -32,11 +32,12 @@ static void look_for_flight_recorder(struct vt_flight_setting *setting, const ch
 {
 	static const char *const names[] = { "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE" }; /* the first counts */
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !setting->is_set; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		int entries = environ_number(env, n, names[i]);
 
-		if (entries >= 0)
+		if (entries >= 0 && !setting->is_set)
 			*setting = (struct vt_flight_setting){ .is_set = true, .entries = entries };
+		setting->by_old_name |= i && entries >= 0;
 	}
 }
 

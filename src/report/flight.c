@@ -24,9 +24,9 @@
 #define NO_NUMBER (-1)
 
 const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS] = {
-	{ "nccl", "_dump_nccl_trace_json", "", false, false, "2.5" },
-	{ "gloo", "_dump_fr_trace_json", "", true, false, "2.8" },
-	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "2.15" }, /* what "nccl" is there */
+	{ "nccl", "_dump_nccl_trace_json", "", false, false, "pt_nccl_watchdg", "2.5" },
+	{ "gloo", "_dump_fr_trace_json", "", true, false, "pt_gloo_runloop", "2.8" },
+	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "NCCL ", "2.15" }, /* what "nccl" is there */
 };
 
 /* What is found of a group before it is known what of it counts. */

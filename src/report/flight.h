@@ -17,6 +17,7 @@ struct vt_flight_recorder {
 	const char *argument; /* its third; "" none */
 	bool retired_is_over; /* it has no events: an operation that it looks after no more is over, whatever its state says */
 	bool by_hook;         /* its statuses count in another way, and a start is noted when the end is */
+	const char *thread;   /* that processes with such groups have: how its name begins */
 	const char *since;    /* the first release of PyTorch with that function */
 };
 

@@ -21,8 +21,9 @@ LATE_S = 3.2  # from when on one is behind
 
 
 class Job:
-    def __init__(self, proc):
+    def __init__(self, proc, errors):
         self.proc = proc
+        self.errors = errors
         self.ranks = json.loads(proc.ready_line.split(None, 1)[1])
         self.ready = time.monotonic()
 
@@ -31,6 +32,10 @@ class Job:
         self.proc.stdin.write(b"\n")
         self.proc.stdin.flush()
         return json.loads(self.proc.stdout.readline())
+
+    def printed(self):
+        """How much the ranks have on standard error."""
+        return os.path.getsize(self.errors)
 
     def wait(self):
         time.sleep(max(0, self.ready + LATE_S - time.monotonic()))
@@ -43,9 +48,10 @@ class Job:
 @contextlib.contextmanager
 def job(trouble, ranks=4, of=2, version=VERSION, **env):
     command = [*simulated_python(version), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of)]
-    with target(command, ready="READY", env=dict(ENV, **env)) as proc:
+    errors = scratch("errors")
+    with open(errors, "wb") as file, target(command, ready="READY", env=dict(ENV, **env), stderr=file) as proc:
         try:
-            yield Job(proc)
+            yield Job(proc, errors)
         finally:
             proc.stdin.close()
             proc.wait(20)
@@ -109,8 +115,10 @@ def threads(pid):
 
 
 def test_rank_that_misses_a_collective():
-    with job("missing") as running:
+    # The old name of the variable: PyTorch prints a line about it for each recorder that comes into use.
+    with job("missing", TORCH_NCCL_TRACE_BUFFER_SIZE="1000") as running:
         time.sleep(0.5)  # for the watchdogs
+        printed = running.printed()
         before = [threads(pid) for pid in running.ranks]
         told = running.told()
         one = report_json(running.ranks[0], "--collectives", expect=COMPLETE)
@@ -133,6 +141,7 @@ def test_rank_that_misses_a_collective():
         check("skip_collective" in text and re.search(r"default_pg +0-1,3 \[3\] +4 +3 +all_reduce number 4", text), "the summary", text)
         # Everybody is as before: no thread more, none that stands still, and they still answer.
         equal([threads(pid) for pid in running.ranks], before, "threads")
+        equal(running.printed(), printed, "what is on standard error")
         are_running(running.ranks)
         equal([t["pg_status"] for t in running.told()], [t["pg_status"] for t in told], "what they tell afterwards")
 
