@@ -12,6 +12,7 @@
 #include <cuda.h>
 #include <string.h>
 
+#include "context.h"
 #include "ops.h"
 
 #define PTR(field, type) ((type *)shared->imports.field)
@@ -212,6 +213,48 @@ static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, str
 		out->error = (int32_t)err;
 	}
 	release(device);
+}
+
+static int borrow_primary(struct vt_helper_shared *shared, CUdevice device)
+{
+	state_fn *state = PTR(cuDevicePrimaryCtxGetState, state_fn);
+	retain_fn *retain = PTR(cuDevicePrimaryCtxRetain, retain_fn);
+	release_fn *release = PTR(cuDevicePrimaryCtxRelease, release_fn);
+	push_fn *push = PTR(cuCtxPushCurrent, push_fn);
+	CUcontext context = NULL;
+	unsigned int flags = 0;
+	int active = 0;
+
+	if (state(device, &flags, &active) != CUDA_SUCCESS || !active || retain(&context, device) != CUDA_SUCCESS)
+		return 0;
+	if (push(context) == CUDA_SUCCESS)
+		return 1;
+	release(device);
+	return 0;
+}
+
+int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device)
+{
+	const struct vt_helper_imports *imports = &shared->imports;
+	count_fn *count = PTR(cuDeviceGetCount, count_fn);
+	device_fn *get = PTR(cuDeviceGet, device_fn);
+	int n = 0;
+
+	if (!count || !get || !imports->cuDevicePrimaryCtxGetState || !imports->cuDevicePrimaryCtxRetain ||
+	    !imports->cuDevicePrimaryCtxRelease || !imports->cuCtxPushCurrent || !imports->cuCtxPopCurrent || count(&n) != CUDA_SUCCESS)
+		return 0;
+	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++)
+		if (get(device, i) == CUDA_SUCCESS && borrow_primary(shared, *device))
+			return 1;
+	return 0;
+}
+
+void vt_helper_return_context(struct vt_helper_shared *shared, int device)
+{
+	CUcontext popped = NULL;
+
+	PTR(cuCtxPopCurrent, pop_fn)(&popped);
+	PTR(cuDevicePrimaryCtxRelease, release_fn)(device);
 }
 
 static void ask_device(struct vt_helper_shared *shared, int ordinal, struct vt_cuda_device *out)

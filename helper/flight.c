@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "context.h"
 #include "ops.h"
 #include "python.h"
 
@@ -51,6 +52,35 @@ static struct object *make_arguments(struct ask *ask)
 	return tuple;
 }
 
+static struct object *call_with_entries(struct ask *ask, struct object *called)
+{
+	struct object *result;
+	int mode = CAPTURE_MODE_RELAXED;
+
+	if (!relax(ask->py.shared, &mode)) {
+		ask->args.entries = 0;
+		return vt_py_call(&ask->py, called, make_arguments(ask));
+	}
+	result = vt_py_call(&ask->py, called, make_arguments(ask));
+	relax(ask->py.shared, &mode);
+	return result;
+}
+
+/* With the single operations only where the driver can be asked about them without harm. */
+static struct object *call(struct ask *ask, struct object *called)
+{
+	struct object *result;
+	int device;
+
+	if (!ask->args.entries || !vt_helper_borrow_context(ask->py.shared, &device)) {
+		ask->args.entries = 0;
+		return vt_py_call(&ask->py, called, make_arguments(ask));
+	}
+	result = call_with_entries(ask, called);
+	vt_helper_return_context(ask->py.shared, device);
+	return result;
+}
+
 static uint32_t take_text(struct ask *ask, struct object *bytes)
 {
 	struct vt_helper_shared *shared = ask->py.shared;
@@ -75,16 +105,13 @@ static uint32_t with_gil(struct vt_py *py)
 {
 	struct ask *ask = (struct ask *)py;
 	struct object *module = vt_py_module(py, "torch._C._distributed_c10d"), *called, *result;
-	int flags, mode = CAPTURE_MODE_RELAXED;
 	uint32_t status;
+	int flags;
 
 	called = module ? vt_py_function(py, module, ask->args.function, &flags) : NULL;
 	if (!called)
 		return VT_HELPER_OK; /* flight.is_there says it */
-	ask->args.entries = ask->args.entries && relax(py->shared, &mode);
-	result = vt_py_call(py, called, make_arguments(ask));
-	if (ask->args.entries)
-		relax(py->shared, &mode);
+	result = call(ask, called);
 	if (!result && ask->args.argument[0])
 		return VT_HELPER_OK;
 	if (!result)

@@ -11,6 +11,7 @@ helper_sources = \
 	helper/torch.c \
 	src/walk/torch_walk.c
 helper_headers = \
+	helper/context.h \
 	helper/ops.h \
 	helper/python.h \
 	helper/sys.h \

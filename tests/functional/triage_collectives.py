@@ -15,7 +15,7 @@ from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, re
 from triage import VERSION, are_running, by_pid, triage
 
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
-ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024")
+ENV = dict(os.environ, SIMCUDA_DEVICES="2", SIMCUDA_MEM_MB="1024")  # the ranks use the second one only
 CTL = os.path.join(CACHE, "simcuda", "simcuda-ctl")
 LATE_S = 3.2  # from when on one is behind
 
@@ -143,7 +143,9 @@ def test_rank_that_misses_a_collective():
         equal([threads(pid) for pid in running.ranks], before, "threads")
         equal(running.printed(), printed, "what is on standard error")
         are_running(running.ranks)
-        equal([t["pg_status"] for t in running.told()], [t["pg_status"] for t in told], "what they tell afterwards")
+        after = running.told()
+        equal([t["pg_status"] for t in after], [t["pg_status"] for t in told], "what they tell afterwards")
+        equal([t["contexts_created"] for t in after], [1] * len(after), "contexts: none on the device that nobody uses")
 
 
 def test_wait_for_one_who_is_waited_for():

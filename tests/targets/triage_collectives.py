@@ -5,7 +5,7 @@
 triage_collectives.py [--ranks N] [--of RANK] [--trouble WHAT]
 
 The launcher starts the ranks with what torchrun sets in the environment. Each makes the default group, groups of the even and of the odd
-ranks and calls some collectives in each, and one more in the default group. Rank --of is in trouble there, unless WHAT is none:
+ranks and calls some collectives in each, and one more in the default group, all on the last device. Rank --of is in trouble there, unless WHAT is none:
 
   missing    it sleeps in skip_collective() and calls nothing
   subgroup   the same in its group of odd or even ranks
@@ -15,7 +15,8 @@ ranks and calls some collectives in each, and one more in the default group. Ran
   gil        as missing, and it keeps the GIL as it sleeps
 
 The launcher prints "READY" and the ranks' pids in JSON when all are there. For each line that it reads from standard input it prints what
-the ranks' own flight recorders tell them, a JSON list. It ends with its standard input, and the ranks with it.
+the ranks' own flight recorders tell them, a JSON list, and how many contexts they have created. It
+ends with its standard input, and the ranks with it.
 """
 import argparse
 import ctypes
@@ -69,19 +70,25 @@ def go_on(tensor):
         torch.cuda.synchronize()
 
 
-def answer():
+def answer(device):
+    import torch
     from torch._C import _distributed_c10d
+    torch.cuda.set_device(device)
+    created = ctypes.c_int.in_dll(ctypes.CDLL("libsimcuda.so"), "simcuda_contexts_created")
     for _ in sys.stdin:
-        told = _distributed_c10d._dump_nccl_trace_json(True, False).decode()
-        if '"entries"' not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):
-            told = _distributed_c10d._dump_fr_trace_json(True, False, "nccl2").decode()
-        print(told, flush=True)
+        told = json.loads(_distributed_c10d._dump_nccl_trace_json(True, False))
+        if "entries" not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):
+            told = json.loads(_distributed_c10d._dump_fr_trace_json(True, False, "nccl2"))
+        told["contexts_created"] = created.value
+        print(json.dumps(told), flush=True)
 
 
 def run_rank(args, rank):
     import torch
     import torch.distributed as dist
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    device = torch.cuda.device_count() - 1
+    torch.cuda.set_device(device)
     dist.init_process_group("nccl", init_method="file://" + os.environ["STORE"], rank=rank, world_size=args.ranks)
     tensor = torch.ones(64, 32, device="cuda")
     halves = [dist.new_group(list(range(first, args.ranks, 2))) for first in (0, 1)]
@@ -90,7 +97,7 @@ def run_rank(args, rank):
         dist.all_reduce(tensor)
     dist.all_gather([torch.empty_like(tensor) for _ in range(half.size())], tensor, group=half)
     torch.cuda.synchronize()
-    threading.Thread(target=answer, daemon=True).start()
+    threading.Thread(target=answer, args=(device,), daemon=True).start()
     trouble = args.trouble
     if trouble == "none":
         go_on(tensor)

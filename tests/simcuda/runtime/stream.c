@@ -124,9 +124,11 @@ RT(cudaEventRecordWithFlags, struct sim_event *event, void *stream, unsigned fla
 	return cudaEventRecord(event, stream);
 }
 
+/* As in the real runtime a thread without a context gets that of device 0. */
 RT(cudaEventQuery, struct sim_event *event)
 {
-	RT_ENTER();
+	RT_ENTER_CTX(dev);
+	(void)dev;
 	return rt_result(sim_event_query(event));
 }
 
