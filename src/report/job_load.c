@@ -398,11 +398,14 @@ static struct vt_error *check_schema(json_t *root)
 	return NULL;
 }
 
-static struct vt_error *check_members(const struct load *l, json_t *members)
+static struct vt_error *check_members(const struct load *l, json_t *root, json_t *members)
 {
 	json_t *pid = json_object_get(json_array_get(members, 0), "pid");
 
-	if (!l->only_one || (json_array_size(members) == 1 && (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid))))
+	if (!l->only_one)
+		return NULL;
+	if (json_array_size(members) == 1 && (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid)) &&
+	    !json_array_size(json_object_get(root, "ras")))
 		return NULL;
 	return vt_error_create(VT_ERR_FORMAT, "it speaks of other processes");
 }
@@ -426,7 +429,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	json_t *members = vt_json_in_array(&l->in, root, "members");
 
 	VT_TRY(check_schema(root));
-	VT_TRY(check_members(l, members));
+	VT_TRY(check_members(l, root, members));
 	load_head(l, root);
 	load_diags(l, root);
 	vt_job_load_ras(l->job, &l->in, root, l->prefix);
@@ -449,6 +452,8 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 	struct vt_arena values = { 0 };
 	struct vt_job *job = l->job;
 	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n;
+	const char *had_version = job->tool_version;
+	struct timespec had_when = job->when;
 	json_t *root = NULL;
 	struct vt_error *err;
 
@@ -464,6 +469,10 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 		vt_ras_deinit(&job->ras.data[--job->ras.n]);
 	if (err && job->diags.n > had_diags)
 		job->diags.n = had_diags;
+	if (err) {
+		job->tool_version = had_version;
+		job->when = had_when;
+	}
 	return err;
 }
 

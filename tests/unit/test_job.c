@@ -1123,8 +1123,10 @@ static void assert_refused(const char *text, size_t n, const char *why)
 {
 	struct vt_error *err;
 	struct vt_job job;
+	time_t when;
 
 	build(&job, "none", 2, 0);
+	when = ++job.when.tv_sec;
 	err = vt_job_load_text(&job, text, n, "");
 	if (!err)
 		fail_msg("not refused for \"%s\"", why);
@@ -1132,7 +1134,26 @@ static void assert_refused(const char *text, size_t n, const char *why)
 		assert_contains(err->message, why);
 	vt_error_destroy(err);
 	assert_int_equal(job.members.n, 2 + 6);
+	assert_int_equal(job.when.tv_sec, when);
 	vt_job_deinit(&job);
+}
+
+/* A copy with one find replaced: the first behind what is not read again, if there is one. */
+static struct text damaged(const struct text *json, const char *find, const char *replace)
+{
+	const char *members = strstr(json->data, "\n \"members\": ["), *at = members ? strstr(members, find) : NULL;
+	struct text text = { .n = json->n - strlen(find) + strlen(replace) };
+
+	if (!at)
+		at = strstr(json->data, find);
+	if (!at)
+		fail_msg("no %s", find);
+	text.data = malloc(text.n + 1);
+	assert_non_null(text.data);
+	memcpy(text.data, json->data, (size_t)(at - json->data));
+	strcpy(text.data + (at - json->data), replace); /* NOLINT: there is room */
+	strcat(text.data, at + strlen(find)); /* NOLINT */
+	return text;
 }
 
 static bool takes_one(struct vt_job *job, const struct text *text, pid_t pid)
@@ -1149,7 +1170,7 @@ static bool takes_one(struct vt_job *job, const struct text *text, pid_t pid)
 static void test_one(void **state)
 {
 	const struct vt_label label = { .host = "a", .pid = 17, .name = "b", .command = "", .container = "", .pod = "", .job = "" };
-	struct text none, one, two;
+	struct text none, one, two, ras;
 	struct vt_job job;
 
 	(void)state;
@@ -1165,6 +1186,9 @@ static void test_one(void **state)
 	assert_false(takes_one(&job, &two, 0));
 	assert_false(takes_one(&job, &one, 16));
 	assert_int_equal(job.members.n, 2);
+	ras = damaged(&one, "\n \"ras\": []", "\n \"ras\": [{}]");
+	assert_false(takes_one(&job, &ras, 17));
+	assert_int_equal(job.ras.n, 0);
 	assert_true(takes_one(&job, &one, 17));
 	assert_true(takes_one(&job, &one, 0));
 	assert_int_equal(job.members.n, 4);
@@ -1172,6 +1196,7 @@ static void test_one(void **state)
 	free(none.data);
 	free(one.data);
 	free(two.data);
+	free(ras.data);
 	vt_job_deinit(&job);
 }
 
@@ -1210,24 +1235,6 @@ static const struct {
 	{ "\"in_job\": true", "\"in_job\": 1", "in_job is neither true nor false" },
 	{ "\"completeness\": \"complete\",\n   \"error\"", "\"completeness\": \"\",\n   \"error\"", "completeness is a word" },
 };
-
-/* A copy with one find replaced: the first behind what is not read again, if there is one. */
-static struct text damaged(const struct text *json, const char *find, const char *replace)
-{
-	const char *members = strstr(json->data, "\n \"members\": ["), *at = members ? strstr(members, find) : NULL;
-	struct text text = { .n = json->n - strlen(find) + strlen(replace) };
-
-	if (!at)
-		at = strstr(json->data, find);
-	if (!at)
-		fail_msg("no %s", find);
-	text.data = malloc(text.n + 1);
-	assert_non_null(text.data);
-	memcpy(text.data, json->data, (size_t)(at - json->data));
-	strcpy(text.data + (at - json->data), replace); /* NOLINT: there is room */
-	strcat(text.data, at + strlen(find)); /* NOLINT */
-	return text;
-}
 
 static void test_damaged(void **state)
 {
