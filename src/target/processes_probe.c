@@ -50,25 +50,27 @@ static _Noreturn void be_the_child(struct progress *progress, const pid_t *pids,
 	_exit(0);
 }
 
-/* Asleep where no signal reaches it: one that has no processor is not. */
+/* Asleep, or stopped: one that has no processor is not. */
 static bool is_stuck(pid_t child)
 {
 	struct vt_thread_info info = { 0 };
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, child, child);
 
-	return !err && info.state == 'D';
+	return !err && info.state != 'R';
 }
 
-/* Until it has ended (fd is the end of a pipe that it holds), or has been at one process for ns. Where it is then. */
+/* Until it has ended (fd is the end of a pipe that it holds), or has been stuck at one process for ns. Where it is then. */
 static size_t follow(const struct progress *progress, pid_t child, int fd, uint64_t ns)
 {
 	struct pollfd ended = { .fd = fd, .events = POLLIN };
 	size_t at = __atomic_load_n(&progress->at, __ATOMIC_ACQUIRE);
-	uint64_t since_ns = vt_now_ns();
+	uint64_t since_ns = vt_now_ns(), at_ns = since_ns;
 
-	while (poll(&ended, 1, POLL_MS) <= 0) {
+	while (poll(&ended, 1, POLL_MS) <= 0 && !vt_deadline_passed(at_ns + ALL_NS)) {
 		size_t now = __atomic_load_n(&progress->at, __ATOMIC_ACQUIRE);
 
+		if (now != at)
+			at_ns = vt_now_ns();
 		if (now != at || !is_stuck(child)) {
 			at = now;
 			since_ns = vt_now_ns();
