@@ -332,7 +332,8 @@ static const struct {
 	bool when_all_sleep;
 } when_all[] = {
 	{ VT_STATE_COLLECTIVE, "all-in-collective",
-	  ": if they are of one process group none is missing, and it is NCCL, the network or a GPU that does not go on", false },
+	  ": if they are of one process group none is missing, and it is NCCL, the network, a GPU that does not go on, or tensors of sizes "
+	  "that do not fit", false },
 	{ VT_STATE_STORE, "all-in-store", "", false },
 	{ VT_STATE_LOADER, "all-wait-for-loader", "", false },
 	{ VT_STATE_DEVICE, "all-wait-for-gpu", "", true },

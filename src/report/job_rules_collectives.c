@@ -15,6 +15,7 @@
 #include "report/job_look.h"
 
 #define LATE_MS 3000 /* hosts' clocks differ by less, and ranks that run, too */
+#define STALL_MS 30000 /* that much of its work a GPU that is well does not have before it */
 #define MAX_SAID 6
 
 struct judging {
@@ -22,6 +23,7 @@ struct judging {
 	const struct vt_job_process_group *group;
 	const struct vt_model_operation *op; /* for which it waits, as the first has it */
 	uint64_t since_ms;  /* when the last of those who wait in it began it */
+	uint64_t waited_ms; /* of the last one, when it was asked */
 	struct vt_job_indices waiting; /* members that are in it */
 };
 
@@ -37,10 +39,10 @@ static uint64_t begun_ms(const struct judging *j, const struct vt_job_grouped *m
 	return told > age ? told - age : 0;
 }
 
-/* It was asked long after the others had begun it. */
+/* It was asked long after the others had begun it; by the clock of each of them, too, so that one that is wrong accuses nobody alone. */
 static bool is_late(const struct judging *j, const struct vt_job_grouped *member)
 {
-	return told_ms(j, member) >= j->since_ms + LATE_MS;
+	return j->waited_ms >= LATE_MS && told_ms(j, member) >= j->since_ms + LATE_MS;
 }
 
 static bool look_at_waiting(struct judging *j)
@@ -53,6 +55,8 @@ static bool look_at_waiting(struct judging *j)
 		j->op = j->op ? j->op : &member->state->oldest;
 		if (begun_ms(j, member) > j->since_ms)
 			j->since_ms = begun_ms(j, member);
+		if (member->state->oldest.age_ms < j->waited_ms)
+			j->waited_ms = member->state->oldest.age_ms;
 		if (!vt_job_indices_add(&j->waiting, member->member))
 			return false;
 	}
@@ -91,11 +95,17 @@ static bool waits_itself(const struct judging *j, uint32_t member)
 	return false;
 }
 
-static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool differ, const struct vt_str *text)
+static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool alarm, bool differ, const struct vt_str *text)
 {
 	bool few = whom->n * 2 <= j->group->members.n;
 
-	vt_look_say(j->look, code, true, differ && few, whom, text);
+	vt_look_say(j->look, code, alarm, differ && few, whom, text);
+}
+
+/* Collectives are begun long before the GPU comes to them: those who have begun one and wait may be well. */
+static bool is_stalled(const struct judging *j)
+{
+	return j->waited_ms >= STALL_MS;
 }
 
 /* ---- who has not begun it ---- */
@@ -139,7 +149,7 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind, c
 		vt_look_add_who(j->look, entangled, &text);
 		vt_str_addf(&text, " wait%s in another operation", entangled->n > 1 ? "" : "s");
 	}
-	say(j, "behind", behind, false, &text);
+	say(j, "behind", behind, true, false, &text);
 	for (size_t i = 0; i < behind->n && behind->n * 2 <= j->group->members.n; i++)
 		if (!waits_itself(j, behind->data[i]))
 			j->look->job->members.data[behind->data[i]].outlier = true;
@@ -207,7 +217,7 @@ static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_o
 	add_op(j->op, inputs, &text);
 	vt_str_add(&text, ": they wait for each other ");
 	add_how_long(j, &text);
-	say(j, "mismatched-collective", these, true, &text);
+	say(j, "mismatched-collective", these, true, true, &text);
 	vt_str_deinit(&text);
 }
 
@@ -221,9 +231,9 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	add_operation(j, &text);
 	vt_str_add(&text, ", those of ");
 	vt_look_add_who(j->look, started, &text);
-	vt_str_add(&text, " have: work before it does not end; they wait ");
+	vt_str_addf(&text, " have%s; they wait ", is_stalled(j) ? ": work before it does not end" : "");
 	add_how_long(j, &text);
-	say(j, "not-started", not_started, true, &text);
+	say(j, "not-started", not_started, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
 }
 
@@ -275,7 +285,7 @@ static void say_not_completed(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, ", which others of it have, ");
 	add_how_long(j, &text);
-	say(j, "not-completed", &j->waiting, true, &text);
+	say(j, "not-completed", &j->waiting, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
 }
 
@@ -288,8 +298,10 @@ static void say_stalls(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, " and wait in it ");
 	add_how_long(j, &text);
-	vt_str_add(&text, ": nobody is missing there; it is NCCL, the network or a GPU that does not go on");
-	say(j, "collective-stalls", &j->waiting, false, &text);
+	vt_str_add(&text, ": nobody is missing there");
+	if (is_stalled(j))
+		vt_str_add(&text, "; it is NCCL, the network, a GPU that does not go on, or tensors of sizes that do not fit");
+	say(j, "collective-stalls", &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
 
@@ -305,7 +317,7 @@ static void say_unknown(struct judging *j)
 	vt_str_add(&text, " ");
 	add_how_long(j, &text);
 	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n, n > 1 ? "s" : "", n > 1 ? "have" : "has");
-	vt_look_say(j->look, "collective-waits", false, false, &j->waiting, &text);
+	say(j, "collective-waits", &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
 
@@ -347,7 +359,7 @@ static void judge_begun(struct judging *j)
 
 static void judge(struct vt_job_look *look, const struct vt_job_process_group *group, bool entangled_ones)
 {
-	struct judging j = { .look = look, .group = group };
+	struct judging j = { .look = look, .group = group, .waited_ms = UINT64_MAX };
 	struct vt_job_indices behind = { 0 }, entangled = { 0 };
 	bool late, ok = look_at_waiting(&j) && gather_behind(&j, &behind, &entangled, &late);
 
