@@ -312,10 +312,21 @@ static void say_different(struct vt_job_look *look)
 	free(in.data);
 }
 
-void vt_rules_ranks(struct vt_job_look *look)
+static void apply_all(struct vt_job_look *look, bool alone)
 {
 	for (size_t i = 0; i < N_RULES && look->ranks.n > 0; i++)
-		apply(look, &rules[i]);
+		if (alone == !rules[i].others)
+			apply(look, &rules[i]);
+}
+
+void vt_rules_alone(struct vt_job_look *look)
+{
+	apply_all(look, true);
+}
+
+void vt_rules_ranks(struct vt_job_look *look)
+{
+	apply_all(look, false);
 	if (look->comparable)
 		say_different(look);
 }
@@ -356,7 +367,8 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 {
 	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
 	bool alarm = false, moved = has_any_moved(look, &look->ranks);
-	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved;
+	/* Flight recorders and RAS know better who is missing, and have said it. */
+	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved && !look->job->verdicts.n;
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
 
@@ -393,12 +405,13 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 /* What the others do was said with each rank that differs; these do not say where ranks are. */
 static bool is_decided(const struct vt_job *job)
 {
-	static const char *const undecided[] = { "missing-rank", "unread-rank", "collective-stalls", "collective-waits" };
+	static const char *const undecided[] = { "missing-rank",     "unread-rank", "collective-stalls",
+						 "collective-waits", "not-started", "not-completed", "ras-*" };
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->verdicts.n; i++)
 		for (size_t k = 0; k < sizeof(undecided) / sizeof(undecided[0]); k++)
-			n += !strcmp(job->verdicts.data[i].code, undecided[k]);
+			n += vt_glob(undecided[k], job->verdicts.data[i].code);
 	return n < job->verdicts.n;
 }
 
@@ -465,16 +478,32 @@ static bool look_at_doings(struct vt_job_look *look)
 	return look->in_collective;
 }
 
+static void put_alarms_first(struct vt_job *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->verdicts.n; i++) {
+		struct vt_job_verdict v = job->verdicts.data[i];
+
+		if (!v.alarm)
+			continue;
+		memmove(&job->verdicts.data[n + 1], &job->verdicts.data[n], (i - n) * sizeof(v));
+		job->verdicts.data[n++] = v;
+	}
+}
+
 static void apply_rules(struct vt_job_look *look)
 {
 	look->comparable = are_comparable(look);
 	vt_rules_missing(look);
+	vt_rules_alone(look);
 	vt_rules_sequences(look);
 	vt_rules_ranks(look);
+	vt_rules_ras(look);
 	vt_rules_equal(look);
 	vt_rules_workers(look);
-	vt_rules_ras(look);
 	vt_rules_memory(look);
+	put_alarms_first(look->job);
 }
 
 bool vt_job_make_verdicts(struct vt_job *job)

@@ -827,6 +827,33 @@ static void test_process_groups(void **state)
 	}
 }
 
+/* What keeps a rank comes before how far it is, and both before what is no alarm. */
+static void test_order(void **state)
+{
+	struct job_model what = { .hang = "oom", .ranks = 4, .culprit = 3 };
+	static const struct in_group in[] = { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) };
+	struct vt_job job;
+	bool calm = false;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	for (size_t i = 0; i < job.members.n; i++) {
+		set_group(&job, &job.members.data[i], &in[job.members.data[i].label.rank]);
+		job.members.data[i].memory.data[0].allocated <<= job.members.data[i].label.rank == 1;
+	}
+	vt_job_account(&job);
+	assert_true(job.verdicts.n > 2);
+	assert_string_equal(job.verdicts.data[0].code, "out-of-memory");
+	assert_string_equal(job.verdicts.data[1].code, "behind");
+	for (size_t i = 0; i < job.verdicts.n; i++) {
+		calm |= !job.verdicts.data[i].alarm;
+		assert_true(!calm || !job.verdicts.data[i].alarm);
+	}
+	assert_true(calm);
+	vt_job_deinit(&job);
+}
+
 /* By another vramtap, that is: it says nothing of the process. */
 static void test_traced_by_another_of_us(void **state)
 {
@@ -1455,6 +1482,7 @@ int main(void)
 		cmocka_unit_test(test_zombies),
 		cmocka_unit_test(test_ended_workers),
 		cmocka_unit_test(test_process_groups),
+		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_cores_without_numbers),
 	};

@@ -257,7 +257,19 @@ static void test_verdicts(void **state)
 	assert_int_equal(job.members.data[v->members.members[0]].label.rank, 3);
 	vt_job_deinit(&job);
 
+	/* As far as Python goes all of them are in it: that nobody is missing is not said then. */
+	what.hang = "none";
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	add(&job, HANG, true);
+	vt_job_account(&job);
+	assert_string_equal(job.verdicts.data[0].code, "ras-behind");
+	assert_non_null(find_verdict(&job, "all-in-collective"));
+	assert_null(strstr(find_verdict(&job, "all-in-collective")->text, "none is missing"));
+	vt_job_deinit(&job);
+
 	/* Whoever goes on soon after waits no more. */
+	what.hang = "loop";
 	vt_job_init(&job);
 	assert_true(job_model_fill(&job, &what));
 	add(&job, HANG, true);
