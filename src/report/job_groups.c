@@ -18,10 +18,10 @@ static bool is_told(const struct vt_member *m)
 	return m->label.in_job && m->label.role == VT_ROLE_RANK && m->collectives.told_ms;
 }
 
-/* Groups of equal names may be of different ranks; texts are interned. */
+/* Groups of equal names may be of different ranks, but of Gloo's these are a guess; texts are interned. */
 static uint64_t key_of(const struct vt_model_process_group *g)
 {
-	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name), (uintptr_t)g->ranks);
+	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name), strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
 }
 
 static struct vt_job_process_group *find(struct finding *f, const struct vt_model_process_group *g)
@@ -43,6 +43,7 @@ static bool add(struct vt_job_process_group *group, uint32_t member, const struc
 {
 	struct vt_job_grouped *grouped = vt_vec_append(&group->members);
 
+	group->ranks_differ |= state && state->ranks != group->any->ranks;
 	if (grouped)
 		*grouped = (struct vt_job_grouped){ member, state };
 	return grouped;
@@ -61,10 +62,19 @@ static bool add_states(struct finding *f, uint32_t index)
 	return m->label.rank < 0 || vt_map_put(&f->by_rank, (uint64_t)m->label.rank, index);
 }
 
-/* Those who have said nothing of the group although it is theirs. A rank that has no group at all may have no recorder. */
+/* Else it may have no recorder of this kind. */
+static bool has_one_like(const struct vt_member *m, const struct vt_model_process_group *g)
+{
+	for (size_t i = 0; i < m->collectives.groups.n; i++)
+		if (m->collectives.groups.data[i].backend == g->backend)
+			return true;
+	return false;
+}
+
+/* Those who have said nothing of the group although it is theirs. */
 static bool add_rest(struct finding *f, struct vt_job_process_group *group)
 {
-	const char *ranks = group->any->ranks;
+	const char *ranks = group->ranks_differ ? NULL : group->any->ranks;
 	struct vt_map there = { 0 };
 	int first, last;
 	bool ok = true;
@@ -76,7 +86,7 @@ static bool add_rest(struct finding *f, struct vt_job_process_group *group)
 		for (int rank = first; rank <= last && ok; rank++) {
 			const uint64_t *found = vt_map_get(&f->by_rank, (uint64_t)rank);
 
-			if (found && f->job->members.data[*found].collectives.groups.n && !vt_map_get(&there, *found))
+			if (found && has_one_like(&f->job->members.data[*found], group->any) && !vt_map_get(&there, *found))
 				ok = add(group, (uint32_t)*found, NULL);
 		}
 	}

@@ -14,6 +14,7 @@ struct vt_job_grouped {
 struct vt_job_process_group {
 	const struct vt_model_process_group *any; /* of one of the members: what all have alike */
 	VT_VEC(struct vt_job_grouped) members;    /* in ascending order; only those whose recorders answered */
+	bool ranks_differ; /* as members have them: who else is of it is not known */
 	size_t n_ranks;  /* how many it should have; 0 unknown */
 	size_t n_waiting; /* members with a collective (no transfer) that is not over */
 	int64_t waits_for; /* the first of these; when there are any */

@@ -827,6 +827,49 @@ static void test_process_groups(void **state)
 	}
 }
 
+static void add_group(struct vt_job *job, struct vt_member *m, const char *backend, const char *name, const char *ranks, bool waits)
+{
+	struct vt_model_process_group *g = vt_vec_append(&m->collectives.groups);
+
+	assert_non_null(g);
+	*g = (struct vt_model_process_group){
+		.backend = backend, .name = name, .description = "", .ranks = ranks, .last_enqueued = 3 + waits, .last_started = -1,
+		.last_completed = 3, .n_pending = waits, .oldest = { .name = "all_reduce", .number = 4, .age_ms = 90000 },
+	};
+	m->collectives.told_ms = TOLD_MS;
+	assert_true(vt_job_intern_collectives(job, &m->collectives));
+}
+
+/* Of Gloo's groups the ranks are a guess, which two may make differently; and a rank may have one recorder only. */
+static void test_unsure_groups(void **state)
+{
+	struct job_model what = { .hang = "none", .ranks = 4 };
+	const struct vt_job_verdict *v;
+
+	(void)state;
+	for (int gloo = 0; gloo < 2; gloo++) {
+		struct vt_job job;
+
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		for (size_t i = 0; i < job.members.n; i++) {
+			struct vt_member *m = &job.members.data[i];
+			bool last = m->label.rank == 3;
+
+			if (gloo)
+				add_group(&job, m, "gloo", "0", last ? "0-3" : m->label.rank ? NULL : "0-1", last);
+			else
+				add_group(&job, m, last ? "gloo" : "nccl", "0", "0-3", !last);
+		}
+		vt_job_account(&job);
+		v = find_verdict(&job, "behind");
+		assert_int_equal(v != NULL, gloo);
+		if (v)
+			assert_contains(v->text, "ranks 0-2 have not begun all_reduce number 4 of process group 0, the last one there was number 3; ");
+		vt_job_deinit(&job);
+	}
+}
+
 /* What keeps a rank comes before how far it is, and both before what is no alarm. */
 static void test_order(void **state)
 {
@@ -1482,6 +1525,7 @@ int main(void)
 		cmocka_unit_test(test_zombies),
 		cmocka_unit_test(test_ended_workers),
 		cmocka_unit_test(test_process_groups),
+		cmocka_unit_test(test_unsure_groups),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_cores_without_numbers),
