@@ -246,6 +246,19 @@ static void add_allocator(const struct vt_member *member, const struct vt_job_do
 			    r->retries == 1 ? "" : "s");
 }
 
+/* "; pid 4711 on node3 has its rank now" */
+static void add_successor(const struct vt_job_look *look, const struct vt_member *core, struct vt_str *text)
+{
+	for (size_t i = 0; i < look->ranks.n && core->label.rank >= 0; i++) {
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (m->core || m->label.rank != core->label.rank)
+			continue;
+		vt_str_addf(text, "; pid %d on %.64s has its rank now", (int)m->label.pid, m->label.host);
+		return;
+	}
+}
+
 static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
@@ -259,6 +272,7 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		return;
 	case VT_STATE_CRASHED:
 		vt_str_addf(text, "left a core: %.300s", member->headline ? member->headline : "nothing more is known");
+		add_successor(look, member, text);
 		return; /* that says where */
 	case VT_STATE_STOPPED:
 		vt_str_add(text, "is stopped by a signal");

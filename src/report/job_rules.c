@@ -64,11 +64,21 @@ static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere
 	return true;
 }
 
+/* A core may be of another world, and its rank may have been started again: they are neighbours, and count once. */
 size_t vt_look_whole_world(const struct vt_job_look *look)
 {
-	int world_size = look->comparable ? vt_look_member(look, look->ranks.data[0])->label.world_size : -1;
+	int world_size = -1, before = -1;
+	size_t n = 0;
 
-	return world_size > 0 && (size_t)world_size == look->ranks.n ? look->ranks.n : 0;
+	for (size_t i = 0; i < look->ranks.n && look->comparable; i++) {
+		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+
+		if (world_size < 0 && m->state != VT_STATE_CRASHED)
+			world_size = m->label.world_size;
+		n += m->label.rank >= 0 && m->label.rank != before;
+		before = m->label.rank;
+	}
+	return world_size > 0 && n == (size_t)world_size ? n : 0;
 }
 
 /* Two ranks alone are in it: the others are elsewhere, and well. */
@@ -134,8 +144,8 @@ static bool is_missed(const struct vt_job_look *look, const struct vt_job_indice
  */
 static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
 {
+	size_t n = vt_look_whole_world(look), waiting = 0;
 	bool asleep = true;
-	size_t waiting = 0;
 
 	/* A loader that is only slow. Who waits for the GIL, or in the driver, polls. */
 	for (size_t i = 0; i < named->n; i++) {
@@ -150,9 +160,10 @@ static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices
 		asleep = asleep && do_all_sleep(look, &others->data[i].members);
 		waiting += others->data[i].members.n;
 	}
-	if (named->n + waiting != look->ranks.n || (others->n > 1 && !asleep))
+	n = n ? n : look->ranks.n;
+	if (named->n + waiting != n || (others->n > 1 && !asleep))
 		return false;
-	return waiting * 2 > look->ranks.n || look->ranks.n == 2;
+	return waiting * 2 > n || n == 2;
 }
 
 /* What is wrong by itself, and what is when others surely wait for it; that these wait for a GPU is never sure. */

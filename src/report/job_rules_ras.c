@@ -38,6 +38,8 @@ static bool learn_ranks(struct ras_look *r)
 		const struct vt_label *label = &vt_look_member(look, look->ranks.data[i])->label;
 		const uint64_t *same = vt_map_get(&r->by_pid, (uint64_t)label->pid);
 
+		if (vt_look_member(look, look->ranks.data[i])->core)
+			continue;
 		r->world_size = label->world_size;
 		r->by_pid_alone &= !*label->container;
 		ok = vt_map_put(&r->by_pid, (uint64_t)label->pid, same ? MANY : look->ranks.data[i]) &&

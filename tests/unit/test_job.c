@@ -914,6 +914,34 @@ static void test_traced_by_another_of_us(void **state)
 	vt_job_deinit(&job);
 }
 
+/* Beside the core of an earlier process of a rank the others are compared as ever; and it does not stand for one that is missing. */
+static void test_core_of_before(void **state)
+{
+	(void)state;
+	for (int missing = 0; missing < 2; missing++) {
+		const struct vt_job_verdict *v;
+		struct vt_label label;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		for (int rank = 0; rank < 4; rank++) {
+			label = rank_label(rank, 4 + missing);
+			add_rank(&job, &label, rank == 3 ? &runs : &reduces, NULL);
+		}
+		label = rank_label(0, 5);
+		label.pid = 99;
+		add_rank(&job, &label, &runs, NULL);
+		job.members.data[4].core = "core.99";
+		vt_job_account(&job);
+		assert_string_equal(job.verdicts.data[0].code, "crashed");
+		assert_contains(job.verdicts.data[0].text, "; pid 100 on a has its rank now");
+		v = find_verdict(&job, "missed-collective");
+		assert_non_null(v);
+		assert_int_equal(v->alarm, !missing);
+		vt_job_deinit(&job);
+	}
+}
+
 static void test_cores_without_numbers(void **state)
 {
 	struct vt_label label = rank_label(-1, -1);
@@ -1528,6 +1556,7 @@ int main(void)
 		cmocka_unit_test(test_unsure_groups),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
+		cmocka_unit_test(test_core_of_before),
 		cmocka_unit_test(test_cores_without_numbers),
 	};
 
