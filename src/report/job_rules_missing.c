@@ -6,6 +6,8 @@
 #include "report/job_look.h"
 
 #define MAX_SAID 6 /* verdicts of one kind */
+#define MAX_GAPS 8 /* in the numbers of a host's ranks, that are named */
+#define MAX_LOCAL 1024 /* ranks of a host */
 
 /* ---- ranks ---- */
 
@@ -77,23 +79,52 @@ static bool is_there(const struct vt_job_look *look, int rank)
 	return false;
 }
 
-/* One rank alone on its host does not say from which number on the host's ranks are. */
-static void add_missing(const struct host *host, const struct vt_label *any, int local, int n_local, struct vt_str *text)
-{
-	bool alone = host->ranks.n == 1;
+/* Local numbers that nobody has. */
+struct gap {
+	int first, last;
+};
+struct gaps {
+	struct gap list[MAX_GAPS];
+	size_t n;
+	int missing;
+	bool more; /* there are gaps after these */
+};
 
+static void add_gaps(const struct gaps *gaps, int offset, struct vt_str *text)
+{
+	for (size_t i = 0; i < gaps->n; i++) {
+		const struct gap *gap = &gaps->list[i];
+
+		vt_str_addf(text, "%s%d", i ? "," : "", offset + gap->first);
+		if (gap->last > gap->first)
+			vt_str_addf(text, "%c%d", gap->last > gap->first + 1 ? '-' : ',', offset + gap->last);
+	}
+	vt_str_add(text, gaps->more ? ",..." : "");
+}
+
+/* One rank alone on its host does not say from which number on the host's ranks are. */
+static void add_missing(const struct host *host, const struct vt_label *any, const struct gaps *gaps, int n_local, struct vt_str *text)
+{
+	bool alone = host->ranks.n == 1, many = gaps->missing > 1;
+
+	vt_str_addf(text, "%srank%s ", alone ? "local " : "", many ? "s" : "");
+	add_gaps(gaps, alone ? 0 : host->offset, text);
 	if (alone)
-		vt_str_addf(text, "local rank %d of %d", local, n_local);
-	else
-		vt_str_addf(text, "rank %d", host->offset + local);
-	if (!alone && any->world_size > 0)
+		vt_str_addf(text, " of %d", n_local);
+	else if (any->world_size > 0)
 		vt_str_addf(text, " of %d", any->world_size);
-	vt_str_addf(text, " is missing: no process that was found on %.64s is ", any->host);
-	if (alone)
-		vt_str_add(text, "it");
+	if (many)
+		vt_str_addf(text, " are missing: no processes that were found on %.64s are ", any->host);
 	else
-		vt_str_addf(text, "local rank %d of %d", local, n_local);
-	vt_str_add(text, "; it was killed or ended, unless it was left out");
+		vt_str_addf(text, " is missing: no process that was found on %.64s is ", any->host);
+	if (alone) {
+		vt_str_add(text, many ? "these" : "it");
+	} else {
+		vt_str_add(text, many ? "local ranks " : "local rank ");
+		add_gaps(gaps, 0, text);
+		vt_str_addf(text, " of %d", n_local);
+	}
+	vt_str_add(text, many ? "; they were killed or ended, unless they were left out" : "; it was killed or ended, unless it was left out");
 }
 
 /* The only child of the ranks' parent that has ended: its environment went with it, so that it has no number. */
@@ -135,35 +166,46 @@ static void say_ended(struct vt_job_look *look, const struct host *host, int loc
 	free(who.data);
 }
 
+static void look_for_gaps(const struct vt_job_look *look, const struct host *host, int world_size, int n_local, struct gaps *gaps)
+{
+	for (int local = 0; local < n_local && local < MAX_LOCAL; local++) {
+		if (host->ranks.n > 1 && world_size > 0 && host->offset + local >= world_size)
+			return;
+		if (has_local(look, host, local) || (host->ranks.n > 1 && is_there(look, host->offset + local)))
+			continue;
+		gaps->missing++;
+		if (gaps->n && gaps->list[gaps->n - 1].last == local - 1)
+			gaps->list[gaps->n - 1].last = local;
+		else if (gaps->n < MAX_GAPS)
+			gaps->list[gaps->n++] = (struct gap){ local, local };
+		else
+			gaps->more = true;
+	}
+}
+
 static void say_missing(struct vt_job_look *look, const struct host *host)
 {
 	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
-	int n_local = host->n_local > host->most ? host->n_local : host->most + 1, said = 0, missing = -1;
+	int n_local = host->n_local > host->most ? host->n_local : host->most + 1;
 	struct vt_job_indices none = { 0 };
-	size_t first = look->job->verdicts.n;
+	struct gaps gaps = { .n = 0 };
 	struct vt_str text = { 0 };
 	uint32_t ended;
 
 	/* All of a job on one host: then the world is the host's. */
 	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
 		n_local = any->world_size;
-	for (int local = 0; local < n_local && said < MAX_SAID; local++) {
-		if (host->ranks.n > 1 && any->world_size > 0 && host->offset + local >= any->world_size)
-			break;
-		if (has_local(look, host, local) || (host->ranks.n > 1 && is_there(look, host->offset + local)))
-			continue;
-		vt_str_clear(&text);
-		add_missing(host, any, local, n_local, &text);
-		vt_look_say(look, "missing-rank", true, false, &none, &text);
-		missing = local;
-		said++;
-	}
-	vt_str_deinit(&text);
-	ended = said == 1 && !look->failed ? find_ended(look, any) : VT_NO_INDEX;
-	if (ended == VT_NO_INDEX)
+	look_for_gaps(look, host, any->world_size, n_local, &gaps);
+	if (!gaps.n)
 		return;
-	look->job->verdicts.n = first;
-	say_ended(look, host, missing, n_local, ended);
+	ended = gaps.missing == 1 ? find_ended(look, any) : VT_NO_INDEX;
+	if (ended != VT_NO_INDEX) {
+		say_ended(look, host, gaps.list[0].first, n_local, ended);
+		return;
+	}
+	add_missing(host, any, &gaps, n_local, &text);
+	vt_look_say(look, "missing-rank", true, false, &none, &text);
+	vt_str_deinit(&text);
 }
 
 /* Those that could not be read are there all the same. */

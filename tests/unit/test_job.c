@@ -569,6 +569,22 @@ static void test_missing(void **state)
 			    "local rank 0 of 2 is missing: no process that was found on a is it; it was killed or ended, unless it was "
 			    "left out");
 	vt_job_deinit(&job);
+	/* Several are one sentence. */
+	for (int n = 1; n < 3; n++) {
+		vt_job_init(&job);
+		for (int rank = 3; rank < 3 + n; rank++)
+			add_on_host(&job, "b", 8 + rank, rank, 16, 8);
+		vt_job_account(&job);
+		v = find_verdict(&job, "missing-rank");
+		assert_non_null(v);
+		assert_string_equal(v->text, n == 1 ? "local ranks 0-2,4-7 of 8 are missing: no processes that were found on b are these; they were "
+						      "killed or ended, unless they were left out" :
+						      "ranks 8-10,13-15 of 16 are missing: no processes that were found on b are local ranks 0-2,5-7 "
+						      "of 8; they were killed or ended, unless they were left out");
+		for (size_t i = 0; i < job.verdicts.n; i++)
+			assert_true(&job.verdicts.data[i] == v || strcmp(job.verdicts.data[i].code, v->code) != 0);
+		vt_job_deinit(&job);
+	}
 }
 
 /* Ranks that begin another loader have more workers for a while, and other processes may look like workers. */
