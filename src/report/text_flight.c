@@ -69,9 +69,10 @@ void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group
 	if (state && state->n_pending) {
 		add_oldest(state, &text);
 		vt_line_pad(line, line->want + GAP);
-		vt_line_cell(line, VT_PLAIN, vt_str_get(&text), line->columns - line->want, VT_CUT_END);
+		vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), line->want, 3);
+	} else {
+		vt_line_end(line);
 	}
-	vt_line_end(line);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

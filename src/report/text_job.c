@@ -18,6 +18,7 @@
 #define MAX_INNER 4 /* native ones of them */
 #define LAST_FRAMES 2 /* of a node that are shown in any case */
 #define MAX_NODES 24 /* of each tree */
+#define MAX_NODE_LINES 8 /* what is done there stands at its end */
 #define MAX_UNREAD 8 /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
@@ -218,8 +219,7 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job, const 
 	vt_str_clear(&text);
 	vt_str_addf(&text, "  pid %d on %.64s, thread %s: %s", (int)m->label.pid, m->label.host, doing->name,
 		    vt_job_does(doing));
-	vt_line_add(line, VT_PLAIN, vt_str_get(&text));
-	vt_line_end(line);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	print_stack(line, job, &job->stacks.data[doing->stack]);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -301,7 +301,7 @@ static void print_node(struct vt_line *line, const struct vt_job *job, const str
 	if (node->does && node->threads > node->members.n)
 		vt_str_addf(&text, " (%s threads)", vt_format_count(count, node->threads));
 	vt_line_pad(line, vt_line_room(line) < line->columns - column ? line->columns - vt_line_room(line) + 2 : column);
-	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), column, 4);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), column, MAX_NODE_LINES);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

@@ -1481,6 +1481,11 @@ static void test_summary(void **state)
 				assert_contains(text.data, "\n    0-2,4-7 [7]  ");
 				assert_true(strstr(text.data, "Who differs") < strstr(text.data, "main threads"));
 			}
+			/* What tells most is not cut off. */
+			if (columns >= 80 && !strcmp(job_model_hangs[i], "sequences"))
+				assert_contains(text.data, "BFloat16\n");
+			if (columns >= 80 && !strcmp(job_model_hangs[i], "loaders"))
+				assert_contains(text.data, ": waits for a DataLoader worker\n");
 			free(text.data);
 		}
 		vt_job_deinit(&job);
