@@ -95,8 +95,8 @@ static void drop_doubles(struct vt_job *job)
 	}
 	job->members.n = n;
 	if (dropped)
-		vt_job_diag(job, VT_DIAG_NOTE, "doubles", "%zu process%s there more than once: one report of each was taken",
-			    dropped, dropped == 1 ? " was" : "es were");
+		vt_job_diag(job, VT_DIAG_NOTE, "doubles", "%zu report%s left out: there are others of %s", dropped,
+			    dropped == 1 ? " was" : "s were", dropped == 1 ? "this process" : "these processes");
 }
 
 /* One answer through one process is enough. */

@@ -1233,6 +1233,7 @@ static void test_parts(void **state)
 	assert_int_equal(sum.members.n, 16 + 48);
 	assert_int_equal(sum.diags.n, 2);
 	assert_string_equal(sum.diags.data[0].code, "doubles");
+	assert_contains(sum.diags.data[0].text, " left out: there are others of ");
 	assert_string_equal(sum.diags.data[1].code, "not-compared"); /* worlds of 8 and of 16 */
 	vt_job_deinit(&sum);
 	build(&job, "loop", 16, 3);
