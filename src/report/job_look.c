@@ -118,8 +118,9 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 {
 	struct vt_member_set set = { .members = members->data, .n = members->n };
 	bool ranks = are_numbered_ranks(look, members);
+	int world_size = members->n ? vt_look_member(look, members->data[0])->label.world_size : -1;
 
-	if (ranks && members->n == look->ranks.n && members->n > 1) {
+	if (ranks && members->n == look->ranks.n && members->n > 1 && (world_size <= 0 || members->n >= (size_t)world_size)) {
 		if (members->n == 2)
 			vt_str_add(text, "both ranks");
 		else

@@ -886,6 +886,26 @@ static void test_unsure_groups(void **state)
 	}
 }
 
+/* "All" are those of the world, not those that could be read. */
+static void test_not_all(void **state)
+{
+	static const struct in_group in[] = { WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), { .not_told = true } };
+	struct job_model what = { .hang = "unreadable", .ranks = 4, .culprit = 3 };
+	const struct vt_job_verdict *v;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	for (size_t i = 0; i < job.members.n; i++)
+		set_group(&job, &job.members.data[i], &in[job.members.data[i].label.rank]);
+	vt_job_account(&job);
+	v = find_verdict(&job, "collective-waits");
+	assert_non_null(v);
+	assert_contains(v->text, "ranks 0-2 wait in all_reduce number 10");
+	vt_job_deinit(&job);
+}
+
 /* What keeps a rank comes before how far it is, and both before what is no alarm. */
 static void test_order(void **state)
 {
@@ -1576,6 +1596,7 @@ int main(void)
 		cmocka_unit_test(test_ended_workers),
 		cmocka_unit_test(test_process_groups),
 		cmocka_unit_test(test_unsure_groups),
+		cmocka_unit_test(test_not_all),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_core_of_before),
