@@ -215,7 +215,7 @@ static const char *name_of(struct vt_job *job, const struct device *device)
 	else if (*d->uuid)
 		snprintf(name, sizeof(name), "%.*s", UUID_SHOWN, d->uuid);
 	else if (device->word)
-		snprintf(name, sizeof(name), "%.40s", device->word);
+		snprintf(name, sizeof(name), "%.*s", strlen(device->word) == UUID_LENGTH ? UUID_SHOWN : UUID_LENGTH, device->word);
 	else if (d->ordinal >= 0 && *d->container)
 		snprintf(name, sizeof(name), "GPU %d in %.12s", d->ordinal, d->container);
 	else

@@ -42,8 +42,31 @@ static size_t count_role(const struct vt_job *job, enum vt_role role)
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		n += job->members.data[i].label.role == role && job->members.data[i].label.in_job;
+		n += job->members.data[i].label.role == role && job->members.data[i].label.in_job && !job->members.data[i].core;
 	return n;
+}
+
+static size_t count_cores(const struct vt_job *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->members.n; i++)
+		n += job->members.data[i].core && job->members.data[i].label.in_job;
+	return n;
+}
+
+/* Else the head would be that of one of several. */
+static bool is_one_job(const struct vt_job *job)
+{
+	const struct vt_label *first = &job->members.data[0].label;
+
+	for (size_t i = 1; i < job->members.n && first->role == VT_ROLE_RANK; i++) {
+		const struct vt_label *label = &job->members.data[i].label;
+
+		if (label->role == VT_ROLE_RANK && label->in_job && strcmp(first->job, label->job) != 0)
+			return false;
+	}
+	return true;
 }
 
 /* They are there because they use a device of the job. */
@@ -67,10 +90,13 @@ static void add_count(struct vt_str *text, size_t n, const char *one, const char
 static void print_head(struct vt_line *line, const struct vt_job *job)
 {
 	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
-	size_t hosts = count_hosts(line, job);
+	size_t hosts = count_hosts(line, job), ranks = count_role(job, VT_ROLE_RANK);
+	bool one = first && is_one_job(job);
 	struct vt_str text = { 0 };
 	char ms[VT_NUM_MAX];
 
+	if (first && !one)
+		vt_str_add(&text, "several jobs, one of them ");
 	if (first && *first->job)
 		vt_str_addf(&text, "%.64s" SEPARATOR, first->job);
 	if (first && *first->command)
@@ -80,9 +106,10 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	vt_line_add(line, VT_BOLD, vt_str_get(&text));
 	vt_line_end(line);
 	vt_str_clear(&text);
-	add_count(&text, count_role(job, VT_ROLE_RANK), "rank", "ranks");
-	if (text.n && first->world_size > 0)
+	add_count(&text, ranks, "rank", "ranks");
+	if (one && ranks && first->world_size > 0 && ranks <= (size_t)first->world_size)
 		vt_str_addf(&text, " of %d", first->world_size);
+	add_count(&text, count_cores(job), "core", "cores");
 	add_count(&text, count_role(job, VT_ROLE_LOADER), "loader worker", "loader workers");
 	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
 	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");

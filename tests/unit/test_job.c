@@ -486,6 +486,8 @@ static void no_rank(struct vt_label *label)
 static void test_not_compared(void **state)
 {
 	static void (*const changes[])(struct vt_label *label) = { other_job, other_world, same_rank, no_rank };
+	static const struct vt_writer_options options = { .columns = 100 };
+	struct text text;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
@@ -502,6 +504,10 @@ static void test_not_compared(void **state)
 		vt_job_account(&job);
 		assert_int_equal(job.verdicts.n, 1);
 		assert_string_equal(job.verdicts.data[0].code, "ranks");
+		assert_contains(job.verdicts.data[0].text, "not compared, for they are not of one job: ");
+		text = written(&job, vt_write_job_text, &options);
+		assert_int_equal(!strncmp(text.data, "several jobs, one of them ", 26), changes[i] == other_job);
+		free(text.data);
 		assert_int_equal(job.diags.n, 1);
 		assert_string_equal(job.diags.data[0].code, "not-compared");
 		vt_job_deinit(&job);
@@ -1024,6 +1030,9 @@ static const struct numbered {
 	  { { "GPU-aaaaaaaa", -1, 2 }, { "GPU-bbbbbbbb", -1, 1 } },
 	  false },
 	{ { { "MIG-1", "", 0, NULL }, { "MIG-2", "", 0, NULL } }, { { "MIG-1", -1, 1 }, { "MIG-2", -1, 1 } }, false },
+	{ { { "MIG-12345678-0000-0000-0000-000000000000", "", 0, NULL }, { "MIG-9abcdef0-0000-0000-0000-000000000000", "", 0, NULL } },
+	  { { "MIG-12345678", -1, 1 }, { "MIG-9abcdef0", -1, 1 } },
+	  false },
 	{ { { NULL, "one", 0, NULL }, { NULL, "two", 0, NULL } }, { { "GPU 0 in one", -1, 1 }, { "GPU 0 in two", -1, 1 } }, false },
 	{ { { "1", "", 5, NULL }, { "1", "", 5, NULL } }, { { "GPU ?", -1, 1 }, { "GPU ?", -1, 1 } }, false },
 	{ { { "-1", "", 0, NULL }, { "99999999999", "", 0, NULL } }, { { "-1", -1, 1 }, { "99999999999", -1, 1 } }, false },
