@@ -404,7 +404,7 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 	struct vt_str text = { 0 };
 
 	if (!look->comparable && look->ranks.n > 1)
-		vt_str_add(&text, "not compared, for they are not of one job: ");
+		vt_str_add(&text, "not compared, for they are not known to be of one job: ");
 	for (size_t i = 0; i < groups->n && i < 3; i++) {
 		vt_str_add(&text, i ? "; " : "");
 		add_group(look, &groups->data[i], &text);

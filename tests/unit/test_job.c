@@ -504,7 +504,7 @@ static void test_not_compared(void **state)
 		vt_job_account(&job);
 		assert_int_equal(job.verdicts.n, 1);
 		assert_string_equal(job.verdicts.data[0].code, "ranks");
-		assert_contains(job.verdicts.data[0].text, "not compared, for they are not of one job: ");
+		assert_contains(job.verdicts.data[0].text, "not compared, for they are not known to be of one job: ");
 		text = written(&job, vt_write_job_text, &options);
 		assert_int_equal(!strncmp(text.data, "several jobs, one of them ", 26), changes[i] == other_job);
 		free(text.data);
