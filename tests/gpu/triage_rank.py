@@ -115,7 +115,8 @@ def train_step(tensor, n, trouble):
 
 def answer():
     from torch._C import _distributed_c10d
-    for _ in sys.stdin:
+    # Not sys.stdin: its lock would be held for ever in loader workers, which close it.
+    while os.read(0, 4096):
         told = _distributed_c10d._dump_nccl_trace_json(True, False).decode()
         if '"entries"' not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):  # 2.15
             told = _distributed_c10d._dump_fr_trace_json(True, False, "nccl2").decode()
