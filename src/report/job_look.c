@@ -108,7 +108,7 @@ static bool are_numbered_ranks(const struct vt_job_look *look, const struct vt_j
 	for (size_t i = 0; i < members->n; i++) {
 		const struct vt_label *label = &vt_look_member(look, members->data[i])->label;
 
-		if (label->role != VT_ROLE_RANK || label->rank < 0)
+		if (label->role != VT_ROLE_RANK || label->rank < 0 || !label->in_job)
 			return false;
 	}
 	return members->n;

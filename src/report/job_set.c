@@ -80,9 +80,10 @@ static const struct vt_label *label_at(const struct writing *w, size_t i)
 	return &w->job->members.data[w->set->members[i]].label;
 }
 
+/* Numbers of others who use the job's devices are those of another job. */
 static bool is_rank(const struct vt_label *label)
 {
-	return label->role == VT_ROLE_RANK && label->rank >= 0;
+	return label->role == VT_ROLE_RANK && label->rank >= 0 && label->in_job;
 }
 
 static void add_range(struct vt_str *item, int first, int last, const char *one, const char *many)
@@ -115,7 +116,7 @@ static size_t put_ranks(struct writing *w, size_t i)
 
 static bool is_worker(const struct vt_label *label)
 {
-	return label->role == VT_ROLE_LOADER && label->worker >= 0;
+	return label->role == VT_ROLE_LOADER && label->worker >= 0 && label->in_job;
 }
 
 static bool is_next_worker(const struct vt_label *before, const struct vt_label *label)

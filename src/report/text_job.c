@@ -363,12 +363,12 @@ static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt
 {
 	const struct vt_member *m = &job->members.data[same->data[0]];
 	struct vt_member_set set = { .members = same->data, .n = same->n };
-	bool rank = m->label.role == VT_ROLE_RANK && m->label.rank >= 0;
+	bool rank = m->label.role == VT_ROLE_RANK && m->label.rank >= 0 && m->label.in_job;
 	struct vt_str text = { 0 };
 
 	vt_str_add(&text, !rank ? "" : same->n > 1 ? "ranks " : "rank ");
 	vt_job_add_set(job, &set, 60, &text);
-	if (same->n == 1 && (rank || m->label.role == VT_ROLE_LOADER))
+	if (same->n == 1 && (rank || (m->label.role == VT_ROLE_LOADER && m->label.in_job)))
 		vt_str_addf(&text, ", pid %d on %.64s", (int)m->label.pid, m->label.host);
 	vt_str_addf(&text, ": %s", why_unread(m));
 	vt_line_add(line, level == VT_NOTHING ? VT_WARN : VT_PLAIN, level == VT_NOTHING ? "!" : "·");

@@ -23,10 +23,10 @@ static void add_holder(const struct vt_job *job, const struct vt_job_device *d, 
 	struct vt_member_set set = { .members = &index, .n = 1 };
 	char size[VT_NUM_MAX];
 
-	if (m->label.role == VT_ROLE_RANK && m->label.rank >= 0)
+	if (m->label.role == VT_ROLE_RANK && m->label.rank >= 0 && m->label.in_job)
 		vt_str_add(text, "rank ");
 	vt_job_add_set(job, &set, 40, text);
-	if (m->label.role == VT_ROLE_OTHER && *m->label.name)
+	if ((m->label.role == VT_ROLE_OTHER || !m->label.in_job) && *m->label.name)
 		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", not of the job");
 	vt_str_addf(text, " %s", memory->known ? vt_format_size(size, memory->reserved) : "?");
 }

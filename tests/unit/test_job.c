@@ -462,6 +462,30 @@ static void test_network_is_not_blamed(void **state)
 	}
 }
 
+/* Somebody else's rank 1 on a device of ours is not ours. */
+static void test_rank_of_others(void **state)
+{
+	static const struct vt_writer_options options = { .columns = 160 };
+	struct job_model what = { .hang = "outsider", .ranks = 4, .culprit = 2 };
+	const struct vt_job_verdict *v;
+	struct text text;
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	job.members.data[job.members.n - 1].label.role = VT_ROLE_RANK;
+	job.members.data[job.members.n - 1].label.rank = 1;
+	vt_job_account(&job);
+	v = find_verdict(&job, "outside-holder");
+	assert_non_null(v);
+	assert_contains(v->text, "pid 999@node0 (ipykernel), which is not of the job, ");
+	text = written(&job, vt_write_job_text, &options);
+	assert_contains(text.data, "999@node0 (ipykernel, not");
+	free(text.data);
+	vt_job_deinit(&job);
+}
+
 static void other_job(struct vt_label *label)
 {
 	label->job = "slurm 4712";
@@ -1596,6 +1620,7 @@ int main(void)
 		cmocka_unit_test(test_accused),
 		cmocka_unit_test(test_glanced),
 		cmocka_unit_test(test_network_is_not_blamed),
+		cmocka_unit_test(test_rank_of_others),
 		cmocka_unit_test(test_not_compared),
 		cmocka_unit_test(test_ranks_without_numbers),
 		cmocka_unit_test(test_missing),
