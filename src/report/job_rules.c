@@ -299,6 +299,15 @@ static void add_group(struct vt_job_look *look, const struct vt_job_group *group
 	vt_look_add_plural(group->text, group->members.n > 1, text);
 }
 
+/* Recorders say that they are different operations of one group. */
+static bool is_mismatch_known(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->verdicts.n; i++)
+		if (!strcmp(job->verdicts.data[i].code, "mismatched-collective"))
+			return true;
+	return false;
+}
+
 /* No alarm: ranks of different process groups may be in different ones. */
 static void say_different(struct vt_job_look *look)
 {
@@ -314,7 +323,8 @@ static void say_different(struct vt_job_look *look)
 		vt_str_add(&text, most && i == 1 ? ", but " : i == 1 ? ", and " : "");
 		if (i == 1)
 			add_group(look, &groups.data[0], &text);
-		vt_str_add(&text, " (well, if these are of different process groups)");
+		if (!is_mismatch_known(look->job))
+			vt_str_add(&text, " (well, if these are of different process groups)");
 		vt_look_say(look, "different-collective", false, false, most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
 	}

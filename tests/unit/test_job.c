@@ -936,6 +936,32 @@ static void test_not_all(void **state)
 	vt_job_deinit(&job);
 }
 
+/* It is not said to be well where it is known not to be. */
+static void test_different_in_one_group(void **state)
+{
+	struct job_model what = { .hang = "different", .ranks = 4, .culprit = 3 };
+	struct in_group in = WAITS(10, 9000);
+
+	(void)state;
+	for (int known = 0; known < 2; known++) {
+		const struct vt_job_verdict *v;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		for (size_t i = 0; i < job.members.n && known; i++) {
+			in.name = job.members.data[i].label.rank == 3 ? "all_gather" : "all_reduce";
+			set_group(&job, &job.members.data[i], &in);
+		}
+		vt_job_account(&job);
+		assert_int_equal(!strcmp(job.verdicts.data[0].code, "mismatched-collective"), known);
+		v = find_verdict(&job, "different-collective");
+		assert_non_null(v);
+		assert_int_equal(strstr(v->text, "(well") != NULL, !known);
+		vt_job_deinit(&job);
+	}
+}
+
 /* What keeps a rank comes before how far it is, and both before what is no alarm. */
 static void test_order(void **state)
 {
@@ -1631,6 +1657,7 @@ int main(void)
 		cmocka_unit_test(test_process_groups),
 		cmocka_unit_test(test_unsure_groups),
 		cmocka_unit_test(test_not_all),
+		cmocka_unit_test(test_different_in_one_group),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
 		cmocka_unit_test(test_core_of_before),
