@@ -108,7 +108,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	vt_str_clear(&text);
 	add_count(&text, ranks, "rank", "ranks");
 	if (one && ranks && first->world_size > 0 && ranks <= (size_t)first->world_size)
-		vt_str_addf(&text, " of %d", first->world_size);
+		vt_str_addf(&text, " of %s", vt_format_count(ms, (uint64_t)first->world_size));
 	add_count(&text, count_cores(job), "core", "cores");
 	add_count(&text, count_role(job, VT_ROLE_LOADER), "loader worker", "loader workers");
 	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
@@ -116,7 +116,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
 	add_count(&text, count_outside(job), "process outside of the job", "processes outside of the job");
 	add_count(&text, hosts, "host", "hosts");
-	if (job->skew_ms >= 0)
+	if (job->skew_ms >= 0 && job->members.n > 1)
 		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),
 			    hosts > 1 ? " on each" : "");
 	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);

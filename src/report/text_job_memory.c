@@ -84,6 +84,33 @@ static bool is_any_assumed(const struct vt_job *job)
 	return false;
 }
 
+/* Somebody holds it who differs, or is no rank. */
+static bool is_odd(const struct vt_job *job, const struct vt_job_device *d)
+{
+	for (size_t i = 0; i < d->holders.n; i++) {
+		const struct vt_member *m = &job->members.data[d->holders.members[i]];
+
+		if (m->outlier || m->label.role != VT_ROLE_RANK || !m->label.in_job)
+			return true;
+	}
+	return false;
+}
+
+/* Where not all have room, first those that tell. */
+static void print_devices(struct vt_line *line, const struct vt_job *job)
+{
+	bool all = job->devices.n <= MAX_DEVICES;
+	size_t n = 0;
+
+	for (int odd = !all; odd >= 0; odd--)
+		for (size_t i = 0; i < job->devices.n && n < MAX_DEVICES; i++) {
+			if (!all && is_odd(job, &job->devices.data[i]) != odd)
+				continue;
+			print_device(line, job, &job->devices.data[i]);
+			n++;
+		}
+}
+
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 {
 	char count[VT_NUM_MAX];
@@ -91,8 +118,7 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 	if (!job->devices.n)
 		return;
 	print_header(line);
-	for (size_t i = 0; i < job->devices.n && i < MAX_DEVICES; i++)
-		print_device(line, job, &job->devices.data[i]);
+	print_devices(line, job);
 	if (job->devices.n > MAX_DEVICES) {
 		vt_line_pad(line, 2);
 		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",

@@ -1572,6 +1572,25 @@ static void test_summary(void **state)
 	}
 }
 
+/* Of many devices that of the culprit is shown, and those of others first to last. */
+static void test_many_devices(void **state)
+{
+	static const struct vt_writer_options options = { .columns = 100 };
+	struct text text;
+	struct vt_job job;
+
+	(void)state;
+	build(&job, "loop", 64, 43);
+	text = written(&job, vt_write_job_text, &options);
+	assert_contains(text.data, "of\n  node5 GPU 3 ");
+	assert_contains(text.data, "\n  node0 GPU 0 ");
+	assert_contains(text.data, "\n  node1 GPU 6 ");
+	assert_null(strstr(text.data, "\n  node1 GPU 7 "));
+	assert_contains(text.data, "48 more in the JSON report");
+	free(text.data);
+	vt_job_deinit(&job);
+}
+
 static void test_hostile_names(void **state)
 {
 	struct vt_label label = { .host = "a\033[2J",
@@ -1640,7 +1659,7 @@ int main(void)
 		cmocka_unit_test(test_equal),	      cmocka_unit_test(test_tree),	 cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_sets),	      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_summary),
-		cmocka_unit_test(test_same_process), cmocka_unit_test(test_parts_missing), cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
+		cmocka_unit_test(test_same_process), cmocka_unit_test(test_parts_missing), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
 		cmocka_unit_test(test_one),
 		cmocka_unit_test(test_accused),
