@@ -61,7 +61,7 @@ static bool identify(struct vt_job *job, const struct vt_member *member, const s
 	if (!n)
 		return true;
 	if (n < 5 && strspn(entry, "0123456789") >= n) {
-		identity->number = atoi(entry);
+		identity->number = (int)strtol(entry, NULL, 10);
 		return true;
 	}
 	identity->word = vt_job_text(job, entry, n);
