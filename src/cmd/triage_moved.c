@@ -25,15 +25,22 @@ static bool polls(const struct vt_thread_info *info)
 	return info->in_syscall && (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_clock_nanosleep);
 }
 
-int vt_moved_end(const struct vt_moved *moved, bool was_asleep, uint64_t deadline_ns)
+/* It has gone on already. What runs all the time may wait, too: for a GPU, in a loop. */
+static bool has_changed(char was, char is)
+{
+	return (was == 'D' && is == 'S') || ((was == 'S' || was == 'D') && is == 'R');
+}
+
+int vt_moved_end(const struct vt_moved *moved, char was, uint64_t deadline_ns)
 {
 	uint64_t until = moved->glanced_ns + BETWEEN_NS, now = vt_now_ns();
 
-	if (!moved->pid || polls(&moved->sample.info))
+	if (!moved->pid)
 		return -1;
-	/* What runs all the time may wait, too: for a GPU, in a loop. */
-	if (!moved->sample.asleep)
-		return was_asleep && moved->sample.info.state == 'R' ? 1 : -1;
+	if (has_changed(was, moved->sample.info.state) && (!moved->sample.asleep || was == 'D'))
+		return 1;
+	if (!moved->sample.asleep || polls(&moved->sample.info))
+		return -1;
 	if (now < until && until < deadline_ns)
 		vt_sleep_ns(until - now);
 	if (until >= deadline_ns)

@@ -21,9 +21,9 @@ struct vt_moved {
 void vt_moved_begin(struct vt_moved *moved, pid_t pid);
 
 /*
- * 1: the thread went on, 0: it slept on, -1: not known, for it ran, or sleeps for short times to poll something. was_asleep: when its
+ * 1: the thread went on, 0: it slept on, -1: not known, for it ran, or sleeps for short times to poll something. was: its state when its
  * threads were stopped. Waits until some 200 ms have gone by since the first glance, but not past the deadline.
  */
-int vt_moved_end(const struct vt_moved *moved, bool was_asleep, uint64_t deadline_ns);
+int vt_moved_end(const struct vt_moved *moved, char was, uint64_t deadline_ns);
 
 #endif

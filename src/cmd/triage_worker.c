@@ -238,13 +238,13 @@ static const char *save(struct worker *w)
 	return NULL;
 }
 
-/* It was asleep when its threads were stopped. */
-static bool was_asleep(const struct vt_model *model)
+/* The main thread's, when its threads were stopped. */
+static char state_then(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->threads.n; i++)
 		if (model->threads.data[i].is_main)
-			return model->threads.data[i].state == 'S' || model->threads.data[i].state == 'D';
-	return false;
+			return model->threads.data[i].state;
+	return '?';
 }
 
 /* Of what could not be read this is known. */
@@ -259,7 +259,7 @@ static char state_now(const struct vt_suspect *suspect)
 static void complete_member(const struct worker *w, const struct vt_error *why, const char *file, struct vt_member *member)
 {
 	member->file = file;
-	member->moved = why ? -1 : vt_moved_end(&w->moved, was_asleep(&w->model), w->place->deadline_ns);
+	member->moved = why ? -1 : vt_moved_end(&w->moved, state_then(&w->model), w->place->deadline_ns);
 	if (why && !w->suspect->core)
 		member->process_state = state_now(w->suspect);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "cmd/triage.h"
 #include "cmd/triage_dir.h"
 #include "cmd/triage_gate.h"
+#include "cmd/triage_moved.h"
 
 #define NOTHING 0
 
@@ -583,6 +585,31 @@ static void lets_all_go_together(void **state)
 	vt_gates_destroy(gates, 2);
 }
 
+/* By the first glance alone: one that was in uninterruptible sleep and sleeps elsewhere now has come out of it. */
+static void sees_who_went_on_already(void **state)
+{
+	static const struct {
+		char was, is;
+		bool asleep;
+		long syscall;
+		int want;
+	} rows[] = {
+		{ 'D', 'S', true, SYS_poll, 1 }, { 'D', 'S', true, SYS_nanosleep, 1 }, { 'D', 'R', false, -1, 1 },     { 'S', 'R', false, -1, 1 },
+		{ 'R', 'R', false, -1, -1 },	 { 'S', '?', false, -1, -1 },	       { 'S', 'S', true, SYS_nanosleep, -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct vt_moved moved = { .pid = getpid(), .glanced_ns = vt_now_ns() };
+
+		moved.sample.asleep = rows[i].asleep;
+		moved.sample.info.state = rows[i].is;
+		moved.sample.info.in_syscall = rows[i].syscall >= 0;
+		moved.sample.info.syscall_nr = rows[i].syscall;
+		assert_int_equal(vt_moved_end(&moved, rows[i].was, vt_now_ns()), rows[i].want);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -602,6 +629,7 @@ int main(void)
 		cmocka_unit_test(keeps_what_is_not_its_own),
 		cmocka_unit_test(names_files_as_seen_from_the_directory),
 		cmocka_unit_test(lets_all_go_together),
+		cmocka_unit_test(sees_who_went_on_already),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
