@@ -87,6 +87,17 @@ static void add_count(struct vt_str *text, size_t n, const char *one, const char
 		vt_str_addf(text, "%s%s %s", text->n ? SEPARATOR : "", vt_format_count(number, n), n == 1 ? one : many);
 }
 
+/* Without the directory of the program: mostly that is Python's, and takes the room of what it runs. */
+static const char *short_command(const char *command)
+{
+	const char *start = command;
+
+	for (size_t i = 0; command[i] && command[i] != ' '; i++)
+		if (command[i] == '/' && command[i + 1] && command[i + 1] != ' ')
+			start = command + i + 1;
+	return start;
+}
+
 static void print_head(struct vt_line *line, const struct vt_job *job)
 {
 	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
@@ -100,7 +111,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	if (first && *first->job)
 		vt_str_addf(&text, "%.64s" SEPARATOR, first->job);
 	if (first && *first->command)
-		vt_str_addf(&text, "%.200s", first->command);
+		vt_str_addf(&text, "%.200s", short_command(first->command));
 	else if (first)
 		vt_str_addf(&text, "%.64s", first->name);
 	vt_line_add(line, VT_BOLD, vt_str_get(&text));

@@ -1581,7 +1581,9 @@ static void test_many_devices(void **state)
 
 	(void)state;
 	build(&job, "loop", 64, 43);
+	job.members.data[0].label.command = "/opt/a/bin/python3 /home/user/train.py";
 	text = written(&job, vt_write_job_text, &options);
+	assert_contains(text.data, "slurm 4711 · python3 /home/user/train.py\n64 ranks of 64");
 	assert_contains(text.data, "of\n  node5 GPU 3 ");
 	assert_contains(text.data, "\n  node0 GPU 0 ");
 	assert_contains(text.data, "\n  node1 GPU 6 ");
