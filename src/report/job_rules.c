@@ -210,6 +210,22 @@ static void add_request(const struct vt_job_look *look, const struct rule *rule,
 			    r->failed == 1 ? "" : "s");
 }
 
+/* Each waits for others in a collective, too, as its recorder says: it is one of these that keeps them. */
+static bool do_all_wait_themselves(const struct vt_job_look *look, const struct vt_job_indices *members)
+{
+	for (size_t i = 0; i < members->n; i++) {
+		const struct vt_model_collectives *c = &vt_look_member(look, members->data[i])->collectives;
+		bool waits = false;
+
+		for (size_t g = 0; g < c->groups.n; g++)
+			waits |= c->groups.data[g].n_pending && !c->groups.data[g].oldest.of_two &&
+				 c->groups.data[g].oldest.age_ms >= VT_LATE_MS;
+		if (!waits)
+			return false;
+	}
+	return true;
+}
+
 static void say_group(struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group,
 		      const struct vt_job_groups *others, bool proven)
 {
@@ -217,6 +233,7 @@ static void say_group(struct vt_job_look *look, const struct rule *rule, const s
 	bool many = group->members.n > 1, few = group->members.n * 2 < look->ranks.n || look->ranks.n <= 2;
 	struct vt_str text = { 0 };
 
+	proven = proven && !(rule->elsewhere && do_all_wait_themselves(look, &group->members));
 	vt_look_add_who(look, &group->members, &text);
 	vt_str_add(&text, " ");
 	if (rule->not_in && first && first->operation && !is_of_two(first->operation))

@@ -14,7 +14,6 @@
 #include "report/job_groups.h"
 #include "report/job_look.h"
 
-#define LATE_MS 3000 /* hosts' clocks differ by less, and ranks that run, too */
 #define STALL_MS 30000 /* that much of its work a GPU that is well does not have before it */
 #define MAX_SAID 6
 
@@ -42,7 +41,7 @@ static uint64_t begun_ms(const struct judging *j, const struct vt_job_grouped *m
 /* It was asked long after the others had begun it; by the clock of each of them, too, so that one that is wrong accuses nobody alone. */
 static bool is_late(const struct judging *j, const struct vt_job_grouped *member)
 {
-	return j->waited_ms >= LATE_MS && told_ms(j, member) >= j->since_ms + LATE_MS;
+	return j->waited_ms >= VT_LATE_MS && told_ms(j, member) >= j->since_ms + VT_LATE_MS;
 }
 
 static bool look_at_waiting(struct judging *j)

@@ -936,6 +936,30 @@ static void test_not_all(void **state)
 	vt_job_deinit(&job);
 }
 
+/* One that waits in a collective of another group is not whom the others wait for. */
+static void test_waits_itself(void **state)
+{
+	struct job_model what = { .hang = "loop", .ranks = 4, .culprit = 3 };
+
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		const struct vt_job_verdict *v;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		for (size_t i = 0; i < job.members.n && waits; i++)
+			if (job.members.data[i].label.rank == 3)
+				add_group(&job, &job.members.data[i], "nccl", "1", "2-3", true);
+		vt_job_account(&job);
+		v = find_verdict(&job, "missed-collective");
+		assert_non_null(v);
+		assert_int_equal(v->alarm, !waits);
+		assert_int_equal(job.members.data[3].outlier, !waits);
+		vt_job_deinit(&job);
+	}
+}
+
 /* It is not said to be well where it is known not to be. */
 static void test_different_in_one_group(void **state)
 {
@@ -1678,6 +1702,7 @@ int main(void)
 		cmocka_unit_test(test_process_groups),
 		cmocka_unit_test(test_unsure_groups),
 		cmocka_unit_test(test_not_all),
+		cmocka_unit_test(test_waits_itself),
 		cmocka_unit_test(test_different_in_one_group),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
