@@ -15,7 +15,7 @@ from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, re
 from triage import VERSION, are_running, by_pid, triage
 
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
-ENV = dict(os.environ, SIMCUDA_DEVICES="2", SIMCUDA_MEM_MB="1024")  # the ranks use the second one only
+ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024")
 CTL = os.path.join(CACHE, "simcuda", "simcuda-ctl")
 LATE_S = 3.2  # from when on one is behind
 
@@ -115,8 +115,8 @@ def threads(pid):
 
 
 def test_rank_that_misses_a_collective():
-    # The old name of the variable: PyTorch prints a line about it for each recorder that comes into use.
-    with job("missing", TORCH_NCCL_TRACE_BUFFER_SIZE="1000") as running:
+    # The old name of the variable: PyTorch prints a line about it for each recorder that comes into use. The ranks use the second device only.
+    with job("missing", SIMCUDA_DEVICES="2", TORCH_NCCL_TRACE_BUFFER_SIZE="1000") as running:
         time.sleep(0.5)  # for the watchdogs
         printed = running.printed()
         before = [threads(pid) for pid in running.ranks]
