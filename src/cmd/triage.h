@@ -61,6 +61,9 @@ struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt
 struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *core);
 void vt_suspects_deinit(struct vt_suspects *suspects);
 
+/* The name of a file: of what a host may be called, only what is harmless in one. NULL stays NULL. */
+char *vt_triage_harmless(char *name);
+
 /* What the stacks say of who it is, where that was a guess; of a core: all. Texts are the model's. */
 void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model);
 

@@ -518,16 +518,18 @@ static const char *visible_of(struct vt_processes *processes, size_t i, struct v
 	return list ? vt_arena_printf(&suspects->arena, "%.1024s", list) : NULL;
 }
 
-/* The name of a file: of what a host may be called, only what is harmless in one. */
-static const char *file_name(struct vt_suspects *suspects, const char *kind, long number)
+char *vt_triage_harmless(char *name)
 {
-	char *name = vt_arena_printf(&suspects->arena, "%s-%s%ld.json", suspects->host, kind, number);
-
 	for (char *c = name; c && *c; c++)
 		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '-' ||
 		      (*c == '.' && c > name)))
 			*c = '_';
 	return name;
+}
+
+static const char *file_name(struct vt_suspects *suspects, const char *kind, long number)
+{
+	return vt_triage_harmless(vt_arena_printf(&suspects->arena, "%s-%s%ld.json", suspects->host, kind, number));
 }
 
 static void find_host(struct vt_suspects *suspects)

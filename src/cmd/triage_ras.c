@@ -79,7 +79,7 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer)
 		snprintf(number, sizeof(number), "-%zu", a->n_asked + 1);
 
 	const char *form = answer->json ? "json" : "txt";
-	const char *name = vt_arena_printf(&a->job.arena, "nccl-ras-%s%s.%s", a->suspects->host, number, form);
+	const char *name = vt_triage_harmless(vt_arena_printf(&a->job.arena, "nccl-ras-%s%s.%s", a->suspects->host, number, form));
 	const char *path = name ? vt_arena_printf(&a->job.arena, "%s/%s", a->options->directory, name) : NULL;
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
 	VT_FCLOSE FILE *file = fd < 0 ? NULL : fdopen(fd, "w");

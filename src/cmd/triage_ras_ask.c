@@ -264,6 +264,9 @@ static struct vt_error *enter(const struct vt_ras_place *place, int *own)
 
 	VT_CLOSE int theirs = open(path, O_RDONLY | O_CLOEXEC), back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
+	/* The number of the process may be another one's by now. */
+	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != place->netns))
+		return vt_error_create(VT_ERR_GONE, "process %d has ended, or has another network now", (int)place->rank->label.pid);
 	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
 		return vt_error_create(VT_ERR_PERMISSION,
 				       "the network namespace of process %d may not be entered (CAP_SYS_ADMIN would allow it)",
