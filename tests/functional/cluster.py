@@ -16,7 +16,8 @@ import time
 from core import SANITIZED
 from harness import CACHE, Skip, check, wait_until
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None)
 NODES = ("node1", "node2", "node3")
 
 CONF = """
@@ -101,6 +102,10 @@ def end_all(begin):
         time.sleep(0.05)
 
 
+def end_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Slurm:
     """Daemons that end with the context, whatever has happened, as do the tasks of all jobs: what forks away is given to this process."""
 
@@ -111,7 +116,7 @@ class Slurm:
         self.env = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", SLURM_CONF=os.path.join(self.work, "slurm.conf"))
         self.before = set(descendants_of(os.getpid()))
         self.slurmd = {}
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
         try:
             self.start()
         except BaseException as err:
@@ -124,7 +129,7 @@ class Slurm:
     def __exit__(self, *exc):
         end_all(self.before)
         shutil.rmtree(self.work, ignore_errors=True)
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0)
 
     def path(self, name):
         return os.path.join(self.work, name)
@@ -132,7 +137,7 @@ class Slurm:
     def daemon(self, name, *args):
         with open(self.path(f"{name}.out"), "ab") as out:
             return subprocess.Popen([os.path.join(self.bin, name), *args], env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                    cwd=self.work)
+                                    cwd=self.work, preexec_fn=end_with_parent)
 
     def configure(self):
         ports = free_ports(1 + len(NODES))
