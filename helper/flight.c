@@ -112,6 +112,7 @@ static uint32_t with_gil(struct vt_py *py)
 	if (!called)
 		return VT_HELPER_OK; /* flight.is_there says it */
 	result = call(ask, called);
+	py->shared->flight.entries = ask->args.entries;
 	if (!result && ask->args.argument[0])
 		return VT_HELPER_OK;
 	if (!result)

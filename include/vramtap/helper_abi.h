@@ -220,7 +220,7 @@ struct vt_ask_flight_args {
 struct vt_ask_flight_answer {
 	uint64_t offset, size; /* of the text in the file; size also of one that is too long */
 	int32_t is_there;      /* 0: this release of PyTorch has no such function */
-	int32_t pad;
+	int32_t entries;       /* 0: it is without the single operations */
 };
 
 struct vt_load_recorder_args {

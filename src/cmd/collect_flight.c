@@ -74,7 +74,8 @@ static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, 
 		return NULL;
 	*is_there = true;
 	VT_TRY(take_text(helper, &text, &n));
-	return vt_flight_parse(recorder, text, n, told_ns, args->only_active, &c->model->arena, &c->model->collectives);
+	return vt_flight_parse(recorder, text, n, told_ns, args->only_active || !vt_helper_shared(helper)->flight.entries, &c->model->arena,
+			       &c->model->collectives);
 }
 
 static bool has_thread(const struct vt_thread_list *list, const char *name)

@@ -27,7 +27,7 @@ extern const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS];
 
 /*
  * Adds the groups in n bytes of text to to; strings go into arena. now_ns: CLOCK_REALTIME, of when it was told; only_active: operations
- * that are over were left out. VT_ERR_FORMAT: it is not as it should be; then nothing is added.
+ * that are over, or all, were left out. VT_ERR_FORMAT: it is not as it should be; then nothing is added.
  */
 struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text, size_t n, uint64_t now_ns,
 				 bool only_active, struct vt_arena *arena, struct vt_model_collectives *to);

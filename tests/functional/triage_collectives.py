@@ -225,6 +225,11 @@ def test_driver_hangs():
         subprocess.run([CTL, control, "clear"], check=True)
         wait_until(lambda: [threads(pid) for pid in running.ranks] == before, 10, "the helper's thread ends")
         equal(len(running.told()), 2, "ranks that answer")
+        # Nor can it be asked without harm to a graph that is captured: then there are no operations, and that is not taken for none.
+        subprocess.run([CTL, control, "fault", "cuThreadExchangeStreamCaptureMode:error=1"], check=True)
+        found, _ = running.triage()
+        groups = [g for pid in running.ranks for g in by_pid(found)[pid]["collectives"]["groups"]]
+        equal({(g["last_enqueued"], g["last_completed"], g["pending"]) for g in groups}, {(None, None, 0)}, "how far the groups are")
 
 
 def test_gil_is_kept():
