@@ -121,6 +121,7 @@ class Odd:
             if not more:
                 break
             self.output += more
+            seconds = 0  # it may print more often than that, without end
         return self.output
 
     def expect(self, word, seconds, text):

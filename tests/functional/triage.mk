@@ -5,7 +5,8 @@ functional_tests += \
 	tests/functional/triage_engines.py \
 	tests/functional/triage_hangs.py \
 	tests/functional/triage_ras.py \
-	tests/functional/triage_slurm.py
+	tests/functional/triage_slurm.py \
+	tests/functional/triage_watchdog.py
 EXTRA_DIST += \
 	tests/functional/cluster.py \
 	tests/functional/ras_client.py \

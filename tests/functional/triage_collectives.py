@@ -109,7 +109,8 @@ def outliers(found):
 def threads(pid):
     names = []
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
+             open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
             names.append(file.read().strip())
     return sorted(names)
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from harness import COMPLETE, SOURCE, Skip, check, equal, main, scratch, target, vramtap, wait_until
+from harness import COMPLETE, SOURCE, VRAMTAP, Skip, check, equal, main, scratch, target, vramtap, wait_until
 
 import ras_client
 
@@ -314,7 +314,7 @@ def test_one_who_does_not_accept():
 def test_interrupted():
     with fake_job("--manner", "slow", "--form", "text") as (launcher, _, _, _):
         out = scratch()
-        proc = subprocess.Popen([os.environ.get("VRAMTAP", "vramtap"), "triage", "--ras", "-q", "-o", out, "--children-of", str(launcher)])
+        proc = subprocess.Popen([VRAMTAP, "triage", "--ras", "-q", "-o", out, "--children-of", str(launcher)])
         time.sleep(1.5)
         proc.terminate()
         equal(proc.wait(3), 128 + 15, "exit code")
