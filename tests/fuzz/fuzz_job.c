@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "json_edits.h"
 #include "report/job.h"
 
 /* A small one that has everything that is read; fuzzing needs it short. */
@@ -53,24 +54,6 @@ static const char seed[] =
 	"b.py\",\"line\":3,\"program\":true},{\"kind\":\"native\",\"function\":null},"
 	"{\"kind\":\"python\",\"function\":\"main\",\"file\":\"/a/b.py\",\"line\":9,\"program\":true}]}\n";
 
-size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
-{
-	size_t n = strlen(seed);
-
-	if (number > 1 || n > max)
-		return 0;
-	if (number) { /* no edit that changes anything */
-		memset(data, 0, 32);
-		return 32;
-	}
-	memcpy(data, seed, n);
-	return n;
-}
-
-#define MAX_VALUES 1000
-#define MAX_EDITS 16
-#define EDIT_BYTES 4
-
 static const char *const replacements[] = {
 	"0",
 	"1",
@@ -106,77 +89,15 @@ static const char *const replacements[] = {
 	"\"a\\u001b[2J\"",
 };
 
-#define N_REPLACEMENTS (sizeof(replacements) / sizeof(replacements[0]))
+static struct json_edits edits = {
+	.seed = seed,
+	.replacements = replacements,
+	.n_replacements = sizeof(replacements) / sizeof(replacements[0]),
+};
 
-/* Where the values of the seed are: numbers, words and texts, not containers. */
-static struct {
-	size_t start, end;
-} values[MAX_VALUES];
-static size_t n_values;
-
-static void find_values(void)
+size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
-	for (size_t i = 0; seed[i] && n_values < MAX_VALUES; i++) {
-		size_t start = i;
-
-		if (seed[i] == '"') {
-			i += 1 + strcspn(seed + i + 1, "\"");
-			if (seed[i + 1] == ':')
-				continue;
-		} else if (strchr("-0123456789tfn", seed[i])) {
-			i += strcspn(seed + i, ",]}") - 1;
-		} else {
-			continue;
-		}
-		values[n_values].start = start;
-		values[n_values++].end = i + 1;
-	}
-}
-
-/* The text that replaces a value: one of the list, or another value of the seed. */
-static size_t replacement(size_t by, const char **with)
-{
-	if (by % 2) {
-		*with = replacements[by / 2 % N_REPLACEMENTS];
-		return strlen(*with);
-	}
-	*with = seed + values[by / 2 % n_values].start;
-	return values[by / 2 % n_values].end - values[by / 2 % n_values].start;
-}
-
-/* The seed with values replaced; returns its length. */
-static size_t edit(const uint8_t *data, size_t size, char *text, size_t max)
-{
-	size_t by[MAX_VALUES] = { 0 }, at = 0, n = 0;
-	bool edited[MAX_VALUES] = { false };
-
-	for (size_t i = 0; i + EDIT_BYTES <= size && i < (size_t)MAX_EDITS * EDIT_BYTES; i += EDIT_BYTES) {
-		size_t value = (data[i] | (size_t)data[i + 1] << 8) % (n_values + 1);
-
-		if (!value--)
-			continue;
-		edited[value] = true;
-		by[value] = data[i + 2] | (size_t)data[i + 3] << 8;
-	}
-	for (size_t i = 0; i <= n_values; i++) {
-		size_t end = i < n_values ? values[i].start : strlen(seed), length;
-		const char *with;
-
-		if (n + (end - at) > max)
-			return 0;
-		memcpy(text + n, seed + at, end - at);
-		n += end - at;
-		if (i == n_values)
-			break;
-		with = seed + values[i].start;
-		length = edited[i] ? replacement(by[i], &with) : values[i].end - values[i].start;
-		if (n + length > max)
-			return 0;
-		memcpy(text + n, with, length);
-		n += length;
-		at = values[i].end;
-	}
-	return n;
+	return json_edits_seed(&edits, number, data, max);
 }
 
 static void check_set(const struct vt_job *job, const struct vt_member_set *set, bool ascending)
@@ -243,13 +164,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct vt_error *err;
 	struct vt_job job;
 
-	if (!n_values)
-		find_values();
 	vt_job_init(&job);
 	if (size && data[0] == '{') {
 		err = vt_job_load_text(&job, (const char *)data, size, "p");
 	} else {
-		size = edit(data, size, text, sizeof(text));
+		size = json_edits_make(&edits, data, size, text, sizeof(text));
 		err = vt_job_load_text(&job, text, size, "p");
 		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);

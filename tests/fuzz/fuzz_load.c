@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "json_edits.h"
 #include "report/diff.h"
 #include "report/growth.h"
 #include "report/load.h"
@@ -59,24 +60,6 @@ static const char seed[] =
 	"\"blocks\":1,\"largest_bytes\":5,"
 	"\"title\":0}]}}}\n";
 
-size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
-{
-	size_t n = strlen(seed);
-
-	if (number > 1 || n > max)
-		return 0;
-	if (number) { /* no edit that changes anything */
-		memset(data, 0, 32);
-		return 32;
-	}
-	memcpy(data, seed, n);
-	return n;
-}
-
-#define MAX_VALUES 1000
-#define MAX_EDITS 16
-#define EDIT_BYTES 4
-
 static const char *const replacements[] = {
 	"0",
 	"1",
@@ -106,73 +89,15 @@ static const char *const replacements[] = {
 	"[[]]",
 };
 
-#define N_REPLACEMENTS (sizeof(replacements) / sizeof(replacements[0]))
+static struct json_edits edits = {
+	.seed = seed,
+	.replacements = replacements,
+	.n_replacements = sizeof(replacements) / sizeof(replacements[0]),
+};
 
-/* Where the values of the seed are: numbers, words and texts, not containers. */
-static struct {
-	size_t start, end;
-} values[MAX_VALUES];
-static size_t n_values;
-
-static void find_values(void)
+size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
-	for (size_t i = 0; seed[i] && n_values < MAX_VALUES; i++) {
-		size_t start = i;
-
-		if (seed[i] == '"') {
-			i += 1 + strcspn(seed + i + 1, "\"");
-			if (seed[i + 1] == ':')
-				continue;
-		} else if (strchr("-0123456789tfn", seed[i])) {
-			i += strcspn(seed + i, ",]}") - 1;
-		} else {
-			continue;
-		}
-		values[n_values].start = start;
-		values[n_values++].end = i + 1;
-	}
-}
-
-/* The seed with values replaced by others, or by those of the seed; returns its length. */
-static size_t edit(const uint8_t *data, size_t size, char *text, size_t max)
-{
-	const char *with[MAX_VALUES] = { NULL };
-	size_t length[MAX_VALUES], at = 0, n = 0;
-
-	for (size_t i = 0; i + EDIT_BYTES <= size && i < (size_t)MAX_EDITS * EDIT_BYTES; i += EDIT_BYTES) {
-		size_t value = (data[i] | (size_t)data[i + 1] << 8) % (n_values + 1),
-		       by = data[i + 2] | (size_t)data[i + 3] << 8;
-
-		if (!value--)
-			continue;
-		if (by % 2) {
-			with[value] = replacements[by / 2 % N_REPLACEMENTS];
-			length[value] = strlen(with[value]);
-		} else {
-			with[value] = seed + values[by / 2 % n_values].start;
-			length[value] = values[by / 2 % n_values].end - values[by / 2 % n_values].start;
-		}
-	}
-	for (size_t i = 0; i <= n_values; i++) {
-		size_t end = i < n_values ? values[i].start : strlen(seed);
-
-		if (n + (end - at) > max)
-			return 0;
-		memcpy(text + n, seed + at, end - at);
-		n += end - at;
-		if (i == n_values)
-			break;
-		if (!with[i]) {
-			with[i] = seed + values[i].start;
-			length[i] = values[i].end - values[i].start;
-		}
-		if (n + length[i] > max)
-			return 0;
-		memcpy(text + n, with[i], length[i]);
-		n += length[i];
-		at = values[i].end;
-	}
-	return n;
+	return json_edits_seed(&edits, number, data, max);
 }
 
 /* What the writers rely on. */
@@ -235,14 +160,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct vt_model model, sound;
 	struct vt_error *err;
 
-	if (!n_values)
-		find_values();
 	vt_model_init(&model);
 	vt_model_init(&sound);
 	if (size && data[0] == '{') {
 		err = vt_report_load_text((const char *)data, size, &model);
 	} else {
-		size = edit(data, size, text, sizeof(text));
+		size = json_edits_make(&edits, data, size, text, sizeof(text));
 		err = vt_report_load_text(text, size, &model);
 		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);

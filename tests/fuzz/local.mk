@@ -37,7 +37,7 @@ tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_recorder_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_load
-tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c $(fuzz_driver)
+tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c tests/fuzz/json_edits.c tests/fuzz/json_edits.h $(fuzz_driver)
 tests_fuzz_fuzz_load_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_load_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_load_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
@@ -49,7 +49,7 @@ tests_fuzz_fuzz_gdb_state_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_gdb_state_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_gdb_state_LDADD = src/base/libbase.a $(VT_LIBS)
 fuzz_programs += tests/fuzz/fuzz_job
-tests_fuzz_fuzz_job_SOURCES = tests/fuzz/fuzz_job.c $(fuzz_driver)
+tests_fuzz_fuzz_job_SOURCES = tests/fuzz/fuzz_job.c tests/fuzz/json_edits.c tests/fuzz/json_edits.h $(fuzz_driver)
 tests_fuzz_fuzz_job_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_job_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_job_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
