@@ -12,4 +12,11 @@
 int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device);
 void vt_helper_return_context(struct vt_helper_shared *shared, int device);
 
+/*
+ * While one thread captures a CUDA graph, some questions of any other spoil that graph, unless the one that asks says that it knows what it
+ * does: events, and pools' attributes (seen with the driver 580.159.04; the documentation only says "potentially unsafe"). The helper's own
+ * thread says so from then on. 0: it cannot, and nothing may be asked that is not known to be harmless.
+ */
+int vt_helper_spare_captures(const struct vt_helper_shared *shared);
+
 #endif

@@ -31,10 +31,19 @@ typedef CUresult push_fn(CUcontext context);
 typedef CUresult pop_fn(CUcontext *context);
 typedef CUresult pool_fn(CUmemoryPool *pool, CUdevice device);
 typedef CUresult pool_attribute_fn(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+typedef CUresult exchange_fn(CUstreamCaptureMode *mode);
 typedef CUresult driver_memory_fn(size_t *free_bytes, size_t *total);
 /* cudaError_t is an enum too; its success is 0 like the driver's */
 typedef int runtime_memory_fn(size_t *free_bytes, size_t *total);
 typedef int runtime_version_fn(int *version);
+
+int vt_helper_spare_captures(const struct vt_helper_shared *shared)
+{
+	exchange_fn *exchange = PTR(cuThreadExchangeStreamCaptureMode, exchange_fn);
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	return exchange && exchange(&mode) == CUDA_SUCCESS;
+}
 
 static void ask_versions(struct vt_helper_shared *shared)
 {
@@ -311,6 +320,7 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared)
 		shared->cuda.error = (int32_t)err;
 		return VT_HELPER_OK;
 	}
+	vt_helper_spare_captures(shared); /* none of these questions was seen to harm one */
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {
 		shared->cuda.n_devices = i + 1;
 		ask_device(shared, i, &shared->cuda.devices[i]);
@@ -348,7 +358,7 @@ static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice dev
 	CUmemoryPool pool = NULL;
 	CUresult err;
 
-	if (!get || !shared->imports.cuMemPoolGetAttribute)
+	if (!get)
 		return;
 	memset(&now, 0, sizeof(now));
 	err = get(&pool, device);
@@ -389,8 +399,12 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared)
 	int n = 0;
 
 	memset(&shared->pools, 0, sizeof(shared->pools));
-	if (!count || !shared->imports.cuDeviceGet || count(&n) != CUDA_SUCCESS)
+	if (!count || !shared->imports.cuDeviceGet || !shared->imports.cuMemPoolGetAttribute || count(&n) != CUDA_SUCCESS)
 		return VT_HELPER_OK;
+	if (!vt_helper_spare_captures(shared)) {
+		vt_helper_say_why(shared, "asking for them could spoil a graph that a thread captures", NULL);
+		return VT_HELPER_FAILED;
+	}
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {
 		ask_pools(shared, i, shared->pools.pools[i]);
 		shared->pools.n_devices = i + 1;

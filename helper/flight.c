@@ -16,21 +16,6 @@ struct ask {
 	uint64_t room_size;
 };
 
-/*
- * While a thread captures a CUDA graph, asking for an event would spoil that, even on another thread, unless that one says that it knows
- * what it does. The mode is our own thread's.
- */
-#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
-
-typedef int exchange_fn(int *mode);
-
-static int relax(const struct vt_helper_shared *shared, int *mode)
-{
-	exchange_fn *exchange = (exchange_fn *)shared->imports.cuThreadExchangeStreamCaptureMode;
-
-	return exchange && exchange(mode) == 0;
-}
-
 /* (whether with the single operations, whether of these only such as are not over, whose) */
 static struct object *make_arguments(struct ask *ask)
 {
@@ -52,31 +37,17 @@ static struct object *make_arguments(struct ask *ask)
 	return tuple;
 }
 
-static struct object *call_with_entries(struct ask *ask, struct object *called)
-{
-	struct object *result;
-	int mode = CAPTURE_MODE_RELAXED;
-
-	if (!relax(ask->py.shared, &mode)) {
-		ask->args.entries = 0;
-		return vt_py_call(&ask->py, called, make_arguments(ask));
-	}
-	result = vt_py_call(&ask->py, called, make_arguments(ask));
-	relax(ask->py.shared, &mode);
-	return result;
-}
-
 /* With the single operations only where the driver can be asked about them without harm. */
 static struct object *call(struct ask *ask, struct object *called)
 {
 	struct object *result;
 	int device;
 
-	if (!ask->args.entries || !vt_helper_borrow_context(ask->py.shared, &device)) {
+	if (!ask->args.entries || !vt_helper_spare_captures(ask->py.shared) || !vt_helper_borrow_context(ask->py.shared, &device)) {
 		ask->args.entries = 0;
 		return vt_py_call(&ask->py, called, make_arguments(ask));
 	}
-	result = call_with_entries(ask, called);
+	result = vt_py_call(&ask->py, called, make_arguments(ask));
 	vt_helper_return_context(ask->py.shared, device);
 	return result;
 }

@@ -272,17 +272,6 @@ static void rename_map(struct link_map_head *map, const char *path)
 	add_text(add_text(map->name, NAME_PREFIX), file.args->name);
 }
 
-static void say(struct vt_helper_shared *shared, const char *what, const char *why)
-{
-	uint64_t n = 0;
-
-	for (; *what && n + 1 < sizeof(shared->why); what++)
-		shared->why[n++] = *what;
-	for (; why && *why && n + 1 < sizeof(shared->why); why++)
-		shared->why[n++] = *why;
-	shared->why[n] = '\0';
-}
-
 static uint32_t load(struct vt_helper_shared *shared)
 {
 	void *(*dlopen)(const char *, int) = (void *)file.args->dlopen;
@@ -293,7 +282,7 @@ static uint32_t load(struct vt_helper_shared *shared)
 	make_path(path);
 	map = dlopen(path, RTLD_NOW_ | RTLD_NODELETE_);
 	if (!map) {
-		say(shared, "the loader refused the recorder: ", dlerror ? dlerror() : NULL);
+		vt_helper_say_why(shared, "the loader refused the recorder: ", dlerror ? dlerror() : NULL);
 		return VT_HELPER_FAILED;
 	}
 	rename_map(map, path);
@@ -315,8 +304,8 @@ uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void 
 		char number[12];
 
 		add_number(number, (uint32_t)file.error);
-		say(shared, file.what, " failed with error ");
-		say(shared, shared->why, number);
+		vt_helper_say_why(shared, file.what, " failed with error ");
+		vt_helper_say_why(shared, shared->why, number);
 		status = VT_HELPER_FAILED;
 	}
 	end_file();

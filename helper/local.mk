@@ -9,6 +9,7 @@ helper_sources = \
 	helper/mem.c \
 	helper/python.c \
 	helper/torch.c \
+	helper/why.c \
 	src/walk/torch_walk.c
 helper_headers = \
 	helper/context.h \

@@ -7,6 +7,7 @@
 
 #include <linux/futex.h>
 
+#include "context.h"
 #include "ops.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -46,6 +47,7 @@ static uint64_t room_size(const struct vt_helper_shared *shared, uint64_t mapped
 
 static uint32_t op_ask_pytorch(struct vt_helper_shared *shared, uint64_t mapped)
 {
+	vt_helper_spare_captures(shared);
 	return vt_helper_op_ask_pytorch(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
 }
 
@@ -66,6 +68,7 @@ static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mappe
 
 static uint32_t op_call_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
+	vt_helper_spare_captures(shared);
 	return vt_helper_op_call_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
 }
 

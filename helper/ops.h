@@ -14,6 +14,9 @@
 
 #include "vramtap/helper_abi.h"
 
+/* Sets shared->why to both texts together, as far as there is room; what may be shared->why, more NULL. */
+void vt_helper_say_why(struct vt_helper_shared *shared, const char *what, const char *more);
+
 /* Fills shared->cuda. Returns enum vt_helper_status; on failure shared->why says in a few words why. */
 uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
 

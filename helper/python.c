@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python.h"
 
+#include "ops.h"
 #include "sys.h"
 
 #define METH_CALL 0x8f /* VARARGS, KEYWORDS, NOARGS, O, FASTCALL: how it is called */
@@ -13,19 +14,9 @@ typedef void of_object_fn(struct object *object);
 /* Of functions that only this file needs. */
 #define PY(py, name, type) ((type *)(py)->args.imports.name)
 
-static void set_why(struct vt_py *py, const char *why)
-{
-	char *to = py->shared->why;
-	unsigned int i = 0;
-
-	for (; why[i] && i + 1 < sizeof(py->shared->why); i++)
-		to[i] = why[i];
-	to[i] = '\0';
-}
-
 uint32_t vt_py_fail(struct vt_py *py, const char *why)
 {
-	set_why(py, why);
+	vt_helper_say_why(py->shared, why, NULL);
 	return VT_HELPER_FAILED;
 }
 
@@ -125,7 +116,7 @@ uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py))
 	int state;
 
 	if (!all_there(&py->args.imports)) {
-		set_why(py, "there is no interpreter to ask");
+		vt_helper_say_why(py->shared, "there is no interpreter to ask", NULL);
 		return VT_HELPER_BAD_ARGS;
 	}
 	/* Both may be called without the GIL. */
@@ -142,7 +133,7 @@ uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py))
 		if (collects)
 			PY(py, PyGC_Enable, int_fn)();
 	} else {
-		set_why(py, "the GIL came too late");
+		vt_helper_say_why(py->shared, "the GIL came too late", NULL);
 	}
 	py->shared->gil.waited_ns += got - start;
 	py->shared->gil.held_ns += vt_sys_now_ns() - got;

@@ -10,9 +10,12 @@ import subprocess
 import tempfile
 
 import torch_truth
-from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, Skip, check, diag_codes, equal, main, report, report_json, target,
+from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, scratch, target,
                      wait_until)
 from report_torch import RUN_SIM, Driver, versions
+
+TARGETS = os.path.join(SOURCE, "tests", "targets")
+CTL = os.path.join(CACHE, "simcuda", "simcuda-ctl")
 
 
 @contextlib.contextmanager
@@ -93,6 +96,43 @@ def test_pool_beside_native_backend():
         check(totals["everything_else_bytes"] >= reserved, "everything else", totals)
         _, out, _ = report(proc.pid, "--width", "100")
         check("of which in the driver's pools" in out and "cudaMallocAsync, 20" in out, "the text", out)
+
+
+# While a thread captures a graph, asking for a pool can spoil that.
+CAPTURING = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+import graph_capture
+kept = torch.empty(50 << 20, dtype=torch.uint8, device="cuda:0")
+capture = graph_capture.Capture(0)
+print("READY", flush=True)
+for _ in sys.stdin:
+    print(json.dumps(capture.end()), flush=True)
+"""
+
+
+def captured(*options, fault=None):
+    """What CUDA said of the begin and the end of a capture, and the report meanwhile."""
+    control = scratch("control")
+    with torch_program(versions()[-1], CAPTURING, TARGETS, SIMCUDA_CTL=control) as (proc, _):
+        if fault:
+            subprocess.run([CTL, control, "fault", fault], check=True)
+        data = report_json(proc.pid, *options, expect=COMPLETE)
+        proc.stdin.write(b"end\n")
+        proc.stdin.flush()
+        return json.loads(proc.stdout.readline()), data
+
+
+def test_capture_is_spared():
+    for options in (), ("--ask-pytorch",):
+        results, data = captured(*options)
+        equal(results, [0, 0], "begin and end of the capture")
+        the_pool(data)
+    # By a driver that cannot be told to spare it, the pools are not asked for.
+    results, data = captured(fault="cuThreadExchangeStreamCaptureMode:error=1")
+    equal(results, [0, 0], "begin and end of the capture")
+    equal(data["cuda"]["devices"][0]["memory_pools"], None, "pools")
+    check(any("could spoil a graph" in d["text"] for d in data["diagnostics"]), "why", data["diagnostics"])
 
 
 # ---- PyTorch itself ----

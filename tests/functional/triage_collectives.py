@@ -27,11 +27,14 @@ class Job:
         self.ranks = json.loads(proc.ready_line.split(None, 1)[1])
         self.ready = time.monotonic()
 
-    def told(self):
-        """What each rank's recorder tells it."""
-        self.proc.stdin.write(b"\n")
+    def ask(self, line):
+        self.proc.stdin.write(line)
         self.proc.stdin.flush()
         return json.loads(self.proc.stdout.readline())
+
+    def told(self):
+        """What each rank's recorder tells it."""
+        return self.ask(b"tell\n")
 
     def printed(self):
         """How much the ranks have on standard error."""
@@ -46,8 +49,8 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(trouble, ranks=4, of=2, version=VERSION, **env):
-    command = [*simulated_python(version), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of)]
+def job(trouble, *options, ranks=4, of=2, version=VERSION, **env):
+    command = [*simulated_python(version), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of), *options]
     errors = scratch("errors")
     with open(errors, "wb") as file, target(command, ready="READY", env=dict(ENV, **env), stderr=file) as proc:
         try:
@@ -231,6 +234,25 @@ def test_driver_hangs():
         found, _ = running.triage()
         groups = [g for pid in running.ranks for g in by_pid(found)[pid]["collectives"]["groups"]]
         equal({(g["last_enqueued"], g["last_completed"], g["pending"]) for g in groups}, {(None, None, 0)}, "how far the groups are")
+
+
+def ends_of_captures(asks):
+    """What CUDA says of the end of each rank's capture when asks(job) happens before."""
+    with job("missing", "--capture", ranks=2, of=1) as running:
+        asks(running)
+        codes = running.ask(b"end\n")
+        equal([begin for begin, _ in codes], [0, 0], "begin of the captures")
+        return [end for _, end in codes]
+
+
+def test_captures_are_spared():
+    """A thread captures a graph while a collective is under way: what is asked does not spoil it, as the rank does that asks itself."""
+    def triage_asks(running):
+        found, _ = running.triage()
+        equal([m["collectives"]["groups"][0]["pending"] for m in by_pid(found).values() if m["role"] == "rank"], [1, 0], "operations under way")
+
+    equal(ends_of_captures(triage_asks), [0, 0], "end of the captures")
+    check(ends_of_captures(Job.told)[0], "nothing can be spoilt here")
 
 
 def test_gil_is_kept():

@@ -16,7 +16,7 @@ import time
 from scenarios import HERE, Gpu
 import ras_client
 from stacks import count_gpus
-from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main, proc_state
+from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main, proc_state, report_json
 
 WORLD = 2
 
@@ -99,6 +99,53 @@ def test_triage_flight_recorder():
         check(behind and behind[0]["text"].startswith(f"rank {WORLD - 1} has not begun all_reduce number "), "who is behind", behind)
         for rank in ranks:
             check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
+
+
+def ask_while_capturing(ask, expect):
+    """What CUDA says of the begin and the end of a capture, when ask(ranks) happens between the two."""
+    with tempfile.TemporaryDirectory() as directory, together([Rank(r, "captures", os.path.join(directory, "store")) for r in range(WORLD)]) as ranks:
+        time.sleep(2)
+        ask(ranks)
+        results = json.loads(ranks[-1].ask("end"))
+        print(f"  {ask.__name__}: begin and end of the capture {results}")
+        equal([code != 0 for code in results], [False, expect], "begin and end of the capture")
+
+
+def nobody_asks(_):
+    pass
+
+
+def triage_asks(ranks):
+    document = triage("--inject", *[str(rank.pid) for rank in ranks])[0]
+    equal([m["collectives"]["groups"][0]["pending"] for m in document["members"]], [1, 1], "operations under way")
+
+
+def report_asks(ranks):
+    data = report_json(ranks[-1].pid, "--collectives", "--ask-pytorch", expect=COMPLETE)
+    equal(data["pytorch"]["collectives"]["groups"][0]["pending"], 1, "operations under way")
+    check(data["cuda"]["devices"][WORLD - 1]["memory_pools"], "the driver's pools", data["cuda"]["devices"])
+
+
+def recorder_asks(ranks):
+    for options in ("on",), ("--cupti", "on"):
+        for word in options, ("off",):
+            done = subprocess.run([VRAMTAP, "record", str(ranks[-1].pid), *word], capture_output=True, timeout=60, check=False)
+            equal(done.returncode, COMPLETE, done.stderr.decode())
+
+
+def rank_asks_itself(ranks):
+    told = json.loads(ranks[-1].ask("tell"))
+    equal(sum(e["state"] != "completed" for e in told["entries"]), 1, "operations under way")
+
+
+def test_triage_spoils_no_capture():
+    """A thread of rank 1 captures a graph while a collective is under way, and nothing that is asked from inside ends that; it would if the
+    rank asked its own recorder."""
+    if count_gpus() < WORLD:
+        raise Skip("needs two GPUs")
+    for ask in nobody_asks, triage_asks, report_asks, recorder_asks:
+        ask_while_capturing(ask, False)
+    ask_while_capturing(rank_asks_itself, True)
 
 
 # ---- NCCL's RAS ----

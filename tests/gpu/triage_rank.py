@@ -4,11 +4,14 @@
 usage: triage_rank.py TROUBLE STORE
 
 After some steps the last rank does not come to the collective, but gets into TROUBLE, one of the functions in TROUBLES; with "none" all
-go on for ever. Prints READY a second after that, when all ranks have made their steps. For each line of standard input it prints what
-its own flight recorder tells it.
+go on for ever. Prints READY a second after that, when all ranks have made their steps. Answers each line of standard input with one:
+
+  tell  what its own flight recorder tells it
+  end   the capture that "captures" began: what CUDA said of its begin and of its end
 """
 import ctypes
 import datetime
+import json
 import os
 import signal
 import sys
@@ -18,10 +21,14 @@ import time
 import torch
 import torch.utils.data
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "targets"))
+import graph_capture
+
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 STEPS = 5
 PR_SET_PDEATHSIG = 1
 BEFORE_READY = 2  # seconds: what keeps the GIL, or all threads, comes after READY
+CAPTURE = None  # graph_capture.Capture
 LIBC = ctypes.PyDLL(None)  # it keeps the GIL: nothing else runs in the child of vfork()
 
 
@@ -80,6 +87,15 @@ def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def capture():
+    """The device is busy, an operation of the group waits behind that, and a graph is captured."""
+    global CAPTURE
+    torch.cuda._sleep(600 * 10**9)
+    torch.distributed.all_reduce(torch.ones(1 << 20, device="cuda"), async_op=True)
+    CAPTURE = graph_capture.Capture(torch.cuda.current_device())
+    read_slowly()
+
+
 class Samples:
     def __len__(self):
         return 1 << 30
@@ -102,7 +118,7 @@ def next_batch():
 
 TROUBLES = {
     "asleep": read_slowly, "loops": count_for_ever, "other": reduce_instead, "naps": wait_in_the_kernel, "retries": allocate_again,
-    "fails": allocate_too_much, "dies": die, "stops": stop, "loads": next_batch,
+    "fails": allocate_too_much, "dies": die, "stops": stop, "loads": next_batch, "captures": capture,
 }
 
 
@@ -113,14 +129,18 @@ def train_step(tensor, n, trouble):
     torch.cuda.synchronize()
 
 
-def answer():
+def tell():
     from torch._C import _distributed_c10d
+    told = _distributed_c10d._dump_nccl_trace_json(True, False).decode()
+    if '"entries"' not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):  # 2.15
+        told = _distributed_c10d._dump_fr_trace_json(True, False, "nccl2").decode()
+    return told
+
+
+def answer():
     # Not sys.stdin: its lock would be held for ever in loader workers, which close it.
-    while os.read(0, 4096):
-        told = _distributed_c10d._dump_nccl_trace_json(True, False).decode()
-        if '"entries"' not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):  # 2.15
-            told = _distributed_c10d._dump_fr_trace_json(True, False, "nccl2").decode()
-        print(told, flush=True)
+    while line := os.read(0, 4096):
+        print(tell() if line == b"tell\n" else json.dumps(CAPTURE.end()), flush=True)
 
 
 def main():

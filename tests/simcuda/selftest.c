@@ -24,6 +24,8 @@ int cuMemAddressReserve(uint64_t *p, size_t n, size_t align, uint64_t at, unsign
 int cuMemCreate(void **h, size_t n, const void *prop, unsigned long long f), cuMemRelease(void *h);
 int cuMemMap(uint64_t p, size_t n, size_t off, void *h, unsigned long long f);
 int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
+int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g), cuEventQuery(void *e);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *status);
 
 #define MIB (1ull << 20)
@@ -147,6 +149,50 @@ static void check_streams(void)
 	CHECK(cudaEventQuery(e) == 0);
 }
 
+static void *query_elsewhere(void *event)
+{
+	return (void *)(intptr_t)cuEventQuery(event);
+}
+
+static void *query_relaxed(void *event)
+{
+	int mode = 2;
+
+	CHECK(cuThreadExchangeStreamCaptureMode(&mode) == 0 && mode == 0);
+	return query_elsewhere(event);
+}
+
+static int query_on_a_thread(void *(*query)(void *), void *event)
+{
+	pthread_t thread;
+	void *result;
+
+	CHECK(pthread_create(&thread, NULL, query, event) == 0 && pthread_join(thread, &result) == 0);
+	return (int)(intptr_t)result;
+}
+
+/* The same as on a real driver (580.159.04). */
+static void check_capture(void)
+{
+	void *stream = NULL, *event = NULL, *graph;
+	const struct {
+		int mode; /* of the capture: global, of its thread, relaxed */
+		void *(*query)(void *);
+		int answer, end;
+	} cases[] = {
+		{ 0, query_elsewhere, 900, 901 }, { 0, query_relaxed, 0, 0 }, { 1, query_elsewhere, 0, 0 }, { 2, query_elsewhere, 0, 0 },
+	};
+
+	CHECK(cudaStreamCreate(&stream) == 0 && cudaEventCreate(&event) == 0 && cudaEventRecord(event, NULL) == 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		CHECK(cuStreamBeginCapture_v2(stream, cases[i].mode) == 0);
+		CHECK(query_on_a_thread(cases[i].query, event) == cases[i].answer);
+		CHECK(cuStreamEndCapture(stream, &graph) == cases[i].end && !graph == !!cases[i].end);
+	}
+	CHECK(cuStreamBeginCapture_v2(stream, 1) == 0 && cuEventQuery(event) == 900);
+	CHECK(cuStreamEndCapture(stream, &graph) == 901);
+}
+
 struct stuck {
 	int (*fn)(void);
 	int done;
@@ -229,6 +275,7 @@ int main(void)
 	check_memory();
 	check_vmm();
 	check_streams();
+	check_capture();
 	check_hang();
 	check_faults();
 	printf(failed ? "FAILED\n" : "ok\n");

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job of ranks with real process groups of NCCL, on the simulated device: collectives there are over when all ranks have called them.
 
-triage_collectives.py [--ranks N] [--of RANK] [--trouble WHAT]
+triage_collectives.py [--ranks N] [--of RANK] [--trouble WHAT] [--capture]
 
 The launcher starts the ranks with what torchrun sets in the environment. Each makes the default group, groups of the even and of the odd
 ranks and calls some collectives in each, and one more in the default group, all on the last device. Rank --of is in trouble there, unless WHAT is none:
@@ -14,9 +14,11 @@ ranks and calls some collectives in each, and one more in the default group, all
   off        as missing, with the flight recorder off
   gil        as missing, and it keeps the GIL as it sleeps
 
-The launcher prints "READY" and the ranks' pids in JSON when all are there. For each line that it reads from standard input it prints what
-the ranks' own flight recorders tell them, a JSON list, and how many contexts they have created. It
-ends with its standard input, and the ranks with it.
+With --capture a thread of each rank captures a graph meanwhile.
+
+The launcher prints "READY" and the ranks' pids in JSON when all are there. It answers lines on its standard input with a JSON list of what
+each rank says: to "tell" what its own flight recorder tells it, and how many contexts it has created; to "end" what CUDA said of the begin and
+the end of the capture. It ends with its standard input, and the ranks with it.
 """
 import argparse
 import ctypes
@@ -29,6 +31,8 @@ import tempfile
 import threading
 import time
 
+import graph_capture
+
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -38,6 +42,7 @@ def parse():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--of", type=int, default=2)
     parser.add_argument("--trouble", default="missing")
+    parser.add_argument("--capture", action="store_true")
     return parser.parse_args()
 
 
@@ -70,17 +75,20 @@ def go_on(tensor):
         torch.cuda.synchronize()
 
 
-def answer(device):
-    import torch
+def tell():
     from torch._C import _distributed_c10d
+    told = json.loads(_distributed_c10d._dump_nccl_trace_json(True, False))
+    if "entries" not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):
+        told = json.loads(_distributed_c10d._dump_fr_trace_json(True, False, "nccl2"))
+    told["contexts_created"] = ctypes.c_int.in_dll(ctypes.CDLL("libsimcuda.so"), "simcuda_contexts_created").value
+    return told
+
+
+def answer(device, capture):
+    import torch
     torch.cuda.set_device(device)
-    created = ctypes.c_int.in_dll(ctypes.CDLL("libsimcuda.so"), "simcuda_contexts_created")
-    for _ in sys.stdin:
-        told = json.loads(_distributed_c10d._dump_nccl_trace_json(True, False))
-        if "entries" not in told and "ProcessGroupNCCL2" in dir(_distributed_c10d):
-            told = json.loads(_distributed_c10d._dump_fr_trace_json(True, False, "nccl2"))
-        told["contexts_created"] = created.value
-        print(json.dumps(told), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(tell() if line == "tell\n" else capture.end()), flush=True)
 
 
 def run_rank(args, rank):
@@ -97,7 +105,8 @@ def run_rank(args, rank):
         dist.all_reduce(tensor)
     dist.all_gather([torch.empty_like(tensor) for _ in range(half.size())], tensor, group=half)
     torch.cuda.synchronize()
-    threading.Thread(target=answer, args=(device,), daemon=True).start()
+    capture = graph_capture.Capture(device) if args.capture else None
+    threading.Thread(target=answer, args=(device, capture), daemon=True).start()
     trouble = args.trouble
     if trouble == "none":
         go_on(tensor)
@@ -128,9 +137,9 @@ def launch(args):
         for rank in ranks:
             assert rank.stdout.readline() == "there\n"
         print("READY " + json.dumps([rank.pid for rank in ranks]), flush=True)
-        for _ in sys.stdin:
+        for line in sys.stdin:
             for rank in ranks:
-                rank.stdin.write("\n")
+                rank.stdin.write(line)
                 rank.stdin.flush()
             print(json.dumps([json.loads(rank.stdout.readline()) for rank in ranks]), flush=True)
         for rank in ranks:

@@ -327,6 +327,7 @@ static struct {
 	int retained, released, pushed, popped, asked; /* calls */
 	int current; /* depth of the thread's context stack */
 	int pool_error, pool_restless;
+	int capture_mode, exchange_error;
 	int own_pool; /* the process has set one */
 	uint64_t pool_clock;
 } fake;
@@ -433,9 +434,21 @@ static int fake_current_pool(void **pool, int device)
 	return 0;
 }
 
+static int fake_exchange(int *mode)
+{
+	int old = fake.capture_mode;
+
+	if (fake.exchange_error)
+		return fake.exchange_error;
+	fake.capture_mode = *mode;
+	*mode = old;
+	return 0;
+}
+
 static int fake_pool_attribute(void *pool, int attribute, uint64_t *value)
 {
 	assert_in_range(attribute, 5, 8);
+	assert_int_equal(fake.capture_mode, 2); /* relaxed: else it would spoil a graph that a thread captures */
 	fake.pool_clock += fake.pool_restless > 0;
 	fake.pool_restless -= fake.pool_restless > 0;
 	*value = (uint64_t)(uintptr_t)pool * 100 + (uint64_t)attribute + fake.pool_clock * 1000000;
@@ -465,6 +478,7 @@ static void make_driver(int devices, int active_mask)
 	i->cuDeviceGetDefaultMemPool = (uint64_t)(uintptr_t)fake_default_pool;
 	i->cuDeviceGetMemPool = (uint64_t)(uintptr_t)fake_current_pool;
 	i->cuMemPoolGetAttribute = (uint64_t)(uintptr_t)fake_pool_attribute;
+	i->cuThreadExchangeStreamCaptureMode = (uint64_t)(uintptr_t)fake_exchange;
 }
 
 static void assert_balanced(int times)
@@ -587,6 +601,10 @@ static void test_pools(void **state)
 	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_OK);
 	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].error, 801);
 	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0);
+	make_driver(1, 1);
+	fake.exchange_error = 1;
+	assert_int_equal(vt_helper_op_cuda_pools(&file->shared), VT_HELPER_FAILED);
+	assert_int_equal(pools->n_devices, 0);
 	make_driver(1, 1);
 	file->shared.imports.cuDeviceGetMemPool = 0; /* a driver before 11.2 */
 	file->shared.imports.cuDeviceGetDefaultMemPool = 0;

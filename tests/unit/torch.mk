@@ -23,7 +23,7 @@ tests_unit_test_torch_told_LDADD = $(torch_ldadd)
 
 # The helper's operations, compiled like any program (and so with the sanitizers), in a process of their own.
 unit_tests += tests/unit/test_helper_ops
-tests_unit_test_helper_ops_SOURCES = tests/unit/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c
+tests_unit_test_helper_ops_SOURCES = tests/unit/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c helper/why.c
 tests_unit_test_helper_ops_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
 tests_unit_test_helper_ops_LDADD = $(torch_ldadd)
 tests_unit_test_helper_ops_LDFLAGS = -pthread

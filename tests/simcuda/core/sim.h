@@ -230,11 +230,17 @@ struct sim_capture { /* part of a stream */
 	struct sim_graph *graph; /* NULL: not capturing */
 	uint64_t id;
 };
+enum sim_capture_mode { SIM_CAPTURE_GLOBAL, SIM_CAPTURE_THREAD, SIM_CAPTURE_RELAXED };
 struct sim_capture *sim_stream_capture(struct sim_stream *stream);
 void sim_streams_leave_capture(const struct sim_graph *graph); /* the origin and who joined */
-int sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph);
+int sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph, int mode);
 int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph);
 void sim_capture_node(struct sim_stream *stream);
+void sim_capture_exchange_mode(int *mode); /* this thread's */
+/*
+ * At the entry of what is "potentially unsafe": 900 where it is forbidden to this thread, and then the captures that forbid it are spoilt.
+ */
+int sim_capture_unsafe(void);
 int sim_graph_valid(const struct sim_graph *graph);
 size_t sim_graph_nodes(const struct sim_graph *graph);
 int sim_graph_create(struct sim_graph **graph);

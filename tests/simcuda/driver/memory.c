@@ -220,8 +220,11 @@ DRV(cuDeviceGetMemPool, struct sim_pool **pool, int device)
 
 DRV(cuMemPoolGetAttribute, struct sim_pool *pool, int attr, void *value)
 {
+	int err;
+
 	DRV_ENTER();
-	return sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) : SIM_EINVAL;
+	err = sim_capture_unsafe();
+	return err ? err : sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) : SIM_EINVAL;
 }
 
 DRV(cuMemPoolSetAttribute, struct sim_pool *pool, int attr, void *value)

@@ -15,12 +15,8 @@ DRV(cuStreamCreateWithPriority, struct sim_stream **stream, unsigned flags, int 
 
 DRV(cuThreadExchangeStreamCaptureMode, int *mode)
 {
-	static __thread int current; /* CU_STREAM_CAPTURE_MODE_GLOBAL */
-	int old = current;
-
 	DRV_ENTER();
-	current = *mode;
-	*mode = old;
+	sim_capture_exchange_mode(mode);
 	return SIM_OK;
 }
 
@@ -67,6 +63,20 @@ DRV(cuStreamIsCapturing, void *stream, int *status)
 	return SIM_OK;
 }
 
+DRV(cuStreamBeginCapture_v2, void *stream, int mode)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_capture_begin(s, NULL, mode);
+}
+
+DRV(cuStreamEndCapture, void *stream, struct sim_graph **graph)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_capture_end(s, graph);
+}
+
 DRV(cuStreamWriteValue32_v2, void *stream, uint64_t addr, unsigned value, unsigned flags)
 {
 	DRV_ENTER_CTX(dev);
@@ -104,8 +114,11 @@ DRV(cuEventRecord, struct sim_event *event, void *stream)
 
 DRV(cuEventQuery, struct sim_event *event)
 {
+	int err;
+
 	DRV_ENTER();
-	return sim_event_query(event);
+	err = sim_capture_unsafe();
+	return err ? err : sim_event_query(event);
 }
 
 DRV(cuEventSynchronize, struct sim_event *event)

@@ -216,8 +216,11 @@ RT(cudaDeviceGetMemPool, struct sim_pool **pool, int device)
 
 RT(cudaMemPoolGetAttribute, struct sim_pool *pool, int attr, void *value)
 {
+	int err;
+
 	RT_ENTER();
-	return rt_result(sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) : SIM_EINVAL);
+	err = sim_capture_unsafe();
+	return rt_result(err ? err : sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) : SIM_EINVAL);
 }
 
 RT(cudaMemPoolSetAttribute, struct sim_pool *pool, int attr, void *value)

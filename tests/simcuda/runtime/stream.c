@@ -127,9 +127,12 @@ RT(cudaEventRecordWithFlags, struct sim_event *event, void *stream, unsigned fla
 /* As in the real runtime a thread without a context gets that of device 0. */
 RT(cudaEventQuery, struct sim_event *event)
 {
+	int err;
+
 	RT_ENTER_CTX(dev);
 	(void)dev;
-	return rt_result(sim_event_query(event));
+	err = sim_capture_unsafe();
+	return rt_result(err ? err : sim_event_query(event));
 }
 
 RT(cudaEventSynchronize, struct sim_event *event)
@@ -148,11 +151,7 @@ RT(cudaEventElapsedTime, float *ms, struct sim_event *start, struct sim_event *e
 
 RT(cudaThreadExchangeStreamCaptureMode, int *mode)
 {
-	static __thread int current; /* cudaStreamCaptureModeGlobal */
-	int old = current;
-
-	current = *mode;
-	*mode = old;
+	sim_capture_exchange_mode(mode);
 	return SIM_OK;
 }
 
@@ -210,8 +209,7 @@ RT(cudaStreamBeginCapture, void *stream, int mode)
 {
 	RT_ENTER_CTX(dev);
 	RT_STREAM(s, stream, dev);
-	(void)mode;
-	return rt_result(sim_capture_begin(s, NULL));
+	return rt_result(sim_capture_begin(s, NULL, mode));
 }
 
 RT(cudaStreamBeginCaptureToGraph, void *stream, struct sim_graph *graph, const void *deps,
@@ -219,8 +217,8 @@ RT(cudaStreamBeginCaptureToGraph, void *stream, struct sim_graph *graph, const v
 {
 	RT_ENTER_CTX(dev);
 	RT_STREAM(s, stream, dev);
-	(void)deps, (void)data, (void)n, (void)mode;
-	return rt_result(sim_capture_begin(s, graph));
+	(void)deps, (void)data, (void)n;
+	return rt_result(sim_capture_begin(s, graph, mode));
 }
 
 RT(cudaStreamEndCapture, void *stream, struct sim_graph **graph)
