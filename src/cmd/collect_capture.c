@@ -7,8 +7,11 @@
 
 #include "base/clock.h"
 #include "cmd/collect_stacks.h"
+#include "target/task.h"
 
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
+#define SLEEPER_NS (2 * VT_NS_PER_MS) /* for one that has slept for as long as that already */
+#define SLEEPER_POLL_NS (500 * VT_NS_PER_US)
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
 #define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
@@ -213,6 +216,33 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
 }
 
+static bool has_sleeper(const struct vt_stacks *s, int task_dir)
+{
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		if (s->list.threads.data[i].state == 'D' && vt_task_state(task_dir, s->list.threads.data[i].tid) == 'D')
+			return true;
+	return false;
+}
+
+/*
+ * Threads that sleep uninterruptibly get their time before all processes are stopped together: else this process would be read so much
+ * later than the others. How long such a thread is waited for then.
+ */
+static uint64_t wait_for_sleepers(const struct vt_stacks *s)
+{
+	VT_CLOSE int task_dir = s->c->options->together ? vt_task_dir(s->c->proc.pid) : -1;
+	uint64_t deadline = vt_now_ns() + STOP_DEADLINE_NS;
+
+	if (task_dir < 0)
+		return STOP_DEADLINE_NS;
+	while (has_sleeper(s, task_dir)) {
+		if (vt_deadline_passed(deadline))
+			return SLEEPER_NS;
+		vt_sleep_ns(SLEEPER_POLL_NS);
+	}
+	return STOP_DEADLINE_NS;
+}
+
 void vt_capture_stopped(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -222,10 +252,13 @@ void vt_capture_stopped(struct vt_stacks *s)
 	rehearse(s, round);
 	if (!c->stacks_only)
 		vt_collect_outside_rehearse(c);
+
+	uint64_t sleeper_ns = wait_for_sleepers(s);
+
 	if (!vt_collect_wait_for_others(c))
 		return;
 
-	struct vt_error *err = vt_session_stop_all(session, c->proc.pid, c->live, STOP_DEADLINE_NS);
+	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, sleeper_ns);
 
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",

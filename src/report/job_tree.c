@@ -136,9 +136,9 @@ static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 	size_t general = general_length(doing, does);
 	char text[400];
 
-	if (doing->state == 'T')
+	if (doing->state == 'T' && (doing->verdict || doing->waits))
 		also = ", stopped by a signal";
-	else if (doing->state == 't')
+	else if (doing->state == 't' && (doing->verdict || doing->waits))
 		also = ", stopped by a debugger";
 	else if (doing->state == 'D' && (doing->verdict || doing->waits))
 		also = ", in uninterruptible sleep";

@@ -534,7 +534,7 @@ static const char why_ended[] = "it ended";
 struct stopping {
 	struct vt_session *session;
 	int task_dir;
-	uint64_t deadline_ns; /* for one thread, relative */
+	uint64_t deadline_ns, sleeper_ns; /* for one thread, relative; while it sleeps uninterruptibly */
 	struct vt_map known;  /* tid to index in session->threads */
 	size_t n_attached;
 };
@@ -572,7 +572,7 @@ static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 	*thread = (struct vt_session_thread){
 		.tid = tid,
 		.phase = PHASE_NEW,
-		.deadline_ns = vt_now_ns() + stopping->deadline_ns,
+		.deadline_ns = vt_now_ns() + stopping->sleeper_ns,
 	};
 	return NULL;
 }
@@ -822,7 +822,7 @@ static bool has_new(const struct vt_session *session)
  */
 static struct vt_error *attach_to_all(struct stopping *stopping)
 {
-	uint64_t deadline = vt_now_ns() + stopping->deadline_ns;
+	uint64_t deadline = vt_now_ns() + stopping->sleeper_ns;
 	unsigned int idle = 0;
 
 	VT_TRY(find_threads(stopping));
@@ -941,11 +941,13 @@ static bool has_ended(const struct vt_session *session)
 	return true;
 }
 
-struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
-				     uint64_t per_thread_deadline_ns)
+struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
+				      uint64_t sleeper_deadline_ns)
 {
 	VT_CLOSE int task_dir = vt_task_dir(pid);
-	struct stopping stopping = { .session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns };
+	struct stopping stopping = {
+		.session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns, .sleeper_ns = sleeper_deadline_ns
+	};
 	struct vt_error *err;
 
 	*session = (struct vt_session){ .pid = pid, .live = live };
@@ -964,6 +966,12 @@ struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, stru
 	sort_threads(session);
 	use_memory(session, is_all_stopped(session));
 	return NULL;
+}
+
+struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
+				     uint64_t per_thread_deadline_ns)
+{
+	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, per_thread_deadline_ns);
 }
 
 /*

@@ -51,6 +51,9 @@ struct vt_session {
  */
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns);
+/* The same; who sleeps uninterruptibly, for which all others have to be waited with, has only so long: sleeper_deadline_ns. */
+struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
+				      uint64_t sleeper_deadline_ns);
 
 /*
  * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has not yet done so (it was

@@ -152,6 +152,9 @@ def check_planted(what, of, where, of_rank, of_worker):
                   report["found"]["verdicts"])
         check_innocent(report, {rank, worker} if of_worker else {rank})
         check_completeness(report, set())
+        # Who sleeps uninterruptibly is waited for, 100 ms, before all are stopped.
+        moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
+        check(max(moments) - min(moments) < 60e6, "how far the stops are apart", moments)
         # One alone: nobody else is there to be compared with.
         report, text = look(rank)
         check(any(of_rank[-1] in v["text"] or "triage_hangs.py" in v["text"] for v in report["found"]["verdicts"]), "alone", text[:600])
