@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import statistics
@@ -146,6 +147,48 @@ def test_triage_spoils_no_capture():
     for ask in nobody_asks, triage_asks, report_asks, recorder_asks:
         ask_while_capturing(ask, False)
     ask_while_capturing(rank_asks_itself, True)
+
+
+# ---- it does no harm ----
+
+def census(pid):
+    return {"threads": len(os.listdir(f"/proc/{pid}/task")), "files": len(os.listdir(f"/proc/{pid}/fd"))}
+
+
+def steps_of(ranks):
+    return [json.loads(rank.ask("steps")) for rank in ranks]
+
+
+def test_triage_endurance():
+    """A job that is well is asked over and over, inside and outside, and some of that is killed: it computes on, and is as before."""
+    if count_gpus() < WORLD:
+        raise Skip("needs two GPUs")
+    rng = random.Random(7)
+    with tempfile.TemporaryDirectory() as directory, together([Rank(r, "none", os.path.join(directory, "store")) for r in range(WORLD)]) as ranks:
+        pids = [str(rank.pid) for rank in ranks]
+        triage("--inject", *pids)  # the first one's code stays
+        before, steps = [census(pid) for pid in pids], steps_of(ranks)
+        time.sleep(3)
+        quiet = steps_of(ranks)
+        for option in "--quiet", "--inject":
+            for _ in range(15):
+                document = triage(option, *pids)[0]
+                equal([v["text"] for v in document["found"]["verdicts"] if v["alarm"]], [], "alarms")
+            looked_at = steps_of(ranks)
+            print(f"  FIGURE longest step: {max(s['longest_ms'] for s in quiet):.2f} ms alone, "
+                  f"{max(s['longest_ms'] for s in looked_at):.2f} ms with 15 times triage {option}")
+        for _ in range(60):
+            with tempfile.TemporaryDirectory() as out, \
+                    subprocess.Popen([VRAMTAP, "triage", "-q", "--inject", *pids, "-o", os.path.join(out, "out")], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as tool:
+                time.sleep(rng.random() * 0.35)
+                os.killpg(tool.pid, signal.SIGKILL)
+        time.sleep(6)
+        after = steps_of(ranks)
+        equal([s["wrong"] for s in after], [0] * WORLD, "steps that came out wrong")
+        check(all(a["steps"] > b["steps"] + 1000 for a, b in zip(after, steps)), "it goes on", steps, after)
+        equal([census(pid) for pid in pids], before, "threads and open files")
+        print(f"  {after[0]['steps']} steps, 31 times triage, 60 killed: unharmed")
 
 
 # ---- NCCL's RAS ----

@@ -4,9 +4,10 @@
 usage: triage_rank.py TROUBLE STORE
 
 After some steps the last rank does not come to the collective, but gets into TROUBLE, one of the functions in TROUBLES; with "none" all
-go on for ever. Prints READY a second after that, when all ranks have made their steps. Answers each line of standard input with one:
+go on for ever, and check what comes out. Prints READY a second after that, when all ranks have made their steps. Answers each line of standard input with one:
 
   tell  what its own flight recorder tells it
+  steps with "none": how many there were so far, how many of them came out wrong, and how long the longest took since the last question
   end   the capture that "captures" began: what CUDA said of its begin and of its end
 """
 import ctypes
@@ -129,6 +130,27 @@ def train_step(tensor, n, trouble):
     torch.cuda.synchronize()
 
 
+class Training:
+    steps = wrong = 0
+    longest = 0.0
+
+    @classmethod
+    def go_on(cls, tensor):
+        begin = time.monotonic()
+        while True:
+            tensor.fill_(RANK + 1)
+            torch.distributed.all_reduce(tensor)
+            cls.wrong += tensor[cls.steps % len(tensor)].item() != WORLD * (WORLD + 1) / 2
+            cls.steps += 1
+            now = time.monotonic()
+            cls.longest, begin = max(cls.longest, now - begin), now
+
+    @classmethod
+    def tell(cls):
+        longest, cls.longest = cls.longest, 0.0
+        return json.dumps({"steps": cls.steps, "wrong": cls.wrong, "longest_ms": longest * 1e3})
+
+
 def tell():
     from torch._C import _distributed_c10d
     told = _distributed_c10d._dump_nccl_trace_json(True, False).decode()
@@ -140,7 +162,7 @@ def tell():
 def answer():
     # Not sys.stdin: its lock would be held for ever in loader workers, which close it.
     while line := os.read(0, 4096):
-        print(tell() if line == b"tell\n" else json.dumps(CAPTURE.end()), flush=True)
+        print({b"tell\n": tell, b"steps\n": Training.tell, b"end\n": lambda: json.dumps(CAPTURE.end())}[line](), flush=True)
 
 
 def main():
@@ -154,10 +176,9 @@ def main():
         train_step(tensor, n, trouble)
     threading.Thread(target=answer, daemon=True).start()
     threading.Timer(1, lambda: print("READY", flush=True)).start()
-    n = STEPS
-    while n == STEPS or trouble == "none":
-        train_step(tensor, n, trouble)
-        n += 1
+    if trouble == "none":
+        Training.go_on(tensor)
+    train_step(tensor, STEPS, trouble)
     del keep
 
 
