@@ -32,6 +32,9 @@
 #define READING_NS (2 * VT_NS_PER_S)      /* for reading an answer, after the time for getting it */
 #define ENDING_NS (500 * VT_NS_PER_MS)    /* for saying what there is, or for being gone when it is killed */
 #define MAX_ASKED 8                       /* jobs on one host */
+#define SOON_NS (250 * VT_NS_PER_MS)      /* before it is asked again */
+#define AGAIN_TIMES 2                     /* as long as the first time, if need be, */
+#define AGAIN_SPARE_NS (500 * VT_NS_PER_MS) /* and that */
 
 struct vt_triage_ras {
 	pid_t pid;
@@ -91,24 +94,92 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer)
 	return name;
 }
 
+/* Into job, as the last one. */
+static struct vt_error *add_answer(struct vt_job *job, const struct asking *a, const struct vt_ras_place *place,
+				   const struct vt_ras_answer *answer, const char *file)
+{
+	struct vt_ras asked = {
+		.host = a->suspects->host, .address = place->name, .pid = answer->pid, .understood = answer->whole, .file = file
+	};
+
+	if (vt_job_add_ras(job, &asked, vt_str_get(&answer->text), answer->text.n))
+		return NULL;
+	return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+}
+
+static void replace(struct vt_ras_answer *answer, struct vt_ras_answer *by)
+{
+	vt_str_deinit(&answer->text);
+	*answer = *by;
+	*by = (struct vt_ras_answer){ 0 };
+}
+
+/* A question more, which takes about as long as the first one did; false when there is no time, or no whole answer. */
+static bool ask_after(const struct asking *a, const struct vt_ras_place *place, uint64_t pause_ns, uint64_t took_ns,
+		      struct vt_ras_answer *answer)
+{
+	struct vt_ras_answer next = { 0 };
+	bool answered = false;
+
+	if (vt_now_ns() + pause_ns + AGAIN_TIMES * took_ns + AGAIN_SPARE_NS < a->deadline_ns) {
+		vt_sleep_ns(pause_ns);
+		vt_error_destroy(vt_ras_ask(a->suspects, place, a->deadline_ns, &next));
+		answered = next.whole;
+	}
+	if (answered)
+		replace(answer, &next);
+	vt_str_deinit(&next.text);
+	return answered;
+}
+
+/*
+ * Ranks that go on have launched different numbers for a moment, all the time. So they are asked again: soon, by which most jobs that
+ * are well are known, and after as long as others may wait. answer becomes the last one; false: it is the first one yet.
+ */
+static bool ask_again(const struct asking *a, const struct vt_ras_place *place, uint64_t took_ns, const struct vt_ras *first,
+		      struct vt_ras_answer *answer)
+{
+	static const uint64_t pauses_ns[] = { SOON_NS, VT_LATE_MS * VT_NS_PER_MS - SOON_NS };
+	bool some_stay = true;
+	size_t i;
+
+	for (i = 0; i < sizeof(pauses_ns) / sizeof(pauses_ns[0]) && some_stay; i++) {
+		VT_CLEANUP(vt_job_deinit) struct vt_job next;
+
+		vt_job_init(&next);
+		if (!ask_after(a, place, pauses_ns[i], took_ns, answer))
+			break;
+
+		VT_ERROR struct vt_error *err = add_answer(&next, a, place, answer, NULL);
+
+		some_stay = !err && vt_ras_compare(&next.ras.data[0], first);
+	}
+	return i > 0;
+}
+
 static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 {
+	VT_CLEANUP(vt_job_deinit) struct vt_job first;
 	struct vt_ras_answer answer = { 0 };
-	struct vt_ras asked = { .host = a->suspects->host, .address = place->name };
-	struct vt_error *err = NULL;
+	uint64_t begin_ns = vt_now_ns();
+	struct vt_error *err;
 
+	vt_job_init(&first);
 	if (place->foreign)
 		return vt_error_create(VT_ERR_BUSY, "at %s a process listens, too, that is not of the job", place->name);
 	err = vt_ras_ask(a->suspects, place, a->deadline_ns, &answer);
+	if (!err)
+		err = add_answer(&first, a, place, &answer, NULL);
 	if (!err) {
-		asked.pid = answer.pid;
-		asked.understood = answer.whole;
-		asked.file = keep(a, &answer);
+		const struct vt_ras *before = &first.ras.data[0];
+		bool again = answer.whole && vt_ras_differs(before) && ask_again(a, place, vt_now_ns() - begin_ns, before, &answer);
+
 		if (!answer.whole)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "the answer of NCCL's RAS at %s did not come to its end",
 				    place->name);
-		if (!vt_job_add_ras(&a->job, &asked, vt_str_get(&answer.text), answer.text.n))
-			err = vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+		err = add_answer(&a->job, a, place, &answer, keep(a, &answer));
+		if (!err && again)
+			vt_ras_compare(&a->job.ras.data[a->job.ras.n - 1], before);
 		a->asked[a->n_asked++] = place->rank;
 	}
 	vt_str_deinit(&answer.text);

@@ -294,7 +294,7 @@ struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras)
 		job->failed = true;
 		return NULL;
 	}
-	*group = (struct vt_ras_group){ .communicator = "", .size = -1, .what = "" };
+	*group = (struct vt_ras_group){ .communicator = "", .size = -1, .what = "", .moved = -1 };
 	return group;
 }
 

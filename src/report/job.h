@@ -214,6 +214,9 @@ struct vt_job_device {
 	uint64_t outside;     /* held by nobody that is a member: total - free - what members hold; when known */
 };
 
+/* From when on one is late at a collective: clocks of hosts differ by less, and ranks that run, too. */
+#define VT_LATE_MS 3000
+
 /* What NCCL's RAS says of ranks of a communicator, or of processes. */
 enum vt_ras_about {
 	VT_RAS_DEAD,   /* considered dead: RAS has lost them */
@@ -239,6 +242,7 @@ struct vt_ras_group {
 	const char *what;     /* interned; "" none */
 	uint64_t count;       /* VT_RAS_COUNT */
 	uint64_t n;           /* so many; ranks are those that were named */
+	signed char moved;    /* VT_RAS_COUNT: RAS, asked again a little later, had others in it: 1, the same: 0; -1 unknown */
 	VT_VEC(struct vt_ras_rank) ranks;
 };
 
@@ -292,6 +296,11 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
  * asked->understood says whether it came to its end. False: out of memory.
  */
 bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n);
+
+/* Ranks of it have launched different numbers of operations. */
+bool vt_ras_differs(const struct vt_ras *ras);
+/* Says of the groups of now whether they moved since before, an earlier answer about the same ranks. True: some did not. */
+bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *before);
 
 /* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);

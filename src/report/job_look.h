@@ -6,8 +6,6 @@
 #include "base/str.h"
 #include "report/job_parts.h"
 
-#define VT_LATE_MS 3000 /* of collectives: hosts' clocks differ by less, and ranks that run, too */
-
 struct vt_job_look {
 	struct vt_job *job;
 	struct vt_job_indices ranks;   /* of the job that something is known of */

@@ -31,7 +31,7 @@ struct vt_ras_group *vt_ras_group(struct vt_ras_reading *r, const struct vt_ras_
 	}
 	*group = (struct vt_ras_group){
 		.about = like->about, .communicator = like->communicator, .size = like->size,
-		.what = like->what, .count = like->count,
+		.what = like->what, .count = like->count, .moved = -1,
 	};
 	return group;
 }
@@ -93,6 +93,55 @@ void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n)
 	else
 		r->job->failed = true;
 }
+
+/* ---- asked again ---- */
+
+bool vt_ras_differs(const struct vt_ras *ras)
+{
+	for (size_t i = 0; i < ras->groups.n; i++)
+		if (ras->groups.data[i].about == VT_RAS_COUNT)
+			return true;
+	return false;
+}
+
+static bool has_same_ranks(const struct vt_ras_group *a, const struct vt_ras_group *b)
+{
+	if (a->n != b->n || a->ranks.n != b->ranks.n)
+		return false;
+	for (size_t i = 0; i < a->ranks.n; i++)
+		if (a->ranks.data[i].rank != b->ranks.data[i].rank || a->ranks.data[i].pid != b->ranks.data[i].pid)
+			return false;
+	return true;
+}
+
+static bool has_group(const struct vt_ras *ras, const struct vt_ras_group *group)
+{
+	for (size_t i = 0; i < ras->groups.n; i++) {
+		const struct vt_ras_group *other = &ras->groups.data[i];
+
+		if (other->about == group->about && other->count == group->count && !strcmp(other->communicator, group->communicator) &&
+		    !strcmp(other->what, group->what) && has_same_ranks(other, group))
+			return true;
+	}
+	return false;
+}
+
+bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *before)
+{
+	bool some_stay = false;
+
+	for (size_t i = 0; i < now->groups.n; i++) {
+		struct vt_ras_group *group = &now->groups.data[i];
+
+		if (group->about != VT_RAS_COUNT)
+			continue;
+		group->moved = (signed char)!has_group(before, group);
+		some_stay |= !group->moved;
+	}
+	return some_stay;
+}
+
+/* ---- an answer ---- */
 
 /* Texts end at a zero byte: it becomes another one that nothing of RAS has. */
 static char *without_zeros(const char *text, size_t n)

@@ -39,6 +39,8 @@ static void put_group(struct vt_json *json, const struct vt_ras_group *group)
 	vt_json_name(json, "what", group->what);
 	if (group->about == VT_RAS_COUNT)
 		vt_json_uint(json, "count", group->count);
+	if (group->about == VT_RAS_COUNT && group->moved >= 0)
+		vt_json_bool(json, "moved", group->moved);
 	vt_json_uint(json, "n", group->n);
 	vt_json_array(json, "ranks");
 	for (size_t i = 0; i < group->ranks.n; i++) {
@@ -136,6 +138,8 @@ static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
 	group->what = intern(l, json_object_get(from, "what"), "what", vt_job_text(l->job, "", 0));
 	vt_json_in_int(l->in, from, "size", 1, MAX_RANK, &group->size);
 	vt_json_in_uint(l->in, from, "count", &group->count);
+	if (json_object_get(from, "moved"))
+		group->moved = (signed char)vt_json_in_need_bool(l->in, from, "moved");
 	group->n = vt_json_in_need_uint(l->in, from, "n");
 	for (size_t i = 0; i < json_array_size(ranks) && !l->job->failed; i++)
 		load_rank(l, vt_json_in_element(l->in, ranks, i, "ranks"), group);

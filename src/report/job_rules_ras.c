@@ -265,12 +265,15 @@ static bool name_most(struct ras_look *r, struct differing *d)
 
 /*
  * Those who have launched more than others wait for them, and are most, or one of two. Ranks that are not waited for are
- * behind for a moment all the time.
+ * behind for a moment all the time; nothing is said of them if RAS says so, asked again (all_moved()).
  */
 static bool is_proven(struct ras_look *r, struct differing *d)
 {
 	const struct vt_job_indices *most = &d->members[d->most - d->groups];
 
+	for (size_t g = 0; g < d->n; g++)
+		if (&d->groups[g] != d->most && d->groups[g].moved == 1)
+			return false;
 	if (!name_most(r, d) || d->most->size <= 0 || (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
 		return false;
 	for (size_t i = 0; i < most->n; i++)
@@ -351,9 +354,21 @@ static const struct vt_ras_group *choose_most(const struct vt_ras_group *groups,
 	return most;
 }
 
+/* Asked again, none of those who differ from the most is where it was. */
+static bool all_moved(const struct differing *d)
+{
+	for (size_t g = 0; g < d->n; g++)
+		if (&d->groups[g] != d->most && d->groups[g].moved != 1)
+			return false;
+	return true;
+}
+
 static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups, size_t n)
 {
 	struct differing d = { .groups = groups, .n = n, .most = choose_most(groups, n) };
+
+	if (all_moved(&d))
+		return;
 
 	d.members = calloc(n, sizeof(*d.members));
 	r->look->failed |= !d.members;

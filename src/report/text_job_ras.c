@@ -19,6 +19,15 @@ static size_t count_about(const struct vt_ras *ras, bool ill)
 	return n;
 }
 
+/* Nobody who differs from others stays where it is. */
+static bool goes_on(const struct vt_ras *ras)
+{
+	for (size_t i = 0; i < ras->groups.n; i++)
+		if (ras->groups.data[i].about != VT_RAS_COUNT || ras->groups.data[i].moved != 1)
+			return false;
+	return true;
+}
+
 static void add_findings(const struct vt_ras *ras, struct vt_str *text)
 {
 	size_t ill = count_about(ras, true), differ = count_about(ras, false);
@@ -28,7 +37,7 @@ static void add_findings(const struct vt_ras *ras, struct vt_str *text)
 	else if (!ill && !differ)
 		vt_str_add(text, "; all ranks answer, without errors, and have launched the same");
 	else if (!ill)
-		vt_str_add(text, "; all ranks answer, without errors");
+		vt_str_addf(text, "; all ranks answer, without errors%s", goes_on(ras) ? ", and launch more" : "");
 }
 
 static void print_answer(struct vt_line *line, const struct vt_ras *ras)

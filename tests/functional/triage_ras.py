@@ -104,11 +104,12 @@ def test_rank_that_is_behind():
                   "the verdict", verdict)
             check(verdict["text"] in " ".join(text.split()), "the summary does not say it", text)
             check_kept(out, ras, args, pids)
-            # One of them was asked, once, and nothing else was said.
+            # One of them was asked, as the counts differ twice again, and nothing else was said.
             question = "STATUS" if form == "json" else "VERBOSE STATUS"
             told = sent()
-            equal([line for _, line in told], ["CLIENT PROTOCOL 2", "TIMEOUT 5", "SET FORMAT json", question], "what was sent")
-            equal({pids[int(rank)] for rank, _ in told}, {ras["pid"]}, "to whom")
+            equal([line for _, line in told], ["CLIENT PROTOCOL 2", "TIMEOUT 5", "SET FORMAT json", question] * 3, "what was sent")
+            equal({pids[int(rank)] for rank, _ in told[-4:]}, {ras["pid"]}, "to whom")
+            equal({g["moved"] for g in ras["groups"]}, {False}, "whether they go on")
 
 
 def test_ranks_that_are_lost():
@@ -138,6 +139,22 @@ def test_all_is_well():
         merged = json.loads(text)["ras"]
         equal(len(merged), 1, "answers")
         check(os.path.exists(merged[0]["file"]), "the file's name", merged[0])
+
+
+def test_ranks_that_go_on():
+    """Those who launch more all the time are never equal, and not behind; one who does not is."""
+    for form in "json", "text":
+        with fake_job("--ranks", 3, "--counts", "42,41,42", "--rise", "50,50,50", "--form", form) as (launcher, _, _, sent):
+            _, report, text, _ = triage("--ras", "--children-of", launcher)
+            equal(verdicts(report, "ras-behind"), [], "who is behind")
+            equal({g["moved"] for g in report["ras"][0]["groups"]}, {True}, "whether they go on")
+            check("without errors, and launch more" in " ".join(text.split()), "the summary", text)
+            equal(len(sent()), 8, "lines of two questions")
+        with fake_job("--ranks", 3, "--counts", "1042,0,1042", "--rise", "50,0,50", "--form", form) as (launcher, pids, _, _):
+            _, report, _, _ = triage("--ras", "--children-of", launcher)
+            (verdict,) = verdicts(report, "ras-behind")
+            equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], True), "who is behind")
+            check("rank 1 has launched none of the" in verdict["text"], "the verdict", verdict)
 
 
 def test_two_jobs():
@@ -259,7 +276,7 @@ def test_network_of_their_own():
         with fake_job("--new-network", "--address", f"127.0.0.1:{port}", "--counts", "6,5") as (launcher, _, _, sent):
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             equal((len(report["ras"]), len(verdicts(report, "ras-behind")), notes(report)), (1, 1, []), "answers, verdicts, notes")
-            equal(len(sent()), 4, "lines")
+            equal(len(sent()), 12, "lines of three questions")
             check(is_untouched(foreign), "one with the same address here was asked")
 
 
@@ -298,8 +315,8 @@ def test_patience():
     """RAS waits for other processes for as long as it is told, and is waited for."""
     with fake_job("--manner", "late", "--counts", "6,5") as (launcher, _, _, sent):
         _, report, _, took = triage("--ras", "--timeout", 12, "--children-of", launcher)
-        equal([line for _, line in sent() if line.startswith("TIMEOUT")], ["TIMEOUT 1"], "for how long")
-        check(1 < took < 5 and verdicts(report, "ras-behind"), "the answer", took, report["ras"], notes(report))
+        equal({line for _, line in sent() if line.startswith("TIMEOUT")}, {"TIMEOUT 1"}, "for how long")
+        check(1 < took < 9 and verdicts(report, "ras-behind"), "the answer", took, report["ras"], notes(report))
 
 
 def test_one_who_does_not_accept():

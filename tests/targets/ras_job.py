@@ -3,10 +3,11 @@
 """A fake job whose ranks listen for clients of NCCL's RAS and talk to them as NCCL's sources do (src/ras/client_support.cc).
 
 ras_job.py [--ranks N] [--counts N,N...] [--lost RANK] [--silent RANK] [--form json|text|first-json] [--manner MANNER]
-           [--address HOST:PORT] [--no-listener] [--new-network]
+           [--address HOST:PORT] [--no-listener] [--new-network] [--rise N,N...]
 
 Every rank waits in all_reduce(), but for those that have launched fewer operations than others: they wait elsewhere. All listen at one
-address, with SO_REUSEPORT, as NCCL does; the kernel chooses who gets a connection. --new-network: in a network namespace of their own.
+address, with SO_REUSEPORT, as NCCL does; the kernel chooses who gets a connection. --rise: so many operations more each second.
+--new-network: in a network namespace of their own.
 Forms: text is that of NCCL 2.24, which knows no other;
 json that of 2.29; first-json that of 2.28.7, in which a comma is missing. Manners:
 
@@ -46,6 +47,7 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--counts", default="")
+    parser.add_argument("--rise", default="")
     parser.add_argument("--lost", type=int, default=-1)
     parser.add_argument("--silent", type=int, default=-1)
     parser.add_argument("--form", default="json")
@@ -55,7 +57,14 @@ def parse():
     parser.add_argument("--new-network", action="store_true")
     args = parser.parse_args()
     args.counts = [int(count) for count in args.counts.split(",") if count] or [6] * args.ranks
+    args.rise = [int(rise) for rise in args.rise.split(",") if rise] or [0] * args.ranks
     return args
+
+
+def at_this_moment(args):
+    """With the counts that there are by now, the same for all who ask."""
+    now = time.monotonic()
+    return argparse.Namespace(**dict(vars(args), counts=[count + int(rise * now) for count, rise in zip(args.counts, args.rise)]))
 
 
 # ---- what RAS says ----
@@ -175,7 +184,7 @@ def talk(args, pids, connection, rank):
                 form = "json"
                 connection.sendall(b"OK\n")
             elif line.lower() in ("status", "verbose status"):
-                answer(args, connection, (json_text if form == "json" else text)(args, pids), timeout)
+                answer(args, connection, (json_text if form == "json" else text)(at_this_moment(args), pids), timeout)
                 return
             else:
                 connection.sendall(f"ERROR: Unknown command {line}\n".encode())
