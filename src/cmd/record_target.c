@@ -331,6 +331,15 @@ static struct vt_error *call(struct vt_record_target *target, enum vt_recorder_o
 	return status == VT_RECORDER_OK ? NULL : refused(status);
 }
 
+/* CUPTI, on its first use, waits in the process until the GPU has done all that it was given (SAFETY.md). */
+static struct vt_error *explain_waiting(struct vt_error *err, const struct vt_recorder_config *config)
+{
+	if (!err || err->code != VT_ERR_TIMEOUT || !config->use_cupti)
+		return err;
+	return vt_error_prefix(err, "CUPTI waits until the GPU has done what it was given, and launches of kernels wait as long; without "
+				    "--cupti nothing waits");
+}
+
 static struct vt_error *other_version(const struct vt_record_target *target)
 {
 	return vt_error_create(VT_ERR_BUSY,
@@ -400,7 +409,7 @@ struct vt_error *vt_record_on(struct vt_record_target *target, const struct vt_r
 	if (vt_record_is_on(target))
 		VT_TRY(call(target, VT_RECORD_OFF, NULL));
 	VT_TRY(vt_record_load_cupti(target, &config, call));
-	VT_TRY(call(target, VT_RECORD_ON, &config));
+	VT_TRY(explain_waiting(call(target, VT_RECORD_ON, &config), &config));
 	VT_TRY(vt_record_look(target));
 	/* At the gate it is early: what is missing is added later. */
 	if (config.torch.object || target->head->driver_method || target->gate >= 0)
