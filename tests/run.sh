@@ -73,9 +73,12 @@ build() {
 	}
 }
 
+# A target of make's, and more arguments for it.
 suite() {
 	name=$1
 	shift
+	# The programs of the tests, with both processors.
+	make -s -j2 -C "$VRAMTAP_CACHE/build/$name" check TESTS= >/dev/null 2>&1
 	# The log of an earlier run must not be counted as this one's.
 	rm -f "$VRAMTAP_CACHE/build/$name/test-suite.log"
 	# With 32 random bits in addresses (vm.mmap_rnd_bits) the sanitizers of gcc 12 and clang 14 crash now and then.
@@ -85,7 +88,13 @@ suite() {
 	(cd "$VRAMTAP_CACHE/build/$name" && $fixed_addresses make -s -k "$@" >"$VRAMTAP_CACHE/$name-$1.log" 2>&1)
 	grep -E '^(PASS|FAIL|SKIP|ERROR):' "$VRAMTAP_CACHE/$name-$1.log"
 	count_suite "$VRAMTAP_CACHE/build/$name/test-suite.log" "$name $1"
-	[ "$1" != check-functional ] || repeat_alone "$name" "$fixed_addresses"
+	[ "$1" = check ] || repeat_alone "$name" "$1" "$fixed_addresses"
+}
+
+# Two at a time where they do not mind, and the others one by one.
+functional() {
+	suite "$1" check-beside -j2
+	suite "$1" check-alone
 }
 
 # Functional tests race real processes for the processors of a machine that may have other work. Up to three scripts that
@@ -93,12 +102,12 @@ suite() {
 # three are no accident, and a crash or a word of a sanitizer never is.
 repeat_alone() {
 	log=$VRAMTAP_CACHE/build/$1/test-suite.log
-	again=$(sed -n 's/^FAIL: \(.*\.py\)$/\1/p' "$VRAMTAP_CACHE/$1-check-functional.log" | sort -u)
+	again=$(sed -n 's/^FAIL: \(.*\.py\)$/\1/p' "$VRAMTAP_CACHE/$1-$2.log" | sort -u)
 	[ -n "$again" ] && [ "$(printf '%s\n' "$again" | wc -l)" -le 3 ] || return 0
 	! grep -qE 'Sanitizer|runtime error:|SIGSEGV|SIGABRT|SIGBUS|core dumped' "$log" || return 0
 	for script in $again; do
 		# shellcheck disable=SC2086 # a command with arguments
-		if (cd "$VRAMTAP_CACHE/build/$1" && $2 make -s check-TESTS TESTS="$script" >"$VRAMTAP_CACHE/$1-repeat.log" 2>&1); then
+		if (cd "$VRAMTAP_CACHE/build/$1" && $3 make -s check-TESTS TESTS="$script" >"$VRAMTAP_CACHE/$1-repeat.log" 2>&1); then
 			passed=$((passed + 1))
 			failed=$((failed - 1))
 			problems="$problems
@@ -122,7 +131,7 @@ step_gcc() {
 	say 'gcc: build, unit tests, functional tests'
 	try 'build with gcc' build gcc --enable-werror
 	suite gcc check
-	suite gcc check-functional
+	functional gcc
 }
 
 # Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest.
@@ -146,7 +155,7 @@ step_sanitizers() {
 	say 'ASan and UBSan: build, unit tests, functional tests'
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers --enable-fault-points
 	suite sanitizers check
-	suite sanitizers check-functional
+	functional sanitizers
 }
 
 # With gcc: what clang says of the same sources the step clang has.
