@@ -43,7 +43,7 @@ static struct object *call(struct ask *ask, struct object *called)
 	struct object *result;
 	int device;
 
-	if (!ask->args.entries || !vt_helper_spare_captures(ask->py.shared) || !vt_helper_borrow_context(ask->py.shared, &device)) {
+	if (!vt_helper_spare_captures(ask->py.shared) || !ask->args.entries || !vt_helper_borrow_context(ask->py.shared, &device)) {
 		ask->args.entries = 0;
 		return vt_py_call(&ask->py, called, make_arguments(ask));
 	}

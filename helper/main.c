@@ -63,6 +63,7 @@ static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
 
 static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
+	vt_helper_spare_captures(shared); /* libraries' constructors run */
 	return vt_helper_op_load_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
 }
 

@@ -216,31 +216,43 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
 }
 
-static bool has_sleeper(const struct vt_stacks *s, int task_dir)
+static int compare_tids(const void *a, const void *b)
 {
-	for (size_t i = 0; i < s->list.threads.n; i++)
-		if (s->list.threads.data[i].state == 'D' && vt_task_state(task_dir, s->list.threads.data[i].tid) == 'D')
-			return true;
-	return false;
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Those that sleep yet. */
+static size_t still_asleep(int task_dir, pid_t *tids, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (vt_task_state(task_dir, tids[i]) == 'D')
+			tids[kept++] = tids[i];
+	return kept;
 }
 
 /*
  * Threads that sleep uninterruptibly get their time before all processes are stopped together: else this process would be read so much
- * later than the others. How long such a thread is waited for then.
+ * later than the others. tids: those that slept all that time. How many; of as many as the list of threads has.
  */
-static uint64_t wait_for_sleepers(const struct vt_stacks *s)
+static size_t wait_for_sleepers(const struct vt_stacks *s, pid_t *tids)
 {
-	VT_CLOSE int task_dir = s->c->options->together ? vt_task_dir(s->c->proc.pid) : -1;
+	VT_CLOSE int task_dir = vt_task_dir(s->c->proc.pid);
 	uint64_t deadline = vt_now_ns() + STOP_DEADLINE_NS;
+	size_t n = 0;
 
+	for (size_t i = 0; i < s->list.threads.n; i++)
+		if (s->list.threads.data[i].state == 'D')
+			tids[n++] = s->list.threads.data[i].tid;
 	if (task_dir < 0)
-		return STOP_DEADLINE_NS;
-	while (has_sleeper(s, task_dir)) {
-		if (vt_deadline_passed(deadline))
-			return SLEEPER_NS;
+		return 0;
+	while ((n = still_asleep(task_dir, tids, n)) > 0 && !vt_deadline_passed(deadline))
 		vt_sleep_ns(SLEEPER_POLL_NS);
-	}
-	return STOP_DEADLINE_NS;
+	qsort(tids, n, sizeof(*tids), compare_tids);
+	return n;
 }
 
 void vt_capture_stopped(struct vt_stacks *s)
@@ -248,17 +260,18 @@ void vt_capture_stopped(struct vt_stacks *s)
 	struct vt_collect *c = s->c;
 	struct vt_round *round = &s->rounds[0];
 	struct vt_session *session = &round->session;
+	VT_FREE pid_t *tids = c->options->together ? calloc(s->list.threads.n, sizeof(*tids)) : NULL;
+	const struct vt_sleepers sleepers = {
+		.tids = tids, .n = tids ? wait_for_sleepers(s, tids) : 0, .deadline_ns = SLEEPER_NS
+	};
 
 	rehearse(s, round);
 	if (!c->stacks_only)
 		vt_collect_outside_rehearse(c);
-
-	uint64_t sleeper_ns = wait_for_sleepers(s);
-
 	if (!vt_collect_wait_for_others(c))
 		return;
 
-	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, sleeper_ns);
+	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, &sleepers);
 
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",

@@ -33,8 +33,7 @@
 #define ENDING_NS (500 * VT_NS_PER_MS)    /* for saying what there is, or for being gone when it is killed */
 #define MAX_ASKED 8                       /* jobs on one host */
 #define SOON_NS (250 * VT_NS_PER_MS)      /* before it is asked again */
-#define AGAIN_TIMES 2                     /* as long as the first time, if need be, */
-#define AGAIN_SPARE_NS (500 * VT_NS_PER_MS) /* and that */
+#define MAX_READ_NS (READING_NS / 4)      /* an answer whose reading takes longer is not asked for again */
 
 struct vt_triage_ras {
 	pid_t pid;
@@ -43,12 +42,22 @@ struct vt_triage_ras {
 	uint64_t time_ns, deadline_ns;
 };
 
+/* A job that was asked. Its answers are in the document, by their indices. */
+struct asked {
+	const struct vt_ras_place *place;
+	struct vt_ras_answer answer; /* the last one that counts */
+	const struct vt_label *label; /* of who gave the first one; NULL not known */
+	size_t first, last;
+	uint64_t took_ns; /* the first time */
+	bool differs;     /* ranks that may be behind for a moment only: it is worth asking again */
+};
+
 struct asking {
 	const struct vt_suspects *suspects;
 	const struct vt_triage_options *options;
 	uint64_t deadline_ns;
 	struct vt_job job;
-	const struct vt_suspect *asked[MAX_ASKED];
+	struct asked asked[MAX_ASKED];
 	size_t n_asked;
 };
 
@@ -68,18 +77,26 @@ static bool is_same_job(const struct vt_label *a, const struct vt_label *b)
 static bool was_asked(const struct asking *a, const struct vt_suspect *rank)
 {
 	for (size_t i = 0; i < a->n_asked; i++)
-		if (is_same_job(&a->asked[i]->label, &rank->label))
+		if (is_same_job(&a->asked[i].place->rank->label, &rank->label))
 			return true;
 	return a->n_asked == MAX_ASKED;
 }
 
-/* The name that it gets in the directory, NULL when it cannot be kept there. */
-static const char *keep(struct asking *a, const struct vt_ras_answer *answer)
+static const struct vt_label *label_of(const struct asking *a, pid_t pid)
 {
-	char number[16] = "";
+	for (size_t i = 0; i < a->suspects->list.n; i++)
+		if (a->suspects->list.data[i].label.pid == pid)
+			return &a->suspects->list.data[i].label;
+	return NULL;
+}
 
-	if (a->n_asked)
-		snprintf(number, sizeof(number), "-%zu", a->n_asked + 1);
+/* The name that it gets in the directory, NULL when it cannot be kept there. */
+static const char *keep(struct asking *a, const struct vt_ras_answer *answer, size_t nth)
+{
+	char number[24] = "";
+
+	if (nth)
+		snprintf(number, sizeof(number), "-%zu", nth + 1);
 
 	const char *form = answer->json ? "json" : "txt";
 	const char *name = vt_triage_harmless(vt_arena_printf(&a->job.arena, "nccl-ras-%s%s.%s", a->suspects->host, number, form));
@@ -94,96 +111,134 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer)
 	return name;
 }
 
-/* Into job, as the last one. */
-static struct vt_error *add_answer(struct vt_job *job, const struct asking *a, const struct vt_ras_place *place,
-				   const struct vt_ras_answer *answer, const char *file)
+/* Into the document, as the last one. */
+static bool add_answer(struct asking *a, const struct vt_ras_place *place, const struct vt_ras_answer *answer)
 {
-	struct vt_ras asked = {
-		.host = a->suspects->host, .address = place->name, .pid = answer->pid, .understood = answer->whole, .file = file
+	const struct vt_ras from = {
+		.host = a->suspects->host, .address = place->name, .pid = answer->pid, .understood = answer->whole
 	};
 
-	if (vt_job_add_ras(job, &asked, vt_str_get(&answer->text), answer->text.n))
-		return NULL;
-	return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
-}
-
-static void replace(struct vt_ras_answer *answer, struct vt_ras_answer *by)
-{
-	vt_str_deinit(&answer->text);
-	*answer = *by;
-	*by = (struct vt_ras_answer){ 0 };
-}
-
-/* A question more, which takes about as long as the first one did; false when there is no time, or no whole answer. */
-static bool ask_after(const struct asking *a, const struct vt_ras_place *place, uint64_t pause_ns, uint64_t took_ns,
-		      struct vt_ras_answer *answer)
-{
-	struct vt_ras_answer next = { 0 };
-	bool answered = false;
-
-	if (vt_now_ns() + pause_ns + AGAIN_TIMES * took_ns + AGAIN_SPARE_NS < a->deadline_ns) {
-		vt_sleep_ns(pause_ns);
-		vt_error_destroy(vt_ras_ask(a->suspects, place, a->deadline_ns, &next));
-		answered = next.whole;
-	}
-	if (answered)
-		replace(answer, &next);
-	vt_str_deinit(&next.text);
-	return answered;
-}
-
-/*
- * Ranks that go on have launched different numbers for a moment, all the time. So they are asked again: soon, by which most jobs that
- * are well are known, and after as long as others may wait. answer becomes the last one; false: it is the first one yet.
- */
-static bool ask_again(const struct asking *a, const struct vt_ras_place *place, uint64_t took_ns, const struct vt_ras *first,
-		      struct vt_ras_answer *answer)
-{
-	static const uint64_t pauses_ns[] = { SOON_NS, VT_LATE_MS * VT_NS_PER_MS - SOON_NS };
-	bool some_stay = true;
-	size_t i;
-
-	for (i = 0; i < sizeof(pauses_ns) / sizeof(pauses_ns[0]) && some_stay; i++) {
-		VT_CLEANUP(vt_job_deinit) struct vt_job next;
-
-		vt_job_init(&next);
-		if (!ask_after(a, place, pauses_ns[i], took_ns, answer))
-			break;
-
-		VT_ERROR struct vt_error *err = add_answer(&next, a, place, answer, NULL);
-
-		some_stay = !err && vt_ras_compare(&next.ras.data[0], first);
-	}
-	return i > 0;
+	return vt_job_add_ras(&a->job, &from, vt_str_get(&answer->text), answer->text.n);
 }
 
 static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 {
-	VT_CLEANUP(vt_job_deinit) struct vt_job first;
-	struct vt_ras_answer answer = { 0 };
-	uint64_t begin_ns = vt_now_ns();
-	struct vt_error *err;
+	struct asked *asked = &a->asked[a->n_asked];
+	uint64_t begin_ns = vt_now_ns(), read_ns;
 
-	vt_job_init(&first);
 	if (place->foreign)
 		return vt_error_create(VT_ERR_BUSY, "at %s a process listens, too, that is not of the job", place->name);
-	err = vt_ras_ask(a->suspects, place, a->deadline_ns, &answer);
-	if (!err)
-		err = add_answer(&first, a, place, &answer, NULL);
-	if (!err) {
-		const struct vt_ras *before = &first.ras.data[0];
-		bool again = answer.whole && vt_ras_differs(before) && ask_again(a, place, vt_now_ns() - begin_ns, before, &answer);
+	*asked = (struct asked){ .place = place, .first = a->job.ras.n, .last = a->job.ras.n };
 
-		if (!answer.whole)
-			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "the answer of NCCL's RAS at %s did not come to its end",
-				    place->name);
-		err = add_answer(&a->job, a, place, &answer, keep(a, &answer));
-		if (!err && again)
-			vt_ras_compare(&a->job.ras.data[a->job.ras.n - 1], before);
-		a->asked[a->n_asked++] = place->rank;
+	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, place, a->deadline_ns, &asked->answer);
+
+	asked->took_ns = vt_now_ns() - begin_ns;
+	if (!err && !add_answer(a, place, &asked->answer))
+		err = vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+	if (err) {
+		vt_str_deinit(&asked->answer.text);
+		return vt_steal(err);
 	}
-	vt_str_deinit(&answer.text);
-	return err;
+	read_ns = vt_now_ns() - begin_ns - asked->took_ns;
+	asked->label = label_of(a, asked->answer.pid);
+	asked->differs = asked->answer.whole && read_ns < MAX_READ_NS && vt_ras_differs(&a->job.ras.data[asked->first]);
+	a->n_asked++;
+	return NULL;
+}
+
+/* ---- asked again ---- */
+
+/* About the same job, whole, and about as much. */
+static bool is_as_good(const struct asking *a, const struct asked *asked, const struct vt_ras_answer *answer)
+{
+	const struct vt_ras *first = &a->job.ras.data[asked->first], *next = &a->job.ras.data[a->job.ras.n - 1];
+	const struct vt_label *label = label_of(a, answer->pid);
+
+	return answer->whole && next->understood && next->communicators >= first->communicators && asked->label && label &&
+	       is_same_job(label, asked->label);
+}
+
+/*
+ * The answer takes the place of the last one unless it is worse. Until it is there RAS waits for what it is told and may wait for more
+ * (vt_ras_least_ns()): where there is less time it is not asked.
+ */
+static void repeat(struct asking *a, struct asked *asked)
+{
+	struct vt_ras_answer next = { 0 };
+	uint64_t now = vt_now_ns(), own_ns = now + 2 * asked->took_ns + vt_ras_least_ns();
+
+	asked->differs = false;
+	if (own_ns > a->deadline_ns)
+		return;
+
+	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, asked->place, own_ns, &next);
+	size_t had = a->job.ras.n;
+
+	if (!err && add_answer(a, asked->place, &next) && is_as_good(a, asked, &next)) {
+		vt_str_deinit(&asked->answer.text);
+		asked->answer = next;
+		next = (struct vt_ras_answer){ 0 };
+		asked->last = had;
+		asked->differs = vt_ras_compare(&a->job.ras.data[asked->last], &a->job.ras.data[asked->first]);
+	} else if (a->job.ras.n > had) {
+		vt_job_drop_ras(&a->job, had);
+	}
+	vt_str_deinit(&next.text);
+}
+
+static bool any_differs(const struct asking *a)
+{
+	for (size_t i = 0; i < a->n_asked; i++)
+		if (a->asked[i].differs)
+			return true;
+	return false;
+}
+
+/*
+ * Ranks that go on have launched different numbers for a moment, all the time. So they are asked again: soon, by which most jobs that
+ * are well are known, and after as long as others may wait.
+ */
+static void ask_again(struct asking *a)
+{
+	static const uint64_t after_ns[] = { SOON_NS, VT_LATE_MS * VT_NS_PER_MS };
+	uint64_t begin_ns = vt_now_ns();
+
+	for (size_t k = 0; k < sizeof(after_ns) / sizeof(after_ns[0]) && any_differs(a); k++) {
+		uint64_t now = vt_now_ns();
+
+		if (begin_ns + after_ns[k] + vt_ras_least_ns() > a->deadline_ns)
+			return;
+		if (begin_ns + after_ns[k] > now)
+			vt_sleep_ns(begin_ns + after_ns[k] - now);
+		for (size_t i = 0; i < a->n_asked; i++)
+			if (a->asked[i].differs)
+				repeat(a, &a->asked[i]);
+	}
+}
+
+static bool is_last(const struct asking *a, size_t index)
+{
+	for (size_t i = 0; i < a->n_asked; i++)
+		if (a->asked[i].last == index)
+			return true;
+	return false;
+}
+
+/* Of each job the last answer stays; it is saved. */
+static void settle(struct asking *a)
+{
+	for (size_t i = 0; i < a->n_asked; i++) {
+		struct asked *asked = &a->asked[i];
+
+		if (!asked->answer.whole)
+			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "the answer of NCCL's RAS at %s did not come to its end",
+				    asked->place->name);
+		a->job.ras.data[asked->last].file = keep(a, &asked->answer, i);
+		vt_str_deinit(&asked->answer.text);
+	}
+	for (size_t k = a->job.ras.n; k-- > 0;)
+		if (!is_last(a, k))
+			vt_job_drop_ras(&a->job, k);
 }
 
 static const char *why_nobody(const struct vt_ras_places *places)
@@ -210,6 +265,8 @@ static void ask_all(struct asking *a)
 		if (failed)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS says nothing: %s", failed->message);
 	}
+	ask_again(a);
+	settle(a);
 }
 
 _Noreturn static void work(const struct vt_suspects *suspects, const struct vt_triage_options *options,

@@ -73,6 +73,7 @@ struct vt_ras_answer {
 };
 
 /* In the network namespace of the place. Nothing is sent before it is known who has accepted the connection. */
+uint64_t vt_ras_least_ns(void); /* for how long it is asked at least, or it is not left to itself in good order */
 struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
 			    struct vt_ras_answer *answer);
 

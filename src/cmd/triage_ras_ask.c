@@ -179,6 +179,11 @@ static unsigned int ras_timeout(uint64_t deadline_ns)
 	return left_s > RAS_EXTRA_S + 1 ? (unsigned int)(left_s - RAS_EXTRA_S) : 1;
 }
 
+uint64_t vt_ras_least_ns(void)
+{
+	return (RAS_EXTRA_S + 2) * VT_NS_PER_S;
+}
+
 static struct vt_error *begin(const struct talk *t, uint64_t deadline_ns, bool *json)
 {
 	char line[MAX_LINE], timeout[32];

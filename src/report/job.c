@@ -286,6 +286,12 @@ struct vt_ras *vt_job_new_ras(struct vt_job *job)
 	return ras;
 }
 
+void vt_job_drop_ras(struct vt_job *job, size_t index)
+{
+	vt_ras_deinit(&job->ras.data[index]);
+	memmove(&job->ras.data[index], &job->ras.data[index + 1], (--job->ras.n - index) * sizeof(*job->ras.data));
+}
+
 struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras)
 {
 	struct vt_ras_group *group = vt_vec_append(&ras->groups);

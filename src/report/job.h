@@ -242,7 +242,7 @@ struct vt_ras_group {
 	const char *what;     /* interned; "" none */
 	uint64_t count;       /* VT_RAS_COUNT */
 	uint64_t n;           /* so many; ranks are those that were named */
-	signed char moved;    /* VT_RAS_COUNT: RAS, asked again a little later, had others in it: 1, the same: 0; -1 unknown */
+	signed char moved;    /* VT_RAS_COUNT: asked before, all of its ranks had launched fewer: 1; some as many: 0; -1 unknown */
 	VT_VEC(struct vt_ras_rank) ranks;
 };
 
@@ -297,10 +297,13 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
  */
 bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n);
 
+/* Takes out the answer of that index. */
+void vt_job_drop_ras(struct vt_job *job, size_t index);
+
 /* Ranks of it have launched different numbers of operations. */
 bool vt_ras_differs(const struct vt_ras *ras);
-/* Says of the groups of now whether they moved since before, an earlier answer about the same ranks. True: some did not. */
-bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *before);
+/* Says of the groups of now whether they moved since earlier, another answer about the same ranks in the same job. True: some did not. */
+bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *earlier);
 
 /* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);

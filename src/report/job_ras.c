@@ -104,40 +104,76 @@ bool vt_ras_differs(const struct vt_ras *ras)
 	return false;
 }
 
-static bool has_same_ranks(const struct vt_ras_group *a, const struct vt_ras_group *b)
+/* What was said before: of each rank of each question, and of those that were not named. Texts are interned: equal ones are one. */
+struct before {
+	struct vt_map counts;    /* of a question's rank: its count */
+	struct vt_map unnamed;   /* of a question and a count: there were ranks without a name */
+	struct vt_map questions; /* that were asked at all */
+	bool ok;
+};
+
+static uint64_t question_of(const struct vt_ras_group *group)
 {
-	if (a->n != b->n || a->ranks.n != b->ranks.n)
-		return false;
-	for (size_t i = 0; i < a->ranks.n; i++)
-		if (a->ranks.data[i].rank != b->ranks.data[i].rank || a->ranks.data[i].pid != b->ranks.data[i].pid)
-			return false;
-	return true;
+	return vt_job_mix((uintptr_t)group->communicator, (uintptr_t)group->what);
 }
 
-static bool has_group(const struct vt_ras *ras, const struct vt_ras_group *group)
+/* Of a group with a communicator, where RAS numbers ranks; by its process where it does not. */
+static uint64_t rank_of(const struct vt_ras_group *group, const struct vt_ras_rank *rank)
 {
-	for (size_t i = 0; i < ras->groups.n; i++) {
-		const struct vt_ras_group *other = &ras->groups.data[i];
+	uint64_t number = rank->rank >= 0 ? (uint64_t)rank->rank : vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid) | 1ULL << 63;
 
-		if (other->about == group->about && other->count == group->count && !strcmp(other->communicator, group->communicator) &&
-		    !strcmp(other->what, group->what) && has_same_ranks(other, group))
+	return vt_job_mix(question_of(group), number);
+}
+
+static void learn_group(struct before *before, const struct vt_ras_group *group)
+{
+	uint64_t question = question_of(group);
+
+	before->ok &= vt_map_put(&before->questions, question, 1);
+	for (size_t i = 0; i < group->ranks.n && before->ok; i++)
+		before->ok = vt_map_put(&before->counts, rank_of(group, &group->ranks.data[i]), group->count);
+	if (group->ranks.n < group->n)
+		before->ok &= vt_map_put(&before->unnamed, vt_job_mix(question, group->count), 1);
+}
+
+/* Some of its ranks may have launched no more than before. Where all had launched the same nobody was behind. */
+static bool stays(const struct before *before, const struct vt_ras_group *group)
+{
+	uint64_t question = question_of(group);
+	bool was_unnamed = vt_map_get(&before->unnamed, vt_job_mix(question, group->count));
+
+	if (!vt_map_get(&before->questions, question))
+		return false;
+	if (group->ranks.n < group->n && was_unnamed)
+		return true;
+	for (size_t i = 0; i < group->ranks.n; i++) {
+		const uint64_t *count = vt_map_get(&before->counts, rank_of(group, &group->ranks.data[i]));
+
+		if (count ? *count == group->count : was_unnamed)
 			return true;
 	}
 	return false;
 }
 
-bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *before)
+bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *earlier)
 {
+	struct before before = { .ok = true };
 	bool some_stay = false;
 
-	for (size_t i = 0; i < now->groups.n; i++) {
+	for (size_t i = 0; i < earlier->groups.n && before.ok; i++)
+		if (earlier->groups.data[i].about == VT_RAS_COUNT)
+			learn_group(&before, &earlier->groups.data[i]);
+	for (size_t i = 0; i < now->groups.n && before.ok; i++) {
 		struct vt_ras_group *group = &now->groups.data[i];
 
 		if (group->about != VT_RAS_COUNT)
 			continue;
-		group->moved = (signed char)!has_group(before, group);
+		group->moved = (signed char)!stays(&before, group);
 		some_stay |= !group->moved;
 	}
+	vt_map_deinit(&before.counts);
+	vt_map_deinit(&before.unnamed);
+	vt_map_deinit(&before.questions);
 	return some_stay;
 }
 

@@ -138,7 +138,7 @@ static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
 	group->what = intern(l, json_object_get(from, "what"), "what", vt_job_text(l->job, "", 0));
 	vt_json_in_int(l->in, from, "size", 1, MAX_RANK, &group->size);
 	vt_json_in_uint(l->in, from, "count", &group->count);
-	if (json_object_get(from, "moved"))
+	if (group->about == VT_RAS_COUNT && json_object_get(from, "moved"))
 		group->moved = (signed char)vt_json_in_need_bool(l->in, from, "moved");
 	group->n = vt_json_in_need_uint(l->in, from, "n");
 	for (size_t i = 0; i < json_array_size(ranks) && !l->job->failed; i++)

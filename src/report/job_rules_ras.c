@@ -265,14 +265,15 @@ static bool name_most(struct ras_look *r, struct differing *d)
 
 /*
  * Those who have launched more than others wait for them, and are most, or one of two. Ranks that are not waited for are
- * behind for a moment all the time; nothing is said of them if RAS says so, asked again (all_moved()).
+ * behind for a moment all the time; nothing is said of them if RAS says so, asked again (all_moved()). Who has
+ * launched more meanwhile did not wait.
  */
 static bool is_proven(struct ras_look *r, struct differing *d)
 {
 	const struct vt_job_indices *most = &d->members[d->most - d->groups];
 
 	for (size_t g = 0; g < d->n; g++)
-		if (&d->groups[g] != d->most && d->groups[g].moved == 1)
+		if (d->groups[g].moved == 1)
 			return false;
 	if (!name_most(r, d) || d->most->size <= 0 || (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
 		return false;
@@ -354,21 +355,51 @@ static const struct vt_ras_group *choose_most(const struct vt_ras_group *groups,
 	return most;
 }
 
-/* Asked again, none of those who differ from the most is where it was. */
-static bool all_moved(const struct differing *d)
+static bool is_same_question(const struct vt_ras_group *a, const struct vt_ras_group *b)
 {
-	for (size_t g = 0; g < d->n; g++)
-		if (&d->groups[g] != d->most && d->groups[g].moved != 1)
+	return a->about == b->about && a->communicator == b->communicator && (a->about != VT_RAS_COUNT || a->what == b->what);
+}
+
+/* How many groups from the first one on are about the same. */
+static size_t length(const struct vt_ras *ras, size_t first)
+{
+	size_t end = first + 1;
+
+	while (end < ras->groups.n && is_same_question(&ras->groups.data[first], &ras->groups.data[end]))
+		end++;
+	return end - first;
+}
+
+/* None of those who differ from the most had launched as many when RAS was asked before. */
+static bool all_moved(const struct vt_ras_group *groups, size_t n)
+{
+	const struct vt_ras_group *most = choose_most(groups, n);
+
+	for (size_t g = 0; g < n; g++)
+		if (&groups[g] != most && groups[g].moved != 1)
 			return false;
 	return true;
+}
+
+/* By this answer, or by one through another host. */
+static bool was_seen_to_move(const struct ras_look *r, const struct vt_ras_group *group)
+{
+	const struct vt_job *job = r->look->job;
+
+	for (size_t k = 0; k < job->ras.n && group->about == VT_RAS_COUNT; k++) {
+		const struct vt_ras *ras = &job->ras.data[k];
+
+		for (size_t i = 0; i < ras->groups.n; i += length(ras, i))
+			if (length(ras, i) > 1 && is_same_question(group, &ras->groups.data[i]) && all_moved(&ras->groups.data[i], length(ras, i)))
+				return true;
+	}
+	return false;
 }
 
 static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups, size_t n)
 {
 	struct differing d = { .groups = groups, .n = n, .most = choose_most(groups, n) };
 
-	if (all_moved(&d))
-		return;
 
 	d.members = calloc(n, sizeof(*d.members));
 	r->look->failed |= !d.members;
@@ -381,20 +412,14 @@ static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups
 	free(d.members);
 }
 
-static bool is_same_question(const struct vt_ras_group *a, const struct vt_ras_group *b)
-{
-	return a->about == b->about && a->communicator == b->communicator && (a->about != VT_RAS_COUNT || a->what == b->what);
-}
-
 static void say_differences(struct ras_look *r, const struct vt_ras *ras, enum vt_ras_about about)
 {
-	for (size_t i = 0, end; i < ras->groups.n; i = end) {
+	for (size_t i = 0, n; i < ras->groups.n; i += n) {
 		const struct vt_ras_group *groups = &ras->groups.data[i];
 
-		for (end = i + 1; end < ras->groups.n && is_same_question(groups, &ras->groups.data[end]);)
-			end++;
-		if (groups->about == about && end - i > 1)
-			compare_groups(r, groups, end - i);
+		n = length(ras, i);
+		if (groups->about == about && n > 1 && !was_seen_to_move(r, groups))
+			compare_groups(r, groups, n);
 	}
 }
 

@@ -534,10 +534,28 @@ static const char why_ended[] = "it ended";
 struct stopping {
 	struct vt_session *session;
 	int task_dir;
-	uint64_t deadline_ns, sleeper_ns; /* for one thread, relative; while it sleeps uninterruptibly */
+	uint64_t deadline_ns; /* for one thread, relative */
+	const struct vt_sleepers *sleepers;
 	struct vt_map known;  /* tid to index in session->threads */
 	size_t n_attached;
 };
+
+static int compare_tids(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* How long it may sleep uninterruptibly. */
+static uint64_t patience(const struct stopping *stopping, pid_t tid)
+{
+	const struct vt_sleepers *sleepers = stopping->sleepers;
+
+	if (sleepers->n && bsearch(&tid, sleepers->tids, sleepers->n, sizeof(tid), compare_tids))
+		return sleepers->deadline_ns;
+	return stopping->deadline_ns;
+}
 
 static void give_up(struct vt_session_thread *thread, const char *why)
 {
@@ -572,7 +590,7 @@ static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 	*thread = (struct vt_session_thread){
 		.tid = tid,
 		.phase = PHASE_NEW,
-		.deadline_ns = vt_now_ns() + stopping->sleeper_ns,
+		.deadline_ns = vt_now_ns() + patience(stopping, tid),
 	};
 	return NULL;
 }
@@ -822,7 +840,7 @@ static bool has_new(const struct vt_session *session)
  */
 static struct vt_error *attach_to_all(struct stopping *stopping)
 {
-	uint64_t deadline = vt_now_ns() + stopping->sleeper_ns;
+	uint64_t deadline = vt_now_ns() + stopping->deadline_ns;
 	unsigned int idle = 0;
 
 	VT_TRY(find_threads(stopping));
@@ -942,11 +960,11 @@ static bool has_ended(const struct vt_session *session)
 }
 
 struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
-				      uint64_t sleeper_deadline_ns)
+				      const struct vt_sleepers *sleepers)
 {
 	VT_CLOSE int task_dir = vt_task_dir(pid);
 	struct stopping stopping = {
-		.session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns, .sleeper_ns = sleeper_deadline_ns
+		.session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns, .sleepers = sleepers
 	};
 	struct vt_error *err;
 
@@ -971,7 +989,7 @@ struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, str
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns)
 {
-	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, per_thread_deadline_ns);
+	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, &(struct vt_sleepers){ 0 });
 }
 
 /*

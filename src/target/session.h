@@ -51,9 +51,16 @@ struct vt_session {
  */
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns);
-/* The same; who sleeps uninterruptibly, for which all others have to be waited with, has only so long: sleeper_deadline_ns. */
+/* Threads that sleep uninterruptibly, and did so already for as long as they are waited for: in ascending order. */
+struct vt_sleepers {
+	const pid_t *tids;
+	size_t n;
+	uint64_t deadline_ns; /* they have only so long */
+};
+
+/* The same, where all others would have to wait for sleepers. */
 struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
-				      uint64_t sleeper_deadline_ns);
+				      const struct vt_sleepers *sleepers);
 
 /*
  * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has not yet done so (it was

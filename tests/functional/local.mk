@@ -4,7 +4,7 @@ functional_tests = \
 	tests/functional/report_hostile.py \
 	tests/functional/report_soak.py \
 	tests/functional/report_torch.py
-# Of all of them: those that measure no time, look at no process but their own, and need no idle processor.
+# Of all of them: those that measure no time, or leave seconds, look at no process but their own, and need no idle processor.
 tests_beside = \
 	tests/gdb/frames.py \
 	tests/functional/gdb_docs.py \
@@ -17,9 +17,7 @@ tests_beside = \
 	tests/functional/torch_history.py \
 	tests/gdb/unchanged.py \
 	tests/functional/recorder_report.py \
-	tests/functional/triage_slurm.py \
 	tests/functional/native_lines.py \
-	tests/functional/core.py \
 	tests/gdb/inferiors.py \
 	tests/functional/recorder_capture.py \
 	tests/functional/report_pinned.py \

@@ -154,6 +154,7 @@ def check_planted(what, of, where, of_rank, of_worker):
         check_completeness(report, set())
         # Who sleeps uninterruptibly is waited for, 100 ms, before all are stopped.
         moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
+        check(what != "sleeps" or "stopped_at_ns" in by_pid(report)[rank], "the other threads of the one that sleeps are not stopped")
         check(max(moments) - min(moments) < 60e6, "how far the stops are apart", moments)
         # One alone: nobody else is there to be compared with.
         report, text = look(rank)

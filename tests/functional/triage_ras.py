@@ -107,7 +107,8 @@ def test_rank_that_is_behind():
             # One of them was asked, as the counts differ twice again, and nothing else was said.
             question = "STATUS" if form == "json" else "VERBOSE STATUS"
             told = sent()
-            equal([line for _, line in told], ["CLIENT PROTOCOL 2", "TIMEOUT 5", "SET FORMAT json", question] * 3, "what was sent")
+            equal([line for _, line in told], [line for seconds in (5, 2, 2) for line in
+                                               ("CLIENT PROTOCOL 2", f"TIMEOUT {seconds}", "SET FORMAT json", question)], "what was sent")
             equal({pids[int(rank)] for rank, _ in told[-4:]}, {ras["pid"]}, "to whom")
             equal({g["moved"] for g in ras["groups"]}, {False}, "whether they go on")
 
@@ -153,8 +154,19 @@ def test_ranks_that_go_on():
         with fake_job("--ranks", 3, "--counts", "1042,0,1042", "--rise", "50,0,50", "--form", form) as (launcher, pids, _, _):
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             (verdict,) = verdicts(report, "ras-behind")
-            equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], True), "who is behind")
+            # The others are ahead, and do not wait for it: that is told, without an alarm.
+            equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], False), "who is behind")
             check("rank 1 has launched none of the" in verdict["text"], "the verdict", verdict)
+
+
+def test_second_answer_is_worse():
+    """What RAS said well the first time counts."""
+    for manner in "worse", "cut":
+        with fake_job("--ranks", 3, "--counts", "42,41,42", "--manner", manner) as (launcher, pids, _, sent):
+            _, report, _, _ = triage("--ras", "--children-of", launcher)
+            (verdict,) = verdicts(report, "ras-behind")
+            equal((pids_of(report, verdict), len(sent())), ([pids[1]], 8), "who is behind, and lines of two questions")
+            equal([g.get("moved") for g in report["ras"][0]["groups"]], [None, None], "whether they go on")
 
 
 def test_two_jobs():
@@ -315,8 +327,8 @@ def test_patience():
     """RAS waits for other processes for as long as it is told, and is waited for."""
     with fake_job("--manner", "late", "--counts", "6,5") as (launcher, _, _, sent):
         _, report, _, took = triage("--ras", "--timeout", 12, "--children-of", launcher)
-        equal({line for _, line in sent() if line.startswith("TIMEOUT")}, {"TIMEOUT 1"}, "for how long")
-        check(1 < took < 9 and verdicts(report, "ras-behind"), "the answer", took, report["ras"], notes(report))
+        equal([line for _, line in sent() if line.startswith("TIMEOUT")], ["TIMEOUT 1"], "for how long")
+        check(1 < took < 5 and verdicts(report, "ras-behind"), "the answer", took, report["ras"], notes(report))
 
 
 def test_one_who_does_not_accept():

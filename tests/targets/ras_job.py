@@ -19,6 +19,8 @@ json that of 2.29; first-json that of 2.28.7, in which a comma is missing. Manne
   endless  the answer has no end
   garbage  bytes without sense in place of the answer
   other    what listens is no RAS
+  worse    bytes without sense in place of each answer but the first one
+  cut      the connection is closed in the middle of each answer but the first one
   early    the connection is closed in the middle of the answer
   late     other ranks are asked first, and one does not answer: RAS waits for as long as it was told
 
@@ -34,6 +36,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -145,8 +148,17 @@ def say(text_or_bytes):
     os.write(2, text_or_bytes.encode())
 
 
+def is_first():
+    """Nobody has answered yet, in any rank."""
+    try:
+        os.close(os.open(os.environ["RAS_JOB_ANSWERED"], os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 def answer(args, connection, told, seconds):
-    told = told.encode()
+    told, first = told.encode(), is_first()
     if args.manner == "late":
         time.sleep(seconds)
     if args.manner == "slow":
@@ -156,9 +168,9 @@ def answer(args, connection, told, seconds):
     elif args.manner == "endless":
         while True:
             connection.sendall(b"  Rank 0 has launched up to operation 5 -- [process information not found]\n" * 1000)
-    elif args.manner == "garbage":
+    elif args.manner == "garbage" or args.manner == "worse" and not first:
         connection.sendall(b"{\n" + random.randbytes(100000))
-    elif args.manner == "early":
+    elif args.manner == "early" or args.manner == "cut" and not first:
         connection.sendall(told[:len(told) * 2 // 3])
     else:
         connection.sendall(told)
@@ -255,6 +267,11 @@ def enter_new_network():
 
 
 def launch(args):
+    with tempfile.TemporaryDirectory() as args.directory:
+        launch_in(args)
+
+
+def launch_in(args):
     host, _, port = args.address.rpartition(":")
     if args.new_network:
         enter_new_network()
@@ -263,7 +280,7 @@ def launch(args):
     ranks = []
     for rank in range(args.ranks):
         env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(args.ranks), TORCHELASTIC_RUN_ID="4711",
-                   NCCL_RAS_ADDR=f"{host}:{port}")
+                   NCCL_RAS_ADDR=f"{host}:{port}", RAS_JOB_ANSWERED=os.path.join(args.directory, "answered"))
         ranks.append(subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         ranks[-1].stdout.readline()
     pids = [rank.pid for rank in ranks]

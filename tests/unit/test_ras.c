@@ -301,9 +301,97 @@ static void test_verdicts(void **state)
 	vt_job_deinit(&job);
 }
 
+#define COUNTS(lines)                                                                              \
+	RAS_HEAD("2.27.5")                                                                         \
+	"    0         1         1         8         8         8   RUNNING  MISMATCH\n"            \
+	"\nErrors\n======\n\nWarnings\n========\n\n"                                               \
+	"#0-0 (fe5c0d1a2b3c4d5e) MISMATCH\n"                                                       \
+	"  Communicator ranks have different AllReduce operation counts\n" lines "\n"
+#define RANK(rank, count) "  Rank " #rank " has launched up to operation " #count " -- [process information not found]\n"
+
+/* Asked twice: which of the groups of the second answer, those with fewer operations first, moved; and whether somebody is accused. */
+static void test_asked_again(void **state)
+{
+	static const struct {
+		const char *earlier, *now, *moved;
+		int verdict; /* 0 none, 1 there is one, 2 with an alarm */
+	} cases[] = {
+		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
+		  COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)), "00", 2 },
+		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
+		  COUNTS("  7 ranks have launched up to operation 52\n" RANK(3, 51)), "11", 0 },
+		/* It has done what the others had. */
+		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
+		  COUNTS("  7 ranks have launched up to operation 43\n" RANK(3, 42)), "11", 0 },
+		/* One of the others is behind now: it may be where it was. */
+		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
+		  COUNTS("  7 ranks have launched up to operation 43\n" RANK(5, 42)), "01", 1 },
+		/* The others are ahead, it stays. */
+		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
+		  COUNTS("  7 ranks have launched up to operation 50\n" RANK(3, 41)), "01", 1 },
+		/* One of two goes on: neither group was there before, but rank 3 is where it was. */
+		{ COUNTS("  6 ranks have launched up to operation 42\n  2 ranks have launched up to operation 41\n"
+			 "  Rank 3 -- [process information not found]\n  Rank 5 -- [process information not found]\n"),
+		  COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)), "00", 2 },
+		/* Then all had launched the same. */
+		{ RAS_HEAD("2.27.5") "    0         1         1         8         8         8   RUNNING        OK\n"
+				     "\nErrors\n======\n\nWarnings\n========\n\n",
+		  COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)), "11", 0 },
+	};
+	struct job_model what = { .hang = "loop", .ranks = 8, .culprit = 3 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct vt_job_verdict *v;
+		const struct vt_ras *ras;
+		struct vt_job job;
+		char moved[4] = "";
+
+		vt_job_init(&job);
+		assert_true(job_model_fill(&job, &what));
+		add(&job, cases[i].earlier, true);
+		add(&job, cases[i].now, true);
+		assert_int_equal(vt_ras_compare(&job.ras.data[1], &job.ras.data[0]), strchr(cases[i].moved, '0') != NULL);
+		vt_job_drop_ras(&job, 0);
+		assert_int_equal(job.ras.n, 1);
+		ras = &job.ras.data[0];
+		assert_int_equal(ras->groups.n, strlen(cases[i].moved));
+		for (size_t g = 0; g < ras->groups.n; g++)
+			moved[g] = ras->groups.data[g].moved ? '1' : '0';
+		print_message("case %zu\n", i);
+		assert_string_equal(moved, cases[i].moved);
+		vt_job_account(&job);
+		v = find_verdict(&job, "ras-behind");
+		assert_int_equal(!v ? 0 : v->alarm ? 2 : 1, cases[i].verdict);
+		vt_job_deinit(&job);
+	}
+}
+
+/* Through one host nothing is known of the time after, through another one they have gone on. */
+static void test_asked_on_two_hosts(void **state)
+{
+	struct job_model what = { .hang = "loop", .ranks = 8, .culprit = 3 };
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	assert_true(job_model_fill(&job, &what));
+	add(&job, HANG, true);
+	add(&job, HANG, true);
+	job.ras.data[1].pid = 1;
+	for (size_t g = 0; g < job.ras.data[1].groups.n; g++)
+		job.ras.data[1].groups.data[g].moved = 1;
+	vt_job_account(&job);
+	assert_int_equal(job.ras.n, 2);
+	assert_null(find_verdict(&job, "ras-behind"));
+	vt_job_deinit(&job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_asked_again),
+		cmocka_unit_test(test_asked_on_two_hosts),
 		cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_unknown_line),
 		cmocka_unit_test(test_cut_off),
