@@ -7,11 +7,8 @@
 
 #include "base/clock.h"
 #include "cmd/collect_stacks.h"
-#include "target/task.h"
 
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
-#define SLEEPER_NS (2 * VT_NS_PER_MS) /* for one that has slept for as long as that already */
-#define SLEEPER_POLL_NS (500 * VT_NS_PER_US)
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
 #define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
@@ -216,55 +213,16 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
 }
 
-static int compare_tids(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Those that sleep yet. */
-static size_t still_asleep(int task_dir, pid_t *tids, size_t n)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (vt_task_state(task_dir, tids[i]) == 'D')
-			tids[kept++] = tids[i];
-	return kept;
-}
-
-/*
- * Threads that sleep uninterruptibly get their time before all processes are stopped together: else this process would be read so much
- * later than the others. tids: those that slept all that time. How many; of as many as the list of threads has.
- */
-static size_t wait_for_sleepers(const struct vt_stacks *s, pid_t *tids)
-{
-	VT_CLOSE int task_dir = vt_task_dir(s->c->proc.pid);
-	uint64_t deadline = vt_now_ns() + STOP_DEADLINE_NS;
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->list.threads.n; i++)
-		if (s->list.threads.data[i].state == 'D')
-			tids[n++] = s->list.threads.data[i].tid;
-	if (task_dir < 0)
-		return 0;
-	while ((n = still_asleep(task_dir, tids, n)) > 0 && !vt_deadline_passed(deadline))
-		vt_sleep_ns(SLEEPER_POLL_NS);
-	qsort(tids, n, sizeof(*tids), compare_tids);
-	return n;
-}
-
 void vt_capture_stopped(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_round *round = &s->rounds[0];
 	struct vt_session *session = &round->session;
-	VT_FREE pid_t *tids = c->options->together ? calloc(s->list.threads.n, sizeof(*tids)) : NULL;
-	const struct vt_sleepers sleepers = {
-		.tids = tids, .n = tids ? wait_for_sleepers(s, tids) : 0, .deadline_ns = SLEEPER_NS
-	};
+	VT_CLEANUP(vt_sleepers_deinit) struct vt_sleepers sleepers = { 0 };
 
+	/* Before all processes are stopped together: else this one would be read so much later than the others. */
+	if (c->options->together)
+		vt_sleepers_init(&sleepers, c->proc.pid, STOP_DEADLINE_NS);
 	rehearse(s, round);
 	if (!c->stacks_only)
 		vt_collect_outside_rehearse(c);

@@ -19,6 +19,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/readers.c src/target/readers.h \
 	src/target/replay.c src/target/replay.h \
 	src/target/session.c src/target/session.h \
+	src/target/sleepers.c src/target/sleepers.h \
 	src/target/snapshot.c src/target/snapshot.h \
 	src/target/task.c src/target/task.h \
 	src/target/timens.c src/target/timens.h

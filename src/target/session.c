@@ -540,21 +540,14 @@ struct stopping {
 	size_t n_attached;
 };
 
-static int compare_tids(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* How long it may sleep uninterruptibly. */
+#define SLEEPER_NS (2 * VT_NS_PER_MS) /* if it was waited for already */
+
 static uint64_t patience(const struct stopping *stopping, pid_t tid)
 {
 	const struct vt_sleepers *sleepers = stopping->sleepers;
 
-	if (sleepers->n && bsearch(&tid, sleepers->tids, sleepers->n, sizeof(tid), compare_tids))
-		return sleepers->deadline_ns;
-	return stopping->deadline_ns;
+	return sleepers && vt_sleepers_has(sleepers, tid) ? SLEEPER_NS : stopping->deadline_ns;
 }
 
 static void give_up(struct vt_session_thread *thread, const char *why)
@@ -989,7 +982,7 @@ struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, str
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns)
 {
-	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, &(struct vt_sleepers){ 0 });
+	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, NULL);
 }
 
 /*

@@ -22,6 +22,7 @@
 #include "base/vec.h"
 #include "target/live.h"
 #include "target/regs.h"
+#include "target/sleepers.h"
 
 struct vt_session_thread {
 	pid_t tid;
@@ -51,14 +52,7 @@ struct vt_session {
  */
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns);
-/* Threads that sleep uninterruptibly, and did so already for as long as they are waited for: in ascending order. */
-struct vt_sleepers {
-	const pid_t *tids;
-	size_t n;
-	uint64_t deadline_ns; /* they have only so long */
-};
-
-/* The same, where all others would have to wait for sleepers. */
+/* The same, but threads that were waited for already (sleepers, NULL none) hardly hold up the others. */
 struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
 				      const struct vt_sleepers *sleepers);
 

@@ -86,7 +86,7 @@ static pid_t number_of(const char *name)
 	return v > INT32_MAX ? 0 : (pid_t)v;
 }
 
-static int compare_tids(const void *a, const void *b)
+int vt_task_compare_tids(const void *a, const void *b)
 {
 	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
 
@@ -128,7 +128,7 @@ int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n)
 		}
 	}
 	if (found.n > 0)
-		qsort(found.data, found.n, sizeof(*found.data), compare_tids);
+		qsort(found.data, found.n, sizeof(*found.data), vt_task_compare_tids);
 	*tids = found.data;
 	*n = found.n;
 	return 0;

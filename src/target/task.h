@@ -25,6 +25,9 @@ ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size);
  */
 int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n);
 
+/* For qsort() and bsearch(). */
+int vt_task_compare_tids(const void *a, const void *b);
+
 /* The state letter in the stat file of a thread (dirfd: /proc/PID/task), 0 when the thread does not exist. */
 char vt_task_state(int dirfd, pid_t tid);
 
