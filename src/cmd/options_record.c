@@ -31,7 +31,8 @@ static const struct argp_option options[] = {
 	  "every one)", 0 },
 	{ "cupti", KEY_CUPTI, NULL, 0,
 	  "See the driver's calls through CUPTI: also those of NCCL, cuBLAS and of what is called by ctypes. It waits until the GPU has "
-	  "done what it was given, and so does who launches kernels; it leaves a thread of CUPTI in the process, and PyTorch's profiler, should it be used there for the first time meanwhile, will never see the device", 0 },
+	  "done what it was given, and so does who launches kernels; it leaves a thread of CUPTI in the process, and PyTorch's profiler, "
+	  "should it be used there for the first time meanwhile, will never see the device", 0 },
 	{ "no-driver", KEY_NO_DRIVER, NULL, 0, "Only PyTorch's allocator, not the driver's allocations", 0 },
 	{ 0 },
 };

@@ -541,7 +541,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 		err = take_turn(&party, &suspects->list.data[first], &status[first]);
 	}
 	vt_triage_ras_go(party.ras);
-	vt_triage_ras_finish(party.ras, err || interrupted, &party.mask, job);
+	vt_triage_ras_finish(party.ras, err || interrupted, &party.mask, &interrupted, job);
 	vt_progress_end();
 	sigaction(SIGINT, &before[0], NULL);
 	sigaction(SIGTERM, &before[1], NULL);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/progress.h"
 #include "cmd/triage_gate.h"
 #include "report/writer.h"
 
@@ -345,7 +346,7 @@ void vt_triage_ras_go(struct vt_triage_ras *ras)
 }
 
 /* Until the end of what it says; false when that does not come. */
-static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, struct vt_str *text)
+static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const volatile sig_atomic_t *interrupted, struct vt_str *text)
 {
 	uint64_t own_ns = ras->gate->opened_ns + ras->time_ns + READING_NS;
 	uint64_t until = own_ns < ras->deadline_ns ? own_ns : ras->deadline_ns;
@@ -357,7 +358,12 @@ static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, struct v
 		struct timespec timeout = { .tv_sec = (time_t)(left / VT_NS_PER_S), .tv_nsec = (long)(left % VT_NS_PER_S) };
 		ssize_t n;
 
-		if (ppoll(&fd, 1, &timeout, mask) <= 0)
+		int ready = ppoll(&fd, 1, &timeout, mask);
+
+		/* Other signals are nobody's wish: the alarm of what is shown meanwhile. */
+		if (ready < 0 && errno == EINTR && !*interrupted)
+			continue;
+		if (ready <= 0)
 			return false;
 		n = read(ras->fd, buf, sizeof(buf));
 		if (n <= 0)
@@ -394,14 +400,16 @@ static void end(const struct vt_triage_ras *ras)
 		vt_sleep_ns(VT_NS_PER_MS);
 }
 
-void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, struct vt_job *job)
+void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
+			  struct vt_job *job)
 {
 	struct vt_str text = { 0 };
 
 	if (!ras)
 		return;
-	if (give_up || !hear(ras, mask, &text) || !add_document(vt_str_get(&text), job))
-		note(job, give_up ? "vramtap was interrupted" : "that took too long, or failed");
+	vt_progress("waiting for NCCL's RAS");
+	if (give_up || !hear(ras, mask, interrupted, &text) || !add_document(vt_str_get(&text), job))
+		note(job, give_up || *interrupted ? "vramtap was interrupted" : "that took too long, or failed");
 	end(ras);
 	vt_str_deinit(&text);
 	destroy(ras);

@@ -27,9 +27,10 @@ void vt_triage_ras_go(struct vt_triage_ras *ras);
 
 /*
  * Waits for what it has to say and adds that to job: answers, or one note why there is none. give_up: at once. mask: outside
- * of which the user's signals may come; they end the wait. Releases ras; NULL is fine.
+ * of which the user's signals may come; one that sets interrupted ends the wait. Releases ras; NULL is fine.
  */
-void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, struct vt_job *job);
+void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
+			  struct vt_job *job);
 
 /* ---- triage_ras_find.c: where ranks listen ---- */
 
@@ -72,8 +73,10 @@ struct vt_ras_answer {
 	struct vt_str text;
 };
 
+/* The time that a question needs if RAS has to wait for others: with less, its thread may be left polling for seconds (SAFETY.md). */
+uint64_t vt_ras_least_ns(void);
+
 /* In the network namespace of the place. Nothing is sent before it is known who has accepted the connection. */
-uint64_t vt_ras_least_ns(void); /* for how long it is asked at least, or it is not left to itself in good order */
 struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
 			    struct vt_ras_answer *answer);
 

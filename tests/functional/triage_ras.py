@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -338,6 +339,23 @@ def test_one_who_does_not_accept():
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             equal((notes(report), len(verdicts(report, "ras-behind"))), ([], 1), "notes, verdicts")
             check(report["ras"][0]["pid"] in pids[1:], "who was asked", report["ras"])
+
+
+def test_on_a_terminal():
+    """Where it shows what it is doing, by an alarm."""
+    with fake_job("--ranks", 3, "--counts", "42,41,42") as (launcher, pids, _, _):
+        out, (master, slave) = scratch(), pty.openpty()
+        with open(slave, "wb", buffering=0) as terminal, subprocess.Popen(
+                [VRAMTAP, "triage", "--ras", "-o", out, "--children-of", str(launcher)], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=terminal) as proc:
+            equal(proc.wait(20), COMPLETE, "exit code")
+        shown = os.read(master, 65536).decode()
+        os.close(master)
+        with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        check("waiting for NCCL's RAS" in shown, "what is shown meanwhile", shown)
+        (verdict,) = verdicts(report, "ras-behind")
+        equal((pids_of(report, verdict), notes(report)), ([pids[1]], []), "who is behind, and notes")
 
 
 def test_interrupted():
