@@ -130,7 +130,7 @@ step_lint() {
 step_gcc() {
 	say 'gcc: build, unit tests, functional tests'
 	try 'build with gcc' build gcc --enable-werror
-	suite gcc check
+	suite gcc check -j2
 	functional gcc
 }
 
@@ -148,13 +148,13 @@ step_matrix() {
 step_clang() {
 	say 'clang: build, unit tests'
 	try 'build with clang' build clang --enable-werror CC=clang
-	suite clang check
+	suite clang check -j2
 }
 
 step_sanitizers() {
 	say 'ASan and UBSan: build, unit tests, functional tests'
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers --enable-fault-points
-	suite sanitizers check
+	suite sanitizers check -j2
 	functional sanitizers
 }
 

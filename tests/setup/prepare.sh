@@ -6,35 +6,50 @@
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
-status=0
 
-sh "$here/simcuda/build.sh" "$cache/simcuda" || status=1
-while read -r version; do
-	case $version in
-	'' | \#*) continue ;;
-	esac
-	sh "$here/setup/torch.sh" "$version" || status=1
-done <"$here/setup/torch-versions"
-while read -r version mark; do
-	[ "$mark" != run ] || sh "$here/setup/torch-lib.sh" "$version" || status=1
-done <"$here/setup/torch-lib-versions"
-while read -r word rest; do
-	case $word in
-	'' | \#*) continue ;;
-	esac
-	# shellcheck disable=SC2086 # words
-	if [ "$word" = try ]; then
-		sh "$here/setup/python.sh" $rest
-	else
-		sh "$here/setup/python.sh" "$word" $rest || status=1
-	fi
-done <"$here/setup/python-versions"
-# Without one of these the tests of gdb's commands say so and go on with the machine's own.
-sh "$here/setup/gdb.sh" new gdb trixie forky
-sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
-sh "$here/setup/gdb.sh" old gdb-minimal bullseye
-# Without these the tests of examples/triage-*.sh are skipped.
-sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell
-# Without it the test of the real RAS is skipped.
-sh "$here/setup/nccl.sh" 2.28.9
-exit $status
+from_pypi() {
+	status=0
+	while read -r version; do
+		case $version in
+		'' | \#*) continue ;;
+		esac
+		sh "$here/setup/torch.sh" "$version" || status=1
+	done <"$here/setup/torch-versions"
+	while read -r version mark; do
+		[ "$mark" != run ] || sh "$here/setup/torch-lib.sh" "$version" || status=1
+	done <"$here/setup/torch-lib-versions"
+	# Without it the test of the real RAS is skipped.
+	sh "$here/setup/nccl.sh" 2.28.9
+	return $status
+}
+
+from_debian() {
+	status=0
+	while read -r word rest; do
+		case $word in
+		'' | \#*) continue ;;
+		esac
+		# shellcheck disable=SC2086 # words
+		if [ "$word" = try ]; then
+			sh "$here/setup/python.sh" $rest
+		else
+			sh "$here/setup/python.sh" "$word" $rest || status=1
+		fi
+	done <"$here/setup/python-versions"
+	# Without one of these the tests of gdb's commands say so and go on with the machine's own.
+	sh "$here/setup/gdb.sh" new gdb trixie forky
+	sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
+	sh "$here/setup/gdb.sh" old gdb-minimal bullseye
+	# Without these the tests of examples/triage-*.sh are skipped.
+	sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell
+	return $status
+}
+
+sh "$here/simcuda/build.sh" "$cache/simcuda" || exit 1
+# Side by side: neither needs what the other one brings.
+from_pypi &
+pypi=$!
+from_debian
+debian=$?
+wait $pypi && exit $debian
+exit 1
