@@ -17,7 +17,6 @@ tests_beside = \
 	tests/gdb/outside.py \
 	tests/functional/recorder_torch.py \
 	tests/functional/report_official.py \
-	tests/functional/recorder_hook.py \
 	tests/functional/recorder_oom.py \
 	tests/functional/native_stacks.py \
 	tests/functional/torch_history.py \
