@@ -3,7 +3,7 @@
 # Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
 # the source tree, and is quick the second time.
 #
-# usage: run.sh [STEP...]        steps: lint gcc matrix clang sanitizers dist (default: all of them)
+# usage: run.sh [STEP...]        steps: lint clang gcc matrix sanitizers dist (default: all of them)
 #   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
 #   VRAMTAP_SOAK=1  long forms of the soak tests
 set -u
@@ -15,7 +15,7 @@ passed=0
 failed=0
 skipped=0
 problems=
-steps=${*:-lint gcc matrix clang sanitizers dist}
+steps=${*:-lint clang gcc matrix sanitizers dist}
 
 say() {
 	printf '\n== %s\n' "$*"
@@ -91,8 +91,24 @@ suite() {
 	[ "$1" = check ] || repeat_alone "$name" "$1" "$fixed_addresses"
 }
 
+# What functional tests run against is brought meanwhile: the steps before, and unit tests, need only the simulated device.
+prepare() {
+	sh "$here/tests/simcuda/build.sh" "$VRAMTAP_CACHE/simcuda" || problem 'building the simulated device'
+	sh "$here/tests/setup/prepare.sh" >"$VRAMTAP_CACHE/prepare.log" 2>&1 &
+	preparing=$!
+}
+
+prepared() {
+	[ -n "$preparing" ] || return 0
+	say 'PyTorch wheels and the simulated device'
+	wait "$preparing" || problem 'setting up PyTorch on the simulated device (see below)'
+	preparing=
+	cat "$VRAMTAP_CACHE/prepare.log"
+}
+
 # Two at a time where they do not mind, and the others one by one.
 functional() {
+	prepared
 	suite "$1" check-beside -j2
 	suite "$1" check-alone
 }
@@ -136,6 +152,7 @@ step_gcc() {
 
 # Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest.
 step_matrix() {
+	prepared
 	say 'the matrix of PyTorch releases'
 	build gcc --enable-werror || return
 	log=$VRAMTAP_CACHE/matrix.log
@@ -174,12 +191,11 @@ deps=$(sh "$here/scripts/deps.sh" test) || {
 	printf 'some packages are missing; what needs them will fail or be skipped\n'
 }
 CUDA_HEADERS=$(printf '%s\n' "$deps" | sed -n 's/^CUDA_HEADERS=//p')
-say 'PyTorch wheels and the simulated device'
-sh "$here/tests/setup/prepare.sh" || problem 'setting up PyTorch on the simulated device (see above)'
-
+prepare
 for step in $steps; do
 	"step_$step"
 done
+prepared
 
 say "finished in $(($(date +%s) - begin)) s"
 [ -z "$problems" ] || printf 'what went wrong:%s\n' "$problems"
