@@ -400,7 +400,6 @@ static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups
 {
 	struct differing d = { .groups = groups, .n = n, .most = choose_most(groups, n) };
 
-
 	d.members = calloc(n, sizeof(*d.members));
 	r->look->failed |= !d.members;
 	for (size_t g = 0; g < n && d.members; g++)
