@@ -23,9 +23,9 @@ check src/base base
 check src/target base target vramtap
 check src/inject base target inject vramtap
 # merge and wait fill the model; the model knows no walker.
-check src/walk base target walk vramtap report
-check src/report base report vramtap
-check src/cmd base target inject walk report cmd vramtap
+check src/walk base target walk vramtap report model explain
+check src/report base report vramtap json model job
+check src/cmd base target inject walk report cmd vramtap json model job explain collect record gdb triage
 check helper helper walk vramtap
 found=$(grep -rlE '^#[[:space:]]*include "report/' --include='*.[ch]' src/walk | grep -vE '/(merge|wait|verdict)[a-z_]*\.[ch]$' || true)
 [ -z "$found" ] || {
