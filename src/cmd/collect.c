@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "inject/inject.h"
 
 /* How long a second vramtap waits for the first one to finish. */

@@ -8,7 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/collect.h"
 #include "cmd/output.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "report/json_out.h"
 #include "walk/torch_table.h"
 

@@ -33,7 +33,7 @@ vramtap_SOURCES = \
 	src/cmd/options_core.c src/cmd/options_core.h \
 	src/cmd/options_record.c src/cmd/options_record.h \
 	src/cmd/output.c src/cmd/output.h \
-	src/cmd/progress.c src/cmd/progress.h \
+	src/base/progress.c src/base/progress.h \
 	src/cmd/record.c \
 	src/cmd/record_driver.c \
 	src/cmd/record_target.c src/cmd/record_target.h \

@@ -8,7 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options_record.h"
 #include "cmd/output.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/record_target.h"
 #include "report/format.h"
 #include "report/json_out.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "inject/gate.h"
 #include "target/pthread.h"
 #include "target/session.h"

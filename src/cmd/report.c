@@ -7,7 +7,7 @@
 #include "cmd/collect.h"
 #include "cmd/options_core.h"
 #include "cmd/output.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "report/folded.h"
 #include "report/writer.h"
 

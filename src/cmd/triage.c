@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/triage_collect.h"
 #include "cmd/triage_dir.h"
 

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/triage_gate.h"
 #include "cmd/triage_ras.h"
 #include "walk/lines_memo.h"

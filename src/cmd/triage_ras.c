@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/triage_gate.h"
 #include "report/writer.h"
 

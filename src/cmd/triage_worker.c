@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/sandbox.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/triage_collect.h"
 #include "cmd/triage_gate.h"
 #include "cmd/triage_moved.h"

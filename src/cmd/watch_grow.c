@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/watch.h"
 #include "report/format.h"
 #include "report/growth.h"

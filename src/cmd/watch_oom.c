@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 #include "cmd/record_target.h"
 #include "cmd/watch.h"
 #include "inject/inject.h"

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/progress.h"
+#include "base/progress.h"
 
 static struct {
 	pthread_mutex_t lock;

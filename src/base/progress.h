@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One line on standard error that says what takes so long; only on a terminal, and only when it does take long. */
-#ifndef VT_CMD_PROGRESS_H
-#define VT_CMD_PROGRESS_H
+#ifndef VT_BASE_PROGRESS_H
+#define VT_BASE_PROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
