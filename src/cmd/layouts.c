@@ -9,7 +9,7 @@
 #include "cmd/collect.h"
 #include "cmd/output.h"
 #include "base/progress.h"
-#include "report/json_out.h"
+#include "json/out.h"
 #include "walk/torch_table.h"
 
 #define SCHEMA "vramtap-layouts/1"

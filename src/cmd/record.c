@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "cmd/record_target.h"
 #include "report/format.h"
-#include "report/json_out.h"
+#include "json/out.h"
 #include "target/timens.h"
 
 #define SCHEMA "vramtap-record/1"

@@ -6,8 +6,8 @@
 #ifndef VT_REPORT_FLIGHT_H
 #define VT_REPORT_FLIGHT_H
 
-#include "report/json_in.h"
-#include "report/json_out.h"
+#include "json/in.h"
+#include "json/out.h"
 #include "report/model.h"
 
 /* A recorder in PyTorch: each kind of process group has its own. */

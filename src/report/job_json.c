@@ -9,7 +9,7 @@
 
 #include "report/flight.h"
 #include "report/job_parts.h"
-#include "report/json_out.h"
+#include "json/out.h"
 
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
 {

@@ -8,7 +8,7 @@
 
 #include "report/flight.h"
 #include "report/job_parts.h"
-#include "report/json_in.h"
+#include "json/in.h"
 
 #define MAX_DEVICE 1023
 #define MAX_BYTES (UINT64_C(1) << 50) /* of one process: sums of a job's must not wrap around */

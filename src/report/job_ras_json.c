@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "report/job_parts.h"
-#include "report/json_in.h"
-#include "report/json_out.h"
+#include "json/in.h"
+#include "json/out.h"
 
 #define MAX_RANK (1 << 24)
 

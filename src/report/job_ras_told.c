@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "report/job_ras.h"
-#include "report/json_in.h"
+#include "json/in.h"
 
 #define MAX_RANK (1 << 24)
 #define MAX_OPERATIONS 32

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "report/flight.h"
-#include "report/json_out.h"
+#include "json/out.h"
 #include "report/json_recorder.h"
 #include "report/model.h"
 #include "report/writer.h"

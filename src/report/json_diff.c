@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "report/diff.h"
-#include "report/json_out.h"
+#include "json/out.h"
 #include "report/json_recorder.h"
 
 #define SCHEMA "vramtap-diff"

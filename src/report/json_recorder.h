@@ -3,7 +3,7 @@
 #ifndef VT_REPORT_JSON_RECORDER_H
 #define VT_REPORT_JSON_RECORDER_H
 
-#include "report/json_out.h"
+#include "json/out.h"
 #include "report/model.h"
 
 /* What it says of itself, the driver's allocations, out-of-memory errors. */

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "report/flight.h"
-#include "report/json_in.h"
+#include "json/in.h"
 #include "report/writer.h"
 
 #define MAX_DEVICE 1023

@@ -33,8 +33,8 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_tree.c \
 	src/report/json.c \
 	src/report/json_diff.c \
-	src/report/json_in.c src/report/json_in.h \
-	src/report/json_out.c src/report/json_out.h \
+	src/json/in.c src/json/in.h \
+	src/json/out.c src/json/out.h \
 	src/report/json_recorder.c src/report/json_recorder.h \
 	src/report/line.c src/report/line.h \
 	src/report/load.c src/report/load.h \

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/json_out.h"
+#include "json/out.h"
 #include "report/writer.h"
 #include "report_models.h"
 

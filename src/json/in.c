@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/json_in.h"
+#include "json/in.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/json_out.h"
+#include "json/out.h"
 
 #include <errno.h>
 #include <math.h>

@@ -6,8 +6,8 @@
  *
  * key is NULL inside arrays. Keys are ours: plain ASCII without quotes.
  */
-#ifndef VT_REPORT_JSON_OUT_H
-#define VT_REPORT_JSON_OUT_H
+#ifndef VT_JSON_OUT_H
+#define VT_JSON_OUT_H
 
 #include <stdbool.h>
 #include <stdint.h>

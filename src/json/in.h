@@ -6,8 +6,8 @@
  * What is not as it should be is remembered (the first of it), not reported at each step: after the whole document was taken
  * apart the caller looks at vt_json_in.wrong once. A missing key is as one that is null.
  */
-#ifndef VT_REPORT_JSON_IN_H
-#define VT_REPORT_JSON_IN_H
+#ifndef VT_JSON_IN_H
+#define VT_JSON_IN_H
 
 #include <stdbool.h>
 #include <stddef.h>
