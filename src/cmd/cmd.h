@@ -4,7 +4,7 @@
 #define VT_CMD_CMD_H
 
 #include "base/error.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* Exit codes; 0, 1 and 2 are enum vt_completeness. Documented in --help and the man pages. */
 enum {

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "target/core.h"
 #include "target/core_files.h"
 #include "target/elfsym.h"

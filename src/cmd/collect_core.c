@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "cmd/collect_held.h"
 #include "cmd/collect_stacks.h"
-#include "report/format.h"
+#include "model/format.h"
 #include "target/pthread.h"
 
 #define PAGE 4096u

@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "cmd/collect.h"
 #include "inject/inject.h"
-#include "report/flight.h"
+#include "model/flight.h"
 #include "walk/python_ask.h"
 
 #define MAX_TEXT (8u << 20)     /* 10,000 operations */

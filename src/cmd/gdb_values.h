@@ -4,8 +4,8 @@
 #define VT_CMD_GDB_VALUES_H
 
 #include "cmd/gdb_answer.h"
-#include "report/find.h"
-#include "report/model.h"
+#include "model/find.h"
+#include "model/model.h"
 
 enum vt_gdb_values {
 	VT_GDB_MEMORY = 1 << 0,

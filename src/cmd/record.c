@@ -10,7 +10,7 @@
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "cmd/record_target.h"
-#include "report/format.h"
+#include "model/format.h"
 #include "json/out.h"
 #include "target/timens.h"
 

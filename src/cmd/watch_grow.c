@@ -16,10 +16,10 @@
 #include "cmd/cmd.h"
 #include "base/progress.h"
 #include "cmd/watch.h"
-#include "report/format.h"
+#include "model/format.h"
 #include "report/growth.h"
 #include "report/line.h"
-#include "report/place.h"
+#include "model/place.h"
 #include "report/text.h"
 
 #define BUDGET_NS (2 * VT_NS_PER_S) /* for the blocks of one look to be the same twice */

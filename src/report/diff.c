@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "report/account.h"
-#include "report/format.h"
-#include "report/place.h"
+#include "model/account.h"
+#include "model/format.h"
+#include "model/place.h"
 
 /* Two reports of one process agree on when it began, but for a step of the clock by NTP. */
 #define SAME_START_S 3.0

@@ -2,7 +2,7 @@
 /*
  * Two reports compared: what of the devices' memory changed, and which sites it is. Every number is one of either model or the
  * difference of two; what is not exact in one of them is said, and not compared. Sites are matched by their title, backtraces
- * by all their frames (report/place.h). Strings are in the arena of the comparison or of the models, which must outlive it.
+ * by all their frames (model/place.h). Strings are in the arena of the comparison or of the models, which must outlive it.
  */
 #ifndef VT_REPORT_DIFF_H
 #define VT_REPORT_DIFF_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "report/model.h"
+#include "model/model.h"
 #include "report/writer.h"
 
 struct vt_diff_amount {

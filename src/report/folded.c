@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "report/place.h"
+#include "model/place.h"
 
 /* ';' ends a frame, and a line break the line: both are written as \xNN, like all that is not harmless. */
 static void add_escaped(struct vt_str *line, const char *text)

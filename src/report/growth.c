@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/place.h"
+#include "model/place.h"
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by)
 {

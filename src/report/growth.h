@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 #include "base/map.h"
-#include "report/model.h"
+#include "model/model.h"
 
 #define VT_GROWTH_LOOKS 5
 #define VT_GROWTH_RISES 4

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "report/writer.h"
 
 #define VT_JOB_SCHEMA "vramtap-triage"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "report/job_parts.h"
-#include "report/place.h"
+#include "model/place.h"
 
 #define MAX_SITES 8 /* of a member: where most of its memory was allocated */
 #define MAX_FRAMES 256 /* of a stack: the innermost; deep recursion says nothing new */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 
 struct finding {
 	const struct vt_job *job;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 #include "report/job_parts.h"
 #include "json/out.h"
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 #include "report/job_parts.h"
 #include "json/in.h"
 

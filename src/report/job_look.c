@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/cxxname.h"
+#include "model/cxxname.h"
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
 #define MAX_NAME 120 /* bytes of a target's name in a sentence */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/flight.h"
-#include "report/format.h"
+#include "model/flight.h"
+#include "model/format.h"
 #include "report/job_groups.h"
 #include "report/job_look.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/format.h"
+#include "model/format.h"
 #include "report/job_look.h"
 
 #define MAX_SAID 6

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 #include "json/out.h"
 #include "report/json_recorder.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "report/writer.h"
 
 #define STACKS_SCHEMA "vramtap-stacks"

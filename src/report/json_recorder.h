@@ -4,7 +4,7 @@
 #define VT_REPORT_JSON_RECORDER_H
 
 #include "json/out.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* What it says of itself, the driver's allocations, out-of-memory errors. */
 void vt_json_recorder(struct vt_json *json, const struct vt_model *model);

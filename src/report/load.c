@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "report/flight.h"
+#include "model/flight.h"
 #include "json/in.h"
 #include "report/writer.h"
 

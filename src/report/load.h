@@ -9,7 +9,7 @@
 #define VT_REPORT_LOAD_H
 
 #include "base/error.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* From a file, a pipe, or standard input ("-"). Fills model (initialised). VT_ERR_FORMAT names the file and what is wrong with
  * it. */

@@ -1,16 +1,16 @@
 noinst_LIBRARIES += src/report/libreport.a
 src_report_libreport_a_SOURCES = \
-	src/report/account.c src/report/account.h \
-	src/report/cxxname.c src/report/cxxname.h \
+	src/model/account.c src/model/account.h \
+	src/model/cxxname.c src/model/cxxname.h \
 	src/report/diff.c src/report/diff.h \
-	src/report/find.c src/report/find.h \
-	src/report/flight.c src/report/flight.h \
-	src/report/flight_load.c \
-	src/report/flight_out.c \
+	src/model/find.c src/model/find.h \
+	src/model/flight.c src/model/flight.h \
+	src/model/flight_load.c \
+	src/model/flight_out.c \
 	src/report/folded.c src/report/folded.h \
-	src/report/format.c src/report/format.h \
+	src/model/format.c src/model/format.h \
 	src/report/growth.c src/report/growth.h \
-	src/report/headline.c \
+	src/model/headline.c \
 	src/report/job.c src/report/job.h src/report/job_parts.h \
 	src/report/job_add.c \
 	src/report/job_account.c \
@@ -38,13 +38,13 @@ src_report_libreport_a_SOURCES = \
 	src/report/json_recorder.c src/report/json_recorder.h \
 	src/report/line.c src/report/line.h \
 	src/report/load.c src/report/load.h \
-	src/report/model.c src/report/model.h \
-	src/report/oom.c \
+	src/model/model.c src/model/model.h \
+	src/model/oom.c \
 	src/report/parts.c src/report/parts.h \
-	src/report/pinned.c \
-	src/report/recorder.c \
-	src/report/place.c src/report/place.h \
-	src/report/sites.c \
+	src/model/pinned.c \
+	src/model/recorder.c \
+	src/model/place.c src/model/place.h \
+	src/model/sites.c \
 	src/report/text.c src/report/text.h \
 	src/report/text_blocks.c \
 	src/report/text_diff.c \
@@ -60,6 +60,6 @@ src_report_libreport_a_SOURCES = \
 	src/report/text_recorder.c \
 	src/report/text_sites.c \
 	src/report/text_threads.c \
-	src/report/threads.c \
+	src/model/threads.c \
 	src/report/width.c src/report/width.h \
 	src/report/writer.h

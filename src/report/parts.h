@@ -6,7 +6,7 @@
 #ifndef VT_REPORT_PARTS_H
 #define VT_REPORT_PARTS_H
 
-#include "report/find.h"
+#include "model/find.h"
 #include "report/writer.h"
 
 /* Who it is, its devices, totals, what is pinned, notes: no list of blocks, no thread. */

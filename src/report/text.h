@@ -6,9 +6,9 @@
 #ifndef VT_REPORT_TEXT_H
 #define VT_REPORT_TEXT_H
 
-#include "report/find.h"
+#include "model/find.h"
 #include "report/line.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* What a diagnostic is about; one that is about everything is about each. */
 #define VT_TOPIC_MEMORY 1u

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/format.h"
+#include "model/format.h"
 #include "report/text.h"
 
 #define MAX_GROUPS 12

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "report/diff.h"
-#include "report/format.h"
-#include "report/place.h"
+#include "model/format.h"
+#include "model/place.h"
 #include "report/text.h"
 
 #define MAX_TRACES 8 /* of a site; JSON has all */

@@ -2,8 +2,8 @@
 /* How far collectives are, as PyTorch's flight recorder says: a table of process groups. */
 #include <inttypes.h>
 
-#include "report/flight.h"
-#include "report/format.h"
+#include "model/flight.h"
+#include "model/format.h"
 #include "report/text.h"
 
 enum { GROUP = 2, RANKS = 24, BEGUN_COLUMNS = 9, COMPLETED_COLUMNS = 11, GAP = 3 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/cxxname.h"
-#include "report/format.h"
+#include "model/cxxname.h"
+#include "model/format.h"
 #include "report/job_parts.h"
 #include "report/text.h"
 #include "report/text_job.h"

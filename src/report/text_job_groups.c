@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/format.h"
+#include "model/format.h"
 #include "report/job_groups.h"
 #include "report/text.h"
 #include "report/text_job.h"

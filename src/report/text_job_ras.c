@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "report/format.h"
+#include "model/format.h"
 #include "report/text.h"
 #include "report/text_job.h"
 

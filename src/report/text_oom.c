@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/account.h"
-#include "report/format.h"
+#include "model/account.h"
+#include "model/format.h"
 #include "report/text.h"
 
 #define LABEL_COLUMNS 14

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "report/format.h"
+#include "model/format.h"
 #include "report/text.h"
 
 enum {

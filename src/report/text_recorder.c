@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "report/format.h"
+#include "model/format.h"
 #include "report/text.h"
 
 enum {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/format.h"
-#include "report/place.h"
+#include "model/format.h"
+#include "model/place.h"
 #include "report/text.h"
 
 #define MAX_SITES 10       /* in the short view */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "report/cxxname.h"
-#include "report/format.h"
+#include "model/cxxname.h"
+#include "model/format.h"
 #include "report/text.h"
 
 /* The short view: what is cut is said, and the full view has it. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* Of the JSON of a report. */
 #define VT_REPORT_SCHEMA "vramtap-report"

@@ -4,7 +4,7 @@
 #define VT_WALK_MERGE_H
 
 #include "base/arena.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "walk/native.h"
 #include "walk/python.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* The verdict of a thread that waits for the GIL; who has it is not in its stack. */
 #define VT_VERDICT_GIL "waits for the GIL"

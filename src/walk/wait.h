@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/str.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
 #include "walk/wait.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "report/flight.h"
+#include "model/flight.h"
 
 #define NOW_NS UINT64_C(1790000000000000000)
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "report/model.h"
+#include "model/model.h"
 #include "torch_image.h"
 #include "walk/torch.h"
 #include "walk/torch_abi.h"

@@ -5,7 +5,7 @@
 #ifndef VT_TESTS_REPORT_MODELS_H
 #define VT_TESTS_REPORT_MODELS_H
 
-#include "report/model.h"
+#include "model/model.h"
 
 /* NULL after the last. */
 extern const char *const report_model_names[];

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/find.h"
+#include "model/find.h"
 #include "report_models.h"
 
 #define MIB UINT64_C(1048576)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 
 #define NOW_NS UINT64_C(1790000000000000000)
 

@@ -18,8 +18,8 @@
 #include <wchar.h>
 
 #include "base/str.h"
-#include "report/cxxname.h"
-#include "report/format.h"
+#include "model/cxxname.h"
+#include "model/format.h"
 #include "report/line.h"
 #include "report/width.h"
 #include "report/writer.h"

@@ -8,7 +8,7 @@
  * - entries: the last operations, the oldest first, as many as the recorder has room for. One that is there was called; it is in
  *   last_enqueued_collective when NCCL's own function came back.
  */
-#include "report/flight.h"
+#include "model/flight.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

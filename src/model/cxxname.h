@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Demangled C++ names as people speak of them. */
-#ifndef VT_REPORT_CXXNAME_H
-#define VT_REPORT_CXXNAME_H
+#ifndef VT_MODEL_CXXNAME_H
+#define VT_MODEL_CXXNAME_H
 
 #include <stddef.h>
 

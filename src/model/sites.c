@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "report/account.h"
-#include "report/place.h"
+#include "model/account.h"
+#include "model/place.h"
 
 static bool contains_any(const char *text, const char *const *parts, size_t n)
 {

@@ -2,7 +2,7 @@
 /* Process groups out of JSON of ours. */
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 
 static int64_t load_known(struct vt_json_in *in, json_t *from, const char *key)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/cxxname.h"
+#include "model/cxxname.h"
 
 #include <stdbool.h>
 #include <string.h>

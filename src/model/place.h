@@ -3,14 +3,14 @@
  * When two frames are the same place of the program: also in two reports, where the same code may lie at other addresses.
  * Several places of one line are one; so are those of one function without lines.
  */
-#ifndef VT_REPORT_PLACE_H
-#define VT_REPORT_PLACE_H
+#ifndef VT_MODEL_PLACE_H
+#define VT_MODEL_PLACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/str.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* NULL is the place of what has no frame: equal to itself only. Equal places have equal hashes. */
 bool vt_place_equal(const struct vt_model_frame *a, const struct vt_model_frame *b);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/place.h"
+#include "model/place.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "report/cxxname.h"
+#include "model/cxxname.h"
 
 static bool same_text(const char *a, const char *b)
 {

@@ -3,12 +3,12 @@
  * What PyTorch's flight recorder tells of collectives: the text of _dump_nccl_trace_json() and the like (2.5 on), made into process
  * groups; and these as JSON of ours, which reports and jobs have alike.
  */
-#ifndef VT_REPORT_FLIGHT_H
-#define VT_REPORT_FLIGHT_H
+#ifndef VT_MODEL_FLIGHT_H
+#define VT_MODEL_FLIGHT_H
 
 #include "json/in.h"
 #include "json/out.h"
-#include "report/model.h"
+#include "model/model.h"
 
 /* A recorder in PyTorch: each kind of process group has its own. */
 struct vt_flight_recorder {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/model.h"
+#include "model/model.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/account.h"
+#include "model/account.h"
 
 void vt_add_age(struct vt_model_ages *ages, uint64_t age_ns)
 {

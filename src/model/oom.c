@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "report/account.h"
+#include "model/account.h"
 
 /*
  * How PyTorch makes blocks of requests (CUDACachingAllocator, 2.0 to 2.15): sizes are multiples of 512 bytes, those up to 1 MiB come

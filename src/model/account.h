@@ -3,10 +3,10 @@
  * The parts of vt_model_account(); each fills its own fields of the model. False when out of
  * memory.
  */
-#ifndef VT_REPORT_ACCOUNT_H
-#define VT_REPORT_ACCOUNT_H
+#ifndef VT_MODEL_ACCOUNT_H
+#define VT_MODEL_ACCOUNT_H
 
-#include "report/model.h"
+#include "model/model.h"
 
 /* What may help where something changed while it was looked at, as the end of a sentence: "; run it again". */
 const char *vt_try_again(const struct vt_model *model);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "report/account.h"
+#include "model/account.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {

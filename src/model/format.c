@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/format.h"
+#include "model/format.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pinned host memory: sums, checks, and what is said when it could not be read. */
-#include "report/account.h"
+#include "model/account.h"
 
 static void refuse(struct vt_model_pinned *p, const char *why)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report as data: one per process. Walkers (through cmd/) fill it, report/account.c adds what follows from it (groups,
+ * The report as data: one per process. Walkers (through cmd/) fill it, model/account.c adds what follows from it (groups,
  * sums, headline), writers print it and compute nothing. Every number has one home. All strings live in the arena, are
  * hostile unless said otherwise, and are escaped by the writers. Sizes are bytes, times nanoseconds unless named otherwise.
  */
-#ifndef VT_REPORT_MODEL_H
-#define VT_REPORT_MODEL_H
+#ifndef VT_MODEL_MODEL_H
+#define VT_MODEL_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

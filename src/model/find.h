@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is at an address of the target: the block that contains it, and what is around that. */
-#ifndef VT_REPORT_FIND_H
-#define VT_REPORT_FIND_H
+#ifndef VT_MODEL_FIND_H
+#define VT_MODEL_FIND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/model.h"
+#include "model/model.h"
 
 enum vt_found_kind {
 	VT_FOUND_NOTHING, /* in nothing that the model knows */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/flight.h"
+#include "model/flight.h"
 
 bool vt_flight_next_ranks(const char **ranks, int *first, int *last)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/find.h"
+#include "model/find.h"
 
 /* Without a sum: a hostile size may reach beyond the end of all addresses. */
 static bool contains(uint64_t start, uint64_t size, uint64_t addr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from the facts of the model: sums, groups, checks, completeness. */
-#include "report/account.h"
+#include "model/account.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/format.h"
+#include "model/format.h"
 
 /* ---- devices ---- */
 
