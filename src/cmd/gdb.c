@@ -20,7 +20,7 @@
 #include "cmd/gdb_state.h"
 #include "cmd/gdb_values.h"
 #include "cmd/output.h"
-#include "report/parts.h"
+#include "report/text/parts.h"
 
 #define DEFAULT_BLOCKS 20
 #define MAX_BLOCKS_SHOWN (1 << 24)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/text/parts.h"
 
 static const struct {
 	unsigned int values;

@@ -8,7 +8,7 @@
 #include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "base/progress.h"
-#include "report/folded.h"
+#include "report/text/folded.h"
 #include "report/writer.h"
 
 enum {

@@ -18,9 +18,9 @@
 #include "cmd/watch.h"
 #include "model/format.h"
 #include "report/growth.h"
-#include "report/line.h"
+#include "report/text/line.h"
 #include "model/place.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define BUDGET_NS (2 * VT_NS_PER_S) /* for the blocks of one look to be the same twice */
 #define MIN_BUDGET_NS (50 * VT_NS_PER_MS)

@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 #include "report/job_parts.h"
-#include "report/width.h"
+#include "report/text/width.h"
 
 bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index)
 {

@@ -7,7 +7,7 @@ src_report_libreport_a_SOURCES = \
 	src/model/flight.c src/model/flight.h \
 	src/model/flight_load.c \
 	src/model/flight_out.c \
-	src/report/folded.c src/report/folded.h \
+	src/report/text/folded.c src/report/text/folded.h \
 	src/model/format.c src/model/format.h \
 	src/report/growth.c src/report/growth.h \
 	src/model/headline.c \
@@ -36,30 +36,30 @@ src_report_libreport_a_SOURCES = \
 	src/json/in.c src/json/in.h \
 	src/json/out.c src/json/out.h \
 	src/report/json_recorder.c src/report/json_recorder.h \
-	src/report/line.c src/report/line.h \
+	src/report/text/line.c src/report/text/line.h \
 	src/report/load.c src/report/load.h \
 	src/model/model.c src/model/model.h \
 	src/model/oom.c \
-	src/report/parts.c src/report/parts.h \
+	src/report/text/parts.c src/report/text/parts.h \
 	src/model/pinned.c \
 	src/model/recorder.c \
 	src/model/place.c src/model/place.h \
 	src/model/sites.c \
-	src/report/text.c src/report/text.h \
-	src/report/text_blocks.c \
+	src/report/text/text.c src/report/text/text.h \
+	src/report/text/blocks.c \
 	src/report/text_diff.c \
-	src/report/text_flight.c \
-	src/report/text_found.c \
+	src/report/text/flight.c \
+	src/report/text/found.c \
 	src/report/text_job.c src/report/text_job.h \
 	src/report/text_job_groups.c \
 	src/report/text_job_memory.c \
 	src/report/text_job_ras.c \
-	src/report/text_memory.c \
-	src/report/text_oom.c \
-	src/report/text_pinned.c \
-	src/report/text_recorder.c \
-	src/report/text_sites.c \
-	src/report/text_threads.c \
+	src/report/text/memory.c \
+	src/report/text/oom.c \
+	src/report/text/pinned.c \
+	src/report/text/recorder.c \
+	src/report/text/sites.c \
+	src/report/text/threads.c \
 	src/model/threads.c \
-	src/report/width.c src/report/width.h \
+	src/report/text/width.c src/report/text/width.h \
 	src/report/writer.h

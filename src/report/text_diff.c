@@ -8,7 +8,7 @@
 #include "report/diff.h"
 #include "model/format.h"
 #include "model/place.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define MAX_TRACES 8 /* of a site; JSON has all */
 

@@ -9,7 +9,7 @@
 #include "model/cxxname.h"
 #include "model/format.h"
 #include "report/job_parts.h"
-#include "report/text.h"
+#include "report/text/text.h"
 #include "report/text_job.h"
 
 #define MAX_VERDICT_LINES 4

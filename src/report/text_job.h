@@ -4,7 +4,7 @@
 #define VT_REPORT_TEXT_JOB_H
 
 #include "report/job.h"
-#include "report/line.h"
+#include "report/text/line.h"
 
 /* text_job_groups.c: how far ranks are in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);

@@ -5,7 +5,7 @@
 
 #include "model/format.h"
 #include "report/job_groups.h"
-#include "report/text.h"
+#include "report/text/text.h"
 #include "report/text_job.h"
 
 #define MAX_GROUPS 8

@@ -5,7 +5,7 @@
 
 #include "model/format.h"
 #include "report/job_parts.h"
-#include "report/text.h"
+#include "report/text/text.h"
 #include "report/text_job.h"
 
 #define MAX_DEVICES 16

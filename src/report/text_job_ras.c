@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 #include "report/text_job.h"
 
 #define MAX_ANSWERS 8

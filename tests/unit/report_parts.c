@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report_parts.h"
 
-#include "report/parts.h"
+#include "report/text/parts.h"
 
 #define MAX_LOOKED_FOR 5 /* of a kind */
 

@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "job_models.h"
 #include "report/job_parts.h"
-#include "report/width.h"
+#include "report/text/width.h"
 #include "report_models.h"
 
 struct text {

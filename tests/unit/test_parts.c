@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/text/parts.h"
 #include "report_models.h"
 #include "report_parts.h"
 

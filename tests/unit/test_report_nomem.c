@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "report/diff.h"
-#include "report/folded.h"
+#include "report/text/folded.h"
 #include "report/growth.h"
 #include "report/job.h"
 #include "report/load.h"

@@ -3,8 +3,8 @@
  * One line of a text report at a time. Whatever is added is escaped and measured here, and cut at
  * the right edge: no line is wider than the terminal, and no byte of the target reaches it raw.
  */
-#ifndef VT_REPORT_LINE_H
-#define VT_REPORT_LINE_H
+#ifndef VT_REPORT_TEXT_LINE_H
+#define VT_REPORT_TEXT_LINE_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "model/format.h"
 #include "model/place.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define MAX_SITES 10       /* in the short view */
 #define MAX_TRACES 8       /* of a site, in the full view; JSON has all */

@@ -3,8 +3,8 @@
  * Single parts of a report as text, for somebody who asks for one at a time: the commands of gdb. Each begins with its answer, and
  * ends with what is missing of it (the model's diagnostics) if anything is.
  */
-#ifndef VT_REPORT_PARTS_H
-#define VT_REPORT_PARTS_H
+#ifndef VT_REPORT_TEXT_PARTS_H
+#define VT_REPORT_TEXT_PARTS_H
 
 #include "model/find.h"
 #include "report/writer.h"

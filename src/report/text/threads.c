@@ -10,7 +10,7 @@
 #include "base/vec.h"
 #include "model/cxxname.h"
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 /* The short view: what is cut is said, and the full view has it. */
 #define MAX_GROUPS 12            /* shown, idle ones not counted */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 enum {
 	MAX_LABEL_COLUMNS = 34, /* as in the tables of the devices, below which this one stands */

@@ -4,7 +4,7 @@
 
 #include "model/flight.h"
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 enum { GROUP = 2, RANKS = 24, BEGUN_COLUMNS = 9, COMPLETED_COLUMNS = 11, GAP = 3 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/folded.h"
+#include "report/text/folded.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/parts.h"
+#include "report/text/parts.h"
 
 #include <string.h>
 
-#include "report/text.h"
+#include "report/text/text.h"
 
 static void begin(struct vt_line *line, const struct vt_writer_options *options, FILE *out)
 {

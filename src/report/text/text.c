@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text report: the answer first, the evidence below. */
-#include "report/text.h"
+#include "report/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

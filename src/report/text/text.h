@@ -3,11 +3,11 @@
  * The sections of the text report. Each prints nothing when nothing is known, and begins with an
  * empty line.
  */
-#ifndef VT_REPORT_TEXT_H
-#define VT_REPORT_TEXT_H
+#ifndef VT_REPORT_TEXT_TEXT_H
+#define VT_REPORT_TEXT_TEXT_H
 
 #include "model/find.h"
-#include "report/line.h"
+#include "report/text/line.h"
 #include "model/model.h"
 
 /* What a diagnostic is about; one that is about everything is about each. */

@@ -5,7 +5,7 @@
 
 #include "model/account.h"
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define LABEL_COLUMNS 14
 #define MAX_FUNCTION_COLUMNS 50

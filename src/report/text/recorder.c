@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 enum {
 	LIBRARY_COLUMNS = 28,

@@ -4,8 +4,8 @@
  * first with ';' between them, and its bytes. What has no backtrace is there as well, so that the lines add up to what is
  * allocated.
  */
-#ifndef VT_REPORT_FOLDED_H
-#define VT_REPORT_FOLDED_H
+#ifndef VT_REPORT_TEXT_FOLDED_H
+#define VT_REPORT_TEXT_FOLDED_H
 
 #include "report/writer.h"
 

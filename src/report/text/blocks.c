@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define MAX_GROUPS 12
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/line.h"
+#include "report/text/line.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "report/width.h"
+#include "report/text/width.h"
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 160 /* wider lines are hard to follow with the eye … */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "model/format.h"
-#include "report/text.h"
+#include "report/text/text.h"
 
 #define MAX_TABLES 4 /* with more GPUs than that, one line each */
 #define MAX_BAR 48
