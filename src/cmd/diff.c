@@ -6,7 +6,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/output.h"
-#include "report/load.h"
+#include "report/json/load.h"
 
 enum {
 	KEY_LIMIT = VT_KEY_COMMAND,

@@ -5,7 +5,7 @@
 
 #include "report/diff.h"
 #include "json/out.h"
-#include "report/json_recorder.h"
+#include "report/json/recorder.h"
 
 #define SCHEMA "vramtap-diff"
 #define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */

@@ -31,13 +31,13 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_set.c \
 	src/report/job_state.c \
 	src/report/job_tree.c \
-	src/report/json.c \
+	src/report/json/json.c \
 	src/report/json_diff.c \
 	src/json/in.c src/json/in.h \
 	src/json/out.c src/json/out.h \
-	src/report/json_recorder.c src/report/json_recorder.h \
+	src/report/json/recorder.c src/report/json/recorder.h \
 	src/report/text/line.c src/report/text/line.h \
-	src/report/load.c src/report/load.h \
+	src/report/json/load.c src/report/json/load.h \
 	src/model/model.c src/model/model.h \
 	src/model/oom.c \
 	src/report/text/parts.c src/report/text/parts.h \

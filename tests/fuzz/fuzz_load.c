@@ -10,7 +10,7 @@
 #include "json_edits.h"
 #include "report/diff.h"
 #include "report/growth.h"
-#include "report/load.h"
+#include "report/json/load.h"
 #include "report/writer.h"
 
 /* A small one that has everything that is read; fuzzing needs it short. */

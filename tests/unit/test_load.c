@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include "report/load.h"
+#include "report/json/load.h"
 #include "report/writer.h"
 #include "report_models.h"
 

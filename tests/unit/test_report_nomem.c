@@ -18,7 +18,7 @@
 #include "report/text/folded.h"
 #include "report/growth.h"
 #include "report/job.h"
-#include "report/load.h"
+#include "report/json/load.h"
 #include "report/writer.h"
 #include "job_models.h"
 #include "ras_words.h"

@@ -10,7 +10,7 @@
 
 #include "model/flight.h"
 #include "json/out.h"
-#include "report/json_recorder.h"
+#include "report/json/recorder.h"
 #include "model/model.h"
 #include "report/writer.h"
 

@@ -5,8 +5,8 @@
  * is, what others than PyTorch asked of the driver, and the diagnostics. Everything that vt_model_account() fills in is taken
  * from the file as it is; it must not be called.
  */
-#ifndef VT_REPORT_LOAD_H
-#define VT_REPORT_LOAD_H
+#ifndef VT_REPORT_JSON_LOAD_H
+#define VT_REPORT_JSON_LOAD_H
 
 #include "base/error.h"
 #include "model/model.h"

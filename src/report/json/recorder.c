@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/json_recorder.h"
+#include "report/json/recorder.h"
 
 #include <math.h>
 

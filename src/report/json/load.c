@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/load.h"
+#include "report/json/load.h"
 
 #include <limits.h>
 #include <string.h>
