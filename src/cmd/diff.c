@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vramtap diff A B: two reports that were saved by --json. */
-#include "report/diff.h"
+#include "report/diff/diff.h"
 
 #include <string.h>
 

@@ -17,7 +17,7 @@
 #include "base/progress.h"
 #include "cmd/watch.h"
 #include "model/format.h"
-#include "report/growth.h"
+#include "report/diff/growth.h"
 #include "report/text/line.h"
 #include "model/place.h"
 #include "report/text/text.h"

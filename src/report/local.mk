@@ -2,14 +2,14 @@ noinst_LIBRARIES += src/report/libreport.a
 src_report_libreport_a_SOURCES = \
 	src/model/account.c src/model/account.h \
 	src/model/cxxname.c src/model/cxxname.h \
-	src/report/diff.c src/report/diff.h \
+	src/report/diff/diff.c src/report/diff/diff.h \
 	src/model/find.c src/model/find.h \
 	src/model/flight.c src/model/flight.h \
 	src/model/flight_load.c \
 	src/model/flight_out.c \
 	src/report/text/folded.c src/report/text/folded.h \
 	src/model/format.c src/model/format.h \
-	src/report/growth.c src/report/growth.h \
+	src/report/diff/growth.c src/report/diff/growth.h \
 	src/model/headline.c \
 	src/report/job.c src/report/job.h src/report/job_parts.h \
 	src/report/job_add.c \
@@ -32,7 +32,7 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_state.c \
 	src/report/job_tree.c \
 	src/report/json/json.c \
-	src/report/json_diff.c \
+	src/report/diff/json.c \
 	src/json/in.c src/json/in.h \
 	src/json/out.c src/json/out.h \
 	src/report/json/recorder.c src/report/json/recorder.h \
@@ -47,7 +47,7 @@ src_report_libreport_a_SOURCES = \
 	src/model/sites.c \
 	src/report/text/text.c src/report/text/text.h \
 	src/report/text/blocks.c \
-	src/report/text_diff.c \
+	src/report/diff/text.c \
 	src/report/text/flight.c \
 	src/report/text/found.c \
 	src/report/text_job.c src/report/text_job.h \

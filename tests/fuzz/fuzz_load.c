@@ -8,8 +8,8 @@
 
 #include "fuzz.h"
 #include "json_edits.h"
-#include "report/diff.h"
-#include "report/growth.h"
+#include "report/diff/diff.h"
+#include "report/diff/growth.h"
 #include "report/json/load.h"
 #include "report/writer.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/diff.h"
-#include "report/growth.h"
+#include "report/diff/diff.h"
+#include "report/diff/growth.h"
 #include "report_models.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/diff.h"
+#include "report/diff/diff.h"
 #include "report/text/folded.h"
-#include "report/growth.h"
+#include "report/diff/growth.h"
 #include "report/job.h"
 #include "report/json/load.h"
 #include "report/writer.h"

@@ -4,8 +4,8 @@
  * difference of two; what is not exact in one of them is said, and not compared. Sites are matched by their title, backtraces
  * by all their frames (model/place.h). Strings are in the arena of the comparison or of the models, which must outlive it.
  */
-#ifndef VT_REPORT_DIFF_H
-#define VT_REPORT_DIFF_H
+#ifndef VT_REPORT_DIFF_DIFF_H
+#define VT_REPORT_DIFF_DIFF_H
 
 #include <stdbool.h>
 #include <stdio.h>

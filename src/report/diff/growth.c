@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/growth.h"
+#include "report/diff/growth.h"
 
 #include <stdlib.h>
 #include <string.h>

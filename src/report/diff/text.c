@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/diff.h"
+#include "report/diff/diff.h"
 #include "model/format.h"
 #include "model/place.h"
 #include "report/text/text.h"

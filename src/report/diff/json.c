@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/diff.h"
+#include "report/diff/diff.h"
 #include "json/out.h"
 #include "report/json/recorder.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/diff.h"
+#include "report/diff/diff.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -13,8 +13,8 @@
  * Of a rise only that counts by which it is larger than what blocks without a backtrace became less by, in that interval and in the one
  * before: blocks that are older than the recording are freed, and those that take their place have a backtrace.
  */
-#ifndef VT_REPORT_GROWTH_H
-#define VT_REPORT_GROWTH_H
+#ifndef VT_REPORT_DIFF_GROWTH_H
+#define VT_REPORT_DIFF_GROWTH_H
 
 #include <stdbool.h>
 
