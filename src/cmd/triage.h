@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "cmd/collect.h"
-#include "report/job.h"
+#include "job/job.h"
 #include "target/processes.h"
 
 /* What the command line asks for. */

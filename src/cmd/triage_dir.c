@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "report/job.h"
+#include "job/job.h"
 
 /* The files, and how each begins, without blanks: what has another name, or begins otherwise, is somebody else's. */
 static const struct kind {

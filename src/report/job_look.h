@@ -4,7 +4,7 @@
 #define VT_REPORT_JOB_LOOK_H
 
 #include "base/str.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 struct vt_job_look {
 	struct vt_job *job;

@@ -6,7 +6,7 @@
 #ifndef VT_REPORT_JOB_RAS_H
 #define VT_REPORT_JOB_RAS_H
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 struct vt_ras_reading {
 	struct vt_job *job;

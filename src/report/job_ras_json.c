@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "json/in.h"
 #include "json/out.h"
 

@@ -11,13 +11,13 @@ src_report_libreport_a_SOURCES = \
 	src/model/format.c src/model/format.h \
 	src/report/diff/growth.c src/report/diff/growth.h \
 	src/model/headline.c \
-	src/report/job.c src/report/job.h src/report/job_parts.h \
-	src/report/job_add.c \
-	src/report/job_account.c \
-	src/report/job_devices.c \
-	src/report/job_groups.c src/report/job_groups.h \
-	src/report/job_json.c \
-	src/report/job_load.c \
+	src/job/job.c src/job/job.h src/job/parts.h \
+	src/job/add.c \
+	src/job/account.c \
+	src/job/devices.c \
+	src/job/groups.c src/job/groups.h \
+	src/job/json.c \
+	src/job/load.c \
 	src/report/job_look.c src/report/job_look.h \
 	src/report/job_ras.c src/report/job_ras.h \
 	src/report/job_ras_json.c \
@@ -28,9 +28,9 @@ src_report_libreport_a_SOURCES = \
 	src/report/job_rules_memory.c \
 	src/report/job_rules_missing.c \
 	src/report/job_rules_ras.c \
-	src/report/job_set.c \
-	src/report/job_state.c \
-	src/report/job_tree.c \
+	src/job/set.c \
+	src/job/state.c \
+	src/job/tree.c \
 	src/report/json/json.c \
 	src/report/diff/json.c \
 	src/json/in.c src/json/in.h \

@@ -8,7 +8,7 @@
 
 #include "model/cxxname.h"
 #include "model/format.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "report/text/text.h"
 #include "report/text_job.h"
 

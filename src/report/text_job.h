@@ -3,7 +3,7 @@
 #ifndef VT_REPORT_TEXT_JOB_H
 #define VT_REPORT_TEXT_JOB_H
 
-#include "report/job.h"
+#include "job/job.h"
 #include "report/text/line.h"
 
 /* text_job_groups.c: how far ranks are in each process group. */

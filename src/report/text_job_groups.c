@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/format.h"
-#include "report/job_groups.h"
+#include "job/groups.h"
 #include "report/text/text.h"
 #include "report/text_job.h"
 

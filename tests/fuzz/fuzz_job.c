@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 #include "json_edits.h"
-#include "report/job.h"
+#include "job/job.h"
 
 /* A small one that has everything that is read; fuzzing needs it short. */
 static const char seed[] =

@@ -7,7 +7,7 @@
 
 #include "fuzz.h"
 #include "ras_words.h"
-#include "report/job.h"
+#include "job/job.h"
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "report_models.h"
 
 #define GIB (UINT64_C(1) << 30)

@@ -3,7 +3,7 @@
 #ifndef VT_TESTS_JOB_MODELS_H
 #define VT_TESTS_JOB_MODELS_H
 
-#include "report/job.h"
+#include "job/job.h"
 
 struct job_model {
 	const char *hang;  /* one of job_model_hangs */

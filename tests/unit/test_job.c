@@ -15,7 +15,7 @@
 
 #include "base/str.h"
 #include "job_models.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "report/text/width.h"
 #include "report_models.h"
 

@@ -17,7 +17,7 @@
 #include "report/diff/diff.h"
 #include "report/text/folded.h"
 #include "report/diff/growth.h"
-#include "report/job.h"
+#include "job/job.h"
 #include "report/json/load.h"
 #include "report/writer.h"
 #include "job_models.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 /* The first that fits the verdict decides. */
 static const struct {

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "model/place.h"
 
 #define MAX_SITES 8 /* of a member: where most of its memory was allocated */

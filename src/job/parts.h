@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a job share, and nobody else needs. */
-#ifndef VT_REPORT_JOB_PARTS_H
-#define VT_REPORT_JOB_PARTS_H
+#ifndef VT_JOB_PARTS_H
+#define VT_JOB_PARTS_H
 
 #include <jansson.h>
 
-#include "report/job.h"
+#include "job/job.h"
 
 /* ---- job.c ---- */
 
@@ -45,7 +45,7 @@ struct vt_json_in;
 void vt_job_put_ras(struct vt_json *json, const struct vt_job *job);
 void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix);
 
-/* ---- job_state.c ---- */
+/* ---- job/state.c ---- */
 
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
@@ -58,7 +58,7 @@ const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_do
 /* The thread is in a collective: waits, or still runs in it. */
 bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing);
 
-/* ---- job_set.c ---- */
+/* ---- job/set.c ---- */
 
 /* Appends in ascending order; what is there already is not added again. False when out of memory. */
 struct vt_job_indices {
@@ -73,9 +73,9 @@ struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices 
 
 /* ---- what vt_job_account() does, each in its own file; false when out of memory ---- */
 
-bool vt_job_decide_states(struct vt_job *job);   /* job_state.c */
-bool vt_job_build_tree(struct vt_job *job);      /* job_tree.c */
-bool vt_job_build_devices(struct vt_job *job);   /* job_devices.c */
+bool vt_job_decide_states(struct vt_job *job);   /* job/state.c */
+bool vt_job_build_tree(struct vt_job *job);      /* job/tree.c */
+bool vt_job_build_devices(struct vt_job *job);   /* job/devices.c */
 bool vt_job_make_verdicts(struct vt_job *job);   /* job_rules.c */
 
 /* ---- names of enumerations, as the JSON has them ---- */

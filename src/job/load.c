@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "model/flight.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "json/in.h"
 
 #define MAX_DEVICE 1023

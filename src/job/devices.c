@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 #define UUID_LENGTH 40 /* "GPU-8f2e1c34-…"; less of it may stand in the variable */
 #define UUID_SHOWN 12

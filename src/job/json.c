@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "model/flight.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 #include "json/out.h"
 
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)

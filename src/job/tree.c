@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 #define MAX_WAY 256 /* steps; deep recursion says nothing new */
 #define MAX_CALLED 3 /* native frames inside of the innermost Python frame */

@@ -3,7 +3,7 @@
  * A job and its interned parts. Texts, frames, stacks and doings are found by hash; one whose hash is in use is stepped
  * over.
  */
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>

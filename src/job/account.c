@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 /* -1 is not known: after all others. */
 static int compare_numbers(int64_t a, int64_t b)

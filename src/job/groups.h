@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process groups of a job: what the flight recorders of their members say, side by side. */
-#ifndef VT_REPORT_JOB_GROUPS_H
-#define VT_REPORT_JOB_GROUPS_H
+#ifndef VT_JOB_GROUPS_H
+#define VT_JOB_GROUPS_H
 
-#include "report/job_parts.h"
+#include "job/parts.h"
 
 /* A member of the job in a process group; its texts are interned. */
 struct vt_job_grouped {

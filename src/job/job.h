@@ -4,8 +4,8 @@
  * of vramtap triage makes a job of one member out of a report; the jobs of workers, and of other nodes, are saved as JSON and
  * added together. Frames and stacks are interned: a job has few places and few ways through them, however many ranks it has.
  */
-#ifndef VT_REPORT_JOB_H
-#define VT_REPORT_JOB_H
+#ifndef VT_JOB_JOB_H
+#define VT_JOB_JOB_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/job_groups.h"
+#include "job/groups.h"
 
 #include <stdlib.h>
 #include <string.h>
