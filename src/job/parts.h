@@ -76,7 +76,7 @@ struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices 
 bool vt_job_decide_states(struct vt_job *job);   /* job/state.c */
 bool vt_job_build_tree(struct vt_job *job);      /* job/tree.c */
 bool vt_job_build_devices(struct vt_job *job);   /* job/devices.c */
-bool vt_job_make_verdicts(struct vt_job *job);   /* job_rules.c */
+bool vt_job_make_verdicts(struct vt_job *job);   /* job/rules/rules.c */
 
 /* ---- names of enumerations, as the JSON has them ---- */
 

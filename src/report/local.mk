@@ -18,16 +18,16 @@ src_report_libreport_a_SOURCES = \
 	src/job/groups.c src/job/groups.h \
 	src/job/json.c \
 	src/job/load.c \
-	src/report/job_look.c src/report/job_look.h \
+	src/job/rules/look.c src/job/rules/look.h \
 	src/report/job_ras.c src/report/job_ras.h \
 	src/report/job_ras_json.c \
 	src/report/job_ras_text.c \
 	src/report/job_ras_told.c \
-	src/report/job_rules.c \
-	src/report/job_rules_collectives.c \
-	src/report/job_rules_memory.c \
-	src/report/job_rules_missing.c \
-	src/report/job_rules_ras.c \
+	src/job/rules/rules.c \
+	src/job/rules/collectives.c \
+	src/job/rules/memory.c \
+	src/job/rules/missing.c \
+	src/job/rules/ras.c \
 	src/job/set.c \
 	src/job/state.c \
 	src/job/tree.c \

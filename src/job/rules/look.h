@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the rules for the answer look at, and how they say it. */
-#ifndef VT_REPORT_JOB_LOOK_H
-#define VT_REPORT_JOB_LOOK_H
+#ifndef VT_JOB_RULES_LOOK_H
+#define VT_JOB_RULES_LOOK_H
 
 #include "base/str.h"
 #include "job/parts.h"
@@ -48,13 +48,13 @@ void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
 
 /* ---- the rules, each file its own; in the order in which they are called ---- */
 
-void vt_rules_missing(struct vt_job_look *look);  /* job_rules_missing.c: ranks that are not there */
-void vt_rules_alone(struct vt_job_look *look);    /* job_rules.c: what is wrong whatever others do */
-void vt_rules_sequences(struct vt_job_look *look); /* job_rules_collectives.c: by PyTorch's flight recorders */
-void vt_rules_ranks(struct vt_job_look *look);    /* job_rules.c: what ranks do while others wait */
-void vt_rules_ras(struct vt_job_look *look);      /* job_rules_ras.c: what NCCL's RAS says */
-void vt_rules_equal(struct vt_job_look *look);    /* job_rules.c: nobody differs */
-void vt_rules_workers(struct vt_job_look *look);  /* job_rules_missing.c: of loaders */
-void vt_rules_memory(struct vt_job_look *look);   /* job_rules_memory.c */
+void vt_rules_missing(struct vt_job_look *look);  /* job/rules/missing.c: ranks that are not there */
+void vt_rules_alone(struct vt_job_look *look);    /* job/rules/rules.c: what is wrong whatever others do */
+void vt_rules_sequences(struct vt_job_look *look); /* job/rules/collectives.c: by PyTorch's flight recorders */
+void vt_rules_ranks(struct vt_job_look *look);    /* job/rules/rules.c: what ranks do while others wait */
+void vt_rules_ras(struct vt_job_look *look);      /* job/rules/ras.c: what NCCL's RAS says */
+void vt_rules_equal(struct vt_job_look *look);    /* job/rules/rules.c: nobody differs */
+void vt_rules_workers(struct vt_job_look *look);  /* job/rules/missing.c: of loaders */
+void vt_rules_memory(struct vt_job_look *look);   /* job/rules/memory.c */
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "model/format.h"
-#include "report/job_look.h"
+#include "job/rules/look.h"
 
 #define MAX_GROUPS 6 /* verdicts of one rule; more would push the evidence off the screen */
 

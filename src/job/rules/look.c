@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of the answer, and who does the same. */
-#include "report/job_look.h"
+#include "job/rules/look.h"
 
 #include <stdio.h>
 #include <stdlib.h>

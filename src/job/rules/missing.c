@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/job_look.h"
+#include "job/rules/look.h"
 
 #define MAX_SAID 6 /* verdicts of one kind */
 #define MAX_GAPS 8 /* in the numbers of a host's ranks, that are named */

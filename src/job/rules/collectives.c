@@ -12,7 +12,7 @@
 #include "model/flight.h"
 #include "model/format.h"
 #include "job/groups.h"
-#include "report/job_look.h"
+#include "job/rules/look.h"
 
 #define STALL_MS 30000 /* that much of its work a GPU that is well does not have before it */
 #define MAX_SAID 6

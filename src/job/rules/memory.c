@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/format.h"
-#include "report/job_look.h"
+#include "job/rules/look.h"
 
 #define MAX_SAID 6
 #define MUCH (UINT64_C(1) << 30) /* a difference between ranks that is worth a line */
