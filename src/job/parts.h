@@ -38,7 +38,7 @@ const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const str
 /* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
 const char *vt_job_does(const struct vt_job_doing *doing);
 
-/* ---- job_ras_json.c: in a report, and back ---- */
+/* ---- job/ras/json.c: in a report, and back ---- */
 
 struct vt_json;
 struct vt_json_in;

@@ -19,10 +19,10 @@ src_report_libreport_a_SOURCES = \
 	src/job/json.c \
 	src/job/load.c \
 	src/job/rules/look.c src/job/rules/look.h \
-	src/report/job_ras.c src/report/job_ras.h \
-	src/report/job_ras_json.c \
-	src/report/job_ras_text.c \
-	src/report/job_ras_told.c \
+	src/job/ras/ras.c src/job/ras/ras.h \
+	src/job/ras/json.c \
+	src/job/ras/text.c \
+	src/job/ras/told.c \
 	src/job/rules/rules.c \
 	src/job/rules/collectives.c \
 	src/job/rules/memory.c \

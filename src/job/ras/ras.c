@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL's RAS said, into a job: what both of its forms need. */
-#include "report/job_ras.h"
+#include "job/ras/ras.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/job_ras.h"
+#include "job/ras/ras.h"
 #include "json/in.h"
 
 #define MAX_RANK (1 << 24)

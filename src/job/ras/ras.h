@@ -3,8 +3,8 @@
  * The words of NCCL's RAS (src/ras/client_support.cc of NCCL 2.24 to 2.30): text, or JSON from 2.28.7 on. They were sent by a
  * process that may be hostile.
  */
-#ifndef VT_REPORT_JOB_RAS_H
-#define VT_REPORT_JOB_RAS_H
+#ifndef VT_JOB_RAS_RAS_H
+#define VT_JOB_RAS_RAS_H
 
 #include "job/parts.h"
 
@@ -32,7 +32,7 @@ void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int r
 void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n);
 
 /* Each fills ras as far as it understands the text, and sets ras->understood when that is all of it. */
-void vt_ras_read_text(struct vt_ras_reading *r, const char *text);      /* job_ras_text.c */
-void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n);  /* job_ras_told.c; changes text */
+void vt_ras_read_text(struct vt_ras_reading *r, const char *text);      /* job/ras/text.c */
+void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n);  /* job/ras/told.c; changes text */
 
 #endif

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "report/job_ras.h"
+#include "job/ras/ras.h"
 
 #define MAX_NUMBERS 6
 #define MAX_WORDS 3
