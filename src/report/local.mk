@@ -50,10 +50,10 @@ src_report_libreport_a_SOURCES = \
 	src/report/diff/text.c \
 	src/report/text/flight.c \
 	src/report/text/found.c \
-	src/report/text_job.c src/report/text_job.h \
-	src/report/text_job_groups.c \
-	src/report/text_job_memory.c \
-	src/report/text_job_ras.c \
+	src/job/text/text.c src/job/text/text.h \
+	src/job/text/groups.c \
+	src/job/text/memory.c \
+	src/job/text/ras.c \
 	src/report/text/memory.c \
 	src/report/text/oom.c \
 	src/report/text/pinned.c \

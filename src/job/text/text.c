@@ -10,7 +10,7 @@
 #include "model/format.h"
 #include "job/parts.h"
 #include "report/text/text.h"
-#include "report/text_job.h"
+#include "job/text/text.h"
 
 #define MAX_VERDICT_LINES 4
 #define MAX_OUTLIERS 4 /* groups with their stacks */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sections of the summary of a job that have a file of their own. */
-#ifndef VT_REPORT_TEXT_JOB_H
-#define VT_REPORT_TEXT_JOB_H
+#ifndef VT_JOB_TEXT_TEXT_H
+#define VT_JOB_TEXT_TEXT_H
 
 #include "job/job.h"
 #include "report/text/line.h"
 
-/* text_job_groups.c: how far ranks are in each process group. */
+/* job/text/groups.c: how far ranks are in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
 
-/* text_job_memory.c: each device with who holds what of it; how much memory ranks have. */
+/* job/text/memory.c: each device with who holds what of it; how much memory ranks have. */
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
 
-/* text_job_ras.c: whom NCCL's RAS was asked through, and its words where they are not understood. */
+/* job/text/ras.c: whom NCCL's RAS was asked through, and its words where they are not understood. */
 void vt_text_job_ras(struct vt_line *line, const struct vt_job *job);
 
 #endif

@@ -6,7 +6,7 @@
 #include "model/format.h"
 #include "job/parts.h"
 #include "report/text/text.h"
-#include "report/text_job.h"
+#include "job/text/text.h"
 
 #define MAX_DEVICES 16
 #define MAX_HOLDERS 4

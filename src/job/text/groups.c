@@ -6,7 +6,7 @@
 #include "model/format.h"
 #include "job/groups.h"
 #include "report/text/text.h"
-#include "report/text_job.h"
+#include "job/text/text.h"
 
 #define MAX_GROUPS 8
 #define MAX_ROWS 6 /* of each */

@@ -5,7 +5,7 @@
 
 #include "model/format.h"
 #include "report/text/text.h"
-#include "report/text_job.h"
+#include "job/text/text.h"
 
 #define MAX_ANSWERS 8
 #define MAX_LINES 12
