@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "torch_image.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 #define RUNS 9
 #define FLUSH_BYTES (UINT64_C(256) << 20) /* more than any last-level cache has */

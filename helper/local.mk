@@ -10,7 +10,7 @@ helper_sources = \
 	helper/python.c \
 	helper/torch.c \
 	helper/why.c \
-	src/walk/torch_walk.c
+	src/walk/torch/walk.c
 helper_headers = \
 	helper/context.h \
 	helper/ops.h \
@@ -20,8 +20,8 @@ helper_headers = \
 	include/vramtap/mem.h \
 	include/vramtap/recorder.h \
 	include/vramtap/torch.h \
-	src/walk/torch.h \
-	src/walk/torch_abi.h
+	src/walk/torch/torch.h \
+	src/walk/torch/abi.h
 
 # Common with the stub (src/inject/local.mk).
 freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protector -fcf-protection=none -fvisibility=hidden \

@@ -11,8 +11,8 @@
 #include "sys.h"
 
 #include "ops.h"
-#include "walk/torch.h"
-#include "walk/torch_abi.h"
+#include "walk/torch/torch.h"
+#include "walk/torch/abi.h"
 
 #define RANGES_MAX 32768
 #define TEXT_SIZE 65536

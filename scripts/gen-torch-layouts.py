@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes src/walk/torch_layouts.h, the table of known PyTorch releases, or checks it.
+"""Makes src/walk/torch/layouts.h, the table of known PyTorch releases, or checks it.
 
-    gen-torch-layouts.py BUILD [--source RELEASE=DIRECTORY]... > src/walk/torch_layouts.h
+    gen-torch-layouts.py BUILD [--source RELEASE=DIRECTORY]... > src/walk/torch/layouts.h
     gen-torch-layouts.py BUILD --check
 
 BUILD is a build tree with vramtap and tests/functional/torch_walk; the wheels that tests/setup brought into the cache are used. Of

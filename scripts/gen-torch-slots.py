@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes src/walk/torch_slots_table.h: which entries of the virtual table of PyTorch's allocator allocate, per release.
+"""Makes src/walk/torch/slots_table.h: which entries of the virtual table of PyTorch's allocator allocate, per release.
 
-    gen-torch-slots.py LIBRARY... > src/walk/torch_slots_table.h
+    gen-torch-slots.py LIBRARY... > src/walk/torch/slots_table.h
 
 Each LIBRARY is the libc10_cuda.so of an official wheel, below a directory that is named after its version (tests/setup brings them
 into the cache as torch-lib/VERSION/torch/lib/libc10_cuda.so). The table is read out of it: the words of the symbol "vtable for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's native CUDA caching allocator as plain data: where its fields are (the layout, discovered in each target)
- * and what a walk of it yields. Shared by the tool and the helper; both walk with the same source (walk/torch_walk.c).
+ * and what a walk of it yields. Shared by the tool and the helper; both walk with the same source (walk/torch/walk.c).
  *
  * Names follow c10/cuda/CUDACachingAllocator.cpp: NativeCachingAllocator has a vector of DeviceCachingAllocator, each of
  * which has block pools (large, small, and one pair for each private pool, as of CUDA graphs), a hash set of active

@@ -18,7 +18,7 @@
 #include "target/live.h"
 #include "target/maps.h"
 #include "target/proc.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 struct vt_helper;
 struct vt_lines_memo;

@@ -12,7 +12,7 @@
 #include "cmd/collect.h"
 #include "inject/inject.h"
 #include "walk/python_ask.h"
-#include "walk/torch_told.h"
+#include "walk/torch/told.h"
 
 #define WATCH_NS VT_NS_PER_S             /* the GIL, from outside */
 #define GIL_WAIT_NS (2 * VT_NS_PER_S)    /* the GIL, inside */

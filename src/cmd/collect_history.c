@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "cmd/collect_traces.h"
-#include "walk/torch_abi.h"
-#include "walk/torch_history.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/history.h"
 
 #define READ_NS (2 * VT_NS_PER_S)
 

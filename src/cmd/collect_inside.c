@@ -7,7 +7,7 @@
 #include "cmd/collect.h"
 #include "inject/inject.h"
 #include "walk/cuda_imports.h"
-#include "walk/torch_abi.h"
+#include "walk/torch/abi.h"
 
 /* CUDA error numbers that have a meaning of their own here (cuda.h: CUDA_ERROR_NOT_INITIALIZED). */
 #define CUDA_NOT_INITIALIZED 3

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's allocator read without a stop. A pass is of one moment when the allocator's statistics say that nothing happened
- * meanwhile (walk/torch_walk.c, struct mark); where they cannot say so for certain, when two passes give the same. Else it is tried
+ * meanwhile (walk/torch/walk.c, struct mark); where they cannot say so for certain, when two passes give the same. Else it is tried
  * again, best when the process is busy with something else.
  */
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cmd/collect.h"
 #include "cmd/watchdog.h"
-#include "walk/torch_pinned.h"
+#include "walk/torch/pinned.h"
 
 #define MAX_BLOCKS 1000000
 #define READ_NS (500 * VT_NS_PER_MS) /* all passes together; one takes about 50 ms for 100,000 blocks */

@@ -8,10 +8,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/collect.h"
-#include "walk/torch_find.h"
-#include "walk/torch_table.h"
+#include "walk/torch/find.h"
+#include "walk/torch/table.h"
 
-/* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch_find.c looks at that often enough. */
+/* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch/find.c looks at that often enough. */
 #define FIND_ATTEMPTS 2
 
 static const char *const backend_names[] = {

@@ -10,7 +10,7 @@
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "json/out.h"
-#include "walk/torch_table.h"
+#include "walk/torch/table.h"
 
 #define SCHEMA "vramtap-layouts/1"
 #define NONE VT_TORCH_NO_FIELD

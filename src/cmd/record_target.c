@@ -13,7 +13,7 @@
 #include "target/session.h"
 #include "walk/cuda_imports.h"
 #include "walk/recorder_python.h"
-#include "walk/torch_slots.h"
+#include "walk/torch/slots.h"
 
 #define STOP_NS VT_NS_PER_S /* for each thread, where hooks are taken out from outside */
 

@@ -3,7 +3,7 @@ src_walk_libwalk_a_SOURCES = \
 	src/walk/merge.h \
 	src/walk/native.h \
 	src/walk/python.h \
-	src/walk/torch.h \
+	src/walk/torch/torch.h \
 	src/walk/wait.h
 include src/walk/torch.mk
 include src/walk/python.mk

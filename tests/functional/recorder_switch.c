@@ -11,7 +11,7 @@
 #include "inject/inject.h"
 #include "inject/recorder.h"
 #include "target/pthread.h"
-#include "walk/torch_slots.h"
+#include "walk/torch/slots.h"
 
 struct target {
 	pid_t pid;

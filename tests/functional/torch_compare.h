@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/vec.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 struct truth_block {
 	struct vt_block_rec rec;

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/vec.h"
 #include "target/live.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 #define WALK_NS (10 * VT_NS_PER_S)
 #define MAX_MINE 64 /* blocks that the thread has at a time */

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "functional/torch_compare.h"
 #include "target/live.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 static void compare(struct vt_memsrc *src, const struct vt_torch_found *found, const char *path)
 {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "fuzz.h"
 #include "pinned_image.h"
-#include "walk/torch_pinned.h"
+#include "walk/torch/pinned.h"
 
 #define N_BLOCKS 30
 #define N_PRIVATE 6

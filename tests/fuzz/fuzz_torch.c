@@ -11,10 +11,10 @@
 #include "fuzz.h"
 #include "model/model.h"
 #include "torch_image.h"
-#include "walk/torch.h"
-#include "walk/torch_abi.h"
-#include "walk/torch_find.h"
-#include "walk/torch_table.h"
+#include "walk/torch/torch.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/find.h"
+#include "walk/torch/table.h"
 
 #define N_BLOCKS 120
 #define MAX_RECS 4096

@@ -18,7 +18,7 @@
 #include "inject/inject.h"
 #include "target/live.h"
 #include "target/proc.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 #define PATIENCE_NS (600 * VT_NS_PER_S)
 #define SPARE_BLOCKS 4096

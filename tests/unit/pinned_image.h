@@ -15,7 +15,7 @@
 
 #include "target/maps.h"
 #include "vramtap/torch.h"
-#include "walk/torch_abi.h"
+#include "walk/torch/abi.h"
 
 /* Tests may as well stop here. */
 static inline void image_check(bool condition)

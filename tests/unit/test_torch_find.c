@@ -15,8 +15,8 @@
 
 #include "torch_image.h"
 #include "walk/cuda_imports.h"
-#include "walk/torch_find.h"
-#include "walk/torch_table.h"
+#include "walk/torch/find.h"
+#include "walk/torch/table.h"
 
 static void find_version(struct image *image, const char *version, struct vt_torch_found *found)
 {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "python_image.h"
-#include "walk/torch_history.h"
+#include "walk/torch/history.h"
 
 #define VTABLE UINT64_C(0x7f0000001000)
 #define CODE UINT64_C(0x7f1000000000) /* 16 MiB of it */

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "pinned_image.h"
-#include "walk/torch_pinned.h"
+#include "walk/torch/pinned.h"
 
 static void image_list(struct image *image, struct vt_pinned_result *result)
 {

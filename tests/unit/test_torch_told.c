@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "torch_image.h"
-#include "walk/torch_abi.h"
-#include "walk/torch_told.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/told.h"
 
 /* ---- mutexes ---- */
 

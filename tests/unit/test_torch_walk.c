@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "torch_image.h"
-#include "walk/torch.h"
-#include "walk/torch_abi.h"
+#include "walk/torch/torch.h"
+#include "walk/torch/abi.h"
 
 #define BLOCKS 700
 #define MAX_RECS 4096

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "walk/torch_finder.h"
+#include "walk/torch/finder.h"
 
 #define NONE VT_TORCH_NO_FIELD
 #define WORDS (VT_TORCH_SAMPLE_BYTES / 8)

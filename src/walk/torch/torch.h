@@ -5,8 +5,8 @@
  * - the walk (tool and helper): reads segments and blocks with a given layout, checks the invariants, emits records.
  * Plain structs of both are in vramtap/torch.h.
  */
-#ifndef VT_WALK_TORCH_H
-#define VT_WALK_TORCH_H
+#ifndef VT_WALK_TORCH_TORCH_H
+#define VT_WALK_TORCH_TORCH_H
 
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
@@ -143,7 +143,7 @@ struct vt_torch_found {
 	const struct vt_module *c10_cuda;
 	struct vt_torch_layout layout; /* valid for NATIVE */
 	uint8_t how[VT_TORCH_N_FIELDS]; /* enum vt_torch_how, for NATIVE */
-	const struct vt_torch_row *row; /* of the table, whose layout this is; NULL: of no known release (walk/torch_table.h) */
+	const struct vt_torch_row *row; /* of the table, whose layout this is; NULL: of no known release (walk/torch/table.h) */
 	char differs[160];  /* what the table says otherwise of the release that this is by its version, "" nothing */
 	char version[64];   /* PyTorch's version as its version.py says, "" unknown; hostile bytes */
 	char why[160];      /* for UNKNOWN: what was looked for and not found, or which invariant failed */

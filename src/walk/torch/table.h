@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of known releases (torch_layouts.h, generated). It is the cross-check of discovery and gives the fields that a target
+ * The table of known releases (walk/torch/layouts.h, generated). It is the cross-check of discovery and gives the fields that a target
  * shows nothing of; the layout itself is always looked for in the target.
  */
 #ifndef VT_WALK_TORCH_TABLE_H
 #define VT_WALK_TORCH_TABLE_H
 
-#include "walk/torch_finder.h"
+#include "walk/torch/finder.h"
 
 enum vt_torch_origin {
 	VT_ROW_SOURCE,  /* from the release's source, compiled with debug information */

@@ -2,7 +2,7 @@
 /* Some blocks of every table of every device, to look at what a Block is; and whether they make sense with a given layout. */
 #include <string.h>
 
-#include "walk/torch_finder.h"
+#include "walk/torch/finder.h"
 
 #define NONE VT_TORCH_NO_FIELD
 #define SLOTS 64 /* of a hash table in one read; about a third of them are used */

@@ -3,7 +3,7 @@
 #ifndef VT_WALK_TORCH_FIND_H
 #define VT_WALK_TORCH_FIND_H
 
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 /*
  * Looks at the object at allocator and fills found->backend, ->layout, ->how, ->row and ->differs (when NATIVE) and ->why (when

@@ -4,7 +4,7 @@
 #define VT_WALK_TORCH_SLOTS_H
 
 #include "vramtap/recorder.h"
-#include "walk/torch.h"
+#include "walk/torch/torch.h"
 
 /*
  * Fills *out for the allocator that was found. vptr: that of its class, also while something else stands in the object. Nothing

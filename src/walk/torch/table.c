@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "walk/torch_table.h"
+#include "walk/torch/table.h"
 
-#include "walk/torch_layouts.h"
+#include "walk/torch/layouts.h"
 
 #define NONE VT_TORCH_NO_FIELD
 #define N_ROWS (sizeof(vt_torch_table) / sizeof(vt_torch_table[0]))

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "walk/torch_finder.h"
+#include "walk/torch/finder.h"
 
 #define NONE VT_TORCH_NO_FIELD
 

@@ -5,13 +5,13 @@
  * functions must be that release's, and its last function the one that returns "native". Only PyTorch's native allocator
  * qualifies, and only a table in its own library.
  */
-#include "walk/torch_slots.h"
+#include "walk/torch/slots.h"
 
 #include <string.h>
 
 #include "target/live.h"
 #include "walk/symfile.h"
-#include "walk/torch_find.h"
+#include "walk/torch/find.h"
 
 #define TABLE_HEAD 2 /* words before the one that a vptr points to */
 #define MAX_WORDS (VT_RECORDER_MAX_VTABLE - TABLE_HEAD)
@@ -164,7 +164,7 @@ struct slots_row {
 	uint32_t slots[VT_N_SLOTS];
 };
 
-#include "walk/torch_slots_table.h"
+#include "walk/torch/slots_table.h"
 
 /* "2.6" of "2.6.0+cu124" */
 static bool is_release(const char *version, const char *release)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/torch_told.h"
+#include "walk/torch/told.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "walk/torch_abi.h"
+#include "walk/torch/abi.h"
 
 /* ---- mutexes ---- */
 

@@ -11,7 +11,7 @@
  * overlap, and where the allocator counts blocks and bytes itself both numbers are the same. A process that runs is read until
  * two passes see the same.
  */
-#include "walk/torch_pinned.h"
+#include "walk/torch/pinned.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/vec.h"
 #include "walk/python_pages.h"
-#include "walk/torch_abi.h"
-#include "walk/torch_find.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/find.h"
 
 #define OBJECT_MAX 0x8000  /* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
 #define OBJECT_MIN 256

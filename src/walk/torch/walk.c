@@ -11,8 +11,8 @@
  */
 #include <errno.h>
 
-#include "walk/torch.h"
-#include "walk/torch_abi.h"
+#include "walk/torch/torch.h"
+#include "walk/torch/abi.h"
 
 #define NONE VT_TORCH_NO_FIELD
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of discovery share: torch_find.c finds the object, torch_devices.c the devices' allocators in it, torch_samples.c
- * looks at some of their blocks, torch_blocks.c finds the fields of those, and torch_table.c compares with known releases.
+ * What the parts of discovery share: walk/torch/find.c finds the object, walk/torch/devices.c the devices' allocators in it, walk/torch/samples.c
+ * looks at some of their blocks, walk/torch/blocks.c finds the fields of those, and walk/torch/table.c compares with known releases.
  */
 #ifndef VT_WALK_TORCH_FINDER_H
 #define VT_WALK_TORCH_FINDER_H
 
-#include "walk/torch_abi.h"
-#include "walk/torch_find.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/find.h"
 
 #define VT_TORCH_OBJECT_MAX 0x8000 /* NativeCachingAllocator has 22.7 kB in 2.6 to 2.15 */
 #define VT_TORCH_SAMPLES_MAX 128
@@ -49,11 +49,11 @@ struct vt_torch_finder {
 	bool has_blocks; /* a table counts some, whether or not they could be read */
 };
 
-/* ---- torch_find.c ---- */
+/* ---- walk/torch/find.c ---- */
 
 bool vt_torch_is_readable(const struct vt_torch_finder *f, uint64_t addr);
 
-/* ---- torch_devices.c ---- */
+/* ---- walk/torch/devices.c ---- */
 
 /*
  * Finds the vector of device allocators in f->object, and everything of f->layout but block. Sets why when something looks like
@@ -67,7 +67,7 @@ void vt_torch_find_graph_pools(struct vt_torch_finder *f);
 /* Whether a hash table of the object has elements: the tables of handed-out blocks are the only ones in it. */
 bool vt_torch_object_has_elements(const struct vt_torch_finder *f);
 
-/* ---- torch_samples.c ---- */
+/* ---- walk/torch/samples.c ---- */
 
 void vt_torch_take_samples(struct vt_torch_finder *f);
 
@@ -89,7 +89,7 @@ bool vt_torch_is_pool_of(const struct vt_torch_finder *f, const struct vt_torch_
 /* Whether the samples make sense as Blocks of this layout. */
 bool vt_torch_samples_fit(const struct vt_torch_finder *f, const struct vt_torch_block_layout *block);
 
-/* ---- torch_blocks.c ---- */
+/* ---- walk/torch/blocks.c ---- */
 
 /*
  * Finds the fields of a Block by what is in them in the samples, of which there must be some: f->layout.block and f->how. NULL,

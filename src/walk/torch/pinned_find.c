@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "walk/torch_abi.h"
-#include "walk/torch_find.h"
-#include "walk/torch_pinned.h"
+#include "walk/torch/abi.h"
+#include "walk/torch/find.h"
+#include "walk/torch/pinned.h"
 
 #define CODE_MAX 160 /* more than those functions have; what follows them leads nowhere, or to the same object */
 #define REFERENCE_SIZE 7

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds PyTorch's allocator in a target and the offset of every field that the walk needs, by what the fields look like and
- * not by PyTorch's version: the devices' allocators (torch_devices.c), then the fields of a Block (torch_blocks.c). What was
- * found is compared with the table of known releases (torch_table.c).
+ * not by PyTorch's version: the devices' allocators (walk/torch/devices.c), then the fields of a Block (walk/torch/blocks.c). What was
+ * found is compared with the table of known releases (walk/torch/table.c).
  */
 #include <elf.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "target/live.h"
-#include "walk/torch_find.h"
-#include "walk/torch_table.h"
+#include "walk/torch/find.h"
+#include "walk/torch/table.h"
 
 #define PAGE 4096u
 #define ATTEMPTS 20 /* at a target that runs: each takes about a millisecond */

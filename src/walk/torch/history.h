@@ -6,7 +6,7 @@
  * addresses. (The list of History objects that 1.13 and 2.0 have instead is not read.)
  *
  * Nothing here stops the target. Where it runs, what was read of a block counts only if the block is found to have had that
- * very context all the while; see the top of torch_history.c.
+ * very context all the while; see the top of walk/torch/history.c.
  */
 #ifndef VT_WALK_TORCH_HISTORY_H
 #define VT_WALK_TORCH_HISTORY_H

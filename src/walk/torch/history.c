@@ -13,7 +13,7 @@
  *    microsecond apart: less than PyTorch needs for a free and an allocation with history. All of it must be what it was the
  *    first time.
  */
-#include "walk/torch_history.h"
+#include "walk/torch/history.h"
 
 #include <errno.h>
 #include <inttypes.h>
