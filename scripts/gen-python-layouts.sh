@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints src/walk/python_layouts.h: where each CPython release keeps what vramtap reads.
+# Prints src/walk/python/layouts.h: where each CPython release keeps what vramtap reads.
 #
-#   sh scripts/gen-python-layouts.sh PREFIX… > src/walk/python_layouts.h
+#   sh scripts/gen-python-layouts.sh PREFIX… > src/walk/python/layouts.h
 #
 # Each PREFIX has include/python3.X with the internal headers (a normal installation, or a -dev package of a distribution).
 # A small program is compiled against them and prints offsetof() and sizeof(); nothing of the interpreter is run. From 3.13 on
@@ -44,7 +44,7 @@ cat > "$tmp/row.c" <<'PROGRAM'
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include "walk/python_layout.h"
+#include "walk/python/layout.h"
 
 static uint32_t at[VT_PY_N_FIELDS];
 static const char *const names[] = {

@@ -10,8 +10,8 @@
  */
 #include "parts.h"
 
-#include "walk/python_layout.h"
-#include "walk/python_layouts.h"
+#include "walk/python/layout.h"
+#include "walk/python/layouts.h"
 
 /* Frames that are not shown: marks of the evaluator (3.12 on), frames that have not begun. Each has a shown one next to it. */
 #define MAX_HOPS (4 * VT_RECORDER_MAX_PYTHON)

@@ -232,7 +232,7 @@ struct vt_recorder_trap {
 
 /* ---- control ---- */
 
-/* Where CPython keeps what is read of frames: offsets in bytes, of walk/python_layout.h; VT_RECORDER_NONE: there is none. */
+/* Where CPython keeps what is read of frames: offsets in bytes, of walk/python/layout.h; VT_RECORDER_NONE: there is none. */
 #define VT_RECORDER_NONE UINT32_MAX
 struct vt_recorder_python {
 	uint64_t get_this_tstate; /* address of PyGILState_GetThisThreadState; 0: no Python frames */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cmd/collect.h"
 #include "inject/inject.h"
-#include "walk/python_ask.h"
+#include "walk/python/ask.h"
 #include "walk/torch/told.h"
 
 #define WATCH_NS VT_NS_PER_S             /* the GIL, from outside */

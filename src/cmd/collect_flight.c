@@ -15,7 +15,7 @@
 #include "cmd/collect.h"
 #include "inject/inject.h"
 #include "model/flight.h"
-#include "walk/python_ask.h"
+#include "walk/python/ask.h"
 
 #define MAX_TEXT (8u << 20)     /* 10,000 operations */
 #define USUAL_ENTRIES 2000      /* of a recorder whose size is not set */

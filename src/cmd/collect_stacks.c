@@ -330,7 +330,7 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 	return ok;
 }
 
-/* Stacks of subinterpreters of which it is not known which threads they are of (walk/python_join.c). */
+/* Stacks of subinterpreters of which it is not known which threads they are of (walk/python/join.c). */
 static size_t count_unplaced(const struct vt_python *python)
 {
 	size_t n = 0;

@@ -9,7 +9,7 @@
 #include "target/session.h"
 #include "target/snapshot.h"
 #include "walk/native.h"
-#include "walk/python.h"
+#include "walk/python/python.h"
 #include "walk/wait.h"
 
 #define VT_MAX_ROUNDS 4

@@ -7,7 +7,7 @@
 #define VT_CMD_COLLECT_TRACES_H
 
 #include "cmd/collect.h"
-#include "walk/python_places.h"
+#include "walk/python/places.h"
 
 /* A backtrace: indices of its places in its set, n_python in Python and then n_native native ones, each innermost first. */
 struct vt_trace_in_set {

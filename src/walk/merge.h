@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "model/model.h"
 #include "walk/native.h"
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /*
  * Fills stack from either or both (NULL: none). When the evaluator frames and the runs of Python frames do not match,

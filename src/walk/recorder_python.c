@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/recorder_python.h"
 
-#include "walk/python_layout.h"
-#include "walk/python_object.h"
+#include "walk/python/layout.h"
+#include "walk/python/object.h"
 
 /* The recorder tells a frame from another by these; all releases from 3.8 on have them. */
 static const enum vt_py_field needed[] = {

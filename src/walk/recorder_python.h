@@ -4,7 +4,7 @@
 #define VT_WALK_RECORDER_PYTHON_H
 
 #include "vramtap/recorder.h"
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /*
  * From an interpreter that vt_python_init() has found. VT_ERR_UNSUPPORTED: the recorder cannot read the frames of that one (the

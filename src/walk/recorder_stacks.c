@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "target/live.h"
-#include "walk/python_object.h"
+#include "walk/python/object.h"
 
 enum {
 	BATCH = 512, /* stacks that are read at once; below IOV_MAX of Linux */

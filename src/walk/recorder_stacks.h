@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "walk/python_places.h"
+#include "walk/python/places.h"
 #include "walk/recorder.h"
 
 struct vt_recorder_trace {

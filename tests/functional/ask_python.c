@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "inject/inject.h"
-#include "walk/python_ask.h"
+#include "walk/python/ask.h"
 #include "walk/torch/told.h"
 
 static void print_told(struct vt_helper *helper)

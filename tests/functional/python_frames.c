@@ -24,7 +24,7 @@
 
 #include "base/clock.h"
 #include "target/live.h"
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 #define CAPTURES 10 /* of which the quickest is told */
 

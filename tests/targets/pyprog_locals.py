@@ -2,7 +2,7 @@
 """pyprog_locals.py TRUTH: functions with local variables of many kinds, parked; what a reader should say about them is written
 to TRUTH, one "THREAD FUNCTION NAME=TEXT" a line, then "ready TID" (of the thread that does not count) is printed.
 
-show() here and walk/python_value.c are two implementations of the same rules; where they can, values are repr() of Python.
+show() here and walk/python/value.c are two implementations of the same rules; where they can, values are repr() of Python.
 """
 import collections
 import enum

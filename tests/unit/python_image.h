@@ -6,8 +6,8 @@
 #ifndef VT_TESTS_PYTHON_IMAGE_H
 #define VT_TESTS_PYTHON_IMAGE_H
 
-#include "walk/python_layout.h"
-#include "walk/python_object.h"
+#include "walk/python/layout.h"
+#include "walk/python/object.h"
 
 struct python_image {
 	struct vt_memsrc src;

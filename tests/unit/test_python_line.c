@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "walk/python_line.h"
+#include "walk/python/line.h"
 
 #define PAGE 4096
 

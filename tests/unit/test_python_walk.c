@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "python_image.h"
-#include "walk/python_pages.h"
-#include "walk/python_value.h"
+#include "walk/python/pages.h"
+#include "walk/python/value.h"
 
 #define IMAGE_SIZE (1 << 20)
 

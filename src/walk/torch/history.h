@@ -22,7 +22,7 @@
 #include "target/maps.h"
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
-#include "walk/python_places.h"
+#include "walk/python/places.h"
 
 /* What became of the backtrace of a block. */
 enum vt_history_fate {

@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/vec.h"
-#include "walk/python_pages.h"
+#include "walk/python/pages.h"
 #include "walk/torch/abi.h"
 #include "walk/torch/find.h"
 

@@ -2,9 +2,9 @@
 /* Finds the interpreter of a target: _PyRuntime, the release, and a layout that the memory agrees with. */
 #include <inttypes.h>
 
-#include "walk/python_capture.h"
-#include "walk/python_object.h"
-#include "walk/python_scan.h"
+#include "walk/python/capture.h"
+#include "walk/python/object.h"
+#include "walk/python/scan.h"
 
 /* A module that may be the interpreter. A process can have several (an executable and a library), but only one is used. */
 struct candidate {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_scan.h"
+#include "walk/python/scan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "walk/python_object.h"
+#include "walk/python/object.h"
 
 enum {
 	SCAN_STEP = 64 << 10,

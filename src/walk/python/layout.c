@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_layout.h"
+#include "walk/python/layout.h"
 
 #include <string.h>
 
-#include "walk/python_layouts.h"
+#include "walk/python/layouts.h"
 
 #define N_ROWS (sizeof(vt_python_rows) / sizeof(vt_python_rows[0]))
 #define N_DEBUG_ROWS (sizeof(vt_python_debug_rows) / sizeof(vt_python_debug_rows[0]))

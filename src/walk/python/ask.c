@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_ask.h"
+#include "walk/python/ask.h"
 
 #include "base/clock.h"
-#include "walk/python_capture.h"
-#include "walk/python_frame.h"
+#include "walk/python/capture.h"
+#include "walk/python/frame.h"
 
 /* PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older one. */
 #define OLDEST_MINOR 10

@@ -3,7 +3,7 @@
  * Numbers, strings and None look as repr() shows them; containers show their first elements, one level deep; of everything else
  * the type is told. An object of a class that derives from a built-in type is <Class value>, for its own repr() may differ.
  */
-#include "walk/python_value.h"
+#include "walk/python/value.h"
 
 #include <float.h>
 #include <math.h>

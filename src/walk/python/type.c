@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_type.h"
+#include "walk/python/type.h"
 
-#include "walk/python_pages.h"
+#include "walk/python/pages.h"
 
 #define MAX_BASES 32      /* of one type; deeper hierarchies do not exist */
 #define MAX_TYPES 20000   /* bounds our memory: 2 MB */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_pages.h"
+#include "walk/python/pages.h"
 
 #include <string.h>
 

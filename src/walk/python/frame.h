@@ -3,7 +3,7 @@
 #ifndef VT_WALK_PYTHON_FRAME_H
 #define VT_WALK_PYTHON_FRAME_H
 
-#include "walk/python_object.h"
+#include "walk/python/object.h"
 
 struct vt_py_frame_info {
 	struct vt_python_frame frame; /* not resolved */

@@ -2,7 +2,7 @@
 #ifndef VT_WALK_PYTHON_CAPTURE_H
 #define VT_WALK_PYTHON_CAPTURE_H
 
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /* vt_python_capture() with at most max_frames frames of each thread. */
 struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size_t max_frames);

@@ -2,7 +2,7 @@
 #ifndef VT_WALK_PYTHON_LOCALS_H
 #define VT_WALK_PYTHON_LOCALS_H
 
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /*
  * Reads the local variables of all captured frames, innermost frames first, until the time for it is over; of a coherent source

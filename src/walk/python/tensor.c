@@ -10,7 +10,7 @@
  *   - the product of the sizes is the number of elements that is kept apart,
  *   - the storage is on the same device, and has room for the last element.
  */
-#include "walk/python_tensor.h"
+#include "walk/python/tensor.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where CPython keeps what we read: one row of offsets for each release. The rows are generated from the interpreters' own
- * headers (python_layouts.h); from 3.13 on the interpreter carries most of them itself (_Py_DebugOffsets at the start of
+ * headers (walk/python/layouts.h); from 3.13 on the interpreter carries most of them itself (_Py_DebugOffsets at the start of
  * _PyRuntime), and then its own word counts and the row only adds what is missing there.
  */
 #ifndef VT_WALK_PYTHON_LAYOUT_H

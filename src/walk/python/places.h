@@ -3,7 +3,7 @@
 #ifndef VT_WALK_PYTHON_PLACES_H
 #define VT_WALK_PYTHON_PLACES_H
 
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 struct vt_python_place {
 	uint64_t code; /* PyCodeObject */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_object.h"
+#include "walk/python/object.h"
 
 int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr, enum vt_py_field first,
 		    enum vt_py_field last, struct vt_py_view *view)

@@ -4,8 +4,8 @@
 #define VT_WALK_PYTHON_VALUE_H
 
 #include "base/str.h"
-#include "walk/python_tensor.h"
-#include "walk/python_type.h"
+#include "walk/python/tensor.h"
+#include "walk/python/type.h"
 
 struct vt_py_values {
 	struct vt_python *py;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_line.h"
+#include "walk/python/line.h"
 
 /* Lines of a damaged table may run anywhere; what is not a line number becomes 0. */
 static int as_line(int64_t line)

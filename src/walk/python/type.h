@@ -4,7 +4,7 @@
 #define VT_WALK_PYTHON_TYPE_H
 
 #include "base/map.h"
-#include "walk/python_object.h"
+#include "walk/python/object.h"
 
 enum vt_py_kind {
 	VT_PY_KIND_UNKNOWN, /* no object, or of no type that makes sense */

@@ -2,13 +2,13 @@
 /*
  * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.14 (free-threaded ones too):
  * from 3.13 on by its own debug offsets, older ones by a layout table that scripts/gen-python-layouts.sh makes from headers
- * (walk/python_layouts.h).
+ * (walk/python/layouts.h).
  *
  * In two steps, so that the target is stopped for the first one only: capture copies what changes while it runs (the chain
  * of frames), resolve reads what does not (names, file, line tables).
  */
-#ifndef VT_WALK_PYTHON_H
-#define VT_WALK_PYTHON_H
+#ifndef VT_WALK_PYTHON_PYTHON_H
+#define VT_WALK_PYTHON_PYTHON_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@
 #include "target/elfsym.h"
 #include "target/live.h"
 #include "vramtap/mem.h"
-#include "walk/python_tensor.h"
+#include "walk/python/tensor.h"
 
 #define VT_PYTHON_MAX_FRAMES 20000 /* a thread */
 #define VT_PYTHON_MAX_THREADS 65536
@@ -28,7 +28,7 @@
 
 struct vt_python_local {
 	const char *name;  /* hostile, "?" unknown */
-	const char *value; /* one line of hostile text: see walk/python_value.h */
+	const char *value; /* one line of hostile text: see walk/python/value.h */
 	uint32_t slot;     /* private */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_capture.h"
-#include "walk/python_places.h"
+#include "walk/python/capture.h"
+#include "walk/python/places.h"
 
 /* Each place as a thread of one frame: vt_python_resolve() stops at the first frame of a thread that is none. */
 static bool add_threads(struct vt_python *py, const struct vt_python_place *places, size_t n)

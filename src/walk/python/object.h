@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "walk/python.h"
-#include "walk/python_layout.h"
+#include "walk/python/python.h"
+#include "walk/python/layout.h"
 
 /* A copy of the head of one foreign struct. */
 struct vt_py_view {

@@ -7,7 +7,7 @@
 #define VT_WALK_PYTHON_ASK_H
 
 #include "vramtap/helper_abi.h"
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /* VT_ERR_UNSUPPORTED: a release that is too old or free-threaded, or one that does not export all of it (the message says). */
 struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules, struct vt_python_imports *imports);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "walk/python_layout.h"
+#include "walk/python/layout.h"
 
 /*
  * The line of the instruction at byte offset lasti, as the interpreter's own tracebacks have it; first when lasti is negative

@@ -2,7 +2,7 @@
 #ifndef VT_WALK_PYTHON_JOIN_H
 #define VT_WALK_PYTHON_JOIN_H
 
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /*
  * A thread that runs code in several interpreters has a PyThreadState in each: makes one struct vt_python_thread of those that

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python_join.h"
+#include "walk/python/join.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "walk/python_layout.h"
+#include "walk/python/layout.h"
 
 #define FIRST_WITH_OWN_ID 13 /* minor of the first release that keeps thread_id right */
 

@@ -3,12 +3,12 @@
  * Local variables of captured frames. Their values are read while the target is stopped, for the next instruction may change
  * them; so there is little time for it.
  */
-#include "walk/python_locals.h"
+#include "walk/python/locals.h"
 
 #include "base/clock.h"
 #include "base/map.h"
 #include "target/live.h"
-#include "walk/python_value.h"
+#include "walk/python/value.h"
 
 /*
  * How long it may take. On a machine with more work than processors some of that passes without one instruction of ours, and

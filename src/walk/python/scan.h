@@ -3,7 +3,7 @@
 #ifndef VT_WALK_PYTHON_SCAN_H
 #define VT_WALK_PYTHON_SCAN_H
 
-#include "walk/python.h"
+#include "walk/python/python.h"
 
 /* "3.9.18" and the like at text; *end is what follows. micro is -1 when it is not there. */
 bool vt_py_parse_version(const char *text, const char **end, int version[3]);

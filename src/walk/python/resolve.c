@@ -5,8 +5,8 @@
 
 #include "base/map.h"
 #include "target/live.h"
-#include "walk/python_line.h"
-#include "walk/python_object.h"
+#include "walk/python/line.h"
+#include "walk/python/object.h"
 
 #define MAX_LINE_TABLE (4u << 20)       /* bytes of one table */
 #define MAX_LINE_TABLES (256u << 20)    /* bytes of all tables */

@@ -6,11 +6,11 @@
 #include "base/map.h"
 #include "target/live.h"
 #include "target/pthread.h"
-#include "walk/python_capture.h"
-#include "walk/python_frame.h"
-#include "walk/python_join.h"
-#include "walk/python_locals.h"
-#include "walk/python_pages.h"
+#include "walk/python/capture.h"
+#include "walk/python/frame.h"
+#include "walk/python/join.h"
+#include "walk/python/locals.h"
+#include "walk/python/pages.h"
 
 #define MAX_INTERPRETERS 4096
 #define MAX_FRAMES_IN_ALL 2000000 /* bounds our memory: about 100 MB */
