@@ -20,7 +20,7 @@ recorder_sources = \
 	helper/recorder/stacks.c \
 	helper/recorder/state.c \
 	helper/recorder/unwind.c \
-	src/walk/cfi.c
+	src/walk/native/cfi.c
 recorder_headers = \
 	helper/recorder/driver.h \
 	include/vramtap/gate.h \
@@ -29,7 +29,7 @@ recorder_headers = \
 	helper/recorder/unwind.h \
 	helper/sys.h \
 	include/vramtap/recorder.h \
-	src/walk/cfi.h
+	src/walk/native/cfi.h
 
 recorder_cflags = $(filter-out -fno-asynchronous-unwind-tables -fno-unwind-tables,$(freestanding_cflags)) \
 	-fasynchronous-unwind-tables -mgeneral-regs-only -O2 -fPIC -DVT_RECORDER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \

@@ -12,7 +12,7 @@
 #include <link.h>
 #include <stddef.h>
 
-#include "walk/cfi.h"
+#include "walk/native/cfi.h"
 
 /*
  * Records, instructions: a hundredth of a second, which a thread is kept for in an allocation, and the loader's lock with it. Only

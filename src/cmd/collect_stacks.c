@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
-#include "walk/debuginfod.h"
+#include "walk/native/debuginfod.h"
 #include "walk/merge.h"
 #include "walk/verdicts.h"
 

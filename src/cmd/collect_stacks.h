@@ -8,7 +8,7 @@
 #include "target/replay.h"
 #include "target/session.h"
 #include "target/snapshot.h"
-#include "walk/native.h"
+#include "walk/native/native.h"
 #include "walk/python/python.h"
 #include "walk/wait.h"
 

@@ -23,7 +23,7 @@
 #include "base/progress.h"
 #include "cmd/triage_gate.h"
 #include "cmd/triage_ras.h"
-#include "walk/lines_memo.h"
+#include "walk/native/lines_memo.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
 #define MIN_WORKERS 8                     /* so many are tried in any case */

@@ -1,7 +1,7 @@
 noinst_LIBRARIES += src/walk/libwalk.a
 src_walk_libwalk_a_SOURCES = \
 	src/walk/merge.h \
-	src/walk/native.h \
+	src/walk/native/native.h \
 	src/walk/python/python.h \
 	src/walk/torch/torch.h \
 	src/walk/wait.h

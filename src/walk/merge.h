@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "model/model.h"
-#include "walk/native.h"
+#include "walk/native/native.h"
 #include "walk/python/python.h"
 
 /*

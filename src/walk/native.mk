@@ -1,17 +1,17 @@
 src_walk_libwalk_a_SOURCES += \
-	src/walk/cfi.c src/walk/cfi.h \
-	src/walk/debugfile.c src/walk/debugfile.h \
-	src/walk/debuginfod.c src/walk/debuginfod.h \
-	src/walk/demangle.c src/walk/demangle.h \
-	src/walk/dwarf_lines.c src/walk/dwarf_lines.h \
-	src/walk/lines_memo.c src/walk/lines_memo.h \
+	src/walk/native/cfi.c src/walk/native/cfi.h \
+	src/walk/native/debugfile.c src/walk/native/debugfile.h \
+	src/walk/native/debuginfod.c src/walk/native/debuginfod.h \
+	src/walk/native/demangle.c src/walk/native/demangle.h \
+	src/walk/native/dwarf_lines.c src/walk/native/dwarf_lines.h \
+	src/walk/native/lines_memo.c src/walk/native/lines_memo.h \
 	src/walk/merge.c \
 	src/walk/merge_recorded.c \
-	src/walk/native_lines.c \
-	src/walk/native_places.c src/walk/native_places.h \
-	src/walk/native_symbols.c \
-	src/walk/native_unwind.c \
-	src/walk/symfile.c src/walk/symfile.h \
+	src/walk/native/lines.c \
+	src/walk/native/places.c src/walk/native/places.h \
+	src/walk/native/symbols.c \
+	src/walk/native/unwind.c \
+	src/walk/native/symfile.c src/walk/native/symfile.h \
 	src/walk/syscall_names.h \
 	src/walk/verdicts.c src/walk/verdicts.h \
 	src/walk/wait.c \

@@ -16,7 +16,7 @@
 #include "target/maps.h"
 #include "target/session.h"
 #include "target/snapshot.h"
-#include "walk/native.h"
+#include "walk/native/native.h"
 
 struct timing {
 	uint64_t stopped, unwound, named, lines, start;

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
-#include "walk/cfi.h"
+#include "walk/native/cfi.h"
 
 #define MAX_OPS 64
 

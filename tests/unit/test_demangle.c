@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "walk/demangle.h"
+#include "walk/native/demangle.h"
 
 static void check(const char *symbol, const char *want)
 {

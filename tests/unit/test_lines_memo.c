@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "walk/lines_memo.h"
+#include "walk/native/lines_memo.h"
 
 static struct vt_lines_key key_of(uint64_t vaddr)
 {

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "target/live.h"
-#include "walk/native.h"
+#include "walk/native/native.h"
 
 /* ---- this process ---- */
 

@@ -23,7 +23,7 @@
 #include "base/regular.h"
 #include "base/sandbox.h"
 #include "base/sigbus.h"
-#include "walk/debuginfod.h"
+#include "walk/native/debuginfod.h"
 
 #define PAGE 4096
 #define MEMORY ((size_t)64 * 1024 * 1024)

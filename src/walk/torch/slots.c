@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "target/live.h"
-#include "walk/symfile.h"
+#include "walk/native/symfile.h"
 #include "walk/torch/find.h"
 
 #define TABLE_HEAD 2 /* words before the one that a vptr points to */

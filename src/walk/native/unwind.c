@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "walk/cfi.h"
-#include "walk/native.h"
+#include "walk/native/cfi.h"
+#include "walk/native/native.h"
 
 /* All threads together; a thread that comes later still gets LEAST_FRAMES. */
 #define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/debuginfod.h"
+#include "walk/native/debuginfod.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef VT_WALK_NATIVE_PLACES_H
 #define VT_WALK_NATIVE_PLACES_H
 
-#include "walk/native.h"
+#include "walk/native/native.h"
 
 /* A frame and where its instruction is. */
 struct vt_native_place {

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "walk/debugfile.h"
-#include "walk/demangle.h"
-#include "walk/native.h"
-#include "walk/native_places.h"
-#include "walk/symfile.h"
+#include "walk/native/debugfile.h"
+#include "walk/native/demangle.h"
+#include "walk/native/native.h"
+#include "walk/native/places.h"
+#include "walk/native/symfile.h"
 
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
 #define SYMBOLS_AT_ONCE 4096

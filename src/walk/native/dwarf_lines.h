@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Source lines and inlined functions of addresses, by libdw. To be called in a child process only (walk/native_lines.c):
+ * Source lines and inlined functions of addresses, by libdw. To be called in a child process only (walk/native/lines.c):
  * libdw 0.188 can be made to crash, and to take very long, by a damaged file.
  */
-#ifndef VT_WALK_DWARF_LINES_H
-#define VT_WALK_DWARF_LINES_H
+#ifndef VT_WALK_NATIVE_DWARF_LINES_H
+#define VT_WALK_NATIVE_DWARF_LINES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * The names of debug files come from the target's files, and what lies there may be anything: a candidate counts only when
  * it is a regular ELF file with the right build id or checksum.
  */
-#include "walk/debugfile.h"
+#include "walk/native/debugfile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/regular.h"
-#include "walk/debuginfod.h"
+#include "walk/native/debuginfod.h"
 
 #define DEBUG_DIRECTORY "/usr/lib/debug"
 #define MAX_LINK 1024

@@ -6,7 +6,7 @@
  * All bytes come from a file that may be damaged or hostile. They are read through a cursor, which yields zeros and
  * remembers that it went wrong once it reaches its end.
  */
-#include "walk/cfi.h"
+#include "walk/native/cfi.h"
 
 #include <string.h>
 

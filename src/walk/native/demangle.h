@@ -4,8 +4,8 @@
  * arguments); what only fills the line goes: parameter lists, return types, long template arguments, symbol versions and
  * the suffixes of compiler clones.
  */
-#ifndef VT_WALK_DEMANGLE_H
-#define VT_WALK_DEMANGLE_H
+#ifndef VT_WALK_NATIVE_DEMANGLE_H
+#define VT_WALK_NATIVE_DEMANGLE_H
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native frames from a memory source and registers, by call frame information (walk/cfi.h), and their names: all
+ * Native frames from a memory source and registers, by call frame information (walk/native/cfi.h), and their names: all
  * program counters are collected first, then each module's symbol table is read once. Source lines and inlined functions
  * come from DWARF, where there is some.
  */
-#ifndef VT_WALK_NATIVE_H
-#define VT_WALK_NATIVE_H
+#ifndef VT_WALK_NATIVE_NATIVE_H
+#define VT_WALK_NATIVE_NATIVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,7 +80,7 @@ struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_nativ
  * at once. What the memo knows is not read again, what is read is put there, and what another process is reading is waited for.
  */
 struct vt_native_lines; /* opaque */
-struct vt_lines_memo;   /* walk/lines_memo.h */
+struct vt_lines_memo;   /* walk/native/lines_memo.h */
 
 /* With processes that are at the same places. */
 struct vt_native_sharing {

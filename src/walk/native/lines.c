@@ -19,12 +19,12 @@
 #include "base/clock.h"
 #include "base/sandbox.h"
 #include "base/str.h"
-#include "walk/debugfile.h"
-#include "walk/demangle.h"
-#include "walk/dwarf_lines.h"
-#include "walk/lines_memo.h"
-#include "walk/native.h"
-#include "walk/native_places.h"
+#include "walk/native/debugfile.h"
+#include "walk/native/demangle.h"
+#include "walk/native/dwarf_lines.h"
+#include "walk/native/lines_memo.h"
+#include "walk/native/native.h"
+#include "walk/native/places.h"
 
 #define MAX_REQUESTS 16384
 #define MAX_RESULT_BYTES (16u * 1024 * 1024)

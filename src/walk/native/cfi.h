@@ -6,8 +6,8 @@
  * every file a second time, look for debug files, and bring the debuginfod client into the program. test_cfi.c compares
  * this with libdw, address by address.
  */
-#ifndef VT_WALK_CFI_H
-#define VT_WALK_CFI_H
+#ifndef VT_WALK_NATIVE_CFI_H
+#define VT_WALK_NATIVE_CFI_H
 
 #include <elf.h>
 #include <stdbool.h>

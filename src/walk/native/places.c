@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/native_places.h"
+#include "walk/native/places.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/symfile.h"
+#include "walk/native/symfile.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/demangle.h"
+#include "walk/native/demangle.h"
 
 #include <setjmp.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * it is. Who is going to find out about an address claims it, so that others can wait instead of doing the same. Whoever reads trusts none
  * of it, since each of the processes works on hostile bytes and may write anything here.
  */
-#ifndef VT_WALK_LINES_MEMO_H
-#define VT_WALK_LINES_MEMO_H
+#ifndef VT_WALK_NATIVE_LINES_MEMO_H
+#define VT_WALK_NATIVE_LINES_MEMO_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * An ELF file as far as its symbols are concerned: sections, strings, and what stands in for sections where there are
  * none. Files are hostile: every offset is bounded.
  */
-#ifndef VT_WALK_SYMFILE_H
-#define VT_WALK_SYMFILE_H
+#ifndef VT_WALK_NATIVE_SYMFILE_H
+#define VT_WALK_NATIVE_SYMFILE_H
 
 #include <elf.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * Debug files from the servers in $DEBUGINFOD_URLS, by elfutils' program debuginfod-find, which keeps them in a cache of its
  * own. This tells the servers a build id, so it is only for those who asked for it.
  */
-#ifndef VT_WALK_DEBUGINFOD_H
-#define VT_WALK_DEBUGINFOD_H
+#ifndef VT_WALK_NATIVE_DEBUGINFOD_H
+#define VT_WALK_NATIVE_DEBUGINFOD_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,14 +4,14 @@
  * build id (/usr/lib/debug/.build-id) or by the name in .gnu_debuglink. They are looked for in the target's root first,
  * then in ours, and then, if the caller has set modules->debuginfod_until_ns, debuginfod is asked.
  */
-#ifndef VT_WALK_DEBUGFILE_H
-#define VT_WALK_DEBUGFILE_H
+#ifndef VT_WALK_NATIVE_DEBUGFILE_H
+#define VT_WALK_NATIVE_DEBUGFILE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "target/elfsym.h"
-#include "walk/symfile.h"
+#include "walk/native/symfile.h"
 
 struct vt_debugfile {
 	int fd;

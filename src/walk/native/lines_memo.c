@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/lines_memo.h"
+#include "walk/native/lines_memo.h"
 
 #include <errno.h>
 #include <linux/futex.h>

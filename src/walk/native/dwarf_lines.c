@@ -4,7 +4,7 @@
  * 6.2 (line numbers). clang and rustc write no .debug_aranges, and files of several compilers have them for some units:
  * what they lack is found by the units' own ranges.
  */
-#include "walk/dwarf_lines.h"
+#include "walk/native/dwarf_lines.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
