@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What vramtap's recorder in the process has: read from outside while the process goes on, or from a core. Its tables are read
- * before the blocks are listed and after (walk/recorder_join.h says why), its stacks when it is known which of them are wanted.
+ * before the blocks are listed and after (walk/recorder/join.h says why), its stacks when it is known which of them are wanted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 #include "cmd/collect_traces.h"
 #include "target/grace.h"
 #include "target/timens.h"
-#include "walk/recorder_find.h"
-#include "walk/recorder_join.h"
-#include "walk/recorder_stacks.h"
+#include "walk/recorder/find.h"
+#include "walk/recorder/join.h"
+#include "walk/recorder/stacks.h"
 
 /*
  * A thread may have got a block before the blocks were listed, and not have written its record yet. It needs less than a microsecond

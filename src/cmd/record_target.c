@@ -12,7 +12,7 @@
 #include "target/pthread.h"
 #include "target/session.h"
 #include "walk/cuda_imports.h"
-#include "walk/recorder_python.h"
+#include "walk/recorder/python.h"
 #include "walk/torch/slots.h"
 
 #define STOP_NS VT_NS_PER_S /* for each thread, where hooks are taken out from outside */

@@ -16,5 +16,5 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/python/tensor.c src/walk/python/tensor.h \
 	src/walk/python/type.c src/walk/python/type.h \
 	src/walk/python/value.c src/walk/python/value.h \
-	src/walk/recorder_python.c src/walk/recorder_python.h
+	src/walk/recorder/python.c src/walk/recorder/python.h
 EXTRA_DIST += scripts/gen-python-layouts.sh

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "target/live.h"
-#include "walk/recorder_python.h"
+#include "walk/recorder/python.h"
 
 struct seen {
 	struct vt_live *live;

@@ -7,8 +7,8 @@
  */
 #include "fuzz.h"
 #include "recorder_image.h"
-#include "walk/recorder_join.h"
-#include "walk/recorder_stacks.h"
+#include "walk/recorder/join.h"
+#include "walk/recorder/stacks.h"
 
 #define N_BLOCKS 40
 #define N_STACKS 10

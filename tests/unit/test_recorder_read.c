@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "python_image.h"
 #include "recorder_image.h"
-#include "walk/recorder_find.h"
-#include "walk/recorder_join.h"
-#include "walk/recorder_stacks.h"
+#include "walk/recorder/find.h"
+#include "walk/recorder/join.h"
+#include "walk/recorder/stacks.h"
 
 #define N_BLOCKS 300
 #define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i) * 512)

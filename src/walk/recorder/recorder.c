@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/recorder.h"
+#include "walk/recorder/recorder.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #define VT_WALK_RECORDER_JOIN_H
 
 #include "vramtap/torch.h"
-#include "walk/recorder.h"
+#include "walk/recorder/recorder.h"
 
 enum vt_recorder_fate {
 	VT_RECORD_NONE,     /* there is no record of this address */

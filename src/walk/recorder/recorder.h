@@ -4,10 +4,10 @@
  * core. Everything is hostile: counts are bounded, records are checked, tables that change under the reading are read again.
  *
  * Frees are not recorded, so a record is about a block only if no other block can have been at its address since: the tables are
- * read before and after the blocks are listed, and walk/recorder_join.h has the rule.
+ * read before and after the blocks are listed, and walk/recorder/join.h has the rule.
  */
-#ifndef VT_WALK_RECORDER_H
-#define VT_WALK_RECORDER_H
+#ifndef VT_WALK_RECORDER_RECORDER_H
+#define VT_WALK_RECORDER_RECORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/recorder_find.h"
+#include "walk/recorder/find.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/recorder_stacks.h"
+#include "walk/recorder/stacks.h"
 
 #include <errno.h>
 #include <inttypes.h>

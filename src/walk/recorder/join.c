@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/recorder_join.h"
+#include "walk/recorder/join.h"
 
 #include <stdlib.h>
 #include <string.h>

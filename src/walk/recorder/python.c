@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/recorder_python.h"
+#include "walk/recorder/python.h"
 
 #include "walk/python/layout.h"
 #include "walk/python/object.h"

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "walk/python/places.h"
-#include "walk/recorder.h"
+#include "walk/recorder/recorder.h"
 
 struct vt_recorder_trace {
 	uint32_t id;      /* in the recorder's table of stacks */
