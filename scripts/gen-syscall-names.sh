@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints src/walk/syscall_names.h: the names of the system calls of x86-64, by number.
+# Prints src/explain/syscall_names.h: the names of the system calls of x86-64, by number.
 #
-#   sh scripts/gen-syscall-names.sh [UNISTD_64_H] > src/walk/syscall_names.h
+#   sh scripts/gen-syscall-names.sh [UNISTD_64_H] > src/explain/syscall_names.h
 #
 # The numbers never change, so the table is kept in the tree; run this again with the headers of a newer kernel (the file
 # asm/unistd_64.h of linux-libc-dev) to add what has come since.

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
-#include "walk/verdicts.h"
+#include "explain/verdicts.h"
 
 /*
  * A thread that waits for the GIL wakes up every 5 ms to ask for it (CPython's default switch interval), and one that was

@@ -12,8 +12,8 @@
 #include "base/map.h"
 #include "cmd/collect_stacks.h"
 #include "walk/native/debuginfod.h"
-#include "walk/merge.h"
-#include "walk/verdicts.h"
+#include "explain/merge.h"
+#include "explain/verdicts.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 #define MAP_AGE_NS (50 * VT_NS_PER_MS)   /* a memory map is read again when it is older */

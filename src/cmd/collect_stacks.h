@@ -10,7 +10,7 @@
 #include "target/snapshot.h"
 #include "walk/native/native.h"
 #include "walk/python/python.h"
-#include "walk/wait.h"
+#include "explain/wait.h"
 
 #define VT_MAX_ROUNDS 4
 

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "cmd/collect_traces.h"
-#include "walk/merge.h"
+#include "explain/merge.h"
 
 #define LINES_NS (100 * VT_NS_PER_MS)
 #define NO_NUMBER UINT32_MAX

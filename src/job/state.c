@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each member does, in one word, out of the verdict of its main thread (walk/verdicts.c) and the names in its stack. */
+/* What each member does, in one word, out of the verdict of its main thread (explain/verdicts.c) and the names in its stack. */
 #include <string.h>
 
 #include "base/str.h"

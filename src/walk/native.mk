@@ -5,19 +5,19 @@ src_walk_libwalk_a_SOURCES += \
 	src/walk/native/demangle.c src/walk/native/demangle.h \
 	src/walk/native/dwarf_lines.c src/walk/native/dwarf_lines.h \
 	src/walk/native/lines_memo.c src/walk/native/lines_memo.h \
-	src/walk/merge.c \
-	src/walk/merge_recorded.c \
+	src/explain/merge.c \
+	src/explain/merge_recorded.c \
 	src/walk/native/lines.c \
 	src/walk/native/places.c src/walk/native/places.h \
 	src/walk/native/symbols.c \
 	src/walk/native/unwind.c \
 	src/walk/native/symfile.c src/walk/native/symfile.h \
-	src/walk/syscall_names.h \
-	src/walk/verdicts.c src/walk/verdicts.h \
-	src/walk/wait.c \
-	src/walk/wait_core.c \
-	src/walk/wait_fd.c \
-	src/walk/wait_futex.c \
-	src/walk/wait_socket.c \
-	src/walk/wait_parts.h
+	src/explain/syscall_names.h \
+	src/explain/verdicts.c src/explain/verdicts.h \
+	src/explain/wait.c \
+	src/explain/wait_core.c \
+	src/explain/wait_fd.c \
+	src/explain/wait_futex.c \
+	src/explain/wait_socket.c \
+	src/explain/wait_parts.h
 EXTRA_DIST += scripts/gen-syscall-names.sh

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "walk/merge.h"
+#include "explain/merge.h"
 
 #define EVAL "libpython3.12.so.1.0:_PyEval_EvalFrameDefault"
 #define PY "libpython3.12.so.1.0:"

@@ -30,8 +30,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "target/live.h"
-#include "walk/verdicts.h"
-#include "walk/wait.h"
+#include "explain/verdicts.h"
+#include "explain/wait.h"
 
 /* ---- the child ---- */
 

@@ -10,7 +10,7 @@
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
 #define MAX_NAME 120 /* bytes of a target's name in a sentence */
-#define FOR_RETRY ", for the caching allocator, which retries a request" /* walk/verdicts.c */
+#define FOR_RETRY ", for the caching allocator, which retries a request" /* explain/verdicts.c */
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
 {

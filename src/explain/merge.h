@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Puts every Python frame at its own evaluator frame of the native stack. */
-#ifndef VT_WALK_MERGE_H
-#define VT_WALK_MERGE_H
+#ifndef VT_EXPLAIN_MERGE_H
+#define VT_EXPLAIN_MERGE_H
 
 #include "base/arena.h"
 #include "model/model.h"

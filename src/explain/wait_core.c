@@ -2,7 +2,7 @@
 /* What the threads of a core wait for: it is one instant, and the kernel's side of it is gone. */
 #include <stdio.h>
 
-#include "walk/wait_parts.h"
+#include "explain/wait_parts.h"
 
 static pid_t core_thread_of(const struct wait_context *c, pid_t tid)
 {

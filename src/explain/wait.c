@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/wait.h"
+#include "explain/wait.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,9 +12,9 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "walk/syscall_names.h"
-#include "walk/verdicts.h"
-#include "walk/wait_parts.h"
+#include "explain/syscall_names.h"
+#include "explain/verdicts.h"
+#include "explain/wait_parts.h"
 
 /* Waiting functions are the innermost ones. */
 #define MAX_INNER_FRAMES 12

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "walk/wait_parts.h"
+#include "explain/wait_parts.h"
 
 #define MAX_KINDS 4
 #define MAX_PATH_SHOWN 80

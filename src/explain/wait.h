@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread waits for, in words: its system call with arguments, and verdict rules over its stack. */
-#ifndef VT_WALK_WAIT_H
-#define VT_WALK_WAIT_H
+#ifndef VT_EXPLAIN_WAIT_H
+#define VT_EXPLAIN_WAIT_H
 
 #include "base/arena.h"
 #include "base/map.h"

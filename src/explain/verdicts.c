@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/verdicts.h"
+#include "explain/verdicts.h"
 
 #include <string.h>
 
@@ -373,7 +373,7 @@ static const struct rule *rule_by_name(const struct look *look)
 /* The rules are tried in their order: one names what the whole stack is for, a later one only where it ends. */
 static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 {
-	/* In a system call that a signal ends there are better words (walk/wait.c); without one it is a page fault. */
+	/* In a system call that a signal ends there are better words (explain/wait.c); without one it is a page fault. */
 	bool asleep = thread->state == 'D' || (thread->state == 'S' && !thread->syscall);
 
 	for (size_t r = 0; asleep && r < N_RULES; r++) {

@@ -5,7 +5,7 @@
  * frames that ends with .entry. The k-th evaluator from inside therefore belongs to the k-th run from inside. Where the
  * end of a run says in which C stack frame it began (3.12+), that decides, also in an interpreter without symbols.
  */
-#include "walk/merge.h"
+#include "explain/merge.h"
 
 #include <stdio.h>
 #include <string.h>

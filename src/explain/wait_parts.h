@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to wait*.c: the pieces that describe one kind of wait. */
-#ifndef VT_WALK_WAIT_PARTS_H
-#define VT_WALK_WAIT_PARTS_H
+#ifndef VT_EXPLAIN_WAIT_PARTS_H
+#define VT_EXPLAIN_WAIT_PARTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
-#include "walk/wait.h"
+#include "explain/wait.h"
 
 struct wait_context;
 

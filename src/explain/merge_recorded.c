@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "walk/merge.h"
+#include "explain/merge.h"
 
 static const struct vt_module *find_interpreter(const struct vt_native_stack *native)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "walk/wait_parts.h"
+#include "explain/wait_parts.h"
 
 #define MAX_LINES 65536 /* of each table */
 

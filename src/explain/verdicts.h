@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread is in or waits for, by rules over the names in its stack (verdicts.c). */
-#ifndef VT_WALK_VERDICTS_H
-#define VT_WALK_VERDICTS_H
+#ifndef VT_EXPLAIN_VERDICTS_H
+#define VT_EXPLAIN_VERDICTS_H
 
 #include <stdbool.h>
 

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "walk/wait_parts.h"
+#include "explain/wait_parts.h"
 
 #define MAX_TASKS 16384
 #define MAX_READS 8 /* of all tasks: an owner that no thread is may be anything */
