@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "model/model.h"
-#include "target/core.h"
-#include "target/core_files.h"
+#include "target/core/core.h"
+#include "target/core/files.h"
 #include "target/elfsym.h"
 #include "target/live.h"
 #include "target/maps.h"

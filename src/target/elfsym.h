@@ -2,7 +2,7 @@
 /*
  * The modules of a target (files mapped executable) and look-up of single symbols in them by name. Files are opened so
  * that mount namespaces, deleted and replaced files do not matter: of a live process /proc/PID/map_files, then
- * /proc/PID/root + path, each checked by device and inode; of a core by name and build id (target/core_files.h). The vDSO and
+ * /proc/PID/root + path, each checked by device and inode; of a core by name and build id (target/core/files.h). The vDSO and
  * files that cannot be opened are read from memory where possible.
  */
 #ifndef VT_TARGET_ELFSYM_H

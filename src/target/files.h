@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the files of a target are, and its memory as far as they are not needed for it: a live process shows them under /proc;
- * those of a core lie on this machine, or under a directory with a copy of the other machine's (target/core_files.h).
+ * those of a core lie on this machine, or under a directory with a copy of the other machine's (target/core/files.h).
  */
 #ifndef VT_TARGET_FILES_H
 #define VT_TARGET_FILES_H

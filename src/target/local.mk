@@ -2,9 +2,9 @@ noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
 	src/target/buildid.c src/target/buildid.h \
 	src/target/container.c src/target/container.h \
-	src/target/core.c src/target/core.h src/target/core_parts.h \
-	src/target/core_files.c src/target/core_files.h \
-	src/target/core_maps.c src/target/core_memory.c src/target/core_notes.c \
+	src/target/core/core.c src/target/core/core.h src/target/core/parts.h \
+	src/target/core/files.c src/target/core/files.h \
+	src/target/core/maps.c src/target/core/memory.c src/target/core/notes.c \
 	src/target/elfsym.c src/target/elfsym.h \
 	src/target/files.c src/target/files.h \
 	src/target/grace.c src/target/grace.h \

@@ -5,8 +5,8 @@
 
 #include "core_image.h"
 #include "fuzz.h"
-#include "target/core.h"
-#include "target/core_files.h"
+#include "target/core/core.h"
+#include "target/core/files.h"
 #include "target/elfsym.h"
 
 #define SAMPLES 64

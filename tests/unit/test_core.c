@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "core_image.h"
-#include "target/core.h"
-#include "target/core_files.h"
+#include "target/core/core.h"
+#include "target/core/files.h"
 #include "target/elfsym.h"
 
 #define PAGE 4096u

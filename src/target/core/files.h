@@ -6,7 +6,7 @@
 #ifndef VT_TARGET_CORE_FILES_H
 #define VT_TARGET_CORE_FILES_H
 
-#include "target/core.h"
+#include "target/core/core.h"
 #include "target/files.h"
 #include "target/maps.h"
 

@@ -3,8 +3,8 @@
  * A core file (ELF, x86-64) as data: of the kernel, of gdb's gcore, or of cuda-gdb. Everything in it is hostile: sizes are bounded
  * by the file, counts by constants, and what does not make sense is left out. It is read piece by piece and never as a whole.
  */
-#ifndef VT_TARGET_CORE_H
-#define VT_TARGET_CORE_H
+#ifndef VT_TARGET_CORE_CORE_H
+#define VT_TARGET_CORE_CORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "target/core_files.h"
+#include "target/core/files.h"
 
 #include <elf.h>
 #include <errno.h>

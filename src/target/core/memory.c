@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "target/core_parts.h"
+#include "target/core/parts.h"
 #include "target/elfsym.h"
 
 #define PAGE 4096u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "target/core.h"
+#include "target/core/core.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/regular.h"
-#include "target/core_parts.h"
+#include "target/core/parts.h"
 
 /* A mapping has a segment; vm.max_map_count is 65,530 by default, and some sites raise it to a million or so. */
 #define MAX_SEGMENTS (4u * 1024 * 1024)

@@ -3,7 +3,7 @@
 #ifndef VT_TARGET_CORE_PARTS_H
 #define VT_TARGET_CORE_PARTS_H
 
-#include "target/core.h"
+#include "target/core/core.h"
 
 /* len bytes of the file at this offset, through the cache; false when it does not have them. */
 bool vt_core_read_file(struct vt_core *core, uint64_t offset, void *buf, size_t len);
