@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "cmd/collect.h"
 #include "inject/inject.h"
-#include "walk/cuda_imports.h"
+#include "inject/cuda_imports.h"
 #include "walk/torch/abi.h"
 
 /* CUDA error numbers that have a meaning of their own here (cuda.h: CUDA_ERROR_NOT_INITIALIZED). */

@@ -11,7 +11,7 @@
 #include "inject/gate.h"
 #include "target/pthread.h"
 #include "target/session.h"
-#include "walk/cuda_imports.h"
+#include "inject/cuda_imports.h"
 #include "walk/recorder/python.h"
 #include "walk/torch/slots.h"
 

@@ -1,5 +1,5 @@
 src_walk_libwalk_a_SOURCES += \
-	src/walk/cuda_imports.c src/walk/cuda_imports.h \
+	src/inject/cuda_imports.c src/inject/cuda_imports.h \
 	src/walk/torch/abi.h \
 	src/walk/torch/blocks.c \
 	src/walk/torch/devices.c \

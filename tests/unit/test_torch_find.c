@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "torch_image.h"
-#include "walk/cuda_imports.h"
+#include "inject/cuda_imports.h"
 #include "walk/torch/find.h"
 #include "walk/torch/table.h"
 

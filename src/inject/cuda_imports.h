@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the functions that the helper calls are in a target. */
-#ifndef VT_WALK_CUDA_IMPORTS_H
-#define VT_WALK_CUDA_IMPORTS_H
+#ifndef VT_INJECT_CUDA_IMPORTS_H
+#define VT_INJECT_CUDA_IMPORTS_H
 
 #include "target/elfsym.h"
 #include "vramtap/helper_abi.h"

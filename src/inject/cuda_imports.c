@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "walk/cuda_imports.h"
+#include "inject/cuda_imports.h"
 
 /*
  * Which field comes from which library under which names, the newest first. cuda.h renames functions whose parameters changed
