@@ -113,7 +113,7 @@ static void close_copies(void)
 		vt_sys2(SYS_close, fd, 0);
 }
 
-/* As in inject/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
+/* As in inject/stub/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
 static long create(void)
 {
 	long fd = vt_sys2(SYS_memfd_create, (long)file.args->name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "inject/choose.h"
 #include "inject/seccomp.h"
-#include "inject/stub.h"
+#include "inject/stub/stub.h"
 #include "target/live.h"
 #include "target/maps.h"
 #include "target/proc.h"

@@ -10,7 +10,7 @@
 \name\()_end:
 	.endm
 
-	embed	vt_stub_blob, src/inject/stub.bin
+	embed	vt_stub_blob, src/inject/stub/stub.bin
 	embed	vt_helper_elf, helper/vramtap-helper.so
 	embed	vt_recorder_elf, helper/vramtap-recorder.so
 

@@ -15,24 +15,24 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/recorder_got.c src/inject/recorder_got.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
-	src/inject/stub.h \
+	src/inject/stub/stub.h \
 	src/inject/symbols.c src/inject/symbols.h \
 	src/inject/trap.c src/inject/trap.h \
 	src/inject/xstate.c src/inject/xstate.h
 
 # The stub: flat code that runs in a borrowed thread of the target. Built like the helper, and linked by a script that
 # refuses data, relocations and calls to anything outside.
-stub_sources = src/inject/stub_entry.S src/inject/stub.c
+stub_sources = src/inject/stub/entry.S src/inject/stub/stub.c
 stub_cflags = $(freestanding_cflags) -Os -fPIE -fno-jump-tables -mgeneral-regs-only -fomit-frame-pointer \
 	-I$(top_srcdir)/src
-src/inject/stub.bin: $(stub_sources) src/inject/stub.h src/inject/stub.lds helper/sys.h Makefile
-	@$(MKDIR_P) src/inject
+src/inject/stub/stub.bin: $(stub_sources) src/inject/stub/stub.h src/inject/stub/stub.lds helper/sys.h Makefile
+	@$(MKDIR_P) src/inject/stub
 	$(AM_V_CCLD)$(CC) $(stub_cflags) $(freestanding_ldflags) -static -Wl,--build-id=none \
-		-Wl,-T,$(top_srcdir)/src/inject/stub.lds -o src/inject/stub.elf \
-		$(top_srcdir)/src/inject/stub_entry.S $(top_srcdir)/src/inject/stub.c
-	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub.elf $@
+		-Wl,-T,$(top_srcdir)/src/inject/stub/stub.lds -o src/inject/stub/stub.elf \
+		$(top_srcdir)/src/inject/stub/entry.S $(top_srcdir)/src/inject/stub/stub.c
+	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub/stub.elf $@
 
-src/inject/embed.$(OBJEXT): helper/vramtap-helper.so helper/vramtap-recorder.so src/inject/stub.bin
+src/inject/embed.$(OBJEXT): helper/vramtap-helper.so helper/vramtap-recorder.so src/inject/stub/stub.bin
 
-CLEANFILES += src/inject/stub.bin src/inject/stub.elf
-EXTRA_DIST += $(stub_sources) src/inject/stub.lds
+CLEANFILES += src/inject/stub/stub.bin src/inject/stub/stub.elf
+EXTRA_DIST += $(stub_sources) src/inject/stub/stub.lds

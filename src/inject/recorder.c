@@ -219,7 +219,7 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 	if (!own_build_id(id))
 		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
 	snprintf(name, sizeof(name), VT_RECORDER_FILE_NAME "-%s", id);
-	/* As in inject/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
+	/* As in inject/stub/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
 	fd = memfd_create(name, MFD_CLOEXEC | 0x8u /* MFD_NOEXEC_SEAL, Linux 6.3 */);
 	if (fd < 0)
 		fd = memfd_create(name, MFD_CLOEXEC);

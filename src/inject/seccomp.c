@@ -14,7 +14,7 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 
-#include "inject/stub.h"
+#include "inject/stub/stub.h"
 
 #ifndef SYS_clone3
 #define SYS_clone3 435

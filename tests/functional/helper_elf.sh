@@ -10,7 +10,7 @@ set -eu
 build=${VRAMTAP_BUILD_DIR:-.}
 helper=$build/helper/vramtap-helper.so
 recorder=$build/helper/vramtap-recorder.so
-stub=$build/src/inject/stub.elf
+stub=$build/src/inject/stub/stub.elf
 
 # Prints what is wrong with a library.
 problems() {
@@ -62,6 +62,6 @@ vector=$(objdump -d "$stub" | grep -E '%[xyz]?mm[0-9]|%st' || :)
 [ -z "$vector" ] || fail "$stub uses $vector"
 saves=$(objdump -d "$stub" | grep -cE 'xsave64|xrstor64')
 [ "$saves" = 2 ] || fail "$stub saves and restores the extended state $saves times"
-size=$(wc -c <"$build/src/inject/stub.bin")
+size=$(wc -c <"$build/src/inject/stub/stub.bin")
 [ "$size" -le 3072 ] || fail "the stub has $size bytes: the unused bytes behind libc's code are about 3,800"
 echo "ok: $stub is code alone, $size bytes"

@@ -20,7 +20,7 @@
 #include "inject/image.h"
 #include "inject/place.h"
 #include "inject/refuse.h"
-#include "inject/stub.h"
+#include "inject/stub/stub.h"
 #include "inject/symbols.h"
 #include "inject/xstate.h"
 

@@ -7,14 +7,14 @@
  * Built freestanding and with integer registers only: the borrowed thread's floating point state is saved around
  * vt_stub_main(), but not around vt_stub_finish().
  */
-#include "inject/stub.h"
+#include "inject/stub/stub.h"
 
 #include <linux/memfd.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
 #include <linux/signal.h>
 
-#include "../../helper/sys.h"
+#include "../../../helper/sys.h"
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_S UINT64_C(1000000000)

@@ -8,8 +8,8 @@
  * memory that the stub maps for itself: the control page (through which tool and helper's thread speak until the shared
  * file is mapped), the XSAVE area and a scratch stack.
  */
-#ifndef VT_INJECT_STUB_H
-#define VT_INJECT_STUB_H
+#ifndef VT_INJECT_STUB_STUB_H
+#define VT_INJECT_STUB_STUB_H
 
 /* Entries, in bytes from the start of the stub. */
 #define VT_STUB_BORROWED 0
@@ -106,7 +106,7 @@ enum vt_stub_restart {
 	VT_RESTART_BLOCK = 4,   /* ERESTART_RESTARTBLOCK: restart_syscall(2) knows the rest of the time */
 };
 
-/* The stub is entered with rsp at its block; the order of the registers is that of stub_entry.S. */
+/* The stub is entered with rsp at its block; the order of the registers is that of inject/stub/entry.S. */
 struct vt_stub_block {
 	uint64_t r15, r14, r13, r12, rbp, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
 	uint64_t flags;
@@ -123,13 +123,13 @@ struct vt_stub_block {
 	struct vt_stub_control control;
 };
 
-_Static_assert(offsetof(struct vt_stub_block, flags) == VT_BLOCK_FLAGS, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_block, slot) == VT_BLOCK_SLOT, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE, "stub_entry.S");
-_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY, "stub_entry.S");
+_Static_assert(offsetof(struct vt_stub_block, flags) == VT_BLOCK_FLAGS, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, slot) == VT_BLOCK_SLOT, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY, "inject/stub/entry.S");
 _Static_assert(VT_REGION_FILE_STACK - VT_REGION_XSAVE - VT_XSAVE_MAX >= 0x4000, "room for a stack");
 _Static_assert(sizeof(struct vt_stub_control) % 8 == 0, "copied by words");
 _Static_assert(sizeof(struct vt_stub_control) <= VT_REGION_XSAVE, "one page");

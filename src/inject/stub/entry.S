@@ -5,7 +5,7 @@
  *
  * Position-independent, no data, and outside of xsave and xrstor nothing but integer registers.
  */
-#include "inject/stub.h"
+#include "inject/stub/stub.h"
 
 #define NR_mmap 9
 #define NR_munmap 11
