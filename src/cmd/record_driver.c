@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 #include "cmd/record_target.h"
-#include "inject/recorder_cupti.h"
-#include "inject/recorder_got.h"
+#include "inject/recorder/cupti.h"
+#include "inject/recorder/got.h"
 
 void vt_record_configure_driver(struct vt_record_target *target, bool cupti, struct vt_recorder_config *config)
 {

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/progress.h"
-#include "inject/gate.h"
+#include "inject/recorder/gate.h"
 #include "target/pthread.h"
 #include "target/session.h"
 #include "inject/cuda_imports.h"

@@ -4,7 +4,7 @@
 #define VT_CMD_RECORD_TARGET_H
 
 #include "cmd/collect.h"
-#include "inject/recorder.h"
+#include "inject/recorder/recorder.h"
 
 /* What is to be recorded. */
 struct vt_record_request {

@@ -23,7 +23,7 @@
 #include "cmd/options_record.h"
 #include "cmd/output.h"
 #include "cmd/run_gate.h"
-#include "inject/gate.h"
+#include "inject/recorder/gate.h"
 
 /* As env, nice, timeout and others have it. */
 #define EXIT_OURSELVES 125

@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
-#include "inject/gate.h"
+#include "inject/recorder/gate.h"
 
 /* At the gate: less than what the process has patience for (VT_GATE_PATIENCE_MS). */
 #define GATE_BUDGET_NS (4 * VT_NS_PER_S)

@@ -21,7 +21,7 @@
 #include "cmd/record_target.h"
 #include "cmd/watch.h"
 #include "inject/inject.h"
-#include "inject/trap.h"
+#include "inject/recorder/trap.h"
 #include "report/writer.h"
 #include "target/timens.h"
 

@@ -4,20 +4,20 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/channel.c src/inject/channel.h \
 	src/inject/choose.c src/inject/choose.h \
 	src/inject/embed.S \
-	src/inject/gate.c src/inject/gate.h \
+	src/inject/recorder/gate.c src/inject/recorder/gate.h \
 	src/inject/helper.c \
 	src/inject/image.c src/inject/image.h \
 	src/inject/inject.h \
 	src/inject/lock.c \
 	src/inject/place.c src/inject/place.h \
-	src/inject/recorder.c src/inject/recorder.h \
-	src/inject/recorder_cupti.c src/inject/recorder_cupti.h \
-	src/inject/recorder_got.c src/inject/recorder_got.h \
+	src/inject/recorder/recorder.c src/inject/recorder/recorder.h \
+	src/inject/recorder/cupti.c src/inject/recorder/cupti.h \
+	src/inject/recorder/got.c src/inject/recorder/got.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
 	src/inject/stub/stub.h \
 	src/inject/symbols.c src/inject/symbols.h \
-	src/inject/trap.c src/inject/trap.h \
+	src/inject/recorder/trap.c src/inject/recorder/trap.h \
 	src/inject/xstate.c src/inject/xstate.h
 
 # The stub: flat code that runs in a borrowed thread of the target. Built like the helper, and linked by a script that

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "inject/inject.h"
-#include "inject/recorder.h"
+#include "inject/recorder/recorder.h"
 #include "target/pthread.h"
 #include "walk/torch/slots.h"
 

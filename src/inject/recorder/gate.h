@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tool's end of the gate: a process that initialises the driver and waits for what it is told. See vramtap/gate.h. */
-#ifndef VT_INJECT_GATE_H
-#define VT_INJECT_GATE_H
+#ifndef VT_INJECT_RECORDER_GATE_H
+#define VT_INJECT_RECORDER_GATE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * target or runs code in it: words of the recorder's are read and written. When we die, at any time, the thread that runs out of
  * memory next waits for us for half a second, once.
  */
-#ifndef VT_INJECT_TRAP_H
-#define VT_INJECT_TRAP_H
+#ifndef VT_INJECT_RECORDER_TRAP_H
+#define VT_INJECT_RECORDER_TRAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

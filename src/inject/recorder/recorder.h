@@ -3,8 +3,8 @@
  * The recorder in a target: found, loaded, called. Everything that is read of it is hostile. Loading and switching on are
  * separate requests, so that a load which comes too late switches nothing on.
  */
-#ifndef VT_INJECT_RECORDER_H
-#define VT_INJECT_RECORDER_H
+#ifndef VT_INJECT_RECORDER_RECORDER_H
+#define VT_INJECT_RECORDER_RECORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

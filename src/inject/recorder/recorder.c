@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inject/recorder.h"
+#include "inject/recorder/recorder.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inject/trap.h"
+#include "inject/recorder/trap.h"
 
 #include <pthread.h>
 #include <signal.h>

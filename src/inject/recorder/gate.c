@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inject/gate.h"
+#include "inject/recorder/gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "inject/recorder.h"
+#include "inject/recorder/recorder.h"
 
 #define HELLO_NS (2 * VT_NS_PER_S) /* from the connection to the first word, which is sent at once */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inject/recorder_cupti.h"
+#include "inject/recorder/cupti.h"
 
 #include <stdio.h>
 #include <string.h>

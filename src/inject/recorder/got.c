@@ -4,7 +4,7 @@
  * yet (PyTorch's libraries are linked for lazy binding) points back into its own library: what it would be bound to is looked
  * up in the one library that has the function, and where there are several (two CUDA runtimes), in the one that the file asks for.
  */
-#include "inject/recorder_got.h"
+#include "inject/recorder/got.h"
 
 #include <elf.h>
 #include <string.h>
