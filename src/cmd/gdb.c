@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/collect_held.h"
+#include "collect/origin_held.h"
 #include "cmd/gdb_answer.h"
 #include "cmd/gdb_release.h"
 #include "cmd/gdb_state.h"

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "cmd/held.h"
+#include "collect/held.h"
 
 struct vt_gdb_state {
 	pid_t pid;              /* 0: none */

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "json/out.h"

@@ -1,24 +1,24 @@
 bin_PROGRAMS += vramtap
 vramtap_SOURCES = \
 	src/cmd/cmd.h \
-	src/cmd/collect.c src/cmd/collect.h \
-	src/cmd/collect_ask.c \
-	src/cmd/collect_capture.c src/cmd/collect_stacks.h \
-	src/cmd/collect_core.c \
-	src/cmd/collect_deadlock.c \
-	src/cmd/collect_flight.c \
-	src/cmd/collect_history.c \
-	src/cmd/collect_identity.c \
-	src/cmd/collect_inside.c \
-	src/cmd/collect_outside.c src/cmd/collect_outside.h \
-	src/cmd/collect_passes.c \
-	src/cmd/collect_pinned.c \
-	src/cmd/collect_process.c \
-	src/cmd/collect_recorded.c \
-	src/cmd/collect_stacks.c \
-	src/cmd/collect_torch.c \
-	src/cmd/collect_traces.c src/cmd/collect_traces.h \
-	src/cmd/collect_held.c src/cmd/collect_held.h \
+	src/collect/collect.c src/collect/collect.h \
+	src/collect/ask.c \
+	src/collect/capture.c src/collect/stacks.h \
+	src/collect/origin_core.c \
+	src/collect/deadlock.c \
+	src/collect/flight.c \
+	src/collect/history.c \
+	src/collect/identity.c \
+	src/collect/inside.c \
+	src/collect/outside.c src/collect/outside.h \
+	src/collect/passes.c \
+	src/collect/pinned.c \
+	src/collect/origin_process.c \
+	src/collect/recorded.c \
+	src/collect/stacks.c \
+	src/collect/torch.c \
+	src/collect/traces.c src/collect/traces.h \
+	src/collect/origin_held.c src/collect/origin_held.h \
 	src/cmd/diff.c \
 	src/cmd/gdb.c \
 	src/cmd/gdb_answer.c src/cmd/gdb_answer.h \
@@ -27,7 +27,7 @@ vramtap_SOURCES = \
 	src/cmd/gdb_script.c \
 	src/cmd/gdb_state.c src/cmd/gdb_state.h \
 	src/cmd/gdb_values.c src/cmd/gdb_values.h \
-	src/cmd/held.c src/cmd/held.h \
+	src/collect/held.c src/collect/held.h \
 	src/cmd/layouts.c \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \
@@ -55,7 +55,7 @@ vramtap_SOURCES = \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \
 	src/cmd/watch_oom.c \
-	src/cmd/watchdog.c src/cmd/watchdog.h
+	src/collect/watchdog.c src/collect/watchdog.h
 vramtap_LDADD = \
 	src/report/libreport.a src/walk/libwalk.a src/inject/libinject.a \
 	src/target/libtarget.a src/base/libbase.a $(VT_LIBS)

@@ -6,7 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 
 /* An argp child of a command: its input is a struct vt_subject. */
 extern const struct argp vt_core_argp;

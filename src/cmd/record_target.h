@@ -3,7 +3,7 @@
 #ifndef VT_CMD_RECORD_TARGET_H
 #define VT_CMD_RECORD_TARGET_H
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "inject/recorder/recorder.h"
 
 /* What is to be recorded. */

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "base/progress.h"

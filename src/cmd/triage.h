@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "job/job.h"
 #include "target/processes.h"
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "cmd/options_record.h"
 #include "cmd/output.h"
 

@@ -1,5 +1,5 @@
 # The sources of src/cmd are in no library: those that are tested are compiled again.
-cmd_gdb_state = src/cmd/gdb_state.c src/cmd/gdb_state.h src/cmd/held.c src/cmd/held.h
+cmd_gdb_state = src/cmd/gdb_state.c src/cmd/gdb_state.h src/collect/held.c src/collect/held.h
 
 unit_tests += tests/unit/test_gdb_state
 tests_unit_test_gdb_state_SOURCES = tests/unit/test_gdb_state.c $(cmd_gdb_state)

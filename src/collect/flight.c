@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "inject/inject.h"
 #include "model/flight.h"
 #include "walk/python/ask.h"

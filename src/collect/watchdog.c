@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/watchdog.h"
+#include "collect/watchdog.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -3,8 +3,8 @@
  * Fills the model of one process: the order of the stages, what each falls back to, and which diagnostic that leaves. A
  * stage that fails costs its own part of the report, not the report.
  */
-#ifndef VT_CMD_COLLECT_H
-#define VT_CMD_COLLECT_H
+#ifndef VT_COLLECT_COLLECT_H
+#define VT_COLLECT_COLLECT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,15 +91,15 @@ struct vt_origin {
 	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
 	/* The interpreter in c->modules. */
 	struct vt_error *(*find_python)(struct vt_collect *c, struct vt_python *python);
-	/* The threads (collect_stacks.h): today's map, the list of threads with what the kernel says, and copies of all that changes. */
+	/* The threads (collect/stacks.h): today's map, the list of threads with what the kernel says, and copies of all that changes. */
 	void (*refresh_maps)(struct vt_collect *c);
 	struct vt_error *(*list_threads)(struct vt_stacks *s);
 	void (*capture)(struct vt_stacks *s);
 };
 
-extern const struct vt_origin vt_origin_process; /* collect_process.c */
-extern const struct vt_origin vt_origin_core;    /* collect_core.c */
-/* collect_held.h has vt_origin_held. */
+extern const struct vt_origin vt_origin_process; /* collect/origin_process.c */
+extern const struct vt_origin vt_origin_core;    /* collect/origin_core.c */
+/* collect/origin_held.h has vt_origin_held. */
 
 /* TORCH_FR_BUFFER_SIZE, or what it was called before; as it was at the process's start. */
 struct vt_flight_setting {
@@ -137,11 +137,11 @@ struct vt_collect {
 	bool cuda_unused;    /* the driver answered that this process never initialised it */
 	struct vt_reserved reserved; /* just before the driver was asked for the devices' memory */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
-	struct vt_maps pinned_maps; /* collect_pinned.c's own */
-	struct vt_collect_outside *outside; /* collect_outside.c's own */
-	struct vt_collect_history *history; /* collect_history.c's own */
-	struct vt_collect_recorded *recorded; /* collect_recorded.c's own */
-	struct vt_collect_traces *traces; /* collect_traces.c's own */
+	struct vt_maps pinned_maps; /* collect/pinned.c's own */
+	struct vt_collect_outside *outside; /* collect/outside.c's own */
+	struct vt_collect_history *history; /* collect/history.c's own */
+	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
+	struct vt_collect_traces *traces; /* collect/traces.c's own */
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 	bool moment_begun, moment_read;
@@ -180,21 +180,21 @@ void vt_collect_moment_begins(struct vt_collect *c);
 void vt_collect_moment_is_read(struct vt_collect *c);
 
 /* The stages, each in its own file. They report through diagnostics. */
-void vt_collect_identity(struct vt_collect *c);       /* collect_identity.c */
-void vt_collect_environ(struct vt_collect *c);        /* collect_identity.c: of a live process */
+void vt_collect_identity(struct vt_collect *c);       /* collect/identity.c */
+void vt_collect_environ(struct vt_collect *c);        /* collect/identity.c: of a live process */
 /* Its rank out of the n bytes of its environment (and a NUL). */
-void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n); /* collect_identity.c */
-void vt_collect_inside(struct vt_collect *c);         /* collect_inside.c: the helper: devices, allocator */
-void vt_collect_threads(struct vt_collect *c);        /* collect_stacks.c: stacks; the allocator from outside if need be */
-void vt_collect_pinned(struct vt_collect *c);         /* collect_pinned.c: PyTorch's pinned host memory, while the target runs */
-void vt_collect_find_torch(struct vt_collect *c);     /* collect_torch.c: which allocator, and its layout */
-void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen); /* collect_torch.c */
-void vt_collect_torch_inherited(struct vt_collect *c); /* collect_torch.c: no block of it is held by this process */
-void vt_collect_say_backend(struct vt_collect *c);    /* collect_torch.c: what is not listed with a backend that is not native */
-void vt_collect_find_torch_again(struct vt_collect *c); /* collect_torch.c: the last look, while the target stands still */
+void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n); /* collect/identity.c */
+void vt_collect_inside(struct vt_collect *c);         /* collect/inside.c: the helper: devices, allocator */
+void vt_collect_threads(struct vt_collect *c);        /* collect/stacks.c: stacks; the allocator from outside if need be */
+void vt_collect_pinned(struct vt_collect *c);         /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
+void vt_collect_find_torch(struct vt_collect *c);     /* collect/torch.c: which allocator, and its layout */
+void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen); /* collect/torch.c */
+void vt_collect_torch_inherited(struct vt_collect *c); /* collect/torch.c: no block of it is held by this process */
+void vt_collect_say_backend(struct vt_collect *c);    /* collect/torch.c: what is not listed with a backend that is not native */
+void vt_collect_find_torch_again(struct vt_collect *c); /* collect/torch.c: the last look, while the target stands still */
 
 /*
- * collect_outside.c: the walk from outside, if there was none inside: before the target is stopped (first what takes long, last
+ * collect/outside.c: the walk from outside, if there was none inside: before the target is stopped (first what takes long, last
  * what is best not old by then), while it is, and after. If it never was, all is done at last.
  */
 void vt_collect_outside_prepare(struct vt_collect *c);
@@ -204,12 +204,12 @@ void vt_collect_outside_finish(struct vt_collect *c);
 /* Whether nothing has to be read by vt_collect_outside_finish(). */
 bool vt_collect_outside_is_read(const struct vt_collect *c);
 
-/* collect_history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time). */
+/* collect/history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time). */
 void vt_collect_history_read(struct vt_collect *c);
 void vt_collect_history_deinit(struct vt_collect *c);
 
 /*
- * collect_recorded.c: what vramtap's recorder in the process has, while nothing is stopped for it. It is read before the blocks are
+ * collect/recorded.c: what vramtap's recorder in the process has, while nothing is stopped for it. It is read before the blocks are
  * listed and after, each as often as there is a better moment for it: the last one counts. Of each device it is told when the listing
  * began that counts.
  */
@@ -220,12 +220,12 @@ void vt_collect_recorded_after(struct vt_collect *c);
 void vt_collect_recorded_join(struct vt_collect *c);
 void vt_collect_recorded_deinit(struct vt_collect *c);
 
-/* collect_traces.c: when all else is in, recorded backtraces are named and put into the model. */
+/* collect/traces.c: when all else is in, recorded backtraces are named and put into the model. */
 void vt_collect_traces_finish(struct vt_collect *c);
 void vt_collect_traces_deinit(struct vt_collect *c);
 
 /*
- * collect_ask.c: the blocks as PyTorch tells them. On an error the model is as before, and the message says why PyTorch was not
+ * collect/ask.c: the blocks as PyTorch tells them. On an error the model is as before, and the message says why PyTorch was not
  * asked or what it did not tell. args (filled) serve the next.
  */
 struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args);
@@ -244,7 +244,7 @@ struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *
 /* Whether the locks of PyTorch's allocator come free, as far as they are known; who keeps one for long is in the driver. VT_ERR_BUSY. */
 struct vt_error *vt_collect_watch_allocator(struct vt_collect *c);
 
-/* collect_flight.c: PyTorch's flight recorder of collectives. Asked for last: the driver is asked by it, and may not answer. */
+/* collect/flight.c: PyTorch's flight recorder of collectives. Asked for last: the driver is asked by it, and may not answer. */
 void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper);
 /* When threads are known: what it means that the recorder had nothing. */
 void vt_collect_flight_finish(struct vt_collect *c);

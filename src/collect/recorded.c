@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/map.h"
-#include "cmd/collect_traces.h"
+#include "collect/traces.h"
 #include "target/grace.h"
 #include "target/timens.h"
 #include "walk/recorder/find.h"

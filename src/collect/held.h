@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a debugger has told of the threads that it holds, or has in its core: its own numbers and the registers. */
-#ifndef VT_CMD_HELD_H
-#define VT_CMD_HELD_H
+#ifndef VT_COLLECT_HELD_H
+#define VT_COLLECT_HELD_H
 
 #include <sys/types.h>
 

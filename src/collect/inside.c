@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "inject/inject.h"
 #include "inject/cuda_imports.h"
 #include "walk/torch/abi.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/collect.h"
-#include "cmd/watchdog.h"
+#include "collect/collect.h"
+#include "collect/watchdog.h"
 #include "walk/torch/pinned.h"
 
 #define MAX_BLOCKS 1000000

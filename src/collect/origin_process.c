@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/collect_stacks.h"
-#include "cmd/watchdog.h"
+#include "collect/stacks.h"
+#include "collect/watchdog.h"
 
 /* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)

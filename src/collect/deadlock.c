@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
-#include "cmd/collect_stacks.h"
+#include "collect/stacks.h"
 #include "explain/verdicts.h"
 
 /*

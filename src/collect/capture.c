@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cmd/collect_stacks.h"
+#include "collect/stacks.h"
 
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 #define STACK_BYTES_PER_THREAD (256 * 1024)

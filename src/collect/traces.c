@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "cmd/collect_traces.h"
+#include "collect/traces.h"
 #include "explain/merge.h"
 
 #define LINES_NS (100 * VT_NS_PER_MS)

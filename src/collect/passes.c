@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/collect_outside.h"
+#include "collect/outside.h"
 
 #define PASS_NS (2 * VT_NS_PER_S)
 /* A pass is begun when the statistics did not move for so long, or after so long in any case. */

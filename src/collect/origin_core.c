@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/collect_held.h"
-#include "cmd/collect_stacks.h"
+#include "collect/origin_held.h"
+#include "collect/stacks.h"
 #include "model/format.h"
 #include "target/pthread.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to collect_traces.c and to the sources of recorded backtraces, collect_history.c (PyTorch's own) and collect_recorded.c
+ * Private to collect/traces.c and to the sources of recorded backtraces, collect/history.c (PyTorch's own) and collect/recorded.c
  * (vramtap's recorder): what a source has, before it is named and put into the model.
  */
-#ifndef VT_CMD_COLLECT_TRACES_H
-#define VT_CMD_COLLECT_TRACES_H
+#ifndef VT_COLLECT_TRACES_H
+#define VT_COLLECT_TRACES_H
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "walk/python/places.h"
 
 /* A backtrace: indices of its places in its set, n_python in Python and then n_native native ones, each innermost first. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 
 #define MAX_ENVIRON (1 << 20)
 #define MAX_WORLD 10000000

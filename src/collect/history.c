@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cmd/collect_traces.h"
+#include "collect/traces.h"
 #include "walk/torch/abi.h"
 #include "walk/torch/history.h"
 

@@ -5,8 +5,8 @@
  * the process is stopped it stays so. When the time is over, another thread of ours says so and ends this program, which
  * interrupts such a read, and whereupon the kernel lets go of all that is stopped.
  */
-#ifndef VT_CMD_WATCHDOG_H
-#define VT_CMD_WATCHDOG_H
+#ifndef VT_COLLECT_WATCHDOG_H
+#define VT_COLLECT_WATCHDOG_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to collect_stacks.c and collect_capture.c: the threads while they are looked at. */
-#ifndef VT_CMD_COLLECT_STACKS_H
-#define VT_CMD_COLLECT_STACKS_H
+/* Private to collect/stacks.c and collect/capture.c: the threads while they are looked at. */
+#ifndef VT_COLLECT_STACKS_H
+#define VT_COLLECT_STACKS_H
 
 #include "base/map.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "target/replay.h"
 #include "target/session.h"
 #include "target/snapshot.h"
@@ -71,7 +71,7 @@ void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
 /* Just before the threads are stopped: waits for the other processes of a triage. The time that capturing may take begins again. */
-bool vt_collect_wait_for_others(struct vt_collect *c); /* collect_process.c; false: the process ended meanwhile, which was said */
+bool vt_collect_wait_for_others(struct vt_collect *c); /* collect/origin_process.c; false: the process ended meanwhile, which was said */
 
 /* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);

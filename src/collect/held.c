@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/held.h"
+#include "collect/held.h"
 
 struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc)
 {

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "walk/torch/find.h"
 #include "walk/torch/table.h"
 

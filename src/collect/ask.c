@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cmd/collect.h"
+#include "collect/collect.h"
 #include "inject/inject.h"
 #include "walk/python/ask.h"
 #include "walk/torch/told.h"

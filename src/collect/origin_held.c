@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/collect_held.h"
+#include "collect/origin_held.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/collect_stacks.h"
+#include "collect/stacks.h"
 
 /* ---- whether it is held ---- */
 

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cmd/collect_outside.h"
+#include "collect/outside.h"
 
 /* For all devices: the target stands still meanwhile. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)

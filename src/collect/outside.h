@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to collect_outside.c and collect_passes.c: one device's allocator while it is read from outside. */
-#ifndef VT_CMD_COLLECT_OUTSIDE_H
-#define VT_CMD_COLLECT_OUTSIDE_H
+/* Private to collect/outside.c and collect/passes.c: one device's allocator while it is read from outside. */
+#ifndef VT_COLLECT_OUTSIDE_H
+#define VT_COLLECT_OUTSIDE_H
 
-#include "cmd/collect.h"
+#include "collect/collect.h"
 
 struct vt_outside_device {
 	uint64_t dca;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/collect.h"
+#include "collect/collect.h"
 
 #include <string.h>
 
