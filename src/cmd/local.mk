@@ -35,11 +35,11 @@ vramtap_SOURCES = \
 	src/cmd/output.c src/cmd/output.h \
 	src/base/progress.c src/base/progress.h \
 	src/cmd/record.c \
-	src/cmd/record_driver.c \
-	src/cmd/record_target.c src/cmd/record_target.h \
+	src/record/driver.c \
+	src/record/target.c src/record/target.h \
 	src/cmd/report.c \
 	src/cmd/run.c \
-	src/cmd/run_gate.c src/cmd/run_gate.h \
+	src/record/run_gate.c src/record/run_gate.h \
 	src/cmd/stacks.c \
 	src/cmd/triage.c src/cmd/triage.h \
 	src/cmd/triage_collect.c src/cmd/triage_collect.h \

@@ -6,7 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 
-#include "cmd/record_target.h"
+#include "record/target.h"
 
 struct vt_record_options {
 	struct vt_record_request request;

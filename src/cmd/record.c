@@ -9,7 +9,7 @@
 #include "cmd/options_record.h"
 #include "cmd/output.h"
 #include "base/progress.h"
-#include "cmd/record_target.h"
+#include "record/target.h"
 #include "model/format.h"
 #include "json/out.h"
 #include "target/timens.h"

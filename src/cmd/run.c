@@ -22,7 +22,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options_record.h"
 #include "cmd/output.h"
-#include "cmd/run_gate.h"
+#include "record/run_gate.h"
 #include "inject/recorder/gate.h"
 
 /* As env, nice, timeout and others have it. */

@@ -18,7 +18,7 @@
 #include "base/vec.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
-#include "cmd/record_target.h"
+#include "record/target.h"
 #include "cmd/watch.h"
 #include "inject/inject.h"
 #include "inject/recorder/trap.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process whose recorder is looked at, switched on or off: what the commands do that need it. */
-#ifndef VT_CMD_RECORD_TARGET_H
-#define VT_CMD_RECORD_TARGET_H
+#ifndef VT_RECORD_TARGET_H
+#define VT_RECORD_TARGET_H
 
 #include "collect/collect.h"
 #include "inject/recorder/recorder.h"
@@ -10,7 +10,7 @@
 struct vt_record_request {
 	bool python, native; /* kinds of frames */
 	bool driver;         /* the driver's allocations, too */
-	bool cupti;          /* through CUPTI where it is to be had, see record_driver.c */
+	bool cupti;          /* through CUPTI where it is to be had, see record/driver.c */
 	uint64_t max_memory;
 	uint64_t sample_bytes; /* 0: every allocation */
 };
@@ -62,7 +62,7 @@ struct vt_error *vt_record_off(struct vt_record_target *target, uint64_t *kept);
 /* How many of its hooks are in a state. */
 size_t vt_record_count_hooks(const struct vt_record_target *target, const struct vt_recorder_head *head, enum vt_hook_state state);
 
-/* ---- record_driver.c ---- */
+/* ---- record/driver.c ---- */
 
 typedef struct vt_error *vt_record_call_fn(struct vt_record_target *target, enum vt_recorder_op op,
 					   const struct vt_recorder_config *config);

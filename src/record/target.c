@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/record_target.h"
+#include "record/target.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  */
 #include <stdio.h>
 
-#include "cmd/record_target.h"
+#include "record/target.h"
 #include "inject/recorder/cupti.h"
 #include "inject/recorder/got.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vramtap run: what is done with a process that has come to the gate. */
-#ifndef VT_CMD_RUN_GATE_H
-#define VT_CMD_RUN_GATE_H
+#ifndef VT_RECORD_RUN_GATE_H
+#define VT_RECORD_RUN_GATE_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "cmd/record_target.h"
+#include "record/target.h"
 
 struct vt_run_gate {
 	struct vt_record_request request;

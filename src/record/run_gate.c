@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/run_gate.h"
+#include "record/run_gate.h"
 
 #include <poll.h>
 #include <signal.h>
