@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from standard input (gdb_state.h), the
- * answer goes into a file of gdb's commands (gdb_answer.h), with the status of a report as $vt_status. Without a file it is printed, and
+ * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from standard input (gdb/state.h), the
+ * answer goes into a file of gdb's commands (gdb/answer.h), with the status of a report as $vt_status. Without a file it is printed, and
  * the status is the exit status.
  */
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "collect/origin_held.h"
-#include "cmd/gdb_answer.h"
-#include "cmd/gdb_release.h"
-#include "cmd/gdb_state.h"
-#include "cmd/gdb_values.h"
+#include "gdb/answer.h"
+#include "gdb/release.h"
+#include "gdb/state.h"
+#include "gdb/values.h"
 #include "cmd/output.h"
 #include "report/text/parts.h"
 

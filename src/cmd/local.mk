@@ -21,12 +21,12 @@ vramtap_SOURCES = \
 	src/collect/origin_held.c src/collect/origin_held.h \
 	src/cmd/diff.c \
 	src/cmd/gdb.c \
-	src/cmd/gdb_answer.c src/cmd/gdb_answer.h \
-	src/cmd/gdb_embed.S \
-	src/cmd/gdb_release.c src/cmd/gdb_release.h \
+	src/gdb/answer.c src/gdb/answer.h \
+	src/gdb/script.S \
+	src/gdb/release.c src/gdb/release.h \
 	src/cmd/gdb_script.c \
-	src/cmd/gdb_state.c src/cmd/gdb_state.h \
-	src/cmd/gdb_values.c src/cmd/gdb_values.h \
+	src/gdb/state.c src/gdb/state.h \
+	src/gdb/values.c src/gdb/values.h \
 	src/collect/held.c src/collect/held.h \
 	src/cmd/layouts.c \
 	src/cmd/main.c \
@@ -63,4 +63,4 @@ vramtap_LDFLAGS = $(VT_STATIC_FLAGS) -pthread
 
 # The assembler finds what is embedded from the source directory.
 vramtap_CCASFLAGS = -Wa,-I$(top_srcdir)
-src/cmd/vramtap-gdb_embed.$(OBJEXT): $(top_srcdir)/gdbcmds/vramtap.gdb.in
+src/gdb/vramtap-script.$(OBJEXT): $(top_srcdir)/gdbcmds/vramtap.gdb.in

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "cmd/gdb_state.h"
+#include "gdb/state.h"
 #include "fuzz.h"
 
 static const char *const seeds[] = {

@@ -44,7 +44,7 @@ tests_fuzz_fuzz_load_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS
 
 fuzz_programs += tests/fuzz/fuzz_gdb_state
 tests_fuzz_fuzz_gdb_state_SOURCES = tests/fuzz/fuzz_gdb_state.c $(fuzz_driver) \
-	src/cmd/gdb_state.c src/cmd/gdb_state.h src/collect/held.c src/collect/held.h
+	src/gdb/state.c src/gdb/state.h src/collect/held.c src/collect/held.h
 tests_fuzz_fuzz_gdb_state_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_gdb_state_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_gdb_state_LDADD = src/base/libbase.a $(VT_LIBS)

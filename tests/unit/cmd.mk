@@ -1,5 +1,5 @@
 # The sources of src/cmd are in no library: those that are tested are compiled again.
-cmd_gdb_state = src/cmd/gdb_state.c src/cmd/gdb_state.h src/collect/held.c src/collect/held.h
+cmd_gdb_state = src/gdb/state.c src/gdb/state.h src/collect/held.c src/collect/held.h
 
 unit_tests += tests/unit/test_gdb_state
 tests_unit_test_gdb_state_SOURCES = tests/unit/test_gdb_state.c $(cmd_gdb_state)
@@ -7,7 +7,7 @@ tests_unit_test_gdb_state_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_gdb_state_LDADD = $(unit_libs)
 
 unit_tests += tests/unit/test_gdb_answer
-tests_unit_test_gdb_answer_SOURCES = tests/unit/test_gdb_answer.c src/cmd/gdb_answer.c src/cmd/gdb_answer.h
+tests_unit_test_gdb_answer_SOURCES = tests/unit/test_gdb_answer.c src/gdb/answer.c src/gdb/answer.h
 tests_unit_test_gdb_answer_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_gdb_answer_LDADD = $(unit_libs)
 unit_tests += tests/unit/test_triage

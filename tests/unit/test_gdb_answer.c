@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/gdb_answer.h"
+#include "gdb/answer.h"
 
 static char directory[64], file[80];
 static struct vt_gdb_answer answer;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/gdb_state.h"
+#include "gdb/state.h"
 
 #define FORMAT "vramtap-gdb 1\n"
 #define REGISTERS "1 2 3 4 5 6 7 8 9 a b c d e f 10 11 12"

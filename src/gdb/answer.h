@@ -3,8 +3,8 @@
  * What gdb is told: a file of its own commands, "printf" and "echo" for text and "set" for convenience variables, which the script
  * sources. So the text goes through gdb: it is paged, logged, piped and shown by front ends as gdb's own is.
  */
-#ifndef VT_CMD_GDB_ANSWER_H
-#define VT_CMD_GDB_ANSWER_H
+#ifndef VT_GDB_ANSWER_H
+#define VT_GDB_ANSWER_H
 
 #include <stdint.h>
 #include <stdio.h>

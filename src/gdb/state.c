@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/gdb_state.h"
+#include "gdb/state.h"
 
 #include <limits.h>
 #include <signal.h>

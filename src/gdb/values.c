@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/gdb_values.h"
+#include "gdb/values.h"
 
 #include <string.h>
 

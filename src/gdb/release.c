@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/gdb_release.h"
+#include "gdb/release.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gdb's convenience variables: doc/vramtap-gdb.7 lists them. */
-#ifndef VT_CMD_GDB_VALUES_H
-#define VT_CMD_GDB_VALUES_H
+#ifndef VT_GDB_VALUES_H
+#define VT_GDB_VALUES_H
 
-#include "cmd/gdb_answer.h"
+#include "gdb/answer.h"
 #include "model/find.h"
 #include "model/model.h"
 

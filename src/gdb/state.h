@@ -3,8 +3,8 @@
  * What gdb has before it, as gdbcmds/vramtap.gdb prints it into our standard input ("_vramtap state"): the process or core, the
  * settings that matter, the selected thread, and registers. Tables of gdb's are read by their column heads, which gdb 10 to 16 have.
  */
-#ifndef VT_CMD_GDB_STATE_H
-#define VT_CMD_GDB_STATE_H
+#ifndef VT_GDB_STATE_H
+#define VT_GDB_STATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/gdb_answer.h"
+#include "gdb/answer.h"
 
 #include <errno.h>
 #include <fcntl.h>
