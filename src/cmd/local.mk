@@ -41,17 +41,17 @@ vramtap_SOURCES = \
 	src/cmd/run.c \
 	src/record/run_gate.c src/record/run_gate.h \
 	src/cmd/stacks.c \
-	src/cmd/triage.c src/cmd/triage.h \
-	src/cmd/triage_collect.c src/cmd/triage_collect.h \
-	src/cmd/triage_dir.c src/cmd/triage_dir.h \
-	src/cmd/triage_find.c \
-	src/cmd/triage_gate.c src/cmd/triage_gate.h \
-	src/cmd/triage_label.c \
-	src/cmd/triage_moved.c src/cmd/triage_moved.h \
-	src/cmd/triage_ras.c src/cmd/triage_ras.h \
-	src/cmd/triage_ras_ask.c \
-	src/cmd/triage_ras_find.c \
-	src/cmd/triage_worker.c \
+	src/cmd/triage.c src/triage/triage.h \
+	src/triage/collect.c src/triage/collect.h \
+	src/triage/dir.c src/triage/dir.h \
+	src/triage/find.c \
+	src/triage/gate.c src/triage/gate.h \
+	src/triage/label.c \
+	src/triage/moved.c src/triage/moved.h \
+	src/triage/ras.c src/triage/ras.h \
+	src/triage/ras_ask.c \
+	src/triage/ras_find.c \
+	src/triage/worker.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \
 	src/cmd/watch_oom.c \

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
-#include "cmd/triage_collect.h"
-#include "cmd/triage_dir.h"
+#include "triage/collect.h"
+#include "triage/dir.h"
 
 #define DEFAULT_TIMEOUT_S 60
 /* For getting inside a process, and for each answer from there: the others wait for it at the start, and not much longer. */

@@ -11,7 +11,7 @@ tests_unit_test_gdb_answer_SOURCES = tests/unit/test_gdb_answer.c src/gdb/answer
 tests_unit_test_gdb_answer_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_gdb_answer_LDADD = $(unit_libs)
 unit_tests += tests/unit/test_triage
-tests_unit_test_triage_SOURCES = tests/unit/test_triage.c src/cmd/triage_dir.c src/cmd/triage_find.c src/cmd/triage_gate.c \
-	src/cmd/triage_label.c src/cmd/triage_moved.c
+tests_unit_test_triage_SOURCES = tests/unit/test_triage.c src/triage/dir.c src/triage/find.c src/triage/gate.c \
+	src/triage/label.c src/triage/moved.c
 tests_unit_test_triage_CPPFLAGS = $(unit_cppflags)
 tests_unit_test_triage_LDADD = src/report/libreport.a src/target/libtarget.a $(unit_libs) -lpthread

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/triage.h"
-#include "cmd/triage_dir.h"
-#include "cmd/triage_gate.h"
-#include "cmd/triage_moved.h"
+#include "triage/triage.h"
+#include "triage/dir.h"
+#include "triage/gate.h"
+#include "triage/moved.h"
 
 #define NOTHING 0
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cmd/triage.h"
+#include "triage/triage.h"
 
 /* From a rank to what started it: shells and the like may be between. */
 #define MAX_HOPS 16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory that a triage leaves: report.json, summary.txt, and a report of each process. */
-#ifndef VT_CMD_TRIAGE_DIR_H
-#define VT_CMD_TRIAGE_DIR_H
+#ifndef VT_TRIAGE_DIR_H
+#define VT_TRIAGE_DIR_H
 
 #include <stdbool.h>
 

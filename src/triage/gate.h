@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gate at which processes that were forked from one another wait until it is opened. It stays open. */
-#ifndef VT_CMD_TRIAGE_GATE_H
-#define VT_CMD_TRIAGE_GATE_H
+#ifndef VT_TRIAGE_GATE_H
+#define VT_TRIAGE_GATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/triage_moved.h"
+#include "triage/moved.h"
 
 #include <sys/syscall.h>
 

@@ -3,7 +3,7 @@
  * Asking NCCL's RAS, in a process of its own beside the workers: it waits until all threads run again, asks one process of
  * each job, keeps the words in the directory, and sends what it understands of them as the document of a job without members.
  */
-#include "cmd/triage_ras.h"
+#include "triage/ras.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
-#include "cmd/triage_gate.h"
+#include "triage/gate.h"
 #include "report/writer.h"
 
 #define MAX_DOCUMENT ((size_t)64 << 20)

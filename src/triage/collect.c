@@ -3,7 +3,7 @@
  * The parent of the workers: lets them start together, gives them processors for the rest, takes in what they found, and ends those that
  * do not come to an end.
  */
-#include "cmd/triage_collect.h"
+#include "triage/collect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 #include "base/str.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
-#include "cmd/triage_gate.h"
-#include "cmd/triage_ras.h"
+#include "triage/gate.h"
+#include "triage/ras.h"
 #include "walk/native/lines_memo.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */

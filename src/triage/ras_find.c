@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cmd/triage_ras.h"
+#include "triage/ras.h"
 #include "target/proc.h"
 
 #define DEFAULT_PORT 28028

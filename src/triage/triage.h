@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to vramtap triage (triage*.c): which processes, who they are, and collecting them all at once. */
-#ifndef VT_CMD_TRIAGE_H
-#define VT_CMD_TRIAGE_H
+#ifndef VT_TRIAGE_TRIAGE_H
+#define VT_TRIAGE_TRIAGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ struct vt_suspects {
 struct vt_error *vt_triage_check_choice(const struct vt_triage_choice *choice);
 
 /*
- * triage_find.c: which of the processes are of the job. chosen and others have an element for each: chosen ones are of the job;
+ * triage/find.c: which of the processes are of the job. chosen and others have an element for each: chosen ones are of the job;
  * others are not, but use a device that the job may use. Never this process or one that it descends from, but when it is named by its
  * pid. Pids that do not exist are in missing.
  */
@@ -56,7 +56,7 @@ struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_
 void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
 void vt_triage_found_deinit(struct vt_triage_found *found);
 
-/* triage_label.c: who they are. suspects must be zeroed. */
+/* triage/label.c: who they are. suspects must be zeroed. */
 struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt_triage_found *found, struct vt_suspects *suspects);
 struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *core);
 void vt_suspects_deinit(struct vt_suspects *suspects);

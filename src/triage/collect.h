@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks at many processes at once, each by a worker of its own. */
-#ifndef VT_CMD_TRIAGE_COLLECT_H
-#define VT_CMD_TRIAGE_COLLECT_H
+#ifndef VT_TRIAGE_COLLECT_H
+#define VT_TRIAGE_COLLECT_H
 
 #include "cmd/output.h"
-#include "cmd/triage.h"
+#include "triage/triage.h"
 
 struct vt_triage_options {
 	struct vt_collect_options collect; /* of processes of the job */
@@ -25,7 +25,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt
 				   int *status, int *signo);
 
 /*
- * Private to triage_collect.c and triage_worker.c: what a worker says before its document, bytes that are in no JSON and in no message on
+ * Private to triage/collect.c and triage/worker.c: what a worker says before its document, bytes that are in no JSON and in no message on
  * standard error, which go the same way.
  */
 enum {
@@ -46,12 +46,12 @@ struct vt_worker_place {
 };
 
 /*
- * triage_worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in memory and time,
+ * triage/worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in memory and time,
  * and says on out what it would say on standard error.
  */
 bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int out);
 
-/* triage_worker.c: the life of a worker, right after fork(). */
+/* triage/worker.c: the life of a worker, right after fork(). */
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/triage_ras.h"
+#include "triage/ras.h"
 #include "target/proc.h"
 
 #define MAX_ANSWER ((size_t)64 << 20) /* 16,384 ranks in eight communicators have that much */

@@ -3,8 +3,8 @@
  * Whether a process goes on after it was looked at: two glances at its main thread, without stopping it. A single moment does not tell a
  * rank that hangs in a collective from one that is there for a millisecond in every step.
  */
-#ifndef VT_CMD_TRIAGE_MOVED_H
-#define VT_CMD_TRIAGE_MOVED_H
+#ifndef VT_TRIAGE_MOVED_H
+#define VT_TRIAGE_MOVED_H
 
 #include <stdbool.h>
 #include <stdint.h>

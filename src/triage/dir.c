@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/triage_dir.h"
+#include "triage/dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 /* The files, and how each begins, without blanks: what has another name, or begins otherwise, is somebody else's. */
 static const struct kind {
-	const char *name;   /* * is any text; NULL: as triage_label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
+	const char *name;   /* * is any text; NULL: as triage/label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
 	const char *begins; /* NULL: goes with the others of them */
 } kinds[] = {
 	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/triage_gate.h"
+#include "triage/gate.h"
 
 #include <limits.h>
 #include <linux/futex.h>

@@ -3,8 +3,8 @@
  * Asks NCCL's RAS (2.24 on) what it knows of a job: every process has a thread that listens on a socket, by default
  * localhost:28028, and tells what all processes of the job told it. Private to vramtap triage.
  */
-#ifndef VT_CMD_TRIAGE_RAS_H
-#define VT_CMD_TRIAGE_RAS_H
+#ifndef VT_TRIAGE_RAS_H
+#define VT_TRIAGE_RAS_H
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 
 #include "base/map.h"
 #include "base/str.h"
-#include "cmd/triage_collect.h"
+#include "triage/collect.h"
 
-/* ---- triage_ras.c: the process that asks, as the parent of all workers sees it ---- */
+/* ---- triage/ras.c: the process that asks, as the parent of all workers sees it ---- */
 
 struct vt_triage_ras;
 
@@ -32,7 +32,7 @@ void vt_triage_ras_go(struct vt_triage_ras *ras);
 void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
 			  struct vt_job *job);
 
-/* ---- triage_ras_find.c: where ranks listen ---- */
+/* ---- triage/ras_find.c: where ranks listen ---- */
 
 union vt_ras_address {
 	struct sockaddr any;
@@ -65,7 +65,7 @@ void vt_ras_places_deinit(struct vt_ras_places *places);
  */
 pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from);
 
-/* ---- triage_ras_ask.c: the dialogue ---- */
+/* ---- triage/ras_ask.c: the dialogue ---- */
 
 struct vt_ras_answer {
 	pid_t pid;       /* who answered */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cmd/triage.h"
+#include "triage/triage.h"
 #include "target/container.h"
 
 #define MAX_RANK 10000000
