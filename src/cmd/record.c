@@ -10,7 +10,7 @@
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "record/target.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "json/out.h"
 #include "target/timens.h"
 

@@ -16,7 +16,7 @@
 #include "cmd/cmd.h"
 #include "base/progress.h"
 #include "cmd/watch.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/diff/growth.h"
 #include "report/text/line.h"
 #include "model/place.h"

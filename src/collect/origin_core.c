@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "collect/origin_held.h"
 #include "collect/stacks.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "target/pthread.h"
 
 #define PAGE 4096u

@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 #include "job/parts.h"
-#include "report/text/width.h"
+#include "base/width.h"
 
 bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index)
 {

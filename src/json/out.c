@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "model/format.h"
+#include "base/format.h"
 
 void vt_json_init(struct vt_json *json, FILE *out)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/format.h"
+#include "base/format.h"
 
 /* ---- devices ---- */
 

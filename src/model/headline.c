@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "model/account.h"
-#include "model/format.h"
+#include "base/format.h"
 
 #define MAX_OF_A_KIND 2 /* devices named one by one; more would push the evidence off the screen */
 #define MAX_RINGS 4

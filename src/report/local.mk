@@ -8,7 +8,7 @@ src_report_libreport_a_SOURCES = \
 	src/model/flight_load.c \
 	src/model/flight_out.c \
 	src/report/text/folded.c src/report/text/folded.h \
-	src/model/format.c src/model/format.h \
+	src/base/format.c src/base/format.h \
 	src/report/diff/growth.c src/report/diff/growth.h \
 	src/model/headline.c \
 	src/job/job.c src/job/job.h src/job/parts.h \
@@ -61,5 +61,5 @@ src_report_libreport_a_SOURCES = \
 	src/report/text/sites.c \
 	src/report/text/threads.c \
 	src/model/threads.c \
-	src/report/text/width.c src/report/text/width.h \
+	src/base/width.c src/base/width.h \
 	src/report/writer.h

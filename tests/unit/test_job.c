@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "job_models.h"
 #include "job/parts.h"
-#include "report/text/width.h"
+#include "base/width.h"
 #include "report_models.h"
 
 struct text {

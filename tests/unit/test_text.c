@@ -19,9 +19,9 @@
 
 #include "base/str.h"
 #include "model/cxxname.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/line.h"
-#include "report/text/width.h"
+#include "base/width.h"
 #include "report/writer.h"
 #include "report_models.h"
 #include "report_parts.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "model/flight.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "job/groups.h"
 #include "job/rules/look.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/format.h"
+#include "base/format.h"
 #include "job/rules/look.h"
 
 #define MAX_SAID 6

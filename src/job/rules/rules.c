@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "job/rules/look.h"
 
 #define MAX_GROUPS 6 /* verdicts of one rule; more would push the evidence off the screen */

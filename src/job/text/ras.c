@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "model/cxxname.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "job/parts.h"
 #include "report/text/text.h"
 #include "job/text/text.h"

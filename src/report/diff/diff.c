@@ -12,7 +12,7 @@
 #include "base/map.h"
 #include "base/str.h"
 #include "model/account.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "model/place.h"
 
 /* Two reports of one process agree on when it began, but for a step of the clock by NTP. */

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "report/diff/diff.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "model/place.h"
 #include "report/text/text.h"
 

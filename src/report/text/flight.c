@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "model/flight.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 enum { GROUP = 2, RANKS = 24, BEGUN_COLUMNS = 9, COMPLETED_COLUMNS = 11, GAP = 3 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 enum { LABEL_COLUMNS = 12 };

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "report/text/width.h"
+#include "base/width.h"
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 160 /* wider lines are hard to follow with the eye … */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 #define MAX_TABLES 4 /* with more GPUs than that, one line each */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/account.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 #define LABEL_COLUMNS 14

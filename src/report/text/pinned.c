@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 enum {

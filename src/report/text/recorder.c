@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 enum {

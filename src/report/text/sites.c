@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "model/place.h"
 #include "report/text/text.h"
 

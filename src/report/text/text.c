@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/format.h"
+#include "base/format.h"
 
 #define MAX_DIAGS 20      /* shown of each level; JSON has all */
 #define MAX_DIAG_LINES 4

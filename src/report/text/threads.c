@@ -9,7 +9,7 @@
 
 #include "base/vec.h"
 #include "model/cxxname.h"
-#include "model/format.h"
+#include "base/format.h"
 #include "report/text/text.h"
 
 /* The short view: what is cut is said, and the full view has it. */

@@ -2,8 +2,8 @@
 /*
  * How many columns text takes on a terminal. Own tables: a static binary has no locale data to ask.
  */
-#ifndef VT_REPORT_TEXT_WIDTH_H
-#define VT_REPORT_TEXT_WIDTH_H
+#ifndef VT_BASE_WIDTH_H
+#define VT_BASE_WIDTH_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/text/width.h"
+#include "base/width.h"
 
 #include <stdbool.h>
 #include <stdint.h>

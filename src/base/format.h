@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers for people. Each fills buf and returns it; none depends on the locale. */
-#ifndef VT_MODEL_FORMAT_H
-#define VT_MODEL_FORMAT_H
+#ifndef VT_BASE_FORMAT_H
+#define VT_BASE_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>

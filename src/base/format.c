@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/format.h"
+#include "base/format.h"
 
 #include <stdio.h>
 
