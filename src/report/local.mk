@@ -13,7 +13,7 @@ src_report_libreport_a_SOURCES = \
 	src/model/headline.c \
 	src/job/job.c src/job/job.h src/job/parts.h \
 	src/job/add.c \
-	src/job/account.c \
+	src/job/rules/account.c \
 	src/job/devices.c \
 	src/job/groups.c src/job/groups.h \
 	src/job/json.c \
