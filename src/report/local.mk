@@ -16,8 +16,8 @@ src_report_libreport_a_SOURCES = \
 	src/job/rules/account.c \
 	src/job/devices.c \
 	src/job/groups.c src/job/groups.h \
-	src/job/json.c \
-	src/job/load.c \
+	src/job/json/json.c \
+	src/job/json/load.c \
 	src/job/rules/look.c src/job/rules/look.h \
 	src/job/ras/ras.c src/job/ras/ras.h \
 	src/job/ras/json.c \
