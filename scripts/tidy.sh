@@ -24,8 +24,8 @@ fi
 
 stamps=$build/tidy
 mkdir -p "$stamps"
-headers=$(cat .clang-tidy include/vramtap/*.h src/*/*.h helper/*.h helper/*/*.h | cksum | tr -d ' ')
-for file in src/*/*.c helper/*.c helper/*/*.c; do
+headers=$({ cat .clang-tidy; find include src helper -name '*.h' | sort | xargs cat; } | cksum | tr -d ' ')
+find src helper -name '*.c' | sort | while read -r file; do
 	stamp=$stamps/$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
 	[ -f "$stamp" ] || printf '%s %s %s\n' "$build" "$file" "$stamp"
 done | xargs -r -n 3 -P 2 sh "$0"
