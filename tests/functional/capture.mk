@@ -2,7 +2,7 @@
 check_PROGRAMS += tests/functional/recorder_layout
 tests_functional_recorder_layout_SOURCES = tests/functional/recorder_layout.c
 tests_functional_recorder_layout_LDADD = \
-	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+	$(vt_walk) $(VT_LIBS)
 functional_tests += tests/functional/recorder_capture.py
 tests/functional/recorder_capture.so: tests/functional/recorder_capture.c $(recorder_sources) $(recorder_headers) Makefile
 	@$(MKDIR_P) tests/functional

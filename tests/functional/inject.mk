@@ -8,7 +8,7 @@ tests_targets_victim_malloc_SOURCES = tests/targets/victim_malloc.c tests/target
 tests_targets_victim_malloc_CFLAGS = $(victim_cflags)
 tests_targets_victim_malloc_LDADD = -lpthread
 
-inject_test_libs = src/inject/libinject.a src/target/libtarget.a src/base/libbase.a -lpthread
+inject_test_libs = $(vt_inject) -lpthread
 tests_functional_inject_soak_SOURCES = tests/functional/inject_soak.c tests/functional/census.h
 tests_functional_inject_soak_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_functional_inject_soak_LDADD = $(inject_test_libs)

@@ -2,7 +2,7 @@
 check_PROGRAMS += tests/functional/native_stacks tests/functional/native_stacks_target
 tests_functional_native_stacks_SOURCES = tests/functional/native_stacks.c
 tests_functional_native_stacks_LDADD = \
-	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+	$(vt_walk) $(VT_LIBS)
 tests_functional_native_stacks_target_SOURCES = tests/functional/native_stacks_target.c
 tests_functional_native_stacks_target_CFLAGS = $(VT_WARNINGS) -Wno-infinite-recursion -std=gnu11 -O2 -fomit-frame-pointer
 tests_functional_native_stacks_target_LDFLAGS = -pthread

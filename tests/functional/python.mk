@@ -2,7 +2,7 @@
 check_PROGRAMS += tests/functional/python_frames
 tests_functional_python_frames_SOURCES = tests/functional/python_frames.c
 tests_functional_python_frames_LDADD = \
-	src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+	$(vt_walk) $(VT_LIBS)
 functional_tests += tests/functional/python_frames.py tests/functional/python_values.py
 EXTRA_DIST += \
 	tests/targets/pyprog_cases.py \

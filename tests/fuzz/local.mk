@@ -16,52 +16,51 @@ tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(fuzz_driver) tests/uni
 tests_fuzz_fuzz_torch_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_torch_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_torch_LDADD = \
-	src/report/libreport.a src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+	$(vt_explain) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_pinned
 tests_fuzz_fuzz_pinned_SOURCES = tests/fuzz/fuzz_pinned.c $(fuzz_driver) tests/unit/pinned_image.h
 tests_fuzz_fuzz_pinned_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_pinned_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_pinned_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_pinned_LDADD = $(vt_walk) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_core
 tests_fuzz_fuzz_core_SOURCES = tests/fuzz/fuzz_core.c $(fuzz_driver) tests/unit/core_image.c tests/unit/core_image.h
 tests_fuzz_fuzz_core_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_core_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_core_LDADD = src/target/libtarget.a src/base/libbase.a
+tests_fuzz_fuzz_core_LDADD = $(vt_target)
 
 fuzz_programs += tests/fuzz/fuzz_recorder
 tests_fuzz_fuzz_recorder_SOURCES = tests/fuzz/fuzz_recorder.c $(fuzz_driver) tests/unit/recorder_image.h
 tests_fuzz_fuzz_recorder_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_recorder_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_recorder_LDADD = $(vt_walk) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_load
 tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c tests/fuzz/json_edits.c tests/fuzz/json_edits.h $(fuzz_driver)
 tests_fuzz_fuzz_load_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_load_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_load_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_load_LDADD = $(vt_job) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_gdb_state
-tests_fuzz_fuzz_gdb_state_SOURCES = tests/fuzz/fuzz_gdb_state.c $(fuzz_driver) \
-	src/gdb/state.c src/gdb/state.h src/collect/held.c src/collect/held.h
+tests_fuzz_fuzz_gdb_state_SOURCES = tests/fuzz/fuzz_gdb_state.c $(fuzz_driver)
 tests_fuzz_fuzz_gdb_state_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_gdb_state_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_gdb_state_LDADD = src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_gdb_state_LDADD = src/gdb/libgdb.a $(vt_collect) $(VT_LIBS)
 fuzz_programs += tests/fuzz/fuzz_job
 tests_fuzz_fuzz_job_SOURCES = tests/fuzz/fuzz_job.c tests/fuzz/json_edits.c tests/fuzz/json_edits.h $(fuzz_driver)
 tests_fuzz_fuzz_job_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_job_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_job_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_job_LDADD = $(vt_job) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_ras
 tests_fuzz_fuzz_ras_SOURCES = tests/fuzz/fuzz_ras.c $(fuzz_driver) tests/unit/ras_words.h
 tests_fuzz_fuzz_ras_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_ras_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_ras_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_ras_LDADD = $(vt_job) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_flight
 tests_fuzz_fuzz_flight_SOURCES = tests/fuzz/fuzz_flight.c $(fuzz_driver)
 tests_fuzz_fuzz_flight_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_flight_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+tests_fuzz_fuzz_flight_LDADD = $(vt_job) $(VT_LIBS)

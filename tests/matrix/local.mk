@@ -5,7 +5,7 @@ tests_matrix_matrix_compare_SOURCES = \
 	tests/matrix/matrix_compare.c
 tests_matrix_matrix_compare_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_matrix_matrix_compare_LDADD = \
-	src/walk/libwalk.a src/inject/libinject.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+	$(vt_inject) $(vt_walk) $(VT_LIBS)
 EXTRA_DIST += tests/matrix/matrix.py
 
 # All releases; PATCHES=1 takes every patch release. The wheels come from the network into the cache.

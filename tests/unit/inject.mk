@@ -1,4 +1,4 @@
-inject_test_unit_libs = src/inject/libinject.a src/target/libtarget.a $(unit_libs) -lpthread
+inject_test_unit_libs = $(vt_inject) $(unit_libs) -lpthread
 
 unit_tests += tests/unit/test_seccomp
 tests_unit_test_seccomp_SOURCES = tests/unit/test_seccomp.c

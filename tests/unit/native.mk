@@ -1,9 +1,9 @@
-native_test_libs = src/walk/libwalk.a src/target/libtarget.a $(unit_libs) $(VT_LIBS) -lpthread
+native_test_libs = $(vt_walk) $(unit_libs) $(VT_LIBS) -lpthread
 
 unit_tests += tests/unit/test_lines_memo
 tests_unit_test_lines_memo_SOURCES = tests/unit/test_lines_memo.c
 tests_unit_test_lines_memo_CPPFLAGS = $(unit_cppflags)
-tests_unit_test_lines_memo_LDADD = src/walk/libwalk.a $(unit_libs)
+tests_unit_test_lines_memo_LDADD = $(vt_walk) $(unit_libs)
 
 unit_tests += tests/unit/test_demangle
 tests_unit_test_demangle_SOURCES = tests/unit/test_demangle.c
@@ -23,12 +23,12 @@ tests_unit_test_native_LDADD = $(native_test_libs)
 unit_tests += tests/unit/test_merge
 tests_unit_test_merge_SOURCES = tests/unit/test_merge.c
 tests_unit_test_merge_CPPFLAGS = $(unit_cppflags)
-tests_unit_test_merge_LDADD = $(native_test_libs)
+tests_unit_test_merge_LDADD = $(vt_explain) $(unit_libs) $(VT_LIBS) -lpthread
 
 unit_tests += tests/unit/test_wait
 tests_unit_test_wait_SOURCES = tests/unit/test_wait.c
 tests_unit_test_wait_CPPFLAGS = $(unit_cppflags)
-tests_unit_test_wait_LDADD = $(native_test_libs)
+tests_unit_test_wait_LDADD = $(vt_explain) $(unit_libs) $(VT_LIBS) -lpthread
 
 unit_tests += tests/unit/test_sandbox
 tests_unit_test_sandbox_SOURCES = tests/unit/test_sandbox.c

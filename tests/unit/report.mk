@@ -3,12 +3,12 @@ report_models = tests/unit/report_models.c tests/unit/report_models.h
 report_parts = tests/unit/report_parts.c tests/unit/report_parts.h
 job_models = $(report_models) tests/unit/job_models.c tests/unit/job_models.h
 report_cppflags = $(unit_cppflags) -I$(top_srcdir)/tests/unit
-report_libs = src/report/libreport.a $(unit_libs)
+report_libs = $(vt_job) $(unit_libs)
 
 check_PROGRAMS += tests/unit/report_demo
 tests_unit_report_demo_SOURCES = tests/unit/report_demo.c $(report_models) $(report_parts)
 tests_unit_report_demo_CPPFLAGS = $(report_cppflags)
-tests_unit_report_demo_LDADD = src/report/libreport.a src/base/libbase.a
+tests_unit_report_demo_LDADD = $(vt_job)
 
 unit_tests += tests/unit/test_account tests/unit/test_text tests/unit/test_json
 unit_scripts += tests/unit/report_schema.py
@@ -50,7 +50,7 @@ tests_unit_test_parts_LDADD = $(report_libs)
 check_PROGRAMS += tests/unit/job_demo
 tests_unit_job_demo_SOURCES = tests/unit/job_demo.c $(job_models)
 tests_unit_job_demo_CPPFLAGS = $(report_cppflags)
-tests_unit_job_demo_LDADD = src/report/libreport.a src/base/libbase.a $(VT_LIBS)
+tests_unit_job_demo_LDADD = $(vt_job) $(VT_LIBS)
 unit_tests += tests/unit/test_job
 unit_scripts += tests/unit/job_schema.py
 tests_unit_test_job_SOURCES = tests/unit/test_job.c $(job_models)

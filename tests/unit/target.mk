@@ -1,4 +1,4 @@
-target_test_libs = src/target/libtarget.a $(unit_libs) -lpthread
+target_test_libs = $(vt_target) $(unit_libs) -lpthread
 
 unit_tests += tests/unit/test_maps
 tests_unit_test_maps_SOURCES = tests/unit/test_maps.c

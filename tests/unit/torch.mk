@@ -1,5 +1,5 @@
 torch_image = tests/unit/torch_image.c tests/unit/torch_image.h
-torch_ldadd = src/walk/libwalk.a src/target/libtarget.a $(unit_libs) $(VT_LIBS)
+torch_ldadd = $(vt_walk) $(unit_libs) $(VT_LIBS)
 
 unit_tests += tests/unit/test_torch_walk
 tests_unit_test_torch_walk_SOURCES = tests/unit/test_torch_walk.c $(torch_image)
@@ -9,7 +9,7 @@ tests_unit_test_torch_walk_LDADD = $(torch_ldadd)
 unit_tests += tests/unit/test_torch_find
 tests_unit_test_torch_find_SOURCES = tests/unit/test_torch_find.c $(torch_image)
 tests_unit_test_torch_find_CPPFLAGS = $(unit_cppflags)
-tests_unit_test_torch_find_LDADD = $(torch_ldadd)
+tests_unit_test_torch_find_LDADD = $(vt_inject) $(torch_ldadd)
 
 unit_tests += tests/unit/test_torch_pinned
 tests_unit_test_torch_pinned_SOURCES = tests/unit/test_torch_pinned.c tests/unit/pinned_image.h
@@ -32,7 +32,7 @@ tests_unit_test_helper_ops_LDFLAGS = -pthread
 check_PROGRAMS += bench/walk
 bench_walk_SOURCES = bench/walk.c $(torch_image)
 bench_walk_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit
-bench_walk_LDADD = src/walk/libwalk.a src/target/libtarget.a src/base/libbase.a $(VT_LIBS)
+bench_walk_LDADD = $(vt_walk) $(VT_LIBS)
 
 unit_tests += tests/unit/test_torch_history
 tests_unit_test_torch_history_SOURCES = tests/unit/test_torch_history.c tests/unit/python_image.c tests/unit/python_image.h

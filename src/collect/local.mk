@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/collect/libcollect.a
+src_collect_libcollect_a_SOURCES = \
+	src/collect/ask.c \
+	src/collect/capture.c \
+	src/collect/collect.c src/collect/collect.h \
+	src/collect/deadlock.c \
+	src/collect/flight.c \
+	src/collect/held.c src/collect/held.h \
+	src/collect/history.c \
+	src/collect/identity.c \
+	src/collect/inside.c \
+	src/collect/origin_core.c \
+	src/collect/origin_held.c src/collect/origin_held.h \
+	src/collect/origin_process.c \
+	src/collect/outside.c src/collect/outside.h \
+	src/collect/passes.c \
+	src/collect/pinned.c \
+	src/collect/recorded.c \
+	src/collect/stacks.c src/collect/stacks.h \
+	src/collect/torch.c \
+	src/collect/traces.c src/collect/traces.h \
+	src/collect/watchdog.c src/collect/watchdog.h

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# The stub: flat code that runs in a borrowed thread of the target. Built like the helper, and linked by a script that
+# refuses data, relocations and calls to anything outside.
+stub_sources = src/inject/stub/entry.S src/inject/stub/stub.c
+stub_cflags = $(freestanding_cflags) -Os -fPIE -fno-jump-tables -mgeneral-regs-only -fomit-frame-pointer \
+	-I$(top_srcdir)/src
+src/inject/stub/stub.bin: $(stub_sources) src/inject/stub/stub.h src/inject/stub/stub.lds helper/sys.h Makefile
+	@$(MKDIR_P) src/inject/stub
+	$(AM_V_CCLD)$(CC) $(stub_cflags) $(freestanding_ldflags) -static -Wl,--build-id=none \
+		-Wl,-T,$(top_srcdir)/src/inject/stub/stub.lds -o src/inject/stub/stub.elf \
+		$(top_srcdir)/src/inject/stub/entry.S $(top_srcdir)/src/inject/stub/stub.c
+	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub/stub.elf $@
+
+CLEANFILES += src/inject/stub/stub.bin src/inject/stub/stub.elf
+EXTRA_DIST += $(stub_sources) src/inject/stub/stub.lds

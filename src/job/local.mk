@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/job/libjob.a
+src_job_libjob_a_SOURCES = \
+	src/job/add.c \
+	src/job/devices.c \
+	src/job/groups.c src/job/groups.h \
+	src/job/job.c src/job/job.h \
+	src/job/parts.h \
+	src/job/set.c \
+	src/job/state.c \
+	src/job/tree.c

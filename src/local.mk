@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# What each room is linked with: itself, and the rooms that it may know (tests/unit/layers.sh has the same table for
+# includes). Tests link one of these and no more.
+vt_base = src/base/libbase.a
+vt_json = src/json/libjson.a $(vt_base)
+vt_target = src/target/core/libcore.a src/target/libtarget.a $(vt_base)
+vt_inject = src/inject/recorder/librecorder.a src/inject/libinject.a $(vt_target)
+vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
+	src/walk/native/libnative.a $(vt_target)
+vt_model = src/model/libmodel.a $(vt_json)
+vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
+vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a $(vt_model)
+vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/job/rules/librules.a src/job/libjob.a \
+	$(vt_report)
+vt_collect = src/collect/libcollect.a src/explain/libexplain.a src/inject/recorder/librecorder.a \
+	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
+	src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
+vt_engines = src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
+vt_all_rooms = $(vt_engines) src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a \
+	src/job/rules/librules.a src/job/libjob.a src/report/diff/libdiff.a src/report/text/libtext.a \
+	src/report/json/libjson.a $(vt_collect)
+
+include src/base/local.mk
+include src/json/local.mk
+include src/target/local.mk
+include src/target/core/local.mk
+include src/inject/local.mk
+include src/inject/stub/local.mk
+include src/inject/recorder/local.mk
+include src/walk/native/local.mk
+include src/walk/python/local.mk
+include src/walk/torch/local.mk
+include src/walk/recorder/local.mk
+include src/model/local.mk
+include src/explain/local.mk
+include src/collect/local.mk
+include src/report/text/local.mk
+include src/report/json/local.mk
+include src/report/diff/local.mk
+include src/job/local.mk
+include src/job/rules/local.mk
+include src/job/ras/local.mk
+include src/job/json/local.mk
+include src/job/text/local.mk
+include src/triage/local.mk
+include src/record/local.mk
+include src/gdb/local.mk
+include src/cmd/local.mk

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/model/libmodel.a
+src_model_libmodel_a_SOURCES = \
+	src/model/account.c src/model/account.h \
+	src/model/cxxname.c src/model/cxxname.h \
+	src/model/find.c src/model/find.h \
+	src/model/flight.c src/model/flight.h \
+	src/model/flight_load.c \
+	src/model/flight_out.c \
+	src/model/headline.c \
+	src/model/model.c src/model/model.h \
+	src/model/oom.c \
+	src/model/pinned.c \
+	src/model/place.c src/model/place.h \
+	src/model/recorder.c \
+	src/model/sites.c \
+	src/model/threads.c

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/record/librecord.a
+src_record_librecord_a_SOURCES = \
+	src/record/driver.c \
+	src/record/run_gate.c src/record/run_gate.h \
+	src/record/target.c src/record/target.h

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/report/json/libjson.a
+src_report_json_libjson_a_SOURCES = \
+	src/report/json/json.c \
+	src/report/json/load.c src/report/json/load.h \
+	src/report/json/recorder.c src/report/json/recorder.h

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/report/text/libtext.a
+src_report_text_libtext_a_SOURCES = \
+	src/report/writer.h \
+	src/report/text/blocks.c \
+	src/report/text/flight.c \
+	src/report/text/folded.c src/report/text/folded.h \
+	src/report/text/found.c \
+	src/report/text/line.c src/report/text/line.h \
+	src/report/text/memory.c \
+	src/report/text/oom.c \
+	src/report/text/parts.c src/report/text/parts.h \
+	src/report/text/pinned.c \
+	src/report/text/recorder.c \
+	src/report/text/sites.c \
+	src/report/text/text.c src/report/text/text.h \
+	src/report/text/threads.c
