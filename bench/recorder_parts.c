@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "recorder_fakes.h"
+#include "unit/helper/recorder_fakes.h"
 
 #define FRAMES 20
 #define PLACES 1000

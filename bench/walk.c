@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "torch_image.h"
+#include "unit/walk/torch/torch_image.h"
 #include "walk/torch/torch.h"
 
 #define RUNS 9

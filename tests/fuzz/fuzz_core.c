@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core_image.h"
+#include "unit/target/core/core_image.h"
 #include "fuzz.h"
 #include "target/core/core.h"
 #include "target/core/files.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator of pinned host memory, damaged: synthetic ones (tests/unit/pinned_image.h) whose memory was changed before
+ * PyTorch's allocator of pinned host memory, damaged: synthetic ones (tests/unit/walk/torch/pinned_image.h) whose memory was changed before
  * it is read, or is changed meanwhile. Reading must come to an end without touching what is not there, and what a complete list
  * says must be in the memory.
  *
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "fuzz.h"
-#include "pinned_image.h"
+#include "unit/walk/torch/pinned_image.h"
 #include "walk/torch/pinned.h"
 
 #define N_BLOCKS 30

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "ras_words.h"
+#include "unit/job/ras/ras_words.h"
 #include "job/job.h"
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)

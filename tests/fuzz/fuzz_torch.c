@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator, damaged: discovery and walk of a synthetic allocator (tests/unit/torch_image.c) whose memory was changed
+ * PyTorch's allocator, damaged: discovery and walk of a synthetic allocator (tests/unit/walk/torch/torch_image.c) whose memory was changed
  * before, or is changed meanwhile. They must come to an end without reading what is not there, and what a complete walk says must
  * hold: here it is checked again, from the memory itself.
  *
@@ -10,7 +10,7 @@
 
 #include "fuzz.h"
 #include "model/model.h"
-#include "torch_image.h"
+#include "unit/walk/torch/torch_image.h"
 #include "walk/torch/torch.h"
 #include "walk/torch/abi.h"
 #include "walk/torch/find.h"

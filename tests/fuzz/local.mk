@@ -1,6 +1,6 @@
 # Fuzzers: each a source of its own and what it needs. Without libFuzzer driver.c runs them, for two seconds in "make check".
 fuzz_programs =
-fuzz_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit -I$(top_srcdir)/tests/fuzz
+fuzz_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests -I$(top_srcdir)/tests/fuzz
 if VT_LIBFUZZER
 fuzz_driver = tests/fuzz/fuzz.h
 fuzz_ldflags = -fsanitize=fuzzer
@@ -12,26 +12,26 @@ endif
 check_PROGRAMS += $(fuzz_programs)
 
 fuzz_programs += tests/fuzz/fuzz_torch
-tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(fuzz_driver) tests/unit/torch_image.c tests/unit/torch_image.h
+tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(fuzz_driver) tests/unit/walk/torch/torch_image.c tests/unit/walk/torch/torch_image.h
 tests_fuzz_fuzz_torch_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_torch_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_torch_LDADD = \
 	$(vt_explain) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_pinned
-tests_fuzz_fuzz_pinned_SOURCES = tests/fuzz/fuzz_pinned.c $(fuzz_driver) tests/unit/pinned_image.h
+tests_fuzz_fuzz_pinned_SOURCES = tests/fuzz/fuzz_pinned.c $(fuzz_driver) tests/unit/walk/torch/pinned_image.h
 tests_fuzz_fuzz_pinned_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_pinned_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_pinned_LDADD = $(vt_walk) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_core
-tests_fuzz_fuzz_core_SOURCES = tests/fuzz/fuzz_core.c $(fuzz_driver) tests/unit/core_image.c tests/unit/core_image.h
+tests_fuzz_fuzz_core_SOURCES = tests/fuzz/fuzz_core.c $(fuzz_driver) tests/unit/target/core/core_image.c tests/unit/target/core/core_image.h
 tests_fuzz_fuzz_core_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_core_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_core_LDADD = $(vt_target)
 
 fuzz_programs += tests/fuzz/fuzz_recorder
-tests_fuzz_fuzz_recorder_SOURCES = tests/fuzz/fuzz_recorder.c $(fuzz_driver) tests/unit/recorder_image.h
+tests_fuzz_fuzz_recorder_SOURCES = tests/fuzz/fuzz_recorder.c $(fuzz_driver) tests/unit/walk/recorder/recorder_image.h
 tests_fuzz_fuzz_recorder_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_recorder_LDADD = $(vt_walk) $(VT_LIBS)
@@ -54,7 +54,7 @@ tests_fuzz_fuzz_job_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_job_LDADD = $(vt_job) $(VT_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_ras
-tests_fuzz_fuzz_ras_SOURCES = tests/fuzz/fuzz_ras.c $(fuzz_driver) tests/unit/ras_words.h
+tests_fuzz_fuzz_ras_SOURCES = tests/fuzz/fuzz_ras.c $(fuzz_driver) tests/unit/job/ras/ras_words.h
 tests_fuzz_fuzz_ras_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_ras_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_ras_LDADD = $(vt_job) $(VT_LIBS)

@@ -1,18 +1,30 @@
-# Unit tests: cmocka programs, each linked to the layers that it tests, and scripts that look at the sources.
+# SPDX-License-Identifier: Apache-2.0
+# Unit tests: cmocka programs, each in the folder of its room and linked to that room (src/local.mk), and scripts that
+# look at the sources.
 unit_tests =
 unit_scripts = tests/unit/layers.sh
-unit_cppflags = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
-unit_libs = src/base/libbase.a $(CMOCKA_LIBS)
+unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests $(CMOCKA_CFLAGS)
+unit_libs = $(CMOCKA_LIBS) $(VT_LIBS) -lpthread
 EXTRA_DIST += $(unit_scripts) tests/with-timeout.sh
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
-include tests/unit/base.mk
-include tests/unit/cmd.mk
-include tests/unit/target.mk
-include tests/unit/torch.mk
-include tests/unit/python.mk
-include tests/unit/native.mk
-include tests/unit/report.mk
-include tests/unit/inject.mk
-include tests/unit/recorder.mk
+include tests/unit/base/local.mk
+include tests/unit/target/local.mk
+include tests/unit/target/core/local.mk
+include tests/unit/inject/local.mk
+include tests/unit/walk/torch/local.mk
+include tests/unit/walk/python/local.mk
+include tests/unit/walk/native/local.mk
+include tests/unit/walk/recorder/local.mk
+include tests/unit/model/local.mk
+include tests/unit/explain/local.mk
+include tests/unit/report/local.mk
+include tests/unit/report/text/local.mk
+include tests/unit/report/json/local.mk
+include tests/unit/report/diff/local.mk
+include tests/unit/job/local.mk
+include tests/unit/job/ras/local.mk
+include tests/unit/triage/local.mk
+include tests/unit/gdb/local.mk
+include tests/unit/helper/local.mk
 endif

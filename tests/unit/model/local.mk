@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+unit_tests += tests/unit/model/test_account
+tests_unit_model_test_account_SOURCES = tests/unit/model/test_account.c $(report_models)
+tests_unit_model_test_account_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_account_LDADD = $(vt_model) $(unit_libs)
+
+unit_tests += tests/unit/model/test_find
+tests_unit_model_test_find_SOURCES = tests/unit/model/test_find.c $(report_models)
+tests_unit_model_test_find_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_find_LDADD = $(vt_model) $(unit_libs)
+
+unit_tests += tests/unit/model/test_flight
+tests_unit_model_test_flight_SOURCES = tests/unit/model/test_flight.c
+tests_unit_model_test_flight_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_flight_LDADD = $(vt_model) $(unit_libs)

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Saved reports read again: what the JSON writer makes of the model that was read is what it made of the first one. And what is
+ * no report, or is one no more.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "report/json/load.h"
+#include "report/writer.h"
+#include "unit/report/report_models.h"
+
+struct text {
+	char *data;
+	size_t n;
+};
+
+static struct text to_json(const struct vt_model *model)
+{
+	struct vt_writer_options options = { 0 };
+	struct text text = { 0 };
+	FILE *file = open_memstream(&text.data, &text.n);
+
+	assert_non_null(file);
+	assert_null(vt_writer_json.write(model, &options, file));
+	fclose(file);
+	return text;
+}
+
+static struct text json_of(const char *name)
+{
+	struct vt_model model;
+	struct text text;
+
+	assert_true(report_model_build(&model, name));
+	text = to_json(&model);
+	vt_model_deinit(&model);
+	return text;
+}
+
+/* Keys that are not read, wherever they are. */
+static const char *const not_read[] = {
+	"consistency", "passes",       "dropped_blocks",  "lock",	   "walk_ns", "read_ns",
+	"statistics",  "memory_pools", "context_threads", "user",	   "uid",     "threads",
+	"state",       "tracer",       "uses_cuda",	  "why_no_memory", "locals",
+};
+
+/* Without those keys; blocks and groups keep their state. */
+static void strip(json_t *value)
+{
+	const char *key;
+	json_t *member;
+	size_t i;
+
+	for (i = 0; json_is_object(value) && i < sizeof(not_read) / sizeof(not_read[0]); i++)
+		if (strcmp(not_read[i], "state") != 0 || json_object_get(value, "command_line"))
+			json_object_del(value, not_read[i]);
+	json_object_foreach(value, key, member)
+		strip(member);
+	json_array_foreach(value, i, member)
+		strip(member);
+}
+
+static size_t compare_part(json_t *first, json_t *second, const char *path)
+{
+	json_t *a = json_object_get(first, path), *b = json_object_get(second, path);
+	char *text_a, *text_b;
+
+	assert_non_null(a);
+	assert_non_null(b);
+	if (json_is_null(json_object_get(a, "uptime_s"))) /* what is no number of seconds is unknown when it is read */
+		json_object_del(b, "uptime_s"), json_object_del(a, "uptime_s");
+	strip(a);
+	strip(b);
+	text_a = json_dumps(a, JSON_ENCODE_ANY);
+	text_b = json_dumps(b, JSON_ENCODE_ANY);
+	assert_string_equal(text_a, text_b);
+
+	size_t n = strlen(text_a);
+
+	free(text_a);
+	free(text_b);
+	return n;
+}
+
+/* Bytes that were compared; 0 when the report has numbers that JSON readers do not have. */
+static size_t round_trip(const char *name)
+{
+	static const char *const parts[] = {
+		"schema", "tool_version", "time", "completeness", "process", "diagnostics", "cuda"
+	};
+	static const char *const torch_parts[] = { "method", "state", "allocators", "recorded" };
+	struct text text = json_of(name), again;
+	struct vt_model model;
+	json_t *first, *second;
+	size_t n = 0;
+
+	vt_model_init(&model);
+
+	struct vt_error *err = vt_report_load_text(text.data, text.n, &model);
+
+	if (err)
+		print_message("%s: %s\n", name, err->message);
+	assert_null(err);
+	again = to_json(&model);
+	first = json_loadb(text.data, text.n, 0, NULL);
+	second = json_loadb(again.data, again.n, 0, NULL);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		n += compare_part(first, second, parts[i]);
+	for (size_t i = 0; i < sizeof(torch_parts) / sizeof(torch_parts[0]); i++)
+		n += compare_part(json_object_get(first, "pytorch"), json_object_get(second, "pytorch"), torch_parts[i]);
+	json_decref(first);
+	json_decref(second);
+	vt_model_deinit(&model);
+	free(text.data);
+	free(again.data);
+	return n;
+}
+
+static void test_round_trip(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; report_model_names[i]; i++)
+		n += round_trip(report_model_names[i]);
+	assert_true(n > 1000000);
+}
+
+static void refused(const char *json, size_t n, enum vt_error_code code, const char *why)
+{
+	struct vt_model model;
+	struct vt_error *err;
+
+	vt_model_init(&model);
+	err = vt_report_load_text(json, n, &model);
+	if (!err)
+		print_message("not refused, which should be as: %s\n", why);
+	assert_non_null(err);
+	if (err->code != code || !strstr(err->message, why))
+		print_message("%s\n", err->message);
+	assert_int_equal(err->code, code);
+	assert_non_null(strstr(err->message, why));
+	vt_error_destroy(err);
+	vt_model_deinit(&model);
+}
+
+static void test_other_documents(void **state)
+{
+	static const struct {
+		const char *json, *why;
+	} documents[] = {
+		{ "", "not JSON" },
+		{ "{", "not JSON" },
+		{ "[]", "no report" },
+		{ "null", "not JSON" },
+		{ "{\"schema\": 1}", "no report" },
+		{ "{\"schema\": \"vramtap-stacks\", \"schema_version\": 1}", "no report" },
+		{ "{\"schema\": \"vramtap-report\"}", "schema version 0" },
+		{ "{\"schema\": \"vramtap-report\", \"schema_version\": 2}", "schema version 2" },
+		{ "{\"schema\": \"vramtap-report\", \"schema_version\": \"1\"}", "schema version" },
+		{ "{\"schema\": \"vramtap-report\", \"schema_version\": 1}", "damaged" },
+		{ "{\"schema\": \"vramtap-report\", \"schema\": \"vramtap-report\"}", "duplicate" },
+		{ "{\"schema\": \"vramtap-report\\u0000\"}", "not JSON" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
+		refused(documents[i].json, strlen(documents[i].json), VT_ERR_FORMAT, documents[i].why);
+}
+
+/* A million brackets: the parser must not go that deep. */
+static void test_depth(void **state)
+{
+	size_t n = 1000000;
+	char *deep = malloc(n);
+
+	(void)state;
+	assert_non_null(deep);
+	memset(deep, '[', n);
+	refused(deep, n, VT_ERR_FORMAT, "not JSON");
+	free(deep);
+}
+
+/* Empty arrays take forty times their text. */
+static void test_many_small_parts(void **state)
+{
+	size_t n = 9000001;
+	char *many = malloc(n);
+
+	(void)state;
+	assert_non_null(many);
+	many[0] = '[';
+	for (size_t i = 1; i < n; i += 3)
+		memcpy(many + i, "[],", 3);
+	many[n - 1] = ']';
+	refused(many, n, VT_ERR_FORMAT, "too many small parts");
+	free(many);
+}
+
+/* A report whose text was replaced once. */
+static void damaged(const char *model, const char *from, const char *to, const char *why)
+{
+	struct text text = json_of(model);
+	char *at = memmem(text.data, text.n, from, strlen(from)), *changed = malloc(text.n + strlen(to) + 1);
+	size_t before = (size_t)(at - text.data), n = text.n - strlen(from) + strlen(to);
+
+	assert_non_null(at);
+	assert_non_null(changed);
+	memcpy(changed, text.data, before);
+	memcpy(changed + before, to, strlen(to));
+	memcpy(changed + before + strlen(to), at + strlen(from), text.n - before - strlen(from));
+	refused(changed, n, VT_ERR_FORMAT, why);
+	free(changed);
+	free(text.data);
+}
+
+static void test_damage(void **state)
+{
+	(void)state;
+	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": -1", "below 0");
+	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": 1.5", "no number");
+	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": 99999999999999999999", "too big");
+	damaged("recorded", "{\"address\": \"0x7f", "{\"address\": \"7f", "hexadecimal");
+	damaged("recorded", "\"state\": \"allocated\"", "\"state\": \"eaten\"", "not known");
+	damaged("recorded", "\"backtrace\": 0", "\"backtrace\": 8", "does not exist");
+	damaged("recorded", "\"backtraces\": [1,", "\"backtraces\": [1000,", "does not exist");
+	damaged("recorded", "\"source\": \"pytorch\"", "\"source\": \"somebody\"", "not known");
+	damaged("recorded", "\"frames\": [0,", "\"frames\": [4000000000,", "does not exist");
+	damaged("recorded", "\"sites\": [", "\"sites\": [7,", "no object");
+	damaged("recorded", "\"devices\": [", "\"devices\": {}, \"x\": [", "no array");
+	damaged("recorded", "\"time\": \"2026", "\"time\": \"MMXXVI", "no time");
+	damaged("recorded", "\"totals\": {", "\"totals\": {}, \"x\": {", "is missing");
+	damaged("recorded", "\"pid\": 41273", "\"pid\": 99999999999", "too small or large");
+	damaged("recorded", "\"largest_bytes\": ", "\"bytes\": 9223372036854775807, \"x\": ", "duplicate");
+}
+
+/* The same trace in two places would make a ring of them. */
+static void test_rings(void **state)
+{
+	struct text text = json_of("recorded");
+	char *first = memmem(text.data, text.n, "\"backtraces\": [", 15), *second;
+
+	(void)state;
+	assert_non_null(first);
+	second = memmem(first + 15, text.n - (size_t)(first + 15 - text.data), "\"backtraces\": [", 15);
+	assert_non_null(second);
+	second[15] = first[15];
+	refused(text.data, text.n, VT_ERR_FORMAT, "another place");
+	free(text.data);
+}
+
+static void test_more_bytes_than_there_are(void **state)
+{
+	static const char huge[] = "9223372036854775807";
+	struct text text = json_of("recorded");
+	char *grown = malloc(text.n + 2 * sizeof(huge)), *at = text.data, *to = grown;
+
+	(void)state;
+	assert_non_null(grown);
+	at = memmem(text.data, text.n, "\"sites\": [", 10);
+	assert_non_null(at);
+	memcpy(grown, text.data, (size_t)(at - text.data));
+	to += at - text.data;
+	for (int i = 0; i < 2; i++) {
+		char *bytes = memmem(at, text.n - (size_t)(at - text.data), "\"bytes\": ", 9) + 9;
+
+		memcpy(to, at, (size_t)(bytes - at));
+		to += bytes - at;
+		to = stpcpy(to, huge);
+		at = bytes + strspn(bytes, "0123456789");
+	}
+	memcpy(to, at, text.n - (size_t)(at - text.data));
+	to += text.n - (size_t)(at - text.data);
+	refused(grown, (size_t)(to - grown), VT_ERR_FORMAT, "more bytes than there are");
+	free(grown);
+	free(text.data);
+}
+
+static void test_cut(void **state)
+{
+	struct text text = json_of("recorded");
+
+	(void)state;
+	for (size_t n = 1; n < text.n - 2; n += text.n / 50 + 1)
+		refused(text.data, n, VT_ERR_FORMAT, "not JSON");
+	free(text.data);
+}
+
+static void test_files(void **state)
+{
+	char path[] = "/tmp/vramtap-test-XXXXXX";
+	struct text text = json_of("recorded");
+	struct vt_model model;
+	struct vt_error *err;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text.data, text.n), text.n);
+	close(fd);
+	vt_model_init(&model);
+	assert_null(vt_report_load(path, &model));
+	assert_int_equal(model.process.pid, 41273);
+	assert_true(model.sites.n > 3);
+	vt_model_deinit(&model);
+	assert_int_equal(truncate(path, (off_t)text.n / 2), 0);
+	err = vt_report_load(path, &model);
+	assert_non_null(err);
+	assert_non_null(strstr(err->message, path));
+	vt_error_destroy(err);
+	vt_model_deinit(&model);
+	unlink(path);
+	err = vt_report_load(path, &model);
+	assert_int_equal(err->code, VT_ERR_OS);
+	vt_error_destroy(err);
+	free(text.data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_documents),
+		cmocka_unit_test(test_depth),	   cmocka_unit_test(test_many_small_parts),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_rings),	   cmocka_unit_test(test_more_bytes_than_there_are),
+		cmocka_unit_test(test_cut),	   cmocka_unit_test(test_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

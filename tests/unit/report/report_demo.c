@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour] [--ascii]
+ * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/writer.h"
+#include "unit/report/report_models.h"
+#include "unit/report/report_parts.h"
+
+static int print_model(const char *name, const struct vt_report_writer *writer,
+		       const struct vt_writer_options *options)
+{
+	struct vt_model model;
+	struct vt_error *err;
+
+	if (!report_model_build(&model, name)) {
+		fprintf(stderr, "report_demo: no model %s\n", name);
+		return 64;
+	}
+	err = writer->write(&model, options, stdout);
+	vt_model_deinit(&model);
+	if (!err)
+		return 0;
+	fprintf(stderr, "report_demo: %s\n", err->message);
+	vt_error_destroy(err);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	const struct vt_report_writer *writer = &vt_writer_text;
+	struct vt_writer_options options = { 0 };
+	int i;
+
+	for (i = 1; i < argc && !strncmp(argv[i], "--", 2); i++) {
+		if (!strcmp(argv[i], "--json"))
+			writer = &vt_writer_json;
+		else if (!strcmp(argv[i], "--parts"))
+			writer = &report_parts_writer;
+		else if (!strcmp(argv[i], "--colour"))
+			options.colour = true;
+		else if (!strcmp(argv[i], "--ascii"))
+			options.ascii = true;
+		else if (!strcmp(argv[i], "--blocks"))
+			options.all_blocks = true;
+		else if (!strcmp(argv[i], "--sites"))
+			options.all_sites = true;
+		else if (!strcmp(argv[i], "--threads"))
+			options.threads = VT_THREADS_ALL;
+		else if (!strncmp(argv[i], "--columns=", 10))
+			options.columns = atoi(argv[i] + 10);
+		else if (!strcmp(argv[i], "--list"))
+			for (size_t k = 0; report_model_names[k]; k++)
+				puts(report_model_names[k]);
+		else
+			return 64;
+	}
+	if (i == argc && argc > 1 && !strcmp(argv[1], "--list"))
+		return 0;
+	if (i == argc)
+		return print_model("training", writer, &options);
+	for (int status = 0;; status = 0) {
+		status = print_model(argv[i], writer, &options);
+		if (status || ++i == argc)
+			return status;
+	}
+}
