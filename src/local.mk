@@ -9,7 +9,7 @@ vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/pyt
 	src/walk/native/libnative.a $(vt_target)
 vt_model = src/model/libmodel.a $(vt_json)
 vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
-vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a $(vt_model)
+vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a src/report/libreport.a $(vt_model)
 vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/job/rules/librules.a src/job/libjob.a \
 	$(vt_report)
 vt_collect = src/collect/libcollect.a src/explain/libexplain.a src/inject/recorder/librecorder.a \
@@ -18,7 +18,7 @@ vt_collect = src/collect/libcollect.a src/explain/libexplain.a src/inject/record
 vt_engines = src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
 vt_all_rooms = $(vt_engines) src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a \
 	src/job/rules/librules.a src/job/libjob.a src/report/diff/libdiff.a src/report/text/libtext.a \
-	src/report/json/libjson.a $(vt_collect)
+	src/report/json/libjson.a src/report/libreport.a $(vt_collect)
 
 include src/base/local.mk
 include src/json/local.mk
@@ -34,6 +34,7 @@ include src/walk/recorder/local.mk
 include src/model/local.mk
 include src/explain/local.mk
 include src/collect/local.mk
+include src/report/local.mk
 include src/report/text/local.mk
 include src/report/json/local.mk
 include src/report/diff/local.mk

@@ -5,6 +5,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/cleanup.h \
 	src/base/clock.h \
 	src/base/error.c src/base/error.h \
+	src/base/exit.c src/base/exit.h \
 	src/base/fault.c src/base/fault.h \
 	src/base/format.c src/base/format.h \
 	src/base/map.c src/base/map.h \

@@ -3,18 +3,11 @@
 #ifndef VT_CMD_CMD_H
 #define VT_CMD_CMD_H
 
-#include "base/error.h"
+#include "base/exit.h"
 #include "model/model.h"
 
-/* Exit codes; 0, 1 and 2 are enum vt_completeness. Documented in --help and the man pages. */
-enum {
-	VT_EXIT_COMPLETE = VT_COMPLETE,
-	VT_EXIT_PARTIAL = VT_PARTIAL,
-	VT_EXIT_NOTHING = VT_NOTHING,
-	VT_EXIT_NOT_PERMITTED = 3,
-	VT_EXIT_NO_EVENT = 4, /* what was watched for did not happen */
-	VT_EXIT_USAGE = 64,
-};
+_Static_assert((int)VT_EXIT_COMPLETE == (int)VT_COMPLETE && (int)VT_EXIT_PARTIAL == (int)VT_PARTIAL &&
+	       (int)VT_EXIT_NOTHING == (int)VT_NOTHING, "a report's exit code is how complete it is");
 
 struct vt_command {
 	const char *name;
@@ -32,9 +25,6 @@ int vt_cmd_run(int argc, char **argv);
 int vt_cmd_stacks(int argc, char **argv);
 int vt_cmd_triage(int argc, char **argv);
 int vt_cmd_watch(int argc, char **argv);
-
-/* Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to the error. */
-int vt_cmd_fail(const struct vt_error *err);
 
 /* The last paragraph of every --help. */
 #define VT_EXIT_CODES_DOC                                                                                   \

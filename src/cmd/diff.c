@@ -124,7 +124,7 @@ int vt_cmd_diff(int argc, char **argv)
 	VT_ERROR struct vt_error *err = compare(&args, models, &status);
 
 	if (err)
-		status = vt_cmd_fail(err);
+		status = vt_exit_with(err);
 	vt_model_deinit(&models[0]);
 	vt_model_deinit(&models[1]);
 	return status;

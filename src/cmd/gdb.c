@@ -536,7 +536,7 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 	err = vt_gdb_answer_write(&ask->answer, ask->gdb);
 	if (err) {
 		vt_gdb_answer_print(&ask->answer);
-		vt_cmd_fail(err);
+		vt_exit_with(err);
 		/* No variable has its value. */
 		ask->status = ask->status ? ask->status : VT_EXIT_PARTIAL;
 	} else {
@@ -550,7 +550,7 @@ static int listen(struct ask *ask, const struct verb *verb)
 	struct vt_error *err = vt_gdb_answer_init(&ask->answer);
 
 	if (err)
-		return vt_cmd_fail(err);
+		return vt_exit_with(err);
 	vt_model_init(&ask->model);
 	err = vt_gdb_state_init(&ask->state, stdin);
 	if (err && err->code == VT_ERR_INTERRUPTED) {

@@ -116,5 +116,5 @@ int vt_cmd_gdb_script(int argc, char **argv)
 
 	VT_ERROR struct vt_error *err = command ? start_gdb(command, (int)(argv + argc - command)) : write_script(stdout);
 
-	return err ? vt_cmd_fail(err) : VT_EXIT_COMPLETE;
+	return err ? vt_exit_with(err) : VT_EXIT_COMPLETE;
 }

@@ -305,7 +305,7 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 
 /* ---- */
 
-static struct vt_error *write_all(const struct vt_output *output, vt_output_fn *write_text, const struct vt_layout_seen *seen)
+static struct vt_error *write_all(const struct vt_output *output, vt_write_fn *write_text, const struct vt_layout_seen *seen)
 {
 	VT_TRY(vt_output_json(output, write_json, seen));
 	return vt_output_is_json_only(output) ? NULL : vt_output_text(output, write_text, seen);
@@ -335,7 +335,7 @@ static int show_process(const struct arguments *args)
 		err = write_all(&args->output, write_seen, &seen);
 	}
 	if (err)
-		status = vt_cmd_fail(err);
+		status = vt_exit_with(err);
 	vt_model_deinit(&model);
 	return status;
 }
@@ -344,7 +344,7 @@ static int show_table(const struct arguments *args)
 {
 	VT_ERROR struct vt_error *err = write_all(&args->output, write_table, NULL);
 
-	return err ? vt_cmd_fail(err) : VT_EXIT_COMPLETE;
+	return err ? vt_exit_with(err) : VT_EXIT_COMPLETE;
 }
 
 int vt_cmd_layouts(int argc, char **argv)

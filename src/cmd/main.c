@@ -36,16 +36,6 @@ static void print_usage(FILE *out)
 	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n", out);
 }
 
-int vt_cmd_fail(const struct vt_error *err)
-{
-	struct vt_str line = { 0 };
-
-	vt_str_add_escaped(&line, err->message, strlen(err->message));
-	fprintf(stderr, "vramtap: %s\n", vt_str_get(&line));
-	vt_str_deinit(&line);
-	return err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
-}
-
 /*
  * A closed standard descriptor would be given to the next file that is opened, /proc/PID/mem perhaps, and a message meant
  * for standard error would go there. Opened the wrong way round, so that its use still fails.

@@ -198,48 +198,7 @@ bool vt_output_is_json_only(const struct vt_output *output)
 	return output->json && !strcmp(output->json, "-");
 }
 
-static struct vt_error *write_to(const struct vt_output *output, vt_output_fn *write_document, const void *what,
-				 const char *path, const char *mode)
-{
-	FILE *file = fopen(path, mode);
-
-	if (!file)
-		return vt_error_create_os(errno, "cannot write %s", path);
-
-	struct vt_error *err = write_document(what, &output->writer, file);
-
-	if (fclose(file) && !err)
-		err = vt_error_create_os(errno, "cannot write %s", path);
-	return err;
-}
-
-/*
- * Writes to a file beside and renames it: a reader never sees half a report. Only a regular file is replaced so; a device, a
- * pipe or a link is written to as it is (renaming over /dev/null would put a file in its place).
- */
-static struct vt_error *write_file(const struct vt_output *output, vt_output_fn *write_document, const void *what,
-				   const char *path)
-{
-	VT_FREE char *temporary = NULL;
-	struct stat st;
-
-	if (!lstat(path, &st) && !S_ISREG(st.st_mode))
-		return write_to(output, write_document, what, path, "we");
-	if (asprintf(&temporary, "%s.%d.tmp", path, getpid()) < 0) {
-		temporary = NULL;
-		return &vt_enomem;
-	}
-
-	struct vt_error *err = write_to(output, write_document, what, temporary, "wxe");
-
-	if (!err && rename(temporary, path))
-		err = vt_error_create_os(errno, "cannot rename %s to %s", temporary, path);
-	if (err)
-		unlink(temporary);
-	return err;
-}
-
-struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *write_document, const void *what)
+struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write_document, const void *what)
 {
 	VT_TRY(write_document(what, &output->writer, stdout));
 	if (fflush(stdout) || ferror(stdout))
@@ -247,14 +206,14 @@ struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *wr
 	return NULL;
 }
 
-struct vt_error *vt_output_file(const struct vt_output *output, vt_output_fn *write_document, const void *what, const char *path)
+struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write_document, const void *what, const char *path)
 {
 	if (!strcmp(path, "-"))
 		return vt_output_text(output, write_document, what);
-	return write_file(output, write_document, what, path);
+	return vt_save(write_document, what, &output->writer, path);
 }
 
-struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write_document, const void *what)
+struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write_document, const void *what)
 {
 	return output->json ? vt_output_file(output, write_document, what, output->json) : NULL;
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "report/save.h"
 #include "report/writer.h"
 
 /* Of text. */
@@ -61,16 +62,13 @@ void vt_output_begin(struct vt_output *output);
 /* Whether standard output is for JSON, so that there is no text. */
 bool vt_output_is_json_only(const struct vt_output *output);
 
-/* Writes what goes into one document. */
-typedef struct vt_error *vt_output_fn(const void *what, const struct vt_writer_options *options, FILE *out);
-
 /* To the file that --json names or to standard output; nothing without --json. */
-struct vt_error *vt_output_json(const struct vt_output *output, vt_output_fn *write, const void *what);
+struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write, const void *what);
 
 /* To a file; "-" is standard output. */
-struct vt_error *vt_output_file(const struct vt_output *output, vt_output_fn *write, const void *what, const char *path);
+struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write, const void *what, const char *path);
 
 /* To standard output. */
-struct vt_error *vt_output_text(const struct vt_output *output, vt_output_fn *write, const void *what);
+struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write, const void *what);
 
 #endif

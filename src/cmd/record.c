@@ -506,7 +506,7 @@ int vt_cmd_record(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	vt_output_begin(&args.output);
 	if (!target || !seen)
-		return vt_cmd_fail(&vt_enomem);
+		return vt_exit_with(&vt_enomem);
 	seen->target = target;
 	seen->action = args.action;
 
@@ -518,7 +518,7 @@ int vt_cmd_record(int argc, char **argv)
 		err = show(&args, seen);
 	}
 	if (err)
-		status = vt_cmd_fail(err);
+		status = vt_exit_with(err);
 	vt_record_close(target);
 	return status;
 }

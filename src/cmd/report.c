@@ -190,7 +190,7 @@ int vt_cmd_report(int argc, char **argv)
 	if (!err)
 		err = write_report(&model, &args);
 
-	int status = err ? vt_cmd_fail(err) : (int)model.completeness;
+	int status = err ? vt_exit_with(err) : (int)model.completeness;
 
 	vt_model_deinit(&model);
 	return status;

@@ -146,14 +146,14 @@ static int look_at(const struct arguments *args, struct vt_stacks_result *result
 	result->err = vt_collect_stacks(&subject, &args->collect, result->model);
 	vt_progress_end();
 	if (result->err)
-		return vt_cmd_fail(result->err);
+		return vt_exit_with(result->err);
 	result->pid = result->model->process.pid;
 	status = (int)result->model->completeness;
 
 	VT_ERROR struct vt_error *err = write_one(args, result, *first);
 
 	*first = false;
-	return err ? worse(status, vt_cmd_fail(err)) : status;
+	return err ? worse(status, vt_exit_with(err)) : status;
 }
 
 static int look_at_all(const struct arguments *args, struct vt_stacks_document *document)
@@ -168,7 +168,7 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 
 	VT_ERROR struct vt_error *err = vt_output_json(&args->output, write_json, document);
 
-	return err ? worse(status, vt_cmd_fail(err)) : status;
+	return err ? worse(status, vt_exit_with(err)) : status;
 }
 
 int vt_cmd_stacks(int argc, char **argv)
@@ -195,7 +195,7 @@ int vt_cmd_stacks(int argc, char **argv)
 			vt_model_deinit(&models[i]);
 		}
 	} else {
-		vt_cmd_fail(&vt_enomem);
+		vt_exit_with(&vt_enomem);
 	}
 	vt_vec_deinit(&args.pids);
 	return status;

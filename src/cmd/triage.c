@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/output.h"
 #include "base/progress.h"
 #include "triage/collect.h"
 #include "triage/dir.h"
@@ -316,7 +317,7 @@ static struct vt_error *load(struct arguments *args, struct vt_job *job, int *st
 		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
 
 		if (err) {
-			vt_cmd_fail(err);
+			vt_exit_with(err);
 			vt_job_miss(job, err->message);
 		}
 		n_loaded += !err;
@@ -364,11 +365,11 @@ static int write_all(const struct arguments *args, struct vt_job *job, int statu
 						NULL : vt_output_text(&args->output, write_text, job);
 
 	if (dir_err)
-		status = worse(status, vt_cmd_fail(dir_err));
+		status = worse(status, vt_exit_with(dir_err));
 	if (json_err)
-		status = worse(status, vt_cmd_fail(json_err));
+		status = worse(status, vt_exit_with(json_err));
 	if (err)
-		status = worse(status, vt_cmd_fail(err));
+		status = worse(status, vt_exit_with(err));
 	return status;
 }
 
@@ -402,7 +403,7 @@ int vt_cmd_triage(int argc, char **argv)
 
 	vt_progress_end();
 	if (err) {
-		status = vt_cmd_fail(err);
+		status = vt_exit_with(err);
 	} else {
 		vt_job_account(&job);
 		if (args.from.list.n)

@@ -206,6 +206,6 @@ int vt_cmd_watch(int argc, char **argv)
 	VT_ERROR struct vt_error *err = args.then ? check_directory(args.then) : NULL;
 
 	if (err)
-		return vt_cmd_fail(err);
+		return vt_exit_with(err);
 	return args.grow ? vt_watch_grow(&args) : vt_watch_oom(&args);
 }

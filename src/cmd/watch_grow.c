@@ -525,7 +525,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 	if (!err)
 		err = finish(&g, &n_growing);
 	if (err)
-		status = vt_cmd_fail(err);
+		status = vt_exit_with(err);
 	else
 		status = !n_growing ? VT_EXIT_NO_EVENT : g.failed ? VT_EXIT_PARTIAL : VT_EXIT_COMPLETE;
 	if (g.pidfd >= 0)

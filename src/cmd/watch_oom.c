@@ -332,7 +332,7 @@ static void catch_event(struct watch *w, uint32_t seq)
 		add_waits(w, &model);
 		err = save(w, &model);
 	}
-	status = err ? vt_cmd_fail(err) : (int)model.completeness;
+	status = err ? vt_exit_with(err) : (int)model.completeness;
 	w->status = status > w->status ? status : w->status;
 	vt_model_deinit(&model);
 }
@@ -369,7 +369,7 @@ static void watch(struct watch *w)
 		VT_ERROR struct vt_error *err = look(w);
 
 		if (err) {
-			vt_cmd_fail(err);
+			vt_exit_with(err);
 			/* Should it be on again, it is somebody else's. */
 			if (err->code == VT_ERR_INTERRUPTED)
 				w->begun = false;
@@ -460,7 +460,7 @@ static void clean_up(struct watch *w)
 	if (w->begun && !w->was_on)
 		err = with_target(w, end);
 	if (err && err->code != VT_ERR_GONE)
-		vt_cmd_fail(err);
+		vt_exit_with(err);
 	vt_error_destroy(err);
 	while (w->commands.n && !vt_watch_ended())
 		reap_commands(w, 0);
@@ -478,6 +478,6 @@ int vt_watch_oom(struct vt_watch_options *options)
 		watch(&w);
 	clean_up(&w);
 	if (err)
-		return vt_cmd_fail(err);
+		return vt_exit_with(err);
 	return w.n_reports ? w.status : VT_EXIT_NO_EVENT;
 }

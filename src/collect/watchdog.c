@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/cmd.h"
+#include "base/exit.h"
 #include "base/progress.h"
 
 static struct {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/str.h"
-#include "cmd/cmd.h"
+#include "base/exit.h"
 #include "inject/recorder/gate.h"
 
 /* At the gate: less than what the process has patience for (VT_GATE_PATIENCE_MS). */
@@ -91,7 +91,7 @@ static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missi
 	close(fd);
 	if (err) {
 		err = vt_error_prefix(err, "process %d is not recorded", (int)pid);
-		vt_cmd_fail(err);
+		vt_exit_with(err);
 		vt_error_destroy(err);
 	} else {
 		*missing = what_is_missing(gate, target);

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "cmd/cmd.h"
+#include "base/exit.h"
 #include "base/progress.h"
 #include "triage/gate.h"
 #include "triage/ras.h"

@@ -3,7 +3,7 @@
 #ifndef VT_TRIAGE_COLLECT_H
 #define VT_TRIAGE_COLLECT_H
 
-#include "cmd/output.h"
+#include "collect/collect.h"
 #include "triage/triage.h"
 
 struct vt_triage_options {

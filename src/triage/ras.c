@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/cmd.h"
+#include "base/exit.h"
 #include "base/progress.h"
 #include "triage/gate.h"
 #include "report/writer.h"

@@ -15,11 +15,12 @@
 
 #include "base/clock.h"
 #include "base/sandbox.h"
-#include "cmd/cmd.h"
+#include "base/exit.h"
 #include "base/progress.h"
 #include "triage/collect.h"
 #include "triage/gate.h"
 #include "triage/moved.h"
+#include "report/save.h"
 #include "report/writer.h"
 #include "target/proc.h"
 #include "target/session.h"
@@ -226,9 +227,9 @@ static struct vt_error *write_json(const void *model, const struct vt_writer_opt
 /* What cannot be written must not cost what is known. */
 static const char *save(struct worker *w)
 {
-	const struct vt_output output = { 0 };
+	const struct vt_writer_options options = { 0 };
 	char *path = vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
-	VT_ERROR struct vt_error *err = path ? vt_output_file(&output, write_json, &w->model, path) : &vt_enomem;
+	VT_ERROR struct vt_error *err = path ? vt_save(write_json, &w->model, &options, path) : &vt_enomem;
 
 	if (!err)
 		return w->suspect->file;
@@ -304,5 +305,5 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 	status = !err ? (int)w.model.completeness : err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
 	err = send(&w, err, file);
 	/* The memory goes with the process; the report of a large one takes a while to take apart. */
-	_exit(err ? vt_cmd_fail(err) : status);
+	_exit(err ? vt_exit_with(err) : status);
 }

@@ -1,35 +1,84 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies point one way: cmd -> {report, walk, inject} -> target -> base. Fails on an include against it.
+# Which room may include which: one row a room, the rooms that it knows behind the colon. A room is a folder of sources;
+# include/vramtap is known to all. An edge that is not in the table fails, and so do a room without a row, a row without a
+# room, an edge that nothing uses, and an include by a path with dots.
 set -eu
 cd "${VRAMTAP_SOURCE_DIR:-$(dirname "$0")/../..}"
 
-# check DIRECTORY ALLOWED...: its quoted includes may only name these layers.
-failed=0
-check() {
-	directory=$1
-	shift
-	pattern=$(printf '%s|' "$@")
-	found=$(grep -rnE '^#[[:space:]]*include "' --include='*.[chS]' "$directory" | grep -E '"[a-z_]+/' |
-		grep -vE "\"(${pattern%|})/" || true)
-	[ -z "$found" ] || {
-		printf '%s may only include %s:\n%s\n' "$directory" "$*" "$found"
-		failed=1
-	}
-}
+rooms='
+helper:             walk/torch
+helper/recorder:    helper walk/native
+src/base:
+src/json:           base
+src/target:         base
+src/target/core:    base target
+src/inject:         base target inject/stub
+src/inject/stub:
+src/inject/recorder: base target inject
+src/walk/native:    base target
+src/walk/python:    base target
+src/walk/torch:     base target walk/native walk/python
+src/walk/recorder:  base target walk/python
+src/model:          base json
+src/explain:        base target model walk/native walk/python
+src/collect:        base target target/core inject walk/torch walk/python walk/native walk/recorder model explain
+src/report:         model
+src/report/text:    base model report
+src/report/json:    base json model report
+src/report/diff:    base json model report report/text report/json
+src/job:            base model report json
+src/job/rules:      base model job
+src/job/ras:        base json job
+src/job/json:       base json model job
+src/job/text:       base model report/text job
+src/record:         base target inject inject/recorder walk/torch walk/recorder collect
+src/triage:         base target walk/native report collect job
+src/gdb:            base model report/text collect
+src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff job record triage gdb
+'
 
-check include vramtap
-check src/base base
-check src/target base target vramtap
-check src/inject base target inject vramtap
-# merge and wait fill the model; the model knows no walker.
-check src/walk base target walk vramtap report model explain
-check src/report base report vramtap json model job
-check src/cmd base target inject walk report cmd vramtap json model job explain collect record gdb triage
-check helper helper walk vramtap
-found=$(grep -rlE '^#[[:space:]]*include "report/' --include='*.[ch]' src/walk | grep -vE '/(merge|wait|verdict)[a-z_]*\.[ch]$' || true)
-[ -z "$found" ] || {
-	printf 'only merging and waiting may know the model, not: %s\n' "$found"
-	failed=1
-}
-exit $failed
+# The includes of all sources, "ROOM INCLUDED-ROOM FILE:LINE", one a line; the room of a name without a folder is its own.
+edges=$(find src helper include -name '*.[chS]' -exec grep -nE '^#[[:space:]]*include "' {} + |
+	awk -F: '{
+		room = $1; sub("/[^/]*$", "", room)
+		name = $3; sub("^[^\"]*\"", "", name); sub("\".*", "", name)
+		at = name; if (!sub("/[^/]*$", "", at)) at = "."
+		print room, at, $1 ":" $2
+	}')
+
+printf '%s\n' "$rooms" | awk -v edges="$edges" '
+	function complain(text) { print text; failed = 1 }
+	/:/ {
+		room = $1; sub(":", "", room); rooms[room] = 1
+		for (i = 2; i <= NF; i++)
+			allowed[room, $i] = 1
+	}
+	END {
+		n = split(edges, lines, "\n")
+		for (i = 1; i <= n; i++) {
+			split(lines[i], edge, " ")
+			room = edge[1]; to = edge[2]; where = edge[3]; own = room; sub("^src/", "", own)
+			seen[room] = 1
+			if (to ~ /\.\./)
+				complain(where ": an include names its room, not the way there")
+			else if (to == "." || to == own || to == "vramtap" || to == "cuda")
+				continue
+			else if (room == "include/vramtap")
+				complain(where ": include/vramtap includes nothing of ours")
+			else if (!(room in rooms))
+				complain(where ": " room " has no row in tests/unit/layers.sh")
+			else if (!((room, to) in allowed))
+				complain(where ": " room " may not include " to)
+			used[room, to] = 1
+		}
+		for (room in rooms)
+			if (!(room in seen))
+				complain("tests/unit/layers.sh: there is no room " room)
+		for (pair in allowed) {
+			split(pair, edge, SUBSEP)
+			if (!((edge[1], edge[2]) in used))
+				complain("tests/unit/layers.sh: nothing in " edge[1] " includes " edge[2])
+		}
+		exit failed
+	}'
