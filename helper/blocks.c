@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ops.h"
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #define MUTEX_PAUSE_NS UINT64_C(50000)
 #define ROOM_SLACK 1024 /* blocks that may come into being between the counters and the list */

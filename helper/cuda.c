@@ -7,7 +7,7 @@
  * Each call may block when the target's other threads hold a lock of the driver. What is known is in the answer at once, so
  * that the tool has it even if the next call never returns.
  */
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <cuda.h>
 #include <string.h>

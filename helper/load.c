@@ -8,7 +8,7 @@
  */
 #include <stdbool.h>
 
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <linux/fcntl.h>
 #include <linux/futex.h>

@@ -15,7 +15,7 @@ helper_headers = \
 	helper/context.h \
 	helper/ops.h \
 	helper/python.h \
-	helper/sys.h \
+	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/mem.h \
 	include/vramtap/recorder.h \

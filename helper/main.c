@@ -3,7 +3,7 @@
  * The helper inside the target: takes one request at a time from the shared file, until it is told to quit or the tool
  * gives no more sign of life. It runs on the thread that the stub started, which ends when this returns.
  */
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <linux/futex.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The operations of the helper, which runs inside the target on a thread of its own (a detached pthread with a stack of
- * 512 KiB and all signals blocked). An operation may call what shared->imports names and raw system calls (sys.h),
+ * 512 KiB and all signals blocked). An operation may call what shared->imports names and raw system calls (vramtap/freestanding.h),
  * nothing else; it holds no lock of the target when it returns, and ends by itself when its deadlines pass.
  *
  * It must not fault: a wild pointer here kills the target. Memory that is not known to be mapped is read with
- * vt_sys_peek() (sys.h).
+ * vt_sys_peek() (vramtap/freestanding.h).
  */
 #ifndef VT_HELPER_OPS_H
 #define VT_HELPER_OPS_H

@@ -2,7 +2,7 @@
 #include "python.h"
 
 #include "ops.h"
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #define METH_CALL 0x8f /* VARARGS, KEYWORDS, NOARGS, O, FASTCALL: how it is called */
 

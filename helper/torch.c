@@ -8,7 +8,7 @@
  * mappings are left out because a truncated file raises SIGBUS, and device files because reading a device's registers is not
  * harmless.) Without the mutex the kernel does every read.
  */
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include "ops.h"
 #include "walk/torch/torch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's allocations: what each of its functions means, and how its calls come to be seen. */
 #include "driver.h"
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 enum what {
 	ALLOCATES = 1,     /* its out argument points to the address */

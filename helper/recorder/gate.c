@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* struct ucred */
 #endif
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <poll.h>
 #include <sys/socket.h>

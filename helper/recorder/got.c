@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "driver.h"
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #define PAGE UINT64_C(4096)
 #define VT_REC_GOT_SLOTS 64 /* driver_entry.S */

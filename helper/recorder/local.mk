@@ -27,7 +27,7 @@ recorder_headers = \
 	include/vramtap/recorder_calls.h \
 	helper/recorder/parts.h \
 	helper/recorder/unwind.h \
-	helper/sys.h \
+	include/vramtap/freestanding.h \
 	include/vramtap/recorder.h \
 	src/walk/native/cfi.h
 

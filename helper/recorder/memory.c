@@ -2,7 +2,7 @@
 /*
  * Memory, arrays and locks. Memory is the kernel's alone, each writable byte counted against the bound; children do not inherit it.
  */
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <linux/mman.h>
 

@@ -7,7 +7,7 @@
  */
 #include "parts.h"
 
-#include "sys.h"
+#include "vramtap/freestanding.h"
 #include "unwind.h"
 
 /*

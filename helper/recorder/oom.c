@@ -9,7 +9,7 @@
  * what must be of this moment; a watcher that is stopped or dead is noticed once and not waited for again.
  */
 #include "parts.h"
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 

@@ -14,7 +14,7 @@
  * inside; the tables are not inherited (MADV_DONTFORK). A kernel that does not have it is refused: comparing process ids instead
  * would be a system call for each allocation.
  */
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #include <linux/mman.h>
 

@@ -5,7 +5,7 @@
  */
 #include "recorder/parts.h"
 
-#include "sys.h"
+#include "vramtap/freestanding.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 

@@ -8,7 +8,7 @@ cd "${VRAMTAP_SOURCE_DIR:-$(dirname "$0")/../..}"
 
 rooms='
 helper:             walk/torch
-helper/recorder:    helper walk/native
+helper/recorder:    walk/native walk/python
 src/base:
 src/json:           base
 src/target:         base
@@ -23,19 +23,19 @@ src/walk/recorder:  base target walk/python
 src/model:          base json
 src/explain:        base target model walk/native walk/python
 src/collect:        base target target/core inject walk/torch walk/python walk/native walk/recorder model explain
-src/report:         model
+src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report
 src/report/diff:    base json model report report/text report/json
-src/job:            base model report json
+src/job:            base model report
 src/job/rules:      base model job
 src/job/ras:        base json job
-src/job/json:       base json model job
+src/job/json:       json model job
 src/job/text:       base model report/text job
 src/record:         base target inject inject/recorder walk/torch walk/recorder collect
 src/triage:         base target walk/native report collect job
 src/gdb:            base model report/text collect
-src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff job record triage gdb
+src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff record triage gdb
 '
 
 # The includes of all sources, "ROOM INCLUDED-ROOM FILE:LINE", one a line; the room of a name without a folder is its own.

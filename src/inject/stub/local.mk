@@ -3,8 +3,8 @@
 # refuses data, relocations and calls to anything outside.
 stub_sources = src/inject/stub/entry.S src/inject/stub/stub.c
 stub_cflags = $(freestanding_cflags) -Os -fPIE -fno-jump-tables -mgeneral-regs-only -fomit-frame-pointer \
-	-I$(top_srcdir)/src
-src/inject/stub/stub.bin: $(stub_sources) src/inject/stub/stub.h src/inject/stub/stub.lds helper/sys.h Makefile
+	-I$(top_srcdir)/include -I$(top_srcdir)/src
+src/inject/stub/stub.bin: $(stub_sources) src/inject/stub/stub.h src/inject/stub/stub.lds include/vramtap/freestanding.h Makefile
 	@$(MKDIR_P) src/inject/stub
 	$(AM_V_CCLD)$(CC) $(stub_cflags) $(freestanding_ldflags) -static -Wl,--build-id=none \
 		-Wl,-T,$(top_srcdir)/src/inject/stub/stub.lds -o src/inject/stub/stub.elf \

@@ -14,7 +14,7 @@
 #include <linux/prctl.h>
 #include <linux/signal.h>
 
-#include "../../../helper/sys.h"
+#include "vramtap/freestanding.h"
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_S UINT64_C(1000000000)

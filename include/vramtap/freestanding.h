@@ -3,8 +3,8 @@
  * All that the helper (and the stub that starts it) has of an operating system: raw system calls of x86-64 Linux. They
  * return the result or a negative errno; nothing here touches errno, the C library or any state of the target.
  */
-#ifndef VT_HELPER_SYS_H
-#define VT_HELPER_SYS_H
+#ifndef VRAMTAP_FREESTANDING_H
+#define VRAMTAP_FREESTANDING_H
 
 #include <stddef.h>
 #include <stdint.h>
