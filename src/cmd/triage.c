@@ -11,6 +11,9 @@
 #include "base/progress.h"
 #include "triage/collect.h"
 #include "triage/dir.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/text/text.h"
 
 #define DEFAULT_TIMEOUT_S 60
 /* For getting inside a process, and for each answer from there: the others wait for it at the start, and not much longer. */

@@ -18,7 +18,6 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "model/model.h"
-#include "report/writer.h"
 
 #define VT_JOB_SCHEMA "vramtap-triage"
 #define VT_JOB_SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
@@ -291,40 +290,13 @@ bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct v
 void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/*
- * Adds an answer of NCCL's RAS, n bytes of text or JSON: host, pid, address and file are those of asked, and
- * asked->understood says whether it came to its end. False: out of memory.
- */
-bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n);
-
-/* Takes out the answer of that index. */
-void vt_job_drop_ras(struct vt_job *job, size_t index);
-
-/* Ranks of it have launched different numbers of operations. */
-bool vt_ras_differs(const struct vt_ras *ras);
-/* Says of the groups of now whether they moved since earlier, another answer about the same ranks in the same job. True: some did not. */
-bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *earlier);
-
-/* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
-struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
-/* Out of a regular file. */
-struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
-
 /* A part of the job, a node perhaps, of which nothing could be read: what there is is not all. why is one line. */
 void vt_job_miss(struct vt_job *job, const char *why);
-/* The same of one member, which has this pid (0: any), or nothing of it: what a worker says of its process. */
-struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid);
-
-/* Fills what is marked "account". Once, when all members are in. */
-void vt_job_account(struct vt_job *job);
+/* Takes out the answer of that index. */
+void vt_job_drop_ras(struct vt_job *job, size_t index);
 
 /* "0-2,4-7" of the ranks of the members, "workers 0-7 of rank 3", else "pid 4711@node3"; about columns wide at most. */
 struct vt_str;
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out);
-
-/* What vt_job_load() reads, and all that account found. doc/triage.schema.json describes it. */
-struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
-/* The summary: the verdicts, outliers, the tree, devices, imbalance, who could not be read. */
-struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
 
 #endif

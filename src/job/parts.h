@@ -38,13 +38,6 @@ const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const str
 /* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
 const char *vt_job_does(const struct vt_job_doing *doing);
 
-/* ---- job/ras/json.c: in a report, and back ---- */
-
-struct vt_json;
-struct vt_json_in;
-void vt_job_put_ras(struct vt_json *json, const struct vt_job *job);
-void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix);
-
 /* ---- job/state.c ---- */
 
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing);
@@ -71,12 +64,11 @@ void vt_job_indices_sort(struct vt_job_indices *indices);
 /* A copy of it in the arena. */
 struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices);
 
-/* ---- what vt_job_account() does, each in its own file; false when out of memory ---- */
+/* ---- what vt_job_account() (job/rules) begins with, each in its own file; false when out of memory ---- */
 
 bool vt_job_decide_states(struct vt_job *job);   /* job/state.c */
 bool vt_job_build_tree(struct vt_job *job);      /* job/tree.c */
 bool vt_job_build_devices(struct vt_job *job);   /* job/devices.c */
-bool vt_job_make_verdicts(struct vt_job *job);   /* job/rules/rules.c */
 
 /* ---- names of enumerations, as the JSON has them ---- */
 

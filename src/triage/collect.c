@@ -24,6 +24,7 @@
 #include "triage/gate.h"
 #include "triage/ras.h"
 #include "walk/native/lines_memo.h"
+#include "job/json/json.h"
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
 #define MIN_WORKERS 8                     /* so many are tried in any case */

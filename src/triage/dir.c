@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "report/writer.h"
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "job/job.h"

@@ -20,6 +20,8 @@
 #include "base/progress.h"
 #include "triage/gate.h"
 #include "report/writer.h"
+#include "job/json/json.h"
+#include "job/ras/ras.h"
 
 #define MAX_DOCUMENT ((size_t)64 << 20)
 #define TIME_PART 4                       /* of the time for all */

@@ -24,6 +24,7 @@
 #include "report/writer.h"
 #include "target/proc.h"
 #include "target/session.h"
+#include "job/json/json.h"
 
 #define MAX_MEMORY ((size_t)4 << 30)      /* a report of two million blocks takes 1 GiB */
 #define MAX_FILE ((rlim_t)1 << 30)        /* of its JSON */

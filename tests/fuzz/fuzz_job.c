@@ -9,6 +9,9 @@
 #include "fuzz.h"
 #include "json_edits.h"
 #include "job/job.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/text/text.h"
 
 /* A small one that has everything that is read; fuzzing needs it short. */
 static const char seed[] =

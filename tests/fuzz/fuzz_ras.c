@@ -8,6 +8,10 @@
 #include "fuzz.h"
 #include "unit/job/ras/ras_words.h"
 #include "job/job.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/ras/ras.h"
+#include "job/text/text.h"
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {

@@ -27,15 +27,16 @@ src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report
 src/report/diff:    base json model report report/text report/json
-src/job:            base model report
+src/job:            base model
 src/job/rules:      base model job
 src/job/ras:        base json job
-src/job/json:       json model job
-src/job/text:       base model report/text job
+src/job/json:       json model report job job/ras
+src/job/text:       base model report report/text job
 src/record:         base target inject inject/recorder walk/torch walk/recorder collect
-src/triage:         base target walk/native report collect job
+src/triage:         base target walk/native report collect job job/ras job/json
 src/gdb:            base model report/text collect
-src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff record triage gdb
+src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff
+                    job/rules job/json job/text record triage gdb
 '
 
 # The includes of all sources, "ROOM INCLUDED-ROOM FILE:LINE", one a line; the room of a name without a folder is its own.
@@ -49,9 +50,13 @@ edges=$(find src helper include -name '*.[chS]' -exec grep -nE '^#[[:space:]]*in
 
 printf '%s\n' "$rooms" | awk -v edges="$edges" '
 	function complain(text) { print text; failed = 1 }
-	/:/ {
-		room = $1; sub(":", "", room); rooms[room] = 1
-		for (i = 2; i <= NF; i++)
+	NF {
+		first = 1
+		if ($1 ~ /:$/) {
+			room = $1; sub(":", "", room); rooms[room] = 1
+			first = 2
+		}
+		for (i = first; i <= NF; i++)
 			allowed[room, $i] = 1
 	}
 	END {

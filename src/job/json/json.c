@@ -10,6 +10,8 @@
 #include "model/flight.h"
 #include "job/parts.h"
 #include "json/out.h"
+#include "job/json/json.h"
+#include "job/ras/ras.h"
 
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
 {

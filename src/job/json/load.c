@@ -9,6 +9,8 @@
 #include "model/flight.h"
 #include "job/parts.h"
 #include "json/in.h"
+#include "job/json/json.h"
+#include "job/ras/ras.h"
 
 #define MAX_DEVICE 1023
 #define MAX_BYTES (UINT64_C(1) << 50) /* of one process: sums of a job's must not wrap around */

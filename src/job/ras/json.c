@@ -6,6 +6,7 @@
 #include "job/parts.h"
 #include "json/in.h"
 #include "json/out.h"
+#include "job/ras/ras.h"
 
 #define MAX_RANK (1 << 24)
 

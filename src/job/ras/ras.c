@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL's RAS said, into a job: what both of its forms need. */
-#include "job/ras/ras.h"
+#include "job/ras/reading.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "job/ras/ras.h"
 
 #define MAX_GROUPS 4096
 #define MAX_RANKS 65536 /* named in all groups: a communicator that is not well may have as many as the job */

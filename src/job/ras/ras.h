@@ -1,38 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The words of NCCL's RAS (src/ras/client_support.cc of NCCL 2.24 to 2.30): text, or JSON from 2.28.7 on. They were sent by a
- * process that may be hostile.
- */
+/* Answers of NCCL's RAS as a part of a job. */
 #ifndef VT_JOB_RAS_RAS_H
 #define VT_JOB_RAS_RAS_H
 
-#include "job/parts.h"
+#include <jansson.h>
 
-struct vt_ras_reading {
-	struct vt_job *job;
-	struct vt_ras *ras;
-	bool whole;         /* the answer came to its end */
-	size_t n_ranks;     /* named in all groups */
-	size_t first_group; /* of the part of the answer that is read */
-};
+#include "job/job.h"
 
-/* The group of this part that is like it, made when there is none; NULL when out of memory, or there are too many. */
-struct vt_ras_group *vt_ras_group(struct vt_ras_reading *r, const struct vt_ras_group *like);
+/*
+ * Adds an answer of NCCL's RAS, n bytes of text or JSON: host, pid, address and file are those of asked, and
+ * asked->understood says whether it came to its end. False: out of memory.
+ */
+bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n);
 
-/* A part is read: those of its groups that are about the same become neighbours. */
-void vt_ras_end_part(struct vt_ras_reading *r);
+/* Ranks of it have launched different numbers of operations. */
+bool vt_ras_differs(const struct vt_ras *ras);
+/* Says of the groups of now whether they moved since earlier, another answer about the same ranks in the same job. True: some did not. */
+bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *earlier);
 
-/* All groups from the nth on. */
-void vt_ras_drop_groups(struct vt_ras_reading *r, size_t n);
+struct vt_json;
+struct vt_json_in;
 
-/* Adds one; of more than a job can have the number only. host: n bytes. */
-void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid, const char *host, size_t n);
-
-/* A line as it is: for what was not understood. Some of many. */
-void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n);
-
-/* Each fills ras as far as it understands the text, and sets ras->understood when that is all of it. */
-void vt_ras_read_text(struct vt_ras_reading *r, const char *text);      /* job/ras/text.c */
-void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n);  /* job/ras/told.c; changes text */
+/* In the JSON of a job, and back. */
+void vt_job_put_ras(struct vt_json *json, const struct vt_job *job);
+void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix);
 
 #endif

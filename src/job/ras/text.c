@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "job/ras/ras.h"
+#include "job/ras/reading.h"
 
 #define MAX_NUMBERS 6
 #define MAX_WORDS 3

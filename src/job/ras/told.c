@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/ras/ras.h"
+#include "job/ras/reading.h"
 #include "json/in.h"
 
 #define MAX_RANK (1 << 24)

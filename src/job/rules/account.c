@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "job/parts.h"
+#include "job/rules/rules.h"
 
 /* -1 is not known: after all others. */
 static int compare_numbers(int64_t a, int64_t b)

@@ -7,4 +7,4 @@ src_job_rules_librules_a_SOURCES = \
 	src/job/rules/memory.c \
 	src/job/rules/missing.c \
 	src/job/rules/ras.c \
-	src/job/rules/rules.c
+	src/job/rules/rules.c src/job/rules/rules.h

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections of the summary of a job that have a file of their own. */
+/* The summary of a job as text, and those of its sections that have a file of their own. */
 #ifndef VT_JOB_TEXT_TEXT_H
 #define VT_JOB_TEXT_TEXT_H
 
 #include "job/job.h"
 #include "report/text/line.h"
+#include "report/writer.h"
+
+/* The summary: the verdicts, outliers, the tree, devices, imbalance, who could not be read. */
+struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
 
 /* job/text/groups.c: how far ranks are in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);

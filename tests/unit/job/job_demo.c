@@ -11,6 +11,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "unit/job/job_models.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/text/text.h"
 
 static int load(struct vt_job *job, char **files)
 {

@@ -18,6 +18,9 @@
 #include "job/parts.h"
 #include "base/width.h"
 #include "unit/report/report_models.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/text/text.h"
 
 struct text {
 	char *data;

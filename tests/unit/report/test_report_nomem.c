@@ -24,6 +24,10 @@
 #include "unit/job/ras/ras_words.h"
 #include "unit/report/report_models.h"
 #include "unit/report/report_parts.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/ras/ras.h"
+#include "job/text/text.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);

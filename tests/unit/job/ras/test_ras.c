@@ -16,6 +16,9 @@
 #include "base/str.h"
 #include "unit/job/job_models.h"
 #include "unit/job/ras/ras_words.h"
+#include "job/json/json.h"
+#include "job/rules/rules.h"
+#include "job/ras/ras.h"
 
 static void add(struct vt_job *job, const char *words, bool whole)
 {

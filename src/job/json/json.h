@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job as JSON, and back. */
+#ifndef VT_JOB_JSON_JSON_H
+#define VT_JOB_JSON_JSON_H
+
+#include "job/job.h"
+#include "report/writer.h"
+
+/* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
+/* Out of a regular file. */
+struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
+
+/* The same of one member, which has this pid (0: any), or nothing of it: what a worker says of its process. */
+struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid);
+
+/* What vt_job_load() reads, and all that account found. doc/triage.schema.json describes it. */
+struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
+
+#endif
