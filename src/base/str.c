@@ -48,6 +48,14 @@ void vt_str_clear(struct vt_str *str)
 		str->data[0] = '\0';
 }
 
+void vt_str_cut(struct vt_str *str, size_t n)
+{
+	if (n >= str->n)
+		return;
+	str->n = n;
+	str->data[n] = '\0';
+}
+
 void vt_str_addn(struct vt_str *str, const char *text, size_t n)
 {
 	if (!reserve(str, n))

@@ -20,6 +20,8 @@ struct vt_str {
 
 void vt_str_deinit(struct vt_str *str);
 void vt_str_clear(struct vt_str *str);
+/* Keeps the first n bytes, if there are more. */
+void vt_str_cut(struct vt_str *str, size_t n);
 void vt_str_add(struct vt_str *str, const char *text);
 void vt_str_addn(struct vt_str *str, const char *text, size_t n);
 void vt_str_addf(struct vt_str *str, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -29,8 +29,7 @@ struct ring {
 
 static bool waits_for_gil(const struct vt_stacks *s, size_t i)
 {
-	return s->c->model->threads.data[i].verdict && s->places[i].python &&
-	       !strncmp(s->c->model->threads.data[i].verdict, VT_VERDICT_GIL, strlen(VT_VERDICT_GIL));
+	return s->places[i].python && s->c->model->threads.data[i].verdict.code == VT_VERDICT_GIL;
 }
 
 static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_info *b, uint64_t within)

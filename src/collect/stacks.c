@@ -562,7 +562,7 @@ static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s, 
 	return NULL;
 }
 
-/* "waits for the GIL" becomes "waits for the GIL held by 41530 (pt_main_thread)". */
+/* Of threads that wait for the GIL: who has it is in no stack of theirs. */
 static void name_gil_holders(struct vt_stacks *s)
 {
 	struct vt_model *model = s->c->model;
@@ -573,18 +573,12 @@ static void name_gil_holders(struct vt_stacks *s)
 		const struct vt_python_thread *python = s->places[i].python;
 		const struct vt_model_thread *holder = NULL;
 
-		if (python && thread->verdict && thread->gil == 0 && !strcmp(thread->verdict, VT_VERDICT_GIL))
+		if (python && thread->gil == 0 && thread->verdict.code == VT_VERDICT_GIL)
 			holder = find_gil_holder(s, &s->places[i]);
 		if (!holder)
 			continue;
-
-		bool named = holder->name && *holder->name;
-		const char *text = vt_arena_printf(&model->arena, "%s held by %d%s%s%s", VT_VERDICT_GIL, (int)holder->tid,
-						   named ? " (" : "", named ? holder->name : "", named ? ")" : "");
-
-		if (text)
-			thread->verdict = text;
-		thread->waits_for = holder->tid;
+		thread->verdict.holder = thread->waits_for = holder->tid;
+		thread->verdict.holder_name = holder->name;
 	}
 }
 

@@ -25,12 +25,11 @@ enum rule_flags {
 	/* what the rule means */
 	API_CUDA = 1 << 8,     /* of the near frames of this family, the outermost is meant: the one that people call */
 	API_NCCL = 1 << 9,
-	IDLE = 1 << 10,        /* waits for work: nothing is wrong with it */
 	WEAK = 1 << 11,        /* only when no other rule matches further out */
 };
 
 struct rule {
-	const char *verdict;  /* NULL: "in " and the function's name */
+	unsigned int means;   /* enum vt_verdict_code, or enum vt_purpose in the table of purposes */
 	const char *function; /* pattern; NULL: any, also none */
 	const char *where;    /* pattern of the module's name or of the file's path; NULL: any */
 	unsigned int flags;
@@ -45,163 +44,160 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_GIL, "PyEval_RestoreThread", NULL, FOR_LOCK },
 	{ VT_VERDICT_GIL, "PyEval_AcquireThread", NULL, FOR_LOCK },
 	{ VT_VERDICT_GIL, "PyGILState_Ensure", NULL, FOR_LOCK },
-	{ "waits for the world to be started again (free-threaded Python)", "tstate_wait_attach", NULL, 0 },
-	{ "in Python's garbage collector", "gc_collect_main*", NULL, 0 },
-	{ "in Python's garbage collector", "collect", "*python3*", 0 },
+	{ VT_VERDICT_PYTHON_WORLD, "tstate_wait_attach", NULL, 0 },
+	{ VT_VERDICT_PYTHON_GC, "gc_collect_main*", NULL, 0 },
+	{ VT_VERDICT_PYTHON_GC, "collect", "*python3*", 0 },
 
 	/* our own recorder: the entry of the allocator alone says nothing */
-	{ "ran out of GPU memory, kept for vramtap watch", NULL, "memfd:vramtap-recorder*", INNERMOST },
+	{ VT_VERDICT_OOM, NULL, "memfd:vramtap-recorder*", INNERMOST },
 
 	/* idle threads of pools and services */
-	{ "idle autograd thread", "torch::autograd::ReadyQueue::pop", NULL, NO_PYTHON | INNERMOST | IDLE },
-	{ "in backward, waits for autograd's other threads", "torch::autograd::ReadyQueue::pop", NULL, WITH_PYTHON },
-	{ "idle thread of c10::ThreadPool", "c10::ThreadPool::main_loop", NULL, INNERMOST | IDLE },
-	{ "idle OpenMP thread", NULL, "libgomp*", WORKER | IDLE },
-	{ "idle OpenMP thread", NULL, "libiomp5*", WORKER | INNERMOST | IDLE },
-	{ "idle OpenMP thread", NULL, "libomp*", WORKER | INNERMOST | IDLE },
-	{ "idle OpenBLAS thread", "blas_thread_server*", NULL, INNERMOST | IDLE },
-	{ "idle OpenBLAS thread", NULL, "*openblas*", WORKER | INNERMOST | IDLE },
-	{ "idle TBB thread", NULL, "libtbb*", WORKER | INNERMOST | IDLE },
-	{ "idle thread of pthreadpool", "thread_main", "libtorch_cpu*", WORKER | INNERMOST | IDLE },
-	{ "idle NCCL watchdog", "c10d::ProcessGroupNCCL::Watchdog::run*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL watchdog", "c10d::ProcessGroupNCCL::watchdogHandler*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL watchdog", "c10d::ProcessGroupNCCL::ncclCommWatchdog*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL watchdog", "c10d::ProcessGroupNCCL::workCleanupLoop*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL heartbeat monitor", "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL heartbeat monitor", "c10d::ProcessGroupNCCL::heartbeatMonitor*", NULL, INNERMOST | IDLE },
-	{ "idle NCCL proxy thread", "ncclProxyService*", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
-	{ "idle NCCL proxy thread", "ncclProxyProgress*", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
-	{ "idle NCCL RAS thread", "rasThreadMain", "libnccl*", NO_PYTHON | INNERMOST | IDLE },
-	{ "idle TCPStore server", "c10d::detail::*Daemon::run*", NULL, INNERMOST | IDLE },
-	{ "idle Gloo thread", "c10d::ProcessGroupGloo::runLoop*", NULL, INNERMOST | IDLE },
-	{ "idle Gloo thread", "gloo::transport::*::Loop::run*", NULL, INNERMOST | IDLE },
-	{ "idle DataLoader worker", "_worker_loop", "*/torch/utils/data/_utils/worker.py", PYTHON | INNERMOST | IDLE },
-	{ "idle pin-memory thread", "*", "*/torch/utils/data/_utils/pin_memory.py", PYTHON | INNERMOST | IDLE },
-	{ "idle feeder of a multiprocessing queue", "*_feed", "*/multiprocessing/queues.py", PYTHON | INNERMOST | IDLE },
-	{ "idle server of multiprocessing's resource sharer", "*_serve", "*/multiprocessing/resource_sharer.py", PYTHON | INNERMOST | IDLE },
-	{ "idle thread of an executor", "_worker", "*/concurrent/futures/thread.py", PYTHON | INNERMOST | IDLE },
-	{ "idle thread of an executor", "*run", "*/concurrent/futures/process.py", PYTHON | INNERMOST | IDLE },
-	{ "idle worker of a pool", "worker", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
-	{ "idle thread of a pool", "*_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST | IDLE },
-	{ "idle compile worker", "*_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
-	  PYTHON | INNERMOST | IDLE },
-	{ "idle tqdm monitor", "*run", "*/tqdm/_monitor.py", PYTHON | INNERMOST | IDLE },
+	{ VT_VERDICT_IDLE_AUTOGRAD, "torch::autograd::ReadyQueue::pop", NULL, NO_PYTHON | INNERMOST },
+	{ VT_VERDICT_BACKWARD_WAITS, "torch::autograd::ReadyQueue::pop", NULL, WITH_PYTHON },
+	{ VT_VERDICT_IDLE_C10_POOL, "c10::ThreadPool::main_loop", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_OPENMP, NULL, "libgomp*", WORKER },
+	{ VT_VERDICT_IDLE_OPENMP, NULL, "libiomp5*", WORKER | INNERMOST },
+	{ VT_VERDICT_IDLE_OPENMP, NULL, "libomp*", WORKER | INNERMOST },
+	{ VT_VERDICT_IDLE_OPENBLAS, "blas_thread_server*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_OPENBLAS, NULL, "*openblas*", WORKER | INNERMOST },
+	{ VT_VERDICT_IDLE_TBB, NULL, "libtbb*", WORKER | INNERMOST },
+	{ VT_VERDICT_IDLE_PTHREADPOOL, "thread_main", "libtorch_cpu*", WORKER | INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::Watchdog::run*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::watchdogHandler*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::ncclCommWatchdog*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::workCleanupLoop*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::heartbeatMonitor*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_PROXY, "ncclProxyService*", "libnccl*", NO_PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_PROXY, "ncclProxyProgress*", "libnccl*", NO_PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_RAS, "rasThreadMain", "libnccl*", NO_PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_STORE, "c10d::detail::*Daemon::run*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_GLOO, "c10d::ProcessGroupGloo::runLoop*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_GLOO, "gloo::transport::*::Loop::run*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_LOADER, "_worker_loop", "*/torch/utils/data/_utils/worker.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_PIN_MEMORY, "*", "*/torch/utils/data/_utils/pin_memory.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_FEEDER, "*_feed", "*/multiprocessing/queues.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_SHARER, "*_serve", "*/multiprocessing/resource_sharer.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_EXECUTOR, "_worker", "*/concurrent/futures/thread.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_EXECUTOR, "*run", "*/concurrent/futures/process.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_POOL_WORKER, "worker", "*/multiprocessing/pool.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_POOL, "*_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_COMPILE_WORKER, "*_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
+	  PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_TQDM, "*run", "*/tqdm/_monitor.py", PYTHON | INNERMOST },
 
 	/* waiting for other processes or threads */
-	{ "waits for a DataLoader worker", "*_try_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
-	{ "waits for a DataLoader worker", "*_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
-	{ "waits for a DataLoader worker", "*_next_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
-	{ "waits for another rank (TCPStore)", "c10d::TCPStore::*", NULL, INNERMOST },
+	{ VT_VERDICT_LOADER, "*_try_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_LOADER, "*_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_LOADER, "*_next_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_STORE, "c10d::TCPStore::*", NULL, INNERMOST },
 	/* The client's socket, which has functions of its own, is further in (PyTorch 2.3 on). */
-	{ "waits for another rank (TCPStore)", "c10d::TCPStore::doWait*", NULL, 0 },
-	{ "in Python's debugger (pdb)", "*interaction", "*/pdb.py", PYTHON },
-	{ "waits for a collective (NCCL)", "c10d::ProcessGroupNCCL::WorkNCCL::*", NULL, INNERMOST },
-	{ "waits for a collective (Gloo)", "c10d::ProcessGroupGloo::*", NULL, INNERMOST },
-	{ "waits for a collective", "c10d::Work::wait*", NULL, INNERMOST },
-	{ "waits for a compilation (torch.compile)", "*", "*/torch/_inductor/async_compile.py", PYTHON | INNERMOST },
-	{ "waits for a child process", "*_try_wait", "*/subprocess.py", PYTHON | INNERMOST },
-	{ "waits for a child process", "*_communicate", "*/subprocess.py", PYTHON | INNERMOST },
-	{ "waits for an import in another thread", "*acquire", "<frozen importlib._bootstrap>", PYTHON | INNERMOST },
-	{ "waits for its other threads to end", "_shutdown", "*/threading.py", PYTHON | INNERMOST },
-	{ "waits for another thread to end", "*join", "*/threading.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_STORE, "c10d::TCPStore::doWait*", NULL, 0 },
+	{ VT_VERDICT_PDB, "*interaction", "*/pdb.py", PYTHON },
+	{ VT_VERDICT_COLLECTIVE_NCCL, "c10d::ProcessGroupNCCL::WorkNCCL::*", NULL, INNERMOST },
+	{ VT_VERDICT_COLLECTIVE_GLOO, "c10d::ProcessGroupGloo::*", NULL, INNERMOST },
+	{ VT_VERDICT_COLLECTIVE, "c10d::Work::wait*", NULL, INNERMOST },
+	{ VT_VERDICT_COMPILATION, "*", "*/torch/_inductor/async_compile.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_CHILD, "*_try_wait", "*/subprocess.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_CHILD, "*_communicate", "*/subprocess.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IMPORT, "*acquire", "<frozen importlib._bootstrap>", PYTHON | INNERMOST },
+	{ VT_VERDICT_OTHER_THREADS, "_shutdown", "*/threading.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_JOIN, "*join", "*/threading.py", PYTHON | INNERMOST },
 
 	/* libraries whose functions people know by name */
-	{ NULL, "cuda*", "libcudart*", API_CUDA },
-	{ NULL, "cu*", "libcuda.so*", API_CUDA },
-	{ NULL, "nccl*", "libnccl*", API_NCCL },
-	{ NULL, "pnccl*", "libnccl*", API_NCCL },
-	{ NULL, "nvrtcCompileProgram", NULL, 0 },
+	{ VT_VERDICT_IN_FUNCTION, "cuda*", "libcudart*", API_CUDA },
+	{ VT_VERDICT_IN_FUNCTION, "cu*", "libcuda.so*", API_CUDA },
+	{ VT_VERDICT_IN_FUNCTION, "nccl*", "libnccl*", API_NCCL },
+	{ VT_VERDICT_IN_FUNCTION, "pnccl*", "libnccl*", API_NCCL },
+	{ VT_VERDICT_IN_FUNCTION, "nvrtcCompileProgram", NULL, 0 },
 
 	/* the C library */
-	{ "waits for a lock of malloc", "malloc", NULL, FOR_LOCK },
-	{ "waits for a lock of malloc", "calloc", NULL, FOR_LOCK },
-	{ "waits for a lock of malloc", "realloc", NULL, FOR_LOCK },
-	{ "waits for a lock of malloc", "free", NULL, FOR_LOCK },
-	{ "waits for a lock of malloc", "_int_malloc", NULL, FOR_LOCK },
-	{ "waits for a lock of malloc", "_int_free*", NULL, FOR_LOCK },
-	{ "waits for the dynamic loader's lock", "dl_iterate_phdr", NULL, FOR_LOCK },
-	{ "waits for the dynamic loader's lock", "_dl_*", NULL, FOR_LOCK },
-	{ "in dlopen", "dlopen*", NULL, 0 },
-	{ "in dlopen", "_dl_open", NULL, 0 },
+	{ VT_VERDICT_MALLOC_LOCK, "malloc", NULL, FOR_LOCK },
+	{ VT_VERDICT_MALLOC_LOCK, "calloc", NULL, FOR_LOCK },
+	{ VT_VERDICT_MALLOC_LOCK, "realloc", NULL, FOR_LOCK },
+	{ VT_VERDICT_MALLOC_LOCK, "free", NULL, FOR_LOCK },
+	{ VT_VERDICT_MALLOC_LOCK, "_int_malloc", NULL, FOR_LOCK },
+	{ VT_VERDICT_MALLOC_LOCK, "_int_free*", NULL, FOR_LOCK },
+	{ VT_VERDICT_LOADER_LOCK, "dl_iterate_phdr", NULL, FOR_LOCK },
+	{ VT_VERDICT_LOADER_LOCK, "_dl_*", NULL, FOR_LOCK },
+	{ VT_VERDICT_DLOPEN, "dlopen*", NULL, 0 },
+	{ VT_VERDICT_DLOPEN, "_dl_open", NULL, 0 },
 
 	/* less telling: only when nothing above matches further out */
-	{ "in malloc", "malloc", NULL, WEAK },
-	{ "in malloc", "_int_malloc", NULL, WEAK },
-	{ "in free", "free", NULL, WEAK },
-	{ "in free", "_int_free*", NULL, WEAK },
-	{ "in fork", "fork", NULL, WEAK },
-	{ "in fork", "__libc_fork", NULL, WEAK },
-	{ "waits on a Python event", "Event.wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
-	{ "waits on a Python condition", "*wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
-	{ "waits on a Python queue", "*get", "*/queue.py", PYTHON | INNERMOST | WEAK },
-	{ "waits on a Python queue", "*get", "*/multiprocessing/queues.py", PYTHON | INNERMOST | WEAK },
-	{ "waits on a Python queue", "_queue_SimpleQueue_get*", NULL, INNERMOST | WEAK },
-	{ "waits for a Python lock", "lock_PyThread_acquire_lock", NULL, INNERMOST | WEAK },
-	{ "waits for a Python lock", "PyThread_acquire_lock_timed*", NULL, INNERMOST | WEAK },
-	{ "waits for a Python lock", "rlock_acquire", NULL, INNERMOST | WEAK },
-	{ "waits in asyncio's event loop", "*_run_once", "*/asyncio/base_events.py", PYTHON | INNERMOST | WEAK },
-	{ "in autograd's backward pass", "torch::autograd::Engine::evaluate_function", NULL, WEAK },
+	{ VT_VERDICT_MALLOC, "malloc", NULL, WEAK },
+	{ VT_VERDICT_MALLOC, "_int_malloc", NULL, WEAK },
+	{ VT_VERDICT_FREE, "free", NULL, WEAK },
+	{ VT_VERDICT_FREE, "_int_free*", NULL, WEAK },
+	{ VT_VERDICT_FORK, "fork", NULL, WEAK },
+	{ VT_VERDICT_FORK, "__libc_fork", NULL, WEAK },
+	{ VT_VERDICT_PYTHON_EVENT, "Event.wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_CONDITION, "*wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_QUEUE, "*get", "*/queue.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_QUEUE, "*get", "*/multiprocessing/queues.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_QUEUE, "_queue_SimpleQueue_get*", NULL, INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_LOCK, "lock_PyThread_acquire_lock", NULL, INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_LOCK, "PyThread_acquire_lock_timed*", NULL, INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_LOCK, "rlock_acquire", NULL, INNERMOST | WEAK },
+	{ VT_VERDICT_ASYNCIO, "*_run_once", "*/asyncio/base_events.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_BACKWARD, "torch::autograd::Engine::evaluate_function", NULL, WEAK },
 
 	/*
 	 * The kernel, for a thread of which nothing above is known: functions of Linux 4.18 to 6.18 that stay on the stack
 	 * (the scheduler's own are left out there). Innermost first.
 	 */
-	{ "waits in a page fault that userfaultfd is to resolve", "handle_userfault*", NULL, KERNEL },
-	{ "waits for the child that it has made to call exec or to end", "wait_for_vfork_done*", NULL, KERNEL },
+	{ VT_VERDICT_USERFAULTFD, "handle_userfault*", NULL, KERNEL },
+	{ VT_VERDICT_VFORK, "wait_for_vfork_done*", NULL, KERNEL },
 	/* Where the one above is inlined. Any fork() that waits, for memory or a lock, has it further out. */
-	{ "waits for the child that it has made to call exec or to end", "kernel_clone*", NULL, KERNEL | INNERMOST },
-	{ "waits for an NFS server", "nfs*", NULL, KERNEL },
-	{ "waits for an NFS server", "rpc_wait_bit*", NULL, KERNEL },
-	{ "waits for a FUSE file system", "fuse_*", NULL, KERNEL },
-	{ "waits for a FUSE file system", "request_wait_answer*", NULL, KERNEL },
-	{ "waits for a Lustre server", "ll_*", NULL, KERNEL },
-	{ "waits for a Lustre server", "ptlrpc_*", NULL, KERNEL },
-	{ "in NVIDIA's kernel driver", "nvidia_*", NULL, KERNEL },
-	{ "in NVIDIA's kernel driver", "uvm_*", NULL, KERNEL },
-	{ "in NVIDIA's kernel driver", "os_acquire_*", NULL, KERNEL },
-	{ "writes a core dump", "do_coredump*", NULL, KERNEL },
-	{ "ends", "do_exit*", NULL, KERNEL },
-	{ "in a page fault, waits for a disk", "swap_readpage*", NULL, KERNEL },
-	{ "in a page fault, waits for a disk", "filemap_fault*", NULL, KERNEL },
-	{ "waits for a disk", "io_schedule*", NULL, KERNEL },
-	{ "waits for a disk", "folio_wait_bit*", NULL, KERNEL },
-	{ "waits for a disk", "wait_on_page_bit*", NULL, KERNEL },
-	{ "waits for a disk", "rq_qos_wait*", NULL, KERNEL },
-	{ "waits for a disk", "blk_*", NULL, KERNEL },
-	{ "waits for a file system's journal", "jbd2_*", NULL, KERNEL },
-	{ "waits for memory that is being reclaimed", "shrink_*", NULL, KERNEL },
-	{ "waits for a lock in the kernel", "rwsem_down_*", NULL, KERNEL },
-	{ "waits for a lock in the kernel", "*mutex_lock*", NULL, KERNEL },
+	{ VT_VERDICT_VFORK, "kernel_clone*", NULL, KERNEL | INNERMOST },
+	{ VT_VERDICT_NFS, "nfs*", NULL, KERNEL },
+	{ VT_VERDICT_NFS, "rpc_wait_bit*", NULL, KERNEL },
+	{ VT_VERDICT_FUSE, "fuse_*", NULL, KERNEL },
+	{ VT_VERDICT_FUSE, "request_wait_answer*", NULL, KERNEL },
+	{ VT_VERDICT_LUSTRE, "ll_*", NULL, KERNEL },
+	{ VT_VERDICT_LUSTRE, "ptlrpc_*", NULL, KERNEL },
+	{ VT_VERDICT_NVIDIA_DRIVER, "nvidia_*", NULL, KERNEL },
+	{ VT_VERDICT_NVIDIA_DRIVER, "uvm_*", NULL, KERNEL },
+	{ VT_VERDICT_NVIDIA_DRIVER, "os_acquire_*", NULL, KERNEL },
+	{ VT_VERDICT_CORE_DUMP, "do_coredump*", NULL, KERNEL },
+	{ VT_VERDICT_ENDS, "do_exit*", NULL, KERNEL },
+	{ VT_VERDICT_FAULT_DISK, "swap_readpage*", NULL, KERNEL },
+	{ VT_VERDICT_FAULT_DISK, "filemap_fault*", NULL, KERNEL },
+	{ VT_VERDICT_DISK, "io_schedule*", NULL, KERNEL },
+	{ VT_VERDICT_DISK, "folio_wait_bit*", NULL, KERNEL },
+	{ VT_VERDICT_DISK, "wait_on_page_bit*", NULL, KERNEL },
+	{ VT_VERDICT_DISK, "rq_qos_wait*", NULL, KERNEL },
+	{ VT_VERDICT_DISK, "blk_*", NULL, KERNEL },
+	{ VT_VERDICT_JOURNAL, "jbd2_*", NULL, KERNEL },
+	{ VT_VERDICT_RECLAIM, "shrink_*", NULL, KERNEL },
+	{ VT_VERDICT_KERNEL_LOCK, "rwsem_down_*", NULL, KERNEL },
+	{ VT_VERDICT_KERNEL_LOCK, "*mutex_lock*", NULL, KERNEL },
 
 	/* threads that are known by their names */
-	{ "idle CUDA driver thread", "cuda-EvtHandlr", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle CUDA driver thread", "cuda00*", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle NCCL proxy thread", "NCCL *", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle NCCL watchdog", "pt_nccl_*", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle TCPStore server", "pt_tcpstore*", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle autograd thread", "pt_autograd_*", NULL, BY_NAME | NO_PYTHON | IDLE },
-	{ "idle jemalloc thread", "jemalloc_bg_thd", NULL, BY_NAME | NO_PYTHON | IDLE },
+	{ VT_VERDICT_IDLE_CUDA, "cuda-EvtHandlr", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_CUDA, "cuda00*", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_NCCL_PROXY, "NCCL *", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "pt_nccl_*", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_STORE, "pt_tcpstore*", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_AUTOGRAD, "pt_autograd_*", NULL, BY_NAME | NO_PYTHON },
+	{ VT_VERDICT_IDLE_JEMALLOC, "jemalloc_bg_thd", NULL, BY_NAME | NO_PYTHON },
 };
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
-/*
- * Why a function of a CUDA library was called: ", for …" behind the verdict. The first rule with a frame outside of it
- * counts. A text that ends with a dot, or is missing, goes on with the function's name.
- */
+/* Why a function of a CUDA library was called. The first rule with a frame outside of it counts. */
 static const struct rule purposes[] = {
-	{ "torch.distributed.", "*", "*/torch/distributed/distributed_c10d.py", PYTHON },
-	{ ".item() or a copy to the CPU", "at::native::_local_scalar_dense_cuda*", NULL, 0 },
-	{ ".item() or a copy to the CPU", "at::native::item", NULL, 0 },
-	{ "torch.cuda.synchronize", "synchronize", "*/torch/cuda/__init__.py", PYTHON },
+	{ VT_PURPOSE_TORCH_DISTRIBUTED, "*", "*/torch/distributed/distributed_c10d.py", PYTHON },
+	{ VT_PURPOSE_COPY_TO_CPU, "at::native::_local_scalar_dense_cuda*", NULL, 0 },
+	{ VT_PURPOSE_COPY_TO_CPU, "at::native::item", NULL, 0 },
+	{ VT_PURPOSE_SYNCHRONIZE, "synchronize", "*/torch/cuda/__init__.py", PYTHON },
 	/* Cached memory goes back to the driver because the program says so, or because a request failed, which is then made again. */
-	{ "the caching allocator, empty_cache", "*CUDACachingAllocator::*::emptyCache", NULL, 0 },
-	{ "the caching allocator, which retries a request", "*CUDACachingAllocator::*::release_*cached_blocks", NULL, 0 },
-	{ "the caching allocator", "c10::cuda::CUDACachingAllocator::*", NULL, 0 },
-	{ NULL, "nccl*", "libnccl*", 0 },
-	{ "a collective", "c10d::ProcessGroupNCCL::*", NULL, 0 },
-	{ "an optimizer step", "*step", "*/torch/optim/*.py", PYTHON },
-	{ "backward", "torch::autograd::Engine::*", NULL, 0 },
+	{ VT_PURPOSE_EMPTY_CACHE, "*CUDACachingAllocator::*::emptyCache", NULL, 0 },
+	{ VT_PURPOSE_RETRY, "*CUDACachingAllocator::*::release_*cached_blocks", NULL, 0 },
+	{ VT_PURPOSE_ALLOCATOR, "c10::cuda::CUDACachingAllocator::*", NULL, 0 },
+	{ VT_PURPOSE_NCCL, "nccl*", "libnccl*", 0 },
+	{ VT_PURPOSE_COLLECTIVE, "c10d::ProcessGroupNCCL::*", NULL, 0 },
+	{ VT_PURPOSE_OPTIMIZER, "*step", "*/torch/optim/*.py", PYTHON },
+	{ VT_PURPOSE_BACKWARD, "torch::autograd::Engine::*", NULL, 0 },
 };
 
 /* Modules and files in which a thread only waits, or which only lead there. */
@@ -321,44 +317,39 @@ static size_t api_frame(const struct look *look, unsigned int family, size_t i)
 	return best;
 }
 
-static const char *purpose(const struct look *look, size_t i, const char **function)
+/* Sets verdict->purpose and ->for_function by the frames outside of the ith. */
+static void find_purpose(const struct look *look, size_t i, struct vt_verdict *verdict)
 {
 	for (size_t r = 0; r < sizeof(purposes) / sizeof(purposes[0]); r++) {
 		for (size_t k = i + 1; k < look->n; k++) {
-			const char *text = purposes[r].verdict ? purposes[r].verdict : "";
-			size_t n = strlen(text);
-
 			if (!is_same_frame(&purposes[r], &look->frames[k]))
 				continue;
-			*function = n == 0 || text[n - 1] == '.' ? look->frames[k].function : "";
-			return text;
+			verdict->purpose = purposes[r].means;
+			if (verdict->purpose == VT_PURPOSE_TORCH_DISTRIBUTED || verdict->purpose == VT_PURPOSE_NCCL)
+				verdict->for_function = look->frames[k].function;
+			return;
 		}
 	}
-	return NULL;
 }
 
-static const char *in_function(const struct look *look, const struct rule *rule, size_t i, struct vt_arena *arena)
+/* The names live in the model's arena, as all of a frame does. */
+static void find_function(const struct look *look, const struct rule *rule, size_t i, struct vt_verdict *verdict)
 {
 	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
-	const char *name = look->frames[at].function, *function = "", *why = purpose(look, at, &function);
 
+	verdict->function = look->frames[at].function;
 	/* NCCL exports each function twice, for profilers. People know the other name. */
-	if (!strncmp(name, "pnccl", 5))
-		name++;
-	if (!why)
-		return vt_arena_printf(arena, "in %.100s", name);
-	return vt_arena_printf(arena, "in %.100s, for %s%.100s", name, why, function);
+	if (!strncmp(verdict->function, "pnccl", 5))
+		verdict->function++;
+	find_purpose(look, at, verdict);
 }
 
-static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule, size_t i,
-		   struct vt_arena *arena)
+static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule, size_t i)
 {
-	const char *verdict = rule->verdict ? rule->verdict : in_function(look, rule, i, arena);
-
-	if (!verdict)
-		return;
-	thread->verdict = verdict;
-	thread->idle = rule->flags & IDLE;
+	thread->verdict = (struct vt_verdict){ .code = rule->means };
+	if (rule->means == VT_VERDICT_IN_FUNCTION)
+		find_function(look, rule, i, &thread->verdict);
+	thread->idle = vt_verdict_is_idle(thread->verdict.code);
 }
 
 static const struct rule *rule_by_name(const struct look *look)
@@ -388,7 +379,7 @@ static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 	return NULL;
 }
 
-void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, struct vt_arena *arena)
+void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock)
 {
 	struct look look = {
 		.thread = thread,
@@ -406,7 +397,7 @@ void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, str
 			if (!matches(&look, &rules[r], i))
 				continue;
 			if (!(rules[r].flags & WEAK)) {
-				decide(&look, thread, &rules[r], i, arena);
+				decide(&look, thread, &rules[r], i);
 				return;
 			}
 			/* Of one and the same wait, the outermost name tells most: a queue's lock is a queue. */
@@ -423,5 +414,5 @@ void vt_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, str
 	if (!weak)
 		weak = rule_by_name(&look);
 	if (weak)
-		decide(&look, thread, weak, weak_at, arena);
+		decide(&look, thread, weak, weak_at);
 }

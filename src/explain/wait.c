@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -31,7 +33,47 @@ bool wait_in_function(const struct vt_model_thread *thread, const char *text)
 	return false;
 }
 
-void wait_add_duration(struct vt_str *out, uint64_t ns)
+/* ---- what is said: the code, and the detail for people, twice (struct vt_waits) ---- */
+
+void wait_for(struct wait_context *c, enum vt_waits_code code, const char *call)
+{
+	c->waits.code = code;
+	c->waits.call = call;
+}
+
+void wait_add(struct wait_context *c, const char *text)
+{
+	vt_str_add(&c->detail, text);
+	vt_str_add(&c->shared, text);
+}
+
+void wait_add_own(struct wait_context *c, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&c->detail, format, args);
+	va_end(args);
+	vt_str_add(&c->shared, "…");
+}
+
+/* Addresses and numbers of more than two digits as dots: short numbers count something. */
+void wait_add_name(struct wait_context *c, const char *text)
+{
+	vt_str_add(&c->detail, text);
+	while (*text) {
+		bool address = text[0] == '0' && text[1] == 'x';
+		size_t digits = address ? 2 + strspn(text + 2, "0123456789abcdef") : strspn(text, "0123456789");
+
+		if (digits > 2)
+			vt_str_add(&c->shared, "…");
+		else
+			vt_str_addn(&c->shared, text, digits ? digits : 1);
+		text += digits ? digits : 1;
+	}
+}
+
+static void add_duration(struct wait_context *c, uint64_t ns)
 {
 	static const struct {
 		uint64_t from, unit;
@@ -43,14 +85,15 @@ void wait_add_duration(struct vt_str *out, uint64_t ns)
 		{ 1 * VT_NS_PER_S, VT_NS_PER_S, "s" },
 		{ 1 * VT_NS_PER_MS, VT_NS_PER_MS, "ms" },
 	};
+	char text[64] = "less than 1 ms";
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (ns >= units[i].from) {
-			vt_str_addf(out, "%" PRIu64 " %s", ns / units[i].unit, units[i].name);
-			return;
+			snprintf(text, sizeof(text), "%" PRIu64 " %s", ns / units[i].unit, units[i].name);
+			break;
 		}
 	}
-	vt_str_add(out, "less than 1 ms");
+	wait_add_name(c, text);
 }
 
 /* Arguments. */
@@ -77,8 +120,8 @@ static void add_timeout(struct wait_context *c, bool known, uint64_t ns)
 {
 	if (!known)
 		return;
-	vt_str_add(c->out, ", for at most ");
-	wait_add_duration(c->out, ns);
+	wait_add(c, ", for at most ");
+	add_duration(c, ns);
 }
 
 static void add_timeout_ms(struct wait_context *c, int n)
@@ -96,15 +139,19 @@ static void add_timeout_at(struct wait_context *c, int n)
 	add_timeout(c, known, ns);
 }
 
-/* "waits in poll on 3 descriptors (a socket, a pipe)"; shown are the first of n. */
-static void add_descriptors(struct wait_context *c, const char *name, const int *fds, size_t shown, size_t n)
+/* " on 3 descriptors (a socket, a pipe)", of the call; shown are the first of n. */
+static void add_descriptors(struct wait_context *c, const char *call, const int *fds, size_t shown, size_t n)
 {
-	vt_str_addf(c->out, "waits in %s on ", name);
+	char count[48];
+
+	wait_for(c, VT_WAITS_CALL, call);
+	wait_add(c, " on ");
 	if (n == 1 && shown == 1) {
 		wait_add_fd(c, fds[0]);
 		return;
 	}
-	vt_str_addf(c->out, "%zu descriptor%s", n, n == 1 ? "" : "s");
+	snprintf(count, sizeof(count), "%zu descriptor%s", n, n == 1 ? "" : "s");
+	wait_add_name(c, count);
 	wait_add_fds(c, fds, shown);
 }
 
@@ -149,7 +196,7 @@ static void add_epoll(struct wait_context *c)
 	if (c->ops->epoll_fds(c, fd_argument(c, 0), fds, MAX_POLLED, &n))
 		add_descriptors(c, "epoll", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
-		vt_str_add(c->out, "waits in epoll");
+		wait_for(c, VT_WAITS_CALL, "epoll");
 }
 
 static void describe_epoll(struct wait_context *c)
@@ -192,7 +239,7 @@ static void add_selected(struct wait_context *c)
 	if (n > 0)
 		add_descriptors(c, "select", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
-		vt_str_add(c->out, "in select, without descriptors");
+		wait_for(c, VT_WAITS_SELECT_NOTHING, NULL);
 }
 
 static void describe_select(struct wait_context *c)
@@ -213,15 +260,19 @@ static void describe_pselect(struct wait_context *c)
 	add_timeout_at(c, 4);
 }
 
+static void add_sleep(struct wait_context *c, uint64_t ns)
+{
+	wait_add(c, " for ");
+	add_duration(c, ns);
+}
+
 static void describe_nanosleep(struct wait_context *c)
 {
 	uint64_t ns;
 
-	vt_str_add(c->out, "in nanosleep");
-	if (timespec_argument(c, c->info->syscall_args[0], &ns)) {
-		vt_str_add(c->out, " for ");
-		wait_add_duration(c->out, ns);
-	}
+	wait_for(c, VT_WAITS_SLEEP, "nanosleep");
+	if (timespec_argument(c, c->info->syscall_args[0], &ns))
+		add_sleep(c, ns);
 }
 
 static void describe_clock_nanosleep(struct wait_context *c)
@@ -230,12 +281,11 @@ static void describe_clock_nanosleep(struct wait_context *c)
 	struct timespec now;
 	uint64_t ns;
 
-	vt_str_add(c->out, "in clock_nanosleep");
+	wait_for(c, VT_WAITS_SLEEP, "clock_nanosleep");
 	if (!timespec_argument(c, c->info->syscall_args[2], &ns))
 		return;
 	if (!(c->info->syscall_args[1] & TIMER_ABSTIME)) {
-		vt_str_add(c->out, " for ");
-		wait_add_duration(c->out, ns);
+		add_sleep(c, ns);
 		return;
 	}
 	/* Only these two clocks are the same for us (unless the target has a time namespace of its own, which is rare). */
@@ -244,11 +294,22 @@ static void describe_clock_nanosleep(struct wait_context *c)
 
 	uint64_t now_ns = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
 
+	/* Another number in each moment: no part of what is shared. */
 	if (ns > now_ns) {
-		vt_str_add(c->out, ", ");
-		wait_add_duration(c->out, ns - now_ns);
-		vt_str_add(c->out, " to go");
+		size_t before = c->shared.n;
+
+		wait_add(c, ", ");
+		add_duration(c, ns - now_ns);
+		wait_add(c, " to go");
+		vt_str_cut(&c->shared, before);
 	}
+}
+
+static void wait_for_child(struct wait_context *c, int32_t pid)
+{
+	wait_for(c, VT_WAITS_CHILD, NULL);
+	wait_add(c, " ");
+	wait_add_own(c, "%d", (int)pid);
 }
 
 /* wait4(pid, ...): a child, any child, a process group. */
@@ -257,26 +318,24 @@ static void describe_wait4(struct wait_context *c)
 	int32_t pid = (int32_t)c->info->syscall_args[0];
 
 	if (pid > 0)
-		vt_str_addf(c->out, "waits for the end of child process %d", (int)pid);
+		wait_for_child(c, pid);
 	else
-		vt_str_add(c->out, "waits for the end of a child process");
+		wait_for(c, VT_WAITS_ANY_CHILD, NULL);
 }
 
 static void describe_waitid(struct wait_context *c)
 {
 	if (c->info->syscall_args[0] == P_PID)
-		vt_str_addf(c->out, "waits for the end of child process %d", (int)c->info->syscall_args[1]);
-	else if (c->info->syscall_args[0] == P_PIDFD)
-		vt_str_add(c->out, "waits for the end of a process");
+		wait_for_child(c, (int32_t)c->info->syscall_args[1]);
 	else
-		vt_str_add(c->out, "waits for the end of a child process");
+		wait_for(c, c->info->syscall_args[0] == P_PIDFD ? VT_WAITS_PROCESS : VT_WAITS_ANY_CHILD, NULL);
 }
 
 /* posix_spawn() and vfork(): the parent stands still, whatever happens to it (kernel/fork.c, wait_for_vfork_done()). */
 static void describe_vfork(struct wait_context *c)
 {
 	if (c->info->state == 'D' || c->info->state == 'S')
-		vt_str_add(c->out, "waits until the child that it has made (vfork) calls exec or ends");
+		wait_for(c, VT_WAITS_VFORK, NULL);
 }
 
 static void describe_clone(struct wait_context *c)
@@ -296,12 +355,12 @@ static void describe_clone3(struct wait_context *c)
 
 static void describe_exec(struct wait_context *c)
 {
-	vt_str_add(c->out, "in exec, to become another program");
+	wait_for(c, VT_WAITS_EXEC, NULL);
 }
 
 static void describe_signal(struct wait_context *c)
 {
-	vt_str_add(c->out, "waits for a signal");
+	wait_for(c, VT_WAITS_SIGNAL, NULL);
 }
 
 /* The rest: the system call's first argument is a descriptor. */
@@ -311,7 +370,8 @@ static void describe_fd(struct wait_context *c)
 
 	if (fd < 0)
 		return;
-	vt_str_addf(c->out, "waits in %s on ", c->thread->syscall);
+	wait_for(c, VT_WAITS_CALL, c->thread->syscall);
+	wait_add(c, " on ");
 	wait_add_fd(c, fd);
 }
 
@@ -422,19 +482,38 @@ static void describe_state(struct wait_context *c)
 
 	/* In the kernel, but not in a system call. */
 	if (asleep && info->syscall_known && !info->in_syscall)
-		vt_str_add(c->out, "waits in a page fault");
-	if (info->state == 'D' && info->wchan[0])
-		vt_str_addf(c->out, "%sstuck in the kernel in %s", c->out->n ? ", " : "", info->wchan);
-	else if (info->state == 'R' && info->cpu >= 0 && c->out->n == 0)
-		vt_str_addf(c->out, "running on CPU %d", info->cpu);
+		wait_for(c, VT_WAITS_PAGE_FAULT, NULL);
+	if (info->state == 'D' && info->wchan[0] && c->waits.code) {
+		wait_add(c, ", stuck in the kernel in ");
+		wait_add_name(c, info->wchan);
+	} else if (info->state == 'D' && info->wchan[0]) {
+		wait_for(c, VT_WAITS_KERNEL, vt_arena_strdup(c->wait->arena, info->wchan));
+	} else if (info->state == 'R' && info->cpu >= 0 && !c->waits.code) {
+		wait_for(c, VT_WAITS_RUNNING, NULL);
+		wait_add(c, " on CPU ");
+		wait_add_own(c, "%d", info->cpu);
+	}
+}
+
+/* Nothing is said rather than half of it. */
+static void keep(struct wait_context *c, struct vt_model_thread *thread)
+{
+	struct vt_arena *arena = c->wait->arena;
+
+	if (!c->waits.code)
+		return;
+	thread->waits = c->waits;
+	thread->waits.detail = c->detail.n ? vt_arena_strdup(arena, vt_str_get(&c->detail)) : NULL;
+	thread->waits.shared = c->shared.n ? vt_arena_strdup(arena, vt_str_get(&c->shared)) : "";
+	if (c->detail.failed || c->shared.failed || (c->detail.n && !thread->waits.detail) || !thread->waits.shared)
+		thread->waits = (struct vt_waits){ 0 };
 }
 
 void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info)
 {
-	struct vt_str out = { 0 };
 	struct wait_context c = {
 		.ops = wait->ops ? wait->ops : &vt_wait_live, .wait = wait, .thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets,
-		.ids = &wait->ids, .out = &out,
+		.ids = &wait->ids,
 	};
 	bool blocked = info->state == 'S' || info->state == 'D';
 	long nr = -1;
@@ -446,11 +525,11 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, cons
 			describe_syscall(&c, nr);
 	}
 	describe_state(&c);
-	if (out.n > 0 && !out.failed)
-		thread->waits = vt_arena_strdup(wait->arena, out.data);
+	keep(&c, thread);
 	thread->waits_for = c.waits_for;
-	vt_str_deinit(&out);
-	vt_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), wait->arena);
+	vt_str_deinit(&c.detail);
+	vt_str_deinit(&c.shared);
+	vt_find_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"));
 }
 
 void vt_wait_deinit(struct vt_wait *wait)

@@ -71,7 +71,10 @@ void wait_add_fd(struct wait_context *c, int fd)
 	struct vt_str kind = { 0 };
 
 	add_kind(c, &kind, fd, true);
-	vt_str_addf(c->out, "descriptor %d%s%s", fd, kind.n ? ", " : "", vt_str_get(&kind));
+	wait_add(c, "descriptor ");
+	wait_add_own(c, "%d", fd);
+	wait_add(c, kind.n ? ", " : "");
+	wait_add_name(c, vt_str_get(&kind));
 	vt_str_deinit(&kind);
 }
 
@@ -92,10 +95,12 @@ void wait_add_fds(struct wait_context *c, const int *fds, size_t n)
 		else
 			n_kinds++;
 	}
-	for (size_t k = 0; k < n_kinds; k++)
-		vt_str_addf(c->out, "%s%s", k ? ", " : " (", vt_str_get(&kinds[k]));
+	for (size_t k = 0; k < n_kinds; k++) {
+		wait_add(c, k ? ", " : " (");
+		wait_add_name(c, vt_str_get(&kinds[k]));
+	}
 	if (n_kinds)
-		vt_str_add(c->out, i < n ? ", ...)" : ")");
+		wait_add(c, i < n ? ", ...)" : ")");
 	for (size_t k = 0; k < MAX_KINDS; k++)
 		vt_str_deinit(&kinds[k]);
 }

@@ -190,9 +190,12 @@ static void add_thread(struct wait_context *c, pid_t tid)
 	char name[WAIT_NAME_MAX];
 
 	c->ops->name_of(c, tid, name);
-	vt_str_addf(c->out, "%d", (int)tid);
-	if (name[0])
-		vt_str_addf(c->out, " (%s)", name);
+	wait_add_own(c, "%d", (int)tid);
+	if (!name[0])
+		return;
+	wait_add(c, " (");
+	wait_add_name(c, name);
+	wait_add(c, ")");
 }
 
 /* owner is the id in the target's own namespace. */
@@ -200,18 +203,22 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 {
 	pid_t tid = c->ops->thread_of(c, owner);
 
+	wait_for(c, VT_WAITS_LOCK_HELD, NULL);
 	if (tid == c->info->tid) {
 		c->waits_for = c->ops->still_waits(c) ? tid : 0;
-		vt_str_add(c->out, c->waits_for ? "waits for a lock that it holds itself" : "waits for a lock");
+		wait_for(c, c->waits_for ? VT_WAITS_LOCK_OWN : VT_WAITS_LOCK, NULL);
 	} else if (tid == WAIT_UNKNOWN_THREAD) {
-		vt_str_add(c->out, "waits for a lock held by another thread");
+		wait_add(c, " held by another thread");
 	} else if (tid) {
-		vt_str_add(c->out, "waits for a lock held by ");
+		wait_add(c, " held by ");
 		add_thread(c, tid);
 		c->waits_for = tid;
 	} else {
 		/* It ended, or it was the parent's and the lock was held when this process was forked. */
-		vt_str_addf(c->out, "waits for a lock held by thread %d, %s", (int)owner, c->ops->absent);
+		wait_add(c, " held by thread ");
+		wait_add_own(c, "%d", (int)owner);
+		wait_add(c, ", ");
+		wait_add(c, c->ops->absent);
 	}
 }
 
@@ -235,7 +242,7 @@ static bool add_mutex(struct wait_context *c, uint64_t addr, uint32_t expected)
 	if (expected != 2 || is_no_mutex(c->thread))
 		return false;
 	if (vt_mem_read(c->src, addr, &mutex, sizeof(mutex)) || !reads_as_mutex(&mutex))
-		vt_str_add(c->out, "waits for a lock");
+		wait_for(c, VT_WAITS_LOCK, NULL);
 	else
 		add_lock_of(c, mutex.owner);
 	return true;
@@ -247,7 +254,7 @@ static void add_pi_mutex(struct wait_context *c, uint64_t addr)
 	uint32_t word;
 
 	if (vt_mem_read_u32(c->src, addr, &word) || (word & FUTEX_TID_MASK) == 0)
-		vt_str_add(c->out, "waits for a lock");
+		wait_for(c, VT_WAITS_LOCK, NULL);
 	else
 		add_lock_of(c, (pid_t)(word & FUTEX_TID_MASK));
 }
@@ -262,7 +269,8 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 	tid = c->ops->thread_of(c, (pid_t)expected);
 	if (tid <= 0)
 		return false;
-	vt_str_add(c->out, "waits for the end of thread ");
+	wait_for(c, VT_WAITS_JOIN, NULL);
+	wait_add(c, " ");
 	add_thread(c, tid);
 	c->waits_for = tid;
 	return true;
@@ -272,19 +280,19 @@ void wait_futex(struct wait_context *c)
 {
 	static const struct {
 		const char *function;
-		const char *text;
+		enum vt_waits_code code;
 	} kinds[] = {
-		{ "pthread_cond_", "waits on a condition" },
-		{ "condition_variable", "waits on a condition" },
-		{ "sem_wait", "waits for a semaphore" },
-		{ "sem_timedwait", "waits for a semaphore" },
-		{ "sem_clockwait", "waits for a semaphore" },
-		{ "__new_sem_wait", "waits for a semaphore" },
-		{ "pthread_rwlock_", "waits for a read-write lock" },
-		{ "pthread_barrier_wait", "waits at a barrier" },
-		{ "gomp_", "waits at an OpenMP barrier" },
-		{ "pthread_once", "waits for an initialisation in another thread" },
-		{ "__cxa_guard_acquire", "waits for an initialisation in another thread" },
+		{ "pthread_cond_", VT_WAITS_CONDITION },
+		{ "condition_variable", VT_WAITS_CONDITION },
+		{ "sem_wait", VT_WAITS_SEMAPHORE },
+		{ "sem_timedwait", VT_WAITS_SEMAPHORE },
+		{ "sem_clockwait", VT_WAITS_SEMAPHORE },
+		{ "__new_sem_wait", VT_WAITS_SEMAPHORE },
+		{ "pthread_rwlock_", VT_WAITS_RWLOCK },
+		{ "pthread_barrier_wait", VT_WAITS_BARRIER },
+		{ "gomp_", VT_WAITS_OPENMP_BARRIER },
+		{ "pthread_once", VT_WAITS_INITIALISATION },
+		{ "__cxa_guard_acquire", VT_WAITS_INITIALISATION },
 	};
 	uint64_t addr = c->info->syscall_args[0];
 	uint32_t op = (uint32_t)c->info->syscall_args[1], expected = (uint32_t)c->info->syscall_args[2];
@@ -311,9 +319,11 @@ void wait_futex(struct wait_context *c)
 	}
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (wait_in_function(c->thread, kinds[i].function)) {
-			vt_str_add(c->out, kinds[i].text);
+			wait_for(c, kinds[i].code, NULL);
 			return;
 		}
 	}
-	vt_str_addf(c->out, "waits for futex 0x%" PRIx64, addr);
+	wait_for(c, VT_WAITS_FUTEX, NULL);
+	wait_add(c, " ");
+	wait_add_own(c, "0x%" PRIx64, addr);
 }

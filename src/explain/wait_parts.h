@@ -22,7 +22,7 @@ struct wait_context;
 
 /* What the memory of a target does not tell. */
 struct vt_wait_ops {
-	const char *absent; /* what is said of a thread for which thread_of() has 0 */
+	const char *absent; /* the words for a thread for which thread_of() has 0 */
 	/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or WAIT_UNKNOWN_THREAD. */
 	pid_t (*thread_of)(const struct wait_context *c, pid_t tid);
 	/* Its name, "" unknown. */
@@ -47,7 +47,8 @@ struct wait_context {
 	struct vt_memsrc *src;
 	struct vt_wait_sockets *sockets;
 	struct vt_wait_ids *ids;
-	struct vt_str *out; /* the description; left empty when nothing is known */
+	struct vt_waits waits; /* code and call; NONE when nothing is known */
+	struct vt_str detail, shared;
 	pid_t waits_for;    /* the thread that it says holds what this one waits for; 0 none */
 };
 
@@ -63,8 +64,17 @@ void wait_add_fds(struct wait_context *c, const int *fds, size_t n);
 /* A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a socket". */
 const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode);
 
-/* "1.5 s", "12 min", ...; ns is not negative. */
-void wait_add_duration(struct vt_str *out, uint64_t ns);
+/* Sets what it waits for; call lives as long as the model, NULL none. The detail is added by what follows. */
+void wait_for(struct wait_context *c, enum vt_waits_code code, const char *call);
+
+/* To the detail, and to what processes that do the same share. */
+void wait_add(struct wait_context *c, const char *text);
+
+/* A name of the target's or a number: long numbers in it are not shared. */
+void wait_add_name(struct wait_context *c, const char *text);
+
+/* What is this process's own: a number of a thread, an address. */
+void wait_add_own(struct wait_context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether any of the inner frames has a name that contains text. */
 bool wait_in_function(const struct vt_model_thread *thread, const char *text);

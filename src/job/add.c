@@ -26,55 +26,30 @@ static const char *name_of(struct vt_job *job, const char *text)
 
 /* ---- threads ---- */
 
-static bool is_digit(char c)
+/* NULL and "" are the same to a doing. */
+static const char *word_of(struct vt_job *job, const char *text)
 {
-	return c >= '0' && c <= '9';
+	return text && *text ? text_of(job, text) : NULL;
 }
 
-/* Whether the number at p names something, and counts nothing. */
-static bool is_name(const char *text, const char *p)
+/* Who holds the GIL is another number in every process. */
+static struct vt_verdict verdict_of(struct vt_job *job, const struct vt_verdict *verdict)
 {
-	static const char *const before[] = { "descriptor ", "thread ", "process ", "CPU " };
-
-	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
-		size_t n = strlen(before[i]);
-
-		if ((size_t)(p - text) >= n && !memcmp(p - n, before[i], n))
-			return true;
-	}
-	return false;
+	return (struct vt_verdict){
+		.code = verdict->code,
+		.purpose = verdict->purpose,
+		.function = word_of(job, verdict->function),
+		.for_function = word_of(job, verdict->for_function),
+	};
 }
 
-/*
- * What differs in every process although all do the same, as dots: addresses, numbers of threads, processes, descriptors and
- * ports. Short numbers stay: they count something.
- */
-static const char *without_numbers(struct vt_job *job, const char *text)
+static struct vt_waits waits_of(struct vt_job *job, const struct vt_waits *waits)
 {
-	const char *end = text + strlen(text), *comma = strrchr(text, ',');
-	struct vt_str clean = { 0 };
-	const char *copy;
-
-	/* How long a sleep lasts yet is another number in each moment. */
-	if (comma && vt_glob(", * to go", comma))
-		end = comma;
-	for (const char *p = text; p < end;) {
-		size_t n = 0;
-
-		if (p[0] == '0' && p[1] == 'x')
-			n = 2 + strspn(p + 2, "0123456789abcdef");
-		else if (is_digit(*p))
-			n = strspn(p, "0123456789");
-		if (n > 2 || (n && is_name(text, p)))
-			vt_str_add(&clean, "…");
-		else
-			vt_str_addn(&clean, p, n ? n : 1);
-		p += n ? n : 1;
-	}
-	copy = clean.failed ? NULL : text_of(job, vt_str_get(&clean));
-	job->failed |= !copy;
-	vt_str_deinit(&clean);
-	return copy;
+	return (struct vt_waits){
+		.code = waits->code,
+		.call = word_of(job, waits->call),
+		.detail = word_of(job, waits->shared ? waits->shared : waits->detail),
+	};
 }
 
 static bool is_nameless(const struct vt_job_frame *frame)
@@ -128,8 +103,8 @@ static bool add_thread(struct vt_job *job, struct vt_member *member, const struc
 		.has_python = t->has_python,
 		.deadlock = t->deadlock,
 		.gil = t->gil,
-		.verdict = text_of(job, t->verdict),
-		.waits = t->waits ? without_numbers(job, t->waits) : NULL,
+		.verdict = verdict_of(job, &t->verdict),
+		.waits = waits_of(job, &t->waits),
 		.kernel = kernel_function(job, t),
 	};
 	struct vt_job_thread *thread;

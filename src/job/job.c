@@ -209,16 +209,23 @@ static bool same_doing(const struct vt_job_doing *a, const struct vt_job_doing *
 {
 	return a->name == b->name && a->stack == b->stack && a->state == b->state && a->is_main == b->is_main &&
 	       a->idle == b->idle && a->has_python == b->has_python && a->deadlock == b->deadlock && a->gil == b->gil &&
-	       a->verdict == b->verdict && a->waits == b->waits && a->kernel == b->kernel;
+	       a->verdict.code == b->verdict.code && a->verdict.purpose == b->verdict.purpose &&
+	       a->verdict.function == b->verdict.function && a->verdict.for_function == b->verdict.for_function &&
+	       a->waits.code == b->waits.code && a->waits.call == b->waits.call && a->waits.detail == b->waits.detail &&
+	       a->kernel == b->kernel;
 }
 
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing)
 {
-	uint64_t key = mix_text(mix_text(mix_text(mix_text(job->seed, doing->name), doing->verdict), doing->waits),
-				doing->kernel);
+	const char *const texts[] = { doing->name, doing->verdict.function, doing->verdict.for_function, doing->waits.call,
+				      doing->waits.detail, doing->kernel };
+	uint64_t key = vt_job_mix(job->seed, (uint64_t)doing->verdict.code << 16 | (uint64_t)doing->verdict.purpose << 8 |
+						     (uint64_t)doing->waits.code);
 	struct vt_job_doing *added;
 	uint64_t *found;
 
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		key = mix_text(key, texts[i]);
 	key = vt_job_mix(key, (uint64_t)doing->stack << 16 | (uint64_t)(uint8_t)doing->state << 8 |
 				      (uint64_t)(uint8_t)(doing->gil + 1) << 4 | (uint64_t)doing->is_main << 3 |
 				      (uint64_t)doing->idle << 2 | (uint64_t)doing->has_python << 1 | doing->deadlock);

@@ -70,7 +70,7 @@ struct vt_job_stack {
 
 /*
  * What a thread does: all of it but the number; interned, for most threads of a job do what others do. Texts are interned, too;
- * NULL none. What was different in every process (addresses, numbers of threads) is left out of waits.
+ * NULL none. What was different in every process (addresses, numbers of threads) is left out of waits and verdict.
  */
 struct vt_job_doing {
 	const char *name;     /* of the thread; "" */
@@ -78,7 +78,8 @@ struct vt_job_doing {
 	char state;           /* '?' unknown */
 	bool is_main, idle, has_python, deadlock;
 	int gil;              /* 1 holds it, 0 not, -1 unknown */
-	const char *verdict, *waits;
+	struct vt_verdict verdict; /* without the thread that holds a lock */
+	struct vt_waits waits;     /* what is shared alone */
 	const char *kernel;   /* function of the kernel that it sleeps in, when no signal reaches it there */
 };
 

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "job/job.h"
+#include "model/words.h"
 
 /* ---- job.c ---- */
 
@@ -35,8 +36,8 @@ const char *vt_job_system(const struct vt_label *label);
 /* The member's main thread's, NULL unknown. */
 const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member);
 
-/* Its words, as the tree ends with them: "waits for the GIL", "runs"; never NULL. */
-const char *vt_job_does(const struct vt_job_doing *doing);
+/* Adds its words: "waits for the GIL", "runs". */
+void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail, struct vt_str *out);
 
 /* ---- job/state.c ---- */
 

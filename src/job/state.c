@@ -5,37 +5,45 @@
 #include "base/str.h"
 #include "job/parts.h"
 
-/* The first that fits the verdict decides. */
-static const struct {
-	const char *verdict;
-	enum vt_job_state state;
-} by_verdict[] = {
-	{ "ran out of GPU memory*", VT_STATE_OOM },
-	{ "waits for a DataLoader worker", VT_STATE_LOADER },
-	{ "waits for another rank (TCPStore)", VT_STATE_STORE },
-	{ "waits for a collective*", VT_STATE_COLLECTIVE },
-	/* It starts one, and does not wait in it. */
-	{ "in cu*Launch*", VT_STATE_DEVICE },
-	{ "in cu*EventRecord*", VT_STATE_DEVICE },
-	{ "in cu*EventCreate*", VT_STATE_DEVICE },
-	{ "in cu*StreamWaitEvent*", VT_STATE_DEVICE },
-	{ "in cu*StreamIsCapturing*", VT_STATE_DEVICE },
-	{ "in cu*StreamGetCaptureInfo*", VT_STATE_DEVICE },
-	{ "in cu*etDevice*", VT_STATE_DEVICE },
-	{ "in *, for torch.distributed.*", VT_STATE_COLLECTIVE },
-	{ "in *, for a collective", VT_STATE_COLLECTIVE },
-	{ "in *, for nccl*", VT_STATE_COLLECTIVE },
-	{ "in nccl*", VT_STATE_COLLECTIVE },
-	{ "in *, for the caching allocator*", VT_STATE_ALLOCATOR },
-	{ "in cu*", VT_STATE_DEVICE },
-	{ "waits for the GIL*", VT_STATE_LOCK },
-	{ "waits for a lock*", VT_STATE_LOCK },
-	{ "waits for the dynamic loader's lock", VT_STATE_LOCK },
-	{ "waits for a Python lock", VT_STATE_LOCK },
-	{ "idle *", VT_STATE_IDLE },
+static const enum vt_job_state by_verdict[VT_N_VERDICTS] = {
+	[VT_VERDICT_OOM] = VT_STATE_OOM,
+	[VT_VERDICT_LOADER] = VT_STATE_LOADER,
+	[VT_VERDICT_STORE] = VT_STATE_STORE,
+	[VT_VERDICT_COLLECTIVE_NCCL] = VT_STATE_COLLECTIVE,
+	[VT_VERDICT_COLLECTIVE_GLOO] = VT_STATE_COLLECTIVE,
+	[VT_VERDICT_COLLECTIVE] = VT_STATE_COLLECTIVE,
+	[VT_VERDICT_GIL] = VT_STATE_LOCK,
+	[VT_VERDICT_MALLOC_LOCK] = VT_STATE_LOCK,
+	[VT_VERDICT_KERNEL_LOCK] = VT_STATE_LOCK,
+	[VT_VERDICT_LOADER_LOCK] = VT_STATE_LOCK,
+	[VT_VERDICT_PYTHON_LOCK] = VT_STATE_LOCK,
 };
 
-#define N_BY_VERDICT (sizeof(by_verdict) / sizeof(by_verdict[0]))
+/* Of a function that it is in: the first that fits decides. */
+static const struct {
+	const char *function;    /* pattern, NULL: any */
+	enum vt_purpose purpose; /* NONE: any */
+	enum vt_job_state state;
+} by_function[] = {
+	/* It starts one, and does not wait in it. */
+	{ "cu*Launch*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*EventRecord*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*EventCreate*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*StreamWaitEvent*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*StreamIsCapturing*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*StreamGetCaptureInfo*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ "cu*etDevice*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+	{ NULL, VT_PURPOSE_TORCH_DISTRIBUTED, VT_STATE_COLLECTIVE },
+	{ NULL, VT_PURPOSE_COLLECTIVE, VT_STATE_COLLECTIVE },
+	{ NULL, VT_PURPOSE_NCCL, VT_STATE_COLLECTIVE },
+	{ "nccl*", VT_PURPOSE_NONE, VT_STATE_COLLECTIVE },
+	{ NULL, VT_PURPOSE_EMPTY_CACHE, VT_STATE_ALLOCATOR },
+	{ NULL, VT_PURPOSE_RETRY, VT_STATE_ALLOCATOR },
+	{ NULL, VT_PURPOSE_ALLOCATOR, VT_STATE_ALLOCATOR },
+	{ "cu*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
+};
+
+#define N_BY_FUNCTION (sizeof(by_function) / sizeof(by_function[0]))
 
 /* Places where a process is for others whatever the innermost frames say. */
 static const struct {
@@ -91,12 +99,20 @@ static enum vt_job_state state_of_stack(const struct vt_job *job, const struct v
 	return VT_STATE_UNDECIDED;
 }
 
-static enum vt_job_state state_of_verdict(const char *verdict)
+static enum vt_job_state state_of_function(const struct vt_verdict *verdict)
 {
-	for (size_t i = 0; verdict && i < N_BY_VERDICT; i++)
-		if (vt_glob(by_verdict[i].verdict, verdict))
-			return by_verdict[i].state;
+	for (size_t i = 0; verdict->function && i < N_BY_FUNCTION; i++)
+		if ((!by_function[i].function || vt_glob(by_function[i].function, verdict->function)) &&
+		    (!by_function[i].purpose || by_function[i].purpose == verdict->purpose))
+			return by_function[i].state;
 	return VT_STATE_UNDECIDED;
+}
+
+static enum vt_job_state state_of_verdict(const struct vt_verdict *verdict)
+{
+	if (verdict->code == VT_VERDICT_IN_FUNCTION)
+		return state_of_function(verdict);
+	return vt_verdict_is_idle(verdict->code) ? VT_STATE_IDLE : by_verdict[verdict->code];
 }
 
 /*
@@ -105,7 +121,7 @@ static enum vt_job_state state_of_verdict(const char *verdict)
  */
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing)
 {
-	enum vt_job_state state = state_of_verdict(doing->verdict);
+	enum vt_job_state state = state_of_verdict(&doing->verdict);
 
 	if (doing->deadlock)
 		return VT_STATE_LOCK;
@@ -113,18 +129,18 @@ enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_
 		state = state_of_stack(job, &job->stacks.data[doing->stack]);
 	if (doing->state == 'D' && (state == VT_STATE_UNDECIDED || state == VT_STATE_IDLE))
 		return VT_STATE_STUCK;
-	if (state != VT_STATE_UNDECIDED || (!job->stacks.data[doing->stack].n && !doing->verdict))
+	if (state != VT_STATE_UNDECIDED || (!job->stacks.data[doing->stack].n && !doing->verdict.code))
 		return state;
 	if (doing->state == 'R')
 		return VT_STATE_RUNS;
-	return doing->verdict || doing->waits || doing->state == 'S' ? VT_STATE_WAITS : VT_STATE_UNDECIDED;
+	return doing->verdict.code || doing->waits.code || doing->state == 'S' ? VT_STATE_WAITS : VT_STATE_UNDECIDED;
 }
 
 const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member)
 {
 	const struct vt_job_doing *main_doing = vt_job_main_doing(job, member);
 
-	if (!main_doing || !main_doing->verdict || !vt_glob("in backward, waits*", main_doing->verdict))
+	if (!main_doing || main_doing->verdict.code != VT_VERDICT_BACKWARD_WAITS)
 		return main_doing;
 	for (size_t i = 0; i < member->threads.n; i++) {
 		const struct vt_job_doing *doing = &job->doings.data[member->threads.data[i].doing];
@@ -170,14 +186,6 @@ static uint32_t place_of(const struct vt_job *job, const struct vt_job_stack *st
 	return python != VT_NO_PLACE ? python : named;
 }
 
-/* The text of pattern behind its first n characters, to the end of the verdict. */
-static const char *behind(const char *verdict, const char *words)
-{
-	const char *found = verdict ? strstr(verdict, words) : NULL;
-
-	return found && found[strlen(words)] ? found + strlen(words) : NULL;
-}
-
 /* The outermost function of PyTorch's that is a collective: the one that the program called. */
 static const char *operation_of_stack(const struct vt_job *job, const struct vt_job_stack *stack)
 {
@@ -193,10 +201,10 @@ const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_do
 {
 	const char *operation = operation_of_stack(job, &job->stacks.data[doing->stack]);
 
-	if (!operation)
-		operation = behind(doing->verdict, ", for torch.distributed.");
-	if (!operation && doing->verdict && !strncmp(doing->verdict, "in nccl", 7))
-		operation = doing->verdict + 3;
+	if (!operation && doing->verdict.purpose == VT_PURPOSE_TORCH_DISTRIBUTED)
+		operation = doing->verdict.for_function;
+	if (!operation && vt_verdict_is_in(&doing->verdict, "nccl"))
+		operation = doing->verdict.function;
 	return operation;
 }
 
@@ -254,20 +262,34 @@ const char *vt_job_state_name(enum vt_job_state state)
 	return (unsigned int)state < VT_N_STATES ? names[state] : NULL;
 }
 
-static const char *const state_words[] = { ['R'] = "runs",
-					   ['S'] = "sleeps",
-					   ['D'] = "in uninterruptible sleep in the kernel",
-					   ['T'] = "stopped by a signal",
-					   ['t'] = "stopped by a debugger",
-					   ['Z'] = "has ended" };
-
-const char *vt_job_does(const struct vt_job_doing *doing)
+/* Of a thread of which nothing else is known. */
+static const char *state_word(char state, enum vt_form form)
 {
-	unsigned char state = (unsigned char)doing->state;
+	static const struct {
+		char state;
+		struct vt_phrase words;
+	} words[] = {
+		{ 'R', { { "runs", "runs", "run" } } },
+		{ 'S', { { "sleeps", "sleeps", "sleep" } } },
+		{ 'D', { { "in uninterruptible sleep in the kernel", "is in uninterruptible sleep in the kernel",
+			   "are in uninterruptible sleep in the kernel" } } },
+		{ 'T', { { "stopped by a signal", "is stopped by a signal", "are stopped by a signal" } } },
+		{ 't', { { "stopped by a debugger", "is stopped by a debugger", "are stopped by a debugger" } } },
+		{ 'Z', { { "has ended", "has ended", "have ended" } } },
+	};
 
-	if (doing->verdict)
-		return doing->verdict;
-	if (doing->waits && state != 'R')
-		return doing->waits;
-	return state < sizeof(state_words) / sizeof(state_words[0]) && state_words[state] ? state_words[state] : "unknown";
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (words[i].state == state)
+			return words[i].words.forms[form];
+	return "unknown";
+}
+
+void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail, struct vt_str *out)
+{
+	if (doing->verdict.code)
+		vt_words_verdict(out, &doing->verdict, form);
+	else if (doing->waits.code && doing->state != 'R')
+		vt_words_waits(out, &doing->waits, form, detail);
+	else
+		vt_str_add(out, state_word(doing->state, form));
 }

@@ -9,6 +9,7 @@
 
 #include "job/parts.h"
 
+#define MAX_WORDS 200 /* bytes of what a thread does */
 #define MAX_WAY 256 /* steps; deep recursion says nothing new */
 #define MAX_CALLED 3 /* native frames inside of the innermost Python frame */
 #define MAX_NATIVE 8 /* of a thread without Python */
@@ -118,37 +119,31 @@ static void add_native(struct build *b, const struct vt_job_stack *stack, size_t
 	}
 }
 
-/*
- * "waits in accept4 on descriptor …, the Unix socket /tmp/…": without what it waits on, in which all processes differ, although
- * they do the same.
- */
-static size_t general_length(const struct vt_job_doing *doing, const char *does)
-{
-	const char *on = doing->verdict || strncmp(does, "waits in ", 9) != 0 ? NULL : strstr(does, " on ");
-
-	return on ? (size_t)(on - does) : doing->verdict ? strlen(does) : strcspn(does, ",(");
-}
-
 /* How a doing's way ends; interned. */
 static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 {
-	const char *operation = vt_job_operation_of(b->job, doing), *does = vt_job_does(doing), *also = "";
-	size_t general = general_length(doing, does);
-	char text[400];
+	const char *operation = vt_job_operation_of(b->job, doing), *interned;
+	bool collective = operation && vt_job_state_of(b->job, doing) == VT_STATE_COLLECTIVE;
+	bool known = doing->verdict.code || doing->waits.code;
+	struct vt_str text = { 0 };
 
-	if (doing->state == 'T' && (doing->verdict || doing->waits))
-		also = ", stopped by a signal";
-	else if (doing->state == 't' && (doing->verdict || doing->waits))
-		also = ", stopped by a debugger";
-	else if (doing->state == 'D' && (doing->verdict || doing->waits))
-		also = ", in uninterruptible sleep";
 	/* Ranks in one collective poll, yield and sleep by turns. */
-	if (operation && vt_job_state_of(b->job, doing) == VT_STATE_COLLECTIVE)
-		snprintf(text, sizeof(text), "waits in %.120s%s", operation, also);
-	else
-		snprintf(text, sizeof(text), "%.*s%s%s%.100s", (int)(general < 200 ? general : 200), does, also,
-			 doing->kernel ? ": " : "", doing->kernel ? doing->kernel : "");
-	return vt_job_text(b->job, text, strlen(text));
+	if (collective)
+		vt_str_addf(&text, "waits in %.120s", operation);
+	else /* without what it waits on, in which all processes differ although they do the same */
+		vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_NONE, &text);
+	vt_str_cut(&text, MAX_WORDS);
+	if (known && doing->state == 'T')
+		vt_str_add(&text, ", stopped by a signal");
+	else if (known && doing->state == 't')
+		vt_str_add(&text, ", stopped by a debugger");
+	else if (known && doing->state == 'D')
+		vt_str_add(&text, ", in uninterruptible sleep");
+	if (doing->kernel && !collective)
+		vt_str_addf(&text, ": %.100s", doing->kernel);
+	interned = text.failed ? NULL : vt_job_text(b->job, vt_str_get(&text), text.n);
+	vt_str_deinit(&text);
+	return interned;
 }
 
 static void find_way(struct build *b, const struct vt_job_doing *doing)
@@ -164,7 +159,7 @@ static void find_way(struct build *b, const struct vt_job_doing *doing)
 			add_frame(b, stack.frames[i], i > innermost);
 	if (innermost == stack.n)
 		add_native(b, &stack, stack.n, MAX_NATIVE);
-	else if (!doing->verdict)
+	else if (!doing->verdict.code)
 		add_native(b, &stack, innermost, MAX_CALLED);
 	add_text(b, end_of(b, doing));
 }
@@ -215,7 +210,7 @@ static uint32_t end_in(struct build *b, uint32_t section, uint32_t doing)
 
 static bool tells(const struct vt_job_doing *doing)
 {
-	return doing->is_main || (!doing->idle && (doing->verdict || doing->has_python || doing->deadlock || doing->gil == 1 ||
+	return doing->is_main || (!doing->idle && (doing->verdict.code || doing->has_python || doing->deadlock || doing->gil == 1 ||
 						   doing->state == 'D'));
 }
 

@@ -54,12 +54,19 @@ static void put_newline(struct vt_json *json)
 		put_char(json, ' ');
 }
 
+void vt_json_no_memory(struct vt_json *json)
+{
+	json->errnum = ENOMEM;
+}
+
 struct vt_error *vt_json_finish(struct vt_json *json)
 {
 	put_char(json, '\n');
 	flush(json);
 	if (!json->errnum && fflush(json->out) != 0)
 		json->errnum = errno ? errno : EIO;
+	if (json->errnum == ENOMEM)
+		return &vt_enomem;
 	return json->errnum ? vt_error_create_os(json->errnum, "cannot write the report") : NULL;
 }
 

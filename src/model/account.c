@@ -466,7 +466,7 @@ static bool learned_something(const struct vt_model *model)
 	for (size_t i = 0; i < model->threads.n; i++) {
 		const struct vt_model_thread *t = &model->threads.data[i];
 
-		if (t->stack.n_frames > 0 || t->syscall || t->waits || t->verdict)
+		if (t->stack.n_frames > 0 || t->syscall || t->waits.code || t->verdict.code)
 			return true;
 	}
 	return false;

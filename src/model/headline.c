@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "model/account.h"
+#include "model/words.h"
 #include "base/format.h"
 
 #define MAX_OF_A_KIND 2 /* devices named one by one; more would push the evidence off the screen */
@@ -154,22 +155,23 @@ static void describe_place(char *buf, size_t size, const struct vt_model_stack *
  * What a thread does, as the end of a sentence: "is in cudaStreamSynchronize", "waits for futex …";
  * "" unknown.
  */
-static void describe_doing(char *buf, size_t size, const struct vt_model_thread *t)
+static void describe_doing(struct headlines *h, char *buf, size_t size, const struct vt_model_thread *t)
 {
-	const char *what = t->verdict ? t->verdict : t->waits;
+	struct vt_str text = { 0 };
 
-	if (t->state == 'D' && !t->verdict)
-		what = "in uninterruptible sleep in the kernel";
-	if (!what && t->state == 'R')
-		what = "running";
-	if (!what && t->syscall)
-		snprintf(buf, size, "is in %.*s", MAX_NAME, t->syscall);
-	else if (!what)
-		buf[0] = '\0';
-	else if (!strncmp(what, "in ", 3) || !strncmp(what, "running", 7))
-		snprintf(buf, size, "is %.*s", MAX_NAME, what);
-	else
-		snprintf(buf, size, "%.*s", MAX_NAME, what);
+	if (t->verdict.code)
+		vt_words_verdict(&text, &t->verdict, VT_FORM_ONE);
+	else if (t->state == 'D')
+		vt_str_add(&text, "in uninterruptible sleep in the kernel");
+	else if (t->waits.code)
+		vt_words_waits(&text, &t->waits, VT_FORM_ONE, VT_DETAIL_ALL);
+	else if (t->state == 'R')
+		vt_str_add(&text, "is running");
+	else if (t->syscall)
+		vt_str_addf(&text, "is in %s", t->syscall);
+	snprintf(buf, size, "%.*s", MAX_NAME, vt_str_get(&text));
+	h->failed |= text.failed;
+	vt_str_deinit(&text);
 }
 
 /* ---- the process and its main thread ---- */
@@ -217,7 +219,7 @@ static void add_main_thread(struct headlines *h)
 
 		if (!t->is_main)
 			continue;
-		describe_doing(doing, sizeof(doing), t);
+		describe_doing(h, doing, sizeof(doing), t);
 		describe_place(place, sizeof(place), &t->stack);
 		if (doing[0])
 			add(h, "main-thread", t->state == 'D', "main thread %s%s", doing, place);
@@ -238,13 +240,17 @@ static bool holds_lock(const struct vt_model *model, pid_t tid)
 /* Threads that wait for the device or for another rank: where a process hangs whose main thread looks well. */
 static bool waits_for_device(const struct vt_model_thread *t)
 {
-	static const char *const starts[] = { "in cu", "in nccl", "in pnccl", "waits for a collective",
-					      "waits for another rank" };
-
-	for (size_t i = 0; t->verdict && i < sizeof(starts) / sizeof(starts[0]); i++)
-		if (!strncmp(t->verdict, starts[i], strlen(starts[i])))
-			return true;
-	return false;
+	switch (t->verdict.code) {
+	case VT_VERDICT_IN_FUNCTION:
+		return vt_verdict_is_in(&t->verdict, "cu") || vt_verdict_is_in(&t->verdict, "nccl");
+	case VT_VERDICT_COLLECTIVE_NCCL:
+	case VT_VERDICT_COLLECTIVE_GLOO:
+	case VT_VERDICT_COLLECTIVE:
+	case VT_VERDICT_STORE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void add_device_waits(struct headlines *h)
@@ -260,7 +266,7 @@ static void add_device_waits(struct headlines *h)
 		if (t->is_main || g->idle || !waits_for_device(t) ||
 		    (g->n_threads == 1 && (t->gil == 1 || holds_lock(model, t->tid))))
 			continue;
-		describe_doing(doing, sizeof(doing), t);
+		describe_doing(h, doing, sizeof(doing), t);
 		describe_place(place, sizeof(place), &t->stack);
 		if (g->n_threads == 1)
 			add(h, "device-wait", t->state == 'D', "thread %s %s%s", describe_thread(thread, t->tid, t->name), doing,
@@ -275,13 +281,12 @@ static void add_device_waits(struct headlines *h)
 
 static size_t count_gil_waiters(const struct vt_model *model, pid_t holder)
 {
-	static const char start[] = "waits for the GIL";
 	size_t n = 0;
 
 	for (size_t i = 0; i < model->threads.n; i++) {
 		const struct vt_model_thread *t = &model->threads.data[i];
 
-		n += t->waits_for == holder && t->verdict && !strncmp(t->verdict, start, sizeof(start) - 1);
+		n += t->waits_for == holder && t->verdict.code == VT_VERDICT_GIL;
 	}
 	return n;
 }
@@ -300,7 +305,7 @@ static void add_gil(struct headlines *h)
 		if (n > 0)
 			snprintf(waiters, sizeof(waiters), "; %s thread%s for it", vt_format_count(count, n),
 				 n == 1 ? " waits" : "s wait");
-		describe_doing(doing, sizeof(doing), t);
+		describe_doing(h, doing, sizeof(doing), t);
 		if (!t->is_main)
 			add(h, "gil-held", false, "the GIL is held by thread %s%s%s%s", describe_thread(thread, t->tid, t->name),
 			    doing[0] ? ", which " : "", doing, waiters);
@@ -327,7 +332,7 @@ static void add_locks(struct headlines *h)
 		if (a->result.lock != VT_LOCK_HELD_BY || a->result.owner_tid <= 0)
 			continue;
 		if (t)
-			describe_doing(doing, sizeof(doing), t);
+			describe_doing(h, doing, sizeof(doing), t);
 		add(h, "lock-held", true,
 		    "the allocator's lock of GPU %d is held by thread %s%s%s", a->device,
 		    describe_thread(thread, a->result.owner_tid, name), doing[0] ? ", which " : "", doing);

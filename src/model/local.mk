@@ -3,6 +3,8 @@ noinst_LIBRARIES += src/model/libmodel.a
 src_model_libmodel_a_SOURCES = \
 	src/model/account.c src/model/account.h \
 	src/model/cxxname.c src/model/cxxname.h \
+	src/model/doing.c src/model/doing.h \
+	src/model/doing_json.c src/model/doing_json.h \
 	src/model/find.c src/model/find.h \
 	src/model/flight.c src/model/flight.h \
 	src/model/flight_load.c \
@@ -14,4 +16,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/place.c src/model/place.h \
 	src/model/recorder.c \
 	src/model/sites.c \
-	src/model/threads.c
+	src/model/threads.c \
+	src/model/words.c src/model/words.h \
+	src/model/words_0_1.c src/model/words_0_1.h \
+	src/model/words_table.c

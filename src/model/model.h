@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/vec.h"
 #include "vramtap/torch.h"
+#include "model/doing.h"
 
 enum vt_completeness {
 	VT_COMPLETE = 0, /* also the process exit codes */
@@ -425,11 +426,11 @@ struct vt_model_thread {
 	const char *const *kernel; /* its stack in the kernel, innermost first: "futex_wait+0x5f/0x120" */
 	size_t n_kernel;      /* 0 unknown */
 	const char *syscall;  /* ours: "futex", NULL not in one */
-	const char *waits;    /* "waits for futex 0x7f…", "waits in poll on 3 descriptors"; NULL nothing known */
+	struct vt_waits waits; /* what its system call waits for */
 	pid_t waits_for;      /* the thread that holds what it waits for, or whose end it waits for; 0 unknown or none */
 	bool deadlock;        /* it is one of a ring of threads that wait for each other by waits_for */
-	const char *verdict;  /* ours: "in cudaStreamSynchronize", NULL none */
-	bool idle;            /* a pool thread that waits for work (walk/wait) */
+	struct vt_verdict verdict; /* what the stack as a whole says */
+	bool idle;            /* a pool thread that waits for work (explain/verdicts.c) */
 	struct vt_model_stack stack;
 	/* filled by account: */
 	size_t group;         /* index in model.thread_groups */

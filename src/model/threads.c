@@ -125,7 +125,7 @@ static bool belongs(const struct vt_model_thread *a, const struct vt_model_threa
 	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 &&
 	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) && a->deadlock == b->deadlock &&
 	       a->taken == b->taken &&
-	       a->has_python == b->has_python && same_text(a->verdict, b->verdict) &&
+	       a->has_python == b->has_python && vt_verdict_equal(&a->verdict, &b->verdict) &&
 	       same_stack(&a->stack, &b->stack);
 }
 
@@ -136,7 +136,7 @@ static uint64_t hash_thread(const struct vt_model_thread *t)
 			    (uint64_t)t->taken << 4 | (uint64_t)t->deadlock << 3 | (uint64_t)is_stuck(t) << 2 |
 				    (uint64_t)is_idle(t) << 1 | t->has_python);
 
-	hash = mix_text(hash, t->verdict);
+	hash = mix(hash, vt_verdict_hash(&t->verdict));
 	hash = mix_text(hash, t->stack.why);
 	hash = hash_locals(hash, &t->stack);
 	return t->is_main || t->gil == 1 ? mix(hash, (uint64_t)t->tid) : hash;
@@ -154,7 +154,7 @@ static enum rank rank_of(const struct vt_model_thread *t)
 		return RANK_IDLE;
 	if (t->deadlock)
 		return RANK_DEADLOCK;
-	if (t->verdict || is_stuck(t))
+	if (t->verdict.code || is_stuck(t))
 		return RANK_VERDICT;
 	return t->has_python || t->stack.has_python ? RANK_PYTHON : RANK_NATIVE;
 }

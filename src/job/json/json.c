@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/doing_json.h"
 #include "model/flight.h"
 #include "job/parts.h"
 #include "json/out.h"
@@ -113,8 +114,9 @@ static void put_doings(struct vt_json *json, const struct vt_job *job)
 		put_flag(json, "deadlock", d->deadlock);
 		if (d->gil >= 0)
 			vt_json_bool(json, "gil", d->gil);
-		put_words(json, "verdict", d->verdict);
-		put_words(json, "waits", d->waits);
+		vt_put_verdict(json, &d->verdict);
+		vt_put_waits(json, &d->waits, VT_DETAIL_SHARED);
+		put_words(json, "waits_detail", d->waits.detail);
 		put_words(json, "kernel", d->kernel);
 		vt_json_end_object(json);
 	}

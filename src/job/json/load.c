@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/flight.h"
+#include "model/words_0_1.h"
 #include "job/parts.h"
 #include "json/in.h"
 #include "job/json/json.h"
@@ -43,6 +44,14 @@ static const char *intern(struct load *l, json_t *from, const char *key, const c
 	copy = vt_job_text(l->job, json_string_value(value), json_string_length(value));
 	l->in.nomem |= !copy;
 	return copy ? copy : otherwise;
+}
+
+static const char *intern_text(struct load *l, const char *text)
+{
+	const char *copy = text && *text ? vt_job_text(l->job, text, strlen(text)) : NULL;
+
+	l->in.nomem |= text && *text && !copy;
+	return copy;
 }
 
 static char load_char(struct load *l, json_t *from, const char *key)
@@ -150,14 +159,52 @@ static void load_stacks(struct load *l, json_t *root)
 	l->n_stacks = n;
 }
 
+/* What vramtap 0.1.0 saved has sentences alone. */
+static struct vt_verdict load_verdict(struct load *l, json_t *from)
+{
+	enum vt_verdict_code code = vt_verdict_code_of(intern(l, from, "verdict_code", NULL));
+	const char *sentence = intern(l, from, "verdict", NULL);
+	struct vt_verdict verdict = {
+		.code = code,
+		.purpose = vt_purpose_of(intern(l, from, "verdict_purpose", NULL)),
+		.function = intern(l, from, "verdict_function", NULL),
+		.for_function = intern(l, from, "verdict_for", NULL),
+	};
+
+	if (!code && sentence) {
+		l->in.nomem |= !vt_verdict_of_0_1(sentence, &l->job->arena, &verdict);
+		verdict.function = intern_text(l, verdict.function);
+		verdict.for_function = intern_text(l, verdict.for_function);
+	}
+	return verdict;
+}
+
+static struct vt_waits load_waits(struct load *l, json_t *from)
+{
+	enum vt_waits_code code = vt_waits_code_of(intern(l, from, "waits_code", NULL));
+	const char *sentence = intern(l, from, "waits", NULL);
+	struct vt_waits waits = {
+		.code = code,
+		.call = intern(l, from, "waits_call", NULL),
+		.detail = intern(l, from, "waits_detail", NULL),
+	};
+
+	if (!code && sentence) {
+		l->in.nomem |= !vt_waits_of_0_1(sentence, &l->job->arena, &waits);
+		waits.call = intern_text(l, waits.call);
+		waits.detail = intern_text(l, waits.detail);
+	}
+	return waits;
+}
+
 static uint32_t load_doing(struct load *l, json_t *from)
 {
 	uint64_t stack = vt_json_in_need_uint(&l->in, from, "stack");
 	struct vt_job_doing doing = {
 		.name = intern(l, from, "name", ""),
 		.state = load_char(l, from, "state"),
-		.verdict = intern(l, from, "verdict", NULL),
-		.waits = intern(l, from, "waits", NULL),
+		.verdict = load_verdict(l, from),
+		.waits = load_waits(l, from),
 		.kernel = intern(l, from, "kernel", NULL),
 	};
 	bool gil = false;

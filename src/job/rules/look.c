@@ -10,7 +10,6 @@
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
 #define MAX_NAME 120 /* bytes of a target's name in a sentence */
-#define FOR_RETRY ", for the caching allocator, which retries a request" /* explain/verdicts.c */
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
 {
@@ -50,52 +49,45 @@ static int compare_groups(const void *pa, const void *pb)
 	return a->members.data[0] < b->members.data[0] ? -1 : a->members.data[0] > b->members.data[0];
 }
 
-static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text);
-
-static const char *intern_does(struct vt_job_look *look, uint32_t index, bool with_line)
-{
-	struct vt_str does = { 0 };
-	const char *text;
-
-	add_does(look, vt_look_member(look, index), with_line, &does);
-	text = does.failed ? NULL : vt_job_text(look->job, vt_str_get(&does), does.n);
-	vt_str_deinit(&does);
-	return text;
-}
+/* What tells one way to do something from another; no words, so that these change no group. Interned. */
+static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line);
 
 /* Ranks that run one function are on any of its lines: that line is said only when all agree. */
-static bool add_to_group(struct vt_job_look *look, struct vt_map *by_text, struct vt_job_groups *groups, uint32_t index)
+static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key, struct vt_job_groups *groups, uint32_t index)
 {
-	bool runs = vt_look_member(look, index)->state == VT_STATE_RUNS;
-	const char *text = intern_does(look, index, true), *key = runs ? intern_does(look, index, false) : text;
+	const struct vt_member *member = vt_look_member(look, index);
+	const char *exact = key_of(look, member, true);
+	const char *key = member->state == VT_STATE_RUNS ? key_of(look, member, false) : exact;
 	struct vt_job_group *group;
 	const uint64_t *found;
 
-	if (!text || !key)
+	if (!exact || !key)
 		return false;
-	found = vt_map_get(by_text, (uintptr_t)key);
+	found = vt_map_get(by_key, (uintptr_t)key);
 	if (found) {
 		group = &groups->data[*found];
-		group->text = group->text == text ? text : key;
+		group->place = group->exact == exact ? group->place : VT_SAME_FUNCTION;
 		return vt_job_indices_add(&group->members, index);
 	}
 	group = vt_vec_append(groups);
 	if (!group)
 		return false;
-	*group = (struct vt_job_group){ .text = text };
-	return vt_job_indices_add(&group->members, index) && vt_map_put(by_text, (uintptr_t)key, groups->n - 1);
+	*group = (struct vt_job_group){ .exact = exact, .place = VT_SAME_LINE };
+	return vt_job_indices_add(&group->members, index) && vt_map_put(by_key, (uintptr_t)key, groups->n - 1);
 }
 
 bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups)
 {
-	struct vt_map by_text = { 0 };
+	struct vt_map by_key = { 0 };
 	bool ok = true;
 
 	*groups = (struct vt_job_groups){ 0 };
 	for (size_t i = 0; i < members->n && ok; i++)
-		ok = add_to_group(look, &by_text, groups, members->data[i]);
-	vt_map_deinit(&by_text);
-	if (groups->n && ok)
+		ok = add_to_group(look, &by_key, groups, members->data[i]);
+	vt_map_deinit(&by_key);
+	if (!ok)
+		vt_job_groups_deinit(groups);
+	if (groups->n)
 		qsort(groups->data, groups->n, sizeof(*groups->data), compare_groups);
 	look->failed |= !ok;
 	return ok;
@@ -142,17 +134,17 @@ static const char *base_name(const char *path)
 }
 
 /* " (train.py:88 train_step)": where in the program, or nothing. */
-static void add_place(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
+static void add_place(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, struct vt_str *text)
 {
 	const struct vt_job_frame *f;
 
-	if (member->place == VT_NO_PLACE)
+	if (member->place == VT_NO_PLACE || same == VT_SAME_NOTHING)
 		return;
 	f = &look->job->frames.data[member->place];
 	vt_str_add(text, " (");
 	if (f->file)
 		vt_str_addf(text, "%.*s", MAX_NAME, base_name(f->file));
-	if (f->file && f->line > 0 && with_line)
+	if (f->file && f->line > 0 && same == VT_SAME_LINE)
 		vt_str_addf(text, ":%d", f->line);
 	vt_str_add(text, f->file ? " " : "");
 	if (f->function && f->kind == VT_FRAME_NATIVE)
@@ -162,27 +154,6 @@ static void add_place(const struct vt_job_look *look, const struct vt_member *me
 	vt_str_add(text, ")");
 }
 
-void vt_look_add_plural(const char *does, bool many, struct vt_str *text)
-{
-	static const char *const with_is[] = { "in ", "idle ", "out ", "stopped", "held" };
-	size_t word = strcspn(does, " ");
-
-	for (size_t i = 0; i < sizeof(with_is) / sizeof(with_is[0]); i++) {
-		if (strncmp(does, with_is[i], strlen(with_is[i])) != 0)
-			continue;
-		vt_str_addf(text, "%s %s", many ? "are" : "is", does);
-		return;
-	}
-	if (many && !strncmp(does, "has ", 4))
-		vt_str_addf(text, "have %s", does + 4);
-	else if (many && !strncmp(does, "is ", 3))
-		vt_str_addf(text, "are %s", does + 3);
-	else if (many && word > 1 && does[word - 1] == 's')
-		vt_str_addf(text, "%.*s%s", (int)word - 1, does, does + word);
-	else
-		vt_str_add(text, does);
-}
-
 static bool is_python(const struct vt_job_look *look, const struct vt_job_doing *doing)
 {
 	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
@@ -190,61 +161,78 @@ static bool is_python(const struct vt_job_look *look, const struct vt_job_doing 
 	return doing->gil == 1 || (stack->n && look->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
 }
 
-/* "runs Python", "runs at::native::foo" */
-static void add_running(const struct vt_job_look *look, const struct vt_job_doing *doing, struct vt_str *text)
+/* The innermost function of the program or of a library that has a name; NULL none. */
+static const char *running_function(const struct vt_job_look *look, const struct vt_job_doing *doing)
 {
 	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
 
-	vt_str_add(text, "runs");
-	if (is_python(look, doing)) {
-		vt_str_add(text, " Python");
-		return;
-	}
 	for (size_t i = 0; i < stack->n; i++) {
 		const char *function = look->job->frames.data[stack->frames[i]].function;
 
-		if (!function)
-			continue;
-		vt_str_add(text, " ");
-		vt_cxx_short_name(text, function, strcspn(function, "@"), "...");
-		return;
+		if (function)
+			return function;
 	}
+	return NULL;
 }
 
-static void add_stuck(const struct vt_job_doing *doing, struct vt_str *text)
+/* "runs Python", "runs at::native::foo" */
+static void add_running(const struct vt_job_look *look, const struct vt_job_doing *doing, bool many, struct vt_str *text)
 {
-	vt_str_add(text, "is in uninterruptible sleep (D)");
+	const char *function = is_python(look, doing) ? NULL : running_function(look, doing);
+
+	vt_str_add(text, many ? "run" : "runs");
+	if (is_python(look, doing))
+		vt_str_add(text, " Python");
+	if (!function)
+		return;
+	vt_str_add(text, " ");
+	vt_cxx_short_name(text, function, strcspn(function, "@"), "...");
+}
+
+static void add_stuck(const struct vt_job_doing *doing, bool many, struct vt_str *text)
+{
+	vt_str_addf(text, "%s in uninterruptible sleep (D)", many ? "are" : "is");
 	if (doing->kernel)
 		vt_str_addf(text, " in %.*s", MAX_NAME, doing->kernel);
-	if (doing->verdict)
-		vt_str_addf(text, ", %.*s", MAX_NAME, doing->verdict);
+	if (!doing->verdict.code)
+		return;
+	vt_str_add(text, ", ");
+	vt_words_verdict(text, &doing->verdict, VT_FORM_ALONE);
 }
 
 /* "in cudaFree, for the caching allocator, ..." */
-static bool gives_back(const char *verdict)
+static bool gives_back(const struct vt_verdict *verdict)
 {
-	static const char *const calls[] = { "in cudaFree", "in cuMemRelease", "in cuMemUnmap", "in cuMemFree" };
+	static const char *const calls[] = { "cudaFree", "cuMemRelease", "cuMemUnmap", "cuMemFree" };
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (!strncmp(verdict, calls[i], strlen(calls[i])))
+		if (vt_verdict_is_in(verdict, calls[i]))
 			return true;
 	return false;
 }
 
 /* Of ranks with retries, what PyTorch counts of them is said: it tells a cache that is emptied from one that is too small. */
-static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing, struct vt_str *text)
+static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing, bool many, struct vt_str *text)
 {
+	static const struct vt_verdict somewhere = { 0 };
 	const struct vt_job_requests *r = &member->requests;
-	const char *verdict = doing->verdict ? doing->verdict : "in the caching allocator", *retry = strstr(verdict, FOR_RETRY);
-	bool many = r->known && r->retries;
+	struct vt_verdict verdict = doing ? doing->verdict : somewhere;
+	bool back = gives_back(&verdict), counted = r->known && r->retries;
 
-	if (retry && gives_back(verdict))
-		vt_str_addf(text, "retries an allocation: it gives back cached memory, %.*s", (int)(retry - verdict), verdict);
-	else
-		vt_str_addf(text, "is %.*s%s", MAX_NAME, verdict, many && gives_back(verdict) ? ": it gives back cached memory" : "");
-	if (many && gives_back(verdict))
-		vt_str_addf(text, ", as it did %llu time%s before to retry a request", (unsigned long long)r->retries,
-			    r->retries == 1 ? "" : "s");
+	if (back && verdict.purpose == VT_PURPOSE_RETRY) {
+		verdict.purpose = VT_PURPOSE_NONE;
+		vt_str_addf(text, "%s an allocation: %s back cached memory, ", many ? "retry" : "retries", many ? "they give" : "it gives");
+		vt_words_verdict(text, &verdict, VT_FORM_ALONE);
+	} else {
+		vt_words_verdict(text, &verdict, many ? VT_FORM_MANY : VT_FORM_ONE);
+		if (!verdict.code)
+			vt_str_addf(text, "%s in the caching allocator", many ? "are" : "is");
+		if (counted && back)
+			vt_str_addf(text, ": %s back cached memory", many ? "they give" : "it gives");
+	}
+	if (counted && back)
+		vt_str_addf(text, ", as %s did %llu time%s before to retry a request", many ? "they" : "it",
+			    (unsigned long long)r->retries, r->retries == 1 ? "" : "s");
 }
 
 /* "; pid 4711 on node3 has its rank now" */
@@ -260,13 +248,17 @@ static void add_successor(const struct vt_job_look *look, const struct vt_member
 	}
 }
 
-static void add_does(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *text)
+static void add_does(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, bool many,
+		     struct vt_str *text)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const char *is = many ? "are" : "is", *waits = many ? "wait" : "waits";
 
 	switch (member->state) {
 	case VT_STATE_GONE:
-		if (member->process_state == 'Z')
+		if (member->process_state == 'Z' && many)
+			vt_str_add(text, "have ended, and their parents have not collected them");
+		else if (member->process_state == 'Z')
 			vt_str_add(text, "has ended, and its parent has not collected it");
 		else
 			vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
@@ -276,37 +268,122 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		add_successor(look, member, text);
 		return; /* that says where */
 	case VT_STATE_STOPPED:
-		vt_str_add(text, "is stopped by a signal");
+		vt_str_addf(text, "%s stopped by a signal", is);
 		break;
 	case VT_STATE_TRACED:
-		vt_str_add(text, "is held by a debugger");
+		vt_str_addf(text, "%s held by a debugger", is);
 		if (member->tracer > 0)
 			vt_str_addf(text, " (%.*s, pid %d)", 40, *member->tracer_name ? member->tracer_name : "?",
 				    (int)member->tracer);
 		break;
 	case VT_STATE_COLLECTIVE:
-		vt_str_addf(text, "waits in %.*s", MAX_NAME, member->operation ? member->operation : "a collective");
+		vt_str_addf(text, "%s in %.*s", waits, MAX_NAME, member->operation ? member->operation : "a collective");
 		break;
 	case VT_STATE_STORE:
-		vt_str_add(text, "waits for other ranks (TCPStore)");
+		vt_str_addf(text, "%s for other ranks (TCPStore)", waits);
 		break;
 	case VT_STATE_LOADER:
-		vt_str_add(text, "waits for loader workers");
+		vt_str_addf(text, "%s for loader workers", waits);
 		break;
 	case VT_STATE_RUNS:
-		add_running(look, doing, text);
+		add_running(look, doing, many, text);
 		break;
 	case VT_STATE_STUCK:
-		add_stuck(doing, text);
+		add_stuck(doing, many, text);
 		break;
 	case VT_STATE_ALLOCATOR:
-		add_allocator(member, doing, text);
+		add_allocator(member, doing, many, text);
 		break;
 	default:
 		if (!doing)
-			vt_str_add(text, "does something that is not known");
+			vt_str_addf(text, "%s something that is not known", many ? "do" : "does");
 		else
-			vt_look_add_plural(vt_job_does(doing), false, text);
+			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED, text);
 	}
-	add_place(look, member, with_line, text);
+	add_place(look, member, same, text);
+}
+
+void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text)
+{
+	add_does(look, vt_look_member(look, group->members.data[0]), group->place, group->members.n > 1, text);
+}
+
+/* ---- the same, or not ---- */
+
+static void add_word(struct vt_str *key, const char *word)
+{
+	vt_str_addf(key, "|%s", word ? word : "");
+}
+
+static void add_doing_key(const struct vt_job_doing *doing, struct vt_str *key)
+{
+	vt_str_addf(key, "|%d %d %d %c", (int)doing->verdict.code, (int)doing->verdict.purpose,
+		    doing->verdict.code ? 0 : (int)doing->waits.code, doing->verdict.code || doing->waits.code ? ' ' : doing->state);
+	add_word(key, doing->verdict.function);
+	add_word(key, doing->verdict.for_function);
+	if (doing->verdict.code)
+		return;
+	add_word(key, doing->waits.call);
+	add_word(key, doing->waits.detail);
+}
+
+static void add_place_key(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *key)
+{
+	const struct vt_job_frame *f = member->place != VT_NO_PLACE ? &look->job->frames.data[member->place] : NULL;
+
+	if (!f)
+		return;
+	add_word(key, f->file);
+	add_word(key, f->function);
+	add_word(key, f->module);
+	vt_str_addf(key, "|%d", f->file && with_line ? f->line : 0);
+}
+
+static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line)
+{
+	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const char *text;
+	struct vt_str key = { 0 };
+
+	vt_str_addf(&key, "%d", (int)member->state);
+	switch (member->state) {
+	case VT_STATE_GONE:
+		vt_str_addf(&key, "|%c", member->process_state == 'Z' ? 'Z' : ' ');
+		add_word(&key, member->error);
+		break;
+	case VT_STATE_CRASHED:
+		add_word(&key, member->headline);
+		add_successor(look, member, &key);
+		break;
+	case VT_STATE_TRACED:
+		vt_str_addf(&key, "|%d|%s", (int)member->tracer, member->tracer_name);
+		break;
+	case VT_STATE_COLLECTIVE:
+		add_word(&key, member->operation);
+		break;
+	case VT_STATE_RUNS:
+		add_word(&key, is_python(look, doing) ? "" : running_function(look, doing));
+		vt_str_addf(&key, "|%d", is_python(look, doing));
+		break;
+	case VT_STATE_ALLOCATOR:
+		vt_str_addf(&key, "|%llu", member->requests.known ? (unsigned long long)member->requests.retries : 0);
+		add_doing_key(doing, &key);
+		break;
+	case VT_STATE_STUCK:
+		add_word(&key, doing->kernel);
+		add_doing_key(doing, &key);
+		break;
+	case VT_STATE_STOPPED:
+	case VT_STATE_STORE:
+	case VT_STATE_LOADER:
+		break;
+	default:
+		if (doing)
+			add_doing_key(doing, &key);
+	}
+	if (member->state != VT_STATE_GONE && member->state != VT_STATE_CRASHED)
+		add_place_key(look, member, with_line, &key);
+	text = key.failed ? NULL : vt_job_text(look->job, vt_str_get(&key), key.n);
+	vt_str_deinit(&key);
+	return text;
 }

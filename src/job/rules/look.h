@@ -24,9 +24,13 @@ size_t vt_look_whole_world(const struct vt_job_look *look);
 void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers, const struct vt_job_indices *members,
 		 const struct vt_str *text);
 
-/* Members of whom the same can be said in one sentence. */
+/* How much of the place where they are all members of a group have in common. */
+enum vt_same_place { VT_SAME_NOTHING, VT_SAME_FUNCTION, VT_SAME_LINE };
+
+/* Members of which the same can be said in one sentence. */
 struct vt_job_group {
-	const char *text; /* "waits in all_reduce (train.py:88 train_step)": what they do, in the singular; interned */
+	const char *exact; /* what tells what the first does, and where, from all else; interned */
+	enum vt_same_place place;
 	struct vt_job_indices members;
 };
 struct vt_job_groups {
@@ -34,7 +38,7 @@ struct vt_job_groups {
 	size_t n, capacity;
 };
 
-/* Groups members by what they do and where, the largest group first; release them. False when out of memory. */
+/* Groups members by what they do and where, the largest group first; release them. False, and none, when out of memory. */
 bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups);
 void vt_job_groups_deinit(struct vt_job_groups *groups);
 
@@ -43,8 +47,8 @@ void vt_job_groups_deinit(struct vt_job_groups *groups);
 /* "rank 3", "ranks 0-2,4-7", "all 8 ranks", "worker 12 of rank 3", "pid 4711@node3" */
 void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members, struct vt_str *text);
 
-/* What a group does, for many: "waits in all_reduce" as "wait in all_reduce"; "in cudaFree" as "is in cudaFree". */
-void vt_look_add_plural(const char *does, bool many, struct vt_str *text);
+/* Adds what the members of the group do: "waits in all_reduce (train.py:88 train_step)", of several in the plural. */
+void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text);
 
 /* ---- the rules, each file its own; in the order in which they are called ---- */
 

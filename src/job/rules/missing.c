@@ -29,7 +29,8 @@ static void say_unread(struct vt_job_look *look)
 		struct vt_str text = { 0 };
 
 		vt_look_add_who(look, &groups.data[i].members, &text);
-		vt_str_addf(&text, " %s", groups.data[i].text);
+		vt_str_add(&text, " ");
+		vt_look_add_does(look, &groups.data[i], &text);
 		vt_look_say(look, "unread-rank", true, true, &groups.data[i].members, &text);
 		vt_str_deinit(&text);
 	}
@@ -301,7 +302,7 @@ static void say_workers(struct vt_job_look *look, const char *code, bool alarm, 
 
 		vt_look_add_who(look, &groups.data[i].members, &text);
 		vt_str_add(&text, " ");
-		vt_look_add_plural(groups.data[i].text, groups.data[i].members.n > 1, &text);
+		vt_look_add_does(look, &groups.data[i], &text);
 		vt_look_say(look, code, alarm, alarm, &groups.data[i].members, &text);
 		vt_str_deinit(&text);
 	}

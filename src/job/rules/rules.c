@@ -96,14 +96,10 @@ static bool is_of_two(const char *operation)
 
 static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct vt_member *member)
 {
-	static const char *const sleeps[] = { "in nanosleep", "in clock_nanosleep", "in select, without descriptors" };
 	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
-	const char *waits = doing && doing->waits ? doing->waits : "";
 
-	waits += strncmp(waits, "waits ", 6) ? 0 : 6;
-	for (size_t i = 0; i < sizeof(sleeps) / sizeof(sleeps[0]); i++)
-		if (!strncmp(waits, sleeps[i], strlen(sleeps[i])))
-			return true;
+	if (doing && (doing->waits.code == VT_WAITS_SLEEP || doing->waits.code == VT_WAITS_SELECT_NOTHING))
+		return true;
 	return member->state == VT_STATE_RUNS;
 }
 
@@ -194,7 +190,7 @@ static void add_others(struct vt_job_look *look, const struct vt_job_groups *oth
 		vt_look_add_who(look, &most->members, text);
 	if (!(n > 1 && named + n == look->ranks.n))
 		vt_str_add(text, " ");
-	vt_look_add_plural(most->text, n > 1, text);
+	vt_look_add_does(look, most, text);
 }
 
 /* ", asked for 2.1 GiB" of the first of those that it is about: mostly it is one. */
@@ -239,7 +235,7 @@ static void say_group(struct vt_job_look *look, const struct rule *rule, const s
 	vt_str_add(&text, " ");
 	if (rule->not_in && first && first->operation && !is_of_two(first->operation))
 		vt_str_addf(&text, "%s not in %.100s but ", many ? "are" : "is", first->operation);
-	vt_look_add_plural(group->text, many, &text);
+	vt_look_add_does(look, group, &text);
 	add_request(look, rule, group, &text);
 	if (others->n) {
 		vt_str_add(&text, "; ");
@@ -314,7 +310,7 @@ static void add_group(struct vt_job_look *look, const struct vt_job_group *group
 {
 	vt_look_add_who(look, &group->members, text);
 	vt_str_add(text, " ");
-	vt_look_add_plural(group->text, group->members.n > 1, text);
+	vt_look_add_does(look, group, text);
 }
 
 /* Recorders say that they are different operations of one group. */
@@ -420,7 +416,7 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 		alarm = when_all[i].when_all_sleep ? do_all_sleep(look, &look->ranks) : !moved;
 	}
 	vt_str_add(&text, " ");
-	vt_look_add_plural(group->text, group->members.n > 1, &text);
+	vt_look_add_does(look, group, &text);
 	vt_str_add(&text, then);
 	vt_look_say(look, code, alarm, false, &group->members, &text);
 	vt_str_deinit(&text);
@@ -465,7 +461,7 @@ void vt_rules_equal(struct vt_job_look *look)
 	if (vt_look_group(look, &look->ranks, &groups) && groups.n == 1 && look->comparable)
 		say_all_equal(look, &groups.data[0]);
 	else if (groups.n > 1 && look->comparable && look->n_states[VT_STATE_LOADER] == look->ranks.n)
-		say_all_equal(look, &(struct vt_job_group){ .text = "waits for loader workers", .members = look->ranks });
+		say_all_equal(look, &(struct vt_job_group){ .members = look->ranks });
 	else if (groups.n)
 		say_most(look, &groups);
 	vt_job_groups_deinit(&groups);

@@ -255,8 +255,8 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job, const 
 	add_set(job, &set, line->columns / 3, &text);
 	vt_line_add(line, VT_WARN, vt_str_get(&text));
 	vt_str_clear(&text);
-	vt_str_addf(&text, "  pid %d on %.64s, thread %s: %s", (int)m->label.pid, m->label.host, doing->name,
-		    vt_job_does(doing));
+	vt_str_addf(&text, "  pid %d on %.64s, thread %s: ", (int)m->label.pid, m->label.host, doing->name);
+	vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_SHARED, &text);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	print_stack(line, job, &job->stacks.data[doing->stack]);
 	line->buf.failed |= text.failed;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/doing_json.h"
 #include "model/flight.h"
 #include "json/out.h"
 #include "report/json/recorder.h"
@@ -631,13 +632,21 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 		vt_json_null(json, "kernel_stack");
 	}
 	vt_json_name(json, "syscall", t->syscall);
-	vt_json_name(json, "waits", t->waits);
+	vt_put_waits(json, &t->waits, VT_DETAIL_ALL);
+	if (!t->waits.code) {
+		vt_json_null(json, "waits");
+		vt_json_null(json, "waits_code");
+	}
 	if (t->waits_for > 0)
 		vt_json_int(json, "waits_for_tid", t->waits_for);
 	else
 		vt_json_null(json, "waits_for_tid");
 	vt_json_bool(json, "deadlock", t->deadlock);
-	vt_json_name(json, "verdict", t->verdict);
+	vt_put_verdict(json, &t->verdict);
+	if (!t->verdict.code) {
+		vt_json_null(json, "verdict");
+		vt_json_null(json, "verdict_code");
+	}
 	if (t->group < model->thread_groups.n)
 		vt_json_uint(json, "group", t->group);
 	else

@@ -9,6 +9,7 @@
 
 #include "base/vec.h"
 #include "model/cxxname.h"
+#include "model/words.h"
 #include "base/format.h"
 #include "report/text/text.h"
 
@@ -413,7 +414,8 @@ struct common {
 	const struct vt_model_thread *first;
 	size_t n;
 	char state;
-	const char *name, *waits, *syscall;
+	const char *name, *syscall;
+	struct vt_waits waits; /* NONE where they differ */
 };
 
 static struct common find_common(const struct vt_model *model, const struct vt_model_thread *first,
@@ -429,7 +431,7 @@ static struct common find_common(const struct vt_model *model, const struct vt_m
 		t = &model->threads.data[t->next_in_group];
 		c.state = t->state == c.state ? c.state : 0;
 		c.name = same_text(t->name, c.name) ? c.name : NULL;
-		c.waits = same_text(t->waits, c.waits) ? c.waits : NULL;
+		c.waits = vt_waits_equal(&t->waits, &c.waits) ? c.waits : (struct vt_waits){ 0 };
 		c.syscall = same_text(t->syscall, c.syscall) ? c.syscall : NULL;
 	}
 	return c;
@@ -463,13 +465,16 @@ static void add_facts(const struct view *v, struct vt_str *text, const struct co
 		add_fact(text, "in a deadlock");
 	if (t->gil == 1)
 		add_fact(text, "holds the GIL");
-	add_fact(text, t->verdict);
+	if (t->verdict.code)
+		vt_str_add(text, text->n ? " · " : "");
+	vt_words_verdict(text, &t->verdict, VT_FORM_ALONE);
 	/* "running on CPU 3" says it already. */
-	if (!c->waits || strncmp(c->waits, "running", 7) != 0)
+	if (c->waits.code != VT_WAITS_RUNNING)
 		add_fact(text, state_word(c->state));
-	if (c->waits)
-		vt_str_addf(text, "%s%s", text->n ? ", " : "", c->waits);
-	else if (c->syscall)
+	if (c->waits.code)
+		vt_str_add(text, text->n ? ", " : "");
+	vt_words_waits(text, &c->waits, VT_FORM_ALONE, VT_DETAIL_ALL);
+	if (!c->waits.code && c->syscall)
 		vt_str_addf(text, "%sin %s", text->n ? " " : "", c->syscall);
 	if (v->all && t->cpu >= 0 && c->state != 'R')
 		vt_str_addf(text, "%slast on CPU %d", text->n ? " · " : "", t->cpu);
@@ -494,7 +499,7 @@ static enum vt_style bullet_style(const struct vt_model_thread *t)
 {
 	if (t->deadlock || t->state == 'D' || t->state == 'T' || t->state == 't' || t->state == 'Z')
 		return VT_ALARM;
-	return t->verdict ? VT_WARN : VT_PLAIN;
+	return t->verdict.code ? VT_WARN : VT_PLAIN;
 }
 
 static void print_thread_head(const struct view *v, const struct common *c)

@@ -99,7 +99,7 @@ static void add_collective(struct vt_model *model, struct vt_model_thread *t, co
 	report_add_python(model, t, "wrapper", "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", 81);
 	add_program(model, t, call);
 	snprintf(verdict, sizeof(verdict), "in cudaEventQuery, for torch.distributed.%s", function);
-	t->verdict = vt_arena_strdup(&model->arena, verdict);
+	report_does(model, t, verdict, NULL);
 }
 
 static void add_free(struct vt_model *model, struct vt_model_thread *t)
@@ -112,7 +112,7 @@ static void add_free(struct vt_model *model, struct vt_model_thread *t)
 			  0x40);
 	report_add_python(model, t, "forward", "/home/user/attn.py", 57);
 	add_program(model, t, 87);
-	t->verdict = "in cudaFree, for the caching allocator, which retries a request";
+	report_does(model, t, "in cudaFree, for the caching allocator, which retries a request", NULL);
 	t->state = 'R';
 }
 
@@ -122,7 +122,7 @@ static void add_device_wait(struct vt_model *model, struct vt_model_thread *t)
 	report_add_native(model, t, NULL, "libcuda.so.1", 0x20);
 	report_add_native(model, t, "cudaStreamSynchronize", "libcudart.so.12", 0x20);
 	add_program(model, t, 91);
-	t->verdict = "in cudaStreamSynchronize, for .item() or a copy to the CPU";
+	report_does(model, t, "in cudaStreamSynchronize, for .item() or a copy to the CPU", NULL);
 }
 
 static void add_file(struct vt_model *model, struct vt_model_thread *t)
@@ -134,7 +134,7 @@ static void add_file(struct vt_model *model, struct vt_model_thread *t)
 	t->state = 'D';
 	t->kernel = kernel;
 	t->n_kernel = 2;
-	t->verdict = "waits for an NFS server";
+	report_does(model, t, "waits for an NFS server", NULL);
 }
 
 static void add_main(struct vt_model *model, enum where where, pid_t pid)
@@ -159,14 +159,14 @@ static void add_main(struct vt_model *model, enum where where, pid_t pid)
 	case IN_SLEEP:
 		report_add_native(model, t, "clock_nanosleep", "libc.so.6", 0x10);
 		add_program(model, t, 81);
-		t->waits = "waits in clock_nanosleep";
+		report_does(model, t, NULL, "waits in clock_nanosleep");
 		return;
 	case IN_CUDA_FREE:
 		add_free(model, t);
 		return;
 	case KEPT:
 		add_free(model, t);
-		t->verdict = "ran out of GPU memory, kept for vramtap watch";
+		report_does(model, t, "ran out of GPU memory, kept for vramtap watch", NULL);
 		return;
 	case ON_DEVICE:
 		add_device_wait(model, t);
@@ -176,7 +176,7 @@ static void add_main(struct vt_model *model, enum where where, pid_t pid)
 		report_add_python(model, t, "_MultiProcessingDataLoaderIter._try_get_data", LOADER, 1251);
 		report_add_python(model, t, "_BaseDataLoaderIter.__next__", LOADER, 701);
 		add_program(model, t, 70);
-		t->verdict = "waits for a DataLoader worker";
+		report_does(model, t, "waits for a DataLoader worker", NULL);
 		return;
 	case ON_NFS:
 		add_file(model, t);
@@ -205,8 +205,7 @@ static void add_pool_threads(struct vt_model *model, const struct job_model *wha
 		}
 		t->state = 'S';
 		t->idle = way % 2;
-		t->verdict = way % 2 ? "idle thread of pthreadpool" : NULL;
-		t->waits = "waits for futex 0x7f1234567890";
+		report_does(model, t, way % 2 ? "idle thread of pthreadpool" : NULL, "waits for futex 0x7f1234567890");
 	}
 }
 
@@ -379,7 +378,7 @@ static bool add_worker(const struct made *made, int rank, int worker)
 		t->state = 'R';
 	} else {
 		report_add_native(&model, t, "poll", "libc.so.6", 0x10);
-		t->verdict = "idle DataLoader worker";
+		report_does(&model, t, "idle DataLoader worker", NULL);
 		t->idle = true;
 	}
 	if (bad && made->hang->worker == WORKER_STOPPED)
@@ -411,7 +410,7 @@ static bool add_outsider(const struct made *made)
 	t->state = 'S';
 	report_add_native(&model, t, "epoll_wait", "libc.so.6", 0x10);
 	report_add_python(&model, t, "BaseEventLoop._run_once", "/usr/lib/python3.12/asyncio/base_events.py", 1949);
-	t->verdict = "waits in asyncio's event loop";
+	report_does(&model, t, "waits in asyncio's event loop", NULL);
 	add_memory(&model, made->what->culprit, 20 * GIB, GIB);
 	ok = vt_model_account(&model) && vt_job_add(made->job, &label, &model, NULL);
 	vt_model_deinit(&model);

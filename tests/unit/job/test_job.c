@@ -81,7 +81,7 @@ static const struct expected {
 	bool others, worker, nobody;
 } expected[] = {
 	{ "loop", "missed-collective", "rank %d is not in all_reduce but runs Python (packing.py:", true, false, false },
-	{ "sleep", "missed-collective", "rank %d is not in all_reduce but waits in clock_nanosleep (train.py:81 train_step)",
+	{ "sleep", "missed-collective", "rank %d is not in all_reduce but is in clock_nanosleep (train.py:81 train_step)",
 	  true, false, false },
 	{ "retries", "retries-allocation",
 	  "rank %d retries an allocation: it gives back cached memory, in cudaFree, as it did 3 times before to retry a request "
@@ -270,8 +270,7 @@ static void add_thread(struct vt_model *model, const struct doing *does, bool is
 
 	t->is_main = is_main;
 	t->state = does->state;
-	t->verdict = does->verdict;
-	t->waits = does->waits;
+	report_does(model, t, does->verdict, does->waits);
 	if (!does->function)
 		return;
 	report_add_python(model, t, "innermost", "/home/user/b.py", 3);

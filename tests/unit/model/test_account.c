@@ -293,7 +293,7 @@ static void test_thread_groups(void **state)
 	add_simple(&model, 12, "wait");
 	add_simple(&model, 13, "work");
 	add_simple(&model, 14, "work"); /* another place of the same function: the same group */
-	add_simple(&model, 15, "work")->verdict = "in cudaMalloc";
+	report_does(&model, add_simple(&model, 15, "work"), "in cudaMalloc", NULL);
 	report_add_python(&model, add_simple(&model, 16, "work"), "f", "f.py", 3);
 	report_add_python(&model, add_simple(&model, 17, "work"), "f", "f.py", 4);
 	add_simple(&model, 18, "wait")->gil = 1;
@@ -384,14 +384,14 @@ static void test_other_thread_hangs(void **state)
 	vt_model_init(&model);
 	t = report_add_thread(&model, 7, "python3");
 	t->is_main = true;
-	t->waits = "running on CPU 3";
+	report_does(&model, t, NULL, "running on CPU 3");
 	report_add_python(&model, t, "main", "/home/me/train.py", 9);
 	t = report_add_thread(&model, 8, "loader");
-	t->verdict = "in cudaFree, for the caching allocator";
+	report_does(&model, t, "in cudaFree, for the caching allocator", NULL);
 	report_add_python(&model, t, "empty_cache", "/usr/lib/python3/dist-packages/torch/cuda/memory.py", 224);
 	report_add_python(&model, t, "prefetch", "/home/me/train.py", 41);
 	t = report_add_thread(&model, 9, "pt_autograd_0");
-	t->verdict = "idle autograd thread";
+	report_does(&model, t, "idle autograd thread", NULL);
 	t->idle = true;
 	assert_true(vt_model_account(&model));
 	assert_true(has_headline(&model, "main-thread", "main thread is running on CPU 3 (train.py:9 main)"));
@@ -425,10 +425,10 @@ static void test_gil_headline(void **state)
 		t->gil = cases[i].main_holds;
 		t = report_add_thread(&model, 8, "loader");
 		t->gil = !cases[i].main_holds;
-		t->verdict = "in malloc";
+		report_does(&model, t, "in malloc", NULL);
 		for (int k = 0; k < cases[i].waiters; k++) {
 			t = report_add_thread(&model, 20 + k, "python");
-			t->verdict = "waits for the GIL held by somebody";
+			report_does(&model, t, "waits for the GIL held by somebody", NULL);
 			t->waits_for = cases[i].main_holds ? 7 : 8;
 		}
 		assert_true(vt_model_account(&model));

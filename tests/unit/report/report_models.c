@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/report/report_models.h"
+#include "model/words_0_1.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,20 @@ void report_add_pinned(struct vt_model *model)
 		p->blocks[i].object = 0x55d0c0e00000 + i * 160;
 		addr += p->blocks[i].size;
 	}
+}
+
+void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict, const char *waits)
+{
+	if (verdict)
+		vt_verdict_of_0_1(verdict, &model->arena, &t->verdict);
+	if (verdict && !t->verdict.code)
+		t->verdict = (struct vt_verdict){ .code = VT_VERDICT_IN_FUNCTION, .function = verdict };
+	if (waits)
+		vt_waits_of_0_1(waits, &model->arena, &t->waits);
+	if (waits && !t->waits.code)
+		t->waits = (struct vt_waits){ .code = VT_WAITS_CALL, .call = waits, .detail = waits };
+	if (t->waits.code == VT_WAITS_FUTEX)
+		t->waits.shared = " …";
 }
 
 struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name)
@@ -400,7 +415,7 @@ static void add_idle_thread(struct vt_model *model, pid_t tid, const char *name)
 
 	t->idle = true;
 	t->syscall = "futex";
-	t->waits = "waits for futex 0x7f11a0c8";
+	report_does(model, t, NULL, "waits for futex 0x7f11a0c8");
 	report_add_native(model, t, "__futex_abstimed_wait_common64", "libc.so.6", 0x98d61);
 	report_add_native(model, t, "std::condition_variable::wait(std::unique_lock<std::mutex>&)",
 			  "libstdc++.so.6", 0xdbc1);
@@ -418,13 +433,12 @@ static void add_training_threads(struct vt_model *model)
 	t->is_main = true;
 	t->gil = 0;
 	t->syscall = "futex";
-	t->waits = "waits for futex 0x7ffc31c8a0";
-	t->verdict = "in cudaStreamSynchronize";
+	report_does(model, t, "in cudaStreamSynchronize", "waits for futex 0x7ffc31c8a0");
 	add_main_stack(model, t);
 
 	t = report_add_thread(model, 41530, "pt_nccl_watchdg");
 	t->syscall = "futex";
-	t->verdict = "in cudaEventQuery";
+	report_does(model, t, "in cudaEventQuery", NULL);
 	report_add_native(model, t, "ncclGroupEndInternal", "libnccl.so.2", 0x5d1c7);
 	report_add_native(model, t, allreduce, "libtorch_cuda.so", 0x11a0c8f);
 	report_add_native(model, t,
@@ -437,7 +451,7 @@ static void add_training_threads(struct vt_model *model)
 	for (int i = 0; i < 3; i++) {
 		t = report_add_thread(model, 41600 + i, "pt_data_worker");
 		t->gil = 0;
-		t->waits = "waits in poll on 3 descriptors";
+		report_does(model, t, NULL, "waits in poll on 3 descriptors");
 		t->syscall = "poll";
 		report_add_native(model, t, "__GI___poll", "libc.so.6", 0x118bcf);
 		report_add_native(model, t, "select_poll_poll", "python3.12", 0x1bcf);
@@ -510,7 +524,7 @@ static void build_held(struct vt_model *model)
 	a->result.owner_tid = 41530;
 	a->owner_name = "pt_nccl_watchdg";
 	a->method = VT_METHOD_OUTSIDE;
-	model->threads.data[1].verdict = "in cudaMalloc";
+	report_does(model, &model->threads.data[1], "in cudaMalloc", NULL);
 	model->threads.data[1].state = 'D';
 	model->threads.data[1].gil = 1;
 	vt_model_diag(model, VT_DIAG_NOTE, "torch", "lock-held",
@@ -669,7 +683,7 @@ static void build_no_cuda(struct vt_model *model)
 	t = report_add_thread(model, 41273, "sleep");
 	t->is_main = true;
 	t->syscall = "clock_nanosleep";
-	t->waits = "waits in clock_nanosleep, 412 s to go";
+	report_does(model, t, NULL, "waits in clock_nanosleep, 412 s to go");
 	report_add_native(model, t, "clock_nanosleep@@GLIBC_2.17", "libc.so.6", 0xe57f8);
 	report_add_native(model, t, "main", "sleep", 0x2b21);
 	model->collectives.why = "PyTorch was not asked: this process never used CUDA";
@@ -689,7 +703,7 @@ static void build_deadlock(struct vt_model *model)
 	build_no_cuda(model);
 	t = &model->threads.data[0];
 	t->gil = 1;
-	t->waits = "waits for a lock held by 41280 (loader)";
+	report_does(model, t, NULL, "waits for a lock held by 41280 (loader)");
 	t->waits_for = 41280;
 	t->deadlock = true;
 	report_add_python(model, t, "next_batch", "/job/train.py", 18);
@@ -698,7 +712,7 @@ static void build_deadlock(struct vt_model *model)
 	t->stack.frames[t->stack.n_frames - 1].locals_cut = true;
 	t = report_add_thread(model, 41280, "loader");
 	t->gil = 0;
-	t->verdict = "waits for the GIL held by 41273 (sleep)";
+	t->verdict = (struct vt_verdict){ .code = VT_VERDICT_GIL, .holder = 41273, .holder_name = "sleep" };
 	t->waits_for = 41273;
 	t->deadlock = true;
 	t->taken = VT_TAKEN_ASLEEP;
@@ -706,7 +720,7 @@ static void build_deadlock(struct vt_model *model)
 	t = report_add_thread(model, 41281, "reader");
 	t->state = 'D';
 	t->taken = VT_TAKEN_ASLEEP;
-	t->verdict = "waits for a disk";
+	report_does(model, t, "waits for a disk", NULL);
 	t->wchan = "folio_wait_bit_common";
 	t->kernel = kernel;
 	t->n_kernel = 2;
@@ -820,8 +834,7 @@ static void build_hostile(struct vt_model *model)
 	for (size_t i = 0; i < 3 * n; i++) {
 		t = report_add_thread(model, (pid_t)(50000 + i), bad[i % n]);
 		t->state = (char)(i * 37);
-		t->waits = i % 2 ? bad[(i + 1) % n] : NULL;
-		t->verdict = i % 3 ? bad[(i + 2) % n] : NULL;
+		report_does(model, t, i % 3 ? bad[(i + 2) % n] : NULL, i % 2 ? bad[(i + 1) % n] : NULL);
 		for (size_t k = 0; k < n; k++) {
 			report_add_python(model, t, bad[k], bad[(k + i) % n], -7);
 			report_add_native(model, t, bad[(k + i) % n], bad[k], UINT64_MAX / 2 + k);

@@ -49,4 +49,7 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 /* A copy of a thread's stack for another thread. */
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from);
 
+/* What the thread does and waits for, in sentences of vramtap 0.1.0; NULL: as it is. What is none stands for a hostile name. */
+void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict, const char *waits);
+
 #endif

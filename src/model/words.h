@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The words for what threads do (model/doing.h). They are one table, words_table.c, for all writers: no stage reads a word to
+ * decide something, so a wording can be mended there and nowhere else.
+ */
+#ifndef VT_MODEL_WORDS_H
+#define VT_MODEL_WORDS_H
+
+#include "base/str.h"
+#include "model/doing.h"
+
+/* In which sentence the words stand. */
+enum vt_form {
+	VT_FORM_ALONE, /* "in dlopen", "waits for the GIL": behind a thread's name */
+	VT_FORM_ONE,   /* "is in dlopen", "waits for the GIL": behind one subject */
+	VT_FORM_MANY,  /* "are in dlopen", "wait for the GIL": behind several */
+	VT_N_FORMS,
+};
+
+/* How much of what a system call waits for. */
+enum vt_detail {
+	VT_DETAIL_NONE,   /* "waits in poll" */
+	VT_DETAIL_SHARED, /* what all processes that do the same have in common */
+	VT_DETAIL_ALL,    /* "waits in poll on 3 descriptors (a socket, a pipe), for at most 5 s" */
+};
+
+/* The table; a test replaces it by nonsense and expects the same decisions. */
+struct vt_phrase {
+	const char *forms[VT_N_FORMS];
+};
+struct vt_words {
+	struct vt_phrase verdicts[VT_N_VERDICTS];
+	struct vt_phrase waits[VT_N_WAITS];
+	const char *purposes[VT_N_PURPOSES];
+	const char *purpose; /* between a function and its purpose */
+	const char *holder;  /* between the GIL and the thread that holds it */
+};
+extern const struct vt_words vt_words;
+
+/* Each adds nothing for a code of NONE. */
+void vt_words_verdict(struct vt_str *out, const struct vt_verdict *verdict, enum vt_form form);
+void vt_words_waits(struct vt_str *out, const struct vt_waits *waits, enum vt_form form, enum vt_detail detail);
+
+#endif
