@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Brings the helper into a live process and talks to it. The promise: the target survives whatever happens to us, at any
- * instant. See doc/INTERNALS.md, "Injection".
+ * instant. See doc/internals/inject.md.
  */
 #ifndef VT_INJECT_INJECT_H
 #define VT_INJECT_INJECT_H

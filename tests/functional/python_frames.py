@@ -332,7 +332,7 @@ def check_stacks(out, ended=None):
 def test_running(path, version):
     """While everything changes nothing is made up: all functions, lines and callers are the program's."""
     # Up to 3.10 the frame of a generator that has ended is neither a generator's any more nor has it a caller, and the next one
-    # of the same function gets the same memory: looks at a thread that runs can agree on it. A known limit (INTERNALS.md).
+    # of the same function gets the same memory: looks at a thread that runs can agree on it. A known limit (doc/internals/collect.md).
     ended = [] if version < (3, 11) else None
     with target([path, f"{TARGETS}/pyprog_cases.py", "busy"], ready="ready") as proc:
         deep = sum(names.count("step_a") for _ in range(60) for names in check_stacks(look(proc.pid), ended))
