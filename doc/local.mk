@@ -4,3 +4,4 @@ dist_doc_DATA = README.md NEWS doc/report.schema.json doc/GLOSSARY.md doc/INTERN
 internalsdir = $(docdir)/internals
 dist_internals_DATA = doc/internals/collect.md doc/internals/gdb.md doc/internals/inject.md doc/internals/job.md \
 	doc/internals/recorder.md doc/internals/report.md doc/internals/stacks.md doc/internals/torch.md
+EXTRA_DIST += doc/RELEASING.md
