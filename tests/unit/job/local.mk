@@ -11,3 +11,14 @@ unit_tests += tests/unit/job/test_job
 tests_unit_job_test_job_SOURCES = tests/unit/job/test_job.c $(job_models)
 tests_unit_job_test_job_CPPFLAGS = $(unit_cppflags)
 tests_unit_job_test_job_LDADD = $(vt_job) $(unit_libs)
+
+# All decisions about the models, with today's words and with nonsense in their place (words.py).
+decisions_sources = tests/unit/job/decisions.c $(job_models)
+check_PROGRAMS += tests/unit/job/decisions tests/unit/job/decisions_nonsense
+tests_unit_job_decisions_SOURCES = $(decisions_sources)
+tests_unit_job_decisions_CPPFLAGS = $(unit_cppflags)
+tests_unit_job_decisions_LDADD = $(vt_job) $(VT_LIBS)
+tests_unit_job_decisions_nonsense_SOURCES = $(decisions_sources) tests/unit/job/nonsense_words.c
+tests_unit_job_decisions_nonsense_CPPFLAGS = $(unit_cppflags)
+tests_unit_job_decisions_nonsense_LDADD = $(vt_job) $(VT_LIBS)
+unit_scripts += tests/unit/job/words.py
