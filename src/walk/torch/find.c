@@ -17,7 +17,6 @@
 #include "walk/torch/find.h"
 #include "walk/torch/table.h"
 
-#define PAGE 4096u
 #define ATTEMPTS 20 /* at a target that runs: each takes about a millisecond */
 /* Before the second; it doubles with every other. A thread that lost its processor in the middle of a change must get it back. */
 #define PAUSE_NS (100 * VT_NS_PER_US)
@@ -26,31 +25,6 @@
 static void say_why(struct vt_torch_finder *f, const char *what)
 {
 	snprintf(f->found->why, sizeof(f->found->why), "%s", what);
-}
-
-size_t vt_torch_read_some(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
-{
-	size_t done = 0;
-
-	if (!vt_mem_read(src, addr, buf, len))
-		return len;
-	while (done < len) {
-		size_t some = PAGE - (addr + done) % PAGE;
-
-		if (some > len - done)
-			some = len - done;
-		if (vt_mem_read(src, addr + done, (uint8_t *)buf + done, some))
-			break;
-		done += some;
-	}
-	return done;
-}
-
-bool vt_torch_is_readable(const struct vt_torch_finder *f, uint64_t addr)
-{
-	const struct vt_map_entry *map = vt_maps_find(f->maps, addr);
-
-	return map && (map->flags & VT_MAP_READ);
 }
 
 /* ---- which allocator ---- */

@@ -49,7 +49,7 @@ struct vt_torch_finder {
 	bool has_blocks; /* a table counts some, whether or not they could be read */
 };
 
-/* ---- walk/torch/find.c ---- */
+/* ---- walk/torch/finder.c; with vt_torch_read_some() of find.h ---- */
 
 bool vt_torch_is_readable(const struct vt_torch_finder *f, uint64_t addr);
 

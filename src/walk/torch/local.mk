@@ -5,7 +5,7 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/blocks.c \
 	src/walk/torch/devices.c \
 	src/walk/torch/find.c src/walk/torch/find.h \
-	src/walk/torch/finder.h \
+	src/walk/torch/finder.c src/walk/torch/finder.h \
 	src/walk/torch/history.c src/walk/torch/history.h \
 	src/walk/torch/layouts.h \
 	src/walk/torch/pinned.c src/walk/torch/pinned.h \
