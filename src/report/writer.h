@@ -32,7 +32,7 @@ struct vt_writer_hints {
 	const char *frames;  /* what selects a Python frame; NULL nothing */
 };
 
-extern const struct vt_writer_hints vt_hints_command_line; /* text.c */
+extern const struct vt_writer_hints vt_hints_command_line; /* report/text/line.c */
 
 struct vt_writer_options {
 	int columns;      /* of the terminal; 0: 100 */

@@ -13,6 +13,13 @@
 #define DEFAULT_COLUMNS 100
 #define MAX_TEXT 4096 /* bytes of one text that are looked at: no line shows more */
 
+const struct vt_writer_hints vt_hints_command_line = {
+	.all_threads = "(--threads=all shows all)",
+	.all_blocks = "(--blocks lists all)",
+	.all_sites = "(--sites shows all, with every frame)",
+	.record = "vramtap record PID on",
+};
+
 void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_options *options)
 {
 	int columns = options->columns > 0 ? options->columns : DEFAULT_COLUMNS;

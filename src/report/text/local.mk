@@ -13,4 +13,5 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/recorder.c \
 	src/report/text/sites.c \
 	src/report/text/text.c src/report/text/text.h \
-	src/report/text/threads.c
+	src/report/text/threads.c \
+	src/report/text/title.c

@@ -12,35 +12,6 @@
 #define MAX_DIAG_LINES 4
 #define SEPARATOR " · "
 
-const struct vt_writer_hints vt_hints_command_line = {
-	.all_threads = "(--threads=all shows all)",
-	.all_blocks = "(--blocks lists all)",
-	.all_sites = "(--sites shows all, with every frame)",
-	.record = "vramtap record PID on",
-};
-
-void vt_text_end_title(struct vt_line *line, const char *hint)
-{
-	if (hint && vt_line_width(line, hint) + 3 <= vt_line_room(line)) {
-		vt_line_pad(line, line->want + 3);
-		vt_line_add(line, VT_DIM, hint);
-	}
-	vt_line_end(line);
-}
-
-void vt_text_title(struct vt_line *line, const char *hint, const char *format, ...)
-{
-	char text[256];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	vt_line_blank(line);
-	vt_line_add(line, VT_BOLD, text);
-	vt_text_end_title(line, hint);
-}
-
 /* ---- the header ---- */
 
 /* Short facts, separated by dots, that are not torn apart at the end of a line. */
