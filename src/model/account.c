@@ -233,11 +233,6 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		      vt_format_size(used, device->used_bytes));
 }
 
-const char *vt_try_again(const struct vt_model *model)
-{
-	return model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
-}
-
 static void diagnose_walk(struct vt_model *model, const struct vt_model_allocator *a)
 {
 	/* .why may fill its array to the last byte. */

@@ -8,9 +8,6 @@
 
 #include "model/model.h"
 
-/* What may help where something changed while it was looked at, as the end of a sentence: "; run it again". */
-const char *vt_try_again(const struct vt_model *model);
-
 /* The sums of model.pinned, and the diagnostics for what could not be read of it. */
 void vt_account_pinned(struct vt_model *model);
 

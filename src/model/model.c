@@ -291,3 +291,8 @@ const char *vt_consistency_name(enum vt_consistency c)
 
 	return (unsigned int)c < N_ELEMENTS(names) ? names[c] : NULL;
 }
+
+const char *vt_try_again(const struct vt_model *model)
+{
+	return model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
+}

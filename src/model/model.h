@@ -542,6 +542,9 @@ uint64_t vt_model_pools_reserved(const struct vt_model_device *device);
 const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal);
 const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_t tid);
 
+/* What may help where something changed while it was looked at, as the end of a sentence: "; run it again". */
+const char *vt_try_again(const struct vt_model *model);
+
 /* The innermost Python frame, or NULL. */
 const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
