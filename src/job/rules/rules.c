@@ -65,23 +65,6 @@ static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere
 	return true;
 }
 
-/* A core may be of another world, and its rank may have been started again: they are neighbours, and count once. */
-size_t vt_look_whole_world(const struct vt_job_look *look)
-{
-	int world_size = -1, before = -1;
-	size_t n = 0;
-
-	for (size_t i = 0; i < look->ranks.n && look->comparable; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
-
-		if (world_size < 0 && m->state != VT_STATE_CRASHED)
-			world_size = m->label.world_size;
-		n += m->label.rank >= 0 && m->label.rank != before;
-		before = m->label.rank;
-	}
-	return world_size > 0 && n == (size_t)world_size ? n : 0;
-}
-
 /* Two ranks alone are in it: the others are elsewhere, and well. */
 static bool is_of_two(const char *operation)
 {
