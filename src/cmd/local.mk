@@ -17,6 +17,7 @@ vramtap_SOURCES = \
 	src/cmd/triage.c \
 	src/cmd/watch.c src/cmd/watch.h \
 	src/cmd/watch_grow.c \
-	src/cmd/watch_oom.c
+	src/cmd/watch_oom.c \
+	src/cmd/watch_signals.c
 vramtap_LDADD = $(vt_all_rooms) $(VT_LIBS)
 vramtap_LDFLAGS = $(VT_STATIC_FLAGS) -pthread

@@ -3,7 +3,6 @@
 #include "cmd/watch.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,8 +11,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "base/progress.h"
-#include "target/session.h"
 
 enum {
 	KEY_ON_OOM = VT_KEY_COMMAND,
@@ -143,34 +140,6 @@ static const struct argp argp = {
 	       "status: 0 it happened, and all was saved; 1 the same, but something is missing (it says what and why); 2 nothing could "
 	       "be learned; 3 not permitted (the message says what would allow it); 4 it did not happen; 64 wrong usage.",
 };
-
-static volatile sig_atomic_t ended;
-
-static void on_signal(int signo)
-{
-	static const char text[] = "vramtap: interrupted again; the process was released, the recorder is left on\n";
-
-	if (ended) {
-		vt_session_emergency_release();
-		vt_say_at_once(text, sizeof(text) - 1);
-		_exit(128 + signo);
-	}
-	ended = 1;
-}
-
-void vt_watch_catch_signals(void)
-{
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction action = { .sa_handler = on_signal };
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
-}
-
-bool vt_watch_ended(void)
-{
-	return ended;
-}
 
 /* Said at once, and not when there is a report after a night. */
 static struct vt_error *check_directory(const char *file)
