@@ -8,6 +8,7 @@ src_explain_libexplain_a_SOURCES = \
 	src/explain/wait.c src/explain/wait.h \
 	src/explain/wait_core.c \
 	src/explain/wait_fd.c \
+	src/explain/wait_frames.c \
 	src/explain/wait_futex.c \
 	src/explain/wait_parts.h \
 	src/explain/wait_socket.c

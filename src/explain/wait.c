@@ -18,20 +18,7 @@
 #include "explain/verdicts.h"
 #include "explain/wait_parts.h"
 
-/* Waiting functions are the innermost ones. */
-#define MAX_INNER_FRAMES 12
 #define MAX_POLLED 64
-
-bool wait_in_function(const struct vt_model_thread *thread, const char *text)
-{
-	for (size_t i = 0; i < thread->stack.n_frames && i < MAX_INNER_FRAMES; i++) {
-		const struct vt_model_frame *frame = &thread->stack.frames[i];
-
-		if (frame->kind == VT_FRAME_NATIVE && frame->function && strstr(frame->function, text))
-			return true;
-	}
-	return false;
-}
 
 /* ---- what is said: the code, and the detail for people, twice (struct vt_waits) ---- */
 
