@@ -28,16 +28,22 @@ freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protecto
 	-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-exceptions -fno-lto -g0 -U_FORTIFY_SOURCE $(VT_WARNINGS)
 freestanding_ldflags = -nostdlib -Wl,-z,noexecstack -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code
 
+# $(call freestanding_objects,SOURCES,PART): each beside its source, under the name of the part that it is compiled for.
+freestanding_objects = $(patsubst %.S,%.$(2).o,$(patsubst %.c,%.$(2).o,$(1)))
+
 helper_cflags = $(freestanding_cflags) -O2 -fPIC -DVT_HELPER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
 	$(VT_CUDA_CPPFLAGS)
 helper_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,norelro -Wl,-z,now -Wl,-s \
 	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-e,vt_helper_main
 
-helper/vramtap-helper.so: $(helper_sources) $(helper_headers) Makefile
-	@$(MKDIR_P) helper
-	$(AM_V_CCLD)for f in $(helper_sources); do \
-		if test -f $$f; then echo $$f; else echo $(top_srcdir)/$$f; fi; done | \
-		xargs $(CC) $(helper_cflags) $(helper_ldflags) -o $@
+helper_objects = $(call freestanding_objects,$(helper_sources),helper)
 
-CLEANFILES += helper/vramtap-helper.so
+%.helper.o: %.c $(helper_headers) Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(CC) $(helper_cflags) -c -o $@ $<
+
+helper/vramtap-helper.so: $(helper_objects)
+	$(AM_V_CCLD)$(CC) $(helper_cflags) $(helper_ldflags) -o $@ $(helper_objects)
+
+CLEANFILES += helper/vramtap-helper.so $(helper_objects)
 EXTRA_DIST += $(helper_sources) $(helper_headers)

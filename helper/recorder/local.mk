@@ -37,13 +37,18 @@ recorder_cflags = $(filter-out -fno-asynchronous-unwind-tables -fno-unwind-table
 recorder_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,-s -Wl,--eh-frame-hdr \
 	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-soname,libvramtap-recorder.so -Wl,-e,vt_recorder_control
 
-# $(call recorder_link,SOURCES)
-recorder_link = for f in $(1); do if test -f $$f; then echo $$f; else echo $(top_srcdir)/$$f; fi; done | \
-	xargs $(CC) $(recorder_cflags) $(recorder_ldflags) -o $@
+recorder_objects = $(call freestanding_objects,$(recorder_sources),recorder)
+recorder_compile = $(CC) $(recorder_cflags) -c -o $@ $<
 
-helper/vramtap-recorder.so: $(recorder_sources) $(recorder_headers) Makefile
-	@$(MKDIR_P) helper
-	$(AM_V_CCLD)$(call recorder_link,$(recorder_sources))
+%.recorder.o: %.c $(recorder_headers) Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(recorder_compile)
+%.recorder.o: %.S $(recorder_headers) Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CPPAS)$(recorder_compile)
 
-CLEANFILES += helper/vramtap-recorder.so
+helper/vramtap-recorder.so: $(recorder_objects)
+	$(AM_V_CCLD)$(CC) $(recorder_cflags) $(recorder_ldflags) -o $@ $(recorder_objects)
+
+CLEANFILES += helper/vramtap-recorder.so $(recorder_objects)
 EXTRA_DIST += $(recorder_sources) $(recorder_headers)

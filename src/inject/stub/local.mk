@@ -4,12 +4,21 @@
 stub_sources = src/inject/stub/entry.S src/inject/stub/stub.c
 stub_cflags = $(freestanding_cflags) -Os -fPIE -fno-jump-tables -mgeneral-regs-only -fomit-frame-pointer \
 	-I$(top_srcdir)/include -I$(top_srcdir)/src
-src/inject/stub/stub.bin: $(stub_sources) src/inject/stub/stub.h src/inject/stub/stub.lds include/vramtap/freestanding.h Makefile
-	@$(MKDIR_P) src/inject/stub
+stub_headers = src/inject/stub/stub.h include/vramtap/freestanding.h
+stub_objects = $(call freestanding_objects,$(stub_sources),stub)
+stub_compile = $(CC) $(stub_cflags) -c -o $@ $<
+
+%.stub.o: %.c $(stub_headers) Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(stub_compile)
+%.stub.o: %.S $(stub_headers) Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CPPAS)$(stub_compile)
+
+src/inject/stub/stub.bin: $(stub_objects) src/inject/stub/stub.lds Makefile
 	$(AM_V_CCLD)$(CC) $(stub_cflags) $(freestanding_ldflags) -static -Wl,--build-id=none \
-		-Wl,-T,$(top_srcdir)/src/inject/stub/stub.lds -o src/inject/stub/stub.elf \
-		$(top_srcdir)/src/inject/stub/entry.S $(top_srcdir)/src/inject/stub/stub.c
+		-Wl,-T,$(top_srcdir)/src/inject/stub/stub.lds -o src/inject/stub/stub.elf $(stub_objects)
 	$(AM_V_at)$(OBJCOPY) -O binary -j .text src/inject/stub/stub.elf $@
 
-CLEANFILES += src/inject/stub/stub.bin src/inject/stub/stub.elf
+CLEANFILES += src/inject/stub/stub.bin src/inject/stub/stub.elf $(stub_objects)
 EXTRA_DIST += $(stub_sources) src/inject/stub/stub.lds
