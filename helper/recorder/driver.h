@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the two ways to see the driver's calls (cupti.c, got.c) and what is kept of them (driver.c, driver_table.c). */
+/* Between the two ways to see the driver's calls (cupti.c, got.c) and what is kept of them (driver_calls.c, driver_table.c). */
 #ifndef VT_RECORDER_DRIVER_H
 #define VT_RECORDER_DRIVER_H
 
@@ -28,11 +28,11 @@ void vt_rec_handle_remove(uint64_t handle);
 /* It is mapped: only the first time that is memory of the device, later it is the same memory at another address, of device -1. */
 int vt_rec_handle_map(uint64_t handle);
 
-/* ---- driver.c ---- */
+/* ---- driver_calls.c ---- */
 
 /*
- * A call came back. args: its arguments, a word each, as far as the table in driver.c names them; an int is in the low half of its
- * word. before: vt_rec_driver_serial() when it began. regs: of the caller of the function, or of who told us.
+ * A call came back. args: its arguments, a word each, as far as the table in driver_calls.c names them; an int is in the
+ * low half of its word. before: vt_rec_driver_serial() when it began. regs: of the caller of the function, or of who told us.
  */
 void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result, uint32_t before,
 			const struct vt_rec_regs *regs);

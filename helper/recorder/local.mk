@@ -6,6 +6,7 @@ recorder_sources = \
 	helper/recorder/blocks.c \
 	helper/recorder/cupti.c \
 	helper/recorder/driver.c \
+	helper/recorder/driver_calls.c \
 	helper/recorder/driver_entry.S \
 	helper/recorder/driver_table.c \
 	helper/recorder/entry.S \

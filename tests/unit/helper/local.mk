@@ -19,7 +19,8 @@ tests_unit_helper_test_recorder_LDFLAGS = -pthread
 
 EXTRA_DIST += tests/unit/helper/recorder_tsan.sh
 # Likewise, the driver's allocations.
-recorder_driver_core = helper/recorder/driver.c helper/recorder/driver_table.c helper/recorder/memory.c
+recorder_driver_core = helper/recorder/driver.c helper/recorder/driver_calls.c helper/recorder/driver_table.c \
+	helper/recorder/memory.c
 unit_tests += tests/unit/helper/test_recorder_driver
 tests_unit_helper_test_recorder_driver_SOURCES = tests/unit/helper/test_recorder_driver.c $(recorder_driver_core)
 tests_unit_helper_test_recorder_driver_CPPFLAGS = $(recorder_cppflags) $(VT_CUDA_CPPFLAGS) $(CMOCKA_CFLAGS)
