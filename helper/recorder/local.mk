@@ -13,6 +13,7 @@ recorder_sources = \
 	helper/recorder/gate.c \
 	helper/recorder/got.c \
 	helper/recorder/hook.c \
+	helper/recorder/lanes.c \
 	helper/recorder/memory.c \
 	helper/recorder/native.c \
 	helper/recorder/oom.c \
@@ -26,6 +27,7 @@ recorder_headers = \
 	helper/recorder/driver.h \
 	include/vramtap/gate.h \
 	include/vramtap/recorder_calls.h \
+	helper/recorder/lanes.h \
 	helper/recorder/parts.h \
 	helper/recorder/unwind.h \
 	include/vramtap/freestanding.h \

@@ -27,7 +27,7 @@ struct vt_rec_frames {
 	uint64_t hash; /* of all of the above; record.c computes it when the frames are there */
 };
 
-/* ---- state.c: on, off, fork ---- */
+/* ---- lanes.c: who may touch what is mapped ---- */
 
 /*
  * Whether to record now: on, and not in a child. One load. Says nothing of a moment later: what the recorder maps may only be

@@ -7,8 +7,8 @@ tests_unit_helper_test_helper_ops_LDADD = $(vt_walk) $(unit_libs)
 tests_unit_helper_test_helper_ops_LDFLAGS = -pthread
 
 # The recorder's own sources, compiled like any program (and so with the sanitizers).
-recorder_core = helper/recorder/state.c helper/recorder/memory.c helper/recorder/record.c helper/recorder/blocks.c helper/recorder/oom.c \
-	helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
+recorder_core = helper/recorder/state.c helper/recorder/lanes.c helper/recorder/memory.c helper/recorder/record.c \
+	helper/recorder/blocks.c helper/recorder/oom.c helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
 recorder_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/helper -I$(top_srcdir)/tests
 
 unit_tests += tests/unit/helper/test_recorder

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may touch what the recorder has mapped, and how off knows that nobody does any more:
+ *
+ * A thread raises `inside` of its lane, then looks whether the recorder is on (vt_rec_enter()); off clears `on`, then looks at all
+ * lanes. All four are sequentially consistent, so at least one of the two sees the other: either the thread sees that it is off and
+ * touches nothing, or off sees that it is inside, and waits. A lane that was 0 once after `on` was cleared has nobody inside for
+ * good: who comes later sees that it is off, and whether it raises the lane for a moment does not matter. Only then is memory
+ * given back, so no lock is needed for it, and no reader of the tables needs one on account of off. A thread that was
+ * interrupted before vt_rec_enter() and goes on when the recorder is on again is one that enters now; one that is inside keeps off,
+ * and so the next on, waiting. All that lies in memory that is never given back: these two pages, vt_recorder, the code.
+ *
+ * fork(): the kernel gives the child zeros in place of these pages (MADV_WIPEONFORK, Linux 4.14), so there it is off with nobody
+ * inside; the tables are not inherited (MADV_DONTFORK). A kernel that does not have it is refused: comparing process ids instead
+ * would be a system call for each allocation.
+ */
+#include "lanes.h"
+
+#include "vramtap/freestanding.h"
+
+#define OFF_PATIENCE_NS UINT64_C(1000000000)
+#define CLOCK_COARSE 6 /* CLOCK_MONOTONIC_COARSE */
+
+__attribute__((visibility("default")))
+struct vt_recorder_head vt_recorder = { .magic = VT_RECORDER_MAGIC, .abi = VT_RECORDER_ABI, .size = sizeof(vt_recorder) };
+
+struct vt_rec_wiped vt_rec_wiped __attribute__((aligned(VT_REC_PAGE)));
+
+static uint64_t tid_offset; /* imports.pthread_tid, if that is right; threads that have not entered read it */
+static bool inherited;
+
+bool vt_rec_is_on(void)
+{
+	return __atomic_load_n(&vt_rec_wiped.on, __ATOMIC_RELAXED);
+}
+
+void vt_rec_set_inherited(bool is)
+{
+	inherited = is;
+}
+
+bool vt_rec_is_inherited(void)
+{
+	return inherited;
+}
+
+static uint32_t word_of_thread(uint64_t offset)
+{
+	uint32_t word;
+
+	__asm__ volatile("movl %%fs:(%1), %0" : "=r"(word) : "r"(offset));
+	return word;
+}
+
+uint32_t vt_rec_tid(void)
+{
+	uint64_t offset = __atomic_load_n(&tid_offset, __ATOMIC_RELAXED);
+	uint32_t tid = offset ? word_of_thread(offset) : 0;
+
+	/* 0 would be a lock that nobody has. */
+	return tid ? tid : (uint32_t)vt_sys0(SYS_gettid);
+}
+
+/* What the tool says of the C library is tried on this thread, of which the kernel tells the truth. */
+void vt_rec_learn_tid(uint64_t offset)
+{
+	/* The thread pointer points to a structure of the C library's of more than 2 KiB. */
+	if (offset && offset < 2048 && !(offset % 4) && word_of_thread(offset) == (uint32_t)vt_sys0(SYS_gettid))
+		__atomic_store_n(&tid_offset, offset, __ATOMIC_RELAXED);
+}
+
+static struct vt_rec_lane *lane_here(void)
+{
+	return &vt_rec_wiped.lanes[vt_rec_tid() % VT_REC_LANES];
+}
+
+bool vt_rec_enter(void)
+{
+	struct vt_rec_lane *lane;
+
+	if (!vt_rec_is_on())
+		return false;
+	lane = lane_here();
+	__atomic_fetch_add(&lane->inside, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&vt_rec_wiped.on, __ATOMIC_SEQ_CST))
+		return true;
+	__atomic_fetch_sub(&lane->inside, 1, __ATOMIC_RELEASE);
+	return false;
+}
+
+void vt_rec_leave(void)
+{
+	__atomic_fetch_sub(&lane_here()->inside, 1, __ATOMIC_RELEASE);
+}
+
+uint64_t vt_rec_random(void)
+{
+	uint64_t *random = &lane_here()->random;
+	uint64_t n = __atomic_load_n(random, __ATOMIC_RELAXED) + 1;
+
+	/* Two threads of a lane may get the same number: chance has no memory. */
+	__atomic_store_n(random, n, __ATOMIC_RELAXED);
+	return vt_recorder_hash(n + (uint64_t)(uintptr_t)random * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static uint64_t coarse_ns(void)
+{
+	int (*clock)(int, struct vt_sys_timespec *) =
+		(int (*)(int, struct vt_sys_timespec *))(uintptr_t)vt_recorder.config.imports.clock_gettime;
+	struct vt_sys_timespec ts = { 0, 0 };
+
+	if (clock)
+		clock(CLOCK_COARSE, &ts);
+	else
+		vt_sys2(SYS_clock_gettime, CLOCK_COARSE, (long)&ts);
+	return (uint64_t)ts.sec * UINT64_C(1000000000) + (uint64_t)ts.nsec;
+}
+
+uint32_t vt_rec_now(void)
+{
+	uint64_t now = coarse_ns(), ticks;
+
+	/* The coarse clock may be behind the one that start_ns is of. */
+	if (now < vt_recorder.start_ns)
+		return 0;
+	ticks = (now - vt_recorder.start_ns) / VT_RECORDER_TICK_NS;
+	return ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
+}
+
+bool vt_rec_wait_till_empty(void)
+{
+	uint64_t begin = vt_sys_now_ns();
+	uint32_t rounds = 0;
+
+	for (unsigned int i = 0; i < VT_REC_LANES; i++)
+		while (__atomic_load_n(&vt_rec_wiped.lanes[i].inside, __ATOMIC_SEQ_CST)) {
+			if (vt_sys_now_ns() - begin > OFF_PATIENCE_NS)
+				return false;
+			if (rounds++ < 100)
+				vt_sys0(SYS_sched_yield);
+			else
+				vt_sys_sleep_ns(200 * 1000);
+		}
+	return true;
+}

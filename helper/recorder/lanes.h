@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between lanes.c and state.c, which switches on and off. */
+#ifndef VT_RECORDER_LANES_H
+#define VT_RECORDER_LANES_H
+
+#include "parts.h"
+
+#define VT_REC_PAGE 4096
+#define VT_REC_LANES (VT_REC_PAGE / 64)
+
+/* Threads share a lane when their ids are equal modulo VT_REC_LANES; each lane is a cache line. */
+struct vt_rec_lane {
+	uint64_t inside; /* how many times threads have entered and not left */
+	uint64_t random;
+	uint64_t pad[6];
+};
+
+/* Whole pages, of memory without a file: that part of .bss is such. Zeros in a child. */
+struct vt_rec_wiped {
+	uint32_t on;
+	uint32_t ours; /* this process has mapped what there is */
+	uint32_t controlled; /* a control call is running */
+	char pad[VT_REC_PAGE - 12];
+	struct vt_rec_lane lanes[VT_REC_LANES];
+};
+extern struct vt_rec_wiped vt_rec_wiped __attribute__((visibility("hidden")));
+
+/* What the tool says of the C library: imports.pthread_tid, if that is right. */
+void vt_rec_learn_tid(uint64_t offset);
+/* What vt_rec_is_inherited() says. */
+void vt_rec_set_inherited(bool is);
+/* After `on` was cleared: nobody is between vt_rec_enter() and vt_rec_leave() any more. False: somebody is, after a second. */
+bool vt_rec_wait_till_empty(void);
+
+#endif
