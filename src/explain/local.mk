@@ -11,4 +11,5 @@ src_explain_libexplain_a_SOURCES = \
 	src/explain/wait_frames.c \
 	src/explain/wait_futex.c \
 	src/explain/wait_parts.h \
+	src/explain/wait_say.c \
 	src/explain/wait_socket.c

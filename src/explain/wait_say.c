@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said of a wait: the code, and the detail for people, twice (struct vt_waits). */
+#include <stdarg.h>
+#include <string.h>
+
+#include "explain/wait_parts.h"
+
+void wait_for(struct wait_context *c, enum vt_waits_code code, const char *call)
+{
+	c->waits.code = code;
+	c->waits.call = call;
+}
+
+void wait_add(struct wait_context *c, const char *text)
+{
+	vt_str_add(&c->detail, text);
+	vt_str_add(&c->shared, text);
+}
+
+void wait_add_own(struct wait_context *c, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vt_str_vaddf(&c->detail, format, args);
+	va_end(args);
+	vt_str_add(&c->shared, "…");
+}
+
+/* Addresses and numbers of more than two digits as dots: short numbers count something. */
+void wait_add_name(struct wait_context *c, const char *text)
+{
+	vt_str_add(&c->detail, text);
+	while (*text) {
+		bool address = text[0] == '0' && text[1] == 'x';
+		size_t digits = address ? 2 + strspn(text + 2, "0123456789abcdef") : strspn(text, "0123456789");
+
+		if (digits > 2)
+			vt_str_add(&c->shared, "…");
+		else
+			vt_str_addn(&c->shared, text, digits ? digits : 1);
+		text += digits ? digits : 1;
+	}
+}
