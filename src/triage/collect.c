@@ -28,7 +28,8 @@
 
 #define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
 #define MIN_WORKERS 8                     /* so many are tried in any case */
-#define OWN_FILES 256                     /* of a worker, beside the pipes that were there when it began */
+#define FILES_EACH 2                      /* our ends of a worker's pipes */
+#define OWN_FILES 64                      /* ours, beside those; a worker has its own only */
 #define LOT 32                            /* processes that are stopped at once, for each processor here: each takes some 0.2 ms of it */
 #define LOT_NS (50 * VT_NS_PER_MS)        /* the next lot does not wait longer for one that hangs */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
@@ -55,12 +56,14 @@ struct worker {
 	struct vt_suspect *suspect;
 	int *status;
 	pid_t pid;
-	int fd;
+	int fd;            /* its document; -1 it came to its end */
+	int errors;        /* what it says on standard error; -1 none */
+	uint32_t said;     /* of vt_phase_of(): what was heard last */
 	enum phase phase;
 	struct vt_gate *go;
 	uint64_t capturing_ns; /* PHASE_CAPTURING: since when */
 	uint64_t end_ns;   /* PHASE_ENDING: not to be waited for longer */
-	struct vt_str text;
+	struct vt_str document;
 	const char *why;   /* ours: it was ended; NULL it ended by itself */
 };
 
@@ -72,6 +75,7 @@ struct party {
 	size_t n;
 	struct vt_gate *gates; /* the start of each lot, and one for each worker */
 	size_t n_lots, n_started; /* lots */
+	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: nobody is asked */
 	size_t n_processors;
 	uint64_t begin_ns, deadline_ns;
@@ -88,7 +92,7 @@ static void on_interrupt(int signo)
 
 /* ---- starting ---- */
 
-/* How many workers there may be at once: of each we have one end of a pipe. */
+/* How many workers there may be at once. */
 static size_t allow_many_files(void)
 {
 	struct rlimit files;
@@ -97,9 +101,11 @@ static size_t allow_many_files(void)
 		return MIN_WORKERS;
 	files.rlim_cur = files.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &files);
-	if (files.rlim_max >= MAX_WORKERS + OWN_FILES)
+	if (files.rlim_max >= FILES_EACH * MAX_WORKERS + OWN_FILES)
 		return MAX_WORKERS;
-	return files.rlim_max > MIN_WORKERS + OWN_FILES ? (size_t)files.rlim_max - OWN_FILES : MIN_WORKERS;
+	if (files.rlim_max <= FILES_EACH * MIN_WORKERS + OWN_FILES)
+		return MIN_WORKERS;
+	return (size_t)(files.rlim_max - OWN_FILES) / FILES_EACH;
 }
 
 static size_t count_processors(void)
@@ -115,32 +121,62 @@ static struct vt_gate *start_of(const struct party *party, const struct worker *
 	return &party->gates[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
 }
 
+static void close_pipes(struct worker *worker)
+{
+	if (worker->fd >= 0)
+		close(worker->fd);
+	if (worker->errors >= 0)
+		close(worker->errors);
+	worker->fd = worker->errors = -1;
+}
+
+/* Our ends are not the worker's: neither its own, nor those of the workers before it. */
+static _Noreturn void be_worker(struct party *party, const struct worker *worker,
+				const struct vt_worker_place *place)
+{
+	for (size_t i = 0; i <= place->number; i++)
+		close_pipes(&party->workers[i]);
+	close(party->phases.wake[0]);
+	vt_triage_work(worker->suspect, party->options, place);
+}
+
+/* One end is ours, and the other one the worker's, which is returned; -1: there is none. */
+static int open_pipe(int flags, int *ours)
+{
+	int pipes[2];
+
+	if (pipe2(pipes, O_CLOEXEC | flags))
+		return -1;
+	*ours = pipes[0];
+	return pipes[1];
+}
+
 /* On failure worker->why is why. */
 static bool start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
 		.parent = getpid(), .start = start_of(party, worker), .go = worker->go, .deadline_ns = party->deadline_ns,
-		.lines_memo = party->lines_memo,
+		.lines_memo = party->lines_memo, .phases = &party->phases,
+		.number = (size_t)(worker - party->workers),
 	};
-	int pipes[2];
 
-	if (pipe2(pipes, O_CLOEXEC)) {
-		worker->why = "there are too many open files here";
-		return false;
-	}
-	place.out = pipes[1];
-	worker->pid = fork();
-	if (worker->pid == 0) {
-		close(pipes[0]);
-		vt_triage_work(worker->suspect, party->options, &place);
-	}
-	close(pipes[1]);
+	/* Nobody reads its standard error before its end: it must not wait for that. */
+	place.out = open_pipe(0, &worker->fd);
+	place.errors = place.out < 0 ? -1 : open_pipe(O_NONBLOCK, &worker->errors);
+	worker->pid = place.errors < 0 ? -1 : fork();
+	if (worker->pid == 0)
+		be_worker(party, worker, &place);
+	if (worker->pid < 0)
+		worker->why = place.errors < 0 ? "there are too many open files here" :
+						 "no process could be started for it here";
+	if (place.out >= 0)
+		close(place.out);
+	if (place.errors >= 0)
+		close(place.errors);
 	if (worker->pid < 0) {
-		worker->why = "no process could be started for it here";
-		close(pipes[0]);
+		close_pipes(worker);
 		return false;
 	}
-	worker->fd = pipes[0];
 	worker->phase = PHASE_PREPARING;
 	(void)fcntl(worker->fd, F_SETFL, O_NONBLOCK);
 	return true;
@@ -172,40 +208,33 @@ static void begin_capturing(struct worker *worker)
 	worker->capturing_ns = vt_now_ns();
 }
 
-/* What a worker says before its document. */
-static void hear(struct party *party, struct worker *worker, char what)
+/* A worker is further than it was. */
+static void hear(struct party *party, struct worker *worker)
 {
-	if (what == VT_WORKER_READY && worker->phase == PHASE_PREPARING) {
+	if (worker->said == VT_PHASE_READY && worker->phase == PHASE_PREPARING) {
 		worker->phase = PHASE_READY;
 		if (vt_gate_is_open(start_of(party, worker)))
 			begin_capturing(worker);
 		party->last_ready_ns = vt_now_ns();
-	} else if (what == VT_WORKER_READ) {
+	} else if (worker->said == VT_PHASE_READ) {
 		worker->phase = PHASE_READ;
-	} else if (what == VT_WORKER_WAITS && worker->phase == PHASE_WORKING) {
+	} else if (worker->said == VT_PHASE_WAITS && worker->phase == PHASE_WORKING) {
 		worker->phase = PHASE_WAITING;
 	}
 }
 
-static bool is_message(char c)
+static void hear_all(struct party *party)
 {
-	return c == VT_WORKER_READY || c == VT_WORKER_READ || c == VT_WORKER_WAITS;
-}
+	vt_phases_woken(&party->phases);
+	for (size_t i = 0; i < party->n; i++) {
+		struct worker *worker = &party->workers[i];
+		uint32_t said = vt_phase_of(&party->phases, i);
 
-static void take_in(struct party *party, struct worker *worker, const char *text, size_t n)
-{
-	for (size_t i = 0; i < n;) {
-		size_t len = 0;
-
-		while (i + len < n && !is_message(text[i + len]))
-			len++;
-		vt_str_addn(&worker->text, text + i, len);
-		i += len;
-		if (i < n)
-			hear(party, worker, text[i++]);
+		if (worker->phase >= PHASE_ENDING || said == worker->said)
+			continue;
+		worker->said = said;
+		hear(party, worker);
 	}
-	if (worker->text.n > MAX_DOCUMENT || worker->text.failed)
-		end_worker(worker, SIGKILL, "there is too much to be said of it");
 }
 
 static void read_worker(struct party *party, struct worker *worker)
@@ -213,8 +242,11 @@ static void read_worker(struct party *party, struct worker *worker)
 	char buf[65536];
 	ssize_t n;
 
-	while ((n = read(worker->fd, buf, sizeof(buf))) > 0)
-		take_in(party, worker, buf, (size_t)n);
+	while ((n = read(worker->fd, buf, sizeof(buf))) > 0) {
+		vt_str_addn(&worker->document, buf, (size_t)n);
+		if (worker->document.n > MAX_DOCUMENT || worker->document.failed)
+			end_worker(worker, SIGKILL, "there is too much to be said of it");
+	}
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	close(worker->fd);
@@ -226,10 +258,23 @@ static void read_worker(struct party *party, struct worker *worker)
 
 /* ---- what it came to ---- */
 
+/* The first line that the worker said on standard error; false: nothing. */
+static bool last_words(const struct worker *worker, char *buf, size_t size)
+{
+	static const char prefix[] = "vramtap: ";
+	char said[256] = "";
+	const char *line = said;
+
+	if (worker->errors < 0 || read(worker->errors, said, sizeof(said) - 1) <= 0)
+		return false;
+	if (!strncmp(said, prefix, sizeof(prefix) - 1))
+		line += sizeof(prefix) - 1;
+	snprintf(buf, size, "%.*s", (int)strcspn(line, "\n"), line);
+	return *buf;
+}
+
 static const char *why_nothing(const struct worker *worker, int wait_status, char *buf, size_t size)
 {
-	const char *text = vt_str_get(&worker->text);
-
 	if (worker->why)
 		return worker->why;
 	if (interrupted)
@@ -239,26 +284,19 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	else if (WIFSIGNALED(wait_status))
 		snprintf(buf, size, "vramtap's process for it was ended by signal %d (%s)", WTERMSIG(wait_status),
 			 strsignal(WTERMSIG(wait_status)));
-	else if (*text && *text != '{')
-		snprintf(buf, size, "%.*s", (int)strcspn(text, "\n"), text + (strncmp(text, "vramtap: ", 9) ? 0 : 9));
-	else
+	else if (!last_words(worker, buf, size))
 		snprintf(buf, size, "vramtap's process for it ended with status %d", WEXITSTATUS(wait_status));
 	return buf;
 }
 
-/*
- * A worker has read a process that may be hostile, and perhaps is not itself any more: it speaks for that process only. Messages may
- * be before the document.
- */
+/* A worker has read a process that may be hostile, and perhaps is not itself any more: it speaks for that process only. */
 static bool add_document(struct party *party, const struct worker *worker)
 {
-	const char *text = vt_str_get(&worker->text), *document = strstr(text, "{\n");
 	const struct vt_suspect *suspect = worker->suspect;
-	VT_ERROR struct vt_error *err = NULL;
+	const struct vt_str *text = &worker->document;
+	VT_ERROR struct vt_error *err = vt_job_load_one(party->job, vt_str_get(text), text->n,
+							suspect->core ? 0 : suspect->label.pid);
 
-	if (!document)
-		return false;
-	err = vt_job_load_one(party->job, document, worker->text.n - (size_t)(document - text), suspect->core ? 0 : suspect->label.pid);
 	return !err;
 }
 
@@ -270,16 +308,14 @@ static void finish(struct party *party, struct worker *worker, int wait_status)
 	if (worker->phase == PHASE_OVER)
 		return;
 	worker->phase = PHASE_OVER;
-	if (worker->fd >= 0)
-		close(worker->fd);
-	worker->fd = -1;
 	if (whole && add_document(party, worker)) {
 		*worker->status = WEXITSTATUS(wait_status);
 	} else {
 		*worker->status = VT_EXIT_NOTHING;
 		(void)vt_job_add(party->job, &worker->suspect->label, NULL, why_nothing(worker, wait_status, buf, sizeof(buf)));
 	}
-	vt_str_deinit(&worker->text);
+	close_pipes(worker);
+	vt_str_deinit(&worker->document);
 }
 
 static void reap(struct party *party)
@@ -403,8 +439,14 @@ static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
 
 	for (size_t i = 0; i < party->n; i++)
 		fds[i] = (struct pollfd){ .fd = party->workers[i].fd, .events = POLLIN };
-	if (ppoll(fds, party->n, &timeout, &party->mask) < 0 && errno != EINTR)
-		return vt_error_create_os(errno, "cannot wait for the results");
+	fds[party->n] = (struct pollfd){ .fd = party->phases.wake[0], .events = POLLIN };
+	if (ppoll(fds, party->n + 1, &timeout, &party->mask) < 0) {
+		if (errno != EINTR)
+			return vt_error_create_os(errno, "cannot wait for the results");
+		return NULL;
+	}
+	if (fds[party->n].revents)
+		hear_all(party);
 	for (size_t i = 0; i < party->n; i++)
 		if (party->workers[i].fd >= 0 && fds[i].revents)
 			read_worker(party, &party->workers[i]);
@@ -444,7 +486,7 @@ static void end_if_due(struct party *party, uint64_t *killing_ns)
 
 static struct vt_error *run(struct party *party)
 {
-	VT_FREE struct pollfd *fds = calloc(party->n, sizeof(*fds));
+	VT_FREE struct pollfd *fds = calloc(party->n + 1, sizeof(*fds));
 	uint64_t killing_ns = 0;
 
 	if (!fds)
@@ -470,7 +512,10 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 	for (size_t i = 0; i < party->n; i++) {
 		struct worker *worker = &party->workers[i];
 
-		*worker = (struct worker){ .suspect = &suspects[i], .status = &status[i], .fd = -1, .go = &party->gates[party->n_lots + i] };
+		*worker = (struct worker){
+			.suspect = &suspects[i], .status = &status[i], .fd = -1, .errors = -1,
+			.go = &party->gates[party->n_lots + i],
+		};
 		if (!interrupted && start_worker(party, worker)) {
 			n_started++;
 			continue;
@@ -494,6 +539,11 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	party->gates = workers ? vt_gates_create(n_gates) : NULL;
 	if (!party->gates)
 		return &vt_enomem;
+	if (!vt_phases_init(&party->phases, party->n)) {
+		err = vt_error_create_os(errno, "cannot look at several processes");
+		vt_gates_destroy(party->gates, n_gates);
+		return err;
+	}
 	party->workers = workers;
 	party->n_lots = n_lots;
 	party->n_started = 0;
@@ -502,6 +552,7 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	err = run(party);
 	if (err)
 		end_all(party, SIGKILL, NULL);
+	vt_phases_deinit(&party->phases);
 	vt_gates_destroy(party->gates, n_gates);
 	return err;
 }

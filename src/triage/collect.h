@@ -4,6 +4,7 @@
 #define VT_TRIAGE_COLLECT_H
 
 #include "collect/collect.h"
+#include "triage/phase.h"
 #include "triage/triage.h"
 
 struct vt_triage_options {
@@ -24,21 +25,16 @@ struct vt_triage_options {
 struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo);
 
-/*
- * Private to triage/collect.c and triage/worker.c: what a worker says before its document, bytes that are in no JSON and in no message on
- * standard error, which go the same way.
- */
-enum {
-	VT_WORKER_READY = 1, /* all is prepared: it waits at the start for the others */
-	VT_WORKER_READ = 2,  /* its process runs again: it waits for a processor */
-	VT_WORKER_WAITS = 3, /* it has done what it can, and waits for what another worker is about to find out */
-};
+/* ---- private to triage/collect.c and triage/worker.c ---- */
 
 struct vt_gate;
 
 struct vt_worker_place {
 	pid_t parent;
-	int out;               /* the parent's pipe */
+	int out;               /* the parent's pipe: the document, and nothing else */
+	int errors;            /* another one: standard error; does not block */
+	struct vt_phases *phases;
+	size_t number;         /* in phases */
 	struct vt_gate *start; /* for all of them: opened when the threads are to be stopped */
 	struct vt_gate *go;    /* its own: opened when there is a processor for the rest */
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
@@ -46,10 +42,10 @@ struct vt_worker_place {
 };
 
 /*
- * triage/worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in memory and time,
- * and says on out what it would say on standard error.
+ * triage/worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in
+ * memory and time, and its standard error is errors (-1: goes nowhere).
  */
-bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int out);
+bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors);
 
 /* triage/worker.c: the life of a worker, right after fork(). */
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);

@@ -280,7 +280,7 @@ _Noreturn static void work(const struct vt_suspects *suspects, const struct vt_t
 	struct vt_error *err;
 	FILE *file;
 
-	if (!vt_triage_settle_in(options, parent, out) || !vt_gate_wait(ras->gate, ras->deadline_ns))
+	if (!vt_triage_settle_in(options, parent, -1) || !vt_gate_wait(ras->gate, ras->deadline_ns))
 		_exit(VT_EXIT_NOTHING);
 	a.deadline_ns = vt_now_ns() + ras->time_ns;
 	if (a.deadline_ns > ras->deadline_ns - ENDING_NS)
@@ -376,19 +376,17 @@ static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const vo
 }
 
 /* It has read what hostile processes sent, and speaks for RAS only. */
-static bool add_document(const char *text, struct vt_job *job)
+static bool add_document(const struct vt_str *text, struct vt_job *job)
 {
-	const char *document = strstr(text, "{\n");
+	const char *document = vt_str_get(text);
 	VT_CLEANUP(vt_job_deinit) struct vt_job own;
 	VT_ERROR struct vt_error *err = NULL;
 
 	vt_job_init(&own);
-	if (!document)
-		return false;
-	err = vt_job_load_text(&own, document, strlen(document), "");
+	err = vt_job_load_text(&own, document, text->n, "");
 	if (err || own.members.n)
 		return false;
-	err = vt_job_load_text(job, document, strlen(document), "");
+	err = vt_job_load_text(job, document, text->n, "");
 	return !err;
 }
 
@@ -410,7 +408,7 @@ void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_
 	if (!ras)
 		return;
 	vt_progress("waiting for NCCL's RAS");
-	if (give_up || !hear(ras, mask, interrupted, &text) || !add_document(vt_str_get(&text), job))
+	if (give_up || !hear(ras, mask, interrupted, &text) || !add_document(&text, job))
 		note(job, give_up || *interrupted ? "vramtap was interrupted" : "that took too long, or failed");
 	end(ras);
 	vt_str_deinit(&text);

@@ -77,8 +77,8 @@ static void lower(int resource, rlim_t value)
 	(void)setrlimit(resource, &limit);
 }
 
-/* What it says on standard error (why it gave up) is for its row, not for the terminal: it goes where the document would. */
-bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int out)
+/* What it says on standard error (why it gave up) is for its row, not for the terminal. */
+bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -93,18 +93,15 @@ bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, 
 	lower(RLIMIT_CORE, 0);
 	lower(RLIMIT_FSIZE, MAX_FILE);
 	lower(RLIMIT_CPU, (rlim_t)(options->timeout_ns / VT_NS_PER_S) + 1);
-	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0;
+	return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 &&
+	       dup2(errors >= 0 ? errors : null, STDERR_FILENO) >= 0;
 }
 
 /* ---- together with the others ---- */
 
-static void say(const struct worker *w, char what)
+static void say(const struct worker *w, enum vt_phase phase)
 {
-	ssize_t ret;
-
-	do
-		ret = write(w->place->out, &what, 1);
-	while (ret < 0 && errno == EINTR);
+	vt_phase_say(w->place->phases, w->place->number, phase);
 }
 
 static void wait_for_start(void *arg)
@@ -116,7 +113,7 @@ static void wait_for_start(void *arg)
 	w->ready = true;
 	if (vt_gate_is_open(w->place->start))
 		w->late_ns = vt_now_ns() - w->place->start->opened_ns;
-	say(w, VT_WORKER_READY);
+	say(w, VT_PHASE_READY);
 	vt_gate_wait(w->place->start, w->place->deadline_ns);
 }
 
@@ -124,7 +121,7 @@ static void wait_for_processor(void *arg)
 {
 	struct worker *w = arg;
 
-	say(w, VT_WORKER_READ);
+	say(w, VT_PHASE_READ);
 	if (w->ready)
 		vt_moved_begin(&w->moved, w->suspect->label.pid);
 	vt_gate_wait(w->place->go, w->place->deadline_ns);
@@ -132,7 +129,7 @@ static void wait_for_processor(void *arg)
 
 static void say_that_it_waits(void *arg)
 {
-	say(arg, VT_WORKER_WAITS);
+	say(arg, VT_PHASE_WAITS);
 }
 
 /* ---- the report ---- */
@@ -293,7 +290,7 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 	const char *file = NULL;
 	int status;
 
-	if (!vt_triage_settle_in(options, place->parent, place->out))
+	if (!vt_triage_settle_in(options, place->parent, place->errors))
 		_exit(VT_EXIT_NOTHING);
 	vt_model_init(&w.model);
 

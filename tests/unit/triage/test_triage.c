@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,8 @@
 #include "triage/dir.h"
 #include "triage/gate.h"
 #include "triage/moved.h"
+#include "triage/phase.h"
+#include "triage/collect.h"
 
 #define NOTHING 0
 
@@ -585,6 +589,102 @@ static void lets_all_go_together(void **state)
 	vt_gates_destroy(gates, 2);
 }
 
+/* ---- how far workers are ---- */
+
+static bool is_woken(const struct vt_phases *phases, int ms)
+{
+	struct pollfd fd = { .fd = phases->wake[0], .events = POLLIN };
+
+	return poll(&fd, 1, ms) == 1 && (fd.revents & POLLIN);
+}
+
+/* What a child says wakes its parent, and stays when the child is killed. */
+static void hears_how_far_a_worker_is(void **state)
+{
+	struct vt_phases phases;
+	pid_t pid;
+	(void)state;
+
+	assert_true(vt_phases_init(&phases, 2));
+	assert_false(is_woken(&phases, 0));
+	pid = fork();
+	if (pid == 0) {
+		vt_phase_say(&phases, 1, VT_PHASE_READY);
+		pause();
+		_exit(1);
+	}
+	assert_true(is_woken(&phases, 10000));
+	vt_phases_woken(&phases);
+	assert_false(is_woken(&phases, 0));
+	assert_int_equal(vt_phase_of(&phases, 0), VT_PHASE_PREPARING);
+	assert_int_equal(vt_phase_of(&phases, 1), VT_PHASE_READY);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(vt_phase_of(&phases, 1), VT_PHASE_READY);
+	vt_phase_say(&phases, 0, VT_PHASE_READ);
+	vt_phase_say(&phases, 0, VT_PHASE_WAITS);
+	assert_true(is_woken(&phases, 0));
+	vt_phases_woken(&phases);
+	assert_int_equal(vt_phase_of(&phases, 0), VT_PHASE_WAITS);
+	vt_phases_deinit(&phases);
+	vt_phases_deinit(&phases);
+}
+
+/* However often it says something to a parent that does not listen. */
+static void a_worker_never_waits_for_its_parent(void **state)
+{
+	struct vt_phases phases;
+	(void)state;
+
+	assert_true(vt_phases_init(&phases, 1));
+	alarm(60);
+	for (size_t i = 0; i < 100000; i++)
+		vt_phase_say(&phases, 0, i % 2 ? VT_PHASE_READ : VT_PHASE_WAITS);
+	alarm(0);
+	assert_true(is_woken(&phases, 0));
+	vt_phases_woken(&phases);
+	assert_false(is_woken(&phases, 0));
+	assert_int_equal(vt_phase_of(&phases, 0), VT_PHASE_READ);
+	vt_phases_deinit(&phases);
+}
+
+/* Each worker says of its own process why there is nothing, whatever is in the text; no file is left open. */
+static void a_document_is_the_whole_of_its_pipe(void **state)
+{
+	static const char *const cores[] = { "/nonexistent/one", "/nonexistent/{\n\1\2\3", "/nonexistent/\3\2\1{}" };
+	const struct vt_triage_options options = { .timeout_ns = 20 * VT_NS_PER_S, .directory_lock = -1 };
+	struct vt_suspects suspects = { 0 };
+	int status[3] = { -1, -1, -1 }, signo = -1, before = dup(0);
+	struct vt_job job;
+	(void)state;
+
+	vt_job_init(&job);
+	for (size_t i = 0; i < 3; i++) {
+		struct vt_suspect *suspect = vt_vec_append(&suspects.list);
+
+		assert_non_null(suspect);
+		*suspect = (struct vt_suspect){
+			.core = cores[i], .label = { .in_job = true, .rank = (int)i, .name = cores[i] },
+		};
+	}
+	succeed(vt_triage_collect(&suspects, &options, &job, status, &signo));
+	assert_int_equal(signo, 0);
+	assert_int_equal(job.members.n, 3);
+	for (size_t i = 0; i < 3; i++) {
+		const struct vt_member *member = &job.members.data[i];
+
+		assert_non_null(strstr(member->error, "/nonexistent/"));
+		assert_in_range(member->label.rank, 0, 2);
+		assert_string_equal(member->label.name, cores[member->label.rank]);
+		assert_int_equal(status[i], 2);
+	}
+	close(before);
+	assert_int_equal(dup(0), before);
+	close(before);
+	vt_job_deinit(&job);
+	vt_suspects_deinit(&suspects);
+}
+
 /* By the first glance alone: one that was in uninterruptible sleep and sleeps elsewhere now has come out of it. */
 static void sees_who_went_on_already(void **state)
 {
@@ -629,6 +729,9 @@ int main(void)
 		cmocka_unit_test(keeps_what_is_not_its_own),
 		cmocka_unit_test(names_files_as_seen_from_the_directory),
 		cmocka_unit_test(lets_all_go_together),
+		cmocka_unit_test(hears_how_far_a_worker_is),
+		cmocka_unit_test(a_worker_never_waits_for_its_parent),
+		cmocka_unit_test(a_document_is_the_whole_of_its_pipe),
 		cmocka_unit_test(sees_who_went_on_already),
 	};
 
