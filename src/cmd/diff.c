@@ -23,9 +23,11 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What is shown:", 1 },
-	{ "limit", KEY_LIMIT, "N", 0, "At most N places that allocate (default 10; 0 is all)", 0 },
-	{ "traces", KEY_TRACES, NULL, 0, "The backtraces of each place, with what changed of each", 0 },
+	{ NULL, 0, NULL, 0, "What to show:", 1 },
+	{ "limit", KEY_LIMIT, "N", 0,
+	  "Show at most N places that allocate (default 10; 0 is all)", 0 },
+	{ "traces", KEY_TRACES, NULL, 0,
+	  "Show the backtraces of each place, and how each changed", 0 },
 	{ 0 },
 };
 
@@ -66,12 +68,12 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "BEFORE AFTER",
-	.doc = "Compares two reports that were saved by vramtap report --json=FILE, or by vramtap watch --then=FILE: what of "
-	       "the GPU "
-	       "memory changed, and which places in the program allocated it. - is standard input.\v"
-	       "Exit status: 0 all was compared; 1 some was not (it says what and why); 2 a report cannot be read, or there is "
-	       "nothing "
-	       "to compare; 3 not permitted to read a file; 64 wrong usage.",
+	.doc = "Compare two reports saved by vramtap report --json=FILE or vramtap watch "
+	       "--then=FILE: how the GPU memory changed, and which places in the program allocated "
+	       "it. - is standard input.\v"
+	       "Exit status: 0 everything was compared; 1 partial (it says what was not compared "
+	       "and why); 2 a report cannot be read, or there is nothing to compare; 3 not "
+	       "permitted to read a file; 64 wrong usage.",
 };
 
 struct document {

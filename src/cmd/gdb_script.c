@@ -33,8 +33,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.parser = parse_option,
 	.args_doc = "\n[--] GDB [ARGUMENT...]",
-	.doc = "Prints the commands for gdb and cuda-gdb, for a file that gdb sources; or starts gdb with them: vramtap gdb-script gdb -p PID. "
-	       "See vramtap-gdb(7).",
+	.doc = "Print vramtap's commands for gdb and cuda-gdb, to a file for gdb to source; or "
+	       "start gdb with them: vramtap gdb-script gdb -p PID. See vramtap-gdb(7).",
 };
 
 /* It becomes a word of a shell's command in a gdb script: gdb ends its own part at |, and substitutes $arg0. */

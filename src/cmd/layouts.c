@@ -24,7 +24,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ "hide-layout", KEY_HIDE, "RELEASE", 0, VT_HIDE_LAYOUT_DOC, 0 },
-	{ "json", KEY_JSON, "FILE", 0, "Write everything as JSON to FILE; - is standard output, then there is no text", 0 },
+	{ "json", KEY_JSON, "FILE", 0,
+	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
 	{ 0 },
 };
 
@@ -59,8 +60,9 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "[PID]",
-	.doc = "Lists the PyTorch releases whose allocator's layout is known, or says what was found in a live process, which is "
-	       "neither stopped nor changed.\v" VT_EXIT_CODES_DOC,
+	.doc = "List the PyTorch releases whose allocator's layout is known, or show the layout "
+	       "found in a live process. The process is neither stopped nor changed.\v"
+	       VT_EXIT_CODES_DOC,
 };
 
 /* ---- the table ---- */

@@ -12,22 +12,26 @@
 #include "cmd/cmd.h"
 
 static const struct vt_command commands[] = {
-	{ "report", "memory, allocator blocks and stacks of one process", vt_cmd_report },
-	{ "stacks", "where each thread of some processes is, and what it waits for", vt_cmd_stacks },
-	{ "triage", "all processes of a job at once: who differs, who holds what", vt_cmd_triage },
-	{ "record", "backtraces of allocations from now on: on, off, what it does", vt_cmd_record },
-	{ "diff", "two saved reports of one process: what grew, and who allocated it", vt_cmd_diff },
-	{ "watch", "catches the next out-of-memory error; finds what grows", vt_cmd_watch },
-	{ "run", "runs a program with its allocations recorded from the first one on", vt_cmd_run },
+	{ "report", "show the GPU memory, blocks and stacks of one process", vt_cmd_report },
+	{ "stacks", "show where each thread is and what it waits for", vt_cmd_stacks },
+	{ "triage", "compare the processes of a job: which differ, what they hold", vt_cmd_triage },
+	{ "record", "record allocations in a running process: on, status, off", vt_cmd_record },
+	{ "diff", "compare two reports: what grew, and what allocated it", vt_cmd_diff },
+	{ "watch", "catch the next out-of-memory error, or find what grows", vt_cmd_watch },
+	{ "run", "run a program and record its allocations from the first one", vt_cmd_run },
 	{ "gdb", NULL, vt_cmd_gdb },
-	{ "gdb-script", "the commands for gdb and cuda-gdb: vramtap gdb-script gdb -p PID", vt_cmd_gdb_script },
-	{ "layouts", "the layouts of PyTorch's allocator: known ones, or what one process has", vt_cmd_layouts },
+	{ "gdb-script", "start gdb or cuda-gdb with vramtap's commands, or print them",
+	  vt_cmd_gdb_script },
+	{ "layouts", "show known layouts of PyTorch's allocator, or that of a process",
+	  vt_cmd_layouts },
 };
 
 static void print_usage(FILE *out)
 {
 	fputs("Usage: vramtap COMMAND [OPTION...] ARGUMENT...\n"
-	      "Says what holds the GPU memory of a live CUDA process, and where the process is stuck.\n\n"
+	      "Show what is using a live CUDA process's GPU memory, and where the process is "
+	      "stuck.\n"
+	      "\n"
 	      "Commands:\n",
 	      out);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

@@ -21,19 +21,28 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What is recorded:", 1 },
+	{ NULL, 0, NULL, 0, "What to record:", 1 },
 	{ "both", KEY_BOTH, NULL, 0, "Python and native backtraces (default)", 0 },
-	{ "python", KEY_PYTHON, NULL, 0, "Python backtraces only: about half the cost; what a backward pass allocates has none", 0 },
+	{ "python", KEY_PYTHON, NULL, 0,
+	  "Python backtraces only, at about half the cost; allocations of a backward pass have "
+	  "none",
+	  0 },
 	{ "native", KEY_NATIVE, NULL, 0, "Native backtraces only", 0 },
 	{ "max-memory", KEY_MAX_MEMORY, "SIZE", 0,
-	  "The most memory that the process gives to it, K, M or G (default 256M); when that is used up only a sample is recorded", 0 },
-	{ "sample", KEY_SAMPLE, "BYTES", 0, "Record about one allocation for each so many bytes, and all that are larger (default: "
-	  "every one)", 0 },
+	  "Use at most this much of the process's memory, in bytes or with K, M or G (default "
+	  "256M); when it is full, only a sample is recorded",
+	  0 },
+	{ "sample", KEY_SAMPLE, "BYTES", 0,
+	  "Record about one allocation per BYTES, and every larger one (default: every allocation)",
+	  0 },
 	{ "cupti", KEY_CUPTI, NULL, 0,
-	  "See the driver's calls through CUPTI: also those of NCCL, cuBLAS and of what is called by ctypes. It waits until the GPU has "
-	  "done what it was given, and so does who launches kernels; it leaves a thread of CUPTI in the process, and PyTorch's profiler, "
-	  "should it be used there for the first time meanwhile, will never see the device", 0 },
-	{ "no-driver", KEY_NO_DRIVER, NULL, 0, "Only PyTorch's allocator, not the driver's allocations", 0 },
+	  "Observe driver calls through CUPTI, which includes those of NCCL, cuBLAS and ctypes. "
+	  "The first use waits for the GPU to go idle, and kernel launches block until then. A "
+	  "CUPTI thread stays in the process. If PyTorch's profiler is first used while this is "
+	  "on, it never sees the device in this process",
+	  0 },
+	{ "no-driver", KEY_NO_DRIVER, NULL, 0,
+	  "Record PyTorch's allocator only, not the driver's allocations", 0 },
 	{ 0 },
 };
 

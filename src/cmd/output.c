@@ -25,12 +25,14 @@ enum {
 #define MAX_TIMEOUT_S 3600
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "How it is shown:", VT_OUTPUT_GROUP },
-	{ "json", KEY_JSON, "FILE", 0, "Write everything as JSON to FILE; - is standard output, then there is no text", 0 },
+	{ NULL, 0, NULL, 0, "Output:", VT_OUTPUT_GROUP },
+	{ "json", KEY_JSON, "FILE", 0,
+	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
 	{ "color", KEY_COLOR, "WHEN", 0, "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
-	{ "width", KEY_WIDTH, "COLUMNS", 0, "Width of the text (default: of the terminal, else 100)", 0 },
-	{ "ascii", KEY_ASCII, NULL, 0, "Only ASCII characters", 0 },
-	{ "quiet", 'q', NULL, 0, "No progress on the terminal", 0 },
+	{ "width", KEY_WIDTH, "COLUMNS", 0,
+	  "Width of the text (default: the terminal's, else 100)", 0 },
+	{ "ascii", KEY_ASCII, NULL, 0, "Use ASCII characters only", 0 },
+	{ "quiet", 'q', NULL, 0, "Show no progress on the terminal", 0 },
 	{ 0 },
 };
 
@@ -122,8 +124,9 @@ static error_t parse_threads(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option threads_options[] = {
 	{ "threads", KEY_THREADS, "WHICH", 0,
-	  "groups (default): threads with equal stacks together, long stacks shortened; all: every thread, every frame, and all "
-	  "that is known; python: the same for threads that run Python; main: for the main thread",
+	  "groups (default): threads with equal stacks together, long stacks shortened; all: every "
+	  "thread with every frame and all details; python: the same, for threads that run Python; "
+	  "main: the same, for the main thread",
 	  VT_OUTPUT_GROUP },
 	{ 0 },
 };

@@ -48,7 +48,8 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
 /* --hide-layout RELEASE, of the commands that look for PyTorch's allocator (layouts.c). */
 void vt_parse_hide_layout(struct argp_state *state, const char *release);
 #define VT_HIDE_LAYOUT_DOC \
-	"As if that release (\"all\": any) were not in the table of known layouts, as a check of what is found without it"
+	"Ignore RELEASE (\"all\": every release) in the table of known layouts, to check what is " \
+	"found without it"
 
 /* The index of text in names, NULL-terminated; anything else ends with a usage error that names option. */
 int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text);

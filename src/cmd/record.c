@@ -32,11 +32,12 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "How it is done:", 2 },
+	{ NULL, 0, NULL, 0, "How to do it:", 2 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
 	  "How long to try to get inside, and to wait for each answer (default 5)", 0 },
-	{ "json", KEY_JSON, "FILE", 0, "Write everything as JSON to FILE; - is standard output, then there is no text", 0 },
-	{ "quiet", 'q', NULL, 0, "No progress on the terminal", 0 },
+	{ "json", KEY_JSON, "FILE", 0,
+	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
+	{ "quiet", 'q', NULL, 0, "Show no progress on the terminal", 0 },
 	{ 0 },
 };
 
@@ -107,8 +108,9 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "PID on\nPID status\nPID off",
-	.doc = "Switches the recording of backtraces on in a live process, for each allocation of PyTorch's CUDA allocator and of the "
-	       "driver; says what it does; and switches it off. vramtap report shows what was recorded.\v" VT_EXIT_CODES_DOC,
+	.doc = "Record the backtrace of each allocation that PyTorch's CUDA allocator and the "
+	       "driver make in a live process: on starts, status shows the state, off stops. "
+	       "vramtap report shows what was recorded.\v" VT_EXIT_CODES_DOC,
 };
 
 /* ---- what there is to say ---- */

@@ -33,27 +33,36 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What is shown:", 1 },
-	{ "blocks", KEY_BLOCKS, NULL, 0, "List every block of the caching allocator", 0 },
-	{ "sites", KEY_SITES, NULL, 0, "Show every place that allocated, with all frames, if PyTorch or vramtap recorded it", 0 },
-	{ "folded", KEY_FOLDED, "FILE", 0,
-	  "Write the blocks in use by their recorded backtraces to FILE, as flame graph tools read them; - is standard output, then "
-	  "there is no text",
+	{ NULL, 0, NULL, 0, "What to show:", 1 },
+	{ "blocks", KEY_BLOCKS, NULL, 0,
+	  "List every block of the caching allocator and of pinned host memory", 0 },
+	{ "sites", KEY_SITES, NULL, 0,
+	  "Show every place that allocated, with all frames, if PyTorch or vramtap recorded it",
 	  0 },
-	{ NULL, 0, NULL, 0, "How the process is treated:", 2 },
+	{ "folded", KEY_FOLDED, "FILE", 0,
+	  "Write the blocks in use to FILE by recorded backtrace, in the format of flame graph "
+	  "tools; - is standard output, instead of the text",
+	  0 },
+	{ NULL, 0, NULL, 0, "How to treat the process:", 2 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
-	  "Stop no thread, and run no code: blocks are read again until they are certainly of one moment", 0 },
+	  "Stop no thread and run no code; read the blocks again until they show one moment for "
+	  "certain",
+	  0 },
 	{ "ask-pytorch", KEY_ASK_PYTORCH, NULL, 0,
-	  "Let PyTorch itself list its blocks, through the process's Python interpreter; holds the GIL, about 1 us a block", 0 },
+	  "Have PyTorch list its own blocks, through the process's Python interpreter; this holds "
+	  "the GIL for about 1 us a block",
+	  0 },
 	{ "collectives", KEY_COLLECTIVES, NULL, 0,
-	  "Let PyTorch tell how far its collectives are (its flight recorder), through the process's Python interpreter; holds the GIL, "
-	  "for about 80 ms at most",
+	  "Ask PyTorch's flight recorder how far the collectives are, through the process's Python "
+	  "interpreter; this holds the GIL for about 80 ms at most",
 	  0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
-	  "A process that is stopped (SIGSTOP, job control) may be continued for a moment to run the helper", 0 },
+	  "Continue a stopped process (SIGSTOP, job control) for a moment, to run the helper", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
-	  "How long to try to get inside, and to wait for each answer; with --no-stop: to read the blocks again (default 5)", 0 },
+	  "How long to try to get inside, and to wait for each answer; with --no-stop, how long to "
+	  "read the blocks again (default 5)",
+	  0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
 	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0, VT_HIDE_LAYOUT_DOC, 0 },
@@ -139,8 +148,8 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "PID\n--core=FILE",
-	.doc = "Reports what holds the GPU memory of a live process, or held that of one of which there is a core, and where its "
-	       "threads are.\v" VT_EXIT_CODES_DOC,
+	.doc = "Show what is using a process's GPU memory (live, or from a core file) and where "
+	       "its threads are.\v" VT_EXIT_CODES_DOC,
 };
 
 static struct vt_error *write_json(const void *model, const struct vt_writer_options *options_, FILE *out)

@@ -54,9 +54,10 @@ struct run {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Where it is recorded:", 2 },
-	{ "children", KEY_CHILDREN, NULL, 0, "In all processes that COMMAND starts, too", 0 },
-	{ "quiet", 'q', NULL, 0, "Do not say on standard error which process is recorded", 0 },
+	{ NULL, 0, NULL, 0, "Where to record:", 2 },
+	{ "children", KEY_CHILDREN, NULL, 0,
+	  "Also record in all processes that COMMAND starts", 0 },
+	{ "quiet", 'q', NULL, 0, "Do not name the recorded process on standard error", 0 },
 	{ 0 },
 };
 
@@ -98,10 +99,11 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "[--] COMMAND [ARGUMENT...]",
-	.doc = "Runs COMMAND and records backtraces of all allocations of GPU memory, from the first one on: as vramtap record PID on "
-	       "does in a process that runs already. vramtap report PID shows what was recorded, while it runs."
-	       "\vExit status: that of COMMAND; 125 vramtap itself failed; 126 COMMAND cannot be run; 127 there is no such command; 64 "
-	       "wrong usage.",
+	.doc = "Run COMMAND and record the backtraces of its GPU memory allocations, from the "
+	       "first one. vramtap record PID on does the same in a process that already runs. "
+	       "While COMMAND runs, vramtap report PID shows what was recorded.\v"
+	       "Exit status: that of COMMAND; 125 vramtap itself failed; 126 COMMAND cannot be "
+	       "run; 127 there is no such command; 64 wrong usage.",
 };
 
 /* ---- the command ---- */

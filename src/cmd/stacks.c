@@ -30,16 +30,19 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What is shown:", 1 },
+	{ NULL, 0, NULL, 0, "What to show:", 1 },
 	{ "merged", KEY_MERGED, NULL, 0, "Native and Python frames, each where it belongs (default)", 0 },
 	{ "native", KEY_NATIVE, NULL, 0, "Native frames only, the interpreter's own included", 0 },
 	{ "python", KEY_PYTHON, NULL, 0, "Python frames only", 0 },
-	{ "locals", KEY_LOCALS, NULL, 0, "The local variables of Python functions, read without running code", 0 },
-	{ NULL, 0, NULL, 0, "How the processes are treated:", 2 },
+	{ "locals", KEY_LOCALS, NULL, 0,
+	  "Show local variables of Python functions; read without running code", 0 },
+	{ NULL, 0, NULL, 0, "How to treat the processes:", 2 },
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
-	  "Stop no thread: those that sleep in the kernel are read as they are, those that run are only named", 0 },
+	  "Stop no thread: read sleeping threads as they are; running ones have no native stack",
+	  0 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes; this command never does", 0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "How long to wait for another vramtap to finish with a process (default 10)", 0 },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
+	  "How long to wait for another vramtap that works on the process (default 10)", 0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
 	{ 0 },
@@ -105,9 +108,9 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "PID...\n--core=FILE",
-	.doc = "Says where the threads of live processes are and what they wait for, or where those of a core were; runs no code "
-	       "in them.\v" VT_EXIT_CODES_DOC
-	       " With several processes the greatest.",
+	.doc = "Show where the threads of processes are and what they wait for (live, or from a "
+	       "core file). Runs no code in the processes.\v" VT_EXIT_CODES_DOC
+	       " With several processes, the greatest of their statuses.",
 };
 
 static struct vt_error *write_text(const void *model, const struct vt_writer_options *options_, FILE *out)

@@ -51,25 +51,37 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Which processes (with those that they have started, and their launchers):", 1 },
-	{ "all-gpu", KEY_ALL_GPU, NULL, 0, "All that use a GPU, and all that their launchers have started", 0 },
-	{ "job", KEY_JOB, "NUMBER", 0, "Those of this job of Slurm", 0 },
-	{ "cgroup", KEY_CGROUP, "PATH", 0, "Those in this control group, or below it", 0 },
-	{ "match", KEY_MATCH, "REGEX", 0, "Those whose command line has a match of this extended regular expression", 0 },
-	{ "children-of", KEY_CHILDREN_OF, "PID", 0, "This one and all that descend from it", 0 },
-	{ "with-core", KEY_WITH_CORE, "CORE", 0, "This core of a process, too; may be given several times", 0 },
+	{ NULL, 0, NULL, 0, "Which processes (their launchers and descendants are included):", 1 },
+	{ "all-gpu", KEY_ALL_GPU, NULL, 0,
+	  "All that use a GPU, and all that their launchers started", 0 },
+	{ "job", KEY_JOB, "NUMBER", 0, "Those of this Slurm job", 0 },
+	{ "cgroup", KEY_CGROUP, "PATH", 0, "Those in this control group or below it", 0 },
+	{ "match", KEY_MATCH, "REGEX", 0,
+	  "Those whose command line matches this extended regular expression", 0 },
+	{ "children-of", KEY_CHILDREN_OF, "PID", 0, "This process and its descendants", 0 },
+	{ "with-core", KEY_WITH_CORE, "CORE", 0,
+	  "Include this core of a process; may be repeated", 0 },
 	{ "exe", KEY_EXE, "FILE", 0, "The executable of the cores, if it is not where they say", 0 },
-	{ "sysroot", KEY_SYSROOT, "DIR", 0, "Where the files of the machine of the cores are, as vramtap report has it", 0 },
-	{ "from", KEY_FROM, "DIR", 0, "No processes, but what was saved in DIR before, all DIRs together", 0 },
-	{ NULL, 0, NULL, 0, "What comes of it:", 2 },
+	{ "sysroot", KEY_SYSROOT, "DIR", 0,
+	  "The files of the machine that made the cores, as for vramtap report", 0 },
+	{ "from", KEY_FROM, "DIR", 0,
+	  "Read no processes; combine the results saved in each DIR", 0 },
+	{ NULL, 0, NULL, 0, "Where the results go:", 2 },
 	{ "output", 'o', "DIR", 0,
-	  "Write report.json, summary.txt and a report of each process to DIR, which is made, is empty, or is of an earlier triage", 0 },
-	{ NULL, 0, NULL, 0, "How the processes are treated:", 3 },
+	  "Write report.json, summary.txt and a report of each process to DIR (created if missing; "
+	  "otherwise empty or from an earlier triage)",
+	  0 },
+	{ NULL, 0, NULL, 0, "How to treat the processes:", 3 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes (default)", 0 },
-	{ "inject", KEY_INJECT, NULL, 0, "Run vramtap's helper in ranks, as vramtap report does, and --ras", 0 },
-	{ "ras", KEY_RAS, NULL, 0, "Ask NCCL's RAS, by the socket on which ranks listen for that, what it knows of communicators", 0 },
-	{ "no-stop", KEY_NO_STOP, NULL, 0, "Stop no thread: those that sleep are read as they are, those that run are only named", 0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "For all together; who is not done by then is left out (default 60)", 0 },
+	{ "inject", KEY_INJECT, NULL, 0,
+	  "Run vramtap's helper in the ranks, as vramtap report does; implies --ras", 0 },
+	{ "ras", KEY_RAS, NULL, 0,
+	  "Ask NCCL's RAS about the job's communicators, through a socket of a rank", 0 },
+	{ "no-stop", KEY_NO_STOP, NULL, 0,
+	  "Stop no thread: read sleeping threads as they are; running ones have no native stack",
+	  0 },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
+	  "The limit for all processes together; unfinished ones are left out (default 60)", 0 },
 	{ 0 },
 };
 
@@ -205,10 +217,12 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "-o DIR PID...\n-o DIR --all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
-	.doc = "Looks at all processes of a job at the same instant, and says which differ, what they wait for and who holds the memory of "
-	       "each GPU; or puts together what was saved on several machines. With --quiet the summary is in DIR only.\v"
-	       "Exit status: 0 everything is known of all processes of the job; 1 something or some are missing (the report says what "
-	       "and why); 2 nothing could be learned; 3 not permitted, of all (the message says what would allow it); 64 wrong usage.",
+	.doc = "Examine all processes of a job at the same instant, and show which differ, what "
+	       "they wait for and which hold the memory of each GPU; or combine results saved on "
+	       "several machines. With --quiet the summary goes to DIR only.\v"
+	       "Exit status: 0 everything is known about every process of the job; 1 partial (the "
+	       "report says what is missing and why); 2 nothing could be learned; 3 not permitted "
+	       "for any process (the message says what would allow it); 64 wrong usage.",
 };
 
 /* ---- looking ---- */

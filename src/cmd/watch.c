@@ -25,26 +25,31 @@ enum {
 #define MAX_DURATION_S (366L * 86400)
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What is waited for:", 1 },
+	{ NULL, 0, NULL, 0, "What to wait for:", 1 },
 	{ "on-oom", KEY_ON_OOM, NULL, 0,
-	  "A GPU allocation that fails for want of memory: the thread is kept for a moment, and what held the memory, who asked for "
-	  "more and where all threads were is saved before its exception goes on",
+	  "A GPU allocation that runs out of memory: hold the thread for a moment, save what used "
+	  "the memory, which code asked for more and where all threads were, then let the "
+	  "exception go on",
 	  0 },
 	{ "grow", KEY_GROW, NULL, 0,
-	  "Memory that is taken and never given back: the blocks are read again and again, with no thread stopped, and the places that "
-	  "allocate more and more are named",
+	  "Memory that is allocated and never freed: read the blocks repeatedly and name the "
+	  "places that allocate more and more; threads are stopped only if the blocks change all "
+	  "the time",
 	  0 },
-	{ "every", KEY_EVERY, "TIME", 0, "How often the blocks are read for --grow (default 10s)", 0 },
-	{ NULL, 0, NULL, 0, "What is done then:", 2 },
+	{ "every", KEY_EVERY, "TIME", 0,
+	  "With --grow, the time between two looks (default 10s)", 0 },
+	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
-	  "Write the report to FILE as JSON, with --on-oom that of a second event to FILE.2 and so on, with --grow the last one; - is "
-	  "standard output, then there is no text",
+	  "Write the report to FILE as JSON: with --on-oom one per event (the second to FILE.2, "
+	  "and so on), with --grow the last one; - is standard output, instead of the text",
 	  0 },
 	{ "exec", KEY_EXEC, "CMD", 0,
-	  "With --on-oom run CMD by the shell when a report is written, with VRAMTAP_PID, and VRAMTAP_REPORT, its file (without --then a "
-	  "temporary one, which CMD may keep)",
+	  "With --on-oom, run CMD in the shell when a report is written. VRAMTAP_PID is the "
+	  "process, VRAMTAP_REPORT the file (without --then a temporary one that CMD may keep)",
 	  0 },
-	{ "timeout", KEY_TIMEOUT, "TIME", 0, "End after so many seconds, or 30m, 12h, 7d (default: watch until the process ends)", 0 },
+	{ "timeout", KEY_TIMEOUT, "TIME", 0,
+	  "End after this time: seconds, or 30m, 12h, 7d (default: watch until the process ends)",
+	  0 },
 	{ 0 },
 };
 
@@ -134,11 +139,14 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc = "PID --on-oom\nPID --grow",
-	.doc = "Waits for something to happen to the GPU memory of a live process, which goes on as it would have: --on-oom catches the "
-	       "next out-of-memory errors, --grow finds what takes memory and never gives it back.\v"
-	       "It ends with --timeout, with the process, or by a signal (Ctrl-C), and leaves the process's recorder as it was. Exit "
-	       "status: 0 it happened, and all was saved; 1 the same, but something is missing (it says what and why); 2 nothing could "
-	       "be learned; 3 not permitted (the message says what would allow it); 4 it did not happen; 64 wrong usage.",
+	.doc = "Watch the GPU memory of a live process: --on-oom catches the next out-of-memory "
+	       "errors, --grow finds what allocates memory and never frees it. The process goes on "
+	       "as it would have.\v"
+	       "Watching ends after --timeout, when the process ends, or on a signal (Ctrl-C). It "
+	       "leaves the process's recorder as it was. Exit status: 0 it happened, and "
+	       "everything was saved; 1 the same, but something is missing (it says what and why); "
+	       "2 nothing could be learned; 3 not permitted (the message says what would allow "
+	       "it); 4 it did not happen; 64 wrong usage.",
 };
 
 /* Said at once, and not when there is a report after a night. */
