@@ -83,10 +83,11 @@ def test_usage():
 
 
 def test_variables():
-    sources = [read(path) for path in glob.glob(os.path.join(SOURCE, "src", "cmd", "gdb*.c"))]
+    paths = glob.glob(os.path.join(SOURCE, "src", "cmd", "gdb*.c")) + glob.glob(os.path.join(SOURCE, "src", "gdb", "*.c"))
+    sources = [read(path) for path in paths]
     named = {name for text in sources for name in re.findall(r'"(vt_\w+)"', text)}
     named |= set(re.findall(r"^\s*set \$(vt_\w+)", read(SCRIPT), re.M))
-    table = re.findall(r'\{ VT_GDB_[^"]*"(vt_\w+)" \}', read(os.path.join(SOURCE, "src", "cmd", "gdb_values.c")))
+    table = re.findall(r'\{ VT_GDB_[^"]*"(vt_\w+)" \}', read(os.path.join(SOURCE, "src", "gdb", "values.c")))
     forgotten = read(SCRIPT).split("define _vramtap forget\n", 1)[1].split("\nend\n", 1)[0]
     equal(re.findall(r"set \$(\w+) = \(void\)0", forgotten), table, "the variables that are forgotten without an answer")
     page = set(re.findall(r"^\.It Va \$(vt_\w+)", read(PAGE), re.M))
@@ -95,7 +96,7 @@ def test_variables():
 
 def test_block_states():
     """The strings that $vt_block_state can be."""
-    names = read(os.path.join(SOURCE, "src", "report", "model.c")).split("*vt_block_state_name(", 1)[1].split("};", 1)[0]
+    names = read(os.path.join(SOURCE, "src", "model", "model.c")).split("*vt_block_state_name(", 1)[1].split("};", 1)[0]
     page = re.search(r"^\.It Va \$vt_block_state\n(.*?)^\.It", read(PAGE), re.M | re.S)[1]
     equal(re.findall(r"^\.Qq (\S+)", page, re.M), re.findall(r'= "([\w-]+)"', names), "the page's states of a block and the program's")
 
