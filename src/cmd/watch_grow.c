@@ -101,7 +101,7 @@ static void remember_why(struct grow *g, const struct vt_model *model)
 	const char *why = NULL;
 
 	for (size_t i = 0; i < model->diags.n && !why; i++)
-		if (model->diags.data[i].level == VT_DIAG_MISSING && !strcmp(model->diags.data[i].stage, "torch"))
+		if (model->diags.data[i].level == VT_DIAG_MISSING && model->diags.data[i].stage == VT_STAGE_TORCH)
 			why = model->diags.data[i].text;
 	snprintf(g->why, sizeof(g->why), "%s",
 		 why		    ? why :

@@ -255,7 +255,7 @@ static void moment_is_read(void *arg, struct vt_model *model)
 	for (uint32_t i = 0; i < n && !gone_on; i++)
 		gone_on = has_gone_on(w, w->first + i);
 	if (gone_on)
-		vt_model_diag(model, VT_DIAG_MISSING, "watch", "went-on",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_WATCH, "went-on",
 			      "the thread that ran out of memory went on before all was read: blocks and stacks are of a moment later");
 	vt_trap_let_go_by(w->trap, w->last, vt_now_ns() + REST_NS);
 }

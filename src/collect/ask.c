@@ -250,12 +250,12 @@ void vt_collect_say_asked(struct vt_collect *c)
 	const struct vt_model_timing *timing = &c->model->timing;
 
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
 			      "the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
 			      "blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
 			      c->torch.why, timing->gil_held_ms);
 	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "asked-pytorch",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
 			      "PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
 			      "GIL for %.1f ms",
 			      timing->gil_held_ms);

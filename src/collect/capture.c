@@ -140,7 +140,8 @@ static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
 	struct vt_error *err = vt_snapshot_create(s->c->live, &stack_limits, expect, &round->snapshot);
 
 	if (err)
-		vt_collect_diag_error(s->c, VT_DIAG_MISSING, "stacks", "the stacks cannot be copied", err);
+		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "the stacks cannot be copied", err);
 }
 
 /*
@@ -181,12 +182,13 @@ static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, &round->session, &s->c->maps) : NULL;
 
 	if (err) {
-		vt_collect_diag_error(s->c, VT_DIAG_MISSING, "stacks", "the stacks could not be copied", err);
+		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "the stacks could not be copied", err);
 		vt_snapshot_destroy(round->snapshot);
 		round->snapshot = NULL;
 	}
 	if (round->snapshot && vt_snapshot_cut_threads(round->snapshot))
-		vt_model_diag(s->c->model, VT_DIAG_NOTE, "stacks", "deep-stacks",
+		vt_model_diag(s->c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "deep-stacks",
 			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
 			      vt_snapshot_cut_threads(round->snapshot));
 }
@@ -202,7 +204,8 @@ static void copy(struct vt_stacks *s, struct vt_round *round)
 		struct vt_error *err = vt_python_capture(&round->python, python_source(s, round));
 
 		if (err)
-			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
+					      "Python frames are missing", err);
 	}
 }
 
@@ -232,7 +235,7 @@ void vt_capture_stopped(struct vt_stacks *s)
 	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, &sleepers);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks",
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 				      "the threads could not be stopped, their stacks are read while they run", err);
 		vt_capture_running(s);
 		return;
@@ -301,7 +304,8 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 	if (n > 0)
 		vt_python_begin_again(&round->python, &s->rounds[0].python);
 	if (!ok)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "not enough memory here to look at all threads");
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+			      "not enough memory here to look at all threads");
 	return ok && round->session.threads.n > 0;
 }
 

@@ -259,7 +259,7 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size);
 
 /* Adds a diagnostic "what: message of err" with the code of err, and destroys err. */
-void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, const char *stage, const char *what,
+void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage, const char *what,
 			   struct vt_error *err);
 
 #endif

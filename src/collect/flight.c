@@ -135,7 +135,8 @@ static void say(struct vt_collect *c, const char *code, const char *format, ...)
 	vt_str_vaddf(&why, format, args);
 	va_end(args);
 	c->model->collectives.why = vt_collect_copy(c, vt_str_get(&why), why.n);
-	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", code, "the state of collectives is not known: %s", vt_str_get(&why));
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, code,
+		      "the state of collectives is not known: %s", vt_str_get(&why));
 	vt_str_deinit(&why);
 }
 

@@ -66,7 +66,7 @@ void vt_collect_history_read(struct vt_collect *c)
 	if (c->history || !model->n_blocks)
 		return;
 	if (c->torch.layout.block.context == VT_TORCH_NO_FIELD)
-		vt_model_diag(model, VT_DIAG_NOTE, "torch", "history-not-read",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-not-read",
 			      "should PyTorch have recorded backtraces, they are not shown: %s", c->torch.row ?
 			      "this release keeps them in another form, as all before 2.1" :
 			      "no block shows where this release keeps them");
@@ -79,7 +79,8 @@ void vt_collect_history_read(struct vt_collect *c)
 	c->history = h;
 	if (!err)
 		return;
-	vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "the backtraces that PyTorch recorded are missing", err);
+	vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_TORCH,
+			      "the backtraces that PyTorch recorded are missing", err);
 	vt_collect_history_deinit(c);
 }
 
@@ -136,22 +137,22 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 	struct vt_model *model = c->model;
 
 	if (history->refused)
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-refused",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-refused",
 			      "the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases "
 			      "that are known (%s); nothing was guessed", history->why);
 	else if (invalid)
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-damaged",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-damaged",
 			      "the recorded backtraces of %zu blocks do not hold together and are not shown (%s)", invalid,
 			      history->why);
 	if (foreign)
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-foreign",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-foreign",
 			      "the recorded backtraces of %zu blocks are not shown: %s", foreign, history->why);
 	if (history->n[VT_HISTORY_SKIPPED])
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "history-incomplete",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-incomplete",
 			      "the recorded backtraces of %zu blocks were not read: %s", history->n[VT_HISTORY_SKIPPED],
 			      history->why);
 	if (history->n[VT_HISTORY_CHANGED])
-		vt_model_diag(model, VT_DIAG_NOTE, "torch", "history-changed",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-changed",
 			      "%zu blocks were freed, or handed out again, before their recorded backtraces could be read",
 			      history->n[VT_HISTORY_CHANGED]);
 }

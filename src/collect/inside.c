@@ -39,7 +39,8 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 	struct vt_model_device *device = vt_vec_append(&c->model->devices);
 
 	if (!device) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "nomem", "GPU %d is missing: not enough memory here",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "nomem",
+			      "GPU %d is missing: not enough memory here",
 			      from->ordinal);
 		return;
 	}
@@ -65,13 +66,13 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 	}
 	if (from->have_memory && !from->error) {
 		device->why_no_memory = "the numbers that came back make no sense";
-		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "memory-nonsense",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "memory-nonsense",
 			      "GPU %d: %llu bytes free of %llu makes no sense: not shown", from->ordinal,
 			      (unsigned long long)from->free_bytes, (unsigned long long)from->total_bytes);
 		return;
 	}
 	device->why_no_memory = vt_arena_printf(&c->model->arena, "the call failed with CUDA error %d", from->error);
-	vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "meminfo-failed",
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "meminfo-failed",
 		      "the free memory of GPU %d is unknown: the call failed inside the process with CUDA error %d",
 		      from->ordinal, from->error);
 }
@@ -81,7 +82,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "cuda", "the device's memory is unknown", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_CUDA, "the device's memory is unknown", err);
 		return;
 	}
 
@@ -95,7 +96,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	c->model->versions.cuda_runtime = answer.runtime_version;
 	c->cuda_asked = true;
 	if (answer.error == CUDA_NOT_INITIALIZED) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "not-initialised",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "not-initialised",
 			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
 		c->cuda_unused = true;
@@ -104,7 +105,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 		return;
 	}
 	if (answer.error) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "cuda", "enumeration-failed",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "enumeration-failed",
 			      "the devices are unknown: the driver answered with CUDA error %d", answer.error);
 		return;
 	}
@@ -112,7 +113,8 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	for (int i = 0; i < n; i++)
 		add_device(c, &answer.devices[i]);
 	if (n == 0)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "cuda", "no-devices", "the driver shows this process no device");
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "no-devices",
+			      "the driver shows this process no device");
 }
 
 static void add_pool(struct vt_model_device *device, const char *kind, const struct vt_cuda_pool *from)
@@ -137,7 +139,8 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA_POOLS, vt_now_ns() + budget);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_NOTE, "cuda", "the driver's memory pools are not known", err);
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_CUDA,
+				      "the driver's memory pools are not known", err);
 		return;
 	}
 
@@ -272,7 +275,7 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 	struct vt_error *err = take_torch(c, helper);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_NOTE, "torch",
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_TORCH,
 				      "the allocator was read from outside, the walk inside did not finish", err);
 		return;
 	}
@@ -313,16 +316,19 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 	if (c->torch.backend != VT_TORCH_UNKNOWN && !c->options->ask_pytorch)
 		return false;
 	if (why_not_ask(c)) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, why_not_ask(c));
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked",
+			      "%s: %s", not_asked, why_not_ask(c));
 		return false;
 	}
 	err = vt_collect_ask_pytorch(c, helper, &args);
 	if (err) {
 		if (err->code == VT_ERR_TIMEOUT)
-			vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "no-answer", "PyTorch itself did not tell its blocks: %s",
+			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "no-answer",
+				      "PyTorch itself did not tell its blocks: %s",
 				      err->message);
 		else
-			vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "not-asked", "%s: %s", not_asked, err->message);
+			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked",
+				      "%s: %s", not_asked, err->message);
 		vt_error_destroy(err);
 		return false;
 	}
@@ -366,7 +372,7 @@ void vt_collect_inside(struct vt_collect *c)
 	if (c->held)
 		return; /* nothing can run in it, which model.held_by says */
 	if (c->options->read_only) {
-		vt_model_diag(model, VT_DIAG_NOTE, "cuda", "read-only",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
 			      "the devices were not asked for their memory: %s runs no code in the process",
 			      c->options->no_stop ? "--no-stop" : "--read-only");
 		return;
@@ -375,7 +381,7 @@ void vt_collect_inside(struct vt_collect *c)
 	struct vt_error *err = start_helper(c, &helper);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "inject",
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_INJECT,
 				      "the devices could not be asked for their memory, all else was read from outside", err);
 		return;
 	}

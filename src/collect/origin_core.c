@@ -250,7 +250,8 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 	if (n > MAX_NAMED)
 		vt_str_addf(&names, " and %zu more", n - MAX_NAMED);
 	if (n)
-		vt_model_diag(c->model, level, "files", code, "%zu file%s %s: %s", n, n == 1 ? "" : "s", what, vt_str_get(&names));
+		vt_model_diag(c->model, level, VT_STAGE_FILES, code,
+			      "%zu file%s %s: %s", n, n == 1 ? "" : "s", what, vt_str_get(&names));
 	vt_str_deinit(&names);
 }
 
@@ -267,7 +268,7 @@ static void compare_thread_count(struct vt_collect *c)
 		addr = vt_modules_symbol(&c->modules, "libpthread.so", "__nptl_nthreads");
 	if (!addr || vt_mem_read_u32(c->mem, addr, &counted) || counted > VT_MAX_THREADS || counted <= c->core->threads.n)
 		return;
-	vt_model_diag(c->model, VT_DIAG_MISSING, "core", "threads-missing",
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "threads-missing",
 		      "the core has %zu of the %u threads that the C library counted: %u are missing", c->core->threads.n, counted,
 		      counted - (unsigned int)c->core->threads.n);
 }
@@ -292,7 +293,7 @@ static void doubt_memory(struct vt_collect *c)
 	for (size_t i = 0; i < c->model->allocators.n; i++)
 		blocks = blocks || c->model->allocators.data[i].n_blocks > 0;
 	if (blocks && !has_driver_thread(c->model))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "maybe-inherited",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "maybe-inherited",
 			      "no thread in the core is one of the CUDA driver's: if the process was made by fork() of one that used "
 			      "CUDA, these blocks are that one's, and it held none");
 }
@@ -305,7 +306,7 @@ static void say_what_is_missing(struct vt_collect *c)
 	for (size_t i = 0; i < c->modules.modules.n; i++)
 		vt_error_destroy(vt_module_open(&c->modules, &c->modules.modules.data[i]));
 	if (core->missing_bytes)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "cut-short",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short",
 			      "the core is cut short: %s of it are missing (was the disk full, or its size limited, or is it still written?)",
 			      vt_format_size(missing, core->missing_bytes));
 	compare_thread_count(c);
@@ -323,9 +324,9 @@ static void say_what_is_missing(struct vt_collect *c)
 		     "whose build ids are not in the core: their headers, the loader's tables and addresses agree");
 	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id", "without a build id: only the first page was compared");
 	if (vt_core_files_cut(c->core_files))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "files", "search-cut",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_FILES, "search-cut",
 			      "the sysroot has too many files: not all were looked at for libraries that are not at their own place");
-	vt_model_diag(c->model, VT_DIAG_NOTE, "core", "core",
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CORE, "core",
 		      "no core has these: the memory of the devices, the names of threads, their stacks in the kernel, what their "
 		      "descriptors are");
 }
@@ -333,7 +334,7 @@ static void say_what_is_missing(struct vt_collect *c)
 static void finish_core(struct vt_collect *c)
 {
 	if (vt_core_changed(c->core))
-		vt_model_diag(c->model, VT_DIAG_MISSING, "core", "changed",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "changed",
 			      "the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
 	doubt_memory(c);
 	say_what_is_missing(c);
@@ -414,7 +415,8 @@ static void capture(struct vt_stacks *s)
 		struct vt_session_thread *thread = vt_vec_append(&round->session.threads);
 
 		if (!thread) {
-			vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
+			vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+				      "threads are missing: not enough memory here");
 			break;
 		}
 		*thread = (struct vt_session_thread){
@@ -425,7 +427,8 @@ static void capture(struct vt_stacks *s)
 		struct vt_error *err = vt_python_capture(&round->python, c->mem);
 
 		if (err)
-			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
+					      "Python frames are missing", err);
 	}
 	if (!c->stacks_only)
 		vt_collect_outside_read(c);

@@ -115,7 +115,7 @@ static void finish_held(struct vt_collect *c)
 	for (size_t i = 0; i < c->held->samples.n; i++)
 		ran += !vt_thread_sample_holds(&c->held->samples.data[i], c->proc.pid);
 	if (ran)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "released",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "released",
 			      "%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong", ran,
 			      c->held->debugger);
 	vt_origin_process.finish(c);
@@ -189,15 +189,17 @@ static void capture(struct vt_stacks *s)
 		without += !thread;
 	}
 	if (round->session.threads.n < held->samples.n)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+			      "threads are missing: not enough memory here");
 	if (without)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "no-registers",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
 			      "%s gave no registers of %zu threads: their stacks begin with what the kernel shows", held->debugger, without);
 	if (s->have_python) {
 		struct vt_error *err = vt_python_capture(&round->python, c->mem);
 
 		if (err)
-			vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
+					      "Python frames are missing", err);
 	}
 	if (!c->stacks_only)
 		vt_collect_outside_read(c);

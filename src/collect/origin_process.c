@@ -66,7 +66,8 @@ static struct vt_error *open_process(struct vt_collect *c, const struct vt_subje
 static void finish_process(struct vt_collect *c)
 {
 	if (!vt_proc_is_alive(&c->proc))
-		vt_model_diag(c->model, VT_DIAG_MISSING, "process", "gone", "the process ended while it was being looked at");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone",
+			      "the process ended while it was being looked at");
 }
 
 static void close_process(struct vt_collect *c)
@@ -122,7 +123,8 @@ static void refresh_maps(struct vt_collect *c)
 	c->torch.c10_cuda = NULL;
 	err = vt_modules_init(&c->modules, c->proc.pid, &c->maps);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "names of native frames are missing", err);
 }
 
 static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
@@ -185,7 +187,8 @@ bool vt_collect_wait_for_others(struct vt_collect *c)
 	/* That took a while: its number may be another one's by now. */
 	if (vt_proc_is_alive(&c->proc))
 		return true;
-	vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "gone", "the process ended before its threads could be read");
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone",
+		      "the process ended before its threads could be read");
 	return false;
 }
 

@@ -257,12 +257,14 @@ static bool find_devices(struct vt_collect *c)
 	if (c->torch.backend != VT_TORCH_NATIVE)
 		return false;
 	if (!c->outside) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "the blocks are missing: not enough memory here");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "nomem",
+			      "the blocks are missing: not enough memory here");
 		return false;
 	}
 	n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
 	if (n < 0) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "unreadable", "the allocator's list of devices is unreadable");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "unreadable",
+			      "the allocator's list of devices is unreadable");
 		return false;
 	}
 	for (int i = 0; i < n; i++) {
@@ -341,7 +343,7 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 		n++;
 	}
 	if (n)
-		vt_model_diag(model, VT_DIAG_NOTE, "torch", "consistent",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "consistent",
 			      "GPU %s: the blocks were read while the process ran, and %s: they are exact", devices, why);
 }
 

@@ -71,7 +71,7 @@ static void find_and_read(struct vt_collect *c)
 	vt_pinned_find(&c->modules, src, &found);
 	pinned->state = state_names[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "pinned", "pinned-not-found",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-not-found",
 			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
 	if (found.state == VT_PINNED_FOUND)
 		read_blocks(c, src, found.object);

@@ -24,7 +24,6 @@
 #define RECORD_NS (50 * VT_NS_PER_US)
 #define SETTLE_NS (20 * VT_NS_PER_MS)
 
-#define STAGE "recorder"
 
 struct vt_collect_recorded {
 	uint64_t addr; /* of the head; 0: no recorder */
@@ -149,7 +148,8 @@ void vt_collect_recorded_after(struct vt_collect *c)
 	r->n_unsettled = c->live ? vt_grace_wait(c->proc.pid, RECORD_NS, vt_now_ns() + SETTLE_NS) : 0;
 	err = read_after(c, r);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, STAGE, "what vramtap's recorder has is missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
+				      "what vramtap's recorder has is missing", err);
 }
 
 /* ---- times and threads ---- */
@@ -501,13 +501,13 @@ static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded
 static void say_state(struct vt_collect *c, const struct vt_collect_recorded *r)
 {
 	if (r->found == VT_RECORDER_FOREIGN)
-		vt_model_diag(c->model, VT_DIAG_MISSING, STAGE, "other-version",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-version",
 			      "the recorder in the process is of another version of vramtap: what it has recorded is not shown");
 	if (r->found == VT_RECORDER_DAMAGED)
-		vt_model_diag(c->model, VT_DIAG_MISSING, STAGE, "damaged",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "damaged",
 			      "the recorder's state in the process makes no sense: what it has recorded is not shown");
 	if (r->found == VT_RECORDER_INHERITED)
-		vt_model_diag(c->model, VT_DIAG_NOTE, STAGE, "inherited",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "inherited",
 			      "the recorder in this process is the copy that fork() made of the parent's: nothing is recorded here");
 }
 
@@ -530,7 +530,7 @@ static void say_who_is_in_the_middle(struct vt_collect *c)
 	for (size_t i = 0; i < c->model->threads.n; i++)
 		n += is_in_recorder(&c->model->threads.data[i]);
 	if (n)
-		vt_model_diag(c->model, VT_DIAG_NOTE, STAGE, "in-the-middle",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "in-the-middle",
 			      "threads that were in the middle of an allocation: %zu; a block that one had just got, of the same size as "
 			      "the one before at its address, is shown with the backtrace of the one before", n);
 }
@@ -543,46 +543,46 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 		say_who_is_in_the_middle(c);
 
 	if (r->after.n_unread)
-		vt_model_diag(model, VT_DIAG_MISSING, STAGE, "tables-unread",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "tables-unread",
 			      "%u of the recorder's %d tables of blocks could not be read: blocks without a backtrace may be recorded",
 			      r->after.n_unread, VT_RECORDER_SHARDS);
 	if (r->after.n_damaged || r->driver.n_damaged)
-		vt_model_diag(model, VT_DIAG_MISSING, STAGE, "records-damaged",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "records-damaged",
 			      "%zu of the recorder's records do not hold together and are not shown",
 			      r->after.n_damaged + r->driver.n_damaged);
 	if (r->driver.unread || r->driver.moving)
-		vt_model_diag(model, VT_DIAG_MISSING, STAGE, "driver-unread",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "driver-unread",
 			      r->driver.unread ? "the recorder's table of the driver's allocations could not be read" :
 						 "the recorder's table of the driver's allocations changed all the while it was read: some may "
 						 "be missing, or freed by now");
 	if (r->stacks.n_invalid || r->records.n[VT_RECORD_TWICE])
-		vt_model_diag(model, VT_DIAG_MISSING, STAGE, "stacks-damaged",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-damaged",
 			      "%zu of the recorder's stacks, and %zu of its records, do not hold together and are not shown%s%s",
 			      r->stacks.n_invalid, r->records.n[VT_RECORD_TWICE], r->stacks.why[0] ? ": " : "", r->stacks.why);
 	if (r->stacks.cut)
-		vt_model_diag(model, VT_DIAG_MISSING, STAGE, "stacks-cut",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-cut",
 			      "there are too many different backtraces: only the first %zu were read", r->stacks.traces.n - r->stacks.n_invalid);
 	if (r->records.n[VT_RECORD_CHANGED])
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "blocks-changed",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-changed",
 			      "blocks so new, or freed so soon, when they were listed that it is not sure which record is theirs: %zu",
 			      r->records.n[VT_RECORD_CHANGED]);
 	if (r->records.n[VT_RECORD_MISMATCH])
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "blocks-unseen",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
 			      "blocks that came into being while recording was on, but not by the allocator's entries (as where the state "
 			      "of a CUDA graph's pool is restored), and have no backtrace: %zu", r->records.n[VT_RECORD_MISMATCH]);
 	if (c->live && !r->clock_known)
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "other-clock",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "other-clock",
 			      "the process has a time namespace whose clock is not known: ages are counted from the newest record on");
 	if (r->n_unsettled)
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "unsettled",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "unsettled",
 			      "threads that wanted to run and could not: %u; had one just got a block, that block is shown as older than the "
 			      "recording or, if the one before at its address was of the same size, with that one's backtrace",
 			      r->n_unsettled);
 	if (r->head.lost)
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "lost",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "lost",
 			      "allocations that left no record, beside those that sampling left out: %llu", (unsigned long long)r->head.lost);
 	if (r->stacks.n_gone)
-		vt_model_diag(model, VT_DIAG_NOTE, STAGE, "code-gone",
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "code-gone",
 			      "functions in recorded backtraces whose code objects are not there any more, so that their frames have no "
 			      "names: %zu",
 			      r->stacks.n_gone);
@@ -606,7 +606,7 @@ static void forget(struct vt_collect *c)
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
 	c->model->recorder = (struct vt_model_recorder){ .state = "off" };
-	vt_model_diag(c->model, VT_DIAG_MISSING, STAGE, "ended",
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "ended",
 		      "recording was switched off while it was read: what was recorded is not shown");
 }
 
@@ -618,7 +618,7 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 	if (!r->stacks.python.n)
 		return;
 	if (!python) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, STAGE, "python",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "python",
 			      "the Python frames of recorded backtraces have no names: the interpreter cannot be read");
 		return;
 	}
@@ -626,7 +626,8 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 		vt_live_drop_cache(c->live);
 	err = vt_recorder_stacks_name(&r->stacks, python, c->mem, c->cached);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, STAGE, "names of Python frames in recorded backtraces are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
+				      "names of Python frames in recorded backtraces are missing", err);
 	for (size_t i = 0; i < r->stacks.python.n; i++) {
 		struct vt_python_place *place = &r->stacks.python.data[i];
 		const struct vt_recorder_code *code = &r->stacks.codes.data[r->stacks.code_of.data[i]];
@@ -669,7 +670,8 @@ void vt_collect_recorded_join(struct vt_collect *c)
 	tell_recorder(c, r);
 	if (err) {
 		forget(c);
-		vt_collect_diag_error(c, VT_DIAG_MISSING, STAGE, "what vramtap's recorder has is missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
+				      "what vramtap's recorder has is missing", err);
 		return;
 	}
 	if (!is_still_on(c, r)) {

@@ -45,7 +45,7 @@ static void find_python(struct vt_stacks *s)
 	}
 	c->model->versions.python = "";
 	if (!vt_error_catch(&err, VT_ERR_NOTFOUND))
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "python", "Python frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON, "Python frames are missing", err);
 }
 
 /* Threads that were started after the list was made and were stopped all the same belong to the report. */
@@ -76,7 +76,7 @@ static void add_new_threads(struct vt_stacks *s)
 	}
 	vt_map_deinit(&known);
 	if (!ok || lost)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "new-threads",
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "new-threads",
 			      "threads that were started during the report may be missing");
 }
 
@@ -105,7 +105,7 @@ static void place_threads(struct vt_stacks *s)
 	}
 	vt_map_deinit(&index_of);
 	if (!ok)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here to find the threads' registers");
 }
 
@@ -232,7 +232,8 @@ static void allow_debuginfod(struct vt_collect *c)
 	const char *problem = vt_debuginfod_problem();
 
 	if (problem)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "debuginfod", "debuginfod was not asked: %s", problem);
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "debuginfod",
+			      "debuginfod was not asked: %s", problem);
 	else
 		c->modules.debuginfod_until_ns = vt_now_ns() + DEBUGINFOD_NS;
 }
@@ -257,7 +258,7 @@ static void unwind_all(struct vt_stacks *s)
 	for (size_t r = 0; r < s->n_rounds && !err; r++)
 		err = unwind_round(s, &s->rounds[r]);
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "native frames are missing", err);
 		return;
 	}
 	for (size_t i = 0; i < s->list.threads.n; i++) {
@@ -269,12 +270,14 @@ static void unwind_all(struct vt_stacks *s)
 		allow_debuginfod(c);
 	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "names of native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "names of native frames are missing", err);
 	if (c->options->view == VT_VIEW_PYTHON)
 		return;
 	err = start_lines(s);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_STACKS,
+				      "source lines of native frames are missing", err);
 }
 
 /* The names stay, and they are what counts: a note. */
@@ -288,9 +291,10 @@ static void finish_lines(struct vt_stacks *s)
 		return;
 	err = vt_native_lines_finish(s->lines, &c->model->arena, &missing);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_NOTE, "stacks", "source lines of native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_STACKS,
+				      "source lines of native frames are missing", err);
 	else if (missing)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "source-lines",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "source-lines",
 			      "source lines and inlined functions are missing at %zu places: the debug information there is "
 			      "damaged, or takes too long to read", missing);
 }
@@ -350,11 +354,11 @@ static void match_python_threads(struct vt_stacks *s)
 		unplaced = count_unplaced(&s->rounds[r].python);
 	}
 	if (unplaced)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "subinterpreters",
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "subinterpreters",
 			      "%zu Python stacks of subinterpreters are missing: it is not known which threads they are of",
 			      unplaced);
 	if (!ok)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "nomem",
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "nomem",
 			      "Python frames are missing: not enough memory here");
 }
 
@@ -365,7 +369,8 @@ static void say_without_locals(struct vt_stacks *s)
 	for (size_t r = 0; s->have_python && r < s->n_rounds; r++)
 		n += s->rounds[r].python.n_without_locals;
 	if (n)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "python", "locals", s->c->options->no_stop || s->n_escaped ?
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "locals",
+			      s->c->options->no_stop || s->n_escaped ?
 			      "the local variables of %zu frames are missing: they are read of a stopped process only" :
 			      "the local variables of %zu frames are missing: there was no time for more", n);
 }
@@ -380,13 +385,15 @@ static void resolve_python(struct vt_stacks *s)
 		struct vt_error *err = vt_python_resolve(&s->rounds[r].python, src);
 
 		if (err)
-			vt_collect_diag_error(s->c, VT_DIAG_MISSING, "python", "names of Python frames are missing", err);
+			vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
+					      "names of Python frames are missing", err);
 	}
 }
 
 static void say_no_memory_for_stack(struct vt_stacks *s, pid_t tid)
 {
-	vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem", "no memory for the stack of thread %d", tid);
+	vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+		      "no memory for the stack of thread %d", tid);
 }
 
 static const char *why_incomplete(struct vt_stacks *s, const struct vt_native_stack *native,
@@ -462,7 +469,8 @@ static void add_thread(struct vt_stacks *s, size_t i)
 	struct vt_model_thread *thread = vt_vec_append(&c->model->threads);
 
 	if (!thread) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "nomem", "threads are missing: not enough memory here");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+			      "threads are missing: not enough memory here");
 		return;
 	}
 	bool same_wait = correct_wait(place, info);
@@ -503,15 +511,16 @@ static void say_what_is_missing(struct vt_stacks *s)
 			c->model->view != VT_VIEW_PYTHON;
 	}
 	if (s->n_ran)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "ran",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "ran",
 			      "%zu of %zu threads were not stopped and ran: of them there are no native frames", s->n_ran,
 			      c->model->threads.n);
 	else if (s->n_escaped && !c->options->no_stop)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "stacks", "not-stopped",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
 			      "%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
 			      s->n_escaped, c->model->threads.n);
 	if (bare)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "no-frames", "%zu of %zu threads have no stack", bare,
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "no-frames",
+			      "%zu of %zu threads have no stack", bare,
 			      c->model->threads.n);
 }
 
@@ -522,7 +531,8 @@ static bool refuse_32bit(struct vt_stacks *s)
 
 	if (!c->proc.is_32bit)
 		return false;
-	vt_model_diag(c->model, VT_DIAG_MISSING, "stacks", "32-bit", "it is a 32-bit process: its stacks cannot be read");
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "32-bit",
+		      "it is a 32-bit process: its stacks cannot be read");
 	return true;
 }
 
@@ -600,7 +610,7 @@ static void look_for_gil_holders(struct vt_stacks *s)
 		if (gil->holder_tid)
 			snprintf(tid, sizeof(tid), " (by thread %d)", (int)gil->holder_tid);
 		model->gil_holder_missing = true;
-		vt_model_diag(model, VT_DIAG_MISSING, "python", "gil-holder-missing",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "gil-holder-missing",
 			      "the GIL is held%s, by none of the threads whose Python frames are in the core", tid);
 	}
 }
@@ -612,7 +622,7 @@ static void add_threads(struct vt_stacks *s)
 	s->native = calloc(n, sizeof(*s->native));
 	s->places = calloc(n, sizeof(*s->places));
 	if (!s->native || !s->places) {
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, "stacks", "nomem",
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
 			      "the stacks are missing: not enough memory here");
 		return;
 	}
@@ -686,7 +696,7 @@ void vt_collect_threads(struct vt_collect *c)
 	struct vt_error *err = c->origin->list_threads(&s);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "stacks", "the threads cannot be listed", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed", err);
 		stacks_deinit(&s);
 		return;
 	}

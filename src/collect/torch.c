@@ -69,16 +69,16 @@ static bool pools_known(const struct vt_model *model)
 void vt_collect_say_backend(struct vt_collect *c)
 {
 	if (c->torch.backend == VT_TORCH_PLUGGABLE)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "backend-not-native",
 			      "PyTorch uses a pluggable allocator, whose blocks cannot be listed");
 	if (c->torch.backend != VT_TORCH_ASYNC)
 		return;
 	if (pools_known(c->model))
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "backend-not-native",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "backend-not-native",
 			      "PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its "
 			      "pools' sums are shown");
 	else
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "backend-not-native",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "backend-not-native",
 			      "PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which "
 			      "only the driver knows how large they are, and it was not asked or did not say");
 }
@@ -112,11 +112,11 @@ static void say_what_the_table_says(struct vt_collect *c)
 		return;
 	missing = fields_not_found(c);
 	if (found->differs[0])
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-differs",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-differs",
 			      "PyTorch %s does not have the layout that the table has for this release: %s", version,
 			      found->differs);
 	if (!found->row)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "layout-unknown",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "layout-unknown",
 			      "PyTorch %s is no release that this vramtap knows: the layout of its allocator was found by signature "
 			      "alone, and counts only where every check of every block held%s%s",
 			      version, *missing ? "; not found: " : "", missing);
@@ -139,7 +139,7 @@ void vt_collect_find_torch_again(struct vt_collect *c)
 		tell_found(c);
 	}
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "layout-refused",
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-refused",
 			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
 			      c->torch.why);
 }
@@ -193,7 +193,7 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 		return;
 	bool named = *allocator->owner_name; /* a core has no names */
 
-	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "lock-held",
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
 		      "the allocator's lock of GPU %d is held by thread %d%s%s%s: read without it, %s", allocator->device,
 		      r->owner_tid, named ? " (" : "", allocator->owner_name, named ? ")" : "",
 		      r->result == VT_WALK_COMPLETE ? "and every sum agrees" : "so what did not fit is left out");
@@ -225,7 +225,8 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 		struct vt_model_allocator *allocator = vt_vec_append(&c->model->allocators);
 
 		if (!allocator || r->blocks > c->model->n_blocks - first) {
-			vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "records", "block records of GPU %zu are missing", i);
+			vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "records",
+				      "block records of GPU %zu are missing", i);
 			if (allocator)
 				c->model->allocators.n--;
 			return;
@@ -253,7 +254,7 @@ void vt_collect_torch_inherited(struct vt_collect *c)
 {
 	c->torch_inherited = true;
 	c->model->torch_state = "inherited";
-	vt_model_diag(c->model, VT_DIAG_NOTE, "torch", "inherited",
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
 		      "PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
 		      "the parent's, this process holds none",
 		      c->proc.ppid);

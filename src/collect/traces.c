@@ -249,7 +249,7 @@ static void compare_sources(struct vt_collect *c)
 		recorder->differing += !same_python(ours, &ours->traces[a], theirs, &theirs->traces[b]);
 	}
 	if (recorder->differing)
-		vt_model_diag(c->model, VT_DIAG_NOTE, "recorder", "sources-differ",
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "sources-differ",
 			      "of %zu blocks that both PyTorch and vramtap recorded, %zu have other Python frames in PyTorch's history; "
 			      "shown is what vramtap recorded", recorder->compared, recorder->differing);
 }
@@ -280,7 +280,8 @@ static void forget(struct vt_collect *c)
 	c->model->block_traces = NULL;
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
-	vt_model_diag(c->model, VT_DIAG_MISSING, "torch", "nomem", "recorded backtraces are missing: not enough memory here");
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "nomem",
+		      "recorded backtraces are missing: not enough memory here");
 }
 
 static bool name_all(struct vt_collect *c, struct vt_collect_traces *t)
@@ -291,7 +292,8 @@ static bool name_all(struct vt_collect *c, struct vt_collect_traces *t)
 		return false;
 	err = vt_native_symbolise(&c->modules, &t->native, 1, &c->model->arena);
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, "torch", "names of native frames in recorded backtraces are missing",
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_TORCH,
+				      "names of native frames in recorded backtraces are missing",
 				      err);
 	find_lines(c, &t->native);
 	return find_places(c, t) && add_traces(c);

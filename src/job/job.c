@@ -341,7 +341,7 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
 		job->failed = true;
 		return;
 	}
-	*diag = (struct vt_diag){ .level = level, .stage = "job", .code = code, .text = text };
+	*diag = (struct vt_diag){ .level = level, .stage = VT_STAGE_JOB, .code = code, .text = text };
 }
 
 void vt_job_miss(struct vt_job *job, const char *why)

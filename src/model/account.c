@@ -22,7 +22,7 @@ static void check_device(struct vt_model *model, struct vt_model_device *device)
 		return;
 	device->have_memory = false;
 	device->why_no_memory = "the numbers that came back make no sense";
-	vt_model_diag(model, VT_DIAG_MISSING, "cuda", "memory-nonsense",
+	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "memory-nonsense",
 		      "GPU %d: %" PRIu64 " bytes free of %" PRIu64 " makes no sense: not shown",
 		      device->ordinal, device->free_bytes, device->total_bytes);
 }
@@ -38,7 +38,7 @@ static void check_pools(struct vt_model *model, struct vt_model_device *device)
 			continue;
 		device->pools_known = false;
 		device->n_pools = 0;
-		vt_model_diag(model, VT_DIAG_MISSING, "cuda", "pools-nonsense",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "pools-nonsense",
 			      "GPU %d: the numbers of the driver's memory pools make no sense: not shown", device->ordinal);
 	}
 }
@@ -214,7 +214,7 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 	if (!device || !device->have_memory)
 		return;
 	if (device->memory_moved && a->reserved_bytes > 0) {
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "memory-moved",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "memory-moved",
 			      "GPU %d: its free memory changed while PyTorch's allocator was read, or could not be "
 			      "asked for again, so what else is on the device is not known; run it again",
 			      a->device);
@@ -225,7 +225,7 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		a->other_bytes = device->used_bytes - a->reserved_bytes;
 		return;
 	}
-	vt_model_diag(model, VT_DIAG_MISSING, "torch", "does-not-add-up",
+	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
 		      "GPU %d: PyTorch has reserved %s, the driver says that %s are used: they were "
 		      "read at different moments, so what else is on the device is not known; run "
 		      "it again",
@@ -248,7 +248,7 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 	switch (a->result.result) {
 	case VT_WALK_UNSTABLE:
 		if (a->passes > 0) {
-			vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
+			vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
 				      "GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
 				      "be of one moment (the best one: %" PRIu64 " blocks dropped that did not fit; %.*s), so there are "
 				      "no exact sums; run it again%s",
@@ -256,19 +256,19 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 				      model->no_stop ? ", or without --no-stop" : "");
 			break;
 		}
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-unstable",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
 			      "GPU %d: PyTorch's allocator %s (%" PRIu64 " blocks did not fit and were dropped; %.*s), so there are no exact "
 			      "sums%s",
 			      a->device, changing, a->result.dropped, n, why, vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-truncated",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-truncated",
 			      "GPU %d: the walk of PyTorch's allocator stopped early (%.*s), so "
 			      "there are no sums",
 			      a->device, n, why);
 		break;
 	default:
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "walk-refused",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-refused",
 			      "GPU %d: PyTorch's allocator failed a check (%.*s), so nothing of it "
 			      "is shown",
 			      a->device, n, why);
@@ -488,22 +488,22 @@ bool vt_model_account(struct vt_model *model)
 		account_allocator(model, &model->allocators.data[i]);
 	vt_account_pinned(model);
 	if (!group_blocks(model)) {
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the blocks");
 		ok = false;
 	}
 	if (!vt_find_sites(model)) {
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "no-memory",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the recorded backtraces");
 		ok = false;
 	}
 	if (!vt_account_recorder(model)) {
-		vt_model_diag(model, VT_DIAG_MISSING, "recorder", "no-memory",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "no-memory",
 			      "not enough memory here to group the driver's allocations");
 		ok = false;
 	}
 	if (!vt_group_threads(model)) {
-		vt_model_diag(model, VT_DIAG_MISSING, "stacks", "no-memory",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_STACKS, "no-memory",
 			      "not enough memory here to group the threads");
 		ok = false;
 	}

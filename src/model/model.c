@@ -53,7 +53,7 @@ static bool have_diag(const struct vt_model *model, enum vt_diag_level level, co
 	return false;
 }
 
-void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage,
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_stage stage,
 		   const char *code, const char *format, ...)
 {
 	VT_FREE char *formatted = NULL;
@@ -164,6 +164,28 @@ const struct vt_model_record *vt_model_block_record(const struct vt_model *model
 static const char *name_of(const char *const *names, size_t n, unsigned int i)
 {
 	return i < n && names[i] ? names[i] : "unknown";
+}
+
+const char *vt_stage_name(enum vt_stage stage)
+{
+	static const char *const names[] = {
+		[VT_STAGE_OTHER] = "other",
+		[VT_STAGE_PROCESS] = "process",
+		[VT_STAGE_CORE] = "core",
+		[VT_STAGE_FILES] = "files",
+		[VT_STAGE_INJECT] = "inject",
+		[VT_STAGE_CUDA] = "cuda",
+		[VT_STAGE_TORCH] = "torch",
+		[VT_STAGE_PINNED] = "pinned",
+		[VT_STAGE_PYTHON] = "python",
+		[VT_STAGE_RECORDER] = "recorder",
+		[VT_STAGE_STACKS] = "stacks",
+		[VT_STAGE_WATCH] = "watch",
+		[VT_STAGE_JOB] = "job",
+	};
+
+	_Static_assert(N_ELEMENTS(names) == VT_N_STAGES, "each stage has a name");
+	return name_of(names, N_ELEMENTS(names), stage);
 }
 
 const char *vt_trace_source_name(enum vt_trace_source source)

@@ -36,9 +36,27 @@ enum vt_diag_level {
 	VT_DIAG_MISSING, /* something is missing or not exact: the report is partial */
 };
 
+/* The part of the work that a diagnostic is about. */
+enum vt_stage {
+	VT_STAGE_OTHER, /* of a report that another version wrote: a stage that this one does not know */
+	VT_STAGE_PROCESS,
+	VT_STAGE_CORE,
+	VT_STAGE_FILES,
+	VT_STAGE_INJECT,
+	VT_STAGE_CUDA,
+	VT_STAGE_TORCH,
+	VT_STAGE_PINNED,
+	VT_STAGE_PYTHON,
+	VT_STAGE_RECORDER,
+	VT_STAGE_STACKS,
+	VT_STAGE_WATCH,
+	VT_STAGE_JOB,
+	VT_N_STAGES
+};
+
 struct vt_diag {
 	enum vt_diag_level level;
-	const char *stage; /* ours, static: "process", "core", "files", "inject", "cuda", "torch", "python", "recorder", "stacks" */
+	enum vt_stage stage;
 	const char *code;  /* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
 	const char *text;  /* one line: what, why, and what to do where something can be done */
 };
@@ -519,7 +537,7 @@ void vt_model_deinit(struct vt_model *model);
  * Adds a diagnostic; text is printf-formatted into the arena. One that is already there is not added again. Out of memory
  * drops it but keeps the report partial.
  */
-void vt_model_diag(struct vt_model *model, enum vt_diag_level level, const char *stage, const char *code,
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_stage stage, const char *code,
 		   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /*
@@ -560,6 +578,7 @@ const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, 
 /* What is recorded of the block with this index in model.blocks, or NULL. */
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);
 
+const char *vt_stage_name(enum vt_stage stage); /* "process", "core", "torch", "stacks", ... */
 const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch", "vramtap" */
 const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable", "sampled", ... */
 const char *vt_oom_verdict_name(enum vt_oom_verdict verdict); /* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */

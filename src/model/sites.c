@@ -269,7 +269,7 @@ bool vt_find_sites(struct vt_model *model)
 		return true;
 	if (!check_frames(model)) {
 		forget(model);
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "does-not-add-up",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
 			      "recorded backtraces are missing: one has frames that do not exist");
 		return true;
 	}
@@ -290,7 +290,7 @@ bool vt_find_sites(struct vt_model *model)
 	}
 	if (!ok || !add_up(model)) {
 		forget(model);
-		vt_model_diag(model, VT_DIAG_MISSING, "torch", "does-not-add-up",
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
 			      "recorded backtraces are missing: their blocks do not add up to what is allocated");
 	}
 	return true;

@@ -211,7 +211,7 @@ static struct vt_error *look(struct worker *w)
 	VT_TRY(check_same(w->suspect));
 	VT_TRY(collect(w, &subject, &options));
 	if (w->late_ns >= LATE_NS)
-		vt_model_diag(&w->model, VT_DIAG_NOTE, "stacks", "late",
+		vt_model_diag(&w->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "late",
 			      "its threads were stopped %.0f ms after those of the other processes: preparing that took longer",
 			      (double)w->late_ns / VT_NS_PER_MS);
 	return NULL;
@@ -231,7 +231,8 @@ static const char *save(struct worker *w)
 
 	if (!err)
 		return w->suspect->file;
-	vt_model_diag(&w->model, VT_DIAG_MISSING, "files", vt_error_code_name(err->code), "its report is not saved: %s", err->message);
+	vt_model_diag(&w->model, VT_DIAG_MISSING, VT_STAGE_FILES, vt_error_code_name(err->code),
+		      "its report is not saved: %s", err->message);
 	if (w->model.completeness == VT_COMPLETE)
 		w->model.completeness = VT_PARTIAL;
 	return NULL;

@@ -56,7 +56,7 @@ const char *vt_diff_sites_name(enum vt_diff_sites compared)
 	return names[compared];
 }
 
-__attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_diag_level level, const char *stage,
+__attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_diag_level level, enum vt_stage stage,
 							 const char *code, const char *format, ...)
 {
 	struct vt_diag *diag = vt_vec_append(&w->diff->notes);
@@ -185,7 +185,7 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 	if (!allocators[BEFORE] && !allocators[AFTER])
 		d->known[VT_DIFF_ALLOCATED] = d->known[VT_DIFF_AWAITING] = d->known[VT_DIFF_CACHED] = false;
 	if (inexact)
-		note(w, VT_DIAG_MISSING, "torch", "inexact",
+		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "inexact",
 		     "GPU %d: what PyTorch has there is not compared: its blocks are not exact in %s", d->ordinal,
 		     allocators[BEFORE] && !allocators[BEFORE]->exact ?
 			     allocators[AFTER] && !allocators[AFTER]->exact ? "either" : "the first" :
@@ -461,7 +461,7 @@ static void say_replaced(struct work *w)
 	char size[VT_NUM_MAX];
 
 	if (!w->diff->why_other && w->diff->seconds >= 0 && most > 0 && less > most / 8)
-		note(w, VT_DIAG_NOTE, "torch", "older-replaced",
+		note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "older-replaced",
 		     "%s that were older than the recording, or not recorded, are gone: so much of what places seem to have got may only "
 		     "have taken the place of that", vt_format_size(size, (uint64_t)less));
 }
@@ -471,11 +471,11 @@ static void say_samples(struct work *w)
 	uint64_t before = w->models[BEFORE]->recorder.sample_now_bytes, after = w->models[AFTER]->recorder.sample_now_bytes;
 
 	if (before != after)
-		note(w, VT_DIAG_MISSING, "recorder", "other-samples",
+		note(w, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-samples",
 		     "the recorder took samples of small blocks, and not the same ones in both: places of small blocks cannot "
 		     "be compared");
 	else if (after)
-		note(w, VT_DIAG_NOTE, "recorder", "samples",
+		note(w, VT_DIAG_NOTE, VT_STAGE_RECORDER, "samples",
 		     "the recorder takes samples of small blocks: the sums of places are of recorded blocks only");
 }
 
@@ -485,25 +485,25 @@ static void say_what_is_not_compared(struct work *w)
 
 	switch (diff->sites_compared) {
 	case VT_DIFF_SITES_NEITHER:
-		note(w, VT_DIAG_NOTE, "torch", "not-recorded",
+		note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-recorded",
 		     "which places allocated more is not known: no backtraces are recorded in either report; torch.cuda.memory."
 		     "_record_memory_history() and vramtap record PID on switch recording on");
 		break;
 	case VT_DIFF_SITES_AFTER:
 	case VT_DIFF_SITES_BEFORE:
-		note(w, VT_DIAG_MISSING, "torch", "recorded-in-one",
+		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "recorded-in-one",
 		     "which places allocated more is not known: backtraces are recorded in the %s report only",
 		     diff->sites_compared == VT_DIFF_SITES_AFTER ? "second" : "first");
 		break;
 	case VT_DIFF_SITES_INEXACT:
-		note(w, VT_DIAG_MISSING, "torch", "inexact-sites",
+		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "inexact-sites",
 		     "which places allocated more is not compared: an allocator's blocks are exact in one report only");
 		break;
 	case VT_DIFF_SITES_COMPARED:
 		say_samples(w);
 		say_replaced(w);
 		if (was_interrupted(w))
-			note(w, VT_DIAG_NOTE, "torch", "recording-interrupted",
+			note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "recording-interrupted",
 			     "recording was off for a while between the two, or began anew: more blocks have no backtrace than "
 			     "before, and places may seem to have given back what they have");
 		break;

@@ -161,7 +161,7 @@ static void write_diags(struct vt_json *json, const struct vt_model *model)
 
 		vt_json_object_line(json, NULL);
 		vt_json_text(json, "level", d->level == VT_DIAG_MISSING ? "missing" : "note");
-		vt_json_text(json, "stage", d->stage);
+		vt_json_text(json, "stage", vt_stage_name(d->stage));
 		vt_json_text(json, "code", d->code);
 		vt_json_text(json, "text", d->text);
 		vt_json_end_object(json);

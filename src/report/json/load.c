@@ -97,6 +97,17 @@ static void load_process(struct load *l, json_t *root)
 	l->model->held_by = vt_json_in_text(&l->in, root, "held_by");
 }
 
+/* A stage of a newer vramtap is another one: what it says counts as much. */
+static enum vt_stage load_stage(struct load *l, json_t *from)
+{
+	const char *name = vt_json_in_need_text(&l->in, from, "stage");
+
+	for (enum vt_stage stage = 0; stage < VT_N_STAGES; stage++)
+		if (!strcmp(name, vt_stage_name(stage)))
+			return stage;
+	return VT_STAGE_OTHER;
+}
+
 static void load_diags(struct load *l, json_t *root)
 {
 	json_t *from = vt_json_in_array(&l->in, root, "diagnostics");
@@ -112,7 +123,7 @@ static void load_diags(struct load *l, json_t *root)
 		}
 		*diag = (struct vt_diag){
 			.level = level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
-			.stage = vt_json_in_need_text(&l->in, d, "stage"),
+			.stage = load_stage(l, d),
 			.code = vt_json_in_need_text(&l->in, d, "code"),
 			.text = vt_json_in_need_text(&l->in, d, "text"),
 		};

@@ -170,19 +170,14 @@ void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 
 static unsigned int topics_of(const struct vt_diag *diag)
 {
-	static const struct {
-		const char *stage;
-		unsigned int topics;
-	} stages[] = {
-		{ "stacks", VT_TOPIC_THREADS }, { "python", VT_TOPIC_THREADS },   { "inject", VT_TOPIC_MEMORY },
-		{ "cuda", VT_TOPIC_MEMORY },	{ "torch", VT_TOPIC_MEMORY },	  { "pinned", VT_TOPIC_MEMORY },
-		{ "recorder", VT_TOPIC_MEMORY },
+	static const unsigned int topics[VT_N_STAGES] = {
+		[VT_STAGE_STACKS] = VT_TOPIC_THREADS, [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
+		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,  [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
+		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,   [VT_STAGE_PINNED] = VT_TOPIC_MEMORY,
+		[VT_STAGE_RECORDER] = VT_TOPIC_MEMORY,
 	};
 
-	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++)
-		if (!strcmp(diag->stage, stages[i].stage))
-			return stages[i].topics;
-	return VT_TOPIC_ALL;
+	return topics[diag->stage] ? topics[diag->stage] : VT_TOPIC_ALL;
 }
 
 static bool is_shown(const struct vt_diag *diag, enum vt_diag_level level, unsigned int topics)

@@ -638,10 +638,10 @@ static void test_diags(void **state)
 
 	(void)state;
 	vt_model_init(&model);
-	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "%s %d", "text", 1);
-	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "%s %d", "text", 1);
+	vt_model_diag(&model, VT_DIAG_NOTE, VT_STAGE_STACKS, "x", "%s %d", "text", 1);
+	vt_model_diag(&model, VT_DIAG_NOTE, VT_STAGE_STACKS, "x", "%s %d", "text", 1);
 	assert_int_equal(model.diags.n, 1);
-	vt_model_diag(&model, VT_DIAG_NOTE, "stacks", "x", "text 2");
+	vt_model_diag(&model, VT_DIAG_NOTE, VT_STAGE_STACKS, "x", "text 2");
 	assert_int_equal(model.diags.n, 2);
 	assert_string_equal(model.diags.data[0].text, "text 1");
 	assert_true(vt_model_account(&model));

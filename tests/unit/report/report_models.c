@@ -527,7 +527,7 @@ static void build_held(struct vt_model *model)
 	report_does(model, &model->threads.data[1], "in cudaMalloc", NULL);
 	model->threads.data[1].state = 'D';
 	model->threads.data[1].gil = 1;
-	vt_model_diag(model, VT_DIAG_NOTE, "torch", "lock-held",
+	vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
 		      "GPU 0: the allocator's lock was held for 500 ms, so its blocks were read without it; every check held");
 }
 
@@ -605,7 +605,7 @@ static void build_unstable(struct vt_model *model)
 	model->timing.borrowed_tid = 0;
 	model->timing.borrowed_us = 0;
 	model->devices.n = 0;
-	vt_model_diag(model, VT_DIAG_MISSING, "inject", "seccomp",
+	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_INJECT, "seccomp",
 		      "the process runs under a seccomp filter, so nothing was run in it: the devices' free memory is not known; "
 		      "nvidia-smi shows it");
 }
@@ -651,7 +651,7 @@ static void build_core(struct vt_model *model)
 	t = report_add_thread(model, model->process.pid + 1, "");
 	report_add_native(model, t, "crash", "libuser.so", 0x1234);
 	model->stacks_coherent = true;
-	vt_model_diag(model, VT_DIAG_MISSING, "core", "cut-short", "the core is cut short");
+	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short", "the core is cut short");
 }
 
 /* A debugger holds it: nobody was asked for the devices. */
@@ -858,7 +858,7 @@ static void build_hostile(struct vt_model *model)
 			  model->threads.data[model->threads.n - 1].stack.n_frames, hostile_traces, 3);
 	report_add_recorder(model, bad, n);
 	for (size_t i = 0; i < 40; i++)
-		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, "process", "hostile",
+		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, VT_STAGE_PROCESS, "hostile",
 			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
 	add_process_groups(model, "\033[31m\xff\n", "\xe2\x80\xae[8]\a");
 }
@@ -868,7 +868,7 @@ static void build_nothing(struct vt_model *model)
 	add_identity(model);
 	model->cuda_method = VT_METHOD_NONE;
 	model->timing = (struct vt_model_timing){ .total_ms = 1.2 };
-	vt_model_diag(model, VT_DIAG_MISSING, "process", "not-permitted",
+	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "not-permitted",
 		      "not permitted to read the process (it belongs to bob): run this as root");
 }
 

@@ -137,6 +137,40 @@ static void test_round_trip(void **state)
 	assert_true(n > 1000000);
 }
 
+/* What the writer makes of the model, with another text in the place of one that is there once. */
+static void load_instead(const struct vt_model *model, const char *that, const char *other, struct vt_model *loaded)
+{
+	struct text text = to_json(model);
+	char *at = strstr(text.data, that), *changed = NULL;
+
+	assert_non_null(at);
+	assert_null(strstr(at + 1, that));
+	assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text.data), text.data, other, at + strlen(that)) > 0);
+	vt_model_init(loaded);
+	assert_null(vt_report_load_text(changed, strlen(changed), loaded));
+	free(changed);
+	free(text.data);
+}
+
+static void test_stages(void **state)
+{
+	struct vt_model model, loaded;
+
+	(void)state;
+	vt_model_init(&model);
+	for (unsigned int i = 0; i < VT_N_STAGES; i++) {
+		vt_model_diag(&model, VT_DIAG_NOTE, (enum vt_stage)i, "of-stage", "number %u", i);
+		for (unsigned int k = 0; k < i; k++)
+			assert_string_not_equal(vt_stage_name((enum vt_stage)i), vt_stage_name((enum vt_stage)k));
+	}
+	load_instead(&model, "\"stage\": \"pinned\"", "\"stage\": \"of next year\"", &loaded);
+	assert_int_equal(loaded.diags.n, VT_N_STAGES);
+	for (unsigned int i = 0; i < VT_N_STAGES; i++)
+		assert_int_equal(loaded.diags.data[i].stage, i == VT_STAGE_PINNED ? VT_STAGE_OTHER : i);
+	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+}
+
 static void refused(const char *json, size_t n, enum vt_error_code code, const char *why)
 {
 	struct vt_model model;
@@ -330,7 +364,8 @@ static void test_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_documents),
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_other_documents),
 		cmocka_unit_test(test_depth),	   cmocka_unit_test(test_many_small_parts),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_rings),	   cmocka_unit_test(test_more_bytes_than_there_are),

@@ -279,29 +279,28 @@ static void test_thread(void **state)
 /* Whatever is missing, and whatever a part is about: nothing that is partial looks complete, nothing complete partial. */
 static void test_partial(void **state)
 {
-	static const char *const stages[] = { "process", "core", "files", "inject", "cuda", "torch", "pinned", "recorder", "python", "stacks" };
-
 	(void)state;
-	for (size_t i = 0; i <= sizeof(stages) / sizeof(stages[0]); i++) {
+	for (unsigned int i = 0; i <= VT_N_STAGES; i++) { /* the last time without any */
 		struct vt_model model;
-		const char *stage = i ? stages[i - 1] : NULL;
-		bool threads = stage && (!strcmp(stage, "python") || !strcmp(stage, "stacks"));
-		bool both = stage && (!strcmp(stage, "process") || !strcmp(stage, "core") || !strcmp(stage, "files"));
+		enum vt_stage stage = (enum vt_stage)i;
+		bool missing = i < VT_N_STAGES, threads = stage == VT_STAGE_PYTHON || stage == VT_STAGE_STACKS;
+		bool both = stage == VT_STAGE_PROCESS || stage == VT_STAGE_CORE || stage == VT_STAGE_FILES ||
+			    stage == VT_STAGE_WATCH || stage == VT_STAGE_JOB || stage == VT_STAGE_OTHER;
 
 		assert_true(report_model_fill(&model, "training"));
-		vt_model_diag(&model, VT_DIAG_NOTE, "torch", "a-note", "worth knowing");
-		if (stage)
+		vt_model_diag(&model, VT_DIAG_NOTE, VT_STAGE_TORCH, "a-note", "worth knowing");
+		if (missing)
 			vt_model_diag(&model, VT_DIAG_MISSING, stage, "lost", "it is gone");
 		assert_true(vt_model_account(&model));
 		for (enum part part = SUMMARY; part <= LOCALS; part++) {
 			const char *text = text_of(&model, part, part == FOUND ? model.blocks[0].addr : 1);
 			bool about_threads = part >= THREAD;
 
-			if (stage)
+			if (missing)
 				check_has(text, "Partial: ");
 			else
 				check_has_not(text, "Partial");
-			if (stage && (both || threads == about_threads))
+			if (missing && (both || threads == about_threads))
 				check_has(text, "! it is gone");
 			else
 				check_has_not(text, "it is gone");
