@@ -10,6 +10,7 @@
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "json/out.h"
+#include "report/state_words.h"
 #include "walk/torch/table.h"
 
 #define SCHEMA "vramtap-layouts/1"
@@ -178,7 +179,7 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 	else if (found->backend == VT_TORCH_UNKNOWN)
 		fputs(", a layout that is not understood\n", out);
 	else
-		fprintf(out, ", allocator: %s\n", seen->state);
+		fprintf(out, ", allocator: %s\n", vt_allocator_state_words(seen->state));
 	if (found->why[0])
 		fprintf(out, "refused    %s\n", found->why);
 	if (found->differs[0])
@@ -189,7 +190,8 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 	if (seen->wheel)
 		fprintf(out, "           that of the official wheel %s\n", seen->wheel);
 	if (found->allocator)
-		fprintf(out, "allocator  %#llx (%s)\n", (unsigned long long)found->allocator, seen->state);
+		fprintf(out, "allocator  %#llx (%s)\n", (unsigned long long)found->allocator,
+			vt_allocator_state_words(seen->state));
 }
 
 static struct vt_error *write_seen(const void *what, const struct vt_writer_options *writer_options, FILE *out)
@@ -271,7 +273,8 @@ static void write_process(struct vt_json *json, const struct vt_layout_seen *see
 
 	vt_json_int(json, "pid", seen->pid);
 	vt_json_text(json, "process", seen->process);
-	vt_json_text(json, "state", seen->state);
+	vt_json_text(json, "state", vt_allocator_state_words(seen->state));
+	vt_json_text(json, "state_code", vt_allocator_state_code(seen->state));
 	vt_json_text(json, "pytorch", found->version[0] ? found->version : NULL);
 	vt_json_text(json, "library", seen->library[0] ? seen->library : NULL);
 	vt_json_text(json, "build_id", seen->build_id[0] ? seen->build_id : NULL);

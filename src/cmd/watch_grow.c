@@ -18,6 +18,7 @@
 #include "cmd/watch.h"
 #include "base/format.h"
 #include "report/diff/growth.h"
+#include "report/state_words.h"
 #include "report/text/line.h"
 #include "model/place.h"
 #include "report/text/text.h"
@@ -98,15 +99,15 @@ static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_mod
 
 static void remember_why(struct grow *g, const struct vt_model *model)
 {
-	const char *why = NULL;
+	const char *state = vt_allocator_state_words(model->torch_state), *why = NULL;
 
 	for (size_t i = 0; i < model->diags.n && !why; i++)
 		if (model->diags.data[i].level == VT_DIAG_MISSING && model->diags.data[i].stage == VT_STAGE_TORCH)
 			why = model->diags.data[i].text;
 	snprintf(g->why, sizeof(g->why), "%s",
-		 why		    ? why :
-		 model->torch_state ? model->torch_state :
-				      "there is no allocator of PyTorch");
+		 why   ? why :
+		 state ? state :
+			 "there is no allocator of PyTorch");
 }
 
 /* VT_ERR_GONE: the process ended. */

@@ -181,7 +181,7 @@ static void keep(struct vt_collect *c, const struct told *told, int n_devices)
 	model->n_blocks = told->n;
 	model->blocks_release = told->release;
 	model->torch_method = VT_METHOD_INTERPRETER;
-	model->torch_state = "native";
+	model->torch_state = VT_ALLOCATOR_NATIVE;
 	model->timing.walk_ms = model->timing.gil_held_ms;
 	vt_collect_add_allocators(c, VT_METHOD_INTERPRETER, told->results, (size_t)n_devices);
 	c->inside_walk_done = true;

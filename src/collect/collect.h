@@ -166,7 +166,7 @@ struct vt_layout_seen {
 	pid_t pid;
 	struct vt_torch_found found; /* without c10_cuda */
 	const char *process; /* "python (4711)" */
-	const char *state;   /* the backend, for people */
+	enum vt_allocator_state state;
 	const char *library; /* path of libc10_cuda.so, "" none */
 	const char *build_id; /* of it, "" none */
 	const char *wheel;   /* the official one whose library has that build id, NULL none that is known */

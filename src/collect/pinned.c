@@ -15,11 +15,11 @@
 #define PASSES 50
 #define WATCH_NS (20 * VT_NS_PER_S) /* what waits in the kernel for longer than that will not come back */
 
-static const char *const state_names[] = {
-	[VT_PINNED_ABSENT] = "not loaded",
-	[VT_PINNED_UNUSED] = "not initialised",
-	[VT_PINNED_FOUND] = "native",
-	[VT_PINNED_UNKNOWN] = "refused",
+static const enum vt_allocator_state states[] = {
+	[VT_PINNED_ABSENT] = VT_ALLOCATOR_NOT_LOADED,
+	[VT_PINNED_UNUSED] = VT_ALLOCATOR_NOT_INITIALISED,
+	[VT_PINNED_FOUND] = VT_ALLOCATOR_NATIVE,
+	[VT_PINNED_UNKNOWN] = VT_ALLOCATOR_REFUSED,
 };
 
 /* The map is read again each time: memory is pinned and given back while the process runs. */
@@ -69,7 +69,7 @@ static void find_and_read(struct vt_collect *c)
 	struct vt_pinned_found found;
 
 	vt_pinned_find(&c->modules, src, &found);
-	pinned->state = state_names[found.state];
+	pinned->state = states[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-not-found",
 			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
@@ -81,7 +81,7 @@ void vt_collect_pinned(struct vt_collect *c)
 {
 	if (c->torch_inherited || c->cuda_unused) {
 		/* whatever there is was copied by fork(): the parent's */
-		c->model->pinned.state = c->torch_inherited ? "inherited" : "not initialised";
+		c->model->pinned.state = c->torch_inherited ? VT_ALLOCATOR_INHERITED : VT_ALLOCATOR_NOT_INITIALISED;
 		return;
 	}
 	if (!c->live) { /* a core */

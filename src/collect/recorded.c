@@ -470,10 +470,12 @@ static const char *driver_method(const struct vt_recorder_head *head)
 
 static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded *r)
 {
-	static const char *const states[] = {
-		[VT_RECORDER_IS_OFF] = "off",		   [VT_RECORDER_IS_ON] = "on",
-		[VT_RECORDER_INHERITED] = "inherited",	   [VT_RECORDER_FOREIGN] = "other version",
-		[VT_RECORDER_DAMAGED] = "unreadable",
+	static const enum vt_recording states[] = {
+		[VT_RECORDER_IS_OFF] = VT_RECORDING_OFF,
+		[VT_RECORDER_IS_ON] = VT_RECORDING_ON,
+		[VT_RECORDER_INHERITED] = VT_RECORDING_INHERITED,
+		[VT_RECORDER_FOREIGN] = VT_RECORDING_OTHER_VERSION,
+		[VT_RECORDER_DAMAGED] = VT_RECORDING_UNREADABLE,
 	};
 	struct vt_model_recorder *recorder = &c->model->recorder;
 	const struct vt_recorder_head *head = &r->head;
@@ -605,7 +607,7 @@ static void forget(struct vt_collect *c)
 	c->model->block_records = NULL;
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
-	c->model->recorder = (struct vt_model_recorder){ .state = "off" };
+	c->model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_OFF };
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "ended",
 		      "recording was switched off while it was read: what was recorded is not shown");
 }

@@ -14,13 +14,13 @@
 /* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch/find.c looks at that often enough. */
 #define FIND_ATTEMPTS 2
 
-static const char *const backend_names[] = {
-	[VT_TORCH_ABSENT] = "not loaded",
-	[VT_TORCH_UNUSED] = "not initialised",
-	[VT_TORCH_NATIVE] = "native",
-	[VT_TORCH_ASYNC] = "cudaMallocAsync",
-	[VT_TORCH_PLUGGABLE] = "pluggable",
-	[VT_TORCH_UNKNOWN] = "refused",
+static const enum vt_allocator_state states[] = {
+	[VT_TORCH_ABSENT] = VT_ALLOCATOR_NOT_LOADED,
+	[VT_TORCH_UNUSED] = VT_ALLOCATOR_NOT_INITIALISED,
+	[VT_TORCH_NATIVE] = VT_ALLOCATOR_NATIVE,
+	[VT_TORCH_ASYNC] = VT_ALLOCATOR_ASYNC,
+	[VT_TORCH_PLUGGABLE] = VT_ALLOCATOR_PLUGGABLE,
+	[VT_TORCH_UNKNOWN] = VT_ALLOCATOR_REFUSED,
 };
 
 static void tell_found(struct vt_collect *c)
@@ -28,7 +28,7 @@ static void tell_found(struct vt_collect *c)
 	struct vt_model *model = c->model;
 	const struct vt_torch_found *found = &c->torch;
 
-	model->torch_state = backend_names[found->backend];
+	model->torch_state = states[found->backend];
 	model->versions.torch = vt_collect_copy(c, found->version, sizeof(found->version));
 	model->versions.torch_layout = found->row ? vt_collect_copy(c, found->layout.name, sizeof(found->layout.name)) : "";
 	model->versions.torch_layout_unknown = found->backend == VT_TORCH_NATIVE && !found->row;
@@ -176,7 +176,7 @@ void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen)
 		.pid = c->proc.pid,
 		.found = c->torch,
 		.process = vt_collect_copy(c, process, sizeof(process)),
-		.state = backend_names[c->torch.backend],
+		.state = states[c->torch.backend],
 		.library = library ? vt_collect_copy(c, library->path, PATH_MAX) : "",
 		.build_id = library ? build_id_of(c, library) : "",
 	};
@@ -253,7 +253,7 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 void vt_collect_torch_inherited(struct vt_collect *c)
 {
 	c->torch_inherited = true;
-	c->model->torch_state = "inherited";
+	c->model->torch_state = VT_ALLOCATOR_INHERITED;
 	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
 		      "PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
 		      "the parent's, this process holds none",

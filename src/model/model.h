@@ -131,6 +131,19 @@ struct vt_model_device {
 	bool context_threads_known;
 };
 
+/* What was found of an allocator of PyTorch's: that of the devices, or that of pinned host memory. */
+enum vt_allocator_state {
+	VT_ALLOCATOR_UNKNOWN, /* it was not looked for; of a report that another version wrote: nothing that this one knows */
+	VT_ALLOCATOR_NOT_LOADED,
+	VT_ALLOCATOR_NOT_INITIALISED,
+	VT_ALLOCATOR_NATIVE,
+	VT_ALLOCATOR_INHERITED, /* the copy that fork() made of the parent's: no block is held */
+	VT_ALLOCATOR_ASYNC,     /* cudaMallocAsync */
+	VT_ALLOCATOR_PLUGGABLE,
+	VT_ALLOCATOR_REFUSED,   /* its layout is not understood, or it was not found */
+	VT_N_ALLOCATOR_STATES
+};
+
 /* Why an exact allocator's blocks belong together. */
 enum vt_consistency {
 	VT_CONSISTENT_NOT,       /* not known: not exact */
@@ -320,9 +333,20 @@ struct vt_model_caught {
 	uint64_t others_bytes;  /* of the device, neither PyTorch's nor free: other processes, contexts, libraries */
 };
 
+enum vt_recording {
+	VT_RECORDING_NONE,    /* the recorder is not loaded */
+	VT_RECORDING_UNKNOWN, /* it is; of a report that another version wrote: a state that this one does not know */
+	VT_RECORDING_ON,
+	VT_RECORDING_OFF,
+	VT_RECORDING_INHERITED,     /* the copy that fork() made of the parent's: nothing is recorded here */
+	VT_RECORDING_OTHER_VERSION, /* the recorder is of another version of vramtap */
+	VT_RECORDING_UNREADABLE,
+	VT_N_RECORDINGS
+};
+
 /* What the recorder in the process says of itself. */
 struct vt_model_recorder {
-	const char *state;   /* ours: "on", "off", "other version", "unreadable"; NULL: it is not loaded */
+	enum vt_recording state;
 	/* when on: */
 	uint64_t on_ns;      /* for how long */
 	bool since_last;     /* times are counted back from the last record: no core says when it was made, and a clock may not be known */
@@ -337,7 +361,7 @@ struct vt_model_recorder {
 
 /* PyTorch's allocator of pinned host memory. It is no part of any device's memory. */
 struct vt_model_pinned {
-	const char *state;   /* ours: "native", "not loaded", "not initialised", "inherited", "refused"; NULL not looked for */
+	enum vt_allocator_state state; /* ASYNC and PLUGGABLE: never */
 	uint8_t result;      /* enum vt_walk_result, when native */
 	bool same_blocks;    /* unstable: the blocks are sure, their states are not */
 	const char *why;     /* ours; "" when complete */
@@ -496,7 +520,7 @@ struct vt_model {
 	enum vt_method cuda_method;
 	VT_VEC(struct vt_model_device) devices;
 	enum vt_method torch_method;
-	const char *torch_state; /* ours: "native", "not loaded", "not initialised", "cudaMallocAsync", "pluggable", "refused" */
+	enum vt_allocator_state torch_state;
 	VT_VEC(struct vt_model_allocator) allocators;
 	struct vt_block_rec *blocks; /* not necessarily heap memory: released by blocks_release */
 	size_t n_blocks;

@@ -13,6 +13,7 @@
 #include "json/out.h"
 #include "report/json/recorder.h"
 #include "model/model.h"
+#include "report/state_words.h"
 #include "report/writer.h"
 
 #define STACKS_SCHEMA "vramtap-stacks"
@@ -467,6 +468,12 @@ static void write_allocator(struct vt_json *json, const struct vt_model *model,
 	vt_json_end_object(json);
 }
 
+static void put_allocator_state(struct vt_json *json, enum vt_allocator_state state)
+{
+	vt_json_text(json, "state", vt_allocator_state_words(state));
+	vt_json_text(json, "state_code", vt_allocator_state_code(state));
+}
+
 /* ---- pinned host memory ---- */
 
 static void write_pinned_totals(struct vt_json *json, const struct vt_model_pinned *p)
@@ -528,7 +535,7 @@ static void write_no_pinned(struct vt_json *json)
 static void write_pinned(struct vt_json *json, const struct vt_model_pinned *p)
 {
 	vt_json_object(json, "pinned_host_memory");
-	vt_json_name(json, "state", p->state);
+	put_allocator_state(json, p->state);
 	if (p->object)
 		write_pinned_result(json, p);
 	else
@@ -752,7 +759,7 @@ static void write_torch(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_object(json, "pytorch");
 	vt_json_text(json, "method", vt_method_name(model->torch_method));
-	vt_json_name(json, "state", model->torch_state);
+	put_allocator_state(json, model->torch_state);
 	vt_json_array(json, "allocators");
 	for (size_t i = 0; i < model->allocators.n; i++)
 		write_allocator(json, model, &model->allocators.data[i]);

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "model/flight.h"
 #include "json/in.h"
+#include "report/state_words.h"
 #include "report/writer.h"
 
 #define MAX_DEVICE 1023
@@ -558,6 +559,58 @@ static void load_recorded(struct load *l, json_t *recorded)
 		l->model->untraced[i] = load_amount(l, without, keys[i]);
 }
 
+/* ---- states ---- */
+
+/* What vramtap 0.1.0 wrote, without codes. It stays as it is, whatever today's words are. */
+struct old_words {
+	const char *words;
+	unsigned int state;
+};
+
+static const struct old_words old_allocator_states[] = {
+	{ "not loaded", VT_ALLOCATOR_NOT_LOADED },
+	{ "not initialised", VT_ALLOCATOR_NOT_INITIALISED },
+	{ "native", VT_ALLOCATOR_NATIVE },
+	{ "inherited", VT_ALLOCATOR_INHERITED },
+	{ "cudaMallocAsync", VT_ALLOCATOR_ASYNC },
+	{ "pluggable", VT_ALLOCATOR_PLUGGABLE },
+	{ "refused", VT_ALLOCATOR_REFUSED },
+	{ NULL, VT_ALLOCATOR_UNKNOWN },
+};
+
+static const struct old_words old_recordings[] = {
+	{ "on", VT_RECORDING_ON },
+	{ "off", VT_RECORDING_OFF },
+	{ "inherited", VT_RECORDING_INHERITED },
+	{ "other version", VT_RECORDING_OTHER_VERSION },
+	{ "unreadable", VT_RECORDING_UNREADABLE },
+	{ NULL, VT_RECORDING_UNKNOWN },
+};
+
+static const char *allocator_state_code(unsigned int i)
+{
+	return vt_allocator_state_code((enum vt_allocator_state)i);
+}
+
+static const char *recording_code(unsigned int i)
+{
+	return vt_recording_code((enum vt_recording)i);
+}
+
+/* The code counts where there is one. The last of the old words stands for all that are not known. */
+static unsigned int load_state(struct load *l, json_t *from, const char *(*code_of)(unsigned int), unsigned int n,
+			       const struct old_words *old)
+{
+	const char *code = vt_json_in_text(&l->in, from, "state_code"), *words = vt_json_in_text(&l->in, from, "state");
+
+	for (unsigned int i = 0; code && i < n; i++)
+		if (code_of(i) && !strcmp(code, code_of(i)))
+			return i;
+	while (old->words && (code || !words || strcmp(words, old->words) != 0))
+		old++;
+	return old->state;
+}
+
 /* ---- vramtap's recorder ---- */
 
 static void load_driver_group(struct load *l, json_t *from)
@@ -594,7 +647,8 @@ static void load_recorder(struct load *l, json_t *root)
 
 	if (!from)
 		return;
-	r->state = vt_json_in_need_text(&l->in, from, "state");
+	vt_json_in_need_text(&l->in, from, "state");
+	r->state = (enum vt_recording)load_state(l, from, recording_code, VT_N_RECORDINGS, old_recordings);
 	r->on_ns = load_seconds(l, from, "on_for_s", 0);
 	r->since_last = ages_from && !strcmp(ages_from, "last-record");
 	r->driver = vt_json_in_text(&l->in, driver, "seen_by");
@@ -668,7 +722,8 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
 	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name, VT_METHOD_INTERPRETER + 1);
-	model->torch_state = vt_json_in_text(&l->in, torch, "state");
+	model->torch_state = (enum vt_allocator_state)load_state(l, torch, allocator_state_code, VT_N_ALLOCATOR_STATES,
+								 old_allocator_states);
 	vt_flight_load(&l->in, torch, &model->collectives);
 	if (recorded)
 		load_recorded(l, recorded);

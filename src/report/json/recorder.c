@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "report/state_words.h"
 
 static double seconds(uint64_t age_ns)
 {
@@ -137,7 +138,8 @@ void vt_json_recorder(struct vt_json *json, const struct vt_model *model)
 		return;
 	}
 	vt_json_object(json, "recorder");
-	vt_json_text(json, "state", r->state);
+	vt_json_text(json, "state", vt_recording_words(r->state));
+	vt_json_text(json, "state_code", vt_recording_code(r->state));
 	vt_json_milli(json, "on_for_s", seconds(r->on_ns));
 	vt_json_text(json, "ages_from", r->since_last ? "last-record" : "report");
 	put_frames(json, r);

@@ -311,25 +311,22 @@ void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, 
 
 static const char *why_no_allocator(const struct vt_model *model)
 {
-	static const struct {
-		const char *state, *why;
-	} reasons[] = {
-		{ "not loaded", "This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no blocks to show." },
-		{ "not initialised", "PyTorch has not used CUDA in this process yet: there are no blocks." },
-		{ "native", "PyTorch's allocator has no devices yet: there are no blocks." },
-		{ "inherited", "PyTorch's allocator is the parent's, copied by fork(): this process holds no blocks." },
-		{ "cudaMallocAsync", "PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks." },
-		{ "pluggable", "PyTorch takes its memory from an allocator of the program's own (CUDAPluggableAllocator): its blocks are "
-			       "not known." },
-		{ "refused", "PyTorch's allocator is not shown: its layout is not understood." },
+	static const char *const reasons[VT_N_ALLOCATOR_STATES] = {
+		[VT_ALLOCATOR_UNKNOWN] = "It is not known which allocator PyTorch uses: there are no blocks to show.",
+		[VT_ALLOCATOR_NOT_LOADED] = "This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no "
+					    "blocks to show.",
+		[VT_ALLOCATOR_NOT_INITIALISED] = "PyTorch has not used CUDA in this process yet: there are no blocks.",
+		[VT_ALLOCATOR_NATIVE] = "PyTorch's allocator has no devices yet: there are no blocks.",
+		[VT_ALLOCATOR_INHERITED] = "PyTorch's allocator is the parent's, copied by fork(): this process holds no blocks.",
+		[VT_ALLOCATOR_ASYNC] = "PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks.",
+		[VT_ALLOCATOR_PLUGGABLE] = "PyTorch takes its memory from an allocator of the program's own "
+					   "(CUDAPluggableAllocator): its blocks are not known.",
+		[VT_ALLOCATOR_REFUSED] = "PyTorch's allocator is not shown: its layout is not understood.",
 	};
 
 	if (!model->process.uses_cuda)
 		return "This process does not use CUDA: libcuda is not mapped.";
-	for (size_t i = 0; model->torch_state && i < sizeof(reasons) / sizeof(reasons[0]); i++)
-		if (!strcmp(model->torch_state, reasons[i].state))
-			return reasons[i].why;
-	return "It is not known which allocator PyTorch uses: there are no blocks to show.";
+	return reasons[model->torch_state];
 }
 
 void vt_text_no_allocator(struct vt_line *line, const struct vt_model *model)

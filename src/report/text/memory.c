@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "report/state_words.h"
 #include "report/text/text.h"
 
 #define MAX_TABLES 4 /* with more GPUs than that, one line each */
@@ -564,7 +565,7 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 			print_table(line, model, &model->allocators.data[i]);
 	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state) {
 		vt_line_blank(line);
-		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", model->torch_state);
+		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", vt_allocator_state_words(model->torch_state));
 		vt_line_end(line);
 	}
 	if (model->allocators.n == 0)

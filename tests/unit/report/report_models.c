@@ -79,7 +79,7 @@ struct vt_model_allocator *report_add_allocator(struct vt_model *model, int devi
 	pending_stream = 0;
 	pending_pool = 0;
 	model->torch_method = VT_METHOD_INSIDE;
-	model->torch_state = "native";
+	model->torch_state = VT_ALLOCATOR_NATIVE;
 	return a;
 }
 
@@ -137,7 +137,7 @@ void report_add_pinned(struct vt_model *model)
 	struct vt_model_pinned *p = &model->pinned;
 	uint64_t addr = 0x7f1200000000;
 
-	p->state = "native";
+	p->state = VT_ALLOCATOR_NATIVE;
 	p->why = "";
 	p->object = 0x55d0c0de4a40;
 	p->counted = true;
@@ -242,7 +242,7 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 	struct vt_model_record *records = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records)));
 
 	model->recorder = (struct vt_model_recorder){
-		.state = "on", .on_ns = 720 * SECOND, .python = true, .native = true, .driver = "CUPTI", .memory_bytes = 20 * MIB,
+		.state = VT_RECORDING_ON, .on_ns = 720 * SECOND, .python = true, .native = true, .driver = "CUPTI", .memory_bytes = 20 * MIB,
 		.max_memory_bytes = 256 * MIB, .allocations = 12345678, .driver_allocations = 50, .driver_frees = 10, .compared = 3,
 	};
 	for (size_t i = 0; i < model->traces.n; i++) {
@@ -511,7 +511,7 @@ static void build_pools(struct vt_model *model)
 	d->n_pools = 2;
 	d->pools[0] = (struct vt_model_pool){ "default", 3 * GIB, 4 * GIB, 2 * GIB, 4 * GIB };
 	d->pools[1] = (struct vt_model_pool){ "current", GIB, GIB, GIB / 2, GIB };
-	model->torch_state = "cudaMallocAsync";
+	model->torch_state = VT_ALLOCATOR_ASYNC;
 }
 
 static void build_held(struct vt_model *model)
@@ -587,7 +587,7 @@ static void build_just_on(struct vt_model *model)
 	for (size_t i = 0; i < model->n_blocks; i++)
 		of_block[i] = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 	model->block_traces = of_block;
-	model->recorder = (struct vt_model_recorder){ .state = "on", .on_ns = 3 * SECOND, .python = true };
+	model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_ON, .on_ns = 3 * SECOND, .python = true };
 }
 
 static void build_unstable(struct vt_model *model)
@@ -678,7 +678,7 @@ static void build_no_cuda(struct vt_model *model)
 		.torch = "", .torch_layout = "", .python = "", .driver = ""
 	};
 	model->cuda_method = VT_METHOD_NONE;
-	model->torch_state = "not loaded";
+	model->torch_state = VT_ALLOCATOR_NOT_LOADED;
 	model->timing = (struct vt_model_timing){ .total_ms = 4.2, .stopped_ms = 0.31 };
 	t = report_add_thread(model, 41273, "sleep");
 	t->is_main = true;
@@ -759,7 +759,7 @@ static void build_many_threads(struct vt_model *model)
 {
 	add_identity(model);
 	report_add_device(model, 0, 3 * GIB, 80 * GIB);
-	model->torch_state = "not initialised";
+	model->torch_state = VT_ALLOCATOR_NOT_INITIALISED;
 	for (int i = 0; i < 200; i++) {
 		struct vt_model_thread *t = report_add_thread(
 			model, 1000 + i, vt_arena_printf(&model->arena, "worker-%d", i));

@@ -95,7 +95,7 @@ static void build(struct vt_model *model, const struct scene *scene)
 	model->block_traces = of_block;
 	model->block_records = records;
 	if (scene->start_ns) {
-		model->recorder.state = "on";
+		model->recorder.state = VT_RECORDING_ON;
 		model->recorder.on_ns = scene->start_ns;
 	}
 	assert_true(vt_model_account(model));

@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "report/json/load.h"
+#include "report/state_words.h"
 #include "report/writer.h"
 #include "unit/report/report_models.h"
 
@@ -168,6 +169,103 @@ static void test_stages(void **state)
 	for (unsigned int i = 0; i < VT_N_STAGES; i++)
 		assert_int_equal(loaded.diags.data[i].stage, i == VT_STAGE_PINNED ? VT_STAGE_OTHER : i);
 	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+}
+
+static void test_allocator_states(void **state)
+{
+	struct vt_model model, loaded;
+
+	(void)state;
+	vt_model_init(&model);
+	for (unsigned int i = 0; i < VT_N_ALLOCATOR_STATES; i++) {
+		const char *code = vt_allocator_state_code((enum vt_allocator_state)i);
+
+		model.torch_state = (enum vt_allocator_state)i;
+		assert_int_equal(code != NULL, i != VT_ALLOCATOR_UNKNOWN);
+		assert_int_equal(vt_allocator_state_words(model.torch_state) != NULL, i != VT_ALLOCATOR_UNKNOWN);
+		for (unsigned int k = VT_ALLOCATOR_UNKNOWN + 1; k < i; k++)
+			assert_string_not_equal(code, vt_allocator_state_code((enum vt_allocator_state)k));
+		load_instead(&model, "\"tool_version\"", "\"tool_version\"", &loaded);
+		assert_int_equal(loaded.torch_state, i);
+		vt_model_deinit(&loaded);
+	}
+	/* words do not count where there is a code, and a code of next year is not known */
+	model.torch_state = VT_ALLOCATOR_PLUGGABLE;
+	load_instead(&model, "\"state\": \"pluggable\"", "\"state\": \"native\"", &loaded);
+	assert_int_equal(loaded.torch_state, VT_ALLOCATOR_PLUGGABLE);
+	vt_model_deinit(&loaded);
+	load_instead(&model, "\"state_code\": \"pluggable\"", "\"state_code\": \"of next year\"", &loaded);
+	assert_int_equal(loaded.torch_state, VT_ALLOCATOR_UNKNOWN);
+	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+}
+
+static void test_recordings(void **state)
+{
+	struct vt_model model, loaded;
+
+	(void)state;
+	vt_model_init(&model);
+	for (unsigned int i = 0; i < VT_N_RECORDINGS; i++) {
+		const char *code = vt_recording_code((enum vt_recording)i);
+
+		model.recorder.state = (enum vt_recording)i;
+		assert_int_equal(code != NULL, i != VT_RECORDING_NONE);
+		assert_int_equal(vt_recording_words(model.recorder.state) != NULL, i != VT_RECORDING_NONE);
+		for (unsigned int k = VT_RECORDING_NONE + 1; k < i; k++)
+			assert_string_not_equal(code, vt_recording_code((enum vt_recording)k));
+		load_instead(&model, "\"tool_version\"", "\"tool_version\"", &loaded);
+		assert_int_equal(loaded.recorder.state, i);
+		vt_model_deinit(&loaded);
+	}
+	model.recorder.state = VT_RECORDING_OTHER_VERSION;
+	load_instead(&model, "\"state_code\": \"other-version\"", "\"state_code\": \"of next year\"", &loaded);
+	assert_int_equal(loaded.recorder.state, VT_RECORDING_UNKNOWN);
+	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+}
+
+/* Word for word what 0.1.0 wrote: today's words may become others, these mean the same for ever. */
+static void test_words_of_0_1_0(void **state)
+{
+	static const struct {
+		const char *words;
+		enum vt_allocator_state state;
+	} allocators[] = {
+		{ "\"not loaded\"", VT_ALLOCATOR_NOT_LOADED },  { "\"not initialised\"", VT_ALLOCATOR_NOT_INITIALISED },
+		{ "\"native\"", VT_ALLOCATOR_NATIVE },	  { "\"inherited\"", VT_ALLOCATOR_INHERITED },
+		{ "\"cudaMallocAsync\"", VT_ALLOCATOR_ASYNC }, { "\"pluggable\"", VT_ALLOCATOR_PLUGGABLE },
+		{ "\"refused\"", VT_ALLOCATOR_REFUSED },	  { "null", VT_ALLOCATOR_UNKNOWN },
+		{ "\"of another year\"", VT_ALLOCATOR_UNKNOWN },
+	};
+	static const struct {
+		const char *words;
+		enum vt_recording state;
+	} recordings[] = {
+		{ "on", VT_RECORDING_ON },	      { "off", VT_RECORDING_OFF },
+		{ "inherited", VT_RECORDING_INHERITED }, { "other version", VT_RECORDING_OTHER_VERSION },
+		{ "unreadable", VT_RECORDING_UNREADABLE }, { "of another year", VT_RECORDING_UNKNOWN },
+	};
+	struct vt_model model, loaded;
+	char old[200];
+
+	(void)state;
+	vt_model_init(&model);
+	model.torch_state = VT_ALLOCATOR_PLUGGABLE;
+	model.recorder.state = VT_RECORDING_OTHER_VERSION;
+	for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++) {
+		snprintf(old, sizeof(old), "\"state\": %s", allocators[i].words);
+		load_instead(&model, "\"state\": \"pluggable\",\n  \"state_code\": \"pluggable\"", old, &loaded);
+		assert_int_equal(loaded.torch_state, allocators[i].state);
+		vt_model_deinit(&loaded);
+	}
+	for (size_t i = 0; i < sizeof(recordings) / sizeof(recordings[0]); i++) {
+		snprintf(old, sizeof(old), "\"state\": \"%s\"", recordings[i].words);
+		load_instead(&model, "\"state\": \"other version\",\n  \"state_code\": \"other-version\"", old, &loaded);
+		assert_int_equal(loaded.recorder.state, recordings[i].state);
+		vt_model_deinit(&loaded);
+	}
 	vt_model_deinit(&model);
 }
 
@@ -365,6 +463,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_allocator_states), cmocka_unit_test(test_recordings), cmocka_unit_test(test_words_of_0_1_0),
 		cmocka_unit_test(test_other_documents),
 		cmocka_unit_test(test_depth),	   cmocka_unit_test(test_many_small_parts),
 		cmocka_unit_test(test_damage),

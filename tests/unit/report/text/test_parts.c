@@ -134,17 +134,17 @@ static void test_largest(void **state)
 static void test_no_blocks(void **state)
 {
 	static const struct {
-		const char *state, *text;
+		enum vt_allocator_state state;
+		const char *text;
 	} cases[] = {
-		{ "not loaded", "PyTorch's CUDA allocator is not loaded" },
-		{ "not initialised", "PyTorch has not used CUDA in this process yet" },
-		{ "cudaMallocAsync", "cudaMallocAsync" },
-		{ "pluggable", "CUDAPluggableAllocator" },
-		{ "refused", "its layout is not understood" },
-		{ "inherited", "copied by fork()" },
-		{ "native", "no devices yet" },
-		{ "of next year", "It is not known which allocator" },
-		{ NULL, "It is not known which allocator" },
+		{ VT_ALLOCATOR_NOT_LOADED, "PyTorch's CUDA allocator is not loaded" },
+		{ VT_ALLOCATOR_NOT_INITIALISED, "PyTorch has not used CUDA in this process yet" },
+		{ VT_ALLOCATOR_ASYNC, "cudaMallocAsync" },
+		{ VT_ALLOCATOR_PLUGGABLE, "CUDAPluggableAllocator" },
+		{ VT_ALLOCATOR_REFUSED, "its layout is not understood" },
+		{ VT_ALLOCATOR_INHERITED, "copied by fork()" },
+		{ VT_ALLOCATOR_NATIVE, "no devices yet" },
+		{ VT_ALLOCATOR_UNKNOWN, "It is not known which allocator" },
 	};
 	struct vt_model model;
 

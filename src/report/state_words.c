@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/state_words.h"
+
+#define N_ELEMENTS(a) (sizeof(a) / sizeof((a)[0]))
+
+struct row {
+	const char *code, *words;
+};
+
+static const struct row allocator_states[] = {
+	[VT_ALLOCATOR_UNKNOWN] = { 0 },
+	[VT_ALLOCATOR_NOT_LOADED] = { "not-loaded", "not loaded" },
+	[VT_ALLOCATOR_NOT_INITIALISED] = { "not-initialised", "not initialised" },
+	[VT_ALLOCATOR_NATIVE] = { "native", "native" },
+	[VT_ALLOCATOR_INHERITED] = { "inherited", "inherited" },
+	[VT_ALLOCATOR_ASYNC] = { "cuda-malloc-async", "cudaMallocAsync" },
+	[VT_ALLOCATOR_PLUGGABLE] = { "pluggable", "pluggable" },
+	[VT_ALLOCATOR_REFUSED] = { "refused", "refused" },
+};
+
+static const struct row recordings[] = {
+	[VT_RECORDING_NONE] = { 0 },
+	[VT_RECORDING_UNKNOWN] = { "unknown", "unknown" },
+	[VT_RECORDING_ON] = { "on", "on" },
+	[VT_RECORDING_OFF] = { "off", "off" },
+	[VT_RECORDING_INHERITED] = { "inherited", "inherited" },
+	[VT_RECORDING_OTHER_VERSION] = { "other-version", "other version" },
+	[VT_RECORDING_UNREADABLE] = { "unreadable", "unreadable" },
+};
+
+_Static_assert(N_ELEMENTS(allocator_states) == VT_N_ALLOCATOR_STATES, "each state has words");
+_Static_assert(N_ELEMENTS(recordings) == VT_N_RECORDINGS, "each state has words");
+
+const char *vt_allocator_state_code(enum vt_allocator_state state)
+{
+	return allocator_states[state].code;
+}
+
+const char *vt_allocator_state_words(enum vt_allocator_state state)
+{
+	return allocator_states[state].words;
+}
+
+const char *vt_recording_code(enum vt_recording recording)
+{
+	return recordings[recording].code;
+}
+
+const char *vt_recording_words(enum vt_recording recording)
+{
+	return recordings[recording].words;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What documents say for the model's states: the code, which is the same in every version, for machines; and words for people,
+ * which nobody compares. Both are NULL of a state that is not known.
+ */
+#ifndef VT_REPORT_STATE_WORDS_H
+#define VT_REPORT_STATE_WORDS_H
+
+#include "model/model.h"
+
+const char *vt_allocator_state_code(enum vt_allocator_state state);   /* "not-loaded" */
+const char *vt_allocator_state_words(enum vt_allocator_state state);  /* "not loaded" */
+const char *vt_recording_code(enum vt_recording recording);           /* "other-version" */
+const char *vt_recording_words(enum vt_recording recording);          /* "other version" */
+
+#endif
