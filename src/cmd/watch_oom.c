@@ -210,7 +210,7 @@ static struct vt_model_oom event_as_model(pid_t pid, const struct vt_recorder_oo
 
 	return (struct vt_model_oom){
 		.number = seq,
-		.kind = event->kind == VT_OOM_PYTORCH ? "pytorch" : "driver",
+		.of_pytorch = event->kind == VT_OOM_PYTORCH,
 		.requested = event->requested,
 		.age_ns = now > event->time_ns ? now - event->time_ns : 0,
 		.free_bytes = event->free_bytes,

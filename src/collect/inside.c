@@ -117,13 +117,13 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 			      "the driver shows this process no device");
 }
 
-static void add_pool(struct vt_model_device *device, const char *kind, const struct vt_cuda_pool *from)
+static void add_pool(struct vt_model_device *device, int kind, const struct vt_cuda_pool *from)
 {
 	if (!from->handle || from->error)
 		return;
 	device->pools_known = true;
 	device->pools[device->n_pools++] = (struct vt_model_pool){
-		.kind = kind,
+		.is_current = kind == VT_POOL_CURRENT,
 		.reserved_bytes = from->reserved,
 		.reserved_high_bytes = from->reserved_high,
 		.used_bytes = from->used,
@@ -134,7 +134,6 @@ static void add_pool(struct vt_model_device *device, const char *kind, const str
 /* The last question to the driver: nothing else is lost when it does not answer. */
 static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 {
-	static const char *const kinds[VT_N_POOLS] = { [VT_POOL_DEFAULT] = "default", [VT_POOL_CURRENT] = "current" };
 	uint64_t budget = c->options->budget_ns < POOLS_DEADLINE_NS ? c->options->budget_ns : POOLS_DEADLINE_NS;
 	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA_POOLS, vt_now_ns() + budget);
 
@@ -152,7 +151,7 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 		if (device->ordinal < 0 || device->ordinal >= VT_MAX_CUDA_DEVICES || device->ordinal >= answer.n_devices)
 			continue;
 		for (int k = 0; k < VT_N_POOLS; k++)
-			add_pool(device, kinds[k], &answer.pools[device->ordinal][k]);
+			add_pool(device, k, &answer.pools[device->ordinal][k]);
 	}
 }
 

@@ -378,11 +378,14 @@ static bool is_segment(const struct range *ranges, size_t n, uint64_t start, uin
 }
 
 static const struct {
-	const char *name;
+	enum vt_driver_kind kind;
 	bool on_device;
 } kinds[] = {
-	[VT_DRIVER_DEVICE] = { "device", true }, [VT_DRIVER_ASYNC] = { "async", true }, [VT_DRIVER_VMM] = { "mapped", true },
-	[VT_DRIVER_MANAGED] = { "managed", false }, [VT_DRIVER_HOST] = { "host", false },
+	[VT_DRIVER_DEVICE] = { VT_DRIVER_KIND_DEVICE, true },
+	[VT_DRIVER_ASYNC] = { VT_DRIVER_KIND_ASYNC, true },
+	[VT_DRIVER_VMM] = { VT_DRIVER_KIND_MAPPED, true },
+	[VT_DRIVER_MANAGED] = { VT_DRIVER_KIND_MANAGED, false },
+	[VT_DRIVER_HOST] = { VT_DRIVER_KIND_HOST, false },
 };
 
 static int compare_driver(const void *pa, const void *pb)
@@ -400,7 +403,7 @@ static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *
 		qsort(r->driver.blocks.data, n, sizeof(*r->driver.blocks.data), compare_driver);
 	for (size_t i = 0; i < n; i++) {
 		const struct vt_recorder_driver_block *from = &r->driver.blocks.data[i];
-		bool known = from->kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[from->kind].name;
+		bool known = from->kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[from->kind].kind;
 		struct vt_model_driver_block *block;
 
 		/* One that was moved while the table was read is there twice. No address space has room for more than this. */
@@ -411,7 +414,7 @@ static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *
 			return false;
 		*block = (struct vt_model_driver_block){
 			.addr = from->addr, .size = from->size, .stream = from->stream, .device = from->device < 0 ? -1 : from->device,
-			.kind = kinds[from->kind].name, .on_device = kinds[from->kind].on_device,
+			.kind = kinds[from->kind].kind, .on_device = kinds[from->kind].on_device,
 			.of_pytorch = kinds[from->kind].on_device && is_segment(segments, n_segments, from->addr, from->size),
 			.record = make_record(c, r, time_of(r, from->time), from->tid),
 		};
@@ -445,7 +448,7 @@ static bool find_ooms(struct vt_collect *c, struct vt_collect_recorded *r)
 			return false;
 		*oom = (struct vt_model_oom){
 			.number = from->seq,
-			.kind = from->kind == VT_OOM_PYTORCH ? "pytorch" : "driver",
+			.of_pytorch = from->kind == VT_OOM_PYTORCH,
 			.requested = from->requested,
 			.age_ns = age_of(r, from->time_ns),
 			.free_bytes = from->free_bytes, .total_bytes = from->total_bytes,

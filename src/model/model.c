@@ -188,6 +188,21 @@ const char *vt_stage_name(enum vt_stage stage)
 	return name_of(names, N_ELEMENTS(names), stage);
 }
 
+const char *vt_driver_kind_name(enum vt_driver_kind kind)
+{
+	static const char *const names[] = {
+		[VT_DRIVER_KIND_OTHER] = "other",
+		[VT_DRIVER_KIND_DEVICE] = "device",
+		[VT_DRIVER_KIND_ASYNC] = "async",
+		[VT_DRIVER_KIND_MAPPED] = "mapped",
+		[VT_DRIVER_KIND_MANAGED] = "managed",
+		[VT_DRIVER_KIND_HOST] = "host",
+	};
+
+	_Static_assert(N_ELEMENTS(names) == VT_N_DRIVER_KINDS, "each kind has a name");
+	return name_of(names, N_ELEMENTS(names), kind);
+}
+
 const char *vt_trace_source_name(enum vt_trace_source source)
 {
 	static const char *const names[] = {

@@ -105,7 +105,7 @@ struct vt_model_versions {
 
 /* One of the driver's memory pools of a device, from which cudaMallocAsync takes. The driver's own numbers. */
 struct vt_model_pool {
-	const char *kind; /* ours: "default", or "current" when the process has set another */
+	bool is_current; /* the process has set it in place of the default one */
 	uint64_t reserved_bytes, reserved_high_bytes; /* now, and the most so far */
 	uint64_t used_bytes, used_high_bytes;
 };
@@ -269,11 +269,21 @@ struct vt_model_record {
 	const char *thread; /* its name, "" unknown, or it is gone */
 };
 
+enum vt_driver_kind {
+	VT_DRIVER_KIND_OTHER, /* of a report that another version wrote: one that this one does not know */
+	VT_DRIVER_KIND_DEVICE,
+	VT_DRIVER_KIND_ASYNC,  /* cudaMallocAsync */
+	VT_DRIVER_KIND_MAPPED, /* cuMemMap */
+	VT_DRIVER_KIND_MANAGED,
+	VT_DRIVER_KIND_HOST,   /* pinned */
+	VT_N_DRIVER_KINDS
+};
+
 /* Memory that was asked of the driver while that was recorded. */
 struct vt_model_driver_block {
 	uint64_t addr, size, stream;
 	int device;          /* -1 unknown */
-	const char *kind;    /* ours: "device", "async", "mapped", "managed", "host" */
+	enum vt_driver_kind kind;
 	bool on_device;      /* it is memory of a device; managed and host memory are not */
 	bool of_pytorch;     /* a segment of PyTorch's allocator, which has its own account */
 	struct vt_model_record record;
@@ -282,7 +292,7 @@ struct vt_model_driver_block {
 
 /* Driver allocations of one kind and from one library (of the first frame outside of the driver and its runtime). Filled by account. */
 struct vt_model_driver_group {
-	const char *kind;
+	enum vt_driver_kind kind;
 	bool on_device;
 	int device;
 	const char *library; /* base name of the file; NULL unknown */
@@ -294,7 +304,7 @@ struct vt_model_driver_group {
 /* A request that failed for want of memory, while recording was on. */
 struct vt_model_oom {
 	uint32_t number;     /* from 1 */
-	const char *kind;    /* ours: "pytorch", "driver" */
+	bool of_pytorch;     /* its allocator's; else a request to the driver */
 	uint64_t requested;
 	uint64_t age_ns;
 	uint64_t free_bytes, total_bytes; /* of the device at that moment; 0 0 not known */
@@ -603,6 +613,7 @@ const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, 
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);
 
 const char *vt_stage_name(enum vt_stage stage); /* "process", "core", "torch", "stacks", ... */
+const char *vt_driver_kind_name(enum vt_driver_kind kind); /* "device", "async", "mapped", "managed", "host", "other" */
 const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch", "vramtap" */
 const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable", "sampled", ... */
 const char *vt_oom_verdict_name(enum vt_oom_verdict verdict); /* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */

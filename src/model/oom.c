@@ -129,7 +129,7 @@ void vt_account_oom(struct vt_model *model)
 	c->oom = find_oom(model, c->first);
 	if (!c->oom)
 		c->oom = &c->event;
-	if (!c->oom->kind || strcmp(c->oom->kind, "pytorch") != 0)
+	if (!c->oom->of_pytorch)
 		return;
 	c->needed_bytes = round_up(c->oom->requested, MIN_BLOCK);
 	c->segment_bytes = segment_for(c->needed_bytes);

@@ -593,7 +593,7 @@ static void compare_all_groups(struct work *w)
 
 static bool same_driver(const struct vt_model_driver_group *a, const struct vt_model_driver_group *b)
 {
-	return a->device == b->device && !strcmp(a->kind, b->kind) &&
+	return a->device == b->device && a->kind == b->kind &&
 	       !differ(a->library ? a->library : "?", b->library ? b->library : "?");
 }
 

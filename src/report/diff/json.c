@@ -162,7 +162,7 @@ static void write_driver(struct vt_json *json, const struct vt_diff *diff)
 
 		vt_json_object_line(json, NULL);
 		vt_json_name(json, "library", d->group->library);
-		vt_json_text(json, "kind", d->group->kind);
+		vt_json_text(json, "kind", vt_driver_kind_name(d->group->kind));
 		if (d->group->device >= 0)
 			vt_json_int(json, "device", d->group->device);
 		else

@@ -385,7 +385,7 @@ static void print_driver(const struct table *t)
 			print_title(t, "Outside PyTorch's allocator", NULL);
 		title = true;
 		snprintf(label, sizeof(label), "%.100s, %.20s", d->group->library ? d->group->library : "unknown library",
-			 d->group->kind);
+			 vt_driver_kind_name(d->group->kind));
 		if (t->diff->devices.n > 1 && d->group->device >= 0)
 			snprintf(label + strlen(label), sizeof(label) - strlen(label), " GPU %d", d->group->device);
 		print_row(t, label, &d->amount);

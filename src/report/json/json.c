@@ -196,7 +196,7 @@ static void write_pools(struct vt_json *json, const struct vt_model_device *d)
 		const struct vt_model_pool *pool = &d->pools[i];
 
 		vt_json_object_line(json, NULL);
-		vt_json_text(json, "kind", pool->kind);
+		vt_json_text(json, "kind", pool->is_current ? "current" : "default");
 		vt_json_uint(json, "reserved_bytes", pool->reserved_bytes);
 		vt_json_uint(json, "reserved_high_bytes", pool->reserved_high_bytes);
 		vt_json_uint(json, "used_bytes", pool->used_bytes);

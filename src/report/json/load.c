@@ -613,6 +613,16 @@ static unsigned int load_state(struct load *l, json_t *from, const char *(*code_
 
 /* ---- vramtap's recorder ---- */
 
+static enum vt_driver_kind load_driver_kind(struct load *l, json_t *from)
+{
+	const char *name = vt_json_in_need_text(&l->in, from, "kind");
+
+	for (enum vt_driver_kind kind = 0; kind < VT_N_DRIVER_KINDS; kind++)
+		if (!strcmp(name, vt_driver_kind_name(kind)))
+			return kind;
+	return VT_DRIVER_KIND_OTHER;
+}
+
 static void load_driver_group(struct load *l, json_t *from)
 {
 	struct vt_model_driver_group *g = vt_vec_append(&l->model->driver_groups);
@@ -623,7 +633,7 @@ static void load_driver_group(struct load *l, json_t *from)
 		return;
 	}
 	*g = (struct vt_model_driver_group){
-		.kind = vt_json_in_need_text(&l->in, from, "kind"),
+		.kind = load_driver_kind(l, from),
 		.on_device = vt_json_in_need_bool(&l->in, from, "device_memory"),
 		.device = -1,
 		.library = vt_json_in_text(&l->in, from, "library"),

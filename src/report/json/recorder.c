@@ -50,7 +50,7 @@ static void write_driver_block(struct vt_json *json, const struct vt_model *mode
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
 	vt_json_uint(json, "bytes", b->size);
-	vt_json_text(json, "kind", b->kind);
+	vt_json_text(json, "kind", vt_driver_kind_name(b->kind));
 	put_device(json, b->device);
 	vt_json_hex(json, "stream", b->stream);
 	vt_json_bool(json, "of_pytorch", b->of_pytorch);
@@ -63,7 +63,7 @@ static void write_driver_group(struct vt_json *json, const struct vt_model *mode
 {
 	vt_json_object_line(json, NULL);
 	vt_json_text(json, "library", g->library);
-	vt_json_text(json, "kind", g->kind);
+	vt_json_text(json, "kind", vt_driver_kind_name(g->kind));
 	vt_json_bool(json, "device_memory", g->on_device);
 	put_device(json, g->device);
 	vt_json_uint(json, "bytes", g->bytes);
@@ -100,7 +100,7 @@ static void write_oom(struct vt_json *json, const struct vt_model *model, const 
 {
 	vt_json_object_line(json, NULL);
 	vt_json_uint(json, "number", oom->number);
-	vt_json_text(json, "kind", oom->kind);
+	vt_json_text(json, "kind", oom->of_pytorch ? "pytorch" : "driver");
 	/* A program may ask for anything, as for -1; few readers of JSON, and not diff, take numbers beyond 63 bits. */
 	vt_json_uint(json, "requested_bytes", oom->requested < INT64_MAX ? oom->requested : INT64_MAX);
 	vt_json_milli(json, "age_s", seconds(oom->age_ns));

@@ -222,18 +222,16 @@ static void print_pinned(struct vt_line *line, const struct vt_model *model, con
 
 static const char *kind_words(const struct vt_model_driver_block *b)
 {
-	static const struct {
-		const char *kind, *words;
-	} kinds[] = {
-		{ "device", "device memory" },		 { "async", "device memory of cudaMallocAsync" },
-		{ "mapped", "mapped device memory" },	 { "managed", "managed memory" },
-		{ "host", "pinned host memory" },
+	static const char *const words[VT_N_DRIVER_KINDS] = {
+		[VT_DRIVER_KIND_OTHER] = "memory",
+		[VT_DRIVER_KIND_DEVICE] = "device memory",
+		[VT_DRIVER_KIND_ASYNC] = "device memory of cudaMallocAsync",
+		[VT_DRIVER_KIND_MAPPED] = "mapped device memory",
+		[VT_DRIVER_KIND_MANAGED] = "managed memory",
+		[VT_DRIVER_KIND_HOST] = "pinned host memory",
 	};
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(b->kind, kinds[i].kind))
-			return kinds[i].words;
-	return "memory";
+	return words[b->kind];
 }
 
 static void print_driver(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)

@@ -489,11 +489,9 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 
 static void print_pool_rows(const struct table *t, const struct vt_model_pool *pool)
 {
-	bool is_default = !strcmp(pool->kind, "default");
-
-	print_row(t, &(struct row){ 0, is_default ? "in use from the driver's pool" : "in use from the process's pool",
+	print_row(t, &(struct row){ 0, pool->is_current ? "in use from the process's pool" : "in use from the driver's pool",
 				    pool->used_bytes, NO_BLOCKS, NULL, false });
-	print_row(t, &(struct row){ 0, is_default ? "kept by the driver's pool" : "kept by the process's pool",
+	print_row(t, &(struct row){ 0, pool->is_current ? "kept by the process's pool" : "kept by the driver's pool",
 				    pool->reserved_bytes - pool->used_bytes, NO_BLOCKS, NULL, false });
 }
 

@@ -37,9 +37,9 @@ static void print_group(struct vt_line *line, const struct vt_model_driver_group
 	struct vt_str title = { 0 };
 
 	if (with_device && g->device >= 0)
-		snprintf(kind, sizeof(kind), "%.8s GPU %d", g->kind, g->device);
+		snprintf(kind, sizeof(kind), "%.8s GPU %d", vt_driver_kind_name(g->kind), g->device);
 	else
-		snprintf(kind, sizeof(kind), "%s", g->kind);
+		snprintf(kind, sizeof(kind), "%s", vt_driver_kind_name(g->kind));
 	vt_line_pad(line, 2);
 	vt_line_cell(line, VT_PLAIN, g->library ? g->library : "(unknown library)", LIBRARY_COLUMNS, VT_CUT_END);
 	vt_line_cell(line, g->on_device ? VT_PLAIN : VT_DIM, kind, KIND_COLUMNS, VT_CUT_END);

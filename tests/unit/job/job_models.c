@@ -302,7 +302,7 @@ static bool add_rank(const struct made *made, int rank)
 	a->result.stats.num_ooms = where == KEPT;
 	if (where == KEPT) {
 		model.caught.event = (struct vt_model_oom){ .number = 1,
-							    .kind = "pytorch",
+							    .of_pytorch = true,
 							    .requested = 2254857830,
 							    .device = 0,
 							    .tid = label.pid,

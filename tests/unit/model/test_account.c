@@ -498,7 +498,7 @@ static void build_caught(struct vt_model *model, uint64_t requested, uint64_t fr
 	oom = vt_vec_append(&model->ooms);
 	assert_non_null(oom);
 	*oom = (struct vt_model_oom){
-		.number = 7, .kind = "pytorch", .requested = requested, .free_bytes = free_bytes, .total_bytes = total, .device = 0,
+		.number = 7, .of_pytorch = true, .requested = requested, .free_bytes = free_bytes, .total_bytes = total, .device = 0,
 		.tid = 4711, .trace = VT_UNTRACED(VT_UNTRACED_NO_STACK),
 	};
 	model->caught.first = 7;
@@ -782,7 +782,7 @@ static void test_driver_groups(void **state)
 		const struct vt_model_driver_group *g = &model.driver_groups.data[i];
 
 		assert_true(i == 0 || g[-1].on_device >= g->on_device);
-		assert_true(g->on_device == (strcmp(g->kind, "host") && strcmp(g->kind, "managed")));
+		assert_true(g->on_device == (g->kind != VT_DRIVER_KIND_HOST && g->kind != VT_DRIVER_KIND_MANAGED));
 		assert_true(!g->library || !strcmp(g->library, "libtorch_cpu.so") || !strcmp(g->library, "libc10_cuda.so"));
 		bytes -= g->bytes;
 		blocks += g->blocks;

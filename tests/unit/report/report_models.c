@@ -236,9 +236,10 @@ void report_add_traces(struct vt_model *model, const struct vt_model_frame *fram
 void report_add_recorder(struct vt_model *model, const char *const *threads, size_t n_threads)
 {
 	static const struct {
-		const char *kind;
+		enum vt_driver_kind kind;
 		bool on_device;
-	} kinds[] = { { "device", true }, { "async", true }, { "mapped", true }, { "managed", false }, { "host", false } };
+	} kinds[] = { { VT_DRIVER_KIND_DEVICE, true }, { VT_DRIVER_KIND_ASYNC, true }, { VT_DRIVER_KIND_MAPPED, true },
+		    { VT_DRIVER_KIND_MANAGED, false }, { VT_DRIVER_KIND_HOST, false } };
 	struct vt_model_record *records = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records)));
 
 	model->recorder = (struct vt_model_recorder){
@@ -274,7 +275,7 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 		struct vt_model_oom *oom = checked(vt_vec_append(&model->ooms));
 
 		*oom = (struct vt_model_oom){
-			.number = i + 1, .kind = i % 2 ? "driver" : "pytorch", .requested = GIB * (i + 1), .age_ns = (100 - i) * SECOND,
+			.number = i + 1, .of_pytorch = i % 2 == 0, .requested = GIB * (i + 1), .age_ns = (100 - i) * SECOND,
 			.free_bytes = i % 3 * MIB, .total_bytes = i % 3 * 80 * GIB, .device = (int)(i % 3) - 1, .error = (int)(i % 2) * 2,
 			.tid = 41273, .thread = threads[i % n_threads],
 			.trace = i == 3 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_UNREADABLE) : (uint32_t)(i % model->traces.n),
@@ -509,8 +510,8 @@ static void build_pools(struct vt_model *model)
 	d = report_add_device(model, 0, 9 * GIB, 80 * GIB);
 	d->pools_known = true;
 	d->n_pools = 2;
-	d->pools[0] = (struct vt_model_pool){ "default", 3 * GIB, 4 * GIB, 2 * GIB, 4 * GIB };
-	d->pools[1] = (struct vt_model_pool){ "current", GIB, GIB, GIB / 2, GIB };
+	d->pools[0] = (struct vt_model_pool){ false, 3 * GIB, 4 * GIB, 2 * GIB, 4 * GIB };
+	d->pools[1] = (struct vt_model_pool){ true, GIB, GIB, GIB / 2, GIB };
 	model->torch_state = VT_ALLOCATOR_ASYNC;
 }
 

@@ -226,6 +226,30 @@ static void test_recordings(void **state)
 	vt_model_deinit(&model);
 }
 
+static void test_driver_kinds(void **state)
+{
+	struct vt_model model, loaded;
+
+	(void)state;
+	vt_model_init(&model);
+	model.recorder.state = VT_RECORDING_ON;
+	for (unsigned int i = 0; i < VT_N_DRIVER_KINDS; i++) {
+		struct vt_model_driver_group *group = vt_vec_append(&model.driver_groups);
+
+		assert_non_null(group);
+		*group = (struct vt_model_driver_group){ .kind = (enum vt_driver_kind)i, .device = -1, .ages = { VT_NO_AGE, VT_NO_AGE } };
+		for (unsigned int k = 0; k < i; k++)
+			assert_string_not_equal(vt_driver_kind_name((enum vt_driver_kind)i),
+						vt_driver_kind_name((enum vt_driver_kind)k));
+	}
+	load_instead(&model, "\"kind\": \"mapped\"", "\"kind\": \"of next year\"", &loaded);
+	assert_int_equal(loaded.driver_groups.n, VT_N_DRIVER_KINDS);
+	for (unsigned int i = 0; i < VT_N_DRIVER_KINDS; i++)
+		assert_int_equal(loaded.driver_groups.data[i].kind, i == VT_DRIVER_KIND_MAPPED ? VT_DRIVER_KIND_OTHER : i);
+	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+}
+
 /* Word for word what 0.1.0 wrote: today's words may become others, these mean the same for ever. */
 static void test_words_of_0_1_0(void **state)
 {
@@ -464,6 +488,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_stages),
 		cmocka_unit_test(test_allocator_states), cmocka_unit_test(test_recordings), cmocka_unit_test(test_words_of_0_1_0),
+		cmocka_unit_test(test_driver_kinds),
 		cmocka_unit_test(test_other_documents),
 		cmocka_unit_test(test_depth),	   cmocka_unit_test(test_many_small_parts),
 		cmocka_unit_test(test_damage),
