@@ -1,15 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour] [--ascii]
- * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models.
+ * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models, --codes prints every code of the JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/state_words.h"
 #include "report/writer.h"
 #include "unit/report/report_models.h"
 #include "unit/report/report_parts.h"
+
+static void print_code(const char *what, const char *code)
+{
+	if (code)
+		printf("%s %s\n", what, code);
+}
+
+static void print_codes(void)
+{
+	for (unsigned int i = 0; i < VT_N_STAGES; i++)
+		print_code("stage", vt_stage_name((enum vt_stage)i));
+	for (unsigned int i = 0; i < VT_N_ALLOCATOR_STATES; i++)
+		print_code("allocator", vt_allocator_state_code((enum vt_allocator_state)i));
+	for (unsigned int i = 0; i < VT_N_RECORDINGS; i++)
+		print_code("recorder", vt_recording_code((enum vt_recording)i));
+	for (unsigned int i = 0; i < VT_N_DRIVER_KINDS; i++)
+		print_code("driver", vt_driver_kind_name((enum vt_driver_kind)i));
+}
 
 static int print_model(const char *name, const struct vt_report_writer *writer,
 		       const struct vt_writer_options *options)
@@ -36,6 +55,10 @@ int main(int argc, char **argv)
 	struct vt_writer_options options = { 0 };
 	int i;
 
+	if (argc == 2 && !strcmp(argv[1], "--codes")) {
+		print_codes();
+		return 0;
+	}
 	for (i = 1; i < argc && !strncmp(argv[i], "--", 2); i++) {
 		if (!strcmp(argv[i], "--json"))
 			writer = &vt_writer_json;

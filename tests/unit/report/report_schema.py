@@ -118,6 +118,27 @@ def check_text(text, columns):
         assert width <= columns, (columns, line)
 
 
+def check_codes(schema):
+    """The schema lists every code that a report can have, and no other."""
+    codes = {}
+    for line in demo("--codes").decode().splitlines():
+        what, code = line.split()
+        codes.setdefault(what, set()).add(code)
+    defs, properties = schema["$defs"], schema["properties"]
+    driver = defs["recorder"]["properties"]["driver"]["properties"]
+    listed = (
+        ("stage", properties["diagnostics"]["items"]["properties"]["stage"], {"other", "job"}),
+        ("allocator", properties["pytorch"]["properties"]["state_code"], set()),
+        ("allocator", defs["pinned"]["properties"]["state_code"], {"cuda-malloc-async", "pluggable"}),
+        ("recorder", defs["recorder"]["properties"]["state_code"], {"unknown"}),
+        ("driver", driver["groups"]["items"]["properties"]["kind"], {"other"}),
+        ("driver", driver["blocks"]["items"]["properties"]["kind"], {"other"}),
+    )
+    for what, place, never in listed:
+        assert set(place["enum"]) - {None} == codes[what] - never, what
+        assert never <= codes[what], what
+
+
 def main():
     compared = sites = 0
     try:
@@ -126,6 +147,7 @@ def main():
         jsonschema = None
     with open(os.path.join(SOURCE, "doc/report.schema.json"), encoding="ascii") as file:
         schema = json.load(file)
+    check_codes(schema)
     if jsonschema:
         jsonschema.Draft202012Validator.check_schema(schema)
     names = demo("--list").decode().split()
