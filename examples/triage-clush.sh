@@ -12,12 +12,11 @@ usage()
 usage: triage-clush.sh -o DIR -w NODES [-R WORKER] [-t SECONDS] [-m SECONDS]
                        [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage on every node by clush, and puts the results together.
-OPTION says which processes, as --match 'train\.py'; without any it is
---all-gpu.
+Run vramtap triage on every node with clush, and combine the results. OPTION
+selects the processes, such as --match 'train\.py'; the default is --all-gpu.
 
-  -w NODES    as nodeset -e expands them: node[1-16], @gpu
-  -R WORKER   how clush gets there (default: as it is configured)
+  -w NODES    in nodeset's syntax: node[1-16], @gpu
+  -R WORKER   how clush reaches the nodes (default: as configured)
 USAGE
 	common_usage
 }

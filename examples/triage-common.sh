@@ -118,21 +118,21 @@ parse()
 common_usage()
 {
 	cat <<'USAGE'
-  -o DIR      for the results: is made, or is empty. Nodes that see it write to
-              it; the others send what they have.
-  -t SECONDS  for vramtap on each node (default 60)
-  -m SECONDS  how much longer a node may take to answer (default 20): then it
-              is named, and left out
+  -o DIR      where the results go: created if missing, otherwise empty. Nodes
+              that see it write to it; the others send their results.
+  -t SECONDS  the limit for vramtap on each node (default 60)
+  -m SECONDS  how much longer a node may take to answer (default 20); after
+              that it is named and left out
   -b PROGRAM  vramtap on the nodes (default: in PATH there)
-  -j NUMBER   how many nodes at once, when each is asked by itself (default 32)
-  -q          no summary on the terminal
-  OPTION      of vramtap triage, as --inject
+  -j NUMBER   how many nodes at once, if each is asked separately (default 32)
+  -q          show no summary on the terminal
+  OPTION      an option of vramtap triage, such as --inject
 
-DIR gets report.json and summary.txt, and a directory with each node's own.
-Exit status: 0 complete; 1 partial: of some processes not all is known, or
+DIR gets report.json, summary.txt, and a directory with each node's results.
+Exit status: 0 complete; 1 partial: something about a process is unknown, or
 nodes are missing; 2 nothing could be learned; 64 wrong usage; 130 and 143
 interrupted. Several may run at once, each with a DIR of its own. VRAMTAP in
-the environment: the program here (default: in PATH).
+the environment names the program here (default: in PATH).
 USAGE
 }
 

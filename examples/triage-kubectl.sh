@@ -13,18 +13,19 @@ usage: triage-kubectl.sh -o DIR -l SELECTOR [-n NAMESPACE] [-c CONTAINER]
                          [-C FILE] [-t SECONDS] [-m SECONDS] [-b PROGRAM]
                          [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage in every pod that has these labels, by kubectl exec, and
-puts the results together. OPTION says which processes, as --match 'train\.py';
-without any it is --all-gpu. A container has to have sh. With tar and base64 in
-it the reports of all processes come back; without them only the pod's
-report.json, which has all that is compared. To look at processes of another
-user takes the capability SYS_PTRACE there.
+Run vramtap triage in every pod with these labels, with kubectl exec, and
+combine the results. OPTION selects the processes, such as
+--match 'train\.py'; the default is --all-gpu.
 
-  -l SELECTOR as kubectl get -l takes it: job-name=train
+The container needs sh. If it has tar and base64, the reports of all processes
+come back; otherwise only the pod's report.json, which has everything that is
+compared. Processes of another user need the capability SYS_PTRACE there.
+
+  -l SELECTOR as for kubectl get -l: job-name=train
   -n NAMESPACE, -c CONTAINER
-              as kubectl exec takes them
-  -C FILE     a vramtap that needs no library (a static one): is copied into
-              each pod, to a temporary directory, for as long as it runs
+              as for kubectl exec
+  -C FILE     a static vramtap, to copy into a temporary directory of each pod
+              for as long as it runs
 USAGE
 	common_usage
 }

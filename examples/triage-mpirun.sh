@@ -12,12 +12,12 @@ usage()
 usage: triage-mpirun.sh -o DIR [-H HOST,...|-f FILE] [-t SECONDS] [-m SECONDS]
                         [-b PROGRAM] [-j NUMBER] [-q] [-- OPTION...]
 
-Runs vramtap triage on every host by mpirun, and puts the results together.
-OPTION says which processes, as --match 'train\.py'; without any it is
---all-gpu. MPIRUN in the environment: the program (default: mpirun).
+Run vramtap triage on every host with mpirun, and combine the results. OPTION
+selects the processes, such as --match 'train\.py'; the default is --all-gpu.
+MPIRUN in the environment names the program (default: mpirun).
 
   -H HOST,... the hosts
-  -f FILE     has a host at the beginning of each line, as mpirun's hostfile
+  -f FILE     a file with a host at the beginning of each line, like a hostfile
               (default: $PBS_NODEFILE, or $LSB_DJOB_HOSTFILE)
 USAGE
 	common_usage

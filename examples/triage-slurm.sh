@@ -12,9 +12,9 @@ usage()
 usage: triage-slurm.sh -o DIR [-t SECONDS] [-m SECONDS] [-b PROGRAM]
                        [-j NUMBER] [-q] JOB [-- OPTION...]
 
-Runs vramtap triage on every node of a running job of Slurm, by a step of its
-own beside those of the job, and puts the results together. From a login node
-or from the job itself; as the job's user, or as root.
+Run vramtap triage on every node of a running Slurm job, in a step of its own
+beside those of the job, and combine the results. Works from a login node or
+from the job itself, as the job's user or as root.
 
 USAGE
 	common_usage
