@@ -5,7 +5,7 @@ unit_tests =
 unit_scripts = tests/unit/circles.py tests/unit/docs.sh tests/unit/layers.sh tests/unit/test_circles.py
 unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests $(CMOCKA_CFLAGS)
 unit_libs = $(CMOCKA_LIBS) $(VT_LIBS) -lpthread
-EXTRA_DIST += $(unit_scripts) tests/with-timeout.sh
+EXTRA_DIST += $(unit_scripts) tests/alone.py tests/with-timeout.sh
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 include tests/unit/base/local.mk
