@@ -274,6 +274,9 @@ void vt_rules_missing(struct vt_job_look *look)
 
 static bool is_worker_in(const struct vt_member *m, unsigned int states)
 {
+	/* A thread that waits for a lock, and went on right after, is well: threads of one process share the GIL. */
+	if (m->state == VT_STATE_LOCK && m->moved == 1)
+		return false;
 	return m->label.role == VT_ROLE_LOADER && m->label.in_job && states >> m->state & 1;
 }
 
