@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "model/find.h"
@@ -196,6 +197,15 @@ static void test_hostile(void **state)
 	vt_model_deinit(&model);
 }
 
+/* Of this thread: others may have the processor in between. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * VT_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
 /* The last of a million blocks, whose segment is all of them. */
 static void test_many(void **state)
 {
@@ -210,10 +220,10 @@ static void test_many(void **state)
 	for (size_t i = 0; i < n; i++)
 		report_add_block(&model, VT_BLOCK_ALLOCATED, 512, 512);
 	for (int i = 0; i < 5; i++) {
-		uint64_t start = vt_now_ns(), took;
+		uint64_t start = cpu_ns(), took;
 		struct vt_found found = find(&model, model.blocks[n - 1].addr + 511);
 
-		took = vt_now_ns() - start;
+		took = cpu_ns() - start;
 		best = took < best ? took : best;
 		assert_true(found.index == n - 1 && found.segment == 0 && found.segment_end == n);
 	}
