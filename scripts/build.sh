@@ -24,4 +24,4 @@ if ! { [ -f Makefile ] && [ "$(cat .configured 2>/dev/null)" = "$wish" ]; }; the
 	"$source_dir/configure" --quiet --with-cuda-headers="$headers" "$@"
 	printf '%s' "$wish" >.configured
 fi
-make -s -j2
+make -s -j"$(nproc)"

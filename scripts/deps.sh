@@ -3,7 +3,7 @@
 # Installs what building (and with "test": testing) vramtap needs on Debian 12 or Ubuntu 24.04. Does nothing when it is
 # all there. Prints one line for each thing that could not be had, and fails then.
 #
-# usage: deps.sh [build|test]
+# usage: deps.sh [build|test|coverage]
 # On success the last line of standard output is CUDA_HEADERS=DIR, for configure --with-cuda-headers.
 set -eu
 
@@ -94,8 +94,9 @@ mkdir -p "$cache"
 case $want in
 build) need_packages $build_packages ;;
 test) need_packages $build_packages $test_packages ;;
+coverage) need_packages $build_packages $test_packages gcovr ;;
 *)
-	say 'usage: deps.sh [build|test]'
+	say 'usage: deps.sh [build|test|coverage]'
 	exit 64
 	;;
 esac

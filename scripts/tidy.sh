@@ -28,4 +28,4 @@ headers=$({ cat .clang-tidy; find include src helper -name '*.h' | sort | xargs 
 find src helper -name '*.c' | sort | while read -r file; do
 	stamp=$stamps/$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
 	[ -f "$stamp" ] || printf '%s %s %s\n' "$build" "$file" "$stamp"
-done | xargs -r -n 3 -P 2 sh "$0"
+done | xargs -r -n 3 -P "$(nproc)" sh "$0"

@@ -3,7 +3,8 @@
 # Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
 # the source tree, and is quick the second time.
 #
-# usage: run.sh [STEP...]        steps: lint clang gcc matrix sanitizers dist (default: all of them)
+# usage: run.sh [--quick | STEP...]        steps: lint clang gcc matrix sanitizers dist (default: all of them)
+#   --quick         five minutes at most: one build, unit tests, and the functional scripts that tell most
 #   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
 #   VRAMTAP_SOAK=1  long forms of the soak tests
 set -u
@@ -15,7 +16,11 @@ passed=0
 failed=0
 skipped=0
 problems=
-steps=${*:-lint clang gcc matrix sanitizers dist}
+case ${1:-} in
+--quick) steps=quick ;;
+*) steps=${*:-lint clang gcc matrix sanitizers dist} ;;
+esac
+jobs=$(nproc)
 
 say() {
 	printf '\n== %s\n' "$*"
@@ -77,8 +82,8 @@ build() {
 suite() {
 	name=$1
 	shift
-	# The programs of the tests, with both processors.
-	make -s -j2 -C "$VRAMTAP_CACHE/build/$name" check TESTS= >/dev/null 2>&1
+	# The programs of the tests, with all processors.
+	make -s -j"$jobs" -C "$VRAMTAP_CACHE/build/$name" check TESTS= >/dev/null 2>&1
 	# The log of an earlier run must not be counted as this one's.
 	rm -f "$VRAMTAP_CACHE/build/$name/test-suite.log"
 	# With 32 random bits in addresses (vm.mmap_rnd_bits) the sanitizers of gcc 12 and clang 14 crash now and then.
@@ -88,7 +93,10 @@ suite() {
 	(cd "$VRAMTAP_CACHE/build/$name" && $fixed_addresses make -s -k "$@" >"$VRAMTAP_CACHE/$name-$1.log" 2>&1)
 	grep -E '^(PASS|FAIL|SKIP|ERROR):' "$VRAMTAP_CACHE/$name-$1.log"
 	count_suite "$VRAMTAP_CACHE/build/$name/test-suite.log" "$name $1"
-	[ "$1" = check ] || repeat_alone "$name" "$1" "$fixed_addresses"
+	# What with-timeout.sh leaves in the log of each test of this suite.
+	grep -E '^(PASS|FAIL|SKIP|ERROR):' "$VRAMTAP_CACHE/$name-$1.log" | sed 's/^[A-Z]*: //' | while read -r test; do
+		sed -n "s|^took \\([0-9]*\\) s\$|\\1 s  $name $test|p" "$VRAMTAP_CACHE/build/$name/${test%.*}.log" 2>/dev/null | tail -n 1
+	done >>"$times"
 }
 
 # What functional tests run against is brought meanwhile: the steps before, and unit tests, need only the simulated device.
@@ -106,39 +114,34 @@ prepared() {
 	cat "$VRAMTAP_CACHE/prepare.log"
 }
 
-# Two at a time where they do not mind, and the others one by one.
 functional() {
 	prepared
-	suite "$1" check-beside -j2
-	suite "$1" check-alone
+	suite "$1" check-functional -j"$jobs"
 }
 
-# Functional tests race real processes for the processors of a machine that may have other work. Up to three scripts that
-# failed are run once more, alone; one that passes then is counted as passed, and named at the end all the same. More than
-# three are no accident, and a crash or a word of a sanitizer never is.
-repeat_alone() {
-	log=$VRAMTAP_CACHE/build/$1/test-suite.log
-	again=$(sed -n 's/^FAIL: \(.*\.py\)$/\1/p' "$VRAMTAP_CACHE/$1-$2.log" | sort -u)
-	[ -n "$again" ] && [ "$(printf '%s\n' "$again" | wc -l)" -le 3 ] || return 0
-	! grep -qE 'Sanitizer|runtime error:|SIGSEGV|SIGABRT|SIGBUS|core dumped' "$log" || return 0
-	for script in $again; do
-		# shellcheck disable=SC2086 # a command with arguments
-		if (cd "$VRAMTAP_CACHE/build/$1" && $3 make -s check-TESTS TESTS="$script" >"$VRAMTAP_CACHE/$1-repeat.log" 2>&1); then
-			passed=$((passed + 1))
-			failed=$((failed - 1))
-			problems="$problems
-  unsteady, passed when repeated alone: $1 $script"
-		else
-			tail -n 200 "$log"
-		fi
-		printf 'once more: %s\n' "$script"
-	done
+# The functional scripts that tell most in a short time: a report and stacks of a real allocator, a core, a job.
+quick_tests=
+for script in report_cli report_torch stacks_cli report_pinned triage_engines; do
+	quick_tests="$quick_tests tests/functional/$script.py"
+done
+
+step_quick() {
+	say 'quick: lint of scripts and pages, gcc, unit tests, some functional tests'
+	lint_texts
+	try 'build with gcc' build gcc --enable-werror
+	suite gcc check -j"$jobs"
+	prepared
+	suite gcc check-TESTS -j"$jobs" TESTS="$quick_tests"
+}
+
+lint_texts() {
+	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' .ci/run | xargs shellcheck"
+	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.[17]"
 }
 
 step_lint() {
 	say 'lint'
-	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' .ci/run | xargs shellcheck"
-	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.[17]"
+	lint_texts
 	build gcc --enable-werror || return
 	try 'clang-tidy' sh "$here/scripts/tidy.sh" "$VRAMTAP_CACHE/build/gcc"
 }
@@ -146,7 +149,7 @@ step_lint() {
 step_gcc() {
 	say 'gcc: build, unit tests, functional tests'
 	try 'build with gcc' build gcc --enable-werror
-	suite gcc check -j2
+	suite gcc check -j"$jobs"
 	functional gcc
 }
 
@@ -165,13 +168,13 @@ step_matrix() {
 step_clang() {
 	say 'clang: build, unit tests'
 	try 'build with clang' build clang --enable-werror CC=clang
-	suite clang check -j2
+	suite clang check -j"$jobs"
 }
 
 step_sanitizers() {
 	say 'ASan and UBSan: build, unit tests, functional tests'
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers --enable-fault-points
-	suite sanitizers check -j2
+	suite sanitizers check -j"$jobs"
 	functional sanitizers
 }
 
@@ -181,11 +184,13 @@ step_dist() {
 	build gcc --enable-werror || return
 	log=$VRAMTAP_CACHE/distcheck.log
 	try 'make distcheck' sh -c "cd '$VRAMTAP_CACHE/build/gcc' && \
-		make -s -j2 distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-werror --with-cuda-headers=$CUDA_HEADERS' \
+		make -s -j$jobs distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-werror --with-cuda-headers=$CUDA_HEADERS' \
 		>'$log' 2>&1 || { tail -n 30 '$log'; false; }"
 }
 
 begin=$(date +%s)
+times=$(mktemp)
+trap 'rm -f "$times"' EXIT
 mkdir -p "$VRAMTAP_CACHE/build"
 deps=$(sh "$here/scripts/deps.sh" test) || {
 	printf 'some packages are missing; what needs them will fail or be skipped\n'
@@ -196,6 +201,9 @@ for step in $steps; do
 	"step_$step"
 done
 prepared
+
+say 'the slowest tests'
+sort -rn "$times" | head -10
 
 say "finished in $(($(date +%s) - begin)) s"
 [ -z "$problems" ] || printf 'what went wrong:%s\n' "$problems"

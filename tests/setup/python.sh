@@ -64,7 +64,7 @@ build_source()
 	# shellcheck disable=SC2016 # the arguments are those of the inner shell
 	(cd "$work/source" && nice timeout "$limit" sh -c '
 		./configure -q --disable-gil --prefix="$1/install" --without-ensurepip --disable-test-modules CFLAGS=-O1 &&
-		make -s -j2 && make -s install DESTDIR="$2"' sh "$dest" "$work/stage") >>"$work/log" 2>&1 || return 1
+		make -s -j"$(nproc)" && make -s install DESTDIR="$2"' sh "$dest" "$work/stage") >>"$work/log" 2>&1 || return 1
 	mv "$work/stage$dest/install" "$work/install"
 	ln -s "install/bin/python${version}t" "$work/python"
 }
