@@ -7,7 +7,10 @@
 
 #include "base/clock.h"
 #include "collect/stacks.h"
+#include "collect/watchdog.h"
 
+/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
+#define CAPTURE_NS (10 * VT_NS_PER_S)
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
@@ -214,6 +217,27 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 	s->n_ran = 0;
 	for (size_t i = 0; i < session->threads.n; i++)
 		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
+}
+
+void vt_collect_begin_capture(const struct vt_collect *c)
+{
+	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
+}
+
+bool vt_collect_wait_for_others(struct vt_collect *c)
+{
+	const struct vt_collect_together *together = c->options->together;
+
+	if (!together)
+		return true;
+	vt_watchdog_disarm();
+	together->wait(together->arg);
+	vt_collect_begin_capture(c);
+	/* That took a while: its number may be another one's by now. */
+	if (vt_proc_is_alive(&c->proc))
+		return true;
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone", "the process ended before its threads could be read");
+	return false;
 }
 
 void vt_capture_stopped(struct vt_stacks *s)

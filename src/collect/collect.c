@@ -1,43 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collect/collect.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/progress.h"
 #include "inject/inject.h"
 
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
-
-const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size)
-{
-	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
-
-	return dup ? dup : "";
-}
-
-void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage, const char *what,
-			   struct vt_error *err)
-{
-	vt_model_diag(c->model, level, stage, vt_error_code_name(err->code), "%s: %s", what, err->message);
-	vt_error_destroy(err);
-}
-
-void vt_collect_moment_begins(struct vt_collect *c)
-{
-	if (c->options->moment && !c->moment_begun)
-		c->options->moment->begins(c->options->moment->arg, c->model);
-	c->moment_begun = true;
-}
-
-void vt_collect_moment_is_read(struct vt_collect *c)
-{
-	vt_collect_moment_begins(c);
-	if (c->options->moment && !c->moment_read)
-		c->options->moment->is_read(c->options->moment->arg, c->model);
-	c->moment_read = true;
-}
 
 static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
 {
@@ -104,6 +73,7 @@ static void close_target(struct vt_collect *c)
 	vt_collect_history_deinit(c);
 	vt_collect_recorded_deinit(c);
 	vt_collect_traces_deinit(c);
+	vt_collect_python_deinit(c);
 	vt_modules_deinit(&c->modules);
 	c->origin->close(c);
 	vt_maps_deinit(&c->maps);

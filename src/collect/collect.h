@@ -142,6 +142,8 @@ struct vt_collect {
 	struct vt_collect_history *history; /* collect/history.c's own */
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
 	struct vt_collect_traces *traces; /* collect/traces.c's own */
+	struct vt_python *python; /* collect/context.c's own */
+	bool have_python;
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
 	bool moment_begun, moment_read;
@@ -255,11 +257,20 @@ void vt_collect_say_asked(struct vt_collect *c);
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
 			       size_t n);
 
+/* ---- collect/context.c: what all stages use ---- */
+
 /* A copy in the model's arena of a string of at most size bytes; "" when out of memory. */
 const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size);
 
 /* Adds a diagnostic "what: message of err" with the code of err, and destroys err. */
 void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage, const char *what,
 			   struct vt_error *err);
+
+/*
+ * The interpreter, found when it is first asked for, for the names in recorded backtraces, which it owns; NULL: there is none, or none
+ * that can be read.
+ */
+struct vt_python *vt_collect_python(struct vt_collect *c);
+void vt_collect_python_deinit(struct vt_collect *c);
 
 #endif

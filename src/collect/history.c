@@ -38,7 +38,7 @@ static struct vt_error *read_history(struct vt_collect *c, struct vt_collect_his
 {
 	struct vt_history_counter counters[VT_TORCH_MAX_DEVICES];
 
-	h->python = vt_collect_traces_python(c);
+	h->python = vt_collect_python(c);
 	if (c->live)
 		vt_live_drop_cache(c->live);
 

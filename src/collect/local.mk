@@ -4,6 +4,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/ask.c \
 	src/collect/capture.c \
 	src/collect/collect.c src/collect/collect.h \
+	src/collect/context.c \
 	src/collect/deadlock.c \
 	src/collect/flight.c \
 	src/collect/held.c src/collect/held.h \
@@ -14,6 +15,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/origin_held.c src/collect/origin_held.h \
 	src/collect/origin_process.c \
 	src/collect/outside.c src/collect/outside.h \
+	src/collect/outside_read.c \
 	src/collect/passes.c \
 	src/collect/pinned.c \
 	src/collect/recorded.c \

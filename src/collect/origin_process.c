@@ -7,9 +7,6 @@
 #include "collect/stacks.h"
 #include "collect/watchdog.h"
 
-/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
-#define CAPTURE_NS (10 * VT_NS_PER_S)
-
 /* Kinds of process of which nothing can be learned. */
 static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 {
@@ -170,33 +167,11 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 	return NULL;
 }
 
-static void begin_capture(const struct vt_collect *c)
-{
-	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
-}
-
-bool vt_collect_wait_for_others(struct vt_collect *c)
-{
-	const struct vt_collect_together *together = c->options->together;
-
-	if (!together)
-		return true;
-	vt_watchdog_disarm();
-	together->wait(together->arg);
-	begin_capture(c);
-	/* That took a while: its number may be another one's by now. */
-	if (vt_proc_is_alive(&c->proc))
-		return true;
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone",
-		      "the process ended before its threads could be read");
-	return false;
-}
-
 static void capture(struct vt_stacks *s)
 {
 	const struct vt_collect_together *together = s->c->options->together;
 
-	begin_capture(s->c);
+	vt_collect_begin_capture(s->c);
 	if (!s->c->options->no_stop)
 		vt_capture_stopped(s);
 	else if (vt_collect_wait_for_others(s->c))

@@ -19,46 +19,7 @@
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
 #define REHEARSE_NS (2 * VT_NS_PER_S) /* for all devices; the watchdog of the threads' capture counts it too */
 #define CORE_DEADLINE_NS (60 * VT_NS_PER_S) /* nobody waits for a core, which may lie on a slow disk */
-#define MAX_BLOCKS 2000000
-#define SPARE_BLOCKS 1024
 #define MANY_BLOCKS 10000 /* are worth some threads */
-#define CHUNK_SIZE (4u << 20)
-#define COUNT_ATTEMPTS 8 /* while the target runs, a count can fail that the next one passes */
-
-struct vt_collect_outside {
-	struct vt_outside_device devices[VT_TORCH_MAX_DEVICES];
-	int n;
-	void *chunk; /* of CHUNK_SIZE, NULL none */
-	bool read;
-	uint64_t ns; /* what was done before finish() */
-};
-
-static struct vt_block_rec *heap_reserve(struct vt_torch_sink *base, uint64_t n)
-{
-	struct vt_outside_sink *sink = (struct vt_outside_sink *)base;
-
-	if (n > MAX_BLOCKS - sink->n)
-		return NULL;
-	if (sink->n + n > sink->capacity) {
-		size_t capacity = sink->capacity * 2 > sink->n + n ? sink->capacity * 2 : sink->n + n;
-		struct vt_block_rec *records = realloc(sink->records, capacity * sizeof(*records));
-
-		if (!records)
-			return NULL;
-		sink->records = records;
-		sink->capacity = capacity;
-	}
-
-	struct vt_block_rec *room = sink->records + sink->n;
-
-	sink->n += n;
-	return room;
-}
-
-void vt_outside_sink_init(struct vt_outside_sink *sink)
-{
-	*sink = (struct vt_outside_sink){ .sink.reserve = heap_reserve };
-}
 
 static void heap_release(struct vt_block_rec *blocks, size_t n)
 {
@@ -107,15 +68,6 @@ static bool looks_inherited(const struct vt_collect *c)
 	return same && !has_driver_thread(c);
 }
 
-static int64_t count_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca)
-{
-	int64_t count = -1;
-
-	for (int attempt = 0; count < 0 && attempt < COUNT_ATTEMPTS; attempt++)
-		count = vt_torch_count_blocks(src, &c->torch.layout, dca);
-	return count;
-}
-
 /*
  * Beside the one that we run on. A thread that would have to wait for one makes a read longer, not shorter. /proc/loadavg says
  * fourth how many threads run, or want to.
@@ -135,41 +87,11 @@ static unsigned int idle_processors(void)
 	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
 }
 
-/*
- * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs none of it, and would make each
- * page one that is copied when it is written to.
- */
-static void *map_pages(size_t size)
-{
-	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-	if (pages == MAP_FAILED)
-		return NULL;
-	madvise(pages, size, MADV_DONTFORK);
-	return pages;
-}
-
 /* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
 static void find_readers(struct vt_collect *c)
 {
 	if (c->live && !c->outside->chunk && vt_live_read_together(c->live, idle_processors()))
-		c->outside->chunk = map_pages(CHUNK_SIZE);
-}
-
-/* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
-static bool make_scratch(struct vt_outside_device *device, int64_t n_blocks)
-{
-	uint64_t room = (uint64_t)n_blocks + (uint64_t)n_blocks / 8 + SPARE_BLOCKS;
-	uint64_t size = vt_torch_scratch_size(room);
-	void *base;
-
-	if (device->scratch.size >= vt_torch_scratch_size((uint64_t)n_blocks))
-		return true;
-	if (device->scratch.base)
-		munmap(device->scratch.base, device->scratch.size);
-	base = map_pages(size);
-	device->scratch = (struct vt_torch_scratch){ .base = base, .size = base ? size : 0 };
-	return base;
+		c->outside->chunk = vt_outside_map_pages(VT_OUTSIDE_CHUNK);
 }
 
 void vt_collect_outside_prepare(struct vt_collect *c)
@@ -189,48 +111,16 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 		return;
 	n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
 	for (int i = 0; i < n; i++) {
-		int64_t count = count_blocks(c, src, dcas[i]);
+		int64_t count = vt_outside_count(c, src, dcas[i]);
 
 		c->outside->devices[i].dca = dcas[i];
 		c->outside->devices[i].expected = count;
-		if (count >= 0 && count <= MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
-			make_scratch(&c->outside->devices[i], count);
+		if (count >= 0 && count <= VT_OUTSIDE_MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
+			vt_outside_make_scratch(&c->outside->devices[i], count);
 		if (count >= MANY_BLOCKS)
 			find_readers(c);
 	}
 	c->outside->n = n > 0 ? n : 0;
-}
-
-void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
-{
-	struct vt_memsrc *src = c->mem;
-	struct vt_torch_device_result *result = &device->result;
-	struct vt_torch_walk_limits limits = { .max_blocks = MAX_BLOCKS, .deadline_ns = deadline_ns, .now_ns = vt_now_ns };
-	int64_t count = count_blocks(c, src, device->dca);
-	bool was_coherent = src->coherent;
-
-	device->walk = NULL;
-	*result = (struct vt_torch_device_result){ .device = ordinal, .allocator = device->dca };
-	vt_collect_recorded_listing(c, ordinal);
-	if (count < 0 || count > MAX_BLOCKS || !make_scratch(device, count)) {
-		result->result = VT_WALK_REFUSED;
-		snprintf(result->why, sizeof(result->why), "%s",
-			 count < 0	    ? "the block tables cannot be read" :
-			 count > MAX_BLOCKS ? "too many blocks" :
-					      "not enough memory here");
-		return;
-	}
-	result->owner_tid = src->coherent ? vt_torch_mutex_owner(src, &c->torch.layout, device->dca) : 0;
-	if (result->owner_tid != 0) {
-		/* Its owner may be half-way through a change: nothing is taken on trust. */
-		result->lock = VT_LOCK_HELD_BY;
-		src->coherent = false;
-	}
-	device->scratch.chunk = c->outside->chunk;
-	device->scratch.chunk_size = CHUNK_SIZE;
-	device->walk = vt_torch_walk_read(src, &c->torch.layout, device->dca, ordinal, &limits, &device->scratch, result);
-	src->coherent = was_coherent;
-	c->model->timing.blocks_read_ms += (double)result->read_ns / VT_NS_PER_MS;
 }
 
 /* The last of them is the newest when the target stops; that is the first device, which is in use if any is. */
@@ -413,7 +303,7 @@ void vt_collect_outside_finish(struct vt_collect *c)
 		c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
 	}
 	if (c->outside->chunk)
-		munmap(c->outside->chunk, CHUNK_SIZE);
+		munmap(c->outside->chunk, VT_OUTSIDE_CHUNK);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
 		if (c->outside->devices[i].scratch.base)
 			munmap(c->outside->devices[i].scratch.base, c->outside->devices[i].scratch.size);

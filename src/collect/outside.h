@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to collect/outside.c and collect/passes.c: one device's allocator while it is read from outside. */
+/* Private to collect/outside*.c and collect/passes.c: one device's allocator while it is read from outside. */
 #ifndef VT_COLLECT_OUTSIDE_H
 #define VT_COLLECT_OUTSIDE_H
 
 #include "collect/collect.h"
+
+#define VT_OUTSIDE_MAX_BLOCKS 2000000
+#define VT_OUTSIDE_CHUNK (4u << 20)
 
 struct vt_outside_device {
 	uint64_t dca;
@@ -16,6 +19,14 @@ struct vt_outside_device {
 	unsigned int passes; /* 0: it was stopped */
 };
 
+struct vt_collect_outside {
+	struct vt_outside_device devices[VT_TORCH_MAX_DEVICES];
+	int n;
+	void *chunk; /* of VT_OUTSIDE_CHUNK, NULL none */
+	bool read;
+	uint64_t ns; /* what was done before finish() */
+};
+
 /* Records on the heap. */
 struct vt_outside_sink {
 	struct vt_torch_sink sink;
@@ -25,8 +36,24 @@ struct vt_outside_sink {
 
 void vt_outside_sink_init(struct vt_outside_sink *sink);
 
+/* ---- collect/outside_read.c ---- */
+
+/* -1: they cannot be counted. */
+int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca);
+
+/*
+ * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs none of it, and would make each
+ * page one that is copied when it is written to.
+ */
+void *vt_outside_map_pages(size_t size);
+
+/* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
+bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks);
+
 /* Reads the device once: device->walk (NULL when the result is final already) and ->result. */
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
+
+/* ---- collect/passes.c ---- */
 
 /* Before the target is stopped: tries to find a moment when the device is not in use, and reads it then. */
 void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);

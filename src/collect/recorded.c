@@ -617,7 +617,7 @@ static void forget(struct vt_collect *c)
 
 static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 {
-	struct vt_python *python = r->stacks.python.n ? vt_collect_traces_python(c) : NULL;
+	struct vt_python *python = r->stacks.python.n ? vt_collect_python(c) : NULL;
 	struct vt_error *err;
 
 	if (!r->stacks.python.n)

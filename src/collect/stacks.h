@@ -71,7 +71,8 @@ void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
 /* Just before the threads are stopped: waits for the other processes of a triage. The time that capturing may take begins again. */
-bool vt_collect_wait_for_others(struct vt_collect *c); /* collect/origin_process.c; false: the process ended meanwhile, which was said */
+bool vt_collect_wait_for_others(struct vt_collect *c); /* false: the process ended meanwhile, which was said */
+void vt_collect_begin_capture(const struct vt_collect *c);
 
 /* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);

@@ -22,8 +22,6 @@ struct source {
 };
 
 struct vt_collect_traces {
-	struct vt_python python; /* owns the names of functions and files */
-	bool looked, have_python;
 	struct source sources[VT_N_TRACE_SOURCES];
 	struct vt_native_stack native; /* all native places, as if they were a stack */
 	struct vt_recorded_places places;
@@ -37,21 +35,6 @@ static struct vt_collect_traces *traces_of(struct vt_collect *c)
 	return c->traces;
 }
 
-struct vt_python *vt_collect_traces_python(struct vt_collect *c)
-{
-	struct vt_collect_traces *t = traces_of(c);
-
-	if (t && !t->looked) {
-		struct vt_error *err = c->origin->find_python(c, &t->python);
-
-		/* That Python cannot be read is said with the threads. */
-		t->looked = true;
-		t->have_python = !err;
-		vt_error_destroy(err);
-	}
-	return t && t->have_python ? &t->python : NULL;
-}
-
 void vt_collect_traces_deinit(struct vt_collect *c)
 {
 	struct vt_collect_traces *t = c->traces;
@@ -62,7 +45,6 @@ void vt_collect_traces_deinit(struct vt_collect *c)
 		free(t->sources[i].native_at);
 		free(t->sources[i].numbers);
 	}
-	vt_python_deinit(&t->python);
 	vt_native_stack_deinit(&t->native);
 	free(t);
 	c->traces = NULL;

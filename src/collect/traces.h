@@ -27,9 +27,6 @@ struct vt_trace_set {
 	const uint32_t *of_block; /* of each block of the model: index in traces, or VT_UNTRACED(why); NULL: of none */
 };
 
-/* Where Python's names come from, found when it is first asked for; NULL: there is no interpreter, or none that can be read. */
-struct vt_python *vt_collect_traces_python(struct vt_collect *c);
-
 /* Each fills its set, and says what is missing. False when memory is short. */
 bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set);
 bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set);

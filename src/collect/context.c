@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every stage of a report needs of it: strings, diagnostics, the moment, the interpreter. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect/collect.h"
+#include "walk/python/python.h"
+
+const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size)
+{
+	const char *dup = vt_arena_strndup(&c->model->arena, text, strnlen(text, size));
+
+	return dup ? dup : "";
+}
+
+void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage, const char *what,
+			   struct vt_error *err)
+{
+	vt_model_diag(c->model, level, stage, vt_error_code_name(err->code), "%s: %s", what, err->message);
+	vt_error_destroy(err);
+}
+
+void vt_collect_moment_begins(struct vt_collect *c)
+{
+	if (c->options->moment && !c->moment_begun)
+		c->options->moment->begins(c->options->moment->arg, c->model);
+	c->moment_begun = true;
+}
+
+void vt_collect_moment_is_read(struct vt_collect *c)
+{
+	vt_collect_moment_begins(c);
+	if (c->options->moment && !c->moment_read)
+		c->options->moment->is_read(c->options->moment->arg, c->model);
+	c->moment_read = true;
+}
+
+struct vt_python *vt_collect_python(struct vt_collect *c)
+{
+	struct vt_error *err;
+
+	if (c->python)
+		return c->have_python ? c->python : NULL;
+	c->python = calloc(1, sizeof(*c->python));
+	if (!c->python)
+		return NULL;
+	err = c->origin->find_python(c, c->python);
+	c->have_python = !err;
+	/* That Python cannot be read is said with the threads. */
+	vt_error_destroy(err);
+	return c->have_python ? c->python : NULL;
+}
+
+void vt_collect_python_deinit(struct vt_collect *c)
+{
+	if (c->python)
+		vt_python_deinit(c->python);
+	free(c->python);
+}
