@@ -89,7 +89,7 @@ static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_mod
 	struct vt_collect_options options = {
 		.read_only = true,
 		.no_stop = !stop,
-		.memory_only = !stop,
+		.memory_only = true,
 		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS : budget > BUDGET_NS ? BUDGET_NS : budget,
 	};
 

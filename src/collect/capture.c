@@ -7,11 +7,7 @@
 
 #include "base/clock.h"
 #include "collect/stacks.h"
-#include "collect/watchdog.h"
 
-/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
-#define CAPTURE_NS (10 * VT_NS_PER_S)
-#define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
 #define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
@@ -20,9 +16,15 @@
 
 static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
 
+void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c)
+{
+	round->own = (struct vt_session){ .pid = c->proc.pid, .live = c->live };
+	round->session = &round->own;
+}
+
 void vt_round_deinit(struct vt_round *round)
 {
-	vt_session_deinit(&round->session);
+	vt_session_deinit(&round->own);
 	vt_snapshot_destroy(round->snapshot);
 	vt_python_deinit(&round->python);
 	free(round->samples);
@@ -70,28 +72,6 @@ static void find_context_threads(const struct vt_stacks *s, const struct vt_sess
 	}
 }
 
-/* A thread that we should have and could not stop; one that ended meanwhile (as the helper's own does) is no loss. */
-static bool has_escaped(const struct vt_stacks *s, const struct vt_session_thread *thread)
-{
-	struct vt_thread_info info = { 0 };
-
-	if (thread->stopped || thread->tid == s->c->helper_tid)
-		return false;
-
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
-
-	return !err && info.state != 'X' && info.state != 'Z';
-}
-
-static size_t count_escaped(const struct vt_stacks *s, const struct vt_session *session)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < session->threads.n; i++)
-		n += has_escaped(s, &session->threads.data[i]);
-	return n;
-}
-
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
 {
 	const struct vt_thread_info *info = &sample->info;
@@ -109,7 +89,7 @@ void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_reg
 /* Before anything is copied: the threads of the session that are not stopped, as they sleep. */
 static void take_samples(struct vt_stacks *s, struct vt_round *round)
 {
-	struct vt_session *session = &round->session;
+	struct vt_session *session = round->session;
 
 	round->samples = calloc(session->threads.n + 1, sizeof(*round->samples));
 	for (size_t i = 0; round->samples && i < session->threads.n; i++) {
@@ -127,7 +107,7 @@ static void take_samples(struct vt_stacks *s, struct vt_round *round)
 /* Afterwards: what was read of a thread that ran meanwhile may not belong together. */
 static void check_samples(struct vt_stacks *s, struct vt_round *round)
 {
-	struct vt_session *session = &round->session;
+	struct vt_session *session = round->session;
 
 	for (size_t i = 0; i < session->threads.n; i++) {
 		struct vt_session_thread *thread = &session->threads.data[i];
@@ -151,9 +131,10 @@ static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
  * Before the stop, so that it is short: memory for the copies, and once through Python's frames as if the target stood still.
  * What that gives does not count, only which pages it read.
  */
-static void rehearse(struct vt_stacks *s, struct vt_round *round)
+void vt_capture_rehearse(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
+	struct vt_round *round = &s->rounds[0];
 	size_t expect = 0;
 
 	for (size_t i = 0; i < s->list.threads.n; i++)
@@ -182,7 +163,7 @@ static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_roun
 
 static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 {
-	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, &round->session, &s->c->maps) : NULL;
+	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, round->session, &s->c->maps) : NULL;
 
 	if (err) {
 		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
@@ -216,77 +197,31 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 {
 	s->n_ran = 0;
 	for (size_t i = 0; i < session->threads.n; i++)
-		s->n_ran += !vt_is_read(&session->threads.data[i]) && has_escaped(s, &session->threads.data[i]);
-}
-
-void vt_collect_begin_capture(const struct vt_collect *c)
-{
-	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, "its threads are read");
-}
-
-bool vt_collect_wait_for_others(struct vt_collect *c)
-{
-	const struct vt_collect_together *together = c->options->together;
-
-	if (!together)
-		return true;
-	vt_watchdog_disarm();
-	together->wait(together->arg);
-	vt_collect_begin_capture(c);
-	/* That took a while: its number may be another one's by now. */
-	if (vt_proc_is_alive(&c->proc))
-		return true;
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone", "the process ended before its threads could be read");
-	return false;
+		s->n_ran += !vt_is_read(&session->threads.data[i]) && vt_stop_has_escaped(s->c, &session->threads.data[i]);
 }
 
 void vt_capture_stopped(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_round *round = &s->rounds[0];
-	struct vt_session *session = &round->session;
-	VT_CLEANUP(vt_sleepers_deinit) struct vt_sleepers sleepers = { 0 };
 
-	/* Before all processes are stopped together: else this one would be read so much later than the others. */
-	if (c->options->together)
-		vt_sleepers_init(&sleepers, c->proc.pid, STOP_DEADLINE_NS);
-	rehearse(s, round);
-	if (!c->stacks_only)
-		vt_collect_outside_rehearse(c);
-	if (!vt_collect_wait_for_others(c))
-		return;
-
-	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, &sleepers);
-
-	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
-				      "the threads could not be stopped, their stacks are read while they run", err);
-		vt_capture_running(s);
-		return;
-	}
-
+	round->session = &c->stop.session;
 	s->n_rounds = 1;
-	s->n_escaped = count_escaped(s, session);
-	vt_live_set_coherent(c->live, s->n_escaped == 0);
-	if (s->n_escaped) {
-		vt_live_wait_killably(c->live);
+	s->n_escaped = c->stop.n_escaped;
+	if (s->n_escaped)
 		take_samples(s, round);
-	}
 	copy(s, round);
 	if (s->n_escaped)
 		check_samples(s, round);
-	find_context_threads(s, session);
-	if (!c->stacks_only)
-		vt_collect_outside_read(c);
-	vt_session_resume(session);
-	vt_live_set_coherent(c->live, false);
-	if (!c->stacks_only && !c->inside_walk_done)
-		vt_collect_recorded_after(c);
-	count_those_that_ran(s, session);
-	c->model->stacks_coherent = s->n_ran == 0 && round->snapshot && !vt_snapshot_cut_threads(round->snapshot);
-	c->model->timing.stop_begin_ns = session->stop_begin_ns;
-	c->model->timing.stop_end_ns = session->stop_end_ns;
-	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
+	find_context_threads(s, round->session);
+}
+
+void vt_capture_resumed(struct vt_stacks *s)
+{
+	const struct vt_round *round = &s->rounds[0];
+
+	count_those_that_ran(s, round->session);
+	s->c->model->stacks_coherent = s->n_ran == 0 && round->snapshot && !vt_snapshot_cut_threads(round->snapshot);
 }
 
 void vt_python_begin_again(struct vt_python *again, const struct vt_python *found)
@@ -316,21 +251,20 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 	struct vt_round *round = &s->rounds[n];
 	bool ok = true;
 
-	round->session = (struct vt_session){ .pid = s->c->proc.pid, .live = s->c->live };
+	vt_begin_own_session(round, s->c);
 	for (size_t i = 0; n == 0 && ok && i < s->list.threads.n; i++)
-		ok = add_to_session(&round->session, s->list.threads.data[i].tid);
-	for (size_t i = 0; n > 0 && ok && i < s->rounds[n - 1].session.threads.n; i++) {
-		const struct vt_session_thread *thread = &s->rounds[n - 1].session.threads.data[i];
+		ok = add_to_session(round->session, s->list.threads.data[i].tid);
+	for (size_t i = 0; n > 0 && ok && i < s->rounds[n - 1].session->threads.n; i++) {
+		const struct vt_session_thread *thread = &s->rounds[n - 1].session->threads.data[i];
 
 		if (!vt_is_read(thread))
-			ok = add_to_session(&round->session, thread->tid);
+			ok = add_to_session(round->session, thread->tid);
 	}
 	if (n > 0)
 		vt_python_begin_again(&round->python, &s->rounds[0].python);
 	if (!ok)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
-			      "not enough memory here to look at all threads");
-	return ok && round->session.threads.n > 0;
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem", "not enough memory here to look at all threads");
+	return ok && round->session->threads.n > 0;
 }
 
 void vt_capture_running(struct vt_stacks *s)
@@ -348,7 +282,7 @@ void vt_capture_running(struct vt_stacks *s)
 		take_samples(s, round);
 		copy(s, round);
 		check_samples(s, round);
-		count_those_that_ran(s, &round->session);
+		count_those_that_ran(s, round->session);
 		if (s->n_ran == 0)
 			break;
 	}

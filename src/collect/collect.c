@@ -14,7 +14,20 @@ static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
 	return vt_inject_lock(c->proc.pid, vt_now_ns() + wait_ns, &c->lock_fd);
 }
 
-static void collect_report(struct vt_collect *c)
+/*
+ * Who takes part when the process stands still. Stacks change fastest and are copied first; blocks are rehearsed last, so that what was
+ * read is mostly still true when the process stands.
+ */
+static const struct vt_participant *const participants[] = {
+	&vt_stop_recorder,
+	&vt_stop_threads,
+	&vt_stop_blocks,
+};
+
+#define N_PARTICIPANTS (sizeof(participants) / sizeof(participants[0]))
+
+/* Without a stop: the helper inside, and what it has told. */
+static void begin_memory(struct vt_collect *c)
 {
 	vt_collect_find_torch(c);
 	if (c->live) {
@@ -28,16 +41,10 @@ static void collect_report(struct vt_collect *c)
 	if (c->model->n_blocks)
 		vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
-	vt_progress("reading the stacks");
-	vt_collect_moment_begins(c);
-	vt_collect_outside_prepare(c);
-	if (!c->options->memory_only)
-		vt_collect_threads(c);
-	else if (c->mem->coherent)
-		vt_collect_outside_read(c);
-	if (c->options->no_stop)
-		vt_progress("waiting for a moment when the allocator does not change");
-	vt_collect_outside_finish(c);
+}
+
+static void finish_memory(struct vt_collect *c)
+{
 	vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
 	vt_collect_moment_is_read(c);
@@ -46,10 +53,18 @@ static void collect_report(struct vt_collect *c)
 	vt_collect_traces_finish(c);
 }
 
-static void collect_stacks(struct vt_collect *c)
+static void collect_report(struct vt_collect *c)
 {
-	vt_progress("reading the stacks");
-	vt_collect_threads(c);
+	if (c->want & VT_WANT_MEMORY)
+		begin_memory(c);
+	vt_progress(c->want & VT_WANT_THREADS ? "reading the stacks" : "reading the memory");
+	vt_collect_moment_begins(c);
+	vt_stop_copy(c, participants, N_PARTICIPANTS);
+	if (vt_collect_outside_is_read(c))
+		vt_collect_moment_is_read(c);
+	vt_stop_finish(c, participants, N_PARTICIPANTS);
+	if (c->want & VT_WANT_MEMORY)
+		finish_memory(c);
 }
 
 static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subject)
@@ -57,11 +72,8 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 	VT_TRY(c->origin->open(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
 	if (c->live && !c->held && !c->options->no_stop)
-		VT_TRY(lock_target(c, c->stacks_only ? c->options->budget_ns : LOCK_WAIT_NS));
-	if (c->stacks_only)
-		collect_stacks(c);
-	else
-		collect_report(c);
+		VT_TRY(lock_target(c, c->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
+	collect_report(c);
 	c->origin->finish(c);
 	return NULL;
 }
@@ -70,6 +82,7 @@ static void close_target(struct vt_collect *c)
 {
 	if (c->lock_fd >= 0)
 		close(c->lock_fd);
+	vt_stop_deinit(&c->stop);
 	vt_collect_history_deinit(c);
 	vt_collect_recorded_deinit(c);
 	vt_collect_traces_deinit(c);
@@ -81,11 +94,11 @@ static void close_target(struct vt_collect *c)
 }
 
 static struct vt_error *collect(const struct vt_subject *subject, const struct vt_collect_options *options,
-				struct vt_model *model, bool stacks_only)
+				struct vt_model *model, int want)
 {
 	struct vt_collect c = {
 		.origin = subject->origin, .options = options, .model = model, .start_ns = vt_now_ns(), .lock_fd = -1,
-		.stacks_only = stacks_only,
+		.want = want,
 	};
 
 	model->tool_version = PACKAGE_VERSION;
@@ -106,12 +119,12 @@ static struct vt_error *collect(const struct vt_subject *subject, const struct v
 
 struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
 {
-	return collect(subject, options, model, false);
+	return collect(subject, options, model, VT_WANT_MEMORY | (options->memory_only ? 0 : VT_WANT_THREADS));
 }
 
 struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
 {
-	return collect(subject, options, model, true);
+	return collect(subject, options, model, VT_WANT_THREADS);
 }
 
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen)

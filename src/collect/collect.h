@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "collect/stop.h"
 #include "model/model.h"
 #include "target/core/core.h"
 #include "target/core/files.h"
@@ -61,7 +62,7 @@ struct vt_collect_options {
 	enum vt_view view;
 	bool locals;        /* the local variables of Python functions */
 	bool no_stop;       /* stop no thread; a report is read-only then */
-	bool memory_only;   /* nothing about threads; with no_stop, of what a debugger holds, or of a core only */
+	bool memory_only;   /* nothing about threads */
 	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
 	struct vt_lines_memo *lines_memo; /* shared with those who look at other processes; NULL none */
 	const struct vt_collect_together *together; /* NULL: nobody is waited for */
@@ -81,6 +82,7 @@ struct vt_subject {
 
 /* Where it comes from: what a live process and a core do differently; one report is made of either. */
 struct vt_origin {
+	bool stands_still; /* by itself: nothing has to be stopped */
 	/* Fills c->proc, maps, modules, mem, cached and model->process. */
 	struct vt_error *(*open)(struct vt_collect *c, const struct vt_subject *subject);
 	/* When all else is in the model: what is to be said about its files, or that it is gone. */
@@ -94,7 +96,7 @@ struct vt_origin {
 	/* The threads (collect/stacks.h): today's map, the list of threads with what the kernel says, and copies of all that changes. */
 	void (*refresh_maps)(struct vt_collect *c);
 	struct vt_error *(*list_threads)(struct vt_stacks *s);
-	void (*capture)(struct vt_stacks *s);
+	void (*capture)(struct vt_stacks *s); /* at the stop, where it stands or does not */
 };
 
 extern const struct vt_origin vt_origin_process; /* collect/origin_process.c */
@@ -130,7 +132,8 @@ struct vt_collect {
 	struct vt_held *held;     /* a debugger holds it */
 	struct vt_files *core_files;
 	int lock_fd; /* one vramtap at a time */
-	bool stacks_only; /* nothing about memory */
+	int want; /* enum vt_want */
+	struct vt_stop stop;
 	struct vt_torch_found torch;
 	bool inside_walk_done;
 	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
@@ -138,6 +141,7 @@ struct vt_collect {
 	struct vt_reserved reserved; /* just before the driver was asked for the devices' memory */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
 	struct vt_maps pinned_maps; /* collect/pinned.c's own */
+	struct vt_stacks *stacks; /* collect/stacks.c's own */
 	struct vt_collect_outside *outside; /* collect/outside.c's own */
 	struct vt_collect_history *history; /* collect/history.c's own */
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
@@ -181,13 +185,17 @@ struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_m
 void vt_collect_moment_begins(struct vt_collect *c);
 void vt_collect_moment_is_read(struct vt_collect *c);
 
-/* The stages, each in its own file. They report through diagnostics. */
+/* Those that want it to stand still, each in its own file. */
+extern const struct vt_participant vt_stop_threads;  /* collect/stacks.c: stacks */
+extern const struct vt_participant vt_stop_blocks;   /* collect/outside.c: the allocator from outside, if need be */
+extern const struct vt_participant vt_stop_recorder; /* collect/recorded.c: what vramtap's recorder has */
+
+/* The other stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect/identity.c */
 void vt_collect_environ(struct vt_collect *c);        /* collect/identity.c: of a live process */
 /* Its rank out of the n bytes of its environment (and a NUL). */
 void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n); /* collect/identity.c */
 void vt_collect_inside(struct vt_collect *c);         /* collect/inside.c: the helper: devices, allocator */
-void vt_collect_threads(struct vt_collect *c);        /* collect/stacks.c: stacks; the allocator from outside if need be */
 void vt_collect_pinned(struct vt_collect *c);         /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_find_torch(struct vt_collect *c);     /* collect/torch.c: which allocator, and its layout */
 void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen); /* collect/torch.c */
@@ -195,15 +203,7 @@ void vt_collect_torch_inherited(struct vt_collect *c); /* collect/torch.c: no bl
 void vt_collect_say_backend(struct vt_collect *c);    /* collect/torch.c: what is not listed with a backend that is not native */
 void vt_collect_find_torch_again(struct vt_collect *c); /* collect/torch.c: the last look, while the target stands still */
 
-/*
- * collect/outside.c: the walk from outside, if there was none inside: before the target is stopped (first what takes long, last
- * what is best not old by then), while it is, and after. If it never was, all is done at last.
- */
-void vt_collect_outside_prepare(struct vt_collect *c);
-void vt_collect_outside_rehearse(struct vt_collect *c);
-void vt_collect_outside_read(struct vt_collect *c);
-void vt_collect_outside_finish(struct vt_collect *c);
-/* Whether nothing has to be read by vt_collect_outside_finish(). */
+/* Whether nothing has to be read in the process any more for the list of blocks. */
 bool vt_collect_outside_is_read(const struct vt_collect *c);
 
 /* collect/history.c: the backtraces that PyTorch recorded. Read once the blocks are there (does nothing before, nor a second time). */

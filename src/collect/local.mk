@@ -20,6 +20,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/pinned.c \
 	src/collect/recorded.c \
 	src/collect/stacks.c src/collect/stacks.h \
+	src/collect/stop.c src/collect/stop.h \
 	src/collect/torch.c \
 	src/collect/traces.c src/collect/traces.h \
 	src/collect/watchdog.c src/collect/watchdog.h

@@ -410,9 +410,10 @@ static void capture(struct vt_stacks *s)
 	struct vt_collect *c = s->c;
 	struct vt_round *round = &s->rounds[0];
 
+	vt_begin_own_session(round, c);
 	s->n_rounds = 1;
 	for (size_t i = 0; i < c->core->threads.n; i++) {
-		struct vt_session_thread *thread = vt_vec_append(&round->session.threads);
+		struct vt_session_thread *thread = vt_vec_append(&round->session->threads);
 
 		if (!thread) {
 			vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
@@ -430,12 +431,11 @@ static void capture(struct vt_stacks *s)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
 					      "Python frames are missing", err);
 	}
-	if (!c->stacks_only)
-		vt_collect_outside_read(c);
 	c->model->stacks_coherent = true;
 }
 
 const struct vt_origin vt_origin_core = {
+	.stands_still = true,
 	.open = open_core,
 	.finish = finish_core,
 	.close = close_core,

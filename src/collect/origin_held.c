@@ -171,11 +171,11 @@ static void capture(struct vt_stacks *s)
 
 	s->n_rounds = 1;
 	round->samples = calloc(held->samples.n + 1, sizeof(*round->samples));
-	round->session = (struct vt_session){ .pid = c->proc.pid, .live = c->live };
+	vt_begin_own_session(round, c);
 	for (size_t i = 0; round->samples && i < held->samples.n; i++) {
 		const struct vt_thread_sample *sample = &held->samples.data[i];
 		const struct vt_held_thread *thread = vt_held_find(held, sample->info.sp, sample->info.pc);
-		struct vt_session_thread *added = vt_vec_append(&round->session.threads);
+		struct vt_session_thread *added = vt_vec_append(&round->session->threads);
 
 		if (!added)
 			break;
@@ -188,9 +188,8 @@ static void capture(struct vt_stacks *s)
 			vt_registers_of_sample(sample, &added->regs);
 		without += !thread;
 	}
-	if (round->session.threads.n < held->samples.n)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
-			      "threads are missing: not enough memory here");
+	if (round->session->threads.n < held->samples.n)
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem", "threads are missing: not enough memory here");
 	if (without)
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
 			      "%s gave no registers of %zu threads: their stacks begin with what the kernel shows", held->debugger, without);
@@ -201,12 +200,11 @@ static void capture(struct vt_stacks *s)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
 					      "Python frames are missing", err);
 	}
-	if (!c->stacks_only)
-		vt_collect_outside_read(c);
 	c->model->stacks_coherent = all_held(held);
 }
 
 const struct vt_origin vt_origin_held = {
+	.stands_still = true,
 	.open = open_held,
 	.finish = finish_held,
 	.close = close_held,

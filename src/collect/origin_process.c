@@ -169,16 +169,10 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 
 static void capture(struct vt_stacks *s)
 {
-	const struct vt_collect_together *together = s->c->options->together;
-
-	vt_collect_begin_capture(s->c);
-	if (!s->c->options->no_stop)
+	if (s->c->stop.stands)
 		vt_capture_stopped(s);
-	else if (vt_collect_wait_for_others(s->c))
+	else
 		vt_capture_running(s);
-	vt_watchdog_disarm();
-	if (together)
-		together->released(together->arg);
 }
 
 const struct vt_origin vt_origin_process = {

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/progress.h"
 #include "collect/outside.h"
 
 /* For all devices: the target stands still meanwhile. */
@@ -94,7 +95,7 @@ static void find_readers(struct vt_collect *c)
 		c->outside->chunk = vt_outside_map_pages(VT_OUTSIDE_CHUNK);
 }
 
-void vt_collect_outside_prepare(struct vt_collect *c)
+static void prepare_devices(struct vt_collect *c)
 {
 	struct vt_memsrc *src = c->mem;
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
@@ -124,7 +125,7 @@ void vt_collect_outside_prepare(struct vt_collect *c)
 }
 
 /* The last of them is the newest when the target stops; that is the first device, which is in use if any is. */
-void vt_collect_outside_rehearse(struct vt_collect *c)
+static void rehearse(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
 
@@ -166,7 +167,7 @@ static bool find_devices(struct vt_collect *c)
 	return true;
 }
 
-void vt_collect_outside_read(struct vt_collect *c)
+static void read_devices(struct vt_collect *c)
 {
 	struct vt_memsrc *src = c->mem;
 	uint64_t start = vt_now_ns();
@@ -286,7 +287,7 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes gave the same");
 }
 
-void vt_collect_outside_finish(struct vt_collect *c)
+static void finish_devices(struct vt_collect *c)
 {
 	struct vt_outside_sink sink;
 	uint64_t start = vt_now_ns();
@@ -294,6 +295,8 @@ void vt_collect_outside_finish(struct vt_collect *c)
 	if (c->inside_walk_done || c->torch_inherited)
 		return;
 	vt_outside_sink_init(&sink);
+	if (c->options->no_stop)
+		vt_progress("waiting for a moment when the allocator does not change");
 	if (!c->outside || !c->outside->read)
 		settle(c, &sink);
 	if (!c->outside)
@@ -310,3 +313,26 @@ void vt_collect_outside_finish(struct vt_collect *c)
 	free(c->outside);
 	c->outside = NULL;
 }
+
+/* ---- at the stop ---- */
+
+/* Where it may not be stopped, finish reads it in passes. */
+static bool prepare_for_stop(struct vt_collect *c)
+{
+	prepare_devices(c);
+	return !c->options->no_stop && !vt_collect_outside_is_read(c);
+}
+
+static void copy(struct vt_collect *c)
+{
+	if (c->stop.stands)
+		read_devices(c);
+}
+
+const struct vt_participant vt_stop_blocks = {
+	.want = VT_WANT_MEMORY,
+	.prepare = prepare_for_stop,
+	.rehearse = rehearse,
+	.copy = copy,
+	.finish = finish_devices,
+};

@@ -740,3 +740,17 @@ void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, 
 		number(arg, &oom->trace);
 	}
 }
+
+/* ---- at the stop ---- */
+
+/* Where the blocks were listed inside, it has been read after that. */
+static void read_after_stop(struct vt_collect *c)
+{
+	if (!c->inside_walk_done)
+		vt_collect_recorded_after(c);
+}
+
+const struct vt_participant vt_stop_recorder = {
+	.want = VT_WANT_MEMORY,
+	.resumed = read_after_stop,
+};

@@ -21,7 +21,7 @@
 /* Libraries may have been loaded since the first look (our helper's, too), unless that was a moment ago: to read it takes a millisecond. */
 static bool is_map_old(const struct vt_collect *c)
 {
-	return (!c->stacks_only && !c->options->read_only) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
+	return ((c->want & VT_WANT_MEMORY) && !c->options->read_only) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
 }
 
 static void find_python(struct vt_stacks *s)
@@ -51,7 +51,7 @@ static void find_python(struct vt_stacks *s)
 /* Threads that were started after the list was made and were stopped all the same belong to the report. */
 static void add_new_threads(struct vt_stacks *s)
 {
-	const struct vt_session *session = &s->rounds[0].session;
+	const struct vt_session *session = &s->c->stop.session;
 	struct vt_map known = { 0 };
 	size_t lost = 0;
 	bool ok = true;
@@ -91,8 +91,8 @@ static void place_threads(struct vt_stacks *s)
 	for (size_t r = 0; r < s->n_rounds; r++) {
 		struct vt_round *round = &s->rounds[r];
 
-		for (size_t k = 0; k < round->session.threads.n; k++) {
-			struct vt_session_thread *thread = &round->session.threads.data[k];
+		for (size_t k = 0; k < round->session->threads.n; k++) {
+			struct vt_session_thread *thread = &round->session->threads.data[k];
 			const uint64_t *index = vt_map_get(&index_of, (uint64_t)thread->tid);
 
 			if (index)
@@ -525,10 +525,8 @@ static void say_what_is_missing(struct vt_stacks *s)
 }
 
 /* Everything here wants 64-bit words, and so does what reads the thread's registers. */
-static bool refuse_32bit(struct vt_stacks *s)
+static bool refuse_32bit(struct vt_collect *c)
 {
-	struct vt_collect *c = s->c;
-
 	if (!c->proc.is_32bit)
 		return false;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "32-bit",
@@ -658,8 +656,8 @@ static void drop_ended_threads(struct vt_stacks *s)
 	bool ok = true;
 
 	for (size_t r = 0; r < s->n_rounds; r++) {
-		for (size_t i = 0; i < s->rounds[r].session.threads.n; i++) {
-			const struct vt_session_thread *thread = &s->rounds[r].session.threads.data[i];
+		for (size_t i = 0; i < s->rounds[r].session->threads.n; i++) {
+			const struct vt_session_thread *thread = &s->rounds[r].session->threads.data[i];
 
 			if (vt_is_read(thread))
 				ok = vt_map_put(&read, (uint64_t)thread->tid, r) && ok;
@@ -681,34 +679,81 @@ static void drop_ended_threads(struct vt_stacks *s)
 	vt_map_deinit(&read);
 }
 
-void vt_collect_threads(struct vt_collect *c)
+/* ---- at the stop ---- */
+
+static void destroy(struct vt_collect *c)
 {
-	struct vt_stacks s = {
+	stacks_deinit(c->stacks);
+	free(c->stacks);
+	c->stacks = NULL;
+}
+
+static bool prepare(struct vt_collect *c)
+{
+	struct vt_stacks *s;
+	struct vt_error *err;
+
+	if (refuse_32bit(c))
+		return false;
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the stacks are missing", &vt_enomem);
+		return false;
+	}
+	c->stacks = s;
+	*s = (struct vt_stacks){
 		.c = c,
+		.start_ns = vt_now_ns(),
 		.wait = { .pid = c->proc.pid, .src = c->cached, .arena = &c->model->arena },
 	};
-	uint64_t start = vt_now_ns();
-
-	if (refuse_32bit(&s))
-		return;
-	find_python(&s);
-
-	struct vt_error *err = c->origin->list_threads(&s);
-
-	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed", err);
-		stacks_deinit(&s);
-		return;
-	}
-	c->origin->capture(&s);
-	if (vt_collect_outside_is_read(c))
-		vt_collect_moment_is_read(c);
-	if (c->live) { /* nothing comes or goes in a core */
-		drop_ended_threads(&s);
-		add_new_threads(&s);
-	}
-	add_threads(&s);
-	say_what_is_missing(&s);
-	stacks_deinit(&s);
-	c->model->timing.stacks_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
+	find_python(s);
+	err = c->origin->list_threads(s);
+	if (!err)
+		return true;
+	vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed", err);
+	destroy(c);
+	return false;
 }
+
+static void rehearse(struct vt_collect *c)
+{
+	if (c->stacks)
+		vt_capture_rehearse(c->stacks);
+}
+
+static void copy(struct vt_collect *c)
+{
+	if (c->stacks)
+		c->origin->capture(c->stacks);
+}
+
+static void resumed(struct vt_collect *c)
+{
+	if (c->stacks)
+		vt_capture_resumed(c->stacks);
+}
+
+static void finish(struct vt_collect *c)
+{
+	struct vt_stacks *s = c->stacks;
+
+	if (!s)
+		return;
+	if (c->live) { /* nothing comes or goes in a core */
+		drop_ended_threads(s);
+		add_new_threads(s);
+	}
+	add_threads(s);
+	say_what_is_missing(s);
+	c->model->timing.stacks_ms = (double)(vt_now_ns() - s->start_ns) / VT_NS_PER_MS;
+	destroy(c);
+}
+
+const struct vt_participant vt_stop_threads = {
+	.want = VT_WANT_THREADS,
+	.prepare = prepare,
+	.rehearse = rehearse,
+	.copy = copy,
+	.resumed = resumed,
+	.finish = finish,
+};

@@ -19,7 +19,8 @@
  * Raw data only; it belongs together as far as a thread was stopped or did not run.
  */
 struct vt_round {
-	struct vt_session session;
+	struct vt_session *session; /* the stop's, or its own: no more than the list of its threads; NULL before */
+	struct vt_session own;
 	struct vt_thread_sample *samples; /* of the session's threads that were not stopped; NULL when there are none */
 	struct vt_snapshot *snapshot; /* NULL: there are no copies */
 	struct vt_python python; /* when have_python */
@@ -41,6 +42,7 @@ struct vt_kernel_stack {
 
 struct vt_stacks {
 	struct vt_collect *c;
+	uint64_t start_ns;
 	struct vt_thread_list list; /* as /proc showed them before they were looked at */
 	struct vt_round rounds[VT_MAX_ROUNDS];
 	size_t n_rounds;
@@ -66,17 +68,16 @@ static inline bool vt_is_read(const struct vt_session_thread *thread)
 	return thread->stopped || thread->sampled;
 }
 
-/* Copies what is needed of every thread: s->rounds. */
+/* Copies what is needed of every thread: s->rounds. Before a stop, in it, and just after; or without any. */
+void vt_capture_rehearse(struct vt_stacks *s);
 void vt_capture_stopped(struct vt_stacks *s);
+void vt_capture_resumed(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
-
-/* Just before the threads are stopped: waits for the other processes of a triage. The time that capturing may take begins again. */
-bool vt_collect_wait_for_others(struct vt_collect *c); /* false: the process ended meanwhile, which was said */
-void vt_collect_begin_capture(const struct vt_collect *c);
 
 /* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);
 
+void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c);
 void vt_round_deinit(struct vt_round *round);
 
 /* To capture again what was found once: found must stay as long as again is used. */
