@@ -3,6 +3,7 @@
 """Reports of real PyTorch allocators that run on: what is said to be exact is, whatever the process does meanwhile; and reports of
 allocators whose memory is damaged."""
 import ctypes
+import json
 import os
 import random
 import re
@@ -11,9 +12,10 @@ import subprocess
 
 import torch_truth
 from harness import (BUILD, COMPLETE, NOTHING, PARTIAL, QUICK, check, compile_c, diag_codes, equal, main, proc_state, report_json,
-                     wait_until)
-from report_torch import Driver, compare, for_each_version
+                     scratch, vramtap, wait_until)
+from report_torch import Driver, compare, for_each_version, versions
 
+NO_EVENT = 4
 PTRACE_SEIZE = 0x4206
 REPLAY = os.path.join(BUILD, "tests/functional/torch_replay")
 
@@ -266,6 +268,34 @@ def reports(version):
 
 def test_reports():
     for_each_version(reports)
+
+
+def stopped_look(driver, tries=20):
+    """What watch --grow saves of a look for which it stopped the process: where the blocks do not settle while it runs."""
+    path = scratch("grow.json")
+    for _ in range(tries):
+        code, out, err = vramtap("watch", "--grow", "--every=1s", "--timeout=1s", "--then", path, str(driver.pid))
+        check(code in (NO_EVENT, NOTHING), f"exit code {code}", out, err)  # NOTHING: in the middle of an operation
+        if code == NO_EVENT:
+            with open(path, encoding="ascii") as file:
+                data = json.load(file)
+            if data["timing"]["stopped_ms"] > 0:
+                return data
+    raise AssertionError("the blocks settle each time: nothing was stopped")
+
+
+def test_memory_alone_stops_without_stacks():
+    with Driver(versions()[-1]) as driver:
+        driver("alloc 60000 700")
+        driver("busy 20")
+        data = stopped_look(driver)
+        driver("idle")
+    allocator = data["pytorch"]["allocators"][0]
+    equal((allocator["result"], allocator["consistency"], allocator["passes"]), ("complete", "stopped", 0), "how it was read")
+    check(allocator["totals"]["allocated"]["blocks"] >= 60000, "blocks that were there all the time", allocator["totals"])
+    torch_truth.totals_agree([allocator])
+    equal(allocator["totals"]["allocated"]["bytes"], allocator["statistics"]["allocated_bytes"]["current"], "in use")
+    equal((data["threads"], data["timing"]["stacks_ms"]), ([], 0), "what nobody asked for: threads, time spent on stacks")
 
 
 # ---- damage ----
