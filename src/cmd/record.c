@@ -155,7 +155,7 @@ static uint32_t count_ooms(const struct vt_recorder_head *head)
 static double age_of(const struct vt_record_target *target)
 {
 	const struct vt_recorder_head *head = target->head;
-	uint64_t now = vt_timens_now(target->collect.proc.pid);
+	uint64_t now = vt_timens_now(target->process.proc.pid);
 
 	return head->start_ns && head->start_ns < now ? (double)(now - head->start_ns) / VT_NS_PER_S : 0;
 }
@@ -208,8 +208,8 @@ static void print_process(FILE *out, const struct vt_record_target *target)
 {
 	struct vt_str name = { 0 };
 
-	vt_str_add_escaped(&name, target->collect.proc.name, strlen(target->collect.proc.name));
-	fprintf(out, "%s (%d): ", vt_str_get(&name), (int)target->collect.proc.pid);
+	vt_str_add_escaped(&name, target->process.proc.name, strlen(target->process.proc.name));
+	fprintf(out, "%s (%d): ", vt_str_get(&name), (int)target->process.proc.pid);
 	vt_str_deinit(&name);
 }
 
@@ -305,7 +305,7 @@ static void print_on(FILE *out, const struct seen *seen)
 	if (vt_record_was_unhooked(target)) {
 		fprintf(out, "nothing is recorded: all pointers were changed back from outside\n");
 		print_kept(out, target->head);
-		fprintf(out, "\nvramtap record %d off gives the memory back, on begins anew.\n", (int)target->collect.proc.pid);
+		fprintf(out, "\nvramtap record %d off gives the memory back, on begins anew.\n", (int)target->process.proc.pid);
 		return;
 	}
 	if (seen->action == ACTION_ON && !seen->was_on)
@@ -324,7 +324,7 @@ static void print_on(FILE *out, const struct seen *seen)
 	print_hooks(out, target);
 	if (seen->action == ACTION_ON)
 		fprintf(out, "\nvramtap report %d shows what is held and by whom; vramtap record %d off ends it.\n",
-			(int)target->collect.proc.pid, (int)target->collect.proc.pid);
+			(int)target->process.proc.pid, (int)target->process.proc.pid);
 }
 
 static void print_off(FILE *out, const struct seen *seen)
@@ -455,8 +455,8 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 	vt_json_object(json, NULL);
 	vt_json_text(json, "schema", SCHEMA);
 	vt_json_text(json, "vramtap_version", PACKAGE_VERSION);
-	vt_json_int(json, "pid", seen->target->collect.proc.pid);
-	vt_json_text(json, "process", seen->target->collect.proc.name);
+	vt_json_int(json, "pid", seen->target->process.proc.pid);
+	vt_json_text(json, "process", seen->target->process.proc.name);
 	vt_json_text(json, "state", seen->is_on ? "on" : "off");
 	vt_json_bool(json, "was_on", seen->was_on);
 	vt_json_bool(json, "loaded", seen->target->n_residents > 0);

@@ -389,8 +389,8 @@ static void say_armed(const struct watch *w, const struct vt_record_target *targ
 {
 	struct vt_str text = { 0 };
 
-	vt_str_add_escaped(&text, target->collect.proc.name, strlen(target->collect.proc.name));
-	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s", (int)target->collect.proc.pid,
+	vt_str_add_escaped(&text, target->process.proc.name, strlen(target->process.proc.name));
+	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s", (int)target->process.proc.pid,
 		    !w->was_on			     ? "is on as long" :
 		    w->options->record.given ? "was on already, with settings of its own" :
 					       "was on already");

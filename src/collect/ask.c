@@ -63,14 +63,14 @@ struct vt_error *vt_collect_watch_allocator(struct vt_collect *c)
 	struct vt_ask_pytorch_args args = { 0 };
 
 	if (c->torch.allocator)
-		args.n_devices = vt_torch_mutexes(vt_live_source(c->live), c->torch.allocator, args.mutexes);
-	return watch_mutexes(vt_live_source(c->live), &args);
+		args.n_devices = vt_torch_mutexes(vt_live_source(c->target.live), c->torch.allocator, args.mutexes);
+	return watch_mutexes(vt_live_source(c->target.live), &args);
 }
 
 /* Fills args, and makes sure that nobody will be kept waiting by the question. */
 static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, struct vt_ask_pytorch_args *args)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = vt_live_source(c->target.live);
 
 	*args = (struct vt_ask_pytorch_args){
 		.mutex_wait_ns = MUTEX_WAIT_NS,
@@ -87,10 +87,10 @@ static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, stru
 struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_python *py, struct vt_ask_python_args *args)
 {
 	args->gil_wait_ns = GIL_WAIT_NS;
-	VT_TRY(vt_python_find(py, &c->modules, c->live));
-	VT_TRY(vt_python_imports(py, &c->modules, &args->imports));
+	VT_TRY(vt_python_find(py, &c->target.modules, c->target.live));
+	VT_TRY(vt_python_imports(py, &c->target.modules, &args->imports));
 	args->stop_collector = py->minor < COLLECTS_BETWEEN;
-	return vt_python_watch_gil(py, vt_live_source(c->live), WATCH_NS);
+	return vt_python_watch_gil(py, vt_live_source(c->target.live), WATCH_NS);
 }
 
 struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *helper, unsigned int op)
@@ -218,7 +218,7 @@ struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *
 	struct vt_error *err = ask(c, helper, &py, args);
 
 	vt_python_deinit(&py);
-	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */
+	vt_live_drop_cache(c->target.live); /* the stacks are read later, and want today's */
 	return err;
 }
 

@@ -18,7 +18,7 @@ static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTE
 
 void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c)
 {
-	round->own = (struct vt_session){ .pid = c->proc.pid, .live = c->live };
+	round->own = (struct vt_session){ .pid = c->target.proc.pid, .live = c->target.live };
 	round->session = &round->own;
 }
 
@@ -33,7 +33,7 @@ void vt_round_deinit(struct vt_round *round)
 /* The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0 none. */
 static uint64_t current_context(const struct vt_collect *c, uint64_t thread_pointer)
 {
-	struct vt_memsrc *src = vt_live_cached_source(c->live);
+	struct vt_memsrc *src = vt_live_cached_source(c->target.live);
 	uint64_t word = 0;
 
 	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)c->context_slot, &word) ||
@@ -97,7 +97,7 @@ static void take_samples(struct vt_stacks *s, struct vt_round *round)
 
 		if (thread->stopped)
 			continue;
-		vt_thread_sample_take(&round->samples[i], s->c->proc.pid, thread->tid);
+		vt_thread_sample_take(&round->samples[i], s->c->target.proc.pid, thread->tid);
 		thread->sampled = round->samples[i].asleep;
 		if (thread->sampled)
 			vt_registers_of_sample(&round->samples[i], &thread->regs);
@@ -112,7 +112,7 @@ static void check_samples(struct vt_stacks *s, struct vt_round *round)
 	for (size_t i = 0; i < session->threads.n; i++) {
 		struct vt_session_thread *thread = &session->threads.data[i];
 
-		if (thread->sampled && !vt_thread_sample_holds(&round->samples[i], s->c->proc.pid))
+		if (thread->sampled && !vt_thread_sample_holds(&round->samples[i], s->c->target.proc.pid))
 			thread->sampled = false;
 	}
 }
@@ -120,7 +120,7 @@ static void check_samples(struct vt_stacks *s, struct vt_round *round)
 /* Memory for the copies of the stacks; expect: bytes, more or less. */
 static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
 {
-	struct vt_error *err = vt_snapshot_create(s->c->live, &stack_limits, expect, &round->snapshot);
+	struct vt_error *err = vt_snapshot_create(s->c->target.live, &stack_limits, expect, &round->snapshot);
 
 	if (err)
 		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
@@ -138,11 +138,11 @@ void vt_capture_rehearse(struct vt_stacks *s)
 	size_t expect = 0;
 
 	for (size_t i = 0; i < s->list.threads.n; i++)
-		expect += vt_snapshot_stack_size(&c->maps, s->list.threads.data[i].sp, &stack_limits);
+		expect += vt_snapshot_stack_size(&c->target.maps, s->list.threads.data[i].sp, &stack_limits);
 	prepare(s, round, expect);
 	if (!s->have_python)
 		return;
-	vt_error_destroy(vt_replay_create(vt_live_source(c->live), REHEARSED_PAGES, &s->replay));
+	vt_error_destroy(vt_replay_create(vt_live_source(c->target.live), REHEARSED_PAGES, &s->replay));
 	if (!s->replay)
 		return;
 	vt_replay_source(s->replay)->coherent = true;
@@ -153,7 +153,7 @@ void vt_capture_rehearse(struct vt_stacks *s)
 /* While the target stands still it is the rehearsal once more; when some of it runs, everything is looked at as it changes. */
 static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_round *round)
 {
-	struct vt_memsrc *live = vt_live_source(s->c->live);
+	struct vt_memsrc *live = vt_live_source(s->c->target.live);
 
 	if (!s->replay || !live->coherent)
 		return live;
@@ -163,7 +163,7 @@ static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_roun
 
 static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 {
-	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, round->session, &s->c->maps) : NULL;
+	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, round->session, &s->c->target.maps) : NULL;
 
 	if (err) {
 		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
@@ -182,7 +182,7 @@ static void copy(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_collect *c = s->c;
 
-	vt_live_drop_cache(c->live);
+	vt_live_drop_cache(c->target.live);
 	copy_stacks(s, round);
 	if (s->have_python) {
 		struct vt_error *err = vt_python_capture(&round->python, python_source(s, round));
@@ -269,7 +269,7 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 
 void vt_capture_running(struct vt_stacks *s)
 {
-	vt_live_set_coherent(s->c->live, false);
+	vt_live_set_coherent(s->c->target.live, false);
 	s->n_escaped = s->list.threads.n;
 	for (size_t n = 0; n < VT_MAX_ROUNDS && begin_round(s, n); n++) {
 		struct vt_round *round = &s->rounds[n];

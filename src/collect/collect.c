@@ -8,12 +8,6 @@
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
 
-static struct vt_error *lock_target(struct vt_collect *c, uint64_t wait_ns)
-{
-	vt_progress("waiting for another vramtap to finish with this process");
-	return vt_inject_lock(c->proc.pid, vt_now_ns() + wait_ns, &c->lock_fd);
-}
-
 /*
  * Who takes part when the process stands still. Stacks change fastest and are copied first; blocks are rehearsed last, so that what was
  * read is mostly still true when the process stands.
@@ -30,7 +24,7 @@ static const struct vt_participant *const participants[] = {
 static void begin_memory(struct vt_collect *c)
 {
 	vt_collect_find_torch(c);
-	if (c->live) {
+	if (c->target.live) {
 		if (!c->options->read_only)
 			vt_progress("getting inside the process");
 		vt_collect_inside(c);
@@ -67,37 +61,42 @@ static void collect_report(struct vt_collect *c)
 		finish_memory(c);
 }
 
+/* Who it is, is told also where more cannot be. */
+static struct vt_error *open_target(struct vt_collect *c, const struct vt_subject *subject)
+{
+	struct vt_error *err = vt_target_open(&c->target, subject);
+
+	if (c->target.proc.pid)
+		c->target.origin->identify(c, subject);
+	return err;
+}
+
 static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subject)
 {
-	VT_TRY(c->origin->open(c, subject));
+	VT_TRY(open_target(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
-	if (c->live && !c->held && !c->options->no_stop)
-		VT_TRY(lock_target(c, c->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
+	if (c->target.live && !c->target.held && !c->options->no_stop)
+		VT_TRY(vt_target_lock(&c->target, c->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
-	c->origin->finish(c);
+	c->target.origin->finish(c);
 	return NULL;
 }
 
-static void close_target(struct vt_collect *c)
+static void collect_deinit(struct vt_collect *c)
 {
-	if (c->lock_fd >= 0)
-		close(c->lock_fd);
 	vt_stop_deinit(&c->stop);
 	vt_collect_history_deinit(c);
 	vt_collect_recorded_deinit(c);
 	vt_collect_traces_deinit(c);
 	vt_collect_python_deinit(c);
-	vt_modules_deinit(&c->modules);
-	c->origin->close(c);
-	vt_maps_deinit(&c->maps);
-	vt_proc_deinit(&c->proc);
+	vt_target_close(&c->target);
 }
 
 static struct vt_error *collect(const struct vt_subject *subject, const struct vt_collect_options *options,
 				struct vt_model *model, int want)
 {
 	struct vt_collect c = {
-		.origin = subject->origin, .options = options, .model = model, .start_ns = vt_now_ns(), .lock_fd = -1,
+		.options = options, .model = model, .start_ns = vt_now_ns(),
 		.want = want,
 	};
 
@@ -109,7 +108,7 @@ static struct vt_error *collect(const struct vt_subject *subject, const struct v
 
 	struct vt_error *err = look(&c, subject);
 
-	close_target(&c);
+	collect_deinit(&c);
 	if (err)
 		return err;
 	model->timing.total_ms = (double)(vt_now_ns() - c.start_ns) / VT_NS_PER_MS;
@@ -130,22 +129,22 @@ struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struc
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen)
 {
 	static const struct vt_collect_options options = { .read_only = true };
-	struct vt_collect c = { .origin = subject->origin, .options = &options, .model = model, .lock_fd = -1 };
-	struct vt_error *err = c.origin->open(&c, subject);
+	struct vt_collect c = { .options = &options, .model = model };
+	struct vt_error *err = open_target(&c, subject);
 
 	if (!err) {
 		vt_collect_find_torch(&c);
 		vt_collect_layout_seen(&c, seen);
 	}
-	close_target(&c);
+	collect_deinit(&c);
 	return err;
 }
 
 struct vt_error *vt_collect_look(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
 {
-	struct vt_collect c = { .origin = subject->origin, .options = options, .model = model, .lock_fd = -1 };
-	struct vt_error *err = c.origin->open(&c, subject);
+	struct vt_collect c = { .options = options, .model = model };
+	struct vt_error *err = open_target(&c, subject);
 
-	close_target(&c);
+	collect_deinit(&c);
 	return err;
 }

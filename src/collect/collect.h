@@ -12,21 +12,13 @@
 
 #include "base/error.h"
 #include "collect/stop.h"
+#include "collect/target.h"
 #include "model/model.h"
-#include "target/core/core.h"
-#include "target/core/files.h"
-#include "target/elfsym.h"
-#include "target/live.h"
-#include "target/maps.h"
-#include "target/proc.h"
-#include "walk/torch/torch.h"
 
 struct vt_helper;
 struct vt_lines_memo;
-struct vt_held;
 struct vt_ask_pytorch_args;
 struct vt_ask_python_args;
-struct vt_python;
 
 /*
  * Somebody who holds the target at a moment of its own (watch --on-oom: a thread waits) is told when what must be of that moment
@@ -68,41 +60,6 @@ struct vt_collect_options {
 	const struct vt_collect_together *together; /* NULL: nobody is waited for */
 };
 
-struct vt_collect;
-struct vt_stacks;
-
-/* What is looked at. */
-struct vt_subject {
-	const struct vt_origin *origin;
-	pid_t pid;        /* a live process, */
-	const char *core; /* or a core, */
-	struct vt_core_places places; /* and where its files may be */
-	struct vt_held *held;         /* a process that a debugger holds: what that told; outlives the report */
-};
-
-/* Where it comes from: what a live process and a core do differently; one report is made of either. */
-struct vt_origin {
-	bool stands_still; /* by itself: nothing has to be stopped */
-	/* Fills c->proc, maps, modules, mem, cached and model->process. */
-	struct vt_error *(*open)(struct vt_collect *c, const struct vt_subject *subject);
-	/* When all else is in the model: what is to be said about its files, or that it is gone. */
-	void (*finish)(struct vt_collect *c);
-	/* Releases what is its own; modules and maps are there still, and not used afterwards. */
-	void (*close)(struct vt_collect *c);
-	/* The name of a thread, in the model's arena; "" unknown. */
-	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
-	/* The interpreter in c->modules. */
-	struct vt_error *(*find_python)(struct vt_collect *c, struct vt_python *python);
-	/* The threads (collect/stacks.h): today's map, the list of threads with what the kernel says, and copies of all that changes. */
-	void (*refresh_maps)(struct vt_collect *c);
-	struct vt_error *(*list_threads)(struct vt_stacks *s);
-	void (*capture)(struct vt_stacks *s); /* at the stop, where it stands or does not */
-};
-
-extern const struct vt_origin vt_origin_process; /* collect/origin_process.c */
-extern const struct vt_origin vt_origin_core;    /* collect/origin_core.c */
-/* collect/origin_held.h has vt_origin_held. */
-
 /* TORCH_FR_BUFFER_SIZE, or what it was called before; as it was at the process's start. */
 struct vt_flight_setting {
 	bool is_set;
@@ -116,22 +73,12 @@ struct vt_reserved {
 	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
 };
 
-/* One target while it is looked at. */
+/* A report in the making. */
 struct vt_collect {
-	const struct vt_origin *origin;
+	struct vt_target target;
 	const struct vt_collect_options *options;
 	struct vt_model *model;
 	uint64_t start_ns;
-	struct vt_proc proc;
-	struct vt_maps maps;
-	struct vt_modules modules;
-	struct vt_memsrc *mem;    /* the memory of the target: as it is now, */
-	struct vt_memsrc *cached; /* and with pages that were read before */
-	struct vt_live *live;     /* a live process */
-	struct vt_core *core;     /* a core */
-	struct vt_held *held;     /* a debugger holds it */
-	struct vt_files *core_files;
-	int lock_fd; /* one vramtap at a time */
 	int want; /* enum vt_want */
 	struct vt_stop stop;
 	struct vt_torch_found torch;

@@ -44,7 +44,7 @@ struct vt_python *vt_collect_python(struct vt_collect *c)
 	c->python = calloc(1, sizeof(*c->python));
 	if (!c->python)
 		return NULL;
-	err = c->origin->find_python(c, c->python);
+	err = c->target.origin->find_python(&c->target, c->python);
 	c->have_python = !err;
 	/* That Python cannot be read is said with the threads. */
 	vt_error_destroy(err);

@@ -44,7 +44,7 @@ static bool still_sleeps(struct vt_stacks *s, size_t i, struct vt_thread_sample 
 {
 	bool gil = waits_for_gil(s, i);
 
-	vt_thread_sample_take(sample, s->c->proc.pid, s->c->model->threads.data[i].tid);
+	vt_thread_sample_take(sample, s->c->target.proc.pid, s->c->model->threads.data[i].tid);
 	return sample->asleep && same_futex(&s->list.threads.data[i], &sample->info, gil ? GIL_BYTES : 0) &&
 	       (gil || !sample->info.syscall_args[3]);
 }
@@ -67,7 +67,7 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 	vt_python_begin_again(&again, &s->rounds[0].python);
 	again.locals = false;
 
-	VT_ERROR struct vt_error *err = vt_python_capture(&again, vt_live_source(s->c->live));
+	VT_ERROR struct vt_error *err = vt_python_capture(&again, vt_live_source(s->c->target.live));
 
 	for (size_t i = 0; !err && i < again.threads.n; i++)
 		if (again.threads.data[i].tstate == s->places[holder].python->tstate)
@@ -84,13 +84,13 @@ static bool holds_now(struct vt_stacks *s, const struct ring *ring, struct vt_th
 	for (size_t k = 0; ok && k < ring->n; k++)
 		ok = still_sleeps(s, ring->members[k], &samples[k]);
 	/* All of them sleep by now: an owner that is asleep does not let go of anything. */
-	vt_live_drop_cache(s->c->live);
+	vt_live_drop_cache(s->c->target.live);
 	for (size_t k = 0; ok && k < ring->n; k++)
 		ok = waits_for_gil(s, ring->members[k]) ? still_holds_gil(s, ring->members[(k + 1) % ring->n]) :
 							  still_waits_for(s, ring->members[k], &samples[k]);
 	for (size_t k = 0; ok && k < ring->n; k++)
 		if (!waits_for_gil(s, ring->members[k]))
-			ok = vt_thread_sample_holds(&samples[k], s->c->proc.pid);
+			ok = vt_thread_sample_holds(&samples[k], s->c->target.proc.pid);
 	return ok;
 }
 
@@ -114,9 +114,9 @@ static void confirm(struct vt_stacks *s, const struct ring *ring)
 {
 	VT_FREE struct vt_thread_sample *samples = calloc(ring->n, sizeof(*samples));
 
-	if (s->c->core && !has_limit(s, ring))
+	if (s->c->target.core && !has_limit(s, ring))
 		mark(s, ring);
-	for (int try = 0; samples && !s->c->core && try < MAX_TRIES; try++) {
+	for (int try = 0; samples && !s->c->target.core && try < MAX_TRIES; try++) {
 		if (try > 0)
 			vt_sleep_ns(BETWEEN_TRIES_NS);
 		if (!holds_now(s, ring, samples))

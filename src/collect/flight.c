@@ -97,7 +97,7 @@ static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper,
 	VT_CLEANUP(vt_thread_list_deinit) struct vt_thread_list threads = { 0 };
 	size_t n = 0;
 
-	VT_TRY(vt_thread_list_init(&threads, c->proc.pid));
+	VT_TRY(vt_thread_list_init(&threads, c->target.proc.pid));
 	for (size_t i = 0; i < VT_FLIGHT_RECORDERS; i++) {
 		if (!may_be_asked(c, &vt_flight_recorders[i], &threads))
 			continue;
@@ -173,7 +173,7 @@ void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper)
 		say(c, "flight-not-known", "this release of PyTorch does not tell it (%s and later do)", vt_flight_recorders[0].since);
 	c->flight_empty = !err && is_there && !c->model->collectives.groups.n;
 	vt_python_deinit(&py);
-	vt_live_drop_cache(c->live); /* the stacks are read later, and want today's */
+	vt_live_drop_cache(c->target.live); /* the stacks are read later, and want today's */
 }
 
 /* Each process group of NCCL has one (PyTorch 2.4 on). */

@@ -39,14 +39,14 @@ static struct vt_error *read_history(struct vt_collect *c, struct vt_collect_his
 	struct vt_history_counter counters[VT_TORCH_MAX_DEVICES];
 
 	h->python = vt_collect_python(c);
-	if (c->live)
-		vt_live_drop_cache(c->live);
+	if (c->target.live)
+		vt_live_drop_cache(c->target.live);
 
 	struct vt_history_target target = {
-		.src = c->mem,
-		.names_src = c->cached,
-		.vtable = vt_torch_history_vtable(&c->modules),
-		.maps = &c->maps,
+		.src = c->target.mem,
+		.names_src = c->target.cached,
+		.vtable = vt_torch_history_vtable(&c->target.modules),
+		.maps = &c->target.maps,
 		.python = h->python,
 		.layout = &c->torch.layout,
 		.blocks = c->model->blocks,

@@ -76,7 +76,7 @@ static const char *copy(struct vt_collect *c, const char *text)
 void vt_collect_identity(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
-	const struct vt_proc *proc = &c->proc;
+	const struct vt_proc *proc = &c->target.proc;
 
 	model->process = (struct vt_model_process){
 		.pid = proc->pid,

@@ -158,7 +158,7 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 /* How much each device's allocator ever reserved and gave back; it hardly ever has the same value twice. */
 static void read_reserved(struct vt_collect *c, struct vt_reserved *reserved)
 {
-	struct vt_memsrc *src = vt_live_source(c->live);
+	struct vt_memsrc *src = vt_live_source(c->target.live);
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 
 	*reserved = (struct vt_reserved){ .n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas) };
@@ -225,7 +225,7 @@ static void ask_all_again(struct vt_collect *c, struct vt_helper *helper, const 
 static uint64_t estimate_blocks(struct vt_collect *c)
 {
 	uint64_t dcas[VT_TORCH_MAX_DEVICES], total = 0;
-	struct vt_memsrc *src = vt_live_cached_source(c->live);
+	struct vt_memsrc *src = vt_live_cached_source(c->target.live);
 	int n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas);
 
 	for (int i = 0; i < n; i++) {
@@ -341,13 +341,13 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 	struct vt_inject_options options = { .budget_ns = c->options->budget_ns, .allow_resume = c->options->allow_resume };
 	struct vt_inject_timing timing = { 0 };
 
-	VT_TRY(vt_helper_create(&c->proc, &c->modules, c->live, &options, &timing, helper));
+	VT_TRY(vt_helper_create(&c->target.proc, &c->target.modules, c->target.live, &options, &timing, helper));
 	/* In another pid namespace that number means another thread here. */
-	c->helper_tid = c->proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid : 0;
+	c->helper_tid = c->target.proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid : 0;
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
 	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
 	c->model->timing.borrowed_tid = timing.borrowed_tid;
-	vt_cuda_imports(&c->modules, &vt_helper_shared(*helper)->imports);
+	vt_cuda_imports(&c->target.modules, &vt_helper_shared(*helper)->imports);
 	return NULL;
 }
 
@@ -355,7 +355,7 @@ static bool has_driver(struct vt_collect *c)
 {
 	size_t index = 0;
 
-	return vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
+	return vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
 }
 
 void vt_collect_inside(struct vt_collect *c)
@@ -368,7 +368,7 @@ void vt_collect_inside(struct vt_collect *c)
 	model->process.uses_cuda = has_driver(c);
 	if (!model->process.uses_cuda)
 		return;
-	if (c->held)
+	if (c->target.held)
 		return; /* nothing can run in it, which model.held_by says */
 	if (c->options->read_only) {
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",

@@ -21,6 +21,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/recorded.c \
 	src/collect/stacks.c src/collect/stacks.h \
 	src/collect/stop.c src/collect/stop.h \
+	src/collect/target.c src/collect/target.h \
 	src/collect/torch.c \
 	src/collect/traces.c src/collect/traces.h \
 	src/collect/watchdog.c src/collect/watchdog.h

@@ -52,15 +52,15 @@ static void find_signal(struct vt_collect *c)
 {
 	struct vt_model_core *model = &c->model->core;
 
-	for (size_t i = 0; i < c->core->threads.n; i++) {
-		const struct vt_core_thread *thread = &c->core->threads.data[i];
+	for (size_t i = 0; i < c->target.core->threads.n; i++) {
+		const struct vt_core_thread *thread = &c->target.core->threads.data[i];
 
-		if (!is_real_signal(c->core, thread->signal))
+		if (!is_real_signal(c->target.core, thread->signal))
 			continue;
 		model->signal = thread->signal;
 		model->signal_name = signal_name(c, thread->signal);
 		model->signal_tid = thread->tid;
-		model->killed = c->core->by_kernel;
+		model->killed = c->target.core->by_kernel;
 		model->have_address = has_address(thread);
 		model->address = thread->info_address;
 		return;
@@ -68,7 +68,7 @@ static void find_signal(struct vt_collect *c)
 }
 
 /* A string of the process, at most max bytes of it; NULL when it cannot be read. */
-static char *read_string(struct vt_collect *c, uint64_t addr, size_t max)
+static char *read_string(struct vt_target *t, uint64_t addr, size_t max)
 {
 	struct vt_str text = { 0 };
 	char *copy = NULL;
@@ -78,13 +78,13 @@ static char *read_string(struct vt_collect *c, uint64_t addr, size_t max)
 		size_t room = PAGE - (size_t)(addr % PAGE), n = room < max - text.n ? room : max - text.n;
 		size_t len;
 
-		if (vt_mem_read(c->mem, addr, piece, n))
+		if (vt_mem_read(t->mem, addr, piece, n))
 			break;
 		len = strnlen(piece, n);
 		vt_str_addn(&text, piece, len);
 		addr += n;
 		if (len < n || text.n == max || text.failed) {
-			copy = text.failed ? NULL : vt_arena_strdup(&c->proc.arena, vt_str_get(&text));
+			copy = text.failed ? NULL : vt_arena_strdup(&t->proc.arena, vt_str_get(&text));
 			break;
 		}
 	}
@@ -96,28 +96,28 @@ static char *read_string(struct vt_collect *c, uint64_t addr, size_t max)
  * The core has 80 bytes of the command line, and gdb writes not even those; all of it is where the loader keeps it: ld.so's
  * _dl_argv (GLIBC_PRIVATE, there in all releases). NULL when it is not readable.
  */
-static char *read_command(struct vt_collect *c)
+static char *read_command(struct vt_target *t)
 {
-	uint64_t slot = vt_modules_symbol(&c->modules, "ld-linux", "_dl_argv"), argv, arg;
+	uint64_t slot = vt_modules_symbol(&t->modules, "ld-linux", "_dl_argv"), argv, arg;
 	struct vt_str text = { 0 };
 	char *command = NULL;
 
-	if (!slot || vt_mem_read_u64(c->mem, slot, &argv))
+	if (!slot || vt_mem_read_u64(t->mem, slot, &argv))
 		return NULL;
 	for (uint64_t i = 0; i < MAX_ARGUMENTS && text.n < MAX_COMMAND; i++) {
 		const char *one;
 
-		if (vt_mem_read_u64(c->mem, argv + i * sizeof(arg), &arg))
+		if (vt_mem_read_u64(t->mem, argv + i * sizeof(arg), &arg))
 			break;
 		if (!arg && i > 0)
-			command = vt_arena_strdup(&c->proc.arena, vt_str_get(&text));
-		one = arg ? read_string(c, arg, MAX_COMMAND - text.n) : NULL;
+			command = vt_arena_strdup(&t->proc.arena, vt_str_get(&text));
+		one = arg ? read_string(t, arg, MAX_COMMAND - text.n) : NULL;
 		if (!one)
 			break;
 		vt_str_addf(&text, "%s%s", i ? " " : "", one);
 	}
 	if (text.n >= MAX_COMMAND)
-		command = vt_arena_strndup(&c->proc.arena, text.data, MAX_COMMAND);
+		command = vt_arena_strndup(&t->proc.arena, text.data, MAX_COMMAND);
 	vt_str_deinit(&text);
 	return command;
 }
@@ -125,14 +125,14 @@ static char *read_command(struct vt_collect *c)
 /* The kernel puts the environment right below the name of the executed file, at the top of the stack (fs/exec.c). */
 static void read_rank(struct vt_collect *c)
 {
-	uint64_t end = vt_core_auxv(c->core, AT_EXECFN), start = end;
+	uint64_t end = vt_core_auxv(c->target.core, AT_EXECFN), start = end;
 	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
 	size_t n = 0;
 
 	while (env && n < MAX_ENVIRON) {
 		size_t step = start % PAGE ? (size_t)(start % PAGE) : PAGE;
 
-		if (step > MAX_ENVIRON - n || step > start || vt_mem_read(c->mem, start - step, env + MAX_ENVIRON - n - step, step))
+		if (step > MAX_ENVIRON - n || step > start || vt_mem_read(c->target.mem, start - step, env + MAX_ENVIRON - n - step, step))
 			break;
 		start -= step;
 		n += step;
@@ -153,68 +153,73 @@ static const char *executable(const struct vt_core *core)
 	return "";
 }
 
-static void identify(struct vt_collect *c)
+static void tell_proc(struct vt_target *t)
 {
-	const struct vt_core *core = c->core;
-	char *command = read_command(c), *exe = vt_arena_strdup(&c->proc.arena, executable(core));
-	char *args = vt_arena_strdup(&c->proc.arena, core->args);
-	size_t index = 0;
+	const struct vt_core *core = t->core;
+	char *command = read_command(t), *exe = vt_arena_strdup(&t->proc.arena, executable(core));
+	char *args = vt_arena_strdup(&t->proc.arena, core->args);
 
-	c->proc.pid = core->pid ? core->pid : core->threads.data[0].tid;
-	c->proc.uid = core->uid;
-	c->proc.n_threads = (int)core->threads.n;
-	c->proc.same_pid_ns = true;
-	c->proc.uptime_s = NAN; /* unknown */
-	snprintf(c->proc.name, sizeof(c->proc.name), "%s", core->name);
-	c->proc.cmdline = command ? command : args;
-	c->proc.exe = exe;
-	vt_collect_identity(c);
-	read_rank(c);
-	c->model->process.uses_cuda = vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
+	t->proc.pid = core->pid ? core->pid : core->threads.data[0].tid;
+	t->proc.uid = core->uid;
+	t->proc.n_threads = (int)core->threads.n;
+	t->proc.same_pid_ns = true;
+	t->proc.uptime_s = NAN; /* unknown */
+	snprintf(t->proc.name, sizeof(t->proc.name), "%s", core->name);
+	t->proc.cmdline = command ? command : args;
+	t->proc.exe = exe;
 }
 
 /* libcuda.so.580.159.03 */
 static void find_driver_version(struct vt_collect *c)
 {
 	size_t index = 0;
-	const struct vt_module *module = vt_modules_by_name(&c->modules, "libcuda.so.", &index);
+	const struct vt_module *module = vt_modules_by_name(&c->target.modules, "libcuda.so.", &index);
 	const char *version = module ? strstr(module->path, "libcuda.so.") + strlen("libcuda.so.") : "";
 
 	c->model->versions.driver = strchr(version, '.') ? vt_collect_copy(c, version, 32) : "";
 }
 
 /* A debugger that has the same core before it knows the threads by other numbers. */
-static void match_debugger(struct vt_collect *c, struct vt_held *held)
+static void match_debugger(struct vt_target *t, struct vt_held *held)
 {
-	for (size_t i = 0; held && i < c->core->threads.n; i++) {
-		const struct vt_core_thread *thread = &c->core->threads.data[i];
+	for (size_t i = 0; held && i < t->core->threads.n; i++) {
+		const struct vt_core_thread *thread = &t->core->threads.data[i];
 
 		vt_held_match(held, thread->tid, thread->regs.r[VT_REG_RSP], thread->regs.r[VT_REG_RIP]);
 	}
 }
 
-static struct vt_error *open_core(struct vt_collect *c, const struct vt_subject *subject)
+static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *subject)
 {
-	struct vt_model_core *model = &c->model->core;
-
-	VT_TRY(vt_core_open(subject->core, &c->core));
+	VT_TRY(vt_core_open(subject->core, &t->core));
 	/* The kernel leaves the list out when it is longer than kernel.core_file_note_size_limit, or 4 MiB. */
-	if (c->core->mappings.n == 0)
+	if (t->core->mappings.n == 0)
 		return vt_error_create(VT_ERR_FORMAT, "%s does not say which files the process had mapped (NT_FILE), so that nothing in "
 				       "its memory can be found", subject->core);
-	VT_TRY(vt_core_maps(c->core, &c->maps));
-	VT_TRY(vt_core_files_create(c->core, &c->maps, &subject->places, &c->core_files));
-	VT_TRY(vt_modules_init_files(&c->modules, c->core_files, &c->maps));
-	vt_core_set_modules(c->core, &c->modules);
-	c->mem = c->cached = vt_core_source(c->core);
-	identify(c);
+	VT_TRY(vt_core_maps(t->core, &t->maps));
+	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->places, &t->core_files));
+	VT_TRY(vt_modules_init_files(&t->modules, t->core_files, &t->maps));
+	vt_core_set_modules(t->core, &t->modules);
+	t->mem = t->cached = vt_core_source(t->core);
+	tell_proc(t);
+	match_debugger(t, subject->held);
+	return NULL;
+}
+
+static void identify(struct vt_collect *c, const struct vt_subject *subject)
+{
+	struct vt_model_core *model = &c->model->core;
+	const struct vt_core *core = c->target.core;
+	size_t index = 0;
+
+	vt_collect_identity(c);
+	read_rank(c);
+	c->model->process.uses_cuda = vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
 	find_driver_version(c);
 	model->path = vt_collect_copy(c, subject->core, strlen(subject->core));
-	model->size = c->core->size;
-	model->missing_bytes = c->core->missing_bytes;
+	model->size = core->size;
+	model->missing_bytes = core->missing_bytes;
 	find_signal(c);
-	match_debugger(c, subject->held);
-	return NULL;
 }
 
 /* ---- what it lacks ---- */
@@ -239,8 +244,8 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 	struct vt_str names = { 0 };
 	size_t n = 0;
 
-	for (size_t i = 0; i < c->modules.modules.n; i++) {
-		const struct vt_module *module = &c->modules.modules.data[i];
+	for (size_t i = 0; i < c->target.modules.modules.n; i++) {
+		const struct vt_module *module = &c->target.modules.modules.data[i];
 
 		if (module->file != state || !is_file(module))
 			continue;
@@ -261,16 +266,16 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
  */
 static void compare_thread_count(struct vt_collect *c)
 {
-	uint64_t addr = vt_modules_symbol(&c->modules, "libc.so.6", "__nptl_nthreads");
+	uint64_t addr = vt_modules_symbol(&c->target.modules, "libc.so.6", "__nptl_nthreads");
 	uint32_t counted;
 
 	if (!addr) /* before glibc 2.34 */
-		addr = vt_modules_symbol(&c->modules, "libpthread.so", "__nptl_nthreads");
-	if (!addr || vt_mem_read_u32(c->mem, addr, &counted) || counted > VT_MAX_THREADS || counted <= c->core->threads.n)
+		addr = vt_modules_symbol(&c->target.modules, "libpthread.so", "__nptl_nthreads");
+	if (!addr || vt_mem_read_u32(c->target.mem, addr, &counted) || counted > VT_MAX_THREADS || counted <= c->target.core->threads.n)
 		return;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "threads-missing",
-		      "the core has %zu of the %u threads that the C library counted: %u are missing", c->core->threads.n, counted,
-		      counted - (unsigned int)c->core->threads.n);
+		      "the core has %zu of the %u threads that the C library counted: %u are missing", c->target.core->threads.n, counted,
+		      counted - (unsigned int)c->target.core->threads.n);
 }
 
 /* The driver has threads of its own in a process that uses it. fork() does not copy threads, but the allocator. */
@@ -300,11 +305,11 @@ static void doubt_memory(struct vt_collect *c)
 
 static void say_what_is_missing(struct vt_collect *c)
 {
-	const struct vt_core *core = c->core;
+	const struct vt_core *core = c->target.core;
 	char missing[VT_NUM_MAX];
 
-	for (size_t i = 0; i < c->modules.modules.n; i++)
-		vt_error_destroy(vt_module_open(&c->modules, &c->modules.modules.data[i]));
+	for (size_t i = 0; i < c->target.modules.modules.n; i++)
+		vt_error_destroy(vt_module_open(&c->target.modules, &c->target.modules.modules.data[i]));
 	if (core->missing_bytes)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short",
 			      "the core is cut short: %s of it are missing (was the disk full, or its size limited, or is it still written?)",
@@ -323,7 +328,7 @@ static void say_what_is_missing(struct vt_collect *c)
 	say_of_files(c, VT_FILE_ALIKE, VT_DIAG_NOTE, "files-alike",
 		     "whose build ids are not in the core: their headers, the loader's tables and addresses agree");
 	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id", "without a build id: only the first page was compared");
-	if (vt_core_files_cut(c->core_files))
+	if (vt_core_files_cut(c->target.core_files))
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_FILES, "search-cut",
 			      "the sysroot has too many files: not all were looked at for libraries that are not at their own place");
 	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CORE, "core",
@@ -333,18 +338,18 @@ static void say_what_is_missing(struct vt_collect *c)
 
 static void finish_core(struct vt_collect *c)
 {
-	if (vt_core_changed(c->core))
+	if (vt_core_changed(c->target.core))
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "changed",
 			      "the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
 	doubt_memory(c);
 	say_what_is_missing(c);
-	c->model->core.read_bytes = c->core->read_bytes;
+	c->model->core.read_bytes = c->target.core->read_bytes;
 }
 
-static void close_core(struct vt_collect *c)
+static void close_core(struct vt_target *t)
 {
-	vt_files_destroy(c->core_files);
-	vt_core_close(c->core);
+	vt_files_destroy(t->core_files);
+	vt_core_close(t->core);
 }
 
 static const char *name_of(const struct vt_core *core, pid_t tid)
@@ -355,20 +360,21 @@ static const char *name_of(const struct vt_core *core, pid_t tid)
 
 static const char *name_of_thread(struct vt_collect *c, pid_t tid)
 {
-	return vt_collect_copy(c, name_of(c->core, tid), sizeof(c->core->name));
+	return vt_collect_copy(c, name_of(c->target.core, tid), sizeof(c->target.core->name));
 }
 
 /* ---- its threads ---- */
 
-static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
+static struct vt_error *find_python(struct vt_target *t, struct vt_python *python)
 {
-	return vt_python_init(python, &c->modules, c->mem);
+	return vt_python_init(python, &t->modules, t->mem);
 }
 
 /* It does not change. */
-static void keep_maps(struct vt_collect *c)
+static struct vt_error *keep_maps(struct vt_target *t)
 {
-	(void)c;
+	(void)t;
+	return NULL;
 }
 
 /* The main thread first, then by tid. */
@@ -386,18 +392,18 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 
-	for (size_t i = 0; i < c->core->threads.n; i++) {
-		const struct vt_core_thread *thread = &c->core->threads.data[i];
+	for (size_t i = 0; i < c->target.core->threads.n; i++) {
+		const struct vt_core_thread *thread = &c->target.core->threads.data[i];
 		struct vt_thread_info *info = vt_vec_append(&s->list.threads);
-		pid_t inner = vt_pthread_tid(c->mem, thread->regs.fs_base);
+		pid_t inner = vt_pthread_tid(c->target.mem, thread->regs.fs_base);
 
 		if (!info || !vt_map_put(&s->by_inner, (uint64_t)(inner ? inner : thread->tid), (uint64_t)thread->tid))
 			return &vt_enomem;
 		/* It ran, unless its registers say that a system call was interrupted (correct_stopped()). */
 		*info = (struct vt_thread_info){ .tid = thread->tid, .state = 'R', .cpu = -1 };
-		snprintf(info->name, sizeof(info->name), "%s", name_of(c->core, thread->tid));
+		snprintf(info->name, sizeof(info->name), "%s", name_of(c->target.core, thread->tid));
 	}
-	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data), compare_threads, &c->proc.pid);
+	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data), compare_threads, &c->target.proc.pid);
 	s->wait.ops = &vt_wait_core;
 	s->wait.list = &s->list;
 	s->wait.by_inner = &s->by_inner;
@@ -412,7 +418,7 @@ static void capture(struct vt_stacks *s)
 
 	vt_begin_own_session(round, c);
 	s->n_rounds = 1;
-	for (size_t i = 0; i < c->core->threads.n; i++) {
+	for (size_t i = 0; i < c->target.core->threads.n; i++) {
 		struct vt_session_thread *thread = vt_vec_append(&round->session->threads);
 
 		if (!thread) {
@@ -421,11 +427,11 @@ static void capture(struct vt_stacks *s)
 			break;
 		}
 		*thread = (struct vt_session_thread){
-			.tid = c->core->threads.data[i].tid, .stopped = true, .regs = c->core->threads.data[i].regs,
+			.tid = c->target.core->threads.data[i].tid, .stopped = true, .regs = c->target.core->threads.data[i].regs,
 		};
 	}
 	if (s->have_python) {
-		struct vt_error *err = vt_python_capture(&round->python, c->mem);
+		struct vt_error *err = vt_python_capture(&round->python, c->target.mem);
 
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
@@ -437,6 +443,7 @@ static void capture(struct vt_stacks *s)
 const struct vt_origin vt_origin_core = {
 	.stands_still = true,
 	.open = open_core,
+	.identify = identify,
 	.finish = finish_core,
 	.close = close_core,
 	.thread_name = name_of_thread,

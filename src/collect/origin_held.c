@@ -49,22 +49,22 @@ static bool is_traced_by(const struct vt_proc *proc, pid_t debugger)
 }
 
 /* The number of the process is what the debugger has printed, names of the process's among other things: it must be true. */
-static struct vt_error *refuse_other(const struct vt_collect *c)
+static struct vt_error *refuse_other(const struct vt_target *t)
 {
-	const struct vt_held *held = c->held;
+	const struct vt_held *held = t->held;
 
-	if (is_traced_by(&c->proc, held->pid))
+	if (is_traced_by(&t->proc, held->pid))
 		return NULL;
-	if (c->proc.tracer > 0)
-		return vt_error_create(VT_ERR_BUSY, "process %d is held by another debugger than this %s: %s (%d)", (int)c->proc.pid,
-				       held->debugger, c->proc.tracer_name, (int)c->proc.tracer);
-	return vt_error_create(VT_ERR_BUSY, "process %d is not held by this %s", (int)c->proc.pid, held->debugger);
+	if (t->proc.tracer > 0)
+		return vt_error_create(VT_ERR_BUSY, "process %d is held by another debugger than this %s: %s (%d)", (int)t->proc.pid,
+				       held->debugger, t->proc.tracer_name, (int)t->proc.tracer);
+	return vt_error_create(VT_ERR_BUSY, "process %d is not held by this %s", (int)t->proc.pid, held->debugger);
 }
 
 /* A thread in uninterruptible sleep cannot be stopped by anybody: it is read as it sleeps. */
-static struct vt_error *refuse_running(struct vt_collect *c)
+static struct vt_error *refuse_running(struct vt_target *t)
 {
-	const struct vt_held *held = c->held;
+	const struct vt_held *held = t->held;
 	size_t running = 0, n = held->samples.n;
 
 	for (size_t i = 0; i < n; i++)
@@ -72,7 +72,7 @@ static struct vt_error *refuse_running(struct vt_collect *c)
 	if (!running)
 		return NULL;
 	return vt_error_create(VT_ERR_BUSY, "%zu of the %zu threads of process %d run: %s must hold them all (interrupt -a stops them)",
-			       running, n, (int)c->proc.pid, held->debugger);
+			       running, n, (int)t->proc.pid, held->debugger);
 }
 
 static bool all_held(const struct vt_held *held)
@@ -94,17 +94,23 @@ static void match_threads(struct vt_held *held)
 	}
 }
 
-static struct vt_error *open_held(struct vt_collect *c, const struct vt_subject *subject)
+static struct vt_error *open_held(struct vt_target *t, const struct vt_subject *subject)
 {
-	VT_TRY(vt_origin_process.open(c, subject));
-	c->held = subject->held;
-	c->model->held_by = c->held->debugger;
-	VT_TRY(refuse_other(c));
-	VT_TRY(take_samples(c->held, c->proc.pid));
-	VT_TRY(refuse_running(c));
-	match_threads(c->held);
-	vt_live_set_coherent(c->live, all_held(c->held));
+	VT_TRY(vt_origin_process.open(t, subject));
+	t->held = subject->held;
+	VT_TRY(refuse_other(t));
+	VT_TRY(take_samples(t->held, t->proc.pid));
+	VT_TRY(refuse_running(t));
+	match_threads(t->held);
+	vt_live_set_coherent(t->live, all_held(t->held));
 	return NULL;
+}
+
+static void identify(struct vt_collect *c, const struct vt_subject *subject)
+{
+	vt_origin_process.identify(c, subject);
+	if (c->target.held)
+		c->model->held_by = c->target.held->debugger;
 }
 
 /* A thread that has run since may have changed anything. */
@@ -112,18 +118,18 @@ static void finish_held(struct vt_collect *c)
 {
 	size_t ran = 0;
 
-	for (size_t i = 0; i < c->held->samples.n; i++)
-		ran += !vt_thread_sample_holds(&c->held->samples.data[i], c->proc.pid);
+	for (size_t i = 0; i < c->target.held->samples.n; i++)
+		ran += !vt_thread_sample_holds(&c->target.held->samples.data[i], c->target.proc.pid);
 	if (ran)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "released",
 			      "%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong", ran,
-			      c->held->debugger);
+			      c->target.held->debugger);
 	vt_origin_process.finish(c);
 }
 
-static void close_held(struct vt_collect *c)
+static void close_held(struct vt_target *t)
 {
-	vt_origin_process.close(c);
+	vt_origin_process.close(t);
 }
 
 static const char *name_of_thread(struct vt_collect *c, pid_t tid)
@@ -133,15 +139,16 @@ static const char *name_of_thread(struct vt_collect *c, pid_t tid)
 
 /* ---- its threads ---- */
 
-static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
+static struct vt_error *find_python(struct vt_target *t, struct vt_python *python)
 {
-	return vt_origin_process.find_python(c, python);
+	return vt_origin_process.find_python(t, python);
 }
 
 /* It does not change while it is held. */
-static void keep_maps(struct vt_collect *c)
+static struct vt_error *keep_maps(struct vt_target *t)
 {
-	(void)c;
+	(void)t;
+	return NULL;
 }
 
 /* What it did before it was held: its registers say more (correct_stopped()). The kernel's stack would be that of the stop. */
@@ -155,7 +162,7 @@ static void forget_stop(struct vt_thread_info *info)
 
 static struct vt_error *list_threads(struct vt_stacks *s)
 {
-	VT_TRY(vt_thread_list_init(&s->list, s->c->proc.pid));
+	VT_TRY(vt_thread_list_init(&s->list, s->c->target.proc.pid));
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		forget_stop(&s->list.threads.data[i]);
 	return NULL;
@@ -165,7 +172,7 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 static void capture(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
-	struct vt_held *held = c->held;
+	struct vt_held *held = c->target.held;
 	struct vt_round *round = &s->rounds[0];
 	size_t without = 0;
 
@@ -194,7 +201,7 @@ static void capture(struct vt_stacks *s)
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
 			      "%s gave no registers of %zu threads: their stacks begin with what the kernel shows", held->debugger, without);
 	if (s->have_python) {
-		struct vt_error *err = vt_python_capture(&round->python, c->mem);
+		struct vt_error *err = vt_python_capture(&round->python, c->target.mem);
 
 		if (err)
 			vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
@@ -206,6 +213,7 @@ static void capture(struct vt_stacks *s)
 const struct vt_origin vt_origin_held = {
 	.stands_still = true,
 	.open = open_held,
+	.identify = identify,
 	.finish = finish_held,
 	.close = close_held,
 	.thread_name = name_of_thread,

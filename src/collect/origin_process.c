@@ -21,61 +21,65 @@ static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 }
 
 /* Turns a bare "not permitted" into what is in the way and how to move it. */
-static struct vt_error *explain_permission(struct vt_collect *c, struct vt_error *err)
+static struct vt_error *explain_permission(struct vt_target *t, struct vt_error *err)
 {
 	if (!err || err->code != VT_ERR_PERMISSION)
 		return err;
 
-	char *why = vt_proc_why_not_permitted(&c->proc, &c->model->arena);
+	char *why = vt_proc_why_not_permitted(&t->proc, &t->proc.arena);
 
 	if (!why)
 		return err;
 	vt_error_destroy(err);
-	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", c->proc.pid, c->proc.name, why);
+	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", t->proc.pid, t->proc.name, why);
 }
 
 /* Everything here takes milliseconds, but a lock of the process's memory map may be in the way. */
 #define OPEN_NS (60 * VT_NS_PER_S)
 
-static struct vt_error *read_target(struct vt_collect *c, pid_t pid)
+static struct vt_error *read_target(struct vt_target *t, pid_t pid)
 {
-	VT_TRY(vt_proc_init(&c->proc, pid));
-	vt_collect_identity(c);
-	vt_collect_environ(c);
-	VT_TRY(refuse_hopeless(&c->proc));
-	VT_TRY(explain_permission(c, vt_live_create(pid, &c->live)));
-	c->mem = vt_live_source(c->live);
-	c->cached = vt_live_cached_source(c->live);
-	VT_TRY(explain_permission(c, vt_maps_init(&c->maps, pid)));
-	return vt_modules_init(&c->modules, pid, &c->maps);
+	VT_TRY(vt_proc_init(&t->proc, pid));
+	VT_TRY(refuse_hopeless(&t->proc));
+	VT_TRY(explain_permission(t, vt_live_create(pid, &t->live)));
+	t->mem = vt_live_source(t->live);
+	t->cached = vt_live_cached_source(t->live);
+	VT_TRY(explain_permission(t, vt_maps_init(&t->maps, pid)));
+	return vt_modules_init(&t->modules, pid, &t->maps);
 }
 
-static struct vt_error *open_process(struct vt_collect *c, const struct vt_subject *subject)
+static struct vt_error *open_process(struct vt_target *t, const struct vt_subject *subject)
 {
 	vt_watchdog_arm(OPEN_NS, subject->pid, "its memory map is read");
 
-	struct vt_error *err = read_target(c, subject->pid);
+	struct vt_error *err = read_target(t, subject->pid);
 
 	vt_watchdog_disarm();
 	return err;
 }
 
-static void finish_process(struct vt_collect *c)
+static void identify(struct vt_collect *c, const struct vt_subject *subject)
 {
-	if (!vt_proc_is_alive(&c->proc))
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone",
-			      "the process ended while it was being looked at");
+	(void)subject;
+	vt_collect_identity(c);
+	vt_collect_environ(c);
 }
 
-static void close_process(struct vt_collect *c)
+static void finish_process(struct vt_collect *c)
 {
-	vt_live_destroy(c->live);
+	if (!vt_proc_is_alive(&c->target.proc))
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone", "the process ended while it was being looked at");
+}
+
+static void close_process(struct vt_target *t)
+{
+	vt_live_destroy(t->live);
 }
 
 static const char *name_of_thread(struct vt_collect *c, pid_t tid)
 {
 	struct vt_thread_info info = { 0 };
-	VT_ERROR struct vt_error *err = tid > 0 ? vt_thread_info_read(&info, c->proc.pid, tid) : NULL;
+	VT_ERROR struct vt_error *err = tid > 0 ? vt_thread_info_read(&info, c->target.proc.pid, tid) : NULL;
 
 	return err ? "" : vt_collect_copy(c, info.name, sizeof(info.name));
 }
@@ -100,33 +104,29 @@ static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
  * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
  * old one serves.
  */
-static void refresh_maps(struct vt_collect *c)
+static struct vt_error *refresh_maps(struct vt_target *t)
 {
 	struct vt_maps maps = { 0 };
-	struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+	struct vt_error *err = vt_maps_init(&maps, t->proc.pid);
 
 	if (err) {
 		vt_error_destroy(err);
-		return;
+		return NULL;
 	}
-	if (same_maps(&maps, &c->maps)) {
+	if (same_maps(&maps, &t->maps)) {
 		vt_maps_deinit(&maps);
-		return;
+		return NULL;
 	}
-	vt_modules_deinit(&c->modules);
-	vt_maps_deinit(&c->maps);
-	c->maps = maps;
-	c->modules = (struct vt_modules){ 0 };
-	c->torch.c10_cuda = NULL;
-	err = vt_modules_init(&c->modules, c->proc.pid, &c->maps);
-	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
-				      "names of native frames are missing", err);
+	vt_modules_deinit(&t->modules);
+	vt_maps_deinit(&t->maps);
+	t->maps = maps;
+	t->modules = (struct vt_modules){ 0 };
+	return vt_modules_init(&t->modules, t->proc.pid, &t->maps);
 }
 
-static struct vt_error *find_python(struct vt_collect *c, struct vt_python *python)
+static struct vt_error *find_python(struct vt_target *t, struct vt_python *python)
 {
-	return vt_python_find(python, &c->modules, c->live);
+	return vt_python_find(python, &t->modules, t->live);
 }
 
 /* Our own helper's thread may still be on its way out: it is no part of the target. */
@@ -148,7 +148,7 @@ static void read_kernel_stacks(struct vt_stacks *s)
 	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
 	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
 		const struct vt_thread_info *info = &s->list.threads.data[i];
-		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->proc.pid, info->tid, frames,
+		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->target.proc.pid, info->tid, frames,
 									    &s->c->model->arena);
 		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) : NULL;
 
@@ -161,7 +161,7 @@ static void read_kernel_stacks(struct vt_stacks *s)
 
 static struct vt_error *list_threads(struct vt_stacks *s)
 {
-	VT_TRY(vt_thread_list_init(&s->list, s->c->proc.pid));
+	VT_TRY(vt_thread_list_init(&s->list, s->c->target.proc.pid));
 	drop_helper_thread(s);
 	read_kernel_stacks(s);
 	return NULL;
@@ -177,6 +177,7 @@ static void capture(struct vt_stacks *s)
 
 const struct vt_origin vt_origin_process = {
 	.open = open_process,
+	.identify = identify,
 	.finish = finish_process,
 	.close = close_process,
 	.thread_name = name_of_thread,

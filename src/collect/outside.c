@@ -34,7 +34,7 @@ static bool has_driver_thread(const struct vt_collect *c)
 	struct vt_thread_list list = { 0 };
 	bool found = false;
 
-	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, c->proc.pid);
+	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, c->target.proc.pid);
 
 	for (size_t i = 0; !err && i < list.threads.n; i++)
 		found |= !strncmp(list.threads.data[i].name, "cuda", 4);
@@ -53,13 +53,13 @@ static bool looks_inherited(const struct vt_collect *c)
 	struct vt_live *parent = NULL;
 	bool same = false;
 
-	if (c->cuda_asked || c->proc.ppid <= 0)
+	if (c->cuda_asked || c->target.proc.ppid <= 0)
 		return false;
 
-	VT_ERROR struct vt_error *err = vt_live_create(c->proc.ppid, &parent);
+	VT_ERROR struct vt_error *err = vt_live_create(c->target.proc.ppid, &parent);
 
 	if (!err) {
-		int n = vt_torch_devices(c->mem, &c->torch.layout, c->torch.allocator, ours);
+		int n = vt_torch_devices(c->target.mem, &c->torch.layout, c->torch.allocator, ours);
 
 		same = n > 0 &&
 		       vt_torch_devices(vt_live_source(parent), &c->torch.layout, c->torch.allocator, theirs) == n &&
@@ -91,13 +91,13 @@ static unsigned int idle_processors(void)
 /* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
 static void find_readers(struct vt_collect *c)
 {
-	if (c->live && !c->outside->chunk && vt_live_read_together(c->live, idle_processors()))
+	if (c->target.live && !c->outside->chunk && vt_live_read_together(c->target.live, idle_processors()))
 		c->outside->chunk = vt_outside_map_pages(VT_OUTSIDE_CHUNK);
 }
 
 static void prepare_devices(struct vt_collect *c)
 {
-	struct vt_memsrc *src = c->mem;
+	struct vt_memsrc *src = c->target.mem;
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	int n;
 
@@ -140,7 +140,7 @@ static void rehearse(struct vt_collect *c)
 /* The allocators of all devices, again: they may be new. False: nothing can be read, which was said. */
 static bool find_devices(struct vt_collect *c)
 {
-	struct vt_memsrc *src = c->mem;
+	struct vt_memsrc *src = c->target.mem;
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	int n;
 
@@ -169,9 +169,9 @@ static bool find_devices(struct vt_collect *c)
 
 static void read_devices(struct vt_collect *c)
 {
-	struct vt_memsrc *src = c->mem;
+	struct vt_memsrc *src = c->target.mem;
 	uint64_t start = vt_now_ns();
-	uint64_t deadline = start + (c->live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
+	uint64_t deadline = start + (c->target.live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
 
 	if (c->inside_walk_done || c->torch_inherited || !find_devices(c))
 		return;
@@ -188,7 +188,7 @@ static void read_devices(struct vt_collect *c)
 	}
 	c->outside->read = true;
 	c->outside->ns += vt_now_ns() - start;
-	if (c->live)
+	if (c->target.live)
 		c->model->timing.blocks_stopped_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
 }
 

@@ -73,7 +73,7 @@ bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
 {
-	struct vt_memsrc *src = c->mem;
+	struct vt_memsrc *src = c->target.mem;
 	struct vt_torch_device_result *result = &device->result;
 	struct vt_torch_walk_limits limits = { .max_blocks = VT_OUTSIDE_MAX_BLOCKS, .deadline_ns = deadline_ns, .now_ns = vt_now_ns };
 	int64_t count = vt_outside_count(c, src, device->dca);

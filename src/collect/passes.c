@@ -25,7 +25,7 @@ struct pass {
 
 static void wait_until_quiet(struct vt_collect *c, uint64_t dca, uint64_t deadline_ns)
 {
-	struct vt_memsrc *src = c->mem;
+	struct vt_memsrc *src = c->target.mem;
 	uint64_t end = vt_now_ns() + NOT_QUIET_NS;
 	uint8_t before[2 * sizeof(struct vt_torch_stat)] = { 0 }, now[sizeof(before)];
 

@@ -27,7 +27,7 @@ static const struct vt_maps *maps_now(void *arg)
 {
 	struct vt_collect *c = arg;
 	struct vt_maps maps = { 0 };
-	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->proc.pid);
+	VT_ERROR struct vt_error *err = vt_maps_init(&maps, c->target.proc.pid);
 
 	if (err)
 		return &c->pinned_maps; /* the last one, or none: then no block is in memory */
@@ -44,7 +44,7 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 		.deadline_ns = vt_now_ns() + READ_NS,
 		.max_passes = PASSES,
 		/* gdb leaves mappings of devices out of its cores, and a driver may pin memory in such */
-		.maps_now = c->live ? maps_now : NULL,
+		.maps_now = c->target.live ? maps_now : NULL,
 		.arg = c,
 	};
 	struct vt_pinned_result result;
@@ -65,10 +65,10 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 static void find_and_read(struct vt_collect *c)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
-	struct vt_memsrc *src = c->mem; /* not the cached one: passes are compared */
+	struct vt_memsrc *src = c->target.mem; /* not the cached one: passes are compared */
 	struct vt_pinned_found found;
 
-	vt_pinned_find(&c->modules, src, &found);
+	vt_pinned_find(&c->target.modules, src, &found);
 	pinned->state = states[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-not-found",
@@ -84,12 +84,12 @@ void vt_collect_pinned(struct vt_collect *c)
 		c->model->pinned.state = c->torch_inherited ? VT_ALLOCATOR_INHERITED : VT_ALLOCATOR_NOT_INITIALISED;
 		return;
 	}
-	if (!c->live) { /* a core */
+	if (!c->target.live) { /* a core */
 		find_and_read(c);
 		return;
 	}
-	vt_watchdog_arm(WATCH_NS, c->proc.pid, "its pinned host memory is read");
-	vt_live_wait_killably(c->live);
+	vt_watchdog_arm(WATCH_NS, c->target.proc.pid, "its pinned host memory is read");
+	vt_live_wait_killably(c->target.live);
 	find_and_read(c);
 	vt_watchdog_disarm();
 }

@@ -56,10 +56,10 @@ static struct vt_collect_recorded *find(struct vt_collect *c)
 	c->recorded = calloc(1, sizeof(*c->recorded));
 	if (!c->recorded)
 		return NULL;
-	c->recorded->addr = vt_recorder_find(&c->maps, c->mem);
+	c->recorded->addr = vt_recorder_find(&c->target.maps, c->target.mem);
 	if (!c->recorded->addr)
 		return NULL;
-	c->recorded->clock_known = c->live && vt_timens_ahead(c->proc.pid, &c->recorded->ahead_ns);
+	c->recorded->clock_known = c->target.live && vt_timens_ahead(c->target.proc.pid, &c->recorded->ahead_ns);
 	return c->recorded;
 }
 
@@ -98,9 +98,9 @@ void vt_collect_recorded_before(struct vt_collect *c)
 	if (!r)
 		return;
 	vt_recorder_pass_deinit(&r->before);
-	err = vt_recorder_head_read(c->mem, r->addr, &r->head_before, &found);
+	err = vt_recorder_head_read(c->target.mem, r->addr, &r->head_before, &found);
 	if (!err && found == VT_RECORDER_IS_ON)
-		err = vt_recorder_pass_read(c->mem, r->addr, &r->before);
+		err = vt_recorder_pass_read(c->target.mem, r->addr, &r->before);
 	r->have_before = !err && found == VT_RECORDER_IS_ON;
 	vt_error_destroy(err);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
@@ -124,11 +124,11 @@ static uint64_t last_listing(const struct vt_collect_recorded *r)
 
 static struct vt_error *read_after(struct vt_collect *c, struct vt_collect_recorded *r)
 {
-	VT_TRY(vt_recorder_head_read(c->mem, r->addr, &r->head, &r->found));
+	VT_TRY(vt_recorder_head_read(c->target.mem, r->addr, &r->head, &r->found));
 	if (r->found != VT_RECORDER_IS_ON)
 		return NULL;
-	VT_TRY(vt_recorder_pass_read(c->mem, r->addr, &r->after));
-	VT_TRY(vt_recorder_driver_read(c->mem, r->addr, &r->driver));
+	VT_TRY(vt_recorder_pass_read(c->target.mem, r->addr, &r->after));
+	VT_TRY(vt_recorder_driver_read(c->target.mem, r->addr, &r->driver));
 	r->n_ooms = vt_recorder_ooms(&r->head, r->ooms);
 	r->have_after = true;
 	return NULL;
@@ -145,7 +145,7 @@ void vt_collect_recorded_after(struct vt_collect *c)
 	vt_recorder_driver_deinit(&r->driver);
 	r->have_after = false;
 	r->after_ns = target_now(r);
-	r->n_unsettled = c->live ? vt_grace_wait(c->proc.pid, RECORD_NS, vt_now_ns() + SETTLE_NS) : 0;
+	r->n_unsettled = c->target.live ? vt_grace_wait(c->target.proc.pid, RECORD_NS, vt_now_ns() + SETTLE_NS) : 0;
 	err = read_after(c, r);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
@@ -203,7 +203,7 @@ static uint64_t suspended_ns(void)
 static const struct thread *read_thread(struct vt_collect *c, const struct vt_collect_recorded *r, uint32_t tid)
 {
 	struct vt_thread_info info = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, c->proc.pid, (pid_t)tid);
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, c->target.proc.pid, (pid_t)tid);
 	uint64_t start = info.start_ticks * PROC_TICK_NS, suspended = suspended_ns();
 	struct thread *thread = err ? NULL : vt_arena_alloc(&c->model->arena, sizeof(*thread));
 
@@ -222,7 +222,7 @@ static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_
 
 	if (known)
 		return (const struct thread *)(uintptr_t)*known;
-	if (!r->clock_known || !c->proc.same_pid_ns || !tid || tid > INT32_MAX || r->n_threads++ >= MAX_THREADS)
+	if (!r->clock_known || !c->target.proc.same_pid_ns || !tid || tid > INT32_MAX || r->n_threads++ >= MAX_THREADS)
 		return NULL;
 	thread = read_thread(c, r, tid);
 	vt_map_put(&r->threads, tid, (uint64_t)(uintptr_t)thread);
@@ -258,7 +258,7 @@ static bool join_records(struct vt_collect *c, struct vt_collect_recorded *r)
 		.listed_ns = r->clock_known ? r->listed_ns : no_times,
 	};
 
-	if (c->mem->coherent)
+	if (c->target.mem->coherent)
 		moment.before = NULL;
 	else if (r->have_before && vt_recorder_is_same_time(&r->head_before, &r->head))
 		moment.before = &r->before;
@@ -544,7 +544,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 {
 	struct vt_model *model = c->model;
 
-	if (!c->live)
+	if (!c->target.live)
 		say_who_is_in_the_middle(c);
 
 	if (r->after.n_unread)
@@ -575,7 +575,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
 			      "blocks that came into being while recording was on, but not by the allocator's entries (as where the state "
 			      "of a CUDA graph's pool is restored), and have no backtrace: %zu", r->records.n[VT_RECORD_MISMATCH]);
-	if (c->live && !r->clock_known)
+	if (c->target.live && !r->clock_known)
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "other-clock",
 			      "the process has a time namespace whose clock is not known: ages are counted from the newest record on");
 	if (r->n_unsettled)
@@ -598,7 +598,7 @@ static bool is_still_on(struct vt_collect *c, const struct vt_collect_recorded *
 {
 	VT_FREE struct vt_recorder_head *head = malloc(sizeof(*head));
 	enum vt_recorder_found found;
-	struct vt_error *err = head ? vt_recorder_head_read(c->mem, r->addr, head, &found) : &vt_enomem;
+	struct vt_error *err = head ? vt_recorder_head_read(c->target.mem, r->addr, head, &found) : &vt_enomem;
 	bool on = !err && found == VT_RECORDER_IS_ON && vt_recorder_is_same_time(head, &r->head);
 
 	vt_error_destroy(err);
@@ -627,9 +627,9 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 			      "the Python frames of recorded backtraces have no names: the interpreter cannot be read");
 		return;
 	}
-	if (c->live)
-		vt_live_drop_cache(c->live);
-	err = vt_recorder_stacks_name(&r->stacks, python, c->mem, c->cached);
+	if (c->target.live)
+		vt_live_drop_cache(c->target.live);
+	err = vt_recorder_stacks_name(&r->stacks, python, c->target.mem, c->target.cached);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
 				      "names of Python frames in recorded backtraces are missing", err);
@@ -650,7 +650,7 @@ static struct vt_error *join(struct vt_collect *c, struct vt_collect_recorded *r
 	find_now(r);
 	if (!join_records(c, r) || !find_blocks(c, r) || !find_driver_blocks(c, r) || !find_ooms(c, r))
 		return &vt_enomem;
-	VT_TRY(vt_recorder_stacks_read(c->mem, r->addr, &r->stacks));
+	VT_TRY(vt_recorder_stacks_read(c->target.mem, r->addr, &r->stacks));
 	name_stacks(c, r);
 	return NULL;
 }

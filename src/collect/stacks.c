@@ -24,6 +24,15 @@ static bool is_map_old(const struct vt_collect *c)
 	return ((c->want & VT_WANT_MEMORY) && !c->options->read_only) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
 }
 
+static void refresh_maps(struct vt_collect *c)
+{
+	struct vt_error *err = c->target.origin->refresh_maps(&c->target);
+
+	c->torch.c10_cuda = NULL;
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "names of native frames are missing", err);
+}
+
 static void find_python(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -32,8 +41,8 @@ static void find_python(struct vt_stacks *s)
 
 	python->locals = c->options->locals;
 	if (is_map_old(c))
-		c->origin->refresh_maps(c);
-	err = c->origin->find_python(c, python);
+		refresh_maps(c);
+	err = c->target.origin->find_python(&c->target, python);
 	s->have_python = !err;
 	if (s->have_python) {
 		c->model->versions.python =
@@ -65,7 +74,7 @@ static void add_new_threads(struct vt_stacks *s)
 		if (!thread->stopped || thread->tid == s->c->helper_tid || vt_map_get(&known, (uint64_t)thread->tid))
 			continue;
 
-		struct vt_error *err = vt_thread_info_read(&info, s->c->proc.pid, thread->tid);
+		struct vt_error *err = vt_thread_info_read(&info, s->c->target.proc.pid, thread->tid);
 		struct vt_thread_info *added = err ? NULL : vt_vec_append(&s->list.threads);
 
 		if (added)
@@ -200,7 +209,7 @@ static const char *why_unread(const struct vt_place *place, const struct vt_thre
 static void check_deep(struct vt_stacks *s, const struct vt_place *place, struct vt_native_stack *stack)
 {
 	if (!place->thread->sampled || !place->round->snapshot || !vt_snapshot_cut_threads(place->round->snapshot) ||
-	    vt_thread_sample_holds(place->sample, s->c->proc.pid))
+	    vt_thread_sample_holds(place->sample, s->c->target.proc.pid))
 		return;
 	place->thread->sampled = false;
 	s->n_ran++;
@@ -212,9 +221,9 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 {
 	struct vt_collect *c = s->c;
 	struct vt_unwinder *unwinder = NULL;
-	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : c->cached;
+	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : c->target.cached;
 
-	VT_TRY(vt_unwinder_create(&c->modules, src, c->proc.pid, &unwinder));
+	VT_TRY(vt_unwinder_create(&c->target.modules, src, c->target.proc.pid, &unwinder));
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		const struct vt_place *place = &s->places[i];
 
@@ -235,7 +244,7 @@ static void allow_debuginfod(struct vt_collect *c)
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "debuginfod",
 			      "debuginfod was not asked: %s", problem);
 	else
-		c->modules.debuginfod_until_ns = vt_now_ns() + DEBUGINFOD_NS;
+		c->target.modules.debuginfod_until_ns = vt_now_ns() + DEBUGINFOD_NS;
 }
 
 static struct vt_error *start_lines(struct vt_stacks *s)
@@ -247,7 +256,7 @@ static struct vt_error *start_lines(struct vt_stacks *s)
 		.arg = options->together ? options->together->arg : NULL,
 	};
 
-	return vt_native_lines_start(&s->c->modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
+	return vt_native_lines_start(&s->c->target.modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
 }
 
 static void unwind_all(struct vt_stacks *s)
@@ -268,7 +277,7 @@ static void unwind_all(struct vt_stacks *s)
 	}
 	if (c->options->debuginfod)
 		allow_debuginfod(c);
-	err = vt_native_symbolise(&c->modules, s->native, s->list.threads.n, &c->model->arena);
+	err = vt_native_symbolise(&c->target.modules, s->native, s->list.threads.n, &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 				      "names of native frames are missing", err);
@@ -317,7 +326,7 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 			ok = vt_map_put(&by_fs, place->thread->regs.fs_base, i) && ok;
 		if (place->sample && place->sample->ns_tid)
 			ok = vt_map_put(&by_tid, (uint64_t)place->sample->ns_tid, i) && ok;
-		else if (s->c->proc.same_pid_ns)
+		else if (s->c->target.proc.same_pid_ns)
 			ok = vt_map_put(&by_tid, (uint64_t)place->thread->tid, i) && ok;
 	}
 	for (size_t i = 0; ok && i < round->python.threads.n; i++) {
@@ -377,7 +386,7 @@ static void say_without_locals(struct vt_stacks *s)
 
 static void resolve_python(struct vt_stacks *s)
 {
-	struct vt_memsrc *src = s->c->cached;
+	struct vt_memsrc *src = s->c->target.cached;
 
 	say_without_locals(s);
 
@@ -480,7 +489,7 @@ static void add_thread(struct vt_stacks *s, size_t i)
 		.name = vt_arena_strdup(&c->model->arena, info->name),
 		.state = info->state,
 		.cpu = info->cpu,
-		.is_main = info->tid == c->proc.pid,
+		.is_main = info->tid == c->target.proc.pid,
 		.has_python = python != NULL,
 		.taken = how_taken(place),
 		.wchan = info->wchan[0] ? vt_arena_strdup(&c->model->arena, info->wchan) : NULL,
@@ -527,7 +536,7 @@ static void say_what_is_missing(struct vt_stacks *s)
 /* Everything here wants 64-bit words, and so does what reads the thread's registers. */
 static bool refuse_32bit(struct vt_collect *c)
 {
-	if (!c->proc.is_32bit)
+	if (!c->target.proc.is_32bit)
 		return false;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "32-bit",
 		      "it is a 32-bit process: its stacks cannot be read");
@@ -595,7 +604,7 @@ static void look_for_gil_holders(struct vt_stacks *s)
 {
 	struct vt_model *model = s->c->model;
 
-	for (size_t g = 0; s->c->core && g < s->rounds[0].python.gils.n; g++) {
+	for (size_t g = 0; s->c->target.core && g < s->rounds[0].python.gils.n; g++) {
 		const struct vt_python_gil *gil = &s->rounds[0].python.gils.data[g];
 		bool found = !gil->holder;
 
@@ -640,12 +649,12 @@ static void add_threads(struct vt_stacks *s)
 static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *thread)
 {
 	struct vt_thread_info now = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, s->c->proc.pid, thread->tid);
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, s->c->target.proc.pid, thread->tid);
 
 	if (err)
 		return err->code != VT_ERR_GONE;
 	return now.start_ticks == thread->start_ticks &&
-	       (thread->tid == s->c->proc.pid || (now.state != 'Z' && now.state != 'X'));
+	       (thread->tid == s->c->target.proc.pid || (now.state != 'Z' && now.state != 'X'));
 }
 
 /* Threads that ended after the list was made and before everything stood still are no part of what is shown. */
@@ -704,10 +713,10 @@ static bool prepare(struct vt_collect *c)
 	*s = (struct vt_stacks){
 		.c = c,
 		.start_ns = vt_now_ns(),
-		.wait = { .pid = c->proc.pid, .src = c->cached, .arena = &c->model->arena },
+		.wait = { .pid = c->target.proc.pid, .src = c->target.cached, .arena = &c->model->arena },
 	};
 	find_python(s);
-	err = c->origin->list_threads(s);
+	err = c->target.origin->list_threads(s);
 	if (!err)
 		return true;
 	vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed", err);
@@ -724,7 +733,7 @@ static void rehearse(struct vt_collect *c)
 static void copy(struct vt_collect *c)
 {
 	if (c->stacks)
-		c->origin->capture(c->stacks);
+		c->target.origin->capture(c->stacks);
 }
 
 static void resumed(struct vt_collect *c)
@@ -739,7 +748,7 @@ static void finish(struct vt_collect *c)
 
 	if (!s)
 		return;
-	if (c->live) { /* nothing comes or goes in a core */
+	if (c->target.live) { /* nothing comes or goes in a core */
 		drop_ended_threads(s);
 		add_new_threads(s);
 	}

@@ -22,7 +22,7 @@ bool vt_stop_has_escaped(const struct vt_collect *c, const struct vt_session_thr
 	if (thread->stopped || thread->tid == c->helper_tid)
 		return false;
 
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, c->proc.pid, thread->tid);
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, c->target.proc.pid, thread->tid);
 
 	return !err && info.state != 'X' && info.state != 'Z';
 }
@@ -38,7 +38,7 @@ static size_t count_escaped(const struct vt_collect *c, const struct vt_session 
 
 static void watch(const struct vt_collect *c)
 {
-	vt_watchdog_arm(CAPTURE_NS, c->proc.pid, c->want & VT_WANT_THREADS ? "its threads are read" : "its memory is read");
+	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid, c->want & VT_WANT_THREADS ? "its threads are read" : "its memory is read");
 }
 
 /* For the other processes of a triage; the time that copying may take begins again. False: the process ended meanwhile, which was said. */
@@ -52,7 +52,7 @@ static bool wait_for_others(struct vt_collect *c)
 	together->wait(together->arg);
 	watch(c);
 	/* That took a while: its number may be another one's by now. */
-	if (vt_proc_is_alive(&c->proc))
+	if (vt_proc_is_alive(&c->target.proc))
 		return true;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone", "the process ended before its threads could be read");
 	return false;
@@ -61,7 +61,7 @@ static bool wait_for_others(struct vt_collect *c)
 static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
 {
 	struct vt_session *session = &c->stop.session;
-	struct vt_error *err = vt_session_stop_soon(session, c->proc.pid, c->live, STOP_DEADLINE_NS, sleepers);
+	struct vt_error *err = vt_session_stop_soon(session, c->target.proc.pid, c->target.live, STOP_DEADLINE_NS, sleepers);
 
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, c->want & VT_WANT_THREADS ?
@@ -71,9 +71,9 @@ static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
 	}
 	c->stop.stands = true;
 	c->stop.n_escaped = count_escaped(c, session);
-	vt_live_set_coherent(c->live, c->stop.n_escaped == 0);
+	vt_live_set_coherent(c->target.live, c->stop.n_escaped == 0);
 	if (c->stop.n_escaped)
-		vt_live_wait_killably(c->live);
+		vt_live_wait_killably(c->target.live);
 }
 
 static void go_on(struct vt_collect *c)
@@ -82,7 +82,7 @@ static void go_on(struct vt_collect *c)
 
 	vt_session_resume(session);
 	c->stop.stands = false;
-	vt_live_set_coherent(c->live, false);
+	vt_live_set_coherent(c->target.live, false);
 	c->model->timing.stop_begin_ns = session->stop_begin_ns;
 	c->model->timing.stop_end_ns = session->stop_end_ns;
 	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
@@ -94,7 +94,7 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 
 	/* Before all processes are stopped together: else this one would be read so much later than the others. */
 	if (c->options->together)
-		vt_sleepers_init(&sleepers, c->proc.pid, STOP_DEADLINE_NS);
+		vt_sleepers_init(&sleepers, c->target.proc.pid, STOP_DEADLINE_NS);
 	EACH(c, participants, n, rehearse);
 	if (!wait_for_others(c))
 		return;
@@ -135,7 +135,7 @@ void vt_stop_copy(struct vt_collect *c, const struct vt_participant *const *part
 {
 	if (!prepare(c, participants, n))
 		return;
-	if (!c->origin->stands_still) {
+	if (!c->target.origin->stands_still) {
 		copy_live(c, participants, n);
 		return;
 	}

@@ -11,9 +11,6 @@
 #include "walk/torch/find.h"
 #include "walk/torch/table.h"
 
-/* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch/find.c looks at that often enough. */
-#define FIND_ATTEMPTS 2
-
 static const enum vt_allocator_state states[] = {
 	[VT_TORCH_ABSENT] = VT_ALLOCATOR_NOT_LOADED,
 	[VT_TORCH_UNUSED] = VT_ALLOCATOR_NOT_INITIALISED,
@@ -34,28 +31,10 @@ static void tell_found(struct vt_collect *c)
 	model->versions.torch_layout_unknown = found->backend == VT_TORCH_NATIVE && !found->row;
 }
 
-static void find_once(struct vt_collect *c)
-{
-	struct vt_torch_found found = { 0 };
-	/* Not the cached source: while the target runs, what one try read would serve the next. */
-	struct vt_error *err = vt_torch_find(&c->modules, &c->maps, c->mem, &found);
-
-	if (err) {
-		found.backend = VT_TORCH_UNKNOWN;
-		snprintf(found.why, sizeof(found.why), "%s", err->message);
-		vt_error_destroy(err);
-	}
-	c->torch = found;
-	tell_found(c);
-}
-
 void vt_collect_find_torch(struct vt_collect *c)
 {
-	for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
-		find_once(c);
-		if (c->torch.backend != VT_TORCH_UNKNOWN || c->mem->coherent)
-			break;
-	}
+	vt_target_find_torch(&c->target, &c->torch);
+	tell_found(c);
 }
 
 static bool pools_known(const struct vt_model *model)
@@ -135,7 +114,7 @@ static bool look_again(const struct vt_torch_found *found)
 void vt_collect_find_torch_again(struct vt_collect *c)
 {
 	if (look_again(&c->torch)) {
-		vt_torch_find_layout(&c->maps, c->mem, c->torch.allocator, &c->torch);
+		vt_torch_find_layout(&c->target.maps, c->target.mem, c->torch.allocator, &c->torch);
 		tell_found(c);
 	}
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
@@ -147,7 +126,7 @@ void vt_collect_find_torch_again(struct vt_collect *c)
 static const char *build_id_of(struct vt_collect *c, struct vt_module *module)
 {
 	char text[2 * VT_BUILD_ID_MAX + 1] = "";
-	VT_ERROR struct vt_error *err = vt_module_open(&c->modules, module);
+	VT_ERROR struct vt_error *err = vt_module_open(&c->target.modules, module);
 
 	for (size_t i = 0; !err && i < module->build_id_len; i++)
 		snprintf(text + 2 * i, 3, "%02x", module->build_id[i]);
@@ -169,11 +148,11 @@ static const char *wheel_with(const char *build_id)
 void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen)
 {
 	struct vt_module *library = (struct vt_module *)c->torch.c10_cuda;
-	char process[sizeof(c->proc.name) + 16];
+	char process[sizeof(c->target.proc.name) + 16];
 
-	snprintf(process, sizeof(process), "%s (%d)", c->proc.name, (int)c->proc.pid);
+	snprintf(process, sizeof(process), "%s (%d)", c->target.proc.name, (int)c->target.proc.pid);
 	*seen = (struct vt_layout_seen){
-		.pid = c->proc.pid,
+		.pid = c->target.proc.pid,
 		.found = c->torch,
 		.process = vt_collect_copy(c, process, sizeof(process)),
 		.state = states[c->torch.backend],
@@ -237,7 +216,7 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 			.result = *r,
 			.first_block = first,
 			.n_blocks = r->blocks,
-			.owner_name = c->origin->thread_name(c, r->owner_tid),
+			.owner_name = c->target.origin->thread_name(c, r->owner_tid),
 			/* PyTorch takes its lock itself when it is asked. */
 			.consistency = r->lock == VT_LOCK_TAKEN || method == VT_METHOD_INTERPRETER ? VT_CONSISTENT_LOCKED :
 												    VT_CONSISTENT_UNCHANGED,
@@ -257,5 +236,5 @@ void vt_collect_torch_inherited(struct vt_collect *c)
 	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
 		      "PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
 		      "the parent's, this process holds none",
-		      c->proc.ppid);
+		      c->target.proc.ppid);
 }

@@ -90,7 +90,7 @@ static void find_lines(struct vt_collect *c, struct vt_native_stack *native)
 {
 	struct vt_native_lines *lines = NULL;
 	size_t missing;
-	struct vt_error *err = vt_native_lines_start(&c->modules, native, 1, LINES_NS, NULL, &lines);
+	struct vt_error *err = vt_native_lines_start(&c->target.modules, native, 1, LINES_NS, NULL, &lines);
 
 	if (!err && lines)
 		err = vt_native_lines_finish(lines, &c->model->arena, &missing);
@@ -272,7 +272,7 @@ static bool name_all(struct vt_collect *c, struct vt_collect_traces *t)
 
 	if (!make_native(t))
 		return false;
-	err = vt_native_symbolise(&c->modules, &t->native, 1, &c->model->arena);
+	err = vt_native_symbolise(&c->target.modules, &t->native, 1, &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_TORCH,
 				      "names of native frames in recorded backtraces are missing",

@@ -14,21 +14,21 @@
 
 void vt_record_configure_driver(struct vt_record_target *target, bool cupti, struct vt_recorder_config *config)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 	size_t index = 0;
 
 	config->use_cupti = cupti;
-	config->driver = vt_modules_by_name(&c->modules, "libcuda.so", &index) != NULL;
+	config->driver = vt_modules_by_name(&t->modules, "libcuda.so", &index) != NULL;
 	if (!config->driver) {
 		snprintf(target->no_driver, sizeof(target->no_driver), "the driver's library libcuda.so is not loaded");
 		return;
 	}
-	if (cupti && !vt_recorder_cupti_find(&c->modules, &config->cupti))
-		vt_recorder_cupti_choose(&c->modules, c->proc.pid, &config->cupti);
+	if (cupti && !vt_recorder_cupti_find(&t->modules, &config->cupti))
+		vt_recorder_cupti_choose(&t->modules, t->proc.pid, &config->cupti);
 	free(target->got);
 	target->got = malloc(VT_MAX_GOT * sizeof(*target->got));
 	if (target->got) {
-		size_t n = vt_recorder_got_find(&c->modules, c->mem, target->got);
+		size_t n = vt_recorder_got_find(&t->modules, t->mem, target->got);
 
 		config->n_got = n < VT_MAX_GOT ? n : VT_MAX_GOT;
 		config->got = (uint64_t)(uintptr_t)target->got;
@@ -38,7 +38,7 @@ void vt_record_configure_driver(struct vt_record_target *target, bool cupti, str
 struct vt_error *vt_record_load_cupti(struct vt_record_target *target, struct vt_recorder_config *config,
 				      vt_record_call_fn *call)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 	struct vt_error *err;
 
 	if (!config->driver || config->cupti.cuptiSubscribe || !config->cupti.path[0])
@@ -48,8 +48,8 @@ struct vt_error *vt_record_load_cupti(struct vt_record_target *target, struct vt
 	if (err && err->code != VT_ERR_NOTFOUND)
 		return err;
 	vt_error_destroy(err);
-	c->origin->refresh_maps(c);
-	vt_recorder_cupti_find(&c->modules, &config->cupti);
+	vt_error_destroy(t->origin->refresh_maps(t));
+	vt_recorder_cupti_find(&t->modules, &config->cupti);
 	return NULL;
 }
 

@@ -24,14 +24,14 @@
 
 static void say(const struct vt_run_gate *gate, const struct vt_record_target *target, const char *text)
 {
-	const char *command = target->collect.proc.name;
+	const char *command = target->process.proc.name;
 	struct vt_str line = { 0 };
 
 	if (gate->quiet)
 		return;
 	vt_str_addf(&line, "vramtap: ");
 	vt_str_add_escaped(&line, command, strlen(command));
-	vt_str_addf(&line, " (%d) ", (int)target->collect.proc.pid);
+	vt_str_addf(&line, " (%d) ", (int)target->process.proc.pid);
 	vt_str_add_escaped(&line, text, strlen(text));
 	fprintf(stderr, "%s\n", vt_str_get(&line));
 	vt_str_deinit(&line);
@@ -46,7 +46,7 @@ static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_
 	if (!gate->request.driver)
 		driver = "";
 	snprintf(text, sizeof(text), "is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s",
-		 (int)target->collect.proc.pid, *driver ? " (driver: " : "", driver, *driver ? ")" : "");
+		 (int)target->process.proc.pid, *driver ? " (driver: " : "", driver, *driver ? ")" : "");
 	say(gate, target, text);
 }
 

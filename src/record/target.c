@@ -22,31 +22,29 @@
 static struct vt_error *open_target(struct vt_record_target *target, pid_t pid, uint64_t budget_ns)
 {
 	struct vt_subject subject = { .origin = &vt_origin_process, .pid = pid };
-	struct vt_collect *c = &target->collect;
 
 	memset(target, 0, sizeof(*target));
 	target->gate = -1;
-	vt_model_init(&target->model);
-	target->options.budget_ns = budget_ns;
-	*c = (struct vt_collect){
-		.origin = subject.origin, .options = &target->options, .model = &target->model, .lock_fd = -1,
-	};
+	target->budget_ns = budget_ns;
 	target->head = calloc(1, sizeof(*target->head));
 	if (!target->head)
 		return &vt_enomem;
 	vt_progress("reading the process");
-	return c->origin->open(c, &subject);
+	return vt_target_open(&target->process, &subject);
+}
+
+/* At the worst there are no modules then, and what is needed of them is not found. */
+static void refresh_maps(struct vt_record_target *target)
+{
+	vt_error_destroy(target->process.origin->refresh_maps(&target->process));
 }
 
 struct vt_error *vt_record_open(struct vt_record_target *target, pid_t pid, uint64_t budget_ns)
 {
-	struct vt_collect *c = &target->collect;
-
 	VT_TRY(open_target(target, pid, budget_ns));
-	vt_progress("waiting for another vramtap to finish with this process");
-	VT_TRY(vt_inject_lock(c->proc.pid, vt_now_ns() + budget_ns, &c->lock_fd));
+	VT_TRY(vt_target_lock(&target->process, budget_ns));
 	/* Whoever had the lock may have loaded the recorder. */
-	c->origin->refresh_maps(c);
+	refresh_maps(target);
 	return vt_record_look(target);
 }
 
@@ -58,17 +56,8 @@ struct vt_error *vt_record_open_to_read(struct vt_record_target *target, pid_t p
 
 void vt_record_close(struct vt_record_target *target)
 {
-	struct vt_collect *c = &target->collect;
-
 	vt_helper_destroy(target->helper);
-	if (c->lock_fd >= 0)
-		close(c->lock_fd);
-	vt_modules_deinit(&c->modules);
-	if (c->origin)
-		c->origin->close(c);
-	vt_maps_deinit(&c->maps);
-	vt_proc_deinit(&c->proc);
-	vt_model_deinit(&target->model);
+	vt_target_close(&target->process);
 	free(target->head);
 	free(target->got);
 }
@@ -80,7 +69,7 @@ static bool looks_inherited(const struct vt_record_target *target)
 
 	if (target->head->state == VT_RECORDER_OFF || !target->head->live)
 		return false;
-	return !vt_mem_read_u32(target->collect.mem, target->head->live, &live) && !live;
+	return !vt_mem_read_u32(target->process.mem, target->head->live, &live) && !live;
 }
 
 /* Makes this the one that is looked at. */
@@ -91,7 +80,7 @@ static struct vt_error *choose(struct vt_record_target *target, const struct vt_
 	target->resident = resident;
 	if (!resident)
 		return NULL;
-	VT_TRY(vt_resident_read(resident, target->collect.mem, target->head));
+	VT_TRY(vt_resident_read(resident, target->process.mem, target->head));
 	target->inherited = looks_inherited(target);
 	if (vt_record_is_on(target))
 		vt_record_explain_driver(target);
@@ -100,10 +89,10 @@ static struct vt_error *choose(struct vt_record_target *target, const struct vt_
 
 struct vt_error *vt_record_look(struct vt_record_target *target)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 	const struct vt_resident *resident;
 
-	target->n_residents = vt_residents_find(&c->maps, c->mem, target->residents);
+	target->n_residents = vt_residents_find(&t->maps, t->mem, target->residents);
 	resident = vt_resident_own(target->residents, target->n_residents);
 	for (size_t i = 0; i < target->n_residents; i++) {
 		VT_TRY(choose(target, &target->residents[i]));
@@ -128,7 +117,7 @@ size_t vt_record_count_hooks(const struct vt_record_target *target, const struct
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < head->n_hooks; i++)
-		n += head->hooks[i].where && vt_recorder_hook_state(&head->hooks[i], target->collect.mem) == state;
+		n += head->hooks[i].where && vt_recorder_hook_state(&head->hooks[i], target->process.mem) == state;
 	return n;
 }
 
@@ -145,7 +134,7 @@ static uint64_t original_vptr(struct vt_record_target *target, uint64_t object)
 {
 	uint64_t vptr = 0;
 
-	if (vt_mem_read_u64(target->collect.mem, object, &vptr))
+	if (vt_mem_read_u64(target->process.mem, object, &vptr))
 		return 0;
 	for (uint32_t i = 0; i < target->head->n_hooks; i++)
 		if (target->head->hooks[i].where == object && target->head->hooks[i].ours == vptr)
@@ -161,18 +150,19 @@ static void configure_torch(struct vt_record_target *target, struct vt_recorder_
 		[VT_TORCH_ASYNC] = "PyTorch uses its cudaMallocAsync backend; its allocations are those of the driver",
 		[VT_TORCH_PLUGGABLE] = "PyTorch uses a pluggable allocator, not its own",
 	};
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
+	struct vt_torch_found found;
 	struct vt_error *err;
 
 	vt_progress("looking for PyTorch's allocator");
-	vt_collect_find_torch(c);
-	if (!c->torch.allocator || c->torch.backend == VT_TORCH_ASYNC || c->torch.backend == VT_TORCH_PLUGGABLE) {
-		bool known = c->torch.backend < sizeof(why) / sizeof(why[0]) && why[c->torch.backend];
+	vt_target_find_torch(t, &found);
+	if (!found.allocator || found.backend == VT_TORCH_ASYNC || found.backend == VT_TORCH_PLUGGABLE) {
+		bool known = found.backend < sizeof(why) / sizeof(why[0]) && why[found.backend];
 
-		snprintf(target->no_torch, sizeof(target->no_torch), "%s", known ? why[c->torch.backend] : c->torch.why);
+		snprintf(target->no_torch, sizeof(target->no_torch), "%s", known ? why[found.backend] : found.why);
 		return;
 	}
-	err = vt_torch_slots(&c->modules, &c->maps, c->mem, &c->torch, original_vptr(target, c->torch.allocator), torch);
+	err = vt_torch_slots(&t->modules, &t->maps, t->mem, &found, original_vptr(target, found.allocator), torch);
 	if (err)
 		explain(target->no_torch, err);
 }
@@ -198,7 +188,7 @@ static const struct {
 
 static void find_main_stack(struct vt_record_target *target, struct vt_recorder_imports *imports)
 {
-	const struct vt_maps *maps = &target->collect.maps;
+	const struct vt_maps *maps = &target->process.maps;
 
 	for (size_t i = 0; i < maps->entries.n; i++) {
 		const struct vt_map_entry *map = &maps->entries.data[i];
@@ -216,7 +206,7 @@ static void configure_imports(struct vt_record_target *target, struct vt_recorde
 		uint64_t *field = (uint64_t *)((char *)imports + imports_table[i].field);
 
 		if (!*field)
-			*field = vt_modules_symbol(&target->collect.modules, imports_table[i].prefix, imports_table[i].name);
+			*field = vt_modules_symbol(&target->process.modules, imports_table[i].prefix, imports_table[i].name);
 	}
 	find_main_stack(target, imports);
 	imports->pthread_tid = VT_PTHREAD_TID;
@@ -224,12 +214,12 @@ static void configure_imports(struct vt_record_target *target, struct vt_recorde
 
 static struct vt_error *find_python(struct vt_record_target *target, struct vt_recorder_python *layout)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 	struct vt_python python = { 0 };
 	struct vt_error *err;
 
-	VT_TRY(c->origin->find_python(c, &python));
-	err = vt_recorder_python(&python, &c->modules, c->mem, layout);
+	VT_TRY(t->origin->find_python(t, &python));
+	err = vt_recorder_python(&python, &t->modules, t->mem, layout);
 	vt_python_deinit(&python);
 	return err;
 }
@@ -269,39 +259,39 @@ static void configure(struct vt_record_target *target, const struct vt_record_re
 
 static struct vt_error *start_helper(struct vt_record_target *target, bool to_load)
 {
-	struct vt_collect *c = &target->collect;
-	struct vt_inject_options options = { .budget_ns = c->options->budget_ns, .loads = to_load };
+	struct vt_target *t = &target->process;
+	struct vt_inject_options options = { .budget_ns = target->budget_ns, .loads = to_load };
 	struct vt_inject_timing timing;
 
 	if (target->helper || target->gate >= 0)
 		return NULL;
 	vt_progress("getting inside the process");
-	VT_TRY(vt_helper_create(&c->proc, &c->modules, c->live, &options, &timing, &target->helper));
-	vt_cuda_imports(&c->modules, &vt_helper_shared(target->helper)->imports);
+	VT_TRY(vt_helper_create(&t->proc, &t->modules, t->live, &options, &timing, &target->helper));
+	vt_cuda_imports(&t->modules, &vt_helper_shared(target->helper)->imports);
 	return NULL;
 }
 
 static uint64_t deadline(const struct vt_record_target *target)
 {
-	return vt_now_ns() + target->collect.options->budget_ns;
+	return vt_now_ns() + target->budget_ns;
 }
 
 static struct vt_error *load(struct vt_record_target *target)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 
 	const struct vt_resident *own;
 
 	if (target->resident && vt_resident_is_own(target->resident))
 		return NULL;
 	vt_progress("loading the recorder");
-	VT_TRY(vt_recorder_load(target->helper, &c->modules, deadline(target)));
-	c->origin->refresh_maps(c);
+	VT_TRY(vt_recorder_load(target->helper, &t->modules, deadline(target)));
+	refresh_maps(target);
 	VT_TRY(vt_record_look(target));
 	own = vt_resident_own(target->residents, target->n_residents);
 	if (!own)
 		return vt_error_create(VT_ERR_NOTFOUND, "the recorder was loaded, but is not to be found in process %d",
-				       (int)c->proc.pid);
+				       (int)t->proc.pid);
 	return choose(target, own);
 }
 
@@ -344,7 +334,7 @@ static struct vt_error *other_version(const struct vt_record_target *target)
 {
 	return vt_error_create(VT_ERR_BUSY,
 			       "the recorder of another version of vramtap is on; vramtap record %d off switches it off",
-			       (int)target->collect.proc.pid);
+			       (int)target->process.proc.pid);
 }
 
 static bool same_request(const struct vt_recorder_head *head, const struct vt_record_request *request)
@@ -366,7 +356,7 @@ static struct vt_error *on_again(struct vt_record_target *target, const struct v
 		return other_version(target);
 	if (!same_request(target->head, request))
 		return vt_error_create(VT_ERR_BUSY, "it records already, with other settings; vramtap record %d off ends that",
-				       (int)target->collect.proc.pid);
+				       (int)target->process.proc.pid);
 	if (!torch && !driver)
 		return NULL;
 	VT_TRY(start_helper(target, false));
@@ -442,10 +432,10 @@ static void write_back(struct vt_record_target *target, const struct vt_recorder
 {
 	const struct vt_resident *resident = target->resident;
 
-	if (!hook->where || hook->where % 8 || vt_recorder_hook_state(hook, target->collect.mem) != VT_HOOK_OURS ||
+	if (!hook->where || hook->where % 8 || vt_recorder_hook_state(hook, target->process.mem) != VT_HOOK_OURS ||
 	    hook->ours < resident->base || hook->ours >= resident->end)
 		return;
-	vt_error_destroy(vt_live_write(target->collect.live, hook->where, &hook->original, sizeof(hook->original)));
+	vt_error_destroy(vt_live_write(target->process.live, hook->where, &hook->original, sizeof(hook->original)));
 	vt_fault_point("record.unhooked");
 }
 
@@ -456,15 +446,15 @@ static void disarm(struct vt_record_target *target)
 	const uint32_t zero = 0;
 
 	if (vt_resident_is_own(target->resident))
-		vt_error_destroy(vt_live_write(target->collect.live, armed, &zero, sizeof(zero)));
+		vt_error_destroy(vt_live_write(target->process.live, armed, &zero, sizeof(zero)));
 }
 
 static struct vt_error *unhook_from_outside(struct vt_record_target *target)
 {
-	struct vt_collect *c = &target->collect;
+	struct vt_target *t = &target->process;
 	struct vt_session session = { 0 };
 
-	VT_TRY(vt_session_stop_all(&session, c->proc.pid, c->live, STOP_NS));
+	VT_TRY(vt_session_stop_all(&session, t->proc.pid, t->live, STOP_NS));
 	for (uint32_t i = 0; i < target->head->n_hooks; i++)
 		write_back(target, &target->head->hooks[i]);
 	disarm(target);

@@ -3,7 +3,7 @@
 #ifndef VT_RECORD_TARGET_H
 #define VT_RECORD_TARGET_H
 
-#include "collect/collect.h"
+#include "collect/target.h"
 #include "inject/recorder/recorder.h"
 
 /* What is to be recorded. */
@@ -16,9 +16,8 @@ struct vt_record_request {
 };
 
 struct vt_record_target {
-	struct vt_model model; /* who the process is */
-	struct vt_collect_options options;
-	struct vt_collect collect;
+	struct vt_target process;
+	uint64_t budget_ns; /* for getting inside, and again for each answer of the helper */
 	struct vt_resident residents[VT_MAX_RESIDENTS];
 	size_t n_residents;
 	const struct vt_resident *resident; /* one that is on, else our own; NULL: neither */

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open process, or a core: what every look at one begins with, whether a report comes of it or not. */
+#ifndef VT_COLLECT_TARGET_H
+#define VT_COLLECT_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "target/core/core.h"
+#include "target/core/files.h"
+#include "target/elfsym.h"
+#include "target/live.h"
+#include "target/maps.h"
+#include "target/proc.h"
+#include "walk/torch/torch.h"
+
+struct vt_collect;
+struct vt_held;
+struct vt_python;
+struct vt_stacks;
+struct vt_target;
+
+/* What is looked at. */
+struct vt_subject {
+	const struct vt_origin *origin;
+	pid_t pid;        /* a live process, */
+	const char *core; /* or a core, */
+	struct vt_core_places places; /* and where its files may be */
+	struct vt_held *held;         /* a process that a debugger holds: what that told; outlives the report */
+};
+
+/* Where it comes from: what a live process and a core do differently. */
+struct vt_origin {
+	bool stands_still; /* by itself: nothing has to be stopped */
+
+	/* Fills t->proc, maps, modules, mem, cached. When it fails, t->proc.pid says whether it is known at least who the process is. */
+	struct vt_error *(*open)(struct vt_target *t, const struct vt_subject *subject);
+	/* Releases what is its own; modules and maps are there still, and not used afterwards. */
+	void (*close)(struct vt_target *t);
+	/* The interpreter in t->modules. */
+	struct vt_error *(*find_python)(struct vt_target *t, struct vt_python *python);
+	/* Today's map, if it has changed. On an error there are no modules; pointers to any are no good in any case. */
+	struct vt_error *(*refresh_maps)(struct vt_target *t);
+
+	/* For a report. Who it is, into the model. */
+	void (*identify)(struct vt_collect *c, const struct vt_subject *subject);
+	/* When all else is in the model: what is to be said about its files, or that it is gone. */
+	void (*finish)(struct vt_collect *c);
+	/* The name of a thread, in the model's arena; "" unknown. */
+	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
+	/* The threads (collect/stacks.h): the list of them with what the kernel says, and copies of all that changes. */
+	struct vt_error *(*list_threads)(struct vt_stacks *s);
+	void (*capture)(struct vt_stacks *s); /* at the stop, where it stands or does not */
+};
+
+extern const struct vt_origin vt_origin_process; /* collect/origin_process.c */
+extern const struct vt_origin vt_origin_core;    /* collect/origin_core.c */
+/* collect/origin_held.h has vt_origin_held. */
+
+struct vt_target {
+	const struct vt_origin *origin;
+	struct vt_proc proc;
+	struct vt_maps maps;
+	struct vt_modules modules;
+	struct vt_memsrc *mem;    /* its memory: as it is now, */
+	struct vt_memsrc *cached; /* and with pages that were read before */
+	struct vt_live *live;     /* a live process */
+	struct vt_core *core;     /* a core */
+	struct vt_held *held;     /* a debugger holds it */
+	struct vt_files *core_files;
+	int lock_fd; /* one vramtap at a time; -1: not locked */
+};
+
+/* What was opened is closed by vt_target_close(), also after an error. */
+struct vt_error *vt_target_open(struct vt_target *t, const struct vt_subject *subject);
+void vt_target_close(struct vt_target *t);
+
+/* Waits for another vramtap to finish with the process, and keeps the next one waiting until it is closed. */
+struct vt_error *vt_target_lock(struct vt_target *t, uint64_t wait_ns);
+
+/* Which allocator PyTorch uses, and its layout. What is in the way is in found, too. */
+void vt_target_find_torch(struct vt_target *t, struct vt_torch_found *found);
+
+#endif
