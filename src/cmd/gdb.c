@@ -463,15 +463,13 @@ static struct vt_error *collect(struct ask *ask, const struct verb *verb)
 
 	VT_TRY(find_subject(ask, verb, &subject));
 	ask->options.budget_ns = BUDGET_NS;
-	ask->options.read_only = verb->part != PART_RELEASED;
-	ask->options.memory_only = verb->part == PART_MEMORY;
+	ask->options.touch = verb->part == PART_RELEASED ? VT_TOUCH_INSIDE : VT_TOUCH_STOP;
+	ask->options.want = verb->part == PART_MEMORY ? VT_WANT_MEMORY : verb->part == PART_STACKS ? VT_WANT_THREADS : VT_WANT_ALL;
 	switch (verb->part) {
 	case PART_OTHER:
 		return NULL;
 	case PART_NOTHING:
 		return vt_collect_look(&subject, &ask->options, &ask->model);
-	case PART_STACKS:
-		return vt_collect_stacks(&subject, &ask->options, &ask->model);
 	default:
 		return vt_collect_report(&subject, &ask->options, &ask->model);
 	}

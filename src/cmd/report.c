@@ -88,10 +88,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->folded = arg;
 		return 0;
 	case KEY_READ_ONLY:
-		args->collect.read_only = true;
+		args->collect.touch = vt_touch_less(args->collect.touch, VT_TOUCH_STOP);
 		return 0;
 	case KEY_NO_STOP:
-		args->collect.no_stop = args->collect.read_only = true;
+		args->collect.touch = VT_TOUCH_NOTHING;
 		return 0;
 	case KEY_ASK_PYTORCH:
 		args->collect.ask_pytorch = true;
@@ -121,17 +121,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
 		if (args->folded && !strcmp(args->folded, "-") && vt_output_is_json_only(&args->output))
 			argp_error(state, "--folded and --json cannot both write to standard output");
-		if (args->subject.core && (args->collect.allow_resume || args->collect.no_stop))
-			argp_error(state, "--core and %s exclude each other", args->collect.no_stop ? "--no-stop" : "--allow-resume");
-		if (args->collect.read_only && args->collect.allow_resume)
+		if (args->subject.core && (args->collect.allow_resume || args->collect.touch == VT_TOUCH_NOTHING))
+			argp_error(state, "--core and %s exclude each other",
+				   args->collect.touch == VT_TOUCH_NOTHING ? vt_touch_option(args->collect.touch) : "--allow-resume");
+		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.allow_resume)
 			argp_error(state, "%s and --allow-resume exclude each other",
-				   args->collect.no_stop ? "--no-stop" : "--read-only");
-		if (args->collect.read_only && args->collect.ask_pytorch)
+				   vt_touch_option(args->collect.touch));
+		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.ask_pytorch)
 			argp_error(state, "%s and --ask-pytorch exclude each other",
-				   args->collect.no_stop ? "--no-stop" : "--read-only");
-		if (args->collect.read_only && args->collect.ask_collectives)
+				   vt_touch_option(args->collect.touch));
+		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.ask_collectives)
 			argp_error(state, "%s and --collectives exclude each other",
-				   args->collect.no_stop ? "--no-stop" : "--read-only");
+				   vt_touch_option(args->collect.touch));
 		if (args->subject.core && (args->collect.ask_pytorch || args->collect.ask_collectives))
 			argp_error(state, "--core and %s exclude each other",
 				   args->collect.ask_pytorch ? "--ask-pytorch" : "--collectives");
@@ -185,7 +186,7 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 
 int vt_cmd_report(int argc, char **argv)
 {
-	struct arguments args = { .collect.budget_ns = 5 * VT_NS_PER_S };
+	struct arguments args = { .collect = { .want = VT_WANT_ALL, .budget_ns = 5 * VT_NS_PER_S } };
 	struct vt_model model;
 
 	argp_err_exit_status = VT_EXIT_USAGE;

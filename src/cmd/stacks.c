@@ -71,7 +71,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->collect.locals = true;
 		return 0;
 	case KEY_NO_STOP:
-		args->collect.no_stop = true;
+		args->collect.touch = VT_TOUCH_NOTHING;
 		return 0;
 	case KEY_READ_ONLY:
 		return 0;
@@ -91,7 +91,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->pids.n > 0))
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
-		if (args->subject.core && args->collect.no_stop)
+		if (args->subject.core && args->collect.touch == VT_TOUCH_NOTHING)
 			argp_error(state, "--core and --no-stop exclude each other");
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
 			argp_error(state, "--locals and --native exclude each other");
@@ -146,7 +146,7 @@ static int look_at(const struct arguments *args, struct vt_stacks_result *result
 
 	subject.pid = result->pid;
 	vt_model_init(result->model);
-	result->err = vt_collect_stacks(&subject, &args->collect, result->model);
+	result->err = vt_collect_report(&subject, &args->collect, result->model);
 	vt_progress_end();
 	if (result->err)
 		return vt_exit_with(result->err);
@@ -176,7 +176,7 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 
 int vt_cmd_stacks(int argc, char **argv)
 {
-	struct arguments args = { .collect.budget_ns = 10 * VT_NS_PER_S };
+	struct arguments args = { .collect = { .want = VT_WANT_THREADS, .budget_ns = 10 * VT_NS_PER_S } };
 	int status = VT_EXIT_NOTHING;
 
 	argp_err_exit_status = VT_EXIT_USAGE;

@@ -140,8 +140,8 @@ static void check_arguments(struct argp_state *state, struct arguments *args)
 		argp_error(state, "which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
 	if (!args->triage.directory)
 		argp_error(state, "where to? -o DIR is missing");
-	if (args->triage.inject && args->triage.collect.read_only)
-		argp_error(state, "--inject and %s exclude each other", args->triage.collect.no_stop ? "--no-stop" : "--read-only");
+	if (args->triage.inject && args->triage.collect.touch != VT_TOUCH_INSIDE)
+		argp_error(state, "--inject and %s exclude each other", vt_touch_option(args->triage.collect.touch));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -188,10 +188,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->triage.collect.budget_ns = INJECT_NS;
 		return 0;
 	case KEY_READ_ONLY:
-		args->triage.collect.read_only = true;
+		args->triage.collect.touch = vt_touch_less(args->triage.collect.touch, VT_TOUCH_STOP);
 		return 0;
 	case KEY_NO_STOP:
-		args->triage.collect.no_stop = args->triage.collect.read_only = true;
+		args->triage.collect.touch = VT_TOUCH_NOTHING;
 		return 0;
 	case KEY_RAS:
 		args->triage.ras = true;
@@ -403,7 +403,7 @@ static void deinit(struct arguments *args)
 int vt_cmd_triage(int argc, char **argv)
 {
 	struct arguments args = {
-		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .directory_lock = -1, .collect.budget_ns = SETTLE_NS },
+		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .directory_lock = -1, .collect = { .want = VT_WANT_ALL, .budget_ns = SETTLE_NS } },
 	};
 	struct vt_job job;
 	int status = VT_EXIT_NOTHING, signo = 0;

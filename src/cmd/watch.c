@@ -172,7 +172,7 @@ static struct vt_error *check_directory(const char *file)
 
 int vt_cmd_watch(int argc, char **argv)
 {
-	struct vt_watch_options args = { .collect.budget_ns = 5 * VT_NS_PER_S };
+	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL, .budget_ns = 5 * VT_NS_PER_S } };
 
 	argp_err_exit_status = VT_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);

@@ -87,9 +87,8 @@ static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_mod
 	struct vt_subject subject = { .origin = &vt_origin_process, .pid = g->options->pid };
 	uint64_t budget = g->options->every_ns / 4;
 	struct vt_collect_options options = {
-		.read_only = true,
-		.no_stop = !stop,
-		.memory_only = true,
+		.touch = stop ? VT_TOUCH_STOP : VT_TOUCH_NOTHING,
+		.want = VT_WANT_MEMORY,
 		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS : budget > BUDGET_NS ? BUDGET_NS : budget,
 	};
 

@@ -184,7 +184,6 @@ static void keep(struct vt_collect *c, const struct told *told, int n_devices)
 	model->torch_state = VT_ALLOCATOR_NATIVE;
 	model->timing.walk_ms = model->timing.gil_held_ms;
 	vt_collect_add_allocators(c, VT_METHOD_INTERPRETER, told->results, (size_t)n_devices);
-	c->inside_walk_done = true;
 }
 
 static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py,

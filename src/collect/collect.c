@@ -25,11 +25,11 @@ static void begin_memory(struct vt_collect *c)
 {
 	vt_collect_find_torch(c);
 	if (c->target.live) {
-		if (!c->options->read_only)
+		if (c->options->touch == VT_TOUCH_INSIDE)
 			vt_progress("getting inside the process");
 		vt_collect_inside(c);
 	}
-	if (c->inside_walk_done)
+	if (vt_collect_blocks_told(c))
 		vt_collect_recorded_after(c);
 	vt_collect_say_backend(c);
 	if (c->model->n_blocks)
@@ -49,15 +49,15 @@ static void finish_memory(struct vt_collect *c)
 
 static void collect_report(struct vt_collect *c)
 {
-	if (c->want & VT_WANT_MEMORY)
+	if (c->options->want & VT_WANT_MEMORY)
 		begin_memory(c);
-	vt_progress(c->want & VT_WANT_THREADS ? "reading the stacks" : "reading the memory");
+	vt_progress(c->options->want & VT_WANT_THREADS ? "reading the stacks" : "reading the memory");
 	vt_collect_moment_begins(c);
 	vt_stop_copy(c, participants, N_PARTICIPANTS);
 	if (vt_collect_outside_is_read(c))
 		vt_collect_moment_is_read(c);
 	vt_stop_finish(c, participants, N_PARTICIPANTS);
-	if (c->want & VT_WANT_MEMORY)
+	if (c->options->want & VT_WANT_MEMORY)
 		finish_memory(c);
 }
 
@@ -75,8 +75,8 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 {
 	VT_TRY(open_target(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
-	if (c->target.live && !c->target.held && !c->options->no_stop)
-		VT_TRY(vt_target_lock(&c->target, c->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
+	if (c->target.live && !c->target.held && c->options->touch != VT_TOUCH_NOTHING)
+		VT_TRY(vt_target_lock(&c->target, c->options->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
 	c->target.origin->finish(c);
 	return NULL;
@@ -92,17 +92,15 @@ static void collect_deinit(struct vt_collect *c)
 	vt_target_close(&c->target);
 }
 
-static struct vt_error *collect(const struct vt_subject *subject, const struct vt_collect_options *options,
-				struct vt_model *model, int want)
+struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
 {
 	struct vt_collect c = {
 		.options = options, .model = model, .start_ns = vt_now_ns(),
-		.want = want,
 	};
 
 	model->tool_version = PACKAGE_VERSION;
 	model->view = options->view;
-	model->no_stop = options->no_stop;
+	model->no_stop = options->touch == VT_TOUCH_NOTHING;
 	clock_gettime(CLOCK_REALTIME, &model->when);
 	vt_progress("reading the process");
 
@@ -116,19 +114,9 @@ static struct vt_error *collect(const struct vt_subject *subject, const struct v
 	return NULL;
 }
 
-struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
-{
-	return collect(subject, options, model, VT_WANT_MEMORY | (options->memory_only ? 0 : VT_WANT_THREADS));
-}
-
-struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
-{
-	return collect(subject, options, model, VT_WANT_THREADS);
-}
-
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen)
 {
-	static const struct vt_collect_options options = { .read_only = true };
+	static const struct vt_collect_options options = { .touch = VT_TOUCH_NOTHING };
 	struct vt_collect c = { .options = &options, .model = model };
 	struct vt_error *err = open_target(&c, subject);
 

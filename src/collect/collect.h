@@ -44,7 +44,8 @@ struct vt_collect_together {
 };
 
 struct vt_collect_options {
-	bool read_only;     /* run no code in the target */
+	enum vt_touch touch;
+	unsigned int want;  /* of enum vt_want; without the memory no code runs in it, whatever touch allows */
 	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;    /* debug files may be asked for by debuginfod */
@@ -53,8 +54,6 @@ struct vt_collect_options {
 	uint64_t budget_ns;
 	enum vt_view view;
 	bool locals;        /* the local variables of Python functions */
-	bool no_stop;       /* stop no thread; a report is read-only then */
-	bool memory_only;   /* nothing about threads */
 	const struct vt_collect_moment *moment; /* NULL: nobody is to be told */
 	struct vt_lines_memo *lines_memo; /* shared with those who look at other processes; NULL none */
 	const struct vt_collect_together *together; /* NULL: nobody is waited for */
@@ -73,18 +72,29 @@ struct vt_reserved {
 	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
 };
 
+/* What is known of the CUDA driver in the process. */
+enum vt_driver {
+	VT_DRIVER_SILENT, /* it was not asked, or did not answer */
+	VT_DRIVER_UNUSED, /* it answered that this process never initialised it */
+	VT_DRIVER_ANSWERED,
+};
+
+/* How far options->moment was told. */
+enum vt_moment {
+	VT_MOMENT_TO_COME,
+	VT_MOMENT_BEGUN,
+	VT_MOMENT_READ,
+};
+
 /* A report in the making. */
 struct vt_collect {
 	struct vt_target target;
 	const struct vt_collect_options *options;
 	struct vt_model *model;
 	uint64_t start_ns;
-	int want; /* enum vt_want */
 	struct vt_stop stop;
 	struct vt_torch_found torch;
-	bool inside_walk_done;
-	bool cuda_asked;     /* the driver answered, so it is known whether this process uses it */
-	bool cuda_unused;    /* the driver answered that this process never initialised it */
+	enum vt_driver driver;
 	struct vt_reserved reserved; /* just before the driver was asked for the devices' memory */
 	bool torch_inherited; /* the allocator is the parent's, copied by fork() */
 	struct vt_maps pinned_maps; /* collect/pinned.c's own */
@@ -97,7 +107,7 @@ struct vt_collect {
 	bool have_python;
 	int context_slot, context_inner; /* where a thread's current context is found (helper_abi.h); slot 0: unknown */
 	pid_t helper_tid; /* of this report's own helper thread: it is not part of the target */
-	bool moment_begun, moment_read;
+	enum vt_moment moment;
 	struct vt_flight_setting flight; /* what the environment says of the flight recorder */
 	bool flight_empty; /* it was asked, and has no process group */
 };
@@ -107,9 +117,6 @@ struct vt_collect {
  * permitted, a zombie, no core, ...
  */
 struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
-
-/* The same for the threads alone: no code runs in the process, and nothing is said about memory. */
-struct vt_error *vt_collect_stacks(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
 
 /* Only whether it can be looked at, and who it is. */
 struct vt_error *vt_collect_look(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model);
@@ -127,6 +134,12 @@ struct vt_layout_seen {
 
 /* Looks at nothing but the allocator's layout: no thread is stopped. */
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen);
+
+/* The blocks were listed inside the process, by the helper's walk or by PyTorch: nothing is to be read from outside. */
+static inline bool vt_collect_blocks_told(const struct vt_collect *c)
+{
+	return c->model->torch_method == VT_METHOD_INSIDE || c->model->torch_method == VT_METHOD_INTERPRETER;
+}
 
 /* For options->moment: called wherever it may be so, they tell it the first time. */
 void vt_collect_moment_begins(struct vt_collect *c);

@@ -22,17 +22,21 @@ void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum 
 
 void vt_collect_moment_begins(struct vt_collect *c)
 {
-	if (c->options->moment && !c->moment_begun)
+	if (c->moment != VT_MOMENT_TO_COME)
+		return;
+	c->moment = VT_MOMENT_BEGUN;
+	if (c->options->moment)
 		c->options->moment->begins(c->options->moment->arg, c->model);
-	c->moment_begun = true;
 }
 
 void vt_collect_moment_is_read(struct vt_collect *c)
 {
 	vt_collect_moment_begins(c);
-	if (c->options->moment && !c->moment_read)
+	if (c->moment == VT_MOMENT_READ)
+		return;
+	c->moment = VT_MOMENT_READ;
+	if (c->options->moment)
 		c->options->moment->is_read(c->options->moment->arg, c->model);
-	c->moment_read = true;
 }
 
 struct vt_python *vt_collect_python(struct vt_collect *c)

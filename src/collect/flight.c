@@ -24,9 +24,9 @@
 /* Why PyTorch cannot be asked now, or NULL. */
 static const char *why_not(const struct vt_collect *c)
 {
-	if (!c->cuda_asked)
+	if (c->driver == VT_DRIVER_SILENT)
 		return "the driver did not answer";
-	if (c->cuda_unused)
+	if (c->driver == VT_DRIVER_UNUSED)
 		return "this process never used CUDA";
 	if (c->torch_inherited)
 		return "its PyTorch is a copy of the parent's";

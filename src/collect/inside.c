@@ -94,12 +94,12 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	c->context_inner = answer.context_inner;
 	c->model->versions.cuda_driver = answer.driver_version;
 	c->model->versions.cuda_runtime = answer.runtime_version;
-	c->cuda_asked = true;
+	c->driver = VT_DRIVER_ANSWERED;
 	if (answer.error == CUDA_NOT_INITIALIZED) {
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "not-initialised",
 			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
-		c->cuda_unused = true;
+		c->driver = VT_DRIVER_UNUSED;
 		if (c->torch.backend == VT_TORCH_NATIVE)
 			vt_collect_torch_inherited(c);
 		return;
@@ -264,7 +264,7 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks, &model->blocks_release));
 	vt_collect_add_allocators(c, VT_METHOD_INSIDE, answer.devices, (size_t)answer.n_devices);
 	model->timing.walk_ms = (double)answer.total_ns / VT_NS_PER_MS;
-	c->inside_walk_done = true;
+	model->torch_method = VT_METHOD_INSIDE;
 	return NULL;
 }
 
@@ -278,7 +278,6 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 				      "the allocator was read from outside, the walk inside did not finish", err);
 		return;
 	}
-	c->model->torch_method = VT_METHOD_INSIDE;
 	if (c->model->devices.n > 0)
 		ask_memory_again(c, helper);
 }
@@ -296,7 +295,7 @@ static const char *why_not_ask(const struct vt_collect *c)
 {
 	if (c->torch_inherited)
 		return "its allocator is a copy of the parent's";
-	if (!c->cuda_asked)
+	if (c->driver == VT_DRIVER_SILENT)
 		return "the driver did not answer";
 	if (!has_context(c->model))
 		return "this process has no CUDA context";
@@ -370,10 +369,10 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	if (c->target.held)
 		return; /* nothing can run in it, which model.held_by says */
-	if (c->options->read_only) {
+	if (c->options->touch != VT_TOUCH_INSIDE) {
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
 			      "the devices were not asked for their memory: %s runs no code in the process",
-			      c->options->no_stop ? "--no-stop" : "--read-only");
+			      vt_touch_option(c->options->touch));
 		return;
 	}
 

@@ -23,5 +23,6 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/stop.c src/collect/stop.h \
 	src/collect/target.c src/collect/target.h \
 	src/collect/torch.c \
+	src/collect/touch.h \
 	src/collect/traces.c src/collect/traces.h \
 	src/collect/watchdog.c src/collect/watchdog.h

@@ -53,7 +53,7 @@ static bool looks_inherited(const struct vt_collect *c)
 	struct vt_live *parent = NULL;
 	bool same = false;
 
-	if (c->cuda_asked || c->target.proc.ppid <= 0)
+	if (c->driver != VT_DRIVER_SILENT || c->target.proc.ppid <= 0)
 		return false;
 
 	VT_ERROR struct vt_error *err = vt_live_create(c->target.proc.ppid, &parent);
@@ -101,7 +101,7 @@ static void prepare_devices(struct vt_collect *c)
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 	int n;
 
-	if (c->inside_walk_done || c->torch_inherited)
+	if (vt_collect_blocks_told(c) || c->torch_inherited)
 		return;
 	if (c->torch.backend == VT_TORCH_NATIVE && looks_inherited(c)) {
 		vt_collect_torch_inherited(c);
@@ -173,7 +173,7 @@ static void read_devices(struct vt_collect *c)
 	uint64_t start = vt_now_ns();
 	uint64_t deadline = start + (c->target.live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
 
-	if (c->inside_walk_done || c->torch_inherited || !find_devices(c))
+	if (vt_collect_blocks_told(c) || c->torch_inherited || !find_devices(c))
 		return;
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
@@ -194,7 +194,7 @@ static void read_devices(struct vt_collect *c)
 
 bool vt_collect_outside_is_read(const struct vt_collect *c)
 {
-	if (c->inside_walk_done || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
+	if (vt_collect_blocks_told(c) || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
 		return true;
 	if (!c->outside || !c->outside->read)
 		return false;
@@ -292,10 +292,10 @@ static void finish_devices(struct vt_collect *c)
 	struct vt_outside_sink sink;
 	uint64_t start = vt_now_ns();
 
-	if (c->inside_walk_done || c->torch_inherited)
+	if (vt_collect_blocks_told(c) || c->torch_inherited)
 		return;
 	vt_outside_sink_init(&sink);
-	if (c->options->no_stop)
+	if (c->options->touch == VT_TOUCH_NOTHING)
 		vt_progress("waiting for a moment when the allocator does not change");
 	if (!c->outside || !c->outside->read)
 		settle(c, &sink);
@@ -320,7 +320,7 @@ static void finish_devices(struct vt_collect *c)
 static bool prepare_for_stop(struct vt_collect *c)
 {
 	prepare_devices(c);
-	return !c->options->no_stop && !vt_collect_outside_is_read(c);
+	return (c->options->touch != VT_TOUCH_NOTHING || c->target.origin->stands_still) && !vt_collect_outside_is_read(c);
 }
 
 static void copy(struct vt_collect *c)

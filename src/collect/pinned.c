@@ -79,7 +79,7 @@ static void find_and_read(struct vt_collect *c)
 
 void vt_collect_pinned(struct vt_collect *c)
 {
-	if (c->torch_inherited || c->cuda_unused) {
+	if (c->torch_inherited || c->driver == VT_DRIVER_UNUSED) {
 		/* whatever there is was copied by fork(): the parent's */
 		c->model->pinned.state = c->torch_inherited ? VT_ALLOCATOR_INHERITED : VT_ALLOCATOR_NOT_INITIALISED;
 		return;

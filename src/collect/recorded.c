@@ -746,7 +746,7 @@ void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, 
 /* Where the blocks were listed inside, it has been read after that. */
 static void read_after_stop(struct vt_collect *c)
 {
-	if (!c->inside_walk_done)
+	if (!vt_collect_blocks_told(c))
 		vt_collect_recorded_after(c);
 }
 

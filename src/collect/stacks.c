@@ -21,7 +21,7 @@
 /* Libraries may have been loaded since the first look (our helper's, too), unless that was a moment ago: to read it takes a millisecond. */
 static bool is_map_old(const struct vt_collect *c)
 {
-	return ((c->want & VT_WANT_MEMORY) && !c->options->read_only) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
+	return ((c->options->want & VT_WANT_MEMORY) && c->options->touch == VT_TOUCH_INSIDE) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
 }
 
 static void refresh_maps(struct vt_collect *c)
@@ -379,7 +379,7 @@ static void say_without_locals(struct vt_stacks *s)
 		n += s->rounds[r].python.n_without_locals;
 	if (n)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "locals",
-			      s->c->options->no_stop || s->n_escaped ?
+			      s->c->options->touch == VT_TOUCH_NOTHING || s->n_escaped ?
 			      "the local variables of %zu frames are missing: they are read of a stopped process only" :
 			      "the local variables of %zu frames are missing: there was no time for more", n);
 }
@@ -523,7 +523,7 @@ static void say_what_is_missing(struct vt_stacks *s)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "ran",
 			      "%zu of %zu threads were not stopped and ran: of them there are no native frames", s->n_ran,
 			      c->model->threads.n);
-	else if (s->n_escaped && !c->options->no_stop)
+	else if (s->n_escaped && c->options->touch != VT_TOUCH_NOTHING)
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
 			      "%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
 			      s->n_escaped, c->model->threads.n);

@@ -12,7 +12,7 @@
 /* The one function of each participant of this report; offset: where in struct vt_participant. */
 #define EACH(c, participants, n, function)                                                     \
 	for (size_t i_ = 0; i_ < (n); i_++)                                                    \
-		if (((participants)[i_]->want & (c)->want) && (participants)[i_]->function)    \
+		if (((participants)[i_]->want & (c)->options->want) && (participants)[i_]->function)    \
 			(participants)[i_]->function(c)
 
 bool vt_stop_has_escaped(const struct vt_collect *c, const struct vt_session_thread *thread)
@@ -38,7 +38,7 @@ static size_t count_escaped(const struct vt_collect *c, const struct vt_session 
 
 static void watch(const struct vt_collect *c)
 {
-	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid, c->want & VT_WANT_THREADS ? "its threads are read" : "its memory is read");
+	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid, c->options->want & VT_WANT_THREADS ? "its threads are read" : "its memory is read");
 }
 
 /* For the other processes of a triage; the time that copying may take begins again. False: the process ended meanwhile, which was said. */
@@ -64,7 +64,7 @@ static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
 	struct vt_error *err = vt_session_stop_soon(session, c->target.proc.pid, c->target.live, STOP_DEADLINE_NS, sleepers);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, c->want & VT_WANT_THREADS ?
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, c->options->want & VT_WANT_THREADS ?
 				      "the threads could not be stopped, their stacks are read while they run" :
 				      "the threads could not be stopped, the memory is read while they run", err);
 		return;
@@ -112,7 +112,7 @@ static void copy_live(struct vt_collect *c, const struct vt_participant *const *
 	const struct vt_collect_together *together = c->options->together;
 
 	watch(c);
-	if (!c->options->no_stop)
+	if (c->options->touch != VT_TOUCH_NOTHING)
 		stop_and_copy(c, participants, n);
 	else if (wait_for_others(c))
 		EACH(c, participants, n, copy);
@@ -126,7 +126,7 @@ static bool prepare(struct vt_collect *c, const struct vt_participant *const *pa
 	bool wanted = false;
 
 	for (size_t i = n; i-- > 0;)
-		if ((participants[i]->want & c->want) && participants[i]->prepare)
+		if ((participants[i]->want & c->options->want) && participants[i]->prepare)
 			wanted = participants[i]->prepare(c) || wanted;
 	return wanted;
 }

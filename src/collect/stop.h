@@ -9,22 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "collect/touch.h"
 #include "target/session.h"
 
 struct vt_collect;
-
-/* What a report is about. */
-enum vt_want {
-	VT_WANT_MEMORY = 1 << 0,
-	VT_WANT_THREADS = 1 << 1,
-};
 
 /*
  * All of them may be NULL. Each is called for all participants before the next one is for any, in the order of the table (prepare:
  * from the last to the first, so that what the first one prepares is newest).
  */
 struct vt_participant {
-	enum vt_want want; /* it takes part only where this is wanted */
+	unsigned int want; /* enum vt_want: it takes part only where this is wanted */
 	/*
 	 * While the process runs: what takes long. False: it has no use for the moment, for now. When nobody has, nothing is stopped; when
 	 * another one has, the rest is called all the same.

@@ -142,11 +142,13 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->together = together;
 	collect->lines_memo = w->place->lines_memo;
 	collect->ask_collectives = true;
-	collect->read_only = collect->no_stop || !w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu;
+	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
+		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
 	if (label->in_job)
 		return;
 	/* Nobody asked for it: it is only read. */
-	collect->read_only = collect->no_stop = collect->memory_only = true;
+	collect->touch = VT_TOUCH_NOTHING;
+	collect->want = VT_WANT_MEMORY;
 	collect->together = NULL;
 	collect->budget_ns = OTHERS_NS;
 }
