@@ -4,6 +4,7 @@
  * meanwhile (walk/torch/walk.c, struct mark); where they cannot say so for certain, when two passes give the same. Else it is tried
  * again, best when the process is busy with something else.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,18 +40,52 @@ static void wait_until_quiet(struct vt_collect *c, uint64_t dca, uint64_t deadli
 	}
 }
 
-void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
+/* One device, read until it is certain what to show, or there is no more time for it. */
+struct reading {
+	struct vt_collect *c;
+	struct vt_outside_device *device;
+	int ordinal;
+	uint64_t deadline_ns;
+	unsigned int at_least, at_most; /* tries; at_least: whatever the time is */
+	bool always_quiet; /* each try waits for a quiet moment; else one after what was in order comes at once, and may say the same */
+	bool (*try)(struct reading *r); /* true: it is certain, or will not become more so */
+	struct pass passes[3], *best, *last; /* of settling */
+};
+
+static void read_until_certain(struct reading *r)
 {
-	if (device->expected <= FEW_BLOCKS)
-		return;
-	for (int i = 0; i < REHEARSALS && !vt_deadline_passed(deadline_ns); i++) {
-		wait_until_quiet(c, device->dca, deadline_ns);
-		vt_outside_read(c, device, ordinal, deadline_ns);
-		/* What can be said now will not become more certain, or somebody keeps the lock. */
-		if (!device->result.why[0] || device->result.lock == VT_LOCK_HELD_BY)
-			break;
+	bool wait = r->always_quiet;
+
+	for (unsigned int i = 0; i < r->at_most && (i < r->at_least || !vt_deadline_passed(r->deadline_ns)); i++) {
+		if (wait)
+			wait_until_quiet(r->c, r->device->dca, r->deadline_ns);
+		if (r->try(r))
+			return;
+		wait = r->always_quiet || r->device->result.result != VT_WALK_COMPLETE;
 	}
 }
+
+/* ---- before the stop ---- */
+
+/* What can be said now will not become more certain, or somebody keeps the lock. */
+static bool rehearse_once(struct reading *r)
+{
+	vt_outside_read(r->c, r->device, r->ordinal, r->deadline_ns);
+	return !r->device->result.why[0] || r->device->result.lock == VT_LOCK_HELD_BY;
+}
+
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
+{
+	struct reading r = {
+		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns, .at_most = REHEARSALS, .always_quiet = true,
+		.try = rehearse_once,
+	};
+
+	if (device->expected > FEW_BLOCKS)
+		read_until_certain(&r);
+}
+
+/* ---- without a stop ---- */
 
 static void make_pass(struct vt_collect *c, struct vt_outside_device *device, int ordinal, struct pass *pass)
 {
@@ -108,39 +143,35 @@ static bool append(struct vt_outside_sink *sink, const struct pass *pass)
 	return room || !pass->sink.n;
 }
 
-/* The passes until it is known what to show; returns the one. */
-static struct pass *make_passes(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns,
-				struct pass passes[3])
+static bool settle_once(struct reading *r)
 {
-	struct pass *best = NULL, *last = NULL;
+	struct pass *now = r->passes;
+	bool settled;
 
-	for (;;) {
-		struct pass *now = passes;
-		bool settled;
-
-		while (now == best || now == last)
-			now++;
-		make_pass(c, device, ordinal, now);
-		settled = is_settled(device, now, last);
-		if (settled || !best || is_better(now, best))
-			best = now;
-		last = now;
-		/* The second may tell what the first could not, also of a device whose turn comes late. */
-		if (settled || (device->passes > 1 && vt_now_ns() >= deadline_ns))
-			return best;
-		if (now->result.result != VT_WALK_COMPLETE) /* else the next one, at once, may say the same */
-			wait_until_quiet(c, device->dca, deadline_ns);
-	}
+	while (now == r->best || now == r->last)
+		now++;
+	make_pass(r->c, r->device, r->ordinal, now);
+	settled = is_settled(r->device, now, r->last);
+	if (settled || !r->best || is_better(now, r->best))
+		r->best = now;
+	r->last = now;
+	return settled;
 }
 
 void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns,
 		       struct vt_outside_sink *sink)
 {
-	struct pass passes[3], *best;
+	/* The second try may tell what the first could not, also of a device whose turn comes late. */
+	struct reading r = {
+		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns, .at_least = 2, .at_most = UINT_MAX,
+		.try = settle_once,
+	};
+	const struct pass *best;
 
 	for (size_t i = 0; i < 3; i++)
-		vt_outside_sink_init(&passes[i].sink);
-	best = make_passes(c, device, ordinal, deadline_ns, passes);
+		vt_outside_sink_init(&r.passes[i].sink);
+	read_until_certain(&r);
+	best = r.best;
 	device->result = best->result;
 	if (best->result.result == VT_WALK_COMPLETE && device->consistency == VT_CONSISTENT_NOT) {
 		device->result.result = VT_WALK_UNSTABLE;
@@ -152,5 +183,5 @@ void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, i
 		snprintf(device->result.why, sizeof(device->result.why), "not enough memory here");
 	}
 	for (size_t i = 0; i < 3; i++)
-		free(passes[i].sink.records);
+		free(r.passes[i].sink.records);
 }
