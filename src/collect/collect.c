@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of a report: open the process, what is told from inside it, the moment at which it stands still, what was copied then, and
+ * what is left to find out.
+ */
 #include "collect/collect.h"
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "inject/inject.h"
 
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
