@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of a report: open the process, what is told from inside it, the moment at which it stands still, what was copied then, and
- * what is left to find out.
+ * The order of a report: open the process, ask inside it, copy what changes at the moment at which
+ * it stands still, and find out the rest from the copies.
  */
 #include "collect/collect.h"
 
@@ -12,8 +12,8 @@
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
 
 /*
- * Who takes part when the process stands still. Stacks change fastest and are copied first; blocks are rehearsed last, so that what was
- * read is mostly still true when the process stands.
+ * What takes part when the process stands still. Stacks change fastest and are copied first. Blocks
+ * are rehearsed last, so that what was read is mostly still true when the process stands.
  */
 static const struct vt_participant *const participants[] = {
 	&vt_stop_recorder,
@@ -22,6 +22,11 @@ static const struct vt_participant *const participants[] = {
 };
 
 #define N_PARTICIPANTS (sizeof(participants) / sizeof(participants[0]))
+
+static bool wants_memory(const struct vt_collect *c)
+{
+	return c->options->want & VT_WANT_MEMORY;
+}
 
 /* Without a stop: the helper inside, and what it has told. */
 static void begin_memory(struct vt_collect *c)
@@ -52,15 +57,16 @@ static void finish_memory(struct vt_collect *c)
 
 static void collect_report(struct vt_collect *c)
 {
-	if (c->options->want & VT_WANT_MEMORY)
+	if (wants_memory(c))
 		begin_memory(c);
-	vt_progress(c->options->want & VT_WANT_THREADS ? "reading the stacks" : "reading the memory");
+	vt_progress(c->options->want & VT_WANT_THREADS ? "reading the stacks" :
+							 "reading the memory");
 	vt_collect_moment_begins(c);
 	vt_stop_copy(c, participants, N_PARTICIPANTS);
 	if (vt_collect_outside_is_read(c))
 		vt_collect_moment_is_read(c);
 	vt_stop_finish(c, participants, N_PARTICIPANTS);
-	if (c->options->want & VT_WANT_MEMORY)
+	if (wants_memory(c))
 		finish_memory(c);
 }
 
@@ -79,7 +85,7 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 	VT_TRY(open_target(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
 	if (c->target.live && !c->target.held && c->options->touch != VT_TOUCH_NOTHING)
-		VT_TRY(vt_target_lock(&c->target, c->options->want & VT_WANT_MEMORY ? LOCK_WAIT_NS : c->options->budget_ns));
+		VT_TRY(vt_target_lock(&c->target, wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
 	c->target.origin->finish(c);
 	return NULL;

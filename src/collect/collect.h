@@ -45,7 +45,7 @@ struct vt_collect_together {
 
 struct vt_collect_options {
 	enum vt_touch touch;
-	unsigned int want;  /* of enum vt_want; without the memory no code runs in it, whatever touch allows */
+	unsigned int want;  /* of enum vt_want; code runs in the process only for its memory */
 	bool ask_pytorch;   /* PyTorch tells its blocks, also where the walk could */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;    /* debug files may be asked for by debuginfod */
@@ -135,20 +135,21 @@ struct vt_layout_seen {
 /* Looks at nothing but the allocator's layout: no thread is stopped. */
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen);
 
-/* The blocks were listed inside the process, by the helper's walk or by PyTorch: nothing is to be read from outside. */
+/* The blocks were listed inside the process: none is to be read from outside. */
 static inline bool vt_collect_blocks_told(const struct vt_collect *c)
 {
-	return c->model->torch_method == VT_METHOD_INSIDE || c->model->torch_method == VT_METHOD_INTERPRETER;
+	return c->model->torch_method == VT_METHOD_INSIDE ||
+	       c->model->torch_method == VT_METHOD_INTERPRETER;
 }
 
 /* For options->moment: called wherever it may be so, they tell it the first time. */
 void vt_collect_moment_begins(struct vt_collect *c);
 void vt_collect_moment_is_read(struct vt_collect *c);
 
-/* Those that want it to stand still, each in its own file. */
+/* What wants the process to stand still, each in its own file. */
 extern const struct vt_participant vt_stop_threads;  /* collect/stacks.c: stacks */
-extern const struct vt_participant vt_stop_blocks;   /* collect/outside.c: the allocator from outside, if need be */
-extern const struct vt_participant vt_stop_recorder; /* collect/recorded.c: what vramtap's recorder has */
+extern const struct vt_participant vt_stop_blocks;   /* collect/outside.c: the allocator */
+extern const struct vt_participant vt_stop_recorder; /* collect/recorded.c */
 
 /* The other stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c);       /* collect/identity.c */
@@ -227,8 +228,8 @@ void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum 
 			   struct vt_error *err);
 
 /*
- * The interpreter, found when it is first asked for, for the names in recorded backtraces, which it owns; NULL: there is none, or none
- * that can be read.
+ * The interpreter, found when it is first asked for, for the names in recorded backtraces. It owns
+ * them. NULL: there is none, or none that can be read.
  */
 struct vt_python *vt_collect_python(struct vt_collect *c);
 void vt_collect_python_deinit(struct vt_collect *c);

@@ -13,10 +13,11 @@ const char *vt_collect_copy(struct vt_collect *c, const char *text, size_t size)
 	return dup ? dup : "";
 }
 
-void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage, const char *what,
-			   struct vt_error *err)
+void vt_collect_diag_error(struct vt_collect *c, enum vt_diag_level level, enum vt_stage stage,
+			   const char *what, struct vt_error *err)
 {
-	vt_model_diag(c->model, level, stage, vt_error_code_name(err->code), "%s: %s", what, err->message);
+	vt_model_diag(c->model, level, stage, vt_error_code_name(err->code), "%s: %s", what,
+		      err->message);
 	vt_error_destroy(err);
 }
 

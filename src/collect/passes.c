@@ -46,8 +46,12 @@ struct reading {
 	struct vt_outside_device *device;
 	int ordinal;
 	uint64_t deadline_ns;
-	unsigned int at_least, at_most; /* tries; at_least: whatever the time is */
-	bool always_quiet; /* each try waits for a quiet moment; else one after what was in order comes at once, and may say the same */
+	unsigned int at_least, at_most; /* tries; at_least: also when the time is over */
+	/*
+	 * Each try waits for a quiet moment. Else the one after a read that was in order comes at
+	 * once, and may give the same.
+	 */
+	bool always_quiet;
 	bool (*try)(struct reading *r); /* true: it is certain, or will not become more so */
 	struct pass passes[3], *best, *last; /* of settling */
 };
@@ -56,7 +60,9 @@ static void read_until_certain(struct reading *r)
 {
 	bool wait = r->always_quiet;
 
-	for (unsigned int i = 0; i < r->at_most && (i < r->at_least || !vt_deadline_passed(r->deadline_ns)); i++) {
+	for (unsigned int i = 0; i < r->at_most; i++) {
+		if (i >= r->at_least && vt_deadline_passed(r->deadline_ns))
+			return;
 		if (wait)
 			wait_until_quiet(r->c, r->device->dca, r->deadline_ns);
 		if (r->try(r))
@@ -77,8 +83,8 @@ static bool rehearse_once(struct reading *r)
 void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
 {
 	struct reading r = {
-		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns, .at_most = REHEARSALS, .always_quiet = true,
-		.try = rehearse_once,
+		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns,
+		.at_most = REHEARSALS, .always_quiet = true, .try = rehearse_once,
 	};
 
 	if (device->expected > FEW_BLOCKS)
@@ -161,10 +167,10 @@ static bool settle_once(struct reading *r)
 void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns,
 		       struct vt_outside_sink *sink)
 {
-	/* The second try may tell what the first could not, also of a device whose turn comes late. */
+	/* The second may tell what the first could not, also of a device whose turn comes late. */
 	struct reading r = {
-		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns, .at_least = 2, .at_most = UINT_MAX,
-		.try = settle_once,
+		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns,
+		.at_least = 2, .at_most = UINT_MAX, .try = settle_once,
 	};
 	const struct pass *best;
 

@@ -19,7 +19,7 @@
  * Raw data only; it belongs together as far as a thread was stopped or did not run.
  */
 struct vt_round {
-	struct vt_session *session; /* the stop's, or its own: no more than the list of its threads; NULL before */
+	struct vt_session *session; /* the stop's, or own, a mere list of threads; NULL before */
 	struct vt_session own;
 	struct vt_thread_sample *samples; /* of the session's threads that were not stopped; NULL when there are none */
 	struct vt_snapshot *snapshot; /* NULL: there are no copies */
@@ -68,7 +68,7 @@ static inline bool vt_is_read(const struct vt_session_thread *thread)
 	return thread->stopped || thread->sampled;
 }
 
-/* Copies what is needed of every thread: s->rounds. Before a stop, in it, and just after; or without any. */
+/* Copies what is needed of every thread. Before a stop, in it, just after; or without any. */
 void vt_capture_rehearse(struct vt_stacks *s);
 void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_resumed(struct vt_stacks *s);

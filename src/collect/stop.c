@@ -5,15 +5,18 @@
 #include "collect/collect.h"
 #include "collect/watchdog.h"
 
-/* Far more than this ever takes: copying is a matter of milliseconds, the walk of the allocator has 2 s. */
+/* Far more than it ever takes: copying takes milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 
-/* The one function of each participant of this report; offset: where in struct vt_participant. */
-#define EACH(c, participants, n, function)                                                     \
-	for (size_t i_ = 0; i_ < (n); i_++)                                                    \
-		if (((participants)[i_]->want & (c)->options->want) && (participants)[i_]->function)    \
-			(participants)[i_]->function(c)
+/* Calls one function of each participant in this report. */
+#define EACH(c, participants, n, function)                                     \
+	do {                                                                   \
+		for (size_t i_ = 0; i_ < (n); i_++)                            \
+			if (((participants)[i_]->want & (c)->options->want) && \
+			    (participants)[i_]->function)                      \
+				(participants)[i_]->function(c);               \
+	} while (0)
 
 bool vt_stop_has_escaped(const struct vt_collect *c, const struct vt_session_thread *thread)
 {
@@ -38,10 +41,15 @@ static size_t count_escaped(const struct vt_collect *c, const struct vt_session 
 
 static void watch(const struct vt_collect *c)
 {
-	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid, c->options->want & VT_WANT_THREADS ? "its threads are read" : "its memory is read");
+	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid,
+			c->options->want & VT_WANT_THREADS ? "its threads are read" :
+							     "its memory is read");
 }
 
-/* For the other processes of a triage; the time that copying may take begins again. False: the process ended meanwhile, which was said. */
+/*
+ * For the other processes of a triage; the time that copying may take begins again. False: the
+ * process ended, which the report says.
+ */
 static bool wait_for_others(struct vt_collect *c)
 {
 	const struct vt_collect_together *together = c->options->together;
@@ -54,19 +62,24 @@ static bool wait_for_others(struct vt_collect *c)
 	/* That took a while: its number may be another one's by now. */
 	if (vt_proc_is_alive(&c->target.proc))
 		return true;
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone", "the process ended before its threads could be read");
+	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone",
+		      "the process ended before its threads could be read");
 	return false;
 }
 
 static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
 {
 	struct vt_session *session = &c->stop.session;
-	struct vt_error *err = vt_session_stop_soon(session, c->target.proc.pid, c->target.live, STOP_DEADLINE_NS, sleepers);
+	struct vt_error *err = vt_session_stop_soon(session, c->target.proc.pid, c->target.live,
+						    STOP_DEADLINE_NS, sleepers);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, c->options->want & VT_WANT_THREADS ?
-				      "the threads could not be stopped, their stacks are read while they run" :
-				      "the threads could not be stopped, the memory is read while they run", err);
+		vt_collect_diag_error(
+			c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+			c->options->want & VT_WANT_THREADS ?
+				"the threads could not be stopped, their stacks are read while they run" :
+				"the threads could not be stopped, the memory is read while they run",
+			err);
 		return;
 	}
 	c->stop.stands = true;
@@ -85,14 +98,16 @@ static void go_on(struct vt_collect *c)
 	vt_live_set_coherent(c->target.live, false);
 	c->model->timing.stop_begin_ns = session->stop_begin_ns;
 	c->model->timing.stop_end_ns = session->stop_end_ns;
-	c->model->timing.stopped_ms = (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
+	c->model->timing.stopped_ms =
+		(double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS;
 }
 
-static void stop_and_copy(struct vt_collect *c, const struct vt_participant *const *participants, size_t n)
+static void stop_and_copy(struct vt_collect *c, const struct vt_participant *const *participants,
+			  size_t n)
 {
 	VT_CLEANUP(vt_sleepers_deinit) struct vt_sleepers sleepers = { 0 };
 
-	/* Before all processes are stopped together: else this one would be read so much later than the others. */
+	/* Before all processes are stopped together: else this one is read later than the others. */
 	if (c->options->together)
 		vt_sleepers_init(&sleepers, c->target.proc.pid, STOP_DEADLINE_NS);
 	EACH(c, participants, n, rehearse);
@@ -107,7 +122,8 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 }
 
 /* A live process that nobody else holds. */
-static void copy_live(struct vt_collect *c, const struct vt_participant *const *participants, size_t n)
+static void copy_live(struct vt_collect *c, const struct vt_participant *const *participants,
+		      size_t n)
 {
 	const struct vt_collect_together *together = c->options->together;
 
@@ -121,7 +137,8 @@ static void copy_live(struct vt_collect *c, const struct vt_participant *const *
 		together->released(together->arg);
 }
 
-static bool prepare(struct vt_collect *c, const struct vt_participant *const *participants, size_t n)
+static bool prepare(struct vt_collect *c, const struct vt_participant *const *participants,
+		    size_t n)
 {
 	bool wanted = false;
 
@@ -143,7 +160,8 @@ void vt_stop_copy(struct vt_collect *c, const struct vt_participant *const *part
 	EACH(c, participants, n, copy);
 }
 
-void vt_stop_finish(struct vt_collect *c, const struct vt_participant *const *participants, size_t n)
+void vt_stop_finish(struct vt_collect *c, const struct vt_participant *const *participants,
+		    size_t n)
 {
 	EACH(c, participants, n, finish);
 }

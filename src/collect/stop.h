@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The moment at which the process stands still: one for all that wants it. Whoever takes part is a row of a table, collect/collect.c has
- * it. Participants know nothing of each other and never stop anything themselves, and the stop knows nothing of what they read.
+ * The moment at which the process stands still: one for everything that wants it. A participant is
+ * a row of a table, which collect/collect.c has. Participants know nothing of each other and never
+ * stop anything; the stop knows nothing of what they read.
  */
 #ifndef VT_COLLECT_STOP_H
 #define VT_COLLECT_STOP_H
@@ -15,26 +16,29 @@
 struct vt_collect;
 
 /*
- * All of them may be NULL. Each is called for all participants before the next one is for any, in the order of the table (prepare:
- * from the last to the first, so that what the first one prepares is newest).
+ * All functions may be NULL. Each is called for all participants before the next one is for any,
+ * in the order of the table; prepare from the last to the first, so that what the first one
+ * prepares is newest.
  */
 struct vt_participant {
-	unsigned int want; /* enum vt_want: it takes part only where this is wanted */
+	unsigned int want; /* of enum vt_want: it takes part only where this is wanted */
 	/*
-	 * While the process runs: what takes long. False: it has no use for the moment, for now. When nobody has, nothing is stopped; when
-	 * another one has, the rest is called all the same.
+	 * While the process runs: what takes long. False: it has no use for the moment. When no
+	 * participant has, nothing is stopped; when another one has, the rest is called all the
+	 * same.
 	 */
 	bool (*prepare)(struct vt_collect *c);
-	/* While it runs, if it is to be stopped: what makes the stop short and is best not old by then. */
+	/* While it runs, if it is to be stopped: what makes the stop short and is best new then. */
 	void (*rehearse)(struct vt_collect *c);
 	/*
-	 * Copies, and does nothing else: c->stop.stands says whether the process stands still. If it does not (nothing may be stopped, or it
-	 * could not be), this is the moment all the same, and who can read a running process does.
+	 * Copies, and does nothing else. c->stop.stands says whether the process stands still. If it
+	 * does not (nothing may be stopped, or it could not be), this is the moment all the same,
+	 * for participants that can read a process that runs.
 	 */
 	void (*copy)(struct vt_collect *c);
 	/* It was stopped and runs again, just now: what must not wait. */
 	void (*resumed)(struct vt_collect *c);
-	/* All that takes long: sorting, unwinding, names, the model. Called always, also when nothing was copied. */
+	/* All that takes long: sorting, unwinding, names, the model. Also when nothing was copied. */
 	void (*finish)(struct vt_collect *c);
 };
 
@@ -47,10 +51,11 @@ struct vt_stop {
 
 /* From prepare to resumed; the pause is in model->timing. */
 void vt_stop_copy(struct vt_collect *c, const struct vt_participant *const *participants, size_t n);
-void vt_stop_finish(struct vt_collect *c, const struct vt_participant *const *participants, size_t n);
+void vt_stop_finish(struct vt_collect *c, const struct vt_participant *const *participants,
+		    size_t n);
 void vt_stop_deinit(struct vt_stop *stop);
 
-/* A thread that should have been stopped and was not; one that ended meanwhile (as the helper's own does) is no loss. */
+/* It should have been stopped and was not. One that has ended (as the helper's own does) is no loss. */
 bool vt_stop_has_escaped(const struct vt_collect *c, const struct vt_session_thread *thread);
 
 #endif

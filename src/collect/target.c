@@ -9,7 +9,10 @@
 #include "inject/inject.h"
 #include "walk/torch/find.h"
 
-/* The target runs while its layout is looked for: the allocator may be made meanwhile. walk/torch/find.c looks at that often enough. */
+/*
+ * The process runs while its layout is looked for, and may make the allocator then. walk/torch/find.c
+ * looks at that often enough.
+ */
 #define FIND_ATTEMPTS 2
 
 struct vt_error *vt_target_open(struct vt_target *t, const struct vt_subject *subject)

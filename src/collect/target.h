@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open process, or a core: what every look at one begins with, whether a report comes of it or not. */
+/* An open process, or a core: what a look begins with, whether a report comes of it or not. */
 #ifndef VT_COLLECT_TARGET_H
 #define VT_COLLECT_TARGET_H
 
@@ -25,23 +25,30 @@ struct vt_target;
 /* What is looked at. */
 struct vt_subject {
 	const struct vt_origin *origin;
-	pid_t pid;        /* a live process, */
-	const char *core; /* or a core, */
+	pid_t pid;                    /* a live process, */
+	const char *core;             /* or a core, */
 	struct vt_core_places places; /* and where its files may be */
-	struct vt_held *held;         /* a process that a debugger holds: what that told; outlives the report */
+	struct vt_held
+		*held; /* a process that a debugger holds: what that told; outlives the report */
 };
 
 /* Where it comes from: what a live process and a core do differently. */
 struct vt_origin {
 	bool stands_still; /* by itself: nothing has to be stopped */
 
-	/* Fills t->proc, maps, modules, mem, cached. When it fails, t->proc.pid says whether it is known at least who the process is. */
+	/*
+	 * Fills t->proc, maps, modules, mem, cached. When it fails and t->proc.pid is set, it is
+	 * known at least which process that is.
+	 */
 	struct vt_error *(*open)(struct vt_target *t, const struct vt_subject *subject);
 	/* Releases what is its own; modules and maps are there still, and not used afterwards. */
 	void (*close)(struct vt_target *t);
 	/* The interpreter in t->modules. */
 	struct vt_error *(*find_python)(struct vt_target *t, struct vt_python *python);
-	/* Today's map, if it has changed. On an error there are no modules; pointers to any are no good in any case. */
+	/*
+	 * Today's map, if it has changed. On an error there are no modules. Pointers to modules are
+	 * not valid afterwards, in any case.
+	 */
 	struct vt_error *(*refresh_maps)(struct vt_target *t);
 
 	/* For a report. Who it is, into the model. */
@@ -50,7 +57,7 @@ struct vt_origin {
 	void (*finish)(struct vt_collect *c);
 	/* The name of a thread, in the model's arena; "" unknown. */
 	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
-	/* The threads (collect/stacks.h): the list of them with what the kernel says, and copies of all that changes. */
+	/* The threads (collect/stacks.h): their list with what the kernel says, then copies. */
 	struct vt_error *(*list_threads)(struct vt_stacks *s);
 	void (*capture)(struct vt_stacks *s); /* at the stop, where it stands or does not */
 };
@@ -77,7 +84,7 @@ struct vt_target {
 struct vt_error *vt_target_open(struct vt_target *t, const struct vt_subject *subject);
 void vt_target_close(struct vt_target *t);
 
-/* Waits for another vramtap to finish with the process, and keeps the next one waiting until it is closed. */
+/* Waits for another vramtap to finish with the process; the next one waits until it is closed. */
 struct vt_error *vt_target_lock(struct vt_target *t, uint64_t wait_ns);
 
 /* Which allocator PyTorch uses, and its layout. What is in the way is in found, too. */

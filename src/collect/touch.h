@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two questions of whoever wants a report: how the process may be touched, and what is wanted of it. */
+/* The two questions of a report: how the process may be touched, and what is wanted of it. */
 #ifndef VT_COLLECT_TOUCH_H
 #define VT_COLLECT_TOUCH_H
 
