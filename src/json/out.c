@@ -169,6 +169,14 @@ void vt_json_int(struct vt_json *json, const char *key, int64_t value)
 	json->n += vt_put_uint(room(json, 24), value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
+void vt_json_known(struct vt_json *json, const char *key, int64_t value)
+{
+	if (value < 0)
+		vt_json_null(json, key);
+	else
+		vt_json_int(json, key, value);
+}
+
 void vt_json_hex(struct vt_json *json, const char *key, uint64_t value)
 {
 	begin_value(json, key);

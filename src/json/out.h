@@ -48,6 +48,7 @@ void vt_json_null(struct vt_json *json, const char *key);
 void vt_json_bool(struct vt_json *json, const char *key, bool value);
 void vt_json_uint(struct vt_json *json, const char *key, uint64_t value);
 void vt_json_int(struct vt_json *json, const char *key, int64_t value);
+void vt_json_known(struct vt_json *json, const char *key, int64_t value); /* below 0 is unknown: null */
 void vt_json_hex(struct vt_json *json, const char *key, uint64_t value); /* "0x7f00" */
 void vt_json_milli(struct vt_json *json, const char *key, double value); /* three decimals, or null */
 void vt_json_text(struct vt_json *json, const char *key, const char *value); /* NULL: null */

@@ -30,19 +30,11 @@ const char *vt_flight_group_name(const struct vt_model_process_group *group)
 	return *group->description && strcmp(group->description, "undefined") != 0 ? group->description : group->name;
 }
 
-static void put_known(struct vt_json *json, const char *key, int64_t value)
-{
-	if (value < 0)
-		vt_json_null(json, key);
-	else
-		vt_json_int(json, key, value);
-}
-
 static void put_operation(struct vt_json *json, const struct vt_model_operation *op)
 {
 	vt_json_object_line(json, "oldest_pending");
 	vt_json_text(json, "name", op->name);
-	put_known(json, "number", op->number);
+	vt_json_known(json, "number", op->number);
 	vt_json_bool(json, "point_to_point", op->of_two);
 	if (op->started < 0)
 		vt_json_null(json, "started");
@@ -64,9 +56,9 @@ static void put_group(struct vt_json *json, const struct vt_model_process_group 
 	vt_json_text(json, "group", g->name);
 	vt_json_name(json, "description", g->description);
 	vt_json_text(json, "ranks", g->ranks);
-	put_known(json, "last_enqueued", g->last_enqueued);
-	put_known(json, "last_started", g->last_started);
-	put_known(json, "last_completed", g->last_completed);
+	vt_json_known(json, "last_enqueued", g->last_enqueued);
+	vt_json_known(json, "last_started", g->last_started);
+	vt_json_known(json, "last_completed", g->last_completed);
 	vt_json_text(json, "operation", g->operation);
 	vt_json_uint(json, "pending", g->n_pending);
 	if (g->n_pending)
@@ -83,7 +75,7 @@ void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *coll
 		return;
 	}
 	vt_json_object(json, "collectives");
-	put_known(json, "told_at_ms", collectives->told_ms ? (int64_t)collectives->told_ms : -1);
+	vt_json_known(json, "told_at_ms", collectives->told_ms ? (int64_t)collectives->told_ms : -1);
 	vt_json_text(json, "why_none", collectives->why);
 	vt_json_array(json, "groups");
 	for (size_t i = 0; i < collectives->groups.n; i++)

@@ -32,18 +32,9 @@ static void put_char(struct vt_json *json, const char *key, char c)
 	vt_json_textn(json, key, &c, 1);
 }
 
-/* Null below 0: not known. */
-static void put_known(struct vt_json *json, const char *key, int64_t value)
-{
-	if (value < 0)
-		vt_json_null(json, key);
-	else
-		vt_json_int(json, key, value);
-}
-
 static void put_id(struct vt_json *json, const char *key, pid_t pid)
 {
-	put_known(json, key, pid > 0 ? pid : -1);
+	vt_json_known(json, key, pid > 0 ? pid : -1);
 }
 
 /* ---- what is interned ---- */
@@ -130,16 +121,16 @@ static void put_label(struct vt_json *json, const struct vt_label *l)
 	vt_json_name(json, "host", l->host);
 	vt_json_name(json, "system", l->system);
 	vt_json_int(json, "pid", l->pid);
-	put_known(json, "start_ticks", l->start_ticks ? (int64_t)l->start_ticks : -1);
+	vt_json_known(json, "start_ticks", l->start_ticks ? (int64_t)l->start_ticks : -1);
 	put_id(json, "parent", l->ppid);
 	vt_json_name(json, "name", l->name);
 	vt_json_name(json, "command_line", l->command);
 	vt_json_text(json, "role", vt_role_name(l->role));
-	put_known(json, "rank", l->rank);
-	put_known(json, "local_rank", l->local_rank);
-	put_known(json, "world_size", l->world_size);
-	put_known(json, "local_world_size", l->local_world_size > 0 ? l->local_world_size : -1);
-	put_known(json, "worker", l->worker);
+	vt_json_known(json, "rank", l->rank);
+	vt_json_known(json, "local_rank", l->local_rank);
+	vt_json_known(json, "world_size", l->world_size);
+	vt_json_known(json, "local_world_size", l->local_world_size > 0 ? l->local_world_size : -1);
+	vt_json_known(json, "worker", l->worker);
 	put_id(json, "of", l->of);
 	vt_json_name(json, "container", l->container);
 	vt_json_name(json, "pod", l->pod);
@@ -304,7 +295,7 @@ static void put_tree(struct vt_json *json, const struct vt_job *job)
 		vt_json_object(json, NULL);
 		vt_json_text(json, "role", vt_role_name(node->role));
 		vt_json_bool(json, "main_threads", node->of_main);
-		put_known(json, "parent", node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
+		vt_json_known(json, "parent", node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
 		put_indices(json, "frames", node->frames, node->n_frames);
 		vt_json_text(json, "does", node->does);
 		put_set(json, "members", &node->members);
@@ -324,7 +315,7 @@ static void put_devices(struct vt_json *json, const struct vt_job *job)
 		vt_json_object(json, NULL);
 		vt_json_name(json, "host", d->host);
 		vt_json_text(json, "name", d->name);
-		put_known(json, "ordinal", d->ordinal);
+		vt_json_known(json, "ordinal", d->ordinal);
 		vt_json_name(json, "uuid", d->uuid);
 		put_flag(json, "assumed", d->assumed);
 		if (d->known) {

@@ -37,15 +37,6 @@ static void put_state(struct vt_json *json, const char *key, char state)
 	vt_json_textn(json, key, state ? &state : "?", 1);
 }
 
-/* -1 (and anything below 0) is unknown: null. */
-static void put_known(struct vt_json *json, const char *key, int64_t value)
-{
-	if (value < 0)
-		vt_json_null(json, key);
-	else
-		vt_json_int(json, key, value);
-}
-
 /* ---- the head ---- */
 
 static void write_process(struct vt_json *json, const struct vt_model_process *p)
@@ -69,8 +60,8 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 	} else {
 		vt_json_null(json, "tracer");
 	}
-	put_known(json, "rank", p->rank);
-	put_known(json, "world_size", p->world_size);
+	vt_json_known(json, "rank", p->rank);
+	vt_json_known(json, "world_size", p->world_size);
 	vt_json_bool(json, "uses_cuda", p->uses_cuda);
 	vt_json_end_object(json);
 }
@@ -345,8 +336,8 @@ static void write_statistics(struct vt_json *json, const struct vt_model_allocat
 	put_stat(json, "active_bytes", &s->active_bytes);
 	put_stat(json, "inactive_split_bytes", &s->inactive_split_bytes);
 	put_stat(json, "requested_bytes", &s->requested_bytes);
-	put_known(json, "alloc_retries", s->num_alloc_retries);
-	put_known(json, "ooms", s->num_ooms);
+	vt_json_known(json, "alloc_retries", s->num_alloc_retries);
+	vt_json_known(json, "ooms", s->num_ooms);
 	vt_json_end_object(json);
 }
 
@@ -620,7 +611,7 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	vt_json_int(json, "tid", t->tid);
 	vt_json_name(json, "name", t->name);
 	put_state(json, "state", t->state);
-	put_known(json, "cpu", t->cpu);
+	vt_json_known(json, "cpu", t->cpu);
 	vt_json_bool(json, "main", t->is_main);
 	vt_json_text(json, "taken", vt_taken_name(t->taken));
 	vt_json_bool(json, "python", t->has_python);
