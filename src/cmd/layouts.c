@@ -140,15 +140,6 @@ static const char *const how_names[] = {
 	[VT_TORCH_HOW_TABLE] = "table",
 };
 
-static void print_escaped(FILE *out, const char *text)
-{
-	struct vt_str line = { 0 };
-
-	vt_str_add_escaped(&line, text, strlen(text));
-	fputs(vt_str_get(&line), out);
-	vt_str_deinit(&line);
-}
-
 /* A line each: they are separated by semicolons. */
 static void print_differences(FILE *out, const char *text)
 {
@@ -166,13 +157,13 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 {
 	const struct vt_torch_found *found = &seen->found;
 
-	print_escaped(out, seen->process);
+	vt_print_escaped(out, seen->process);
 	if (found->backend == VT_TORCH_ABSENT) {
 		fputs(": libc10_cuda.so is not loaded, so it has no allocator of PyTorch\n", out);
 		return;
 	}
 	fputs(": PyTorch ", out);
-	print_escaped(out, found->version[0] ? found->version : "of unknown version");
+	vt_print_escaped(out, found->version[0] ? found->version : "of unknown version");
 	if (found->backend == VT_TORCH_NATIVE)
 		fprintf(out, found->row ? ", the layout of %s\n" : ", the layout of %s; found by signature alone\n",
 			found->layout.name);
@@ -185,7 +176,7 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 	if (found->differs[0])
 		print_differences(out, found->differs);
 	fputs("library    ", out);
-	print_escaped(out, seen->library);
+	vt_print_escaped(out, seen->library);
 	fprintf(out, "\nbuild id   %s\n", seen->build_id[0] ? seen->build_id : "none");
 	if (seen->wheel)
 		fprintf(out, "           that of the official wheel %s\n", seen->wheel);

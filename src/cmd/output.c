@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/progress.h"
+#include "base/str.h"
 #include "target/session.h"
 
 enum {
@@ -194,6 +195,15 @@ void vt_output_begin(struct vt_output *output)
 	adapt_to_terminal(output);
 	catch_interrupts();
 	vt_progress_enable(!output->quiet);
+}
+
+void vt_print_escaped(FILE *out, const char *text)
+{
+	struct vt_str line = { 0 };
+
+	vt_str_add_escaped(&line, text, strlen(text));
+	fputs(vt_str_get(&line), out);
+	vt_str_deinit(&line);
 }
 
 bool vt_output_is_json_only(const struct vt_output *output)

@@ -60,6 +60,9 @@ int vt_parse_choice(struct argp_state *state, const char *option, const char *co
  */
 void vt_output_begin(struct vt_output *output);
 
+/* Text from the target, so that a terminal shows it harmlessly. */
+void vt_print_escaped(FILE *out, const char *text);
+
 /* Whether standard output is for JSON, so that there is no text. */
 bool vt_output_is_json_only(const struct vt_output *output);
 

@@ -213,15 +213,6 @@ static void print_process(FILE *out, const struct vt_record_target *target)
 	vt_str_deinit(&name);
 }
 
-static void print_escaped(FILE *out, const char *text)
-{
-	struct vt_str line = { 0 };
-
-	vt_str_add_escaped(&line, text, strlen(text));
-	fputs(vt_str_get(&line), out);
-	vt_str_deinit(&line);
-}
-
 static void print_torch(FILE *out, const struct vt_record_target *target)
 {
 	const struct vt_recorder_head *head = target->head;
@@ -234,7 +225,7 @@ static void print_torch(FILE *out, const struct vt_record_target *target)
 		fputs("not recorded", out);
 		if (target->no_torch[0]) {
 			fputs(": ", out);
-			print_escaped(out, target->no_torch);
+			vt_print_escaped(out, target->no_torch);
 		}
 	}
 	fputc('\n', out);
@@ -253,7 +244,7 @@ static void print_driver(FILE *out, const struct vt_record_target *target)
 		fputs("not recorded", out);
 	if (target->no_driver[0]) {
 		fputs(head->driver_method ? "\n         not all of them: " : ": ", out);
-		print_escaped(out, target->no_driver);
+		vt_print_escaped(out, target->no_driver);
 	}
 	fputc('\n', out);
 }
@@ -317,7 +308,7 @@ static void print_on(FILE *out, const struct seen *seen)
 	print_driver(out, target);
 	if (target->no_python[0] && target->head->python) {
 		fputs("Python   no frames: ", out);
-		print_escaped(out, target->no_python);
+		vt_print_escaped(out, target->no_python);
 		fputc('\n', out);
 	}
 	print_kept(out, target->head);
