@@ -11,15 +11,10 @@
 #define MAX_SITES 8 /* of a member: where most of its memory was allocated */
 #define MAX_FRAMES 256 /* of a stack: the innermost; deep recursion says nothing new */
 
-static const char *text_of(struct vt_job *job, const char *text)
-{
-	return text ? vt_job_text(job, text, strlen(text)) : NULL;
-}
-
 /* "" when there is none. */
 static const char *name_of(struct vt_job *job, const char *text)
 {
-	const char *copy = text_of(job, text ? text : "");
+	const char *copy = vt_job_copy(job, text ? text : "");
 
 	return copy ? copy : "";
 }
@@ -29,7 +24,7 @@ static const char *name_of(struct vt_job *job, const char *text)
 /* NULL and "" are the same to a doing. */
 static const char *word_of(struct vt_job *job, const char *text)
 {
-	return text && *text ? text_of(job, text) : NULL;
+	return text && *text ? vt_job_copy(job, text) : NULL;
 }
 
 /* Who holds the GIL is another number in every process. */
@@ -68,9 +63,9 @@ static uint32_t add_stack(struct vt_job *job, const struct vt_model_stack *stack
 		const struct vt_model_frame *f = &stack->frames[i];
 		struct vt_job_frame frame = { .kind = f->kind, .line = f->line, .program = vt_model_is_program(f) };
 
-		frame.function = f->function && *f->function ? text_of(job, f->function) : NULL;
-		frame.file = text_of(job, f->file);
-		frame.module = f->kind == VT_FRAME_NATIVE ? text_of(job, f->module) : NULL;
+		frame.function = f->function && *f->function ? vt_job_copy(job, f->function) : NULL;
+		frame.file = vt_job_copy(job, f->file);
+		frame.module = f->kind == VT_FRAME_NATIVE ? vt_job_copy(job, f->module) : NULL;
 		if (is_nameless(&frame) && frame.module && frame.module == nameless)
 			continue;
 		nameless = is_nameless(&frame) ? frame.module : NULL;
@@ -89,7 +84,7 @@ static const char *kernel_function(struct vt_job *job, const struct vt_model_thr
 		return NULL;
 	if (t->n_kernel && t->kernel[0])
 		return vt_job_text(job, t->kernel[0], strcspn(t->kernel[0], "+"));
-	return t->wchan && *t->wchan ? text_of(job, t->wchan) : NULL;
+	return t->wchan && *t->wchan ? vt_job_copy(job, t->wchan) : NULL;
 }
 
 static bool add_thread(struct vt_job *job, struct vt_member *member, const struct vt_model_thread *t)
@@ -267,7 +262,7 @@ static const char *first_missing(struct vt_job *job, const struct vt_model *mode
 {
 	for (size_t i = 0; i < model->diags.n; i++)
 		if (model->diags.data[i].level == VT_DIAG_MISSING)
-			return text_of(job, model->diags.data[i].text);
+			return vt_job_copy(job, model->diags.data[i].text);
 	return NULL;
 }
 
@@ -282,7 +277,7 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 		label->command = name_of(job, p->cmdline);
 	if (!*label->container)
 		label->container = name_of(job, p->container);
-	member->core = text_of(job, model->core.path);
+	member->core = vt_job_copy(job, model->core.path);
 	member->process_state = p->state ? p->state : '?';
 	member->tracer = p->tracer;
 	member->tracer_name = name_of(job, p->tracer_name);
@@ -292,7 +287,7 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 	member->stopped_ns = model->timing.stop_begin_ns;
 	member->released_ns = model->timing.stop_end_ns;
 	member->have_moment = model->timing.stop_end_ns != 0;
-	member->headline = model->headlines.n ? text_of(job, model->headlines.data[0].text) : NULL;
+	member->headline = model->headlines.n ? vt_job_copy(job, model->headlines.data[0].text) : NULL;
 	member->diag = first_missing(job, model);
 }
 
@@ -308,7 +303,7 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 	to->container = name_of(job, label->container);
 	to->pod = name_of(job, label->pod);
 	to->job = name_of(job, label->job);
-	to->visible = text_of(job, label->visible);
+	to->visible = vt_job_copy(job, label->visible);
 }
 
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error)
@@ -318,7 +313,7 @@ bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct v
 	if (!member)
 		return false;
 	add_label(job, member, label);
-	member->error = text_of(job, error);
+	member->error = vt_job_copy(job, error);
 	if (!model)
 		return !job->failed;
 	if (!job->when.tv_sec)

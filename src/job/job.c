@@ -114,23 +114,23 @@ const char *vt_job_text(struct vt_job *job, const char *text, size_t n)
 	return copy;
 }
 
-static const char *again(struct vt_job *job, const char *text)
+const char *vt_job_copy(struct vt_job *job, const char *text)
 {
 	return text ? vt_job_text(job, text, strlen(text)) : NULL;
 }
 
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives)
 {
-	collectives->why = again(job, collectives->why);
+	collectives->why = vt_job_copy(job, collectives->why);
 	for (size_t i = 0; i < collectives->groups.n; i++) {
 		struct vt_model_process_group *g = &collectives->groups.data[i];
 
-		g->name = again(job, g->name);
-		g->description = again(job, g->description);
-		g->ranks = again(job, g->ranks);
-		g->operation = again(job, g->operation);
-		g->oldest.name = again(job, g->oldest.name);
-		g->oldest.input = again(job, g->oldest.input);
+		g->name = vt_job_copy(job, g->name);
+		g->description = vt_job_copy(job, g->description);
+		g->ranks = vt_job_copy(job, g->ranks);
+		g->operation = vt_job_copy(job, g->operation);
+		g->oldest.name = vt_job_copy(job, g->oldest.name);
+		g->oldest.input = vt_job_copy(job, g->oldest.input);
 	}
 	return !job->failed;
 }

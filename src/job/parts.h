@@ -14,6 +14,7 @@
 
 /* Each interned: its one copy in the arena, or its index. NULL, VT_NO_INDEX when out of memory; job->failed is set then. */
 const char *vt_job_text(struct vt_job *job, const char *text, size_t n);
+const char *vt_job_copy(struct vt_job *job, const char *text); /* the same; NULL of NULL */
 
 /* Texts that live elsewhere become the job's. False when out of memory. */
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives);
