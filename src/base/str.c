@@ -186,3 +186,15 @@ bool vt_glob(const char *pattern, const char *text)
 		pattern++;
 	return !*pattern;
 }
+
+const char *vt_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+bool vt_same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}

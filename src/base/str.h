@@ -42,6 +42,12 @@ const char *vt_str_get(const struct vt_str *str);
  */
 size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point);
 
+/* The last component of a path. */
+const char *vt_base_name(const char *path);
+
+/* Either may be NULL, which equals only NULL. */
+bool vt_same_text(const char *a, const char *b);
+
 /* Each '*' in pattern stands for any text; everything else for itself. */
 bool vt_glob(const char *pattern, const char *text);
 

@@ -230,13 +230,6 @@ static bool is_file(const struct vt_module *module)
 	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 && strncmp(module->path, "/dev/", 5) != 0;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* One diagnostic for all modules of whose files the same is to be said. */
 static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level, const char *code,
 			 const char *what)
@@ -250,7 +243,7 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 		if (module->file != state || !is_file(module))
 			continue;
 		if (n++ < MAX_NAMED)
-			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", level == VT_DIAG_NOTE ? base_name(module->path) : module->path);
+			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", level == VT_DIAG_NOTE ? vt_base_name(module->path) : module->path);
 	}
 	if (n > MAX_NAMED)
 		vt_str_addf(&names, " and %zu more", n - MAX_NAMED);

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
+#include "base/str.h"
 #include "collect/traces.h"
 #include "explain/merge.h"
 
@@ -188,14 +189,9 @@ static uint32_t choose(struct vt_collect *c, size_t block)
 	return ours == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) ? theirs : ours;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 static bool same_place(const struct vt_python_place *a, const struct vt_python_place *b)
 {
-	return a->line == b->line && same_text(a->function, b->function) && same_text(a->file, b->file);
+	return a->line == b->line && vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file);
 }
 
 /* Of one block. Of a code object that is gone nothing can be compared; PyTorch keeps those that it recorded. */

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
+#include "base/str.h"
 
 /* A name of the interpreter's own call machinery; a trailing '*' stands for any rest. */
 static const char *const glue[] = {
@@ -71,16 +72,9 @@ static bool is_evaluator(const struct vt_native_frame *frame)
 	       (frame->symbol[n] == '\0' || frame->symbol[n] == '.');
 }
 
-static const char *base_name(const struct vt_module *module)
-{
-	const char *slash = strrchr(module->path, '/');
-
-	return slash ? slash + 1 : module->path;
-}
-
 enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame, const struct vt_module *interpreter)
 {
-	const char *module = frame->module ? base_name(frame->module) : "";
+	const char *module = frame->module ? vt_base_name(frame->module->path) : "";
 	bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
 
 	if (is_evaluator(frame))
@@ -246,7 +240,7 @@ static bool is_plain_startup(const struct merge *m)
 {
 	for (size_t i = m->places[m->n_matched - 1] + 1; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
-		const char *module = frame->module ? base_name(frame->module) : "";
+		const char *module = frame->module ? vt_base_name(frame->module->path) : "";
 		bool ours = frame->module == m->interpreter || matches(module, "python*");
 		/* Without debug symbols the C library's have no names. */
 		bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
@@ -312,7 +306,7 @@ static struct vt_model_frame *add_one_native(struct merge *m, const struct vt_na
 		.module_offset = frame->module_offset,
 	};
 	if (frame->module) {
-		to->module = copy_text(m, base_name(frame->module));
+		to->module = copy_text(m, vt_base_name(frame->module->path));
 		to->build_id = copy_build_id(m, frame->module);
 	}
 	m->stack->has_native = true;

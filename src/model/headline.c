@@ -105,13 +105,6 @@ static void add_deadlocks(struct headlines *h)
 	}
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Code that everybody runs: where in it a thread is says less than who called it. */
 static bool is_library(const struct vt_model_frame *f)
 {
@@ -145,7 +138,7 @@ static void describe_place(char *buf, size_t size, const struct vt_model_stack *
 	if (!f || !f->function)
 		return;
 	if (f->file && f->line > 0)
-		snprintf(buf, size, " (%.*s:%d %.*s)", MAX_NAME, base_name(f->file), f->line,
+		snprintf(buf, size, " (%.*s:%d %.*s)", MAX_NAME, vt_base_name(f->file), f->line,
 			 MAX_NAME, f->function);
 	else
 		snprintf(buf, size, " (%.*s)", MAX_NAME, f->function);
@@ -367,9 +360,9 @@ static void describe_request(char *buf, size_t size, const struct vt_model *mode
 	if (!f)
 		return;
 	if (file && f->line > 0)
-		snprintf(buf, size, " by %.*s (%.*s:%d)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, base_name(file), f->line);
+		snprintf(buf, size, " by %.*s (%.*s:%d)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, vt_base_name(file), f->line);
 	else if (file)
-		snprintf(buf, size, " by %.*s (%.*s)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, base_name(file));
+		snprintf(buf, size, " by %.*s (%.*s)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, vt_base_name(file));
 	else if (f->function)
 		snprintf(buf, size, " by %.*s", MAX_NAME, f->function);
 }

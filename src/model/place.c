@@ -4,12 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "model/cxxname.h"
-
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
 
 /* What tells native code without a name: where it is in its file, or else in memory. */
 static uint64_t address_of(const struct vt_model_frame *f)
@@ -23,8 +19,8 @@ bool vt_place_equal(const struct vt_model_frame *a, const struct vt_model_frame 
 {
 	if (!a || !b)
 		return a == b;
-	return a->kind == b->kind && a->line == b->line && same_text(a->function, b->function) && same_text(a->file, b->file) &&
-	       same_text(a->module, b->module) && address_of(a) == address_of(b);
+	return a->kind == b->kind && a->line == b->line && vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file) &&
+	       vt_same_text(a->module, b->module) && address_of(a) == address_of(b);
 }
 
 /* FNV-1a */

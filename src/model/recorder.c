@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #include "model/account.h"
 
 void vt_add_age(struct vt_model_ages *ages, uint64_t age_ns)
@@ -77,14 +79,9 @@ static const struct vt_model_frame *title_of(const struct vt_model *model, const
 	return frame_of(model, trace, trace->title < caller || trace->title >= trace->n_frames ? caller : trace->title);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 static bool same_group(const struct vt_model_driver_group *a, const struct vt_model_driver_group *b)
 {
-	return a->kind == b->kind && a->device == b->device && same_text(a->library, b->library);
+	return a->kind == b->kind && a->device == b->device && vt_same_text(a->library, b->library);
 }
 
 /* There are as many groups as libraries: a handful. */

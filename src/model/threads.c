@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/str.h"
 #include "model/account.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -20,11 +21,6 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 	for (; text && *text; text++)
 		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3); /* FNV-1a */
 	return mix(hash, 1);
-}
-
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
 }
 
 /*
@@ -81,7 +77,7 @@ static bool same_locals(const struct vt_model_frame *a, const struct vt_model_fr
 	if (a->n_locals != b->n_locals || a->locals_cut != b->locals_cut)
 		return false;
 	for (size_t i = 0; i < a->n_locals; i++)
-		if (!same_text(a->locals[i].name, b->locals[i].name) || !same_text(a->locals[i].value, b->locals[i].value))
+		if (!vt_same_text(a->locals[i].name, b->locals[i].name) || !vt_same_text(a->locals[i].value, b->locals[i].value))
 			return false;
 	return true;
 }
@@ -89,14 +85,14 @@ static bool same_locals(const struct vt_model_frame *a, const struct vt_model_fr
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
 	return a->kind == b->kind && frame_line(a) == frame_line(b) && frame_place(a) == frame_place(b) &&
-	       same_text(a->function, b->function) && same_text(a->file, b->file) &&
-	       same_text(a->module, b->module) && same_locals(a, b);
+	       vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file) &&
+	       vt_same_text(a->module, b->module) && same_locals(a, b);
 }
 
 static bool same_stack(const struct vt_model_stack *a, const struct vt_model_stack *b)
 {
 	if (a->n_frames != b->n_frames || a->truncated != b->truncated ||
-	    !same_text(a->why, b->why))
+	    !vt_same_text(a->why, b->why))
 		return false;
 	for (size_t i = 0; i < a->n_frames; i++)
 		if (!same_frame(&a->frames[i], &b->frames[i]))

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "vramtap/recorder_calls.h"
 
 #define PAGE UINT64_C(4096)
@@ -70,19 +71,12 @@ static uint32_t call_of(const char *name)
 	return i;
 }
 
-static const char *file_name(const struct vt_module *module)
-{
-	const char *slash = strrchr(module->path, '/');
-
-	return slash ? slash + 1 : module->path;
-}
-
 static bool needs(const struct file *file, const struct vt_module *other)
 {
 	for (size_t i = 0; i < file->n_needed; i++) {
 		const char *name = string_at(file, file->needed[i]);
 
-		if (name && *name && !strncmp(file_name(other), name, strlen(name)))
+		if (name && *name && !strncmp(vt_base_name(other->path), name, strlen(name)))
 			return true;
 	}
 	return false;
@@ -105,7 +99,7 @@ static uint64_t resolve(const struct search *search, const struct file *file, co
 
 		if (err || !addr)
 			continue;
-		if (strncmp(file_name(module), prefix, strlen(prefix)) != 0)
+		if (strncmp(vt_base_name(module->path), prefix, strlen(prefix)) != 0)
 			return 0;
 		n += addr != found;
 		found = addr;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "model/cxxname.h"
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
@@ -143,13 +144,6 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 
 /* ---- does ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* " (train.py:88 train_step)": where in the program, or nothing. */
 static void add_place(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, struct vt_str *text)
 {
@@ -160,7 +154,7 @@ static void add_place(const struct vt_job_look *look, const struct vt_member *me
 	f = &look->job->frames.data[member->place];
 	vt_str_add(text, " (");
 	if (f->file)
-		vt_str_addf(text, "%.*s", MAX_NAME, base_name(f->file));
+		vt_str_addf(text, "%.*s", MAX_NAME, vt_base_name(f->file));
 	if (f->file && f->line > 0 && same == VT_SAME_LINE)
 		vt_str_addf(text, ":%d", f->line);
 	vt_str_add(text, f->file ? " " : "");

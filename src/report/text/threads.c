@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "base/vec.h"
 #include "model/cxxname.h"
 #include "model/words.h"
@@ -180,11 +181,6 @@ static void add_entry(struct entries *entries, struct entry entry)
 		entries->failed = true;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 static bool is_nameless(const struct vt_model_frame *f)
 {
 	return f->kind == VT_FRAME_NATIVE && (!f->function || !*f->function);
@@ -202,7 +198,7 @@ static void add_run(struct entries *entries, const struct vt_model_stack *stack,
 
 		while (is_nameless(&stack->frames[i]) && next < end &&
 		       is_nameless(&stack->frames[next]) &&
-		       same_text(stack->frames[i].module, stack->frames[next].module))
+		       vt_same_text(stack->frames[i].module, stack->frames[next].module))
 			next++;
 		add_entry(entries, (struct entry){ .frame = i,
 						   .skipped = next - i > 1 ? next - i : 0,
@@ -430,9 +426,9 @@ static struct common find_common(const struct vt_model *model, const struct vt_m
 	for (size_t i = 1; i < n && t->next_in_group != VT_NO_THREAD; i++) {
 		t = &model->threads.data[t->next_in_group];
 		c.state = t->state == c.state ? c.state : 0;
-		c.name = same_text(t->name, c.name) ? c.name : NULL;
+		c.name = vt_same_text(t->name, c.name) ? c.name : NULL;
 		c.waits = vt_waits_equal(&t->waits, &c.waits) ? c.waits : (struct vt_waits){ 0 };
-		c.syscall = same_text(t->syscall, c.syscall) ? c.syscall : NULL;
+		c.syscall = vt_same_text(t->syscall, c.syscall) ? c.syscall : NULL;
 	}
 	return c;
 }

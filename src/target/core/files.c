@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/regular.h"
+#include "base/str.h"
 #include "target/elfsym.h"
 
 #define PAGE 4096u
@@ -188,13 +189,6 @@ static bool accepts(struct vt_files *files, struct vt_module *module, const stru
 
 /* ---- files by name alone ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static uint64_t hash_name(const char *name, size_t n)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -206,7 +200,7 @@ static uint64_t hash_name(const char *name, size_t n)
 
 static uint64_t hash_base(const char *path)
 {
-	const char *name = base_name(path);
+	const char *name = vt_base_name(path);
 
 	return hash_name(name, strlen(name));
 }
@@ -215,7 +209,7 @@ static void want_names(struct core_files *cf)
 {
 	for (size_t i = 0; i < cf->maps->entries.n; i++) {
 		const struct vt_map_entry *entry = &cf->maps->entries.data[i];
-		const char *name = base_name(entry->path), *end = strstr(name, " (deleted)");
+		const char *name = vt_base_name(entry->path), *end = strstr(name, " (deleted)");
 
 		if (entry->inode && (i == 0 || entry->path != entry[-1].path) &&
 		    !vt_map_put(&cf->wanted, hash_name(name, end ? (size_t)(end - name) : strlen(name)), 1))

@@ -120,7 +120,7 @@ static uint64_t dwarf_size(const struct vt_symfile *file)
 static bool is_c_library(const struct vt_module *module)
 {
 	static const char *const names[] = { "libc.so.", "libc-2.", "libpthread.so.", "libpthread-2.", "ld-linux-", "ld-2." };
-	const char *slash = strrchr(module->path, '/'), *name = slash ? slash + 1 : module->path;
+	const char *name = vt_base_name(module->path);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strncmp(name, names[i], strlen(names[i])))

@@ -2,6 +2,7 @@
 /* Finds the interpreter of a target: _PyRuntime, the release, and a layout that the memory agrees with. */
 #include <inttypes.h>
 
+#include "base/str.h"
 #include "walk/python/capture.h"
 #include "walk/python/object.h"
 #include "walk/python/scan.h"
@@ -81,17 +82,10 @@ static void set_version(struct vt_python *py, uint64_t hex)
 	py->micro = (int)(hex >> 8 & 0xff);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* "libpython3.9.so.1.0", "python3.9", "python3.9d". */
 static bool version_of_name(const char *path, int version[3])
 {
-	const char *name = base_name(path), *end = name;
+	const char *name = vt_base_name(path), *end = name;
 
 	if (!strncmp(name, "lib", 3))
 		name += 3;
@@ -225,7 +219,7 @@ enum rank {
 
 static enum rank rank(const struct vt_module *module)
 {
-	const char *name = base_name(module->path);
+	const char *name = vt_base_name(module->path);
 
 	if (!strncmp(name, "libpython", 9))
 		return LIBRARY;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "target/recorder_head.h"
 #include "vramtap/recorder.h"
 
@@ -11,7 +12,7 @@
 
 bool vt_recorder_is_path(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = vt_base_name(path);
 
 	if (!strncmp(name, "memfd:", 6))
 		name += 6;
