@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,19 +64,26 @@ char *vt_arena_strdup(struct vt_arena *arena, const char *text)
 	return vt_arena_strndup(arena, text, strlen(text));
 }
 
+char *vt_arena_vprintf(struct vt_arena *arena, const char *format, va_list args)
+{
+	char *text, *copy;
+	int n = vasprintf(&text, format, args);
+
+	if (n < 0)
+		return NULL;
+	copy = vt_arena_strndup(arena, text, (size_t)n);
+	free(text);
+	return copy;
+}
+
 char *vt_arena_printf(struct vt_arena *arena, const char *format, ...)
 {
 	va_list args;
-	char *text;
 
 	va_start(args, format);
-	int n = vasprintf(&text, format, args);
+
+	char *text = vt_arena_vprintf(arena, format, args);
+
 	va_end(args);
-	if (n < 0)
-		return NULL;
-
-	char *copy = vt_arena_strndup(arena, text, (size_t)n);
-
-	free(text);
-	return copy;
+	return text;
 }

@@ -3,6 +3,7 @@
 #ifndef VT_BASE_ARENA_H
 #define VT_BASE_ARENA_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 struct vt_arena_chunk;
@@ -19,5 +20,6 @@ void *vt_arena_alloc(struct vt_arena *arena, size_t size);
 char *vt_arena_strndup(struct vt_arena *arena, const char *text, size_t n);
 char *vt_arena_strdup(struct vt_arena *arena, const char *text);
 char *vt_arena_printf(struct vt_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *vt_arena_vprintf(struct vt_arena *arena, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/str.h"
 #include "model/account.h"
 #include "model/words.h"
@@ -24,17 +23,14 @@ struct headlines {
 __attribute__((format(printf, 4, 5))) static void add(struct headlines *h, const char *code,
 						      bool alarm, const char *format, ...)
 {
-	VT_FREE char *formatted = NULL;
 	struct vt_model_headline *headline = NULL;
-	char *text = NULL;
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&formatted, format, args) < 0)
-		formatted = NULL;
+
+	char *text = vt_arena_vprintf(&h->model->arena, format, args);
+
 	va_end(args);
-	if (formatted)
-		text = vt_arena_strdup(&h->model->arena, formatted);
 	if (text)
 		headline = vt_vec_append(&h->model->headlines);
 	if (!headline) {

@@ -60,22 +60,19 @@ __attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_d
 							 const char *code, const char *format, ...)
 {
 	struct vt_diag *diag = vt_vec_append(&w->diff->notes);
-	VT_FREE char *text = NULL;
-	char *kept = NULL;
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
+
+	char *text = vt_arena_vprintf(&w->diff->arena, format, args);
+
 	va_end(args);
-	if (text)
-		kept = vt_arena_strdup(&w->diff->arena, text);
-	if (!diag || !kept) {
+	if (!diag || !text) {
 		w->diff->notes.n -= diag != NULL;
 		w->nomem = true;
 		return;
 	}
-	*diag = (struct vt_diag){ .level = level, .stage = stage, .code = code, .text = kept };
+	*diag = (struct vt_diag){ .level = level, .stage = stage, .code = code, .text = text };
 }
 
 /* ---- one process or two ---- */
