@@ -278,14 +278,9 @@ static bool parse_save(struct ask *ask)
 	return ask->n_args == 1;
 }
 
-static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
-{
-	return vt_writer_json.write(model, options, out);
-}
-
 static struct vt_error *answer_save(struct ask *ask)
 {
-	VT_TRY(vt_output_file(&ask->output, write_json, &ask->model, ask->args[0]));
+	VT_TRY(vt_output_file(&ask->output, vt_write_report_json, &ask->model, ask->args[0]));
 	vt_gdb_values_memory(&ask->answer, &ask->model);
 	vt_gdb_values_threads(&ask->answer, &ask->model);
 	fprintf(ask->answer.text, "The report is in %s: %s.\n", ask->args[0], vt_completeness_name(ask->model.completeness));

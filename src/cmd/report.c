@@ -153,31 +153,16 @@ static const struct argp argp = {
 	       "its threads are.\v" VT_EXIT_CODES_DOC,
 };
 
-static struct vt_error *write_json(const void *model, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_writer_json.write(model, options_, out);
-}
-
-static struct vt_error *write_text(const void *model, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_writer_text.write(model, options_, out);
-}
-
-static struct vt_error *write_folded(const void *model, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_writer_folded.write(model, options_, out);
-}
-
 static struct vt_error *write_report(const struct vt_model *model, const struct arguments *args)
 {
 	const struct vt_output *output = &args->output;
 	bool folded_only = args->folded && !strcmp(args->folded, "-");
 	/* A file that cannot be written must not cost the text: the process may be another one by the next try. */
-	struct vt_error *json_err = vt_output_json(output, write_json, model);
-	struct vt_error *err = args->folded ? vt_output_file(output, write_folded, model, args->folded) : NULL;
+	struct vt_error *json_err = vt_output_json(output, vt_write_report_json, model);
+	struct vt_error *err = args->folded ? vt_output_file(output, vt_write_report_folded, model, args->folded) : NULL;
 
 	if (!err && !folded_only && !vt_output_is_json_only(output))
-		err = vt_output_text(output, write_text, model);
+		err = vt_output_text(output, vt_write_report_text, model);
 	if (!json_err)
 		return err;
 	vt_error_destroy(err);

@@ -113,16 +113,6 @@ static const struct argp argp = {
 	       " With several processes, the greatest of their statuses.",
 };
 
-static struct vt_error *write_text(const void *model, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_write_stacks_text(model, options_, out);
-}
-
-static struct vt_error *write_json(const void *document, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_write_stacks_json(document, options_, out);
-}
-
 /* What is written while the other processes are still to be looked at. */
 static struct vt_error *write_one(const struct arguments *args, const struct vt_stacks_result *result, bool first)
 {
@@ -130,7 +120,7 @@ static struct vt_error *write_one(const struct arguments *args, const struct vt_
 		return NULL;
 	if (!first)
 		putchar('\n');
-	return vt_output_text(&args->output, write_text, result->model);
+	return vt_output_text(&args->output, vt_write_stacks_text, result->model);
 }
 
 static int worse(int a, int b)
@@ -169,7 +159,7 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 		status = worse(status, look_at(args, &document->results[i], &first));
 	}
 
-	VT_ERROR struct vt_error *err = vt_output_json(&args->output, write_json, document);
+	VT_ERROR struct vt_error *err = vt_output_json(&args->output, vt_write_stacks_json, document);
 
 	return err ? worse(status, vt_exit_with(err)) : status;
 }

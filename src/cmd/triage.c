@@ -350,16 +350,6 @@ static int worse(int a, int b)
 
 /* ---- what comes of it ---- */
 
-static struct vt_error *write_json(const void *job, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_write_job_json(job, options_, out);
-}
-
-static struct vt_error *write_text(const void *job, const struct vt_writer_options *options_, FILE *out)
-{
-	return vt_write_job_text(job, options_, out);
-}
-
 static struct vt_error *write_directory(const struct arguments *args, struct vt_job *job)
 {
 	struct vt_output plain = args->output;
@@ -369,17 +359,17 @@ static struct vt_error *write_directory(const struct arguments *args, struct vt_
 	if (!report || !summary)
 		return &vt_enomem;
 	plain.writer = (struct vt_writer_options){ .columns = args->output.writer.columns };
-	VT_TRY(vt_output_file(&plain, write_json, job, report));
-	return vt_output_file(&plain, write_text, job, summary);
+	VT_TRY(vt_output_file(&plain, vt_write_job_json, job, report));
+	return vt_output_file(&plain, vt_write_job_text, job, summary);
 }
 
 /* The directory first: that is what is to be there when somebody is in a hurry. A full disk must not cost the text. */
 static int write_all(const struct arguments *args, struct vt_job *job, int status)
 {
 	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) : NULL;
-	VT_ERROR struct vt_error *json_err = vt_output_json(&args->output, write_json, job);
+	VT_ERROR struct vt_error *json_err = vt_output_json(&args->output, vt_write_job_json, job);
 	VT_ERROR struct vt_error *err = vt_output_is_json_only(&args->output) || args->output.quiet ?
-						NULL : vt_output_text(&args->output, write_text, job);
+						NULL : vt_output_text(&args->output, vt_write_job_text, job);
 
 	if (dir_err)
 		status = worse(status, vt_exit_with(dir_err));

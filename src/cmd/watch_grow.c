@@ -494,18 +494,13 @@ static struct vt_error *watch(struct grow *g)
 	return NULL;
 }
 
-static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
-{
-	return vt_writer_json.write(model, options, out);
-}
-
 static struct vt_error *finish(struct grow *g, size_t *n_growing)
 {
 	if (!g->looks)
 		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s", (int)g->options->pid,
 				       g->why[0] ? g->why : "it was interrupted before the first look");
 	VT_TRY(summarise(g, n_growing));
-	return g->options->then ? vt_output_file(&g->options->output, write_json, &g->model, g->options->then) : NULL;
+	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json, &g->model, g->options->then) : NULL;
 }
 
 int vt_watch_grow(struct vt_watch_options *options)

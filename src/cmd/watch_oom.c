@@ -86,16 +86,6 @@ static struct vt_error *temporary_name(char **ret)
 	return NULL;
 }
 
-static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
-{
-	return vt_writer_json.write(model, options, out);
-}
-
-static struct vt_error *write_text(const void *model, const struct vt_writer_options *options, FILE *out)
-{
-	return vt_writer_text.write(model, options, out);
-}
-
 /* Where there is JSON on standard output there is no text. */
 static struct vt_error *write_report(struct watch *w, const struct vt_model *model, const char *path)
 {
@@ -103,12 +93,12 @@ static struct vt_error *write_report(struct watch *w, const struct vt_model *mod
 
 	output.json = path;
 
-	struct vt_error *json_err = vt_output_json(&output, write_json, model);
+	struct vt_error *json_err = vt_output_json(&output, vt_write_report_json, model);
 
 	if (w->n_reports > 1 && !vt_output_is_json_only(&output))
 		putchar('\n');
 
-	struct vt_error *err = vt_output_is_json_only(&output) ? NULL : vt_output_text(&output, write_text, model);
+	struct vt_error *err = vt_output_is_json_only(&output) ? NULL : vt_output_text(&output, vt_write_report_text, model);
 
 	if (!json_err)
 		return err;

@@ -3,13 +3,8 @@
 #ifndef VT_REPORT_SAVE_H
 #define VT_REPORT_SAVE_H
 
-#include <stdio.h>
-
 #include "base/error.h"
 #include "report/writer.h"
-
-/* Writes what goes into one document. */
-typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_options *options, FILE *out);
 
 /*
  * Writes to a file beside and renames it: a reader never sees half a report. Only a regular file is replaced so; a device, a

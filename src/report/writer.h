@@ -44,14 +44,16 @@ struct vt_writer_options {
 	const struct vt_writer_hints *hints; /* NULL: of the command line */
 };
 
-struct vt_report_writer {
-	const char *name;
-	/* Fails only with VT_ERR_OS (write error) or VT_ERR_NOMEM. */
-	struct vt_error *(*write)(const struct vt_model *model, const struct vt_writer_options *options, FILE *out);
-};
+/*
+ * Writes a document; the declaration of each writer says of which type. All writers have
+ * this one type: what saves, pages or names files need not know what it writes. Fails only
+ * with VT_ERR_OS (write error) or VT_ERR_NOMEM.
+ */
+typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_options *options, FILE *out);
 
-extern const struct vt_report_writer vt_writer_text;
-extern const struct vt_report_writer vt_writer_json;
+/* Of a struct vt_model. */
+vt_write_fn vt_write_report_text;
+vt_write_fn vt_write_report_json;
 
 /* What vramtap stacks found of one process. */
 struct vt_stacks_result {
@@ -67,11 +69,10 @@ struct vt_stacks_document {
 	struct timespec when;
 };
 
-/* Where the threads of one process are, without what a report says about memory. */
-struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out);
+/* Of a struct vt_model: where the threads of one process are, without what a report says about memory. */
+vt_write_fn vt_write_stacks_text;
 
-/* All processes, those with errors too. */
-struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document, const struct vt_writer_options *options,
-				      FILE *out);
+/* Of a struct vt_stacks_document: all processes, those with errors too. */
+vt_write_fn vt_write_stacks_json;
 
 #endif

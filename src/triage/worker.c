@@ -219,17 +219,12 @@ static struct vt_error *look(struct worker *w)
 	return NULL;
 }
 
-static struct vt_error *write_json(const void *model, const struct vt_writer_options *options, FILE *out)
-{
-	return vt_writer_json.write(model, options, out);
-}
-
 /* What cannot be written must not cost what is known. */
 static const char *save(struct worker *w)
 {
 	const struct vt_writer_options options = { 0 };
 	char *path = vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
-	VT_ERROR struct vt_error *err = path ? vt_save(write_json, &w->model, &options, path) : &vt_enomem;
+	VT_ERROR struct vt_error *err = path ? vt_save(vt_write_report_json, &w->model, &options, path) : &vt_enomem;
 
 	if (!err)
 		return w->suspect->file;

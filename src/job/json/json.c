@@ -343,8 +343,9 @@ static void put_found(struct vt_json *json, const struct vt_job *job)
 	vt_json_end_object(json);
 }
 
-struct vt_error *vt_write_job_json(const struct vt_job *job, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_job *job = what;
 	struct vt_json json;
 
 	(void)options; /* those are for people */

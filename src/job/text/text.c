@@ -515,8 +515,9 @@ static void print_end(struct vt_line *line, const struct vt_job *job)
 	print_completeness(line, job, nothing, partial, parts);
 }
 
-struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_job *job = what;
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);

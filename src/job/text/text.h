@@ -8,7 +8,7 @@
 #include "report/writer.h"
 
 /* The summary: the verdicts, outliers, the tree, devices, imbalance, who could not be read. */
-struct vt_error *vt_write_job_text(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
+vt_write_fn vt_write_job_text; /* of a struct vt_job */
 
 /* job/text/groups.c: how far ranks are in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);

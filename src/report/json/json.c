@@ -812,9 +812,9 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	write_timing(json, &model->timing);
 }
 
-static struct vt_error *write_json(const struct vt_model *model,
-				   const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_model *model = what;
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 
 	(void)options; /* those are for people */
@@ -854,9 +854,9 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 	vt_json_end_object(json);
 }
 
-struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document, const struct vt_writer_options *options,
-				      FILE *out)
+struct vt_error *vt_write_stacks_json(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_stacks_document *document = what;
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 
 	(void)options; /* those are for people */
@@ -870,5 +870,3 @@ struct vt_error *vt_write_stacks_json(const struct vt_stacks_document *document,
 	vt_json_end_object(json);
 	return vt_json_finish(json);
 }
-
-const struct vt_report_writer vt_writer_json = { .name = "json", .write = write_json };

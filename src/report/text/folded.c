@@ -93,8 +93,9 @@ static bool put_unrecorded(const struct vt_model *model, struct vt_str *line, FI
 	return !bytes || put_line(line, bytes, out);
 }
 
-static struct vt_error *write_folded(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_folded(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_model *model = what;
 	struct vt_str line = { 0 }, scratch = { 0 };
 	bool ok = true, nomem;
 	int errnum;
@@ -115,5 +116,3 @@ static struct vt_error *write_folded(const struct vt_model *model, const struct 
 		return NULL;
 	return nomem ? &vt_enomem : vt_error_create_os(errnum, "cannot write the report");
 }
-
-const struct vt_report_writer vt_writer_folded = { .name = "folded", .write = write_folded };

@@ -9,6 +9,6 @@
 
 #include "report/writer.h"
 
-extern const struct vt_report_writer vt_writer_folded;
+vt_write_fn vt_write_report_folded; /* of a struct vt_model */
 
 #endif

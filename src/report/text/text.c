@@ -298,9 +298,9 @@ void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigne
 	vt_line_end(line);
 }
 
-static struct vt_error *write_text(const struct vt_model *model,
-				   const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_model *model = what;
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);
@@ -324,8 +324,9 @@ static struct vt_error *write_text(const struct vt_model *model,
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_model *model = what;
 	struct vt_line line;
 
 	vt_line_init(&line, out, options);
@@ -335,5 +336,3 @@ struct vt_error *vt_write_stacks_text(const struct vt_model *model, const struct
 	vt_text_end(&line, model, VT_TOPIC_ALL, "stacks");
 	return vt_line_finish(&line);
 }
-
-const struct vt_report_writer vt_writer_text = { .name = "text", .write = write_text };

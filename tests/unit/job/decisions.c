@@ -145,7 +145,7 @@ static int print_text(void)
 	bool ok;
 
 	vt_job_init(&job);
-	ok = report_model_build(&model, "training") && !vt_writer_text.write(&model, &options, stdout) && job_model_fill(&job, &what);
+	ok = report_model_build(&model, "training") && !vt_write_report_text(&model, &options, stdout) && job_model_fill(&job, &what);
 	if (ok) {
 		vt_job_account(&job);
 		ok = !vt_write_job_text(&job, &options, stdout);

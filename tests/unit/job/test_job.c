@@ -27,9 +27,7 @@ struct text {
 	size_t n;
 };
 
-typedef struct vt_error *write_fn(const struct vt_job *job, const struct vt_writer_options *options, FILE *out);
-
-static struct text written(const struct vt_job *job, write_fn *write, const struct vt_writer_options *options)
+static struct text written(const struct vt_job *job, vt_write_fn *write, const struct vt_writer_options *options)
 {
 	struct text text = { 0 };
 	FILE *file = open_memstream(&text.data, &text.n);

@@ -30,7 +30,7 @@ static void print_codes(void)
 		print_code("driver", vt_driver_kind_name((enum vt_driver_kind)i));
 }
 
-static int print_model(const char *name, const struct vt_report_writer *writer,
+static int print_model(const char *name, vt_write_fn *writer,
 		       const struct vt_writer_options *options)
 {
 	struct vt_model model;
@@ -40,7 +40,7 @@ static int print_model(const char *name, const struct vt_report_writer *writer,
 		fprintf(stderr, "report_demo: no model %s\n", name);
 		return 64;
 	}
-	err = writer->write(&model, options, stdout);
+	err = writer(&model, options, stdout);
 	vt_model_deinit(&model);
 	if (!err)
 		return 0;
@@ -51,7 +51,7 @@ static int print_model(const char *name, const struct vt_report_writer *writer,
 
 int main(int argc, char **argv)
 {
-	const struct vt_report_writer *writer = &vt_writer_text;
+	vt_write_fn *writer = vt_write_report_text;
 	struct vt_writer_options options = { 0 };
 	int i;
 
@@ -61,9 +61,9 @@ int main(int argc, char **argv)
 	}
 	for (i = 1; i < argc && !strncmp(argv[i], "--", 2); i++) {
 		if (!strcmp(argv[i], "--json"))
-			writer = &vt_writer_json;
+			writer = vt_write_report_json;
 		else if (!strcmp(argv[i], "--parts"))
-			writer = &report_parts_writer;
+			writer = report_write_parts;
 		else if (!strcmp(argv[i], "--colour"))
 			options.colour = true;
 		else if (!strcmp(argv[i], "--ascii"))

@@ -53,8 +53,10 @@ static struct vt_error *write_thread(const struct vt_model *model, const struct 
 	return NULL;
 }
 
-static struct vt_error *write_parts(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+struct vt_error *report_write_parts(const void *what, const struct vt_writer_options *options, FILE *out)
 {
+	const struct vt_model *model = what;
+
 	VT_TRY(vt_write_summary_text(model, options, out));
 	VT_TRY(vt_write_blocks_text(model, 20, options, out));
 	VT_TRY(vt_write_sites_text(model, options, out));
@@ -63,5 +65,3 @@ static struct vt_error *write_parts(const struct vt_model *model, const struct v
 		VT_TRY(write_thread(model, &model->threads.data[i], options, out));
 	return NULL;
 }
-
-const struct vt_report_writer report_parts_writer = { .name = "parts", .write = write_parts };

@@ -5,7 +5,7 @@
 
 #include "report/writer.h"
 
-extern const struct vt_report_writer report_parts_writer;
+vt_write_fn report_write_parts; /* of a struct vt_model */
 
 /* What gdb's commands give. */
 extern const struct vt_writer_hints report_other_hints;

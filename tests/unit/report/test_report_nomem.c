@@ -77,7 +77,7 @@ static char *read_all(FILE *file)
 }
 
 /* Prints the model with the allocation number nth failing; *text is what came out. */
-static bool print(const char *name, const struct vt_report_writer *writer, long nth, char **text,
+static bool print(const char *name, vt_write_fn *writer, long nth, char **text,
 		  bool *partial)
 {
 	struct vt_writer_options options = { .colour = true };
@@ -92,7 +92,7 @@ static bool print(const char *name, const struct vt_report_writer *writer, long 
 	failed = false;
 	countdown = nth;
 	ok = vt_model_account(&model);
-	err = writer->write(&model, &options, file);
+	err = writer(&model, &options, file);
 	counting = false;
 	assert_true(ok || model.completeness != VT_COMPLETE || !failed);
 	*partial = model.completeness != VT_COMPLETE || err;
@@ -104,7 +104,7 @@ static bool print(const char *name, const struct vt_report_writer *writer, long 
 	return failed;
 }
 
-static void torture(const char *name, const struct vt_report_writer *writer)
+static void torture(const char *name, vt_write_fn *writer)
 {
 	char *whole, *text;
 	bool partial;
@@ -128,22 +128,22 @@ static void test_one_failure(void **state)
 {
 	(void)state;
 	for_good = false;
-	torture("training", &vt_writer_text);
-	torture("training", &vt_writer_json);
-	torture("held", &vt_writer_text);
-	torture("recorded", &vt_writer_text);
-	torture("no-cuda", &vt_writer_text);
-	torture("deadlock", &vt_writer_text);
-	torture("debugged", &report_parts_writer);
+	torture("training", vt_write_report_text);
+	torture("training", vt_write_report_json);
+	torture("held", vt_write_report_text);
+	torture("recorded", vt_write_report_text);
+	torture("no-cuda", vt_write_report_text);
+	torture("deadlock", vt_write_report_text);
+	torture("debugged", report_write_parts);
 }
 
 static void test_no_memory_from_then_on(void **state)
 {
 	(void)state;
 	for_good = true;
-	torture("training", &vt_writer_text);
-	torture("training", &vt_writer_json);
-	torture("held", &vt_writer_json);
+	torture("training", vt_write_report_text);
+	torture("training", vt_write_report_json);
+	torture("held", vt_write_report_json);
 }
 
 /* Two saved reports are read, compared, followed and folded, with the allocation number nth failing. */
@@ -174,7 +174,7 @@ static bool compare(const char *json, size_t n, long nth)
 		vt_diff_deinit(&diff);
 	}
 	if (!err)
-		err = vt_writer_folded.write(&models[0], &options, file);
+		err = vt_write_report_folded(&models[0], &options, file);
 	vt_growth_init(&growth, VT_GROWTH_BY_SITE);
 	if (!err && (!vt_growth_add(&growth, &models[0]) || !vt_growth_add(&growth, &models[1])))
 		err = &vt_enomem;
@@ -222,7 +222,7 @@ static void test_saved_reports(void **state)
 	(void)state;
 	assert_non_null(file);
 	build_short(&model);
-	assert_null(vt_writer_json.write(&model, &options, file));
+	assert_null(vt_write_report_json(&model, &options, file));
 	fclose(file);
 	vt_model_deinit(&model);
 	assert_false(compare(json, n, -1));

@@ -161,7 +161,7 @@ static char *print(const char *name)
 	FILE *file = open_memstream(&text, &n);
 
 	assert_true(report_model_build(&model, name));
-	assert_null(vt_writer_json.write(&model, &options, file));
+	assert_null(vt_write_report_json(&model, &options, file));
 	fclose(file);
 	vt_model_deinit(&model);
 	assert_int_equal(strlen(text), n);
@@ -222,7 +222,7 @@ static void test_write_error(void **state)
 	if (!full)
 		skip();
 	assert_true(report_model_build(&model, "training"));
-	err = vt_writer_json.write(&model, &options, full);
+	err = vt_write_report_json(&model, &options, full);
 	assert_non_null(err);
 	assert_int_equal(err->code, VT_ERR_OS);
 	vt_error_destroy(err);

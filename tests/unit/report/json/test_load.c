@@ -33,7 +33,7 @@ static struct text to_json(const struct vt_model *model)
 	FILE *file = open_memstream(&text.data, &text.n);
 
 	assert_non_null(file);
-	assert_null(vt_writer_json.write(model, &options, file));
+	assert_null(vt_write_report_json(model, &options, file));
 	fclose(file);
 	return text;
 }

@@ -292,14 +292,14 @@ static void test_cxx_names_broken(void **state)
 
 /* ---- lines ---- */
 
-static char *print(const struct vt_model *model, const struct vt_report_writer *writer, const struct vt_writer_options *options)
+static char *print(const struct vt_model *model, vt_write_fn *writer, const struct vt_writer_options *options)
 {
 	char *text = NULL;
 	size_t n = 0;
 	FILE *file = open_memstream(&text, &n);
 
 	assert_non_null(file);
-	assert_null(writer->write(model, options, file));
+	assert_null(writer(model, options, file));
 	assert_int_equal(fclose(file), 0);
 	assert_int_equal(strlen(text), n);
 	return text;
@@ -350,7 +350,7 @@ static void check_line(const char *line, size_t n, const struct vt_writer_option
 	vt_str_deinit(&plain);
 }
 
-static void check_writer(const struct vt_report_writer *writer)
+static void check_writer(vt_write_fn *writer)
 {
 	static const int widths[] = { 0, -7, 1, 40, 41, 57, 79, 80, 100, 133, 160, 400, 100000 };
 
@@ -387,8 +387,8 @@ static void check_writer(const struct vt_report_writer *writer)
 static void test_every_line(void **state)
 {
 	(void)state;
-	check_writer(&vt_writer_text);
-	check_writer(&report_parts_writer);
+	check_writer(vt_write_report_text);
+	check_writer(report_write_parts);
 }
 
 static void test_wrap(void **state)
@@ -436,7 +436,7 @@ static bool says(const char *name, const struct vt_writer_options *options, cons
 	bool found;
 
 	assert_true(report_model_build(&model, name));
-	text = print(&model, &vt_writer_text, options);
+	text = print(&model, vt_write_report_text, options);
 	found = strstr(text, part);
 	free(text);
 	vt_model_deinit(&model);
@@ -511,7 +511,7 @@ static void test_write_error(void **state)
 	if (!full)
 		skip();
 	assert_true(report_model_build(&model, "training"));
-	err = vt_writer_text.write(&model, &options, full);
+	err = vt_write_report_text(&model, &options, full);
 	assert_non_null(err);
 	assert_int_equal(err->code, VT_ERR_OS);
 	vt_error_destroy(err);
