@@ -397,7 +397,5 @@ static inline uint64_t vt_recorder_torch_allocations(const struct vt_recorder_he
  * vt_recorder_status.
  */
 typedef uint32_t vt_recorder_control_fn(uint32_t op, void *arg);
-#define VT_RECORDER_CONTROL_SYMBOL "vt_recorder_control"
-#define VT_RECORDER_HEAD_SYMBOL "vt_recorder"
 
 #endif

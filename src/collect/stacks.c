@@ -223,7 +223,7 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 	struct vt_unwinder *unwinder = NULL;
 	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : c->target.cached;
 
-	VT_TRY(vt_unwinder_create(&c->target.modules, src, c->target.proc.pid, &unwinder));
+	VT_TRY(vt_unwinder_create(&c->target.modules, src, &unwinder));
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		const struct vt_place *place = &s->places[i];
 

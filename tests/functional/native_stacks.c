@@ -89,7 +89,7 @@ static struct vt_error *unwind(struct vt_modules *modules, const struct vt_sessi
 	struct vt_unwinder *unwinder;
 	struct vt_error *err = NULL;
 
-	VT_TRY(vt_unwinder_create(modules, src, session->pid, &unwinder));
+	VT_TRY(vt_unwinder_create(modules, src, &unwinder));
 	for (size_t i = 0; i < session->threads.n && !err; i++) {
 		const struct vt_session_thread *thread = &session->threads.data[i];
 

@@ -59,7 +59,7 @@ void vt_native_stack_deinit(struct vt_native_stack *stack);
 struct vt_unwinder; /* opaque: the unwind information of one target */
 
 /* modules and src must outlive it. Opens no file before it is needed. */
-struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid,
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src,
 				    struct vt_unwinder **ret);
 void vt_unwinder_destroy(struct vt_unwinder *unwinder);
 

@@ -49,11 +49,10 @@ struct vt_unwinder {
 	uint64_t work_left; /* of all look-ups in call frame information */
 };
 
-struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, pid_t pid, struct vt_unwinder **ret)
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, struct vt_unwinder **ret)
 {
 	struct vt_unwinder *unwinder = calloc(1, sizeof(*unwinder));
 
-	(void)pid;
 	if (!unwinder)
 		return &vt_enomem;
 	unwinder->modules = modules;

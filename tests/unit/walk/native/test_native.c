@@ -38,7 +38,7 @@ static void self_init(struct self *self)
 	assert_null(vt_maps_init(&self->maps, getpid()));
 	assert_null(vt_modules_init(&self->modules, getpid(), &self->maps));
 	assert_null(vt_live_create(getpid(), &self->live));
-	assert_null(vt_unwinder_create(&self->modules, vt_live_source(self->live), getpid(), &self->unwinder));
+	assert_null(vt_unwinder_create(&self->modules, vt_live_source(self->live), &self->unwinder));
 }
 
 static void self_deinit(struct self *self)
@@ -279,7 +279,7 @@ static struct fake *fake_create(void)
 	assert_non_null(entry);
 	*entry = (struct vt_map_entry){ .start = STACK, .end = STACK + PAGE, .flags = VT_MAP_READ, .path = "" };
 	fake->modules.maps = &fake->maps;
-	assert_null(vt_unwinder_create(&fake->modules, &fake->src, 1, &fake->unwinder));
+	assert_null(vt_unwinder_create(&fake->modules, &fake->src, &fake->unwinder));
 	return fake;
 }
 
@@ -457,7 +457,7 @@ static void test_random_stacks(void **state)
 		assert_true(fake->result.complete || fake->result.why[0]);
 		assert_true(fake->result.frames.n <= PAGE);
 		vt_unwinder_destroy(fake->unwinder);
-		assert_null(vt_unwinder_create(&fake->modules, &fake->src, 1, &fake->unwinder));
+		assert_null(vt_unwinder_create(&fake->modules, &fake->src, &fake->unwinder));
 	}
 	fake_destroy(fake);
 }
