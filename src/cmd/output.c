@@ -66,7 +66,8 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
 	return (uint64_t)vt_parse_number(state, "--timeout", text, 1, MAX_TIMEOUT_S) * VT_NS_PER_S;
 }
 
-int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text)
+/* The index of text in names, NULL-terminated; anything else ends with a usage error that names option. */
+static int parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text)
 {
 	char list[128] = "";
 	size_t n = 0;
@@ -89,7 +90,7 @@ static error_t parse_format(int key, char *arg, struct argp_state *state)
 		output->json = arg;
 		return 0;
 	case KEY_COLOR:
-		output->color = (enum vt_color_mode)vt_parse_choice(state, "--color", color_names, arg);
+		output->color = (enum vt_color_mode)parse_choice(state, "--color", color_names, arg);
 		return 0;
 	case KEY_WIDTH:
 		output->writer.columns = (int)vt_parse_number(state, "--width", arg, VT_MIN_COLUMNS, VT_MAX_COLUMNS);
@@ -116,7 +117,7 @@ static error_t parse_threads(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = output;
 		return 0;
 	case KEY_THREADS:
-		output->writer.threads = (enum vt_threads_shown)vt_parse_choice(state, "--threads", threads_names, arg);
+		output->writer.threads = (enum vt_threads_shown)parse_choice(state, "--threads", threads_names, arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -51,9 +51,6 @@ void vt_parse_hide_layout(struct argp_state *state, const char *release);
 	"Ignore RELEASE (\"all\": every release) in the table of known layouts, to check what is " \
 	"found without it"
 
-/* The index of text in names, NULL-terminated; anything else ends with a usage error that names option. */
-int vt_parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text);
-
 /*
  * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM, SIGHUP and SIGQUIT that
  * release whatever is stopped.

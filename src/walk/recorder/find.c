@@ -10,7 +10,8 @@
 
 #define MAX_DATA (UINT64_C(4) << 20) /* bytes that are looked at; the recorder has some 100 KiB of data */
 
-bool vt_recorder_is_path(const char *path)
+/* Whether this is the path of a mapping of the recorder: a memory file of the tool's, or a file of that name. */
+static bool is_recorder(const char *path)
 {
 	const char *name = vt_base_name(path);
 
@@ -34,7 +35,7 @@ uint64_t vt_recorder_find(const struct vt_maps *maps, struct vt_memsrc *src)
 		const struct vt_map_entry *entry = &maps->entries.data[i];
 		uint64_t found;
 
-		if (!(entry->flags & VT_MAP_WRITE) || !vt_recorder_is_path(entry->path))
+		if (!(entry->flags & VT_MAP_WRITE) || !is_recorder(entry->path))
 			continue;
 		found = vt_recorder_head_find(src, entry->start, entry->end, &budget);
 		if (found && is_on(src, found))

@@ -9,9 +9,6 @@
 #include "target/maps.h"
 #include "vramtap/mem.h"
 
-/* Whether this is the path of a mapping of the recorder: a memory file of the tool's, or a file of that name. */
-bool vt_recorder_is_path(const char *path);
-
 /*
  * The address of vt_recorder (struct vt_recorder_head), of one that is on if there are several (those of other versions stay, idle);
  * 0: there is none. Symbols are not needed, which few cores have of it: the head begins with the magic, in the library's

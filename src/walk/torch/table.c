@@ -68,7 +68,7 @@ uint32_t vt_torch_field_get(const struct vt_torch_layout *layout, enum vt_torch_
 	return wide(layout, narrow_field((struct vt_torch_layout *)layout, field));
 }
 
-void vt_torch_field_set(struct vt_torch_layout *layout, enum vt_torch_field field, uint32_t value)
+static void set_field(struct vt_torch_layout *layout, enum vt_torch_field field, uint32_t value)
 {
 	uint16_t *narrow = narrow_field(layout, field);
 
@@ -177,7 +177,7 @@ static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *
 			continue;
 		if (f->how[field] != VT_TORCH_HOW_SIGNATURE || !field_agrees(f, row, field))
 			f->how[field] = known == NONE ? VT_TORCH_HOW_NOT : VT_TORCH_HOW_TABLE;
-		vt_torch_field_set(&f->layout, field, known);
+		set_field(&f->layout, field, known);
 	}
 }
 
@@ -251,7 +251,7 @@ static void name_layout(struct vt_torch_finder *f, const struct vt_torch_row *ro
 static void without_blocks(struct vt_torch_finder *f)
 {
 	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE; field < VT_TORCH_N_FIELDS; field++) {
-		vt_torch_field_set(&f->layout, field, NONE);
+		set_field(&f->layout, field, NONE);
 		f->how[field] = VT_TORCH_HOW_NOT;
 	}
 	f->layout.block.size_of = 0;

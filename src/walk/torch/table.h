@@ -39,7 +39,6 @@ bool vt_torch_is_hidden(const struct vt_torch_row *row);
 
 /* The value of a field; VT_TORCH_NO_FIELD when there is none (also for the one that is wider). */
 uint32_t vt_torch_field_get(const struct vt_torch_layout *layout, enum vt_torch_field field);
-void vt_torch_field_set(struct vt_torch_layout *layout, enum vt_torch_field field, uint32_t value);
 const char *vt_torch_field_class(enum vt_torch_field field);
 const char *vt_torch_field_name(enum vt_torch_field field);
 
