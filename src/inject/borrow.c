@@ -27,6 +27,7 @@
 #include "inject/choose.h"
 #include "inject/image.h"
 #include "inject/seccomp.h"
+#include "target/let_go.h"
 #include "target/session.h"
 
 /*
@@ -384,7 +385,7 @@ static void *try_thread(void *arg)
 	vt_fault_point("inject.stopped");
 	if (info.si_status >> 8 != PTRACE_EVENT_STOP) {
 		/* A signal is about to be delivered: it goes on its way. */
-		vt_session_restart_if_spurious(tid, info.si_status & 0x7f);
+		vt_stop_restart_if_spurious(tid, info.si_status & 0x7f);
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
 	}
@@ -395,7 +396,7 @@ static void *try_thread(void *arg)
 		divert(attempt);
 	/* It may have gone on to another call since it was chosen, one that our interruption has ended. */
 	if (attempt->result == VT_BORROW_ANOTHER)
-		vt_session_restart_if_spurious(tid, 0);
+		vt_stop_restart_if_spurious(tid, 0);
 	ptrace(PTRACE_DETACH, tid, NULL, NULL);
 	vt_fault_point("inject.detached");
 	return NULL;

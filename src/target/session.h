@@ -73,13 +73,6 @@ bool vt_session_settle(void);
 void vt_session_deinit(struct vt_session *session);
 
 /*
- * For a thread that the calling thread holds stopped and is about to detach from: lets its system call begin again if it
- * has ended with EINTR only because it was interrupted. signo: the signal that is being delivered, 0 for none.
- * Async-signal-safe.
- */
-void vt_session_restart_if_spurious(pid_t tid, int signo);
-
-/*
  * Releases everything that this process holds stopped right now. Async-signal-safe; for the handler of SIGINT, SIGTERM
  * and SIGHUP (the kernel does the same if we just exit, so this only has to be called when the process goes on).
  */

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The facts of the kernel that this file rests on are those at the head of session.c. */
+#include "target/let_go.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "target/task.h"
+
+#ifndef PTRACE_EVENT_STOP
+#define PTRACE_EVENT_STOP 128
+#endif
+
+/* Numbers that the headers of older systems lack. */
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441
+#endif
+#ifndef SYS_io_uring_enter
+#define SYS_io_uring_enter 426
+#endif
+
+/* "/proc/" tid rest; snprintf() is not async-signal-safe. */
+static void proc_path(char *path, pid_t tid, const char *rest)
+{
+	char digits[12];
+	int n = 0;
+
+	path = stpcpy(path, "/proc/");
+	do
+		digits[n++] = (char)('0' + tid % 10);
+	while ((tid /= 10) > 0);
+	while (n > 0)
+		*path++ = digits[--n];
+	stpcpy(path, rest);
+}
+
+bool vt_status_field(const char *status, const char *key, unsigned int base, uint64_t *value)
+{
+	const char *p = strstr(status, key);
+	uint64_t v = 0;
+
+	if (!p)
+		return false;
+	p += strlen(key);
+	while (*p == '\t' || *p == ' ')
+		p++;
+	for (;; p++) {
+		unsigned int digit;
+
+		if (*p >= '0' && *p <= '9')
+			digit = (unsigned int)(*p - '0');
+		else if (base == 16 && *p >= 'a' && *p <= 'f')
+			digit = (unsigned int)(*p - 'a') + 10;
+		else
+			break;
+		v = v * base + digit;
+	}
+	*value = v;
+	return true;
+}
+
+bool vt_status_read(pid_t tid, char *status, size_t size)
+{
+	char path[40];
+
+	proc_path(path, tid, "/status");
+	return vt_task_slurp(AT_FDCWD, path, status, size) > 0;
+}
+
+static uint64_t bit(int signo)
+{
+	return UINT64_C(1) << (signo - 1);
+}
+
+/*
+ * Whether the thread would have seen EINTR without us: a signal that has a handler or that stops waits for it, or is the
+ * one being delivered (signo, 0: none). A signal that the process ignores would not have woken the thread: the kernel
+ * queues it only because the thread is traced. One that kills makes no difference.
+ */
+static bool is_signal_due(pid_t tid, int signo)
+{
+	static const int stopping[] = { SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU };
+	char status[VT_MAX_STATUS];
+	uint64_t own, shared, blocked, ignored, caught, matters;
+
+	if (!vt_status_read(tid, status, sizeof(status)) || !vt_status_field(status, "\nSigPnd:", 16, &own) ||
+	    !vt_status_field(status, "\nShdPnd:", 16, &shared) || !vt_status_field(status, "\nSigBlk:", 16, &blocked) ||
+	    !vt_status_field(status, "\nSigIgn:", 16, &ignored) || !vt_status_field(status, "\nSigCgt:", 16, &caught))
+		return true;
+	matters = caught;
+	for (size_t i = 0; i < sizeof(stopping) / sizeof(stopping[0]); i++)
+		matters |= bit(stopping[i]) & ~ignored;
+	return (((own | shared) & ~blocked) | (signo > 0 ? bit(signo) : 0)) & matters;
+}
+
+/*
+ * System calls that end with EINTR whenever anything interrupts their wait, a ptrace stop too, where others use
+ * -ERESTARTSYS and its kin, which the kernel resolves itself when the thread goes on. A caller that handles no signals has
+ * never seen EINTR from them and may take it for a failure, so they are restarted, which is invisible: when they return
+ * EINTR they have done nothing yet (what was partly done is returned as a count). A relative timeout starts anew.
+ *
+ * Not restarted: calls that were given a signal mask (epoll_pwait with one, io_uring_enter with one): there a signal may
+ * arrive between our look at the queue and the restart, be handled, and its EINTR, which such a caller relies on, would be
+ * lost. ioctl() and all that is not listed: what a driver has done before it says EINTR is not known.
+ */
+enum restart_condition {
+	IF_ANY,
+	IF_NO_MASK,  /* the fifth argument, a signal mask, is NULL */
+	IF_SOCKET,   /* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
+	IF_ALLOCATE, /* fallocate() that only allocates: doing it twice is doing it once */
+};
+
+static const struct restart_rule {
+	int nr;
+	enum restart_condition condition;
+} restart_rules[] = {
+	{ SYS_epoll_wait, IF_ANY },
+	{ SYS_epoll_pwait, IF_NO_MASK },
+	{ SYS_epoll_pwait2, IF_NO_MASK },
+	{ SYS_io_uring_enter, IF_NO_MASK },
+	{ SYS_io_getevents, IF_ANY },
+	{ SYS_rt_sigtimedwait, IF_ANY },
+	{ SYS_semop, IF_ANY },
+	{ SYS_semtimedop, IF_ANY },
+	/* With SO_RCVTIMEO or SO_SNDTIMEO set; without, the kernel restarts the very same calls (sock_intr_errno()). */
+	{ SYS_recvfrom, IF_ANY },
+	{ SYS_recvmsg, IF_ANY },
+	{ SYS_recvmmsg, IF_ANY },
+	{ SYS_sendto, IF_ANY },
+	{ SYS_sendmsg, IF_ANY },
+	{ SYS_sendmmsg, IF_ANY },
+	{ SYS_accept, IF_ANY },
+	{ SYS_accept4, IF_ANY },
+	{ SYS_connect, IF_ANY },
+	{ SYS_read, IF_SOCKET },
+	{ SYS_readv, IF_SOCKET },
+	{ SYS_write, IF_SOCKET },
+	{ SYS_writev, IF_SOCKET },
+	/* hugetlbfs, and tmpfs (shared memory of NCCL) of older kernels. */
+	{ SYS_fallocate, IF_ALLOCATE },
+};
+
+static bool is_socket(pid_t tid, uint64_t fd)
+{
+	char path[64], target[16];
+	char rest[16] = "/fd/";
+	char digits[8];
+	int n = 0;
+	size_t at = 4;
+
+	if (fd >= 10000000)
+		return false;
+	do
+		digits[n++] = (char)('0' + fd % 10);
+	while ((fd /= 10) > 0);
+	while (n > 0)
+		rest[at++] = digits[--n];
+	rest[at] = '\0';
+	proc_path(path, tid, rest);
+	return readlink(path, target, sizeof(target)) >= 8 && !memcmp(target, "socket:[", 8);
+}
+
+static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
+{
+	for (size_t i = 0; i < sizeof(restart_rules) / sizeof(restart_rules[0]); i++) {
+		if (regs->orig_rax != (unsigned long long)restart_rules[i].nr)
+			continue;
+		switch (restart_rules[i].condition) {
+		case IF_ANY:
+			return true;
+		case IF_NO_MASK:
+			return regs->r8 == 0;
+		case IF_SOCKET:
+			return is_socket(tid, regs->rdi);
+		case IF_ALLOCATE:
+			return !(regs->rsi & ~(uint64_t)FALLOC_FL_KEEP_SIZE);
+		}
+	}
+	return false;
+}
+
+/* A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into another page. */
+static int code_byte(pid_t tid, uint64_t addr)
+{
+	long word;
+
+	errno = 0;
+	word = ptrace(PTRACE_PEEKTEXT, tid, (void *)(uintptr_t)(addr & ~UINT64_C(7)), NULL);
+	return errno ? -1 : (int)((uint64_t)word >> (addr % 8 * 8) & 0xff);
+}
+
+/* 0f 05, not the "int $0x80" of the 32-bit numbering. */
+static bool is_after_syscall_instruction(pid_t tid, uint64_t rip)
+{
+	return code_byte(tid, rip - 2) == 0x0f && code_byte(tid, rip - 1) == 0x05;
+}
+
+bool vt_stop_registers(pid_t tid, struct user_regs_struct *regs)
+{
+	struct iovec iov = { .iov_base = regs, .iov_len = sizeof(*regs) };
+
+	/* A thread in 32-bit code gives the shorter set of i386. */
+	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) && iov.iov_len == sizeof(*regs);
+}
+
+/* See restart_rules. */
+void vt_stop_restart_if_spurious(pid_t tid, int signo)
+{
+	struct user_regs_struct regs;
+	struct iovec iov = { .iov_base = &regs, .iov_len = sizeof(regs) };
+
+	if (!vt_stop_registers(tid, &regs) || (long long)regs.rax != -EINTR || (long long)regs.orig_rax < 0 ||
+	    regs.cs != 0x33 || !may_restart(tid, &regs) || !is_after_syscall_instruction(tid, regs.rip) ||
+	    is_signal_due(tid, signo))
+		return;
+	/*
+	 * One call, so that there is no half-way state if we are killed. (It copies word by word from our memory; the page was
+	 * written just now and is there.) orig_rax = -1 says that the thread is in no system call any more, so the kernel does
+	 * not try a restart of its own.
+	 */
+	regs.rip -= 2;
+	regs.rax = regs.orig_rax;
+	regs.orig_rax = (unsigned long long)-1;
+	(void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov);
+}
+
+static enum vt_stop_kind kind_of_stop(int event, int signo)
+{
+	if (event != PTRACE_EVENT_STOP)
+		return VT_STOP_SIGNAL;
+	return signo == SIGTRAP ? VT_STOP_TRAP : VT_STOP_GROUP;
+}
+
+enum vt_stop_kind vt_stop_look(pid_t tid, int *signo)
+{
+	siginfo_t info = { 0 };
+	enum vt_stop_kind kind;
+	int status, ret;
+
+	*signo = 0;
+	do
+		ret = waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL);
+	while (ret && errno == EINTR);
+	if (ret)
+		return VT_STOP_LOST;
+	if (info.si_pid && info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
+		return VT_STOP_DEAD;
+	if (info.si_pid)
+		status = info.si_status;
+	else if (!ptrace(PTRACE_GETSIGINFO, tid, NULL, &info))
+		status = info.si_code >> 8 == PTRACE_EVENT_STOP ? info.si_code : info.si_signo;
+	else
+		return VT_STOP_NONE;
+	kind = kind_of_stop(status >> 8, status & 0x7f);
+	if (kind == VT_STOP_SIGNAL)
+		*signo = status & 0x7f;
+	return kind;
+}
+
+void vt_stop_reap(pid_t tid)
+{
+	char status[4096];
+	uint64_t tgid, ppid;
+	siginfo_t info;
+
+	if (vt_status_read(tid, status, sizeof(status)) && vt_status_field(status, "\nTgid:", 10, &tgid) &&
+	    vt_status_field(status, "\nPPid:", 10, &ppid) && tgid == (uint64_t)tid && ppid == (uint64_t)getpid())
+		return;
+	(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
+}
+
+bool vt_stop_let_go(pid_t tid)
+{
+	int signo;
+
+	switch (vt_stop_look(tid, &signo)) {
+	case VT_STOP_LOST:
+		return true;
+	case VT_STOP_DEAD:
+		vt_stop_reap(tid);
+		return true;
+	case VT_STOP_NONE:
+		/* Once more: a thread that execve() gave the number of the main thread has not seen the first one. */
+		(void)ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+		return false;
+	case VT_STOP_GROUP:
+		break;
+	case VT_STOP_TRAP:
+	case VT_STOP_SIGNAL:
+		vt_stop_restart_if_spurious(tid, signo);
+		break;
+	}
+	vt_fault_point("session-detach");
+	return !ptrace(PTRACE_DETACH, tid, NULL, (void *)(uintptr_t)signo);
+}
