@@ -400,15 +400,6 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 
 /* ---- the operation ---- */
 
-static void set_why(struct vt_helper_shared *shared, const char *why)
-{
-	unsigned int i = 0;
-
-	for (; why[i] && i + 1 < sizeof(shared->why); i++)
-		shared->why[i] = why[i];
-	shared->why[i] = '\0';
-}
-
 /* Bytes for the records of all devices, as they are now and with some slack. */
 static uint64_t room_wanted(struct op *op, const uint64_t *dcas, int n)
 {
@@ -430,7 +421,7 @@ static uint32_t walk_all(struct op *op, uint64_t room_size)
 	int n = vt_torch_devices(&op->kernel, &op->args.layout, op->args.allocator, dcas);
 
 	if (n < 0) {
-		set_why(op->shared, "the allocator's list of devices cannot be read");
+		vt_helper_say_why(op->shared, "the allocator's list of devices cannot be read", NULL);
 		return VT_HELPER_FAILED;
 	}
 	wanted = room_wanted(op, dcas, n);
@@ -467,12 +458,12 @@ uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, ui
 	op.sink.capacity = room_size / sizeof(struct vt_block_rec);
 	shared->torch.blocks_offset = (uint64_t)room - (uint64_t)shared;
 	if (!vt_is_object(op.args.allocator) || !op.args.max_blocks) {
-		set_why(shared, "no allocator or no blocks asked for");
+		vt_helper_say_why(shared, "no allocator or no blocks asked for", NULL);
 		return VT_HELPER_BAD_ARGS;
 	}
 	op.pointers.ranges = map_memory(RANGES_MAX * sizeof(struct range) + TEXT_SIZE, 0);
 	if (!op.pointers.ranges) {
-		set_why(shared, "the target has no memory left for the walk");
+		vt_helper_say_why(shared, "the target has no memory left for the walk", NULL);
 		return VT_HELPER_FAILED;
 	}
 	op.pointers.text = (char *)(op.pointers.ranges + RANGES_MAX);
