@@ -20,7 +20,7 @@ enum vt_error_code {
 	VT_ERR_PERMISSION,  /* the kernel or a policy forbids it; the message says what would allow it */
 	VT_ERR_UNSUPPORTED, /* a kind of target that is understood and refused */
 	VT_ERR_TIMEOUT,     /* a deadline passed */
-	VT_ERR_BUSY,        /* somebody else holds what is needed; the message names them */
+	VT_ERR_BUSY,        /* another process holds what is needed; the message names it */
 	VT_ERR_FORMAT,      /* bytes of the target or of a file do not make sense */
 	VT_ERR_NOTFOUND,    /* what was looked for is not there */
 	VT_ERR_INTERRUPTED, /* the user asked to stop */

@@ -16,8 +16,9 @@ enum {
 };
 
 /*
- * Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to the error. For commands and
- * for the processes that they fork; everything else hands its errors on.
+ * Prints "vramtap: message" to standard error, escaped, and returns the exit code that belongs to
+ * the error. Only commands, and the processes that they fork, call it; all other code passes its
+ * errors on.
  */
 int vt_exit_with(const struct vt_error *err);
 

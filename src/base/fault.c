@@ -20,6 +20,6 @@ void vt_fault_point(const char *name)
 		sleep(1);
 }
 #else
-/* ISO C wants a declaration in every file. */
+/* ISO C wants at least one declaration in each file. */
 typedef int vt_fault_unused;
 #endif

@@ -29,7 +29,7 @@ size_t vt_put_hex(char *p, uint64_t value)
 	return n + 2;
 }
 
-/* value, which counts 10^-decimals of unit. No printf: a million sizes may be printed. */
+/* value counts 10^-decimals of unit. No printf, for speed: a report may print a million sizes. */
 static const char *put_decimal(char *buf, uint64_t value, unsigned int decimals, const char *unit)
 {
 	unsigned int power = powers_of_ten[decimals];

@@ -8,7 +8,7 @@
 
 #define VT_NUM_MAX 32
 
-/* The fast ones: write without a NUL, return the length (at most 20). */
+/* The fast variants: they write no NUL and return the length (at most 20). */
 size_t vt_put_uint(char *p, uint64_t value);
 size_t vt_put_hex(char *p, uint64_t value); /* with 0x */
 

@@ -24,7 +24,7 @@ void vt_map_deinit(struct vt_map *map);
 /* Adds or replaces; false when out of memory (the map is unchanged). */
 bool vt_map_put(struct vt_map *map, uint64_t key, uint64_t value);
 
-/* The place of the value of key, or NULL. Valid until the next vt_map_put(). */
+/* A pointer to the value of key, or NULL. Valid until the next vt_map_put(). */
 uint64_t *vt_map_get(const struct vt_map *map, uint64_t key);
 
 #endif

@@ -9,14 +9,17 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* A stage shorter than this is not shown: most reports are finished before. */
+/* A shorter stage is not shown: most reports finish before this. */
 #define SHOW_AFTER_MS 300
 
 static bool enabled;
 static const char *volatile current;
 static volatile sig_atomic_t shown;
 
-/* A pipe that is ready takes 4096 bytes; what little a terminal does not take at once is no more than a few lines. */
+/*
+ * A pipe that is ready takes 4096 bytes. What a terminal does not take at once is at most a few
+ * lines.
+ */
 void vt_say_at_once(const char *text, size_t n)
 {
 	struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };

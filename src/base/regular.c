@@ -10,7 +10,10 @@
 
 #include "base/cleanup.h"
 
-/* The registers of a PCI device are a regular file there, which can be mapped; reading them may have an effect. */
+/*
+ * sysfs shows the registers of a PCI device as a regular file that can be mapped; reading them may
+ * have side effects.
+ */
 static bool is_of_device(int fd)
 {
 	struct statfs fs;
@@ -20,7 +23,10 @@ static bool is_of_device(int fd)
 
 int vt_open_regular(const char *path)
 {
-	/* O_PATH finds a file without asking its driver, and its name under /proc is that very file, whatever path is by now. */
+	/*
+	 * O_PATH finds a file without calling its driver. Its name under /proc then stands for
+	 * exactly that file, whatever path names by now.
+	 */
 	VT_CLOSE int found = open(path, O_PATH | O_CLOEXEC);
 	struct stat st;
 	char self[64];
@@ -28,6 +34,9 @@ int vt_open_regular(const char *path)
 	if (found < 0 || fstat(found, &st) || !S_ISREG(st.st_mode) || is_of_device(found))
 		return -1;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", found);
-	/* O_NONBLOCK: somebody may hold a lease of the file (fcntl(F_SETLEASE)), and need not give it back at once. */
+	/*
+	 * O_NONBLOCK: another process may hold a lease on the file (fcntl(F_SETLEASE)) and may take
+	 * its time to give it up.
+	 */
 	return open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }

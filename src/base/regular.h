@@ -4,9 +4,9 @@
 #define VT_BASE_REGULAR_H
 
 /*
- * Opens a regular file for reading; -1 when it is none, or cannot be opened. Anything else is not opened even for an
- * instant: under the name may be a link to a FIFO, or to a device for which being opened has an effect (/dev/watchdog). Nor is
- * anything in /sys.
+ * Opens a regular file for reading; -1 when it is not a regular file or cannot be opened. Anything
+ * else is not opened even for an instant: the name may be a link to a FIFO, or to a device that
+ * reacts to being opened (/dev/watchdog). Files in /sys are not opened either.
  */
 int vt_open_regular(const char *path);
 

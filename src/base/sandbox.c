@@ -22,10 +22,13 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-/* Where the kernel has no close_range() (before 5.9). */
+/* For kernels without close_range() (before 5.9). */
 #define MAX_DESCRIPTORS 65536
 
-/* What malloc() and the standard library need to compute, and to end; AddressSanitizer ends with sigaltstack(). */
+/*
+ * What malloc() and the standard library need to compute and to exit; AddressSanitizer calls
+ * sigaltstack() at exit.
+ */
 static const uint16_t allowed[] = {
 	SYS_write,	SYS_exit_group,	 SYS_exit,	   SYS_brk,	       SYS_mmap,	 SYS_munmap,
 	SYS_mremap,	SYS_madvise,	 SYS_mprotect,	   SYS_futex,	       SYS_getrandom,	 SYS_clock_gettime,
@@ -52,7 +55,9 @@ static bool only_out(int out)
 	return true;
 }
 
-/* What counts against RLIMIT_DATA now: private writable memory (VmData). With sanitizers it is terabytes. */
+/*
+ * What counts against RLIMIT_DATA now: private writable memory (VmData), terabytes with sanitizers.
+ */
 static bool data_size(uint64_t *bytes)
 {
 	FILE *file = fopen("/proc/self/status", "re");
@@ -78,7 +83,7 @@ bool vt_limit_data(size_t bytes)
 	if (!data_size(&now))
 		return false;
 	data.rlim_cur = data.rlim_max = now + bytes;
-	/* A lower limit that was set already stays. */
+	/* A lower limit that is already set stays. */
 	(void)setrlimit(RLIMIT_DATA, &data);
 	return true;
 }
@@ -91,7 +96,7 @@ static bool set_limits(const struct vt_sandbox_limits *limits)
 
 	if (!vt_limit_data(limits->memory_bytes))
 		return false;
-	/* SIGPROF ends the process. RLIMIT_CPU would do, but counts whole seconds. */
+	/* SIGPROF ends the process. RLIMIT_CPU would also do, but it counts whole seconds. */
 	return setrlimit(RLIMIT_CORE, &none) == 0 && setitimer(ITIMER_PROF, &cpu, NULL) == 0;
 }
 
@@ -113,11 +118,14 @@ static bool filter_calls(void)
 	program.len = (unsigned short)n;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return false;
-	/* A kernel without filters (CONFIG_SECCOMP_FILTER) leaves the limits and the closed descriptors. */
+	/*
+	 * On a kernel without filters (CONFIG_SECCOMP_FILTER) only the limits and the closed
+	 * descriptors remain.
+	 */
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0 || errno == EINVAL;
 }
 
-/* In a container there may be no memory for this. Then it is this process that has to go, and not the one that is looked at. */
+/* A container may lack the memory for this. Then this process has to end, not the target. */
 void vt_be_first_to_go(void)
 {
 	static const char most[] = "1000";
@@ -130,8 +138,8 @@ void vt_be_first_to_go(void)
 }
 
 /*
- * The parent's handlers are not for a child: what ends the parent on request ends this one at once. Whoever started the
- * parent may have blocked some.
+ * The parent's signal handlers are not for a child: a signal that asks the parent to end ends the
+ * child at once. Some signals may be blocked since before the parent started.
  */
 static void default_signals(void)
 {
@@ -147,7 +155,7 @@ static void default_signals(void)
 bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *limits)
 {
 	default_signals();
-	/* If the parent has ended before this, somebody else is the parent by now. */
+	/* If the parent has ended before this, another process is the parent by now. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent)
 		return false;
 	vt_be_first_to_go();

@@ -9,8 +9,9 @@
 #define PAGE UINT64_C(4096)
 
 /*
- * A page fault that a mapped file cannot serve has the code BUS_ADRERR (x86: do_sigbus() in arch/x86/mm/fault.c); broken
- * memory and others do not. mmap() is a bare system call, so that it may be called here.
+ * A page fault that a mapped file cannot serve has the code BUS_ADRERR (x86: do_sigbus() in
+ * arch/x86/mm/fault.c); broken memory and other causes have other codes. mmap() is a bare system
+ * call, so it may be called here.
  */
 static void put_zeros(int sig, siginfo_t *info, void *context)
 {
@@ -23,7 +24,7 @@ static void put_zeros(int sig, siginfo_t *info, void *context)
 		    MAP_FAILED) {
 		signal(sig, SIG_DFL); /* it comes again at once, */
 		if (info->si_code <= 0)
-			raise(sig); /* but not by itself when somebody sent it */
+			raise(sig); /* but not by itself if it was sent */
 	}
 	errno = saved;
 }

@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 /*
- * Errors are sticky: after a failed allocation every call does nothing and failed is true, so that only the end of a
- * long chain of calls has to look.
+ * Errors are sticky: after a failed allocation every call does nothing and failed is true, so only
+ * the end of a long chain of calls has to check it.
  */
 struct vt_str {
 	char *data; /* NUL-terminated once anything was added; else NULL */

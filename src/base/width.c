@@ -96,8 +96,8 @@ int vt_width(const char *text, size_t n)
 }
 
 /*
- * A pile of combining marks takes no columns but does take screen and bytes: no more than this many
- * bytes a column are let through. Four bytes of a character and a few marks fit.
+ * A pile of combining marks takes no columns, but it does take screen space and bytes. At most this
+ * many bytes per column pass: a character of four bytes and a few marks fit.
  */
 static size_t byte_limit(int max)
 {

@@ -30,7 +30,7 @@ static struct vt_error *read_all(int fd, struct vt_str *text)
 		if (text->failed)
 			return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 		if (text->n > VT_JSON_IN_MAX)
-			break; /* said by the parser */
+			break; /* the parser reports it */
 	}
 	return NULL;
 }
@@ -61,8 +61,9 @@ struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text)
 }
 
 /*
- * jansson takes its memory by two functions for the whole program. During a parse they take it from the arena: a document of a
- * million blocks is gone at once then, and what it may take is bounded. The parser nests 2048 deep at most (jansson 2.8 on).
+ * jansson allocates through two functions that are set for the whole program. During a parse they
+ * allocate from the arena, so a document of a million blocks is freed at once and its memory is
+ * bounded. The parser nests 2048 deep at most (jansson 2.8 on).
  */
 static struct {
 	struct vt_arena *arena;
@@ -158,7 +159,7 @@ json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const
 
 	if (!json_is_object(value)) {
 		vt_json_in_wrong(in, key, "has an element that is no object");
-		return NULL; /* to jansson an object without keys */
+		return NULL; /* jansson treats it as an object without keys */
 	}
 	return value;
 }

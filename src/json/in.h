@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON that somebody may have changed or cut: sizes, depth and types are bounded here. The values live in an arena and
- * are released with it, all at once; nobody calls json_decref().
+ * Reads JSON that may have been changed or cut: sizes, depth and types are checked here. The values
+ * live in an arena and are released with it, all at once; json_decref() is never called.
  *
- * What is not as it should be is remembered (the first of it), not reported at each step: after the whole document was taken
- * apart the caller looks at vt_json_in.wrong once. A missing key is as one that is null.
+ * The first mistake is remembered in vt_json_in.wrong, not reported at each step: the caller checks
+ * it once, after it has read the whole document. A missing key counts as null.
  */
 #ifndef VT_JSON_IN_H
 #define VT_JSON_IN_H
@@ -29,10 +29,13 @@ struct vt_json_in {
 	bool nomem;
 };
 
-/* All of a file, a pipe, or standard input ("-"): more than a document may have at most by a little. The error names it. */
+/*
+ * Reads all of a file, a pipe, or standard input ("-"), up to slightly more than a document may
+ * have. The error names the file.
+ */
 struct vt_error *vt_json_in_read(const char *path, struct vt_str *text);
 
-/* The same of a regular file; anything else there (a FIFO, which nobody may ever write to) is refused. */
+/* The same for a regular file; anything else (a FIFO that may never get a writer) is refused. */
 struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text);
 
 /* Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM. */
@@ -54,7 +57,7 @@ bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64
 bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value);
 bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value);
 
-/* The same, but it is wrong to be null. */
+/* The same, but null is a mistake. */
 uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *key);
 uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *key);
 bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key);
@@ -63,7 +66,7 @@ const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char
 /* A copy of a text, NULL when it is null. */
 const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key);
 
-/* Which of n words of ours, whose names name() tells, it is; 0 when it is none. */
+/* The number of the word among n words of ours, which name() tells; 0 when it is none of them. */
 unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n);
 
 /* "2026-11-21T23:55:08.123456789Z" */

@@ -30,7 +30,7 @@ struct vt_json {
 
 void vt_json_init(struct vt_json *json, FILE *out);
 
-/* Whoever writes has no memory for what comes next: the document is not whole. */
+/* The caller has no memory for what comes next: the document is not whole. */
 void vt_json_no_memory(struct vt_json *json);
 
 /* Ends with a newline and flushes. VT_ERR_OS if a write failed, VT_ERR_NOMEM after vt_json_no_memory(). */
