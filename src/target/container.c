@@ -32,8 +32,9 @@ static size_t skip_scope_prefix(const char *name, size_t n)
 }
 
 /*
- * One component of a cgroup path: the short id when it is a container's. Engines name containers by 64 hexadecimal digits.
- * (libpod-conmon-ID.scope and crio-conmon-ID.scope hold the engine's monitor, not the container.)
+ * One component of a cgroup path: the short id when it names a container. Engines name containers
+ * by 64 hexadecimal digits. (libpod-conmon-ID.scope and crio-conmon-ID.scope hold the engine's
+ * monitor, not the container.)
  */
 static bool id_of_component(const char *name, size_t n, char *id, size_t size)
 {

@@ -7,8 +7,9 @@
 #include <stddef.h>
 
 /*
- * text: /proc/PID/cgroup, which is changed. Puts the short id (12 digits, as docker ps and crictl ps show it) or the name
- * of the innermost container into id; false when there is none.
+ * text: the contents of /proc/PID/cgroup, which this changes. Puts the short id (12 digits, as
+ * docker ps and crictl ps show it) or the name of the innermost container into id; false when there
+ * is no container.
  */
 bool vt_container_of_cgroup(char *text, char *id, size_t size);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The image of a module is the file as it lies on disk, mapped lazily (libtorch_cpu.so has 450 MB; only the pages that a
- * look-up touches are read), or, when no file can be opened, what the target has mapped of it, put at its place in the
- * file. Nothing in an image is trusted: every access goes through bytes_at(), and every loop is bounded by the image.
+ * The image of a module is the file on disk, mapped lazily (libtorch_cpu.so has 450 MB; only the
+ * pages that a look-up touches are read). When no file can be opened, the image is what the target
+ * has mapped of it, at its file offsets. Nothing in an image is trusted: every access goes through
+ * bytes_at(), and the size of the image bounds every loop.
  */
 #include "target/elfsym.h"
 
@@ -18,8 +19,9 @@
 #include "target/proc.h"
 
 /*
- * For modules without a file: how far the image of one may reach, and how much is copied out of the target at most for all of them;
- * each gets two thirds of what is left, so that there is something for the last.
+ * For modules without a file: how large an image may be, and how much is copied out of the target
+ * for all of them. Each gets at most two thirds of what is left, so that something remains for the
+ * last.
  */
 #define MAX_MEMORY_IMAGE (UINT64_C(1) << 32)
 #define MAX_COPIED (UINT64_C(192) * 1024 * 1024)
@@ -31,7 +33,7 @@
 #define MAX_DYNAMIC 4096
 #define RELOCATION_GROUPS 16
 #define RELOCATION_GROUP 128
-#define LEAST_DYNAMIC 8 /* that say which file it is; every library has twice as many */
+#define LEAST_DYNAMIC 8 /* that identify a file; every library has twice as many */
 #define PAGE UINT64_C(4096)
 
 static const char deleted_suffix[] = " (deleted)";
@@ -49,9 +51,10 @@ static bool is_same_file(const struct vt_map_entry *a, const struct vt_map_entry
 }
 
 /*
- * The entry after the last one of the module that starts at entry i. Zeroed data (.bss), guard pages and holes between
- * segments are anonymous and belong to it when more of the file follows. A second copy of the same file right behind
- * (dlmopen, or a reader of symbol tables) shows by its offset, which goes back to 0.
+ * The entry after the last one of the module that starts at entry i. Zeroed data (.bss), guard
+ * pages and holes between segments are anonymous and belong to the module when more of the file
+ * follows. A second copy of the same file right behind it (dlmopen, or a reader of symbol tables)
+ * shows by its offset, which goes back to 0.
  */
 static size_t end_of_module(const struct vt_maps *maps, size_t i)
 {
@@ -378,13 +381,15 @@ static bool open_file(struct vt_modules *modules, struct vt_module *module, cons
 	}
 }
 
-/* Where the mappings of the module begin in maps. */
+/* The index in maps of the module's first mapping. */
 static const struct vt_map_entry *first_entry(const struct vt_modules *modules, const struct vt_module *module)
 {
 	return vt_maps_find(modules->maps, module->start);
 }
 
-/* Whether this mapping of the module belongs into an image from memory. Code is large and not looked at. */
+/*
+ * Whether an image from memory includes this mapping of the module. Code is large and not needed.
+ */
 static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entry *first)
 {
 	uint64_t len = entry->end - entry->start;
@@ -397,8 +402,9 @@ static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entr
 }
 
 /*
- * By way of a buffer: what cannot be read stays zero and is not touched, so that it takes no memory. In a core that may be all but
- * the first page of libraries with hundreds of megabytes; it costs some of the budget, too, so that there is an end to it.
+ * Copies through a buffer: what cannot be read stays zero and untouched, so it takes no memory. In
+ * a core that may be all but the first page of a library with hundreds of megabytes. Unreadable
+ * parts count against the budget too, so that the copying is bounded.
  */
 static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, uint8_t *buffer, size_t step,
 			 uint64_t *budget)
@@ -569,7 +575,7 @@ static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t 
 						file->d_un.d_val + bias == memory->d_un.d_val);
 }
 
-/* The relocations from number first on, `n` of them: those of addresses that nobody changes any more. */
+/* `n` relocations, from number first on: those of addresses that do not change any more. */
 static enum vt_comparison same_relocations(const struct vt_module *module, uint64_t table, uint64_t first, uint64_t n, const Elf64_Phdr *relro,
 			     struct vt_memsrc *memory)
 {
@@ -593,15 +599,15 @@ static enum vt_comparison same_relocations(const struct vt_module *module, uint6
 }
 
 /*
- * Addresses in the file that the loader has put into memory, of functions mostly: in another build they are others. A sample, from
- * all over the table.
+ * Addresses of the file that the loader has put into memory, mostly those of functions: another
+ * build has different ones. A sample from the whole table.
  */
 static enum vt_comparison same_addresses(const struct vt_module *module, uint64_t table, uint64_t size, struct vt_memsrc *memory)
 {
 	uint64_t n = size / sizeof(Elf64_Rela), offset;
 	Elf64_Phdr relro;
 
-	/* Without any there is nothing that differs; the tables must do. */
+	/* Without any, nothing can differ; the tables must do. */
 	if (!n || !find_phdr(module, PT_GNU_RELRO, &relro))
 		return VT_SAME;
 	if (!offset_of(module, table, &offset) || size > module->image_size)

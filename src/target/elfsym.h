@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The modules of a target (files mapped executable) and look-up of single symbols in them by name. Files are opened so
- * that mount namespaces, deleted and replaced files do not matter: of a live process /proc/PID/map_files, then
- * /proc/PID/root + path, each checked by device and inode; of a core by name and build id (target/core/files.h). The vDSO and
- * files that cannot be opened are read from memory where possible.
+ * The modules of a target (files mapped executable), and how single symbols are looked up in them
+ * by name. Files are opened in a way that mount namespaces and deleted or replaced files do not
+ * matter: for a live process through /proc/PID/map_files, then /proc/PID/root + path, each checked
+ * by device and inode; for a core by name and build id (target/core/files.h). The vDSO and files
+ * that cannot be opened are read from memory where possible.
  */
 #ifndef VT_TARGET_ELFSYM_H
 #define VT_TARGET_ELFSYM_H
@@ -18,13 +19,16 @@
 #include "target/files.h"
 #include "target/maps.h"
 
-/* What is known of the file behind a module. That of a live process is the right one, or there is none. */
+/*
+ * What is known about the file behind a module. For a live process there is either the right file
+ * or none.
+ */
 enum vt_module_file {
-	VT_FILE_MISSING,   /* none was found, or it was not looked for */
+	VT_FILE_MISSING,   /* none was found, or no search was made */
 	VT_FILE_DIFFERS,   /* what was found is another build: not used */
 	VT_FILE_UNKNOWN,   /* what was found may be another build: the core lacks all that would tell, so it is not used */
-	VT_FILE_UNCHECKED, /* used, though the core lacks its headers: only vt_module_same_tables() speaks for it */
-	VT_FILE_ALIKE,     /* used, though its build id is not in the core: its first page, too, is the same */
+	VT_FILE_UNCHECKED, /* used; its headers are not in the core: see vt_module_same_tables() */
+	VT_FILE_ALIKE,     /* used; its build id is not in the core, its first page is the same */
 	VT_FILE_NO_ID,     /* used: it has no build id, its first page is the same */
 	VT_FILE_RIGHT,     /* the build id is the same */
 };
@@ -46,17 +50,20 @@ struct vt_module {
 };
 
 struct vt_modules {
-	pid_t pid;                  /* of a live process; 0: of a core */
+	pid_t pid;                  /* of the live process; 0: a core */
 	struct vt_files *files;     /* where their files are; not owned */
 	struct vt_files *owned_files; /* private */
 	const struct vt_maps *maps; /* not owned */
-	uint64_t debuginfod_until_ns; /* the caller may set it: how long debuginfod may be asked for debug files; 0: not at all */
+	uint64_t debuginfod_until_ns; /* set by the caller: until when to ask; 0: not at all */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;
-	uint64_t budget; /* private: how much of the target may still be copied for images from memory */
+	uint64_t budget; /* private: bytes of the target that images may still copy */
 };
 
-/* Finds the modules in maps, those of a live process; opens nothing yet. maps must outlive modules. */
+/*
+ * Finds the modules in maps, which belong to a live process; opens nothing yet. maps must outlive
+ * modules.
+ */
 struct vt_error *vt_modules_init(struct vt_modules *modules, pid_t pid, const struct vt_maps *maps);
 /* The same with files from somewhere else. files must outlive modules, too. */
 struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files, const struct vt_maps *maps);
@@ -74,20 +81,24 @@ struct vt_module *vt_modules_by_name(struct vt_modules *modules, const char *pre
  */
 struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *module);
 
-/* Of an open module: whether only what a core has of it is known, which for most files is one page, since its file is not here. */
+/*
+ * For an open module: whether its file is missing here, so that only what the core has of it is
+ * known (for most files one page).
+ */
 bool vt_module_lacks_file(const struct vt_modules *modules, const struct vt_module *module);
 
 /*
- * Where an address of the file is in it, and how many bytes from there on, when a target cannot have changed them: they are in a
- * segment that is not writable. module must be open.
+ * The file offset of an address of the file, and how many bytes follow there, provided that the
+ * target cannot have changed them: their segment is not writable. module must be open.
  */
 bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room);
 
 enum vt_comparison { VT_SAME, VT_DIFFERENT, VT_NOT_THERE /* in the target's memory */ };
 
 /*
- * Whether the tables for the loader (.dynamic: where the symbols, strings and relocations are, and how many), and a sample of the
- * addresses that it has relocated, are in the target's memory as the file in module->image has them. Sets the bias.
+ * Compares the file in module->image with the target's memory: the loader's tables (.dynamic: where
+ * the symbols, strings and relocations are, and how many), and a sample of the relocated addresses.
+ * Sets the bias.
  */
 enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory);
 

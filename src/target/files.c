@@ -33,7 +33,7 @@ int vt_files_open_in(int root, const char *path)
 
 	if (found < 0)
 		return -1;
-	/* What it names is found already, and opened only if it is a regular file. */
+	/* The name is resolved already; the file is opened only if it is a regular one. */
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", found);
 	return vt_open_regular(self);
 }
@@ -84,8 +84,9 @@ static struct vt_memsrc *live_memory(struct vt_files *files)
 }
 
 /*
- * Whether the file in image is the one that the target runs, though device and inode say nothing: the start of the file
- * (ELF header, program headers, mostly the build id) must equal what the target has mapped of it.
+ * Whether the file in image is the one that the target runs, when device and inode do not tell: the
+ * start of the file (ELF header, program headers, mostly the build id) must equal what the target
+ * has mapped of it.
  */
 static bool is_same_in_memory(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the files of a target are, and its memory as far as they are not needed for it: a live process shows them under /proc;
- * those of a core lie on this machine, or under a directory with a copy of the other machine's (target/core/files.h).
+ * Where the files of a target are, and the memory that can be read without these files. A live
+ * process shows them under /proc. Those of a core lie on this machine, or under a directory with a
+ * copy of the other machine's files (target/core/files.h).
  */
 #ifndef VT_TARGET_FILES_H
 #define VT_TARGET_FILES_H
@@ -21,13 +22,14 @@ struct vt_files;
 
 struct vt_files_ops {
 	/*
-	 * Opens the nth place where the file of a module may be, whose first mapping is entry: a descriptor of a regular file,
-	 * -1 when there is none at this place, VT_FILES_END when there are no more places.
+	 * Opens the file of the module whose first mapping is entry, at the nth place where it may
+	 * be. Returns a descriptor of a regular file, -1 when there is none at this place,
+	 * VT_FILES_END when there are no more places.
 	 */
 	int (*candidate)(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry, unsigned int n);
 	/*
-	 * Whether that is the file that the target runs. module has its descriptor, image and build id; why not, or on what
-	 * grounds, goes to module->file.
+	 * Whether that is the file that the target runs. module has its descriptor, image and build
+	 * id; the reason for the answer goes to module->file.
 	 */
 	bool (*accepts)(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry);
 	/* The target's memory alone, for a module without a file; NULL when it cannot be read. */

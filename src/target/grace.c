@@ -18,7 +18,10 @@ struct thread {
 	uint64_t ran_ns; /* when the wait began */
 };
 
-/* R runs or wants to; D sleeps so shortly, as in a page fault, that it may be in the middle of anything. */
+/*
+ * R runs or wants to run. D may sleep so shortly (a page fault) that the thread is in the middle of
+ * anything.
+ */
 static bool is_busy(int dir, pid_t tid)
 {
 	char state = vt_task_state(dir, tid);
@@ -26,7 +29,10 @@ static bool is_busy(int dir, pid_t tid)
 	return state == 'R' || state == 'D';
 }
 
-/* First number of schedstat: time on a processor, ns. -1: it is gone, or the kernel does not count it (CONFIG_SCHED_INFO). */
+/*
+ * First number of schedstat: time on a processor, ns. -1: the thread is gone, or the kernel does
+ * not count (CONFIG_SCHED_INFO).
+ */
 static int64_t ran_ns(int dir, pid_t tid)
 {
 	char path[48], text[96];

@@ -82,9 +82,10 @@ static uint64_t bit(int signo)
 }
 
 /*
- * Whether the thread would have seen EINTR without us: a signal that has a handler or that stops waits for it, or is the
- * one being delivered (signo, 0: none). A signal that the process ignores would not have woken the thread: the kernel
- * queues it only because the thread is traced. One that kills makes no difference.
+ * Whether the thread would have seen EINTR without us: a signal that has a handler, or that stops
+ * the process, is pending or being delivered (signo, 0: none). A signal that the process ignores
+ * would not have woken the thread: the kernel queues it only because the thread is traced. A signal
+ * that kills makes no difference.
  */
 static bool is_signal_due(pid_t tid, int signo)
 {
@@ -103,20 +104,22 @@ static bool is_signal_due(pid_t tid, int signo)
 }
 
 /*
- * System calls that end with EINTR whenever anything interrupts their wait, a ptrace stop too, where others use
- * -ERESTARTSYS and its kin, which the kernel resolves itself when the thread goes on. A caller that handles no signals has
- * never seen EINTR from them and may take it for a failure, so they are restarted, which is invisible: when they return
- * EINTR they have done nothing yet (what was partly done is returned as a count). A relative timeout starts anew.
+ * System calls that end with EINTR whenever anything interrupts their wait, including a ptrace
+ * stop. (Other calls use -ERESTARTSYS and its kin, which the kernel itself resolves when the thread
+ * continues.) A caller that handles no signals has never seen EINTR from them and may take it for a
+ * failure. So they are restarted, which is invisible: when they return EINTR they have done nothing
+ * yet (partial work is returned as a count). A relative timeout starts anew.
  *
- * Not restarted: calls that were given a signal mask (epoll_pwait with one, io_uring_enter with one): there a signal may
- * arrive between our look at the queue and the restart, be handled, and its EINTR, which such a caller relies on, would be
- * lost. ioctl() and all that is not listed: what a driver has done before it says EINTR is not known.
+ * Not restarted: calls with a signal mask (epoll_pwait, io_uring_enter). A signal may arrive and be
+ * handled between our look at the queue and the restart, and the EINTR that the caller relies on
+ * would be lost. Not restarted either: ioctl() and all calls that are not listed, because it is
+ * unknown what a driver did before it returned EINTR.
  */
 enum restart_condition {
 	IF_ANY,
 	IF_NO_MASK,  /* the fifth argument, a signal mask, is NULL */
 	IF_SOCKET,   /* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
-	IF_ALLOCATE, /* fallocate() that only allocates: doing it twice is doing it once */
+	IF_ALLOCATE, /* fallocate() that only allocates: repeating it is harmless */
 };
 
 static const struct restart_rule {
@@ -131,7 +134,10 @@ static const struct restart_rule {
 	{ SYS_rt_sigtimedwait, IF_ANY },
 	{ SYS_semop, IF_ANY },
 	{ SYS_semtimedop, IF_ANY },
-	/* With SO_RCVTIMEO or SO_SNDTIMEO set; without, the kernel restarts the very same calls (sock_intr_errno()). */
+	/*
+	 * With SO_RCVTIMEO or SO_SNDTIMEO set; without them the kernel itself restarts these calls
+	 * (sock_intr_errno()).
+	 */
 	{ SYS_recvfrom, IF_ANY },
 	{ SYS_recvmsg, IF_ANY },
 	{ SYS_recvmmsg, IF_ANY },
@@ -223,9 +229,10 @@ void vt_stop_restart_if_spurious(pid_t tid, int signo)
 	    is_signal_due(tid, signo))
 		return;
 	/*
-	 * One call, so that there is no half-way state if we are killed. (It copies word by word from our memory; the page was
-	 * written just now and is there.) orig_rax = -1 says that the thread is in no system call any more, so the kernel does
-	 * not try a restart of its own.
+	 * One call, so that there is no half-way state if we are killed. (It copies word by word
+	 * from our memory; the page was written just now and is present.) orig_rax = -1 says that
+	 * the thread is in no system call any more, so the kernel does not try a restart of its
+	 * own.
 	 */
 	regs.rip -= 2;
 	regs.rax = regs.orig_rax;

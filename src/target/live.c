@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How foreign memory is read, and why so:
+ * How memory of another process is read, and why this way:
  *
- * - process_vm_readv() is preferred to /proc/PID/mem not only because it takes many pieces a call. It refuses what must
- *   not be touched from outside: pages without read permission (reading one through /proc/PID/mem uses FOLL_FORCE and
- *   would populate page tables of reserved address space) and device mappings (there /proc/PID/mem calls the driver's
- *   vm_operations.access, NVIDIA's driver has one, and reading a device register can have an effect). Where
- *   process_vm_readv() is not allowed (seccomp policies of older container engines), the fall-back looks at the map
- *   first and leaves such mappings out itself.
+ * - process_vm_readv() is preferred to /proc/PID/mem, and not only because it takes many pieces a
+ *   call. It refuses what must not be touched from outside: pages without read permission (reading
+ *   one through /proc/PID/mem uses FOLL_FORCE and would populate page tables of reserved address
+ *   space) and device mappings (there /proc/PID/mem calls the driver's vm_operations.access,
+ *   NVIDIA's driver has one, and reading a device register can have an effect). Where
+ *   process_vm_readv() is not allowed (seccomp policies of older container engines), the fall-back
+ *   looks at the map first and leaves such mappings out itself.
  *
- * - process_vm_readv() takes a pid, which may come to mean another process, or the same process after execve(). An open
- *   /proc/PID/mem is tied to the memory of the process as it was when it was opened, and reading from it gives 0 bytes as
- *   soon as that memory is given up. So after each transfer it is asked whether the old memory still lives; if so, the pid
+ * - process_vm_readv() takes a pid, which may later name another process, or the same process after
+ *   execve(). An open /proc/PID/mem is tied to the address space that the process had when the file
+ *   was opened, and reading from it gives 0 bytes as soon as that address space is gone. So each
+ *   transfer is followed by a check whether the old address space still lives; if so, the pid
  *   cannot have been reused and execve() cannot have happened before the transfer.
  */
 #include "target/live.h"
@@ -32,11 +34,11 @@
 #include "target/task.h"
 
 #define PAGE 4096u
-#define RUN_PAGES 4u /* read together: more than that is seldom wanted of what lies around an object, and costs page faults here */
+#define RUN_PAGES 4u /* read together; more is seldom wanted and costs page faults here */
 #define RUN_SIZE (RUN_PAGES * PAGE)
 #define CACHE_SETS 128u
 #define CACHE_WAYS 8u
-#define TOGETHER_BYTES (1u << 20) /* what is less is copied before another thread wakes up */
+#define TOGETHER_BYTES (1u << 20) /* less is copied before another thread wakes up */
 #define CACHE_SIZE ((size_t)CACHE_SETS * CACHE_WAYS * RUN_SIZE) /* 16 MiB */
 
 /* How old the map may be before an address that is not in it is looked up again. */
@@ -59,7 +61,7 @@ struct run {
 struct vt_live {
 	struct vt_memsrc plain; /* first, so that its address is ours */
 	struct vt_memsrc cached;
-	pid_t tid; /* of a thread that has the memory; mostly the pid */
+	pid_t tid; /* a thread that has the memory; mostly the pid */
 	pid_t pid;
 	int mem_fd;
 	bool writable;
@@ -88,8 +90,8 @@ static bool is_user_range(uint64_t addr, size_t len)
 }
 
 /*
- * False once the memory that mem_fd is tied to was given up (exit or execve): then a read gives 0 bytes. While it lives,
- * address 0, which nobody maps, gives EIO.
+ * False once the memory that mem_fd is tied to is gone (exit or execve): then a read gives 0 bytes.
+ * While it lives, address 0, which is never mapped, gives EIO.
  */
 static bool has_memory(int mem_fd)
 {
@@ -125,7 +127,10 @@ static size_t harmless_in_maps(const struct vt_live *live, uint64_t addr, size_t
 	return n;
 }
 
-/* The same, with a map that is new enough. A running target may have mapped more, but many bad pointers must not cost much. */
+/*
+ * The same, with a map that is recent enough. A running target may have mapped more, but many bad
+ * pointers must not cost much.
+ */
 static size_t harmless_part(struct vt_live *live, uint64_t addr, size_t len)
 {
 	size_t n = live->maps_ns ? harmless_in_maps(live, addr, len) : 0;
@@ -270,7 +275,7 @@ static int read_singly(struct vt_memsrc *src, const struct vt_memvec *vec, size_
 	return 0;
 }
 
-/* False: not all of it was read, or it is not worth it. */
+/* False: not all of it was read, or sharing does not pay. */
 static bool read_together(struct vt_live *live, const struct vt_memvec *vec, size_t n)
 {
 	size_t bytes = 0;
@@ -288,7 +293,7 @@ static int readv_plain(struct vt_memsrc *src, const struct vt_memvec *vec, size_
 	struct vt_live *live = live_of_plain(src);
 	struct iovec local[IOV_MAX], remote[IOV_MAX];
 
-	/* When it fails what follows finds out why, and how far it goes. */
+	/* When it fails, the code below finds out why, and how much can be read. */
 	if (live->readers && !live->use_mem && read_together(live, vec, n))
 		return 0;
 	while (n > 0 && !live->use_mem) {
@@ -327,7 +332,7 @@ static uint8_t *run_data(struct vt_live *live, const struct run *run)
 	return live->cache + (size_t)(run - &live->runs[0][0]) * RUN_SIZE;
 }
 
-/* The run for base: the one that is cached, or (emptied) the one of its set that was not used for longest. */
+/* The run for base: the cached one, or (emptied) the least recently used one of its set. */
 static struct run *run_for(struct vt_live *live, uint64_t base)
 {
 	/* Fibonacci hashing spreads neighbours and multiples of large powers of two alike. */
@@ -419,7 +424,7 @@ static int read_cached(struct vt_memsrc *src, uint64_t addr, void *buf, size_t l
 {
 	struct vt_live *live = live_of_cached(src);
 
-	/* A large read would only wash the cache out. */
+	/* A large read would only flush the cache. */
 	if (len >= RUN_SIZE || !is_user_range(addr, len) || !has_cache(live))
 		return read_uncached(live, addr, buf, len);
 	while (len > 0) {
@@ -580,7 +585,10 @@ struct vt_error *vt_live_write(struct vt_live *live, uint64_t addr, const void *
 			continue;
 		if (n == 0)
 			return vt_task_error(ESRCH, live->pid, "memory");
-		/* Besides an unmapped page: Linux 6.12 can be told (proc_mem.force_override) to refuse read-only pages. */
+		/*
+		 * Apart from unmapped pages: Linux 6.12 can be configured (proc_mem.force_override)
+		 * to refuse read-only pages.
+		 */
 		if (n < 0 && (errno == EIO || errno == EFAULT))
 			return vt_error_create_fault(addr, "the address cannot be written (not mapped, or read-only and "
 							   "the kernel forbids to write there through /proc/PID/mem)");

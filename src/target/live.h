@@ -21,8 +21,8 @@ void vt_live_destroy(struct vt_live *live);
 struct vt_memsrc *vt_live_source(struct vt_live *live);
 
 /*
- * Cached by page: small reads are fast; must be dropped whenever the target ran (the session does that for the sources it
- * knows). Owned by live.
+ * Cached by page: small reads are fast; the cache must be dropped whenever the target ran (the
+ * session does that for the sources it knows). Owned by live.
  */
 struct vt_memsrc *vt_live_cached_source(struct vt_live *live);
 void vt_live_drop_cache(struct vt_live *live);
@@ -31,13 +31,15 @@ void vt_live_drop_cache(struct vt_live *live);
 bool vt_live_read_together(struct vt_live *live, unsigned int n);
 
 /*
- * Waits until the memory map is not locked. A thread that hangs in a driver may have the lock, and process_vm_readv() waits for it
- * so that not even the end of our process ends the wait (mm/process_vm_access.c: mmap_read_lock()): threads that we hold would
- * stay stopped. /proc/PID/mem waits killably (mm/memory.c), so this goes before the first read when not all threads stopped.
+ * Waits until the memory map is not locked. A thread that hangs in a driver may hold the lock, and
+ * process_vm_readv() waits for it unkillably: not even the end of our process ends the wait
+ * (mm/process_vm_access.c: mmap_read_lock()), and threads that we hold would stay stopped.
+ * /proc/PID/mem waits killably (mm/memory.c), so call this before the first read when not all
+ * threads stopped.
  */
 void vt_live_wait_killably(struct vt_live *live);
 
-/* Says whether the process cannot change now (all threads stopped); sets .coherent of both sources. */
+/* Sets .coherent of both sources: the process cannot change now (all threads are stopped). */
 void vt_live_set_coherent(struct vt_live *live, bool coherent);
 
 /* Writes through /proc/PID/mem, also to pages that are not writable there (FOLL_FORCE). Only inject/ may call it. */

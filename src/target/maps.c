@@ -11,8 +11,8 @@
 #include "target/task.h"
 
 /*
- * The default limit of mappings is 65,530 (vm.max_map_count), and some sites raise it to a million or so. A map that is
- * larger than this is refused: half a map would make wrong answers.
+ * The default limit of mappings is 65,530 (vm.max_map_count), and some sites raise it to a million
+ * or so. A larger map is refused: half a map would give wrong answers.
  */
 #define MAX_BYTES (256u * 1024 * 1024)
 
@@ -174,8 +174,9 @@ static int parse_line(struct vt_maps *maps, const char *line, size_t n)
 	if (!parse_numbers(&c, &entry))
 		return -EBADMSG;
 	/*
-	 * The file is not one atomic picture: between two reads a mapping may have grown over what was already listed. What
-	 * would overlap is left out, so that the entries stay sorted and disjoint.
+	 * The file is not an atomic snapshot: between two reads a mapping may have grown over what
+	 * was already listed. What would overlap is left out, so that the entries stay sorted and
+	 * disjoint.
 	 */
 	if (maps->entries.n > 0 && entry.start < maps->entries.data[maps->entries.n - 1].end)
 		return 0;

@@ -173,7 +173,7 @@ static void parse_status(struct vt_proc *proc, const char *status)
 	proc->ns_pid = innermost_pid(status, proc->pid);
 }
 
-/* What belongs to a thread and is gone when it has ended. */
+/* What belongs to a thread and is gone once it has ended. */
 static void read_thread_status(struct vt_proc *proc, int dirfd)
 {
 	char status[MAX_STATUS];
@@ -212,7 +212,10 @@ static bool read_exe(struct vt_proc *proc, int dirfd)
 	return proc->exe;
 }
 
-/* Our own /etc/passwd: name services cannot be used by a static program, and must not be by one that is in a hurry. */
+/*
+ * Our own /etc/passwd: a static program cannot use name services, and this one must not wait for
+ * them.
+ */
 static bool read_user(struct vt_proc *proc)
 {
 	VT_FCLOSE FILE *fp = fopen("/etc/passwd", "re");
@@ -242,7 +245,7 @@ static void read_tracer_name(struct vt_proc *proc)
 		proc->tracer_name[n - 1] = '\0';
 }
 
-/* False also when one of the two may not be read. */
+/* Also false when one of the two may not be read. */
 static bool is_same_namespace(int dirfd, const char *name)
 {
 	char path[64];
@@ -358,7 +361,9 @@ static struct vt_error *read_status(struct vt_proc *proc, int dirfd)
 	return NULL;
 }
 
-/* The directory of another thread than the main one, which has ended; negative when there is none that lives. */
+/*
+ * The directory of a thread other than the main one, which has ended; negative when none is alive.
+ */
 static int open_view(int dirfd, pid_t pid)
 {
 	pid_t tid = vt_proc_view(pid);
@@ -368,7 +373,7 @@ static int open_view(int dirfd, pid_t pid)
 	return tid == pid ? -1 : openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* dirfd is of a thread that lives, if any does. */
+/* dirfd is the directory of a live thread, if there is any. */
 static struct vt_error *read_view(struct vt_proc *proc, int dirfd)
 {
 	read_thread_status(proc, dirfd);
@@ -404,7 +409,7 @@ static struct vt_error *read_all(struct vt_proc *proc, int dirfd)
 
 	VT_CLOSE int view = open_view(dirfd, proc->pid);
 
-	/* The numbers of the process stand, with the state of a thread that lives. */
+	/* The numbers of the process remain valid; the state becomes that of a live thread. */
 	if (view >= 0 && !read_stat(view, "stat", &stat))
 		proc->state = stat.state;
 	return read_view(proc, view >= 0 ? view : dirfd);
@@ -412,7 +417,10 @@ static struct vt_error *read_all(struct vt_proc *proc, int dirfd)
 
 struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid)
 {
-	/* Everything is read relative to this descriptor, so that all of it is of the same process. */
+	/*
+	 * Everything is read relative to this descriptor, so that all of it belongs to the same
+	 * process.
+	 */
 	VT_CLOSE int dirfd = pid > 0 ? open_proc(pid) : -ESRCH;
 	struct vt_proc fresh = { .pid = pid };
 
@@ -518,7 +526,7 @@ static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t 
 	if (!vt_vec_reserve(&list->threads, n ? n : 1))
 		return &vt_enomem;
 	for (size_t i = 0; i < n; i++) {
-		/* One that ended meanwhile is left out. */
+		/* A thread that has ended since is left out. */
 		if (!read_thread(dirfd, tids[i], &list->threads.data[list->threads.n]))
 			list->threads.n++;
 	}
@@ -628,7 +636,10 @@ static bool read_sample_syscall(struct vt_thread_sample *sample, int dirfd)
 	snprintf(path, sizeof(path), "%d/syscall", (int)sample->info.tid);
 	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
 		parse_syscall(&sample->info, text);
-	/* Both are 0 when it has ended. The instruction alone is where a function was called that there is not. */
+	/*
+	 * Both are 0 when the thread has ended. Only the instruction pointer is 0 after a call
+	 * through a null pointer.
+	 */
 	return sample->info.syscall_known && (sample->info.sp || sample->info.pc);
 }
 
@@ -637,7 +648,10 @@ void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid
 	VT_CLOSE int dirfd = vt_task_dir(pid);
 
 	*sample = (struct vt_thread_sample){ .info = { .tid = tid, .cpu = -1, .syscall_nr = -1 } };
-	/* The counters before the registers here, and after them below: so they span what is read in between. */
+	/*
+	 * Here the counters come before the registers, below after them: so they span what is read
+	 * in between.
+	 */
 	sample->asleep = dirfd >= 0 && read_sample_status(sample, dirfd) && read_sample_syscall(sample, dirfd);
 }
 
@@ -654,7 +668,7 @@ bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid)
 
 /* Permission */
 
-/* What decides about ptrace on our side. */
+/* What decides on our side whether ptrace is allowed. */
 struct own {
 	uid_t uid;
 	uint64_t cap_effective;
@@ -705,7 +719,7 @@ static bool is_descendant(pid_t pid)
 	char path[32];
 	struct stat_fields stat;
 
-	/* Bounded: the tree can change while it is climbed. */
+	/* Bounded: the tree can change during the walk to its root. */
 	for (int hops = 0; pid > 1 && hops < 1024; hops++, pid = stat.ppid) {
 		if (pid == getpid())
 			return true;
@@ -717,8 +731,8 @@ static bool is_descendant(pid_t pid)
 }
 
 /*
- * Files of a process that may not be dumped (a program with set-user-id or file capabilities, or one that asked with
- * prctl(PR_SET_DUMPABLE, 0)) belong to root in /proc.
+ * The /proc files of a process that may not be dumped (a program with set-user-id or file
+ * capabilities, or one that called prctl(PR_SET_DUMPABLE, 0)) belong to root.
  */
 static bool is_undumpable(const struct vt_proc *proc)
 {
@@ -730,8 +744,8 @@ static bool is_undumpable(const struct vt_proc *proc)
 }
 
 /*
- * /proc/PID/uid_map may be read by anybody, /proc/PID/ns/user only by who may trace: so when the namespace is not known to
- * be ours, the maps decide. pid 0: our own.
+ * Every user may read /proc/PID/uid_map, but /proc/PID/ns/user needs permission to trace. So when
+ * the namespace is not known to be ours, the maps decide. pid 0: our own.
  */
 static ssize_t read_uid_map(pid_t pid, char *text, size_t size)
 {
@@ -750,7 +764,7 @@ static bool is_other_user_namespace(const struct vt_proc *proc)
 	       read_uid_map(proc->pid, theirs, sizeof(theirs)) >= 0 && strcmp(ours, theirs) != 0;
 }
 
-/* There all ids are mapped to themselves; what is privileged there is so in all others. */
+/* The initial namespace maps all ids to themselves; privilege there is privilege in all others. */
 static bool is_initial_user_namespace(void)
 {
 	char text[4096], *p = text;
@@ -773,7 +787,7 @@ static void own_confinement(char *label, size_t size)
 	label[strcspn(label, "\n")] = '\0';
 }
 
-/* Reasons that hold whoever we are. */
+/* Reasons that hold for every user. */
 static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 {
 	if (proc->kernel_thread)

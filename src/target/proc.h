@@ -21,7 +21,7 @@ struct vt_thread_info {
 	pid_t tid;
 	char name[64];   /* comm; hostile bytes */
 	char state;      /* R S D T t Z X I of /proc/PID/task/TID/stat */
-	int cpu;         /* last ran on, -1 unknown */
+	int cpu;         /* where it last ran, -1 unknown */
 	uint64_t start_ticks; /* field 22 of stat: tells a reused tid apart */
 	uint64_t utime_ticks, stime_ticks;
 	/* /proc/PID/task/TID/syscall */
@@ -38,9 +38,9 @@ struct vt_proc {
 	char name[64];        /* comm */
 	char *cmdline;        /* arguments joined by spaces, at most 4096 bytes; "" for a kernel thread; hostile */
 	char *exe;            /* target of /proc/PID/exe, or "" */
-	char state;           /* of the main thread; when only that one has ended (pthread_exit()) of one that goes on */
+	char state;           /* of the main thread; if only that has ended, of a live one */
 	pid_t ppid;
-	pid_t tracer;         /* who ptraces it, 0 nobody */
+	pid_t tracer;         /* the process that ptraces it, 0 none */
 	char tracer_name[64];
 	uid_t uid, euid;
 	gid_t gid;
@@ -52,7 +52,7 @@ struct vt_proc {
 	int seccomp;          /* 0 none, 1 strict, 2 filter */
 	bool no_new_privs;
 	bool same_mnt_ns, same_pid_ns, same_user_ns;
-	char *container;      /* short id or name out of its cgroup path, or "" */
+	char *container;      /* short id or name from its cgroup path, or "" */
 	bool kernel_thread;
 	bool is_32bit;        /* its executable is ELFCLASS32 */
 	bool is_static;       /* its executable has no PT_INTERP */
@@ -62,26 +62,31 @@ struct vt_proc {
 };
 
 /*
- * Reads what can be read. Fails with VT_ERR_GONE when there is no such process (also for a tid that is not a process:
- * the message names the process). Fields that may not be read keep their zero. proc must be zeroed.
+ * Reads what can be read. Fails with VT_ERR_GONE when the process does not exist (also for a tid
+ * that is not a process: the message names the process). Fields that may not be read stay zero.
+ * proc must be zeroed.
  */
 struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid);
 void vt_proc_deinit(struct vt_proc *proc);
 
 /*
- * The number X under which /proc/X shows what the process has (memory, files, root, namespaces): pid, or, when the main
- * thread has ended with pthread_exit() and is a zombie that has nothing, any other thread. pid itself when there is none.
+ * The number X for which /proc/X shows what the process has (memory, files, root, namespaces). That
+ * is pid, unless the main thread has ended with pthread_exit(): then it is a zombie that has
+ * nothing, and any other thread does. pid itself when there is no other.
  */
 pid_t vt_proc_view(pid_t pid);
 
-/* True while the process that proc was read from exists (the same start time), zombies included. */
+/* True while the process that proc describes exists (the same start time), zombies included. */
 bool vt_proc_is_alive(const struct vt_proc *proc);
 
 struct vt_thread_list {
 	VT_VEC(struct vt_thread_info) threads; /* sorted by tid; the main thread first */
 };
 
-/* Lists the threads with all their fields. Threads that vanish meanwhile are left out. list must be zeroed. */
+/*
+ * Lists the threads with all their fields. Threads that end during the listing are left out. list
+ * must be zeroed.
+ */
 struct vt_error *vt_thread_list_init(struct vt_thread_list *list, pid_t pid);
 void vt_thread_list_deinit(struct vt_thread_list *list);
 
@@ -91,21 +96,22 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 #define VT_MAX_KERNEL_FRAMES 64
 
 /*
- * The stack in the kernel of a thread that sleeps, innermost first, each "function+0x12/0x34" in arena; returns how many were
- * stored in frames (room for VT_MAX_KERNEL_FRAMES). 0 when it may not be read (only root may), or it runs.
+ * The kernel stack of a sleeping thread, innermost frame first, each "function+0x12/0x34" in arena.
+ * Returns how many were stored in frames (room for VT_MAX_KERNEL_FRAMES); 0 when it may not be read
+ * (only root may), or the thread runs.
  */
 size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena);
 
 /*
- * A thread looked at without stopping it. The kernel shows registers of threads that sleep, and counts how often each has
- * been switched off a processor: two samples that are equal with what was read in between mean that it did not run
- * meanwhile.
+ * A sample of a thread, taken without stopping it. The kernel shows the registers of a sleeping
+ * thread, and counts how often each thread was switched off a processor. If two samples are equal,
+ * the thread did not run between them, and what was read in between is valid.
  */
 struct vt_thread_sample {
 	bool asleep;       /* the fields below are known */
 	pid_t ns_tid;      /* its number in its own pid namespace */
 	uint64_t switches; /* voluntary and involuntary ones */
-	struct vt_thread_info info; /* tid, state and what comes from the file syscall; nothing else */
+	struct vt_thread_info info; /* only tid, state and what the file syscall says */
 };
 
 /* A sample of a thread that runs, that ended or that may not be looked at is not asleep. */
@@ -115,8 +121,9 @@ void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid
 bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid);
 
 /*
- * Why this user may not trace proc, as one line with the exact remedy (Yama's ptrace_scope, another user, user
- * namespace, capability), or NULL when nothing speaks against it. For a message after EPERM, not a prediction.
+ * Why this user may not trace proc, as one line with the exact remedy (Yama's ptrace_scope, another
+ * user, user namespace, capability), or NULL when nothing prevents it. For a message after EPERM,
+ * not a prediction.
  */
 char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *arena);
 

@@ -19,7 +19,7 @@
 #define MAX_CGROUP 8192
 #define MAX_ENVIRON (1 << 20)
 #define MAX_DESCRIPTORS 65536
-#define MAX_MAPS (64 << 20) /* bytes of text: far more than any has */
+#define MAX_MAPS (64 << 20) /* bytes of text: far more than any process has */
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h; in the flags of /proc/PID/stat */
 
 /* ---- the pass ---- */
@@ -68,7 +68,7 @@ static int open_process(pid_t pid)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* False when it is gone by now. */
+/* False when the process is gone by now. */
 static bool read_process(struct vt_processes *processes, pid_t pid, bool blocks, struct vt_process *process)
 {
 	VT_CLOSE int dir = open_process(pid);
@@ -274,7 +274,7 @@ static bool has_device_open(pid_t pid, uint64_t *devices)
 	return found;
 }
 
-/* In pieces, each with the end of the one before. */
+/* Reads in pieces; each starts with the end of the one before. */
 static bool has_library_mapped(pid_t pid)
 {
 	static const char library[] = "/libcuda.so.";
@@ -324,7 +324,10 @@ static bool is_below(const char *path, size_t n, const char *parent, size_t pare
 	return n >= parent_n && !memcmp(path, parent, parent_n) && (n == parent_n || path[parent_n] == '/');
 }
 
-/* In version 1 a controller has its own tree below /sys/fs/cgroup: /sys/fs/cgroup/memory/slurm is memory's /slurm. */
+/*
+ * In version 1 each controller has its own tree below /sys/fs/cgroup: /sys/fs/cgroup/memory/slurm
+ * is /slurm of memory.
+ */
 static bool line_is_below(const char *line, size_t n, const char *parent, size_t parent_n)
 {
 	const char *controllers = memchr(line, ':', n);

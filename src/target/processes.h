@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All processes of this machine (of this pid namespace), as one pass over /proc shows them: what is needed to find those of a job,
- * and no more. What costs more to read (cgroup, environment, descriptors, memory map) is read once, when it is asked for. Nothing is
- * touched; strings are hostile.
+ * All processes of this machine (of this pid namespace), as one pass over /proc shows them: only
+ * what is needed to find the processes of a job. What costs more to read (cgroup, environment,
+ * descriptors, memory map) is read once, on demand. Nothing is touched; strings are hostile.
  */
 #ifndef VT_TARGET_PROCESSES_H
 #define VT_TARGET_PROCESSES_H
@@ -20,7 +20,7 @@
 
 /* How a process uses NVIDIA's driver, as far as can be seen from outside. */
 enum vt_gpu_use {
-	VT_GPU_NONE,    /* or it may not be looked at */
+	VT_GPU_NONE,    /* or it may not be read */
 	VT_GPU_LIBRARY, /* libcuda is mapped */
 	VT_GPU_DEVICE,  /* /dev/nvidiaN or /dev/nvidia-uvm is open; nvidiactl alone is no use of a device */
 };
@@ -34,7 +34,7 @@ struct vt_process {
 	const char *command;  /* arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a zombie */
 	size_t parent;        /* index in the list, VT_NO_PROCESS */
 	bool kernel_thread;
-	bool blocks;          /* who reads its memory waits without end: command and variables are not known, nor what is mapped */
+	bool blocks;          /* reading its memory would block, so command is unknown */
 	/* private: read when asked for */
 	const char *cgroup;
 	const char *variables;
@@ -55,18 +55,18 @@ struct vt_error *vt_processes_init(struct vt_processes *processes);
 void vt_processes_deinit(struct vt_processes *processes);
 
 /*
- * What pids here are numbers in, the boot of the kernel and the pid namespace: containers may have one name, and the same pids. ""
- * when that cannot be told.
+ * The scope in which pids here are unique: the boot of the kernel and the pid namespace.
+ * (Containers may share a host name and use the same pids.) "" when it is unknown.
  */
 void vt_processes_system(char *text, size_t size);
 
 /* Its index in the list, or VT_NO_PROCESS. */
 size_t vt_processes_find(const struct vt_processes *processes, pid_t pid);
 
-/* It has not ended since the pass, or is a zombie. */
+/* The process has not ended since the pass, or is a zombie. */
 bool vt_process_is_there(const struct vt_processes *processes, size_t process);
 
-/* Whether this process is descended from ancestor (indices); no process is from itself. */
+/* Whether this process is a descendant of ancestor (indices); no process descends from itself. */
 bool vt_processes_descends(const struct vt_processes *processes, size_t process, size_t ancestor);
 
 /* Lines "hierarchy:controllers:path"; "" when it may not be read. */
@@ -81,7 +81,10 @@ enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, u
 /* Whether one of the lines of a cgroup file is path or below it; path may begin with /sys/fs/cgroup. */
 bool vt_cgroup_is_below(const char *cgroup, const char *path);
 
-/* The job of Slurm that a cgroup file names ("job_4711" in a path) into id; false when there is none. */
+/*
+ * Puts the Slurm job that a cgroup file names ("job_4711" in a path) into id; false when there is
+ * none.
+ */
 bool vt_cgroup_slurm_job(const char *cgroup, char *id, size_t size);
 
 #endif

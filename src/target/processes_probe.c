@@ -15,7 +15,10 @@
 #include "base/clock.h"
 #include "target/proc.h"
 
-/* A page that comes from a busy disk takes a while. Where one hangs others do, too, and are not waited for that long. */
+/*
+ * A page from a busy disk takes a while. Where one process hangs, others do too, so the later ones
+ * get less time.
+ */
 #define FIRST_NS (300 * VT_NS_PER_MS)
 #define NEXT_NS (50 * VT_NS_PER_MS)
 #define ALL_NS (4 * VT_NS_PER_S)
@@ -50,7 +53,7 @@ static _Noreturn void be_the_child(struct progress *progress, const pid_t *pids,
 	_exit(0);
 }
 
-/* Asleep, or stopped: one that has no processor is not. */
+/* Asleep or stopped; a thread that only waits for a processor is not. */
 static bool is_stuck(pid_t child)
 {
 	struct vt_thread_info info = { 0 };
@@ -59,7 +62,10 @@ static bool is_stuck(pid_t child)
 	return !err && info.state != 'R';
 }
 
-/* Until it has ended (fd is the end of a pipe that it holds), or has been stuck at one process for ns. Where it is then. */
+/*
+ * Waits until the child has ended (fd is the end of a pipe that it holds), or has been stuck at one
+ * process for ns. Returns where it is then.
+ */
 static size_t follow(const struct progress *progress, pid_t child, int fd, uint64_t ns)
 {
 	struct pollfd ended = { .fd = fd, .events = POLLIN };
@@ -81,7 +87,7 @@ static size_t follow(const struct progress *progress, pid_t child, int fd, uint6
 	return __atomic_load_n(&progress->at, __ATOMIC_ACQUIRE);
 }
 
-/* What hangs where even SIGKILL does not reach it is gone when the kernel lets it go. */
+/* A child that hangs where even SIGKILL does not reach it ends when the kernel lets it go. */
 static void end(pid_t child)
 {
 	uint64_t until_ns = vt_now_ns() + NEXT_NS;
@@ -91,7 +97,7 @@ static void end(pid_t child)
 		vt_sleep_ns(VT_NS_PER_MS);
 }
 
-/* From first on: the next one that blocks, n when there is none. */
+/* The next process, from first on, that blocks; n when there is none. */
 static size_t find_next(struct progress *progress, const pid_t *pids, size_t first, size_t n, uint64_t ns)
 {
 	pid_t parent = getpid(), child;
@@ -124,7 +130,7 @@ void vt_processes_probe(const pid_t *pids, size_t n, bool *blocks)
 	for (size_t i = find_next(progress, pids, 0, n, ns); i < n; i = find_next(progress, pids, i + 1, n, ns)) {
 		blocks[i] = true;
 		ns = NEXT_NS;
-		/* Nothing is lost but names of processes. */
+		/* Only names of processes are lost. */
 		for (size_t k = i + 1; k < n && vt_deadline_passed(deadline_ns); k++)
 			blocks[k] = true;
 		if (vt_deadline_passed(deadline_ns))

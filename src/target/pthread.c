@@ -2,8 +2,9 @@
 #include "target/pthread.h"
 
 /*
- * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to itself; the tid, which the
- * kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), stands at VT_PTHREAD_TID.
+ * glibc's struct pthread on x86-64 begins with a tcbhead_t, whose words at 0 and 16 point to
+ * itself; the tid, which the kernel itself wrote (CLONE_PARENT_SETTID, set_tid_address), is at
+ * VT_PTHREAD_TID.
  */
 enum {
 	PTHREAD_TCB = 0,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What glibc knows of a thread. */
+/* What glibc knows about a thread. */
 #ifndef VT_TARGET_PTHREAD_H
 #define VT_TARGET_PTHREAD_H
 
@@ -11,8 +11,8 @@
 #define VT_PTHREAD_TID 720
 
 /*
- * What the thread with this pthread_t (on x86-64 its fs base) calls itself, in its own pid namespace; 0 when there is no struct
- * pthread of glibc.
+ * The tid, in its own pid namespace, of the thread with this pthread_t (on x86-64 its fs base); 0
+ * when there is no struct pthread of glibc.
  */
 pid_t vt_pthread_tid(struct vt_memsrc *src, uint64_t pthread);
 

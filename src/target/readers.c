@@ -17,7 +17,7 @@ struct vt_readers {
 	pthread_t threads[MAX_THREADS];
 	unsigned int n_threads;
 	bool quit;
-	/* what is being copied, and how far it was given out: to byte `offset` of vec[at] */
+	/* what is being copied, and how much is handed out: up to byte `offset` of vec[at] */
 	pid_t tid;
 	const struct vt_memvec *vec;
 	size_t n, at, offset;
@@ -30,7 +30,7 @@ struct job {
 	size_t n, bytes;
 };
 
-/* The next part of what is to be copied, with the lock held. False: there is none. */
+/* The next part to copy, with the lock held. False: there is none. */
 static bool take_job(struct vt_readers *r, struct job *job)
 {
 	job->n = job->bytes = 0;

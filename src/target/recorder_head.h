@@ -8,8 +8,8 @@
 #include "vramtap/mem.h"
 
 /*
- * The address of the first head, of whatever version, in [start, end), both at pages; 0: there is none. At most *budget bytes are
- * read, which are taken off it.
+ * The address of the first head, of any version, in [start, end), both page-aligned; 0: there is
+ * none. Reads at most *budget bytes and subtracts them from it.
  */
 uint64_t vt_recorder_head_find(struct vt_memsrc *src, uint64_t start, uint64_t end, uint64_t *budget);
 

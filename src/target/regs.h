@@ -17,10 +17,10 @@ struct vt_regs {
 	uint64_t r[VT_N_REGS];
 	uint64_t fs_base;
 	int64_t orig_rax; /* number of the system call it was stopped in, -1 when none */
-	uint32_t unknown; /* bit n: register n could not be read (a thread that was not stopped); its value means nothing */
+	uint32_t unknown; /* bit n: register n is unknown (the thread was not stopped) */
 };
 
-/* From the order in which the kernel hands them out (PTRACE_GETREGS, NT_PRSTATUS). */
+/* From the order that the kernel uses (PTRACE_GETREGS, NT_PRSTATUS). */
 void vt_regs_from_user(const struct user_regs_struct *user, struct vt_regs *regs);
 
 #endif

@@ -37,7 +37,7 @@ static const uint8_t *find_page(const struct vt_replay *replay, uint64_t page)
 	return slot && *slot != NOWHERE ? replay->data + *slot * PAGE : NULL;
 }
 
-/* Pages of this piece are not known: read_under() has to find out. */
+/* Pages of this piece are unknown: read_under() has to read them. */
 static void forget(struct vt_replay *replay, const struct vt_memvec *piece)
 {
 	for (size_t at = 0; at < piece->len; at += PAGE) {
@@ -48,7 +48,7 @@ static void forget(struct vt_replay *replay, const struct vt_memvec *piece)
 	}
 }
 
-/* Reads pieces, whose pages have a place, in one go. */
+/* Reads pieces, whose pages all have a place, in one go. */
 static void fill(struct vt_replay *replay, struct vt_memvec *vec, size_t count)
 {
 	for (int bad = 0; count > 0 && vt_mem_readv(replay->under, vec, count); bad++) {
@@ -61,13 +61,13 @@ static void fill(struct vt_replay *replay, struct vt_memvec *vec, size_t count)
 				forget(replay, &vec[--count]);
 			return;
 		}
-		/* The others once more: which of them were filled is not known (see vt_memsrc_ops). */
+		/* Reads the others again: it is unknown which were filled (see vt_memsrc_ops). */
 		forget(replay, &vec[i]);
 		memmove(vec + i, vec + i + 1, (--count - i) * sizeof(*vec));
 	}
 }
 
-/* Gives a new page a place; false when there is none left, or it is known already. */
+/* Gives a new page a place; false when no place is left, or the page is known already. */
 static bool claim(struct vt_replay *replay, uint64_t page, struct vt_memvec *vec)
 {
 	size_t place = replay->n;

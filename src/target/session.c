@@ -42,7 +42,7 @@
 /* Rounds in which threads may still appear: each creates its next one before it is stopped, so a few are enough. */
 #define MAX_ROUNDS 100
 
-/* Busy waiting (giving the processor to others) before sleeping: most threads stop within microseconds. */
+/* Yields of the processor before the first sleep: most threads stop within microseconds. */
 #define YIELDS 64
 #define SHORTEST_SLEEP_NS (20 * VT_NS_PER_US)
 #define LONGEST_SLEEP_NS VT_NS_PER_MS
@@ -59,8 +59,9 @@ enum phase {
 };
 
 /*
- * Everything that this process is attached to, for release from a signal handler and after the end of a session. An entry
- * is made before PTRACE_SEIZE and removed after PTRACE_DETACH, so that none is ever missing.
+ * All threads that this process is attached to, for release from a signal handler and after the end
+ * of a session. An entry is made before PTRACE_SEIZE and removed after PTRACE_DETACH, so none is
+ * ever missing.
  */
 struct held {
 	volatile pid_t tid; /* 0: free */
@@ -75,7 +76,7 @@ static int hold(pid_t tid, bool is_main)
 {
 	int slot = 0;
 
-	/* Entries are freed from all over, but mostly all at once: then this finds the first. */
+	/* Entries are freed in any order, but mostly all at once: then this finds the first. */
 	if (n_held < VT_MAX_THREADS)
 		slot = n_held;
 	else
@@ -151,7 +152,7 @@ static void on_child(int signo)
 	errno = saved;
 }
 
-/* Without SA_NOCLDSTOP each thread that stops sends one, too. */
+/* Without SA_NOCLDSTOP each thread that stops would send one, too. */
 static void handle_children(bool between_sessions, struct sigaction *before)
 {
 	struct sigaction action = {
@@ -215,7 +216,7 @@ bool vt_session_settle(void)
 
 static const char why_ended[] = "it ended";
 
-/* What is needed while threads are being stopped. */
+/* State that is needed while threads are being stopped. */
 struct stopping {
 	struct vt_session *session;
 	int task_dir;
@@ -273,7 +274,10 @@ static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 	return NULL;
 }
 
-/* Adds threads that were not known yet. The process may end meanwhile: then there is nothing to add. */
+/*
+ * Adds threads that were not known yet. The process may end during this: then there is nothing to
+ * add.
+ */
 static struct vt_error *find_threads(struct stopping *stopping)
 {
 	VT_FREE pid_t *tids = NULL;
@@ -358,8 +362,9 @@ static struct vt_error *refused(struct stopping *stopping, struct vt_session_thr
 }
 
 /*
- * Attaches to a thread unless it sleeps uninterruptibly (D: vfork() parent, disk, network file system, driver). Such a
- * thread could not be stopped, and not be let go either until it stops: so it is left alone and looked at again later.
+ * Attaches to a thread unless it sleeps uninterruptibly (D: vfork() parent, disk, network file
+ * system, driver). A thread in that state cannot be stopped, and cannot be let go until it stops:
+ * so it is left alone and looked at again later.
  */
 static struct vt_error *seize(struct stopping *stopping, struct vt_session_thread *thread)
 {
@@ -456,7 +461,7 @@ static bool collect(struct vt_session_thread *thread)
 	}
 }
 
-/* Waits a little: first only for the processor, then longer and longer. */
+/* Waits a little: first only yields the processor, then sleeps longer and longer. */
 static void pause_between(unsigned int *idle)
 {
 	uint64_t sleep_ns = SHORTEST_SLEEP_NS;
@@ -513,8 +518,9 @@ static bool has_new(const struct vt_session *session)
 }
 
 /*
- * Threads that cannot be stopped at the moment get their time before anybody is: the others must not stand still for them.
- * Those that appear from here on are dealt with as they come.
+ * Threads that cannot be stopped at the moment get their time before any thread is stopped: the
+ * others must not wait for them while stopped. Threads that appear from here on are dealt with as
+ * they come.
  */
 static struct vt_error *attach_to_all(struct stopping *stopping)
 {
@@ -531,9 +537,11 @@ static struct vt_error *attach_to_all(struct stopping *stopping)
 }
 
 /*
- * True when the process has no thread but those that stand still for us: these cannot end, nor start others, so when their
- * number is that of all threads, it is they. The kernel adds it to the link count of /proc/PID/task, which a directory
- * has 2 of (fs/proc/base.c:proc_task_getattr()); listing the directory takes 100 times as long. False: not known.
+ * True when the process has no threads except those that we hold stopped. These can neither end nor
+ * start others, so it is enough that their number is the number of all threads. The kernel adds
+ * that number to the link count of /proc/PID/task, which is 2 for a directory
+ * (fs/proc/base.c:proc_task_getattr()); listing the directory takes 100 times as long. False: not
+ * known.
  */
 static bool holds_all(const struct stopping *stopping)
 {
@@ -671,8 +679,9 @@ struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, stru
 }
 
 /*
- * The short way for what nearly every thread is: in the trap that our interrupt brought, which it cannot leave by itself,
- * and with nothing to restart. (A system call less a thread matters: the target stands still.)
+ * The short way for nearly every thread: it is in the trap that our interrupt caused, which it
+ * cannot leave by itself, and has nothing to restart. (One system call fewer per thread matters:
+ * the target is stopped.)
  */
 static bool detach(const struct vt_session_thread *thread)
 {
@@ -706,7 +715,7 @@ void vt_session_resume(struct vt_session *session)
 	}
 	if (is_guarded && n_held > 0) {
 		handle_children(true, NULL);
-		(void)vt_session_settle(); /* those that stopped before this */
+		(void)vt_session_settle(); /* lets go of threads that stopped before this */
 	} else {
 		unguard_if_none_held();
 	}

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The only place that stops and resumes threads. PTRACE_SEIZE and PTRACE_INTERRUPT, never SIGSTOP; every wait has a
- * deadline; a target that was already stopped (SIGSTOP, job control) stays stopped; whatever fails, everything that was
- * stopped is released. If this process dies, the kernel releases the target.
+ * The only place that stops and resumes threads. It uses PTRACE_SEIZE and PTRACE_INTERRUPT, never
+ * SIGSTOP. Every wait has a deadline. A target that was already stopped (SIGSTOP, job control)
+ * stays stopped. Whatever fails, everything that was stopped is released. If this process dies, the
+ * kernel releases the target.
  *
- * A stop event is looked at with WNOWAIT only: a tracer that consumes a signal-delivery-stop and dies loses the signal.
- * A system call that a ptrace interrupt ends with EINTR although no signal came (epoll_wait and its kin) is restarted, so
- * that the target sees nothing.
+ * A stop event is read with WNOWAIT only: if a tracer consumes a signal-delivery-stop and dies, the
+ * signal is lost. A system call that a ptrace interrupt ends with EINTR although no signal came
+ * (epoll_wait and similar calls) is restarted, so that the target sees nothing.
  *
  * The kernel ties a tracee to the tracing thread: all calls for one session must come from the same thread. Nothing in
  * this process may wait for any child (waitpid(-1, ...)) while a session is open, since that would swallow stop events.
@@ -27,8 +28,8 @@
 struct vt_session_thread {
 	pid_t tid;
 	bool stopped;          /* it stopped for us and regs are valid; stays so after the resume */
-	bool was_group_stopped; /* it was stopped by a signal before we came */
-	bool sampled;          /* not stopped, but it sleeps: regs are valid except for the unknown ones (the caller's) */
+	bool was_group_stopped; /* a signal had stopped it before we came */
+	bool sampled;          /* not stopped, but asleep: regs are valid except the unknown ones */
 	struct vt_regs regs;   /* valid when stopped or sampled */
 	const char *why;       /* static text: why it is not stopped: "it did not stop in time", "it ended", ... */
 	/* private: */
@@ -46,26 +47,31 @@ struct vt_session {
 };
 
 /*
- * Stops all threads (new ones that appear meanwhile too) and reads their registers. A thread that does not stop within
- * per_thread_deadline_ns of its own costs only that and has .stopped = false. VT_ERR_PERMISSION when the first attach is
- * refused (with another tracer: VT_ERR_BUSY naming it), VT_ERR_GONE. On failure nothing is left stopped.
+ * Stops all threads (also those that appear during this) and reads their registers. A thread that
+ * does not stop within its own per_thread_deadline_ns costs no more time than that and has .stopped
+ * = false. VT_ERR_PERMISSION when the first attach is refused (VT_ERR_BUSY naming the tracer if
+ * there is another one), VT_ERR_GONE. On failure nothing is left stopped.
  */
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns);
-/* The same, but threads that were waited for already (sleepers, NULL none) hardly hold up the others. */
+/*
+ * The same, but threads that were already waited for (sleepers, NULL: none) hardly delay the
+ * others.
+ */
 struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
 				      const struct vt_sleepers *sleepers);
 
 /*
- * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has not yet done so (it was
- * runnable when looked at and then blocked uninterruptibly) cannot be let go by the kernel's rules: see vt_session_settle().
+ * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has
+ * not stopped yet (it was runnable when we looked and then blocked uninterruptibly) cannot be let
+ * go by the kernel's rules: see vt_session_settle().
  */
 void vt_session_resume(struct vt_session *session);
 
 /*
- * Lets go of threads that stopped only after their session was over, and says whether any is still outstanding. Every
- * other call here and a handler of SIGCHLD do that too, and our exit does it for good, so nobody has to call this who does not
- * want to know.
+ * Lets go of threads that stopped only after their session was over, and tells whether any is still
+ * outstanding. Every other call here and a handler of SIGCHLD do that too, and our exit does it for
+ * good, so call this only to learn the result.
  */
 bool vt_session_settle(void);
 

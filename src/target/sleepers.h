@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that sleep uninterruptibly. None of them can be stopped, and it is not known for how long: so whoever stops several processes
- * together waits for them before, and does not wait again for those that are left.
+ * Threads that sleep uninterruptibly. They cannot be stopped, and it is unknown for how long. So a
+ * caller that stops several processes together waits for these threads first, and does not wait
+ * again for those that are left.
  */
 #ifndef VT_TARGET_SLEEPERS_H
 #define VT_TARGET_SLEEPERS_H
@@ -16,7 +17,10 @@ struct vt_sleepers {
 	size_t n;
 };
 
-/* Waits until no thread of the process sleeps that did so at first, at most wait_ns; left are those that slept all that time. */
+/*
+ * Waits, at most wait_ns, until every thread that slept at the start has woken up; those that slept
+ * all the time remain.
+ */
 void vt_sleepers_init(struct vt_sleepers *sleepers, pid_t pid, uint64_t wait_ns);
 void vt_sleepers_deinit(struct vt_sleepers *sleepers);
 

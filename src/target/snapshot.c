@@ -11,7 +11,10 @@
 
 #define PAGE 4096u
 
-/* What is tried when maps does not know the stack (it was read earlier): shrunk to what is readable. */
+/*
+ * Size to try when maps does not know the stack (maps was read earlier); it is shrunk to what is
+ * readable.
+ */
 #define UNKNOWN_STACK (64u * 1024)
 
 /* A copied range. */
@@ -98,11 +101,14 @@ static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot, .direc
 static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t limit)
 {
 	const struct vt_map_entry *entry = vt_maps_find(maps, sp);
-	/* Whole pages, so that none of them has to be read again by somebody else. */
+	/* Whole pages, so that no page has to be read again later. */
 	struct piece piece = { .start = sp > RED_ZONE ? (sp - RED_ZONE) & ~(uint64_t)(PAGE - 1) : 0 };
 	uint64_t end = entry ? entry->end : sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK : sp;
 
-	/* A mapping without read permission, or of a device, is no stack, whatever the register says. */
+	/*
+	 * A mapping without read permission, or of a device, is not a stack, whatever the register
+	 * says.
+	 */
 	if (entry && (!(entry->flags & VT_MAP_READ) || !strncmp(entry->path, "/dev/nvidia", 11)))
 		end = piece.start;
 	if (entry && piece.start < entry->start)
@@ -147,7 +153,10 @@ static uint64_t sum(const struct piece *pieces, size_t n)
 	return total;
 }
 
-/* The pieces of all threads whose stack pointer is known; *cut becomes the number of those whose stack is deeper than the limit. */
+/*
+ * The pieces of all threads whose stack pointer is known; *cut is set to the number of threads
+ * whose stack is deeper than the limit.
+ */
 static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps, size_t limit,
 			  struct piece *pieces, size_t *cut)
 {
@@ -167,7 +176,7 @@ static size_t list_pieces(const struct vt_session *session, const struct vt_maps
 	return join(pieces, n);
 }
 
-/* The map may be older than the stacks: keeps what can be read from the start on. */
+/* The map may be older than the stacks: keeps the readable part from the start on. */
 static void read_what_can_be(struct vt_memsrc *src, struct piece *piece)
 {
 	for (int tries = 0; tries < 4 && piece->end > piece->start; tries++) {
@@ -185,7 +194,7 @@ static void read_what_can_be(struct vt_memsrc *src, struct piece *piece)
 	piece->end = piece->start;
 }
 
-/* Fills all pieces, with as few system calls as there can be: the target stands still meanwhile. */
+/* Fills all pieces with as few system calls as possible: the target is stopped during this. */
 static struct vt_error *copy_all(struct vt_snapshot *snapshot, struct vt_memsrc *src)
 {
 	VT_FREE struct vt_memvec *vec = calloc(snapshot->n + 1, sizeof(*vec));
@@ -225,7 +234,10 @@ struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_
 	if (!snapshot->pieces)
 		return &vt_enomem;
 	snapshot->n = list_pieces(session, maps, limits->per_thread, snapshot->pieces, &snapshot->cut);
-	/* Too much in all: the same smaller limit for everybody, so that no thread loses the top of its stack. */
+	/*
+	 * Too much in total: the same smaller limit for all threads, so that none loses the top of
+	 * its stack.
+	 */
 	if (sum(snapshot->pieces, snapshot->n) > limits->total)
 		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces,
 					  &snapshot->cut);

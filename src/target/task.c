@@ -148,7 +148,7 @@ char vt_task_state(int dirfd, pid_t tid)
 	return p && p[1] == ' ' ? p[2] : 0;
 }
 
-/* Zombies and the dead have given back their memory, files and namespaces. */
+/* Zombies and dead tasks have given back their memory, files and namespaces. */
 static bool has_memory(int dirfd, pid_t tid)
 {
 	char state = vt_task_state(dirfd, tid);

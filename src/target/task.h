@@ -21,7 +21,8 @@ int vt_task_dir(pid_t pid);
 ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size);
 
 /*
- * All numbers that are names in the directory, ascending; at most max. The caller frees *tids. 0 or a negative errno.
+ * All entries of the directory whose names are numbers, ascending; at most max. The caller frees
+ * *tids. 0 or a negative errno.
  */
 int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n);
 

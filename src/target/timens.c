@@ -11,19 +11,25 @@
 
 #define MAX_SECONDS (INT64_C(1) << 32) /* the kernel allows offsets that keep the clock below 146 years (KTIME_SEC_MAX / 2) */
 
-/* The namespace that it is in; that of its children to be is another file, time_for_children. */
+/*
+ * The namespace that the process is in; its future children's is in another file,
+ * time_for_children.
+ */
 static bool same_namespace(pid_t pid)
 {
 	struct stat ours, theirs;
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/time", (int)vt_proc_view(pid));
-	/* An older kernel has neither. */
+	/* An older kernel has neither file. */
 	return stat("/proc/self/ns/time", &ours) ||
 	       (!stat(path, &theirs) && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino);
 }
 
-/* Of the namespace that children of the process are made in: that of the process itself, but between unshare() and exec. */
+/*
+ * The file describes the namespace of future children: that of the process itself, except between
+ * unshare() and exec.
+ */
 static bool read_offset(const char *path, int64_t *ns)
 {
 	FILE *file = fopen(path, "re");

@@ -12,7 +12,10 @@
 #include "base/regular.h"
 #include "target/core/parts.h"
 
-/* A mapping has a segment; vm.max_map_count is 65,530 by default, and some sites raise it to a million or so. */
+/*
+ * Each mapping has a segment; vm.max_map_count is 65,530 by default, and some sites raise it to a
+ * million or so.
+ */
 #define MAX_SEGMENTS (4u * 1024 * 1024)
 #define MAX_NOTE_SEGMENTS 16
 #define EM_CUDA_GPU 190 /* EM_CUDA */
@@ -40,7 +43,7 @@ static struct vt_error *refuse_packed(const uint8_t *start, size_t n, const char
 	return NULL;
 }
 
-/* Cores of other kinds, each with what to do about it. */
+/* Cores of other kinds, each with advice for the user. */
 static struct vt_error *refuse_other(const Elf64_Ehdr *ehdr, size_t n, const char *path)
 {
 	if (n < sizeof(*ehdr) || memcmp(ehdr->e_ident, ELFMAG, SELFMAG) != 0)
@@ -81,7 +84,7 @@ static uint64_t bytes_there(const struct vt_core *core, uint64_t offset, uint64_
 	return len < core->size - offset ? len : core->size - offset;
 }
 
-/* The sizes in the headers of a damaged core may be anything. */
+/* The headers of a damaged core may have any sizes. */
 static void add_missing(struct vt_core *core, uint64_t n)
 {
 	core->missing_bytes = n < UINT64_MAX - core->missing_bytes ? core->missing_bytes + n : UINT64_MAX;
@@ -115,7 +118,7 @@ static int compare_segments(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Of those that overlap, which no core has that is not damaged, the first counts. */
+/* Where segments overlap, the first counts. Only a damaged core has such segments. */
 static void sort_segments(struct vt_core *core)
 {
 	size_t kept = 0;

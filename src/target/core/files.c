@@ -18,10 +18,10 @@
 
 #define PAGE 4096u
 #define MAX_PHDRS 64
-#define MAX_NOTES 4096 /* bytes of a note segment that are looked at */
+#define MAX_NOTES 4096 /* bytes of a note segment that are read */
 #define BUILD_IDS "/.build-id"
 #define DEBUG_BUILD_IDS "/usr/lib/debug/.build-id"
-/* Of the search for files by name alone. */
+/* For the search for files by name alone. */
 #define MAX_DEPTH 32
 #define MAX_ENTRIES 2000000
 #define MAX_FOUND 4096
@@ -34,7 +34,7 @@ enum identity {
 	ID_KNOWN,
 };
 
-/* A file of the sysroot that is called like a module. */
+/* A file of the sysroot that has the name of a module. */
 struct named {
 	uint64_t name; /* hash of the base name */
 	const char *path;
@@ -46,12 +46,12 @@ struct core_files {
 	const struct vt_maps *maps;
 	const char *exe;
 	int sysroot; /* -1: none */
-	/* of the module that was asked for last */
+	/* for the module that was asked for last */
 	uint64_t module;
 	enum identity identity;
 	uint8_t build_id[VT_BUILD_ID_MAX];
 	uint8_t build_id_len;
-	/* the search of the sysroot, when it was needed */
+	/* the search of the sysroot, once it was needed */
 	bool searched, cut;
 	uint64_t deadline_ns;
 	size_t n_entries;
@@ -67,7 +67,10 @@ static struct core_files *files_of(struct vt_files *files)
 
 /* ---- what the core says ---- */
 
-/* Bytes at this offset of the file of the module whose mappings begin with entry, out of the core's memory alone. */
+/*
+ * Bytes at this offset of the file of the module whose mappings begin with entry, from the core's
+ * memory alone.
+ */
 static bool read_at(struct core_files *cf, const struct vt_map_entry *entry, uint64_t offset, void *buf, size_t len)
 {
 	const struct vt_map_entry *end = cf->maps->entries.data + cf->maps->entries.n;
@@ -115,7 +118,10 @@ static void know(struct core_files *cf, const struct vt_module *module, const st
 	cf->identity = read_identity(cf, entry);
 }
 
-/* How much of the n bytes at the start of a file the loader maps for their own sake; what follows is there by chance. */
+/*
+ * How many of the n bytes at the start of a file the loader maps on purpose; what follows is mapped
+ * by chance.
+ */
 static size_t loaded(const uint8_t *page, size_t n)
 {
 	Elf64_Ehdr ehdr;
@@ -132,7 +138,7 @@ static size_t loaded(const uint8_t *page, size_t n)
 	return n;
 }
 
-/* Nothing runs by the sections: a copy of the file with its symbols has others. */
+/* Execution does not use the sections: a copy of the file with its symbols has different ones. */
 static void forget_sections(uint8_t *page, size_t n)
 {
 	Elf64_Ehdr ehdr;
@@ -166,7 +172,10 @@ static enum vt_module_file judge(struct core_files *cf, struct vt_module *module
 {
 	enum vt_comparison first = compare_first_page(cf, module, entry), tables;
 
-	/* A file with nothing but debug information, and one that patchelf has changed since, have the same build id. */
+	/*
+	 * A file with only debug information has the same build id, and so has a file that patchelf
+	 * changed later.
+	 */
 	if (cf->identity == ID_KNOWN)
 		return same_id(cf, module) && first != VT_DIFFERENT ? VT_FILE_RIGHT : VT_FILE_DIFFERS;
 	if (cf->identity == ID_NONE && first != VT_NOT_THERE)
@@ -174,7 +183,10 @@ static enum vt_module_file judge(struct core_files *cf, struct vt_module *module
 	tables = first == VT_DIFFERENT ? VT_DIFFERENT : vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core));
 	if (tables != VT_SAME)
 		return tables == VT_DIFFERENT ? VT_FILE_DIFFERS : VT_FILE_UNKNOWN;
-	/* patchelf, as for PyTorch's wheels, moves the notes to where no page is ever changed, and so none is in a core. */
+	/*
+	 * patchelf (used for PyTorch's wheels) moves the notes to pages that are never changed, so
+	 * they are in no core.
+	 */
 	return first == VT_SAME ? VT_FILE_ALIKE : VT_FILE_UNCHECKED;
 }
 
@@ -233,7 +245,7 @@ static void add_named(struct core_files *cf, const char *directory, const char *
 		cf->cut = true;
 }
 
-/* Takes fd over. Follows no link, so it stays below the sysroot and comes to an end. */
+/* Takes fd over. Follows no link, so it stays below the sysroot and terminates. */
 static void search(struct core_files *cf, int fd, const char *directory, int depth)
 {
 	DIR *dir = fdopendir(fd);
@@ -285,7 +297,7 @@ static void search_sysroot(struct core_files *cf)
 		search(cf, fd, "", 0);
 }
 
-/* The nth file that is called like the module. */
+/* The nth file that has the module's name. */
 static int open_named(struct core_files *cf, const struct vt_module *module, unsigned int n)
 {
 	uint64_t h = hash_base(module->path);
@@ -306,7 +318,7 @@ static int open_in(int root, const char *path)
 	return root < 0 ? -1 : vt_files_open_in(root, path);
 }
 
-/* "DIRECTORY/ab/cdef…", as distributions and gdb have it. */
+/* "DIRECTORY/ab/cdef…", as distributions and gdb use it. */
 static bool build_id_path(const struct core_files *cf, const char *directory, char *path, size_t size)
 {
 	int n;
@@ -341,7 +353,7 @@ static int candidate(struct vt_files *files, const struct vt_module *module, con
 		return build_id_path(cf, BUILD_IDS, path, sizeof(path)) ? open_in(cf->sysroot, path) : -1;
 	case 3:
 		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ? open_in(cf->sysroot, path) : -1;
-	case 4: /* a file of this machine, which the core is not of, needs a build id to be the right one */
+	case 4: /* a core of another machine: local files need a build id to match */
 		return cf->sysroot >= 0 && cf->identity != ID_KNOWN ? -1 : vt_open_regular(module->path);
 	case 5:
 		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ? vt_open_regular(path) : -1;

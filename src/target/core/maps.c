@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The map of a core's memory out of its segments and its list of mapped files. The kernel has a segment for every mapping. gdb
- * has them only for what it dumps, which can be the first page of a file: what lies behind is in the list of files alone.
+ * The map of a core's memory, made from its segments and its list of mapped files. The kernel
+ * writes a segment for every mapping. gdb writes them only for what it dumps, which may be just the
+ * first page of a file: the rest appears only in the list of files.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "target/core/parts.h"
 
 #define PAGE UINT64_C(4096)
-#define MAX_PHDRS 64 /* of a module; more than any linker makes */
+#define MAX_PHDRS 64 /* of a module; more than any linker creates */
 
 struct builder {
 	struct vt_core *core;
@@ -20,11 +21,11 @@ struct builder {
 	struct vt_map number_of; /* hash of a path → its number */
 	const char **paths;      /* by number - 1 */
 	size_t n_paths;
-	size_t first; /* the mapping at which those of the file at hand begin */
-	bool looked;  /* its program headers were looked for: */
+	size_t first; /* the first mapping of the current file */
+	bool looked;  /* it was searched for program headers: */
 	Elf64_Phdr headers[MAX_PHDRS];
 	size_t n_headers;  /* 0: not in the core, or no ELF file */
-	bool is_code;      /* if there are no headers: it may be */
+	bool is_code;      /* without headers: it may be code */
 	uint64_t bias;
 };
 
@@ -37,7 +38,7 @@ static uint64_t hash(const char *path)
 	return h;
 }
 
-/* The number that stands for a file where /proc has an inode; 0 when memory is short. */
+/* A number that takes the place of the inode of /proc; 0 when memory is short. */
 static uint64_t file_number(struct builder *b, const char *path)
 {
 	const uint64_t *number = vt_map_get(&b->number_of, hash(path));
@@ -46,15 +47,17 @@ static uint64_t file_number(struct builder *b, const char *path)
 		return *number;
 	if (!number && !vt_map_put(&b->number_of, hash(path), b->n_paths + 1))
 		return 0;
-	/* There is room: one for each mapping. Of two paths with one hash the second gets a number for each mapping, which only
-	   makes more modules of it. */
+	/*
+	 * There is room: one for each mapping. When two paths have the same hash, the second gets a
+	 * number for each mapping, which only splits it into more modules.
+	 */
 	b->paths[b->n_paths++] = path;
 	return b->n_paths;
 }
 
 /* ---- flags of what has no segment ---- */
 
-/* Looks at the ELF header of the file at hand. */
+/* Looks at the ELF header of the current file. */
 static void read_headers(struct builder *b)
 {
 	const struct vt_core_mapping *first = &b->core->mappings.data[b->first];
@@ -79,7 +82,7 @@ static void read_headers(struct builder *b)
 	for (size_t k = 0; k < ehdr.e_phnum; k++) {
 		if (b->headers[k].p_type != PT_LOAD)
 			continue;
-		/* The first segment is that at the start of the file. */
+		/* The first segment is the one at the start of the file. */
 		if (b->n_headers == 0)
 			b->bias = first->start - (b->headers[k].p_vaddr & ~(PAGE - 1));
 		b->headers[b->n_headers++] = b->headers[k];
@@ -91,7 +94,7 @@ static unsigned int map_flags(uint32_t p_flags)
 	return (p_flags & PF_R ? VT_MAP_READ : 0) | (p_flags & PF_W ? VT_MAP_WRITE : 0) | (p_flags & PF_X ? VT_MAP_EXEC : 0);
 }
 
-/* As the program headers have them, or what may be. */
+/* The flags from the program headers, or a safe guess. */
 static unsigned int flags_of_mapping(struct builder *b, size_t i)
 {
 	const struct vt_core_mapping *mapping = &b->core->mappings.data[i];
@@ -126,7 +129,7 @@ static bool add(struct builder *b, uint64_t start, uint64_t end, unsigned int fl
 	return entry->path && (!mapping || entry->inode);
 }
 
-/* Anonymous memory between two addresses: segments, so far as they are not of files. */
+/* Anonymous memory between two addresses: segments, as far as they do not belong to files. */
 static bool add_anonymous(struct builder *b, size_t *next, uint64_t from, uint64_t to)
 {
 	const struct vt_core *core = b->core;
@@ -144,7 +147,7 @@ static bool add_anonymous(struct builder *b, size_t *next, uint64_t from, uint64
 	return true;
 }
 
-/* The segment that has all of the mapping tells its flags. */
+/* The segment that contains the whole mapping gives its flags. */
 static unsigned int flags_of(struct builder *b, size_t i, size_t next)
 {
 	const struct vt_core_mapping *mapping = &b->core->mappings.data[i];
@@ -164,7 +167,7 @@ static bool build(struct builder *b)
 	for (size_t i = 0; i < core->mappings.n; i++) {
 		const struct vt_core_mapping *mapping = &core->mappings.data[i];
 
-		/* A second copy of a file behind the first begins at its start again. */
+		/* A second copy of a file, right behind the first, starts at offset 0 again. */
 		if (i == 0 || mapping->path != mapping[-1].path || (mapping->offset == 0 && mapping[-1].offset > 0)) {
 			b->first = i;
 			b->looked = false;

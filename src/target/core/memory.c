@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a core. Its file is read with pread(), a page at a time and kept in a small cache, and never mapped: where a
- * mapped file is cut short meanwhile there would be zeros (base/sigbus.h), which could pass for numbers.
+ * The memory of a core. Its file is read with pread(), a page at a time, into a small cache. It is
+ * never mapped: if a mapped file is truncated during the read, zeros appear (base/sigbus.h), and
+ * these could pass for data.
  */
 #include <elf.h>
 #include <errno.h>
@@ -14,9 +15,9 @@
 #include "target/elfsym.h"
 
 #define PAGE 4096u
-#define CACHE_BITS 12 /* 16 MiB, so far as they are used */
+#define CACHE_BITS 12 /* 16 MiB when all slots are used */
 #define CACHE_SIZE (sizeof(struct vt_core_page) << CACHE_BITS)
-#define DIRECT_READ (4 * PAGE) /* what is longer does not go through the cache */
+#define DIRECT_READ (4 * PAGE) /* longer reads bypass the cache */
 
 struct vt_core_page {
 	uint64_t number; /* in the file, from 1; 0: empty */
@@ -98,7 +99,10 @@ static const struct vt_core_segment *segment_at(const struct vt_core *core, uint
 	return low < core->segments.n && core->segments.data[low].start <= addr ? &core->segments.data[low] : NULL;
 }
 
-/* How many of len bytes at addr, from there on, are in the core; they are put into buf. */
+/*
+ * Copies into buf what the core has of the len bytes at addr, up to the first gap. Returns how
+ * many.
+ */
 static size_t read_segment(struct vt_core *core, uint64_t addr, void *buf, size_t len)
 {
 	const struct vt_core_segment *segment = segment_at(core, addr);
@@ -138,8 +142,9 @@ static int read_raw(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
 /* ---- and in the files of its modules ---- */
 
 /*
- * How many of len bytes at addr, from there on, the process has from the file: those of a segment that the program headers make
- * read-only. (One that they make writable may have been changed, even if it is read-only by now: relocations.)
+ * How many of the len bytes from addr on the process has from the file: those of a segment that the
+ * program headers make read-only. (A segment that they make writable may have been changed, even if
+ * it is read-only by now: relocations.)
  */
 static size_t read_module(struct vt_core *core, uint64_t addr, void *buf, size_t len)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The notes of a core. The kernel (fs/binfmt_elf.c) and gdb write the same ones: for each thread an NT_PRSTATUS with what belongs
- * to it behind, and once NT_PRPSINFO, NT_AUXV and NT_FILE. Notes are aligned to 4 bytes in both.
+ * The notes of a core. The kernel (fs/binfmt_elf.c) and gdb write the same ones: for each thread an
+ * NT_PRSTATUS, followed by the other notes of that thread, and one each of NT_PRPSINFO, NT_AUXV and
+ * NT_FILE. Both align notes to 4 bytes.
  */
 #include <elf.h>
 #include <signal.h>
@@ -49,7 +50,10 @@ static bool take_process(struct vt_core *core, const struct note *note)
 		return true;
 	core->pid = info.pr_pid > 0 && info.pr_pid <= MAX_TID ? info.pr_pid : 0;
 	core->uid = info.pr_uid;
-	/* The kernel begins with the thread that got the signal (fill_note_info()), gdb with the process. */
+	/*
+	 * The kernel writes the thread that got the signal first (fill_note_info()), gdb the
+	 * process.
+	 */
 	core->by_kernel = core->threads.n > 0;
 	memcpy(core->name, info.pr_fname, sizeof(info.pr_fname));
 	memcpy(core->args, info.pr_psargs, sizeof(info.pr_psargs));
