@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All tracing is done by a thread of this tool that lives for one attempt only. A tracee belongs to the thread that seized
- * it, and the end of that thread releases it whatever state it is in: that is the way out when a thread does not stop in
- * time, since PTRACE_DETACH works on stopped ones only.
+ * A thread of this tool that lives for one attempt only does all the tracing. A tracee belongs to
+ * the thread that seized it, and the end of that thread releases it in whatever state it is. That
+ * is the way out when a thread does not stop in time, since PTRACE_DETACH works on stopped threads
+ * only.
  */
 #include "inject/borrow.h"
 
@@ -31,18 +32,22 @@
 #include "target/session.h"
 
 /*
- * A thread that was interrupted stops as soon as it gets a processor. To leave before that would let its epoll_wait() and the
- * like end with EINTR, so this is long; only a thread that has begun to sleep uninterruptibly meanwhile takes longer.
+ * An interrupted thread stops as soon as it gets a processor. If we left before that, its
+ * epoll_wait() (or a similar call) would end with EINTR, so this is long. Only a thread that has
+ * since begun to sleep uninterruptibly takes longer.
  */
 #define STOP_DEADLINE_NS (500 * VT_NS_PER_MS)
 #define USER_CS 0x33
 #define FLAG_TF 0x100u
 #define FLAG_DF 0x400u
 
-/* All but the C library's own 33: setuid() and its like wait until every thread has handled it. */
+/*
+ * All but the C library's own 33: setuid() and similar calls wait until every thread has handled
+ * it.
+ */
 #define BLOCKED_MASK (~(UINT64_C(1) << (33 - 1)))
 
-/* What must be left of a stack below the block: for the stub's last calls and a signal frame with it. */
+/* The stack that must be left below the block, for the stub's last calls and a signal frame. */
 #define STACK_RESERVE 16384u
 
 /* The results of an interrupted system call that only a tracer sees; include/linux/errno.h. */
@@ -56,8 +61,9 @@
 #endif
 
 /*
- * What the kernel reads while it changes the thread. It copies registers word by word, so the copy must not end in the
- * middle because we are killed while a page is fetched from swap: locked memory.
+ * What the kernel reads while it changes the thread. It copies registers word by word, so the copy
+ * must not end in the middle because we are killed while a page is fetched from swap. So this
+ * memory is locked.
  */
 struct locked {
 	struct user_regs_struct regs; /* as found */
@@ -78,8 +84,9 @@ struct attempt {
 };
 
 /*
- * Whether a number in the status of this thread ("Seccomp:\t", "TracerPid:\t") is known to be 0 or not there. Each thread has
- * its own. A newline in its name is escaped there; the list of groups, the one long line, has only numbers.
+ * Whether a number in the status of this thread ("Seccomp:\t", "TracerPid:\t") is known to be 0 or
+ * absent. Each thread has its own. The kernel escapes a newline in the thread's name; the list of
+ * groups, the only long line, has only numbers.
  */
 static bool status_is_zero(const struct attempt *attempt, const char *key)
 {
@@ -105,7 +112,10 @@ static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 	struct vt_error *err;
 	const char *why;
 
-	/* It ended, or this one thread has a tracer (maybe an attempt of ours that is just coming to its end). */
+	/*
+	 * It ended, or only this thread has a tracer (maybe an attempt of ours that is just
+	 * ending).
+	 */
 	if (errnum == ESRCH || !status_is_zero(attempt, "TracerPid:\t"))
 		return NULL;
 	why = vt_proc_why_not_permitted(proc, &arena);
@@ -116,8 +126,8 @@ static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 }
 
 /*
- * Waits until the thread is stopped, without consuming the stop: when a tracer that has consumed a signal's stop dies, the
- * signal is lost. False when it did not stop, or ended.
+ * Waits until the thread is stopped, without consuming the stop: when a tracer that has consumed a
+ * signal's stop dies, the signal is lost. False when the thread did not stop, or ended.
  */
 static bool wait_for_stop(pid_t tid, siginfo_t *info)
 {
@@ -135,7 +145,10 @@ static bool wait_for_stop(pid_t tid, siginfo_t *info)
 	}
 }
 
-/* The word at an address of the stopped thread, by the memory that it has now (it may have called execve()). */
+/*
+ * The word at an address of the stopped thread, in the memory that it has now (it may have called
+ * execve()).
+ */
 static bool peek_is(pid_t tid, uint64_t addr, const void *expected)
 {
 	uint64_t word;
@@ -177,9 +190,9 @@ static struct vt_error *write_stub_stopped(const struct attempt *attempt)
 }
 
 /*
- * epoll_wait(), and sockets with a time limit, give EINTR for our interruption too. ERESTARTNOHAND instead is what they mean:
- * EINTR if a handler runs, else the call begins again (with its full time). From here on the kernel does so by itself,
- * whatever becomes of us.
+ * epoll_wait(), and sockets with a time limit, return EINTR for our interruption too. They get
+ * ERESTARTNOHAND instead: EINTR if a handler runs, else the call begins again (with its full time).
+ * From here on the kernel does this by itself, whatever happens to us.
  */
 static bool undo_eintr(const struct attempt *attempt)
 {
@@ -201,7 +214,10 @@ static bool has_syscall_dispatch(pid_t tid)
 	return !ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, (void *)sizeof(config), &config) && config.mode;
 }
 
-/* Everything about the stopped thread that must hold. What cannot hold of any thread is an error. */
+/*
+ * Checks everything that must hold for the stopped thread. What cannot hold for any thread is an
+ * error.
+ */
 static bool qualifies(struct attempt *attempt)
 {
 	const struct vt_borrow_plan *plan = attempt->plan;
@@ -211,7 +227,10 @@ static bool qualifies(struct attempt *attempt)
 	static const uint8_t syscall_code[2] = { 0x0f, 0x05 };
 	uint8_t code[2];
 
-	/* Where it was when it was chosen: in the same call, from the same place, with the same stack below it. */
+	/*
+	 * It must be where it was when it was chosen: in the same call, made from the same address,
+	 * with the same stack pointer.
+	 */
 	if (regs->rsp != attempt->candidate->sp || regs->rip != attempt->candidate->pc)
 		return false;
 	if ((long)regs->orig_rax < 0 || regs->cs != USER_CS ||
@@ -228,7 +247,7 @@ static bool qualifies(struct attempt *attempt)
 	return !attempt->err;
 }
 
-/* How the system call is to go on. */
+/* How the system call must continue. */
 static enum vt_stub_restart find_restart(const struct user_regs_struct *regs)
 {
 	switch ((long)regs->rax) {
@@ -273,8 +292,9 @@ static void fill_block(struct attempt *attempt, uint64_t slot, uint64_t mask)
 }
 
 /*
- * Whether the mapping is the thread's own stack: glibc keeps the thread's control block, which fs points to, on top of it; the
- * main thread's is the kernel's. A coroutine runs on a stack whose end nobody knows: what lies below it is not ours to write.
+ * Whether the mapping is the thread's own stack: glibc keeps the thread's control block, which fs
+ * points to, on top of it; the main thread's is the kernel's. A coroutine runs on a stack whose end
+ * is unknown: the memory below it is not ours to write.
  */
 static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entry *stack)
 {
@@ -286,7 +306,10 @@ static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entr
 	return control_block >= stack->start && control_block < stack->end && control_block > attempt->locked->regs.rsp;
 }
 
-/* Writes the block below the red zone and looks whether the thread sees it. False when the stack has no room. */
+/*
+ * Writes the block below the red zone and checks that the thread sees it. False when the stack has
+ * no room.
+ */
 static bool write_block(struct attempt *attempt, uint64_t mask)
 {
 	struct locked *locked = attempt->locked;
@@ -313,7 +336,7 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 		       vt_stub_blob + (vt_stub_size() & ~(size_t)7) - 8);
 }
 
-/* The point of no return, which needs no return. */
+/* The point of no return; after it the thread needs nothing more from us. */
 static bool commit(struct attempt *attempt)
 {
 	struct locked *locked = attempt->locked;
@@ -330,8 +353,9 @@ static bool commit(struct attempt *attempt)
 		return false;
 	vt_fault_point("inject.committed");
 	/*
-	 * After, not before: the stub blocks signals itself, so that dying in between leaves no thread with all signals blocked.
-	 * Signals that came during the stop stay pending until the stub has looked at them.
+	 * After, not before: the stub blocks signals itself, so if we die in between, no thread is
+	 * left with all signals blocked. Signals that came during the stop stay pending until the
+	 * stub has looked at them.
 	 */
 	ptrace(PTRACE_SETSIGMASK, attempt->tid, (void *)sizeof(uint64_t), &locked->block.blocked_mask);
 	vt_fault_point("inject.masked");
@@ -358,7 +382,7 @@ static void divert(struct attempt *attempt)
 		attempt->result = VT_BORROWED;
 }
 
-/* Runs in a thread of its own, whose end releases what it still traces. */
+/* Runs in a thread of its own; its end releases what it still traces. */
 static void *try_thread(void *arg)
 {
 	struct attempt *attempt = arg;
@@ -370,7 +394,10 @@ static void *try_thread(void *arg)
 		return NULL;
 	}
 	vt_fault_point("inject.seized");
-	/* While it is traced its number cannot be given to another, so what is found out now stays true. */
+	/*
+	 * While the thread is traced, its tid cannot be reused, so what is found out now stays
+	 * true.
+	 */
 	if (!vt_proc_is_alive(attempt->plan->proc)) {
 		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)attempt->plan->proc->pid);
 		return NULL;
@@ -384,7 +411,7 @@ static void *try_thread(void *arg)
 	attempt->record.stop_ns = vt_now_ns();
 	vt_fault_point("inject.stopped");
 	if (info.si_status >> 8 != PTRACE_EVENT_STOP) {
-		/* A signal is about to be delivered: it goes on its way. */
+		/* A signal is about to be delivered: let it through. */
 		vt_stop_restart_if_spurious(tid, info.si_status & 0x7f);
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
@@ -394,7 +421,9 @@ static void *try_thread(void *arg)
 		attempt->result = VT_BORROW_STOPPED;
 	else
 		divert(attempt);
-	/* It may have gone on to another call since it was chosen, one that our interruption has ended. */
+	/*
+	 * Since it was chosen it may have entered another call, which our interruption has ended.
+	 */
 	if (attempt->result == VT_BORROW_ANOTHER)
 		vt_stop_restart_if_spurious(tid, 0);
 	ptrace(PTRACE_DETACH, tid, NULL, NULL);
@@ -402,7 +431,7 @@ static void *try_thread(void *arg)
 	return NULL;
 }
 
-/* Signals to the tool go to its other threads. */
+/* Signals to the tool are for its other threads. */
 static int start_blocked(pthread_t *thread, struct attempt *attempt)
 {
 	sigset_t all, old;
@@ -431,7 +460,10 @@ struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_ca
 	if (p == MAP_FAILED)
 		return &vt_enomem;
 	attempt.locked = p;
-	/* Without the right to lock memory (RLIMIT_MEMLOCK 0) pages that were just touched are as good as locked. */
+	/*
+	 * Without the right to lock memory (RLIMIT_MEMLOCK 0), pages that were just touched are
+	 * almost as safe.
+	 */
 	mlock(p, sizeof(*attempt.locked));
 
 	int ret = start_blocked(&thread, &attempt);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Borrowing a thread: one stop, one write to its stack, one PTRACE_SETREGSET, and it is on its way into the stub and back
- * without us. Until that call nothing has been changed that the target can observe; after it nothing is owed.
+ * Borrowing a thread: one stop, one write to its stack, one PTRACE_SETREGSET. Then the thread
+ * enters the stub and returns without us. Until that call nothing has changed that the target can
+ * observe; after it nothing is left to undo.
  */
 #ifndef VT_INJECT_BORROW_H
 #define VT_INJECT_BORROW_H
@@ -23,15 +24,15 @@ struct vt_borrow_plan {
 	struct vt_live *live;
 	const struct vt_maps *maps;
 	uint64_t stub;       /* address of the stub */
-	bool write_stub;     /* it could not be written from outside: do it while the thread is stopped */
+	bool write_stub;     /* not written from outside: write it during the stop */
 	struct vt_stub_control control;
 	uint64_t xsave_mask;
-	enum vt_seccomp_use use; /* what filters are asked for */
+	enum vt_seccomp_use use; /* for which calls the filters are checked */
 };
 
 enum vt_borrow_result {
 	VT_BORROWED,       /* the stub is on its way */
-	VT_BORROW_ANOTHER, /* this thread does not qualify (now); it was left as it was */
+	VT_BORROW_ANOTHER, /* this thread does not qualify (now); it is unchanged */
 	VT_BORROW_STOPPED, /* it is stopped by job control; it was left so */
 };
 
@@ -41,8 +42,9 @@ struct vt_borrow_record {
 };
 
 /*
- * Tries one thread. An error is one that another thread would give too (VT_ERR_PERMISSION, VT_ERR_UNSUPPORTED, VT_ERR_GONE):
- * the thread was left as it was then. *result and *record are set only on success.
+ * Tries one thread. An error means that other threads would fail too (VT_ERR_PERMISSION,
+ * VT_ERR_UNSUPPORTED, VT_ERR_GONE); this thread is unchanged then. *result and *record are set only
+ * on success.
  */
 struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_candidate *candidate,
 			   enum vt_borrow_result *result, struct vt_borrow_record *record);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that the target says here is hostile: the descriptor that it names is only touched when it is a memory file,
- * and that file cannot be made smaller any more once it is mapped here (a mapping whose file shrinks kills its reader).
+ * Everything from the target is hostile here. The descriptor that it names is only used when it is
+ * a memory file, and that file can no longer shrink once it is mapped here (a mapping whose file
+ * shrinks kills its reader).
  */
 #include "inject/channel.h"
 
@@ -32,7 +33,7 @@ static struct vt_error *stub_failed(const struct vt_channel *channel, const stru
 	return vt_error_create_os(errnum, "process %d could not map 256 KiB of memory", pid);
 }
 
-/* What the helper's thread reports instead of going on; NULL for the states that are no failure. */
+/* What the helper's thread reports instead of going on; NULL for states that are not failures. */
 static struct vt_error *thread_failed(const struct vt_channel *channel, const struct vt_stub_control *control)
 {
 	int pid = (int)channel->pid;
@@ -56,7 +57,7 @@ static void send_command(const struct vt_channel *channel, uint32_t command)
 				       sizeof(command)));
 }
 
-/* Reads the control page. VT_ERR_NOTFOUND while it is not there. */
+/* Reads the control page. VT_ERR_NOTFOUND while it does not exist. */
 static struct vt_error *read_control(const struct vt_channel *channel, struct vt_stub_control *control)
 {
 	struct vt_memsrc *src = vt_live_source(channel->live);
@@ -72,7 +73,10 @@ static struct vt_error *read_control(const struct vt_channel *channel, struct vt
 	}
 	if (ret && ret != -EFAULT)
 		return vt_mem_error(src, ret, "the helper's control page");
-	/* No page: not yet, or the stub failed and left the reason on the stack, where it soon is overwritten. */
+	/*
+	 * No page: either not yet, or the stub failed and left the reason on the stack, where it
+	 * will soon be overwritten.
+	 */
 	if (!vt_mem_read(src, channel->block, &block, sizeof(block)) && block.failed_nonce == channel->control->nonce)
 		return stub_failed(channel, &block);
 	return vt_error_create(VT_ERR_NOTFOUND, "no control page");
@@ -96,7 +100,10 @@ static struct vt_error *wait_until_ready(const struct vt_channel *channel, uint6
 
 /* The memory file */
 
-/* All memory files lie on one file system of the kernel's own, which has nothing else that can be opened. */
+/*
+ * All memory files are on one internal file system of the kernel, which has nothing else that can
+ * be opened.
+ */
 static bool is_memory_file(int fd)
 {
 	VT_CLOSE int own = memfd_create("vramtap", MFD_CLOEXEC);
@@ -107,8 +114,9 @@ static bool is_memory_file(int fd)
 }
 
 /*
- * Whether this is what the process itself, in its pid namespace, calls the thread tid. (A newline in a name is escaped in
- * there. The lists of groups make the file longer than any buffer, so it is read by lines.)
+ * Whether the process, in its own pid namespace, numbers this thread tid. (The file escapes a
+ * newline in a name. The lists of groups make the file longer than any buffer, so it is read by
+ * lines.)
  */
 static bool is_named(int task, const char *entry, int tid)
 {
@@ -156,15 +164,15 @@ static pid_t find_thread(pid_t pid, int tid)
 }
 
 /*
- * Opening a file can have an effect (devices, FIFOs), so it is opened without effect first and looked at: the target could
- * name any descriptor.
+ * Opening a file can have side effects (devices, FIFOs), and the target could name any descriptor.
+ * So the file is first opened without side effects and checked.
  */
 static struct vt_error *open_file(const struct vt_channel *channel, const struct vt_stub_control *control, int *ret_fd)
 {
 	int pid = (int)channel->pid;
 	char path[64];
 
-	/* A thread that is not found is 0, which has no descriptors. */
+	/* A thread that is not found yields 0, which has no descriptors. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid, (int)find_thread(channel->pid, control->file_tid),
 		 control->fd);
 
@@ -209,8 +217,8 @@ static struct vt_error *write_image(const struct vt_channel *channel, int fd)
 }
 
 /*
- * Makes the file as large as it must be. The pages are allocated here and now, so that they count as this tool's memory
- * and not as the target's, which may be close to the limit of its control group.
+ * Makes the file as large as it must be. The pages are allocated here and now, so that they count
+ * as this tool's memory. The target may be close to the limit of its control group.
  */
 static struct vt_error *size_file(const struct vt_channel *channel, int fd, uint64_t size)
 {
@@ -228,7 +236,7 @@ static struct vt_error *map_session(const struct vt_channel *channel, int fd, ui
 {
 	struct stat st;
 
-	/* After the seal: it cannot become smaller any more. */
+	/* After the seal: it can no longer shrink. */
 	if (fstat(fd, &st) || (uint64_t)st.st_size < offset + channel->file_size)
 		return vt_error_create(VT_ERR_FORMAT, "the memory file of process %d was changed", (int)channel->pid);
 
@@ -245,7 +253,10 @@ static struct vt_error *wait_until_running(const struct vt_channel *channel, uin
 					   const struct vt_helper_shared *shared, struct vt_stub_control *control)
 {
 	for (;;) {
-		/* The page is unmapped only after the library has ended: a failure to read it is an end of the helper. */
+		/*
+		 * The page is unmapped only after the library has ended: if it cannot be read, the
+		 * helper has ended.
+		 */
 		struct vt_error *err = read_control(channel, control);
 
 		if (err && err->code == VT_ERR_NOTFOUND) {
@@ -263,7 +274,7 @@ static struct vt_error *wait_until_running(const struct vt_channel *channel, uin
 	}
 }
 
-/* Gives the helper's thread, which waits, what it is to run; the session is mapped then. */
+/* Gives the waiting helper's thread the code to run; after that the session is mapped. */
 static struct vt_error *deliver(const struct vt_channel *channel, const struct vt_stub_control *control, uint64_t offset,
 				int *ret_fd, struct vt_helper_shared **ret)
 {
@@ -299,7 +310,7 @@ struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budg
 	vt_fault_point("inject.go");
 	err = wait_until_running(channel, vt_now_ns() + budget_ns, shared, &control);
 	if (err) {
-		/* Should it come up after all, it ends at once. */
+		/* If the helper starts after all, it ends at once. */
 		shared->patience_ns = 0;
 		shared->heartbeat_ns = 0;
 		munmap(shared, channel->file_size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the borrowed thread's departure until the helper waits for requests: the control page (read and written through the
- * target's memory), then the memory file.
+ * The channel from the moment when the borrowed thread is sent off until the helper waits for
+ * requests: first the control page (read and written through the target's memory), then the memory
+ * file.
  */
 #ifndef VT_INJECT_CHANNEL_H
 #define VT_INJECT_CHANNEL_H

@@ -13,19 +13,25 @@
 #include "target/proc.h"
 #include "vramtap/recorder.h"
 
-/* So many threads against which nothing is to be said end the search. */
+/* The search ends after so many threads without any objection. */
 #define ENOUGH 2
 
-/* How much of a stack is looked at. */
+/* How much of a stack is examined. */
 #define STACK_WORDS 1024u
 
-/* Within these, the return address of the function that made the system call is found. */
+/* The return address of the function that made the system call is within these. */
 #define NEAR_WORDS 16u
 
-/* Within these, that of the caller of glibc's __nptl_setxid(), whose frame has a few hundred bytes at most. */
+/*
+ * The return address into the caller of glibc's __nptl_setxid(), whose frame has a few hundred
+ * bytes at most, is within these.
+ */
 #define SETXID_WORDS 128u
 
-/* From the return address of a signal handler, the saved code segment (rt_sigframe of x86-64), and what it is in 64-bit code. */
+/*
+ * The saved code segment (rt_sigframe of x86-64), counted from the return address of a signal
+ * handler, and its value in 64-bit code.
+ */
 #define FRAME_CS_WORD 24u
 #define USER_CS 0x33
 
@@ -38,8 +44,9 @@ struct call {
 };
 
 /*
- * A wait for a word to change. glibc's own locks and mutexes wait with the value 2 ("locked, with waiters"): whoever waits
- * for one of the allocator or the loader may hold another, so that value is never touched.
+ * A wait for a word to change. glibc's own locks and mutexes wait with the value 2 ("locked, with
+ * waiters"). A thread that waits for a lock of the allocator or the loader may hold another one, so
+ * a thread that waits with this value is never touched.
  */
 static int futex_exposure(const struct call *call, int base)
 {
@@ -50,7 +57,7 @@ static int futex_exposure(const struct call *call, int base)
 	return VT_EXPOSURE_NEVER;
 }
 
-/* A temporary signal mask: the call would give EINTR although it is restarted. */
+/* A temporary signal mask: the call would return EINTR although it is restarted. */
 static int no_mask_exposure(const struct call *call, int base)
 {
 	return call->args[3] ? VT_EXPOSURE_NEVER : base;
@@ -77,7 +84,10 @@ static int recv_exposure(const struct call *call, int base)
 	return call->args[3] & MSG_WAITALL ? VT_EXPOSURE_NEVER : base;
 }
 
-/* A socket with a time limit (SO_RCVTIMEO) gives EINTR as epoll_wait() does; whether it has one cannot be seen. */
+/*
+ * A socket with a time limit (SO_RCVTIMEO) returns EINTR like epoll_wait(); the limit is not
+ * visible from outside.
+ */
 static int read_exposure(const struct call *call, int base)
 {
 	char path[64], name[16];
@@ -90,9 +100,10 @@ static int read_exposure(const struct call *call, int base)
 }
 
 /*
- * The white list: calls that are restarted after an interruption without a signal, or (epoll) that we restart ourselves, and
- * in which a thread can be for long. Not here: whatever transfers data piecemeal, changes the signal mask, or is not
- * restarted (semop, io_getevents, sigsuspend and others).
+ * The white list: calls in which a thread can be for long, and which the kernel restarts after an
+ * interruption without a signal, or (epoll) which we restart ourselves. Not listed: calls that
+ * transfer data piecemeal, change the signal mask, or are not restarted (semop, io_getevents,
+ * sigsuspend and others).
  */
 static const struct {
 	long nr;
@@ -102,7 +113,10 @@ static const struct {
 	{ SYS_futex, 0, futex_exposure },
 	{ SYS_nanosleep, 1, NULL },
 	{ SYS_clock_nanosleep, 1, NULL },
-	/* What nanosleep, poll and futex with a time limit go on as once they were interrupted, so after a report of ours too. */
+	/*
+	 * nanosleep, poll and futex with a time limit continue as this call after an interruption,
+	 * also after one of our reports.
+	 */
 	{ SYS_restart_syscall, 1, NULL },
 	{ SYS_poll, 1, NULL },
 	{ SYS_ppoll, 1, no_mask_exposure },
@@ -133,7 +147,10 @@ int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t a
 
 /* Stacks */
 
-/* What an address of this kind on the stack adds. Words may be left over from calls that have ended, so few decide alone. */
+/*
+ * What an address of this kind on the stack adds. Words may be left over from earlier calls, so few
+ * of them decide alone.
+ */
 static const int kind_exposure[VT_CODE_N_KINDS] = {
 	[VT_CODE_MALLOC] = 3,
 	[VT_CODE_CREATE] = 3,
@@ -153,7 +170,7 @@ static bool is_signal_return(struct vt_live *live, uint64_t addr)
 }
 
 /*
- * Whether the return address in words[i] is that of a handler that still runs, and not one left over from a handler that has
+ * Whether the return address in words[i] belongs to a handler that still runs, not to one that has
  * ended: its signal frame is whole.
  */
 static bool is_in_handler(struct vt_live *live, const uint64_t *words, size_t n, size_t i)
@@ -162,7 +179,7 @@ static bool is_in_handler(struct vt_live *live, const uint64_t *words, size_t n,
 	       (n - i <= FRAME_CS_WORD || (words[i + FRAME_CS_WORD] & 0xffff) == USER_CS);
 }
 
-/* As much as there is of the top of the stack, in words. */
+/* Reads as much as there is of the top of the stack, in words. */
 static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
 {
 	struct vt_memsrc *src = vt_live_source(live);
@@ -176,10 +193,11 @@ static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
 }
 
 /*
- * A thread holds no lock that pthread_create() needs while it sleeps in one of our system calls, unless a signal handler does
- * so, which may have interrupted malloc(), pthread_create(), pthread_join() or a setuid() that waits; unless it is itself in such
- * a setuid(); or unless a replacement allocator waits for its own lock. The first shows as a signal frame, the others as their
- * code being the first on the stack.
+ * A thread that sleeps in one of the listed system calls holds no lock that pthread_create() needs,
+ * with three exceptions. A signal handler may sleep there after it interrupted malloc(),
+ * pthread_create(), pthread_join() or a waiting setuid(): a signal frame shows this. The thread may
+ * itself be in a waiting setuid(), or a replacement allocator may wait for its own lock: in both
+ * cases their code is the first on the stack.
  */
 int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp)
 {
@@ -216,8 +234,9 @@ int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symb
 /* Threads */
 
 /*
- * One that ran out of memory and sleeps in the recorder, until the watcher has read what it wants (helper/recorder/oom.c). It is in
- * the middle of throwing an exception: the unwinder holds no lock then, nor does PyTorch, whatever is on its stack.
+ * A thread that ran out of memory and sleeps in the recorder until the watcher has read what it
+ * wants (helper/recorder/oom.c). It is in the middle of throwing an exception: neither the unwinder
+ * nor PyTorch holds a lock then, whatever is on its stack.
  */
 static bool waits_for_watcher(const struct vt_choice *choice, const struct vt_thread_info *info)
 {
@@ -236,12 +255,12 @@ static int thread_exposure(const struct vt_choice *choice, const struct vt_threa
 	if (waits_for_watcher(choice, info))
 		return vt_stack_exposure(choice->live, choice->symbols, info->sp) == VT_EXPOSURE_NEVER ? VT_EXPOSURE_NEVER :
 													  VT_EXPOSURE_QUIET;
-	/* Sleeping interruptibly; D would not answer to an interruption. */
+	/* It must sleep interruptibly; a thread in state D does not react to an interruption. */
 	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(choice->symbols, info->pc) != VT_CODE_LIBC)
 		return VT_EXPOSURE_NEVER;
 	exposure = vt_call_exposure(info->tid, vt_live_source(choice->live), info->syscall_nr, info->syscall_args);
 	exposure += info->tid == choice->pid;
-	/* The stack is only worth a look when the rest is good enough. */
+	/* Reading the stack is only worthwhile when the rest is good enough. */
 	if (exposure > choice->max_exposure)
 		return exposure;
 	return exposure + vt_stack_exposure(choice->live, choice->symbols, info->sp);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which thread may be borrowed. A thread qualifies when it sleeps in a system call that the kernel restarts without a trace
- * after a tracer's interruption, entered from the C library, and in which it cannot hold a lock that pthread_create()
- * takes. Among those, the one whose loss of a millisecond matters least.
+ * Which thread may be borrowed. A thread qualifies when it sleeps in a system call that was entered
+ * from the C library, that the kernel restarts invisibly after a tracer's interruption, and in
+ * which it cannot hold a lock that pthread_create() takes. Of these the best is the thread for
+ * which the loss of a millisecond matters least.
  */
 #ifndef VT_INJECT_CHOOSE_H
 #define VT_INJECT_CHOOSE_H
@@ -16,9 +17,10 @@
 #include "target/live.h"
 
 /*
- * How much there is to be said against a thread; 0 is best. Up to QUIET nothing can go wrong that we know of; up to
- * VISIBLE the program may notice (an epoll_wait() that returns EINTR if we are killed in the wrong microsecond, a sleep
- * that is longer); up to LAST_RESORT its stack has addresses that make it less sure that it holds no lock.
+ * The exposure of a thread; 0 is best. Up to QUIET nothing can go wrong that we know of. Up to
+ * VISIBLE the program may notice (an epoll_wait() that returns EINTR if we are killed in the wrong
+ * microsecond, a longer sleep). Up to LAST_RESORT its stack has addresses that make it less certain
+ * that it holds no lock.
  */
 enum {
 	VT_EXPOSURE_QUIET = 3,
@@ -33,10 +35,10 @@ struct vt_candidate {
 	uint64_t sp, pc; /* where it was then */
 };
 
-/* Of a system call of this thread alone, whose arguments are given. */
+/* The exposure for the system call alone, with its arguments. */
 int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t args[6]);
 
-/* Of what the top of a stack shows. */
+/* The exposure for what the top of a stack shows. */
 int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symbols, uint64_t sp);
 
 struct vt_choice {
@@ -48,9 +50,9 @@ struct vt_choice {
 };
 
 /*
- * Looks through the threads of the process for up to max candidates; best first. Ends early when there is nothing better to
- * be found. *scene becomes a hash of where the threads are that were looked at: as long as it stays the same, waiting
- * brings no better candidate. VT_ERR_GONE, VT_ERR_OS.
+ * Searches the threads of the process for up to max candidates; best first. Ends early when nothing
+ * better can be found. *scene is set to a hash of where the examined threads are: as long as it
+ * stays the same, waiting brings no better candidate. VT_ERR_GONE, VT_ERR_OS.
  */
 struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates, size_t max, size_t *n,
 			   uint64_t *scene);

@@ -15,7 +15,7 @@ static const struct import {
 	const char *names[2];
 } imports_table[] = {
 #define FIELD(name) offsetof(struct vt_helper_imports, name)
-	/* One library for all of threads since glibc 2.34, libpthread before. */
+	/* Threads are in libc since glibc 2.34, before in libpthread. */
 	{ "libc.so", FIELD(mutex_trylock), { "pthread_mutex_trylock" } },
 	{ "libc.so", FIELD(mutex_unlock), { "pthread_mutex_unlock" } },
 	{ "libpthread", FIELD(mutex_trylock), { "pthread_mutex_trylock" } },
@@ -48,7 +48,10 @@ static uint64_t *field_of(struct vt_helper_imports *imports, const struct import
 	return (uint64_t *)((char *)imports + import->field);
 }
 
-/* All names that this library can have, in one pass over it; the first library that has one wins. */
+/*
+ * Looks up all names that this library can have, in one pass; the first library that has a name
+ * wins.
+ */
 static void look_in_module(struct vt_modules *modules, struct vt_module *module, const char *prefix,
 			   struct vt_helper_imports *imports)
 {
@@ -80,7 +83,7 @@ void vt_cuda_imports(struct vt_modules *modules, struct vt_helper_imports *impor
 		const char *file, *prefix; /* file name to look for, rows to take */
 	} libraries[] = {
 		{ "libc.so", "libc.so" },
-		{ "libpthread", "libpthread" }, /* before libc-2: its functions are the real ones there */
+		{ "libpthread", "libpthread" }, /* before libc-2: here it has the real functions */
 		{ "libc-2", "libc.so" },
 		{ "libcuda.so", "libcuda.so" },
 		{ "libcudart", "libcudart" },

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes into the target, embedded into the tool. The paths are relative to the build directory. */
+/*
+ * The code for the target, embedded into the tool. The paths are relative to the build directory.
+ */
 	.section .rodata
 	.macro embed name, path
 	.balign	16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The session with the helper: from finding a thread to the last request. */
+/* The session with the helper, from the search for a thread to the last request. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -29,17 +29,17 @@
 /* The helper ends by itself this long after the tool's last sign of life (any call of this file). */
 #define PATIENCE_NS (5 * VT_NS_PER_S)
 
-/* Room for 8,000 blocks at once; what it can grow to: address space of the target, not memory. */
+/* Room for 8,000 blocks at first; the maximum is address space of the target, not memory. */
 #define FIRST_ROOM (UINT64_C(1) << 19)
 #define MAX_ROOM (UINT64_C(1) << 28)
 
-/* How long the end of the helper's thread is waited for. */
+/* How long to wait for the end of the helper's thread. */
 #define QUIT_NS (100 * VT_NS_PER_MS)
 #define SLICE_NS (50 * VT_NS_PER_MS)
 
 /*
- * After how long a search more exposed threads are considered, see choose.h: by time, or sooner when no thread has moved for
- * so many looks, for then nothing better will come.
+ * When the search starts to consider threads with more exposure (choose.h): after this time, or
+ * sooner when no thread has moved for so many looks, because then nothing better will come.
  */
 static const struct {
 	uint64_t after_ns;
@@ -63,7 +63,7 @@ struct vt_helper {
 	uint64_t size;     /* of the session's part, as mapped here */
 	uint64_t max_size; /* as mapped there */
 	uint32_t seq;      /* of the last request */
-	bool stop_again;   /* the process was stopped by a signal before we came */
+	bool stop_again;   /* a signal had stopped the process before we came */
 };
 
 /* Everything that one attempt to inject needs. */
@@ -88,7 +88,7 @@ static uint64_t session_size(void)
 	return VT_HELPER_ROOM_OFFSET + FIRST_ROOM;
 }
 
-/* A limited address space gets no more than what is needed to begin with. */
+/* A limited address space gets no more than what is needed at the start. */
 static uint64_t session_map_size(pid_t pid)
 {
 	struct rlimit limit;
@@ -139,7 +139,7 @@ static struct vt_error *plan_control(struct injection *in)
 	return plan_addresses(in);
 }
 
-/* The stub goes to its place, unless a session before this one has left it there. */
+/* Writes the stub to its place, unless an earlier session has left it there. */
 static struct vt_error *place_stub(struct injection *in)
 {
 	struct vt_error *err;
@@ -149,7 +149,7 @@ static struct vt_error *place_stub(struct injection *in)
 	if (present)
 		return NULL;
 	err = vt_live_write(in->live, in->plan.stub, vt_stub_blob, vt_stub_size());
-	/* Some kernels allow it only to a tracer: the next try is during the stop. */
+	/* Some kernels allow the write only to a tracer: the next try is during the stop. */
 	if (err && err->code != VT_ERR_GONE) {
 		vt_error_destroy(err);
 		in->plan.write_stub = true;
@@ -212,7 +212,7 @@ static int exposure_at(uint64_t elapsed_ns, unsigned int still)
 	return exposure;
 }
 
-/* One look at the threads; *done when one is on its way. */
+/* One look at the threads; sets *done when a thread is on its way. */
 static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool *done, uint64_t *scene)
 {
 	struct vt_candidate candidates[MAX_CANDIDATES];
@@ -463,7 +463,7 @@ static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op
 struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns)
 {
 	VT_TRY(call_once(helper, op, deadline_ns));
-	/* What is asked for grows while the target allocates; a quarter more makes a third time rare. */
+	/* The answer grows while the target allocates; a quarter more makes a third try rare. */
 	for (int tries = 0; helper->shared->status == VT_HELPER_NO_ROOM && tries < MAX_GROWS; tries++) {
 		uint64_t room = __atomic_load_n(&helper->shared->room_needed, __ATOMIC_RELAXED);
 
@@ -521,7 +521,10 @@ void vt_helper_destroy(struct vt_helper *helper)
 {
 	if (!helper)
 		return;
-	/* A helper that is still busy sees this when it is done; if it never is, its patience ends as our heartbeat does. */
+	/*
+	 * A helper that is still busy sees this when it is done. If it never is done, its patience
+	 * runs out because our heartbeat stops.
+	 */
 	send_request(helper, VT_OP_QUIT);
 	wait_for_answer(helper, vt_now_ns() + QUIT_NS);
 	if (helper->stop_again && !is_gone(helper))

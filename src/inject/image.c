@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The helper library needs no loader: it imports nothing, and its only relocations add the load address. So the tool,
- * which chooses that address, lays the image out beforehand, and in the target it is mapped and entered. Neither the
- * loader's lock nor its lists nor the allocator of the target are involved.
+ * The helper library needs no loader: it imports nothing, and its only relocations add the load
+ * address. The tool chooses that address and lays the image out beforehand; in the target the image
+ * is mapped and entered. The target's loader (its lock, its lists) and allocator are not involved.
  *
- * The file is our own, but a build with unusual tools might lay it out differently: then this refuses, loudly.
+ * The file is our own, but a build with unusual tools might lay it out differently: then this fails
+ * with a clear error.
  */
 #include "inject/image.h"
 
@@ -95,7 +96,7 @@ struct vt_error *vt_helper_image_describe(struct vt_helper_image *image)
 			out.text_size = page_ceil(end);
 			continue;
 		}
-		/* All of the data, from the first page on that is written to. */
+		/* All data, from the first writable page on. */
 		if (!out.data_size && page_floor(phdr->p_vaddr) != out.text_size) {
 			if (page_floor(phdr->p_vaddr) < out.text_size)
 				return bad("code and data share a page");

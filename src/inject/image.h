@@ -27,7 +27,7 @@ struct vt_helper_image {
 	char build_id[41];       /* hexadecimal */
 };
 
-/* Sizes and names; the embedded file is checked for all that the flat layout relies on. */
+/* Sizes and names; checks that the embedded file has all that the flat layout relies on. */
 struct vt_error *vt_helper_image_describe(struct vt_helper_image *image);
 
 /* Writes the text_size + data_size bytes of the image, relocated to base, to buf (zeroed by the caller). */

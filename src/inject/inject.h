@@ -18,7 +18,7 @@
 #include "vramtap/helper_abi.h"
 
 struct vt_inject_options {
-	uint64_t budget_ns;   /* for finding a safe thread and for each stage until the helper's thread waits for requests */
+	uint64_t budget_ns;   /* for the search, and for each stage until the helper waits */
 	bool allow_resume;    /* a target stopped by SIGSTOP may be continued for the injection, and is stopped again */
 	pid_t only_tid;       /* if not 0: no thread but this one may be borrowed */
 	bool loads;           /* the recorder is to be loaded: a seccomp filter must allow that, too */
@@ -33,15 +33,17 @@ struct vt_inject_timing {
 struct vt_helper; /* opaque: a session with the helper */
 
 /*
- * One vramtap at a time injects into a process: takes the target's lock, waiting until the deadline. VT_ERR_BUSY names the
- * process that holds it. The lock goes with the descriptor in *ret_fd (close it to release; the kernel does if we die).
+ * One vramtap at a time injects into a process: takes the target's lock, waiting until the
+ * deadline. VT_ERR_BUSY names the process that holds it. The lock belongs to the descriptor in
+ * *ret_fd (close it to release the lock; the kernel does if we die).
  */
 struct vt_error *vt_inject_lock(pid_t pid, uint64_t deadline_ns, int *ret_fd);
 
 /*
- * Starts the helper in the target and returns a session with it. Every reason why it cannot be is an error that leaves the
- * target as it was: VT_ERR_UNSUPPORTED (static, 32-bit, musl, seccomp filter, shadow stack, ...), VT_ERR_TIMEOUT (no safe thread,
- * a stage did not answer), VT_ERR_PERMISSION, VT_ERR_BUSY (another tracer), VT_ERR_GONE.
+ * Starts the helper in the target and returns a session with it. Every failure is an error and
+ * leaves the target as it was: VT_ERR_UNSUPPORTED (static, 32-bit, musl, seccomp filter, shadow
+ * stack, ...), VT_ERR_TIMEOUT (no safe thread, a stage did not answer), VT_ERR_PERMISSION,
+ * VT_ERR_BUSY (another tracer), VT_ERR_GONE.
  */
 struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules *modules, struct vt_live *live,
 				  const struct vt_inject_options *options, struct vt_inject_timing *timing,
@@ -54,8 +56,9 @@ void vt_helper_destroy(struct vt_helper *helper);
 struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
 
 /*
- * One request (args already written to the shared file); waits for its answer until the deadline. When the answer needs more
- * room the file is grown and the request repeated. The helper ends by itself when none of these functions was called for 5 s.
+ * One request (args already written to the shared file); waits for its answer until the deadline.
+ * When the answer needs more room, the file grows and the request is repeated. The helper ends by
+ * itself when none of these functions was called for 5 s.
  */
 struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns);
 
@@ -69,7 +72,7 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size);
 struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
 				       void (**release)(struct vt_block_rec *blocks, size_t n));
 
-/* The same for what PyTorch told when it was asked. */
+/* The same for PyTorch's own answer. */
 struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
 				     void (**release)(struct vt_block_rec *blocks, size_t n));
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One vramtap at a time: flock() on the target's own /proc/PID/status. The lock belongs to the inode, which all
- * openings through one procfs share while anybody has it open; the kernel releases it when the holder dies; and it
- * leaves no file behind. (A tool in another pid namespace has another procfs: then the tracer's exclusivity and the
- * random addresses of a session are what keeps two injections apart.)
+ * One vramtap at a time: flock() on the target's own /proc/PID/status. The lock belongs to the
+ * inode, which all openings through one procfs share while any of them exists. The kernel releases
+ * it when the holder dies, and it leaves no file behind. (A tool in another pid namespace has
+ * another procfs: then the exclusivity of the tracer and the random addresses of a session keep two
+ * injections apart.)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,10 @@
 
 #define POLL_NS (5 * VT_NS_PER_MS)
 
-/* The pid of whoever has a lock on this file, from /proc/locks ("1: FLOCK ADVISORY WRITE 4711 00:15:123 0 EOF"); 0. */
+/*
+ * The pid of the process that has a lock on this file, from /proc/locks ("1: FLOCK ADVISORY WRITE
+ * 4711 00:15:123 0 EOF"); 0.
+ */
 static pid_t find_holder(int fd)
 {
 	VT_FCLOSE FILE *fp = fopen("/proc/locks", "re");

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the stub goes. A text segment ends somewhere inside its last page, and the loader leaves zeros behind it (the
- * rest of the file's page would be there, but linkers pad it: this is checked against what is really mapped). Nothing of
- * the program ever executes or reads these bytes. glibc's libc and ld.so have 3.8 KiB each.
+ * Where the stub goes. A text segment ends somewhere inside its last page, and the rest of that
+ * page is zeros. (The mapping shows the rest of the file's page, but linkers pad it; the code
+ * checks what is really mapped.) Nothing of the program ever executes or reads these bytes. glibc's
+ * libc and ld.so have 3.8 KiB each.
  *
- * The stub never crosses a page: the kernel copies a write to another process page by page, so that even a writer that
- * is killed leaves either zeros or the whole stub.
+ * The stub never crosses a page: the kernel copies a write to another process page by page, so even
+ * a writer that is killed leaves either zeros or the whole stub.
  */
 #include "inject/place.h"
 
@@ -16,7 +17,7 @@
 #define PAGE UINT64_C(4096)
 #define ALIGN 64u
 
-/* Behind the last function: some processors prefetch and decode past its end. */
+/* A gap behind the last function: some processors prefetch and decode past its end. */
 #define GAP 16u
 
 static bool program_header(const struct vt_module *module, unsigned int i, Elf64_Phdr *phdr)
@@ -50,7 +51,7 @@ static uint64_t end_of_text(const struct vt_module *module, const struct vt_map_
 	return 0;
 }
 
-/* A place in the last page of the mapping, which is given; prefers the same bytes to zeros. */
+/* A place in the given last page of the mapping; prefers the same bytes to zeros. */
 static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from, const uint8_t *stub, size_t size,
 			      bool *present)
 {
@@ -127,7 +128,10 @@ struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
 	return vt_error_create(VT_ERR_UNSUPPORTED, "no module of the process has %zu unused bytes behind its code", size);
 }
 
-/* Unused room on either side, so that nothing of the target grows into ours or is taken for a neighbour of it. */
+/*
+ * Unused room on either side, so that no mapping of the target grows into ours or is merged with
+ * it.
+ */
 #define MARGIN (UINT64_C(1) << 20)
 
 static bool is_free(const struct vt_maps *maps, uint64_t start, uint64_t end)
@@ -139,8 +143,9 @@ static bool is_free(const struct vt_maps *maps, uint64_t start, uint64_t end)
 }
 
 /*
- * Between 16 TiB and 80 TiB: far from the program, the heap, the stacks and where the kernel puts mappings by itself, and
- * far from CUDA's reservations, which lie at both ends of the lower 128 TiB that 4-level page tables give.
+ * Between 16 TiB and 80 TiB: far from the program, the heap, the stacks and the kernel's own choice
+ * for mappings, and far from CUDA's reservations, which are at both ends of the lower 128 TiB that
+ * 4-level page tables provide.
  */
 struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64_t *addr)
 {

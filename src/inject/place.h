@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room in the target: for the stub (zero padding behind a text segment) and for what the stub maps (a hole in the map). */
+/*
+ * Room in the target for the stub (zero padding behind a text segment) and for what the stub maps
+ * (a hole in the map).
+ */
 #ifndef VT_INJECT_PLACE_H
 #define VT_INJECT_PLACE_H
 
@@ -13,8 +16,8 @@
 #include "target/maps.h"
 
 /*
- * Finds size bytes for a stub of these bytes: where the same bytes lie already (*present), else zeros. VT_ERR_UNSUPPORTED
- * when there is no room anywhere.
+ * Finds room for a stub of these bytes: where the same bytes already are (*present), else zeros.
+ * VT_ERR_UNSUPPORTED when there is no room anywhere.
  */
 struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live, const uint8_t *stub, size_t size,
 			       uint64_t *addr, bool *present);

@@ -18,7 +18,7 @@
 
 #define MQUEUE_MAGIC 0x19800202 /* ipc/mqueue.c */
 
-/* So many descriptors are looked at: 0.1 s. */
+/* At most so many descriptors are checked: 0.1 s. */
 #define MANY_FDS 65536
 
 static bool is_gone(const struct vt_proc *proc)
@@ -41,7 +41,10 @@ static bool is_musl(const struct vt_proc *proc)
 	return proc->is_musl;
 }
 
-/* SECCOMP_MODE_STRICT: read, write, exit and sigreturn only. Filters are looked at later, when a thread is stopped. */
+/*
+ * SECCOMP_MODE_STRICT: read, write, exit and sigreturn only. Filters are checked later, when a
+ * thread is stopped.
+ */
 static bool is_seccomp_strict(const struct vt_proc *proc)
 {
 	return proc->seccomp == 1;
@@ -59,8 +62,9 @@ static bool shares_memory_with_parent(const struct vt_proc *proc)
 }
 
 /*
- * Descriptors of message queues are recognised by their names, which have but one slash, or by where the file system usually
- * is mounted: to ask another file system for its type could wait for a server that is gone.
+ * Descriptors of message queues are recognised by their names, which have only one slash, or by the
+ * usual mount point of the file system. Asking another file system for its type could wait for a
+ * server that is gone.
  */
 static bool may_be_queue(int dir, const char *fd)
 {
@@ -73,7 +77,10 @@ static bool may_be_queue(int dir, const char *fd)
 	return !strchr(name + 1, '/') || !strncmp(name, "/dev/mqueue/", strlen("/dev/mqueue/"));
 }
 
-/* A message queue, and it is this process that mq_notify() has registered there (or that cannot be found out). */
+/*
+ * A message queue with which this process is registered by mq_notify() (or for which that cannot be
+ * found out).
+ */
 static bool is_awaited_queue(pid_t pid, const char *entry)
 {
 	char path[64], text[128];
@@ -82,7 +89,10 @@ static bool is_awaited_queue(pid_t pid, const char *entry)
 	const char *owner;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", (int)pid, entry);
-	/* Not the root of a mounted file system: asked without its server (a queue is a regular file, mqueue_get_inode()). */
+	/*
+	 * Rules out the root of a mounted file system, without a question to its server (a queue is
+	 * a regular file, mqueue_get_inode()).
+	 */
 	if (!statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &stx) && !S_ISREG(stx.stx_mode))
 		return false;
 	if (statfs(path, &st) || st.f_type != MQUEUE_MAGIC)
@@ -99,9 +109,10 @@ static bool is_awaited_queue(pid_t pid, const char *entry)
 }
 
 /*
- * The thread that maps the helper has copies of the descriptors for an instant. Closing a queue's copy removes the
- * registration of the process that closes it (mqueue_flush_file()), and the kernel copies at least the first 64 descriptors,
- * with close_range(CLOSE_RANGE_UNSHARE) as well: dup_fd().
+ * For an instant, the thread that maps the helper has copies of the descriptors. Closing the copy
+ * of a queue removes the registration of the process that closes it (mqueue_flush_file()), and the
+ * kernel copies at least the first 64 descriptors, even with close_range(CLOSE_RANGE_UNSHARE):
+ * dup_fd().
  */
 static bool awaits_messages(const struct vt_proc *proc)
 {

@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "target/proc.h"
 
-/* Why nothing may be injected into this process, as far as /proc shows it; NULL when nothing speaks against it. */
+/*
+ * Why nothing may be injected into this process, as far as /proc shows it; NULL when there is no
+ * reason.
+ */
 struct vt_error *vt_inject_refusal(const struct vt_proc *proc);
 
 #endif

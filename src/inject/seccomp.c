@@ -28,7 +28,7 @@
 
 #define MAX_FILTERS 64
 
-/* What glibc's pthread_create() asks clone() for. */
+/* The clone() flags of glibc's pthread_create(). */
 #define CLONE_THREAD_FLAGS                                                                                    \
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
@@ -39,8 +39,8 @@ enum need {
 };
 
 /*
- * Every system call of the stub, the helper and of pthread_create() and the end of a thread in glibc. Arguments that
- * filters look at are those that are really passed; pointers are 0.
+ * Every system call of the stub, of the helper, and of glibc when it creates and ends a thread.
+ * Arguments that filters can check are those that are really passed; pointers are 0.
  */
 struct call {
 	const char *name;
@@ -92,8 +92,9 @@ static const struct call helper_calls[] = {
 };
 
 /*
- * Beyond those: of dlopen() in glibc (elf/dl-load.c; one that fails is an error that it reports), of what makes the file for it
- * (helper/load.c), and of the recorder, on threads that allocate as well (helper/recorder/).
+ * In addition: the calls of dlopen() in glibc (elf/dl-load.c; it reports a failed call as an
+ * error), of the code that makes its file (helper/load.c), and of the recorder, also on threads
+ * that allocate (helper/recorder/).
  */
 static const struct call recorder_calls[] = {
 	CALL(openat, MUST_WORK, AT_FDCWD, 0, O_RDONLY | O_CLOEXEC),

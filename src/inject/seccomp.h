@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-/* What the calls are for. */
+/* The users of the calls. */
 enum vt_seccomp_use {
 	VT_SECCOMP_HELPER,   /* the stub and the helper */
 	VT_SECCOMP_RECORDER, /* and the loader, the recorder */
@@ -26,10 +26,13 @@ enum vt_seccomp_use {
  */
 struct vt_error *vt_seccomp_check(pid_t tid, enum vt_seccomp_use use);
 
-/* What one filter answers: SECCOMP_RET_*; SECCOMP_RET_KILL_PROCESS for a program that the kernel would not load. */
+/*
+ * The answer of one filter: SECCOMP_RET_*; SECCOMP_RET_KILL_PROCESS for a program that the kernel
+ * would not load.
+ */
 uint32_t vt_seccomp_run(const struct sock_filter *program, size_t n, const struct seccomp_data *data);
 
-/* Whether the calls are allowed by this one filter; the name of the first that is not, or NULL. */
+/* The name of the first call that this filter does not allow; NULL: it allows all. */
 const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n, enum vt_seccomp_use use);
 
 #endif

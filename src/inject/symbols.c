@@ -8,7 +8,7 @@
 
 #include "vramtap/recorder.h"
 
-/* Where a function may be defined: until glibc 2.34 threads had a library of their own. */
+/* Where a function may be defined: before glibc 2.34 threads had a library of their own. */
 static const char *const libraries[] = { "libc.so.6", "libpthread.so.0", "libpthread-2." };
 
 static const struct {
@@ -23,8 +23,8 @@ static const struct {
 };
 
 /*
- * Functions of libc by the addresses that they start at. The sizes are generous: what follows is the same source file, so
- * a match too many only makes a thread look less suitable than it is.
+ * Functions of libc by their start addresses. The sizes are generous: the code that follows is from
+ * the same source file, so a false match only makes a thread look less suitable than it is.
  */
 static const struct {
 	const char *name;
@@ -80,7 +80,9 @@ static void add_code(struct vt_target_symbols *symbols, uint64_t start, uint64_t
 	symbols->n_code++;
 }
 
-/* The executable mappings of a module: pointers to its data are all over the place and mean nothing. */
+/*
+ * Only the executable mappings of a module: pointers to its data are everywhere and mean nothing.
+ */
 static void add_module(struct vt_target_symbols *symbols, const struct vt_maps *maps, const struct vt_module *module,
 		       enum vt_code_kind kind)
 {
@@ -118,8 +120,9 @@ static struct vt_module *executable(struct vt_modules *modules)
 }
 
 /*
- * A program that defines malloc() itself replaces that of libc for everybody: pthread_create() will call it, and a thread that
- * sleeps inside it may hold its lock. Which of its functions belong to it cannot be told, so all of its code counts.
+ * A program that defines malloc() itself replaces libc's malloc() for all code: pthread_create()
+ * will call it, and a thread that sleeps inside it may hold its lock. It is unknown which functions
+ * of the program belong to it, so all of its code counts.
  */
 static void add_own_allocator(struct vt_target_symbols *symbols, struct vt_modules *modules)
 {

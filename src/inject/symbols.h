@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the target's C library that are called in it, or that a borrowed thread must not be inside of. */
+/*
+ * The functions of the target's C library that we call in the target, or that a borrowed thread
+ * must not be in.
+ */
 #ifndef VT_INJECT_SYMBOLS_H
 #define VT_INJECT_SYMBOLS_H
 
@@ -15,14 +18,14 @@ struct vt_range {
 
 #define VT_MAX_RANGES 64
 
-/* What an address on a stack may belong to, as far as it matters. */
+/* The kinds of code that an address on a stack may belong to. */
 enum vt_code_kind {
 	VT_CODE_OTHER,
 	VT_CODE_LIBC,      /* libc or libpthread, and none of the following */
 	VT_CODE_MALLOC,    /* the allocator of libc */
 	VT_CODE_CREATE,    /* pthread_create */
-	VT_CODE_SETXID,    /* setuid() and its like, which wait for other threads with the lock of pthread_create() held */
-	VT_CODE_ALLOCATOR, /* an allocator that replaces libc's (jemalloc and its like) */
+	VT_CODE_SETXID,    /* setuid() etc., which wait and hold pthread_create()'s lock */
+	VT_CODE_ALLOCATOR, /* an allocator that replaces libc's (such as jemalloc) */
 	VT_CODE_LOADER,    /* ld.so */
 	VT_CODE_DRIVER,    /* libcuda */
 	VT_CODE_RECORDER,  /* our own recorder */

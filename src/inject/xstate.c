@@ -7,8 +7,9 @@
 #define LEGACY_SIZE 576u
 
 /*
- * Left out: PKRU (9), since restoring it late could undo nothing that pthread_create() does, and the tiles of AMX (17,
- * 18), which no C library touches and which the kernel may not have given this process (arch_prctl ARCH_REQ_XCOMP_PERM).
+ * Left out: PKRU (9), because pthread_create() does nothing that restoring it could undo, and the
+ * tiles of AMX (17, 18), which no C library touches and which the kernel may not have granted to
+ * this process (arch_prctl ARCH_REQ_XCOMP_PERM).
  */
 #define LEFT_OUT (UINT64_C(1) << 9 | UINT64_C(3) << 17)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processor's extended state (XSAVE), as this machine has it. */
+/* The processor's extended state (XSAVE) on this machine. */
 #ifndef VT_INJECT_XSTATE_H
 #define VT_INJECT_XSTATE_H
 

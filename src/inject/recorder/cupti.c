@@ -26,9 +26,9 @@ bool vt_recorder_cupti_find(struct vt_modules *modules, struct vt_recorder_cupti
 }
 
 /*
- * Where it is, seen from the directory of libcudart: NVIDIA's wheels (nvidia/cu13/lib has both; before, each had its own:
- * nvidia/cuda_runtime/lib, nvidia/cuda_cupti/lib), the toolkit (lib64 or targets/x86_64-linux/lib, extras/CUPTI/lib64),
- * conda and distributions (one directory).
+ * Where libcupti is, relative to the directory of libcudart: NVIDIA's wheels (nvidia/cu13/lib has
+ * both; before that each had its own: nvidia/cuda_runtime/lib, nvidia/cuda_cupti/lib), the toolkit
+ * (lib64 or targets/x86_64-linux/lib, extras/CUPTI/lib64), conda and distributions (one directory).
  */
 static const char *const places[] = {
 	"%s/libcupti.so.%s",
@@ -50,7 +50,7 @@ static bool version_of(const char *name, char version[8])
 	return true;
 }
 
-/* Such a file is there, in the mount namespace of the process. */
+/* Whether this file exists in the mount namespace of the process. */
 static bool is_there(pid_t pid, const char *path)
 {
 	char outside[384];

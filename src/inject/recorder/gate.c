@@ -21,8 +21,8 @@
 #define HELLO_NS (2 * VT_NS_PER_S) /* from the connection to the first word, which is sent at once */
 
 /*
- * The number is high, so that a process which is given our id later is unlikely to have it: what is started from here may keep the
- * path in its environment for longer than we live.
+ * The number is high, so that a later process with our pid is unlikely to have this descriptor:
+ * programs started from here may keep the path in their environment for longer than we live.
  */
 static struct vt_error *make_file(struct vt_gate *gate)
 {
@@ -104,8 +104,9 @@ struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd)
 	socklen_t size = sizeof(peer);
 
 	/*
-	 * The kernel says who connected, by our own numbers; 0 is a process that this namespace has no number for. The names of such
-	 * sockets are no secret (/proc/net/unix), so another user's process may try.
+	 * The kernel tells which process connected, as a pid of our namespace; 0 is a process
+	 * without a pid here. The names of these sockets are public (/proc/net/unix), so another
+	 * user's process may try.
 	 */
 	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0 ||
 	    (geteuid() && peer.uid != geteuid()))
@@ -148,7 +149,7 @@ void vt_gate_go(int fd)
 {
 	VT_FREE struct vt_gate_request *request = calloc(1, sizeof(*request));
 
-	/* Without a word it goes on when the connection is closed. */
+	/* Without an answer it goes on when the connection is closed. */
 	if (!request)
 		return;
 	request->op = VT_GATE_GO;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tool's end of the gate: a process that initialises the driver and waits for what it is told. See vramtap/gate.h. */
+/*
+ * The tool's end of the gate, for a process that initialises the driver and waits for instructions.
+ * See vramtap/gate.h.
+ */
 #ifndef VT_INJECT_RECORDER_GATE_H
 #define VT_INJECT_RECORDER_GATE_H
 
@@ -20,13 +23,16 @@ struct vt_gate {
 struct vt_error *vt_gate_init(struct vt_gate *gate);
 void vt_gate_deinit(struct vt_gate *gate);
 
-/* A process has come (the listener can be read): who it is, and a connection to it. VT_ERR_NOTFOUND: it was nobody. */
+/*
+ * Accepts a process when the listener can be read: its pid and a connection to it. VT_ERR_NOTFOUND:
+ * there was none.
+ */
 struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd);
 
 /* One request, which the waiting thread serves. got: as in vt_recorder_call(). */
 struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status);
 
-/* Lets it go on. */
+/* Lets the process go on. */
 void vt_gate_go(int fd);
 
 #endif

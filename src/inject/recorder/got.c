@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Found by the relocations that made them, in the files; what stands in them is read from the process. An entry that was not bound
- * yet (PyTorch's libraries are linked for lazy binding) points back into its own library: what it would be bound to is looked
- * up in the one library that has the function, and where there are several (two CUDA runtimes), in the one that the file asks for.
+ * Entries are found by their relocations in the files; their values are read from the process. An
+ * entry that is not bound yet (PyTorch's libraries are linked for lazy binding) points back into
+ * its own library. Its future target is looked up in the one library that has the function, or,
+ * where there are several (two CUDA runtimes), in the one that the file asks for.
  */
 #include "inject/recorder/got.h"
 
@@ -23,7 +24,7 @@ static const char *const call_names[] = {
 #undef X
 };
 
-/* The file of one module, as far as its relocations are concerned: offsets in the file. */
+/* The parts of a module's file that its relocations need, as offsets in the file. */
 struct file {
 	const struct vt_module *module;
 	uint64_t symtab, strtab, strsz;
@@ -46,7 +47,7 @@ static bool copy_at(const struct vt_module *module, uint64_t offset, void *to, u
 	return true;
 }
 
-/* A string of the table; NULL: it has no end within a name's length. */
+/* A string of the table; NULL: it does not end within a name's length. */
 static const char *string_at(const struct file *file, uint64_t index)
 {
 	uint64_t room = file->module->image_size;
@@ -83,8 +84,9 @@ static bool needs(const struct file *file, const struct vt_module *other)
 }
 
 /*
- * What this file's reference to a function is bound to; 0: that is not sure. Where something else has a function of that name (a
- * library that was preloaded, to see or change these calls) only the loader knows.
+ * What this file's reference to a function is bound to; 0: not certain. Where another library has a
+ * function of that name (a library that was preloaded to see or change these calls), only the
+ * loader knows.
  */
 static uint64_t resolve(const struct search *search, const struct file *file, const char *name)
 {
@@ -125,8 +127,8 @@ static bool phdr_at(const struct vt_module *module, unsigned int n, Elf64_Phdr *
 }
 
 /*
- * The loader makes these pages read-only when it is done with the library. As long as it is not, the recorder, which makes
- * a page read-only after a change, must not do so.
+ * The loader makes these pages read-only when it is done with the library. Until then the recorder
+ * must not change them, because it makes a page read-only after a change.
  */
 static bool is_being_loaded(const struct search *search, const struct vt_module *module, uint64_t where)
 {
@@ -179,7 +181,10 @@ static void look_at_relocations(struct search *search, const struct file *file, 
 			continue;
 		name = string_at(file, sym.st_name);
 		call = name ? call_of(name) : VT_N_CALLS;
-		/* A library that has the function itself is the driver, or the runtime, or a stand-in for them. */
+		/*
+		 * A library that defines the function itself is the driver, the runtime, or a
+		 * substitute for them.
+		 */
 		if (call < VT_N_CALLS && sym.st_shndx == SHN_UNDEF)
 			add(search, file, name, call, rela.r_offset + module->bias);
 	}
@@ -197,7 +202,10 @@ static bool dynamic_at(const struct vt_module *module, uint64_t n, Elf64_Dyn *dy
 	return false;
 }
 
-/* The table that an address in .dynamic is of. Those of PyTorch's wheels lie in a writable segment, where patchelf has put them. */
+/*
+ * The table to which an address in .dynamic belongs. In PyTorch's wheels the tables are in a
+ * writable segment, where patchelf has put them.
+ */
 static bool table_at(const struct vt_module *module, uint64_t addr, uint64_t *offset)
 {
 	Elf64_Phdr phdr;

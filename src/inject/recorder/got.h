@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a process through which its libraries call the driver and the runtime. */
+/* The words of a process through which its libraries call the driver and the CUDA runtime. */
 #ifndef VT_INJECT_RECORDER_GOT_H
 #define VT_INJECT_RECORDER_GOT_H
 
@@ -12,8 +12,9 @@
 #define VT_MAX_GOT 480 /* of VT_RECORDER_MAX_HOOKS */
 
 /*
- * All entries of global offset tables that stand for a function of recorder_calls.h, as far as it is sure what they call. Modules
- * that cannot be read are left out. Returns how many were found; no more than VT_MAX_GOT are written.
+ * All entries of global offset tables for the functions of recorder_calls.h, as far as it is
+ * certain what they call. Modules that cannot be read are left out. Returns how many were found; no
+ * more than VT_MAX_GOT are written.
  */
 size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_recorder_got got[VT_MAX_GOT]);
 

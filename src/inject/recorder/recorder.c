@@ -19,12 +19,12 @@ extern const uint8_t vt_recorder_elf_end[];
 
 #define PAGE 4096u
 #define MAX_PHDRS 16
-#define MAX_EXTENT (UINT64_C(1) << 23) /* of the recorder; it has some 100 KiB */
+#define MAX_EXTENT (UINT64_C(1) << 23) /* of the recorder; it has about 100 KiB */
 #define PREFIX "/memfd:" VT_RECORDER_FILE_NAME "-"
 
 /* ---- the embedded library ---- */
 
-/* Its build id, out of its own notes. The file is our own: it is only looked at for what the build may have made of it. */
+/* Its build id, from its own notes. The file is our own: the checks are only for unusual builds. */
 static bool own_build_id(char id[VT_BUILD_ID_DIGITS + 1])
 {
 	const uint8_t *file = vt_recorder_elf;
@@ -81,7 +81,7 @@ static void find_head(struct vt_memsrc *src, const struct vt_map_entry *map, str
 	resident->state = head.state;
 }
 
-/* Its entry point is vt_recorder_control(); nothing but code of its own may be called. */
+/* Its entry point is vt_recorder_control(); only the recorder's own code may be called. */
 static void find_control(const struct vt_maps *maps, struct vt_memsrc *src, struct vt_resident *resident)
 {
 	const struct vt_map_entry *map;
@@ -95,7 +95,7 @@ static void find_control(const struct vt_maps *maps, struct vt_memsrc *src, stru
 		resident->control = resident->base + ehdr.e_entry;
 }
 
-/* How far it reaches from its base, by its own program headers: its zeroed data has no name in the map. */
+/* Its extent from its base, by its own program headers: its zeroed data has no name in the map. */
 static uint64_t extent(struct vt_memsrc *src, uint64_t base)
 {
 	Elf64_Phdr phdrs[MAX_PHDRS];
@@ -136,7 +136,7 @@ size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src, stru
 	for (size_t i = 0; i < maps->entries.n && found < VT_MAX_RESIDENTS; i++) {
 		const struct vt_map_entry *map = &maps->entries.data[i];
 
-		/* The data may begin in the file's first page, too. */
+		/* The data may also begin in the file's first page. */
 		if (map->start < end || map->offset || !is_recorder(map->path, id))
 			continue;
 		residents[found] = resident_at(maps, src, i, id);
@@ -188,7 +188,7 @@ enum vt_hook_state vt_recorder_hook_state(const struct vt_recorder_hook *hook, s
 
 /* ---- loading ---- */
 
-/* A descriptor that the target is unlikely ever to have, and that it may have at all. */
+/* A descriptor number that the target is unlikely ever to use, but that its limit allows. */
 static uint32_t high_descriptor(pid_t pid)
 {
 	const uint32_t most = 65000;
@@ -219,7 +219,10 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 	if (!own_build_id(id))
 		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
 	snprintf(name, sizeof(name), VT_RECORDER_FILE_NAME "-%s", id);
-	/* As in inject/stub/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
+	/*
+	 * As in inject/stub/stub.c: first the only form that every setting of vm.memfd_noexec
+	 * accepts, then the form for older kernels.
+	 */
 	fd = memfd_create(name, MFD_CLOEXEC | 0x8u /* MFD_NOEXEC_SEAL, Linux 6.3 */);
 	if (fd < 0)
 		fd = memfd_create(name, MFD_CLOEXEC);

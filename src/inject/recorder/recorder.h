@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder in a target: found, loaded, called. Everything that is read of it is hostile. Loading and switching on are
- * separate requests, so that a load which comes too late switches nothing on.
+ * The recorder in a target: how to find, load and call it. Everything that is read from it is
+ * hostile. Loading and switching on are separate requests, so a load that comes too late switches
+ * nothing on.
  */
 #ifndef VT_INJECT_RECORDER_RECORDER_H
 #define VT_INJECT_RECORDER_RECORDER_H
@@ -18,7 +19,7 @@
 
 #define VT_BUILD_ID_DIGITS 16 /* of the recorder's build id, in its name */
 
-/* A recorder that a target has loaded, of whatever version. */
+/* A recorder of any version that a target has loaded. */
 struct vt_resident {
 	uint64_t base, end; /* of its mappings */
 	uint64_t head;      /* address of vt_recorder */
@@ -29,25 +30,36 @@ struct vt_resident {
 
 #define VT_MAX_RESIDENTS 8
 
-/* Of a live process or a core. Those that make no sense are left out. Returns how many. */
+/*
+ * Finds the recorders of a live process or a core. Those that make no sense are left out. Returns
+ * how many.
+ */
 size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src, struct vt_resident residents[VT_MAX_RESIDENTS]);
 
-/* Whether it is the one that this tool brings along. */
+/* Whether it is the version that this tool contains. */
 bool vt_resident_is_own(const struct vt_resident *resident);
 
-/* The first of those; NULL: it is not there. (There may be two, when a vramtap died while it loaded one.) */
+/*
+ * The first recorder of this tool's version; NULL: none. (There may be two, when a vramtap died
+ * while it loaded one.)
+ */
 const struct vt_resident *vt_resident_own(const struct vt_resident *residents, size_t n);
 
 /*
- * Reads its head as far as this tool knows it: what a smaller one lacks is 0. VT_ERR_UNSUPPORTED: another version, of which
- * only state and hooks are read.
+ * Reads its head as far as this tool knows it: fields that a smaller head lacks are 0.
+ * VT_ERR_UNSUPPORTED: another version; only its state and hooks are read.
  */
 struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_memsrc *src, struct vt_recorder_head *head);
 
-/* The embedded library as a file in memory, named as in a target; what has it open is the caller's. */
+/*
+ * The embedded library as a file in memory, named as in a target; the caller owns the descriptor.
+ */
 struct vt_error *vt_recorder_file(int *ret_fd);
 
-/* Has the target load the recorder; it does nothing yet. VT_ERR_TIMEOUT: the loader is busy; it may be loaded later, which changes nothing. */
+/*
+ * Makes the target load the recorder, which does nothing yet. VT_ERR_TIMEOUT: the loader is busy;
+ * the recorder may still be loaded later, which changes nothing.
+ */
 struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *modules, uint64_t deadline_ns);
 
 /*
@@ -57,7 +69,7 @@ struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *m
 struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resident *resident, enum vt_recorder_op op,
 				  const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status);
 
-/* What has become of a hook. */
+/* The state of a hook. */
 enum vt_hook_state {
 	VT_HOOK_OURS,     /* it is in place */
 	VT_HOOK_OUT,      /* the word is as it was before */

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "target/live.h"
 
-/* At least every 100 ms is what the recorder expects. */
+/* The recorder expects one at least every 100 ms. */
 #define BEAT_NS (25 * VT_NS_PER_MS)
-/* Another watcher has given a sign of life by then. */
+/* By then another watcher would have given a sign of life. */
 #define OTHERS_NS (250 * VT_NS_PER_MS)
 
 struct vt_trap {
@@ -22,8 +22,8 @@ struct vt_trap {
 	pthread_t thread;
 	uint32_t seen; /* the last event that was looked at */
 	bool beating; /* the thread runs */
-	bool ended;   /* it shall end */
-	uint64_t let_go_ns; /* when it lets go of let_go_seq; 0 not */
+	bool ended;   /* it must end */
+	uint64_t let_go_ns; /* when to let go of let_go_seq; 0: not */
 	uint32_t let_go_seq;
 };
 
@@ -54,7 +54,7 @@ static struct vt_error *write_word(struct vt_trap *trap, uint64_t addr, uint32_t
 	return err;
 }
 
-/* After an exec() there is something else at that address. */
+/* After an exec() something else is at that address. */
 static struct vt_error *check_head(struct vt_trap *trap, bool first)
 {
 	struct {
@@ -107,7 +107,7 @@ static struct vt_error *let_go_in_time(struct vt_trap *trap)
 	return write_word(trap, WORD(trap, taken), __atomic_load_n(&trap->let_go_seq, __ATOMIC_RELAXED));
 }
 
-/* Until it shall end, or there is nobody left to give them to. */
+/* Gives signs of life until it must end, or the target is gone. */
 static void *beat(void *arg)
 {
 	struct vt_trap *trap = arg;
@@ -194,7 +194,7 @@ void vt_trap_disarm(struct vt_trap *trap)
 
 /* ---- events ---- */
 
-/* Called all the time, so one read has to do as long as nothing happens. */
+/* Called all the time, so one read must be enough as long as nothing happens. */
 struct vt_error *vt_trap_raised(struct vt_trap *trap, uint32_t *seq)
 {
 	struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two ends of the stub: how the borrowed thread comes in and how it goes back. From the moment that it arrives here
- * the thread depends on nobody: it finishes and continues where it was, also when vramtap was killed meanwhile.
+ * The two ends of the stub: how the borrowed thread enters and how it returns. From the moment it
+ * arrives here the thread depends on no other process: it finishes and continues where it was, even
+ * if vramtap was killed by then.
  *
  * Position-independent, no data, and outside of xsave and xrstor nothing but integer registers.
  */
@@ -72,7 +73,7 @@ vt_stub_start:
 	xrstor64 VT_REGION_XSAVE(%r12)
 	mov	%rbx, %rsp
 	test	%ebp, %ebp
-	jnz	.Lunmap			/* no helper's thread that would do it */
+	jnz	.Lunmap			/* no helper's thread to do it */
 	movl	$1, VT_CONTROL_BORROWER_DONE(%r12)	/* the last touch of the region */
 	jmp	.Lleave
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub's C part. It is linked into a flat image of position-independent code without data (stub.lds refuses
- * anything else) and lives in zero padding behind a text segment of the target. Its bytes are constant: a later session
- * recognises and reuses them, so that code which may be running is never rewritten.
+ * The stub's C part. It is linked into a flat image of position-independent code without data
+ * (stub.lds refuses anything else) and is placed in the zero padding behind a text segment of the
+ * target. Its bytes are constant: a later session recognises and reuses them, so code that may be
+ * running is never rewritten.
  *
  * Built freestanding and with integer registers only: the borrowed thread's floating point state is saved around
  * vt_stub_main(), but not around vt_stub_finish().
@@ -19,7 +20,10 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_S UINT64_C(1000000000)
 
-/* Of the helper's thread. Room for the driver's calls and the target's static TLS, without a default that may be GiBs. */
+/*
+ * Stack of the helper's thread. It has room for the driver's calls and the target's static TLS; the
+ * default may be GiBs.
+ */
 #define STACK_SIZE 0x80000
 #define DETACHED 1 /* PTHREAD_CREATE_DETACHED */
 #define EINVAL_ 22
@@ -28,7 +32,7 @@
 #define SYS_close_range 436
 #endif
 
-/* Before Linux 5.9, which has close_range(): how many descriptors are closed one by one. */
+/* How many descriptors are closed one by one before Linux 5.9, which has close_range(). */
 #define MANY_FDS 65536
 
 #ifndef MFD_NOEXEC_SEAL
@@ -103,8 +107,8 @@ static int interrupts(int sig, uint64_t restart)
 }
 
 /*
- * A signal that came while signals were blocked has its handler run when the mask is restored, outside of the system
- * call; the EINTR that it would have caused is produced here.
+ * The handler of a signal that came while signals were blocked runs when the mask is restored,
+ * outside of the system call. The EINTR that the signal would have caused is produced here.
  */
 static void take_over_eintr(struct vt_stub_block *block)
 {
@@ -134,7 +138,10 @@ void vt_stub_finish(struct vt_stub_block *block, int failure)
 	vt_sys4(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&block->signal_mask, 0, 8);
 }
 
-/* Waits for the tool's word. Whoever exchanges first decides: a GO that comes later finds VT_STUB_CLOSED. */
+/*
+ * Waits for the tool's word. The first exchange decides: a GO that comes later finds
+ * VT_STUB_CLOSED.
+ */
 static uint32_t wait_for_command(struct vt_stub_control *control)
 {
 	uint64_t start = vt_sys_now_ns();
@@ -152,7 +159,10 @@ static void unmap_pieces(const struct vt_stub_control *control, int n)
 			vt_sys2(SYS_munmap, (long)control->pieces[i].addr, (long)control->pieces[i].size);
 }
 
-/* Maps one piece exactly where it belongs, over nothing; a fork() of the target does not inherit it. */
+/*
+ * Maps one piece at its exact address, never over another mapping; a fork() of the target does not
+ * inherit it.
+ */
 static int map_piece(const struct vt_stub_piece *piece, int fd)
 {
 	if (!piece->size)
@@ -210,8 +220,9 @@ static void run_library(struct vt_stub_control *control)
 }
 
 /*
- * The memory file. MFD_NOEXEC_SEAL (Linux 6.3) only clears the file's own x bits, which mmap does not ask for, and is the
- * one form that every setting of vm.memfd_noexec accepts; it implies MFD_ALLOW_SEALING. Older kernels say EINVAL.
+ * The memory file. MFD_NOEXEC_SEAL (Linux 6.3) only clears the file's own x bits, which mmap does
+ * not need, and is the only form that every setting of vm.memfd_noexec accepts; it implies
+ * MFD_ALLOW_SEALING. Older kernels return EINVAL.
  */
 static int create_file(const struct vt_stub_control *control)
 {
@@ -222,7 +233,10 @@ static int create_file(const struct vt_stub_control *control)
 	return (int)fd;
 }
 
-/* The copies of the target's descriptors: a connection that it closes meanwhile must not stay open because of them. */
+/*
+ * Closes the copies of the target's descriptors: they must not keep a connection open that the
+ * target closes.
+ */
 static void close_copies(void)
 {
 	if (!vt_sys4(SYS_close_range, 0, UINT32_MAX, 0, 0))
@@ -232,8 +246,9 @@ static void close_copies(void)
 }
 
 /*
- * Runs on a thread of its own, whose table of descriptors nobody shares: so the target can neither close the memory file,
- * put another in its place, nor pass it on to a child; and it can never be a file of the target that we close or map.
+ * Runs on a thread of its own, which shares its descriptor table with no other thread. So the
+ * target can neither close the memory file, nor put another in its place, nor pass it on to a
+ * child; and we can never close or map a file of the target by mistake.
  */
 void vt_stub_file(struct vt_stub_control *control)
 {
@@ -277,7 +292,10 @@ static void serve(struct vt_stub_control *control)
 		run_library(control);
 }
 
-/* After a failure: lets the tool read why, for a second: on a busy machine it may wait for the processor. */
+/*
+ * After a failure: waits up to a second so that the tool can read the reason (on a busy machine the
+ * tool may have to wait for a processor).
+ */
 static void wait_until_seen(struct vt_stub_control *control)
 {
 	for (int i = 0; i < 2000 && __atomic_load_n(&control->command, __ATOMIC_SEQ_CST) != VT_STUB_SEEN; i++)
@@ -285,8 +303,8 @@ static void wait_until_seen(struct vt_stub_control *control)
 }
 
 /*
- * The borrowed thread must be out of the region first. When it does not get the processor for 10 s, it is better to leave
- * 256 KiB of address space behind than to pull its stack.
+ * The borrowed thread must leave the region first. If it gets no processor for 10 s, it is better
+ * to leave 256 KiB of address space behind than to unmap its stack.
  */
 static void unmap_region(struct vt_stub_control *control)
 {
@@ -299,7 +317,10 @@ static void unmap_region(struct vt_stub_control *control)
 	}
 }
 
-/* A real-time priority that was inherited from the borrowed thread would let our work push the target's aside. */
+/*
+ * With a real-time priority inherited from the borrowed thread, our work would displace the
+ * target's.
+ */
 static void be_ordinary(void)
 {
 	int priority = 0;
@@ -310,8 +331,9 @@ static void be_ordinary(void)
 }
 
 /*
- * The helper's thread: an ordinary detached pthread of the target that inherited our mask: every signal is blocked, but
- * for the C library's own 33 (setuid() and its like wait until each thread has handled it).
+ * The helper's thread: an ordinary detached pthread of the target that inherited our mask. Every
+ * signal is blocked except the C library's own 33 (setuid() and similar calls wait until each
+ * thread has handled it).
  */
 void *vt_stub_thread(struct vt_stub_control *control)
 {

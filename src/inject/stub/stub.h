@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub: about 1.5 KiB of constant code that a borrowed thread of the target runs. This file is what it, its assembler
- * part and the tool agree on.
+ * The stub: about 1.5 KiB of constant code that a borrowed thread of the target runs. This file
+ * defines what the stub, its assembler part and the tool share.
  *
- * Two things are written for it. The block, on the borrowed thread's own stack below the red zone, holds every register
- * and all parameters: once the thread has been sent to the stub, nothing else is needed from us. The region is private
- * memory that the stub maps for itself: the control page (through which tool and helper's thread speak until the shared
- * file is mapped), the XSAVE area and a scratch stack.
+ * The stub uses two pieces of memory. The block, on the borrowed thread's own stack below the red
+ * zone, holds every register and all parameters: once the thread was sent to the stub, it needs
+ * nothing else from us. The region is private memory that the stub maps for itself: the control
+ * page (through which the tool and the helper's thread communicate until the shared file is
+ * mapped), the XSAVE area and a scratch stack.
  */
 #ifndef VT_INJECT_STUB_STUB_H
 #define VT_INJECT_STUB_STUB_H
@@ -15,15 +16,16 @@
 #define VT_STUB_BORROWED 0
 #define VT_STUB_THREAD 16
 
-/* The region. The scratch stack is what is left above: 188 KiB, of which only touched pages cost. */
+/* The region. The scratch stack is the rest above: 188 KiB; only touched pages cost memory. */
 #define VT_REGION_SIZE 0x40000
 #define VT_REGION_XSAVE 0x1000
 #define VT_XSAVE_MAX 0xc000
 #define VT_REGION_FILE_STACK 0x11000 /* top of the 16 KiB stack of the thread that maps the file, above the XSAVE area */
 
 /*
- * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one. The slot that they read, {rbx, rip},
- * ends VT_STUB_RET bytes below the original stack pointer: below the 128 bytes of red zone, and 8 for its alignment.
+ * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one step. The
+ * slot that they read, {rbx, rip}, ends VT_STUB_RET bytes below the original stack pointer: 128
+ * bytes of red zone and 8 bytes for its alignment.
  */
 #define VT_STUB_RET 136
 #define VT_STUB_SLOT_SIZE 16
@@ -57,7 +59,7 @@ enum vt_stub_state {
 enum vt_stub_command {
 	VT_STUB_WAIT = 0,
 	VT_STUB_GO = 1,
-	VT_STUB_CLOSED = 2, /* set by the stub: a GO that comes later is ignored; by the tool: nothing will come */
+	VT_STUB_CLOSED = 2, /* by the stub: a later GO is ignored; by the tool: no GO comes */
 	VT_STUB_SEEN = 3,   /* the tool has read the reason of a failure */
 };
 
@@ -73,14 +75,14 @@ struct vt_stub_piece {
 enum { VT_PIECE_TEXT, VT_PIECE_DATA, VT_PIECE_SESSION, VT_N_PIECES };
 
 struct vt_stub_control {
-	uint64_t nonce; /* tells this session's page from anything else at that address */
+	uint64_t nonce; /* distinguishes this session's page from other data at that address */
 	uint32_t state;
 	uint32_t command;
 	uint32_t borrower_done; /* the borrowed thread has left the region */
 	int32_t fd;
 	int32_t error; /* positive errno, see state */
 	int32_t file_tid;   /* the thread that has fd, in the target's pid namespace */
-	uint32_t file_busy; /* cleared by the kernel when that thread has ended and left its stack */
+	uint32_t file_busy; /* the kernel clears it when that thread has ended and left its stack */
 	uint64_t region;
 	uint64_t patience_ns;
 	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC: stub entered, about to leave it */
@@ -92,12 +94,12 @@ struct vt_stub_control {
 	uint64_t errno_location;
 	uint64_t thread; /* VT_STUB_THREAD of the stub */
 	uint64_t entry;  /* of the library: uint32_t (struct vt_helper_shared *, uint64_t mapped_size) */
-	uint64_t stop_again; /* the process was stopped and is stopped again if the tool dies meanwhile */
+	uint64_t stop_again; /* the process was stopped, and is stopped again if the tool dies */
 	struct vt_stub_piece pieces[VT_N_PIECES];
 	char file_name[40];
 };
 
-/* How the system call goes on that the thread was taken out of. */
+/* How the interrupted system call of the thread continues. */
 enum vt_stub_restart {
 	VT_RESTART_NONE = 0,    /* it had ended: its result stands */
 	VT_RESTART_SYS = 1,     /* ERESTARTSYS: a handler without SA_RESTART makes it EINTR */
