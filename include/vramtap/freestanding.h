@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All that the helper (and the stub that starts it) has of an operating system: raw system calls of x86-64 Linux. They
- * return the result or a negative errno; nothing here touches errno, the C library or any state of the target.
+ * The only operating system interface of the helper (and of the stub that starts it): raw system
+ * calls of x86-64 Linux. They return the result or a negative errno; nothing here touches errno,
+ * the C library or any state of the target.
  */
 #ifndef VRAMTAP_FREESTANDING_H
 #define VRAMTAP_FREESTANDING_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tool and the helper agree on. All communication goes through one memory file that the helper's thread creates
- * and both map. It has the helper's image first (which the tool writes), then the shared part: this header, then room for
- * the helper's answers.
+ * The interface between the tool and the helper. All communication goes through one memory file
+ * that the helper's thread creates and both map. It begins with the helper's image (which the tool
+ * writes); the shared part follows: this header, then room for the helper's answers.
  *
- * Life of a session: the borrowed thread starts the helper's thread, the helper's thread maps the file and waits; the
- * tool writes one request at a time (args, then an increased `request_seq`) and wakes it; the helper answers (results,
- * then `done_seq` = the request's number). Nobody waits for ever: the helper's thread ends when it is told to quit, or
- * when the tool's heartbeat stops for patience_ns; the tool gives up a request at its own deadline and completes the
- * report without it.
+ * Life of a session: the borrowed thread starts the helper's thread, the helper's thread maps the
+ * file and waits; the tool writes one request at a time (args, then an increased `request_seq`) and
+ * wakes it; the helper answers (results, then `done_seq` = the request's number). No side waits for
+ * ever: the helper's thread ends when it is told to quit, or when the tool's heartbeat stops for
+ * patience_ns; the tool gives up a request at its own deadline and completes the report without it.
  */
 #ifndef VRAMTAP_HELPER_ABI_H
 #define VRAMTAP_HELPER_ABI_H
@@ -28,10 +28,11 @@ enum vt_helper_op {
 	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
 	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
 	VT_OP_CUDA_POOLS = 4, /* the driver's memory pools */
-	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, told by PyTorch itself through the interpreter */
-	VT_OP_LOAD_RECORDER = 6, /* has the target load the recorder (recorder.h); nothing is recorded yet */
+	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, from PyTorch through the interpreter */
+	VT_OP_LOAD_RECORDER = 6, /* makes the target load the recorder (recorder.h) */
 	VT_OP_CALL_RECORDER = 7, /* calls its vt_recorder_control() */
-	VT_OP_ASK_FLIGHT = 8, /* what PyTorch's flight recorder of collectives has, through the interpreter */
+	/* the contents of PyTorch's flight recorder, through the interpreter */
+	VT_OP_ASK_FLIGHT = 8,
 };
 
 enum vt_helper_status {
@@ -41,7 +42,10 @@ enum vt_helper_status {
 	VT_HELPER_FAILED = 3,
 };
 
-/* Addresses in the target of what the helper may call; 0 where the target has none. The tool resolves them. */
+/*
+ * Addresses in the target of the functions that the helper may call; 0 where the target lacks them.
+ * The tool resolves them.
+ */
 struct vt_helper_imports {
 	uint64_t mutex_trylock; /* libc: pthread_mutex_trylock, pthread_mutex_unlock */
 	uint64_t mutex_unlock;
@@ -67,7 +71,7 @@ struct vt_helper_imports {
 	uint64_t cudaRuntimeGetVersion;
 };
 
-/* The same of the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
+/* The same for the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
 #define VT_PYTHON_IMPORTS(X)           \
 	X(PyBool_FromLong)             \
 	X(PyBytes_AsString)            \
@@ -112,7 +116,7 @@ struct vt_cuda_device {
 	uint8_t memory_from; /* 0 cudaMemGetInfo, 1 cuMemGetInfo */
 	uint8_t pad;
 	uint64_t free_bytes;
-	uint64_t total_bytes; /* of cudaMemGetInfo; when have_memory is 0, of cuDeviceTotalMem or 0 */
+	uint64_t total_bytes; /* from cudaMemGetInfo; !have_memory: from cuDeviceTotalMem, or 0 */
 	uint64_t context;     /* CUcontext of the primary context, 0 when not active */
 	int32_t error;        /* CUresult or cudaError_t of the call that failed, 0 when none */
 	int32_t pad2;
@@ -129,27 +133,35 @@ struct vt_cuda_answer {
 	int32_t n_devices;
 	int32_t error; /* CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit) */
 	/*
-	 * Where the driver keeps a thread's current context: the word at (thread pointer + context_slot) points to data of the driver,
-	 * or, if context_inner is not negative, to a table whose word at context_inner does; the first word of the data points to the
-	 * top of the thread's stack of contexts, whose first word is the CUcontext. context_slot 0: not found.
+	 * Where the driver keeps a thread's current context: the word at (thread pointer +
+	 * context_slot) points to data of the driver. If context_inner is not negative, that word
+	 * points to a table instead, and the table's word at context_inner points to the data. The
+	 * first word of the data points to the top of the thread's stack of contexts, whose first
+	 * word is the CUcontext. context_slot 0: not found.
 	 */
 	int32_t context_slot;
 	int32_t context_inner;
 	struct vt_cuda_device devices[VT_MAX_CUDA_DEVICES];
 };
 
-/* Of one of the driver's memory pools (cudaMallocAsync): CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and so on, in bytes. */
+/*
+ * One of the driver's memory pools (cudaMallocAsync): CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and so
+ * on, in bytes.
+ */
 struct vt_cuda_pool {
-	uint64_t handle; /* CUmemoryPool, 0: there is none, or it was not asked for */
+	uint64_t handle; /* CUmemoryPool, 0: none, or not queried */
 	uint64_t reserved, reserved_high;
 	uint64_t used, used_high;
 	int32_t error;   /* 0: handle and all four are known; CUresult of the call that failed, or VT_POOL_CHANGES */
 	int32_t pad;
 };
 
-#define VT_POOL_CHANGES (-1) /* it changed all the time while it was asked */
+#define VT_POOL_CHANGES (-1) /* it kept changing while it was queried */
 
-/* A device's own pool, and the one that cudaMallocAsync takes from when that is another; others are not to be found. */
+/*
+ * A device's own pool, and the pool that cudaMallocAsync uses if that is another one; other pools
+ * cannot be found.
+ */
 enum { VT_POOL_DEFAULT, VT_POOL_CURRENT, VT_N_POOLS };
 
 struct vt_cuda_pools_answer {
@@ -175,11 +187,11 @@ struct vt_torch_walk_answer {
 	uint64_t total_ns;
 };
 
-/* Whatever the interpreter is asked. */
+/* For every request to the interpreter. */
 struct vt_ask_python_args {
 	struct vt_python_imports imports;
-	uint64_t gil_wait_ns;   /* a GIL that comes later than this is given back at once */
-	int32_t stop_collector; /* up to CPython 3.11 it runs inside calls; later between two instructions */
+	uint64_t gil_wait_ns;   /* a GIL that is acquired later than this is released at once */
+	int32_t stop_collector; /* until CPython 3.11 it runs inside calls too */
 	int32_t pad;
 };
 
@@ -187,12 +199,12 @@ struct vt_ask_python_answer {
 	int32_t has_gil; /* the helper's thread has it now; the tool may have given up by then */
 	int32_t pad;
 	uint64_t waited_ns; /* for the GIL; added to what is here */
-	uint64_t held_ns;   /* it; likewise */
+	uint64_t held_ns;   /* the GIL; likewise */
 };
 
 struct vt_ask_pytorch_args {
 	struct vt_ask_python_args python;
-	uint64_t mutex_wait_ns; /* how long, with the GIL, the mutexes may be locked by others */
+	uint64_t mutex_wait_ns; /* how long to wait, with the GIL, for mutexes that others hold */
 	uint64_t max_blocks;
 	int32_t n_devices;
 	int32_t only_stats;     /* the counters alone */
@@ -211,24 +223,25 @@ struct vt_ask_pytorch_answer {
 struct vt_ask_flight_args {
 	struct vt_ask_python_args python;
 	uint64_t max_bytes;  /* a longer text is not wanted */
-	int32_t entries;     /* with the single operations; without them the driver is not asked for anything, nor where it cannot be */
-	int32_t only_active; /* of them those that are not over */
+	int32_t entries;     /* with the single operations; else the driver is not called */
+	int32_t only_active; /* of these only those that are not over */
 	char function[40];   /* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
-	char argument[24];   /* a third one, "" none: a release that does not take it has no such recorder */
+	char argument[24];   /* a third one, "" none: releases without it lack this recorder */
 };
 
 struct vt_ask_flight_answer {
-	uint64_t offset, size; /* of the text in the file; size also of one that is too long */
+	uint64_t offset, size; /* of the text in the file; size is set even if it is too long */
 	int32_t is_there;      /* 0: this release of PyTorch has no such function */
-	int32_t entries;       /* 0: it is without the single operations */
+	int32_t entries;       /* 0: the text has no single operations */
 };
 
 struct vt_load_recorder_args {
 	uint64_t dlopen, dlerror; /* of the target's C library */
 	uint64_t size; /* of the library's file, whose bytes are at the start of the room */
 	/*
-	 * The descriptor that the file gets, in the table of a thread that has nothing else: the path that the target is given goes by
-	 * its number, and the higher it is, the less a later file of the target could have the same path.
+	 * The descriptor that the file gets, in the table of a thread that has nothing else. The
+	 * path that the target's loader gets contains its number: the higher the number, the less
+	 * likely a later file of the target has the same path.
 	 */
 	uint32_t fd;
 	uint32_t pad;
@@ -249,14 +262,14 @@ struct vt_recorder_answer {
 };
 
 /*
- * The head of the shared part of the memory file: "the file" in what follows is this part. Sizes are those that the tool
- * last grew it to.
+ * The head of the shared part of the memory file: below, "the file" means this part. Sizes are
+ * those that the tool last grew it to.
  */
 struct vt_helper_shared {
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t helper_tid;
-	uint64_t file_size;  /* written by whoever grew the file last (the tool) */
+	uint64_t file_size;  /* written by the tool when it grows the file */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the tool's last sign of life */
 	uint64_t patience_ns;  /* the helper quits when no sign of life came for this long */
 	uint32_t request_seq;  /* futex word: the helper waits for it to change */
@@ -276,7 +289,7 @@ struct vt_helper_shared {
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
 	struct vt_torch_walk_answer torch;
-	struct vt_ask_python_answer gil; /* of the last request that needed it */
+	struct vt_ask_python_answer gil; /* of the last request that needed the GIL */
 	struct vt_ask_pytorch_answer asked;
 	struct vt_ask_flight_answer flight;
 	struct vt_recorder_answer recorder;

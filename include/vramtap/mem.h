@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory source: how every walker reads foreign memory. A walker never sees a pid. Used by the tool (live process,
- * snapshot, core) and, with another implementation, inside the helper; hence no allocation and no libc here.
+ * The memory source: how every walker reads another process's memory. A walker never sees a pid.
+ * The tool uses it (live process, snapshot, core), and so does the helper, with another
+ * implementation; hence no allocation and no libc here.
  */
 #ifndef VRAMTAP_MEM_H
 #define VRAMTAP_MEM_H

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tool and the recorder agree on. The recorder is a library that the tool has the target load (dlopen: C++ exceptions
- * must be able to pass through its frames) and that stays there, idle when it is off. While it is on, PyTorch's allocator is
- * entered through a copy of its virtual table, and the driver's calls are seen through CUPTI; each allocation leaves a record
- * with the backtrace of the thread that made it. Nobody is told of it: the tool reads the records from outside, with no thread
- * stopped and no code run, also from a core.
+ * The interface between the tool and the recorder. The recorder is a library that the tool makes
+ * the target load (with dlopen, because C++ exceptions must be able to pass through its frames). It
+ * stays loaded, and is idle when it is off. While it is on, PyTorch's allocator is entered through
+ * a copy of its virtual table, and the driver's calls are seen through CUPTI. Each allocation
+ * leaves a record with the backtrace of its thread. The recorder sends no messages: the tool reads
+ * the records from outside, without stopping a thread or running code, also from a core.
  *
- * The tool finds the recorder by the name of its mapping, and in it the exported object vt_recorder, whose first part (struct
- * vt_recorder_head up to and including the hooks) is the same in all versions: so any later vramtap can take the hooks out.
+ * The tool finds the recorder by the name of its mapping, and in it the exported object
+ * vt_recorder. Its first part (struct vt_recorder_head up to and including the hooks) is the same
+ * in all versions, so any later vramtap can take the hooks out.
  *
- * Everything here is hostile to the tool that reads it: bounds are checked, ids are looked up, nothing is followed for ever.
+ * To the tool, everything it reads here is hostile: it checks bounds, looks ids up, and follows
+ * nothing for ever.
  */
 #ifndef VRAMTAP_RECORDER_H
 #define VRAMTAP_RECORDER_H
@@ -22,7 +25,10 @@
 
 /* ---- hooks ---- */
 
-/* A word of the target that the recorder changed: pointers only, never code. Taken out by writing `original` back if it is still `ours`. */
+/*
+ * A word of the target that the recorder changed: pointers only, never code. To take it out,
+ * `original` is written back if the word is still `ours`.
+ */
 struct vt_recorder_hook {
 	uint64_t where; /* 0: unused */
 	uint64_t original;
@@ -55,22 +61,27 @@ enum vt_recorder_state_value {
 #define VT_RECORDER_LASTI_WIDE 0xffff
 
 /*
- * A code object as it was when it was first met. It may be freed, and its memory used for another: it is still the same when
- * all of these are. Words are those of the object: pointers to co_filename, co_name, co_qualname (co_name before 3.11) and
- * the line table; co_firstlineno.
+ * A code object as it was when it was first seen. It may be freed, and its memory reused for
+ * another one: it is still the same object when all of these words are the same. They are words of
+ * the object: pointers to co_filename, co_name, co_qualname (co_name before 3.11) and the line
+ * table; co_firstlineno.
  */
 struct vt_recorder_code {
 	uint64_t object;
 	uint64_t filename, name, qualname, linetable;
 	uint64_t firstlineno;
 	/*
-	 * All of these may be at the same addresses again, with something else in them. So there is one more: from 3.12 on co_version,
-	 * of which each code object has another; before, vt_recorder_text() of the name and of the file's name. 0 not known.
+	 * Other objects may reuse all of these addresses. So there is one more word: from 3.12 on
+	 * co_version, which differs for each code object; before that, vt_recorder_text() of the
+	 * name and of the file's name. 0: not known.
 	 */
 	uint64_t version;
 };
 
-/* What tells one short text from another, of a compact ASCII str: its length and its last 8 bytes, as a little-endian number. */
+/*
+ * Distinguishes short texts (compact ASCII str): the length and the last 8 bytes, as a
+ * little-endian number.
+ */
 static inline uint64_t vt_recorder_text(uint64_t length, uint64_t last_bytes)
 {
 	return (last_bytes ^ length << 56) * UINT64_C(0x9e3779b97f4a7c15);
@@ -96,13 +107,17 @@ enum vt_recorder_stack_flags {
 	VT_STACK_NATIVE_CUT = 1 << 1,
 	VT_STACK_NATIVE_LOST = 1 << 2, /* unwinding ended before the thread's outermost frame: no call frame information, unknown stack */
 	VT_STACK_NO_PYTHON = 1 << 3,   /* the thread has no Python thread state, or Python frames were not asked for */
-	VT_STACK_NATIVE_GUESS = 1 << 4, /* somewhere without call frame information the frame pointer was followed: frames may be missing */
+	/*
+	 * some frame lacked call frame information and the frame pointer was followed: frames may
+	 * be missing
+	 */
+	VT_STACK_NATIVE_GUESS = 1 << 4,
 };
 
 #define VT_RECORDER_MAX_PYTHON 128 /* frames of a stack; the innermost are kept */
 #define VT_RECORDER_MAX_NATIVE 128
 
-#define VT_RECORDER_NO_STACK 0 /* index 0 of the table of stacks is none: no room was left for it, or none was wanted */
+#define VT_RECORDER_NO_STACK 0 /* index 0 of the table of stacks: no room, or not wanted */
 
 /* An array in the target's memory that only grows (until the recorder is switched off). */
 struct vt_recorder_array {
@@ -115,14 +130,16 @@ struct vt_recorder_array {
 /* ---- records ---- */
 
 /*
- * A live block of PyTorch's allocator, or one that was live: frees are not seen, the next block at that address takes its
- * place. Written under the shard's lock. check tells a record that was read while it was written; serial (of the shard, never
- * the same twice in 2^32) tells one that was read twice from two of the same address.
+ * A live block of PyTorch's allocator, or a formerly live one: frees are not seen; the next block
+ * at that address takes its place. Written under the shard's lock. The check reveals a record that
+ * was read while it was written. The serial (of the shard, never the same twice in 2^32)
+ * distinguishes one record that was read twice from two records of the same address.
  */
 struct vt_recorder_block {
 	uint64_t addr;          /* 0: empty slot */
 	uint64_t size_check;    /* low 48 bits: bytes asked for; high 16: vt_recorder_block_check() of the rest */
-	uint32_t time;          /* since vt_recorder.start_ns, in units of VT_RECORDER_TICK_NS; of the coarse clock, which is up to 10 ms late */
+	/* VT_RECORDER_TICK_NS since start_ns; coarse clock: up to 10 ms late */
+	uint32_t time;
 	uint32_t serial;
 	uint32_t stack;         /* index in the table of stacks; VT_RECORDER_NO_STACK */
 	uint32_t tid;           /* in the target's own pid namespace */
@@ -142,26 +159,29 @@ static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uin
 }
 
 /*
- * One of the hash tables of blocks. The shard of an address is the low bits of vt_recorder_hash(); in it open addressing, linear
- * probing from ((hash >> 32) * capacity) >> 32 onwards, wrapping. A new record goes to an empty slot or takes the place of the one
- * with its address; whatever else moves records (a larger table, a removal) raises `resizes` before and after.
+ * One of the hash tables of blocks. The shard of an address is the low bits of vt_recorder_hash();
+ * in it open addressing, linear probing from ((hash >> 32) * capacity) >> 32 onwards, wrapping. A
+ * new record goes to an empty slot or replaces the record of its address; anything else that moves
+ * records (a larger table, a removal) raises `resizes` before and after.
  */
 struct vt_recorder_shard {
-	uint32_t lock;     /* tid of who has it, 0 nobody; VT_RECORDER_LOCK_STUCK */
+	uint32_t lock;     /* tid of the thread that has it, 0 none; VT_RECORDER_LOCK_STUCK */
 	uint32_t serial;   /* of the last record */
 	uint64_t table;    /* struct vt_recorder_block[capacity]; 0: none */
 	uint32_t capacity;
 	uint32_t count;
-	uint32_t resizes;  /* odd while records move; a table that was read is whole if this was even and the same before and after */
+	/* odd while records move; a copy is whole if it was even and did not change */
+	uint32_t resizes;
 	uint32_t pad;
-	uint64_t allocations; /* that were seen here, recorded or not */
-	uint64_t evicted;  /* records given up for want of room */
-	uint64_t doomed;   /* a record that is not to be believed: of this address; VT_RECORDER_ALL_DOOMED: all of the shard; 0 none */
+	uint64_t allocations; /* seen here, recorded or not */
+	uint64_t evicted;  /* records dropped for lack of room */
+	uint64_t doomed;   /* address whose record is invalid, or VT_RECORDER_ALL_DOOMED; 0 none */
 	uint64_t sample;   /* as sample_now, for the records of this shard */
 };
 
 #define VT_RECORDER_SHARDS 64 /* 64 bytes each */
-#define VT_RECORDER_LOCK_STUCK UINT32_C(0x80000000) /* added to a lock: its owner stood still for long, nobody waits for it */
+/* added to a lock whose owner did not run for long: no thread waits for it */
+#define VT_RECORDER_LOCK_STUCK UINT32_C(0x80000000)
 #define VT_RECORDER_ALL_DOOMED 1
 
 static inline uint64_t vt_recorder_hash(uint64_t addr)
@@ -180,7 +200,10 @@ enum vt_recorder_driver_kind {
 	VT_DRIVER_HOST = 5,     /* cuMemAllocHost, cuMemHostAlloc; not cuMemHostRegister */
 };
 
-/* A live allocation of the driver. Those made by PyTorch's allocator (its segments) are among them; the tool knows them by their address. */
+/*
+ * A live allocation of the driver. This includes those of PyTorch's allocator (its segments), which
+ * the tool recognises by their address.
+ */
 struct vt_recorder_driver_block {
 	uint64_t addr; /* 0: empty slot */
 	uint64_t size;
@@ -197,7 +220,7 @@ struct vt_recorder_driver_block {
 /* ---- out of memory ---- */
 
 enum vt_recorder_oom_kind {
-	VT_OOM_PYTORCH = 1, /* c10::OutOfMemoryError is on its way through an allocator's entry */
+	VT_OOM_PYTORCH = 1, /* c10::OutOfMemoryError passes through an allocator's entry */
 	VT_OOM_DRIVER = 2,  /* a driver call outside PyTorch's allocator returned CUDA_ERROR_OUT_OF_MEMORY */
 };
 
@@ -206,8 +229,8 @@ struct vt_recorder_oom {
 	uint32_t kind;
 	uint64_t requested; /* bytes */
 	uint64_t time_ns;   /* CLOCK_MONOTONIC */
-	uint64_t free_bytes, total_bytes; /* of the device that is current there, at that moment; 0 0: not asked */
-	uint64_t waited_ns; /* how long the thread was kept for the report, 1: not at all; 0: it waits still */
+	uint64_t free_bytes, total_bytes; /* of the current device, then; 0 0: not queried */
+	uint64_t waited_ns; /* how long the thread waited, 1: not at all; 0: it still waits */
 	uint32_t stack;
 	uint32_t tid;
 	int32_t device;     /* -1 unknown */
@@ -216,10 +239,16 @@ struct vt_recorder_oom {
 
 #define VT_RECORDER_MAX_OOMS 16 /* the last ones: event seq is at (seq - 1) % 16 */
 
-/* A thread that waits for the watcher sleeps so long each time: by that it is known from others, and holds no lock. */
+/*
+ * A thread that waits for the watcher sleeps so long each time. This length identifies the thread,
+ * which holds no lock.
+ */
 #define VT_RECORDER_WAIT_NS 2000003
 
-/* The trap: while a watcher gives signs of life, the thread that runs out of memory waits for it. Words written by the tool are marked. */
+/*
+ * The trap: while a watcher gives signs of life, a thread that runs out of memory waits for it.
+ * Words that the tool writes are marked "tool:".
+ */
 struct vt_recorder_trap {
 	uint32_t armed;     /* tool: 1 a thread that runs out of memory waits for the watcher */
 	uint32_t heartbeat; /* tool: changes at least every 100 ms while the watcher lives */
@@ -232,7 +261,10 @@ struct vt_recorder_trap {
 
 /* ---- control ---- */
 
-/* Where CPython keeps what is read of frames: offsets in bytes, of walk/python/layout.h; VT_RECORDER_NONE: there is none. */
+/*
+ * Where CPython keeps the data about frames: offsets in bytes, of walk/python/layout.h;
+ * VT_RECORDER_NONE: there is none.
+ */
 #define VT_RECORDER_NONE UINT32_MAX
 struct vt_recorder_python {
 	uint64_t get_this_tstate; /* address of PyGILState_GetThisThreadState; 0: no Python frames */
@@ -241,20 +273,22 @@ struct vt_recorder_python {
 	uint32_t tstate_frame, tstate_cframe, cframe_frame; /* tstate_frame, or the other two */
 	uint32_t frame_previous, frame_code, frame_instr, frame_lasti, frame_owner;
 	uint32_t owner_generator;
-	uint32_t owner_shim; /* frames whose owner is this or above are no Python function */
-	uint32_t code_tags;  /* bits of the reference in frame_code that are no address; VT_RECORDER_NONE: none */
+	uint32_t owner_shim; /* frames whose owner is this or above are not Python functions */
+	uint32_t code_tags;  /* bits in frame_code outside the address; or VT_RECORDER_NONE */
 	uint32_t lasti_scale;
 	uint32_t code_filename, code_name, code_qualname, code_linetable, code_firstlineno, code_bytecode;
 	uint32_t code_firsttraceable; /* 3.11 on; in units of two bytes */
 	uint32_t code_version;       /* 3.12 on */
 	uint32_t object_type;
 	uint32_t str_length, str_state, str_data; /* data: of a compact ASCII str */
-	uint32_t str_is_ascii;       /* bits of state that such a one has */
+	uint32_t str_is_ascii;       /* bits of state that such a str has */
 	uint32_t frame_tlbc, code_tlbc; /* free-threaded 3.14 */
 	uint32_t pad;
 };
 
-/* Functions of the target that the recorder may call, and facts of its C library. 0: not there. */
+/*
+ * Functions of the target that the recorder may call, and facts about its C library. 0: not there.
+ */
 struct vt_recorder_imports {
 	uint64_t clock_gettime;
 	uint64_t dl_iterate_phdr;
@@ -266,7 +300,7 @@ struct vt_recorder_imports {
 	uint64_t pthread_tid; /* offset of the thread's id from its thread pointer */
 };
 
-/* The entries of PyTorch's virtual table that allocate, by what they take and return. */
+/* The entries of PyTorch's virtual table that allocate, by their parameters and result. */
 enum vt_recorder_slot {
 	VT_SLOT_ALLOCATE,              /* DataPtr allocate(size_t): returned in memory, its first word is the address */
 	VT_SLOT_RAW_ALLOC,             /* void *raw_alloc(size_t) */
@@ -274,7 +308,7 @@ enum vt_recorder_slot {
 	VT_SLOT_ALLOCATE_WITH_ADDRESS, /* DataPtr allocateWithAddress(size_t, void *), of 2.13 on: as allocate */
 	VT_N_SLOTS
 };
-#define VT_RECORDER_MAX_VTABLE 128 /* words of the table that are copied, from two before the one that a vptr points to */
+#define VT_RECORDER_MAX_VTABLE 128 /* copied words, starting two before the vptr's target */
 
 struct vt_recorder_torch {
 	uint64_t object;  /* address of the allocator object, whose first word is the vptr; 0: none */
@@ -292,11 +326,14 @@ struct vt_recorder_cupti {
 	char path[256];
 };
 
-/* A global offset table entry to patch: the function of the driver or the runtime that it stands for. */
+/*
+ * A global offset table entry to patch, and the function of the driver or the runtime that it
+ * stands for.
+ */
 struct vt_recorder_got {
 	uint64_t where;
 	uint64_t value;    /* that the tool saw there */
-	uint64_t original; /* what to call: value, or where that is the library's own stub for binding it lazily, what it would be bound to */
+	uint64_t original; /* what to call: value, or the future target of a lazy binding */
 	uint32_t function; /* enum vt_recorder_call of recorder_calls.h */
 	uint32_t pad;
 };
@@ -307,7 +344,8 @@ struct vt_recorder_config {
 	uint32_t driver; /* record the driver's allocations too */
 	uint32_t use_cupti; /* for the tool: whether CUPTI was asked for */
 	uint64_t max_memory;   /* bytes, of everything that the recorder maps */
-	uint64_t sample_bytes; /* 0: every allocation; else about one for each so many bytes, and all that are larger */
+	/* 0: every allocation; else one per so many bytes, and all larger ones */
+	uint64_t sample_bytes;
 	struct vt_recorder_imports imports;
 	struct vt_recorder_python python_layout;
 	struct vt_recorder_torch torch;
@@ -318,10 +356,16 @@ struct vt_recorder_config {
 
 enum vt_recorder_op {
 	VT_RECORD_ON = 1,    /* arg: struct vt_recorder_config; VT_RECORDER_BUSY when it is on already */
-	VT_RECORD_OFF = 2,   /* arg NULL; hooks out, tables given back. Returns when no thread can be using them */
-	VT_RECORD_TORCH = 3, /* arg: struct vt_recorder_config: hooks PyTorch too, where it came after VT_RECORD_ON */
-	VT_RECORD_LOAD_CUPTI = 4, /* arg: struct vt_recorder_config: has the loader load cupti.path; records nothing yet */
-	VT_RECORD_DRIVER = 5, /* arg: struct vt_recorder_config: the driver's calls too, where they could not be seen at VT_RECORD_ON */
+	VT_RECORD_OFF = 2,   /* arg NULL; hooks out, tables freed, once no thread can use them */
+	/* arg: struct vt_recorder_config: hooks PyTorch too, if it was loaded after VT_RECORD_ON */
+	VT_RECORD_TORCH = 3,
+	/* arg: struct vt_recorder_config: makes the loader load cupti.path; records nothing yet */
+	VT_RECORD_LOAD_CUPTI = 4,
+	/*
+	 * arg: struct vt_recorder_config: the driver's calls too, if VT_RECORD_ON could not see
+	 * them
+	 */
+	VT_RECORD_DRIVER = 5,
 };
 
 enum vt_recorder_status {
@@ -330,7 +374,11 @@ enum vt_recorder_status {
 	VT_RECORDER_CHANGED = 2,  /* the vptr is not what the tool saw: nothing was done */
 	VT_RECORDER_NO_MEMORY = 3,
 	VT_RECORDER_BAD = 4,      /* arguments make no sense */
-	VT_RECORDER_IN_USE = 5,   /* a thread stands still inside the recorder: hooks are out, memory is not given back; off again, or on, tries again */
+	/*
+	 * a thread is stopped inside the recorder: hooks are out, memory is kept; another off, or
+	 * on, tries again
+	 */
+	VT_RECORDER_IN_USE = 5,
 	VT_RECORDER_OLD_KERNEL = 6, /* on: no MADV_WIPEONFORK (Linux 4.14) */
 };
 
@@ -353,7 +401,7 @@ struct vt_recorder_head {
 	/* up to here the same in all versions */
 	uint32_t python, native; /* as configured */
 	uint32_t driver_method;  /* enum vt_recorder_driver_method */
-	int32_t cupti_error;     /* CUptiResult that kept CUPTI from being used: 39 another tool subscribes; 0 none */
+	int32_t cupti_error;     /* CUptiResult of the failure: 39 another subscriber; 0 none */
 	uint32_t generation;     /* how often it was switched on */
 	uint32_t pad;
 	uint64_t live;           /* address of a uint32_t: 1 while it is on; 0 in a child of the process that switched it on, where nothing is recorded */
@@ -361,11 +409,15 @@ struct vt_recorder_head {
 	uint64_t max_memory;
 	uint64_t memory;         /* bytes mapped now */
 	uint64_t sample_bytes;   /* as configured */
-	uint64_t sample_now;     /* as degraded to for want of room; 0: every allocation */
+	uint64_t sample_now;     /* raised for lack of room; 0: every allocation */
 	struct vt_recorder_config config;
 	/* counters; since it was switched on */
 	uint64_t driver_allocations, driver_frees;
-	uint64_t lost;           /* of PyTorch's allocations: left no record for another reason than sampling, and are not counted in their shard */
+	/*
+	 * PyTorch's allocations without a record for another reason than sampling; not counted in
+	 * their shard
+	 */
+	uint64_t lost;
 	uint64_t driver_lost; /* allocations of the driver for which there was no room */
 	uint64_t stacks_dropped; /* records whose stack found no room */
 	/* tables */
@@ -382,7 +434,10 @@ struct vt_recorder_head {
 	struct vt_recorder_trap trap;
 };
 
-/* How many allocations came back from PyTorch's allocator since it was switched on, recorded or not. */
+/*
+ * How many allocations returned from PyTorch's allocator since the recorder was switched on,
+ * recorded or not.
+ */
 static inline uint64_t vt_recorder_torch_allocations(const struct vt_recorder_head *head)
 {
 	uint64_t n = head->lost;
@@ -393,8 +448,8 @@ static inline uint64_t vt_recorder_torch_allocations(const struct vt_recorder_he
 }
 
 /*
- * The library's only entry for the tool, and the entry point that its ELF header names; runs on the helper's thread. Returns enum
- * vt_recorder_status.
+ * The library's only entry for the tool, which is the entry point in its ELF header; runs on the
+ * helper's thread. Returns enum vt_recorder_status.
  */
 typedef uint32_t vt_recorder_control_fn(uint32_t op, void *arg);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of the driver and of the runtime whose calls the recorder follows: what a tool writes to struct
- * vt_recorder_got.function. Every one is at the same place in each of the lists below.
+ * The functions of the driver and of the runtime whose calls the recorder follows. A tool writes
+ * their numbers to struct vt_recorder_got.function. Each function has the same position in each of
+ * the lists below.
  */
 #ifndef VRAMTAP_RECORDER_CALLS_H
 #define VRAMTAP_RECORDER_CALLS_H

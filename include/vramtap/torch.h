@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's native CUDA caching allocator as plain data: where its fields are (the layout, discovered in each target)
- * and what a walk of it yields. Shared by the tool and the helper; both walk with the same source (walk/torch/walk.c).
+ * PyTorch's native CUDA caching allocator as plain data: where its fields are (the layout,
+ * discovered in each target) and what a walk of it yields. The tool and the helper share it; both
+ * walk with the same source (walk/torch/walk.c).
  *
  * Names follow c10/cuda/CUDACachingAllocator.cpp: NativeCachingAllocator has a vector of DeviceCachingAllocator, each of
  * which has block pools (large, small, and one pair for each private pool, as of CUDA graphs), a hash set of active
@@ -16,9 +17,12 @@
 #define VT_TORCH_MAX_DEVICES 64
 #define VT_TORCH_NO_FIELD UINT16_MAX
 
-/* Offsets in bytes; VT_TORCH_NO_FIELD where this release has no such field, or where it could not be told. */
+/*
+ * Offsets in bytes; VT_TORCH_NO_FIELD where this release has no such field, or where that could not
+ * be determined.
+ */
 struct vt_torch_block_layout {
-	uint16_t size_of; /* how many bytes of a Block a reader needs; 0: Blocks are not understood, so there must be none */
+	uint16_t size_of; /* bytes of a Block that are needed; 0: unknown, so no Block may exist */
 	uint16_t device;  /* one signed byte suffices: int8 since 2.3, little-endian int32 before */
 	uint16_t stream;
 	uint16_t stream_uses; /* ska::flat_hash_set */
@@ -64,8 +68,9 @@ enum vt_block_state {
 	VT_BLOCK_AWAITING_FREE = 1, /* freed by its owner, an event of another stream is pending: "active_pending_free" */
 	VT_BLOCK_CACHED = 2,        /* free inside the cache: "inactive" */
 	/*
-	 * Address space of an expandable segment with no memory behind it. Such a record stands alone (its SEGMENT_START is set), is
-	 * not a segment, and ends the one before it: a segment is a run of mapped memory, as in PyTorch's snapshot().
+	 * Address space of an expandable segment with no memory behind it. This record stands alone
+	 * (its SEGMENT_START is set), is not a segment, and ends the segment before it: a segment
+	 * is a run of mapped memory, as in PyTorch's snapshot().
 	 */
 	VT_BLOCK_UNMAPPED = 3,
 };
@@ -96,10 +101,10 @@ _Static_assert(sizeof(struct vt_block_rec) == 64, "part of the helper ABI");
 /* A block of pinned host memory: memory of the host, not of a device. */
 struct vt_pinned_block {
 	uint64_t addr;
-	uint64_t size;   /* bytes; PyTorch rounds up to a power of two, unless it is told not to (pinned_max_round_threshold_mb) */
+	uint64_t size;   /* bytes; a power of two unless pinned_max_round_threshold_mb is set */
 	uint64_t object; /* address of the HostBlock in the target */
 	uint64_t pool;   /* MempoolId first << 32 | second, as in vt_block_rec */
-	uint32_t events; /* that have to complete before it can be used again */
+	uint32_t events; /* that must complete before it can be reused */
 	uint32_t streams; /* that use it, while it is allocated */
 	uint8_t state;   /* enum vt_block_state, but never UNMAPPED */
 	uint8_t private_pool;
@@ -131,13 +136,14 @@ struct vt_torch_stats {
 
 enum vt_walk_result {
 	VT_WALK_COMPLETE = 0,  /* every invariant held */
-	VT_WALK_UNSTABLE = 1,  /* read while the allocator was changing: what did not fit was dropped; totals are not exact */
+	/* the allocator changed: misfits were dropped; totals are not exact */
+	VT_WALK_UNSTABLE = 1,
 	VT_WALK_REFUSED = 2,   /* the invariants failed: nothing may be printed */
 	VT_WALK_TRUNCATED = 3, /* a bound was reached (room, time, hops) */
 };
 
 enum vt_walk_lock {
-	VT_LOCK_NONE = 0,      /* nobody held it and it was not taken: read from outside */
+	VT_LOCK_NONE = 0,      /* no thread held it and it was not taken: read from outside */
 	VT_LOCK_TAKEN = 1,     /* by the helper, for the time of the walk */
 	VT_LOCK_HELD_BY = 2,   /* another thread kept it (owner_tid) until the deadline; walked without it, validating */
 };
@@ -148,14 +154,14 @@ struct vt_torch_device_result {
 	uint8_t result;    /* enum vt_walk_result */
 	uint8_t lock;      /* enum vt_walk_lock */
 	uint8_t have_stats;
-	uint8_t certain;   /* nothing changed while it was read: that is known, not only that the checks found nothing */
+	uint8_t certain;   /* nothing changed during the read, which is more than passed checks */
 	int32_t owner_tid; /* of the mutex as found, 0 when free */
 	uint32_t segments;
 	uint64_t blocks; /* records emitted */
 	uint64_t dropped; /* blocks that failed validation (0 unless unstable) */
 	uint64_t bytes[4]; /* by enum vt_block_state */
 	uint64_t walk_ns; /* all of the walk */
-	uint64_t read_ns; /* its first half, during which the allocator had to stand still */
+	uint64_t read_ns; /* its first half, while the allocator had to be unchanged */
 	uint64_t allocator; /* address of the DeviceCachingAllocator */
 	uint64_t bad_addr;  /* where an invariant failed, or 0 */
 	char why[96];       /* which invariant or bound, "" when complete */
