@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for its blocks through the interpreter of the target, as torch.cuda.memory_snapshot() does it. With the GIL
- * nothing waits: the mutexes that PyTorch will take are looked at first, and it is not asked while one is locked.
+ * Asks PyTorch for its blocks through the interpreter of the target, like
+ * torch.cuda.memory_snapshot(). Nothing waits with the GIL held: the mutexes that PyTorch will take
+ * are checked first, and PyTorch is not asked while one of them is locked.
  */
 #include "python.h"
 
@@ -12,9 +13,9 @@
 #include "vramtap/freestanding.h"
 
 #define MUTEX_PAUSE_NS UINT64_C(50000)
-#define ROOM_SLACK 1024 /* blocks that may come into being between the counters and the list */
+#define ROOM_SLACK 1024 /* blocks that may appear between the counters and the list */
 
-/* What is looked up once for each block or counter, made into objects once. */
+/* Keys that are looked up for each block or counter; their objects are made once. */
 #define KEYS(X)                                                                                                      \
 	X(segments) X(device) X(address) X(total_size) X(stream) X(segment_type) X(segment_pool_id) X(is_expandable) \
 	X(blocks) X(size) X(requested_size) X(state) X(all) X(current) X(peak) X(allocated) X(freed)
@@ -33,7 +34,7 @@ struct ask {
 	struct object *functions; /* the dictionary of torch._C */
 	struct vt_block_rec *recs;
 	uint64_t n, capacity;
-	uint64_t expected; /* blocks, by the counters */
+	uint64_t expected; /* blocks, according to the counters */
 };
 
 #define PY(ask, name, type) VT_PY(&(ask)->py, name, type)
@@ -203,7 +204,10 @@ static int read_all_stats(struct ask *ask, struct vt_torch_stats *stats)
 	return 1;
 }
 
-/* A bound: each block is active, or the rest of a segment that was split, or a segment that is free as a whole. */
+/*
+ * An upper bound: each block is active, or the rest of a split segment, or a segment that is
+ * entirely free.
+ */
 static int count_expected(struct ask *ask)
 {
 	uint64_t n = 0;
@@ -231,7 +235,10 @@ static int is_locked(uint64_t mutex)
 	return vt_sys_peek(mutex, &lock, sizeof(lock)) != 0 || lock != 0;
 }
 
-/* Whoever holds one for long is in the driver, and with the GIL we must not wait for that. */
+/*
+ * A thread that holds one for long is in the driver, and we must not wait for that with the GIL
+ * held.
+ */
 static int mutexes_are_free(struct ask *ask)
 {
 	uint64_t start = vt_sys_now_ns();
@@ -368,7 +375,9 @@ static uint32_t take_snapshot(struct ask *ask, struct object *snapshot)
 
 /* ---- the operation ---- */
 
-/* The built-in functions of PyTorch, when it is loaded, uses its own allocator, and keeps no history. */
+/*
+ * The built-in functions of PyTorch, if it is loaded, uses its own allocator, and keeps no history.
+ */
 static uint32_t find_pytorch(struct ask *ask)
 {
 	struct object *answer;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices, contexts and memory, asked of the driver that the target has loaded. Nothing here may create a context: on a full
- * device that is what fails, and it costs hundreds of MiB. So the driver is never initialised, and memory is only asked for
- * with the primary context that the target itself made active.
+ * Devices, contexts and memory, from the driver that the target has loaded. Nothing here may create
+ * a context: this fails on a full device, and costs hundreds of MiB. So the driver is never
+ * initialised, and memory is only queried with a primary context that the target itself made
+ * active.
  *
- * Each call may block when the target's other threads hold a lock of the driver. What is known is in the answer at once, so
- * that the tool has it even if the next call never returns.
+ * Each call may block when the target's other threads hold a lock of the driver. Each result goes
+ * into the answer at once, so the tool has it even if the next call never returns.
  */
 #include "vramtap/freestanding.h"
 
@@ -86,10 +87,11 @@ static void ask_memory(struct vt_helper_shared *shared, struct vt_cuda_device *o
 }
 
 /*
- * The driver keeps its data of a thread in pthread-specific storage. glibc has the values of the first 32 keys inside struct
- * pthread (2,304 bytes at the thread pointer on x86-64), and of the others in tables of 32 pairs that struct pthread points to.
- * Which one it is is found on our own thread: it leads to the context that was just pushed, and does not once that is popped.
- * Seen so with the drivers 580.159.03 and .04.
+ * The driver keeps its data about a thread in pthread-specific storage. glibc has the values of the
+ * first 32 keys inside struct pthread (2,304 bytes at the thread pointer on x86-64), and those of
+ * the others in tables of 32 pairs that struct pthread points to. The right one is found on our own
+ * thread: it leads to the context that was just pushed, and no longer does once that is popped.
+ * Seen with the drivers 580.159.03 and .04.
  */
 #define PTHREAD_BYTES 2304
 #define TABLE_WORDS 64
@@ -117,7 +119,10 @@ struct path {
 	int32_t slot, inner;
 };
 
-/* Other ways can lead to the context by chance, such as through the list of all threads to a neighbour that holds it too. */
+/*
+ * Other paths can lead to the context by chance, for example through the list of all threads to a
+ * neighbour that has the same context.
+ */
 struct paths {
 	struct path path[16];
 	int n;
@@ -134,7 +139,10 @@ static void find_paths(uint64_t context, struct paths *paths)
 	uint64_t self[PTHREAD_BYTES / 8], table[TABLE_WORDS];
 
 	paths->n = 0;
-	/* By the kernel: with a C library whose struct pthread is smaller, the stack's mapping may end before. */
+	/*
+	 * The kernel reads it: in a C library with a smaller struct pthread, the stack's mapping
+	 * may end earlier.
+	 */
 	if (vt_sys_peek(thread_pointer(), self, sizeof(self)))
 		return;
 	for (int i = 0; i < PTHREAD_BYTES / 8; i++) {
@@ -142,7 +150,7 @@ static void find_paths(uint64_t context, struct paths *paths)
 			add_path(paths, i * 8, -1);
 		if (self[i] < 4096 || self[i] % 8 || vt_sys_peek(self[i], table, sizeof(table)))
 			continue;
-		/* Pairs of a sequence number and a value: even words are no values. */
+		/* Pairs of a sequence number and a value: even words are not values. */
 		for (int k = 1; k < TABLE_WORDS; k += 2)
 			if (context_of(table[k]) == context)
 				add_path(paths, i * 8, k * 8);
@@ -172,8 +180,8 @@ static void keep_paths(struct paths *paths, uint64_t context, int leading)
 }
 
 /*
- * With the context popped: what follows the pushing and popping is a way to it (there can be two: glibc's table of tables
- * names the first one, too, which lies inside struct pthread).
+ * With the context popped: a path that follows the push and the pop is right. (There can be two:
+ * glibc's table of tables also has the first table, which lies inside struct pthread.)
  */
 static void find_context_slot(struct vt_helper_shared *shared, CUcontext context, struct paths *paths)
 {
@@ -193,7 +201,10 @@ static void find_context_slot(struct vt_helper_shared *shared, CUcontext context
 	}
 }
 
-/* The primary context is active: borrows it for one question and leaves the thread and the context's count as they were. */
+/*
+ * The primary context is active: borrows it for one query and leaves the thread and the context's
+ * count as they were.
+ */
 static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, struct vt_cuda_device *out)
 {
 	retain_fn *retain = PTR(cuDevicePrimaryCtxRetain, retain_fn);
@@ -320,7 +331,7 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared)
 		shared->cuda.error = (int32_t)err;
 		return VT_HELPER_OK;
 	}
-	vt_helper_spare_captures(shared); /* none of these questions was seen to harm one */
+	vt_helper_spare_captures(shared); /* none of these queries was seen to harm a capture */
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {
 		shared->cuda.n_devices = i + 1;
 		ask_device(shared, i, &shared->cuda.devices[i]);
@@ -351,7 +362,9 @@ static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool, st
 	return err;
 }
 
-/* The four numbers are asked for one by one, and belong together when they are the same the next time. */
+/*
+ * The four numbers are queried one by one, and belong together when a second query gives the same.
+ */
 static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device, struct vt_cuda_pool *out)
 {
 	struct vt_cuda_pool before, now;
@@ -376,7 +389,7 @@ static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice dev
 	out->error = err == CUDA_SUCCESS ? VT_POOL_CHANGES : (int32_t)err;
 }
 
-/* A device without an active context has nothing in its pools that is this process's. */
+/* On a device without an active context, this process has nothing in the pools. */
 static void ask_pools(struct vt_helper_shared *shared, int ordinal, struct vt_cuda_pool pools[VT_N_POOLS])
 {
 	device_fn *get = PTR(cuDeviceGet, device_fn);

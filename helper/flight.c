@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for what its flight recorder of collectives has, as a text (JSON). The function takes the recorder's lock, which
- * others hold for an instant, and asks the driver whether events are over, as PyTorch's own watchdog does all the time.
+ * Asks PyTorch for the contents of its flight recorder of collectives, as a text (JSON). The
+ * function takes the flight recorder's lock, which other threads hold only for an instant, and asks
+ * the driver whether events are complete, as PyTorch's own watchdog does all the time.
  */
 #include <string.h>
 
@@ -16,7 +17,9 @@ struct ask {
 	uint64_t room_size;
 };
 
-/* (whether with the single operations, whether of these only such as are not over, whose) */
+/*
+ * The arguments: whether with the single operations, whether only those that are not over, whose.
+ */
 static struct object *make_arguments(struct ask *ask)
 {
 	int n = ask->args.argument[0] ? 3 : 2;
@@ -37,7 +40,7 @@ static struct object *make_arguments(struct ask *ask)
 	return tuple;
 }
 
-/* With the single operations only where the driver can be asked about them without harm. */
+/* With the single operations only where the driver can be queried about them without harm. */
 static struct object *call(struct ask *ask, struct object *called)
 {
 	struct object *result;
@@ -81,7 +84,7 @@ static uint32_t with_gil(struct vt_py *py)
 
 	called = module ? vt_py_function(py, module, ask->args.function, &flags) : NULL;
 	if (!called)
-		return VT_HELPER_OK; /* flight.is_there says it */
+		return VT_HELPER_OK; /* flight.is_there tells */
 	result = call(ask, called);
 	py->shared->flight.entries = ask->args.entries;
 	if (!result && ask->args.argument[0])

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder goes into the target by the target's own loader: its frames are part of call chains that C++ exceptions pass
- * through, and the unwinder asks the loader for call frame information.
+ * The target's own loader loads the recorder: C++ exceptions pass through the recorder's frames,
+ * and the unwinder asks the loader for call frame information.
  *
- * The loader wants a path. It is that of a memory file in the table of descriptors of a thread that we start for it: so the
- * target can neither close the file, pass it on to a child, nor put another in its place.
+ * The loader wants a path. It gets the path of a memory file in the descriptor table of a thread
+ * that we start for this purpose. So the target can neither close the file, nor pass it on to a
+ * child, nor put another in its place.
  */
 #include <stdbool.h>
 
@@ -36,7 +37,7 @@
 #define RTLD_NOW_ 0x2
 #define RTLD_NODELETE_ 0x1000
 
-/* link.h: how a handle of dlopen() begins. */
+/* link.h: the beginning of a handle of dlopen(). */
 struct link_map_head {
 	uint64_t addr;
 	char *name;
@@ -59,8 +60,8 @@ static struct {
 static char file_stack[16384] __attribute__((aligned(16)));
 
 /*
- * long vt_load_start(long flags, void *stack, uint32_t *busy): clone(2) of a thread that runs vt_load_file() and ends. It shares
- * our thread pointer, so nothing of the C library may run on it.
+ * long vt_load_start(long flags, void *stack, uint32_t *busy): clone(2) of a thread that runs
+ * vt_load_file() and ends. It shares our thread pointer, so no code of the C library may run on it.
  */
 long vt_load_start(long flags, void *stack, uint32_t *busy);
 __attribute__((used)) void vt_load_file(void);
@@ -90,7 +91,10 @@ static void wake(uint32_t *word)
 	vt_sys4(SYS_futex, (long)word, FUTEX_WAKE, INT32_MAX, 0);
 }
 
-/* Sleeps while the word has this value. Both ends are ours, and the other's next step is sure to come. */
+/*
+ * Sleeps while the word has this value. Both threads are ours, and the other's next step is certain
+ * to come.
+ */
 static void wait_while(uint32_t *word, uint32_t value)
 {
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value) {
@@ -104,7 +108,10 @@ static void wait_while(uint32_t *word, uint32_t value)
 
 /* ---- the file's thread ---- */
 
-/* The copies of the target's descriptors: a connection that it closes meanwhile must not stay open because of them. */
+/*
+ * Closes the copies of the target's descriptors: they must not keep a connection open that the
+ * target closes.
+ */
 static void close_copies(void)
 {
 	if (!vt_sys4(SYS_close_range, 0, UINT32_MAX, 0, 0))
@@ -113,7 +120,10 @@ static void close_copies(void)
 		vt_sys2(SYS_close, fd, 0);
 }
 
-/* As in inject/stub/stub.c: the one form that every setting of vm.memfd_noexec accepts, then that of older kernels. */
+/*
+ * As in inject/stub/stub.c: first the only form that every setting of vm.memfd_noexec accepts, then
+ * the form for older kernels.
+ */
 static long create(void)
 {
 	long fd = vt_sys2(SYS_memfd_create, (long)file.args->name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -160,15 +170,18 @@ void vt_load_file(void)
 		fail("write", ret);
 		return;
 	}
-	/* From here on nobody can change it: it is code. */
+	/* From here on it cannot be changed: it is code. */
 	vt_sys4(SYS_fcntl, fd, F_ADD_SEALS, SEALS, 0);
-	/* A low number serves as well, it only is not as unique. */
+	/* A low number works as well, but is less unique. */
 	high = vt_sys4(SYS_fcntl, fd, F_DUPFD_CLOEXEC, (long)file.args->fd, 0);
 	file.fd = (int32_t)(high < 0 ? fd : high);
 	file.tid = (int32_t)vt_sys0(SYS_gettid);
 	__atomic_store_n(&file.state, FILE_READY, __ATOMIC_RELEASE);
 	wake(&file.state);
-	/* As long as the loader may still come for it, even if that is for ever: the path never is another file's. */
+	/*
+	 * Keeps the file for as long as the loader may still open it, even for ever: the path never
+	 * names another file.
+	 */
 	wait_while(&file.done, 0);
 }
 
@@ -194,7 +207,7 @@ static void start_file(const struct vt_load_recorder_args *args, const void *byt
 	wait_while(&file.state, FILE_STARTING);
 }
 
-/* When it has left its stack, which is ours. */
+/* Waits until the thread has left its stack, which is ours. */
 static void end_file(void)
 {
 	__atomic_store_n(&file.done, 1, __ATOMIC_RELEASE);
@@ -246,7 +259,7 @@ static bool same(const char *a, const char *b)
 #define PATH_MAX_ 160
 #define NAME_PREFIX "/memfd:"
 
-/* At least as long as the name that is put in its place afterwards. */
+/* At least as long as the name that replaces it afterwards. */
 static void make_path(char path[PATH_MAX_])
 {
 	uint64_t wanted = sizeof(NAME_PREFIX) - 1 + length(file.args->name);
@@ -261,9 +274,9 @@ static void make_path(char path[PATH_MAX_])
 }
 
 /*
- * The loader keeps the path for debuggers and for programs that open the files of their own stacks. It is dead now, but might name
- * something else one day: in its place goes what /proc/PID/maps shows, a name that is no file's. The loader itself only ever
- * compares it.
+ * The loader keeps the path for debuggers and for programs that open the files of their own stacks.
+ * The path is dead now, but might name another file one day. So it is replaced by what
+ * /proc/PID/maps shows, which is not the name of a file. The loader itself only compares the path.
  */
 static void rename_map(struct link_map_head *map, const char *path)
 {

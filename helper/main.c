@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The helper inside the target: takes one request at a time from the shared file, until it is told to quit or the tool
- * gives no more sign of life. It runs on the thread that the stub started, which ends when this returns.
+ * The helper inside the target: takes one request at a time from the shared file, until it is told
+ * to quit or the tool gives no more signs of life. It runs on the thread that the stub started,
+ * which ends when this returns.
  */
 #include "vramtap/freestanding.h"
 
@@ -13,12 +14,12 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 /*
- * Entered by the stub (it is the library's entry point); mapped is how much of the file is mapped at shared. 0 when it was
- * told to quit, 1 when the tool gave no more sign of life.
+ * Entered by the stub (it is the library's entry point); mapped is how much of the file is mapped
+ * at shared. 0 when it was told to quit, 1 when the tool gave no more signs of life.
  */
 uint32_t vt_helper_main(struct vt_helper_shared *shared, uint64_t mapped);
 
-/* How long one sleep lasts: the longest that it takes to notice that the tool is gone. */
+/* The length of one sleep: the helper notices within this time that the tool is gone. */
 #define SLICE_NS (100 * NS_PER_MS)
 
 typedef uint32_t helper_op(struct vt_helper_shared *shared, uint64_t mapped);
@@ -88,12 +89,15 @@ static helper_op *const *find_op(uint32_t op)
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;
 }
 
-/* When the heartbeat was seen to change, by our clock: the tool's may be another (time namespaces). */
+/*
+ * When the heartbeat was seen to change, by our clock: the tool's clock may differ (time
+ * namespaces).
+ */
 struct watch {
 	uint64_t heartbeat, seen_ns;
 };
 
-/* The tool died, or forgot about us. */
+/* Whether the tool has died, or has forgotten us. */
 static int tool_is_gone(const struct vt_helper_shared *shared, struct watch *watch)
 {
 	uint64_t now = vt_sys_now_ns();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The four functions that compilers call on their own accord. The helper links nothing, so it brings them. */
+/*
+ * The four functions that compilers call of their own accord. The helper links nothing, so it
+ * defines them.
+ */
 #include <stddef.h>
 
 void *memcpy(void *restrict to, const void *restrict from, size_t n);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations of the helper, which runs inside the target on a thread of its own (a detached pthread with a stack of
- * 512 KiB and all signals blocked). An operation may call what shared->imports names and raw system calls (vramtap/freestanding.h),
- * nothing else; it holds no lock of the target when it returns, and ends by itself when its deadlines pass.
+ * The operations of the helper, which runs inside the target on a thread of its own (a detached
+ * pthread with a stack of 512 KiB and all signals blocked). An operation may only call the
+ * functions in shared->imports and raw system calls (vramtap/freestanding.h). It holds no lock of
+ * the target when it returns, and ends by itself when its deadlines pass.
  *
  * It must not fault: a wild pointer here kills the target. Memory that is not known to be mapped is read with
  * vt_sys_peek() (vramtap/freestanding.h).
@@ -14,15 +15,21 @@
 
 #include "vramtap/helper_abi.h"
 
-/* Sets shared->why to both texts together, as far as there is room; what may be shared->why, more NULL. */
+/*
+ * Sets shared->why to both texts together, as far as there is room; what may be shared->why, and
+ * more may be NULL.
+ */
 void vt_helper_say_why(struct vt_helper_shared *shared, const char *what, const char *more);
 
-/* Fills shared->cuda. Returns enum vt_helper_status; on failure shared->why says in a few words why. */
+/*
+ * Fills shared->cuda. Returns enum vt_helper_status; on failure shared->why has the reason in a few
+ * words.
+ */
 uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
 
 /*
- * Fills shared->pools. Asked for last: no call of it is needed for anything else, and should one never return, only these
- * numbers are missing.
+ * Fills shared->pools. Runs last: nothing else needs its calls, and if one never returns, only
+ * these numbers are missing.
  */
 uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
 
@@ -33,21 +40,22 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
 uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
- * Has PyTorch list its blocks: takes the GIL, calls, gives it back. Fills shared->asked and room with records. It can wait
- * for the GIL longer than the tool does, even for ever, but holds nothing while it waits; a GIL that comes too late it only
- * gives back.
+ * Makes PyTorch list its blocks: takes the GIL, calls, releases it. Fills shared->asked and room
+ * with records. It can wait for the GIL longer than the tool does, even for ever, but holds nothing
+ * while it waits. If the GIL comes too late, it only releases it.
  */
 uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
- * Has PyTorch tell what its flight recorder has, in the same way. Fills shared->flight, and room with the text. Asked for after all
- * else, for the driver may be asked by it.
+ * Gets the contents of PyTorch's flight recorder in the same way. Fills shared->flight, and room
+ * with the text. Runs after everything else, because it may call the driver.
  */
 uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
- * Has the target load the recorder, whose bytes are in the room. Waits for the lock of the loader as long as somebody else has
- * it, even for ever; what is loaded then stays, and does nothing by itself.
+ * Makes the target load the recorder, whose bytes are in the room. Waits for the lock of the loader
+ * as long as another thread has it, even for ever. The loaded recorder stays, and does nothing by
+ * itself.
  */
 uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size);
 

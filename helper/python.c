@@ -4,14 +4,14 @@
 #include "ops.h"
 #include "vramtap/freestanding.h"
 
-#define METH_CALL 0x8f /* VARARGS, KEYWORDS, NOARGS, O, FASTCALL: how it is called */
+#define METH_CALL 0x8f /* VARARGS, KEYWORDS, NOARGS, O, FASTCALL: the calling convention */
 
 typedef int int_fn(void);
 typedef void void_fn(void);
 typedef void release_fn(int state);
 typedef void of_object_fn(struct object *object);
 
-/* Of functions that only this file needs. */
+/* Types of functions that only this file needs. */
 #define PY(py, name, type) ((type *)(py)->args.imports.name)
 
 uint32_t vt_py_fail(struct vt_py *py, const char *why)
@@ -67,7 +67,7 @@ struct object *vt_py_call(struct vt_py *py, struct object *called, struct object
 
 	if (!arguments)
 		return NULL;
-	PY(py, Py_IncRef, of_object_fn)(called); /* whatever it does, it lives until it returns */
+	PY(py, Py_IncRef, of_object_fn)(called); /* it must live until it returns */
 	result = VT_PY(py, PyObject_CallObject, of_two_fn)(called, arguments);
 	vt_py_drop(py, called);
 	vt_py_drop(py, arguments);
@@ -91,7 +91,7 @@ struct object *vt_py_call_with(struct vt_py *py, struct object *called, struct o
 
 /* ---- the GIL ---- */
 
-/* While the tool waits for this very request. */
+/* Whether the tool still waits for this request. */
 static int is_wanted(const struct vt_py *py, uint32_t seq, uint64_t start)
 {
 	return __atomic_load_n(&py->shared->request_seq, __ATOMIC_ACQUIRE) == seq &&

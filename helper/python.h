@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interpreter of the target, asked from within. doc/SAFETY.md has what can go wrong; the rules here:
+ * Calls into the interpreter of the target, from inside. doc/SAFETY.md tells what can go wrong; the
+ * rules here:
  *
- * - Nothing of the target is held while we wait for the GIL. It cannot be waited for with a limit: a GIL that comes too
- *   late, or after the tool went on, is given back at once.
- * - No Python code is evaluated. Only built-in functions of torch._C are called, and attributes are looked up in the
- *   modules' own dictionaries: no import, no audit event, no call that a profiler or debugger sees. Nor does a finaliser
- *   run: since 3.12 the garbage collector does only between two instructions of Python code, and in older releases it is
- *   off meanwhile. So the GIL is not let go in between either (2.11 and 2.15 do not in these functions).
- * - An exception ends here; nothing is printed.
+ * - We hold nothing of the target while we wait for the GIL. That wait cannot have a time limit: if
+ *   the GIL comes too late, or after the tool went on, it is released at once.
+ * - No Python code is evaluated. Only built-in functions of torch._C are called, and attributes are
+ *   looked up in the modules' own dictionaries: no import, no audit event, no call that a profiler
+ *   or debugger sees. No finaliser runs either: since 3.12 the garbage collector runs only between
+ *   two instructions of Python code, and in older releases it is off during the call. So the GIL is
+ *   not released in between (2.11 and 2.15 do not release it in these functions).
+ * - Exceptions end here; nothing is printed.
  *
  * Objects are borrowed references unless a function is called make_ or call_.
  */
@@ -48,14 +50,14 @@ uint32_t vt_py_fail(struct vt_py *py, const char *why);
 void vt_py_drop(struct vt_py *py, struct object *object); /* NULL is fine */
 int vt_py_is_text(struct vt_py *py, struct object *object, const char *text);
 
-/* The dictionary of a module that is imported; NULL. */
+/* The dictionary of an imported module, or NULL. */
 struct object *vt_py_module(struct vt_py *py, const char *name);
 
-/* How a built-in function is called. */
+/* The calling convention of a built-in function. */
 #define VT_PY_NOARGS 4
 #define VT_PY_O 8
 
-/* A built-in function of a module; NULL when it is none, or somebody has put something else in its place. */
+/* A built-in function of a module; NULL when there is none, or something else has replaced it. */
 struct object *vt_py_function(struct vt_py *py, struct object *module, const char *name, int *flags);
 
 /* Calls it with the arguments, a tuple (stolen; NULL: there was no memory for it). */
@@ -64,8 +66,8 @@ struct object *vt_py_call(struct vt_py *py, struct object *called, struct object
 struct object *vt_py_call_with(struct vt_py *py, struct object *called, struct object *argument);
 
 /*
- * Takes the GIL for ask(), and gives it back. It can wait for it longer than the tool does, even for ever. Fills what shared->gil
- * has.
+ * Takes the GIL for ask(), and releases it. It can wait for the GIL longer than the tool does, even
+ * for ever. Fills shared->gil.
  */
 uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allocator walk inside the target. Everything that takes time (memory for the walk, the map of what may be touched) is
- * done before the device's mutex is taken, and what works on copies after it was given back.
+ * The allocator walk inside the target. Everything that takes time (memory for the walk, the map of
+ * readable memory) is done before the device's mutex is taken, and work on copies is done after it
+ * was released.
  *
  * With the mutex the allocator cannot change, so its memory is read through pointers, but only where /proc/self/maps has
  * anonymous readable memory: a wrong layout then gives wrong bytes, which the walk's invariants reject, never a fault. (File
@@ -18,13 +19,13 @@
 #define TEXT_SIZE 65536
 #define PIECES 256 /* of one process_vm_readv() */
 #define LOCK_PAUSE_NS UINT64_C(20000)
-#define LOCK_ATTEMPTS 3 /* each time the allocator outgrew the scratch meanwhile */
+#define LOCK_ATTEMPTS 3 /* each time the allocator had outgrown the scratch memory */
 #define COUNT_ATTEMPTS 50
 #define COUNT_PAUSE_NS UINT64_C(50000)
-#define ROOM_SLACK 1024 /* records a device may get between the count and the lock */
+#define ROOM_SLACK 1024 /* records that a device may gain between the count and the lock */
 #define EBUSY_ 16
 
-/* linux/mman.h and linux/fcntl.h, whose C library counterparts are not to be had here */
+/* From linux/mman.h and linux/fcntl.h; the C library's counterparts are not available here. */
 #define PROT_READ_WRITE 3
 #define MAP_PRIVATE_ANONYMOUS 0x22
 #define MAP_POPULATE_ 0x8000
@@ -65,7 +66,7 @@ typedef int mutex_fn(void *mutex);
 
 /* ---- memory of our own ---- */
 
-/* A child that the process forks meanwhile does not get it. */
+/* A child that the process forks during this does not inherit it. */
 static void *map_memory(uint64_t size, long flags)
 {
 	long p = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | flags, -1, 0);
@@ -212,7 +213,11 @@ static const void *pointer_direct(struct vt_memsrc *src, uint64_t addr, size_t l
 		return (const void *)addr;
 	if (self->refreshed)
 		return NULL;
-	self->refreshed = 1; /* mapped after the ranges were read; once, so that wrong addresses do not make us slow */
+	/*
+	 * It may be mapped since the ranges were read. Only once, so that wrong addresses do not
+	 * make us slow.
+	 */
+	self->refreshed = 1;
 	read_ranges(self);
 	return find_range(self, addr, len) ? (const void *)addr : NULL;
 }
@@ -316,7 +321,10 @@ static struct vt_block_rec *reserve(struct vt_torch_sink *base, uint64_t n)
 	return sink->recs + sink->n;
 }
 
-/* Scratch for at least so many blocks, with its pages present, so that no page fault happens under the mutex. */
+/*
+ * Scratch memory for at least so many blocks, with its pages present, so that no page fault happens
+ * under the mutex.
+ */
 static int make_scratch(struct op *op, uint64_t n_blocks)
 {
 	uint64_t size;
@@ -344,7 +352,10 @@ static void touch_room(struct op *op, uint64_t n_blocks)
 		vt_sys4(SYS_madvise, (long)from, (long)(to - from), MADV_POPULATE_WRITE_, 0);
 }
 
-/* How many blocks the device has, -1 when it is none. Without the mutex: a change in the middle needs another try. */
+/*
+ * How many blocks the device has, -1 when it is not a device. Without the mutex: a change during
+ * the count needs another try.
+ */
 static int64_t count_blocks(struct op *op, uint64_t dca)
 {
 	int64_t n = -1;
@@ -369,7 +380,10 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 	for (int i = 0; i < LOCK_ATTEMPTS; i++) {
 		uint64_t want = (n > 0 ? (uint64_t)n + (uint64_t)n / 8 : 0) + ROOM_SLACK;
 
-		/* A lock is a write: not into what may be no mutex. The walk says what is wrong, also with the memory. */
+		/*
+		 * Locking writes, so only into what is surely a mutex. The walk reports what is
+		 * wrong, also with the memory.
+		 */
 		if (!make_scratch(op, want) || n < 0)
 			break;
 		touch_room(op, want);

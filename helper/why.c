@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why an operation failed, for the tool to say. */
+/* Why an operation failed, for the tool to report. */
 #include "ops.h"
 
 void vt_helper_say_why(struct vt_helper_shared *shared, const char *what, const char *more)
