@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live blocks of PyTorch's allocator: 64 hash tables, each under its own lock. A place in a table is a fraction of it, the same
- * one in a larger table, so that a table is copied in order, and grows by any factor: half as much more at a load of 0.85 is 56.5
- * bytes for each record at worst.
+ * The live blocks of PyTorch's allocator: 64 hash tables, each under its own lock. The place of a
+ * record is a fraction of the table, and the same fraction of a larger table. So a table is copied
+ * in order and can grow by any factor: growth by half at a load of 0.85 costs 56.5 bytes for each
+ * record at worst.
  *
- * Without memory for a larger table fewer allocations are recorded: at a rate r (vt_recorder.sample_now) those of at least r bytes,
- * and of the smaller ones size / r of them. The rate is raised until half of the records of the table that is full will do, and
- * they are thinned to what would have been recorded at that rate; the other tables follow when they are used next.
+ * Without memory for a larger table, fewer allocations are recorded: at a rate r
+ * (vt_recorder.sample_now) all of at least r bytes, and a fraction size / r of the smaller ones.
+ * The rate is raised until half of the records of the full table remain: the records that would not
+ * have been made at that rate are removed. The other tables follow when they are used next.
  *
- * An address whose new block leaves no record must not keep the record of the block before. If even its lock cannot be had, the
- * address is left for who has the lock (`doomed`).
+ * An address whose new block leaves no record must not keep the record of the earlier block. If
+ * even the lock is not available, the address is left to the thread that has the lock (`doomed`).
  */
 #include "parts.h"
 
@@ -45,7 +47,7 @@ static uint64_t size_of(const struct vt_recorder_block *block)
 
 static void begin_moves(struct vt_recorder_shard *shard)
 {
-	/* What follows is not seen before it. */
+	/* The stores below must not become visible before it. */
 	__atomic_fetch_add(&shard->resizes, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -54,7 +56,10 @@ static void end_moves(struct vt_recorder_shard *shard)
 	__atomic_fetch_add(&shard->resizes, 1, __ATOMIC_RELEASE);
 }
 
-/* Where the record of the address is, or the empty slot where it belongs. There is always an empty slot. */
+/*
+ * The slot with the record of the address, or the empty slot where it belongs. There is always an
+ * empty slot.
+ */
 static uint32_t find(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr, uint64_t hash)
 {
 	uint32_t i = home(hash, capacity);
@@ -73,7 +78,7 @@ static uint32_t empty_slot(const struct vt_recorder_block *table, uint32_t capac
 	return i;
 }
 
-/* Records behind the gap that a search would no longer reach move into it. */
+/* Moves records behind the gap, which a search would no longer reach, into the gap. */
 static void remove_at(struct vt_recorder_shard *shard, uint32_t gap)
 {
 	struct vt_recorder_block *table = table_of(shard);
@@ -107,7 +112,10 @@ static void remove_addr(struct vt_recorder_shard *shard, uint64_t addr)
 
 /* ---- fewer records ---- */
 
-/* Whether a record made at the rate `old` is one at the rate `rate`: always the same answer for the same record. */
+/*
+ * Whether a record made at the rate `old` remains at the rate `rate`: always the same answer for
+ * the same record.
+ */
 static bool is_kept(const struct vt_recorder_block *block, uint64_t old, uint64_t rate)
 {
 	uint64_t size = size_of(block), chance;
@@ -115,13 +123,16 @@ static bool is_kept(const struct vt_recorder_block *block, uint64_t old, uint64_
 	if (size >= rate)
 		return true;
 	chance = vt_recorder_hash(block->addr ^ (uint64_t)block->serial << 32 ^ rate);
-	/* size / rate of all; of those that were recorded with probability size / old, old / rate. */
+	/*
+	 * Of all allocations size / rate remain; of those recorded with probability size / old,
+	 * that is old / rate.
+	 */
 	return (uint64_t)((unsigned __int128)chance * rate >> 64) < (size < old ? old : size);
 }
 
 /*
- * Each record is taken out and put back, from behind an empty slot on: it finds its home or a slot before its old one, and no
- * search comes across a gap.
+ * Each record is taken out and put back, starting behind an empty slot: it lands in its home or in
+ * a slot before its old one, and no search meets a gap.
  */
 static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 {
@@ -151,13 +162,13 @@ static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 	shard->sample = rate;
 }
 
-/* The rate, doubled as often as it takes for half of the records to go, as far as their sizes tell. */
+/* The rate, doubled until half of the records must go, judging by their sizes. */
 static uint64_t next_rate(const struct vt_recorder_shard *shard)
 {
 	const struct vt_recorder_block *table = table_of(shard);
 	uint64_t n[VT_RECORDER_SIZE_BITS + 1] = { 0 }, rate = shard->sample ? shard->sample : 256, stay;
 
-	/* By the power of two that the size is below. */
+	/* Counted by the power of two that is above the size. */
 	for (uint32_t i = 0; i < shard->capacity; i++)
 		if (table[i].addr)
 			n[size_of(&table[i]) ? 64 - __builtin_clzll(size_of(&table[i])) : 0]++;
@@ -199,7 +210,10 @@ static bool grow(struct vt_recorder_shard *shard)
 
 	pages = pages < 2 ? pages + 1 : pages + pages / 2;
 	size = pages * PAGE;
-	/* An eighth of the memory is for stacks, code objects and all else that has to go on growing. */
+	/*
+	 * An eighth of the memory is reserved for stacks, code objects and everything else that
+	 * must go on growing.
+	 */
 	if (pages * PER_PAGE > MAX_CAPACITY ||
 	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size > vt_recorder.max_memory - vt_recorder.max_memory / 8)
 		return false;
@@ -254,7 +268,7 @@ static void remove_doomed(struct vt_recorder_shard *shard)
 	end_moves(shard);
 }
 
-/* The lock was not to be had. */
+/* For when the lock is not available. */
 static void doom(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t none = 0;
@@ -264,7 +278,7 @@ static void doom(struct vt_recorder_shard *shard, uint64_t addr)
 	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
 }
 
-/* Also settles what was left to be done. */
+/* Also does the work that was left over. */
 static bool take(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t rate;
@@ -302,7 +316,7 @@ static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_record
 			goto lost;
 		at = &table_of(shard)[find(table_of(shard), shard->capacity, block->addr, hash)];
 	}
-	/* The rate may have been raised since this one was chosen, by ourselves even. */
+	/* The rate may have been raised since this record was chosen, even by this thread. */
 	if (rate < shard->sample && !is_kept(block, rate, shard->sample)) {
 		if (at->addr)
 			remove_at(shard, (uint32_t)(at - table_of(shard)));
@@ -320,7 +334,10 @@ lost:
 	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
 }
 
-/* Without the lock: what is read may be of a table that is gone, and an address that is prefetched need not be there. */
+/*
+ * Runs without the lock: the table that it reads may be gone, but a prefetched address need not be
+ * mapped.
+ */
 void vt_rec_block_expect(uint64_t addr)
 {
 	uint64_t hash = vt_recorder_hash(addr);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's calls, through CUPTI: one subscriber, and callbacks of those functions alone that allocate and free. CUPTI calls us
- * on the thread that made the call, before and after it.
+ * The driver's calls, through CUPTI: one subscriber, and callbacks only for the functions that
+ * allocate and free. CUPTI calls us on the thread that makes the call, before and after it.
  *
- * cuptiUnsubscribe() says that no callback is issued after it; that none is still running it does not say. One that is finds the
- * recorder off or the table gone, and this library stays mapped.
+ * cuptiUnsubscribe() guarantees that no callback is issued after it, but not that none is still
+ * running. A callback that still runs finds the recorder off or the table gone, and this library
+ * stays mapped.
  */
 #include "driver.h"
 
@@ -22,7 +23,8 @@ struct callback_data {
 	const char *symbol_name;
 	void *context;
 	uint32_t context_uid;
-	uint64_t *correlation_data; /* a word of this call's, for us to keep something in from its beginning to its end */
+	/* a word of this call that we may use from its beginning to its end */
+	uint64_t *correlation_data;
 	uint32_t correlation_id;
 };
 
@@ -34,17 +36,18 @@ typedef int subscribe_fn(void **subscriber, void *callback, void *user_data);
 typedef int unsubscribe_fn(void *subscriber);
 typedef int enable_fn(uint32_t enable, void *subscriber, int domain, uint32_t cbid);
 
-/* Entered by CUPTI (driver_entry.S): passes the registers of its caller on. */
+/* CUPTI enters here (driver_entry.S); passes on the registers of its caller. */
 void vt_rec_cupti_entry(void *user_data, int domain, uint32_t cbid, const void *data);
 void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid, const struct callback_data *data,
 			   const struct vt_rec_regs *regs);
 
 #define MAX_CBID 640
-#define TAG (UINT64_C(0x56544452) << 32) /* above the serial in correlation_data: we were there when the call began */
+/* above the serial in correlation_data: we saw the call begin */
+#define TAG (UINT64_C(0x56544452) << 32)
 
 static uint8_t call_of_cbid[MAX_CBID]; /* enum vt_recorder_call + 1 */
 static void *subscriber;
-static uint32_t first_serial; /* of the time before our first callback */
+static uint32_t first_serial; /* from before our first callback */
 
 void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid, const struct callback_data *data,
 			   const struct vt_rec_regs *regs)
@@ -81,7 +84,10 @@ int vt_rec_cupti_in(const struct vt_recorder_cupti *cupti)
 	err = subscribe(&mine, (void *)vt_rec_cupti_entry, NULL);
 	if (err)
 		return err;
-	/* An older CUPTI refuses the functions that it does not know, and they are not called there. These all know. */
+	/*
+	 * An older CUPTI refuses functions that it does not know, but they are not called there.
+	 * Every CUPTI knows these.
+	 */
 	for (unsigned int i = 0; i < VT_N_CALLS; i++) {
 		uint32_t cbid = vt_rec_driver_cbid(i);
 		int refused = cbid ? enable(1, mine, CUPTI_CB_DOMAIN_DRIVER_API, cbid) : 0;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the driver's calls come to be seen. */
+/* How the recorder sees the driver's calls. */
 #include "driver.h"
 
-/* Everything that can be had: what the driver level cannot be seen through is no reason not to record PyTorch's. */
+/*
+ * Tries every way: even if the driver's calls cannot be seen, PyTorch's allocations are still
+ * recorded.
+ */
 uint32_t vt_rec_driver_in(const struct vt_recorder_config *config)
 {
-	/* A table is there if the driver's calls could not be seen at first. */
+	/* A table exists already if the driver's calls could not be seen at first. */
 	if (!vt_recorder.driver.table && !vt_rec_driver_table_init())
 		return VT_RECORDER_NO_MEMORY;
 	if (config->cupti.cuptiSubscribe && config->cupti.cuptiUnsubscribe && config->cupti.cuptiEnableCallback) {
@@ -22,7 +25,10 @@ uint32_t vt_rec_driver_in(const struct vt_recorder_config *config)
 
 void vt_rec_driver_out(void)
 {
-	/* CUPTI is of no use in a child, and its locks may be held there by threads that are not. */
+	/*
+	 * CUPTI does not work in a child, and its locks may be held by threads that do not exist
+	 * there.
+	 */
 	if (!vt_rec_is_inherited())
 		vt_rec_cupti_out();
 	vt_rec_got_out(vt_recorder.config.imports.dl_iterate_phdr);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the two ways to see the driver's calls (cupti.c, got.c) and what is kept of them (driver_calls.c, driver_table.c). */
+/*
+ * The interface between the two ways to see the driver's calls (cupti.c, got.c) and the code that
+ * keeps the allocations (driver_calls.c, driver_table.c).
+ */
 #ifndef VT_RECORDER_DRIVER_H
 #define VT_RECORDER_DRIVER_H
 
@@ -8,12 +11,15 @@
 
 /* ---- driver_table.c: the live allocations ---- */
 
-/* init and deinit: while no call is followed. The others: between vt_rec_enter() and vt_rec_leave(). */
+/*
+ * Call init and deinit only while no call is followed, and the others only between vt_rec_enter()
+ * and vt_rec_leave().
+ */
 bool vt_rec_driver_table_init(void);
 void vt_rec_driver_table_deinit(void);
-/* The serial of the last record: what a call that frees had better not reach beyond. */
+/* The serial of the last record: a call that frees must not remove later ones. */
 uint32_t vt_rec_driver_serial(void);
-/* A new allocation; one at the same address is gone. Fills in serial and check. */
+/* A new allocation; an older one at the same address is gone. Fills in serial and check. */
 void vt_rec_driver_put(const struct vt_recorder_driver_block *block);
 /* The allocation at addr was freed, by a call that began when `before` was the last serial. */
 void vt_rec_driver_remove(uint64_t addr, uint32_t before);
@@ -22,26 +28,30 @@ void vt_rec_driver_remove_range(uint64_t addr, uint64_t size, uint32_t before);
 /* All allocations of a device; -1: of all devices. */
 void vt_rec_driver_remove_device(int device, uint32_t before);
 
-/* Which device the memory behind a handle of cuMemCreate() is of. A handle that is not known: -1. */
+/* The device of the memory behind a handle of cuMemCreate(); -1: the handle is unknown. */
 void vt_rec_handle_put(uint64_t handle, int device);
 void vt_rec_handle_remove(uint64_t handle);
-/* It is mapped: only the first time that is memory of the device, later it is the same memory at another address, of device -1. */
+/*
+ * The handle is mapped. Only the first mapping counts as memory of the device; later ones are the
+ * same memory at another address, of device -1.
+ */
 int vt_rec_handle_map(uint64_t handle);
 
 /* ---- driver_calls.c ---- */
 
 /*
- * A call came back. args: its arguments, a word each, as far as the table in driver_calls.c names them; an int is in the
- * low half of its word. before: vt_rec_driver_serial() when it began. regs: of the caller of the function, or of who told us.
+ * A call returned. args: its arguments, a word each, as far as the table in driver_calls.c names
+ * them; an int is in the low half of its word. before: vt_rec_driver_serial() when the call began.
+ * regs: of the caller of the function, or of the code that called us.
  */
 void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result, uint32_t before,
 			const struct vt_rec_regs *regs);
-/* The number that CUPTI knows a function of the driver by; 0: none. */
+/* CUPTI's number for a function of the driver; 0: none. */
 uint32_t vt_rec_driver_cbid(enum vt_recorder_call call);
 
 /* ---- cupti.c, got.c ---- */
 
-/* 0, or the CUptiResult that was in the way. */
+/* 0, or the CUptiResult of the failure. */
 int vt_rec_cupti_in(const struct vt_recorder_cupti *cupti);
 void vt_rec_cupti_out(void);
 /* How many entries were patched. */

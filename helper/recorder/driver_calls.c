@@ -5,7 +5,8 @@
 
 enum what {
 	ALLOCATES = 1,     /* its out argument points to the address */
-	ALLOCATES_PITCHED, /* the same; size is the width, of which the pitch is made, times the height */
+	/* the same; size is the width (rounded up to the pitch) times the height */
+	ALLOCATES_PITCHED,
 	FREES,
 	CREATES,           /* physical memory, without an address */
 	RELEASES,
@@ -21,10 +22,12 @@ enum what {
 #define CU_MEM_LOCATION_TYPE_DEVICE 1
 
 /*
- * cbid: CUpti_driver_api_trace_cbid. NVIDIA only ever appends to that list (CUDA 11.0's cupti_driver_cbid.h and 13.0's agree in all
- * of those below), so it is the same in all releases that have the function. Where the arguments are: the parameter structs
- * of CUPTI (generated_cuda_meta.h, 13.0) hold them in the order of the function's, and none of those used here comes after
- * one that is narrower than a word, so that args[i] is argument i both there and in a call's registers.
+ * cbid: CUpti_driver_api_trace_cbid. NVIDIA only ever appends to that list (CUDA 11.0's
+ * cupti_driver_cbid.h and 13.0's agree in all of those below), so a number is the same in all
+ * releases that have the function. Positions of arguments: the parameter structs of CUPTI
+ * (generated_cuda_meta.h, 13.0) hold them in the function's order, and none that is used here comes
+ * after one that is narrower than a word. So args[i] is argument i both there and in a call's
+ * registers.
  */
 static const struct call {
 	uint16_t cbid;
@@ -76,8 +79,8 @@ uint32_t vt_rec_driver_cbid(enum vt_recorder_call call)
 }
 
 /*
- * The device of the thread's current context. It takes no lock of the driver's and is no call that is followed, so it is as good
- * inside a callback of CUPTI's as anywhere.
+ * The device of the thread's current context. This call takes no lock of the driver and is not
+ * followed, so it is safe inside a callback of CUPTI, too.
  */
 static int current_device(void)
 {
@@ -92,7 +95,7 @@ static uint64_t word_at(uint64_t addr)
 	return *(const uint64_t *)addr;
 }
 
-/* CUmemAllocationProp: type, handle types, then the location: its type and its number. */
+/* CUmemAllocationProp: type, handle types, then the location (its type and its number). */
 static int device_of_prop(uint64_t prop)
 {
 	const int *words = (const int *)prop;
@@ -160,7 +163,9 @@ static void done(const struct call *call, const uint64_t *args, uint32_t before,
 		vt_rec_driver_remove_device(current_device(), before);
 		return;
 	case DESTROYS_CONTEXT:
-		/* Of which device it was cannot be asked any more. A record that is missing is better than one that is wrong. */
+		/*
+		 * Its device can no longer be queried. A missing record is better than a wrong one.
+		 */
 		vt_rec_driver_remove_device(-1, before);
 		return;
 	default:
@@ -180,9 +185,10 @@ static bool is_in_entry(uint64_t pc)
 }
 
 /*
- * Whether PyTorch's allocator made the call: it frees what it has cached and tries again, and when it gives up it throws, which
- * is seen elsewhere (oom.c). Where no native frames are recorded there is no unwinding; then any word of the stack that is a return
- * address into an entry counts, be it a stale one: an event too few, never one that is not.
+ * Whether PyTorch's allocator made the call: it frees what it has cached and tries again, and when
+ * it gives up it throws, which is seen elsewhere (oom.c). Without native frames there is no
+ * unwinding; then any word of the stack that is a return address into an entry counts, even a stale
+ * one. That may lose an event, but never invents one.
  */
 static bool is_pytorchs(const struct vt_rec_regs *regs)
 {
@@ -219,7 +225,9 @@ void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int r
 {
 	const struct call *call = &calls[which];
 
-	/* Waits for a watcher perhaps, and so not between the two below. */
+	/*
+	 * This may wait for a watcher, so it must not be between vt_rec_enter() and vt_rec_leave().
+	 */
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && allocates(call) && vt_rec_is_on() && !is_pytorchs(regs))
 		vt_rec_out_of_memory(VT_OOM_DRIVER, requested(call, args, false), result, regs);
 	if (result || !vt_rec_enter())

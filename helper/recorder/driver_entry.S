@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where calls of the driver come in: the callback that CUPTI calls, and the entries that patched global offset tables point to.
- * Both note the registers of their caller, which unwinding starts from (struct vt_rec_regs). Call frame information throughout:
- * threads may be cancelled in the driver, and debuggers look through.
+ * Where calls of the driver enter: the callback that CUPTI calls, and the entries that patched
+ * global offset tables point to. Both save the registers of their caller, from which unwinding
+ * starts (struct vt_rec_regs). All code has call frame information: threads may be cancelled in the
+ * driver, and debuggers unwind through here.
  */
 #define R_PC 0
 #define R_SP 8
@@ -24,7 +25,10 @@
 
 	.text
 
-/* void vt_rec_cupti_entry(user_data, domain, cbid, data): vt_rec_cupti_callback() with the registers as one argument more. */
+/*
+ * void vt_rec_cupti_entry(user_data, domain, cbid, data): vt_rec_cupti_callback() with the
+ * registers as one more argument.
+ */
 	.globl vt_rec_cupti_entry
 	.hidden vt_rec_cupti_entry
 	.type vt_rec_cupti_entry, @function
@@ -47,9 +51,9 @@ vt_rec_cupti_entry:
 	.size vt_rec_cupti_entry, . - vt_rec_cupti_entry
 
 /*
- * The frame of a call through a patched entry, struct vt_rec_got_frame of got.c: registers, the six arguments in registers (no
- * function that is followed has more, nor any that is not an integer), the serial before the call; then the slot and the return
- * address.
+ * The frame of a call through a patched entry, struct vt_rec_got_frame of got.c: registers, the six
+ * arguments in registers (no followed function has more, or any that is not an integer), the serial
+ * before the call; then the slot and the return address.
  */
 #define F_ARGS 64
 #define F_SIZE 128

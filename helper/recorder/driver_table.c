@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's live allocations: one table, one lock. Allocations of the driver cost microseconds to milliseconds, so one lock is
- * enough, and removing a record may move others (open addressing without gravestones). Whoever reads from outside sees by
- * vt_recorder.driver.resizes that something moved: it is odd meanwhile, and another number afterwards.
+ * The driver's live allocations: one table, one lock. Allocations of the driver cost microseconds
+ * to milliseconds, so one lock is enough, and removing a record may move others (open addressing
+ * without tombstones). A reader from outside sees by vt_recorder.driver.resizes that records moved:
+ * it is odd during the move, and has changed afterwards.
  */
 #include "driver.h"
 
@@ -19,7 +20,7 @@ static uint32_t slot_of(uint64_t addr, uint32_t capacity)
 	return (uint32_t)((addr * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (capacity - 1);
 }
 
-/* Where addr is, or would be: an empty slot. There always is one. */
+/* The slot of addr, or the empty slot where it belongs. There is always an empty slot. */
 static uint32_t find(const struct vt_recorder_driver_block *blocks, uint32_t capacity, uint64_t addr)
 {
 	uint32_t i = slot_of(addr, capacity);
@@ -60,7 +61,10 @@ bool vt_rec_driver_table_init(void)
 
 	if (!memory)
 		return false;
-	/* Nobody has it yet: what was inherited, or left by a thread that ended, is not of this time. */
+	/*
+	 * No thread has the lock yet: a value that was inherited, or left by a thread that ended,
+	 * is stale.
+	 */
 	vt_recorder.driver.lock = 0;
 	begin_change();
 	vt_recorder.driver.capacity = FIRST_CAPACITY;
@@ -90,7 +94,7 @@ uint32_t vt_rec_driver_serial(void)
 	return __atomic_load_n(&vt_recorder.driver.serial, __ATOMIC_ACQUIRE);
 }
 
-/* Twice the table. False: there is no room; the old one serves on. */
+/* Doubles the table. False: there is no room; the old table stays in use. */
 static bool grow(void)
 {
 	uint32_t old_capacity = vt_recorder.driver.capacity;
@@ -114,7 +118,7 @@ static bool grow(void)
 	return true;
 }
 
-/* Empties slot i, and moves what comes after it to where it would be found without it. */
+/* Empties slot i, and moves later records to where a search finds them. */
 static void remove_slot(uint32_t i)
 {
 	struct vt_recorder_driver_block *blocks = table();
@@ -124,7 +128,7 @@ static void remove_slot(uint32_t i)
 	for (uint32_t k = (i + 1) & mask; blocks[k].addr; k = (k + 1) & mask) {
 		uint32_t home = slot_of(blocks[k].addr, mask + 1);
 
-		/* It may move to i only if that is not before where its search begins. */
+		/* It may move to i only if i is not before the start of its search. */
 		if (((k - home) & mask) < ((k - i) & mask))
 			continue;
 		blocks[i] = blocks[k];
@@ -167,13 +171,16 @@ void vt_rec_driver_put(const struct vt_recorder_driver_block *block)
 	unlock_table();
 }
 
-/* Whether a record is no newer than the call that frees it: else its address is in use anew already. */
+/*
+ * Whether a record is no newer than the call that frees it: otherwise its address is already in use
+ * again.
+ */
 static bool is_older(const struct vt_recorder_driver_block *block, uint32_t before)
 {
 	return (int32_t)(block->serial - before) <= 0;
 }
 
-/* With the lock. Returns the size of what was removed, 0: nothing. */
+/* Call with the lock. Returns the size of the removed allocation; 0: none. */
 static uint64_t remove_one(uint64_t addr, uint32_t before)
 {
 	uint32_t i = find(table(), vt_recorder.driver.capacity, addr);
@@ -193,7 +200,10 @@ void vt_rec_driver_remove(uint64_t addr, uint32_t before)
 	unlock_table();
 }
 
-/* With the lock. Every record that doomed() says so of. Removing one may move another into its slot, so that is looked at again. */
+/*
+ * Call with the lock. Removes every record for which doomed() is true. A removal may move another
+ * record into the slot, so the slot is checked again.
+ */
 static void sweep(bool (*doomed)(const struct vt_recorder_driver_block *block, const void *arg), const void *arg, uint32_t before)
 {
 	for (uint32_t i = 0; i < vt_recorder.driver.capacity;) {
@@ -223,7 +233,10 @@ void vt_rec_driver_remove_range(uint64_t addr, uint64_t size, uint32_t before)
 
 	if (!addr || range.end < addr || !lock_table())
 		return;
-	/* Mappings one after the other, as they were made, which is how memory is unmapped as a rule. */
+	/*
+	 * Removes mappings one after the other, in the order of their creation: memory is usually
+	 * unmapped like this.
+	 */
 	while (range.start < range.end) {
 		uint64_t removed = remove_one(range.start, before);
 
@@ -240,7 +253,7 @@ static bool is_of_device(const struct vt_recorder_driver_block *block, const voi
 {
 	int device = *(const int *)arg;
 
-	/* Of mappings no context is the owner: they stay. */
+	/* No context owns a mapping: mappings stay. */
 	return block->kind != VT_DRIVER_VMM && (device < 0 || block->device < 0 || block->device == device);
 }
 
@@ -255,8 +268,8 @@ void vt_rec_driver_remove_device(int device, uint32_t before)
 /* ---- handles ---- */
 
 /*
- * Only the last ones: a handle is mapped soon after it was made, as a rule, and one that is forgotten costs no more than the
- * device of a record.
+ * Only the last ones: a handle is usually mapped soon after it was made, and a forgotten one costs
+ * only the device of a record.
  */
 static struct {
 	uint64_t handle;

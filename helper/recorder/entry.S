@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries that stand in the copy of PyTorch's virtual table: each calls the original function with what it was given, then
- * vt_rec_allocated(), and returns what the original returned.
+ * The entries in the copy of PyTorch's virtual table: each calls the original function with the same
+ * arguments, then vt_rec_allocated(), and returns what the original returned.
  *
  * Their call frame information is exact at every instruction, and names a personality routine: the C++ runtime calls it
  * when an exception passes (oom.c). The frame, from the canonical frame address (CFA) downwards:
  *
  *	CFA -   8  return address
- *	CFA -  16  the caller's rbp: those who unwind by frame pointers find their way, too
+ *	CFA -  16  the caller's rbp, so that unwinding by frame pointers works, too
  *	CFA -  24  what the original returned
  *	CFA -  96  struct vt_rec_regs, of the caller, and 8 bytes more
  *	CFA - 104  the bytes asked for: VT_REC_ENTRY_REQUESTED above the stack pointer
@@ -43,7 +43,7 @@
 	.else
 	mov	%rax, %rdi
 	.endif
-	test	%rdi, %rdi	/* nothing was allocated: no bytes were asked for */
+	test	%rdi, %rdi	/* no bytes were asked for: nothing was allocated */
 	jz	.Lleave_\slot
 	mov	SIZE, %rsi
 	mov	8(%rbp), %rax
@@ -69,7 +69,10 @@
 	.size	\name, . - \name
 	.endm
 
-	/* In the order of enum vt_recorder_slot. The address for a DataPtr comes first of the arguments, then the object. */
+	/*
+	 * In the order of enum vt_recorder_slot. The address for a DataPtr is the first argument,
+	 * then the object.
+	 */
 	entry	vt_rec_entry_allocate, 0, %rdx, 1
 	entry	vt_rec_entry_raw_alloc, 1, %rsi, 0
 	entry	vt_rec_entry_raw_alloc_with_stream, 2, %rsi, 0

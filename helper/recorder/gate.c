@@ -17,8 +17,8 @@
 #define EINTR_ 4
 
 /*
- * Of the C library, which is there in any process that has a loader: weak, because this library names none that it needs. Both are
- * called on a thread of the target's own, within cuInit().
+ * Functions of the C library, which every process with a loader has: weak, because this library
+ * names no library that it needs. Both are called on a thread of the target, within cuInit().
  */
 extern char *getenv(const char *name) __attribute__((weak, visibility("default")));
 extern int unsetenv(const char *name) __attribute__((weak, visibility("default")));
@@ -29,8 +29,8 @@ uint32_t vt_recorder_control(uint32_t op, void *arg);
 static struct vt_gate_request request; /* too large for a stack that is not ours */
 
 /*
- * Whoever is at the other end can make this process call any address, and the name of a socket that is gone is anybody's: it has to
- * be the user that this process runs as, or root.
+ * The process at the other end can make this process call any address, and any process can take the
+ * name of a socket that is gone. So the other end must run as the user of this process, or as root.
  */
 static bool is_ours(int fd)
 {
@@ -41,7 +41,7 @@ static bool is_ours(int fd)
 	       (!peer.uid || (long)peer.uid == vt_sys0(SYS_geteuid));
 }
 
-/* A tool that stands still with its queue full is not waited for for ever either. */
+/* The wait for a stopped tool with a full queue is limited, too. */
 static void limit_wait(int fd)
 {
 	const struct timeval limit = { .tv_sec = VT_GATE_PATIENCE_MS / 1000 };
@@ -73,7 +73,7 @@ static int connect_to(const char *name)
 	return (int)fd;
 }
 
-/* Whether there is something to read before the deadline, which a tool that is gone is as well. */
+/* Whether there is something to read before the deadline; a tool that is gone counts as well. */
 static bool wait_for_word(int fd, uint64_t deadline_ns)
 {
 	for (;;) {
@@ -131,7 +131,7 @@ static bool obey(int fd)
 	return send_word(fd, &answer, sizeof(answer));
 }
 
-/* The driver takes no notice of what it returns; NVIDIA's examples return 1. */
+/* The driver ignores the return value; NVIDIA's examples return 1. */
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
 	static uint32_t entered;

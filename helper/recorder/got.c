@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's and the runtime's calls, through global offset tables: for where CUPTI has another subscriber, or is not there. The
- * tool finds the entries; each is replaced, by one compare-exchange, by an entry of ours (driver_entry.S) that calls what stood
- * there. What calls through other pointers (the runtime itself, libraries with a static runtime of their own) is not seen.
+ * The driver's and the runtime's calls, through global offset tables: used when CUPTI has another
+ * subscriber, or is not available. The tool finds the entries; each is replaced, by one
+ * compare-exchange, by an entry of ours (driver_entry.S) that calls the original function. Calls
+ * through other pointers (from the runtime itself, or from libraries with a static runtime of their
+ * own) are not seen.
  *
- * Tables are looked at and changed only within dl_iterate_phdr(), which keeps the loader from unmapping a library meanwhile, and
- * only where the library that they are in still is: one that was closed took its table along. Where relocations were made
- * read-only (RELRO), the page is made writable for the moment.
+ * Tables are read and changed only within dl_iterate_phdr(), which keeps the loader from unmapping
+ * a library at that time, and only if their library is still loaded: a closed library took its
+ * table along. Where relocations were made read-only (RELRO), the page is made writable for a
+ * moment.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -33,21 +36,27 @@ extern const uint8_t vt_rec_got_entries[];
 uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot);
 uint32_t vt_rec_got_leave(struct vt_rec_got_frame *frame, uint64_t slot, uint32_t result);
 
-/* One for each function that is called from anywhere; never taken back: a thread may be on its way through it. */
+/*
+ * One for each function that is called from anywhere. They are never removed: a thread may be
+ * inside one.
+ */
 static struct {
 	uint64_t original;
 	uint32_t call;
 } slots[VT_REC_GOT_SLOTS];
 static uint32_t n_slots;
 
-/* The address to call. Nothing here or below may touch what the caller does not expect of a call. */
+/*
+ * The address to call. The code here and below may change nothing that the caller does not expect
+ * from a call.
+ */
 uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot)
 {
 	frame->before = vt_rec_driver_serial();
 	return slots[slot].original;
 }
 
-/* Returns what the caller gets. */
+/* Returns the result for the caller. */
 uint32_t vt_rec_got_leave(struct vt_rec_got_frame *frame, uint64_t slot, uint32_t result)
 {
 	vt_rec_driver_call((enum vt_recorder_call)slots[slot].call, frame->args, (int)result, (uint32_t)frame->before, &frame->regs);
@@ -73,7 +82,7 @@ static uint64_t entry_for(uint32_t call, uint64_t original)
 
 /* ---- words in the tables of loaded libraries ---- */
 
-/* What each_object() is asked to do: with each of the words that lies in a library that is loaded now. */
+/* The task of each_object(): to be done for each word that is in a currently loaded library. */
 struct visit {
 	void (*word)(struct visit *visit, uint64_t i, const struct dl_phdr_info *info);
 	uint64_t (*where)(const struct visit *visit, uint64_t i);
@@ -107,8 +116,9 @@ static int each_object(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * The loader makes the pages that PT_GNU_RELRO covers read-only, down to a page at both ends (glibc, _dl_protect_relro(); musl does the
- * same): the rest of its last page is the library's data, and stays writable.
+ * The loader makes the pages that PT_GNU_RELRO covers read-only, with both ends rounded down to a
+ * page (glibc, _dl_protect_relro(); musl does the same): the rest of its last page is the library's
+ * data, and stays writable.
  */
 static bool is_read_only(const struct dl_phdr_info *info, uint64_t where)
 {
@@ -147,7 +157,10 @@ static uint32_t visit_all(struct visit *visit, uint64_t dl_iterate_phdr_address)
 	return visit->n_changed;
 }
 
-/* A page is not touched in vain: in a library that is being loaded where another one was, the loader may be writing to it. */
+/*
+ * A page is changed only if necessary: when a library is being loaded where another one was, the
+ * loader may be writing to the page.
+ */
 static bool holds(uint64_t where, uint64_t value)
 {
 	return __atomic_load_n((const uint64_t *)where, __ATOMIC_RELAXED) == value;
@@ -194,7 +207,10 @@ static void restore(struct visit *visit, uint64_t i, const struct dl_phdr_info *
 	const struct vt_recorder_hook *hook = &vt_recorder.hooks[i];
 	uint64_t ours = hook->ours;
 
-	/* Where it is not ours any more somebody else changed it, or the library was loaded anew: nothing is owed. */
+	/*
+	 * If the word is no longer ours, other code changed it, or the library was loaded again:
+	 * nothing is left to undo.
+	 */
 	if (!holds(hook->where, ours) || !make_writable(info, hook->where))
 		return;
 	visit->n_changed += __atomic_compare_exchange_n((uint64_t *)hook->where, &ours, hook->original, false, __ATOMIC_SEQ_CST,
@@ -209,7 +225,7 @@ void vt_rec_got_out(uint64_t dl_iterate_phdr)
 	};
 
 	visit_all(&visit, dl_iterate_phdr);
-	/* Also of libraries that are not loaded any more: their words are gone. */
+	/* Also the notes of libraries that are no longer loaded: their words are gone. */
 	for (uint32_t i = 0; i < VT_RECORDER_MAX_HOOKS; i++)
 		if (where_patched(&visit, i))
 			vt_rec_hook_forget(&vt_recorder.hooks[i]);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words of the target that are changed, and the first of them: the pointer to the virtual table of PyTorch's allocator.
+ * Changes words of the target; the first of them is the pointer to the virtual table of PyTorch's
+ * allocator.
  *
- * A thread may have read our pointer just before it is taken out, so the copy of the table stays as it is for ever, and the
- * entries call the original functions whether recording is on or not.
+ * A thread may have read our pointer just before it is taken out. So the copy of the table stays
+ * unchanged for ever, and the entries call the original functions whether recording is on or not.
  */
 #include "parts.h"
 
@@ -17,7 +18,7 @@ void vt_rec_entry_raw_alloc(void);
 void vt_rec_entry_raw_alloc_with_stream(void);
 void vt_rec_entry_allocate_with_address(void);
 
-/* The copy, and what it is of. Made once: another table of another allocator is refused. */
+/* The copy and its origin. Made once: the table of another allocator is refused. */
 static struct {
 	uint64_t vptr; /* 0: not made yet */
 	struct vt_recorder_torch torch;
@@ -55,7 +56,7 @@ static struct vt_recorder_hook *free_note(void)
 	return NULL;
 }
 
-/* Up to and including the last note. */
+/* The number of notes, up to and including the last one in use. */
 static void count_notes(void)
 {
 	uint32_t n = 0;
@@ -149,7 +150,7 @@ uint32_t vt_rec_torch_in(const struct vt_recorder_torch *torch)
 
 	if (!torch->object || torch->object % 8 || !slots_make_sense(torch))
 		return VT_RECORDER_BAD;
-	/* In a child the parent's hook is in place, noted and all; it is taken over. */
+	/* In a child the parent's hook is in place, with its note; the child takes it over. */
 	vt_rec_hooks_out(VT_HOOK_VTABLE);
 	if (__atomic_load_n((uint64_t *)torch->object, __ATOMIC_ACQUIRE) != torch->vptr)
 		return VT_RECORDER_CHANGED;

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may touch what the recorder has mapped, and how off knows that nobody does any more:
+ * Which threads may touch the recorder's mappings, and how off knows that no thread does so any
+ * more:
  *
- * A thread raises `inside` of its lane, then looks whether the recorder is on (vt_rec_enter()); off clears `on`, then looks at all
- * lanes. All four are sequentially consistent, so at least one of the two sees the other: either the thread sees that it is off and
- * touches nothing, or off sees that it is inside, and waits. A lane that was 0 once after `on` was cleared has nobody inside for
- * good: who comes later sees that it is off, and whether it raises the lane for a moment does not matter. Only then is memory
- * given back, so no lock is needed for it, and no reader of the tables needs one on account of off. A thread that was
- * interrupted before vt_rec_enter() and goes on when the recorder is on again is one that enters now; one that is inside keeps off,
- * and so the next on, waiting. All that lies in memory that is never given back: these two pages, vt_recorder, the code.
+ * A thread raises `inside` of its lane, then checks whether the recorder is on (vt_rec_enter());
+ * off clears `on`, then checks all lanes. All four accesses are sequentially consistent, so at
+ * least one of the two sees the other: either the thread sees that the recorder is off and touches
+ * nothing, or off sees that the thread is inside, and waits. Once a lane was 0 after `on` was
+ * cleared, no thread is inside it any more: a later thread sees that the recorder is off, and may
+ * raise the lane for a moment without harm. Only then is memory given back. So giving it back needs
+ * no lock, and readers of the tables need no lock because of off. A thread that was interrupted
+ * before vt_rec_enter() and goes on when the recorder is on again simply enters now; a thread that
+ * is inside keeps off waiting, and so the next on. The data for all this is in memory that is never
+ * given back: these two pages, vt_recorder, the code.
  *
- * fork(): the kernel gives the child zeros in place of these pages (MADV_WIPEONFORK, Linux 4.14), so there it is off with nobody
- * inside; the tables are not inherited (MADV_DONTFORK). A kernel that does not have it is refused: comparing process ids instead
- * would be a system call for each allocation.
+ * fork(): the kernel gives the child zeros in place of these pages (MADV_WIPEONFORK, Linux 4.14),
+ * so in the child the recorder is off with no thread inside; the tables are not inherited
+ * (MADV_DONTFORK). A kernel without MADV_WIPEONFORK is refused: comparing process ids instead would
+ * cost a system call for each allocation.
  */
 #include "lanes.h"
 
@@ -26,7 +31,8 @@ struct vt_recorder_head vt_recorder = { .magic = VT_RECORDER_MAGIC, .abi = VT_RE
 
 struct vt_rec_wiped vt_rec_wiped __attribute__((aligned(VT_REC_PAGE)));
 
-static uint64_t tid_offset; /* imports.pthread_tid, if that is right; threads that have not entered read it */
+/* imports.pthread_tid, if that is right; read by threads that have not entered */
+static uint64_t tid_offset;
 static bool inherited;
 
 bool vt_rec_is_on(void)
@@ -57,14 +63,14 @@ uint32_t vt_rec_tid(void)
 	uint64_t offset = __atomic_load_n(&tid_offset, __ATOMIC_RELAXED);
 	uint32_t tid = offset ? word_of_thread(offset) : 0;
 
-	/* 0 would be a lock that nobody has. */
+	/* 0 would mean that the lock is free. */
 	return tid ? tid : (uint32_t)vt_sys0(SYS_gettid);
 }
 
-/* What the tool says of the C library is tried on this thread, of which the kernel tells the truth. */
+/* Checks what the tool says about the C library on this thread, whose tid the kernel tells. */
 void vt_rec_learn_tid(uint64_t offset)
 {
-	/* The thread pointer points to a structure of the C library's of more than 2 KiB. */
+	/* The thread pointer points to a structure of the C library of more than 2 KiB. */
 	if (offset && offset < 2048 && !(offset % 4) && word_of_thread(offset) == (uint32_t)vt_sys0(SYS_gettid))
 		__atomic_store_n(&tid_offset, offset, __ATOMIC_RELAXED);
 }
@@ -98,7 +104,9 @@ uint64_t vt_rec_random(void)
 	uint64_t *random = &lane_here()->random;
 	uint64_t n = __atomic_load_n(random, __ATOMIC_RELAXED) + 1;
 
-	/* Two threads of a lane may get the same number: chance has no memory. */
+	/*
+	 * Two threads of a lane may get the same number: that does not matter for random numbers.
+	 */
 	__atomic_store_n(random, n, __ATOMIC_RELAXED);
 	return vt_recorder_hash(n + (uint64_t)(uintptr_t)random * UINT64_C(0x9e3779b97f4a7c15));
 }
@@ -120,7 +128,7 @@ uint32_t vt_rec_now(void)
 {
 	uint64_t now = coarse_ns(), ticks;
 
-	/* The coarse clock may be behind the one that start_ns is of. */
+	/* The coarse clock may be behind the clock of start_ns. */
 	if (now < vt_recorder.start_ns)
 		return 0;
 	ticks = (now - vt_recorder.start_ns) / VT_RECORDER_TICK_NS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between lanes.c and state.c, which switches on and off. */
+/* The interface between lanes.c and state.c, which switches on and off. */
 #ifndef VT_RECORDER_LANES_H
 #define VT_RECORDER_LANES_H
 
@@ -15,21 +15,24 @@ struct vt_rec_lane {
 	uint64_t pad[6];
 };
 
-/* Whole pages, of memory without a file: that part of .bss is such. Zeros in a child. */
+/* Whole pages of memory without a file: this part of .bss. Zeros in a child. */
 struct vt_rec_wiped {
 	uint32_t on;
-	uint32_t ours; /* this process has mapped what there is */
+	uint32_t ours; /* this process has made the mappings */
 	uint32_t controlled; /* a control call is running */
 	char pad[VT_REC_PAGE - 12];
 	struct vt_rec_lane lanes[VT_REC_LANES];
 };
 extern struct vt_rec_wiped vt_rec_wiped __attribute__((visibility("hidden")));
 
-/* What the tool says of the C library: imports.pthread_tid, if that is right. */
+/* What the tool says about the C library: imports.pthread_tid, if that is right. */
 void vt_rec_learn_tid(uint64_t offset);
-/* What vt_rec_is_inherited() says. */
+/* The value of vt_rec_is_inherited(). */
 void vt_rec_set_inherited(bool is);
-/* After `on` was cleared: nobody is between vt_rec_enter() and vt_rec_leave() any more. False: somebody is, after a second. */
+/*
+ * After `on` was cleared: waits until no thread is between vt_rec_enter() and vt_rec_leave().
+ * False: a thread still is, after a second.
+ */
 bool vt_rec_wait_till_empty(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory, arrays and locks. Memory is the kernel's alone, each writable byte counted against the bound; children do not inherit it.
+ * Memory, arrays and locks. All memory comes directly from the kernel, and each writable byte
+ * counts against the bound; children do not inherit it.
  */
 #include "vramtap/freestanding.h"
 
@@ -26,8 +27,9 @@ static uint64_t round_up(uint64_t size, uint64_t to)
 }
 
 /*
- * Counting and the kernel's work are in this order, so that who gets an address has seen all that was done under it before
- * (through the counter): memory is counted as free before it is unmapped, and as used when it is there already.
+ * The order of counting and the kernel's work matters: a thread that gets an address has then seen
+ * (through the counter) all that was done at that address before. Memory is counted as free before
+ * it is unmapped, and as used when it is mapped already.
  */
 static bool charge(uint64_t size)
 {
@@ -54,7 +56,10 @@ static void *map(uint64_t size, int prot, int flags)
 
 	if (at < 0 && at > -4096)
 		return NULL;
-	/* A large page is zeroed at one go, while a thread of the target waits, and is mostly not needed. */
+	/*
+	 * A large page is zeroed at once, while a thread of the target waits, and is mostly not
+	 * needed.
+	 */
 	vt_sys4(SYS_madvise, at, (long)size, MADV_NOHUGEPAGE, 0);
 	if (vt_sys4(SYS_madvise, at, (long)size, MADV_DONTFORK, 0)) {
 		vt_sys2(SYS_munmap, at, (long)size);
@@ -106,7 +111,7 @@ bool vt_rec_array_init(struct vt_recorder_array *array, uint64_t max, uint64_t s
 	if (bytes < ARRAY_STEP)
 		bytes = ARRAY_STEP;
 	at = map(bytes, PROT_NONE, ANONYMOUS);
-	/* Address space alone; a process may be short of that as well (RLIMIT_AS). */
+	/* Address space only; a process may be short of that as well (RLIMIT_AS). */
 	while (!at && bytes > ARRAY_STEP) {
 		bytes = bytes / 2 < ARRAY_STEP ? ARRAY_STEP : round_up(bytes / 2, PAGE);
 		at = map(bytes, PROT_NONE, ANONYMOUS);
@@ -121,7 +126,7 @@ bool vt_rec_array_init(struct vt_recorder_array *array, uint64_t max, uint64_t s
 	return false;
 }
 
-/* Bytes that are reserved, and of these the ones that may be used. */
+/* Reserved bytes, and how many of them are usable. */
 static uint64_t reserved(const struct vt_recorder_array *array, uint64_t size)
 {
 	return round_up(array->max * size, PAGE);
@@ -174,9 +179,10 @@ void vt_rec_array_deinit(struct vt_recorder_array *array, uint64_t size)
 /* ---- locks ---- */
 
 /*
- * Patience is counted in naps, not in time: on a machine that is busy, and in a process that was stopped and goes on, the owner
- * gets its turn as often as we do. It lasts a second, at least. Who loses it marks the lock, so that the next ones do not wait
- * as long; the owner takes the mark away when it goes on.
+ * Patience is counted in naps, not in time: on a busy machine, and in a process that was stopped
+ * and goes on, the owner gets its turn as often as we do. It lasts at least a second. A thread
+ * whose patience ends marks the lock, so that later threads do not wait as long; the owner removes
+ * the mark when it goes on.
  */
 bool vt_rec_lock(uint32_t *lock)
 {

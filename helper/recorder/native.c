@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Return addresses of the calling thread. From each of them to the next there is a recipe (unwind.h), and a cache has those of
- * all that were met: a word each, half of it the recipe, so that it is read and written as one. A recipe may be wrong for the
- * stack at hand (a library that lies where another one lay): then frames may be wrong, but whatever it says, only the part of
- * the thread's own stack is read that is in use, upwards, so that nothing can fault and every walk ends.
+ * Return addresses of the calling thread. A recipe (unwind.h) leads from each return address to the
+ * next, and a cache has the recipes of all addresses seen so far. An entry is one word, half of it
+ * the recipe, so it is read and written as one. A recipe may be wrong for the current stack (a
+ * library is where another one was before): then frames may be wrong. But whatever the recipe, only
+ * the used part of the thread's own stack is read, upwards, so nothing can fault and every walk
+ * ends.
  */
 #include "parts.h"
 
@@ -11,9 +13,10 @@
 #include "unwind.h"
 
 /*
- * The cache has sets of four words, which are asked one after the other, the one that the address prefers first: places that are
- * met by turns must not drive each other out, as each would then be looked up each time. The set of an address is its low bits, mixed
- * with those above; its tag are all but the low bits. So the two say which address it was.
+ * The cache has sets of four words, which are tried one after the other, starting with the one that
+ * the address prefers. Addresses that are met by turns must not evict each other, as each would
+ * then be looked up each time. The set of an address is its low bits, mixed with those above; its
+ * tag is all bits except the low ones. So set and tag together identify the address.
  */
 #define CACHE_BITS 14
 #define WAYS 4
@@ -28,7 +31,10 @@ _Static_assert(ADDRESS_BITS - SET_BITS + VT_RECIPE_BITS == 64, "tag and recipe a
 #define MAX_PROBES 4096 /* 16 MiB of stack in use */
 #define WORD sizeof(uint64_t)
 
-/* How far down from its thread pointer a thread's stack is known to be there. Only the thread itself writes its own key. */
+/*
+ * How far down from its thread pointer a thread's stack is known to be mapped. Only the thread
+ * itself writes its own key.
+ */
 struct thread {
 	uint64_t key; /* thread pointer */
 	uint64_t low;
@@ -38,16 +44,17 @@ static struct {
 	struct vt_recorder_imports imports;
 	bool on;
 	uint64_t *cache; /* tag << VT_RECIPE_BITS | recipe; 0 empty */
-	struct vt_unwind_epoch epoch; /* of what is in it */
+	struct vt_unwind_epoch epoch; /* of the entries in the cache */
 	uint32_t lock;                /* of the epoch */
-	uint32_t looked;              /* when it was last compared, as vt_rec_now() has it */
+	uint32_t looked;              /* when it was last compared, in units of vt_rec_now() */
 	struct thread threads[THREADS];
-	uint64_t main_low;            /* how far down the main thread's stack is known to be there */
+	/* how far down the main thread's stack is known to be mapped */
+	uint64_t main_low;
 } native;
 
 /* ---- recipes ---- */
 
-/* The one of its set that it prefers: its bits 10 and 11. */
+/* The preferred word of its set: bits 10 and 11 of the address. */
 static inline uint64_t *slot_of(uint64_t pc)
 {
 	return &native.cache[(pc << 2 ^ pc >> (SET_BITS - 2)) & ((1u << CACHE_BITS) - 1)];
@@ -64,7 +71,7 @@ static inline uint64_t tag_of(uint64_t pc)
 	return pc >> SET_BITS << VT_RECIPE_BITS;
 }
 
-/* What was known of modules that are gone, and of places where there was none, does not count any more. */
+/* Forgets what was known about modules that are gone, and about addresses without a module. */
 static void forget(bool all)
 {
 	for (uint64_t i = 0; i < UINT64_C(1) << CACHE_BITS; i++) {
@@ -75,7 +82,7 @@ static void forget(bool all)
 	}
 }
 
-/* Whether what was found with this epoch may be kept. */
+/* Whether a recipe that was found in this epoch may be kept. */
 static bool is_current(const struct vt_unwind_epoch *found)
 {
 	bool current = true;
@@ -85,13 +92,16 @@ static bool is_current(const struct vt_unwind_epoch *found)
 		return true;
 	if (!vt_rec_lock(&native.lock))
 		return false;
-	/* Both only grow: an older one was overtaken by another thread. */
+	/* Both counters only grow: an older epoch was overtaken by another thread. */
 	if (found->adds < native.epoch.adds || found->subs < native.epoch.subs) {
 		current = false;
 	} else {
 		bool unloaded = found->subs != native.epoch.subs;
 
-		/* First: who keeps something old meanwhile either sees this then, or has kept it before all is forgotten. */
+		/*
+		 * This comes first: a thread that keeps an old recipe now either sees the new
+		 * epoch, or has kept the recipe before everything is forgotten.
+		 */
 		__atomic_store_n(&native.epoch.adds, found->adds, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&native.epoch.subs, found->subs, __ATOMIC_SEQ_CST);
 		forget(unloaded);
@@ -100,7 +110,7 @@ static bool is_current(const struct vt_unwind_epoch *found)
 	return current;
 }
 
-/* Where a recipe is put: a place that is empty, else the one that the address prefers. */
+/* Where a recipe is put: an empty word, else the one that the address prefers. */
 static uint64_t *slot_to_fill(uint64_t pc)
 {
 	uint64_t *slot = slot_of(pc);
@@ -124,13 +134,13 @@ static uint32_t find_recipe(uint64_t pc)
 		return recipe;
 	slot = slot_to_fill(pc);
 	__atomic_store_n(slot, tag_of(pc) | recipe, __ATOMIC_SEQ_CST);
-	/* Cleared meanwhile: then this may have come after it. */
+	/* The cache may have been cleared, and this entry may have come after that. */
 	if (!is_current(&epoch))
 		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
 	return recipe;
 }
 
-/* Two addresses with the same tag and set are the same; an empty slot is one without a kind. */
+/* Two addresses with the same tag and set are equal; an empty slot has no kind. */
 static inline bool is_of(uint64_t word, uint64_t pc)
 {
 	return !((word ^ tag_of(pc)) >> VT_RECIPE_BITS) && word;
@@ -147,7 +157,7 @@ static __attribute__((noinline)) uint64_t recipe_elsewhere(uint64_t pc)
 	return find_recipe(pc);
 }
 
-/* In the low bits; above them there may be anything. */
+/* In the low bits; the bits above may have any value. */
 static inline uint64_t recipe_of(uint64_t pc)
 {
 	uint64_t word = __atomic_load_n(slot_of(pc), __ATOMIC_RELAXED);
@@ -156,8 +166,9 @@ static inline uint64_t recipe_of(uint64_t pc)
 }
 
 /*
- * A library that comes to lie where another one lay may have return addresses that the other had: then nothing is missing from
- * the cache, and it is only the loader's counters that tell. So they are looked at now and then.
+ * A library that is loaded where another one was may have the same return addresses: then nothing
+ * is missing from the cache, and only the loader's counters reveal the change. So they are checked
+ * now and then.
  */
 static inline void look_for_changes(void)
 {
@@ -173,7 +184,10 @@ static inline void look_for_changes(void)
 
 /* ---- the stack ---- */
 
-/* rt_sigprocmask() copies the new mask before it finds that it does not know what to do with it: EFAULT (14) or EINVAL. */
+/*
+ * rt_sigprocmask() copies the new mask before it finds that `how` is invalid: EFAULT (14) or
+ * EINVAL.
+ */
 static bool can_read(uint64_t addr)
 {
 	return vt_sys4(SYS_rt_sigprocmask, -1, (long)addr, 0, 8) != -14;
@@ -190,9 +204,9 @@ static bool all_there(uint64_t low, uint64_t end)
 }
 
 /*
- * The C library's record of a thread, to which its thread pointer points, lies at the top of its stack. That this is the stack
- * which the thread is on now (and not one of a coroutine or of a signal handler) is known when there is no hole in between.
- * 0: it is not.
+ * The C library's record of a thread, to which its thread pointer points, is at the top of its
+ * stack. If there is no hole in between, this is the stack that the thread uses now (and not the
+ * stack of a coroutine or of a signal handler). 0: it is not.
  */
 static uint64_t end_of_thread(uint64_t sp)
 {
@@ -222,8 +236,8 @@ static uint64_t end_of_thread(uint64_t sp)
 }
 
 /*
- * The main thread's stack has grown: no hole between what was known of it and here. (What its limit would let it grow into may
- * hold other mappings, of other stacks as well.)
+ * The main thread's stack has grown: there is no hole between its known part and here. (The range
+ * into which its limit lets it grow may hold other mappings, even other stacks.)
  */
 static bool main_has_grown(uint64_t sp)
 {
@@ -257,7 +271,7 @@ static inline uint64_t load(uint64_t addr)
 
 struct walk {
 	uint64_t pc, sp, bp;
-	uint64_t end; /* of the stack: words below it can be read, from sp on */
+	uint64_t end; /* of the stack: words from sp up to it can be read */
 };
 
 static inline bool is_on_stack(const struct walk *w, uint64_t addr)
@@ -265,7 +279,7 @@ static inline bool is_on_stack(const struct walk *w, uint64_t addr)
 	return !(addr & 7) && addr >= w->sp && addr < w->end;
 }
 
-/* The CFA has to be above the stack pointer by a word or more, and not beyond the end. */
+/* The CFA must be above the stack pointer by a word or more, and not beyond the end. */
 static inline bool is_cfa(uint64_t cfa, uint64_t sp, uint64_t end)
 {
 	return !(cfa & 7) && cfa > sp && cfa <= end;
@@ -287,8 +301,9 @@ static bool step_realigned(struct walk *w, uint64_t recipe)
 }
 
 /*
- * Code without call frame information. Where it keeps frame pointers, rbp is where the caller's is saved, and the return
- * address is behind that. It counts when it looks like one in every way; then frames may be missing, but those that are there are true.
+ * Code without call frame information. If it keeps frame pointers, rbp points to the caller's saved
+ * rbp, and the return address is behind that. The address counts only when it looks like a return
+ * address in every way; then frames may be missing, but those found are true.
  */
 static bool step_frame_pointer(struct walk *w)
 {
@@ -322,7 +337,7 @@ static __attribute__((noinline)) enum step step_rarely(struct walk *w, uint64_t 
 
 void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames *frames)
 {
-	/* Kept in registers: from one return address to the next each value waits for the one before. */
+	/* Kept in registers: each value of the chain depends on the one before. */
 	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end;
 	uint64_t *words = frames->words + frames->n_words_python;
 	unsigned int n = 0, flags = 0;
@@ -335,7 +350,7 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 		return;
 	}
 	look_for_changes();
-	/* Below the outermost frames of some threads there is a return address of 0. */
+	/* The outermost frames of some threads have a return address of 0. */
 	while (pc) {
 		uint64_t recipe, cfa, saved;
 		enum vt_recipe_kind kind;
@@ -383,7 +398,7 @@ bool vt_rec_native_init(const struct vt_recorder_config *config)
 {
 	native.imports = config->imports;
 	native.on = false;
-	native.lock = 0; /* in a child a thread of the parent may have it */
+	native.lock = 0; /* in a child, a thread of the parent may have held it */
 	native.epoch = (struct vt_unwind_epoch){ 0, 0 };
 	native.looked = UINT32_MAX;
 	native.main_low = native.imports.main_stack_low & ~(PAGE - 1);

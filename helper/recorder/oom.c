@@ -5,8 +5,9 @@
  * nothing is unwound: the thread's stack is whole, and PyTorch has given back its locks (it does so before it calls its own
  * observers and throws, in all releases from 2.0 to 2.15).
  *
- * What is kept of the event is written into the last of 16 places. If a watcher lives, the thread then waits for it to have read
- * what must be of this moment; a watcher that is stopped or dead is noticed once and not waited for again.
+ * The event is written to the next of 16 places. If a watcher lives, the thread then waits until
+ * the watcher has read what must be read at this moment. A stopped or dead watcher is noticed once,
+ * and the thread does not wait for it again.
  */
 #include "parts.h"
 #include "vramtap/freestanding.h"
@@ -21,22 +22,26 @@
 /* ---- which exception ---- */
 
 /*
- * libstdc++'s exceptions (unwind-cxx.h; so since GCC 4.4, which brought the dependent ones). The unwinder's header is the last
- * member of struct __cxa_exception, 80 bytes from its start, where there is the type; the object that was thrown follows it, 112
- * bytes from the start. std::rethrow_exception() throws a __cxa_dependent_exception: in the place of the type is a pointer to the
- * object of the first one. Clang's libc++abi has other classes and is not what PyTorch is built with.
+ * libstdc++'s exceptions (unwind-cxx.h; unchanged since GCC 4.4, which added the dependent ones).
+ * struct __cxa_exception begins with the type. The unwinder's header is its last member, 80 bytes
+ * from the start; the thrown object follows, 112 bytes from the start. std::rethrow_exception()
+ * throws a __cxa_dependent_exception: it has a pointer to the object of the first exception in the
+ * place of the type. Clang's libc++abi has other classes, and PyTorch is not built with it.
  */
 #define CLASS_PRIMARY UINT64_C(0x474e5543432b2b00)   /* "GNUCC++\0" */
 #define CLASS_DEPENDENT UINT64_C(0x474e5543432b2b01) /* "GNUCC++\1" */
 #define HEADER_OFFSET 80
 #define OBJECT_OFFSET 112
 
-/* typeid(c10::OutOfMemoryError).name(). All releases from 2.0 to 2.15 throw it; Python knows it as torch.OutOfMemoryError. */
+/*
+ * typeid(c10::OutOfMemoryError).name(). All releases from 2.0 to 2.15 throw it; in Python it is
+ * torch.OutOfMemoryError.
+ */
 static const char oom_name[] = "N3c1016OutOfMemoryErrorE";
 
 /*
- * The ABI says that all of this can be read, so a load would do. Where the kernel does not let us ask it (a container without
- * process_vm_readv()), that is what is done.
+ * The ABI guarantees that all of this can be read, so a plain load would do. Where the kernel
+ * forbids the safe read (a container without process_vm_readv()), a plain load is used.
  */
 static bool load(uint64_t addr, void *buf, size_t len)
 {
@@ -76,11 +81,14 @@ static bool is_out_of_memory(uint64_t exception_class, uint64_t header)
 
 /* ---- the watcher ---- */
 
-/* Signs of life come at least every 100 ms; on a machine that is busy, late. */
+/* Signs of life come at least every 100 ms; on a busy machine they come late. */
 #define SILENCE_NS (500 * NS_PER_MS)
-/* Whatever the watcher wishes. */
+/* An upper limit, whatever the watcher asks for. */
 #define MAX_PATIENCE_MS 5000
-/* A program that tries sizes until one fits must not be slowed down by each: it waits so long in so long a time at most. */
+/*
+ * A program that tries sizes until one fits must not be slowed down by each try: it waits at most
+ * BUDGET_NS in each BUDGET_PERIOD_NS.
+ */
 #define BUDGET_NS (2000 * NS_PER_MS)
 #define BUDGET_PERIOD_NS (10000 * NS_PER_MS)
 
@@ -120,7 +128,7 @@ static uint64_t budget(uint64_t now_ns)
 	return patience < left ? patience : left;
 }
 
-/* Until the watcher has dealt with the event, is gone, or it has been enough. */
+/* Waits until the watcher has dealt with the event, is gone, or the time is up. */
 static void wait_for_watcher(uint32_t seq, uint64_t patience_ns)
 {
 	const struct vt_recorder_trap *trap = &vt_recorder.trap;
@@ -155,7 +163,7 @@ static int *errno_location(void)
 	return location ? location() : NULL;
 }
 
-/* PyTorch has asked for the same on the same thread a moment ago, to say it in its message. */
+/* PyTorch has queried the same on the same thread a moment ago, for its message. */
 static void ask_driver(struct vt_recorder_oom *event)
 {
 	memory_fn *memory = (memory_fn *)vt_recorder.config.imports.cuMemGetInfo;
@@ -175,7 +183,10 @@ static struct vt_recorder_oom *place_of(uint32_t seq)
 	return &vt_recorder.trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS];
 }
 
-/* Its number. A reader sees the event with that number, or none: seq is taken away first, and written last. Under the lock. */
+/*
+ * Returns the number of the event. A reader sees the event with that number, or none: seq is
+ * cleared first, and written last. Under the lock.
+ */
 static uint32_t keep(const struct vt_recorder_oom *event)
 {
 	struct vt_recorder_trap *trap = &vt_recorder.trap;
@@ -211,8 +222,9 @@ static void went_on(uint32_t seq, uint64_t waited_ns)
 }
 
 /*
- * Events of an earlier recording refer to stacks that are gone. Their numbers go on. Under the lock: a thread that comes with one
- * later sees by the generation, which is the new one already, that its stack is none of ours.
+ * Events of an earlier recording refer to stacks that are gone. The numbering continues. Under the
+ * lock: a thread that brings an event later sees by the generation, which is the new one already,
+ * that its stack belongs to an earlier recording.
  */
 void vt_rec_oom_begin(void)
 {
@@ -224,7 +236,10 @@ void vt_rec_oom_begin(void)
 		vt_rec_unlock(&waiting.lock);
 }
 
-/* A thread that waits goes on. In a child the watcher is the parent's, and the lock may be that of a thread which is not here. */
+/*
+ * Lets a waiting thread go on. In a child the watcher is the parent's, and the lock may belong to a
+ * thread that does not exist here.
+ */
 void vt_rec_oom_end(void)
 {
 	__atomic_store_n(&vt_recorder.trap.armed, 0, __ATOMIC_RELEASE);
@@ -252,11 +267,14 @@ void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, in
 		*errno_at = kept_errno;
 	if (!vt_rec_lock(&waiting.lock))
 		return;
-	/* Switched off and on again while the driver was asked: its number is another stack's now. */
+	/*
+	 * The recorder was switched off and on during the query of the driver: the number belongs
+	 * to another stack now.
+	 */
 	if (generation != read32(&vt_recorder.generation))
 		event.stack = VT_RECORDER_NO_STACK;
 	patience_ns = read32(&vt_recorder.trap.armed) ? budget(event.time_ns) : 0;
-	event.waited_ns = !patience_ns; /* 0 is one that waits still */
+	event.waited_ns = !patience_ns; /* 0 means that it still waits */
 	seq = keep(&event);
 	vt_rec_unlock(&waiting.lock);
 	if (!patience_ns)
@@ -270,7 +288,10 @@ void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, in
 
 /* ---- the personality routine ---- */
 
-/* The registers here, callee-saved ones as they are in this function: what unwinding from here starts with. */
+/*
+ * The registers here (the callee-saved ones as they are in this function), from which unwinding
+ * starts.
+ */
 static inline __attribute__((always_inline)) void registers_here(struct vt_rec_regs *regs)
 {
 	__asm__ volatile("lea 0f(%%rip), %%rax\n"
@@ -294,9 +315,9 @@ static inline __attribute__((always_inline)) void registers_here(struct vt_rec_r
 typedef uint64_t cfa_fn(void *context);
 
 /*
- * In the search phase the context of libgcc's unwinder is not yet that of the frame whose personality is called: what
- * _Unwind_GetCFA() gives is the stack pointer of that frame, as it is when the function that it called returns (and what
- * LLVM's libunwind gives is the same).
+ * In the search phase the context of libgcc's unwinder is not yet that of the frame whose
+ * personality is called: _Unwind_GetCFA() returns the stack pointer of that frame as it is when the
+ * called function returns (LLVM's libunwind returns the same).
  */
 static uint64_t bytes_asked_for(void *context)
 {
@@ -312,7 +333,10 @@ int vt_rec_personality(int version, int actions, uint64_t exception_class, void 
 {
 	struct vt_rec_regs regs;
 
-	/* Not the end of a thread (pthread_cancel), and not again when the frames are unwound. */
+	/*
+	 * Ignores the end of a thread (pthread_cancel), and the second call when the frames are
+	 * unwound.
+	 */
 	if (version == 1 && (actions & UA_SEARCH_PHASE) && !(actions & UA_FORCE_UNWIND) && vt_rec_is_on() &&
 	    is_out_of_memory(exception_class, (uint64_t)exception)) {
 		registers_here(&regs);

@@ -15,7 +15,7 @@
 
 extern struct vt_recorder_head vt_recorder;
 
-/* Registers at a point of the allocating thread's stack: what unwinding starts from. */
+/* Registers at a point of the allocating thread's stack, from which unwinding starts. */
 struct vt_rec_regs {
 	uint64_t pc, sp, bp, bx, r12, r13, r14, r15;
 };
@@ -24,36 +24,44 @@ struct vt_rec_regs {
 struct vt_rec_frames {
 	uint64_t words[2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE]; /* as in the array of words */
 	uint16_t n_python, n_words_python, n_native, flags;
-	uint64_t hash; /* of all of the above; record.c computes it when the frames are there */
+	uint64_t hash; /* of all of the above; record.c computes it when the frames are known */
 };
 
-/* ---- lanes.c: who may touch what is mapped ---- */
+/* ---- lanes.c: which threads may touch the mappings ---- */
 
 /*
- * Whether to record now: on, and not in a child. One load. Says nothing of a moment later: what the recorder maps may only be
- * touched between vt_rec_enter() and vt_rec_leave(), for which off waits.
+ * Whether to record now: the recorder is on, and this is not a child. One load. The answer may be
+ * outdated at once: the recorder's mappings may only be touched between vt_rec_enter() and
+ * vt_rec_leave(), for which off waits.
  */
 bool vt_rec_is_on(void);
-/* False: it is off; then no vt_rec_leave(). They nest, and never wait. Between them nothing may wait for a thread or a watcher. */
+/*
+ * False: the recorder is off; then do not call vt_rec_leave(). The two nest, and never wait. Code
+ * between them must not wait for a thread or a watcher.
+ */
 bool vt_rec_enter(void);
 void vt_rec_leave(void);
-/* A random number, each time another; between vt_rec_enter() and vt_rec_leave(). */
+/* A new random number; only between vt_rec_enter() and vt_rec_leave(). */
 uint64_t vt_rec_random(void);
 /* The calling thread's id, without a system call. */
 uint32_t vt_rec_tid(void);
 /* In ticks since the start. */
 uint32_t vt_rec_now(void);
 /*
- * While what is not our own is forgotten: in a child of the process that switched the recorder on, whose tables were not
- * inherited. The ..._deinit() and ..._out() functions must not touch what was mapped then; vt_rec_unmap() only counts.
+ * True while a child of the process that switched the recorder on forgets the parent's tables,
+ * which it did not inherit. The ..._deinit() and ..._out() functions must not touch the mappings
+ * then; vt_rec_unmap() only counts.
  */
 bool vt_rec_is_inherited(void);
 
 /* ---- memory.c: memory, arrays and locks ---- */
 
-/* Memory of the kernel, counted against max_memory, not inherited by children; NULL: the bound is reached, or there is none. */
+/*
+ * Memory from the kernel, counted against max_memory, not inherited by children; NULL: the bound is
+ * reached, or the kernel has none.
+ */
 void *vt_rec_map(uint64_t size);
-/* The same, with its pages there already: no faults later. */
+/* The same, with its pages already present: no faults later. */
 void *vt_rec_map_pages(uint64_t size);
 void vt_rec_unmap(void *at, uint64_t size);
 /*
@@ -66,22 +74,25 @@ bool vt_rec_array_reserve(struct vt_recorder_array *array, uint64_t size, uint64
 void vt_rec_array_deinit(struct vt_recorder_array *array, uint64_t size);
 
 /*
- * False: this thread has it already (re-entered), or who has it stands still for very long: do without. Waits otherwise, but not
- * for ever; holders never block.
+ * False: this thread has it already (re-entered), or its owner does not run for very long: do
+ * without the lock. Waits otherwise, but not for ever; owners never block.
  */
 bool vt_rec_lock(uint32_t *lock);
 void vt_rec_unlock(uint32_t *lock);
 
 /* ---- record.c ---- */
 
-/* An allocation came back from PyTorch's allocator: captures, interns, keeps. regs: of the caller of the allocator. */
+/*
+ * An allocation returned from PyTorch's allocator: captures its stack, interns it, keeps the
+ * record. regs: of the caller of the allocator.
+ */
 void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs);
 /* The stack of the calling thread as an id (VT_RECORDER_NO_STACK: no room). */
 uint32_t vt_rec_stack_here(const struct vt_rec_regs *regs);
 
 /*
- * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave(), also after its init failed or did not run,
- * and gives back all that init and the time since have mapped.
+ * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave(), even if its
+ * init failed or did not run. It gives back everything mapped by init and since then.
  */
 
 /* ---- stacks.c: the table of stacks ---- */
@@ -91,11 +102,11 @@ void vt_rec_stacks_deinit(void);
 
 /* ---- blocks.c: live blocks of PyTorch ---- */
 void vt_rec_blocks_init(void);
-/* The memory that a put or drop of this address will need is asked for, not waited for. */
+/* Prefetches the memory that a put or drop of this address will need. */
 void vt_rec_block_expect(uint64_t addr);
-/* rate: vt_recorder.sample_now when it was decided that this allocation is recorded. */
+/* rate: vt_recorder.sample_now at the decision to record this allocation. */
 void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate);
-/* The block at this address is new and not recorded: what is known of the address is not about it. */
+/* The block at this address is new and not recorded: an older record of the address must go. */
 void vt_rec_block_drop(uint64_t addr);
 void vt_rec_blocks_deinit(void);
 
@@ -114,16 +125,19 @@ void vt_rec_native_deinit(void);
 /* ---- hook.c, entry.S: words that are changed; PyTorch's virtual table ---- */
 
 /*
- * Exchanges the word at where, an aligned pointer, and keeps a note of it in vt_recorder.hooks: first the note, so that whoever
- * looks from outside finds no change without one. False: it was not `original` any more, or there is no room for the note.
+ * Exchanges the word at where, an aligned pointer, and keeps a note of it in vt_recorder.hooks. The
+ * note comes first, so that a reader from outside never finds a change without a note. False: the
+ * word was no longer `original`, or there is no room for the note.
  */
 bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours, enum vt_recorder_hook_kind kind);
-/* Exchanges all words of that kind back, but for those that are not ours any more: they are left as they are. */
+/*
+ * Exchanges all words of that kind back, except words that are no longer ours: they stay unchanged.
+ */
 void vt_rec_hooks_out(enum vt_recorder_hook_kind kind);
-/* The note of a word that was exchanged back, or is gone. */
+/* Removes the note of a word that was exchanged back, or is gone. */
 void vt_rec_hook_forget(struct vt_recorder_hook *note);
 
-/* After all else; when it is not OK, nothing was changed. */
+/* Call it after everything else; if the result is not OK, nothing was changed. */
 uint32_t vt_rec_torch_in(const struct vt_recorder_torch *torch); /* enum vt_recorder_status */
 void vt_rec_torch_out(void);
 
@@ -131,24 +145,29 @@ void vt_rec_torch_out(void);
  * nothing was changed. out: hooks, called after an in that was OK; deinit: tables. ---- */
 uint32_t vt_rec_driver_in(const struct vt_recorder_config *config);
 void vt_rec_driver_out(void);
-/* Has the loader load config->cupti.path, which stays. */
+/* Makes the loader load config->cupti.path, which stays loaded. */
 uint32_t vt_rec_cupti_load(const struct vt_recorder_config *config);
 void vt_rec_driver_deinit(void);
 
 /* ---- oom.c ---- */
 
 /*
- * Called by the C++ runtime for each exception that passes through an entry of the allocator (it is the personality routine of
- * those frames), while nothing is unwound yet. Always lets it go on.
+ * The C++ runtime calls it for each exception that passes through an entry of the allocator (it is
+ * the personality routine of those frames), before anything is unwound. Always lets the exception
+ * go on.
  *
- * When an entry (entry.S) calls the original, the bytes asked for are so far above the stack pointer: with a frame of 24 bytes
- * that is the entry's CFA - 24. (The CFA itself is not to be had: in the search phase _Unwind_GetCFA() gives that of the callee.)
+ * When an entry (entry.S) calls the original, the bytes asked for are so far above the stack
+ * pointer: with a frame of 24 bytes that is the entry's CFA - 24. (The CFA itself is not available:
+ * in the search phase _Unwind_GetCFA() returns that of the callee.)
  */
 #define VT_REC_ENTRY_REQUESTED 8
 int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception, void *context);
-/* A request of so many bytes failed for want of memory. Keeps the event, and waits for the watcher if there is one. */
+/*
+ * A request of so many bytes failed for lack of memory. Keeps the event, and waits for the watcher
+ * if there is one.
+ */
 void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error, const struct vt_rec_regs *regs);
-/* Before it is switched on: no events. When it is off: no trap. */
+/* Before switching on: clears the events. After switching off: disables the trap. */
 void vt_rec_oom_begin(void);
 void vt_rec_oom_end(void);
 

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python frames of the calling thread: code objects and instructions, as numbers. Nobody else changes them: a thread's chain of
- * frames is its own, whether it has the GIL or not (PyTorch lets it go before it allocates), and it is at rest, since an
- * allocation happens inside a call of C code. So they are read as they are, by the offsets that the tool knows for this
- * release, without a reference being taken. What has a frame here cannot be freed before that frame ends.
+ * Python frames of the calling thread: code objects and instructions, as numbers. No other thread
+ * changes them: a thread's chain of frames is its own, whether it has the GIL or not (PyTorch
+ * releases it before it allocates), and the chain is at rest, since an allocation happens inside a
+ * call of C code. So the frames are read in place, at the offsets that the tool knows for this
+ * release, without taking references. A code object that has a frame here cannot be freed before
+ * that frame ends.
  *
- * Later it may be, and other code may come to lie at the same address. A code object is therefore known by more than that: by
- * the words that say what it is called and where its lines are. They are compared each time.
+ * Later it may be freed, and another code object may get the same address. So the address alone
+ * does not identify a code object: the words with its name and its lines do, and they are compared
+ * each time.
  */
 #include "parts.h"
 
 #include "walk/python/layout.h"
 #include "walk/python/layouts.h"
 
-/* Frames that are not shown: marks of the evaluator (3.12 on), frames that have not begun. Each has a shown one next to it. */
+/*
+ * Frames that are not shown: marks of the evaluator (3.12 on), and frames that have not begun. Each
+ * is next to a shown frame.
+ */
 #define MAX_HOPS (4 * VT_RECORDER_MAX_PYTHON)
 #define MAX_CODES (UINT64_C(1) << INDEX_BITS)
-#define MAX_CODE (64 << 20) /* bytes of instructions; further from its start nothing is one */
+#define MAX_CODE (64 << 20) /* bytes of instructions; no instruction is further from the start */
 #define FIRST_TABLE 4096
 
 #define CACHE_BITS 12
@@ -27,8 +33,9 @@
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
 
 /*
- * Which index a code object has, as last seen. Each half holds the index and what it is the index of: the object's address
- * without its low four bits, and the upper bits of its print. Halves that were written by two threads at once differ in it.
+ * The last seen index of a code object. Each half holds the index and one part of the object's
+ * identity: its address without the low four bits, or the upper bits of its print. If two threads
+ * write the halves at the same time, the indices differ.
  */
 struct entry {
 	uint64_t object;
@@ -42,9 +49,11 @@ static struct {
 	bool on;
 	walk_fn *walk; /* along a chain of frames */
 	struct entry *cache;   /* 1 << CACHE_BITS */
-	uint32_t *table;       /* hash table of indices + 1 into the table of codes, by object and print; under the lock */
+	/* indices + 1 into the table of codes, hashed by object and print; under the lock */
+	uint32_t *table;
 	uint64_t table_size;   /* a power of 2 */
-	int64_t first_max;     /* bytes: no code object that was met has its first traceable instruction further from its start */
+	/* bytes: the highest offset of a first traceable instruction seen so far */
+	int64_t first_max;
 	uint32_t lock;
 } py;
 
@@ -65,8 +74,9 @@ static inline bool may_be_pointer(uint64_t addr)
 }
 
 /*
- * An offset. The code for a release that is laid out as the table of layouts has it knows them as constants: that makes it a
- * third faster. row is NULL in what is slow anyway, and for what is laid out in another way.
+ * An offset. Code that is specialised for a row of the table of layouts has the offsets as
+ * constants, which makes it a third faster. row is NULL in code that is slow anyway, and for
+ * releases with another layout.
  */
 #define AT(row, member, FIELD) ((row) ? (row)->at[VT_PY_##FIELD] : py.at.member)
 
@@ -99,7 +109,7 @@ typedef const struct vt_python_layout *row_t;
 
 /* ---- code objects ---- */
 
-/* What tells one text from another, but for those that are not in ASCII. */
+/* Distinguishes texts from each other, except those that are not in ASCII. */
 INLINE uint64_t text(row_t row, uint64_t str)
 {
 	uint32_t is_ascii = row ? row->at[VT_PY_STATE_COMPACT] | row->at[VT_PY_STATE_ASCII] : py.at.str_is_ascii;
@@ -110,7 +120,7 @@ INLINE uint64_t text(row_t row, uint64_t str)
 		return length;
 	if (length >= sizeof(uint64_t))
 		return vt_recorder_text(length, word_at(data + length - sizeof(uint64_t)));
-	/* The word is there to its end: memory of objects comes in pieces of 16 bytes. */
+	/* The whole word is readable: memory of objects comes in pieces of 16 bytes. */
 	return vt_recorder_text(length, word_at(data) & ((UINT64_C(1) << 8 * length) - 1));
 }
 
@@ -141,7 +151,7 @@ static inline uint64_t rotated(uint64_t word, unsigned int by)
 	return word << by | word >> (64 - by);
 }
 
-/* The same words in other places give another print: memory that was freed is used again in any order. */
+/* The same words in another order give another print: freed memory is reused in any order. */
 static inline uint64_t print_of(const struct vt_recorder_code *code)
 {
 	uint64_t h = code->filename ^ rotated(code->name, 17) ^ rotated(code->qualname, 31) ^ rotated(code->linetable, 47);
@@ -150,8 +160,9 @@ static inline uint64_t print_of(const struct vt_recorder_code *code)
 }
 
 /*
- * What the cache compares. co_version does alone: the interpreter gives each code object another one, until it runs out of them
- * after 2^32 and leaves 0. One load of the object in place of seven is a fifth of what a frame costs.
+ * What the cache compares. co_version alone is enough: the interpreter gives each code object a
+ * different one, until it runs out of them after 2^32 and leaves 0. One load of the object instead
+ * of seven saves a fifth of the cost of a frame.
  */
 INLINE uint64_t quick_print(row_t row, uint64_t object)
 {
@@ -226,7 +237,9 @@ static void note_first_traceable(uint64_t object)
 		__atomic_store_n(&py.first_max, first, __ATOMIC_RELAXED);
 }
 
-/* The index of a code object in the table, where it is put unless it is there; -1 no room. Under the lock. */
+/*
+ * The index of a code object in the table; adds it if it is missing. -1: no room. Under the lock.
+ */
 static int64_t enter(const struct vt_recorder_code *code)
 {
 	struct vt_recorder_array *array = &vt_recorder.codes;
@@ -248,7 +261,7 @@ static int64_t enter(const struct vt_recorder_code *code)
 	return (int64_t)n;
 }
 
-/* What the cache does not know. -1: not a code object, or no room for it. */
+/* Looks up an object that is not in the cache. -1: not a code object, or no room for it. */
 static __attribute__((noinline)) int64_t index_slowly(uint64_t object)
 {
 	struct entry *entry = entry_of(object);
@@ -281,7 +294,7 @@ INLINE int64_t index_of(row_t row, uint64_t object)
 
 /* ---- frames ---- */
 
-/* Where nothing can be an instruction, the line is unknown rather than wrong. */
+/* For an offset that cannot be an instruction, the line is unknown rather than wrong. */
 static inline int64_t in_code(int64_t offset)
 {
 	if (__builtin_expect(offset < 0 || offset > MAX_CODE, 0))
@@ -290,10 +303,11 @@ static inline int64_t in_code(int64_t offset)
 }
 
 /*
- * Free-threaded builds from 3.14 on: each thread specialises a copy of the bytecode for itself. co_tlbc points to the number of
- * copies and the pointers to them, of which the first is the code object's own. The array is replaced when it grows, and the
- * old one is freed when no thread can be using it: except one that lets go of the interpreter as we have. So what was read of
- * it counts when it is still the one.
+ * Free-threaded builds from 3.14 on: each thread specialises a copy of the bytecode for itself.
+ * co_tlbc points to the number of copies, followed by the pointers to them; the first is the code
+ * object's own. The array is replaced when it grows, and the old one is freed when no thread can be
+ * using it, except a thread that has detached from the interpreter, as ours has. So data read from
+ * the array counts only if co_tlbc still points to it.
  */
 static uint64_t bytecode_copy(uint64_t code, int32_t index)
 {
@@ -327,7 +341,10 @@ INLINE int64_t instruction_of(row_t row, uint64_t frame, uint64_t code)
 	return in_code((int64_t)(word_at(frame + AT(row, frame_instr, FRAME_INSTR)) - start));
 }
 
-/* From 3.11 on a frame before its first traceable instruction is hidden: it is still making its cells or its generator. */
+/*
+ * From 3.11 on a frame before its first traceable instruction is hidden: it is still making its
+ * cells or its generator.
+ */
 INLINE bool has_begun(row_t row, uint64_t code, uint32_t owner, int64_t lasti)
 {
 	if (AT(row, code_firsttraceable, CODE_FIRSTTRACEABLE) == VT_RECORDER_NONE ||
@@ -417,7 +434,7 @@ static walk_fn *const walks[] = {
 #define N_ROWS (sizeof(walks) / sizeof(walks[0]))
 _Static_assert(N_ROWS == sizeof(vt_python_rows) / sizeof(vt_python_rows[0]), "a walk for each row");
 
-/* The one made for this layout, else the general one. */
+/* The walk specialised for this layout, else the general one. */
 static walk_fn *choose_walk(void)
 {
 	for (uint32_t i = 0; i < N_ROWS; i++) {
@@ -443,8 +460,8 @@ static uint64_t innermost(uint64_t tstate)
 }
 
 /*
- * 0: a thread that never called Python, or one whose interpreter is being torn down: then thread states are freed while their
- * threads still run.
+ * 0: a thread that never called Python, or whose interpreter is being torn down: then thread states
+ * are freed while their threads still run.
  */
 static uint64_t own_tstate(void)
 {
@@ -470,7 +487,7 @@ bool vt_rec_python_init(const struct vt_recorder_config *config)
 	py.at = config->python_layout;
 	py.on = false;
 	py.first_max = 0;
-	py.lock = 0; /* in a child a thread of the parent may have it */
+	py.lock = 0; /* in a child, a thread of the parent may have held it */
 	if (!config->python || !py.at.get_this_tstate || !py.at.is_finalizing)
 		return true;
 	py.walk = choose_walk();

@@ -2,7 +2,10 @@
 /* From an allocation to its record. */
 #include "parts.h"
 
-/* With probability size / rate; so that about one allocation is recorded for each `rate` bytes. */
+/*
+ * True with probability size / rate, so that about one allocation is recorded for each `rate`
+ * bytes.
+ */
 static bool is_sampled(uint64_t size, uint64_t rate)
 {
 	if (size >= rate)
@@ -17,7 +20,7 @@ static inline uint64_t mix(uint64_t sum, uint64_t word)
 	return x << 29 | x >> 35;
 }
 
-/* Four sums side by side: each step of one waits for its multiplication, the steps of the others do not. */
+/* Four sums side by side: each step waits only for the multiplication of its own sum. */
 static uint64_t hash_of(const struct vt_rec_frames *frames)
 {
 	uint64_t shape = (uint64_t)frames->n_python << 48 | (uint64_t)frames->n_words_python << 32 | (uint64_t)frames->n_native << 16 |

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks, each of them once. A known stack is found without a lock: entries of the index are written when the stack and its words
- * are there, and neither ever changes or moves; an index that became too small stays until the recorder is switched off.
+ * Stacks, each stored once. A known stack is found without a lock: entries of the index are written
+ * after the stack and its words, and neither ever changes or moves; an index that became too small
+ * stays until the recorder is switched off.
  */
 #include "parts.h"
 
-#define FIRST_BITS 12 /* of the number of entries of the first index; each next one has one more */
+#define FIRST_BITS 12 /* log2 of the entries of the first index; each next one has one bit more */
 #define MAX_INDEXES (33 - FIRST_BITS)
 
 /*
- * Open addressing, linear probing from the low bits of the hash. An entry is the hash's high 32 bits, then the stack's id; 0 is
- * none. All indexes since the recorder was switched on are kept; the last one is in use.
+ * Open addressing, linear probing from the low bits of the hash. An entry is the hash's high 32
+ * bits, then the stack's id; 0 is empty. All indexes since the recorder was switched on are kept;
+ * the last one is in use.
  */
 static uint64_t *indexes[MAX_INDEXES];
 static uint32_t n_indexes;
@@ -74,7 +76,7 @@ static uint32_t find(const struct vt_rec_frames *frames)
 	}
 }
 
-/* A stack that is not there yet. */
+/* Adds a new stack. */
 static void enter(uint32_t index, uint64_t hash, uint64_t id)
 {
 	uint64_t *entries = indexes[index], mask = n_entries_of(index) - 1, i = hash & mask;
@@ -84,7 +86,10 @@ static void enter(uint32_t index, uint64_t hash, uint64_t id)
 	__atomic_store_n(&entries[i], hash >> 32 << 32 | id, __ATOMIC_RELEASE);
 }
 
-/* At three quarters a larger index; without memory for it, this one up to nine tenths: a search must find an end. */
+/*
+ * At three quarters full a larger index is made; without memory for it, this one is filled up to
+ * nine tenths: a search must find an end.
+ */
 static bool index_room(void)
 {
 	uint64_t n = vt_recorder.stacks.n, n_entries = n_entries_of(n_indexes - 1);

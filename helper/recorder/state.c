@@ -11,12 +11,15 @@
 #define MADV_KEEPONFORK 19
 #endif
 
-static bool mapped; /* there may be something to give back; true in a child as well */
+static bool mapped; /* there may be memory to give back; true in a child as well */
 static bool torch_is_in, driver_is_in;
 
 uint32_t vt_recorder_control(uint32_t op, void *arg);
 
-/* In the order against that of start(): hooks first. May be called again when it returned VT_RECORDER_IN_USE. */
+/*
+ * In the reverse order of start(): hooks first. May be called again when it returned
+ * VT_RECORDER_IN_USE.
+ */
 static uint32_t stop(void)
 {
 	vt_rec_set_inherited(mapped && !vt_rec_wiped.ours);
@@ -94,7 +97,10 @@ static uint32_t start(const struct vt_recorder_config *config)
 	if (config->native && !vt_rec_native_init(config))
 		goto undo;
 
-	/* The tool that dies between these two finds a recorder that is on and has no hooks: off does the rest. */
+	/*
+	 * If this call ends between these two, a later tool finds a recorder that is on without
+	 * hooks: off does the rest.
+	 */
 	__atomic_store_n(&vt_recorder.state, VT_RECORDER_ON, __ATOMIC_RELEASE);
 	__atomic_store_n(&vt_rec_wiped.on, 1, __ATOMIC_SEQ_CST);
 	if (config->driver) {
@@ -110,7 +116,7 @@ static uint32_t start(const struct vt_recorder_config *config)
 	}
 	return VT_RECORDER_OK;
 undo:
-	/* What a thread that stands still keeps is given back by the next call. */
+	/* The next call gives back what a stopped thread still keeps. */
 	stop();
 	return ret;
 }
@@ -126,7 +132,7 @@ static uint32_t op_on(const struct vt_recorder_config *config)
 		return VT_RECORDER_BAD;
 	if (vt_rec_is_on())
 		return VT_RECORDER_BUSY;
-	/* Left by an off that could not wait any longer, or by the process that we are a child of. */
+	/* Left by an off that could not wait any longer, or by our parent process. */
 	if (mapped && stop() != VT_RECORDER_OK)
 		return VT_RECORDER_IN_USE;
 	return start(config);
@@ -141,7 +147,7 @@ static uint32_t op_torch(const struct vt_recorder_config *config)
 	return torch_in(&config->torch);
 }
 
-/* The driver's library came later, or whoever was subscribed to CUPTI has gone. */
+/* The driver's library was loaded later, or the other subscriber of CUPTI has gone. */
 static uint32_t op_driver(const struct vt_recorder_config *config)
 {
 	uint32_t ret;

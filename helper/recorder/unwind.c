@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a return address to its recipe: the module is asked of the loader, the row of call frame information is read from the
- * module's memory, and made as small as it almost always can be. All of it happens in the callback of dl_iterate_phdr(), while
- * nothing can be unmapped by dlclose(). The lock that the C library holds then is one that any C++ exception takes too.
+ * From a return address to its recipe: the loader tells the module, the row of call frame
+ * information is read from the module's memory, and is reduced to a recipe, which is almost always
+ * possible. All of this happens in the callback of dl_iterate_phdr(), while dlclose() cannot unmap
+ * anything. The C library holds a lock then that any C++ exception takes, too.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* struct dl_phdr_info */
@@ -15,8 +16,9 @@
 #include "walk/native/cfi.h"
 
 /*
- * Records, instructions: a hundredth of a second, which a thread is kept for in an allocation, and the loader's lock with it. Only
- * files without the sorted table need more than some hundred.
+ * Limits of records and of instructions: a hundredth of a second, for which a thread is delayed in
+ * an allocation and the loader's lock is held. Only files without the sorted table need more than a
+ * few hundred.
  */
 #define MAX_WORK 100000
 
@@ -57,8 +59,9 @@ static bool is_at_bp(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule, s
 }
 
 /*
- * GCC realigns the stack of a function whose variables need it: rbp points to the caller's, the CFA is kept in a word below.
- * (Before and after that it is in r10; but there is no call there.)
+ * GCC realigns the stack of a function whose variables need it: rbp points to the caller's saved
+ * rbp, and the CFA is kept in a word below. (Before and after that it is in r10, but there is no
+ * call there.)
  */
 static uint32_t realigned(const struct vt_cfi *cfi, const struct vt_cfi_row *row)
 {
@@ -104,7 +107,10 @@ static uint32_t recipe_in(const struct dl_phdr_info *info, uint64_t pc)
 	if (!vt_cfi_init_loaded(&cfi, info->dlpi_phdr, info->dlpi_phnum < MAX_PHDRS ? info->dlpi_phnum : MAX_PHDRS, info->dlpi_addr))
 		return unknown;
 	cfi.work_left = &work;
-	/* A call may be the last instruction of its function: what counts is the byte before the return address. */
+	/*
+	 * A call may be the last instruction of its function: the byte before the return address
+	 * counts.
+	 */
 	if (vt_cfi_find(&cfi, at - 1, &row))
 		return recipe_of_row(&cfi, &row);
 	/* makecontext() puts the start of a function that ends the stack where a return address would be. */
@@ -130,7 +136,7 @@ static bool follows_call(const struct dl_phdr_info *info, const Elf64_Phdr *phdr
 
 static int take_epoch(struct dl_phdr_info *info, size_t size, void *data)
 {
-	/* All of musl's and of glibc's since 2.4 have the counters. */
+	/* All releases of musl, and of glibc since 2.4, have the counters. */
 	if (size >= offsetof(struct dl_phdr_info, dlpi_tls_modid))
 		*(struct vt_unwind_epoch *)data = (struct vt_unwind_epoch){ info->dlpi_adds, info->dlpi_subs };
 	return 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the caller is found from a return address, in 28 bits. Between the recorder's walk of a stack (native.c), which has them
- * in a cache, and what finds them by call frame information (unwind.c).
+ * Recipes: how to find the caller from a return address, in 28 bits. The interface between the
+ * recorder's walk of a stack (native.c), which caches them, and the code that makes them from call
+ * frame information (unwind.c).
  */
 #ifndef VT_RECORDER_UNWIND_H
 #define VT_RECORDER_UNWIND_H
@@ -19,19 +20,25 @@ enum vt_recipe_kind {
 	VT_RECIPE_NONE,    /* not known yet */
 	VT_RECIPE_SP,      /* CFA = rsp + offset */
 	VT_RECIPE_BP,      /* CFA = rbp + offset */
-	VT_RECIPE_DRAP,    /* CFA = the word at rbp - offset; rbp is saved where it points to (a frame that was realigned, GCC) */
+	/*
+	 * CFA = the word at rbp - offset; rbp is saved where it points to (a realigned frame, GCC)
+	 */
+	VT_RECIPE_DRAP,
 	VT_RECIPE_OUTER,   /* the thread's first frame */
 	VT_RECIPE_UNKNOWN, /* no call frame information, or a kind that is not supported */
 	VT_N_RECIPES
 };
 
-/* From the low end: offset in words, 16 bits (first, as it is what the walk waits for); kind; saved; one bit. */
+/*
+ * From the low end: offset in words, 16 bits (first, because the walk waits for it); kind; saved;
+ * one bit.
+ */
 #define VT_RECIPE_BITS 28
 #define VT_RECIPE_OFFSET_BITS 16
 #define VT_RECIPE_KIND_BITS 3
 #define VT_RECIPE_SAVED_BITS 8
 #define VT_RECIPE_SAVED_AT (VT_RECIPE_OFFSET_BITS + VT_RECIPE_KIND_BITS)
-/* The address is that behind a call instruction. */
+/* The address is right behind a call instruction. */
 #define VT_RECIPE_AFTER_CALL (UINT32_C(1) << (VT_RECIPE_SAVED_AT + VT_RECIPE_SAVED_BITS))
 _Static_assert(VT_RECIPE_SAVED_AT + VT_RECIPE_SAVED_BITS < VT_RECIPE_BITS, "the bits of a recipe");
 _Static_assert(VT_N_RECIPES <= 1 << VT_RECIPE_KIND_BITS, "the kinds");
@@ -57,7 +64,7 @@ static inline uint64_t vt_recipe_offset(uint64_t recipe)
 	return (uint64_t)(uint16_t)recipe * 8;
 }
 
-/* How often modules were loaded and unloaded: what a recipe was found with. */
+/* How often modules were loaded and unloaded: the state in which a recipe was found. */
 struct vt_unwind_epoch {
 	uint64_t adds, subs;
 };
