@@ -139,7 +139,7 @@ static void add_epoll(struct wait_context *c)
 	int fds[MAX_POLLED];
 	size_t n;
 
-	if (c->ops->epoll_fds(c, fd_argument(c, 0), fds, MAX_POLLED, &n))
+	if (c->ops->epoll_fds && c->ops->epoll_fds(c, fd_argument(c, 0), fds, MAX_POLLED, &n))
 		add_descriptors(c, "epoll", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
 		wait_for(c, VT_WAITS_CALL, "epoll");
@@ -235,7 +235,8 @@ static void describe_clock_nanosleep(struct wait_context *c)
 		return;
 	}
 	/* Only these two clocks are the same for us (unless the target has a time namespace of its own, which is rare). */
-	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || !c->ops->now(clock, &now))
+	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || !c->ops->now ||
+	    !c->ops->now(clock, &now))
 		return;
 
 	uint64_t now_ns = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;

@@ -19,44 +19,8 @@ static void core_name_of(const struct wait_context *c, pid_t tid, char name[WAIT
 			snprintf(name, WAIT_NAME_MAX, "%.*s", WAIT_NAME_MAX - 1, c->wait->list->threads.data[i].name);
 }
 
-static bool core_still_waits(const struct wait_context *c)
-{
-	(void)c;
-	return true;
-}
-
-static size_t core_link_of(const struct wait_context *c, int fd, char *target, size_t size)
-{
-	(void)c;
-	(void)fd;
-	(void)target;
-	(void)size;
-	return 0;
-}
-
-static bool core_epoll_fds(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n)
-{
-	(void)c;
-	(void)epfd;
-	(void)fds;
-	(void)max;
-	(void)n;
-	return false;
-}
-
-static bool core_now(clockid_t clock, struct timespec *now)
-{
-	(void)clock;
-	(void)now;
-	return false;
-}
-
 const struct vt_wait_ops vt_wait_core = {
 	.absent = "which is not in the core", /* cuda-gdb leaves threads out, so the process may well have had it */
 	.thread_of = core_thread_of,
 	.name_of = core_name_of,
-	.still_waits = core_still_waits,
-	.link_of = core_link_of,
-	.epoll_fds = core_epoll_fds,
-	.now = core_now,
 };

@@ -45,7 +45,7 @@ static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool de
 		{ "anon_inode:[userfaultfd]", "a userfaultfd" },
 	};
 	char target[PATH_MAX];
-	size_t n = c->ops->link_of(c, fd, target, sizeof(target));
+	size_t n = c->ops->link_of ? c->ops->link_of(c, fd, target, sizeof(target)) : 0;
 
 	if (n == 0)
 		return;

@@ -205,7 +205,7 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 
 	wait_for(c, VT_WAITS_LOCK_HELD, NULL);
 	if (tid == c->info->tid) {
-		c->waits_for = c->ops->still_waits(c) ? tid : 0;
+		c->waits_for = !c->ops->still_waits || c->ops->still_waits(c) ? tid : 0;
 		wait_for(c, c->waits_for ? VT_WAITS_LOCK_OWN : VT_WAITS_LOCK, NULL);
 	} else if (tid == WAIT_UNKNOWN_THREAD) {
 		wait_add(c, " held by another thread");

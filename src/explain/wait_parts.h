@@ -20,20 +20,20 @@ struct wait_context;
 #define WAIT_UNKNOWN_THREAD (-1)
 #define WAIT_NAME_MAX 32
 
-/* What the memory of a target does not tell. */
+/* What the memory of a target does not tell. Those that may be NULL ask the kernel, which a core has not got. */
 struct vt_wait_ops {
 	const char *absent; /* the words for a thread for which thread_of() has 0 */
 	/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or WAIT_UNKNOWN_THREAD. */
 	pid_t (*thread_of)(const struct wait_context *c, pid_t tid);
 	/* Its name, "" unknown. */
 	void (*name_of)(const struct wait_context *c, pid_t tid, char name[WAIT_NAME_MAX]);
-	/* Whether the thread of the description still waits where it did when its lock was looked at. */
+	/* Whether the thread of the description still waits where it did when its lock was looked at. NULL: it does. */
 	bool (*still_waits)(const struct wait_context *c);
-	/* What a descriptor is, as the link in /proc/PID/fd shows it; the length, 0 unknown. */
+	/* What a descriptor is, as the link in /proc/PID/fd shows it; the length, 0 unknown. NULL: unknown. */
 	size_t (*link_of)(const struct wait_context *c, int fd, char *target, size_t size);
-	/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False when unknown. */
+	/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False, or NULL: unknown. */
 	bool (*epoll_fds)(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n);
-	/* What the clock shows at which the target waits. */
+	/* What the clock shows at which the target waits. NULL: unknown. */
 	bool (*now)(clockid_t clock, struct timespec *now);
 };
 
