@@ -2,8 +2,7 @@
 #include "walk/python/ask.h"
 
 #include "base/clock.h"
-#include "walk/python/capture.h"
-#include "walk/python/frame.h"
+#include "walk/python/internal.h"
 
 /* PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older one. */
 #define OLDEST_MINOR 10

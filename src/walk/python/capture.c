@@ -6,10 +6,7 @@
 #include "base/map.h"
 #include "target/live.h"
 #include "target/pthread.h"
-#include "walk/python/capture.h"
-#include "walk/python/frame.h"
-#include "walk/python/join.h"
-#include "walk/python/locals.h"
+#include "walk/python/internal.h"
 #include "walk/python/pages.h"
 
 #define MAX_INTERPRETERS 4096

@@ -3,9 +3,8 @@
 #include <inttypes.h>
 
 #include "base/str.h"
-#include "walk/python/capture.h"
+#include "walk/python/internal.h"
 #include "walk/python/object.h"
-#include "walk/python/scan.h"
 
 /* A module that may be the interpreter. A process can have several (an executable and a library), but only one is used. */
 struct candidate {

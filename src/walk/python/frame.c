@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python/frame.h"
+#include "walk/python/internal.h"
 
 /* No code object is larger: a larger distance from its start is damage. In bytes. */
 #define MAX_CODE (64 << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python/join.h"
+#include "walk/python/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

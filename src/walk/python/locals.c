@@ -3,11 +3,11 @@
  * Local variables of captured frames. Their values are read while the target is stopped, for the next instruction may change
  * them; so there is little time for it.
  */
-#include "walk/python/locals.h"
 
 #include "base/clock.h"
 #include "base/map.h"
 #include "target/live.h"
+#include "walk/python/internal.h"
 #include "walk/python/value.h"
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python/capture.h"
+#include "walk/python/internal.h"
 #include "walk/python/places.h"
 
 /* Each place as a thread of one frame: vt_python_resolve() stops at the first frame of a thread that is none. */

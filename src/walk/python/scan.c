@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/python/scan.h"
+#include "walk/python/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "walk/python/object.h"
 
 enum {
 	SCAN_STEP = 64 << 10,
