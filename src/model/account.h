@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of vt_model_account(); each fills its own fields of the model. False when out of
- * memory.
+ * The parts of vt_model_account(). Each fills its own fields of the model, and returns false when
+ * out of memory.
  */
 #ifndef VT_MODEL_ACCOUNT_H
 #define VT_MODEL_ACCOUNT_H
@@ -14,24 +14,25 @@ void vt_account_pinned(struct vt_model *model);
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 
-/* What is marked so of traces, sites, untraced; needs the allocators' sums. */
+/* The fields marked "account" of traces and sites, and untraced. Needs the allocators' sums. */
 bool vt_find_sites(struct vt_model *model);
 
-/* What else the recorder knows: driver_groups; recorder. */
+/* The rest of what the recorder knows: driver_groups, recorder. */
 bool vt_account_recorder(struct vt_model *model);
 
-/* Ages of nothing; and of one more. */
+/* The ages of no block; vt_add_age() and vt_add_ages() widen the range. */
 #define VT_NO_AGES ((struct vt_model_ages){ .oldest_ns = VT_NO_AGE, .newest_ns = VT_NO_AGE })
 void vt_add_age(struct vt_model_ages *ages, uint64_t age_ns);
 void vt_add_ages(struct vt_model_ages *ages, const struct vt_model_ages *more);
 
-/* What is marked so of caught; needs the allocators' sums. */
+/* The fields marked "account" of caught. Needs the allocators' sums. */
 void vt_account_oom(struct vt_model *model);
-/* Where a request was made, NULL unknown; whether a frame is only there because it failed. */
+/* Where a request was made; NULL unknown. */
 const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const struct vt_model_oom *oom);
+/* Whether a frame is on the stack only because the request failed. */
 bool vt_oom_is_ours(const struct vt_model_frame *f);
 
-/* headlines; needs everything else. */
+/* The headlines. Needs everything else. */
 bool vt_make_headlines(struct vt_model *model);
 
 #endif

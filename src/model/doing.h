@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread does, as facts: the verdict over its stack, and what its system call waits for. Stages after explain/
- * decide by these codes and parameters alone; the words for people are in model/words.h, and rewording them changes no
- * decision.
+ * What a thread does, as facts: the verdict over its stack, and what its system call waits for. The
+ * stages after explain/ decide by these codes and parameters alone. The words for people are in
+ * model/words.h: rewording them changes no decision.
  */
 #ifndef VT_MODEL_DOING_H
 #define VT_MODEL_DOING_H
@@ -12,12 +12,12 @@
 #include <sys/types.h>
 
 /*
- * X(NAME, "name"): the code and its name in JSON, which stays as it is for ever. explain/verdicts.c says what each is
- * recognised by.
+ * X(NAME, "name"): the code, and its name in JSON, which never changes. explain/verdicts.c shows
+ * how each is recognised.
  */
 #define VT_VERDICTS(X)                                                                                                 \
 	X(NONE, NULL)                                                                                                  \
-	X(IN_FUNCTION, "in-function") /* of a library that people know: function and purpose say more */               \
+	X(IN_FUNCTION, "in-function") /* of a well-known library: function and purpose say more */                     \
 	X(GIL, "gil")                                                                                                  \
 	X(PYTHON_WORLD, "python-world")                                                                                \
 	X(PYTHON_GC, "python-gc")                                                                                      \
@@ -59,7 +59,7 @@
 	X(JOURNAL, "journal")                                                                                          \
 	X(RECLAIM, "reclaim")                                                                                          \
 	X(KERNEL_LOCK, "kernel-lock")                                                                                  \
-	/* threads of pools and services that wait for work: nothing is wrong with them */                            \
+	/* threads of pools and services that wait for work: nothing is wrong */                                       \
 	X(IDLE_AUTOGRAD, "idle-autograd")                                                                              \
 	X(IDLE_C10_POOL, "idle-c10-pool")                                                                              \
 	X(IDLE_OPENMP, "idle-openmp")                                                                                  \
@@ -87,13 +87,13 @@
 /* Why a function of a CUDA library was called. The same form. */
 #define VT_PURPOSES(X)                                                                                                 \
 	X(NONE, NULL)                                                                                                  \
-	X(TORCH_DISTRIBUTED, "torch-distributed") /* for_function: which of it */                                      \
+	X(TORCH_DISTRIBUTED, "torch-distributed") /* for_function: its function */                                     \
 	X(COPY_TO_CPU, "copy-to-cpu")                                                                                  \
 	X(SYNCHRONIZE, "synchronize")                                                                                  \
 	X(EMPTY_CACHE, "empty-cache")                                                                                  \
-	X(RETRY, "allocator-retry") /* cached memory goes back because a request failed, which is then made again */   \
+	X(RETRY, "allocator-retry") /* a request failed: PyTorch frees its cached memory and tries again */            \
 	X(ALLOCATOR, "allocator")                                                                                      \
-	X(NCCL, "nccl") /* for_function: which of it */                                                                \
+	X(NCCL, "nccl") /* for_function: its function */                                                               \
 	X(COLLECTIVE, "collective")                                                                                    \
 	X(OPTIMIZER, "optimizer-step")                                                                                 \
 	X(BACKWARD, "backward")
@@ -101,8 +101,8 @@
 /* What a system call waits for. The same form. */
 #define VT_WAITS(X)                                                                                                    \
 	X(NONE, NULL)                                                                                                  \
-	X(RUNNING, "running") /* nothing */                                                                            \
-	X(CALL, "system-call") /* call: which; the detail has its descriptors */                                       \
+	X(RUNNING, "running") /* it does not wait */                                                                   \
+	X(CALL, "system-call") /* call: its name; detail: its descriptors */                                           \
 	X(SLEEP, "sleep") /* call: nanosleep or clock_nanosleep */                                                     \
 	X(SELECT_NOTHING, "select-nothing") /* an old way to sleep */                                                  \
 	X(CHILD, "child-process")                                                                                      \
@@ -123,7 +123,7 @@
 	X(INITIALISATION, "initialisation")                                                                            \
 	X(FUTEX, "futex")                                                                                              \
 	X(PAGE_FAULT, "page-fault")                                                                                    \
-	X(KERNEL, "kernel") /* call: the function of the kernel that it sleeps in */
+	X(KERNEL, "kernel") /* call: the kernel function that it sleeps in */
 
 #define VT_VERDICT_CODE(name, text) VT_VERDICT_##name,
 enum vt_verdict_code { VT_VERDICTS(VT_VERDICT_CODE) VT_N_VERDICTS };
@@ -135,40 +135,43 @@ enum vt_purpose { VT_PURPOSES(VT_PURPOSE_CODE) VT_N_PURPOSES };
 enum vt_waits_code { VT_WAITS(VT_WAITS_CODE) VT_N_WAITS };
 #undef VT_WAITS_CODE
 
-/* Strings belong to the arena of whoever has it, and are the target's: hostile. */
+/* The strings live in the owner's arena. They come from the target: hostile. */
 struct vt_verdict {
 	enum vt_verdict_code code;
 	enum vt_purpose purpose;  /* of IN_FUNCTION */
-	const char *function;     /* the same: which; NULL for all others */
+	const char *function;     /* of IN_FUNCTION: its name; NULL for all others */
 	const char *for_function; /* of the purpose, NULL none */
-	pid_t holder;             /* of GIL: the thread that has it; 0 unknown */
+	pid_t holder;             /* of GIL: the thread that holds it; 0 unknown */
 	const char *holder_name;  /* "" or NULL unknown */
 };
 
 struct vt_waits {
 	enum vt_waits_code code;
 	const char *call;   /* see the codes; NULL none */
-	const char *detail; /* for people, behind the words of the code: " on descriptor 7, a pipe"; NULL or "" none */
-	/* The same without what is different in each process that does the same (numbers of threads, addresses); NULL: as detail. */
+	const char *detail; /* follows the code's words: " on descriptor 7, a pipe"; NULL, "" none */
+	/*
+	 * The detail without what differs between processes that do the same (tids, addresses).
+	 * NULL: as detail.
+	 */
 	const char *shared;
 };
 
-/* NULL strings are "". */
+/* A NULL string equals "". */
 bool vt_verdict_equal(const struct vt_verdict *a, const struct vt_verdict *b);
 bool vt_waits_equal(const struct vt_waits *a, const struct vt_waits *b);
-/* Equal ones have equal hashes. */
+/* Equal verdicts have equal hashes. */
 uint64_t vt_verdict_hash(const struct vt_verdict *verdict);
 
-/* It waits for work in a pool or a service. */
+/* Whether the thread waits for work in a pool or a service. */
 static inline bool vt_verdict_is_idle(enum vt_verdict_code code)
 {
 	return code >= VT_VERDICT_IDLE_AUTOGRAD && code < VT_N_VERDICTS;
 }
 
-/* It is in a function of that family ("cu", "nccl"), whichever. */
+/* Whether the thread is in any function of that family ("cu", "nccl"). */
 bool vt_verdict_is_in(const struct vt_verdict *verdict, const char *family);
 
-/* Names for machines, NULL for NONE; and back: NONE when there is no such name. */
+/* Code to name for machines, NULL for NONE; and name to code, NONE for an unknown name. */
 const char *vt_verdict_code_name(enum vt_verdict_code code);
 const char *vt_purpose_name(enum vt_purpose purpose);
 const char *vt_waits_code_name(enum vt_waits_code code);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's flight recorder tells of collectives: the text of _dump_nccl_trace_json() and the like (2.5 on), made into process
- * groups; and these as JSON of ours, which reports and jobs have alike.
+ * What PyTorch's flight recorder reports about collectives. This parses the text of
+ * _dump_nccl_trace_json() and the like (PyTorch 2.5 on) into process groups, and writes and loads
+ * them as our JSON, the same in reports and jobs.
  */
 #ifndef VT_MODEL_FLIGHT_H
 #define VT_MODEL_FLIGHT_H
@@ -10,15 +11,15 @@
 #include "json/out.h"
 #include "model/model.h"
 
-/* A recorder in PyTorch: each kind of process group has its own. */
+/* A flight recorder in PyTorch: each backend has its own. */
 struct vt_flight_recorder {
 	const char *backend;  /* of its groups */
 	const char *function; /* of torch._C._distributed_c10d */
-	const char *argument; /* its third; "" none */
-	bool retired_is_over; /* it has no events: an operation that it looks after no more is over, whatever its state says */
-	bool by_hook;         /* its statuses count in another way, and a start is noted when the end is */
-	const char *thread;   /* that processes with such groups have: how its name begins */
-	const char *since;    /* the first release of PyTorch with that function */
+	const char *argument; /* its third argument; "" none */
+	bool retired_is_over; /* it has no events: a retired operation is over in any state */
+	bool by_hook;         /* its statuses count differently; starts are noted at the end */
+	const char *thread;   /* name prefix of a thread that processes with these groups have */
+	const char *since;    /* the first PyTorch release with that function */
 };
 
 #define VT_FLIGHT_RECORDERS 3
@@ -26,23 +27,30 @@ struct vt_flight_recorder {
 extern const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS];
 
 /*
- * Adds the groups in n bytes of text to to; strings go into arena. now_ns: CLOCK_REALTIME, of when it was told; only_active: operations
- * that are over, or all, were left out. VT_ERR_FORMAT: it is not as it should be; then nothing is added.
+ * Adds the groups in n bytes of text to "to"; strings go into arena. now_ns: CLOCK_REALTIME when
+ * PyTorch wrote the text. only_active: the text omits completed operations, or all of them.
+ * VT_ERR_FORMAT: the text is malformed; then nothing is added.
  */
 struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text, size_t n, uint64_t now_ns,
 				 bool only_active, struct vt_arena *arena, struct vt_model_collectives *to);
 
-/* "0-3,8" of numbers in ascending order as they are found in "[0, 1, 2, 3, 8]"; NULL when it is no such text, or has no end. */
+/*
+ * Turns ascending numbers in the form "[0, 1, 2, 3, 8]" into "0-3,8". NULL when the text has
+ * another form or no end.
+ */
 const char *vt_flight_ranks(struct vt_arena *arena, const char *text);
-/* The next range of "0-3,8", whose rest is *ranks (NULL is empty); false at its end, and at what is no range. */
+/*
+ * Takes the next range from *ranks ("0-3,8"; NULL is empty) and leaves the rest there. False at the
+ * end, and at text that is not a range.
+ */
 bool vt_flight_next_ranks(const char **ranks, int *first, int *last);
 
 /* "default_pg", else the name of the group. */
 const char *vt_flight_group_name(const struct vt_model_process_group *group);
 
-/* As a value of "collectives"; null when it was not told. */
+/* Writes the value of "collectives"; null when PyTorch told nothing. */
 void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *collectives);
-/* The texts are copied into in->strings. */
+/* Copies the strings into in->strings. */
 void vt_flight_load(struct vt_json_in *in, json_t *from, struct vt_model_collectives *collectives);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report as data: one per process. Walkers (through cmd/) fill it, model/account.c adds what follows from it (groups,
- * sums, headline), writers print it and compute nothing. Every number has one home. All strings live in the arena, are
- * hostile unless said otherwise, and are escaped by the writers. Sizes are bytes, times nanoseconds unless named otherwise.
+ * The report as data: one per process. The walkers fill it (through cmd/). model/account.c adds
+ * what follows from it (groups, sums, headline). The writers print it and compute nothing. Every
+ * number has one home. All strings live in the arena. They are hostile unless marked "ours", and
+ * the writers escape them. Sizes are in bytes and times in nanoseconds unless the name says
+ * otherwise.
  */
 #ifndef VT_MODEL_MODEL_H
 #define VT_MODEL_MODEL_H
@@ -28,7 +30,7 @@ enum vt_method {
 	VT_METHOD_NONE,    /* not available */
 	VT_METHOD_INSIDE,  /* by the helper in the process */
 	VT_METHOD_OUTSIDE, /* read from outside, no code run */
-	VT_METHOD_INTERPRETER, /* told by PyTorch itself, asked through the interpreter in the process */
+	VT_METHOD_INTERPRETER, /* PyTorch's own answer, through the process's interpreter */
 };
 
 enum vt_diag_level {
@@ -38,7 +40,7 @@ enum vt_diag_level {
 
 /* The part of the work that a diagnostic is about. */
 enum vt_stage {
-	VT_STAGE_OTHER, /* of a report that another version wrote: a stage that this one does not know */
+	VT_STAGE_OTHER, /* another version wrote a stage that is unknown here */
 	VT_STAGE_PROCESS,
 	VT_STAGE_CORE,
 	VT_STAGE_FILES,
@@ -72,30 +74,30 @@ struct vt_model_process {
 	double uptime_s;
 	int n_threads;
 	char state;            /* of the main thread, as in /proc */
-	pid_t tracer;          /* 0 nobody */
+	pid_t tracer;          /* 0 none */
 	const char *tracer_name;
 	int rank, world_size;  /* RANK, WORLD_SIZE of its environment; -1 unknown */
 	bool uses_cuda;        /* libcuda is mapped */
 };
 
-/* The core that was read in place of a live process. */
+/* The core file that was read instead of a live process. */
 struct vt_model_core {
-	const char *path;       /* NULL: a live process was looked at */
+	const char *path;       /* NULL: a live process was read */
 	uint64_t size;          /* bytes */
-	uint64_t missing_bytes; /* that it should have and has not */
-	uint64_t read_bytes;    /* of it, for this report */
-	int signal;             /* 0 none: a debugger wrote it of a process that was well */
+	uint64_t missing_bytes; /* the file should have them, but does not */
+	uint64_t read_bytes;    /* read from the file for this report */
+	int signal;             /* 0 none: a debugger dumped a healthy process */
 	const char *signal_name; /* ours: "SIGSEGV" */
-	bool killed;            /* by that signal; else a debugger held it there */
-	pid_t signal_tid;       /* the thread that got it */
-	bool have_address;      /* the memory access that failed: */
+	bool killed;            /* by that signal; else a debugger held the process there */
+	pid_t signal_tid;       /* the thread that got the signal */
+	bool have_address;      /* address is that of the failed memory access */
 	uint64_t address;
 };
 
 struct vt_model_versions {
 	const char *torch;      /* "2.11.0+cu130", "" unknown */
-	const char *torch_layout; /* the releases that have the layout found, "" none or not known */
-	bool torch_layout_unknown; /* there is one, of a release that is in no table */
+	const char *torch_layout; /* the releases with the layout found; "" none or unknown */
+	bool torch_layout_unknown; /* there is a layout, but its release is in no table */
 	const char *python;     /* "3.12.3", "" no interpreter */
 	bool python_free_threaded;
 	const char *driver;     /* "580.159.03", "" unknown */
@@ -103,10 +105,13 @@ struct vt_model_versions {
 	int cuda_runtime;
 };
 
-/* One of the driver's memory pools of a device, from which cudaMallocAsync takes. The driver's own numbers. */
+/*
+ * One of the driver's memory pools of a device: cudaMallocAsync allocates from it. All numbers are
+ * the driver's.
+ */
 struct vt_model_pool {
-	bool is_current; /* the process has set it in place of the default one */
-	uint64_t reserved_bytes, reserved_high_bytes; /* now, and the most so far */
+	bool is_current; /* the process has set it instead of the default pool */
+	uint64_t reserved_bytes, reserved_high_bytes; /* now, and the high-water mark */
 	uint64_t used_bytes, used_high_bytes;
 };
 
@@ -121,7 +126,7 @@ struct vt_model_device {
 	uint64_t context;      /* CUcontext, 0 unknown */
 	bool have_memory;
 	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo" */
-	bool memory_moved;     /* it had changed, or could not be asked for again, after the allocator was walked */
+	bool memory_moved;     /* changed during the allocator walk, or the second query failed */
 	uint64_t free_bytes, total_bytes, used_bytes; /* used = total - free: all processes together */
 	const char *why_no_memory; /* ours; NULL when have_memory */
 	bool pools_known;
@@ -131,39 +136,39 @@ struct vt_model_device {
 	bool context_threads_known;
 };
 
-/* What was found of an allocator of PyTorch's: that of the devices, or that of pinned host memory. */
+/* What was found of a PyTorch allocator: the one for devices, or the one for pinned host memory. */
 enum vt_allocator_state {
-	VT_ALLOCATOR_UNKNOWN, /* it was not looked for; of a report that another version wrote: nothing that this one knows */
+	VT_ALLOCATOR_UNKNOWN, /* not looked for; or another version wrote a state unknown here */
 	VT_ALLOCATOR_NOT_LOADED,
 	VT_ALLOCATOR_NOT_INITIALISED,
 	VT_ALLOCATOR_NATIVE,
-	VT_ALLOCATOR_INHERITED, /* the copy that fork() made of the parent's: no block is held */
+	VT_ALLOCATOR_INHERITED, /* fork() copied it from the parent: it holds no block */
 	VT_ALLOCATOR_ASYNC,     /* cudaMallocAsync */
 	VT_ALLOCATOR_PLUGGABLE,
-	VT_ALLOCATOR_REFUSED,   /* its layout is not understood, or it was not found */
+	VT_ALLOCATOR_REFUSED,   /* its layout is unknown, or it was not found */
 	VT_N_ALLOCATOR_STATES
 };
 
-/* Why an exact allocator's blocks belong together. */
+/* Why the blocks of an exact allocator are one consistent state. */
 enum vt_consistency {
 	VT_CONSISTENT_NOT,       /* not known: not exact */
 	VT_CONSISTENT_LOCKED,    /* read with its lock held */
 	VT_CONSISTENT_STOPPED,   /* read while the process stood still */
-	VT_CONSISTENT_UNCHANGED, /* read while it ran: its statistics say that nothing happened meanwhile */
-	VT_CONSISTENT_REPEATED,  /* read while it ran: two passes gave the same */
+	VT_CONSISTENT_UNCHANGED, /* read while it ran: its statistics did not change */
+	VT_CONSISTENT_REPEATED,  /* read while it ran: two passes gave the same result */
 };
 
 /* The PyTorch native allocator of one device. */
 struct vt_model_allocator {
 	int device;
 	enum vt_method method;
-	struct vt_torch_device_result result; /* .why hostile-free: ours */
+	struct vt_torch_device_result result; /* .why is ours: not hostile */
 	size_t first_block, n_blocks; /* in model.blocks */
 	const char *owner_name; /* thread that holds the lock; "" */
 	enum vt_consistency consistency;
-	unsigned int passes;    /* how often it was read while it ran; 0: it was not */
+	unsigned int passes;    /* how often it was read while the process ran; 0: never */
 	/* filled by account: */
-	bool exact;                  /* the walk was complete and every invariant held here too; else no sum may be printed */
+	bool exact;                  /* walk complete, all invariants hold; else print no sum */
 	uint64_t reserved_bytes;     /* all mapped blocks */
 	uint64_t allocated_bytes, awaiting_bytes, cached_bytes, requested_bytes;
 	uint64_t allocated_blocks, awaiting_blocks, cached_blocks;
@@ -171,15 +176,16 @@ struct vt_model_allocator {
 	uint64_t private_bytes;      /* in private pools, any mapped state */
 	uint64_t private_allocated_bytes, private_cached_bytes;
 	uint64_t private_allocated_blocks, private_cached_blocks;
-	bool requested_known;        /* this release records what was asked for, so that the next is known */
+	bool requested_known;        /* requested sizes are recorded: rounding_bytes is known */
 	uint64_t rounding_bytes;     /* allocated - requested of allocated blocks: lost to rounding */
 	bool other_known;
-	uint64_t other_bytes;        /* used on the device, by anybody, and not reserved by this allocator */
+	uint64_t other_bytes;        /* used by any process, not reserved by this allocator */
 };
 
 /*
- * Blocks of one device, state, size, stream and pool together; largest total first. Filled by account, of the exact
- * allocators only. Unmapped blocks are address space, not memory: they are in no group.
+ * All blocks with the same device, state, size, stream and pool. The group with the largest total
+ * comes first. Account fills them, from exact allocators only. Unmapped blocks are address space,
+ * not memory: they are in no group.
  */
 struct vt_model_group {
 	int device;
@@ -194,7 +200,7 @@ struct vt_model_group {
 
 struct vt_model_frame;
 
-/* Who recorded how a block was allocated. */
+/* What recorded how a block was allocated. */
 enum vt_trace_source {
 	VT_TRACE_PYTORCH,  /* torch.cuda.memory._record_memory_history() */
 	VT_TRACE_RECORDER, /* vramtap record, watch or run */
@@ -203,74 +209,74 @@ enum vt_trace_source {
 
 #define VT_NO_AGE UINT64_MAX
 
-/* How old something is at the time of the report: of what vramtap recorded. */
+/* The ages of blocks at the time of the report. Only blocks that vramtap recorded have an age. */
 struct vt_model_ages {
-	uint64_t oldest_ns, newest_ns; /* VT_NO_AGE: of nothing is it known */
+	uint64_t oldest_ns, newest_ns; /* VT_NO_AGE: no age is known */
 };
 
 /*
- * The way by which blocks were allocated: a recorded backtrace. Its frames are in model.trace_frames, which has each place
- * once: a job has few places and many ways through them.
+ * A recorded backtrace, and the blocks that were allocated through it. Its frames are in
+ * model.trace_frames, which has each place once: a job has few places and many paths through them.
  */
 struct vt_model_trace {
 	enum vt_trace_source source;
 	const uint32_t *frames; /* indices in model.trace_frames, innermost first */
 	size_t n_frames;
-	bool merge_uncertain;   /* native frames that follow the Python frames belong somewhere between them */
-	bool python_cut, native_cut; /* there were more frames further out, which were not recorded */
-	bool native_guess;           /* native frames may be missing between those that are there */
+	bool merge_uncertain;   /* the native frames after the Python frames belong between them */
+	bool python_cut, native_cut; /* outer frames were not recorded */
+	bool native_guess;           /* native frames may be missing in between */
 	/* filled by account; allocated blocks of exact allocators: */
 	uint64_t bytes, blocks, largest;
 	struct vt_model_ages ages;
-	size_t title;        /* index in frames of the one that says most; n_frames when there is none */
-	size_t site;         /* index in model.sites, VT_NO_SITE when no such block has it */
-	size_t next_in_site; /* index in model.traces of the next smaller one, VT_NO_TRACE after the last */
+	size_t title;        /* index in frames of the most telling frame; n_frames: none */
+	size_t site;         /* index in model.sites; VT_NO_SITE: no allocated block */
+	size_t next_in_site; /* index in model.traces of the next smaller; VT_NO_TRACE: none */
 };
 
 #define VT_NO_SITE SIZE_MAX
 #define VT_NO_TRACE SIZE_MAX
 
-/* How the function of a recorded frame begins whose code object is not there any more. */
+/* The function name of a recorded frame begins like this when its code object has been freed. */
 #define VT_FREED_CODE "<code object freed"
 
 /* Why a block has no trace. */
 enum vt_untraced {
 	VT_UNTRACED_NOT_RECORDED, /* allocated before recording began, or recording was off */
-	VT_UNTRACED_CHANGED,      /* freed, or handed out again, while it was read */
-	VT_UNTRACED_UNREADABLE,   /* recorded, but not to be read or not to be believed: a diagnostic says more */
-	VT_UNTRACED_SAMPLED,      /* left out by the recorder, which took samples or had no room; or as the first */
+	VT_UNTRACED_CHANGED,      /* freed or reused while it was read */
+	VT_UNTRACED_UNREADABLE,   /* recorded, but unreadable or implausible: see diags */
+	VT_UNTRACED_SAMPLED,      /* the recorder sampled or had no room; or as NOT_RECORDED */
 	VT_UNTRACED_NO_STACK,     /* recorded without a backtrace: there was no room for it */
-	VT_UNTRACED_UNSEEN,       /* made while recording was on, past the entries that are recorded */
+	VT_UNTRACED_UNSEEN,       /* allocated while recording, not through a recorded entry */
 	VT_N_UNTRACED
 };
 
-/* model.block_traces of a block without a trace. */
+/* The value in model.block_traces for a block without a trace. */
 #define VT_UNTRACED(why) (UINT32_MAX - (uint32_t)(why))
 #define VT_IS_UNTRACED(trace) ((trace) > UINT32_MAX - VT_N_UNTRACED)
 
 /* Where blocks were allocated: all traces with the same innermost frame of the program itself. Filled by account. */
 struct vt_model_site {
-	const struct vt_model_frame *title; /* NULL: of traces without a frame */
+	const struct vt_model_frame *title; /* NULL: the traces without a frame */
 	uint64_t bytes, blocks, largest;    /* allocated blocks of exact allocators */
 	struct vt_model_ages ages;
-	size_t first_trace;                 /* index in model.traces of the largest; the others by their next_in_site */
+	size_t first_trace; /* index in model.traces: the largest; then next_in_site */
 	size_t n_traces;
 };
 
-/* Blocks that have something in common. */
+/* The total of some blocks. */
 struct vt_model_amount {
 	uint64_t bytes, blocks;
 };
 
-/* What vramtap recorded of a block beside its backtrace. */
+/* What vramtap recorded of a block besides its backtrace. */
 struct vt_model_record {
-	uint64_t age_ns;    /* VT_NO_AGE: it is not recorded */
-	pid_t tid;          /* of the thread that allocated it, in the process's own pid namespace; it may be gone */
-	const char *thread; /* its name, "" unknown, or it is gone */
+	uint64_t age_ns;    /* VT_NO_AGE: the block is not recorded */
+	pid_t tid;          /* the allocating thread, in the process's pid namespace; may be gone */
+	const char *thread; /* its name; "" unknown, or the thread is gone */
 };
 
 enum vt_driver_kind {
-	VT_DRIVER_KIND_OTHER, /* of a report that another version wrote: one that this one does not know */
+	VT_DRIVER_KIND_OTHER, /* another version wrote a kind that is unknown here */
 	VT_DRIVER_KIND_DEVICE,
 	VT_DRIVER_KIND_ASYNC,  /* cudaMallocAsync */
 	VT_DRIVER_KIND_MAPPED, /* cuMemMap */
@@ -279,143 +285,161 @@ enum vt_driver_kind {
 	VT_N_DRIVER_KINDS
 };
 
-/* Memory that was asked of the driver while that was recorded. */
+/* A driver allocation that was made while driver allocations were recorded. */
 struct vt_model_driver_block {
 	uint64_t addr, size, stream;
 	int device;          /* -1 unknown */
 	enum vt_driver_kind kind;
-	bool on_device;      /* it is memory of a device; managed and host memory are not */
-	bool of_pytorch;     /* a segment of PyTorch's allocator, which has its own account */
+	bool on_device;      /* device memory; managed and host memory are not */
+	bool of_pytorch;     /* a segment of PyTorch's allocator, which is accounted separately */
 	struct vt_model_record record;
 	uint32_t trace;      /* index in model.traces, or VT_UNTRACED(why) */
 };
 
-/* Driver allocations of one kind and from one library (of the first frame outside of the driver and its runtime). Filled by account. */
+/*
+ * Driver allocations of one kind and from one library: the library of the first frame outside the
+ * driver and its runtime. Filled by account.
+ */
 struct vt_model_driver_group {
 	enum vt_driver_kind kind;
 	bool on_device;
 	int device;
 	const char *library; /* base name of the file; NULL unknown */
-	const struct vt_model_frame *title; /* innermost frame of the program in the largest; NULL none */
+	const struct vt_model_frame *title; /* innermost program frame of the largest; NULL none */
 	uint64_t bytes, blocks, largest;
 	struct vt_model_ages ages;
 };
 
-/* A request that failed for want of memory, while recording was on. */
+/* A request that failed because memory ran out, while recording was on. */
 struct vt_model_oom {
 	uint32_t number;     /* from 1 */
-	bool of_pytorch;     /* its allocator's; else a request to the driver */
+	bool of_pytorch;     /* a request to PyTorch's allocator; else to the driver */
 	uint64_t requested;
 	uint64_t age_ns;
-	uint64_t free_bytes, total_bytes; /* of the device at that moment; 0 0 not known */
-	uint64_t waited_ns;  /* how long the thread was kept for a watcher */
+	uint64_t free_bytes, total_bytes; /* of the device at that moment; 0 0 unknown */
+	uint64_t waited_ns;  /* how long the thread waited for a watcher */
 	int device;          /* -1 unknown */
 	int error;           /* CUresult, 0 none */
 	pid_t tid;
 	const char *thread;
-	uint32_t trace;      /* as in a driver block */
+	uint32_t trace;      /* as in struct vt_model_driver_block */
 };
 
 /* Why a request failed. */
 enum vt_oom_verdict {
 	VT_OOM_UNDECIDED,   /* too little is known */
-	VT_OOM_TOO_LARGE,   /* more than the device has */
-	VT_OOM_LIMITED,     /* the device had enough free: PyTorch may not use it (set_per_process_memory_fraction), or the driver refused */
-	VT_OOM_ELSEWHERE,   /* a cached block is large enough, but is kept for another stream or a private pool, or is not to be split */
-	VT_OOM_FRAGMENTED,  /* what is cached and what is free on the device would do together, but no piece does */
-	VT_OOM_FULL,        /* all of it together is too little */
+	VT_OOM_TOO_LARGE,   /* the request exceeds the device's memory */
+	/*
+	 * The device had enough free memory, but PyTorch may not use it
+	 * (set_per_process_memory_fraction), or the driver refused.
+	 */
+	VT_OOM_LIMITED,
+	/*
+	 * A cached block is large enough, but another stream or a private pool has it, or it must
+	 * not be split.
+	 */
+	VT_OOM_ELSEWHERE,
+	VT_OOM_FRAGMENTED,  /* cached and free memory together suffice, but no single piece does */
+	VT_OOM_FULL,        /* cached and free memory together are too little */
 };
 
-/* An out-of-memory error that the report was made for, while its thread waited. Filled by account, but for numbers and event. */
+/*
+ * The out-of-memory error that caused the report; its thread waited for the report. Filled by
+ * account, except first, last and event.
+ */
 struct vt_model_caught {
-	uint32_t first, last;   /* numbers of the events, 0 none; the first of them says the rest: */
-	struct vt_model_oom event; /* the first, without its backtrace: for want of one that was recorded */
-	const struct vt_model_oom *oom; /* that in model.ooms, or event; NULL: none */
+	uint32_t first, last;   /* numbers of the events, 0 none; the rest describes the first: */
+	struct vt_model_oom event; /* the first, without a backtrace: if model.ooms lacks it */
+	const struct vt_model_oom *oom; /* the one in model.ooms, else event; NULL: none */
 	enum vt_oom_verdict verdict;
-	uint64_t needed_bytes;  /* of a cached block, as PyTorch rounds it at least */
+	uint64_t needed_bytes;  /* the request, after PyTorch's smallest rounding */
 	uint64_t segment_bytes; /* of a new segment for it */
-	struct vt_model_amount holes; /* cached blocks of PyTorch's that are of use for such a size */
-	uint64_t hole_segments; /* that they are in */
-	uint64_t largest_hole;  /* of them */
+	struct vt_model_amount holes; /* PyTorch's cached blocks that can serve this size */
+	uint64_t hole_segments; /* the segments that the holes are in */
+	uint64_t largest_hole;
 	uint64_t largest_hole_stream;
 	uint64_t held_bytes;    /* allocated, or awaiting free */
 	bool others_known;
-	uint64_t others_bytes;  /* of the device, neither PyTorch's nor free: other processes, contexts, libraries */
+	uint64_t others_bytes;  /* not PyTorch's, not free: other processes, contexts, libraries */
 };
 
 enum vt_recording {
 	VT_RECORDING_NONE,    /* the recorder is not loaded */
-	VT_RECORDING_UNKNOWN, /* it is; of a report that another version wrote: a state that this one does not know */
+	VT_RECORDING_UNKNOWN, /* it is loaded; another version wrote a state that is unknown here */
 	VT_RECORDING_ON,
 	VT_RECORDING_OFF,
-	VT_RECORDING_INHERITED,     /* the copy that fork() made of the parent's: nothing is recorded here */
-	VT_RECORDING_OTHER_VERSION, /* the recorder is of another version of vramtap */
+	VT_RECORDING_INHERITED,     /* fork() copied it from the parent: it records nothing here */
+	VT_RECORDING_OTHER_VERSION, /* the recorder is from another version of vramtap */
 	VT_RECORDING_UNREADABLE,
 	VT_N_RECORDINGS
 };
 
-/* What the recorder in the process says of itself. */
+/* What the recorder in the process reports about itself. */
 struct vt_model_recorder {
 	enum vt_recording state;
 	/* when on: */
 	uint64_t on_ns;      /* for how long */
-	bool since_last;     /* times are counted back from the last record: no core says when it was made, and a clock may not be known */
-	bool python, native; /* which frames */
-	const char *driver;  /* ours: how the driver's allocations are seen: "CUPTI", "GOT"; NULL not */
-	uint64_t sample_bytes, sample_now_bytes; /* as asked for; as it is for want of room; 0: every allocation */
+	/*
+	 * Times count back from the last record: a core does not tell when it was made, and the
+	 * clock may be unknown.
+	 */
+	bool since_last;
+	bool python, native; /* which frames it records */
+	const char *driver;  /* ours: how it sees driver allocations: "CUPTI", "GOT"; NULL not */
+	uint64_t sample_bytes, sample_now_bytes; /* asked for; raised for lack of room; 0: all */
 	uint64_t memory_bytes, max_memory_bytes;
 	uint64_t allocations, driver_allocations, driver_frees;
 	uint64_t lost, evicted, stacks_dropped;
-	size_t compared, differing; /* blocks that PyTorch recorded, too; of them, those with other Python frames */
+	size_t compared, differing; /* blocks that PyTorch recorded too; with other frames */
 };
 
-/* PyTorch's allocator of pinned host memory. It is no part of any device's memory. */
+/* PyTorch's allocator of pinned host memory. This memory is not part of any device's memory. */
 struct vt_model_pinned {
-	enum vt_allocator_state state; /* ASYNC and PLUGGABLE: never */
+	enum vt_allocator_state state; /* never ASYNC or PLUGGABLE */
 	uint8_t result;      /* enum vt_walk_result, when native */
 	bool same_blocks;    /* unstable: the blocks are sure, their states are not */
 	const char *why;     /* ours; "" when complete */
 	uint64_t object;     /* address of the allocator */
-	pid_t owner_tid;     /* who has the lock of its blocks, 0 nobody */
+	pid_t owner_tid;     /* the thread that holds the lock of its blocks, 0 none */
 	bool counted;        /* the allocator's own totals agree */
 	double read_ms;
 	struct vt_pinned_block *blocks; /* heap; by address */
 	size_t n_blocks;
 	/* filled by account: */
-	bool exact;          /* complete, and every check held here too; else no sum may be printed, but see sum_known */
-	bool sum_known;      /* total is right: exact, or the blocks are sure */
+	bool exact;          /* complete, all checks hold; else print no sum, but see sum_known */
+	bool sum_known;      /* total is right: exact is set, or the blocks are sure */
 	struct vt_model_amount total;
 	struct vt_model_amount states[VT_BLOCK_CACHED + 1]; /* by enum vt_block_state */
 	struct vt_model_amount private_pools;
 	uint64_t largest_cached; /* block */
 };
 
-/* A collective, or a transfer from one rank to another, that is not over. */
+/* A collective, or a transfer from one rank to another, that has not completed. */
 struct vt_model_operation {
 	const char *name;    /* "all_reduce", "recv 1<-0" */
-	int64_t number;      /* of the group's collectives; transfers have numbers of their own */
-	bool of_two;         /* it is a transfer */
-	int started;         /* by the GPU: 1 yes, 0 not, -1 unknown: starts are not recorded by default */
+	int64_t number;      /* sequence number in the group; transfers have their own sequence */
+	bool of_two;         /* a transfer between two ranks */
+	int started;         /* on the GPU: 1 yes, 0 no, -1 unknown (not recorded by default) */
 	const char *input;   /* "[64, 1024] Float"; NULL unknown */
 	uint64_t age_ms;     /* since the program called it */
 	uint64_t timeout_ms; /* 0 unknown */
 };
 
-/* A process group as PyTorch's flight recorder knows it. Collectives are numbered from 1 on. */
+/* A process group as PyTorch's flight recorder knows it. Collectives count from 1. */
 struct vt_model_process_group {
 	const char *backend;     /* ours: "nccl", "gloo" */
-	const char *name;        /* the same in all its processes: "0" */
+	const char *name;        /* the same on all its ranks: "0" */
 	const char *description; /* "default_pg"; "" none */
 	const char *ranks;       /* of the job: "0-3,8"; NULL unknown */
-	int64_t last_enqueued, last_started, last_completed; /* collectives; 0 none so far, -1 unknown */
-	const char *operation;   /* the last collective that was enqueued: "all_reduce"; NULL unknown */
-	uint64_t n_pending;      /* operations that are not over */
-	struct vt_model_operation oldest; /* of them */
+	int64_t last_enqueued, last_started, last_completed; /* collectives; 0 none, -1 unknown */
+	const char *operation;   /* the last enqueued collective: "all_reduce"; NULL unknown */
+	uint64_t n_pending;      /* operations that have not completed */
+	struct vt_model_operation oldest; /* the oldest pending operation */
 };
 
 struct vt_model_collectives {
-	uint64_t told_ms; /* when it was asked, CLOCK_REALTIME; 0: it was not, or did not answer */
-	const char *why;  /* why nothing is known, or there is none; NULL: there are groups, or nobody wanted to know */
+	uint64_t told_ms; /* when it answered, CLOCK_REALTIME; 0: not asked, or no answer */
+	const char *why;  /* why there are no groups; NULL: there are, or it was not asked */
 	VT_VEC(struct vt_model_process_group) groups;
 };
 
@@ -438,7 +462,7 @@ struct vt_model_frame {
 	size_t n_locals;
 	bool locals_cut;                    /* there are more */
 	/* native only: */
-	bool inlined;         /* into the next frame: no call, and no address of its own */
+	bool inlined;         /* into the next frame: not a call, has no address of its own */
 	const char *module;   /* base name of the file, NULL: not in a mapped file */
 	const char *build_id; /* hex, "" none */
 	uint64_t pc;
@@ -453,16 +477,16 @@ struct vt_model_stack {
 	size_t n_frames;
 	bool has_native, has_python;
 	bool truncated;
-	bool merge_uncertain; /* Python frames could not be placed: they follow the native ones in a block of their own */
+	bool merge_uncertain; /* Python frames could not be placed: they follow the native ones */
 	const char *why;      /* why frames are missing; NULL when none are */
-	uint64_t hash;        /* of the frames' functions, files and lines: equal stacks have equal hashes (account) */
+	uint64_t hash;        /* of functions, files, lines: equal for equal stacks (account) */
 };
 
 /* How a thread was read. */
 enum vt_taken {
 	VT_TAKEN_STOPPED, /* it was stopped */
-	VT_TAKEN_ASLEEP,  /* it was not, but slept all the while */
-	VT_TAKEN_RUNNING, /* it ran: no native frames; Python frames when they looked the same several times */
+	VT_TAKEN_ASLEEP,  /* it was not stopped, but slept throughout */
+	VT_TAKEN_RUNNING, /* it ran: no native frames; Python frames if several reads agree */
 };
 
 struct vt_model_thread {
@@ -473,32 +497,35 @@ struct vt_model_thread {
 	bool is_main;
 	bool has_python;
 	enum vt_taken taken;
-	int gil;              /* 1 holds it (that of its interpreter), 0 not, -1 unknown */
-	const char *wchan;    /* function of the kernel that it sleeps in; NULL unknown */
-	const char *const *kernel; /* its stack in the kernel, innermost first: "futex_wait+0x5f/0x120" */
+	int gil;              /* 1: it holds its interpreter's GIL, 0: it does not, -1 unknown */
+	const char *wchan;    /* the kernel function that it sleeps in; NULL unknown */
+	const char *const *kernel; /* its kernel stack, innermost first: "futex_wait+0x5f/0x120" */
 	size_t n_kernel;      /* 0 unknown */
-	const char *syscall;  /* ours: "futex", NULL not in one */
+	const char *syscall;  /* ours: "futex"; NULL: not in a system call */
 	struct vt_waits waits; /* what its system call waits for */
-	pid_t waits_for;      /* the thread that holds what it waits for, or whose end it waits for; 0 unknown or none */
-	bool deadlock;        /* it is one of a ring of threads that wait for each other by waits_for */
+	pid_t waits_for;      /* the thread that holds what it waits for or that it joins; 0 none */
+	bool deadlock;        /* waits_for leads from this thread back to itself */
 	struct vt_verdict verdict; /* what the stack as a whole says */
 	bool idle;            /* a pool thread that waits for work (explain/verdicts.c) */
 	struct vt_model_stack stack;
 	/* filled by account: */
 	size_t group;         /* index in model.thread_groups */
-	size_t next_in_group; /* index in model.threads of the group's next thread, VT_NO_THREAD after the last */
+	size_t next_in_group; /* index in model.threads of the next; VT_NO_THREAD after the last */
 };
 
 #define VT_NO_THREAD SIZE_MAX
 
-/* Threads with equal stacks. Filled by account. The most telling first: main, verdict, Python, native, idle pools. */
+/*
+ * Threads with equal stacks. Filled by account. The most telling group comes first: main, verdict,
+ * Python, native, idle pools.
+ */
 struct vt_model_thread_group {
-	size_t first_thread; /* index in model.threads; the others by their next_in_group */
+	size_t first_thread; /* index in model.threads; next_in_group leads to the others */
 	size_t n_threads;
 	bool idle;           /* a pool thread that waits for work */
 };
 
-/* One line of the answer. The text holds names of the target: hostile. */
+/* One line of the answer. The text contains names from the target: hostile. */
 struct vt_model_headline {
 	const char *code; /* ours, static, for machines: "main-thread", "memory", "lock-held", ... */
 	bool alarm;       /* something is wrong */
@@ -508,15 +535,15 @@ struct vt_model_headline {
 struct vt_model_timing {
 	double total_ms;         /* from start to the finished model */
 	double attach_ms;        /* until the helper answered */
-	double borrowed_us;      /* how long the borrowed thread was away; 0: none was borrowed */
+	double borrowed_us;      /* how long a thread was borrowed; 0: none was */
 	pid_t borrowed_tid;      /* 0 none */
 	double walk_ms;          /* of the allocator */
 	double blocks_read_ms;   /* from outside: reading the allocator's memory, all passes together */
-	double blocks_stopped_ms; /* of them, while threads were stopped */
+	double blocks_stopped_ms; /* the part of blocks_read_ms while threads were stopped */
 	double gil_wait_ms;      /* how long the helper waited for the GIL, to ask PyTorch */
-	double gil_held_ms;      /* and how long it held it; 0: it did not */
+	double gil_held_ms;      /* how long the helper held the GIL; 0: it did not */
 	double stopped_ms;       /* how long threads were stopped for their stacks */
-	uint64_t stop_begin_ns, stop_end_ns; /* from when until when, CLOCK_MONOTONIC; 0 0 they were not */
+	uint64_t stop_begin_ns, stop_end_ns; /* of that stop, CLOCK_MONOTONIC; 0 0: none */
 	double stacks_ms;
 };
 
@@ -532,7 +559,7 @@ struct vt_model {
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;
 	VT_VEC(struct vt_model_allocator) allocators;
-	struct vt_block_rec *blocks; /* not necessarily heap memory: released by blocks_release */
+	struct vt_block_rec *blocks; /* not always heap memory: blocks_release releases it */
 	size_t n_blocks;
 	void (*blocks_release)(struct vt_block_rec *blocks, size_t n);
 	VT_VEC(struct vt_model_group) groups;
@@ -541,9 +568,9 @@ struct vt_model {
 	const struct vt_model_frame *trace_frames;
 	size_t n_trace_frames;
 	VT_VEC(struct vt_model_trace) traces;
-	const uint32_t *block_traces; /* of each block: index in traces, or VT_UNTRACED(why) */
+	const uint32_t *block_traces; /* for each block: index in traces, or VT_UNTRACED(why) */
 	struct vt_model_recorder recorder;
-	const struct vt_model_record *block_records; /* of each block; NULL: nothing is recorded */
+	const struct vt_model_record *block_records; /* for each block; NULL: nothing is recorded */
 	VT_VEC(struct vt_model_driver_block) driver_blocks; /* by address */
 	VT_VEC(struct vt_model_driver_group) driver_groups; /* those not of PyTorch, largest first (account) */
 	VT_VEC(struct vt_model_oom) ooms; /* the oldest first */
@@ -554,10 +581,10 @@ struct vt_model {
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
 	enum vt_view view;
-	bool stacks_coherent;    /* all stacks are of one instant */
-	bool gil_holder_missing; /* a GIL is held, by none of the threads */
-	bool no_stop;            /* no thread was to be stopped */
-	const char *held_by;     /* ours: "gdb" held the process all the while; NULL nobody did */
+	bool stacks_coherent;    /* all stacks show the same instant */
+	bool gil_holder_missing; /* a GIL is held, but none of the threads holds it */
+	bool no_stop;            /* the caller forbade stopping threads */
+	const char *held_by;     /* ours: "gdb" held the process throughout; NULL: nothing did */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;
@@ -568,48 +595,60 @@ void vt_model_init(struct vt_model *model);
 void vt_model_deinit(struct vt_model *model);
 
 /*
- * Adds a diagnostic; text is printf-formatted into the arena. One that is already there is not added again. Out of memory
- * drops it but keeps the report partial.
+ * Adds a diagnostic. The text is printf-formatted into the arena. A diagnostic that is already
+ * there is not added again. When out of memory, the diagnostic is lost but the report stays
+ * partial.
  */
 void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_stage stage, const char *code,
 		   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /*
- * Fills everything marked "account" from the rest, re-checks the allocators' sums, and adds the diagnostics for walks that
- * were unstable, truncated or refused (so that nobody else has to). Call once, when all else is in. False when out of
- * memory: the model can still be printed, and is partial.
+ * Fills everything marked "account" from the rest, checks the allocators' sums again, and adds the
+ * diagnostics for walks that were unstable, truncated or refused (callers need not). Call it once,
+ * after everything else is filled in. Returns false when out of memory: the model can still be
+ * printed, and is partial.
  */
 bool vt_model_account(struct vt_model *model);
 
 /*
- * The end (exclusive, an index in model.blocks) of the run of adjacent blocks of one segment that begins at first; end is
- * that of the allocator's blocks. In an exact allocator a run is a whole segment; else blocks may be missing between runs.
+ * A run is adjacent blocks of one segment. Returns the end (exclusive, an index in model.blocks) of
+ * the run that begins at first; end is the end of the allocator's blocks. In an exact allocator a
+ * run is a whole segment; else blocks may be missing between runs.
  */
 size_t vt_model_segment_end(const struct vt_model *model, size_t first, size_t end);
 
-/* What the device's known memory pools hold of it together. */
+/* The memory that the device's known pools reserve together. */
 uint64_t vt_model_pools_reserved(const struct vt_model_device *device);
 
 /* By ordinal, by tid; NULL when there is none. */
 const struct vt_model_device *vt_model_device(const struct vt_model *model, int ordinal);
 const struct vt_model_thread *vt_model_thread(const struct vt_model *model, pid_t tid);
 
-/* What may help where something changed while it was looked at, as the end of a sentence: "; run it again". */
+/*
+ * What may help when something changed while it was read, as the end of a sentence: "; run it
+ * again".
+ */
 const char *vt_try_again(const struct vt_model *model);
 
 /* The innermost Python frame, or NULL. */
 const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *stack);
 
-/* Whether it is Python code of the program itself, or of a library of models, and not PyTorch's or the standard library's. */
+/*
+ * Whether it is Python code of the program itself or of a model library, not of PyTorch or the
+ * standard library.
+ */
 bool vt_model_is_program(const struct vt_model_frame *frame);
 
-/* Whether it is of a library that is neither the system's nor one of those that every job has: the user's own, perhaps. */
+/*
+ * Whether it is from a library that is not the system's and not one that every job has: perhaps the
+ * user's own.
+ */
 bool vt_model_is_telling(const struct vt_model_frame *frame);
 
 /* The trace of the block with this index in model.blocks, or NULL. */
 const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block);
 
-/* What is recorded of the block with this index in model.blocks, or NULL. */
+/* The record of the block with this index in model.blocks, or NULL. */
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);
 
 const char *vt_stage_name(enum vt_stage stage); /* "process", "core", "torch", "stacks", ... */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The words for what threads do (model/doing.h). They are one table, words_table.c, for all writers: no stage reads a word to
- * decide something, so a wording can be mended there and nowhere else.
+ * The words for what threads do (model/doing.h). All writers share one table, words_table.c. No
+ * stage decides by these words: to reword something, change that table and nothing else.
  */
 #ifndef VT_MODEL_WORDS_H
 #define VT_MODEL_WORDS_H
@@ -9,22 +9,22 @@
 #include "base/str.h"
 #include "model/doing.h"
 
-/* In which sentence the words stand. */
+/* The sentence that the words are part of. */
 enum vt_form {
-	VT_FORM_ALONE, /* "in dlopen", "waits for the GIL": behind a thread's name */
-	VT_FORM_ONE,   /* "is in dlopen", "waits for the GIL": behind one subject */
-	VT_FORM_MANY,  /* "are in dlopen", "wait for the GIL": behind several */
+	VT_FORM_ALONE, /* "in dlopen", "waits for the GIL": after a thread's name */
+	VT_FORM_ONE,   /* "is in dlopen", "waits for the GIL": after a singular subject */
+	VT_FORM_MANY,  /* "are in dlopen", "wait for the GIL": after a plural subject */
 	VT_N_FORMS,
 };
 
-/* How much of what a system call waits for. */
+/* How much detail about what a system call waits for. */
 enum vt_detail {
 	VT_DETAIL_NONE,   /* "waits in poll" */
-	VT_DETAIL_SHARED, /* what all processes that do the same have in common */
+	VT_DETAIL_SHARED, /* only what processes that do the same have in common */
 	VT_DETAIL_ALL,    /* "waits in poll on 3 descriptors (a socket, a pipe), for at most 5 s" */
 };
 
-/* The table; a test replaces it by nonsense and expects the same decisions. */
+/* The table. A test replaces it with nonsense and expects the same decisions. */
 struct vt_phrase {
 	const char *forms[VT_N_FORMS];
 };
