@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread is in or waits for, by rules over the names in its stack (verdicts.c). */
+/* What a thread does or waits for: rules over the names in its stack decide (verdicts.c). */
 #ifndef VT_EXPLAIN_VERDICTS_H
 #define VT_EXPLAIN_VERDICTS_H
 
@@ -8,8 +8,9 @@
 #include "model/model.h"
 
 /*
- * Sets thread->verdict and ->idle from thread->stack, ->kernel, ->wchan, ->syscall, ->name and ->state. blocked: it is in a system call that waits;
- * for_lock: that system call is a futex. Both stay as they are when no rule matches.
+ * Sets thread->verdict and ->idle from thread->stack, ->kernel, ->wchan, ->syscall, ->name and
+ * ->state. They stay unchanged when no rule matches. blocked: the thread waits in a system call;
+ * for_lock: that system call is futex.
  */
 void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread waits for, in words: its system call with arguments, and verdict rules over its stack. */
+/*
+ * What a thread waits for: from its system call and arguments, and from the verdict rules over its
+ * stack.
+ */
 #ifndef VT_EXPLAIN_WAIT_H
 #define VT_EXPLAIN_WAIT_H
 
@@ -9,39 +12,45 @@
 #include "target/proc.h"
 #include "vramtap/mem.h"
 
-/* Sockets of the target by inode, read once and only when somebody waits on one. */
+/* Sockets of the target by inode. Read once, and only when a thread waits on a socket. */
 struct vt_wait_sockets {
 	bool read;
-	struct vt_map by_inode; /* → its description */
+	struct vt_map by_inode; /* → the socket's description */
 	struct vt_arena arena;
 };
 
-/* What a target in a pid namespace of its own calls its threads: read again when a number is missing, a few times. */
+/*
+ * The tids that a target in its own pid namespace uses. They are read again when one is missing, a
+ * few times at most.
+ */
 struct vt_wait_ids {
 	int reads;
 	bool cut; /* there are more threads than these */
-	struct vt_map by_inner; /* → our number */
-};
-
-/* What is asked of a target beside its memory: /proc of a live one, and of a core what is in it. Private to wait*.c. */
-struct vt_wait_ops;
-extern const struct vt_wait_ops vt_wait_live, vt_wait_core;
-
-/* One target while its threads are described. */
-struct vt_wait {
-	const struct vt_wait_ops *ops; /* NULL: vt_wait_live */
-	pid_t pid;               /* for /proc */
-	const struct vt_thread_list *list; /* of a core: its threads, whose names may be unknown */
-	const struct vt_map *by_inner;     /* of a core: what threads call themselves → their numbers in the list */
-	struct vt_memsrc *src;   /* for the owner of a mutex behind a futex, and the like */
-	struct vt_arena *arena;  /* for what is said */
-	struct vt_wait_sockets sockets; /* private, zeroed */
-	struct vt_wait_ids ids;         /* the same */
+	struct vt_map by_inner; /* → the tid in our namespace */
 };
 
 /*
- * Sets thread->syscall, ->waits, ->waits_for, ->verdict and ->idle from info and from thread->stack, ->wchan and ->kernel
- * (already filled). Fields stay NULL where nothing is known.
+ * How to learn more than the target's memory tells: from /proc for a live process, from its notes
+ * for a core. Private to wait*.c.
+ */
+struct vt_wait_ops;
+extern const struct vt_wait_ops vt_wait_live, vt_wait_core;
+
+/* The state for describing the threads of one target. */
+struct vt_wait {
+	const struct vt_wait_ops *ops; /* NULL: vt_wait_live */
+	pid_t pid;               /* for /proc */
+	const struct vt_thread_list *list; /* of a core: its threads; names may be unknown */
+	const struct vt_map *by_inner;     /* of a core: tid in the target → tid in the list */
+	struct vt_memsrc *src;   /* to read the owner of a futex's mutex, for example */
+	struct vt_arena *arena;  /* for the texts */
+	struct vt_wait_sockets sockets; /* private, zeroed */
+	struct vt_wait_ids ids;         /* private, zeroed */
+};
+
+/*
+ * Sets thread->syscall, ->waits, ->waits_for, ->verdict and ->idle. It uses info, and
+ * thread->stack, ->wchan and ->kernel, which the caller has filled. Unknown fields stay NULL.
  */
 void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info);
 

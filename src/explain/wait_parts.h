@@ -20,24 +20,38 @@ struct wait_context;
 #define WAIT_UNKNOWN_THREAD (-1)
 #define WAIT_NAME_MAX 32
 
-/* What the memory of a target does not tell. Those that may be NULL ask the kernel, which a core has not got. */
+/*
+ * What the target's memory does not tell. Those that may be NULL ask the kernel: a core has none.
+ */
 struct vt_wait_ops {
-	const char *absent; /* the words for a thread for which thread_of() has 0 */
-	/* The thread of the process that calls itself tid, in our numbers; 0 when there is none, or WAIT_UNKNOWN_THREAD. */
+	const char *absent; /* the words for a thread for which thread_of() returns 0 */
+	/*
+	 * Translates a tid of the target's pid namespace into ours. 0 when the process has no such
+	 * thread, or WAIT_UNKNOWN_THREAD.
+	 */
 	pid_t (*thread_of)(const struct wait_context *c, pid_t tid);
-	/* Its name, "" unknown. */
+	/* The thread's name, "" unknown. */
 	void (*name_of)(const struct wait_context *c, pid_t tid, char name[WAIT_NAME_MAX]);
-	/* Whether the thread of the description still waits where it did when its lock was looked at. NULL: it does. */
+	/*
+	 * Whether the described thread still waits where it did when its lock was read. NULL: it
+	 * does.
+	 */
 	bool (*still_waits)(const struct wait_context *c);
-	/* What a descriptor is, as the link in /proc/PID/fd shows it; the length, 0 unknown. NULL: unknown. */
+	/*
+	 * What a descriptor is, in the form of the link in /proc/PID/fd. Returns the length, 0
+	 * unknown. NULL: unknown.
+	 */
 	size_t (*link_of)(const struct wait_context *c, int fd, char *target, size_t size);
-	/* The descriptors that an epoll instance watches: how many, and up to max of them in fds. False, or NULL: unknown. */
+	/*
+	 * The descriptors that an epoll instance watches: their number, and up to max of them in
+	 * fds. False, or NULL: unknown.
+	 */
 	bool (*epoll_fds)(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n);
-	/* What the clock shows at which the target waits. NULL: unknown. */
+	/* The time on the clock that the target's wait uses. NULL: unknown. */
 	bool (*now)(clockid_t clock, struct timespec *now);
 };
 
-/* All that a description is made from. */
+/* Everything needed to describe one wait. */
 struct wait_context {
 	const struct vt_wait_ops *ops;
 	const struct vt_wait *wait;
@@ -49,10 +63,12 @@ struct wait_context {
 	struct vt_wait_ids *ids;
 	struct vt_waits waits; /* code and call; NONE when nothing is known */
 	struct vt_str detail, shared;
-	pid_t waits_for;    /* the thread that it says holds what this one waits for; 0 none */
+	pid_t waits_for;    /* the thread that holds what this one waits for; 0 none */
 };
 
-/* The system call futex: a lock with its owner, a condition, a semaphore, the end of a thread, ... */
+/*
+ * The futex system call: a lock with its owner, a condition, a semaphore, the end of a thread, ...
+ */
 void wait_futex(struct wait_context *c);
 
 /* One descriptor with its number: "descriptor 7, a pipe", "descriptor 3, /dev/nvidiactl". Bounded; the path is hostile. */
@@ -64,22 +80,25 @@ void wait_add_fds(struct wait_context *c, const int *fds, size_t n);
 /* A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a socket". */
 const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode);
 
-/* Sets what it waits for; call lives as long as the model, NULL none. The detail is added by what follows. */
+/*
+ * Sets what the thread waits for. call lives as long as the model; NULL none. The functions below
+ * add the detail.
+ */
 void wait_for(struct wait_context *c, enum vt_waits_code code, const char *call);
 
-/* To the detail, and to what processes that do the same share. */
+/* Adds text to the detail, also to the part that processes doing the same share. */
 void wait_add(struct wait_context *c, const char *text);
 
-/* A name of the target's or a number: long numbers in it are not shared. */
+/* Adds a name from the target, or a number. Long numbers in it do not go into the shared part. */
 void wait_add_name(struct wait_context *c, const char *text);
 
-/* What is this process's own: a number of a thread, an address. */
+/* Adds what is specific to this process: a tid, an address. */
 void wait_add_own(struct wait_context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether any of the inner frames has a name that contains text. */
 bool wait_in_function(const struct vt_model_thread *thread, const char *text);
 
-/* The functions of vt_wait_live that are at home elsewhere. */
+/* Functions of vt_wait_live that are defined in other files. */
 size_t wait_live_link_of(const struct wait_context *c, int fd, char *target, size_t size);
 bool wait_live_epoll_fds(const struct wait_context *c, int epfd, int *fds, size_t max, size_t *n);
 
