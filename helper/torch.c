@@ -145,7 +145,7 @@ static void take_line(struct self *self, const char *line)
 		self->ranges[self->n_ranges++] = (struct range){ start, end };
 }
 
-/* Fills the ranges anew; on failure there are none, and everything is read by the kernel. */
+/* Fills the ranges again; on failure there are none, and the kernel does every read. */
 static void read_ranges(struct self *self)
 {
 	long fd = vt_sys4(SYS_openat, AT_CWD, (long)"/proc/self/maps", OPEN_READ_CLOEXEC, 0);
@@ -172,7 +172,7 @@ static void read_ranges(struct self *self)
 			line = i + 1;
 		}
 		if (!line && used == TEXT_SIZE - 1)
-			break; /* no line is so long */
+			break; /* no line is this long */
 		for (uint64_t i = line; i < used; i++)
 			self->text[i - line] = self->text[i];
 		used -= line;

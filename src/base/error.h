@@ -33,7 +33,10 @@ struct vt_error {
 	char *message;    /* one line of English without a full stop; never NULL */
 };
 
-/* What creating an error returns when there is no memory for one. Destroying it is allowed and does nothing. */
+/*
+ * The result of creating an error when there is no memory for one. Destroying it is allowed and
+ * does nothing.
+ */
 extern struct vt_error vt_enomem;
 
 /* Each returns a new error (or &vt_enomem); never NULL. The _os form appends the text of errnum to the message. */

@@ -416,7 +416,10 @@ static void *try_thread(void *arg)
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
 	}
-	/* The event stop of a group stop carries the stopping signal, that of an interruption SIGTRAP. */
+	/*
+	 * The event stop of a group stop carries the stopping signal, the one of an interruption
+	 * SIGTRAP.
+	 */
 	if ((info.si_status & 0xff) != SIGTRAP)
 		attempt->result = VT_BORROW_STOPPED;
 	else

@@ -136,7 +136,7 @@ static bool is_named(int task, const char *entry, int tid)
 		return false;
 	}
 	while (getline(&line, &size, fp) > 0)
-		/* The last number is that of the innermost namespace. */
+		/* The last number belongs to the innermost namespace. */
 		if (!strncmp(line, tag, sizeof(tag) - 1))
 			return strtol(strrchr(line, '\t') + 1, NULL, 10) == tid;
 	return strtol(entry, NULL, 10) == tid; /* Linux before 4.1 does not tell */

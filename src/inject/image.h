@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes into the target: the stub as it is, and the helper library as an image for one load address. */
+/*
+ * The code for the target: the stub unchanged, and the helper library as an image for one load
+ * address.
+ */
 #ifndef VT_INJECT_IMAGE_H
 #define VT_INJECT_IMAGE_H
 

@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define VT_JSON_IN_MAX (UINT64_C(1) << 29) /* bytes of a document: that of two million blocks has 330 MB */
+#define VT_JSON_IN_MAX (UINT64_C(1) << 29) /* bytes of a document: two million blocks take 330 MB */
 
 struct vt_json_in {
 	struct vt_arena *values;  /* of the document */

@@ -692,7 +692,10 @@ static bool try_symbol(struct lookup *lookup, uint64_t index)
 	name = bytes_at(module, dynamic->strtab + sym.st_name, lookup->name_size);
 	if (!name || memcmp(name, lookup->name, lookup->name_size) != 0 || sym.st_shndx == SHN_UNDEF)
 		return false;
-	/* The address of an indirect function is its resolver's, that of a thread-local one is an offset. */
+	/*
+	 * The address of an indirect function is its resolver's; that of a thread-local symbol is
+	 * an offset.
+	 */
 	if (ELF64_ST_TYPE(sym.st_info) == STT_GNU_IFUNC || ELF64_ST_TYPE(sym.st_info) == STT_TLS)
 		return false;
 

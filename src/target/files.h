@@ -34,7 +34,10 @@ struct vt_files_ops {
 	bool (*accepts)(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry);
 	/* The target's memory alone, for a module without a file; NULL when it cannot be read. */
 	struct vt_memsrc *(*memory)(struct vt_files *files);
-	/* A regular file by the path that the target has for it, without leaving the target's root; -1 when there is none. */
+	/*
+	 * Opens a regular file by the target's path, without leaving the target's root; -1 when
+	 * there is none.
+	 */
 	int (*open)(struct vt_files *files, const char *path);
 	/* A value of the auxiliary vector (AT_PHDR, ...), 0 when it is not there. */
 	uint64_t (*auxv)(struct vt_files *files, uint64_t type);
@@ -51,7 +54,10 @@ struct vt_error *vt_files_live_create(pid_t pid, struct vt_files **ret);
 /* NULL is fine. */
 void vt_files_destroy(struct vt_files *files);
 
-/* A regular file below the directory root, by a path that no link leads out of it; -1 when there is none. */
+/*
+ * Opens a regular file below the directory root, following no link out of it; -1 when there is
+ * none.
+ */
 int vt_files_open_in(int root, const char *path);
 
 #endif

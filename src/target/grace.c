@@ -12,7 +12,7 @@
 
 #define BETWEEN_NS (500 * VT_NS_PER_US)
 
-/* A thread that has to be waited for. */
+/* A thread to wait for. */
 struct thread {
 	pid_t tid;
 	uint64_t ran_ns; /* when the wait began */

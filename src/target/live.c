@@ -352,7 +352,10 @@ static struct run *run_for(struct vt_live *live, uint64_t base)
 	return oldest;
 }
 
-/* Reads the page that holds addr and as many after it as can be had; then those before it. 0 or a negative errno. */
+/*
+ * Reads the page that holds addr and as many after it as possible; then those before it. 0 or a
+ * negative errno.
+ */
 static int fill_run(struct vt_live *live, struct run *run, uint64_t addr)
 {
 	uint8_t *data = run_data(live, run);

@@ -13,7 +13,10 @@
 
 struct vt_live; /* opaque */
 
-/* Opens what is needed to read the process. VT_ERR_PERMISSION, VT_ERR_GONE. *ret is set only on success. */
+/*
+ * Opens the files that are needed to read the process. VT_ERR_PERMISSION, VT_ERR_GONE. *ret is set
+ * only on success.
+ */
 struct vt_error *vt_live_create(pid_t pid, struct vt_live **ret);
 void vt_live_destroy(struct vt_live *live);
 

@@ -649,8 +649,8 @@ void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid
 
 	*sample = (struct vt_thread_sample){ .info = { .tid = tid, .cpu = -1, .syscall_nr = -1 } };
 	/*
-	 * Here the counters come before the registers, below after them: so they span what is read
-	 * in between.
+	 * Reads the counters before the registers here, and after them below, so they span what is
+	 * read in between.
 	 */
 	sample->asleep = dirfd >= 0 && read_sample_status(sample, dirfd) && read_sample_syscall(sample, dirfd);
 }

@@ -167,7 +167,7 @@ bool vt_processes_descends(const struct vt_processes *processes, size_t process,
 	return false;
 }
 
-/* ---- what is read when it is asked for ---- */
+/* ---- what is read on demand ---- */
 
 /* /proc/X/file of a process whose main thread may have ended before the others. */
 static int open_view(pid_t pid, const char *file, int flags)

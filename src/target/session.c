@@ -51,7 +51,7 @@
 #define SETTLE_NS (5 * VT_NS_PER_MS)
 
 enum phase {
-	PHASE_NEW,     /* not attached; also one that cannot be interrupted at the moment */
+	PHASE_NEW,     /* not attached, or cannot be interrupted at the moment */
 	PHASE_SEIZED,  /* attached, runs */
 	PHASE_WAITING, /* interrupted, has not reported yet */
 	PHASE_HELD,    /* stopped */
@@ -256,7 +256,10 @@ static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 
 	if (index) {
 		thread = &stopping->session->threads.data[*index];
-		/* Thread numbers are used again: one that ended may have given its number to a new one. */
+		/*
+		 * Thread numbers are reused: a new thread may have the number of one that has
+		 * ended.
+		 */
 		if (thread->why != why_ended || !is_alive(stopping, tid))
 			return NULL;
 	} else {

@@ -97,7 +97,7 @@ static const void *direct_snapshot(struct vt_memsrc *src, uint64_t addr, size_t 
 
 static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot, .direct = direct_snapshot };
 
-/* The part of the stack of one thread that is to be copied; an empty range when there is none. */
+/* The part of one thread's stack to copy; an empty range when there is none. */
 static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t limit)
 {
 	const struct vt_map_entry *entry = vt_maps_find(maps, sp);

@@ -83,7 +83,7 @@ static bool look_beside(const struct vt_module *runtime, pid_t pid, char *path, 
 	return false;
 }
 
-/* libc has it since glibc 2.34, libdl before. */
+/* In libc since glibc 2.34, before in libdl. */
 static uint64_t find_dlopen(struct vt_modules *modules)
 {
 	uint64_t addr = vt_modules_symbol(modules, "libdl.so", "dlopen");

@@ -199,7 +199,7 @@ static uint32_t high_descriptor(pid_t pid)
 	return limit.rlim_cur > 16 ? (uint32_t)limit.rlim_cur - 16 : 0;
 }
 
-/* libc has it since glibc 2.34, libdl before. */
+/* In libc since glibc 2.34, before in libdl. */
 static uint64_t find_loader(struct vt_modules *modules, const char *name)
 {
 	static const char *const libraries[] = { "libdl.so", "libdl-2.", "libc.so.6" };
