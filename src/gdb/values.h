@@ -16,23 +16,26 @@ enum vt_gdb_values {
 	VT_GDB_PYTHON = 1 << 5,
 };
 
-/* Those of a command (VT_GDB_x | ...) are void until it sets them: none is left of the command before when it fails. */
+/*
+ * Makes the variables of a command (VT_GDB_x | ...) void until the command sets them: when it
+ * fails, no value of an earlier command is left.
+ */
 void vt_gdb_values_forget(struct vt_gdb_answer *answer, unsigned int values);
 
-/* Of the process and its allocators. What is not exact is void. */
+/* The variables for the process and its allocators. Inexact values are void. */
 void vt_gdb_values_memory(struct vt_gdb_answer *answer, const struct vt_model *model);
 
-/* Of its devices, as the driver said: void when it was not asked. */
+/* The variables for its devices, from the driver: void when the driver was not asked. */
 void vt_gdb_values_devices(struct vt_gdb_answer *answer, const struct vt_model *model);
 
-/* Of what is at an address. */
+/* The variables for what is at an address. */
 void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model, const struct vt_found *found);
 
-/* Of the threads; of one. */
+/* The variables for all threads, and for one thread. */
 void vt_gdb_values_threads(struct vt_gdb_answer *answer, const struct vt_model *model);
 void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_thread *thread);
 
-/* Of a Python frame. */
+/* The variables for a Python frame. */
 void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number, const struct vt_model_frame *frame);
 
 #endif
