@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of all commands that can look at a core in place of a live process. */
+/* The options of all commands that can read a core instead of a live process. */
 #ifndef VT_CMD_OPTIONS_CORE_H
 #define VT_CMD_OPTIONS_CORE_H
 
@@ -12,8 +12,8 @@
 extern const struct argp vt_core_argp;
 
 /*
- * After the options: sets the origin. Options that do not go together end with a usage error; false when neither a process
- * nor a core was named.
+ * Sets the origin after all options are parsed. Conflicting options end with a usage error. False
+ * when the options name neither a process nor a core.
  */
 bool vt_choose_origin(struct argp_state *state, struct vt_subject *subject, bool have_pid);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of all commands that switch recording on: what is recorded. */
+/* The options of all commands that switch recording on: what to record. */
 #ifndef VT_CMD_OPTIONS_RECORD_H
 #define VT_CMD_OPTIONS_RECORD_H
 
@@ -10,10 +10,13 @@
 
 struct vt_record_options {
 	struct vt_record_request request;
-	bool given; /* one of them was */
+	bool given; /* the user gave at least one of them */
 };
 
-/* An argp child of a command: its input is a struct vt_record_options, which it sets to the defaults first. */
+/*
+ * An argp child of a command: its input is a struct vt_record_options. It first sets this to the
+ * defaults.
+ */
 extern const struct argp vt_record_argp;
 #define VT_RECORD_OPTIONS "--python, --native, --both, --max-memory, --sample, --cupti and --no-driver"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap watch: what its two ways have in common. */
+/* vramtap watch: what its two modes share. */
 #ifndef VT_CMD_WATCH_H
 #define VT_CMD_WATCH_H
 
@@ -13,23 +13,27 @@
 
 struct vt_watch_options {
 	pid_t pid;
-	bool on_oom, grow;   /* one of them */
+	bool on_oom, grow;   /* exactly one is set */
 	uint64_t timeout_ns; /* 0: none */
-	uint64_t every_ns;   /* --grow: between two reports */
-	const char *then;    /* the file for the report or the reports, NULL none, "-" standard output */
+	uint64_t every_ns;   /* --grow: time between two reports */
+	const char *then;    /* the file for the reports; NULL none, "-" standard output */
 	const char *exec;    /* --on-oom: a command for the shell, NULL none */
-	struct vt_record_options record; /* --on-oom: where it is off */
+	struct vt_record_options record; /* --on-oom: used where recording is off */
 	struct vt_collect_options collect;
 	struct vt_output output;
 };
 
-/* watch_oom.c, watch_grow.c: until the time is over, the process ends, or the user wants to end it. Return the exit code. */
+/*
+ * watch_oom.c, watch_grow.c: watch until the time is over, the process ends, or the user ends it.
+ * Return the exit code.
+ */
 int vt_watch_oom(struct vt_watch_options *options);
 int vt_watch_grow(struct vt_watch_options *options);
 
 /*
- * From here on SIGINT, SIGTERM, SIGHUP and SIGQUIT are only remembered: vt_watch_ended() is true afterwards, and sleeping ends.
- * The second one ends this program at once, which leaves the target well, but not what was switched on for it.
+ * From this call on, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT only makes vt_watch_ended() true
+ * and ends a sleep. The second one ends this program at once: the target stays well, but what was
+ * switched on in it stays on.
  */
 void vt_watch_catch_signals(void);
 bool vt_watch_ended(void);
