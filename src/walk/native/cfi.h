@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call frame information (.eh_frame) of one ELF image: the row for an address, and what it makes of a set of registers.
+ * Call frame information (.eh_frame) of one ELF image: finds the row for an address, and applies it
+ * to a set of registers.
  *
- * Why not libdw: 0.188 can be made to divide by zero, and to allocate gigabytes, by a damaged file; dwfl would also map
- * every file a second time, look for debug files, and bring the debuginfod client into the program. test_cfi.c compares
- * this with libdw, address by address.
+ * Why not libdw: a damaged file can make 0.188 divide by zero or allocate gigabytes. dwfl would
+ * also map every file a second time, look for debug files, and bring the debuginfod client into the
+ * program. test_cfi.c compares this code with libdw, address by address.
  */
 #ifndef VT_WALK_NATIVE_CFI_H
 #define VT_WALK_NATIVE_CFI_H
@@ -17,7 +18,7 @@
 #include "target/regs.h"
 #include "vramtap/mem.h"
 
-/* How one value of the caller is found. */
+/* How to find one value of the caller. */
 enum vt_cfi_how {
 	VT_CFI_UNDEFINED,
 	VT_CFI_SAME,     /* the callee has not changed it */
@@ -51,22 +52,27 @@ struct vt_cfi {
 		uint64_t offset, vaddr, size; /* of a PT_LOAD in the file */
 	} segments[VT_CFI_MAX_SEGMENTS];
 	size_t n_segments;
-	bool loaded; /* image is that of the loader: only what lies in one segment can be read */
+	bool loaded; /* the loader mapped image: only bytes inside one segment can be read */
 	uint64_t header_vaddr;   /* of .eh_frame_hdr: the base of addresses relative to "data" */
 	uint64_t table, n_table; /* the sorted table in it: offset in the file, entries; n_table 0: none */
 	uint64_t frames, frames_end; /* .eh_frame: offsets in the file; for a search without a table */
-	uint64_t *work_left; /* records, instructions and operations that may still be read; the caller may set it, NULL: any number */
+	/*
+	 * How many more records, instructions and operations may be read. The caller may set it.
+	 * NULL: no limit.
+	 */
+	uint64_t *work_left;
 };
 
 /*
- * image is a whole ELF file, or what is mapped of it at its offsets, and must outlive cfi. Only the pages that a look-up
- * needs are touched. False when it has no call frame information.
+ * image is a whole ELF file, or its mapped parts at their file offsets. It must outlive cfi. A
+ * look-up touches only the pages that it needs. False when image has no call frame information.
  */
 bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size);
 
 /*
- * The same for an image that the loader has mapped into this very process: phdrs are its program headers, bias is what it added
- * to addresses. Nothing outside its readable segments is read. It must stay mapped.
+ * The same for an image that the loader has mapped into this process itself. phdrs are its program
+ * headers; bias is what the loader added to addresses. Reads nothing outside its readable segments.
+ * The image must stay mapped.
  */
 bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, uint64_t bias);
 
@@ -76,14 +82,15 @@ bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *ro
 enum vt_cfi_result {
 	VT_CFI_STEPPED,
 	VT_CFI_OUTERMOST,   /* the row says that there is no caller */
-	VT_CFI_NO_REGISTER, /* a register that the rules need is not known */
+	VT_CFI_NO_REGISTER, /* the rules need a register whose value is unknown */
 	VT_CFI_NO_MEMORY,   /* stack memory could not be read: src->fault_addr */
 	VT_CFI_BAD_RULE,    /* an expression that makes no sense */
 };
 
 /*
- * Turns the registers of a frame into those of its caller; regs changes only when the result is VT_CFI_STEPPED. *cfa is
- * set for VT_CFI_STEPPED and, where it can be computed, for VT_CFI_OUTERMOST (else 0). bias is that of the module.
+ * Turns the registers of a frame into those of its caller. regs changes only when the result is
+ * VT_CFI_STEPPED. *cfa is set for VT_CFI_STEPPED and, if it can be computed, for VT_CFI_OUTERMOST
+ * (else 0). bias is the module's.
  */
 enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row, uint64_t bias,
 				struct vt_memsrc *src, struct vt_regs *regs, uint64_t *cfa);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbol names as people read them. What tells one frame from another stays (namespaces, class, function, short template
- * arguments); what only fills the line goes: parameter lists, return types, long template arguments, symbol versions and
- * the suffixes of compiler clones.
+ * Symbol names for people. The parts that distinguish frames stay: namespaces, class, function,
+ * short template arguments. The parts that only fill the line go: parameter lists, return types,
+ * long template arguments, symbol versions and the suffixes of compiler clones.
  */
 #ifndef VT_WALK_NATIVE_DEMANGLE_H
 #define VT_WALK_NATIVE_DEMANGLE_H
@@ -12,8 +12,9 @@
 #include "base/arena.h"
 
 /*
- * The readable form of a symbol of n bytes: C++ (Itanium ABI), Rust (both manglings) or plain. Hostile input is fine: what
- * does not parse, or would grow without bound, is returned as it is. NULL only when out of memory.
+ * The readable form of a symbol of n bytes: C++ (Itanium ABI), Rust (both manglings) or plain.
+ * Hostile input is safe: a symbol that does not parse, or would grow without bound, comes back
+ * unchanged. NULL only when out of memory.
  */
 const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n);
 

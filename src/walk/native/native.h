@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native frames from a memory source and registers, by call frame information (walk/native/cfi.h), and their names: all
- * program counters are collected first, then each module's symbol table is read once. Source lines and inlined functions
- * come from DWARF, where there is some.
+ * Native frames from a memory source and registers, by call frame information (walk/native/cfi.h),
+ * and their names. It collects all program counters first, then reads each module's symbol table
+ * once. Source lines and inlined functions come from DWARF, if there is any.
  */
 #ifndef VT_WALK_NATIVE_NATIVE_H
 #define VT_WALK_NATIVE_NATIVE_H
@@ -19,9 +19,12 @@
 #include "target/regs.h"
 #include "vramtap/mem.h"
 
-#define VT_NATIVE_MAX_FRAMES 65536 /* a thread */
+#define VT_NATIVE_MAX_FRAMES 65536 /* per thread */
 
-/* A function at an address, as the debug information has it. Strings: the symboliser's arena; hostile. */
+/*
+ * A function at an address, from the debug information. Strings live in the symboliser's arena and
+ * are hostile.
+ */
 struct vt_native_source {
 	const char *function; /* demangled; NULL unknown */
 	const char *file;     /* NULL unknown */
@@ -29,7 +32,7 @@ struct vt_native_source {
 };
 
 struct vt_native_frame {
-	uint64_t pc;       /* as in the register: the return address for all but the innermost and signal frames */
+	uint64_t pc;       /* a return address, except in the innermost and signal frames */
 	uint64_t cfa;      /* stack pointer of the caller; 0 unknown */
 	bool activation;   /* pc is the instruction itself, not a return address */
 	bool signal;       /* the trampoline under a signal handler; its caller was interrupted */
@@ -39,19 +42,19 @@ struct vt_native_frame {
 	const char *function; /* demangled; NULL unknown. Owned by the symboliser's arena; hostile */
 	const char *symbol;   /* as in the symbol table, before demangling; NULL unknown */
 	uint64_t function_offset;
-	/* from DWARF, where there is some (vt_native_lines_*): */
+	/* from DWARF, if there is any (vt_native_lines_*): */
 	const char *file; /* NULL unknown */
 	int line;         /* 0 unknown */
-	const struct vt_native_source *inlined; /* functions that were inlined here, innermost first */
+	const struct vt_native_source *inlined; /* functions inlined here, innermost first */
 	size_t n_inlined;
 };
 
 struct vt_native_stack {
 	pid_t tid;
 	VT_VEC(struct vt_native_frame) frames; /* innermost first */
-	bool truncated;   /* by the bound */
+	bool truncated;   /* at VT_NATIVE_MAX_FRAMES */
 	bool complete;    /* reached the thread's outermost frame */
-	char why[128];    /* why it ends early, or why a complete one may lack frames; "" when nothing is missing */
+	char why[128];    /* why it ends early, or may lack frames; "" when nothing is missing */
 };
 
 void vt_native_stack_deinit(struct vt_native_stack *stack);
@@ -74,24 +77,28 @@ struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_nativ
 				     struct vt_arena *arena);
 
 /*
- * Source lines and inlined functions of all frames whose modules, or their separate debug files, have DWARF. A child
- * process reads it, for at most budget_ns of work, and five times that as the clock goes; meanwhile other work can be
- * done, except that stacks and modules must stay as they are. Without any DWARF nothing is started, and finish() returns
- * at once. What the memo knows is not read again, what is read is put there, and what another process is reading is waited for.
+ * Source lines and inlined functions of all frames whose modules, or their separate debug files,
+ * have DWARF. A child process reads it, for at most budget_ns of CPU time and five times that of
+ * wall-clock time. The caller can do other work in that time, but must not change stacks and
+ * modules. Without DWARF no child starts, and finish() returns at once. Entries in the memo are not
+ * read again; new entries go there; entries that another process is reading are waited for.
  */
 struct vt_native_lines; /* opaque */
 struct vt_lines_memo;   /* walk/native/lines_memo.h */
 
-/* With processes that are at the same places. */
+/* Sharing with other processes that look up the same places. */
 struct vt_native_sharing {
 	struct vt_lines_memo *memo; /* NULL: none */
-	void (*waits)(void *arg);   /* before it is waited for what another process is about to find out; NULL: nobody is to be told */
+	void (*waits)(void *arg);   /* called before a wait for another process; NULL: none */
 	void *arg;
 };
 #define VT_NATIVE_LINES_BUDGET_NS (300 * VT_NS_PER_MS)
 struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
 				       uint64_t budget_ns, const struct vt_native_sharing *sharing, struct vt_native_lines **ret);
-/* Fills the frames. *n_missing: addresses that the child did not come to, for want of time or because it crashed. */
+/*
+ * Fills the frames. *n_missing: addresses that the child did not reach, because time ran out or it
+ * crashed.
+ */
 struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing);
 void vt_native_lines_destroy(struct vt_native_lines *lines);
 

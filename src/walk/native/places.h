@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program counters of all stacks, sorted, so that each module is looked at once. */
+/* The program counters of all stacks, sorted, so that each module is visited once. */
 #ifndef VT_WALK_NATIVE_PLACES_H
 #define VT_WALK_NATIVE_PLACES_H
 
@@ -9,10 +9,13 @@
 struct vt_native_place {
 	struct vt_native_frame *frame;
 	struct vt_module *module;
-	uint64_t pc; /* of the instruction: one byte before a return address is inside the call */
+	uint64_t pc; /* inside the instruction: a return address minus one is inside the call */
 };
 
-/* Of all frames that are in a module, by address. The caller frees *places, NULL when there are none. */
+/*
+ * The places of all frames that are in a module, by address. The caller frees *places; NULL when
+ * there are none.
+ */
 struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
 				  struct vt_native_place **places, size_t *n_places);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where CPython keeps what we read: one row of offsets for each release. The rows are generated from the interpreters' own
- * headers (walk/python/layouts.h); from 3.13 on the interpreter carries most of them itself (_Py_DebugOffsets at the start of
- * _PyRuntime), and then its own word counts and the row only adds what is missing there.
+ * Where CPython keeps what we read: one row of offsets for each release. The rows are generated
+ * from the interpreters' own headers (walk/python/layouts.h). From 3.13 on the interpreter itself
+ * has most offsets (_Py_DebugOffsets at the start of _PyRuntime). These take precedence, and the
+ * row only adds the missing ones.
  */
 #ifndef VT_WALK_PYTHON_LAYOUT_H
 #define VT_WALK_PYTHON_LAYOUT_H
@@ -12,8 +13,9 @@
 #include <stdint.h>
 
 /*
- * All facts about a release are numbers with a name. Most are offsets in bytes; the groups RUNTIME to UNICODE say in which
- * struct. The fields of one struct stand together: vt_python_layout_from_debug() relies on it.
+ * All facts about a release are named numbers. Most are offsets in bytes; the groups RUNTIME to
+ * UNICODE name the struct. The fields of one struct are adjacent: vt_python_layout_from_debug()
+ * relies on it.
  */
 #define VT_PY_FIELDS(X)                                                                                      \
 	X(RUNTIME_INTERPRETERS) /* _PyRuntimeState.interpreters.head */                                      \
@@ -23,7 +25,7 @@
 	X(INTERP_THREADS) /* head of the list of PyThreadState */                                            \
 	X(INTERP_GIL)     /* ceval.gil: pointer to the GIL, 3.12 on */                                       \
 	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                                       \
-	X(GIL_HOLDER)     /* PyThreadState that has or last had it */                                        \
+	X(GIL_HOLDER)     /* PyThreadState that holds it or last held it */                                  \
 	X(GIL_ENABLED)    /* int, free-threaded builds only */                                               \
 	X(GIL_SIZE)       /* of the whole struct: the locks that threads wait on lie in it */                \
 	X(TSTATE_NEXT)                                                                                       \
@@ -46,7 +48,7 @@
 	X(FRAME_GENERATOR) /* f_gen: its generator or 0; up to 3.10 */                                       \
 	X(FRAME_OWNER)    /* char, 3.11 on */                                                                \
 	X(FRAME_IS_ENTRY) /* bool, 3.11 only */                                                              \
-	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 while nobody asked for one; 3.11 on */            \
+	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 until code asks for one; 3.11 on */               \
 	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */                   \
 	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                           \
 	X(CODE_VARNAMES)  /* tuples of the names of variables, of cells, and of an outer function's cells; */ \
@@ -81,7 +83,7 @@
 	X(KEYS_KIND)       /* uint8_t; 3.11 on */                                                            \
 	X(KEYS_NENTRIES)                                                                                     \
 	X(KEYS_INDICES)    /* the index; the entries follow it */                                            \
-	X(VALUES_ARRAY)    /* where in what DICT_VALUES points to the values begin */                        \
+	X(VALUES_ARRAY)    /* where the values begin in the struct that DICT_VALUES points to */             \
 	X(SET_USED)                                                                                          \
 	X(SET_MASK)                                                                                          \
 	X(SET_TABLE)       /* pointer to pairs of key and hash */                                            \
@@ -125,7 +127,10 @@ struct vt_python_layout {
 	uint32_t at[VT_PY_N_FIELDS];
 };
 
-/* For each field the offset, in _PyRuntime, of the 64-bit word that says where the field is; VT_PY_NONE: not told. */
+/*
+ * For each field, the offset in _PyRuntime of the 64-bit word that has the field's offset;
+ * VT_PY_NONE: there is none.
+ */
 struct vt_python_debug {
 	uint8_t major, minor;
 	uint32_t at[VT_PY_N_FIELDS];
@@ -139,8 +144,9 @@ enum {
 };
 
 /*
- * From 3.12 on each code object has another co_version (an int). It follows co_firstlineno and five more ints (co_nlocalsplus,
- * co_framesize, co_nlocals, co_ncellvars, co_nfreevars), so in 3.12 to 3.14. Where it is, or VT_PY_NONE.
+ * The offset of co_version, or VT_PY_NONE. From 3.12 on each code object has its own co_version (an
+ * int). In 3.12 to 3.14 it follows co_firstlineno and five more ints (co_nlocalsplus, co_framesize,
+ * co_nlocals, co_ncellvars, co_nfreevars).
  */
 static inline uint32_t vt_py_code_version_at(const struct vt_python_layout *layout)
 {
@@ -156,8 +162,8 @@ const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigne
 const struct vt_python_layout *vt_python_layout_nth(size_t i);
 
 /*
- * Makes a layout from the interpreter's own words: runtime has the first size bytes of _PyRuntime and begins with the cookie.
- * False when the release has no row, or a word cannot be an offset.
+ * Makes a layout from the interpreter's own offsets. runtime has the first size bytes of _PyRuntime
+ * and begins with the cookie. False when the release has no row, or a word cannot be an offset.
  */
 bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size, struct vt_python_layout *layout);
 

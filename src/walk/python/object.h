@@ -16,8 +16,8 @@ struct vt_py_view {
 };
 
 /*
- * Copies the struct at addr as far as its fields first to last need it. -EINVAL when the layout asks for more than a view
- * can hold, else the errno of the memory source.
+ * Copies the part of the struct at addr that has its fields first to last. -EINVAL when the layout
+ * needs more than a view can hold, else the errno of the memory source.
  */
 int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr, enum vt_py_field first,
 		    enum vt_py_field last, struct vt_py_view *view);
@@ -71,23 +71,24 @@ static inline int vt_py_field_i32(struct vt_memsrc *src, const struct vt_python_
 }
 
 /*
- * True if object is exactly of this built-in type: its ob_type is the interpreter's own type object. That is known by its
- * symbol; where there is none, or another copy of it counts (copy relocations of executables), by its name, once.
+ * True if object is exactly of this built-in type: its ob_type is the interpreter's own type
+ * object. We know the type object by its symbol. Without a symbol, or when another copy counts
+ * (copy relocations of executables), we identify it once by its name.
  */
 bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum vt_python_type type);
 
-#define VT_PY_STR_MAX 4096 /* bytes of UTF-8 that are kept of one string */
+#define VT_PY_STR_MAX 4096 /* bytes of UTF-8 kept from one string */
 
 /*
- * Reads a str as UTF-8 into buf (VT_PY_STR_MAX + 1 bytes); longer ones are cut at a character. Surrogates that stand for
- * bytes that were not UTF-8 (os.fsdecode) become those bytes again. Returns the length, or a negative errno: -EINVAL when
- * object is no str, or a damaged one.
+ * Reads a str as UTF-8 into buf (VT_PY_STR_MAX + 1 bytes). Cuts longer ones at a character
+ * boundary. Surrogates that encode non-UTF-8 bytes (os.fsdecode) become those bytes again. Returns
+ * the length, or a negative errno: -EINVAL when object is not a str, or a damaged one.
  */
 int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object, char *buf);
 
 /*
- * The same for the first max (at most VT_PY_STR_MAX) characters of an object that is known to be a str, or of a type that
- * derives from it; but surrogates are three bytes each, as UTF-8 would have them if it had them.
+ * The same for the first max (at most VT_PY_STR_MAX) characters of an object that is known to be a
+ * str or of a derived type. Here each surrogate becomes three bytes, by UTF-8's general scheme.
  */
 int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf);
 

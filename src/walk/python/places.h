@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places in Python code that somebody recorded, as an address and an offset: their names and lines. */
+/*
+ * Names and lines of recorded places in Python code. A place is recorded as an address and an
+ * offset.
+ */
 #ifndef VT_WALK_PYTHON_PLACES_H
 #define VT_WALK_PYTHON_PLACES_H
 
@@ -7,14 +10,17 @@
 
 struct vt_python_place {
 	uint64_t code; /* PyCodeObject */
-	int32_t lasti; /* byte offset, as PyFrame_GetLasti() gave it */
+	int32_t lasti; /* byte offset from PyFrame_GetLasti() */
 	bool valid;    /* there is a code object */
 	const char *function; /* as in struct vt_python_frame; owned by struct vt_python */
 	const char *file;
 	int line;
 };
 
-/* Names all places at once. py->threads are used for it: what was there is gone. Fails when the target is gone, or memory is short. */
+/*
+ * Names all places at once. It uses py->threads and overwrites them. Fails when the target is gone
+ * or memory runs out.
+ */
 struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *src, struct vt_python_place *places, size_t n);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython's threads and frames, read from outside; no code runs in the target. CPython 3.8 to 3.14 (free-threaded ones too):
- * from 3.13 on by its own debug offsets, older ones by a layout table that scripts/gen-python-layouts.sh makes from headers
- * (walk/python/layouts.h).
+ * CPython's threads and frames, read from outside; no code runs in the target. Supports CPython 3.8
+ * to 3.14, free-threaded builds too: from 3.13 on by its own debug offsets, older ones by a layout
+ * table that scripts/gen-python-layouts.sh makes from headers (walk/python/layouts.h).
  *
- * In two steps, so that the target is stopped for the first one only: capture copies what changes while it runs (the chain
- * of frames), resolve reads what does not (names, file, line tables).
+ * There are two steps, so that the target is stopped for the first one only. Capture copies what
+ * changes while the target runs (the chain of frames). Resolve reads what does not (names, file,
+ * line tables).
  */
 #ifndef VT_WALK_PYTHON_PYTHON_H
 #define VT_WALK_PYTHON_PYTHON_H
@@ -22,7 +23,7 @@
 #include "vramtap/mem.h"
 #include "walk/python/tensor.h"
 
-#define VT_PYTHON_MAX_FRAMES 20000 /* a thread */
+#define VT_PYTHON_MAX_FRAMES 20000 /* per thread */
 #define VT_PYTHON_MAX_THREADS 65536
 #define VT_PYTHON_NO_GIL SIZE_MAX
 
@@ -43,37 +44,47 @@ struct vt_python_frame {
 	uint64_t code;    /* PyCodeObject */
 	int32_t lasti;    /* byte offset of the instruction in co_code, -1 not started */
 	bool generator;   /* belongs to a generator or coroutine */
-	bool entry;       /* its evaluation began a new C call of the evaluator: the native stack has one evaluator frame for
-			     the run of Python frames from here inwards (innermost first order: it ends a run) */
+	/*
+	 * This frame began a new C call of the evaluator. The native stack has one evaluator frame
+	 * for the run of Python frames from here inwards. Frames are innermost first, so it ends a
+	 * run.
+	 */
+	bool entry;
 	uint32_t interpreter; /* id of the interpreter that runs it: 0 the main one */
-	uint64_t c_frame; /* of an entry (3.12+): an address in the C stack frame of its evaluator; 0 unknown */
-	/* The bound local variables, names after resolve; NULL: not asked for, or not read. Owned by struct vt_python's arena. */
+	uint64_t c_frame; /* of an entry (3.12+): an address in its evaluator's C frame; or 0 */
+	/*
+	 * The bound local variables; resolve adds their names. NULL: not asked for, or not read.
+	 * Owned by the arena of struct vt_python.
+	 */
 	const struct vt_python_locals *locals;
 	/* resolved: */
-	const char *function; /* qualified name where there is one (3.11+), else co_name; NULL unknown; hostile */
+	const char *function; /* qualified name (3.11+), else co_name; NULL unknown; hostile */
 	const char *file;     /* co_filename; NULL unknown; hostile */
-	int line;             /* 0 unknown; capture sets it where a trace function has fixed it */
+	int line;             /* 0 unknown; capture sets it if a trace function has fixed it */
 };
 
-/* A global interpreter lock. From 3.12 on interpreters can have one of their own. */
+/* A global interpreter lock. From 3.12 on each interpreter can have its own. */
 struct vt_python_gil {
-	uint64_t addr; /* of the struct that the locks which threads wait on lie in */
+	uint64_t addr; /* of the struct that contains the locks that threads wait on */
 	uint64_t size;
-	uint64_t holder;   /* tstate; 0 nobody (always so in a free-threaded build with its GIL off) */
-	pid_t holder_tid;  /* 0 nobody, or not known which thread that is */
-	bool known;        /* whether somebody holds it, and who */
+	uint64_t holder;   /* tstate; 0 none (always 0 in a free-threaded build with its GIL off) */
+	pid_t holder_tid;  /* 0 none, or the holder's tid is unknown */
+	bool known;        /* holder is valid */
 	bool of_main;      /* of the main interpreter */
 };
 
-/* A thread of the process. Where it is in several interpreters its frames of all of them follow each other. */
+/*
+ * A thread of the process. If it is in several interpreters, frames has those of all, one after the
+ * other.
+ */
 struct vt_python_thread {
-	uint64_t tstate;           /* of the innermost frames, like all the rest */
+	uint64_t tstate;           /* of the innermost frames, like the fields below */
 	uint64_t interpreter;      /* PyInterpreterState */
 	uint32_t interpreter_id;   /* 0: the main interpreter */
-	size_t gil;                /* index in gils of that interpreter's, VT_PYTHON_NO_GIL unknown */
+	size_t gil;                /* that interpreter's index in gils; VT_PYTHON_NO_GIL unknown */
 	pid_t tid;             /* 0 unknown */
 	uint64_t pthread;      /* thread_id of PyThreadState: pthread_t; 0 unknown */
-	uint64_t c_stack;      /* 3.10 to 3.12: an address in its C stack, near the innermost evaluator's; 0 unknown */
+	uint64_t c_stack;      /* 3.10 to 3.12: in its C stack, near the inner evaluator; or 0 */
 	bool holds_gil;
 	bool truncated;        /* more frames than the bound, or an unreadable one */
 	VT_VEC(struct vt_python_frame) frames; /* innermost first */
@@ -102,42 +113,44 @@ struct vt_python {
 	struct vt_py_pages *pages;             /* private */
 	bool locals; /* read local variables too; set it before vt_python_init() */
 	struct vt_py_tensor_abi tensor; /* private */
-	size_t n_without_locals; /* frames whose local variables were not read: no time, or the target was running */
+	size_t n_without_locals; /* frames whose locals were not read: no time, or target running */
 	VT_VEC(struct vt_python_gil) gils;
 	VT_VEC(struct vt_python_thread) threads;
 	struct vt_arena arena; /* owns names */
 };
 
 /*
- * Finds the interpreter. VT_ERR_NOTFOUND when the target has none; VT_ERR_UNSUPPORTED for a version without a layout (the
- * message names it). py must be zeroed but for what is asked for.
+ * Finds the interpreter. VT_ERR_NOTFOUND when the target has none; VT_ERR_UNSUPPORTED for a version
+ * without a layout (the message names it). py must be zeroed, except for the caller's settings.
  */
 struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src);
 
-/* The same in a process that runs: what changed under the first look is looked at again. */
+/* The same for a running process: reads again what changed during the first read. */
 struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules, struct vt_live *live);
 
 void vt_python_deinit(struct vt_python *py);
 
 /*
- * Copies the frame chains of all threads. Bounded, cycles are detected; what cannot be read is said in the thread's why.
- * Thread ids are those of the target's own pid namespace; the caller translates. src is read by page: it need not be cached,
- * and must not be when it is not coherent (each chain is then checked to be the same after it was read). Local variables are
- * read for 20 ms (of processor time) at most, the innermost frames of all threads first, and of a coherent src only.
+ * Copies the frame chains of all threads. It is bounded and detects cycles; the thread's why tells
+ * what could not be read. Thread ids are those of the target's pid namespace; the caller translates
+ * them. It reads src by page, so src need not be cached. An incoherent src must not be cached: then
+ * each chain is read twice and must be the same. Local variables are read from a coherent src only,
+ * for at most 20 ms of CPU time, the innermost frames of all threads first.
  */
 struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src);
 
-/* Reads names and lines of all captured frames (once for each code object). */
+/* Reads the names and lines of all captured frames, once for each code object. */
 struct vt_error *vt_python_resolve(struct vt_python *py, struct vt_memsrc *src);
 
 /*
- * The GIL that a thread waits for when it sleeps on the futex at this address; NULL: it waits for something else. (All that
- * sleep on a GIL's own locks want it, or have just handed it over and will want it again.)
+ * The GIL that a thread waits for when it sleeps on the futex at this address; NULL: it waits for
+ * something else. (All threads that sleep on a GIL's own locks want the GIL, or have just handed it
+ * over and will want it again.)
  */
 const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py, const struct vt_python_thread *thread,
 						    uint64_t futex);
 
-/* Whether a thread holds the GIL of the interpreter that it is in: 1, 0, or -1 unknown. */
+/* Whether a thread holds its interpreter's GIL: 1, 0, or -1 unknown. */
 int vt_python_holds_gil(const struct vt_python *py, const struct vt_python_thread *thread);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python values as short text, the way Python itself would print the simple ones; no code runs in the target. */
+/*
+ * Python values as short text. Simple ones look as Python prints them. No code runs in the target.
+ */
 #ifndef VT_WALK_PYTHON_VALUE_H
 #define VT_WALK_PYTHON_VALUE_H
 
@@ -16,12 +18,12 @@ struct vt_py_values {
 void vt_py_values_deinit(struct vt_py_values *values);
 
 /*
- * Adds the text of an object, some hundred bytes at most; hostile (names of classes are as they are). What cannot be read
- * is "?". False when out of memory.
+ * Adds the text of an object, a few hundred bytes at most. The text is hostile: class names are
+ * unchanged. Unreadable parts become "?". False when out of memory.
  */
 bool vt_py_value_text(struct vt_py_values *values, uint64_t object, struct vt_str *out);
 
-/* What a cell holds: 0 nothing. An object that is no cell is its own value. */
+/* The object that a cell holds; 0 when empty. An object that is not a cell is its own value. */
 uint64_t vt_py_cell_value(struct vt_py_values *values, uint64_t object);
 
 #endif

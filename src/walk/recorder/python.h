@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the recorder in the target must know of its interpreter. */
+/* What the recorder must know about the target's interpreter. */
 #ifndef VT_WALK_RECORDER_PYTHON_H
 #define VT_WALK_RECORDER_PYTHON_H
 
@@ -7,9 +7,9 @@
 #include "walk/python/python.h"
 
 /*
- * From an interpreter that vt_python_init() has found. VT_ERR_UNSUPPORTED: the recorder cannot read the frames of that one (the
- * message says why). VT_ERR_BUSY: nothing has shown yet that it is laid out as its release is, since none of its threads runs
- * Python code.
+ * Fills out from an interpreter that vt_python_init() has found. VT_ERR_UNSUPPORTED: the recorder
+ * cannot read its frames (the message says why). VT_ERR_BUSY: its layout is not confirmed yet,
+ * because none of its threads runs Python code.
  */
 struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src,
 				    struct vt_recorder_python *out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stacks that records refer to: only those that are asked for are read, each once, and each place in them once. They are read
- * after the records; the tables only grow while the recorder is on, so what a record refers to is in them.
+ * The stacks that records refer to. Only requested stacks are read, each once, and each place in
+ * them once. They are read after the records. The tables only grow while the recorder is on, so
+ * they have every stack that a record refers to.
  */
 #ifndef VT_WALK_RECORDER_STACKS_H
 #define VT_WALK_RECORDER_STACKS_H
@@ -15,21 +16,21 @@ struct vt_recorder_trace {
 	uint32_t id;      /* in the recorder's table of stacks */
 	uint32_t n_python, n_native;
 	uint16_t flags;   /* enum vt_recorder_stack_flags */
-	bool invalid;     /* it does not hold together, or there is no such stack: it has no frames */
+	bool invalid;     /* inconsistent, or there is no such stack: it has no frames */
 	uint32_t *frames; /* n_python indices in python, then n_native in native; each innermost first */
 };
 
 struct vt_recorder_stacks {
 	VT_VEC(struct vt_recorder_trace) traces;
-	VT_VEC(struct vt_python_place) python; /* each is there once; not valid: its code object is gone, or cannot be read */
-	VT_VEC(uint32_t) code_of;              /* of each of python: index in codes */
+	VT_VEC(struct vt_python_place) python; /* unique; not valid: code gone or unreadable */
+	VT_VEC(uint32_t) code_of;              /* for each in python: index in codes */
 	VT_VEC(struct vt_recorder_code) codes;
-	VT_VEC(uint64_t) native;               /* return addresses; each is there once */
+	VT_VEC(uint64_t) native;               /* return addresses; unique */
 	struct vt_map trace_of;                /* id → index in traces */
 	size_t n_invalid;                      /* traces */
-	size_t n_gone;                         /* code objects that are not there any more */
+	size_t n_gone;                         /* code objects that no longer exist */
 	bool cut;                              /* there were too many */
-	char why[96];                          /* of the first that is invalid; "" */
+	char why[96];                          /* why the first invalid one is; "" none */
 	struct vt_arena arena;
 	/* private: */
 	struct vt_map codes_of, python_of, native_of;
@@ -39,15 +40,22 @@ struct vt_recorder_stacks {
 
 #define VT_RECORDER_NO_TRACE UINT32_MAX
 
-/* Asks for a stack: its index in traces; VT_RECORDER_NO_TRACE when there are too many. False when memory is short. */
+/*
+ * Requests a stack. *trace: its index in traces; VT_RECORDER_NO_TRACE when there are too many.
+ * False when out of memory.
+ */
 bool vt_recorder_stacks_want(struct vt_recorder_stacks *stacks, uint32_t id, uint32_t *trace);
 
-/* Reads all that were asked for. head_addr: of the recorder's head. Fails when the target is gone, or memory is short. */
+/*
+ * Reads all requested stacks. head_addr: of the recorder's head. Fails when the target is gone or
+ * memory runs out.
+ */
 struct vt_error *vt_recorder_stacks_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_stacks *stacks);
 
 /*
- * Names the places in Python. A code object may have been freed since, and its memory be another's: it counts only where it looks as
- * it did, before and after its names are read. src: not cached when it is not coherent; names_src may be.
+ * Names the places in Python. A code object may have been freed since, and its memory reused. So it
+ * counts only if it looks as recorded, both before and after its names are read. src must not be
+ * cached when it is not coherent; names_src may be.
  */
 struct vt_error *vt_recorder_stacks_name(struct vt_recorder_stacks *stacks, struct vt_python *py, struct vt_memsrc *src,
 					 struct vt_memsrc *names_src);

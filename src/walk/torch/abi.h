@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The containers that PyTorch's allocator is made of, as they lie in memory on x86-64. Shared by discovery and walk.
+ * The memory layout of the containers in PyTorch's allocator, on x86-64. Discovery and walk share
+ * it.
  */
 #ifndef VT_WALK_TORCH_ABI_H
 #define VT_WALK_TORCH_ABI_H
@@ -14,19 +15,20 @@
 
 /* ska::flat_hash_set/_map (c10/util/flat_hash_map.h, sherwood_v3_table). Unchanged from PyTorch 1.13 to 2.15. */
 struct vt_ska {
-	uint64_t entries; /* of a static array of 4 while nothing was ever inserted */
+	uint64_t entries; /* a static array of 4 until the first insertion */
 	uint64_t mask;    /* number of home slots - 1 */
 	int8_t shift;     /* of the Fibonacci hash: 64 - log2(mask + 1); 63 while mask is 0 */
 	int8_t max_lookups;
 	uint16_t pad;
-	uint32_t max_load_bits; /* float, 0.5 unless somebody set it, which PyTorch does not */
+	uint32_t max_load_bits; /* float, 0.5 by default; PyTorch does not change it */
 	uint64_t n;
 };
 _Static_assert(sizeof(struct vt_ska) == 32, "as compiled by g++");
 
 /*
- * A slot begins with the distance of its element from home, -1 when empty; the element follows at +8. Elements lie in slots
- * [0, mask + max_lookups); the slot after those is the end mark (distance 0, no element).
+ * A slot begins with the distance of its element from home, -1 when empty. The element follows at
+ * +8. Elements are in slots [0, mask + max_lookups). The slot after these is the end mark (distance
+ * 0, no element).
  */
 #define VT_SKA_VALUE 8
 #define VT_SKA_SET_SLOT 16  /* of flat_hash_set<Block*> */
@@ -108,7 +110,10 @@ static inline uint64_t vt_ska_slots(const struct vt_ska *table)
 	return table->n ? table->mask + (uint64_t)table->max_lookups : 0;
 }
 
-/* What can be said of a set without reading a node; where it lies matters, since an empty one points to itself. */
+/*
+ * Checks a set without reading a node. Needs the set's address, because an empty set points to
+ * itself.
+ */
 static inline bool vt_rbset_plausible(const struct vt_rbset *set, uint64_t addr)
 {
 	if ((uint32_t)set->header_colour) /* the header is red */
@@ -128,13 +133,17 @@ struct vt_torch_pool {
 	struct vt_rbset unmapped; /* all zero where the release has none */
 };
 
-/* Reads the BlockPool at addr. 0, a negative errno of the source, or -EINVAL when it is none. */
+/*
+ * Reads the BlockPool at addr. Returns 0, a negative errno of the source, or -EINVAL when it is not
+ * a BlockPool.
+ */
 int vt_torch_read_pool(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
 		       struct vt_torch_pool *pool);
 
 /*
- * The two BlockPools of the PrivatePool at addr: 0, a negative errno, or -EINVAL when it is none. layout->private_large may be
- * VT_TORCH_NO_FIELD. *large_offset is where the large one was found.
+ * Reads the two BlockPools of the PrivatePool at addr. Returns 0, a negative errno, or -EINVAL when
+ * it is not a PrivatePool. layout->private_large may be VT_TORCH_NO_FIELD. *large_offset is the
+ * offset of the large pool.
  */
 int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
 			  struct vt_torch_pool *large, struct vt_torch_pool *small, uint16_t *large_offset);

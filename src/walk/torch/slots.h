@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which entries of the virtual table of PyTorch's allocator allocate. They move from release to release. */
+/* The entries of the vtable of PyTorch's allocator that allocate. They differ between releases. */
 #ifndef VT_WALK_TORCH_SLOTS_H
 #define VT_WALK_TORCH_SLOTS_H
 
@@ -7,8 +7,8 @@
 #include "walk/torch/torch.h"
 
 /*
- * Fills *out for the allocator that was found. vptr: that of its class, also while something else stands in the object. Nothing
- * is guessed: VT_ERR_UNSUPPORTED says why it is not known.
+ * Fills *out for the allocator in found. vptr: the vtable pointer of its class, even while the
+ * object has another one. It never guesses: VT_ERR_UNSUPPORTED says why the entries are unknown.
  */
 struct vt_error *vt_torch_slots(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
 				const struct vt_torch_found *found, uint64_t vptr, struct vt_recorder_torch *out);

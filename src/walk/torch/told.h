@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allocator as PyTorch itself tells it: what must be known from outside before it may be asked, and whether what it
- * told holds. It needs no layout.
+ * The allocator's blocks as PyTorch itself lists them: what we must know from outside before we may
+ * ask PyTorch, and the check of its answer. Needs no layout.
  */
 #ifndef VT_WALK_TORCH_TOLD_H
 #define VT_WALK_TORCH_TOLD_H
@@ -12,19 +12,21 @@
 #include "vramtap/torch.h"
 
 /*
- * The addresses of the devices' mutexes, in device order; returns how many there are, 0 when they are not found: the
- * vector in the allocator's object whose pointers all lead to a recursive mutex, as every release from 2.0 on has it.
+ * Finds the addresses of the devices' mutexes, in device order. Returns their number, 0 when not
+ * found. It searches the allocator object for a vector of pointers that all lead to a recursive
+ * mutex; every release from 2.0 on has one.
  */
 int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator, uint64_t mutexes[VT_TORCH_MAX_DEVICES]);
 
-/* The owner of a mutex: 0 it is free, -1 unreadable. */
+/* The tid of a mutex's owner: 0 free, -1 unreadable. */
 int32_t vt_torch_mutex_tid(struct vt_memsrc *src, uint64_t mutex);
 
 /*
- * Judges the first device's blocks among recs, which are n and begin with those of that device, by the same invariants as
- * a walk's: order, tiling, and sums that equal PyTorch's counters, which were read before and after. Fills *result:
- * complete; unstable when the counters moved meanwhile; refused when they did not and something is wrong. Returns how
- * many blocks are the device's.
+ * Checks one device's blocks. recs has n records and begins with those of this device. The
+ * invariants are those of a walk: order, tiling, and sums that equal PyTorch's counters, which were
+ * read before and after. Fills *result: complete; unstable when the counters changed between the
+ * two reads; refused when they did not change but an invariant fails. Returns the number of blocks
+ * of this device.
  */
 uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device, const struct vt_torch_stats *before,
 			const struct vt_torch_stats *after, struct vt_torch_device_result *result);

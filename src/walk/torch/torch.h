@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's native CUDA caching allocator, found and walked. Two parts with different callers:
+ * Finds and walks PyTorch's native CUDA caching allocator. Two parts with different callers:
  * - discovery (tool only): finds the exported allocator object, and every field offset by signature, in the target itself;
  * - the walk (tool and helper): reads segments and blocks with a given layout, checks the invariants, emits records.
- * Plain structs of both are in vramtap/torch.h.
+ * The plain structs of both are in vramtap/torch.h.
  */
 #ifndef VT_WALK_TORCH_TORCH_H
 #define VT_WALK_TORCH_TORCH_H
@@ -11,12 +11,13 @@
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
 
-/* ---- the walk: no libc beyond mem*(), no allocation except from the scratch it is given ---- */
+/* ---- the walk: uses no libc beyond mem*(), and allocates only from the scratch it gets ---- */
 
 struct vt_torch_sink {
 	/*
-	 * Room for n more records, or NULL when there is none (the walk then ends as truncated, or asks for room). The walk fills
-	 * result->blocks of them (fewer than it asked for, when it dropped some) and keeps the pointer only until the next call.
+	 * Returns room for n more records, or NULL when there is none (the walk then ends as
+	 * truncated, or asks for room). The walk fills result->blocks of them: fewer than it asked
+	 * for when it dropped some. It keeps the pointer only until the next call.
 	 */
 	struct vt_block_rec *(*reserve)(struct vt_torch_sink *sink, uint64_t n);
 };
@@ -24,7 +25,7 @@ struct vt_torch_sink {
 struct vt_torch_scratch {
 	void *base; /* zeroed or not; 16-byte aligned */
 	uint64_t size;
-	void *chunk; /* NULL, or where to read to, if that is more than the walk has for it in base */
+	void *chunk; /* a read buffer, if larger than the one that the walk has in base; or NULL */
 	uint64_t chunk_size;
 };
 
@@ -34,25 +35,33 @@ struct vt_torch_walk_limits {
 	uint64_t (*now_ns)(void);
 };
 
-/* Bytes of scratch that a walk of n blocks needs at the most. */
+/* The most bytes of scratch that a walk of n blocks needs. */
 uint64_t vt_torch_scratch_size(uint64_t n_blocks);
 
-/* The DeviceCachingAllocators of the native allocator: fills dcas (in device order), returns how many, or -1. */
+/*
+ * Fills dcas with the native allocator's DeviceCachingAllocators, in device order. Returns their
+ * number, or -1.
+ */
 int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t allocator,
 		     uint64_t dcas[VT_TORCH_MAX_DEVICES]);
 
-/* How many blocks the device has in its tables (a bound for room and scratch), or -1 when it cannot be read. */
+/*
+ * The number of blocks in the device's tables (a bound for room and scratch), or -1 when
+ * unreadable.
+ */
 int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
 
 /*
- * Walks one device, in two halves. Fills *result always. Its lock and owner_tid fields are the caller's, but a walk that finds
- * the mutex held all the while sets them. When src is not coherent, blocks that fail validation are dropped and counted, and the
- * result is UNSTABLE, never silently wrong; when it is coherent, or turns out to have been, one failed invariant makes the result
- * REFUSED.
+ * Walks one device, in two halves. Always fills *result. The caller sets its fields lock and
+ * owner_tid, but a walk that finds the mutex held throughout sets them too. When src is not
+ * coherent, the walk drops and counts blocks that fail validation, and the result is UNSTABLE,
+ * never silently wrong. When src is coherent, or turns out to have been, one failed invariant makes
+ * the result REFUSED.
  *
- * vt_torch_walk_read() is the half that needs the allocator to stand still. It returns what vt_torch_walk_finish() goes on
- * with, or NULL when *result is final already. The walk lives in the scratch; it keeps layout and result, and no pointer into
- * the target: src may change or be gone by then.
+ * vt_torch_walk_read() is the half that needs the allocator to stand still. It returns the walk for
+ * vt_torch_walk_finish(), or NULL when *result is already final. The walk lives in the scratch. It
+ * keeps layout and result, but no pointer into the target: src may change or disappear before
+ * vt_torch_walk_finish().
  */
 struct vt_torch_walk;
 
@@ -62,12 +71,12 @@ struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_
 void vt_torch_walk_finish(struct vt_torch_walk *walk, struct vt_torch_sink *sink);
 
 /*
- * Between the halves: whether what was read, from whatever source, is what src has now, so that it need not be read again. True
- * only when that is certain; a few small reads.
+ * For use between the halves: whether what was read, from any source, equals what src has now, so
+ * that a second read is unnecessary. True only when that is certain. Costs a few small reads.
  */
 bool vt_torch_walk_holds(struct vt_torch_walk *walk, struct vt_memsrc *src);
 
-/* Both at once. */
+/* Both halves at once. */
 void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
 			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
 			  struct vt_torch_sink *sink, struct vt_torch_device_result *result);
@@ -84,22 +93,25 @@ int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout
 
 enum vt_torch_backend {
 	VT_TORCH_ABSENT,    /* no libc10_cuda.so in the target */
-	VT_TORCH_UNUSED,    /* loaded, but the allocator was not initialised: no block can exist */
+	VT_TORCH_UNUSED,    /* loaded, but the allocator is not initialised: no block can exist */
 	VT_TORCH_NATIVE,    /* layout found */
 	VT_TORCH_ASYNC,     /* the cudaMallocAsync backend is active */
 	VT_TORCH_PLUGGABLE, /* a CUDAPluggableAllocator is active */
 	VT_TORCH_UNKNOWN,   /* no layout passed the invariants: refused */
 };
 
-/* How the place of a field is known. */
+/* How we know the offset of a field. */
 enum vt_torch_how {
-	VT_TORCH_HOW_NOT,       /* it is VT_TORCH_NO_FIELD: there is none, or this target shows nothing that would tell it */
-	VT_TORCH_HOW_SIGNATURE, /* by what is in it in this target */
-	VT_TORCH_HOW_PLACE,     /* by its neighbours: whatever else it might be has the same value everywhere now */
-	VT_TORCH_HOW_TABLE,     /* from the row of a known release; nothing in this target tells it */
+	VT_TORCH_HOW_NOT,       /* VT_TORCH_NO_FIELD: none, or the target does not reveal it */
+	VT_TORCH_HOW_SIGNATURE, /* by its contents in this target */
+	VT_TORCH_HOW_PLACE,     /* by its neighbours: all other candidates have equal values now */
+	VT_TORCH_HOW_TABLE,     /* from the row of a known release; the target does not reveal it */
 };
 
-/* The fields of a layout: identifier, PyTorch's class, what PyTorch calls it, member of struct vt_torch_layout. */
+/*
+ * The fields of a layout: identifier, PyTorch's class, PyTorch's name, member of struct
+ * vt_torch_layout.
+ */
 #define VT_TORCH_FIELDS(F)                                                                    \
 	F(DEVICE_VECTOR, "NativeCachingAllocator", "device_allocator", device_vector)         \
 	F(MUTEX, "DeviceCachingAllocator", "mutex", mutex)                                    \
@@ -143,15 +155,16 @@ struct vt_torch_found {
 	const struct vt_module *c10_cuda;
 	struct vt_torch_layout layout; /* valid for NATIVE */
 	uint8_t how[VT_TORCH_N_FIELDS]; /* enum vt_torch_how, for NATIVE */
-	const struct vt_torch_row *row; /* of the table, whose layout this is; NULL: of no known release (walk/torch/table.h) */
-	char differs[160];  /* what the table says otherwise of the release that this is by its version, "" nothing */
-	char version[64];   /* PyTorch's version as its version.py says, "" unknown; hostile bytes */
-	char why[160];      /* for UNKNOWN: what was looked for and not found, or which invariant failed */
+	const struct vt_torch_row *row; /* the matching row (walk/torch/table.h); NULL: none */
+	char differs[160];  /* differences from the row of this version, "" none */
+	char version[64];   /* PyTorch's version from its version.py, "" unknown; hostile bytes */
+	char why[160];      /* for UNKNOWN: what was not found, or which invariant failed */
 };
 
 /*
- * Finds the allocator of the target by signature. Fails only when the target is gone or unreadable. While the target runs,
- * src must not be cached (vt_live_source()): what was read in the middle of a change is read again. It is fast without too.
+ * Finds the target's allocator by signature. Fails only when the target is gone or unreadable.
+ * While the target runs, src must not be cached (vt_live_source()): what was read in the middle of
+ * a change is read again. It is fast without a cache.
  */
 struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
 			       struct vt_torch_found *found);
