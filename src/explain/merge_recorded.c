@@ -13,7 +13,10 @@ static const struct vt_module *find_interpreter(const struct vt_native_stack *na
 	return NULL;
 }
 
-/* Where in the frames of the model each native place begins: inlined ones come before the function that they are in. */
+/*
+ * The index of each native place in the model's frames: inlined functions come before the function
+ * that contains them.
+ */
 static bool find_places(struct vt_recorded_places *places, const struct vt_native_stack *native, struct vt_arena *arena)
 {
 	const struct vt_module *interpreter = find_interpreter(native);
@@ -83,7 +86,9 @@ static void add_python(struct merge *m, const uint32_t *python, size_t n)
 		m->frames[m->n++] = python[i];
 }
 
-/* The index after the outermost native frame that is more than how the program or the thread began. */
+/*
+ * The index after the outermost native frame that is not startup code of the program or the thread.
+ */
 static size_t find_end(const struct merge *m)
 {
 	size_t end = m->n_native;
@@ -123,7 +128,10 @@ static void merge(struct merge *m, const uint32_t *python, size_t n_python, stru
 
 	for (size_t i = 0; i < end; i++) {
 		if (n_python && role(m, i) == VT_MERGE_EVALUATOR) {
-			/* As many of them as Python frames: one each. Else the innermost has them all. */
+			/*
+			 * As many evaluators as Python frames: one for each. Else the innermost
+			 * evaluator has all.
+			 */
 			size_t take = n == n_python ? 1 : i == first ? n_python : 0;
 
 			add_python(m, python + k, take);

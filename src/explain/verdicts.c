@@ -13,17 +13,17 @@
 enum rule_flags {
 	/* what is looked at */
 	PYTHON = 1 << 0,       /* a Python frame; else a native one */
-	BY_NAME = 1 << 1,      /* no frame: function is the thread's name; for threads whose functions have no names */
+	BY_NAME = 1 << 1,      /* no frame: function is the thread's name; for stripped libraries */
 	KERNEL = 1 << 12,      /* no frame: a function in the kernel, of a thread in state D or in a page fault */
 	UNDER_PYTHON = 1 << 2, /* the frame was called by the interpreter itself */
-	WORKER = 1 << 3,       /* only the start of the thread is outside of it; all inside of it only waits */
+	WORKER = 1 << 3,       /* only the thread's start is outside; all frames inside only wait */
 	/* conditions on the thread */
-	INNERMOST = 1 << 4,    /* it does not run, and all frames inside of this one only wait (see waiting_modules) */
+	INNERMOST = 1 << 4,    /* it does not run; all frames inside only wait (waiting_modules) */
 	FOR_LOCK = 1 << 5,     /* the same, and it waits for a futex */
 	NO_PYTHON = 1 << 6,    /* the stack has no Python frame */
 	WITH_PYTHON = 1 << 7,  /* the stack has one */
 	/* what the rule means */
-	API_CUDA = 1 << 8,     /* of the near frames of this family, the outermost is meant: the one that people call */
+	API_CUDA = 1 << 8,     /* name the outermost near frame of the family: people call it */
 	API_NCCL = 1 << 9,
 	WEAK = 1 << 11,        /* only when no other rule matches further out */
 };
@@ -35,7 +35,10 @@ struct rule {
 	unsigned int flags;
 };
 
-/* Frames are tried from the inside; for each, the rules in this order. The first that matches decides. */
+/*
+ * The search goes from the innermost frame outwards, and tries the rules in this order for each.
+ * The first match decides.
+ */
 static const struct rule rules[] = {
 	/* CPython */
 	{ VT_VERDICT_GIL, "take_gil", NULL, 0 },
@@ -91,7 +94,7 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_LOADER, "*_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_LOADER, "*_next_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_STORE, "c10d::TCPStore::*", NULL, INNERMOST },
-	/* The client's socket, which has functions of its own, is further in (PyTorch 2.3 on). */
+	/* The client's socket has its own functions, further in (PyTorch 2.3 on). */
 	{ VT_VERDICT_STORE, "c10d::TCPStore::doWait*", NULL, 0 },
 	{ VT_VERDICT_PDB, "*interaction", "*/pdb.py", PYTHON },
 	{ VT_VERDICT_COLLECTIVE_NCCL, "c10d::ProcessGroupNCCL::WorkNCCL::*", NULL, INNERMOST },
@@ -104,7 +107,7 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_OTHER_THREADS, "_shutdown", "*/threading.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_JOIN, "*join", "*/threading.py", PYTHON | INNERMOST },
 
-	/* libraries whose functions people know by name */
+	/* libraries with well-known functions */
 	{ VT_VERDICT_IN_FUNCTION, "cuda*", "libcudart*", API_CUDA },
 	{ VT_VERDICT_IN_FUNCTION, "cu*", "libcuda.so*", API_CUDA },
 	{ VT_VERDICT_IN_FUNCTION, "nccl*", "libnccl*", API_NCCL },
@@ -142,12 +145,15 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_BACKWARD, "torch::autograd::Engine::evaluate_function", NULL, WEAK },
 
 	/*
-	 * The kernel, for a thread of which nothing above is known: functions of Linux 4.18 to 6.18 that stay on the stack
-	 * (the scheduler's own are left out there). Innermost first.
+	 * The kernel, for a thread that no rule above matches: functions of Linux 4.18 to 6.18 that
+	 * stay on the stack (which omits the scheduler's own). Innermost first.
 	 */
 	{ VT_VERDICT_USERFAULTFD, "handle_userfault*", NULL, KERNEL },
 	{ VT_VERDICT_VFORK, "wait_for_vfork_done*", NULL, KERNEL },
-	/* Where the one above is inlined. Any fork() that waits, for memory or a lock, has it further out. */
+	/*
+	 * For when the function above is inlined. Every fork() that waits for memory or a lock has
+	 * it further out.
+	 */
 	{ VT_VERDICT_VFORK, "kernel_clone*", NULL, KERNEL | INNERMOST },
 	{ VT_VERDICT_NFS, "nfs*", NULL, KERNEL },
 	{ VT_VERDICT_NFS, "rpc_wait_bit*", NULL, KERNEL },
@@ -190,7 +196,10 @@ static const struct rule purposes[] = {
 	{ VT_PURPOSE_COPY_TO_CPU, "at::native::_local_scalar_dense_cuda*", NULL, 0 },
 	{ VT_PURPOSE_COPY_TO_CPU, "at::native::item", NULL, 0 },
 	{ VT_PURPOSE_SYNCHRONIZE, "synchronize", "*/torch/cuda/__init__.py", PYTHON },
-	/* Cached memory goes back to the driver because the program says so, or because a request failed, which is then made again. */
+	/*
+	 * Cached memory goes back to the driver: because the program asks for it, or because a
+	 * request failed and is retried.
+	 */
 	{ VT_PURPOSE_EMPTY_CACHE, "*CUDACachingAllocator::*::emptyCache", NULL, 0 },
 	{ VT_PURPOSE_RETRY, "*CUDACachingAllocator::*::release_*cached_blocks", NULL, 0 },
 	{ VT_PURPOSE_ALLOCATOR, "c10::cuda::CUDACachingAllocator::*", NULL, 0 },
@@ -200,7 +209,7 @@ static const struct rule purposes[] = {
 	{ VT_PURPOSE_BACKWARD, "torch::autograd::Engine::*", NULL, 0 },
 };
 
-/* Modules and files in which a thread only waits, or which only lead there. */
+/* Modules and files where a thread only waits, or that only lead to such a place. */
 static const char *const waiting_modules[] = {
 	"libc.so*", "libc-*", "libpthread*", "ld-linux*", "libstdc++*", "[vdso]", "libgomp*", "libiomp5*", "libomp*",
 	"libpython*", "python*", "libuv*", "_queue.*", "_multiprocessing.*", "_socket.*", "_posixsubprocess.*", "select.*",
@@ -239,7 +248,7 @@ static bool is_waiting(const struct vt_model_frame *frame)
 	return IS_ONE_OF(frame->module, waiting_modules);
 }
 
-/* Those of libc and libstdc++ have no names unless debug symbols are installed. */
+/* Functions of libc and libstdc++ have no names unless debug symbols are installed. */
 static bool is_thread_start(const struct vt_model_frame *frame)
 {
 	static const char *const modules[] = { "libc.so*", "libc-*", "libpthread*", "libstdc++*" };
@@ -332,7 +341,7 @@ static void find_purpose(const struct look *look, size_t i, struct vt_verdict *v
 	}
 }
 
-/* The names live in the model's arena, as all of a frame does. */
+/* The names live in the model's arena, like all strings of a frame. */
 static void find_function(const struct look *look, const struct rule *rule, size_t i, struct vt_verdict *verdict)
 {
 	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
@@ -361,10 +370,16 @@ static const struct rule *rule_by_name(const struct look *look)
 	return NULL;
 }
 
-/* The rules are tried in their order: one names what the whole stack is for, a later one only where it ends. */
+/*
+ * Tries the rules in order: an early rule names the purpose of the whole stack, a later one only
+ * its end.
+ */
 static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 {
-	/* In a system call that a signal ends there are better words (explain/wait.c); without one it is a page fault. */
+	/*
+	 * For a system call that a signal can end, explain/wait.c has better words. Without a
+	 * system call it is a page fault.
+	 */
 	bool asleep = thread->state == 'D' || (thread->state == 'S' && !thread->syscall);
 
 	for (size_t r = 0; asleep && r < N_RULES; r++) {
@@ -400,7 +415,10 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 				decide(&look, thread, &rules[r], i);
 				return;
 			}
-			/* Of one and the same wait, the outermost name tells most: a queue's lock is a queue. */
+			/*
+			 * Several names can match one wait. The outermost tells most: a queue's
+			 * lock is a queue.
+			 */
 			if (!weak || (rules[r].flags & INNERMOST && weak_at != i)) {
 				weak = &rules[r];
 				weak_at = i;

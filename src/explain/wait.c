@@ -49,7 +49,7 @@ static int fd_argument(const struct wait_context *c, int n)
 	return (int)c->info->syscall_args[n];
 }
 
-/* A struct timespec of the target in nanoseconds; false when it is not there or makes no sense. */
+/* Reads a struct timespec of the target, in nanoseconds. False when it is unreadable or invalid. */
 static bool timespec_argument(const struct wait_context *c, uint64_t addr, uint64_t *ns)
 {
 	struct timespec ts;
@@ -181,7 +181,7 @@ static void add_selected(struct wait_context *c)
 			fds[n] = (int)fd;
 		n++;
 	}
-	/* Without descriptors it is an old way to sleep. */
+	/* Without descriptors select() is an old way to sleep. */
 	if (n > 0)
 		add_descriptors(c, "select", fds, n < MAX_POLLED ? n : MAX_POLLED, n);
 	else
@@ -241,7 +241,7 @@ static void describe_clock_nanosleep(struct wait_context *c)
 
 	uint64_t now_ns = (uint64_t)now.tv_sec * VT_NS_PER_S + (uint64_t)now.tv_nsec;
 
-	/* Another number in each moment: no part of what is shared. */
+	/* This number changes all the time, so it is not in the shared part. */
 	if (ns > now_ns) {
 		size_t before = c->shared.n;
 
@@ -278,7 +278,10 @@ static void describe_waitid(struct wait_context *c)
 		wait_for(c, c->info->syscall_args[0] == P_PIDFD ? VT_WAITS_PROCESS : VT_WAITS_ANY_CHILD, NULL);
 }
 
-/* posix_spawn() and vfork(): the parent stands still, whatever happens to it (kernel/fork.c, wait_for_vfork_done()). */
+/*
+ * posix_spawn() and vfork(): nothing wakes the parent before the child is done (kernel/fork.c,
+ * wait_for_vfork_done()).
+ */
 static void describe_vfork(struct wait_context *c)
 {
 	if (c->info->state == 'D' || c->info->state == 'S')
@@ -377,8 +380,9 @@ static bool is_in_kernel_function(const struct vt_model_thread *thread, const ch
 }
 
 /*
- * A system call that a signal or a tracer interrupted may go on as restart_syscall, with the arguments of the original in
- * the registers; which one that was, the functions in the stack say, or the kernel's that restarts it.
+ * A system call that a signal or a tracer interrupted may go on as restart_syscall, with the
+ * original's arguments in the registers. The functions in the stack, or the kernel function that
+ * restarts it, tell which call it was.
  */
 static long original_syscall(const struct vt_model_thread *thread, long nr)
 {
@@ -421,7 +425,7 @@ static void describe_syscall(struct wait_context *c, long nr)
 			descriptions[i].describe(c);
 }
 
-/* What the state adds: on which processor, or that no signal can end the wait. */
+/* What the thread's state adds: the processor, or that no signal can end the wait. */
 static void describe_state(struct wait_context *c)
 {
 	const struct vt_thread_info *info = c->info;
@@ -442,7 +446,7 @@ static void describe_state(struct wait_context *c)
 	}
 }
 
-/* Nothing is said rather than half of it. */
+/* No description is better than half of one. */
 static void keep(struct wait_context *c, struct vt_model_thread *thread)
 {
 	struct vt_arena *arena = c->wait->arena;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the threads of a core wait for: it is one instant, and the kernel's side of it is gone. */
+/* What the threads of a core wait for. A core shows one instant, without the kernel's side. */
 #include <stdio.h>
 
 #include "explain/wait_parts.h"
@@ -20,7 +20,7 @@ static void core_name_of(const struct wait_context *c, pid_t tid, char name[WAIT
 }
 
 const struct vt_wait_ops vt_wait_core = {
-	.absent = "which is not in the core", /* cuda-gdb leaves threads out, so the process may well have had it */
+	.absent = "which is not in the core", /* but maybe in the process: cuda-gdb omits some */
 	.thread_of = core_thread_of,
 	.name_of = core_name_of,
 };

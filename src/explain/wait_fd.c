@@ -24,10 +24,13 @@ size_t wait_live_link_of(const struct wait_context *c, int fd, char *target, siz
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* What it is; sockets without their addresses unless detailed. Nothing when it cannot be said. */
+/*
+ * Adds what the descriptor is; a socket's addresses only if detailed. Adds nothing when it is
+ * unknown.
+ */
 static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool detailed)
 {
-	/* How the kernel shows what has no path (man 5 proc, /proc/pid/fd). */
+	/* How the kernel shows descriptors without a path (man 5 proc, /proc/pid/fd). */
 	static const struct {
 		const char *prefix;
 		const char *text;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a futex is for. The kernel knows only an address; glibc's structures around it and the functions in the stack tell
- * a mutex (and its owner) from a condition, a semaphore or a thread that is being joined.
+ * What a futex is for. The kernel knows only an address. glibc's structures around it and the
+ * functions in the stack distinguish a mutex (and its owner) from a condition, a semaphore or a
+ * thread that is being joined.
  */
 #include <inttypes.h>
 #include <linux/futex.h>
@@ -14,12 +15,12 @@
 #include "explain/wait_parts.h"
 
 #define MAX_TASKS 16384
-#define MAX_READS 8 /* of all tasks: an owner that no thread is may be anything */
+#define MAX_READS 8 /* of all tasks: an owner that is no thread can have any value */
 #define MAX_TRIES 20
 
 /* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
 struct mutex {
-	int32_t lock; /* 0 free, 1 taken, 2 taken and somebody waits */
+	int32_t lock; /* 0 free, 1 taken, 2 taken and a thread waits */
 	uint32_t count;
 	int32_t owner;
 	uint32_t nusers;
@@ -100,7 +101,7 @@ static bool read_ids(struct vt_wait_ids *ids, pid_t pid)
 	return !ids->cut;
 }
 
-/* The thread that calls itself tid, if it still does; 0 when it is not known. */
+/* Our tid of the thread that has this tid in its own namespace, if it still has; 0 unknown. */
 static pid_t find_inner(const struct vt_wait_ids *ids, pid_t pid, pid_t tid)
 {
 	const uint64_t *task = vt_map_get(&ids->by_inner, (uint64_t)tid);
@@ -151,12 +152,15 @@ static void live_name_of(const struct wait_context *c, pid_t tid, char name[WAIT
 	name[strcspn(name, "\n")] = '\0';
 }
 
-/* The lock was looked at later than the thread, which may have got it since: only if it still waits it waits for itself. */
+/*
+ * We read the lock after the thread, which may have got it since. It waits for itself only if it
+ * still waits.
+ */
 static bool live_still_waits(const struct wait_context *c)
 {
 	struct vt_thread_info now = { 0 };
 
-	/* After a stop it may still be on its way back to sleep. */
+	/* After a stop the thread may not be asleep again yet. */
 	for (int try = 0; try < MAX_TRIES && !now.syscall_known; try++) {
 		if (try > 0)
 			vt_sleep_ns(VT_NS_PER_MS);
@@ -214,7 +218,9 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 		add_thread(c, tid);
 		c->waits_for = tid;
 	} else {
-		/* It ended, or it was the parent's and the lock was held when this process was forked. */
+		/*
+		 * The owner ended, or it is a thread of the parent that held the lock at the fork.
+		 */
 		wait_add(c, " held by thread ");
 		wait_add_own(c, "%d", (int)owner);
 		wait_add(c, ", ");
@@ -223,8 +229,8 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
 }
 
 /*
- * glibc's locks are waited for inside of glibc. Others call syscall() (Rust, libstdc++'s atomics, OpenMP of LLVM), and what is
- * at their address is no pthread_mutex_t; a barrier counts its rounds there.
+ * A wait for a glibc lock is inside glibc. Other waits call syscall() (Rust, libstdc++'s atomics,
+ * LLVM's OpenMP): their address does not hold a pthread_mutex_t; a barrier counts its rounds there.
  */
 static bool is_no_mutex(const struct vt_model_thread *thread)
 {
@@ -259,7 +265,10 @@ static void add_pi_mutex(struct wait_context *c, uint64_t addr)
 		add_lock_of(c, (pid_t)(word & FUTEX_TID_MASK));
 }
 
-/* pthread_join() waits for the thread's id in its descriptor to become 0, which the kernel does: not a private futex. */
+/*
+ * pthread_join() waits until the kernel clears the tid in the thread's descriptor: not a private
+ * futex.
+ */
 static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 {
 	pid_t tid;

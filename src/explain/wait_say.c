@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of a wait: the code, and the detail for people, twice (struct vt_waits). */
+/*
+ * Builds the description of a wait: the code, and the two forms of the detail for people (struct
+ * vt_waits).
+ */
 #include <stdarg.h>
 #include <string.h>
 
@@ -27,7 +30,10 @@ void wait_add_own(struct wait_context *c, const char *format, ...)
 	vt_str_add(&c->shared, "…");
 }
 
-/* Addresses and numbers of more than two digits as dots: short numbers count something. */
+/*
+ * Replaces addresses and numbers of more than two digits with dots. Short numbers stay: they count
+ * something.
+ */
 void wait_add_name(struct wait_context *c, const char *text)
 {
 	vt_str_add(&c->detail, text);

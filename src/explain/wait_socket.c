@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a socket of the target is connected to. /proc/PID/fd has only its inode; the tables in /proc/PID/net, which are those
- * of the target's network namespace, have the addresses. They can be long: read once, and only when somebody waits on one.
+ * What a socket of the target is connected to. /proc/PID/fd has only its inode. The tables in
+ * /proc/PID/net, which show the target's network namespace, have the addresses. The tables can be
+ * long, so we read them once, and only when a thread waits on a socket.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -13,7 +14,9 @@
 
 #define MAX_LINES 65536 /* of each table */
 
-/* States of include/net/tcp_states.h that say something to a person; all others are transitions. */
+/*
+ * The states in include/net/tcp_states.h that tell a person something; all others are transitions.
+ */
 enum { ESTABLISHED = 1, SYN_SENT = 2, CLOSE_WAIT = 8, LISTEN = 10 };
 
 /* The n-th word of a line, from 0; "" when there are fewer. */
