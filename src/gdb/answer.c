@@ -29,7 +29,10 @@ void vt_gdb_answer_deinit(struct vt_gdb_answer *answer)
 	*answer = (struct vt_gdb_answer){ 0 };
 }
 
-/* What gdb takes for itself: a backslash, quotes, $ and # perhaps; and what is no ASCII, which goes as bytes all the same. */
+/*
+ * Characters that gdb may interpret: a backslash, quotes, $ and #. Also non-ASCII ones, which still
+ * go out as bytes.
+ */
 static void add_escaped(struct vt_str *out, const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -43,7 +46,9 @@ static void add_escaped(struct vt_str *out, const char *text, size_t n)
 	}
 }
 
-/* The text up to and with the last newline in its first CHUNK bytes, or its whole first line. */
+/*
+ * The text up to and including the last newline in its first CHUNK bytes, or its whole first line.
+ */
 static const char *end_of_chunk(const char *text, const char *end)
 {
 	size_t n = (size_t)(end - text) < CHUNK ? (size_t)(end - text) : CHUNK;
@@ -53,7 +58,7 @@ static const char *end_of_chunk(const char *text, const char *end)
 	return last ? last + 1 : end;
 }
 
-/* What printf can have between its quotes. It knows no octal numbers. */
+/* What printf can have between its quotes. It does not know octal numbers. */
 static bool is_plain(const char *text, const char *end)
 {
 	unsigned int code_point;
@@ -111,8 +116,8 @@ static void add_text(struct vt_str *out, const char *text, size_t n)
 void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value)
 {
 	/*
-	 * Hexadecimal whatever gdb's input-radix is. A number that fits into 32 bits would be an int, and gdb's sum of two such one, too:
-	 * 1.5 GiB and 1.5 GiB would be -1 GiB.
+	 * Hexadecimal, so that gdb's input-radix does not matter. A number that fits into 32 bits
+	 * would be an int, and so would gdb's sum of two: 1.5 GiB + 1.5 GiB would be -1 GiB.
 	 */
 	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "%s\n", name, value, value > INT64_MAX ? "ull" : "ll");
 }
@@ -152,9 +157,11 @@ static size_t longest_line(const struct vt_str *file)
 }
 
 /*
- * Up to version 12, gdb reads the lines of all files into one buffer. A command of another script that executes one of ours several times
- * ("thread apply all vramtap bt") finds what is in the buffer from there on in place of its own line: text of the process's, as a command.
- * So the buffer is as long as it will be from the first line on, and after the last there are spaces in it: an empty command.
+ * Up to version 12, gdb reads the lines of all files into one buffer. If a command of another
+ * script executes one of ours several times ("thread apply all vramtap bt"), it then finds the
+ * buffer's new contents instead of its own line: text from the process, as a command. So we make
+ * the first line as long as any later one, to give the buffer its full length, and fill it with
+ * spaces after the last line: an empty command.
  */
 static void add_guarded(struct vt_str *out, const struct vt_str *file)
 {
@@ -168,8 +175,9 @@ static void add_guarded(struct vt_str *out, const struct vt_str *file)
 }
 
 /*
- * /tmp is everybody's: a directory that is there already counts only when it is ours and closed to others, for gdb executes what is in
- * it. Nobody can put another in its place then (/tmp is sticky).
+ * All users can write to /tmp. gdb executes what is in the directory, so we use an existing
+ * directory only if it is ours and closed to others. No other user can then replace it (/tmp is
+ * sticky).
  */
 static struct vt_error *open_directory(const char *path, int *ret)
 {

@@ -11,8 +11,9 @@
 #include "base/cleanup.h"
 
 /*
- * When gdb lets go of a process, it delivers the signal that this was stopped with. These are a debugger's own or are kept from the
- * process by gdb (unless it was told otherwise), or do nothing: cuda-gdb stops with SIGURG.
+ * When gdb detaches, it delivers the signal that stopped the process. These signals are a
+ * debugger's own, or gdb keeps them from the process (unless the user changed that), or they do
+ * nothing: cuda-gdb stops with SIGURG.
  */
 static bool is_harmless(const struct vt_gdb_state *state, int signo)
 {
@@ -33,8 +34,8 @@ static int open_input(pid_t pid)
 }
 
 /*
- * While gdb does not hold it, a process that gdb has started is in the background of the terminal that both have: should it read
- * from there, the kernel sends it SIGTTIN.
+ * A process that gdb has started shares gdb's terminal. While gdb is detached, the process is in
+ * the background: if it reads from the terminal, the kernel sends it SIGTTIN.
  */
 static bool shares_input(pid_t pid, pid_t gdb)
 {
@@ -71,11 +72,17 @@ struct vt_error *vt_gdb_may_release(const struct vt_gdb_state *state)
 {
 	if (state->core)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
-	/* It returns to where gdb has a breakpoint, which is taken out when gdb detaches: to a place that was never code. */
+	/*
+	 * It returns to a breakpoint of gdb's. When gdb detaches, it removes the breakpoint, and
+	 * that place was never code.
+	 */
 	if (state->in_call)
 		return vt_error_create(VT_ERR_BUSY, "a function that was called from gdb has not returned, and would crash the process when it "
 				       "does after gdb has let go of it: not done (finish, or return, ends it)");
-	/* A thread that has stopped, and gdb has not seen that yet (non-stop), would be left with the SIGSTOP that it was sent. */
+	/*
+	 * If gdb has not yet seen that a thread stopped (non-stop), detaching would leave the
+	 * thread its SIGSTOP.
+	 */
 	if (vt_held_count_unknown(&state->held))
 		return vt_error_create(VT_ERR_BUSY, "gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
 				       "(interrupt -a stops them)", vt_held_count_unknown(&state->held));

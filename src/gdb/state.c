@@ -13,7 +13,7 @@
 
 #define PROCESS "process "
 
-/* The columns of the two tables of gdb's, by the heads above them; -1: there is none. */
+/* The columns of gdb's two tables, by their heads; -1: there is none. */
 struct columns {
 	int description, connection, executable, core;
 };
@@ -23,12 +23,12 @@ struct parser {
 	struct columns columns;
 	bool have_version, have_end;
 	bool core_is_next;
-	size_t next_signal; /* where in state->held the next is looked for */
+	size_t next_signal; /* the next place in state->held to search */
 	bool in_frame; /* what is to come is not for us */
 	struct vt_error *err;
 };
 
-/* The number that text begins with; min when it is none, or not within the limits. */
+/* The number at the start of text; min when there is none, or it is outside the limits. */
 static long number_in(const char *text, long min, long max)
 {
 	char *end;
@@ -44,7 +44,10 @@ static int column(const char *heads, const char *name)
 	return found ? (int)(found - heads) : -1;
 }
 
-/* "  Num  Description ... Executable" and "  Id   Executable  Core File"; a file may be called so, too. */
+/*
+ * "  Num  Description ... Executable" and "  Id   Executable  Core File"; a file may have such a
+ * name, too.
+ */
 static bool is_heads(const char *line)
 {
 	const char *first = line + strspn(line, " ");
@@ -62,7 +65,10 @@ static void read_heads(struct parser *p, const char *line)
 	};
 }
 
-/* The text of a cell that begins at from and ends before to (-1: with the line), without the spaces around it; NULL when empty. */
+/*
+ * The text of the cell from "from" to before "to" (-1: the end of the line), without spaces around
+ * it; NULL when empty.
+ */
 static const char *cell(struct parser *p, const char *line, int from, int to)
 {
 	size_t len = strlen(line);
@@ -145,7 +151,7 @@ static struct vt_held_thread *next_numbered(struct parser *p, int number)
 	return NULL;
 }
 
-/* "signal 3 19"; it counts, too, when gdb could not print that thread's registers. */
+/* "signal 3 19". It counts even if gdb could not print that thread's registers. */
 static void read_signal(struct parser *p, const char *text)
 {
 	struct vt_held_thread thread = { .number = (int)number_in(text, 0, INT_MAX) }, *known;
@@ -181,14 +187,20 @@ static void read_sigtrap(struct parser *p, const char *text)
 	read_passed(p, text, SIGTRAP);
 }
 
-/* "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=...,!special}, ptid=...": a frame that gdb has made, of "maint print dummy-frames". */
+/*
+ * "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=...,!special}, ptid=...": a frame that gdb has
+ * made, from "maint print dummy-frames".
+ */
 static void read_dummy(struct parser *p, const char *text)
 {
 	if (strstr(text, ": id={"))
 		p->state->in_call = true;
 }
 
-/* "#2  0x00007fc7... in main (...) at main.c:3" is the last thing asked for; what follows has names of the process's in it. */
+/*
+ * "#2  0x00007fc7... in main (...) at main.c:3" is the last thing we ask for; what follows contains
+ * names from the process.
+ */
 static void read_frame(struct parser *p, const char *text)
 {
 	p->state->frame = (int)number_in(text, -1, INT_MAX);

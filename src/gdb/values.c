@@ -127,7 +127,7 @@ void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *mo
 		  is_block && found->before != VT_FOUND_NONE ? model->blocks[found->before].addr : 0);
 	set_known(answer, "vt_block_next", is_block && found->after != VT_FOUND_NONE,
 		  is_block && found->after != VT_FOUND_NONE ? model->blocks[found->after].addr : 0);
-	/* What of an expandable segment is not mapped is no segment. */
+	/* The unmapped part of an expandable segment is not a segment. */
 	set_known(answer, "vt_segment_addr", found->segment_bytes, b ? model->blocks[found->segment].addr : 0);
 	set_known(answer, "vt_segment_size", found->segment_bytes, found->segment_bytes);
 	if (b)
@@ -149,7 +149,7 @@ void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_th
 	vt_gdb_set_number(answer, "vt_pyframes", vt_model_count_python(&thread->stack));
 }
 
-/* As it is shown: a script may print it, and it is the process's. */
+/* Escaped as in our output, because a script may print it and it comes from the process. */
 static void set_shown(struct vt_gdb_answer *answer, const char *name, const char *text)
 {
 	struct vt_str shown = { 0 };
