@@ -27,7 +27,10 @@ static void check_device(struct vt_model *model, struct vt_model_device *device)
 		      device->ordinal, device->free_bytes, device->total_bytes);
 }
 
-/* Whatever came from inside: a pool cannot hold more than the device has, nor give out more than it holds. */
+/*
+ * Do not trust the helper: a pool cannot hold more than the device has, nor hand out more than it
+ * holds.
+ */
 static void check_pools(struct vt_model *model, struct vt_model_device *device)
 {
 	for (size_t i = 0; i < device->n_pools; i++) {
@@ -57,8 +60,8 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocat
 }
 
 /*
- * Everything that the sums rely on. The records may come from a helper in a damaged process, so it
- * is checked again.
+ * Checks everything that the sums rely on again, because the records may come from a helper in a
+ * damaged process.
  */
 static bool check_block(struct vt_model_allocator *a, const struct vt_block_rec *b)
 {
@@ -107,8 +110,8 @@ static bool add_block(struct sums *sums, const struct vt_block_rec *b)
 }
 
 /*
- * A block that does not follow the one before it, although no segment starts there, is a gap in the
- * walk. The unmapped rest of an expandable segment is a run of its own, but no segment.
+ * If a block does not follow the one before it, and no segment starts there, the walk has a gap.
+ * The unmapped rest of an expandable segment is a separate run, but not a segment.
  */
 static bool check_segments(const struct vt_model *model, struct vt_model_allocator *a)
 {
@@ -203,8 +206,8 @@ static void keep_sums(struct vt_model_allocator *a, const struct sums *sums)
 }
 
 /*
- * Memory of the device that is used and not ours. The two numbers are read one after the other, so
- * they may not fit.
+ * Device memory that is used, but not by this allocator. The two numbers are read one after the
+ * other, so they may not fit.
  */
 static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 {
@@ -241,7 +244,10 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 
 	n = n ? n : (int)strlen(why);
 
-	/* What stands still changes no more, but it may have been stopped in the middle. */
+	/*
+	 * A stopped process no longer changes, but the stop may have come in the middle of a
+	 * change.
+	 */
 	const char *changing = model->core.path || model->held_by ? "was being changed when the process was stopped" :
 								    "changed while it was read";
 
@@ -280,8 +286,8 @@ static void account_allocator(struct vt_model *model, struct vt_model_allocator 
 	struct sums sums = { 0 };
 
 	/*
-	 * What comes from a refused walk is not looked at, what comes from others is at least sound
-	 * block by block.
+	 * Blocks of a refused walk are ignored. Blocks of other walks are at least sound one by
+	 * one.
 	 */
 	if (a->result.result <= VT_WALK_TRUNCATED && a->result.result != VT_WALK_REFUSED &&
 	    sum_blocks(model, a, &sums) && a->result.result == VT_WALK_COMPLETE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/find.h"
 
-/* Without a sum: a hostile size may reach beyond the end of all addresses. */
+/* Avoids a sum: a hostile size can overflow the address space. */
 static bool contains(uint64_t start, uint64_t size, uint64_t addr)
 {
 	return addr >= start && addr - start < size;
@@ -35,7 +35,10 @@ static uint64_t end_of(const struct vt_model *model, size_t block)
 	return model->blocks[block].addr + model->blocks[block].size;
 }
 
-/* For a block that does not contain the address: one that begins below ends there too, so that its end is a number. */
+/*
+ * For a block that does not contain the address: if it begins below, it also ends below, so its end
+ * cannot overflow.
+ */
 static void keep_nearest(const struct vt_model *model, size_t i, struct vt_found *found)
 {
 	if (model->blocks[i].addr > found->addr) {
@@ -47,8 +50,8 @@ static void keep_nearest(const struct vt_model *model, size_t i, struct vt_found
 }
 
 /*
- * Every block is looked at: segments come in the order of PyTorch's own sets. Blocks of a refused walk belong to no allocator, and
- * are passed over.
+ * Searches every block, because segments come in the order of PyTorch's own sets. Blocks of a
+ * refused walk belong to no allocator, so they are skipped.
  */
 static bool find_block(const struct vt_model *model, struct vt_found *found)
 {

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of PyTorch's flight recorder (FlightRecorderDetail.hpp: dump_json; "version" 2.4 to 2.10, PyTorch 2.5 to 2.15):
+ * The text of PyTorch's flight recorder (FlightRecorderDetail.hpp: dump_json; "version" 2.4 to
+ * 2.10, PyTorch 2.5 to 2.15):
  *
- * - pg_config: {NAME: {name, desc, ranks: "[0, 1]"}}: the groups of this process. Gloo's are all called "" here.
- * - pg_status: {NUMBER: {last_enqueued_collective: "3", ...}}: numbers of the process's own, in which its groups were made; entries say
- *   which is whose. Transfers between two ranks have numbers of their own, and overwrite those of the collectives here.
- * - entries: the last operations, the oldest first, as many as the recorder has room for. One that is there was called; it is in
- *   last_enqueued_collective when NCCL's own function came back.
+ * - pg_config: {NAME: {name, desc, ranks: "[0, 1]"}}: the groups of this process. Gloo's are all
+ *   called "" here.
+ * - pg_status: {NUMBER: {last_enqueued_collective: "3", ...}}: NUMBER counts the groups in the
+ *   order that this process made them; entries tie numbers to groups. Transfers between two ranks
+ *   have their own sequence numbers, and overwrite those of the collectives here.
+ * - entries: the last operations, the oldest first, as many as the recorder has room for. An
+ *   operation with an entry was called. It is in last_enqueued_collective once NCCL's own function
+ *   has returned.
  */
 #include "model/flight.h"
 
@@ -29,13 +33,13 @@ const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS] = {
 	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "NCCL ", "2.15" }, /* what "nccl" is there */
 };
 
-/* What is found of a group before it is known what of it counts. */
+/* All data found for a group; later steps decide which of it counts. */
 struct found {
 	struct vt_model_process_group group;
 	int64_t id; /* its number in pg_status, NO_NUMBER unknown */
 	int64_t called, over; /* collectives in the entries; NO_NUMBER none */
-	int64_t coalesced, coalesced_transfers; /* numbers of those of several at once, whose parts have no states */
-	bool transfers; /* there are such, or may be: pg_status is of no use */
+	int64_t coalesced, coalesced_transfers; /* their parts have no states */
+	bool transfers; /* there are or may be transfers: pg_status is useless */
 	bool is_configured;
 };
 
@@ -298,8 +302,8 @@ static void look_at_entry(struct parse *p, json_t *entry)
 }
 
 /*
- * From the newest to the oldest: those of a group that was called at once have no states, which the one that follows them and is called
- * "coalesced" has.
+ * Goes from the newest to the oldest. The parts of a coalesced group have no states: the entry
+ * after them, named "coalesced", has the state.
  */
 static bool is_part(struct found *found, const struct vt_model_operation *op)
 {
@@ -325,7 +329,7 @@ static void look_for_pending(struct parse *p, json_t *entry)
 	op.number = number_of(p, entry, op.of_two ? "p2p_seq_id" : "collective_seq_id");
 	if (!found || is_part(found, &op) || is_over(p, entry))
 		return;
-	/* Those that a CUDA graph has are never over. */
+	/* Operations in a CUDA graph never complete. */
 	if (!op.of_two && op.number <= found->group.last_completed)
 		return;
 	op.started = is_state(entry, "started") ? 1 : p->timed ? 0 : -1;
@@ -345,7 +349,10 @@ static struct found *by_id(const struct parse *p, int64_t id)
 	return NULL;
 }
 
-/* A single group that entries do not tie to a number has the single number that is left. */
+/*
+ * If entries leave one group without a number, and one number without a group, they belong
+ * together.
+ */
 static void tie_the_last_one(struct parse *p, json_t *status)
 {
 	struct found *untied = NULL;
@@ -395,7 +402,10 @@ static void read_status(struct parse *p, json_t *root)
 	}
 }
 
-/* What was called was at least called, and what the entries say is newer than what the watchdog has seen. */
+/*
+ * An operation with an entry was at least called, and the entries are newer than the watchdog's
+ * view.
+ */
 static void settle(const struct parse *p, struct found *found)
 {
 	struct vt_model_process_group *g = &found->group;
@@ -408,7 +418,7 @@ static void settle(const struct parse *p, struct found *found)
 		g->last_completed = found->over;
 }
 
-/* With transfers only what is not over tells what is. */
+/* With transfers, only the pending operations tell which ones completed. */
 static void settle_with_transfers(struct found *found)
 {
 	struct vt_model_process_group *g = &found->group;
@@ -438,7 +448,7 @@ static void read_entries(struct parse *p, json_t *root)
 		settle_with_transfers(&p->found.data[i]);
 }
 
-/* Gloo's configuration is of one without a name, the last one that was made. */
+/* Gloo's configuration describes one group without a name, the last one made. */
 static void give_ranks_to_the_only_one(struct parse *p)
 {
 	struct found *nameless = NULL, *other = NULL;

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why memory ran out: the request that failed, beside the blocks that there were while its thread waited. */
+/*
+ * Why memory ran out: compares the failed request with the blocks that existed while its thread
+ * waited.
+ */
 #include <string.h>
 
 #include "base/vec.h"
 #include "model/account.h"
 
 /*
- * How PyTorch makes blocks of requests (CUDACachingAllocator, 2.0 to 2.15): sizes are multiples of 512 bytes, those up to 1 MiB come
- * from the small pool. A new segment has 2 MiB for those, 20 MiB below 10 MiB, else a multiple of 2 MiB. Settings can make all of
- * that larger (roundup_power2_divisions, large_segment_size_mb), not smaller.
+ * How PyTorch turns requests into blocks (CUDACachingAllocator, 2.0 to 2.15). Sizes are multiples
+ * of 512 bytes; sizes up to 1 MiB come from the small pool. A new segment has 2 MiB for the small
+ * pool, 20 MiB for sizes below 10 MiB, else a multiple of 2 MiB. Settings can make all of these
+ * larger (roundup_power2_divisions, large_segment_size_mb), not smaller.
  */
 #define MIB (UINT64_C(1) << 20)
 #define MIN_BLOCK 512
@@ -45,8 +49,8 @@ static const struct vt_model_allocator *exact_allocator(const struct vt_model *m
 }
 
 /*
- * Cached blocks of the pool that such a request is served from. In a private pool they are for that alone: returns the size of the
- * largest of those.
+ * Sums the cached blocks of the pool that can serve this request. A private pool keeps its cached
+ * blocks for itself: returns the size of the largest of these.
  */
 static uint64_t add_holes(const struct vt_model *model, const struct vt_model_allocator *a, struct vt_model_caught *caught)
 {
@@ -94,7 +98,7 @@ static enum vt_oom_verdict decide(const struct vt_model_caught *c, uint64_t larg
 	return c->holes.bytes + oom->free_bytes >= c->needed_bytes ? VT_OOM_FRAGMENTED : VT_OOM_FULL;
 }
 
-/* The program's own innermost frame, else that of a library of its own. */
+/* The program's innermost frame, else the innermost of one of its libraries. */
 const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const struct vt_model_oom *oom)
 {
 	const struct vt_model_trace *trace = oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
@@ -111,7 +115,7 @@ const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const st
 	return telling;
 }
 
-/* The recorder's frames, and the unwinder's: how the error was noticed, not how it came about. */
+/* The frames of the recorder and the unwinder: they noticed the error, but did not cause it. */
 bool vt_oom_is_ours(const struct vt_model_frame *f)
 {
 	return (f->module && !strncmp(f->module, "memfd:vramtap-recorder", 22)) ||

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where blocks were allocated: recorded backtraces with the innermost frame of the program itself in common become one site.
- * The sites and what has no backtrace add up to what is allocated, or there are none.
+ * Where blocks were allocated. Recorded backtraces that share the innermost frame of the program
+ * itself become one site. The sites and the blocks without a backtrace add up to what is allocated;
+ * otherwise there are no sites.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,8 +24,9 @@ static bool contains_any(const char *text, const char *const *parts, size_t n)
 #define CONTAINS_ANY(text, parts) contains_any(text, parts, sizeof(parts) / sizeof((parts)[0]))
 
 /*
- * Python code that is PyTorch's own, the standard library's, or made by a compiler: how a request was carried out, not who
- * made it. A library of models says more than the script that runs it, so other packages count as the program.
+ * Python code from PyTorch, the standard library or a compiler: it carried out a request, but did
+ * not make it. A model library tells more than the script that runs it, so other packages count as
+ * the program.
  */
 static bool is_framework(const struct vt_model_frame *f)
 {
@@ -44,7 +46,10 @@ bool vt_model_is_program(const struct vt_model_frame *frame)
 	return frame->kind == VT_FRAME_PYTHON && !is_framework(frame);
 }
 
-/* The innermost of the best rank is the title of what has no Python frame; of operators the outermost, which was called. */
+/*
+ * Without a Python frame, the title is the innermost frame of the best rank; among operators, the
+ * outermost, because the program called it.
+ */
 enum rank { OWN_LIBRARY, BACKWARD, OPERATOR, OTHER, ALLOCATION };
 
 /* C++ that every allocation goes through. */
@@ -170,7 +175,7 @@ static const struct vt_model_frame *title_of(const struct vt_model *model, const
 	return t->title < t->n_frames ? &model->trace_frames[t->frames[t->title]] : NULL;
 }
 
-/* The site of a title, made when there is none; sites of one hash are probed for one after the other. */
+/* Finds the site of a title, or makes it. Linear probing among sites with the same hash. */
 static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *index, const struct vt_model_frame *title)
 {
 	struct vt_model_site *added;
@@ -193,7 +198,7 @@ static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *inde
 			return (x) < (y) ? -1 : 1; \
 	} while (0)
 
-/* Indices of traces, the smallest first, so that each is put before those that are in its site already. */
+/* Indices of traces, the smallest first: each is put before those that are already in its site. */
 static int compare_traces(const void *pa, const void *pb, void *data)
 {
 	const struct vt_model *model = data;
