@@ -23,7 +23,7 @@
 #define MAX_SECTIONS 65536
 #define MAX_REMEMBERED 16
 #define MAX_EXPR_STACK 64
-#define MAX_LEB_BITS 140 /* twice of what a number needs, for those who pad */
+#define MAX_LEB_BITS 140 /* twice what a number needs, because some tools pad */
 #define MAX_AUGMENTATION 64
 #define MAX_EXPR_STEPS 1000 /* expressions may jump backwards */
 
@@ -362,7 +362,7 @@ static struct cursor record_at(const struct vt_cfi *cfi, uint64_t offset)
 	struct cursor c = cursor_at(cfi, offset, 4);
 	uint64_t len = take(&c, 4);
 
-	/* 0xffffffff introduces a 64-bit length, which nobody needs for one function. */
+	/* 0xffffffff introduces a 64-bit length; no single function needs one. */
 	if (c.bad || len == 0 || len == UINT32_MAX) {
 		c.bad = true;
 		return c;

@@ -17,11 +17,14 @@
 #define DATA_BYTES (4u * 1024 * 1024)
 #define MAX_BYTES (64u * 1024) /* of one */
 
-/* A claim: the upper bits of the key's hash, and who has it (numbers of processes have 22 bits at most); OVER: it is settled. */
+/*
+ * A claim: the upper bits of the key's hash, and the pid of the claimant (a pid has at most 22
+ * bits); OVER: it is settled.
+ */
 #define OWNER_BITS 24
 #define OWNER_MASK ((UINT64_C(1) << OWNER_BITS) - 1)
 #define OVER 0u
-#define LOOK_NS (20 * VT_NS_PER_MS) /* how often those who wait look whether who has a claim is still there */
+#define LOOK_NS (20 * VT_NS_PER_MS) /* how often a waiter checks that the claimant is alive */
 
 struct entry {
 	struct vt_lines_key key;
@@ -82,7 +85,10 @@ static uint32_t hash_of(const struct vt_lines_key *key)
 	return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* The entry of a slot, as far as it lies in data. Its contents may change while they are looked at, if somebody means harm. */
+/*
+ * The entry of a slot, as far as it lies in data. A hostile process can change its contents while
+ * we read them.
+ */
 static const struct entry *entry_at(const struct vt_lines_memo *memo, uint32_t slot)
 {
 	if (slot == 0 || (slot - 1) % 8 || slot - 1 > DATA_BYTES - sizeof(struct entry))

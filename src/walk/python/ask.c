@@ -8,8 +8,9 @@
 #define OLDEST_MINOR 10
 
 /*
- * Up to 3.12 whoever waits for a GIL asks the threads of its own interpreter to give it up: those of another one that has
- * the same GIL never hear of it, and can keep it as long as they run Python code. Since 3.13 the holder itself is asked.
+ * Up to 3.12 a thread that waits for a GIL asks the threads of its own interpreter to give it up.
+ * Threads of another interpreter with the same GIL do not get the request, and can keep the GIL as
+ * long as they run Python code. Since 3.13 the request goes to the holder itself.
  */
 #define HOLDER_ASKED_MINOR 13
 #define MAX_INTERPRETERS 4096

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the frame chains of all threads: what has to be done while the target stands still. */
+/* Copies the frame chains of all threads: the work that needs the target to stand still. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 #define MAX_INTERPRETERS 4096
 #define MAX_FRAMES_IN_ALL 2000000 /* bounds our memory: about 100 MB */
 #define BATCH 32                  /* threads whose pages are read together */
-#define MAX_TRIES 3               /* of all, when the target runs meanwhile */
+#define MAX_TRIES 3               /* of all, when the target runs */
 #define AGREEING_PASSES 2         /* of one thread: in a row, after the first */
 #define MAX_PASSES 5
 
@@ -309,8 +309,9 @@ static struct vt_error *read_threads(struct capture *c)
 }
 
 /*
- * Up to 3.11 a thread that is about to start carries its creator's thread_id until it runs. Then two threads of one
- * interpreter have the same, and the one without frames is nobody's yet.
+ * Up to 3.11 a thread that is about to start has its creator's thread_id until it runs. Then two
+ * thread states of one interpreter have the same thread_id, and the one without frames has no
+ * running thread yet.
  */
 static struct vt_error *disown_unstarted(struct capture *c)
 {
@@ -385,7 +386,10 @@ static struct vt_error *add_gil(struct capture *c, struct interpreter *interpret
 	return NULL;
 }
 
-/* A holder that is no thread of ours means that the GIL was not where we looked, or changed meanwhile. */
+/*
+ * If the holder is not one of our threads, we read the GIL at a wrong address, or it changed during
+ * the read.
+ */
 static void name_holders(struct capture *c)
 {
 	for (size_t i = 0; i < c->py->gils.n; i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and lines of captured frames. Code objects do not change while they are in use: the target may run meanwhile. */
+/*
+ * Names and lines of captured frames. The target may run: code objects do not change while they are
+ * in use.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers, strings and None look as repr() shows them; containers show their first elements, one level deep; of everything else
- * the type is told. An object of a class that derives from a built-in type is <Class value>, for its own repr() may differ.
+ * Numbers, strings and None look as repr() shows them. Containers show their first elements, one
+ * level deep. All other objects show their type only. An object of a class derived from a built-in
+ * type is <Class value>, because its own repr() may differ.
  */
 #include "walk/python/value.h"
 

@@ -68,7 +68,10 @@ static void place_records(struct join *j)
 	}
 }
 
-/* An address that only the pass before knows was given up by the recorder, or is handed out again and not recorded. */
+/*
+ * If only the earlier pass knows an address, the recorder dropped the record, or the address was
+ * reused unrecorded.
+ */
 static void compare_before(struct join *j)
 {
 	const struct vt_recorder_pass *before = j->moment->before;

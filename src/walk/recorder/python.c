@@ -55,7 +55,10 @@ static struct vt_error *cannot(const struct vt_python *py, const char *why)
 			       py->free_threaded ? "free-threaded " : "", py->major, py->minor, why);
 }
 
-/* What is read in the middle of an allocation must be right, or the target crashes: what lacks a field is refused. */
+/*
+ * The recorder reads in the middle of an allocation. A wrong read crashes the target, so we refuse
+ * if a field is missing.
+ */
 static struct vt_error *check_layout(const struct vt_python *py)
 {
 	const struct vt_python_layout *layout = py->layout;
@@ -75,8 +78,8 @@ static struct vt_error *check_layout(const struct vt_python *py)
 }
 
 /*
- * The layout has been found to fit a running interpreter (vt_python_init()), as far as it had frames. Here all that
- * the recorder will follow is followed once: threads, frames, code objects.
+ * vt_python_init() has checked the layout against the running interpreter, as far as it had frames.
+ * Here we follow once everything that the recorder will follow: threads, frames, code objects.
  */
 static struct vt_error *check_frames(struct vt_python *py, struct vt_memsrc *src)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fields of a Block, by what is in them in a few dozen blocks, in whatever order they are. Each function finds one field (or
- * some that only make sense together) among the bytes that no other field has. Where two places would do, they have the same
- * value in every sample; then the one that all releases from 2.0 to 2.15 had is taken, and the field is said to be known by its
- * place only. A field that the walk can do without is left out rather than guessed. In the end every block must pass the checks
- * of the walk, and their sums must be the allocator's own.
+ * Finds the fields of a Block by their contents in a few dozen blocks, in any order. Each function
+ * finds one field (or some that only make sense together) among the bytes that no other field has.
+ * If two places fit, they have the same value in every sample. Then it takes the one that all
+ * releases from 2.0 to 2.15 had, and marks the field as known by its place only. It omits a field
+ * that the walk can do without rather than guess. In the end every block must pass the checks of
+ * the walk, and the sums must equal the allocator's own.
  */
 #include <string.h>
 
@@ -245,7 +246,9 @@ static bool is_extent(const struct search *s, unsigned int w)
 	return holds(&tally);
 }
 
-/* A size never is less than what was requested, so of those that would do, it is the one with the largest sum. */
+/*
+ * A size is never less than the requested size, so the candidate with the largest sum is the size.
+ */
 static uint64_t sum_of(const struct search *s, unsigned int w)
 {
 	uint64_t sum = 0;
@@ -353,8 +356,8 @@ static bool are_apart(const struct search *s, unsigned int ptr, unsigned int siz
 }
 
 /*
- * Every segment is one block: nothing is linked. What is left is that sizes and addresses are what they are; when two words could
- * be the address, or two that differ the size, it cannot be told.
+ * Every segment is one block: nothing is linked. Only the values of sizes and addresses are left to
+ * go by. If two words can be the address, or two different words the size, the fields stay unknown.
  */
 static bool find_lone(struct search *s)
 {
@@ -395,7 +398,10 @@ static bool place_links(struct search *s)
 
 /* ---- allocated, mapped ---- */
 
-/* While the target runs, the statistics and the samples are of two moments, which the tolerance allows for. */
+/*
+ * While the target runs, the statistics and the samples are from two moments. The tolerance allows
+ * for that.
+ */
 static void count_allocated(struct search *s)
 {
 	for (size_t i = 0; i < s->f->n_dcas; i++) {
@@ -411,7 +417,10 @@ static void count_allocated(struct search *s)
 	}
 }
 
-/* How many active samples have a flag set at offset that only active blocks may have; -1: it is no such flag. */
+/*
+ * The number of active samples with a flag at offset that only active blocks can have; -1: not such
+ * a flag.
+ */
 static int allocated_at(const struct search *s, unsigned int offset)
 {
 	struct tally tally = { 0 };
@@ -522,7 +531,9 @@ static bool find_flags(struct search *s)
 
 /* ---- the rest ---- */
 
-/* How many allocated samples have in word w what their size is the rounded up value of; -1: it is no such word. */
+/*
+ * The number of allocated samples whose size is word w rounded up; -1: w is not the requested size.
+ */
 static int requested_at(const struct search *s, unsigned int w)
 {
 	size_t bad = 0, n = 0, close = 0;
@@ -746,7 +757,10 @@ static void find_context(struct search *s)
 	leave_out(s, VT_TORCH_BLOCK_CONTEXT, &s->l.context);
 }
 
-/* An expandable segment always has some unmapped memory, so while there is none, no segment is expandable. */
+/*
+ * An expandable segment always has some unmapped memory. Without unmapped memory, no segment is
+ * expandable.
+ */
 static void find_expandable(struct search *s)
 {
 	unsigned int best = WORDS;

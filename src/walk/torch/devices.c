@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices' allocators, by what they look like: a recursive mutex, red-black-tree headers 48 bytes apart, a hash table right
- * behind the second pool, and hash tables of private pools.
+ * Finds the devices' allocators by their shape: a recursive mutex, red-black-tree headers 48 bytes
+ * apart, a hash table right after the second pool, and hash tables of private pools.
  */
 #include <string.h>
 
@@ -13,8 +13,9 @@
 #define DCA_GUESS 0x1000  /* when nothing says where it ends */
 
 /*
- * How much of the object at dca may belong to it: operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in
- * front of it. Where that number makes no sense (another malloc) a guess must do; the next device's object is a bound too.
+ * The largest possible size of the object at dca. operator new is malloc() in PyTorch, and glibc
+ * keeps the size of a chunk in front of it. If that number is not plausible (another malloc), we
+ * use a guess. The next device's object is a bound too.
  */
 static size_t dca_size(const struct vt_torch_finder *f, uint64_t dca)
 {

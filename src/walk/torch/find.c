@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds PyTorch's allocator in a target and the offset of every field that the walk needs, by what the fields look like and
- * not by PyTorch's version: the devices' allocators (walk/torch/devices.c), then the fields of a Block (walk/torch/blocks.c). What was
- * found is compared with the table of known releases (walk/torch/table.c).
+ * Finds PyTorch's allocator in a target and the offset of every field that the walk needs. It goes
+ * by the contents of the fields, not by PyTorch's version: first the devices' allocators
+ * (walk/torch/devices.c), then the fields of a Block (walk/torch/blocks.c). Then it compares the
+ * result with the table of known releases (walk/torch/table.c).
  */
 #include <elf.h>
 #include <errno.h>
@@ -105,7 +106,10 @@ static uint64_t pause_before(int attempt)
 	return pause < MAX_PAUSE_NS ? pause : MAX_PAUSE_NS;
 }
 
-/* While the target runs, what was read in the middle of a change may be wrong in any way; it is not so again and again. */
+/*
+ * While the target runs, a read in the middle of a change can be wrong in any way, but not again
+ * and again.
+ */
 static bool look_again(const struct vt_torch_found *found)
 {
 	return found->backend == VT_TORCH_UNKNOWN || (found->backend == VT_TORCH_NATIVE && found->differs[0]);
@@ -148,8 +152,8 @@ static struct vt_module *main_module(struct vt_modules *modules)
 }
 
 /*
- * The address that the pointer exported by the module has now in *allocator, 0 when it exports none or it is not set. Returns
- * what vt_mem_read() does.
+ * Sets *allocator to the current value of the pointer that the module exports; 0 when it exports
+ * none or the pointer is not set. Returns what vt_mem_read() returns.
  */
 static int allocator_of(struct vt_modules *modules, struct vt_module *module, struct vt_memsrc *src, uint64_t *allocator)
 {
@@ -204,7 +208,7 @@ static void read_version(struct vt_files *files, const char *module_path, char *
 	}
 }
 
-/* How much a finding tells: with two copies of the library loaded, the one in use is wanted. */
+/* How much a result tells: if two copies of the library are loaded, we want the one in use. */
 static int rank(enum vt_torch_backend backend)
 {
 	switch (backend) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts are not copied while the threads are stopped: those of 20,000 blocks lie in some 6,000 pages all over the heap.
- * They do not change once PyTorch has put them into a Block, and live as long as the block is not freed. So where the target
- * runs:
+ * We do not copy contexts while the threads are stopped: those of 20,000 blocks are in some 6,000
+ * pages all over the heap. A context does not change once PyTorch has put it into a Block, and
+ * lives until the block is freed. So if the target runs:
  *
- * 1. everything is read: contexts, what their vectors hold, and the names of the code objects, to which a context has strong
- *    references;
- * 2. each Block is looked at again: it must still be the same memory with the same context;
- * 3. if no device has made an allocation since the blocks were listed, no block can have been handed out again, nor a context
- *    have been made in the memory of another one: what was read is what was there. Else each block is read twice more, its
- *    fields, context, vectors, and its fields again in one process_vm_readv(), which takes them in this order and well under a
- *    microsecond apart: less than PyTorch needs for a free and an allocation with history. All of it must be what it was the
- *    first time.
+ * 1. We read everything: contexts, the contents of their vectors, and the names of the code
+ * objects. A context has strong references to these. 2. We read each Block again: it must still be
+ * the same memory with the same context. 3. If no device has made an allocation since the blocks
+ * were listed, no block can have been reused, and no context can have been made in the memory of
+ * another: the data is right. Else we read each block twice more: its fields, context, vectors, and
+ * its fields again, in one process_vm_readv(). It reads them in this order and well under a
+ * microsecond apart: less than PyTorch needs for a free and an allocation with history. All of it
+ * must be as in the first read.
  */
 #include "walk/torch/history.h"
 
@@ -112,7 +112,7 @@ static struct vt_memvec make_piece(uint64_t addr, void *buf, size_t len, uint64_
 	return (struct vt_memvec){ len ? addr : context, buf, len };
 }
 
-/* Sets bad[i] for pieces that cannot be read. Only when the target is gone it returns an errno. */
+/* Sets bad[i] for unreadable pieces. Returns an errno only when the target is gone. */
 static int read_pieces(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n, bool *bad)
 {
 	memset(bad, 0, n * sizeof(*bad));
@@ -521,7 +521,7 @@ static struct vt_memvec span_piece(const struct reader *r, const struct item *it
 	return (struct vt_memvec){ r->t->blocks[item->block].object + r->span_first, span, r->span_size };
 }
 
-/* What was invalid or foreign only because the block was being changed is not to be called so. */
+/* A trace is not invalid or foreign if it only looked so because its block was being changed. */
 static struct vt_error *look_at_blocks(struct reader *r)
 {
 	uint8_t *spans = (uint8_t *)r->batch;
@@ -658,7 +658,10 @@ static bool is_still_bad(const struct reader *r, const struct item *then, const 
 	return then->trace == now->trace && r->h->traces.data[now->trace].invalid;
 }
 
-/* A context that was being made, or was gone, when it was read is not damaged when the block has one at its address now. */
+/*
+ * A context that was new or gone when we read it is not damaged, if the block has one at its
+ * address now.
+ */
 static struct vt_error *look_at_bad_again(struct reader *r)
 {
 	VT_FREE struct pending *p = calloc(1, sizeof(*p));
@@ -739,8 +742,8 @@ static void reader_deinit(struct reader *r)
 }
 
 /*
- * Damage is of one context; where more than an eighth do not hold together, it is we who do not know how they are laid out, and
- * what of the others looks right may be so by chance.
+ * Real damage affects a single context. If more than an eighth are inconsistent, our layout must be
+ * wrong, and the others may look right only by chance.
  */
 static bool must_refuse(const struct vt_torch_history *history)
 {

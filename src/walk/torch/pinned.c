@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The blocks of PyTorch's allocator of pinned host memory, found by what they look like:
- * - a pool begins with a mutex at the start of a cache line, then a hash set of its blocks and a hash map from addresses to the
- *   same blocks, of equal size;
- * - the address that the map has for a block is in the block: that says where, and the fields around it are at distances that
- *   never changed. A hash set of streams, whose header is unmistakable, confirms it;
- * - private pools are in another hash table of the allocator, whose keys are repeated in the pools.
+ * Finds the blocks of PyTorch's allocator of pinned host memory by their shape:
+ * - a pool begins with a mutex at the start of a cache line, then a hash set of its blocks and a
+ *   hash map from addresses to the same blocks, of equal size;
+ * - the block contains the address that the map has for it. That gives the field's offset, and the
+ *   fields around it are at distances that never changed. A hash set of streams confirms it: its
+ *   header is unmistakable;
+ * - private pools are in another hash table of the allocator, and repeat its keys.
  *
- * Nothing is believed that does not agree: each block is in both tables once, sizes and addresses lie in memory and do not
- * overlap, and where the allocator counts blocks and bytes itself both numbers are the same. A process that runs is read until
- * two passes see the same.
+ * All data must agree: each block is in both tables once, blocks are in mapped memory and do not
+ * overlap, and if the allocator itself counts blocks and bytes, both numbers are the same. A
+ * running process is read until two passes agree.
  */
 #include "walk/torch/pinned.h"
 
@@ -213,7 +214,10 @@ static bool add_pool(struct pass *p, uint64_t tables, uint64_t id, bool is_priva
 	return true;
 }
 
-/* Calls take for each element of the table; false as soon as that does, or when their number is not the table's. */
+/*
+ * Calls take for each element of the table. False when take returns false, or the table's count is
+ * wrong.
+ */
 static bool each_ska(struct pass *p, const struct vt_ska *table, size_t slot,
 		     bool (*take)(struct pass *p, void *arg, const uint8_t *value), void *arg)
 {
@@ -264,8 +268,9 @@ static bool take_private(struct pass *p, void *arg, const uint8_t *value)
 }
 
 /*
- * Two tables have the private pools: graph_pools_ all of them, graph_pools_freeable_ some. Other tables of the object have other
- * elements. Where none has pools in it, there are none: should that be wrong, the totals do not agree.
+ * Two tables have private pools: graph_pools_ has all of them, graph_pools_freeable_ some. Other
+ * tables of the object have other elements. If no table has pools, there are none; if that were
+ * wrong, the totals would not agree.
  */
 static bool find_private(struct pass *p, size_t own_tables)
 {
@@ -287,9 +292,9 @@ static bool find_private(struct pass *p, size_t own_tables)
 }
 
 /*
- * How much of the memory at the object may belong to it. operator new is malloc() in PyTorch, also for aligned objects, and glibc
- * keeps the size of a chunk in front of it, above three flags of which the second is for chunks of their own mapping. Of another
- * malloc() that number makes no sense.
+ * The largest possible size of the object. operator new is malloc() in PyTorch, also for aligned
+ * objects. glibc keeps the size of a chunk in front of it, above three flags; the second flag marks
+ * chunks with their own mapping. With another malloc() that number is not plausible.
  */
 static size_t object_size(struct pass *p)
 {
@@ -342,7 +347,7 @@ static int by_object(const void *pa, const void *pb)
 	return a->object < b->object ? -1 : a->object > b->object;
 }
 
-/* A sorted array and not a hash map: who chooses the addresses of blocks could choose them so that they collide. */
+/* A sorted array, not a hash map: a hostile target could choose block addresses that collide. */
 static bool sort_entries(struct pass *p)
 {
 	size_t n = p->entries.n - p->first;
@@ -620,9 +625,9 @@ static bool stat_is(const uint8_t *stat, uint64_t current)
 }
 
 /*
- * HostStatsStaged has the number of blocks and their bytes, one Stat behind the other. They change under the lock of the blocks,
- * but not at the same moment as the tables: who has the lock may not have come to them yet (since 2.15 they are counted down
- * after cudaFreeHost()).
+ * HostStatsStaged has the number of blocks and their bytes, one Stat after the other. They change
+ * under the lock of the blocks, but not at the same moment as the tables: the thread that holds the
+ * lock may not have updated them yet (since 2.15 they are counted down after cudaFreeHost()).
  */
 static bool check_stats(struct pass *p)
 {
@@ -691,8 +696,8 @@ static void hand_over(struct pass *p, uint8_t result, struct vt_pinned_result *t
 }
 
 /*
- * What two passes over a target that runs come to; false: look again. When both saw the same, that was so at one moment between
- * them, and the map of the memory is read once more for it.
+ * Compares two passes over a running target. False: read again. If both saw the same, that was the
+ * state at one moment between them; the memory map is read once more to check it.
  */
 static bool settle(struct pass *last, const struct pass *before, bool late, struct vt_pinned_result *result)
 {

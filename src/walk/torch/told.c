@@ -30,7 +30,7 @@ static bool is_mutex(struct vt_memsrc *src, uint64_t addr)
 
 	if (!vt_is_object(addr) || vt_mem_read(src, addr, &m, sizeof(m)))
 		return false;
-	/* Nothing is said of count and owner: they change at another moment than the lock does. */
+	/* Ignores count and owner: they do not change at the same moment as the lock. */
 	return m.kind == VT_MUTEX_RECURSIVE && m.lock <= 2 && m.owner >= 0 && m.owner <= MAX_TID && m.spins == 0 &&
 	       m.list[0] == 0 && m.list[1] == 0;
 }
@@ -88,7 +88,10 @@ struct sums {
 	uint64_t blocks[VT_BLOCK_UNMAPPED];
 };
 
-/* What PyTorch has done so far: equal numbers mean that it has done nothing meanwhile. Peaks can be set back by the program. */
+/*
+ * PyTorch's counters of its work: if they are equal, it did nothing in between. The program can
+ * reset peaks.
+ */
 static bool nothing_happened(const struct vt_torch_stats *a, const struct vt_torch_stats *b)
 {
 	const struct vt_torch_stat *x = &a->allocation, *y = &b->allocation;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk of one DeviceCachingAllocator: every block is in exactly one of active_blocks, a pool's `blocks` or a pool's
- * `unmapped`. All of them are read, sorted by device address, and then must tile: the neighbour in the list is the neighbour in
- * memory. So no list is ever followed, nothing can go round in circles, and each step is O(n).
+ * The walk of one DeviceCachingAllocator. Every block is in exactly one of active_blocks, a pool's
+ * `blocks` or a pool's `unmapped`. The walk reads all of them and sorts them by device address.
+ * Then they must tile: the neighbour in the list is the neighbour in memory. So the walk never
+ * follows a list, cannot loop, and each step is O(n).
  *
- * Two halves: reading copies each block once, and is all that needs the allocator to stand still (its mutex held, or its
- * process stopped); ordering and checking work on the copies.
+ * Two halves: reading copies each block once. Only this half needs the allocator to stand still
+ * (its mutex held, or its process stopped). Ordering and checking work on the copies.
  *
- * Compiled into the tool and into the helper: no libc but mem*(), no allocation but the caller's scratch.
+ * Compiled into the tool and into the helper: no libc but mem*(), no allocation but the caller's
+ * scratch.
  */
 #include <errno.h>
 
@@ -44,11 +46,13 @@ struct pool {
 };
 
 /*
- * What tells two moments apart. Whoever changes a block holds the mutex, and counts what it did in the statistics before it gives
- * the mutex back (an allocation, a free, the end of a pending free, a segment or a piece of one that was mapped or unmapped). So
- * when the mutex was free at both moments and the statistics are equal, no block changed in between: an operation that was going
- * on at one of them held the mutex, and one that began and ended in between was counted. x86-64 does not reorder one processor's
- * stores, nor the kernel's reads across the calls that make them.
+ * What distinguishes two moments. A thread that changes a block holds the mutex. Before it releases
+ * the mutex, it counts the change in the statistics (an allocation, a free, the end of a pending
+ * free, a segment or a piece of one that was mapped or unmapped). So if the mutex was free at both
+ * moments and the statistics are equal, no block changed in between: an operation in progress at
+ * one of them would have held the mutex, and one that began and ended in between would have been
+ * counted. x86-64 does not reorder one processor's stores, nor the kernel's reads across the calls
+ * that make them.
  */
 struct mark {
 	int32_t owner; /* of the mutex: 0 it is free, -1 it is just being taken or given back */
@@ -87,7 +91,7 @@ struct vt_torch_walk {
 	bool strict;   /* one failed invariant refuses; else what fails is dropped */
 	bool unstable;
 	bool stopped;  /* result->result is final */
-	bool found_lock; /* held, when nobody had said so */
+	bool found_lock; /* the walk itself found the mutex held */
 	struct mark mark; /* as it began */
 	uint64_t mark_ns;
 	uint64_t pools_seen; /* a hash of what graph_pools has: no operation on it is counted */
@@ -437,7 +441,7 @@ static int hash_private(void *arg, const uint8_t *slot)
 	return 0;
 }
 
-/* Whether what the walk has read so far is still what there is. *certain: and was all the while. */
+/* Whether what the walk has read so far is still current. *certain: it was so throughout. */
 static bool nothing_happened(const struct vt_torch_walk *w, struct vt_memsrc *src, bool *certain)
 {
 	uint64_t pools = 0;
@@ -1131,7 +1135,7 @@ static bool compare_stats(struct vt_torch_walk *w)
 
 /* ---- all of it ---- */
 
-/* What was read is of one moment after all: then what failed is not a change that we saw half of. */
+/* The data is from one moment after all, so a failed check is not a half-seen change. */
 static bool be_strict(struct vt_torch_walk *w)
 {
 	w->strict = true;
