@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member out of the report of a process. */
+/* Turns the report of a process into a member. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "job/parts.h"
 #include "model/place.h"
 
-#define MAX_SITES 8 /* of a member: where most of its memory was allocated */
+#define MAX_SITES 8 /* of a member: the places that allocated most of its memory */
 #define MAX_FRAMES 256 /* of a stack: the innermost; deep recursion says nothing new */
 
 /* "" when there is none. */
@@ -27,7 +27,7 @@ static const char *word_of(struct vt_job *job, const char *text)
 	return text && *text ? vt_job_copy(job, text) : NULL;
 }
 
-/* Who holds the GIL is another number in every process. */
+/* The tid that holds the GIL differs in every process. */
 static struct vt_verdict verdict_of(struct vt_job *job, const struct vt_verdict *verdict)
 {
 	return (struct vt_verdict){
@@ -52,7 +52,10 @@ static bool is_nameless(const struct vt_job_frame *frame)
 	return frame->kind == VT_FRAME_NATIVE && !frame->function;
 }
 
-/* Several nameless frames of one library (a driver's) are one: how many there are differs from moment to moment. */
+/*
+ * Several nameless frames of one library (a driver's) become one: their number varies from moment
+ * to moment.
+ */
 static uint32_t add_stack(struct vt_job *job, const struct vt_model_stack *stack)
 {
 	uint32_t frames[MAX_FRAMES];
@@ -144,7 +147,7 @@ static struct vt_job_memory *memory_of(struct vt_member *member, int ordinal)
 	return memory;
 }
 
-/* Devices that the process only sees are none that it uses. */
+/* A device that is only visible to the process is not in use by it. */
 static bool add_device(struct vt_job *job, struct vt_member *member, const struct vt_model_device *d)
 {
 	struct vt_job_memory *memory;
@@ -239,7 +242,7 @@ static bool add_collectives(struct vt_job *job, struct vt_member *member, const 
 	return vt_job_intern_collectives(job, to);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole member ---- */
 
 static bool add_parts(struct vt_job *job, struct vt_member *member, const struct vt_model *model)
 {

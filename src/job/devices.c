@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices that the members use, each with all who hold memory of it. The number that CUDA has for a device in a process says little:
- * with CUDA_VISIBLE_DEVICES each rank has a number 0 of its own. A device is known by its uuid, which only the driver tells (--inject);
- * else by what that variable has for the number.
+ * The devices that the members use, each with all its holders. CUDA's number for a device in a
+ * process says little: with CUDA_VISIBLE_DEVICES each rank has its own number 0. The uuid
+ * identifies a device, but only the driver knows it (--inject); otherwise the entry of that
+ * variable for the number does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "job/parts.h"
 
-#define UUID_LENGTH 40 /* "GPU-8f2e1c34-…"; less of it may stand in the variable */
+#define UUID_LENGTH 40 /* "GPU-8f2e1c34-…"; the variable may have a prefix of it */
 #define UUID_SHOWN 12
 
 struct holder {
@@ -20,9 +21,9 @@ struct holder {
 
 struct device {
 	struct vt_job_device device;
-	const char *word; /* of the variable, when there is nothing else; NULL */
-	size_t n_assumed; /* ranks that have it by the number alone */
-	const struct vt_member *asked; /* whose total and free were taken: the one that was looked at last */
+	const char *word; /* from the variable, if nothing else is known; NULL */
+	size_t n_assumed; /* ranks matched by the number only */
+	const struct vt_member *asked; /* the holder that was read last: has total and free */
 	VT_VEC(struct holder) holders;
 };
 
@@ -35,7 +36,7 @@ struct devices {
 
 /* ---- which device it is ---- */
 
-/* As far as it is known: uuid and word are interned. */
+/* What is known; uuid and word are interned. */
 struct identity {
 	const char *uuid; /* "" */
 	const char *word; /* NULL */
@@ -70,7 +71,7 @@ static bool identify(struct vt_job *job, const struct vt_member *member, const s
 	return identity->word;
 }
 
-/* Numbers are those of a host; containers may have others. */
+/* Numbers belong to a host; containers may have others. */
 static uint64_t number_key(const struct vt_member *member, int number)
 {
 	uint64_t container = *member->label.container ? (uintptr_t)member->label.container : 0;
@@ -86,11 +87,11 @@ static uint64_t key_of(const struct vt_member *member, const struct vt_job_memor
 		return number_key(member, identity->number);
 	if (identity->word)
 		return vt_job_mix((uintptr_t)member->label.host, (uintptr_t)identity->word);
-	/* Its list has no such place. It changed the list for itself: this is one of its own. */
+	/* Its list has no such entry, so it changed the list itself: the device is its own. */
 	return vt_job_mix(number_key(member, memory->ordinal), (uint64_t)member->label.pid);
 }
 
-/* What others say of a number helps where the uuid is not known. */
+/* What others know about a number helps if the uuid is unknown. */
 static bool learn(struct devices *devices, const struct vt_member *member, const struct vt_job_memory *memory)
 {
 	struct identity identity;
@@ -116,7 +117,7 @@ static void look_up(const struct devices *devices, const struct vt_member *membe
 		identity->uuid = (const char *)(uintptr_t)*known; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-/* ---- who holds it ---- */
+/* ---- holders ---- */
 
 static bool is_later(const struct vt_member *member, const struct vt_member *than)
 {
@@ -181,9 +182,9 @@ static int compare_holders(const void *pa, const void *pb)
 	return a->member < b->member ? -1 : a->member > b->member;
 }
 
-/* ---- what it is called ---- */
+/* ---- names ---- */
 
-/* A number that two devices of a host have tells them apart no more. */
+/* A number that two devices of a host share does not tell them apart. */
 static bool drop_shared_numbers(struct devices *devices)
 {
 	struct vt_map seen = { 0 };
@@ -265,7 +266,7 @@ static int compare_devices(const void *pa, const void *pb)
 	return order ? order : strcmp(a->name, b->name);
 }
 
-/* For each device that a member uses. A core's memory was released with the process. */
+/* Builds each device that a member uses. A core's memory was released with the process. */
 static bool for_each_memory(struct devices *devices, bool last)
 {
 	struct vt_job *job = devices->job;

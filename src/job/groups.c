@@ -18,7 +18,7 @@ static bool is_told(const struct vt_member *m)
 	return m->label.in_job && m->label.role == VT_ROLE_RANK && m->collectives.told_ms;
 }
 
-/* Groups of equal names may be of different ranks, but of Gloo's these are a guess; texts are interned. */
+/* Groups of one name may have different ranks, but Gloo's ranks are a guess. Texts are interned. */
 static uint64_t key_of(const struct vt_model_process_group *g)
 {
 	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name), strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
@@ -62,7 +62,7 @@ static bool add_states(struct finding *f, uint32_t index)
 	return m->label.rank < 0 || vt_map_put(&f->by_rank, (uint64_t)m->label.rank, index);
 }
 
-/* Else it may have no recorder of this kind. */
+/* Otherwise it may have no recorder of this kind. */
 static bool has_one_like(const struct vt_member *m, const struct vt_model_process_group *g)
 {
 	for (size_t i = 0; i < m->collectives.groups.n; i++)
@@ -71,7 +71,7 @@ static bool has_one_like(const struct vt_member *m, const struct vt_model_proces
 	return false;
 }
 
-/* Those who have said nothing of the group although it is theirs. */
+/* Adds members of the group whose recorders do not mention it. */
 static bool add_rest(struct finding *f, struct vt_job_process_group *group)
 {
 	const char *ranks = group->ranks_differ ? NULL : group->any->ranks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job and its interned parts. Texts, frames, stacks and doings are found by hash; one whose hash is in use is stepped
- * over.
+ * A job and its interned parts. Texts, frames, stacks and doings are found by hash; on a collision
+ * the next hash is tried.
  */
 #include "job/parts.h"
 
@@ -88,7 +88,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 	return vt_job_mix(hash, word);
 }
 
-/* An interned text is known by its address. */
+/* An address identifies an interned text. */
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
 	return vt_job_mix(hash, (uintptr_t)text);
@@ -135,7 +135,7 @@ bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *
 	return !job->failed;
 }
 
-/* ---- what is interned by index ---- */
+/* ---- parts that are interned by index ---- */
 
 static uint32_t put_index(struct vt_job *job, struct vt_map *map, uint64_t key, size_t index)
 {

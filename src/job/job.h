@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many processes of one job, each reduced to what a comparison needs: who it is, what it holds, where its threads are. A worker
- * of vramtap triage makes a job of one member out of a report; the jobs of workers, and of other nodes, are saved as JSON and
- * added together. Frames and stacks are interned: a job has few places and few ways through them, however many ranks it has.
+ * The processes of one job, each reduced to what a comparison needs: its identity, the memory it
+ * holds, and where its threads are. A worker of vramtap triage turns one report into a job with one
+ * member; the jobs of workers and of other nodes are saved as JSON and merged. Frames and stacks
+ * are interned: a job has few places and few call paths, however many ranks it has.
  */
 #ifndef VT_JOB_JOB_H
 #define VT_JOB_JOB_H
@@ -23,32 +24,32 @@
 #define VT_JOB_SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
 
 enum vt_role {
-	VT_ROLE_RANK,       /* it computes: it has a rank, or uses a GPU */
+	VT_ROLE_RANK,       /* computes: has a rank, or uses a GPU */
 	VT_ROLE_LOADER,     /* a worker of torch.utils.data.DataLoader */
 	VT_ROLE_CHECKPOINT, /* writes checkpoints for a rank */
-	VT_ROLE_LAUNCHER,   /* torchrun, srun, mpirun, ... : started ranks */
+	VT_ROLE_LAUNCHER,   /* torchrun, srun, mpirun, ...: it started ranks */
 	VT_ROLE_OTHER,
 	VT_N_ROLES
 };
 
-/* Who a process is, before it is looked at. Texts are of the target: hostile. */
+/* The identity of a process, before it is read. Texts come from the target: hostile. */
 struct vt_label {
 	const char *host;
-	const char *system;     /* the boot and the pid namespace that pid is a number in: names of hosts may be the same; "" unknown */
+	const char *system;     /* boot and pid namespace of pid: host names repeat; "" unknown */
 	pid_t pid, ppid;
-	uint64_t start_ticks;   /* since boot: tells a pid apart that was given to another process since; 0 unknown */
+	uint64_t start_ticks;   /* since boot: detects that the pid was reused; 0 unknown */
 	const char *name;       /* comm */
 	const char *command;    /* "" unknown */
 	enum vt_role role;
 	int rank, local_rank, world_size; /* -1 unknown */
 	int local_world_size;   /* ranks on this host; 0, -1 unknown */
-	int worker;             /* number of a loader's worker, -1 */
-	pid_t of;               /* the process on this host that a loader's worker or a checkpoint writer is of; 0 unknown */
+	int worker;             /* number of a loader worker, -1 */
+	pid_t of;               /* owner of a loader worker or checkpoint writer; 0 unknown */
 	const char *container;  /* "" none */
-	const char *pod;        /* of Kubernetes, "" none */
-	const char *visible;    /* CUDA_VISIBLE_DEVICES when it was started; NULL not set */
+	const char *pod;        /* Kubernetes pod, "" none */
+	const char *visible;    /* CUDA_VISIBLE_DEVICES at its start; NULL not set */
 	const char *job;        /* "slurm 4711", "" unknown */
-	bool in_job;            /* false: it is there because it holds memory of a device that the job uses */
+	bool in_job;            /* false: it holds memory of a device that the job uses */
 };
 
 /* A place in code; interned. */
@@ -61,7 +62,10 @@ struct vt_job_frame {
 	bool program;         /* vt_model_is_program() */
 };
 
-/* Merged frames, innermost first; interned. Native addresses are no part of it: equal code at other addresses is equal. */
+/*
+ * Merged frames, innermost first; interned. Native addresses do not count: the same code at another
+ * address is equal.
+ */
 struct vt_job_stack {
 	const uint32_t *frames; /* indices in job.frames */
 	size_t n;
@@ -69,8 +73,9 @@ struct vt_job_stack {
 };
 
 /*
- * What a thread does: all of it but the number; interned, for most threads of a job do what others do. Texts are interned, too;
- * NULL none. What was different in every process (addresses, numbers of threads) is left out of waits and verdict.
+ * What a thread does: everything except its tid. It is interned, because most threads of a job do
+ * what others do. Texts are interned, too; NULL none. waits and verdict lack the parts that differ
+ * in every process (addresses, tids).
  */
 struct vt_job_doing {
 	const char *name;     /* of the thread; "" */
@@ -78,9 +83,9 @@ struct vt_job_doing {
 	char state;           /* '?' unknown */
 	bool is_main, idle, has_python, deadlock;
 	int gil;              /* 1 holds it, 0 not, -1 unknown */
-	struct vt_verdict verdict; /* without the thread that holds a lock */
-	struct vt_waits waits;     /* what is shared alone */
-	const char *kernel;   /* function of the kernel that it sleeps in, when no signal reaches it there */
+	struct vt_verdict verdict; /* without the tid of the lock's owner */
+	struct vt_waits waits;     /* only the parts that processes share */
+	const char *kernel;   /* kernel function in which it sleeps, if no signal reaches it */
 };
 
 struct vt_job_thread {
@@ -90,77 +95,80 @@ struct vt_job_thread {
 
 /* What a process holds of a device. */
 struct vt_job_memory {
-	int ordinal;          /* CUDA's number of it in this process */
+	int ordinal;          /* CUDA's number for it in this process */
 	const char *uuid;     /* "GPU-...", "" unknown */
-	bool known;           /* of PyTorch's allocator: */
+	bool known;           /* for PyTorch's allocator: */
 	uint64_t reserved, allocated, cached;
-	bool device_known;    /* of the device, all processes together: */
+	bool device_known;    /* for the device, all processes together: */
 	uint64_t total, free_bytes;
 };
 
-/* Blocks in use by where they were allocated, if that was recorded; the largest only. */
+/* A place that allocated blocks in use, if that was recorded; only the largest places. */
 struct vt_job_site {
 	const char *title;    /* "forward attn.py:57" */
 	uint64_t bytes, blocks;
 };
 
-/* What a process does, as the rules see it: by its main thread, or by that for which the main thread waits. */
+/*
+ * What a process does, as the rules see it: according to its main thread, or to the thread for
+ * which the main thread waits.
+ */
 enum vt_job_state {
 	VT_STATE_UNDECIDED,
-	VT_STATE_GONE,       /* there is no process, or nothing is known of it */
-	VT_STATE_CRASHED,    /* it is a core's */
+	VT_STATE_GONE,       /* the process is gone, or nothing is known about it */
+	VT_STATE_CRASHED,    /* from a core */
 	VT_STATE_STOPPED,    /* by a signal */
 	VT_STATE_TRACED,     /* by a debugger */
-	VT_STATE_OOM,        /* a request for GPU memory failed, and it is kept there */
-	VT_STATE_ALLOCATOR,  /* PyTorch's allocator asks the driver, or gives back */
+	VT_STATE_OOM,        /* a request for GPU memory failed; its thread is held there */
+	VT_STATE_ALLOCATOR,  /* PyTorch's allocator allocates from the driver, or frees */
 	VT_STATE_COLLECTIVE, /* in a collective, or waits for one */
-	VT_STATE_STORE,      /* waits for another rank by the TCPStore */
+	VT_STATE_STORE,      /* waits for another rank through the TCPStore */
 	VT_STATE_LOADER,     /* waits for a worker of its DataLoader */
 	VT_STATE_DEVICE,     /* in the driver, or waits for the GPU */
 	VT_STATE_STUCK,      /* in the kernel, where no signal reaches it */
 	VT_STATE_LOCK,       /* waits for a lock or the GIL, or is in a deadlock */
 	VT_STATE_IDLE,       /* waits for work */
-	VT_STATE_RUNS,       /* on a processor, or would be */
+	VT_STATE_RUNS,       /* runs on a processor, or is ready to */
 	VT_STATE_WAITS,      /* for something else */
 	VT_N_STATES
 };
 
 const char *vt_job_state_name(enum vt_job_state state); /* "collective", "loader", ...; NULL undecided */
 
-/* Requests of PyTorch's for memory of a device that were not met at once, all devices of the process together. */
+/* PyTorch's requests for device memory that were not met at once, all devices together. */
 struct vt_job_requests {
 	bool known;           /* PyTorch's own counters: */
 	uint64_t retries, failed;
-	uint64_t last_failed; /* bytes of the last one that was recorded or caught; 0 unknown */
-	bool waits;           /* that one's thread is kept for vramtap watch */
+	uint64_t last_failed; /* bytes of the last recorded or caught one; 0 unknown */
+	bool waits;           /* its thread is held for vramtap watch */
 };
 
 struct vt_member {
 	struct vt_label label;
-	const char *file;     /* its report, relative to the directory that the job is saved in; NULL none */
-	const char *core;     /* it is a core's; NULL a live process */
+	const char *file;     /* its report, relative to the job's directory; NULL none */
+	const char *core;     /* the core file; NULL a live process */
 	enum vt_completeness completeness;
-	const char *error;    /* why nothing is known of it, one line; NULL */
+	const char *error;    /* why nothing is known about it, one line; NULL */
 	double total_ms;
 	double stopped_ms;    /* its threads */
 	char process_state;   /* of its main thread, as in /proc; '?' unknown */
-	int moved;            /* its main thread within 200 ms after the stop: 1 went on, 0 slept on, -1 unknown */
-	pid_t tracer;         /* 0 nobody */
+	int moved;            /* main thread after the stop: 1 went on, 0 slept on, -1 unknown */
+	pid_t tracer;         /* 0 none */
 	const char *tracer_name; /* "" unknown */
-	bool have_moment;     /* the host's clocks when its threads had stopped, and were let go: */
+	bool have_moment;     /* the host's clock when its threads had stopped and were released: */
 	uint64_t stopped_ns, released_ns; /* CLOCK_MONOTONIC */
-	const char *headline; /* the first of its report; NULL */
+	const char *headline; /* the first headline of its report; NULL */
 	VT_VEC(struct vt_job_thread) threads; /* the main thread first */
 	VT_VEC(struct vt_job_memory) memory;
 	VT_VEC(struct vt_job_site) sites;
 	struct vt_model_collectives collectives; /* texts are interned */
 	struct vt_job_requests requests;
-	const char *diag;     /* the first thing that is missing; NULL none */
+	const char *diag;     /* the first missing thing; NULL none */
 	/* filled by account: */
 	enum vt_job_state state;
-	const char *operation; /* the collective that it is in: "all_reduce"; NULL none, or not known which */
+	const char *operation; /* its current collective: "all_reduce"; NULL none, or unknown */
 	uint32_t place;       /* index in job.frames: where in the program; VT_NO_PLACE unknown */
-	bool outlier;         /* a verdict names it as one that differs */
+	bool outlier;         /* a verdict names it as different */
 };
 
 #define VT_NO_PLACE UINT32_MAX
@@ -172,21 +180,22 @@ struct vt_member_set {
 };
 
 /*
- * A node of the tree of stacks, outermost frames first. A chain of frames with the same members is one node. What is called
- * from another line is another way. Not so in the innermost Python function, where ranks in one loop are on any of its lines: that
- * line is there only when all agree. Of native frames those between Python frames are left out, and those inside of a verdict.
+ * A node of the tree of stacks, outermost frames first. A chain of frames with the same members is
+ * one node. A call from another line is another path, except in the innermost Python function:
+ * ranks in one loop can be on any of its lines, so the line is there only when all agree. Native
+ * frames between Python frames are left out, and so are those that a verdict covers.
  */
 struct vt_job_node {
 	const uint32_t *frames; /* indices in job.frames, outermost first */
 	size_t n_frames;
 	struct vt_member_set members;
 	size_t threads;
-	enum vt_role role;    /* each role has trees of its own, for main threads and for others */
+	enum vt_role role;    /* each role has its own trees, for main threads and for others */
 	bool of_main;
 	size_t parent;        /* index in job.tree, VT_NO_NODE */
 	size_t depth;
-	const char *does;     /* threads end here: what they do, in words ("waits for the GIL"); NULL: they go on in children */
-	bool outlier;         /* few members, where most of the others went another way */
+	const char *does;     /* what threads that end here do: "waits for the GIL"; NULL none */
+	bool outlier;         /* few members, while most others took another path */
 };
 
 #define VT_NO_NODE SIZE_MAX
@@ -196,66 +205,66 @@ struct vt_job_verdict {
 	const char *code;     /* ours, static: "missed-collective", "waits-for-loader", ... */
 	bool alarm;
 	const char *text;
-	struct vt_member_set members; /* whom it is about */
+	struct vt_member_set members; /* those it is about */
 };
 
-/* A device, all its holders together. */
+/* A device, with all its holders. */
 struct vt_job_device {
 	const char *host, *uuid;
-	const char *name;     /* "GPU 2", "GPU-8f2e1c34": by it people know it on its host */
-	const char *container; /* of its first holder: numbers are those of a container; "" none */
-	int ordinal;          /* CUDA's number of it on its host, where all are visible; -1 not known, or not the same for all holders */
-	bool shared;          /* another one has this number, too */
-	bool assumed;         /* several ranks have it by the number alone: they may have set CUDA_VISIBLE_DEVICES for themselves */
+	const char *name;     /* "GPU 2", "GPU-8f2e1c34": its name on its host */
+	const char *container; /* of its first holder: device numbers are per container; "" none */
+	int ordinal;          /* CUDA's number if all are visible; -1 unknown, or holders differ */
+	bool shared;          /* another device has this number, too */
+	bool assumed;         /* ranks share it by number only: each may set CUDA_VISIBLE_DEVICES */
 	bool known;
 	uint64_t total, free_bytes;
 	struct vt_member_set holders; /* largest first */
-	const uint32_t *memories; /* of each: index in its memory */
-	uint64_t outside;     /* held by nobody that is a member: total - free - what members hold; when known */
+	const uint32_t *memories; /* for each holder: index in its memory */
+	uint64_t outside;     /* what no member holds: total - free - theirs; when known */
 };
 
-/* From when on one is late at a collective: clocks of hosts differ by less, and ranks that run, too. */
+/* A rank this late at a collective is reported: host clocks and running ranks differ by less. */
 #define VT_LATE_MS 3000
 
-/* What NCCL's RAS says of ranks of a communicator, or of processes. */
+/* What NCCL's RAS says about ranks of a communicator, or about processes. */
 enum vt_ras_about {
 	VT_RAS_DEAD,   /* considered dead: RAS has lost them */
 	VT_RAS_SILENT, /* did not answer RAS in time */
-	VT_RAS_ABSENT, /* nothing is known of them, and not why */
-	VT_RAS_ERROR,  /* report an error of NCCL's: what */
-	VT_RAS_STATUS, /* have this status (what), and others have another one */
-	VT_RAS_COUNT,  /* have launched so many operations of a kind (what, "": all kinds), and others more or fewer */
+	VT_RAS_ABSENT, /* nothing is known about them, nor why */
+	VT_RAS_ERROR,  /* report an NCCL error: what */
+	VT_RAS_STATUS, /* have this status (what); others have another one */
+	VT_RAS_COUNT,  /* launched count operations (what, "": all kinds); others differ */
 	VT_RAS_N_ABOUT
 };
 
 struct vt_ras_rank {
 	int rank;             /* in the communicator, -1 unknown */
-	pid_t pid;            /* as the process itself has it, 0 unknown */
+	pid_t pid;            /* as the process sees it, 0 unknown */
 	const char *host;     /* its address, "" unknown */
 };
 
-/* Those of whom the same is said. */
+/* The ranks about which RAS says the same. */
 struct vt_ras_group {
 	enum vt_ras_about about;
-	const char *communicator; /* its hash, "" of the whole job */
-	int size;             /* its ranks, -1 unknown */
+	const char *communicator; /* its hash, "" the whole job */
+	int size;             /* number of its ranks, -1 unknown */
 	const char *what;     /* interned; "" none */
 	uint64_t count;       /* VT_RAS_COUNT */
-	uint64_t n;           /* so many; ranks are those that were named */
-	signed char moved;    /* VT_RAS_COUNT: asked before, all of its ranks had launched fewer: 1; some as many: 0; -1 unknown */
+	uint64_t n;           /* number of ranks; the array has those that RAS named */
+	signed char moved;    /* VT_RAS_COUNT, its ranks since: 1 all, 0 not all, -1 unknown */
 	VT_VEC(struct vt_ras_rank) ranks;
 };
 
-/* An answer of NCCL's RAS: one process was asked, and says what all of its job told it. Texts are hostile. */
+/* An answer of NCCL's RAS: one process reports what all of its job told it. Texts are hostile. */
 struct vt_ras {
 	const char *host;     /* of the process that was asked */
 	pid_t pid;
 	const char *address;  /* "127.0.0.1:28028" */
-	const char *file;     /* its words, relative to the directory that the job is saved in; NULL none */
+	const char *file;     /* the raw answer, relative to the job's directory; NULL none */
 	const char *version;  /* of NCCL; "" unknown */
-	bool understood;      /* all of it: else lines are what was not */
+	bool understood;      /* entirely; otherwise lines has the rest */
 	uint64_t communicators;
-	VT_VEC(struct vt_ras_group) groups; /* those of one communicator and kind are neighbours */
+	VT_VEC(struct vt_ras_group) groups; /* groups of one communicator and kind are adjacent */
 	VT_VEC(const char *) lines;
 };
 
@@ -268,14 +277,14 @@ struct vt_job {
 	VT_VEC(struct vt_job_doing) doings;
 	VT_VEC(struct vt_member) members; /* ranks first, by rank; then by role, rank, worker, host and pid (account) */
 	VT_VEC(struct vt_ras) ras; /* one for each host and job */
-	double skew_ms;       /* between the first and the last stop on one host; -1 unknown */
+	double skew_ms;       /* between the first and the last stop on a host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
 	struct vt_map by_text, by_frame, by_stack, by_doing;
-	uint64_t seed;        /* of hashes: texts are of others, who must not know which of them collide */
+	uint64_t seed;        /* of hashes: targets choose texts, and must not choose collisions */
 	bool failed;          /* out of memory: members or parts of them are missing */
 	/* filled by account: */
-	VT_VEC(struct vt_job_node) tree; /* of main threads, and of others that tell; a parent before its children */
+	VT_VEC(struct vt_job_node) tree; /* main and other telling threads; parents first */
 	VT_VEC(struct vt_job_device) devices;
 	VT_VEC(struct vt_job_verdict) verdicts; /* the answer first */
 	enum vt_completeness completeness;
@@ -284,19 +293,24 @@ struct vt_job {
 void vt_job_init(struct vt_job *job);
 void vt_job_deinit(struct vt_job *job);
 
-/* A member out of a report, or (model NULL) of a process of which there is none, because of error. False: out of memory. */
+/*
+ * Adds a member from a report, or (model NULL) one without a report: error. False: out of memory.
+ */
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error);
 
 /* Adds a diagnostic of the whole job. */
 void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* A part of the job, a node perhaps, of which nothing could be read: what there is is not all. why is one line. */
+/* Notes that a part of the job (a node, for example) could not be read. why is one line. */
 void vt_job_miss(struct vt_job *job, const char *why);
-/* Takes out the answer of that index. */
+/* Removes the answer with that index. */
 void vt_job_drop_ras(struct vt_job *job, size_t index);
 
-/* "0-2,4-7" of the ranks of the members, "workers 0-7 of rank 3", else "pid 4711@node3"; about columns wide at most. */
+/*
+ * The members: "0-2,4-7" (ranks), "workers 0-7 of rank 3", else "pid 4711@node3"; about columns
+ * wide.
+ */
 struct vt_str;
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out);
 

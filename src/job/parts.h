@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a job share, and nobody else needs. */
+/* Private to src/job: what its files share. */
 #ifndef VT_JOB_PARTS_H
 #define VT_JOB_PARTS_H
 
@@ -12,17 +12,20 @@
 
 #define VT_NO_INDEX UINT32_MAX
 
-/* Each interned: its one copy in the arena, or its index. NULL, VT_NO_INDEX when out of memory; job->failed is set then. */
+/*
+ * These intern: the only copy in the arena, or its index. Out of memory: NULL or VT_NO_INDEX, and
+ * job->failed.
+ */
 const char *vt_job_text(struct vt_job *job, const char *text, size_t n);
 const char *vt_job_copy(struct vt_job *job, const char *text); /* the same; NULL of NULL */
 
-/* Texts that live elsewhere become the job's. False when out of memory. */
+/* Copies texts that live elsewhere into the job. False when out of memory. */
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives);
 uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame); /* its texts are interned */
 uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n); /* of indices that exist */
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing); /* its texts are interned */
 
-/* A new member of whom nothing is known; NULL when out of memory. Valid until the next one. */
+/* A new, empty member; NULL when out of memory. Valid until the next one. */
 struct vt_member *vt_job_new_member(struct vt_job *job);
 void vt_member_deinit(struct vt_member *member);
 struct vt_ras *vt_job_new_ras(struct vt_job *job);
@@ -31,31 +34,40 @@ struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras);
 
 uint64_t vt_job_mix(uint64_t hash, uint64_t value);
 
-/* Where numbers of processes are unique, and clocks the same: interned; equal texts have equal addresses. */
+/* The scope in which pids are unique and clocks equal. Interned: equal texts, equal addresses. */
 const char *vt_job_system(const struct vt_label *label);
 
-/* The member's main thread's, NULL unknown. */
+/* What the member's main thread does, NULL unknown. */
 const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member);
 
-/* Adds its words: "waits for the GIL", "runs". */
+/* Adds it in words: "waits for the GIL", "runs". */
 void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail, struct vt_str *out);
 
 /* ---- job/state.c ---- */
 
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
-/* Of the thread of autograd's for which the main thread waits in backward, or of the main thread itself; NULL unknown. */
+/*
+ * Of the autograd thread for which the main thread waits in backward, or of the main thread; NULL
+ * unknown.
+ */
 const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member);
 
-/* The collective that it is in, interned or a part of a text that is; NULL none, or not known which. */
+/*
+ * The collective that the thread is in: interned, or a part of an interned text; NULL none or
+ * unknown.
+ */
 const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_doing *doing);
 
-/* The thread is in a collective: waits, or still runs in it. */
+/* The thread is in a collective: it waits, or still runs in it. */
 bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing);
 
 /* ---- job/set.c ---- */
 
-/* Appends in ascending order; what is there already is not added again. False when out of memory. */
+/*
+ * Appends; indices come in ascending order, or are sorted later. One equal to the last is not
+ * added.
+ */
 struct vt_job_indices {
 	uint32_t *data;
 	size_t n, capacity;
@@ -66,13 +78,13 @@ void vt_job_indices_sort(struct vt_job_indices *indices);
 /* A copy of it in the arena. */
 struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices);
 
-/* ---- what vt_job_account() (job/rules) begins with, each in its own file; false when out of memory ---- */
+/* ---- the first steps of vt_job_account() (job/rules); false when out of memory ---- */
 
 bool vt_job_decide_states(struct vt_job *job);   /* job/state.c */
 bool vt_job_build_tree(struct vt_job *job);      /* job/tree.c */
 bool vt_job_build_devices(struct vt_job *job);   /* job/devices.c */
 
-/* ---- names of enumerations, as the JSON has them ---- */
+/* ---- names of enumerations, as in the JSON ---- */
 
 const char *vt_role_name(enum vt_role role);     /* "rank", "loader", "checkpoint", "launcher", "other" */
 

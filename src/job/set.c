@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of members, and how they are written: "0-2,4-7", "workers 0-7 of rank 3", "pid 4711@node3". */
+/* Sets of members, and their text: "0-2,4-7", "workers 0-7 of rank 3", "pid 4711@node3". */
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static const struct vt_label *label_at(const struct writing *w, size_t i)
 	return &w->job->members.data[w->set->members[i]].label;
 }
 
-/* Numbers of others who use the job's devices are those of another job. */
+/* Processes outside the job that use its devices have ranks of another job. */
 static bool is_rank(const struct vt_label *label)
 {
 	return label->role == VT_ROLE_RANK && label->rank >= 0 && label->in_job;
@@ -100,7 +100,10 @@ static void set_range(struct vt_str *item, int first, int last, const char *one,
 	add_range(item, first, last, one, many);
 }
 
-/* The ranks from i on; returns the index after them. A rank that is there twice (two jobs) is written once. */
+/*
+ * Adds the ranks from i on; returns the index after them. A rank that occurs twice (two jobs) is
+ * written once.
+ */
 static size_t put_ranks(struct writing *w, size_t i)
 {
 	while (i < w->set->n && is_rank(label_at(w, i))) {
@@ -125,7 +128,7 @@ static bool is_next_worker(const struct vt_label *before, const struct vt_label 
 	       label->worker >= before->worker;
 }
 
-/* Workers with neighbouring numbers of one rank, or of neighbouring ranks that have the same. */
+/* Workers with consecutive numbers of one rank, or the same workers of consecutive ranks. */
 struct run {
 	int first, last; /* workers */
 	int first_rank, last_rank; /* -1 unknown */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each member does, in one word, out of the verdict of its main thread (explain/verdicts.c) and the names in its stack. */
+/*
+ * The state of each member, from the verdict of its main thread (explain/verdicts.c) and its stack.
+ */
 #include <string.h>
 
 #include "base/str.h"
@@ -19,13 +21,13 @@ static const enum vt_job_state by_verdict[VT_N_VERDICTS] = {
 	[VT_VERDICT_PYTHON_LOCK] = VT_STATE_LOCK,
 };
 
-/* Of a function that it is in: the first that fits decides. */
+/* Matches a function that the thread is in: the first match decides. */
 static const struct {
 	const char *function;    /* pattern, NULL: any */
 	enum vt_purpose purpose; /* NONE: any */
 	enum vt_job_state state;
 } by_function[] = {
-	/* It starts one, and does not wait in it. */
+	/* It starts a collective, and does not wait in it. */
 	{ "cu*Launch*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
 	{ "cu*EventRecord*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
 	{ "cu*EventCreate*", VT_PURPOSE_NONE, VT_STATE_DEVICE },
@@ -45,7 +47,7 @@ static const struct {
 
 #define N_BY_FUNCTION (sizeof(by_function) / sizeof(by_function[0]))
 
-/* Places where a process is for others whatever the innermost frames say. */
+/* Places where a process deals with others, whatever its innermost frames are. */
 static const struct {
 	const char *function, *file;
 	enum vt_job_state state;
@@ -59,7 +61,7 @@ static const struct {
 
 #define N_BY_FRAME (sizeof(by_frame) / sizeof(by_frame[0]))
 
-/* Functions of distributed_c10d.py that every rank passes without the others. */
+/* Functions of distributed_c10d.py that a rank passes without waiting for the others. */
 static const char *const no_collectives[] = {
 	"get_*", "is_*", "_get_*", "new_group", "_check_*", "_rank_not_in_group", "__*__"
 };
@@ -116,8 +118,9 @@ static enum vt_job_state state_of_verdict(const struct vt_verdict *verdict)
 }
 
 /*
- * In the driver a thread may be in state D for an instant, and often is: what is known of that says more. Frames of a collective do
- * not say that it waits there: it may pickle. Without any frames nobody knows where it is.
+ * A thread in the driver is often in state D for an instant: what is known about the driver call
+ * says more. Frames of a collective do not prove that it waits there: it may pickle. Without frames
+ * its place is unknown.
  */
 enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_doing *doing)
 {
@@ -151,14 +154,14 @@ const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const 
 	return main_doing;
 }
 
-/* Of the whole process; undecided when its threads have to say it. */
+/* The state of the whole process; undecided if its threads decide. */
 static enum vt_job_state state_of_process(const struct vt_member *member)
 {
 	if (member->core)
 		return VT_STATE_CRASHED;
 	if (member->process_state == 'T')
 		return VT_STATE_STOPPED;
-	/* Another vramtap lets go of it at once. */
+	/* Another vramtap releases it at once. */
 	if (member->process_state == 't' && strcmp(member->tracer_name, "vramtap") != 0)
 		return VT_STATE_TRACED;
 	if (member->process_state == 'Z' || member->process_state == 'X' || (!member->threads.n && member->error))
@@ -166,9 +169,12 @@ static enum vt_job_state state_of_process(const struct vt_member *member)
 	return member->requests.waits ? VT_STATE_OOM : VT_STATE_UNDECIDED;
 }
 
-/* ---- where, and in which collective ---- */
+/* ---- the place and the collective ---- */
 
-/* The innermost frame of the program, else the innermost Python frame, else the innermost that has a name. */
+/*
+ * The innermost frame of the program; else the innermost Python frame; else the innermost named
+ * one.
+ */
 static uint32_t place_of(const struct vt_job *job, const struct vt_job_stack *stack)
 {
 	uint32_t named = VT_NO_PLACE, python = VT_NO_PLACE;
@@ -186,7 +192,7 @@ static uint32_t place_of(const struct vt_job *job, const struct vt_job_stack *st
 	return python != VT_NO_PLACE ? python : named;
 }
 
-/* The outermost function of PyTorch's that is a collective: the one that the program called. */
+/* The outermost PyTorch function that is a collective: the one that the program called. */
 static const char *operation_of_stack(const struct vt_job *job, const struct vt_job_stack *stack)
 {
 	const char *operation = NULL;
@@ -208,7 +214,10 @@ const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_do
 	return operation;
 }
 
-/* NCCL's own threads look into collectives all the time: of others than the main thread only what Python called counts. */
+/*
+ * NCCL's threads check collectives all the time: except in the main thread only Python's calls
+ * count.
+ */
 bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing)
 {
 	if (doing->idle)
@@ -230,7 +239,7 @@ bool vt_job_decide_states(struct vt_job *job)
 			continue;
 		if (member->state == VT_STATE_UNDECIDED)
 			member->state = vt_job_state_of(job, doing);
-		/* It came out of it: it has waited for a disk, say. */
+		/* It left that state: it may have waited for a disk. */
 		if (member->state == VT_STATE_STUCK && member->moved == 1)
 			member->state = VT_STATE_WAITS;
 		if (member->state == VT_STATE_COLLECTIVE)
@@ -262,7 +271,7 @@ const char *vt_job_state_name(enum vt_job_state state)
 	return (unsigned int)state < VT_N_STATES ? names[state] : NULL;
 }
 
-/* Of a thread of which nothing else is known. */
+/* For a thread about which nothing else is known. */
 static const char *state_word(char state, enum vt_form form)
 {
 	static const struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The prefix tree of stacks. The way of each doing through it is found once, however many threads do that: a job of a million
- * threads has a few hundred of them. Then the members are added to the ends of their ways, and from there outwards.
+ * The prefix tree of stacks. Each doing's path through it is found once, however many threads share
+ * the doing: a job of a million threads has a few hundred doings. Then the members are added to the
+ * ends of their paths, and from there outwards.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +12,14 @@
 
 #define MAX_WORDS 200 /* bytes of what a thread does */
 #define MAX_WAY 256 /* steps; deep recursion says nothing new */
-#define MAX_CALLED 3 /* native frames inside of the innermost Python frame */
+#define MAX_CALLED 3 /* native frames called by the innermost Python frame */
 #define MAX_NATIVE 8 /* of a thread without Python */
 #define IS_TEXT 0x80000000u /* of a step: the index of a text, not of a frame */
 #define N_SECTIONS (2 * VT_N_ROLES)
 
 struct step {
 	uint32_t key; /* equal steps have equal keys */
-	uint32_t frame; /* that is shown */
+	uint32_t frame; /* the frame to show */
 	const char *does;
 };
 
@@ -26,7 +27,7 @@ struct node {
 	struct step step;
 	bool agree; /* all have the same frame, line included */
 	uint32_t parent; /* nodes 0 to N_SECTIONS - 1 are the sections themselves */
-	uint32_t first_child, next; /* 0: none, for a section is no child */
+	uint32_t first_child, next; /* 0: none, because a section is never a child */
 	size_t n_children, threads;
 	struct vt_job_indices members;
 };
@@ -36,14 +37,14 @@ struct build {
 	VT_VEC(struct node) nodes;
 	struct vt_map children; /* parent << 32 | key of the step: node */
 	struct vt_map texts; /* address of an interned text: its number */
-	uint32_t *ends; /* of each doing in each section: node, 0 not there */
+	uint32_t *ends; /* per section and doing: the node, 0 none */
 	size_t n_ends; /* doings */
 	struct step way[MAX_WAY];
 	size_t n_way;
 	bool failed;
 };
 
-/* ---- the way of a doing ---- */
+/* ---- the path of a doing ---- */
 
 static void add_step(struct build *b, struct step step)
 {
@@ -51,7 +52,7 @@ static void add_step(struct build *b, struct step step)
 		b->way[b->n_way++] = step;
 }
 
-/* The same frame with less of what tells it from others. */
+/* The same frame with fewer of its distinguishing parts. */
 static uint32_t reduced(struct build *b, uint32_t index)
 {
 	struct vt_job_frame frame = b->job->frames.data[index];
@@ -119,7 +120,7 @@ static void add_native(struct build *b, const struct vt_job_stack *stack, size_t
 	}
 }
 
-/* How a doing's way ends; interned. */
+/* The last step of a doing's path; interned. */
 static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 {
 	const char *operation = vt_job_operation_of(b->job, doing), *interned;
@@ -127,10 +128,10 @@ static const char *end_of(struct build *b, const struct vt_job_doing *doing)
 	bool known = doing->verdict.code || doing->waits.code;
 	struct vt_str text = { 0 };
 
-	/* Ranks in one collective poll, yield and sleep by turns. */
+	/* Ranks in one collective alternate between polling, yielding and sleeping. */
 	if (collective)
 		vt_str_addf(&text, "waits in %.120s", operation);
-	else /* without what it waits on, in which all processes differ although they do the same */
+	else /* without what it waits on: that differs in each process, even if they do the same */
 		vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_NONE, &text);
 	vt_str_cut(&text, MAX_WORDS);
 	if (known && doing->state == 'T')
@@ -229,7 +230,7 @@ static void add_member(struct build *b, uint32_t index)
 		if (b->failed)
 			return;
 		b->nodes.data[at].threads++;
-		/* All that lies further out than a node that has the member has it, too. */
+		/* If a node has the member, all nodes further out have it, too. */
 		for (;; at = b->nodes.data[at].parent) {
 			struct node *node = &b->nodes.data[at];
 
@@ -242,9 +243,9 @@ static void add_member(struct build *b, uint32_t index)
 	}
 }
 
-/* ---- as it is shown ---- */
+/* ---- the tree as it is shown ---- */
 
-/* Few, where more than half went one other way. */
+/* Few members, while more than half took one other path. */
 static bool is_few(const struct node *node, const struct node *parent, size_t most)
 {
 	return node->members.n * 3 <= parent->members.n && most * 2 > parent->members.n;
@@ -325,7 +326,7 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 	return true;
 }
 
-/* The frames of a node and of those inside of it that are the only way on; at becomes the last of them. */
+/* The frames of a node and of its chain of only children; at becomes the last of these. */
 static bool gather_chain(struct output *o, uint32_t *at, const char **does)
 {
 	const struct build *b = o->build;
@@ -356,7 +357,7 @@ static bool put_node(struct output *o, const struct pending *p)
 
 	if (!node)
 		return false;
-	job->tree.n--; /* until it is whole */
+	job->tree.n--; /* until it is complete */
 	if (!gather_chain(o, &at, &does))
 		return false;
 	frames = vt_arena_alloc(&job->arena, (o->frames.n + 1) * sizeof(*frames));

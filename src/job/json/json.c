@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job as JSON. Frames, stacks and doings are there once and are named by their index, in all of it: a thread is its number
- * and that of its doing. Sets of members are ranges of indices. vt_job_load_text() leaves out "found": it follows from the
- * rest.
+ * A job as JSON. Each frame, stack and doing occurs once and is referred to by its index: a thread
+ * is its tid and the index of its doing. Sets of members are ranges of indices. vt_job_load_text()
+ * ignores "found": it follows from the rest.
  */
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void put_id(struct vt_json *json, const char *key, pid_t pid)
 	vt_json_known(json, key, pid > 0 ? pid : -1);
 }
 
-/* ---- what is interned ---- */
+/* ---- interned parts ---- */
 
 static void put_frames(struct vt_json *json, const struct vt_job *job)
 {
@@ -253,7 +253,7 @@ static void put_diags(struct vt_json *json, const struct vt_job *job)
 	vt_json_end_array(json);
 }
 
-/* ---- what was found ---- */
+/* ---- findings ---- */
 
 /* [[0, 2], [4, 7]]: from, to. */
 static void put_set(struct vt_json *json, const char *key, const struct vt_member_set *set)
@@ -348,7 +348,7 @@ struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_opti
 	const struct vt_job *job = what;
 	struct vt_json json;
 
-	(void)options; /* those are for people */
+	(void)options; /* options concern text only */
 	vt_json_init(&json, out);
 	vt_json_object(&json, NULL);
 	vt_json_text(&json, "schema", VT_JOB_SCHEMA);

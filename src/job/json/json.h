@@ -6,12 +6,15 @@
 #include "job/job.h"
 #include "report/writer.h"
 
-/* Adds all members that are saved in n bytes of JSON; prefix (a directory, "" none) goes before the names of their files. */
+/* Adds all members in n bytes of JSON; prefix (a directory, "" none) precedes their file names. */
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
-/* Out of a regular file. */
+/* The same from a regular file. */
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
 
-/* The same of one member, which has this pid (0: any), or nothing of it: what a worker says of its process. */
+/*
+ * Adds the one member that a worker reports; it must have this pid (0: any). On failure nothing is
+ * added.
+ */
 struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid);
 
 /* What vt_job_load() reads, and all that account found. doc/triage.schema.json describes it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job that was saved as JSON, into another one: what it has interned is interned again, and its indices become those of the
- * other.
+ * Loads a job that was saved as JSON into another one: its interned parts are interned again, and
+ * its indices become those of the other job.
  */
 #include <limits.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "job/ras/ras.h"
 
 #define MAX_DEVICE 1023
-#define MAX_BYTES (UINT64_C(1) << 50) /* of one process: sums of a job's must not wrap around */
+#define MAX_BYTES (UINT64_C(1) << 50) /* of one process: a job's totals must not overflow */
 #define MAX_RANK (1 << 24)
 
 struct load {
@@ -22,8 +22,8 @@ struct load {
 	struct vt_job *job;
 	const char *prefix;
 	bool only_one;
-	pid_t pid; /* of that one; 0 any */
-	/* The document's indices as the job's, in in.values. */
+	pid_t pid; /* of that member; 0 any */
+	/* Maps the document's indices to the job's, in in.values. */
 	uint32_t *frames, *stacks, *doings;
 	size_t n_frames, n_stacks, n_doings;
 };
@@ -90,7 +90,7 @@ static bool has(json_t *from, const char *key)
 	return value && !json_is_null(value);
 }
 
-/* ---- what is interned ---- */
+/* ---- interned parts ---- */
 
 static uint32_t *new_indices(struct load *l, size_t n)
 {
@@ -159,7 +159,7 @@ static void load_stacks(struct load *l, json_t *root)
 	l->n_stacks = n;
 }
 
-/* What vramtap 0.1.0 saved has sentences alone. */
+/* vramtap 0.1.0 saved sentences only. */
 static struct vt_verdict load_verdict(struct load *l, json_t *from)
 {
 	enum vt_verdict_code code = vt_verdict_code_of(intern(l, from, "verdict_code", NULL));
@@ -209,7 +209,7 @@ static uint32_t load_doing(struct load *l, json_t *from)
 	};
 	bool gil = false;
 
-	/* An unknown name is one text whoever has it. */
+	/* All unknown names share one text. */
 	if (!*doing.name)
 		doing.name = vt_job_text(l->job, "", 0);
 	vt_json_in_bool(&l->in, from, "main", &doing.is_main);
@@ -310,7 +310,7 @@ static void load_site(struct load *l, json_t *from, struct vt_member *member)
 				   .blocks = load_bytes(l, from, "blocks") };
 }
 
-/* Most of their texts are those of all ranks. */
+/* Most of their texts are equal in all ranks. */
 static void load_collectives(struct load *l, json_t *from, struct vt_member *member)
 {
 	struct vt_arena *strings = l->in.strings;
@@ -416,7 +416,7 @@ static void load_member(struct load *l, json_t *from)
 	load_threads(l, from, member);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole job ---- */
 
 static void load_diags(struct load *l, json_t *root)
 {
@@ -511,7 +511,7 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 	if (!err)
 		err = load_root(l, root);
 	vt_arena_deinit(&values);
-	/* All of it or nothing. */
+	/* All or nothing. */
 	while (err && job->members.n > had)
 		vt_member_deinit(&job->members.data[--job->members.n]);
 	while (err && job->ras.n > had_ras)

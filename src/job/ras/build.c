@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both forms of an answer are built with. */
+/* Shared by the readers of both forms of an answer. */
 #include "job/ras/reading.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_GROUPS 4096
-#define MAX_RANKS 65536 /* named in all groups: a communicator that is not well may have as many as the job */
+#define MAX_RANKS 65536 /* named in all groups: a faulty communicator may have as many as the job */
 #define MAX_LINES 24
 #define MAX_LINE 240 /* bytes */
 

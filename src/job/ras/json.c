@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL's RAS said, in the report of a job, and back. */
+/* Answers of NCCL's RAS into the report of a job, and back. */
 #include <limits.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const char *about_name(unsigned int about)
 
 /* ---- writing ---- */
 
-/* Null below min: not known. */
+/* Null below min: unknown. */
 static void put_known(struct vt_json *json, const char *key, int value, int min)
 {
 	if (value < min)
@@ -135,7 +135,7 @@ static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
 		return;
 	group->about = (enum vt_ras_about)vt_json_in_word(l->in, from, "about", about_name, VT_RAS_N_ABOUT);
 	group->communicator = load_name(l, from, "communicator");
-	/* Interned in any case: groups are told apart by it. */
+	/* Always interned: its address distinguishes groups. */
 	group->what = intern(l, json_object_get(from, "what"), "what", vt_job_text(l->job, "", 0));
 	vt_json_in_int(l->in, from, "size", 1, MAX_RANK, &group->size);
 	vt_json_in_uint(l->in, from, "count", &group->count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL's RAS said, into a job; and what moved between two answers. */
+/* Adds an answer of NCCL's RAS to a job; finds what moved between two answers. */
 #include "job/ras/reading.h"
 
 #include <stdlib.h>
@@ -18,10 +18,13 @@ bool vt_ras_differs(const struct vt_ras *ras)
 	return false;
 }
 
-/* What was said before: of each rank of each question, and of those that were not named. Texts are interned: equal ones are one. */
+/*
+ * The earlier answer: for each rank of each question, and for unnamed ranks. Equal texts have one
+ * address.
+ */
 struct before {
-	struct vt_map counts;    /* of a question's rank: its count */
-	struct vt_map unnamed;   /* of a question and a count: there were ranks without a name */
+	struct vt_map counts;    /* of each rank of a question */
+	struct vt_map unnamed;   /* question and count: there were unnamed ranks */
 	struct vt_map questions; /* that were asked at all */
 	bool ok;
 };
@@ -31,7 +34,7 @@ static uint64_t question_of(const struct vt_ras_group *group)
 	return vt_job_mix((uintptr_t)group->communicator, (uintptr_t)group->what);
 }
 
-/* Of a group with a communicator, where RAS numbers ranks; by its process where it does not. */
+/* With a communicator, RAS's number of the rank; without one, its process. */
 static uint64_t rank_of(const struct vt_ras_group *group, const struct vt_ras_rank *rank)
 {
 	uint64_t number = rank->rank >= 0 ? (uint64_t)rank->rank : vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid) | 1ULL << 63;
@@ -50,7 +53,10 @@ static void learn_group(struct before *before, const struct vt_ras_group *group)
 		before->ok &= vt_map_put(&before->unnamed, vt_job_mix(question, group->count), 1);
 }
 
-/* Some of its ranks may have launched no more than before. Where all had launched the same nobody was behind. */
+/*
+ * Some of its ranks may have launched no more than before. If all counts were equal, no rank was
+ * behind.
+ */
 static bool stays(const struct before *before, const struct vt_ras_group *group)
 {
 	uint64_t question = question_of(group);
@@ -93,7 +99,7 @@ bool vt_ras_compare(struct vt_ras *now, const struct vt_ras *earlier)
 
 /* ---- an answer ---- */
 
-/* Texts end at a zero byte: it becomes another one that nothing of RAS has. */
+/* A zero byte would end the text: it becomes a byte that RAS never writes. */
 static char *without_zeros(const char *text, size_t n)
 {
 	char *clean = malloc(n + 1);

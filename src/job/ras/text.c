@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's RAS says as text (all releases that have it): a table of communicators, in which those that are alike are one
- * row, and what is not well of each; of many ranks only how many they are. Each line is one of our tables; a paragraph with a
- * line that is not is kept as it is, and nothing is concluded from it.
+ * Reads RAS's text output (all NCCL releases with RAS): a table of communicators, with one row for
+ * equal ones, then the faults of each; for many ranks it gives only their number. Our tables have
+ * every known line; a paragraph with any other line is kept unchanged, and nothing is concluded
+ * from it.
  */
 #include <limits.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static bool take_number(struct span *span, struct fields *fields)
 	return true;
 }
 
-/* Up to a blank, or all of it. */
+/* Up to a blank, or the whole text. */
 static bool take_words(struct span *span, bool all, struct fields *fields)
 {
 	const char *blank = all ? NULL : memchr(span->at, ' ', length(span));
@@ -75,7 +76,10 @@ static bool take_blanks(struct span *span)
 	return span->at > begin;
 }
 
-/* Of a pattern % is a number, @ a word, ~ the rest, _ blanks, and {...} may be missing. The line is all of it. */
+/*
+ * In a pattern, % is a number, @ a word, ~ the rest, _ blanks, and {...} is optional. It matches
+ * the whole line.
+ */
 static bool is_line(struct span line, const char *pattern, struct fields *fields)
 {
 	bool ok = true;
@@ -109,11 +113,11 @@ struct reading {
 	enum section section;
 	int sizes[MAX_ROWS];      /* of the communicators of each row */
 	size_t n_rows;
-	uint64_t n_ill, n_told;   /* communicators that are not well, by each way: as the table has it, and of whom more is said */
+	uint64_t n_ill, n_told;   /* faulty communicators: in the table, and with details */
 	struct vt_ras_group like; /* what the lines are about */
-	bool is_about;            /* that is known */
+	bool is_about;            /* like is known */
 	const char *paragraph;    /* NULL between them */
-	bool odd;                 /* it has a line that is not understood */
+	bool odd;                 /* it has an unknown line */
 };
 
 static const char *intern(struct reading *t, const struct span *text)
@@ -128,7 +132,7 @@ static const char *nothing(struct reading *t)
 	return intern(t, &(struct span){ "", "" });
 }
 
-/* Those that are named are among so many as were said before; one alone is only named. */
+/* Named ranks are among the number given before; a single one has no number. */
 static void add_rank(struct reading *t, uint64_t rank, const struct fields *who)
 {
 	struct vt_ras_group *group = vt_ras_group(t->r, &t->like);
@@ -163,7 +167,7 @@ static void begin(struct reading *t, enum vt_ras_about about)
 	t->is_about = true;
 }
 
-/* ---- what lines do ---- */
+/* ---- effects of lines ---- */
 
 typedef void line_fn(struct reading *t, const struct fields *f, enum vt_ras_about about);
 
@@ -174,7 +178,7 @@ static void on_nothing(struct reading *t, const struct fields *f, enum vt_ras_ab
 	(void)about;
 }
 
-/* Of processes of the job. */
+/* About processes of the job. */
 static void on_job(struct reading *t, const struct fields *f, enum vt_ras_about about)
 {
 	(void)f;
@@ -182,7 +186,10 @@ static void on_job(struct reading *t, const struct fields *f, enum vt_ras_about 
 	begin(t, about);
 }
 
-/* "#0-3 (0123456789abcdef) MISMATCH": row, index among its communicators, hash. What it is about comes with other lines. */
+/*
+ * "#0-3 (0123456789abcdef) MISMATCH": row, index among its communicators, hash. Other lines tell
+ * the subject.
+ */
 static void on_communicator(struct reading *t, const struct fields *f, enum vt_ras_about about)
 {
 	struct span hash = f->words[0];
@@ -222,7 +229,7 @@ static void on_process(struct reading *t, const struct fields *f, enum vt_ras_ab
 	add_rank(t, UINT64_MAX, &who);
 }
 
-/* 2.24 and 2.25: "  The missing ranks: 1,2,5". Who they are was not known there. */
+/* 2.24 and 2.25: "  The missing ranks: 1,2,5". These releases do not know their processes. */
 static void on_list(struct reading *t, const struct fields *f, enum vt_ras_about about)
 {
 	struct span list = f->words[0];
@@ -242,10 +249,10 @@ static void on_list(struct reading *t, const struct fields *f, enum vt_ras_about
 #define IN(about) (1u << (about))
 #define ANY (IN(VT_RAS_N_ABOUT) - 1)
 
-/* The lines of the sections of errors and of warnings. */
+/* The lines in the sections of errors and warnings. */
 static const struct line {
 	const char *pattern;
-	unsigned int in; /* what they may be about before it; 0 does not matter */
+	unsigned int in; /* allowed subjects before it; 0: any */
 	line_fn *fn;
 	enum vt_ras_about about;
 } lines[] = {
@@ -274,7 +281,7 @@ static const struct line {
 	{ "  % ranks have not launched any operations", IN(VT_RAS_COUNT), on_number, 0 },
 };
 
-/* What comes after "  Rank 3", up to " -- " and who that is. */
+/* The text after "  Rank 3", up to " -- " and the process. */
 static const struct rank_line {
 	const char *pattern;
 	unsigned int in;
@@ -318,7 +325,7 @@ static bool is_who(struct span text, struct fields *who)
 	return false;
 }
 
-/* Without anybody: 2.24 and 2.25 know nothing else of a rank without status. */
+/* Without a process: 2.24 and 2.25 know nothing else about a rank without status. */
 static bool find_rank_line(struct reading *t, struct span line)
 {
 	struct fields rank = { 0 }, said, who = { 0 };
@@ -477,7 +484,7 @@ void vt_ras_read_text(struct vt_ras_reading *r, const char *text)
 	end_paragraph(&t, end);
 	if (t.section == SECTION_WARNINGS && r->whole && end[-1] == '\n' && t.n_told >= t.n_ill)
 		return;
-	/* It was cut off, or is something else. */
+	/* It is truncated, or not an answer of RAS. */
 	vt_ras_drop_groups(r, 0);
 	r->ras->lines.n = 0;
 	r->ras->understood = false;

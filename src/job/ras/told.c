@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's RAS says as JSON (2.28.7 on, rasDumpCommsToJSON()): each communicator with all of its ranks, what they have
- * launched, and who is missing. It leaves the comparison to its reader.
+ * Reads RAS's JSON output (2.28.7 on, rasDumpCommsToJSON()): each communicator with all its ranks,
+ * their launched operations, and the missing ranks. RAS leaves the comparison to the reader.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define MAX_RANK (1 << 24)
 #define MAX_OPERATIONS 32
-#define MAX_VALUES 16 /* different ones of one operation that are told apart */
+#define MAX_VALUES 16 /* different values of one operation that are kept apart */
 #define NCCL_SUCCESS 0
 #define NCCL_IN_PROGRESS 7
 
@@ -24,7 +24,7 @@ struct told {
 	size_t n_ranks;
 };
 
-/* ncclResult_t, in the words that RAS has for them in its text. */
+/* ncclResult_t, in the words of RAS's text output. */
 static const char *error_name(int result)
 {
 	static const char *const names[] = {
@@ -61,7 +61,7 @@ static const char *intern(struct told *t, const char *text)
 	return copy ? copy : "";
 }
 
-/* Adds a rank (an object of the document) to the group of those of whom the same is said. */
+/* Adds a rank (an object of the document) to the group of ranks with the same finding. */
 static void add(struct told *t, json_t *from, enum vt_ras_about about, const char *what, uint64_t count)
 {
 	struct vt_ras_group like = t->like, *group;
@@ -105,7 +105,7 @@ static void add_errors(struct told *t, json_t *rank, json_t *status)
 	}
 }
 
-/* A missing rank that answers is of this communicator no more, or not yet. */
+/* A missing rank that answers has left this communicator, or not yet joined it. */
 static void add_missing(struct told *t, json_t *rank)
 {
 	json_t *status = vt_json_in_object(&t->in, rank, "status");
@@ -153,7 +153,7 @@ static uint64_t count_of(struct told *t, size_t rank, const char *operation)
 	return vt_json_in_need_uint(&t->in, counts, operation);
 }
 
-/* How many different values there are; more than are told apart are MAX_VALUES + 1. */
+/* The number of different values; MAX_VALUES + 1 if there are more than are kept apart. */
 static size_t count_values(struct told *t, const char *operation)
 {
 	uint64_t values[MAX_VALUES];
@@ -185,7 +185,7 @@ static void read_operation(struct told *t, const char *operation)
 		add(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation, count_of(t, i, operation));
 }
 
-/* The kinds are those of the first rank: all ranks have the same NCCL. */
+/* The first rank gives the kinds: all ranks have the same NCCL. */
 static void read_counts(struct told *t)
 {
 	json_t *first = t->n_ranks ? vt_json_in_element(&t->in, t->ranks, 0, "ranks") : NULL;
@@ -201,7 +201,7 @@ static void read_counts(struct told *t)
 	}
 }
 
-/* ---- the whole ---- */
+/* ---- the whole answer ---- */
 
 /* hash alone is not unique. */
 static void read_communicator(struct told *t, json_t *from)
@@ -232,7 +232,10 @@ static void read_root(struct told *t, json_t *root)
 		read_communicator(t, vt_json_in_element(&t->in, communicators, i, "communicators"));
 }
 
-/* NCCL 2.28 (up to 2.28.9) leaves out a comma in what it says of a missing rank; no text of JSON has a line's end in it. */
+/*
+ * NCCL 2.28 (up to 2.28.9) omits a comma in a missing rank's object; no JSON string contains a line
+ * end.
+ */
 static void put_commas(char *text)
 {
 	static const char before[] = "\n          \"status\": {";

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from all members together: their order, whether they were looked at at one moment, how complete it all is. */
+/*
+ * What follows from all members: their order, whether they were read at one moment, completeness.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@
 #include "job/parts.h"
 #include "job/rules/rules.h"
 
-/* -1 is not known: after all others. */
+/* -1 is unknown: after all others. */
 static int compare_numbers(int64_t a, int64_t b)
 {
 	if (a == b || a < 0 || b < 0)
@@ -28,13 +30,13 @@ static int compare_members(const void *pa, const void *pb)
 		order = strcmp(a->label.host, b->label.host);
 	if (!order)
 		order = compare_numbers(a->label.pid, b->label.pid);
-	/* A live one before its cores. */
+	/* A live process before its cores. */
 	if (!order)
 		order = strcmp(a->core ? a->core : "", b->core ? b->core : "");
 	return order;
 }
 
-/* Who is known to be one process is at one place then. */
+/* Reports of one process become adjacent. */
 static int compare_processes(const void *pa, const void *pb)
 {
 	const struct vt_member *a = pa, *b = pb;
@@ -51,11 +53,11 @@ static int compare_processes(const void *pa, const void *pb)
 
 static bool is_same_process(const struct vt_member *a, const struct vt_member *b)
 {
-	/* Of a core that could not be read no number is known. */
+	/* A core that could not be read has no known pid. */
 	return a->label.pid > 0 && !compare_processes(a, b);
 }
 
-/* Of two reports of one process. */
+/* Chooses between two reports of one process. */
 static bool says_more(const struct vt_member *a, const struct vt_member *b)
 {
 	if (a->label.in_job != b->label.in_job)
@@ -74,8 +76,9 @@ static void swap(struct vt_member *a, struct vt_member *b)
 }
 
 /*
- * The same directory, or two of the same node, may have been named; or nodes of a batch system are one machine, and what was started
- * on each of them has found all. Of the reports of one process the one that says more stays; of equal ones the latest.
+ * The user may name a directory twice, or two directories of one node; or several nodes of a batch
+ * system are one machine, and the command on each of them found all processes. Of several reports
+ * of one process, the most complete one stays; of equally complete ones, the latest.
  */
 static void drop_doubles(struct vt_job *job)
 {
@@ -100,7 +103,7 @@ static void drop_doubles(struct vt_job *job)
 			    dropped == 1 ? " was" : "s were", dropped == 1 ? "this process" : "these processes");
 }
 
-/* One answer through one process is enough. */
+/* One answer from one process is enough. */
 static void drop_answers(struct vt_job *job)
 {
 	size_t n = 0;
@@ -173,7 +176,7 @@ static bool is_part_missing(const struct vt_job *job)
 	return false;
 }
 
-/* Those outside of the job do not count. */
+/* Processes outside the job do not count. */
 static enum vt_completeness completeness_of(const struct vt_job *job)
 {
 	size_t n[VT_NOTHING + 1] = { 0 }, all = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that are not as far as the others in a process group, as PyTorch's flight recorders say. Ranks of a job that runs are some
- * collectives apart all the time, and are not looked at at the same instant: one is behind when it had not begun a collective long after
- * the others had. Each process group is judged for itself, by the collective that is the first for which anybody waits in it. Who is
- * behind because it waits in another group is not whom all wait for.
+ * Ranks that are behind the others in a process group, according to PyTorch's flight recorders.
+ * Ranks of a running job are always some collectives apart, and are not read at the same instant: a
+ * rank is behind when it had not begun a collective long after the others had. Each process group
+ * is judged separately, by the first collective in which any rank waits. A rank that is behind
+ * because it waits in another group is not the one that the others wait for.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,15 +15,15 @@
 #include "job/groups.h"
 #include "job/rules/look.h"
 
-#define STALL_MS 30000 /* that much of its work a GPU that is well does not have before it */
+#define STALL_MS 30000 /* a healthy GPU has less work than this queued */
 #define MAX_SAID 6
 
 struct judging {
 	struct vt_job_look *look;
 	const struct vt_job_process_group *group;
-	const struct vt_model_operation *op; /* for which it waits, as the first has it */
-	uint64_t since_ms;  /* when the last of those who wait in it began it */
-	uint64_t waited_ms; /* of the last one, when it was asked */
+	const struct vt_model_operation *op; /* for which the group waits, from the first member */
+	uint64_t since_ms;  /* when the last waiting member began it */
+	uint64_t waited_ms; /* of that member, when it was asked */
 	struct vt_job_indices waiting; /* members that are in it */
 };
 
@@ -38,7 +39,10 @@ static uint64_t begun_ms(const struct judging *j, const struct vt_job_grouped *m
 	return told > age ? told - age : 0;
 }
 
-/* It was asked long after the others had begun it; by the clock of each of them, too, so that one that is wrong accuses nobody alone. */
+/*
+ * It was asked long after the others had begun the collective, by both clocks: one wrong clock
+ * alone accuses no rank.
+ */
 static bool is_late(const struct judging *j, const struct vt_job_grouped *member)
 {
 	return j->waited_ms >= VT_LATE_MS && told_ms(j, member) >= j->since_ms + VT_LATE_MS;
@@ -71,7 +75,7 @@ static void add_operation(const struct judging *j, struct vt_str *text)
 		    vt_flight_group_name(j->group->any));
 }
 
-/* For how long those who wait have: by the last look at any of them. */
+/* How long the waiting members have waited, at the last read of any of them. */
 static void add_how_long(const struct judging *j, struct vt_str *text)
 {
 	uint64_t last = j->since_ms;
@@ -101,15 +105,18 @@ static void say(struct judging *j, const char *code, const struct vt_job_indices
 	vt_look_say(j->look, code, alarm, differ && few, whom, text);
 }
 
-/* Collectives are begun long before the GPU comes to them: those who have begun one and wait may be well. */
+/*
+ * Ranks begin collectives long before the GPU reaches them: a rank that began one and waits may be
+ * fine.
+ */
 static bool is_stalled(const struct judging *j)
 {
 	return j->waited_ms >= STALL_MS;
 }
 
-/* ---- who has not begun it ---- */
+/* ---- ranks that have not begun it ---- */
 
-/* Where they are; -2 they are not at the same. */
+/* The last collective that they began; -2 they differ. */
 static int64_t common_number(const struct judging *j, const struct vt_job_indices *behind)
 {
 	int64_t common = -1;
@@ -125,7 +132,7 @@ static int64_t common_number(const struct judging *j, const struct vt_job_indice
 	return common;
 }
 
-/* entangled: those of them who wait in something else. */
+/* entangled: those of them that wait in something else. */
 static void say_behind(struct judging *j, const struct vt_job_indices *behind, const struct vt_job_indices *entangled)
 {
 	int64_t number = common_number(j, behind);
@@ -155,7 +162,7 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind, c
 	vt_str_deinit(&text);
 }
 
-/* Fills those who have not; late: they should have by now. */
+/* Fills the ranks that have not begun it; late: they should have by now. */
 static bool gather_behind(struct judging *j, struct vt_job_indices *behind, struct vt_job_indices *entangled, bool *late)
 {
 	*late = true;
@@ -173,9 +180,9 @@ static bool gather_behind(struct judging *j, struct vt_job_indices *behind, stru
 	return true;
 }
 
-/* ---- all have begun it ---- */
+/* ---- all ranks have begun it ---- */
 
-/* One of those who wait in it, compared with the first of them. */
+/* Compares one waiting member with the first one. */
 typedef bool differs_fn(const struct vt_model_operation *first, const struct vt_model_operation *op);
 
 static bool is_other_operation(const struct vt_model_operation *first, const struct vt_model_operation *op)
@@ -183,7 +190,7 @@ static bool is_other_operation(const struct vt_model_operation *first, const str
 	return strcmp(first->name, op->name) != 0;
 }
 
-/* In other collectives ranks may well give tensors of different sizes. */
+/* In other collectives, ranks may pass tensors of different sizes. */
 static bool is_other_input(const struct vt_model_operation *first, const struct vt_model_operation *op)
 {
 	return !strcmp(first->name, "all_reduce") && first->input && op->input && strcmp(first->input, op->input) != 0;
@@ -236,7 +243,7 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	vt_str_deinit(&text);
 }
 
-/* Splits those who wait; *other: the first that differs. False when out of memory. */
+/* Splits the waiting members; *other: the first that differs. False when out of memory. */
 static bool split(struct judging *j, differs_fn *differs, struct vt_job_indices *same, struct vt_job_indices *others,
 		  const struct vt_model_operation **other)
 {
@@ -254,7 +261,7 @@ static bool split(struct judging *j, differs_fn *differs, struct vt_job_indices 
 	return true;
 }
 
-/* True: it was said. The fewer are those who differ. */
+/* True: a verdict was added. The smaller part is the one that differs. */
 static bool try_split(struct judging *j, differs_fn *differs)
 {
 	const struct vt_model_operation *other = NULL, *first = j->op;
@@ -274,7 +281,7 @@ static bool try_split(struct judging *j, differs_fn *differs)
 	return ok && other;
 }
 
-/* Some have it behind them. */
+/* Some members have finished it. */
 static void say_not_completed(struct judging *j)
 {
 	struct vt_str text = { 0 };
@@ -304,7 +311,7 @@ static void say_stalls(struct judging *j)
 	vt_str_deinit(&text);
 }
 
-/* Those who told wait in it; of others of the group nothing is known. */
+/* All members that answered wait in it; the state of the group's other ranks is unknown. */
 static void say_unknown(struct judging *j)
 {
 	size_t n = j->group->n_ranks - j->group->members.n;
@@ -328,7 +335,7 @@ static bool are_all_late(const struct judging *j)
 	return true;
 }
 
-/* Those who do not wait in it, and there are some. */
+/* There are members that do not wait in it. */
 static bool have_others_completed(const struct judging *j)
 {
 	for (size_t i = 0; i < j->group->members.n; i++) {
@@ -380,7 +387,7 @@ void vt_rules_sequences(struct vt_job_look *look)
 	if (!look->comparable)
 		return;
 	look->failed |= !vt_job_find_process_groups(look->job, &groups);
-	/* Whom all wait for comes first. */
+	/* The rank that all wait for comes first. */
 	for (int entangled = 0; entangled < 2; entangled++)
 		for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && !look->failed; i++)
 			if (look->job->verdicts.n - before < MAX_SAID)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of the answer, and who does the same. */
+/* The words of the verdicts, and groups of members that do the same. */
 #include "job/rules/look.h"
 
 #include <stdio.h>
@@ -17,7 +17,10 @@ const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t 
 	return &look->job->members.data[index];
 }
 
-/* A core may be of another world, and its rank may have been started again: they are neighbours, and count once. */
+/*
+ * A core may be from another world, and its rank may have restarted: they are adjacent and count
+ * once.
+ */
 size_t vt_look_whole_world(const struct vt_job_look *look)
 {
 	int world_size = -1, before = -1;
@@ -67,10 +70,10 @@ static int compare_groups(const void *pa, const void *pb)
 	return a->members.data[0] < b->members.data[0] ? -1 : a->members.data[0] > b->members.data[0];
 }
 
-/* What tells one way to do something from another; no words, so that these change no group. Interned. */
+/* Identifies what is done, without words, so that wording cannot change groups. Interned. */
 static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line);
 
-/* Ranks that run one function are on any of its lines: that line is said only when all agree. */
+/* Ranks in one function can be on any of its lines: the line is shown only if all agree. */
 static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key, struct vt_job_groups *groups, uint32_t index)
 {
 	const struct vt_member *member = vt_look_member(look, index);
@@ -111,7 +114,7 @@ bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *member
 	return ok;
 }
 
-/* ---- who ---- */
+/* ---- names of members ---- */
 
 static bool are_numbered_ranks(const struct vt_job_look *look, const struct vt_job_indices *members)
 {
@@ -142,7 +145,7 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 	vt_job_add_set(look->job, &set, SET_COLUMNS, text);
 }
 
-/* ---- does ---- */
+/* ---- what members do ---- */
 
 /* " (train.py:88 train_step)": where in the program, or nothing. */
 static void add_place(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, struct vt_str *text)
@@ -172,7 +175,7 @@ static bool is_python(const struct vt_job_look *look, const struct vt_job_doing 
 	return doing->gil == 1 || (stack->n && look->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
 }
 
-/* The innermost function of the program or of a library that has a name; NULL none. */
+/* The innermost named function of the program or a library; NULL none. */
 static const char *running_function(const struct vt_job_look *look, const struct vt_job_doing *doing)
 {
 	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
@@ -222,7 +225,7 @@ static bool gives_back(const struct vt_verdict *verdict)
 	return false;
 }
 
-/* Of ranks with retries, what PyTorch counts of them is said: it tells a cache that is emptied from one that is too small. */
+/* Adds PyTorch's count of retries: it tells a cache that is emptied from one that is too small. */
 static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing, bool many, struct vt_str *text)
 {
 	static const struct vt_verdict somewhere = { 0 };
@@ -277,7 +280,7 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 	case VT_STATE_CRASHED:
 		vt_str_addf(text, "left a core: %.300s", member->headline ? member->headline : "nothing more is known");
 		add_successor(look, member, text);
-		return; /* that says where */
+		return; /* that tells the place */
 	case VT_STATE_STOPPED:
 		vt_str_addf(text, "%s stopped by a signal", is);
 		break;
@@ -319,7 +322,7 @@ void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group 
 	add_does(look, vt_look_member(look, group->members.data[0]), group->place, group->members.n > 1, text);
 }
 
-/* ---- the same, or not ---- */
+/* ---- equal or different ---- */
 
 static void add_word(struct vt_str *key, const char *word)
 {

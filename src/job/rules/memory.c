@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory: who holds some and does no work, and ranks that hold more than others. */
+/* Memory: holders that do no work, and ranks that hold more than others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ static uint64_t cached(const struct vt_job_memory *m)
 	return m->cached;
 }
 
-/* Of a rank on all its devices; false when it is not known. */
+/* The bytes of a rank on all its devices; false if unknown. */
 static bool sum_of(const struct vt_member *m, uint64_t (*what)(const struct vt_job_memory *), uint64_t *sum)
 {
 	bool known = false;

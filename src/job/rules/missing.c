@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is not there although he should be: ranks, loader workers. */
+/* What should be there but is not: ranks, loader workers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/rules/look.h"
 
 #define MAX_SAID 6 /* verdicts of one kind */
-#define MAX_GAPS 8 /* in the numbers of a host's ranks, that are named */
+#define MAX_GAPS 8 /* gaps in the local ranks of a host that are named */
 #define MAX_LOCAL 1024 /* ranks of a host */
 
 /* ---- ranks ---- */
 
-/* Those that were found, but of which nothing is known. */
+/* Ranks that were found, but about which nothing is known. */
 static void say_unread(struct vt_job_look *look)
 {
 	struct vt_job_indices unread = { 0 };
@@ -39,13 +39,13 @@ static void say_unread(struct vt_job_look *look)
 	free(unread.data);
 }
 
-/* Ranks of one host have local numbers from 0 on: a gap, or fewer than there should be, is one that is not there. */
+/* Ranks of one host have local numbers from 0 on: a gap, or a number too few, is a missing rank. */
 struct host {
 	const char *name;
-	int n_local; /* how many there are, as they say; 0 unknown */
+	int n_local; /* their number, according to the ranks; 0 unknown */
 	int most; /* largest local number */
-	int offset; /* rank - local rank, when it is the same for all */
-	bool odd; /* it is not, or one is there twice: nothing can be said */
+	int offset; /* rank - local rank, if equal for all */
+	bool odd; /* it differs, or a rank occurs twice: no conclusion is possible */
 	struct vt_job_indices ranks;
 };
 
@@ -71,7 +71,7 @@ static bool is_rank(const struct vt_label *label)
 	return label->role == VT_ROLE_RANK && label->in_job && label->rank >= 0;
 }
 
-/* On whatever host, and read or not. */
+/* On any host, read or not. */
 static bool is_there(const struct vt_job_look *look, int rank)
 {
 	for (size_t i = 0; i < look->job->members.n; i++)
@@ -80,7 +80,7 @@ static bool is_there(const struct vt_job_look *look, int rank)
 	return false;
 }
 
-/* Local numbers that nobody has. */
+/* Local numbers that no rank has. */
 struct gap {
 	int first, last;
 };
@@ -88,7 +88,7 @@ struct gaps {
 	struct gap list[MAX_GAPS];
 	size_t n;
 	int missing;
-	bool more; /* there are gaps after these */
+	bool more; /* there are further gaps */
 };
 
 static void add_gaps(const struct gaps *gaps, int offset, struct vt_str *text)
@@ -103,7 +103,7 @@ static void add_gaps(const struct gaps *gaps, int offset, struct vt_str *text)
 	vt_str_add(text, gaps->more ? ",..." : "");
 }
 
-/* One rank alone on its host does not say from which number on the host's ranks are. */
+/* A single rank on its host does not tell the first number of the host's ranks. */
 static void add_missing(const struct host *host, const struct vt_label *any, const struct gaps *gaps, int n_local, struct vt_str *text)
 {
 	bool alone = host->ranks.n == 1, many = gaps->missing > 1;
@@ -128,7 +128,7 @@ static void add_missing(const struct host *host, const struct vt_label *any, con
 	vt_str_add(text, many ? "; they were killed or ended, unless they were left out" : "; it was killed or ended, unless it was left out");
 }
 
-/* The only child of the ranks' parent that has ended: its environment went with it, so that it has no number. */
+/* The only dead child of the ranks' parent. Its environment is gone, so its rank is unknown. */
 static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label *any)
 {
 	uint32_t found = VT_NO_INDEX;
@@ -193,7 +193,7 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	struct vt_str text = { 0 };
 	uint32_t ended;
 
-	/* All of a job on one host: then the world is the host's. */
+	/* The whole job is on one host: then the world is the host's. */
 	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
 		n_local = any->world_size;
 	look_for_gaps(look, host, any->world_size, n_local, &gaps);
@@ -209,7 +209,7 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	vt_str_deinit(&text);
 }
 
-/* Those that could not be read are there all the same. */
+/* Ranks that could not be read are not missing. */
 static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct host *hosts, size_t *n, uint32_t index)
 {
 	const struct vt_label *label = &vt_look_member(look, index)->label;
@@ -226,7 +226,7 @@ static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct ho
 	return vt_job_indices_add(&hosts[*found].ranks, index);
 }
 
-/* As many as there are in the world: whatever their hosts say, none is missing. */
+/* As many ranks as the world has: none is missing, whatever their hosts say. */
 static bool are_all_there(const struct vt_job_look *look)
 {
 	int world_size = vt_look_member(look, look->ranks.data[0])->label.world_size;
@@ -285,7 +285,9 @@ static uint64_t process_key(const struct vt_label *label, pid_t pid)
 	return vt_job_mix((uintptr_t)vt_job_system(label), (uint64_t)pid);
 }
 
-/* What is said of workers in some states, of those alone whose ranks are in waiting, if that is there. */
+/*
+ * The verdict about workers in some states; if waiting is given, only about workers of its ranks.
+ */
 static void say_workers(struct vt_job_look *look, const char *code, bool alarm, unsigned int states,
 			const struct vt_map *waiting)
 {
@@ -314,7 +316,7 @@ static void say_workers(struct vt_job_look *look, const char *code, bool alarm, 
 	free(found.data);
 }
 
-/* What keeps them is what their ranks wait for. Of one that works it is not known whether that takes long. */
+/* Their ranks wait for what delays them. Whether a busy worker takes long is unknown. */
 static void say_busy_workers(struct vt_job_look *look)
 {
 	struct vt_map waiting = { 0 };
@@ -331,7 +333,7 @@ static void say_busy_workers(struct vt_job_look *look)
 	vt_map_deinit(&waiting);
 }
 
-/* How many each rank has, by its index among look->ranks. */
+/* The number of workers of each rank, by its index in look->ranks. */
 static bool count_workers(struct vt_job_look *look, size_t *n_workers)
 {
 	struct vt_map by_process = { 0 };
@@ -361,7 +363,10 @@ static int compare_counts(const void *pa, const void *pb)
 	return (*a > *b) - (*a < *b);
 }
 
-/* More than half of the ranks have as many or more; of two ranks the other. sorted: the counts of all in ascending order. */
+/*
+ * More than half of the ranks have as many or more; of two ranks, the other. sorted: all counts,
+ * ascending.
+ */
 static size_t usual_count(const size_t *sorted, size_t n)
 {
 	return n > 2 ? sorted[n - 1 - n / 2] : sorted[n - 1];
@@ -383,8 +388,8 @@ static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t th
 }
 
 /*
- * Which one is gone nobody knows: their numbers are the order in which those that are there were started. Nor is it sure that one is:
- * ranks that begin another loader have more workers for a while.
+ * Which worker is gone is unknown: their numbers are the start order of those that exist. It is not
+ * even certain that one is gone: ranks that begin another loader have more workers for a while.
  */
 static void compare_workers(struct vt_job_look *look, const size_t *n_workers, size_t *sorted)
 {
@@ -413,7 +418,7 @@ static void say_too_few_workers(struct vt_job_look *look)
 	free(n_workers);
 }
 
-/* Their ranks wait for them, or are those that differ: else a loader just comes to its end. */
+/* Their ranks wait for them, or differ from the others. Otherwise a loader is just finishing. */
 static void say_ended_workers(struct vt_job_look *look)
 {
 	struct vt_map concerned = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's RAS says, as verdicts. It numbers ranks within a communicator: one of the size of the world has the job's
- * numbers; those of others are known by their processes, when all of the job are there. Answers through several hosts are
- * about the same: what was said is not said again.
+ * Verdicts from the answers of NCCL's RAS. RAS numbers ranks within a communicator: a communicator
+ * as large as the world has the job's ranks; in others a pid identifies a rank, if all processes of
+ * the job are there. Answers from several hosts have the same subject: nothing is reported twice.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,18 +12,18 @@
 
 #define MAX_SAID 6 /* verdicts of one kind */
 #define MAX_NAMED 6 /* processes, or different counts, in a sentence */
-#define MANY UINT64_MAX /* a number of a process that more than one member has */
+#define MANY UINT64_MAX /* a pid that more than one member has */
 
 struct ras_look {
 	struct vt_job_look *look;
 	struct vt_map by_rank, by_pid; /* members */
-	struct vt_map ill;             /* processes that are lost, or do not answer, that were named */
+	struct vt_map ill;             /* processes that were named as lost or silent */
 	int world_size;                /* -1 unknown */
-	bool by_pid_alone;             /* all processes of the job are known, by numbers that all have from one table */
+	bool by_pid_alone;             /* all of the job is known, with pids of one namespace */
 	size_t said[VT_RAS_N_ABOUT];
 };
 
-/* ---- whom it means ---- */
+/* ---- from RAS's ranks to members ---- */
 
 static bool learn_ranks(struct ras_look *r)
 {
@@ -48,7 +48,7 @@ static bool learn_ranks(struct ras_look *r)
 	return ok;
 }
 
-/* In a container a process has another number than for us. */
+/* A process in a container has another pid there. */
 static bool may_be(const struct ras_look *r, uint32_t member, const struct vt_ras_rank *rank)
 {
 	const struct vt_label *label = &vt_look_member(r->look, member)->label;
@@ -76,7 +76,7 @@ static bool find_member(const struct ras_look *r, const struct vt_ras_group *gro
 	return true;
 }
 
-/* All of a group as members, or none of them. */
+/* All ranks of a group as members, or none of them. */
 static bool find_members(struct ras_look *r, const struct vt_ras_group *group, struct vt_job_indices *members)
 {
 	bool all = group->n && group->ranks.n == group->n;
@@ -150,7 +150,7 @@ static void say(struct ras_look *r, enum vt_ras_about about, const char *code, b
 
 static const struct rule {
 	enum vt_ras_about about;
-	const char *code, *one, *many; /* what is said of one, and of many; NULL: what they report */
+	const char *code, *one, *many; /* for one rank, and for many; NULL: what they report */
 } rules[] = {
 	{ VT_RAS_DEAD, "ras-dead", "is considered dead by NCCL's RAS", "are considered dead by NCCL's RAS" },
 	{ VT_RAS_SILENT, "ras-silent", "does not answer NCCL's RAS", "do not answer NCCL's RAS" },
@@ -184,7 +184,7 @@ static bool has_about(const struct vt_ras *ras, enum vt_ras_about about)
 	return false;
 }
 
-/* A process that is lost is so in all of its communicators. Hosts are interned. */
+/* A lost process is lost in all its communicators. Hosts are interned. */
 static bool was_named(struct ras_look *r, const struct rule *rule, const struct vt_ras_group *group)
 {
 	bool all = group->ranks.n == group->n;
@@ -201,7 +201,10 @@ static bool was_named(struct ras_look *r, const struct rule *rule, const struct 
 	return all;
 }
 
-/* Whoever is not known in a communicator is dead or silent, if there are such. In the communicator of all ranks they have better names. */
+/*
+ * An absent rank is one of the dead or silent ones, if any. The communicator of all ranks names
+ * them better.
+ */
 static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rule *rule)
 {
 	if (rule->about == VT_RAS_ABSENT && (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
@@ -218,7 +221,7 @@ static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rul
 
 /* ---- ranks of a communicator that differ ---- */
 
-/* Groups of one communicator that are about the same; the one with most is the last one for counts. */
+/* Groups of one communicator with the same subject; for counts, the highest one is the last. */
 struct differing {
 	const struct vt_ras_group *groups;
 	size_t n;
@@ -242,7 +245,7 @@ static bool is_of(const struct differing *d, uint32_t member)
 	return false;
 }
 
-/* In text those who are most are not named: they are all others. */
+/* The text does not name the majority: it is all other ranks. */
 static bool name_most(struct ras_look *r, struct differing *d)
 {
 	size_t n = vt_look_whole_world(r->look);
@@ -264,9 +267,10 @@ static bool name_most(struct ras_look *r, struct differing *d)
 }
 
 /*
- * Those who have launched more than others wait for them, and are most, or one of two. Ranks that are not waited for are
- * behind for a moment all the time; nothing is said of them if RAS says so, asked again (all_moved()). Who has
- * launched more meanwhile did not wait.
+ * The ranks that launched more than others wait for these, and are the majority, or one of two.
+ * Ranks that no rank waits for are often behind for a moment; there is no verdict about them if a
+ * second answer of RAS shows progress (all_moved()). A rank that launched more in between did not
+ * wait.
  */
 static bool is_proven(struct ras_look *r, struct differing *d)
 {
@@ -344,7 +348,7 @@ static void say_differing(struct ras_look *r, struct differing *d)
 	free(who.data);
 }
 
-/* Who is compared with the others: of counts those with the highest; of statuses those who are most. */
+/* The reference group: for counts, the highest; for statuses, the largest group. */
 static const struct vt_ras_group *choose_most(const struct vt_ras_group *groups, size_t n)
 {
 	const struct vt_ras_group *most = groups;
@@ -360,7 +364,7 @@ static bool is_same_question(const struct vt_ras_group *a, const struct vt_ras_g
 	return a->about == b->about && a->communicator == b->communicator && (a->about != VT_RAS_COUNT || a->what == b->what);
 }
 
-/* How many groups from the first one on are about the same. */
+/* The number of groups, from the first one on, with the same subject. */
 static size_t length(const struct vt_ras *ras, size_t first)
 {
 	size_t end = first + 1;
@@ -370,7 +374,7 @@ static size_t length(const struct vt_ras *ras, size_t first)
 	return end - first;
 }
 
-/* None of those who differ from the most had launched as many when RAS was asked before. */
+/* All ranks that differ from the reference group had launched fewer at the earlier answer. */
 static bool all_moved(const struct vt_ras_group *groups, size_t n)
 {
 	const struct vt_ras_group *most = choose_most(groups, n);
@@ -381,7 +385,7 @@ static bool all_moved(const struct vt_ras_group *groups, size_t n)
 	return true;
 }
 
-/* By this answer, or by one through another host. */
+/* By this answer, or by one from another host. */
 static bool was_seen_to_move(const struct ras_look *r, const struct vt_ras_group *group)
 {
 	const struct vt_job *job = r->look->job;

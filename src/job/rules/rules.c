@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer: what the members do, taken together. Each verdict follows from what is stored; what one moment cannot show (that
- * a loop never ends) is not said. Ranks are compared only when they are those of one job. One that is not where the others wait is
- * an alarm only when it is one of them that they can wait for: all are there, and the others are together. Else it is only said.
+ * The answer: what the members do, taken together. Each verdict follows from stored facts; there is
+ * none about what one moment cannot show (that a loop never ends). Ranks are compared only when
+ * they are those of one job. A rank that is not where the others wait is an alarm only when the
+ * others can be waiting for it: all ranks are there, and the others are together. Otherwise it is
+ * only mentioned.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +19,16 @@
 #define IN(state) (1u << (state))
 #define WAITS_FOR_RANKS (IN(VT_STATE_COLLECTIVE) | IN(VT_STATE_STORE))
 
-/* A rank in one of these states, while others wait as said: "rank 3 does this; the other 7 wait in all_reduce". */
+/*
+ * A rank in one of these states, while others wait: "rank 3 does this; the other 7 wait in
+ * all_reduce".
+ */
 static const struct rule {
 	const char *code;
-	unsigned int states; /* of those who are named */
-	unsigned int others; /* at least one other rank is in one of these; 0 it does not matter */
-	bool elsewhere; /* they are named for not being where the others wait: not those who have a thread in a collective */
-	bool not_in; /* "rank 3 is not in all_reduce but runs Python"; without it that the others wait for it is never sure */
+	unsigned int states; /* of the named ranks */
+	unsigned int others; /* at least one other rank is in one of these; 0: no condition */
+	bool elsewhere; /* named for being elsewhere: not those with a thread in a collective */
+	bool not_in; /* "rank 3 is not in all_reduce but ..."; without: never sure to be awaited */
 } rules[] = {
 	{ "crashed", IN(VT_STATE_CRASHED), 0, false, false },
 	{ "out-of-memory", IN(VT_STATE_OOM), 0, false, false },
@@ -65,7 +70,7 @@ static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere
 	return true;
 }
 
-/* Two ranks alone are in it: the others are elsewhere, and well. */
+/* Only two ranks are in it: the others are elsewhere, and fine. */
 static bool is_of_two(const char *operation)
 {
 	static const char *const names[] = { "send",	  "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list",
@@ -86,7 +91,7 @@ static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct
 	return member->state == VT_STATE_RUNS;
 }
 
-/* A moment later: then it was there for an instant, as in every step of a job that is well. */
+/* They moved a moment later: they were there for an instant, as in every step of a healthy job. */
 static bool has_any_moved(const struct vt_job_look *look, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++)
@@ -95,7 +100,7 @@ static bool has_any_moved(const struct vt_job_look *look, const struct vt_job_in
 	return false;
 }
 
-/* All are known to have slept on. */
+/* All are known to have kept sleeping. */
 static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++)
@@ -105,8 +110,9 @@ static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_ind
 }
 
 /*
- * One of those who are named is whom the others wait for: there is nobody else, and the others are at one place, and stay there. Half of
- * the ranks at one place may be a process group, and the named ones well; of two ranks it is the one that waits for nobody.
+ * The others wait for one of the named ranks: there is no other rank, and the others are at one
+ * place and stay there. Half of the ranks at one place may be a process group while the named ones
+ * are fine; of two ranks it is the one that waits for no rank.
  */
 static bool is_missed(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
 {
@@ -119,15 +125,16 @@ static bool is_missed(const struct vt_job_look *look, const struct vt_job_indice
 }
 
 /*
- * Who waits for something else than ranks keeps the others, whoever was not looked at: when all of them wait, at one place, or asleep
- * for so long that it is no step of a job that is well, as one of several process groups has it.
+ * Ranks that wait for something other than ranks delay the others, whatever unread ranks do: if all
+ * of them wait at one place, or sleep longer than a step of a healthy job with several process
+ * groups.
  */
 static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
 {
 	size_t n = vt_look_whole_world(look), waiting = 0;
 	bool asleep = true;
 
-	/* A loader that is only slow. Who waits for the GIL, or in the driver, polls. */
+	/* This loader is only slow. Waits for the GIL or in the driver poll: they always move. */
 	for (size_t i = 0; i < named->n; i++) {
 		const struct vt_member *m = vt_look_member(look, named->data[i]);
 
@@ -146,21 +153,21 @@ static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices
 	return waiting * 2 > n || n == 2;
 }
 
-/* What is wrong by itself, and what is when others surely wait for it; that these wait for a GPU is never sure. */
+/* Wrong by itself, or wrong if others surely wait for it; a wait for a GPU is never sure. */
 static bool is_alarm(const struct rule *rule, bool proven)
 {
 	return !rule->others || (proven && (rule->not_in || !rule->elsewhere));
 }
 
-/* They are shown as the ones that differ. */
+/* They are shown as outliers. */
 static bool are_outliers(const struct rule *rule, bool proven)
 {
 	return !rule->others || proven;
 }
 
 /*
- * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and how many more there are. named:
- * that many ranks were named before.
+ * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and the
+ * number of the rest. named: the number of ranks that were named before.
  */
 static void add_others(struct vt_job_look *look, const struct vt_job_groups *others, size_t named, struct vt_str *text)
 {
@@ -176,7 +183,7 @@ static void add_others(struct vt_job_look *look, const struct vt_job_groups *oth
 	vt_look_add_does(look, most, text);
 }
 
-/* ", asked for 2.1 GiB" of the first of those that it is about: mostly it is one. */
+/* ", asked for 2.1 GiB", for the first of the ranks: usually there is one. */
 static void add_request(const struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group, struct vt_str *text)
 {
 	const struct vt_job_requests *r = &vt_look_member(look, group->members.data[0])->requests;
@@ -190,7 +197,9 @@ static void add_request(const struct vt_job_look *look, const struct rule *rule,
 			    r->failed == 1 ? "" : "s");
 }
 
-/* Each waits for others in a collective, too, as its recorder says: it is one of these that keeps them. */
+/*
+ * Each also waits for others in a collective, according to its recorder: one of these delays them.
+ */
 static bool do_all_wait_themselves(const struct vt_job_look *look, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++) {
@@ -247,8 +256,8 @@ static void say_more(struct vt_job_look *look, const struct rule *rule, const st
 }
 
 /*
- * What at least half of the ranks wait for; in a job that is well some rank always waits. Ranks come before the GPU: a rank that
- * waits for its GPU may itself be the one that is waited for.
+ * What at least half of the ranks wait for; in a healthy job some rank always waits. Ranks come
+ * before the GPU: a rank that waits for its GPU may be the one that others wait for.
  */
 static unsigned int what_others_do(const struct vt_job_look *look, const struct rule *rule)
 {
@@ -286,7 +295,7 @@ static void apply(struct vt_job_look *look, const struct rule *rule)
 	free(waiting.data);
 }
 
-/* ---- all of them in collectives, but not in the same ---- */
+/* ---- all ranks in collectives, but in different ones ---- */
 
 /* "ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)" */
 static void add_group(struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text)
@@ -349,11 +358,12 @@ void vt_rules_ranks(struct vt_job_look *look)
 		say_different(look);
 }
 
-/* ---- nobody differs ---- */
+/* ---- no rank differs ---- */
 
 /*
- * What follows when all ranks are in one state at one place, and nobody is known to have gone on a moment later. A job that keeps its
- * GPUs busy waits for them nearly always: that is an alarm only when all of them slept on.
+ * All ranks are in one state at one place, and none is known to have moved a moment later. A job
+ * that keeps its GPUs busy waits for them nearly always: that is an alarm only if all of them kept
+ * sleeping.
  */
 static const struct {
 	enum vt_job_state state;
@@ -385,7 +395,7 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 {
 	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
 	bool alarm = false, moved = has_any_moved(look, &look->ranks);
-	/* Flight recorders and RAS know better who is missing, and have said it. */
+	/* Flight recorders and RAS know better which rank is missing, and have reported it. */
 	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved && !look->job->verdicts.n;
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
@@ -405,7 +415,7 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 	vt_str_deinit(&text);
 }
 
-/* Without any verdict on ranks, what most do is said all the same. */
+/* Without any verdict about ranks, report at least what most of them do. */
 static void say_most(struct vt_job_look *look, const struct vt_job_groups *groups)
 {
 	struct vt_str text = { 0 };
@@ -422,7 +432,10 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 	vt_str_deinit(&text);
 }
 
-/* What the others do was said with each rank that differs; these do not say where ranks are. */
+/*
+ * Verdicts about outliers already tell what the others do; these verdicts do not tell where ranks
+ * are.
+ */
 static bool is_decided(const struct vt_job *job)
 {
 	static const char *const undecided[] = { "missing-rank",     "unread-rank", "collective-stalls",
@@ -452,7 +465,7 @@ void vt_rules_equal(struct vt_job_look *look)
 
 /* ---- all rules ---- */
 
-/* Without numbers, as of torch.multiprocessing, they are those of one job when one process has started them. */
+/* Without ranks (torch.multiprocessing) they belong to one job if one process started them. */
 static bool are_of_one_job(const struct vt_label *a, const struct vt_label *b)
 {
 	if (strcmp(a->job, b->job) != 0 || a->world_size != b->world_size)
@@ -462,7 +475,7 @@ static bool are_of_one_job(const struct vt_label *a, const struct vt_label *b)
 	return a->ppid == b->ppid && !strcmp(vt_job_system(a), vt_job_system(b));
 }
 
-/* Of a core less is known, and its rank may have been started again since. */
+/* Less is known about a core, and its rank may have restarted since. */
 static bool are_comparable(struct vt_job_look *look)
 {
 	const struct vt_label *first = NULL;

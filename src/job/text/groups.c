@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The summary's table of process groups: in each, the ranks that are equally far together. */
+/* The summary's table of process groups: ranks with equal progress share a row. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static bool are_equal(const struct vt_job_grouped *a, const struct vt_job_groupe
 				 x->oldest.input == y->oldest.input);
 }
 
-/* Those like this one, which is the first of them; false when it is not. */
+/* The members like this one, which must be the first of them; otherwise false. */
 static bool gather_equal(struct vt_line *line, const struct vt_job_process_group *group, size_t first, struct vt_job_indices *equal)
 {
 	equal->n = 0;
@@ -95,7 +95,7 @@ static void print_group(struct vt_line *line, const struct vt_job *job, const st
 	free(equal.data);
 }
 
-/* Of whom nothing is known although it was wanted, by why. */
+/* Members whose groups are unknown although they were wanted, by reason. */
 static void print_unknown(struct vt_line *line, const struct vt_job *job, bool titled)
 {
 	struct vt_job_indices same = { 0 };

@@ -75,7 +75,7 @@ static void print_header(struct vt_line *line)
 	vt_line_end(line);
 }
 
-/* They may be several that each of the ranks calls by this number. */
+/* There may be several devices that ranks call by this number. */
 static bool is_any_assumed(const struct vt_job *job)
 {
 	for (size_t i = 0; i < job->devices.n; i++)
@@ -84,7 +84,7 @@ static bool is_any_assumed(const struct vt_job *job)
 	return false;
 }
 
-/* Somebody holds it who differs, or is no rank. */
+/* One of its holders is an outlier, or not a rank. */
 static bool is_odd(const struct vt_job *job, const struct vt_job_device *d)
 {
 	for (size_t i = 0; i < d->holders.n; i++) {
@@ -96,7 +96,7 @@ static bool is_odd(const struct vt_job *job, const struct vt_job_device *d)
 	return false;
 }
 
-/* Where not all have room, first those that tell. */
+/* Without room for all, the telling ones come first. */
 static void print_devices(struct vt_line *line, const struct vt_job *job)
 {
 	bool all = job->devices.n <= MAX_DEVICES;
@@ -167,7 +167,7 @@ static int compare_amounts(const void *pa, const void *pb)
 	return a->member < b->member ? -1 : a->member > b->member;
 }
 
-/* Of ranks whose memory is known, ascending; returns how many. */
+/* Fills the bytes of ranks whose memory is known, ascending; returns their number. */
 static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_job_memory *m), struct amount *amounts)
 {
 	size_t n = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The section of what NCCL's RAS said: who was asked, and what was not understood. What it found is in the verdicts. */
+/*
+ * The section about NCCL's RAS: which process was asked, and lines that were not understood.
+ * Findings are verdicts.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,7 +22,7 @@ static size_t count_about(const struct vt_ras *ras, bool ill)
 	return n;
 }
 
-/* Nobody who differs from others stays where it is. */
+/* Every group that differs from others makes progress. */
 static bool goes_on(const struct vt_ras *ras)
 {
 	for (size_t i = 0; i < ras->groups.n; i++)

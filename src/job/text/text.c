@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The summary of a job: the answer first, then who differs and where, all stacks as a tree, memory, and who could not
- * be read.
+ * The summary of a job: the answer first, then the outliers and their places, all stacks as a tree,
+ * memory, and the processes that could not be read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 #define MAX_VERDICT_LINES 4
 #define MAX_OUTLIERS 4 /* groups with their stacks */
 #define MAX_FRAMES 14 /* of each */
-#define MAX_INNER 4 /* native ones of them */
-#define LAST_FRAMES 2 /* of a node that are shown in any case */
+#define MAX_INNER 4 /* native ones among them */
+#define LAST_FRAMES 2 /* of a node that are always shown */
 #define MAX_NODES 24 /* of each tree */
-#define MAX_NODE_LINES 8 /* what is done there stands at its end */
+#define MAX_NODE_LINES 8 /* what its threads do is at its end */
 #define MAX_UNREAD 8 /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
@@ -55,7 +55,7 @@ static size_t count_cores(const struct vt_job *job)
 	return n;
 }
 
-/* Else the head would be that of one of several. */
+/* Otherwise the head would describe only one of several. */
 static bool is_one_job(const struct vt_job *job)
 {
 	const struct vt_label *first = &job->members.data[0].label;
@@ -69,7 +69,7 @@ static bool is_one_job(const struct vt_job *job)
 	return true;
 }
 
-/* They are there because they use a device of the job. */
+/* They are listed because they use a device of the job. */
 static size_t count_outside(const struct vt_job *job)
 {
 	size_t n = 0;
@@ -87,7 +87,7 @@ static void add_count(struct vt_str *text, size_t n, const char *one, const char
 		vt_str_addf(text, "%s%s %s", text->n ? SEPARATOR : "", vt_format_count(number, n), n == 1 ? one : many);
 }
 
-/* Without the directory of the program: mostly that is Python's, and takes the room of what it runs. */
+/* Without the program's directory: it is usually Python's, and takes the room of the script. */
 static const char *short_command(const char *command)
 {
 	const char *start = command;
@@ -167,7 +167,7 @@ static void add_frame(struct vt_str *text, const struct vt_job_frame *f, bool as
 		vt_str_addf(text, ":%d", f->line);
 }
 
-/* Innermost first: what is shown of a stack, as indices in it. Returns how many. */
+/* The frames of a stack to show, as indices, innermost first. Returns their number. */
 static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack *stack, size_t chosen[MAX_FRAMES])
 {
 	size_t n = 0, native = 0;
@@ -214,7 +214,7 @@ static void print_stack(struct vt_line *line, const struct vt_job *job, const st
 	vt_str_deinit(&name);
 }
 
-/* ---- who differs ---- */
+/* ---- outliers ---- */
 
 /* "3 [1]", in so many columns at most. */
 static void add_set(const struct vt_job *job, const struct vt_member_set *set, int columns, struct vt_str *text)
@@ -225,7 +225,7 @@ static void add_set(const struct vt_job *job, const struct vt_member_set *set, i
 	vt_str_addf(text, " [%s]", vt_format_count(count, set->n));
 }
 
-/* The members that do the same as this one, which is the first of them; false when it is not. */
+/* The members that do the same as this one, which must be the first of them; otherwise false. */
 static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t first, struct vt_job_indices *same)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(job, &job->members.data[first]);
@@ -301,7 +301,10 @@ static void print_section(struct vt_line *line, const struct vt_job_node *node)
 		      node->of_main ? "main threads" : "other threads");
 }
 
-/* Code of the program, and where the way goes on or ends; what lies between is how libraries call each other. */
+/*
+ * The program's code, and the frames where the path forks or ends; the rest is libraries calling
+ * each other.
+ */
 static bool is_shown(const struct vt_job *job, const struct vt_job_node *node, size_t i)
 {
 	return i + LAST_FRAMES >= node->n_frames || i == 0 || job->frames.data[node->frames[i]].program;
@@ -361,14 +364,14 @@ static void print_tree(struct vt_line *line, const struct vt_job *job)
 	}
 }
 
-/* ---- who could not be read ---- */
+/* ---- processes that could not be read ---- */
 
 static const char *why_unread(const struct vt_member *m)
 {
 	return m->error ? m->error : m->diag ? m->diag : "nothing is known of it";
 }
 
-/* Those that are not complete for one reason. */
+/* Members that are incomplete for one reason. */
 static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt_completeness level,
 			 const struct vt_job_indices *same)
 {
@@ -441,7 +444,7 @@ static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_
 	line->buf.failed |= reasons.failed;
 }
 
-/* Nodes may have said the same. */
+/* Several nodes may have the same diagnostic. */
 static bool is_said_before(const struct vt_job *job, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
