@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parent of the workers: lets them start together, gives them processors for the rest, takes in what they found, and ends those that
- * do not come to an end.
+ * The parent of the workers: starts them together, gives them processors for the rest, takes in
+ * their results, and ends those that do not finish.
  */
 #include "triage/collect.h"
 
@@ -26,19 +26,19 @@
 #include "walk/native/lines_memo.h"
 #include "job/json/json.h"
 
-#define MAX_WORKERS 1024                  /* at once; more processes than that are looked at in turns */
-#define MIN_WORKERS 8                     /* so many are tried in any case */
+#define MAX_WORKERS 1024                  /* at once; more processes than that are read in turns */
+#define MIN_WORKERS 8                     /* tried even if limits are lower */
 #define FILES_EACH 2                      /* our ends of a worker's pipes */
-#define OWN_FILES 64                      /* ours, beside those; a worker has its own only */
-#define LOT 32                            /* processes that are stopped at once, for each processor here: each takes some 0.2 ms of it */
-#define LOT_NS (50 * VT_NS_PER_MS)        /* the next lot does not wait longer for one that hangs */
+#define OWN_FILES 64                      /* our other files; a worker has its own only */
+#define LOT 32                            /* stopped at once, for each processor: each takes 0.2 ms */
+#define LOT_NS (50 * VT_NS_PER_MS)        /* the longest wait of the next lot for a hanging one */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
-#define PATIENCE_NS (2 * VT_NS_PER_S)     /* those who are prepared wait so long for the next one to be */
-#define PATIENCE_PART 4                   /* and never longer than this part of the time for all */
-#define ENDING_NS (500 * VT_NS_PER_MS)    /* for what is killed to be gone; it may be in the kernel, which cannot be interrupted */
-#define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, without those at work who are done with it */
-#define HOLDING_NS (12 * VT_NS_PER_S)     /* for a worker to hold its process: its own watchdog ends it after 10 s, unless it stands still */
-#define LOOK_NS (1 * VT_NS_PER_S)         /* how often that is looked at */
+#define PATIENCE_NS (2 * VT_NS_PER_S)     /* prepared workers wait this long for the next one */
+#define PATIENCE_PART 4                   /* but never longer than this part of the time for all */
+#define ENDING_NS (500 * VT_NS_PER_MS)    /* for a killed worker to end: it may be in the kernel */
+#define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, before names are resolved */
+#define HOLDING_NS (12 * VT_NS_PER_S)     /* to hold a process: the watchdog ends a worker after 10 s */
+#define LOOK_NS (1 * VT_NS_PER_S)         /* the interval of that check */
 #define POLL_ENDING_MS 2
 
 enum phase {
@@ -47,7 +47,7 @@ enum phase {
 	PHASE_CAPTURING,
 	PHASE_READ,     /* waits for a processor */
 	PHASE_WORKING,
-	PHASE_WAITING,  /* for another worker, and soon at its end */
+	PHASE_WAITING,  /* for another worker; will end soon */
 	PHASE_ENDING,   /* its pipe is closed */
 	PHASE_OVER,
 };
@@ -56,15 +56,15 @@ struct worker {
 	struct vt_suspect *suspect;
 	int *status;
 	pid_t pid;
-	int fd;            /* its document; -1 it came to its end */
-	int errors;        /* what it says on standard error; -1 none */
-	uint32_t said;     /* of vt_phase_of(): what was heard last */
+	int fd;            /* its document; -1 complete */
+	int errors;        /* its standard error; -1 none */
+	uint32_t said;     /* the last value of vt_phase_of() */
 	enum phase phase;
 	struct vt_gate *go;
-	uint64_t capturing_ns; /* PHASE_CAPTURING: since when */
-	uint64_t end_ns;   /* PHASE_ENDING: not to be waited for longer */
+	uint64_t capturing_ns; /* PHASE_CAPTURING: its begin */
+	uint64_t end_ns;   /* PHASE_ENDING: the end of the wait for it */
 	struct vt_str document;
-	const char *why;   /* ours: it was ended; NULL it ended by itself */
+	const char *why;   /* ours: why it was ended; NULL it ended by itself */
 };
 
 struct party {
@@ -76,11 +76,11 @@ struct party {
 	struct vt_gate *gates; /* the start of each lot, and one for each worker */
 	size_t n_lots, n_started; /* lots */
 	struct vt_phases phases;
-	struct vt_triage_ras *ras; /* NULL: nobody is asked */
+	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
 	size_t n_processors;
 	uint64_t begin_ns, deadline_ns;
-	uint64_t last_ready_ns; /* when something happened on the way to the start */
-	sigset_t mask;         /* outside of which the user's signals may come */
+	uint64_t last_ready_ns; /* the last progress before the start */
+	sigset_t mask;         /* while waiting: the user's signals are not blocked */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -92,7 +92,7 @@ static void on_interrupt(int signo)
 
 /* ---- starting ---- */
 
-/* How many workers there may be at once. */
+/* The most workers that may run at once. */
 static size_t allow_many_files(void)
 {
 	struct rlimit files;
@@ -115,7 +115,7 @@ static size_t count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
 }
 
-/* They are in the order of their importance, so that ranks are in the first lot. */
+/* Workers are in the order of their importance, so that ranks are in the first lot. */
 static struct vt_gate *start_of(const struct party *party, const struct worker *worker)
 {
 	return &party->gates[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
@@ -130,7 +130,7 @@ static void close_pipes(struct worker *worker)
 	worker->fd = worker->errors = -1;
 }
 
-/* Our ends are not the worker's: neither its own, nor those of the workers before it. */
+/* Closes our ends in the worker: of its own pipes and of earlier workers' pipes. */
 static _Noreturn void be_worker(struct party *party, const struct worker *worker,
 				const struct vt_worker_place *place)
 {
@@ -140,7 +140,7 @@ static _Noreturn void be_worker(struct party *party, const struct worker *worker
 	vt_triage_work(worker->suspect, party->options, place);
 }
 
-/* One end is ours, and the other one the worker's, which is returned; -1: there is none. */
+/* Keeps our end and returns the worker's; -1 on failure. */
 static int open_pipe(int flags, int *ours)
 {
 	int pipes[2];
@@ -151,7 +151,7 @@ static int open_pipe(int flags, int *ours)
 	return pipes[1];
 }
 
-/* On failure worker->why is why. */
+/* On failure, worker->why has the reason. */
 static bool start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
@@ -160,7 +160,7 @@ static bool start_worker(struct party *party, struct worker *worker)
 		.number = (size_t)(worker - party->workers),
 	};
 
-	/* Nobody reads its standard error before its end: it must not wait for that. */
+	/* Its standard error is read only after its end, so writes must not block. */
 	place.out = open_pipe(0, &worker->fd);
 	place.errors = place.out < 0 ? -1 : open_pipe(O_NONBLOCK, &worker->errors);
 	worker->pid = place.errors < 0 ? -1 : fork();
@@ -182,7 +182,7 @@ static bool start_worker(struct party *party, struct worker *worker)
 	return true;
 }
 
-/* ---- what has happened ---- */
+/* ---- events ---- */
 
 static size_t count(const struct party *party, enum phase phase)
 {
@@ -208,7 +208,7 @@ static void begin_capturing(struct worker *worker)
 	worker->capturing_ns = vt_now_ns();
 }
 
-/* A worker is further than it was. */
+/* A worker reached a new phase. */
 static void hear(struct party *party, struct worker *worker)
 {
 	if (worker->said == VT_PHASE_READY && worker->phase == PHASE_PREPARING) {
@@ -256,9 +256,9 @@ static void read_worker(struct party *party, struct worker *worker)
 	party->last_ready_ns = vt_now_ns();
 }
 
-/* ---- what it came to ---- */
+/* ---- results ---- */
 
-/* The first line that the worker said on standard error; false: nothing. */
+/* The first line of the worker's standard error; false: none. */
 static bool last_words(const struct worker *worker, char *buf, size_t size)
 {
 	static const char prefix[] = "vramtap: ";
@@ -289,7 +289,10 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	return buf;
 }
 
-/* A worker has read a process that may be hostile, and perhaps is not itself any more: it speaks for that process only. */
+/*
+ * A hostile process may have taken over the worker that read it: the worker speaks for that process
+ * only.
+ */
 static bool add_document(struct party *party, const struct worker *worker)
 {
 	const struct vt_suspect *suspect = worker->suspect;
@@ -331,11 +334,11 @@ static void reap(struct party *party)
 		else if (vt_deadline_passed(worker->end_ns))
 			end_worker(worker, SIGKILL, "vramtap's process for it does not end");
 		if (worker->phase == PHASE_ENDING && vt_deadline_passed(worker->end_ns + ENDING_NS))
-			finish(party, worker, 0); /* it hangs in the kernel; it will be gone when that lets it go */
+			finish(party, worker, 0); /* it hangs in the kernel, and ends there */
 	}
 }
 
-/* ---- what is to be done ---- */
+/* ---- next steps ---- */
 
 static uint64_t patience(const struct party *party)
 {
@@ -344,7 +347,10 @@ static uint64_t patience(const struct party *party)
 	return part < PATIENCE_NS ? part : PATIENCE_NS;
 }
 
-/* When those who are ready start, whoever is missing: each that comes gives the others as much time again, but not without end. */
+/*
+ * When the ready workers start without the missing ones. Each new one extends the time for the
+ * rest, up to a limit.
+ */
 static uint64_t start_by(const struct party *party)
 {
 	uint64_t for_next = party->last_ready_ns + patience(party);
@@ -369,8 +375,9 @@ static bool is_lot_over(const struct party *party)
 }
 
 /*
- * All are prepared before the first lot starts; those that are late go alone. A process is stopped for as long as those that are read
- * beside it take, too: were all of a large job stopped at once, it would be for longer than anybody could wish.
+ * All workers are prepared before the first lot starts; late ones go alone. A process stays stopped
+ * while others are read beside it: stopping all processes of a large job at once would take too
+ * long.
  */
 static void start_if_ready(struct party *party)
 {
@@ -393,8 +400,9 @@ static bool is_capturing(const struct party *party)
 }
 
 /*
- * Names take processor time and memory (the symbols of PyTorch's libraries), so no more workers are at it at once than there are
- * processors; and none before the start, or while others still hold their processes, unless they hang.
+ * Resolving names takes processor time and memory (the symbols of PyTorch's libraries), so at most
+ * one worker per processor does it; and none before the start, or while others still hold their
+ * processes, unless those hang.
  */
 static void give_processors(struct party *party)
 {
@@ -453,7 +461,10 @@ static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
 	return NULL;
 }
 
-/* One that was stopped or frozen as a whole keeps its process stopped; the kernel lets go when it is killed. */
+/*
+ * A worker that is itself stopped or frozen keeps its process stopped; killing it makes the kernel
+ * release the process.
+ */
 static void end_those_that_hold(struct party *party)
 {
 	for (size_t i = 0; i < party->n; i++) {
@@ -464,13 +475,13 @@ static void end_those_that_hold(struct party *party)
 	}
 }
 
-/* The first request lets workers release what they hold by themselves; killed, the kernel does it. */
+/* The first request lets workers release what they hold; if they are killed, the kernel does it. */
 static void end_if_due(struct party *party, uint64_t *killing_ns)
 {
 	if (*killing_ns) {
 		if (vt_deadline_passed(*killing_ns))
 			end_all(party, SIGKILL, NULL);
-		/* What hangs in the kernel is gone when that lets it go. */
+		/* A worker that hangs in the kernel ends when it returns from there. */
 		for (size_t i = 0; i < party->n && vt_deadline_passed(*killing_ns + ENDING_NS); i++)
 			finish(party, &party->workers[i], 0);
 		return;
@@ -504,7 +515,7 @@ static struct vt_error *run(struct party *party)
 	return NULL;
 }
 
-/* Whoever cannot be started beside others (there are limits for files and processes) comes in the next turn. */
+/* A worker that limits on files and processes keep from starting now comes in the next turn. */
 static void start_all(struct party *party, struct vt_suspect *suspects, int *status)
 {
 	size_t n_started = 0;
@@ -529,7 +540,7 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 	}
 }
 
-/* A turn: as many as can be looked at together. */
+/* A turn: as many processes as can be read together. */
 static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
 {
 	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot, n_gates = n_lots + party->n;
@@ -557,7 +568,7 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	return err;
 }
 
-/* What the user sends comes only while we wait, and workers start with it blocked. */
+/* The user's signals arrive only while we wait; workers start with them blocked. */
 static void catch_signals(struct sigaction *before, sigset_t *mask)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };

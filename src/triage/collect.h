@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at many processes at once, each by a worker of its own. */
+/* Reads many processes at once, each with its own worker. */
 #ifndef VT_TRIAGE_COLLECT_H
 #define VT_TRIAGE_COLLECT_H
 
@@ -8,19 +8,20 @@
 #include "triage/triage.h"
 
 struct vt_triage_options {
-	struct vt_collect_options collect; /* of processes of the job */
+	struct vt_collect_options collect; /* for processes of the job */
 	bool inject;           /* the helper may run in ranks */
 	struct vt_core_places places; /* where the files of cores may be */
 	bool ras;              /* NCCL's RAS may be asked */
 	uint64_t timeout_ns;   /* for all together */
 	const char *directory; /* where reports go */
-	int directory_lock;    /* -1 none; workers, who may hang, do not hold it */
+	int directory_lock;    /* -1 none; workers do not hold it, because they may hang */
 };
 
 /*
- * Adds each to job as a member, with what is known of it: whatever becomes of a worker costs no more than the rest of its member.
- * status: for each, the exit status that a report of it alone would have. *signo is set to the signal by which the user ended it; then
- * what there was is in the job.
+ * Adds each process to job as a member, with what is known about it: a worker that fails loses only
+ * the rest of its own member. status: for each, the exit status of a report of it alone. *signo is
+ * set to the signal with which the user ended the collection; the job then has what there was until
+ * then.
  */
 struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo);
@@ -32,18 +33,18 @@ struct vt_gate;
 struct vt_worker_place {
 	pid_t parent;
 	int out;               /* the parent's pipe: the document, and nothing else */
-	int errors;            /* another one: standard error; does not block */
+	int errors;            /* another pipe: standard error; does not block */
 	struct vt_phases *phases;
 	size_t number;         /* in phases */
-	struct vt_gate *start; /* for all of them: opened when the threads are to be stopped */
-	struct vt_gate *go;    /* its own: opened when there is a processor for the rest */
+	struct vt_gate *start; /* for all of them: opened when they shall stop the threads */
+	struct vt_gate *go;    /* its own: opened when a processor is free for the rest */
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
 	uint64_t deadline_ns;
 };
 
 /*
- * triage/worker.c: for a child that reads what others say, right after fork(): it ends with its parent, is bounded in
- * memory and time, and its standard error is errors (-1: goes nowhere).
+ * triage/worker.c: for a child that reads untrusted input, right after fork(): it ends with its
+ * parent, has limits on memory and time, and its standard error is errors (-1: discarded).
  */
 bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors);
 

@@ -16,10 +16,13 @@
 #include "base/str.h"
 #include "job/job.h"
 
-/* The files, and how each begins, without blanks: what has another name, or begins otherwise, is somebody else's. */
+/*
+ * Our files, and their first bytes without blanks: a file with another name or other first bytes is
+ * not ours.
+ */
 static const struct kind {
 	const char *name;   /* * is any text; NULL: as triage/label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
-	const char *begins; /* NULL: goes with the others of them */
+	const char *begins; /* NULL: ours if the others are */
 } kinds[] = {
 	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },
 	{ VT_TRIAGE_SUMMARY, NULL },
@@ -40,7 +43,7 @@ static bool begins_with(int dir, const char *name, const char *text)
 	return !*text;
 }
 
-/* end: what follows the number, ".json" or (a worker was killed while it wrote) ".json.4711.tmp" */
+/* end: what follows the number: ".json" or (a worker was killed during a write) ".json.4711.tmp" */
 static bool is_report_name(const char *name, const char **end)
 {
 	const char *p = strrchr(name, '-');
@@ -111,7 +114,7 @@ static struct vt_error *check_file(int dir, const char *path, const char *name)
 	return vt_error_create(VT_ERR_BUSY, "%s is neither empty nor what an earlier triage left: it has %s", path, name);
 }
 
-/* The summary is known by the report beside it, so that goes last. */
+/* The report beside it identifies the summary, so the report goes last. */
 static struct vt_error *remove_file(int dir, const char *path, const char *name)
 {
 	if (strcmp(name, VT_TRIAGE_REPORT) != 0 && unlinkat(dir, name, 0) && errno != ENOENT)
@@ -119,7 +122,7 @@ static struct vt_error *remove_file(int dir, const char *path, const char *name)
 	return NULL;
 }
 
-/* What others can write to, they can fill with links. */
+/* Other users could put links into a directory that they can write to. */
 static struct vt_error *check_owner(int dir, const char *path)
 {
 	struct stat st;
@@ -133,7 +136,7 @@ static struct vt_error *check_owner(int dir, const char *path)
 	return NULL;
 }
 
-/* Of two at once one would remove what the other writes. */
+/* Of two triages at once, one would remove what the other writes. */
 static struct vt_error *take(const char *path, int *lock)
 {
 	VT_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -190,7 +193,7 @@ const char *vt_triage_dir_prefix(const char *directory, const char *source, stru
 
 	if (!from)
 		return vt_arena_strdup(arena, source);
-	if (n == 1) /* the root itself ends with what is between */
+	if (n == 1) /* the root itself ends with the separator */
 		n = 0;
 	if (!to || strncmp(from, to, n) != 0 || (from[n] && from[n] != '/'))
 		return vt_arena_strdup(arena, from);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory that a triage leaves: report.json, summary.txt, and a report of each process. */
+/* The directory that a triage writes: report.json, summary.txt, and a report of each process. */
 #ifndef VT_TRIAGE_DIR_H
 #define VT_TRIAGE_DIR_H
 
@@ -12,13 +12,17 @@
 #define VT_TRIAGE_SUMMARY "summary.txt"
 
 /*
- * Makes the directory, or takes one that is ours and has nothing but what an earlier triage left, and (remove) removes that. Directories
- * in it are left alone. Nothing is touched when there is anything else, or when another triage has it: *lock is a descriptor; as long as
- * it is open in any process nobody else gets the directory. -1 where locks are not to be had.
+ * Creates the directory, or takes an existing one that is ours and has only files of an earlier
+ * triage, which it removes (remove). Directories in it stay. If there is anything else, or another
+ * triage uses it, nothing is changed. *lock is a descriptor: as long as any process has it open, no
+ * other triage gets the directory; -1 if the file system has no locks.
  */
 struct vt_error *vt_triage_dir_prepare(const char *path, bool remove, int *lock);
 
-/* What goes before the names of files that are relative to `source`, so that they are relative to `directory` (NULL: none); in arena. */
+/*
+ * The prefix that makes file names relative to `source` relative to `directory` (NULL: none); in
+ * arena.
+ */
 const char *vt_triage_dir_prefix(const char *directory, const char *source, struct vt_arena *arena);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which processes a job has: those that were named or found, what they have started, and what started them. */
+/*
+ * Finds the processes of a job: those that were named or found, their descendants, and their
+ * launchers.
+ */
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +11,14 @@
 #include "base/cleanup.h"
 #include "triage/triage.h"
 
-/* From a rank to what started it: shells and the like may be between. */
+/* From a rank to its launcher: shells and the like may be between. */
 #define MAX_HOPS 16
 
 struct finding {
 	struct vt_processes *processes;
 	const struct vt_triage_choice *choice;
 	struct vt_triage_found *found;
-	bool *ours;  /* this process and those that it descends from, and others like it */
+	bool *ours;  /* this process and its ancestors, and other vramtaps */
 	regex_t *match;
 };
 
@@ -49,7 +52,7 @@ static bool is_named(const struct vt_triage_choice *choice, pid_t pid)
 	return false;
 }
 
-/* ---- ways to be found ---- */
+/* ---- ways to find them ---- */
 
 static bool uses_gpu(const struct finding *f, size_t i)
 {
@@ -62,8 +65,9 @@ static bool is_slurmstepd(const struct vt_process *process)
 }
 
 /*
- * In the job's control group, and root's: who waits for the tasks of a step, and what it runs in the step "extern", where there is
- * nothing to run, to hold the group (a sleep without end). Of root's own job the first comes as a launcher.
+ * In the job's control group, but owned by root: the process that waits for the tasks of a step,
+ * and its endless sleep that holds the group in the step "extern", which has no tasks. In a job of
+ * root's own the first one is found as a launcher.
  */
 static bool is_slurms_own(const struct finding *f, size_t i)
 {
@@ -75,7 +79,7 @@ static bool is_slurms_own(const struct finding *f, size_t i)
 	       strstr(vt_process_cgroup(f->processes, i), "/step_extern");
 }
 
-/* The number of a job, or what is below it in a larger one: "4711", and "4711.0" of its first step. */
+/* The number of a job, or of a step in it: "4711", and "4711.0" for its first step. */
 static bool is_of_slurm_job(const struct finding *f, size_t i)
 {
 	static const char *const variables[] = { "SLURM_JOB_ID", "SLURM_JOBID" };
@@ -127,7 +131,10 @@ static void mark_ours(struct finding *f)
 	}
 }
 
-/* Another vramtap, of a triage on each node of the job, say, with the shells that it was started by: they come and go meanwhile. */
+/*
+ * Another vramtap and its shells, for example of a triage on each node of the job: they come and go
+ * during the read.
+ */
 static void mark_others_like_us(struct finding *f)
 {
 	const struct vt_process *list = f->processes->list.data;
@@ -142,7 +149,10 @@ static void mark_others_like_us(struct finding *f)
 	}
 }
 
-/* What must not be looked at unasked. The variable is that of examples/triage-*.sh and what they start. */
+/*
+ * Processes that are only read when named. examples/triage-*.sh set the variable, and their
+ * children inherit it.
+ */
 static bool is_excluded(const struct finding *f, size_t i)
 {
 	return f->ours[i] || f->processes->list.data[i].kernel_thread || vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
@@ -181,8 +191,8 @@ static void choose_launchers(struct finding *f)
 }
 
 /*
- * A process may have a smaller number than its parent, so this is not done in the order of the list: each goes up until it meets one of
- * which it is known.
+ * A process may have a smaller pid than its parent, so the order of the list does not help: from
+ * each process, this goes up to the first ancestor with a known result.
  */
 static void choose_descendants(struct finding *f, const bool *of)
 {
@@ -196,7 +206,7 @@ static void choose_descendants(struct finding *f, const bool *of)
 	}
 }
 
-/* Of the shell that has started us, say: itself it is left out. */
+/* For example the shell that started us: that one is left out. */
 static void add_parent(const struct finding *f, bool *seeds)
 {
 	size_t at = vt_processes_find(f->processes, f->choice->children_of);
@@ -210,7 +220,7 @@ static bool are_others_wanted(const struct vt_triage_choice *choice)
 	return !choice->all_gpu && (choice->slurm || choice->cgroup || choice->match || choice->children_of);
 }
 
-/* Which devices the job uses is known only where their files are open; else any may be one of them. */
+/* Only open device files tell which devices the job uses; without them it may be any device. */
 static void find_others(struct finding *f)
 {
 	uint64_t of_job = 0;
@@ -248,7 +258,7 @@ static struct vt_error *find_missing(struct finding *f)
 	return NULL;
 }
 
-/* Those that a launcher has started are all of the job when the job is to be found by what it uses. */
+/* If the job is found by its use of GPUs, all children of its launcher belong to it. */
 static struct vt_error *find(struct finding *f)
 {
 	size_t n = f->processes->list.n + 1;

@@ -26,7 +26,7 @@ void vt_gate_open(struct vt_gate *gate)
 {
 	gate->opened_ns = vt_now_ns();
 	__atomic_store_n(&gate->is_open, 1, __ATOMIC_RELEASE);
-	/* Not the private kind: it is between processes. */
+	/* Not FUTEX_PRIVATE: processes share it. */
 	(void)syscall(SYS_futex, &gate->is_open, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -39,7 +39,7 @@ bool vt_gate_wait(struct vt_gate *gate, uint64_t deadline_ns)
 {
 	struct timespec until = { .tv_sec = (time_t)(deadline_ns / VT_NS_PER_S), .tv_nsec = (long)(deadline_ns % VT_NS_PER_S) };
 
-	/* With a bit set the deadline is a moment of CLOCK_MONOTONIC, and not a length of time. */
+	/* With a bitset the timeout is absolute (CLOCK_MONOTONIC), not a duration. */
 	while (!vt_gate_is_open(gate) && !vt_deadline_passed(deadline_ns))
 		(void)syscall(SYS_futex, &gate->is_open, FUTEX_WAIT_BITSET, 0, &until, NULL, FUTEX_BITSET_MATCH_ANY);
 	return vt_gate_is_open(gate);

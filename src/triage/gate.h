@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gate at which processes that were forked from one another wait until it is opened. It stays open. */
+/* A gate: related processes wait at it until one of them opens it. It stays open. */
 #ifndef VT_TRIAGE_GATE_H
 #define VT_TRIAGE_GATE_H
 
@@ -9,10 +9,10 @@
 
 struct vt_gate {
 	uint32_t is_open;   /* a futex */
-	uint64_t opened_ns; /* CLOCK_MONOTONIC, when it is open */
+	uint64_t opened_ns; /* CLOCK_MONOTONIC; valid once it is open */
 };
 
-/* n closed gates in memory that later forks share; NULL when there is none. */
+/* n closed gates in memory that later forks share; NULL when out of memory. */
 struct vt_gate *vt_gates_create(size_t n);
 void vt_gates_destroy(struct vt_gate *gates, size_t n);
 

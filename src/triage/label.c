@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who a process is: its rank out of the environment, which launchers set under many names; its role out of the process tree and the
- * command line, and where that is a guess, out of its stacks.
+ * Labels a process: its rank, from the environment, where launchers set it under many names; its
+ * role, from the process tree and the command line and, if that is a guess, from its stacks.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -18,7 +18,10 @@
 
 /* ---- ranks ---- */
 
-/* Nearest to the program first: torchrun sets RANK in what it starts, and Slurm's own, of torchrun, are inherited. */
+/*
+ * The nearest launcher first: torchrun sets RANK for its children, which inherit Slurm's values for
+ * torchrun.
+ */
 static const struct rank_variables {
 	const char *rank, *local_rank, *world_size, *local_world_size;
 } rank_variables[] = {
@@ -34,11 +37,14 @@ static const struct rank_variables {
 	/* Flux, LSF, Slurm */
 	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
 	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_SIZE" },
-	/* Of tasks on a node there is only what was asked for, and a list for all nodes: of one node it is a number. */
+	/*
+	 * Slurm gives only the requested tasks per node and a list for all nodes: for one node it
+	 * is a number.
+	 */
 	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE" },
 };
 
-/* What the environment calls a job. */
+/* The job's name in the environment. */
 static const struct job_variable {
 	const char *variable, *engine;
 } job_variables[] = {
@@ -113,7 +119,7 @@ static const struct pattern wrappers[] = {
 	{ "tini", NULL }, { "timeout", NULL }, { "numactl", NULL }, { "nsys", NULL }, { "taskset", NULL }, { "time", NULL },
 };
 
-/* They have devices open, and look at them only. */
+/* They have devices open, but only monitor them. */
 static const struct pattern monitors[] = {
 	{ "nvidia-smi", NULL },
 	{ "nvtop", NULL },
@@ -125,11 +131,11 @@ static const struct pattern monitors[] = {
 	{ NULL, "* -m gpustat*" },
 };
 
-/* What is said of a process that a rank has started: by comm, or by how it was started. */
+/* The role of a rank's child: by comm, or by its command line. */
 static const struct child_pattern {
 	struct pattern pattern;
 	enum vt_role role;
-	bool sure; /* else its stacks may say better */
+	bool sure; /* otherwise its stacks may correct it */
 } children[] = {
 	{ { "pt_data_worker*", NULL }, VT_ROLE_LOADER, true }, /* PyTorch since 2.6 */
 	{ { "*ckpt*", NULL }, VT_ROLE_CHECKPOINT, false },
@@ -140,7 +146,7 @@ static const struct child_pattern {
 	{ { NULL, "*multiprocessing-fork*" }, VT_ROLE_LOADER, false },
 };
 
-/* What a frame of its main thread says. */
+/* The role that a frame of its main thread shows. */
 static const struct stack_pattern {
 	const char *function, *file; /* globs; NULL any */
 	enum vt_role role;
@@ -166,7 +172,7 @@ static bool is_python(const char *name)
 	return !fnmatch("python*", name, 0) || !fnmatch("pypy*", name, 0);
 }
 
-/* The program: the first word, or, when that is Python, the first one after it that is no option. */
+/* The program: the first word or, if that is Python, the first word after it that is no option. */
 static void program_name(const char *command, char *name, size_t size)
 {
 	size_t n = strcspn(command, " ");
@@ -184,7 +190,9 @@ static void program_name(const char *command, char *name, size_t size)
 	}
 }
 
-/* comm is no evidence for names that a program may have by chance: only where command lines are empty. */
+/*
+ * comm is weak evidence, because any program may have the name: used only without a command line.
+ */
 static bool is_like(const struct vt_process *process, const struct pattern *pattern, bool by_comm)
 {
 	char program[256];
@@ -225,7 +233,7 @@ struct labelling {
 	bool *inherited; /* of each process: its rank is another's */
 };
 
-/* The nearest rank that it was started by. */
+/* Its nearest ancestor that is a rank. */
 static struct vt_suspect *superior_of(const struct labelling *l, size_t process, size_t *of)
 {
 	const struct vt_process *list = l->processes->list.data;
@@ -243,8 +251,9 @@ static struct vt_suspect *superior_of(const struct labelling *l, size_t process,
 }
 
 /*
- * A child that was forked and did not execute anything has the parent's command line. What it has of the driver is the parent's too,
- * and of no use to it; unless it, and not the parent, has a device open: then the parent only started it.
+ * A forked child without exec has the parent's command line. Its driver state is the parent's, too,
+ * and useless to it; unless the child, and not the parent, has a device open: then the parent only
+ * started it.
  */
 static bool is_forked(const struct labelling *l, size_t process, size_t parent)
 {
@@ -255,7 +264,7 @@ static bool is_forked(const struct labelling *l, size_t process, size_t parent)
 		vt_process_gpu(l->processes, parent, NULL) == VT_GPU_DEVICE);
 }
 
-/* What a loader's worker has started has its name and command line, but is none. */
+/* A child of a loader worker has the worker's name and command line, but is none. */
 static bool is_child_of_child(const struct labelling *l, size_t process)
 {
 	size_t parent = l->processes->list.data[process].parent;
@@ -284,7 +293,7 @@ static void label_child(const struct labelling *l, size_t process, size_t superi
 		suspect->sure = children[i].sure;
 		return;
 	}
-	/* Of what a rank forks off, loader workers are the most by far; its stacks say more. */
+	/* Most forked children of ranks are loader workers; the stacks tell more. */
 	if (forked)
 		suspect->label.role = VT_ROLE_LOADER;
 }
@@ -294,13 +303,16 @@ static bool is_monitor(const struct vt_process *process)
 	return is_like_any(process, monitors, sizeof(monitors) / sizeof(monitors[0]));
 }
 
-/* It uses a GPU by itself, and does not only have what its parent had. */
+/* It uses a GPU itself, rather than only inheriting from its parent. */
 static bool computes(const struct labelling *l, size_t process, size_t superior)
 {
 	return !is_monitor(&l->processes->list.data[process]) && vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
 }
 
-/* What has a rank in its environment, but no device, and has started what has one: a launcher of nobody's that is known. */
+/*
+ * It has a rank in its environment but no device, and a child with one: an unknown kind of
+ * launcher.
+ */
 static bool only_starts_ranks(const struct labelling *l, size_t process)
 {
 	if (vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE)
@@ -362,7 +374,7 @@ static void find_roles(struct labelling *l)
 	}
 }
 
-/* Its workers have the number from it. */
+/* Its workers inherit the rank from it. */
 static void forget_rank_of_all(struct vt_suspects *suspects, struct vt_suspect *suspect)
 {
 	for (size_t i = 0; i < suspects->list.n; i++)
@@ -378,7 +390,7 @@ static struct vt_suspect *rank_at(const struct labelling *l, size_t process)
 	return suspect && suspect->label.role == VT_ROLE_RANK && suspect->label.rank >= 0 ? suspect : NULL;
 }
 
-/* Its parent has the number, too. */
+/* Its parent has the rank, too. */
 static bool may_inherit_rank(const struct labelling *l, size_t process)
 {
 	size_t parent = l->processes->list.data[process].parent;
@@ -390,7 +402,7 @@ static bool may_inherit_rank(const struct labelling *l, size_t process)
 	return label.rank == rank_at(l, process)->label.rank;
 }
 
-/* Ranks that one process has started, and that have its number: they have others that nobody sees. */
+/* Children with their parent's rank: they have ranks of their own, which are not visible. */
 static void forget_inherited_ranks(struct labelling *l)
 {
 	size_t n = l->processes->list.n;
@@ -411,7 +423,7 @@ static void forget_inherited_ranks(struct labelling *l)
 			forget_rank_of_all(l->suspects, rank_at(l, i));
 }
 
-/* The rank that it descends from and has its number from. */
+/* The ancestor from which it inherited its rank. */
 static const struct vt_suspect *rank_above(const struct labelling *l, size_t process)
 {
 	const struct vt_process *list = l->processes->list.data;
@@ -423,7 +435,10 @@ static const struct vt_suspect *rank_above(const struct labelling *l, size_t pro
 	return NULL;
 }
 
-/* Started by a rank, as an evaluation is, with its environment and a GPU of its own. A child before its parent is as good. */
+/*
+ * A rank started it (an evaluation, for example), with the rank's environment and its own GPU. A
+ * child may come before its parent.
+ */
 static void find_helpers(struct labelling *l)
 {
 	for (size_t i = 0; i < l->processes->list.n; i++) {
@@ -438,7 +453,7 @@ static void find_helpers(struct labelling *l)
 	}
 }
 
-/* In the order in which a rank started them; pids may have begun again from 1. */
+/* In the order of their start; pids may have wrapped around. */
 static bool is_before(const struct vt_suspect *a, const struct vt_suspect *b)
 {
 	if (a->label.start_ticks != b->label.start_ticks)
@@ -463,7 +478,7 @@ static void number_workers(struct vt_suspects *suspects)
 	}
 }
 
-/* ---- the other words of a label ---- */
+/* ---- the other fields of a label ---- */
 
 static const char *container_of(struct vt_suspects *suspects, const char *cgroup)
 {
@@ -477,7 +492,9 @@ static const char *container_of(struct vt_suspects *suspects, const char *cgroup
 	return copy ? copy : "";
 }
 
-/* Kubernetes gives a pod's name to its processes as the name of the host, unless they have POD_NAME from the downward API. */
+/*
+ * In Kubernetes, the host name is the pod's name, unless there is POD_NAME from the downward API.
+ */
 static const char *pod_of(struct vt_processes *processes, size_t i, const char *cgroup)
 {
 	const char *name = vt_process_variable(processes, i, "POD_NAME");
@@ -497,7 +514,7 @@ static const char *job_of(struct vt_processes *processes, size_t i, struct vt_su
 	for (size_t v = 0; !name && v < sizeof(job_variables) / sizeof(job_variables[0]); v++) {
 		const char *value = vt_process_variable(processes, i, job_variables[v].variable);
 
-		if (value && *value && strcmp(value, "none") != 0) /* torchrun's, when it was given none */
+		if (value && *value && strcmp(value, "none") != 0) /* torchrun's default */
 			name = vt_arena_printf(&suspects->arena, "%s %s", job_variables[v].engine, value);
 	}
 	return name ? name : "";
@@ -510,7 +527,7 @@ static const char *copy(struct vt_suspects *suspects, const char *text)
 	return dup ? dup : "";
 }
 
-/* An empty list hides all devices: then it uses none, or has changed it. */
+/* An empty list hides all devices: the process uses none, or has changed the list. */
 static const char *visible_of(struct vt_processes *processes, size_t i, struct vt_suspects *suspects)
 {
 	const char *list = vt_process_variable(processes, i, "CUDA_VISIBLE_DEVICES");
@@ -595,7 +612,7 @@ static struct vt_error *add_all(struct labelling *l)
 	find_roles(l);
 	forget_inherited_ranks(l);
 	find_helpers(l);
-	/* Whoever is not there was not found in /proc; collecting says so again. */
+	/* Such a process was not found in /proc; the collection reports it. */
 	for (size_t i = 0; i < l->found->missing.n; i++)
 		if (!add_suspect(l->suspects, l->found->missing.data[i]))
 			return &vt_enomem;
@@ -629,7 +646,7 @@ struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *co
 	if (!suspect)
 		return &vt_enomem;
 	suspect->core = core;
-	suspect->label.system = ""; /* it may be of any */
+	suspect->label.system = ""; /* unknown: any system */
 	suspect->label.role = VT_ROLE_RANK;
 	suspect->file = file_name(suspects, "core", number);
 	return suspect->file ? NULL : &vt_enomem;
@@ -641,7 +658,7 @@ void vt_suspects_deinit(struct vt_suspects *suspects)
 	vt_arena_deinit(&suspects->arena);
 }
 
-/* ---- what its stacks say ---- */
+/* ---- from its stacks ---- */
 
 static bool is_frame_like(const struct vt_model_frame *frame, const struct stack_pattern *pattern)
 {
@@ -658,7 +675,10 @@ static const struct stack_pattern *find_in_stack(const struct vt_model_stack *st
 	return NULL;
 }
 
-/* The main thread of a process that Python's multiprocessing has started is in what it was started for, from beginning to end. */
+/*
+ * The main thread of a process that Python's multiprocessing started stays in its target function
+ * to the end.
+ */
 static void correct_role(struct vt_suspect *suspect, const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->threads.n; i++) {

@@ -19,13 +19,13 @@ void vt_moved_begin(struct vt_moved *moved, pid_t pid)
 	moved->glanced_ns = vt_now_ns();
 }
 
-/* Whoever sleeps for a time may only look whether something has come, again and again, and hang all the same. */
+/* A thread that sleeps with a timeout may only poll, again and again, and still hang. */
 static bool polls(const struct vt_thread_info *info)
 {
 	return info->in_syscall && (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_clock_nanosleep);
 }
 
-/* It has gone on already. What runs all the time may wait, too: for a GPU, in a loop. */
+/* It went on already. But a thread that always runs may wait, too: for a GPU, in a loop. */
 static bool has_changed(char was, char is)
 {
 	return (was == 'D' && is == 'S') || ((was == 'S' || was == 'D') && is == 'R');

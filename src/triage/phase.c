@@ -37,7 +37,7 @@ void vt_phase_say(struct vt_phases *phases, size_t worker, enum vt_phase phase)
 	ssize_t ret;
 
 	__atomic_store_n(&phases->words[worker], (uint32_t)phase, __ATOMIC_RELEASE);
-	/* Full, it wakes the parent in any case. */
+	/* A full pipe wakes the parent anyway. */
 	do
 		ret = write(phases->wake[1], "", 1);
 	while (ret < 0 && errno == EINTR);

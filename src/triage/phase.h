@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far each worker is: a word of memory that it shares with its parent, which a pipe wakes. What
- * goes through the pipe says nothing; a worker that dies is noticed by the end of its document.
+ * The progress of each worker: a word of memory that it shares with its parent. A pipe wakes the
+ * parent; its bytes carry no information. The end of its document shows that a worker died.
  */
 #ifndef VT_TRIAGE_PHASE_H
 #define VT_TRIAGE_PHASE_H
@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 enum vt_phase {
-	VT_PHASE_PREPARING, /* nothing was said yet */
-	VT_PHASE_READY,     /* all is prepared: it waits at the start for the others */
+	VT_PHASE_PREPARING, /* nothing was reported yet */
+	VT_PHASE_READY,     /* prepared: it waits at the start for the others */
 	VT_PHASE_READ,      /* its process runs again: it waits for a processor */
-	VT_PHASE_WAITS,     /* it has done what it can: another worker is about to find out the rest */
+	VT_PHASE_WAITS,     /* it has done what it can: another worker finds out the rest */
 };
 
 struct vt_phases {
@@ -27,15 +27,15 @@ struct vt_phases {
 bool vt_phases_init(struct vt_phases *phases, size_t n);
 void vt_phases_deinit(struct vt_phases *phases);
 
-/* For a worker. Never waits; a parent that was not told of it before is woken. */
+/* For a worker. Never blocks; wakes the parent if the phase is new. */
 void vt_phase_say(struct vt_phases *phases, size_t worker, enum vt_phase phase);
 
 /*
- * For the parent, when wake[0] can be read: takes out what woke it. The phases that it sees afterwards
- * are at least as new, and it is woken again for those that are newer.
+ * For the parent, when wake[0] is readable: empties the pipe. The phases that the parent reads
+ * afterwards are at least as new as the wake-up; newer ones wake it again.
  */
 void vt_phases_woken(struct vt_phases *phases);
-/* What the worker has said last; any number, if it is not itself any more. */
+/* The worker's last phase; any number if a hostile process took over the worker. */
 uint32_t vt_phase_of(const struct vt_phases *phases, size_t worker);
 
 #endif

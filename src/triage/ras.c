@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking NCCL's RAS, in a process of its own beside the workers: it waits until all threads run again, asks one process of
- * each job, keeps the words in the directory, and sends what it understands of them as the document of a job without members.
+ * Asks NCCL's RAS, in a separate process beside the workers: it waits until all threads run again,
+ * asks one process of each job, saves the answer in the directory, and sends what it understands of
+ * it as the document of a job without members.
  */
 #include "triage/ras.h"
 
@@ -27,16 +28,16 @@
 #define TIME_PART 4                       /* of the time for all */
 #define MAX_TIME_NS (15 * VT_NS_PER_S)
 /*
- * RAS waits longer for other processes than it is told, and runs in a loop, until it has waited, when its client goes away meanwhile: so
- * it gets more of a short time.
+ * RAS waits longer for other processes than it is told, and if its client disconnects before that,
+ * it busy-loops until then: so it gets a larger part of a short time.
  */
 #define MIN_TIME_NS (7 * VT_NS_PER_S)
 #define LARGE_PART 2
 #define READING_NS (2 * VT_NS_PER_S)      /* for reading an answer, after the time for getting it */
-#define ENDING_NS (500 * VT_NS_PER_MS)    /* for saying what there is, or for being gone when it is killed */
+#define ENDING_NS (500 * VT_NS_PER_MS)    /* to send what there is, or to end when killed */
 #define MAX_ASKED 8                       /* jobs on one host */
 #define SOON_NS (250 * VT_NS_PER_MS)      /* before it is asked again */
-#define MAX_READ_NS (READING_NS / 4)      /* an answer whose reading takes longer is not asked for again */
+#define MAX_READ_NS (READING_NS / 4)      /* with more for an answer, no second question */
 
 struct vt_triage_ras {
 	pid_t pid;
@@ -45,14 +46,14 @@ struct vt_triage_ras {
 	uint64_t time_ns, deadline_ns;
 };
 
-/* A job that was asked. Its answers are in the document, by their indices. */
+/* A job that was asked. Its answers are in the document, by index. */
 struct asked {
 	const struct vt_ras_place *place;
-	struct vt_ras_answer answer; /* the last one that counts */
-	const struct vt_label *label; /* of who gave the first one; NULL not known */
+	struct vt_ras_answer answer; /* the last valid one */
+	const struct vt_label *label; /* of the process that gave the first one; NULL unknown */
 	size_t first, last;
 	uint64_t took_ns; /* the first time */
-	bool differs;     /* ranks that may be behind for a moment only: it is worth asking again */
+	bool differs;     /* ranks may be behind only for a moment: worth asking again */
 };
 
 struct asking {
@@ -71,7 +72,7 @@ static void note(struct vt_job *job, const char *why)
 
 /* ---- the process that asks ---- */
 
-/* What was started together is of one job. */
+/* Processes that were started together belong to one job. */
 static bool is_same_job(const struct vt_label *a, const struct vt_label *b)
 {
 	return !strcmp(a->job, b->job) && a->world_size == b->world_size && a->ppid == b->ppid;
@@ -93,7 +94,7 @@ static const struct vt_label *label_of(const struct asking *a, pid_t pid)
 	return NULL;
 }
 
-/* The name that it gets in the directory, NULL when it cannot be kept there. */
+/* Its file name in the directory, NULL if it cannot be saved. */
 static const char *keep(struct asking *a, const struct vt_ras_answer *answer, size_t nth)
 {
 	char number[24] = "";
@@ -114,7 +115,7 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer, si
 	return name;
 }
 
-/* Into the document, as the last one. */
+/* Adds it to the document, as the last one. */
 static bool add_answer(struct asking *a, const struct vt_ras_place *place, const struct vt_ras_answer *answer)
 {
 	const struct vt_ras from = {
@@ -151,7 +152,7 @@ static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 
 /* ---- asked again ---- */
 
-/* About the same job, whole, and about as much. */
+/* About the same job, complete, and with as much content. */
 static bool is_as_good(const struct asking *a, const struct asked *asked, const struct vt_ras_answer *answer)
 {
 	const struct vt_ras *first = &a->job.ras.data[asked->first], *next = &a->job.ras.data[a->job.ras.n - 1];
@@ -162,8 +163,8 @@ static bool is_as_good(const struct asking *a, const struct asked *asked, const 
 }
 
 /*
- * The answer takes the place of the last one unless it is worse. Until it is there RAS waits for what it is told and may wait for more
- * (vt_ras_least_ns()): where there is less time it is not asked.
+ * The new answer replaces the last one unless it is worse. RAS waits as long as it is told, and may
+ * wait longer (vt_ras_least_ns()): with less time left it is not asked.
  */
 static void repeat(struct asking *a, struct asked *asked)
 {
@@ -198,8 +199,8 @@ static bool any_differs(const struct asking *a)
 }
 
 /*
- * Ranks that go on have launched different numbers for a moment, all the time. So they are asked again: soon, by which most jobs that
- * are well are known, and after as long as others may wait.
+ * Running ranks always differ for a moment in the number of launched operations. So they are asked
+ * again: soon, which is enough for most healthy jobs, and once more after VT_LATE_MS.
  */
 static void ask_again(struct asking *a)
 {
@@ -227,7 +228,7 @@ static bool is_last(const struct asking *a, size_t index)
 	return false;
 }
 
-/* Of each job the last answer stays; it is saved. */
+/* The last answer of each job stays, and is saved. */
 static void settle(struct asking *a)
 {
 	for (size_t i = 0; i < a->n_asked; i++) {
@@ -292,7 +293,7 @@ _Noreturn static void work(const struct vt_suspects *suspects, const struct vt_t
 	_exit(err || fclose(file) ? VT_EXIT_NOTHING : VT_EXIT_COMPLETE);
 }
 
-/* ---- as the parent sees it ---- */
+/* ---- for the parent ---- */
 
 static void destroy(struct vt_triage_ras *ras)
 {
@@ -347,7 +348,7 @@ void vt_triage_ras_go(struct vt_triage_ras *ras)
 		vt_gate_open(ras->gate);
 }
 
-/* Until the end of what it says; false when that does not come. */
+/* Reads to the end of its document; false if there is no end in time. */
 static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const volatile sig_atomic_t *interrupted, struct vt_str *text)
 {
 	uint64_t own_ns = ras->gate->opened_ns + ras->time_ns + READING_NS;
@@ -362,7 +363,7 @@ static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const vo
 
 		int ready = ppoll(&fd, 1, &timeout, mask);
 
-		/* Other signals are nobody's wish: the alarm of what is shown meanwhile. */
+		/* Other signals are no request to stop: SIGALRM of the progress display. */
 		if (ready < 0 && errno == EINTR && !*interrupted)
 			continue;
 		if (ready <= 0)
@@ -375,7 +376,7 @@ static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const vo
 	return false;
 }
 
-/* It has read what hostile processes sent, and speaks for RAS only. */
+/* It has read bytes from hostile processes, and speaks for RAS only. */
 static bool add_document(const struct vt_str *text, struct vt_job *job)
 {
 	const char *document = vt_str_get(text);
@@ -390,7 +391,7 @@ static bool add_document(const struct vt_str *text, struct vt_job *job)
 	return !err;
 }
 
-/* What hangs in the kernel is gone when that lets it go. */
+/* A process that hangs in the kernel ends when it returns from there. */
 static void end(const struct vt_triage_ras *ras)
 {
 	uint64_t until = vt_now_ns() + ENDING_NS;

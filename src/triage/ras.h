@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks NCCL's RAS (2.24 on) what it knows of a job: every process has a thread that listens on a socket, by default
- * localhost:28028, and tells what all processes of the job told it. Private to vramtap triage.
+ * Asks NCCL's RAS (2.24 on) what it knows about a job: every process has a thread that listens on a
+ * socket, by default localhost:28028, and answers for all processes of the job. Private to vramtap
+ * triage.
  */
 #ifndef VT_TRIAGE_RAS_H
 #define VT_TRIAGE_RAS_H
@@ -14,20 +15,21 @@
 #include "base/str.h"
 #include "triage/collect.h"
 
-/* ---- triage/ras.c: the process that asks, as the parent of all workers sees it ---- */
+/* ---- triage/ras.c: the process that asks; these are for the parent of all workers ---- */
 
 struct vt_triage_ras;
 
-/* Starts it; it waits. NULL when nobody is to be asked, or it cannot be started. */
+/* Starts it; it waits. NULL if no process shall be asked, or it cannot be started. */
 struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, const struct vt_triage_options *options,
 					  uint64_t deadline_ns);
 
-/* All threads run again: those of RAS, too. */
+/* Lets it ask: all threads run again, those of RAS, too. */
 void vt_triage_ras_go(struct vt_triage_ras *ras);
 
 /*
- * Waits for what it has to say and adds that to job: answers, or one note why there is none. give_up: at once. mask: outside
- * of which the user's signals may come; one that sets interrupted ends the wait. Releases ras; NULL is fine.
+ * Waits for its answers and adds them to job, or one note why there are none. give_up: at once.
+ * mask blocks no signal of the user during the wait; one that sets interrupted ends it. Releases
+ * ras; NULL is fine.
  */
 void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
 			  struct vt_job *job);
@@ -40,19 +42,22 @@ union vt_ras_address {
 	struct sockaddr_in6 v6;
 };
 
-/* One address in one network namespace, where one or more ranks listen: the kernel chooses who gets a connection. */
+/*
+ * One address in one network namespace where ranks listen: the kernel chooses which one gets a
+ * connection.
+ */
 struct vt_ras_place {
 	union vt_ras_address address; /* to connect to */
 	char name[64];                /* "127.0.0.1:28028" */
-	const struct vt_suspect *rank; /* one of those who listen */
+	const struct vt_suspect *rank; /* one of the listening ranks */
 	ino_t netns;
-	bool foreign;                 /* somebody who is not of the job listens there, too, or may */
+	bool foreign;                 /* a process outside the job listens there, too, or may */
 };
 
 struct vt_ras_places {
 	VT_VEC(struct vt_ras_place) list;
-	size_t n_ranks;   /* that were looked at */
-	size_t n_hidden;  /* of them: their descriptors may not be looked at */
+	size_t n_ranks;   /* that were examined */
+	size_t n_hidden;  /* of them: their descriptors may not be read */
 	size_t n_off;     /* of them: RAS is turned off (NCCL_RAS_ENABLE) */
 };
 
@@ -60,23 +65,29 @@ struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_p
 void vt_ras_places_deinit(struct vt_ras_places *places);
 
 /*
- * Who of the job has the other end of a connection, once it was accepted: from, its end here, to, the other one. 0: nobody yet;
- * -1: somebody who is not of the job.
+ * The process of the job that accepted a connection from the address from to place. 0: none yet;
+ * -1: a process outside the job.
  */
 pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from);
 
 /* ---- triage/ras_ask.c: the dialogue ---- */
 
 struct vt_ras_answer {
-	pid_t pid;       /* who answered */
+	pid_t pid;       /* the process that answered */
 	bool json, whole;
 	struct vt_str text;
 };
 
-/* The time that a question needs if RAS has to wait for others: with less, its thread may be left polling for seconds (SAFETY.md). */
+/*
+ * The time that a question needs if RAS has to wait for other processes. With less, its thread may
+ * poll for seconds (SAFETY.md).
+ */
 uint64_t vt_ras_least_ns(void);
 
-/* In the network namespace of the place. Nothing is sent before it is known who has accepted the connection. */
+/*
+ * Asks, in the network namespace of the place. Sends nothing before it knows which process accepted
+ * the connection.
+ */
 struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
 			    struct vt_ras_answer *answer);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dialogue with NCCL's RAS, lines each way (src/ras/client.cc of NCCL): the version of the protocol, for how long it may
- * wait for other processes, the form of the answer, which NCCL before 2.28.7 does not know, and the question; it closes the
- * connection after the answer.
+ * The dialogue with NCCL's RAS, in lines (src/ras/client.cc of NCCL): the protocol version, the
+ * longest wait for other processes, the format of the answer (unknown to NCCL before 2.28.7), and
+ * the question. RAS closes the connection after the answer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,17 +18,21 @@
 #include "triage/ras.h"
 #include "target/proc.h"
 
-#define MAX_ANSWER ((size_t)64 << 20) /* 16,384 ranks in eight communicators have that much */
+#define MAX_ANSWER ((size_t)64 << 20) /* enough for 16,384 ranks in eight communicators */
 #define MAX_LINE 1024
-/* RAS waits for a process that does not answer, and longer for one that waits itself (RAS_COLLECTIVE_EXTRA_TIMEOUT_SEC). */
+/*
+ * RAS waits for a silent process, and longer for one that itself waits
+ * (RAS_COLLECTIVE_EXTRA_TIMEOUT_SEC).
+ */
 #define RAS_TIMEOUT_S 5
 #define RAS_EXTRA_S 5
 /*
- * For what RAS answers by itself. Of several ranks at one address the kernel chooses by the port that we have: who gets the next connection
- * may be another one, when this one is stopped, say.
+ * For replies that RAS gives without other processes. If several ranks listen at one address, the
+ * kernel chooses one by our port: if this one is stopped, for example, another rank may get the
+ * next connection.
  */
 #define GREETING_NS (500 * VT_NS_PER_MS)
-#define GREETINGS_PART 3              /* for all of them, of the time */
+#define GREETINGS_PART 3              /* the part of the time for all of them */
 #define ACCEPTED_NS (300 * VT_NS_PER_MS) /* from being accepted to having a descriptor */
 #define LOOK_NS (2 * VT_NS_PER_MS)
 #define MAX_LOOK_NS (64 * VT_NS_PER_MS)
@@ -89,8 +93,8 @@ static struct vt_error *connect_to(struct talk *t)
 }
 
 /*
- * Sockets may have been closed and opened since they were looked at, and the kernel chooses among those that listen at one
- * address: only to a process of the job something is sent.
+ * Sockets may have been closed and opened since they were read, and the kernel chooses among the
+ * listeners at one address: vramtap sends only to a process of the job.
  */
 static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects *suspects, pid_t *pid)
 {
@@ -148,7 +152,7 @@ static struct vt_error *receive(const struct talk *t, char *buf, size_t size, si
 	}
 }
 
-/* A byte at a time: what follows belongs to the next answer. */
+/* One byte at a time: what follows belongs to the next answer. */
 static struct vt_error *receive_line(const struct talk *t, char line[MAX_LINE])
 {
 	for (size_t n = 0, got; n < MAX_LINE; n += got) {
@@ -169,12 +173,12 @@ static struct vt_error *command(const struct talk *t, const char *text, char ans
 	return receive_line(t, answer);
 }
 
-/* What remains of the time, without what RAS adds to it; never 0, with which it would wait for ever. */
+/* The remaining time, without what RAS adds to it; never 0, which makes RAS wait for ever. */
 static unsigned int ras_timeout(uint64_t deadline_ns)
 {
 	uint64_t now = vt_now_ns(), left_s = now < deadline_ns ? (deadline_ns - now) / VT_NS_PER_S : 0;
 
-	if (left_s > RAS_TIMEOUT_S + RAS_EXTRA_S) /* and a second is left for the rest */
+	if (left_s > RAS_TIMEOUT_S + RAS_EXTRA_S) /* and leave a second for the rest */
 		return RAS_TIMEOUT_S;
 	return left_s > RAS_EXTRA_S + 1 ? (unsigned int)(left_s - RAS_EXTRA_S) : 1;
 }
@@ -198,7 +202,7 @@ static struct vt_error *begin(const struct talk *t, uint64_t deadline_ns, bool *
 	return NULL;
 }
 
-/* What there is when it is cut off is kept. */
+/* A truncated answer is kept. */
 static struct vt_error *read_answer(const struct talk *t, struct vt_ras_answer *answer)
 {
 	char buf[65536];
@@ -234,7 +238,7 @@ static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects
 	t->deadline_ns = vt_now_ns() + GREETING_NS;
 	VT_TRY(connect_to(t));
 	VT_TRY(find_peer(t, suspects, &answer->pid));
-	t->deadline_ns = vt_now_ns() + GREETING_NS; /* a job may have many descriptors to look at */
+	t->deadline_ns = vt_now_ns() + GREETING_NS; /* a job may have many descriptors to read */
 	return begin(t, deadline_ns, &answer->json);
 }
 
@@ -269,7 +273,7 @@ static struct vt_error *enter(const struct vt_ras_place *place, int *own)
 
 	VT_CLOSE int theirs = open(path, O_RDONLY | O_CLOEXEC), back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
-	/* The number of the process may be another one's by now. */
+	/* Another process may have this pid by now. */
 	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != place->netns))
 		return vt_error_create(VT_ERR_GONE, "process %d has ended, or has another network now", (int)place->rank->label.pid);
 	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
@@ -291,6 +295,6 @@ struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_
 	err = talk(&t, suspects, answer);
 	hang_up(&t);
 	if (own >= 0)
-		(void)setns(own, CLONE_NEWNET); /* no other is asked there by mistake: each is entered by its number */
+		(void)setns(own, CLONE_NEWNET); /* every question enters its own namespace */
 	return err;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the ranks of a job listen for clients of NCCL's RAS: the kernel's table of sockets in a rank's network namespace says
- * at which addresses somebody listens on that port, and with which inodes; the descriptors of the ranks say which of these
- * are theirs. NCCL sets SO_REUSEPORT, so all ranks of a host, and those of the user's other jobs, listen at one address.
+ * Finds where the ranks of a job listen for clients of NCCL's RAS: the kernel's socket table of a
+ * rank's network namespace has the addresses of listeners on that port, and their inodes; the
+ * descriptors of the ranks tell which inodes are theirs. NCCL sets SO_REUSEPORT, so all ranks of a
+ * host, and those of the user's other jobs, listen at one address.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -32,7 +33,7 @@ struct entry {
 
 typedef void entry_fn(void *arg, const struct entry *entry);
 
-/* "0100007F:6D7C": words of the address in the order of the processor's bytes, and the port. */
+/* "0100007F:6D7C": 32-bit words of the address in host byte order, and the port. */
 static bool read_address(const char *hex, union vt_ras_address *address)
 {
 	size_t n = strspn(hex, "0123456789ABCDEF");
@@ -117,7 +118,7 @@ static bool is_any(const union vt_ras_address *a)
 					     IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr);
 }
 
-/* A connection to one may come to the other. */
+/* A connection to one address may reach a listener at the other. */
 static bool overlap(const union vt_ras_address *a, const union vt_ras_address *b)
 {
 	return port_of(a) == port_of(b) && (is_any(a) || is_any(b) || is_same(a, b));
@@ -125,7 +126,7 @@ static bool overlap(const union vt_ras_address *a, const union vt_ras_address *b
 
 /* ---- descriptors ---- */
 
-/* Adds the inodes of a process's sockets, with this value; false when they may not be looked at. */
+/* Adds the inodes of a process's sockets, with this value; false if they may not be read. */
 static bool add_sockets(pid_t pid, uint64_t value, struct vt_map *inodes, bool *nomem)
 {
 	char path[64], name[320], link[64];
@@ -150,7 +151,7 @@ static bool add_sockets(pid_t pid, uint64_t value, struct vt_map *inodes, bool *
 	return true;
 }
 
-/* Numbers of processes are used again. */
+/* Pids are reused. */
 static bool is_of_job(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
@@ -163,7 +164,7 @@ static bool is_of_job(const struct vt_suspect *suspect)
 	return !err && info.start_ticks == suspect->label.start_ticks;
 }
 
-/* Of who is a process of the job: the inodes of its sockets. */
+/* The socket inodes of a process of the job. */
 static bool list_owners(const struct vt_suspects *suspects, struct vt_map *owners)
 {
 	bool nomem = false;
@@ -203,7 +204,7 @@ static const char *variable(const char *environment, size_t n, const char *name)
 	return NULL;
 }
 
-/* NCCL_RAS_ADDR is "host:port" or "[address]:port"; 0 when RAS is turned off. */
+/* NCCL_RAS_ADDR is "host:port" or "[address]:port"; 0 if RAS is off. */
 static unsigned int wanted_port(pid_t pid)
 {
 	size_t n;
@@ -222,14 +223,14 @@ static unsigned int wanted_port(pid_t pid)
 struct finding {
 	struct vt_ras_places *places;
 	const struct vt_map *owners;
-	const struct vt_map *ranks_of; /* inode: the rank that has it, as its index */
+	const struct vt_map *ranks_of; /* inode: the index of its rank */
 	const struct vt_suspects *suspects;
 	ino_t netns;
 	unsigned int port;
 	bool nomem;
 };
 
-/* What a client connects to. */
+/* The address that a client connects to. */
 static void set_address(struct vt_ras_place *place, const union vt_ras_address *listens)
 {
 	char host[INET6_ADDRSTRLEN] = "";
@@ -248,7 +249,7 @@ static void set_address(struct vt_ras_place *place, const union vt_ras_address *
 	}
 }
 
-/* Those of ranks: each address once. */
+/* Adds the listeners of ranks: each address once. */
 static void on_listener(void *arg, const struct entry *entry)
 {
 	struct finding *f = arg;
@@ -268,7 +269,7 @@ static void on_listener(void *arg, const struct entry *entry)
 		*added = place;
 }
 
-/* Those of others, at the same addresses. */
+/* Marks addresses where other processes listen, too. */
 static void on_other_listener(void *arg, const struct entry *entry)
 {
 	struct finding *f = arg;
@@ -295,7 +296,10 @@ static bool netns_of(pid_t pid, ino_t *netns)
 	return true;
 }
 
-/* The listeners of one rank, and all at the same port: those of the other ranks are found, too, and not looked for again. */
+/*
+ * The listeners of one rank and all others at the same port: other ranks found here are not
+ * searched again.
+ */
 static void look_at_rank(struct finding *f, size_t index, struct vt_map *done)
 {
 	pid_t pid = f->suspects->list.data[index].label.pid;
@@ -337,7 +341,7 @@ void vt_ras_places_deinit(struct vt_ras_places *places)
 	vt_vec_deinit(&places->list);
 }
 
-/* ---- who has accepted ---- */
+/* ---- which process accepted ---- */
 
 struct search {
 	const union vt_ras_address *from, *to;

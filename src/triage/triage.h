@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to vramtap triage (triage*.c): which processes, who they are, and collecting them all at once. */
+/*
+ * Private to vramtap triage: which processes there are, their labels, and collecting all of them at
+ * once.
+ */
 #ifndef VT_TRIAGE_TRIAGE_H
 #define VT_TRIAGE_TRIAGE_H
 
@@ -24,11 +27,11 @@ struct vt_triage_choice {
 	pid_t children_of;   /* 0 */
 };
 
-/* One process, or core, that is looked at. */
+/* One process, or core, to be read. */
 struct vt_suspect {
 	struct vt_label label;    /* texts: the arena of its struct vt_suspects */
 	bool uses_gpu;
-	bool sure;                /* what the role rests on is no guess that its stacks may correct */
+	bool sure;                /* the role is no guess: its stacks must not correct it */
 	const char *core;         /* NULL a live process */
 	const char *file;         /* name of its report in the directory */
 };
@@ -39,35 +42,42 @@ struct vt_suspects {
 	char host[256], system[128];
 };
 
-/* A usage error: the regular expression is none. VT_ERR_FORMAT. */
+/* VT_ERR_FORMAT: a usage error, the regular expression is invalid. */
 struct vt_error *vt_triage_check_choice(const struct vt_triage_choice *choice);
 
 /*
- * triage/find.c: which of the processes are of the job. chosen and others have an element for each: chosen ones are of the job;
- * others are not, but use a device that the job may use. Never this process or one that it descends from, but when it is named by its
- * pid. Pids that do not exist are in missing.
+ * triage/find.c: finds the processes of the job. chosen and others have an element for each
+ * process: chosen ones belong to the job; others do not, but use a device that the job may use.
+ * This process and its ancestors are never among them, unless named by pid. Pids that do not exist
+ * are in missing.
  */
 struct vt_triage_found {
 	bool *chosen, *others;
 	VT_VEC(pid_t) missing;
 };
 struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
-/* What has come and gone while we looked is nobody's: a shell's child that executes nothing looks like the shell. */
+/*
+ * Drops processes that came and went in between: a shell's child that has not called exec looks
+ * like the shell.
+ */
 void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
 void vt_triage_found_deinit(struct vt_triage_found *found);
 
-/* triage/label.c: who they are. suspects must be zeroed. */
+/* triage/label.c: labels them. suspects must be zeroed. */
 struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt_triage_found *found, struct vt_suspects *suspects);
 struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *core);
 void vt_suspects_deinit(struct vt_suspects *suspects);
 
-/* The name of a file: of what a host may be called, only what is harmless in one. NULL stays NULL. */
+/* Makes a host name safe for a file name: keeps harmless characters only. NULL stays NULL. */
 char *vt_triage_harmless(char *name);
 
-/* What the stacks say of who it is, where that was a guess; of a core: all. Texts are the model's. */
+/* Corrects a guessed label by the stacks; labels a core entirely. Texts are the model's. */
 void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model);
 
-/* Whether it starts ranks, by its command line; or only waits for what it runs, as a shell does. */
+/*
+ * Whether it starts ranks, by its command line; whether it only waits for what it runs, as a shell
+ * does.
+ */
 bool vt_triage_is_launcher(const struct vt_process *process);
 bool vt_triage_is_wrapper(const struct vt_process *process);
 

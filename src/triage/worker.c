@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One process is looked at, by a process of its own: whatever that process does to whoever reads it (memory without end, a read that
- * never returns, bytes that make us crash) ends here. It may be killed at any moment; the kernel lets go of what it holds then.
+ * A worker process reads one process: harm from hostile data (unbounded memory, a read that never
+ * returns, bytes that make us crash) ends here. The worker may be killed at any moment; the kernel
+ * then releases what it holds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +29,9 @@
 
 #define MAX_MEMORY ((size_t)4 << 30)      /* a report of two million blocks takes 1 GiB */
 #define MAX_FILE ((rlim_t)1 << 30)        /* of its JSON */
-#define OTHERS_NS (1 * VT_NS_PER_S)       /* for the memory of a process outside of the job, which goes on meanwhile */
-#define LATE_NS (10 * VT_NS_PER_MS)       /* after the others: worth a word */
-#define MAX_TRIES 3                       /* of a process that executes another program at that very moment */
+#define OTHERS_NS (1 * VT_NS_PER_S)       /* for a process outside the job, which keeps running */
+#define LATE_NS (10 * VT_NS_PER_MS)       /* after the others: worth mentioning */
+#define MAX_TRIES 3                       /* of a process that calls exec at that moment */
 #define RETRY_NS (5 * VT_NS_PER_MS)
 
 struct worker {
@@ -43,9 +44,9 @@ struct worker {
 	struct vt_moved moved;
 };
 
-/* ---- the surroundings ---- */
+/* ---- environment of the worker ---- */
 
-/* Async-signal-safe. The parent says what happened. */
+/* Async-signal-safe. The parent reports what happened. */
 static void on_interrupt(int signo)
 {
 	vt_session_emergency_release();
@@ -77,7 +78,7 @@ static void lower(int resource, rlim_t value)
 	(void)setrlimit(resource, &limit);
 }
 
-/* What it says on standard error (why it gave up) is for its row, not for the terminal. */
+/* Its standard error (why it gave up) goes to its row, not to the terminal. */
 bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -153,14 +154,14 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->budget_ns = OTHERS_NS;
 }
 
-/* Numbers of processes are used again. */
+/* Pids are reused. */
 static struct vt_error *check_same(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
 
 	if (suspect->core)
 		return NULL;
-	/* It was named, and is not there: who has its number by now is another one. */
+	/* It was named, but does not exist: a process with its pid now is another one. */
 	if (!suspect->label.start_ticks)
 		return vt_error_create(VT_ERR_GONE, "there is no process %d", (int)suspect->label.pid);
 
@@ -171,7 +172,7 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 	return vt_error_create(VT_ERR_GONE, "it has ended, and another process has its number");
 }
 
-/* Between its old program and its new one a process has no memory, and looks as if it were gone. */
+/* During exec a process has no memory for a moment, and looks as if it were gone. */
 static bool is_still_there(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
@@ -207,7 +208,7 @@ static struct vt_error *look(struct worker *w)
 	};
 
 	choose_options(w, &together, &options);
-	/* Nobody waits for these, and they take nothing from those who are to start together. */
+	/* No worker waits for these, and they take nothing from those that start together. */
 	if (w->suspect->core || !w->suspect->label.in_job)
 		wait_for_processor(w);
 	VT_TRY(check_same(w->suspect));
@@ -235,7 +236,7 @@ static const char *save(struct worker *w)
 	return NULL;
 }
 
-/* The main thread's, when its threads were stopped. */
+/* The main thread's state when the threads were stopped. */
 static char state_then(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->threads.n; i++)
@@ -244,7 +245,7 @@ static char state_then(const struct vt_model *model)
 	return '?';
 }
 
-/* Of what could not be read this is known. */
+/* This is known even about a process that could not be read. */
 static char state_now(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
@@ -300,6 +301,6 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 	}
 	status = !err ? (int)w.model.completeness : err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
 	err = send(&w, err, file);
-	/* The memory goes with the process; the report of a large one takes a while to take apart. */
+	/* The memory is freed with the process; releasing a large report would take a while. */
 	_exit(err ? vt_exit_with(err) : status);
 }
