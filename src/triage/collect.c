@@ -30,14 +30,14 @@
 #define MIN_WORKERS 8                     /* tried even if limits are lower */
 #define FILES_EACH 2                      /* our ends of a worker's pipes */
 #define OWN_FILES 64                      /* our other files; a worker has its own only */
-#define LOT 32                            /* stopped at once, for each processor: each takes 0.2 ms */
+#define LOT 32                            /* stopped at once per processor: each takes 0.2 ms */
 #define LOT_NS (50 * VT_NS_PER_MS)        /* the longest wait of the next lot for a hanging one */
 #define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
 #define PATIENCE_NS (2 * VT_NS_PER_S)     /* prepared workers wait this long for the next one */
 #define PATIENCE_PART 4                   /* but never longer than this part of the time for all */
 #define ENDING_NS (500 * VT_NS_PER_MS)    /* for a killed worker to end: it may be in the kernel */
 #define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, before names are resolved */
-#define HOLDING_NS (12 * VT_NS_PER_S)     /* to hold a process: the watchdog ends a worker after 10 s */
+#define HOLDING_NS (12 * VT_NS_PER_S)     /* to hold a process: a watchdog ends it after 10 s */
 #define LOOK_NS (1 * VT_NS_PER_S)         /* the interval of that check */
 #define POLL_ENDING_MS 2
 

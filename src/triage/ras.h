@@ -28,8 +28,8 @@ void vt_triage_ras_go(struct vt_triage_ras *ras);
 
 /*
  * Waits for its answers and adds them to job, or one note why there are none. give_up: at once.
- * mask blocks no signal of the user during the wait; one that sets interrupted ends it. Releases
- * ras; NULL is fine.
+ * mask: the signal mask of the wait, which lets the user's signals through; one that sets
+ * interrupted ends the wait. Releases ras; NULL is fine.
  */
 void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
 			  struct vt_job *job);
