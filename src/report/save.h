@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A document into a file. */
+/* Saves a document in a file. */
 #ifndef VT_REPORT_SAVE_H
 #define VT_REPORT_SAVE_H
 
@@ -7,8 +7,9 @@
 #include "report/writer.h"
 
 /*
- * Writes to a file beside and renames it: a reader never sees half a report. Only a regular file is replaced so; a device, a
- * pipe or a link is written to as it is (renaming over /dev/null would put a file in its place).
+ * Writes a file beside path and renames it: a reader never sees half a report. Only a regular file
+ * is replaced in this way; vramtap writes directly to a device, a pipe or a link (a rename over
+ * /dev/null would put a file in its place).
  */
 struct vt_error *vt_save(vt_write_fn *write, const void *what, const struct vt_writer_options *options, const char *path);
 

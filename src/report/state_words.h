@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What documents say for the model's states: the code, which is the same in every version, for machines; and words for people,
- * which nobody compares. Both are NULL of a state that is not known.
+ * The model's states in documents: the code, which is the same in every version, for machines; and
+ * words for people, which no program compares. Both are NULL for an unknown state.
  */
 #ifndef VT_REPORT_STATE_WORDS_H
 #define VT_REPORT_STATE_WORDS_H

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/model.h"
 
-/* Of the JSON of a report. */
+/* The schema of a report's JSON. */
 #define VT_REPORT_SCHEMA "vramtap-report"
 #define VT_REPORT_SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
 
@@ -21,14 +21,14 @@ enum vt_threads_shown {
 	VT_THREADS_MAIN,   /* the same, only the main thread */
 };
 
-/* What a reader can do next, in the words of the place where it is read. */
+/* What the reader can do next, in the commands of the current interface. */
 struct vt_writer_hints {
 	const char *all_threads; /* after titles: what shows more */
 	const char *all_blocks;
 	const char *all_sites;
 	const char *json;    /* what writes all as JSON; NULL: the command itself, with --json */
 	const char *record;  /* what records allocations */
-	const char *devices; /* what asks the driver when it was not asked; NULL nothing */
+	const char *devices; /* what asks the driver, if it was not asked; NULL nothing */
 	const char *frames;  /* what selects a Python frame; NULL nothing */
 };
 

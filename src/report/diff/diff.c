@@ -15,13 +15,13 @@
 #include "base/format.h"
 #include "model/place.h"
 
-/* Two reports of one process agree on when it began, but for a step of the clock by NTP. */
+/* Two reports of one process agree on its start time, except for an NTP step of the clock. */
 #define SAME_START_S 3.0
 
-/* A file may name as many as it likes; they are compared one by one. */
+/* A file may name any number of devices; they are compared one by one. */
 #define MAX_DRIVER_GROUPS 1000
 
-/* Ages are of a clock that may be 10 ms late, in units of 4 ms, and are written in milliseconds. */
+/* The clock of ages may be 10 ms late and ticks every 4 ms; the JSON has milliseconds. */
 #define SAME_AGE_S 0.05
 
 enum side { BEFORE, AFTER, SIDES };
@@ -95,7 +95,7 @@ static const struct vt_model_allocator *find_allocator(const struct vt_model *mo
 	return NULL;
 }
 
-/* A device's allocator and context are made once and stay where they are. */
+/* A device's allocator and context are created once and never move. */
 static bool objects_differ(const struct vt_model *a, const struct vt_model *b)
 {
 	for (size_t i = 0; i < a->allocators.n; i++) {
@@ -160,7 +160,7 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 		const struct vt_model_device *device = vt_model_device(w->models[side], d->ordinal);
 		const struct vt_model_allocator *a = allocators[side] = find_allocator(w->models[side], d->ordinal);
 
-		/* None before, and one after: it began to use the device. */
+		/* None before and one after: the process began to use the device. */
 		bool exact = a && a->exact;
 
 		inexact |= a && !a->exact;
@@ -349,7 +349,7 @@ static void add_sites(struct work *w, enum side side)
 			return (x) < (y) ? -1 : 1; \
 	} while (0)
 
-/* The most grown first; what did not change by its size. */
+/* The largest growth first; unchanged ones by size. */
 static int compare_amounts(const struct vt_diff_amount *a, const struct vt_diff_amount *b)
 {
 	COMPARE(vt_diff_bytes(b), vt_diff_bytes(a));
@@ -369,7 +369,10 @@ static int compare_sites(const void *a, const void *b)
 	return 0;
 }
 
-/* Indices of traces, the least grown first, so that each is put before those that are in its site already. */
+/*
+ * Indices of traces, the smallest growth first: each goes before those that are already in its
+ * site.
+ */
 static int compare_traces(const void *pa, const void *pb, void *data)
 {
 	const struct vt_diff *diff = data;
@@ -420,7 +423,7 @@ static enum vt_diff_sites judge_sites(const struct work *w)
 		return VT_DIFF_SITES_NEITHER;
 	if (!before || !after)
 		return after ? VT_DIFF_SITES_AFTER : VT_DIFF_SITES_BEFORE;
-	/* What is exact in neither is in no sum of either. */
+	/* An allocator that is exact in neither counts in no total. */
 	for (size_t i = 0; i < w->diff->devices.n; i++) {
 		const struct vt_model_allocator *a = find_allocator(w->models[BEFORE], w->diff->devices.data[i].ordinal);
 		const struct vt_model_allocator *b = find_allocator(w->models[AFTER], w->diff->devices.data[i].ordinal);
@@ -431,7 +434,7 @@ static enum vt_diff_sites judge_sites(const struct work *w)
 	return VT_DIFF_SITES_COMPARED;
 }
 
-/* When recording began, in seconds as of time(); 0 not known. */
+/* When recording began, in seconds as of time(); 0 unknown. */
 static double recorder_start(const struct vt_model *model)
 {
 	const struct vt_model_recorder *r = &model->recorder;
@@ -439,7 +442,7 @@ static double recorder_start(const struct vt_model *model)
 	return r->on_ns && !r->since_last ? seconds_of(&model->when) - (double)r->on_ns / (double)VT_NS_PER_S : 0;
 }
 
-/* What is older than the recording can only become less, as long as that goes on. */
+/* While recording goes on, memory that is older than the recording can only shrink. */
 static bool was_interrupted(const struct work *w)
 {
 	const struct vt_diff_amount *unrecorded = &w->diff->untraced[VT_UNTRACED_NOT_RECORDED];
@@ -450,7 +453,7 @@ static bool was_interrupted(const struct work *w)
 	return unrecorded->after.blocks > unrecorded->before.blocks || (before > 0 && after > before + SAME_START_S);
 }
 
-/* What takes the place of blocks that are older than the recording seems to have been added. */
+/* Blocks that replace blocks older than the recording look like growth. */
 static void say_replaced(struct work *w)
 {
 	const struct vt_diff_amount *unrecorded = &w->diff->untraced[VT_UNTRACED_NOT_RECORDED];
@@ -599,7 +602,7 @@ static int compare_driver(const void *a, const void *b)
 	return compare_amounts(&((const struct vt_diff_driver *)a)->amount, &((const struct vt_diff_driver *)b)->amount);
 }
 
-/* There are as many groups as libraries: a handful. */
+/* There are only a few libraries, and one group for each. */
 static void compare_all_driver(struct work *w)
 {
 	struct vt_diff *diff = w->diff;
@@ -634,7 +637,7 @@ static void compare_all_driver(struct work *w)
 
 /* ---- blocks that are in both ---- */
 
-/* Index in diff.traces; what has none is told apart by why. */
+/* Index in diff.traces; blocks without one differ by reason. */
 static size_t trace_of_block(const struct work *w, enum side side, size_t block)
 {
 	const struct vt_model *model = w->models[side];
@@ -646,8 +649,9 @@ static size_t trace_of_block(const struct work *w, enum side side, size_t block)
 enum kept { NEWER, CERTAIN, POSSIBLE };
 
 /*
- * Whether what is in the place of a block is still that block: it is if it was there when the first report was made. Without a
- * record of vramtap's, which sees every block that is made, it is older than the recording.
+ * Whether the block at an address is still the same block: it is if it existed when the first
+ * report was made. vramtap's recorder sees every new block, so a block without a record is older
+ * than the recording.
  */
 static enum kept is_kept(const struct work *w, size_t block)
 {
@@ -685,7 +689,7 @@ static void keep(struct work *w, size_t block, size_t trace)
 	diff->sites.data[diff->traces.data[trace].site].kept.blocks++;
 }
 
-/* A place in code that was freed since it was recorded has no name any more. */
+/* A place has no name if its code object was freed after it was recorded. */
 static bool has_lost_names(const struct vt_model *model, const struct vt_model_trace *t)
 {
 	for (size_t i = 0; i < t->n_frames; i++) {
@@ -698,8 +702,9 @@ static bool has_lost_names(const struct vt_model *model, const struct vt_model_t
 }
 
 /*
- * Of blocks in one place with one size and different backtraces: they may yet be one, when the second report has none of it any more
- * (recording was off meanwhile), or that of another source, or without names.
+ * Whether blocks with one address and size but different backtraces may still be one block: the
+ * second report has no backtrace for it any more (recording was off in between), or one from
+ * another source, or one without names.
  */
 static void note_unsure(struct work *w, size_t was, size_t is)
 {
@@ -802,7 +807,7 @@ static void add_blocks(struct vt_str *text, const struct vt_diff_amount *a)
 		    vt_format_count(after, a->after.blocks));
 }
 
-/* Where most of the growth comes from; allocated: of all devices. */
+/* The place with most of the growth; allocated: of all devices. */
 static void add_most(const struct work *w, struct vt_str *text, int64_t allocated)
 {
 	const struct vt_diff *diff = w->diff;
@@ -879,7 +884,7 @@ static void make_headlines(struct work *w)
 		if (d->known[VT_DIFF_ALLOCATED])
 			allocated = (int64_t)((uint64_t)allocated + (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
 	}
-	/* Sites are of all devices together. */
+	/* Sites count all devices together. */
 	for (size_t i = 0; i < diff->devices.n; i++)
 		device_headline(w, &diff->devices.data[i], allocated, n == 1);
 	if (n > 1) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two reports compared: what of the devices' memory changed, and which sites it is. Every number is one of either model or the
- * difference of two; what is not exact in one of them is said, and not compared. Sites are matched by their title, backtraces
- * by all their frames (model/place.h). Strings are in the arena of the comparison or of the models, which must outlive it.
+ * Compares two reports: which device memory changed, and at which sites. Every number comes from
+ * one of the models or is the difference of two; a number that is inexact in one of them is not
+ * compared, and a note tells so. Sites match by title, backtraces by all frames (model/place.h).
+ * Strings are in the arena of the comparison or of the models, which must outlive it.
  */
 #ifndef VT_REPORT_DIFF_DIFF_H
 #define VT_REPORT_DIFF_DIFF_H
@@ -27,7 +28,7 @@ static inline int64_t vt_diff_blocks(const struct vt_diff_amount *a)
 	return (int64_t)(a->after.blocks - a->before.blocks);
 }
 
-/* What is compared of a device; VT_N_DIFF_PARTS of them. */
+/* The parts of a device's memory that are compared. */
 enum vt_diff_part {
 	VT_DIFF_ALLOCATED, /* in use by PyTorch */
 	VT_DIFF_AWAITING,
@@ -40,12 +41,12 @@ enum vt_diff_part {
 struct vt_diff_device {
 	int ordinal;
 	bool known[VT_N_DIFF_PARTS]; /* in both, exactly */
-	struct vt_diff_amount parts[VT_N_DIFF_PARTS]; /* blocks are 0 of the last two */
-	bool exact; /* the allocators can be compared: exact in both, or not there in one */
+	struct vt_diff_amount parts[VT_N_DIFF_PARTS]; /* the last two have no blocks: 0 */
+	bool exact; /* the allocators can be compared: exact in both, or missing in one */
 };
 
 struct vt_diff_trace {
-	const struct vt_model *model; /* which has it: the later one if both have */
+	const struct vt_model *model; /* the model with this trace: the later one if both have it */
 	const struct vt_model_trace *trace;
 	struct vt_diff_amount amount;
 	struct vt_model_amount kept;  /* blocks that are in both */
@@ -54,11 +55,11 @@ struct vt_diff_trace {
 };
 
 struct vt_diff_site {
-	const struct vt_model_frame *title; /* NULL: of traces without a frame */
+	const struct vt_model_frame *title; /* NULL: traces without a frame */
 	struct vt_diff_amount amount;
 	struct vt_model_amount kept;
-	uint64_t unsure; /* blocks that may be kept as well: recorded in the first report, and not, or by another, in the second */
-	struct vt_model_ages ages; /* in the later one */
+	uint64_t unsure; /* may be kept, too: the second report has no record, or another */
+	struct vt_model_ages ages; /* in the later report */
 	size_t first_trace, n_traces;
 };
 
@@ -69,7 +70,7 @@ struct vt_diff_group {
 	struct vt_diff_amount amount;
 };
 
-/* What others than PyTorch's allocator have of the driver, by library: driver allocations that vramtap recorded. */
+/* Driver allocations outside PyTorch's allocator, by library, as vramtap recorded them. */
 struct vt_diff_driver {
 	const struct vt_model_driver_group *group; /* the later one if both have it */
 	struct vt_diff_amount amount;
@@ -78,10 +79,10 @@ struct vt_diff_driver {
 /* Whether sites can be compared. */
 enum vt_diff_sites {
 	VT_DIFF_SITES_COMPARED,
-	VT_DIFF_SITES_NEITHER, /* nothing was recorded in either */
-	VT_DIFF_SITES_AFTER,   /* only in the later one: what its sites had before is not known */
+	VT_DIFF_SITES_NEITHER, /* neither has backtraces */
+	VT_DIFF_SITES_AFTER,   /* only the later one has: earlier sizes are unknown */
 	VT_DIFF_SITES_BEFORE,
-	VT_DIFF_SITES_INEXACT, /* an allocator is exact in one only */
+	VT_DIFF_SITES_INEXACT, /* an allocator is exact in only one */
 };
 
 struct vt_diff {
@@ -91,17 +92,17 @@ struct vt_diff {
 	double seconds;        /* from before to after; may be below 0 */
 	VT_VEC(struct vt_diff_device) devices;
 	enum vt_diff_sites sites_compared;
-	VT_VEC(struct vt_diff_site) sites;  /* by growth; of VT_DIFF_SITES_AFTER and _BEFORE what the one has */
+	VT_VEC(struct vt_diff_site) sites;  /* by growth; for _AFTER and _BEFORE: of that report */
 	VT_VEC(struct vt_diff_trace) traces;
-	struct vt_diff_amount untraced[VT_N_UNTRACED]; /* when sites are compared */
+	struct vt_diff_amount untraced[VT_N_UNTRACED]; /* if sites are compared */
 	VT_VEC(struct vt_diff_group) groups; /* by growth; of devices that are exact */
 	VT_VEC(struct vt_diff_driver) driver; /* by growth */
 	bool kept_known;
 	/* Blocks in use in both, at the same address, with the same size and backtrace, and not known to be newer than the
 	 * first report. */
 	struct vt_model_amount kept;
-	bool kept_certain; /* each is known to be older than that; else some may have been freed, and made anew in the same way
-			    */
+	bool kept_certain; /* each is known to be older than that; else some may have
+			    * been freed, and allocated again in the same way */
 	VT_VEC(struct vt_model_headline) headlines;
 	VT_VEC(struct vt_diag) notes;
 	enum vt_completeness completeness;

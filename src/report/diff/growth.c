@@ -38,7 +38,7 @@ static const char *copy_text(struct vt_growth *growth, const char *text, bool *o
 	return copy;
 }
 
-/* The model goes after each look. */
+/* The model is released after each look. */
 static const struct vt_model_frame *copy_title(struct vt_growth *growth, const struct vt_model_frame *title, bool *ok)
 {
 	struct vt_model_frame *copy;
@@ -78,7 +78,7 @@ static bool is_same(const struct vt_growth *growth, const struct vt_growth_place
 	return a->device == b->device && a->stream == b->stream && a->size == b->size;
 }
 
-/* NULL when it is one too many, or there is no memory (*ok is false then). */
+/* NULL: the limit is reached, or out of memory (*ok is then false). */
 static struct vt_growth_place *find_place(struct vt_growth *growth, const struct vt_growth_place *key, bool *ok)
 {
 	uint64_t hash = hash_of(growth, key);
@@ -105,7 +105,7 @@ static struct vt_growth_place *find_place(struct vt_growth *growth, const struct
 
 /* ---- a look ---- */
 
-/* Amounts of this look, before they are compared with those of the last. */
+/* Collects the amounts of this look, before they are compared with those of the last. */
 static bool count(struct vt_growth *growth, const struct vt_growth_place *key, uint64_t bytes, uint64_t blocks,
 		  struct vt_model_amount **now, size_t *room)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which places' memory grows, out of a series of looks at one process. A place is a site when backtraces are recorded; else all
- * blocks in use of one size on one stream. A look counts only when every allocator in it is exact.
+ * Finds the places whose memory grows, from a series of looks at one process. A place is a site if
+ * backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
+ * only if every allocator in it is exact.
  *
- * A place grows when all of this is so:
+ * A place grows if all these conditions hold:
  *
  *	enough   there were 5 looks or more: 3 rises in a row are chance once in 24 times, of a saw-tooth that is met at random
- *	often    it rose in more than half of the intervals, or rose 4 times and never fell (a slow leak, looked at often)
- *	kept     what it gave back, all falls together, is at most 1/8 of what it took: no saw-tooth, no cache that is swapped
- *	no jump  without its largest single rise it still grew, by at least 1/4 of the whole: not a buffer made once
+ *	often    it rose in more than half of the intervals, or rose 4 times and never fell (a slow leak)
+ *	kept     all falls are at most 1/8 of all rises: no saw-tooth, no replaced cache
+ *	no jump  without its largest rise it grew by 1/4 of the whole or more: no one-time buffer
  *
- * Of a rise only that counts by which it is larger than what blocks without a backtrace became less by, in that interval and in the one
- * before: blocks that are older than the recording are freed, and those that take their place have a backtrace.
+ * Blocks that are older than the recording have no backtrace; the blocks that replace them do. So a
+ * rise counts only as far as it exceeds the decrease of blocks without a backtrace in that interval
+ * and in the one before.
  */
 #ifndef VT_REPORT_DIFF_GROWTH_H
 #define VT_REPORT_DIFF_GROWTH_H
@@ -30,15 +32,15 @@
 enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE };
 
 struct vt_growth_place {
-	const struct vt_model_frame *title; /* of a site; NULL: of traces without a frame */
+	const struct vt_model_frame *title; /* of a site; NULL: traces without a frame */
 	int device;                         /* of a size: */
 	uint64_t stream, size;
-	struct vt_model_amount first, last; /* 0 before it was first met */
+	struct vt_model_amount first, last; /* 0 before it first appeared */
 	int64_t change;                     /* bytes, in the last interval */
 	uint64_t rises, falls;              /* intervals */
 	uint64_t taken, given, largest;     /* bytes: of all rises, of all falls, of the largest rise */
 	uint64_t replaced;                  /* bytes of rises that do not count */
-	size_t look;                        /* in which it was met last */
+	size_t look;                        /* the last look that has it */
 };
 
 struct vt_growth {
@@ -47,28 +49,28 @@ struct vt_growth {
 	struct vt_map index;
 	VT_VEC(struct vt_growth_place) places;
 	size_t looks;
-	uint64_t untraced, fell[2]; /* bytes without a backtrace; by how much they became less in this interval, and the one before */
-	bool cut; /* there are more places than are followed */
+	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in the last 2 intervals */
+	bool cut; /* there are more places than are tracked */
 };
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);
 void vt_growth_deinit(struct vt_growth *growth);
 
-/* Whether model can be a look: exact, and with backtraces for sites. */
+/* Whether model can be a look: it is exact and, for sites, has backtraces. */
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model);
 
-/* Adds one. False when out of memory: growth is of no use then. */
+/* Adds a look. False when out of memory: growth is then unusable. */
 bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model);
 
 bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_place *place);
 
 /*
- * Fills order (room for places.n) with indices of places: what grows first, each part by how much it has grown in all. Returns how
- * many grow.
+ * Fills order (room for places.n) with indices of places: growing places first, both parts by total
+ * growth. Returns the number of growing places.
  */
 size_t vt_growth_order(const struct vt_growth *growth, size_t *order);
 
-/* Bytes, between the first look and the last; at least so many, where something was replaced. */
+/* Bytes, between the first look and the last; a lower bound if something was replaced. */
 int64_t vt_growth_grown(const struct vt_growth_place *place);
 
 /* The place that grows and has grown most, NULL when none grows. */

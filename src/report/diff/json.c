@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two reports compared, for machines. doc/diff.schema.json describes every field; a test holds the two together. */
+/* A comparison as JSON. doc/diff.schema.json describes every field; a test keeps both in step. */
 #include <stdlib.h>
 #include <string.h>
 

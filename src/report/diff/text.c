@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two reports compared, for people: the answer first, then what changed on each device, then by whom. */
+/* A comparison as text: the answer first, then the changes on each device, then the places. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -214,7 +214,9 @@ static void print_traces(const struct table *t, const struct vt_diff_site *site)
 	vt_line_end(t->line);
 }
 
-/* Of a place that grew: what became of the blocks that it had, which tells a leak from a change of sizes. */
+/*
+ * For a place that grew: the fate of its earlier blocks, which tells a leak from a change of sizes.
+ */
 static void print_fate(const struct table *t, const struct vt_diff_site *site)
 {
 	uint64_t had = site->amount.before.blocks, kept = site->kept.blocks;
@@ -333,7 +335,7 @@ static void print_sites(const struct table *t)
 	print_untraced(t);
 }
 
-/* ---- groups: when nothing says who allocated ---- */
+/* ---- groups: without backtraces ---- */
 
 static void print_groups(const struct table *t)
 {

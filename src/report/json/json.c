@@ -498,7 +498,7 @@ static void write_pinned_block(struct vt_json *json, const struct vt_pinned_bloc
 	vt_json_end_object(json);
 }
 
-/* What was found out of an allocator that was found. */
+/* The details of an allocator that was found. */
 static void write_pinned_result(struct vt_json *json, const struct vt_model_pinned *p)
 {
 	vt_json_text(json, "result", vt_walk_result_name(p->result));
@@ -799,7 +799,7 @@ static void begin_document(struct vt_json *json, FILE *out, const char *schema, 
 	put_time(json, "time", when);
 }
 
-/* What every document says of a process. */
+/* What every document has about a process. */
 static void write_summary(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));

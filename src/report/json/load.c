@@ -313,7 +313,7 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 	}
 }
 
-/* What is recorded of blocks, each NULL when nothing is. */
+/* The records of blocks, each NULL if there is none. */
 struct of_blocks {
 	uint32_t *traces;
 	struct vt_model_record *records;
@@ -349,7 +349,7 @@ static void load_allocator(struct load *l, json_t *from, const struct of_blocks 
 	struct vt_model_allocator *a = vt_vec_append(&l->model->allocators);
 	json_t *segments = vt_json_in_array(&l->in, from, "segments");
 	json_t *why = json_object_get(from, "why");
-	size_t why_len = json_string_length(why); /* 0 of what is no text */
+	size_t why_len = json_string_length(why); /* 0 if it is no string */
 
 	if (!a) {
 		l->in.nomem = true;
@@ -360,7 +360,7 @@ static void load_allocator(struct load *l, json_t *from, const struct of_blocks 
 		vt_json_in_wrong(&l->in, "device", "is missing");
 	a->method = (enum vt_method)vt_json_in_word(&l->in, from, "method", method_name, VT_METHOD_INTERPRETER + 1);
 	a->result.result = (uint8_t)vt_json_in_word(&l->in, from, "result", result_name, VT_WALK_TRUNCATED + 1);
-	if (why_len) /* it need not end with a NUL there */
+	if (why_len) /* it may lack a final NUL */
 		memcpy(a->result.why, json_string_value(why),
 		       why_len < sizeof(a->result.why) ? why_len : sizeof(a->result.why));
 	vt_json_in_hex(&l->in, from, "object", &a->result.allocator);
@@ -390,7 +390,7 @@ static void release_blocks(struct vt_block_rec *blocks, size_t n)
 	free(blocks);
 }
 
-/* After the backtraces, which the blocks name. */
+/* After the backtraces, because blocks refer to them. */
 static void load_allocators(struct load *l, json_t *torch, bool recorded)
 {
 	json_t *allocators = vt_json_in_array(&l->in, torch, "allocators");
@@ -497,7 +497,7 @@ static void load_trace(struct load *l, json_t *from)
 	t->ages = load_ages(l, from);
 }
 
-/* Each trace is in one site at most: the chains have ends. */
+/* Each trace is in at most one site, so the chains end. */
 static void load_site(struct load *l, json_t *from)
 {
 	struct vt_model_site *site = vt_vec_append(&l->model->sites);
@@ -561,7 +561,7 @@ static void load_recorded(struct load *l, json_t *recorded)
 
 /* ---- states ---- */
 
-/* What vramtap 0.1.0 wrote, without codes. It stays as it is, whatever today's words are. */
+/* What vramtap 0.1.0 wrote, without codes. Never change it, even if today's words change. */
 struct old_words {
 	const char *words;
 	unsigned int state;
@@ -597,7 +597,7 @@ static const char *recording_code(unsigned int i)
 	return vt_recording_code((enum vt_recording)i);
 }
 
-/* The code counts where there is one. The last of the old words stands for all that are not known. */
+/* The code counts, if there is one. The last of the old words stands for all unknown ones. */
 static unsigned int load_state(struct load *l, json_t *from, const char *(*code_of)(unsigned int), unsigned int n,
 			       const struct old_words *old)
 {
@@ -647,7 +647,7 @@ static void load_driver_group(struct load *l, json_t *from)
 		g->title = &l->model->trace_frames[title];
 }
 
-/* After the frames, which groups name. */
+/* After the frames, because groups refer to them. */
 static void load_recorder(struct load *l, json_t *root)
 {
 	json_t *from = vt_json_in_object(&l->in, root, "recorder"), *driver = vt_json_in_object(&l->in, from, "driver");
@@ -668,9 +668,9 @@ static void load_recorder(struct load *l, json_t *root)
 		load_driver_group(l, vt_json_in_element(&l->in, groups, i, "groups"));
 }
 
-/* ---- the whole ---- */
+/* ---- the whole report ---- */
 
-/* Sums of a file are added up again where sites become one: they must not wrap around. */
+/* Amounts of a file are added again if sites are merged: the sum must not overflow. */
 static bool sums_are_sane(const struct vt_model *model)
 {
 	uint64_t bytes = 0, blocks = 0;

@@ -101,7 +101,9 @@ static void write_oom(struct vt_json *json, const struct vt_model *model, const 
 	vt_json_object_line(json, NULL);
 	vt_json_uint(json, "number", oom->number);
 	vt_json_text(json, "kind", oom->of_pytorch ? "pytorch" : "driver");
-	/* A program may ask for anything, as for -1; few readers of JSON, and not diff, take numbers beyond 63 bits. */
+	/*
+	 * A program may request any size, even -1; diff and most JSON readers take at most 63 bits.
+	 */
 	vt_json_uint(json, "requested_bytes", oom->requested < INT64_MAX ? oom->requested : INT64_MAX);
 	vt_json_milli(json, "age_s", seconds(oom->age_ns));
 	put_thread(json, oom->tid, oom->thread);

@@ -23,7 +23,7 @@ const char *vt_text_state(uint8_t state)
 	return state <= VT_BLOCK_UNMAPPED ? words[state] : "unknown";
 }
 
-/* Most private blocks are of the large pool: only the small one is named. */
+/* Most private blocks are in the large pool: only the small one is named. */
 static void format_pool(char *buf, size_t size, bool is_private, bool is_small, bool expandable,
 			uint64_t pool)
 {
@@ -64,7 +64,7 @@ enum {
 	STATE_COLUMNS = 15,
 };
 
-/* "private 12:0 small exp." where there is room for it. */
+/* "private 12:0 small exp.", if there is room. */
 static int pool_columns(const struct vt_line *line)
 {
 	return line->columns >= 90 ? 24 : 13;
@@ -134,7 +134,7 @@ void vt_text_block_groups(struct vt_line *line, const struct vt_model *model)
 
 /* ---- the largest ---- */
 
-/* Indices of the largest mapped blocks, at most count: a heap with the smallest of them at its top. */
+/* Indices of the count largest mapped blocks at most: a heap with the smallest at its top. */
 struct largest {
 	const struct vt_model *model;
 	size_t *blocks;
@@ -205,7 +205,7 @@ static bool find_largest(struct largest *l)
 }
 
 enum {
-	ADDRESS_COLUMNS = 15, /* of 48 bits, and a space */
+	ADDRESS_COLUMNS = 15, /* 48 bits and a space */
 	SIZE_COLUMNS = 9,
 	ASKED_COLUMNS = 10,
 	LARGEST_STATE_COLUMNS = 14,
@@ -355,7 +355,7 @@ void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model)
 #define SIZE_END 33 /* column: an address of 18 characters, indented, and a size fit before it */
 
 struct raw {
-	char text[256]; /* all texts that go in are ours and short */
+	char text[256]; /* all its texts are ours and short */
 	size_t n;
 };
 
@@ -410,7 +410,7 @@ static void make_harmless(char *text)
 		*p = *p >= ' ' && *p < 0x7f ? *p : '?';
 }
 
-/* ", 12 min ago by thread 4711 pt_autograd_0": names are of the target, so made harmless. */
+/* ", 12 min ago by thread 4711 pt_autograd_0": names come from the target and are made harmless. */
 static void add_record(struct raw *raw, const struct vt_model_record *record)
 {
 	char text[VT_NUM_MAX + 64], age[VT_NUM_MAX];
@@ -432,7 +432,7 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 	raw_size(&raw, vt_format_size(size, b->size));
 	raw_add(&raw, "   ");
 	raw_add(&raw, vt_text_state(b->state));
-	/* Where rounding added so little that it does not show, it is not worth saying. */
+	/* Rounding that is too small to show is not mentioned. */
 	if (b->requested > 0 && strcmp(vt_format_size(requested, b->requested), size) != 0) {
 		raw_add(&raw, ", asked for ");
 		raw_add(&raw, requested);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far collectives are, as PyTorch's flight recorder says: a table of process groups. */
+/* The progress of collectives, from PyTorch's flight recorder: a table of process groups. */
 #include <inttypes.h>
 
 #include "model/flight.h"
@@ -8,7 +8,7 @@
 
 enum { GROUP = 2, RANKS = 24, BEGUN_COLUMNS = 9, COMPLETED_COLUMNS = 11, GAP = 3 };
 
-#define NARROW 100 /* there the names of groups have less room */
+#define NARROW 100 /* up to this width, group names have less room */
 
 static int ranks_column(const struct vt_line *line)
 {

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "model/place.h"
 
-/* ';' ends a frame, and a line break the line: both are written as \xNN, like all that is not harmless. */
+/* ';' ends a frame, and a line break the line: both are written as \xNN, like all unsafe bytes. */
 static void add_escaped(struct vt_str *line, const char *text)
 {
 	for (size_t n; *text; text += n) {
@@ -34,7 +34,7 @@ static void add_frame(struct vt_str *line, struct vt_str *scratch, const struct 
 	if (scratch->n > n + 2)
 		vt_str_add(scratch, ")");
 	else if (scratch->data)
-		scratch->data[scratch->n = n] = '\0'; /* nothing is known of where it is */
+		scratch->data[scratch->n = n] = '\0'; /* its place is unknown */
 	add_escaped(line, vt_str_get(scratch));
 	line->failed |= scratch->failed;
 }
@@ -81,7 +81,7 @@ static bool put_untraced(const struct vt_model *model, struct vt_str *line, FILE
 	return true;
 }
 
-/* Without any recording all that is allocated is one line. */
+/* Without any recording, one line has all allocated bytes. */
 static bool put_unrecorded(const struct vt_model *model, struct vt_str *line, FILE *out)
 {
 	uint64_t bytes = 0;
@@ -100,7 +100,7 @@ struct vt_error *vt_write_report_folded(const void *what, const struct vt_writer
 	bool ok = true, nomem;
 	int errnum;
 
-	(void)options; /* those are for people */
+	(void)options; /* options are for text */
 	errno = 0;
 	for (size_t i = 0; i < model->traces.n && ok; i++)
 		if (model->traces.data[i].bytes)

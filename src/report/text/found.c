@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is at an address: the answer in a sentence, then a line for each fact. */
+/* What is at an address: the answer in one sentence, then a line for each fact. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -252,7 +252,7 @@ static void print_driver(struct vt_line *line, const struct vt_model *model, con
 
 /* ---- nothing ---- */
 
-/* Blocks may be missing, or all of them: then it is not known that nothing is there. */
+/* If blocks are missing, it is unknown whether the address is in one of them. */
 static bool all_known(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->allocators.n; i++)

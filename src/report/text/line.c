@@ -9,9 +9,9 @@
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 160 /* wider lines are hard to follow with the eye … */
-#define MAX_ALL_COLUMNS 500 /* … but whoever asks for everything gets names in full */
+#define MAX_ALL_COLUMNS 500 /* … but a request for everything shows full names */
 #define DEFAULT_COLUMNS 100
-#define MAX_TEXT 4096 /* bytes of one text that are looked at: no line shows more */
+#define MAX_TEXT 4096 /* bytes of one text that are used: no line shows more */
 
 const struct vt_writer_hints vt_hints_command_line = {
 	.all_threads = "(--threads=all shows all)",
@@ -103,8 +103,8 @@ static void escape_ascii(struct vt_str *out, const char *text, size_t n)
 }
 
 /*
- * line->clean becomes text as it may be shown. Of a very long text only the wanted end is looked
- * at; a character that is torn by that lies far outside what can be shown.
+ * Fills line->clean with text in a form that is safe to show. Only the wanted end of a very long
+ * text is used; a character that this splits lies far outside the shown part.
  */
 static void clean(struct vt_line *line, const char *text, enum vt_cut cut)
 {
@@ -170,7 +170,7 @@ static void put(struct vt_line *line, enum vt_style style, const char *text, siz
 	line->want = line->width;
 }
 
-/* How many of the n bytes are left when the first part of a path, which is torn, goes. */
+/* The rest of the n bytes after the first, incomplete part of a path is removed. */
 static size_t from_slash(const char *text, size_t n)
 {
 	const char *slash = memchr(text, '/', n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line of a text report at a time. Whatever is added is escaped and measured here, and cut at
- * the right edge: no line is wider than the terminal, and no byte of the target reaches it raw.
+ * One line of a text report at a time. All added text is escaped and measured here, and cut at the
+ * right edge: no line is wider than the terminal, and no byte of the target reaches it raw.
  */
 #ifndef VT_REPORT_TEXT_LINE_H
 #define VT_REPORT_TEXT_LINE_H
@@ -31,7 +31,7 @@ struct vt_line {
 	FILE *out;
 	int columns;
 	bool colour, ascii;
-	bool top;            /* nothing is written yet, and no empty line is to be the first */
+	bool top;            /* nothing is written yet: no empty line may come first */
 	const struct vt_writer_hints *hints;
 	struct vt_str buf;   /* the line so far, with colour sequences */
 	struct vt_str clean; /* scratch */
@@ -74,11 +74,12 @@ void vt_line_end(struct vt_line *line);
 void vt_line_blank(struct vt_line *line); /* an empty line */
 
 /*
- * Writes a line that is ours, ASCII, without colour: for millions of them. Cut at the right edge.
+ * Writes a line of our own text, ASCII and without colour: for millions of lines. Cut at the right
+ * edge.
  */
 void vt_line_raw(struct vt_line *line, const char *text, size_t n);
 
-/* Columns that text will take once escaped. */
+/* The columns that text needs after escaping. */
 int vt_line_width(struct vt_line *line, const char *text);
 
 /* Columns left. */

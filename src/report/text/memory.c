@@ -9,7 +9,7 @@
 #include "report/state_words.h"
 #include "report/text/text.h"
 
-#define MAX_TABLES 4 /* with more GPUs than that, one line each */
+#define MAX_TABLES 4 /* more GPUs than that get one line each */
 #define MAX_BAR 48
 
 /* ---- devices ---- */
@@ -22,7 +22,9 @@ static const struct vt_model_allocator *allocator_of(const struct vt_model *mode
 	return NULL;
 }
 
-/* PyTorch makes an allocator for every device it sees; one that never had a segment is nothing to show. */
+/*
+ * PyTorch creates an allocator for every visible device; one that never had a segment is not shown.
+ */
 static bool never_used(const struct vt_model_allocator *a)
 {
 	return a->exact && a->n_blocks == 0 && a->result.have_stats && a->result.stats.reserved_bytes.peak == 0;
@@ -35,7 +37,7 @@ static bool is_used(const struct vt_model *model, const struct vt_model_device *
 	return d->context_active || d->have_memory || (a && !never_used(a));
 }
 
-/* "NVIDIA H100 80GB HBM3": everybody knows whose it is. */
+/* "NVIDIA H100 80GB HBM3": the vendor's name adds nothing. */
 static const char *short_device_name(const struct vt_model_device *d)
 {
 	const char *name = d->name && *d->name ? d->name : "unknown device";
@@ -43,7 +45,7 @@ static const char *short_device_name(const struct vt_model_device *d)
 	return strncmp(name, "NVIDIA ", 7) ? name : name + 7;
 }
 
-/* "79.1 of 79.6 GiB", the first unit only where it differs. */
+/* "79.1 of 79.6 GiB"; the first unit only if it differs. */
 static void format_part(char *buf, size_t size, uint64_t part, uint64_t whole)
 {
 	char a[VT_NUM_MAX], b[VT_NUM_MAX];
@@ -222,10 +224,10 @@ struct row {
 	uint64_t bytes;
 	uint64_t blocks;  /* or NO_BLOCKS */
 	const char *note; /* or NULL */
-	bool need_note;   /* else it is left out where it does not fit beside the numbers */
+	bool need_note;   /* otherwise it is left out if it does not fit beside the numbers */
 };
 
-/* Half a sentence helps nobody: beside the numbers, below them, or not at all. */
+/* A truncated sentence is useless: print it beside the numbers, below them, or not at all. */
 static void print_note(struct vt_line *line, const struct row *row)
 {
 	bool fits = row->note && vt_line_width(line, row->note) + NOTE_GAP <= vt_line_room(line);
@@ -303,8 +305,7 @@ static void print_torch_rows(const struct table *t, const struct vt_model_alloca
 }
 
 /*
- * Numbers that PyTorch keeps itself: each is exact for its own moment, also when the blocks could
- * not be walked.
+ * PyTorch's own counters: each is exact for its own moment, even if the blocks could not be walked.
  */
 static void print_counters(const struct table *t, const struct vt_model_allocator *a)
 {
@@ -322,14 +323,14 @@ static void print_counters(const struct table *t, const struct vt_model_allocato
 					    false });
 }
 
-/* What the driver's own pools hold, of what is not PyTorch's: another library uses cudaMallocAsync. */
+/* The driver's own pools, outside PyTorch: another library uses cudaMallocAsync. */
 static void print_pools_beside(const struct table *t, const struct vt_model_allocator *a)
 {
 	uint64_t reserved = vt_model_pools_reserved(t->device), used = 0;
 	char number[VT_NUM_MAX], note[VT_NUM_MAX + 32];
 
 	if (reserved == 0 || reserved > a->other_bytes)
-		return; /* asked for a moment later: they need not fit */
+		return; /* read a moment later: the numbers may not match */
 	for (size_t i = 0; i < t->device->n_pools; i++)
 		used += t->device->pools[i].used_bytes;
 	snprintf(note, sizeof(note), "cudaMallocAsync, %s used", vt_format_size(number, used));
@@ -429,7 +430,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 	print_stats(line, a);
 }
 
-/* ---- many devices: a line each ---- */
+/* ---- many devices: one line each ---- */
 
 enum { GPU_COLUMNS = 6, CELL_COLUMNS = 10 };
 
@@ -485,7 +486,7 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 	vt_line_wrap(line, VT_DIM, wide ? many_note : "a wider terminal shows more", 2, 3);
 }
 
-/* ---- the driver's pools, where PyTorch has no memory of its own ---- */
+/* ---- the driver's pools, if PyTorch has no memory ---- */
 
 static void print_pool_rows(const struct table *t, const struct vt_model_pool *pool)
 {

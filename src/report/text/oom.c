@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The out-of-memory error that a report was made for: the request, what there was, and the way to it. */
+/*
+ * The out-of-memory error that a report was made for: the request, the available memory, and the
+ * stack.
+ */
 #include <stdio.h>
 #include <string.h>
 

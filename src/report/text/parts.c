@@ -77,7 +77,7 @@ struct vt_error *vt_write_thread_text(const struct vt_model *model, const struct
 	return vt_line_finish(&line);
 }
 
-/* "#3 forward (attn.py:57)", and of how many. */
+/* "#3 forward (attn.py:57)", and the number of frames. */
 static void print_python(struct vt_line *line, const struct vt_model_thread *thread, size_t number)
 {
 	const struct vt_model_frame *f = vt_model_python_numbered(&thread->stack, number);

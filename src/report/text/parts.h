@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Single parts of a report as text, for somebody who asks for one at a time: the commands of gdb. Each begins with its answer, and
- * ends with what is missing of it (the model's diagnostics) if anything is.
+ * Single parts of a report as text, for the commands of gdb. Each begins with its answer, and ends
+ * with what is missing from it (the model's diagnostics), if anything.
  */
 #ifndef VT_REPORT_TEXT_PARTS_H
 #define VT_REPORT_TEXT_PARTS_H
@@ -9,7 +9,7 @@
 #include "model/find.h"
 #include "report/writer.h"
 
-/* Who it is, its devices, totals, what is pinned, notes: no list of blocks, no thread. */
+/* The process, its devices, totals, pinned memory, notes: no list of blocks, no thread. */
 struct vt_error *vt_write_summary_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out);
 
 /* The largest groups of equal blocks and the largest single blocks, count of them; options->all_blocks: every block. */
@@ -18,13 +18,16 @@ struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count
 /* Where blocks were allocated; options->all_sites: every site with its backtraces. Says so when nothing was recorded. */
 struct vt_error *vt_write_sites_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out);
 
-/* All about what contains an address: allocator, segment, state, neighbours, backtrace if one is known; or that nothing does. */
+/*
+ * Everything about an address: allocator, segment, state, neighbours, known backtrace; or that
+ * nothing is there.
+ */
 struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found, const struct vt_writer_options *options,
 				     FILE *out);
 
 /*
- * One thread: what it waits for, every frame, and the number of each Python frame (0 is the innermost) by which the next two
- * functions know it; selected (VT_NO_FRAME: none) is marked.
+ * One thread: what it waits for, every frame, and the number of each Python frame (0 is the
+ * innermost) for the next two functions; selected (VT_NO_FRAME: none) is marked.
  */
 #define VT_NO_FRAME SIZE_MAX
 struct vt_error *vt_write_thread_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t selected,
@@ -36,7 +39,7 @@ struct vt_error *vt_write_python_frame_text(const struct vt_model *model, const 
 struct vt_error *vt_write_locals_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t number,
 				      const struct vt_writer_options *options, FILE *out);
 
-/* How many Python frames the stack has; the one with this number, or NULL. */
+/* The number of Python frames in the stack; the frame with this number, or NULL. */
 size_t vt_model_count_python(const struct vt_model_stack *stack);
 const struct vt_model_frame *vt_model_python_numbered(const struct vt_model_stack *stack, size_t number);
 

@@ -7,7 +7,7 @@
 #include "report/text/text.h"
 
 enum {
-	MAX_LABEL_COLUMNS = 34, /* as in the tables of the devices, below which this one stands */
+	MAX_LABEL_COLUMNS = 34, /* as in the tables of the devices, which come before this one */
 	BYTES_COLUMNS = 10,
 	BLOCKS_COLUMNS = 11,
 	NOTE_GAP = 3,
@@ -22,7 +22,7 @@ static int label_columns(const struct vt_line *line)
 	return columns < MAX_LABEL_COLUMNS ? columns : MAX_LABEL_COLUMNS;
 }
 
-/* depth 1: a part of the row above. blocks 0: no number of them. The note is left out where it does not fit. */
+/* depth 1: a part of the row above. blocks 0: no number. A note that does not fit is left out. */
 static void print_row(struct vt_line *line, int depth, const char *label, uint64_t bytes, uint64_t blocks, const char *note)
 {
 	enum vt_style style = depth ? VT_DIM : VT_PLAIN;

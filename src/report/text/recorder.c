@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the recorder has seen beside PyTorch's blocks: other allocations of the driver's memory, and requests that failed. */
+/*
+ * What the recorder saw in addition to PyTorch's blocks: other driver allocations, and failed
+ * requests.
+ */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -56,7 +59,7 @@ static void print_group(struct vt_line *line, const struct vt_model_driver_group
 	vt_line_end(line);
 }
 
-/* How much of what is on a device and not PyTorch's that explains. */
+/* How much of a device's memory outside PyTorch they explain. */
 static void print_share(struct vt_line *line, const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->allocators.n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where blocks were allocated, as far as somebody recorded it. */
+/* Where blocks were allocated, as far as that was recorded. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #define MAX_SITES 10       /* in the short view */
 #define MAX_TRACES 8       /* of a site, in the full view; JSON has all */
-#define MAX_CALLERS 6      /* that are named after a site */
+#define MAX_CALLERS 6      /* named after a site */
 #define MAX_CALLER_LINES 2
 
 enum {
@@ -19,7 +19,7 @@ enum {
 	BLOCKS_COLUMNS = 11,
 	SHARE_COLUMNS = 7,
 	AGE_COLUMNS = 12,
-	WIDE = 100, /* columns from which on there is room for the newest age as well */
+	WIDE = 100, /* from this width on there is room for the newest age, too */
 	FRAME_INDENT = 6,
 	MAX_FUNCTION_COLUMNS = 60,
 };
@@ -27,10 +27,10 @@ enum {
 struct table {
 	struct vt_line *line;
 	const struct vt_model *model;
-	uint64_t allocated; /* bytes; the shares are of them */
+	uint64_t allocated; /* bytes; the base of the shares */
 	int label_columns;
 	bool ages;  /* vramtap recorded some of them */
-	bool mixed; /* and PyTorch others */
+	bool mixed; /* and PyTorch recorded others */
 };
 
 void vt_text_frame_label(const struct vt_line *line, struct vt_str *text, const struct vt_model_frame *f)
@@ -62,7 +62,7 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 	vt_place_add_where(&place, f);
 	of_function = vt_line_width(line, vt_str_get(&function));
 	of_place = vt_line_width(line, vt_str_get(&place));
-	/* The line is what tells, and the end of a qualified name more than its start. */
+	/* The line number matters most, and the end of a qualified name more than its start. */
 	of_place = of_place > room / 2 ? room / 2 : of_place;
 	of_function = of_function > room - of_place - 2 ? room - of_place - 2 : of_function;
 	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function), of_function,
@@ -218,7 +218,7 @@ static void print_untraced(const struct table *t)
 	}
 }
 
-/* Where samples are taken, the table is of them alone. */
+/* With sampling, the table has samples only. */
 static void print_sampling(const struct table *t)
 {
 	const struct vt_model_recorder *r = &t->model->recorder;
@@ -362,7 +362,7 @@ static void print_head(const struct table *t, const char *hint)
 	finish(t->line, &sources);
 }
 
-/* Recording is on, and no live block is of that time. */
+/* Recording is on, but no live block was allocated since. */
 static bool has_none(const struct vt_model *model)
 {
 	return model->sites.n == 0 && model->block_traces && model->recorder.on_ns && model->n_blocks;

@@ -14,7 +14,7 @@
 
 /* ---- the header ---- */
 
-/* Short facts, separated by dots, that are not torn apart at the end of a line. */
+/* Short facts, separated by dots; a line break never splits a fact. */
 struct items {
 	struct vt_str texts[8];
 	size_t n;
@@ -229,7 +229,7 @@ static void print_diags(struct vt_line *line, const struct vt_model *model, unsi
 	print_level(line, model, VT_DIAG_NOTE, topics);
 }
 
-/* What is missing elsewhere counts, too: what is partial is never taken for complete. */
+/* Missing parts elsewhere count, too: a partial report must never look complete. */
 static void print_partial(struct vt_line *line, const struct vt_model *model, unsigned int topics)
 {
 	size_t missing = count_diags(model, VT_DIAG_MISSING, topics);
@@ -262,7 +262,7 @@ static void print_completeness(struct vt_line *line, const struct vt_model *mode
 	}
 }
 
-/* Where the same is to be had as data. */
+/* How to get the same as data. */
 static void print_json(struct vt_line *line, const struct vt_model *model, const char *command)
 {
 	if (line->hints->json)

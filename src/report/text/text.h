@@ -10,22 +10,24 @@
 #include "report/text/line.h"
 #include "model/model.h"
 
-/* What a diagnostic is about; one that is about everything is about each. */
+/* The subjects of a diagnostic; a general diagnostic has all of them. */
 #define VT_TOPIC_MEMORY 1u
 #define VT_TOPIC_THREADS 2u
 #define VT_TOPIC_ALL (VT_TOPIC_MEMORY | VT_TOPIC_THREADS)
 
-/* Who it is, and how it was read; the answer in a few lines; what is missing, notes, and whether it is complete. */
+/*
+ * The process and how it was read; the answer in a few lines; what is missing, notes, completeness.
+ */
 void vt_text_head(struct vt_line *line, const struct vt_model *model);
 void vt_text_headlines(struct vt_line *line, const struct vt_model *model);
 void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics, const char *command);
 
-/* The end of a single part: only what is missing, nothing when nothing is. */
+/* The end of a single part: what is missing, if anything. */
 void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigned int topics);
 
 /*
- * A line for each device that the process uses; why there is none of what a debugger holds; what holds its memory; what
- * PyTorch's own statistics say.
+ * A line for each device that the process uses; why there is none while a debugger holds the
+ * process; what holds its memory, and PyTorch's own statistics.
  */
 void vt_text_devices(struct vt_line *line, const struct vt_model *model);
 void vt_text_not_asked(struct vt_line *line, const struct vt_model *model);
@@ -49,10 +51,13 @@ const char *vt_text_state(uint8_t state);
 const char *vt_text_pool(char buf[VT_TEXT_MAX], const struct vt_block_rec *b);
 const char *vt_text_stream(char buf[VT_TEXT_MAX], uint64_t stream);
 
-/* Why an allocator has no exact numbers, in a few words; the diagnostics say it in full. */
+/* Why an allocator has no exact numbers, in a few words; the diagnostics have the details. */
 const char *vt_text_why_inexact(const struct vt_model_allocator *a);
 
-/* How far the collectives of each process group are; the parts of such a table: ranks are those of a row, named: NULL as above. */
+/*
+ * The collectives of each process group; parts of the table: ranks of a row; named: NULL as in the
+ * row above.
+ */
 void vt_text_collectives(struct vt_line *line, const struct vt_model *model);
 void vt_text_group_title(struct vt_line *line);
 int vt_text_group_ranks_columns(const struct vt_line *line);
@@ -65,7 +70,10 @@ void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
 /* Where blocks were allocated; all: every site, with its backtraces. */
 void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
 
-/* That nothing is recorded, and what would record; the frames of a recorded backtrace; why blocks have none, as half a sentence. */
+/*
+ * That nothing is recorded, and how to record; the frames of a backtrace; why blocks have none, as
+ * a phrase.
+ */
 void vt_text_no_sites(struct vt_line *line, const struct vt_model *model);
 void vt_text_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace);
 void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct vt_str *text);
@@ -77,7 +85,7 @@ void vt_text_ooms(struct vt_line *line, const struct vt_model *model);
 /* "forward attn.py:57" */
 void vt_text_frame_label(const struct vt_line *line, struct vt_str *text, const struct vt_model_frame *f);
 
-/* Where a site is, in so many columns: function, file and line; NULL is that of what has no frame. */
+/* The place of a site in columns columns: function, file and line; NULL: without a frame. */
 void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int columns);
 
 /* A line with one frame of a stack in full; function_columns: of the function's name. */
@@ -85,11 +93,14 @@ void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int fun
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown);
 
-/* One thread with all that is known, and the number of each Python frame, that with the selected one marked; a frame's variables. */
+/*
+ * One thread in full, with the numbers of its Python frames, the selected one marked; a frame's
+ * variables.
+ */
 void vt_text_thread(struct vt_line *line, const struct vt_model *model, const struct vt_model_thread *t, size_t selected);
 void vt_text_locals(struct vt_line *line, const struct vt_model_frame *f);
 
-/* All about what is at an address, or that nothing is. */
+/* Everything about an address, or that nothing is there. */
 void vt_text_found(struct vt_line *line, const struct vt_model *model, const struct vt_found *found);
 
 /* An empty line and a title in bold; hint (NULL: none) follows where there is room. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads: groups with equal stacks, the most telling first; in the full view every thread with
+ * Threads: groups with equal stacks, the most important first; in the full view, every thread with
  * every frame.
  */
 #include <inttypes.h>
@@ -14,19 +14,19 @@
 #include "base/format.h"
 #include "report/text/text.h"
 
-/* The short view: what is cut is said, and the full view has it. */
+/* Limits of the short view: it tells what it leaves out, and the full view has it. */
 #define MAX_GROUPS 12            /* shown, idle ones not counted */
-#define MAX_GROUP_LINES 48       /* of frames in all; after that groups are one line each */
+#define MAX_GROUP_LINES 48       /* of frames, all groups; further groups get one line each */
 #define MAX_MAIN_LINES 18
 #define MAX_PYTHON_LINES 12
 #define MAX_NATIVE_LINES 8
 #define INNER_NATIVE 5           /* native lines kept where the thread is … */
 #define CALLED_NATIVE 4          /* … and where Python called them */
-#define TELLING_NATIVE 3         /* and of those in between that are of the user's own libraries, perhaps */
+#define TELLING_NATIVE 3         /* and between these, possibly from the user's libraries */
 #define MAX_TIDS 4
 #define MAX_NAMES 6
 #define MAX_LOCALS 12            /* of a frame */
-#define MAX_LOCAL_LINES 4        /* of one value, where it is asked for */
+#define MAX_LOCAL_LINES 4        /* of one value, on request */
 #define FRAME_INDENT 6
 #define LOCAL_INDENT 10
 #define HEAD_COLUMN 30
@@ -41,7 +41,7 @@ struct view {
 
 /* ---- frames ---- */
 
-/* The part of a path that tells: what follows site-packages and the like. */
+/* The important part of a path: what follows site-packages and the like. */
 static const char *short_path(const char *path)
 {
 	static const char *const roots[] = { "/site-packages/", "/dist-packages/",
@@ -77,7 +77,7 @@ static void print_function(const struct view *v, const struct vt_model_frame *f)
 		vt_cxx_short_name(&name, f->function, strcspn(f->function, "@"), "…");
 	if (f->inlined)
 		vt_str_add(&name, " (inlined)");
-	/* The end of a qualified name is what tells. */
+	/* The end of a qualified name matters most. */
 	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name),
 		     v->left, VT_CUT_START);
 	if (name.failed)
@@ -187,8 +187,8 @@ static bool is_nameless(const struct vt_model_frame *f)
 }
 
 /*
- * Native frames from i to end, each on its line, but neighbours without names (a driver's) together
- * on one.
+ * Native frames from i to end, one line each; adjacent frames without names (a driver's) share one
+ * line.
  */
 static void add_run(struct entries *entries, const struct vt_model_stack *stack, size_t i,
 		    size_t end)
@@ -213,7 +213,7 @@ static size_t entry_frames(const struct entry *entry)
 	return entry->skipped ? entry->skipped : 1;
 }
 
-/* Leaves out the middle of the entries from start on, so that not many more than INNER + TELLING + CALLED stay. */
+/* Drops the middle of the entries from start on: about INNER + TELLING + CALLED entries stay. */
 static void thin_run(struct entries *entries, const struct vt_model_stack *stack, size_t start)
 {
 	size_t n = entries->list.n - start, kept = INNER_NATIVE, telling = 0, skipped = 0;
@@ -221,7 +221,7 @@ static void thin_run(struct entries *entries, const struct vt_model_stack *stack
 
 	if (n <= INNER_NATIVE + CALLED_NATIVE + 1)
 		return;
-	/* What is written comes at most where it was read. */
+	/* The write position never passes the read position. */
 	for (size_t i = INNER_NATIVE; i <= n - CALLED_NATIVE; i++) {
 		bool tells = i < n - CALLED_NATIVE && !run[i].skipped && telling < TELLING_NATIVE &&
 			     vt_model_is_telling(&stack->frames[run[i].frame]);
@@ -243,9 +243,9 @@ static void thin_run(struct entries *entries, const struct vt_model_stack *stack
 }
 
 /*
- * With Python frames in the stack the native frames between and outside of them are how the
- * interpreter calls itself: they become one line each time. Those inside the innermost Python frame
- * are what it is doing.
+ * In a stack with Python frames, the native frames between and outside them are calls of the
+ * interpreter to itself: each run of them becomes one line. Native frames inside the innermost
+ * Python frame are what it is doing.
  */
 static void choose_frames(struct entries *entries, const struct vt_model_stack *stack)
 {
@@ -322,7 +322,7 @@ static void print_entries(const struct view *v, const struct vt_model_stack *sta
 			  const struct entries *entries, size_t max_lines)
 {
 	size_t n = entries->list.n;
-	/* The innermost say where it is stuck, the outermost how it came there. */
+	/* The innermost frames tell where it is stuck, the outermost how it got there. */
 	size_t inner = n > max_lines ? (max_lines - 1) * 2 / 3 : n;
 	size_t outer = n > max_lines ? max_lines - 1 - inner : 0;
 	size_t skipped = 0, python = 0;
@@ -405,7 +405,7 @@ static const char *state_word(char state)
 	return NULL;
 }
 
-/* What all threads of a group have in common; NULL and 0 where they differ. */
+/* What all threads of a group have in common; NULL and 0 if they differ. */
 struct common {
 	const struct vt_model_thread *first;
 	size_t n;
@@ -526,7 +526,7 @@ static void print_thread_head(const struct view *v, const struct common *c)
 	vt_str_deinit(&text);
 }
 
-/* ---- idle threads: how many, and whose ---- */
+/* ---- idle threads: number and owners ---- */
 
 struct names {
 	struct {
@@ -629,7 +629,7 @@ static void add_gil(struct vt_str *title, const struct vt_model *model)
 		if (t->has_python && t->gil < 0)
 			return;
 	}
-	/* Of different moments that would contradict the threads that wait for it. */
+	/* If read at different moments, it could contradict the threads that wait for it. */
 	if (known && python && model->stacks_coherent && !model->gil_holder_missing)
 		vt_str_add(title, "; the GIL is free");
 }
@@ -815,7 +815,7 @@ void vt_text_thread(struct vt_line *line, const struct vt_model *model, const st
 	vt_line_end(line);
 }
 
-/* ---- all of them ---- */
+/* ---- all threads ---- */
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown)
 {
