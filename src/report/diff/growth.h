@@ -7,7 +7,7 @@
  * A place grows if all these conditions hold:
  *
  *	enough   there were 5 looks or more: 3 rises in a row are chance once in 24 times, of a saw-tooth that is met at random
- *	often    it rose in more than half of the intervals, or rose 4 times and never fell (a slow leak)
+ *	often    it rose in more than half of the intervals, or rose 4 times, never fell: slow leak
  *	kept     all falls are at most 1/8 of all rises: no saw-tooth, no replaced cache
  *	no jump  without its largest rise it grew by 1/4 of the whole or more: no one-time buffer
  *
@@ -49,7 +49,7 @@ struct vt_growth {
 	struct vt_map index;
 	VT_VEC(struct vt_growth_place) places;
 	size_t looks;
-	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in the last 2 intervals */
+	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in two intervals */
 	bool cut; /* there are more places than are tracked */
 };
 
