@@ -415,7 +415,8 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared)
 	if (!count || !shared->imports.cuDeviceGet || !shared->imports.cuMemPoolGetAttribute || count(&n) != CUDA_SUCCESS)
 		return VT_HELPER_OK;
 	if (!vt_helper_spare_captures(shared)) {
-		vt_helper_say_why(shared, "asking for them could spoil a graph that a thread captures", NULL);
+		vt_helper_say_why(shared, "asking for them could break a CUDA graph that a thread "
+					  "is capturing", NULL);
 		return VT_HELPER_FAILED;
 	}
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {

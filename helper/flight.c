@@ -62,10 +62,10 @@ static uint32_t take_text(struct ask *ask, struct object *bytes)
 	const char *text = size >= 0 ? VT_PY(&ask->py, PyBytes_AsString, text_fn)(bytes) : NULL;
 
 	if (!text)
-		return vt_py_fail(&ask->py, "what PyTorch's function returned is no text");
+		return vt_py_fail(&ask->py, "PyTorch's function returned something other than text");
 	shared->flight.size = (uint64_t)size;
 	if (shared->flight.size > ask->args.max_bytes)
-		return vt_py_fail(&ask->py, "the recorder has too much to tell");
+		return vt_py_fail(&ask->py, "the text of the flight recorder is too long");
 	if (shared->flight.size > ask->room_size) {
 		shared->room_needed = shared->flight.size;
 		return VT_HELPER_NO_ROOM;

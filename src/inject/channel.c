@@ -183,7 +183,9 @@ static struct vt_error *open_file(const struct vt_channel *channel, const struct
 	if (peek < 0)
 		return vt_error_create_os(errno, "cannot open the memory file of process %d", (int)channel->pid);
 	if (!is_memory_file(peek))
-		return vt_error_create(VT_ERR_FORMAT, "process %d named a file that is no memory file", (int)channel->pid);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "process %d named a file that is not a memory file",
+				       (int)channel->pid);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", peek);
 
 	int fd = open(path, O_RDWR | O_CLOEXEC);

@@ -125,7 +125,7 @@ static struct vt_error *plan_control(struct injection *in)
 	struct vt_stub_control *control = &in->plan.control;
 
 	if (getrandom(&control->nonce, sizeof(control->nonce), 0) != sizeof(control->nonce))
-		return vt_error_create_os(errno, "no random numbers");
+		return vt_error_create_os(errno, "cannot get random numbers");
 	control->nonce |= 1; /* what was never written is 0 */
 	control->patience_ns = PATIENCE_NS;
 	control->pthread_create = in->symbols.pthread_create;

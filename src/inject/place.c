@@ -153,7 +153,7 @@ struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64
 		uint64_t random;
 
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-			return vt_error_create(VT_ERR_OS, "no random numbers");
+			return vt_error_create(VT_ERR_OS, "cannot get random numbers");
 
 		uint64_t at = (UINT64_C(1) << 44) + (random % (UINT64_C(1) << 46) & ~(PAGE - 1));
 

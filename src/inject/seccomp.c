@@ -265,8 +265,8 @@ static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filte
 		count = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)i, program);
 	if (count < 0 || count > BPF_MAXINSNS)
 		return vt_error_create(VT_ERR_UNSUPPORTED,
-				       "the process has a seccomp filter, which may not be read: %s (that needs "
-				       "CAP_SYS_ADMIN, and no seccomp filter on this tool)",
+				       "the process has a seccomp filter that may not be read: %s (reading "
+				       "it needs CAP_SYS_ADMIN, and no seccomp filter on this tool)",
 				       strerror(errno));
 	*n = (size_t)count;
 	return NULL;

@@ -53,7 +53,7 @@ struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text)
 	struct vt_error *err;
 
 	if (opened < 0 && !access(path, R_OK))
-		return vt_error_create(VT_ERR_FORMAT, "%s is no regular file", path);
+		return vt_error_create(VT_ERR_FORMAT, "%s is not a regular file", path);
 	if (opened < 0)
 		return vt_error_create_os(errno, "cannot read %s", path);
 	err = read_all(opened, text);
@@ -108,11 +108,14 @@ struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_
 	parsed = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
 	json_set_alloc_funcs(malloc, free);
 	if (parsing.too_much)
-		return vt_error_create(VT_ERR_FORMAT, "it is no report: it is of too many small parts");
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is not a report: it has too many small parts");
 	if (parsing.nomem)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (!parsed)
-		return vt_error_create(VT_ERR_FORMAT, "it is not JSON, or was cut: line %d: %s", error.line, error.text);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is not JSON, or was cut short: line %d: %s",
+				       error.line, error.text);
 	*root = parsed;
 	return NULL;
 }

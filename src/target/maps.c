@@ -215,7 +215,7 @@ static struct vt_error *error_of(int ret, pid_t pid)
 		return &vt_enomem;
 	if (ret == -EBADMSG || ret == -EFBIG)
 		return vt_error_create(VT_ERR_FORMAT, "the memory map of process %d %s", (int)pid,
-				       ret == -EFBIG ? "is too large" : "does not look as Linux writes it");
+				       ret == -EFBIG ? "is too large" : "is not in the format of Linux");
 	return vt_task_error(-ret, pid, "memory map");
 }
 

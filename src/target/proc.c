@@ -802,8 +802,9 @@ static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 					      "let that one detach first",
 				       (int)proc->tracer, proc->tracer_name);
 	if (yama_scope() >= 3)
-		return vt_arena_strdup(arena, "kernel.yama.ptrace_scope is 3: nobody may attach until this machine is "
-					      "booted again with a lower value");
+		return vt_arena_strdup(arena, "kernel.yama.ptrace_scope is 3: no process may "
+					      "attach until this machine is booted again with a "
+					      "lower value");
 	return NULL;
 }
 

@@ -800,7 +800,7 @@ static void filters_are_obeyed(void **state)
 	(void)state;
 	pid = start(body_filter_clone3);
 	if (geteuid() != 0) {
-		assert_refused(pid, VT_ERR_UNSUPPORTED, "seccomp filter, which may not be read");
+		assert_refused(pid, VT_ERR_UNSUPPORTED, "seccomp filter that may not be read");
 		assert_true(becomes(pid, 'S'));
 		end(pid);
 		return;

@@ -132,7 +132,7 @@ def test_capture_is_spared():
     results, data = captured(fault="cuThreadExchangeStreamCaptureMode:error=1")
     equal(results, [0, 0], "begin and end of the capture")
     equal(data["cuda"]["devices"][0]["memory_pools"], None, "pools")
-    check(any("could spoil a graph" in d["text"] for d in data["diagnostics"]), "why", data["diagnostics"])
+    check(any("could break a CUDA graph" in d["text"] for d in data["diagnostics"]), "why", data["diagnostics"])
 
 
 # ---- PyTorch itself ----

@@ -524,7 +524,7 @@ def test_saved_ones_together():
             make(os.path.join(odd, "report.json"))
             code, text, err = vramtap("triage", "--from", base, odd, timeout=20)
             equal(code, PARTIAL, "exit code with one that is no file")
-            check("report.json is no regular file" in err and text.strip(), "what is said", err)
+            check("report.json is not a regular file" in err and text.strip(), "what is said", err)
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(odd, "report.json"))
 

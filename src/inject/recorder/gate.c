@@ -35,7 +35,7 @@ static struct vt_error *make_file(struct vt_gate *gate)
 	most = limit.rlim_cur > 65000 ? 65000 : (int)limit.rlim_cur - 16;
 	gate->file = fcntl(fd, F_DUPFD_CLOEXEC, most);
 	if (gate->file < 0)
-		return vt_error_create_os(errno, "a descriptor for the recorder");
+		return vt_error_create_os(errno, "cannot get a descriptor for the recorder");
 	snprintf(gate->path, sizeof(gate->path), "/proc/%d/fd/%d", (int)getpid(), gate->file);
 	return NULL;
 }
@@ -47,7 +47,7 @@ static struct vt_error *make_listener(struct vt_gate *gate)
 	size_t len;
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return vt_error_create_os(errno, "random numbers");
+		return vt_error_create_os(errno, "cannot get random numbers");
 	len = (size_t)snprintf(gate->name, sizeof(gate->name), "vramtap-run-%016llx%016llx", (unsigned long long)random[0],
 			       (unsigned long long)random[1]);
 	memcpy(address.sun_path + 1, gate->name, len);
@@ -55,7 +55,7 @@ static struct vt_error *make_listener(struct vt_gate *gate)
 	if (gate->listener < 0 ||
 	    bind(gate->listener, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) ||
 	    listen(gate->listener, 256))
-		return vt_error_create_os(errno, "a socket for the processes to come");
+		return vt_error_create_os(errno, "cannot create a socket for the gate");
 	return NULL;
 }
 
@@ -110,10 +110,12 @@ struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd)
 	 */
 	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0 ||
 	    (geteuid() && peer.uid != geteuid()))
-		return vt_error_create(VT_ERR_NOTFOUND, "nobody is at the gate");
+		return vt_error_create(VT_ERR_NOTFOUND, "no process is at the gate");
 	if (!wait_for(fd, vt_now_ns() + HELLO_NS) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
 	    hello.magic != VT_GATE_MAGIC || hello.abi != VT_GATE_ABI)
-		return vt_error_create(VT_ERR_NOTFOUND, "process %d came to the gate and said nothing", (int)peer.pid);
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "process %d connected to the gate but sent nothing",
+				       (int)peer.pid);
 	*pid = peer.pid;
 	*ret_fd = vt_steal_fd(fd);
 	return NULL;
@@ -136,11 +138,12 @@ struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_conf
 	if (n_got)
 		memcpy(request->got, (const void *)config->got, n_got * sizeof(request->got[0]));
 	if (send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size)
-		return vt_error_create(VT_ERR_GONE, "the process does not wait at the gate any more");
+		return vt_error_create(VT_ERR_GONE, "the process no longer waits at the gate");
 	if (!wait_for(fd, deadline_ns))
 		return vt_error_create(VT_ERR_TIMEOUT, "the process at the gate does not answer");
 	if (recv(fd, &answer, sizeof(answer), MSG_DONTWAIT) != sizeof(answer))
-		return vt_error_create(VT_ERR_GONE, "the process did not wait at the gate for so long");
+		return vt_error_create(VT_ERR_GONE,
+				       "the process did not wait at the gate long enough");
 	*status = answer.status;
 	return NULL;
 }

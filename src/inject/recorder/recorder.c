@@ -235,7 +235,7 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 			break;
 	}
 	if (fd < 0 || done < size)
-		return vt_error_create_os(errno, "a file in memory for the recorder");
+		return vt_error_create_os(errno, "cannot create a memory file for the recorder");
 	*ret_fd = vt_steal_fd(fd);
 	return NULL;
 }
@@ -265,8 +265,9 @@ struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *m
 
 	vt_fault_point("record.loaded");
 	if (err && err->code == VT_ERR_TIMEOUT)
-		err = vt_error_prefix(err, "the recorder was not loaded, perhaps because another thread loads a library; nothing is "
-					   "recorded, also should it be loaded later");
+		err = vt_error_prefix(err, "the recorder was not loaded, perhaps because another "
+					   "thread is loading a library; nothing is recorded, "
+					   "even if it is loaded later");
 	return err;
 }
 

@@ -66,7 +66,9 @@ static struct vt_error *check_head(struct vt_trap *trap, bool first)
 	if (head.magic != VT_RECORDER_MAGIC)
 		return gone(trap);
 	if (first && (head.abi != VT_RECORDER_ABI || head.size != sizeof(struct vt_recorder_head)))
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the recorder in process %d is of another version of vramtap; vramtap record %d off switches it off",
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "the recorder in process %d is of another version of "
+				       "vramtap; switch it off with: vramtap record %d off",
 				       (int)trap->pid, (int)trap->pid);
 	return NULL;
 }
@@ -206,8 +208,9 @@ struct vt_error *vt_trap_raised(struct vt_trap *trap, uint32_t *seq)
 	if (!trap->beating || !now.armed || now.raised != trap->seen)
 		VT_TRY(check_head(trap, false));
 	if (trap->beating && !now.armed && now.raised == trap->seen)
-		return vt_error_create(VT_ERR_INTERRUPTED, "somebody else has switched recording off in process %d: it is not watched any more",
-				       (int)trap->pid);
+		return vt_error_create(VT_ERR_INTERRUPTED,
+				       "another vramtap switched recording off in process %d: "
+				       "it is no longer watched", (int)trap->pid);
 	*seq = trap->seen = now.raised;
 	return NULL;
 }
@@ -220,7 +223,8 @@ struct vt_error *vt_trap_event(struct vt_trap *trap, uint32_t seq, struct vt_rec
 	VT_TRY(read_words(trap, addr, event, sizeof(*event)));
 	VT_TRY(read_words(trap, addr, &after, sizeof(after)));
 	if (event->seq != seq || after != seq)
-		return vt_error_create(VT_ERR_NOTFOUND, "the event is not kept any more: too many came after it");
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "the event is no longer kept: too many came after it");
 	return NULL;
 }
 

@@ -149,7 +149,9 @@ static struct vt_error *read_headers(struct vt_core *core, const Elf64_Ehdr *ehd
 		Elf64_Phdr phdr;
 
 		if (ehdr->e_phoff > core->size || !vt_core_read_file(core, ehdr->e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
-			return vt_error_create(VT_ERR_FORMAT, "%s is cut short: not even its headers are there", path);
+			return vt_error_create(VT_ERR_FORMAT,
+					       "%s is cut short: even its headers are incomplete",
+					       path);
 		if (phdr.p_type == PT_LOAD && !add_segment(core, &phdr))
 			return &vt_enomem;
 		if (phdr.p_type == PT_NOTE && notes->n < MAX_NOTE_SEGMENTS) {
@@ -201,8 +203,9 @@ static struct vt_error *read_core(struct vt_core *core, const char *path)
 		return NULL;
 	if (notes.cut)
 		return vt_error_create(VT_ERR_FORMAT,
-				       "%s is cut short: it lacks %llu bytes, the notes that say which threads and files there were "
-				       "among them; was the disk full, or the size limited (ulimit -c)?",
+				       "%s is cut short: it lacks %llu bytes, including the notes "
+				       "that list its threads and files; was the disk full, or the "
+				       "size limited (ulimit -c)?",
 				       path, (unsigned long long)core->missing_bytes);
 	return vt_error_create(VT_ERR_FORMAT, "%s is a core without threads", path);
 }

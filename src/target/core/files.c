@@ -411,7 +411,7 @@ struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps
 	if (places->sysroot && sysroot < 0)
 		return vt_error_create_os(errno, "%s cannot be opened", places->sysroot);
 	if (places->exe && exe < 0)
-		return vt_error_create(VT_ERR_NOTFOUND, "%s is no file that can be read", places->exe);
+		return vt_error_create(VT_ERR_NOTFOUND, "%s is not a readable file", places->exe);
 	cf = calloc(1, sizeof(*cf));
 	if (!cf)
 		return &vt_enomem;
