@@ -148,7 +148,7 @@ struct vt_verdict {
 struct vt_waits {
 	enum vt_waits_code code;
 	const char *call;   /* see the codes; NULL none */
-	const char *detail; /* follows the code's words: " on descriptor 7, a pipe"; NULL, "" none */
+	const char *detail; /* follows the code's words: " on descriptor 7, a pipe"; NULL or "" */
 	/*
 	 * The detail without what differs between processes that do the same (tids, addresses).
 	 * NULL: as detail.
