@@ -43,7 +43,7 @@ static bool is_harmless(const char *path)
 	return !path[strcspn(path, "'|$\\\n")];
 }
 
-/* It may have been deleted or replaced meanwhile, or have no name at all. */
+/* Our file may have been deleted or replaced since, or have no name at all. */
 static bool is_own(const char *path)
 {
 	struct stat own, there;
@@ -84,7 +84,10 @@ static struct vt_error *write_script(FILE *out)
 	return NULL;
 }
 
-/* gdb sources regular files only, and so not what <(vramtap gdb-script) is in a shell: a pipe. A file in memory is one. */
+/*
+ * gdb sources regular files only. <(vramtap gdb-script) in a shell is a pipe; a memfd is a regular
+ * file.
+ */
 static struct vt_error *start_gdb(char **command, int n)
 {
 	char script[32];

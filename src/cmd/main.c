@@ -41,8 +41,9 @@ static void print_usage(FILE *out)
 }
 
 /*
- * A closed standard descriptor would be given to the next file that is opened, /proc/PID/mem perhaps, and a message meant
- * for standard error would go there. Opened the wrong way round, so that its use still fails.
+ * The next open() would reuse a closed standard descriptor, perhaps for /proc/PID/mem, and a
+ * message for standard error would go there. We open it the wrong way round, so that its use still
+ * fails.
  */
 static void keep_standard_descriptors(void)
 {

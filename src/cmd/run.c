@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap run [OPTION...] -- COMMAND [ARGUMENT...]: the command as it would run without, but that the driver, when it is initialised,
- * loads the recorder and waits until that is switched on (vramtap/gate.h). Each process that comes to the gate is dealt with by a
- * process of its own: several ranks of a job come at once.
+ * vramtap run [OPTION...] -- COMMAND [ARGUMENT...]: runs the command as usual, with one difference:
+ * when the driver is initialised, it loads the recorder and waits until recording is on
+ * (vramtap/gate.h). A separate process serves each process that comes to the gate, because several
+ * ranks of a job come at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -150,7 +151,7 @@ static int start_command(struct run *run)
 	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* ---- who comes to the gate ---- */
+/* ---- processes that come to the gate ---- */
 
 static void work(struct run *run, pid_t pid, int fd)
 {
@@ -161,7 +162,10 @@ static void work(struct run *run, pid_t pid, int fd)
 		.life = run->life[0],
 	};
 
-	/* What only we have open must end with us: who comes to the gate later, and who waits there, is to notice. */
+	/*
+	 * Our ends must close with us, so that processes that wait at the gate, or come later,
+	 * notice.
+	 */
 	close(run->life[1]);
 	close(run->signals);
 	vt_gate_deinit(&run->gate);
