@@ -257,20 +257,20 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 			vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
 				      "GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
 				      "be of one moment (the best one: %" PRIu64 " blocks dropped that did not fit; %.*s), so there are "
-				      "no exact sums; run it again%s",
+				      "no exact totals; run it again%s",
 				      a->device, a->passes, a->result.dropped, n, why,
 				      model->no_stop ? ", or without --no-stop" : "");
 			break;
 		}
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
 			      "GPU %d: PyTorch's allocator %s (%" PRIu64 " blocks did not fit and were dropped; %.*s), so there are no exact "
-			      "sums%s",
+			      "totals%s",
 			      a->device, changing, a->result.dropped, n, why, vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-truncated",
 			      "GPU %d: the walk of PyTorch's allocator stopped early (%.*s), so "
-			      "there are no sums",
+			      "there are no totals",
 			      a->device, n, why);
 		break;
 	default:

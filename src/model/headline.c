@@ -52,7 +52,7 @@ static const char *describe_thread(char buf[THREAD_MAX], pid_t tid, const char *
 	return buf;
 }
 
-/* "deadlock: 4711 (python3), 4730 (loader): each waits for what the next one holds" */
+/* "deadlock: 4711 (python3), 4730 (loader): each waits for a lock the next one holds; ..." */
 static void add_deadlock(struct headlines *h, const struct vt_model_thread *first)
 {
 	const struct vt_model_thread *t = first;
@@ -65,9 +65,9 @@ static void add_deadlock(struct headlines *h, const struct vt_model_thread *firs
 		t = vt_model_thread(h->model, t->waits_for);
 	}
 	if (n == 1)
-		add(h, "deadlock", true, "deadlock: thread %s waits for a lock that it holds itself", vt_str_get(&names));
+		add(h, "deadlock", true, "deadlock: thread %s waits for a lock that it already holds", vt_str_get(&names));
 	else
-		add(h, "deadlock", true, "deadlock: %s%s: each waits for what the next one holds, the last for what the first does",
+		add(h, "deadlock", true, "deadlock: %s%s: each waits for a lock the next one holds; the last waits for the first",
 		    vt_str_get(&names), n == MAX_RING && t != first ? ", …" : "");
 	if (names.failed)
 		h->failed = true;
@@ -172,7 +172,7 @@ static void add_process(struct headlines *h)
 
 	if (p->state == 'Z' || p->state == 'X')
 		add(h, "zombie", true,
-		    "the process has ended (zombie): its parent has not collected it yet");
+		    "the process has ended (zombie): its parent has not reaped it yet");
 	else if (p->tracer > 0 && !h->model->held_by)
 		add(h, "traced", true, "the process is traced by %.*s (pid %d)", MAX_NAME, tracer,
 		    (int)p->tracer);

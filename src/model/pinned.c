@@ -57,7 +57,7 @@ static void diagnose(struct vt_model *model, const struct vt_model_pinned *p)
 	case VT_WALK_UNSTABLE:
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-unstable",
 			      "pinned host memory: %s, so %s%s", p->why,
-			      p->sum_known ? "how much of it is in use is not known" : "there are no sums", vt_try_again(model));
+			      p->sum_known ? "how much of it is in use is not known" : "there are no totals", vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-truncated",

@@ -395,9 +395,9 @@ static void print_stats(struct vt_line *line, const struct vt_model_allocator *a
 const char *vt_text_why_inexact(const struct vt_model_allocator *a)
 {
 	static const char *const why[] = {
-		[VT_WALK_UNSTABLE] = "no exact sums: PyTorch's allocator was being changed",
+		[VT_WALK_UNSTABLE] = "no exact totals: PyTorch's allocator was changing",
 		[VT_WALK_REFUSED] = "not shown: PyTorch's allocator failed a check",
-		[VT_WALK_TRUNCATED] = "no sums: the walk of PyTorch's allocator stopped early",
+		[VT_WALK_TRUNCATED] = "no totals: the walk of PyTorch's allocator stopped early",
 	};
 
 	return a->result.result <= VT_WALK_TRUNCATED && why[a->result.result] ?

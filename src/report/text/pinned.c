@@ -68,7 +68,7 @@ void vt_text_pinned(struct vt_line *line, const struct vt_model *model)
 		print_amount(line, 0, "in all", &p->total, "how much is in use is not known");
 		return;
 	}
-	print_amount(line, 0, "in use", &p->states[VT_BLOCK_ALLOCATED], "memory of the host, in no sum above");
+	print_amount(line, 0, "in use", &p->states[VT_BLOCK_ALLOCATED], "host memory, in no total above");
 	print_amount(line, 0, "awaiting free", &p->states[VT_BLOCK_AWAITING_FREE], "freed, in use by a stream");
 	print_amount(line, 0, "cached", &p->states[VT_BLOCK_CACHED], "not in use; kept for the next tensor");
 	if (p->states[VT_BLOCK_CACHED].blocks > 1)

@@ -392,7 +392,7 @@ void vt_text_no_sites(struct vt_line *line, const struct vt_model *model)
 		vt_line_addf(line, VT_PLAIN, "vramtap has recorded for %s: no block is in use.",
 			     vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S));
 	else
-		vt_line_add(line, VT_PLAIN, "Nobody has recorded where the blocks in use were allocated.");
+		vt_line_add(line, VT_PLAIN, "It was not recorded where the blocks in use were allocated.");
 	vt_line_end(line);
 	if (r->on_ns || model->core.path)
 		return;

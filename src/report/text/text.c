@@ -236,9 +236,9 @@ static void print_partial(struct vt_line *line, const struct vt_model *model, un
 	size_t elsewhere = count_diags(model, VT_DIAG_MISSING, VT_TOPIC_ALL) - missing;
 
 	if (missing == 0 && elsewhere == 0)
-		vt_line_add(line, VT_WARN, "Partial: this tool ran out of memory.");
+		vt_line_add(line, VT_WARN, "Partial: vramtap ran out of memory.");
 	else if (missing == 0)
-		vt_line_addf(line, VT_WARN, "Partial: what is missing is about %s.",
+		vt_line_addf(line, VT_WARN, "Partial: something about %s is missing.",
 			     topics == VT_TOPIC_MEMORY ? "threads" : "memory");
 	else if (missing == 1)
 		vt_line_add(line, VT_WARN, "Partial: one thing is missing, see above.");

@@ -191,7 +191,7 @@ static const struct {
 } kinds[] = {
 	{ "t-holder", hold, "pause", "pause", "waits for a signal" },
 	{ "t-mutex", wait_mutex, "pthread_mutex_lock", "futex", "waits for a lock held by * (t-holder)" },
-	{ "t-own", wait_own, "pthread_mutex_lock", "futex", "waits for a lock that it holds itself" },
+	{ "t-own", wait_own, "pthread_mutex_lock", "futex", "waits for a lock that it already holds" },
 	{ "t-pi", wait_pi, "pthread_mutex_lock", "futex", "waits for a lock held by * (t-holder)" },
 	{ "t-cond", wait_condition, "pthread_cond_wait", "futex", "waits on a condition" },
 	{ "t-sem", wait_semaphore, "sem_wait", "futex", "waits for a semaphore" },
@@ -708,7 +708,7 @@ static void test_kernel_verdicts(void **state)
 		  "in a page fault, waits for a disk" },
 		{ 'D', "ioctl", "rwsem_down_read_slowpath", { "rwsem_down_read_slowpath+0x1/0x2", "nvidia_ioctl+0x1/0x2" }, NULL,
 		  "in NVIDIA's kernel driver" },
-		{ 'S', NULL, "handle_userfault", { NULL }, NULL, "waits in a page fault that userfaultfd is to resolve" },
+		{ 'S', NULL, "handle_userfault", { NULL }, NULL, "waits in a page fault that userfaultfd must resolve" },
 		{ 'S', "read", "fuse_dev_do_read", { NULL }, NULL, NULL },
 		{ 'R', NULL, "folio_wait_bit_common", { NULL }, NULL, NULL },
 		{ 'D', "ioctl", "nvidia_ioctl", { NULL }, "cudaMalloc", "in cudaMalloc" },

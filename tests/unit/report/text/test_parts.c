@@ -171,7 +171,7 @@ static void test_sites(void **state)
 
 	(void)state;
 	assert_true(report_model_build(&model, "debugged"));
-	check_has(text_of(&model, SITES, 0), "Nobody has recorded");
+	check_has(text_of(&model, SITES, 0), "It was not recorded where");
 	check_has(text_of(&model, SITES, 0), "other record");
 	model.core.path = "/tmp/core";
 	check_has_not(text_of(&model, SITES, 0), "other record");

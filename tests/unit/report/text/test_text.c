@@ -465,11 +465,11 @@ static void test_contents(void **state)
 	assert_false(says("unstable", &options, "in use by PyTorch"));
 	assert_false(says("unstable", &options, "everything else"));
 	assert_false(says("unstable", &options, "Largest groups"));
-	assert_true(says("unstable", &options, "no exact sums"));
+	assert_true(says("unstable", &options, "no exact totals"));
 	assert_true(says("unstable", &options, "\nPartial: 3 things are missing"));
 	assert_true(says("training", &options,
 			 "\nPinned host memory of PyTorch             size     blocks\n"
-			 "  in use                              2.00 GiB          2   memory of the host, in no sum above\n"));
+			 "  in use                              2.00 GiB          2   host memory, in no total above\n"));
 	assert_true(says("unstable", &options,
 			 "\n  in all                              6.00 GiB          7   how much is in use is not known\n"));
 	assert_false(says("refused", &options, "\nPinned host memory"));
