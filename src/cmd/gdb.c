@@ -32,7 +32,7 @@ static const struct vt_writer_hints hints = {
 	.all_sites = "(vramtap sites all shows all, with every frame)",
 	.json = "vramtap save FILE",
 	.record = "vramtap record on",
-	.devices = "vramtap refresh asks the driver; gdb lets go of the process meanwhile.",
+	.devices = "vramtap refresh asks the driver; gdb detaches from the process for that.",
 	.frames = "(vramtap pyframe N selects one, vramtap locals shows its variables)",
 };
 

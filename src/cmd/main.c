@@ -83,6 +83,6 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	fprintf(stderr, "vramtap: there is no command \"%s\"; vramtap --help lists them\n", argv[1]);
+	fprintf(stderr, "vramtap: unknown command \"%s\"; vramtap --help lists the commands\n", argv[1]);
 	return VT_EXIT_USAGE;
 }

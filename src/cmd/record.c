@@ -332,7 +332,7 @@ static void print_off(FILE *out, const struct seen *seen)
 	}
 	if (vt_record_count_hooks(target, &seen->before, VT_HOOK_REPLACED))
 		fputs("recording is off\n"
-		      "hooks    something else has replaced a pointer meanwhile; it was left as it is\n", out);
+		      "hooks    something else has replaced a pointer since; it was left as it is\n", out);
 	else
 		fputs("recording is off; every pointer that was changed was read again, and is as before\n", out);
 	if (seen->kept)

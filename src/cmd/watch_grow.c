@@ -317,12 +317,12 @@ static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
 	const char *what = telling(g)->by == VT_GROWTH_BY_SITE ? "place" : "size";
 
 	if (n)
-		vt_str_addf(text, "%zu %s%s: memory is taken there again and again, and not given back.", n, what,
+		vt_str_addf(text, "%zu %s%s: memory is allocated there again and again, and not freed.", n, what,
 			    n == 1 ? " grows" : "s grow");
 	else if (telling(g)->looks < VT_GROWTH_LOOKS)
-		vt_str_addf(text, "Too few looks to tell what grows: %zu of at least %d.", telling(g)->looks, VT_GROWTH_LOOKS);
+		vt_str_addf(text, "Too few looks to find growth: %zu of at least %d.", telling(g)->looks, VT_GROWTH_LOOKS);
 	else
-		vt_str_add(text, "Nothing grows: nothing is taken again and again without being given back.");
+		vt_str_add(text, "Nothing grows: no place keeps allocating without freeing.");
 }
 
 static bool any_replaced(const struct vt_growth *growth)

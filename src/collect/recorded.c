@@ -569,7 +569,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 			      "there are too many different backtraces: only the first %zu were read", r->stacks.traces.n - r->stacks.n_invalid);
 	if (r->records.n[VT_RECORD_CHANGED])
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-changed",
-			      "blocks so new, or freed so soon, when they were listed that it is not sure which record is theirs: %zu",
+			      "%zu blocks were allocated or freed too close to the listing to match with a record",
 			      r->records.n[VT_RECORD_CHANGED]);
 	if (r->records.n[VT_RECORD_MISMATCH])
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
