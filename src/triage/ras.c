@@ -131,7 +131,7 @@ static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 	uint64_t begin_ns = vt_now_ns(), read_ns;
 
 	if (place->foreign)
-		return vt_error_create(VT_ERR_BUSY, "at %s a process listens, too, that is not of the job", place->name);
+		return vt_error_create(VT_ERR_BUSY, "%s is also listened on by a process outside this job", place->name);
 	*asked = (struct asked){ .place = place, .first = a->job.ras.n, .last = a->job.ras.n };
 
 	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, place, a->deadline_ns, &asked->answer);

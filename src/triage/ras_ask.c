@@ -110,7 +110,7 @@ static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects
 			return NULL;
 		foreign_ns = *pid ? foreign_ns ? foreign_ns : vt_now_ns() : 0;
 		if (foreign_ns && vt_deadline_passed(foreign_ns + ACCEPTED_NS))
-			return vt_error_create(VT_ERR_BUSY, "at %s a process answers that is not of the job", t->place->name);
+			return vt_error_create(VT_ERR_BUSY, "a process outside this job answers at %s", t->place->name);
 		if (vt_deadline_passed(t->deadline_ns))
 			return too_late(t);
 		vt_sleep_ns(pause_ns);

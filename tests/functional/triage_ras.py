@@ -277,7 +277,7 @@ def test_others_are_not_asked():
                 for _ in range(3):
                     _, report, _, _ = triage("--ras", "--children-of", launcher)
                     equal((len(notes(report)), report["ras"], sent()), (1, [], []), "notes, answers, and what was sent")
-                    check("not of the job" in notes(report)[0], "the note", notes(report))
+                    check("outside this job" in notes(report)[0], "the note", notes(report))
                     check(is_untouched(foreign) and is_untouched(other), "somebody else was asked")
     # It is gone: they are asked.
     with fake_job("--address", f"127.0.0.1:{port}") as (launcher, _, _, _):

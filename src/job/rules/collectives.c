@@ -304,9 +304,9 @@ static void say_stalls(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, " and wait in it ");
 	add_how_long(j, &text);
-	vt_str_add(&text, ": nobody is missing there");
+	vt_str_add(&text, ": no rank is missing");
 	if (is_stalled(j))
-		vt_str_add(&text, "; it is NCCL, the network, a GPU that does not go on, or tensors of sizes that do not fit");
+		vt_str_add(&text, "; the cause is NCCL, the network, a GPU that makes no progress, or mismatched tensor sizes");
 	say(j, "collective-stalls", &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }

@@ -271,9 +271,9 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 	switch (member->state) {
 	case VT_STATE_GONE:
 		if (member->process_state == 'Z' && many)
-			vt_str_add(text, "have ended, and their parents have not collected them");
+			vt_str_add(text, "have ended, but their parents have not reaped them");
 		else if (member->process_state == 'Z')
-			vt_str_add(text, "has ended, and its parent has not collected it");
+			vt_str_add(text, "has ended, but its parent has not reaped it");
 		else
 			vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
 		return;
@@ -310,7 +310,7 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		break;
 	default:
 		if (!doing)
-			vt_str_addf(text, "%s something that is not known", many ? "do" : "does");
+			vt_str_addf(text, "%s something unknown", many ? "do" : "does");
 		else
 			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED, text);
 	}

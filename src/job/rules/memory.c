@@ -30,7 +30,7 @@ static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, 
 	vt_look_add_who(look, &who, &text);
 	if (*m->label.name)
 		vt_str_addf(&text, " (%.40s)", m->label.name);
-	vt_str_add(&text, m->label.in_job ? ", which is no rank," : ", which is not of the job,");
+	vt_str_add(&text, m->label.in_job ? ", which is not a rank," : ", which is outside the job,");
 	if (memory->known)
 		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved), device_name(d, device));
 	else

@@ -160,7 +160,7 @@ static void say_ended(struct vt_job_look *look, const struct host *host, int loc
 		vt_str_addf(&text, "local rank %d of %d", local, n_local);
 	if (host->ranks.n > 1 && any->world_size > 0)
 		vt_str_addf(&text, " of %d", any->world_size);
-	vt_str_addf(&text, " has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not collected",
+	vt_str_addf(&text, " has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
 		    (int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
 	vt_look_say(look, "missing-rank", true, true, &who, &text);
 	vt_str_deinit(&text);

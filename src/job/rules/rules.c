@@ -371,8 +371,8 @@ static const struct {
 	bool when_all_sleep;
 } when_all[] = {
 	{ VT_STATE_COLLECTIVE, "all-in-collective",
-	  ": if they are of one process group none is missing, and it is NCCL, the network, a GPU that does not go on, or tensors of sizes "
-	  "that do not fit", false },
+	  ": if they are in one process group, no rank is missing; the cause is NCCL, the network, a GPU that makes "
+	  "no progress, or mismatched tensor sizes", false },
 	{ VT_STATE_STORE, "all-in-store", "", false },
 	{ VT_STATE_LOADER, "all-wait-for-loader", "", false },
 	{ VT_STATE_DEVICE, "all-wait-for-gpu", "", true },
@@ -421,7 +421,7 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
 	struct vt_str text = { 0 };
 
 	if (!look->comparable && look->ranks.n > 1)
-		vt_str_add(&text, "not compared, for they are not known to be of one job: ");
+		vt_str_add(&text, "not compared, because they may belong to different jobs: ");
 	for (size_t i = 0; i < groups->n && i < 3; i++) {
 		vt_str_add(&text, i ? "; " : "");
 		add_group(look, &groups->data[i], &text);

@@ -27,7 +27,7 @@ static void add_holder(const struct vt_job *job, const struct vt_job_device *d, 
 		vt_str_add(text, "rank ");
 	vt_job_add_set(job, &set, 40, text);
 	if ((m->label.role == VT_ROLE_OTHER || !m->label.in_job) && *m->label.name)
-		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", not of the job");
+		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", outside the job");
 	vt_str_addf(text, " %s", memory->known ? vt_format_size(size, memory->reserved) : "?");
 }
 

@@ -125,7 +125,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
 	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");
 	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
-	add_count(&text, count_outside(job), "process outside of the job", "processes outside of the job");
+	add_count(&text, count_outside(job), "process outside the job", "processes outside the job");
 	add_count(&text, hosts, "host", "hosts");
 	if (job->skew_ms >= 0 && job->members.n > 1)
 		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),
@@ -494,7 +494,7 @@ static void print_completeness(struct vt_line *line, const struct vt_job *job, s
 	else if (job->completeness == VT_NOTHING)
 		vt_str_add(&text, "Nothing could be learned.");
 	else if (!nothing && !partial)
-		vt_str_add(&text, "Partial: not all parts are there.");
+		vt_str_add(&text, "Partial: some parts are missing.");
 	else
 		vt_str_addf(&text, "Partial: of %zu processes %zu could not be read, and %zu not in full%s.", job->members.n, nothing,
 			    partial, parts ? "; nor are all parts there" : "");

@@ -215,7 +215,7 @@ static void test_equal(void **state)
 	assert_int_equal(job.verdicts.n, 1);
 	assert_string_equal(job.verdicts.data[0].code, "all-in-collective");
 	assert_contains(job.verdicts.data[0].text,
-			"all 8 ranks wait in all_reduce (train.py:88 train_step): if they are of one process group none is missing");
+			"all 8 ranks wait in all_reduce (train.py:88 train_step): if they are in one process group, no rank is missing");
 	assert_int_equal(job.verdicts.data[0].members.n, 8);
 	vt_job_deinit(&job);
 	build(&job, "loaders", 8, 2);
@@ -224,7 +224,7 @@ static void test_equal(void **state)
 	build(&job, "outsider", 8, 2);
 	v = find_verdict(&job, "outside-holder");
 	assert_non_null(v);
-	assert_string_equal(v->text, "pid 999@node0 (ipykernel), which is not of the job, holds 21.0 GiB of GPU 2 of node0");
+	assert_string_equal(v->text, "pid 999@node0 (ipykernel), which is outside the job, holds 21.0 GiB of GPU 2 of node0");
 	vt_job_deinit(&job);
 }
 
@@ -326,7 +326,7 @@ static const struct accused {
 	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", false, false },
 	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "missed-collective", NULL, false, false },
 	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL, false, false },
-	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "none is missing", true, false },
+	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "no rank is missing", true, false },
 	{ { &receives, &receives }, NULL, 0, "all-in-collective", "both ranks wait in recv", true, false },
 	{ { &reduces, &reduces, &reduces, &retries }, NULL, 0, "retries-allocation",
 	  "rank 3 retries an allocation: it gives back cached memory, in cudaFree (b.py:3 innermost); the other 3 wait", true, true },
@@ -385,7 +385,7 @@ static const struct glanced {
 	/* A step of a job that is well. */
 	{ { &reduces, &reduces, &reduces, &runs }, { 0, 1, 0, -1 }, "missed-collective", "rank 3 is not in all_reduce", false, false },
 	{ { &reduces, &runs }, { 1, -1 }, "missed-collective", "rank 1 is not in all_reduce", false, false },
-	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 0, 0 }, "all-in-collective", "none is missing", true, false },
+	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 0, 0 }, "all-in-collective", "no rank is missing", true, false },
 	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 1, 0 }, "all-in-collective", "all 4 ranks wait", false, false },
 	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader", "rank 3 waits for loader", true, true },
 	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 1 }, "waits-for-loader", "rank 3 waits for loader", false, false },
@@ -457,7 +457,7 @@ static void test_network_is_not_blamed(void **state)
 		}
 		vt_job_account(&job);
 		assert_string_equal(job.verdicts.data[0].code, "all-in-collective");
-		assert_null(strstr(job.verdicts.data[0].text, "none is missing"));
+		assert_null(strstr(job.verdicts.data[0].text, "no rank is missing"));
 		vt_job_deinit(&job);
 	}
 }
@@ -479,9 +479,9 @@ static void test_rank_of_others(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "outside-holder");
 	assert_non_null(v);
-	assert_contains(v->text, "pid 999@node0 (ipykernel), which is not of the job, ");
+	assert_contains(v->text, "pid 999@node0 (ipykernel), which is outside the job, ");
 	text = written(&job, vt_write_job_text, &options);
-	assert_contains(text.data, "999@node0 (ipykernel, not");
+	assert_contains(text.data, "999@node0 (ipykernel, out");
 	free(text.data);
 	vt_job_deinit(&job);
 }
@@ -528,7 +528,7 @@ static void test_not_compared(void **state)
 		vt_job_account(&job);
 		assert_int_equal(job.verdicts.n, 1);
 		assert_string_equal(job.verdicts.data[0].code, "ranks");
-		assert_contains(job.verdicts.data[0].text, "not compared, for they are not known to be of one job: ");
+		assert_contains(job.verdicts.data[0].text, "not compared, because they may belong to different jobs: ");
 		text = written(&job, vt_write_job_text, &options);
 		assert_int_equal(!strncmp(text.data, "several jobs, one of them ", 26), changes[i] == other_job);
 		free(text.data);
@@ -687,7 +687,7 @@ static void test_zombies(void **state)
 		assert_int_equal(v->members.n, n == 1);
 		if (n == 1)
 			assert_string_equal(v->text, "rank 2 of 4 has ended or was killed: pid 500 (python3) on a is a zombie that its "
-						     "parent 50 has not collected");
+						     "parent 50 has not reaped");
 		else
 			assert_contains(v->text, "rank 2 of 4 is missing: no process that was found on a is local rank 2");
 		if (n == 1)
@@ -715,7 +715,7 @@ static void test_ended_workers(void **state)
 		v = find_verdict(&job, "loader-worker");
 		assert_int_equal(v != NULL, waits);
 		if (v) {
-			assert_contains(v->text, " has ended, and its parent has not collected it");
+			assert_contains(v->text, " has ended, but its parent has not reaped it");
 			assert_true(v->alarm);
 			assert_int_equal(job.members.data[v->members.members[0]].label.pid, 500);
 		}
@@ -776,9 +776,9 @@ static const struct {
 	  NULL, NULL },
 	/* All have begun it. */
 	{ { WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 40000) }, "collective-stalls",
-	  "all 4 ranks have all begun all_reduce number 10 of process group default_pg and wait in it for 40 s: nobody is missing there; it is NCCL" },
+	  "all 4 ranks have all begun all_reduce number 10 of process group default_pg and wait in it for 40 s: no rank is missing; the cause is NCCL" },
 	/* The GPUs may have other work before it. */
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 4000) }, "collective-stalls", " wait in it for 4 s: nobody is missing there",
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 4000) }, "collective-stalls", " wait in it for 4 s: no rank is missing",
 	  true },
 	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), WAITS(10, 900) }, NULL, NULL },
 	{ { WAITS(10, 90000), WAITS(10, 90000), { .begun = 10, .completed = 10 }, WAITS(10, 90000) }, "not-completed",
@@ -1558,7 +1558,7 @@ static void test_parts_missing(void **state)
 	assert_int_equal(again.completeness, VT_PARTIAL);
 	summary = written(&again, vt_write_job_text, &options);
 	assert_contains(summary.data, "! cannot read node3/report.json");
-	assert_contains(summary.data, "Partial: not all parts are there.");
+	assert_contains(summary.data, "Partial: some parts are missing.");
 	free(text.data);
 	free(summary.data);
 	vt_job_deinit(&again);

@@ -268,7 +268,7 @@ static void test_verdicts(void **state)
 	vt_job_account(&job);
 	assert_string_equal(job.verdicts.data[0].code, "ras-behind");
 	assert_non_null(find_verdict(&job, "all-in-collective"));
-	assert_null(strstr(find_verdict(&job, "all-in-collective")->text, "none is missing"));
+	assert_null(strstr(find_verdict(&job, "all-in-collective")->text, "no rank is missing"));
 	vt_job_deinit(&job);
 
 	/* Whoever goes on soon after waits no more. */
