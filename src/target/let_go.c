@@ -296,7 +296,10 @@ bool vt_stop_let_go(pid_t tid)
 		vt_stop_reap(tid);
 		return true;
 	case VT_STOP_NONE:
-		/* Once more: a thread that execve() gave the number of the main thread has not seen the first one. */
+		/*
+		 * Again: a thread that took the main thread's number in execve() has not seen the
+		 * first one.
+		 */
 		(void)ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
 		return false;
 	case VT_STOP_GROUP:

@@ -32,24 +32,27 @@ enum vt_stop_kind {
 };
 
 /*
- * How the thread stands. *signo is the signal to pass on when it is let go (0: none). Should somebody have waited for it
- * without WNOWAIT, the stop event is gone but the stop is not; PTRACE_GETSIGINFO shows it then.
+ * The stop state of the thread. *signo is the signal to pass on when it is let go (0: none). If the
+ * stop event was consumed (a wait without WNOWAIT), the stop itself remains; PTRACE_GETSIGINFO
+ * shows it then.
  */
 enum vt_stop_kind vt_stop_look(pid_t tid, int *signo);
 
 /*
- * Waits for a dead thread, or it stays a zombie and its process with it. Not for a main thread that is our own child: its
- * exit status belongs to whoever started it here. (For the child of another process this only gives it back to that one.)
+ * Waits for a dead thread; otherwise it stays a zombie, and its process with it. Not for a main
+ * thread that is our own child: its exit status belongs to the code that started it here. (A child
+ * of another process is only given back to that process by this.)
  */
 void vt_stop_reap(pid_t tid);
 
 /*
- * For a thread that the calling thread holds stopped and is about to detach from: lets its system call begin again if it
- * has ended with EINTR only because it was interrupted. signo: the signal that is being delivered, 0 for none.
+ * For a thread that the calling thread holds stopped and is about to detach from: restarts its
+ * system call if that ended with EINTR only because of our interrupt. signo: the signal that is
+ * being delivered, 0 for none.
  */
 void vt_stop_restart_if_spurious(pid_t tid, int signo);
 
-/* True when we are not attached to it any more; false when it has not stopped yet, or is dying. */
+/* True when we are no longer attached to it; false when it has not stopped yet, or is dying. */
 bool vt_stop_let_go(pid_t tid);
 
 #endif

@@ -7,8 +7,8 @@
  *   thread back into its group stop.
  * - Before the trap is reported no signal is taken from the queue; but a thread that has just taken one reports that
  *   instead (signal-delivery-stop). Detaching with the number of that signal delivers it, with its siginfo.
- * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread as if nobody had
- *   looked, signal included.
+ * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread
+ *   as if it had never been looked at, signal included.
  * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches from all, stopped or not.
  * - A thread other than the main one that dies while traced stays a zombie until its tracer waits for it. execve() ends
  *   all other threads and waits until they are gone, zombies too (fs/exec.c:de_thread()), with the mutex held that
@@ -120,21 +120,27 @@ void vt_session_emergency_release(void)
 /*
  * While anything is held:
  *
- * - SIGCHLD collects threads that died. Not main threads: execve() does not wait for those, and the exit status of a child
- *   belongs to whoever started it. Whoever finds that a thread is gone (VT_STOP_LOST) takes it for ended, which it is.
- * - When a session is over and threads of it have yet to stop, SIGCHLD lets them go as soon as they do: whatever else we do
- *   meanwhile (names, a pager that does not read on), they must not stand still for it.
- * - Job control (Ctrl-Z, a terminal that belongs to another job) does not stop us, as what we hold would stand still with
- *   us. What comes meanwhile is delivered when all is released.
+ * - SIGCHLD collects threads that died. Not main threads: execve() does not wait for those, and the
+ *   exit status of a child belongs to the code that started it. A thread that is found to be gone
+ *   (VT_STOP_LOST) counts as ended, which is true.
+ * - When a session is over and some of its threads have yet to stop, SIGCHLD lets them go as soon
+ *   as they stop: they must not stay stopped because we are busy (looking up names, writing to a
+ *   pager that does not read).
+ * - Job control (Ctrl-Z, a terminal that belongs to another job) does not stop us, because the
+ *   threads that we hold would stay stopped with us. Its signals are delivered when all threads are
+ *   released.
  */
 static bool is_guarded;
 static struct sigaction unguarded_action;
 static sigset_t unguarded_mask;
 
-/* Between sessions; in one, a thread that is owed may be one of those that are being stopped (see refused()). */
+/*
+ * Only between sessions: during one, an owed thread may be one of those being stopped (see
+ * refused()).
+ */
 static volatile bool may_let_go;
 
-/* Entries that become free are only marked so, and trim_held() is for others: this interrupts anything. */
+/* Only marks entries as free and leaves trim_held() to others: this handler interrupts anything. */
 static void on_child(int signo)
 {
 	int saved = errno;
@@ -417,14 +423,14 @@ static void interrupt_all(struct stopping *stopping)
 			continue;
 		if (!session->stop_begin_ns)
 			session->stop_begin_ns = vt_now_ns();
-		/* ESRCH: it is dying. What became of it shows when it is waited for. */
+		/* ESRCH: it is dying. The wait for it shows what became of it. */
 		(void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
 		thread->phase = PHASE_WAITING;
 		thread->deadline_ns = vt_now_ns() + stopping->deadline_ns;
 	}
 }
 
-/* A thread that has just been seen to be stopped. */
+/* Handles a thread that was just seen to be stopped. */
 static void take_registers(struct vt_session_thread *thread, enum vt_stop_kind kind)
 {
 	struct user_regs_struct regs;
