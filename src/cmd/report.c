@@ -69,6 +69,28 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
+/* Each option as it was given, NULL if it was not: two of a pair exclude each other. */
+static void refuse_together(const struct argp_state *state, const struct arguments *args)
+{
+	const struct vt_collect_options *collect = &args->collect;
+	const char *core = args->subject.core ? "--core" : NULL;
+	const char *no_stop = collect->touch == VT_TOUCH_NOTHING ? "--no-stop" : NULL;
+	const char *outside = collect->touch == VT_TOUCH_INSIDE ? NULL : vt_touch_option(collect->touch);
+	const char *resume = collect->allow_resume ? "--allow-resume" : NULL;
+	const char *pytorch = collect->ask_pytorch ? "--ask-pytorch" : NULL;
+	const char *collectives = collect->ask_collectives ? "--collectives" : NULL;
+	const struct {
+		const char *a, *b;
+	} pairs[] = {
+		{ core, no_stop },   { core, resume },     { core, pytorch },        { core, collectives },
+		{ outside, resume }, { outside, pytorch }, { outside, collectives },
+	};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		if (pairs[i].a && pairs[i].b)
+			argp_error(state, "%s and %s exclude each other", pairs[i].a, pairs[i].b);
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
@@ -121,21 +143,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
 		if (args->folded && !strcmp(args->folded, "-") && vt_output_is_json_only(&args->output))
 			argp_error(state, "--folded and --json cannot both write to standard output");
-		if (args->subject.core && (args->collect.allow_resume || args->collect.touch == VT_TOUCH_NOTHING))
-			argp_error(state, "--core and %s exclude each other",
-				   args->collect.touch == VT_TOUCH_NOTHING ? vt_touch_option(args->collect.touch) : "--allow-resume");
-		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.allow_resume)
-			argp_error(state, "%s and --allow-resume exclude each other",
-				   vt_touch_option(args->collect.touch));
-		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.ask_pytorch)
-			argp_error(state, "%s and --ask-pytorch exclude each other",
-				   vt_touch_option(args->collect.touch));
-		if (args->collect.touch != VT_TOUCH_INSIDE && args->collect.ask_collectives)
-			argp_error(state, "%s and --collectives exclude each other",
-				   vt_touch_option(args->collect.touch));
-		if (args->subject.core && (args->collect.ask_pytorch || args->collect.ask_collectives))
-			argp_error(state, "--core and %s exclude each other",
-				   args->collect.ask_pytorch ? "--ask-pytorch" : "--collectives");
+		refuse_together(state, args);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
