@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the recorder's tables cost: nanoseconds from an allocation to its record with a stack of 20 frames that is known, without
- * the capture of a real stack (copying 20 words stands for it); how long the put takes that makes a table grow; bytes for each
- * live block. What it costs in all, in a real process, is what bench/recorder.py says.
+ * What the recorder's tables cost: nanoseconds from an allocation to its record with a stack of 20
+ * frames that is known, without the capture of a real stack (copying 20 words stands for it); how
+ * long the put takes that makes a table grow; bytes for each live block. What it costs in all, in a
+ * real process, is what bench/recorder.py says.
  *
  *   bench/recorder_parts
  */
@@ -61,7 +62,10 @@ static void off(void)
 		exit(1);
 }
 
-/* Hundredths of nanoseconds for each allocation, of the thread's own time: the machine may have fewer processors than there are threads. */
+/*
+ * Hundredths of nanoseconds for each allocation, of the thread's own time: the machine may have
+ * fewer processors than there are threads.
+ */
 static void *allocate(void *arg)
 {
 	uint64_t *ns = arg, begin, random = (uintptr_t)arg;
@@ -110,7 +114,8 @@ static void print_costs(void)
 	on(0, AMPLE);
 	printf("%-44s %6.1f ns\n", "an allocation, 20,000 blocks, 1 thread", cost(1, 20000, 512));
 	printf("%-44s %6.1f ns\n", "an allocation, 20,000 blocks, 8 threads", cost(8, 20000, 512));
-	printf("%-44s %6.1f ns\n", "an allocation, 1,000,000 blocks, 1 thread", cost(1, 1000000, 512));
+	printf("%-44s %6.1f ns\n", "an allocation, 1,000,000 blocks, 1 thread",
+	       cost(1, 1000000, 512));
 	off();
 	on(UINT64_C(1) << 40, AMPLE);
 	printf("%-44s %6.1f ns\n", "an allocation, not in the sample", cost(1, 20000, 512));
@@ -133,7 +138,8 @@ static void print_pauses(const char *what, uint64_t from, uint64_t to, uint64_t 
 	on(0, max_memory);
 	for (uint64_t i = 0; i < to; i++) {
 		uint64_t addr = addr_of(i), begin = 0;
-		struct vt_recorder_shard *shard = &vt_recorder.shards[vt_recorder_hash(addr) % VT_RECORDER_SHARDS];
+		struct vt_recorder_shard *shard =
+			&vt_recorder.shards[vt_recorder_hash(addr) % VT_RECORDER_SHARDS];
 		uint32_t resizes = shard->resizes;
 
 		if (i >= from)
@@ -145,8 +151,9 @@ static void print_pauses(const char *what, uint64_t from, uint64_t to, uint64_t 
 	off();
 	qsort(ns, n, sizeof(ns[0]), by_value);
 	if (n)
-		printf("a table that %s, at %llu blocks: median %llu us, longest %llu us (of %zu)\n", what, (unsigned long long)to,
-		       (unsigned long long)ns[n / 2] / 1000, (unsigned long long)ns[n - 1] / 1000, n);
+		printf("a table that %s, at %llu blocks: median %llu us, longest %llu us (of %zu)\n",
+		       what, (unsigned long long)to, (unsigned long long)ns[n / 2] / 1000,
+		       (unsigned long long)ns[n - 1] / 1000, n);
 }
 
 static void print_bytes(uint64_t n)
@@ -165,8 +172,9 @@ static void print_bytes(uint64_t n)
 		most = bytes > most ? bytes : most;
 		least = bytes < least ? bytes : least;
 	}
-	printf("%9llu blocks: %5.1f bytes each; from half as many on %.1f to %.1f\n", (unsigned long long)n,
-	       (double)(vt_recorder.memory - before) / (double)n, (double)least / 10, (double)most / 10);
+	printf("%9llu blocks: %5.1f bytes each; from half as many on %.1f to %.1f\n",
+	       (unsigned long long)n, (double)(vt_recorder.memory - before) / (double)n,
+	       (double)least / 10, (double)most / 10);
 	off();
 }
 

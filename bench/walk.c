@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the allocator walk is: a synthetic allocator of N blocks, walked in its own process (as the helper does, through
- * pointers) and through copies (as the tool does from outside). Prints the best and the median of several runs, with caches that
- * still hold the allocator ("warm") and with caches full of something else ("cold", as a process finds them that did other work).
+ * How fast the allocator walk is: a synthetic allocator of N blocks, walked in its own process (as
+ * the helper does, through pointers) and through copies (as the tool does from outside). Prints the
+ * best and the median of several runs, with caches that still hold the allocator ("warm") and with
+ * caches full of something else ("cold", as a process finds them that did other work).
  *
  *   bench/walk [N]...
  */
@@ -60,7 +61,8 @@ static const struct vt_memsrc_ops copy_ops = { .read = self_read, .readv = self_
 
 static void *memory(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (p == MAP_FAILED)
 		exit(1);
@@ -89,7 +91,9 @@ static void measure(struct image *image, const char *how, size_t n, bool cold)
 {
 	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(n) };
 	struct sink sink = { .sink.reserve = reserve, .capacity = n };
-	struct vt_torch_walk_limits limits = { .max_blocks = n, .deadline_ns = UINT64_MAX, .now_ns = vt_now_ns };
+	struct vt_torch_walk_limits limits = { .max_blocks = n,
+					       .deadline_ns = UINT64_MAX,
+					       .now_ns = vt_now_ns };
 	struct vt_torch_device_result result = { .result = VT_WALK_REFUSED };
 	struct vt_torch_layout layout;
 	uint64_t ns[RUNS];
@@ -101,17 +105,19 @@ static void measure(struct image *image, const char *how, size_t n, bool cold)
 		if (cold)
 			flush_caches();
 		memset(&result, 0, sizeof(result));
-		vt_torch_walk_device(&image->src, &layout, image->dcas[0], 0, &limits, &scratch, &sink.sink, &result);
+		vt_torch_walk_device(&image->src, &layout, image->dcas[0], 0, &limits, &scratch,
+				     &sink.sink, &result);
 		if (result.result != VT_WALK_COMPLETE || result.blocks != n) {
-			fprintf(stderr, "%s: %s (%#lx)\n", how, result.why, (unsigned long)result.bad_addr);
+			fprintf(stderr, "%s: %s (%#lx)\n", how, result.why,
+				(unsigned long)result.bad_addr);
 			exit(1);
 		}
 		ns[i] = result.walk_ns;
 	}
 	qsort(ns, RUNS, sizeof(ns[0]), by_value);
-	printf("%-8s %-5s %9zu blocks  median %9.3f ms %7.2f million blocks/s  best %7.2f million blocks/s\n", how,
-	       cold ? "cold" : "warm", n, (double)ns[RUNS / 2] / 1e6, (double)n * 1e3 / (double)ns[RUNS / 2],
-	       (double)n * 1e3 / (double)ns[0]);
+	printf("%-8s %-5s %9zu blocks  median %9.3f ms %7.2f million blocks/s  best %7.2f million blocks/s\n",
+	       how, cold ? "cold" : "warm", n, (double)ns[RUNS / 2] / 1e6,
+	       (double)n * 1e3 / (double)ns[RUNS / 2], (double)n * 1e3 / (double)ns[0]);
 	munmap(scratch.base, scratch.size);
 	munmap(sink.recs, n * sizeof(struct vt_block_rec));
 }

@@ -16,15 +16,17 @@
 #define ROOM_SLACK 1024 /* blocks that may appear between the counters and the list */
 
 /* Keys that are looked up for each block or counter; their objects are made once. */
+/* clang-format off */
 #define KEYS(X)                                                                                                      \
 	X(segments) X(device) X(address) X(total_size) X(stream) X(segment_type) X(segment_pool_id) X(is_expandable) \
 	X(blocks) X(size) X(requested_size) X(state) X(all) X(current) X(peak) X(allocated) X(freed)
+/* clang-format on */
 
 enum key {
 #define KEY(name) KEY_##name,
 	KEYS(KEY)
 #undef KEY
-	N_KEYS
+		N_KEYS
 };
 
 struct ask {
@@ -109,7 +111,10 @@ static struct object *call_plain(struct ask *ask, const char *name)
 	return called ? vt_py_call_with(&ask->py, called, NULL) : NULL;
 }
 
-/* (0, 0, False): blocks of all pools, without the trace of past allocations; 2.11 and later take it. */
+/*
+ * (0, 0, False): blocks of all pools, without the trace of past allocations; 2.11 and later take
+ * it.
+ */
 static struct object *make_all_pools(struct ask *ask)
 {
 	struct object *tuple = PY(ask, PyTuple_New, new_fn)(3);
@@ -131,7 +136,9 @@ static struct object *make_all_pools(struct ask *ask)
 static struct object *call_snapshot(struct ask *ask)
 {
 	int flags;
-	struct object *called = vt_py_function(&ask->py, ask->functions, "_cuda_memorySnapshot", &flags), *argument;
+	struct object *called = vt_py_function(&ask->py, ask->functions, "_cuda_memorySnapshot",
+					       &flags),
+		      *argument;
 
 	if (called && flags == VT_PY_NOARGS) /* up to 2.10 */
 		return vt_py_call_with(&ask->py, called, NULL);
@@ -165,7 +172,8 @@ static const struct counter counters[] = {
 #undef OFFSET
 };
 
-static int take_counter(struct ask *ask, struct object *dict, const struct counter *counter, struct vt_torch_stats *stats)
+static int take_counter(struct ask *ask, struct object *dict, const struct counter *counter,
+			struct vt_torch_stats *stats)
 {
 	struct object *object = PY(ask, PyDict_GetItemString, of_text_fn)(dict, counter->name);
 	struct vt_torch_stat stat;
@@ -175,8 +183,10 @@ static int take_counter(struct ask *ask, struct object *dict, const struct count
 	if (counter->is_number)
 		return to_number(ask, object, (int64_t *)((char *)stats + counter->offset));
 	object = get(ask, object, KEY_all);
-	if (!object || !get_number(ask, object, KEY_current, &stat.current) || !get_number(ask, object, KEY_peak, &stat.peak) ||
-	    !get_number(ask, object, KEY_allocated, &stat.allocated) || !get_number(ask, object, KEY_freed, &stat.freed))
+	if (!object || !get_number(ask, object, KEY_current, &stat.current) ||
+	    !get_number(ask, object, KEY_peak, &stat.peak) ||
+	    !get_number(ask, object, KEY_allocated, &stat.allocated) ||
+	    !get_number(ask, object, KEY_freed, &stat.freed))
 		return 0;
 	__builtin_memcpy((char *)stats + counter->offset, &stat, sizeof(stat));
 	return 1;
@@ -185,8 +195,10 @@ static int take_counter(struct ask *ask, struct object *dict, const struct count
 static int read_stats(struct ask *ask, int device, struct vt_torch_stats *stats)
 {
 	int flags, ok;
-	struct object *called = vt_py_function(&ask->py, ask->functions, "_cuda_memoryStats", &flags);
-	struct object *argument = called && flags == VT_PY_O ? PY(ask, PyLong_FromLong, from_long_fn)(device) : NULL;
+	struct object *called =
+		vt_py_function(&ask->py, ask->functions, "_cuda_memoryStats", &flags);
+	struct object *argument =
+		called && flags == VT_PY_O ? PY(ask, PyLong_FromLong, from_long_fn)(device) : NULL;
 	struct object *dict = argument ? vt_py_call_with(&ask->py, called, argument) : NULL;
 
 	ok = dict != NULL;
@@ -214,7 +226,8 @@ static int count_expected(struct ask *ask)
 
 	for (int i = 0; i < ask->args.n_devices; i++) {
 		const struct vt_torch_stats *stats = &ask->py.shared->asked.before[i];
-		int64_t counts[] = { stats->active.current, stats->inactive_split.current, stats->segment.current };
+		int64_t counts[] = { stats->active.current, stats->inactive_split.current,
+				     stats->segment.current };
 
 		for (unsigned int k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
 			if (counts[k] < 0 || (uint64_t)counts[k] > ask->args.max_blocks)
@@ -283,7 +296,8 @@ static int state_of(struct ask *ask, struct object *text, uint8_t *state)
 	return 0;
 }
 
-static int take_block(struct ask *ask, struct object *dict, const struct segment *segment, uint64_t at)
+static int take_block(struct ask *ask, struct object *dict, const struct segment *segment,
+		      uint64_t at)
 {
 	struct vt_block_rec *rec = &ask->recs[ask->n];
 	struct object *address = get(ask, dict, KEY_address); /* since 2.1 */
@@ -297,23 +311,29 @@ static int take_block(struct ask *ask, struct object *dict, const struct segment
 	rec->device = (int16_t)segment->device;
 	rec->stream = segment->stream;
 	rec->pool = segment->pool;
-	rec->flags = (uint8_t)(segment->flags | (at == segment->address ? VT_BLOCK_SEGMENT_START : 0));
-	if (!get_size(ask, dict, KEY_size, &rec->size) || !state_of(ask, get(ask, dict, KEY_state), &rec->state))
+	rec->flags =
+		(uint8_t)(segment->flags | (at == segment->address ? VT_BLOCK_SEGMENT_START : 0));
+	if (!get_size(ask, dict, KEY_size, &rec->size) ||
+	    !state_of(ask, get(ask, dict, KEY_state), &rec->state))
 		return 0;
-	if (rec->state == VT_BLOCK_ALLOCATED && !get_size(ask, dict, KEY_requested_size, &rec->requested))
+	if (rec->state == VT_BLOCK_ALLOCATED &&
+	    !get_size(ask, dict, KEY_requested_size, &rec->requested))
 		return 0;
 	return 1;
 }
 
 static int take_segment_facts(struct ask *ask, struct object *dict, struct segment *segment)
 {
-	struct object *pool = get(ask, dict, KEY_segment_pool_id), *type = get(ask, dict, KEY_segment_type);
+	struct object *pool = get(ask, dict, KEY_segment_pool_id),
+		      *type = get(ask, dict, KEY_segment_type);
 	struct object *expandable = get(ask, dict, KEY_is_expandable);
 	int64_t first, second;
 
 	if (!get_number(ask, dict, KEY_device, &segment->device) || segment->device < 0 ||
-	    segment->device >= ask->args.n_devices || !get_size(ask, dict, KEY_address, &segment->address) ||
-	    !get_size(ask, dict, KEY_total_size, &segment->size) || !get_size(ask, dict, KEY_stream, &segment->stream))
+	    segment->device >= ask->args.n_devices ||
+	    !get_size(ask, dict, KEY_address, &segment->address) ||
+	    !get_size(ask, dict, KEY_total_size, &segment->size) ||
+	    !get_size(ask, dict, KEY_stream, &segment->stream))
 		return 0;
 	if (!pool || !to_number(ask, PY(ask, PyTuple_GetItem, at_fn)(pool, 0), &first) ||
 	    !to_number(ask, PY(ask, PyTuple_GetItem, at_fn)(pool, 1), &second))
@@ -366,7 +386,8 @@ static uint32_t take_snapshot(struct ask *ask, struct object *snapshot)
 		uint32_t status = take_segment(ask, PY(ask, PyList_GetItem, at_fn)(segments, i));
 
 		if (status == VT_HELPER_NO_ROOM)
-			ask->py.shared->room_needed = 2 * ask->capacity * sizeof(struct vt_block_rec);
+			ask->py.shared->room_needed =
+				2 * ask->capacity * sizeof(struct vt_block_rec);
 		if (status != VT_HELPER_OK)
 			return status;
 	}
@@ -395,8 +416,11 @@ static uint32_t find_pytorch(struct ask *ask)
 	history = answer ? PY(ask, PyObject_IsTrue, int_of_object_fn)(answer) : -1;
 	vt_py_drop(&ask->py, answer);
 	if (history)
-		return fail(ask, history > 0 ? "PyTorch records its memory's history, and would spend long on its stacks" :
-					       "PyTorch does not say whether it records its memory's history");
+		return fail(
+			ask,
+			history > 0 ?
+				"PyTorch records its memory's history, and would spend long on its stacks" :
+				"PyTorch does not say whether it records its memory's history");
 	return VT_HELPER_OK;
 }
 
@@ -408,7 +432,8 @@ static uint32_t list_blocks(struct ask *ask)
 	if (!count_expected(ask))
 		return fail(ask, too_many);
 	if (ask->expected + ROOM_SLACK > ask->capacity) {
-		ask->py.shared->room_needed = (ask->expected + ROOM_SLACK) * sizeof(struct vt_block_rec);
+		ask->py.shared->room_needed =
+			(ask->expected + ROOM_SLACK) * sizeof(struct vt_block_rec);
 		return VT_HELPER_NO_ROOM;
 	}
 	if (!mutexes_are_free(ask))

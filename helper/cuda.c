@@ -18,7 +18,10 @@
 
 #define PTR(field, type) ((type *)shared->imports.field)
 
-/* The prototypes in cuda.h, as types: cuda.h renames the functions to the newest version, and so do the imports. */
+/*
+ * The prototypes in cuda.h, as types: cuda.h renames the functions to the newest version, and so do
+ * the imports.
+ */
 typedef CUresult driver_version_fn(int *version);
 typedef CUresult count_fn(int *count);
 typedef CUresult device_fn(CUdevice *device, int ordinal);
@@ -101,8 +104,8 @@ static uint64_t context_of(uint64_t data)
 {
 	uint64_t top = 0, context = 0;
 
-	if (data < 4096 || data % 8 || vt_sys_peek(data, &top, sizeof(top)) || top < 4096 || top % 8 ||
-	    vt_sys_peek(top, &context, sizeof(context)))
+	if (data < 4096 || data % 8 || vt_sys_peek(data, &top, sizeof(top)) || top < 4096 ||
+	    top % 8 || vt_sys_peek(top, &context, sizeof(context)))
 		return 0;
 	return context;
 }
@@ -183,7 +186,8 @@ static void keep_paths(struct paths *paths, uint64_t context, int leading)
  * With the context popped: a path that follows the push and the pop is right. (There can be two:
  * glibc's table of tables also has the first table, which lies inside struct pthread.)
  */
-static void find_context_slot(struct vt_helper_shared *shared, CUcontext context, struct paths *paths)
+static void find_context_slot(struct vt_helper_shared *shared, CUcontext context,
+			      struct paths *paths)
 {
 	push_fn *push = PTR(cuCtxPushCurrent, push_fn);
 	pop_fn *pop = PTR(cuCtxPopCurrent, pop_fn);
@@ -205,7 +209,8 @@ static void find_context_slot(struct vt_helper_shared *shared, CUcontext context
  * The primary context is active: borrows it for one query and leaves the thread and the context's
  * count as they were.
  */
-static void ask_in_context(struct vt_helper_shared *shared, CUdevice device, struct vt_cuda_device *out)
+static void ask_in_context(struct vt_helper_shared *shared, CUdevice device,
+			   struct vt_cuda_device *out)
 {
 	retain_fn *retain = PTR(cuDevicePrimaryCtxRetain, retain_fn);
 	release_fn *release = PTR(cuDevicePrimaryCtxRelease, release_fn);
@@ -245,7 +250,8 @@ static int borrow_primary(struct vt_helper_shared *shared, CUdevice device)
 	unsigned int flags = 0;
 	int active = 0;
 
-	if (state(device, &flags, &active) != CUDA_SUCCESS || !active || retain(&context, device) != CUDA_SUCCESS)
+	if (state(device, &flags, &active) != CUDA_SUCCESS || !active ||
+	    retain(&context, device) != CUDA_SUCCESS)
 		return 0;
 	if (push(context) == CUDA_SUCCESS)
 		return 1;
@@ -260,8 +266,9 @@ int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device)
 	device_fn *get = PTR(cuDeviceGet, device_fn);
 	int n = 0;
 
-	if (!count || !get || !imports->cuDevicePrimaryCtxGetState || !imports->cuDevicePrimaryCtxRetain ||
-	    !imports->cuDevicePrimaryCtxRelease || !imports->cuCtxPushCurrent || !imports->cuCtxPopCurrent || count(&n) != CUDA_SUCCESS)
+	if (!count || !get || !imports->cuDevicePrimaryCtxGetState ||
+	    !imports->cuDevicePrimaryCtxRetain || !imports->cuDevicePrimaryCtxRelease ||
+	    !imports->cuCtxPushCurrent || !imports->cuCtxPopCurrent || count(&n) != CUDA_SUCCESS)
 		return 0;
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++)
 		if (get(device, i) == CUDA_SUCCESS && borrow_primary(shared, *device))
@@ -343,7 +350,8 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared)
 
 #define POOL_TRIES 8
 
-static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool, struct vt_cuda_pool *out)
+static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool,
+			  struct vt_cuda_pool *out)
 {
 	pool_attribute_fn *attribute = PTR(cuMemPoolGetAttribute, pool_attribute_fn);
 	const struct {
@@ -365,7 +373,8 @@ static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool, st
 /*
  * The four numbers are queried one by one, and belong together when a second query gives the same.
  */
-static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device, struct vt_cuda_pool *out)
+static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device,
+		     struct vt_cuda_pool *out)
 {
 	struct vt_cuda_pool before, now;
 	CUmemoryPool pool = NULL;
@@ -390,7 +399,8 @@ static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice dev
 }
 
 /* On a device without an active context, this process has nothing in the pools. */
-static void ask_pools(struct vt_helper_shared *shared, int ordinal, struct vt_cuda_pool pools[VT_N_POOLS])
+static void ask_pools(struct vt_helper_shared *shared, int ordinal,
+		      struct vt_cuda_pool pools[VT_N_POOLS])
 {
 	device_fn *get = PTR(cuDeviceGet, device_fn);
 	state_fn *state = PTR(cuDevicePrimaryCtxGetState, state_fn);
@@ -398,7 +408,8 @@ static void ask_pools(struct vt_helper_shared *shared, int ordinal, struct vt_cu
 	unsigned int flags = 0;
 	int active = 0;
 
-	if (get(&device, ordinal) != CUDA_SUCCESS || !state || state(device, &flags, &active) != CUDA_SUCCESS || !active)
+	if (get(&device, ordinal) != CUDA_SUCCESS || !state ||
+	    state(device, &flags, &active) != CUDA_SUCCESS || !active)
 		return;
 	ask_pool(shared, PTR(cuDeviceGetDefaultMemPool, pool_fn), device, &pools[VT_POOL_DEFAULT]);
 	ask_pool(shared, PTR(cuDeviceGetMemPool, pool_fn), device, &pools[VT_POOL_CURRENT]);
@@ -412,11 +423,14 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared)
 	int n = 0;
 
 	memset(&shared->pools, 0, sizeof(shared->pools));
-	if (!count || !shared->imports.cuDeviceGet || !shared->imports.cuMemPoolGetAttribute || count(&n) != CUDA_SUCCESS)
+	if (!count || !shared->imports.cuDeviceGet || !shared->imports.cuMemPoolGetAttribute ||
+	    count(&n) != CUDA_SUCCESS)
 		return VT_HELPER_OK;
 	if (!vt_helper_spare_captures(shared)) {
-		vt_helper_say_why(shared, "asking for them could break a CUDA graph that a thread "
-					  "is capturing", NULL);
+		vt_helper_say_why(shared,
+				  "asking for them could break a CUDA graph that a thread "
+				  "is capturing",
+				  NULL);
 		return VT_HELPER_FAILED;
 	}
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++) {

@@ -29,8 +29,10 @@ static struct object *make_arguments(struct ask *ask)
 	if (!tuple)
 		return NULL;
 	for (int i = 0; i < n; i++) {
-		struct object *item = i < 2 ? VT_PY(&ask->py, PyBool_FromLong, from_long_fn)(values[i]) :
-					      VT_PY(&ask->py, PyUnicode_FromString, make_text_fn)(ask->args.argument);
+		struct object *item =
+			i < 2 ? VT_PY(&ask->py, PyBool_FromLong, from_long_fn)(values[i]) :
+				VT_PY(&ask->py, PyUnicode_FromString,
+				      make_text_fn)(ask->args.argument);
 
 		if (!item || VT_PY(&ask->py, PyTuple_SetItem, set_fn)(tuple, i, item)) {
 			vt_py_drop(&ask->py, tuple);
@@ -46,7 +48,8 @@ static struct object *call(struct ask *ask, struct object *called)
 	struct object *result;
 	int device;
 
-	if (!vt_helper_spare_captures(ask->py.shared) || !ask->args.entries || !vt_helper_borrow_context(ask->py.shared, &device)) {
+	if (!vt_helper_spare_captures(ask->py.shared) || !ask->args.entries ||
+	    !vt_helper_borrow_context(ask->py.shared, &device)) {
 		ask->args.entries = 0;
 		return vt_py_call(&ask->py, called, make_arguments(ask));
 	}
@@ -62,7 +65,8 @@ static uint32_t take_text(struct ask *ask, struct object *bytes)
 	const char *text = size >= 0 ? VT_PY(&ask->py, PyBytes_AsString, text_fn)(bytes) : NULL;
 
 	if (!text)
-		return vt_py_fail(&ask->py, "PyTorch's function returned something other than text");
+		return vt_py_fail(&ask->py,
+				  "PyTorch's function returned something other than text");
 	shared->flight.size = (uint64_t)size;
 	if (shared->flight.size > ask->args.max_bytes)
 		return vt_py_fail(&ask->py, "the text of the flight recorder is too long");

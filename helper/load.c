@@ -129,14 +129,16 @@ static long create(void)
 	long fd = vt_sys2(SYS_memfd_create, (long)file.args->name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
 	if (fd == -EINVAL_)
-		fd = vt_sys2(SYS_memfd_create, (long)file.args->name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = vt_sys2(SYS_memfd_create, (long)file.args->name,
+			     MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd;
 }
 
 static long write_all(long fd)
 {
 	for (uint64_t done = 0; done < file.args->size;) {
-		long n = vt_sys4(SYS_write, fd, (long)(file.bytes + done), (long)(file.args->size - done), 0);
+		long n = vt_sys4(SYS_write, fd, (long)(file.bytes + done),
+				 (long)(file.args->size - done), 0);
 
 		if (n == -4 /* EINTR */)
 			continue;
@@ -197,7 +199,8 @@ static void start_file(const struct vt_load_recorder_args *args, const void *byt
 	file.done = 0;
 	file.busy = 1;
 	/* Without CLONE_FILES: the table is its own. */
-	ret = vt_load_start(CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID,
+	ret = vt_load_start(CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+				    CLONE_CHILD_CLEARTID,
 			    file_stack + sizeof(file_stack), &file.busy);
 	if (ret < 0) {
 		file.busy = 0;
@@ -295,7 +298,8 @@ static uint32_t load(struct vt_helper_shared *shared)
 	make_path(path);
 	map = dlopen(path, RTLD_NOW_ | RTLD_NODELETE_);
 	if (!map) {
-		vt_helper_say_why(shared, "the loader refused the recorder: ", dlerror ? dlerror() : NULL);
+		vt_helper_say_why(shared,
+				  "the loader refused the recorder: ", dlerror ? dlerror() : NULL);
 		return VT_HELPER_FAILED;
 	}
 	rename_map(map, path);
@@ -303,7 +307,8 @@ static uint32_t load(struct vt_helper_shared *shared)
 	return VT_HELPER_OK;
 }
 
-uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size)
+uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room,
+				    uint64_t room_size)
 {
 	const struct vt_load_recorder_args *args = &shared->args.load_recorder;
 	uint32_t status;
@@ -325,13 +330,15 @@ uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void 
 	return status;
 }
 
-uint32_t vt_helper_op_call_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size)
+uint32_t vt_helper_op_call_recorder(struct vt_helper_shared *shared, const void *room,
+				    uint64_t room_size)
 {
 	const struct vt_call_recorder_args *args = &shared->args.call_recorder;
 	vt_recorder_control_fn *control = (vt_recorder_control_fn *)args->control;
 	struct vt_recorder_config config = args->config;
 
-	if (!control || config.got > room_size || config.n_got > (room_size - config.got) / sizeof(struct vt_recorder_got))
+	if (!control || config.got > room_size ||
+	    config.n_got > (room_size - config.got) / sizeof(struct vt_recorder_got))
 		return VT_HELPER_BAD_ARGS;
 	config.got = (uint64_t)room + config.got;
 	shared->recorder.status = control(args->op, args->op == VT_RECORD_OFF ? NULL : &config);

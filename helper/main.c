@@ -36,7 +36,10 @@ static uint32_t op_cuda_pools(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_cuda_pools(shared);
 }
 
-/* The room for records behind the head. The tool may have grown the file beyond what was mapped here. */
+/*
+ * The room for records behind the head. The tool may have grown the file beyond what was mapped
+ * here.
+ */
 static uint64_t room_size(const struct vt_helper_shared *shared, uint64_t mapped)
 {
 	uint64_t size = shared->file_size;
@@ -49,29 +52,34 @@ static uint64_t room_size(const struct vt_helper_shared *shared, uint64_t mapped
 static uint32_t op_ask_pytorch(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared);
-	return vt_helper_op_ask_pytorch(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+	return vt_helper_op_ask_pytorch(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+					room_size(shared, mapped));
 }
 
 static uint32_t op_ask_flight(struct vt_helper_shared *shared, uint64_t mapped)
 {
-	return vt_helper_op_ask_flight(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+	return vt_helper_op_ask_flight(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+				       room_size(shared, mapped));
 }
 
 static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
 {
-	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+	return vt_helper_op_torch_walk(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+				       room_size(shared, mapped));
 }
 
 static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared); /* libraries' constructors run */
-	return vt_helper_op_load_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+	return vt_helper_op_load_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+					  room_size(shared, mapped));
 }
 
 static uint32_t op_call_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared);
-	return vt_helper_op_call_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET, room_size(shared, mapped));
+	return vt_helper_op_call_recorder(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+					  room_size(shared, mapped));
 }
 
 static helper_op *const *find_op(uint32_t op)
@@ -109,7 +117,8 @@ static int tool_is_gone(const struct vt_helper_shared *shared, struct watch *wat
 }
 
 /* Waits for a request other than the last one; 0 when the tool is gone. */
-static int wait_for_request(struct vt_helper_shared *shared, struct watch *watch, uint32_t last, uint32_t *seq)
+static int wait_for_request(struct vt_helper_shared *shared, struct watch *watch, uint32_t last,
+			    uint32_t *seq)
 {
 	struct vt_sys_timespec slice = { 0, (int64_t)SLICE_NS };
 
@@ -120,10 +129,12 @@ static int wait_for_request(struct vt_helper_shared *shared, struct watch *watch
 		if (tool_is_gone(shared, watch))
 			return 0;
 
-		long ret = vt_sys6(SYS_futex, (long)&shared->request_seq, FUTEX_WAIT, last, (long)&slice, 0, 0);
+		long ret = vt_sys6(SYS_futex, (long)&shared->request_seq, FUTEX_WAIT, last,
+				   (long)&slice, 0, 0);
 
 		/* A filter that forbids this call must not make us spin. */
-		if (ret && ret != -110 /* ETIMEDOUT */ && ret != -11 /* EAGAIN */ && ret != -4 /* EINTR */)
+		if (ret && ret != -110 /* ETIMEDOUT */ && ret != -11 /* EAGAIN */ &&
+		    ret != -4 /* EINTR */)
 			vt_sys_sleep_ns(NS_PER_MS);
 	}
 }

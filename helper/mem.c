@@ -10,7 +10,10 @@ void *memmove(void *to, const void *from, size_t n);
 void *memset(void *to, int c, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
 
-/* rep movsb is fast for all sizes that matter here on every processor that can host a GPU of interest (ERMS). */
+/*
+ * rep movsb is fast for all sizes that matter here on every processor that can host a GPU of
+ * interest (ERMS).
+ */
 void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {
 	void *ret = to;
@@ -27,7 +30,10 @@ void *memmove(void *to, const void *from, size_t n)
 	if ((size_t)(d - s) >= n)
 		return memcpy(to, from, n);
 	while (n--)
-		__asm__ volatile("movb (%1), %%al; movb %%al, (%0)" : : "r"(d + n), "r"(s + n) : "al", "memory");
+		__asm__ volatile("movb (%1), %%al; movb %%al, (%0)"
+				 :
+				 : "r"(d + n), "r"(s + n)
+				 : "al", "memory");
 	return to;
 }
 

@@ -5,8 +5,8 @@
  * functions in shared->imports and raw system calls (vramtap/freestanding.h). It holds no lock of
  * the target when it returns, and ends by itself when its deadlines pass.
  *
- * It must not fault: a wild pointer here kills the target. Memory that is not known to be mapped is read with
- * vt_sys_peek() (vramtap/freestanding.h).
+ * It must not fault: a wild pointer here kills the target. Memory that is not known to be mapped is
+ * read with vt_sys_peek() (vramtap/freestanding.h).
  */
 #ifndef VT_HELPER_OPS_H
 #define VT_HELPER_OPS_H
@@ -34,8 +34,9 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
 uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
 
 /*
- * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after shared) with records.
- * VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would do.
+ * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after
+ * shared) with records. VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would
+ * do.
  */
 uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
@@ -57,9 +58,11 @@ uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, ui
  * as long as another thread has it, even for ever. The loaded recorder stays, and does nothing by
  * itself.
  */
-uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size);
+uint32_t vt_helper_op_load_recorder(struct vt_helper_shared *shared, const void *room,
+				    uint64_t room_size);
 
 /* Calls the recorder. Fills shared->recorder.status. */
-uint32_t vt_helper_op_call_recorder(struct vt_helper_shared *shared, const void *room, uint64_t room_size);
+uint32_t vt_helper_op_call_recorder(struct vt_helper_shared *shared, const void *room,
+				    uint64_t room_size);
 
 #endif

@@ -43,7 +43,8 @@ int vt_py_is_text(struct vt_py *py, struct object *object, const char *text)
 struct object *vt_py_module(struct vt_py *py, const char *name)
 {
 	struct object *modules = VT_PY(py, PyImport_GetModuleDict, object_fn)();
-	struct object *module = modules ? VT_PY(py, PyDict_GetItemString, of_text_fn)(modules, name) : NULL;
+	struct object *module =
+		modules ? VT_PY(py, PyDict_GetItemString, of_text_fn)(modules, name) : NULL;
 
 	return module ? VT_PY(py, PyModule_GetDict, of_one_fn)(module) : NULL;
 }

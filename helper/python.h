@@ -58,7 +58,8 @@ struct object *vt_py_module(struct vt_py *py, const char *name);
 #define VT_PY_O 8
 
 /* A built-in function of a module; NULL when there is none, or something else has replaced it. */
-struct object *vt_py_function(struct vt_py *py, struct object *module, const char *name, int *flags);
+struct object *vt_py_function(struct vt_py *py, struct object *module, const char *name,
+			      int *flags);
 
 /* Calls it with the arguments, a tuple (stolen; NULL: there was no memory for it). */
 struct object *vt_py_call(struct vt_py *py, struct object *called, struct object *arguments);

@@ -4,10 +4,11 @@
  * readable memory) is done before the device's mutex is taken, and work on copies is done after it
  * was released.
  *
- * With the mutex the allocator cannot change, so its memory is read through pointers, but only where /proc/self/maps has
- * anonymous readable memory: a wrong layout then gives wrong bytes, which the walk's invariants reject, never a fault. (File
- * mappings are left out because a truncated file raises SIGBUS, and device files because reading a device's registers is not
- * harmless.) Without the mutex the kernel does every read.
+ * With the mutex the allocator cannot change, so its memory is read through pointers, but only
+ * where /proc/self/maps has anonymous readable memory: a wrong layout then gives wrong bytes, which
+ * the walk's invariants reject, never a fault. (File mappings are left out because a truncated file
+ * raises SIGBUS, and device files because reading a device's registers is not harmless.) Without
+ * the mutex the kernel does every read.
  */
 #include "vramtap/freestanding.h"
 
@@ -51,7 +52,7 @@ struct self {
 struct op {
 	struct vt_helper_shared *shared;
 	struct vt_torch_walk_args args;
-	struct self pointers; /* with the mutex */
+	struct self pointers;    /* with the mutex */
 	struct vt_memsrc kernel; /* without */
 	struct vt_torch_scratch scratch;
 	struct sink {
@@ -69,7 +70,8 @@ typedef int mutex_fn(void *mutex);
 /* A child that the process forks during this does not inherit it. */
 static void *map_memory(uint64_t size, long flags)
 {
-	long p = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | flags, -1, 0);
+	long p = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | flags,
+			 -1, 0);
 
 	if (p < 0 && p > -4096)
 		return NULL;
@@ -90,7 +92,9 @@ static const char *parse_hex(const char *at, uint64_t *value)
 	*value = 0;
 	for (;; at++) {
 		char c = *at;
-		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+		int digit = c >= '0' && c <= '9' ? c - '0' :
+			    c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+						   -1;
 
 		if (digit < 0)
 			return at;
@@ -156,7 +160,8 @@ static void read_ranges(struct self *self)
 	if (fd < 0)
 		return;
 	for (;;) {
-		long n = vt_sys4(SYS_read, fd, (long)self->text + (long)used, (long)(TEXT_SIZE - 1 - used), 0);
+		long n = vt_sys4(SYS_read, fd, (long)self->text + (long)used,
+				 (long)(TEXT_SIZE - 1 - used), 0);
 		uint64_t line = 0;
 
 		if (n == -4 /* EINTR */)
@@ -250,7 +255,8 @@ static int kernel_readv(struct vt_memsrc *src, const struct vt_memvec *vec, size
 			to[i].len = from[i].len = vec[i].len;
 			total += vec[i].len;
 		}
-		got = vt_sys6(SYS_process_vm_readv, pid, (long)to, (long)some, (long)from, (long)some, 0);
+		got = vt_sys6(SYS_process_vm_readv, pid, (long)to, (long)some, (long)from,
+			      (long)some, 0);
 		if (got < 0 || (uint64_t)got != total) {
 			src->fault_addr = vec[0].addr;
 			return got < 0 ? (int)got : -14 /* EFAULT */;
@@ -285,7 +291,8 @@ static enum lock take_mutex(struct op *op, uint64_t dca)
 	uint32_t kind;
 
 	if (!trylock || !op->shared->imports.mutex_unlock ||
-	    kernel_read(&op->kernel, dca + op->args.layout.mutex + VT_MUTEX_KIND, &kind, sizeof(kind)) ||
+	    kernel_read(&op->kernel, dca + op->args.layout.mutex + VT_MUTEX_KIND, &kind,
+			sizeof(kind)) ||
 	    kind != VT_MUTEX_RECURSIVE)
 		return CANNOT;
 	for (;;) {
@@ -343,12 +350,14 @@ static int make_scratch(struct op *op, uint64_t n_blocks)
 static void touch_room(struct op *op, uint64_t n_blocks)
 {
 	uint64_t from = (uint64_t)(op->sink.recs + op->sink.n) & ~UINT64_C(4095);
-	uint64_t to = (uint64_t)(op->sink.recs + op->sink.n) + n_blocks * sizeof(struct vt_block_rec);
+	uint64_t to =
+		(uint64_t)(op->sink.recs + op->sink.n) + n_blocks * sizeof(struct vt_block_rec);
 	uint64_t end = (uint64_t)(op->sink.recs + op->sink.capacity);
 
 	if (to > end)
 		to = end;
-	if (to > from) /* best effort: without it, the records' pages appear while they are written */
+	/* best effort: without it, the records' pages appear while they are written */
+	if (to > from)
 		vt_sys4(SYS_madvise, (long)from, (long)(to - from), MADV_POPULATE_WRITE_, 0);
 }
 
@@ -368,10 +377,12 @@ static int64_t count_blocks(struct op *op, uint64_t dca)
 	return n;
 }
 
-static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch_device_result *result)
+static void walk_device(struct op *op, uint64_t dca, int device,
+			struct vt_torch_device_result *result)
 {
 	const struct vt_torch_layout *layout = &op->args.layout;
-	struct vt_torch_walk_limits limits = { .max_blocks = op->args.max_blocks, .now_ns = vt_sys_now_ns };
+	struct vt_torch_walk_limits limits = { .max_blocks = op->args.max_blocks,
+					       .now_ns = vt_sys_now_ns };
 	struct vt_memsrc *src = &op->kernel;
 	struct vt_torch_walk *walk;
 	int64_t n = count_blocks(op, dca);
@@ -393,12 +404,15 @@ static void walk_device(struct op *op, uint64_t dca, int device, struct vt_torch
 		if (lock != LOCKED)
 			break;
 		n = vt_torch_count_blocks(&op->pointers.src, layout, dca);
-		if (n <= (int64_t)want || (uint64_t)n > op->args.max_blocks || i + 1 == LOCK_ATTEMPTS)
+		if (n <= (int64_t)want || (uint64_t)n > op->args.max_blocks ||
+		    i + 1 == LOCK_ATTEMPTS)
 			break;
 		give_mutex(op, dca);
 		lock = CANNOT;
 	}
-	result->lock = lock == LOCKED ? VT_LOCK_TAKEN : lock == HELD ? VT_LOCK_HELD_BY : VT_LOCK_NONE;
+	result->lock = lock == LOCKED ? VT_LOCK_TAKEN :
+		       lock == HELD   ? VT_LOCK_HELD_BY :
+					VT_LOCK_NONE;
 	if (lock == LOCKED)
 		src = &op->pointers.src;
 	else
@@ -421,7 +435,8 @@ static uint64_t room_wanted(struct op *op, const uint64_t *dcas, int n)
 
 	for (int i = 0; i < n; i++) {
 		int64_t count = count_blocks(op, dcas[i]);
-		uint64_t some = (count > 0 ? (uint64_t)count + (uint64_t)count / 8 : 0) + ROOM_SLACK;
+		uint64_t some =
+			(count > 0 ? (uint64_t)count + (uint64_t)count / 8 : 0) + ROOM_SLACK;
 
 		blocks += some < op->args.max_blocks ? some : op->args.max_blocks;
 	}
@@ -435,7 +450,8 @@ static uint32_t walk_all(struct op *op, uint64_t room_size)
 	int n = vt_torch_devices(&op->kernel, &op->args.layout, op->args.allocator, dcas);
 
 	if (n < 0) {
-		vt_helper_say_why(op->shared, "the allocator's list of devices cannot be read", NULL);
+		vt_helper_say_why(op->shared, "the allocator's list of devices cannot be read",
+				  NULL);
 		return VT_HELPER_FAILED;
 	}
 	wanted = room_wanted(op, dcas, n);

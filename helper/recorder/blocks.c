@@ -60,7 +60,8 @@ static void end_moves(struct vt_recorder_shard *shard)
  * The slot with the record of the address, or the empty slot where it belongs. There is always an
  * empty slot.
  */
-static uint32_t find(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr, uint64_t hash)
+static uint32_t find(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr,
+		     uint64_t hash)
 {
 	uint32_t i = home(hash, capacity);
 
@@ -152,7 +153,8 @@ static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 			table[i].addr = 0;
 			if (!is_kept(&block, shard->sample, rate))
 				continue;
-			table[find(table, capacity, block.addr, vt_recorder_hash(block.addr))] = block;
+			table[find(table, capacity, block.addr, vt_recorder_hash(block.addr))] =
+				block;
 			kept++;
 		}
 		shard->evicted += shard->count - kept;
@@ -166,7 +168,8 @@ static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 static uint64_t next_rate(const struct vt_recorder_shard *shard)
 {
 	const struct vt_recorder_block *table = table_of(shard);
-	uint64_t n[VT_RECORDER_SIZE_BITS + 1] = { 0 }, rate = shard->sample ? shard->sample : 256, stay;
+	uint64_t n[VT_RECORDER_SIZE_BITS + 1] = { 0 }, rate = shard->sample ? shard->sample : 256,
+					   stay;
 
 	/* Counted by the power of two that is above the size. */
 	for (uint32_t i = 0; i < shard->capacity; i++)
@@ -191,7 +194,8 @@ static void raise_rate(uint64_t rate)
 	uint64_t now = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
 
 	while (now < rate &&
-	       !__atomic_compare_exchange_n(&vt_recorder.sample_now, &now, rate, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	       !__atomic_compare_exchange_n(&vt_recorder.sample_now, &now, rate, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
 
@@ -215,7 +219,8 @@ static bool grow(struct vt_recorder_shard *shard)
 	 * must go on growing.
 	 */
 	if (pages * PER_PAGE > MAX_CAPACITY ||
-	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size > vt_recorder.max_memory - vt_recorder.max_memory / 8)
+	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size >
+		    vt_recorder.max_memory - vt_recorder.max_memory / 8)
 		return false;
 	table = vt_rec_map_pages(size);
 	if (!table)
@@ -224,7 +229,8 @@ static bool grow(struct vt_recorder_shard *shard)
 	for (uint32_t n = 0, i = old ? empty_slot(old, old_capacity) : 0; n < old_capacity; n++) {
 		i = next(i, old_capacity);
 		if (old[i].addr)
-			table[find(table, (uint32_t)(pages * PER_PAGE), old[i].addr, vt_recorder_hash(old[i].addr))] = old[i];
+			table[find(table, (uint32_t)(pages * PER_PAGE), old[i].addr,
+				   vt_recorder_hash(old[i].addr))] = old[i];
 	}
 	begin_moves(shard);
 	__atomic_store_n(&shard->table, (uint64_t)(uintptr_t)table, __ATOMIC_RELAXED);
@@ -273,7 +279,9 @@ static void doom(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t none = 0;
 
-	if (!__atomic_compare_exchange_n(&shard->doomed, &none, addr, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) && none != addr)
+	if (!__atomic_compare_exchange_n(&shard->doomed, &none, addr, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED) &&
+	    none != addr)
 		__atomic_store_n(&shard->doomed, VT_RECORDER_ALL_DOOMED, __ATOMIC_RELEASE);
 	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
 }
@@ -303,7 +311,8 @@ static void give(struct vt_recorder_shard *shard)
 	vt_rec_unlock(&shard->lock);
 }
 
-static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_recorder_block *block, uint64_t rate)
+static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_recorder_block *block,
+		uint64_t rate)
 {
 	struct vt_recorder_block *at;
 
@@ -325,8 +334,10 @@ static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_record
 	if (!at->addr)
 		shard->count++;
 	shard->serial = block->serial;
-	block->size_check |= (uint64_t)vt_recorder_block_check(block->addr, block->size_check, block->time, block->serial, block->stack,
-							       block->tid) << VT_RECORDER_SIZE_BITS;
+	block->size_check |= (uint64_t)vt_recorder_block_check(block->addr, block->size_check,
+							       block->time, block->serial,
+							       block->stack, block->tid)
+			     << VT_RECORDER_SIZE_BITS;
 	*at = *block;
 	return;
 lost:
@@ -345,7 +356,10 @@ void vt_rec_block_expect(uint64_t addr)
 	uint64_t table = __atomic_load_n(&shard->table, __ATOMIC_RELAXED);
 	uint32_t capacity = __atomic_load_n(&shard->capacity, __ATOMIC_RELAXED);
 
-	__builtin_prefetch((const void *)(uintptr_t)(table + home(hash, capacity) * sizeof(struct vt_recorder_block)), 1);
+	__builtin_prefetch(
+		(const void *)(uintptr_t)(table +
+					  home(hash, capacity) * sizeof(struct vt_recorder_block)),
+		1);
 }
 
 void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate)
@@ -379,7 +393,8 @@ void vt_rec_block_drop(uint64_t addr)
 void vt_rec_blocks_init(void)
 {
 	for (unsigned int i = 0; i < VT_RECORDER_SHARDS; i++)
-		vt_recorder.shards[i] = (struct vt_recorder_shard){ .sample = vt_recorder.sample_bytes };
+		vt_recorder.shards[i] =
+			(struct vt_recorder_shard){ .sample = vt_recorder.sample_bytes };
 }
 
 void vt_rec_blocks_deinit(void)
@@ -390,7 +405,8 @@ void vt_rec_blocks_deinit(void)
 		if (!shard->capacity)
 			continue;
 		begin_moves(shard);
-		vt_rec_unmap(table_of(shard), (uint64_t)shard->capacity * sizeof(struct vt_recorder_block));
+		vt_rec_unmap(table_of(shard),
+			     (uint64_t)shard->capacity * sizeof(struct vt_recorder_block));
 		shard->table = 0;
 		shard->capacity = shard->count = 0;
 		end_moves(shard);

@@ -38,8 +38,8 @@ typedef int enable_fn(uint32_t enable, void *subscriber, int domain, uint32_t cb
 
 /* CUPTI enters here (driver_entry.S); passes on the registers of its caller. */
 void vt_rec_cupti_entry(void *user_data, int domain, uint32_t cbid, const void *data);
-void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid, const struct callback_data *data,
-			   const struct vt_rec_regs *regs);
+void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid,
+			   const struct callback_data *data, const struct vt_rec_regs *regs);
 
 #define MAX_CBID 640
 /* above the serial in correlation_data: we saw the call begin */
@@ -49,13 +49,14 @@ static uint8_t call_of_cbid[MAX_CBID]; /* enum vt_recorder_call + 1 */
 static void *subscriber;
 static uint32_t first_serial; /* from before our first callback */
 
-void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid, const struct callback_data *data,
-			   const struct vt_rec_regs *regs)
+void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid,
+			   const struct callback_data *data, const struct vt_rec_regs *regs)
 {
 	uint32_t before = first_serial;
 
 	(void)user_data;
-	if (domain != CUPTI_CB_DOMAIN_DRIVER_API || cbid >= MAX_CBID || !call_of_cbid[cbid] || !vt_rec_is_on())
+	if (domain != CUPTI_CB_DOMAIN_DRIVER_API || cbid >= MAX_CBID || !call_of_cbid[cbid] ||
+	    !vt_rec_is_on())
 		return;
 	if (data->site == CUPTI_API_ENTER) {
 		if (data->correlation_data)
@@ -66,7 +67,8 @@ void vt_rec_cupti_callback(void *user_data, int domain, uint32_t cbid, const str
 		return;
 	if (data->correlation_data && (*data->correlation_data & ~(uint64_t)UINT32_MAX) == TAG)
 		before = (uint32_t)*data->correlation_data;
-	vt_rec_driver_call((enum vt_recorder_call)(call_of_cbid[cbid] - 1), data->params, *data->result, before, regs);
+	vt_rec_driver_call((enum vt_recorder_call)(call_of_cbid[cbid] - 1), data->params,
+			   *data->result, before, regs);
 }
 
 int vt_rec_cupti_in(const struct vt_recorder_cupti *cupti)
@@ -113,9 +115,11 @@ void vt_rec_cupti_out(void)
 
 uint32_t vt_rec_cupti_load(const struct vt_recorder_config *config)
 {
-	void *(*load)(const char *path, int flags) = (void *(*)(const char *, int))config->cupti.dlopen;
+	void *(*load)(const char *path, int flags) =
+		(void *(*)(const char *, int))config->cupti.dlopen;
 
 	if (!load || !config->cupti.path[0] || config->cupti.path[sizeof(config->cupti.path) - 1])
 		return VT_RECORDER_BAD;
-	return load(config->cupti.path, RTLD_NOW | RTLD_NODELETE) ? VT_RECORDER_OK : VT_RECORDER_BAD;
+	return load(config->cupti.path, RTLD_NOW | RTLD_NODELETE) ? VT_RECORDER_OK :
+								    VT_RECORDER_BAD;
 }

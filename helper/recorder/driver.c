@@ -11,14 +11,16 @@ uint32_t vt_rec_driver_in(const struct vt_recorder_config *config)
 	/* A table exists already if the driver's calls could not be seen at first. */
 	if (!vt_recorder.driver.table && !vt_rec_driver_table_init())
 		return VT_RECORDER_NO_MEMORY;
-	if (config->cupti.cuptiSubscribe && config->cupti.cuptiUnsubscribe && config->cupti.cuptiEnableCallback) {
+	if (config->cupti.cuptiSubscribe && config->cupti.cuptiUnsubscribe &&
+	    config->cupti.cuptiEnableCallback) {
 		vt_recorder.cupti_error = vt_rec_cupti_in(&config->cupti);
 		if (!vt_recorder.cupti_error) {
 			vt_recorder.driver_method = VT_DRIVER_CUPTI;
 			return VT_RECORDER_OK;
 		}
 	}
-	if (config->n_got && vt_rec_got_in((const struct vt_recorder_got *)config->got, config->n_got, config->imports.dl_iterate_phdr))
+	if (config->n_got && vt_rec_got_in((const struct vt_recorder_got *)config->got,
+					   config->n_got, config->imports.dl_iterate_phdr))
 		vt_recorder.driver_method = VT_DRIVER_GOT;
 	return VT_RECORDER_OK;
 }

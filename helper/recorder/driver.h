@@ -44,8 +44,8 @@ int vt_rec_handle_map(uint64_t handle);
  * them; an int is in the low half of its word. before: vt_rec_driver_serial() when the call began.
  * regs: of the caller of the function, or of the code that called us.
  */
-void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result, uint32_t before,
-			const struct vt_rec_regs *regs);
+void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result,
+			uint32_t before, const struct vt_rec_regs *regs);
 /* CUPTI's number for a function of the driver; 0: none. */
 uint32_t vt_rec_driver_cbid(enum vt_recorder_call call);
 

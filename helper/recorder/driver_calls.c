@@ -4,16 +4,16 @@
 #include "vramtap/freestanding.h"
 
 enum what {
-	ALLOCATES = 1,     /* its out argument points to the address */
+	ALLOCATES = 1, /* its out argument points to the address */
 	/* the same; size is the width (rounded up to the pitch) times the height */
 	ALLOCATES_PITCHED,
 	FREES,
-	CREATES,           /* physical memory, without an address */
+	CREATES, /* physical memory, without an address */
 	RELEASES,
 	MAPS,
 	UNMAPS,
 	DESTROYS_CONTEXT,
-	RESETS_DEVICE,     /* named by its argument */
+	RESETS_DEVICE, /* named by its argument */
 	RESETS_CURRENT,
 };
 
@@ -100,18 +100,24 @@ static int device_of_prop(uint64_t prop)
 {
 	const int *words = (const int *)prop;
 
-	return words && words[2] == CU_MEM_LOCATION_TYPE_DEVICE && words[3] >= 0 && words[3] <= INT16_MAX ? words[3] : -1;
+	return words && words[2] == CU_MEM_LOCATION_TYPE_DEVICE && words[3] >= 0 &&
+			       words[3] <= INT16_MAX ?
+		       words[3] :
+		       -1;
 }
 
 static uint64_t requested(const struct call *call, const uint64_t *args, bool done)
 {
 	if (call->what != ALLOCATES_PITCHED)
 		return args[call->size];
-	/* cuMemAllocPitch(address *, pitch *, width, height, ...): the pitch is known afterwards. */
+	/*
+	 * cuMemAllocPitch(address *, pitch *, width, height, ...): the pitch is known afterwards.
+	 */
 	return (done ? word_at(args[1]) : args[2]) * args[3];
 }
 
-static void keep(const struct call *call, uint64_t addr, uint64_t size, const uint64_t *args, const struct vt_rec_regs *regs)
+static void keep(const struct call *call, uint64_t addr, uint64_t size, const uint64_t *args,
+		 const struct vt_rec_regs *regs)
 {
 	struct vt_recorder_driver_block block = {
 		.addr = addr,
@@ -134,7 +140,8 @@ static void keep(const struct call *call, uint64_t addr, uint64_t size, const ui
 	__atomic_add_fetch(&vt_recorder.driver_allocations, 1, __ATOMIC_RELAXED);
 }
 
-static void done(const struct call *call, const uint64_t *args, uint32_t before, const struct vt_rec_regs *regs)
+static void done(const struct call *call, const uint64_t *args, uint32_t before,
+		 const struct vt_rec_regs *regs)
 {
 	switch (call->what) {
 	case ALLOCATES:
@@ -220,15 +227,16 @@ static bool allocates(const struct call *call)
 	return call->what == ALLOCATES || call->what == ALLOCATES_PITCHED || call->what == CREATES;
 }
 
-void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result, uint32_t before,
-			const struct vt_rec_regs *regs)
+void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int result,
+			uint32_t before, const struct vt_rec_regs *regs)
 {
 	const struct call *call = &calls[which];
 
 	/*
 	 * This may wait for a watcher, so it must not be between vt_rec_enter() and vt_rec_leave().
 	 */
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && allocates(call) && vt_rec_is_on() && !is_pytorchs(regs))
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && allocates(call) && vt_rec_is_on() &&
+	    !is_pytorchs(regs))
 		vt_rec_out_of_memory(VT_OOM_DRIVER, requested(call, args, false), result, regs);
 	if (result || !vt_rec_enter())
 		return;

@@ -21,7 +21,8 @@ static uint32_t slot_of(uint64_t addr, uint32_t capacity)
 }
 
 /* The slot of addr, or the empty slot where it belongs. There is always an empty slot. */
-static uint32_t find(const struct vt_recorder_driver_block *blocks, uint32_t capacity, uint64_t addr)
+static uint32_t find(const struct vt_recorder_driver_block *blocks, uint32_t capacity,
+		     uint64_t addr)
 {
 	uint32_t i = slot_of(addr, capacity);
 
@@ -149,7 +150,8 @@ void vt_rec_driver_put(const struct vt_recorder_driver_block *block)
 	}
 	slot = &table()[find(table(), vt_recorder.driver.capacity, block->addr)];
 	if (!slot->addr) {
-		bool crowded = (vt_recorder.driver.count + 1) * UINT64_C(4) > vt_recorder.driver.capacity * UINT64_C(3);
+		bool crowded = (vt_recorder.driver.count + 1) * UINT64_C(4) >
+			       vt_recorder.driver.capacity * UINT64_C(3);
 
 		if (crowded && !grow()) {
 			unlock_table();
@@ -165,7 +167,8 @@ void vt_rec_driver_put(const struct vt_recorder_driver_block *block)
 	begin_change();
 	*slot = *block;
 	slot->serial = serial;
-	slot->check = vt_recorder_block_check(block->addr, block->size, block->time, serial, block->stack, block->tid);
+	slot->check = vt_recorder_block_check(block->addr, block->size, block->time, serial,
+					      block->stack, block->tid);
 	end_change();
 	__atomic_store_n(&vt_recorder.driver.serial, serial, __ATOMIC_RELEASE);
 	unlock_table();
@@ -204,7 +207,8 @@ void vt_rec_driver_remove(uint64_t addr, uint32_t before)
  * Call with the lock. Removes every record for which doomed() is true. A removal may move another
  * record into the slot, so the slot is checked again.
  */
-static void sweep(bool (*doomed)(const struct vt_recorder_driver_block *block, const void *arg), const void *arg, uint32_t before)
+static void sweep(bool (*doomed)(const struct vt_recorder_driver_block *block, const void *arg),
+		  const void *arg, uint32_t before)
 {
 	for (uint32_t i = 0; i < vt_recorder.driver.capacity;) {
 		const struct vt_recorder_driver_block *block = &table()[i];
@@ -224,7 +228,8 @@ static bool is_mapping_within(const struct vt_recorder_driver_block *block, cons
 {
 	const struct range *range = arg;
 
-	return block->kind == VT_DRIVER_VMM && block->addr >= range->start && block->addr < range->end;
+	return block->kind == VT_DRIVER_VMM && block->addr >= range->start &&
+	       block->addr < range->end;
 }
 
 void vt_rec_driver_remove_range(uint64_t addr, uint64_t size, uint32_t before)
@@ -254,7 +259,8 @@ static bool is_of_device(const struct vt_recorder_driver_block *block, const voi
 	int device = *(const int *)arg;
 
 	/* No context owns a mapping: mappings stay. */
-	return block->kind != VT_DRIVER_VMM && (device < 0 || block->device < 0 || block->device == device);
+	return block->kind != VT_DRIVER_VMM &&
+	       (device < 0 || block->device < 0 || block->device == device);
 }
 
 void vt_rec_driver_remove_device(int device, uint32_t before)

@@ -37,8 +37,8 @@ static bool is_ours(int fd)
 	struct ucred peer;
 	unsigned int size = sizeof(peer);
 
-	return !vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size, 0) && size == sizeof(peer) &&
-	       (!peer.uid || (long)peer.uid == vt_sys0(SYS_geteuid));
+	return !vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size, 0) &&
+	       size == sizeof(peer) && (!peer.uid || (long)peer.uid == vt_sys0(SYS_geteuid));
 }
 
 /* The wait for a stopped tool with a full queue is limited, too. */
@@ -65,7 +65,8 @@ static int connect_to(const char *name)
 	if (fd < 0)
 		return -1;
 	limit_wait((int)fd);
-	if (vt_sys4(SYS_connect, fd, (long)&address, (long)(offsetof(struct sockaddr_un, sun_path) + 1 + n), 0) ||
+	if (vt_sys4(SYS_connect, fd, (long)&address,
+		    (long)(offsetof(struct sockaddr_un, sun_path) + 1 + n), 0) ||
 	    !is_ours((int)fd)) {
 		vt_sys2(SYS_close, fd, 0);
 		return -1;
@@ -83,7 +84,8 @@ static bool wait_for_word(int fd, uint64_t deadline_ns)
 
 		if (now >= deadline_ns)
 			return false;
-		n = vt_sys4(SYS_poll, (long)&poll, 1, (long)((deadline_ns - now) / NS_PER_MS) + 1, 0);
+		n = vt_sys4(SYS_poll, (long)&poll, 1, (long)((deadline_ns - now) / NS_PER_MS) + 1,
+			    0);
 		if (n > 0)
 			return true;
 		if (n < 0 && n != -EINTR_)
@@ -94,7 +96,9 @@ static bool wait_for_word(int fd, uint64_t deadline_ns)
 static bool receive(int fd, uint64_t until_ns)
 {
 	uint64_t now = vt_sys_now_ns();
-	uint64_t deadline = now + VT_GATE_PATIENCE_MS * NS_PER_MS < until_ns ? now + VT_GATE_PATIENCE_MS * NS_PER_MS : until_ns;
+	uint64_t deadline = now + VT_GATE_PATIENCE_MS * NS_PER_MS < until_ns ?
+				    now + VT_GATE_PATIENCE_MS * NS_PER_MS :
+				    until_ns;
 	size_t head = offsetof(struct vt_gate_request, got);
 	long n;
 
@@ -116,7 +120,8 @@ static uint32_t forget(void)
 
 static bool send_word(int fd, const void *what, size_t size)
 {
-	return vt_sys6(SYS_sendto, fd, (long)what, (long)size, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0) == (long)size;
+	return vt_sys6(SYS_sendto, fd, (long)what, (long)size, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0) ==
+	       (long)size;
 }
 
 static bool obey(int fd)
@@ -126,8 +131,11 @@ static bool obey(int fd)
 	if (request.op == VT_GATE_GO)
 		return false;
 	request.config.got = (uint64_t)request.got;
-	answer.status = request.op == VT_GATE_FORGET ? forget() :
-			vt_recorder_control(request.op, request.op == VT_RECORD_OFF ? NULL : &request.config);
+	answer.status = request.op == VT_GATE_FORGET ?
+				forget() :
+				vt_recorder_control(request.op, request.op == VT_RECORD_OFF ?
+									NULL :
+									&request.config);
 	return send_word(fd, &answer, sizeof(answer));
 }
 

@@ -30,7 +30,8 @@ struct vt_rec_got_frame {
 };
 
 _Static_assert(sizeof(struct vt_rec_got_frame) <= 128, "driver_entry.S has room for 128 bytes");
-_Static_assert(offsetof(struct vt_rec_got_frame, args) == 64, "driver_entry.S stores the arguments there");
+_Static_assert(offsetof(struct vt_rec_got_frame, args) == 64,
+	       "driver_entry.S stores the arguments there");
 
 extern const uint8_t vt_rec_got_entries[];
 uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot);
@@ -59,7 +60,8 @@ uint64_t vt_rec_got_enter(struct vt_rec_got_frame *frame, uint64_t slot)
 /* Returns the result for the caller. */
 uint32_t vt_rec_got_leave(struct vt_rec_got_frame *frame, uint64_t slot, uint32_t result)
 {
-	vt_rec_driver_call((enum vt_recorder_call)slots[slot].call, frame->args, (int)result, (uint32_t)frame->before, &frame->regs);
+	vt_rec_driver_call((enum vt_recorder_call)slots[slot].call, frame->args, (int)result,
+			   (uint32_t)frame->before, &frame->regs);
 	return result;
 }
 
@@ -97,8 +99,8 @@ static bool is_in_data(const struct dl_phdr_info *info, uint64_t addr, uint64_t 
 		const ElfW(Phdr) *phdr = &info->dlpi_phdr[i];
 		uint64_t start = info->dlpi_addr + phdr->p_vaddr;
 
-		if (phdr->p_type == PT_LOAD && (phdr->p_flags & PF_W) && addr >= start && phdr->p_memsz >= size &&
-		    addr - start <= phdr->p_memsz - size)
+		if (phdr->p_type == PT_LOAD && (phdr->p_flags & PF_W) && addr >= start &&
+		    phdr->p_memsz >= size && addr - start <= phdr->p_memsz - size)
 			return true;
 	}
 	return false;
@@ -127,14 +129,16 @@ static bool is_read_only(const struct dl_phdr_info *info, uint64_t where)
 		uint64_t start = info->dlpi_addr + phdr->p_vaddr;
 
 		if (phdr->p_type == PT_GNU_RELRO)
-			return where >= (start & ~(PAGE - 1)) && where < ((start + phdr->p_memsz) & ~(PAGE - 1));
+			return where >= (start & ~(PAGE - 1)) &&
+			       where < ((start + phdr->p_memsz) & ~(PAGE - 1));
 	}
 	return false;
 }
 
 static bool protect(const struct dl_phdr_info *info, uint64_t where, int protection)
 {
-	return !is_read_only(info, where) || !vt_sys4(SYS_mprotect, (long)(where & ~(PAGE - 1)), PAGE, protection, 0);
+	return !is_read_only(info, where) ||
+	       !vt_sys4(SYS_mprotect, (long)(where & ~(PAGE - 1)), PAGE, protection, 0);
 }
 
 static bool make_writable(const struct dl_phdr_info *info, uint64_t where)
@@ -150,7 +154,8 @@ static void make_as_it_was(const struct dl_phdr_info *info, uint64_t where)
 static uint32_t visit_all(struct visit *visit, uint64_t dl_iterate_phdr_address)
 {
 	int (*iterate)(int (*callback)(struct dl_phdr_info *, size_t, void *), void *arg) =
-		(int (*)(int (*)(struct dl_phdr_info *, size_t, void *), void *))dl_iterate_phdr_address;
+		(int (*)(int (*)(struct dl_phdr_info *, size_t, void *),
+			 void *))dl_iterate_phdr_address;
 
 	if (iterate && visit->n)
 		iterate(each_object, visit);
@@ -213,7 +218,8 @@ static void restore(struct visit *visit, uint64_t i, const struct dl_phdr_info *
 	 */
 	if (!holds(hook->where, ours) || !make_writable(info, hook->where))
 		return;
-	visit->n_changed += __atomic_compare_exchange_n((uint64_t *)hook->where, &ours, hook->original, false, __ATOMIC_SEQ_CST,
+	visit->n_changed += __atomic_compare_exchange_n((uint64_t *)hook->where, &ours,
+							hook->original, false, __ATOMIC_SEQ_CST,
 							__ATOMIC_RELAXED);
 	make_as_it_was(info, hook->where);
 }
@@ -221,7 +227,10 @@ static void restore(struct visit *visit, uint64_t i, const struct dl_phdr_info *
 void vt_rec_got_out(uint64_t dl_iterate_phdr)
 {
 	struct visit visit = {
-		.word = restore, .where = where_patched, .list = vt_recorder.hooks, .n = vt_recorder.n_hooks,
+		.word = restore,
+		.where = where_patched,
+		.list = vt_recorder.hooks,
+		.n = vt_recorder.n_hooks,
 	};
 
 	visit_all(&visit, dl_iterate_phdr);

@@ -8,7 +8,8 @@
  */
 #include "parts.h"
 
-#define TABLE_HEAD 2 /* words before the one that a vptr points to: offset to top, type_info (Itanium C++ ABI, 2.5.2) */
+/* words before the one that a vptr points to: offset to top, type_info (Itanium C++ ABI, 2.5.2) */
+#define TABLE_HEAD 2
 
 /* What the entries (entry.S) call. */
 uint64_t vt_rec_originals[VT_N_SLOTS];
@@ -45,7 +46,8 @@ static uint64_t entry_of(enum vt_recorder_slot slot)
 
 static bool exchange(uint64_t where, uint64_t from, uint64_t to)
 {
-	return __atomic_compare_exchange_n((uint64_t *)where, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n((uint64_t *)where, &from, to, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_RELAXED);
 }
 
 static struct vt_recorder_hook *free_note(void)
@@ -73,7 +75,8 @@ void vt_rec_hook_forget(struct vt_recorder_hook *note)
 	count_notes();
 }
 
-bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours, enum vt_recorder_hook_kind kind)
+bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours,
+		    enum vt_recorder_hook_kind kind)
 {
 	struct vt_recorder_hook *note = free_note();
 
@@ -158,7 +161,9 @@ uint32_t vt_rec_torch_in(const struct vt_recorder_torch *torch)
 		make_table(torch);
 	else if (table.vptr != torch->vptr || !same_slots(&table.torch, torch))
 		return VT_RECORDER_BAD;
-	return vt_rec_hook_in(torch->object, torch->vptr, ours, VT_HOOK_VTABLE) ? VT_RECORDER_OK : VT_RECORDER_CHANGED;
+	return vt_rec_hook_in(torch->object, torch->vptr, ours, VT_HOOK_VTABLE) ?
+		       VT_RECORDER_OK :
+		       VT_RECORDER_CHANGED;
 }
 
 void vt_rec_torch_out(void)

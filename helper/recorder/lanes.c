@@ -26,8 +26,9 @@
 #define OFF_PATIENCE_NS UINT64_C(1000000000)
 #define CLOCK_COARSE 6 /* CLOCK_MONOTONIC_COARSE */
 
-__attribute__((visibility("default")))
-struct vt_recorder_head vt_recorder = { .magic = VT_RECORDER_MAGIC, .abi = VT_RECORDER_ABI, .size = sizeof(vt_recorder) };
+__attribute__((visibility("default"))) struct vt_recorder_head vt_recorder = {
+	.magic = VT_RECORDER_MAGIC, .abi = VT_RECORDER_ABI, .size = sizeof(vt_recorder)
+};
 
 struct vt_rec_wiped vt_rec_wiped __attribute__((aligned(VT_REC_PAGE)));
 
@@ -71,7 +72,8 @@ uint32_t vt_rec_tid(void)
 void vt_rec_learn_tid(uint64_t offset)
 {
 	/* The thread pointer points to a structure of the C library of more than 2 KiB. */
-	if (offset && offset < 2048 && !(offset % 4) && word_of_thread(offset) == (uint32_t)vt_sys0(SYS_gettid))
+	if (offset && offset < 2048 && !(offset % 4) &&
+	    word_of_thread(offset) == (uint32_t)vt_sys0(SYS_gettid))
 		__atomic_store_n(&tid_offset, offset, __ATOMIC_RELAXED);
 }
 
@@ -113,8 +115,8 @@ uint64_t vt_rec_random(void)
 
 static uint64_t coarse_ns(void)
 {
-	int (*clock)(int, struct vt_sys_timespec *) =
-		(int (*)(int, struct vt_sys_timespec *))(uintptr_t)vt_recorder.config.imports.clock_gettime;
+	int (*clock)(int, struct vt_sys_timespec *) = (int (*)(
+		int, struct vt_sys_timespec *))(uintptr_t)vt_recorder.config.imports.clock_gettime;
 	struct vt_sys_timespec ts = { 0, 0 };
 
 	if (clock)

@@ -18,7 +18,7 @@ struct vt_rec_lane {
 /* Whole pages of memory without a file: this part of .bss. Zeros in a child. */
 struct vt_rec_wiped {
 	uint32_t on;
-	uint32_t ours; /* this process has made the mappings */
+	uint32_t ours;       /* this process has made the mappings */
 	uint32_t controlled; /* a control call is running */
 	char pad[VT_REC_PAGE - 12];
 	struct vt_rec_lane lanes[VT_REC_LANES];

@@ -33,7 +33,8 @@ static uint64_t round_up(uint64_t size, uint64_t to)
  */
 static bool charge(uint64_t size)
 {
-	if (__atomic_add_fetch(&vt_recorder.memory, size, __ATOMIC_ACQ_REL) <= vt_recorder.max_memory)
+	if (__atomic_add_fetch(&vt_recorder.memory, size, __ATOMIC_ACQ_REL) <=
+	    vt_recorder.max_memory)
 		return true;
 	__atomic_sub_fetch(&vt_recorder.memory, size, __ATOMIC_ACQ_REL);
 	return false;
@@ -104,7 +105,8 @@ void vt_rec_unmap(void *at, uint64_t size)
 
 bool vt_rec_array_init(struct vt_recorder_array *array, uint64_t max, uint64_t size)
 {
-	uint64_t bytes = max > (UINT64_C(1) << 46) / size ? UINT64_C(1) << 46 : round_up(max * size, PAGE);
+	uint64_t bytes = max > (UINT64_C(1) << 46) / size ? UINT64_C(1) << 46 :
+							    round_up(max * size, PAGE);
 	void *at;
 
 	*array = (struct vt_recorder_array){ 0 };
@@ -190,7 +192,8 @@ bool vt_rec_lock(uint32_t *lock)
 
 	for (uint32_t n = 0;; n++) {
 		seen = 0;
-		if (__atomic_compare_exchange_n(lock, &seen, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(lock, &seen, me, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
 			return true;
 		if ((seen & ~VT_RECORDER_LOCK_STUCK) == me)
 			return false;
@@ -203,7 +206,8 @@ bool vt_rec_lock(uint32_t *lock)
 		else if (n < SPINS + YIELDS + NAPS)
 			vt_sys_sleep_ns(n < SPINS + YIELDS + SHORT_NAPS ? SHORT_NAP_NS : NAP_NS);
 		else
-			__atomic_compare_exchange_n(lock, &seen, seen | VT_RECORDER_LOCK_STUCK, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+			__atomic_compare_exchange_n(lock, &seen, seen | VT_RECORDER_LOCK_STUCK,
+						    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	}
 }
 

@@ -43,7 +43,7 @@ struct thread {
 static struct {
 	struct vt_recorder_imports imports;
 	bool on;
-	uint64_t *cache; /* tag << VT_RECIPE_BITS | recipe; 0 empty */
+	uint64_t *cache;              /* tag << VT_RECIPE_BITS | recipe; 0 empty */
 	struct vt_unwind_epoch epoch; /* of the entries in the cache */
 	uint32_t lock;                /* of the epoch */
 	uint32_t looked;              /* when it was last compared, in units of vt_rec_now() */
@@ -241,7 +241,8 @@ static uint64_t end_of_thread(uint64_t sp)
  */
 static bool main_has_grown(uint64_t sp)
 {
-	uint64_t low = sp & ~(PAGE - 1), known = __atomic_load_n(&native.main_low, __ATOMIC_RELAXED);
+	uint64_t low = sp & ~(PAGE - 1),
+		 known = __atomic_load_n(&native.main_low, __ATOMIC_RELAXED);
 
 	if (low >= known || !all_there(low, known))
 		return false;
@@ -256,7 +257,8 @@ static inline uint64_t end_of_stack(uint64_t sp)
 
 	if (sp & 7)
 		return 0;
-	if (sp < imports->main_stack_high && sp >= __atomic_load_n(&native.main_low, __ATOMIC_RELAXED))
+	if (sp < imports->main_stack_high &&
+	    sp >= __atomic_load_n(&native.main_low, __ATOMIC_RELAXED))
 		return imports->main_stack_high & ~(WORD - 1);
 	end = end_of_thread(sp);
 	if (!end && main_has_grown(sp))
@@ -330,7 +332,10 @@ static __attribute__((noinline)) enum step step_rarely(struct walk *w, uint64_t 
 	case VT_RECIPE_DRAP:
 		return step_realigned(w, recipe) ? STEP_OK : STEP_LOST;
 	default:
-		/* The psABI: a zero rbp marks the outermost frame; but rbp may be used for something else. */
+		/*
+		 * The psABI: a zero rbp marks the outermost frame; but rbp may be used for
+		 * something else.
+		 */
 		return step_frame_pointer(w) ? STEP_GUESSED : STEP_LOST;
 	}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When memory runs out. PyTorch throws c10::OutOfMemoryError; the C++ runtime then looks for a handler, frame by frame, and asks
- * the personality routine of each frame on the way. The entries of the allocator (entry.S) have the one below. At that time
- * nothing is unwound: the thread's stack is whole, and PyTorch has given back its locks (it does so before it calls its own
+ * When memory runs out. PyTorch throws c10::OutOfMemoryError; the C++ runtime then looks for a
+ * handler, frame by frame, and asks the personality routine of each frame on the way. The entries
+ * of the allocator (entry.S) have the one below. At that time nothing is unwound: the thread's
+ * stack is whole, and PyTorch has given back its locks (it does so before it calls its own
  * observers and throws, in all releases from 2.0 to 2.15).
  *
  * The event is written to the next of 16 places. If a watcher lives, the thread then waits until
@@ -93,9 +94,10 @@ static bool is_out_of_memory(uint64_t exception_class, uint64_t header)
 #define BUDGET_PERIOD_NS (10000 * NS_PER_MS)
 
 static struct {
-	uint32_t lock; /* of the events, and of what follows */
+	uint32_t lock;                /* of the events, and of what follows */
 	uint64_t since_ns, waited_ns; /* the budget */
-	uint64_t given_up; /* 1 << 32 | the heartbeat of a watcher that gave no more sign of life; 0 none */
+	/* 1 << 32 | the heartbeat of a watcher that gave no more sign of life; 0 none */
+	uint64_t given_up;
 } waiting;
 
 static uint32_t read32(const uint32_t *word)
@@ -105,7 +107,8 @@ static uint32_t read32(const uint32_t *word)
 
 static bool is_given_up(uint32_t heartbeat)
 {
-	return __atomic_load_n(&waiting.given_up, __ATOMIC_RELAXED) == (UINT64_C(1) << 32 | heartbeat);
+	return __atomic_load_n(&waiting.given_up, __ATOMIC_RELAXED) ==
+	       (UINT64_C(1) << 32 | heartbeat);
 }
 
 static void give_up(uint32_t heartbeat)
@@ -117,7 +120,8 @@ static void give_up(uint32_t heartbeat)
 static uint64_t budget(uint64_t now_ns)
 {
 	uint32_t patience_ms = read32(&vt_recorder.trap.patience_ms);
-	uint64_t patience = (patience_ms < MAX_PATIENCE_MS ? patience_ms : MAX_PATIENCE_MS) * NS_PER_MS;
+	uint64_t patience =
+		(patience_ms < MAX_PATIENCE_MS ? patience_ms : MAX_PATIENCE_MS) * NS_PER_MS;
 	uint64_t left;
 
 	if (now_ns - waiting.since_ns > BUDGET_PERIOD_NS) {
@@ -136,8 +140,8 @@ static void wait_for_watcher(uint32_t seq, uint64_t patience_ns)
 	uint64_t start = vt_sys_now_ns();
 	uint64_t now = start, alive = start;
 
-	while (read32(&trap->armed) && (int32_t)(read32(&trap->taken) - seq) < 0 && now - start < patience_ns &&
-	       !is_given_up(heartbeat)) {
+	while (read32(&trap->armed) && (int32_t)(read32(&trap->taken) - seq) < 0 &&
+	       now - start < patience_ns && !is_given_up(heartbeat)) {
 		vt_sys_sleep_ns(VT_RECORDER_WAIT_NS);
 		now = vt_sys_now_ns();
 		if (read32(&trap->heartbeat) != heartbeat) {
@@ -247,7 +251,8 @@ void vt_rec_oom_end(void)
 		__atomic_store_n(&waiting.lock, 0, __ATOMIC_RELEASE);
 }
 
-void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error, const struct vt_rec_regs *regs)
+void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error,
+			  const struct vt_rec_regs *regs)
 {
 	struct vt_recorder_oom event = { .kind = kind, .requested = requested, .error = error };
 	uint32_t generation = read32(&vt_recorder.generation), seq;
@@ -305,10 +310,14 @@ static inline __attribute__((always_inline)) void registers_here(struct vt_rec_r
 			 "mov %%r14, %c[r14](%[regs])\n\t"
 			 "mov %%r15, %c[r15](%[regs])"
 			 :
-			 : [regs] "r"(regs), [pc] "i"(offsetof(struct vt_rec_regs, pc)), [sp] "i"(offsetof(struct vt_rec_regs, sp)),
-			   [bp] "i"(offsetof(struct vt_rec_regs, bp)), [bx] "i"(offsetof(struct vt_rec_regs, bx)),
-			   [r12] "i"(offsetof(struct vt_rec_regs, r12)), [r13] "i"(offsetof(struct vt_rec_regs, r13)),
-			   [r14] "i"(offsetof(struct vt_rec_regs, r14)), [r15] "i"(offsetof(struct vt_rec_regs, r15))
+			 : [regs] "r"(regs), [pc] "i"(offsetof(struct vt_rec_regs, pc)),
+			   [sp] "i"(offsetof(struct vt_rec_regs, sp)),
+			   [bp] "i"(offsetof(struct vt_rec_regs, bp)),
+			   [bx] "i"(offsetof(struct vt_rec_regs, bx)),
+			   [r12] "i"(offsetof(struct vt_rec_regs, r12)),
+			   [r13] "i"(offsetof(struct vt_rec_regs, r13)),
+			   [r14] "i"(offsetof(struct vt_rec_regs, r14)),
+			   [r15] "i"(offsetof(struct vt_rec_regs, r15))
 			 : "rax", "memory");
 }
 
@@ -329,7 +338,8 @@ static uint64_t bytes_asked_for(void *context)
 	return requested;
 }
 
-int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception, void *context)
+int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception,
+		       void *context)
 {
 	struct vt_rec_regs regs;
 
@@ -337,8 +347,8 @@ int vt_rec_personality(int version, int actions, uint64_t exception_class, void 
 	 * Ignores the end of a thread (pthread_cancel), and the second call when the frames are
 	 * unwound.
 	 */
-	if (version == 1 && (actions & UA_SEARCH_PHASE) && !(actions & UA_FORCE_UNWIND) && vt_rec_is_on() &&
-	    is_out_of_memory(exception_class, (uint64_t)exception)) {
+	if (version == 1 && (actions & UA_SEARCH_PHASE) && !(actions & UA_FORCE_UNWIND) &&
+	    vt_rec_is_on() && is_out_of_memory(exception_class, (uint64_t)exception)) {
 		registers_here(&regs);
 		vt_rec_out_of_memory(VT_OOM_PYTORCH, bytes_asked_for(context), 0, &regs);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the recorder's parts call each other. All of it runs inside the target, most of it on the target's own threads in the
- * middle of an allocation: no libc, no heap, no TLS, no signal, no system call on the usual path; nothing waits for a thread
- * that waits for us; in a child after fork() nothing is done at all. errno and the floating point state stay as they were.
+ * How the recorder's parts call each other. All of it runs inside the target, most of it on the
+ * target's own threads in the middle of an allocation: no libc, no heap, no TLS, no signal, no
+ * system call on the usual path; nothing waits for a thread that waits for us; in a child after
+ * fork() nothing is done at all. errno and the floating point state stay as they were.
  */
 #ifndef VT_RECORDER_PARTS_H
 #define VT_RECORDER_PARTS_H
@@ -22,7 +23,8 @@ struct vt_rec_regs {
 
 /* A captured stack, on the capturing thread's own stack. */
 struct vt_rec_frames {
-	uint64_t words[2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE]; /* as in the array of words */
+	/* as in the array of words */
+	uint64_t words[2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE];
 	uint16_t n_python, n_words_python, n_native, flags;
 	uint64_t hash; /* of all of the above; record.c computes it when the frames are known */
 };
@@ -65,8 +67,9 @@ void *vt_rec_map(uint64_t size);
 void *vt_rec_map_pages(uint64_t size);
 void vt_rec_unmap(void *at, uint64_t size);
 /*
- * Address space for an array that grows in place, of at most max elements of size bytes (less, if there is less).
- * vt_rec_array_grow() makes room for one more element, vt_rec_array_reserve() for n. The caller writes the elements, then raises array->n.
+ * Address space for an array that grows in place, of at most max elements of size bytes (less, if
+ * there is less). vt_rec_array_grow() makes room for one more element, vt_rec_array_reserve() for
+ * n. The caller writes the elements, then raises array->n.
  */
 bool vt_rec_array_init(struct vt_recorder_array *array, uint64_t max, uint64_t size);
 bool vt_rec_array_grow(struct vt_recorder_array *array, uint64_t size);
@@ -112,7 +115,10 @@ void vt_rec_blocks_deinit(void);
 
 /* ---- python.c: frames and code objects ---- */
 bool vt_rec_python_init(const struct vt_recorder_config *config);
-/* Appends the Python frames of the calling thread. No reference is taken, the GIL is not needed: only this thread changes its own frames. */
+/*
+ * Appends the Python frames of the calling thread. No reference is taken, the GIL is not needed:
+ * only this thread changes its own frames.
+ */
 void vt_rec_python_capture(struct vt_rec_frames *frames);
 void vt_rec_python_deinit(void);
 
@@ -129,7 +135,8 @@ void vt_rec_native_deinit(void);
  * note comes first, so that a reader from outside never finds a change without a note. False: the
  * word was no longer `original`, or there is no room for the note.
  */
-bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours, enum vt_recorder_hook_kind kind);
+bool vt_rec_hook_in(uint64_t where, uint64_t original, uint64_t ours,
+		    enum vt_recorder_hook_kind kind);
 /*
  * Exchanges all words of that kind back, except words that are no longer ours: they stay unchanged.
  */
@@ -141,8 +148,11 @@ void vt_rec_hook_forget(struct vt_recorder_hook *note);
 uint32_t vt_rec_torch_in(const struct vt_recorder_torch *torch); /* enum vt_recorder_status */
 void vt_rec_torch_out(void);
 
-/* ---- driver.c, cupti.c, got.c. in: OK also when the driver's calls cannot be seen (driver_method says so), when not OK,
- * nothing was changed. out: hooks, called after an in that was OK; deinit: tables. ---- */
+/*
+ * ---- driver.c, cupti.c, got.c. in: OK also when the driver's calls cannot be seen (driver_method
+ * says so), when not OK, nothing was changed. out: hooks, called after an in that was OK; deinit:
+ * tables. ----
+ */
 uint32_t vt_rec_driver_in(const struct vt_recorder_config *config);
 void vt_rec_driver_out(void);
 /* Makes the loader load config->cupti.path, which stays loaded. */
@@ -161,12 +171,14 @@ void vt_rec_driver_deinit(void);
  * in the search phase _Unwind_GetCFA() returns that of the callee.)
  */
 #define VT_REC_ENTRY_REQUESTED 8
-int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception, void *context);
+int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception,
+		       void *context);
 /*
  * A request of so many bytes failed for lack of memory. Keeps the event, and waits for the watcher
  * if there is one.
  */
-void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error, const struct vt_rec_regs *regs);
+void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error,
+			  const struct vt_rec_regs *regs);
 /* Before switching on: clears the events. After switching off: disables the trap. */
 void vt_rec_oom_begin(void);
 void vt_rec_oom_end(void);

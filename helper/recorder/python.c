@@ -47,11 +47,11 @@ typedef void walk_fn(uint64_t frame, struct vt_rec_frames *frames);
 static struct {
 	struct vt_recorder_python at;
 	bool on;
-	walk_fn *walk; /* along a chain of frames */
-	struct entry *cache;   /* 1 << CACHE_BITS */
+	walk_fn *walk;       /* along a chain of frames */
+	struct entry *cache; /* 1 << CACHE_BITS */
 	/* indices + 1 into the table of codes, hashed by object and print; under the lock */
 	uint32_t *table;
-	uint64_t table_size;   /* a power of 2 */
+	uint64_t table_size; /* a power of 2 */
 	/* bytes: the highest offset of a first traceable instruction seen so far */
 	int64_t first_max;
 	uint32_t lock;
@@ -80,27 +80,27 @@ static inline bool may_be_pointer(uint64_t addr)
  */
 #define AT(row, member, FIELD) ((row) ? (row)->at[VT_PY_##FIELD] : py.at.member)
 
-#define HOT_OFFSETS(X)                                                                                            \
-	X(frame_previous, FRAME_PREVIOUS)                                                                         \
-	X(frame_code, FRAME_CODE)                                                                                 \
-	X(frame_instr, FRAME_INSTR)                                                                               \
-	X(frame_lasti, FRAME_LASTI)                                                                               \
-	X(frame_owner, FRAME_OWNER)                                                                               \
-	X(owner_generator, OWNER_GENERATOR)                                                                       \
-	X(owner_shim, OWNER_SHIM)                                                                                 \
-	X(code_tags, CODE_TAGS)                                                                                   \
-	X(lasti_scale, LASTI_SCALE)                                                                               \
-	X(code_filename, CODE_FILENAME)                                                                           \
-	X(code_name, CODE_NAME)                                                                                   \
-	X(code_qualname, CODE_QUALNAME)                                                                           \
-	X(code_linetable, CODE_LINETABLE)                                                                         \
-	X(code_firstlineno, CODE_FIRSTLINENO)                                                                     \
-	X(code_bytecode, CODE_BYTECODE)                                                                           \
-	X(code_firsttraceable, CODE_FIRSTTRACEABLE)                                                               \
-	X(str_length, UNICODE_LENGTH)                                                                             \
-	X(str_state, UNICODE_STATE)                                                                               \
-	X(str_data, UNICODE_ASCII_DATA)                                                                           \
-	X(frame_tlbc, FRAME_TLBC)                                                                                 \
+#define HOT_OFFSETS(X)                              \
+	X(frame_previous, FRAME_PREVIOUS)           \
+	X(frame_code, FRAME_CODE)                   \
+	X(frame_instr, FRAME_INSTR)                 \
+	X(frame_lasti, FRAME_LASTI)                 \
+	X(frame_owner, FRAME_OWNER)                 \
+	X(owner_generator, OWNER_GENERATOR)         \
+	X(owner_shim, OWNER_SHIM)                   \
+	X(code_tags, CODE_TAGS)                     \
+	X(lasti_scale, LASTI_SCALE)                 \
+	X(code_filename, CODE_FILENAME)             \
+	X(code_name, CODE_NAME)                     \
+	X(code_qualname, CODE_QUALNAME)             \
+	X(code_linetable, CODE_LINETABLE)           \
+	X(code_firstlineno, CODE_FIRSTLINENO)       \
+	X(code_bytecode, CODE_BYTECODE)             \
+	X(code_firsttraceable, CODE_FIRSTTRACEABLE) \
+	X(str_length, UNICODE_LENGTH)               \
+	X(str_state, UNICODE_STATE)                 \
+	X(str_data, UNICODE_ASCII_DATA)             \
+	X(frame_tlbc, FRAME_TLBC)                   \
 	X(code_tlbc, CODE_TLBC)
 
 typedef const struct vt_python_layout *row_t;
@@ -112,7 +112,8 @@ typedef const struct vt_python_layout *row_t;
 /* Distinguishes texts from each other, except those that are not in ASCII. */
 INLINE uint64_t text(row_t row, uint64_t str)
 {
-	uint32_t is_ascii = row ? row->at[VT_PY_STATE_COMPACT] | row->at[VT_PY_STATE_ASCII] : py.at.str_is_ascii;
+	uint32_t is_ascii = row ? row->at[VT_PY_STATE_COMPACT] | row->at[VT_PY_STATE_ASCII] :
+				  py.at.str_is_ascii;
 	uint64_t length = word_at(str + AT(row, str_length, UNICODE_LENGTH));
 	uint64_t data = str + AT(row, str_data, UNICODE_ASCII_DATA);
 
@@ -154,7 +155,8 @@ static inline uint64_t rotated(uint64_t word, unsigned int by)
 /* The same words in another order give another print: freed memory is reused in any order. */
 static inline uint64_t print_of(const struct vt_recorder_code *code)
 {
-	uint64_t h = code->filename ^ rotated(code->name, 17) ^ rotated(code->qualname, 31) ^ rotated(code->linetable, 47);
+	uint64_t h = code->filename ^ rotated(code->name, 17) ^ rotated(code->qualname, 31) ^
+		     rotated(code->linetable, 47);
 
 	return (h + code->firstlineno + rotated(code->version, 32)) * MULTIPLIER;
 }
@@ -193,8 +195,9 @@ _Static_assert(64 - ADDRESS_BITS + 4 == INDEX_BITS, "an object is aligned to 16 
 
 static bool is_same(const struct vt_recorder_code *a, const struct vt_recorder_code *b)
 {
-	return a->object == b->object && a->filename == b->filename && a->name == b->name && a->qualname == b->qualname &&
-	       a->linetable == b->linetable && a->firstlineno == b->firstlineno && a->version == b->version;
+	return a->object == b->object && a->filename == b->filename && a->name == b->name &&
+	       a->qualname == b->qualname && a->linetable == b->linetable &&
+	       a->firstlineno == b->firstlineno && a->version == b->version;
 }
 
 static const struct vt_recorder_code *codes(void)
@@ -202,7 +205,8 @@ static const struct vt_recorder_code *codes(void)
 	return (const struct vt_recorder_code *)vt_recorder.codes.addr;
 }
 
-static uint64_t slot_of(const struct vt_recorder_code *code, const uint32_t *table, uint64_t size, bool any)
+static uint64_t slot_of(const struct vt_recorder_code *code, const uint32_t *table, uint64_t size,
+			bool any)
 {
 	uint64_t slot = (print_of(code) ^ code->object * MULTIPLIER) >> 20 & (size - 1);
 
@@ -273,8 +277,11 @@ static __attribute__((noinline)) int64_t index_slowly(uint64_t object)
 	look(NULL, object, &code);
 	index = enter(&code);
 	if (index >= 0) {
-		__atomic_store_n(&entry->object, object_half(object) | (uint64_t)index, __ATOMIC_RELAXED);
-		__atomic_store_n(&entry->print, (quick_print(NULL, object) & ~INDEX_MASK) | (uint64_t)index, __ATOMIC_RELEASE);
+		__atomic_store_n(&entry->object, object_half(object) | (uint64_t)index,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&entry->print,
+				 (quick_print(NULL, object) & ~INDEX_MASK) | (uint64_t)index,
+				 __ATOMIC_RELEASE);
 	}
 	vt_rec_unlock(&py.lock);
 	return index;
@@ -286,7 +293,8 @@ INLINE int64_t index_of(row_t row, uint64_t object)
 	uint64_t by_object, by_print;
 
 	by_object = __atomic_load_n(&entry->object, __ATOMIC_RELAXED) ^ object_half(object);
-	by_print = __atomic_load_n(&entry->print, __ATOMIC_ACQUIRE) ^ (quick_print(row, object) & ~INDEX_MASK);
+	by_print = __atomic_load_n(&entry->print, __ATOMIC_ACQUIRE) ^
+		   (quick_print(row, object) & ~INDEX_MASK);
 	if (__builtin_expect(by_object == by_print && by_object <= INDEX_MASK, 1))
 		return (int64_t)by_object;
 	return index_slowly(object);
@@ -352,7 +360,8 @@ INLINE bool has_begun(row_t row, uint64_t code, uint32_t owner, int64_t lasti)
 		return true;
 	if (__builtin_expect(lasti >= __atomic_load_n(&py.first_max, __ATOMIC_RELAXED), 1))
 		return true;
-	return lasti >= 2 * (int64_t)(int32_t)half_at(code + AT(row, code_firsttraceable, CODE_FIRSTTRACEABLE));
+	return lasti >= 2 * (int64_t)(int32_t)half_at(
+				    code + AT(row, code_firsttraceable, CODE_FIRSTTRACEABLE));
 }
 
 INLINE uint64_t *put_frame(uint64_t *words, int64_t index, int64_t lasti)
@@ -372,7 +381,9 @@ INLINE uint64_t *put_frame(uint64_t *words, int64_t index, int64_t lasti)
 INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames)
 {
 	bool has_owner = AT(row, frame_owner, FRAME_OWNER) != VT_RECORDER_NONE;
-	uint64_t tags = AT(row, code_tags, CODE_TAGS) == VT_RECORDER_NONE ? 0 : AT(row, code_tags, CODE_TAGS);
+	uint64_t tags = AT(row, code_tags, CODE_TAGS) == VT_RECORDER_NONE ?
+				0 :
+				AT(row, code_tags, CODE_TAGS);
 	uint64_t *words = frames->words;
 	unsigned int n = 0, hops = 0;
 
@@ -385,7 +396,8 @@ INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames)
 			break;
 		previous = word_at(frame + AT(row, frame_previous, FRAME_PREVIOUS));
 		if (has_owner) {
-			owner = *(const volatile uint8_t *)(frame + AT(row, frame_owner, FRAME_OWNER));
+			owner = *(const volatile uint8_t *)(frame +
+							    AT(row, frame_owner, FRAME_OWNER));
 			if (owner >= AT(row, owner_shim, OWNER_SHIM)) {
 				frame = previous;
 				continue;
@@ -494,7 +506,8 @@ bool vt_rec_python_init(const struct vt_recorder_config *config)
 	py.table_size = FIRST_TABLE;
 	py.table = vt_rec_map(py.table_size * sizeof(*py.table));
 	py.cache = vt_rec_map((UINT64_C(1) << CACHE_BITS) * sizeof(*py.cache));
-	if (!py.table || !py.cache || !vt_rec_array_init(&vt_recorder.codes, MAX_CODES, sizeof(struct vt_recorder_code))) {
+	if (!py.table || !py.cache ||
+	    !vt_rec_array_init(&vt_recorder.codes, MAX_CODES, sizeof(struct vt_recorder_code))) {
 		vt_rec_python_deinit();
 		return false;
 	}

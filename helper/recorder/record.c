@@ -23,8 +23,8 @@ static inline uint64_t mix(uint64_t sum, uint64_t word)
 /* Four sums side by side: each step waits only for the multiplication of its own sum. */
 static uint64_t hash_of(const struct vt_rec_frames *frames)
 {
-	uint64_t shape = (uint64_t)frames->n_python << 48 | (uint64_t)frames->n_words_python << 32 | (uint64_t)frames->n_native << 16 |
-			 frames->flags;
+	uint64_t shape = (uint64_t)frames->n_python << 48 | (uint64_t)frames->n_words_python << 32 |
+			 (uint64_t)frames->n_native << 16 | frames->flags;
 	uint64_t a = shape, b = shape + 1, c = shape + 2, d = shape + 3;
 	uint64_t n = (uint64_t)frames->n_words_python + frames->n_native, i = 0;
 

@@ -54,7 +54,8 @@ static bool is_same(const struct vt_recorder_stack *stack, const struct vt_rec_f
 	const uint64_t *words = words_at(stack->first);
 	uint64_t n = n_words(frames), differ = 0;
 
-	if (stack->hash != frames->hash || stack->n_python != frames->n_python || stack->n_words_python != frames->n_words_python ||
+	if (stack->hash != frames->hash || stack->n_python != frames->n_python ||
+	    stack->n_words_python != frames->n_words_python ||
 	    stack->n_native != frames->n_native || stack->flags != frames->flags)
 		return false;
 	for (uint64_t i = 0; i < n; i++)
@@ -110,7 +111,8 @@ static uint32_t add(const struct vt_rec_frames *frames)
 	uint64_t n = n_words(frames), id = head->stacks.n, first = head->words.n;
 	uint64_t *words = words_at(first);
 
-	if (id >= UINT32_MAX || !index_room() || !vt_rec_array_reserve(&head->words, sizeof(uint64_t), n) ||
+	if (id >= UINT32_MAX || !index_room() ||
+	    !vt_rec_array_reserve(&head->words, sizeof(uint64_t), n) ||
 	    !vt_rec_array_grow(&head->stacks, sizeof(struct vt_recorder_stack)))
 		return VT_RECORDER_NO_STACK;
 	for (uint64_t i = 0; i < n; i++)
@@ -157,7 +159,8 @@ bool vt_rec_stacks_init(void)
 		return false;
 	n_indexes = 1;
 	if (!vt_rec_array_init(&head->words, half / sizeof(uint64_t), sizeof(uint64_t)) ||
-	    !vt_rec_array_init(&head->stacks, half / sizeof(struct vt_recorder_stack), sizeof(struct vt_recorder_stack)))
+	    !vt_rec_array_init(&head->stacks, half / sizeof(struct vt_recorder_stack),
+			       sizeof(struct vt_recorder_stack)))
 		return false;
 	head->stacks.n = 1; /* none */
 	return true;

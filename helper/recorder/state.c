@@ -67,7 +67,8 @@ static void reset(const struct vt_recorder_config *config)
 	head->native = config->native != 0;
 	head->driver_method = VT_DRIVER_NOT;
 	head->cupti_error = 0;
-	__atomic_store_n(&head->generation, head->generation + 1, __ATOMIC_RELEASE); /* threads with an out-of-memory error read it */
+	/* threads with an out-of-memory error read it */
+	__atomic_store_n(&head->generation, head->generation + 1, __ATOMIC_RELEASE);
 	head->live = (uint64_t)(uintptr_t)&vt_rec_wiped.on;
 	head->start_ns = vt_sys_now_ns();
 	head->max_memory = config->max_memory;

@@ -30,14 +30,16 @@ struct search {
 	uint32_t recipe;
 };
 
-typedef int iterate_fn(int (*callback)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+typedef int iterate_fn(int (*callback)(struct dl_phdr_info *info, size_t size, void *data),
+		       void *data);
 
 static const Elf64_Phdr *segment_of(const struct dl_phdr_info *info, uint64_t addr)
 {
 	for (unsigned int i = 0; i < info->dlpi_phnum && i < MAX_PHDRS; i++) {
 		const Elf64_Phdr *phdr = &info->dlpi_phdr[i];
 
-		if (phdr->p_type == PT_LOAD && addr - info->dlpi_addr - phdr->p_vaddr < phdr->p_memsz)
+		if (phdr->p_type == PT_LOAD &&
+		    addr - info->dlpi_addr - phdr->p_vaddr < phdr->p_memsz)
 			return phdr;
 	}
 	return NULL;
@@ -47,8 +49,12 @@ static const uint32_t unknown = (uint32_t)VT_RECIPE_UNKNOWN << VT_RECIPE_OFFSET_
 
 /* ---- rows ---- */
 
-/* A CFA rule that is "the word at rbp + n", as an expression: DW_OP_breg6 n, DW_OP_deref. n of one byte. */
-static bool is_at_bp(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule, size_t len, int64_t *n)
+/*
+ * A CFA rule that is "the word at rbp + n", as an expression: DW_OP_breg6 n, DW_OP_deref. n of one
+ * byte.
+ */
+static bool is_at_bp(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule, size_t len,
+		     int64_t *n)
 {
 	const uint8_t *op = cfi->image + rule->offset;
 
@@ -68,21 +74,22 @@ static uint32_t realigned(const struct vt_cfi *cfi, const struct vt_cfi_row *row
 	const struct vt_cfi_rule *bp = &row->regs[VT_REG_RBP];
 	int64_t cfa_at, bp_at;
 
-	if (!is_at_bp(cfi, &row->cfa, 3, &cfa_at) || bp->how != VT_CFI_AT_EXPR || !is_at_bp(cfi, bp, 2, &bp_at) ||
-	    bp_at != 0 || cfa_at >= 0 || cfa_at % 8)
+	if (!is_at_bp(cfi, &row->cfa, 3, &cfa_at) || bp->how != VT_CFI_AT_EXPR ||
+	    !is_at_bp(cfi, bp, 2, &bp_at) || bp_at != 0 || cfa_at >= 0 || cfa_at % 8)
 		return unknown;
 	return vt_recipe(VT_RECIPE_DRAP, (uint64_t)-cfa_at / 8, 0);
 }
 
 static uint32_t recipe_of_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row)
 {
-	const struct vt_cfi_rule *cfa = &row->cfa, *bp = &row->regs[VT_REG_RBP], *ra = &row->regs[VT_REG_RIP];
+	const struct vt_cfi_rule *cfa = &row->cfa, *bp = &row->regs[VT_REG_RBP],
+				 *ra = &row->regs[VT_REG_RIP];
 	uint64_t saved = 0;
 
 	if (ra->how == VT_CFI_UNDEFINED)
 		return vt_recipe(VT_RECIPE_OUTER, 0, 0);
-	if (ra->how != VT_CFI_AT_CFA || ra->offset != -8 || row->signal_frame || row->regs[VT_REG_RSP].how != VT_CFI_CFA ||
-	    row->regs[VT_REG_RSP].offset != 0)
+	if (ra->how != VT_CFI_AT_CFA || ra->offset != -8 || row->signal_frame ||
+	    row->regs[VT_REG_RSP].how != VT_CFI_CFA || row->regs[VT_REG_RSP].offset != 0)
 		return unknown;
 	if (cfa->how == VT_CFI_EXPR)
 		return realigned(cfi, row);
@@ -90,10 +97,12 @@ static uint32_t recipe_of_row(const struct vt_cfi *cfi, const struct vt_cfi_row 
 		saved = (uint64_t)-bp->offset / 8;
 	else if (bp->how != VT_CFI_SAME)
 		return unknown;
-	if (cfa->how != VT_CFI_REGISTER || (cfa->reg != VT_REG_RSP && cfa->reg != VT_REG_RBP) || cfa->offset < 8 ||
-	    cfa->offset % 8 || cfa->offset / 8 >= 1 << VT_RECIPE_OFFSET_BITS || saved >= 1 << VT_RECIPE_SAVED_BITS)
+	if (cfa->how != VT_CFI_REGISTER || (cfa->reg != VT_REG_RSP && cfa->reg != VT_REG_RBP) ||
+	    cfa->offset < 8 || cfa->offset % 8 || cfa->offset / 8 >= 1 << VT_RECIPE_OFFSET_BITS ||
+	    saved >= 1 << VT_RECIPE_SAVED_BITS)
 		return unknown;
-	return vt_recipe(cfa->reg == VT_REG_RSP ? VT_RECIPE_SP : VT_RECIPE_BP, (uint64_t)cfa->offset / 8, saved);
+	return vt_recipe(cfa->reg == VT_REG_RSP ? VT_RECIPE_SP : VT_RECIPE_BP,
+			 (uint64_t)cfa->offset / 8, saved);
 }
 
 /* ---- modules ---- */
@@ -104,7 +113,9 @@ static uint32_t recipe_in(const struct dl_phdr_info *info, uint64_t pc)
 	struct vt_cfi_row row;
 	struct vt_cfi cfi;
 
-	if (!vt_cfi_init_loaded(&cfi, info->dlpi_phdr, info->dlpi_phnum < MAX_PHDRS ? info->dlpi_phnum : MAX_PHDRS, info->dlpi_addr))
+	if (!vt_cfi_init_loaded(&cfi, info->dlpi_phdr,
+				info->dlpi_phnum < MAX_PHDRS ? info->dlpi_phnum : MAX_PHDRS,
+				info->dlpi_addr))
 		return unknown;
 	cfi.work_left = &work;
 	/*
@@ -113,7 +124,10 @@ static uint32_t recipe_in(const struct dl_phdr_info *info, uint64_t pc)
 	 */
 	if (vt_cfi_find(&cfi, at - 1, &row))
 		return recipe_of_row(&cfi, &row);
-	/* makecontext() puts the start of a function that ends the stack where a return address would be. */
+	/*
+	 * makecontext() puts the start of a function that ends the stack where a return address
+	 * would be.
+	 */
 	if (vt_cfi_find(&cfi, at, &row) && row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED)
 		return vt_recipe(VT_RECIPE_OUTER, 0, 0);
 	return unknown;
@@ -124,7 +138,8 @@ static bool follows_call(const struct dl_phdr_info *info, const Elf64_Phdr *phdr
 {
 	const uint8_t *code = (const uint8_t *)(uintptr_t)(pc - 7);
 
-	if (!(phdr->p_flags & PF_X) || !(phdr->p_flags & PF_R) || pc - info->dlpi_addr - phdr->p_vaddr < 7)
+	if (!(phdr->p_flags & PF_X) || !(phdr->p_flags & PF_R) ||
+	    pc - info->dlpi_addr - phdr->p_vaddr < 7)
 		return false;
 	if (code[2] == 0xe8)
 		return true;
@@ -138,7 +153,8 @@ static int take_epoch(struct dl_phdr_info *info, size_t size, void *data)
 {
 	/* All releases of musl, and of glibc since 2.4, have the counters. */
 	if (size >= offsetof(struct dl_phdr_info, dlpi_tls_modid))
-		*(struct vt_unwind_epoch *)data = (struct vt_unwind_epoch){ info->dlpi_adds, info->dlpi_subs };
+		*(struct vt_unwind_epoch *)data =
+			(struct vt_unwind_epoch){ info->dlpi_adds, info->dlpi_subs };
 	return 1;
 }
 

@@ -13,13 +13,14 @@
 #include "vramtap/recorder.h"
 
 /*
- * CFA: what the stack pointer will be in the caller (DWARF: canonical frame address). The return address is right below it.
- * "saved" is how far below the CFA the caller's frame pointer (rbp) lies, in words; 0: it was not changed.
+ * CFA: what the stack pointer will be in the caller (DWARF: canonical frame address). The return
+ * address is right below it. "saved" is how far below the CFA the caller's frame pointer (rbp)
+ * lies, in words; 0: it was not changed.
  */
 enum vt_recipe_kind {
-	VT_RECIPE_NONE,    /* not known yet */
-	VT_RECIPE_SP,      /* CFA = rsp + offset */
-	VT_RECIPE_BP,      /* CFA = rbp + offset */
+	VT_RECIPE_NONE, /* not known yet */
+	VT_RECIPE_SP,   /* CFA = rsp + offset */
+	VT_RECIPE_BP,   /* CFA = rbp + offset */
 	/*
 	 * CFA = the word at rbp - offset; rbp is saved where it points to (a realigned frame, GCC)
 	 */
@@ -43,9 +44,11 @@ enum vt_recipe_kind {
 _Static_assert(VT_RECIPE_SAVED_AT + VT_RECIPE_SAVED_BITS < VT_RECIPE_BITS, "the bits of a recipe");
 _Static_assert(VT_N_RECIPES <= 1 << VT_RECIPE_KIND_BITS, "the kinds");
 
-static inline uint32_t vt_recipe(enum vt_recipe_kind kind, uint64_t offset_words, uint64_t saved_words)
+static inline uint32_t vt_recipe(enum vt_recipe_kind kind, uint64_t offset_words,
+				 uint64_t saved_words)
 {
-	return (uint32_t)offset_words | (uint32_t)kind << VT_RECIPE_OFFSET_BITS | (uint32_t)saved_words << VT_RECIPE_SAVED_AT;
+	return (uint32_t)offset_words | (uint32_t)kind << VT_RECIPE_OFFSET_BITS |
+	       (uint32_t)saved_words << VT_RECIPE_SAVED_AT;
 }
 
 static inline enum vt_recipe_kind vt_recipe_kind(uint64_t recipe)
@@ -73,8 +76,8 @@ struct vt_unwind_epoch {
 void vt_unwind_epoch(uint64_t dl_iterate_phdr, struct vt_unwind_epoch *epoch);
 
 /*
- * The recipe for a return address, by the call frame information of its module. Only for addresses that were on the stack of
- * the calling thread: their modules stay.
+ * The recipe for a return address, by the call frame information of its module. Only for addresses
+ * that were on the stack of the calling thread: their modules stay.
  */
 uint32_t vt_unwind_find(uint64_t dl_iterate_phdr, uint64_t pc, struct vt_unwind_epoch *epoch);
 

@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-static inline __attribute__((always_inline)) long vt_sys6(long nr, long a, long b, long c, long d, long e, long f)
+static inline __attribute__((always_inline)) long vt_sys6(long nr, long a, long b, long c, long d,
+							  long e, long f)
 {
 	register long r10 __asm__("r10") = d;
 	register long r8 __asm__("r8") = e;
@@ -30,7 +31,10 @@ static inline __attribute__((always_inline)) long vt_sys4(long nr, long a, long 
 	register long r10 __asm__("r10") = d;
 	long ret;
 
-	__asm__ volatile("syscall" : "=a"(ret) : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
 	return ret;
 }
 
@@ -60,14 +64,15 @@ static inline __attribute__((always_inline)) uint64_t vt_sys_now_ns(void)
 
 static inline __attribute__((always_inline)) void vt_sys_sleep_ns(uint64_t ns)
 {
-	struct vt_sys_timespec ts = { (int64_t)(ns / UINT64_C(1000000000)), (int64_t)(ns % UINT64_C(1000000000)) };
+	struct vt_sys_timespec ts = { (int64_t)(ns / UINT64_C(1000000000)),
+				      (int64_t)(ns % UINT64_C(1000000000)) };
 
 	vt_sys2(SYS_nanosleep, (long)&ts, 0);
 }
 
 /*
- * Reads the target's own memory without ever faulting: 0, or -EFAULT (14) when any byte of it is not readable, or
- * another negative errno when the call is forbidden.
+ * Reads the target's own memory without ever faulting: 0, or -EFAULT (14) when any byte of it is
+ * not readable, or another negative errno when the call is forbidden.
  */
 static inline int vt_sys_peek(uint64_t addr, void *buf, size_t len)
 {
@@ -75,7 +80,8 @@ static inline int vt_sys_peek(uint64_t addr, void *buf, size_t len)
 		void *base;
 		size_t len;
 	} to = { buf, len }, from = { (void *)addr, len };
-	long n = vt_sys6(SYS_process_vm_readv, vt_sys0(SYS_getpid), (long)&to, 1, (long)&from, 1, 0);
+	long n =
+		vt_sys6(SYS_process_vm_readv, vt_sys0(SYS_getpid), (long)&to, 1, (long)&from, 1, 0);
 
 	if (n < 0)
 		return (int)n;

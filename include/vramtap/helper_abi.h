@@ -20,15 +20,16 @@
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
 #define VT_HELPER_ABI 4
-#define VT_HELPER_FILE_NAME "vramtap-helper" /* of the memory file the library is loaded from, + "-" + build id */
+/* of the memory file the library is loaded from, + "-" + build id */
+#define VT_HELPER_FILE_NAME "vramtap-helper"
 
 enum vt_helper_op {
 	VT_OP_NONE = 0,
-	VT_OP_QUIT = 1,       /* end the thread and unmap everything */
-	VT_OP_CUDA = 2,       /* devices, contexts, cudaMemGetInfo */
-	VT_OP_TORCH_WALK = 3, /* every block of the native allocator */
-	VT_OP_CUDA_POOLS = 4, /* the driver's memory pools */
-	VT_OP_ASK_PYTORCH = 5, /* the allocator's blocks, from PyTorch through the interpreter */
+	VT_OP_QUIT = 1,          /* end the thread and unmap everything */
+	VT_OP_CUDA = 2,          /* devices, contexts, cudaMemGetInfo */
+	VT_OP_TORCH_WALK = 3,    /* every block of the native allocator */
+	VT_OP_CUDA_POOLS = 4,    /* the driver's memory pools */
+	VT_OP_ASK_PYTORCH = 5,   /* the allocator's blocks, from PyTorch through the interpreter */
 	VT_OP_LOAD_RECORDER = 6, /* makes the target load the recorder (recorder.h) */
 	VT_OP_CALL_RECORDER = 7, /* calls its vt_recorder_control() */
 	/* the contents of PyTorch's flight recorder, through the interpreter */
@@ -37,7 +38,8 @@ enum vt_helper_op {
 
 enum vt_helper_status {
 	VT_HELPER_OK = 0,
-	VT_HELPER_NO_ROOM = 1,  /* the answer needs room_needed bytes; grow the file and ask again */
+	/* the answer needs room_needed bytes; grow the file and ask again */
+	VT_HELPER_NO_ROOM = 1,
 	VT_HELPER_BAD_ARGS = 2,
 	VT_HELPER_FAILED = 3,
 };
@@ -72,35 +74,35 @@ struct vt_helper_imports {
 };
 
 /* The same for the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
-#define VT_PYTHON_IMPORTS(X)           \
-	X(PyBool_FromLong)             \
-	X(PyBytes_AsString)            \
-	X(PyBytes_Size)                \
-	X(PyCFunction_GetFlags)        \
-	X(PyDict_GetItemString)        \
-	X(PyDict_GetItemWithError)     \
-	X(PyErr_Clear)                 \
-	X(PyErr_Occurred)              \
-	X(PyGC_Disable)                \
-	X(PyGC_Enable)                 \
-	X(PyGILState_Ensure)           \
-	X(PyGILState_Release)          \
-	X(PyImport_GetModuleDict)      \
-	X(PyList_GetItem)              \
-	X(PyList_Size)                 \
-	X(PyLong_AsLongLong)           \
-	X(PyLong_FromLong)             \
-	X(PyModule_GetDict)            \
-	X(PyObject_CallObject)         \
-	X(PyObject_IsTrue)             \
-	X(PyTuple_GetItem)             \
-	X(PyTuple_New)                 \
-	X(PyTuple_SetItem)             \
-	X(PyUnicode_AsUTF8)            \
-	X(PyUnicode_FromString)        \
-	X(Py_DecRef)                   \
-	X(Py_IncRef)                   \
-	X(Py_IsFinalizing)             \
+#define VT_PYTHON_IMPORTS(X)       \
+	X(PyBool_FromLong)         \
+	X(PyBytes_AsString)        \
+	X(PyBytes_Size)            \
+	X(PyCFunction_GetFlags)    \
+	X(PyDict_GetItemString)    \
+	X(PyDict_GetItemWithError) \
+	X(PyErr_Clear)             \
+	X(PyErr_Occurred)          \
+	X(PyGC_Disable)            \
+	X(PyGC_Enable)             \
+	X(PyGILState_Ensure)       \
+	X(PyGILState_Release)      \
+	X(PyImport_GetModuleDict)  \
+	X(PyList_GetItem)          \
+	X(PyList_Size)             \
+	X(PyLong_AsLongLong)       \
+	X(PyLong_FromLong)         \
+	X(PyModule_GetDict)        \
+	X(PyObject_CallObject)     \
+	X(PyObject_IsTrue)         \
+	X(PyTuple_GetItem)         \
+	X(PyTuple_New)             \
+	X(PyTuple_SetItem)         \
+	X(PyUnicode_AsUTF8)        \
+	X(PyUnicode_FromString)    \
+	X(Py_DecRef)               \
+	X(Py_IncRef)               \
+	X(Py_IsFinalizing)         \
 	X(Py_IsInitialized)
 
 struct vt_python_imports {
@@ -128,10 +130,13 @@ struct vt_cuda_device {
 #define VT_MAX_CUDA_DEVICES 64
 
 struct vt_cuda_answer {
-	int32_t driver_version;  /* 13000 for 13.0; 0 unknown */
+	int32_t driver_version; /* 13000 for 13.0; 0 unknown */
 	int32_t runtime_version;
 	int32_t n_devices;
-	int32_t error; /* CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit) */
+	/*
+	 * CUresult of enumerating devices: 3 is "not initialized" (the target never called cuInit)
+	 */
+	int32_t error;
 	/*
 	 * Where the driver keeps a thread's current context: the word at (thread pointer +
 	 * context_slot) points to data of the driver. If context_inner is not negative, that word
@@ -152,7 +157,8 @@ struct vt_cuda_pool {
 	uint64_t handle; /* CUmemoryPool, 0: none, or not queried */
 	uint64_t reserved, reserved_high;
 	uint64_t used, used_high;
-	int32_t error;   /* 0: handle and all four are known; CUresult of the call that failed, or VT_POOL_CHANGES */
+	/* 0: handle and all four are known; CUresult of the call that failed, or VT_POOL_CHANGES */
+	int32_t error;
 	int32_t pad;
 };
 
@@ -171,7 +177,7 @@ struct vt_cuda_pools_answer {
 };
 
 struct vt_torch_walk_args {
-	uint64_t allocator; /* address of the NativeCachingAllocator object */
+	uint64_t allocator;        /* address of the NativeCachingAllocator object */
 	uint64_t lock_deadline_ns; /* how long to try for each device's mutex */
 	uint64_t walk_deadline_ns; /* how long one device's walk may take */
 	uint64_t max_blocks;
@@ -182,7 +188,8 @@ struct vt_torch_walk_answer {
 	int32_t n_devices;
 	int32_t pad;
 	struct vt_torch_device_result devices[VT_TORCH_MAX_DEVICES];
-	uint64_t blocks_offset; /* of the struct vt_block_rec array, from the start of the file; devices in order */
+	/* of the struct vt_block_rec array, from the start of the file; devices in order */
+	uint64_t blocks_offset;
 	uint64_t n_blocks;
 	uint64_t total_ns;
 };
@@ -207,14 +214,16 @@ struct vt_ask_pytorch_args {
 	uint64_t mutex_wait_ns; /* how long to wait, with the GIL, for mutexes that others hold */
 	uint64_t max_blocks;
 	int32_t n_devices;
-	int32_t only_stats;     /* the counters alone */
-	uint64_t mutexes[VT_TORCH_MAX_DEVICES]; /* of the devices' allocators: none may be locked when PyTorch is asked */
+	int32_t only_stats; /* the counters alone */
+	/* of the devices' allocators: none may be locked when PyTorch is asked */
+	uint64_t mutexes[VT_TORCH_MAX_DEVICES];
 };
 
 struct vt_ask_pytorch_answer {
 	int32_t n_devices;
 	int32_t pad;
-	struct vt_torch_stats before[VT_TORCH_MAX_DEVICES]; /* the counters just before the blocks, and just after */
+	/* the counters just before the blocks, and just after */
+	struct vt_torch_stats before[VT_TORCH_MAX_DEVICES];
 	struct vt_torch_stats after[VT_TORCH_MAX_DEVICES];
 	uint64_t blocks_offset; /* of the struct vt_block_rec array, as PyTorch listed them */
 	uint64_t n_blocks;
@@ -225,8 +234,9 @@ struct vt_ask_flight_args {
 	uint64_t max_bytes;  /* a longer text is not wanted */
 	int32_t entries;     /* with the single operations; else the driver is not called */
 	int32_t only_active; /* of these only those that are not over */
-	char function[40];   /* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
-	char argument[24];   /* a third one, "" none: releases without it lack this recorder */
+	/* of torch._C._distributed_c10d: (entries, only_active) -> JSON in bytes */
+	char function[40];
+	char argument[24]; /* a third one, "" none: releases without it lack this recorder */
 };
 
 struct vt_ask_flight_answer {
@@ -269,7 +279,7 @@ struct vt_helper_shared {
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t helper_tid;
-	uint64_t file_size;  /* written by the tool when it grows the file */
+	uint64_t file_size;    /* written by the tool when it grows the file */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the tool's last sign of life */
 	uint64_t patience_ns;  /* the helper quits when no sign of life came for this long */
 	uint32_t request_seq;  /* futex word: the helper waits for it to change */

@@ -20,13 +20,13 @@ struct vt_memvec {
 struct vt_memsrc;
 
 /*
- * read: fills all of buf or fails; returns 0 or a negative errno: -ESRCH the target is gone, -EFAULT not mapped or not
- * in the core, -EPERM not allowed; sets src->fault_addr to the first bad address on -EFAULT. buf's contents are
- * undefined after a failure.
- * readv: the same for n pieces in one go; a failure says nothing about which were filled, except that fault_addr lies in
- * the first bad one. NULL: vt_mem_readv() calls read n times.
- * direct: a pointer through which len bytes at addr can be read now without a copy, valid until the source changes;
- * NULL when there is none (then use read). The function itself may be NULL.
+ * read: fills all of buf or fails; returns 0 or a negative errno: -ESRCH the target is gone,
+ * -EFAULT not mapped or not in the core, -EPERM not allowed; sets src->fault_addr to the first bad
+ * address on -EFAULT. buf's contents are undefined after a failure. readv: the same for n pieces in
+ * one go; a failure says nothing about which were filled, except that fault_addr lies in the first
+ * bad one. NULL: vt_mem_readv() calls read n times. direct: a pointer through which len bytes at
+ * addr can be read now without a copy, valid until the source changes; NULL when there is none
+ * (then use read). The function itself may be NULL.
  */
 struct vt_memsrc_ops {
 	int (*read)(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len);
@@ -37,7 +37,10 @@ struct vt_memsrc_ops {
 struct vt_memsrc {
 	const struct vt_memsrc_ops *ops;
 	uint64_t fault_addr;
-	/* The target cannot change while this source is read (stopped, core, lock held); else walkers re-validate. */
+	/*
+	 * The target cannot change while this source is read (stopped, core, lock held); else
+	 * walkers re-validate.
+	 */
 	bool coherent;
 };
 

@@ -21,7 +21,8 @@
 
 #define VT_RECORDER_MAGIC UINT64_C(0x4443455241525655) /* "UVRARECD" */
 #define VT_RECORDER_ABI 1
-#define VT_RECORDER_FILE_NAME "vramtap-recorder" /* of the memory file it is loaded from, + "-" + 16 digits of its build id */
+/* of the memory file it is loaded from, + "-" + 16 digits of its build id */
+#define VT_RECORDER_FILE_NAME "vramtap-recorder"
 
 /* ---- hooks ---- */
 
@@ -52,10 +53,12 @@ enum vt_recorder_state_value {
 /* ---- frames ---- */
 
 /*
- * A recorded stack is an array of 64-bit words: n_python Python frames, then n_native return addresses, each innermost first.
- * A Python frame is one word or two:
- *	code << 16 | lasti         code: index of the code object in the table of code objects; lasti: byte offset / 2, below 0xffff
- *	code << 16 | 0xffff, lasti a frame with a large or odd offset: the second word is the byte offset itself
+ * A recorded stack is an array of 64-bit words: n_python Python frames, then n_native return
+ * addresses, each innermost first. A Python frame is one word or two:
+ *	code << 16 | lasti         code: index of the code object in the table of code objects;
+ *	                           lasti: byte offset / 2, below 0xffff
+ *	code << 16 | 0xffff, lasti a frame with a large or odd offset: the second word is the byte
+ *	                           offset itself
  * where lasti is what PyFrame_GetLasti() returns (-1, not started: second form with UINT64_MAX).
  */
 #define VT_RECORDER_LASTI_WIDE 0xffff
@@ -95,18 +98,23 @@ static inline uint64_t vt_recorder_texts(uint64_t name, uint64_t filename)
 /* A stack in the table of stacks. Its words follow each other in the array of words. */
 struct vt_recorder_stack {
 	uint64_t hash;
-	uint64_t first;      /* index of its first word in the array of words */
-	uint16_t n_python;   /* frames */
+	uint64_t first;          /* index of its first word in the array of words */
+	uint16_t n_python;       /* frames */
 	uint16_t n_words_python; /* words they take */
-	uint16_t n_native;   /* frames and words */
-	uint16_t flags;      /* enum vt_recorder_stack_flags */
+	uint16_t n_native;       /* frames and words */
+	uint16_t flags;          /* enum vt_recorder_stack_flags */
 };
 
 enum vt_recorder_stack_flags {
 	VT_STACK_PYTHON_CUT = 1 << 0, /* there were more frames */
 	VT_STACK_NATIVE_CUT = 1 << 1,
-	VT_STACK_NATIVE_LOST = 1 << 2, /* unwinding ended before the thread's outermost frame: no call frame information, unknown stack */
-	VT_STACK_NO_PYTHON = 1 << 3,   /* the thread has no Python thread state, or Python frames were not asked for */
+	/*
+	 * unwinding ended before the thread's outermost frame: no call frame information, unknown
+	 * stack
+	 */
+	VT_STACK_NATIVE_LOST = 1 << 2,
+	/* the thread has no Python thread state, or Python frames were not asked for */
+	VT_STACK_NO_PYTHON = 1 << 3,
 	/*
 	 * some frame lacked call frame information and the frame pointer was followed: frames may
 	 * be missing
@@ -121,10 +129,10 @@ enum vt_recorder_stack_flags {
 
 /* An array in the target's memory that only grows (until the recorder is switched off). */
 struct vt_recorder_array {
-	uint64_t addr;   /* fixed while the recorder is on */
-	uint64_t n;      /* elements that are valid; grows, written after the elements */
-	uint64_t room;   /* elements that there is memory for */
-	uint64_t max;    /* elements that there is address space for */
+	uint64_t addr; /* fixed while the recorder is on */
+	uint64_t n;    /* elements that are valid; grows, written after the elements */
+	uint64_t room; /* elements that there is memory for */
+	uint64_t max;  /* elements that there is address space for */
 };
 
 /* ---- records ---- */
@@ -136,19 +144,21 @@ struct vt_recorder_array {
  * distinguishes one record that was read twice from two records of the same address.
  */
 struct vt_recorder_block {
-	uint64_t addr;          /* 0: empty slot */
-	uint64_t size_check;    /* low 48 bits: bytes asked for; high 16: vt_recorder_block_check() of the rest */
+	uint64_t addr; /* 0: empty slot */
+	/* low 48 bits: bytes asked for; high 16: vt_recorder_block_check() of the rest */
+	uint64_t size_check;
 	/* VT_RECORDER_TICK_NS since start_ns; coarse clock: up to 10 ms late */
 	uint32_t time;
 	uint32_t serial;
-	uint32_t stack;         /* index in the table of stacks; VT_RECORDER_NO_STACK */
-	uint32_t tid;           /* in the target's own pid namespace */
+	uint32_t stack; /* index in the table of stacks; VT_RECORDER_NO_STACK */
+	uint32_t tid;   /* in the target's own pid namespace */
 };
 
 #define VT_RECORDER_TICK_NS (UINT64_C(1) << 22)
 #define VT_RECORDER_SIZE_BITS 48
 
-static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uint32_t time, uint32_t serial, uint32_t stack, uint32_t tid)
+static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uint32_t time,
+					       uint32_t serial, uint32_t stack, uint32_t tid)
 {
 	uint64_t h = addr * UINT64_C(0x9e3779b97f4a7c15) ^ size * UINT64_C(0xc2b2ae3d27d4eb4f);
 
@@ -165,18 +175,18 @@ static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uin
  * records (a larger table, a removal) raises `resizes` before and after.
  */
 struct vt_recorder_shard {
-	uint32_t lock;     /* tid of the thread that has it, 0 none; VT_RECORDER_LOCK_STUCK */
-	uint32_t serial;   /* of the last record */
-	uint64_t table;    /* struct vt_recorder_block[capacity]; 0: none */
+	uint32_t lock;   /* tid of the thread that has it, 0 none; VT_RECORDER_LOCK_STUCK */
+	uint32_t serial; /* of the last record */
+	uint64_t table;  /* struct vt_recorder_block[capacity]; 0: none */
 	uint32_t capacity;
 	uint32_t count;
 	/* odd while records move; a copy is whole if it was even and did not change */
 	uint32_t resizes;
 	uint32_t pad;
 	uint64_t allocations; /* seen here, recorded or not */
-	uint64_t evicted;  /* records dropped for lack of room */
-	uint64_t doomed;   /* address whose record is invalid, or VT_RECORDER_ALL_DOOMED; 0 none */
-	uint64_t sample;   /* as sample_now, for the records of this shard */
+	uint64_t evicted;     /* records dropped for lack of room */
+	uint64_t doomed; /* address whose record is invalid, or VT_RECORDER_ALL_DOOMED; 0 none */
+	uint64_t sample; /* as sample_now, for the records of this shard */
 };
 
 #define VT_RECORDER_SHARDS 64 /* 64 bytes each */
@@ -193,11 +203,11 @@ static inline uint64_t vt_recorder_hash(uint64_t addr)
 
 /* Which driver function allocated. */
 enum vt_recorder_driver_kind {
-	VT_DRIVER_DEVICE = 1,   /* cuMemAlloc, cuMemAllocPitch */
-	VT_DRIVER_ASYNC = 2,    /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
-	VT_DRIVER_VMM = 3,      /* cuMemMap: mapped device memory; addr is the virtual address */
-	VT_DRIVER_MANAGED = 4,  /* cuMemAllocManaged */
-	VT_DRIVER_HOST = 5,     /* cuMemAllocHost, cuMemHostAlloc; not cuMemHostRegister */
+	VT_DRIVER_DEVICE = 1,  /* cuMemAlloc, cuMemAllocPitch */
+	VT_DRIVER_ASYNC = 2,   /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
+	VT_DRIVER_VMM = 3,     /* cuMemMap: mapped device memory; addr is the virtual address */
+	VT_DRIVER_MANAGED = 4, /* cuMemAllocManaged */
+	VT_DRIVER_HOST = 5,    /* cuMemAllocHost, cuMemHostAlloc; not cuMemHostRegister */
 };
 
 /*
@@ -212,29 +222,30 @@ struct vt_recorder_driver_block {
 	uint32_t serial;
 	uint32_t stack;
 	uint32_t tid;
-	int16_t device;  /* -1 unknown */
-	uint16_t kind;   /* enum vt_recorder_driver_kind */
-	uint32_t check;  /* vt_recorder_block_check(addr, size, time, serial, stack, tid) */
+	int16_t device; /* -1 unknown */
+	uint16_t kind;  /* enum vt_recorder_driver_kind */
+	uint32_t check; /* vt_recorder_block_check(addr, size, time, serial, stack, tid) */
 };
 
 /* ---- out of memory ---- */
 
 enum vt_recorder_oom_kind {
 	VT_OOM_PYTORCH = 1, /* c10::OutOfMemoryError passes through an allocator's entry */
-	VT_OOM_DRIVER = 2,  /* a driver call outside PyTorch's allocator returned CUDA_ERROR_OUT_OF_MEMORY */
+	/* a driver call outside PyTorch's allocator returned CUDA_ERROR_OUT_OF_MEMORY */
+	VT_OOM_DRIVER = 2,
 };
 
 struct vt_recorder_oom {
-	uint32_t seq;     /* of this event, from 1; written last */
+	uint32_t seq; /* of this event, from 1; written last */
 	uint32_t kind;
-	uint64_t requested; /* bytes */
-	uint64_t time_ns;   /* CLOCK_MONOTONIC */
+	uint64_t requested;               /* bytes */
+	uint64_t time_ns;                 /* CLOCK_MONOTONIC */
 	uint64_t free_bytes, total_bytes; /* of the current device, then; 0 0: not queried */
 	uint64_t waited_ns; /* how long the thread waited, 1: not at all; 0: it still waits */
 	uint32_t stack;
 	uint32_t tid;
-	int32_t device;     /* -1 unknown */
-	int32_t error;      /* of the driver call */
+	int32_t device; /* -1 unknown */
+	int32_t error;  /* of the driver call */
 };
 
 #define VT_RECORDER_MAX_OOMS 16 /* the last ones: event seq is at (seq - 1) % 16 */
@@ -254,7 +265,8 @@ struct vt_recorder_trap {
 	uint32_t heartbeat; /* tool: changes at least every 100 ms while the watcher lives */
 	uint32_t raised;    /* seq of the last event */
 	uint32_t taken;     /* tool: seq of the last event that the watcher has dealt with */
-	uint32_t patience_ms; /* tool: how long a thread waits at most; not at all after 500 ms without a heartbeat */
+	/* tool: how long a thread waits at most; not at all after 500 ms without a heartbeat */
+	uint32_t patience_ms;
 	uint32_t pad;
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 };
@@ -267,22 +279,24 @@ struct vt_recorder_trap {
  */
 #define VT_RECORDER_NONE UINT32_MAX
 struct vt_recorder_python {
-	uint64_t get_this_tstate; /* address of PyGILState_GetThisThreadState; 0: no Python frames */
-	uint64_t is_finalizing;   /* of Py_IsFinalizing or, before 3.13, _Py_IsFinalizing */
-	uint64_t code_type;       /* of PyCode_Type */
+	/* address of PyGILState_GetThisThreadState; 0: no Python frames */
+	uint64_t get_this_tstate;
+	uint64_t is_finalizing; /* of Py_IsFinalizing or, before 3.13, _Py_IsFinalizing */
+	uint64_t code_type;     /* of PyCode_Type */
 	uint32_t tstate_frame, tstate_cframe, cframe_frame; /* tstate_frame, or the other two */
 	uint32_t frame_previous, frame_code, frame_instr, frame_lasti, frame_owner;
 	uint32_t owner_generator;
 	uint32_t owner_shim; /* frames whose owner is this or above are not Python functions */
 	uint32_t code_tags;  /* bits in frame_code outside the address; or VT_RECORDER_NONE */
 	uint32_t lasti_scale;
-	uint32_t code_filename, code_name, code_qualname, code_linetable, code_firstlineno, code_bytecode;
+	uint32_t code_filename, code_name, code_qualname, code_linetable, code_firstlineno,
+		code_bytecode;
 	uint32_t code_firsttraceable; /* 3.11 on; in units of two bytes */
-	uint32_t code_version;       /* 3.12 on */
+	uint32_t code_version;        /* 3.12 on */
 	uint32_t object_type;
 	uint32_t str_length, str_state, str_data; /* data: of a compact ASCII str */
-	uint32_t str_is_ascii;       /* bits of state that such a str has */
-	uint32_t frame_tlbc, code_tlbc; /* free-threaded 3.14 */
+	uint32_t str_is_ascii;                    /* bits of state that such a str has */
+	uint32_t frame_tlbc, code_tlbc;           /* free-threaded 3.14 */
 	uint32_t pad;
 };
 
@@ -296,25 +310,30 @@ struct vt_recorder_imports {
 	uint64_t cuCtxGetDevice;
 	uint64_t unwind_get_cfa; /* _Unwind_GetCFA of libgcc_s */
 	uint64_t errno_location; /* __errno_location of libc */
-	uint64_t main_stack_low, main_stack_high; /* of the main thread, as it is now: it may grow downwards */
+	/* of the main thread, as it is now: it may grow downwards */
+	uint64_t main_stack_low, main_stack_high;
 	uint64_t pthread_tid; /* offset of the thread's id from its thread pointer */
 };
 
 /* The entries of PyTorch's virtual table that allocate, by their parameters and result. */
 enum vt_recorder_slot {
-	VT_SLOT_ALLOCATE,              /* DataPtr allocate(size_t): returned in memory, its first word is the address */
+	/* DataPtr allocate(size_t): returned in memory, its first word is the address */
+	VT_SLOT_ALLOCATE,
 	VT_SLOT_RAW_ALLOC,             /* void *raw_alloc(size_t) */
 	VT_SLOT_RAW_ALLOC_WITH_STREAM, /* void *raw_alloc_with_stream(size_t, cudaStream_t) */
-	VT_SLOT_ALLOCATE_WITH_ADDRESS, /* DataPtr allocateWithAddress(size_t, void *), of 2.13 on: as allocate */
+	/* DataPtr allocateWithAddress(size_t, void *), of 2.13 on: as allocate */
+	VT_SLOT_ALLOCATE_WITH_ADDRESS,
 	VT_N_SLOTS
 };
 #define VT_RECORDER_MAX_VTABLE 128 /* copied words, starting two before the vptr's target */
 
 struct vt_recorder_torch {
-	uint64_t object;  /* address of the allocator object, whose first word is the vptr; 0: none */
+	/* address of the allocator object, whose first word is the vptr; 0: none */
+	uint64_t object;
 	uint64_t vptr;    /* that the tool saw there */
 	uint32_t n_words; /* of the table from vptr on */
-	uint32_t slots[VT_N_SLOTS]; /* index from vptr, VT_RECORDER_NONE: this release has no such entry */
+	/* index from vptr, VT_RECORDER_NONE: this release has no such entry */
+	uint32_t slots[VT_N_SLOTS];
 };
 
 /* CUPTI's functions in the target, 0 all: not there (then the GOT entries, if any, are used). */
@@ -339,11 +358,11 @@ struct vt_recorder_got {
 };
 
 struct vt_recorder_config {
-	uint32_t python; /* take Python frames */
-	uint32_t native; /* take return addresses */
-	uint32_t driver; /* record the driver's allocations too */
-	uint32_t use_cupti; /* for the tool: whether CUPTI was asked for */
-	uint64_t max_memory;   /* bytes, of everything that the recorder maps */
+	uint32_t python;     /* take Python frames */
+	uint32_t native;     /* take return addresses */
+	uint32_t driver;     /* record the driver's allocations too */
+	uint32_t use_cupti;  /* for the tool: whether CUPTI was asked for */
+	uint64_t max_memory; /* bytes, of everything that the recorder maps */
 	/* 0: every allocation; else one per so many bytes, and all larger ones */
 	uint64_t sample_bytes;
 	struct vt_recorder_imports imports;
@@ -355,8 +374,9 @@ struct vt_recorder_config {
 };
 
 enum vt_recorder_op {
-	VT_RECORD_ON = 1,    /* arg: struct vt_recorder_config; VT_RECORDER_BUSY when it is on already */
-	VT_RECORD_OFF = 2,   /* arg NULL; hooks out, tables freed, once no thread can use them */
+	/* arg: struct vt_recorder_config; VT_RECORDER_BUSY when it is on already */
+	VT_RECORD_ON = 1,
+	VT_RECORD_OFF = 2, /* arg NULL; hooks out, tables freed, once no thread can use them */
 	/* arg: struct vt_recorder_config: hooks PyTorch too, if it was loaded after VT_RECORD_ON */
 	VT_RECORD_TORCH = 3,
 	/* arg: struct vt_recorder_config: makes the loader load cupti.path; records nothing yet */
@@ -370,10 +390,10 @@ enum vt_recorder_op {
 
 enum vt_recorder_status {
 	VT_RECORDER_OK = 0,
-	VT_RECORDER_BUSY = 1,     /* on already; or off already */
-	VT_RECORDER_CHANGED = 2,  /* the vptr is not what the tool saw: nothing was done */
+	VT_RECORDER_BUSY = 1,    /* on already; or off already */
+	VT_RECORDER_CHANGED = 2, /* the vptr is not what the tool saw: nothing was done */
 	VT_RECORDER_NO_MEMORY = 3,
-	VT_RECORDER_BAD = 4,      /* arguments make no sense */
+	VT_RECORDER_BAD = 4, /* arguments make no sense */
 	/*
 	 * a thread is stopped inside the recorder: hooks are out, memory is kept; another off, or
 	 * on, tries again
@@ -394,8 +414,8 @@ enum vt_recorder_driver_method {
 struct vt_recorder_head {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t size;   /* of struct vt_recorder_head */
-	uint32_t state;  /* enum vt_recorder_state_value: hooks are in */
+	uint32_t size;  /* of struct vt_recorder_head */
+	uint32_t state; /* enum vt_recorder_state_value: hooks are in */
 	uint32_t n_hooks;
 	struct vt_recorder_hook hooks[VT_RECORDER_MAX_HOOKS];
 	/* up to here the same in all versions */
@@ -404,12 +424,16 @@ struct vt_recorder_head {
 	int32_t cupti_error;     /* CUptiResult of the failure: 39 another subscriber; 0 none */
 	uint32_t generation;     /* how often it was switched on */
 	uint32_t pad;
-	uint64_t live;           /* address of a uint32_t: 1 while it is on; 0 in a child of the process that switched it on, where nothing is recorded */
-	uint64_t start_ns;       /* CLOCK_MONOTONIC when it was switched on */
+	/*
+	 * address of a uint32_t: 1 while it is on; 0 in a child of the process that switched it on,
+	 * where nothing is recorded
+	 */
+	uint64_t live;
+	uint64_t start_ns; /* CLOCK_MONOTONIC when it was switched on */
 	uint64_t max_memory;
-	uint64_t memory;         /* bytes mapped now */
-	uint64_t sample_bytes;   /* as configured */
-	uint64_t sample_now;     /* raised for lack of room; 0: every allocation */
+	uint64_t memory;       /* bytes mapped now */
+	uint64_t sample_bytes; /* as configured */
+	uint64_t sample_now;   /* raised for lack of room; 0: every allocation */
 	struct vt_recorder_config config;
 	/* counters; since it was switched on */
 	uint64_t driver_allocations, driver_frees;
@@ -418,7 +442,7 @@ struct vt_recorder_head {
 	 * their shard
 	 */
 	uint64_t lost;
-	uint64_t driver_lost; /* allocations of the driver for which there was no room */
+	uint64_t driver_lost;    /* allocations of the driver for which there was no room */
 	uint64_t stacks_dropped; /* records whose stack found no room */
 	/* tables */
 	struct vt_recorder_array codes;  /* struct vt_recorder_code */

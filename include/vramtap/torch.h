@@ -4,10 +4,11 @@
  * discovered in each target) and what a walk of it yields. The tool and the helper share it; both
  * walk with the same source (walk/torch/walk.c).
  *
- * Names follow c10/cuda/CUDACachingAllocator.cpp: NativeCachingAllocator has a vector of DeviceCachingAllocator, each of
- * which has block pools (large, small, and one pair for each private pool, as of CUDA graphs), a hash set of active
- * blocks, statistics and a recursive mutex. A segment is what one cudaMalloc (or one run of mapped expandable memory)
- * returned; it is tiled by a list of blocks linked by prev and next.
+ * Names follow c10/cuda/CUDACachingAllocator.cpp: NativeCachingAllocator has a vector of
+ * DeviceCachingAllocator, each of which has block pools (large, small, and one pair for each
+ * private pool, as of CUDA graphs), a hash set of active blocks, statistics and a recursive mutex.
+ * A segment is what one cudaMalloc (or one run of mapped expandable memory) returned; it is tiled
+ * by a list of blocks linked by prev and next.
  */
 #ifndef VRAMTAP_TORCH_H
 #define VRAMTAP_TORCH_H
@@ -49,24 +50,31 @@ struct vt_torch_layout {
 	uint16_t large_blocks;
 	uint16_t small_blocks;
 	uint16_t active_blocks;
-	uint16_t graph_pools; /* flat_hash_map<MempoolId, unique_ptr<PrivatePool>>, or NO_FIELD when not found */
+	/* flat_hash_map<MempoolId, unique_ptr<PrivatePool>>, or NO_FIELD when not found */
+	uint16_t graph_pools;
 	/* BlockPool */
-	uint16_t sets_per_pool; /* std::set 48 bytes apart: 1 blocks; 2 +unmapped; 3 +blocks_by_addr (2.13) */
+	/* std::set 48 bytes apart: 1 blocks; 2 +unmapped; 3 +blocks_by_addr (2.13) */
+	uint16_t sets_per_pool;
 	uint16_t pool_is_small;
 	uint16_t pool_owner;
 	uint16_t pool_size_of;
 	/* PrivatePool: offset of its large BlockPool; the small one follows it at once */
-	uint16_t private_large; /* NO_FIELD: none existed when the layout was found; the walk looks for it */
-	/* DeviceStats: bytes between reserved_bytes and active_bytes (32 since 2.13: reserved_bytes_by_private_pools) */
+	/* NO_FIELD: none existed when the layout was found; the walk looks for it */
+	uint16_t private_large;
+	/*
+	 * DeviceStats: bytes between reserved_bytes and active_bytes (32 since 2.13:
+	 * reserved_bytes_by_private_pools)
+	 */
 	uint16_t stats_extra;
 	struct vt_torch_block_layout block;
 	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.12" */
 };
 
 enum vt_block_state {
-	VT_BLOCK_ALLOCATED = 0,     /* handed out: PyTorch's "active_allocated" */
-	VT_BLOCK_AWAITING_FREE = 1, /* freed by its owner, an event of another stream is pending: "active_pending_free" */
-	VT_BLOCK_CACHED = 2,        /* free inside the cache: "inactive" */
+	VT_BLOCK_ALLOCATED = 0, /* handed out: PyTorch's "active_allocated" */
+	/* freed by its owner, an event of another stream is pending: "active_pending_free" */
+	VT_BLOCK_AWAITING_FREE = 1,
+	VT_BLOCK_CACHED = 2, /* free inside the cache: "inactive" */
 	/*
 	 * Address space of an expandable segment with no memory behind it. This record stands alone
 	 * (its SEGMENT_START is set), is not a segment, and ends the segment before it: a segment
@@ -79,18 +87,23 @@ enum vt_block_flags {
 	VT_BLOCK_SMALL_POOL = 1 << 0,
 	VT_BLOCK_PRIVATE_POOL = 1 << 1,
 	VT_BLOCK_EXPANDABLE = 1 << 2,
-	VT_BLOCK_SEGMENT_START = 1 << 3, /* first block of its segment; the following records up to the next start belong to it */
+	/* first block of its segment; the following records up to the next start belong to it */
+	VT_BLOCK_SEGMENT_START = 1 << 3,
 };
 
 /* One block. Records come in segments: each segment's blocks in address order, without gaps. */
 struct vt_block_rec {
-	uint64_t addr;      /* device address */
-	uint64_t size;      /* bytes */
-	uint64_t requested; /* bytes that the caller asked for; 0 when not allocated, or the release does not record it */
-	uint64_t stream;    /* cudaStream_t; 0 is the default stream */
-	uint64_t pool;      /* MempoolId first << 32 | second when private and known; 0 for the default pools */
-	uint64_t context;   /* address of the recorded history context, 0 when none */
-	uint64_t object;    /* address of the Block object in the target */
+	uint64_t addr; /* device address */
+	uint64_t size; /* bytes */
+	/*
+	 * bytes that the caller asked for; 0 when not allocated, or the release does not record it
+	 */
+	uint64_t requested;
+	uint64_t stream; /* cudaStream_t; 0 is the default stream */
+	/* MempoolId first << 32 | second when private and known; 0 for the default pools */
+	uint64_t pool;
+	uint64_t context; /* address of the recorded history context, 0 when none */
+	uint64_t object;  /* address of the Block object in the target */
 	int16_t device;
 	uint8_t state; /* enum vt_block_state */
 	uint8_t flags; /* enum vt_block_flags */
@@ -101,18 +114,21 @@ _Static_assert(sizeof(struct vt_block_rec) == 64, "part of the helper ABI");
 /* A block of pinned host memory: memory of the host, not of a device. */
 struct vt_pinned_block {
 	uint64_t addr;
-	uint64_t size;   /* bytes; a power of two unless pinned_max_round_threshold_mb is set */
-	uint64_t object; /* address of the HostBlock in the target */
-	uint64_t pool;   /* MempoolId first << 32 | second, as in vt_block_rec */
-	uint32_t events; /* that must complete before it can be reused */
+	uint64_t size;    /* bytes; a power of two unless pinned_max_round_threshold_mb is set */
+	uint64_t object;  /* address of the HostBlock in the target */
+	uint64_t pool;    /* MempoolId first << 32 | second, as in vt_block_rec */
+	uint32_t events;  /* that must complete before it can be reused */
 	uint32_t streams; /* that use it, while it is allocated */
-	uint8_t state;   /* enum vt_block_state, but never UNMAPPED */
+	uint8_t state;    /* enum vt_block_state, but never UNMAPPED */
 	uint8_t private_pool;
 	uint8_t pad[6];
 };
 _Static_assert(sizeof(struct vt_pinned_block) == 48, "compared as bytes");
 
-/* c10::CachingDeviceAllocator::DeviceStats, the aggregate numbers. current, peak and accumulated values as in PyTorch. */
+/*
+ * c10::CachingDeviceAllocator::DeviceStats, the aggregate numbers. current, peak and accumulated
+ * values as in PyTorch.
+ */
 struct vt_torch_stat {
 	int64_t current;
 	int64_t peak;
@@ -135,7 +151,7 @@ struct vt_torch_stats {
 };
 
 enum vt_walk_result {
-	VT_WALK_COMPLETE = 0,  /* every invariant held */
+	VT_WALK_COMPLETE = 0, /* every invariant held */
 	/* the allocator changed: misfits were dropped; totals are not exact */
 	VT_WALK_UNSTABLE = 1,
 	VT_WALK_REFUSED = 2,   /* the invariants failed: nothing may be printed */
@@ -143,25 +159,26 @@ enum vt_walk_result {
 };
 
 enum vt_walk_lock {
-	VT_LOCK_NONE = 0,      /* no thread held it and it was not taken: read from outside */
-	VT_LOCK_TAKEN = 1,     /* by the helper, for the time of the walk */
-	VT_LOCK_HELD_BY = 2,   /* another thread kept it (owner_tid) until the deadline; walked without it, validating */
+	VT_LOCK_NONE = 0,  /* no thread held it and it was not taken: read from outside */
+	VT_LOCK_TAKEN = 1, /* by the helper, for the time of the walk */
+	/* another thread kept it (owner_tid) until the deadline; walked without it, validating */
+	VT_LOCK_HELD_BY = 2,
 };
 
 /* The outcome for one device. */
 struct vt_torch_device_result {
 	int32_t device;
-	uint8_t result;    /* enum vt_walk_result */
-	uint8_t lock;      /* enum vt_walk_lock */
+	uint8_t result; /* enum vt_walk_result */
+	uint8_t lock;   /* enum vt_walk_lock */
 	uint8_t have_stats;
 	uint8_t certain;   /* nothing changed during the read, which is more than passed checks */
 	int32_t owner_tid; /* of the mutex as found, 0 when free */
 	uint32_t segments;
-	uint64_t blocks; /* records emitted */
-	uint64_t dropped; /* blocks that failed validation (0 unless unstable) */
-	uint64_t bytes[4]; /* by enum vt_block_state */
-	uint64_t walk_ns; /* all of the walk */
-	uint64_t read_ns; /* its first half, while the allocator had to be unchanged */
+	uint64_t blocks;    /* records emitted */
+	uint64_t dropped;   /* blocks that failed validation (0 unless unstable) */
+	uint64_t bytes[4];  /* by enum vt_block_state */
+	uint64_t walk_ns;   /* all of the walk */
+	uint64_t read_ns;   /* its first half, while the allocator had to be unchanged */
 	uint64_t allocator; /* address of the DeviceCachingAllocator */
 	uint64_t bad_addr;  /* where an invariant failed, or 0 */
 	char why[96];       /* which invariant or bound, "" when complete */

@@ -19,7 +19,9 @@ void *vt_arena_alloc(struct vt_arena *arena, size_t size);
 /* Copies; the result ends with a NUL. NULL when out of memory. */
 char *vt_arena_strndup(struct vt_arena *arena, const char *text, size_t n);
 char *vt_arena_strdup(struct vt_arena *arena, const char *text);
-char *vt_arena_printf(struct vt_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
-char *vt_arena_vprintf(struct vt_arena *arena, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+char *vt_arena_printf(struct vt_arena *arena, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+char *vt_arena_vprintf(struct vt_arena *arena, const char *format, va_list args)
+	__attribute__((format(printf, 2, 0)));
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scope cleanup: a variable marked with one of these is released when it leaves scope, so early returns need no
- * ladder of labels. vt_steal() hands the value on and disarms the release.
+ * Scope cleanup: a variable marked with one of these is released when it leaves scope, so early
+ * returns need no ladder of labels. vt_steal() hands the value on and disarms the release.
  */
 #ifndef VT_BASE_CLEANUP_H
 #define VT_BASE_CLEANUP_H

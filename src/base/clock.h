@@ -27,7 +27,8 @@ static inline bool vt_deadline_passed(uint64_t deadline_ns)
 /* Sleeps about this long; returns early when a signal arrives. */
 static inline void vt_sleep_ns(uint64_t ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(ns / VT_NS_PER_S), .tv_nsec = (long)(ns % VT_NS_PER_S) };
+	struct timespec ts = { .tv_sec = (time_t)(ns / VT_NS_PER_S),
+			       .tv_nsec = (long)(ns % VT_NS_PER_S) };
 
 	nanosleep(&ts, NULL);
 }

@@ -22,8 +22,8 @@ static const char *const code_names[] = {
 	[VT_ERR_INTERRUPTED] = "interrupted",
 };
 
-static struct vt_error *create(enum vt_error_code code, int errnum, uint64_t address, const char *format,
-			       va_list args)
+static struct vt_error *create(enum vt_error_code code, int errnum, uint64_t address,
+			       const char *format, va_list args)
 {
 	VT_FREE char *text = NULL;
 
@@ -44,7 +44,9 @@ static struct vt_error *create(enum vt_error_code code, int errnum, uint64_t add
 
 	if (!err)
 		return &vt_enomem;
-	*err = (struct vt_error){ .code = code, .errnum = errnum, .address = address, .message = vt_steal(text) };
+	*err = (struct vt_error){
+		.code = code, .errnum = errnum, .address = address, .message = vt_steal(text)
+	};
 	return err;
 }
 

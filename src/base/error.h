@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors are objects. A fallible function returns NULL for success or an error that the caller owns and must pass on
- * or destroy. Running out of memory is a static object, so reporting it needs no memory.
+ * Errors are objects. A fallible function returns NULL for success or an error that the caller owns
+ * and must pass on or destroy. Running out of memory is a static object, so reporting it needs no
+ * memory.
  */
 #ifndef VT_BASE_ERROR_H
 #define VT_BASE_ERROR_H
@@ -13,11 +14,13 @@
 #include "base/cleanup.h"
 
 enum vt_error_code {
-	VT_ERR_NOMEM,       /* this tool ran out of memory */
-	VT_ERR_OS,          /* a system call failed; errnum says how */
-	VT_ERR_GONE,        /* the target (or the thread) does not exist any more */
-	VT_ERR_FAULT,       /* an address of the target cannot be read; address is the first bad one */
-	VT_ERR_PERMISSION,  /* the kernel or a policy forbids it; the message says what would allow it */
+	VT_ERR_NOMEM, /* this tool ran out of memory */
+	VT_ERR_OS,    /* a system call failed; errnum says how */
+	VT_ERR_GONE,  /* the target (or the thread) does not exist any more */
+	/* an address of the target cannot be read; address is the first bad one */
+	VT_ERR_FAULT,
+	/* the kernel or a policy forbids it; the message says what would allow it */
+	VT_ERR_PERMISSION,
 	VT_ERR_UNSUPPORTED, /* a kind of target that is understood and refused */
 	VT_ERR_TIMEOUT,     /* a deadline passed */
 	VT_ERR_BUSY,        /* another process holds what is needed; the message names it */
@@ -39,7 +42,10 @@ struct vt_error {
  */
 extern struct vt_error vt_enomem;
 
-/* Each returns a new error (or &vt_enomem); never NULL. The _os form appends the text of errnum to the message. */
+/*
+ * Each returns a new error (or &vt_enomem); never NULL. The _os form appends the text of errnum to
+ * the message.
+ */
 struct vt_error *vt_error_create(enum vt_error_code code, const char *format, ...)
 	__attribute__((format(printf, 2, 3), returns_nonnull));
 struct vt_error *vt_error_create_os(int errnum, const char *format, ...)
@@ -54,7 +60,9 @@ struct vt_error *vt_error_prefix(struct vt_error *err, const char *format, ...)
 /* NULL is fine. */
 void vt_error_destroy(struct vt_error *err);
 
-/* True and *err destroyed and set to NULL if *err has this code; false otherwise (also for NULL). */
+/*
+ * True and *err destroyed and set to NULL if *err has this code; false otherwise (also for NULL).
+ */
 bool vt_error_catch(struct vt_error **err, enum vt_error_code code);
 
 /* The stable lower-case name of a code for machines: "gone", "permission", ... */

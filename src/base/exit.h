@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How vramtap ends: its exit codes, which --help and the man pages document, and the message before one. */
+/*
+ * How vramtap ends: its exit codes, which --help and the man pages document, and the message before
+ * one.
+ */
 #ifndef VT_BASE_EXIT_H
 #define VT_BASE_EXIT_H
 

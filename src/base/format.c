@@ -81,7 +81,8 @@ const char *vt_format_change(char buf[VT_NUM_MAX], int64_t bytes)
 
 	if (bytes)
 		*p++ = bytes < 0 ? '-' : '+';
-	vt_format_size(p, bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes); /* 12 characters at most */
+	/* 12 characters at most */
+	vt_format_size(p, bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes);
 	return buf;
 }
 

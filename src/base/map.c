@@ -21,7 +21,9 @@ static struct vt_map_slot *find(const struct vt_map *map, uint64_t key)
 static bool grow(struct vt_map *map)
 {
 	size_t n = map->slots ? (map->mask + 1) * 2 : 64;
-	struct vt_map bigger = { .slots = calloc(n, sizeof(*map->slots)), .n = map->n, .mask = n - 1 };
+	struct vt_map bigger = { .slots = calloc(n, sizeof(*map->slots)),
+				 .n = map->n,
+				 .mask = n - 1 };
 
 	if (!bigger.slots)
 		return false;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map from 64-bit keys (addresses, ids) to 64-bit values. Open addressing; zero-initialised is empty. */
+/*
+ * A hash map from 64-bit keys (addresses, ids) to 64-bit values. Open addressing; zero-initialised
+ * is empty.
+ */
 #ifndef VT_BASE_MAP_H
 #define VT_BASE_MAP_H
 

@@ -30,10 +30,11 @@
  * sigaltstack() at exit.
  */
 static const uint16_t allowed[] = {
-	SYS_write,	SYS_exit_group,	 SYS_exit,	   SYS_brk,	       SYS_mmap,	 SYS_munmap,
-	SYS_mremap,	SYS_madvise,	 SYS_mprotect,	   SYS_futex,	       SYS_getrandom,	 SYS_clock_gettime,
-	SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_sched_yield, SYS_gettid, SYS_getpid,
-	SYS_sigaltstack,
+	SYS_write,        SYS_exit_group,     SYS_exit,         SYS_brk,
+	SYS_mmap,         SYS_munmap,         SYS_mremap,       SYS_madvise,
+	SYS_mprotect,     SYS_futex,          SYS_getrandom,    SYS_clock_gettime,
+	SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_sched_yield,
+	SYS_gettid,       SYS_getpid,         SYS_sigaltstack,
 };
 
 #define N_ALLOWED (sizeof(allowed) / sizeof(allowed[0]))
@@ -92,7 +93,9 @@ static bool set_limits(const struct vt_sandbox_limits *limits)
 {
 	struct rlimit none = { 0, 0 };
 	struct itimerval cpu = { .it_value = { .tv_sec = (time_t)(limits->cpu_ns / VT_NS_PER_S),
-					       .tv_usec = (suseconds_t)(limits->cpu_ns % VT_NS_PER_S / VT_NS_PER_US) } };
+					       .tv_usec =
+						       (suseconds_t)(limits->cpu_ns % VT_NS_PER_S /
+								     VT_NS_PER_US) } };
 
 	if (!vt_limit_data(limits->memory_bytes))
 		return false;
@@ -107,9 +110,12 @@ static bool filter_calls(void)
 	struct sock_fprog program = { .filter = code };
 	size_t n = 0;
 
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, N_ALLOWED + 1);
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+						 offsetof(struct seccomp_data, arch));
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0,
+						 N_ALLOWED + 1);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+						 offsetof(struct seccomp_data, nr));
 	for (size_t i = 0; i < N_ALLOWED; i++)
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i],
 							 (uint8_t)(N_ALLOWED - i), 0);
@@ -143,7 +149,9 @@ void vt_be_first_to_go(void)
  */
 static void default_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD, SIGPROF };
+	static const int signals[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGCHLD, SIGPROF
+	};
 	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
@@ -159,5 +167,6 @@ bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *lim
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent)
 		return false;
 	vt_be_first_to_go();
-	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && set_limits(limits) && only_out(out) && filter_calls();
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && set_limits(limits) && only_out(out) &&
+	       filter_calls();
 }

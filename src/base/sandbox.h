@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child process that works on hostile bytes and can do nothing but compute and write down its results. */
+/*
+ * A child process that works on hostile bytes and can do nothing but compute and write down its
+ * results.
+ */
 #ifndef VT_BASE_SANDBOX_H
 #define VT_BASE_SANDBOX_H
 
@@ -10,7 +13,7 @@
 
 struct vt_sandbox_limits {
 	size_t memory_bytes; /* that it may allocate, in addition to what it has */
-	uint64_t cpu_ns; /* CPU time of its own, not wall-clock time */
+	uint64_t cpu_ns;     /* CPU time of its own, not wall-clock time */
 };
 
 /*

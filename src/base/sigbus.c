@@ -20,8 +20,8 @@ static void put_zeros(int sig, siginfo_t *info, void *context)
 
 	(void)context;
 	if (info->si_code != BUS_ADRERR ||
-	    mmap((void *)(uintptr_t)page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-		    MAP_FAILED) {
+	    mmap((void *)(uintptr_t)page, PAGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
 		signal(sig, SIG_DFL); /* it comes again at once, */
 		if (info->si_code <= 0)
 			raise(sig); /* but not by itself if it was sent */

@@ -103,9 +103,11 @@ size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point)
 	if (n == 0)
 		return 0;
 
-	size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 :
-		     s[0] >= 0xf0 && s[0] < 0xf5			      ? 4 :
-										0;
+	size_t len = s[0] < 0x80                 ? 1 :
+		     s[0] >= 0xc2 && s[0] < 0xe0 ? 2 :
+		     (s[0] & 0xf0) == 0xe0       ? 3 :
+		     s[0] >= 0xf0 && s[0] < 0xf5 ? 4 :
+						   0;
 	if (len == 0 || len > n)
 		return 0;
 
@@ -123,14 +125,15 @@ size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point)
 }
 
 /*
- * Characters that can rewrite what a terminal already showed, or that hide text: controls, invisible and bidirectional
- * formatting characters (general category Cf), and the tag characters.
+ * Characters that can rewrite what a terminal already showed, or that hide text: controls,
+ * invisible and bidirectional formatting characters (general category Cf), and the tag characters.
  */
 static const struct {
 	unsigned int first, last;
 } harmful[] = {
-	{ 0x00, 0x1f },	    { 0x7f, 0x9f },	{ 0xad, 0xad },	    { 0x61c, 0x61c },	{ 0x180e, 0x180e },   { 0x200b, 0x200f },
-	{ 0x2028, 0x202e }, { 0x2060, 0x206f }, { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+	{ 0x00, 0x1f },     { 0x7f, 0x9f },     { 0xad, 0xad },       { 0x61c, 0x61c },
+	{ 0x180e, 0x180e }, { 0x200b, 0x200f }, { 0x2028, 0x202e },   { 0x2060, 0x206f },
+	{ 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
 };
 
 static bool is_harmless(unsigned int cp)

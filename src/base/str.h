@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing string, and the escaping of bytes that came from a target. Zero-initialised is empty. */
+/*
+ * A growing string, and the escaping of bytes that came from a target. Zero-initialised is empty.
+ */
 #ifndef VT_BASE_STR_H
 #define VT_BASE_STR_H
 
@@ -25,11 +27,12 @@ void vt_str_cut(struct vt_str *str, size_t n);
 void vt_str_add(struct vt_str *str, const char *text);
 void vt_str_addn(struct vt_str *str, const char *text, size_t n);
 void vt_str_addf(struct vt_str *str, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void vt_str_vaddf(struct vt_str *str, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+void vt_str_vaddf(struct vt_str *str, const char *format, va_list args)
+	__attribute__((format(printf, 2, 0)));
 
 /*
- * Adds hostile bytes so that a terminal shows them harmlessly: control characters, DEL, C1 controls, invalid UTF-8 and
- * bidirectional overrides become \xNN; printable UTF-8 stays.
+ * Adds hostile bytes so that a terminal shows them harmlessly: control characters, DEL, C1
+ * controls, invalid UTF-8 and bidirectional overrides become \xNN; printable UTF-8 stays.
  */
 void vt_str_add_escaped(struct vt_str *str, const char *text, size_t n);
 
@@ -37,8 +40,8 @@ void vt_str_add_escaped(struct vt_str *str, const char *text, size_t n);
 const char *vt_str_get(const struct vt_str *str);
 
 /*
- * The length in bytes of the valid UTF-8 sequence at text (at most n bytes long), or 0 when there is none (overlong
- * forms and surrogates are invalid). *code_point is set when the result is not 0.
+ * The length in bytes of the valid UTF-8 sequence at text (at most n bytes long), or 0 when there
+ * is none (overlong forms and surrogates are invalid). *code_point is set when the result is not 0.
  */
 size_t vt_utf8_sequence(const char *text, size_t n, unsigned int *code_point);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed growing arrays: VT_VEC(struct foo) is a struct type with data, n and capacity. Zero-initialised is empty. */
+/*
+ * Typed growing arrays: VT_VEC(struct foo) is a struct type with data, n and capacity.
+ * Zero-initialised is empty.
+ */
 #ifndef VT_BASE_VEC_H
 #define VT_BASE_VEC_H
 
@@ -14,19 +17,23 @@
 		size_t capacity; \
 	}
 
-/* Room for at least `want` elements of `size` bytes; false when out of memory (the array is unchanged). */
+/*
+ * Room for at least `want` elements of `size` bytes; false when out of memory (the array is
+ * unchanged).
+ */
 bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size);
 
-#define vt_vec_reserve(v, want) vt_vec_reserve_((void **)&(v)->data, &(v)->capacity, (want), sizeof(*(v)->data))
+#define vt_vec_reserve(v, want) \
+	vt_vec_reserve_((void **)&(v)->data, &(v)->capacity, (want), sizeof(*(v)->data))
 
 /* A pointer to a new last element (contents undefined), or NULL when out of memory. */
 #define vt_vec_append(v) (vt_vec_reserve((v), (v)->n + 1) ? &(v)->data[(v)->n++] : NULL)
 
-#define vt_vec_deinit(v)          \
-	do {                      \
-		free((v)->data);  \
-		(v)->data = NULL; \
-		(v)->n = 0;       \
+#define vt_vec_deinit(v)           \
+	do {                       \
+		free((v)->data);   \
+		(v)->data = NULL;  \
+		(v)->n = 0;        \
 		(v)->capacity = 0; \
 	} while (0)
 

@@ -16,6 +16,7 @@ struct range {
  * show wide), rounded to whole blocks upwards: text that is taken for wider than it is may be cut
  * early, but never runs over the edge.
  */
+/* clang-format off */
 static const struct range wide[] = {
 	{ 0x1100, 0x115f },	/* Hangul Jamo, leading consonants */
 	{ 0x231a, 0x231b },	/* watch, hourglass */
@@ -40,8 +41,10 @@ static const struct range wide[] = {
 	{ 0x1f000, 0x1faff },	/* tiles, cards, pictographs */
 	{ 0x20000, 0x3fffd },	/* CJK extensions */
 };
+/* clang-format on */
 
 /* Marks that every terminal puts on the character before. Other marks are counted as one column. */
+/* clang-format off */
 static const struct range combining[] = {
 	{ 0x0300, 0x036f },
 	{ 0x1ab0, 0x1ace },
@@ -51,6 +54,7 @@ static const struct range combining[] = {
 	{ 0xfe20, 0xfe2f },
 	{ 0xe0100, 0xe01ef },
 };
+/* clang-format on */
 
 static bool in_ranges(const struct range *ranges, size_t n, unsigned int c)
 {

@@ -24,10 +24,10 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to show:", 1 },
-	{ "limit", KEY_LIMIT, "N", 0,
-	  "Show at most N places that allocate (default 10; 0 is all)", 0 },
-	{ "traces", KEY_TRACES, NULL, 0,
-	  "Show the backtraces of each place, and how each changed", 0 },
+	{ "limit", KEY_LIMIT, "N", 0, "Show at most N places that allocate (default 10; 0 is all)",
+	  0 },
+	{ "traces", KEY_TRACES, NULL, 0, "Show the backtraces of each place, and how each changed",
+	  0 },
 	{ 0 },
 };
 
@@ -52,7 +52,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!args->paths[1])
-			argp_error(state, "two reports are expected, saved by vramtap report --json=FILE");
+			argp_error(state,
+				   "two reports are expected, saved by vramtap report --json=FILE");
 		if (!strcmp(args->paths[0], "-") && !strcmp(args->paths[1], "-"))
 			argp_error(state, "only one of the reports can come from standard input");
 		return 0;
@@ -81,14 +82,16 @@ struct document {
 	const struct vt_diff_options *what;
 };
 
-static struct vt_error *write_text(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_text(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	const struct document *document = what;
 
 	return vt_diff_write_text(document->diff, document->what, writer_options, out);
 }
 
-static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	(void)writer_options; /* those are for people */
 	return vt_diff_write_json(((const struct document *)what)->diff, out);

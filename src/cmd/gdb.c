@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from standard input (gdb/state.h), the
- * answer goes into a file of gdb's commands (gdb/answer.h), with the status of a report as $vt_status. Without a file it is printed, and
- * the status is the exit status.
+ * vramtap gdb VERB: one command of gdbcmds/vramtap.gdb, asked and answered. gdb's state comes from
+ * standard input (gdb/state.h), the answer goes into a file of gdb's commands (gdb/answer.h), with
+ * the status of a report as $vt_status. Without a file it is printed, and the status is the exit
+ * status.
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +54,7 @@ enum part {
 	PART_NOTHING, /* only what gdb has before it, and whether it holds it */
 	PART_MEMORY,
 	PART_STACKS,
-	PART_REPORT,  /* both */
+	PART_REPORT,   /* both */
 	PART_RELEASED, /* gdb does not hold it now: a full report, from inside, */
 	PART_OTHER,    /* or what another command does */
 };
@@ -101,7 +102,8 @@ static bool parse_blocks(struct ask *ask)
 	if (ask->n_args == 0)
 		return true;
 	ask->output.writer.all_blocks = !strcmp(ask->args[0], "all");
-	return ask->n_args == 1 && (ask->output.writer.all_blocks || parse_number(ask->args[0], MAX_BLOCKS_SHOWN, &count));
+	return ask->n_args == 1 && (ask->output.writer.all_blocks ||
+				    parse_number(ask->args[0], MAX_BLOCKS_SHOWN, &count));
 }
 
 static struct vt_error *answer_blocks(struct ask *ask)
@@ -142,7 +144,9 @@ static bool parse_stacks(struct ask *ask)
 	static const struct {
 		const char *name;
 		enum vt_threads_shown shown;
-	} names[] = { { "all", VT_THREADS_ALL }, { "python", VT_THREADS_PYTHON }, { "main", VT_THREADS_MAIN } };
+	} names[] = { { "all", VT_THREADS_ALL },
+		      { "python", VT_THREADS_PYTHON },
+		      { "main", VT_THREADS_MAIN } };
 
 	for (size_t i = 0; ask->n_args == 1 && i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(ask->args[0], names[i].name)) {
@@ -166,8 +170,12 @@ static struct vt_error *find_selected(struct ask *ask, const struct vt_model_thr
 	if (!ask->state.selected)
 		return vt_error_create(VT_ERR_NOTFOUND, "gdb has no thread selected");
 	*ret = held && held->tid ? vt_model_thread(&ask->model, held->tid) : NULL;
-	return *ret ? NULL : vt_error_create(VT_ERR_NOTFOUND, "gdb's thread %d is none of those in the process, or gdb gave no registers "
-					     "of it", ask->state.selected);
+	return *ret ? NULL :
+		      vt_error_create(
+			      VT_ERR_NOTFOUND,
+			      "gdb's thread %d is none of those in the process, or gdb gave no registers "
+			      "of it",
+			      ask->state.selected);
 }
 
 /* The Python frame that was selected in this thread, if it is the thread of which one was. */
@@ -184,22 +192,25 @@ static struct vt_error *answer_bt(struct ask *ask)
 
 	VT_TRY(find_selected(ask, &thread));
 	vt_gdb_values_thread(&ask->answer, thread);
-	return vt_write_thread_text(&ask->model, thread, selected_frame(ask, thread), &ask->output.writer, ask->answer.text);
+	return vt_write_thread_text(&ask->model, thread, selected_frame(ask, thread),
+				    &ask->output.writer, ask->answer.text);
 }
 
 static struct vt_error *find_python_thread(struct ask *ask, const struct vt_model_thread **ret)
 {
 	VT_TRY(find_selected(ask, ret));
 	if (vt_model_count_python(&(*ret)->stack) == 0)
-		return vt_error_create(VT_ERR_NOTFOUND, "thread %d has no Python frames%s%s", (int)(*ret)->tid,
-				       (*ret)->stack.why ? ": " : "", (*ret)->stack.why ? (*ret)->stack.why : "");
+		return vt_error_create(VT_ERR_NOTFOUND, "thread %d has no Python frames%s%s",
+				       (int)(*ret)->tid, (*ret)->stack.why ? ": " : "",
+				       (*ret)->stack.why ? (*ret)->stack.why : "");
 	return NULL;
 }
 
 static void select_python(struct ask *ask, const struct vt_model_thread *thread, size_t number)
 {
 	vt_gdb_values_thread(&ask->answer, thread);
-	vt_gdb_values_python(&ask->answer, number, vt_model_python_numbered(&thread->stack, number));
+	vt_gdb_values_python(&ask->answer, number,
+			     vt_model_python_numbered(&thread->stack, number));
 	vt_gdb_set_number(&ask->answer, "_vt_python_tid", (uint64_t)thread->tid);
 	vt_gdb_set_number(&ask->answer, "_vt_python_frame", number);
 }
@@ -219,7 +230,8 @@ static struct vt_error *answer_locals(struct ask *ask)
 	size_t number = selected_frame(ask, thread);
 
 	select_python(ask, thread, number);
-	return vt_write_locals_text(&ask->model, thread, number, &ask->output.writer, ask->answer.text);
+	return vt_write_locals_text(&ask->model, thread, number, &ask->output.writer,
+				    ask->answer.text);
 }
 
 static bool is_direction(const char *text)
@@ -234,11 +246,15 @@ static bool parse_pyframe(struct ask *ask)
 	if (ask->n_args == 0)
 		return true;
 	if (is_direction(ask->args[0]))
-		return ask->n_args == 1 || (ask->n_args == 2 && parse_number(ask->args[1], SIZE_MAX / 2, &number));
+		return ask->n_args == 1 ||
+		       (ask->n_args == 2 && parse_number(ask->args[1], SIZE_MAX / 2, &number));
 	return ask->n_args == 1 && parse_number(ask->args[0], SIZE_MAX / 2, &number);
 }
 
-/* As gdb's up and down: by less than asked for where the stack ends; not at all when it had ended already. */
+/*
+ * As gdb's up and down: by less than asked for where the stack ends; not at all when it had ended
+ * already.
+ */
 static struct vt_error *move(struct ask *ask, size_t n, size_t *number)
 {
 	bool up = !strcmp(ask->args[0], "up");
@@ -247,7 +263,8 @@ static struct vt_error *move(struct ask *ask, size_t n, size_t *number)
 	if (ask->n_args == 2)
 		parse_number(ask->args[1], SIZE_MAX / 2, &step);
 	if (room == 0 && step > 0)
-		return vt_error_create(VT_ERR_NOTFOUND, up ? "this is the outermost Python frame" : "this is the innermost Python frame");
+		return vt_error_create(VT_ERR_NOTFOUND, up ? "this is the outermost Python frame" :
+							     "this is the innermost Python frame");
 	step = step < room ? step : room;
 	*number = up ? *number + step : *number - step;
 	return NULL;
@@ -266,9 +283,12 @@ static struct vt_error *answer_pyframe(struct ask *ask)
 	else if (ask->n_args > 0)
 		parse_number(ask->args[0], SIZE_MAX / 2, &number);
 	if (number >= n)
-		return vt_error_create(VT_ERR_NOTFOUND, "thread %d has %zu Python frames, 0 is the innermost", (int)thread->tid, n);
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "thread %d has %zu Python frames, 0 is the innermost",
+				       (int)thread->tid, n);
 	select_python(ask, thread, number);
-	return vt_write_python_frame_text(&ask->model, thread, number, &ask->output.writer, ask->answer.text);
+	return vt_write_python_frame_text(&ask->model, thread, number, &ask->output.writer,
+					  ask->answer.text);
 }
 
 /* ---- all of it ---- */
@@ -283,7 +303,8 @@ static struct vt_error *answer_save(struct ask *ask)
 	VT_TRY(vt_output_file(&ask->output, vt_write_report_json, &ask->model, ask->args[0]));
 	vt_gdb_values_memory(&ask->answer, &ask->model);
 	vt_gdb_values_threads(&ask->answer, &ask->model);
-	fprintf(ask->answer.text, "The report is in %s: %s.\n", ask->args[0], vt_completeness_name(ask->model.completeness));
+	fprintf(ask->answer.text, "The report is in %s: %s.\n", ask->args[0],
+		vt_completeness_name(ask->model.completeness));
 	return NULL;
 }
 
@@ -291,8 +312,9 @@ static struct vt_error *answer_save(struct ask *ask)
 
 static bool parse_release(struct ask *ask)
 {
-	return ask->n_args == 1 && (!strcmp(ask->args[0], "refresh") || !strcmp(ask->args[0], "record-on") ||
-				    !strcmp(ask->args[0], "record-off"));
+	return ask->n_args == 1 &&
+	       (!strcmp(ask->args[0], "refresh") || !strcmp(ask->args[0], "record-on") ||
+		!strcmp(ask->args[0], "record-off"));
 }
 
 /* Before gdb lets go of it: whether that is harmless, and what to come back to. */
@@ -311,7 +333,9 @@ static struct vt_error *answer_release(struct ask *ask)
 	return NULL;
 }
 
-/* cuda-gdb that attaches to a process with a kernel shows that; to select the thread takes it away. */
+/*
+ * cuda-gdb that attaches to a process with a kernel shows that; to select the thread takes it away.
+ */
 static bool must_select(const struct vt_gdb_state *state, const struct vt_held_thread *thread)
 {
 	return thread->number != state->selected || (state->on_device && !state->was_on_device);
@@ -328,9 +352,12 @@ static struct vt_error *answer_select(struct ask *ask)
 		if (!thread->tid || thread->tid != state->was_tid)
 			continue;
 		if (must_select(state, thread))
-			vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null", thread->number);
-		if (state->was_frame > 0 && !state->was_on_device && thread->regs.r[VT_REG_RSP] == state->was_sp)
-			vt_gdb_command(&ask->answer, "select-frame 0x%x", (unsigned int)state->was_frame);
+			vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null",
+				       thread->number);
+		if (state->was_frame > 0 && !state->was_on_device &&
+		    thread->regs.r[VT_REG_RSP] == state->was_sp)
+			vt_gdb_command(&ask->answer, "select-frame 0x%x",
+				       (unsigned int)state->was_frame);
 	}
 	return NULL;
 }
@@ -404,14 +431,19 @@ static const struct verb verbs[] = {
 	{ "blocks", PART_MEMORY, VT_GDB_MEMORY, "blocks [COUNT|all]", parse_blocks, answer_blocks },
 	{ "sites", PART_MEMORY, VT_GDB_MEMORY, "sites [all]", parse_all, answer_sites },
 	{ "block", PART_MEMORY, VT_GDB_FOUND, "block EXPRESSION", has_no_arguments, answer_block },
-	{ "stacks", PART_STACKS, VT_GDB_THREADS, "stacks [all|python|main]", parse_stacks, answer_stacks },
+	{ "stacks", PART_STACKS, VT_GDB_THREADS, "stacks [all|python|main]", parse_stacks,
+	  answer_stacks },
 	{ "bt", PART_STACKS, VT_GDB_THREAD, "bt", has_no_arguments, answer_bt },
-	{ "locals", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "locals", parse_locals, answer_locals },
-	{ "pyframe", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "pyframe [up|down [COUNT]|NUMBER]", parse_pyframe, answer_pyframe },
-	{ "save", PART_REPORT, VT_GDB_MEMORY | VT_GDB_THREADS, "save FILE", parse_save, answer_save },
+	{ "locals", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "locals", parse_locals,
+	  answer_locals },
+	{ "pyframe", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "pyframe [up|down [COUNT]|NUMBER]",
+	  parse_pyframe, answer_pyframe },
+	{ "save", PART_REPORT, VT_GDB_MEMORY | VT_GDB_THREADS, "save FILE", parse_save,
+	  answer_save },
 	{ "release", PART_NOTHING, 0, "record on|off", parse_release, answer_release },
 	{ "select", PART_NOTHING, 0, "select", has_no_arguments, answer_select },
-	{ "refresh", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "refresh", has_no_arguments, answer_refresh },
+	{ "refresh", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "refresh", has_no_arguments,
+	  answer_refresh },
 	{ "record-on", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_on },
 	{ "record-off", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_off },
 };
@@ -425,15 +457,19 @@ static const struct verb *find_verb(const char *name)
 }
 
 /* What gdb has: a core, or a process that it holds; else why not. */
-static struct vt_error *find_subject(struct ask *ask, const struct verb *verb, struct vt_subject *ret)
+static struct vt_error *find_subject(struct ask *ask, const struct verb *verb,
+				     struct vt_subject *ret)
 {
 	struct vt_gdb_state *state = &ask->state;
 
 	state->held.pid = ask->gdb;
 	*ret = (struct vt_subject){ .held = &state->held };
-	if (!strncmp(state->connection, "remote", 6) || !strncmp(state->connection, "extended-remote", 15))
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the process is on another machine (%s): vramtap must run there",
-				       state->connection);
+	if (!strncmp(state->connection, "remote", 6) ||
+	    !strncmp(state->connection, "extended-remote", 15))
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"the process is on another machine (%s): vramtap must run there",
+			state->connection);
 	if (state->core) {
 		ret->origin = &vt_origin_core;
 		ret->core = state->core;
@@ -441,12 +477,18 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb, s
 		return NULL;
 	}
 	if (!strcmp(state->connection, "core"))
-		return vt_error_create(VT_ERR_UNSUPPORTED, "this gdb does not say which core it has: vramtap report --core=FILE");
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"this gdb does not say which core it has: vramtap report --core=FILE");
 	if (!state->pid && state->was_pid)
-		return vt_error_create(VT_ERR_NOTFOUND, "gdb has let go of process %d for vramtap, and not attached to it again: attach %d",
-				       (int)state->was_pid, (int)state->was_pid);
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"gdb has let go of process %d for vramtap, and not attached to it again: attach %d",
+			(int)state->was_pid, (int)state->was_pid);
 	if (!state->pid)
-		return vt_error_create(VT_ERR_NOTFOUND, "gdb has no process and no core: attach PID, run, or core-file FILE");
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"gdb has no process and no core: attach PID, run, or core-file FILE");
 	ret->pid = state->pid;
 	ret->origin = verb->part == PART_RELEASED ? &vt_origin_process : &vt_origin_held;
 	return NULL;
@@ -459,7 +501,9 @@ static struct vt_error *collect(struct ask *ask, const struct verb *verb)
 	VT_TRY(find_subject(ask, verb, &subject));
 	ask->options.budget_ns = BUDGET_NS;
 	ask->options.touch = verb->part == PART_RELEASED ? VT_TOUCH_INSIDE : VT_TOUCH_STOP;
-	ask->options.want = verb->part == PART_MEMORY ? VT_WANT_MEMORY : verb->part == PART_STACKS ? VT_WANT_THREADS : VT_WANT_ALL;
+	ask->options.want = verb->part == PART_MEMORY ? VT_WANT_MEMORY :
+			    verb->part == PART_STACKS ? VT_WANT_THREADS :
+							VT_WANT_ALL;
 	switch (verb->part) {
 	case PART_OTHER:
 		return NULL;
@@ -495,14 +539,17 @@ static void begin_output(struct ask *ask)
 
 	ask->output.color = VT_COLOR_NEVER;
 	if (width > 0)
-		ask->output.writer.columns = width < VT_MIN_COLUMNS ? VT_MIN_COLUMNS : width > VT_MAX_COLUMNS ? VT_MAX_COLUMNS : width;
+		ask->output.writer.columns = width < VT_MIN_COLUMNS ? VT_MIN_COLUMNS :
+					     width > VT_MAX_COLUMNS ? VT_MAX_COLUMNS :
+								      width;
 	vt_output_begin(&ask->output);
 }
 
 /* What a process is to be released for has its own. */
 static const char *usage_of(const struct ask *ask, const struct verb *verb)
 {
-	const struct verb *wanted = verb->parse == parse_release && ask->n_args > 0 ? find_verb(ask->args[0]) : NULL;
+	const struct verb *wanted =
+		verb->parse == parse_release && ask->n_args > 0 ? find_verb(ask->args[0]) : NULL;
 
 	return (wanted ? wanted : verb)->usage;
 }
@@ -564,8 +611,10 @@ int vt_cmd_gdb(int argc, char **argv)
 	const struct verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
 	size_t session;
 
-	if (!verb || strncmp(argv[1], "--session=", 10) != 0 || !parse_number(argv[1] + 10, 1 << 30, &session)) {
-		fprintf(stderr, "vramtap: only gdb's commands call this: vramtap gdb-script prints them\n");
+	if (!verb || strncmp(argv[1], "--session=", 10) != 0 ||
+	    !parse_number(argv[1] + 10, 1 << 30, &session)) {
+		fprintf(stderr,
+			"vramtap: only gdb's commands call this: vramtap gdb-script prints them\n");
 		return VT_EXIT_USAGE;
 	}
 	ask.gdb = (pid_t)session;

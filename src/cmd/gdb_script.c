@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap gdb-script [GDB ARGUMENT...]: gdb's commands, with the place of this very program in them; or gdb with them. */
+/*
+ * vramtap gdb-script [GDB ARGUMENT...]: gdb's commands, with the place of this very program in
+ * them; or gdb with them.
+ */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
@@ -37,7 +40,10 @@ static const struct argp argp = {
 	       "start gdb with them: vramtap gdb-script gdb -p PID. See vramtap-gdb(7).",
 };
 
-/* It becomes a word of a shell's command in a gdb script: gdb ends its own part at |, and substitutes $arg0. */
+/*
+ * It becomes a word of a shell's command in a gdb script: gdb ends its own part at |, and
+ * substitutes $arg0.
+ */
 static bool is_harmless(const char *path)
 {
 	return !path[strcspn(path, "'|$\\\n")];
@@ -48,7 +54,8 @@ static bool is_own(const char *path)
 {
 	struct stat own, there;
 
-	return !stat("/proc/self/exe", &own) && !stat(path, &there) && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+	return !stat("/proc/self/exe", &own) && !stat(path, &there) && own.st_dev == there.st_dev &&
+	       own.st_ino == there.st_ino;
 }
 
 static struct vt_error *own_path(char path[PATH_MAX])
@@ -59,10 +66,15 @@ static struct vt_error *own_path(char path[PATH_MAX])
 		return vt_error_create_os(errno, "cannot find the place of this program");
 	path[n] = '\0';
 	if (!is_own(path))
-		return vt_error_create(VT_ERR_NOTFOUND, "this program is not there any more for gdb to call: %s", path);
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "this program is not there any more for gdb to call: %s",
+				       path);
 	if (!is_harmless(path))
-		return vt_error_create(VT_ERR_UNSUPPORTED, "gdb's command language cannot take the name %s of this program: copy it "
-				       "to another place", path);
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"gdb's command language cannot take the name %s of this program: copy it "
+			"to another place",
+			path);
 	return NULL;
 }
 
@@ -117,7 +129,8 @@ int vt_cmd_gdb_script(int argc, char **argv)
 	argp_err_exit_status = VT_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command);
 
-	VT_ERROR struct vt_error *err = command ? start_gdb(command, (int)(argv + argc - command)) : write_script(stdout);
+	VT_ERROR struct vt_error *err = command ? start_gdb(command, (int)(argv + argc - command)) :
+						  write_script(stdout);
 
 	return err ? vt_exit_with(err) : VT_EXIT_COMPLETE;
 }

@@ -33,7 +33,10 @@ static const struct argp_option options[] = {
 void vt_parse_hide_layout(struct argp_state *state, const char *release)
 {
 	if (!vt_torch_hide_row(release))
-		argp_error(state, "--hide-layout: the table has no release \"%s\"; vramtap layouts lists it", release);
+		argp_error(
+			state,
+			"--hide-layout: the table has no release \"%s\"; vramtap layouts lists it",
+			release);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -62,8 +65,7 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.args_doc = "[PID]",
 	.doc = "List the PyTorch releases whose allocator's layout is known, or show the layout "
-	       "found in a live process. The process is neither stopped nor changed.\v"
-	       VT_EXIT_CODES_DOC,
+	       "found in a live process. The process is neither stopped nor changed.\v" VT_EXIT_CODES_DOC,
 };
 
 /* ---- the table ---- */
@@ -91,8 +93,8 @@ static const struct {
 } columns[] = {
 	{ "devices", VT_TORCH_DEVICE_VECTOR, 7 }, { "large", VT_TORCH_LARGE_BLOCKS, 5 },
 	{ "active", VT_TORCH_ACTIVE_BLOCKS, 6 },  { "graph", VT_TORCH_GRAPH_POOLS, 5 },
-	{ "sets", VT_TORCH_SETS_PER_POOL, 4 },	  { "Block", VT_TORCH_BLOCK_SIZE_OF, 5 },
-	{ "size", VT_TORCH_BLOCK_SIZE, 4 },	  { "context", VT_TORCH_BLOCK_CONTEXT, 7 },
+	{ "sets", VT_TORCH_SETS_PER_POOL, 4 },    { "Block", VT_TORCH_BLOCK_SIZE_OF, 5 },
+	{ "size", VT_TORCH_BLOCK_SIZE, 4 },       { "context", VT_TORCH_BLOCK_CONTEXT, 7 },
 };
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
@@ -104,7 +106,8 @@ static void print_offset(FILE *out, int width, uint32_t offset)
 		fprintf(out, " %*u", width, offset);
 }
 
-static struct vt_error *write_table(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_table(const void *what,
+				    const struct vt_writer_options *writer_options, FILE *out)
 {
 	size_t n;
 	const struct vt_torch_row *rows = vt_torch_rows(&n);
@@ -116,16 +119,19 @@ static struct vt_error *write_table(const void *what, const struct vt_writer_opt
 		"is looked for all the same; this table is what the findings are compared with.\n"
 		"Offsets in bytes, as in the library of that wheel; builds with either ABI of\n"
 		"std::string have the same. --json has all fields.\n\n"
-		"%-7s %-12s %-7s", count_shown(), "release", "wheel", "origin");
+		"%-7s %-12s %-7s",
+		count_shown(), "release", "wheel", "origin");
 	for (size_t c = 0; c < N_COLUMNS; c++)
 		fprintf(out, " %*s", columns[c].width, columns[c].head);
 	fputc('\n', out);
 	for (size_t i = 0; i < n; i++) {
 		if (vt_torch_is_hidden(&rows[i]))
 			continue;
-		fprintf(out, "%-7s %-12s %-7s", rows[i].release, rows[i].wheel, origin_name(&rows[i]));
+		fprintf(out, "%-7s %-12s %-7s", rows[i].release, rows[i].wheel,
+			origin_name(&rows[i]));
 		for (size_t c = 0; c < N_COLUMNS; c++)
-			print_offset(out, columns[c].width, vt_torch_field_get(&rows[i].layout, columns[c].field));
+			print_offset(out, columns[c].width,
+				     vt_torch_field_get(&rows[i].layout, columns[c].field));
 		fputc('\n', out);
 	}
 	return NULL;
@@ -165,7 +171,9 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 	fputs(": PyTorch ", out);
 	vt_print_escaped(out, found->version[0] ? found->version : "of unknown version");
 	if (found->backend == VT_TORCH_NATIVE)
-		fprintf(out, found->row ? ", the layout of %s\n" : ", the layout of %s; found by signature alone\n",
+		fprintf(out,
+			found->row ? ", the layout of %s\n" :
+				     ", the layout of %s; found by signature alone\n",
 			found->layout.name);
 	else if (found->backend == VT_TORCH_UNKNOWN)
 		fputs(", a layout that is not understood\n", out);
@@ -185,7 +193,8 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 			vt_allocator_state_words(seen->state));
 }
 
-static struct vt_error *write_seen(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_seen(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	const struct vt_layout_seen *seen = what;
 	const struct vt_torch_found *found = &seen->found;
@@ -215,7 +224,8 @@ static struct vt_error *write_seen(const void *what, const struct vt_writer_opti
 
 /* ---- JSON ---- */
 
-static void write_fields(struct vt_json *json, const struct vt_torch_layout *layout, const uint8_t *how)
+static void write_fields(struct vt_json *json, const struct vt_torch_layout *layout,
+			 const uint8_t *how)
 {
 	vt_json_array(json, "fields");
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
@@ -280,7 +290,8 @@ static void write_process(struct vt_json *json, const struct vt_layout_seen *see
 		write_fields(json, &found->layout, found->how);
 }
 
-static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 
@@ -301,7 +312,8 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 
 /* ---- */
 
-static struct vt_error *write_all(const struct vt_output *output, vt_write_fn *write_text, const struct vt_layout_seen *seen)
+static struct vt_error *write_all(const struct vt_output *output, vt_write_fn *write_text,
+				  const struct vt_layout_seen *seen)
 {
 	VT_TRY(vt_output_json(output, write_json, seen));
 	return vt_output_is_json_only(output) ? NULL : vt_output_text(output, write_text, seen);

@@ -37,7 +37,8 @@ static void print_usage(FILE *out)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (commands[i].summary)
 			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n", out);
+	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n",
+	      out);
 }
 
 /*
@@ -48,14 +49,18 @@ static void print_usage(FILE *out)
 static void keep_standard_descriptors(void)
 {
 	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
 			_exit(VT_EXIT_USAGE);
 }
 
 int main(int argc, char **argv)
 {
 	keep_standard_descriptors();
-	/* A closed pipe or a limit on file sizes is an error that is reported, not a silent death in the middle of a session. */
+	/*
+	 * A closed pipe or a limit on file sizes is an error that is reported, not a silent death
+	 * in the middle of a session.
+	 */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* Where it is ignored, children that ended leave no status to wait for. */
@@ -83,6 +88,7 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	fprintf(stderr, "vramtap: unknown command \"%s\"; vramtap --help lists the commands\n", argv[1]);
+	fprintf(stderr, "vramtap: unknown command \"%s\"; vramtap --help lists the commands\n",
+		argv[1]);
 	return VT_EXIT_USAGE;
 }

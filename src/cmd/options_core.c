@@ -11,8 +11,8 @@ enum {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Read a core instead of a process:", VT_OUTPUT_GROUP - 1 },
-	{ "core", KEY_CORE, "FILE", 0,
-	  "A core of a process, from gcore, the kernel or cuda-gdb", 0 },
+	{ "core", KEY_CORE, "FILE", 0, "A core of a process, from gcore, the kernel or cuda-gdb",
+	  0 },
 	{ "exe", KEY_EXE, "FILE", 0, "The core's executable, if it is not where the core says", 0 },
 	{ "sysroot", KEY_SYSROOT, "DIR", 0,
 	  "The files of the machine that made the core: under their own paths, by build id "

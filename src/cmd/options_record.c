@@ -47,7 +47,8 @@ static const struct argp_option options[] = {
 };
 
 /* "256M", "1G", "65536" */
-static uint64_t parse_size(struct argp_state *state, const char *option, const char *text, uint64_t min, uint64_t max)
+static uint64_t parse_size(struct argp_state *state, const char *option, const char *text,
+			   uint64_t min, uint64_t max)
 {
 	static const char units[] = "KMGT";
 	unsigned long long number;
@@ -66,8 +67,9 @@ static uint64_t parse_size(struct argp_state *state, const char *option, const c
 		end++;
 	}
 	if (errno || end == text || *text < '0' || *text > '9' || *end || size < min || size > max)
-		argp_error(state, "%s must be a number of bytes, K, M or G, from %llu to %llu, not \"%s\"", option,
-			   (unsigned long long)min, (unsigned long long)max, text);
+		argp_error(state,
+			   "%s must be a number of bytes, K, M or G, from %llu to %llu, not \"%s\"",
+			   option, (unsigned long long)min, (unsigned long long)max, text);
 	return size;
 }
 
@@ -79,7 +81,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		*record = (struct vt_record_options){
-			.request = { .python = true, .native = true, .driver = true, .max_memory = DEFAULT_MEMORY },
+			.request = { .python = true,
+				     .native = true,
+				     .driver = true,
+				     .max_memory = DEFAULT_MEMORY },
 		};
 		return 0;
 	case KEY_PYTHON:
@@ -89,7 +94,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		request->native = key != KEY_PYTHON;
 		break;
 	case KEY_MAX_MEMORY:
-		request->max_memory = parse_size(state, "--max-memory", arg, MIN_MEMORY, MAX_MEMORY);
+		request->max_memory =
+			parse_size(state, "--max-memory", arg, MIN_MEMORY, MAX_MEMORY);
 		break;
 	case KEY_SAMPLE:
 		request->sample_bytes = parse_size(state, "--sample", arg, 0, MAX_MEMORY);

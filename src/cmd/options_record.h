@@ -18,6 +18,7 @@ struct vt_record_options {
  * defaults.
  */
 extern const struct argp vt_record_argp;
-#define VT_RECORD_OPTIONS "--python, --native, --both, --max-memory, --sample, --cupti and --no-driver"
+#define VT_RECORD_OPTIONS \
+	"--python, --native, --both, --max-memory, --sample, --cupti and --no-driver"
 
 #endif

@@ -29,22 +29,31 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Output:", VT_OUTPUT_GROUP },
 	{ "json", KEY_JSON, "FILE", 0,
 	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
-	{ "color", KEY_COLOR, "WHEN", 0, "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
-	{ "width", KEY_WIDTH, "COLUMNS", 0,
-	  "Width of the text (default: the terminal's, else 100)", 0 },
+	{ "color", KEY_COLOR, "WHEN", 0,
+	  "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
+	{ "width", KEY_WIDTH, "COLUMNS", 0, "Width of the text (default: the terminal's, else 100)",
+	  0 },
 	{ "ascii", KEY_ASCII, NULL, 0, "Use ASCII characters only", 0 },
 	{ "quiet", 'q', NULL, 0, "Show no progress on the terminal", 0 },
 	{ 0 },
 };
 
 static const char *const color_names[] = {
-	[VT_COLOR_AUTO] = "auto", [VT_COLOR_ALWAYS] = "always", [VT_COLOR_NEVER] = "never", NULL,
+	[VT_COLOR_AUTO] = "auto",
+	[VT_COLOR_ALWAYS] = "always",
+	[VT_COLOR_NEVER] = "never",
+	NULL,
 };
 static const char *const threads_names[] = {
-	[VT_THREADS_GROUPS] = "groups", [VT_THREADS_ALL] = "all", [VT_THREADS_PYTHON] = "python", [VT_THREADS_MAIN] = "main", NULL,
+	[VT_THREADS_GROUPS] = "groups",
+	[VT_THREADS_ALL] = "all",
+	[VT_THREADS_PYTHON] = "python",
+	[VT_THREADS_MAIN] = "main",
+	NULL,
 };
 
-long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min, long max)
+long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min,
+		     long max)
 {
 	char *end;
 
@@ -52,7 +61,8 @@ long vt_parse_number(struct argp_state *state, const char *what, const char *tex
 	long value = strtol(text, &end, 10);
 
 	if (errno || end == text || *end || value < min || value > max)
-		argp_error(state, "%s must be a number from %ld to %ld, not \"%s\"", what, min, max, text);
+		argp_error(state, "%s must be a number from %ld to %ld, not \"%s\"", what, min, max,
+			   text);
 	return value;
 }
 
@@ -66,8 +76,12 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
 	return (uint64_t)vt_parse_number(state, "--timeout", text, 1, MAX_TIMEOUT_S) * VT_NS_PER_S;
 }
 
-/* The index of text in names, NULL-terminated; anything else ends with a usage error that names option. */
-static int parse_choice(struct argp_state *state, const char *option, const char *const *names, const char *text)
+/*
+ * The index of text in names, NULL-terminated; anything else ends with a usage error that names
+ * option.
+ */
+static int parse_choice(struct argp_state *state, const char *option, const char *const *names,
+			const char *text)
 {
 	char list[128] = "";
 	size_t n = 0;
@@ -75,7 +89,11 @@ static int parse_choice(struct argp_state *state, const char *option, const char
 	for (int i = 0; names[i]; i++) {
 		if (!strcmp(text, names[i]))
 			return i;
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
+				      i == 0       ? "" :
+				      names[i + 1] ? ", " :
+						     " or ",
+				      names[i]);
 	}
 	argp_error(state, "%s takes %s, not \"%s\"", option, list, text);
 	return 0;
@@ -90,10 +108,12 @@ static error_t parse_format(int key, char *arg, struct argp_state *state)
 		output->json = arg;
 		return 0;
 	case KEY_COLOR:
-		output->color = (enum vt_color_mode)parse_choice(state, "--color", color_names, arg);
+		output->color =
+			(enum vt_color_mode)parse_choice(state, "--color", color_names, arg);
 		return 0;
 	case KEY_WIDTH:
-		output->writer.columns = (int)vt_parse_number(state, "--width", arg, VT_MIN_COLUMNS, VT_MAX_COLUMNS);
+		output->writer.columns =
+			(int)vt_parse_number(state, "--width", arg, VT_MIN_COLUMNS, VT_MAX_COLUMNS);
 		return 0;
 	case KEY_ASCII:
 		output->writer.ascii = true;
@@ -117,7 +137,8 @@ static error_t parse_threads(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = output;
 		return 0;
 	case KEY_THREADS:
-		output->writer.threads = (enum vt_threads_shown)parse_choice(state, "--threads", threads_names, arg);
+		output->writer.threads =
+			(enum vt_threads_shown)parse_choice(state, "--threads", threads_names, arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -134,7 +155,9 @@ static const struct argp_option threads_options[] = {
 };
 static const struct argp_child format_child[] = { { &vt_format_argp, 0, NULL, 0 }, { 0 } };
 
-const struct argp vt_output_argp = { .options = threads_options, .parser = parse_threads, .children = format_child };
+const struct argp vt_output_argp = { .options = threads_options,
+				     .parser = parse_threads,
+				     .children = format_child };
 
 /* The locale's character set without setlocale(): a static program has no locale data. */
 static bool utf8_locale(void)
@@ -156,12 +179,14 @@ static void adapt_to_terminal(struct vt_output *output)
 	bool terminal = isatty(STDOUT_FILENO);
 	const char *no_color = getenv("NO_COLOR");
 
-	if (!output->writer.columns && terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
+	if (!output->writer.columns && terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) &&
+	    size.ws_col)
 		output->writer.columns = size.ws_col < VT_MIN_COLUMNS ? VT_MIN_COLUMNS :
 					 size.ws_col > VT_MAX_COLUMNS ? VT_MAX_COLUMNS :
-								     size.ws_col;
-	output->writer.colour = output->color == VT_COLOR_ALWAYS ||
-				(output->color == VT_COLOR_AUTO && terminal && !(no_color && *no_color));
+									size.ws_col;
+	output->writer.colour =
+		output->color == VT_COLOR_ALWAYS ||
+		(output->color == VT_COLOR_AUTO && terminal && !(no_color && *no_color));
 	if (!utf8_locale() && terminal)
 		output->writer.ascii = true;
 }
@@ -184,8 +209,11 @@ static void catch_interrupts(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
-	sigaction(SIGQUIT, &action, NULL); /* the kernel would release nothing before a core is written */
-	/* Job control must not stop us while the target's threads are stopped: they would stay so. */
+	/* the kernel would release nothing before a core is written */
+	sigaction(SIGQUIT, &action, NULL);
+	/*
+	 * Job control must not stop us while the target's threads are stopped: they would stay so.
+	 */
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);
 	signal(SIGTTIN, SIG_IGN);
@@ -212,7 +240,8 @@ bool vt_output_is_json_only(const struct vt_output *output)
 	return output->json && !strcmp(output->json, "-");
 }
 
-struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write_document, const void *what)
+struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write_document,
+				const void *what)
 {
 	VT_TRY(write_document(what, &output->writer, stdout));
 	if (fflush(stdout) || ferror(stdout))
@@ -220,14 +249,16 @@ struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *wri
 	return NULL;
 }
 
-struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write_document, const void *what, const char *path)
+struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write_document,
+				const void *what, const char *path)
 {
 	if (!strcmp(path, "-"))
 		return vt_output_text(output, write_document, what);
 	return vt_save(write_document, what, &output->writer, path);
 }
 
-struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write_document, const void *what)
+struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write_document,
+				const void *what)
 {
 	return output->json ? vt_output_file(output, write_document, what, output->json) : NULL;
 }

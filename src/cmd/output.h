@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all commands that show a process have in common: the options for how it is shown, and where the output goes. */
+/*
+ * What all commands that show a process have in common: the options for how it is shown, and where
+ * the output goes.
+ */
 #ifndef VT_CMD_OUTPUT_H
 #define VT_CMD_OUTPUT_H
 
@@ -29,15 +32,16 @@ struct vt_output {
 extern const struct argp vt_format_argp;
 
 /*
- * An argp child of a command: its input is a struct vt_output. A command's own keys begin at VT_KEY_COMMAND, its own groups
- * of options end at 8.
+ * An argp child of a command: its input is a struct vt_output. A command's own keys begin at
+ * VT_KEY_COMMAND, its own groups of options end at 8.
  */
 extern const struct argp vt_output_argp;
 #define VT_KEY_COMMAND 512
 #define VT_OUTPUT_GROUP 9
 
 /* A number in [min, max]; anything else ends with a usage error that names what. */
-long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min, long max);
+long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min,
+		     long max);
 
 /* A process id on the command line. */
 pid_t vt_parse_pid(struct argp_state *state, const char *text);
@@ -47,13 +51,13 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
 
 /* --hide-layout RELEASE, of the commands that look for PyTorch's allocator (layouts.c). */
 void vt_parse_hide_layout(struct argp_state *state, const char *release);
-#define VT_HIDE_LAYOUT_DOC \
+#define VT_HIDE_LAYOUT_DOC                                                                         \
 	"Ignore RELEASE (\"all\": every release) in the table of known layouts, to check what is " \
 	"found without it"
 
 /*
- * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM, SIGHUP and SIGQUIT that
- * release whatever is stopped.
+ * After the options: width and colours of the terminal, progress, and handlers for SIGINT, SIGTERM,
+ * SIGHUP and SIGQUIT that release whatever is stopped.
  */
 void vt_output_begin(struct vt_output *output);
 
@@ -64,12 +68,15 @@ void vt_print_escaped(FILE *out, const char *text);
 bool vt_output_is_json_only(const struct vt_output *output);
 
 /* To the file that --json names or to standard output; nothing without --json. */
-struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write, const void *what);
+struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write,
+				const void *what);
 
 /* To a file; "-" is standard output. */
-struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write, const void *what, const char *path);
+struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write,
+				const void *what, const char *path);
 
 /* To standard output. */
-struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write, const void *what);
+struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write,
+				const void *what);
 
 #endif

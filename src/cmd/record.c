@@ -44,7 +44,9 @@ static const struct argp_option options[] = {
 static void parse_word(struct arguments *args, struct argp_state *state, const char *word)
 {
 	static const char *const actions[] = {
-		[ACTION_ON] = "on", [ACTION_OFF] = "off", [ACTION_STATUS] = "status",
+		[ACTION_ON] = "on",
+		[ACTION_OFF] = "off",
+		[ACTION_STATUS] = "status",
 	};
 
 	for (enum action a = ACTION_ON; a <= ACTION_STATUS; a++) {
@@ -120,7 +122,7 @@ struct seen {
 	enum action action;
 	bool is_on;
 	bool was_on;
-	uint64_t kept; /* off: bytes that were not given back */
+	uint64_t kept;                  /* off: bytes that were not given back */
 	struct vt_recorder_head before; /* off: as it was */
 };
 
@@ -157,22 +159,29 @@ static double age_of(const struct vt_record_target *target)
 	const struct vt_recorder_head *head = target->head;
 	uint64_t now = vt_timens_now(target->process.proc.pid);
 
-	return head->start_ns && head->start_ns < now ? (double)(now - head->start_ns) / VT_NS_PER_S : 0;
+	return head->start_ns && head->start_ns < now ?
+		       (double)(now - head->start_ns) / VT_NS_PER_S :
+		       0;
 }
 
 static const char *kinds_of(const struct vt_recorder_head *head)
 {
 	return head->python ? head->native ? "Python and native backtraces" : "Python backtraces" :
-			      head->native ? "native backtraces" : "no backtraces";
+	       head->native ? "native backtraces" :
+			      "no backtraces";
 }
 
 static const char *driver_of(const struct vt_recorder_head *head)
 {
 	static const char *const methods[] = {
-		[VT_DRIVER_NOT] = "not recorded", [VT_DRIVER_CUPTI] = "CUPTI", [VT_DRIVER_GOT] = "patched GOT entries",
+		[VT_DRIVER_NOT] = "not recorded",
+		[VT_DRIVER_CUPTI] = "CUPTI",
+		[VT_DRIVER_GOT] = "patched GOT entries",
 	};
 
-	return head->driver_method < sizeof(methods) / sizeof(methods[0]) ? methods[head->driver_method] : "?";
+	return head->driver_method < sizeof(methods) / sizeof(methods[0]) ?
+		       methods[head->driver_method] :
+		       "?";
 }
 
 static bool records_torch(const struct vt_recorder_head *head)
@@ -182,7 +191,8 @@ static bool records_torch(const struct vt_recorder_head *head)
 
 static bool is_other_version(const struct vt_record_target *target)
 {
-	return target->resident && (target->resident->abi != VT_RECORDER_ABI || target->resident->size != sizeof(*target->head));
+	return target->resident && (target->resident->abi != VT_RECORDER_ABI ||
+				    target->resident->size != sizeof(*target->head));
 }
 
 /* Whether all that is wanted is there. */
@@ -192,12 +202,16 @@ static int status_of(const struct seen *seen)
 	const struct vt_recorder_head *head = target->head;
 
 	if (seen->action == ACTION_OFF)
-		return seen->kept || vt_record_count_hooks(target, &seen->before, VT_HOOK_REPLACED) ? VT_EXIT_PARTIAL :
-												      VT_EXIT_COMPLETE;
+		return seen->kept || vt_record_count_hooks(target, &seen->before,
+							   VT_HOOK_REPLACED) ?
+			       VT_EXIT_PARTIAL :
+			       VT_EXIT_COMPLETE;
 	if (!seen->is_on)
 		return VT_EXIT_COMPLETE;
-	if (is_other_version(target) || !records_torch(head) || (head->config.driver && !head->driver_method) ||
-	    vt_record_count_hooks(target, head, VT_HOOK_REPLACED) || vt_record_count_hooks(target, head, VT_HOOK_OUT))
+	if (is_other_version(target) || !records_torch(head) ||
+	    (head->config.driver && !head->driver_method) ||
+	    vt_record_count_hooks(target, head, VT_HOOK_REPLACED) ||
+	    vt_record_count_hooks(target, head, VT_HOOK_OUT))
 		return VT_EXIT_PARTIAL;
 	return VT_EXIT_COMPLETE;
 }
@@ -220,7 +234,8 @@ static void print_torch(FILE *out, const struct vt_record_target *target)
 
 	fputs("PyTorch  ", out);
 	if (records_torch(head)) {
-		fprintf(out, "every allocation of its allocator: %s so far", vt_format_count(count, vt_recorder_torch_allocations(head)));
+		fprintf(out, "every allocation of its allocator: %s so far",
+			vt_format_count(count, vt_recorder_torch_allocations(head)));
 	} else {
 		fputs("not recorded", out);
 		if (target->no_torch[0]) {
@@ -239,7 +254,8 @@ static void print_driver(FILE *out, const struct vt_record_target *target)
 	fputs("driver   ", out);
 	if (head->driver_method)
 		fprintf(out, "allocations, by %s: %s so far, %s freed", driver_of(head),
-			vt_format_count(count, head->driver_allocations), vt_format_count(frees, head->driver_frees));
+			vt_format_count(count, head->driver_allocations),
+			vt_format_count(frees, head->driver_frees));
 	else
 		fputs("not recorded", out);
 	if (target->no_driver[0]) {
@@ -253,18 +269,23 @@ static void print_kept(FILE *out, const struct vt_recorder_head *head)
 {
 	char records[VT_NUM_MAX], stacks[VT_NUM_MAX], size[VT_NUM_MAX], bound[VT_NUM_MAX];
 
-	fprintf(out, "kept     %s records, %s different backtraces; %s of %s used\n", vt_format_count(records, count_records(head)),
-		vt_format_count(stacks, head->stacks.n ? head->stacks.n - 1 : 0), vt_format_size(size, head->memory),
-		vt_format_size(bound, head->max_memory));
+	fprintf(out, "kept     %s records, %s different backtraces; %s of %s used\n",
+		vt_format_count(records, count_records(head)),
+		vt_format_count(stacks, head->stacks.n ? head->stacks.n - 1 : 0),
+		vt_format_size(size, head->memory), vt_format_size(bound, head->max_memory));
 	if (head->sample_now)
-		fprintf(out, "sampled  about one allocation for each %s%s\n", vt_format_size(size, head->sample_now),
-			head->sample_now != head->sample_bytes ? ", since the memory is used up" : "");
+		fprintf(out, "sampled  about one allocation for each %s%s\n",
+			vt_format_size(size, head->sample_now),
+			head->sample_now != head->sample_bytes ? ", since the memory is used up" :
+								 "");
 	if (head->lost || head->stacks_dropped || count_evicted(head))
-		fprintf(out, "lost     %llu allocations not recorded, %llu without a backtrace, %llu records given up\n",
+		fprintf(out,
+			"lost     %llu allocations not recorded, %llu without a backtrace, %llu records given up\n",
 			(unsigned long long)head->lost, (unsigned long long)head->stacks_dropped,
 			(unsigned long long)count_evicted(head));
 	if (count_ooms(head))
-		fprintf(out, "memory   ran out %u time%s%s\n", count_ooms(head), count_ooms(head) == 1 ? "" : "s",
+		fprintf(out, "memory   ran out %u time%s%s\n", count_ooms(head),
+			count_ooms(head) == 1 ? "" : "s",
 			count_ooms(head) == VT_RECORDER_MAX_OOMS ? " or more" : "");
 }
 
@@ -272,14 +293,17 @@ static void print_hooks(FILE *out, const struct vt_record_target *target)
 {
 	const struct vt_recorder_head *head = target->head;
 	size_t ours = vt_record_count_hooks(target, head, VT_HOOK_OURS);
-	size_t gone = vt_record_count_hooks(target, head, VT_HOOK_OUT) + vt_record_count_hooks(target, head, VT_HOOK_LOST);
+	size_t gone = vt_record_count_hooks(target, head, VT_HOOK_OUT) +
+		      vt_record_count_hooks(target, head, VT_HOOK_LOST);
 	size_t replaced = vt_record_count_hooks(target, head, VT_HOOK_REPLACED);
 
 	fprintf(out, "hooks    %zu pointer%s of the process changed", ours, ours == 1 ? "" : "s");
 	if (gone)
 		fprintf(out, "; %zu changed back by something else", gone);
 	if (replaced)
-		fprintf(out, "; %zu replaced by something else, which may or may not call the recorder", replaced);
+		fprintf(out,
+			"; %zu replaced by something else, which may or may not call the recorder",
+			replaced);
 	fputc('\n', out);
 }
 
@@ -296,14 +320,15 @@ static void print_on(FILE *out, const struct seen *seen)
 	if (vt_record_was_unhooked(target)) {
 		fprintf(out, "nothing is recorded: all pointers were changed back from outside\n");
 		print_kept(out, target->head);
-		fprintf(out, "\nvramtap record %d off gives the memory back, on begins anew.\n", (int)target->process.proc.pid);
+		fprintf(out, "\nvramtap record %d off gives the memory back, on begins anew.\n",
+			(int)target->process.proc.pid);
 		return;
 	}
 	if (seen->action == ACTION_ON && !seen->was_on)
 		fprintf(out, "recording is on now, with %s\n", kinds_of(target->head));
 	else
-		fprintf(out, "recording is on for %s, with %s\n", vt_format_age(age, age_of(target)),
-			kinds_of(target->head));
+		fprintf(out, "recording is on for %s, with %s\n",
+			vt_format_age(age, age_of(target)), kinds_of(target->head));
 	print_torch(out, target);
 	print_driver(out, target);
 	if (target->no_python[0] && target->head->python) {
@@ -314,7 +339,8 @@ static void print_on(FILE *out, const struct seen *seen)
 	print_kept(out, target->head);
 	print_hooks(out, target);
 	if (seen->action == ACTION_ON)
-		fprintf(out, "\nvramtap report %d shows what is held and by whom; vramtap record %d off ends it.\n",
+		fprintf(out,
+			"\nvramtap report %d shows what is held and by whom; vramtap record %d off ends it.\n",
 			(int)target->process.proc.pid, (int)target->process.proc.pid);
 }
 
@@ -325,20 +351,26 @@ static void print_off(FILE *out, const struct seen *seen)
 
 	if (!seen->was_on) {
 		fprintf(out, "recording is not on%s\n",
-			target->inherited ? " (it is in the process that this one was forked from)" :
-			target->resident  ? "; the recorder is loaded, idle" :
-					    "");
+			target->inherited ?
+				" (it is in the process that this one was forked from)" :
+			target->resident ? "; the recorder is loaded, idle" :
+					   "");
 		return;
 	}
 	if (vt_record_count_hooks(target, &seen->before, VT_HOOK_REPLACED))
 		fputs("recording is off\n"
-		      "hooks    something else has replaced a pointer since; it was left as it is\n", out);
+		      "hooks    something else has replaced a pointer since; it was left as it is\n",
+		      out);
 	else
-		fputs("recording is off; every pointer that was changed was read again, and is as before\n", out);
+		fputs("recording is off; every pointer that was changed was read again, and is as before\n",
+		      out);
 	if (seen->kept)
-		fprintf(out, "memory   %s not given back: %s\n", vt_format_size(size, seen->kept), target->not_inside);
+		fprintf(out, "memory   %s not given back: %s\n", vt_format_size(size, seen->kept),
+			target->not_inside);
 	fprintf(out, "left     the library, %s of the process's memory, in which nothing runs\n",
-		vt_format_size(size, target->resident ? target->resident->end - target->resident->base : 0));
+		vt_format_size(size, target->resident ?
+					     target->resident->end - target->resident->base :
+					     0));
 }
 
 #define INDENT 9 /* of what follows a line's first word */
@@ -365,10 +397,12 @@ static void print_folded(FILE *out, const char *line, size_t n, size_t columns)
 	fprintf(out, "%.*s\n", (int)n, line);
 }
 
-static struct vt_error *write_text(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_text(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	const struct seen *seen = what;
-	size_t columns = writer_options->columns ? (size_t)writer_options->columns : DEFAULT_COLUMNS;
+	size_t columns = writer_options->columns ? (size_t)writer_options->columns :
+						   DEFAULT_COLUMNS;
 	VT_FREE char *text = NULL;
 	size_t size;
 	FILE *lines = open_memstream(&text, &size);
@@ -406,7 +440,8 @@ static void write_counters(struct vt_json *json, const struct vt_recorder_head *
 	vt_json_uint(json, "out_of_memory", count_ooms(head));
 }
 
-static void write_hooks(struct vt_json *json, const struct vt_record_target *target, const struct vt_recorder_head *head)
+static void write_hooks(struct vt_json *json, const struct vt_record_target *target,
+			const struct vt_recorder_head *head)
 {
 	vt_json_object_line(json, "hooks");
 	vt_json_uint(json, "in_place", vt_record_count_hooks(target, head, VT_HOOK_OURS));
@@ -427,14 +462,16 @@ static void write_on(struct vt_json *json, const struct vt_record_target *target
 	vt_json_bool(json, "python", head->python);
 	vt_json_bool(json, "native", head->native);
 	vt_json_bool(json, "torch", records_torch(head));
-	vt_json_text(json, "torch_why_not", records_torch(head) || !target->no_torch[0] ? NULL : target->no_torch);
+	vt_json_text(json, "torch_why_not",
+		     records_torch(head) || !target->no_torch[0] ? NULL : target->no_torch);
 	vt_json_text(json, "driver", driver_of(head));
 	vt_json_text(json, "driver_why_not", target->no_driver[0] ? target->no_driver : NULL);
 	vt_json_int(json, "cupti_error", head->cupti_error);
 	write_counters(json, head);
 }
 
-static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options, FILE *out)
+static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options,
+				   FILE *out)
 {
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 	const struct seen *seen = what;
@@ -451,7 +488,8 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 	vt_json_text(json, "state", seen->is_on ? "on" : "off");
 	vt_json_bool(json, "was_on", seen->was_on);
 	vt_json_bool(json, "loaded", seen->target->n_residents > 0);
-	write_hooks(json, seen->target, seen->action == ACTION_OFF ? &seen->before : seen->target->head);
+	write_hooks(json, seen->target,
+		    seen->action == ACTION_OFF ? &seen->before : seen->target->head);
 	if (seen->action == ACTION_OFF)
 		vt_json_uint(json, "kept_bytes", seen->kept);
 	if (seen->is_on)
@@ -462,7 +500,8 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 
 /* ---- */
 
-static struct vt_error *act(const struct arguments *args, struct vt_record_target *target, struct seen *seen)
+static struct vt_error *act(const struct arguments *args, struct vt_record_target *target,
+			    struct seen *seen)
 {
 	if (args->action == ACTION_STATUS)
 		VT_TRY(vt_record_open_to_read(target, args->pid));
@@ -475,7 +514,10 @@ static struct vt_error *act(const struct arguments *args, struct vt_record_targe
 	/* Also when it is off already: an end that was interrupted is completed. */
 	if (args->action == ACTION_OFF)
 		VT_TRY(vt_record_off(target, &seen->kept));
-	/* Without hooks nothing is recorded, whatever the recorder itself thinks when they were taken out from outside. */
+	/*
+	 * Without hooks nothing is recorded, whatever the recorder itself thinks when they were
+	 * taken out from outside.
+	 */
 	seen->is_on = args->action != ACTION_OFF && vt_record_is_on(target);
 	return NULL;
 }
@@ -483,7 +525,9 @@ static struct vt_error *act(const struct arguments *args, struct vt_record_targe
 static struct vt_error *show(const struct arguments *args, const struct seen *seen)
 {
 	VT_TRY(vt_output_json(&args->output, write_json, seen));
-	return vt_output_is_json_only(&args->output) ? NULL : vt_output_text(&args->output, write_text, seen);
+	return vt_output_is_json_only(&args->output) ?
+		       NULL :
+		       vt_output_text(&args->output, write_text, seen);
 }
 
 int vt_cmd_record(int argc, char **argv)

@@ -64,7 +64,8 @@ static const struct argp_option options[] = {
 	  "read the blocks again (default 5)",
 	  0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
-	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
+	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
+	  0 },
 	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0, VT_HIDE_LAYOUT_DOC, 0 },
 	{ 0 },
 };
@@ -75,15 +76,17 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 	const struct vt_collect_options *collect = &args->collect;
 	const char *core = args->subject.core ? "--core" : NULL;
 	const char *no_stop = collect->touch == VT_TOUCH_NOTHING ? "--no-stop" : NULL;
-	const char *outside = collect->touch == VT_TOUCH_INSIDE ? NULL : vt_touch_option(collect->touch);
+	const char *outside = collect->touch == VT_TOUCH_INSIDE ? NULL :
+								  vt_touch_option(collect->touch);
 	const char *resume = collect->allow_resume ? "--allow-resume" : NULL;
 	const char *pytorch = collect->ask_pytorch ? "--ask-pytorch" : NULL;
 	const char *collectives = collect->ask_collectives ? "--collectives" : NULL;
 	const struct {
 		const char *a, *b;
 	} pairs[] = {
-		{ core, no_stop },   { core, resume },     { core, pytorch },        { core, collectives },
-		{ outside, resume }, { outside, pytorch }, { outside, collectives },
+		{ core, no_stop },        { core, resume },    { core, pytorch },
+		{ core, collectives },    { outside, resume }, { outside, pytorch },
+		{ outside, collectives },
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
@@ -141,8 +144,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
 			argp_error(state, "which process? A PID is missing, or --core=FILE");
-		if (args->folded && !strcmp(args->folded, "-") && vt_output_is_json_only(&args->output))
-			argp_error(state, "--folded and --json cannot both write to standard output");
+		if (args->folded && !strcmp(args->folded, "-") &&
+		    vt_output_is_json_only(&args->output))
+			argp_error(state,
+				   "--folded and --json cannot both write to standard output");
 		refuse_together(state, args);
 		return 0;
 	default:
@@ -150,7 +155,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_core_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 },
+					      { &vt_core_argp, 0, NULL, 0 },
+					      { 0 } };
 
 static const struct argp argp = {
 	.options = options,
@@ -165,9 +172,14 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 {
 	const struct vt_output *output = &args->output;
 	bool folded_only = args->folded && !strcmp(args->folded, "-");
-	/* A file that cannot be written must not cost the text: the process may be another one by the next try. */
+	/*
+	 * A file that cannot be written must not cost the text: the process may be another one by
+	 * the next try.
+	 */
 	struct vt_error *json_err = vt_output_json(output, vt_write_report_json, model);
-	struct vt_error *err = args->folded ? vt_output_file(output, vt_write_report_folded, model, args->folded) : NULL;
+	struct vt_error *err =
+		args->folded ? vt_output_file(output, vt_write_report_folded, model, args->folded) :
+			       NULL;
 
 	if (!err && !folded_only && !vt_output_is_json_only(output))
 		err = vt_output_text(output, vt_write_report_text, model);
@@ -179,7 +191,8 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 
 int vt_cmd_report(int argc, char **argv)
 {
-	struct arguments args = { .collect = { .want = VT_WANT_ALL, .budget_ns = 5 * VT_NS_PER_S } };
+	struct arguments args = { .collect = { .want = VT_WANT_ALL,
+					       .budget_ns = 5 * VT_NS_PER_S } };
 	struct vt_model model;
 
 	argp_err_exit_status = VT_EXIT_USAGE;

@@ -46,18 +46,18 @@ struct arguments {
 struct run {
 	const struct arguments *args;
 	struct vt_gate gate;
-	sigset_t mask;  /* as it was */
-	int signals;    /* signalfd */
-	int life[2];    /* workers read from it: it ends with us */
-	pid_t command;  /* 0: it has ended */
-	int status;     /* of it, as wait() has it */
+	sigset_t mask; /* as it was */
+	int signals;   /* signalfd */
+	int life[2];   /* workers read from it: it ends with us */
+	pid_t command; /* 0: it has ended */
+	int status;    /* of it, as wait() has it */
 	unsigned int n_workers, n_came, n_left;
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Where to record:", 2 },
-	{ "children", KEY_CHILDREN, NULL, 0,
-	  "Also record in all processes that COMMAND starts", 0 },
+	{ "children", KEY_CHILDREN, NULL, 0, "Also record in all processes that COMMAND starts",
+	  0 },
 	{ "quiet", 'q', NULL, 0, "Do not name the recorded process on standard error", 0 },
 	{ 0 },
 };
@@ -226,7 +226,10 @@ static void take_signal(struct run *run)
 		reap(run);
 		return;
 	}
-	/* Those of the terminal go to the whole foreground group; the others were meant for the command. */
+	/*
+	 * Those of the terminal go to the whole foreground group; the others were meant for the
+	 * command.
+	 */
 	if (info.ssi_code <= 0 && run->command > 0)
 		kill(run->command, (int)info.ssi_signo);
 }
@@ -264,7 +267,9 @@ static void end_workers(struct run *run)
 
 static bool prepare(struct run *run)
 {
-	static const int forwarded[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
+	static const int forwarded[] = {
+		SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD
+	};
 	struct vt_error *err VT_ERROR = vt_gate_init(&run->gate);
 	sigset_t set;
 
@@ -289,10 +294,14 @@ static void say_what_was_not_recorded(const struct run *run)
 	if (run->args->quiet)
 		return;
 	if (run->n_left)
-		fprintf(stderr, "vramtap: %u process%s that %s started used CUDA and %s not recorded: --children records them, too\n",
-			run->n_left, run->n_left == 1 ? "" : "es", run->args->command[0], run->n_left == 1 ? "was" : "were");
+		fprintf(stderr,
+			"vramtap: %u process%s that %s started used CUDA and %s not recorded: --children records them, too\n",
+			run->n_left, run->n_left == 1 ? "" : "es", run->args->command[0],
+			run->n_left == 1 ? "was" : "were");
 	else if (!run->n_came)
-		fprintf(stderr, "vramtap: %s did not initialise CUDA: there was nothing to record\n", run->args->command[0]);
+		fprintf(stderr,
+			"vramtap: %s did not initialise CUDA: there was nothing to record\n",
+			run->args->command[0]);
 }
 
 /* As the command ended, so do we. */
@@ -324,7 +333,8 @@ int vt_cmd_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
 	if (other && *other) {
 		fprintf(stderr,
-			"vramtap: " VT_GATE_INJECTION " is set already (%s): another tool, a profiler perhaps, wants to be loaded by the "
+			"vramtap: " VT_GATE_INJECTION
+			" is set already (%s): another tool, a profiler perhaps, wants to be loaded by the "
 			"driver, and there is room for one. Unset it, or start the program without vramtap run and use vramtap record\n",
 			other);
 		return EXIT_OURSELVES;

@@ -31,7 +31,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to show:", 1 },
-	{ "merged", KEY_MERGED, NULL, 0, "Native and Python frames, each where it belongs (default)", 0 },
+	{ "merged", KEY_MERGED, NULL, 0,
+	  "Native and Python frames, each where it belongs (default)", 0 },
 	{ "native", KEY_NATIVE, NULL, 0, "Native frames only, the interpreter's own included", 0 },
 	{ "python", KEY_PYTHON, NULL, 0, "Python frames only", 0 },
 	{ "locals", KEY_LOCALS, NULL, 0,
@@ -40,11 +41,13 @@ static const struct argp_option options[] = {
 	{ "no-stop", KEY_NO_STOP, NULL, 0,
 	  "Stop no thread: read sleeping threads as they are; running ones have no native stack",
 	  0 },
-	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes; this command never does", 0 },
+	{ "read-only", KEY_READ_ONLY, NULL, 0,
+	  "Run no code in the processes; this command never does", 0 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
 	  "How long to wait for another vramtap that works on the process (default 10)", 0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
-	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute", 0 },
+	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
+	  0 },
 	{ 0 },
 };
 
@@ -101,7 +104,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_core_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 },
+					      { &vt_core_argp, 0, NULL, 0 },
+					      { 0 } };
 
 static const struct argp argp = {
 	.options = options,
@@ -114,7 +119,8 @@ static const struct argp argp = {
 };
 
 /* What is written while the other processes are still to be looked at. */
-static struct vt_error *write_one(const struct arguments *args, const struct vt_stacks_result *result, bool first)
+static struct vt_error *write_one(const struct arguments *args,
+				  const struct vt_stacks_result *result, bool first)
 {
 	if (vt_output_is_json_only(&args->output))
 		return NULL;
@@ -159,14 +165,16 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 		status = worse(status, look_at(args, &document->results[i], &first));
 	}
 
-	VT_ERROR struct vt_error *err = vt_output_json(&args->output, vt_write_stacks_json, document);
+	VT_ERROR struct vt_error *err =
+		vt_output_json(&args->output, vt_write_stacks_json, document);
 
 	return err ? worse(status, vt_exit_with(err)) : status;
 }
 
 int vt_cmd_stacks(int argc, char **argv)
 {
-	struct arguments args = { .collect = { .want = VT_WANT_THREADS, .budget_ns = 10 * VT_NS_PER_S } };
+	struct arguments args = { .collect = { .want = VT_WANT_THREADS,
+					       .budget_ns = 10 * VT_NS_PER_S } };
 	int status = VT_EXIT_NOTHING;
 
 	argp_err_exit_status = VT_EXIT_USAGE;
@@ -176,7 +184,9 @@ int vt_cmd_stacks(int argc, char **argv)
 	size_t n = args.subject.core ? 1 : args.pids.n;
 	VT_FREE struct vt_model *models = calloc(n, sizeof(*models));
 	VT_FREE struct vt_stacks_result *results = calloc(n, sizeof(*results));
-	struct vt_stacks_document document = { .results = results, .n = n, .tool_version = PACKAGE_VERSION };
+	struct vt_stacks_document document = { .results = results,
+					       .n = n,
+					       .tool_version = PACKAGE_VERSION };
 
 	clock_gettime(CLOCK_REALTIME, &document.when);
 	if (models && results) {

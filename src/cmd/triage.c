@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap triage: all processes of a job at once, what each does and holds, and who differs; or saved jobs together. */
+/*
+ * vramtap triage: all processes of a job at once, what each does and holds, and who differs; or
+ * saved jobs together.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +19,10 @@
 #include "job/text/text.h"
 
 #define DEFAULT_TIMEOUT_S 60
-/* For getting inside a process, and for each answer from there: the others wait for it at the start, and not much longer. */
+/*
+ * For getting inside a process, and for each answer from there: the others wait for it at the
+ * start, and not much longer.
+ */
 #define INJECT_NS (1 * VT_NS_PER_S)
 /* For blocks that change while they are read (vramtap report has it as --timeout). */
 #define SETTLE_NS (5 * VT_NS_PER_S)
@@ -59,13 +65,14 @@ static const struct argp_option options[] = {
 	{ "match", KEY_MATCH, "REGEX", 0,
 	  "Those whose command line matches this extended regular expression", 0 },
 	{ "children-of", KEY_CHILDREN_OF, "PID", 0, "This process and its descendants", 0 },
-	{ "with-core", KEY_WITH_CORE, "CORE", 0,
-	  "Include this core of a process; may be repeated", 0 },
-	{ "exe", KEY_EXE, "FILE", 0, "The executable of the cores, if it is not where they say", 0 },
+	{ "with-core", KEY_WITH_CORE, "CORE", 0, "Include this core of a process; may be repeated",
+	  0 },
+	{ "exe", KEY_EXE, "FILE", 0, "The executable of the cores, if it is not where they say",
+	  0 },
 	{ "sysroot", KEY_SYSROOT, "DIR", 0,
 	  "The files of the machine that made the cores, as for vramtap report", 0 },
-	{ "from", KEY_FROM, "DIR", 0,
-	  "Read no processes; combine the results saved in each DIR", 0 },
+	{ "from", KEY_FROM, "DIR", 0, "Read no processes; combine the results saved in each DIR",
+	  0 },
 	{ NULL, 0, NULL, 0, "Where the results go:", 2 },
 	{ "output", 'o', "DIR", 0,
 	  "Write report.json, summary.txt and a report of each process to DIR (created if missing; "
@@ -105,7 +112,8 @@ static void parse_slurm(struct argp_state *state, const char *text)
 
 static bool is_anything_chosen(const struct vt_triage_choice *choice)
 {
-	return choice->pids.n || choice->all_gpu || choice->slurm || choice->cgroup || choice->match || choice->children_of;
+	return choice->pids.n || choice->all_gpu || choice->slurm || choice->cgroup ||
+	       choice->match || choice->children_of;
 }
 
 static void add_pids(struct argp_state *state, struct arguments *args)
@@ -137,11 +145,14 @@ static void check_arguments(struct argp_state *state, struct arguments *args)
 	}
 	add_pids(state, args);
 	if (!is_anything_chosen(&args->choice) && !args->cores.list.n)
-		argp_error(state, "which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
+		argp_error(
+			state,
+			"which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
 	if (!args->triage.directory)
 		argp_error(state, "where to? -o DIR is missing");
 	if (args->triage.inject && args->triage.collect.touch != VT_TOUCH_INSIDE)
-		argp_error(state, "--inject and %s exclude each other", vt_touch_option(args->triage.collect.touch));
+		argp_error(state, "--inject and %s exclude each other",
+			   vt_touch_option(args->triage.collect.touch));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -188,7 +199,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->triage.collect.budget_ns = INJECT_NS;
 		return 0;
 	case KEY_READ_ONLY:
-		args->triage.collect.touch = vt_touch_less(args->triage.collect.touch, VT_TOUCH_STOP);
+		args->triage.collect.touch =
+			vt_touch_less(args->triage.collect.touch, VT_TOUCH_STOP);
 		return 0;
 	case KEY_NO_STOP:
 		args->triage.collect.touch = VT_TOUCH_NOTHING;
@@ -216,7 +228,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.children = children,
-	.args_doc = "-o DIR PID...\n-o DIR --all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
+	.args_doc =
+		"-o DIR PID...\n-o DIR --all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
 	.doc = "Examine all processes of a job at the same instant, and show which differ, what "
 	       "they wait for and which hold the memory of each GPU; or combine results saved on "
 	       "several machines. With --quiet the summary goes to DIR only.\v"
@@ -230,7 +243,8 @@ static const struct argp argp = {
 /* Those that tell most come first: they get processors first for what takes long. */
 static int by_importance(const void *a, const void *b)
 {
-	const struct vt_label *x = &((const struct vt_suspect *)a)->label, *y = &((const struct vt_suspect *)b)->label;
+	const struct vt_label *x = &((const struct vt_suspect *)a)->label,
+			      *y = &((const struct vt_suspect *)b)->label;
 
 	if (x->in_job != y->in_job)
 		return x->in_job ? -1 : 1;
@@ -245,7 +259,8 @@ static struct vt_error *find(const struct arguments *args, struct vt_suspects *s
 {
 	struct vt_processes processes = { 0 };
 	struct vt_triage_found found = { 0 };
-	struct vt_error *err = is_anything_chosen(&args->choice) ? vt_processes_init(&processes) : NULL;
+	struct vt_error *err = is_anything_chosen(&args->choice) ? vt_processes_init(&processes) :
+								   NULL;
 
 	if (!err && is_anything_chosen(&args->choice)) {
 		err = vt_triage_find(&processes, &args->choice, &found);
@@ -270,7 +285,10 @@ static size_t count_of_job(const struct vt_suspects *suspects)
 	return n;
 }
 
-/* Of a job: complete when all are, nothing when of none is anything known. Those outside of the job do not count. */
+/*
+ * Of a job: complete when all are, nothing when of none is anything known. Those outside of the job
+ * do not count.
+ */
 static int status_of(const struct vt_suspects *suspects, const int *status)
 {
 	size_t n = count_of_job(suspects), complete = 0, nothing = 0, not_permitted = 0;
@@ -300,11 +318,14 @@ static struct vt_error *look(struct arguments *args, struct vt_job *job, int *st
 	if (!err && !count_of_job(&suspects))
 		err = vt_error_create(VT_ERR_NOTFOUND, "there are no such processes");
 	if (!err)
-		err = vt_triage_dir_prepare(args->triage.directory, true, &args->triage.directory_lock);
+		err = vt_triage_dir_prepare(args->triage.directory, true,
+					    &args->triage.directory_lock);
 	if (!err) {
-		qsort(suspects.list.data, suspects.list.n, sizeof(*suspects.list.data), by_importance);
+		qsort(suspects.list.data, suspects.list.n, sizeof(*suspects.list.data),
+		      by_importance);
 		each = calloc(suspects.list.n, sizeof(*each));
-		err = each ? vt_triage_collect(&suspects, &args->triage, job, each, signo) : &vt_enomem;
+		err = each ? vt_triage_collect(&suspects, &args->triage, job, each, signo) :
+			     &vt_enomem;
 	}
 	if (!err)
 		*status = status_of(&suspects, each);
@@ -314,7 +335,8 @@ static struct vt_error *look(struct arguments *args, struct vt_job *job, int *st
 
 /* ---- what was saved ---- */
 
-static struct vt_error *load_one(const struct arguments *args, const char *directory, struct vt_job *job)
+static struct vt_error *load_one(const struct arguments *args, const char *directory,
+				 struct vt_job *job)
 {
 	const char *prefix = vt_triage_dir_prefix(args->triage.directory, directory, &job->arena);
 	const char *path = vt_arena_printf(&job->arena, "%s/%s", directory, VT_TRIAGE_REPORT);
@@ -328,7 +350,8 @@ static struct vt_error *load(struct arguments *args, struct vt_job *job, int *st
 	size_t n_loaded = 0;
 
 	if (args->triage.directory)
-		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false, &args->triage.directory_lock));
+		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false,
+					     &args->triage.directory_lock));
 	vt_progress("reading what was saved");
 	for (size_t i = 0; i < args->from.list.n; i++) {
 		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
@@ -353,8 +376,10 @@ static int worse(int a, int b)
 static struct vt_error *write_directory(const struct arguments *args, struct vt_job *job)
 {
 	struct vt_output plain = args->output;
-	const char *report = vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_REPORT, args->triage.directory);
-	const char *summary = vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_SUMMARY, args->triage.directory);
+	const char *report =
+		vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_REPORT, args->triage.directory);
+	const char *summary =
+		vt_arena_printf(&job->arena, "%s/" VT_TRIAGE_SUMMARY, args->triage.directory);
 
 	if (!report || !summary)
 		return &vt_enomem;
@@ -363,13 +388,19 @@ static struct vt_error *write_directory(const struct arguments *args, struct vt_
 	return vt_output_file(&plain, vt_write_job_text, job, summary);
 }
 
-/* The directory first: that is what is to be there when somebody is in a hurry. A full disk must not cost the text. */
+/*
+ * The directory first: that is what is to be there when somebody is in a hurry. A full disk must
+ * not cost the text.
+ */
 static int write_all(const struct arguments *args, struct vt_job *job, int status)
 {
-	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) : NULL;
+	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) :
+								     NULL;
 	VT_ERROR struct vt_error *json_err = vt_output_json(&args->output, vt_write_job_json, job);
-	VT_ERROR struct vt_error *err = vt_output_is_json_only(&args->output) || args->output.quiet ?
-						NULL : vt_output_text(&args->output, vt_write_job_text, job);
+	VT_ERROR struct vt_error *err =
+		vt_output_is_json_only(&args->output) || args->output.quiet ?
+			NULL :
+			vt_output_text(&args->output, vt_write_job_text, job);
 
 	if (dir_err)
 		status = worse(status, vt_exit_with(dir_err));
@@ -393,7 +424,9 @@ static void deinit(struct arguments *args)
 int vt_cmd_triage(int argc, char **argv)
 {
 	struct arguments args = {
-		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S, .directory_lock = -1, .collect = { .want = VT_WANT_ALL, .budget_ns = SETTLE_NS } },
+		.triage = { .timeout_ns = DEFAULT_TIMEOUT_S * VT_NS_PER_S,
+			    .directory_lock = -1,
+			    .collect = { .want = VT_WANT_ALL, .budget_ns = SETTLE_NS } },
 	};
 	struct vt_job job;
 	int status = VT_EXIT_NOTHING, signo = 0;
@@ -406,7 +439,8 @@ int vt_cmd_triage(int argc, char **argv)
 	job.tool_version = PACKAGE_VERSION;
 	clock_gettime(CLOCK_REALTIME, &job.when);
 
-	VT_ERROR struct vt_error *err = args.from.list.n ? load(&args, &job, &status) : look(&args, &job, &status, &signo);
+	VT_ERROR struct vt_error *err = args.from.list.n ? load(&args, &job, &status) :
+							   look(&args, &job, &status, &signo);
 
 	vt_progress_end();
 	if (err) {

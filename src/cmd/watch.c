@@ -36,8 +36,8 @@ static const struct argp_option options[] = {
 	  "places that allocate more and more; threads are stopped only if the blocks change all "
 	  "the time",
 	  0 },
-	{ "every", KEY_EVERY, "TIME", 0,
-	  "With --grow, the time between two looks (default 10s)", 0 },
+	{ "every", KEY_EVERY, "TIME", 0, "With --grow, the time between two looks (default 10s)",
+	  0 },
 	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
 	  "Write the report to FILE as JSON: with --on-oom one per event (the second to FILE.2, "
@@ -65,10 +65,12 @@ static uint64_t parse_duration(struct argp_state *state, const char *option, con
 
 	errno = 0;
 	number = strtol(text, &end, 10);
-	for (size_t i = 0; !errno && end != text && number > 0 && i < sizeof(units) / sizeof(units[0]); i++)
+	for (size_t i = 0;
+	     !errno && end != text && number > 0 && i < sizeof(units) / sizeof(units[0]); i++)
 		if (!strcmp(end, units[i].name) && number <= MAX_DURATION_S / units[i].seconds)
 			return (uint64_t)(number * units[i].seconds) * VT_NS_PER_S;
-	argp_error(state, "%s takes a time such as 90, 90s, 30m, 12h or 7d, not \"%s\"", option, text);
+	argp_error(state, "%s takes a time such as 90, 90s, 30m, 12h or 7d, not \"%s\"", option,
+		   text);
 	return 0;
 }
 
@@ -85,7 +87,8 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 	if (args->exec && !args->on_oom)
 		argp_error(state, "--exec goes with --on-oom");
 	if (args->output.json && args->then)
-		argp_error(state, "--then and --json exclude each other: both say where the report goes");
+		argp_error(state,
+			   "--then and --json exclude each other: both say where the report goes");
 	if (!args->then)
 		args->then = args->output.json;
 	if (args->then && !*args->then)
@@ -132,7 +135,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 }, { &vt_record_argp, 0, NULL, 3 }, { 0 } };
+static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 },
+					      { &vt_record_argp, 0, NULL, 3 },
+					      { 0 } };
 
 static const struct argp argp = {
 	.options = options,
@@ -159,7 +164,8 @@ static struct vt_error *check_directory(const char *file)
 	if (!directory)
 		return &vt_enomem;
 	/* What is no regular file is written to as it is. */
-	if (!strcmp(file, "-") || (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+	if (!strcmp(file, "-") ||
+	    (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return NULL;
 	if (slash)
 		slash[slash == directory] = '\0';
@@ -172,7 +178,8 @@ static struct vt_error *check_directory(const char *file)
 
 int vt_cmd_watch(int argc, char **argv)
 {
-	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL, .budget_ns = 5 * VT_NS_PER_S } };
+	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL,
+						      .budget_ns = 5 * VT_NS_PER_S } };
 
 	argp_err_exit_status = VT_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap watch PID --grow. A look reads the allocator, and the backtraces of its blocks, from outside: no code runs in the
- * process, and no thread is stopped. Only when its blocks are never the same for long enough, a look stops the threads while
- * they are copied.
+ * vramtap watch PID --grow. A look reads the allocator, and the backtraces of its blocks, from
+ * outside: no code runs in the process, and no thread is stopped. Only when its blocks are never
+ * the same for long enough, a look stops the threads while they are copied.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -40,10 +40,10 @@ struct grow {
 	const struct vt_watch_options *options;
 	int pidfd; /* -1: this kernel has none (before 5.3) */
 	struct vt_growth sites, sizes;
-	struct vt_model model; /* of the last look that was exact */
+	struct vt_model model;  /* of the last look that was exact */
 	uint64_t looks, failed; /* exact ones, and the others */
 	uint64_t first_ns, last_ns;
-	uint64_t sites_ns; /* when backtraces were first there */
+	uint64_t sites_ns;           /* when backtraces were first there */
 	uint64_t first_bytes, bytes; /* in use: of the first look, of the last */
 	double stopped_ms;
 	uint64_t on_ns; /* for how long recording had been on at the last look */
@@ -89,7 +89,9 @@ static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_mod
 	struct vt_collect_options options = {
 		.touch = stop ? VT_TOUCH_STOP : VT_TOUCH_NOTHING,
 		.want = VT_WANT_MEMORY,
-		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS : budget > BUDGET_NS ? BUDGET_NS : budget,
+		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS :
+			     budget > BUDGET_NS     ? BUDGET_NS :
+						      budget,
 	};
 
 	vt_model_init(model);
@@ -101,7 +103,8 @@ static void remember_why(struct grow *g, const struct vt_model *model)
 	const char *state = vt_allocator_state_words(model->torch_state), *why = NULL;
 
 	for (size_t i = 0; i < model->diags.n && !why; i++)
-		if (model->diags.data[i].level == VT_DIAG_MISSING && model->diags.data[i].stage == VT_STAGE_TORCH)
+		if (model->diags.data[i].level == VT_DIAG_MISSING &&
+		    model->diags.data[i].stage == VT_STAGE_TORCH)
 			why = model->diags.data[i].text;
 	snprintf(g->why, sizeof(g->why), "%s",
 		 why   ? why :
@@ -154,13 +157,14 @@ static void add_size_label(struct vt_str *text, const struct vt_growth_place *pl
 {
 	char size[VT_NUM_MAX];
 
-	vt_str_addf(text, "blocks of %s on GPU %d", vt_format_size(size, place->size), place->device);
+	vt_str_addf(text, "blocks of %s on GPU %d", vt_format_size(size, place->size),
+		    place->device);
 	if (place->stream)
 		vt_str_addf(text, ", stream 0x%llx", (unsigned long long)place->stream);
 }
 
-static void add_label(struct vt_line *line, const struct vt_growth *growth, const struct vt_growth_place *place,
-		      struct vt_str *text)
+static void add_label(struct vt_line *line, const struct vt_growth *growth,
+		      const struct vt_growth_place *place, struct vt_str *text)
 {
 	if (growth->by == VT_GROWTH_BY_SIZE) {
 		add_size_label(text, place);
@@ -197,7 +201,8 @@ static struct vt_error *print_title(const struct grow *g)
 static void add_place(struct vt_line *line, const struct grow *g)
 {
 	const struct vt_growth *growth = telling(g);
-	const struct vt_growth_place *most = vt_growth_most(growth), *place = most ? most : vt_growth_latest(growth);
+	const struct vt_growth_place *most = vt_growth_most(growth),
+				     *place = most ? most : vt_growth_latest(growth);
 	char number[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
@@ -214,7 +219,8 @@ static void add_place(struct vt_line *line, const struct grow *g)
 	vt_str_deinit(&text);
 }
 
-static struct vt_error *print_look(const struct grow *g, const struct vt_model *model, uint64_t before)
+static struct vt_error *print_look(const struct grow *g, const struct vt_model *model,
+				   uint64_t before)
 {
 	char number[VT_NUM_MAX];
 	struct vt_line line;
@@ -225,8 +231,12 @@ static struct vt_error *print_look(const struct grow *g, const struct vt_model *
 	add_clock(&line, &model->when);
 	vt_line_right(&line, VT_PLAIN, vt_format_size(number, g->bytes), SIZE_COLUMNS + 1);
 	if (g->looks > 1) {
-		vt_line_right(&line, VT_PLAIN, vt_format_change(number, (int64_t)(g->bytes - before)), CHANGE_COLUMNS);
-		vt_line_right(&line, VT_PLAIN, vt_format_change(number, (int64_t)(g->bytes - g->first_bytes)), CHANGE_COLUMNS);
+		vt_line_right(&line, VT_PLAIN,
+			      vt_format_change(number, (int64_t)(g->bytes - before)),
+			      CHANGE_COLUMNS);
+		vt_line_right(&line, VT_PLAIN,
+			      vt_format_change(number, (int64_t)(g->bytes - g->first_bytes)),
+			      CHANGE_COLUMNS);
 		add_place(&line, g);
 	}
 	vt_line_end(&line);
@@ -263,10 +273,12 @@ static struct vt_error *print_failed(const struct grow *g, const struct vt_model
 
 static double hours(const struct grow *g)
 {
-	return (double)(g->last_ns - (g->sites.looks ? g->sites_ns : g->first_ns)) / VT_NS_PER_S / 3600;
+	return (double)(g->last_ns - (g->sites.looks ? g->sites_ns : g->first_ns)) / VT_NS_PER_S /
+	       3600;
 }
 
-static void print_place(struct vt_line *line, const struct grow *g, const struct vt_growth_place *place, int label_columns)
+static void print_place(struct vt_line *line, const struct grow *g,
+			const struct vt_growth_place *place, int label_columns)
 {
 	char number[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX], blocks[2 * VT_NUM_MAX + 16];
 	int64_t grown = vt_growth_grown(place);
@@ -279,12 +291,13 @@ static void print_place(struct vt_line *line, const struct grow *g, const struct
 		add_size_label(&text, place);
 		vt_line_cell(line, VT_BOLD, vt_str_get(&text), label_columns, VT_CUT_END);
 	}
-	vt_line_right(line, VT_PLAIN, vt_format_change(number, grown),
+	vt_line_right(line, VT_PLAIN, vt_format_change(number, grown), CHANGE_COLUMNS);
+	vt_line_right(line, VT_PLAIN,
+		      hours(g) > 0 ? vt_format_change(number, (int64_t)((double)grown / hours(g))) :
+				     "",
 		      CHANGE_COLUMNS);
-	vt_line_right(line, VT_PLAIN, hours(g) > 0 ? vt_format_change(number, (int64_t)((double)grown / hours(g))) : "",
-		      CHANGE_COLUMNS);
-	snprintf(blocks, sizeof(blocks), "%s %s %s", vt_format_count(before, place->first.blocks), line->ascii ? "->" : "→",
-		 vt_format_count(after, place->last.blocks));
+	snprintf(blocks, sizeof(blocks), "%s %s %s", vt_format_count(before, place->first.blocks),
+		 line->ascii ? "->" : "→", vt_format_count(after, place->last.blocks));
 	vt_line_right(line, VT_PLAIN, blocks, BLOCKS_COLUMNS);
 	vt_line_end(line);
 	line->buf.failed |= text.failed;
@@ -295,9 +308,12 @@ static void print_places(struct vt_line *line, const struct grow *g, const size_
 {
 	int label_columns = line->columns - 2 - 2 * CHANGE_COLUMNS - BLOCKS_COLUMNS;
 
-	label_columns = label_columns > LABEL_COLUMNS ? LABEL_COLUMNS : label_columns < 12 ? 12 : label_columns;
-	vt_line_cell(line, VT_BOLD, telling(g)->by == VT_GROWTH_BY_SITE ? "Grows, allocated by" : "Grows", label_columns + 2,
-		     VT_CUT_END);
+	label_columns = label_columns > LABEL_COLUMNS ? LABEL_COLUMNS :
+			label_columns < 12            ? 12 :
+							label_columns;
+	vt_line_cell(line, VT_BOLD,
+		     telling(g)->by == VT_GROWTH_BY_SITE ? "Grows, allocated by" : "Grows",
+		     label_columns + 2, VT_CUT_END);
 	vt_line_right(line, VT_DIM, "change", CHANGE_COLUMNS);
 	vt_line_right(line, VT_DIM, "an hour", CHANGE_COLUMNS);
 	vt_line_right(line, VT_DIM, "blocks", BLOCKS_COLUMNS);
@@ -317,10 +333,12 @@ static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
 	const char *what = telling(g)->by == VT_GROWTH_BY_SITE ? "place" : "size";
 
 	if (n)
-		vt_str_addf(text, "%zu %s%s: memory is allocated there again and again, and not freed.", n, what,
-			    n == 1 ? " grows" : "s grow");
+		vt_str_addf(text,
+			    "%zu %s%s: memory is allocated there again and again, and not freed.",
+			    n, what, n == 1 ? " grows" : "s grow");
 	else if (telling(g)->looks < VT_GROWTH_LOOKS)
-		vt_str_addf(text, "Too few looks to find growth: %zu of at least %d.", telling(g)->looks, VT_GROWTH_LOOKS);
+		vt_str_addf(text, "Too few looks to find growth: %zu of at least %d.",
+			    telling(g)->looks, VT_GROWTH_LOOKS);
 	else
 		vt_str_add(text, "Nothing grows: no place keeps allocating without freeing.");
 }
@@ -328,7 +346,8 @@ static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
 static bool any_replaced(const struct vt_growth *growth)
 {
 	for (size_t i = 0; i < growth->places.n; i++)
-		if (vt_growth_is_growing(growth, &growth->places.data[i]) && growth->places.data[i].replaced)
+		if (vt_growth_is_growing(growth, &growth->places.data[i]) &&
+		    growth->places.data[i].replaced)
 			return true;
 	return false;
 }
@@ -339,15 +358,19 @@ static void add_cost(const struct grow *g, struct vt_str *text)
 
 	vt_str_addf(text, " In use %s, %s in %s; %" PRIu64 " looks", vt_format_size(now, g->bytes),
 		    vt_format_change(change, (int64_t)(g->bytes - g->first_bytes)),
-		    vt_format_age(age, (double)(g->last_ns - g->first_ns) / VT_NS_PER_S), g->looks + g->failed);
+		    vt_format_age(age, (double)(g->last_ns - g->first_ns) / VT_NS_PER_S),
+		    g->looks + g->failed);
 	if (g->failed)
 		vt_str_addf(text, ", of which %" PRIu64 " failed", g->failed);
 	if (g->stopped_ms > 0)
-		vt_str_addf(text, ", threads were stopped for %s in all.", vt_format_ms(ms, g->stopped_ms));
+		vt_str_addf(text, ", threads were stopped for %s in all.",
+			    vt_format_ms(ms, g->stopped_ms));
 	else
 		vt_str_add(text, ", no thread was stopped.");
 	if (any_replaced(telling(g)))
-		vt_str_add(text, " What took the place of blocks without a backtrace is not counted as growth.");
+		vt_str_add(
+			text,
+			" What took the place of blocks without a backtrace is not counted as growth.");
 	if (telling(g)->cut)
 		vt_str_addf(text, " Only the first %d places were followed.", VT_GROWTH_MAX_PLACES);
 }
@@ -384,9 +407,10 @@ static struct vt_error *say_unrecorded(struct grow *g)
 	if (g->said_unrecorded || g->model.block_traces)
 		return NULL;
 	g->said_unrecorded = true;
-	return say(g, VT_WARN,
-		   "No backtraces are recorded, so blocks are told apart by their size only: vramtap record PID on, or "
-		   "torch.cuda.memory._record_memory_history() in the program, says who allocates them.");
+	return say(
+		g, VT_WARN,
+		"No backtraces are recorded, so blocks are told apart by their size only: vramtap record PID on, or "
+		"torch.cuda.memory._record_memory_history() in the program, says who allocates them.");
 }
 
 /* What small blocks have is known of some of them alone, and of fewer when the rate is raised. */
@@ -395,9 +419,10 @@ static struct vt_error *say_samples(struct grow *g)
 	if (g->said_samples || !g->model.recorder.sample_now_bytes)
 		return NULL;
 	g->said_samples = true;
-	return say(g, VT_WARN,
-		   "The recorder takes samples of small blocks: places are compared by their recorded blocks only, and one that grows "
-		   "slowly may be missed.");
+	return say(
+		g, VT_WARN,
+		"The recorder takes samples of small blocks: places are compared by their recorded blocks only, and one that grows "
+		"slowly may be missed.");
 }
 
 /* What was recorded is gone, and places begin at 0 again. */
@@ -411,7 +436,8 @@ static struct vt_error *begin_anew(struct grow *g)
 		return NULL;
 	vt_growth_deinit(&g->sites);
 	vt_growth_init(&g->sites, VT_GROWTH_BY_SITE);
-	return say(g, VT_WARN, "Recording was off for a while: places are followed anew from here on.");
+	return say(g, VT_WARN,
+		   "Recording was off for a while: places are followed anew from here on.");
 }
 
 static struct vt_error *take(struct grow *g, struct vt_model *model)
@@ -458,9 +484,10 @@ static void sleep_until(const struct grow *g, uint64_t then_ns)
 
 	while (!vt_watch_ended()) {
 		uint64_t now = vt_now_ns();
-		int ms = now >= then_ns				 ? 0 :
-			 then_ns - now > SLICE_MS * VT_NS_PER_MS ? SLICE_MS :
-								   (int)((then_ns - now) / VT_NS_PER_MS) + 1;
+		int ms = now >= then_ns ? 0 :
+			 then_ns - now > SLICE_MS * VT_NS_PER_MS ?
+					  SLICE_MS :
+					  (int)((then_ns - now) / VT_NS_PER_MS) + 1;
 
 		if (!ms || poll(&fd, 1, ms) > 0)
 			return;
@@ -469,7 +496,8 @@ static void sleep_until(const struct grow *g, uint64_t then_ns)
 
 static struct vt_error *watch(struct grow *g)
 {
-	uint64_t start = vt_now_ns(), next = start, end = g->options->timeout_ns ? start + g->options->timeout_ns : UINT64_MAX;
+	uint64_t start = vt_now_ns(), next = start,
+		 end = g->options->timeout_ns ? start + g->options->timeout_ns : UINT64_MAX;
 
 	while (!vt_watch_ended()) {
 		struct vt_model model;
@@ -482,9 +510,13 @@ static struct vt_error *watch(struct grow *g)
 			return say(g, VT_PLAIN, "The process ended.");
 		if (err)
 			return err;
-		/* A look that took longer than the interval does not make the next ones more frequent. */
-		next = next + g->options->every_ns > vt_now_ns() ? next + g->options->every_ns :
-								   vt_now_ns() + g->options->every_ns;
+		/*
+		 * A look that took longer than the interval does not make the next ones more
+		 * frequent.
+		 */
+		next = next + g->options->every_ns > vt_now_ns() ?
+			       next + g->options->every_ns :
+			       vt_now_ns() + g->options->every_ns;
 		if (next > end) {
 			sleep_until(g, end);
 			return NULL;
@@ -497,15 +529,20 @@ static struct vt_error *watch(struct grow *g)
 static struct vt_error *finish(struct grow *g, size_t *n_growing)
 {
 	if (!g->looks)
-		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s", (int)g->options->pid,
-				       g->why[0] ? g->why : "it was interrupted before the first look");
+		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s",
+				       (int)g->options->pid,
+				       g->why[0] ? g->why :
+						   "it was interrupted before the first look");
 	VT_TRY(summarise(g, n_growing));
-	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json, &g->model, g->options->then) : NULL;
+	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json,
+						 &g->model, g->options->then) :
+				  NULL;
 }
 
 int vt_watch_grow(struct vt_watch_options *options)
 {
-	struct grow g = { .options = options, .pidfd = (int)syscall(SYS_pidfd_open, options->pid, 0) };
+	struct grow g = { .options = options,
+			  .pidfd = (int)syscall(SYS_pidfd_open, options->pid, 0) };
 	size_t n_growing = 0;
 	int status;
 
@@ -522,7 +559,9 @@ int vt_watch_grow(struct vt_watch_options *options)
 	if (err)
 		status = vt_exit_with(err);
 	else
-		status = !n_growing ? VT_EXIT_NO_EVENT : g.failed ? VT_EXIT_PARTIAL : VT_EXIT_COMPLETE;
+		status = !n_growing ? VT_EXIT_NO_EVENT :
+			 g.failed   ? VT_EXIT_PARTIAL :
+				      VT_EXIT_COMPLETE;
 	if (g.pidfd >= 0)
 		close(g.pidfd);
 	vt_growth_deinit(&g.sites);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap watch PID --on-oom: arms the recorder's trap, and saves a report of the moment of each event. The thread that ran out
- * of memory waits as long as that is made; files are written after it goes on.
+ * vramtap watch PID --on-oom: arms the recorder's trap, and saves a report of the moment of each
+ * event. The thread that ran out of memory waits as long as that is made; files are written after
+ * it goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,12 +27,16 @@
 #include "target/timens.h"
 
 /*
- * How long a thread is kept at most for what must be of its moment, which takes some 20 ms, and longer with millions of blocks or on a
- * busy machine; and how long for the rest: a process that ends by the error takes its files and memory with it.
+ * How long a thread is kept at most for what must be of its moment, which takes some 20 ms, and
+ * longer with millions of blocks or on a busy machine; and how long for the rest: a process that
+ * ends by the error takes its files and memory with it.
  */
 #define PATIENCE_MS 800
 #define REST_NS (200 * VT_NS_PER_MS)
-/* Of the first, for getting inside the process: else all is read from outside, and the driver is not asked. */
+/*
+ * Of the first, for getting inside the process: else all is read from outside, and the driver is
+ * not asked.
+ */
 #define INSIDE_NS (300 * VT_NS_PER_MS)
 /* Until it is on its way. */
 #define GOING_ON_NS (50 * VT_NS_PER_MS)
@@ -42,13 +47,13 @@
 
 struct watch {
 	struct vt_watch_options *options;
-	bool was_on;          /* recording was on before; */
-	bool begun;           /* that is known, and if it was not, it may be on now because of us */
+	bool was_on; /* recording was on before; */
+	bool begun;  /* that is known, and if it was not, it may be on now because of us */
 	struct vt_trap *trap;
 	uint32_t dealt;       /* the last event that is dealt with */
 	uint32_t first, last; /* those that the report is about that is being made */
 	size_t n_reports;
-	int status;           /* the worst of them */
+	int status;             /* the worst of them */
 	VT_VEC(pid_t) commands; /* that run */
 };
 
@@ -72,11 +77,13 @@ static struct vt_error *temporary_name(char **ret)
 	char *name;
 	int fd;
 
-	if (asprintf(&name, "%s/vramtap-oom-XXXXXX.json", directory && *directory ? directory : "/tmp") < 0)
+	if (asprintf(&name, "%s/vramtap-oom-XXXXXX.json",
+		     directory && *directory ? directory : "/tmp") < 0)
 		return &vt_enomem;
 	fd = mkostemps(name, 5, O_CLOEXEC);
 	if (fd < 0) {
-		struct vt_error *err = vt_error_create_os(errno, "cannot make a temporary file %s", name);
+		struct vt_error *err =
+			vt_error_create_os(errno, "cannot make a temporary file %s", name);
 
 		free(name);
 		return err;
@@ -87,7 +94,8 @@ static struct vt_error *temporary_name(char **ret)
 }
 
 /* Where there is JSON on standard output there is no text. */
-static struct vt_error *write_report(struct watch *w, const struct vt_model *model, const char *path)
+static struct vt_error *write_report(struct watch *w, const struct vt_model *model,
+				     const char *path)
 {
 	struct vt_output output = w->options->output;
 
@@ -98,7 +106,9 @@ static struct vt_error *write_report(struct watch *w, const struct vt_model *mod
 	if (w->n_reports > 1 && !vt_output_is_json_only(&output))
 		putchar('\n');
 
-	struct vt_error *err = vt_output_is_json_only(&output) ? NULL : vt_output_text(&output, vt_write_report_text, model);
+	struct vt_error *err = vt_output_is_json_only(&output) ?
+				       NULL :
+				       vt_output_text(&output, vt_write_report_text, model);
 
 	if (!json_err)
 		return err;
@@ -117,7 +127,8 @@ static char **add_environment(const char *const *added, size_t n_added)
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
-		if (strncmp(environ[i], "VRAMTAP_PID=", 12) != 0 && strncmp(environ[i], "VRAMTAP_REPORT=", 15) != 0)
+		if (strncmp(environ[i], "VRAMTAP_PID=", 12) != 0 &&
+		    strncmp(environ[i], "VRAMTAP_REPORT=", 15) != 0)
 			env[kept++] = environ[i];
 	for (size_t i = 0; i < n_added; i++)
 		env[kept++] = (char *)added[i];
@@ -154,7 +165,10 @@ static struct vt_error *run_command(struct watch *w, const char *path)
 	int ret;
 
 	if (w->commands.n >= MAX_COMMANDS)
-		return vt_error_create(VT_ERR_BUSY, "the command is not run: %d that were run before have not ended yet", MAX_COMMANDS);
+		return vt_error_create(
+			VT_ERR_BUSY,
+			"the command is not run: %d that were run before have not ended yet",
+			MAX_COMMANDS);
 	if (asprintf(&pid_variable, "VRAMTAP_PID=%d", (int)w->options->pid) < 0) {
 		pid_variable = NULL;
 		return &vt_enomem;
@@ -194,7 +208,8 @@ static void reap_commands(struct watch *w, int flags)
 
 /* ---- one event ---- */
 
-static struct vt_model_oom event_as_model(pid_t pid, const struct vt_recorder_oom *event, uint32_t seq)
+static struct vt_model_oom event_as_model(pid_t pid, const struct vt_recorder_oom *event,
+					  uint32_t seq)
 {
 	uint64_t now = vt_timens_now(pid);
 
@@ -245,12 +260,16 @@ static void moment_is_read(void *arg, struct vt_model *model)
 	for (uint32_t i = 0; i < n && !gone_on; i++)
 		gone_on = has_gone_on(w, w->first + i);
 	if (gone_on)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_WATCH, "went-on",
-			      "the thread that ran out of memory went on before all was read: blocks and stacks are of a moment later");
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_WATCH, "went-on",
+			"the thread that ran out of memory went on before all was read: blocks and stacks are of a moment later");
 	vt_trap_let_go_by(w->trap, w->last, vt_now_ns() + REST_NS);
 }
 
-/* How long each was kept is known when it has gone on, which it does within 2 ms if it gets a processor. */
+/*
+ * How long each was kept is known when it has gone on, which it does within 2 ms if it gets a
+ * processor.
+ */
 static uint64_t waited_ns(struct watch *w, uint32_t seq, uint64_t deadline_ns)
 {
 	struct vt_recorder_oom event = { .waited_ns = 0 };
@@ -271,12 +290,15 @@ static void add_waits(struct watch *w, struct vt_model *model)
 	model->caught.event.waited_ns = waited_ns(w, w->first, deadline);
 	for (size_t i = 0; i < model->ooms.n; i++)
 		if (model->ooms.data[i].number - w->first <= w->last - w->first)
-			model->ooms.data[i].waited_ns = waited_ns(w, model->ooms.data[i].number, deadline);
+			model->ooms.data[i].waited_ns =
+				waited_ns(w, model->ooms.data[i].number, deadline);
 }
 
 static struct vt_error *collect(struct watch *w, struct vt_model *model)
 {
-	const struct vt_collect_moment moment = { .begins = moment_begins, .is_read = moment_is_read, .arg = w };
+	const struct vt_collect_moment moment = { .begins = moment_begins,
+						  .is_read = moment_is_read,
+						  .arg = w };
 	struct vt_subject subject = { .origin = &vt_origin_process, .pid = w->options->pid };
 	struct vt_collect_options options = w->options->collect;
 	struct vt_error *err;
@@ -285,7 +307,10 @@ static struct vt_error *collect(struct watch *w, struct vt_model *model)
 	options.budget_ns = INSIDE_NS;
 	err = vt_collect_report(&subject, &options, model);
 	vt_progress_end();
-	/* Whatever came of it, nobody is kept any longer. That the process has ended is found out soon enough. */
+	/*
+	 * Whatever came of it, nobody is kept any longer. That the process has ended is found out
+	 * soon enough.
+	 */
 	vt_error_destroy(vt_trap_let_go(w->trap, w->last));
 	w->dealt = w->last;
 	return err;
@@ -380,8 +405,9 @@ static void say_armed(const struct watch *w, const struct vt_record_target *targ
 	struct vt_str text = { 0 };
 
 	vt_str_add_escaped(&text, target->process.proc.name, strlen(target->process.proc.name));
-	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s", (int)target->process.proc.pid,
-		    !w->was_on			     ? "is on as long" :
+	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s",
+		    (int)target->process.proc.pid,
+		    !w->was_on               ? "is on as long" :
 		    w->options->record.given ? "was on already, with settings of its own" :
 					       "was on already");
 	if (target->no_torch[0]) {
@@ -397,7 +423,8 @@ static struct vt_error *begin(struct watch *w, struct vt_record_target *target)
 	VT_TRY(vt_record_open(target, w->options->pid, w->options->collect.budget_ns));
 	w->was_on = vt_record_is_on(target) && !vt_record_was_unhooked(target);
 	w->begun = true;
-	VT_TRY(w->was_on ? vt_record_complete(target) : vt_record_on(target, &w->options->record.request));
+	VT_TRY(w->was_on ? vt_record_complete(target) :
+			   vt_record_on(target, &w->options->record.request));
 	if (!target->resident)
 		return vt_error_create(VT_ERR_NOTFOUND, "the recorder is not there");
 	VT_TRY(vt_trap_create(w->options->pid, target->resident->head, &w->trap));
@@ -416,9 +443,10 @@ static struct vt_error *end(struct watch *w, struct vt_record_target *target)
 		return NULL;
 	VT_TRY(vt_record_off(target, &kept));
 	if (kept)
-		return vt_error_create(VT_ERR_NOTFOUND,
-				       "recording is off, but its memory was not given back: %s; vramtap record %d off does, later",
-				       target->not_inside, (int)w->options->pid);
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"recording is off, but its memory was not given back: %s; vramtap record %d off does, later",
+			target->not_inside, (int)w->options->pid);
 	return NULL;
 }
 

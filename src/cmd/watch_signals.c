@@ -11,7 +11,8 @@ static volatile sig_atomic_t ended;
 
 static void on_signal(int signo)
 {
-	static const char text[] = "vramtap: interrupted again; the process was released, the recorder is left on\n";
+	static const char text[] =
+		"vramtap: interrupted again; the process was released, the recorder is left on\n";
 
 	if (ended) {
 		vt_session_emergency_release();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for its blocks by the helper, through the interpreter in the process: where its layout is not understood,
- * or where the user wants it. Only when it was seen from outside that neither the GIL nor the allocators' mutexes are
- * held by somebody who does not get on; see doc/SAFETY.md.
+ * PyTorch asked for its blocks by the helper, through the interpreter in the process: where its
+ * layout is not understood, or where the user wants it. Only when it was seen from outside that
+ * neither the GIL nor the allocators' mutexes are held by somebody who does not get on; see
+ * doc/SAFETY.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,21 +19,28 @@
 #define GIL_WAIT_NS (2 * VT_NS_PER_S)    /* the GIL, inside */
 #define MUTEX_WAIT_NS (5 * VT_NS_PER_MS) /* the mutexes, inside, with the GIL */
 #define LOCKED_NS (50 * VT_NS_PER_MS)    /* the mutexes, from outside */
-#define COLLECTS_BETWEEN 12              /* minor release of CPython from which on calls do not run the garbage collector */
-#define MAX_BLOCKS 500000                /* PyTorch makes a dictionary of each: 300 bytes, and the GIL is held for 0.6 µs */
-#define TRIES 4                          /* when the allocator changes while it is asked */
+/* minor release of CPython from which on calls do not run the garbage collector */
+#define COLLECTS_BETWEEN 12
+/* PyTorch makes a dictionary of each: 300 bytes, and the GIL is held for 0.6 µs */
+#define MAX_BLOCKS 500000
+#define TRIES 4 /* when the allocator changes while it is asked */
 #define TRY_PAUSE_NS (5 * VT_NS_PER_MS)
 
-/* Without an answer the user has to know what the helper's thread does to the process from now on. */
+/*
+ * Without an answer the user has to know what the helper's thread does to the process from now on.
+ */
 static struct vt_error *explain_silence(struct vt_helper *helper)
 {
 	bool has_gil = __atomic_load_n(&vt_helper_shared(helper)->gil.has_gil, __ATOMIC_ACQUIRE);
 
 	if (has_gil)
-		return vt_error_create(VT_ERR_TIMEOUT, "it does not come back, and the thread \"vramtap\" in the "
-						       "process has the GIL as long: no Python code runs there");
-	return vt_error_create(VT_ERR_TIMEOUT, "the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
-					       "holds nothing, and ends when it comes");
+		return vt_error_create(VT_ERR_TIMEOUT,
+				       "it does not come back, and the thread \"vramtap\" in the "
+				       "process has the GIL as long: no Python code runs there");
+	return vt_error_create(
+		VT_ERR_TIMEOUT,
+		"the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
+		"holds nothing, and ends when it comes");
 }
 
 /* Every mutex was seen unlocked within the time. */
@@ -47,11 +55,15 @@ static struct vt_error *watch_mutexes(struct vt_memsrc *src, const struct vt_ask
 			if (tid == 0)
 				break;
 			if (tid < 0)
-				return vt_error_create(VT_ERR_FAULT, "the lock of PyTorch's allocator of GPU %d is unreadable",
-						       i);
+				return vt_error_create(
+					VT_ERR_FAULT,
+					"the lock of PyTorch's allocator of GPU %d is unreadable",
+					i);
 			if (vt_now_ns() - start > LOCKED_NS)
-				return vt_error_create(VT_ERR_BUSY,
-						       "thread %d holds the lock of PyTorch's allocator of GPU %d", (int)tid, i);
+				return vt_error_create(
+					VT_ERR_BUSY,
+					"thread %d holds the lock of PyTorch's allocator of GPU %d",
+					(int)tid, i);
 			vt_sleep_ns(VT_NS_PER_MS);
 		}
 	}
@@ -63,12 +75,14 @@ struct vt_error *vt_collect_watch_allocator(struct vt_collect *c)
 	struct vt_ask_pytorch_args args = { 0 };
 
 	if (c->torch.allocator)
-		args.n_devices = vt_torch_mutexes(vt_live_source(c->target.live), c->torch.allocator, args.mutexes);
+		args.n_devices = vt_torch_mutexes(vt_live_source(c->target.live),
+						  c->torch.allocator, args.mutexes);
 	return watch_mutexes(vt_live_source(c->target.live), &args);
 }
 
 /* Fills args, and makes sure that nobody will be kept waiting by the question. */
-static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, struct vt_ask_pytorch_args *args)
+static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py,
+				struct vt_ask_pytorch_args *args)
 {
 	struct vt_memsrc *src = vt_live_source(c->target.live);
 
@@ -78,13 +92,16 @@ static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py, stru
 	};
 	args->n_devices = vt_torch_mutexes(src, c->torch.allocator, args->mutexes);
 	if (!args->n_devices)
-		return vt_error_create(VT_ERR_NOTFOUND, "the locks of PyTorch's allocator were not found, so that nobody knows "
-							"who holds them");
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"the locks of PyTorch's allocator were not found, so that nobody knows "
+			"who holds them");
 	VT_TRY(watch_mutexes(src, args));
 	return vt_collect_prepare_python(c, py, &args->python);
 }
 
-struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_python *py, struct vt_ask_python_args *args)
+struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_python *py,
+					   struct vt_ask_python_args *args)
 {
 	args->gil_wait_ns = GIL_WAIT_NS;
 	VT_TRY(vt_python_find(py, &c->target.modules, c->target.live));
@@ -93,7 +110,8 @@ struct vt_error *vt_collect_prepare_python(struct vt_collect *c, struct vt_pytho
 	return vt_python_watch_gil(py, vt_live_source(c->target.live), WATCH_NS);
 }
 
-struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *helper, unsigned int op)
+struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *helper,
+					unsigned int op)
 {
 	struct vt_model_timing *timing = &c->model->timing;
 	struct vt_error *err;
@@ -101,7 +119,8 @@ struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *
 	/* The helper adds up what a request costs that is repeated with more room. */
 	vt_helper_shared(helper)->gil.waited_ns = 0;
 	vt_helper_shared(helper)->gil.held_ns = 0;
-	err = vt_helper_call(helper, (enum vt_helper_op)op, vt_now_ns() + GIL_WAIT_NS + c->options->budget_ns);
+	err = vt_helper_call(helper, (enum vt_helper_op)op,
+			     vt_now_ns() + GIL_WAIT_NS + c->options->budget_ns);
 	timing->gil_wait_ms += (double)vt_helper_shared(helper)->gil.waited_ns / VT_NS_PER_MS;
 	timing->gil_held_ms += (double)vt_helper_shared(helper)->gil.held_ns / VT_NS_PER_MS;
 	if (!err || err->code != VT_ERR_TIMEOUT)
@@ -110,14 +129,16 @@ struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *
 	return explain_silence(helper);
 }
 
-static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper,
+			     const struct vt_ask_pytorch_args *args)
 {
 	vt_helper_shared(helper)->args.ask_pytorch = *args;
 	return vt_collect_call_python(c, helper, VT_OP_ASK_PYTORCH);
 }
 
 /* The helper's records, judged: nothing that comes from inside is taken on trust. */
-static struct vt_error *judge(const struct vt_helper_shared *shared, const struct vt_block_rec *recs, size_t n,
+static struct vt_error *judge(const struct vt_helper_shared *shared,
+			      const struct vt_block_rec *recs, size_t n,
 			      struct vt_torch_device_result *results, int n_devices)
 {
 	VT_FREE struct vt_ask_pytorch_answer *answer = malloc(sizeof(*answer));
@@ -127,7 +148,8 @@ static struct vt_error *judge(const struct vt_helper_shared *shared, const struc
 		return &vt_enomem;
 	*answer = shared->asked; /* a copy: the target could change it */
 	for (int i = 0; i < n_devices; i++) {
-		done += vt_torch_judge(recs + done, n - done, i, &answer->before[i], &answer->after[i], &results[i]);
+		done += vt_torch_judge(recs + done, n - done, i, &answer->before[i],
+				       &answer->after[i], &results[i]);
 		results[i].walk_ns = results[i].read_ns = shared->gil.held_ns;
 	}
 	if (done != n)
@@ -158,14 +180,15 @@ static void forget(struct told *told)
 	*told = (struct told){ 0 };
 }
 
-static struct vt_error *ask_once(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args,
-				 struct told *told)
+static struct vt_error *ask_once(struct vt_collect *c, struct vt_helper *helper,
+				 const struct vt_ask_pytorch_args *args, struct told *told)
 {
 	struct vt_error *err;
 
 	VT_TRY(call(c, helper, args));
 	VT_TRY(vt_helper_take_told(helper, &told->blocks, &told->n, &told->release));
-	err = judge(vt_helper_shared(helper), told->blocks, told->n, told->results, args->n_devices);
+	err = judge(vt_helper_shared(helper), told->blocks, told->n, told->results,
+		    args->n_devices);
 	if (err)
 		forget(told);
 	for (int i = 0; i < args->n_devices; i++)
@@ -211,7 +234,8 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	return NULL;
 }
 
-struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper, struct vt_ask_pytorch_args *args)
+struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *helper,
+					struct vt_ask_pytorch_args *args)
 {
 	struct vt_python py = { 0 };
 	struct vt_error *err = ask(c, helper, &py, args);
@@ -221,7 +245,8 @@ struct vt_error *vt_collect_ask_pytorch(struct vt_collect *c, struct vt_helper *
 	return err;
 }
 
-bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper,
+				 const struct vt_ask_pytorch_args *args)
 {
 	struct vt_ask_pytorch_args counters = *args;
 
@@ -238,7 +263,8 @@ bool vt_collect_nothing_reserved(struct vt_collect *c, struct vt_helper *helper,
 		if (a->device < 0 || a->device >= VT_TORCH_MAX_DEVICES)
 			return false;
 		now = vt_helper_shared(helper)->asked.before[a->device].reserved_bytes;
-		if (now.current != then.current || now.allocated != then.allocated || now.freed != then.freed)
+		if (now.current != then.current || now.allocated != then.allocated ||
+		    now.freed != then.freed)
 			return false;
 	}
 	return true;
@@ -249,13 +275,15 @@ void vt_collect_say_asked(struct vt_collect *c)
 	const struct vt_model_timing *timing = &c->model->timing;
 
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
-			      "the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
-			      "blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
-			      c->torch.why, timing->gil_held_ms);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
+			"the layout of PyTorch's allocator is not understood (%s), so PyTorch itself was asked for its "
+			"blocks, through the process's Python interpreter; that held the GIL for %.1f ms",
+			c->torch.why, timing->gil_held_ms);
 	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
-			      "PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
-			      "GIL for %.1f ms",
-			      timing->gil_held_ms);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "asked-pytorch",
+			"PyTorch itself was asked for its blocks, through the process's Python interpreter; that held the "
+			"GIL for %.1f ms",
+			timing->gil_held_ms);
 }

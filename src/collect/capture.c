@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies registers, stacks and chains of Python frames: of all threads at one instant while they are stopped, or of threads
- * that sleep, without stopping them. A thread that sleeps uninterruptibly cannot be stopped; it is read the second way too.
+ * Copies registers, stacks and chains of Python frames: of all threads at one instant while they
+ * are stopped, or of threads that sleep, without stopping them. A thread that sleeps
+ * uninterruptibly cannot be stopped; it is read the second way too.
  */
 #include <stdlib.h>
 
@@ -11,10 +12,14 @@
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
 #define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
-/* Before another try with threads that ran: what wakes and goes back to sleep is mostly asleep by then. */
+/*
+ * Before another try with threads that ran: what wakes and goes back to sleep is mostly asleep by
+ * then.
+ */
 #define BETWEEN_ROUNDS_NS (2 * VT_NS_PER_MS)
 
-static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTES_PER_THREAD, .total = STACK_BYTES_TOTAL };
+static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTES_PER_THREAD,
+							.total = STACK_BYTES_TOTAL };
 
 void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c)
 {
@@ -30,14 +35,18 @@ void vt_round_deinit(struct vt_round *round)
 	free(round->samples);
 }
 
-/* The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0 none. */
+/*
+ * The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0
+ * none.
+ */
 static uint64_t current_context(const struct vt_collect *c, uint64_t thread_pointer)
 {
 	struct vt_memsrc *src = vt_live_cached_source(c->target.live);
 	uint64_t word = 0;
 
 	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)c->context_slot, &word) ||
-	    (c->context_inner >= 0 && vt_mem_read_u64(src, word + (uint64_t)c->context_inner, &word)) ||
+	    (c->context_inner >= 0 &&
+	     vt_mem_read_u64(src, word + (uint64_t)c->context_inner, &word)) ||
 	    vt_mem_read_u64(src, word, &word) || vt_mem_read_u64(src, word, &word))
 		return 0;
 	return word;
@@ -58,16 +67,20 @@ static void find_context_threads(const struct vt_stacks *s, const struct vt_sess
 			continue;
 
 		const struct vt_session_thread *thread = &session->threads.data[i];
-		uint64_t context = thread->stopped ? current_context(s->c, thread->regs.fs_base) : 0;
+		uint64_t context = thread->stopped ? current_context(s->c, thread->regs.fs_base) :
+						     0;
 
 		for (size_t d = 0; context && d < model->devices.n; d++) {
-			pid_t *tid = model->devices.data[d].context == context ?
-					     vt_vec_append(&model->devices.data[d].context_threads) : NULL;
+			pid_t *tid =
+				model->devices.data[d].context == context ?
+					vt_vec_append(&model->devices.data[d].context_threads) :
+					NULL;
 
 			if (tid)
 				*tid = thread->tid;
 			else if (model->devices.data[d].context == context)
-				model->devices.data[d].context_threads_known = false; /* out of memory */
+				/* out of memory */
+				model->devices.data[d].context_threads_known = false;
 		}
 	}
 }
@@ -112,7 +125,8 @@ static void check_samples(struct vt_stacks *s, struct vt_round *round)
 	for (size_t i = 0; i < session->threads.n; i++) {
 		struct vt_session_thread *thread = &session->threads.data[i];
 
-		if (thread->sampled && !vt_thread_sample_holds(&round->samples[i], s->c->target.proc.pid))
+		if (thread->sampled &&
+		    !vt_thread_sample_holds(&round->samples[i], s->c->target.proc.pid))
 			thread->sampled = false;
 	}
 }
@@ -120,7 +134,8 @@ static void check_samples(struct vt_stacks *s, struct vt_round *round)
 /* Memory for the copies of the stacks; expect: bytes, more or less. */
 static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
 {
-	struct vt_error *err = vt_snapshot_create(s->c->target.live, &stack_limits, expect, &round->snapshot);
+	struct vt_error *err =
+		vt_snapshot_create(s->c->target.live, &stack_limits, expect, &round->snapshot);
 
 	if (err)
 		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
@@ -128,8 +143,8 @@ static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
 }
 
 /*
- * Before the stop, so that it is short: memory for the copies, and once through Python's frames as if the target stood still.
- * What that gives does not count, only which pages it read.
+ * Before the stop, so that it is short: memory for the copies, and once through Python's frames as
+ * if the target stood still. What that gives does not count, only which pages it read.
  */
 void vt_capture_rehearse(struct vt_stacks *s)
 {
@@ -138,11 +153,13 @@ void vt_capture_rehearse(struct vt_stacks *s)
 	size_t expect = 0;
 
 	for (size_t i = 0; i < s->list.threads.n; i++)
-		expect += vt_snapshot_stack_size(&c->target.maps, s->list.threads.data[i].sp, &stack_limits);
+		expect += vt_snapshot_stack_size(&c->target.maps, s->list.threads.data[i].sp,
+						 &stack_limits);
 	prepare(s, round, expect);
 	if (!s->have_python)
 		return;
-	vt_error_destroy(vt_replay_create(vt_live_source(c->target.live), REHEARSED_PAGES, &s->replay));
+	vt_error_destroy(
+		vt_replay_create(vt_live_source(c->target.live), REHEARSED_PAGES, &s->replay));
 	if (!s->replay)
 		return;
 	vt_replay_source(s->replay)->coherent = true;
@@ -150,7 +167,10 @@ void vt_capture_rehearse(struct vt_stacks *s)
 	vt_replay_arrange(s->replay);
 }
 
-/* While the target stands still it is the rehearsal once more; when some of it runs, everything is looked at as it changes. */
+/*
+ * While the target stands still it is the rehearsal once more; when some of it runs, everything is
+ * looked at as it changes.
+ */
 static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_round *round)
 {
 	struct vt_memsrc *live = vt_live_source(s->c->target.live);
@@ -163,7 +183,9 @@ static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_roun
 
 static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 {
-	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, round->session, &s->c->target.maps) : NULL;
+	struct vt_error *err = round->snapshot ? vt_snapshot_take(round->snapshot, round->session,
+								  &s->c->target.maps) :
+						 NULL;
 
 	if (err) {
 		vt_collect_diag_error(s->c, VT_DIAG_MISSING, VT_STAGE_STACKS,
@@ -172,9 +194,10 @@ static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 		round->snapshot = NULL;
 	}
 	if (round->snapshot && vt_snapshot_cut_threads(round->snapshot))
-		vt_model_diag(s->c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "deep-stacks",
-			      "%zu threads have deep stacks: their outer frames were read after the threads ran again",
-			      vt_snapshot_cut_threads(round->snapshot));
+		vt_model_diag(
+			s->c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "deep-stacks",
+			"%zu threads have deep stacks: their outer frames were read after the threads ran again",
+			vt_snapshot_cut_threads(round->snapshot));
 }
 
 /* Copies what changes when the target runs. */
@@ -197,7 +220,8 @@ static void count_those_that_ran(struct vt_stacks *s, const struct vt_session *s
 {
 	s->n_ran = 0;
 	for (size_t i = 0; i < session->threads.n; i++)
-		s->n_ran += !vt_is_read(&session->threads.data[i]) && vt_stop_has_escaped(s->c, &session->threads.data[i]);
+		s->n_ran += !vt_is_read(&session->threads.data[i]) &&
+			    vt_stop_has_escaped(s->c, &session->threads.data[i]);
 }
 
 void vt_capture_stopped(struct vt_stacks *s)
@@ -221,7 +245,8 @@ void vt_capture_resumed(struct vt_stacks *s)
 	const struct vt_round *round = &s->rounds[0];
 
 	count_those_that_ran(s, round->session);
-	s->c->model->stacks_coherent = s->n_ran == 0 && round->snapshot && !vt_snapshot_cut_threads(round->snapshot);
+	s->c->model->stacks_coherent = s->n_ran == 0 && round->snapshot &&
+				       !vt_snapshot_cut_threads(round->snapshot);
 }
 
 void vt_python_begin_again(struct vt_python *again, const struct vt_python *found)
@@ -245,7 +270,10 @@ static bool add_to_session(struct vt_session *session, pid_t tid)
 	return thread;
 }
 
-/* The threads of the first round are all; of a later one, those that the round before could not read. */
+/*
+ * The threads of the first round are all; of a later one, those that the round before could not
+ * read.
+ */
 static bool begin_round(struct vt_stacks *s, size_t n)
 {
 	struct vt_round *round = &s->rounds[n];
@@ -263,7 +291,8 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 	if (n > 0)
 		vt_python_begin_again(&round->python, &s->rounds[0].python);
 	if (!ok)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem", "not enough memory here to look at all threads");
+		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+			      "not enough memory here to look at all threads");
 	return ok && round->session->threads.n > 0;
 }
 

@@ -85,7 +85,8 @@ static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subj
 	VT_TRY(open_target(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
 	if (c->target.live && !c->target.held && c->options->touch != VT_TOUCH_NOTHING)
-		VT_TRY(vt_target_lock(&c->target, wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));
+		VT_TRY(vt_target_lock(&c->target,
+				      wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
 	c->target.origin->finish(c);
 	return NULL;
@@ -101,10 +102,13 @@ static void collect_deinit(struct vt_collect *c)
 	vt_target_close(&c->target);
 }
 
-struct vt_error *vt_collect_report(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
+struct vt_error *vt_collect_report(const struct vt_subject *subject,
+				   const struct vt_collect_options *options, struct vt_model *model)
 {
 	struct vt_collect c = {
-		.options = options, .model = model, .start_ns = vt_now_ns(),
+		.options = options,
+		.model = model,
+		.start_ns = vt_now_ns(),
 	};
 
 	model->tool_version = PACKAGE_VERSION;
@@ -123,7 +127,8 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject, const struc
 	return NULL;
 }
 
-struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model, struct vt_layout_seen *seen)
+struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model,
+				   struct vt_layout_seen *seen)
 {
 	static const struct vt_collect_options options = { .touch = VT_TOUCH_NOTHING };
 	struct vt_collect c = { .options = &options, .model = model };
@@ -137,7 +142,8 @@ struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_m
 	return err;
 }
 
-struct vt_error *vt_collect_look(const struct vt_subject *subject, const struct vt_collect_options *options, struct vt_model *model)
+struct vt_error *vt_collect_look(const struct vt_subject *subject,
+				 const struct vt_collect_options *options, struct vt_model *model)
 {
 	struct vt_collect c = { .options = options, .model = model };
 	struct vt_error *err = open_target(&c, subject);

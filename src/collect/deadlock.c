@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that wait for each other in a ring. Who holds what was read after the threads ran again, so a ring may be one that
- * there never was: one thread had moved on before the next was asked. It counts when all of it holds at one moment, which
- * needs no stop: threads that have slept since before the owners of their locks were read, until afterwards.
+ * Threads that wait for each other in a ring. Who holds what was read after the threads ran again,
+ * so a ring may be one that there never was: one thread had moved on before the next was asked. It
+ * counts when all of it holds at one moment, which needs no stop: threads that have slept since
+ * before the owners of their locks were read, until afterwards.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +15,19 @@
 #include "explain/verdicts.h"
 
 /*
- * A thread that waits for the GIL wakes up every 5 ms to ask for it (CPython's default switch interval), and one that was
- * stopped has first to get a processor to go back to sleep.
+ * A thread that waits for the GIL wakes up every 5 ms to ask for it (CPython's default switch
+ * interval), and one that was stopped has first to get a processor to go back to sleep.
  */
 #define MAX_TRIES 20
 #define BETWEEN_TRIES_NS (2 * VT_NS_PER_MS)
-/* The mutexes and conditions of a GIL lie together (Python/ceval_gil.c, struct _gil_runtime_state). */
+/*
+ * The mutexes and conditions of a GIL lie together (Python/ceval_gil.c, struct _gil_runtime_state).
+ */
 #define GIL_BYTES 512
 
 struct ring {
-	size_t *members; /* indexes in model.threads; each waits for the next, the last one for the first */
+	/* indexes in model.threads; each waits for the next, the last one for the first */
+	size_t *members;
 	size_t n;
 };
 
@@ -32,7 +36,8 @@ static bool waits_for_gil(const struct vt_stacks *s, size_t i)
 	return s->places[i].python && s->c->model->threads.data[i].verdict.code == VT_VERDICT_GIL;
 }
 
-static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_info *b, uint64_t within)
+static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_info *b,
+		       uint64_t within)
 {
 	uint64_t x = a->syscall_args[0], y = b->syscall_args[0];
 
@@ -45,7 +50,8 @@ static bool still_sleeps(struct vt_stacks *s, size_t i, struct vt_thread_sample 
 	bool gil = waits_for_gil(s, i);
 
 	vt_thread_sample_take(sample, s->c->target.proc.pid, s->c->model->threads.data[i].tid);
-	return sample->asleep && same_futex(&s->list.threads.data[i], &sample->info, gil ? GIL_BYTES : 0) &&
+	return sample->asleep &&
+	       same_futex(&s->list.threads.data[i], &sample->info, gil ? GIL_BYTES : 0) &&
 	       (gil || !sample->info.syscall_args[3]);
 }
 
@@ -67,7 +73,8 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 	vt_python_begin_again(&again, &s->rounds[0].python);
 	again.locals = false;
 
-	VT_ERROR struct vt_error *err = vt_python_capture(&again, vt_live_source(s->c->target.live));
+	VT_ERROR struct vt_error *err =
+		vt_python_capture(&again, vt_live_source(s->c->target.live));
 
 	for (size_t i = 0; !err && i < again.threads.n; i++)
 		if (again.threads.data[i].tstate == s->places[holder].python->tstate)
@@ -76,8 +83,12 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 	return holds;
 }
 
-/* All of it at one moment. Those that wait for the GIL wake up in between; the thread that has it sleeps all the while. */
-static bool holds_now(struct vt_stacks *s, const struct ring *ring, struct vt_thread_sample *samples)
+/*
+ * All of it at one moment. Those that wait for the GIL wake up in between; the thread that has it
+ * sleeps all the while.
+ */
+static bool holds_now(struct vt_stacks *s, const struct ring *ring,
+		      struct vt_thread_sample *samples)
 {
 	bool ok = true;
 
@@ -86,8 +97,9 @@ static bool holds_now(struct vt_stacks *s, const struct ring *ring, struct vt_th
 	/* All of them sleep by now: an owner that is asleep does not let go of anything. */
 	vt_live_drop_cache(s->c->target.live);
 	for (size_t k = 0; ok && k < ring->n; k++)
-		ok = waits_for_gil(s, ring->members[k]) ? still_holds_gil(s, ring->members[(k + 1) % ring->n]) :
-							  still_waits_for(s, ring->members[k], &samples[k]);
+		ok = waits_for_gil(s, ring->members[k]) ?
+			     still_holds_gil(s, ring->members[(k + 1) % ring->n]) :
+			     still_waits_for(s, ring->members[k], &samples[k]);
 	for (size_t k = 0; ok && k < ring->n; k++)
 		if (!waits_for_gil(s, ring->members[k]))
 			ok = vt_thread_sample_holds(&samples[k], s->c->target.proc.pid);
@@ -100,13 +112,16 @@ static void mark(struct vt_stacks *s, const struct ring *ring)
 		s->c->model->threads.data[ring->members[k]].deadlock = true;
 }
 
-/* In a core all is of one moment; what remains is that a member may have set itself a time limit. */
+/*
+ * In a core all is of one moment; what remains is that a member may have set itself a time limit.
+ */
 static bool has_limit(const struct vt_stacks *s, const struct ring *ring)
 {
 	bool limit = false;
 
 	for (size_t k = 0; k < ring->n; k++)
-		limit = limit || (!waits_for_gil(s, ring->members[k]) && s->list.threads.data[ring->members[k]].syscall_args[3]);
+		limit = limit || (!waits_for_gil(s, ring->members[k]) &&
+				  s->list.threads.data[ring->members[k]].syscall_args[3]);
 	return limit;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for the state of its collectives, through the interpreter in the process: what its flight recorders have. The function
- * asks the driver for the events of what is not over, with the GIL; so it is asked only after the driver has answered just now, and only
- * where the GIL and the allocator's locks come free (doc/SAFETY.md).
+ * PyTorch asked for the state of its collectives, through the interpreter in the process: what its
+ * flight recorders have. The function asks the driver for the events of what is not over, with the
+ * GIL; so it is asked only after the driver has answered just now, and only where the GIL and the
+ * allocator's locks come free (doc/SAFETY.md).
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,9 +18,9 @@
 #include "model/flight.h"
 #include "walk/python/ask.h"
 
-#define MAX_TEXT (8u << 20)     /* 10,000 operations */
-#define USUAL_ENTRIES 2000      /* of a recorder whose size is not set */
-#define MANY_ENTRIES 8000       /* from which on only what is not over is asked for */
+#define MAX_TEXT (8u << 20) /* 10,000 operations */
+#define USUAL_ENTRIES 2000  /* of a recorder whose size is not set */
+#define MANY_ENTRIES 8000   /* from which on only what is not over is asked for */
 
 /* Why PyTorch cannot be asked now, or NULL. */
 static const char *why_not(const struct vt_collect *c)
@@ -57,7 +58,8 @@ static struct vt_error *take_text(struct vt_helper *helper, char **text, size_t 
 	return NULL;
 }
 
-static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, const struct vt_flight_recorder *recorder,
+static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper,
+				const struct vt_flight_recorder *recorder,
 				const struct vt_ask_flight_args *args, bool *is_there)
 {
 	struct vt_ask_flight_args *theirs = &vt_helper_shared(helper)->args.ask_flight;
@@ -74,8 +76,9 @@ static struct vt_error *ask_one(struct vt_collect *c, struct vt_helper *helper, 
 		return NULL;
 	*is_there = true;
 	VT_TRY(take_text(helper, &text, &n));
-	return vt_flight_parse(recorder, text, n, told_ns, args->only_active || !vt_helper_shared(helper)->flight.entries, &c->model->arena,
-			       &c->model->collectives);
+	return vt_flight_parse(recorder, text, n, told_ns,
+			       args->only_active || !vt_helper_shared(helper)->flight.entries,
+			       &c->model->arena, &c->model->collectives);
 }
 
 static bool has_thread(const struct vt_thread_list *list, const char *name)
@@ -86,13 +89,18 @@ static bool has_thread(const struct vt_thread_list *list, const char *name)
 	return false;
 }
 
-/* The question makes a recorder that nobody has used so far; if its variable has its old name, PyTorch prints that then. */
-static bool may_be_asked(const struct vt_collect *c, const struct vt_flight_recorder *recorder, const struct vt_thread_list *threads)
+/*
+ * The question makes a recorder that nobody has used so far; if its variable has its old name,
+ * PyTorch prints that then.
+ */
+static bool may_be_asked(const struct vt_collect *c, const struct vt_flight_recorder *recorder,
+			 const struct vt_thread_list *threads)
 {
 	return !c->flight.by_old_name || has_thread(threads, recorder->thread);
 }
 
-static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_flight_args *args, bool *is_there)
+static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper,
+				 const struct vt_ask_flight_args *args, bool *is_there)
 {
 	VT_CLEANUP(vt_thread_list_deinit) struct vt_thread_list threads = { 0 };
 	size_t n = 0;
@@ -105,17 +113,21 @@ static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper,
 		n++;
 	}
 	if (!n)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "it has no process group, as far as can be seen, and "
-							   "TORCH_NCCL_TRACE_BUFFER_SIZE is set, about which PyTorch would print something");
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"it has no process group, as far as can be seen, and "
+			"TORCH_NCCL_TRACE_BUFFER_SIZE is set, about which PyTorch would print something");
 	return NULL;
 }
 
-static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py, bool *is_there)
+static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py,
+			    bool *is_there)
 {
 	struct vt_ask_flight_args args = {
 		.max_bytes = MAX_TEXT,
 		.entries = 1,
-		.only_active = (c->flight.is_set ? c->flight.entries : USUAL_ENTRIES) >= MANY_ENTRIES,
+		.only_active = (c->flight.is_set ? c->flight.entries : USUAL_ENTRIES) >=
+			       MANY_ENTRIES,
 	};
 
 	VT_TRY(vt_collect_watch_allocator(c));
@@ -124,7 +136,8 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	return ask_each(c, helper, &args, is_there);
 }
 
-static void say(struct vt_collect *c, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct vt_collect *c, const char *code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static void say(struct vt_collect *c, const char *code, const char *format, ...)
 {
@@ -145,10 +158,12 @@ static void say_error(struct vt_collect *c, struct vt_helper *helper, struct vt_
 	uint64_t size = vt_helper_shared(helper)->flight.size;
 
 	if (size > MAX_TEXT)
-		say(c, "flight-too-large", "PyTorch's flight recorder has %llu MiB to tell, and not more than %u are read",
+		say(c, "flight-too-large",
+		    "PyTorch's flight recorder has %llu MiB to tell, and not more than %u are read",
 		    (unsigned long long)(size >> 20), MAX_TEXT >> 20);
 	else if (err->code == VT_ERR_TIMEOUT)
-		say(c, "flight-no-answer", "PyTorch was asked, and did not answer: %s", err->message);
+		say(c, "flight-no-answer", "PyTorch was asked, and did not answer: %s",
+		    err->message);
 	else
 		say(c, "flight-not-asked", "PyTorch was not asked: %s", err->message);
 	vt_error_destroy(err);
@@ -170,7 +185,9 @@ void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper)
 	if (err)
 		say_error(c, helper, err);
 	else if (!is_there)
-		say(c, "flight-not-known", "this release of PyTorch does not tell it (%s and later do)", vt_flight_recorders[0].since);
+		say(c, "flight-not-known",
+		    "this release of PyTorch does not tell it (%s and later do)",
+		    vt_flight_recorders[0].since);
 	c->flight_empty = !err && is_there && !c->model->collectives.groups.n;
 	vt_python_deinit(&py);
 	vt_live_drop_cache(c->target.live); /* the stacks are read later, and want today's */
@@ -194,5 +211,6 @@ void vt_collect_flight_finish(struct vt_collect *c)
 		    "PyTorch's flight recorder is off; TORCH_FR_BUFFER_SIZE=2000 in the environment (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 in "
 		    "older releases) switches it on at the next start");
 	else
-		say(c, "no-process-group", "this process has no process group of torch.distributed, or PyTorch's flight recorder is off");
+		say(c, "no-process-group",
+		    "this process has no process group of torch.distributed, or PyTorch's flight recorder is off");
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a debugger has told of the threads that it holds, or has in its core: its own numbers and the registers. */
+/*
+ * What a debugger has told of the threads that it holds, or has in its core: its own numbers and
+ * the registers.
+ */
 #ifndef VT_COLLECT_HELD_H
 #define VT_COLLECT_HELD_H
 
@@ -10,22 +13,26 @@
 #include "target/regs.h"
 
 struct vt_held_thread {
-	int number;          /* the debugger's own */
+	int number; /* the debugger's own */
 	struct vt_regs regs;
-	int signal;          /* si_signo of what it stopped with, 0 unknown */
-	pid_t tid;           /* filled when it is found among the threads; 0: it is none of them */
+	int signal; /* si_signo of what it stopped with, 0 unknown */
+	pid_t tid;  /* filled when it is found among the threads; 0: it is none of them */
 };
 
 struct vt_held {
 	VT_VEC(struct vt_held_thread) threads;
 	const char *debugger; /* "gdb" */
 	pid_t pid;            /* of the debugger */
-	VT_VEC(struct vt_thread_sample) samples; /* private: the threads when it was looked at first */
+	/* private: the threads when it was looked at first */
+	VT_VEC(struct vt_thread_sample) samples;
 };
 
 void vt_held_deinit(struct vt_held *held);
 
-/* The thread with these two registers: no two threads have one stack. NULL: the debugger gave none such. */
+/*
+ * The thread with these two registers: no two threads have one stack. NULL: the debugger gave none
+ * such.
+ */
 struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc);
 
 /* Marks the one with these two registers, if any, as this thread. */

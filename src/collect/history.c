@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backtraces that PyTorch recorded of its blocks: read as soon as the blocks are known, without stopping anything. */
+/*
+ * The backtraces that PyTorch recorded of its blocks: read as soon as the blocks are known, without
+ * stopping anything.
+ */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -16,8 +19,12 @@ struct vt_collect_history {
 	uint32_t *of_block;
 };
 
-/* PyTorch counts what it ever allocated; when the count has not moved, the blocks are those that were listed. */
-static size_t find_counters(const struct vt_collect *c, struct vt_history_counter counters[VT_TORCH_MAX_DEVICES])
+/*
+ * PyTorch counts what it ever allocated; when the count has not moved, the blocks are those that
+ * were listed.
+ */
+static size_t find_counters(const struct vt_collect *c,
+			    struct vt_history_counter counters[VT_TORCH_MAX_DEVICES])
 {
 	size_t n = 0;
 
@@ -27,7 +34,8 @@ static size_t find_counters(const struct vt_collect *c, struct vt_history_counte
 		if (!r->have_stats)
 			return 0;
 		counters[n++] = (struct vt_history_counter){
-			.addr = r->allocator + c->torch.layout.stats + offsetof(struct vt_torch_stat, allocated),
+			.addr = r->allocator + c->torch.layout.stats +
+				offsetof(struct vt_torch_stat, allocated),
 			.value = r->stats.allocation.allocated,
 		};
 	}
@@ -67,9 +75,10 @@ void vt_collect_history_read(struct vt_collect *c)
 		return;
 	if (c->torch.layout.block.context == VT_TORCH_NO_FIELD)
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-not-read",
-			      "should PyTorch have recorded backtraces, they are not shown: %s", c->torch.row ?
-			      "this release keeps them in another form, as all before 2.1" :
-			      "no block shows where this release keeps them");
+			      "should PyTorch have recorded backtraces, they are not shown: %s",
+			      c->torch.row ?
+				      "this release keeps them in another form, as all before 2.1" :
+				      "no block shows where this release keeps them");
 	if (!vt_torch_history_any(model->blocks, model->n_blocks))
 		return;
 
@@ -108,7 +117,9 @@ static bool copy_traces(struct vt_collect_history *h)
 		const struct vt_history_trace *trace = &history->traces.data[i];
 
 		h->traces[i] = (struct vt_trace_in_set){
-			.frames = trace->frames, .n_python = trace->n_python, .n_native = trace->n_native,
+			.frames = trace->frames,
+			.n_python = trace->n_python,
+			.n_native = trace->n_native,
 		};
 	}
 	return h->traces;
@@ -117,8 +128,10 @@ static bool copy_traces(struct vt_collect_history *h)
 static bool find_blocks(struct vt_collect_history *h, size_t n)
 {
 	static const enum vt_untraced why[VT_HISTORY_N_FATES] = {
-		[VT_HISTORY_NONE] = VT_UNTRACED_NOT_RECORDED,  [VT_HISTORY_CHANGED] = VT_UNTRACED_CHANGED,
-		[VT_HISTORY_FOREIGN] = VT_UNTRACED_UNREADABLE, [VT_HISTORY_INVALID] = VT_UNTRACED_UNREADABLE,
+		[VT_HISTORY_NONE] = VT_UNTRACED_NOT_RECORDED,
+		[VT_HISTORY_CHANGED] = VT_UNTRACED_CHANGED,
+		[VT_HISTORY_FOREIGN] = VT_UNTRACED_UNREADABLE,
+		[VT_HISTORY_INVALID] = VT_UNTRACED_UNREADABLE,
 		[VT_HISTORY_SKIPPED] = VT_UNTRACED_UNREADABLE,
 	};
 
@@ -126,7 +139,8 @@ static bool find_blocks(struct vt_collect_history *h, size_t n)
 	for (size_t i = 0; h->of_block && i < n; i++) {
 		enum vt_history_fate fate = (enum vt_history_fate)h->history.fate_of[i];
 
-		h->of_block[i] = fate == VT_HISTORY_READ ? h->history.trace_of[i] : VT_UNTRACED(why[fate]);
+		h->of_block[i] = fate == VT_HISTORY_READ ? h->history.trace_of[i] :
+							   VT_UNTRACED(why[fate]);
 	}
 	return h->of_block;
 }
@@ -137,24 +151,29 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 	struct vt_model *model = c->model;
 
 	if (history->refused)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-refused",
-			      "the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases "
-			      "that are known (%s); nothing was guessed", history->why);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-refused",
+			"the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases "
+			"that are known (%s); nothing was guessed",
+			history->why);
 	else if (invalid)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-damaged",
-			      "the recorded backtraces of %zu blocks do not hold together and are not shown (%s)", invalid,
-			      history->why);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-damaged",
+			"the recorded backtraces of %zu blocks do not hold together and are not shown (%s)",
+			invalid, history->why);
 	if (foreign)
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-foreign",
-			      "the recorded backtraces of %zu blocks are not shown: %s", foreign, history->why);
+			      "the recorded backtraces of %zu blocks are not shown: %s", foreign,
+			      history->why);
 	if (history->n[VT_HISTORY_SKIPPED])
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-incomplete",
-			      "the recorded backtraces of %zu blocks were not read: %s", history->n[VT_HISTORY_SKIPPED],
-			      history->why);
+			      "the recorded backtraces of %zu blocks were not read: %s",
+			      history->n[VT_HISTORY_SKIPPED], history->why);
 	if (history->n[VT_HISTORY_CHANGED])
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-changed",
-			      "%zu blocks were freed, or handed out again, before their recorded backtraces could be read",
-			      history->n[VT_HISTORY_CHANGED]);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-changed",
+			"%zu blocks were freed, or handed out again, before their recorded backtraces could be read",
+			history->n[VT_HISTORY_CHANGED]);
 }
 
 bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set)
@@ -167,9 +186,12 @@ bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set)
 	if (!copy_traces(h) || !find_blocks(h, c->model->n_blocks))
 		return false;
 	*set = (struct vt_trace_set){
-		.python = h->history.python.data, .n_python = h->history.python.n,
-		.native = h->history.native.data, .n_native = h->history.native.n,
-		.traces = h->traces, .n_traces = h->history.traces.n,
+		.python = h->history.python.data,
+		.n_python = h->history.python.n,
+		.native = h->history.native.data,
+		.n_native = h->history.native.n,
+		.traces = h->traces,
+		.n_traces = h->history.traces.n,
 		.of_block = h->of_block,
 	};
 	return true;

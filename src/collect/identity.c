@@ -23,14 +23,18 @@ static int environ_number(const char *env, size_t n, const char *name)
 
 		long value = strtol(p + name_len + 1, &end, 10);
 
-		return end != p + name_len + 1 && !*end && value >= 0 && value < MAX_WORLD ? (int)value : -1;
+		return end != p + name_len + 1 && !*end && value >= 0 && value < MAX_WORLD ?
+			       (int)value :
+			       -1;
 	}
 	return -1;
 }
 
 static void look_for_flight_recorder(struct vt_flight_setting *setting, const char *env, size_t n)
 {
-	static const char *const names[] = { "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE" }; /* the first counts */
+	/* the first counts */
+	static const char *const names[] = { "TORCH_FR_BUFFER_SIZE",
+					     "TORCH_NCCL_TRACE_BUFFER_SIZE" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		int entries = environ_number(env, n, names[i]);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the helper reports from inside the process: devices with their memory, and the allocator's blocks. */
+/*
+ * What the helper reports from inside the process: devices with their memory, and the allocator's
+ * blocks.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +15,10 @@
 /* CUDA error numbers that have a meaning of their own here (cuda.h: CUDA_ERROR_NOT_INITIALIZED). */
 #define CUDA_NOT_INITIALIZED 3
 
-/* How long the helper tries for one device's allocator lock; PyTorch holds it for microseconds, or for ever. */
+/*
+ * How long the helper tries for one device's allocator lock; PyTorch holds it for microseconds, or
+ * for ever.
+ */
 #define LOCK_DEADLINE_NS (50 * VT_NS_PER_MS)
 #define WALK_DEADLINE_NS (5 * VT_NS_PER_S)
 #define MAX_BLOCKS 50000000
@@ -29,7 +35,8 @@ static void read_driver_version(struct vt_collect *c)
 	c->model->versions.driver = "";
 	if (!file || !fgets(line, sizeof(line), file))
 		return;
-	for (char *word = strtok_r(line, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save))
+	for (char *word = strtok_r(line, " \t\n", &save); word;
+	     word = strtok_r(NULL, " \t\n", &save))
 		if (word[0] >= '0' && word[0] <= '9' && strchr(word, '.'))
 			c->model->versions.driver = vt_collect_copy(c, word, 32);
 }
@@ -40,8 +47,7 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 
 	if (!device) {
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "nomem",
-			      "GPU %d is missing: not enough memory here",
-			      from->ordinal);
+			      "GPU %d is missing: not enough memory here", from->ordinal);
 		return;
 	}
 	*device = (struct vt_model_device){
@@ -49,7 +55,8 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 		.name = vt_collect_copy(c, from->name, sizeof(from->name)),
 		.context_active = from->context_active,
 		.context = from->context,
-		.have_memory = from->have_memory && from->total_bytes >= from->free_bytes && from->total_bytes > 0,
+		.have_memory = from->have_memory && from->total_bytes >= from->free_bytes &&
+			       from->total_bytes > 0,
 		.memory_from = from->memory_from ? "cuMemGetInfo" : "cudaMemGetInfo",
 		.have_uuid = true,
 	};
@@ -67,28 +74,35 @@ static void add_device(struct vt_collect *c, const struct vt_cuda_device *from)
 	if (from->have_memory && !from->error) {
 		device->why_no_memory = "the numbers that came back make no sense";
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "memory-nonsense",
-			      "GPU %d: %llu bytes free of %llu makes no sense: not shown", from->ordinal,
-			      (unsigned long long)from->free_bytes, (unsigned long long)from->total_bytes);
+			      "GPU %d: %llu bytes free of %llu makes no sense: not shown",
+			      from->ordinal, (unsigned long long)from->free_bytes,
+			      (unsigned long long)from->total_bytes);
 		return;
 	}
-	device->why_no_memory = vt_arena_printf(&c->model->arena, "the call failed with CUDA error %d", from->error);
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "meminfo-failed",
-		      "the free memory of GPU %d is unknown: the call failed inside the process with CUDA error %d",
-		      from->ordinal, from->error);
+	device->why_no_memory = vt_arena_printf(&c->model->arena,
+						"the call failed with CUDA error %d", from->error);
+	vt_model_diag(
+		c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "meminfo-failed",
+		"the free memory of GPU %d is unknown: the call failed inside the process with CUDA error %d",
+		from->ordinal, from->error);
 }
 
 static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 {
-	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
+	struct vt_error *err =
+		vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_CUDA, "the device's memory is unknown", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_CUDA,
+				      "the device's memory is unknown", err);
 		return;
 	}
 
 	/* A copy: the target could change the shared file between a check and a use. */
 	struct vt_cuda_answer answer = vt_helper_shared(helper)->cuda;
-	int n = answer.n_devices < 0 ? 0 : answer.n_devices > VT_MAX_CUDA_DEVICES ? VT_MAX_CUDA_DEVICES : answer.n_devices;
+	int n = answer.n_devices < 0                   ? 0 :
+		answer.n_devices > VT_MAX_CUDA_DEVICES ? VT_MAX_CUDA_DEVICES :
+							 answer.n_devices;
 
 	c->context_slot = answer.context_slot;
 	c->context_inner = answer.context_inner;
@@ -96,8 +110,9 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	c->model->versions.cuda_runtime = answer.runtime_version;
 	c->driver = VT_DRIVER_ANSWERED;
 	if (answer.error == CUDA_NOT_INITIALIZED) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "not-initialised",
-			      "CUDA is loaded but was never initialised by this process: it holds no device memory");
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "not-initialised",
+			"CUDA is loaded but was never initialised by this process: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
 		c->driver = VT_DRIVER_UNUSED;
 		if (c->torch.backend == VT_TORCH_NATIVE)
@@ -106,7 +121,8 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	}
 	if (answer.error) {
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CUDA, "enumeration-failed",
-			      "the devices are unknown: the driver answered with CUDA error %d", answer.error);
+			      "the devices are unknown: the driver answered with CUDA error %d",
+			      answer.error);
 		return;
 	}
 	c->model->cuda_method = VT_METHOD_INSIDE;
@@ -134,7 +150,8 @@ static void add_pool(struct vt_model_device *device, int kind, const struct vt_c
 /* The last question to the driver: nothing else is lost when it does not answer. */
 static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 {
-	uint64_t budget = c->options->budget_ns < POOLS_DEADLINE_NS ? c->options->budget_ns : POOLS_DEADLINE_NS;
+	uint64_t budget = c->options->budget_ns < POOLS_DEADLINE_NS ? c->options->budget_ns :
+								      POOLS_DEADLINE_NS;
 	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA_POOLS, vt_now_ns() + budget);
 
 	if (err) {
@@ -148,30 +165,36 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 	for (size_t i = 0; i < c->model->devices.n; i++) {
 		struct vt_model_device *device = &c->model->devices.data[i];
 
-		if (device->ordinal < 0 || device->ordinal >= VT_MAX_CUDA_DEVICES || device->ordinal >= answer.n_devices)
+		if (device->ordinal < 0 || device->ordinal >= VT_MAX_CUDA_DEVICES ||
+		    device->ordinal >= answer.n_devices)
 			continue;
 		for (int k = 0; k < VT_N_POOLS; k++)
 			add_pool(device, k, &answer.pools[device->ordinal][k]);
 	}
 }
 
-/* How much each device's allocator ever reserved and gave back; it hardly ever has the same value twice. */
+/*
+ * How much each device's allocator ever reserved and gave back; it hardly ever has the same value
+ * twice.
+ */
 static void read_reserved(struct vt_collect *c, struct vt_reserved *reserved)
 {
 	struct vt_memsrc *src = vt_live_source(c->target.live);
 	uint64_t dcas[VT_TORCH_MAX_DEVICES];
 
-	*reserved = (struct vt_reserved){ .n = vt_torch_devices(src, &c->torch.layout, c->torch.allocator, dcas) };
+	*reserved = (struct vt_reserved){ .n = vt_torch_devices(src, &c->torch.layout,
+								c->torch.allocator, dcas) };
 	for (int i = 0; i < reserved->n; i++)
-		if (vt_mem_read(src, dcas[i] + c->torch.layout.stats + 5 * VT_STATS_ARRAY, &reserved->stats[i],
-				sizeof(reserved->stats[i])))
+		if (vt_mem_read(src, dcas[i] + c->torch.layout.stats + 5 * VT_STATS_ARRAY,
+				&reserved->stats[i], sizeof(reserved->stats[i])))
 			reserved->n = -1;
 }
 
 /* The devices are asked for their memory again; all zero when they do not answer. */
 static struct vt_cuda_answer ask_again(struct vt_collect *c, struct vt_helper *helper)
 {
-	struct vt_error *err = vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
+	struct vt_error *err =
+		vt_helper_call(helper, VT_OP_CUDA, vt_now_ns() + c->options->budget_ns);
 	struct vt_cuda_answer answer = { 0 };
 
 	if (!err)
@@ -180,7 +203,8 @@ static struct vt_cuda_answer ask_again(struct vt_collect *c, struct vt_helper *h
 	return answer;
 }
 
-static bool is_same(const struct vt_cuda_answer *answer, size_t i, const struct vt_model_device *device)
+static bool is_same(const struct vt_cuda_answer *answer, size_t i,
+		    const struct vt_model_device *device)
 {
 	return !answer->error && (int64_t)i < answer->n_devices && i < VT_MAX_CUDA_DEVICES &&
 	       answer->devices[i].ordinal == device->ordinal && answer->devices[i].have_memory &&
@@ -188,9 +212,9 @@ static bool is_same(const struct vt_cuda_answer *answer, size_t i, const struct 
 }
 
 /*
- * The device's memory was asked for before the walk. Asked again after it, both numbers must be the same, and the allocator
- * must have reserved and given back nothing since before: else the difference between used and reserved is one of two
- * moments, and means nothing.
+ * The device's memory was asked for before the walk. Asked again after it, both numbers must be the
+ * same, and the allocator must have reserved and given back nothing since before: else the
+ * difference between used and reserved is one of two moments, and means nothing.
  */
 static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 {
@@ -202,14 +226,18 @@ static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 	for (size_t i = 0; i < c->model->devices.n; i++) {
 		struct vt_model_device *device = &c->model->devices.data[i];
 
-		device->memory_moved = !is_same(&answer, i, device) || before->n != after.n || after.n < 0 ||
-				       ((int64_t)i < after.n &&
-					memcmp(&before->stats[i], &after.stats[i], sizeof(after.stats[i])) != 0);
+		device->memory_moved =
+			!is_same(&answer, i, device) || before->n != after.n || after.n < 0 ||
+			((int64_t)i < after.n &&
+			 memcmp(&before->stats[i], &after.stats[i], sizeof(after.stats[i])) != 0);
 	}
 }
 
-/* The same where PyTorch told its blocks: it is asked once more whether it has done anything since. */
-static void ask_all_again(struct vt_collect *c, struct vt_helper *helper, const struct vt_ask_pytorch_args *args)
+/*
+ * The same where PyTorch told its blocks: it is asked once more whether it has done anything since.
+ */
+static void ask_all_again(struct vt_collect *c, struct vt_helper *helper,
+			  const struct vt_ask_pytorch_args *args)
 {
 	struct vt_cuda_answer answer = ask_again(c, helper);
 	bool nothing = vt_collect_nothing_reserved(c, helper, args);
@@ -237,10 +265,14 @@ static uint64_t estimate_blocks(struct vt_collect *c)
 	return total < MAX_BLOCKS ? total + SPARE_BLOCKS : MAX_BLOCKS;
 }
 
-/* Should the target allocate meanwhile so much that the room does not do, vt_helper_call() grows it. */
+/*
+ * Should the target allocate meanwhile so much that the room does not do, vt_helper_call() grows
+ * it.
+ */
 static struct vt_error *walk_torch(struct vt_collect *c, struct vt_helper *helper)
 {
-	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + estimate_blocks(c) * sizeof(struct vt_block_rec)));
+	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET +
+					      estimate_blocks(c) * sizeof(struct vt_block_rec)));
 	vt_helper_shared(helper)->args.torch_walk = (struct vt_torch_walk_args){
 		.allocator = c->torch.allocator,
 		.lock_deadline_ns = LOCK_DEADLINE_NS,
@@ -260,8 +292,10 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 	struct vt_torch_walk_answer answer = vt_helper_shared(helper)->torch;
 
 	if (answer.n_devices < 0 || answer.n_devices > VT_TORCH_MAX_DEVICES)
-		return vt_error_create(VT_ERR_FORMAT, "the helper answered for %d devices", answer.n_devices);
-	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks, &model->blocks_release));
+		return vt_error_create(VT_ERR_FORMAT, "the helper answered for %d devices",
+				       answer.n_devices);
+	VT_TRY(vt_helper_take_blocks(helper, &model->blocks, &model->n_blocks,
+				     &model->blocks_release));
 	vt_collect_add_allocators(c, VT_METHOD_INSIDE, answer.devices, (size_t)answer.n_devices);
 	model->timing.walk_ms = (double)answer.total_ns / VT_NS_PER_MS;
 	model->torch_method = VT_METHOD_INSIDE;
@@ -274,8 +308,9 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 	struct vt_error *err = take_torch(c, helper);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_TORCH,
-				      "the allocator was read from outside, the walk inside did not finish", err);
+		vt_collect_diag_error(
+			c, VT_DIAG_NOTE, VT_STAGE_TORCH,
+			"the allocator was read from outside, the walk inside did not finish", err);
 		return;
 	}
 	if (c->model->devices.n > 0)
@@ -299,12 +334,16 @@ static const char *why_not_ask(const struct vt_collect *c)
 		return "the driver did not answer";
 	if (!has_context(c->model))
 		return "this process has no CUDA context";
-	if (!c->torch.allocator || (c->torch.backend != VT_TORCH_NATIVE && c->torch.backend != VT_TORCH_UNKNOWN))
+	if (!c->torch.allocator ||
+	    (c->torch.backend != VT_TORCH_NATIVE && c->torch.backend != VT_TORCH_UNKNOWN))
 		return "its native allocator is not in use";
 	return NULL;
 }
 
-/* The blocks as PyTorch tells them: where their layout is refused, or the user prefers it. False: it did not tell them. */
+/*
+ * The blocks as PyTorch tells them: where their layout is refused, or the user prefers it. False:
+ * it did not tell them.
+ */
 static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 {
 	static const char not_asked[] = "PyTorch itself was not asked for its blocks";
@@ -314,19 +353,18 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 	if (c->torch.backend != VT_TORCH_UNKNOWN && !c->options->ask_pytorch)
 		return false;
 	if (why_not_ask(c)) {
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked",
-			      "%s: %s", not_asked, why_not_ask(c));
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked", "%s: %s",
+			      not_asked, why_not_ask(c));
 		return false;
 	}
 	err = vt_collect_ask_pytorch(c, helper, &args);
 	if (err) {
 		if (err->code == VT_ERR_TIMEOUT)
 			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "no-answer",
-				      "PyTorch itself did not tell its blocks: %s",
-				      err->message);
+				      "PyTorch itself did not tell its blocks: %s", err->message);
 		else
-			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked",
-				      "%s: %s", not_asked, err->message);
+			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked", "%s: %s",
+				      not_asked, err->message);
 		vt_error_destroy(err);
 		return false;
 	}
@@ -337,12 +375,15 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 
 static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **helper)
 {
-	struct vt_inject_options options = { .budget_ns = c->options->budget_ns, .allow_resume = c->options->allow_resume };
+	struct vt_inject_options options = { .budget_ns = c->options->budget_ns,
+					     .allow_resume = c->options->allow_resume };
 	struct vt_inject_timing timing = { 0 };
 
-	VT_TRY(vt_helper_create(&c->target.proc, &c->target.modules, c->target.live, &options, &timing, helper));
+	VT_TRY(vt_helper_create(&c->target.proc, &c->target.modules, c->target.live, &options,
+				&timing, helper));
 	/* In another pid namespace that number means another thread here. */
-	c->helper_tid = c->target.proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid : 0;
+	c->helper_tid = c->target.proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid :
+						     0;
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
 	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
 	c->model->timing.borrowed_tid = timing.borrowed_tid;
@@ -370,17 +411,20 @@ void vt_collect_inside(struct vt_collect *c)
 	if (c->target.held)
 		return; /* nothing can run in it, which model.held_by says */
 	if (c->options->touch != VT_TOUCH_INSIDE) {
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
-			      "the devices were not asked for their memory: %s runs no code in the process",
-			      vt_touch_option(c->options->touch));
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
+			"the devices were not asked for their memory: %s runs no code in the process",
+			vt_touch_option(c->options->touch));
 		return;
 	}
 
 	struct vt_error *err = start_helper(c, &helper);
 
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_INJECT,
-				      "the devices could not be asked for their memory, all else was read from outside", err);
+		vt_collect_diag_error(
+			c, VT_DIAG_MISSING, VT_STAGE_INJECT,
+			"the devices could not be asked for their memory, all else was read from outside",
+			err);
 		return;
 	}
 	vt_collect_moment_begins(c);

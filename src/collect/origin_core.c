@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A core: the process at one instant, as far as it was written to a file. What the kernel knew of it is gone; the threads'
- * registers, the memory and the names of the mapped files are there.
+ * A core: the process at one instant, as far as it was written to a file. What the kernel knew of
+ * it is gone; the threads' registers, the memory and the names of the mapped files are there.
  */
 #include <elf.h>
 #include <math.h>
@@ -30,12 +30,16 @@ static bool is_real_signal(const struct vt_core *core, int signo)
 	return signo > 0 && (core->by_kernel || (signo != SIGSTOP && signo != SIGTRAP));
 }
 
-/* Of an address that is not canonical, as in a pointer that was overwritten, the processor does not say which: SI_KERNEL, and 0. */
+/*
+ * Of an address that is not canonical, as in a pointer that was overwritten, the processor does not
+ * say which: SI_KERNEL, and 0.
+ */
 static bool has_address(const struct vt_core_thread *thread)
 {
 	int signo = thread->info_signal;
 
-	return thread->have_info && signo == thread->signal && thread->info_code > 0 && thread->info_code != SI_KERNEL &&
+	return thread->have_info && signo == thread->signal && thread->info_code > 0 &&
+	       thread->info_code != SI_KERNEL &&
 	       (signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE);
 }
 
@@ -43,11 +47,15 @@ static const char *signal_name(struct vt_collect *c, int signo)
 {
 	const char *name = sigabbrev_np(signo);
 
-	name = name ? vt_arena_printf(&c->model->arena, "SIG%s", name) : vt_arena_printf(&c->model->arena, "signal %d", signo);
+	name = name ? vt_arena_printf(&c->model->arena, "SIG%s", name) :
+		      vt_arena_printf(&c->model->arena, "signal %d", signo);
 	return name ? name : "a signal";
 }
 
-/* The thread that got a signal is the first one of the kernel's cores; a debugger may have stood anywhere. */
+/*
+ * The thread that got a signal is the first one of the kernel's cores; a debugger may have stood
+ * anywhere.
+ */
 static void find_signal(struct vt_collect *c)
 {
 	struct vt_model_core *model = &c->model->core;
@@ -75,7 +83,8 @@ static char *read_string(struct vt_target *t, uint64_t addr, size_t max)
 
 	while (text.n < max) {
 		char piece[PAGE];
-		size_t room = PAGE - (size_t)(addr % PAGE), n = room < max - text.n ? room : max - text.n;
+		size_t room = PAGE - (size_t)(addr % PAGE),
+		       n = room < max - text.n ? room : max - text.n;
 		size_t len;
 
 		if (vt_mem_read(t->mem, addr, piece, n))
@@ -84,7 +93,8 @@ static char *read_string(struct vt_target *t, uint64_t addr, size_t max)
 		vt_str_addn(&text, piece, len);
 		addr += n;
 		if (len < n || text.n == max || text.failed) {
-			copy = text.failed ? NULL : vt_arena_strdup(&t->proc.arena, vt_str_get(&text));
+			copy = text.failed ? NULL :
+					     vt_arena_strdup(&t->proc.arena, vt_str_get(&text));
 			break;
 		}
 	}
@@ -93,8 +103,9 @@ static char *read_string(struct vt_target *t, uint64_t addr, size_t max)
 }
 
 /*
- * The core has 80 bytes of the command line, and gdb writes not even those; all of it is where the loader keeps it: ld.so's
- * _dl_argv (GLIBC_PRIVATE, there in all releases). NULL when it is not readable.
+ * The core has 80 bytes of the command line, and gdb writes not even those; all of it is where the
+ * loader keeps it: ld.so's _dl_argv (GLIBC_PRIVATE, there in all releases). NULL when it is not
+ * readable.
  */
 static char *read_command(struct vt_target *t)
 {
@@ -122,7 +133,10 @@ static char *read_command(struct vt_target *t)
 	return command;
 }
 
-/* The kernel puts the environment right below the name of the executed file, at the top of the stack (fs/exec.c). */
+/*
+ * The kernel puts the environment right below the name of the executed file, at the top of the
+ * stack (fs/exec.c).
+ */
 static void read_rank(struct vt_collect *c)
 {
 	uint64_t end = vt_core_auxv(c->target.core, AT_EXECFN), start = end;
@@ -132,7 +146,8 @@ static void read_rank(struct vt_collect *c)
 	while (env && n < MAX_ENVIRON) {
 		size_t step = start % PAGE ? (size_t)(start % PAGE) : PAGE;
 
-		if (step > MAX_ENVIRON - n || step > start || vt_mem_read(c->target.mem, start - step, env + MAX_ENVIRON - n - step, step))
+		if (step > MAX_ENVIRON - n || step > start ||
+		    vt_mem_read(c->target.mem, start - step, env + MAX_ENVIRON - n - step, step))
 			break;
 		start -= step;
 		n += step;
@@ -173,8 +188,10 @@ static void tell_proc(struct vt_target *t)
 static void find_driver_version(struct vt_collect *c)
 {
 	size_t index = 0;
-	const struct vt_module *module = vt_modules_by_name(&c->target.modules, "libcuda.so.", &index);
-	const char *version = module ? strstr(module->path, "libcuda.so.") + strlen("libcuda.so.") : "";
+	const struct vt_module *module =
+		vt_modules_by_name(&c->target.modules, "libcuda.so.", &index);
+	const char *version = module ? strstr(module->path, "libcuda.so.") + strlen("libcuda.so.") :
+				       "";
 
 	c->model->versions.driver = strchr(version, '.') ? vt_collect_copy(c, version, 32) : "";
 }
@@ -185,17 +202,24 @@ static void match_debugger(struct vt_target *t, struct vt_held *held)
 	for (size_t i = 0; held && i < t->core->threads.n; i++) {
 		const struct vt_core_thread *thread = &t->core->threads.data[i];
 
-		vt_held_match(held, thread->tid, thread->regs.r[VT_REG_RSP], thread->regs.r[VT_REG_RIP]);
+		vt_held_match(held, thread->tid, thread->regs.r[VT_REG_RSP],
+			      thread->regs.r[VT_REG_RIP]);
 	}
 }
 
 static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *subject)
 {
 	VT_TRY(vt_core_open(subject->core, &t->core));
-	/* The kernel leaves the list out when it is longer than kernel.core_file_note_size_limit, or 4 MiB. */
+	/*
+	 * The kernel leaves the list out when it is longer than kernel.core_file_note_size_limit,
+	 * or 4 MiB.
+	 */
 	if (t->core->mappings.n == 0)
-		return vt_error_create(VT_ERR_FORMAT, "%s does not say which files the process had mapped (NT_FILE), so that nothing in "
-				       "its memory can be found", subject->core);
+		return vt_error_create(
+			VT_ERR_FORMAT,
+			"%s does not say which files the process had mapped (NT_FILE), so that nothing in "
+			"its memory can be found",
+			subject->core);
 	VT_TRY(vt_core_maps(t->core, &t->maps));
 	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->places, &t->core_files));
 	VT_TRY(vt_modules_init_files(&t->modules, t->core_files, &t->maps));
@@ -214,7 +238,8 @@ static void identify(struct vt_collect *c, const struct vt_subject *subject)
 
 	vt_collect_identity(c);
 	read_rank(c);
-	c->model->process.uses_cuda = vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
+	c->model->process.uses_cuda =
+		vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
 	find_driver_version(c);
 	model->path = vt_collect_copy(c, subject->core, strlen(subject->core));
 	model->size = core->size;
@@ -224,15 +249,19 @@ static void identify(struct vt_collect *c, const struct vt_subject *subject)
 
 /* ---- what it lacks ---- */
 
-/* What was made at run time (trampolines, generated code, our own helper) was never in a file system. */
+/*
+ * What was made at run time (trampolines, generated code, our own helper) was never in a file
+ * system.
+ */
 static bool is_file(const struct vt_module *module)
 {
-	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 && strncmp(module->path, "/dev/", 5) != 0;
+	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 &&
+	       strncmp(module->path, "/dev/", 5) != 0;
 }
 
 /* One diagnostic for all modules of whose files the same is to be said. */
-static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level, const char *code,
-			 const char *what)
+static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level,
+			 const char *code, const char *what)
 {
 	struct vt_str names = { 0 };
 	size_t n = 0;
@@ -243,19 +272,21 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 		if (module->file != state || !is_file(module))
 			continue;
 		if (n++ < MAX_NAMED)
-			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "", level == VT_DIAG_NOTE ? vt_base_name(module->path) : module->path);
+			vt_str_addf(&names, "%s%s", n > 1 ? ", " : "",
+				    level == VT_DIAG_NOTE ? vt_base_name(module->path) :
+							    module->path);
 	}
 	if (n > MAX_NAMED)
 		vt_str_addf(&names, " and %zu more", n - MAX_NAMED);
 	if (n)
-		vt_model_diag(c->model, level, VT_STAGE_FILES, code,
-			      "%zu file%s %s: %s", n, n == 1 ? "" : "s", what, vt_str_get(&names));
+		vt_model_diag(c->model, level, VT_STAGE_FILES, code, "%zu file%s %s: %s", n,
+			      n == 1 ? "" : "s", what, vt_str_get(&names));
 	vt_str_deinit(&names);
 }
 
 /*
- * How many threads the C library counted (__nptl_nthreads, GLIBC_PRIVATE, for libthread_db). cuda-gdb 13.0 leaves out most of them
- * (6 of 20 were in its core of a PyTorch process).
+ * How many threads the C library counted (__nptl_nthreads, GLIBC_PRIVATE, for libthread_db).
+ * cuda-gdb 13.0 leaves out most of them (6 of 20 were in its core of a PyTorch process).
  */
 static void compare_thread_count(struct vt_collect *c)
 {
@@ -264,21 +295,28 @@ static void compare_thread_count(struct vt_collect *c)
 
 	if (!addr) /* before glibc 2.34 */
 		addr = vt_modules_symbol(&c->target.modules, "libpthread.so", "__nptl_nthreads");
-	if (!addr || vt_mem_read_u32(c->target.mem, addr, &counted) || counted > VT_MAX_THREADS || counted <= c->target.core->threads.n)
+	if (!addr || vt_mem_read_u32(c->target.mem, addr, &counted) || counted > VT_MAX_THREADS ||
+	    counted <= c->target.core->threads.n)
 		return;
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "threads-missing",
-		      "the core has %zu of the %u threads that the C library counted: %u are missing", c->target.core->threads.n, counted,
-		      counted - (unsigned int)c->target.core->threads.n);
+	vt_model_diag(
+		c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "threads-missing",
+		"the core has %zu of the %u threads that the C library counted: %u are missing",
+		c->target.core->threads.n, counted,
+		counted - (unsigned int)c->target.core->threads.n);
 }
 
-/* The driver has threads of its own in a process that uses it. fork() does not copy threads, but the allocator. */
+/*
+ * The driver has threads of its own in a process that uses it. fork() does not copy threads, but
+ * the allocator.
+ */
 static bool has_driver_thread(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->threads.n; i++) {
 		const struct vt_model_stack *stack = &model->threads.data[i].stack;
 
 		for (size_t k = 0; k < stack->n_frames; k++)
-			if (stack->frames[k].module && !strncmp(stack->frames[k].module, "libcuda.so", 10))
+			if (stack->frames[k].module &&
+			    !strncmp(stack->frames[k].module, "libcuda.so", 10))
 				return true;
 	}
 	return false;
@@ -291,9 +329,10 @@ static void doubt_memory(struct vt_collect *c)
 	for (size_t i = 0; i < c->model->allocators.n; i++)
 		blocks = blocks || c->model->allocators.data[i].n_blocks > 0;
 	if (blocks && !has_driver_thread(c->model))
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "maybe-inherited",
-			      "no thread in the core is one of the CUDA driver's: if the process was made by fork() of one that used "
-			      "CUDA, these blocks are that one's, and it held none");
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "maybe-inherited",
+			"no thread in the core is one of the CUDA driver's: if the process was made by fork() of one that used "
+			"CUDA, these blocks are that one's, and it held none");
 }
 
 static void say_what_is_missing(struct vt_collect *c)
@@ -302,38 +341,49 @@ static void say_what_is_missing(struct vt_collect *c)
 	char missing[VT_NUM_MAX];
 
 	for (size_t i = 0; i < c->target.modules.modules.n; i++)
-		vt_error_destroy(vt_module_open(&c->target.modules, &c->target.modules.modules.data[i]));
+		vt_error_destroy(
+			vt_module_open(&c->target.modules, &c->target.modules.modules.data[i]));
 	if (core->missing_bytes)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short",
-			      "the core is cut short: %s of it are missing (was the disk full, or its size limited, or is it still written?)",
-			      vt_format_size(missing, core->missing_bytes));
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short",
+			"the core is cut short: %s of it are missing (was the disk full, or its size limited, or is it still written?)",
+			vt_format_size(missing, core->missing_bytes));
 	compare_thread_count(c);
-	say_of_files(c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
-		     "of the process not found here (vramtap report --core takes --sysroot=DIR, a directory with the files of the machine "
-		     "that the core is of, and --exe=FILE, the executable)");
-	say_of_files(c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
-		     "found here, but of another build than the process ran, or without its code, so not used");
-	say_of_files(c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",
-		     "found here, but the core lacks what would tell whether the process ran them, so not used");
-	say_of_files(c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
-		     "could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
-		     "loader's tables and addresses are known to agree");
-	say_of_files(c, VT_FILE_ALIKE, VT_DIAG_NOTE, "files-alike",
-		     "whose build ids are not in the core: their headers, the loader's tables and addresses agree");
-	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id", "without a build id: only the first page was compared");
+	say_of_files(
+		c, VT_FILE_MISSING, VT_DIAG_MISSING, "files-missing",
+		"of the process not found here (vramtap report --core takes --sysroot=DIR, a directory with the files of the machine "
+		"that the core is of, and --exe=FILE, the executable)");
+	say_of_files(
+		c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
+		"found here, but of another build than the process ran, or without its code, so not used");
+	say_of_files(
+		c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",
+		"found here, but the core lacks what would tell whether the process ran them, so not used");
+	say_of_files(
+		c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
+		"could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
+		"loader's tables and addresses are known to agree");
+	say_of_files(
+		c, VT_FILE_ALIKE, VT_DIAG_NOTE, "files-alike",
+		"whose build ids are not in the core: their headers, the loader's tables and addresses agree");
+	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id",
+		     "without a build id: only the first page was compared");
 	if (vt_core_files_cut(c->target.core_files))
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_FILES, "search-cut",
-			      "the sysroot has too many files: not all were looked at for libraries that are not at their own place");
-	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CORE, "core",
-		      "no core has these: the memory of the devices, the names of threads, their stacks in the kernel, what their "
-		      "descriptors are");
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_FILES, "search-cut",
+			"the sysroot has too many files: not all were looked at for libraries that are not at their own place");
+	vt_model_diag(
+		c->model, VT_DIAG_NOTE, VT_STAGE_CORE, "core",
+		"no core has these: the memory of the devices, the names of threads, their stacks in the kernel, what their "
+		"descriptors are");
 }
 
 static void finish_core(struct vt_collect *c)
 {
 	if (vt_core_changed(c->target.core))
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "changed",
-			      "the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "changed",
+			"the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
 	doubt_memory(c);
 	say_what_is_missing(c);
 	c->model->core.read_bytes = c->target.core->read_bytes;
@@ -390,13 +440,19 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 		struct vt_thread_info *info = vt_vec_append(&s->list.threads);
 		pid_t inner = vt_pthread_tid(c->target.mem, thread->regs.fs_base);
 
-		if (!info || !vt_map_put(&s->by_inner, (uint64_t)(inner ? inner : thread->tid), (uint64_t)thread->tid))
+		if (!info || !vt_map_put(&s->by_inner, (uint64_t)(inner ? inner : thread->tid),
+					 (uint64_t)thread->tid))
 			return &vt_enomem;
-		/* It ran, unless its registers say that a system call was interrupted (correct_stopped()). */
+		/*
+		 * It ran, unless its registers say that a system call was interrupted
+		 * (correct_stopped()).
+		 */
 		*info = (struct vt_thread_info){ .tid = thread->tid, .state = 'R', .cpu = -1 };
-		snprintf(info->name, sizeof(info->name), "%s", name_of(c->target.core, thread->tid));
+		snprintf(info->name, sizeof(info->name), "%s",
+			 name_of(c->target.core, thread->tid));
 	}
-	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data), compare_threads, &c->target.proc.pid);
+	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data),
+		compare_threads, &c->target.proc.pid);
 	s->wait.ops = &vt_wait_core;
 	s->wait.list = &s->list;
 	s->wait.by_inner = &s->by_inner;
@@ -420,7 +476,9 @@ static void capture(struct vt_stacks *s)
 			break;
 		}
 		*thread = (struct vt_session_thread){
-			.tid = c->target.core->threads.data[i].tid, .stopped = true, .regs = c->target.core->threads.data[i].regs,
+			.tid = c->target.core->threads.data[i].tid,
+			.stopped = true,
+			.regs = c->target.core->threads.data[i].regs,
 		};
 	}
 	if (s->have_python) {

@@ -23,7 +23,9 @@ static struct vt_error *take_samples(struct vt_held *held, pid_t pid)
 
 	held->samples.n = 0;
 	for (size_t i = 0; !err && i < list.threads.n; i++) {
-		struct vt_thread_sample *sample = has_ended(list.threads.data[i].state) ? NULL : vt_vec_append(&held->samples);
+		struct vt_thread_sample *sample = has_ended(list.threads.data[i].state) ?
+							  NULL :
+							  vt_vec_append(&held->samples);
 
 		if (sample)
 			vt_thread_sample_take(sample, pid, list.threads.data[i].tid);
@@ -48,7 +50,10 @@ static bool is_traced_by(const struct vt_proc *proc, pid_t debugger)
 	return proc->tracer > 0 && (proc->tracer == debugger || !access(path, F_OK));
 }
 
-/* The number of the process is what the debugger has printed, names of the process's among other things: it must be true. */
+/*
+ * The number of the process is what the debugger has printed, names of the process's among other
+ * things: it must be true.
+ */
 static struct vt_error *refuse_other(const struct vt_target *t)
 {
 	const struct vt_held *held = t->held;
@@ -56,9 +61,11 @@ static struct vt_error *refuse_other(const struct vt_target *t)
 	if (is_traced_by(&t->proc, held->pid))
 		return NULL;
 	if (t->proc.tracer > 0)
-		return vt_error_create(VT_ERR_BUSY, "process %d is held by another debugger than this %s: %s (%d)", (int)t->proc.pid,
-				       held->debugger, t->proc.tracer_name, (int)t->proc.tracer);
-	return vt_error_create(VT_ERR_BUSY, "process %d is not held by this %s", (int)t->proc.pid, held->debugger);
+		return vt_error_create(
+			VT_ERR_BUSY, "process %d is held by another debugger than this %s: %s (%d)",
+			(int)t->proc.pid, held->debugger, t->proc.tracer_name, (int)t->proc.tracer);
+	return vt_error_create(VT_ERR_BUSY, "process %d is not held by this %s", (int)t->proc.pid,
+			       held->debugger);
 }
 
 /* A thread in uninterruptible sleep cannot be stopped by anybody: it is read as it sleeps. */
@@ -68,11 +75,14 @@ static struct vt_error *refuse_running(struct vt_target *t)
 	size_t running = 0, n = held->samples.n;
 
 	for (size_t i = 0; i < n; i++)
-		running += !is_held(&held->samples.data[i]) && held->samples.data[i].info.state != 'D';
+		running += !is_held(&held->samples.data[i]) &&
+			   held->samples.data[i].info.state != 'D';
 	if (!running)
 		return NULL;
-	return vt_error_create(VT_ERR_BUSY, "%zu of the %zu threads of process %d run: %s must hold them all (interrupt -a stops them)",
-			       running, n, (int)t->proc.pid, held->debugger);
+	return vt_error_create(
+		VT_ERR_BUSY,
+		"%zu of the %zu threads of process %d run: %s must hold them all (interrupt -a stops them)",
+		running, n, (int)t->proc.pid, held->debugger);
 }
 
 static bool all_held(const struct vt_held *held)
@@ -119,11 +129,13 @@ static void finish_held(struct vt_collect *c)
 	size_t ran = 0;
 
 	for (size_t i = 0; i < c->target.held->samples.n; i++)
-		ran += !vt_thread_sample_holds(&c->target.held->samples.data[i], c->target.proc.pid);
+		ran += !vt_thread_sample_holds(&c->target.held->samples.data[i],
+					       c->target.proc.pid);
 	if (ran)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "released",
-			      "%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong", ran,
-			      c->target.held->debugger);
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "released",
+			"%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong",
+			ran, c->target.held->debugger);
 	vt_origin_process.finish(c);
 }
 
@@ -151,7 +163,10 @@ static struct vt_error *keep_maps(struct vt_target *t)
 	return NULL;
 }
 
-/* What it did before it was held: its registers say more (correct_stopped()). The kernel's stack would be that of the stop. */
+/*
+ * What it did before it was held: its registers say more (correct_stopped()). The kernel's stack
+ * would be that of the stop.
+ */
 static void forget_stop(struct vt_thread_info *info)
 {
 	if (info->state != 't')
@@ -181,14 +196,17 @@ static void capture(struct vt_stacks *s)
 	vt_begin_own_session(round, c);
 	for (size_t i = 0; round->samples && i < held->samples.n; i++) {
 		const struct vt_thread_sample *sample = &held->samples.data[i];
-		const struct vt_held_thread *thread = vt_held_find(held, sample->info.sp, sample->info.pc);
+		const struct vt_held_thread *thread =
+			vt_held_find(held, sample->info.sp, sample->info.pc);
 		struct vt_session_thread *added = vt_vec_append(&round->session->threads);
 
 		if (!added)
 			break;
 		round->samples[i] = *sample;
 		forget_stop(&round->samples[i].info);
-		*added = (struct vt_session_thread){ .tid = sample->info.tid, .stopped = thread, .sampled = !thread && sample->asleep };
+		*added = (struct vt_session_thread){ .tid = sample->info.tid,
+						     .stopped = thread,
+						     .sampled = !thread && sample->asleep };
 		if (thread)
 			added->regs = thread->regs;
 		else if (sample->asleep)
@@ -196,10 +214,13 @@ static void capture(struct vt_stacks *s)
 		without += !thread;
 	}
 	if (round->session->threads.n < held->samples.n)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem", "threads are missing: not enough memory here");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
+			      "threads are missing: not enough memory here");
 	if (without)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
-			      "%s gave no registers of %zu threads: their stacks begin with what the kernel shows", held->debugger, without);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
+			"%s gave no registers of %zu threads: their stacks begin with what the kernel shows",
+			held->debugger, without);
 	if (s->have_python) {
 		struct vt_error *err = vt_python_capture(&round->python, c->target.mem);
 

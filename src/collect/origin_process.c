@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A live process: /proc says who it is and which threads it has; they are stopped, or read as they sleep. */
+/*
+ * A live process: /proc says who it is and which threads it has; they are stopped, or read as they
+ * sleep.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +14,15 @@
 static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 {
 	if (proc->kernel_thread)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "%d (%s) is a kernel thread: it has no memory of its own to read",
-				       proc->pid, proc->name);
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"%d (%s) is a kernel thread: it has no memory of its own to read",
+			proc->pid, proc->name);
 	if (proc->state == 'Z' || proc->state == 'X')
-		return vt_error_create(VT_ERR_GONE,
-				       "%d (%s) is a zombie: it has ended, only its parent %d has not collected it yet",
-				       proc->pid, proc->name, proc->ppid);
+		return vt_error_create(
+			VT_ERR_GONE,
+			"%d (%s) is a zombie: it has ended, only its parent %d has not collected it yet",
+			proc->pid, proc->name, proc->ppid);
 	return NULL;
 }
 
@@ -31,7 +37,8 @@ static struct vt_error *explain_permission(struct vt_target *t, struct vt_error 
 	if (!why)
 		return err;
 	vt_error_destroy(err);
-	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s", t->proc.pid, t->proc.name, why);
+	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s",
+			       t->proc.pid, t->proc.name, why);
 }
 
 /* Everything here takes milliseconds, but a lock of the process's memory map may be in the way. */
@@ -68,7 +75,8 @@ static void identify(struct vt_collect *c, const struct vt_subject *subject)
 static void finish_process(struct vt_collect *c)
 {
 	if (!vt_proc_is_alive(&c->target.proc))
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone", "the process ended while it was being looked at");
+		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone",
+			      "the process ended while it was being looked at");
 }
 
 static void close_process(struct vt_target *t)
@@ -79,7 +87,8 @@ static void close_process(struct vt_target *t)
 static const char *name_of_thread(struct vt_collect *c, pid_t tid)
 {
 	struct vt_thread_info info = { 0 };
-	VT_ERROR struct vt_error *err = tid > 0 ? vt_thread_info_read(&info, c->target.proc.pid, tid) : NULL;
+	VT_ERROR struct vt_error *err =
+		tid > 0 ? vt_thread_info_read(&info, c->target.proc.pid, tid) : NULL;
 
 	return err ? "" : vt_collect_copy(c, info.name, sizeof(info.name));
 }
@@ -93,16 +102,16 @@ static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
 	for (size_t i = 0; i < a->entries.n; i++) {
 		const struct vt_map_entry *x = &a->entries.data[i], *y = &b->entries.data[i];
 
-		if (x->start != y->start || x->end != y->end || x->offset != y->offset || x->inode != y->inode ||
-		    x->flags != y->flags)
+		if (x->start != y->start || x->end != y->end || x->offset != y->offset ||
+		    x->inode != y->inode || x->flags != y->flags)
 			return false;
 	}
 	return true;
 }
 
 /*
- * The map may have changed since the first look (libraries loaded, threads started): the stacks want today's. On failure the
- * old one serves.
+ * The map may have changed since the first look (libraries loaded, threads started): the stacks
+ * want today's. On failure the old one serves.
  */
 static struct vt_error *refresh_maps(struct vt_target *t)
 {
@@ -140,7 +149,10 @@ static void drop_helper_thread(struct vt_stacks *s)
 	s->list.threads.n = kept;
 }
 
-/* Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures only leave it out. */
+/*
+ * Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures
+ * only leave it out.
+ */
 static void read_kernel_stacks(struct vt_stacks *s)
 {
 	const char *frames[VT_MAX_KERNEL_FRAMES];
@@ -148,9 +160,12 @@ static void read_kernel_stacks(struct vt_stacks *s)
 	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
 	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
 		const struct vt_thread_info *info = &s->list.threads.data[i];
-		size_t n = info->state == 'R' ? 0 : vt_thread_kernel_stack(s->c->target.proc.pid, info->tid, frames,
-									    &s->c->model->arena);
-		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) : NULL;
+		size_t n = info->state == 'R' ?
+				   0 :
+				   vt_thread_kernel_stack(s->c->target.proc.pid, info->tid, frames,
+							  &s->c->model->arena);
+		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) :
+					NULL;
 
 		if (!copy)
 			continue;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator walked from outside, where there was no walk inside. It is read while the target runs; if that is still what
- * there is when the target stands still, nothing more is read. Else it is read once more, and the target stands still only while
- * its blocks are copied: memory for the copy is made ready before, and the copy is ordered, checked and summed up after the threads
- * run again.
+ * PyTorch's allocator walked from outside, where there was no walk inside. It is read while the
+ * target runs; if that is still what there is when the target stands still, nothing more is read.
+ * Else it is read once more, and the target stands still only while its blocks are copied: memory
+ * for the copy is made ready before, and the copy is ordered, checked and summed up after the
+ * threads run again.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -18,8 +19,10 @@
 
 /* For all devices: the target stands still meanwhile. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
-#define REHEARSE_NS (2 * VT_NS_PER_S) /* for all devices; the watchdog of the threads' capture counts it too */
-#define CORE_DEADLINE_NS (60 * VT_NS_PER_S) /* nobody waits for a core, which may lie on a slow disk */
+/* for all devices; the watchdog of the threads' capture counts it too */
+#define REHEARSE_NS (2 * VT_NS_PER_S)
+/* nobody waits for a core, which may lie on a slow disk */
+#define CORE_DEADLINE_NS (60 * VT_NS_PER_S)
 #define MANY_BLOCKS 10000 /* are worth some threads */
 
 static void heap_release(struct vt_block_rec *blocks, size_t n)
@@ -28,7 +31,10 @@ static void heap_release(struct vt_block_rec *blocks, size_t n)
 	free(blocks);
 }
 
-/* The driver runs threads of its own in a process that uses it ("cuda-EvtHandlr"); fork() does not copy threads. */
+/*
+ * The driver runs threads of its own in a process that uses it ("cuda-EvtHandlr"); fork() does not
+ * copy threads.
+ */
 static bool has_driver_thread(const struct vt_collect *c)
 {
 	struct vt_thread_list list = { 0 };
@@ -43,9 +49,10 @@ static bool has_driver_thread(const struct vt_collect *c)
 }
 
 /*
- * Without an answer of the driver: the parent has the same DeviceCachingAllocators at the same addresses when fork() copied
- * them. (Two processes that each made their own after a fork() could agree, too; then both have the driver's threads. The
- * mappings of the devices say nothing: a forked child has them as well, driver 580.)
+ * Without an answer of the driver: the parent has the same DeviceCachingAllocators at the same
+ * addresses when fork() copied them. (Two processes that each made their own after a fork() could
+ * agree, too; then both have the driver's threads. The mappings of the devices say nothing: a
+ * forked child has them as well, driver 580.)
  */
 static bool looks_inherited(const struct vt_collect *c)
 {
@@ -62,7 +69,8 @@ static bool looks_inherited(const struct vt_collect *c)
 		int n = vt_torch_devices(c->target.mem, &c->torch.layout, c->torch.allocator, ours);
 
 		same = n > 0 &&
-		       vt_torch_devices(vt_live_source(parent), &c->torch.layout, c->torch.allocator, theirs) == n &&
+		       vt_torch_devices(vt_live_source(parent), &c->torch.layout,
+					c->torch.allocator, theirs) == n &&
 		       !memcmp(ours, theirs, (size_t)n * sizeof(ours[0]));
 	}
 	vt_live_destroy(parent);
@@ -70,8 +78,8 @@ static bool looks_inherited(const struct vt_collect *c)
 }
 
 /*
- * Beside the one that we run on. A thread that would have to wait for one makes a read longer, not shorter. /proc/loadavg says
- * fourth how many threads run, or want to.
+ * Beside the one that we run on. A thread that would have to wait for one makes a read longer, not
+ * shorter. /proc/loadavg says fourth how many threads run, or want to.
  */
 static unsigned int idle_processors(void)
 {
@@ -91,7 +99,8 @@ static unsigned int idle_processors(void)
 /* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
 static void find_readers(struct vt_collect *c)
 {
-	if (c->target.live && !c->outside->chunk && vt_live_read_together(c->target.live, idle_processors()))
+	if (c->target.live && !c->outside->chunk &&
+	    vt_live_read_together(c->target.live, idle_processors()))
 		c->outside->chunk = vt_outside_map_pages(VT_OUTSIDE_CHUNK);
 }
 
@@ -116,7 +125,8 @@ static void prepare_devices(struct vt_collect *c)
 
 		c->outside->devices[i].dca = dcas[i];
 		c->outside->devices[i].expected = count;
-		if (count >= 0 && count <= VT_OUTSIDE_MAX_BLOCKS) /* without it, or when more came: made while the target stands still */
+		/* without it, or when more came: made while the target stands still */
+		if (count >= 0 && count <= VT_OUTSIDE_MAX_BLOCKS)
 			vt_outside_make_scratch(&c->outside->devices[i], count);
 		if (count >= MANY_BLOCKS)
 			find_readers(c);
@@ -124,7 +134,10 @@ static void prepare_devices(struct vt_collect *c)
 	c->outside->n = n > 0 ? n : 0;
 }
 
-/* The last of them is the newest when the target stops; that is the first device, which is in use if any is. */
+/*
+ * The last of them is the newest when the target stops; that is the first device, which is in use
+ * if any is.
+ */
 static void rehearse(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
@@ -137,7 +150,10 @@ static void rehearse(struct vt_collect *c)
 		c->outside->ns += vt_now_ns() - start;
 }
 
-/* The allocators of all devices, again: they may be new. False: nothing can be read, which was said. */
+/*
+ * The allocators of all devices, again: they may be new. False: nothing can be read, which was
+ * said.
+ */
 static bool find_devices(struct vt_collect *c)
 {
 	struct vt_memsrc *src = c->target.mem;
@@ -179,11 +195,15 @@ static void read_devices(struct vt_collect *c)
 		struct vt_outside_device *device = &c->outside->devices[i];
 
 		if (device->walk && vt_torch_walk_holds(device->walk, src))
-			vt_collect_recorded_listing(c, i); /* what was read before is the list of this moment, too */
+			/* what was read before is the list of this moment, too */
+			vt_collect_recorded_listing(c, i);
 		else
 			vt_outside_read(c, device, i, deadline);
-		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED : VT_CONSISTENT_UNCHANGED;
-		/* Some thread could not be stopped: once is enough only if the statistics prove it. */
+		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED :
+						      VT_CONSISTENT_UNCHANGED;
+		/*
+		 * Some thread could not be stopped: once is enough only if the statistics prove it.
+		 */
 		device->unproven = !src->coherent && !device->result.certain;
 	}
 	c->outside->read = true;
@@ -217,8 +237,12 @@ static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 	c->outside->read = true;
 }
 
-/* One note for all devices of which the same is true. What is not exact is said by vt_model_account(). */
-static void say_consistency(struct vt_model *model, enum vt_consistency consistency, const char *why)
+/*
+ * One note for all devices of which the same is true. What is not exact is said by
+ * vt_model_account().
+ */
+static void say_consistency(struct vt_model *model, enum vt_consistency consistency,
+			    const char *why)
 {
 	const char *devices = "";
 	size_t n = 0;
@@ -227,25 +251,31 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 		const struct vt_model_allocator *a = &model->allocators.data[i];
 		const char *longer;
 
-		if (!a->passes || !a->n_blocks || a->result.result != VT_WALK_COMPLETE || a->consistency != consistency)
+		if (!a->passes || !a->n_blocks || a->result.result != VT_WALK_COMPLETE ||
+		    a->consistency != consistency)
 			continue;
-		longer = vt_arena_printf(&model->arena, "%s%s%d", devices, n ? ", " : "", a->device);
+		longer =
+			vt_arena_printf(&model->arena, "%s%s%d", devices, n ? ", " : "", a->device);
 		devices = longer ? longer : devices;
 		n++;
 	}
 	if (n)
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "consistent",
-			      "GPU %s: the blocks were read while the process ran, and %s: they are exact", devices, why);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_TORCH, "consistent",
+			"GPU %s: the blocks were read while the process ran, and %s: they are exact",
+			devices, why);
 }
 
 /*
- * The driver was asked for the devices' memory before, and nobody asks it again after a walk from outside. So what is used and not
- * PyTorch's is known only if PyTorch has reserved and given back nothing since.
+ * The driver was asked for the devices' memory before, and nobody asks it again after a walk from
+ * outside. So what is used and not PyTorch's is known only if PyTorch has reserved and given back
+ * nothing since.
  */
 static void compare_reserved(struct vt_collect *c, const struct vt_torch_device_result *result)
 {
 	bool same = result->device < c->reserved.n && result->have_stats &&
-		    !memcmp(&c->reserved.stats[result->device], &result->stats.reserved_bytes, sizeof(c->reserved.stats[0]));
+		    !memcmp(&c->reserved.stats[result->device], &result->stats.reserved_bytes,
+			    sizeof(c->reserved.stats[0]));
 
 	for (size_t i = 0; i < c->model->devices.n; i++)
 		if (c->model->devices.data[i].ordinal == result->device)
@@ -283,7 +313,8 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 		model->allocators.data[i].consistency = c->outside->devices[i].consistency;
 		model->allocators.data[i].passes = c->outside->devices[i].passes;
 	}
-	say_consistency(model, VT_CONSISTENT_UNCHANGED, "PyTorch's own statistics say that nothing changed meanwhile");
+	say_consistency(model, VT_CONSISTENT_UNCHANGED,
+			"PyTorch's own statistics say that nothing changed meanwhile");
 	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes gave the same");
 }
 
@@ -303,13 +334,15 @@ static void finish_devices(struct vt_collect *c)
 		return;
 	if (c->outside->read) {
 		finish(c, &sink);
-		c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+		c->model->timing.walk_ms =
+			(double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
 	}
 	if (c->outside->chunk)
 		munmap(c->outside->chunk, VT_OUTSIDE_CHUNK);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
 		if (c->outside->devices[i].scratch.base)
-			munmap(c->outside->devices[i].scratch.base, c->outside->devices[i].scratch.size);
+			munmap(c->outside->devices[i].scratch.base,
+			       c->outside->devices[i].scratch.size);
 	free(c->outside);
 	c->outside = NULL;
 }
@@ -320,7 +353,8 @@ static void finish_devices(struct vt_collect *c)
 static bool prepare_for_stop(struct vt_collect *c)
 {
 	prepare_devices(c);
-	return (c->options->touch != VT_TOUCH_NOTHING || c->target.origin->stands_still) && !vt_collect_outside_is_read(c);
+	return (c->options->touch != VT_TOUCH_NOTHING || c->target.origin->stands_still) &&
+	       !vt_collect_outside_is_read(c);
 }
 
 static void copy(struct vt_collect *c)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to collect/outside*.c and collect/passes.c: one device's allocator while it is read from outside. */
+/*
+ * Private to collect/outside*.c and collect/passes.c: one device's allocator while it is read from
+ * outside.
+ */
 #ifndef VT_COLLECT_OUTSIDE_H
 #define VT_COLLECT_OUTSIDE_H
 
@@ -15,7 +18,8 @@ struct vt_outside_device {
 	struct vt_torch_walk *walk; /* read, not finished */
 	struct vt_torch_device_result result;
 	enum vt_consistency consistency;
-	bool unproven; /* read while some of the target ran, and nothing proves that it is of one moment */
+	/* read while some of the target ran, and nothing proves that it is of one moment */
+	bool unproven;
 	unsigned int passes; /* 0: it was stopped */
 };
 
@@ -42,8 +46,8 @@ void vt_outside_sink_init(struct vt_outside_sink *sink);
 int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca);
 
 /*
- * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs none of it, and would make each
- * page one that is copied when it is written to.
+ * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs
+ * none of it, and would make each page one that is copied when it is written to.
  */
 void *vt_outside_map_pages(size_t size);
 
@@ -51,18 +55,23 @@ void *vt_outside_map_pages(size_t size);
 bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks);
 
 /* Reads the device once: device->walk (NULL when the result is final already) and ->result. */
-void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
+void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+		     uint64_t deadline_ns);
 
 /* ---- collect/passes.c ---- */
 
-/* Before the target is stopped: tries to find a moment when the device is not in use, and reads it then. */
-void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns);
+/*
+ * Before the target is stopped: tries to find a moment when the device is not in use, and reads it
+ * then.
+ */
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+			 uint64_t deadline_ns);
 
 /*
- * Reads the device again and again while it runs, until what was read is certainly of one moment or the deadline has come, and puts
- * the records of the best pass into sink.
+ * Reads the device again and again while it runs, until what was read is certainly of one moment or
+ * the deadline has come, and puts the records of the best pass into sink.
  */
-void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns,
-		       struct vt_outside_sink *sink);
+void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+		       uint64_t deadline_ns, struct vt_outside_sink *sink);
 
 #endif

@@ -17,7 +17,8 @@ static struct vt_block_rec *heap_reserve(struct vt_torch_sink *base, uint64_t n)
 	if (n > VT_OUTSIDE_MAX_BLOCKS - sink->n)
 		return NULL;
 	if (sink->n + n > sink->capacity) {
-		size_t capacity = sink->capacity * 2 > sink->n + n ? sink->capacity * 2 : sink->n + n;
+		size_t capacity = sink->capacity * 2 > sink->n + n ? sink->capacity * 2 :
+								     sink->n + n;
 		struct vt_block_rec *records = realloc(sink->records, capacity * sizeof(*records));
 
 		if (!records)
@@ -48,7 +49,8 @@ int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t d
 
 void *vt_outside_map_pages(size_t size)
 {
-	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (pages == MAP_FAILED)
 		return NULL;
@@ -71,11 +73,14 @@ bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 	return base;
 }
 
-void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
+void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+		     uint64_t deadline_ns)
 {
 	struct vt_memsrc *src = c->target.mem;
 	struct vt_torch_device_result *result = &device->result;
-	struct vt_torch_walk_limits limits = { .max_blocks = VT_OUTSIDE_MAX_BLOCKS, .deadline_ns = deadline_ns, .now_ns = vt_now_ns };
+	struct vt_torch_walk_limits limits = { .max_blocks = VT_OUTSIDE_MAX_BLOCKS,
+					       .deadline_ns = deadline_ns,
+					       .now_ns = vt_now_ns };
 	int64_t count = vt_outside_count(c, src, device->dca);
 	bool was_coherent = src->coherent;
 
@@ -85,12 +90,13 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 	if (count < 0 || count > VT_OUTSIDE_MAX_BLOCKS || !vt_outside_make_scratch(device, count)) {
 		result->result = VT_WALK_REFUSED;
 		snprintf(result->why, sizeof(result->why), "%s",
-			 count < 0	    ? "the block tables cannot be read" :
+			 count < 0                     ? "the block tables cannot be read" :
 			 count > VT_OUTSIDE_MAX_BLOCKS ? "too many blocks" :
-					      "not enough memory here");
+							 "not enough memory here");
 		return;
 	}
-	result->owner_tid = src->coherent ? vt_torch_mutex_owner(src, &c->torch.layout, device->dca) : 0;
+	result->owner_tid =
+		src->coherent ? vt_torch_mutex_owner(src, &c->torch.layout, device->dca) : 0;
 	if (result->owner_tid != 0) {
 		/* Its owner may be half-way through a change: nothing is taken on trust. */
 		result->lock = VT_LOCK_HELD_BY;
@@ -98,7 +104,8 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 	}
 	device->scratch.chunk = c->outside->chunk;
 	device->scratch.chunk_size = VT_OUTSIDE_CHUNK;
-	device->walk = vt_torch_walk_read(src, &c->torch.layout, device->dca, ordinal, &limits, &device->scratch, result);
+	device->walk = vt_torch_walk_read(src, &c->torch.layout, device->dca, ordinal, &limits,
+					  &device->scratch, result);
 	src->coherent = was_coherent;
 	c->model->timing.blocks_read_ms += (double)result->read_ns / VT_NS_PER_MS;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator read without a stop. A pass is of one moment when the allocator's statistics say that nothing happened
- * meanwhile (walk/torch/walk.c, struct mark); where they cannot say so for certain, when two passes give the same. Else it is tried
- * again, best when the process is busy with something else.
+ * PyTorch's allocator read without a stop. A pass is of one moment when the allocator's statistics
+ * say that nothing happened meanwhile (walk/torch/walk.c, struct mark); where they cannot say so
+ * for certain, when two passes give the same. Else it is tried again, best when the process is busy
+ * with something else.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 #define QUIET_NS (VT_NS_PER_MS / 5)
 #define NOT_QUIET_NS (50 * VT_NS_PER_MS)
 #define REHEARSALS 3
-#define FEW_BLOCKS 500 /* are read while the target stands still before it could be asked for anything */
+/* are read while the target stands still before it could be asked for anything */
+#define FEW_BLOCKS 500
 
 struct pass {
 	struct vt_torch_device_result result;
@@ -52,7 +54,7 @@ struct reading {
 	 * once, and may give the same.
 	 */
 	bool always_quiet;
-	bool (*try)(struct reading *r); /* true: it is certain, or will not become more so */
+	bool (*try)(struct reading *r);      /* true: it is certain, or will not become more so */
 	struct pass passes[3], *best, *last; /* of settling */
 };
 
@@ -80,11 +82,17 @@ static bool rehearse_once(struct reading *r)
 	return !r->device->result.why[0] || r->device->result.lock == VT_LOCK_HELD_BY;
 }
 
-void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns)
+void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+			 uint64_t deadline_ns)
 {
 	struct reading r = {
-		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns,
-		.at_most = REHEARSALS, .always_quiet = true, .try = rehearse_once,
+		.c = c,
+		.device = device,
+		.ordinal = ordinal,
+		.deadline_ns = deadline_ns,
+		.at_most = REHEARSALS,
+		.always_quiet = true,
+		.try = rehearse_once,
 	};
 
 	if (device->expected > FEW_BLOCKS)
@@ -93,7 +101,8 @@ void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device,
 
 /* ---- without a stop ---- */
 
-static void make_pass(struct vt_collect *c, struct vt_outside_device *device, int ordinal, struct pass *pass)
+static void make_pass(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+		      struct pass *pass)
 {
 	vt_outside_read(c, device, ordinal, vt_now_ns() + PASS_NS);
 	pass->sink.n = 0;
@@ -110,14 +119,18 @@ static bool is_same(const struct pass *a, const struct pass *b)
 	return a->result.result == b->result.result && a->result.owner_tid == b->result.owner_tid &&
 	       a->result.blocks == b->result.blocks && a->result.dropped == b->result.dropped &&
 	       !memcmp(&a->result.stats, &b->result.stats, sizeof(a->result.stats)) &&
-	       !(a->sink.n && memcmp(a->sink.records, b->sink.records, a->sink.n * sizeof(*a->sink.records)));
+	       !(a->sink.n &&
+		 memcmp(a->sink.records, b->sink.records, a->sink.n * sizeof(*a->sink.records)));
 }
 
 /* Of two passes that are not exact, which one tells more. */
 static bool is_better(const struct pass *a, const struct pass *b)
 {
 	static const int rank[] = {
-		[VT_WALK_COMPLETE] = 3, [VT_WALK_UNSTABLE] = 2, [VT_WALK_TRUNCATED] = 1, [VT_WALK_REFUSED] = 0,
+		[VT_WALK_COMPLETE] = 3,
+		[VT_WALK_UNSTABLE] = 2,
+		[VT_WALK_TRUNCATED] = 1,
+		[VT_WALK_REFUSED] = 0,
 	};
 
 	if (a->result.result != b->result.result)
@@ -126,10 +139,12 @@ static bool is_better(const struct pass *a, const struct pass *b)
 }
 
 /*
- * Whether it is known what to show; last: the pass before, NULL for the first. What is the same twice in a row does not change, also
- * when it is not in order: then somebody is in the middle of an operation, and stays there.
+ * Whether it is known what to show; last: the pass before, NULL for the first. What is the same
+ * twice in a row does not change, also when it is not in order: then somebody is in the middle of
+ * an operation, and stays there.
  */
-static bool is_settled(struct vt_outside_device *device, const struct pass *now, const struct pass *last)
+static bool is_settled(struct vt_outside_device *device, const struct pass *now,
+		       const struct pass *last)
 {
 	if (now->result.certain)
 		device->consistency = VT_CONSISTENT_UNCHANGED;
@@ -142,7 +157,8 @@ static bool is_settled(struct vt_outside_device *device, const struct pass *now,
 
 static bool append(struct vt_outside_sink *sink, const struct pass *pass)
 {
-	struct vt_block_rec *room = pass->sink.n ? sink->sink.reserve(&sink->sink, pass->sink.n) : NULL;
+	struct vt_block_rec *room = pass->sink.n ? sink->sink.reserve(&sink->sink, pass->sink.n) :
+						   NULL;
 
 	if (room)
 		memcpy(room, pass->sink.records, pass->sink.n * sizeof(*room));
@@ -164,13 +180,18 @@ static bool settle_once(struct reading *r)
 	return settled;
 }
 
-void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal, uint64_t deadline_ns,
-		       struct vt_outside_sink *sink)
+void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
+		       uint64_t deadline_ns, struct vt_outside_sink *sink)
 {
 	/* The second may tell what the first could not, also of a device whose turn comes late. */
 	struct reading r = {
-		.c = c, .device = device, .ordinal = ordinal, .deadline_ns = deadline_ns,
-		.at_least = 2, .at_most = UINT_MAX, .try = settle_once,
+		.c = c,
+		.device = device,
+		.ordinal = ordinal,
+		.deadline_ns = deadline_ns,
+		.at_least = 2,
+		.at_most = UINT_MAX,
+		.try = settle_once,
 	};
 	const struct pass *best;
 
@@ -181,7 +202,8 @@ void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, i
 	device->result = best->result;
 	if (best->result.result == VT_WALK_COMPLETE && device->consistency == VT_CONSISTENT_NOT) {
 		device->result.result = VT_WALK_UNSTABLE;
-		snprintf(device->result.why, sizeof(device->result.why), "no two passes gave the same");
+		snprintf(device->result.why, sizeof(device->result.why),
+			 "no two passes gave the same");
 	}
 	if (!append(sink, best)) {
 		device->result.result = VT_WALK_TRUNCATED;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's pinned host memory into the model. It is read while the process runs, until two passes agree: copying 100,000 blocks
- * takes longer than threads may be stopped for it, while blocks come and go seldom (that is what the cache is for).
+ * PyTorch's pinned host memory into the model. It is read while the process runs, until two passes
+ * agree: copying 100,000 blocks takes longer than threads may be stopped for it, while blocks come
+ * and go seldom (that is what the cache is for).
  */
 #include <string.h>
 
@@ -11,9 +12,11 @@
 #include "walk/torch/pinned.h"
 
 #define MAX_BLOCKS 1000000
-#define READ_NS (500 * VT_NS_PER_MS) /* all passes together; one takes about 50 ms for 100,000 blocks */
+/* all passes together; one takes about 50 ms for 100,000 blocks */
+#define READ_NS (500 * VT_NS_PER_MS)
 #define PASSES 50
-#define WATCH_NS (20 * VT_NS_PER_S) /* what waits in the kernel for longer than that will not come back */
+/* what waits in the kernel for longer than that will not come back */
+#define WATCH_NS (20 * VT_NS_PER_S)
 
 static const enum vt_allocator_state states[] = {
 	[VT_PINNED_ABSENT] = VT_ALLOCATOR_NOT_LOADED,
@@ -43,7 +46,10 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 		.max_blocks = MAX_BLOCKS,
 		.deadline_ns = vt_now_ns() + READ_NS,
 		.max_passes = PASSES,
-		/* gdb leaves mappings of devices out of its cores, and a driver may pin memory in such */
+		/*
+		 * gdb leaves mappings of devices out of its cores, and a driver may pin memory in
+		 * such
+		 */
 		.maps_now = c->target.live ? maps_now : NULL,
 		.arg = c,
 	};
@@ -72,7 +78,8 @@ static void find_and_read(struct vt_collect *c)
 	pinned->state = states[found.state];
 	if (found.state == VT_PINNED_UNKNOWN)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-not-found",
-			      "pinned host memory is not listed: %s; nothing was guessed", found.why);
+			      "pinned host memory is not listed: %s; nothing was guessed",
+			      found.why);
 	if (found.state == VT_PINNED_FOUND)
 		read_blocks(c, src, found.object);
 }
@@ -81,7 +88,8 @@ void vt_collect_pinned(struct vt_collect *c)
 {
 	if (c->torch_inherited || c->driver == VT_DRIVER_UNUSED) {
 		/* whatever there is was copied by fork(): the parent's */
-		c->model->pinned.state = c->torch_inherited ? VT_ALLOCATOR_INHERITED : VT_ALLOCATOR_NOT_INITIALISED;
+		c->model->pinned.state = c->torch_inherited ? VT_ALLOCATOR_INHERITED :
+							      VT_ALLOCATOR_NOT_INITIALISED;
 		return;
 	}
 	if (!c->target.live) { /* a core */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What vramtap's recorder in the process has: read from outside while the process goes on, or from a core. Its tables are read
- * before the blocks are listed and after (walk/recorder/join.h says why), its stacks when it is known which of them are wanted.
+ * What vramtap's recorder in the process has: read from outside while the process goes on, or from
+ * a core. Its tables are read before the blocks are listed and after (walk/recorder/join.h says
+ * why), its stacks when it is known which of them are wanted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +19,15 @@
 #include "walk/recorder/stacks.h"
 
 /*
- * A thread may have got a block before the blocks were listed, and not have written its record yet. It needs less than a microsecond
- * for that, of its own time: so much time each thread gets, or sleeps, before the records are read; and so long is waited for it.
+ * A thread may have got a block before the blocks were listed, and not have written its record yet.
+ * It needs less than a microsecond for that, of its own time: so much time each thread gets, or
+ * sleeps, before the records are read; and so long is waited for it.
  */
 #define RECORD_NS (50 * VT_NS_PER_US)
 #define SETTLE_NS (20 * VT_NS_PER_MS)
 
-
 struct vt_collect_recorded {
-	uint64_t addr; /* of the head; 0: no recorder */
+	uint64_t addr;    /* of the head; 0: no recorder */
 	int64_t ahead_ns; /* of our clock; all times here are of the target's */
 	bool clock_known; /* else the newest record is taken for now */
 	struct vt_recorder_head head, head_before;
@@ -38,9 +39,9 @@ struct vt_collect_recorded {
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 	size_t n_ooms;
 	unsigned int n_unsettled; /* threads that were kept from a processor all the while */
-	uint64_t now_ns; /* what ages are counted from */
-	bool looked;     /* it was tried to give the model what was found, */
-	bool joined;     /* and it has it */
+	uint64_t now_ns;          /* what ages are counted from */
+	bool looked;              /* it was tried to give the model what was found, */
+	bool joined;              /* and it has it */
 	struct vt_recorder_joined records;
 	struct vt_recorder_stacks stacks;
 	uint32_t *of_block;
@@ -59,7 +60,8 @@ static struct vt_collect_recorded *find(struct vt_collect *c)
 	c->recorded->addr = vt_recorder_find(&c->target.maps, c->target.mem);
 	if (!c->recorded->addr)
 		return NULL;
-	c->recorded->clock_known = c->target.live && vt_timens_ahead(c->target.proc.pid, &c->recorded->ahead_ns);
+	c->recorded->clock_known = c->target.live &&
+				   vt_timens_ahead(c->target.proc.pid, &c->recorded->ahead_ns);
 	return c->recorded;
 }
 
@@ -145,7 +147,9 @@ void vt_collect_recorded_after(struct vt_collect *c)
 	vt_recorder_driver_deinit(&r->driver);
 	r->have_after = false;
 	r->after_ns = target_now(r);
-	r->n_unsettled = c->target.live ? vt_grace_wait(c->target.proc.pid, RECORD_NS, vt_now_ns() + SETTLE_NS) : 0;
+	r->n_unsettled = c->target.live ? vt_grace_wait(c->target.proc.pid, RECORD_NS,
+							vt_now_ns() + SETTLE_NS) :
+					  0;
 	err = read_after(c, r);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
@@ -159,13 +163,17 @@ static uint32_t newest_tick(const struct vt_collect_recorded *r)
 	uint32_t newest = 0;
 
 	for (size_t i = 0; i < r->after.blocks.n; i++)
-		newest = r->after.blocks.data[i].time > newest ? r->after.blocks.data[i].time : newest;
+		newest = r->after.blocks.data[i].time > newest ? r->after.blocks.data[i].time :
+								 newest;
 	for (size_t i = 0; i < r->driver.blocks.n; i++)
-		newest = r->driver.blocks.data[i].time > newest ? r->driver.blocks.data[i].time : newest;
+		newest = r->driver.blocks.data[i].time > newest ? r->driver.blocks.data[i].time :
+								  newest;
 	return newest;
 }
 
-/* A core does not say when it was made, and the clock of another time namespace may not be known. */
+/*
+ * A core does not say when it was made, and the clock of another time namespace may not be known.
+ */
 static void find_now(struct vt_collect_recorded *r)
 {
 	r->now_ns = r->after_ns;
@@ -186,21 +194,26 @@ struct thread {
 	uint64_t start_ns; /* CLOCK_MONOTONIC of the target */
 };
 
-/* /proc counts from boot on in ticks of 10 ms (USER_HZ), and time in suspend as well; records do not. */
+/*
+ * /proc counts from boot on in ticks of 10 ms (USER_HZ), and time in suspend as well; records do
+ * not.
+ */
 static uint64_t suspended_ns(void)
 {
 	struct timespec boot, mono;
 
 	clock_gettime(CLOCK_MONOTONIC, &mono);
 	clock_gettime(CLOCK_BOOTTIME, &boot);
-	return (uint64_t)((boot.tv_sec - mono.tv_sec) * (int64_t)VT_NS_PER_S + boot.tv_nsec - mono.tv_nsec);
+	return (uint64_t)((boot.tv_sec - mono.tv_sec) * (int64_t)VT_NS_PER_S + boot.tv_nsec -
+			  mono.tv_nsec);
 }
 
 #define PROC_TICK_NS (10 * VT_NS_PER_MS)
 #define MAX_THREADS 4096 /* that are asked for; more numbers than that are not those of threads */
 
 /* The thread that has this number now; NULL: there is none, or none that is known. */
-static const struct thread *read_thread(struct vt_collect *c, const struct vt_collect_recorded *r, uint32_t tid)
+static const struct thread *read_thread(struct vt_collect *c, const struct vt_collect_recorded *r,
+					uint32_t tid)
 {
 	struct vt_thread_info info = { 0 };
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, c->target.proc.pid, (pid_t)tid);
@@ -214,15 +227,20 @@ static const struct thread *read_thread(struct vt_collect *c, const struct vt_co
 	return thread;
 }
 
-/* In another pid namespace its numbers mean other threads here; and without the clock it is not known which is the older. */
-static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_recorded *r, uint32_t tid)
+/*
+ * In another pid namespace its numbers mean other threads here; and without the clock it is not
+ * known which is the older.
+ */
+static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_recorded *r,
+					uint32_t tid)
 {
 	const uint64_t *known = vt_map_get(&r->threads, tid);
 	const struct thread *thread;
 
 	if (known)
 		return (const struct thread *)(uintptr_t)*known;
-	if (!r->clock_known || !c->target.proc.same_pid_ns || !tid || tid > INT32_MAX || r->n_threads++ >= MAX_THREADS)
+	if (!r->clock_known || !c->target.proc.same_pid_ns || !tid || tid > INT32_MAX ||
+	    r->n_threads++ >= MAX_THREADS)
 		return NULL;
 	thread = read_thread(c, r, tid);
 	vt_map_put(&r->threads, tid, (uint64_t)(uintptr_t)thread);
@@ -230,16 +248,20 @@ static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_
 }
 
 /* Its number may be that of a newer thread by now. */
-static const char *name_of(struct vt_collect *c, struct vt_collect_recorded *r, uint32_t tid, uint64_t time_ns)
+static const char *name_of(struct vt_collect *c, struct vt_collect_recorded *r, uint32_t tid,
+			   uint64_t time_ns)
 {
 	const struct thread *thread = find_thread(c, r, tid);
 
 	return thread && thread->start_ns <= time_ns + 2 * PROC_TICK_NS ? thread->name : "";
 }
 
-static struct vt_model_record make_record(struct vt_collect *c, struct vt_collect_recorded *r, uint64_t time_ns, uint32_t tid)
+static struct vt_model_record make_record(struct vt_collect *c, struct vt_collect_recorded *r,
+					  uint64_t time_ns, uint32_t tid)
 {
-	return (struct vt_model_record){ .age_ns = age_of(r, time_ns), .tid = (pid_t)tid, .thread = name_of(c, r, tid, time_ns) };
+	return (struct vt_model_record){ .age_ns = age_of(r, time_ns),
+					 .tid = (pid_t)tid,
+					 .thread = name_of(c, r, tid, time_ns) };
 }
 
 static uint64_t time_of(const struct vt_collect_recorded *r, uint32_t ticks)
@@ -254,7 +276,9 @@ static bool join_records(struct vt_collect *c, struct vt_collect_recorded *r)
 	static const struct vt_recorder_pass nothing;
 	static const uint64_t no_times[VT_TORCH_MAX_DEVICES]; /* nothing is known to be older */
 	struct vt_recorder_moment moment = {
-		.before = &nothing, .after = &r->after, .head = &r->head,
+		.before = &nothing,
+		.after = &r->after,
+		.head = &r->head,
 		.listed_ns = r->clock_known ? r->listed_ns : no_times,
 	};
 
@@ -289,11 +313,15 @@ static bool want(struct vt_collect_recorded *r, uint32_t stack, uint32_t *trace)
 	return true;
 }
 
-/* What each block has: a trace, or why it has none; and, where there is a record of it, when and by whom. */
+/*
+ * What each block has: a trace, or why it has none; and, where there is a record of it, when and by
+ * whom.
+ */
 static bool find_blocks(struct vt_collect *c, struct vt_collect_recorded *r)
 {
 	struct vt_model *model = c->model;
-	struct vt_model_record *records = vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records));
+	struct vt_model_record *records =
+		vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records));
 
 	r->of_block = malloc((model->n_blocks + 1) * sizeof(*r->of_block));
 	if (!records || !r->of_block)
@@ -308,7 +336,8 @@ static bool find_blocks(struct vt_collect *c, struct vt_collect_recorded *r)
 		const struct vt_recorder_block *record;
 
 		records[i] = (struct vt_model_record){ .age_ns = VT_NO_AGE, .thread = "" };
-		r->of_block[i] = VT_UNTRACED(fate == VT_RECORD_NONE ? why_none(r, &model->blocks[i]) : why[fate]);
+		r->of_block[i] = VT_UNTRACED(
+			fate == VT_RECORD_NONE ? why_none(r, &model->blocks[i]) : why[fate]);
 		if (fate != VT_RECORD_JOINED)
 			continue;
 		record = &r->after.blocks.data[r->records.record_of[i]];
@@ -333,7 +362,10 @@ static int compare_ranges(const void *pa, const void *pb)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-/* The memory that PyTorch's allocator has from the driver: its segments. False when memory is short. */
+/*
+ * The memory that PyTorch's allocator has from the driver: its segments. False when memory is
+ * short.
+ */
 static bool find_segments(const struct vt_model *model, struct range **ranges, size_t *n)
 {
 	struct range *r = malloc((model->n_blocks + 1) * sizeof(*r));
@@ -352,7 +384,8 @@ static bool find_segments(const struct vt_model *model, struct range **ranges, s
 			next = vt_model_segment_end(model, i, end);
 			last = &model->blocks[next - 1];
 			if (model->blocks[i].state != VT_BLOCK_UNMAPPED)
-				r[(*n)++] = (struct range){ model->blocks[i].addr, last->addr + last->size };
+				r[(*n)++] = (struct range){ model->blocks[i].addr,
+							    last->addr + last->size };
 		}
 	}
 	if (*n > 1)
@@ -360,7 +393,10 @@ static bool find_segments(const struct vt_model *model, struct range **ranges, s
 	return true;
 }
 
-/* Whether it and some segment have memory in common: a segment is one allocation of the driver, or some mapped ones. */
+/*
+ * Whether it and some segment have memory in common: a segment is one allocation of the driver, or
+ * some mapped ones.
+ */
 static bool is_segment(const struct range *ranges, size_t n, uint64_t start, uint64_t size)
 {
 	uint64_t end = size < UINT64_MAX - start ? start + size : UINT64_MAX;
@@ -395,7 +431,8 @@ static int compare_driver(const void *pa, const void *pb)
 	return (a->addr > b->addr) - (a->addr < b->addr);
 }
 
-static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *r, const struct range *segments, size_t n_segments)
+static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *r,
+			      const struct range *segments, size_t n_segments)
 {
 	size_t n = r->driver.blocks.n;
 
@@ -403,19 +440,29 @@ static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *
 		qsort(r->driver.blocks.data, n, sizeof(*r->driver.blocks.data), compare_driver);
 	for (size_t i = 0; i < n; i++) {
 		const struct vt_recorder_driver_block *from = &r->driver.blocks.data[i];
-		bool known = from->kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[from->kind].kind;
+		bool known = from->kind < sizeof(kinds) / sizeof(kinds[0]) &&
+			     kinds[from->kind].kind;
 		struct vt_model_driver_block *block;
 
-		/* One that was moved while the table was read is there twice. No address space has room for more than this. */
-		if (!known || !from->size || from->size >> VT_RECORDER_SIZE_BITS || (i && from->addr == r->driver.blocks.data[i - 1].addr))
+		/*
+		 * One that was moved while the table was read is there twice. No address space has
+		 * room for more than this.
+		 */
+		if (!known || !from->size || from->size >> VT_RECORDER_SIZE_BITS ||
+		    (i && from->addr == r->driver.blocks.data[i - 1].addr))
 			continue;
 		block = vt_vec_append(&c->model->driver_blocks);
 		if (!block)
 			return false;
 		*block = (struct vt_model_driver_block){
-			.addr = from->addr, .size = from->size, .stream = from->stream, .device = from->device < 0 ? -1 : from->device,
-			.kind = kinds[from->kind].kind, .on_device = kinds[from->kind].on_device,
-			.of_pytorch = kinds[from->kind].on_device && is_segment(segments, n_segments, from->addr, from->size),
+			.addr = from->addr,
+			.size = from->size,
+			.stream = from->stream,
+			.device = from->device < 0 ? -1 : from->device,
+			.kind = kinds[from->kind].kind,
+			.on_device = kinds[from->kind].on_device,
+			.of_pytorch = kinds[from->kind].on_device &&
+				      is_segment(segments, n_segments, from->addr, from->size),
 			.record = make_record(c, r, time_of(r, from->time), from->tid),
 		};
 		/* Its own segments PyTorch accounts for; their stacks are not wanted. */
@@ -451,7 +498,8 @@ static bool find_ooms(struct vt_collect *c, struct vt_collect_recorded *r)
 			.of_pytorch = from->kind == VT_OOM_PYTORCH,
 			.requested = from->requested,
 			.age_ns = age_of(r, from->time_ns),
-			.free_bytes = from->free_bytes, .total_bytes = from->total_bytes,
+			.free_bytes = from->free_bytes,
+			.total_bytes = from->total_bytes,
 			.waited_ns = from->waited_ns,
 			.device = from->device < 0 ? -1 : from->device,
 			.error = from->error,
@@ -468,7 +516,9 @@ static bool find_ooms(struct vt_collect *c, struct vt_collect_recorded *r)
 
 static const char *driver_method(const struct vt_recorder_head *head)
 {
-	return head->driver_method == VT_DRIVER_CUPTI ? "CUPTI" : head->driver_method == VT_DRIVER_GOT ? "GOT" : NULL;
+	return head->driver_method == VT_DRIVER_CUPTI ? "CUPTI" :
+	       head->driver_method == VT_DRIVER_GOT   ? "GOT" :
+							NULL;
 }
 
 static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded *r)
@@ -492,7 +542,8 @@ static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded
 	recorder->native = head->native != 0;
 	recorder->driver = driver_method(head);
 	recorder->sample_bytes = head->sample_bytes;
-	recorder->sample_now_bytes = r->after.sample > head->sample_now ? r->after.sample : head->sample_now;
+	recorder->sample_now_bytes = r->after.sample > head->sample_now ? r->after.sample :
+									  head->sample_now;
 	recorder->memory_bytes = head->memory;
 	recorder->max_memory_bytes = head->max_memory;
 	recorder->allocations = r->after.allocations + head->lost;
@@ -506,14 +557,17 @@ static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded
 static void say_state(struct vt_collect *c, const struct vt_collect_recorded *r)
 {
 	if (r->found == VT_RECORDER_FOREIGN)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-version",
-			      "the recorder in the process is of another version of vramtap: what it has recorded is not shown");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-version",
+			"the recorder in the process is of another version of vramtap: what it has recorded is not shown");
 	if (r->found == VT_RECORDER_DAMAGED)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "damaged",
-			      "the recorder's state in the process makes no sense: what it has recorded is not shown");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "damaged",
+			"the recorder's state in the process makes no sense: what it has recorded is not shown");
 	if (r->found == VT_RECORDER_INHERITED)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "inherited",
-			      "the recorder in this process is the copy that fork() made of the parent's: nothing is recorded here");
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "inherited",
+			"the recorder in this process is the copy that fork() made of the parent's: nothing is recorded here");
 }
 
 static bool is_in_recorder(const struct vt_model_thread *thread)
@@ -521,7 +575,8 @@ static bool is_in_recorder(const struct vt_model_thread *thread)
 	for (size_t i = 0; i < thread->stack.n_frames; i++) {
 		const struct vt_model_frame *f = &thread->stack.frames[i];
 
-		if (f->kind == VT_FRAME_NATIVE && f->module && strstr(f->module, VT_RECORDER_FILE_NAME))
+		if (f->kind == VT_FRAME_NATIVE && f->module &&
+		    strstr(f->module, VT_RECORDER_FILE_NAME))
 			return true;
 	}
 	return false;
@@ -535,9 +590,11 @@ static void say_who_is_in_the_middle(struct vt_collect *c)
 	for (size_t i = 0; i < c->model->threads.n; i++)
 		n += is_in_recorder(&c->model->threads.data[i]);
 	if (n)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "in-the-middle",
-			      "threads that were in the middle of an allocation: %zu; a block that one had just got, of the same size as "
-			      "the one before at its address, is shown with the backtrace of the one before", n);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "in-the-middle",
+			"threads that were in the middle of an allocation: %zu; a block that one had just got, of the same size as "
+			"the one before at its address, is shown with the backtrace of the one before",
+			n);
 }
 
 static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_recorded *r)
@@ -548,49 +605,65 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 		say_who_is_in_the_middle(c);
 
 	if (r->after.n_unread)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "tables-unread",
-			      "%u of the recorder's %d tables of blocks could not be read: blocks without a backtrace may be recorded",
-			      r->after.n_unread, VT_RECORDER_SHARDS);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "tables-unread",
+			"%u of the recorder's %d tables of blocks could not be read: blocks without a backtrace may be recorded",
+			r->after.n_unread, VT_RECORDER_SHARDS);
 	if (r->after.n_damaged || r->driver.n_damaged)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "records-damaged",
-			      "%zu of the recorder's records do not hold together and are not shown",
-			      r->after.n_damaged + r->driver.n_damaged);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "records-damaged",
+			"%zu of the recorder's records do not hold together and are not shown",
+			r->after.n_damaged + r->driver.n_damaged);
 	if (r->driver.unread || r->driver.moving)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "driver-unread",
-			      r->driver.unread ? "the recorder's table of the driver's allocations could not be read" :
-						 "the recorder's table of the driver's allocations changed all the while it was read: some may "
-						 "be missing, or freed by now");
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "driver-unread",
+			r->driver.unread ?
+				"the recorder's table of the driver's allocations could not be read" :
+				"the recorder's table of the driver's allocations changed all the while it was read: some may "
+				"be missing, or freed by now");
 	if (r->stacks.n_invalid || r->records.n[VT_RECORD_TWICE])
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-damaged",
-			      "%zu of the recorder's stacks, and %zu of its records, do not hold together and are not shown%s%s",
-			      r->stacks.n_invalid, r->records.n[VT_RECORD_TWICE], r->stacks.why[0] ? ": " : "", r->stacks.why);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-damaged",
+			"%zu of the recorder's stacks, and %zu of its records, do not hold together and are not shown%s%s",
+			r->stacks.n_invalid, r->records.n[VT_RECORD_TWICE],
+			r->stacks.why[0] ? ": " : "", r->stacks.why);
 	if (r->stacks.cut)
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-cut",
-			      "there are too many different backtraces: only the first %zu were read", r->stacks.traces.n - r->stacks.n_invalid);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-cut",
+			"there are too many different backtraces: only the first %zu were read",
+			r->stacks.traces.n - r->stacks.n_invalid);
 	if (r->records.n[VT_RECORD_CHANGED])
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-changed",
-			      "%zu blocks were allocated or freed too close to the listing to match with a record",
-			      r->records.n[VT_RECORD_CHANGED]);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-changed",
+			"%zu blocks were allocated or freed too close to the listing to match with a record",
+			r->records.n[VT_RECORD_CHANGED]);
 	if (r->records.n[VT_RECORD_MISMATCH])
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
-			      "blocks that came into being while recording was on, but not by the allocator's entries (as where the state "
-			      "of a CUDA graph's pool is restored), and have no backtrace: %zu", r->records.n[VT_RECORD_MISMATCH]);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
+			"blocks that came into being while recording was on, but not by the allocator's entries (as where the state "
+			"of a CUDA graph's pool is restored), and have no backtrace: %zu",
+			r->records.n[VT_RECORD_MISMATCH]);
 	if (c->target.live && !r->clock_known)
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "other-clock",
-			      "the process has a time namespace whose clock is not known: ages are counted from the newest record on");
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "other-clock",
+			"the process has a time namespace whose clock is not known: ages are counted from the newest record on");
 	if (r->n_unsettled)
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "unsettled",
-			      "threads that wanted to run and could not: %u; had one just got a block, that block is shown as older than the "
-			      "recording or, if the one before at its address was of the same size, with that one's backtrace",
-			      r->n_unsettled);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "unsettled",
+			"threads that wanted to run and could not: %u; had one just got a block, that block is shown as older than the "
+			"recording or, if the one before at its address was of the same size, with that one's backtrace",
+			r->n_unsettled);
 	if (r->head.lost)
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "lost",
-			      "allocations that left no record, beside those that sampling left out: %llu", (unsigned long long)r->head.lost);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "lost",
+			"allocations that left no record, beside those that sampling left out: %llu",
+			(unsigned long long)r->head.lost);
 	if (r->stacks.n_gone)
-		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "code-gone",
-			      "functions in recorded backtraces whose code objects are not there any more, so that their frames have no "
-			      "names: %zu",
-			      r->stacks.n_gone);
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "code-gone",
+			"functions in recorded backtraces whose code objects are not there any more, so that their frames have no "
+			"names: %zu",
+			r->stacks.n_gone);
 }
 
 /* What is still of the recording that was read; the tables are given back when it ends. */
@@ -598,7 +671,8 @@ static bool is_still_on(struct vt_collect *c, const struct vt_collect_recorded *
 {
 	VT_FREE struct vt_recorder_head *head = malloc(sizeof(*head));
 	enum vt_recorder_found found;
-	struct vt_error *err = head ? vt_recorder_head_read(c->target.mem, r->addr, head, &found) : &vt_enomem;
+	struct vt_error *err = head ? vt_recorder_head_read(c->target.mem, r->addr, head, &found) :
+				      &vt_enomem;
 	bool on = !err && found == VT_RECORDER_IS_ON && vt_recorder_is_same_time(head, &r->head);
 
 	vt_error_destroy(err);
@@ -611,8 +685,9 @@ static void forget(struct vt_collect *c)
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
 	c->model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_OFF };
-	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "ended",
-		      "recording was switched off while it was read: what was recorded is not shown");
+	vt_model_diag(
+		c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "ended",
+		"recording was switched off while it was read: what was recorded is not shown");
 }
 
 static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
@@ -623,8 +698,9 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 	if (!r->stacks.python.n)
 		return;
 	if (!python) {
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "python",
-			      "the Python frames of recorded backtraces have no names: the interpreter cannot be read");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "python",
+			"the Python frames of recorded backtraces have no names: the interpreter cannot be read");
 		return;
 	}
 	if (c->target.live)
@@ -632,14 +708,17 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 	err = vt_recorder_stacks_name(&r->stacks, python, c->target.mem, c->target.cached);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
-				      "names of Python frames in recorded backtraces are missing", err);
+				      "names of Python frames in recorded backtraces are missing",
+				      err);
 	for (size_t i = 0; i < r->stacks.python.n; i++) {
 		struct vt_python_place *place = &r->stacks.python.data[i];
-		const struct vt_recorder_code *code = &r->stacks.codes.data[r->stacks.code_of.data[i]];
+		const struct vt_recorder_code *code =
+			&r->stacks.codes.data[r->stacks.code_of.data[i]];
 
 		if (err || place->valid)
 			continue;
-		place->function = vt_arena_printf(&c->model->arena, VT_FREED_CODE ", first line %d>", (int)code->firstlineno);
+		place->function = vt_arena_printf(
+			&c->model->arena, VT_FREED_CODE ", first line %d>", (int)code->firstlineno);
 		place->file = NULL;
 		place->line = 0;
 	}
@@ -648,7 +727,8 @@ static void name_stacks(struct vt_collect *c, struct vt_collect_recorded *r)
 static struct vt_error *join(struct vt_collect *c, struct vt_collect_recorded *r)
 {
 	find_now(r);
-	if (!join_records(c, r) || !find_blocks(c, r) || !find_driver_blocks(c, r) || !find_ooms(c, r))
+	if (!join_records(c, r) || !find_blocks(c, r) || !find_driver_blocks(c, r) ||
+	    !find_ooms(c, r))
 		return &vt_enomem;
 	VT_TRY(vt_recorder_stacks_read(c->target.mem, r->addr, &r->stacks));
 	name_stacks(c, r);
@@ -690,7 +770,9 @@ void vt_collect_recorded_join(struct vt_collect *c)
 /* A trace that does not hold together is none. */
 static uint32_t checked(const struct vt_collect_recorded *r, uint32_t trace)
 {
-	return !VT_IS_UNTRACED(trace) && r->stacks.traces.data[trace].invalid ? VT_UNTRACED(VT_UNTRACED_UNREADABLE) : trace;
+	return !VT_IS_UNTRACED(trace) && r->stacks.traces.data[trace].invalid ?
+		       VT_UNTRACED(VT_UNTRACED_UNREADABLE) :
+		       trace;
 }
 
 bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set)
@@ -706,7 +788,9 @@ bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set)
 		const struct vt_recorder_trace *trace = &r->stacks.traces.data[i];
 
 		r->traces[i] = (struct vt_trace_in_set){
-			.frames = trace->frames, .n_python = trace->n_python, .n_native = trace->n_native,
+			.frames = trace->frames,
+			.n_python = trace->n_python,
+			.n_native = trace->n_native,
 			.python_cut = trace->flags & VT_STACK_PYTHON_CUT,
 			.native_cut = trace->flags & (VT_STACK_NATIVE_CUT | VT_STACK_NATIVE_LOST),
 			.native_guess = trace->flags & VT_STACK_NATIVE_GUESS,
@@ -715,15 +799,19 @@ bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set)
 	for (size_t i = 0; i < c->model->n_blocks; i++)
 		r->of_block[i] = checked(r, r->of_block[i]);
 	*set = (struct vt_trace_set){
-		.python = r->stacks.python.data, .n_python = r->stacks.python.n,
-		.native = r->stacks.native.data, .n_native = r->stacks.native.n,
-		.traces = r->traces, .n_traces = r->stacks.traces.n,
+		.python = r->stacks.python.data,
+		.n_python = r->stacks.python.n,
+		.native = r->stacks.native.data,
+		.n_native = r->stacks.native.n,
+		.traces = r->traces,
+		.n_traces = r->stacks.traces.n,
 		.of_block = r->of_block,
 	};
 	return true;
 }
 
-void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, uint32_t *trace), void *arg)
+void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, uint32_t *trace),
+				void *arg)
 {
 	struct vt_collect_recorded *r = c->recorded;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where every thread is. While the threads are stopped only raw data is copied (registers, stacks, chains of Python
- * frames); unwinding, names and merging come after they run again.
+ * Where every thread is. While the threads are stopped only raw data is copied (registers, stacks,
+ * chains of Python frames); unwinding, names and merging come after they run again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,10 +18,14 @@
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 #define MAP_AGE_NS (50 * VT_NS_PER_MS)   /* a memory map is read again when it is older */
 
-/* Libraries may have been loaded since the first look (our helper's, too), unless that was a moment ago: to read it takes a millisecond. */
+/*
+ * Libraries may have been loaded since the first look (our helper's, too), unless that was a moment
+ * ago: to read it takes a millisecond.
+ */
 static bool is_map_old(const struct vt_collect *c)
 {
-	return ((c->options->want & VT_WANT_MEMORY) && c->options->touch == VT_TOUCH_INSIDE) || vt_now_ns() - c->start_ns > MAP_AGE_NS;
+	return ((c->options->want & VT_WANT_MEMORY) && c->options->touch == VT_TOUCH_INSIDE) ||
+	       vt_now_ns() - c->start_ns > MAP_AGE_NS;
 }
 
 static void refresh_maps(struct vt_collect *c)
@@ -30,7 +34,8 @@ static void refresh_maps(struct vt_collect *c)
 
 	c->torch.c10_cuda = NULL;
 	if (err)
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "names of native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "names of native frames are missing", err);
 }
 
 static void find_python(struct vt_stacks *s)
@@ -45,19 +50,25 @@ static void find_python(struct vt_stacks *s)
 	err = c->target.origin->find_python(&c->target, python);
 	s->have_python = !err;
 	if (s->have_python) {
-		c->model->versions.python =
-			python->micro < 0 ?
-				vt_arena_printf(&c->model->arena, "%d.%d", python->major, python->minor) :
-				vt_arena_printf(&c->model->arena, "%d.%d.%d", python->major, python->minor, python->micro);
+		c->model->versions.python = python->micro < 0 ?
+						    vt_arena_printf(&c->model->arena, "%d.%d",
+								    python->major, python->minor) :
+						    vt_arena_printf(&c->model->arena, "%d.%d.%d",
+								    python->major, python->minor,
+								    python->micro);
 		c->model->versions.python_free_threaded = python->free_threaded;
 		return;
 	}
 	c->model->versions.python = "";
 	if (!vt_error_catch(&err, VT_ERR_NOTFOUND))
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON, "Python frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_PYTHON,
+				      "Python frames are missing", err);
 }
 
-/* Threads that were started after the list was made and were stopped all the same belong to the report. */
+/*
+ * Threads that were started after the list was made and were stopped all the same belong to the
+ * report.
+ */
 static void add_new_threads(struct vt_stacks *s)
 {
 	const struct vt_session *session = &s->c->stop.session;
@@ -71,10 +82,12 @@ static void add_new_threads(struct vt_stacks *s)
 		const struct vt_session_thread *thread = &session->threads.data[i];
 		struct vt_thread_info info = { 0 };
 
-		if (!thread->stopped || thread->tid == s->c->helper_tid || vt_map_get(&known, (uint64_t)thread->tid))
+		if (!thread->stopped || thread->tid == s->c->helper_tid ||
+		    vt_map_get(&known, (uint64_t)thread->tid))
 			continue;
 
-		struct vt_error *err = vt_thread_info_read(&info, s->c->target.proc.pid, thread->tid);
+		struct vt_error *err =
+			vt_thread_info_read(&info, s->c->target.proc.pid, thread->tid);
 		struct vt_thread_info *added = err ? NULL : vt_vec_append(&s->list.threads);
 
 		if (added)
@@ -108,7 +121,9 @@ static void place_threads(struct vt_stacks *s)
 				s->places[*index] = (struct vt_place){
 					.round = round,
 					.thread = thread,
-					.sample = thread->stopped || !round->samples ? NULL : &round->samples[k],
+					.sample = thread->stopped || !round->samples ?
+							  NULL :
+							  &round->samples[k],
 				};
 		}
 	}
@@ -119,24 +134,36 @@ static void place_threads(struct vt_stacks *s)
 }
 
 /*
- * The list was made a moment before the stop: what a thread waits for must be what it waited for when its stack was taken.
- * A wait that the stop interrupted shows one of the kernel's restart codes (include/linux/errno.h), or EINTR.
+ * The list was made a moment before the stop: what a thread waits for must be what it waited for
+ * when its stack was taken. A wait that the stop interrupted shows one of the kernel's restart
+ * codes (include/linux/errno.h), or EINTR.
  */
 static void correct_stopped(const struct vt_session_thread *thread, struct vt_thread_info *info)
 {
-	enum { ERESTARTSYS = 512, ERESTARTNOINTR = 513, ERESTARTNOHAND = 514, ERESTART_RESTARTBLOCK = 516 };
+	enum {
+		ERESTARTSYS = 512,
+		ERESTARTNOINTR = 513,
+		ERESTARTNOHAND = 514,
+		ERESTART_RESTARTBLOCK = 516
+	};
 
 	/* What has stopped is not in uninterruptible sleep any more, in which the list found it. */
-	if (thread->was_group_stopped || (info->state != 'S' && info->state != 'R' && info->state != 'D'))
+	if (thread->was_group_stopped ||
+	    (info->state != 'S' && info->state != 'R' && info->state != 'D'))
 		return;
 
 	int64_t result = (int64_t)thread->regs.r[VT_REG_RAX];
 	bool waited = thread->regs.orig_rax >= 0 &&
-		      (result == -ERESTARTSYS || result == -ERESTARTNOINTR || result == -ERESTARTNOHAND ||
-		       result == -ERESTART_RESTARTBLOCK || result == -EINTR);
+		      (result == -ERESTARTSYS || result == -ERESTARTNOINTR ||
+		       result == -ERESTARTNOHAND || result == -ERESTART_RESTARTBLOCK ||
+		       result == -EINTR);
 
-	/* It slept in a page fault, which the stop interrupted: it is still at the instruction that faults. */
-	if (info->state == 'S' && info->syscall_known && !info->in_syscall && info->pc == thread->regs.r[VT_REG_RIP])
+	/*
+	 * It slept in a page fault, which the stop interrupted: it is still at the instruction that
+	 * faults.
+	 */
+	if (info->state == 'S' && info->syscall_known && !info->in_syscall &&
+	    info->pc == thread->regs.r[VT_REG_RIP])
 		return;
 	if (waited) {
 		info->state = 'S';
@@ -150,7 +177,10 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 	}
 }
 
-/* One that ran while it was read was in its system call before, but what of it is true now is not known. */
+/*
+ * One that ran while it was read was in its system call before, but what of it is true now is not
+ * known.
+ */
 static void correct_sampled(const struct vt_place *place, struct vt_thread_info *info)
 {
 	if (!place->thread->sampled) {
@@ -167,7 +197,10 @@ static void correct_sampled(const struct vt_place *place, struct vt_thread_info 
 	memcpy(info->syscall_args, seen->syscall_args, sizeof(info->syscall_args));
 }
 
-/* False when it was in another system call than info said: where it slept in the kernel is not known then. */
+/*
+ * False when it was in another system call than info said: where it slept in the kernel is not
+ * known then.
+ */
 static bool correct_wait(const struct vt_place *place, struct vt_thread_info *info)
 {
 	bool was_in_syscall = info->in_syscall, was_stuck = info->state == 'D';
@@ -179,7 +212,8 @@ static bool correct_wait(const struct vt_place *place, struct vt_thread_info *in
 		correct_stopped(place->thread, info);
 	else if (place->sample)
 		correct_sampled(place, info);
-	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr) && (!was_stuck || info->state == 'D'))
+	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr) &&
+	    (!was_stuck || info->state == 'D'))
 		return true;
 	info->wchan[0] = '\0';
 	return false;
@@ -199,16 +233,20 @@ static const char *why_unread(const struct vt_place *place, const struct vt_thre
 		return "it ended, or there was no memory for it here";
 	if (place->thread->why)
 		return place->thread->why;
-	return place->sample && place->sample->asleep ? "it ran while it was read" : "it was running";
+	return place->sample && place->sample->asleep ? "it ran while it was read" :
+							"it was running";
 }
 
 /*
- * What of a deep stack was not copied is read from the target itself, by now without anything that holds it: if the thread
- * has run since the sample, the outer frames may be those of another moment.
+ * What of a deep stack was not copied is read from the target itself, by now without anything that
+ * holds it: if the thread has run since the sample, the outer frames may be those of another
+ * moment.
  */
-static void check_deep(struct vt_stacks *s, const struct vt_place *place, struct vt_native_stack *stack)
+static void check_deep(struct vt_stacks *s, const struct vt_place *place,
+		       struct vt_native_stack *stack)
 {
-	if (!place->thread->sampled || !place->round->snapshot || !vt_snapshot_cut_threads(place->round->snapshot) ||
+	if (!place->thread->sampled || !place->round->snapshot ||
+	    !vt_snapshot_cut_threads(place->round->snapshot) ||
 	    vt_thread_sample_holds(place->sample, s->c->target.proc.pid))
 		return;
 	place->thread->sampled = false;
@@ -221,7 +259,8 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 {
 	struct vt_collect *c = s->c;
 	struct vt_unwinder *unwinder = NULL;
-	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) : c->target.cached;
+	struct vt_memsrc *src = round->snapshot ? vt_snapshot_source(round->snapshot) :
+						  c->target.cached;
 
 	VT_TRY(vt_unwinder_create(&c->target.modules, src, &unwinder));
 	for (size_t i = 0; i < s->list.threads.n; i++) {
@@ -229,7 +268,8 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 
 		if (place->round != round || !is_read(place))
 			continue;
-		vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid, &place->thread->regs, &s->native[i]));
+		vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid,
+						  &place->thread->regs, &s->native[i]));
 		check_deep(s, place, &s->native[i]);
 	}
 	vt_unwinder_destroy(unwinder);
@@ -256,7 +296,8 @@ static struct vt_error *start_lines(struct vt_stacks *s)
 		.arg = options->together ? options->together->arg : NULL,
 	};
 
-	return vt_native_lines_start(&s->c->target.modules, s->native, s->list.threads.n, VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
+	return vt_native_lines_start(&s->c->target.modules, s->native, s->list.threads.n,
+				     VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
 }
 
 static void unwind_all(struct vt_stacks *s)
@@ -267,17 +308,20 @@ static void unwind_all(struct vt_stacks *s)
 	for (size_t r = 0; r < s->n_rounds && !err; r++)
 		err = unwind_round(s, &s->rounds[r]);
 	if (err) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "native frames are missing", err);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
+				      "native frames are missing", err);
 		return;
 	}
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		s->native[i].tid = s->list.threads.data[i].tid;
 		if (!is_read(&s->places[i]))
-			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s", why_unread(&s->places[i], &s->list.threads.data[i]));
+			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s",
+				 why_unread(&s->places[i], &s->list.threads.data[i]));
 	}
 	if (c->options->debuginfod)
 		allow_debuginfod(c);
-	err = vt_native_symbolise(&c->target.modules, s->native, s->list.threads.n, &c->model->arena);
+	err = vt_native_symbolise(&c->target.modules, s->native, s->list.threads.n,
+				  &c->model->arena);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 				      "names of native frames are missing", err);
@@ -303,14 +347,16 @@ static void finish_lines(struct vt_stacks *s)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_STACKS,
 				      "source lines of native frames are missing", err);
 	else if (missing)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "source-lines",
-			      "source lines and inlined functions are missing at %zu places: the debug information there is "
-			      "damaged, or takes too long to read", missing);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "source-lines",
+			"source lines and inlined functions are missing at %zu places: the debug information there is "
+			"damaged, or takes too long to read",
+			missing);
 }
 
 /*
- * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; where that is not known, by the
- * number that the thread has in its own pid namespace.
+ * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; where that
+ * is not known, by the number that the thread has in its own pid namespace.
  */
 static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 {
@@ -343,7 +389,10 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 	return ok;
 }
 
-/* Stacks of subinterpreters of which it is not known which threads they are of (walk/python/join.c). */
+/*
+ * Stacks of subinterpreters of which it is not known which threads they are of
+ * (walk/python/join.c).
+ */
 static size_t count_unplaced(const struct vt_python *python)
 {
 	size_t n = 0;
@@ -363,9 +412,10 @@ static void match_python_threads(struct vt_stacks *s)
 		unplaced = count_unplaced(&s->rounds[r].python);
 	}
 	if (unplaced)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "subinterpreters",
-			      "%zu Python stacks of subinterpreters are missing: it is not known which threads they are of",
-			      unplaced);
+		vt_model_diag(
+			s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "subinterpreters",
+			"%zu Python stacks of subinterpreters are missing: it is not known which threads they are of",
+			unplaced);
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "nomem",
 			      "Python frames are missing: not enough memory here");
@@ -378,10 +428,12 @@ static void say_without_locals(struct vt_stacks *s)
 	for (size_t r = 0; s->have_python && r < s->n_rounds; r++)
 		n += s->rounds[r].python.n_without_locals;
 	if (n)
-		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "locals",
-			      s->c->options->touch == VT_TOUCH_NOTHING || s->n_escaped ?
-			      "the local variables of %zu frames are missing: they are read of a stopped process only" :
-			      "the local variables of %zu frames are missing: there was no time for more", n);
+		vt_model_diag(
+			s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "locals",
+			s->c->options->touch == VT_TOUCH_NOTHING || s->n_escaped ?
+				"the local variables of %zu frames are missing: they are read of a stopped process only" :
+				"the local variables of %zu frames are missing: there was no time for more",
+			n);
 }
 
 static void resolve_python(struct vt_stacks *s)
@@ -408,12 +460,15 @@ static void say_no_memory_for_stack(struct vt_stacks *s, pid_t tid)
 static const char *why_incomplete(struct vt_stacks *s, const struct vt_native_stack *native,
 				  const struct vt_python_thread *python)
 {
-	const char *why = native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
+	const char *why = native->why[0]           ? native->why :
+			  python && python->why[0] ? python->why :
+						     NULL;
 
 	return why ? vt_arena_strdup(&s->c->model->arena, why) : NULL;
 }
 
-static void keep_python_frames(struct vt_model_stack *stack, const struct vt_python_thread *python, struct vt_arena *arena)
+static void keep_python_frames(struct vt_model_stack *stack, const struct vt_python_thread *python,
+			       struct vt_arena *arena)
 {
 	size_t kept = 0;
 
@@ -428,8 +483,9 @@ static void keep_python_frames(struct vt_model_stack *stack, const struct vt_pyt
 }
 
 /*
- * What a thread waits for is seen in all of its frames, so those that are not wanted go last. Native frames alone are not
- * what is left of the merged ones: there the interpreter's own are left out.
+ * What a thread waits for is seen in all of its frames, so those that are not wanted go last.
+ * Native frames alone are not what is left of the merged ones: there the interpreter's own are left
+ * out.
  */
 static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *thread)
 {
@@ -437,13 +493,14 @@ static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *th
 
 	if (model->view == VT_VIEW_PYTHON)
 		keep_python_frames(&thread->stack, s->places[i].python, &model->arena);
-	if (model->view == VT_VIEW_NATIVE && !vt_merge_stacks(&s->native[i], NULL, &thread->stack, &model->arena))
+	if (model->view == VT_VIEW_NATIVE &&
+	    !vt_merge_stacks(&s->native[i], NULL, &thread->stack, &model->arena))
 		say_no_memory_for_stack(s, thread->tid);
 }
 
 /*
- * 1 holds it, 0 not, -1 unknown. In different rounds different threads may have had it: the last one decides, and a thread
- * that was read in an earlier one must have had it then, too.
+ * 1 holds it, 0 not, -1 unknown. In different rounds different threads may have had it: the last
+ * one decides, and a thread that was read in an earlier one must have had it then, too.
  */
 static int gil_of(const struct vt_stacks *s, const struct vt_place *place)
 {
@@ -515,22 +572,26 @@ static void say_what_is_missing(struct vt_stacks *s)
 	for (size_t i = 0; i < c->model->threads.n; i++) {
 		const struct vt_model_thread *thread = &c->model->threads.data[i];
 
-		/* A main thread that called pthread_exit() stays as a zombie: it has no stack to miss. */
-		bare += thread->stack.n_frames == 0 && thread->state != 'Z' && thread->state != 'X' &&
-			c->model->view != VT_VIEW_PYTHON;
+		/*
+		 * A main thread that called pthread_exit() stays as a zombie: it has no stack to
+		 * miss.
+		 */
+		bare += thread->stack.n_frames == 0 && thread->state != 'Z' &&
+			thread->state != 'X' && c->model->view != VT_VIEW_PYTHON;
 	}
 	if (s->n_ran)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "ran",
-			      "%zu of %zu threads were not stopped and ran: of them there are no native frames", s->n_ran,
-			      c->model->threads.n);
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "ran",
+			"%zu of %zu threads were not stopped and ran: of them there are no native frames",
+			s->n_ran, c->model->threads.n);
 	else if (s->n_escaped && c->options->touch != VT_TOUCH_NOTHING)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
-			      "%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
-			      s->n_escaped, c->model->threads.n);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
+			"%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
+			s->n_escaped, c->model->threads.n);
 	if (bare)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "no-frames",
-			      "%zu of %zu threads have no stack", bare,
-			      c->model->threads.n);
+			      "%zu of %zu threads have no stack", bare, c->model->threads.n);
 }
 
 /* Everything here wants 64-bit words, and so does what reads the thread's registers. */
@@ -564,11 +625,14 @@ static uint64_t gil_address(const struct vt_place *place)
 {
 	const struct vt_python *python = place->round ? &place->round->python : NULL;
 
-	return place->python && place->python->gil < python->gils.n ? python->gils.data[place->python->gil].addr : 0;
+	return place->python && place->python->gil < python->gils.n ?
+		       python->gils.data[place->python->gil].addr :
+		       0;
 }
 
 /* The thread that holds the GIL that a thread waits for. */
-static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s, const struct vt_place *place)
+static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s,
+						     const struct vt_place *place)
 {
 	const struct vt_model *model = s->c->model;
 	uint64_t gil = gil_address(place);
@@ -584,7 +648,10 @@ static void name_gil_holders(struct vt_stacks *s)
 {
 	struct vt_model *model = s->c->model;
 
-	/* Threads were added in the order of the list; when one is missing for want of memory, nothing goes together. */
+	/*
+	 * Threads were added in the order of the list; when one is missing for want of memory,
+	 * nothing goes together.
+	 */
 	for (size_t i = 0; model->threads.n == s->list.threads.n && i < model->threads.n; i++) {
 		struct vt_model_thread *thread = &model->threads.data[i];
 		const struct vt_python_thread *python = s->places[i].python;
@@ -609,7 +676,8 @@ static void look_for_gil_holders(struct vt_stacks *s)
 		bool found = !gil->holder;
 
 		for (size_t i = 0; i < model->threads.n && !found; i++)
-			found = model->threads.data[i].gil == 1 && gil_address(&s->places[i]) == gil->addr;
+			found = model->threads.data[i].gil == 1 &&
+				gil_address(&s->places[i]) == gil->addr;
 		if (found)
 			continue;
 		char tid[32] = "";
@@ -617,8 +685,10 @@ static void look_for_gil_holders(struct vt_stacks *s)
 		if (gil->holder_tid)
 			snprintf(tid, sizeof(tid), " (by thread %d)", (int)gil->holder_tid);
 		model->gil_holder_missing = true;
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "gil-holder-missing",
-			      "the GIL is held%s, by none of the threads whose Python frames are in the core", tid);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "gil-holder-missing",
+			"the GIL is held%s, by none of the threads whose Python frames are in the core",
+			tid);
 	}
 }
 
@@ -645,11 +715,15 @@ static void add_threads(struct vt_stacks *s)
 	vt_find_deadlocks(s);
 }
 
-/* False when it ended, or another one has its number by now. A main thread that called pthread_exit() stays, as a zombie. */
+/*
+ * False when it ended, or another one has its number by now. A main thread that called
+ * pthread_exit() stays, as a zombie.
+ */
 static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *thread)
 {
 	struct vt_thread_info now = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&now, s->c->target.proc.pid, thread->tid);
+	VT_ERROR struct vt_error *err =
+		vt_thread_info_read(&now, s->c->target.proc.pid, thread->tid);
 
 	if (err)
 		return err->code != VT_ERR_GONE;
@@ -657,7 +731,10 @@ static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *
 	       (thread->tid == s->c->target.proc.pid || (now.state != 'Z' && now.state != 'X'));
 }
 
-/* Threads that ended after the list was made and before everything stood still are no part of what is shown. */
+/*
+ * Threads that ended after the list was made and before everything stood still are no part of what
+ * is shown.
+ */
 static void drop_ended_threads(struct vt_stacks *s)
 {
 	struct vt_map read = { 0 };
@@ -666,7 +743,8 @@ static void drop_ended_threads(struct vt_stacks *s)
 
 	for (size_t r = 0; r < s->n_rounds; r++) {
 		for (size_t i = 0; i < s->rounds[r].session->threads.n; i++) {
-			const struct vt_session_thread *thread = &s->rounds[r].session->threads.data[i];
+			const struct vt_session_thread *thread =
+				&s->rounds[r].session->threads.data[i];
 
 			if (vt_is_read(thread))
 				ok = vt_map_put(&read, (uint64_t)thread->tid, r) && ok;
@@ -706,20 +784,24 @@ static bool prepare(struct vt_collect *c)
 		return false;
 	s = calloc(1, sizeof(*s));
 	if (!s) {
-		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the stacks are missing", &vt_enomem);
+		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the stacks are missing",
+				      &vt_enomem);
 		return false;
 	}
 	c->stacks = s;
 	*s = (struct vt_stacks){
 		.c = c,
 		.start_ns = vt_now_ns(),
-		.wait = { .pid = c->target.proc.pid, .src = c->target.cached, .arena = &c->model->arena },
+		.wait = { .pid = c->target.proc.pid,
+			  .src = c->target.cached,
+			  .arena = &c->model->arena },
 	};
 	find_python(s);
 	err = c->target.origin->list_threads(s);
 	if (!err)
 		return true;
-	vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed", err);
+	vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS, "the threads cannot be listed",
+			      err);
 	destroy(c);
 	return false;
 }

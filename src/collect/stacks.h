@@ -15,23 +15,25 @@
 #define VT_MAX_ROUNDS 4
 
 /*
- * One look at threads: all of them stopped together, or, with --no-stop, those that are still to be read while they sleep.
- * Raw data only; it belongs together as far as a thread was stopped or did not run.
+ * One look at threads: all of them stopped together, or, with --no-stop, those that are still to be
+ * read while they sleep. Raw data only; it belongs together as far as a thread was stopped or did
+ * not run.
  */
 struct vt_round {
 	struct vt_session *session; /* the stop's, or own, a mere list of threads; NULL before */
 	struct vt_session own;
-	struct vt_thread_sample *samples; /* of the session's threads that were not stopped; NULL when there are none */
+	/* of the session's threads that were not stopped; NULL when there are none */
+	struct vt_thread_sample *samples;
 	struct vt_snapshot *snapshot; /* NULL: there are no copies */
-	struct vt_python python; /* when have_python */
+	struct vt_python python;      /* when have_python */
 };
 
 /* Where in the rounds a thread is found. */
 struct vt_place {
-	struct vt_round *round;                  /* the last one that it was in, NULL none */
-	struct vt_session_thread *thread;        /* NULL: it was in none */
-	const struct vt_thread_sample *sample;   /* NULL: it was stopped */
-	const struct vt_python_thread *python;   /* NULL: it runs no Python */
+	struct vt_round *round;                /* the last one that it was in, NULL none */
+	struct vt_session_thread *thread;      /* NULL: it was in none */
+	const struct vt_thread_sample *sample; /* NULL: it was stopped */
+	const struct vt_python_thread *python; /* NULL: it runs no Python */
 };
 
 /* What the kernel says of where a thread sleeps. */
@@ -49,18 +51,19 @@ struct vt_stacks {
 	size_t n_escaped; /* threads that could not be stopped */
 	size_t n_ran;     /* of them, those that ran while they were read */
 	bool have_python;
-	struct vt_replay *replay; /* NULL: nothing was rehearsed */
+	struct vt_replay *replay;       /* NULL: nothing was rehearsed */
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
 	struct vt_wait wait;
-	struct vt_map by_inner; /* of a core: what threads call themselves → their numbers */
-	struct vt_place *places;       /* one for each thread of list */
+	struct vt_map by_inner;  /* of a core: what threads call themselves → their numbers */
+	struct vt_place *places; /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
 
 /* Where x86-64 Linux takes the arguments of a system call from. */
-static const int vt_syscall_arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX, VT_REG_R10, VT_REG_R8, VT_REG_R9 };
+static const int vt_syscall_arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX,
+					     VT_REG_R10, VT_REG_R8,  VT_REG_R9 };
 
 /* Whether its registers and stack belong together. */
 static inline bool vt_is_read(const struct vt_session_thread *thread)
@@ -74,7 +77,10 @@ void vt_capture_stopped(struct vt_stacks *s);
 void vt_capture_resumed(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
-/* What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the system call. */
+/*
+ * What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the
+ * system call.
+ */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);
 
 void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c);

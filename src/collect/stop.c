@@ -107,7 +107,9 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 {
 	VT_CLEANUP(vt_sleepers_deinit) struct vt_sleepers sleepers = { 0 };
 
-	/* Before all processes are stopped together: else this one is read later than the others. */
+	/*
+	 * Before all processes are stopped together: else this one is read later than the others.
+	 */
 	if (c->options->together)
 		vt_sleepers_init(&sleepers, c->target.proc.pid, STOP_DEADLINE_NS);
 	EACH(c, participants, n, rehearse);

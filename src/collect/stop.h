@@ -31,14 +31,16 @@ struct vt_participant {
 	/* While it runs, if it is to be stopped: what makes the stop short and is best new then. */
 	void (*rehearse)(struct vt_collect *c);
 	/*
-	 * Copies, and does nothing else. c->stop.stands says whether the process stands still. If it
-	 * does not (nothing may be stopped, or it could not be), this is the moment all the same,
-	 * for participants that can read a process that runs.
+	 * Copies, and does nothing else. c->stop.stands says whether the process stands still. If
+	 * it does not (nothing may be stopped, or it could not be), this is the moment all the
+	 * same, for participants that can read a process that runs.
 	 */
 	void (*copy)(struct vt_collect *c);
 	/* It was stopped and runs again, just now: what must not wait. */
 	void (*resumed)(struct vt_collect *c);
-	/* All that takes long: sorting, unwinding, names, the model. Also when nothing was copied. */
+	/*
+	 * All that takes long: sorting, unwinding, names, the model. Also when nothing was copied.
+	 */
 	void (*finish)(struct vt_collect *c);
 };
 
@@ -55,7 +57,10 @@ void vt_stop_finish(struct vt_collect *c, const struct vt_participant *const *pa
 		    size_t n);
 void vt_stop_deinit(struct vt_stop *stop);
 
-/* It should have been stopped and was not. One that has ended (as the helper's own does) is no loss. */
+/*
+ * It should have been stopped and was not. One that has ended (as the helper's own does) is no
+ * loss.
+ */
 bool vt_stop_has_escaped(const struct vt_collect *c, const struct vt_session_thread *thread);
 
 #endif

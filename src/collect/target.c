@@ -10,8 +10,8 @@
 #include "walk/torch/find.h"
 
 /*
- * The process runs while its layout is looked for, and may make the allocator then. walk/torch/find.c
- * looks at that often enough.
+ * The process runs while its layout is looked for, and may make the allocator then.
+ * walk/torch/find.c looks at that often enough.
  */
 #define FIND_ATTEMPTS 2
 

@@ -27,7 +27,9 @@ static void tell_found(struct vt_collect *c)
 
 	model->torch_state = states[found->backend];
 	model->versions.torch = vt_collect_copy(c, found->version, sizeof(found->version));
-	model->versions.torch_layout = found->row ? vt_collect_copy(c, found->layout.name, sizeof(found->layout.name)) : "";
+	model->versions.torch_layout =
+		found->row ? vt_collect_copy(c, found->layout.name, sizeof(found->layout.name)) :
+			     "";
 	model->versions.torch_layout_unknown = found->backend == VT_TORCH_NATIVE && !found->row;
 }
 
@@ -53,13 +55,15 @@ void vt_collect_say_backend(struct vt_collect *c)
 	if (c->torch.backend != VT_TORCH_ASYNC)
 		return;
 	if (pools_known(c->model))
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "backend-not-native",
-			      "PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its "
-			      "pools' sums are shown");
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "backend-not-native",
+			"PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its "
+			"pools' sums are shown");
 	else
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "backend-not-native",
-			      "PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which "
-			      "only the driver knows how large they are, and it was not asked or did not say");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "backend-not-native",
+			"PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which "
+			"only the driver knows how large they are, and it was not asked or did not say");
 }
 
 /* Of an unknown release; "" when it has no block that could show any, too. */
@@ -68,19 +72,23 @@ static const char *fields_not_found(struct vt_collect *c)
 	const struct vt_torch_found *found = &c->torch;
 	const char *list = "";
 
-	for (enum vt_torch_field field = 0; found->layout.block.size_of && field < VT_TORCH_N_FIELDS; field++) {
+	for (enum vt_torch_field field = 0;
+	     found->layout.block.size_of && field < VT_TORCH_N_FIELDS; field++) {
 		const char *longer;
 
 		if (found->how[field] != VT_TORCH_HOW_NOT)
 			continue;
-		longer = vt_arena_printf(&c->model->arena, "%s%s%s.%s", list, *list ? ", " : "", vt_torch_field_class(field),
-					 vt_torch_field_name(field));
+		longer = vt_arena_printf(&c->model->arena, "%s%s%s.%s", list, *list ? ", " : "",
+					 vt_torch_field_class(field), vt_torch_field_name(field));
 		list = longer ? longer : list;
 	}
 	return list;
 }
 
-/* A layout is taken as it is found. That no table confirms it is said, and more so that one contradicts it. */
+/*
+ * A layout is taken as it is found. That no table confirms it is said, and more so that one
+ * contradicts it.
+ */
 static void say_what_the_table_says(struct vt_collect *c)
 {
 	const struct vt_torch_found *found = &c->torch;
@@ -91,24 +99,28 @@ static void say_what_the_table_says(struct vt_collect *c)
 		return;
 	missing = fields_not_found(c);
 	if (found->differs[0])
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-differs",
-			      "PyTorch %s does not have the layout that the table has for this release: %s", version,
-			      found->differs);
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-differs",
+			"PyTorch %s does not have the layout that the table has for this release: %s",
+			version, found->differs);
 	if (!found->row)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "layout-unknown",
-			      "PyTorch %s is no release that this vramtap knows: the layout of its allocator was found by signature "
-			      "alone, and counts only where every check of every block held%s%s",
-			      version, *missing ? "; not found: " : "", missing);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "layout-unknown",
+			"PyTorch %s is no release that this vramtap knows: the layout of its allocator was found by signature "
+			"alone, and counts only where every check of every block held%s%s",
+			version, *missing ? "; not found: " : "", missing);
 }
 
 /*
- * Blocks may have come where none showed what a block is; and what was not found while the target ran may be found now. Where the
- * allocator is and its version are known: no file is read while the target stands still.
+ * Blocks may have come where none showed what a block is; and what was not found while the target
+ * ran may be found now. Where the allocator is and its version are known: no file is read while the
+ * target stands still.
  */
 static bool look_again(const struct vt_torch_found *found)
 {
-	return found->allocator && (found->backend == VT_TORCH_UNKNOWN ||
-				    (found->backend == VT_TORCH_NATIVE && !found->layout.block.size_of));
+	return found->allocator &&
+	       (found->backend == VT_TORCH_UNKNOWN ||
+		(found->backend == VT_TORCH_NATIVE && !found->layout.block.size_of));
 }
 
 void vt_collect_find_torch_again(struct vt_collect *c)
@@ -118,9 +130,10 @@ void vt_collect_find_torch_again(struct vt_collect *c)
 		tell_found(c);
 	}
 	if (c->torch.backend == VT_TORCH_UNKNOWN)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-refused",
-			      "PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
-			      c->torch.why);
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-refused",
+			"PyTorch's allocator is not shown: its layout is not understood (%s); nothing was guessed",
+			c->torch.why);
 }
 
 static const char *build_id_of(struct vt_collect *c, struct vt_module *module)
@@ -172,13 +185,19 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 		return;
 	bool named = *allocator->owner_name; /* a core has no names */
 
-	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
-		      "the allocator's lock of GPU %d is held by thread %d%s%s%s: read without it, %s", allocator->device,
-		      r->owner_tid, named ? " (" : "", allocator->owner_name, named ? ")" : "",
-		      r->result == VT_WALK_COMPLETE ? "and every sum agrees" : "so what did not fit is left out");
+	vt_model_diag(
+		c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
+		"the allocator's lock of GPU %d is held by thread %d%s%s%s: read without it, %s",
+		allocator->device, r->owner_tid, named ? " (" : "", allocator->owner_name,
+		named ? ")" : "",
+		r->result == VT_WALK_COMPLETE ? "and every sum agrees" :
+						"so what did not fit is left out");
 }
 
-/* Of a release that no table knows, only what passed all checks is shown; what is left when some failed proves nothing. */
+/*
+ * Of a release that no table knows, only what passed all checks is shown; what is left when some
+ * failed proves nothing.
+ */
 static void refuse_unproven(struct vt_model_allocator *allocator)
 {
 	struct vt_torch_device_result *r = &allocator->result;
@@ -186,15 +205,21 @@ static void refuse_unproven(struct vt_model_allocator *allocator)
 
 	snprintf(why, sizeof(why), "unknown release: %.*s", (int)sizeof(why) - 18, r->why);
 	*r = (struct vt_torch_device_result){
-		.device = r->device, .result = VT_WALK_REFUSED, .lock = r->lock, .owner_tid = r->owner_tid,
-		.walk_ns = r->walk_ns, .read_ns = r->read_ns, .allocator = r->allocator, .bad_addr = r->bad_addr,
+		.device = r->device,
+		.result = VT_WALK_REFUSED,
+		.lock = r->lock,
+		.owner_tid = r->owner_tid,
+		.walk_ns = r->walk_ns,
+		.read_ns = r->read_ns,
+		.allocator = r->allocator,
+		.bad_addr = r->bad_addr,
 	};
 	memcpy(r->why, why, sizeof(why));
 	allocator->n_blocks = 0;
 }
 
-void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, const struct vt_torch_device_result *results,
-			       size_t n)
+void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
+			       const struct vt_torch_device_result *results, size_t n)
 {
 	size_t first = 0;
 
@@ -218,8 +243,9 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method, cons
 			.n_blocks = r->blocks,
 			.owner_name = c->target.origin->thread_name(c, r->owner_tid),
 			/* PyTorch takes its lock itself when it is asked. */
-			.consistency = r->lock == VT_LOCK_TAKEN || method == VT_METHOD_INTERPRETER ? VT_CONSISTENT_LOCKED :
-												    VT_CONSISTENT_UNCHANGED,
+			.consistency = r->lock == VT_LOCK_TAKEN || method == VT_METHOD_INTERPRETER ?
+					       VT_CONSISTENT_LOCKED :
+					       VT_CONSISTENT_UNCHANGED,
 		};
 		allocator->result.why[sizeof(r->why) - 1] = '\0';
 		first += r->blocks;
@@ -233,8 +259,9 @@ void vt_collect_torch_inherited(struct vt_collect *c)
 {
 	c->torch_inherited = true;
 	c->model->torch_state = VT_ALLOCATOR_INHERITED;
-	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
-		      "PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
-		      "the parent's, this process holds none",
-		      c->target.proc.ppid);
+	vt_model_diag(
+		c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
+		"PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
+		"the parent's, this process holds none",
+		c->target.proc.ppid);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recorded backtraces into the model, whoever recorded them: every place is named once, places in Python and native ones are put
- * in order, and each block gets what the recorder has of it, or else what PyTorch has.
+ * Recorded backtraces into the model, whoever recorded them: every place is named once, places in
+ * Python and native ones are put in order, and each block gets what the recorder has of it, or else
+ * what PyTorch has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ struct source {
 	struct vt_trace_set set;
 	uint32_t first_python; /* in the places of all sources */
 	uint32_t *native_at;   /* of each native place: its index among those of all sources */
-	uint32_t *numbers;     /* of each trace: its index in the model, NO_NUMBER while nothing has it */
+	/* of each trace: its index in the model, NO_NUMBER while nothing has it */
+	uint32_t *numbers;
 };
 
 struct vt_collect_traces {
@@ -91,7 +93,8 @@ static void find_lines(struct vt_collect *c, struct vt_native_stack *native)
 {
 	struct vt_native_lines *lines = NULL;
 	size_t missing;
-	struct vt_error *err = vt_native_lines_start(&c->target.modules, native, 1, LINES_NS, NULL, &lines);
+	struct vt_error *err =
+		vt_native_lines_start(&c->target.modules, native, 1, LINES_NS, NULL, &lines);
 
 	if (!err && lines)
 		err = vt_native_lines_finish(lines, &c->model->arena, &missing);
@@ -112,7 +115,9 @@ static bool find_places(struct vt_collect *c, struct vt_collect_traces *t)
 		ok = vt_vec_reserve(&all.frames, all.frames.n + set->n_python);
 		for (size_t k = 0; ok && k < set->n_python; k++)
 			all.frames.data[all.frames.n++] = (struct vt_python_frame){
-				.function = set->python[k].function, .file = set->python[k].file, .line = set->python[k].line,
+				.function = set->python[k].function,
+				.file = set->python[k].file,
+				.line = set->python[k].line,
 			};
 	}
 	ok = ok && vt_recorded_places_init(&t->places, &all, &t->native, &c->model->arena);
@@ -126,16 +131,19 @@ static bool make_numbers(struct source *s)
 {
 	s->numbers = malloc((s->set.n_traces + 1) * sizeof(*s->numbers));
 	if (s->numbers)
-		memset(s->numbers, 0xff, (s->set.n_traces + 1) * sizeof(*s->numbers)); /* NO_NUMBER */
+		/* NO_NUMBER */
+		memset(s->numbers, 0xff, (s->set.n_traces + 1) * sizeof(*s->numbers));
 	return s->numbers;
 }
 
-static bool add_trace(struct vt_collect *c, enum vt_trace_source source, const struct vt_trace_in_set *from)
+static bool add_trace(struct vt_collect *c, enum vt_trace_source source,
+		      const struct vt_trace_in_set *from)
 {
 	struct vt_collect_traces *t = c->traces;
 	const struct source *s = &t->sources[source];
 	struct vt_model_trace *trace = vt_vec_append(&c->model->traces);
-	VT_FREE uint32_t *frames = malloc(((size_t)from->n_python + from->n_native + 1) * sizeof(*frames));
+	VT_FREE uint32_t *frames =
+		malloc(((size_t)from->n_python + from->n_native + 1) * sizeof(*frames));
 
 	if (!trace || !frames)
 		return false;
@@ -144,10 +152,13 @@ static bool add_trace(struct vt_collect *c, enum vt_trace_source source, const s
 	for (uint32_t i = from->n_python; i < from->n_python + from->n_native; i++)
 		frames[i] = s->native_at[from->frames[i]];
 	*trace = (struct vt_model_trace){
-		.source = source, .python_cut = from->python_cut, .native_cut = from->native_cut, .native_guess = from->native_guess,
+		.source = source,
+		.python_cut = from->python_cut,
+		.native_cut = from->native_cut,
+		.native_guess = from->native_guess,
 	};
-	return vt_merge_recorded(&t->places, frames, from->n_python, frames + from->n_python, from->n_native, trace,
-				 &c->model->arena);
+	return vt_merge_recorded(&t->places, frames, from->n_python, frames + from->n_python,
+				 from->n_native, trace, &c->model->arena);
 }
 
 /* The index of a source's trace in the model, which gets it when it is first asked for. */
@@ -180,7 +191,8 @@ static uint32_t trace_in(const struct vt_trace_set *set, size_t block)
 static uint32_t choose(struct vt_collect *c, size_t block)
 {
 	const struct source *s = c->traces->sources;
-	uint32_t ours = trace_in(&s[VT_TRACE_RECORDER].set, block), theirs = trace_in(&s[VT_TRACE_PYTORCH].set, block);
+	uint32_t ours = trace_in(&s[VT_TRACE_RECORDER].set, block),
+		 theirs = trace_in(&s[VT_TRACE_PYTORCH].set, block);
 
 	if (!VT_IS_UNTRACED(ours))
 		return number_trace(c, VT_TRACE_RECORDER, ours);
@@ -191,19 +203,24 @@ static uint32_t choose(struct vt_collect *c, size_t block)
 
 static bool same_place(const struct vt_python_place *a, const struct vt_python_place *b)
 {
-	return a->line == b->line && vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file);
+	return a->line == b->line && vt_same_text(a->function, b->function) &&
+	       vt_same_text(a->file, b->file);
 }
 
-/* Of one block. Of a code object that is gone nothing can be compared; PyTorch keeps those that it recorded. */
-static bool same_python(const struct vt_trace_set *a, const struct vt_trace_in_set *x, const struct vt_trace_set *b,
-			const struct vt_trace_in_set *y)
+/*
+ * Of one block. Of a code object that is gone nothing can be compared; PyTorch keeps those that it
+ * recorded.
+ */
+static bool same_python(const struct vt_trace_set *a, const struct vt_trace_in_set *x,
+			const struct vt_trace_set *b, const struct vt_trace_in_set *y)
 {
 	uint32_t n = x->n_python < y->n_python ? x->n_python : y->n_python;
 
 	if (x->n_python != y->n_python && !x->python_cut && !y->python_cut)
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
-		const struct vt_python_place *p = &a->python[x->frames[i]], *q = &b->python[y->frames[i]];
+		const struct vt_python_place *p = &a->python[x->frames[i]],
+					     *q = &b->python[y->frames[i]];
 
 		if (p->valid && q->valid && !same_place(p, q))
 			return false;
@@ -224,18 +241,22 @@ static void compare_sources(struct vt_collect *c)
 		if (VT_IS_UNTRACED(a) || VT_IS_UNTRACED(b))
 			continue;
 		recorder->compared++;
-		recorder->differing += !same_python(ours, &ours->traces[a], theirs, &theirs->traces[b]);
+		recorder->differing +=
+			!same_python(ours, &ours->traces[a], theirs, &theirs->traces[b]);
 	}
 	if (recorder->differing)
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "sources-differ",
-			      "of %zu blocks that both PyTorch and vramtap recorded, %zu have other Python frames in PyTorch's history; "
-			      "shown is what vramtap recorded", recorder->compared, recorder->differing);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "sources-differ",
+			"of %zu blocks that both PyTorch and vramtap recorded, %zu have other Python frames in PyTorch's history; "
+			"shown is what vramtap recorded",
+			recorder->compared, recorder->differing);
 }
 
 static bool add_traces(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
-	uint32_t *of_block = vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block));
+	uint32_t *of_block =
+		vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block));
 
 	if (!of_block)
 		return false;
@@ -289,7 +310,8 @@ void vt_collect_traces_finish(struct vt_collect *c)
 		forget(c);
 		return;
 	}
-	if (!t->sources[VT_TRACE_PYTORCH].set.of_block && !t->sources[VT_TRACE_RECORDER].set.of_block)
+	if (!t->sources[VT_TRACE_PYTORCH].set.of_block &&
+	    !t->sources[VT_TRACE_RECORDER].set.of_block)
 		return;
 	if (!name_all(c, t))
 		forget(c);

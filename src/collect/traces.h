@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to collect/traces.c and to the sources of recorded backtraces, collect/history.c (PyTorch's own) and collect/recorded.c
- * (vramtap's recorder): what a source has, before it is named and put into the model.
+ * Private to collect/traces.c and to the sources of recorded backtraces, collect/history.c
+ * (PyTorch's own) and collect/recorded.c (vramtap's recorder): what a source has, before it is
+ * named and put into the model.
  */
 #ifndef VT_COLLECT_TRACES_H
 #define VT_COLLECT_TRACES_H
@@ -9,7 +10,10 @@
 #include "collect/collect.h"
 #include "walk/python/places.h"
 
-/* A backtrace: indices of its places in its set, n_python in Python and then n_native native ones, each innermost first. */
+/*
+ * A backtrace: indices of its places in its set, n_python in Python and then n_native native ones,
+ * each innermost first.
+ */
 struct vt_trace_in_set {
 	const uint32_t *frames;
 	uint32_t n_python, n_native;
@@ -24,7 +28,8 @@ struct vt_trace_set {
 	size_t n_native;
 	const struct vt_trace_in_set *traces;
 	size_t n_traces;
-	const uint32_t *of_block; /* of each block of the model: index in traces, or VT_UNTRACED(why); NULL: of none */
+	/* of each block of the model: index in traces, or VT_UNTRACED(why); NULL: of none */
+	const uint32_t *of_block;
 };
 
 /* Each fills its set, and says what is missing. False when memory is short. */
@@ -32,9 +37,10 @@ bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set);
 bool vt_collect_recorded_traces(struct vt_collect *c, struct vt_trace_set *set);
 
 /*
- * What else has traces of the recorder's set (driver allocations, out-of-memory errors): each is an index in the set's traces or
- * VT_UNTRACED(why), and becomes one in the model's.
+ * What else has traces of the recorder's set (driver allocations, out-of-memory errors): each is an
+ * index in the set's traces or VT_UNTRACED(why), and becomes one in the model's.
  */
-void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, uint32_t *trace), void *arg);
+void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, uint32_t *trace),
+				void *arg);
 
 #endif

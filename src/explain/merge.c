@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython runs Python functions in _PyEval_EvalFrameDefault. One C call of it is one native frame, and runs one Python
- * function (until 3.10) or that and all that it calls without leaving the evaluator (since 3.11): a run of Python
- * frames that ends with .entry. The k-th evaluator from inside therefore belongs to the k-th run from inside. Where the
- * end of a run says in which C stack frame it began (3.12+), that decides, also in an interpreter without symbols.
+ * CPython runs Python functions in _PyEval_EvalFrameDefault. One C call of it is one native frame,
+ * and runs one Python function (until 3.10) or that and all that it calls without leaving the
+ * evaluator (since 3.11): a run of Python frames that ends with .entry. The k-th evaluator from
+ * inside therefore belongs to the k-th run from inside. Where the end of a run says in which C
+ * stack frame it began (3.12+), that decides, also in an interpreter without symbols.
  */
 #include "explain/merge.h"
 
@@ -17,29 +18,92 @@
 /* A name of the interpreter's own call machinery; a trailing '*' stands for any rest. */
 static const char *const glue[] = {
 	/* calling a Python function */
-	"_PyEval_Vector", "_PyEval_Eval*", "PyEval_Eval*", "PyEval_Call*", "_PyFunction_*", "function_code_fastcall",
-	"call_function", "fast_function", "do_call_core",
+	"_PyEval_Vector",
+	"_PyEval_Eval*",
+	"PyEval_Eval*",
+	"PyEval_Call*",
+	"_PyFunction_*",
+	"function_code_fastcall",
+	"call_function",
+	"fast_function",
+	"do_call_core",
 	/* calling any object */
-	"PyObject_Call*", "PyObject_Vectorcall*", "_PyObject_Call*", "_PyObject_FastCall*", "_PyObject_Vectorcall*",
-	"_PyObject_MakeTpCall", "PyVectorcall_*", "_PyVectorcall_*", "object_vacall", "vectorcall_*", "call_attribute",
-	"call_method", "call_unbound*", "_PyStack_*",
+	"PyObject_Call*",
+	"PyObject_Vectorcall*",
+	"_PyObject_Call*",
+	"_PyObject_FastCall*",
+	"_PyObject_Vectorcall*",
+	"_PyObject_MakeTpCall",
+	"PyVectorcall_*",
+	"_PyVectorcall_*",
+	"object_vacall",
+	"vectorcall_*",
+	"call_attribute",
+	"call_method",
+	"call_unbound*",
+	"_PyStack_*",
 	/* methods, built-in functions, classes, descriptors, partial objects */
-	"method_vectorcall*", "method_call*", "_PyMethodDef_*", "_PyMethodDescr_*", "_PyCFunction_*", "cfunction_*",
-	"classmethoddescr_*", "wrapperdescr_*", "wrapper_call", "wrap_*", "slot_*", "type_call", "partial_call*",
-	"partial_vectorcall*", "property_descr_get*", "_PyType_Lookup*", "cm_*",
+	"method_vectorcall*",
+	"method_call*",
+	"_PyMethodDef_*",
+	"_PyMethodDescr_*",
+	"_PyCFunction_*",
+	"cfunction_*",
+	"classmethoddescr_*",
+	"wrapperdescr_*",
+	"wrapper_call",
+	"wrap_*",
+	"slot_*",
+	"type_call",
+	"partial_call*",
+	"partial_vectorcall*",
+	"property_descr_get*",
+	"_PyType_Lookup*",
+	"cm_*",
 	/* generators and coroutines */
-	"gen_iternext", "gen_send*", "_PyGen_*", "PyIter_Send", "PyIter_Next", "coro_wrapper_*",
+	"gen_iternext",
+	"gen_send*",
+	"_PyGen_*",
+	"PyIter_Send",
+	"PyIter_Next",
+	"coro_wrapper_*",
 	/* import, exec, class bodies: the Python lines say the same */
-	"builtin_exec*", "builtin_eval*", "builtin_next", "builtin___build_class__", "builtin___import__", "import_name",
-	"import_from", "PyImport_ImportModuleLevel*", "import_find_and_load*",
+	"builtin_exec*",
+	"builtin_eval*",
+	"builtin_next",
+	"builtin___build_class__",
+	"builtin___import__",
+	"import_name",
+	"import_from",
+	"PyImport_ImportModuleLevel*",
+	"import_find_and_load*",
 	/* start of the program and of threads */
-	"run_mod", "run_eval_code_obj", "PyRun_*", "_PyRun_*", "pyrun_*", "pymain_*", "Py_RunMain", "Py_BytesMain", "Py_Main",
-	"thread_run", "t_bootstrap", "pythread_wrapper",
+	"run_mod",
+	"run_eval_code_obj",
+	"PyRun_*",
+	"_PyRun_*",
+	"pyrun_*",
+	"pymain_*",
+	"Py_RunMain",
+	"Py_BytesMain",
+	"Py_Main",
+	"thread_run",
+	"t_bootstrap",
+	"pythread_wrapper",
 };
 
-/* What lies outside of the outermost evaluator in a plain Python process or thread, in any module. */
+/*
+ * What lies outside of the outermost evaluator in a plain Python process or thread, in any module.
+ */
 static const char *const startup[] = {
-	"_start", "main", "__libc_start_main*", "__libc_start_call_main", "start_thread", "clone", "__clone", "clone3",
+	"_start",
+	"main",
+	"__libc_start_main*",
+	"__libc_start_call_main",
+	"start_thread",
+	"clone",
+	"__clone",
+	"clone3",
 	"__clone3",
 };
 
@@ -72,22 +136,27 @@ static bool is_evaluator(const struct vt_native_frame *frame)
 	       (frame->symbol[n] == '\0' || frame->symbol[n] == '.');
 }
 
-enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame, const struct vt_module *interpreter)
+enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame,
+				 const struct vt_module *interpreter)
 {
 	const char *module = frame->module ? vt_base_name(frame->module->path) : "";
-	bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
+	bool libc = matches(module, "libc.so*") || matches(module, "libc-*") ||
+		    matches(module, "libpthread*");
 
 	if (is_evaluator(frame))
 		return VT_MERGE_EVALUATOR;
 	if (frame->function && IS_ONE_OF(frame->function, startup))
 		return VT_MERGE_STARTUP;
-	if (interpreter && frame->module == interpreter && (!frame->function || IS_ONE_OF(frame->function, glue)))
+	if (interpreter && frame->module == interpreter &&
+	    (!frame->function || IS_ONE_OF(frame->function, glue)))
 		return VT_MERGE_INTERPRETER;
 	/* Without debug symbols the C library's have no names. */
 	return libc && !frame->function ? VT_MERGE_STARTUP : VT_MERGE_OTHER;
 }
 
-/* The model outlives what the strings belong to, and recursion repeats them: each is copied once. */
+/*
+ * The model outlives what the strings belong to, and recursion repeats them: each is copied once.
+ */
 struct merge {
 	const struct vt_native_stack *native;
 	const struct vt_python_thread *python;
@@ -97,8 +166,8 @@ struct merge {
 	bool nomem;
 	/* the native side */
 	const struct vt_module *interpreter; /* module of the evaluator, NULL when there is none */
-	size_t n_evaluators;    /* by their names */
-	size_t first_evaluator; /* index of frame; n_frames when there is none */
+	size_t n_evaluators;                 /* by their names */
+	size_t first_evaluator;              /* index of frame; n_frames when there is none */
 	/* the Python side */
 	size_t n_runs;
 	/* how they go together: the native frames of the first n_matched runs */
@@ -149,7 +218,10 @@ static void look_at_python(struct merge *m)
 			m->n_runs++;
 }
 
-/* The native frame, from `from` on, whose part of the stack has this address; n_frames when there is none. */
+/*
+ * The native frame, from `from` on, whose part of the stack has this address; n_frames when there
+ * is none.
+ */
 static size_t frame_at(const struct merge *m, size_t from, uint64_t addr)
 {
 	for (size_t i = from; i < native_frames(m); i++) {
@@ -200,14 +272,20 @@ static bool only_interpreter_inside(const struct merge *m)
 	return true;
 }
 
-/* How many evaluators from inside have no run; and how many after them have one. False when that cannot be said. */
+/*
+ * How many evaluators from inside have no run; and how many after them have one. False when that
+ * cannot be said.
+ */
 static bool compare_counts(const struct merge *m, size_t *skipped, size_t *matched)
 {
 	*skipped = 0;
 	*matched = m->n_runs;
 	if (m->n_evaluators == m->n_runs)
 		return true;
-	/* Interrupted while the evaluator begins or ends, where it has no Python frame; it calls nothing else then. */
+	/*
+	 * Interrupted while the evaluator begins or ends, where it has no Python frame; it calls
+	 * nothing else then.
+	 */
 	if (m->n_evaluators == m->n_runs + 1 && only_interpreter_inside(m)) {
 		*skipped = 1;
 		return true;
@@ -235,7 +313,10 @@ static bool match_by_name(struct merge *m)
 	return true;
 }
 
-/* Whether nothing but the interpreter's and the C library's start-up code lies outside of the outermost evaluator. */
+/*
+ * Whether nothing but the interpreter's and the C library's start-up code lies outside of the
+ * outermost evaluator.
+ */
 static bool is_plain_startup(const struct merge *m)
 {
 	for (size_t i = m->places[m->n_matched - 1] + 1; i < native_frames(m); i++) {
@@ -243,13 +324,15 @@ static bool is_plain_startup(const struct merge *m)
 		const char *module = frame->module ? vt_base_name(frame->module->path) : "";
 		bool ours = frame->module == m->interpreter || matches(module, "python*");
 		/* Without debug symbols the C library's have no names. */
-		bool libc = matches(module, "libc.so*") || matches(module, "libc-*") || matches(module, "libpthread*");
+		bool libc = matches(module, "libc.so*") || matches(module, "libc-*") ||
+			    matches(module, "libpthread*");
 		bool known = ours || libc;
 
 		if (is_evaluator(frame))
 			return false;
 		if (frame->function)
-			known = (ours && IS_ONE_OF(frame->function, glue)) || IS_ONE_OF(frame->function, startup);
+			known = (ours && IS_ONE_OF(frame->function, glue)) ||
+				IS_ONE_OF(frame->function, startup);
 		if (!known)
 			return false;
 	}
@@ -333,7 +416,8 @@ static void add_native(struct merge *m, const struct vt_native_frame *frame)
 	add_one_native(m, frame);
 }
 
-static void copy_locals(struct merge *m, const struct vt_python_locals *locals, struct vt_model_frame *to)
+static void copy_locals(struct merge *m, const struct vt_python_locals *locals,
+			struct vt_model_frame *to)
 {
 	struct vt_model_local *copies = vt_arena_alloc(m->arena, locals->n * sizeof(*copies));
 
@@ -380,8 +464,9 @@ static void add_run(struct merge *m, size_t *at)
 }
 
 /*
- * Whether frame i says nothing beside the Python frames. A stripped interpreter has few names: its functions without one
- * are the way to what they called, which is shown; only where the thread itself is in one, that is all there is to say.
+ * Whether frame i says nothing beside the Python frames. A stripped interpreter has few names: its
+ * functions without one are the way to what they called, which is shown; only where the thread
+ * itself is in one, that is all there is to say.
  */
 static bool is_noise(const struct merge *m, size_t i, bool plain_startup)
 {
@@ -405,7 +490,8 @@ static void fill_matched(struct merge *m)
 		if (k < m->n_matched && i == m->places[k]) {
 			add_run(m, &at);
 			k++;
-		} else if (m->n_matched == 0 || is_evaluator(frame) || !is_noise(m, i, plain_startup)) {
+		} else if (m->n_matched == 0 || is_evaluator(frame) ||
+			   !is_noise(m, i, plain_startup)) {
 			add_native(m, frame);
 		}
 	}
@@ -429,7 +515,9 @@ bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_pytho
 {
 	struct merge m = { .native = native, .python = python, .stack = stack, .arena = arena };
 	size_t n = native_frames(&m) + inlined_frames(&m) + python_frames(&m);
-	const char *why = native && native->why[0] ? native->why : python && python->why[0] ? python->why : NULL;
+	const char *why = native && native->why[0] ? native->why :
+			  python && python->why[0] ? python->why :
+						     NULL;
 
 	*stack = (struct vt_model_stack){ 0 };
 	stack->frames = vt_arena_alloc(arena, n * sizeof(*stack->frames));

@@ -24,7 +24,8 @@ enum vt_merge_role {
 };
 
 /* interpreter: the module of the evaluators, NULL when there is none. */
-enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame, const struct vt_module *interpreter);
+enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame,
+				 const struct vt_module *interpreter);
 
 /* ---- merge_recorded.c: recorded stacks; many of them share places ---- */
 
@@ -32,20 +33,21 @@ enum vt_merge_role vt_merge_role(const struct vt_native_frame *frame, const stru
 struct vt_recorded_places {
 	struct vt_model_frame *frames;
 	size_t n;
-	size_t n_python;       /* Python place i is frames[i] */
+	size_t n_python; /* Python place i is frames[i] */
 	/*
 	 * Native place i is frames[first[i]] to frames[first[i + 1] - 1]: the functions inlined
 	 * there, then the function itself.
 	 */
 	const uint32_t *first;
-	const uint8_t *roles;  /* of native places: enum vt_merge_role */
+	const uint8_t *roles; /* of native places: enum vt_merge_role */
 };
 
 /*
  * python: all Python places as the frames of one thread. native: all native places as the frames of
  * one stack. Both have names. Everything is allocated in arena. False when out of memory.
  */
-bool vt_recorded_places_init(struct vt_recorded_places *places, const struct vt_python_thread *python,
+bool vt_recorded_places_init(struct vt_recorded_places *places,
+			     const struct vt_python_thread *python,
 			     const struct vt_native_stack *native, struct vt_arena *arena);
 
 /*
@@ -55,7 +57,8 @@ bool vt_recorded_places_init(struct vt_recorded_places *places, const struct vt_
  * Python frame. When the number of evaluators and of Python frames differ, the outer native frames
  * that say anything follow the Python frames.
  */
-bool vt_merge_recorded(const struct vt_recorded_places *places, const uint32_t *python, size_t n_python, const uint32_t *native,
-		       size_t n_native, struct vt_model_trace *trace, struct vt_arena *arena);
+bool vt_merge_recorded(const struct vt_recorded_places *places, const uint32_t *python,
+		       size_t n_python, const uint32_t *native, size_t n_native,
+		       struct vt_model_trace *trace, struct vt_arena *arena);
 
 #endif

@@ -17,7 +17,8 @@ static const struct vt_module *find_interpreter(const struct vt_native_stack *na
  * The index of each native place in the model's frames: inlined functions come before the function
  * that contains them.
  */
-static bool find_places(struct vt_recorded_places *places, const struct vt_native_stack *native, struct vt_arena *arena)
+static bool find_places(struct vt_recorded_places *places, const struct vt_native_stack *native,
+			struct vt_arena *arena)
 {
 	const struct vt_module *interpreter = find_interpreter(native);
 	uint32_t *first = vt_arena_alloc(arena, (native->frames.n + 1) * sizeof(*first));
@@ -39,13 +40,15 @@ static bool find_places(struct vt_recorded_places *places, const struct vt_nativ
 	return at == places->n;
 }
 
-bool vt_recorded_places_init(struct vt_recorded_places *places, const struct vt_python_thread *python,
+bool vt_recorded_places_init(struct vt_recorded_places *places,
+			     const struct vt_python_thread *python,
 			     const struct vt_native_stack *native, struct vt_arena *arena)
 {
 	struct vt_model_stack python_stack, native_stack;
 
 	/* Apart, so that nothing is put between, and nothing left out. */
-	if (!vt_merge_stacks(NULL, python, &python_stack, arena) || !vt_merge_stacks(native, NULL, &native_stack, arena))
+	if (!vt_merge_stacks(NULL, python, &python_stack, arena) ||
+	    !vt_merge_stacks(native, NULL, &native_stack, arena))
 		return false;
 	*places = (struct vt_recorded_places){ .n = python_stack.n_frames + native_stack.n_frames };
 	if (places->n >= UINT32_MAX)
@@ -55,9 +58,11 @@ bool vt_recorded_places_init(struct vt_recorded_places *places, const struct vt_
 	if (!places->frames)
 		return false;
 	if (python_stack.n_frames)
-		memcpy(places->frames, python_stack.frames, python_stack.n_frames * sizeof(*places->frames));
+		memcpy(places->frames, python_stack.frames,
+		       python_stack.n_frames * sizeof(*places->frames));
 	if (native_stack.n_frames)
-		memcpy(places->frames + places->n_python, native_stack.frames, native_stack.n_frames * sizeof(*places->frames));
+		memcpy(places->frames + places->n_python, native_stack.frames,
+		       native_stack.n_frames * sizeof(*places->frames));
 	return find_places(places, native, arena);
 }
 
@@ -76,7 +81,8 @@ static enum vt_merge_role role(const struct merge *m, size_t i)
 
 static void add_native(struct merge *m, size_t i)
 {
-	for (uint32_t f = m->places->first[m->native[i]]; f < m->places->first[m->native[i] + 1]; f++)
+	for (uint32_t f = m->places->first[m->native[i]]; f < m->places->first[m->native[i] + 1];
+	     f++)
 		m->frames[m->n++] = f;
 }
 
@@ -93,7 +99,8 @@ static size_t find_end(const struct merge *m)
 {
 	size_t end = m->n_native;
 
-	while (end > 0 && (role(m, end - 1) == VT_MERGE_STARTUP || role(m, end - 1) == VT_MERGE_INTERPRETER))
+	while (end > 0 &&
+	       (role(m, end - 1) == VT_MERGE_STARTUP || role(m, end - 1) == VT_MERGE_INTERPRETER))
 		end--;
 	return end > 0 && role(m, end - 1) == VT_MERGE_EVALUATOR ? end : m->n_native;
 }
@@ -122,9 +129,11 @@ static size_t count_frames(const struct merge *m)
 	return n;
 }
 
-static void merge(struct merge *m, const uint32_t *python, size_t n_python, struct vt_model_trace *trace)
+static void merge(struct merge *m, const uint32_t *python, size_t n_python,
+		  struct vt_model_trace *trace)
 {
-	size_t first, last, n = count_evaluators(m, &first, &last), end = n ? find_end(m) : m->n_native, k = 0;
+	size_t first, last, n = count_evaluators(m, &first, &last),
+			    end = n ? find_end(m) : m->n_native, k = 0;
 
 	for (size_t i = 0; i < end; i++) {
 		if (n_python && role(m, i) == VT_MERGE_EVALUATOR) {
@@ -137,7 +146,8 @@ static void merge(struct merge *m, const uint32_t *python, size_t n_python, stru
 			add_python(m, python + k, take);
 			k += take;
 		} else if (!n_python || role(m, i) != VT_MERGE_INTERPRETER) {
-			trace->merge_uncertain |= n_python && n != n_python && i > first && i < last;
+			trace->merge_uncertain |= n_python && n != n_python && i > first &&
+						  i < last;
 			add_native(m, i);
 		}
 	}
@@ -145,8 +155,9 @@ static void merge(struct merge *m, const uint32_t *python, size_t n_python, stru
 	add_python(m, python + k, n_python - k);
 }
 
-bool vt_merge_recorded(const struct vt_recorded_places *places, const uint32_t *python, size_t n_python, const uint32_t *native,
-		       size_t n_native, struct vt_model_trace *trace, struct vt_arena *arena)
+bool vt_merge_recorded(const struct vt_recorded_places *places, const uint32_t *python,
+		       size_t n_python, const uint32_t *native, size_t n_native,
+		       struct vt_model_trace *trace, struct vt_arena *arena)
 {
 	struct merge m = { .places = places, .native = native, .n_native = n_native };
 

@@ -12,24 +12,26 @@
 
 enum rule_flags {
 	/* what is looked at */
-	PYTHON = 1 << 0,       /* a Python frame; else a native one */
-	BY_NAME = 1 << 1,      /* no frame: function is the thread's name; for stripped libraries */
-	KERNEL = 1 << 12,      /* no frame: a function in the kernel, of a thread in state D or in a page fault */
+	PYTHON = 1 << 0,  /* a Python frame; else a native one */
+	BY_NAME = 1 << 1, /* no frame: function is the thread's name; for stripped libraries */
+	/* no frame: a function in the kernel, of a thread in state D or in a page fault */
+	KERNEL = 1 << 12,
 	UNDER_PYTHON = 1 << 2, /* the frame was called by the interpreter itself */
 	WORKER = 1 << 3,       /* only the thread's start is outside; all frames inside only wait */
 	/* conditions on the thread */
-	INNERMOST = 1 << 4,    /* it does not run; all frames inside only wait (waiting_modules) */
-	FOR_LOCK = 1 << 5,     /* the same, and it waits for a futex */
-	NO_PYTHON = 1 << 6,    /* the stack has no Python frame */
-	WITH_PYTHON = 1 << 7,  /* the stack has one */
+	INNERMOST = 1 << 4,   /* it does not run; all frames inside only wait (waiting_modules) */
+	FOR_LOCK = 1 << 5,    /* the same, and it waits for a futex */
+	NO_PYTHON = 1 << 6,   /* the stack has no Python frame */
+	WITH_PYTHON = 1 << 7, /* the stack has one */
 	/* what the rule means */
-	API_CUDA = 1 << 8,     /* name the outermost near frame of the family: people call it */
+	API_CUDA = 1 << 8, /* name the outermost near frame of the family: people call it */
 	API_NCCL = 1 << 9,
-	WEAK = 1 << 11,        /* only when no other rule matches further out */
+	WEAK = 1 << 11, /* only when no other rule matches further out */
 };
 
 struct rule {
-	unsigned int means;   /* enum vt_verdict_code, or enum vt_purpose in the table of purposes */
+	/* enum vt_verdict_code, or enum vt_purpose in the table of purposes */
+	unsigned int means;
 	const char *function; /* pattern; NULL: any, also none */
 	const char *where;    /* pattern of the module's name or of the file's path; NULL: any */
 	unsigned int flags;
@@ -42,7 +44,10 @@ struct rule {
 static const struct rule rules[] = {
 	/* CPython */
 	{ VT_VERDICT_GIL, "take_gil", NULL, 0 },
-	/* Without a name for take_gil() (stripped): nothing else in CPython 3.8 to 3.13 uses this on Linux. */
+	/*
+	 * Without a name for take_gil() (stripped): nothing else in CPython 3.8 to 3.13 uses this
+	 * on Linux.
+	 */
 	{ VT_VERDICT_GIL, "*pthread_cond_timedwait*", "libc*", UNDER_PYTHON },
 	{ VT_VERDICT_GIL, "PyEval_RestoreThread", NULL, FOR_LOCK },
 	{ VT_VERDICT_GIL, "PyEval_AcquireThread", NULL, FOR_LOCK },
@@ -55,7 +60,8 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_OOM, NULL, "memfd:vramtap-recorder*", INNERMOST },
 
 	/* idle threads of pools and services */
-	{ VT_VERDICT_IDLE_AUTOGRAD, "torch::autograd::ReadyQueue::pop", NULL, NO_PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_AUTOGRAD, "torch::autograd::ReadyQueue::pop", NULL,
+	  NO_PYTHON | INNERMOST },
 	{ VT_VERDICT_BACKWARD_WAITS, "torch::autograd::ReadyQueue::pop", NULL, WITH_PYTHON },
 	{ VT_VERDICT_IDLE_C10_POOL, "c10::ThreadPool::main_loop", NULL, INNERMOST },
 	{ VT_VERDICT_IDLE_OPENMP, NULL, "libgomp*", WORKER },
@@ -65,34 +71,46 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_IDLE_OPENBLAS, NULL, "*openblas*", WORKER | INNERMOST },
 	{ VT_VERDICT_IDLE_TBB, NULL, "libtbb*", WORKER | INNERMOST },
 	{ VT_VERDICT_IDLE_PTHREADPOOL, "thread_main", "libtorch_cpu*", WORKER | INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::Watchdog::run*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::watchdogHandler*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::ncclCommWatchdog*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::workCleanupLoop*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::heartbeatMonitor*", NULL, INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::Watchdog::run*", NULL,
+	  INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::watchdogHandler*", NULL,
+	  INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::ncclCommWatchdog*", NULL,
+	  INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_WATCHDOG, "c10d::ProcessGroupNCCL::workCleanupLoop*", NULL,
+	  INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop*", NULL,
+	  INNERMOST },
+	{ VT_VERDICT_IDLE_NCCL_MONITOR, "c10d::ProcessGroupNCCL::heartbeatMonitor*", NULL,
+	  INNERMOST },
 	{ VT_VERDICT_IDLE_NCCL_PROXY, "ncclProxyService*", "libnccl*", NO_PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_NCCL_PROXY, "ncclProxyProgress*", "libnccl*", NO_PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_NCCL_RAS, "rasThreadMain", "libnccl*", NO_PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_STORE, "c10d::detail::*Daemon::run*", NULL, INNERMOST },
 	{ VT_VERDICT_IDLE_GLOO, "c10d::ProcessGroupGloo::runLoop*", NULL, INNERMOST },
 	{ VT_VERDICT_IDLE_GLOO, "gloo::transport::*::Loop::run*", NULL, INNERMOST },
-	{ VT_VERDICT_IDLE_LOADER, "_worker_loop", "*/torch/utils/data/_utils/worker.py", PYTHON | INNERMOST },
-	{ VT_VERDICT_IDLE_PIN_MEMORY, "*", "*/torch/utils/data/_utils/pin_memory.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_LOADER, "_worker_loop", "*/torch/utils/data/_utils/worker.py",
+	  PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_PIN_MEMORY, "*", "*/torch/utils/data/_utils/pin_memory.py",
+	  PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_FEEDER, "*_feed", "*/multiprocessing/queues.py", PYTHON | INNERMOST },
-	{ VT_VERDICT_IDLE_SHARER, "*_serve", "*/multiprocessing/resource_sharer.py", PYTHON | INNERMOST },
-	{ VT_VERDICT_IDLE_EXECUTOR, "_worker", "*/concurrent/futures/thread.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_SHARER, "*_serve", "*/multiprocessing/resource_sharer.py",
+	  PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_EXECUTOR, "_worker", "*/concurrent/futures/thread.py",
+	  PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_EXECUTOR, "*run", "*/concurrent/futures/process.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_POOL_WORKER, "worker", "*/multiprocessing/pool.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_POOL, "*_handle_*", "*/multiprocessing/pool.py", PYTHON | INNERMOST },
-	{ VT_VERDICT_IDLE_COMPILE_WORKER, "*_read_thread", "*/torch/_inductor/compile_worker/subproc_pool.py",
-	  PYTHON | INNERMOST },
+	{ VT_VERDICT_IDLE_COMPILE_WORKER, "*_read_thread",
+	  "*/torch/_inductor/compile_worker/subproc_pool.py", PYTHON | INNERMOST },
 	{ VT_VERDICT_IDLE_TQDM, "*run", "*/tqdm/_monitor.py", PYTHON | INNERMOST },
 
 	/* waiting for other processes or threads */
-	{ VT_VERDICT_LOADER, "*_try_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_LOADER, "*_try_get_data", "*/torch/utils/data/dataloader.py",
+	  PYTHON | INNERMOST },
 	{ VT_VERDICT_LOADER, "*_get_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
-	{ VT_VERDICT_LOADER, "*_next_data", "*/torch/utils/data/dataloader.py", PYTHON | INNERMOST },
+	{ VT_VERDICT_LOADER, "*_next_data", "*/torch/utils/data/dataloader.py",
+	  PYTHON | INNERMOST },
 	{ VT_VERDICT_STORE, "c10d::TCPStore::*", NULL, INNERMOST },
 	/* The client's socket has its own functions, further in (PyTorch 2.3 on). */
 	{ VT_VERDICT_STORE, "c10d::TCPStore::doWait*", NULL, 0 },
@@ -136,7 +154,8 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_PYTHON_EVENT, "Event.wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_CONDITION, "*wait", "*/threading.py", PYTHON | INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_QUEUE, "*get", "*/queue.py", PYTHON | INNERMOST | WEAK },
-	{ VT_VERDICT_PYTHON_QUEUE, "*get", "*/multiprocessing/queues.py", PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_QUEUE, "*get", "*/multiprocessing/queues.py",
+	  PYTHON | INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_QUEUE, "_queue_SimpleQueue_get*", NULL, INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_LOCK, "lock_PyThread_acquire_lock", NULL, INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_LOCK, "PyThread_acquire_lock_timed*", NULL, INNERMOST | WEAK },
@@ -211,17 +230,34 @@ static const struct rule purposes[] = {
 
 /* Modules and files where a thread only waits, or that only lead to such a place. */
 static const char *const waiting_modules[] = {
-	"libc.so*", "libc-*", "libpthread*", "ld-linux*", "libstdc++*", "[vdso]", "libgomp*", "libiomp5*", "libomp*",
-	"libpython*", "python*", "libuv*", "_queue.*", "_multiprocessing.*", "_socket.*", "_posixsubprocess.*", "select.*",
+	"libc.so*",    "libc-*",
+	"libpthread*", "ld-linux*",
+	"libstdc++*",  "[vdso]",
+	"libgomp*",    "libiomp5*",
+	"libomp*",     "libpython*",
+	"python*",     "libuv*",
+	"_queue.*",    "_multiprocessing.*",
+	"_socket.*",   "_posixsubprocess.*",
+	"select.*",
 };
 static const char *const waiting_files[] = {
-	"*/threading.py", "*/queue.py", "*/multiprocessing/queues.py", "*/multiprocessing/connection.py",
-	"*/multiprocessing/synchronize.py", "*/multiprocessing/popen_fork.py", "*/multiprocessing/pool.py",
-	"*/concurrent/futures/_base.py", "*/selectors.py", "*/subprocess.py", "*/socket.py",
-	"*/torch/utils/data/dataloader.py", "*/torch/multiprocessing/queue.py",
+	"*/threading.py",
+	"*/queue.py",
+	"*/multiprocessing/queues.py",
+	"*/multiprocessing/connection.py",
+	"*/multiprocessing/synchronize.py",
+	"*/multiprocessing/popen_fork.py",
+	"*/multiprocessing/pool.py",
+	"*/concurrent/futures/_base.py",
+	"*/selectors.py",
+	"*/subprocess.py",
+	"*/socket.py",
+	"*/torch/utils/data/dataloader.py",
+	"*/torch/multiprocessing/queue.py",
 };
-static const char *const thread_starts[] = { "start_thread", "clone", "__clone", "clone3", "__clone3",
-					     "execute_native_thread_routine" };
+static const char *const thread_starts[] = { "start_thread", "clone",
+					     "__clone",      "clone3",
+					     "__clone3",     "execute_native_thread_routine" };
 
 static bool is_one_of(const char *text, const char *const *patterns, size_t n)
 {
@@ -231,7 +267,8 @@ static bool is_one_of(const char *text, const char *const *patterns, size_t n)
 	return false;
 }
 
-#define IS_ONE_OF(text, patterns) is_one_of(text, patterns, sizeof(patterns) / sizeof((patterns)[0]))
+#define IS_ONE_OF(text, patterns) \
+	is_one_of(text, patterns, sizeof(patterns) / sizeof((patterns)[0]))
 
 struct look {
 	const struct vt_model_thread *thread;
@@ -255,7 +292,8 @@ static bool is_thread_start(const struct vt_model_frame *frame)
 
 	if (frame->kind != VT_FRAME_NATIVE)
 		return false;
-	return frame->function ? IS_ONE_OF(frame->function, thread_starts) : IS_ONE_OF(frame->module, modules);
+	return frame->function ? IS_ONE_OF(frame->function, thread_starts) :
+				 IS_ONE_OF(frame->module, modules);
 }
 
 static bool is_outermost(const struct look *look, size_t i)
@@ -301,20 +339,24 @@ static bool is_under_python(const struct look *look, size_t i)
 	static const char *const interpreters[] = { "libpython3*", "python3*" };
 	const struct vt_model_frame *caller = i + 1 < look->n ? &look->frames[i + 1] : NULL;
 
-	return caller && (caller->kind == VT_FRAME_PYTHON || IS_ONE_OF(caller->module, interpreters));
+	return caller &&
+	       (caller->kind == VT_FRAME_PYTHON || IS_ONE_OF(caller->module, interpreters));
 }
 
 /* WORKER does not ask whether the thread runs: OpenMP's threads spin before they sleep. */
 static bool matches(const struct look *look, const struct rule *rule, size_t i)
 {
-	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(look, rule) || !is_same_frame(rule, &look->frames[i]))
+	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(look, rule) ||
+	    !is_same_frame(rule, &look->frames[i]))
 		return false;
 	if (rule->flags & UNDER_PYTHON && !is_under_python(look, i))
 		return false;
 	return !(rule->flags & WORKER) || (look->only_waits && is_outermost(look, i));
 }
 
-/* The function that people call: the outermost near frame i that a rule of the same family matches. */
+/*
+ * The function that people call: the outermost near frame i that a rule of the same family matches.
+ */
 static size_t api_frame(const struct look *look, unsigned int family, size_t i)
 {
 	size_t best = i;
@@ -334,7 +376,8 @@ static void find_purpose(const struct look *look, size_t i, struct vt_verdict *v
 			if (!is_same_frame(&purposes[r], &look->frames[k]))
 				continue;
 			verdict->purpose = purposes[r].means;
-			if (verdict->purpose == VT_PURPOSE_TORCH_DISTRIBUTED || verdict->purpose == VT_PURPOSE_NCCL)
+			if (verdict->purpose == VT_PURPOSE_TORCH_DISTRIBUTED ||
+			    verdict->purpose == VT_PURPOSE_NCCL)
 				verdict->for_function = look->frames[k].function;
 			return;
 		}
@@ -342,7 +385,8 @@ static void find_purpose(const struct look *look, size_t i, struct vt_verdict *v
 }
 
 /* The names live in the model's arena, like all strings of a frame. */
-static void find_function(const struct look *look, const struct rule *rule, size_t i, struct vt_verdict *verdict)
+static void find_function(const struct look *look, const struct rule *rule, size_t i,
+			  struct vt_verdict *verdict)
 {
 	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
 
@@ -353,7 +397,8 @@ static void find_function(const struct look *look, const struct rule *rule, size
 	find_purpose(look, at, verdict);
 }
 
-static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule, size_t i)
+static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule,
+		   size_t i)
 {
 	thread->verdict = (struct vt_verdict){ .code = rule->means };
 	if (rule->means == VT_VERDICT_IN_FUNCTION)
@@ -364,8 +409,8 @@ static void decide(struct look *look, struct vt_model_thread *thread, const stru
 static const struct rule *rule_by_name(const struct look *look)
 {
 	for (size_t r = 0; r < N_RULES; r++)
-		if (rules[r].flags & BY_NAME && look->blocked && look->thread->name && fits_thread(look, &rules[r]) &&
-		    vt_glob(rules[r].function, look->thread->name))
+		if (rules[r].flags & BY_NAME && look->blocked && look->thread->name &&
+		    fits_thread(look, &rules[r]) && vt_glob(rules[r].function, look->thread->name))
 			return &rules[r];
 	return NULL;
 }
@@ -387,7 +432,8 @@ static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 			continue;
 		if (thread->wchan && vt_glob(rules[r].function, thread->wchan))
 			return &rules[r];
-		for (size_t i = 0; i < thread->n_kernel && !(i > 0 && rules[r].flags & INNERMOST); i++)
+		for (size_t i = 0; i < thread->n_kernel && !(i > 0 && rules[r].flags & INNERMOST);
+		     i++)
 			if (vt_glob(rules[r].function, thread->kernel[i]))
 				return &rules[r];
 	}
@@ -399,7 +445,8 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 	struct look look = {
 		.thread = thread,
 		.frames = thread->stack.frames,
-		.n = thread->stack.n_frames < MAX_LOOKED_AT ? thread->stack.n_frames : MAX_LOOKED_AT,
+		.n = thread->stack.n_frames < MAX_LOOKED_AT ? thread->stack.n_frames :
+							      MAX_LOOKED_AT,
 		.blocked = blocked,
 		.for_lock = for_lock,
 		.only_waits = true,
@@ -425,7 +472,8 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 			}
 		}
 		/* The innermost frame of a blocked thread is the system call. */
-		look.only_waits = look.only_waits && (is_waiting(&look.frames[i]) || (i == 0 && blocked));
+		look.only_waits = look.only_waits &&
+				  (is_waiting(&look.frames[i]) || (i == 0 && blocked));
 	}
 	if (!weak)
 		weak = rule_of_kernel(thread);

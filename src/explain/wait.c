@@ -35,7 +35,8 @@ static void add_duration(struct wait_context *c, uint64_t ns)
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (ns >= units[i].from) {
-			snprintf(text, sizeof(text), "%" PRIu64 " %s", ns / units[i].unit, units[i].name);
+			snprintf(text, sizeof(text), "%" PRIu64 " %s", ns / units[i].unit,
+				 units[i].name);
 			break;
 		}
 	}
@@ -54,8 +55,9 @@ static bool timespec_argument(const struct wait_context *c, uint64_t addr, uint6
 {
 	struct timespec ts;
 
-	if (addr == 0 || vt_mem_read(c->src, addr, &ts, sizeof(ts)) || ts.tv_sec < 0 || ts.tv_nsec < 0 ||
-	    ts.tv_nsec >= (long)VT_NS_PER_S || (uint64_t)ts.tv_sec > UINT64_MAX / VT_NS_PER_S - 1)
+	if (addr == 0 || vt_mem_read(c->src, addr, &ts, sizeof(ts)) || ts.tv_sec < 0 ||
+	    ts.tv_nsec < 0 || ts.tv_nsec >= (long)VT_NS_PER_S ||
+	    (uint64_t)ts.tv_sec > UINT64_MAX / VT_NS_PER_S - 1)
 		return false;
 	*ns = (uint64_t)ts.tv_sec * VT_NS_PER_S + (uint64_t)ts.tv_nsec;
 	return true;
@@ -86,7 +88,8 @@ static void add_timeout_at(struct wait_context *c, int n)
 }
 
 /* " on 3 descriptors (a socket, a pipe)", of the call; shown are the first of n. */
-static void add_descriptors(struct wait_context *c, const char *call, const int *fds, size_t shown, size_t n)
+static void add_descriptors(struct wait_context *c, const char *call, const int *fds, size_t shown,
+			    size_t n)
 {
 	char count[48];
 
@@ -110,7 +113,8 @@ static void add_polled(struct wait_context *c)
 	uint64_t n = c->info->syscall_args[1];
 	size_t shown = 0, readable = n < MAX_POLLED ? (size_t)n : MAX_POLLED;
 
-	if (readable && vt_mem_read(c->src, c->info->syscall_args[0], polled, readable * sizeof(polled[0])))
+	if (readable &&
+	    vt_mem_read(c->src, c->info->syscall_args[0], polled, readable * sizeof(polled[0])))
 		readable = 0;
 	/* Negative ones are ignored by the kernel. */
 	for (size_t i = 0; i < readable; i++) {
@@ -160,7 +164,9 @@ static void describe_epoll_pwait2(struct wait_context *c)
 static void add_selected(struct wait_context *c)
 {
 	int fds[MAX_POLLED];
-	size_t n = 0, limit = c->info->syscall_args[0] < FD_SETSIZE ? (size_t)c->info->syscall_args[0] : FD_SETSIZE;
+	size_t n = 0, limit = c->info->syscall_args[0] < FD_SETSIZE ?
+				      (size_t)c->info->syscall_args[0] :
+				      FD_SETSIZE;
 	fd_set any;
 
 	FD_ZERO(&any);
@@ -168,7 +174,8 @@ static void add_selected(struct wait_context *c)
 		fd_set set;
 		size_t bytes = (limit + 63) / 64 * 8;
 
-		if (!c->info->syscall_args[i] || vt_mem_read(c->src, c->info->syscall_args[i], &set, bytes))
+		if (!c->info->syscall_args[i] ||
+		    vt_mem_read(c->src, c->info->syscall_args[i], &set, bytes))
 			continue;
 		for (size_t fd = 0; fd < limit; fd++)
 			if (FD_ISSET(fd, &set))
@@ -194,10 +201,13 @@ static void describe_select(struct wait_context *c)
 	int64_t tv[2];
 
 	add_selected(c);
-	if (!c->info->syscall_args[4] || vt_mem_read(c->src, c->info->syscall_args[4], tv, sizeof(tv)))
+	if (!c->info->syscall_args[4] ||
+	    vt_mem_read(c->src, c->info->syscall_args[4], tv, sizeof(tv)))
 		return;
-	if (tv[0] >= 0 && (uint64_t)tv[0] < UINT64_MAX / VT_NS_PER_S - 1 && tv[1] >= 0 && tv[1] < 1000000)
-		add_timeout(c, true, (uint64_t)tv[0] * VT_NS_PER_S + (uint64_t)tv[1] * VT_NS_PER_US);
+	if (tv[0] >= 0 && (uint64_t)tv[0] < UINT64_MAX / VT_NS_PER_S - 1 && tv[1] >= 0 &&
+	    tv[1] < 1000000)
+		add_timeout(c, true,
+			    (uint64_t)tv[0] * VT_NS_PER_S + (uint64_t)tv[1] * VT_NS_PER_US);
 }
 
 static void describe_pselect(struct wait_context *c)
@@ -234,7 +244,10 @@ static void describe_clock_nanosleep(struct wait_context *c)
 		add_sleep(c, ns);
 		return;
 	}
-	/* Only these two clocks are the same for us (unless the target has a time namespace of its own, which is rare). */
+	/*
+	 * Only these two clocks are the same for us (unless the target has a time namespace of its
+	 * own, which is rare).
+	 */
 	if ((clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || !c->ops->now ||
 	    !c->ops->now(clock, &now))
 		return;
@@ -275,7 +288,10 @@ static void describe_waitid(struct wait_context *c)
 	if (c->info->syscall_args[0] == P_PID)
 		wait_for_child(c, (int32_t)c->info->syscall_args[1]);
 	else
-		wait_for(c, c->info->syscall_args[0] == P_PIDFD ? VT_WAITS_PROCESS : VT_WAITS_ANY_CHILD, NULL);
+		wait_for(c,
+			 c->info->syscall_args[0] == P_PIDFD ? VT_WAITS_PROCESS :
+							       VT_WAITS_ANY_CHILD,
+			 NULL);
 }
 
 /*
@@ -402,10 +418,12 @@ static long original_syscall(const struct vt_model_thread *thread, long nr)
 		{ "poll", SYS_poll },
 	};
 
-	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(restarts) / sizeof(restarts[0]); i++)
+	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(restarts) / sizeof(restarts[0]);
+	     i++)
 		if (is_in_kernel_function(thread, restarts[i].function))
 			return restarts[i].nr;
-	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(originals) / sizeof(originals[0]); i++)
+	for (size_t i = 0;
+	     nr == SYS_restart_syscall && i < sizeof(originals) / sizeof(originals[0]); i++)
 		if (wait_in_function(thread, originals[i].function))
 			return originals[i].nr;
 	return nr;
@@ -413,7 +431,8 @@ static long original_syscall(const struct vt_model_thread *thread, long nr)
 
 static const char *syscall_name(long nr, struct vt_arena *arena)
 {
-	if (nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) && syscall_names[nr])
+	if (nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) &&
+	    syscall_names[nr])
 		return syscall_names[nr];
 	return vt_arena_printf(arena, "system call %ld", nr);
 }
@@ -456,14 +475,22 @@ static void keep(struct wait_context *c, struct vt_model_thread *thread)
 	thread->waits = c->waits;
 	thread->waits.detail = c->detail.n ? vt_arena_strdup(arena, vt_str_get(&c->detail)) : NULL;
 	thread->waits.shared = c->shared.n ? vt_arena_strdup(arena, vt_str_get(&c->shared)) : "";
-	if (c->detail.failed || c->shared.failed || (c->detail.n && !thread->waits.detail) || !thread->waits.shared)
+	if (c->detail.failed || c->shared.failed || (c->detail.n && !thread->waits.detail) ||
+	    !thread->waits.shared)
 		thread->waits = (struct vt_waits){ 0 };
 }
 
-void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info)
+void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
+		      const struct vt_thread_info *info)
 {
 	struct wait_context c = {
-		.ops = wait->ops ? wait->ops : &vt_wait_live, .wait = wait, .thread = thread, .info = info, .pid = wait->pid, .src = wait->src, .sockets = &wait->sockets,
+		.ops = wait->ops ? wait->ops : &vt_wait_live,
+		.wait = wait,
+		.thread = thread,
+		.info = info,
+		.pid = wait->pid,
+		.src = wait->src,
+		.sockets = &wait->sockets,
 		.ids = &wait->ids,
 	};
 	bool blocked = info->state == 'S' || info->state == 'D';

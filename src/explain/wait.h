@@ -25,7 +25,7 @@ struct vt_wait_sockets {
  */
 struct vt_wait_ids {
 	int reads;
-	bool cut; /* there are more threads than these */
+	bool cut;               /* there are more threads than these */
 	struct vt_map by_inner; /* → the tid in our namespace */
 };
 
@@ -38,21 +38,22 @@ extern const struct vt_wait_ops vt_wait_live, vt_wait_core;
 
 /* The state for describing the threads of one target. */
 struct vt_wait {
-	const struct vt_wait_ops *ops; /* NULL: vt_wait_live */
-	pid_t pid;               /* for /proc */
+	const struct vt_wait_ops *ops;     /* NULL: vt_wait_live */
+	pid_t pid;                         /* for /proc */
 	const struct vt_thread_list *list; /* of a core: its threads; names may be unknown */
 	const struct vt_map *by_inner;     /* of a core: tid in the target → tid in the list */
-	struct vt_memsrc *src;   /* to read the owner of a futex's mutex, for example */
-	struct vt_arena *arena;  /* for the texts */
-	struct vt_wait_sockets sockets; /* private, zeroed */
-	struct vt_wait_ids ids;         /* private, zeroed */
+	struct vt_memsrc *src;             /* to read the owner of a futex's mutex, for example */
+	struct vt_arena *arena;            /* for the texts */
+	struct vt_wait_sockets sockets;    /* private, zeroed */
+	struct vt_wait_ids ids;            /* private, zeroed */
 };
 
 /*
  * Sets thread->syscall, ->waits, ->waits_for, ->verdict and ->idle. It uses info, and
  * thread->stack, ->wchan and ->kernel, which the caller has filled. Unknown fields stay NULL.
  */
-void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread, const struct vt_thread_info *info);
+void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
+		      const struct vt_thread_info *info);
 
 void vt_wait_deinit(struct vt_wait *wait);
 

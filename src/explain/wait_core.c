@@ -16,7 +16,8 @@ static void core_name_of(const struct wait_context *c, pid_t tid, char name[WAIT
 	name[0] = '\0';
 	for (size_t i = 0; i < c->wait->list->threads.n; i++)
 		if (c->wait->list->threads.data[i].tid == tid)
-			snprintf(name, WAIT_NAME_MAX, "%.*s", WAIT_NAME_MAX - 1, c->wait->list->threads.data[i].name);
+			snprintf(name, WAIT_NAME_MAX, "%.*s", WAIT_NAME_MAX - 1,
+				 c->wait->list->threads.data[i].name);
 }
 
 const struct vt_wait_ops vt_wait_core = {

@@ -53,7 +53,8 @@ static void add_kind(struct wait_context *c, struct vt_str *out, int fd, bool de
 	if (n == 0)
 		return;
 	if (detailed && !strncmp(target, "socket:[", 8)) {
-		vt_str_add(out, wait_socket(c->sockets, c->info->tid, strtoull(target + 8, NULL, 10)));
+		vt_str_add(out,
+			   wait_socket(c->sockets, c->info->tid, strtoull(target + 8, NULL, 10)));
 		return;
 	}
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -18,7 +18,10 @@
 #define MAX_READS 8 /* of all tasks: an owner that is no thread can have any value */
 #define MAX_TRIES 20
 
-/* The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged since 2.4. */
+/*
+ * The start of glibc's pthread_mutex_t on x86-64 (sysdeps/x86/nptl/bits/struct_mutex.h), unchanged
+ * since 2.4.
+ */
 struct mutex {
 	int32_t lock; /* 0 free, 1 taken, 2 taken and a thread waits */
 	uint32_t count;
@@ -31,16 +34,23 @@ struct mutex {
 
 /* The pid_max of 64-bit kernels (PID_MAX_LIMIT). */
 #define MAX_TID (4 * 1024 * 1024)
-/* Types and flags of mutex kinds in glibc: type 0 to 3, robust 16, PI 32, protected 64, shared 128, elision 256, 512. */
+/*
+ * Types and flags of mutex kinds in glibc: type 0 to 3, robust 16, PI 32, protected 64, shared 128,
+ * elision 256, 512.
+ */
 #define ALL_KINDS 1023
 
 static bool reads_as_mutex(const struct mutex *mutex)
 {
-	return mutex->lock == 2 && mutex->owner > 0 && mutex->owner <= MAX_TID && mutex->nusers > 0 &&
-	       mutex->nusers <= MAX_TID && mutex->kind >= 0 && mutex->kind <= ALL_KINDS && mutex->count <= MAX_TID;
+	return mutex->lock == 2 && mutex->owner > 0 && mutex->owner <= MAX_TID &&
+	       mutex->nusers > 0 && mutex->nusers <= MAX_TID && mutex->kind >= 0 &&
+	       mutex->kind <= ALL_KINDS && mutex->count <= MAX_TID;
 }
 
-/* The last number of the line NSpid, the id in the innermost pid namespace; 0 when unknown. *nested: there are several. */
+/*
+ * The last number of the line NSpid, the id in the innermost pid namespace; 0 when unknown.
+ * *nested: there are several.
+ */
 static pid_t innermost_id(const char *path, bool *nested)
 {
 	VT_FCLOSE FILE *file = fopen(path, "re");
@@ -96,7 +106,8 @@ static bool read_ids(struct vt_wait_ids *ids, pid_t pid)
 			continue;
 		task_status(path, sizeof(path), pid, (pid_t)task);
 		inner = innermost_id(path, &nested);
-		ids->cut = n == MAX_TASKS || (inner && !vt_map_put(&ids->by_inner, (uint64_t)inner, (uint64_t)task));
+		ids->cut = n == MAX_TASKS ||
+			   (inner && !vt_map_put(&ids->by_inner, (uint64_t)inner, (uint64_t)task));
 	}
 	return !ids->cut;
 }
@@ -234,13 +245,18 @@ static void add_lock_of(struct wait_context *c, pid_t owner)
  */
 static bool is_no_mutex(const struct vt_model_thread *thread)
 {
-	const struct vt_model_frame *frame = thread->stack.n_frames ? &thread->stack.frames[0] : NULL;
+	const struct vt_model_frame *frame = thread->stack.n_frames ? &thread->stack.frames[0] :
+								      NULL;
 
-	return (frame && frame->kind == VT_FRAME_NATIVE && frame->function && !strcmp(frame->function, "syscall")) ||
+	return (frame && frame->kind == VT_FRAME_NATIVE && frame->function &&
+		!strcmp(frame->function, "syscall")) ||
 	       wait_in_function(thread, "pthread_barrier_wait");
 }
 
-/* A mutex waits with FUTEX_WAIT for its word to change from 2. A lock inside libc does too, but has no owner. */
+/*
+ * A mutex waits with FUTEX_WAIT for its word to change from 2. A lock inside libc does too, but has
+ * no owner.
+ */
 static bool add_mutex(struct wait_context *c, uint64_t addr, uint32_t expected)
 {
 	struct mutex mutex;
@@ -273,7 +289,8 @@ static bool add_join(struct wait_context *c, uint32_t op, uint32_t expected)
 {
 	pid_t tid;
 
-	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID || !wait_in_function(c->thread, "join"))
+	if (op & FUTEX_PRIVATE_FLAG || expected == 0 || expected > MAX_TID ||
+	    !wait_in_function(c->thread, "join"))
 		return false;
 	tid = c->ops->thread_of(c, (pid_t)expected);
 	if (tid <= 0)
@@ -304,7 +321,8 @@ void wait_futex(struct wait_context *c)
 		{ "__cxa_guard_acquire", VT_WAITS_INITIALISATION },
 	};
 	uint64_t addr = c->info->syscall_args[0];
-	uint32_t op = (uint32_t)c->info->syscall_args[1], expected = (uint32_t)c->info->syscall_args[2];
+	uint32_t op = (uint32_t)c->info->syscall_args[1],
+		 expected = (uint32_t)c->info->syscall_args[2];
 
 	switch (op & FUTEX_CMD_MASK) {
 	case FUTEX_LOCK_PI:

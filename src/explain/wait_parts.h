@@ -63,7 +63,7 @@ struct wait_context {
 	struct vt_wait_ids *ids;
 	struct vt_waits waits; /* code and call; NONE when nothing is known */
 	struct vt_str detail, shared;
-	pid_t waits_for;    /* the thread that holds what this one waits for; 0 none */
+	pid_t waits_for; /* the thread that holds what this one waits for; 0 none */
 };
 
 /*
@@ -71,13 +71,19 @@ struct wait_context {
  */
 void wait_futex(struct wait_context *c);
 
-/* One descriptor with its number: "descriptor 7, a pipe", "descriptor 3, /dev/nvidiactl". Bounded; the path is hostile. */
+/*
+ * One descriptor with its number: "descriptor 7, a pipe", "descriptor 3, /dev/nvidiactl". Bounded;
+ * the path is hostile.
+ */
 void wait_add_fd(struct wait_context *c, int fd);
 
 /* Several descriptors: the kinds of the first few, each named once. */
 void wait_add_fds(struct wait_context *c, const int *fds, size_t n);
 
-/* A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a socket". */
+/*
+ * A socket of the target: "a TCP connection from 10.0.0.1:29500 to 10.0.0.2:41234", or only "a
+ * socket".
+ */
 const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t inode);
 
 /*
@@ -93,7 +99,8 @@ void wait_add(struct wait_context *c, const char *text);
 void wait_add_name(struct wait_context *c, const char *text);
 
 /* Adds what is specific to this process: a tid, an address. */
-void wait_add_own(struct wait_context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void wait_add_own(struct wait_context *c, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Whether any of the inner frames has a name that contains text. */
 bool wait_in_function(const struct vt_model_thread *thread, const char *text);

@@ -39,7 +39,8 @@ void wait_add_name(struct wait_context *c, const char *text)
 	vt_str_add(&c->detail, text);
 	while (*text) {
 		bool address = text[0] == '0' && text[1] == 'x';
-		size_t digits = address ? 2 + strspn(text + 2, "0123456789abcdef") : strspn(text, "0123456789");
+		size_t digits = address ? 2 + strspn(text + 2, "0123456789abcdef") :
+					  strspn(text, "0123456789");
 
 		if (digits > 2)
 			vt_str_add(&c->shared, "…");

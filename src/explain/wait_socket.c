@@ -30,7 +30,10 @@ static const char *word_of(const char *line, int n)
 	return line;
 }
 
-/* "0100007F:1F90": each 32-bit word in the byte order of the machine, as the kernel prints its __be32 as a number. */
+/*
+ * "0100007F:1F90": each 32-bit word in the byte order of the machine, as the kernel prints its
+ * __be32 as a number.
+ */
 static bool parse_address(const char *text, char *out, size_t size)
 {
 	size_t digits = strspn(text, "0123456789ABCDEF"), n = digits / 8;
@@ -52,53 +55,66 @@ static bool parse_address(const char *text, char *out, size_t size)
 	}
 	if (!inet_ntop(n == 1 ? AF_INET : AF_INET6, words, host, sizeof(host)))
 		return false;
-	snprintf(out, size, n == 1 ? "%s:%lu" : "[%s]:%lu", host, strtoul(text + digits + 1, NULL, 16));
+	snprintf(out, size, n == 1 ? "%s:%lu" : "[%s]:%lu", host,
+		 strtoul(text + digits + 1, NULL, 16));
 	return true;
 }
 
-static const char *describe_inet(struct vt_arena *arena, const char *protocol, unsigned int state, const char *local,
-				 const char *remote)
+static const char *describe_inet(struct vt_arena *arena, const char *protocol, unsigned int state,
+				 const char *local, const char *remote)
 {
 	switch (state) {
 	case LISTEN:
 		return vt_arena_printf(arena, "a %s socket that listens on %s", protocol, local);
 	case ESTABLISHED:
-		return vt_arena_printf(arena, "a %s connection from %s to %s", protocol, local, remote);
-	case SYN_SENT:
-		return vt_arena_printf(arena, "a %s connection to %s that is not answered yet", protocol, remote);
-	case CLOSE_WAIT:
-		return vt_arena_printf(arena, "a %s connection from %s to %s, which the other side has closed", protocol, local,
+		return vt_arena_printf(arena, "a %s connection from %s to %s", protocol, local,
 				       remote);
+	case SYN_SENT:
+		return vt_arena_printf(arena, "a %s connection to %s that is not answered yet",
+				       protocol, remote);
+	case CLOSE_WAIT:
+		return vt_arena_printf(
+			arena, "a %s connection from %s to %s, which the other side has closed",
+			protocol, local, remote);
 	default:
 		return vt_arena_printf(arena, "a %s socket at %s", protocol, local);
 	}
 }
 
 /* A line of tcp, tcp6, udp, udp6 (net/ipv4/tcp_ipv4.c, get_tcp4_sock() and its kin). */
-static const char *parse_inet(struct vt_arena *arena, const char *protocol, const char *line, uint64_t *inode)
+static const char *parse_inet(struct vt_arena *arena, const char *protocol, const char *line,
+			      uint64_t *inode)
 {
 	char local[64], remote[64];
 
-	if (!parse_address(word_of(line, 1), local, sizeof(local)) || !parse_address(word_of(line, 2), remote, sizeof(remote)))
+	if (!parse_address(word_of(line, 1), local, sizeof(local)) ||
+	    !parse_address(word_of(line, 2), remote, sizeof(remote)))
 		return NULL;
 	*inode = strtoull(word_of(line, 9), NULL, 10);
-	return describe_inet(arena, protocol, (unsigned int)strtoul(word_of(line, 3), NULL, 16), local, remote);
+	return describe_inet(arena, protocol, (unsigned int)strtoul(word_of(line, 3), NULL, 16),
+			     local, remote);
 }
 
-/* A line of unix (net/unix/af_unix.c, unix_seq_show()): the path is there only for a socket that has one. */
+/*
+ * A line of unix (net/unix/af_unix.c, unix_seq_show()): the path is there only for a socket that
+ * has one.
+ */
 static const char *parse_unix(struct vt_arena *arena, const char *line, uint64_t *inode)
 {
 	const char *path = word_of(line, 7);
 	size_t n = strcspn(path, "\n");
 
-	/* The zero bytes of an abstract name are shown as '@'; some programs pass all of sun_path. */
+	/*
+	 * The zero bytes of an abstract name are shown as '@'; some programs pass all of sun_path.
+	 */
 	while (path[0] == '@' && n > 1 && path[n - 1] == '@')
 		n--;
 	*inode = strtoull(word_of(line, 6), NULL, 10); /* 0 in the line of titles */
 	return n ? vt_arena_printf(arena, "the Unix socket %.*s", (int)n, path) : "a Unix socket";
 }
 
-static void read_table(struct vt_wait_sockets *sockets, pid_t tid, const char *name, const char *protocol)
+static void read_table(struct vt_wait_sockets *sockets, pid_t tid, const char *name,
+		       const char *protocol)
 {
 	char path[64], line[512];
 
@@ -122,7 +138,11 @@ const char *wait_socket(struct vt_wait_sockets *sockets, pid_t tid, uint64_t ino
 	static const struct {
 		const char *name;
 		const char *protocol; /* NULL: Unix */
-	} tables[] = { { "tcp", "TCP" }, { "tcp6", "TCP" }, { "unix", NULL }, { "udp", "UDP" }, { "udp6", "UDP" } };
+	} tables[] = { { "tcp", "TCP" },
+		       { "tcp6", "TCP" },
+		       { "unix", NULL },
+		       { "udp", "UDP" },
+		       { "udp6", "UDP" } };
 
 	for (size_t i = 0; !sockets->read && i < sizeof(tables) / sizeof(tables[0]); i++)
 		read_table(sockets, tid, tables[i].name, tables[i].protocol);

@@ -74,7 +74,10 @@ static bool is_plain(const char *text, const char *end)
 	return true;
 }
 
-/* Half the time of echo, which takes a microsecond for each character. (The rest is that gdb reads a file with two system calls a byte.) */
+/*
+ * Half the time of echo, which takes a microsecond for each character. (The rest is that gdb reads
+ * a file with two system calls a byte.)
+ */
 static void add_printf(struct vt_str *out, const char *text, const char *end)
 {
 	vt_str_add(out, "printf \"");
@@ -84,7 +87,10 @@ static void add_printf(struct vt_str *out, const char *text, const char *end)
 		vt_str_addn(out, text, n);
 		if (text + n == end)
 			break;
-		vt_str_add(out, text[n] == '\n' ? "\\n" : text[n] == '%' ? "%%" : text[n] == '"' ? "\\\"" : "\\\\");
+		vt_str_add(out, text[n] == '\n' ? "\\n" :
+				text[n] == '%'  ? "%%" :
+				text[n] == '"'  ? "\\\"" :
+						  "\\\\");
 		n++;
 	}
 	vt_str_add(out, "\"\n");
@@ -119,7 +125,8 @@ void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t 
 	 * Hexadecimal, so that gdb's input-radix does not matter. A number that fits into 32 bits
 	 * would be an int, and so would gdb's sum of two: 1.5 GiB + 1.5 GiB would be -1 GiB.
 	 */
-	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "%s\n", name, value, value > INT64_MAX ? "ull" : "ll");
+	vt_str_addf(&answer->commands, "set $%s = 0x%" PRIx64 "%s\n", name, value,
+		    value > INT64_MAX ? "ull" : "ll");
 }
 
 void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text)
@@ -197,7 +204,8 @@ static struct vt_error *open_directory(const char *path, int *ret)
 
 static struct vt_error *write_all(int dirfd, const char *directory, const struct vt_str *text)
 {
-	VT_CLOSE int fd = openat(dirfd, FILE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	VT_CLOSE int fd = openat(dirfd, FILE_NAME,
+				 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	for (size_t done = 0; fd >= 0 && done < text->n;) {
 		ssize_t n = write(fd, text->data + done, text->n - done);
@@ -236,7 +244,9 @@ struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
 	add_text(&file, answer->data, answer->n);
 	add_guarded(&guarded, &file);
 
-	struct vt_error *err = guarded.failed || answer->commands.failed ? &vt_enomem : write_file(dirfd, directory, &guarded);
+	struct vt_error *err = guarded.failed || answer->commands.failed ?
+				       &vt_enomem :
+				       write_file(dirfd, directory, &guarded);
 
 	vt_str_deinit(&file);
 	vt_str_deinit(&guarded);

@@ -21,9 +21,9 @@
 #define VT_GDB_ANSWERED 0xd5
 
 struct vt_gdb_answer {
-	FILE *text;      /* what gdb shows: writers write here */
-	char *data;      /* private: of text */
-	size_t n;        /* private: of text */
+	FILE *text;             /* what gdb shows: writers write here */
+	char *data;             /* private: of text */
+	size_t n;               /* private: of text */
 	struct vt_str commands; /* private */
 };
 
@@ -39,7 +39,8 @@ void vt_gdb_set_void(struct vt_gdb_answer *answer, const char *name);
  * Adds a gdb command unchanged. Commands and values come before the text, because the user may quit
  * the pager early.
  */
-void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /*
  * Writes the file for the gdb with this pid, into a directory of our own, /tmp/vramtap-gdb-PID. The

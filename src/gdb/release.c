@@ -17,7 +17,8 @@
  */
 static bool is_harmless(const struct vt_gdb_state *state, int signo)
 {
-	static const int harmless[] = { 0, SIGTRAP, SIGSTOP, SIGINT, SIGURG, SIGCHLD, SIGWINCH, SIGCONT };
+	static const int harmless[] = { 0,      SIGTRAP, SIGSTOP,  SIGINT,
+					SIGURG, SIGCHLD, SIGWINCH, SIGCONT };
 
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
 		if (signo == harmless[i])
@@ -46,7 +47,8 @@ static bool shares_input(pid_t pid, pid_t gdb)
 	bool is_child;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
-	if (fd < 0 || !isatty(fd) || fstat(fd, &ours) || stat(path, &theirs) || ours.st_rdev != theirs.st_rdev || !S_ISCHR(theirs.st_mode))
+	if (fd < 0 || !isatty(fd) || fstat(fd, &ours) || stat(path, &theirs) ||
+	    ours.st_rdev != theirs.st_rdev || !S_ISCHR(theirs.st_mode))
 		return false;
 
 	VT_ERROR struct vt_error *err = vt_proc_init(&proc, pid);
@@ -62,8 +64,11 @@ static struct vt_error *refuse_signals(const struct vt_gdb_state *state)
 		const struct vt_held_thread *thread = &state->held.threads.data[i];
 
 		if (!is_harmless(state, thread->signal))
-			return vt_error_create(VT_ERR_BUSY, "gdb's thread %d stopped with %s, which it would get if gdb let go of the "
-					       "process: not done", thread->number, strsignal(thread->signal));
+			return vt_error_create(
+				VT_ERR_BUSY,
+				"gdb's thread %d stopped with %s, which it would get if gdb let go of the "
+				"process: not done",
+				thread->number, strsignal(thread->signal));
 	}
 	return NULL;
 }
@@ -71,23 +76,32 @@ static struct vt_error *refuse_signals(const struct vt_gdb_state *state)
 struct vt_error *vt_gdb_may_release(const struct vt_gdb_state *state)
 {
 	if (state->core)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "this is a core: nothing in it can change, and nothing can run in it");
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"this is a core: nothing in it can change, and nothing can run in it");
 	/*
 	 * It returns to a breakpoint of gdb's. When gdb detaches, it removes the breakpoint, and
 	 * that place was never code.
 	 */
 	if (state->in_call)
-		return vt_error_create(VT_ERR_BUSY, "a function that was called from gdb has not returned, and would crash the process when it "
-				       "does after gdb has let go of it: not done (finish, or return, ends it)");
+		return vt_error_create(
+			VT_ERR_BUSY,
+			"a function that was called from gdb has not returned, and would crash the process when it "
+			"does after gdb has let go of it: not done (finish, or return, ends it)");
 	/*
 	 * If gdb has not yet seen that a thread stopped (non-stop), detaching would leave the
 	 * thread its SIGSTOP.
 	 */
 	if (vt_held_count_unknown(&state->held))
-		return vt_error_create(VT_ERR_BUSY, "gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
-				       "(interrupt -a stops them)", vt_held_count_unknown(&state->held));
+		return vt_error_create(
+			VT_ERR_BUSY,
+			"gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
+			"(interrupt -a stops them)",
+			vt_held_count_unknown(&state->held));
 	if (shares_input(state->pid, state->held.pid))
-		return vt_error_create(VT_ERR_BUSY, "this gdb started the process, and both read from one terminal, which stops the process "
-				       "if gdb lets go of it: not done (run </dev/null, or attach, allows it)");
+		return vt_error_create(
+			VT_ERR_BUSY,
+			"this gdb started the process, and both read from one terminal, which stops the process "
+			"if gdb lets go of it: not done (run </dev/null, or attach, allows it)");
 	return refuse_signals(state);
 }

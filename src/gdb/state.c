@@ -24,7 +24,7 @@ struct parser {
 	bool have_version, have_end;
 	bool core_is_next;
 	size_t next_signal; /* the next place in state->held to search */
-	bool in_frame; /* what is to come is not for us */
+	bool in_frame;      /* what is to come is not for us */
 	struct vt_error *err;
 };
 
@@ -52,7 +52,8 @@ static bool is_heads(const char *line)
 {
 	const char *first = line + strspn(line, " ");
 
-	return (!strncmp(first, "Num ", 4) && strstr(first, "Description")) || (!strncmp(first, "Id ", 3) && strstr(first, "Core File"));
+	return (!strncmp(first, "Num ", 4) && strstr(first, "Description")) ||
+	       (!strncmp(first, "Id ", 3) && strstr(first, "Core File"));
 }
 
 static void read_heads(struct parser *p, const char *line)
@@ -72,7 +73,8 @@ static void read_heads(struct parser *p, const char *line)
 static const char *cell(struct parser *p, const char *line, int from, int to)
 {
 	size_t len = strlen(line);
-	size_t start = from < 0 ? len : (size_t)from, end = to < 0 || (size_t)to > len ? len : (size_t)to;
+	size_t start = from < 0 ? len : (size_t)from,
+	       end = to < 0 || (size_t)to > len ? len : (size_t)to;
 
 	while (start < end && line[start] == ' ')
 		start++;
@@ -81,20 +83,26 @@ static const char *cell(struct parser *p, const char *line, int from, int to)
 	return end > start ? vt_arena_strndup(&p->state->arena, line + start, end - start) : NULL;
 }
 
-/* "* 1    process 4711      1 (native)           /usr/bin/python3": the inferior that gdb's commands are about. */
+/*
+ * "* 1    process 4711      1 (native)           /usr/bin/python3": the inferior that gdb's
+ * commands are about.
+ */
 static void read_inferior(struct parser *p, const char *line)
 {
 	struct vt_gdb_state *state = p->state;
 	const struct columns *at = &p->columns;
-	const char *description = cell(p, line, at->description, at->connection >= 0 ? at->connection : at->executable);
-	const char *connection = at->connection < 0 ? NULL : cell(p, line, at->connection, at->executable);
+	const char *description = cell(p, line, at->description,
+				       at->connection >= 0 ? at->connection : at->executable);
+	const char *connection = at->connection < 0 ? NULL :
+						      cell(p, line, at->connection, at->executable);
 	const char *open = connection ? strchr(connection, '(') : NULL;
 
 	/* cuda-gdb and gdb without threads in the process say the same. */
 	if (description && !strncmp(description, PROCESS, strlen(PROCESS)))
 		state->pid = (pid_t)number_in(description + strlen(PROCESS), 0, INT_MAX);
 	if (open)
-		state->connection = vt_arena_strndup(&state->arena, open + 1, strcspn(open + 1, ")"));
+		state->connection =
+			vt_arena_strndup(&state->arena, open + 1, strcspn(open + 1, ")"));
 	if (!state->connection)
 		state->connection = "";
 }
@@ -338,8 +346,10 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 			read_line(&p, line);
 	}
 	if (!p.err && !p.have_version)
-		p.err = vt_error_create(VT_ERR_FORMAT, "gdb's commands and this vramtap are not of one release: load them again with source, "
-						       "from vramtap gdb-script");
+		p.err = vt_error_create(
+			VT_ERR_FORMAT,
+			"gdb's commands and this vramtap are not of one release: load them again with source, "
+			"from vramtap gdb-script");
 	if (!p.err && !p.have_end)
 		p.err = vt_error_create(VT_ERR_INTERRUPTED, "gdb did not say all that it has");
 	if (p.err)

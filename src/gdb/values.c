@@ -113,7 +113,8 @@ void vt_gdb_values_devices(struct vt_gdb_answer *answer, const struct vt_model *
 	set_known(answer, "vt_devices", model->devices.n, model->devices.n);
 }
 
-void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model, const struct vt_found *found)
+void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model,
+			 const struct vt_found *found)
 {
 	bool is_block = found->kind == VT_FOUND_BLOCK;
 	const struct vt_block_rec *b = is_block ? &model->blocks[found->index] : NULL;
@@ -124,11 +125,13 @@ void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *mo
 	set_known(answer, "vt_block_device", b, is_block ? (uint64_t)found->allocator->device : 0);
 	set_known(answer, "vt_block_stream", b, b ? b->stream : 0);
 	set_known(answer, "vt_block_prev", is_block && found->before != VT_FOUND_NONE,
-		  is_block && found->before != VT_FOUND_NONE ? model->blocks[found->before].addr : 0);
+		  is_block && found->before != VT_FOUND_NONE ? model->blocks[found->before].addr :
+							       0);
 	set_known(answer, "vt_block_next", is_block && found->after != VT_FOUND_NONE,
 		  is_block && found->after != VT_FOUND_NONE ? model->blocks[found->after].addr : 0);
 	/* The unmapped part of an expandable segment is not a segment. */
-	set_known(answer, "vt_segment_addr", found->segment_bytes, b ? model->blocks[found->segment].addr : 0);
+	set_known(answer, "vt_segment_addr", found->segment_bytes,
+		  b ? model->blocks[found->segment].addr : 0);
 	set_known(answer, "vt_segment_size", found->segment_bytes, found->segment_bytes);
 	if (b)
 		vt_gdb_set_text(answer, "vt_block_state", vt_block_state_name(b->state));
@@ -159,7 +162,8 @@ static void set_shown(struct vt_gdb_answer *answer, const char *name, const char
 	vt_str_deinit(&shown);
 }
 
-void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number, const struct vt_model_frame *frame)
+void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number,
+			  const struct vt_model_frame *frame)
 {
 	vt_gdb_set_number(answer, "vt_pyframe", number);
 	set_shown(answer, "vt_pyframe_function", frame->function);

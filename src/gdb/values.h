@@ -29,13 +29,15 @@ void vt_gdb_values_memory(struct vt_gdb_answer *answer, const struct vt_model *m
 void vt_gdb_values_devices(struct vt_gdb_answer *answer, const struct vt_model *model);
 
 /* The variables for what is at an address. */
-void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model, const struct vt_found *found);
+void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model,
+			 const struct vt_found *found);
 
 /* The variables for all threads, and for one thread. */
 void vt_gdb_values_threads(struct vt_gdb_answer *answer, const struct vt_model *model);
 void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_thread *thread);
 
 /* The variables for a Python frame. */
-void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number, const struct vt_model_frame *frame);
+void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number,
+			  const struct vt_model_frame *frame);
 
 #endif

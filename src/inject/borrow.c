@@ -92,7 +92,8 @@ static bool status_is_zero(const struct attempt *attempt, const char *key)
 {
 	char path[64], line[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid, (int)attempt->tid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)attempt->plan->proc->pid,
+		 (int)attempt->tid);
 
 	VT_FCLOSE FILE *fp = fopen(path, "re");
 
@@ -104,7 +105,10 @@ static bool status_is_zero(const struct attempt *attempt, const char *key)
 	return !ferror(fp);
 }
 
-/* Why the thread cannot be traced, if that holds for all threads; NULL when another one may be better. */
+/*
+ * Why the thread cannot be traced, if that holds for all threads; NULL when another one may be
+ * better.
+ */
 static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 {
 	const struct vt_proc *proc = attempt->plan->proc;
@@ -119,8 +123,8 @@ static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 	if (errnum == ESRCH || !status_is_zero(attempt, "TracerPid:\t"))
 		return NULL;
 	why = vt_proc_why_not_permitted(proc, &arena);
-	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s", (int)proc->pid,
-			      why ? why : strerror(errnum));
+	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s",
+			      (int)proc->pid, why ? why : strerror(errnum));
 	vt_arena_deinit(&arena);
 	return err;
 }
@@ -135,7 +139,9 @@ static bool wait_for_stop(pid_t tid, siginfo_t *info)
 
 	for (;;) {
 		info->si_pid = 0;
-		if (waitid(P_PID, (id_t)tid, info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL) && errno != EINTR)
+		if (waitid(P_PID, (id_t)tid, info,
+			   WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL) &&
+		    errno != EINTR)
 			return false;
 		if (info->si_pid)
 			return info->si_code == CLD_TRAPPED || info->si_code == CLD_STOPPED;
@@ -153,7 +159,8 @@ static bool peek_is(pid_t tid, uint64_t addr, const void *expected)
 {
 	uint64_t word;
 
-	return !syscall(SYS_ptrace, PTRACE_PEEKDATA, tid, addr, &word) && !memcmp(&word, expected, sizeof(word));
+	return !syscall(SYS_ptrace, PTRACE_PEEKDATA, tid, addr, &word) &&
+	       !memcmp(&word, expected, sizeof(word));
 }
 
 static bool poke(pid_t tid, uint64_t addr, const void *from, size_t len)
@@ -173,19 +180,21 @@ static bool poke(pid_t tid, uint64_t addr, const void *from, size_t len)
 }
 
 /*
- * Kernels may forbid writing to read-only pages through /proc/PID/mem altogether, or allow it to the tracer only
- * (proc_mem.force_override, Linux 6.12); POKEDATA is not affected by that.
+ * Kernels may forbid writing to read-only pages through /proc/PID/mem altogether, or allow it to
+ * the tracer only (proc_mem.force_override, Linux 6.12); POKEDATA is not affected by that.
  */
 static struct vt_error *write_stub_stopped(const struct attempt *attempt)
 {
-	struct vt_error *err = vt_live_write(attempt->plan->live, attempt->plan->stub, vt_stub_blob, vt_stub_size());
+	struct vt_error *err = vt_live_write(attempt->plan->live, attempt->plan->stub, vt_stub_blob,
+					     vt_stub_size());
 
 	if (!err)
 		return NULL;
 	vt_error_destroy(err);
 	if (poke(attempt->tid, attempt->plan->stub, vt_stub_blob, vt_stub_size()))
 		return NULL;
-	return vt_error_create(VT_ERR_PERMISSION, "the kernel does not allow writing to the code of process %d",
+	return vt_error_create(VT_ERR_PERMISSION,
+			       "the kernel does not allow writing to the code of process %d",
 			       (int)attempt->plan->proc->pid);
 }
 
@@ -201,17 +210,23 @@ static bool undo_eintr(const struct attempt *attempt)
 	if ((long)regs->rax != -EINTR)
 		return true;
 	regs->rax = (unsigned long long)-ERESTARTNOHAND;
-	return !ptrace(PTRACE_POKEUSER, attempt->tid, (void *)offsetof(struct user, regs.rax), (void *)regs->rax);
+	return !ptrace(PTRACE_POKEUSER, attempt->tid, (void *)offsetof(struct user, regs.rax),
+		       (void *)regs->rax);
 }
 
-/* System calls of this thread are diverted to a handler (prctl(PR_SET_SYSCALL_USER_DISPATCH), as Wine does). */
+/*
+ * System calls of this thread are diverted to a handler (prctl(PR_SET_SYSCALL_USER_DISPATCH), as
+ * Wine does).
+ */
 static bool has_syscall_dispatch(pid_t tid)
 {
 	struct {
 		uint64_t mode, selector, offset, len;
 	} config = { 0 };
 
-	return !ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, (void *)sizeof(config), &config) && config.mode;
+	return !ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, (void *)sizeof(config),
+		       &config) &&
+	       config.mode;
 }
 
 /*
@@ -238,7 +253,8 @@ static bool qualifies(struct attempt *attempt)
 		return false;
 	if (!undo_eintr(attempt))
 		return false;
-	if (vt_mem_read(src, regs->rip - sizeof(code), code, sizeof(code)) || memcmp(code, syscall_code, sizeof(code)) != 0)
+	if (vt_mem_read(src, regs->rip - sizeof(code), code, sizeof(code)) ||
+	    memcmp(code, syscall_code, sizeof(code)) != 0)
 		return false;
 	if (has_syscall_dispatch(attempt->tid))
 		return false;
@@ -271,9 +287,19 @@ static void fill_block(struct attempt *attempt, uint64_t slot, uint64_t mask)
 	const struct vt_borrow_plan *plan = attempt->plan;
 
 	attempt->locked->block = (struct vt_stub_block){
-		.r15 = regs->r15, .r14 = regs->r14, .r13 = regs->r13, .r12 = regs->r12, .rbp = regs->rbp,
-		.r11 = regs->r11, .r10 = regs->r10, .r9 = regs->r9, .r8 = regs->r8,
-		.rcx = regs->rcx, .rdx = regs->rdx, .rsi = regs->rsi, .rdi = regs->rdi,
+		.r15 = regs->r15,
+		.r14 = regs->r14,
+		.r13 = regs->r13,
+		.r12 = regs->r12,
+		.rbp = regs->rbp,
+		.r11 = regs->r11,
+		.r10 = regs->r10,
+		.r9 = regs->r9,
+		.r8 = regs->r8,
+		.rcx = regs->rcx,
+		.rdx = regs->rdx,
+		.rsi = regs->rsi,
+		.rdi = regs->rdi,
 		.rax = restart == VT_RESTART_NONE  ? regs->rax :
 		       restart == VT_RESTART_BLOCK ? SYS_restart_syscall :
 						     regs->orig_rax,
@@ -300,10 +326,14 @@ static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entr
 {
 	uint64_t control_block = attempt->locked->regs.fs_base;
 
-	/* The control block of the main thread is in a mapping of the loader's, which neighbours may have been merged with. */
+	/*
+	 * The control block of the main thread is in a mapping of the loader's, which neighbours
+	 * may have been merged with.
+	 */
 	if (attempt->tid == attempt->plan->proc->pid)
 		return !strcmp(stack->path, "[stack]");
-	return control_block >= stack->start && control_block < stack->end && control_block > attempt->locked->regs.rsp;
+	return control_block >= stack->start && control_block < stack->end &&
+	       control_block > attempt->locked->regs.rsp;
 }
 
 /*
@@ -318,8 +348,8 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 	const struct vt_map_entry *stack = vt_maps_find(attempt->plan->maps, locked->regs.rsp);
 	VT_ERROR struct vt_error *err = NULL;
 
-	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start || at - stack->start < STACK_RESERVE ||
-	    !is_own_stack(attempt, stack))
+	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start ||
+	    at - stack->start < STACK_RESERVE || !is_own_stack(attempt, stack))
 		return false;
 	fill_block(attempt, slot, mask);
 	err = vt_live_write(attempt->plan->live, at, &locked->block, sizeof(locked->block));
@@ -329,7 +359,8 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 		return false;
 	attempt->record.block = at;
 	return peek_is(attempt->tid, at, &locked->block) &&
-	       peek_is(attempt->tid, at + offsetof(struct vt_stub_block, control), &locked->block.control) &&
+	       peek_is(attempt->tid, at + offsetof(struct vt_stub_block, control),
+		       &locked->block.control) &&
 	       peek_is(attempt->tid, slot + 8, &locked->slot[1]) &&
 	       peek_is(attempt->tid, attempt->plan->stub, vt_stub_blob) &&
 	       peek_is(attempt->tid, attempt->plan->stub + (vt_stub_size() & ~(size_t)7) - 8,
@@ -357,7 +388,8 @@ static bool commit(struct attempt *attempt)
 	 * left with all signals blocked. Signals that came during the stop stay pending until the
 	 * stub has looked at them.
 	 */
-	ptrace(PTRACE_SETSIGMASK, attempt->tid, (void *)sizeof(uint64_t), &locked->block.blocked_mask);
+	ptrace(PTRACE_SETSIGMASK, attempt->tid, (void *)sizeof(uint64_t),
+	       &locked->block.blocked_mask);
 	vt_fault_point("inject.masked");
 	return true;
 }
@@ -399,7 +431,8 @@ static void *try_thread(void *arg)
 	 * true.
 	 */
 	if (!vt_proc_is_alive(attempt->plan->proc)) {
-		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended", (int)attempt->plan->proc->pid);
+		attempt->err = vt_error_create(VT_ERR_GONE, "process %d ended",
+					       (int)attempt->plan->proc->pid);
 		return NULL;
 	}
 	attempt->filtered = !status_is_zero(attempt, "Seccomp:\t");
@@ -457,8 +490,8 @@ struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_ca
 		.result = VT_BORROW_ANOTHER,
 	};
 	pthread_t thread;
-	void *p = mmap(NULL, sizeof(*attempt.locked), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
-		       0);
+	void *p = mmap(NULL, sizeof(*attempt.locked), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return &vt_enomem;

@@ -23,8 +23,8 @@ struct vt_borrow_plan {
 	const struct vt_proc *proc;
 	struct vt_live *live;
 	const struct vt_maps *maps;
-	uint64_t stub;       /* address of the stub */
-	bool write_stub;     /* not written from outside: write it during the stop */
+	uint64_t stub;   /* address of the stub */
+	bool write_stub; /* not written from outside: write it during the stop */
 	struct vt_stub_control control;
 	uint64_t xsave_mask;
 	enum vt_seccomp_use use; /* for which calls the filters are checked */
@@ -37,8 +37,8 @@ enum vt_borrow_result {
 };
 
 struct vt_borrow_record {
-	uint64_t stop_ns;    /* when it was seen stopped */
-	uint64_t block;      /* address of its struct vt_stub_block */
+	uint64_t stop_ns; /* when it was seen stopped */
+	uint64_t block;   /* address of its struct vt_stub_block */
 };
 
 /*

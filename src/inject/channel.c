@@ -23,7 +23,8 @@
 
 /* The stages of the control page */
 
-static struct vt_error *stub_failed(const struct vt_channel *channel, const struct vt_stub_block *block)
+static struct vt_error *stub_failed(const struct vt_channel *channel,
+				    const struct vt_stub_block *block)
 {
 	int errnum = (int)block->failed_errno;
 	int pid = (int)channel->pid;
@@ -34,17 +35,22 @@ static struct vt_error *stub_failed(const struct vt_channel *channel, const stru
 }
 
 /* What the helper's thread reports instead of going on; NULL for states that are not failures. */
-static struct vt_error *thread_failed(const struct vt_channel *channel, const struct vt_stub_control *control)
+static struct vt_error *thread_failed(const struct vt_channel *channel,
+				      const struct vt_stub_control *control)
 {
 	int pid = (int)channel->pid;
 
 	switch (control->state) {
 	case VT_STUB_NO_FILE:
-		return vt_error_create_os(control->error, "process %d could not create a memory file", pid);
+		return vt_error_create_os(control->error,
+					  "process %d could not create a memory file", pid);
 	case VT_STUB_NO_MAP:
-		return vt_error_create_os(control->error, "process %d could not map the helper", pid);
+		return vt_error_create_os(control->error, "process %d could not map the helper",
+					  pid);
 	case VT_STUB_GAVE_UP:
-		return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d ended before it was given its library", pid);
+		return vt_error_create(
+			VT_ERR_TIMEOUT,
+			"the helper in process %d ended before it was given its library", pid);
 	default:
 		return NULL;
 	}
@@ -52,13 +58,14 @@ static struct vt_error *thread_failed(const struct vt_channel *channel, const st
 
 static void send_command(const struct vt_channel *channel, uint32_t command)
 {
-	vt_error_destroy(vt_live_write(channel->live,
-				       channel->control->region + offsetof(struct vt_stub_control, command), &command,
-				       sizeof(command)));
+	vt_error_destroy(vt_live_write(
+		channel->live, channel->control->region + offsetof(struct vt_stub_control, command),
+		&command, sizeof(command)));
 }
 
 /* Reads the control page. VT_ERR_NOTFOUND while it does not exist. */
-static struct vt_error *read_control(const struct vt_channel *channel, struct vt_stub_control *control)
+static struct vt_error *read_control(const struct vt_channel *channel,
+				     struct vt_stub_control *control)
 {
 	struct vt_memsrc *src = vt_live_source(channel->live);
 	struct vt_stub_block block;
@@ -77,12 +84,14 @@ static struct vt_error *read_control(const struct vt_channel *channel, struct vt
 	 * No page: either not yet, or the stub failed and left the reason on the stack, where it
 	 * will soon be overwritten.
 	 */
-	if (!vt_mem_read(src, channel->block, &block, sizeof(block)) && block.failed_nonce == channel->control->nonce)
+	if (!vt_mem_read(src, channel->block, &block, sizeof(block)) &&
+	    block.failed_nonce == channel->control->nonce)
 		return stub_failed(channel, &block);
 	return vt_error_create(VT_ERR_NOTFOUND, "no control page");
 }
 
-static struct vt_error *wait_until_ready(const struct vt_channel *channel, uint64_t deadline, struct vt_stub_control *control)
+static struct vt_error *wait_until_ready(const struct vt_channel *channel, uint64_t deadline,
+					 struct vt_stub_control *control)
 {
 	for (;;) {
 		struct vt_error *err = read_control(channel, control);
@@ -92,8 +101,10 @@ static struct vt_error *wait_until_ready(const struct vt_channel *channel, uint6
 		if (err && !vt_error_catch(&err, VT_ERR_NOTFOUND))
 			return err;
 		if (vt_deadline_passed(deadline))
-			return vt_error_create(VT_ERR_TIMEOUT, "the thread of process %d did not start the helper in time",
-					       (int)channel->pid);
+			return vt_error_create(
+				VT_ERR_TIMEOUT,
+				"the thread of process %d did not start the helper in time",
+				(int)channel->pid);
 		vt_sleep_ns(POLL_NS);
 	}
 }
@@ -167,21 +178,24 @@ static pid_t find_thread(pid_t pid, int tid)
  * Opening a file can have side effects (devices, FIFOs), and the target could name any descriptor.
  * So the file is first opened without side effects and checked.
  */
-static struct vt_error *open_file(const struct vt_channel *channel, const struct vt_stub_control *control, int *ret_fd)
+static struct vt_error *open_file(const struct vt_channel *channel,
+				  const struct vt_stub_control *control, int *ret_fd)
 {
 	int pid = (int)channel->pid;
 	char path[64];
 
 	/* A thread that is not found yields 0, which has no descriptors. */
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid, (int)find_thread(channel->pid, control->file_tid),
-		 control->fd);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid,
+		 (int)find_thread(channel->pid, control->file_tid), control->fd);
 
 	VT_CLOSE int peek = open(path, O_PATH | O_CLOEXEC);
 
 	if (peek < 0 && errno == ENOENT)
-		return vt_error_create(VT_ERR_GONE, "the helper in process %d ended too early", (int)channel->pid);
+		return vt_error_create(VT_ERR_GONE, "the helper in process %d ended too early",
+				       (int)channel->pid);
 	if (peek < 0)
-		return vt_error_create_os(errno, "cannot open the memory file of process %d", (int)channel->pid);
+		return vt_error_create_os(errno, "cannot open the memory file of process %d",
+					  (int)channel->pid);
 	if (!is_memory_file(peek))
 		return vt_error_create(VT_ERR_FORMAT,
 				       "process %d named a file that is not a memory file",
@@ -191,7 +205,8 @@ static struct vt_error *open_file(const struct vt_channel *channel, const struct
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
-		return vt_error_create_os(errno, "cannot open the memory file of process %d", (int)channel->pid);
+		return vt_error_create_os(errno, "cannot open the memory file of process %d",
+					  (int)channel->pid);
 	*ret_fd = fd;
 	return NULL;
 }
@@ -211,7 +226,8 @@ static struct vt_error *write_image(const struct vt_channel *channel, int fd)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return vt_error_create_os(n ? errno : ENOSPC, "cannot write the helper's memory file");
+			return vt_error_create_os(n ? errno : ENOSPC,
+						  "cannot write the helper's memory file");
 		done += (size_t)n;
 		vt_fault_point("inject.memfd-writing");
 	}
@@ -225,11 +241,14 @@ static struct vt_error *write_image(const struct vt_channel *channel, int fd)
 static struct vt_error *size_file(const struct vt_channel *channel, int fd, uint64_t size)
 {
 	/* The progress timer may interrupt either; fallocate() is not restarted by SA_RESTART. */
-	if (TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)size)) || TEMP_FAILURE_RETRY(fallocate(fd, 0, 0, (off_t)size)))
-		return vt_error_create_os(errno, "cannot make the memory file of process %d %llu KiB large",
-					  (int)channel->pid, (unsigned long long)(size >> 10));
+	if (TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)size)) ||
+	    TEMP_FAILURE_RETRY(fallocate(fd, 0, 0, (off_t)size)))
+		return vt_error_create_os(
+			errno, "cannot make the memory file of process %d %llu KiB large",
+			(int)channel->pid, (unsigned long long)(size >> 10));
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
-		return vt_error_create_os(errno, "cannot seal the memory file of process %d", (int)channel->pid);
+		return vt_error_create_os(errno, "cannot seal the memory file of process %d",
+					  (int)channel->pid);
 	return NULL;
 }
 
@@ -240,19 +259,22 @@ static struct vt_error *map_session(const struct vt_channel *channel, int fd, ui
 
 	/* After the seal: it can no longer shrink. */
 	if (fstat(fd, &st) || (uint64_t)st.st_size < offset + channel->file_size)
-		return vt_error_create(VT_ERR_FORMAT, "the memory file of process %d was changed", (int)channel->pid);
+		return vt_error_create(VT_ERR_FORMAT, "the memory file of process %d was changed",
+				       (int)channel->pid);
 
-	struct vt_helper_shared *shared =
-		mmap(NULL, channel->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+	struct vt_helper_shared *shared = mmap(NULL, channel->file_size, PROT_READ | PROT_WRITE,
+					       MAP_SHARED, fd, (off_t)offset);
 
 	if (shared == MAP_FAILED)
-		return vt_error_create_os(errno, "cannot map the memory file of process %d", (int)channel->pid);
+		return vt_error_create_os(errno, "cannot map the memory file of process %d",
+					  (int)channel->pid);
 	*ret = shared;
 	return NULL;
 }
 
 static struct vt_error *wait_until_running(const struct vt_channel *channel, uint64_t deadline,
-					   const struct vt_helper_shared *shared, struct vt_stub_control *control)
+					   const struct vt_helper_shared *shared,
+					   struct vt_stub_control *control)
 {
 	for (;;) {
 		/*
@@ -263,22 +285,27 @@ static struct vt_error *wait_until_running(const struct vt_channel *channel, uin
 
 		if (err && err->code == VT_ERR_NOTFOUND) {
 			vt_error_destroy(err);
-			return vt_error_create(VT_ERR_GONE, "the helper in process %d ended too early", (int)channel->pid);
+			return vt_error_create(VT_ERR_GONE,
+					       "the helper in process %d ended too early",
+					       (int)channel->pid);
 		}
 		if (err)
 			return err;
-		if (__atomic_load_n(&shared->magic, __ATOMIC_ACQUIRE) == VT_HELPER_MAGIC && control->borrower_done)
+		if (__atomic_load_n(&shared->magic, __ATOMIC_ACQUIRE) == VT_HELPER_MAGIC &&
+		    control->borrower_done)
 			return NULL;
 		if (vt_deadline_passed(deadline))
-			return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d did not answer in time",
+			return vt_error_create(VT_ERR_TIMEOUT,
+					       "the helper in process %d did not answer in time",
 					       (int)channel->pid);
 		vt_sleep_ns(POLL_NS);
 	}
 }
 
 /* Gives the waiting helper's thread the code to run; after that the session is mapped. */
-static struct vt_error *deliver(const struct vt_channel *channel, const struct vt_stub_control *control, uint64_t offset,
-				int *ret_fd, struct vt_helper_shared **ret)
+static struct vt_error *deliver(const struct vt_channel *channel,
+				const struct vt_stub_control *control, uint64_t offset, int *ret_fd,
+				struct vt_helper_shared **ret)
 {
 	VT_CLOSE int fd = -1;
 
@@ -293,7 +320,8 @@ static struct vt_error *deliver(const struct vt_channel *channel, const struct v
 	return NULL;
 }
 
-struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns, struct vt_channel_result *result)
+struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns,
+				 struct vt_channel_result *result)
 {
 	uint64_t offset = channel->image->text_size + channel->image->data_size;
 	struct vt_helper_shared *shared;

@@ -27,11 +27,12 @@ struct vt_channel {
 struct vt_channel_result {
 	int fd; /* the memory file */
 	struct vt_helper_shared *shared;
-	uint64_t offset;      /* of the session in the file; file_size bytes are mapped at shared */
-	uint64_t end_ns;      /* when the borrowed thread was about to leave the stub */
+	uint64_t offset; /* of the session in the file; file_size bytes are mapped at shared */
+	uint64_t end_ns; /* when the borrowed thread was about to leave the stub */
 };
 
 /* The helper waits for requests when this returns NULL. Each stage has budget_ns. */
-struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns, struct vt_channel_result *result);
+struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns,
+				 struct vt_channel_result *result);
 
 #endif

@@ -140,8 +140,9 @@ int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t a
 
 	for (size_t i = 0; i < sizeof(white_list) / sizeof(white_list[0]); i++)
 		if (white_list[i].nr == nr)
-			return white_list[i].look ? white_list[i].look(&call, white_list[i].exposure) :
-						    white_list[i].exposure;
+			return white_list[i].look ?
+				       white_list[i].look(&call, white_list[i].exposure) :
+				       white_list[i].exposure;
 	return VT_EXPOSURE_NEVER;
 }
 
@@ -159,7 +160,10 @@ static const int kind_exposure[VT_CODE_N_KINDS] = {
 	[VT_CODE_DRIVER] = VT_EXPOSURE_VISIBLE + 1,
 };
 
-/* Whether the address is that of __restore_rt, to which signal handlers return: mov $15, %rax (rt_sigreturn); syscall. */
+/*
+ * Whether the address is that of __restore_rt, to which signal handlers return: mov $15, %rax
+ * (rt_sigreturn); syscall.
+ */
 static bool is_signal_return(struct vt_live *live, uint64_t addr)
 {
 	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
@@ -188,7 +192,9 @@ static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
 	sp &= ~UINT64_C(7);
 	if (!vt_mem_read(src, sp, words, bytes))
 		return STACK_WORDS;
-	bytes = src->fault_addr > sp && src->fault_addr - sp < bytes ? (size_t)(src->fault_addr - sp) : 0;
+	bytes = src->fault_addr > sp && src->fault_addr - sp < bytes ?
+			(size_t)(src->fault_addr - sp) :
+			0;
 	return bytes && !vt_mem_read(src, sp, words, bytes) ? bytes / sizeof(*words) : 0;
 }
 
@@ -242,10 +248,12 @@ static bool waits_for_watcher(const struct vt_choice *choice, const struct vt_th
 {
 	uint64_t interval[2];
 
-	return info->state == 'S' && info->in_syscall && vt_code_kind_of(choice->symbols, info->pc) == VT_CODE_RECORDER &&
+	return info->state == 'S' && info->in_syscall &&
+	       vt_code_kind_of(choice->symbols, info->pc) == VT_CODE_RECORDER &&
 	       (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_restart_syscall) &&
-	       !vt_mem_read(vt_live_source(choice->live), info->syscall_args[0], interval, sizeof(interval)) && interval[0] == 0 &&
-	       interval[1] == VT_RECORDER_WAIT_NS;
+	       !vt_mem_read(vt_live_source(choice->live), info->syscall_args[0], interval,
+			    sizeof(interval)) &&
+	       interval[0] == 0 && interval[1] == VT_RECORDER_WAIT_NS;
 }
 
 static int thread_exposure(const struct vt_choice *choice, const struct vt_thread_info *info)
@@ -253,12 +261,16 @@ static int thread_exposure(const struct vt_choice *choice, const struct vt_threa
 	int exposure;
 
 	if (waits_for_watcher(choice, info))
-		return vt_stack_exposure(choice->live, choice->symbols, info->sp) == VT_EXPOSURE_NEVER ? VT_EXPOSURE_NEVER :
-													  VT_EXPOSURE_QUIET;
+		return vt_stack_exposure(choice->live, choice->symbols, info->sp) ==
+				       VT_EXPOSURE_NEVER ?
+			       VT_EXPOSURE_NEVER :
+			       VT_EXPOSURE_QUIET;
 	/* It must sleep interruptibly; a thread in state D does not react to an interruption. */
-	if (info->state != 'S' || !info->in_syscall || vt_code_kind_of(choice->symbols, info->pc) != VT_CODE_LIBC)
+	if (info->state != 'S' || !info->in_syscall ||
+	    vt_code_kind_of(choice->symbols, info->pc) != VT_CODE_LIBC)
 		return VT_EXPOSURE_NEVER;
-	exposure = vt_call_exposure(info->tid, vt_live_source(choice->live), info->syscall_nr, info->syscall_args);
+	exposure = vt_call_exposure(info->tid, vt_live_source(choice->live), info->syscall_nr,
+				    info->syscall_args);
 	exposure += info->tid == choice->pid;
 	/* Reading the stack is only worthwhile when the rest is good enough. */
 	if (exposure > choice->max_exposure)
@@ -266,7 +278,8 @@ static int thread_exposure(const struct vt_choice *choice, const struct vt_threa
 	return exposure + vt_stack_exposure(choice->live, choice->symbols, info->sp);
 }
 
-static void insert(struct vt_candidate *candidates, size_t max, size_t *n, struct vt_candidate candidate)
+static void insert(struct vt_candidate *candidates, size_t max, size_t *n,
+		   struct vt_candidate candidate)
 {
 	size_t at = *n;
 
@@ -286,7 +299,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 }
 
 /* One thread; *candidate is set when it may be considered. */
-static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candidate *candidate, uint64_t *scene)
+static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candidate *candidate,
+		    uint64_t *scene)
 {
 	struct vt_thread_info info = { 0 };
 	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, choice->pid, tid);
@@ -295,11 +309,12 @@ static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candida
 		return false;
 	*scene = mix(mix(mix(*scene, (uint64_t)tid), info.sp), (uint64_t)info.syscall_nr);
 	*candidate = (struct vt_candidate){ tid, thread_exposure(choice, &info), info.sp, info.pc };
-	return candidate->exposure <= choice->max_exposure && candidate->exposure < VT_EXPOSURE_NEVER;
+	return candidate->exposure <= choice->max_exposure &&
+	       candidate->exposure < VT_EXPOSURE_NEVER;
 }
 
-struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates, size_t max, size_t *n,
-			   uint64_t *scene)
+struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates,
+			   size_t max, size_t *n, uint64_t *scene)
 {
 	struct vt_candidate candidate;
 	const struct dirent *entry;
@@ -315,11 +330,13 @@ struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *
 	if (!dir && (errno == ENOENT || errno == ESRCH))
 		return vt_error_create(VT_ERR_GONE, "process %d does not exist", (int)choice->pid);
 	if (!dir)
-		return vt_error_create_os(errno, "cannot list the threads of process %d", (int)choice->pid);
+		return vt_error_create_os(errno, "cannot list the threads of process %d",
+					  (int)choice->pid);
 	while (best < ENOUGH && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (tid <= 0 || (choice->only_tid && tid != choice->only_tid) || !look_at(choice, tid, &candidate, scene))
+		if (tid <= 0 || (choice->only_tid && tid != choice->only_tid) ||
+		    !look_at(choice, tid, &candidate, scene))
 			continue;
 		insert(candidates, max, n, candidate);
 		best += candidate.exposure == 0;

@@ -54,7 +54,7 @@ struct vt_choice {
  * better can be found. *scene is set to a hash of where the examined threads are: as long as it
  * stays the same, waiting brings no better candidate. VT_ERR_GONE, VT_ERR_OS.
  */
-struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates, size_t max, size_t *n,
-			   uint64_t *scene);
+struct vt_error *vt_choose(const struct vt_choice *choice, struct vt_candidate *candidates,
+			   size_t max, size_t *n, uint64_t *scene);
 
 #endif

@@ -5,9 +5,10 @@
 #include "inject/cuda_imports.h"
 
 /*
- * Which field comes from which library under which names, the newest first. cuda.h renames functions whose parameters changed
- * (cuMemGetInfo to cuMemGetInfo_v2, with size_t for unsigned int); only names with today's parameters are listed.
- * File names are those that maps shows: libcuda.so.580.65.06, libc-2.31.so, libcudart-e409450e.so.11.0 in older wheels.
+ * Which field comes from which library under which names, the newest first. cuda.h renames
+ * functions whose parameters changed (cuMemGetInfo to cuMemGetInfo_v2, with size_t for unsigned
+ * int); only names with today's parameters are listed. File names are those that maps shows:
+ * libcuda.so.580.65.06, libc-2.31.so, libcudart-e409450e.so.11.0 in older wheels.
  */
 static const struct import {
 	const char *prefix;
@@ -28,14 +29,18 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuDeviceGetUuid), { "cuDeviceGetUuid_v2", "cuDeviceGetUuid" } },
 	{ "libcuda.so", FIELD(cuDevicePrimaryCtxGetState), { "cuDevicePrimaryCtxGetState" } },
 	{ "libcuda.so", FIELD(cuDevicePrimaryCtxRetain), { "cuDevicePrimaryCtxRetain" } },
-	{ "libcuda.so", FIELD(cuDevicePrimaryCtxRelease), { "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease" } },
+	{ "libcuda.so",
+	  FIELD(cuDevicePrimaryCtxRelease),
+	  { "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease" } },
 	{ "libcuda.so", FIELD(cuCtxPushCurrent), { "cuCtxPushCurrent_v2" } },
 	{ "libcuda.so", FIELD(cuCtxPopCurrent), { "cuCtxPopCurrent_v2" } },
 	{ "libcuda.so", FIELD(cuMemGetInfo), { "cuMemGetInfo_v2" } },
 	{ "libcuda.so", FIELD(cuDeviceGetDefaultMemPool), { "cuDeviceGetDefaultMemPool" } },
 	{ "libcuda.so", FIELD(cuDeviceGetMemPool), { "cuDeviceGetMemPool" } },
 	{ "libcuda.so", FIELD(cuMemPoolGetAttribute), { "cuMemPoolGetAttribute" } },
-	{ "libcuda.so", FIELD(cuThreadExchangeStreamCaptureMode), { "cuThreadExchangeStreamCaptureMode" } },
+	{ "libcuda.so",
+	  FIELD(cuThreadExchangeStreamCaptureMode),
+	  { "cuThreadExchangeStreamCaptureMode" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD
@@ -60,7 +65,9 @@ static void look_in_module(struct vt_modules *modules, struct vt_module *module,
 	size_t which[2 * N_IMPORTS], n = 0;
 
 	for (size_t i = 0; i < N_IMPORTS; i++) {
-		for (size_t k = 0; k < 2 && imports_table[i].names[k] && !strcmp(imports_table[i].prefix, prefix); k++) {
+		for (size_t k = 0;
+		     k < 2 && imports_table[i].names[k] && !strcmp(imports_table[i].prefix, prefix);
+		     k++) {
 			names[n] = imports_table[i].names[k];
 			which[n++] = i;
 		}

@@ -26,7 +26,9 @@
 #include "inject/symbols.h"
 #include "inject/xstate.h"
 
-/* The helper ends by itself this long after the tool's last sign of life (any call of this file). */
+/*
+ * The helper ends by itself this long after the tool's last sign of life (any call of this file).
+ */
 #define PATIENCE_NS (5 * VT_NS_PER_S)
 
 /* Room for 8,000 blocks at first; the maximum is address space of the target, not memory. */
@@ -110,13 +112,16 @@ static struct vt_error *plan_addresses(struct injection *in)
 	VT_TRY(vt_place_hole(&in->maps, VT_REGION_SIZE + text + data + session + 2 * guard, &at));
 	control->region = at;
 	at += VT_REGION_SIZE + guard;
-	control->pieces[VT_PIECE_TEXT] = (struct vt_stub_piece){ at, text, 0, PROT_READ | PROT_EXEC, MAP_PRIVATE };
-	control->pieces[VT_PIECE_DATA] =
-		(struct vt_stub_piece){ at + text, data, text, PROT_READ | PROT_WRITE, MAP_PRIVATE };
+	control->pieces[VT_PIECE_TEXT] =
+		(struct vt_stub_piece){ at, text, 0, PROT_READ | PROT_EXEC, MAP_PRIVATE };
+	control->pieces[VT_PIECE_DATA] = (struct vt_stub_piece){ at + text, data, text,
+								 PROT_READ | PROT_WRITE,
+								 MAP_PRIVATE };
 	control->entry = at + in->image.entry;
 	at += text + data + guard;
-	control->pieces[VT_PIECE_SESSION] =
-		(struct vt_stub_piece){ at, session, text + data, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE };
+	control->pieces[VT_PIECE_SESSION] = (struct vt_stub_piece){ at, session, text + data,
+								    PROT_READ | PROT_WRITE,
+								    MAP_SHARED | MAP_NORESERVE };
 	return NULL;
 }
 
@@ -135,7 +140,8 @@ static struct vt_error *plan_control(struct injection *in)
 	control->errno_location = in->symbols.errno_location;
 	control->thread = in->plan.stub + VT_STUB_THREAD;
 	control->stop_again = in->continued;
-	snprintf(control->file_name, sizeof(control->file_name), VT_HELPER_FILE_NAME "-%.16s", in->image.build_id);
+	snprintf(control->file_name, sizeof(control->file_name), VT_HELPER_FILE_NAME "-%.16s",
+		 in->image.build_id);
 	return plan_addresses(in);
 }
 
@@ -145,7 +151,8 @@ static struct vt_error *place_stub(struct injection *in)
 	struct vt_error *err;
 	bool present;
 
-	VT_TRY(vt_place_stub(in->modules, in->live, vt_stub_blob, vt_stub_size(), &in->plan.stub, &present));
+	VT_TRY(vt_place_stub(in->modules, in->live, vt_stub_blob, vt_stub_size(), &in->plan.stub,
+			     &present));
 	if (present)
 		return NULL;
 	err = vt_live_write(in->live, in->plan.stub, vt_stub_blob, vt_stub_size());
@@ -167,7 +174,8 @@ static struct vt_error *prepare(struct injection *in)
 	VT_TRY(vt_helper_image_describe(&in->image));
 	VT_TRY(vt_xstate_describe(&in->plan.xsave_mask, &xsave_size));
 	if (xsave_size > VT_XSAVE_MAX)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "this processor's extended state has %u bytes", xsave_size);
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "this processor's extended state has %u bytes", xsave_size);
 	VT_TRY(vt_target_symbols_init(&in->symbols, in->modules));
 	VT_TRY(vt_maps_init(&in->maps, in->proc->pid));
 	VT_TRY(place_stub(in));
@@ -193,7 +201,8 @@ static bool is_stopped(pid_t pid)
 static struct vt_error *continue_stopped(struct injection *in)
 {
 	if (!in->options->allow_resume)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "process %d is stopped by a signal (SIGSTOP or job control)",
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "process %d is stopped by a signal (SIGSTOP or job control)",
 				       (int)in->proc->pid);
 	if (!in->continued && kill(in->proc->pid, SIGCONT))
 		return vt_error_create_os(errno, "cannot continue process %d", (int)in->proc->pid);
@@ -213,7 +222,8 @@ static int exposure_at(uint64_t elapsed_ns, unsigned int still)
 }
 
 /* One look at the threads; sets *done when a thread is on its way. */
-static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool *done, uint64_t *scene)
+static struct vt_error *borrow_one(struct injection *in, int max_exposure, bool *done,
+				   uint64_t *scene)
 {
 	struct vt_candidate candidates[MAX_CANDIDATES];
 	struct vt_choice choice = {
@@ -265,11 +275,12 @@ static struct vt_error *borrow(struct injection *in)
 		still = scene == last_scene ? still + 1 : 0;
 		last_scene = scene;
 		if (elapsed > in->options->budget_ns)
-			return vt_error_create(VT_ERR_TIMEOUT,
-					       "no thread of process %d was safe to borrow within %llu ms (a thread qualifies "
-					       "while it waits in a system call and holds no lock of the C library)",
-					       (int)in->proc->pid,
-					       (unsigned long long)(in->options->budget_ns / VT_NS_PER_MS));
+			return vt_error_create(
+				VT_ERR_TIMEOUT,
+				"no thread of process %d was safe to borrow within %llu ms (a thread qualifies "
+				"while it waits in a system call and holds no lock of the C library)",
+				(int)in->proc->pid,
+				(unsigned long long)(in->options->budget_ns / VT_NS_PER_MS));
 		vt_sleep_ns(pause);
 		if (pause < 10 * VT_NS_PER_MS)
 			pause *= 2;
@@ -279,7 +290,8 @@ static struct vt_error *borrow(struct injection *in)
 
 /* The session */
 
-static struct vt_error *create_session(const struct injection *in, const struct vt_channel_result *channel,
+static struct vt_error *create_session(const struct injection *in,
+				       const struct vt_channel_result *channel,
 				       struct vt_helper **ret)
 {
 	struct vt_helper *helper = calloc(1, sizeof(*helper));
@@ -303,7 +315,8 @@ static struct vt_error *create_session(const struct injection *in, const struct 
 	return NULL;
 }
 
-static struct vt_error *inject(struct injection *in, struct vt_inject_timing *timing, struct vt_helper **ret)
+static struct vt_error *inject(struct injection *in, struct vt_inject_timing *timing,
+			       struct vt_helper **ret)
 {
 	struct vt_channel channel = {
 		.live = in->live,
@@ -324,11 +337,13 @@ static struct vt_error *inject(struct injection *in, struct vt_inject_timing *ti
 	return create_session(in, &result, ret);
 }
 
-struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules *modules, struct vt_live *live,
-				  const struct vt_inject_options *options, struct vt_inject_timing *timing,
-				  struct vt_helper **ret)
+struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules *modules,
+				  struct vt_live *live, const struct vt_inject_options *options,
+				  struct vt_inject_timing *timing, struct vt_helper **ret)
 {
-	struct injection in = { .proc = proc, .modules = modules, .live = live, .options = options };
+	struct injection in = {
+		.proc = proc, .modules = modules, .live = live, .options = options
+	};
 	uint64_t start = vt_now_ns();
 
 	*timing = (struct vt_inject_timing){ 0 };
@@ -418,7 +433,8 @@ static struct vt_error *answer_error(const struct vt_helper *helper)
 	/* The target can write there while it is read. */
 	memcpy(why, helper->shared->why, sizeof(why));
 	vt_str_add_escaped(&text, why, strnlen(why, sizeof(why)));
-	err = vt_error_create(VT_ERR_NOTFOUND, "the helper could not answer: %s", vt_str_get(&text));
+	err = vt_error_create(VT_ERR_NOTFOUND, "the helper could not answer: %s",
+			      vt_str_get(&text));
 	vt_str_deinit(&text);
 	return err;
 }
@@ -431,8 +447,10 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size)
 	if (size <= helper->size)
 		return NULL;
 	if (size > helper->max_size)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the helper's answer would take %llu MiB, more than its limit",
-				       (unsigned long long)(size >> 20));
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"the helper's answer would take %llu MiB, more than its limit",
+			(unsigned long long)(size >> 20));
 	/* Allocated here, so that it counts as our memory and not as the target's. */
 	if (TEMP_FAILURE_RETRY(fallocate(helper->fd, 0, (off_t)helper->offset, (off_t)size)))
 		return vt_error_create_os(errno, "cannot grow the helper's memory file");
@@ -446,25 +464,30 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size)
 	return NULL;
 }
 
-static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns)
+static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op,
+				  uint64_t deadline_ns)
 {
 	uint32_t seen;
 
 	if (!is_done(helper, &seen))
-		return vt_error_create(VT_ERR_BUSY, "the helper has not answered the request before this one");
+		return vt_error_create(VT_ERR_BUSY,
+				       "the helper has not answered the request before this one");
 	send_request(helper, op);
 	if (wait_for_answer(helper, deadline_ns))
 		return NULL;
 	if (is_gone(helper))
 		return vt_error_create(VT_ERR_GONE, "process %d ended", (int)helper->pid);
-	return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d did not answer in time", (int)helper->pid);
+	return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d did not answer in time",
+			       (int)helper->pid);
 }
 
-struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns)
+struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op,
+				uint64_t deadline_ns)
 {
 	VT_TRY(call_once(helper, op, deadline_ns));
 	/* The answer grows while the target allocates; a quarter more makes a third try rare. */
-	for (int tries = 0; helper->shared->status == VT_HELPER_NO_ROOM && tries < MAX_GROWS; tries++) {
+	for (int tries = 0; helper->shared->status == VT_HELPER_NO_ROOM && tries < MAX_GROWS;
+	     tries++) {
 		uint64_t room = __atomic_load_n(&helper->shared->room_needed, __ATOMIC_RELAXED);
 
 		if (room > MAX_ROOM)
@@ -481,8 +504,9 @@ static void release_blocks(struct vt_block_rec *blocks, size_t n)
 		munmap(blocks, n * sizeof(*blocks));
 }
 
-static struct vt_error *take_records(struct vt_helper *helper, uint64_t offset, uint64_t count, struct vt_block_rec **blocks,
-				     size_t *n, void (**release)(struct vt_block_rec *blocks, size_t n))
+static struct vt_error *take_records(struct vt_helper *helper, uint64_t offset, uint64_t count,
+				     struct vt_block_rec **blocks, size_t *n,
+				     void (**release)(struct vt_block_rec *blocks, size_t n))
 {
 	void *copy;
 
@@ -494,7 +518,8 @@ static struct vt_error *take_records(struct vt_helper *helper, uint64_t offset, 
 	*blocks = NULL;
 	if (!count)
 		return NULL;
-	copy = mmap(NULL, count * sizeof(**blocks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	copy = mmap(NULL, count * sizeof(**blocks), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (copy == MAP_FAILED)
 		return &vt_enomem;
 	memcpy(copy, (const char *)helper->shared + offset, count * sizeof(**blocks));
@@ -503,18 +528,24 @@ static struct vt_error *take_records(struct vt_helper *helper, uint64_t offset, 
 }
 
 /* Offset and number are read once each: the target can change them. */
-struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks,
+				       size_t *n,
 				       void (**release)(struct vt_block_rec *blocks, size_t n))
 {
-	return take_records(helper, __atomic_load_n(&helper->shared->torch.blocks_offset, __ATOMIC_RELAXED),
-			    __atomic_load_n(&helper->shared->torch.n_blocks, __ATOMIC_RELAXED), blocks, n, release);
+	return take_records(helper,
+			    __atomic_load_n(&helper->shared->torch.blocks_offset, __ATOMIC_RELAXED),
+			    __atomic_load_n(&helper->shared->torch.n_blocks, __ATOMIC_RELAXED),
+			    blocks, n, release);
 }
 
-struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks,
+				     size_t *n,
 				     void (**release)(struct vt_block_rec *blocks, size_t n))
 {
-	return take_records(helper, __atomic_load_n(&helper->shared->asked.blocks_offset, __ATOMIC_RELAXED),
-			    __atomic_load_n(&helper->shared->asked.n_blocks, __ATOMIC_RELAXED), blocks, n, release);
+	return take_records(helper,
+			    __atomic_load_n(&helper->shared->asked.blocks_offset, __ATOMIC_RELAXED),
+			    __atomic_load_n(&helper->shared->asked.n_blocks, __ATOMIC_RELAXED),
+			    blocks, n, release);
 }
 
 void vt_helper_destroy(struct vt_helper *helper)

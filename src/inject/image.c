@@ -51,7 +51,8 @@ static const Elf64_Ehdr *header(void)
 static const Elf64_Phdr *segment(uint32_t type, unsigned int i)
 {
 	const Elf64_Ehdr *ehdr = header();
-	const Elf64_Phdr *phdrs = ehdr ? bytes_at(ehdr->e_phoff, (uint64_t)ehdr->e_phnum * sizeof(*phdrs)) : NULL;
+	const Elf64_Phdr *phdrs =
+		ehdr ? bytes_at(ehdr->e_phoff, (uint64_t)ehdr->e_phnum * sizeof(*phdrs)) : NULL;
 
 	for (unsigned int k = 0; phdrs && k < ehdr->e_phnum; k++)
 		if (phdrs[k].p_type == type && i-- == 0)
@@ -65,7 +66,8 @@ static void describe_build_id(struct vt_helper_image *image)
 	const Elf64_Phdr *phdr;
 
 	for (unsigned int i = 0; (phdr = segment(PT_NOTE, i)); i++) {
-		note = bytes_at(phdr->p_offset, sizeof(*note) + 4 + (sizeof(image->build_id) - 1) / 2);
+		note = bytes_at(phdr->p_offset,
+				sizeof(*note) + 4 + (sizeof(image->build_id) - 1) / 2);
 		if (!note || note->n_type != NT_GNU_BUILD_ID || note->n_namesz != 4)
 			continue;
 
@@ -88,7 +90,8 @@ struct vt_error *vt_helper_image_describe(struct vt_helper_image *image)
 	for (unsigned int i = 0; (phdr = segment(PT_LOAD, i)); i++) {
 		uint64_t end = phdr->p_vaddr + phdr->p_memsz;
 
-		if (end > MAX_IMAGE || !bytes_at(phdr->p_offset, phdr->p_filesz) || phdr->p_filesz > phdr->p_memsz)
+		if (end > MAX_IMAGE || !bytes_at(phdr->p_offset, phdr->p_filesz) ||
+		    phdr->p_filesz > phdr->p_memsz)
 			return bad("a segment is out of bounds");
 		if (!(phdr->p_flags & PF_W)) {
 			if (out.data_size)
@@ -129,8 +132,9 @@ static struct vt_error *relocate(const struct vt_helper_image *image, uint64_t b
 			table = dyn[i].d_un.d_ptr;
 		else if (dyn[i].d_tag == DT_RELASZ)
 			table_size = dyn[i].d_un.d_val;
-		else if (dyn[i].d_tag == DT_JMPREL || dyn[i].d_tag == DT_NEEDED || dyn[i].d_tag == DT_INIT_ARRAY ||
-			 dyn[i].d_tag == DT_INIT || dyn[i].d_tag == DT_TEXTREL)
+		else if (dyn[i].d_tag == DT_JMPREL || dyn[i].d_tag == DT_NEEDED ||
+			 dyn[i].d_tag == DT_INIT_ARRAY || dyn[i].d_tag == DT_INIT ||
+			 dyn[i].d_tag == DT_TEXTREL)
 			return bad("it needs a loader");
 	}
 	if (table > size || table_size > size - table)
@@ -151,7 +155,8 @@ static struct vt_error *relocate(const struct vt_helper_image *image, uint64_t b
 	return NULL;
 }
 
-struct vt_error *vt_helper_image_build(const struct vt_helper_image *image, uint64_t base, uint8_t *buf)
+struct vt_error *vt_helper_image_build(const struct vt_helper_image *image, uint64_t base,
+				       uint8_t *buf)
 {
 	const Elf64_Phdr *phdr;
 

@@ -20,20 +20,24 @@ static inline size_t vt_stub_size(void)
 }
 
 /*
- * The library laid out as in memory: text_size bytes of code and constants, then data_size bytes of data (either may be
- * followed by nothing); both are multiples of the page size.
+ * The library laid out as in memory: text_size bytes of code and constants, then data_size bytes of
+ * data (either may be followed by nothing); both are multiples of the page size.
  */
 struct vt_helper_image {
 	uint64_t text_size;
 	uint64_t data_size;
-	uint64_t entry;          /* offset of vt_helper_main */
-	char build_id[41];       /* hexadecimal */
+	uint64_t entry;    /* offset of vt_helper_main */
+	char build_id[41]; /* hexadecimal */
 };
 
 /* Sizes and names; checks that the embedded file has all that the flat layout relies on. */
 struct vt_error *vt_helper_image_describe(struct vt_helper_image *image);
 
-/* Writes the text_size + data_size bytes of the image, relocated to base, to buf (zeroed by the caller). */
-struct vt_error *vt_helper_image_build(const struct vt_helper_image *image, uint64_t base, uint8_t *buf);
+/*
+ * Writes the text_size + data_size bytes of the image, relocated to base, to buf (zeroed by the
+ * caller).
+ */
+struct vt_error *vt_helper_image_build(const struct vt_helper_image *image, uint64_t base,
+				       uint8_t *buf);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings the helper into a live process and talks to it. The promise: the target survives whatever happens to us, at any
- * instant. See doc/internals/inject.md.
+ * Brings the helper into a live process and talks to it. The promise: the target survives whatever
+ * happens to us, at any instant. See doc/internals/inject.md.
  */
 #ifndef VT_INJECT_INJECT_H
 #define VT_INJECT_INJECT_H
@@ -18,15 +18,18 @@
 #include "vramtap/helper_abi.h"
 
 struct vt_inject_options {
-	uint64_t budget_ns;   /* for the search, and for each stage until the helper waits */
-	bool allow_resume;    /* a target stopped by SIGSTOP may be continued for the injection, and is stopped again */
-	pid_t only_tid;       /* if not 0: no thread but this one may be borrowed */
-	bool loads;           /* the recorder is to be loaded: a seccomp filter must allow that, too */
+	uint64_t budget_ns; /* for the search, and for each stage until the helper waits */
+	/* a target stopped by SIGSTOP may be continued for the injection, and is stopped again */
+	bool allow_resume;
+	pid_t only_tid; /* if not 0: no thread but this one may be borrowed */
+	/* the recorder is to be loaded: a seccomp filter must allow that, too */
+	bool loads;
 };
 
 struct vt_inject_timing {
-	pid_t borrowed_tid;   /* 0: none was borrowed */
-	uint64_t borrowed_ns; /* from the stop until the thread was back on its way, measured inside */
+	pid_t borrowed_tid; /* 0: none was borrowed */
+	/* from the stop until the thread was back on its way, measured inside */
+	uint64_t borrowed_ns;
 	uint64_t total_ns;
 };
 
@@ -45,14 +48,20 @@ struct vt_error *vt_inject_lock(pid_t pid, uint64_t deadline_ns, int *ret_fd);
  * stack, ...), VT_ERR_TIMEOUT (no safe thread, a stage did not answer), VT_ERR_PERMISSION,
  * VT_ERR_BUSY (another tracer), VT_ERR_GONE.
  */
-struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules *modules, struct vt_live *live,
-				  const struct vt_inject_options *options, struct vt_inject_timing *timing,
-				  struct vt_helper **ret);
+struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules *modules,
+				  struct vt_live *live, const struct vt_inject_options *options,
+				  struct vt_inject_timing *timing, struct vt_helper **ret);
 
-/* Tells the helper's thread to end, waits shortly for it, unmaps. Never leaves the target waiting. NULL is fine. */
+/*
+ * Tells the helper's thread to end, waits shortly for it, unmaps. Never leaves the target waiting.
+ * NULL is fine.
+ */
 void vt_helper_destroy(struct vt_helper *helper);
 
-/* The mapped file. Valid until the next vt_helper_call() or _grow(). Contents written by the target are hostile. */
+/*
+ * The mapped file. Valid until the next vt_helper_call() or _grow(). Contents written by the target
+ * are hostile.
+ */
 struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
 
 /*
@@ -60,20 +69,24 @@ struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
  * When the answer needs more room, the file grows and the request is repeated. The helper ends by
  * itself when none of these functions was called for 5 s.
  */
-struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op, uint64_t deadline_ns);
+struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op,
+				uint64_t deadline_ns);
 
 /* Makes the file at least size bytes and maps it anew. */
 struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size);
 
 /*
- * Copies or hands over the block records of the last torch walk: *blocks points into a private read-only mapping of the file
- * (so a hostile helper cannot change it under us: the pages are copied) which release() unmaps.
+ * Copies or hands over the block records of the last torch walk: *blocks points into a private
+ * read-only mapping of the file (so a hostile helper cannot change it under us: the pages are
+ * copied) which release() unmaps.
  */
-struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+struct vt_error *vt_helper_take_blocks(struct vt_helper *helper, struct vt_block_rec **blocks,
+				       size_t *n,
 				       void (**release)(struct vt_block_rec *blocks, size_t n));
 
 /* The same for PyTorch's own answer. */
-struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks, size_t *n,
+struct vt_error *vt_helper_take_told(struct vt_helper *helper, struct vt_block_rec **blocks,
+				     size_t *n,
 				     void (**release)(struct vt_block_rec *blocks, size_t n));
 
 #endif

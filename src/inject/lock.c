@@ -33,12 +33,13 @@ static pid_t find_holder(int fd)
 
 	if (!fp || fstat(fd, &st))
 		return 0;
-	snprintf(want, sizeof(want), "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev), (unsigned long long)st.st_ino);
+	snprintf(want, sizeof(want), "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev),
+		 (unsigned long long)st.st_ino);
 	while (fgets(line, sizeof(line), fp)) {
 		char kind[16], pid[16], file[64];
 
-		if (sscanf(line, "%*s %15s %*s %*s %15s %63s", kind, pid, file) == 3 && !strcmp(kind, "FLOCK") &&
-		    !strcmp(file, want))
+		if (sscanf(line, "%*s %15s %*s %*s %15s %63s", kind, pid, file) == 3 &&
+		    !strcmp(kind, "FLOCK") && !strcmp(file, want))
 			return (pid_t)strtol(pid, NULL, 10);
 	}
 	return 0;
@@ -53,7 +54,8 @@ static struct vt_error *busy(int fd, pid_t pid)
 
 	/* 0: in another pid namespace. */
 	if (holder <= 0)
-		return vt_error_create(VT_ERR_BUSY, "another vramtap is working on process %d", (int)pid);
+		return vt_error_create(VT_ERR_BUSY, "another vramtap is working on process %d",
+				       (int)pid);
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)holder);
 
 	VT_FCLOSE FILE *fp = fopen(path, "re");
@@ -61,8 +63,8 @@ static struct vt_error *busy(int fd, pid_t pid)
 	if (fp && fgets(comm, sizeof(comm), fp))
 		comm[strcspn(comm, "\n")] = '\0';
 	vt_str_add_escaped(&name, comm, strlen(comm));
-	err = vt_error_create(VT_ERR_BUSY, "process %d (%s) is working on process %d", (int)holder, vt_str_get(&name),
-			      (int)pid);
+	err = vt_error_create(VT_ERR_BUSY, "process %d (%s) is working on process %d", (int)holder,
+			      vt_str_get(&name), (int)pid);
 	vt_str_deinit(&name);
 	return err;
 }

@@ -27,20 +27,25 @@ static bool program_header(const struct vt_module *module, unsigned int i, Elf64
 	if (module->image_size < sizeof(ehdr))
 		return false;
 	memcpy(&ehdr, module->image, sizeof(ehdr));
-	if (i >= ehdr.e_phnum || ehdr.e_phentsize != sizeof(*phdr) || ehdr.e_phoff > module->image_size ||
+	if (i >= ehdr.e_phnum || ehdr.e_phentsize != sizeof(*phdr) ||
+	    ehdr.e_phoff > module->image_size ||
 	    (i + 1) * sizeof(*phdr) > module->image_size - ehdr.e_phoff)
 		return false;
 	memcpy(phdr, module->image + ehdr.e_phoff + i * sizeof(*phdr), sizeof(*phdr));
 	return true;
 }
 
-/* The address behind the last byte of the text segment that this mapping shows the end of; 0 when it does not. */
+/*
+ * The address behind the last byte of the text segment that this mapping shows the end of; 0 when
+ * it does not.
+ */
 static uint64_t end_of_text(const struct vt_module *module, const struct vt_map_entry *entry)
 {
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; program_header(module, i, &phdr); i++) {
-		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X) || (phdr.p_flags & PF_W) || phdr.p_filesz == 0)
+		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X) || (phdr.p_flags & PF_W) ||
+		    phdr.p_filesz == 0)
 			continue;
 
 		uint64_t end = module->bias + phdr.p_vaddr + phdr.p_filesz;
@@ -52,8 +57,8 @@ static uint64_t end_of_text(const struct vt_module *module, const struct vt_map_
 }
 
 /* A place in the given last page of the mapping; prefers the same bytes to zeros. */
-static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from, const uint8_t *stub, size_t size,
-			      bool *present)
+static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from,
+			      const uint8_t *stub, size_t size, bool *present)
 {
 	uint64_t first = (from + GAP + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
 	uint64_t zeros = 0;
@@ -73,8 +78,9 @@ static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from,
 	return zeros;
 }
 
-static uint64_t place_in_entry(struct vt_modules *modules, struct vt_live *live, const struct vt_map_entry *entry,
-			       const uint8_t *stub, size_t size, bool *present)
+static uint64_t place_in_entry(struct vt_modules *modules, struct vt_live *live,
+			       const struct vt_map_entry *entry, const uint8_t *stub, size_t size,
+			       bool *present)
 {
 	struct vt_module *module = vt_modules_find(modules, entry->start);
 	VT_ERROR struct vt_error *err = NULL;
@@ -98,9 +104,11 @@ static bool is_private_text(const struct vt_map_entry *entry)
 }
 
 /* In which modules to look, best first; "" is every module. */
-static const char *const preferred[] = { "libc.so.6", "libc-2.", "ld-linux", "ld-2.", "libm.so.6", "libpthread", "" };
+static const char *const preferred[] = { "libc.so.6", "libc-2.",    "ld-linux", "ld-2.",
+					 "libm.so.6", "libpthread", "" };
 
-static bool has_prefix(struct vt_modules *modules, const struct vt_map_entry *entry, const char *prefix)
+static bool has_prefix(struct vt_modules *modules, const struct vt_map_entry *entry,
+		       const char *prefix)
 {
 	const struct vt_module *module = vt_modules_find(modules, entry->start);
 	const char *slash = module ? strrchr(module->path, '/') : NULL;
@@ -108,8 +116,8 @@ static bool has_prefix(struct vt_modules *modules, const struct vt_map_entry *en
 	return slash && !strncmp(slash + 1, prefix, strlen(prefix));
 }
 
-struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live, const uint8_t *stub, size_t size,
-			       uint64_t *addr, bool *present)
+struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
+			       const uint8_t *stub, size_t size, uint64_t *addr, bool *present)
 {
 	for (size_t p = 0; p < sizeof(preferred) / sizeof(preferred[0]); p++) {
 		for (size_t i = 0; i < modules->maps->entries.n; i++) {
@@ -125,7 +133,9 @@ struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
 			}
 		}
 	}
-	return vt_error_create(VT_ERR_UNSUPPORTED, "no module of the process has %zu unused bytes behind its code", size);
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "no module of the process has %zu unused bytes behind its code",
+			       size);
 }
 
 /*
@@ -162,6 +172,7 @@ struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64
 			return NULL;
 		}
 	}
-	return vt_error_create(VT_ERR_UNSUPPORTED, "the process has no %llu MiB of unused address space",
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "the process has no %llu MiB of unused address space",
 			       (unsigned long long)(size >> 20));
 }

@@ -19,10 +19,13 @@
  * Finds room for a stub of these bytes: where the same bytes already are (*present), else zeros.
  * VT_ERR_UNSUPPORTED when there is no room anywhere.
  */
-struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live, const uint8_t *stub, size_t size,
-			       uint64_t *addr, bool *present);
+struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
+			       const uint8_t *stub, size_t size, uint64_t *addr, bool *present);
 
-/* A random page-aligned address with size unused bytes behind it, and some unused room around. VT_ERR_UNSUPPORTED. */
+/*
+ * A random page-aligned address with size unused bytes behind it, and some unused room around.
+ * VT_ERR_UNSUPPORTED.
+ */
 struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64_t *addr);
 
 #endif

@@ -125,7 +125,8 @@ static bool awaits_messages(const struct vt_proc *proc)
 	VT_CLOSEDIR DIR *dir = opendir(path);
 
 	for (int i = 0; dir && !found && i < MANY_FDS && (entry = readdir(dir)); i++)
-		found = may_be_queue(dirfd(dir), entry->d_name) && is_awaited_queue(proc->pid, entry->d_name);
+		found = may_be_queue(dirfd(dir), entry->d_name) &&
+			is_awaited_queue(proc->pid, entry->d_name);
 	return found;
 }
 
@@ -139,23 +140,27 @@ static const struct {
 	{ is_32bit, VT_ERR_UNSUPPORTED, "is a 32-bit program" },
 	{ is_musl, VT_ERR_UNSUPPORTED, "uses musl; only the GNU C library is supported" },
 	{ is_seccomp_strict, VT_ERR_UNSUPPORTED, "is in seccomp strict mode, which would kill it" },
-	{ has_shadow_stack, VT_ERR_UNSUPPORTED, "uses a shadow stack (CET), which our way back would violate" },
-	{ shares_memory_with_parent, VT_ERR_UNSUPPORTED, "shares its memory with its parent (it is between vfork and exec)" },
-	{ awaits_messages, VT_ERR_UNSUPPORTED, "waits for a message queue with mq_notify(), which an injection would cancel" },
+	{ has_shadow_stack, VT_ERR_UNSUPPORTED,
+	  "uses a shadow stack (CET), which our way back would violate" },
+	{ shares_memory_with_parent, VT_ERR_UNSUPPORTED,
+	  "shares its memory with its parent (it is between vfork and exec)" },
+	{ awaits_messages, VT_ERR_UNSUPPORTED,
+	  "waits for a message queue with mq_notify(), which an injection would cancel" },
 };
 
 struct vt_error *vt_inject_refusal(const struct vt_proc *proc)
 {
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
 		if (refusals[i].applies(proc))
-			return vt_error_create(refusals[i].code, "process %d %s", (int)proc->pid, refusals[i].why);
+			return vt_error_create(refusals[i].code, "process %d %s", (int)proc->pid,
+					       refusals[i].why);
 	if (proc->tracer) {
 		struct vt_str name = { 0 };
 		struct vt_error *err;
 
 		vt_str_add_escaped(&name, proc->tracer_name, strlen(proc->tracer_name));
-		err = vt_error_create(VT_ERR_BUSY, "process %d is traced by process %d (%s)", (int)proc->pid,
-				      (int)proc->tracer, vt_str_get(&name));
+		err = vt_error_create(VT_ERR_BUSY, "process %d is traced by process %d (%s)",
+				      (int)proc->pid, (int)proc->tracer, vt_str_get(&name));
 		vt_str_deinit(&name);
 		return err;
 	}

@@ -29,13 +29,13 @@
 #define MAX_FILTERS 64
 
 /* The clone() flags of glibc's pthread_create(). */
-#define CLONE_THREAD_FLAGS                                                                                    \
-	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | \
-	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+#define CLONE_THREAD_FLAGS                                                                  \
+	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | \
+	 CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 enum need {
-	MUST_WORK,   /* anything but "allow" would break the borrowed thread or the session */
-	MAY_FAIL,    /* an error is fine, a signal is not */
+	MUST_WORK, /* anything but "allow" would break the borrowed thread or the session */
+	MAY_FAIL,  /* an error is fine, a signal is not */
 };
 
 /*
@@ -47,15 +47,22 @@ struct call {
 	enum need need;
 	struct seccomp_data data;
 };
-#define CALL(call, must, ...) { #call, must, { .nr = SYS_##call, .arch = AUDIT_ARCH_X86_64, .args = { __VA_ARGS__ } } }
+#define CALL(call, must, ...)                                                                \
+	{                                                                                    \
+#call, must,                                                                 \
+		{                                                                            \
+			.nr = SYS_##call, .arch = AUDIT_ARCH_X86_64, .args = { __VA_ARGS__ } \
+		}                                                                            \
+	}
 
 static const struct call helper_calls[] = {
 	CALL(rt_sigprocmask, MUST_WORK, SIG_SETMASK, 0, 0, 8),
 	CALL(rt_sigpending, MUST_WORK, 0, 8),
 	CALL(rt_sigaction, MUST_WORK, SIGUSR1, 0, 0, 8),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | 0x100000,
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | 0x100000, (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
 	     (__u64)-1, 0),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, (__u64)-1, 0),
 	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | 0x100000, 5, 0),
 	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | 0x100000, 5, 0),
 	CALL(munmap, MUST_WORK, 0, 4096),
@@ -105,12 +112,17 @@ static const struct call recorder_calls[] = {
 	CALL(fstat, MAY_FAIL, 5, 0),
 	CALL(lseek, MAY_FAIL, 5, 0, SEEK_SET),
 	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_DENYWRITE, 5, 0),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_DENYWRITE | MAP_FIXED, 5, 0),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, (__u64)-1, 0),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (__u64)-1, 0),
-	CALL(mmap, MUST_WORK, 0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_DENYWRITE | MAP_FIXED, 5, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	     (__u64)-1, 0),
+	CALL(mmap, MUST_WORK, 0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	     (__u64)-1, 0),
 	CALL(mprotect, MUST_WORK, 0, 4096, PROT_READ),
-	CALL(fcntl, MAY_FAIL, 5, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
+	CALL(fcntl, MAY_FAIL, 5, F_ADD_SEALS,
+	     F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
 	CALL(fcntl, MAY_FAIL, 5, F_DUPFD_CLOEXEC, 1000),
 	CALL(madvise, MAY_FAIL, 0, 4096, 18 /* MADV_WIPEONFORK */),
 	CALL(madvise, MAY_FAIL, 0, 4096, 19 /* MADV_KEEPONFORK */),
@@ -169,10 +181,11 @@ static bool compare(uint32_t op, uint32_t a, uint32_t b)
 }
 
 /*
- * The classic BPF of seccomp(2): words of seccomp_data are loaded by absolute offset, jumps go forward only, so every
- * program ends.
+ * The classic BPF of seccomp(2): words of seccomp_data are loaded by absolute offset, jumps go
+ * forward only, so every program ends.
  */
-uint32_t vt_seccomp_run(const struct sock_filter *program, size_t n, const struct seccomp_data *data)
+uint32_t vt_seccomp_run(const struct sock_filter *program, size_t n,
+			const struct seccomp_data *data)
 {
 	uint32_t a = 0, x = 0, mem[BPF_MEMWORDS] = { 0 };
 
@@ -236,7 +249,8 @@ static bool is_fine(uint32_t answer, enum need need)
 	}
 }
 
-static const char *forbidden(const struct sock_filter *program, size_t n, const struct call *calls, size_t n_calls)
+static const char *forbidden(const struct sock_filter *program, size_t n, const struct call *calls,
+			     size_t n_calls)
 {
 	for (size_t i = 0; i < n_calls; i++)
 		if (!is_fine(vt_seccomp_run(program, n, &calls[i].data), calls[i].need))
@@ -244,17 +258,21 @@ static const char *forbidden(const struct sock_filter *program, size_t n, const 
 	return NULL;
 }
 
-const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n, enum vt_seccomp_use use)
+const char *vt_seccomp_forbidden(const struct sock_filter *program, size_t n,
+				 enum vt_seccomp_use use)
 {
-	const char *name = forbidden(program, n, helper_calls, sizeof(helper_calls) / sizeof(helper_calls[0]));
+	const char *name =
+		forbidden(program, n, helper_calls, sizeof(helper_calls) / sizeof(helper_calls[0]));
 
 	if (!name && use == VT_SECCOMP_RECORDER)
-		name = forbidden(program, n, recorder_calls, sizeof(recorder_calls) / sizeof(recorder_calls[0]));
+		name = forbidden(program, n, recorder_calls,
+				 sizeof(recorder_calls) / sizeof(recorder_calls[0]));
 	return name;
 }
 
 /* The i-th filter of the thread; *n is 0 when there are no more. */
-static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filter *program, size_t *n)
+static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filter *program,
+				   size_t *n)
 {
 	long count = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)i, NULL);
 
@@ -264,10 +282,11 @@ static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filte
 	if (count >= 0 && count <= BPF_MAXINSNS)
 		count = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)i, program);
 	if (count < 0 || count > BPF_MAXINSNS)
-		return vt_error_create(VT_ERR_UNSUPPORTED,
-				       "the process has a seccomp filter that may not be read: %s (reading "
-				       "it needs CAP_SYS_ADMIN, and no seccomp filter on this tool)",
-				       strerror(errno));
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"the process has a seccomp filter that may not be read: %s (reading "
+			"it needs CAP_SYS_ADMIN, and no seccomp filter on this tool)",
+			strerror(errno));
 	*n = (size_t)count;
 	return NULL;
 }
@@ -287,9 +306,11 @@ struct vt_error *vt_seccomp_check(pid_t tid, enum vt_seccomp_use use)
 			return NULL;
 		name = vt_seccomp_forbidden(program, n, use);
 		if (name)
-			return vt_error_create(VT_ERR_UNSUPPORTED,
-					       "the process has a seccomp filter that forbids %s(), which the %s needs", name,
-					       use == VT_SECCOMP_RECORDER ? "recorder" : "helper");
+			return vt_error_create(
+				VT_ERR_UNSUPPORTED,
+				"the process has a seccomp filter that forbids %s(), which the %s needs",
+				name, use == VT_SECCOMP_RECORDER ? "recorder" : "helper");
 	}
-	return vt_error_create(VT_ERR_UNSUPPORTED, "the process has more than %d seccomp filters", MAX_FILTERS);
+	return vt_error_create(VT_ERR_UNSUPPORTED, "the process has more than %d seccomp filters",
+			       MAX_FILTERS);
 }

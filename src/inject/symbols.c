@@ -17,8 +17,10 @@ static const struct {
 } functions[] = {
 	{ "pthread_create", offsetof(struct vt_target_symbols, pthread_create) },
 	{ "pthread_attr_init", offsetof(struct vt_target_symbols, pthread_attr_init) },
-	{ "pthread_attr_setdetachstate", offsetof(struct vt_target_symbols, pthread_attr_setdetachstate) },
-	{ "pthread_attr_setstacksize", offsetof(struct vt_target_symbols, pthread_attr_setstacksize) },
+	{ "pthread_attr_setdetachstate",
+	  offsetof(struct vt_target_symbols, pthread_attr_setdetachstate) },
+	{ "pthread_attr_setstacksize",
+	  offsetof(struct vt_target_symbols, pthread_attr_setstacksize) },
 	{ "__errno_location", offsetof(struct vt_target_symbols, errno_location) },
 };
 
@@ -31,16 +33,15 @@ static const struct {
 	uint64_t size;
 	enum vt_code_kind kind;
 } libc_code[] = {
-	{ "malloc", 1024, VT_CODE_MALLOC },	    { "free", 1024, VT_CODE_MALLOC },
-	{ "calloc", 1024, VT_CODE_MALLOC },	    { "realloc", 1024, VT_CODE_MALLOC },
-	{ "memalign", 1024, VT_CODE_MALLOC },	    { "aligned_alloc", 1024, VT_CODE_MALLOC },
+	{ "malloc", 1024, VT_CODE_MALLOC },         { "free", 1024, VT_CODE_MALLOC },
+	{ "calloc", 1024, VT_CODE_MALLOC },         { "realloc", 1024, VT_CODE_MALLOC },
+	{ "memalign", 1024, VT_CODE_MALLOC },       { "aligned_alloc", 1024, VT_CODE_MALLOC },
 	{ "posix_memalign", 1024, VT_CODE_MALLOC }, { "malloc_trim", 1024, VT_CODE_MALLOC },
-	{ "pthread_create", 4096, VT_CODE_CREATE },
-	{ "setuid", 256, VT_CODE_SETXID },	    { "setgid", 256, VT_CODE_SETXID },
-	{ "seteuid", 256, VT_CODE_SETXID },	    { "setegid", 256, VT_CODE_SETXID },
-	{ "setreuid", 256, VT_CODE_SETXID },	    { "setregid", 256, VT_CODE_SETXID },
-	{ "setresuid", 256, VT_CODE_SETXID },	    { "setresgid", 256, VT_CODE_SETXID },
-	{ "setgroups", 256, VT_CODE_SETXID },
+	{ "pthread_create", 4096, VT_CODE_CREATE }, { "setuid", 256, VT_CODE_SETXID },
+	{ "setgid", 256, VT_CODE_SETXID },          { "seteuid", 256, VT_CODE_SETXID },
+	{ "setegid", 256, VT_CODE_SETXID },         { "setreuid", 256, VT_CODE_SETXID },
+	{ "setregid", 256, VT_CODE_SETXID },        { "setresuid", 256, VT_CODE_SETXID },
+	{ "setresgid", 256, VT_CODE_SETXID },       { "setgroups", 256, VT_CODE_SETXID },
 };
 
 /* Whole modules by the beginning of their file's name. */
@@ -48,18 +49,12 @@ static const struct {
 	const char *prefix;
 	enum vt_code_kind kind;
 } module_code[] = {
-	{ "ld-linux", VT_CODE_LOADER },
-	{ "ld-2.", VT_CODE_LOADER },
-	{ "libcuda.so", VT_CODE_DRIVER },
-	{ "memfd:" VT_RECORDER_FILE_NAME, VT_CODE_RECORDER },
-	{ "libjemalloc", VT_CODE_ALLOCATOR },
-	{ "libtcmalloc", VT_CODE_ALLOCATOR },
-	{ "libmimalloc", VT_CODE_ALLOCATOR },
-	{ "libtbbmalloc", VT_CODE_ALLOCATOR },
-	{ "libc.so.6", VT_CODE_LIBC },
-	{ "libc-2.", VT_CODE_LIBC },
-	{ "libpthread.so.0", VT_CODE_LIBC },
-	{ "libpthread-2.", VT_CODE_LIBC },
+	{ "ld-linux", VT_CODE_LOADER },       { "ld-2.", VT_CODE_LOADER },
+	{ "libcuda.so", VT_CODE_DRIVER },     { "memfd:" VT_RECORDER_FILE_NAME, VT_CODE_RECORDER },
+	{ "libjemalloc", VT_CODE_ALLOCATOR }, { "libtcmalloc", VT_CODE_ALLOCATOR },
+	{ "libmimalloc", VT_CODE_ALLOCATOR }, { "libtbbmalloc", VT_CODE_ALLOCATOR },
+	{ "libc.so.6", VT_CODE_LIBC },        { "libc-2.", VT_CODE_LIBC },
+	{ "libpthread.so.0", VT_CODE_LIBC },  { "libpthread-2.", VT_CODE_LIBC },
 };
 
 static uint64_t find(struct vt_modules *modules, const char *name)
@@ -71,7 +66,8 @@ static uint64_t find(struct vt_modules *modules, const char *name)
 	return addr;
 }
 
-static void add_code(struct vt_target_symbols *symbols, uint64_t start, uint64_t end, enum vt_code_kind kind)
+static void add_code(struct vt_target_symbols *symbols, uint64_t start, uint64_t end,
+		     enum vt_code_kind kind)
 {
 	if (symbols->n_code == VT_MAX_RANGES)
 		return;
@@ -83,19 +79,20 @@ static void add_code(struct vt_target_symbols *symbols, uint64_t start, uint64_t
 /*
  * Only the executable mappings of a module: pointers to its data are everywhere and mean nothing.
  */
-static void add_module(struct vt_target_symbols *symbols, const struct vt_maps *maps, const struct vt_module *module,
-		       enum vt_code_kind kind)
+static void add_module(struct vt_target_symbols *symbols, const struct vt_maps *maps,
+		       const struct vt_module *module, enum vt_code_kind kind)
 {
 	for (size_t i = 0; i < maps->entries.n; i++) {
 		const struct vt_map_entry *entry = &maps->entries.data[i];
 
-		if (entry->start >= module->start && entry->end <= module->end && entry->flags & VT_MAP_EXEC)
+		if (entry->start >= module->start && entry->end <= module->end &&
+		    entry->flags & VT_MAP_EXEC)
 			add_code(symbols, entry->start, entry->end, kind);
 	}
 }
 
-static void add_modules(struct vt_target_symbols *symbols, struct vt_modules *modules, const char *prefix,
-			enum vt_code_kind kind)
+static void add_modules(struct vt_target_symbols *symbols, struct vt_modules *modules,
+			const char *prefix, enum vt_code_kind kind)
 {
 	const struct vt_module *module;
 	size_t index = 0;
@@ -135,13 +132,15 @@ static void add_own_allocator(struct vt_target_symbols *symbols, struct vt_modul
 		return;
 	err = vt_module_open(modules, module);
 	if (!err)
-		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]), addrs);
+		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]),
+					addrs);
 	vt_error_destroy(err);
 	if (addrs[0] || addrs[1])
 		add_module(symbols, modules->maps, module, VT_CODE_ALLOCATOR);
 }
 
-struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struct vt_modules *modules)
+struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols,
+					struct vt_modules *modules)
 {
 	struct vt_target_symbols out = { 0 };
 
@@ -149,9 +148,10 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struc
 		uint64_t addr = find(modules, functions[i].name);
 
 		if (!addr)
-			return vt_error_create(VT_ERR_UNSUPPORTED,
-					       "the process has no GNU C library with %s() (a statically linked program?)",
-					       functions[i].name);
+			return vt_error_create(
+				VT_ERR_UNSUPPORTED,
+				"the process has no GNU C library with %s() (a statically linked program?)",
+				functions[i].name);
 		*(uint64_t *)((char *)&out + functions[i].offset) = addr;
 	}
 	for (size_t i = 0; i < sizeof(libc_code) / sizeof(libc_code[0]); i++) {

@@ -46,7 +46,8 @@ struct vt_target_symbols {
 };
 
 /* VT_ERR_UNSUPPORTED when the process has no GNU C library that can start threads. */
-struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols, struct vt_modules *modules);
+struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols,
+					struct vt_modules *modules);
 
 enum vt_code_kind vt_code_kind_of(const struct vt_target_symbols *symbols, uint64_t addr);
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 
 /*
- * The components that a call of pthread_create() could change, as a mask for XSAVE, and the bytes that saving them takes.
- * VT_ERR_UNSUPPORTED on a processor without XSAVE.
+ * The components that a call of pthread_create() could change, as a mask for XSAVE, and the bytes
+ * that saving them takes. VT_ERR_UNSUPPORTED on a processor without XSAVE.
  */
 struct vt_error *vt_xstate_describe(uint64_t *mask, uint32_t *size);
 

@@ -8,7 +8,7 @@
 #include "job/parts.h"
 #include "model/place.h"
 
-#define MAX_SITES 8 /* of a member: the places that allocated most of its memory */
+#define MAX_SITES 8    /* of a member: the places that allocated most of its memory */
 #define MAX_FRAMES 256 /* of a stack: the innermost; deep recursion says nothing new */
 
 /* "" when there is none. */
@@ -64,7 +64,9 @@ static uint32_t add_stack(struct vt_job *job, const struct vt_model_stack *stack
 
 	for (size_t i = 0; i < stack->n_frames && n < MAX_FRAMES; i++) {
 		const struct vt_model_frame *f = &stack->frames[i];
-		struct vt_job_frame frame = { .kind = f->kind, .line = f->line, .program = vt_model_is_program(f) };
+		struct vt_job_frame frame = { .kind = f->kind,
+					      .line = f->line,
+					      .program = vt_model_is_program(f) };
 
 		frame.function = f->function && *f->function ? vt_job_copy(job, f->function) : NULL;
 		frame.file = vt_job_copy(job, f->file);
@@ -90,7 +92,8 @@ static const char *kernel_function(struct vt_job *job, const struct vt_model_thr
 	return t->wchan && *t->wchan ? vt_job_copy(job, t->wchan) : NULL;
 }
 
-static bool add_thread(struct vt_job *job, struct vt_member *member, const struct vt_model_thread *t)
+static bool add_thread(struct vt_job *job, struct vt_member *member,
+		       const struct vt_model_thread *t)
 {
 	struct vt_job_doing doing = {
 		.name = name_of(job, t->name),
@@ -148,7 +151,8 @@ static struct vt_job_memory *memory_of(struct vt_member *member, int ordinal)
 }
 
 /* A device that is only visible to the process is not in use by it. */
-static bool add_device(struct vt_job *job, struct vt_member *member, const struct vt_model_device *d)
+static bool add_device(struct vt_job *job, struct vt_member *member,
+		       const struct vt_model_device *d)
 {
 	struct vt_job_memory *memory;
 
@@ -164,8 +168,8 @@ static bool add_device(struct vt_job *job, struct vt_member *member, const struc
 	return true;
 }
 
-static bool add_allocator(struct vt_job *job, struct vt_member *member, const struct vt_model *model,
-			  const struct vt_model_allocator *a)
+static bool add_allocator(struct vt_job *job, struct vt_member *member,
+			  const struct vt_model *model, const struct vt_model_allocator *a)
 {
 	const struct vt_model_device *d = vt_model_device(model, a->device);
 	struct vt_job_memory *memory;
@@ -187,12 +191,14 @@ static bool add_allocator(struct vt_job *job, struct vt_member *member, const st
 static void add_requests(struct vt_member *member, const struct vt_model *model)
 {
 	struct vt_job_requests *r = &member->requests;
-	const struct vt_model_oom *last = model->ooms.n ? &model->ooms.data[model->ooms.n - 1] : NULL;
+	const struct vt_model_oom *last = model->ooms.n ? &model->ooms.data[model->ooms.n - 1] :
+							  NULL;
 
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		const struct vt_torch_device_result *result = &model->allocators.data[i].result;
 
-		if (!result->have_stats || result->stats.num_alloc_retries < 0 || result->stats.num_ooms < 0)
+		if (!result->have_stats || result->stats.num_alloc_retries < 0 ||
+		    result->stats.num_ooms < 0)
 			continue;
 		r->known = true;
 		r->retries += (uint64_t)result->stats.num_alloc_retries;
@@ -214,7 +220,9 @@ static bool add_site(struct vt_job *job, struct vt_member *member, const struct 
 	vt_place_add_function(&title, s->title, true);
 	vt_str_add(&title, " ");
 	vt_place_add_where(&title, s->title);
-	*site = (struct vt_job_site){ .title = name_of(job, vt_str_get(&title)), .bytes = s->bytes, .blocks = s->blocks };
+	*site = (struct vt_job_site){ .title = name_of(job, vt_str_get(&title)),
+				      .bytes = s->bytes,
+				      .blocks = s->blocks };
 	job->failed |= title.failed;
 	vt_str_deinit(&title);
 	return true;
@@ -224,12 +232,14 @@ static bool add_site(struct vt_job *job, struct vt_member *member, const struct 
 static bool add_sites(struct vt_job *job, struct vt_member *member, const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->sites.n && member->sites.n < MAX_SITES; i++)
-		if (model->sites.data[i].title && model->sites.data[i].bytes && !add_site(job, member, &model->sites.data[i]))
+		if (model->sites.data[i].title && model->sites.data[i].bytes &&
+		    !add_site(job, member, &model->sites.data[i]))
 			return false;
 	return true;
 }
 
-static bool add_collectives(struct vt_job *job, struct vt_member *member, const struct vt_model_collectives *from)
+static bool add_collectives(struct vt_job *job, struct vt_member *member,
+			    const struct vt_model_collectives *from)
 {
 	struct vt_model_collectives *to = &member->collectives;
 
@@ -290,7 +300,8 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 	member->stopped_ns = model->timing.stop_begin_ns;
 	member->released_ns = model->timing.stop_end_ns;
 	member->have_moment = model->timing.stop_end_ns != 0;
-	member->headline = model->headlines.n ? vt_job_copy(job, model->headlines.data[0].text) : NULL;
+	member->headline = model->headlines.n ? vt_job_copy(job, model->headlines.data[0].text) :
+						NULL;
 	member->diag = first_missing(job, model);
 }
 
@@ -309,7 +320,8 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 	to->visible = vt_job_copy(job, label->visible);
 }
 
-bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error)
+bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model,
+		const char *error)
 {
 	struct vt_member *member = vt_job_new_member(job);
 

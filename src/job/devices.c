@@ -21,8 +21,8 @@ struct holder {
 
 struct device {
 	struct vt_job_device device;
-	const char *word; /* from the variable, if nothing else is known; NULL */
-	size_t n_assumed; /* ranks matched by the number only */
+	const char *word;              /* from the variable, if nothing else is known; NULL */
+	size_t n_assumed;              /* ranks matched by the number only */
 	const struct vt_member *asked; /* the holder that was read last: has total and free */
 	VT_VEC(struct holder) holders;
 };
@@ -31,7 +31,8 @@ struct devices {
 	struct vt_job *job;
 	VT_VEC(struct device) list;
 	struct vt_map by_key; /* index in list */
-	struct vt_map uuids;  /* by number: the uuid (an interned text), or 0 when there are several */
+	/* by number: the uuid (an interned text), or 0 when there are several */
+	struct vt_map uuids;
 };
 
 /* ---- which device it is ---- */
@@ -53,12 +54,16 @@ static size_t entry_of(const char *list, int place, const char **entry)
 	return strcspn(list, ", ");
 }
 
-static bool identify(struct vt_job *job, const struct vt_member *member, const struct vt_job_memory *memory, struct identity *identity)
+static bool identify(struct vt_job *job, const struct vt_member *member,
+		     const struct vt_job_memory *memory, struct identity *identity)
 {
 	const char *entry = NULL;
-	size_t n = member->label.visible ? entry_of(member->label.visible, memory->ordinal, &entry) : 0;
+	size_t n = member->label.visible ?
+			   entry_of(member->label.visible, memory->ordinal, &entry) :
+			   0;
 
-	*identity = (struct identity){ .uuid = memory->uuid, .number = member->label.visible ? -1 : memory->ordinal };
+	*identity = (struct identity){ .uuid = memory->uuid,
+				       .number = member->label.visible ? -1 : memory->ordinal };
 	if (!n)
 		return true;
 	if (n < 5 && strspn(entry, "0123456789") >= n) {
@@ -76,10 +81,12 @@ static uint64_t number_key(const struct vt_member *member, int number)
 {
 	uint64_t container = *member->label.container ? (uintptr_t)member->label.container : 0;
 
-	return vt_job_mix(vt_job_mix((uintptr_t)member->label.host, container), (uint64_t)number + 1);
+	return vt_job_mix(vt_job_mix((uintptr_t)member->label.host, container),
+			  (uint64_t)number + 1);
 }
 
-static uint64_t key_of(const struct vt_member *member, const struct vt_job_memory *memory, const struct identity *identity)
+static uint64_t key_of(const struct vt_member *member, const struct vt_job_memory *memory,
+		       const struct identity *identity)
 {
 	if (*identity->uuid)
 		return (uintptr_t)identity->uuid;
@@ -92,7 +99,8 @@ static uint64_t key_of(const struct vt_member *member, const struct vt_job_memor
 }
 
 /* What others know about a number helps if the uuid is unknown. */
-static bool learn(struct devices *devices, const struct vt_member *member, const struct vt_job_memory *memory)
+static bool learn(struct devices *devices, const struct vt_member *member,
+		  const struct vt_job_memory *memory)
 {
 	struct identity identity;
 	const uint64_t *known;
@@ -104,17 +112,21 @@ static bool learn(struct devices *devices, const struct vt_member *member, const
 		return true;
 	key = number_key(member, identity.number);
 	known = vt_map_get(&devices->uuids, key);
-	return vt_map_put(&devices->uuids, key, known && *known != (uintptr_t)identity.uuid ? 0 : (uintptr_t)identity.uuid);
+	return vt_map_put(&devices->uuids, key,
+			  known && *known != (uintptr_t)identity.uuid ? 0 :
+									(uintptr_t)identity.uuid);
 }
 
-static void look_up(const struct devices *devices, const struct vt_member *member, struct identity *identity)
+static void look_up(const struct devices *devices, const struct vt_member *member,
+		    struct identity *identity)
 {
 	const uint64_t *known = NULL;
 
 	if (!*identity->uuid && identity->number >= 0)
 		known = vt_map_get(&devices->uuids, number_key(member, identity->number));
 	if (known && *known)
-		identity->uuid = (const char *)(uintptr_t)*known; /* NOLINT(performance-no-int-to-ptr) */
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+		identity->uuid = (const char *)(uintptr_t)*known;
 }
 
 /* ---- holders ---- */
@@ -124,7 +136,8 @@ static bool is_later(const struct vt_member *member, const struct vt_member *tha
 	return !than || (member->have_moment && member->released_ns > than->released_ns);
 }
 
-static struct device *find_device(struct devices *devices, const struct vt_member *member, const struct vt_job_memory *memory,
+static struct device *find_device(struct devices *devices, const struct vt_member *member,
+				  const struct vt_job_memory *memory,
 				  const struct identity *identity)
 {
 	uint64_t key = key_of(member, memory, identity), *found = vt_map_get(&devices->by_key, key);
@@ -141,7 +154,9 @@ static struct device *find_device(struct devices *devices, const struct vt_membe
 		devices->list.n -= device != NULL;
 		return NULL;
 	}
-	*device = (struct device){ .device = { .host = member->label.host, .container = member->label.container, .uuid = identity->uuid,
+	*device = (struct device){ .device = { .host = member->label.host,
+					       .container = member->label.container,
+					       .uuid = identity->uuid,
 					       .ordinal = identity->number },
 				   .word = identity->word };
 	return device;
@@ -162,8 +177,11 @@ static bool add_holder(struct devices *devices, uint32_t index, uint32_t m)
 	holder = device ? vt_vec_append(&device->holders) : NULL;
 	if (!holder)
 		return false;
-	*holder = (struct holder){ .member = index, .memory = m, .bytes = memory->known ? memory->reserved : 0 };
-	device->n_assumed += !*identity.uuid && !member->label.visible && member->label.role == VT_ROLE_RANK;
+	*holder = (struct holder){ .member = index,
+				   .memory = m,
+				   .bytes = memory->known ? memory->reserved : 0 };
+	device->n_assumed += !*identity.uuid && !member->label.visible &&
+			     member->label.role == VT_ROLE_RANK;
 	if (memory->device_known && is_later(member, device->asked)) {
 		device->asked = member;
 		device->device.known = true;
@@ -216,7 +234,9 @@ static const char *name_of(struct vt_job *job, const struct device *device)
 	else if (*d->uuid)
 		snprintf(name, sizeof(name), "%.*s", UUID_SHOWN, d->uuid);
 	else if (device->word)
-		snprintf(name, sizeof(name), "%.*s", strlen(device->word) == UUID_LENGTH ? UUID_SHOWN : UUID_LENGTH, device->word);
+		snprintf(name, sizeof(name), "%.*s",
+			 strlen(device->word) == UUID_LENGTH ? UUID_SHOWN : UUID_LENGTH,
+			 device->word);
 	else if (d->ordinal >= 0 && *d->container)
 		snprintf(name, sizeof(name), "GPU %d in %.12s", d->ordinal, d->container);
 	else
@@ -227,7 +247,8 @@ static const char *name_of(struct vt_job *job, const struct device *device)
 static bool finish(struct vt_job *job, struct device *device)
 {
 	struct vt_job_device *d = vt_vec_append(&job->devices);
-	uint32_t *members = vt_arena_alloc(&job->arena, 2 * (device->holders.n + 1) * sizeof(*members));
+	uint32_t *members =
+		vt_arena_alloc(&job->arena, 2 * (device->holders.n + 1) * sizeof(*members));
 	const char *name = name_of(job, device);
 	uint64_t held = 0, used;
 
@@ -235,7 +256,8 @@ static bool finish(struct vt_job *job, struct device *device)
 		job->devices.n -= d != NULL;
 		return false;
 	}
-	qsort(device->holders.data, device->holders.n, sizeof(*device->holders.data), compare_holders);
+	qsort(device->holders.data, device->holders.n, sizeof(*device->holders.data),
+	      compare_holders);
 	*d = device->device;
 	d->memories = members + device->holders.n;
 	for (size_t i = 0; i < device->holders.n; i++) {
@@ -276,7 +298,8 @@ static bool for_each_memory(struct devices *devices, bool last)
 		const struct vt_member *member = &job->members.data[i];
 
 		for (size_t m = 0; m < member->memory.n && ok && !member->core; m++)
-			ok = last ? add_holder(devices, (uint32_t)i, (uint32_t)m) : learn(devices, member, &member->memory.data[m]);
+			ok = last ? add_holder(devices, (uint32_t)i, (uint32_t)m) :
+				    learn(devices, member, &member->memory.data[m]);
 	}
 	return ok;
 }
@@ -284,14 +307,16 @@ static bool for_each_memory(struct devices *devices, bool last)
 bool vt_job_build_devices(struct vt_job *job)
 {
 	struct devices devices = { .job = job };
-	bool ok = for_each_memory(&devices, false) && for_each_memory(&devices, true) && drop_shared_numbers(&devices);
+	bool ok = for_each_memory(&devices, false) && for_each_memory(&devices, true) &&
+		  drop_shared_numbers(&devices);
 
 	for (size_t i = 0; i < devices.list.n; i++) {
 		ok = ok && finish(job, &devices.list.data[i]);
 		vt_vec_deinit(&devices.list.data[i].holders);
 	}
 	if (job->devices.n)
-		qsort(job->devices.data, job->devices.n, sizeof(*job->devices.data), compare_devices);
+		qsort(job->devices.data, job->devices.n, sizeof(*job->devices.data),
+		      compare_devices);
 	vt_vec_deinit(&devices.list);
 	vt_map_deinit(&devices.by_key);
 	vt_map_deinit(&devices.uuids);

@@ -21,7 +21,8 @@ static bool is_told(const struct vt_member *m)
 /* Groups of one name may have different ranks, but Gloo's ranks are a guess. Texts are interned. */
 static uint64_t key_of(const struct vt_model_process_group *g)
 {
-	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name), strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
+	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name),
+			  strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
 }
 
 static struct vt_job_process_group *find(struct finding *f, const struct vt_model_process_group *g)
@@ -39,7 +40,8 @@ static struct vt_job_process_group *find(struct finding *f, const struct vt_mode
 	return group;
 }
 
-static bool add(struct vt_job_process_group *group, uint32_t member, const struct vt_model_process_group *state)
+static bool add(struct vt_job_process_group *group, uint32_t member,
+		const struct vt_model_process_group *state)
 {
 	struct vt_job_grouped *grouped = vt_vec_append(&group->members);
 
@@ -86,7 +88,8 @@ static bool add_rest(struct finding *f, struct vt_job_process_group *group)
 		for (int rank = first; rank <= last && ok; rank++) {
 			const uint64_t *found = vt_map_get(&f->by_rank, (uint64_t)rank);
 
-			if (found && has_one_like(&f->job->members.data[*found], group->any) && !vt_map_get(&there, *found))
+			if (found && has_one_like(&f->job->members.data[*found], group->any) &&
+			    !vt_map_get(&there, *found))
 				ok = add(group, (uint32_t)*found, NULL);
 		}
 	}
@@ -139,7 +142,8 @@ static bool find_all(struct finding *f)
 
 		if (!add_rest(f, group))
 			return false;
-		qsort(group->members.data, group->members.n, sizeof(*group->members.data), compare_members);
+		qsort(group->members.data, group->members.n, sizeof(*group->members.data),
+		      compare_members);
 		look_who_waits(group);
 	}
 	if (f->groups->n)

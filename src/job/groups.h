@@ -13,10 +13,11 @@ struct vt_job_grouped {
 
 struct vt_job_process_group {
 	const struct vt_model_process_group *any; /* one member's: what is equal in all */
-	VT_VEC(struct vt_job_grouped) members;    /* in ascending order; only those whose recorders answered */
+	/* in ascending order; only those whose recorders answered */
+	VT_VEC(struct vt_job_grouped) members;
 	bool ranks_differ; /* members name different ranks: the other ranks are unknown */
-	size_t n_ranks;  /* expected number; 0 unknown */
-	size_t n_waiting; /* members with an unfinished collective (not a transfer) */
+	size_t n_ranks;    /* expected number; 0 unknown */
+	size_t n_waiting;  /* members with an unfinished collective (not a transfer) */
 	int64_t waits_for; /* the first of these; when there are any */
 };
 

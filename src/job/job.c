@@ -15,7 +15,8 @@
 /* 8 of the 16 random bytes that the kernel gives every program. */
 static uint64_t random_seed(void)
 {
-	const void *bytes = (const void *)getauxval(AT_RANDOM); /* NOLINT(performance-no-int-to-ptr) */
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+	const void *bytes = (const void *)getauxval(AT_RANDOM);
 	uint64_t seed = UINT64_C(0xcbf29ce484222325);
 
 	if (bytes)
@@ -100,7 +101,8 @@ const char *vt_job_text(struct vt_job *job, const char *text, size_t n)
 	const char *copy;
 
 	while ((found = vt_map_get(&job->by_text, key))) {
-		const char *have = (const char *)(uintptr_t)*found; /* NOLINT(performance-no-int-to-ptr) */
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+		const char *have = (const char *)(uintptr_t)*found;
 
 		if (!strncmp(have, text, n) && !have[n])
 			return have;
@@ -147,13 +149,15 @@ static uint32_t put_index(struct vt_job *job, struct vt_map *map, uint64_t key, 
 
 static bool same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b)
 {
-	return a->kind == b->kind && a->function == b->function && a->file == b->file && a->line == b->line &&
-	       a->module == b->module && a->program == b->program;
+	return a->kind == b->kind && a->function == b->function && a->file == b->file &&
+	       a->line == b->line && a->module == b->module && a->program == b->program;
 }
 
 uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame)
 {
-	uint64_t key = mix_text(mix_text(mix_text(job->seed, frame->function), frame->file), frame->module), *found;
+	uint64_t key = mix_text(mix_text(mix_text(job->seed, frame->function), frame->file),
+				frame->module),
+		 *found;
 	struct vt_job_frame *added;
 
 	key = vt_job_mix(key, (uint64_t)(uint32_t)frame->line << 2 | (uint64_t)frame->program << 1 |
@@ -201,25 +205,32 @@ uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t 
 	}
 	if (n)
 		memcpy(copy, frames, n * sizeof(*copy));
-	*added = (struct vt_job_stack){ .frames = copy, .n = n, .has_python = has_python(job, frames, n) };
+	*added = (struct vt_job_stack){ .frames = copy,
+					.n = n,
+					.has_python = has_python(job, frames, n) };
 	return put_index(job, &job->by_stack, key, job->stacks.n - 1);
 }
 
 static bool same_doing(const struct vt_job_doing *a, const struct vt_job_doing *b)
 {
-	return a->name == b->name && a->stack == b->stack && a->state == b->state && a->is_main == b->is_main &&
-	       a->idle == b->idle && a->has_python == b->has_python && a->deadlock == b->deadlock && a->gil == b->gil &&
+	return a->name == b->name && a->stack == b->stack && a->state == b->state &&
+	       a->is_main == b->is_main && a->idle == b->idle && a->has_python == b->has_python &&
+	       a->deadlock == b->deadlock && a->gil == b->gil &&
 	       a->verdict.code == b->verdict.code && a->verdict.purpose == b->verdict.purpose &&
-	       a->verdict.function == b->verdict.function && a->verdict.for_function == b->verdict.for_function &&
-	       a->waits.code == b->waits.code && a->waits.call == b->waits.call && a->waits.detail == b->waits.detail &&
-	       a->kernel == b->kernel;
+	       a->verdict.function == b->verdict.function &&
+	       a->verdict.for_function == b->verdict.for_function &&
+	       a->waits.code == b->waits.code && a->waits.call == b->waits.call &&
+	       a->waits.detail == b->waits.detail && a->kernel == b->kernel;
 }
 
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing)
 {
-	const char *const texts[] = { doing->name, doing->verdict.function, doing->verdict.for_function, doing->waits.call,
-				      doing->waits.detail, doing->kernel };
-	uint64_t key = vt_job_mix(job->seed, (uint64_t)doing->verdict.code << 16 | (uint64_t)doing->verdict.purpose << 8 |
+	const char *const texts[] = {
+		doing->name,       doing->verdict.function, doing->verdict.for_function,
+		doing->waits.call, doing->waits.detail,     doing->kernel
+	};
+	uint64_t key = vt_job_mix(job->seed, (uint64_t)doing->verdict.code << 16 |
+						     (uint64_t)doing->verdict.purpose << 8 |
 						     (uint64_t)doing->waits.code);
 	struct vt_job_doing *added;
 	uint64_t *found;
@@ -227,8 +238,9 @@ uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doin
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		key = mix_text(key, texts[i]);
 	key = vt_job_mix(key, (uint64_t)doing->stack << 16 | (uint64_t)(uint8_t)doing->state << 8 |
-				      (uint64_t)(uint8_t)(doing->gil + 1) << 4 | (uint64_t)doing->is_main << 3 |
-				      (uint64_t)doing->idle << 2 | (uint64_t)doing->has_python << 1 | doing->deadlock);
+				      (uint64_t)(uint8_t)(doing->gil + 1) << 4 |
+				      (uint64_t)doing->is_main << 3 | (uint64_t)doing->idle << 2 |
+				      (uint64_t)doing->has_python << 1 | doing->deadlock);
 	while ((found = vt_map_get(&job->by_doing, key))) {
 		if (same_doing(&job->doings.data[*found], doing))
 			return (uint32_t)*found;
@@ -296,7 +308,8 @@ struct vt_ras *vt_job_new_ras(struct vt_job *job)
 void vt_job_drop_ras(struct vt_job *job, size_t index)
 {
 	vt_ras_deinit(&job->ras.data[index]);
-	memmove(&job->ras.data[index], &job->ras.data[index + 1], (--job->ras.n - index) * sizeof(*job->ras.data));
+	memmove(&job->ras.data[index], &job->ras.data[index + 1],
+		(--job->ras.n - index) * sizeof(*job->ras.data));
 }
 
 struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras)
@@ -311,7 +324,8 @@ struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras)
 	return group;
 }
 
-const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member)
+const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job,
+					     const struct vt_member *member)
 {
 	for (size_t i = 0; i < member->threads.n; i++) {
 		const struct vt_job_doing *doing = &job->doings.data[member->threads.data[i].doing];
@@ -322,7 +336,8 @@ const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const str
 	return NULL;
 }
 
-void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
+void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format,
+		 ...)
 {
 	VT_FREE char *formatted = NULL;
 	struct vt_diag *diag = NULL;
@@ -341,7 +356,9 @@ void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code,
 		job->failed = true;
 		return;
 	}
-	*diag = (struct vt_diag){ .level = level, .stage = VT_STAGE_JOB, .code = code, .text = text };
+	*diag = (struct vt_diag){
+		.level = level, .stage = VT_STAGE_JOB, .code = code, .text = text
+	};
 }
 
 void vt_job_miss(struct vt_job *job, const char *why)
@@ -352,8 +369,11 @@ void vt_job_miss(struct vt_job *job, const char *why)
 const char *vt_role_name(enum vt_role role)
 {
 	static const char *const names[VT_N_ROLES] = {
-		[VT_ROLE_RANK] = "rank",	 [VT_ROLE_LOADER] = "loader", [VT_ROLE_CHECKPOINT] = "checkpoint",
-		[VT_ROLE_LAUNCHER] = "launcher", [VT_ROLE_OTHER] = "other",
+		[VT_ROLE_RANK] = "rank",
+		[VT_ROLE_LOADER] = "loader",
+		[VT_ROLE_CHECKPOINT] = "checkpoint",
+		[VT_ROLE_LAUNCHER] = "launcher",
+		[VT_ROLE_OTHER] = "other",
 	};
 
 	return (unsigned int)role < VT_N_ROLES ? names[role] : "unknown";

@@ -35,21 +35,21 @@ enum vt_role {
 /* The identity of a process, before it is read. Texts come from the target: hostile. */
 struct vt_label {
 	const char *host;
-	const char *system;     /* boot and pid namespace of pid: host names repeat; "" unknown */
+	const char *system; /* boot and pid namespace of pid: host names repeat; "" unknown */
 	pid_t pid, ppid;
-	uint64_t start_ticks;   /* since boot: detects that the pid was reused; 0 unknown */
-	const char *name;       /* comm */
-	const char *command;    /* "" unknown */
+	uint64_t start_ticks; /* since boot: detects that the pid was reused; 0 unknown */
+	const char *name;     /* comm */
+	const char *command;  /* "" unknown */
 	enum vt_role role;
 	int rank, local_rank, world_size; /* -1 unknown */
-	int local_world_size;   /* ranks on this host; 0, -1 unknown */
-	int worker;             /* number of a loader worker, -1 */
-	pid_t of;               /* owner of a loader worker or checkpoint writer; 0 unknown */
-	const char *container;  /* "" none */
-	const char *pod;        /* Kubernetes pod, "" none */
-	const char *visible;    /* CUDA_VISIBLE_DEVICES at its start; NULL not set */
-	const char *job;        /* "slurm 4711", "" unknown */
-	bool in_job;            /* false: it holds memory of a device that the job uses */
+	int local_world_size;             /* ranks on this host; 0, -1 unknown */
+	int worker;                       /* number of a loader worker, -1 */
+	pid_t of;              /* owner of a loader worker or checkpoint writer; 0 unknown */
+	const char *container; /* "" none */
+	const char *pod;       /* Kubernetes pod, "" none */
+	const char *visible;   /* CUDA_VISIBLE_DEVICES at its start; NULL not set */
+	const char *job;       /* "slurm 4711", "" unknown */
+	bool in_job;           /* false: it holds memory of a device that the job uses */
 };
 
 /* A place in code; interned. */
@@ -58,8 +58,8 @@ struct vt_job_frame {
 	const char *function; /* NULL unknown */
 	const char *file;     /* NULL */
 	int line;
-	const char *module;   /* NULL */
-	bool program;         /* vt_model_is_program() */
+	const char *module; /* NULL */
+	bool program;       /* vt_model_is_program() */
 };
 
 /*
@@ -78,34 +78,34 @@ struct vt_job_stack {
  * in every process (addresses, tids).
  */
 struct vt_job_doing {
-	const char *name;     /* of the thread; "" */
-	uint32_t stack;       /* index in job.stacks */
-	char state;           /* '?' unknown */
+	const char *name; /* of the thread; "" */
+	uint32_t stack;   /* index in job.stacks */
+	char state;       /* '?' unknown */
 	bool is_main, idle, has_python, deadlock;
-	int gil;              /* 1 holds it, 0 not, -1 unknown */
+	int gil;                   /* 1 holds it, 0 not, -1 unknown */
 	struct vt_verdict verdict; /* without the tid of the lock's owner */
 	struct vt_waits waits;     /* only the parts that processes share */
-	const char *kernel;   /* kernel function in which it sleeps, if no signal reaches it */
+	const char *kernel;        /* kernel function in which it sleeps, if no signal reaches it */
 };
 
 struct vt_job_thread {
 	pid_t tid;
-	uint32_t doing;       /* index in job.doings */
+	uint32_t doing; /* index in job.doings */
 };
 
 /* What a process holds of a device. */
 struct vt_job_memory {
-	int ordinal;          /* CUDA's number for it in this process */
-	const char *uuid;     /* "GPU-...", "" unknown */
-	bool known;           /* for PyTorch's allocator: */
+	int ordinal;      /* CUDA's number for it in this process */
+	const char *uuid; /* "GPU-...", "" unknown */
+	bool known;       /* for PyTorch's allocator: */
 	uint64_t reserved, allocated, cached;
-	bool device_known;    /* for the device, all processes together: */
+	bool device_known; /* for the device, all processes together: */
 	uint64_t total, free_bytes;
 };
 
 /* A place that allocated blocks in use, if that was recorded; only the largest places. */
 struct vt_job_site {
-	const char *title;    /* "forward attn.py:57" */
+	const char *title; /* "forward attn.py:57" */
 	uint64_t bytes, blocks;
 };
 
@@ -133,11 +133,12 @@ enum vt_job_state {
 	VT_N_STATES
 };
 
-const char *vt_job_state_name(enum vt_job_state state); /* "collective", "loader", ...; NULL undecided */
+/* "collective", "loader", ...; NULL undecided */
+const char *vt_job_state_name(enum vt_job_state state);
 
 /* PyTorch's requests for device memory that were not met at once, all devices together. */
 struct vt_job_requests {
-	bool known;           /* PyTorch's own counters: */
+	bool known; /* PyTorch's own counters: */
 	uint64_t retries, failed;
 	uint64_t last_failed; /* bytes of the last recorded or caught one; 0 unknown */
 	bool waits;           /* its thread is held for vramtap watch */
@@ -145,30 +146,30 @@ struct vt_job_requests {
 
 struct vt_member {
 	struct vt_label label;
-	const char *file;     /* its report, relative to the job's directory; NULL none */
-	const char *core;     /* the core file; NULL a live process */
+	const char *file; /* its report, relative to the job's directory; NULL none */
+	const char *core; /* the core file; NULL a live process */
 	enum vt_completeness completeness;
-	const char *error;    /* why nothing is known about it, one line; NULL */
+	const char *error; /* why nothing is known about it, one line; NULL */
 	double total_ms;
-	double stopped_ms;    /* its threads */
-	char process_state;   /* of its main thread, as in /proc; '?' unknown */
-	int moved;            /* main thread after the stop: 1 went on, 0 slept on, -1 unknown */
-	pid_t tracer;         /* 0 none */
+	double stopped_ms;       /* its threads */
+	char process_state;      /* of its main thread, as in /proc; '?' unknown */
+	int moved;               /* main thread after the stop: 1 went on, 0 slept on, -1 unknown */
+	pid_t tracer;            /* 0 none */
 	const char *tracer_name; /* "" unknown */
-	bool have_moment;     /* the host's clock when its threads had stopped and were released: */
-	uint64_t stopped_ns, released_ns; /* CLOCK_MONOTONIC */
-	const char *headline; /* the first headline of its report; NULL */
+	bool have_moment; /* the host's clock when its threads had stopped and were released: */
+	uint64_t stopped_ns, released_ns;     /* CLOCK_MONOTONIC */
+	const char *headline;                 /* the first headline of its report; NULL */
 	VT_VEC(struct vt_job_thread) threads; /* the main thread first */
 	VT_VEC(struct vt_job_memory) memory;
 	VT_VEC(struct vt_job_site) sites;
 	struct vt_model_collectives collectives; /* texts are interned */
 	struct vt_job_requests requests;
-	const char *diag;     /* the first missing thing; NULL none */
+	const char *diag; /* the first missing thing; NULL none */
 	/* filled by account: */
 	enum vt_job_state state;
 	const char *operation; /* its current collective: "all_reduce"; NULL none, or unknown */
-	uint32_t place;       /* index in job.frames: where in the program; VT_NO_PLACE unknown */
-	bool outlier;         /* a verdict names it as different */
+	uint32_t place;        /* index in job.frames: where in the program; VT_NO_PLACE unknown */
+	bool outlier;          /* a verdict names it as different */
 };
 
 #define VT_NO_PLACE UINT32_MAX
@@ -190,19 +191,19 @@ struct vt_job_node {
 	size_t n_frames;
 	struct vt_member_set members;
 	size_t threads;
-	enum vt_role role;    /* each role has its own trees, for main threads and for others */
+	enum vt_role role; /* each role has its own trees, for main threads and for others */
 	bool of_main;
-	size_t parent;        /* index in job.tree, VT_NO_NODE */
+	size_t parent; /* index in job.tree, VT_NO_NODE */
 	size_t depth;
-	const char *does;     /* what threads that end here do: "waits for the GIL"; NULL none */
-	bool outlier;         /* few members, while most others took another path */
+	const char *does; /* what threads that end here do: "waits for the GIL"; NULL none */
+	bool outlier;     /* few members, while most others took another path */
 };
 
 #define VT_NO_NODE SIZE_MAX
 
 /* One line of the answer. */
 struct vt_job_verdict {
-	const char *code;     /* ours, static: "missed-collective", "waits-for-loader", ... */
+	const char *code; /* ours, static: "missed-collective", "waits-for-loader", ... */
 	bool alarm;
 	const char *text;
 	struct vt_member_set members; /* those it is about */
@@ -211,16 +212,16 @@ struct vt_job_verdict {
 /* A device, with all its holders. */
 struct vt_job_device {
 	const char *host, *uuid;
-	const char *name;     /* "GPU 2", "GPU-8f2e1c34": its name on its host */
+	const char *name;      /* "GPU 2", "GPU-8f2e1c34": its name on its host */
 	const char *container; /* of its first holder: device numbers are per container; "" none */
-	int ordinal;          /* CUDA's number if all are visible; -1 unknown, or holders differ */
-	bool shared;          /* another device has this number, too */
-	bool assumed;         /* ranks share it by number only: each may set CUDA_VISIBLE_DEVICES */
+	int ordinal;           /* CUDA's number if all are visible; -1 unknown, or holders differ */
+	bool shared;           /* another device has this number, too */
+	bool assumed; /* ranks share it by number only: each may set CUDA_VISIBLE_DEVICES */
 	bool known;
 	uint64_t total, free_bytes;
 	struct vt_member_set holders; /* largest first */
-	const uint32_t *memories; /* for each holder: index in its memory */
-	uint64_t outside;     /* what no member holds: total - free - theirs; when known */
+	const uint32_t *memories;     /* for each holder: index in its memory */
+	uint64_t outside;             /* what no member holds: total - free - theirs; when known */
 };
 
 /* A rank this late at a collective is reported: host clocks and running ranks differ by less. */
@@ -238,31 +239,31 @@ enum vt_ras_about {
 };
 
 struct vt_ras_rank {
-	int rank;             /* in the communicator, -1 unknown */
-	pid_t pid;            /* as the process sees it, 0 unknown */
-	const char *host;     /* its address, "" unknown */
+	int rank;         /* in the communicator, -1 unknown */
+	pid_t pid;        /* as the process sees it, 0 unknown */
+	const char *host; /* its address, "" unknown */
 };
 
 /* The ranks about which RAS says the same. */
 struct vt_ras_group {
 	enum vt_ras_about about;
 	const char *communicator; /* its hash, "" the whole job */
-	int size;             /* number of its ranks, -1 unknown */
-	const char *what;     /* interned; "" none */
-	uint64_t count;       /* VT_RAS_COUNT */
-	uint64_t n;           /* number of ranks; the array has those that RAS named */
-	signed char moved;    /* VT_RAS_COUNT, its ranks since: 1 all, 0 not all, -1 unknown */
+	int size;                 /* number of its ranks, -1 unknown */
+	const char *what;         /* interned; "" none */
+	uint64_t count;           /* VT_RAS_COUNT */
+	uint64_t n;               /* number of ranks; the array has those that RAS named */
+	signed char moved;        /* VT_RAS_COUNT, its ranks since: 1 all, 0 not all, -1 unknown */
 	VT_VEC(struct vt_ras_rank) ranks;
 };
 
 /* An answer of NCCL's RAS: one process reports what all of its job told it. Texts are hostile. */
 struct vt_ras {
-	const char *host;     /* of the process that was asked */
+	const char *host; /* of the process that was asked */
 	pid_t pid;
-	const char *address;  /* "127.0.0.1:28028" */
-	const char *file;     /* the raw answer, relative to the job's directory; NULL none */
-	const char *version;  /* of NCCL; "" unknown */
-	bool understood;      /* entirely; otherwise lines has the rest */
+	const char *address; /* "127.0.0.1:28028" */
+	const char *file;    /* the raw answer, relative to the job's directory; NULL none */
+	const char *version; /* of NCCL; "" unknown */
+	bool understood;     /* entirely; otherwise lines has the rest */
 	uint64_t communicators;
 	VT_VEC(struct vt_ras_group) groups; /* groups of one communicator and kind are adjacent */
 	VT_VEC(const char *) lines;
@@ -275,14 +276,15 @@ struct vt_job {
 	VT_VEC(struct vt_job_frame) frames;
 	VT_VEC(struct vt_job_stack) stacks;
 	VT_VEC(struct vt_job_doing) doings;
-	VT_VEC(struct vt_member) members; /* ranks first, by rank; then by role, rank, worker, host and pid (account) */
+	/* ranks first, by rank; then by role, rank, worker, host and pid (account) */
+	VT_VEC(struct vt_member) members;
 	VT_VEC(struct vt_ras) ras; /* one for each host and job */
-	double skew_ms;       /* between the first and the last stop on a host; -1 unknown */
+	double skew_ms;            /* between the first and the last stop on a host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
 	struct vt_map by_text, by_frame, by_stack, by_doing;
-	uint64_t seed;        /* of hashes: targets choose texts, and must not choose collisions */
-	bool failed;          /* out of memory: members or parts of them are missing */
+	uint64_t seed; /* of hashes: targets choose texts, and must not choose collisions */
+	bool failed;   /* out of memory: members or parts of them are missing */
 	/* filled by account: */
 	VT_VEC(struct vt_job_node) tree; /* main and other telling threads; parents first */
 	VT_VEC(struct vt_job_device) devices;
@@ -296,11 +298,12 @@ void vt_job_deinit(struct vt_job *job);
 /*
  * Adds a member from a report, or (model NULL) one without a report: error. False: out of memory.
  */
-bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model, const char *error);
+bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model,
+		const char *error);
 
 /* Adds a diagnostic of the whole job. */
-void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format,
+		 ...) __attribute__((format(printf, 4, 5)));
 
 /* Notes that a part of the job (a node, for example) could not be read. why is one line. */
 void vt_job_miss(struct vt_job *job, const char *why);
@@ -312,6 +315,7 @@ void vt_job_drop_ras(struct vt_job *job, size_t index);
  * wide.
  */
 struct vt_str;
-void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out);
+void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns,
+		    struct vt_str *out);
 
 #endif

@@ -21,9 +21,12 @@ const char *vt_job_copy(struct vt_job *job, const char *text); /* the same; NULL
 
 /* Copies texts that live elsewhere into the job. False when out of memory. */
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives);
-uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame); /* its texts are interned */
-uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n); /* of indices that exist */
-uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing); /* its texts are interned */
+/* its texts are interned */
+uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame);
+/* of indices that exist */
+uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n);
+/* its texts are interned */
+uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing);
 
 /* A new, empty member; NULL when out of memory. Valid until the next one. */
 struct vt_member *vt_job_new_member(struct vt_job *job);
@@ -38,10 +41,12 @@ uint64_t vt_job_mix(uint64_t hash, uint64_t value);
 const char *vt_job_system(const struct vt_label *label);
 
 /* What the member's main thread does, NULL unknown. */
-const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job, const struct vt_member *member);
+const struct vt_job_doing *vt_job_main_doing(const struct vt_job *job,
+					     const struct vt_member *member);
 
 /* Adds it in words: "waits for the GIL", "runs". */
-void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail, struct vt_str *out);
+void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail,
+		     struct vt_str *out);
 
 /* ---- job/state.c ---- */
 
@@ -51,7 +56,8 @@ enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_
  * Of the autograd thread for which the main thread waits in backward, or of the main thread; NULL
  * unknown.
  */
-const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member);
+const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job,
+						const struct vt_member *member);
 
 /*
  * The collective that the thread is in: interned, or a part of an interned text; NULL none or
@@ -80,12 +86,13 @@ struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices 
 
 /* ---- the first steps of vt_job_account() (job/rules); false when out of memory ---- */
 
-bool vt_job_decide_states(struct vt_job *job);   /* job/state.c */
-bool vt_job_build_tree(struct vt_job *job);      /* job/tree.c */
-bool vt_job_build_devices(struct vt_job *job);   /* job/devices.c */
+bool vt_job_decide_states(struct vt_job *job); /* job/state.c */
+bool vt_job_build_tree(struct vt_job *job);    /* job/tree.c */
+bool vt_job_build_devices(struct vt_job *job); /* job/devices.c */
 
 /* ---- names of enumerations, as in the JSON ---- */
 
-const char *vt_role_name(enum vt_role role);     /* "rank", "loader", "checkpoint", "launcher", "other" */
+/* "rank", "loader", "checkpoint", "launcher", "other" */
+const char *vt_role_name(enum vt_role role);
 
 #endif

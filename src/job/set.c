@@ -60,7 +60,8 @@ struct writing {
 static void put_item(struct writing *w, const char *separator, bool last)
 {
 	size_t used = w->out->n ? (size_t)vt_width(w->out->data, w->out->n) : 0;
-	size_t needed = (size_t)vt_width(vt_str_get(&w->item), w->item.n) + strlen(separator) + (last ? 0 : strlen(",..."));
+	size_t needed = (size_t)vt_width(vt_str_get(&w->item), w->item.n) + strlen(separator) +
+			(last ? 0 : strlen(",..."));
 
 	w->out->failed |= w->item.failed;
 	if (w->full)
@@ -109,7 +110,8 @@ static size_t put_ranks(struct writing *w, size_t i)
 	while (i < w->set->n && is_rank(label_at(w, i))) {
 		int first = label_at(w, i)->rank, last = first;
 
-		for (; i < w->set->n && is_rank(label_at(w, i)) && label_at(w, i)->rank <= last + 1; i++)
+		for (; i < w->set->n && is_rank(label_at(w, i)) && label_at(w, i)->rank <= last + 1;
+		     i++)
 			last = label_at(w, i)->rank;
 		set_range(&w->item, first, last, "", "");
 		put_item(w, ",", i == w->set->n);
@@ -124,13 +126,13 @@ static bool is_worker(const struct vt_label *label)
 
 static bool is_next_worker(const struct vt_label *before, const struct vt_label *label)
 {
-	return is_worker(label) && label->rank == before->rank && label->worker <= before->worker + 1 &&
-	       label->worker >= before->worker;
+	return is_worker(label) && label->rank == before->rank &&
+	       label->worker <= before->worker + 1 && label->worker >= before->worker;
 }
 
 /* Workers with consecutive numbers of one rank, or the same workers of consecutive ranks. */
 struct run {
-	int first, last; /* workers */
+	int first, last;           /* workers */
 	int first_rank, last_rank; /* -1 unknown */
 	size_t end;
 };
@@ -141,15 +143,17 @@ static struct run run_at(const struct writing *w, size_t i)
 
 	for (i++; i < w->set->n && is_next_worker(last, label_at(w, i)); i++)
 		last = label_at(w, i);
-	return (struct run){
-		.first = first->worker, .last = last->worker, .first_rank = first->rank, .last_rank = first->rank, .end = i
-	};
+	return (struct run){ .first = first->worker,
+			     .last = last->worker,
+			     .first_rank = first->rank,
+			     .last_rank = first->rank,
+			     .end = i };
 }
 
 static bool continues(const struct run *run, const struct run *next)
 {
-	return run->first_rank >= 0 && next->first_rank == run->last_rank + 1 && next->first == run->first &&
-	       next->last == run->last;
+	return run->first_rank >= 0 && next->first_rank == run->last_rank + 1 &&
+	       next->first == run->first && next->last == run->last;
 }
 
 /* "workers 3-5 of rank 2", "worker 1 of ranks 0-7" */
@@ -182,7 +186,8 @@ static size_t put_process(struct writing *w, size_t i)
 	return i + 1;
 }
 
-void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns, struct vt_str *out)
+void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns,
+		    struct vt_str *out)
 {
 	struct vt_str text = { 0 };
 	struct writing w = { .job = job, .set = set, .columns = columns, .out = &text };

@@ -62,9 +62,9 @@ static const struct {
 #define N_BY_FRAME (sizeof(by_frame) / sizeof(by_frame[0]))
 
 /* Functions of distributed_c10d.py that a rank passes without waiting for the others. */
-static const char *const no_collectives[] = {
-	"get_*", "is_*", "_get_*", "new_group", "_check_*", "_rank_not_in_group", "__*__"
-};
+static const char *const no_collectives[] = { "get_*",     "is_*",     "_get_*",
+					      "new_group", "_check_*", "_rank_not_in_group",
+					      "__*__" };
 
 static bool is_collective(const char *function)
 {
@@ -79,13 +79,17 @@ static enum vt_job_state state_of_frame(const struct vt_job_frame *f)
 	if (f->kind != VT_FRAME_PYTHON || !f->function || !f->file)
 		return VT_STATE_UNDECIDED;
 	for (size_t i = 0; i < N_BY_FRAME; i++)
-		if (vt_glob(by_frame[i].file, f->file) && vt_glob(by_frame[i].function, f->function))
-			return by_frame[i].state == VT_STATE_COLLECTIVE && !is_collective(f->function) ? VT_STATE_UNDECIDED
-												       : by_frame[i].state;
+		if (vt_glob(by_frame[i].file, f->file) &&
+		    vt_glob(by_frame[i].function, f->function))
+			return by_frame[i].state == VT_STATE_COLLECTIVE &&
+					       !is_collective(f->function) ?
+				       VT_STATE_UNDECIDED :
+				       by_frame[i].state;
 	return VT_STATE_UNDECIDED;
 }
 
-static const struct vt_job_frame *frame_at(const struct vt_job *job, const struct vt_job_stack *stack, size_t i)
+static const struct vt_job_frame *frame_at(const struct vt_job *job,
+					   const struct vt_job_stack *stack, size_t i)
 {
 	return &job->frames.data[stack->frames[i]];
 }
@@ -104,7 +108,8 @@ static enum vt_job_state state_of_stack(const struct vt_job *job, const struct v
 static enum vt_job_state state_of_function(const struct vt_verdict *verdict)
 {
 	for (size_t i = 0; verdict->function && i < N_BY_FUNCTION; i++)
-		if ((!by_function[i].function || vt_glob(by_function[i].function, verdict->function)) &&
+		if ((!by_function[i].function ||
+		     vt_glob(by_function[i].function, verdict->function)) &&
 		    (!by_function[i].purpose || by_function[i].purpose == verdict->purpose))
 			return by_function[i].state;
 	return VT_STATE_UNDECIDED;
@@ -132,14 +137,17 @@ enum vt_job_state vt_job_state_of(const struct vt_job *job, const struct vt_job_
 		state = state_of_stack(job, &job->stacks.data[doing->stack]);
 	if (doing->state == 'D' && (state == VT_STATE_UNDECIDED || state == VT_STATE_IDLE))
 		return VT_STATE_STUCK;
-	if (state != VT_STATE_UNDECIDED || (!job->stacks.data[doing->stack].n && !doing->verdict.code))
+	if (state != VT_STATE_UNDECIDED ||
+	    (!job->stacks.data[doing->stack].n && !doing->verdict.code))
 		return state;
 	if (doing->state == 'R')
 		return VT_STATE_RUNS;
-	return doing->verdict.code || doing->waits.code || doing->state == 'S' ? VT_STATE_WAITS : VT_STATE_UNDECIDED;
+	return doing->verdict.code || doing->waits.code || doing->state == 'S' ? VT_STATE_WAITS :
+										 VT_STATE_UNDECIDED;
 }
 
-const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job, const struct vt_member *member)
+const struct vt_job_doing *vt_job_telling_doing(const struct vt_job *job,
+						const struct vt_member *member)
 {
 	const struct vt_job_doing *main_doing = vt_job_main_doing(job, member);
 
@@ -164,7 +172,8 @@ static enum vt_job_state state_of_process(const struct vt_member *member)
 	/* Another vramtap releases it at once. */
 	if (member->process_state == 't' && strcmp(member->tracer_name, "vramtap") != 0)
 		return VT_STATE_TRACED;
-	if (member->process_state == 'Z' || member->process_state == 'X' || (!member->threads.n && member->error))
+	if (member->process_state == 'Z' || member->process_state == 'X' ||
+	    (!member->threads.n && member->error))
 		return VT_STATE_GONE;
 	return member->requests.waits ? VT_STATE_OOM : VT_STATE_UNDECIDED;
 }
@@ -234,7 +243,8 @@ bool vt_job_decide_states(struct vt_job *job)
 
 		member->state = state_of_process(member);
 		member->operation = NULL;
-		member->place = doing ? place_of(job, &job->stacks.data[doing->stack]) : VT_NO_PLACE;
+		member->place = doing ? place_of(job, &job->stacks.data[doing->stack]) :
+					VT_NO_PLACE;
 		if (!doing)
 			continue;
 		if (member->state == VT_STATE_UNDECIDED)
@@ -280,10 +290,16 @@ static const char *state_word(char state, enum vt_form form)
 	} words[] = {
 		{ 'R', { { "runs", "runs", "run" } } },
 		{ 'S', { { "sleeps", "sleeps", "sleep" } } },
-		{ 'D', { { "in uninterruptible sleep in the kernel", "is in uninterruptible sleep in the kernel",
-			   "are in uninterruptible sleep in the kernel" } } },
-		{ 'T', { { "stopped by a signal", "is stopped by a signal", "are stopped by a signal" } } },
-		{ 't', { { "stopped by a debugger", "is stopped by a debugger", "are stopped by a debugger" } } },
+		{ 'D',
+		  { { "in uninterruptible sleep in the kernel",
+		      "is in uninterruptible sleep in the kernel",
+		      "are in uninterruptible sleep in the kernel" } } },
+		{ 'T',
+		  { { "stopped by a signal", "is stopped by a signal",
+		      "are stopped by a signal" } } },
+		{ 't',
+		  { { "stopped by a debugger", "is stopped by a debugger",
+		      "are stopped by a debugger" } } },
 		{ 'Z', { { "has ended", "has ended", "have ended" } } },
 	};
 
@@ -293,7 +309,8 @@ static const char *state_word(char state, enum vt_form form)
 	return "unknown";
 }
 
-void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail, struct vt_str *out)
+void vt_job_add_does(const struct vt_job_doing *doing, enum vt_form form, enum vt_detail detail,
+		     struct vt_str *out)
 {
 	if (doing->verdict.code)
 		vt_words_verdict(out, &doing->verdict, form);

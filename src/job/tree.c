@@ -10,23 +10,23 @@
 
 #include "job/parts.h"
 
-#define MAX_WORDS 200 /* bytes of what a thread does */
-#define MAX_WAY 256 /* steps; deep recursion says nothing new */
-#define MAX_CALLED 3 /* native frames called by the innermost Python frame */
-#define MAX_NATIVE 8 /* of a thread without Python */
+#define MAX_WORDS 200       /* bytes of what a thread does */
+#define MAX_WAY 256         /* steps; deep recursion says nothing new */
+#define MAX_CALLED 3        /* native frames called by the innermost Python frame */
+#define MAX_NATIVE 8        /* of a thread without Python */
 #define IS_TEXT 0x80000000u /* of a step: the index of a text, not of a frame */
 #define N_SECTIONS (2 * VT_N_ROLES)
 
 struct step {
-	uint32_t key; /* equal steps have equal keys */
+	uint32_t key;   /* equal steps have equal keys */
 	uint32_t frame; /* the frame to show */
 	const char *does;
 };
 
 struct node {
 	struct step step;
-	bool agree; /* all have the same frame, line included */
-	uint32_t parent; /* nodes 0 to N_SECTIONS - 1 are the sections themselves */
+	bool agree;                 /* all have the same frame, line included */
+	uint32_t parent;            /* nodes 0 to N_SECTIONS - 1 are the sections themselves */
 	uint32_t first_child, next; /* 0: none, because a section is never a child */
 	size_t n_children, threads;
 	struct vt_job_indices members;
@@ -36,9 +36,9 @@ struct build {
 	struct vt_job *job;
 	VT_VEC(struct node) nodes;
 	struct vt_map children; /* parent << 32 | key of the step: node */
-	struct vt_map texts; /* address of an interned text: its number */
-	uint32_t *ends; /* per section and doing: the node, 0 none */
-	size_t n_ends; /* doings */
+	struct vt_map texts;    /* address of an interned text: its number */
+	uint32_t *ends;         /* per section and doing: the node, 0 none */
+	size_t n_ends;          /* doings */
 	struct step way[MAX_WAY];
 	size_t n_way;
 	bool failed;
@@ -176,7 +176,10 @@ static uint32_t new_node(struct build *b, uint32_t parent, const struct step *st
 		b->failed = true;
 		return 0;
 	}
-	*node = (struct node){ .step = *step, .agree = true, .parent = parent, .next = b->nodes.data[parent].first_child };
+	*node = (struct node){ .step = *step,
+			       .agree = true,
+			       .parent = parent,
+			       .next = b->nodes.data[parent].first_child };
 	b->nodes.data[parent].first_child = index;
 	b->nodes.data[parent].n_children++;
 	return index;
@@ -211,8 +214,9 @@ static uint32_t end_in(struct build *b, uint32_t section, uint32_t doing)
 
 static bool tells(const struct vt_job_doing *doing)
 {
-	return doing->is_main || (!doing->idle && (doing->verdict.code || doing->has_python || doing->deadlock || doing->gil == 1 ||
-						   doing->state == 'D'));
+	return doing->is_main ||
+	       (!doing->idle && (doing->verdict.code || doing->has_python || doing->deadlock ||
+				 doing->gil == 1 || doing->state == 'D'));
 }
 
 static void add_member(struct build *b, uint32_t index)
@@ -308,9 +312,10 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 
 		if (!child)
 			return false;
-		*child = (struct child){
-			.node = i, .n = node->members.n, .first = node->members.data[0], .few = is_few(node, from, most)
-		};
+		*child = (struct child){ .node = i,
+					 .n = node->members.n,
+					 .first = node->members.data[0],
+					 .few = is_few(node, from, most) };
 	}
 	if (o->children.n)
 		qsort(o->children.data, o->children.n, sizeof(*o->children.data), compare_children);
@@ -319,9 +324,10 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 
 		if (!p)
 			return false;
-		*p = (struct pending){
-			.node = o->children.data[i].node, .parent = parent, .depth = depth, .few = o->children.data[i].few
-		};
+		*p = (struct pending){ .node = o->children.data[i].node,
+				       .parent = parent,
+				       .depth = depth,
+				       .few = o->children.data[i].few };
 	}
 	return true;
 }
@@ -343,7 +349,8 @@ static bool gather_chain(struct output *o, uint32_t *at, const char **does)
 			*frame = node->agree ? node->step.frame : node->step.key;
 		else
 			return false;
-		if (node->n_children != 1 || b->nodes.data[node->first_child].members.n != node->members.n)
+		if (node->n_children != 1 ||
+		    b->nodes.data[node->first_child].members.n != node->members.n)
 			return true;
 	}
 }

@@ -114,8 +114,8 @@ struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (!parsed)
 		return vt_error_create(VT_ERR_FORMAT,
-				       "it is not JSON, or was cut short: line %d: %s",
-				       error.line, error.text);
+				       "it is not JSON, or was cut short: line %d: %s", error.line,
+				       error.text);
 	*root = parsed;
 	return NULL;
 }
@@ -184,13 +184,15 @@ bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint6
 	return found && to_uint(in, found, key, value);
 }
 
-bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max, int *value)
+bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max,
+		    int *value)
 {
 	json_t *found = find(from, key);
 
 	if (!found)
 		return false;
-	if (!json_is_integer(found) || json_integer_value(found) < min || json_integer_value(found) > max) {
+	if (!json_is_integer(found) || json_integer_value(found) < min ||
+	    json_integer_value(found) > max) {
 		vt_json_in_wrong(in, key, "is no number, or too small or large a one");
 		return false;
 	}
@@ -206,7 +208,8 @@ bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64
 
 	if (!found)
 		return false;
-	if (!text || n < 3 || n > 18 || strncmp(text, "0x", 2) != 0 || text[2 + strspn(text + 2, "0123456789abcdef")]) {
+	if (!text || n < 3 || n > 18 || strncmp(text, "0x", 2) != 0 ||
+	    text[2 + strspn(text + 2, "0123456789abcdef")]) {
 		vt_json_in_wrong(in, key, "is no hexadecimal number");
 		return false;
 	}
@@ -295,7 +298,8 @@ const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char
 	return text ? text : "";
 }
 
-unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n)
+unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key,
+			     const char *(*name)(unsigned int), unsigned int n)
 {
 	const char *text = json_string_value(json_object_get(from, key));
 
@@ -325,11 +329,13 @@ void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struc
 	when->tv_nsec = ns;
 }
 
-uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key)
+uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit,
+			  const char *key)
 {
 	uint64_t number = 0;
 
-	if (!to_uint(in, json_array_get(array, i), key, &number) || number >= limit || number > UINT32_MAX) {
+	if (!to_uint(in, json_array_get(array, i), key, &number) || number >= limit ||
+	    number > UINT32_MAX) {
 		vt_json_in_wrong(in, key, "names what does not exist");
 		return 0;
 	}

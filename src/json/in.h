@@ -38,7 +38,9 @@ struct vt_error *vt_json_in_read(const char *path, struct vt_str *text);
 /* The same for a regular file; anything else (a FIFO that may never get a writer) is refused. */
 struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text);
 
-/* Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM. */
+/*
+ * Parses the n bytes of text; root is valid as long as in->values is. VT_ERR_FORMAT, VT_ERR_NOMEM.
+ */
 struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root);
 
 void vt_json_in_wrong(struct vt_json_in *in, const char *key, const char *what);
@@ -52,8 +54,10 @@ json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const
 
 /* False when it is null; value is unchanged then. */
 bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value);
-bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max, int *value);
-bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value); /* "0x7f00" */
+bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max,
+		    int *value);
+/* "0x7f00" */
+bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value);
 bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value);
 bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value);
 
@@ -61,18 +65,21 @@ bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool 
 uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *key);
 uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *key);
 bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key);
-const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char *key); /* never NULL */
+/* never NULL */
+const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char *key);
 
 /* A copy of a text, NULL when it is null. */
 const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key);
 
 /* The number of the word among n words of ours, which name() tells; 0 when it is none of them. */
-unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key, const char *(*name)(unsigned int), unsigned int n);
+unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key,
+			     const char *(*name)(unsigned int), unsigned int n);
 
 /* "2026-11-21T23:55:08.123456789Z" */
 void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struct timespec *when);
 
 /* An element of an array that must be a number below limit; 0 when it is none. */
-uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit, const char *key);
+uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit,
+			  const char *key);
 
 #endif

@@ -20,11 +20,11 @@
 
 struct vt_json {
 	FILE *out;
-	size_t n;     /* bytes in buf */
+	size_t n; /* bytes in buf */
 	int depth;
-	int inline_depth; /* > 0: everything from this depth on is on one line */
+	int inline_depth;                 /* > 0: everything from this depth on is on one line */
 	bool more[VT_JSON_MAX_DEPTH + 1]; /* the container at this depth has an element */
-	int errnum;   /* of the first failed write */
+	int errnum;                       /* of the first failed write */
 	char buf[VT_JSON_BUFFER];
 };
 
@@ -33,7 +33,10 @@ void vt_json_init(struct vt_json *json, FILE *out);
 /* The caller has no memory for what comes next: the document is not whole. */
 void vt_json_no_memory(struct vt_json *json);
 
-/* Ends with a newline and flushes. VT_ERR_OS if a write failed, VT_ERR_NOMEM after vt_json_no_memory(). */
+/*
+ * Ends with a newline and flushes. VT_ERR_OS if a write failed, VT_ERR_NOMEM after
+ * vt_json_no_memory().
+ */
 struct vt_error *vt_json_finish(struct vt_json *json);
 
 /* _line: the container is written on one line. */
@@ -48,11 +51,14 @@ void vt_json_null(struct vt_json *json, const char *key);
 void vt_json_bool(struct vt_json *json, const char *key, bool value);
 void vt_json_uint(struct vt_json *json, const char *key, uint64_t value);
 void vt_json_int(struct vt_json *json, const char *key, int64_t value);
-void vt_json_known(struct vt_json *json, const char *key, int64_t value); /* below 0 is unknown: null */
+/* below 0 is unknown: null */
+void vt_json_known(struct vt_json *json, const char *key, int64_t value);
 void vt_json_hex(struct vt_json *json, const char *key, uint64_t value); /* "0x7f00" */
-void vt_json_milli(struct vt_json *json, const char *key, double value); /* three decimals, or null */
+/* three decimals, or null */
+void vt_json_milli(struct vt_json *json, const char *key, double value);
 void vt_json_text(struct vt_json *json, const char *key, const char *value); /* NULL: null */
-void vt_json_name(struct vt_json *json, const char *key, const char *value); /* unknown or none, "" or NULL: null */
+/* unknown or none, "" or NULL: null */
+void vt_json_name(struct vt_json *json, const char *key, const char *value);
 void vt_json_textn(struct vt_json *json, const char *key, const char *value, size_t n);
 
 #endif

@@ -36,13 +36,16 @@ static void check_pools(struct vt_model *model, struct vt_model_device *device)
 	for (size_t i = 0; i < device->n_pools; i++) {
 		const struct vt_model_pool *pool = &device->pools[i];
 
-		if (pool->used_bytes <= pool->reserved_bytes && pool->reserved_bytes < UINT64_MAX / VT_MODEL_MAX_POOLS &&
+		if (pool->used_bytes <= pool->reserved_bytes &&
+		    pool->reserved_bytes < UINT64_MAX / VT_MODEL_MAX_POOLS &&
 		    (!device->total_bytes || pool->reserved_bytes <= device->total_bytes))
 			continue;
 		device->pools_known = false;
 		device->n_pools = 0;
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "pools-nonsense",
-			      "GPU %d: the numbers of the driver's memory pools make no sense: not shown", device->ordinal);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_CUDA, "pools-nonsense",
+			"GPU %d: the numbers of the driver's memory pools make no sense: not shown",
+			device->ordinal);
 	}
 }
 
@@ -217,10 +220,11 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 	if (!device || !device->have_memory)
 		return;
 	if (device->memory_moved && a->reserved_bytes > 0) {
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "memory-moved",
-			      "GPU %d: its free memory changed while PyTorch's allocator was read, or could not be "
-			      "asked for again, so what else is on the device is not known; run it again",
-			      a->device);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "memory-moved",
+			"GPU %d: its free memory changed while PyTorch's allocator was read, or could not be "
+			"asked for again, so what else is on the device is not known; run it again",
+			a->device);
 		return;
 	}
 	if (device->used_bytes >= a->reserved_bytes) {
@@ -228,12 +232,13 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 		a->other_bytes = device->used_bytes - a->reserved_bytes;
 		return;
 	}
-	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
-		      "GPU %d: PyTorch has reserved %s, the driver says that %s are used: they were "
-		      "read at different moments, so what else is on the device is not known; run "
-		      "it again",
-		      a->device, vt_format_size(reserved, a->reserved_bytes),
-		      vt_format_size(used, device->used_bytes));
+	vt_model_diag(
+		model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
+		"GPU %d: PyTorch has reserved %s, the driver says that %s are used: they were "
+		"read at different moments, so what else is on the device is not known; run "
+		"it again",
+		a->device, vt_format_size(reserved, a->reserved_bytes),
+		vt_format_size(used, device->used_bytes));
 }
 
 static void diagnose_walk(struct vt_model *model, const struct vt_model_allocator *a)
@@ -248,22 +253,26 @@ static void diagnose_walk(struct vt_model *model, const struct vt_model_allocato
 	 * A stopped process no longer changes, but the stop may have come in the middle of a
 	 * change.
 	 */
-	const char *changing = model->core.path || model->held_by ? "was being changed when the process was stopped" :
-								    "changed while it was read";
+	const char *changing = model->core.path || model->held_by ?
+				       "was being changed when the process was stopped" :
+				       "changed while it was read";
 
 	switch (a->result.result) {
 	case VT_WALK_UNSTABLE:
 		if (a->passes > 0) {
-			vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
-				      "GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
-				      "be of one moment (the best one: %" PRIu64 " blocks dropped that did not fit; %.*s), so there are "
-				      "no exact totals; run it again%s",
-				      a->device, a->passes, a->result.dropped, n, why,
-				      model->no_stop ? ", or without --no-stop" : "");
+			vt_model_diag(
+				model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
+				"GPU %d: PyTorch's allocator was read %u times while the process ran, and no pass is certain to "
+				"be of one moment (the best one: %" PRIu64
+				" blocks dropped that did not fit; %.*s), so there are "
+				"no exact totals; run it again%s",
+				a->device, a->passes, a->result.dropped, n, why,
+				model->no_stop ? ", or without --no-stop" : "");
 			break;
 		}
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "walk-unstable",
-			      "GPU %d: PyTorch's allocator %s (%" PRIu64 " blocks did not fit and were dropped; %.*s), so there are no exact "
+			      "GPU %d: PyTorch's allocator %s (%" PRIu64
+			      " blocks did not fit and were dropped; %.*s), so there are no exact "
 			      "totals%s",
 			      a->device, changing, a->result.dropped, n, why, vt_try_again(model));
 		break;
@@ -312,7 +321,8 @@ struct grouper {
 	struct vt_model *model;
 	uint32_t *slots;
 	size_t n_slots; /* power of two */
-	uint64_t seed;  /* sizes are the target's choice: it must not be able to choose collisions */
+	/* sizes are the target's choice: it must not be able to choose collisions */
+	uint64_t seed;
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -406,9 +416,9 @@ static bool group_block(struct grouper *grouper, const struct vt_block_rec *b)
 	return true;
 }
 
-#define COMPARE(x, y)                          \
-	do {                                   \
-		if ((x) != (y))                \
+#define COMPARE(x, y)                              \
+	do {                                       \
+		if ((x) != (y))                    \
 			return (x) < (y) ? -1 : 1; \
 	} while (0)
 

@@ -28,7 +28,8 @@ void vt_add_ages(struct vt_model_ages *ages, const struct vt_model_ages *more);
 /* The fields marked "account" of caught. Needs the allocators' sums. */
 void vt_account_oom(struct vt_model *model);
 /* Where a request was made; NULL unknown. */
-const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const struct vt_model_oom *oom);
+const struct vt_model_frame *vt_oom_place(const struct vt_model *model,
+					  const struct vt_model_oom *oom);
 /* Whether a frame is on the stack only because the request failed. */
 bool vt_oom_is_ours(const struct vt_model_frame *f);
 

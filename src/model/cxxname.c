@@ -76,7 +76,7 @@ static bool keep_operator(struct scanner *s, const char *begin)
 {
 	/* Longest first. */
 	static const char *const symbols[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<",
-					       ">>",  "<=",  ">=",  "->",  "<",	 ">" };
+					       ">>",  "<=",  ">=",  "->",  "<",  ">" };
 
 	if (!starts_with(s, "operator") || (s->p > begin && is_word_char(s->p[-1])) ||
 	    (s->end - s->p > 8 && is_word_char(s->p[8])))

@@ -17,8 +17,9 @@ static bool same(const char *a, const char *b)
 
 bool vt_verdict_equal(const struct vt_verdict *a, const struct vt_verdict *b)
 {
-	return a->code == b->code && a->purpose == b->purpose && a->holder == b->holder && same(a->function, b->function) &&
-	       same(a->for_function, b->for_function) && same(a->holder_name, b->holder_name);
+	return a->code == b->code && a->purpose == b->purpose && a->holder == b->holder &&
+	       same(a->function, b->function) && same(a->for_function, b->for_function) &&
+	       same(a->holder_name, b->holder_name);
 }
 
 bool vt_waits_equal(const struct vt_waits *a, const struct vt_waits *b)

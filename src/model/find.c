@@ -17,9 +17,11 @@ static void find_segment(const struct vt_model *model, struct vt_found *found)
 {
 	size_t begin = found->allocator->first_block, end = begin + found->allocator->n_blocks;
 
-	for (found->segment = found->index; found->segment > begin && continues(model, found->segment);)
+	for (found->segment = found->index;
+	     found->segment > begin && continues(model, found->segment);)
 		found->segment--;
-	found->segment_end = vt_model_segment_end(model, found->index, end < model->n_blocks ? end : model->n_blocks);
+	found->segment_end = vt_model_segment_end(model, found->index,
+						  end < model->n_blocks ? end : model->n_blocks);
 	found->segment_bytes = 0;
 	for (size_t i = found->segment; i < found->segment_end; i++)
 		if (model->blocks[i].state != VT_BLOCK_UNMAPPED)
@@ -42,9 +44,11 @@ static uint64_t end_of(const struct vt_model *model, size_t block)
 static void keep_nearest(const struct vt_model *model, size_t i, struct vt_found *found)
 {
 	if (model->blocks[i].addr > found->addr) {
-		if (found->above == VT_FOUND_NONE || model->blocks[i].addr < model->blocks[found->above].addr)
+		if (found->above == VT_FOUND_NONE ||
+		    model->blocks[i].addr < model->blocks[found->above].addr)
 			found->above = i;
-	} else if (found->below == VT_FOUND_NONE || end_of(model, i) > end_of(model, found->below)) {
+	} else if (found->below == VT_FOUND_NONE ||
+		   end_of(model, i) > end_of(model, found->below)) {
 		found->below = i;
 	}
 }
@@ -58,7 +62,8 @@ static bool find_block(const struct vt_model *model, struct vt_found *found)
 	for (size_t k = 0; k < model->allocators.n; k++) {
 		const struct vt_model_allocator *a = &model->allocators.data[k];
 
-		for (size_t i = a->first_block; i < model->n_blocks && i - a->first_block < a->n_blocks; i++) {
+		for (size_t i = a->first_block;
+		     i < model->n_blocks && i - a->first_block < a->n_blocks; i++) {
 			if (contains(model->blocks[i].addr, model->blocks[i].size, found->addr)) {
 				found->allocator = a;
 				found->index = i;
@@ -73,7 +78,8 @@ static bool find_block(const struct vt_model *model, struct vt_found *found)
 static bool find_pinned(const struct vt_model *model, struct vt_found *found)
 {
 	for (size_t i = 0; i < model->pinned.n_blocks; i++) {
-		if (contains(model->pinned.blocks[i].addr, model->pinned.blocks[i].size, found->addr)) {
+		if (contains(model->pinned.blocks[i].addr, model->pinned.blocks[i].size,
+			     found->addr)) {
 			found->index = i;
 			return true;
 		}
@@ -97,7 +103,11 @@ static bool find_driver(const struct vt_model *model, struct vt_found *found)
 void vt_model_find_address(const struct vt_model *model, uint64_t addr, struct vt_found *ret)
 {
 	struct vt_found found = {
-		.addr = addr, .before = VT_FOUND_NONE, .after = VT_FOUND_NONE, .below = VT_FOUND_NONE, .above = VT_FOUND_NONE,
+		.addr = addr,
+		.before = VT_FOUND_NONE,
+		.after = VT_FOUND_NONE,
+		.below = VT_FOUND_NONE,
+		.above = VT_FOUND_NONE,
 	};
 
 	if (find_block(model, &found)) {

@@ -20,13 +20,14 @@ enum vt_found_kind {
 
 struct vt_found {
 	enum vt_found_kind kind;
-	uint64_t addr;           /* the address looked for */
-	size_t index;            /* in model.blocks, model.pinned.blocks or model.driver_blocks */
+	uint64_t addr; /* the address looked for */
+	size_t index;  /* in model.blocks, model.pinned.blocks or model.driver_blocks */
 	/* VT_FOUND_BLOCK: */
 	const struct vt_model_allocator *allocator;
-	size_t segment, segment_end; /* the blocks of its segment: indices in model.blocks, the end exclusive */
-	uint64_t segment_bytes;  /* of its mapped blocks */
-	size_t before, after;    /* neighbours in the segment: in model.blocks, or VT_FOUND_NONE */
+	/* the blocks of its segment: indices in model.blocks, the end exclusive */
+	size_t segment, segment_end;
+	uint64_t segment_bytes; /* of its mapped blocks */
+	size_t before, after;   /* neighbours in the segment: in model.blocks, or VT_FOUND_NONE */
 	/* VT_FOUND_NOTHING: the nearest blocks of the allocators below and above, VT_FOUND_NONE */
 	size_t below, above;
 };

@@ -22,22 +22,23 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define MAX_GROUPS 4096
-#define MAX_TEXT 256    /* of a name */
-#define MAX_TENSORS 4   /* of an operation, that are told */
+#define MAX_TEXT 256  /* of a name */
+#define MAX_TENSORS 4 /* of an operation, that are told */
 #define MAX_DIMENSIONS 8
 #define NO_NUMBER (-1)
 
 const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS] = {
 	{ "nccl", "_dump_nccl_trace_json", "", false, false, "pt_nccl_watchdg", "2.5" },
 	{ "gloo", "_dump_fr_trace_json", "", true, false, "pt_gloo_runloop", "2.8" },
-	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "NCCL ", "2.15" }, /* what "nccl" is there */
+	/* what "nccl" is there */
+	{ "nccl2", "_dump_fr_trace_json", "nccl2", false, true, "NCCL ", "2.15" },
 };
 
 /* All data found for a group; later steps decide which of it counts. */
 struct found {
 	struct vt_model_process_group group;
-	int64_t id; /* its number in pg_status, NO_NUMBER unknown */
-	int64_t called, over; /* collectives in the entries; NO_NUMBER none */
+	int64_t id;                             /* its number in pg_status, NO_NUMBER unknown */
+	int64_t called, over;                   /* collectives in the entries; NO_NUMBER none */
 	int64_t coalesced, coalesced_transfers; /* their parts have no states */
 	bool transfers; /* there are or may be transfers: pg_status is useless */
 	bool is_configured;
@@ -77,7 +78,8 @@ static bool read_numbers(const char *text, struct numbers *numbers)
 		long value = strtol(text, &end, 10);
 		int *number;
 
-		if (end == text || value < 0 || value >= VT_FLIGHT_MAX_RANKS || numbers->n >= VT_FLIGHT_MAX_RANKS)
+		if (end == text || value < 0 || value >= VT_FLIGHT_MAX_RANKS ||
+		    numbers->n >= VT_FLIGHT_MAX_RANKS)
 			return false;
 		number = vt_vec_append(numbers);
 		if (!number)
@@ -91,7 +93,8 @@ static bool read_numbers(const char *text, struct numbers *numbers)
 static void add_ranges(const struct numbers *numbers, struct vt_str *text)
 {
 	for (size_t i = 0, end; i < numbers->n; i = end) {
-		for (end = i + 1; end < numbers->n && numbers->data[end] <= numbers->data[end - 1] + 1; end++)
+		for (end = i + 1;
+		     end < numbers->n && numbers->data[end] <= numbers->data[end - 1] + 1; end++)
 			;
 		vt_str_addf(text, "%s%d", i ? "," : "", numbers->data[i]);
 		if (numbers->data[end - 1] > numbers->data[i])
@@ -108,7 +111,8 @@ const char *vt_flight_ranks(struct vt_arena *arena, const char *text)
 	if (read_numbers(text, &numbers)) {
 		qsort(numbers.data, numbers.n, sizeof(*numbers.data), compare_numbers);
 		add_ranges(&numbers, &ranges);
-		copy = ranges.failed ? NULL : vt_arena_strndup(arena, vt_str_get(&ranges), ranges.n);
+		copy = ranges.failed ? NULL :
+				       vt_arena_strndup(arena, vt_str_get(&ranges), ranges.n);
 	}
 	vt_str_deinit(&ranges);
 	vt_vec_deinit(&numbers);
@@ -127,7 +131,8 @@ static const char *text_of(struct parse *p, json_t *from, const char *key)
 		vt_json_in_wrong(&p->in, key, "is no text");
 		return "";
 	}
-	copy = vt_arena_strndup(p->in.strings, json_string_value(value), n < MAX_TEXT ? n : MAX_TEXT);
+	copy = vt_arena_strndup(p->in.strings, json_string_value(value),
+				n < MAX_TEXT ? n : MAX_TEXT);
 	p->in.nomem |= !copy;
 	return copy ? copy : "";
 }
@@ -170,10 +175,18 @@ static struct found *find_group(struct parse *p, const char *name)
 		return NULL;
 	}
 	*found = (struct found){
-		.group = { .backend = p->recorder->backend, .name = name, .description = "", .last_enqueued = NO_NUMBER,
-			   .last_started = NO_NUMBER, .last_completed = NO_NUMBER },
+		.group = { .backend = p->recorder->backend,
+			   .name = name,
+			   .description = "",
+			   .last_enqueued = NO_NUMBER,
+			   .last_started = NO_NUMBER,
+			   .last_completed = NO_NUMBER },
 		.transfers = p->recorder->by_hook,
-		.id = NO_NUMBER, .called = NO_NUMBER, .over = NO_NUMBER, .coalesced = NO_NUMBER, .coalesced_transfers = NO_NUMBER,
+		.id = NO_NUMBER,
+		.called = NO_NUMBER,
+		.over = NO_NUMBER,
+		.coalesced = NO_NUMBER,
+		.coalesced_transfers = NO_NUMBER,
 	};
 	return found;
 }
@@ -185,7 +198,8 @@ static void read_config(struct parse *p, json_t *root)
 
 	if (!json_is_object(config))
 		vt_json_in_wrong(&p->in, "pg_config", "is no object");
-	json_object_foreach (config, key, one) {
+	json_object_foreach(config, key, one)
+	{
 		struct found *found = find_group(p, text_of(p, one, "name"));
 
 		if (!found)
@@ -193,9 +207,11 @@ static void read_config(struct parse *p, json_t *root)
 		found->is_configured = true;
 		found->group.description = text_of(p, one, "desc");
 		/* Of a large group it is a long text. */
-		found->group.ranks = json_is_string(json_object_get(one, "ranks")) ?
-					     vt_flight_ranks(p->in.strings, json_string_value(json_object_get(one, "ranks"))) :
-					     NULL;
+		found->group.ranks =
+			json_is_string(json_object_get(one, "ranks")) ?
+				vt_flight_ranks(p->in.strings,
+						json_string_value(json_object_get(one, "ranks"))) :
+				NULL;
 	}
 }
 
@@ -215,14 +231,16 @@ static void add_sizes(json_t *sizes, struct vt_str *text)
 
 	vt_str_add(text, "[");
 	for (size_t i = 0; i < n && i < MAX_DIMENSIONS; i++)
-		vt_str_addf(text, "%s%lld", i ? ", " : "", (long long)json_integer_value(json_array_get(sizes, i)));
+		vt_str_addf(text, "%s%lld", i ? ", " : "",
+			    (long long)json_integer_value(json_array_get(sizes, i)));
 	vt_str_add(text, n > MAX_DIMENSIONS ? ", ...]" : "]");
 }
 
 /* "[64, 1024] Float" */
 static const char *input_of(struct parse *p, json_t *entry)
 {
-	json_t *sizes = json_object_get(entry, "input_sizes"), *types = json_object_get(entry, "input_dtypes");
+	json_t *sizes = json_object_get(entry, "input_sizes"),
+	       *types = json_object_get(entry, "input_dtypes");
 	size_t n = json_array_size(sizes);
 	struct vt_str text = { 0 };
 	const char *copy;
@@ -237,7 +255,8 @@ static const char *input_of(struct parse *p, json_t *entry)
 	}
 	if (n > MAX_TENSORS)
 		vt_str_addf(&text, " and %zu more", n - MAX_TENSORS);
-	copy = text.n && !text.failed ? vt_arena_strndup(p->in.strings, vt_str_get(&text), text.n) : NULL;
+	copy = text.n && !text.failed ? vt_arena_strndup(p->in.strings, vt_str_get(&text), text.n) :
+					NULL;
 	p->in.nomem |= text.failed;
 	vt_str_deinit(&text);
 	return copy;
@@ -252,7 +271,8 @@ static bool is_state(json_t *entry, const char *state)
 
 static bool is_over(const struct parse *p, json_t *entry)
 {
-	return is_state(entry, "completed") || (p->recorder->retired_is_over && json_is_true(json_object_get(entry, "retired")));
+	return is_state(entry, "completed") ||
+	       (p->recorder->retired_is_over && json_is_true(json_object_get(entry, "retired")));
 }
 
 static struct found *group_of(struct parse *p, json_t *entry)
@@ -273,7 +293,8 @@ static struct found *group_of(struct parse *p, json_t *entry)
 	found = copy ? find_group(p, copy) : NULL;
 	p->in.nomem |= !copy;
 	if (found) {
-		copy = vt_arena_strndup(p->in.strings, json_string_value(description), json_string_length(description));
+		copy = vt_arena_strndup(p->in.strings, json_string_value(description),
+					json_string_length(description));
 		p->in.nomem |= !copy;
 		found->group.description = copy ? copy : "";
 	}
@@ -298,7 +319,8 @@ static void look_at_entry(struct parse *p, json_t *entry)
 		found->called = number;
 	if (!found->transfers && is_over(p, entry) && number > found->over)
 		found->over = number;
-	p->timed |= !p->recorder->by_hook && json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
+	p->timed |= !p->recorder->by_hook &&
+		    json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
 }
 
 /*
@@ -365,7 +387,8 @@ static void tie_the_last_one(struct parse *p, json_t *status)
 		n_untied += p->found.data[i].id == NO_NUMBER;
 		untied = p->found.data[i].id == NO_NUMBER ? &p->found.data[i] : untied;
 	}
-	json_object_foreach (status, key, one) {
+	json_object_foreach(status, key, one)
+	{
 		if (by_id(p, strtoll(key, NULL, 10)))
 			continue;
 		left = strtoll(key, NULL, 10);
@@ -388,7 +411,8 @@ static void read_status(struct parse *p, json_t *root)
 	if (!json_is_object(status))
 		vt_json_in_wrong(&p->in, "pg_status", "is no object");
 	tie_the_last_one(p, status);
-	json_object_foreach (status, key, one) {
+	json_object_foreach(status, key, one)
+	{
 		struct found *found = by_id(p, strtoll(key, NULL, 10));
 		int64_t enqueued = number_in_text(p, one, "last_enqueued_collective");
 		int64_t started = number_in_text(p, one, "last_started_collective");
@@ -425,7 +449,9 @@ static void settle_with_transfers(struct found *found)
 
 	if (!found->transfers)
 		return;
-	g->last_completed = g->n_pending && !g->oldest.of_two ? g->oldest.number - 1 : g->n_pending ? NO_NUMBER : g->last_enqueued;
+	g->last_completed = g->n_pending && !g->oldest.of_two ? g->oldest.number - 1 :
+			    g->n_pending                      ? NO_NUMBER :
+								g->last_enqueued;
 }
 
 static void read_entries(struct parse *p, json_t *root)
@@ -436,7 +462,8 @@ static void read_entries(struct parse *p, json_t *root)
 	if (entries && !json_is_array(entries))
 		vt_json_in_wrong(&p->in, "entries", "is no array");
 	p->evicted = p->only_active;
-	p->evicted |= n && json_integer_value(json_object_get(json_array_get(entries, 0), "record_id")) > 0;
+	p->evicted |= n && json_integer_value(
+				   json_object_get(json_array_get(entries, 0), "record_id")) > 0;
 	for (size_t i = 0; i < n && !p->in.wrong[0]; i++)
 		look_at_entry(p, json_array_get(entries, i));
 	read_status(p, root);
@@ -482,16 +509,21 @@ static struct vt_error *parse(struct parse *p, json_t *root, struct vt_model_col
 	if (p->in.nomem)
 		return &vt_enomem;
 	if (p->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT, "PyTorch tells it in a way that is not known: %s", p->in.wrong);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "PyTorch tells it in a way that is not known: %s",
+				       p->in.wrong);
 	give_ranks_to_the_only_one(p);
 	return add_found(p, to);
 }
 
-struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text, size_t n, uint64_t now_ns,
-				 bool only_active, struct vt_arena *arena, struct vt_model_collectives *to)
+struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text,
+				 size_t n, uint64_t now_ns, bool only_active,
+				 struct vt_arena *arena, struct vt_model_collectives *to)
 {
 	struct vt_arena values = { 0 };
-	struct parse p = { .recorder = recorder, .in = { .values = &values, .strings = arena }, .now_ns = now_ns,
+	struct parse p = { .recorder = recorder,
+			   .in = { .values = &values, .strings = arena },
+			   .now_ns = now_ns,
 			   .only_active = only_active };
 	json_t *root = NULL;
 	struct vt_error *err = vt_json_in_parse(&p.in, text, n, &root);

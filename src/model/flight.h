@@ -31,8 +31,9 @@ extern const struct vt_flight_recorder vt_flight_recorders[VT_FLIGHT_RECORDERS];
  * PyTorch wrote the text. only_active: the text omits completed operations, or all of them.
  * VT_ERR_FORMAT: the text is malformed; then nothing is added.
  */
-struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text, size_t n, uint64_t now_ns,
-				 bool only_active, struct vt_arena *arena, struct vt_model_collectives *to);
+struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, const char *text,
+				 size_t n, uint64_t now_ns, bool only_active,
+				 struct vt_arena *arena, struct vt_model_collectives *to);
 
 /*
  * Turns ascending numbers in the form "[0, 1, 2, 3, 8]" into "0-3,8". NULL when the text has

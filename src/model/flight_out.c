@@ -27,7 +27,9 @@ bool vt_flight_next_ranks(const char **ranks, int *first, int *last)
 const char *vt_flight_group_name(const struct vt_model_process_group *group)
 {
 	/* PyTorch's own words for one without a description. */
-	return *group->description && strcmp(group->description, "undefined") != 0 ? group->description : group->name;
+	return *group->description && strcmp(group->description, "undefined") != 0 ?
+		       group->description :
+		       group->name;
 }
 
 static void put_operation(struct vt_json *json, const struct vt_model_operation *op)
@@ -75,7 +77,8 @@ void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *coll
 		return;
 	}
 	vt_json_object(json, "collectives");
-	vt_json_known(json, "told_at_ms", collectives->told_ms ? (int64_t)collectives->told_ms : -1);
+	vt_json_known(json, "told_at_ms",
+		      collectives->told_ms ? (int64_t)collectives->told_ms : -1);
 	vt_json_text(json, "why_none", collectives->why);
 	vt_json_array(json, "groups");
 	for (size_t i = 0; i < collectives->groups.n; i++)
@@ -83,4 +86,3 @@ void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *coll
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }
-

@@ -12,8 +12,8 @@
 
 #define MAX_OF_A_KIND 2 /* devices named one by one; more would push the evidence off the screen */
 #define MAX_RINGS 4
-#define MAX_RING 6      /* threads of a deadlock that are named */
-#define MAX_NAME 120    /* bytes of a target's name in a sentence */
+#define MAX_RING 6   /* threads of a deadlock that are named */
+#define MAX_NAME 120 /* bytes of a target's name in a sentence */
 
 struct headlines {
 	struct vt_model *model;
@@ -61,20 +61,27 @@ static void add_deadlock(struct headlines *h, const struct vt_model_thread *firs
 	size_t n = 0;
 
 	for (; t && (t != first || n == 0) && n < MAX_RING; n++) {
-		vt_str_addf(&names, "%s%s", n ? ", " : "", describe_thread(thread, t->tid, t->name));
+		vt_str_addf(&names, "%s%s", n ? ", " : "",
+			    describe_thread(thread, t->tid, t->name));
 		t = vt_model_thread(h->model, t->waits_for);
 	}
 	if (n == 1)
-		add(h, "deadlock", true, "deadlock: thread %s waits for a lock that it already holds", vt_str_get(&names));
+		add(h, "deadlock", true,
+		    "deadlock: thread %s waits for a lock that it already holds",
+		    vt_str_get(&names));
 	else
-		add(h, "deadlock", true, "deadlock: %s%s: each waits for a lock the next one holds; the last waits for the first",
+		add(h, "deadlock", true,
+		    "deadlock: %s%s: each waits for a lock the next one holds; the last waits for the first",
 		    vt_str_get(&names), n == MAX_RING && t != first ? ", …" : "");
 	if (names.failed)
 		h->failed = true;
 	vt_str_deinit(&names);
 }
 
-/* Of each ring once: from its thread with the lowest index, which is the main thread when that is in it. */
+/*
+ * Of each ring once: from its thread with the lowest index, which is the main thread when that is
+ * in it.
+ */
 static bool is_first_of_ring(const struct vt_model *model, const struct vt_model_thread *first)
 {
 	const struct vt_model_thread *t = vt_model_thread(model, first->waits_for);
@@ -105,8 +112,9 @@ static void add_deadlocks(struct headlines *h)
 static bool is_library(const struct vt_model_frame *f)
 {
 	static const char *const places[] = {
-		"/site-packages/", "/dist-packages/",  "/lib/python3",	   "<frozen ",	 "/torch/cuda/", "/torch/nn/",
-		"/torch/optim/",   "/torch/autograd/", "/torch/utils/", "/torch/_", "/torch/distributed/",
+		"/site-packages/", "/dist-packages/", "/lib/python3",        "<frozen ",
+		"/torch/cuda/",    "/torch/nn/",      "/torch/optim/",       "/torch/autograd/",
+		"/torch/utils/",   "/torch/_",        "/torch/distributed/",
 	};
 
 	for (size_t i = 0; f->file && i < sizeof(places) / sizeof(places[0]); i++)
@@ -115,7 +123,10 @@ static bool is_library(const struct vt_model_frame *f)
 	return false;
 }
 
-/* The innermost Python frame of the program itself; where there is none, the innermost of all; or NULL. */
+/*
+ * The innermost Python frame of the program itself; where there is none, the innermost of all; or
+ * NULL.
+ */
 static const struct vt_model_frame *telling_frame(const struct vt_model_stack *stack)
 {
 	for (size_t i = 0; i < stack->n_frames; i++)
@@ -144,7 +155,8 @@ static void describe_place(char *buf, size_t size, const struct vt_model_stack *
  * What a thread does, as the end of a sentence: "is in cudaStreamSynchronize", "waits for futex …";
  * "" unknown.
  */
-static void describe_doing(struct headlines *h, char *buf, size_t size, const struct vt_model_thread *t)
+static void describe_doing(struct headlines *h, char *buf, size_t size,
+			   const struct vt_model_thread *t)
 {
 	struct vt_str text = { 0 };
 
@@ -194,9 +206,10 @@ static void add_signal(struct headlines *h)
 		snprintf(address, sizeof(address), " at address 0x%" PRIx64, core->address);
 	if (t)
 		describe_place(place, sizeof(place), &t->stack);
-	add(h, "signal", true, "%s %s%s, in %s%s%s", core->killed ? "killed by" : "stopped at", core->signal_name, address,
-	    t && t->is_main ? "the main thread" : "thread ",
-	    t && t->is_main ? "" : describe_thread(thread, core->signal_tid, t ? t->name : NULL), place);
+	add(h, "signal", true, "%s %s%s, in %s%s%s", core->killed ? "killed by" : "stopped at",
+	    core->signal_name, address, t && t->is_main ? "the main thread" : "thread ",
+	    t && t->is_main ? "" : describe_thread(thread, core->signal_tid, t ? t->name : NULL),
+	    place);
 }
 
 static void add_main_thread(struct headlines *h)
@@ -226,7 +239,10 @@ static bool holds_lock(const struct vt_model *model, pid_t tid)
 	return false;
 }
 
-/* Threads that wait for the device or for another rank: where a process hangs whose main thread looks well. */
+/*
+ * Threads that wait for the device or for another rank: where a process hangs whose main thread
+ * looks well.
+ */
 static bool waits_for_device(const struct vt_model_thread *t)
 {
 	switch (t->verdict.code) {
@@ -250,7 +266,8 @@ static void add_device_waits(struct headlines *h)
 	for (size_t i = 0; i < model->thread_groups.n && shown < MAX_OF_A_KIND; i++) {
 		const struct vt_model_thread_group *g = &model->thread_groups.data[i];
 		const struct vt_model_thread *t = &model->threads.data[g->first_thread];
-		char doing[MAX_NAME * 2], place[MAX_NAME * 3], count[VT_NUM_MAX], thread[THREAD_MAX];
+		char doing[MAX_NAME * 2], place[MAX_NAME * 3], count[VT_NUM_MAX],
+			thread[THREAD_MAX];
 
 		if (t->is_main || g->idle || !waits_for_device(t) ||
 		    (g->n_threads == 1 && (t->gil == 1 || holds_lock(model, t->tid))))
@@ -258,12 +275,13 @@ static void add_device_waits(struct headlines *h)
 		describe_doing(h, doing, sizeof(doing), t);
 		describe_place(place, sizeof(place), &t->stack);
 		if (g->n_threads == 1)
-			add(h, "device-wait", t->state == 'D', "thread %s %s%s", describe_thread(thread, t->tid, t->name), doing,
-			    place);
+			add(h, "device-wait", t->state == 'D', "thread %s %s%s",
+			    describe_thread(thread, t->tid, t->name), doing, place);
 		else
 			add(h, "device-wait", t->state == 'D',
 			    "%s threads, one of them %s: each %s%s",
-			    vt_format_count(count, g->n_threads), describe_thread(thread, t->tid, t->name), doing, place);
+			    vt_format_count(count, g->n_threads),
+			    describe_thread(thread, t->tid, t->name), doing, place);
 		shown++;
 	}
 }
@@ -292,12 +310,13 @@ static void add_gil(struct headlines *h)
 			continue;
 		n = count_gil_waiters(h->model, t->tid);
 		if (n > 0)
-			snprintf(waiters, sizeof(waiters), "; %s thread%s for it", vt_format_count(count, n),
-				 n == 1 ? " waits" : "s wait");
+			snprintf(waiters, sizeof(waiters), "; %s thread%s for it",
+				 vt_format_count(count, n), n == 1 ? " waits" : "s wait");
 		describe_doing(h, doing, sizeof(doing), t);
 		if (!t->is_main)
-			add(h, "gil-held", false, "the GIL is held by thread %s%s%s%s", describe_thread(thread, t->tid, t->name),
-			    doing[0] ? ", which " : "", doing, waiters);
+			add(h, "gil-held", false, "the GIL is held by thread %s%s%s%s",
+			    describe_thread(thread, t->tid, t->name), doing[0] ? ", which " : "",
+			    doing, waiters);
 		else if (n > 0)
 			add(h, "gil-held", false, "main thread holds the GIL%s", waiters);
 		return;
@@ -322,9 +341,9 @@ static void add_locks(struct headlines *h)
 			continue;
 		if (t)
 			describe_doing(h, doing, sizeof(doing), t);
-		add(h, "lock-held", true,
-		    "the allocator's lock of GPU %d is held by thread %s%s%s", a->device,
-		    describe_thread(thread, a->result.owner_tid, name), doing[0] ? ", which " : "", doing);
+		add(h, "lock-held", true, "the allocator's lock of GPU %d is held by thread %s%s%s",
+		    a->device, describe_thread(thread, a->result.owner_tid, name),
+		    doing[0] ? ", which " : "", doing);
 		shown++;
 	}
 }
@@ -347,7 +366,8 @@ static void add_ooms(struct headlines *h)
 }
 
 /* ", by train_step train.py:88": where the request was made, or "". */
-static void describe_request(char *buf, size_t size, const struct vt_model *model, const struct vt_model_oom *oom)
+static void describe_request(char *buf, size_t size, const struct vt_model *model,
+			     const struct vt_model_oom *oom)
 {
 	const struct vt_model_frame *f = vt_oom_place(model, oom);
 	const char *file = f && f->file ? f->file : f ? f->module : NULL;
@@ -356,31 +376,37 @@ static void describe_request(char *buf, size_t size, const struct vt_model *mode
 	if (!f)
 		return;
 	if (file && f->line > 0)
-		snprintf(buf, size, " by %.*s (%.*s:%d)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, vt_base_name(file), f->line);
+		snprintf(buf, size, " by %.*s (%.*s:%d)", MAX_NAME,
+			 f->function ? f->function : "??", MAX_NAME, vt_base_name(file), f->line);
 	else if (file)
-		snprintf(buf, size, " by %.*s (%.*s)", MAX_NAME, f->function ? f->function : "??", MAX_NAME, vt_base_name(file));
+		snprintf(buf, size, " by %.*s (%.*s)", MAX_NAME, f->function ? f->function : "??",
+			 MAX_NAME, vt_base_name(file));
 	else if (f->function)
 		snprintf(buf, size, " by %.*s", MAX_NAME, f->function);
 }
 
 static void add_request(struct headlines *h, const struct vt_model_oom *oom, uint32_t more)
 {
-	char requested[VT_NUM_MAX], place[MAX_NAME * 2 + 32], device[48] = "", others[64] = "", thread[THREAD_MAX];
+	char requested[VT_NUM_MAX], place[MAX_NAME * 2 + 32], device[48] = "", others[64] = "",
+							      thread[THREAD_MAX];
 
 	describe_request(place, sizeof(place), h->model, oom);
 	if (oom->device >= 0)
 		snprintf(device, sizeof(device), " on GPU %d", oom->device);
 	if (more)
-		snprintf(others, sizeof(others), "; %" PRIu32 " more request%s failed at that time", more, more == 1 ? "" : "s");
-	add(h, "caught", true, "out of memory: %s asked for%s%s, in thread %s%s", vt_format_size(requested, oom->requested), device,
-	    place, describe_thread(thread, oom->tid, oom->thread), others);
+		snprintf(others, sizeof(others), "; %" PRIu32 " more request%s failed at that time",
+			 more, more == 1 ? "" : "s");
+	add(h, "caught", true, "out of memory: %s asked for%s%s, in thread %s%s",
+	    vt_format_size(requested, oom->requested), device, place,
+	    describe_thread(thread, oom->tid, oom->thread), others);
 }
 
 /* Why it failed, in a sentence. */
 static void add_verdict(struct headlines *h, const struct vt_model_caught *c)
 {
-	char needed[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], blocks[VT_NUM_MAX], largest[VT_NUM_MAX],
-		held[VT_NUM_MAX], others[VT_NUM_MAX + 32] = "", number[VT_NUM_MAX];
+	char needed[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], blocks[VT_NUM_MAX],
+		largest[VT_NUM_MAX], held[VT_NUM_MAX], others[VT_NUM_MAX + 32] = "",
+									   number[VT_NUM_MAX];
 
 	vt_format_size(needed, c->needed_bytes);
 	vt_format_size(free_text, c->oom->free_bytes);
@@ -389,31 +415,36 @@ static void add_verdict(struct headlines *h, const struct vt_model_caught *c)
 	vt_format_size(largest, c->largest_hole);
 	vt_format_size(held, c->held_bytes);
 	if (c->others_known)
-		snprintf(others, sizeof(others), ", others hold %s", vt_format_size(number, c->others_bytes));
+		snprintf(others, sizeof(others), ", others hold %s",
+			 vt_format_size(number, c->others_bytes));
 	switch (c->verdict) {
 	case VT_OOM_UNDECIDED:
 		return;
 	case VT_OOM_TOO_LARGE:
-		add(h, "too-large", true, "the whole device has no more than %s", vt_format_size(number, c->oom->total_bytes));
+		add(h, "too-large", true, "the whole device has no more than %s",
+		    vt_format_size(number, c->oom->total_bytes));
 		return;
 	case VT_OOM_LIMITED:
 		add(h, "limited", true,
 		    "%s were free on the device: PyTorch may not use as much (set_per_process_memory_fraction), or the driver "
-		    "refused it", free_text);
+		    "refused it",
+		    free_text);
 		return;
 	case VT_OOM_ELSEWHERE:
 		add(h, "elsewhere", true,
 		    "PyTorch has a free block that is large enough, but keeps it for another stream, for a private pool, or unsplit "
-		    "(max_split_size_mb); %s free on the device", free_text);
+		    "(max_split_size_mb); %s free on the device",
+		    free_text);
 		return;
 	case VT_OOM_FRAGMENTED:
 		add(h, "fragmented", true,
-		    "fragmented: %s cached in %s free blocks, the largest %s; %s free on the device; in use: %s%s", cached, blocks,
-		    largest, free_text, held, others);
+		    "fragmented: %s cached in %s free blocks, the largest %s; %s free on the device; in use: %s%s",
+		    cached, blocks, largest, free_text, held, others);
 		return;
 	case VT_OOM_FULL:
-		add(h, "full", true, "full: PyTorch has %s in use%s; %s cached and %s free on the device are less than the %s needed", held,
-		    others, cached, free_text, needed);
+		add(h, "full", true,
+		    "full: PyTorch has %s in use%s; %s cached and %s free on the device are less than the %s needed",
+		    held, others, cached, free_text, needed);
 		return;
 	}
 }
@@ -497,7 +528,8 @@ static void add_pools(struct headlines *h)
 	for (size_t i = 0; i < h->model->devices.n && h->model->allocators.n == 0; i++) {
 		const struct vt_model_device *d = &h->model->devices.data[i];
 
-		if (d->have_memory && vt_model_pools_reserved(d) > 0 && (!least || d->free_bytes < least->free_bytes))
+		if (d->have_memory && vt_model_pools_reserved(d) > 0 &&
+		    (!least || d->free_bytes < least->free_bytes))
 			least = d;
 	}
 	if (!least)
@@ -506,8 +538,9 @@ static void add_pools(struct headlines *h)
 	for (size_t i = 0; i < least->n_pools; i++)
 		used_bytes += least->pools[i].used_bytes;
 	add(h, "memory", least->free_bytes < least->total_bytes / 50,
-	    "GPU %d: %s free; cudaMallocAsync uses %s and the driver's pool keeps %s", least->ordinal,
-	    vt_format_size(free_text, least->free_bytes), vt_format_size(used, used_bytes),
+	    "GPU %d: %s free; cudaMallocAsync uses %s and the driver's pool keeps %s",
+	    least->ordinal, vt_format_size(free_text, least->free_bytes),
+	    vt_format_size(used, used_bytes),
 	    vt_format_size(kept, vt_model_pools_reserved(least) - used_bytes));
 }
 
@@ -522,7 +555,8 @@ static void add_pinned(struct headlines *h)
 
 	if (!p->exact || cached->bytes < MUCH_PINNED)
 		return;
-	add(h, "pinned-cached", false, "%s of host memory is pinned, cached by PyTorch and not in use (of %s pinned)",
+	add(h, "pinned-cached", false,
+	    "%s of host memory is pinned, cached by PyTorch and not in use (of %s pinned)",
 	    vt_format_size(size, cached->bytes), vt_format_size(total, p->total.bytes));
 }
 

@@ -135,11 +135,13 @@ const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *
 bool vt_model_is_telling(const struct vt_model_frame *frame)
 {
 	static const char *const common[] = {
-		"libc.", "libc-", "libpthread", "ld-linux", "libstdc++", "libpython", "python", "libffi", "_ctypes",
-		"libtorch", "libc10", "libcuda", "libnccl", "libgomp", "libiomp",
+		"libc.",     "libc-",   "libpthread", "ld-linux", "libstdc++",
+		"libpython", "python",  "libffi",     "_ctypes",  "libtorch",
+		"libc10",    "libcuda", "libnccl",    "libgomp",  "libiomp",
 	};
 
-	if (frame->kind != VT_FRAME_NATIVE || !frame->function || !*frame->function || !frame->module)
+	if (frame->kind != VT_FRAME_NATIVE || !frame->function || !*frame->function ||
+	    !frame->module)
 		return false;
 	for (size_t i = 0; i < N_ELEMENTS(common); i++)
 		if (!strncmp(frame->module, common[i], strlen(common[i])))
@@ -156,7 +158,8 @@ const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, 
 
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block)
 {
-	const struct vt_model_record *record = model->block_records ? &model->block_records[block] : NULL;
+	const struct vt_model_record *record = model->block_records ? &model->block_records[block] :
+								      NULL;
 
 	return record && record->age_ns != VT_NO_AGE ? record : NULL;
 }
@@ -169,18 +172,12 @@ static const char *name_of(const char *const *names, size_t n, unsigned int i)
 const char *vt_stage_name(enum vt_stage stage)
 {
 	static const char *const names[] = {
-		[VT_STAGE_OTHER] = "other",
-		[VT_STAGE_PROCESS] = "process",
-		[VT_STAGE_CORE] = "core",
-		[VT_STAGE_FILES] = "files",
-		[VT_STAGE_INJECT] = "inject",
-		[VT_STAGE_CUDA] = "cuda",
-		[VT_STAGE_TORCH] = "torch",
-		[VT_STAGE_PINNED] = "pinned",
-		[VT_STAGE_PYTHON] = "python",
-		[VT_STAGE_RECORDER] = "recorder",
-		[VT_STAGE_STACKS] = "stacks",
-		[VT_STAGE_WATCH] = "watch",
+		[VT_STAGE_OTHER] = "other",   [VT_STAGE_PROCESS] = "process",
+		[VT_STAGE_CORE] = "core",     [VT_STAGE_FILES] = "files",
+		[VT_STAGE_INJECT] = "inject", [VT_STAGE_CUDA] = "cuda",
+		[VT_STAGE_TORCH] = "torch",   [VT_STAGE_PINNED] = "pinned",
+		[VT_STAGE_PYTHON] = "python", [VT_STAGE_RECORDER] = "recorder",
+		[VT_STAGE_STACKS] = "stacks", [VT_STAGE_WATCH] = "watch",
 		[VT_STAGE_JOB] = "job",
 	};
 
@@ -191,12 +188,9 @@ const char *vt_stage_name(enum vt_stage stage)
 const char *vt_driver_kind_name(enum vt_driver_kind kind)
 {
 	static const char *const names[] = {
-		[VT_DRIVER_KIND_OTHER] = "other",
-		[VT_DRIVER_KIND_DEVICE] = "device",
-		[VT_DRIVER_KIND_ASYNC] = "async",
-		[VT_DRIVER_KIND_MAPPED] = "mapped",
-		[VT_DRIVER_KIND_MANAGED] = "managed",
-		[VT_DRIVER_KIND_HOST] = "host",
+		[VT_DRIVER_KIND_OTHER] = "other",     [VT_DRIVER_KIND_DEVICE] = "device",
+		[VT_DRIVER_KIND_ASYNC] = "async",     [VT_DRIVER_KIND_MAPPED] = "mapped",
+		[VT_DRIVER_KIND_MANAGED] = "managed", [VT_DRIVER_KIND_HOST] = "host",
 	};
 
 	_Static_assert(N_ELEMENTS(names) == VT_N_DRIVER_KINDS, "each kind has a name");
@@ -216,12 +210,9 @@ const char *vt_trace_source_name(enum vt_trace_source source)
 const char *vt_untraced_name(enum vt_untraced why)
 {
 	static const char *const names[] = {
-		[VT_UNTRACED_NOT_RECORDED] = "not-recorded",
-		[VT_UNTRACED_CHANGED] = "changed",
-		[VT_UNTRACED_UNREADABLE] = "unreadable",
-		[VT_UNTRACED_SAMPLED] = "sampled",
-		[VT_UNTRACED_NO_STACK] = "no-stack",
-		[VT_UNTRACED_UNSEEN] = "unseen",
+		[VT_UNTRACED_NOT_RECORDED] = "not-recorded", [VT_UNTRACED_CHANGED] = "changed",
+		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
+		[VT_UNTRACED_NO_STACK] = "no-stack",         [VT_UNTRACED_UNSEEN] = "unseen",
 	};
 
 	return name_of(names, N_ELEMENTS(names), why);
@@ -310,8 +301,9 @@ const char *vt_walk_lock_name(uint8_t lock)
 const char *vt_oom_verdict_name(enum vt_oom_verdict verdict)
 {
 	static const char *const names[] = {
-		[VT_OOM_UNDECIDED] = "undecided",   [VT_OOM_TOO_LARGE] = "too-large",	[VT_OOM_LIMITED] = "limited",
-		[VT_OOM_ELSEWHERE] = "elsewhere", [VT_OOM_FRAGMENTED] = "fragmented", [VT_OOM_FULL] = "full",
+		[VT_OOM_UNDECIDED] = "undecided",   [VT_OOM_TOO_LARGE] = "too-large",
+		[VT_OOM_LIMITED] = "limited",       [VT_OOM_ELSEWHERE] = "elsewhere",
+		[VT_OOM_FRAGMENTED] = "fragmented", [VT_OOM_FULL] = "full",
 	};
 
 	return name_of(names, N_ELEMENTS(names), verdict);
@@ -331,5 +323,7 @@ const char *vt_consistency_name(enum vt_consistency c)
 
 const char *vt_try_again(const struct vt_model *model)
 {
-	return model->core.path ? "" : model->held_by ? "; let it run for a moment and try again" : "; run it again";
+	return model->core.path ? "" :
+	       model->held_by   ? "; let it run for a moment and try again" :
+				  "; run it again";
 }

@@ -27,9 +27,9 @@ enum vt_completeness {
 
 /* How a part of the report came about. */
 enum vt_method {
-	VT_METHOD_NONE,    /* not available */
-	VT_METHOD_INSIDE,  /* by the helper in the process */
-	VT_METHOD_OUTSIDE, /* read from outside, no code run */
+	VT_METHOD_NONE,        /* not available */
+	VT_METHOD_INSIDE,      /* by the helper in the process */
+	VT_METHOD_OUTSIDE,     /* read from outside, no code run */
 	VT_METHOD_INTERPRETER, /* PyTorch's own answer, through the process's interpreter */
 };
 
@@ -59,8 +59,9 @@ enum vt_stage {
 struct vt_diag {
 	enum vt_diag_level level;
 	enum vt_stage stage;
-	const char *code;  /* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
-	const char *text;  /* one line: what, why, and what to do where something can be done */
+	/* ours, static, for machines: "lock-held", "layout-refused", "seccomp", ... */
+	const char *code;
+	const char *text; /* one line: what, why, and what to do where something can be done */
 };
 
 struct vt_model_process {
@@ -73,35 +74,35 @@ struct vt_model_process {
 	const char *container; /* "" none */
 	double uptime_s;
 	int n_threads;
-	char state;            /* of the main thread, as in /proc */
-	pid_t tracer;          /* 0 none */
+	char state;   /* of the main thread, as in /proc */
+	pid_t tracer; /* 0 none */
 	const char *tracer_name;
-	int rank, world_size;  /* RANK, WORLD_SIZE of its environment; -1 unknown */
-	bool uses_cuda;        /* libcuda is mapped */
+	int rank, world_size; /* RANK, WORLD_SIZE of its environment; -1 unknown */
+	bool uses_cuda;       /* libcuda is mapped */
 };
 
 /* The core file that was read instead of a live process. */
 struct vt_model_core {
-	const char *path;       /* NULL: a live process was read */
-	uint64_t size;          /* bytes */
-	uint64_t missing_bytes; /* the file should have them, but does not */
-	uint64_t read_bytes;    /* read from the file for this report */
-	int signal;             /* 0 none: a debugger dumped a healthy process */
+	const char *path;        /* NULL: a live process was read */
+	uint64_t size;           /* bytes */
+	uint64_t missing_bytes;  /* the file should have them, but does not */
+	uint64_t read_bytes;     /* read from the file for this report */
+	int signal;              /* 0 none: a debugger dumped a healthy process */
 	const char *signal_name; /* ours: "SIGSEGV" */
-	bool killed;            /* by that signal; else a debugger held the process there */
-	pid_t signal_tid;       /* the thread that got the signal */
-	bool have_address;      /* address is that of the failed memory access */
+	bool killed;             /* by that signal; else a debugger held the process there */
+	pid_t signal_tid;        /* the thread that got the signal */
+	bool have_address;       /* address is that of the failed memory access */
 	uint64_t address;
 };
 
 struct vt_model_versions {
-	const char *torch;      /* "2.11.0+cu130", "" unknown */
-	const char *torch_layout; /* the releases with the layout found; "" none or unknown */
+	const char *torch;         /* "2.11.0+cu130", "" unknown */
+	const char *torch_layout;  /* the releases with the layout found; "" none or unknown */
 	bool torch_layout_unknown; /* there is a layout, but its release is in no table */
-	const char *python;     /* "3.12.3", "" no interpreter */
+	const char *python;        /* "3.12.3", "" no interpreter */
 	bool python_free_threaded;
-	const char *driver;     /* "580.159.03", "" unknown */
-	int cuda_driver;        /* 13000 is 13.0; 0 unknown */
+	const char *driver; /* "580.159.03", "" unknown */
+	int cuda_driver;    /* 13000 is 13.0; 0 unknown */
 	int cuda_runtime;
 };
 
@@ -123,11 +124,12 @@ struct vt_model_device {
 	uint8_t uuid[16];
 	bool have_uuid;
 	bool context_active;
-	uint64_t context;      /* CUcontext, 0 unknown */
+	uint64_t context; /* CUcontext, 0 unknown */
 	bool have_memory;
 	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo" */
-	bool memory_moved;     /* changed during the allocator walk, or the second query failed */
-	uint64_t free_bytes, total_bytes, used_bytes; /* used = total - free: all processes together */
+	bool memory_moved;       /* changed during the allocator walk, or the second query failed */
+	/* used = total - free: all processes together */
+	uint64_t free_bytes, total_bytes, used_bytes;
 	const char *why_no_memory; /* ours; NULL when have_memory */
 	bool pools_known;
 	struct vt_model_pool pools[VT_MODEL_MAX_POOLS];
@@ -145,7 +147,7 @@ enum vt_allocator_state {
 	VT_ALLOCATOR_INHERITED, /* fork() copied it from the parent: it holds no block */
 	VT_ALLOCATOR_ASYNC,     /* cudaMallocAsync */
 	VT_ALLOCATOR_PLUGGABLE,
-	VT_ALLOCATOR_REFUSED,   /* its layout is unknown, or it was not found */
+	VT_ALLOCATOR_REFUSED, /* its layout is unknown, or it was not found */
 	VT_N_ALLOCATOR_STATES
 };
 
@@ -163,23 +165,24 @@ struct vt_model_allocator {
 	int device;
 	enum vt_method method;
 	struct vt_torch_device_result result; /* .why is ours: not hostile */
-	size_t first_block, n_blocks; /* in model.blocks */
-	const char *owner_name; /* thread that holds the lock; "" */
+	size_t first_block, n_blocks;         /* in model.blocks */
+	const char *owner_name;               /* thread that holds the lock; "" */
 	enum vt_consistency consistency;
-	unsigned int passes;    /* how often it was read while the process ran; 0: never */
+	unsigned int passes; /* how often it was read while the process ran; 0: never */
 	/* filled by account: */
-	bool exact;                  /* walk complete, all invariants hold; else print no sum */
-	uint64_t reserved_bytes;     /* all mapped blocks */
+	bool exact;              /* walk complete, all invariants hold; else print no sum */
+	uint64_t reserved_bytes; /* all mapped blocks */
 	uint64_t allocated_bytes, awaiting_bytes, cached_bytes, requested_bytes;
 	uint64_t allocated_blocks, awaiting_blocks, cached_blocks;
-	uint64_t largest_cached;     /* the largest single free block */
-	uint64_t private_bytes;      /* in private pools, any mapped state */
+	uint64_t largest_cached; /* the largest single free block */
+	uint64_t private_bytes;  /* in private pools, any mapped state */
 	uint64_t private_allocated_bytes, private_cached_bytes;
 	uint64_t private_allocated_blocks, private_cached_blocks;
-	bool requested_known;        /* requested sizes are recorded: rounding_bytes is known */
-	uint64_t rounding_bytes;     /* allocated - requested of allocated blocks: lost to rounding */
+	bool requested_known; /* requested sizes are recorded: rounding_bytes is known */
+	/* allocated - requested of allocated blocks: lost to rounding */
+	uint64_t rounding_bytes;
 	bool other_known;
-	uint64_t other_bytes;        /* used by any process, not reserved by this allocator */
+	uint64_t other_bytes; /* used by any process, not reserved by this allocator */
 };
 
 /*
@@ -193,7 +196,7 @@ struct vt_model_group {
 	bool small_pool, private_pool, expandable;
 	uint64_t pool;
 	uint64_t stream;
-	uint64_t size;    /* of each block */
+	uint64_t size; /* of each block */
 	uint64_t blocks;
 	uint64_t bytes;
 };
@@ -222,7 +225,7 @@ struct vt_model_trace {
 	enum vt_trace_source source;
 	const uint32_t *frames; /* indices in model.trace_frames, innermost first */
 	size_t n_frames;
-	bool merge_uncertain;   /* the native frames after the Python frames belong between them */
+	bool merge_uncertain; /* the native frames after the Python frames belong between them */
 	bool python_cut, native_cut; /* outer frames were not recorded */
 	bool native_guess;           /* native frames may be missing in between */
 	/* filled by account; allocated blocks of exact allocators: */
@@ -254,7 +257,10 @@ enum vt_untraced {
 #define VT_UNTRACED(why) (UINT32_MAX - (uint32_t)(why))
 #define VT_IS_UNTRACED(trace) ((trace) > UINT32_MAX - VT_N_UNTRACED)
 
-/* Where blocks were allocated: all traces with the same innermost frame of the program itself. Filled by account. */
+/*
+ * Where blocks were allocated: all traces with the same innermost frame of the program itself.
+ * Filled by account.
+ */
 struct vt_model_site {
 	const struct vt_model_frame *title; /* NULL: the traces without a frame */
 	uint64_t bytes, blocks, largest;    /* allocated blocks of exact allocators */
@@ -281,19 +287,19 @@ enum vt_driver_kind {
 	VT_DRIVER_KIND_ASYNC,  /* cudaMallocAsync */
 	VT_DRIVER_KIND_MAPPED, /* cuMemMap */
 	VT_DRIVER_KIND_MANAGED,
-	VT_DRIVER_KIND_HOST,   /* pinned */
+	VT_DRIVER_KIND_HOST, /* pinned */
 	VT_N_DRIVER_KINDS
 };
 
 /* A driver allocation that was made while driver allocations were recorded. */
 struct vt_model_driver_block {
 	uint64_t addr, size, stream;
-	int device;          /* -1 unknown */
+	int device; /* -1 unknown */
 	enum vt_driver_kind kind;
-	bool on_device;      /* device memory; managed and host memory are not */
-	bool of_pytorch;     /* a segment of PyTorch's allocator, which is accounted separately */
+	bool on_device;  /* device memory; managed and host memory are not */
+	bool of_pytorch; /* a segment of PyTorch's allocator, which is accounted separately */
 	struct vt_model_record record;
-	uint32_t trace;      /* index in model.traces, or VT_UNTRACED(why) */
+	uint32_t trace; /* index in model.traces, or VT_UNTRACED(why) */
 };
 
 /*
@@ -304,7 +310,7 @@ struct vt_model_driver_group {
 	enum vt_driver_kind kind;
 	bool on_device;
 	int device;
-	const char *library; /* base name of the file; NULL unknown */
+	const char *library;                /* base name of the file; NULL unknown */
 	const struct vt_model_frame *title; /* innermost program frame of the largest; NULL none */
 	uint64_t bytes, blocks, largest;
 	struct vt_model_ages ages;
@@ -312,23 +318,23 @@ struct vt_model_driver_group {
 
 /* A request that failed because memory ran out, while recording was on. */
 struct vt_model_oom {
-	uint32_t number;     /* from 1 */
-	bool of_pytorch;     /* a request to PyTorch's allocator; else to the driver */
+	uint32_t number; /* from 1 */
+	bool of_pytorch; /* a request to PyTorch's allocator; else to the driver */
 	uint64_t requested;
 	uint64_t age_ns;
 	uint64_t free_bytes, total_bytes; /* of the device at that moment; 0 0 unknown */
-	uint64_t waited_ns;  /* how long the thread waited for a watcher */
-	int device;          /* -1 unknown */
-	int error;           /* CUresult, 0 none */
+	uint64_t waited_ns;               /* how long the thread waited for a watcher */
+	int device;                       /* -1 unknown */
+	int error;                        /* CUresult, 0 none */
 	pid_t tid;
 	const char *thread;
-	uint32_t trace;      /* as in struct vt_model_driver_block */
+	uint32_t trace; /* as in struct vt_model_driver_block */
 };
 
 /* Why a request failed. */
 enum vt_oom_verdict {
-	VT_OOM_UNDECIDED,   /* too little is known */
-	VT_OOM_TOO_LARGE,   /* the request exceeds the device's memory */
+	VT_OOM_UNDECIDED, /* too little is known */
+	VT_OOM_TOO_LARGE, /* the request exceeds the device's memory */
 	/*
 	 * The device had enough free memory, but PyTorch may not use it
 	 * (set_per_process_memory_fraction), or the driver refused.
@@ -339,8 +345,8 @@ enum vt_oom_verdict {
 	 * not be split.
 	 */
 	VT_OOM_ELSEWHERE,
-	VT_OOM_FRAGMENTED,  /* cached and free memory together suffice, but no single piece does */
-	VT_OOM_FULL,        /* cached and free memory together are too little */
+	VT_OOM_FRAGMENTED, /* cached and free memory together suffice, but no single piece does */
+	VT_OOM_FULL,       /* cached and free memory together are too little */
 };
 
 /*
@@ -348,19 +354,19 @@ enum vt_oom_verdict {
  * account, except first, last and event.
  */
 struct vt_model_caught {
-	uint32_t first, last;   /* numbers of the events, 0 none; the rest describes the first: */
-	struct vt_model_oom event; /* the first, without a backtrace: if model.ooms lacks it */
+	uint32_t first, last; /* numbers of the events, 0 none; the rest describes the first: */
+	struct vt_model_oom event;      /* the first, without a backtrace: if model.ooms lacks it */
 	const struct vt_model_oom *oom; /* the one in model.ooms, else event; NULL: none */
 	enum vt_oom_verdict verdict;
-	uint64_t needed_bytes;  /* the request, after PyTorch's smallest rounding */
-	uint64_t segment_bytes; /* of a new segment for it */
+	uint64_t needed_bytes;        /* the request, after PyTorch's smallest rounding */
+	uint64_t segment_bytes;       /* of a new segment for it */
 	struct vt_model_amount holes; /* PyTorch's cached blocks that can serve this size */
-	uint64_t hole_segments; /* the segments that the holes are in */
+	uint64_t hole_segments;       /* the segments that the holes are in */
 	uint64_t largest_hole;
 	uint64_t largest_hole_stream;
-	uint64_t held_bytes;    /* allocated, or awaiting free */
+	uint64_t held_bytes; /* allocated, or awaiting free */
 	bool others_known;
-	uint64_t others_bytes;  /* not PyTorch's, not free: other processes, contexts, libraries */
+	uint64_t others_bytes; /* not PyTorch's, not free: other processes, contexts, libraries */
 };
 
 enum vt_recording {
@@ -378,7 +384,7 @@ enum vt_recording {
 struct vt_model_recorder {
 	enum vt_recording state;
 	/* when on: */
-	uint64_t on_ns;      /* for how long */
+	uint64_t on_ns; /* for how long */
 	/*
 	 * Times count back from the last record: a core does not tell when it was made, and the
 	 * clock may be unknown.
@@ -396,18 +402,18 @@ struct vt_model_recorder {
 /* PyTorch's allocator of pinned host memory. This memory is not part of any device's memory. */
 struct vt_model_pinned {
 	enum vt_allocator_state state; /* never ASYNC or PLUGGABLE */
-	uint8_t result;      /* enum vt_walk_result, when native */
-	bool same_blocks;    /* unstable: the blocks are sure, their states are not */
-	const char *why;     /* ours; "" when complete */
-	uint64_t object;     /* address of the allocator */
-	pid_t owner_tid;     /* the thread that holds the lock of its blocks, 0 none */
-	bool counted;        /* the allocator's own totals agree */
+	uint8_t result;                /* enum vt_walk_result, when native */
+	bool same_blocks;              /* unstable: the blocks are sure, their states are not */
+	const char *why;               /* ours; "" when complete */
+	uint64_t object;               /* address of the allocator */
+	pid_t owner_tid;               /* the thread that holds the lock of its blocks, 0 none */
+	bool counted;                  /* the allocator's own totals agree */
 	double read_ms;
 	struct vt_pinned_block *blocks; /* heap; by address */
 	size_t n_blocks;
 	/* filled by account: */
-	bool exact;          /* complete, all checks hold; else print no sum, but see sum_known */
-	bool sum_known;      /* total is right: exact is set, or the blocks are sure */
+	bool exact;     /* complete, all checks hold; else print no sum, but see sum_known */
+	bool sum_known; /* total is right: exact is set, or the blocks are sure */
 	struct vt_model_amount total;
 	struct vt_model_amount states[VT_BLOCK_CACHED + 1]; /* by enum vt_block_state */
 	struct vt_model_amount private_pools;
@@ -427,13 +433,13 @@ struct vt_model_operation {
 
 /* A process group as PyTorch's flight recorder knows it. Collectives count from 1. */
 struct vt_model_process_group {
-	const char *backend;     /* ours: "nccl", "gloo" */
-	const char *name;        /* the same on all its ranks: "0" */
-	const char *description; /* "default_pg"; "" none */
-	const char *ranks;       /* of the job: "0-3,8"; NULL unknown */
+	const char *backend;                                 /* ours: "nccl", "gloo" */
+	const char *name;                                    /* the same on all its ranks: "0" */
+	const char *description;                             /* "default_pg"; "" none */
+	const char *ranks;                                   /* of the job: "0-3,8"; NULL unknown */
 	int64_t last_enqueued, last_started, last_completed; /* collectives; 0 none, -1 unknown */
-	const char *operation;   /* the last enqueued collective: "all_reduce"; NULL unknown */
-	uint64_t n_pending;      /* operations that have not completed */
+	const char *operation; /* the last enqueued collective: "all_reduce"; NULL unknown */
+	uint64_t n_pending;    /* operations that have not completed */
 	struct vt_model_operation oldest; /* the oldest pending operation */
 };
 
@@ -457,10 +463,11 @@ struct vt_model_frame {
 	const char *file;     /* Python: co_filename; native: source file, or NULL */
 	int line;             /* 0 unknown */
 	/* Python only: */
-	unsigned int interpreter;           /* 0: the main interpreter, else the id of a subinterpreter */
+	/* 0: the main interpreter, else the id of a subinterpreter */
+	unsigned int interpreter;
 	const struct vt_model_local *locals; /* NULL: not asked for, or not read */
 	size_t n_locals;
-	bool locals_cut;                    /* there are more */
+	bool locals_cut; /* there are more */
 	/* native only: */
 	bool inlined;         /* into the next frame: not a call, has no address of its own */
 	const char *module;   /* base name of the file, NULL: not in a mapped file */
@@ -497,16 +504,16 @@ struct vt_model_thread {
 	bool is_main;
 	bool has_python;
 	enum vt_taken taken;
-	int gil;              /* 1: it holds its interpreter's GIL, 0: it does not, -1 unknown */
-	const char *wchan;    /* the kernel function that it sleeps in; NULL unknown */
+	int gil;           /* 1: it holds its interpreter's GIL, 0: it does not, -1 unknown */
+	const char *wchan; /* the kernel function that it sleeps in; NULL unknown */
 	const char *const *kernel; /* its kernel stack, innermost first: "futex_wait+0x5f/0x120" */
-	size_t n_kernel;      /* 0 unknown */
-	const char *syscall;  /* ours: "futex"; NULL: not in a system call */
-	struct vt_waits waits; /* what its system call waits for */
-	pid_t waits_for;      /* the thread that holds what it waits for or that it joins; 0 none */
-	bool deadlock;        /* waits_for leads from this thread back to itself */
+	size_t n_kernel;           /* 0 unknown */
+	const char *syscall;       /* ours: "futex"; NULL: not in a system call */
+	struct vt_waits waits;     /* what its system call waits for */
+	pid_t waits_for; /* the thread that holds what it waits for or that it joins; 0 none */
+	bool deadlock;   /* waits_for leads from this thread back to itself */
 	struct vt_verdict verdict; /* what the stack as a whole says */
-	bool idle;            /* a pool thread that waits for work (explain/verdicts.c) */
+	bool idle;                 /* a pool thread that waits for work (explain/verdicts.c) */
 	struct vt_model_stack stack;
 	/* filled by account: */
 	size_t group;         /* index in model.thread_groups */
@@ -522,27 +529,29 @@ struct vt_model_thread {
 struct vt_model_thread_group {
 	size_t first_thread; /* index in model.threads; next_in_group leads to the others */
 	size_t n_threads;
-	bool idle;           /* a pool thread that waits for work */
+	bool idle; /* a pool thread that waits for work */
 };
 
 /* One line of the answer. The text contains names from the target: hostile. */
 struct vt_model_headline {
-	const char *code; /* ours, static, for machines: "main-thread", "memory", "lock-held", ... */
-	bool alarm;       /* something is wrong */
+	/* ours, static, for machines: "main-thread", "memory", "lock-held", ... */
+	const char *code;
+	bool alarm; /* something is wrong */
 	const char *text;
 };
 
 struct vt_model_timing {
-	double total_ms;         /* from start to the finished model */
-	double attach_ms;        /* until the helper answered */
-	double borrowed_us;      /* how long a thread was borrowed; 0: none was */
-	pid_t borrowed_tid;      /* 0 none */
-	double walk_ms;          /* of the allocator */
-	double blocks_read_ms;   /* from outside: reading the allocator's memory, all passes together */
+	double total_ms;    /* from start to the finished model */
+	double attach_ms;   /* until the helper answered */
+	double borrowed_us; /* how long a thread was borrowed; 0: none was */
+	pid_t borrowed_tid; /* 0 none */
+	double walk_ms;     /* of the allocator */
+	/* from outside: reading the allocator's memory, all passes together */
+	double blocks_read_ms;
 	double blocks_stopped_ms; /* the part of blocks_read_ms while threads were stopped */
-	double gil_wait_ms;      /* how long the helper waited for the GIL, to ask PyTorch */
-	double gil_held_ms;      /* how long the helper held the GIL; 0: it did not */
-	double stopped_ms;       /* how long threads were stopped for their stacks */
+	double gil_wait_ms;       /* how long the helper waited for the GIL, to ask PyTorch */
+	double gil_held_ms;       /* how long the helper held the GIL; 0: it did not */
+	double stopped_ms;        /* how long threads were stopped for their stacks */
 	uint64_t stop_begin_ns, stop_end_ns; /* of that stop, CLOCK_MONOTONIC; 0 0: none */
 	double stacks_ms;
 };
@@ -550,7 +559,7 @@ struct vt_model_timing {
 struct vt_model {
 	struct vt_arena arena;
 	const char *tool_version;
-	struct timespec when;    /* CLOCK_REALTIME at the start */
+	struct timespec when; /* CLOCK_REALTIME at the start */
 	struct vt_model_core core;
 	struct vt_model_process process;
 	struct vt_model_versions versions;
@@ -572,11 +581,13 @@ struct vt_model {
 	struct vt_model_recorder recorder;
 	const struct vt_model_record *block_records; /* for each block; NULL: nothing is recorded */
 	VT_VEC(struct vt_model_driver_block) driver_blocks; /* by address */
-	VT_VEC(struct vt_model_driver_group) driver_groups; /* those not of PyTorch, largest first (account) */
+	/* those not of PyTorch, largest first (account) */
+	VT_VEC(struct vt_model_driver_group) driver_groups;
 	VT_VEC(struct vt_model_oom) ooms; /* the oldest first */
 	struct vt_model_caught caught;
 	VT_VEC(struct vt_model_site) sites; /* largest first (account) */
-	struct vt_model_amount untraced[VT_N_UNTRACED]; /* allocated blocks of exact allocators without a trace (account) */
+	/* allocated blocks of exact allocators without a trace (account) */
+	struct vt_model_amount untraced[VT_N_UNTRACED];
 	struct vt_model_collectives collectives;
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
@@ -588,7 +599,8 @@ struct vt_model {
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;
-	enum vt_completeness completeness; /* account derives it from diags; VT_PARTIAL once a diag was lost */
+	/* account derives it from diags; VT_PARTIAL once a diag was lost */
+	enum vt_completeness completeness;
 };
 
 void vt_model_init(struct vt_model *model);
@@ -599,8 +611,8 @@ void vt_model_deinit(struct vt_model *model);
  * there is not added again. When out of memory, the diagnostic is lost but the report stays
  * partial.
  */
-void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_stage stage, const char *code,
-		   const char *format, ...) __attribute__((format(printf, 5, 6)));
+void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_stage stage,
+		   const char *code, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /*
  * Fills everything marked "account" from the rest, checks the allocators' sums again, and adds the
@@ -652,17 +664,24 @@ const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, 
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);
 
 const char *vt_stage_name(enum vt_stage stage); /* "process", "core", "torch", "stacks", ... */
-const char *vt_driver_kind_name(enum vt_driver_kind kind); /* "device", "async", "mapped", "managed", "host", "other" */
+/* "device", "async", "mapped", "managed", "host", "other" */
+const char *vt_driver_kind_name(enum vt_driver_kind kind);
 const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch", "vramtap" */
-const char *vt_untraced_name(enum vt_untraced why); /* "not-recorded", "changed", "unreadable", "sampled", ... */
-const char *vt_oom_verdict_name(enum vt_oom_verdict verdict); /* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */
+/* "not-recorded", "changed", "unreadable", "sampled", ... */
+const char *vt_untraced_name(enum vt_untraced why);
+/* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */
+const char *vt_oom_verdict_name(enum vt_oom_verdict verdict);
 const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
 const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
 const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */
-const char *vt_method_name(enum vt_method m);             /* "none", "inside", "outside", "interpreter" */
-const char *vt_block_state_name(uint8_t state);           /* "allocated", "awaiting-free", "cached", "unmapped" */
-const char *vt_walk_result_name(uint8_t result);          /* "complete", "unstable", "refused", "truncated" */
-const char *vt_walk_lock_name(uint8_t lock);              /* "none", "taken", "held" */
-const char *vt_consistency_name(enum vt_consistency c);   /* "locked", "stopped", "unchanged", "repeated"; NULL not known */
+/* "none", "inside", "outside", "interpreter" */
+const char *vt_method_name(enum vt_method m);
+/* "allocated", "awaiting-free", "cached", "unmapped" */
+const char *vt_block_state_name(uint8_t state);
+/* "complete", "unstable", "refused", "truncated" */
+const char *vt_walk_result_name(uint8_t result);
+const char *vt_walk_lock_name(uint8_t lock); /* "none", "taken", "held" */
+/* "locked", "stopped", "unchanged", "repeated"; NULL not known */
+const char *vt_consistency_name(enum vt_consistency c);
 
 #endif

@@ -29,7 +29,9 @@ static uint64_t round_up(uint64_t n, uint64_t unit)
 
 static uint64_t segment_for(uint64_t size)
 {
-	return size <= SMALL_SIZE ? SMALL_SEGMENT : size < MIN_OWN_SEGMENT ? LARGE_SEGMENT : round_up(size, ROUND_SEGMENT);
+	return size <= SMALL_SIZE     ? SMALL_SEGMENT :
+	       size < MIN_OWN_SEGMENT ? LARGE_SEGMENT :
+					round_up(size, ROUND_SEGMENT);
 }
 
 static const struct vt_model_oom *find_oom(const struct vt_model *model, uint32_t number)
@@ -52,7 +54,8 @@ static const struct vt_model_allocator *exact_allocator(const struct vt_model *m
  * Sums the cached blocks of the pool that can serve this request. A private pool keeps its cached
  * blocks for itself: returns the size of the largest of these.
  */
-static uint64_t add_holes(const struct vt_model *model, const struct vt_model_allocator *a, struct vt_model_caught *caught)
+static uint64_t add_holes(const struct vt_model *model, const struct vt_model_allocator *a,
+			  struct vt_model_caught *caught)
 {
 	bool small = caught->needed_bytes <= SMALL_SIZE;
 	uint64_t largest_private = 0;
@@ -65,10 +68,12 @@ static uint64_t add_holes(const struct vt_model *model, const struct vt_model_al
 		for (; i < next; i++) {
 			const struct vt_block_rec *b = &model->blocks[i];
 
-			if (b->state != VT_BLOCK_CACHED || small != ((b->flags & VT_BLOCK_SMALL_POOL) != 0))
+			if (b->state != VT_BLOCK_CACHED ||
+			    small != ((b->flags & VT_BLOCK_SMALL_POOL) != 0))
 				continue;
 			if (b->flags & VT_BLOCK_PRIVATE_POOL) {
-				largest_private = b->size > largest_private ? b->size : largest_private;
+				largest_private = b->size > largest_private ? b->size :
+									      largest_private;
 				continue;
 			}
 			caught->holes.bytes += b->size;
@@ -95,13 +100,16 @@ static enum vt_oom_verdict decide(const struct vt_model_caught *c, uint64_t larg
 		return VT_OOM_ELSEWHERE;
 	if (oom->free_bytes >= c->segment_bytes)
 		return VT_OOM_LIMITED;
-	return c->holes.bytes + oom->free_bytes >= c->needed_bytes ? VT_OOM_FRAGMENTED : VT_OOM_FULL;
+	return c->holes.bytes + oom->free_bytes >= c->needed_bytes ? VT_OOM_FRAGMENTED :
+								     VT_OOM_FULL;
 }
 
 /* The program's innermost frame, else the innermost of one of its libraries. */
-const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const struct vt_model_oom *oom)
+const struct vt_model_frame *vt_oom_place(const struct vt_model *model,
+					  const struct vt_model_oom *oom)
 {
-	const struct vt_model_trace *trace = oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
+	const struct vt_model_trace *trace =
+		oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
 	const struct vt_model_frame *telling = NULL;
 
 	for (size_t i = 0; trace && i < trace->n_frames; i++) {
@@ -119,7 +127,8 @@ const struct vt_model_frame *vt_oom_place(const struct vt_model *model, const st
 bool vt_oom_is_ours(const struct vt_model_frame *f)
 {
 	return (f->module && !strncmp(f->module, "memfd:vramtap-recorder", 22)) ||
-	       (f->function && (!strncmp(f->function, "_Unwind_", 8) || !strncmp(f->function, "__cxa_", 6)));
+	       (f->function &&
+		(!strncmp(f->function, "_Unwind_", 8) || !strncmp(f->function, "__cxa_", 6)));
 }
 
 void vt_account_oom(struct vt_model *model)

@@ -57,16 +57,20 @@ static void diagnose(struct vt_model *model, const struct vt_model_pinned *p)
 	case VT_WALK_UNSTABLE:
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-unstable",
 			      "pinned host memory: %s, so %s%s", p->why,
-			      p->sum_known ? "how much of it is in use is not known" : "there are no totals", vt_try_again(model));
+			      p->sum_known ? "how much of it is in use is not known" :
+					     "there are no totals",
+			      vt_try_again(model));
 		break;
 	case VT_WALK_TRUNCATED:
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-truncated",
-			      "pinned host memory is not listed: reading it stopped early (%s)", p->why);
+			      "pinned host memory is not listed: reading it stopped early (%s)",
+			      p->why);
 		break;
 	default:
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-refused",
-			      "pinned host memory is not listed: PyTorch's allocator of it failed a check (%s); nothing was guessed",
-			      p->why);
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-refused",
+			"pinned host memory is not listed: PyTorch's allocator of it failed a check (%s); nothing was guessed",
+			p->why);
 	}
 }
 

@@ -19,8 +19,9 @@ bool vt_place_equal(const struct vt_model_frame *a, const struct vt_model_frame 
 {
 	if (!a || !b)
 		return a == b;
-	return a->kind == b->kind && a->line == b->line && vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file) &&
-	       vt_same_text(a->module, b->module) && address_of(a) == address_of(b);
+	return a->kind == b->kind && a->line == b->line && vt_same_text(a->function, b->function) &&
+	       vt_same_text(a->file, b->file) && vt_same_text(a->module, b->module) &&
+	       address_of(a) == address_of(b);
 }
 
 /* FNV-1a */
@@ -49,7 +50,8 @@ void vt_place_add_function(struct vt_str *text, const struct vt_model_frame *f, 
 		vt_str_add(text, f->function);
 	else
 		/* @ begins a symbol's version. */
-		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"), ascii ? "..." : "…");
+		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"),
+				  ascii ? "..." : "…");
 }
 
 void vt_place_add_where(struct vt_str *text, const struct vt_model_frame *f)

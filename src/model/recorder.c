@@ -27,7 +27,9 @@ void vt_add_ages(struct vt_model_ages *ages, const struct vt_model_ages *more)
 /* Libraries that every call of the driver goes through: who called them is the answer. */
 static bool is_driver(const char *module)
 {
-	static const char *const names[] = { "libcuda.so", "libcudart", "libcupti", "libvramtap-recorder", "vramtap-recorder", "memfd:vramtap-recorder" };
+	static const char *const names[] = { "libcuda.so",       "libcudart",
+					     "libcupti",         "libvramtap-recorder",
+					     "vramtap-recorder", "memfd:vramtap-recorder" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strncmp(module, names[i], strlen(names[i])))
@@ -35,14 +37,17 @@ static bool is_driver(const char *module)
 	return false;
 }
 
-static const struct vt_model_frame *frame_of(const struct vt_model *model, const struct vt_model_trace *trace, size_t i)
+static const struct vt_model_frame *frame_of(const struct vt_model *model,
+					     const struct vt_model_trace *trace, size_t i)
 {
-	return trace->frames[i] < model->n_trace_frames ? &model->trace_frames[trace->frames[i]] : NULL;
+	return trace->frames[i] < model->n_trace_frames ? &model->trace_frames[trace->frames[i]] :
+							  NULL;
 }
 
 /*
- * The frame that called the driver, which has libraries of its own between the recorder's callback and its entry. n_frames: none. They
- * are few: further out such a library is one that called the program.
+ * The frame that called the driver, which has libraries of its own between the recorder's callback
+ * and its entry. n_frames: none. They are few: further out such a library is one that called the
+ * program.
  */
 static size_t caller_of_driver(const struct vt_model *model, const struct vt_model_trace *trace)
 {
@@ -70,13 +75,16 @@ static const char *library_of(const struct vt_model *model, const struct vt_mode
 }
 
 /* What names the place; where that would be the driver itself, who called it. */
-static const struct vt_model_frame *title_of(const struct vt_model *model, const struct vt_model_trace *trace)
+static const struct vt_model_frame *title_of(const struct vt_model *model,
+					     const struct vt_model_trace *trace)
 {
 	size_t caller = trace ? caller_of_driver(model, trace) : 0;
 
 	if (!trace || caller >= trace->n_frames)
 		return NULL;
-	return frame_of(model, trace, trace->title < caller || trace->title >= trace->n_frames ? caller : trace->title);
+	return frame_of(model, trace,
+			trace->title < caller || trace->title >= trace->n_frames ? caller :
+										   trace->title);
 }
 
 static bool same_group(const struct vt_model_driver_group *a, const struct vt_model_driver_group *b)
@@ -87,10 +95,14 @@ static bool same_group(const struct vt_model_driver_group *a, const struct vt_mo
 /* There are as many groups as libraries: a handful. */
 static bool add_block(struct vt_model *model, const struct vt_model_driver_block *b)
 {
-	const struct vt_model_trace *trace = b->trace < model->traces.n ? &model->traces.data[b->trace] : NULL;
+	const struct vt_model_trace *trace =
+		b->trace < model->traces.n ? &model->traces.data[b->trace] : NULL;
 	struct vt_model_driver_group key = {
-		.kind = b->kind, .on_device = b->on_device, .device = b->on_device ? b->device : -1,
-		.library = trace ? library_of(model, trace) : NULL, .ages = VT_NO_AGES,
+		.kind = b->kind,
+		.on_device = b->on_device,
+		.device = b->on_device ? b->device : -1,
+		.library = trace ? library_of(model, trace) : NULL,
+		.ages = VT_NO_AGES,
 	};
 	struct vt_model_driver_group *group = NULL;
 
@@ -131,10 +143,12 @@ bool vt_account_recorder(struct vt_model *model)
 	bool ok = true;
 
 	for (size_t i = 0; ok && i < model->driver_blocks.n; i++)
-		ok = model->driver_blocks.data[i].of_pytorch || add_block(model, &model->driver_blocks.data[i]);
+		ok = model->driver_blocks.data[i].of_pytorch ||
+		     add_block(model, &model->driver_blocks.data[i]);
 	if (!ok)
 		model->driver_groups.n = 0; /* half of them would be wrong numbers */
 	else if (model->driver_groups.n > 1)
-		qsort(model->driver_groups.data, model->driver_groups.n, sizeof(*model->driver_groups.data), compare_groups);
+		qsort(model->driver_groups.data, model->driver_groups.n,
+		      sizeof(*model->driver_groups.data), compare_groups);
 	return ok;
 }

@@ -31,14 +31,16 @@ static bool contains_any(const char *text, const char *const *parts, size_t n)
 static bool is_framework(const struct vt_model_frame *f)
 {
 	static const char *const torch[] = {
-		"-packages/torch/", "/torch/nn/",       "/torch/optim/",       "/torch/autograd/", "/torch/utils/",
-		"/torch/cuda/",     "/torch/_",         "/torch/distributed/", "/torch/fx/",       "/torch/functional.py",
-		"torchinductor_",   "<eval_with_key>",  "<frozen ",
+		"-packages/torch/", "/torch/nn/",           "/torch/optim/",  "/torch/autograd/",
+		"/torch/utils/",    "/torch/cuda/",         "/torch/_",       "/torch/distributed/",
+		"/torch/fx/",       "/torch/functional.py", "torchinductor_", "<eval_with_key>",
+		"<frozen ",
 	};
 
 	if (!f->file)
 		return false;
-	return CONTAINS_ANY(f->file, torch) || (strstr(f->file, "/lib/python3") && !strstr(f->file, "-packages/"));
+	return CONTAINS_ANY(f->file, torch) ||
+	       (strstr(f->file, "/lib/python3") && !strstr(f->file, "-packages/"));
 }
 
 bool vt_model_is_program(const struct vt_model_frame *frame)
@@ -56,9 +58,18 @@ enum rank { OWN_LIBRARY, BACKWARD, OPERATOR, OTHER, ALLOCATION };
 static bool is_allocation(const struct vt_model_frame *f)
 {
 	static const char *const names[] = {
-		"_Unwind_", "__cxa_", "torch::unwind::", "torch::CapturedTraceback", "torch::cuda::", "c10::", "at::detail::empty_",
+		"_Unwind_",
+		"__cxa_",
+		"torch::unwind::",
+		"torch::CapturedTraceback",
+		"torch::cuda::",
+		"c10::",
+		"at::detail::empty_",
 		"at::native::empty_",
-		"at::_ops::empty", "at::empty", "at::(anonymous namespace)::empty", "at::(anonymous namespace)::wrapper",
+		"at::_ops::empty",
+		"at::empty",
+		"at::(anonymous namespace)::empty",
+		"at::(anonymous namespace)::wrapper",
 	};
 
 	return !f->function || !*f->function || (f->module && !strncmp(f->module, "libc10", 6)) ||
@@ -71,9 +82,11 @@ static enum rank rank_of(const struct vt_model_frame *f)
 
 	if (vt_model_is_telling(f))
 		return OWN_LIBRARY;
-	if (n && strstr(f->function, "torch::autograd::generated::") && n > 7 && !strcmp(f->function + n - 7, "::apply"))
+	if (n && strstr(f->function, "torch::autograd::generated::") && n > 7 &&
+	    !strcmp(f->function + n - 7, "::apply"))
 		return BACKWARD;
-	if (n && strstr(f->function, "at::_ops::") && n > 6 && !strcmp(f->function + n - 6, "::call"))
+	if (n && strstr(f->function, "at::_ops::") && n > 6 &&
+	    !strcmp(f->function + n - 6, "::call"))
 		return OPERATOR;
 	return is_allocation(f) ? ALLOCATION : OTHER;
 }
@@ -170,13 +183,15 @@ static bool add_up(const struct vt_model *model)
 
 /* ---- sites ---- */
 
-static const struct vt_model_frame *title_of(const struct vt_model *model, const struct vt_model_trace *t)
+static const struct vt_model_frame *title_of(const struct vt_model *model,
+					     const struct vt_model_trace *t)
 {
 	return t->title < t->n_frames ? &model->trace_frames[t->frames[t->title]] : NULL;
 }
 
 /* Finds the site of a title, or makes it. Linear probing among sites with the same hash. */
-static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *index, const struct vt_model_frame *title)
+static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *index,
+				     const struct vt_model_frame *title)
 {
 	struct vt_model_site *added;
 	uint64_t hash = vt_place_hash(title);
@@ -188,13 +203,15 @@ static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *inde
 	added = vt_vec_append(&model->sites);
 	if (!added || !vt_map_put(index, hash, model->sites.n - 1))
 		return NULL;
-	*added = (struct vt_model_site){ .title = title, .first_trace = VT_NO_TRACE, .ages = VT_NO_AGES };
+	*added = (struct vt_model_site){ .title = title,
+					 .first_trace = VT_NO_TRACE,
+					 .ages = VT_NO_AGES };
 	return added;
 }
 
-#define COMPARE(x, y)                          \
-	do {                                   \
-		if ((x) != (y))                \
+#define COMPARE(x, y)                              \
+	do {                                       \
+		if ((x) != (y))                    \
 			return (x) < (y) ? -1 : 1; \
 	} while (0)
 
@@ -252,7 +269,8 @@ static bool make_sites(struct vt_model *model)
 	if (model->sites.n > 1)
 		qsort(model->sites.data, model->sites.n, sizeof(*model->sites.data), compare_sites);
 	for (size_t i = 0; i < model->sites.n; i++)
-		for (size_t t = model->sites.data[i].first_trace; t != VT_NO_TRACE; t = model->traces.data[t].next_in_site)
+		for (size_t t = model->sites.data[i].first_trace; t != VT_NO_TRACE;
+		     t = model->traces.data[t].next_in_site)
 			model->traces.data[t].site = i;
 	return true;
 }
@@ -288,15 +306,17 @@ bool vt_find_sites(struct vt_model *model)
 		t->next_in_site = VT_NO_TRACE;
 	}
 	for (size_t i = 0; ok && i < model->allocators.n; i++)
-		ok = !model->allocators.data[i].exact || sum_allocator(model, &model->allocators.data[i]);
+		ok = !model->allocators.data[i].exact ||
+		     sum_allocator(model, &model->allocators.data[i]);
 	if (ok && !make_sites(model)) {
 		forget(model);
 		return false;
 	}
 	if (!ok || !add_up(model)) {
 		forget(model);
-		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
-			      "recorded backtraces are missing: their blocks do not add up to what is allocated");
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
+			"recorded backtraces are missing: their blocks do not add up to what is allocated");
 	}
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads with equal stacks (and local variables, where these were read) become one group; the groups are ordered by how much
- * they tell.
+ * Threads with equal stacks (and local variables, where these were read) become one group; the
+ * groups are ordered by how much they tell.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,8 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 		hash = mix_text(hash, f->function);
 		hash = mix_text(hash, f->file);
 		hash = mix_text(hash, f->module);
-		hash = mix(hash, (uint64_t)(uint32_t)frame_line(f) << 1 | (f->kind == VT_FRAME_PYTHON));
+		hash = mix(hash,
+			   (uint64_t)(uint32_t)frame_line(f) << 1 | (f->kind == VT_FRAME_PYTHON));
 		hash = mix(hash, frame_place(f));
 	}
 	return hash;
@@ -77,16 +78,18 @@ static bool same_locals(const struct vt_model_frame *a, const struct vt_model_fr
 	if (a->n_locals != b->n_locals || a->locals_cut != b->locals_cut)
 		return false;
 	for (size_t i = 0; i < a->n_locals; i++)
-		if (!vt_same_text(a->locals[i].name, b->locals[i].name) || !vt_same_text(a->locals[i].value, b->locals[i].value))
+		if (!vt_same_text(a->locals[i].name, b->locals[i].name) ||
+		    !vt_same_text(a->locals[i].value, b->locals[i].value))
 			return false;
 	return true;
 }
 
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
-	return a->kind == b->kind && frame_line(a) == frame_line(b) && frame_place(a) == frame_place(b) &&
-	       vt_same_text(a->function, b->function) && vt_same_text(a->file, b->file) &&
-	       vt_same_text(a->module, b->module) && same_locals(a, b);
+	return a->kind == b->kind && frame_line(a) == frame_line(b) &&
+	       frame_place(a) == frame_place(b) && vt_same_text(a->function, b->function) &&
+	       vt_same_text(a->file, b->file) && vt_same_text(a->module, b->module) &&
+	       same_locals(a, b);
 }
 
 static bool same_stack(const struct vt_model_stack *a, const struct vt_model_stack *b)
@@ -119,8 +122,8 @@ static bool is_idle(const struct vt_model_thread *t)
 static bool belongs(const struct vt_model_thread *a, const struct vt_model_thread *b)
 {
 	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 &&
-	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) && a->deadlock == b->deadlock &&
-	       a->taken == b->taken &&
+	       is_idle(a) == is_idle(b) && is_stuck(a) == is_stuck(b) &&
+	       a->deadlock == b->deadlock && a->taken == b->taken &&
 	       a->has_python == b->has_python && vt_verdict_equal(&a->verdict, &b->verdict) &&
 	       same_stack(&a->stack, &b->stack);
 }
@@ -128,9 +131,9 @@ static bool belongs(const struct vt_model_thread *a, const struct vt_model_threa
 /* Threads that belong together have equal hashes. */
 static uint64_t hash_thread(const struct vt_model_thread *t)
 {
-	uint64_t hash = mix(t->stack.hash,
-			    (uint64_t)t->taken << 4 | (uint64_t)t->deadlock << 3 | (uint64_t)is_stuck(t) << 2 |
-				    (uint64_t)is_idle(t) << 1 | t->has_python);
+	uint64_t hash = mix(t->stack.hash, (uint64_t)t->taken << 4 | (uint64_t)t->deadlock << 3 |
+						   (uint64_t)is_stuck(t) << 2 |
+						   (uint64_t)is_idle(t) << 1 | t->has_python);
 
 	hash = mix(hash, vt_verdict_hash(&t->verdict));
 	hash = mix_text(hash, t->stack.why);
@@ -230,7 +233,9 @@ static bool place_thread(struct vt_model *model, struct vt_map *by_hash, size_t 
 
 	if (!g)
 		return false;
-	*g = (struct vt_model_thread_group){ .first_thread = i, .n_threads = 1, .idle = is_idle(t) };
+	*g = (struct vt_model_thread_group){ .first_thread = i,
+					     .n_threads = 1,
+					     .idle = is_idle(t) };
 	t->group = model->thread_groups.n - 1;
 	last[t->group] = i;
 	return vt_map_put(by_hash, key, t->group);

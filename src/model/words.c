@@ -33,10 +33,13 @@ void vt_words_verdict(struct vt_str *out, const struct vt_verdict *verdict, enum
 		add_holder(out, verdict);
 }
 
-void vt_words_waits(struct vt_str *out, const struct vt_waits *waits, enum vt_form form, enum vt_detail detail)
+void vt_words_waits(struct vt_str *out, const struct vt_waits *waits, enum vt_form form,
+		    enum vt_detail detail)
 {
 	const char *shared = waits->shared ? waits->shared : waits->detail;
-	const char *more = detail == VT_DETAIL_ALL ? waits->detail : detail == VT_DETAIL_SHARED ? shared : NULL;
+	const char *more = detail == VT_DETAIL_ALL    ? waits->detail :
+			   detail == VT_DETAIL_SHARED ? shared :
+							NULL;
 
 	if (waits->code == VT_WAITS_NONE || waits->code >= VT_N_WAITS)
 		return;

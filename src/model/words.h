@@ -39,6 +39,7 @@ extern const struct vt_words vt_words;
 
 /* Each adds nothing for a code of NONE. */
 void vt_words_verdict(struct vt_str *out, const struct vt_verdict *verdict, enum vt_form form);
-void vt_words_waits(struct vt_str *out, const struct vt_waits *waits, enum vt_form form, enum vt_detail detail);
+void vt_words_waits(struct vt_str *out, const struct vt_waits *waits, enum vt_form form,
+		    enum vt_detail detail);
 
 #endif

@@ -8,7 +8,8 @@ static const struct {
 	enum vt_verdict_code code;
 } verdicts[] = {
 	{ "waits for the GIL", VT_VERDICT_GIL },
-	{ "waits for the world to be started again (free-threaded Python)", VT_VERDICT_PYTHON_WORLD },
+	{ "waits for the world to be started again (free-threaded Python)",
+	  VT_VERDICT_PYTHON_WORLD },
 	{ "in Python's garbage collector", VT_VERDICT_PYTHON_GC },
 	{ "ran out of GPU memory, kept for vramtap watch", VT_VERDICT_OOM },
 	{ "in backward, waits for autograd's other threads", VT_VERDICT_BACKWARD_WAITS },
@@ -73,7 +74,10 @@ static const struct {
 	{ "idle jemalloc thread", VT_VERDICT_IDLE_JEMALLOC },
 };
 
-/* Behind ", for ". A text that ends with a dot, and the last one, go on with a function's name. The longer ones come first. */
+/*
+ * Behind ", for ". A text that ends with a dot, and the last one, go on with a function's name. The
+ * longer ones come first.
+ */
 static const struct {
 	const char *text;
 	enum vt_purpose purpose;
@@ -138,9 +142,11 @@ static bool read_purpose(const char *text, struct vt_verdict *verdict, struct vt
 		if (!begins(text, purposes[i].text))
 			continue;
 		verdict->purpose = purposes[i].purpose;
-		if (verdict->purpose != VT_PURPOSE_NCCL && verdict->purpose != VT_PURPOSE_TORCH_DISTRIBUTED)
+		if (verdict->purpose != VT_PURPOSE_NCCL &&
+		    verdict->purpose != VT_PURPOSE_TORCH_DISTRIBUTED)
 			return true;
-		verdict->for_function = vt_arena_strdup(arena, verdict->purpose == VT_PURPOSE_NCCL ? text : text + n);
+		verdict->for_function = vt_arena_strdup(
+			arena, verdict->purpose == VT_PURPOSE_NCCL ? text : text + n);
 		return verdict->for_function;
 	}
 	return true;
@@ -155,12 +161,16 @@ bool vt_verdict_of_0_1(const char *sentence, struct vt_arena *arena, struct vt_v
 		if (!strcmp(sentence, verdicts[i].sentence))
 			verdict->code = verdicts[i].code;
 	if (begins(sentence, "waits for the GIL"))
-		verdict->code = VT_VERDICT_GIL; /* "held by ..." goes on with what is different in each process */
+		/* "held by ..." goes on with what is different in each process */
+		verdict->code = VT_VERDICT_GIL;
 	if (verdict->code || !begins(sentence, "in "))
 		return true;
 	verdict->code = VT_VERDICT_IN_FUNCTION;
-	verdict->function = vt_arena_strndup(arena, sentence + 3, purpose ? (size_t)(purpose - sentence - 3) : strlen(sentence + 3));
-	return verdict->function && (!purpose || read_purpose(purpose + strlen(", for "), verdict, arena));
+	verdict->function =
+		vt_arena_strndup(arena, sentence + 3,
+				 purpose ? (size_t)(purpose - sentence - 3) : strlen(sentence + 3));
+	return verdict->function &&
+	       (!purpose || read_purpose(purpose + strlen(", for "), verdict, arena));
 }
 
 bool vt_waits_of_0_1(const char *sentence, struct vt_arena *arena, struct vt_waits *found)

@@ -2,9 +2,24 @@
 /* The words of model/words.h. Reword here: nothing reads them. */
 #include "model/words.h"
 
-#define IS(text) { { text, "is " text, "are " text } }
-#define VERB(verb, rest) { { verb "s" rest, verb "s" rest, verb rest } }
-#define IDLE(one, many) { { "idle " one, "is an idle " one, "are idle " many } }
+#define IS(text)                                      \
+	{                                             \
+		{                                     \
+			text, "is " text, "are " text \
+		}                                     \
+	}
+#define VERB(verb, rest)                                        \
+	{                                                       \
+		{                                               \
+			verb "s" rest, verb "s" rest, verb rest \
+		}                                               \
+	}
+#define IDLE(one, many)                                                  \
+	{                                                                \
+		{                                                        \
+			"idle " one, "is an idle " one, "are idle " many \
+		}                                                        \
+	}
 
 const struct vt_words vt_words = {
 	.verdicts = {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a process's driver calls are to be seen: through global offset tables, or through CUPTI, loaded or to be loaded.
+ * How a process's driver calls are to be seen: through global offset tables, or through CUPTI,
+ * loaded or to be loaded.
  *
- * CUPTI sees all of them, but is not used unless it is asked for, for it leaves marks (CUDA 13.0, driver 580, H200): the first
- * subscription starts a thread that stays and wakes now and then; every launch costs 0.2 us more while it lasts (3 %); and
- * PyTorch's profiler, where its first use falls into it, finds CUPTI taken and never looks again, also not after "off".
+ * CUPTI sees all of them, but is not used unless it is asked for, for it leaves marks (CUDA 13.0,
+ * driver 580, H200): the first subscription starts a thread that stays and wakes now and then;
+ * every launch costs 0.2 us more while it lasts (3 %); and PyTorch's profiler, where its first use
+ * falls into it, finds CUPTI taken and never looks again, also not after "off".
  */
 #include <stdio.h>
 
@@ -12,7 +14,8 @@
 #include "inject/recorder/cupti.h"
 #include "inject/recorder/got.h"
 
-void vt_record_configure_driver(struct vt_record_target *target, bool cupti, struct vt_recorder_config *config)
+void vt_record_configure_driver(struct vt_record_target *target, bool cupti,
+				struct vt_recorder_config *config)
 {
 	struct vt_target *t = &target->process;
 	size_t index = 0;
@@ -20,7 +23,8 @@ void vt_record_configure_driver(struct vt_record_target *target, bool cupti, str
 	config->use_cupti = cupti;
 	config->driver = vt_modules_by_name(&t->modules, "libcuda.so", &index) != NULL;
 	if (!config->driver) {
-		snprintf(target->no_driver, sizeof(target->no_driver), "the driver's library libcuda.so is not loaded");
+		snprintf(target->no_driver, sizeof(target->no_driver),
+			 "the driver's library libcuda.so is not loaded");
 		return;
 	}
 	if (cupti && !vt_recorder_cupti_find(&t->modules, &config->cupti))
@@ -35,8 +39,8 @@ void vt_record_configure_driver(struct vt_record_target *target, bool cupti, str
 	}
 }
 
-struct vt_error *vt_record_load_cupti(struct vt_record_target *target, struct vt_recorder_config *config,
-				      vt_record_call_fn *call)
+struct vt_error *vt_record_load_cupti(struct vt_record_target *target,
+				      struct vt_recorder_config *config, vt_record_call_fn *call)
 {
 	struct vt_target *t = &target->process;
 	struct vt_error *err;
@@ -69,9 +73,13 @@ void vt_record_explain_driver(struct vt_record_target *target)
 	else
 		snprintf(why, sizeof(why), "CUPTI refused with error %d", head->cupti_error);
 	if (head->driver_method == VT_DRIVER_GOT)
-		snprintf(target->no_driver, sizeof(target->no_driver),
-			 "%s; libraries with a CUDA runtime of their own (NCCL, cuBLAS), or loaded later, are not seen", why);
+		snprintf(
+			target->no_driver, sizeof(target->no_driver),
+			"%s; libraries with a CUDA runtime of their own (NCCL, cuBLAS), or loaded later, are not seen",
+			why);
 	else
-		snprintf(target->no_driver, sizeof(target->no_driver),
-			 "%s, and no library of it calls the driver through a table that could be changed", why);
+		snprintf(
+			target->no_driver, sizeof(target->no_driver),
+			"%s, and no library of it calls the driver through a table that could be changed",
+			why);
 }

@@ -19,10 +19,14 @@
 #define LATER_BUDGET_NS (5 * VT_NS_PER_S)
 #define FIRST_LOOK_MS 100
 #define LAST_LOOK_MS 5000
-/* How often the driver's calls are looked for anew where a CUDA runtime is: it may be one through which they cannot be seen. */
+/*
+ * How often the driver's calls are looked for anew where a CUDA runtime is: it may be one through
+ * which they cannot be seen.
+ */
 #define DRIVER_TRIES 5
 
-static void say(const struct vt_run_gate *gate, const struct vt_record_target *target, const char *text)
+static void say(const struct vt_run_gate *gate, const struct vt_record_target *target,
+		const char *text)
 {
 	const char *command = target->process.proc.name;
 	struct vt_str line = { 0 };
@@ -45,8 +49,11 @@ static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_
 
 	if (!gate->request.driver)
 		driver = "";
-	snprintf(text, sizeof(text), "is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s",
-		 (int)target->process.proc.pid, *driver ? " (driver: " : "", driver, *driver ? ")" : "");
+	snprintf(
+		text, sizeof(text),
+		"is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s",
+		(int)target->process.proc.pid, *driver ? " (driver: " : "", driver,
+		*driver ? ")" : "");
 	say(gate, target, text);
 }
 
@@ -57,7 +64,8 @@ static struct vt_error *forget(int fd)
 	return vt_gate_call(fd, VT_GATE_FORGET, NULL, vt_now_ns() + GATE_BUDGET_NS, &status);
 }
 
-static struct vt_error *record_at_gate(const struct vt_run_gate *gate, struct vt_record_target *target, pid_t pid, int fd)
+static struct vt_error *record_at_gate(const struct vt_run_gate *gate,
+				       struct vt_record_target *target, pid_t pid, int fd)
 {
 	VT_TRY(vt_record_open(target, pid, GATE_BUDGET_NS));
 	target->gate = fd;
@@ -72,7 +80,8 @@ struct missing {
 	bool driver;
 };
 
-static struct missing what_is_missing(const struct vt_run_gate *gate, const struct vt_record_target *target)
+static struct missing what_is_missing(const struct vt_run_gate *gate,
+				      const struct vt_record_target *target)
 {
 	return (struct missing){
 		.torch = !target->head->config.torch.object,
@@ -150,7 +159,8 @@ int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd)
 
 	if (!pass(gate, pid, fd, &missing))
 		return 1;
-	for (int ms = FIRST_LOOK_MS; (missing.torch || missing.driver) && pause_for(gate, ms) && !kill(pid, 0);
+	for (int ms = FIRST_LOOK_MS;
+	     (missing.torch || missing.driver) && pause_for(gate, ms) && !kill(pid, 0);
 	     ms = ms < LAST_LOOK_MS ? ms * 2 : ms) {
 		bool torch = missing.torch && has_library(pid, "libc10_cuda");
 		bool driver = missing.driver && tries > 0 && has_library(pid, "libcudart");

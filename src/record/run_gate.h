@@ -12,12 +12,13 @@ struct vt_run_gate {
 	struct vt_record_request request;
 	bool children; /* processes that it starts are recorded as well */
 	bool quiet;
-	int life;      /* a pipe that ends with vramtap run */
+	int life; /* a pipe that ends with vramtap run */
 };
 
 /*
- * Switches recording on in a process that waits at the gate, lets it go on, and stays until PyTorch's allocator is recorded too, or
- * the process or vramtap run has ended. Runs in a process of its own. Returns the exit status for it: 0 it is recorded.
+ * Switches recording on in a process that waits at the gate, lets it go on, and stays until
+ * PyTorch's allocator is recorded too, or the process or vramtap run has ended. Runs in a process
+ * of its own. Returns the exit status for it: 0 it is recorded.
  */
 int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd);
 

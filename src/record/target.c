@@ -62,7 +62,10 @@ void vt_record_close(struct vt_record_target *target)
 	free(target->got);
 }
 
-/* In a child the head is a copy of the parent's, and only this word knows: the kernel gave the child a zero in its place. */
+/*
+ * In a child the head is a copy of the parent's, and only this word knows: the kernel gave the
+ * child a zero in its place.
+ */
 static bool looks_inherited(const struct vt_record_target *target)
 {
 	uint32_t live = 0;
@@ -108,16 +111,21 @@ bool vt_record_is_on(const struct vt_record_target *target)
 {
 	if (!target->resident || target->head->state == VT_RECORDER_OFF || target->inherited)
 		return false;
-	/* One of another version, out of which the hooks were taken, cannot be told that it is off. */
-	return vt_resident_is_own(target->resident) || vt_record_count_hooks(target, target->head, VT_HOOK_OURS);
+	/*
+	 * One of another version, out of which the hooks were taken, cannot be told that it is off.
+	 */
+	return vt_resident_is_own(target->resident) ||
+	       vt_record_count_hooks(target, target->head, VT_HOOK_OURS);
 }
 
-size_t vt_record_count_hooks(const struct vt_record_target *target, const struct vt_recorder_head *head, enum vt_hook_state state)
+size_t vt_record_count_hooks(const struct vt_record_target *target,
+			     const struct vt_recorder_head *head, enum vt_hook_state state)
 {
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < head->n_hooks; i++)
-		n += head->hooks[i].where && vt_recorder_hook_state(&head->hooks[i], target->process.mem) == state;
+		n += head->hooks[i].where &&
+		     vt_recorder_hook_state(&head->hooks[i], target->process.mem) == state;
 	return n;
 }
 
@@ -129,7 +137,10 @@ static void explain(char text[256], struct vt_error *err)
 	vt_error_destroy(err);
 }
 
-/* The vptr that PyTorch gave its allocator: while the recorder's stands there, the one that it has noted. */
+/*
+ * The vptr that PyTorch gave its allocator: while the recorder's stands there, the one that it has
+ * noted.
+ */
 static uint64_t original_vptr(struct vt_record_target *target, uint64_t object)
 {
 	uint64_t vptr = 0;
@@ -145,9 +156,12 @@ static uint64_t original_vptr(struct vt_record_target *target, uint64_t object)
 static void configure_torch(struct vt_record_target *target, struct vt_recorder_torch *torch)
 {
 	static const char *const why[] = {
-		[VT_TORCH_ABSENT] = "PyTorch is not loaded; once it is, vramtap record PID on adds it",
-		[VT_TORCH_UNUSED] = "PyTorch's CUDA allocator is not set up yet; once it is, vramtap record PID on adds it",
-		[VT_TORCH_ASYNC] = "PyTorch uses its cudaMallocAsync backend; its allocations are those of the driver",
+		[VT_TORCH_ABSENT] =
+			"PyTorch is not loaded; once it is, vramtap record PID on adds it",
+		[VT_TORCH_UNUSED] =
+			"PyTorch's CUDA allocator is not set up yet; once it is, vramtap record PID on adds it",
+		[VT_TORCH_ASYNC] =
+			"PyTorch uses its cudaMallocAsync backend; its allocations are those of the driver",
 		[VT_TORCH_PLUGGABLE] = "PyTorch uses a pluggable allocator, not its own",
 	};
 	struct vt_target *t = &target->process;
@@ -156,13 +170,16 @@ static void configure_torch(struct vt_record_target *target, struct vt_recorder_
 
 	vt_progress("looking for PyTorch's allocator");
 	vt_target_find_torch(t, &found);
-	if (!found.allocator || found.backend == VT_TORCH_ASYNC || found.backend == VT_TORCH_PLUGGABLE) {
+	if (!found.allocator || found.backend == VT_TORCH_ASYNC ||
+	    found.backend == VT_TORCH_PLUGGABLE) {
 		bool known = found.backend < sizeof(why) / sizeof(why[0]) && why[found.backend];
 
-		snprintf(target->no_torch, sizeof(target->no_torch), "%s", known ? why[found.backend] : found.why);
+		snprintf(target->no_torch, sizeof(target->no_torch), "%s",
+			 known ? why[found.backend] : found.why);
 		return;
 	}
-	err = vt_torch_slots(&t->modules, &t->maps, t->mem, &found, original_vptr(target, found.allocator), torch);
+	err = vt_torch_slots(&t->modules, &t->maps, t->mem, &found,
+			     original_vptr(target, found.allocator), torch);
 	if (err)
 		explain(target->no_torch, err);
 }
@@ -206,13 +223,15 @@ static void configure_imports(struct vt_record_target *target, struct vt_recorde
 		uint64_t *field = (uint64_t *)((char *)imports + imports_table[i].field);
 
 		if (!*field)
-			*field = vt_modules_symbol(&target->process.modules, imports_table[i].prefix, imports_table[i].name);
+			*field = vt_modules_symbol(&target->process.modules,
+						   imports_table[i].prefix, imports_table[i].name);
 	}
 	find_main_stack(target, imports);
 	imports->pthread_tid = VT_PTHREAD_TID;
 }
 
-static struct vt_error *find_python(struct vt_record_target *target, struct vt_recorder_python *layout)
+static struct vt_error *find_python(struct vt_record_target *target,
+				    struct vt_recorder_python *layout)
 {
 	struct vt_target *t = &target->process;
 	struct vt_python python = { 0 };
@@ -235,7 +254,8 @@ static void configure_python(struct vt_record_target *target, struct vt_recorder
 		config->python_layout = layout;
 }
 
-static void configure(struct vt_record_target *target, const struct vt_record_request *request, struct vt_recorder_config *config)
+static void configure(struct vt_record_target *target, const struct vt_record_request *request,
+		      struct vt_recorder_config *config)
 {
 	*config = (struct vt_recorder_config){
 		.python = request->python,
@@ -266,7 +286,8 @@ static struct vt_error *start_helper(struct vt_record_target *target, bool to_lo
 	if (target->helper || target->gate >= 0)
 		return NULL;
 	vt_progress("getting inside the process");
-	VT_TRY(vt_helper_create(&t->proc, &t->modules, t->live, &options, &timing, &target->helper));
+	VT_TRY(vt_helper_create(&t->proc, &t->modules, t->live, &options, &timing,
+				&target->helper));
 	vt_cuda_imports(&t->modules, &vt_helper_shared(target->helper)->imports);
 	return NULL;
 }
@@ -290,8 +311,10 @@ static struct vt_error *load(struct vt_record_target *target)
 	VT_TRY(vt_record_look(target));
 	own = vt_resident_own(target->residents, target->n_residents);
 	if (!own)
-		return vt_error_create(VT_ERR_NOTFOUND, "the recorder was loaded, but is not to be found in process %d",
-				       (int)t->proc.pid);
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"the recorder was loaded, but is not to be found in process %d",
+			(int)t->proc.pid);
 	return choose(target, own);
 }
 
@@ -303,49 +326,65 @@ static struct vt_error *refused(uint32_t status)
 		[VT_RECORDER_NO_MEMORY] = "there is no memory for it",
 		[VT_RECORDER_BAD] = "it does not understand what it is told",
 		[VT_RECORDER_IN_USE] = "a thread stands still inside it",
-		[VT_RECORDER_OLD_KERNEL] = "the kernel is too old (it needs MADV_WIPEONFORK, of Linux 4.14)",
+		[VT_RECORDER_OLD_KERNEL] =
+			"the kernel is too old (it needs MADV_WIPEONFORK, of Linux 4.14)",
 	};
-	const char *text = status < sizeof(why) / sizeof(why[0]) && why[status] ? why[status] : "for an unknown reason";
+	const char *text = status < sizeof(why) / sizeof(why[0]) && why[status] ?
+				   why[status] :
+				   "for an unknown reason";
 
-	return vt_error_create(status == VT_RECORDER_BUSY ? VT_ERR_BUSY : VT_ERR_NOTFOUND, "the recorder refused: %s", text);
+	return vt_error_create(status == VT_RECORDER_BUSY ? VT_ERR_BUSY : VT_ERR_NOTFOUND,
+			       "the recorder refused: %s", text);
 }
 
-static struct vt_error *call(struct vt_record_target *target, enum vt_recorder_op op, const struct vt_recorder_config *config)
+static struct vt_error *call(struct vt_record_target *target, enum vt_recorder_op op,
+			     const struct vt_recorder_config *config)
 {
 	uint32_t status;
 
 	if (target->gate >= 0)
 		VT_TRY(vt_gate_call(target->gate, op, config, deadline(target), &status));
 	else
-		VT_TRY(vt_recorder_call(target->helper, target->resident, op, config, deadline(target), &status));
+		VT_TRY(vt_recorder_call(target->helper, target->resident, op, config,
+					deadline(target), &status));
 	return status == VT_RECORDER_OK ? NULL : refused(status);
 }
 
-/* CUPTI, on its first use, waits in the process until the GPU has done all that it was given (SAFETY.md). */
-static struct vt_error *explain_waiting(struct vt_error *err, const struct vt_recorder_config *config)
+/*
+ * CUPTI, on its first use, waits in the process until the GPU has done all that it was given
+ * (SAFETY.md).
+ */
+static struct vt_error *explain_waiting(struct vt_error *err,
+					const struct vt_recorder_config *config)
 {
 	if (!err || err->code != VT_ERR_TIMEOUT || !config->use_cupti)
 		return err;
-	return vt_error_prefix(err, "CUPTI waits until the GPU has done what it was given, and launches of kernels wait as long; without "
-				    "--cupti nothing waits");
+	return vt_error_prefix(
+		err,
+		"CUPTI waits until the GPU has done what it was given, and launches of kernels wait as long; without "
+		"--cupti nothing waits");
 }
 
 static struct vt_error *other_version(const struct vt_record_target *target)
 {
-	return vt_error_create(VT_ERR_BUSY,
-			       "the recorder of another version of vramtap is on; vramtap record %d off switches it off",
-			       (int)target->process.proc.pid);
+	return vt_error_create(
+		VT_ERR_BUSY,
+		"the recorder of another version of vramtap is on; vramtap record %d off switches it off",
+		(int)target->process.proc.pid);
 }
 
-static bool same_request(const struct vt_recorder_head *head, const struct vt_record_request *request)
+static bool same_request(const struct vt_recorder_head *head,
+			 const struct vt_record_request *request)
 {
 	return !head->python == !request->python && !head->native == !request->native &&
-	       !head->config.use_cupti == !request->cupti && head->max_memory == request->max_memory &&
+	       !head->config.use_cupti == !request->cupti &&
+	       head->max_memory == request->max_memory &&
 	       head->sample_bytes == request->sample_bytes;
 }
 
 /* It is on: PyTorch or the driver may have come later, or another tool may have left CUPTI. */
-static struct vt_error *on_again(struct vt_record_target *target, const struct vt_record_request *request,
+static struct vt_error *on_again(struct vt_record_target *target,
+				 const struct vt_record_request *request,
 				 struct vt_recorder_config *config)
 {
 	bool torch = !target->head->config.torch.object && config->torch.object;
@@ -355,8 +394,10 @@ static struct vt_error *on_again(struct vt_record_target *target, const struct v
 	if (!vt_resident_is_own(target->resident))
 		return other_version(target);
 	if (!same_request(target->head, request))
-		return vt_error_create(VT_ERR_BUSY, "it records already, with other settings; vramtap record %d off ends that",
-				       (int)target->process.proc.pid);
+		return vt_error_create(
+			VT_ERR_BUSY,
+			"it records already, with other settings; vramtap record %d off ends that",
+			(int)target->process.proc.pid);
 	if (!torch && !driver)
 		return NULL;
 	VT_TRY(start_helper(target, false));
@@ -379,11 +420,14 @@ bool vt_record_was_unhooked(const struct vt_record_target *target)
 
 static struct vt_error *nothing_to_record(const struct vt_record_target *target)
 {
-	return vt_error_create(VT_ERR_NOTFOUND, "there is nothing to record: %s; and the driver's allocations: %s", target->no_torch,
-			       target->no_driver[0] ? target->no_driver : "its calls cannot be seen");
+	return vt_error_create(
+		VT_ERR_NOTFOUND, "there is nothing to record: %s; and the driver's allocations: %s",
+		target->no_torch,
+		target->no_driver[0] ? target->no_driver : "its calls cannot be seen");
 }
 
-struct vt_error *vt_record_on(struct vt_record_target *target, const struct vt_record_request *request)
+struct vt_error *vt_record_on(struct vt_record_target *target,
+			      const struct vt_record_request *request)
 {
 	struct vt_recorder_config config;
 
@@ -427,15 +471,19 @@ struct vt_error *vt_record_complete(struct vt_record_target *target)
 
 /* ---- off ---- */
 
-/* Back to what it was, if it still is ours. All threads stand still, so that none sees half of it. */
+/*
+ * Back to what it was, if it still is ours. All threads stand still, so that none sees half of it.
+ */
 static void write_back(struct vt_record_target *target, const struct vt_recorder_hook *hook)
 {
 	const struct vt_resident *resident = target->resident;
 
-	if (!hook->where || hook->where % 8 || vt_recorder_hook_state(hook, target->process.mem) != VT_HOOK_OURS ||
+	if (!hook->where || hook->where % 8 ||
+	    vt_recorder_hook_state(hook, target->process.mem) != VT_HOOK_OURS ||
 	    hook->ours < resident->base || hook->ours >= resident->end)
 		return;
-	vt_error_destroy(vt_live_write(target->process.live, hook->where, &hook->original, sizeof(hook->original)));
+	vt_error_destroy(vt_live_write(target->process.live, hook->where, &hook->original,
+				       sizeof(hook->original)));
 	vt_fault_point("record.unhooked");
 }
 
@@ -470,7 +518,8 @@ static struct vt_error *off_inside(struct vt_record_target *target)
 	if (target->resident->abi != VT_RECORDER_ABI)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "it is of another version");
 	VT_TRY(start_helper(target, false));
-	VT_TRY(vt_recorder_call(target->helper, target->resident, VT_RECORD_OFF, NULL, deadline(target), &status));
+	VT_TRY(vt_recorder_call(target->helper, target->resident, VT_RECORD_OFF, NULL,
+				deadline(target), &status));
 	return status == VT_RECORDER_OK || status == VT_RECORDER_BUSY ? NULL : refused(status);
 }
 
@@ -498,7 +547,9 @@ struct vt_error *vt_record_off(struct vt_record_target *target, uint64_t *kept)
 
 		if (err || vt_record_count_hooks(target, before, VT_HOOK_OURS)) {
 			vt_error_destroy(why);
-			return err ? err : vt_error_create(VT_ERR_NOTFOUND, "not all hooks could be taken out");
+			return err ? err :
+				     vt_error_create(VT_ERR_NOTFOUND,
+						     "not all hooks could be taken out");
 		}
 	}
 	if (why)

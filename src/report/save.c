@@ -8,8 +8,9 @@
 
 #include "base/cleanup.h"
 
-static struct vt_error *write_to(vt_write_fn *write, const void *what, const struct vt_writer_options *options,
-				 const char *path, const char *mode)
+static struct vt_error *write_to(vt_write_fn *write, const void *what,
+				 const struct vt_writer_options *options, const char *path,
+				 const char *mode)
 {
 	FILE *file = fopen(path, mode);
 
@@ -23,7 +24,8 @@ static struct vt_error *write_to(vt_write_fn *write, const void *what, const str
 	return err;
 }
 
-struct vt_error *vt_save(vt_write_fn *write, const void *what, const struct vt_writer_options *options, const char *path)
+struct vt_error *vt_save(vt_write_fn *write, const void *what,
+			 const struct vt_writer_options *options, const char *path)
 {
 	VT_FREE char *temporary = NULL;
 	struct stat st;

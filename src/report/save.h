@@ -11,6 +11,7 @@
  * is replaced in this way; vramtap writes directly to a device, a pipe or a link (a rename over
  * /dev/null would put a file in its place).
  */
-struct vt_error *vt_save(vt_write_fn *write, const void *what, const struct vt_writer_options *options, const char *path);
+struct vt_error *vt_save(vt_write_fn *write, const void *what,
+			 const struct vt_writer_options *options, const char *path);
 
 #endif

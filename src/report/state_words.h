@@ -8,9 +8,9 @@
 
 #include "model/model.h"
 
-const char *vt_allocator_state_code(enum vt_allocator_state state);   /* "not-loaded" */
-const char *vt_allocator_state_words(enum vt_allocator_state state);  /* "not loaded" */
-const char *vt_recording_code(enum vt_recording recording);           /* "other-version" */
-const char *vt_recording_words(enum vt_recording recording);          /* "other version" */
+const char *vt_allocator_state_code(enum vt_allocator_state state);  /* "not-loaded" */
+const char *vt_allocator_state_words(enum vt_allocator_state state); /* "not loaded" */
+const char *vt_recording_code(enum vt_recording recording);          /* "other-version" */
+const char *vt_recording_words(enum vt_recording recording);         /* "other version" */
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers print a finished model. They compute nothing and escape every string that came from the target. */
+/*
+ * Writers print a finished model. They compute nothing and escape every string that came from the
+ * target.
+ */
 #ifndef VT_REPORT_WRITER_H
 #define VT_REPORT_WRITER_H
 
@@ -35,11 +38,11 @@ struct vt_writer_hints {
 extern const struct vt_writer_hints vt_hints_command_line; /* report/text/line.c */
 
 struct vt_writer_options {
-	int columns;      /* of the terminal; 0: 100 */
+	int columns; /* of the terminal; 0: 100 */
 	bool colour;
-	bool ascii;       /* no box or block characters: the locale or terminal is not UTF-8 */
-	bool all_blocks;  /* --blocks */
-	bool all_sites;   /* --sites */
+	bool ascii;      /* no box or block characters: the locale or terminal is not UTF-8 */
+	bool all_blocks; /* --blocks */
+	bool all_sites;  /* --sites */
 	enum vt_threads_shown threads;
 	const struct vt_writer_hints *hints; /* NULL: of the command line */
 };
@@ -49,7 +52,8 @@ struct vt_writer_options {
  * this one type: what saves, pages or names files need not know what it writes. Fails only
  * with VT_ERR_OS (write error) or VT_ERR_NOMEM.
  */
-typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_options *options, FILE *out);
+typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_options *options,
+				     FILE *out);
 
 /* Of a struct vt_model. */
 vt_write_fn vt_write_report_text;
@@ -69,7 +73,10 @@ struct vt_stacks_document {
 	struct timespec when;
 };
 
-/* Of a struct vt_model: where the threads of one process are, without what a report says about memory. */
+/*
+ * Of a struct vt_model: where the threads of one process are, without what a report says about
+ * memory.
+ */
 vt_write_fn vt_write_stacks_text;
 
 /* Of a struct vt_stacks_document: all processes, those with errors too. */

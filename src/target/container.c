@@ -12,7 +12,10 @@ static bool is_hex(const char *text, size_t n)
 	return true;
 }
 
-/* What container engines put before the id in the name of a systemd scope: docker-ID.scope, cri-containerd-ID.scope ... */
+/*
+ * What container engines put before the id in the name of a systemd scope: docker-ID.scope,
+ * cri-containerd-ID.scope ...
+ */
 static const char *const scope_prefixes[] = {
 	"docker-", "libpod-", "cri-containerd-", "crio-", "containerd-", "nerdctl-",
 };
@@ -49,16 +52,19 @@ static bool id_of_component(const char *name, size_t n, char *id, size_t size)
 	return true;
 }
 
-static bool id_of_named_parent(const char *parent, size_t parent_n, const char *name, size_t n, char *id, size_t size)
+static bool id_of_named_parent(const char *parent, size_t parent_n, const char *name, size_t n,
+			       char *id, size_t size)
 {
 	static const char payload[] = "lxc.payload.";
 
 	if (n > sizeof(payload) - 1 && !strncmp(name, payload, sizeof(payload) - 1)) {
-		snprintf(id, size, "%.*s", (int)(n - (sizeof(payload) - 1)), name + sizeof(payload) - 1);
+		snprintf(id, size, "%.*s", (int)(n - (sizeof(payload) - 1)),
+			 name + sizeof(payload) - 1);
 		return true;
 	}
 	for (size_t i = 0; i < sizeof(named_parents) / sizeof(named_parents[0]); i++) {
-		if (parent_n == strlen(named_parents[i]) && !strncmp(parent, named_parents[i], parent_n)) {
+		if (parent_n == strlen(named_parents[i]) &&
+		    !strncmp(parent, named_parents[i], parent_n)) {
 			snprintf(id, size, "%.*s", (int)n, name);
 			return true;
 		}
@@ -66,7 +72,10 @@ static bool id_of_named_parent(const char *parent, size_t parent_n, const char *
 	return false;
 }
 
-/* The innermost container in one path; nested ones (kind, docker in docker) end with the one that holds the process. */
+/*
+ * The innermost container in one path; nested ones (kind, docker in docker) end with the one that
+ * holds the process.
+ */
 static void id_of_path(const char *path, size_t len, char *id, size_t size)
 {
 	const char *parent = "";
@@ -93,7 +102,8 @@ bool vt_container_of_cgroup(char *text, char *id, size_t size)
 	char *save = NULL;
 
 	id[0] = '\0';
-	for (char *line = strtok_r(text, "\n", &save); line && !id[0]; line = strtok_r(NULL, "\n", &save)) {
+	for (char *line = strtok_r(text, "\n", &save); line && !id[0];
+	     line = strtok_r(NULL, "\n", &save)) {
 		char *colon = strchr(line, ':');
 		char *path = colon ? strchr(colon + 1, ':') : NULL;
 

@@ -47,7 +47,8 @@ static bool is_vdso(const struct vt_map_entry *entry)
 
 static bool is_same_file(const struct vt_map_entry *a, const struct vt_map_entry *b)
 {
-	return a->inode && a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+	return a->inode && a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor;
 }
 
 /*
@@ -129,7 +130,8 @@ static struct vt_error *find_modules(struct vt_modules *modules)
 	return NULL;
 }
 
-struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files, const struct vt_maps *maps)
+struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files,
+				       const struct vt_maps *maps)
 {
 	struct vt_modules fresh = { .maps = maps, .files = files, .budget = MAX_COPIED };
 	struct vt_error *err = find_modules(&fresh);
@@ -226,7 +228,10 @@ static const void *bytes_at(const struct vt_module *module, uint64_t offset, uin
 	return module->image + offset;
 }
 
-/* A copy of the n-th program header; false when there is none. Copies, since files may be laid out unaligned. */
+/*
+ * A copy of the n-th program header; false when there is none. Copies, since files may be laid out
+ * unaligned.
+ */
 static bool program_header(const struct vt_module *module, unsigned int n, Elf64_Phdr *phdr)
 {
 	const Elf64_Ehdr *ehdr = bytes_at(module, 0, sizeof(*ehdr));
@@ -246,19 +251,22 @@ static bool is_elf64(const struct vt_module *module)
 {
 	const Elf64_Ehdr *ehdr = bytes_at(module, 0, sizeof(*ehdr));
 
-	return ehdr && !memcmp(ehdr->e_ident, ELFMAG, SELFMAG) && ehdr->e_ident[EI_CLASS] == ELFCLASS64 &&
-	       ehdr->e_ident[EI_DATA] == ELFDATA2LSB && ehdr->e_machine == EM_X86_64 &&
-	       (ehdr->e_type == ET_DYN || ehdr->e_type == ET_EXEC);
+	return ehdr && !memcmp(ehdr->e_ident, ELFMAG, SELFMAG) &&
+	       ehdr->e_ident[EI_CLASS] == ELFCLASS64 && ehdr->e_ident[EI_DATA] == ELFDATA2LSB &&
+	       ehdr->e_machine == EM_X86_64 && (ehdr->e_type == ET_DYN || ehdr->e_type == ET_EXEC);
 }
 
-/* The offset in the file of an address in the file, with at least one byte behind it; false when it has none. */
+/*
+ * The offset in the file of an address in the file, with at least one byte behind it; false when it
+ * has none.
+ */
 static bool offset_of(const struct vt_module *module, uint64_t vaddr, uint64_t *offset)
 {
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; program_header(module, i, &phdr); i++) {
-		if (phdr.p_type == PT_LOAD && vaddr >= phdr.p_vaddr && vaddr - phdr.p_vaddr < phdr.p_filesz &&
-		    phdr.p_offset <= module->image_size) {
+		if (phdr.p_type == PT_LOAD && vaddr >= phdr.p_vaddr &&
+		    vaddr - phdr.p_vaddr < phdr.p_filesz && phdr.p_offset <= module->image_size) {
 			*offset = phdr.p_offset + (vaddr - phdr.p_vaddr);
 			return *offset < module->image_size;
 		}
@@ -266,7 +274,8 @@ static bool offset_of(const struct vt_module *module, uint64_t vaddr, uint64_t *
 	return false;
 }
 
-bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset, uint64_t *room)
+bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t *offset,
+			uint64_t *room)
 {
 	Elf64_Phdr phdr;
 
@@ -283,17 +292,20 @@ bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t
 }
 
 /*
- * Which PT_LOAD segment this mapping shows; false when none. The loader maps whole pages, so a page of the file in which
- * two segments meet is mapped twice and only the flags tell which is which.
+ * Which PT_LOAD segment this mapping shows; false when none. The loader maps whole pages, so a page
+ * of the file in which two segments meet is mapped twice and only the flags tell which is which.
  */
-static bool find_segment(const struct vt_module *module, const struct vt_map_entry *entry, Elf64_Phdr *found)
+static bool find_segment(const struct vt_module *module, const struct vt_map_entry *entry,
+			 Elf64_Phdr *found)
 {
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; program_header(module, i, &phdr); i++) {
-		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X) || phdr.p_filesz > module->image_size)
+		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X) ||
+		    phdr.p_filesz > module->image_size)
 			continue;
-		if ((phdr.p_offset & ~(PAGE - 1)) <= entry->offset && entry->offset < phdr.p_offset + phdr.p_filesz) {
+		if ((phdr.p_offset & ~(PAGE - 1)) <= entry->offset &&
+		    entry->offset < phdr.p_offset + phdr.p_filesz) {
 			*found = phdr;
 			return true;
 		}
@@ -304,7 +316,8 @@ static bool find_segment(const struct vt_module *module, const struct vt_map_ent
 /* bias from the executable mapping of the module that shows an executable segment. */
 static bool find_bias(const struct vt_maps *maps, struct vt_module *module)
 {
-	const struct vt_map_entry *entry = vt_maps_find(maps, module->start), *end = maps->entries.data + maps->entries.n;
+	const struct vt_map_entry *entry = vt_maps_find(maps, module->start),
+				  *end = maps->entries.data + maps->entries.n;
 
 	for (; entry && entry < end; entry++) {
 		Elf64_Phdr phdr;
@@ -315,7 +328,10 @@ static bool find_bias(const struct vt_maps *maps, struct vt_module *module)
 			break;
 		if (!find_segment(module, entry, &phdr))
 			continue;
-		/* entry->start shows offset entry->offset, which has address p_vaddr + (offset - p_offset) in the file. */
+		/*
+		 * entry->start shows offset entry->offset, which has address p_vaddr + (offset -
+		 * p_offset) in the file.
+		 */
 		module->bias = entry->start - (phdr.p_vaddr + (entry->offset - phdr.p_offset));
 		return module->bias % PAGE == 0;
 	}
@@ -327,12 +343,14 @@ static void find_build_id(struct vt_module *module)
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; !module->build_id_len && program_header(module, i, &phdr); i++) {
-		const uint8_t *notes = phdr.p_type == PT_NOTE ? bytes_at(module, phdr.p_offset, phdr.p_filesz) : NULL;
+		const uint8_t *notes = phdr.p_type == PT_NOTE ?
+					       bytes_at(module, phdr.p_offset, phdr.p_filesz) :
+					       NULL;
 
 		/* Notes with 8-byte alignment (.note.gnu.property) have a segment of their own. */
 		if (notes)
-			module->build_id_len =
-				vt_build_id_in_notes(notes, phdr.p_filesz, phdr.p_align == 8 ? 8 : 4, module->build_id);
+			module->build_id_len = vt_build_id_in_notes(
+				notes, phdr.p_filesz, phdr.p_align == 8 ? 8 : 4, module->build_id);
 	}
 }
 
@@ -342,7 +360,8 @@ static bool map_file(struct vt_module *module, int fd)
 {
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > MAX_FILE_SIZE)
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
+	    (uint64_t)st.st_size > MAX_FILE_SIZE)
 		return false;
 
 	void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -355,7 +374,8 @@ static bool map_file(struct vt_module *module, int fd)
 }
 
 /* Whether the file that was opened is the right one; if so the module has it. */
-static bool try_file(struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry, int fd)
+static bool try_file(struct vt_modules *modules, struct vt_module *module,
+		     const struct vt_map_entry *entry, int fd)
 {
 	module->fd = fd;
 	if (fd >= 0 && map_file(module, fd)) {
@@ -369,7 +389,8 @@ static bool try_file(struct vt_modules *modules, struct vt_module *module, const
 	return false;
 }
 
-static bool open_file(struct vt_modules *modules, struct vt_module *module, const struct vt_map_entry *entry)
+static bool open_file(struct vt_modules *modules, struct vt_module *module,
+		      const struct vt_map_entry *entry)
 {
 	for (unsigned int n = 0;; n++) {
 		int fd = modules->files->ops->candidate(modules->files, module, entry, n);
@@ -382,7 +403,8 @@ static bool open_file(struct vt_modules *modules, struct vt_module *module, cons
 }
 
 /* The index in maps of the module's first mapping. */
-static const struct vt_map_entry *first_entry(const struct vt_modules *modules, const struct vt_module *module)
+static const struct vt_map_entry *first_entry(const struct vt_modules *modules,
+					      const struct vt_module *module)
 {
 	return vt_maps_find(modules->maps, module->start);
 }
@@ -406,8 +428,8 @@ static bool is_wanted(const struct vt_map_entry *entry, const struct vt_map_entr
  * a core that may be all but the first page of a library with hundreds of megabytes. Unreadable
  * parts count against the budget too, so that the copying is bounded.
  */
-static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len, uint8_t *buffer, size_t step,
-			 uint64_t *budget)
+static void copy_mapping(struct vt_memsrc *src, uint64_t addr, uint8_t *to, uint64_t len,
+			 uint8_t *buffer, size_t step, uint64_t *budget)
 {
 	while (len > 0) {
 		size_t n = len < step ? (size_t)len : step;
@@ -445,12 +467,15 @@ static bool image_from_memory(struct vt_modules *modules, struct vt_module *modu
 	if (size == 0 || !memory || !buffer)
 		return false;
 	/* Mostly a hole: pages appear as they are filled. */
-	image = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	for (entry = first; image != MAP_FAILED && entry < all_end && entry->start < module->end; entry++) {
+	image = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	for (entry = first; image != MAP_FAILED && entry < all_end && entry->start < module->end;
+	     entry++) {
 		uint64_t len = entry->end - entry->start;
 
 		if (is_wanted(entry, first))
-			copy_mapping(memory, entry->start, image + entry->offset, len, buffer, COPY_STEP, &budget);
+			copy_mapping(memory, entry->start, image + entry->offset, len, buffer,
+				     COPY_STEP, &budget);
 	}
 	if (image == MAP_FAILED)
 		return false;
@@ -467,13 +492,16 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 	if (module->opened) {
 		if (module->image)
 			return NULL;
-		return vt_error_create(module->bad ? VT_ERR_FORMAT : VT_ERR_NOTFOUND, "%s: %s", module->path,
-				       module->bad ? "not an ELF file for x86-64, or damaged" : "cannot be opened");
+		return vt_error_create(module->bad ? VT_ERR_FORMAT : VT_ERR_NOTFOUND, "%s: %s",
+				       module->path,
+				       module->bad ? "not an ELF file for x86-64, or damaged" :
+						     "cannot be opened");
 	}
 	if (!entry)
 		return vt_error_create(VT_ERR_NOTFOUND, "%s: not mapped", module->path);
 	module->opened = true;
-	if ((is_vdso(entry) || !open_file(modules, module, entry)) && !image_from_memory(modules, module))
+	if ((is_vdso(entry) || !open_file(modules, module, entry)) &&
+	    !image_from_memory(modules, module))
 		return vt_module_open(modules, module);
 	if (!is_elf64(module) || !find_bias(modules->maps, module)) {
 		close_module(module);
@@ -504,14 +532,15 @@ struct dynamic {
 };
 
 /*
- * glibc's loader adds the bias to addresses in .dynamic, so that an image from memory may hold either; in a file they are
- * addresses of the file.
+ * glibc's loader adds the bias to addresses in .dynamic, so that an image from memory may hold
+ * either; in a file they are addresses of the file.
  */
 static bool table_at(const struct vt_module *module, uint64_t value, uint64_t *offset)
 {
 	if (offset_of(module, value, offset))
 		return true;
-	return module->fd < 0 && value > module->bias && offset_of(module, value - module->bias, offset);
+	return module->fd < 0 && value > module->bias &&
+	       offset_of(module, value - module->bias, offset);
 }
 
 static bool find_phdr(const struct vt_module *module, uint32_t type, Elf64_Phdr *phdr)
@@ -531,7 +560,8 @@ static bool read_dynamic(const struct vt_module *module, struct dynamic *dynamic
 		return false;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
 		const void *p = phdr.p_offset <= module->image_size ?
-					bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn)) :
+					bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn),
+						 sizeof(Elf64_Dyn)) :
 					NULL;
 		Elf64_Dyn dyn;
 		uint64_t *table = NULL;
@@ -571,23 +601,27 @@ static bool read_dynamic(const struct vt_module *module, struct dynamic *dynamic
 /* glibc's loader adds the bias to some of the addresses in place, and keeps DT_DEBUG for itself. */
 static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t bias)
 {
-	return file->d_tag == memory->d_tag && (file->d_tag == DT_DEBUG || file->d_un.d_val == memory->d_un.d_val ||
-						file->d_un.d_val + bias == memory->d_un.d_val);
+	return file->d_tag == memory->d_tag &&
+	       (file->d_tag == DT_DEBUG || file->d_un.d_val == memory->d_un.d_val ||
+		file->d_un.d_val + bias == memory->d_un.d_val);
 }
 
 /* `n` relocations, from number first on: those of addresses that do not change any more. */
-static enum vt_comparison same_relocations(const struct vt_module *module, uint64_t table, uint64_t first, uint64_t n, const Elf64_Phdr *relro,
-			     struct vt_memsrc *memory)
+static enum vt_comparison same_relocations(const struct vt_module *module, uint64_t table,
+					   uint64_t first, uint64_t n, const Elf64_Phdr *relro,
+					   struct vt_memsrc *memory)
 {
 	for (uint64_t i = first; i < first + n; i++) {
-		const void *p = bytes_at(module, table + i * sizeof(Elf64_Rela), sizeof(Elf64_Rela));
+		const void *p =
+			bytes_at(module, table + i * sizeof(Elf64_Rela), sizeof(Elf64_Rela));
 		Elf64_Rela rela;
 		uint64_t value;
 
 		if (!p)
 			return VT_DIFFERENT;
 		memcpy(&rela, p, sizeof(rela));
-		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE || rela.r_offset < relro->p_vaddr ||
+		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE ||
+		    rela.r_offset < relro->p_vaddr ||
 		    rela.r_offset - relro->p_vaddr >= relro->p_memsz)
 			continue;
 		if (vt_mem_read_u64(memory, rela.r_offset + module->bias, &value))
@@ -602,7 +636,8 @@ static enum vt_comparison same_relocations(const struct vt_module *module, uint6
  * Addresses of the file that the loader has put into memory, mostly those of functions: another
  * build has different ones. A sample from the whole table.
  */
-static enum vt_comparison same_addresses(const struct vt_module *module, uint64_t table, uint64_t size, struct vt_memsrc *memory)
+static enum vt_comparison same_addresses(const struct vt_module *module, uint64_t table,
+					 uint64_t size, struct vt_memsrc *memory)
 {
 	uint64_t n = size / sizeof(Elf64_Rela), offset;
 	Elf64_Phdr relro;
@@ -615,7 +650,8 @@ static enum vt_comparison same_addresses(const struct vt_module *module, uint64_
 	for (uint64_t group = 0; group < RELOCATION_GROUPS; group++) {
 		uint64_t first = n / RELOCATION_GROUPS * group;
 		uint64_t some = n - first < RELOCATION_GROUP ? n - first : RELOCATION_GROUP;
-		enum vt_comparison result = same_relocations(module, offset, first, some, &relro, memory);
+		enum vt_comparison result =
+			same_relocations(module, offset, first, some, &relro, memory);
 
 		if (result != VT_SAME)
 			return result;
@@ -623,22 +659,25 @@ static enum vt_comparison same_addresses(const struct vt_module *module, uint64_
 	return VT_SAME;
 }
 
-enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps, struct vt_memsrc *memory)
+enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
+					 struct vt_memsrc *memory)
 {
 	uint64_t relocations = 0, size = 0;
 	unsigned int same = 0;
 	Elf64_Phdr phdr;
 
-	if (!is_elf64(module) || !find_bias(maps, module) || !find_phdr(module, PT_DYNAMIC, &phdr) ||
-	    phdr.p_offset > module->image_size)
+	if (!is_elf64(module) || !find_bias(maps, module) ||
+	    !find_phdr(module, PT_DYNAMIC, &phdr) || phdr.p_offset > module->image_size)
 		return VT_DIFFERENT;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
-		const void *p = bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn));
+		const void *p =
+			bytes_at(module, phdr.p_offset + i * sizeof(Elf64_Dyn), sizeof(Elf64_Dyn));
 		Elf64_Dyn ours, theirs;
 
 		if (!p)
 			return VT_DIFFERENT;
-		if (vt_mem_read(memory, phdr.p_vaddr + module->bias + i * sizeof(theirs), &theirs, sizeof(theirs)))
+		if (vt_mem_read(memory, phdr.p_vaddr + module->bias + i * sizeof(theirs), &theirs,
+				sizeof(theirs)))
 			return VT_NOT_THERE;
 		memcpy(&ours, p, sizeof(ours));
 		if (!same_entry(&ours, &theirs, module->bias))
@@ -651,10 +690,12 @@ enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct 
 			size = ours.d_un.d_val;
 		same++;
 	}
-	return same >= LEAST_DYNAMIC ? same_addresses(module, relocations, size, memory) : VT_DIFFERENT;
+	return same >= LEAST_DYNAMIC ? same_addresses(module, relocations, size, memory) :
+				       VT_DIFFERENT;
 }
 
-static bool read_u32(const struct vt_module *module, uint64_t offset, uint64_t index, uint32_t *value)
+static bool read_u32(const struct vt_module *module, uint64_t offset, uint64_t index,
+		     uint32_t *value)
 {
 	const void *p = offset <= module->image_size && index <= module->image_size ?
 				bytes_at(module, offset + index * sizeof(*value), sizeof(*value)) :
@@ -672,7 +713,8 @@ struct lookup {
 	const char *name;
 	size_t name_size; /* with the NUL */
 	uint64_t addr;    /* result; 0 while nothing was found */
-	bool hidden;      /* the result is an old version (foo@VER, not foo@@VER), a newer one is better */
+	/* the result is an old version (foo@VER, not foo@@VER), a newer one is better */
+	bool hidden;
 };
 
 /* Looks at symbol number index; true when the search is over. */
@@ -687,10 +729,12 @@ static bool try_symbol(struct lookup *lookup, uint64_t index)
 	if (!p)
 		return true;
 	memcpy(&sym, p, sizeof(sym));
-	if (dynamic->strsz && (sym.st_name >= dynamic->strsz || lookup->name_size > dynamic->strsz - sym.st_name))
+	if (dynamic->strsz &&
+	    (sym.st_name >= dynamic->strsz || lookup->name_size > dynamic->strsz - sym.st_name))
 		return false;
 	name = bytes_at(module, dynamic->strtab + sym.st_name, lookup->name_size);
-	if (!name || memcmp(name, lookup->name, lookup->name_size) != 0 || sym.st_shndx == SHN_UNDEF)
+	if (!name || memcmp(name, lookup->name, lookup->name_size) != 0 ||
+	    sym.st_shndx == SHN_UNDEF)
 		return false;
 	/*
 	 * The address of an indirect function is its resolver's; that of a thread-local symbol is
@@ -699,7 +743,8 @@ static bool try_symbol(struct lookup *lookup, uint64_t index)
 	if (ELF64_ST_TYPE(sym.st_info) == STT_GNU_IFUNC || ELF64_ST_TYPE(sym.st_info) == STT_TLS)
 		return false;
 
-	const void *version = dynamic->versym ? bytes_at(module, dynamic->versym + index * 2, 2) : NULL;
+	const void *version = dynamic->versym ? bytes_at(module, dynamic->versym + index * 2, 2) :
+						NULL;
 	uint16_t versym = 1;
 
 	if (version)
@@ -721,8 +766,9 @@ static uint32_t gnu_hash(const char *name)
 }
 
 /*
- * DT_GNU_HASH: nbuckets, first symbol, number of 64-bit bloom words, bloom shift; the bloom filter; the buckets (first
- * symbol of each chain); a hash for each symbol, whose lowest bit ends the chain.
+ * DT_GNU_HASH: nbuckets, first symbol, number of 64-bit bloom words, bloom shift; the bloom filter;
+ * the buckets (first symbol of each chain); a hash for each symbol, whose lowest bit ends the
+ * chain.
  */
 static void lookup_gnu(struct lookup *lookup)
 {
@@ -762,14 +808,18 @@ static uint32_t sysv_hash(const char *name)
 	return h;
 }
 
-/* DT_HASH: nbuckets, number of symbols, the buckets (first symbol), for each symbol the next one; 0 ends a chain. */
+/*
+ * DT_HASH: nbuckets, number of symbols, the buckets (first symbol), for each symbol the next one; 0
+ * ends a chain.
+ */
 static void lookup_sysv(struct lookup *lookup)
 {
 	const struct vt_module *module = lookup->module;
 	uint64_t table = lookup->dynamic->hash;
 	uint32_t n_buckets, n_symbols, symbol;
 
-	if (!read_u32(module, table, 0, &n_buckets) || !read_u32(module, table, 1, &n_symbols) || n_buckets == 0)
+	if (!read_u32(module, table, 0, &n_buckets) || !read_u32(module, table, 1, &n_symbols) ||
+	    n_buckets == 0)
 		return;
 	if (!read_u32(module, table, 2 + sysv_hash(lookup->name) % n_buckets, &symbol))
 		return;
@@ -782,15 +832,16 @@ static void lookup_sysv(struct lookup *lookup)
 	}
 }
 
-struct vt_error *vt_module_dynsyms(struct vt_modules *modules, struct vt_module *module, const char *const *names,
-				   size_t n, uint64_t *addrs)
+struct vt_error *vt_module_dynsyms(struct vt_modules *modules, struct vt_module *module,
+				   const char *const *names, size_t n, uint64_t *addrs)
 {
 	struct dynamic dynamic;
 
 	memset(addrs, 0, n * sizeof(*addrs));
 	VT_TRY(vt_module_open(modules, module));
 	if (!read_dynamic(module, &dynamic))
-		return vt_error_create(VT_ERR_FORMAT, "%s: no table of dynamic symbols", module->path);
+		return vt_error_create(VT_ERR_FORMAT, "%s: no table of dynamic symbols",
+				       module->path);
 	for (size_t i = 0; i < n; i++) {
 		struct lookup lookup = {
 			.module = module,

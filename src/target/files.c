@@ -43,7 +43,7 @@ int vt_files_open_in(int root, const char *path)
 struct live_files {
 	struct vt_files files; /* first, so that its address is ours */
 	pid_t pid;
-	pid_t view; /* vt_proc_view() */
+	pid_t view;           /* vt_proc_view() */
 	struct vt_live *live; /* opened when it is needed */
 };
 
@@ -52,16 +52,18 @@ static struct live_files *live_of(struct vt_files *files)
 	return (struct live_files *)(void *)((char *)files - offsetof(struct live_files, files));
 }
 
-static int live_candidate(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry, unsigned int n)
+static int live_candidate(struct vt_files *files, const struct vt_module *module,
+			  const struct vt_map_entry *entry, unsigned int n)
 {
 	const struct live_files *live = live_of(files);
 	VT_FREE char *path = NULL;
 	int len;
 
 	switch (n) {
-	case 0: /* needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; finds deleted files and needs no path */
-		len = asprintf(&path, "/proc/%d/map_files/%llx-%llx", (int)live->view, (unsigned long long)entry->start,
-			       (unsigned long long)entry->end);
+	/* needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; finds deleted files and needs no path */
+	case 0:
+		len = asprintf(&path, "/proc/%d/map_files/%llx-%llx", (int)live->view,
+			       (unsigned long long)entry->start, (unsigned long long)entry->end);
 		break;
 	case 1:
 		len = asprintf(&path, "/proc/%d/root%s", (int)live->view, module->path);
@@ -88,26 +90,30 @@ static struct vt_memsrc *live_memory(struct vt_files *files)
  * start of the file (ELF header, program headers, mostly the build id) must equal what the target
  * has mapped of it.
  */
-static bool is_same_in_memory(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry)
+static bool is_same_in_memory(struct vt_files *files, const struct vt_module *module,
+			      const struct vt_map_entry *entry)
 {
 	struct vt_memsrc *memory = live_memory(files);
 	uint8_t start[PAGE];
 	size_t n = module->image_size < PAGE ? (size_t)module->image_size : (size_t)PAGE;
 
-	return entry->offset == 0 && memory && !vt_mem_read(memory, entry->start, start, n) && !memcmp(start, module->image, n);
+	return entry->offset == 0 && memory && !vt_mem_read(memory, entry->start, start, n) &&
+	       !memcmp(start, module->image, n);
 }
 
 /*
- * maps and stat() agree on device and inode, except that overlayfs (containers, before Linux 6.8) shows the file below
- * the overlay in maps, and btrfs a device of the subvolume in stat().
+ * maps and stat() agree on device and inode, except that overlayfs (containers, before Linux 6.8)
+ * shows the file below the overlay in maps, and btrfs a device of the subvolume in stat().
  */
-static bool live_accepts(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry)
+static bool live_accepts(struct vt_files *files, struct vt_module *module,
+			 const struct vt_map_entry *entry)
 {
 	struct stat st;
 
 	if (fstat(module->fd, &st))
 		return false;
-	if (!(st.st_ino == entry->inode && major(st.st_dev) == entry->dev_major && minor(st.st_dev) == entry->dev_minor) &&
+	if (!(st.st_ino == entry->inode && major(st.st_dev) == entry->dev_major &&
+	      minor(st.st_dev) == entry->dev_minor) &&
 	    !is_same_in_memory(files, module, entry))
 		return false;
 	module->file = VT_FILE_RIGHT;
@@ -161,7 +167,9 @@ struct vt_error *vt_files_live_create(pid_t pid, struct vt_files **ret)
 
 	if (!live)
 		return &vt_enomem;
-	*live = (struct live_files){ .files.ops = &live_ops, .pid = pid, .view = vt_proc_view(pid) };
+	*live = (struct live_files){ .files.ops = &live_ops,
+				     .pid = pid,
+				     .view = vt_proc_view(pid) };
 	*ret = &live->files;
 	return NULL;
 }

@@ -26,12 +26,14 @@ struct vt_files_ops {
 	 * be. Returns a descriptor of a regular file, -1 when there is none at this place,
 	 * VT_FILES_END when there are no more places.
 	 */
-	int (*candidate)(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry, unsigned int n);
+	int (*candidate)(struct vt_files *files, const struct vt_module *module,
+			 const struct vt_map_entry *entry, unsigned int n);
 	/*
 	 * Whether that is the file that the target runs. module has its descriptor, image and build
 	 * id; the reason for the answer goes to module->file.
 	 */
-	bool (*accepts)(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry);
+	bool (*accepts)(struct vt_files *files, struct vt_module *module,
+			const struct vt_map_entry *entry);
 	/* The target's memory alone, for a module without a file; NULL when it cannot be read. */
 	struct vt_memsrc *(*memory)(struct vt_files *files);
 	/*

@@ -38,7 +38,9 @@ static int64_t ran_ns(int dir, pid_t tid)
 	char path[48], text[96];
 
 	snprintf(path, sizeof(path), "%d/schedstat", (int)tid);
-	return vt_task_slurp(dir, path, text, sizeof(text)) > 0 ? (int64_t)strtoull(text, NULL, 10) : -1;
+	return vt_task_slurp(dir, path, text, sizeof(text)) > 0 ?
+		       (int64_t)strtoull(text, NULL, 10) :
+		       -1;
 }
 
 static size_t list_busy(int dir, struct thread **threads)
@@ -53,7 +55,9 @@ static size_t list_busy(int dir, struct thread **threads)
 		if (is_busy(dir, tids[i])) {
 			int64_t ran = ran_ns(dir, tids[i]);
 
-			(*threads)[n_busy++] = (struct thread){ .tid = tids[i], .ran_ns = ran < 0 ? 0 : (uint64_t)ran };
+			(*threads)[n_busy++] =
+				(struct thread){ .tid = tids[i],
+						 .ran_ns = ran < 0 ? 0 : (uint64_t)ran };
 		}
 	return n_busy;
 }
@@ -68,7 +72,8 @@ unsigned int vt_grace_wait(pid_t pid, uint64_t run_ns, uint64_t deadline_ns)
 		size_t left = 0;
 
 		for (size_t i = 0; i < n; i++)
-			if (is_busy(dir, threads[i].tid) && ran_ns(dir, threads[i].tid) < (int64_t)(threads[i].ran_ns + run_ns))
+			if (is_busy(dir, threads[i].tid) &&
+			    ran_ns(dir, threads[i].tid) < (int64_t)(threads[i].ran_ns + run_ns))
 				threads[left++] = threads[i];
 		n = left;
 		if (!n || vt_deadline_passed(deadline_ns))

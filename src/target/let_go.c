@@ -93,9 +93,12 @@ static bool is_signal_due(pid_t tid, int signo)
 	char status[VT_MAX_STATUS];
 	uint64_t own, shared, blocked, ignored, caught, matters;
 
-	if (!vt_status_read(tid, status, sizeof(status)) || !vt_status_field(status, "\nSigPnd:", 16, &own) ||
-	    !vt_status_field(status, "\nShdPnd:", 16, &shared) || !vt_status_field(status, "\nSigBlk:", 16, &blocked) ||
-	    !vt_status_field(status, "\nSigIgn:", 16, &ignored) || !vt_status_field(status, "\nSigCgt:", 16, &caught))
+	if (!vt_status_read(tid, status, sizeof(status)) ||
+	    !vt_status_field(status, "\nSigPnd:", 16, &own) ||
+	    !vt_status_field(status, "\nShdPnd:", 16, &shared) ||
+	    !vt_status_field(status, "\nSigBlk:", 16, &blocked) ||
+	    !vt_status_field(status, "\nSigIgn:", 16, &ignored) ||
+	    !vt_status_field(status, "\nSigCgt:", 16, &caught))
 		return true;
 	matters = caught;
 	for (size_t i = 0; i < sizeof(stopping) / sizeof(stopping[0]); i++)
@@ -117,8 +120,9 @@ static bool is_signal_due(pid_t tid, int signo)
  */
 enum restart_condition {
 	IF_ANY,
-	IF_NO_MASK,  /* the fifth argument, a signal mask, is NULL */
-	IF_SOCKET,   /* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
+	IF_NO_MASK, /* the fifth argument, a signal mask, is NULL */
+	/* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
+	IF_SOCKET,
 	IF_ALLOCATE, /* fallocate() that only allocates: repeating it is harmless */
 };
 
@@ -194,7 +198,10 @@ static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
 	return false;
 }
 
-/* A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into another page. */
+/*
+ * A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into
+ * another page.
+ */
 static int code_byte(pid_t tid, uint64_t addr)
 {
 	long word;
@@ -215,7 +222,8 @@ bool vt_stop_registers(pid_t tid, struct user_regs_struct *regs)
 	struct iovec iov = { .iov_base = regs, .iov_len = sizeof(*regs) };
 
 	/* A thread in 32-bit code gives the shorter set of i386. */
-	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) && iov.iov_len == sizeof(*regs);
+	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) &&
+	       iov.iov_len == sizeof(*regs);
 }
 
 /* See restart_rules. */
@@ -224,9 +232,9 @@ void vt_stop_restart_if_spurious(pid_t tid, int signo)
 	struct user_regs_struct regs;
 	struct iovec iov = { .iov_base = &regs, .iov_len = sizeof(regs) };
 
-	if (!vt_stop_registers(tid, &regs) || (long long)regs.rax != -EINTR || (long long)regs.orig_rax < 0 ||
-	    regs.cs != 0x33 || !may_restart(tid, &regs) || !is_after_syscall_instruction(tid, regs.rip) ||
-	    is_signal_due(tid, signo))
+	if (!vt_stop_registers(tid, &regs) || (long long)regs.rax != -EINTR ||
+	    (long long)regs.orig_rax < 0 || regs.cs != 0x33 || !may_restart(tid, &regs) ||
+	    !is_after_syscall_instruction(tid, regs.rip) || is_signal_due(tid, signo))
 		return;
 	/*
 	 * One call, so that there is no half-way state if we are killed. (It copies word by word
@@ -255,7 +263,8 @@ enum vt_stop_kind vt_stop_look(pid_t tid, int *signo)
 
 	*signo = 0;
 	do
-		ret = waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL);
+		ret = waitid(P_PID, (id_t)tid, &info,
+			     WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL);
 	while (ret && errno == EINTR);
 	if (ret)
 		return VT_STOP_LOST;
@@ -279,8 +288,10 @@ void vt_stop_reap(pid_t tid)
 	uint64_t tgid, ppid;
 	siginfo_t info;
 
-	if (vt_status_read(tid, status, sizeof(status)) && vt_status_field(status, "\nTgid:", 10, &tgid) &&
-	    vt_status_field(status, "\nPPid:", 10, &ppid) && tgid == (uint64_t)tid && ppid == (uint64_t)getpid())
+	if (vt_status_read(tid, status, sizeof(status)) &&
+	    vt_status_field(status, "\nTgid:", 10, &tgid) &&
+	    vt_status_field(status, "\nPPid:", 10, &ppid) && tgid == (uint64_t)tid &&
+	    ppid == (uint64_t)getpid())
 		return;
 	(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How one thread that we are attached to stands, and letting it go. Everything here is async-signal-safe: system calls and
- * the stack only, and the state is asked of the kernel, not of structures that may be half written.
+ * How one thread that we are attached to stands, and letting it go. Everything here is
+ * async-signal-safe: system calls and the stack only, and the state is asked of the kernel, not of
+ * structures that may be half written.
  */
 #ifndef VT_TARGET_LET_GO_H
 #define VT_TARGET_LET_GO_H
@@ -12,7 +13,10 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
-/* Room for a status file up to the signal masks; the list of supplementary groups before them can be long. */
+/*
+ * Room for a status file up to the signal masks; the list of supplementary groups before them can
+ * be long.
+ */
 #define VT_MAX_STATUS 32768
 
 bool vt_status_read(pid_t tid, char *status, size_t size);

@@ -51,7 +51,10 @@
 /* User space ends below this on x86-64, with five-level page tables too. */
 #define ADDRESS_END (UINT64_C(1) << 63)
 
-/* 16 KiB of the target that start at a multiple of 16 KiB. valid has a bit for each page that is there. */
+/*
+ * 16 KiB of the target that start at a multiple of 16 KiB. valid has a bit for each page that is
+ * there.
+ */
 struct run {
 	uint64_t base;
 	uint32_t valid;
@@ -65,10 +68,10 @@ struct vt_live {
 	pid_t pid;
 	int mem_fd;
 	bool writable;
-	bool use_mem; /* process_vm_readv() is refused here */
+	bool use_mem;               /* process_vm_readv() is refused here */
 	struct vt_readers *readers; /* NULL: none */
-	struct vt_maps maps; /* for use_mem only; read when needed */
-	uint64_t maps_ns;    /* when; 0: not yet */
+	struct vt_maps maps;        /* for use_mem only; read when needed */
+	uint64_t maps_ns;           /* when; 0: not yet */
 	struct run runs[CACHE_SETS][CACHE_WAYS];
 	uint8_t *cache;
 	uint64_t clock;
@@ -106,7 +109,10 @@ static void forget_maps(struct vt_live *live)
 	live->maps_ns = 0;
 }
 
-/* The part of [addr, addr + len) from addr on that may be read through /proc/PID/mem; see the top of the file. */
+/*
+ * The part of [addr, addr + len) from addr on that may be read through /proc/PID/mem; see the top
+ * of the file.
+ */
 static size_t harmless_in_maps(const struct vt_live *live, uint64_t addr, size_t len)
 {
 	size_t n = 0;
@@ -116,7 +122,8 @@ static size_t harmless_in_maps(const struct vt_live *live, uint64_t addr, size_t
 
 		if (!entry || !(entry->flags & VT_MAP_READ))
 			break;
-		if (!strncmp(entry->path, "/dev/", 5) && strncmp(entry->path, "/dev/shm/", 9) != 0 &&
+		if (!strncmp(entry->path, "/dev/", 5) &&
+		    strncmp(entry->path, "/dev/shm/", 9) != 0 &&
 		    strncmp(entry->path, "/dev/zero", 9) != 0)
 			break;
 
@@ -144,7 +151,10 @@ static size_t harmless_part(struct vt_live *live, uint64_t addr, size_t len)
 	return n;
 }
 
-/* Bytes read from addr on, maybe fewer than len; -EFAULT when not even the first, or another negative errno. */
+/*
+ * Bytes read from addr on, maybe fewer than len; -EFAULT when not even the first, or another
+ * negative errno.
+ */
 static ssize_t read_mem_file(struct vt_live *live, uint64_t addr, void *buf, size_t len)
 {
 	size_t want = harmless_part(live, addr, len);
@@ -163,10 +173,11 @@ static ssize_t read_mem_file(struct vt_live *live, uint64_t addr, void *buf, siz
 }
 
 /*
- * One transfer of at most IOV_MAX pieces: bytes moved, maybe fewer than asked for, or a negative errno (-EFAULT when
- * nothing could be moved). -ENOSYS when the method is not available here.
+ * One transfer of at most IOV_MAX pieces: bytes moved, maybe fewer than asked for, or a negative
+ * errno (-EFAULT when nothing could be moved). -ENOSYS when the method is not available here.
  */
-static ssize_t transfer(struct vt_live *live, const struct iovec *local, const struct iovec *remote, size_t n)
+static ssize_t transfer(struct vt_live *live, const struct iovec *local, const struct iovec *remote,
+			size_t n)
 {
 	ssize_t got = process_vm_readv(live->tid, local, n, remote, n, 0);
 	int errnum = got < 0 ? errno : 0;
@@ -194,8 +205,9 @@ static ssize_t read_some(struct vt_live *live, uint64_t addr, void *buf, size_t 
 }
 
 /*
- * As read_some(), but stops exactly at the first bad page. The manual page of process_vm_readv() promises no transfer
- * finer than a whole piece, so when a piece fails at once its first page is tried alone.
+ * As read_some(), but stops exactly at the first bad page. The manual page of process_vm_readv()
+ * promises no transfer finer than a whole piece, so when a piece fails at once its first page is
+ * tried alone.
  */
 static ssize_t read_exact(struct vt_live *live, uint64_t addr, void *buf, size_t len)
 {
@@ -244,8 +256,12 @@ static int read_plain(struct vt_memsrc *src, uint64_t addr, void *buf, size_t le
 	return (int)got;
 }
 
-/* The pieces of one call of process_vm_readv(), from vec[0] on: how many, or 0 when vec[0] must be refused. */
-static size_t gather(const struct vt_memvec *vec, size_t n, struct iovec *local, struct iovec *remote)
+/*
+ * The pieces of one call of process_vm_readv(), from vec[0] on: how many, or 0 when vec[0] must be
+ * refused.
+ */
+static size_t gather(const struct vt_memvec *vec, size_t n, struct iovec *local,
+		     struct iovec *remote)
 {
 	size_t count = 0;
 	size_t bytes = 0;
@@ -255,7 +271,8 @@ static size_t gather(const struct vt_memvec *vec, size_t n, struct iovec *local,
 		if (count > 0 && vec[count].len > INT_MAX / 2 - bytes)
 			break;
 		bytes += vec[count].len < INT_MAX / 2 ? vec[count].len : INT_MAX / 2;
-		local[count] = (struct iovec){ .iov_base = vec[count].buf, .iov_len = vec[count].len };
+		local[count] =
+			(struct iovec){ .iov_base = vec[count].buf, .iov_len = vec[count].len };
 		remote[count] = (struct iovec){ .iov_base = (void *)(uintptr_t)vec[count].addr,
 						.iov_len = vec[count].len };
 		count++;
@@ -285,7 +302,8 @@ static bool read_together(struct vt_live *live, const struct vt_memvec *vec, siz
 			return false;
 		bytes += vec[i].len;
 	}
-	return bytes >= TOGETHER_BYTES && vt_readers_copy(live->readers, live->tid, vec, n) && has_memory(live->mem_fd);
+	return bytes >= TOGETHER_BYTES && vt_readers_copy(live->readers, live->tid, vec, n) &&
+	       has_memory(live->mem_fd);
 }
 
 static int readv_plain(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n)
@@ -310,12 +328,16 @@ static int readv_plain(struct vt_memsrc *src, const struct vt_memvec *vec, size_
 		}
 		if (got < 0 && got != -EFAULT)
 			return (int)got;
-		for (size_t left = got > 0 ? (size_t)got : 0; whole < count && vec[whole].len <= left; whole++)
+		for (size_t left = got > 0 ? (size_t)got : 0;
+		     whole < count && vec[whole].len <= left; whole++)
 			left -= vec[whole].len;
 		vec += whole;
 		n -= whole;
 		if (whole < count) {
-			/* Stopped inside this piece: read it again alone, which finds the first bad address if there is one. */
+			/*
+			 * Stopped inside this piece: read it again alone, which finds the first bad
+			 * address if there is one.
+			 */
 			int ret = read_singly(src, vec, 1);
 
 			if (ret)
@@ -370,7 +392,8 @@ static int fill_run(struct vt_live *live, struct run *run, uint64_t addr)
 		else if (got < 0 && got != -EFAULT)
 			return (int)got;
 		first = page;
-		got = read_exact(live, run->base + page * PAGE, data + page * PAGE, RUN_SIZE - page * PAGE);
+		got = read_exact(live, run->base + page * PAGE, data + page * PAGE,
+				 RUN_SIZE - page * PAGE);
 		if (got < 0)
 			return (int)got;
 	}
@@ -379,8 +402,12 @@ static int fill_run(struct vt_live *live, struct run *run, uint64_t addr)
 	return run->valid & 1u << page ? 0 : -EFAULT;
 }
 
-/* A pointer to the byte at addr and how many bytes follow it in the cache; NULL and *ret on failure. */
-static const uint8_t *cached_bytes(struct vt_live *live, uint64_t addr, bool fill, size_t *n, int *ret)
+/*
+ * A pointer to the byte at addr and how many bytes follow it in the cache; NULL and *ret on
+ * failure.
+ */
+static const uint8_t *cached_bytes(struct vt_live *live, uint64_t addr, bool fill, size_t *n,
+				   int *ret)
 {
 	uint64_t base = addr & ~(uint64_t)(RUN_SIZE - 1);
 	struct run *run = run_for(live, base);
@@ -405,7 +432,8 @@ static bool has_cache(struct vt_live *live)
 		return true;
 
 	/* Address space only: pages appear as they are filled. */
-	void *p = mmap(NULL, CACHE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, CACHE_SIZE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return false;
@@ -576,7 +604,8 @@ void vt_live_set_coherent(struct vt_live *live, bool coherent)
 struct vt_error *vt_live_write(struct vt_live *live, uint64_t addr, const void *buf, size_t len)
 {
 	if (!live->writable)
-		return vt_error_create(VT_ERR_PERMISSION, "not permitted to write to the memory of process %d",
+		return vt_error_create(VT_ERR_PERMISSION,
+				       "not permitted to write to the memory of process %d",
 				       (int)live->pid);
 	if (!is_user_range(addr, len))
 		return vt_error_create_fault(addr, "the address cannot be written");
@@ -593,10 +622,12 @@ struct vt_error *vt_live_write(struct vt_live *live, uint64_t addr, const void *
 		 * to refuse read-only pages.
 		 */
 		if (n < 0 && (errno == EIO || errno == EFAULT))
-			return vt_error_create_fault(addr, "the address cannot be written (not mapped, or read-only and "
-							   "the kernel forbids to write there through /proc/PID/mem)");
+			return vt_error_create_fault(
+				addr, "the address cannot be written (not mapped, or read-only and "
+				      "the kernel forbids to write there through /proc/PID/mem)");
 		if (n < 0)
-			return vt_error_create_os(errno, "cannot write to the memory of process %d", (int)live->pid);
+			return vt_error_create_os(errno, "cannot write to the memory of process %d",
+						  (int)live->pid);
 		addr += (uint64_t)n;
 		buf = (const char *)buf + n;
 		len -= (size_t)n;
@@ -612,8 +643,9 @@ struct vt_error *vt_mem_error(const struct vt_memsrc *src, int ret, const char *
 	case -ESRCH:
 		return vt_error_create(VT_ERR_GONE, "the process ended while %s was read", what);
 	case -EFAULT:
-		return vt_error_create_fault(src->fault_addr, "cannot read %s: nothing readable at address 0x%llx", what,
-					     (unsigned long long)src->fault_addr);
+		return vt_error_create_fault(src->fault_addr,
+					     "cannot read %s: nothing readable at address 0x%llx",
+					     what, (unsigned long long)src->fault_addr);
 	case -EPERM:
 	case -EACCES:
 		return vt_error_create(VT_ERR_PERMISSION, "not permitted to read %s", what);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory source of a live process: process_vm_readv in bulk (up to IOV_MAX vectors a call), /proc/PID/mem where that is
- * refused; with a bounded page cache for the small reads of walkers and the unwinder.
+ * Memory source of a live process: process_vm_readv in bulk (up to IOV_MAX vectors a call),
+ * /proc/PID/mem where that is refused; with a bounded page cache for the small reads of walkers and
+ * the unwinder.
  */
 #ifndef VT_TARGET_LIVE_H
 #define VT_TARGET_LIVE_H
@@ -45,7 +46,10 @@ void vt_live_wait_killably(struct vt_live *live);
 /* Sets .coherent of both sources: the process cannot change now (all threads are stopped). */
 void vt_live_set_coherent(struct vt_live *live, bool coherent);
 
-/* Writes through /proc/PID/mem, also to pages that are not writable there (FOLL_FORCE). Only inject/ may call it. */
+/*
+ * Writes through /proc/PID/mem, also to pages that are not writable there (FOLL_FORCE). Only
+ * inject/ may call it.
+ */
 struct vt_error *vt_live_write(struct vt_live *live, uint64_t addr, const void *buf, size_t len);
 
 /* A read that failed with ret (negative errno of vt_mem_*) as an error. what: "the block table". */

@@ -16,7 +16,10 @@
  */
 #define MAX_BYTES (256u * 1024 * 1024)
 
-/* The kernel hands out at most a page of text a read (seq_file), so this is room, not the size of a read. */
+/*
+ * The kernel hands out at most a page of text a read (seq_file), so this is room, not the size of a
+ * read.
+ */
 #define READ_STEP (64u * 1024)
 
 struct text {
@@ -113,10 +116,11 @@ static bool parse_numbers(struct cursor *c, struct vt_map_entry *entry)
 {
 	uint64_t dev_major, dev_minor;
 
-	if (!take_hex(c, &entry->start) || !take_char(c, '-') || !take_hex(c, &entry->end) || !take_char(c, ' ') ||
-	    !take_flags(c, &entry->flags) || !take_char(c, ' ') || !take_hex(c, &entry->offset) ||
-	    !take_char(c, ' ') || !take_hex(c, &dev_major) || !take_char(c, ':') || !take_hex(c, &dev_minor) ||
-	    !take_char(c, ' ') || !take_decimal(c, &entry->inode))
+	if (!take_hex(c, &entry->start) || !take_char(c, '-') || !take_hex(c, &entry->end) ||
+	    !take_char(c, ' ') || !take_flags(c, &entry->flags) || !take_char(c, ' ') ||
+	    !take_hex(c, &entry->offset) || !take_char(c, ' ') || !take_hex(c, &dev_major) ||
+	    !take_char(c, ':') || !take_hex(c, &dev_minor) || !take_char(c, ' ') ||
+	    !take_decimal(c, &entry->inode))
 		return false;
 	entry->dev_major = (uint32_t)dev_major;
 	entry->dev_minor = (uint32_t)dev_minor;
@@ -126,8 +130,9 @@ static bool parse_numbers(struct cursor *c, struct vt_map_entry *entry)
 }
 
 /*
- * The kernel writes a newline in a path as \012 and leaves all else alone, backslashes too (seq_file_path(m, file, "\n")).
- * So a file name that really contains the four characters \012 cannot be told apart; files are identified by inode.
+ * The kernel writes a newline in a path as \012 and leaves all else alone, backslashes too
+ * (seq_file_path(m, file, "\n")). So a file name that really contains the four characters \012
+ * cannot be told apart; files are identified by inode.
  */
 static void decode_newlines(char *path)
 {
@@ -145,7 +150,8 @@ static void decode_newlines(char *path)
 }
 
 /* Neighbours mostly map the same file and then share one copy of the path. */
-static const char *keep_path(struct vt_maps *maps, const struct vt_map_entry *entry, const struct cursor *c)
+static const char *keep_path(struct vt_maps *maps, const struct vt_map_entry *entry,
+			     const struct cursor *c)
 {
 	size_t n = (size_t)(c->end - c->p);
 
@@ -154,7 +160,8 @@ static const char *keep_path(struct vt_maps *maps, const struct vt_map_entry *en
 	if (maps->entries.n > 0) {
 		const struct vt_map_entry *last = &maps->entries.data[maps->entries.n - 1];
 
-		if (last->inode == entry->inode && strlen(last->path) == n && !memcmp(last->path, c->p, n))
+		if (last->inode == entry->inode && strlen(last->path) == n &&
+		    !memcmp(last->path, c->p, n))
 			return last->path;
 	}
 
@@ -215,7 +222,8 @@ static struct vt_error *error_of(int ret, pid_t pid)
 		return &vt_enomem;
 	if (ret == -EBADMSG || ret == -EFBIG)
 		return vt_error_create(VT_ERR_FORMAT, "the memory map of process %d %s", (int)pid,
-				       ret == -EFBIG ? "is too large" : "is not in the format of Linux");
+				       ret == -EFBIG ? "is too large" :
+						       "is not in the format of Linux");
 	return vt_task_error(-ret, pid, "memory map");
 }
 
@@ -227,7 +235,10 @@ struct vt_error *vt_maps_init(struct vt_maps *maps, pid_t pid)
 	struct text text = { 0 };
 	int ret = fd < 0 ? fd : read_all(fd, &text);
 
-	/* Kernels before 6.13 show an empty map for a process that is exiting (or a kernel thread), later ones say ESRCH. */
+	/*
+	 * Kernels before 6.13 show an empty map for a process that is exiting (or a kernel thread),
+	 * later ones say ESRCH.
+	 */
 	if (ret == 0 && text.n == 0)
 		ret = -ESRCH;
 	if (ret == 0)

@@ -24,7 +24,8 @@ struct vt_map_entry {
 	uint64_t inode;
 	uint32_t dev_major, dev_minor;
 	unsigned int flags; /* VT_MAP_* */
-	const char *path;   /* "" for anonymous memory; "[stack]"; may end in " (deleted)"; hostile bytes */
+	/* "" for anonymous memory; "[stack]"; may end in " (deleted)"; hostile bytes */
+	const char *path;
 };
 
 struct vt_maps {
@@ -32,7 +33,10 @@ struct vt_maps {
 	struct vt_arena arena;               /* owns the paths */
 };
 
-/* Reads /proc/PID/task/PID/maps (fast on many-thread processes of old kernels). maps must be zeroed or deinit'ed. */
+/*
+ * Reads /proc/PID/task/PID/maps (fast on many-thread processes of old kernels). maps must be zeroed
+ * or deinit'ed.
+ */
 struct vt_error *vt_maps_init(struct vt_maps *maps, pid_t pid);
 void vt_maps_deinit(struct vt_maps *maps);
 

@@ -19,7 +19,7 @@
 #include "target/task.h"
 
 #define MAX_CMDLINE 4096
-#define MAX_STATUS 32768 /* the list of supplementary groups can be long */
+#define MAX_STATUS 32768       /* the list of supplementary groups can be long */
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h; in the flags of /proc/PID/stat */
 
 /* /proc/PID/stat */
@@ -36,8 +36,8 @@ struct stat_fields {
 };
 
 /*
- * "pid (comm) S ppid ...": comm may contain spaces, parentheses and newlines, so it ends at the last parenthesis. Field
- * numbers as in proc(5).
+ * "pid (comm) S ppid ...": comm may contain spaces, parentheses and newlines, so it ends at the
+ * last parenthesis. Field numbers as in proc(5).
  */
 static bool parse_stat(char *text, struct stat_fields *fields)
 {
@@ -51,7 +51,8 @@ static bool parse_stat(char *text, struct stat_fields *fields)
 	*fields = (struct stat_fields){ .cpu = -1 };
 	*close = '\0';
 	snprintf(fields->name, sizeof(fields->name), "%s", open + 1);
-	for (char *word = strtok_r(close + 1, " \n", &save); word; word = strtok_r(NULL, " \n", &save), field++) {
+	for (char *word = strtok_r(close + 1, " \n", &save); word;
+	     word = strtok_r(NULL, " \n", &save), field++) {
 		switch (field) {
 		case 3:
 			fields->state = word[0];
@@ -95,7 +96,10 @@ static int read_stat(int dirfd, const char *path, struct stat_fields *fields)
 
 /* /proc/PID/status */
 
-/* The rest of the line that begins with key ("Uid:"), without the blanks before it; NULL when there is none. */
+/*
+ * The rest of the line that begins with key ("Uid:"), without the blanks before it; NULL when there
+ * is none.
+ */
 static const char *status_value(const char *status, const char *key)
 {
 	size_t n = strlen(key);
@@ -293,10 +297,12 @@ static void read_elf(struct vt_proc *proc, int dirfd)
 	VT_CLOSE int fd = openat(dirfd, "exe", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	Elf64_Ehdr ehdr;
 
-	if (fd < 0 || !pread_all(fd, &ehdr, sizeof(ehdr), 0) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0)
+	if (fd < 0 || !pread_all(fd, &ehdr, sizeof(ehdr), 0) ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0)
 		return;
 	proc->is_32bit = ehdr.e_ident[EI_CLASS] == ELFCLASS32;
-	if (ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_phentsize != sizeof(Elf64_Phdr) || ehdr.e_phoff > INT32_MAX)
+	if (ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_phentsize != sizeof(Elf64_Phdr) ||
+	    ehdr.e_phoff > INT32_MAX)
 		return;
 	proc->is_static = true;
 	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
@@ -320,7 +326,8 @@ static double uptime_of(uint64_t start_ticks)
 	if (hz <= 0 || clock_gettime(CLOCK_BOOTTIME, &now))
 		return 0;
 
-	double s = (double)now.tv_sec + (double)now.tv_nsec / (double)VT_NS_PER_S - (double)start_ticks / (double)hz;
+	double s = (double)now.tv_sec + (double)now.tv_nsec / (double)VT_NS_PER_S -
+		   (double)start_ticks / (double)hz;
 
 	return s > 0 ? s : 0;
 }
@@ -341,7 +348,10 @@ static struct vt_error *no_such_process(pid_t pid)
 	return vt_error_create(VT_ERR_GONE, "there is no process %d", (int)pid);
 }
 
-/* What /proc/PID/status says; an error when pid is a thread of another process (/proc/TID exists for those, too). */
+/*
+ * What /proc/PID/status says; an error when pid is a thread of another process (/proc/TID exists
+ * for those, too).
+ */
 static struct vt_error *read_status(struct vt_proc *proc, int dirfd)
 {
 	char status[MAX_STATUS];
@@ -355,8 +365,10 @@ static struct vt_error *read_status(struct vt_proc *proc, int dirfd)
 	pid_t tgid = (pid_t)status_number(status, "Tgid:", 10);
 
 	if (tgid > 0 && tgid != proc->pid)
-		return vt_error_create(VT_ERR_GONE, "%d is not a process but a thread of process %d: use that number",
-				       (int)proc->pid, (int)tgid);
+		return vt_error_create(
+			VT_ERR_GONE,
+			"%d is not a process but a thread of process %d: use that number",
+			(int)proc->pid, (int)tgid);
 	parse_status(proc, status);
 	return NULL;
 }
@@ -381,7 +393,8 @@ static struct vt_error *read_view(struct vt_proc *proc, int dirfd)
 	proc->same_pid_ns = is_same_namespace(dirfd, "pid");
 	proc->same_user_ns = is_same_namespace(dirfd, "user");
 	read_elf(proc, dirfd);
-	if (!read_cmdline(proc, dirfd) || !read_exe(proc, dirfd) || !read_user(proc) || !read_container(proc, dirfd))
+	if (!read_cmdline(proc, dirfd) || !read_exe(proc, dirfd) || !read_user(proc) ||
+	    !read_container(proc, dirfd))
 		return &vt_enomem;
 	return NULL;
 }
@@ -457,8 +470,8 @@ bool vt_proc_is_alive(const struct vt_proc *proc)
 /* Threads */
 
 /*
- * "running", or "-1 SP PC" (in the kernel for another reason than a system call), or "NR A0 ... A5 SP PC", all but NR in
- * hexadecimal. Reading it needs the same permission as ptrace.
+ * "running", or "-1 SP PC" (in the kernel for another reason than a system call), or "NR A0 ... A5
+ * SP PC", all but NR in hexadecimal. Reading it needs the same permission as ptrace.
  */
 static void parse_syscall(struct vt_thread_info *info, char *text)
 {
@@ -521,7 +534,8 @@ static int read_thread(int dirfd, pid_t tid, struct vt_thread_info *info)
 	return 0;
 }
 
-static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t pid, const pid_t *tids, size_t n)
+static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t pid,
+				  const pid_t *tids, size_t n)
 {
 	if (!vt_vec_reserve(&list->threads, n ? n : 1))
 		return &vt_enomem;
@@ -532,7 +546,9 @@ static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t 
 	}
 	if (list->threads.n == 0)
 		return no_such_process(pid);
-	/* The main thread first, though its number need not be the smallest (numbers wrap around). */
+	/*
+	 * The main thread first, though its number need not be the smallest (numbers wrap around).
+	 */
 	for (size_t i = 1; i < list->threads.n; i++) {
 		struct vt_thread_info main_thread = list->threads.data[i];
 
@@ -579,7 +595,8 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 	int ret = dirfd < 0 ? dirfd : read_thread(dirfd, tid, info);
 
 	if (ret == -ESRCH)
-		return vt_error_create(VT_ERR_GONE, "thread %d of process %d ended", (int)tid, (int)pid);
+		return vt_error_create(VT_ERR_GONE, "thread %d of process %d ended", (int)tid,
+				       (int)pid);
 	if (ret)
 		return vt_task_error(-ret, pid, "threads");
 	return NULL;
@@ -596,7 +613,8 @@ size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct 
 	if (dirfd < 0 || vt_task_slurp(dirfd, path, text, sizeof(text)) <= 0)
 		return 0;
 	/* "[<0>] futex_wait+0x5f/0x120", with the address in the brackets before Linux 4.11 */
-	for (char *line = strtok_r(text, "\n", &rest); line && n < VT_MAX_KERNEL_FRAMES; line = strtok_r(NULL, "\n", &rest)) {
+	for (char *line = strtok_r(text, "\n", &rest); line && n < VT_MAX_KERNEL_FRAMES;
+	     line = strtok_r(NULL, "\n", &rest)) {
 		char *name = strstr(line, "] ");
 
 		frames[n] = name ? vt_arena_strdup(arena, name + 2) : NULL;
@@ -652,7 +670,8 @@ void vt_thread_sample_take(struct vt_thread_sample *sample, pid_t pid, pid_t tid
 	 * Reads the counters before the registers here, and after them below, so they span what is
 	 * read in between.
 	 */
-	sample->asleep = dirfd >= 0 && read_sample_status(sample, dirfd) && read_sample_syscall(sample, dirfd);
+	sample->asleep = dirfd >= 0 && read_sample_status(sample, dirfd) &&
+			 read_sample_syscall(sample, dirfd);
 }
 
 bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid)
@@ -661,9 +680,11 @@ bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid)
 	struct vt_thread_sample now = { .info = { .tid = sample->info.tid, .syscall_nr = -1 } };
 	const struct vt_thread_info *a = &sample->info, *b = &now.info;
 
-	return sample->asleep && dirfd >= 0 && read_sample_syscall(&now, dirfd) && read_sample_status(&now, dirfd) &&
-	       now.switches == sample->switches && a->sp == b->sp && a->pc == b->pc && a->syscall_nr == b->syscall_nr &&
-	       a->in_syscall == b->in_syscall && !memcmp(a->syscall_args, b->syscall_args, sizeof(a->syscall_args));
+	return sample->asleep && dirfd >= 0 && read_sample_syscall(&now, dirfd) &&
+	       read_sample_status(&now, dirfd) && now.switches == sample->switches &&
+	       a->sp == b->sp && a->pc == b->pc && a->syscall_nr == b->syscall_nr &&
+	       a->in_syscall == b->in_syscall &&
+	       !memcmp(a->syscall_args, b->syscall_args, sizeof(a->syscall_args));
 }
 
 /* Permission */
@@ -777,7 +798,9 @@ static bool is_initial_user_namespace(void)
 	return value[0] == 0 && value[1] == 0 && value[2] == UINT32_MAX;
 }
 
-/* "docker-default (enforce)"; "" when there is no such security module or it does not confine us. */
+/*
+ * "docker-default (enforce)"; "" when there is no such security module or it does not confine us.
+ */
 static void own_confinement(char *label, size_t size)
 {
 	ssize_t n = vt_task_slurp(AT_FDCWD, "/proc/self/attr/current", label, size);
@@ -793,14 +816,17 @@ static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 	if (proc->kernel_thread)
 		return vt_arena_printf(arena, "%d is a kernel thread", (int)proc->pid);
 	if (proc->state == 'Z')
-		return vt_arena_printf(arena, "process %d has ended already (a zombie); its parent is %d", (int)proc->pid,
-				       (int)proc->ppid);
+		return vt_arena_printf(arena,
+				       "process %d has ended already (a zombie); its parent is %d",
+				       (int)proc->pid, (int)proc->ppid);
 	if (proc->tracer == getpid())
 		return NULL;
 	if (proc->tracer > 0)
-		return vt_arena_printf(arena, "process %d (%s) traces it already, and there can be only one: "
-					      "let that one detach first",
-				       (int)proc->tracer, proc->tracer_name);
+		return vt_arena_printf(
+			arena,
+			"process %d (%s) traces it already, and there can be only one: "
+			"let that one detach first",
+			(int)proc->tracer, proc->tracer_name);
 	if (yama_scope() >= 3)
 		return vt_arena_strdup(arena, "kernel.yama.ptrace_scope is 3: no process may "
 					      "attach until this machine is booted again with a "
@@ -809,39 +835,47 @@ static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 }
 
 /* What CAP_SYS_PTRACE would lift, NULL when nothing. */
-static char *what_is_in_the_way(const struct vt_proc *proc, const struct own *own, struct vt_arena *arena)
+static char *what_is_in_the_way(const struct vt_proc *proc, const struct own *own,
+				struct vt_arena *arena)
 {
 	int scope = yama_scope();
 
 	if (own->uid != proc->uid || own->uid != proc->euid)
-		return vt_arena_printf(arena, "the process belongs to user %s", proc->user ? proc->user : "?");
+		return vt_arena_printf(arena, "the process belongs to user %s",
+				       proc->user ? proc->user : "?");
 	if (is_other_user_namespace(proc))
 		return vt_arena_strdup(arena, "the process is in another user namespace");
 	if (is_undumpable(proc))
-		return vt_arena_strdup(arena, "the process is protected from debuggers (set-user-id program, or "
-					      "PR_SET_DUMPABLE)");
+		return vt_arena_strdup(
+			arena, "the process is protected from debuggers (set-user-id program, or "
+			       "PR_SET_DUMPABLE)");
 	if (permitted_caps_of(proc->pid) & ~own->cap_permitted)
 		return vt_arena_strdup(arena, "the process has capabilities that you lack");
 	if (scope == 2)
-		return vt_arena_strdup(arena, "kernel.yama.ptrace_scope is 2 (administrators only)");
+		return vt_arena_strdup(arena,
+				       "kernel.yama.ptrace_scope is 2 (administrators only)");
 	if (scope == 1 && !is_descendant(proc->pid))
 		return vt_arena_strdup(arena, "kernel.yama.ptrace_scope is 1 (own children only)");
 	return NULL;
 }
 
-static char *why_without_capability(const struct vt_proc *proc, const struct own *own, struct vt_arena *arena)
+static char *why_without_capability(const struct vt_proc *proc, const struct own *own,
+				    struct vt_arena *arena)
 {
 	const char *what = what_is_in_the_way(proc, own, arena);
 
 	if (!what)
 		return NULL;
 	if (own->uid == 0)
-		return vt_arena_printf(arena, "%s, and root lacks CAP_SYS_PTRACE here: start the container with "
-					      "--cap-add=SYS_PTRACE (Kubernetes: securityContext.capabilities.add: "
-					      "[\"SYS_PTRACE\"]), or run this command on the host with sudo",
-				       what);
-	return vt_arena_printf(arena, "%s: run the same command with sudo%s", what,
-			       strstr(what, "scope is 1") ? ", or: sudo sysctl kernel.yama.ptrace_scope=0" : "");
+		return vt_arena_printf(
+			arena,
+			"%s, and root lacks CAP_SYS_PTRACE here: start the container with "
+			"--cap-add=SYS_PTRACE (Kubernetes: securityContext.capabilities.add: "
+			"[\"SYS_PTRACE\"]), or run this command on the host with sudo",
+			what);
+	return vt_arena_printf(
+		arena, "%s: run the same command with sudo%s", what,
+		strstr(what, "scope is 1") ? ", or: sudo sysctl kernel.yama.ptrace_scope=0" : "");
 }
 
 char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *arena)
@@ -857,16 +891,22 @@ char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *are
 	if (why)
 		return why;
 	if (may_ptrace_all(&own) && !is_initial_user_namespace() && is_other_user_namespace(proc))
-		return vt_arena_strdup(arena, "the process is in another user namespace, where CAP_SYS_PTRACE of this one "
-					      "does not count: run this command on the host with sudo");
+		return vt_arena_strdup(
+			arena,
+			"the process is in another user namespace, where CAP_SYS_PTRACE of this one "
+			"does not count: run this command on the host with sudo");
 	own_confinement(label, sizeof(label));
 	if (label[0])
-		return vt_arena_printf(arena, "the security profile %s of this shell forbids it: start the container with "
-					      "--security-opt apparmor=unconfined, or run this command on the host with sudo",
-				       label);
+		return vt_arena_printf(
+			arena,
+			"the security profile %s of this shell forbids it: start the container with "
+			"--security-opt apparmor=unconfined, or run this command on the host with sudo",
+			label);
 	if (own.seccomp == 2)
-		return vt_arena_strdup(arena, "a seccomp filter of this shell forbids it: start the container with "
-					      "--cap-add=SYS_PTRACE (old engines: --security-opt seccomp=unconfined), or run "
-					      "this command on the host with sudo");
+		return vt_arena_strdup(
+			arena,
+			"a seccomp filter of this shell forbids it: start the container with "
+			"--cap-add=SYS_PTRACE (old engines: --security-opt seccomp=unconfined), or run "
+			"this command on the host with sudo");
 	return NULL;
 }

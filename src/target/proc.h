@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process as /proc shows it, read without touching it: identity, threads, namespaces, why it may not be traced.
- * Numbers come from the target's /proc files and are bounded; strings are hostile.
+ * A process as /proc shows it, read without touching it: identity, threads, namespaces, why it may
+ * not be traced. Numbers come from the target's /proc files and are bounded; strings are hostile.
  */
 #ifndef VT_TARGET_PROC_H
 #define VT_TARGET_PROC_H
@@ -19,9 +19,9 @@
 /* A thread of the process. */
 struct vt_thread_info {
 	pid_t tid;
-	char name[64];   /* comm; hostile bytes */
-	char state;      /* R S D T t Z X I of /proc/PID/task/TID/stat */
-	int cpu;         /* where it last ran, -1 unknown */
+	char name[64];        /* comm; hostile bytes */
+	char state;           /* R S D T t Z X I of /proc/PID/task/TID/stat */
+	int cpu;              /* where it last ran, -1 unknown */
 	uint64_t start_ticks; /* field 22 of stat: tells a reused tid apart */
 	uint64_t utime_ticks, stime_ticks;
 	/* /proc/PID/task/TID/syscall */
@@ -35,29 +35,30 @@ struct vt_thread_info {
 
 struct vt_proc {
 	pid_t pid;
-	char name[64];        /* comm */
-	char *cmdline;        /* arguments joined by spaces, at most 4096 bytes; "" for a kernel thread; hostile */
-	char *exe;            /* target of /proc/PID/exe, or "" */
-	char state;           /* of the main thread; if only that has ended, of a live one */
+	char name[64]; /* comm */
+	/* arguments joined by spaces, at most 4096 bytes; "" for a kernel thread; hostile */
+	char *cmdline;
+	char *exe;  /* target of /proc/PID/exe, or "" */
+	char state; /* of the main thread; if only that has ended, of a live one */
 	pid_t ppid;
-	pid_t tracer;         /* the process that ptraces it, 0 none */
+	pid_t tracer; /* the process that ptraces it, 0 none */
 	char tracer_name[64];
 	uid_t uid, euid;
 	gid_t gid;
-	char *user;           /* name of uid in /etc/passwd, or the number */
-	pid_t ns_pid;         /* its pid in its own pid namespace */
+	char *user;   /* name of uid in /etc/passwd, or the number */
+	pid_t ns_pid; /* its pid in its own pid namespace */
 	uint64_t start_ticks;
-	double uptime_s;      /* seconds since it started */
+	double uptime_s; /* seconds since it started */
 	int n_threads;
-	int seccomp;          /* 0 none, 1 strict, 2 filter */
+	int seccomp; /* 0 none, 1 strict, 2 filter */
 	bool no_new_privs;
 	bool same_mnt_ns, same_pid_ns, same_user_ns;
-	char *container;      /* short id or name from its cgroup path, or "" */
+	char *container; /* short id or name from its cgroup path, or "" */
 	bool kernel_thread;
-	bool is_32bit;        /* its executable is ELFCLASS32 */
-	bool is_static;       /* its executable has no PT_INTERP */
-	bool is_musl;         /* its interpreter is musl's */
-	bool shadow_stack;    /* x86_Thread_features has shstk */
+	bool is_32bit;         /* its executable is ELFCLASS32 */
+	bool is_static;        /* its executable has no PT_INTERP */
+	bool is_musl;          /* its interpreter is musl's */
+	bool shadow_stack;     /* x86_Thread_features has shstk */
 	struct vt_arena arena; /* owns the strings */
 };
 
@@ -108,9 +109,9 @@ size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct 
  * the thread did not run between them, and what was read in between is valid.
  */
 struct vt_thread_sample {
-	bool asleep;       /* the fields below are known */
-	pid_t ns_tid;      /* its number in its own pid namespace */
-	uint64_t switches; /* voluntary and involuntary ones */
+	bool asleep;                /* the fields below are known */
+	pid_t ns_tid;               /* its number in its own pid namespace */
+	uint64_t switches;          /* voluntary and involuntary ones */
 	struct vt_thread_info info; /* only tid, state and what the file syscall says */
 };
 

@@ -19,12 +19,15 @@
 #define MAX_CGROUP 8192
 #define MAX_ENVIRON (1 << 20)
 #define MAX_DESCRIPTORS 65536
-#define MAX_MAPS (64 << 20) /* bytes of text: far more than any process has */
+#define MAX_MAPS (64 << 20)    /* bytes of text: far more than any process has */
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h; in the flags of /proc/PID/stat */
 
 /* ---- the pass ---- */
 
-/* "pid (comm) S ppid ...": comm may contain anything, so it ends at the last parenthesis. Numbers of fields as in proc(5). */
+/*
+ * "pid (comm) S ppid ...": comm may contain anything, so it ends at the last parenthesis. Numbers
+ * of fields as in proc(5).
+ */
 static bool parse_stat(char *text, struct vt_process *process)
 {
 	char *open = strchr(text, '('), *close = strrchr(text, ')'), *save = NULL;
@@ -34,7 +37,8 @@ static bool parse_stat(char *text, struct vt_process *process)
 		return false;
 	*close = '\0';
 	snprintf(process->name, sizeof(process->name), "%s", open + 1);
-	for (char *word = strtok_r(close + 1, " \n", &save); word && field <= 22; word = strtok_r(NULL, " \n", &save), field++) {
+	for (char *word = strtok_r(close + 1, " \n", &save); word && field <= 22;
+	     word = strtok_r(NULL, " \n", &save), field++) {
 		if (field == 3)
 			process->state = word[0];
 		else if (field == 4)
@@ -69,7 +73,8 @@ static int open_process(pid_t pid)
 }
 
 /* False when the process is gone by now. */
-static bool read_process(struct vt_processes *processes, pid_t pid, bool blocks, struct vt_process *process)
+static bool read_process(struct vt_processes *processes, pid_t pid, bool blocks,
+			 struct vt_process *process)
 {
 	VT_CLOSE int dir = open_process(pid);
 	char text[1024];
@@ -77,7 +82,9 @@ static bool read_process(struct vt_processes *processes, pid_t pid, bool blocks,
 
 	if (dir < 0 || fstat(dir, &st) || vt_task_slurp(dir, "stat", text, sizeof(text)) <= 0)
 		return false;
-	*process = (struct vt_process){ .pid = pid, .uid = st.st_uid, .parent = VT_NO_PROCESS, .blocks = blocks };
+	*process = (struct vt_process){
+		.pid = pid, .uid = st.st_uid, .parent = VT_NO_PROCESS, .blocks = blocks
+	};
 	if (!parse_stat(text, process))
 		return false;
 	process->command = process->kernel_thread || blocks ? "" : read_command(processes, dir);
@@ -104,7 +111,8 @@ static struct vt_error *read_all(struct vt_processes *processes, const pid_t *pi
 			return &vt_enomem;
 	}
 	for (size_t i = 0; i < processes->list.n; i++)
-		processes->list.data[i].parent = vt_processes_find(processes, processes->list.data[i].ppid);
+		processes->list.data[i].parent =
+			vt_processes_find(processes, processes->list.data[i].ppid);
 	return NULL;
 }
 
@@ -115,7 +123,8 @@ struct vt_error *vt_processes_init(struct vt_processes *processes)
 	size_t n = 0;
 	int ret = proc < 0 ? -errno : vt_task_list(proc, MAX_PROCESSES, &pids, &n);
 
-	return ret ? vt_error_create_os(-ret, "cannot list the processes in /proc") : read_all(processes, pids, n);
+	return ret ? vt_error_create_os(-ret, "cannot list the processes in /proc") :
+		     read_all(processes, pids, n);
 }
 
 void vt_processes_deinit(struct vt_processes *processes)
@@ -128,12 +137,14 @@ void vt_processes_deinit(struct vt_processes *processes)
 void vt_processes_system(char *text, size_t size)
 {
 	char boot[40], space[48];
-	ssize_t boot_n = vt_task_slurp(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	ssize_t boot_n =
+		vt_task_slurp(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	ssize_t space_n = readlink("/proc/self/ns/pid", space, sizeof(space));
 
 	text[0] = '\0';
 	if (boot_n > 0 && space_n > 0 && (size_t)space_n < sizeof(space))
-		snprintf(text, size, "%.*s %.*s", (int)strcspn(boot, "\n"), boot, (int)space_n, space);
+		snprintf(text, size, "%.*s %.*s", (int)strcspn(boot, "\n"), boot, (int)space_n,
+			 space);
 }
 
 size_t vt_processes_find(const struct vt_processes *processes, pid_t pid)
@@ -150,8 +161,8 @@ bool vt_process_is_there(const struct vt_processes *processes, size_t process)
 	struct vt_process now = { 0 };
 	char text[1024];
 
-	return dir >= 0 && vt_task_slurp(dir, "stat", text, sizeof(text)) > 0 && parse_stat(text, &now) &&
-	       now.start_ticks == p->start_ticks;
+	return dir >= 0 && vt_task_slurp(dir, "stat", text, sizeof(text)) > 0 &&
+	       parse_stat(text, &now) && now.start_ticks == p->start_ticks;
 }
 
 /* Processes come and go during the pass, so the parents may form a ring: numbers are used again. */
@@ -229,7 +240,10 @@ const char *vt_process_variable(struct vt_processes *processes, size_t process, 
 	return NULL;
 }
 
-/* "/dev/nvidia3" is device 3; MIG's and the unified memory's are of a device that is not known. False for all else. */
+/*
+ * "/dev/nvidia3" is device 3; MIG's and the unified memory's are of a device that is not known.
+ * False for all else.
+ */
 static bool is_device_file(const char *path, uint64_t *devices)
 {
 	static const char prefix[] = "/dev/nvidia";
@@ -321,7 +335,8 @@ enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, u
 
 static bool is_below(const char *path, size_t n, const char *parent, size_t parent_n)
 {
-	return n >= parent_n && !memcmp(path, parent, parent_n) && (n == parent_n || path[parent_n] == '/');
+	return n >= parent_n && !memcmp(path, parent, parent_n) &&
+	       (n == parent_n || path[parent_n] == '/');
 }
 
 /*
@@ -331,7 +346,9 @@ static bool is_below(const char *path, size_t n, const char *parent, size_t pare
 static bool line_is_below(const char *line, size_t n, const char *parent, size_t parent_n)
 {
 	const char *controllers = memchr(line, ':', n);
-	const char *path = controllers ? memchr(controllers + 1, ':', n - (size_t)(controllers + 1 - line)) : NULL;
+	const char *path =
+		controllers ? memchr(controllers + 1, ':', n - (size_t)(controllers + 1 - line)) :
+			      NULL;
 	size_t controllers_n;
 
 	if (!path)
@@ -342,7 +359,8 @@ static bool line_is_below(const char *line, size_t n, const char *parent, size_t
 	n -= (size_t)(path - line);
 	if (is_below(path, n, parent, parent_n))
 		return true;
-	return controllers_n && parent_n > controllers_n + 1 && !memcmp(parent + 1, controllers, controllers_n) &&
+	return controllers_n && parent_n > controllers_n + 1 &&
+	       !memcmp(parent + 1, controllers, controllers_n) &&
 	       parent[controllers_n + 1] == '/' &&
 	       is_below(path, n, parent + controllers_n + 1, parent_n - controllers_n - 1);
 }

@@ -22,19 +22,24 @@
 enum vt_gpu_use {
 	VT_GPU_NONE,    /* or it may not be read */
 	VT_GPU_LIBRARY, /* libcuda is mapped */
-	VT_GPU_DEVICE,  /* /dev/nvidiaN or /dev/nvidia-uvm is open; nvidiactl alone is no use of a device */
+	/* /dev/nvidiaN or /dev/nvidia-uvm is open; nvidiactl alone is no use of a device */
+	VT_GPU_DEVICE,
 };
 
 struct vt_process {
 	pid_t pid, ppid;
-	uid_t uid;            /* the effective one */
+	uid_t uid; /* the effective one */
 	char state;
 	uint64_t start_ticks; /* since boot */
 	char name[64];        /* comm */
-	const char *command;  /* arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a zombie */
-	size_t parent;        /* index in the list, VT_NO_PROCESS */
+	/*
+	 * arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a
+	 * zombie
+	 */
+	const char *command;
+	size_t parent; /* index in the list, VT_NO_PROCESS */
 	bool kernel_thread;
-	bool blocks;          /* reading its memory would block, so command is unknown */
+	bool blocks; /* reading its memory would block, so command is unknown */
 	/* private: read when asked for */
 	const char *cgroup;
 	const char *variables;
@@ -75,10 +80,15 @@ const char *vt_process_cgroup(struct vt_processes *processes, size_t process);
 /* A variable of its initial environment, NULL when it has none. */
 const char *vt_process_variable(struct vt_processes *processes, size_t process, const char *name);
 
-/* devices, if not NULL: bit N is set when /dev/nvidiaN is open (N < 64); 0 when that is not known. */
+/*
+ * devices, if not NULL: bit N is set when /dev/nvidiaN is open (N < 64); 0 when that is not known.
+ */
 enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, uint64_t *devices);
 
-/* Whether one of the lines of a cgroup file is path or below it; path may begin with /sys/fs/cgroup. */
+/*
+ * Whether one of the lines of a cgroup file is path or below it; path may begin with
+ * /sys/fs/cgroup.
+ */
 bool vt_cgroup_is_below(const char *cgroup, const char *path);
 
 /*

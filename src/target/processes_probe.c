@@ -41,7 +41,8 @@ static void read_one(pid_t pid)
 	(void)n;
 }
 
-static _Noreturn void be_the_child(struct progress *progress, const pid_t *pids, size_t first, size_t n, pid_t parent)
+static _Noreturn void be_the_child(struct progress *progress, const pid_t *pids, size_t first,
+				   size_t n, pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent)
 		_exit(1);
@@ -98,7 +99,8 @@ static void end(pid_t child)
 }
 
 /* The next process, from first on, that blocks; n when there is none. */
-static size_t find_next(struct progress *progress, const pid_t *pids, size_t first, size_t n, uint64_t ns)
+static size_t find_next(struct progress *progress, const pid_t *pids, size_t first, size_t n,
+			uint64_t ns)
 {
 	pid_t parent = getpid(), child;
 	size_t at = n;
@@ -121,13 +123,14 @@ static size_t find_next(struct progress *progress, const pid_t *pids, size_t fir
 
 void vt_processes_probe(const pid_t *pids, size_t n, bool *blocks)
 {
-	struct progress *progress =
-		mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct progress *progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE,
+					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t deadline_ns = vt_now_ns() + ALL_NS, ns = FIRST_NS;
 
 	if (progress == MAP_FAILED)
 		return;
-	for (size_t i = find_next(progress, pids, 0, n, ns); i < n; i = find_next(progress, pids, i + 1, n, ns)) {
+	for (size_t i = find_next(progress, pids, 0, n, ns); i < n;
+	     i = find_next(progress, pids, i + 1, n, ns)) {
 		blocks[i] = true;
 		ns = NEXT_NS;
 		/* Only names of processes are lost. */

@@ -36,10 +36,12 @@ static bool take_job(struct vt_readers *r, struct job *job)
 	job->n = job->bytes = 0;
 	while (r->at < r->n && job->n < JOB_PIECES && job->bytes < JOB_BYTES) {
 		const struct vt_memvec *piece = &r->vec[r->at];
-		size_t left = piece->len - r->offset, room = JOB_BYTES - job->bytes, len = left < room ? left : room;
+		size_t left = piece->len - r->offset, room = JOB_BYTES - job->bytes,
+		       len = left < room ? left : room;
 
 		job->local[job->n] = (struct iovec){ (uint8_t *)piece->buf + r->offset, len };
-		job->remote[job->n++] = (struct iovec){ (void *)(uintptr_t)(piece->addr + r->offset), len };
+		job->remote[job->n++] =
+			(struct iovec){ (void *)(uintptr_t)(piece->addr + r->offset), len };
 		job->bytes += len;
 		r->offset += len;
 		if (len == left) {
@@ -61,7 +63,8 @@ static void do_jobs(struct vt_readers *r)
 
 		r->busy++;
 		pthread_mutex_unlock(&r->lock);
-		ok = process_vm_readv(tid, job.local, job.n, job.remote, job.n, 0) == (ssize_t)job.bytes;
+		ok = process_vm_readv(tid, job.local, job.n, job.remote, job.n, 0) ==
+		     (ssize_t)job.bytes;
 		pthread_mutex_lock(&r->lock);
 		if (!ok) {
 			r->failed = true;
@@ -118,7 +121,8 @@ struct vt_readers *vt_readers_create(unsigned int n)
 	/* Signals are for the main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (r->n_threads < MAX_THREADS && r->n_threads < n && !pthread_create(&r->threads[r->n_threads], NULL, help, r))
+	while (r->n_threads < MAX_THREADS && r->n_threads < n &&
+	       !pthread_create(&r->threads[r->n_threads], NULL, help, r))
 		r->n_threads++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r->n_threads)

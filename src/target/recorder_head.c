@@ -12,11 +12,13 @@ static bool is_head(const uint64_t *words)
 {
 	uint32_t abi = (uint32_t)words[1], size = (uint32_t)(words[1] >> 32);
 
-	return words[0] == VT_RECORDER_MAGIC && abi > 0 && size >= offsetof(struct vt_recorder_head, python);
+	return words[0] == VT_RECORDER_MAGIC && abi > 0 &&
+	       size >= offsetof(struct vt_recorder_head, python);
 }
 
 /* A page at a time and a word more, since the head may begin with the last word of a page. */
-uint64_t vt_recorder_head_find(struct vt_memsrc *src, uint64_t start, uint64_t end, uint64_t *budget)
+uint64_t vt_recorder_head_find(struct vt_memsrc *src, uint64_t start, uint64_t end,
+			       uint64_t *budget)
 {
 	uint64_t words[PAGE / sizeof(uint64_t) + 1];
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The general registers of a stopped thread, by DWARF number (x86-64 psABI, figure 3.36), as unwinders want them. */
+/*
+ * The general registers of a stopped thread, by DWARF number (x86-64 psABI, figure 3.36), as
+ * unwinders want them.
+ */
 #ifndef VT_TARGET_REGS_H
 #define VT_TARGET_REGS_H
 
@@ -7,8 +10,22 @@
 #include <sys/user.h>
 
 enum {
-	VT_REG_RAX, VT_REG_RDX, VT_REG_RCX, VT_REG_RBX, VT_REG_RSI, VT_REG_RDI, VT_REG_RBP, VT_REG_RSP,
-	VT_REG_R8, VT_REG_R9, VT_REG_R10, VT_REG_R11, VT_REG_R12, VT_REG_R13, VT_REG_R14, VT_REG_R15,
+	VT_REG_RAX,
+	VT_REG_RDX,
+	VT_REG_RCX,
+	VT_REG_RBX,
+	VT_REG_RSI,
+	VT_REG_RDI,
+	VT_REG_RBP,
+	VT_REG_RSP,
+	VT_REG_R8,
+	VT_REG_R9,
+	VT_REG_R10,
+	VT_REG_R11,
+	VT_REG_R12,
+	VT_REG_R13,
+	VT_REG_R14,
+	VT_REG_R15,
 	VT_REG_RIP,
 	VT_N_REGS
 };

@@ -14,9 +14,10 @@
 struct vt_replay {
 	struct vt_memsrc source; /* first, so that its address is ours */
 	struct vt_memsrc *under;
-	struct vt_map slots; /* address of a page → its place in data, NOWHERE for one that could not be read */
-	uint64_t *pages;     /* the address of each place */
-	uint8_t *data;       /* address space for all; memory appears as it is filled */
+	/* address of a page → its place in data, NOWHERE for one that could not be read */
+	struct vt_map slots;
+	uint64_t *pages; /* the address of each place */
+	uint8_t *data;   /* address space for all; memory appears as it is filled */
 	size_t n, max;
 	struct vt_memvec *pieces; /* room for a refresh: pages, neighbours joined */
 	struct vt_memsrc *copies; /* NULL none; see vt_replay_refresh() */
@@ -72,7 +73,8 @@ static bool claim(struct vt_replay *replay, uint64_t page, struct vt_memvec *vec
 {
 	size_t place = replay->n;
 
-	if (place == replay->max || vt_map_get(&replay->slots, page) || !vt_map_put(&replay->slots, page, place))
+	if (place == replay->max || vt_map_get(&replay->slots, page) ||
+	    !vt_map_put(&replay->slots, page, place))
 		return false;
 	replay->pages[place] = page;
 	replay->n++;
@@ -163,7 +165,9 @@ void vt_replay_refresh(struct vt_replay *replay, struct vt_memsrc *copies)
 		if (last && last->addr + last->len == page)
 			last->len += PAGE; /* sorted, so their places are neighbours too */
 		else
-			replay->pieces[n++] = (struct vt_memvec){ .addr = page, .buf = replay->data + i * PAGE, .len = PAGE };
+			replay->pieces[n++] = (struct vt_memvec){ .addr = page,
+								  .buf = replay->data + i * PAGE,
+								  .len = PAGE };
 	}
 	fill(replay, replay->pieces, n);
 }
@@ -182,7 +186,8 @@ struct vt_error *vt_replay_create(struct vt_memsrc *under, size_t max_pages, str
 	replay->max = max_pages;
 	replay->pages = calloc(max_pages, sizeof(*replay->pages));
 	replay->pieces = calloc(max_pages, sizeof(*replay->pieces));
-	data = mmap(NULL, max_pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	data = mmap(NULL, max_pages * PAGE, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (data != MAP_FAILED)
 		replay->data = data;
 	if (!replay->pages || !replay->pieces || !replay->data) {

@@ -15,13 +15,17 @@
 struct vt_replay; /* opaque */
 
 /* under must outlive it. Keeps max_pages pages; reads of further pages go to under. */
-struct vt_error *vt_replay_create(struct vt_memsrc *under, size_t max_pages, struct vt_replay **ret);
+struct vt_error *vt_replay_create(struct vt_memsrc *under, size_t max_pages,
+				  struct vt_replay **ret);
 void vt_replay_destroy(struct vt_replay *replay);
 
 /* Owned by replay. The caller sets .coherent. Each page is read once; see vt_replay_refresh(). */
 struct vt_memsrc *vt_replay_source(struct vt_replay *replay);
 
-/* The rehearsal is over: puts the pages in order. What they contain is not defined before the next vt_replay_refresh(). */
+/*
+ * The rehearsal is over: puts the pages in order. What they contain is not defined before the next
+ * vt_replay_refresh().
+ */
 void vt_replay_arrange(struct vt_replay *replay);
 
 /*

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts of the kernel (kernel/ptrace.c, kernel/signal.c; Linux 4.18 to 6.18) that this file and let_go.c rest on:
+ * Facts of the kernel (kernel/ptrace.c, kernel/signal.c; Linux 4.18 to 6.18) that this file and
+ * let_go.c rest on:
  *
- * - PTRACE_SEIZE does not stop and sends no signal; PTRACE_INTERRUPT makes the thread report a PTRACE_EVENT_STOP that
- *   carries SIGTRAP, or the stopping signal while the process is in a group stop. Detaching from the latter puts the
- *   thread back into its group stop.
- * - Before the trap is reported no signal is taken from the queue; but a thread that has just taken one reports that
- *   instead (signal-delivery-stop). Detaching with the number of that signal delivers it, with its siginfo.
+ * - PTRACE_SEIZE does not stop and sends no signal; PTRACE_INTERRUPT makes the thread report a
+ *   PTRACE_EVENT_STOP that carries SIGTRAP, or the stopping signal while the process is in a group
+ *   stop. Detaching from the latter puts the thread back into its group stop.
+ * - Before the trap is reported no signal is taken from the queue; but a thread that has just taken
+ *   one reports that instead (signal-delivery-stop). Detaching with the number of that signal
+ *   delivers it, with its siginfo.
  * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread
  *   as if it had never been looked at, signal included.
- * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches from all, stopped or not.
- * - A thread other than the main one that dies while traced stays a zombie until its tracer waits for it. execve() ends
- *   all other threads and waits until they are gone, zombies too (fs/exec.c:de_thread()), with the mutex held that
- *   PTRACE_SEIZE needs; and after a signal handler PTRACE_SEIZE goes on waiting (-ERESTARTNOINTR). So zombies are collected
- *   by a handler of SIGCHLD, which the tracer gets for each thread that dies; see guard().
+ * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches
+ *   from all, stopped or not.
+ * - A thread other than the main one that dies while traced stays a zombie until its tracer waits
+ *   for it. execve() ends all other threads and waits until they are gone, zombies too
+ *   (fs/exec.c:de_thread()), with the mutex held that PTRACE_SEIZE needs; and after a signal
+ *   handler PTRACE_SEIZE goes on waiting (-ERESTARTNOINTR). So zombies are collected by a handler
+ *   of SIGCHLD, which the tracer gets for each thread that dies; see guard().
  */
 #include "target/session.h"
 
@@ -39,7 +43,10 @@
 #include "target/proc.h"
 #include "target/task.h"
 
-/* Rounds in which threads may still appear: each creates its next one before it is stopped, so a few are enough. */
+/*
+ * Rounds in which threads may still appear: each creates its next one before it is stopped, so a
+ * few are enough.
+ */
 #define MAX_ROUNDS 100
 
 /* Yields of the processor before the first sleep: most threads stop within microseconds. */
@@ -228,7 +235,7 @@ struct stopping {
 	int task_dir;
 	uint64_t deadline_ns; /* for one thread, relative */
 	const struct vt_sleepers *sleepers;
-	struct vt_map known;  /* tid to index in session->threads */
+	struct vt_map known; /* tid to index in session->threads */
 	size_t n_attached;
 };
 
@@ -310,8 +317,10 @@ static struct vt_error *error_busy(pid_t pid, pid_t tracer)
 	n = vt_task_slurp(AT_FDCWD, path, name, sizeof(name));
 	if (n > 0 && name[n - 1] == '\n')
 		name[n - 1] = '\0';
-	return vt_error_create(VT_ERR_BUSY, "process %d is traced already, by process %d (%s): let that one detach first",
-			       (int)pid, (int)tracer, name);
+	return vt_error_create(
+		VT_ERR_BUSY,
+		"process %d is traced already, by process %d (%s): let that one detach first",
+		(int)pid, (int)tracer, name);
 }
 
 static struct vt_error *error_permission(pid_t pid)
@@ -324,8 +333,8 @@ static struct vt_error *error_permission(pid_t pid)
 	if (err)
 		return err;
 	why = vt_proc_why_not_permitted(&proc, &arena);
-	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to stop process %d%s%s", (int)pid, why ? ": " : "",
-			      why ? why : "");
+	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to stop process %d%s%s", (int)pid,
+			      why ? ": " : "", why ? why : "");
 	vt_arena_deinit(&arena);
 	vt_proc_deinit(&proc);
 	return err;
@@ -342,10 +351,11 @@ static struct vt_error *attached(struct stopping *stopping, struct vt_session_th
 }
 
 /*
- * PTRACE_SEIZE failed with errnum. EPERM has three meanings: not permitted, traced by another, already dead. It is an
- * error of the session only when nothing could be attached to so far.
+ * PTRACE_SEIZE failed with errnum. EPERM has three meanings: not permitted, traced by another,
+ * already dead. It is an error of the session only when nothing could be attached to so far.
  */
-static struct vt_error *refused(struct stopping *stopping, struct vt_session_thread *thread, int errnum)
+static struct vt_error *refused(struct stopping *stopping, struct vt_session_thread *thread,
+				int errnum)
 {
 	pid_t pid = stopping->session->pid;
 	char status[4096];
@@ -357,7 +367,10 @@ static struct vt_error *refused(struct stopping *stopping, struct vt_session_thr
 	}
 	if (vt_status_read(thread->tid, status, sizeof(status)))
 		vt_status_field(status, "\nTracerPid:", 10, &tracer);
-	/* A thread that called execve() after we attached to it has the number of the main thread now, and is still ours. */
+	/*
+	 * A thread that called execve() after we attached to it has the number of the main thread
+	 * now, and is still ours.
+	 */
 	if (tracer == (uint64_t)syscall(SYS_gettid))
 		return attached(stopping, thread);
 	if (stopping->n_attached == 0 && tracer)
@@ -366,7 +379,8 @@ static struct vt_error *refused(struct stopping *stopping, struct vt_session_thr
 		return error_permission(pid);
 	if (stopping->n_attached == 0)
 		return vt_error_create_os(errnum, "cannot stop process %d", (int)pid);
-	give_up(thread, tracer ? "another process traces it" : "the kernel refused to attach to it");
+	give_up(thread,
+		tracer ? "another process traces it" : "the kernel refused to attach to it");
 	return NULL;
 }
 
@@ -654,13 +668,15 @@ static bool has_ended(const struct vt_session *session)
 	return true;
 }
 
-struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
+struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live,
+				      uint64_t per_thread_deadline_ns,
 				      const struct vt_sleepers *sleepers)
 {
 	VT_CLOSE int task_dir = vt_task_dir(pid);
-	struct stopping stopping = {
-		.session = session, .task_dir = task_dir, .deadline_ns = per_thread_deadline_ns, .sleepers = sleepers
-	};
+	struct stopping stopping = { .session = session,
+				     .task_dir = task_dir,
+				     .deadline_ns = per_thread_deadline_ns,
+				     .sleepers = sleepers };
 	struct vt_error *err;
 
 	*session = (struct vt_session){ .pid = pid, .live = live };

@@ -9,8 +9,9 @@
  * signal is lost. A system call that a ptrace interrupt ends with EINTR although no signal came
  * (epoll_wait and similar calls) is restarted, so that the target sees nothing.
  *
- * The kernel ties a tracee to the tracing thread: all calls for one session must come from the same thread. Nothing in
- * this process may wait for any child (waitpid(-1, ...)) while a session is open, since that would swallow stop events.
+ * The kernel ties a tracee to the tracing thread: all calls for one session must come from the same
+ * thread. Nothing in this process may wait for any child (waitpid(-1, ...)) while a session is
+ * open, since that would swallow stop events.
  */
 #ifndef VT_TARGET_SESSION_H
 #define VT_TARGET_SESSION_H
@@ -27,11 +28,12 @@
 
 struct vt_session_thread {
 	pid_t tid;
-	bool stopped;          /* it stopped for us and regs are valid; stays so after the resume */
+	bool stopped; /* it stopped for us and regs are valid; stays so after the resume */
 	bool was_group_stopped; /* a signal had stopped it before we came */
-	bool sampled;          /* not stopped, but asleep: regs are valid except the unknown ones */
-	struct vt_regs regs;   /* valid when stopped or sampled */
-	const char *why;       /* static text: why it is not stopped: "it did not stop in time", "it ended", ... */
+	bool sampled;        /* not stopped, but asleep: regs are valid except the unknown ones */
+	struct vt_regs regs; /* valid when stopped or sampled */
+	/* static text: why it is not stopped: "it did not stop in time", "it ended", ... */
+	const char *why;
 	/* private: */
 	int phase;
 	int slot;
@@ -41,9 +43,10 @@ struct vt_session_thread {
 
 struct vt_session {
 	pid_t pid;
-	struct vt_live *live; /* not owned; its cache is dropped on resume */
+	struct vt_live *live;                     /* not owned; its cache is dropped on resume */
 	VT_VEC(struct vt_session_thread) threads; /* the main thread first, then by tid */
-	uint64_t stop_begin_ns, stop_end_ns; /* when the first thread was interrupted, when the last was released */
+	/* when the first thread was interrupted, when the last was released */
+	uint64_t stop_begin_ns, stop_end_ns;
 };
 
 /*
@@ -58,7 +61,8 @@ struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, stru
  * The same, but threads that were already waited for (sleepers, NULL: none) hardly delay the
  * others.
  */
-struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live, uint64_t per_thread_deadline_ns,
+struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live,
+				      uint64_t per_thread_deadline_ns,
 				      const struct vt_sleepers *sleepers);
 
 /*
@@ -79,8 +83,9 @@ bool vt_session_settle(void);
 void vt_session_deinit(struct vt_session *session);
 
 /*
- * Releases everything that this process holds stopped right now. Async-signal-safe; for the handler of SIGINT, SIGTERM
- * and SIGHUP (the kernel does the same if we just exit, so this only has to be called when the process goes on).
+ * Releases everything that this process holds stopped right now. Async-signal-safe; for the handler
+ * of SIGINT, SIGTERM and SIGHUP (the kernel does the same if we just exit, so this only has to be
+ * called when the process goes on).
  */
 void vt_session_emergency_release(void);
 

@@ -28,7 +28,8 @@ void vt_sleepers_init(struct vt_sleepers *sleepers, pid_t pid, uint64_t wait_ns)
 	*sleepers = (struct vt_sleepers){ 0 };
 	if (task_dir < 0 || vt_task_list(task_dir, VT_MAX_THREADS, &sleepers->tids, &sleepers->n))
 		return;
-	for (keep_asleep(sleepers, task_dir); sleepers->n && !vt_deadline_passed(deadline); keep_asleep(sleepers, task_dir))
+	for (keep_asleep(sleepers, task_dir); sleepers->n && !vt_deadline_passed(deadline);
+	     keep_asleep(sleepers, task_dir))
 		vt_sleep_ns(POLL_NS);
 }
 
@@ -40,5 +41,6 @@ void vt_sleepers_deinit(struct vt_sleepers *sleepers)
 
 bool vt_sleepers_has(const struct vt_sleepers *sleepers, pid_t tid)
 {
-	return sleepers->n && bsearch(&tid, sleepers->tids, sleepers->n, sizeof(tid), vt_task_compare_tids);
+	return sleepers->n &&
+	       bsearch(&tid, sleepers->tids, sleepers->n, sizeof(tid), vt_task_compare_tids);
 }

@@ -90,20 +90,25 @@ static const void *direct_snapshot(struct vt_memsrc *src, uint64_t addr, size_t 
 	const struct vt_snapshot *snapshot = snapshot_of(src);
 	size_t i = piece_at(snapshot, addr);
 
-	if (i == snapshot->n || addr < snapshot->pieces[i].start || len > snapshot->pieces[i].end - addr)
+	if (i == snapshot->n || addr < snapshot->pieces[i].start ||
+	    len > snapshot->pieces[i].end - addr)
 		return NULL;
 	return snapshot->pieces[i].data + (addr - snapshot->pieces[i].start);
 }
 
-static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot, .direct = direct_snapshot };
+static const struct vt_memsrc_ops snapshot_ops = { .read = read_snapshot,
+						   .direct = direct_snapshot };
 
 /* The part of one thread's stack to copy; an empty range when there is none. */
 static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t limit)
 {
 	const struct vt_map_entry *entry = vt_maps_find(maps, sp);
 	/* Whole pages, so that no page has to be read again later. */
-	struct piece piece = { .start = sp > RED_ZONE ? (sp - RED_ZONE) & ~(uint64_t)(PAGE - 1) : 0 };
-	uint64_t end = entry ? entry->end : sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK : sp;
+	struct piece piece = { .start = sp > RED_ZONE ? (sp - RED_ZONE) & ~(uint64_t)(PAGE - 1) :
+							0 };
+	uint64_t end = entry                           ? entry->end :
+		       sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK :
+							 sp;
 
 	/*
 	 * A mapping without read permission, or of a device, is not a stack, whatever the register
@@ -124,7 +129,9 @@ static int compare_pieces(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Sorts, and joins those that overlap (threads on stacks of one mapping, alternate signal stacks). */
+/*
+ * Sorts, and joins those that overlap (threads on stacks of one mapping, alternate signal stacks).
+ */
 static size_t join(struct piece *pieces, size_t n)
 {
 	size_t kept = 0;
@@ -157,8 +164,8 @@ static uint64_t sum(const struct piece *pieces, size_t n)
  * The pieces of all threads whose stack pointer is known; *cut is set to the number of threads
  * whose stack is deeper than the limit.
  */
-static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps, size_t limit,
-			  struct piece *pieces, size_t *cut)
+static size_t list_pieces(const struct vt_session *session, const struct vt_maps *maps,
+			  size_t limit, struct piece *pieces, size_t *cut)
 {
 	size_t n = 0;
 
@@ -187,7 +194,8 @@ static void read_what_can_be(struct vt_memsrc *src, struct piece *piece)
 
 		if (!ret)
 			return;
-		if (ret != -EFAULT || src->fault_addr <= piece->start || src->fault_addr >= piece->end)
+		if (ret != -EFAULT || src->fault_addr <= piece->start ||
+		    src->fault_addr >= piece->end)
 			break;
 		piece->end = src->fault_addr;
 	}
@@ -224,7 +232,8 @@ static struct vt_error *copy_all(struct vt_snapshot *snapshot, struct vt_memsrc 
 	return NULL;
 }
 
-struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps)
+struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session,
+				  const struct vt_maps *maps)
 {
 	size_t n_threads = session->threads.n;
 	const struct vt_snapshot_limits *limits = &snapshot->limits;
@@ -233,14 +242,15 @@ struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_
 	snapshot->pieces = calloc(n_threads + 1, sizeof(*snapshot->pieces));
 	if (!snapshot->pieces)
 		return &vt_enomem;
-	snapshot->n = list_pieces(session, maps, limits->per_thread, snapshot->pieces, &snapshot->cut);
+	snapshot->n =
+		list_pieces(session, maps, limits->per_thread, snapshot->pieces, &snapshot->cut);
 	/*
 	 * Too much in total: the same smaller limit for all threads, so that none loses the top of
 	 * its stack.
 	 */
 	if (sum(snapshot->pieces, snapshot->n) > limits->total)
-		snapshot->n = list_pieces(session, maps, limits->total / n_threads, snapshot->pieces,
-					  &snapshot->cut);
+		snapshot->n = list_pieces(session, maps, limits->total / n_threads,
+					  snapshot->pieces, &snapshot->cut);
 	for (size_t i = 0; i < snapshot->n; i++) {
 		snapshot->pieces[i].data = snapshot->data + at;
 		at += snapshot->pieces[i].end - snapshot->pieces[i].start;
@@ -253,19 +263,21 @@ struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_
 	return err;
 }
 
-size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp, const struct vt_snapshot_limits *limits)
+size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp,
+			      const struct vt_snapshot_limits *limits)
 {
 	struct piece piece = wanted_of(maps, sp, limits->per_thread);
 
 	return piece.end > piece.start ? (size_t)(piece.end - piece.start) : 0;
 }
 
-struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits, size_t expect,
-				    struct vt_snapshot **ret)
+struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits,
+				    size_t expect, struct vt_snapshot **ret)
 {
 	struct vt_snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	size_t size = limits->total + 1; /* not 0, which mmap() refuses */
-	void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *data = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (!snapshot || data == MAP_FAILED) {
 		if (data != MAP_FAILED)

@@ -23,10 +23,11 @@ struct vt_snapshot_limits {
  * Sets up memory for copies, to save this time while the target is stopped. expect: the approximate
  * number of bytes.
  */
-struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits, size_t expect,
-				    struct vt_snapshot **ret);
+struct vt_error *vt_snapshot_create(struct vt_live *live, const struct vt_snapshot_limits *limits,
+				    size_t expect, struct vt_snapshot **ret);
 /* Once only. Threads of the session that are neither stopped nor sampled are left out. */
-struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session, const struct vt_maps *maps);
+struct vt_error *vt_snapshot_take(struct vt_snapshot *snapshot, const struct vt_session *session,
+				  const struct vt_maps *maps);
 void vt_snapshot_destroy(struct vt_snapshot *snapshot);
 /*
  * How many threads have more stack than was copied: what lies deeper is read live, from a target
@@ -35,7 +36,8 @@ void vt_snapshot_destroy(struct vt_snapshot *snapshot);
 size_t vt_snapshot_cut_threads(const struct vt_snapshot *snapshot);
 
 /* How many bytes would be copied for a thread with this stack pointer. */
-size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp, const struct vt_snapshot_limits *limits);
+size_t vt_snapshot_stack_size(const struct vt_maps *maps, uint64_t sp,
+			      const struct vt_snapshot_limits *limits);
 
 struct vt_memsrc *vt_snapshot_source(struct vt_snapshot *snapshot);
 

@@ -14,7 +14,10 @@
 #include "base/vec.h"
 #include "target/proc.h"
 
-/* What getdents64() fills in (fs/readdir.c); glibc's readdir() adds a 32 KiB allocation and a copy for each entry. */
+/*
+ * What getdents64() fills in (fs/readdir.c); glibc's readdir() adds a 32 KiB allocation and a copy
+ * for each entry.
+ */
 struct raw_dirent {
 	uint64_t ino;
 	int64_t off;
@@ -112,7 +115,8 @@ int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n)
 		if (got == 0)
 			break;
 		for (long at = 0; at < got;) {
-			const struct raw_dirent *entry = (const struct raw_dirent *)(const void *)(buf + at);
+			const struct raw_dirent *entry =
+				(const struct raw_dirent *)(const void *)(buf + at);
 			pid_t tid = number_of(entry->name);
 			pid_t *slot;
 
@@ -175,9 +179,12 @@ struct vt_error *vt_task_error(int errnum, pid_t pid, const char *what)
 	if (errnum == ENOMEM)
 		return &vt_enomem;
 	if (errnum == ESRCH || errnum == ENOENT)
-		return vt_error_create(VT_ERR_GONE, "process %d does not exist any more (or has no %s)", (int)pid, what);
+		return vt_error_create(VT_ERR_GONE,
+				       "process %d does not exist any more (or has no %s)",
+				       (int)pid, what);
 	if (errnum == EPERM || errnum == EACCES) {
-		struct vt_error *err = vt_error_create(VT_ERR_PERMISSION, "not permitted to read the %s of process %d",
+		struct vt_error *err = vt_error_create(VT_ERR_PERMISSION,
+						       "not permitted to read the %s of process %d",
 						       what, (int)pid);
 
 		if (err != &vt_enomem)

@@ -8,15 +8,18 @@
 
 #include "base/error.h"
 
-/* Opens /proc/PID/task/TID/file (with O_CLOEXEC); a descriptor or a negative errno, -ESRCH for a task that is gone. */
+/*
+ * Opens /proc/PID/task/TID/file (with O_CLOEXEC); a descriptor or a negative errno, -ESRCH for a
+ * task that is gone.
+ */
 int vt_task_open(pid_t pid, pid_t tid, const char *file, int flags);
 
 /* Opens the directory /proc/PID/task; a descriptor or a negative errno. */
 int vt_task_dir(pid_t pid);
 
 /*
- * Reads a small /proc file, relative to dirfd, into buf of size bytes and ends it with a NUL. The number of bytes, or a
- * negative errno; what does not fit is cut off.
+ * Reads a small /proc file, relative to dirfd, into buf of size bytes and ends it with a NUL. The
+ * number of bytes, or a negative errno; what does not fit is cut off.
  */
 ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size);
 
@@ -29,7 +32,10 @@ int vt_task_list(int dirfd, size_t max, pid_t **tids, size_t *n);
 /* For qsort() and bsearch(). */
 int vt_task_compare_tids(const void *a, const void *b);
 
-/* The state letter in the stat file of a thread (dirfd: /proc/PID/task), 0 when the thread does not exist. */
+/*
+ * The state letter in the stat file of a thread (dirfd: /proc/PID/task), 0 when the thread does not
+ * exist.
+ */
 char vt_task_state(int dirfd, pid_t tid);
 
 /* A positive errno of one of the above as an error about "the <what> of process <pid>". */

@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "target/proc.h"
 
-#define MAX_SECONDS (INT64_C(1) << 32) /* the kernel allows offsets that keep the clock below 146 years (KTIME_SEC_MAX / 2) */
+/* the kernel allows offsets that keep the clock below 146 years (KTIME_SEC_MAX / 2) */
+#define MAX_SECONDS (INT64_C(1) << 32)
 
 /*
  * The namespace that the process is in; its future children's is in another file,
@@ -23,7 +24,8 @@ static bool same_namespace(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/ns/time", (int)vt_proc_view(pid));
 	/* An older kernel has neither file. */
 	return stat("/proc/self/ns/time", &ours) ||
-	       (!stat(path, &theirs) && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino);
+	       (!stat(path, &theirs) && ours.st_dev == theirs.st_dev &&
+		ours.st_ino == theirs.st_ino);
 }
 
 /*
@@ -38,13 +40,17 @@ static bool read_offset(const char *path, int64_t *ns)
 
 	while (file && !found && fgets(line, sizeof(line), file)) {
 		/* Linux 5.6 wrote the number of the clock, CLOCK_MONOTONIC. */
-		size_t name = !strncmp(line, "monotonic ", 10) ? 10 : !strncmp(line, "1 ", 2) ? 2 : 0;
+		size_t name = !strncmp(line, "monotonic ", 10) ? 10 :
+			      !strncmp(line, "1 ", 2)          ? 2 :
+								 0;
 		char *end = NULL, *last = NULL;
-		int64_t s = name ? strtoll(line + name, &end, 10) : 0, rest = name ? strtoll(end, &last, 10) : 0;
+		int64_t s = name ? strtoll(line + name, &end, 10) : 0,
+			rest = name ? strtoll(end, &last, 10) : 0;
 
 		if (!name || end == line + name || last == end)
 			continue;
-		found = s > -MAX_SECONDS && s < MAX_SECONDS && rest >= 0 && rest < (int64_t)VT_NS_PER_S;
+		found = s > -MAX_SECONDS && s < MAX_SECONDS && rest >= 0 &&
+			rest < (int64_t)VT_NS_PER_S;
 		*ns = found ? s * (int64_t)VT_NS_PER_S + rest : 0;
 	}
 	if (file)

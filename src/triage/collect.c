@@ -26,29 +26,29 @@
 #include "walk/native/lines_memo.h"
 #include "job/json/json.h"
 
-#define MAX_WORKERS 1024                  /* at once; more processes than that are read in turns */
-#define MIN_WORKERS 8                     /* tried even if limits are lower */
-#define FILES_EACH 2                      /* our ends of a worker's pipes */
-#define OWN_FILES 64                      /* our other files; a worker has its own only */
-#define LOT 32                            /* stopped at once per processor: each takes 0.2 ms */
-#define LOT_NS (50 * VT_NS_PER_MS)        /* the longest wait of the next lot for a hanging one */
-#define MAX_DOCUMENT ((size_t)64 << 20)   /* bytes of one */
-#define PATIENCE_NS (2 * VT_NS_PER_S)     /* prepared workers wait this long for the next one */
-#define PATIENCE_PART 4                   /* but never longer than this part of the time for all */
-#define ENDING_NS (500 * VT_NS_PER_MS)    /* for a killed worker to end: it may be in the kernel */
+#define MAX_WORKERS 1024                /* at once; more processes than that are read in turns */
+#define MIN_WORKERS 8                   /* tried even if limits are lower */
+#define FILES_EACH 2                    /* our ends of a worker's pipes */
+#define OWN_FILES 64                    /* our other files; a worker has its own only */
+#define LOT 32                          /* stopped at once per processor: each takes 0.2 ms */
+#define LOT_NS (50 * VT_NS_PER_MS)      /* the longest wait of the next lot for a hanging one */
+#define MAX_DOCUMENT ((size_t)64 << 20) /* bytes of one */
+#define PATIENCE_NS (2 * VT_NS_PER_S)   /* prepared workers wait this long for the next one */
+#define PATIENCE_PART 4                 /* but never longer than this part of the time for all */
+#define ENDING_NS (500 * VT_NS_PER_MS)  /* for a killed worker to end: it may be in the kernel */
 #define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, before names are resolved */
-#define HOLDING_NS (12 * VT_NS_PER_S)     /* to hold a process: a watchdog ends it after 10 s */
-#define LOOK_NS (1 * VT_NS_PER_S)         /* the interval of that check */
+#define HOLDING_NS (12 * VT_NS_PER_S)       /* to hold a process: a watchdog ends it after 10 s */
+#define LOOK_NS (1 * VT_NS_PER_S)           /* the interval of that check */
 #define POLL_ENDING_MS 2
 
 enum phase {
 	PHASE_PREPARING,
-	PHASE_READY,    /* waits at the start */
+	PHASE_READY, /* waits at the start */
 	PHASE_CAPTURING,
-	PHASE_READ,     /* waits for a processor */
+	PHASE_READ, /* waits for a processor */
 	PHASE_WORKING,
-	PHASE_WAITING,  /* for another worker; will end soon */
-	PHASE_ENDING,   /* its pipe is closed */
+	PHASE_WAITING, /* for another worker; will end soon */
+	PHASE_ENDING,  /* its pipe is closed */
 	PHASE_OVER,
 };
 
@@ -56,15 +56,15 @@ struct worker {
 	struct vt_suspect *suspect;
 	int *status;
 	pid_t pid;
-	int fd;            /* its document; -1 complete */
-	int errors;        /* its standard error; -1 none */
-	uint32_t said;     /* the last value of vt_phase_of() */
+	int fd;        /* its document; -1 complete */
+	int errors;    /* its standard error; -1 none */
+	uint32_t said; /* the last value of vt_phase_of() */
 	enum phase phase;
 	struct vt_gate *go;
 	uint64_t capturing_ns; /* PHASE_CAPTURING: its begin */
-	uint64_t end_ns;   /* PHASE_ENDING: the end of the wait for it */
+	uint64_t end_ns;       /* PHASE_ENDING: the end of the wait for it */
 	struct vt_str document;
-	const char *why;   /* ours: why it was ended; NULL it ended by itself */
+	const char *why; /* ours: why it was ended; NULL it ended by itself */
 };
 
 struct party {
@@ -73,14 +73,14 @@ struct party {
 	struct vt_job *job;
 	struct worker *workers;
 	size_t n;
-	struct vt_gate *gates; /* the start of each lot, and one for each worker */
+	struct vt_gate *gates;    /* the start of each lot, and one for each worker */
 	size_t n_lots, n_started; /* lots */
 	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
 	size_t n_processors;
 	uint64_t begin_ns, deadline_ns;
 	uint64_t last_ready_ns; /* the last progress before the start */
-	sigset_t mask;         /* while waiting: the user's signals are not blocked */
+	sigset_t mask;          /* while waiting: the user's signals are not blocked */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -155,8 +155,12 @@ static int open_pipe(int flags, int *ours)
 static bool start_worker(struct party *party, struct worker *worker)
 {
 	struct vt_worker_place place = {
-		.parent = getpid(), .start = start_of(party, worker), .go = worker->go, .deadline_ns = party->deadline_ns,
-		.lines_memo = party->lines_memo, .phases = &party->phases,
+		.parent = getpid(),
+		.start = start_of(party, worker),
+		.go = worker->go,
+		.deadline_ns = party->deadline_ns,
+		.lines_memo = party->lines_memo,
+		.phases = &party->phases,
 		.number = (size_t)(worker - party->workers),
 	};
 
@@ -282,10 +286,11 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)
 		snprintf(buf, size, "looking at it takes too long");
 	else if (WIFSIGNALED(wait_status))
-		snprintf(buf, size, "vramtap's process for it was ended by signal %d (%s)", WTERMSIG(wait_status),
-			 strsignal(WTERMSIG(wait_status)));
+		snprintf(buf, size, "vramtap's process for it was ended by signal %d (%s)",
+			 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
 	else if (!last_words(worker, buf, size))
-		snprintf(buf, size, "vramtap's process for it ended with status %d", WEXITSTATUS(wait_status));
+		snprintf(buf, size, "vramtap's process for it ended with status %d",
+			 WEXITSTATUS(wait_status));
 	return buf;
 }
 
@@ -315,7 +320,8 @@ static void finish(struct party *party, struct worker *worker, int wait_status)
 		*worker->status = WEXITSTATUS(wait_status);
 	} else {
 		*worker->status = VT_EXIT_NOTHING;
-		(void)vt_job_add(party->job, &worker->suspect->label, NULL, why_nothing(worker, wait_status, buf, sizeof(buf)));
+		(void)vt_job_add(party->job, &worker->suspect->label, NULL,
+				 why_nothing(worker, wait_status, buf, sizeof(buf)));
 	}
 	close_pipes(worker);
 	vt_str_deinit(&worker->document);
@@ -365,13 +371,15 @@ static void start_lot(struct party *party)
 
 	vt_gate_open(start);
 	for (size_t i = 0; i < party->n; i++)
-		if (party->workers[i].phase == PHASE_READY && start_of(party, &party->workers[i]) == start)
+		if (party->workers[i].phase == PHASE_READY &&
+		    start_of(party, &party->workers[i]) == start)
 			begin_capturing(&party->workers[i]);
 }
 
 static bool is_lot_over(const struct party *party)
 {
-	return !count(party, PHASE_CAPTURING) || vt_deadline_passed(party->gates[party->n_started - 1].opened_ns + LOT_NS);
+	return !count(party, PHASE_CAPTURING) ||
+	       vt_deadline_passed(party->gates[party->n_started - 1].opened_ns + LOT_NS);
 }
 
 /*
@@ -382,7 +390,8 @@ static bool is_lot_over(const struct party *party)
 static void start_if_ready(struct party *party)
 {
 	if (!party->n_started &&
-	    (!count(party, PHASE_READY) || (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))))
+	    (!count(party, PHASE_READY) ||
+	     (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))))
 		return;
 	while (party->n_started < party->n_lots && (!party->n_started || is_lot_over(party)))
 		start_lot(party);
@@ -390,13 +399,16 @@ static void start_if_ready(struct party *party)
 
 static bool is_starting(const struct party *party)
 {
-	return party->n_started < party->n_lots && count(party, PHASE_PREPARING) + count(party, PHASE_READY);
+	return party->n_started < party->n_lots &&
+	       count(party, PHASE_PREPARING) + count(party, PHASE_READY);
 }
 
 static bool is_capturing(const struct party *party)
 {
 	return count(party, PHASE_CAPTURING) &&
-	       !vt_deadline_passed(party->gates[party->n_started ? party->n_started - 1 : 0].opened_ns + UNDISTURBED_NS);
+	       !vt_deadline_passed(
+		       party->gates[party->n_started ? party->n_started - 1 : 0].opened_ns +
+		       UNDISTURBED_NS);
 }
 
 /*
@@ -443,7 +455,8 @@ static int time_to_wait_ms(const struct party *party)
 static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
 {
 	int ms = time_to_wait_ms(party);
-	struct timespec timeout = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * (long)VT_NS_PER_MS };
+	struct timespec timeout = { .tv_sec = ms / 1000,
+				    .tv_nsec = ms % 1000 * (long)VT_NS_PER_MS };
 
 	for (size_t i = 0; i < party->n; i++)
 		fds[i] = (struct pollfd){ .fd = party->workers[i].fd, .events = POLLIN };
@@ -470,7 +483,8 @@ static void end_those_that_hold(struct party *party)
 	for (size_t i = 0; i < party->n; i++) {
 		struct worker *worker = &party->workers[i];
 
-		if (worker->phase == PHASE_CAPTURING && vt_deadline_passed(worker->capturing_ns + HOLDING_NS))
+		if (worker->phase == PHASE_CAPTURING &&
+		    vt_deadline_passed(worker->capturing_ns + HOLDING_NS))
 			end_worker(worker, SIGKILL, "its threads could not be read in time");
 	}
 }
@@ -524,7 +538,10 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 		struct worker *worker = &party->workers[i];
 
 		*worker = (struct worker){
-			.suspect = &suspects[i], .status = &status[i], .fd = -1, .errors = -1,
+			.suspect = &suspects[i],
+			.status = &status[i],
+			.fd = -1,
+			.errors = -1,
 			.go = &party->gates[party->n_lots + i],
 		};
 		if (!interrupted && start_worker(party, worker)) {
@@ -543,7 +560,8 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 /* A turn: as many processes as can be read together. */
 static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
 {
-	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot, n_gates = n_lots + party->n;
+	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot,
+	       n_gates = n_lots + party->n;
 	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
 	struct vt_error *err;
 
@@ -583,11 +601,15 @@ static void catch_signals(struct sigaction *before, sigset_t *mask)
 	sigprocmask(SIG_BLOCK, &set, mask);
 }
 
-struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
+struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
+				   const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo)
 {
 	struct party party = {
-		.options = options, .job = job, .n_processors = count_processors(), .deadline_ns = vt_now_ns() + options->timeout_ns,
+		.options = options,
+		.job = job,
+		.n_processors = count_processors(),
+		.deadline_ns = vt_now_ns() + options->timeout_ns,
 	};
 	struct sigaction before[4];
 	struct vt_error *err = NULL;

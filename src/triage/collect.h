@@ -9,12 +9,12 @@
 
 struct vt_triage_options {
 	struct vt_collect_options collect; /* for processes of the job */
-	bool inject;           /* the helper may run in ranks */
-	struct vt_core_places places; /* where the files of cores may be */
-	bool ras;              /* NCCL's RAS may be asked */
-	uint64_t timeout_ns;   /* for all together */
-	const char *directory; /* where reports go */
-	int directory_lock;    /* -1 none; workers do not hold it, because they may hang */
+	bool inject;                       /* the helper may run in ranks */
+	struct vt_core_places places;      /* where the files of cores may be */
+	bool ras;                          /* NCCL's RAS may be asked */
+	uint64_t timeout_ns;               /* for all together */
+	const char *directory;             /* where reports go */
+	int directory_lock; /* -1 none; workers do not hold it, because they may hang */
 };
 
 /*
@@ -23,7 +23,8 @@ struct vt_triage_options {
  * set to the signal with which the user ended the collection; the job then has what there was until
  * then.
  */
-struct vt_error *vt_triage_collect(struct vt_suspects *suspects, const struct vt_triage_options *options, struct vt_job *job,
+struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
+				   const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo);
 
 /* ---- private to triage/collect.c and triage/worker.c ---- */
@@ -32,8 +33,8 @@ struct vt_gate;
 
 struct vt_worker_place {
 	pid_t parent;
-	int out;               /* the parent's pipe: the document, and nothing else */
-	int errors;            /* another pipe: standard error; does not block */
+	int out;    /* the parent's pipe: the document, and nothing else */
+	int errors; /* another pipe: standard error; does not block */
 	struct vt_phases *phases;
 	size_t number;         /* in phases */
 	struct vt_gate *start; /* for all of them: opened when they shall stop the threads */
@@ -49,6 +50,7 @@ struct vt_worker_place {
 bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors);
 
 /* triage/worker.c: the life of a worker, right after fork(). */
-_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place);
+_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options,
+			      const struct vt_worker_place *place);
 
 #endif

@@ -21,7 +21,11 @@
  * not ours.
  */
 static const struct kind {
-	const char *name;   /* * is any text; NULL: as triage/label.c names the report of a process or core, "HOST-4711.json", "HOST-core1.json" */
+	/*
+	 * * is any text; NULL: as triage/label.c names the report of a process or core,
+	 * "HOST-4711.json", "HOST-core1.json"
+	 */
+	const char *name;
 	const char *begins; /* NULL: ours if the others are */
 } kinds[] = {
 	{ VT_TRIAGE_REPORT, "{\"schema\":\"" VT_JOB_SCHEMA "\"" },
@@ -82,13 +86,16 @@ static bool is_of_triage(int dir, const char *name)
 
 		if (kind->name ? !vt_glob(kind->name, name) : !is_report(name))
 			continue;
-		return begins_with(dir, kind->begins ? name : VT_TRIAGE_REPORT, kind->begins ? kind->begins : kinds[0].begins);
+		return begins_with(dir, kind->begins ? name : VT_TRIAGE_REPORT,
+				   kind->begins ? kind->begins : kinds[0].begins);
 	}
 	return false;
 }
 
 /* Calls for each file, other than directories; stops at the first error. */
-static struct vt_error *for_each(int dir, const char *path, struct vt_error *(*what)(int dir, const char *path, const char *name))
+static struct vt_error *for_each(int dir, const char *path,
+				 struct vt_error *(*what)(int dir, const char *path,
+							  const char *name))
 {
 	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	VT_CLOSEDIR DIR *list = copy < 0 ? NULL : fdopendir(copy);
@@ -111,7 +118,9 @@ static struct vt_error *check_file(int dir, const char *path, const char *name)
 {
 	if (is_of_triage(dir, name) || is_unfinished(name))
 		return NULL;
-	return vt_error_create(VT_ERR_BUSY, "%s is neither empty nor what an earlier triage left: it has %s", path, name);
+	return vt_error_create(VT_ERR_BUSY,
+			       "%s is neither empty nor what an earlier triage left: it has %s",
+			       path, name);
 }
 
 /* The report beside it identifies the summary, so the report goes last. */
@@ -148,7 +157,8 @@ static struct vt_error *take(const char *path, int *lock)
 		*lock = dir;
 		dir = -1;
 	} else if (errno == EWOULDBLOCK) {
-		return vt_error_create(VT_ERR_BUSY, "another vramtap triage is writing to %s", path);
+		return vt_error_create(VT_ERR_BUSY, "another vramtap triage is writing to %s",
+				       path);
 	}
 	return NULL;
 }

@@ -18,7 +18,7 @@ struct finding {
 	struct vt_processes *processes;
 	const struct vt_triage_choice *choice;
 	struct vt_triage_found *found;
-	bool *ours;  /* this process and its ancestors, and other vramtaps */
+	bool *ours; /* this process and its ancestors, and other vramtaps */
 	regex_t *match;
 };
 
@@ -30,7 +30,8 @@ static struct vt_error *compile(const char *text, regex_t *regex)
 	if (!ret)
 		return NULL;
 	regerror(ret, regex, why, sizeof(why));
-	return vt_error_create(VT_ERR_FORMAT, "--match: \"%s\" is no regular expression: %s", text, why);
+	return vt_error_create(VT_ERR_FORMAT, "--match: \"%s\" is no regular expression: %s", text,
+			       why);
 }
 
 struct vt_error *vt_triage_check_choice(const struct vt_triage_choice *choice)
@@ -75,7 +76,8 @@ static bool is_slurms_own(const struct finding *f, size_t i)
 
 	if (is_slurmstepd(process))
 		return true;
-	return !strcmp(process->name, "sleep") && process->parent != VT_NO_PROCESS && is_slurmstepd(&list[process->parent]) &&
+	return !strcmp(process->name, "sleep") && process->parent != VT_NO_PROCESS &&
+	       is_slurmstepd(&list[process->parent]) &&
 	       strstr(vt_process_cgroup(f->processes, i), "/step_extern");
 }
 
@@ -100,7 +102,8 @@ static bool is_of_slurm_job(const struct finding *f, size_t i)
 
 static bool is_in_cgroup(const struct finding *f, size_t i)
 {
-	return f->choice->cgroup && vt_cgroup_is_below(vt_process_cgroup(f->processes, i), f->choice->cgroup);
+	return f->choice->cgroup &&
+	       vt_cgroup_is_below(vt_process_cgroup(f->processes, i), f->choice->cgroup);
 }
 
 static bool matches(const struct finding *f, size_t i)
@@ -142,7 +145,9 @@ static void mark_others_like_us(struct finding *f)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		size_t at = strcmp(list[i].name, "vramtap") ? VT_NO_PROCESS : i;
 
-		for (int hops = 0; at != VT_NO_PROCESS && hops < MAX_HOPS && (at == i || vt_triage_is_wrapper(&list[at])); hops++) {
+		for (int hops = 0; at != VT_NO_PROCESS && hops < MAX_HOPS &&
+				   (at == i || vt_triage_is_wrapper(&list[at]));
+		     hops++) {
 			f->ours[at] = true;
 			at = list[at].parent;
 		}
@@ -155,7 +160,8 @@ static void mark_others_like_us(struct finding *f)
  */
 static bool is_excluded(const struct finding *f, size_t i)
 {
-	return f->ours[i] || f->processes->list.data[i].kernel_thread || vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
+	return f->ours[i] || f->processes->list.data[i].kernel_thread ||
+	       vt_process_variable(f->processes, i, "VRAMTAP_TRIAGE");
 }
 
 static void find_seeds(struct finding *f)
@@ -174,8 +180,10 @@ static void choose_launchers_of(struct finding *f, size_t process)
 	const struct vt_process *list = f->processes->list.data;
 	size_t at = list[process].parent;
 
-	for (int hops = 0; at != VT_NO_PROCESS && hops < MAX_HOPS && list[at].pid > 1; hops++, at = list[at].parent)
-		if (list[at].uid == list[process].uid && !is_excluded(f, at) && vt_triage_is_launcher(&list[at]))
+	for (int hops = 0; at != VT_NO_PROCESS && hops < MAX_HOPS && list[at].pid > 1;
+	     hops++, at = list[at].parent)
+		if (list[at].uid == list[process].uid && !is_excluded(f, at) &&
+		    vt_triage_is_launcher(&list[at]))
 			f->found->chosen[at] = true;
 }
 
@@ -199,7 +207,9 @@ static void choose_descendants(struct finding *f, const bool *of)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		size_t at = f->processes->list.data[i].parent;
 
-		for (size_t hops = 0; at != VT_NO_PROCESS && hops < f->processes->list.n && !f->found->chosen[i]; hops++) {
+		for (size_t hops = 0;
+		     at != VT_NO_PROCESS && hops < f->processes->list.n && !f->found->chosen[i];
+		     hops++) {
 			f->found->chosen[i] = of[at] && !is_excluded(f, i);
 			at = f->processes->list.data[at].parent;
 		}
@@ -217,7 +227,8 @@ static void add_parent(const struct finding *f, bool *seeds)
 
 static bool are_others_wanted(const struct vt_triage_choice *choice)
 {
-	return !choice->all_gpu && (choice->slurm || choice->cgroup || choice->match || choice->children_of);
+	return !choice->all_gpu &&
+	       (choice->slurm || choice->cgroup || choice->match || choice->children_of);
 }
 
 /* Only open device files tell which devices the job uses; without them it may be any device. */
@@ -229,7 +240,8 @@ static void find_others(struct finding *f)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		uint64_t devices = 0;
 
-		if (!f->found->chosen[i] || vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE)
+		if (!f->found->chosen[i] ||
+		    vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE)
 			continue;
 		of_job |= devices;
 		job_known = job_known && devices;
@@ -237,7 +249,8 @@ static void find_others(struct finding *f)
 	for (size_t i = 0; i < f->processes->list.n; i++) {
 		uint64_t devices = 0;
 
-		if (f->found->chosen[i] || vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE || is_excluded(f, i))
+		if (f->found->chosen[i] ||
+		    vt_process_gpu(f->processes, i, &devices) == VT_GPU_NONE || is_excluded(f, i))
 			continue;
 		f->found->others[i] = !job_known || !devices || devices & of_job;
 	}
@@ -280,10 +293,15 @@ static struct vt_error *find(struct finding *f)
 	return find_missing(f);
 }
 
-struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found)
+struct vt_error *vt_triage_find(struct vt_processes *processes,
+				const struct vt_triage_choice *choice,
+				struct vt_triage_found *found)
 {
 	size_t n = processes->list.n + 1;
-	struct finding f = { .processes = processes, .choice = choice, .found = found, .ours = calloc(n, sizeof(bool)) };
+	struct finding f = { .processes = processes,
+			     .choice = choice,
+			     .found = found,
+			     .ours = calloc(n, sizeof(bool)) };
 	struct vt_error *err = &vt_enomem;
 	regex_t match;
 
@@ -303,10 +321,12 @@ struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_
 	return err;
 }
 
-void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found)
+void vt_triage_drop_gone(const struct vt_processes *processes,
+			 const struct vt_triage_choice *choice, struct vt_triage_found *found)
 {
 	for (size_t i = 0; i < processes->list.n; i++)
-		if ((found->chosen[i] || found->others[i]) && !is_named(choice, processes->list.data[i].pid) &&
+		if ((found->chosen[i] || found->others[i]) &&
+		    !is_named(choice, processes->list.data[i].pid) &&
 		    !vt_process_is_there(processes, i))
 			found->chosen[i] = found->others[i] = false;
 }

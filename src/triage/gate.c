@@ -11,7 +11,8 @@
 
 struct vt_gate *vt_gates_create(size_t n)
 {
-	void *gates = mmap(NULL, n * sizeof(struct vt_gate), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *gates = mmap(NULL, n * sizeof(struct vt_gate), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	return gates == MAP_FAILED ? NULL : gates;
 }
@@ -37,10 +38,12 @@ bool vt_gate_is_open(const struct vt_gate *gate)
 
 bool vt_gate_wait(struct vt_gate *gate, uint64_t deadline_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / VT_NS_PER_S), .tv_nsec = (long)(deadline_ns % VT_NS_PER_S) };
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / VT_NS_PER_S),
+				  .tv_nsec = (long)(deadline_ns % VT_NS_PER_S) };
 
 	/* With a bitset the timeout is absolute (CLOCK_MONOTONIC), not a duration. */
 	while (!vt_gate_is_open(gate) && !vt_deadline_passed(deadline_ns))
-		(void)syscall(SYS_futex, &gate->is_open, FUTEX_WAIT_BITSET, 0, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+		(void)syscall(SYS_futex, &gate->is_open, FUTEX_WAIT_BITSET, 0, &until, NULL,
+			      FUTEX_BITSET_MATCH_ANY);
 	return vt_gate_is_open(gate);
 }

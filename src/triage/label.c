@@ -28,15 +28,18 @@ static const struct rank_variables {
 	/* torchrun, accelerate, deepspeed */
 	{ "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE" },
 	/* Open MPI, MVAPICH, HPE Cray */
-	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE" },
-	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" },
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE" },
+	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE",
+	  "MV2_COMM_WORLD_LOCAL_SIZE" },
 	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE", "PALS_LOCAL_SIZE" },
 	/* MPICH, Intel MPI; PMIx */
 	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS" },
 	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE", "PMIX_LOCAL_SIZE" },
 	/* Flux, LSF, Slurm */
 	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
-	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_SIZE" },
+	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE",
+	  "JSM_NAMESPACE_LOCAL_SIZE" },
 	/*
 	 * Slurm gives only the requested tasks per node and a list for all nodes: for one node it
 	 * is a number.
@@ -48,8 +51,9 @@ static const struct rank_variables {
 static const struct job_variable {
 	const char *variable, *engine;
 } job_variables[] = {
-	{ "SLURM_JOB_ID", "slurm" }, { "SLURM_JOBID", "slurm" }, { "PBS_JOBID", "pbs" },
-	{ "LSB_JOBID", "lsf" },      { "FLUX_JOB_ID", "flux" },  { "TORCHELASTIC_RUN_ID", "torchrun" },
+	{ "SLURM_JOB_ID", "slurm" }, { "SLURM_JOBID", "slurm" },
+	{ "PBS_JOBID", "pbs" },      { "LSB_JOBID", "lsf" },
+	{ "FLUX_JOB_ID", "flux" },   { "TORCHELASTIC_RUN_ID", "torchrun" },
 };
 
 static int number_of(const char *text)
@@ -75,7 +79,8 @@ static void read_rank(struct vt_processes *processes, size_t i, struct vt_label 
 			continue;
 		label->local_rank = number_of(vt_process_variable(processes, i, names->local_rank));
 		label->world_size = number_of(vt_process_variable(processes, i, names->world_size));
-		label->local_world_size = number_of(vt_process_variable(processes, i, names->local_world_size));
+		label->local_world_size =
+			number_of(vt_process_variable(processes, i, names->local_world_size));
 		return;
 	}
 }
@@ -83,7 +88,8 @@ static void read_rank(struct vt_processes *processes, size_t i, struct vt_label 
 /* ---- command lines ---- */
 
 struct pattern {
-	const char *name;    /* of the program (argv[0], or what Python runs), or comm; glob; NULL any */
+	/* of the program (argv[0], or what Python runs), or comm; glob; NULL any */
+	const char *name;
 	const char *command; /* of the whole command line, NULL any */
 };
 
@@ -115,8 +121,9 @@ static const struct pattern launchers[] = {
 
 /* They wait for what they run, and pass their environment on. */
 static const struct pattern wrappers[] = {
-	{ "sh", NULL },   { "bash", NULL },    { "dash", NULL },    { "zsh", NULL },  { "ksh", NULL },     { "env", NULL },
-	{ "tini", NULL }, { "timeout", NULL }, { "numactl", NULL }, { "nsys", NULL }, { "taskset", NULL }, { "time", NULL },
+	{ "sh", NULL },      { "bash", NULL }, { "dash", NULL },    { "zsh", NULL },
+	{ "ksh", NULL },     { "env", NULL },  { "tini", NULL },    { "timeout", NULL },
+	{ "numactl", NULL }, { "nsys", NULL }, { "taskset", NULL }, { "time", NULL },
 };
 
 /* They have devices open, but only monitor them. */
@@ -228,8 +235,8 @@ struct labelling {
 	struct vt_processes *processes;
 	const struct vt_triage_found *found;
 	struct vt_suspects *suspects;
-	size_t *index; /* of each process in suspects, VT_NO_PROCESS */
-	bool *done;    /* of each suspect: its role is known */
+	size_t *index;   /* of each process in suspects, VT_NO_PROCESS */
+	bool *done;      /* of each suspect: its role is known */
 	bool *inherited; /* of each process: its rank is another's */
 };
 
@@ -239,8 +246,11 @@ static struct vt_suspect *superior_of(const struct labelling *l, size_t process,
 	const struct vt_process *list = l->processes->list.data;
 	size_t at = list[process].parent;
 
-	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n; hops++, at = list[at].parent) {
-		struct vt_suspect *suspect = l->index[at] == VT_NO_PROCESS ? NULL : &l->suspects->list.data[l->index[at]];
+	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n;
+	     hops++, at = list[at].parent) {
+		struct vt_suspect *suspect = l->index[at] == VT_NO_PROCESS ?
+						     NULL :
+						     &l->suspects->list.data[l->index[at]];
 
 		if (suspect && l->done[l->index[at]] && suspect->label.role == VT_ROLE_RANK) {
 			*of = at;
@@ -257,7 +267,8 @@ static struct vt_suspect *superior_of(const struct labelling *l, size_t process,
  */
 static bool is_forked(const struct labelling *l, size_t process, size_t parent)
 {
-	const struct vt_process *p = &l->processes->list.data[process], *of = &l->processes->list.data[parent];
+	const struct vt_process *p = &l->processes->list.data[process],
+				*of = &l->processes->list.data[parent];
 
 	return *p->command && !strcmp(p->command, of->command) &&
 	       (vt_process_gpu(l->processes, process, NULL) != VT_GPU_DEVICE ||
@@ -274,7 +285,8 @@ static bool is_child_of_child(const struct labelling *l, size_t process)
 	       l->suspects->list.data[index].label.of;
 }
 
-static void label_child(const struct labelling *l, size_t process, size_t superior, struct vt_suspect *suspect)
+static void label_child(const struct labelling *l, size_t process, size_t superior,
+			struct vt_suspect *suspect)
 {
 	const struct vt_process *p = &l->processes->list.data[process];
 	bool forked = is_forked(l, process, superior);
@@ -306,7 +318,9 @@ static bool is_monitor(const struct vt_process *process)
 /* It uses a GPU itself, rather than only inheriting from its parent. */
 static bool computes(const struct labelling *l, size_t process, size_t superior)
 {
-	return !is_monitor(&l->processes->list.data[process]) && vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE && !is_forked(l, process, superior);
+	return !is_monitor(&l->processes->list.data[process]) &&
+	       vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE &&
+	       !is_forked(l, process, superior);
 }
 
 /*
@@ -318,8 +332,10 @@ static bool only_starts_ranks(const struct labelling *l, size_t process)
 	if (vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE)
 		return false;
 	for (size_t i = 0; i < l->processes->list.n; i++)
-		if (l->index[i] != VT_NO_PROCESS && vt_processes_descends(l->processes, i, process) &&
-		    vt_process_gpu(l->processes, i, NULL) == VT_GPU_DEVICE && !is_monitor(&l->processes->list.data[i]))
+		if (l->index[i] != VT_NO_PROCESS &&
+		    vt_processes_descends(l->processes, i, process) &&
+		    vt_process_gpu(l->processes, i, NULL) == VT_GPU_DEVICE &&
+		    !is_monitor(&l->processes->list.data[i]))
 			return true;
 	return false;
 }
@@ -338,7 +354,8 @@ static void find_role(struct labelling *l, size_t process)
 	suspect->sure = true;
 	if (vt_triage_is_launcher(p)) {
 		suspect->label.role = VT_ROLE_LAUNCHER;
-		suspect->label.rank = suspect->label.local_rank = -1; /* that of the launcher's own launcher */
+		/* that of the launcher's own launcher */
+		suspect->label.rank = suspect->label.local_rank = -1;
 	} else if (vt_triage_is_wrapper(p)) {
 		suspect->label.role = VT_ROLE_OTHER;
 	} else if (superior_of(l, process, &superior) && !computes(l, process, superior)) {
@@ -366,7 +383,8 @@ static void find_roles(struct labelling *l)
 
 			if (l->index[i] == VT_NO_PROCESS || l->done[l->index[i]])
 				continue;
-			if (pass < n && parent != VT_NO_PROCESS && l->index[parent] != VT_NO_PROCESS && !l->done[l->index[parent]])
+			if (pass < n && parent != VT_NO_PROCESS &&
+			    l->index[parent] != VT_NO_PROCESS && !l->done[l->index[parent]])
 				continue;
 			find_role(l, i);
 			left--;
@@ -385,9 +403,13 @@ static void forget_rank_of_all(struct vt_suspects *suspects, struct vt_suspect *
 
 static struct vt_suspect *rank_at(const struct labelling *l, size_t process)
 {
-	struct vt_suspect *suspect = l->index[process] == VT_NO_PROCESS ? NULL : &l->suspects->list.data[l->index[process]];
+	struct vt_suspect *suspect = l->index[process] == VT_NO_PROCESS ?
+					     NULL :
+					     &l->suspects->list.data[l->index[process]];
 
-	return suspect && suspect->label.role == VT_ROLE_RANK && suspect->label.rank >= 0 ? suspect : NULL;
+	return suspect && suspect->label.role == VT_ROLE_RANK && suspect->label.rank >= 0 ?
+		       suspect :
+		       NULL;
 }
 
 /* Its parent has the rank, too. */
@@ -429,7 +451,8 @@ static const struct vt_suspect *rank_above(const struct labelling *l, size_t pro
 	const struct vt_process *list = l->processes->list.data;
 	size_t at = list[process].parent;
 
-	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n; hops++, at = list[at].parent)
+	for (size_t hops = 0; at != VT_NO_PROCESS && hops < l->processes->list.n;
+	     hops++, at = list[at].parent)
 		if (rank_at(l, at) && rank_at(l, at)->label.rank == rank_at(l, process)->label.rank)
 			return rank_at(l, at);
 	return NULL;
@@ -443,7 +466,8 @@ static void find_helpers(struct labelling *l)
 {
 	for (size_t i = 0; i < l->processes->list.n; i++) {
 		struct vt_suspect *suspect = rank_at(l, i);
-		const struct vt_suspect *above = suspect && suspect->uses_gpu ? rank_above(l, i) : NULL;
+		const struct vt_suspect *above = suspect && suspect->uses_gpu ? rank_above(l, i) :
+										NULL;
 
 		if (!above || !above->uses_gpu)
 			continue;
@@ -472,7 +496,8 @@ static void number_workers(struct vt_suspects *suspects)
 		for (size_t k = 0; k < suspects->list.n; k++) {
 			const struct vt_suspect *other = &suspects->list.data[k];
 
-			suspect->label.worker += other->label.role == VT_ROLE_LOADER && other->label.of == suspect->label.of &&
+			suspect->label.worker += other->label.role == VT_ROLE_LOADER &&
+						 other->label.of == suspect->label.of &&
 						 is_before(other, suspect);
 		}
 	}
@@ -515,7 +540,8 @@ static const char *job_of(struct vt_processes *processes, size_t i, struct vt_su
 		const char *value = vt_process_variable(processes, i, job_variables[v].variable);
 
 		if (value && *value && strcmp(value, "none") != 0) /* torchrun's default */
-			name = vt_arena_printf(&suspects->arena, "%s %s", job_variables[v].engine, value);
+			name = vt_arena_printf(&suspects->arena, "%s %s", job_variables[v].engine,
+					       value);
 	}
 	return name ? name : "";
 }
@@ -528,7 +554,8 @@ static const char *copy(struct vt_suspects *suspects, const char *text)
 }
 
 /* An empty list hides all devices: the process uses none, or has changed the list. */
-static const char *visible_of(struct vt_processes *processes, size_t i, struct vt_suspects *suspects)
+static const char *visible_of(struct vt_processes *processes, size_t i,
+			      struct vt_suspects *suspects)
 {
 	const char *list = vt_process_variable(processes, i, "CUDA_VISIBLE_DEVICES");
 
@@ -538,7 +565,8 @@ static const char *visible_of(struct vt_processes *processes, size_t i, struct v
 char *vt_triage_harmless(char *name)
 {
 	for (char *c = name; c && *c; c++)
-		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '-' ||
+		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+		      (*c >= '0' && *c <= '9') || *c == '_' || *c == '-' ||
 		      (*c == '.' && c > name)))
 			*c = '_';
 	return name;
@@ -546,7 +574,8 @@ char *vt_triage_harmless(char *name)
 
 static const char *file_name(struct vt_suspects *suspects, const char *kind, long number)
 {
-	return vt_triage_harmless(vt_arena_printf(&suspects->arena, "%s-%s%ld.json", suspects->host, kind, number));
+	return vt_triage_harmless(
+		vt_arena_printf(&suspects->arena, "%s-%s%ld.json", suspects->host, kind, number));
 }
 
 static void find_host(struct vt_suspects *suspects)
@@ -620,10 +649,14 @@ static struct vt_error *add_all(struct labelling *l)
 	return NULL;
 }
 
-struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt_triage_found *found, struct vt_suspects *suspects)
+struct vt_error *vt_triage_label(struct vt_processes *processes,
+				 const struct vt_triage_found *found, struct vt_suspects *suspects)
 {
 	struct labelling l = {
-		.processes = processes, .found = found, .suspects = suspects, .index = calloc(processes->list.n + 1, sizeof(size_t)),
+		.processes = processes,
+		.found = found,
+		.suspects = suspects,
+		.index = calloc(processes->list.n + 1, sizeof(size_t)),
 		.inherited = calloc(processes->list.n + 1, sizeof(bool)),
 	};
 	struct vt_error *err = l.index && l.inherited ? add_all(&l) : &vt_enomem;
@@ -663,7 +696,8 @@ void vt_suspects_deinit(struct vt_suspects *suspects)
 static bool is_frame_like(const struct vt_model_frame *frame, const struct stack_pattern *pattern)
 {
 	return frame->kind == VT_FRAME_PYTHON && frame->file && frame->function &&
-	       (!pattern->function || !strcmp(pattern->function, frame->function)) && !fnmatch(pattern->file, frame->file, 0);
+	       (!pattern->function || !strcmp(pattern->function, frame->function)) &&
+	       !fnmatch(pattern->file, frame->file, 0);
 }
 
 static const struct stack_pattern *find_in_stack(const struct vt_model_stack *stack)

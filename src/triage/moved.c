@@ -22,7 +22,8 @@ void vt_moved_begin(struct vt_moved *moved, pid_t pid)
 /* A thread that sleeps with a timeout may only poll, again and again, and still hang. */
 static bool polls(const struct vt_thread_info *info)
 {
-	return info->in_syscall && (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_clock_nanosleep);
+	return info->in_syscall &&
+	       (info->syscall_nr == SYS_nanosleep || info->syscall_nr == SYS_clock_nanosleep);
 }
 
 /* It went on already. But a thread that always runs may wait, too: for a GPU, in a loop. */

@@ -18,7 +18,10 @@ struct vt_moved {
 	struct vt_thread_sample sample;
 };
 
-/* Right after its threads were released. Takes some milliseconds: a thread that slept has to fall asleep again. */
+/*
+ * Right after its threads were released. Takes some milliseconds: a thread that slept has to fall
+ * asleep again.
+ */
 void vt_moved_begin(struct vt_moved *moved, pid_t pid);
 
 /*

@@ -20,7 +20,7 @@ enum vt_phase {
 struct vt_phases {
 	uint32_t *words; /* enum vt_phase, of n workers; shared with later forks */
 	size_t n;
-	int wake[2];     /* neither end blocks */
+	int wake[2]; /* neither end blocks */
 };
 
 /* False, with errno set, when there is no memory or no pipe. */

@@ -25,7 +25,7 @@
 #include "job/ras/ras.h"
 
 #define MAX_DOCUMENT ((size_t)64 << 20)
-#define TIME_PART 4                       /* of the time for all */
+#define TIME_PART 4 /* of the time for all */
 #define MAX_TIME_NS (15 * VT_NS_PER_S)
 /*
  * RAS waits longer for other processes than it is told, and if its client disconnects before that,
@@ -33,11 +33,11 @@
  */
 #define MIN_TIME_NS (7 * VT_NS_PER_S)
 #define LARGE_PART 2
-#define READING_NS (2 * VT_NS_PER_S)      /* for reading an answer, after the time for getting it */
-#define ENDING_NS (500 * VT_NS_PER_MS)    /* to send what there is, or to end when killed */
-#define MAX_ASKED 8                       /* jobs on one host */
-#define SOON_NS (250 * VT_NS_PER_MS)      /* before it is asked again */
-#define MAX_READ_NS (READING_NS / 4)      /* with more for an answer, no second question */
+#define READING_NS (2 * VT_NS_PER_S)   /* for reading an answer, after the time for getting it */
+#define ENDING_NS (500 * VT_NS_PER_MS) /* to send what there is, or to end when killed */
+#define MAX_ASKED 8                    /* jobs on one host */
+#define SOON_NS (250 * VT_NS_PER_MS)   /* before it is asked again */
+#define MAX_READ_NS (READING_NS / 4)   /* with more for an answer, no second question */
 
 struct vt_triage_ras {
 	pid_t pid;
@@ -49,7 +49,7 @@ struct vt_triage_ras {
 /* A job that was asked. Its answers are in the document, by index. */
 struct asked {
 	const struct vt_ras_place *place;
-	struct vt_ras_answer answer; /* the last valid one */
+	struct vt_ras_answer answer;  /* the last valid one */
 	const struct vt_label *label; /* of the process that gave the first one; NULL unknown */
 	size_t first, last;
 	uint64_t took_ns; /* the first time */
@@ -103,24 +103,30 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer, si
 		snprintf(number, sizeof(number), "-%zu", nth + 1);
 
 	const char *form = answer->json ? "json" : "txt";
-	const char *name = vt_triage_harmless(vt_arena_printf(&a->job.arena, "nccl-ras-%s%s.%s", a->suspects->host, number, form));
-	const char *path = name ? vt_arena_printf(&a->job.arena, "%s/%s", a->options->directory, name) : NULL;
+	const char *name = vt_triage_harmless(vt_arena_printf(&a->job.arena, "nccl-ras-%s%s.%s",
+							      a->suspects->host, number, form));
+	const char *path =
+		name ? vt_arena_printf(&a->job.arena, "%s/%s", a->options->directory, name) : NULL;
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
 	VT_FCLOSE FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
 
-	if (!file || fwrite(answer->text.data, 1, answer->text.n, file) != answer->text.n || fflush(file)) {
-		vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "what NCCL's RAS said is not saved: %s", strerror(errno));
+	if (!file || fwrite(answer->text.data, 1, answer->text.n, file) != answer->text.n ||
+	    fflush(file)) {
+		vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "what NCCL's RAS said is not saved: %s",
+			    strerror(errno));
 		return NULL;
 	}
 	return name;
 }
 
 /* Adds it to the document, as the last one. */
-static bool add_answer(struct asking *a, const struct vt_ras_place *place, const struct vt_ras_answer *answer)
+static bool add_answer(struct asking *a, const struct vt_ras_place *place,
+		       const struct vt_ras_answer *answer)
 {
-	const struct vt_ras from = {
-		.host = a->suspects->host, .address = place->name, .pid = answer->pid, .understood = answer->whole
-	};
+	const struct vt_ras from = { .host = a->suspects->host,
+				     .address = place->name,
+				     .pid = answer->pid,
+				     .understood = answer->whole };
 
 	return vt_job_add_ras(&a->job, &from, vt_str_get(&answer->text), answer->text.n);
 }
@@ -131,10 +137,13 @@ static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 	uint64_t begin_ns = vt_now_ns(), read_ns;
 
 	if (place->foreign)
-		return vt_error_create(VT_ERR_BUSY, "%s is also listened on by a process outside this job", place->name);
+		return vt_error_create(VT_ERR_BUSY,
+				       "%s is also listened on by a process outside this job",
+				       place->name);
 	*asked = (struct asked){ .place = place, .first = a->job.ras.n, .last = a->job.ras.n };
 
-	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, place, a->deadline_ns, &asked->answer);
+	VT_ERROR struct vt_error *err =
+		vt_ras_ask(a->suspects, place, a->deadline_ns, &asked->answer);
 
 	asked->took_ns = vt_now_ns() - begin_ns;
 	if (!err && !add_answer(a, place, &asked->answer))
@@ -145,7 +154,8 @@ static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 	}
 	read_ns = vt_now_ns() - begin_ns - asked->took_ns;
 	asked->label = label_of(a, asked->answer.pid);
-	asked->differs = asked->answer.whole && read_ns < MAX_READ_NS && vt_ras_differs(&a->job.ras.data[asked->first]);
+	asked->differs = asked->answer.whole && read_ns < MAX_READ_NS &&
+			 vt_ras_differs(&a->job.ras.data[asked->first]);
 	a->n_asked++;
 	return NULL;
 }
@@ -153,13 +163,15 @@ static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
 /* ---- asked again ---- */
 
 /* About the same job, complete, and with as much content. */
-static bool is_as_good(const struct asking *a, const struct asked *asked, const struct vt_ras_answer *answer)
+static bool is_as_good(const struct asking *a, const struct asked *asked,
+		       const struct vt_ras_answer *answer)
 {
-	const struct vt_ras *first = &a->job.ras.data[asked->first], *next = &a->job.ras.data[a->job.ras.n - 1];
+	const struct vt_ras *first = &a->job.ras.data[asked->first],
+			    *next = &a->job.ras.data[a->job.ras.n - 1];
 	const struct vt_label *label = label_of(a, answer->pid);
 
-	return answer->whole && next->understood && next->communicators >= first->communicators && asked->label && label &&
-	       is_same_job(label, asked->label);
+	return answer->whole && next->understood && next->communicators >= first->communicators &&
+	       asked->label && label && is_same_job(label, asked->label);
 }
 
 /*
@@ -183,7 +195,8 @@ static void repeat(struct asking *a, struct asked *asked)
 		asked->answer = next;
 		next = (struct vt_ras_answer){ 0 };
 		asked->last = had;
-		asked->differs = vt_ras_compare(&a->job.ras.data[asked->last], &a->job.ras.data[asked->first]);
+		asked->differs = vt_ras_compare(&a->job.ras.data[asked->last],
+						&a->job.ras.data[asked->first]);
 	} else if (a->job.ras.n > had) {
 		vt_job_drop_ras(&a->job, had);
 	}
@@ -235,7 +248,8 @@ static void settle(struct asking *a)
 		struct asked *asked = &a->asked[i];
 
 		if (!asked->answer.whole)
-			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "the answer of NCCL's RAS at %s did not come to its end",
+			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras",
+				    "the answer of NCCL's RAS at %s did not come to its end",
 				    asked->place->name);
 		a->job.ras.data[asked->last].file = keep(a, &asked->answer, i);
 		vt_str_deinit(&asked->answer.text);
@@ -264,17 +278,21 @@ static void ask_all(struct asking *a)
 	else if (places.n_ranks && !places.list.n)
 		note(&a->job, why_nobody(&places));
 	for (size_t i = 0; i < places.list.n; i++) {
-		VT_ERROR struct vt_error *failed = was_asked(a, places.list.data[i].rank) ? NULL : ask(a, &places.list.data[i]);
+		VT_ERROR struct vt_error *failed = was_asked(a, places.list.data[i].rank) ?
+							   NULL :
+							   ask(a, &places.list.data[i]);
 
 		if (failed)
-			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS says nothing: %s", failed->message);
+			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS says nothing: %s",
+				    failed->message);
 	}
 	ask_again(a);
 	settle(a);
 }
 
-_Noreturn static void work(const struct vt_suspects *suspects, const struct vt_triage_options *options,
-			   const struct vt_triage_ras *ras, pid_t parent, int out)
+_Noreturn static void work(const struct vt_suspects *suspects,
+			   const struct vt_triage_options *options, const struct vt_triage_ras *ras,
+			   pid_t parent, int out)
 {
 	static const struct vt_writer_options plain = { 0 };
 	struct asking a = { .suspects = suspects, .options = options };
@@ -312,7 +330,8 @@ static uint64_t time_for(uint64_t all_ns)
 	return large < MIN_TIME_NS ? large : MIN_TIME_NS;
 }
 
-struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, const struct vt_triage_options *options,
+struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects,
+					  const struct vt_triage_options *options,
 					  uint64_t deadline_ns)
 {
 	struct vt_triage_ras *ras = options->ras ? calloc(1, sizeof(*ras)) : NULL;
@@ -349,7 +368,8 @@ void vt_triage_ras_go(struct vt_triage_ras *ras)
 }
 
 /* Reads to the end of its document; false if there is no end in time. */
-static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const volatile sig_atomic_t *interrupted, struct vt_str *text)
+static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask,
+		 const volatile sig_atomic_t *interrupted, struct vt_str *text)
 {
 	uint64_t own_ns = ras->gate->opened_ns + ras->time_ns + READING_NS;
 	uint64_t until = own_ns < ras->deadline_ns ? own_ns : ras->deadline_ns;
@@ -358,7 +378,8 @@ static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask, const vo
 
 	while (text->n < MAX_DOCUMENT && !text->failed) {
 		uint64_t now = vt_now_ns(), left = now < until ? until - now : 0;
-		struct timespec timeout = { .tv_sec = (time_t)(left / VT_NS_PER_S), .tv_nsec = (long)(left % VT_NS_PER_S) };
+		struct timespec timeout = { .tv_sec = (time_t)(left / VT_NS_PER_S),
+					    .tv_nsec = (long)(left % VT_NS_PER_S) };
 		ssize_t n;
 
 		int ready = ppoll(&fd, 1, &timeout, mask);
@@ -401,8 +422,8 @@ static void end(const struct vt_triage_ras *ras)
 		vt_sleep_ns(VT_NS_PER_MS);
 }
 
-void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
-			  struct vt_job *job)
+void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask,
+			  const volatile sig_atomic_t *interrupted, struct vt_job *job)
 {
 	struct vt_str text = { 0 };
 
@@ -410,7 +431,8 @@ void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_
 		return;
 	vt_progress("waiting for NCCL's RAS");
 	if (give_up || !hear(ras, mask, interrupted, &text) || !add_document(&text, job))
-		note(job, give_up || *interrupted ? "vramtap was interrupted" : "that took too long, or failed");
+		note(job, give_up || *interrupted ? "vramtap was interrupted" :
+						    "that took too long, or failed");
 	end(ras);
 	vt_str_deinit(&text);
 	destroy(ras);

@@ -20,7 +20,8 @@
 struct vt_triage_ras;
 
 /* Starts it; it waits. NULL if no process shall be asked, or it cannot be started. */
-struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects, const struct vt_triage_options *options,
+struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects,
+					  const struct vt_triage_options *options,
 					  uint64_t deadline_ns);
 
 /* Lets it ask: all threads run again, those of RAS, too. */
@@ -31,8 +32,8 @@ void vt_triage_ras_go(struct vt_triage_ras *ras);
  * mask: the signal mask of the wait, which lets the user's signals through; one that sets
  * interrupted ends the wait. Releases ras; NULL is fine.
  */
-void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask, const volatile sig_atomic_t *interrupted,
-			  struct vt_job *job);
+void vt_triage_ras_finish(struct vt_triage_ras *ras, bool give_up, const sigset_t *mask,
+			  const volatile sig_atomic_t *interrupted, struct vt_job *job);
 
 /* ---- triage/ras_find.c: where ranks listen ---- */
 
@@ -47,18 +48,18 @@ union vt_ras_address {
  * connection.
  */
 struct vt_ras_place {
-	union vt_ras_address address; /* to connect to */
-	char name[64];                /* "127.0.0.1:28028" */
+	union vt_ras_address address;  /* to connect to */
+	char name[64];                 /* "127.0.0.1:28028" */
 	const struct vt_suspect *rank; /* one of the listening ranks */
 	ino_t netns;
-	bool foreign;                 /* a process outside the job listens there, too, or may */
+	bool foreign; /* a process outside the job listens there, too, or may */
 };
 
 struct vt_ras_places {
 	VT_VEC(struct vt_ras_place) list;
-	size_t n_ranks;   /* that were examined */
-	size_t n_hidden;  /* of them: their descriptors may not be read */
-	size_t n_off;     /* of them: RAS is turned off (NCCL_RAS_ENABLE) */
+	size_t n_ranks;  /* that were examined */
+	size_t n_hidden; /* of them: their descriptors may not be read */
+	size_t n_off;    /* of them: RAS is turned off (NCCL_RAS_ENABLE) */
 };
 
 struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places);
@@ -68,12 +69,13 @@ void vt_ras_places_deinit(struct vt_ras_places *places);
  * The process of the job that accepted a connection from the address from to place. 0: none yet;
  * -1: a process outside the job.
  */
-pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from);
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+			 const union vt_ras_address *from);
 
 /* ---- triage/ras_ask.c: the dialogue ---- */
 
 struct vt_ras_answer {
-	pid_t pid;       /* the process that answered */
+	pid_t pid; /* the process that answered */
 	bool json, whole;
 	struct vt_str text;
 };
@@ -88,7 +90,7 @@ uint64_t vt_ras_least_ns(void);
  * Asks, in the network namespace of the place. Sends nothing before it knows which process accepted
  * the connection.
  */
-struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
-			    struct vt_ras_answer *answer);
+struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+			    uint64_t deadline_ns, struct vt_ras_answer *answer);
 
 #endif

@@ -32,7 +32,7 @@
  * next connection.
  */
 #define GREETING_NS (500 * VT_NS_PER_MS)
-#define GREETINGS_PART 3              /* the part of the time for all of them */
+#define GREETINGS_PART 3                 /* the part of the time for all of them */
 #define ACCEPTED_NS (300 * VT_NS_PER_MS) /* from being accepted to having a descriptor */
 #define LOOK_NS (2 * VT_NS_PER_MS)
 #define MAX_LOOK_NS (64 * VT_NS_PER_MS)
@@ -50,7 +50,8 @@ static struct vt_error *too_late(const struct talk *t)
 
 static struct vt_error *closed(const struct talk *t)
 {
-	return vt_error_create(VT_ERR_FORMAT, "it closed the connection to %s before its answer", t->place->name);
+	return vt_error_create(VT_ERR_FORMAT, "it closed the connection to %s before its answer",
+			       t->place->name);
 }
 
 /* ---- the connection ---- */
@@ -61,7 +62,9 @@ static struct vt_error *wait_for(const struct talk *t, short events)
 
 	for (;;) {
 		uint64_t now = vt_now_ns();
-		int ret = now >= t->deadline_ns ? 0 : poll(&fd, 1, (int)((t->deadline_ns - now) / VT_NS_PER_MS) + 1);
+		int ret = now >= t->deadline_ns ?
+				  0 :
+				  poll(&fd, 1, (int)((t->deadline_ns - now) / VT_NS_PER_MS) + 1);
 
 		if (ret > 0)
 			return NULL;
@@ -96,21 +99,25 @@ static struct vt_error *connect_to(struct talk *t)
  * Sockets may have been closed and opened since they were read, and the kernel chooses among the
  * listeners at one address: vramtap sends only to a process of the job.
  */
-static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects *suspects, pid_t *pid)
+static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects *suspects,
+				  pid_t *pid)
 {
 	uint64_t pause_ns = LOOK_NS, foreign_ns = 0;
 	union vt_ras_address from = { 0 };
 	socklen_t n = sizeof(from);
 
 	if (getsockname(t->fd, &from.any, &n))
-		return vt_error_create_os(errno, "cannot look at the connection to %s", t->place->name);
+		return vt_error_create_os(errno, "cannot look at the connection to %s",
+					  t->place->name);
 	for (;;) {
 		*pid = vt_ras_accepted_by(suspects, t->place, &from);
 		if (*pid > 0)
 			return NULL;
 		foreign_ns = *pid ? foreign_ns ? foreign_ns : vt_now_ns() : 0;
 		if (foreign_ns && vt_deadline_passed(foreign_ns + ACCEPTED_NS))
-			return vt_error_create(VT_ERR_BUSY, "a process outside this job answers at %s", t->place->name);
+			return vt_error_create(VT_ERR_BUSY,
+					       "a process outside this job answers at %s",
+					       t->place->name);
 		if (vt_deadline_passed(t->deadline_ns))
 			return too_late(t);
 		vt_sleep_ns(pause_ns);
@@ -176,7 +183,8 @@ static struct vt_error *command(const struct talk *t, const char *text, char ans
 /* The remaining time, without what RAS adds to it; never 0, which makes RAS wait for ever. */
 static unsigned int ras_timeout(uint64_t deadline_ns)
 {
-	uint64_t now = vt_now_ns(), left_s = now < deadline_ns ? (deadline_ns - now) / VT_NS_PER_S : 0;
+	uint64_t now = vt_now_ns(),
+		 left_s = now < deadline_ns ? (deadline_ns - now) / VT_NS_PER_S : 0;
 
 	if (left_s > RAS_TIMEOUT_S + RAS_EXTRA_S) /* and leave a second for the rest */
 		return RAS_TIMEOUT_S;
@@ -194,7 +202,8 @@ static struct vt_error *begin(const struct talk *t, uint64_t deadline_ns, bool *
 
 	VT_TRY(command(t, "CLIENT PROTOCOL 2\n", line));
 	if (strncasecmp(line, "SERVER PROTOCOL ", 16) != 0)
-		return vt_error_create(VT_ERR_FORMAT, "what answers at %s is not RAS", t->place->name);
+		return vt_error_create(VT_ERR_FORMAT, "what answers at %s is not RAS",
+				       t->place->name);
 	snprintf(timeout, sizeof(timeout), "TIMEOUT %u\n", ras_timeout(deadline_ns));
 	VT_TRY(command(t, timeout, line));
 	VT_TRY(command(t, "SET FORMAT json\n", line));
@@ -233,7 +242,8 @@ static void hang_up(struct talk *t)
 	t->fd = -1;
 }
 
-static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects, uint64_t deadline_ns, struct vt_ras_answer *answer)
+static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects,
+			      uint64_t deadline_ns, struct vt_ras_answer *answer)
 {
 	t->deadline_ns = vt_now_ns() + GREETING_NS;
 	VT_TRY(connect_to(t));
@@ -242,7 +252,8 @@ static struct vt_error *greet(struct talk *t, const struct vt_suspects *suspects
 	return begin(t, deadline_ns, &answer->json);
 }
 
-static struct vt_error *talk(struct talk *t, const struct vt_suspects *suspects, struct vt_ras_answer *answer)
+static struct vt_error *talk(struct talk *t, const struct vt_suspects *suspects,
+			     struct vt_ras_answer *answer)
 {
 	uint64_t now = vt_now_ns(), deadline_ns = t->deadline_ns;
 	uint64_t until_ns = now < deadline_ns ? now + (deadline_ns - now) / GREETINGS_PART : now;
@@ -271,21 +282,25 @@ static struct vt_error *enter(const struct vt_ras_place *place, int *own)
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)vt_proc_view(place->rank->label.pid));
 
-	VT_CLOSE int theirs = open(path, O_RDONLY | O_CLOEXEC), back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	VT_CLOSE int theirs = open(path, O_RDONLY | O_CLOEXEC),
+		     back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
 	/* Another process may have this pid by now. */
 	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != place->netns))
-		return vt_error_create(VT_ERR_GONE, "process %d has ended, or has another network now", (int)place->rank->label.pid);
-	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
-		return vt_error_create(VT_ERR_PERMISSION,
-				       "the network namespace of process %d may not be entered (CAP_SYS_ADMIN would allow it)",
+		return vt_error_create(VT_ERR_GONE,
+				       "process %d has ended, or has another network now",
 				       (int)place->rank->label.pid);
+	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
+		return vt_error_create(
+			VT_ERR_PERMISSION,
+			"the network namespace of process %d may not be entered (CAP_SYS_ADMIN would allow it)",
+			(int)place->rank->label.pid);
 	*own = vt_steal_fd(back);
 	return NULL;
 }
 
-struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place, uint64_t deadline_ns,
-			    struct vt_ras_answer *answer)
+struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+			    uint64_t deadline_ns, struct vt_ras_answer *answer)
 {
 	struct talk t = { .fd = -1, .place = place, .deadline_ns = deadline_ns };
 	VT_CLOSE int own = -1;

@@ -60,7 +60,10 @@ static bool read_address(const char *hex, union vt_ras_address *address)
 	return true;
 }
 
-/* Columns of the table: number, local and remote address, state, queues, timer, retransmits, uid, timeout, inode, ... */
+/*
+ * Columns of the table: number, local and remote address, state, queues, timer, retransmits, uid,
+ * timeout, inode, ...
+ */
 static bool read_entry(char *line, struct entry *entry)
 {
 	enum { LOCAL = 1, REMOTE = 2, STATE = 3, INODE = 9, N_COLUMNS };
@@ -73,7 +76,8 @@ static bool read_entry(char *line, struct entry *entry)
 	}
 	entry->state = (unsigned int)strtoul(columns[STATE], NULL, 16);
 	entry->inode = strtoull(columns[INODE], NULL, 10);
-	return read_address(columns[LOCAL], &entry->local) && read_address(columns[REMOTE], &entry->remote);
+	return read_address(columns[LOCAL], &entry->local) &&
+	       read_address(columns[REMOTE], &entry->remote);
 }
 
 static void for_each_in(pid_t pid, const char *table, entry_fn *fn, void *arg)
@@ -101,15 +105,17 @@ static void for_each_socket(pid_t pid, entry_fn *fn, void *arg)
 
 static unsigned int port_of(const union vt_ras_address *address)
 {
-	return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+	return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port :
+							 address->v6.sin6_port);
 }
 
 static bool is_same(const union vt_ras_address *a, const union vt_ras_address *b)
 {
 	if (a->any.sa_family != b->any.sa_family || port_of(a) != port_of(b))
 		return false;
-	return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr :
-					     !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr));
+	return a->any.sa_family == AF_INET ?
+		       a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr :
+		       !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr));
 }
 
 static bool is_any(const union vt_ras_address *a)
@@ -159,7 +165,8 @@ static bool is_of_job(const struct vt_suspect *suspect)
 	if (!suspect->label.in_job || suspect->core || !suspect->label.start_ticks)
 		return false;
 
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+	VT_ERROR struct vt_error *err =
+		vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
 	return !err && info.start_ticks == suspect->label.start_ticks;
 }
@@ -209,9 +216,12 @@ static unsigned int wanted_port(pid_t pid)
 {
 	size_t n;
 	VT_FREE char *environment = read_environment(pid, &n);
-	const char *address = variable(environment, n, "NCCL_RAS_ADDR"), *enable = variable(environment, n, "NCCL_RAS_ENABLE");
+	const char *address = variable(environment, n, "NCCL_RAS_ADDR"),
+		   *enable = variable(environment, n, "NCCL_RAS_ENABLE");
 	const char *colon = address ? strrchr(address, ':') : NULL;
-	unsigned long port = colon && isdigit((unsigned char)colon[1]) ? strtoul(colon + 1, NULL, 10) : DEFAULT_PORT;
+	unsigned long port = colon && isdigit((unsigned char)colon[1]) ?
+				     strtoul(colon + 1, NULL, 10) :
+				     DEFAULT_PORT;
 
 	if (enable && !strcmp(enable, "0"))
 		return 0;
@@ -261,7 +271,8 @@ static void on_listener(void *arg, const struct entry *entry)
 	place.rank = &f->suspects->list.data[*rank];
 	set_address(&place, &entry->local);
 	for (size_t i = 0; i < f->places->list.n; i++)
-		if (f->places->list.data[i].netns == f->netns && is_same(&f->places->list.data[i].address, &place.address))
+		if (f->places->list.data[i].netns == f->netns &&
+		    is_same(&f->places->list.data[i].address, &place.address))
 			return;
 	added = vt_vec_append(&f->places->list);
 	f->nomem |= !added;
@@ -274,7 +285,8 @@ static void on_other_listener(void *arg, const struct entry *entry)
 {
 	struct finding *f = arg;
 
-	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port || vt_map_get(f->owners, entry->inode))
+	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port ||
+	    vt_map_get(f->owners, entry->inode))
 		return;
 	for (size_t i = 0; i < f->places->list.n; i++) {
 		struct vt_ras_place *place = &f->places->list.data[i];
@@ -321,14 +333,17 @@ static bool is_rank(const struct vt_suspect *suspect)
 struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places)
 {
 	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 }, ranks_of = { 0 }, done = { 0 };
-	struct finding f = { .places = places, .owners = &owners, .ranks_of = &ranks_of, .suspects = suspects };
+	struct finding f = {
+		.places = places, .owners = &owners, .ranks_of = &ranks_of, .suspects = suspects
+	};
 
 	f.nomem = !list_owners(suspects, &owners);
 	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++) {
 		if (!is_rank(&suspects->list.data[i]))
 			continue;
 		places->n_ranks++;
-		places->n_hidden += !add_sockets(suspects->list.data[i].label.pid, i, &ranks_of, &f.nomem);
+		places->n_hidden +=
+			!add_sockets(suspects->list.data[i].label.pid, i, &ranks_of, &f.nomem);
 	}
 	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++)
 		if (is_rank(&suspects->list.data[i]))
@@ -356,7 +371,8 @@ static void on_connection(void *arg, const struct entry *entry)
 		s->inode = entry->inode;
 }
 
-pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place, const union vt_ras_address *from)
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+			 const union vt_ras_address *from)
 {
 	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 };
 	struct search search = { .from = from, .to = &place->address };

@@ -21,19 +21,19 @@
 struct vt_triage_choice {
 	VT_VEC(pid_t) pids;
 	bool all_gpu;
-	const char *slurm;   /* number of a job, NULL */
-	const char *cgroup;  /* NULL */
-	const char *match;   /* extended regular expression, NULL */
-	pid_t children_of;   /* 0 */
+	const char *slurm;  /* number of a job, NULL */
+	const char *cgroup; /* NULL */
+	const char *match;  /* extended regular expression, NULL */
+	pid_t children_of;  /* 0 */
 };
 
 /* One process, or core, to be read. */
 struct vt_suspect {
-	struct vt_label label;    /* texts: the arena of its struct vt_suspects */
+	struct vt_label label; /* texts: the arena of its struct vt_suspects */
 	bool uses_gpu;
-	bool sure;                /* the role is no guess: its stacks must not correct it */
-	const char *core;         /* NULL a live process */
-	const char *file;         /* name of its report in the directory */
+	bool sure;        /* the role is no guess: its stacks must not correct it */
+	const char *core; /* NULL a live process */
+	const char *file; /* name of its report in the directory */
 };
 
 struct vt_suspects {
@@ -55,16 +55,20 @@ struct vt_triage_found {
 	bool *chosen, *others;
 	VT_VEC(pid_t) missing;
 };
-struct vt_error *vt_triage_find(struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
+struct vt_error *vt_triage_find(struct vt_processes *processes,
+				const struct vt_triage_choice *choice,
+				struct vt_triage_found *found);
 /*
  * Drops processes that came and went in between: a shell's child that has not called exec looks
  * like the shell.
  */
-void vt_triage_drop_gone(const struct vt_processes *processes, const struct vt_triage_choice *choice, struct vt_triage_found *found);
+void vt_triage_drop_gone(const struct vt_processes *processes,
+			 const struct vt_triage_choice *choice, struct vt_triage_found *found);
 void vt_triage_found_deinit(struct vt_triage_found *found);
 
 /* triage/label.c: labels them. suspects must be zeroed. */
-struct vt_error *vt_triage_label(struct vt_processes *processes, const struct vt_triage_found *found, struct vt_suspects *suspects);
+struct vt_error *vt_triage_label(struct vt_processes *processes,
+				 const struct vt_triage_found *found, struct vt_suspects *suspects);
 struct vt_error *vt_triage_add_core(struct vt_suspects *suspects, const char *core);
 void vt_suspects_deinit(struct vt_suspects *suspects);
 

@@ -27,11 +27,11 @@
 #include "target/session.h"
 #include "job/json/json.h"
 
-#define MAX_MEMORY ((size_t)4 << 30)      /* a report of two million blocks takes 1 GiB */
-#define MAX_FILE ((rlim_t)1 << 30)        /* of its JSON */
-#define OTHERS_NS (1 * VT_NS_PER_S)       /* for a process outside the job, which keeps running */
-#define LATE_NS (10 * VT_NS_PER_MS)       /* after the others: worth mentioning */
-#define MAX_TRIES 3                       /* of a process that calls exec at that moment */
+#define MAX_MEMORY ((size_t)4 << 30) /* a report of two million blocks takes 1 GiB */
+#define MAX_FILE ((rlim_t)1 << 30)   /* of its JSON */
+#define OTHERS_NS (1 * VT_NS_PER_S)  /* for a process outside the job, which keeps running */
+#define LATE_NS (10 * VT_NS_PER_MS)  /* after the others: worth mentioning */
+#define MAX_TRIES 3                  /* of a process that calls exec at that moment */
 #define RETRY_NS (5 * VT_NS_PER_MS)
 
 struct worker {
@@ -72,7 +72,8 @@ static void lower(int resource, rlim_t value)
 {
 	struct rlimit limit;
 
-	if (getrlimit(resource, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= value))
+	if (getrlimit(resource, &limit) ||
+	    (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= value))
 		return;
 	limit.rlim_cur = value;
 	(void)setrlimit(resource, &limit);
@@ -135,7 +136,8 @@ static void say_that_it_waits(void *arg)
 
 /* ---- the report ---- */
 
-static void choose_options(const struct worker *w, const struct vt_collect_together *together, struct vt_collect_options *collect)
+static void choose_options(const struct worker *w, const struct vt_collect_together *together,
+			   struct vt_collect_options *collect)
 {
 	const struct vt_label *label = &w->suspect->label;
 
@@ -163,9 +165,11 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 		return NULL;
 	/* It was named, but does not exist: a process with its pid now is another one. */
 	if (!suspect->label.start_ticks)
-		return vt_error_create(VT_ERR_GONE, "there is no process %d", (int)suspect->label.pid);
+		return vt_error_create(VT_ERR_GONE, "there is no process %d",
+				       (int)suspect->label.pid);
 
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+	VT_ERROR struct vt_error *err =
+		vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
 	if (err || info.start_ticks == suspect->label.start_ticks)
 		return NULL;
@@ -176,16 +180,20 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 static bool is_still_there(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+	VT_ERROR struct vt_error *err =
+		vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
-	return !err && info.start_ticks == suspect->label.start_ticks && info.state != 'Z' && info.state != 'X';
+	return !err && info.start_ticks == suspect->label.start_ticks && info.state != 'Z' &&
+	       info.state != 'X';
 }
 
-static struct vt_error *collect(struct worker *w, const struct vt_subject *subject, const struct vt_collect_options *options)
+static struct vt_error *collect(struct worker *w, const struct vt_subject *subject,
+				const struct vt_collect_options *options)
 {
 	struct vt_error *err = vt_collect_report(subject, options, &w->model);
 
-	for (int tries = 1; err && err->code == VT_ERR_GONE && tries < MAX_TRIES && !w->suspect->core && is_still_there(w->suspect);
+	for (int tries = 1; err && err->code == VT_ERR_GONE && tries < MAX_TRIES &&
+			    !w->suspect->core && is_still_there(w->suspect);
 	     tries++) {
 		vt_error_destroy(err);
 		vt_model_deinit(&w->model);
@@ -198,7 +206,10 @@ static struct vt_error *collect(struct worker *w, const struct vt_subject *subje
 
 static struct vt_error *look(struct worker *w)
 {
-	const struct vt_collect_together together = { .wait = wait_for_start, .released = wait_for_processor, .waits = say_that_it_waits, .arg = w };
+	const struct vt_collect_together together = { .wait = wait_for_start,
+						      .released = wait_for_processor,
+						      .waits = say_that_it_waits,
+						      .arg = w };
 	struct vt_collect_options options;
 	struct vt_subject subject = {
 		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,
@@ -214,9 +225,10 @@ static struct vt_error *look(struct worker *w)
 	VT_TRY(check_same(w->suspect));
 	VT_TRY(collect(w, &subject, &options));
 	if (w->late_ns >= LATE_NS)
-		vt_model_diag(&w->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "late",
-			      "its threads were stopped %.0f ms after those of the other processes: preparing that took longer",
-			      (double)w->late_ns / VT_NS_PER_MS);
+		vt_model_diag(
+			&w->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "late",
+			"its threads were stopped %.0f ms after those of the other processes: preparing that took longer",
+			(double)w->late_ns / VT_NS_PER_MS);
 	return NULL;
 }
 
@@ -224,8 +236,10 @@ static struct vt_error *look(struct worker *w)
 static const char *save(struct worker *w)
 {
 	const struct vt_writer_options options = { 0 };
-	char *path = vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
-	VT_ERROR struct vt_error *err = path ? vt_save(vt_write_report_json, &w->model, &options, path) : &vt_enomem;
+	char *path =
+		vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
+	VT_ERROR struct vt_error *err =
+		path ? vt_save(vt_write_report_json, &w->model, &options, path) : &vt_enomem;
 
 	if (!err)
 		return w->suspect->file;
@@ -249,15 +263,19 @@ static char state_then(const struct vt_model *model)
 static char state_now(const struct vt_suspect *suspect)
 {
 	struct vt_thread_info info = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
+	VT_ERROR struct vt_error *err =
+		vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
 
-	return !err && info.start_ticks == suspect->label.start_ticks && info.state ? info.state : '?';
+	return !err && info.start_ticks == suspect->label.start_ticks && info.state ? info.state :
+										      '?';
 }
 
-static void complete_member(const struct worker *w, const struct vt_error *why, const char *file, struct vt_member *member)
+static void complete_member(const struct worker *w, const struct vt_error *why, const char *file,
+			    struct vt_member *member)
 {
 	member->file = file;
-	member->moved = why ? -1 : vt_moved_end(&w->moved, state_then(&w->model), w->place->deadline_ns);
+	member->moved = why ? -1 :
+			      vt_moved_end(&w->moved, state_then(&w->model), w->place->deadline_ns);
 	if (why && !w->suspect->core)
 		member->process_state = state_now(w->suspect);
 }
@@ -273,7 +291,8 @@ static struct vt_error *send(struct worker *w, const struct vt_error *why, const
 		return vt_error_create_os(errno, "the result cannot be sent");
 	vt_job_init(&job);
 	job.tool_version = PACKAGE_VERSION;
-	if (!vt_job_add(&job, &w->suspect->label, why ? NULL : &w->model, why ? why->message : NULL))
+	if (!vt_job_add(&job, &w->suspect->label, why ? NULL : &w->model,
+			why ? why->message : NULL))
 		return &vt_enomem;
 	complete_member(w, why, file, &job.members.data[0]);
 	err = vt_write_job_json(&job, &options, out);
@@ -283,7 +302,8 @@ static struct vt_error *send(struct worker *w, const struct vt_error *why, const
 	return err;
 }
 
-_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options, const struct vt_worker_place *place)
+_Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options,
+			      const struct vt_worker_place *place)
 {
 	struct worker w = { .suspect = suspect, .options = options, .place = place };
 	const char *file = NULL;
@@ -299,7 +319,9 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 		vt_triage_correct_label(suspect, &w.model);
 		file = save(&w);
 	}
-	status = !err ? (int)w.model.completeness : err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
+	status = !err                           ? (int)w.model.completeness :
+		 err->code == VT_ERR_PERMISSION ? VT_EXIT_NOT_PERMITTED :
+						  VT_EXIT_NOTHING;
 	err = send(&w, err, file);
 	/* The memory is freed with the process; releasing a large report would take a while. */
 	_exit(err ? vt_exit_with(err) : status);

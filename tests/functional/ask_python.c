@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ask_python PID WAIT_MS [MUTEX | watch]: has the helper take the GIL of a process to ask PyTorch, whoever holds it:
- * without what the report looks at before, except with "watch". Waits so long and prints what came back in one line. With
- * the address of a mutex (of GPU 0) it asks for the blocks, else for the counters of none. For report_official.py.
+ * ask_python PID WAIT_MS [MUTEX | watch]: has the helper take the GIL of a process to ask PyTorch,
+ * whoever holds it: without what the report looks at before, except with "watch". Waits so long and
+ * prints what came back in one line. With the address of a mutex (of GPU 0) it asks for the blocks,
+ * else for the counters of none. For report_official.py.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 static void print_told(struct vt_helper *helper)
 {
-	void (*release)(struct vt_block_rec *blocks, size_t n) = NULL;
+	void (*release)(struct vt_block_rec * blocks, size_t n) = NULL;
 	struct vt_torch_device_result result;
 	struct vt_block_rec *blocks = NULL;
 	size_t n = 0;
@@ -27,9 +28,10 @@ static void print_told(struct vt_helper *helper)
 		puts(err->message);
 		return;
 	}
-	vt_torch_judge(blocks, n, 0, &vt_helper_shared(helper)->asked.before[0], &vt_helper_shared(helper)->asked.after[0], &result);
-	printf("%zu blocks, %" PRIu64 " of GPU 0, result %d%s%s\n", n, result.blocks, result.result, result.why[0] ? ": " : "",
-	       result.why);
+	vt_torch_judge(blocks, n, 0, &vt_helper_shared(helper)->asked.before[0],
+		       &vt_helper_shared(helper)->asked.after[0], &result);
+	printf("%zu blocks, %" PRIu64 " of GPU 0, result %d%s%s\n", n, result.blocks, result.result,
+	       result.why[0] ? ": " : "", result.why);
 	release(blocks, n);
 }
 
@@ -42,7 +44,8 @@ struct session {
 	struct vt_helper *helper;
 };
 
-static struct vt_error *ask(struct session *s, pid_t pid, uint64_t wait_ns, uint64_t mutex, bool watch)
+static struct vt_error *ask(struct session *s, pid_t pid, uint64_t wait_ns, uint64_t mutex,
+			    bool watch)
 {
 	struct vt_inject_options options = { .budget_ns = 20 * VT_NS_PER_S };
 	struct vt_inject_timing timing = { 0 };
@@ -78,7 +81,8 @@ int main(int argc, char **argv)
 		return 64;
 
 	struct vt_error *err = ask(&s, atoi(argv[1]), (uint64_t)atoi(argv[2]) * VT_NS_PER_MS,
-				   argc > 3 ? strtoull(argv[3], NULL, 0) : 0, argc > 3 && !strcmp(argv[3], "watch"));
+				   argc > 3 ? strtoull(argv[3], NULL, 0) : 0,
+				   argc > 3 && !strcmp(argv[3], "watch"));
 
 	if (err)
 		puts(err->message);

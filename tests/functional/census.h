@@ -28,8 +28,8 @@ static inline int count_entries(pid_t pid, const char *what)
 }
 
 /*
- * Mappings of ours: by name, and by the range of addresses that they are put into, which nothing else uses in a process
- * that is not built with ASan (its shadow lies there).
+ * Mappings of ours: by name, and by the range of addresses that they are put into, which nothing
+ * else uses in a process that is not built with ASan (its shadow lies there).
  */
 static inline int count_maps(pid_t pid, bool by_range)
 {
@@ -43,7 +43,8 @@ static inline int count_maps(pid_t pid, bool by_range)
 	while (fp && fgets(line, sizeof(line), fp)) {
 		unsigned long long at = strtoull(line, NULL, 16);
 
-		n += strstr(line, "/memfd:vramtap") || (by_range && at >= 1ULL << 44 && at < (1ULL << 44) + (1ULL << 46));
+		n += strstr(line, "/memfd:vramtap") ||
+		     (by_range && at >= 1ULL << 44 && at < (1ULL << 44) + (1ULL << 46));
 	}
 	return n;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injection into targets that are in every kind of trouble: each must be refused or served, and be as it was afterwards.
- * The targets are forks of this program.
+ * Injection into targets that are in every kind of trouble: each must be refused or served, and be
+ * as it was afterwards. The targets are forks of this program.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,8 +85,8 @@ static void assert_code(struct vt_error *err, enum vt_error_code code, const cha
 {
 	assert_non_null(err);
 	if (err->code != code || !strstr(err->message, part))
-		fail_msg("%s: %s; expected %s with \"%s\"", vt_error_code_name(err->code), err->message,
-			 vt_error_code_name(code), part);
+		fail_msg("%s: %s; expected %s with \"%s\"", vt_error_code_name(err->code),
+			 err->message, vt_error_code_name(code), part);
 	vt_error_destroy(err);
 }
 
@@ -96,7 +96,8 @@ static pid_t start(void (*body)(void))
 {
 	pid_t pid;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -173,7 +174,9 @@ static bool becomes(pid_t pid, char state)
 /* The process comes to have so many. A thread that has ended stays in /proc for a moment. */
 static void assert_census(pid_t pid, int threads, int fds)
 {
-	for (int i = 0; i < LONG_MS && (count_entries(pid, "task") != threads || count_entries(pid, "fd") != fds); i++)
+	for (int i = 0; i < LONG_MS &&
+			(count_entries(pid, "task") != threads || count_entries(pid, "fd") != fds);
+	     i++)
 		usleep(1000);
 	assert_int_equal(count_entries(pid, "task"), threads);
 	assert_int_equal(count_entries(pid, "fd"), fds);
@@ -203,7 +206,8 @@ static struct vt_error *create(struct tool *tool, bool allow_resume, uint64_t bu
 {
 	struct vt_inject_options options = { .budget_ns = budget_ns, .allow_resume = allow_resume };
 
-	return vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &tool->timing, &tool->helper);
+	return vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &tool->timing,
+				&tool->helper);
 }
 
 static void close_tool(struct tool *tool)
@@ -216,8 +220,8 @@ static void close_tool(struct tool *tool)
 }
 
 /*
- * For a tool in a child process: an assertion that fails there would go on with the tests in the child. Returns only when
- * the session stands.
+ * For a tool in a child process: an assertion that fails there would go on with the tests in the
+ * child. Returns only when the session stands.
  */
 static void create_or_exit(struct tool *tool, pid_t pid, bool allow_resume)
 {
@@ -227,8 +231,10 @@ static void create_or_exit(struct tool *tool, pid_t pid, bool allow_resume)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	*tool = (struct tool){ 0 };
 	if ((err = vt_proc_init(&tool->proc, pid)) || (err = vt_maps_init(&tool->maps, pid)) ||
-	    (err = vt_modules_init(&tool->modules, pid, &tool->maps)) || (err = vt_live_create(pid, &tool->live)) ||
-	    (err = vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &tool->timing, &tool->helper))) {
+	    (err = vt_modules_init(&tool->modules, pid, &tool->maps)) ||
+	    (err = vt_live_create(pid, &tool->live)) ||
+	    (err = vt_helper_create(&tool->proc, &tool->modules, tool->live, &options,
+				    &tool->timing, &tool->helper))) {
 		fprintf(stderr, "the tool: %s\n", err->message);
 		_exit(1);
 	}
@@ -237,8 +243,8 @@ static void create_or_exit(struct tool *tool, pid_t pid, bool allow_resume)
 /* The helper answers: it says that it does not know the request. */
 static void assert_answers(struct tool *tool)
 {
-	assert_code(vt_helper_call(tool->helper, (enum vt_helper_op)1000, vt_now_ns() + LONG_NS), VT_ERR_FORMAT,
-		    "does not know");
+	assert_code(vt_helper_call(tool->helper, (enum vt_helper_op)1000, vt_now_ns() + LONG_NS),
+		    VT_ERR_FORMAT, "does not know");
 }
 
 static void assert_refused(pid_t pid, enum vt_error_code code, const char *part)
@@ -305,10 +311,12 @@ static void stub_is_written_once(void **state)
 
 	(void)state;
 	open_tool(&tool, pid);
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &first, &present));
+	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &first,
+				&present));
 	assert_false(present);
 	assert_ok(create(&tool, false, LONG_NS));
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &second, &present));
+	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &second,
+				&present));
 	assert_true(present);
 	assert_int_equal(first, second);
 	close_tool(&tool);
@@ -340,13 +348,17 @@ static void file_grows(void **state)
 	assert_int_equal(blocks[1].addr, UINT64_C(0x0707070707070707));
 	release(blocks, n);
 	s->torch.n_blocks = (8 << 20) / sizeof(*blocks);
-	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT, "out of bounds");
+	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT,
+		    "out of bounds");
 	s->torch.n_blocks = UINT64_MAX / 64;
-	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT, "out of bounds");
+	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT,
+		    "out of bounds");
 	s->torch.blocks_offset = UINT64_MAX;
 	s->torch.n_blocks = 0;
-	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT, "out of bounds");
-	assert_code(vt_helper_grow(tool.helper, UINT64_C(1) << 40), VT_ERR_UNSUPPORTED, "more than its limit");
+	assert_code(vt_helper_take_blocks(tool.helper, &blocks, &n, &release), VT_ERR_FORMAT,
+		    "out of bounds");
+	assert_code(vt_helper_grow(tool.helper, UINT64_C(1) << 40), VT_ERR_UNSUPPORTED,
+		    "more than its limit");
 	close_tool(&tool);
 	end(pid);
 }
@@ -362,7 +374,8 @@ static void helper_ends_when_forgotten(void **state)
 	assert_ok(create(&tool, false, LONG_NS));
 	sleep(PATIENCE_S + 1);
 	assert_clean(pid, 1, fds);
-	assert_code(vt_helper_call(tool.helper, VT_OP_CUDA, vt_now_ns() + 200 * VT_NS_PER_MS), VT_ERR_TIMEOUT, "in time");
+	assert_code(vt_helper_call(tool.helper, VT_OP_CUDA, vt_now_ns() + 200 * VT_NS_PER_MS),
+		    VT_ERR_TIMEOUT, "in time");
 	close_tool(&tool);
 	end(pid);
 }
@@ -378,7 +391,8 @@ static void target_dies_during_session(void **state)
 	assert_ok(create(&tool, false, LONG_NS));
 	end(pid);
 	begin = vt_now_ns();
-	assert_code(vt_helper_call(tool.helper, VT_OP_CUDA, vt_now_ns() + LONG_NS), VT_ERR_GONE, "ended");
+	assert_code(vt_helper_call(tool.helper, VT_OP_CUDA, vt_now_ns() + LONG_NS), VT_ERR_GONE,
+		    "ended");
 	assert_true(vt_now_ns() - begin < LONG_NS / 2);
 	close_tool(&tool);
 }
@@ -432,7 +446,10 @@ static void child_of_fork_inherits_nothing(void **state)
 	end(pid);
 }
 
-/* setuid() and its like make every thread change with signal 33: a thread that blocks it would hang them. */
+/*
+ * setuid() and its like make every thread change with signal 33: a thread that blocks it would hang
+ * them.
+ */
 static void body_setuid(void)
 {
 	start_waiter();
@@ -737,8 +754,9 @@ static void body_filter_prctl(void)
 }
 
 /*
- * A kernel that lets nobody write to code through /proc/PID/mem (proc_mem.force_override=never): this tool gets a filter that
- * fails just that write, by its length. The stub is then written word by word while the thread is stopped.
+ * A kernel that lets nobody write to code through /proc/PID/mem (proc_mem.force_override=never):
+ * this tool gets a filter that fails just that write, by its length. The stub is then written word
+ * by word while the thread is stopped.
  */
 static void kernel_may_refuse_writing_code(void **state)
 {
@@ -773,7 +791,8 @@ static void kernel_may_refuse_writing_code(void **state)
 	assert_int_equal(status, 0);
 	assert_clean(pid, 1, fds);
 	open_tool(&tool, pid);
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &addr, &present));
+	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &addr,
+				&present));
 	assert_true(present);
 	close_tool(&tool);
 	assert_served(pid);
@@ -849,7 +868,8 @@ static void vfork_child_is_refused(void **state)
 	pid_t pid = start(body_vfork);
 
 	(void)state;
-	assert_refused((pid_t)shared->result, VT_ERR_UNSUPPORTED, "shares its memory with its parent");
+	assert_refused((pid_t)shared->result, VT_ERR_UNSUPPORTED,
+		       "shares its memory with its parent");
 	shared->command = 1;
 	wait_done();
 	end(pid);
@@ -912,8 +932,9 @@ static void awaited_messages_are_not_missed(void **state)
 /* Says that the helper is ready and names a descriptor of its own choice. */
 static void lie(int fd)
 {
-	struct vt_stub_control *control = mmap((void *)UINT64_C(0x100000000000), 4096, PROT_READ | PROT_WRITE,
-					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	struct vt_stub_control *control =
+		mmap((void *)UINT64_C(0x100000000000), 4096, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	control->nonce = 4711;
 	control->fd = fd;
@@ -957,7 +978,9 @@ static struct vt_error *open_channel_to_liar(pid_t pid)
 {
 	struct vt_helper_image image = { .text_size = 4096 };
 	struct vt_stub_control control = { .nonce = 4711, .region = UINT64_C(0x100000000000) };
-	struct vt_channel channel = { .image = &image, .control = &control, .block = 4096, .file_size = 65536, .pid = pid };
+	struct vt_channel channel = {
+		.image = &image, .control = &control, .block = 4096, .file_size = 65536, .pid = pid
+	};
 	struct vt_channel_result result;
 	struct vt_error *err;
 
@@ -973,8 +996,8 @@ static void liars_gain_nothing(void **state)
 		void (*body)(void);
 		enum vt_error_code code;
 	} cases[] = {
-		{ body_lie_file, VT_ERR_FORMAT },    { body_lie_directory, VT_ERR_FORMAT },
-		{ body_lie_fifo, VT_ERR_FORMAT },    { body_lie_nothing, VT_ERR_GONE },
+		{ body_lie_file, VT_ERR_FORMAT },   { body_lie_directory, VT_ERR_FORMAT },
+		{ body_lie_fifo, VT_ERR_FORMAT },   { body_lie_nothing, VT_ERR_GONE },
 		{ body_lie_negative, VT_ERR_GONE },
 	};
 	char text[16] = "";
@@ -1017,7 +1040,8 @@ static void lock_excludes(void **state)
 	}
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
-	snprintf(part, sizeof(part), "process %d (inject_cases) is working on process %d", (int)holder, (int)pid);
+	snprintf(part, sizeof(part), "process %d (inject_cases) is working on process %d",
+		 (int)holder, (int)pid);
 	assert_code(vt_inject_lock(pid, vt_now_ns() + 30 * VT_NS_PER_MS, &fd), VT_ERR_BUSY, part);
 	/* Another process is another lock. */
 	assert_ok(vt_inject_lock(getpid(), vt_now_ns(), &fd));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Victim and spy: injects into programs that notice everything (tests/targets/victim*), lets the injector live, or kills
- * it at random instants and at each fault point, and counts what came of it: victims that died, hung, stayed stopped or
- * saw something wrong, and what was left in them (threads, descriptors, mappings). All of these must be 0.
+ * Victim and spy: injects into programs that notice everything (tests/targets/victim*), lets the
+ * injector live, or kills it at random instants and at each fault point, and counts what came of
+ * it: victims that died, hung, stayed stopped or saw something wrong, and what was left in them
+ * (threads, descriptors, mappings). All of these must be 0.
  *
- * It finds the victims by VRAMTAP_BUILD_DIR and VRAMTAP_SOURCE_DIR. VRAMTAP_SOAK=N makes it 10 * N times as long as it is
- * by default, which is well below a minute.
+ * It finds the victims by VRAMTAP_BUILD_DIR and VRAMTAP_SOURCE_DIR. VRAMTAP_SOAK=N makes it 10 * N
+ * times as long as it is by default, which is well below a minute.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -58,9 +59,10 @@ struct tally {
 enum killing { KILL_NEVER, KILL_RANDOM, KILL_AT_POINT };
 
 static const char *const fault_points[] = {
-	"inject.stub-placed", "inject.seized", "inject.interrupted", "inject.stopped", "inject.block-written",
-	"inject.committed", "inject.masked", "inject.detached", "inject.memfd-writing", "inject.ready-to-go", "inject.go",
-	"inject.mapped", "inject.request", "inject.requested",
+	"inject.stub-placed",   "inject.seized",      "inject.interrupted", "inject.stopped",
+	"inject.block-written", "inject.committed",   "inject.masked",      "inject.detached",
+	"inject.memfd-writing", "inject.ready-to-go", "inject.go",          "inject.mapped",
+	"inject.request",       "inject.requested",
 };
 
 #define N_POINTS (sizeof(fault_points) / sizeof(fault_points[0]))
@@ -89,8 +91,11 @@ static struct vt_error *inject_into(pid_t pid, pid_t tid, struct report *report)
 	report->borrowed_ns = timing.borrowed_ns;
 	report->total_ns = timing.total_ns;
 
-	/* A request that the helper answers without any library of the target: it does not know it. */
-	struct vt_error *err = vt_helper_call(helper, (enum vt_helper_op)1000, vt_now_ns() + VT_NS_PER_S);
+	/*
+	 * A request that the helper answers without any library of the target: it does not know it.
+	 */
+	struct vt_error *err =
+		vt_helper_call(helper, (enum vt_helper_op)1000, vt_now_ns() + VT_NS_PER_S);
 
 	report->called = err && err->code == VT_ERR_FORMAT;
 	vt_error_destroy(err);
@@ -165,7 +170,8 @@ static void start_victim(struct victim *victim, const char *const *argv)
 	fd = mkstemp(victim->stats_path);
 	if (fd < 0 || ftruncate(fd, sizeof(*victim->stats)))
 		exit(99);
-	victim->stats = mmap(NULL, sizeof(*victim->stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	victim->stats =
+		mmap(NULL, sizeof(*victim->stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	while (argv[n]) {
 		args[n] = argv[n];
@@ -208,7 +214,10 @@ static void end_victim(struct victim *victim)
 	unlink(victim->stats_path);
 }
 
-/* Every thread completes a round, nothing is stopped, nothing was wrong. False when the victim died or hangs. */
+/*
+ * Every thread completes a round, nothing is stopped, nothing was wrong. False when the victim died
+ * or hangs.
+ */
 static bool is_unharmed(struct victim *victim, const char *what)
 {
 	uint64_t before[VICTIM_MAX_THREADS], errors = 0;
@@ -226,13 +235,15 @@ static bool is_unharmed(struct victim *victim, const char *what)
 		}
 		late = 0;
 		for (uint64_t i = 0; i < n; i++)
-			if (__atomic_load_n(&victim->stats->threads[i].rounds, __ATOMIC_SEQ_CST) == before[i])
+			if (__atomic_load_n(&victim->stats->threads[i].rounds, __ATOMIC_SEQ_CST) ==
+			    before[i])
 				late = i + 1;
 		if (late)
 			usleep(2000);
 	}
 	if (late) {
-		printf("# HUNG: thread %s of %d after %s\n", victim->stats->threads[late - 1].name, (int)victim->pid, what);
+		printf("# HUNG: thread %s of %d after %s\n", victim->stats->threads[late - 1].name,
+		       (int)victim->pid, what);
 		all.hung++;
 		return false;
 	}
@@ -275,7 +286,9 @@ static void count_leaks(struct victim *victim)
 static void account(const struct report *report)
 {
 	if (!report->created || !report->called) {
-		printf("# FAILED: %s\n", report->created ? "the helper's answer was not the right one" : report->message);
+		printf("# FAILED: %s\n", report->created ?
+						 "the helper's answer was not the right one" :
+						 report->message);
 		all.failed++;
 		return;
 	}
@@ -287,7 +300,10 @@ static void account(const struct report *report)
 	}
 }
 
-/* Every other time a certain thread is borrowed, so that each kind of system call has its turn; else the tool chooses. */
+/*
+ * Every other time a certain thread is borrowed, so that each kind of system call has its turn;
+ * else the tool chooses.
+ */
 static pid_t pick_thread(const struct victim *victim, bool any_thread)
 {
 	uint64_t n = victim->stats->n_threads;
@@ -308,7 +324,8 @@ static uint64_t random_instant(void)
 }
 
 /* One injection. True when it was killed. */
-static bool one_run(const struct victim *victim, enum killing killing, bool any_thread, const char *point)
+static bool one_run(const struct victim *victim, enum killing killing, bool any_thread,
+		    const char *point)
 {
 	pid_t tid = pick_thread(victim, any_thread);
 	struct report report;
@@ -356,17 +373,18 @@ static void print_times(size_t from)
 
 	qsort(all.borrowed + from, n, sizeof(uint64_t), compare);
 	qsort(all.total + from, n, sizeof(uint64_t), compare);
-	printf("#   %zu samples: borrowed p50 %.0f p99 %.0f max %.0f us; total p50 %.1f p99 %.1f max %.1f ms\n", n,
-	       us(all.borrowed + from, n, 50), us(all.borrowed + from, n, 99), us(all.borrowed + from, n, 100),
-	       us(all.total + from, n, 50) / 1e3, us(all.total + from, n, 99) / 1e3, us(all.total + from, n, 100) / 1e3);
+	printf("#   %zu samples: borrowed p50 %.0f p99 %.0f max %.0f us; total p50 %.1f p99 %.1f max %.1f ms\n",
+	       n, us(all.borrowed + from, n, 50), us(all.borrowed + from, n, 99),
+	       us(all.borrowed + from, n, 100), us(all.total + from, n, 50) / 1e3,
+	       us(all.total + from, n, 99) / 1e3, us(all.total + from, n, 100) / 1e3);
 }
 
 struct scenario {
 	const char *name;
 	const char *const *argv;
 	enum killing killing;
-	int runs;  /* or, at fault points, for each of them */
-	int batch; /* injections between two looks at the victim */
+	int runs;        /* or, at fault points, for each of them */
+	int batch;       /* injections between two looks at the victim */
 	bool any_thread; /* each of its threads can be borrowed sooner or later */
 };
 
@@ -375,14 +393,17 @@ static bool run_scenario(const struct scenario *scenario, int factor)
 {
 	size_t from = all.n_samples;
 	struct victim victim = { 0 };
-	int runs = scenario->runs * factor * (scenario->killing == KILL_AT_POINT ? (int)N_POINTS : 1);
+	int runs =
+		scenario->runs * factor * (scenario->killing == KILL_AT_POINT ? (int)N_POINTS : 1);
 	bool ready, fine;
 
 	start_victim(&victim, scenario->argv);
 	fine = ready = is_ready(&victim);
 	printf("# %s: %d injections\n", scenario->name, runs);
 	for (int i = 0; fine && i < runs; i++) {
-		const char *point = scenario->killing == KILL_AT_POINT ? fault_points[(size_t)i % N_POINTS] : NULL;
+		const char *point = scenario->killing == KILL_AT_POINT ?
+					    fault_points[(size_t)i % N_POINTS] :
+					    NULL;
 
 		bool killed = one_run(&victim, scenario->killing, scenario->any_thread, point);
 
@@ -412,11 +433,11 @@ static int verdict(void)
 {
 	printf("# %d injections: %d complete, %d killed, %d failed; victims: %d died, %d hung, %d stopped, %llu errors; "
 	       "left behind: %d threads, %d descriptors, %d mappings; EINTR: %llu of epoll, %llu lost\n",
-	       all.runs, all.loaded, all.killed, all.failed, all.died, all.hung, all.stopped, (unsigned long long)all.errors,
-	       all.leaked_threads, all.leaked_fds, all.leaked_maps, (unsigned long long)all.epoll_eintr,
-	       (unsigned long long)all.lost_eintr);
-	return all.died || all.hung || all.stopped || all.errors || all.leaked_threads || all.leaked_fds || all.leaked_maps ||
-	       all.failed || !all.loaded;
+	       all.runs, all.loaded, all.killed, all.failed, all.died, all.hung, all.stopped,
+	       (unsigned long long)all.errors, all.leaked_threads, all.leaked_fds, all.leaked_maps,
+	       (unsigned long long)all.epoll_eintr, (unsigned long long)all.lost_eintr);
+	return all.died || all.hung || all.stopped || all.errors || all.leaked_threads ||
+	       all.leaked_fds || all.leaked_maps || all.failed || !all.loaded;
 }
 
 static const char *directory(const char *variable)
@@ -441,14 +462,18 @@ int main(void)
 		{ "C program, injector killed at random", c_victim, KILL_RANDOM, 60, 2, true },
 		{ "Python, injector killed at random", python_victim, KILL_RANDOM, 40, 2, true },
 #ifdef VT_FAULT_POINTS
-		{ "C program, injector killed at each fault point", c_victim, KILL_AT_POINT, 2, 2, true },
-		{ "Python, injector killed at each fault point", python_victim, KILL_AT_POINT, 1, 2, true },
+		{ "C program, injector killed at each fault point", c_victim, KILL_AT_POINT, 2, 2,
+		  true },
+		{ "Python, injector killed at each fault point", python_victim, KILL_AT_POINT, 1, 2,
+		  true },
 #endif
 	};
 
 	snprintf(c_path, sizeof(c_path), "%s/tests/targets/victim", directory("VRAMTAP_BUILD_DIR"));
-	snprintf(malloc_path, sizeof(malloc_path), "%s/tests/targets/victim_malloc", directory("VRAMTAP_BUILD_DIR"));
-	snprintf(python_path, sizeof(python_path), "%s/tests/targets/victim.py", directory("VRAMTAP_SOURCE_DIR"));
+	snprintf(malloc_path, sizeof(malloc_path), "%s/tests/targets/victim_malloc",
+		 directory("VRAMTAP_BUILD_DIR"));
+	snprintf(python_path, sizeof(python_path), "%s/tests/targets/victim.py",
+		 directory("VRAMTAP_SOURCE_DIR"));
 	seed = (unsigned int)vt_now_ns();
 	all.borrowed = calloc(MAX_SAMPLES, sizeof(uint64_t));
 	all.total = calloc(MAX_SAMPLES, sizeof(uint64_t));
@@ -456,7 +481,8 @@ int main(void)
 		return 99;
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (!run_scenario(&scenarios[i], factor))
-			printf("# left out: %s (%s does not start)\n", scenarios[i].name, scenarios[i].argv[0]);
+			printf("# left out: %s (%s does not start)\n", scenarios[i].name,
+			       scenarios[i].argv[0]);
 	int ret = verdict();
 
 	free(all.borrowed);

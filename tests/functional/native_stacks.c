@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the native stacks of a process as this tool sees them, in the format of eu-stack: native_stacks.py compares the
- * two. With --time, how long each step took and how much memory was used goes to standard error. With --lines, source lines
- * and inlined functions are shown, these in lines of their own before the frame that they are part of.
+ * Prints the native stacks of a process as this tool sees them, in the format of eu-stack:
+ * native_stacks.py compares the two. With --time, how long each step took and how much memory was
+ * used goes to standard error. With --lines, source lines and inlined functions are shown, these in
+ * lines of their own before the frame that they are part of.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -60,10 +61,13 @@ static void print_stack(const struct vt_native_stack *stack)
 		print_frame(i, &stack->frames.data[i]);
 	if (stack->why[0])
 		printf("why: %s\n", stack->why);
-	printf("%s\n", stack->complete ? "complete" : stack->truncated ? "truncated" : "incomplete");
+	printf("%s\n", stack->complete  ? "complete" :
+		       stack->truncated ? "truncated" :
+					  "incomplete");
 }
 
-static void print_times(const struct timing *t, const struct vt_session *session, const struct vt_native_stack *stacks)
+static void print_times(const struct timing *t, const struct vt_session *session,
+			const struct vt_native_stack *stacks)
 {
 	size_t frames = 0;
 	char line[256];
@@ -71,20 +75,24 @@ static void print_times(const struct timing *t, const struct vt_session *session
 
 	for (size_t i = 0; i < session->threads.n; i++)
 		frames += stacks[i].frames.n;
-	fprintf(stderr, "%zu threads, %zu frames, stopped for %.1f ms, unwound in %.1f ms, named in %.1f ms, "
+	fprintf(stderr,
+		"%zu threads, %zu frames, stopped for %.1f ms, unwound in %.1f ms, named in %.1f ms, "
 		"lines in %.1f ms\n",
-		session->threads.n, frames, (double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS,
-		(double)(t->unwound - t->stopped) / VT_NS_PER_MS, (double)(t->named - t->unwound) / VT_NS_PER_MS,
+		session->threads.n, frames,
+		(double)(session->stop_end_ns - session->stop_begin_ns) / VT_NS_PER_MS,
+		(double)(t->unwound - t->stopped) / VT_NS_PER_MS,
+		(double)(t->named - t->unwound) / VT_NS_PER_MS,
 		(double)(t->lines - t->named) / VT_NS_PER_MS);
 	while (status && fgets(line, sizeof(line), status))
-		if (!strncmp(line, "VmHWM", 5) || !strncmp(line, "Rss", 3) || !strncmp(line, "VmRSS", 5))
+		if (!strncmp(line, "VmHWM", 5) || !strncmp(line, "Rss", 3) ||
+		    !strncmp(line, "VmRSS", 5))
 			fputs(line, stderr);
 	if (status)
 		fclose(status);
 }
 
-static struct vt_error *unwind(struct vt_modules *modules, const struct vt_session *session, struct vt_memsrc *src,
-			       struct vt_native_stack *stacks)
+static struct vt_error *unwind(struct vt_modules *modules, const struct vt_session *session,
+			       struct vt_memsrc *src, struct vt_native_stack *stacks)
 {
 	struct vt_unwinder *unwinder;
 	struct vt_error *err = NULL;
@@ -103,8 +111,8 @@ static struct vt_error *unwind(struct vt_modules *modules, const struct vt_sessi
 	return err;
 }
 
-static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n, uint64_t budget_ns,
-				   struct vt_arena *arena)
+static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_stack *stacks,
+				   size_t n, uint64_t budget_ns, struct vt_arena *arena)
 {
 	struct vt_native_lines *lines;
 	size_t missing;
@@ -121,7 +129,8 @@ static struct vt_error *find_lines(struct vt_modules *modules, struct vt_native_
 
 static struct vt_error *print_stacks(pid_t pid, bool times, uint64_t lines_ns)
 {
-	static const struct vt_snapshot_limits limits = { .per_thread = 1024 * 1024, .total = 64 * 1024 * 1024 };
+	static const struct vt_snapshot_limits limits = { .per_thread = 1024 * 1024,
+							  .total = 64 * 1024 * 1024 };
 	struct timing t = { .start = vt_now_ns() };
 	struct vt_maps maps = { 0 };
 	struct vt_modules modules = { 0 };

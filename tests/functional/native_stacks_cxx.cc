@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C++ for native_stacks.sh: an exception being handled, lambdas, templates, virtual calls, threads, destructors. */
+/*
+ * C++ for native_stacks.sh: an exception being handled, lambdas, templates, virtual calls, threads,
+ * destructors.
+ */
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process whose threads stand still in stacks that are hard to unwind; native_stacks.sh compares what eu-stack and
- * this tool say about them. Built without frame pointers. Prints "ready" when all threads are in their places.
+ * A process whose threads stand still in stacks that are hard to unwind; native_stacks.sh compares
+ * what eu-stack and this tool say about them. Built without frame pointers. Prints "ready" when all
+ * threads are in their places.
  */
 #include <alloca.h>
 #include <limits.h>
@@ -163,8 +164,10 @@ KEEP static void *crashed(void *arg)
 KEEP static void *in_generated_code(void *arg)
 {
 	/* push %rbp; mov %rsp,%rbp; sub $32,%rsp; call *%rdi; leave; ret */
-	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xff, 0xd7, 0xc9, 0xc3 };
-	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83,
+					      0xec, 0x20, 0xff, 0xd7, 0xc9, 0xc3 };
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
 	void (*run)(void (*)(void));
 
 	(void)arg;
@@ -253,8 +256,10 @@ KEEP static void *asking_the_time(void *arg)
 
 int main(int argc, char **argv)
 {
-	static void *(*const threads[])(void *) = { deep, in_handler, varying, in_callback, on_other_stack, crashed,
-						    in_generated_code, at_tail, at_the_end, in_cold_part, asking_the_time };
+	static void *(*const threads[])(
+		void *) = { deep,           in_handler,   varying,           in_callback,
+			    on_other_stack, crashed,      in_generated_code, at_tail,
+			    at_the_end,     in_cold_part, asking_the_time };
 	/* The one that runs is wanted only where the whole process is stopped. */
 	size_t n = sizeof(threads) / sizeof(threads[0]) - (argc > 1 && !strcmp(argv[1], "still"));
 	struct sigaction inner = { .sa_handler = inner_handler, .sa_flags = SA_ONSTACK };

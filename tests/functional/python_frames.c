@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints what vramtap reads of a Python process, in the format in which tests/targets/pyprog_*.py write the truth:
+ * Prints what vramtap reads of a Python process, in the format in which tests/targets/pyprog_*.py
+ * write the truth:
  *
  *   python_frames [OPTION…] PID
  *     thread TID
@@ -11,9 +12,12 @@
  *   -e      instead: "TID ENTRIES", how many calls of the evaluator each thread is in
  *   -f      instead: release, GIL holder, sizes, and how long a capture takes
  *   -v      local variables too, after their frame: "  NAME=VALUE" (needs -k)
- *   -w      instead: "TID INTERPRETER GIL WAITS", whether each thread holds the GIL of its interpreter, and whose it waits for
- *   -z SEED instead: reads it some hundred times with words of its memory damaged at random, and prints "survived"
- *   -l      instead: for each line "CODE LASTI" of standard input, the same with the line number added
+ *   -w      instead: "TID INTERPRETER GIL WAITS", whether each thread holds the GIL of its
+ *           interpreter, and whose it waits for
+ *   -z SEED instead: reads it some hundred times with words of its memory damaged at random, and
+ *           prints "survived"
+ *   -l      instead: for each line "CODE LASTI" of standard input, the same with the line number
+ *           added
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,7 +80,9 @@ static void print_locals(const struct vt_python_locals *locals)
 		printf("  ...\n");
 }
 
-/* The system call that a thread sleeps in: its number and first argument. False when it is in none. */
+/*
+ * The system call that a thread sleeps in: its number and first argument. False when it is in none.
+ */
 static bool sleeps_on(pid_t pid, pid_t tid, uint64_t *address)
 {
 	char path[64];
@@ -101,8 +107,8 @@ static void print_gils(const struct vt_python *py, pid_t pid)
 
 		if (sleeps_on(pid, thread->tid, &futex))
 			gil = vt_python_waits_for_gil(py, thread, futex);
-		printf("%d %u %d %d\n", thread->tid, thread->interpreter_id, vt_python_holds_gil(py, thread),
-		       gil ? gil->holder_tid : 0);
+		printf("%d %u %d %d\n", thread->tid, thread->interpreter_id,
+		       vt_python_holds_gil(py, thread), gil ? gil->holder_tid : 0);
 	}
 }
 
@@ -155,14 +161,15 @@ static void print_facts(const struct seen *seen)
 		frames += py->threads.data[i].frames.n;
 	for (size_t i = 0; i < py->gils.n; i++)
 		gil = py->gils.data[i].of_main ? &py->gils.data[i] : gil;
-	printf("version %d.%d.%d%s\n", py->major, py->minor, py->micro, py->free_threaded ? "t" : "");
+	printf("version %d.%d.%d%s\n", py->major, py->minor, py->micro,
+	       py->free_threaded ? "t" : "");
 	if (gil && gil->known)
 		printf("gil %d\n", gil->holder_tid);
 	else
 		printf("gil unknown\n");
 	printf("threads %zu frames %zu\n", py->threads.n, frames);
-	printf("find %" PRIu64 " us, capture %" PRIu64 " us, resolve %" PRIu64 " us\n", seen->find_ns / 1000,
-	       seen->capture_ns / 1000, seen->resolve_ns / 1000);
+	printf("find %" PRIu64 " us, capture %" PRIu64 " us, resolve %" PRIu64 " us\n",
+	       seen->find_ns / 1000, seen->capture_ns / 1000, seen->resolve_ns / 1000);
 }
 
 /* Resolves frames that are made up of standard input. */
@@ -183,14 +190,18 @@ static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
 
 		if (!frame)
 			return &vt_enomem;
-		/* As of a generator, so that a frame before its first traceable instruction is not hidden. */
-		*frame = (struct vt_python_frame){ .code = strtoull(line, &lasti, 16), .generator = true };
+		/*
+		 * As of a generator, so that a frame before its first traceable instruction is not
+		 * hidden.
+		 */
+		*frame = (struct vt_python_frame){ .code = strtoull(line, &lasti, 16),
+						   .generator = true };
 		frame->lasti = (int32_t)strtol(lasti, NULL, 10);
 	}
 	VT_TRY(vt_python_resolve(py, src));
 	for (size_t i = 0; i < thread->frames.n; i++)
-		printf("%" PRIx64 " %d %d\n", thread->frames.data[i].code, thread->frames.data[i].lasti,
-		       thread->frames.data[i].line);
+		printf("%" PRIx64 " %d %d\n", thread->frames.data[i].code,
+		       thread->frames.data[i].lasti, thread->frames.data[i].line);
 	return NULL;
 }
 
@@ -198,9 +209,9 @@ static struct vt_error *print_lines(struct vt_python *py, struct vt_memsrc *src)
 struct damage {
 	struct vt_memsrc src;
 	struct vt_memsrc *under;
-	uint64_t random;   /* state of a xorshift generator */
-	uint64_t last;     /* a word that was read before */
-	uint64_t one_in;   /* how many words are right */
+	uint64_t random; /* state of a xorshift generator */
+	uint64_t last;   /* a word that was read before */
+	uint64_t one_in; /* how many words are right */
 };
 
 static uint64_t next_random(struct damage *damage)
@@ -254,7 +265,10 @@ static int damaged_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t 
 	return ret;
 }
 
-/* Whatever comes of it, it ends. Pages have 512 words: most of the time some of each are wrong, or some of all. */
+/*
+ * Whatever comes of it, it ends. Pages have 512 words: most of the time some of each are wrong, or
+ * some of all.
+ */
 static struct vt_error *read_damaged(struct seen *seen, uint64_t seed)
 {
 	enum { ROUNDS = 300 };
@@ -265,14 +279,16 @@ static struct vt_error *read_damaged(struct seen *seen, uint64_t seed)
 			.src = { .ops = &ops, .coherent = i % 4 != 0 },
 			.under = vt_live_cached_source(seen->live),
 			.random = (seed + (uint64_t)i) * UINT64_C(0x9e3779b97f4a7c15) | 1,
-			.one_in = (uint64_t)(const uint16_t[]){ 50, 500, 2000, 10000, 50000 }[i % 5],
+			.one_in =
+				(uint64_t)(const uint16_t[]){ 50, 500, 2000, 10000, 50000 }[i % 5],
 		};
 		struct vt_error *err = NULL;
 
 		if (i % 3 == 0) { /* from the beginning */
 			vt_python_deinit(&seen->py);
 			seen->py.locals = true;
-			err = vt_python_init(&seen->py, &seen->modules, i % 2 ? &damage.src : damage.under);
+			err = vt_python_init(&seen->py, &seen->modules,
+					     i % 2 ? &damage.src : damage.under);
 		}
 		if (!err && seen->py.layout)
 			err = vt_python_capture(&seen->py, &damage.src);
@@ -291,7 +307,8 @@ static struct vt_error *read_python(struct seen *seen, const struct options *opt
 	VT_TRY(vt_maps_init(&seen->maps, options->pid));
 	VT_TRY(vt_modules_init(&seen->modules, options->pid, &seen->maps));
 
-	struct vt_memsrc *cached = vt_live_cached_source(seen->live), *plain = vt_live_source(seen->live);
+	struct vt_memsrc *cached = vt_live_cached_source(seen->live),
+			 *plain = vt_live_source(seen->live);
 	uint64_t begin = vt_now_ns();
 
 	VT_TRY(vt_python_find(&seen->py, &seen->modules, seen->live));
@@ -319,7 +336,8 @@ static struct vt_error *read_python(struct seen *seen, const struct options *opt
 static void print_seen(struct seen *seen, const struct options *options)
 {
 	if (seen->py.threads.n)
-		qsort(seen->py.threads.data, seen->py.threads.n, sizeof(*seen->py.threads.data), by_tid);
+		qsort(seen->py.threads.data, seen->py.threads.n, sizeof(*seen->py.threads.data),
+		      by_tid);
 	if (options->what == 'f')
 		print_facts(seen);
 	else if (options->what == 'e')
@@ -351,7 +369,8 @@ int main(int argc, char **argv)
 			return 64;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: %s [-e | -f | -l | -w | -z SEED] [-k] [-v] [-s TID] PID\n", argv[0]);
+		fprintf(stderr, "usage: %s [-e | -f | -l | -w | -z SEED] [-k] [-v] [-s TID] PID\n",
+			argv[0]);
 		return 64;
 	}
 	options.pid = (pid_t)strtol(argv[optind], NULL, 10);

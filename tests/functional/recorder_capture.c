@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder's own code, with entries for tests/functional/recorder_capture.py, which loads it into interpreters by ctypes.
- * Freestanding like all of the recorder: what it calls of the C library comes as pointers.
+ * The recorder's own code, with entries for tests/functional/recorder_capture.py, which loads it
+ * into interpreters by ctypes. Freestanding like all of the recorder: what it calls of the C
+ * library comes as pointers.
  */
 #include "recorder/parts.h"
 
@@ -61,7 +62,8 @@ __asm__(".text\n"
 
 static void capture_once(struct test_capture *capture, const struct vt_rec_regs *regs)
 {
-	capture->frames.n_python = capture->frames.n_words_python = capture->frames.n_native = capture->frames.flags = 0;
+	capture->frames.n_python = capture->frames.n_words_python = capture->frames.n_native =
+		capture->frames.flags = 0;
 	vt_rec_python_capture(&capture->frames);
 	vt_rec_native_capture(regs, &capture->frames);
 }
@@ -76,12 +78,15 @@ PUBLIC void test_capture_at(struct test_capture *capture, const struct vt_rec_re
 		capture_once(capture, regs);
 	capture->ns = vt_sys_now_ns() - begin;
 	if (capture->backtrace)
-		capture->n_trace = (uint64_t)((int (*)(uint64_t *, int))capture->backtrace)(capture->trace, 256);
+		capture->n_trace = (uint64_t)((int (*)(uint64_t *, int))capture->backtrace)(
+			capture->trace, 256);
 }
 
 PUBLIC const struct vt_recorder_code *test_code(uint64_t index)
 {
-	return index < vt_recorder.codes.n ? (const struct vt_recorder_code *)vt_recorder.codes.addr + index : NULL;
+	return index < vt_recorder.codes.n ?
+		       (const struct vt_recorder_code *)vt_recorder.codes.addr + index :
+		       NULL;
 }
 
 /* A C frame more. */
@@ -105,7 +110,8 @@ PUBLIC uint32_t test_on(const struct test_config *test)
 		.python_layout = test->layout,
 	};
 	vt_recorder.max_memory = test->max_memory;
-	return vt_rec_python_init(config) && vt_rec_native_init(config) ? VT_RECORDER_OK : VT_RECORDER_NO_MEMORY;
+	return vt_rec_python_init(config) && vt_rec_native_init(config) ? VT_RECORDER_OK :
+									  VT_RECORDER_NO_MEMORY;
 }
 
 PUBLIC uint64_t test_off(void)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recorder_layout PID: prints what the recorder is told of an interpreter, struct vt_recorder_python, as hexadecimal bytes. */
+/*
+ * recorder_layout PID: prints what the recorder is told of an interpreter, struct
+ * vt_recorder_python, as hexadecimal bytes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +23,8 @@ static struct vt_error *look(struct seen *seen, pid_t pid)
 	VT_TRY(vt_maps_init(&seen->maps, pid));
 	VT_TRY(vt_modules_init(&seen->modules, pid, &seen->maps));
 	VT_TRY(vt_python_find(&seen->py, &seen->modules, seen->live));
-	return vt_recorder_python(&seen->py, &seen->modules, vt_live_source(seen->live), &seen->layout);
+	return vt_recorder_python(&seen->py, &seen->modules, vt_live_source(seen->live),
+				  &seen->layout);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Throws all kinds of exceptions through a frame whose personality routine is the recorder's (helper/recorder/oom.c, which is
- * linked to this program; the rest of the recorder is stood in for below), and plays the watcher. Each case checks itself.
- * Written for recorder_oom.py.
+ * Throws all kinds of exceptions through a frame whose personality routine is the recorder's
+ * (helper/recorder/oom.c, which is linked to this program; the rest of the recorder is stood in for
+ * below), and plays the watcher. Each case checks itself. Written for recorder_oom.py.
  */
 #include <cerrno>
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 #include "vramtap/recorder.h"
 
-#define CHECK(what)                                                                       \
-	do {                                                                              \
-		if (!(what)) {                                                            \
+#define CHECK(what)                                                                      \
+	do {                                                                             \
+		if (!(what)) {                                                           \
 			fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #what); \
-			exit(1);                                                          \
-		}                                                                         \
+			exit(1);                                                         \
+		}                                                                        \
 	} while (0)
 
 /* ---- what the recorder's other parts do ---- */
@@ -48,8 +48,10 @@ void vt_rec_oom_end(void);
 uint32_t vt_rec_stack_here(const struct regs *regs);
 bool vt_rec_lock(uint32_t *lock);
 void vt_rec_unlock(uint32_t *lock);
-void vt_rec_out_of_memory(unsigned int kind, uint64_t requested, int error, const struct regs *regs);
-int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception, void *context);
+void vt_rec_out_of_memory(unsigned int kind, uint64_t requested, int error,
+			  const struct regs *regs);
+int vt_rec_personality(int version, int actions, uint64_t exception_class, void *exception,
+		       void *context);
 /* Calls f(arg) from a frame like those of entry.S. */
 void through_entry(void (*f)(void *), void *arg, uint64_t requested);
 }
@@ -121,19 +123,28 @@ static int fake_device(int *device)
 
 /* ---- exceptions ---- */
 
-namespace c10 {
-class Error : public std::exception {
-public:
-	explicit Error(std::string text) : text_(std::move(text)) {}
-	const char *what() const noexcept override { return text_.c_str(); }
+namespace c10
+{
+class Error : public std::exception
+{
+      public:
+	explicit Error(std::string text) : text_(std::move(text))
+	{
+	}
+	const char *what() const noexcept override
+	{
+		return text_.c_str();
+	}
 
-private:
+      private:
 	std::string text_;
 };
-class OutOfMemoryError : public Error {
+class OutOfMemoryError : public Error
+{
 	using Error::Error;
 };
-class OutOfMemoryErrorToo : public Error {
+class OutOfMemoryErrorToo : public Error
+{
 	using Error::Error;
 };
 } // namespace c10
@@ -199,7 +210,8 @@ static void test_primary(void)
 
 		errno = 5;
 		try {
-			through_entry(throw_it<c10::OutOfMemoryError>, const_cast<char *>("full"), requested);
+			through_entry(throw_it<c10::OutOfMemoryError>, const_cast<char *>("full"),
+				      requested);
 		} catch (const c10::OutOfMemoryError &e) {
 			caught = !strcmp(e.what(), "full");
 		}
@@ -207,7 +219,10 @@ static void test_primary(void)
 		CHECK(errno == 5);
 		CHECK(raised() == i);
 		check_event(requested);
-		/* Of the personality routine, which the unwinder called, which the throw below the entry called. */
+		/*
+		 * Of the personality routine, which the unwinder called, which the throw below the
+		 * entry called.
+		 */
 		CHECK(seen.sp < (uint64_t)&here && seen.sp > (uint64_t)&here - 65536);
 		CHECK(seen.pc - (uint64_t)vt_rec_personality < 4096);
 	}
@@ -296,7 +311,10 @@ static void test_others(void)
 static int n_cleaned;
 
 struct cleaned {
-	~cleaned() { n_cleaned++; }
+	~cleaned()
+	{
+		n_cleaned++;
+	}
 };
 
 static void release(_Unwind_Reason_Code, struct _Unwind_Exception *)
@@ -322,7 +340,8 @@ static void damaged(uint64_t exception_class, uint64_t type)
 	char *header = reinterpret_cast<char *>(&exception[20]);
 
 	memcpy(header - 80, &type, sizeof(type));
-	CHECK(vt_rec_personality(1, _UA_SEARCH_PHASE, exception_class, header, nullptr) == _URC_CONTINUE_UNWIND);
+	CHECK(vt_rec_personality(1, _UA_SEARCH_PHASE, exception_class, header, nullptr) ==
+	      _URC_CONTINUE_UNWIND);
 	CHECK(raised() == 0);
 }
 
@@ -337,9 +356,10 @@ static void test_foreign(void)
 		caught = true;
 	}
 	CHECK(caught && n_cleaned == 1 && raised() == 0);
-	for (uint64_t exception_class : { UINT64_C(0x474e5543432b2b00), UINT64_C(0x474e5543432b2b01) })
-		for (uint64_t type : { UINT64_C(0), UINT64_C(0x10), UINT64_C(0x7000), ~UINT64_C(7), (uint64_t)fake_type,
-				       (uint64_t)fake_type + 112 })
+	for (uint64_t exception_class :
+	     { UINT64_C(0x474e5543432b2b00), UINT64_C(0x474e5543432b2b01) })
+		for (uint64_t type : { UINT64_C(0), UINT64_C(0x10), UINT64_C(0x7000), ~UINT64_C(7),
+				       (uint64_t)fake_type, (uint64_t)fake_type + 112 })
 			damaged(exception_class, type);
 }
 
@@ -369,7 +389,10 @@ static void test_cancel(void)
 	CHECK(result == PTHREAD_CANCELED && n_cleaned == 1 && raised() == 0);
 }
 
-/* Nobody catches it: no handler is found, the program is terminated as ever, and the event is there. */
+/*
+ * Nobody catches it: no handler is found, the program is terminated as ever, and the event is
+ * there.
+ */
 static void on_terminate(void)
 {
 	CHECK(raised() == 1);
@@ -401,7 +424,8 @@ static uint64_t run_out(uint64_t requested)
 	uint64_t start = now_ms();
 
 	try {
-		through_entry(throw_it<c10::OutOfMemoryError>, const_cast<char *>("full"), requested);
+		through_entry(throw_it<c10::OutOfMemoryError>, const_cast<char *>("full"),
+			      requested);
 	} catch (const c10::OutOfMemoryError &) {
 	}
 	return now_ms() - start;
@@ -412,7 +436,9 @@ struct watcher {
 	uint32_t taken = 0;
 	std::thread thread;
 
-	watcher() : thread([this] { run(); }) {}
+	watcher() : thread([this] { run(); })
+	{
+	}
 	~watcher()
 	{
 		__atomic_store_n(&ended, true, __ATOMIC_RELEASE);
@@ -426,7 +452,8 @@ struct watcher {
 		while (!__atomic_load_n(&ended, __ATOMIC_ACQUIRE)) {
 			if (__atomic_load_n(&beating, __ATOMIC_ACQUIRE))
 				__atomic_add_fetch(&trap->heartbeat, 1, __ATOMIC_RELEASE);
-			if (__atomic_load_n(&taking, __ATOMIC_ACQUIRE) && __atomic_load_n(&trap->raised, __ATOMIC_ACQUIRE) != taken) {
+			if (__atomic_load_n(&taking, __ATOMIC_ACQUIRE) &&
+			    __atomic_load_n(&trap->raised, __ATOMIC_ACQUIRE) != taken) {
 				usleep(50000);
 				taken = __atomic_load_n(&trap->raised, __ATOMIC_ACQUIRE);
 				__atomic_store_n(&trap->taken, taken, __ATOMIC_RELEASE);
@@ -477,7 +504,8 @@ static void test_waits(void)
 	vt_rec_oom_begin(); /* and begins again */
 	CHECK(last_event().seq == 0);
 	run_out(11);
-	CHECK(last_event().waited_ns == 1 && last_event().seq == raised() && last_event().requested == 11);
+	CHECK(last_event().waited_ns == 1 && last_event().seq == raised() &&
+	      last_event().requested == 11);
 }
 
 /* A watcher that gives no sign of life is waited for once, until it gives one again. */
@@ -546,10 +574,12 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
-	{ "primary", test_primary },	     { "dependent", test_dependent }, { "rethrow", test_rethrow },
-	{ "others", test_others },	     { "foreign", test_foreign },     { "cancel", test_cancel },
-	{ "uncaught", test_uncaught },	     { "waits", test_waits },	      { "dead-watcher", test_dead_watcher },
-	{ "budget", test_budget },	     { "threads", test_threads },
+	{ "primary", test_primary },           { "dependent", test_dependent },
+	{ "rethrow", test_rethrow },           { "others", test_others },
+	{ "foreign", test_foreign },           { "cancel", test_cancel },
+	{ "uncaught", test_uncaught },         { "waits", test_waits },
+	{ "dead-watcher", test_dead_watcher }, { "budget", test_budget },
+	{ "threads", test_threads },
 };
 
 int main(int argc, char **argv)

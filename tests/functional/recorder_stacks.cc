@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorder_stacks RECORDER [LIBRARY NAME]…: return addresses as the recorder finds them, against glibc's backtrace(), in places
- * where stacks are odd. The libraries are those that recorder_capture.py makes. Prints "ready" and how many captures were equal.
+ * recorder_stacks RECORDER [LIBRARY NAME]…: return addresses as the recorder finds them, against
+ * glibc's backtrace(), in places where stacks are odd. The libraries are those that
+ * recorder_capture.py makes. Prints "ready" and how many captures were equal.
  */
 #include <alloca.h>
 #include <dlfcn.h>
@@ -44,7 +45,8 @@ struct Capture {
 };
 
 struct Config {
-	uint64_t python, native, max_memory, dl_iterate_phdr, clock_gettime, main_stack_low, main_stack_high;
+	uint64_t python, native, max_memory, dl_iterate_phdr, clock_gettime, main_stack_low,
+		main_stack_high;
 	vt_recorder_python layout;
 };
 
@@ -58,19 +60,20 @@ static std::map<std::string, std::string> libraries;
 static int equal;
 static const char *situation = "";
 
-#define EXPECT(condition)                                                                                        \
-	do {                                                                                                     \
-		if (!(condition)) {                                                                              \
-			printf("%s: line %d: not %s\n", situation, __LINE__, #condition);                        \
-			exit(1);                                                                                 \
-		}                                                                                                \
+#define EXPECT(condition)                                                                 \
+	do {                                                                              \
+		if (!(condition)) {                                                       \
+			printf("%s: line %d: not %s\n", situation, __LINE__, #condition); \
+			exit(1);                                                          \
+		}                                                                         \
 	} while (0)
 
 static void show(const Capture &c, size_t from)
 {
 	printf("flags %u; got, backtrace():\n", c.frames.flags);
 	for (size_t i = 0; i < c.frames.n_native || from + i < c.n_trace; i++)
-		printf("  %lx %lx\n", i < c.frames.n_native ? c.frames.words[i] : 0, from + i < c.n_trace ? c.trace[from + i] : 0);
+		printf("  %lx %lx\n", i < c.frames.n_native ? c.frames.words[i] : 0,
+		       from + i < c.n_trace ? c.trace[from + i] : 0);
 }
 
 /* Captures here; the same as backtrace() says, to the end, unless part of it is enough. */
@@ -86,7 +89,8 @@ KEEP static Frames snap(unsigned int flags = 0, bool to_the_end = true)
 	while (from < c.n_trace && c.trace[from] != c.frames.words[0])
 		from++;
 
-	bool same = c.frames.n_native > 0 && from < c.n_trace && c.frames.flags == (flags | VT_STACK_NO_PYTHON);
+	bool same = c.frames.n_native > 0 && from < c.n_trace &&
+		    c.frames.flags == (flags | VT_STACK_NO_PYTHON);
 
 	for (size_t i = 0; i < c.frames.n_native && same && from + i < c.n_trace; i++)
 		same = c.frames.words[i] == c.trace[from + i];
@@ -191,7 +195,10 @@ static void all_kinds()
 		with_alloca(n);
 	aligned(1);
 	aligned_with_alloca(100);
-	/* On the main thread: further down than the stack had grown when the recorder was switched on. */
+	/*
+	 * On the main thread: further down than the stack had grown when the recorder was switched
+	 * on.
+	 */
 	with_alloca(3 << 20);
 	large(1);
 	many_arguments(1, 2, 3, 4, 5, 6, 7, 8, 9);
@@ -298,12 +305,19 @@ static void threads()
 	std::thread([] { snap(); }).join();
 
 	/* A stack of our own, without anything readable around it. */
-	char *stack = static_cast<char *>(mmap(nullptr, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	char *stack = static_cast<char *>(
+		mmap(nullptr, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	EXPECT(stack != MAP_FAILED && !mprotect(stack + 4096, size, PROT_READ | PROT_WRITE));
 	pthread_attr_init(&attr);
 	pthread_attr_setstack(&attr, stack + 4096, size);
-	EXPECT(!pthread_create(&thread, &attr, [](void *) -> void * { recurse(5); return nullptr; }, nullptr));
+	EXPECT(!pthread_create(
+		&thread, &attr,
+		[](void *) -> void * {
+			recurse(5);
+			return nullptr;
+		},
+		nullptr));
 	pthread_join(thread, nullptr);
 	pthread_attr_destroy(&attr);
 	munmap(stack, size + 8192);
@@ -318,19 +332,25 @@ static void on_fiber()
 	Capture c{};
 
 	test_capture(&c);
-	EXPECT(c.frames.n_native == 0 && c.frames.flags == (VT_STACK_NATIVE_LOST | VT_STACK_NO_PYTHON));
+	EXPECT(c.frames.n_native == 0 &&
+	       c.frames.flags == (VT_STACK_NATIVE_LOST | VT_STACK_NO_PYTHON));
 	equal++;
 	swapcontext(static_cast<ucontext_t *>(calloc(1, sizeof(ucontext_t))), &back);
 }
 
-/* A stack that is not the thread's own: nothing is known of where it ends, so nothing of it is read. */
+/*
+ * A stack that is not the thread's own: nothing is known of where it ends, so nothing of it is
+ * read.
+ */
 static void fibers()
 {
 	size_t size = 64 << 10;
-	char *stack = static_cast<char *>(mmap(nullptr, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	char *stack = static_cast<char *>(
+		mmap(nullptr, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	ucontext_t fiber;
 
-	EXPECT(stack != MAP_FAILED && !mprotect(stack + 4096, size, PROT_READ | PROT_WRITE) && !getcontext(&fiber));
+	EXPECT(stack != MAP_FAILED && !mprotect(stack + 4096, size, PROT_READ | PROT_WRITE) &&
+	       !getcontext(&fiber));
 	fiber.uc_stack.ss_sp = stack + 4096;
 	fiber.uc_stack.ss_size = size;
 	fiber.uc_link = nullptr;
@@ -380,7 +400,8 @@ static void no_information()
 {
 	/* push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret */
 	static const uint8_t code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
-	void *at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void (*jit)(function_t *);
 
 	EXPECT(at != MAP_FAILED);
@@ -392,26 +413,35 @@ static void no_information()
 
 	jit(keep_last);
 	EXPECT(last.flags == (VT_STACK_NATIVE_GUESS | VT_STACK_NO_PYTHON));
-	EXPECT(last.n_native == direct.n_native + 1 && ends_like(last, direct, direct.n_native - 2u));
+	EXPECT(last.n_native == direct.n_native + 1 &&
+	       ends_like(last, direct, direct.n_native - 2u));
 	equal++;
 
-	/* The same, but rbp is made to look like a frame whose return address is no such: it points to the start of a function. */
-	static const uint8_t misleading[] = { 0x55, 0x57, 0x6a, 0x00, 0x48, 0x89, 0xe5, 0xff, 0xd7,
-						0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3 };
+	/*
+	 * The same, but rbp is made to look like a frame whose return address is no such: it points
+	 * to the start of a function.
+	 */
+	static const uint8_t misleading[] = { 0x55, 0x57, 0x6a, 0x00, 0x48, 0x89, 0xe5, 0xff,
+					      0xd7, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3 };
 
 	memcpy(at, misleading, sizeof(misleading));
 	jit(keep_last);
 	EXPECT(last.flags == (VT_STACK_NATIVE_LOST | VT_STACK_NO_PYTHON) && last.n_native == 2);
 	equal++;
 
-	void *with = dlopen(libraries["no-cfi-fp"].c_str(), RTLD_NOW), *without = dlopen(libraries["no-cfi"].c_str(), RTLD_NOW);
+	void *with = dlopen(libraries["no-cfi-fp"].c_str(), RTLD_NOW),
+	     *without = dlopen(libraries["no-cfi"].c_str(), RTLD_NOW);
 
 	EXPECT(with && without);
 	reinterpret_cast<void (*)(function_t *, int)>(dlsym(with, "through"))(keep_last, 4);
 	EXPECT(last.flags == (VT_STACK_NATIVE_GUESS | VT_STACK_NO_PYTHON));
-	EXPECT(last.n_native == direct.n_native + 5 && ends_like(last, direct, direct.n_native - 2u));
+	EXPECT(last.n_native == direct.n_native + 5 &&
+	       ends_like(last, direct, direct.n_native - 2u));
 	equal++;
-	/* No frame pointers either: whatever rbp is, it ends somewhere, and it is said that frames are missing. */
+	/*
+	 * No frame pointers either: whatever rbp is, it ends somewhere, and it is said that frames
+	 * are missing.
+	 */
 	reinterpret_cast<void (*)(function_t *, int)>(dlsym(without, "through"))(keep_last, 4);
 	EXPECT(last.flags & (VT_STACK_NATIVE_GUESS | VT_STACK_NATIVE_LOST));
 	equal++;
@@ -536,7 +566,8 @@ static void load(const char *path)
 		exit(1);
 	}
 	test_capture = reinterpret_cast<void (*)(Capture *)>(dlsym(recorder, "test_capture"));
-	test_capture_at = reinterpret_cast<void (*)(Capture *, const Regs *)>(dlsym(recorder, "test_capture_at"));
+	test_capture_at = reinterpret_cast<void (*)(Capture *, const Regs *)>(
+		dlsym(recorder, "test_capture_at"));
 	config.native = 1;
 	config.max_memory = 1 << 30;
 	config.dl_iterate_phdr = reinterpret_cast<uint64_t>(&dl_iterate_phdr);
@@ -546,11 +577,13 @@ static void load(const char *path)
 
 	while (maps && fgets(line, sizeof(line), maps)) {
 		if (strstr(line, "[stack]"))
-			EXPECT(sscanf(line, "%lx-%lx", &config.main_stack_low, &config.main_stack_high) == 2);
+			EXPECT(sscanf(line, "%lx-%lx", &config.main_stack_low,
+				      &config.main_stack_high) == 2);
 	}
 	if (maps)
 		fclose(maps);
-	EXPECT(reinterpret_cast<uint32_t (*)(const Config *)>(dlsym(recorder, "test_on"))(&config) == 0);
+	EXPECT(reinterpret_cast<uint32_t (*)(const Config *)>(dlsym(recorder, "test_on"))(
+		       &config) == 0);
 }
 
 int main(int argc, char **argv)

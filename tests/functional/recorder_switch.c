@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorder_switch PID COUNT: switches the recorder of a process that uses PyTorch's allocator on and off so many times, in one
- * session with the helper, while the process goes on. Prints how many allocations were seen, and how long it took.
+ * recorder_switch PID COUNT: switches the recorder of a process that uses PyTorch's allocator on
+ * and off so many times, in one session with the helper, while the process goes on. Prints how many
+ * allocations were seen, and how long it took.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static struct vt_error *configure(struct target *t)
 	uint64_t vptr;
 
 	t->config = (struct vt_recorder_config){ .native = 1, .max_memory = 64 << 20 };
-	t->config.imports.dl_iterate_phdr = vt_modules_symbol(&t->modules, "libc.so.6", "dl_iterate_phdr");
+	t->config.imports.dl_iterate_phdr =
+		vt_modules_symbol(&t->modules, "libc.so.6", "dl_iterate_phdr");
 	t->config.imports.pthread_tid = VT_PTHREAD_TID;
 	VT_TRY(vt_torch_find(&t->modules, &t->maps, src, &found));
 	if (vt_mem_read_u64(src, found.allocator, &vptr))
@@ -87,9 +89,11 @@ static struct vt_error *call(struct target *t, enum vt_recorder_op op)
 {
 	uint32_t status;
 
-	VT_TRY(vt_recorder_call(t->helper, &t->resident, op, op == VT_RECORD_ON ? &t->config : NULL, vt_now_ns() + 10 * VT_NS_PER_S,
-				&status));
-	return status == VT_RECORDER_OK ? NULL : vt_error_create(VT_ERR_FORMAT, "operation %d: status %u", (int)op, status);
+	VT_TRY(vt_recorder_call(t->helper, &t->resident, op, op == VT_RECORD_ON ? &t->config : NULL,
+				vt_now_ns() + 10 * VT_NS_PER_S, &status));
+	return status == VT_RECORDER_OK ?
+		       NULL :
+		       vt_error_create(VT_ERR_FORMAT, "operation %d: status %u", (int)op, status);
 }
 
 static struct vt_error *switch_often(struct target *t, long count, uint64_t *seen)

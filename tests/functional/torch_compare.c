@@ -16,8 +16,9 @@ int differences;
 void differ(const char *what, int device, uint64_t addr, uint64_t ours, uint64_t theirs)
 {
 	if (differences++ < MAX_DIFFERENCES)
-		printf("differs: device %d, %#" PRIx64 ": %s: %" PRIu64 " (%#" PRIx64 "), PyTorch says %" PRIu64 " (%#" PRIx64
-		       ")\n", device, addr, what, ours, ours, theirs, theirs);
+		printf("differs: device %d, %#" PRIx64 ": %s: %" PRIu64 " (%#" PRIx64
+		       "), PyTorch says %" PRIu64 " (%#" PRIx64 ")\n",
+		       device, addr, what, ours, ours, theirs, theirs);
 }
 
 void die(const char *what)
@@ -36,7 +37,8 @@ void check(struct vt_error *err)
 
 static uint8_t parse_state(const char *word)
 {
-	static const char *const words[] = { "active_allocated", "active_pending_free", "inactive" };
+	static const char *const words[] = { "active_allocated", "active_pending_free",
+					     "inactive" };
 
 	for (uint8_t i = 0; i < 3; i++) {
 		if (!strcmp(words[i], word))
@@ -56,9 +58,11 @@ static void parse_block(struct truth *truth, const char *line)
 		die("out of memory");
 	memset(b, 0, sizeof(*b));
 	if (sscanf(line,
-		   "block %d %" SCNx64 " %" SCNx64 " %" SCNu64 " %" SCNu64 " %31s %" SCNx64 " %47s %d %15s", &device,
-		   &b->segment, &b->rec.addr, &b->rec.size, &b->rec.requested, state, &b->rec.stream, pool, &expandable,
-		   kind) != 10 || device < 0 || device >= VT_TORCH_MAX_DEVICES)
+		   "block %d %" SCNx64 " %" SCNx64 " %" SCNu64 " %" SCNu64 " %31s %" SCNx64
+		   " %47s %d %15s",
+		   &device, &b->segment, &b->rec.addr, &b->rec.size, &b->rec.requested, state,
+		   &b->rec.stream, pool, &expandable, kind) != 10 ||
+	    device < 0 || device >= VT_TORCH_MAX_DEVICES)
 		die("a bad line in the snapshot");
 	b->pool_unknown = !strcmp(pool, "?.?");
 	if (!b->pool_unknown && sscanf(pool, "%" SCNu64 ".%" SCNu64, &first, &second) != 2)
@@ -77,10 +81,15 @@ static struct vt_torch_stat *stat_named(struct vt_torch_stats *stats, const char
 		const char *name;
 		struct vt_torch_stat *stat;
 	} all[] = {
-		{ "allocation", &stats->allocation }, { "segment", &stats->segment }, { "active", &stats->active },
-		{ "inactive_split", &stats->inactive_split }, { "allocated_bytes", &stats->allocated_bytes },
-		{ "reserved_bytes", &stats->reserved_bytes }, { "active_bytes", &stats->active_bytes },
-		{ "inactive_split_bytes", &stats->inactive_split_bytes }, { "requested_bytes", &stats->requested_bytes },
+		{ "allocation", &stats->allocation },
+		{ "segment", &stats->segment },
+		{ "active", &stats->active },
+		{ "inactive_split", &stats->inactive_split },
+		{ "allocated_bytes", &stats->allocated_bytes },
+		{ "reserved_bytes", &stats->reserved_bytes },
+		{ "active_bytes", &stats->active_bytes },
+		{ "inactive_split_bytes", &stats->inactive_split_bytes },
+		{ "requested_bytes", &stats->requested_bytes },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -96,8 +105,9 @@ static void parse_stat(struct truth *truth, const char *line)
 	char name[32];
 	int device;
 
-	if (sscanf(line, "stats %d %31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device, name, &value.current,
-		   &value.peak, &value.allocated, &value.freed) != 6 || device < 0 || device >= VT_TORCH_MAX_DEVICES)
+	if (sscanf(line, "stats %d %31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device,
+		   name, &value.current, &value.peak, &value.allocated, &value.freed) != 6 ||
+	    device < 0 || device >= VT_TORCH_MAX_DEVICES)
 		die("a bad line in the snapshot");
 	stat = stat_named(&truth->stats[device], name);
 	*stat = value;
@@ -108,8 +118,8 @@ static void parse_counters(struct truth *truth, const char *line)
 	int64_t retries, ooms;
 	int device;
 
-	if (sscanf(line, "counters %d %" SCNd64 " %" SCNd64, &device, &retries, &ooms) != 3 || device < 0 ||
-	    device >= VT_TORCH_MAX_DEVICES)
+	if (sscanf(line, "counters %d %" SCNd64 " %" SCNd64, &device, &retries, &ooms) != 3 ||
+	    device < 0 || device >= VT_TORCH_MAX_DEVICES)
 		die("a bad line in the snapshot");
 	truth->stats[device].num_alloc_retries = retries;
 	truth->stats[device].num_ooms = ooms;
@@ -160,33 +170,43 @@ static struct vt_block_rec *reserve(struct vt_torch_sink *base, uint64_t n)
 	return sink->recs.data + sink->recs.n - n;
 }
 
-struct vt_torch_device_result walk_outside(struct vt_memsrc *src, const struct vt_torch_found *found, uint64_t dca, int device,
-					   struct record_sink *sink)
+struct vt_torch_device_result walk_outside(struct vt_memsrc *src,
+					   const struct vt_torch_found *found, uint64_t dca,
+					   int device, struct record_sink *sink)
 {
 	int64_t n = vt_torch_count_blocks(src, &found->layout, dca);
-	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(2 * (uint64_t)(n > 0 ? n : 0) + 1024) };
+	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(
+						    2 * (uint64_t)(n > 0 ? n : 0) + 1024) };
 	struct vt_torch_walk_limits limits = {
-		.max_blocks = UINT32_MAX, .deadline_ns = vt_now_ns() + WALK_NS, .now_ns = vt_now_ns,
+		.max_blocks = UINT32_MAX,
+		.deadline_ns = vt_now_ns() + WALK_NS,
+		.now_ns = vt_now_ns,
 	};
-	struct vt_torch_device_result result = { .owner_tid = vt_torch_mutex_owner(src, &found->layout, dca) };
+	struct vt_torch_device_result result = { .owner_tid = vt_torch_mutex_owner(
+							 src, &found->layout, dca) };
 
 	*sink = (struct record_sink){ .base.reserve = reserve };
 	if (result.owner_tid > 0)
 		result.lock = VT_LOCK_HELD_BY;
-	/* pages that exist, as they do when the tool walks: the kernel clearing them is not what is measured */
+	/*
+	 * pages that exist, as they do when the tool walks: the kernel clearing them is not what is
+	 * measured
+	 */
 	scratch.base = malloc(scratch.size);
 	if (!scratch.base || !vt_vec_reserve(&sink->recs, (size_t)(n > 0 ? n : 0) + 1024))
 		die("out of memory");
 	memset(scratch.base, 1, scratch.size);
 	memset(sink->recs.data, 1, sink->recs.capacity * sizeof(*sink->recs.data));
-	vt_torch_walk_device(src, &found->layout, dca, device, &limits, &scratch, &sink->base, &result);
+	vt_torch_walk_device(src, &found->layout, dca, device, &limits, &scratch, &sink->base,
+			     &result);
 	free(scratch.base);
 	return result;
 }
 
 /* ---- comparing ---- */
 
-static void compare_block(const struct vt_block_rec *rec, uint64_t segment, const struct truth_block *b)
+static void compare_block(const struct vt_block_rec *rec, uint64_t segment,
+			  const struct truth_block *b)
 {
 	const struct {
 		const char *what;
@@ -196,23 +216,27 @@ static void compare_block(const struct vt_block_rec *rec, uint64_t segment, cons
 		{ "size", rec->size, b->rec.size },
 		{ "state", rec->state, b->rec.state },
 		/* PyTorch keeps the last request of a free block; we do not show it */
-		{ "requested", rec->requested, rec->state == VT_BLOCK_ALLOCATED ? b->rec.requested : 0 },
+		{ "requested", rec->requested,
+		  rec->state == VT_BLOCK_ALLOCATED ? b->rec.requested : 0 },
 		{ "stream", rec->stream, b->rec.stream },
 		{ "pool", b->pool_unknown ? 0 : rec->pool, b->rec.pool },
 		{ "segment", segment, b->segment },
 		{ "small pool", !!(rec->flags & VT_BLOCK_SMALL_POOL), !b->large },
-		{ "private pool", !!(rec->flags & VT_BLOCK_PRIVATE_POOL) && !b->pool_unknown, b->rec.pool != 0 },
+		{ "private pool", !!(rec->flags & VT_BLOCK_PRIVATE_POOL) && !b->pool_unknown,
+		  b->rec.pool != 0 },
 		{ "expandable", !!(rec->flags & VT_BLOCK_EXPANDABLE), b->expandable },
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		if (fields[i].ours != fields[i].theirs)
-			differ(fields[i].what, rec->device, rec->addr, fields[i].ours, fields[i].theirs);
+			differ(fields[i].what, rec->device, rec->addr, fields[i].ours,
+			       fields[i].theirs);
 	}
 }
 
 /* They are nothing but 64-bit numbers, in the same order. */
-static void compare_stats(int device, const struct vt_torch_stats *ours, const struct vt_torch_stats *theirs)
+static void compare_stats(int device, const struct vt_torch_stats *ours,
+			  const struct vt_torch_stats *theirs)
 {
 	const uint64_t *x = (const uint64_t *)ours, *y = (const uint64_t *)theirs;
 
@@ -222,14 +246,14 @@ static void compare_stats(int device, const struct vt_torch_stats *ours, const s
 	}
 }
 
-void compare_device(const struct vt_torch_device_result *result, const struct vt_block_rec *recs, const struct truth *truth,
-		    size_t *at)
+void compare_device(const struct vt_torch_device_result *result, const struct vt_block_rec *recs,
+		    const struct truth *truth, size_t *at)
 {
 	uint64_t segment = 0, last = 0;
 
 	if (result->result != VT_WALK_COMPLETE) {
-		printf("differs: device %d: result %d: %s (at %#" PRIx64 ")\n", result->device, result->result, result->why,
-		       result->bad_addr);
+		printf("differs: device %d: result %d: %s (at %#" PRIx64 ")\n", result->device,
+		       result->result, result->why, result->bad_addr);
 		differences++;
 		return;
 	}
@@ -241,8 +265,10 @@ void compare_device(const struct vt_torch_device_result *result, const struct vt
 			segment = recs[i].addr;
 		if (recs[i].state == VT_BLOCK_UNMAPPED)
 			continue;
-		if (*at == truth->blocks.n || truth->blocks.data[*at].rec.device != result->device) {
-			differ("a block that PyTorch has not", result->device, recs[i].addr, recs[i].size, 0);
+		if (*at == truth->blocks.n ||
+		    truth->blocks.data[*at].rec.device != result->device) {
+			differ("a block that PyTorch has not", result->device, recs[i].addr,
+			       recs[i].size, 0);
 			return;
 		}
 		compare_block(&recs[i], segment, &truth->blocks.data[(*at)++]);
@@ -251,9 +277,9 @@ void compare_device(const struct vt_torch_device_result *result, const struct vt
 		differ("a block is missing", result->device, truth->blocks.data[*at].rec.addr, 0,
 		       truth->blocks.data[*at].rec.size);
 	if (result->segments != truth->segments[result->device])
-		differ("segments", result->device, 0, result->segments, truth->segments[result->device]);
+		differ("segments", result->device, 0, result->segments,
+		       truth->segments[result->device]);
 	if (!result->have_stats)
 		differ("no statistics", result->device, 0, 0, 1);
 	compare_stats(result->device, &result->stats, &truth->stats[result->device]);
 }
-

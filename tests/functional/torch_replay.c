@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many walks, without a stop, of a process whose allocator is in use. Each says that it is certainly of one moment, or not; those
- * that say so are compared with what the process had at that moment. That is known: its thread ("busy" of
- * tests/targets/c10_driver.cc) makes its decisions with a random number generator, which is run here once more, and PyTorch's
- * counts of allocations and frees say how far it was.
+ * Many walks, without a stop, of a process whose allocator is in use. Each says that it is
+ * certainly of one moment, or not; those that say so are compared with what the process had at that
+ * moment. That is known: its thread ("busy" of tests/targets/c10_driver.cc) makes its decisions
+ * with a random number generator, which is run here once more, and PyTorch's counts of allocations
+ * and frees say how far it was.
  *
  *   torch_replay PID WALKS KEPT SIZE     KEPT blocks of SIZE bytes were allocated before
  */
@@ -19,7 +20,7 @@
 
 #define WALK_NS (10 * VT_NS_PER_S)
 #define MAX_MINE 64 /* blocks that the thread has at a time */
-#define SEED 4711 /* of the first thread */
+#define SEED 4711   /* of the first thread */
 #define FIND_ATTEMPTS 50
 
 static void die(const char *what)
@@ -46,7 +47,9 @@ static void seed(struct generator *g, uint64_t value)
 {
 	g->state[0] = value;
 	for (unsigned int i = 1; i < 312; i++)
-		g->state[i] = UINT64_C(6364136223846793005) * (g->state[i - 1] ^ g->state[i - 1] >> 62) + i;
+		g->state[i] =
+			UINT64_C(6364136223846793005) * (g->state[i - 1] ^ g->state[i - 1] >> 62) +
+			i;
 	g->at = 312;
 }
 
@@ -56,8 +59,10 @@ static uint64_t next(struct generator *g)
 
 	if (g->at == 312) {
 		for (unsigned int i = 0; i < 312; i++) {
-			x = (g->state[i] & ~UINT64_C(0x7fffffff)) | (g->state[(i + 1) % 312] & UINT64_C(0x7fffffff));
-			g->state[i] = g->state[(i + 156) % 312] ^ x >> 1 ^ (x & 1 ? UINT64_C(0xb5026f5aa96619e9) : 0);
+			x = (g->state[i] & ~UINT64_C(0x7fffffff)) |
+			    (g->state[(i + 1) % 312] & UINT64_C(0x7fffffff));
+			g->state[i] = g->state[(i + 156) % 312] ^ x >> 1 ^
+				      (x & 1 ? UINT64_C(0xb5026f5aa96619e9) : 0);
 		}
 		g->at = 0;
 	}
@@ -142,8 +147,8 @@ struct count {
 };
 
 /* Whether a complete walk is what the process had. */
-static bool agrees(const struct vt_torch_device_result *result, const struct sink *sink, struct replay replays[2], uint64_t kept,
-		   uint64_t kept_size)
+static bool agrees(const struct vt_torch_device_result *result, const struct sink *sink,
+		   struct replay replays[2], uint64_t kept, uint64_t kept_size)
 {
 	uint64_t hash = 0;
 	bool right = false;
@@ -153,8 +158,9 @@ static bool agrees(const struct vt_torch_device_result *result, const struct sin
 			hash += hash_size(sink->recs.data[i].requested);
 	hash -= kept * hash_size(kept_size);
 	for (int i = 0; i < 2; i++) {
-		if (!replays[i].wrong && is_right(&replays[i], result->stats.allocation.allocated - (int64_t)kept,
-						  result->stats.allocation.freed, hash))
+		if (!replays[i].wrong &&
+		    is_right(&replays[i], result->stats.allocation.allocated - (int64_t)kept,
+			     result->stats.allocation.freed, hash))
 			right = true;
 		else
 			replays[i].wrong = true;
@@ -162,13 +168,16 @@ static bool agrees(const struct vt_torch_device_result *result, const struct sin
 	return right;
 }
 
-static void walk(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, struct vt_torch_scratch *scratch,
-		 struct sink *sink, struct vt_torch_device_result *result)
+static void walk(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
+		 struct vt_torch_scratch *scratch, struct sink *sink,
+		 struct vt_torch_device_result *result)
 {
 	int64_t n = vt_torch_count_blocks(src, layout, dca);
 	uint64_t size = vt_torch_scratch_size(2 * (uint64_t)(n > 0 ? n : 0) + 1024);
 	struct vt_torch_walk_limits limits = {
-		.max_blocks = UINT32_MAX, .deadline_ns = vt_now_ns() + WALK_NS, .now_ns = vt_now_ns,
+		.max_blocks = UINT32_MAX,
+		.deadline_ns = vt_now_ns() + WALK_NS,
+		.now_ns = vt_now_ns,
 	};
 
 	if (size > scratch->size) {
@@ -181,8 +190,9 @@ static void walk(struct vt_memsrc *src, const struct vt_torch_layout *layout, ui
 	vt_torch_walk_device(src, layout, dca, 0, &limits, scratch, &sink->base, result);
 }
 
-static void take(struct count *count, const struct vt_torch_device_result *result, const struct sink *sink,
-		 struct replay replays[2], uint64_t kept, uint64_t kept_size)
+static void take(struct count *count, const struct vt_torch_device_result *result,
+		 const struct sink *sink, struct replay replays[2], uint64_t kept,
+		 uint64_t kept_size)
 {
 	if (result->result == VT_WALK_UNSTABLE)
 		count->unstable++;
@@ -197,8 +207,10 @@ static void take(struct count *count, const struct vt_torch_device_result *resul
 	if (result->result == VT_WALK_COMPLETE && agrees(result, sink, replays, kept, kept_size))
 		return;
 	if (count->wrong++ < 5)
-		printf("wrong: %" PRIu64 " blocks after %" PRId64 " allocations and %" PRId64 " frees: %.96s\n", result->blocks,
-		       result->stats.allocation.allocated, result->stats.allocation.freed, result->why);
+		printf("wrong: %" PRIu64 " blocks after %" PRId64 " allocations and %" PRId64
+		       " frees: %.96s\n",
+		       result->blocks, result->stats.allocation.allocated,
+		       result->stats.allocation.freed, result->why);
 }
 
 static void find(struct vt_live *live, pid_t pid, struct vt_torch_found *found)
@@ -248,9 +260,11 @@ int main(int argc, char **argv)
 		take(&count, &result, &sink, replays, kept, strtoull(argv[4], NULL, 10));
 	}
 	printf("%d walks in %.0f ms: %u certain, %u complete but not certain, %u unstable, %u refused, %u wrong; %" PRId64
-	       " operations meanwhile\n", walks, (double)(vt_now_ns() - start) / VT_NS_PER_MS, count.certain, count.complete,
-	       count.unstable, count.refused, count.wrong, replays[0].wrong ? replays[1].allocated + replays[1].freed :
-									     replays[0].allocated + replays[0].freed);
+	       " operations meanwhile\n",
+	       walks, (double)(vt_now_ns() - start) / VT_NS_PER_MS, count.certain, count.complete,
+	       count.unstable, count.refused, count.wrong,
+	       replays[0].wrong ? replays[1].allocated + replays[1].freed :
+				  replays[0].allocated + replays[0].freed);
 	free(scratch.base);
 	vt_vec_deinit(&sink.recs);
 	vt_live_destroy(live);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzzer without libFuzzer: inputs are mutations of its seeds, made from a number, so that each can be had again. They
- * run in a child process; the parent says which one ended it, or did not come to an end.
+ * Runs a fuzzer without libFuzzer: inputs are mutations of its seeds, made from a number, so that
+ * each can be had again. They run in a child process; the parent says which one ended it, or did
+ * not come to an end.
  *
- *   fuzz_x [-s SEED] [-t SECONDS] [-n RUNS]   that long, or so many (default: 2 s, at most a million)
+ *   fuzz_x [-s SEED] [-t SECONDS] [-n RUNS]   that long, or so many (default: 2 s, at most a
+ *                                             million)
  *   fuzz_x -s SEED -i NUMBER                  one of them, in this process
  *   fuzz_x FILE...                            inputs from files, in this process
  *   fuzz_x -w DIRECTORY                       writes the seeds there, for libFuzzer to begin with
@@ -26,7 +28,8 @@
 
 #define MAX_SEEDS 64
 #define MAX_MUTATIONS 12
-#define HUNG_S 20 /* of processor time for one input: on a busy machine the clock on the wall says nothing */
+/* of processor time for one input: on a busy machine the clock on the wall says nothing */
+#define HUNG_S 20
 #define LOOK_NS 50000000
 
 struct input {
@@ -65,9 +68,14 @@ static size_t below(uint64_t *rng, size_t n)
 
 static uint64_t telling_value(uint64_t *rng)
 {
-	static const uint64_t values[] = { 0, 1, 2, 3, 4, 7, 8, 0x0f, 0x10, 0x3f, 0x40, 0x7f, 0x80, 0xff, 0x100, 0x0fff, 0x1000, 0x7fff,
-					   0x8000, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-					   0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff };
+	/* clang-format off */
+	static const uint64_t values[] = { 0, 1, 2, 3, 4, 7, 8, 0x0f, 0x10, 0x3f, 0x40, 0x7f, 0x80,
+	  0xff, 0x100, 0x0fff, 0x1000, 0x7fff,
+					   0x8000, 0xffff, 0x10000, 0x7fffffff, 0x80000000,
+					     0xffffffff, 0x100000000,
+					   0x7fffffffffffffff, 0x8000000000000000,
+					     0xffffffffffffffff };
+	/* clang-format on */
 	uint64_t value = values[next_random(rng) % (sizeof(values) / sizeof(values[0]))];
 
 	return next_random(rng) % 2 ? value : value + next_random(rng) % 9 - 4;
@@ -110,7 +118,8 @@ static void resize(struct input *in, size_t at, size_t old, size_t new)
 /* Bytes of from into in, instead of as many or in between. */
 static void splice(uint64_t *rng, struct input *in, const struct input *from)
 {
-	size_t len = 1 + below(rng, from->size), src = from->size ? below(rng, from->size) : 0, at = below(rng, in->size);
+	size_t len = 1 + below(rng, from->size), src = from->size ? below(rng, from->size) : 0,
+	       at = below(rng, in->size);
 
 	if (len > from->size - src)
 		len = from->size - src;
@@ -139,7 +148,8 @@ static void mutate(uint64_t *rng, struct input *in)
 		splice(rng, in, in);
 		break;
 	case 5:
-		other.size = fuzz_seed((unsigned int)(next_random(rng) % n_seeds), other.data, sizeof(other.data));
+		other.size = fuzz_seed((unsigned int)(next_random(rng) % n_seeds), other.data,
+				       sizeof(other.data));
 		splice(rng, in, &other);
 		break;
 	case 6:
@@ -157,7 +167,9 @@ static void make_input(uint64_t seed, uint64_t number, struct input *in)
 	uint64_t mutations;
 
 	/* The seeds themselves come first: they must be well. */
-	in->size = fuzz_seed((unsigned int)(number < n_seeds ? number : next_random(&rng) % n_seeds), in->data, sizeof(in->data));
+	in->size =
+		fuzz_seed((unsigned int)(number < n_seeds ? number : next_random(&rng) % n_seeds),
+			  in->data, sizeof(in->data));
 	mutations = number < n_seeds ? 0 : 1 + below(&rng, MAX_MUTATIONS);
 	while (mutations--)
 		mutate(&rng, in);
@@ -222,7 +234,8 @@ static void run_all(struct progress *progress, uint64_t seed, double seconds, ui
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	uint64_t number;
 
-	for (number = 0; number < runs && (number < n_seeds || now_ns(CLOCK_MONOTONIC) < end); number++) {
+	for (number = 0; number < runs && (number < n_seeds || now_ns(CLOCK_MONOTONIC) < end);
+	     number++) {
 		progress->number = number;
 		make_input(seed, number, &input);
 		run(input.data, input.size);
@@ -260,18 +273,23 @@ static const char *watch(pid_t pid, const struct progress *progress)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 && progress->ended ? NULL : text;
 }
 
-/* An input may depend on addresses, and is to do the same again: they are not random, where the kernel lets us choose. */
+/*
+ * An input may depend on addresses, and is to do the same again: they are not random, where the
+ * kernel lets us choose.
+ */
 static void fix_addresses(char **argv)
 {
 	int old = personality(0xffffffff);
 
-	if (old >= 0 && !(old & ADDR_NO_RANDOMIZE) && personality((unsigned long)old | ADDR_NO_RANDOMIZE) >= 0)
+	if (old >= 0 && !(old & ADDR_NO_RANDOMIZE) &&
+	    personality((unsigned long)old | ADDR_NO_RANDOMIZE) >= 0)
 		execv("/proc/self/exe", argv);
 }
 
 int main(int argc, char **argv)
 {
-	const char *directory = NULL, *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0], *wrong;
+	const char *directory = NULL,
+		   *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0], *wrong;
 	double seconds = getenv("FUZZ_SECONDS") ? strtod(getenv("FUZZ_SECONDS"), NULL) : 2;
 	uint64_t seed = 1, runs = 1000000, one = UINT64_MAX;
 	struct progress *progress;
@@ -314,7 +332,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 
-	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	pid = progress == MAP_FAILED ? -1 : fork();
 	if (pid < 0)
 		return 1;
@@ -327,9 +346,11 @@ int main(int argc, char **argv)
 	}
 	wrong = watch(pid, progress);
 	if (wrong)
-		printf("%s: input %" PRIu64 " of seed %" PRIu64 " %s; again: %s -s %" PRIu64 " -i %" PRIu64 "\n", name,
-		       progress->number, seed, wrong, argv[0], seed, progress->number);
+		printf("%s: input %" PRIu64 " of seed %" PRIu64 " %s; again: %s -s %" PRIu64
+		       " -i %" PRIu64 "\n",
+		       name, progress->number, seed, wrong, argv[0], seed, progress->number);
 	else
-		printf("%s: %" PRIu64 " inputs of seed %" PRIu64 "\n", name, progress->number, seed);
+		printf("%s: %" PRIu64 " inputs of seed %" PRIu64 "\n", name, progress->number,
+		       seed);
 	return wrong != NULL;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores: whatever is in the file, the reader ends, stays within the file, and what it returns is in order. */
+/*
+ * Cores: whatever is in the file, the reader ends, stays within the file, and what it returns is in
+ * order.
+ */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +16,8 @@
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
-	struct core_image_options options = { .like_gdb = number == 1, .segments = number == 2 ? 100 : 0 };
+	struct core_image_options options = { .like_gdb = number == 1,
+					      .segments = number == 2 ? 100 : 0 };
 
 	return number > 2 ? 0 : core_image_make(&options, data, max);
 }
@@ -23,8 +27,11 @@ static void check_segments(const struct vt_core *core)
 	for (size_t i = 0; i < core->segments.n; i++) {
 		const struct vt_core_segment *segment = &core->segments.data[i];
 
-		fuzz_check(segment->start < segment->end && segment->filled <= segment->end - segment->start, "segment %zu", i);
-		fuzz_check(!segment->filled || (segment->offset <= core->size && segment->filled <= core->size - segment->offset),
+		fuzz_check(segment->start < segment->end &&
+				   segment->filled <= segment->end - segment->start,
+			   "segment %zu", i);
+		fuzz_check(!segment->filled || (segment->offset <= core->size &&
+						segment->filled <= core->size - segment->offset),
 			   "segment %zu is not in the file", i);
 		fuzz_check(i == 0 || segment[-1].end <= segment->start, "segments %zu overlap", i);
 	}
@@ -34,7 +41,8 @@ static void check_maps(const struct vt_maps *maps)
 {
 	for (size_t i = 0; i < maps->entries.n; i++) {
 		fuzz_check(maps->entries.data[i].start < maps->entries.data[i].end, "entry %zu", i);
-		fuzz_check(i == 0 || maps->entries.data[i - 1].end <= maps->entries.data[i].start, "entries %zu overlap", i);
+		fuzz_check(i == 0 || maps->entries.data[i - 1].end <= maps->entries.data[i].start,
+			   "entries %zu overlap", i);
 	}
 }
 
@@ -47,10 +55,12 @@ static void check_memory(struct vt_core *core, const uint8_t *data)
 		int ret = vt_mem_read(vt_core_source(core), segment->start, &byte, 1);
 
 		if (segment->filled)
-			fuzz_check(!ret && byte == data[segment->offset], "segment %zu begins wrongly", i);
+			fuzz_check(!ret && byte == data[segment->offset],
+				   "segment %zu begins wrongly", i);
 		ret = vt_mem_read(vt_core_raw_source(core), segment->end - 1, &byte, 1);
 		if (segment->filled == segment->end - segment->start)
-			fuzz_check(!ret && byte == data[segment->offset + segment->filled - 1], "segment %zu ends wrongly", i);
+			fuzz_check(!ret && byte == data[segment->offset + segment->filled - 1],
+				   "segment %zu ends wrongly", i);
 		else
 			fuzz_check(ret < 0, "segment %zu has bytes that are not in the core", i);
 	}
@@ -89,7 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (fd < 0)
 		fd = memfd_create("core", MFD_CLOEXEC);
-	fuzz_check(fd >= 0 && !ftruncate(fd, 0) && pwrite(fd, data, size, 0) == (ssize_t)size, "no file");
+	fuzz_check(fd >= 0 && !ftruncate(fd, 0) && pwrite(fd, data, size, 0) == (ssize_t)size,
+		   "no file");
 
 	VT_ERROR struct vt_error *err = vt_core_open_fd(dup(fd), "core", &core);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's flight recorder is said to tell: whatever it is, reading it comes to an end, and what is read can be written and loaded
- * again. The first byte of an input chooses the recorder; the rest is the text.
+ * What PyTorch's flight recorder is said to tell: whatever it is, reading it comes to an end, and
+ * what is read can be written and loaded again. The first byte of an input chooses the recorder;
+ * the rest is the text.
  */
 #include <string.h>
 
@@ -10,18 +11,25 @@
 
 #define NOW_NS UINT64_C(1790000000000000000)
 
-#define ENTRY(record, id, group, number, p2p, name, state)                                                                         \
-	"{\"record_id\":" record ",\"pg_id\":" id ",\"process_group\":[\"" group "\",\"d\"],\"collective_seq_id\":" number             \
-	",\"p2p_seq_id\":1,\"is_p2p\":" p2p ",\"profiling_name\":\"nccl:" name "\",\"state\":\"" state "\",\"retired\":false,"             \
+#define ENTRY(record, id, group, number, p2p, name, state)                                                                              \
+	"{\"record_id\":" record ",\"pg_id\":" id ",\"process_group\":[\"" group                                                        \
+	"\",\"d\"],\"collective_seq_id\":" number ",\"p2p_seq_id\":1,\"is_p2p\":" p2p                                                   \
+	",\"profiling_name\":\"nccl:" name "\",\"state\":\"" state "\",\"retired\":false,"                                              \
 	"\"time_created_ns\":1789999990000000000,\"time_discovered_started_ns\":0,\"timeout_ms\":600000,\"input_sizes\":[[64,32],[8]]," \
 	"\"input_dtypes\":[\"Float\",\"Long\"]}"
 
 static const char seed[] =
 	"{\"version\":\"2.10\",\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 3]\"},\"1\":{\"name\":\"1\","
 	"\"desc\":\"undefined\",\"ranks\":\"[0]\"}},\"pg_status\":{\"0\":{\"last_enqueued_collective\":\"4\",\"last_started_collective\":"
-	"\"-1\",\"last_completed_collective\":\"3\"}},\"entries\":["
-	ENTRY("0", "0", "0", "3", "false", "all_reduce", "completed") "," ENTRY("1", "0", "0", "3", "true", "send 0->1", "scheduled") ","
-	ENTRY("2", "0", "0", "3", "true", "coalesced", "completed") "," ENTRY("3", "0", "0", "4", "false", "all_reduce", "scheduled") "]}";
+	"\"-1\",\"last_completed_collective\":\"3\"}},\"entries\":[" ENTRY(
+		"0", "0", "0", "3", "false", "all_reduce",
+		"completed") "," ENTRY("1", "0", "0", "3", "true", "send 0->1",
+				       "scheduled") "," ENTRY("2", "0", "0", "3", "true",
+							      "coalesced",
+							      "completed") "," ENTRY("3", "0", "0",
+										     "4", "false",
+										     "all_reduce",
+										     "scheduled") "]}";
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
@@ -64,7 +72,8 @@ static void use(const struct vt_model_collectives *told)
 	fuzz_check(!err, "not JSON: %s", err->message);
 	vt_flight_load(&in, root, &again);
 	fuzz_check(!in.wrong[0], "what was written is not read: %s", in.wrong);
-	fuzz_check(again.groups.n == told->groups.n && again.told_ms == told->told_ms, "what was written is not the same");
+	fuzz_check(again.groups.n == told->groups.n && again.told_ms == told->told_ms,
+		   "what was written is not the same");
 	vt_vec_deinit(&again.groups);
 	vt_arena_deinit(&values);
 	vt_arena_deinit(&strings);
@@ -79,10 +88,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	err = vt_flight_parse(&vt_flight_recorders[data[0] % VT_FLIGHT_RECORDERS], (const char *)data + 1, size - 1, NOW_NS, data[0] & 2,
-			      &arena, &told);
+	err = vt_flight_parse(&vt_flight_recorders[data[0] % VT_FLIGHT_RECORDERS],
+			      (const char *)data + 1, size - 1, NOW_NS, data[0] & 2, &arena, &told);
 	if (err)
-		fuzz_check(!told.groups.n && !told.told_ms, "something is left of what was refused");
+		fuzz_check(!told.groups.n && !told.told_ms,
+			   "something is left of what was refused");
 	else
 		use(&told);
 	vt_error_destroy(err);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gdb prints: whatever comes, the reader ends, and what it says of lines that nothing else could have changed is what is there. */
+/*
+ * What gdb prints: whatever comes, the reader ends, and what it says of lines that nothing else
+ * could have changed is what is there.
+ */
 #include <limits.h>
 #include <string.h>
 
@@ -47,8 +50,12 @@ static void check_text(const char *text, const uint8_t *data, size_t size, const
 static void check_state(struct vt_gdb_state *state, const uint8_t *data, size_t size)
 {
 	fuzz_check(memmem(data, size, "vramtap-gdb ", 12), "no version");
-	fuzz_check(state->pid >= 0 && state->selected >= 0 && state->width >= 0 && state->frame >= -1, "a negative number");
-	fuzz_check(state->python_tid >= 0 && state->python_frame <= INT_MAX && state->was_tid >= 0 && state->was_frame >= 0, "of a thread");
+	fuzz_check(state->pid >= 0 && state->selected >= 0 && state->width >= 0 &&
+			   state->frame >= -1,
+		   "a negative number");
+	fuzz_check(state->python_tid >= 0 && state->python_frame <= INT_MAX &&
+			   state->was_tid >= 0 && state->was_frame >= 0,
+		   "of a thread");
 	fuzz_check(state->connection, "no connection");
 	check_text(state->connection, data, size, "the connection");
 	check_text(state->core, data, size, "the core");
@@ -58,8 +65,11 @@ static void check_state(struct vt_gdb_state *state, const uint8_t *data, size_t 
 	for (size_t i = 0; i < state->held.threads.n; i++) {
 		struct vt_held_thread *thread = &state->held.threads.data[i];
 
-		fuzz_check(thread->number >= 0 && thread->signal >= 0 && !thread->tid, "thread %zu", i);
-		fuzz_check(vt_held_find(&state->held, thread->regs.r[VT_REG_RSP], thread->regs.r[VT_REG_RIP]), "registers of %zu", i);
+		fuzz_check(thread->number >= 0 && thread->signal >= 0 && !thread->tid, "thread %zu",
+			   i);
+		fuzz_check(vt_held_find(&state->held, thread->regs.r[VT_REG_RSP],
+					thread->regs.r[VT_REG_RIP]),
+			   "registers of %zu", i);
 		fuzz_check(vt_held_numbered(&state->held, thread->number), "number of %zu", i);
 	}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saved jobs, damaged: reading one comes to an end, what is read holds together, and it can be accounted, written and read again. An
- * input is the text of a job, if it begins with a brace; else edits of a sound one, 4 bytes each: which value, and by what it is
- * replaced. So most inputs are JSON still.
+ * Saved jobs, damaged: reading one comes to an end, what is read holds together, and it can be
+ * accounted, written and read again. An input is the text of a job, if it begins with a brace; else
+ * edits of a sound one, 4 bytes each: which value, and by what it is replaced. So most inputs are
+ * JSON still.
  */
 #include <string.h>
 
@@ -107,7 +108,8 @@ static void check_set(const struct vt_job *job, const struct vt_member_set *set,
 {
 	for (size_t i = 0; i < set->n; i++) {
 		fuzz_check(set->members[i] < job->members.n, "member %u", set->members[i]);
-		fuzz_check(!ascending || !i || set->members[i] > set->members[i - 1], "set is not in order");
+		fuzz_check(!ascending || !i || set->members[i] > set->members[i - 1],
+			   "set is not in order");
 	}
 }
 
@@ -116,17 +118,20 @@ static void check_job(const struct vt_job *job)
 {
 	for (size_t i = 0; i < job->stacks.n; i++)
 		for (size_t k = 0; k < job->stacks.data[i].n; k++)
-			fuzz_check(job->stacks.data[i].frames[k] < job->frames.n, "frame %zu of stack %zu", k, i);
+			fuzz_check(job->stacks.data[i].frames[k] < job->frames.n,
+				   "frame %zu of stack %zu", k, i);
 	for (size_t i = 0; i < job->doings.n; i++)
 		fuzz_check(job->doings.data[i].stack < job->stacks.n, "stack of doing %zu", i);
 	for (size_t i = 0; i < job->members.n; i++)
 		for (size_t k = 0; k < job->members.data[i].threads.n; k++)
-			fuzz_check(job->members.data[i].threads.data[k].doing < job->doings.n, "doing %zu of member %zu", k, i);
+			fuzz_check(job->members.data[i].threads.data[k].doing < job->doings.n,
+				   "doing %zu of member %zu", k, i);
 	for (size_t i = 0; i < job->tree.n; i++) {
 		const struct vt_job_node *node = &job->tree.data[i];
 
 		fuzz_check(node->parent == VT_NO_NODE || node->parent < i, "parent of node %zu", i);
-		fuzz_check(node->members.n && node->threads >= node->members.n, "node %zu is of nobody", i);
+		fuzz_check(node->members.n && node->threads >= node->members.n,
+			   "node %zu is of nobody", i);
 		check_set(job, &node->members, true);
 		for (size_t k = 0; k < node->n_frames; k++)
 			fuzz_check(node->frames[k] < job->frames.n, "frame %zu of node %zu", k, i);
@@ -156,7 +161,8 @@ static void use(struct vt_job *job)
 	fclose(null);
 	vt_job_init(&again);
 	fuzz_check(!vt_job_load_text(&again, text, n, ""), "what was written is not read");
-	fuzz_check(again.members.n == job->members.n && again.doings.n == job->doings.n, "what was written is not the same");
+	fuzz_check(again.members.n == job->members.n && again.doings.n == job->doings.n,
+		   "what was written is not the same");
 	vt_job_deinit(&again);
 	free(text);
 }
@@ -173,13 +179,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		size = json_edits_make(&edits, data, size, text, sizeof(text));
 		err = vt_job_load_text(&job, text, size, "p");
-		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"),
+		fuzz_check(!err || !strstr(err->message, "not JSON") ||
+				   strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);
 	}
 	if (!err)
 		use(&job);
 	else
-		fuzz_check(!job.members.n, "something is left of what was refused: %s", err->message);
+		fuzz_check(!job.members.n, "something is left of what was refused: %s",
+			   err->message);
 	vt_error_destroy(err);
 	vt_job_deinit(&job);
 	return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saved reports, damaged: reading one comes to an end, and what is read holds together, so that it can be compared and written.
- * An input is the text of a report, if it begins with a brace; else edits of a sound one, 4 bytes each: which value, and by
- * what it is replaced. So most inputs are JSON still.
+ * Saved reports, damaged: reading one comes to an end, and what is read holds together, so that it
+ * can be compared and written. An input is the text of a report, if it begins with a brace; else
+ * edits of a sound one, 4 bytes each: which value, and by what it is replaced. So most inputs are
+ * JSON still.
  */
 #include <string.h>
 
@@ -108,23 +109,30 @@ static void check_model(const struct vt_model *model)
 	for (size_t i = 0; i < model->traces.n; i++) {
 		const struct vt_model_trace *t = &model->traces.data[i];
 
-		fuzz_check(t->title <= t->n_frames && t->source < VT_N_TRACE_SOURCES, "trace %zu", i);
+		fuzz_check(t->title <= t->n_frames && t->source < VT_N_TRACE_SOURCES, "trace %zu",
+			   i);
 		for (size_t k = 0; k < t->n_frames; k++)
-			fuzz_check(t->frames[k] < model->n_trace_frames, "frame %zu of trace %zu", k, i);
+			fuzz_check(t->frames[k] < model->n_trace_frames, "frame %zu of trace %zu",
+				   k, i);
 	}
 	for (size_t i = 0; i < model->sites.n; i++) {
 		size_t n = 0;
 
-		for (size_t t = model->sites.data[i].first_trace; t != VT_NO_TRACE; t = model->traces.data[t].next_in_site) {
-			fuzz_check(t < model->traces.n && model->traces.data[t].site == i, "trace %zu of site %zu", t, i);
+		for (size_t t = model->sites.data[i].first_trace; t != VT_NO_TRACE;
+		     t = model->traces.data[t].next_in_site) {
+			fuzz_check(t < model->traces.n && model->traces.data[t].site == i,
+				   "trace %zu of site %zu", t, i);
 			fuzz_check(n++ < model->traces.n, "site %zu has no end", i);
 		}
-		fuzz_check(n && n == model->sites.data[i].n_traces, "site %zu has %zu traces", i, n);
+		fuzz_check(n && n == model->sites.data[i].n_traces, "site %zu has %zu traces", i,
+			   n);
 		in_sites += n;
 	}
 	fuzz_check(in_sites <= model->traces.n, "%zu traces in sites", in_sites);
 	for (size_t i = 0; i < model->allocators.n; i++)
-		fuzz_check(model->allocators.data[i].first_block + model->allocators.data[i].n_blocks <= model->n_blocks,
+		fuzz_check(model->allocators.data[i].first_block +
+					   model->allocators.data[i].n_blocks <=
+				   model->n_blocks,
 			   "allocator %zu", i);
 	for (size_t i = 0; i < model->n_blocks; i++) {
 		fuzz_check(model->blocks[i].state <= VT_BLOCK_UNMAPPED, "block %zu", i);
@@ -167,7 +175,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		size = json_edits_make(&edits, data, size, text, sizeof(text));
 		err = vt_report_load_text(text, size, &model);
-		fuzz_check(!err || !strstr(err->message, "not JSON") || strstr(err->message, "too big"),
+		fuzz_check(!err || !strstr(err->message, "not JSON") ||
+				   strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);
 	}
 	if (!err) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator of pinned host memory, damaged: synthetic ones (tests/unit/walk/torch/pinned_image.h) whose memory was changed before
- * it is read, or is changed meanwhile. Reading must come to an end without touching what is not there, and what a complete list
- * says must be in the memory.
+ * PyTorch's allocator of pinned host memory, damaged: synthetic ones
+ * (tests/unit/walk/torch/pinned_image.h) whose memory was changed before it is read, or is changed
+ * meanwhile. Reading must come to an end without touching what is not there, and what a complete
+ * list says must be in the memory.
  *
  * An input is two bytes (which form; how it is read) and edits of 8 bytes each.
  */
@@ -54,7 +55,8 @@ static struct image *image_of(uint8_t form)
 
 static uint64_t address_of(const struct image *image, const struct edit *e)
 {
-	uint64_t heap = (uintptr_t)image->heap, addr = heap + (uint64_t)e->index * 8 + e->offset % 8;
+	uint64_t heap = (uintptr_t)image->heap,
+		 addr = heap + (uint64_t)e->index * 8 + e->offset % 8;
 
 	switch (e->where % N_WHERE) {
 	case IN_OBJECT:
@@ -67,7 +69,8 @@ static uint64_t address_of(const struct image *image, const struct edit *e)
 		addr = image->entries + e->offset % 1024;
 		break;
 	case IN_BLOCK:
-		addr = image->blocks[e->index % N_BLOCKS] + e->offset % forms[image->form].block_size;
+		addr = image->blocks[e->index % N_BLOCKS] +
+		       e->offset % forms[image->form].block_size;
 		break;
 	case IN_PRIVATE:
 		addr = image->tables[image->tables[1] != 0] - 104 + e->offset % 256;
@@ -111,32 +114,42 @@ static void check_list(const struct image *image, const struct vt_pinned_result 
 
 	fuzz_check(result->result <= VT_WALK_TRUNCATED, "result %d", result->result);
 	fuzz_check(result->n_blocks <= N_BLOCKS * 2, "%zu blocks", result->n_blocks);
-	fuzz_check(!result->n_blocks || result->result == VT_WALK_COMPLETE || result->result == VT_WALK_UNSTABLE, "blocks of nothing");
+	fuzz_check(!result->n_blocks || result->result == VT_WALK_COMPLETE ||
+			   result->result == VT_WALK_UNSTABLE,
+		   "blocks of nothing");
 	for (size_t i = 0; i < result->n_blocks; i++) {
 		const struct vt_pinned_block *b = &result->blocks[i];
 
-		fuzz_check(b->size && b->addr >= end && b->state <= VT_BLOCK_CACHED, "block %zu", i);
+		fuzz_check(b->size && b->addr >= end && b->state <= VT_BLOCK_CACHED, "block %zu",
+			   i);
 		end = b->addr + b->size;
 		if (result->result == VT_WALK_COMPLETE)
-			fuzz_check(b->addr >= image->map.start && end <= image->map.end, "block %zu is not in memory", i);
+			fuzz_check(b->addr >= image->map.start && end <= image->map.end,
+				   "block %zu is not in memory", i);
 	}
 }
 
-/* When nothing changes any more: each block says of itself what the list says, and the tables count them. */
+/*
+ * When nothing changes any more: each block says of itself what the list says, and the tables count
+ * them.
+ */
 static void check_memory(const struct image *image, const struct vt_pinned_result *result)
 {
 	uint64_t heap = (uintptr_t)image->heap, n = peek(image->tables[0] + 24);
 
 	if (image->tables[1] && result->n_private)
 		n = result->n_blocks; /* of more than one pool */
-	fuzz_check(n == result->n_blocks, "%zu blocks, the table counts %llu", result->n_blocks, (unsigned long long)n);
+	fuzz_check(n == result->n_blocks, "%zu blocks, the table counts %llu", result->n_blocks,
+		   (unsigned long long)n);
 	for (size_t i = 0; i < result->n_blocks; i++) {
 		const struct vt_pinned_block *b = &result->blocks[i];
 		bool found = false;
 
-		fuzz_check(b->object >= heap && b->object < heap + HEAP - 160, "block %zu is nowhere", i);
+		fuzz_check(b->object >= heap && b->object < heap + HEAP - 160,
+			   "block %zu is nowhere", i);
 		for (uint64_t at = 0; at <= 128 && !found; at += 8)
-			found = peek(b->object + at) == b->size && peek(b->object + at + 8) == b->addr;
+			found = peek(b->object + at) == b->size &&
+				peek(b->object + at + 8) == b->addr;
 		fuzz_check(found, "block %zu has not that size and address", i);
 	}
 }
@@ -144,7 +157,9 @@ static void check_memory(const struct image *image, const struct vt_pinned_resul
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct vt_pinned_result result;
-	struct vt_pinned_limits limits = { .max_blocks = N_BLOCKS * 2, .max_passes = 3, .maps_now = maps_now };
+	struct vt_pinned_limits limits = { .max_blocks = N_BLOCKS * 2,
+					   .max_passes = 3,
+					   .maps_now = maps_now };
 	struct image *image;
 
 	if (size < 2)
@@ -172,7 +187,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (result.result == VT_WALK_COMPLETE && !image->after_read)
 		check_memory(image, &result);
 	if (!n_edits)
-		fuzz_check(result.result == VT_WALK_COMPLETE && result.n_blocks == N_BLOCKS, "form %d: %s", image->form, result.why);
+		fuzz_check(result.result == VT_WALK_COMPLETE && result.n_blocks == N_BLOCKS,
+			   "form %d: %s", image->form, result.why);
 	free(result.blocks);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers of NCCL's RAS, damaged: reading one comes to an end, what is read holds together, and it can be accounted, shown, written and read
- * again.
+ * Answers of NCCL's RAS, damaged: reading one comes to an end, what is read holds together, and it
+ * can be accounted, shown, written and read again.
  */
 #include <string.h>
 
@@ -15,7 +15,8 @@
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
-	static const char *const seeds[] = { ras_2_24, ras_2_27, ras_2_28, ras_2_29, ras_well, ras_status };
+	static const char *const seeds[] = { ras_2_24, ras_2_27, ras_2_28,
+					     ras_2_29, ras_well, ras_status };
 	size_t n = number < sizeof(seeds) / sizeof(seeds[0]) ? strlen(seeds[number]) : 0;
 
 	if (n > max)
@@ -33,7 +34,9 @@ static void check_groups(const struct vt_ras *ras)
 		fuzz_check(g->about < VT_RAS_N_ABOUT && g->communicator && g->what, "group %zu", i);
 		fuzz_check(g->ranks.n <= g->n, "more are named than there are in group %zu", i);
 		for (size_t k = 0; k < g->ranks.n; k++)
-			fuzz_check(g->ranks.data[k].rank >= -1 && g->ranks.data[k].pid >= 0 && g->ranks.data[k].host, "rank %zu", k);
+			fuzz_check(g->ranks.data[k].rank >= -1 && g->ranks.data[k].pid >= 0 &&
+					   g->ranks.data[k].host,
+				   "rank %zu", k);
 	}
 }
 
@@ -64,7 +67,9 @@ static void use(struct vt_job *job)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct vt_ras asked = { .host = "h", .pid = 1, .address = "a", .understood = !size || data[size - 1] % 8 };
+	const struct vt_ras asked = {
+		.host = "h", .pid = 1, .address = "a", .understood = !size || data[size - 1] % 8
+	};
 	struct vt_job job;
 
 	vt_job_init(&job);

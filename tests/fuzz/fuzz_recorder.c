@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder's state, damaged: a synthetic one (tests/unit/walk/recorder/recorder_image.h) whose memory was changed before it is read, or is
- * changed meanwhile. Reading must come to an end without touching what is not there; what it yields must hold together.
+ * The recorder's state, damaged: a synthetic one (tests/unit/walk/recorder/recorder_image.h) whose
+ * memory was changed before it is read, or is changed meanwhile. Reading must come to an end
+ * without touching what is not there; what it yields must hold together.
  *
  * An input is a byte (how it is read) and edits of 8 bytes each.
  */
@@ -14,10 +15,21 @@
 #define N_STACKS 10
 #define MAX_EDITS 16
 #define EDIT_BYTES 8
-#define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i) * 512)
+#define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i)*512)
 
 enum { HOW_RUNNING = 1, HOW_MOVING = 2 };
-enum where { IN_HEAD, IN_SHARDS, IN_TABLES, IN_DRIVER, IN_STACKS, IN_WORDS, IN_CODES, IN_ARRAYS, IN_TRAP, N_WHERE };
+enum where {
+	IN_HEAD,
+	IN_SHARDS,
+	IN_TABLES,
+	IN_DRIVER,
+	IN_STACKS,
+	IN_WORDS,
+	IN_CODES,
+	IN_ARRAYS,
+	IN_TRAP,
+	N_WHERE
+};
 enum what { SET_WORD, SET_BYTE, ADD, POINT, LARGE, N_WHAT };
 
 struct edit {
@@ -34,9 +46,11 @@ static void fill(void)
 {
 	recorder_image_init(&image);
 	for (uint64_t i = 0; i < 6; i++)
-		recorder_image_add_code(&image, &(struct vt_recorder_code){ .object = 4096 * i, .firstlineno = i });
+		recorder_image_add_code(&image, &(struct vt_recorder_code){ .object = 4096 * i,
+									    .firstlineno = i });
 	for (uint64_t i = 0; i < N_STACKS; i++) {
-		const uint64_t words[] = { (i % 6) << 16 | i, (i % 5) << 16 | 0xffff, UINT64_MAX, 0x1000 + i, 0x2000 };
+		const uint64_t words[] = { (i % 6) << 16 | i, (i % 5) << 16 | 0xffff, UINT64_MAX,
+					   0x1000 + i, 0x2000 };
 
 		recorder_image_add_stack(&image, words, 2, 3, 2);
 	}
@@ -52,9 +66,11 @@ static void fill(void)
 
 static uint64_t address_of(const struct edit *e)
 {
-	uint64_t base = (uintptr_t)image.base, shard = image.addr + offsetof(struct vt_recorder_head, shards) +
-						       e->index % VT_RECORDER_SHARDS * sizeof(struct vt_recorder_shard);
-	const struct vt_recorder_head *was = (const struct vt_recorder_head *)(const void *)original;
+	uint64_t base = (uintptr_t)image.base,
+		 shard = image.addr + offsetof(struct vt_recorder_head, shards) +
+			 e->index % VT_RECORDER_SHARDS * sizeof(struct vt_recorder_shard);
+	const struct vt_recorder_head *was =
+		(const struct vt_recorder_head *)(const void *)original;
 	uint64_t addr = base;
 
 	switch (e->where % N_WHERE) {
@@ -69,10 +85,12 @@ static uint64_t address_of(const struct edit *e)
 		break;
 	case IN_DRIVER:
 		addr = e->index & 1 ? was->driver.table + e->offset % 3072 :
-				      image.addr + offsetof(struct vt_recorder_head, driver) + e->offset % 32;
+				      image.addr + offsetof(struct vt_recorder_head, driver) +
+					      e->offset % 32;
 		break;
 	case IN_STACKS:
-		addr = was->stacks.addr + e->offset % (sizeof(struct vt_recorder_stack) * (N_STACKS + 1));
+		addr = was->stacks.addr +
+		       e->offset % (sizeof(struct vt_recorder_stack) * (N_STACKS + 1));
 		break;
 	case IN_WORDS:
 		addr = was->words.addr + e->offset % 512;
@@ -81,10 +99,12 @@ static uint64_t address_of(const struct edit *e)
 		addr = was->codes.addr + e->offset % 512;
 		break;
 	case IN_ARRAYS:
-		addr = image.addr + offsetof(struct vt_recorder_head, codes) + e->offset % (3 * sizeof(struct vt_recorder_array));
+		addr = image.addr + offsetof(struct vt_recorder_head, codes) +
+		       e->offset % (3 * sizeof(struct vt_recorder_array));
 		break;
 	default:
-		addr = image.addr + offsetof(struct vt_recorder_head, trap) + e->offset % sizeof(struct vt_recorder_trap);
+		addr = image.addr + offsetof(struct vt_recorder_head, trap) +
+		       e->offset % sizeof(struct vt_recorder_trap);
 		break;
 	}
 	return addr - base <= image.size - 8 ? addr : base;
@@ -128,30 +148,39 @@ static void check_stacks(const struct vt_recorder_stacks *stacks)
 	for (size_t i = 0; i < stacks->traces.n; i++) {
 		const struct vt_recorder_trace *t = &stacks->traces.data[i];
 
-		fuzz_check(t->n_python <= VT_RECORDER_MAX_PYTHON && t->n_native <= VT_RECORDER_MAX_NATIVE, "stack %zu", i);
-		fuzz_check(!t->invalid || !(t->n_python + t->n_native), "an invalid stack has frames");
+		fuzz_check(t->n_python <= VT_RECORDER_MAX_PYTHON &&
+				   t->n_native <= VT_RECORDER_MAX_NATIVE,
+			   "stack %zu", i);
+		fuzz_check(!t->invalid || !(t->n_python + t->n_native),
+			   "an invalid stack has frames");
 		for (uint32_t k = 0; k < t->n_python; k++)
-			fuzz_check(t->frames[k] < stacks->python.n, "stack %zu, Python frame %u", i, k);
+			fuzz_check(t->frames[k] < stacks->python.n, "stack %zu, Python frame %u", i,
+				   k);
 		for (uint32_t k = 0; k < t->n_native; k++)
-			fuzz_check(t->frames[t->n_python + k] < stacks->native.n, "stack %zu, native frame %u", i, k);
+			fuzz_check(t->frames[t->n_python + k] < stacks->native.n,
+				   "stack %zu, native frame %u", i, k);
 	}
 	fuzz_check(stacks->python.n == stacks->code_of.n, "places");
 	for (size_t i = 0; i < stacks->python.n; i++)
 		fuzz_check(stacks->code_of.data[i] < stacks->codes.n, "place %zu", i);
 }
 
-static size_t join_all(struct vt_recorder_pass *before, struct vt_recorder_pass *after, const struct vt_recorder_head *head,
-		       struct vt_recorder_stacks *stacks)
+static size_t join_all(struct vt_recorder_pass *before, struct vt_recorder_pass *after,
+		       const struct vt_recorder_head *head, struct vt_recorder_stacks *stacks)
 {
 	struct vt_block_rec blocks[N_BLOCKS] = { 0 };
 	uint64_t listed_ns[VT_TORCH_MAX_DEVICES] = { IMAGE_START_NS * 2 };
 	struct vt_recorder_joined joined = { 0 };
-	struct vt_recorder_moment moment = { .before = before, .after = after, .head = head, .listed_ns = listed_ns };
+	struct vt_recorder_moment moment = {
+		.before = before, .after = after, .head = head, .listed_ns = listed_ns
+	};
 	uint32_t trace;
 	size_t n;
 
 	for (unsigned int i = 0; i < N_BLOCKS; i++)
-		blocks[i] = (struct vt_block_rec){ .addr = BLOCK(i), .size = 512, .requested = 100 + i };
+		blocks[i] = (struct vt_block_rec){ .addr = BLOCK(i),
+						   .size = 512,
+						   .requested = 100 + i };
 	fuzz_check(vt_recorder_join(&moment, blocks, N_BLOCKS, &joined), "out of memory");
 	for (unsigned int i = 0; i < N_BLOCKS; i++) {
 		const struct vt_recorder_block *b;
@@ -160,7 +189,8 @@ static size_t join_all(struct vt_recorder_pass *before, struct vt_recorder_pass 
 			continue;
 		fuzz_check(joined.record_of[i] < after->blocks.n, "record of block %u", i);
 		b = &after->blocks.data[joined.record_of[i]];
-		fuzz_check(b->addr == BLOCK(i) && vt_recorder_block_size(b) == 100 + i, "block %u has another's record", i);
+		fuzz_check(b->addr == BLOCK(i) && vt_recorder_block_size(b) == 100 + i,
+			   "block %u has another's record", i);
 		fuzz_check(vt_recorder_stacks_want(stacks, b->stack, &trace), "out of memory");
 	}
 	n = joined.n[VT_RECORD_JOINED];
@@ -187,8 +217,9 @@ static void read_all(void)
 	vt_error_destroy(vt_recorder_stacks_read(&image.src, image.addr, &stacks));
 	check_stacks(&stacks);
 	if (!n_edits)
-		fuzz_check(n == N_BLOCKS && stacks.n_invalid == 1 /* the one that is none */ && driver.blocks.n == 8, "%zu blocks, %zu driver blocks", n,
-			   driver.blocks.n);
+		fuzz_check(n == N_BLOCKS && stacks.n_invalid == 1 /* the one that is none */ &&
+				   driver.blocks.n == 8,
+			   "%zu blocks, %zu driver blocks", n, driver.blocks.n);
 	vt_recorder_pass_deinit(&before);
 	vt_recorder_pass_deinit(&after);
 	vt_recorder_driver_deinit(&driver);

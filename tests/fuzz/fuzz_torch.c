@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator, damaged: discovery and walk of a synthetic allocator (tests/unit/walk/torch/torch_image.c) whose memory was changed
- * before, or is changed meanwhile. They must come to an end without reading what is not there, and what a complete walk says must
+ * PyTorch's allocator, damaged: discovery and walk of a synthetic allocator
+ * (tests/unit/walk/torch/torch_image.c) whose memory was changed before, or is changed meanwhile.
+ * They must come to an end without reading what is not there, and what a complete walk says must
  * hold: here it is checked again, from the memory itself.
  *
  * An input is two bytes (which release; how it is read) and edits of 12 bytes each.
@@ -23,13 +24,13 @@
 
 /* How the memory is read: bits of the second byte. */
 enum {
-	HOW_DIRECT = 1,   /* through pointers, as the helper does */
-	HOW_RUNNING = 2,  /* not coherent: what fails a check is dropped */
-	HOW_HELD = 4,     /* the allocator's lock is held */
-	HOW_FIND = 8,     /* the layout is discovered, else it is the true one */
-	HOW_HURRY = 16,   /* the time for the walk may not suffice */
-	HOW_HIDDEN = 64,  /* ... without the table of known releases */
-	HOW_MOVING = 32,  /* edits are made one after the other, while it is read */
+	HOW_DIRECT = 1,  /* through pointers, as the helper does */
+	HOW_RUNNING = 2, /* not coherent: what fails a check is dropped */
+	HOW_HELD = 4,    /* the allocator's lock is held */
+	HOW_FIND = 8,    /* the layout is discovered, else it is the true one */
+	HOW_HURRY = 16,  /* the time for the walk may not suffice */
+	HOW_HIDDEN = 64, /* ... without the table of known releases */
+	HOW_MOVING = 32, /* edits are made one after the other, while it is read */
 };
 
 enum where { IN_BLOCK, IN_DEVICE, IN_HEAP, IN_POOL, IN_SLOTS, IN_NODE, IN_OBJECT, N_WHERE };
@@ -102,14 +103,16 @@ static struct original *original_of(uint8_t release)
 /* Down one of the sets of free blocks: to the node that the bits of path lead to. */
 static uint64_t node_of(const struct image *image, uint64_t set, uint8_t path)
 {
-	uint64_t at = set + VT_RBSET_HEADER, next = image_peek64(image, set + offsetof(struct vt_rbset, root));
+	uint64_t at = set + VT_RBSET_HEADER,
+		 next = image_peek64(image, set + offsetof(struct vt_rbset, root));
 	uint64_t base = (uint64_t)(uintptr_t)image->base;
 
 	for (; next >= base && next <= base + image->used - sizeof(struct vt_rbnode); path >>= 1) {
 		at = next;
 		if (path <= 1)
 			break;
-		next = image_peek64(image, at + (path & 1 ? offsetof(struct vt_rbnode, right) : offsetof(struct vt_rbnode, left)));
+		next = image_peek64(image, at + (path & 1 ? offsetof(struct vt_rbnode, right) :
+							    offsetof(struct vt_rbnode, left)));
 	}
 	return at;
 }
@@ -122,18 +125,25 @@ static uint64_t address_of(const struct original *o, const struct edit *e)
 
 	switch (e->where % N_WHERE) {
 	case IN_BLOCK:
-		return image->blocks[e->index % image->n_blocks].object + e->arg % o->layout.block.size_of;
+		return image->blocks[e->index % image->n_blocks].object +
+		       e->arg % o->layout.block.size_of;
 	case IN_DEVICE:
 		return dca + 8 * (e->value >> 32 & 0xff) + e->arg;
 	case IN_POOL:
-		return image->pools[e->index % image->n_pools].addr + e->arg % o->layout.pool_size_of;
+		return image->pools[e->index % image->n_pools].addr +
+		       e->arg % o->layout.pool_size_of;
 	case IN_SLOTS:
-		memcpy(&table, (const void *)(uintptr_t)(dca + o->layout.active_blocks), sizeof(table));
+		memcpy(&table, (const void *)(uintptr_t)(dca + o->layout.active_blocks),
+		       sizeof(table));
 		slots = vt_ska_plausible(&table) ? vt_ska_slots(&table) : 0;
-		return slots ? table.entries + (e->index | (uint64_t)(e->arg & 0xf0) << 4) % slots * VT_SKA_SET_SLOT + e->arg % 16 :
+		return slots ? table.entries +
+				       (e->index | (uint64_t)(e->arg & 0xf0) << 4) % slots *
+					       VT_SKA_SET_SLOT +
+				       e->arg % 16 :
 			       dca + o->layout.active_blocks + e->arg % sizeof(table);
 	case IN_NODE:
-		return node_of(image, image->pools[e->index % image->n_pools].addr, e->arg >> 3) + 8 * (e->arg % 5);
+		return node_of(image, image->pools[e->index % image->n_pools].addr, e->arg >> 3) +
+		       8 * (e->arg % 5);
 	case IN_OBJECT:
 		return image->allocator + 8 * (e->value >> 32) % 2048;
 	default:
@@ -168,7 +178,8 @@ static void apply(struct original *o, const struct edit *e)
 static void keep_changing(struct image *image)
 {
 	if (image->reads % 3 == 0 && next_edit < n_edits)
-		apply((struct original *)(void *)((char *)image - offsetof(struct original, image)), &edits[next_edit++]);
+		apply((struct original *)(void *)((char *)image - offsetof(struct original, image)),
+		      &edits[next_edit++]);
 }
 
 static void read_edits(const uint8_t *data, size_t size)
@@ -177,7 +188,9 @@ static void read_edits(const uint8_t *data, size_t size)
 	for (; size >= EDIT_BYTES && n_edits < MAX_EDITS; data += EDIT_BYTES, size -= EDIT_BYTES) {
 		struct edit *e = &edits[n_edits++];
 
-		*e = (struct edit){ .where = data[0], .what = data[1], .arg = data[2], .index = data[3] };
+		*e = (struct edit){
+			.where = data[0], .what = data[1], .arg = data[2], .index = data[3]
+		};
 		memcpy(&e->value, data + 4, sizeof(e->value));
 	}
 }
@@ -186,25 +199,33 @@ static void read_edits(const uint8_t *data, size_t size)
 
 static int64_t stat_at(const struct original *o, uint64_t dca, unsigned int which, bool late)
 {
-	uint64_t at = dca + o->layout.stats + (late ? VT_STATS_BEFORE_EXTRA + o->layout.stats_extra : 0) + which * VT_STATS_ARRAY;
+	uint64_t at = dca + o->layout.stats +
+		      (late ? VT_STATS_BEFORE_EXTRA + o->layout.stats_extra : 0) +
+		      which * VT_STATS_ARRAY;
 
 	return (int64_t)image_peek64(&o->image, at);
 }
 
 /* Of the records alone. */
-static void check_records(const struct vt_torch_device_result *result, const struct vt_block_rec *recs)
+static void check_records(const struct vt_torch_device_result *result,
+			  const struct vt_block_rec *recs)
 {
 	uint64_t bytes[4] = { 0 }, segments = 0;
 
 	for (uint64_t i = 0; i < result->blocks; i++) {
-		fuzz_check(recs[i].state <= VT_BLOCK_UNMAPPED && recs[i].size, "block %lu", (unsigned long)i);
-		fuzz_check(!i || recs[i - 1].addr + recs[i - 1].size <= recs[i].addr, "blocks overlap at %lu", (unsigned long)i);
-		fuzz_check(recs[i].device == result->device && !recs[i].pad, "block %lu", (unsigned long)i);
+		fuzz_check(recs[i].state <= VT_BLOCK_UNMAPPED && recs[i].size, "block %lu",
+			   (unsigned long)i);
+		fuzz_check(!i || recs[i - 1].addr + recs[i - 1].size <= recs[i].addr,
+			   "blocks overlap at %lu", (unsigned long)i);
+		fuzz_check(recs[i].device == result->device && !recs[i].pad, "block %lu",
+			   (unsigned long)i);
 		bytes[recs[i].state] += recs[i].size;
-		segments += recs[i].state != VT_BLOCK_UNMAPPED && (recs[i].flags & VT_BLOCK_SEGMENT_START);
+		segments += recs[i].state != VT_BLOCK_UNMAPPED &&
+			    (recs[i].flags & VT_BLOCK_SEGMENT_START);
 	}
 	for (int i = 0; i < 4; i++)
-		fuzz_check(bytes[i] == result->bytes[i], "bytes of state %d: %lu", i, (unsigned long)bytes[i]);
+		fuzz_check(bytes[i] == result->bytes[i], "bytes of state %d: %lu", i,
+			   (unsigned long)bytes[i]);
 	fuzz_check(segments == result->segments, "%lu segments", (unsigned long)segments);
 }
 
@@ -212,15 +233,23 @@ static void check_records(const struct vt_torch_device_result *result, const str
 static void check_statistics(const struct vt_torch_device_result *r)
 {
 	fuzz_check(r->have_stats, "a complete walk without statistics");
-	fuzz_check(r->stats.allocated_bytes.current == (int64_t)r->bytes[VT_BLOCK_ALLOCATED], "allocated");
-	fuzz_check(r->stats.active_bytes.current == (int64_t)(r->bytes[VT_BLOCK_ALLOCATED] + r->bytes[VT_BLOCK_AWAITING_FREE]), "active");
+	fuzz_check(r->stats.allocated_bytes.current == (int64_t)r->bytes[VT_BLOCK_ALLOCATED],
+		   "allocated");
+	fuzz_check(r->stats.active_bytes.current == (int64_t)(r->bytes[VT_BLOCK_ALLOCATED] +
+							      r->bytes[VT_BLOCK_AWAITING_FREE]),
+		   "active");
 	fuzz_check(r->stats.reserved_bytes.current ==
-			   (int64_t)(r->bytes[VT_BLOCK_ALLOCATED] + r->bytes[VT_BLOCK_AWAITING_FREE] + r->bytes[VT_BLOCK_CACHED]),
+			   (int64_t)(r->bytes[VT_BLOCK_ALLOCATED] +
+				     r->bytes[VT_BLOCK_AWAITING_FREE] + r->bytes[VT_BLOCK_CACHED]),
 		   "reserved");
 }
 
-/* Against the memory, which has not changed since: each record is a block there, and its neighbours are records, too. */
-static void check_memory(const struct original *o, const struct vt_torch_device_result *r, const struct vt_block_rec *recs)
+/*
+ * Against the memory, which has not changed since: each record is a block there, and its neighbours
+ * are records, too.
+ */
+static void check_memory(const struct original *o, const struct vt_torch_device_result *r,
+			 const struct vt_block_rec *recs)
 {
 	const struct vt_torch_block_layout *l = &o->layout.block;
 	uint64_t n[4] = { 0 };
@@ -228,27 +257,44 @@ static void check_memory(const struct original *o, const struct vt_torch_device_
 	for (uint64_t i = 0; i < r->blocks; i++) {
 		uint64_t object = recs[i].object, next = image_peek64(&o->image, object + l->next);
 		uint64_t prev = image_peek64(&o->image, object + l->prev);
-		bool has_next = i + 1 < r->blocks && recs[i + 1].object == next, has_prev = i && recs[i - 1].object == prev;
+		bool has_next = i + 1 < r->blocks && recs[i + 1].object == next,
+		     has_prev = i && recs[i - 1].object == prev;
 
 		n[recs[i].state]++;
-		fuzz_check(image_peek64(&o->image, object + l->ptr) == recs[i].addr, "address of %lu", (unsigned long)i);
-		fuzz_check(image_peek64(&o->image, object + l->size) == recs[i].size, "size of %lu", (unsigned long)i);
-		fuzz_check(next ? has_next && recs[i].addr + recs[i].size == recs[i + 1].addr : true, "next of %lu", (unsigned long)i);
-		fuzz_check(prev ? has_prev && recs[i - 1].addr + recs[i - 1].size == recs[i].addr : true, "previous of %lu", (unsigned long)i);
-		/* a segment of expandable memory goes on behind what is not mapped, as one of several */
-		fuzz_check(prev || (recs[i].flags & VT_BLOCK_SEGMENT_START), "start of %lu", (unsigned long)i);
+		fuzz_check(image_peek64(&o->image, object + l->ptr) == recs[i].addr,
+			   "address of %lu", (unsigned long)i);
+		fuzz_check(image_peek64(&o->image, object + l->size) == recs[i].size, "size of %lu",
+			   (unsigned long)i);
+		fuzz_check(next ? has_next && recs[i].addr + recs[i].size == recs[i + 1].addr :
+				  true,
+			   "next of %lu", (unsigned long)i);
+		fuzz_check(prev ? has_prev && recs[i - 1].addr + recs[i - 1].size == recs[i].addr :
+				  true,
+			   "previous of %lu", (unsigned long)i);
+		/*
+		 * a segment of expandable memory goes on behind what is not mapped, as one of
+		 * several
+		 */
+		fuzz_check(prev || (recs[i].flags & VT_BLOCK_SEGMENT_START), "start of %lu",
+			   (unsigned long)i);
 		for (uint64_t k = 0; k < i; k++)
 			fuzz_check(recs[k].object != object, "block %lu twice", (unsigned long)i);
 	}
-	fuzz_check(stat_at(o, r->allocator, 0, false) == (int64_t)n[VT_BLOCK_ALLOCATED], "allocations");
-	fuzz_check(stat_at(o, r->allocator, 4, false) == (int64_t)r->bytes[VT_BLOCK_ALLOCATED], "allocated bytes");
-	fuzz_check(stat_at(o, r->allocator, 0, true) == r->stats.active_bytes.current, "active bytes");
-	fuzz_check(image_peek64(&o->image, r->allocator + o->layout.active_blocks + offsetof(struct vt_ska, n)) ==
-			   n[VT_BLOCK_ALLOCATED] + n[VT_BLOCK_AWAITING_FREE], "active blocks");
+	fuzz_check(stat_at(o, r->allocator, 0, false) == (int64_t)n[VT_BLOCK_ALLOCATED],
+		   "allocations");
+	fuzz_check(stat_at(o, r->allocator, 4, false) == (int64_t)r->bytes[VT_BLOCK_ALLOCATED],
+		   "allocated bytes");
+	fuzz_check(stat_at(o, r->allocator, 0, true) == r->stats.active_bytes.current,
+		   "active bytes");
+	fuzz_check(image_peek64(&o->image, r->allocator + o->layout.active_blocks +
+						   offsetof(struct vt_ska, n)) ==
+			   n[VT_BLOCK_ALLOCATED] + n[VT_BLOCK_AWAITING_FREE],
+		   "active blocks");
 }
 
 /* What is made of it for people: sums only of complete walks. */
-static void check_model(const struct vt_torch_device_result *result, struct vt_block_rec *recs, uint64_t n)
+static void check_model(const struct vt_torch_device_result *result, struct vt_block_rec *recs,
+			uint64_t n)
 {
 	struct vt_model model;
 	struct vt_model_allocator *a;
@@ -259,24 +305,34 @@ static void check_model(const struct vt_torch_device_result *result, struct vt_b
 	a = vt_vec_append(&model.allocators);
 	if (!a)
 		exit(1);
-	*a = (struct vt_model_allocator){ .device = result->device, .result = *result, .n_blocks = result->blocks };
+	*a = (struct vt_model_allocator){ .device = result->device,
+					  .result = *result,
+					  .n_blocks = result->blocks };
 	vt_model_account(&model);
 	a = &model.allocators.data[0];
-	fuzz_check(a->exact == (result->result == VT_WALK_COMPLETE), "%s: %.96s", vt_walk_result_name(result->result), a->result.why);
+	fuzz_check(a->exact == (result->result == VT_WALK_COMPLETE), "%s: %.96s",
+		   vt_walk_result_name(result->result), a->result.why);
 	fuzz_check(a->exact || model.completeness != VT_COMPLETE, "not exact, but called complete");
-	fuzz_check(a->exact || (!a->reserved_bytes && !a->allocated_bytes && !a->cached_bytes && !model.groups.n), "sums of a part");
+	fuzz_check(a->exact || (!a->reserved_bytes && !a->allocated_bytes && !a->cached_bytes &&
+				!model.groups.n),
+		   "sums of a part");
 	fuzz_check(a->result.result != VT_WALK_REFUSED || !a->n_blocks, "blocks of a refused walk");
 	vt_model_deinit(&model);
 }
 
 /* ---- one input ---- */
 
-static void walk(struct original *o, const struct vt_torch_layout *layout, uint64_t dca, int ordinal, uint8_t how)
+static void walk(struct original *o, const struct vt_torch_layout *layout, uint64_t dca,
+		 int ordinal, uint8_t how)
 {
 	struct image *image = &o->image;
 	int64_t count = vt_torch_count_blocks(&image->src, layout, dca);
-	struct vt_torch_walk_limits limits = { .max_blocks = MAX_RECS, .deadline_ns = how & HOW_HURRY ? ticks + 9 : UINT64_MAX, .now_ns = now };
-	struct vt_torch_device_result result = { .lock = how & HOW_HELD ? VT_LOCK_HELD_BY : VT_LOCK_NONE };
+	struct vt_torch_walk_limits limits = { .max_blocks = MAX_RECS,
+					       .deadline_ns = how & HOW_HURRY ? ticks + 9 :
+										UINT64_MAX,
+					       .now_ns = now };
+	struct vt_torch_device_result result = { .lock = how & HOW_HELD ? VT_LOCK_HELD_BY :
+									  VT_LOCK_NONE };
 	struct vt_torch_scratch scratch = { 0 };
 	struct sink sink = { .base.reserve = reserve };
 	bool moved = how & HOW_MOVING;
@@ -288,7 +344,8 @@ static void walk(struct original *o, const struct vt_torch_layout *layout, uint6
 	scratch.base = malloc(scratch.size);
 	if (!scratch.base)
 		exit(1);
-	vt_torch_walk_device(&image->src, layout, dca, ordinal, &limits, &scratch, &sink.base, &result);
+	vt_torch_walk_device(&image->src, layout, dca, ordinal, &limits, &scratch, &sink.base,
+			     &result);
 	free(scratch.base);
 	fuzz_check(result.blocks <= sink.n, "%lu blocks", (unsigned long)result.blocks);
 	if (result.result == VT_WALK_COMPLETE) {
@@ -348,8 +405,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
 	static const uint8_t ways[] = {
-		HOW_FIND, HOW_FIND | HOW_HIDDEN | HOW_DIRECT, HOW_RUNNING,
-		HOW_FIND, HOW_FIND | HOW_HIDDEN, HOW_RUNNING, HOW_MOVING,
+		HOW_FIND,
+		HOW_FIND | HOW_HIDDEN | HOW_DIRECT,
+		HOW_RUNNING,
+		HOW_FIND,
+		HOW_FIND | HOW_HIDDEN,
+		HOW_RUNNING,
+		HOW_MOVING,
 	};
 	unsigned int way = number / IMAGE_RELEASES;
 	size_t size = 2;

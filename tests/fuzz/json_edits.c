@@ -44,14 +44,16 @@ static size_t replacement(const struct json_edits *edits, size_t by, const char 
 	return value_at(edits, by / 2 % edits->n_values, with);
 }
 
-size_t json_edits_make(struct json_edits *edits, const uint8_t *data, size_t size, char *text, size_t max)
+size_t json_edits_make(struct json_edits *edits, const uint8_t *data, size_t size, char *text,
+		       size_t max)
 {
 	size_t by[JSON_MAX_VALUES] = { 0 }, at = 0, n = 0;
 	bool edited[JSON_MAX_VALUES] = { false };
 
 	if (!edits->n_values)
 		find_values(edits);
-	for (size_t i = 0; i + EDIT_BYTES <= size && i < (size_t)MAX_EDITS * EDIT_BYTES; i += EDIT_BYTES) {
+	for (size_t i = 0; i + EDIT_BYTES <= size && i < (size_t)MAX_EDITS * EDIT_BYTES;
+	     i += EDIT_BYTES) {
 		size_t value = (data[i] | (size_t)data[i + 1] << 8) % (edits->n_values + 1);
 
 		if (!value--)
@@ -60,7 +62,8 @@ size_t json_edits_make(struct json_edits *edits, const uint8_t *data, size_t siz
 		by[value] = data[i + 2] | (size_t)data[i + 3] << 8;
 	}
 	for (size_t i = 0; i <= edits->n_values; i++) {
-		size_t end = i < edits->n_values ? edits->values[i].start : strlen(edits->seed), length;
+		size_t end = i < edits->n_values ? edits->values[i].start : strlen(edits->seed),
+		       length;
 		const char *with;
 
 		if (n + (end - at) > max)
@@ -79,7 +82,8 @@ size_t json_edits_make(struct json_edits *edits, const uint8_t *data, size_t siz
 	return n;
 }
 
-size_t json_edits_seed(const struct json_edits *edits, unsigned int number, uint8_t *data, size_t max)
+size_t json_edits_seed(const struct json_edits *edits, unsigned int number, uint8_t *data,
+		       size_t max)
 {
 	size_t n = strlen(edits->seed);
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three views of one allocator compared, block for block and number for number: the walk from outside, the walk by the helper
- * injected into the process, and the library's own snapshot (tests/targets/c10_driver.cc). matrix.py drives it.
+ * Three views of one allocator compared, block for block and number for number: the walk from
+ * outside, the walk by the helper injected into the process, and the library's own snapshot
+ * (tests/targets/c10_driver.cc). matrix.py drives it.
  *
- *   matrix_compare PID     reads names of snapshot files, one a line; each time it attaches anew, as vramtap does, and answers
+ *   matrix_compare PID     reads names of snapshot files, one a line; each time it attaches anew,
+ *                          as vramtap does, and answers
  *                          with one line: what was counted, or what differs and that it gives up
  *
  * The target must be idle. No deadline is tight: a machine that is busy is no difference.
@@ -104,7 +106,7 @@ static void look_from_inside(struct tool *tool, size_t n_blocks, struct view *vi
 		.max_blocks = n_blocks + SPARE_BLOCKS,
 		.layout = tool->found.layout,
 	};
-	void (*release)(struct vt_block_rec *blocks, size_t n);
+	void (*release)(struct vt_block_rec * blocks, size_t n);
 	struct vt_inject_timing timing = { 0 };
 	struct vt_torch_walk_answer answer;
 	struct vt_block_rec *recs = NULL;
@@ -112,8 +114,10 @@ static void look_from_inside(struct tool *tool, size_t n_blocks, struct view *vi
 	size_t n = 0;
 
 	memset(view, 0, sizeof(*view));
-	check(vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &timing, &helper));
-	check(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + args.max_blocks * sizeof(struct vt_block_rec)));
+	check(vt_helper_create(&tool->proc, &tool->modules, tool->live, &options, &timing,
+			       &helper));
+	check(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET +
+					     args.max_blocks * sizeof(struct vt_block_rec)));
 	vt_helper_shared(helper)->args.torch_walk = args;
 	check(vt_helper_call(helper, VT_OP_TORCH_WALK, vt_now_ns() + PATIENCE_NS));
 	answer = vt_helper_shared(helper)->torch;
@@ -143,7 +147,10 @@ static void compare_view(const struct view *view, const struct truth *truth)
 		differ("devices", view->n_devices, 0, at, truth->blocks.n);
 }
 
-/* Byte for byte, with what the snapshot does not have: address space without memory, contexts, the addresses of Block objects. */
+/*
+ * Byte for byte, with what the snapshot does not have: address space without memory, contexts, the
+ * addresses of Block objects.
+ */
 static void compare_views(const struct view *outside, const struct view *inside)
 {
 	if (outside->n_devices != inside->n_devices || outside->n_recs != inside->n_recs) {
@@ -152,12 +159,15 @@ static void compare_views(const struct view *outside, const struct view *inside)
 	}
 	for (size_t i = 0; i < outside->n_recs; i++) {
 		if (memcmp(&outside->recs[i], &inside->recs[i], sizeof(outside->recs[i])))
-			differ("record outside and inside", outside->recs[i].device, outside->recs[i].addr, i, i);
+			differ("record outside and inside", outside->recs[i].device,
+			       outside->recs[i].addr, i, i);
 	}
 	for (int i = 0; i < outside->n_devices; i++) {
 		if (outside->devices[i].segments != inside->devices[i].segments ||
-		    memcmp(outside->devices[i].bytes, inside->devices[i].bytes, sizeof(inside->devices[i].bytes)))
-			differ("sums outside and inside", i, 0, outside->devices[i].segments, inside->devices[i].segments);
+		    memcmp(outside->devices[i].bytes, inside->devices[i].bytes,
+			   sizeof(inside->devices[i].bytes)))
+			differ("sums outside and inside", i, 0, outside->devices[i].segments,
+			       inside->devices[i].segments);
 	}
 }
 
@@ -194,8 +204,10 @@ static void compare_all(pid_t pid, const char *path)
 	compare_views(&outside, &inside);
 	c = count(&outside, &truth);
 	if (!differences)
-		printf("equal %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", c.blocks,
-		       c.segments, c.pending, c.unmapped, c.private, c.expandable, c.pool_unknown, tool.found.layout.name);
+		printf("equal %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+		       " %" PRIu64 " %s\n",
+		       c.blocks, c.segments, c.pending, c.unmapped, c.private, c.expandable,
+		       c.pool_unknown, tool.found.layout.name);
 	free(outside.recs);
 	free(inside.recs);
 	truth_deinit(&truth);

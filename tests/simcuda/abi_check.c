@@ -22,13 +22,13 @@ SAME(offsetof(cudaLaunchConfig_t, stream), 32);
 #ifndef PROP_SIZE
 #define PROP_SIZE PROP_SIZE_12
 #endif
-#define MEMBER(name, attr, width, twelve, thirteen)                \
-	SAME(offsetof(struct cudaDeviceProp, name), twelve);       \
+#define MEMBER(name, attr, width, twelve, thirteen)          \
+	SAME(offsetof(struct cudaDeviceProp, name), twelve); \
 	SAME(sizeof(((struct cudaDeviceProp *)0)->name), width);
 #else
 #define PROP_SIZE PROP_SIZE_13
-#define MEMBER(name, attr, width, twelve, thirteen)                \
-	SAME(offsetof(struct cudaDeviceProp, name), thirteen);     \
+#define MEMBER(name, attr, width, twelve, thirteen)            \
+	SAME(offsetof(struct cudaDeviceProp, name), thirteen); \
 	SAME(sizeof(((struct cudaDeviceProp *)0)->name), width);
 SAME(sizeof(struct cudaPointerAttributes), 88);
 #endif

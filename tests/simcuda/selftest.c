@@ -24,7 +24,8 @@ int cuMemAddressReserve(uint64_t *p, size_t n, size_t align, uint64_t at, unsign
 int cuMemCreate(void **h, size_t n, const void *prop, unsigned long long f), cuMemRelease(void *h);
 int cuMemMap(uint64_t p, size_t n, size_t off, void *h, unsigned long long f);
 int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
-int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g), cuEventQuery(void *e);
+int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g),
+	cuEventQuery(void *e);
 int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *status);
 
@@ -32,12 +33,12 @@ int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags
 
 static int failed;
 
-#define CHECK(cond)                                                       \
-	do {                                                              \
-		if (!(cond)) {                                            \
-			printf("not ok line %d: %s\n", __LINE__, #cond);   \
-			failed = 1;                                       \
-		}                                                         \
+#define CHECK(cond)                                                      \
+	do {                                                             \
+		if (!(cond)) {                                           \
+			printf("not ok line %d: %s\n", __LINE__, #cond); \
+			failed = 1;                                      \
+		}                                                        \
 	} while (0)
 
 static size_t free_now(void)
@@ -66,7 +67,7 @@ static void check_contexts(void)
 	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == 0 && active == 0);
 	CHECK(cuCtxGetCurrent(&ctx) == 0 && ctx == NULL);
 	CHECK(cuMemGetAddressRange_v2(NULL, NULL, 4096) == 201); /* no context */
-	CHECK(simcuda_contexts_created == 0);			  /* SIM */
+	CHECK(simcuda_contexts_created == 0);                    /* SIM */
 	free_now();
 	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == 0 && active == 1);
 	CHECK(cuDevicePrimaryCtxGetState(1, &flags, &active) == 0 && active == 0);
@@ -167,7 +168,8 @@ static int query_on_a_thread(void *(*query)(void *), void *event)
 	pthread_t thread;
 	void *result;
 
-	CHECK(pthread_create(&thread, NULL, query, event) == 0 && pthread_join(thread, &result) == 0);
+	CHECK(pthread_create(&thread, NULL, query, event) == 0 &&
+	      pthread_join(thread, &result) == 0);
 	return (int)(intptr_t)result;
 }
 
@@ -180,14 +182,19 @@ static void check_capture(void)
 		void *(*query)(void *);
 		int answer, end;
 	} cases[] = {
-		{ 0, query_elsewhere, 900, 901 }, { 0, query_relaxed, 0, 0 }, { 1, query_elsewhere, 0, 0 }, { 2, query_elsewhere, 0, 0 },
+		{ 0, query_elsewhere, 900, 901 },
+		{ 0, query_relaxed, 0, 0 },
+		{ 1, query_elsewhere, 0, 0 },
+		{ 2, query_elsewhere, 0, 0 },
 	};
 
-	CHECK(cudaStreamCreate(&stream) == 0 && cudaEventCreate(&event) == 0 && cudaEventRecord(event, NULL) == 0);
+	CHECK(cudaStreamCreate(&stream) == 0 && cudaEventCreate(&event) == 0 &&
+	      cudaEventRecord(event, NULL) == 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		CHECK(cuStreamBeginCapture_v2(stream, cases[i].mode) == 0);
 		CHECK(query_on_a_thread(cases[i].query, event) == cases[i].answer);
-		CHECK(cuStreamEndCapture(stream, &graph) == cases[i].end && !graph == !!cases[i].end);
+		CHECK(cuStreamEndCapture(stream, &graph) == cases[i].end &&
+		      !graph == !!cases[i].end);
 	}
 	CHECK(cuStreamBeginCapture_v2(stream, 1) == 0 && cuEventQuery(event) == 900);
 	CHECK(cuStreamEndCapture(stream, &graph) == 901);

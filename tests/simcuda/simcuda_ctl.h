@@ -29,22 +29,22 @@ enum simcuda_fault_mode {
 };
 
 struct simcuda_fault {
-	char name[44];	/* exact name of the function, such as cudaMalloc or cuMemCreate */
-	int32_t mode;	/* enum simcuda_fault_mode; write it last */
-	int32_t arg;	/* error code or milliseconds */
-	int32_t after;	/* let this many calls pass first */
-	int32_t count;	/* then hit this many calls; 0 is without end */
-	int32_t seen;	/* out: calls that looked at this slot */
+	char name[44]; /* exact name of the function, such as cudaMalloc or cuMemCreate */
+	int32_t mode;  /* enum simcuda_fault_mode; write it last */
+	int32_t arg;   /* error code or milliseconds */
+	int32_t after; /* let this many calls pass first */
+	int32_t count; /* then hit this many calls; 0 is without end */
+	int32_t seen;  /* out: calls that looked at this slot */
 };
 
 struct simcuda_ctl {
 	int32_t magic;
 	int32_t version;
-	int32_t hang;		  /* bit D: device D makes no progress */
+	int32_t hang;             /* bit D: device D makes no progress */
 	int32_t contexts_created; /* out: contexts that became active, ever */
-	int32_t blocked;	  /* out: threads that wait now, for a hang, a fault or work */
-	int32_t calls;		  /* out: entries into the API while armed or traced */
-	int32_t armed;		  /* not zero: fault slots are in use */
+	int32_t blocked;          /* out: threads that wait now, for a hang, a fault or work */
+	int32_t calls;            /* out: entries into the API while armed or traced */
+	int32_t armed;            /* not zero: fault slots are in use */
 	int32_t reserved;
 	struct simcuda_fault fault[SIMCUDA_FAULTS];
 };

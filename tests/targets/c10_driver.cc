@@ -78,13 +78,15 @@ using c10::DeviceIndex;
 using c10::cuda::MempoolId_t;
 using std::chrono::milliseconds;
 
-namespace {
+namespace
+{
 
 constexpr int STREAMS = 4;
 
 /* A gate that threads, and host functions on a stream, wait at. */
-class Gate {
-public:
+class Gate
+{
+      public:
 	void wait()
 	{
 		std::unique_lock<std::mutex> l(mutex_);
@@ -103,7 +105,7 @@ public:
 		static_cast<Gate *>(gate)->wait();
 	}
 
-private:
+      private:
 	std::mutex mutex_;
 	std::condition_variable cond_;
 	bool open_ = false;
@@ -122,8 +124,9 @@ struct Kept {
 	MempoolId_t pool;
 };
 
-class KeptBlocks {
-public:
+class KeptBlocks
+{
+      public:
 	void push(c10::DataPtr ptr, size_t size, MempoolId_t pool = { 0, 0 })
 	{
 		blocks_.push_back({ std::move(ptr), size, pool });
@@ -158,7 +161,7 @@ public:
 		return blocks_;
 	}
 
-private:
+      private:
 	std::deque<Kept> blocks_;
 	size_t bytes_ = 0;
 };
@@ -234,8 +237,9 @@ struct NotHere : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-class AtEnd {
-public:
+class AtEnd
+{
+      public:
 	explicit AtEnd(std::function<void()> fn) : fn_(std::move(fn))
 	{
 	}
@@ -246,7 +250,7 @@ public:
 	AtEnd(const AtEnd &) = delete;
 	AtEnd &operator=(const AtEnd &) = delete;
 
-private:
+      private:
 	std::function<void()> fn_;
 };
 
@@ -255,7 +259,10 @@ bool any_stream(cudaStream_t)
 	return true;
 }
 
-/* 2.0 has no other way into a private pool than a graph that is being captured; the default stream cannot be. */
+/*
+ * 2.0 has no other way into a private pool than a graph that is being captured; the default stream
+ * cannot be.
+ */
 template <typename Allocator, typename Body>
 void while_capturing(Allocator *a, DeviceIndex d, MempoolId_t id, Body body)
 {
@@ -266,7 +273,8 @@ void while_capturing(Allocator *a, DeviceIndex d, MempoolId_t id, Body body)
 	unsigned long long capture = 0;
 	cudaGraph_t graph = nullptr;
 
-	check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+	check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+	      "cudaStreamBeginCapture");
 	AtEnd end([&] {
 		cudaStreamEndCapture(stream, &graph);
 		a->notifyCaptureEnded(d, capture);
@@ -307,8 +315,14 @@ template <typename Allocator> void release_pool(Allocator *a, DeviceIndex d, Mem
 		a->notifyCaptureDestroy(d, id);
 }
 
-template <typename Segment> constexpr bool HAVE_EXPANDABLE = requires(Segment s) { s.is_expandable; };
-template <typename Segment> constexpr bool HAVE_OWNER = requires(Segment s) { s.owner_private_pool_id; };
+template <typename Segment> constexpr bool HAVE_EXPANDABLE = requires(Segment s)
+{
+	s.is_expandable;
+};
+template <typename Segment> constexpr bool HAVE_OWNER = requires(Segment s)
+{
+	s.owner_private_pool_id;
+};
 
 template <typename Segment> bool is_expandable(const Segment &s)
 {
@@ -319,8 +333,8 @@ template <typename Segment> bool is_expandable(const Segment &s)
 }
 
 /*
- * The pool that a segment belongs to; nothing if that is unknown. 2.0 does not say, but we know of the blocks that we keep, and all
- * blocks of a segment are of the same pool.
+ * The pool that a segment belongs to; nothing if that is unknown. 2.0 does not say, but we know of
+ * the blocks that we keep, and all blocks of a segment are of the same pool.
  */
 template <typename Segment>
 std::optional<MempoolId_t> owner(const Segment &s, const std::map<size_t, MempoolId_t> &kept_pools)
@@ -347,8 +361,9 @@ constexpr size_t RANDOM_LIVE = size_t(1) << 31;
 constexpr size_t RANDOM_BLOCKS = 8000;
 constexpr size_t OPEN_POOLS = 16;
 
-class Random {
-public:
+class Random
+{
+      public:
 	explicit Random(uint64_t seed) : rng_(seed), kinds_(3 + rng_() % 4), grow_(38 + rng_() % 25)
 	{
 	}
@@ -369,7 +384,7 @@ public:
 			cca::emptyCache();
 	}
 
-private:
+      private:
 	void grow()
 	{
 		size_t size = random_size(rng_, kinds_);
@@ -386,7 +401,9 @@ private:
 			kept.free_at(rng_() % kept.count());
 	}
 
-	/* Freed with an event of another stream; whether it is done by then is the stream's affair. */
+	/*
+	 * Freed with an event of another stream; whether it is done by then is the stream's affair.
+	 */
 	void used_elsewhere()
 	{
 		auto ptr = allocate(random_size(rng_, kinds_));
@@ -417,8 +434,9 @@ private:
 	}
 
 	/*
-	 * PyTorch counts what it maps for the pools of expandable segments otherwise than what it unmaps: after several uses
-	 * emptyCache may destroy a released pool that has blocks left (up to 2.15 at least).
+	 * PyTorch counts what it maps for the pools of expandable segments otherwise than what it
+	 * unmaps: after several uses emptyCache may destroy a released pool that has blocks left
+	 * (up to 2.15 at least).
 	 */
 	static bool may_be_released(const OpenPool &pool)
 	{
@@ -440,11 +458,11 @@ private:
 /* ---- the truth, to compare with ---- */
 
 /*
- * segment DEVICE ADDR SIZE STREAM POOL EXPANDABLE small|large ALLOCATED ACTIVE REQUESTED
- * block DEVICE SEGMENT ADDR SIZE REQUESTED STATE STREAM POOL EXPANDABLE small|large
+ * segment DEVICE ADDR SIZE STREAM POOL EXPANDABLE small|large ALLOCATED ACTIVE REQUESTED block
+ * DEVICE SEGMENT ADDR SIZE REQUESTED STATE STREAM POOL EXPANDABLE small|large
  * stats DEVICE NAME CURRENT PEAK ALLOCATED FREED     (all pools together)
- * counters DEVICE ALLOC_RETRIES OOMS
- * Addresses and streams are hexadecimal, a pool is two numbers with a dot, or ?.? where it is unknown.
+ * counters DEVICE ALLOC_RETRIES OOMS Addresses and streams are hexadecimal, a pool is two numbers
+ * with a dot, or ?.? where it is unknown.
  */
 template <typename Segment>
 size_t write_segment(FILE *f, const Segment &s, const std::map<size_t, MempoolId_t> &kept_pools)
@@ -455,15 +473,15 @@ size_t write_segment(FILE *f, const Segment &s, const std::map<size_t, MempoolId
 	char tail[128], pool_words[48] = "?.?";
 
 	if (pool)
-		snprintf(pool_words, sizeof(pool_words), "%llu.%llu", (unsigned long long)pool->first,
-			 (unsigned long long)pool->second);
-	snprintf(tail, sizeof(tail), "%#zx %s %d %s", reinterpret_cast<size_t>(s.stream), pool_words,
-		 is_expandable(s), s.is_large ? "large" : "small");
-	fprintf(f, "segment %d %#zx %zu %s %zu %zu %zu\n", device_number, at, size_t(s.total_size), tail,
-		size_t(s.allocated_size), size_t(s.active_size), size_t(s.requested_size));
+		snprintf(pool_words, sizeof(pool_words), "%llu.%llu",
+			 (unsigned long long)pool->first, (unsigned long long)pool->second);
+	snprintf(tail, sizeof(tail), "%#zx %s %d %s", reinterpret_cast<size_t>(s.stream),
+		 pool_words, is_expandable(s), s.is_large ? "large" : "small");
+	fprintf(f, "segment %d %#zx %zu %s %zu %zu %zu\n", device_number, at, size_t(s.total_size),
+		tail, size_t(s.allocated_size), size_t(s.active_size), size_t(s.requested_size));
 	for (const auto &b : s.blocks) {
-		fprintf(f, "block %d %#zx %#zx %zu %zu %s %s\n", device_number, size_t(s.address), at, size_t(b.size),
-			size_t(b.requested_size),
+		fprintf(f, "block %d %#zx %#zx %zu %zu %s %s\n", device_number, size_t(s.address),
+			at, size_t(b.size), size_t(b.requested_size),
 			b.allocated ? "active_allocated" :
 			b.active    ? "active_pending_free" :
 				      "inactive",
@@ -505,7 +523,8 @@ size_t write_snapshot(const std::string &path)
 		line("active_bytes", st.active_bytes);
 		line("inactive_split_bytes", st.inactive_split_bytes);
 		line("requested_bytes", st.requested_bytes);
-		fprintf(f, "counters %d %lld %lld\n", d, (long long)st.num_alloc_retries, (long long)st.num_ooms);
+		fprintf(f, "counters %d %lld %lld\n", d, (long long)st.num_alloc_retries,
+			(long long)st.num_ooms);
 	}
 	if (fclose(f))
 		throw std::runtime_error("cannot write " + path);
@@ -632,7 +651,8 @@ std::string cmd_expandable(Words &in)
 	if (!HAVE_EXPANDABLE<cca::SegmentInfo>)
 		throw NotHere("this release has no expandable segments");
 	expandable = what == "on";
-	cca::setAllocatorSettings(std::string("expandable_segments:") + (expandable ? "True" : "False"));
+	cca::setAllocatorSettings(std::string("expandable_segments:") +
+				  (expandable ? "True" : "False"));
 	return what;
 }
 
@@ -799,24 +819,28 @@ std::string cmd_sleep(Words &in)
 
 std::string cmd_about(Words &)
 {
-	return "cuda " + std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + " abi " +
+	return "cuda " + std::to_string(CUDART_VERSION / 1000) + "." +
+	       std::to_string(CUDART_VERSION % 1000 / 10) + " abi " +
 	       std::to_string(_GLIBCXX_USE_CXX11_ABI);
 }
 
 /*
- * Blocks get a history context with nothing in it: that there is one is all that the allocator looks at. What recordHistory() takes
- * besides differs between releases; in 2.0 blocks have no context.
+ * Blocks get a history context with nothing in it: that there is one is all that the allocator
+ * looks at. What recordHistory() takes besides differs between releases; in 2.0 blocks have no
+ * context.
  */
 template <typename Allocator, typename Fn, typename When, typename... More>
-void record_history(Allocator *a, void (Allocator::*record)(bool, Fn, size_t, When, More...), bool on)
+void record_history(Allocator *a, void (Allocator::*record)(bool, Fn, size_t, When, More...),
+		    bool on)
 {
 	if constexpr (std::is_same_v<When, bool>) {
 		throw NotHere("blocks have no context");
 	} else {
 		using Context = typename std::invoke_result_t<Fn>::element_type;
 
-		(a->*record)(on, []() { return std::make_shared<Context>(); }, 16,
-			     on ? When::ALL : When::NEVER, std::decay_t<More>()...);
+		(a->*record)(
+			on, []() { return std::make_shared<Context>(); }, 16,
+			on ? When::ALL : When::NEVER, std::decay_t<More>()...);
 	}
 }
 
@@ -835,17 +859,28 @@ std::string cmd_pid(Words &)
 }
 
 const std::map<std::string, std::function<std::string(Words &)>> commands = {
-	{ "device", cmd_device },     { "stream", cmd_stream },
-	{ "alloc", cmd_alloc },	      { "free", cmd_free },
-	{ "random", cmd_random },     { "private", cmd_private },
-	{ "pending", cmd_pending },   { "release", cmd_release },
-	{ "emptycache", cmd_emptycache }, { "expandable", cmd_expandable },
-	{ "snapshot", cmd_snapshot }, { "oom", cmd_oom },
-	{ "busy", cmd_busy },	      { "idle", cmd_idle },
-	{ "holdlock", cmd_holdlock }, { "unlock", cmd_unlock },
-	{ "wedge", cmd_wedge },	      { "unwedge", cmd_unwedge },
-	{ "hang", cmd_hang },	      { "sleep", cmd_sleep },
-	{ "pid", cmd_pid },	      { "about", cmd_about },
+	{ "device", cmd_device },
+	{ "stream", cmd_stream },
+	{ "alloc", cmd_alloc },
+	{ "free", cmd_free },
+	{ "random", cmd_random },
+	{ "private", cmd_private },
+	{ "pending", cmd_pending },
+	{ "release", cmd_release },
+	{ "emptycache", cmd_emptycache },
+	{ "expandable", cmd_expandable },
+	{ "snapshot", cmd_snapshot },
+	{ "oom", cmd_oom },
+	{ "busy", cmd_busy },
+	{ "idle", cmd_idle },
+	{ "holdlock", cmd_holdlock },
+	{ "unlock", cmd_unlock },
+	{ "wedge", cmd_wedge },
+	{ "unwedge", cmd_unwedge },
+	{ "hang", cmd_hang },
+	{ "sleep", cmd_sleep },
+	{ "pid", cmd_pid },
+	{ "about", cmd_about },
 	{ "history", cmd_history },
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A CUDA program without PyTorch: does what the lines on its standard input say, and answers each with a line. Linked with
- * libcudart and libcuda, simulated or real.
+ * A CUDA program without PyTorch: does what the lines on its standard input say, and answers each
+ * with a line. Linked with libcudart and libcuda, simulated or real.
  *
  *	malloc|managed|host|async|driver SIZE	-> address
  *	free|freehost|freeasync|driverfree ADDRESS	-> result
@@ -20,13 +20,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int cudaMalloc(void **p, size_t n), cudaFree(void *p), cudaMallocManaged(void **p, size_t n, unsigned flags);
-int cudaMallocHost(void **p, size_t n), cudaFreeHost(void *p), cudaSetDevice(int d), cudaDeviceReset(void);
+int cudaMalloc(void **p, size_t n), cudaFree(void *p),
+	cudaMallocManaged(void **p, size_t n, unsigned flags);
+int cudaMallocHost(void **p, size_t n), cudaFreeHost(void *p), cudaSetDevice(int d),
+	cudaDeviceReset(void);
 int cudaMallocAsync(void **p, size_t n, void *s), cudaFreeAsync(void *p, void *s);
 int cuMemAlloc_v2(uint64_t *p, size_t n), cuMemFree_v2(uint64_t p);
 int cuMemAddressReserve(uint64_t *p, size_t n, size_t align, uint64_t at, unsigned long long f);
-int cuMemCreate(uint64_t *h, size_t n, const void *prop, unsigned long long f), cuMemRelease(uint64_t h);
-int cuMemMap(uint64_t p, size_t n, size_t off, uint64_t h, unsigned long long f), cuMemUnmap(uint64_t p, size_t n);
+int cuMemCreate(uint64_t *h, size_t n, const void *prop, unsigned long long f),
+	cuMemRelease(uint64_t h);
+int cuMemMap(uint64_t p, size_t n, size_t off, uint64_t h, unsigned long long f),
+	cuMemUnmap(uint64_t p, size_t n);
 
 static int device;
 
@@ -40,7 +44,8 @@ static void answer(int err, uint64_t addr)
 
 static int map(size_t size, uint64_t *addr)
 {
-	int prop[8] = { 1, 0, 1, device }; /* pinned, no handle types, the location: a device, its number */
+	/* pinned, no handle types, the location: a device, its number */
+	int prop[8] = { 1, 0, 1, device };
 	uint64_t handle;
 	int err = cuMemAddressReserve(addr, size, 0, 0, 0);
 
@@ -102,7 +107,8 @@ static void *race(void *arg)
 		random = random * 1664525u + 1013904223u;
 		if (random >> 31 && cudaMalloc(&mine, 1u << (9 + (random >> 20 & 7))))
 			abort();
-		mine = __atomic_exchange_n(&shared[random >> 8 & (SHARED - 1)], mine, __ATOMIC_ACQ_REL);
+		mine = __atomic_exchange_n(&shared[random >> 8 & (SHARED - 1)], mine,
+					   __ATOMIC_ACQ_REL);
 		if (mine && cudaFree(mine))
 			abort();
 	}
@@ -187,7 +193,8 @@ int main(int argc, char **argv)
 			race_all((int)a, (int)b);
 		else if (!strcmp(what, "fork"))
 			printf("%d\n", in_child());
-		else if (!strncmp(what, "free", 4) || !strcmp(what, "driverfree") || !strcmp(what, "unmap"))
+		else if (!strncmp(what, "free", 4) || !strcmp(what, "driverfree") ||
+			 !strcmp(what, "unmap"))
 			printf("%d\n", release(what, a, b));
 		else
 			allocate(what, a);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gdb_spin: two threads that run on the processor, at the end of known calls, and one that sleeps. Where they are in their innermost
- * functions nobody knows; what called those can only be found with the registers of the very moment: one of the callers keeps its
- * frame in rbp, as its size is not known before. Prints "READY", then for each byte of standard input how far the threads have counted.
+ * gdb_spin: two threads that run on the processor, at the end of known calls, and one that sleeps.
+ * Where they are in their innermost functions nobody knows; what called those can only be found
+ * with the registers of the very moment: one of the callers keeps its frame in rbp, as its size is
+ * not known before. Prints "READY", then for each byte of standard input how far the threads have
+ * counted.
  */
 #include <alloca.h>
 #include <pthread.h>
@@ -14,7 +16,9 @@ static volatile unsigned long counted[2];
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-/* Steps in a function with a frame of its own and in one without, so that it is stopped in either. */
+/*
+ * Steps in a function with a frame of its own and in one without, so that it is stopped in either.
+ */
 static NOINLINE unsigned long step_leaf(unsigned long n)
 {
 	for (int i = 0; i < 50; i++)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library for a target: a thread that calls heartbeat() looks at the clock every 100 µs, and writes down each time that it
- * could not. What somebody who stops the process costs it is so told by the process itself; bench/stacks.py reads it.
+ * A library for a target: a thread that calls heartbeat() looks at the clock every 100 µs, and
+ * writes down each time that it could not. What somebody who stops the process costs it is so told
+ * by the process itself; bench/stacks.py reads it.
  *
- * The file has one struct slot for each such thread. Only the thread writes there; n goes up after the entry is written.
+ * The file has one struct slot for each such thread. Only the thread writes there; n goes up after
+ * the entry is written.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -44,7 +46,8 @@ int heartbeat(const char *path, unsigned int number)
 
 	if (fd < 0)
 		return -1;
-	slot = mmap(NULL, sizeof(*slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, (off_t)(number * sizeof(*slot)));
+	slot = mmap(NULL, sizeof(*slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+		    (off_t)(number * sizeof(*slot)));
 	close(fd);
 	if (slot == MAP_FAILED)
 		return -1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * victim STATS_FILE: a program that notices every trace of being injected into. A thread for each kind of system call
- * that one may be borrowed from, each checking results, durations, errno, its signal mask, and two of them every register
- * around the call; one that gets signals, one with a timer, one that audits memory and open files.
+ * victim STATS_FILE: a program that notices every trace of being injected into. A thread for each
+ * kind of system call that one may be borrowed from, each checking results, durations, errno, its
+ * signal mask, and two of them every register around the call; one that gets signals, one with a
+ * timer, one that audits memory and open files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,10 @@
 
 #include "victim.h"
 
-/* A busy machine may let a thread wait for the processor as long as this; who hangs for longer has been harmed. */
+/*
+ * A busy machine may let a thread wait for the processor as long as this; who hangs for longer has
+ * been harmed.
+ */
 #define LATE_MS 3000.0
 
 struct thread {
@@ -58,7 +62,8 @@ static double now_ms(void)
 	return (double)now_ns() / 1e6;
 }
 
-__attribute__((format(printf, 2, 3))) static void wrong(struct thread *thread, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void wrong(struct thread *thread, const char *format,
+							...)
 {
 	char text[112];
 	va_list args;
@@ -66,8 +71,10 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct thread *thread, c
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (!__atomic_fetch_add(&thread->shared->errors, 1, __ATOMIC_SEQ_CST) && !stats->first_error[0])
-		snprintf(stats->first_error, sizeof(stats->first_error), "%s: %s", thread->shared->name, text);
+	if (!__atomic_fetch_add(&thread->shared->errors, 1, __ATOMIC_SEQ_CST) &&
+	    !stats->first_error[0])
+		snprintf(stats->first_error, sizeof(stats->first_error), "%s: %s",
+			 thread->shared->name, text);
 }
 
 static void check(struct thread *thread, const char *what, long got, long want)
@@ -111,7 +118,8 @@ static void do_condition(struct thread *thread)
 	ts.tv_sec += ts.tv_nsec / 1000000000;
 	ts.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&mutex);
-	check(thread, "pthread_cond_timedwait", pthread_cond_timedwait(&cond, &mutex, &ts), ETIMEDOUT);
+	check(thread, "pthread_cond_timedwait", pthread_cond_timedwait(&cond, &mutex, &ts),
+	      ETIMEDOUT);
 	pthread_mutex_unlock(&mutex);
 	check_duration(thread, start, 30);
 	pthread_cond_destroy(&cond);
@@ -215,7 +223,8 @@ static void fill_random(struct thread *thread, struct probe *probe)
 		p[i] = (uint8_t)(rand_r(&thread->seed) >> 7);
 }
 
-static void compare(struct thread *thread, const struct probe *in, const struct probe *out, bool avx512)
+static void compare(struct thread *thread, const struct probe *in, const struct probe *out,
+		    bool avx512)
 {
 	if (memcmp(in->kept, out->kept, sizeof(in->kept)) != 0)
 		wrong(thread, "rbx, rbp, r12 to r15 changed");
@@ -234,13 +243,18 @@ static void compare(struct thread *thread, const struct probe *in, const struct 
 			wrong(thread, "vector register %d changed", i);
 }
 
-/* Makes a system call with everything set, and control words of the floating point units that nobody else has. */
+/*
+ * Makes a system call with everything set, and control words of the floating point units that
+ * nobody else has.
+ */
 static long probe_call(struct thread *thread, long nr, const void *a, long b, long c, const void *d)
 {
 	static __thread struct probe in, out;
 	bool avx512 = __builtin_cpu_supports("avx512bw");
-	uint32_t mxcsr = 0x1f80 | (uint32_t)(rand_r(&thread->seed) & 3) << 13, mxcsr_after, mxcsr_default = 0x1f80;
-	uint16_t control = (uint16_t)(0x37f & ~((rand_r(&thread->seed) & 1) << 8)), control_after, control_default = 0x37f;
+	uint32_t mxcsr = 0x1f80 | (uint32_t)(rand_r(&thread->seed) & 3) << 13, mxcsr_after,
+		 mxcsr_default = 0x1f80;
+	uint16_t control = (uint16_t)(0x37f & ~((rand_r(&thread->seed) & 1) << 8)), control_after,
+		 control_default = 0x37f;
 	long ret;
 
 	fill_random(thread, &in);
@@ -255,7 +269,8 @@ static long probe_call(struct thread *thread, long nr, const void *a, long b, lo
 	__asm__ volatile("ldmxcsr %0; fldcw %1" : : "m"(mxcsr_default), "m"(control_default));
 	compare(thread, &in, &out, avx512);
 	if ((mxcsr & 0xffc0) != (mxcsr_after & 0xffc0) || control != control_after)
-		wrong(thread, "mxcsr 0x%x is 0x%x, x87 control word 0x%x is 0x%x", mxcsr, mxcsr_after, control, control_after);
+		wrong(thread, "mxcsr 0x%x is 0x%x, x87 control word 0x%x is 0x%x", mxcsr,
+		      mxcsr_after, control, control_after);
 	return ret;
 }
 
@@ -319,8 +334,9 @@ static void do_interrupted_read(struct thread *thread)
 }
 
 /*
- * Sends a signal and waits for its EINTR. "eintr" counts those that never came: a signal just before read() gives none
- * (nobody can help that), so that is no error by itself; without injections it must be rare.
+ * Sends a signal and waits for its EINTR. "eintr" counts those that never came: a signal just
+ * before read() gives none (nobody can help that), so that is no error by itself; without
+ * injections it must be rare.
  */
 static void do_signaller(struct thread *thread)
 {
@@ -344,9 +360,10 @@ static uint64_t ticks_since(uint64_t begin_ns, uint64_t now)
 }
 
 /*
- * A late tick is no lost one: the timer may be armed on a processor that gets no time (it is virtual) while the thread runs
- * on another. But a late one catches up, and the count of who lost one lags behind the clock for ever. The timer was armed
- * between begin and armed; only at instants where both give the same number is it known how many ticks there were.
+ * A late tick is no lost one: the timer may be armed on a processor that gets no time (it is
+ * virtual) while the thread runs on another. But a late one catches up, and the count of who lost
+ * one lags behind the clock for ever. The timer was armed between begin and armed; only at instants
+ * where both give the same number is it known how many ticks there were.
  */
 static void check_ticks(struct thread *thread, uint64_t begin, uint64_t armed)
 {
@@ -361,10 +378,14 @@ static void check_ticks(struct thread *thread, uint64_t begin, uint64_t armed)
 		usleep(1000);
 	}
 	if (n > most || n < least)
-		wrong(thread, "%llu ticks instead of %llu", (unsigned long long)n, (unsigned long long)most);
+		wrong(thread, "%llu ticks instead of %llu", (unsigned long long)n,
+		      (unsigned long long)most);
 }
 
-/* A timer whose signal goes to this thread: its ticks must all arrive, its read() is restarted (SA_RESTART). */
+/*
+ * A timer whose signal goes to this thread: its ticks must all arrive, its read() is restarted
+ * (SA_RESTART).
+ */
 static void do_timer(struct thread *thread)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN };
@@ -382,7 +403,8 @@ static void do_timer(struct thread *thread)
 	timer_settime(timer, 0, &every, NULL);
 	armed = now_ns();
 	timerfd_settime(thread->fd, 0, &(struct itimerspec){ { 0, 0 }, { 0, 31000000 } }, NULL);
-	check(thread, "read of a timer", read(thread->fd, &expirations, sizeof(expirations)), sizeof(expirations));
+	check(thread, "read of a timer", read(thread->fd, &expirations, sizeof(expirations)),
+	      sizeof(expirations));
 	check_ticks(thread, begin, armed);
 	timer_settime(timer, 0, &off, NULL);
 	timer_delete(timer);
@@ -421,7 +443,8 @@ static void do_audit(struct thread *thread)
 	const int fds[] = { pipe_fds[0], socket_fds[1], signal_fds[0] };
 
 	if (!memory) {
-		memory = mmap(NULL, AUDIT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memory = mmap(NULL, AUDIT_BYTES, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		for (size_t i = 0; i < AUDIT_BYTES / sizeof(*memory); i++)
 			memory[i] = (uint64_t)rand_r(&thread->seed) * 0x9e3779b97f4a7c15u;
 		sum = checksum(memory, AUDIT_BYTES / sizeof(*memory));
@@ -433,7 +456,8 @@ static void do_audit(struct thread *thread)
 	for (int i = 0; i < 3; i++) {
 		struct stat st;
 
-		if (fstat(fds[i], &st) || st.st_ino != files[i].st_ino || st.st_dev != files[i].st_dev)
+		if (fstat(fds[i], &st) || st.st_ino != files[i].st_ino ||
+		    st.st_dev != files[i].st_dev)
 			wrong(thread, "file %d is another", fds[i]);
 	}
 	usleep(30000);
@@ -495,7 +519,8 @@ static void *run(void *arg)
 static struct victim_stats *map_stats(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
-	void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(*stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *p = fd < 0 ? MAP_FAILED :
+			   mmap(NULL, sizeof(*stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED) {
 		perror(path);
@@ -520,7 +545,10 @@ int main(int argc, char **argv)
 	threads[EPOLL].fd = epoll_create1(EPOLL_CLOEXEC);
 	threads[TIMER].fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	sigaction(SIGUSR1, &(struct sigaction){ .sa_handler = on_signal }, NULL);
-	sigaction(SIGRTMIN, &(struct sigaction){ .sa_sigaction = on_tick, .sa_flags = SA_RESTART | SA_SIGINFO }, NULL);
+	sigaction(SIGRTMIN,
+		  &(struct sigaction){ .sa_sigaction = on_tick,
+				       .sa_flags = SA_RESTART | SA_SIGINFO },
+		  NULL);
 	for (size_t i = 0; i < N_KINDS; i++) {
 		struct thread *thread = &threads[i];
 		pthread_t id;

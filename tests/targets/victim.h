@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a victim (a program that is injected into) tells the spy (the test that does it) about its own health: a file that
- * both map. Every thread of a victim does one kind of thing for ever, checks its outcome and counts.
+ * What a victim (a program that is injected into) tells the spy (the test that does it) about its
+ * own health: a file that both map. Every thread of a victim does one kind of thing for ever,
+ * checks its outcome and counts.
  */
 #ifndef VT_TESTS_VICTIM_H
 #define VT_TESTS_VICTIM_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * victim_malloc STATS_FILE: 16 threads in the allocator nearly all the time, checking what they allocated, and one that
- * sleeps: whoever borrows a thread here finds the allocator's locks taken again and again.
+ * victim_malloc STATS_FILE: 16 threads in the allocator nearly all the time, checking what they
+ * allocated, and one that sleeps: whoever borrows a thread here finds the allocator's locks taken
+ * again and again.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -91,13 +92,15 @@ int main(int argc, char **argv)
 
 	int fd = open(argv[1], O_RDWR | O_CLOEXEC);
 
-	stats = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(*stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	stats = fd < 0 ? MAP_FAILED :
+			 mmap(NULL, sizeof(*stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (stats == MAP_FAILED) {
 		perror(argv[1]);
 		return 1;
 	}
 	for (int i = 0; i <= N_STORM; i++) {
-		snprintf(stats->threads[i].name, sizeof(stats->threads[i].name), i < N_STORM ? "storm" : "parked");
+		snprintf(stats->threads[i].name, sizeof(stats->threads[i].name),
+			 i < N_STORM ? "storm" : "parked");
 		if (pthread_create(&id, NULL, i < N_STORM ? storm : parked, &stats->threads[i]))
 			return 1;
 	}

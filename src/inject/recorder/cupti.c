@@ -7,7 +7,8 @@
 
 bool vt_recorder_cupti_find(struct vt_modules *modules, struct vt_recorder_cupti *cupti)
 {
-	static const char *const names[] = { "cuptiSubscribe", "cuptiUnsubscribe", "cuptiEnableCallback" };
+	static const char *const names[] = { "cuptiSubscribe", "cuptiUnsubscribe",
+					     "cuptiEnableCallback" };
 	struct vt_module *module;
 	size_t index = 0;
 
@@ -56,7 +57,8 @@ static bool is_there(pid_t pid, const char *path)
 	char outside[384];
 	struct stat st;
 
-	return snprintf(outside, sizeof(outside), "/proc/%d/root%s", (int)pid, path) < (int)sizeof(outside) &&
+	return snprintf(outside, sizeof(outside), "/proc/%d/root%s", (int)pid, path) <
+		       (int)sizeof(outside) &&
 	       !stat(outside, &st) && S_ISREG(st.st_mode);
 }
 
@@ -93,7 +95,8 @@ static uint64_t find_dlopen(struct vt_modules *modules)
 	return addr ? addr : vt_modules_symbol(modules, "libc.so.6", "dlopen");
 }
 
-bool vt_recorder_cupti_choose(struct vt_modules *modules, pid_t pid, struct vt_recorder_cupti *cupti)
+bool vt_recorder_cupti_choose(struct vt_modules *modules, pid_t pid,
+			      struct vt_recorder_cupti *cupti)
 {
 	struct vt_module *module;
 	size_t index = 0;

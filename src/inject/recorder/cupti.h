@@ -16,6 +16,7 @@ bool vt_recorder_cupti_find(struct vt_modules *modules, struct vt_recorder_cupti
  * and the function that loads it. False: there is none near the runtime. The search happens in the
  * mount namespace of process pid.
  */
-bool vt_recorder_cupti_choose(struct vt_modules *modules, pid_t pid, struct vt_recorder_cupti *cupti);
+bool vt_recorder_cupti_choose(struct vt_modules *modules, pid_t pid,
+			      struct vt_recorder_cupti *cupti);
 
 #endif

@@ -18,7 +18,8 @@
 #include "base/clock.h"
 #include "inject/recorder/recorder.h"
 
-#define HELLO_NS (2 * VT_NS_PER_S) /* from the connection to the first word, which is sent at once */
+/* from the connection to the first word, which is sent at once */
+#define HELLO_NS (2 * VT_NS_PER_S)
 
 /*
  * The number is high, so that a later process with our pid is unlikely to have this descriptor:
@@ -48,12 +49,13 @@ static struct vt_error *make_listener(struct vt_gate *gate)
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return vt_error_create_os(errno, "cannot get random numbers");
-	len = (size_t)snprintf(gate->name, sizeof(gate->name), "vramtap-run-%016llx%016llx", (unsigned long long)random[0],
-			       (unsigned long long)random[1]);
+	len = (size_t)snprintf(gate->name, sizeof(gate->name), "vramtap-run-%016llx%016llx",
+			       (unsigned long long)random[0], (unsigned long long)random[1]);
 	memcpy(address.sun_path + 1, gate->name, len);
 	gate->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (gate->listener < 0 ||
-	    bind(gate->listener, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) ||
+	    bind(gate->listener, (struct sockaddr *)&address,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) ||
 	    listen(gate->listener, 256))
 		return vt_error_create_os(errno, "cannot create a socket for the gate");
 	return NULL;
@@ -111,7 +113,8 @@ struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd)
 	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0 ||
 	    (geteuid() && peer.uid != geteuid()))
 		return vt_error_create(VT_ERR_NOTFOUND, "no process is at the gate");
-	if (!wait_for(fd, vt_now_ns() + HELLO_NS) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
+	if (!wait_for(fd, vt_now_ns() + HELLO_NS) ||
+	    recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
 	    hello.magic != VT_GATE_MAGIC || hello.abi != VT_GATE_ABI)
 		return vt_error_create(VT_ERR_NOTFOUND,
 				       "process %d connected to the gate but sent nothing",
@@ -121,7 +124,8 @@ struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd)
 	return NULL;
 }
 
-struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status)
+struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_config *config,
+			      uint64_t deadline_ns, uint32_t *status)
 {
 	VT_FREE struct vt_gate_request *request = calloc(1, sizeof(*request));
 	struct vt_gate_answer answer;

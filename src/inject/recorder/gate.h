@@ -14,7 +14,7 @@
 #include "vramtap/gate.h"
 
 struct vt_gate {
-	int file;      /* the recorder, as a file in memory that only this process has open */
+	int file; /* the recorder, as a file in memory that only this process has open */
 	int listener;
 	char path[40]; /* of the file, for CUDA_INJECTION64_PATH */
 	char name[64]; /* of the socket, for VRAMTAP_GATE */
@@ -30,7 +30,8 @@ void vt_gate_deinit(struct vt_gate *gate);
 struct vt_error *vt_gate_accept(struct vt_gate *gate, pid_t *pid, int *ret_fd);
 
 /* One request, which the waiting thread serves. got: as in vt_recorder_call(). */
-struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status);
+struct vt_error *vt_gate_call(int fd, uint32_t op, const struct vt_recorder_config *config,
+			      uint64_t deadline_ns, uint32_t *status);
 
 /* Lets the process go on. */
 void vt_gate_go(int fd);

@@ -97,7 +97,8 @@ static uint64_t resolve(const struct search *search, const struct file *file, co
 	for (size_t i = 0; i < search->modules->modules.n; i++) {
 		struct vt_module *module = &search->modules->modules.data[i];
 		uint64_t addr = 0;
-		struct vt_error *err VT_ERROR = vt_module_dynsyms(search->modules, module, &name, 1, &addr);
+		struct vt_error *err VT_ERROR =
+			vt_module_dynsyms(search->modules, module, &name, 1, &addr);
 
 		if (err || !addr)
 			continue;
@@ -122,15 +123,17 @@ static bool phdr_at(const struct vt_module *module, unsigned int n, Elf64_Phdr *
 {
 	Elf64_Ehdr ehdr;
 
-	return copy_at(module, 0, &ehdr, sizeof(ehdr)) && ehdr.e_phentsize == sizeof(*phdr) && n < ehdr.e_phnum &&
-	       ehdr.e_phoff <= module->image_size && copy_at(module, ehdr.e_phoff + n * sizeof(*phdr), phdr, sizeof(*phdr));
+	return copy_at(module, 0, &ehdr, sizeof(ehdr)) && ehdr.e_phentsize == sizeof(*phdr) &&
+	       n < ehdr.e_phnum && ehdr.e_phoff <= module->image_size &&
+	       copy_at(module, ehdr.e_phoff + n * sizeof(*phdr), phdr, sizeof(*phdr));
 }
 
 /*
  * The loader makes these pages read-only when it is done with the library. Until then the recorder
  * must not change them, because it makes a page read-only after a change.
  */
-static bool is_being_loaded(const struct search *search, const struct vt_module *module, uint64_t where)
+static bool is_being_loaded(const struct search *search, const struct vt_module *module,
+			    uint64_t where)
 {
 	const struct vt_map_entry *map = vt_maps_find(search->modules->maps, where);
 	Elf64_Phdr phdr;
@@ -145,7 +148,8 @@ static bool is_being_loaded(const struct search *search, const struct vt_module 
 	return false;
 }
 
-static void add(struct search *search, const struct file *file, const char *name, uint32_t call, uint64_t where)
+static void add(struct search *search, const struct file *file, const char *name, uint32_t call,
+		uint64_t where)
 {
 	const struct vt_module *module = file->module;
 	struct vt_recorder_got got = { .where = where, .function = call };
@@ -163,7 +167,8 @@ static void add(struct search *search, const struct file *file, const char *name
 	search->n++;
 }
 
-static void look_at_relocations(struct search *search, const struct file *file, uint64_t table, uint64_t size)
+static void look_at_relocations(struct search *search, const struct file *file, uint64_t table,
+				uint64_t size)
 {
 	const struct vt_module *module = file->module;
 
@@ -177,7 +182,8 @@ static void look_at_relocations(struct search *search, const struct file *file, 
 			return;
 		type = ELF64_R_TYPE(rela.r_info);
 		if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) ||
-		    !copy_at(module, file->symtab + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym, sizeof(sym)))
+		    !copy_at(module, file->symtab + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym,
+			     sizeof(sym)))
 			continue;
 		name = string_at(file, sym.st_name);
 		call = name ? call_of(name) : VT_N_CALLS;
@@ -197,8 +203,11 @@ static bool dynamic_at(const struct vt_module *module, uint64_t n, Elf64_Dyn *dy
 
 	for (unsigned int i = 0; n < MAX_DYNAMIC && phdr_at(module, i, &phdr); i++)
 		if (phdr.p_type == PT_DYNAMIC)
-			return n < phdr.p_filesz / sizeof(*dyn) && phdr.p_offset <= module->image_size &&
-			       copy_at(module, phdr.p_offset + n * sizeof(*dyn), dyn, sizeof(*dyn)) && dyn->d_tag != DT_NULL;
+			return n < phdr.p_filesz / sizeof(*dyn) &&
+			       phdr.p_offset <= module->image_size &&
+			       copy_at(module, phdr.p_offset + n * sizeof(*dyn), dyn,
+				       sizeof(*dyn)) &&
+			       dyn->d_tag != DT_NULL;
 	return false;
 }
 
@@ -211,8 +220,8 @@ static bool table_at(const struct vt_module *module, uint64_t addr, uint64_t *of
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; addr && phdr_at(module, i, &phdr); i++) {
-		if (phdr.p_type != PT_LOAD || addr < phdr.p_vaddr || addr - phdr.p_vaddr >= phdr.p_filesz ||
-		    phdr.p_offset > module->image_size)
+		if (phdr.p_type != PT_LOAD || addr < phdr.p_vaddr ||
+		    addr - phdr.p_vaddr >= phdr.p_filesz || phdr.p_offset > module->image_size)
 			continue;
 		*offset = phdr.p_offset + (addr - phdr.p_vaddr);
 		return true;
@@ -263,7 +272,8 @@ static void look_in_module(struct search *search, const struct vt_module *module
 		look_at_relocations(search, &file, offset, rela_size);
 }
 
-size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_recorder_got got[VT_MAX_GOT])
+size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src,
+			    struct vt_recorder_got got[VT_MAX_GOT])
 {
 	struct search search = { .modules = modules, .src = src, .got = got };
 

@@ -16,6 +16,7 @@
  * certain what they call. Modules that cannot be read are left out. Returns how many were found; no
  * more than VT_MAX_GOT are written.
  */
-size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_recorder_got got[VT_MAX_GOT]);
+size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src,
+			    struct vt_recorder_got got[VT_MAX_GOT]);
 
 #endif

@@ -37,10 +37,12 @@ static bool own_build_id(char id[VT_BUILD_ID_DIGITS + 1])
 		Elf64_Nhdr note;
 
 		memcpy(&phdr, file + ehdr.e_phoff + i * sizeof(phdr), sizeof(phdr));
-		if (phdr.p_type != PT_NOTE || phdr.p_offset + sizeof(note) + 4 + VT_BUILD_ID_DIGITS / 2 > size)
+		if (phdr.p_type != PT_NOTE ||
+		    phdr.p_offset + sizeof(note) + 4 + VT_BUILD_ID_DIGITS / 2 > size)
 			continue;
 		memcpy(&note, file + phdr.p_offset, sizeof(note));
-		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 || note.n_descsz < VT_BUILD_ID_DIGITS / 2)
+		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
+		    note.n_descsz < VT_BUILD_ID_DIGITS / 2)
 			continue;
 		for (unsigned int k = 0; k < VT_BUILD_ID_DIGITS / 2; k++)
 			snprintf(id + 2 * k, 3, "%02x", file[phdr.p_offset + sizeof(note) + 4 + k]);
@@ -64,13 +66,15 @@ static bool is_recorder(const char *path, char id[VT_BUILD_ID_DIGITS + 1])
 	return digits[VT_BUILD_ID_DIGITS] == '\0' || digits[VT_BUILD_ID_DIGITS] == ' ';
 }
 
-static void find_head(struct vt_memsrc *src, const struct vt_map_entry *map, struct vt_resident *resident)
+static void find_head(struct vt_memsrc *src, const struct vt_map_entry *map,
+		      struct vt_resident *resident)
 {
 	struct {
 		uint64_t magic;
 		uint32_t abi, size, state;
 	} head;
-	uint64_t end = map->end < resident->end ? map->end : resident->end, budget = end - map->start;
+	uint64_t end = map->end < resident->end ? map->end : resident->end,
+		 budget = end - map->start;
 	uint64_t at = vt_recorder_head_find(src, map->start, end, &budget);
 
 	if (!at || vt_mem_read(src, at, &head, sizeof(head)) || head.size > resident->end - at)
@@ -82,12 +86,14 @@ static void find_head(struct vt_memsrc *src, const struct vt_map_entry *map, str
 }
 
 /* Its entry point is vt_recorder_control(); only the recorder's own code may be called. */
-static void find_control(const struct vt_maps *maps, struct vt_memsrc *src, struct vt_resident *resident)
+static void find_control(const struct vt_maps *maps, struct vt_memsrc *src,
+			 struct vt_resident *resident)
 {
 	const struct vt_map_entry *map;
 	Elf64_Ehdr ehdr;
 
-	if (vt_mem_read(src, resident->base, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
+	if (vt_mem_read(src, resident->base, &ehdr, sizeof(ehdr)) ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    ehdr.e_entry >= resident->end - resident->base)
 		return;
 	map = vt_maps_find(maps, resident->base + ehdr.e_entry);
@@ -102,24 +108,27 @@ static uint64_t extent(struct vt_memsrc *src, uint64_t base)
 	Elf64_Ehdr ehdr;
 	uint64_t end = 0;
 
-	if (vt_mem_read(src, base, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    ehdr.e_phnum > MAX_PHDRS || ehdr.e_phoff > PAGE || ehdr.e_phentsize != sizeof(phdrs[0]) ||
+	if (vt_mem_read(src, base, &ehdr, sizeof(ehdr)) ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 || ehdr.e_phnum > MAX_PHDRS ||
+	    ehdr.e_phoff > PAGE || ehdr.e_phentsize != sizeof(phdrs[0]) ||
 	    vt_mem_read(src, base + ehdr.e_phoff, phdrs, ehdr.e_phnum * sizeof(phdrs[0])))
 		return 0;
 	for (unsigned int i = 0; i < ehdr.e_phnum; i++)
-		if (phdrs[i].p_type == PT_LOAD && phdrs[i].p_vaddr < MAX_EXTENT && phdrs[i].p_memsz < MAX_EXTENT &&
-		    phdrs[i].p_vaddr + phdrs[i].p_memsz > end)
+		if (phdrs[i].p_type == PT_LOAD && phdrs[i].p_vaddr < MAX_EXTENT &&
+		    phdrs[i].p_memsz < MAX_EXTENT && phdrs[i].p_vaddr + phdrs[i].p_memsz > end)
 			end = phdrs[i].p_vaddr + phdrs[i].p_memsz;
 	return (end + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 }
 
-static struct vt_resident resident_at(const struct vt_maps *maps, struct vt_memsrc *src, size_t i, const char *id)
+static struct vt_resident resident_at(const struct vt_maps *maps, struct vt_memsrc *src, size_t i,
+				      const char *id)
 {
 	struct vt_resident resident = { .base = maps->entries.data[i].start };
 
 	memcpy(resident.build_id, id, sizeof(resident.build_id));
 	resident.end = resident.base + extent(src, resident.base);
-	for (; i < maps->entries.n && maps->entries.data[i].start < resident.end && !resident.head; i++)
+	for (; i < maps->entries.n && maps->entries.data[i].start < resident.end && !resident.head;
+	     i++)
 		if (maps->entries.data[i].flags & VT_MAP_WRITE)
 			find_head(src, &maps->entries.data[i], &resident);
 	if (resident.head)
@@ -127,7 +136,8 @@ static struct vt_resident resident_at(const struct vt_maps *maps, struct vt_mems
 	return resident;
 }
 
-size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src, struct vt_resident residents[VT_MAX_RESIDENTS])
+size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src,
+			 struct vt_resident residents[VT_MAX_RESIDENTS])
 {
 	char id[VT_BUILD_ID_DIGITS + 1];
 	uint64_t end = 0;
@@ -150,7 +160,8 @@ bool vt_resident_is_own(const struct vt_resident *resident)
 {
 	char id[VT_BUILD_ID_DIGITS + 1];
 
-	return own_build_id(id) && !strcmp(resident->build_id, id) && resident->abi == VT_RECORDER_ABI &&
+	return own_build_id(id) && !strcmp(resident->build_id, id) &&
+	       resident->abi == VT_RECORDER_ABI &&
 	       resident->size == sizeof(struct vt_recorder_head) && resident->control;
 }
 
@@ -162,7 +173,8 @@ const struct vt_resident *vt_resident_own(const struct vt_resident *residents, s
 	return NULL;
 }
 
-struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_memsrc *src, struct vt_recorder_head *head)
+struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_memsrc *src,
+				  struct vt_recorder_head *head)
 {
 	bool same = resident->abi == VT_RECORDER_ABI && resident->size == sizeof(*head);
 	size_t size = same ? sizeof(*head) : offsetof(struct vt_recorder_head, python);
@@ -177,13 +189,16 @@ struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_
 	return NULL;
 }
 
-enum vt_hook_state vt_recorder_hook_state(const struct vt_recorder_hook *hook, struct vt_memsrc *src)
+enum vt_hook_state vt_recorder_hook_state(const struct vt_recorder_hook *hook,
+					  struct vt_memsrc *src)
 {
 	uint64_t word;
 
 	if (vt_mem_read_u64(src, hook->where, &word))
 		return VT_HOOK_LOST;
-	return word == hook->ours ? VT_HOOK_OURS : word == hook->original ? VT_HOOK_OUT : VT_HOOK_REPLACED;
+	return word == hook->ours     ? VT_HOOK_OURS :
+	       word == hook->original ? VT_HOOK_OUT :
+					VT_HOOK_REPLACED;
 }
 
 /* ---- loading ---- */
@@ -240,7 +255,8 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 	return NULL;
 }
 
-struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *modules, uint64_t deadline_ns)
+struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *modules,
+				  uint64_t deadline_ns)
 {
 	uint64_t size = (uint64_t)(vt_recorder_elf_end - vt_recorder_elf);
 	struct vt_load_recorder_args args = {
@@ -254,7 +270,8 @@ struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *m
 	if (!own_build_id(id))
 		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
 	if (!args.dlopen)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the process has no dlopen() that could load the recorder");
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "the process has no dlopen() that could load the recorder");
 	snprintf(args.name, sizeof(args.name), VT_RECORDER_FILE_NAME "-%s", id);
 	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + size));
 	memcpy((char *)vt_helper_shared(helper) + VT_HELPER_ROOM_OFFSET, vt_recorder_elf, size);
@@ -271,13 +288,16 @@ struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *m
 	return err;
 }
 
-struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resident *resident, enum vt_recorder_op op,
-				  const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status)
+struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resident *resident,
+				  enum vt_recorder_op op, const struct vt_recorder_config *config,
+				  uint64_t deadline_ns, uint32_t *status)
 {
 	struct vt_call_recorder_args args = { .control = resident->control, .op = op };
 
 	if (!resident->control || resident->abi != VT_RECORDER_ABI)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the recorder in the process is of another version (%u)", resident->abi);
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "the recorder in the process is of another version (%u)",
+				       resident->abi);
 	if (config) {
 		uint64_t size = config->n_got * sizeof(struct vt_recorder_got);
 
@@ -285,7 +305,8 @@ struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resi
 		args.config.got = 0;
 		VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + size));
 		if (size)
-			memcpy((char *)vt_helper_shared(helper) + VT_HELPER_ROOM_OFFSET, (const void *)config->got, size);
+			memcpy((char *)vt_helper_shared(helper) + VT_HELPER_ROOM_OFFSET,
+			       (const void *)config->got, size);
 	}
 	vt_helper_shared(helper)->args.call_recorder = args;
 	vt_fault_point(op == VT_RECORD_OFF ? "record.off" : "record.on");

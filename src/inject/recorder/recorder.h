@@ -21,9 +21,9 @@
 
 /* A recorder of any version that a target has loaded. */
 struct vt_resident {
-	uint64_t base, end; /* of its mappings */
-	uint64_t head;      /* address of vt_recorder */
-	uint64_t control;   /* of vt_recorder_control() */
+	uint64_t base, end;        /* of its mappings */
+	uint64_t head;             /* address of vt_recorder */
+	uint64_t control;          /* of vt_recorder_control() */
 	uint32_t abi, size, state; /* as its head has them */
 	char build_id[VT_BUILD_ID_DIGITS + 1];
 };
@@ -34,7 +34,8 @@ struct vt_resident {
  * Finds the recorders of a live process or a core. Those that make no sense are left out. Returns
  * how many.
  */
-size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src, struct vt_resident residents[VT_MAX_RESIDENTS]);
+size_t vt_residents_find(const struct vt_maps *maps, struct vt_memsrc *src,
+			 struct vt_resident residents[VT_MAX_RESIDENTS]);
 
 /* Whether it is the version that this tool contains. */
 bool vt_resident_is_own(const struct vt_resident *resident);
@@ -49,7 +50,8 @@ const struct vt_resident *vt_resident_own(const struct vt_resident *residents, s
  * Reads its head as far as this tool knows it: fields that a smaller head lacks are 0.
  * VT_ERR_UNSUPPORTED: another version; only its state and hooks are read.
  */
-struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_memsrc *src, struct vt_recorder_head *head);
+struct vt_error *vt_resident_read(const struct vt_resident *resident, struct vt_memsrc *src,
+				  struct vt_recorder_head *head);
 
 /*
  * The embedded library as a file in memory, named as in a target; the caller owns the descriptor.
@@ -60,14 +62,16 @@ struct vt_error *vt_recorder_file(int *ret_fd);
  * Makes the target load the recorder, which does nothing yet. VT_ERR_TIMEOUT: the loader is busy;
  * the recorder may still be loaded later, which changes nothing.
  */
-struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *modules, uint64_t deadline_ns);
+struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *modules,
+				  uint64_t deadline_ns);
 
 /*
- * Calls vt_recorder_control(). config: NULL for VT_RECORD_OFF; its got points to n_got entries of the tool's own. *status: enum
- * vt_recorder_status.
+ * Calls vt_recorder_control(). config: NULL for VT_RECORD_OFF; its got points to n_got entries of
+ * the tool's own. *status: enum vt_recorder_status.
  */
-struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resident *resident, enum vt_recorder_op op,
-				  const struct vt_recorder_config *config, uint64_t deadline_ns, uint32_t *status);
+struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resident *resident,
+				  enum vt_recorder_op op, const struct vt_recorder_config *config,
+				  uint64_t deadline_ns, uint32_t *status);
 
 /* The state of a hook. */
 enum vt_hook_state {
@@ -76,6 +80,7 @@ enum vt_hook_state {
 	VT_HOOK_REPLACED, /* something else has written there */
 	VT_HOOK_LOST,     /* the word cannot be read */
 };
-enum vt_hook_state vt_recorder_hook_state(const struct vt_recorder_hook *hook, struct vt_memsrc *src);
+enum vt_hook_state vt_recorder_hook_state(const struct vt_recorder_hook *hook,
+					  struct vt_memsrc *src);
 
 #endif

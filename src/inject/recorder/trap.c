@@ -20,9 +20,9 @@ struct vt_trap {
 	pid_t pid;
 	uint64_t recorder, at; /* addresses of vt_recorder and of the trap in it */
 	pthread_t thread;
-	uint32_t seen; /* the last event that was looked at */
-	bool beating; /* the thread runs */
-	bool ended;   /* it must end */
+	uint32_t seen;      /* the last event that was looked at */
+	bool beating;       /* the thread runs */
+	bool ended;         /* it must end */
 	uint64_t let_go_ns; /* when to let go of let_go_seq; 0: not */
 	uint32_t let_go_seq;
 };
@@ -31,7 +31,8 @@ struct vt_trap {
 
 static struct vt_error *gone(const struct vt_trap *trap)
 {
-	return vt_error_create(VT_ERR_GONE, "process %d has ended, or runs another program now", (int)trap->pid);
+	return vt_error_create(VT_ERR_GONE, "process %d has ended, or runs another program now",
+			       (int)trap->pid);
 }
 
 static struct vt_error *read_words(struct vt_trap *trap, uint64_t addr, void *buf, size_t len)
@@ -106,7 +107,8 @@ static struct vt_error *let_go_in_time(struct vt_trap *trap)
 	if (!deadline || !vt_deadline_passed(deadline))
 		return NULL;
 	__atomic_store_n(&trap->let_go_ns, 0, __ATOMIC_RELAXED);
-	return write_word(trap, WORD(trap, taken), __atomic_load_n(&trap->let_go_seq, __ATOMIC_RELAXED));
+	return write_word(trap, WORD(trap, taken),
+			  __atomic_load_n(&trap->let_go_seq, __ATOMIC_RELAXED));
 }
 
 /* Gives signs of life until it must end, or the target is gone. */
@@ -114,7 +116,8 @@ static void *beat(void *arg)
 {
 	struct vt_trap *trap = arg;
 	uint32_t heartbeat = 0;
-	struct vt_error *err = read_words(trap, WORD(trap, heartbeat), &heartbeat, sizeof(heartbeat));
+	struct vt_error *err =
+		read_words(trap, WORD(trap, heartbeat), &heartbeat, sizeof(heartbeat));
 
 	while (!err && !__atomic_load_n(&trap->ended, __ATOMIC_ACQUIRE)) {
 		err = write_word(trap, WORD(trap, heartbeat), ++heartbeat);
@@ -167,7 +170,9 @@ static struct vt_error *refuse_if_watched(struct vt_trap *trap)
 		vt_sleep_ns(5 * VT_NS_PER_MS);
 		VT_TRY(read_words(trap, WORD(trap, heartbeat), &now, sizeof(now)));
 		if (now != first)
-			return vt_error_create(VT_ERR_BUSY, "another vramtap watches process %d already", (int)trap->pid);
+			return vt_error_create(VT_ERR_BUSY,
+					       "another vramtap watches process %d already",
+					       (int)trap->pid);
 	}
 	return NULL;
 }
@@ -203,14 +208,17 @@ struct vt_error *vt_trap_raised(struct vt_trap *trap, uint32_t *seq)
 		uint32_t armed, heartbeat, raised;
 	} now;
 
-	_Static_assert(offsetof(struct vt_recorder_trap, raised) == offsetof(__typeof__(now), raised), "read at once");
+	_Static_assert(offsetof(struct vt_recorder_trap, raised) ==
+			       offsetof(__typeof__(now), raised),
+		       "read at once");
 	VT_TRY(read_words(trap, trap->at, &now, sizeof(now)));
 	if (!trap->beating || !now.armed || now.raised != trap->seen)
 		VT_TRY(check_head(trap, false));
 	if (trap->beating && !now.armed && now.raised == trap->seen)
 		return vt_error_create(VT_ERR_INTERRUPTED,
 				       "another vramtap switched recording off in process %d: "
-				       "it is no longer watched", (int)trap->pid);
+				       "it is no longer watched",
+				       (int)trap->pid);
 	*seq = trap->seen = now.raised;
 	return NULL;
 }

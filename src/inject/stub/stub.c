@@ -5,8 +5,8 @@
  * target. Its bytes are constant: a later session recognises and reuses them, so code that may be
  * running is never rewritten.
  *
- * Built freestanding and with integer registers only: the borrowed thread's floating point state is saved around
- * vt_stub_main(), but not around vt_stub_finish().
+ * Built freestanding and with integer registers only: the borrowed thread's floating point state is
+ * saved around vt_stub_main(), but not around vt_stub_finish().
  */
 #include "inject/stub/stub.h"
 
@@ -67,8 +67,8 @@ static int create_thread(struct vt_stub_control *control, uint64_t stack_size)
 }
 
 /*
- * Runs on the borrowed thread, on the scratch stack, signals blocked. Starts the helper's thread; returns 0 or minus what
- * pthread_create returned.
+ * Runs on the borrowed thread, on the scratch stack, signals blocked. Starts the helper's thread;
+ * returns 0 or minus what pthread_create returned.
  */
 int vt_stub_main(struct vt_stub_block *block, struct vt_stub_control *control)
 {
@@ -127,7 +127,10 @@ static void take_over_eintr(struct vt_stub_block *block)
 	}
 }
 
-/* Runs on the borrowed thread and on its own stack, below the block, just before the registers are restored. */
+/*
+ * Runs on the borrowed thread and on its own stack, below the block, just before the registers are
+ * restored.
+ */
 void vt_stub_finish(struct vt_stub_block *block, int failure)
 {
 	if (failure) {
@@ -156,7 +159,8 @@ static void unmap_pieces(const struct vt_stub_control *control, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (control->pieces[i].size)
-			vt_sys2(SYS_munmap, (long)control->pieces[i].addr, (long)control->pieces[i].size);
+			vt_sys2(SYS_munmap, (long)control->pieces[i].addr,
+				(long)control->pieces[i].size);
 }
 
 /*
@@ -205,7 +209,9 @@ static void fail(struct vt_stub_control *control, uint32_t state, int error)
 	set_state(control, state);
 }
 
-/* The library's life: run it, unmap it. No other thread ever executes it, so unmapping it is safe. */
+/*
+ * The library's life: run it, unmap it. No other thread ever executes it, so unmapping it is safe.
+ */
 static void run_library(struct vt_stub_control *control)
 {
 	set_state(control, VT_STUB_RUNNING);
@@ -226,10 +232,12 @@ static void run_library(struct vt_stub_control *control)
  */
 static int create_file(const struct vt_stub_control *control)
 {
-	long fd = vt_sys2(SYS_memfd_create, (long)control->file_name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	long fd =
+		vt_sys2(SYS_memfd_create, (long)control->file_name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
 	if (fd == -EINVAL_)
-		fd = vt_sys2(SYS_memfd_create, (long)control->file_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = vt_sys2(SYS_memfd_create, (long)control->file_name,
+			     MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return (int)fd;
 }
 
@@ -274,7 +282,10 @@ void vt_stub_file(struct vt_stub_control *control)
 		set_state(control, VT_STUB_MAPPED);
 }
 
-/* The kernel clears file_busy, and wakes us, when the thread is off its stack; its descriptors are closed just after. */
+/*
+ * The kernel clears file_busy, and wakes us, when the thread is off its stack; its descriptors are
+ * closed just after.
+ */
 static void serve(struct vt_stub_control *control)
 {
 	long ret;
@@ -298,7 +309,8 @@ static void serve(struct vt_stub_control *control)
  */
 static void wait_until_seen(struct vt_stub_control *control)
 {
-	for (int i = 0; i < 2000 && __atomic_load_n(&control->command, __ATOMIC_SEQ_CST) != VT_STUB_SEEN; i++)
+	for (int i = 0;
+	     i < 2000 && __atomic_load_n(&control->command, __ATOMIC_SEQ_CST) != VT_STUB_SEEN; i++)
 		vt_sys_sleep_ns(500 * NS_PER_US);
 }
 
@@ -337,7 +349,8 @@ static void be_ordinary(void)
  */
 void *vt_stub_thread(struct vt_stub_control *control)
 {
-	uint64_t name = UINT64_C(0x007061746d617276); /* "vramtap"; a string constant would be data */
+	/* "vramtap"; a string constant would be data */
+	uint64_t name = UINT64_C(0x007061746d617276);
 
 	vt_sys2(SYS_prctl, PR_SET_NAME, (long)&name);
 	vt_sys4(SYS_madvise, (long)control->region, VT_REGION_SIZE, MADV_DONTFORK, 0);

@@ -20,7 +20,8 @@
 #define VT_REGION_SIZE 0x40000
 #define VT_REGION_XSAVE 0x1000
 #define VT_XSAVE_MAX 0xc000
-#define VT_REGION_FILE_STACK 0x11000 /* top of the 16 KiB stack of the thread that maps the file, above the XSAVE area */
+/* top of the 16 KiB stack of the thread that maps the file, above the XSAVE area */
+#define VT_REGION_FILE_STACK 0x11000
 
 /*
  * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one step. The
@@ -39,7 +40,10 @@
 #define VT_CONTROL_BORROWER_DONE 16
 #define VT_CONTROL_FILE_BUSY 32
 
-/* CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID; not CLONE_FILES */
+/*
+ * CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID; not
+ * CLONE_FILES
+ */
 #define VT_FILE_THREAD_FLAGS 0x250b00
 
 #ifndef __ASSEMBLER__
@@ -80,7 +84,7 @@ struct vt_stub_control {
 	uint32_t command;
 	uint32_t borrower_done; /* the borrowed thread has left the region */
 	int32_t fd;
-	int32_t error; /* positive errno, see state */
+	int32_t error;      /* positive errno, see state */
 	int32_t file_tid;   /* the thread that has fd, in the target's pid namespace */
 	uint32_t file_busy; /* the kernel clears it when that thread has ended and left its stack */
 	uint64_t region;
@@ -93,7 +97,8 @@ struct vt_stub_control {
 	uint64_t pthread_attr_setstacksize;
 	uint64_t errno_location;
 	uint64_t thread; /* VT_STUB_THREAD of the stub */
-	uint64_t entry;  /* of the library: uint32_t (struct vt_helper_shared *, uint64_t mapped_size) */
+	/* of the library: uint32_t (struct vt_helper_shared *, uint64_t mapped_size) */
+	uint64_t entry;
 	uint64_t stop_again; /* the process was stopped, and is stopped again if the tool dies */
 	struct vt_stub_piece pieces[VT_N_PIECES];
 	char file_name[40];
@@ -101,37 +106,46 @@ struct vt_stub_control {
 
 /* How the interrupted system call of the thread continues. */
 enum vt_stub_restart {
-	VT_RESTART_NONE = 0,    /* it had ended: its result stands */
-	VT_RESTART_SYS = 1,     /* ERESTARTSYS: a handler without SA_RESTART makes it EINTR */
-	VT_RESTART_NOINTR = 2,  /* ERESTARTNOINTR: always restarted */
-	VT_RESTART_NOHAND = 3,  /* ERESTARTNOHAND: any handler makes it EINTR */
-	VT_RESTART_BLOCK = 4,   /* ERESTART_RESTARTBLOCK: restart_syscall(2) knows the rest of the time */
+	VT_RESTART_NONE = 0,   /* it had ended: its result stands */
+	VT_RESTART_SYS = 1,    /* ERESTARTSYS: a handler without SA_RESTART makes it EINTR */
+	VT_RESTART_NOINTR = 2, /* ERESTARTNOINTR: always restarted */
+	VT_RESTART_NOHAND = 3, /* ERESTARTNOHAND: any handler makes it EINTR */
+	/* ERESTART_RESTARTBLOCK: restart_syscall(2) knows the rest of the time */
+	VT_RESTART_BLOCK = 4,
 };
 
-/* The stub is entered with rsp at its block; the order of the registers is that of inject/stub/entry.S. */
+/*
+ * The stub is entered with rsp at its block; the order of the registers is that of
+ * inject/stub/entry.S.
+ */
 struct vt_stub_block {
 	uint64_t r15, r14, r13, r12, rbp, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
 	uint64_t flags;
 	uint64_t slot; /* address of { rbx, rip } */
 	uint64_t region;
-	uint64_t xsave_mask; /* the state components to save */
+	uint64_t xsave_mask;   /* the state components to save */
 	uint64_t blocked_mask; /* signals, while the thread is ours */
 	uint64_t signal_mask;  /* the thread's own */
 	uint64_t rip_after;    /* behind the system call instruction: where EINTR goes */
 	uint64_t restart;      /* enum vt_stub_restart */
 	/* Written by the stub when it failed: the tool usually still finds it here. */
 	uint64_t failed_nonce; /* control.nonce */
-	int64_t failed_errno;  /* positive: mmap's errno; negative: -(what pthread_create returned) */
+	/* positive: mmap's errno; negative: -(what pthread_create returned) */
+	int64_t failed_errno;
 	struct vt_stub_control control;
 };
 
 _Static_assert(offsetof(struct vt_stub_block, flags) == VT_BLOCK_FLAGS, "inject/stub/entry.S");
 _Static_assert(offsetof(struct vt_stub_block, slot) == VT_BLOCK_SLOT, "inject/stub/entry.S");
 _Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY, "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK,
+	       "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK,
+	       "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE,
+	       "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY,
+	       "inject/stub/entry.S");
 _Static_assert(VT_REGION_FILE_STACK - VT_REGION_XSAVE - VT_XSAVE_MAX >= 0x4000, "room for a stack");
 _Static_assert(sizeof(struct vt_stub_control) % 8 == 0, "copied by words");
 _Static_assert(sizeof(struct vt_stub_control) <= VT_REGION_XSAVE, "one page");

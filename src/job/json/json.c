@@ -19,7 +19,8 @@ static void put_time(struct vt_json *json, const char *key, const struct timespe
 	char text[64], with_ns[96];
 	struct tm tm;
 
-	if (!when->tv_sec || !gmtime_r(&when->tv_sec, &tm) || strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+	if (!when->tv_sec || !gmtime_r(&when->tv_sec, &tm) ||
+	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
 		vt_json_null(json, key);
 		return;
 	}
@@ -245,7 +246,8 @@ static void put_diags(struct vt_json *json, const struct vt_job *job)
 	vt_json_array(json, "diagnostics");
 	for (size_t i = 0; i < job->diags.n; i++) {
 		vt_json_object_line(json, NULL);
-		vt_json_text(json, "level", job->diags.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
+		vt_json_text(json, "level",
+			     job->diags.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
 		vt_json_text(json, "code", job->diags.data[i].code);
 		vt_json_text(json, "text", job->diags.data[i].text);
 		vt_json_end_object(json);
@@ -295,7 +297,8 @@ static void put_tree(struct vt_json *json, const struct vt_job *job)
 		vt_json_object(json, NULL);
 		vt_json_text(json, "role", vt_role_name(node->role));
 		vt_json_bool(json, "main_threads", node->of_main);
-		vt_json_known(json, "parent", node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
+		vt_json_known(json, "parent",
+			      node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
 		put_indices(json, "frames", node->frames, node->n_frames);
 		vt_json_text(json, "does", node->does);
 		put_set(json, "members", &node->members);
@@ -323,7 +326,8 @@ static void put_devices(struct vt_json *json, const struct vt_job *job)
 			vt_json_uint(json, "free_bytes", d->free_bytes);
 			vt_json_uint(json, "outside_bytes", d->outside);
 		}
-		put_indices(json, "holders", d->holders.members, d->holders.n); /* their order tells */
+		/* their order tells */
+		put_indices(json, "holders", d->holders.members, d->holders.n);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -343,7 +347,8 @@ static void put_found(struct vt_json *json, const struct vt_job *job)
 	vt_json_end_object(json);
 }
 
-struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_options *options,
+				   FILE *out)
 {
 	const struct vt_job *job = what;
 	struct vt_json json;

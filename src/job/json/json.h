@@ -7,7 +7,8 @@
 #include "report/writer.h"
 
 /* Adds all members in n bytes of JSON; prefix (a directory, "" none) precedes their file names. */
-struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix);
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n,
+				  const char *prefix);
 /* The same from a regular file. */
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix);
 

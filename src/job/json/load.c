@@ -323,7 +323,8 @@ static void load_collectives(struct load *l, json_t *from, struct vt_member *mem
 
 typedef void load_part(struct load *l, json_t *from, struct vt_member *member);
 
-static void load_parts(struct load *l, json_t *from, const char *key, load_part *part, struct vt_member *member)
+static void load_parts(struct load *l, json_t *from, const char *key, load_part *part,
+		       struct vt_member *member)
 {
 	json_t *array = vt_json_in_array(&l->in, from, key);
 
@@ -347,7 +348,8 @@ static void load_requests(struct load *l, json_t *from, struct vt_job_requests *
 
 static void load_threads(struct load *l, json_t *from, struct vt_member *member)
 {
-	json_t *tids = vt_json_in_array(&l->in, from, "threads"), *doings = vt_json_in_array(&l->in, from, "threads_do");
+	json_t *tids = vt_json_in_array(&l->in, from, "threads"),
+	       *doings = vt_json_in_array(&l->in, from, "threads_do");
 	size_t n = json_array_size(tids);
 
 	if (json_array_size(doings) != n) {
@@ -364,7 +366,8 @@ static void load_threads(struct load *l, json_t *from, struct vt_member *member)
 
 		if (l->in.wrong[0])
 			return;
-		member->threads.data[i] = (struct vt_job_thread){ .tid = (pid_t)tid, .doing = l->doings[doing] };
+		member->threads.data[i] =
+			(struct vt_job_thread){ .tid = (pid_t)tid, .doing = l->doings[doing] };
 	}
 	member->threads.n = n;
 }
@@ -386,8 +389,8 @@ static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 
 	m->file = prefixed(l, intern(l, from, "report", NULL));
 	m->core = intern(l, from, "core", NULL);
-	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness", completeness_name,
-								VT_NOTHING + 1);
+	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness",
+								completeness_name, VT_NOTHING + 1);
 	m->error = intern(l, from, "error", NULL);
 	m->diag = intern(l, from, "missing", NULL);
 	m->headline = intern(l, from, "headline", NULL);
@@ -426,7 +429,8 @@ static void load_diags(struct load *l, json_t *root)
 		json_t *from = vt_json_in_element(&l->in, diags, i, "diagnostics");
 		const char *level = json_string_value(json_object_get(from, "level"));
 
-		vt_job_diag(l->job, level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
+		vt_job_diag(l->job,
+			    level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
 			    intern(l, from, "code", ""), "%s", intern(l, from, "text", ""));
 	}
 }
@@ -437,7 +441,8 @@ static struct vt_error *check_schema(json_t *root)
 	json_t *version = json_object_get(root, "schema_version");
 
 	if (!schema || strcmp(schema, VT_JOB_SCHEMA) != 0)
-		return vt_error_create(VT_ERR_FORMAT, "it is no report of a job: vramtap triage writes one");
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is no report of a job: vramtap triage writes one");
 	if (!json_is_integer(version) || json_integer_value(version) != VT_JOB_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
@@ -453,7 +458,8 @@ static struct vt_error *check_members(const struct load *l, json_t *root, json_t
 
 	if (!l->only_one)
 		return NULL;
-	if (json_array_size(members) == 1 && (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid)) &&
+	if (json_array_size(members) == 1 &&
+	    (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid)) &&
 	    !json_array_size(json_object_get(root, "ras")))
 		return NULL;
 	return vt_error_create(VT_ERR_FORMAT, "it speaks of other processes");
@@ -487,12 +493,15 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 		load_stacks(l, root);
 	if (!l->in.nomem && !l->job->failed)
 		load_doings(l, root);
-	for (size_t i = 0; i < json_array_size(members) && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
+	for (size_t i = 0;
+	     i < json_array_size(members) && !l->in.nomem && !l->job->failed && !l->in.wrong[0];
+	     i++)
 		load_member(l, vt_json_in_element(&l->in, members, i, "members"));
 	if (l->in.nomem || l->job->failed)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (l->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s", l->in.wrong);
+		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s",
+				       l->in.wrong);
 	return NULL;
 }
 
@@ -525,7 +534,8 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 	return err;
 }
 
-struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n, const char *prefix)
+struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n,
+				  const char *prefix)
 {
 	struct load l = { .job = job, .prefix = prefix };
 

@@ -28,8 +28,12 @@ struct vt_ras_group *vt_ras_group(struct vt_ras_reading *r, const struct vt_ras_
 		return NULL;
 	}
 	*group = (struct vt_ras_group){
-		.about = like->about, .communicator = like->communicator, .size = like->size,
-		.what = like->what, .count = like->count, .moved = -1,
+		.about = like->about,
+		.communicator = like->communicator,
+		.size = like->size,
+		.what = like->what,
+		.count = like->count,
+		.moved = -1,
 	};
 	return group;
 }
@@ -62,7 +66,8 @@ void vt_ras_drop_groups(struct vt_ras_reading *r, size_t n)
 		r->ras->groups.n = n;
 }
 
-void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid, const char *host, size_t n)
+void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid,
+		     const char *host, size_t n)
 {
 	struct vt_ras_rank *added;
 	const char *name;

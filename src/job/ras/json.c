@@ -13,7 +13,7 @@
 static const char *about_name(unsigned int about)
 {
 	static const char *const names[VT_RAS_N_ABOUT] = {
-		[VT_RAS_DEAD] = "dead",	  [VT_RAS_SILENT] = "silent", [VT_RAS_ABSENT] = "absent",
+		[VT_RAS_DEAD] = "dead",   [VT_RAS_SILENT] = "silent", [VT_RAS_ABSENT] = "absent",
 		[VT_RAS_ERROR] = "error", [VT_RAS_STATUS] = "status", [VT_RAS_COUNT] = "count",
 	};
 
@@ -133,7 +133,8 @@ static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
 
 	if (!group)
 		return;
-	group->about = (enum vt_ras_about)vt_json_in_word(l->in, from, "about", about_name, VT_RAS_N_ABOUT);
+	group->about = (enum vt_ras_about)vt_json_in_word(l->in, from, "about", about_name,
+							  VT_RAS_N_ABOUT);
 	group->communicator = load_name(l, from, "communicator");
 	/* Always interned: its address distinguishes groups. */
 	group->what = intern(l, json_object_get(from, "what"), "what", vt_job_text(l->job, "", 0));

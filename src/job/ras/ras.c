@@ -37,7 +37,9 @@ static uint64_t question_of(const struct vt_ras_group *group)
 /* With a communicator, RAS's number of the rank; without one, its process. */
 static uint64_t rank_of(const struct vt_ras_group *group, const struct vt_ras_rank *rank)
 {
-	uint64_t number = rank->rank >= 0 ? (uint64_t)rank->rank : vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid) | 1ULL << 63;
+	uint64_t number = rank->rank >= 0 ? (uint64_t)rank->rank :
+					    vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid) |
+						    1ULL << 63;
 
 	return vt_job_mix(question_of(group), number);
 }
@@ -48,7 +50,8 @@ static void learn_group(struct before *before, const struct vt_ras_group *group)
 
 	before->ok &= vt_map_put(&before->questions, question, 1);
 	for (size_t i = 0; i < group->ranks.n && before->ok; i++)
-		before->ok = vt_map_put(&before->counts, rank_of(group, &group->ranks.data[i]), group->count);
+		before->ok = vt_map_put(&before->counts, rank_of(group, &group->ranks.data[i]),
+					group->count);
 	if (group->ranks.n < group->n)
 		before->ok &= vt_map_put(&before->unnamed, vt_job_mix(question, group->count), 1);
 }
@@ -67,7 +70,8 @@ static bool stays(const struct before *before, const struct vt_ras_group *group)
 	if (group->ranks.n < group->n && was_unnamed)
 		return true;
 	for (size_t i = 0; i < group->ranks.n; i++) {
-		const uint64_t *count = vt_map_get(&before->counts, rank_of(group, &group->ranks.data[i]));
+		const uint64_t *count =
+			vt_map_get(&before->counts, rank_of(group, &group->ranks.data[i]));
 
 		if (count ? *count == group->count : was_unnamed)
 			return true;
@@ -121,7 +125,9 @@ static const char *intern(struct vt_job *job, const char *text, const char *othe
 
 bool vt_job_add_ras(struct vt_job *job, const struct vt_ras *asked, const char *text, size_t n)
 {
-	struct vt_ras_reading r = { .job = job, .ras = vt_job_new_ras(job), .whole = asked->understood };
+	struct vt_ras_reading r = { .job = job,
+				    .ras = vt_job_new_ras(job),
+				    .whole = asked->understood };
 	VT_FREE char *clean = without_zeros(text, n);
 
 	if (!r.ras || !clean) {

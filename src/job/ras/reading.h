@@ -26,7 +26,8 @@ void vt_ras_end_part(struct vt_ras_reading *r);
 void vt_ras_drop_groups(struct vt_ras_reading *r, size_t n);
 
 /* Adds a rank; beyond the most a job can have, only counts it. host: n bytes. */
-void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid, const char *host, size_t n);
+void vt_ras_add_rank(struct vt_ras_reading *r, struct vt_ras_group *group, int rank, pid_t pid,
+		     const char *host, size_t n);
 
 /* Adds a raw line that was not understood. Keeps only some of many. */
 void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n);
@@ -34,7 +35,8 @@ void vt_ras_add_line(struct vt_ras_reading *r, const char *line, size_t n);
 /*
  * Each fills ras as far as it understands the text, and sets ras->understood if it understood all.
  */
-void vt_ras_read_text(struct vt_ras_reading *r, const char *text);      /* job/ras/text.c */
-void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n);  /* job/ras/told.c; changes text */
+void vt_ras_read_text(struct vt_ras_reading *r, const char *text); /* job/ras/text.c */
+/* job/ras/told.c; changes text */
+void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n);
 
 #endif

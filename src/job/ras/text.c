@@ -46,7 +46,9 @@ static bool take_number(struct span *span, struct fields *fields)
 	const char *begin = span->at;
 	uint64_t value = 0;
 
-	for (; span->at < span->end && *span->at >= '0' && *span->at <= '9' && span->at - begin <= MAX_DIGITS; span->at++)
+	for (; span->at < span->end && *span->at >= '0' && *span->at <= '9' &&
+	       span->at - begin <= MAX_DIGITS;
+	     span->at++)
 		value = value * 10 + (uint64_t)(*span->at - '0');
 	if (span->at == begin || span->at - begin > MAX_DIGITS || fields->n_numbers == MAX_NUMBERS)
 		return false;
@@ -111,7 +113,7 @@ enum section { SECTION_HEAD, SECTION_TABLE, SECTION_ERRORS, SECTION_WARNINGS };
 struct reading {
 	struct vt_ras_reading *r;
 	enum section section;
-	int sizes[MAX_ROWS];      /* of the communicators of each row */
+	int sizes[MAX_ROWS]; /* of the communicators of each row */
 	size_t n_rows;
 	uint64_t n_ill, n_told;   /* faulty communicators: in the table, and with details */
 	struct vt_ras_group like; /* what the lines are about */
@@ -137,7 +139,8 @@ static void add_rank(struct reading *t, uint64_t rank, const struct fields *who)
 {
 	struct vt_ras_group *group = vt_ras_group(t->r, &t->like);
 	struct span host = who->n_words ? who->words[who->n_words - 1] : (struct span){ "", "" };
-	uint64_t said = group ? group->n : 0, pid = who->n_numbers ? who->numbers[who->n_numbers - 1] : 0;
+	uint64_t said = group ? group->n : 0,
+		 pid = who->n_numbers ? who->numbers[who->n_numbers - 1] : 0;
 
 	if (!group)
 		return;
@@ -145,7 +148,8 @@ static void add_rank(struct reading *t, uint64_t rank, const struct fields *who)
 		t->odd = true;
 		return;
 	}
-	vt_ras_add_rank(t->r, group, rank == UINT64_MAX ? -1 : (int)rank, (pid_t)pid, host.at, length(&host));
+	vt_ras_add_rank(t->r, group, rank == UINT64_MAX ? -1 : (int)rank, (pid_t)pid, host.at,
+			length(&host));
 	if (group->ranks.n <= said)
 		group->n = said;
 }
@@ -223,7 +227,9 @@ static void on_number(struct reading *t, const struct fields *f, enum vt_ras_abo
 
 static void on_process(struct reading *t, const struct fields *f, enum vt_ras_about about)
 {
-	struct fields who = { .numbers = { f->numbers[0] }, .n_numbers = 1, .words = { f->words[0] }, .n_words = 1 };
+	struct fields who = {
+		.numbers = { f->numbers[0] }, .n_numbers = 1, .words = { f->words[0] }, .n_words = 1
+	};
 
 	(void)about;
 	add_rank(t, UINT64_MAX, &who);
@@ -257,16 +263,20 @@ static const struct line {
 	enum vt_ras_about about;
 } lines[] = {
 	{ "TIMEOUT", 0, on_nothing, 0 },
-	{ "  Encountered % communication timeout{s} while gathering communicator data", 0, on_nothing, 0 },
+	{ "  Encountered % communication timeout{s} while gathering communicator data", 0,
+	  on_nothing, 0 },
 	{ "DEAD", 0, on_job, VT_RAS_DEAD },
 	{ "INCOMPLETE", 0, on_job, VT_RAS_SILENT },
 	{ "#%-% (@ INCOMPLETE", 0, on_communicator, VT_RAS_ABSENT },
 	{ "#%-% (@ ERROR", 0, on_communicator, VT_RAS_ERROR },
 	{ "#%-% (@ MISMATCH", 0, on_communicator, VT_RAS_STATUS },
-	{ "  % job process{es are}{ is} considered dead (unreachable via the RAS network)", IN(VT_RAS_DEAD), on_number, 0 },
+	{ "  % job process{es are}{ is} considered dead (unreachable via the RAS network)",
+	  IN(VT_RAS_DEAD), on_number, 0 },
 	{ "  Missing communicator data from % job process{es}", IN(VT_RAS_SILENT), on_number, 0 },
-	{ "  Process % on node @ managing GPU{s} ~", IN(VT_RAS_DEAD) | IN(VT_RAS_SILENT), on_process, 0 },
-	{ "  [could not find information on % process{es}]", IN(VT_RAS_DEAD) | IN(VT_RAS_SILENT), on_nothing, 0 },
+	{ "  Process % on node @ managing GPU{s} ~", IN(VT_RAS_DEAD) | IN(VT_RAS_SILENT),
+	  on_process, 0 },
+	{ "  [could not find information on % process{es}]", IN(VT_RAS_DEAD) | IN(VT_RAS_SILENT),
+	  on_nothing, 0 },
 	{ "  Missing communicator data from % rank{s}", IN(VT_RAS_ABSENT), on_number, 0 },
 	{ "  The missing rank{s}: @", IN(VT_RAS_ABSENT), on_list, 0 },
 	{ "  Initialization error{s} on % rank{s}", 0, on_what, VT_RAS_ERROR },
@@ -275,7 +285,8 @@ static const struct line {
 	{ "  Communicator ranks have different status", 0, on_what, VT_RAS_STATUS },
 	{ "  % ranks have status @", IN(VT_RAS_STATUS), on_number, 0 },
 	{ "  The unknown ranks: @", IN(VT_RAS_STATUS), on_list, 0 },
-	{ "  Communicator ranks have different collective operation counts", 0, on_what, VT_RAS_COUNT },
+	{ "  Communicator ranks have different collective operation counts", 0, on_what,
+	  VT_RAS_COUNT },
 	{ "  Communicator ranks have different @ operation counts", 0, on_what, VT_RAS_COUNT },
 	{ "  % ranks have launched up to operation %", IN(VT_RAS_COUNT), on_number, 0 },
 	{ "  % ranks have not launched any operations", IN(VT_RAS_COUNT), on_number, 0 },
@@ -335,10 +346,12 @@ static bool find_rank_line(struct reading *t, struct span line)
 	if (!take(&line, "  Rank ", 7) || !take_number(&line, &rank))
 		return false;
 	middle = (struct span){ line.at, dash ? dash : line.end };
-	if (middle.end < middle.at || (dash ? !is_who((struct span){ dash + 4, line.end }, &who) : middle.at == middle.end))
+	if (middle.end < middle.at ||
+	    (dash ? !is_who((struct span){ dash + 4, line.end }, &who) : middle.at == middle.end))
 		return false;
 	for (size_t i = 0; i < sizeof(rank_lines) / sizeof(rank_lines[0]); i++) {
-		if (!is_about(t, rank_lines[i].in) || !is_line(middle, rank_lines[i].pattern, &said))
+		if (!is_about(t, rank_lines[i].in) ||
+		    !is_line(middle, rank_lines[i].pattern, &said))
 			continue;
 		if (said.n_words)
 			t->like.what = intern(t, &said.words[0]);
@@ -355,7 +368,8 @@ static bool find_rank_line(struct reading *t, struct span line)
 static void add_lines(struct reading *t, const char *text, const char *end)
 {
 	while (text < end) {
-		const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
+		const char *newline = memchr(text, '\n', (size_t)(end - text)),
+			   *stop = newline ? newline : end;
 
 		vt_ras_add_line(t->r, text, (size_t)(stop - text));
 		text = stop + 1;
@@ -429,8 +443,8 @@ static bool read_row(struct reading *t, struct span line)
 	struct fields f;
 
 	take_blanks(&line);
-	if (!is_line(line, "%_%_%_@_%_%_@_@", &f) || f.numbers[0] != t->n_rows || t->n_rows == MAX_ROWS ||
-	    f.numbers[1] > MAX_RANK || f.numbers[3] > MAX_RANK)
+	if (!is_line(line, "%_%_%_@_%_%_@_@", &f) || f.numbers[0] != t->n_rows ||
+	    t->n_rows == MAX_ROWS || f.numbers[1] > MAX_RANK || f.numbers[3] > MAX_RANK)
 		return false;
 	t->sizes[t->n_rows++] = (int)f.numbers[3];
 	t->r->ras->communicators += f.numbers[1];
@@ -440,7 +454,8 @@ static bool read_row(struct reading *t, struct span line)
 
 static bool read_table(struct reading *t, struct span line)
 {
-	static const char *const known[] = { "Group_Comms_~", "_#_in group_~", "No communicator data collected!" };
+	static const char *const known[] = { "Group_Comms_~", "_#_in group_~",
+					     "No communicator data collected!" };
 	struct fields f;
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
@@ -476,7 +491,8 @@ void vt_ras_read_text(struct vt_ras_reading *r, const char *text)
 	const char *at = text, *end = text + strlen(text);
 
 	while (at < end) {
-		const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+		const char *newline = memchr(at, '\n', (size_t)(end - at)),
+			   *stop = newline ? newline : end;
 
 		read_line(&t, (struct span){ at, stop });
 		at = newline ? stop + 1 : end;

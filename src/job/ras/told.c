@@ -32,7 +32,8 @@ static const char *error_name(int result)
 		[4] = "Invalid argument",     [5] = "Invalid usage", [6] = "Remote process error",
 	};
 
-	return result > 0 && (size_t)result < sizeof(names) / sizeof(names[0]) ? names[result] : "Unexpected error";
+	return result > 0 && (size_t)result < sizeof(names) / sizeof(names[0]) ? names[result] :
+										 "Unexpected error";
 }
 
 static json_t *need_object(struct told *t, json_t *from, const char *key)
@@ -62,7 +63,8 @@ static const char *intern(struct told *t, const char *text)
 }
 
 /* Adds a rank (an object of the document) to the group of ranks with the same finding. */
-static void add(struct told *t, json_t *from, enum vt_ras_about about, const char *what, uint64_t count)
+static void add(struct told *t, json_t *from, enum vt_ras_about about, const char *what,
+		uint64_t count)
 {
 	struct vt_ras_group like = t->like, *group;
 	const char *host = vt_json_in_need_text(&t->in, from, "host");
@@ -74,7 +76,8 @@ static void add(struct told *t, json_t *from, enum vt_ras_about about, const cha
 	vt_json_in_int(&t->in, from, "pid", -1, INT_MAX, &pid);
 	group = t->in.nomem || t->in.wrong[0] ? NULL : vt_ras_group(t->r, &like);
 	if (group)
-		vt_ras_add_rank(t->r, group, need_int(t, from, "rank", 0), pid > 0 ? pid : 0, host, pid > 0 ? strlen(host) : 0);
+		vt_ras_add_rank(t->r, group, need_int(t, from, "rank", 0), pid > 0 ? pid : 0, host,
+				pid > 0 ? strlen(host) : 0);
 }
 
 /* ---- status and errors ---- */
@@ -130,7 +133,8 @@ static void read_status(struct told *t, json_t *missing)
 	for (size_t i = t->r->first_group; i < t->r->ras->groups.n; i++)
 		differ |= t->r->ras->groups.data[i].about == VT_RAS_STATUS;
 	for (size_t i = 0; i < t->n_ranks && !t->in.wrong[0]; i++) {
-		json_t *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks"), *status = need_object(t, rank, "status");
+		json_t *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks"),
+		       *status = need_object(t, rank, "status");
 		const char *name = status_of(t, status);
 
 		first = first ? first : name;
@@ -182,7 +186,8 @@ static void read_operation(struct told *t, const char *operation)
 	if (n < 2 || n > MAX_VALUES)
 		return;
 	for (size_t i = 0; i < t->n_ranks && !t->in.wrong[0]; i++)
-		add(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation, count_of(t, i, operation));
+		add(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation,
+		    count_of(t, i, operation));
 }
 
 /* The first rank gives the kinds: all ranks have the same NCCL. */
@@ -192,7 +197,8 @@ static void read_counts(struct told *t)
 	json_t *counts = first ? need_object(t, first, "collective_counts") : NULL;
 	size_t n = 0;
 
-	for (void *at = json_object_iter(counts); at && !t->in.wrong[0]; at = json_object_iter_next(counts, at)) {
+	for (void *at = json_object_iter(counts); at && !t->in.wrong[0];
+	     at = json_object_iter_next(counts, at)) {
 		if (n++ >= MAX_OPERATIONS) {
 			t->r->ras->understood = false;
 			return;
@@ -211,7 +217,8 @@ static void read_communicator(struct told *t, json_t *from)
 	const char *name = vt_arena_printf(t->in.values, "%s:%s", hash, second);
 
 	t->in.nomem |= !name;
-	t->like = (struct vt_ras_group){ .communicator = intern(t, name ? name : ""), .size = need_int(t, from, "size", 1) };
+	t->like = (struct vt_ras_group){ .communicator = intern(t, name ? name : ""),
+					 .size = need_int(t, from, "size", 1) };
 	t->ranks = vt_json_in_array(&t->in, from, "ranks");
 	t->n_ranks = json_array_size(t->ranks);
 	read_status(t, vt_json_in_array(&t->in, from, "missing_ranks"));

@@ -47,7 +47,8 @@ static int compare_processes(const void *pa, const void *pb)
 	if (!order)
 		order = strcmp(a->core ? a->core : "", b->core ? b->core : "");
 	if (!order)
-		order = compare_numbers((int64_t)a->label.start_ticks, (int64_t)b->label.start_ticks);
+		order = compare_numbers((int64_t)a->label.start_ticks,
+					(int64_t)b->label.start_ticks);
 	return order;
 }
 
@@ -99,8 +100,10 @@ static void drop_doubles(struct vt_job *job)
 	}
 	job->members.n = n;
 	if (dropped)
-		vt_job_diag(job, VT_DIAG_NOTE, "doubles", "%zu report%s left out: there are others of %s", dropped,
-			    dropped == 1 ? " was" : "s were", dropped == 1 ? "this process" : "these processes");
+		vt_job_diag(job, VT_DIAG_NOTE, "doubles",
+			    "%zu report%s left out: there are others of %s", dropped,
+			    dropped == 1 ? " was" : "s were",
+			    dropped == 1 ? "this process" : "these processes");
 }
 
 /* One answer from one process is enough. */
@@ -113,7 +116,8 @@ static void drop_answers(struct vt_job *job)
 		bool is_there = false;
 
 		for (size_t k = 0; k < n && !is_there; k++)
-			is_there = job->ras.data[k].pid == ras->pid && !strcmp(job->ras.data[k].host, ras->host);
+			is_there = job->ras.data[k].pid == ras->pid &&
+				   !strcmp(job->ras.data[k].host, ras->host);
 		if (is_there)
 			vt_ras_deinit(ras);
 		else
@@ -128,13 +132,15 @@ struct moments {
 	uint64_t first, last;
 };
 
-static bool add_moment(struct vt_map *by_host, struct moments *moments, size_t *n, const struct vt_member *member)
+static bool add_moment(struct vt_map *by_host, struct moments *moments, size_t *n,
+		       const struct vt_member *member)
 {
 	const uint64_t *found = vt_map_get(by_host, (uintptr_t)vt_job_system(&member->label));
 	struct moments *m;
 
 	if (!found) {
-		moments[*n] = (struct moments){ .first = member->stopped_ns, .last = member->stopped_ns };
+		moments[*n] =
+			(struct moments){ .first = member->stopped_ns, .last = member->stopped_ns };
 		return vt_map_put(by_host, (uintptr_t)vt_job_system(&member->label), (*n)++);
 	}
 	m = &moments[*found];
@@ -187,7 +193,8 @@ static enum vt_completeness completeness_of(const struct vt_job *job)
 	}
 	if (n[VT_NOTHING] == all)
 		return VT_NOTHING;
-	return job->failed || n[VT_COMPLETE] < all || is_part_missing(job) ? VT_PARTIAL : VT_COMPLETE;
+	return job->failed || n[VT_COMPLETE] < all || is_part_missing(job) ? VT_PARTIAL :
+									     VT_COMPLETE;
 }
 
 static void sort(struct vt_job *job, int (*compare)(const void *a, const void *b))
@@ -204,8 +211,8 @@ void vt_job_account(struct vt_job *job)
 	drop_doubles(job);
 	sort(job, compare_members);
 	drop_answers(job);
-	ok = measure_skew(job) && vt_job_decide_states(job) && vt_job_build_tree(job) && vt_job_build_devices(job) &&
-	     vt_job_make_verdicts(job);
+	ok = measure_skew(job) && vt_job_decide_states(job) && vt_job_build_tree(job) &&
+	     vt_job_build_devices(job) && vt_job_make_verdicts(job);
 	job->failed |= !ok;
 	job->completeness = completeness_of(job);
 }

@@ -22,9 +22,9 @@ struct judging {
 	struct vt_job_look *look;
 	const struct vt_job_process_group *group;
 	const struct vt_model_operation *op; /* for which the group waits, from the first member */
-	uint64_t since_ms;  /* when the last waiting member began it */
-	uint64_t waited_ms; /* of that member, when it was asked */
-	struct vt_job_indices waiting; /* members that are in it */
+	uint64_t since_ms;                   /* when the last waiting member began it */
+	uint64_t waited_ms;                  /* of that member, when it was asked */
+	struct vt_job_indices waiting;       /* members that are in it */
 };
 
 static uint64_t told_ms(const struct judging *j, const struct vt_job_grouped *member)
@@ -71,8 +71,8 @@ static bool look_at_waiting(struct judging *j)
 /* "all_reduce number 12 of process group default_pg" */
 static void add_operation(const struct judging *j, struct vt_str *text)
 {
-	vt_str_addf(text, "%.100s number %" PRId64 " of process group %.100s", j->op->name, j->op->number,
-		    vt_flight_group_name(j->group->any));
+	vt_str_addf(text, "%.100s number %" PRId64 " of process group %.100s", j->op->name,
+		    j->op->number, vt_flight_group_name(j->group->any));
 }
 
 /* How long the waiting members have waited, at the last read of any of them. */
@@ -82,7 +82,8 @@ static void add_how_long(const struct judging *j, struct vt_str *text)
 	char age[VT_NUM_MAX];
 
 	for (size_t i = 0; i < j->group->members.n; i++)
-		if (vt_job_waits_in(j->group, &j->group->members.data[i]) && told_ms(j, &j->group->members.data[i]) > last)
+		if (vt_job_waits_in(j->group, &j->group->members.data[i]) &&
+		    told_ms(j, &j->group->members.data[i]) > last)
 			last = told_ms(j, &j->group->members.data[i]);
 	vt_str_addf(text, "for %s", vt_format_age(age, (double)(last - j->since_ms) / 1000.0));
 }
@@ -98,7 +99,8 @@ static bool waits_itself(const struct judging *j, uint32_t member)
 	return false;
 }
 
-static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool alarm, bool differ, const struct vt_str *text)
+static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool alarm,
+		bool differ, const struct vt_str *text)
 {
 	bool few = whom->n * 2 <= j->group->members.n;
 
@@ -133,7 +135,8 @@ static int64_t common_number(const struct judging *j, const struct vt_job_indice
 }
 
 /* entangled: those of them that wait in something else. */
-static void say_behind(struct judging *j, const struct vt_job_indices *behind, const struct vt_job_indices *entangled)
+static void say_behind(struct judging *j, const struct vt_job_indices *behind,
+		       const struct vt_job_indices *entangled)
 {
 	int64_t number = common_number(j, behind);
 	bool many = behind->n > 1;
@@ -163,7 +166,8 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind, c
 }
 
 /* Fills the ranks that have not begun it; late: they should have by now. */
-static bool gather_behind(struct judging *j, struct vt_job_indices *behind, struct vt_job_indices *entangled, bool *late)
+static bool gather_behind(struct judging *j, struct vt_job_indices *behind,
+			  struct vt_job_indices *entangled, bool *late)
 {
 	*late = true;
 	for (size_t i = 0; i < j->group->members.n; i++) {
@@ -174,7 +178,8 @@ static bool gather_behind(struct judging *j, struct vt_job_indices *behind, stru
 			continue;
 		*late &= is_late(j, member);
 		if (!vt_job_indices_add(behind, member->member) ||
-		    (waits_itself(j, member->member) && !vt_job_indices_add(entangled, member->member)))
+		    (waits_itself(j, member->member) &&
+		     !vt_job_indices_add(entangled, member->member)))
 			return false;
 	}
 	return true;
@@ -183,20 +188,25 @@ static bool gather_behind(struct judging *j, struct vt_job_indices *behind, stru
 /* ---- all ranks have begun it ---- */
 
 /* Compares one waiting member with the first one. */
-typedef bool differs_fn(const struct vt_model_operation *first, const struct vt_model_operation *op);
+typedef bool differs_fn(const struct vt_model_operation *first,
+			const struct vt_model_operation *op);
 
-static bool is_other_operation(const struct vt_model_operation *first, const struct vt_model_operation *op)
+static bool is_other_operation(const struct vt_model_operation *first,
+			       const struct vt_model_operation *op)
 {
 	return strcmp(first->name, op->name) != 0;
 }
 
 /* In other collectives, ranks may pass tensors of different sizes. */
-static bool is_other_input(const struct vt_model_operation *first, const struct vt_model_operation *op)
+static bool is_other_input(const struct vt_model_operation *first,
+			   const struct vt_model_operation *op)
 {
-	return !strcmp(first->name, "all_reduce") && first->input && op->input && strcmp(first->input, op->input) != 0;
+	return !strcmp(first->name, "all_reduce") && first->input && op->input &&
+	       strcmp(first->input, op->input) != 0;
 }
 
-static bool is_started_otherwise(const struct vt_model_operation *first, const struct vt_model_operation *op)
+static bool is_started_otherwise(const struct vt_model_operation *first,
+				 const struct vt_model_operation *op)
 {
 	return first->started >= 0 && op->started >= 0 && first->started != op->started;
 }
@@ -209,15 +219,16 @@ static void add_op(const struct vt_model_operation *op, bool with_input, struct 
 }
 
 /* "rank 1 began broadcast as number 12 of process group default_pg, ranks 0,2-3 all_reduce" */
-static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_operation *op, const struct vt_job_indices *these,
-			 const struct vt_job_indices *others)
+static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_operation *op,
+			 const struct vt_job_indices *these, const struct vt_job_indices *others)
 {
 	struct vt_str text = { 0 };
 
 	vt_look_add_who(j->look, these, &text);
 	vt_str_add(&text, " began ");
 	add_op(op, inputs, &text);
-	vt_str_addf(&text, " as number %" PRId64 " of process group %.100s, ", j->op->number, vt_flight_group_name(j->group->any));
+	vt_str_addf(&text, " as number %" PRId64 " of process group %.100s, ", j->op->number,
+		    vt_flight_group_name(j->group->any));
 	vt_look_add_who(j->look, others, &text);
 	vt_str_add(&text, " ");
 	add_op(j->op, inputs, &text);
@@ -227,7 +238,8 @@ static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_o
 	vt_str_deinit(&text);
 }
 
-static void say_not_started(struct judging *j, const struct vt_job_indices *not_started, const struct vt_job_indices *started)
+static void say_not_started(struct judging *j, const struct vt_job_indices *not_started,
+			    const struct vt_job_indices *started)
 {
 	struct vt_str text = { 0 };
 
@@ -237,19 +249,21 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	add_operation(j, &text);
 	vt_str_add(&text, ", those of ");
 	vt_look_add_who(j->look, started, &text);
-	vt_str_addf(&text, " have%s; they wait ", is_stalled(j) ? ": work before it does not end" : "");
+	vt_str_addf(&text, " have%s; they wait ",
+		    is_stalled(j) ? ": work before it does not end" : "");
 	add_how_long(j, &text);
 	say(j, "not-started", not_started, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
 }
 
 /* Splits the waiting members; *other: the first that differs. False when out of memory. */
-static bool split(struct judging *j, differs_fn *differs, struct vt_job_indices *same, struct vt_job_indices *others,
-		  const struct vt_model_operation **other)
+static bool split(struct judging *j, differs_fn *differs, struct vt_job_indices *same,
+		  struct vt_job_indices *others, const struct vt_model_operation **other)
 {
 	for (size_t i = 0; i < j->group->members.n; i++) {
 		const struct vt_job_grouped *member = &j->group->members.data[i];
-		bool is_other = vt_job_waits_in(j->group, member) && differs(j->op, &member->state->oldest);
+		bool is_other = vt_job_waits_in(j->group, member) &&
+				differs(j->op, &member->state->oldest);
 
 		if (!vt_job_waits_in(j->group, member))
 			continue;
@@ -268,12 +282,14 @@ static bool try_split(struct judging *j, differs_fn *differs)
 	struct vt_job_indices same = { 0 }, others = { 0 };
 	bool ok = split(j, differs, &same, &others, &other), turn;
 
-	turn = other && (others.n > same.n || (differs == is_started_otherwise && first->started == 0));
+	turn = other &&
+	       (others.n > same.n || (differs == is_started_otherwise && first->started == 0));
 	if (ok && other && differs == is_started_otherwise) {
 		say_not_started(j, turn ? &same : &others, turn ? &others : &same);
 	} else if (ok && other) {
 		j->op = turn ? other : first;
-		say_mismatch(j, differs == is_other_input, turn ? first : other, turn ? &same : &others, turn ? &others : &same);
+		say_mismatch(j, differs == is_other_input, turn ? first : other,
+			     turn ? &same : &others, turn ? &others : &same);
 	}
 	j->look->failed |= !ok;
 	free(same.data);
@@ -306,7 +322,9 @@ static void say_stalls(struct judging *j)
 	add_how_long(j, &text);
 	vt_str_add(&text, ": no rank is missing");
 	if (is_stalled(j))
-		vt_str_add(&text, "; the cause is NCCL, the network, a GPU that makes no progress, or mismatched tensor sizes");
+		vt_str_add(
+			&text,
+			"; the cause is NCCL, the network, a GPU that makes no progress, or mismatched tensor sizes");
 	say(j, "collective-stalls", &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
@@ -322,7 +340,8 @@ static void say_unknown(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, " ");
 	add_how_long(j, &text);
-	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n, n > 1 ? "s" : "", n > 1 ? "have" : "has");
+	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n,
+		    n > 1 ? "s" : "", n > 1 ? "have" : "has");
 	say(j, "collective-waits", &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
@@ -341,7 +360,8 @@ static bool have_others_completed(const struct judging *j)
 	for (size_t i = 0; i < j->group->members.n; i++) {
 		const struct vt_job_grouped *member = &j->group->members.data[i];
 
-		if (!vt_job_waits_in(j->group, member) && (!member->state || member->state->last_completed < j->group->waits_for))
+		if (!vt_job_waits_in(j->group, member) &&
+		    (!member->state || member->state->last_completed < j->group->waits_for))
 			return false;
 	}
 	return j->waiting.n < j->group->members.n;
@@ -351,7 +371,8 @@ static void judge_begun(struct judging *j)
 {
 	if (j->group->n_ranks < 2 || !are_all_late(j))
 		return;
-	if (try_split(j, is_other_operation) || try_split(j, is_other_input) || try_split(j, is_started_otherwise))
+	if (try_split(j, is_other_operation) || try_split(j, is_other_input) ||
+	    try_split(j, is_started_otherwise))
 		return;
 	if (have_others_completed(j))
 		say_not_completed(j);
@@ -363,7 +384,8 @@ static void judge_begun(struct judging *j)
 
 /* ---- all groups ---- */
 
-static void judge(struct vt_job_look *look, const struct vt_job_process_group *group, bool entangled_ones)
+static void judge(struct vt_job_look *look, const struct vt_job_process_group *group,
+		  bool entangled_ones)
 {
 	struct judging j = { .look = look, .group = group, .waited_ms = UINT64_MAX };
 	struct vt_job_indices behind = { 0 }, entangled = { 0 };

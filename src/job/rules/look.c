@@ -10,7 +10,7 @@
 #include "model/cxxname.h"
 
 #define SET_COLUMNS 72 /* of a set in a sentence */
-#define MAX_NAME 120 /* bytes of a target's name in a sentence */
+#define MAX_NAME 120   /* bytes of a target's name in a sentence */
 
 const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
 {
@@ -37,8 +37,8 @@ size_t vt_look_whole_world(const struct vt_job_look *look)
 	return world_size > 0 && n == (size_t)world_size ? n : 0;
 }
 
-void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers, const struct vt_job_indices *members,
-		 const struct vt_str *text)
+void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers,
+		 const struct vt_job_indices *members, const struct vt_str *text)
 {
 	const char *copy = text->failed ? NULL : vt_job_text(look->job, vt_str_get(text), text->n);
 	struct vt_job_verdict *v = copy ? vt_vec_append(&look->job->verdicts) : NULL;
@@ -47,7 +47,10 @@ void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool ou
 		look->failed = true;
 		return;
 	}
-	*v = (struct vt_job_verdict){ .code = code, .alarm = alarm, .text = copy, .members = vt_job_set(look->job, members) };
+	*v = (struct vt_job_verdict){ .code = code,
+				      .alarm = alarm,
+				      .text = copy,
+				      .members = vt_job_set(look->job, members) };
 	for (size_t i = 0; outliers && i < members->n; i++)
 		look->job->members.data[members->data[i]].outlier = true;
 }
@@ -67,14 +70,16 @@ static int compare_groups(const void *pa, const void *pb)
 
 	if (a->members.n != b->members.n)
 		return a->members.n > b->members.n ? -1 : 1;
-	return a->members.data[0] < b->members.data[0] ? -1 : a->members.data[0] > b->members.data[0];
+	return a->members.data[0] < b->members.data[0] ? -1 :
+							 a->members.data[0] > b->members.data[0];
 }
 
 /* Identifies what is done, without words, so that wording cannot change groups. Interned. */
 static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line);
 
 /* Ranks in one function can be on any of its lines: the line is shown only if all agree. */
-static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key, struct vt_job_groups *groups, uint32_t index)
+static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key,
+			 struct vt_job_groups *groups, uint32_t index)
 {
 	const struct vt_member *member = vt_look_member(look, index);
 	const char *exact = key_of(look, member, true);
@@ -94,10 +99,12 @@ static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key, struct
 	if (!group)
 		return false;
 	*group = (struct vt_job_group){ .exact = exact, .place = VT_SAME_LINE };
-	return vt_job_indices_add(&group->members, index) && vt_map_put(by_key, (uintptr_t)key, groups->n - 1);
+	return vt_job_indices_add(&group->members, index) &&
+	       vt_map_put(by_key, (uintptr_t)key, groups->n - 1);
 }
 
-bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups)
+bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members,
+		   struct vt_job_groups *groups)
 {
 	struct vt_map by_key = { 0 };
 	bool ok = true;
@@ -127,13 +134,15 @@ static bool are_numbered_ranks(const struct vt_job_look *look, const struct vt_j
 	return members->n;
 }
 
-void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members, struct vt_str *text)
+void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members,
+		     struct vt_str *text)
 {
 	struct vt_member_set set = { .members = members->data, .n = members->n };
 	bool ranks = are_numbered_ranks(look, members);
 	int world_size = members->n ? vt_look_member(look, members->data[0])->label.world_size : -1;
 
-	if (ranks && members->n == look->ranks.n && members->n > 1 && (world_size <= 0 || members->n >= (size_t)world_size)) {
+	if (ranks && members->n == look->ranks.n && members->n > 1 &&
+	    (world_size <= 0 || members->n >= (size_t)world_size)) {
 		if (members->n == 2)
 			vt_str_add(text, "both ranks");
 		else
@@ -148,7 +157,8 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 /* ---- what members do ---- */
 
 /* " (train.py:88 train_step)": where in the program, or nothing. */
-static void add_place(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, struct vt_str *text)
+static void add_place(const struct vt_job_look *look, const struct vt_member *member,
+		      enum vt_same_place same, struct vt_str *text)
 {
 	const struct vt_job_frame *f;
 
@@ -164,7 +174,10 @@ static void add_place(const struct vt_job_look *look, const struct vt_member *me
 	if (f->function && f->kind == VT_FRAME_NATIVE)
 		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"), "...");
 	else
-		vt_str_addf(text, "%.*s", MAX_NAME, f->function ? f->function : f->module ? f->module : "??");
+		vt_str_addf(text, "%.*s", MAX_NAME,
+			    f->function ? f->function :
+			    f->module   ? f->module :
+					  "??");
 	vt_str_add(text, ")");
 }
 
@@ -172,11 +185,13 @@ static bool is_python(const struct vt_job_look *look, const struct vt_job_doing 
 {
 	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
 
-	return doing->gil == 1 || (stack->n && look->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
+	return doing->gil == 1 ||
+	       (stack->n && look->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
 }
 
 /* The innermost named function of the program or a library; NULL none. */
-static const char *running_function(const struct vt_job_look *look, const struct vt_job_doing *doing)
+static const char *running_function(const struct vt_job_look *look,
+				    const struct vt_job_doing *doing)
 {
 	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
 
@@ -190,7 +205,8 @@ static const char *running_function(const struct vt_job_look *look, const struct
 }
 
 /* "runs Python", "runs at::native::foo" */
-static void add_running(const struct vt_job_look *look, const struct vt_job_doing *doing, bool many, struct vt_str *text)
+static void add_running(const struct vt_job_look *look, const struct vt_job_doing *doing, bool many,
+			struct vt_str *text)
 {
 	const char *function = is_python(look, doing) ? NULL : running_function(look, doing);
 
@@ -217,7 +233,8 @@ static void add_stuck(const struct vt_job_doing *doing, bool many, struct vt_str
 /* "in cudaFree, for the caching allocator, ..." */
 static bool gives_back(const struct vt_verdict *verdict)
 {
-	static const char *const calls[] = { "cudaFree", "cuMemRelease", "cuMemUnmap", "cuMemFree" };
+	static const char *const calls[] = { "cudaFree", "cuMemRelease", "cuMemUnmap",
+					     "cuMemFree" };
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (vt_verdict_is_in(verdict, calls[i]))
@@ -226,7 +243,8 @@ static bool gives_back(const struct vt_verdict *verdict)
 }
 
 /* Adds PyTorch's count of retries: it tells a cache that is emptied from one that is too small. */
-static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing, bool many, struct vt_str *text)
+static void add_allocator(const struct vt_member *member, const struct vt_job_doing *doing,
+			  bool many, struct vt_str *text)
 {
 	static const struct vt_verdict somewhere = { 0 };
 	const struct vt_job_requests *r = &member->requests;
@@ -235,35 +253,40 @@ static void add_allocator(const struct vt_member *member, const struct vt_job_do
 
 	if (back && verdict.purpose == VT_PURPOSE_RETRY) {
 		verdict.purpose = VT_PURPOSE_NONE;
-		vt_str_addf(text, "%s an allocation: %s back cached memory, ", many ? "retry" : "retries", many ? "they give" : "it gives");
+		vt_str_addf(text, "%s an allocation: %s back cached memory, ",
+			    many ? "retry" : "retries", many ? "they give" : "it gives");
 		vt_words_verdict(text, &verdict, VT_FORM_ALONE);
 	} else {
 		vt_words_verdict(text, &verdict, many ? VT_FORM_MANY : VT_FORM_ONE);
 		if (!verdict.code)
 			vt_str_addf(text, "%s in the caching allocator", many ? "are" : "is");
 		if (counted && back)
-			vt_str_addf(text, ": %s back cached memory", many ? "they give" : "it gives");
+			vt_str_addf(text, ": %s back cached memory",
+				    many ? "they give" : "it gives");
 	}
 	if (counted && back)
-		vt_str_addf(text, ", as %s did %llu time%s before to retry a request", many ? "they" : "it",
-			    (unsigned long long)r->retries, r->retries == 1 ? "" : "s");
+		vt_str_addf(text, ", as %s did %llu time%s before to retry a request",
+			    many ? "they" : "it", (unsigned long long)r->retries,
+			    r->retries == 1 ? "" : "s");
 }
 
 /* "; pid 4711 on node3 has its rank now" */
-static void add_successor(const struct vt_job_look *look, const struct vt_member *core, struct vt_str *text)
+static void add_successor(const struct vt_job_look *look, const struct vt_member *core,
+			  struct vt_str *text)
 {
 	for (size_t i = 0; i < look->ranks.n && core->label.rank >= 0; i++) {
 		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
 
 		if (m->core || m->label.rank != core->label.rank)
 			continue;
-		vt_str_addf(text, "; pid %d on %.64s has its rank now", (int)m->label.pid, m->label.host);
+		vt_str_addf(text, "; pid %d on %.64s has its rank now", (int)m->label.pid,
+			    m->label.host);
 		return;
 	}
 }
 
-static void add_does(const struct vt_job_look *look, const struct vt_member *member, enum vt_same_place same, bool many,
-		     struct vt_str *text)
+static void add_does(const struct vt_job_look *look, const struct vt_member *member,
+		     enum vt_same_place same, bool many, struct vt_str *text)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
 	const char *is = many ? "are" : "is", *waits = many ? "wait" : "waits";
@@ -275,10 +298,12 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		else if (member->process_state == 'Z')
 			vt_str_add(text, "has ended, but its parent has not reaped it");
 		else
-			vt_str_addf(text, "could not be read: %.*s", 200, member->error ? member->error : "it has ended");
+			vt_str_addf(text, "could not be read: %.*s", 200,
+				    member->error ? member->error : "it has ended");
 		return;
 	case VT_STATE_CRASHED:
-		vt_str_addf(text, "left a core: %.300s", member->headline ? member->headline : "nothing more is known");
+		vt_str_addf(text, "left a core: %.300s",
+			    member->headline ? member->headline : "nothing more is known");
 		add_successor(look, member, text);
 		return; /* that tells the place */
 	case VT_STATE_STOPPED:
@@ -287,11 +312,13 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 	case VT_STATE_TRACED:
 		vt_str_addf(text, "%s held by a debugger", is);
 		if (member->tracer > 0)
-			vt_str_addf(text, " (%.*s, pid %d)", 40, *member->tracer_name ? member->tracer_name : "?",
+			vt_str_addf(text, " (%.*s, pid %d)", 40,
+				    *member->tracer_name ? member->tracer_name : "?",
 				    (int)member->tracer);
 		break;
 	case VT_STATE_COLLECTIVE:
-		vt_str_addf(text, "%s in %.*s", waits, MAX_NAME, member->operation ? member->operation : "a collective");
+		vt_str_addf(text, "%s in %.*s", waits, MAX_NAME,
+			    member->operation ? member->operation : "a collective");
 		break;
 	case VT_STATE_STORE:
 		vt_str_addf(text, "%s for other ranks (TCPStore)", waits);
@@ -312,14 +339,17 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		if (!doing)
 			vt_str_addf(text, "%s something unknown", many ? "do" : "does");
 		else
-			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED, text);
+			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED,
+					text);
 	}
 	add_place(look, member, same, text);
 }
 
-void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text)
+void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group,
+		      struct vt_str *text)
 {
-	add_does(look, vt_look_member(look, group->members.data[0]), group->place, group->members.n > 1, text);
+	add_does(look, vt_look_member(look, group->members.data[0]), group->place,
+		 group->members.n > 1, text);
 }
 
 /* ---- equal or different ---- */
@@ -332,7 +362,8 @@ static void add_word(struct vt_str *key, const char *word)
 static void add_doing_key(const struct vt_job_doing *doing, struct vt_str *key)
 {
 	vt_str_addf(key, "|%d %d %d %c", (int)doing->verdict.code, (int)doing->verdict.purpose,
-		    doing->verdict.code ? 0 : (int)doing->waits.code, doing->verdict.code || doing->waits.code ? ' ' : doing->state);
+		    doing->verdict.code ? 0 : (int)doing->waits.code,
+		    doing->verdict.code || doing->waits.code ? ' ' : doing->state);
 	add_word(key, doing->verdict.function);
 	add_word(key, doing->verdict.for_function);
 	if (doing->verdict.code)
@@ -341,9 +372,11 @@ static void add_doing_key(const struct vt_job_doing *doing, struct vt_str *key)
 	add_word(key, doing->waits.detail);
 }
 
-static void add_place_key(const struct vt_job_look *look, const struct vt_member *member, bool with_line, struct vt_str *key)
+static void add_place_key(const struct vt_job_look *look, const struct vt_member *member,
+			  bool with_line, struct vt_str *key)
 {
-	const struct vt_job_frame *f = member->place != VT_NO_PLACE ? &look->job->frames.data[member->place] : NULL;
+	const struct vt_job_frame *f =
+		member->place != VT_NO_PLACE ? &look->job->frames.data[member->place] : NULL;
 
 	if (!f)
 		return;
@@ -380,7 +413,9 @@ static const char *key_of(struct vt_job_look *look, const struct vt_member *memb
 		vt_str_addf(&key, "|%d", is_python(look, doing));
 		break;
 	case VT_STATE_ALLOCATOR:
-		vt_str_addf(&key, "|%llu", member->requests.known ? (unsigned long long)member->requests.retries : 0);
+		vt_str_addf(&key, "|%llu",
+			    member->requests.known ? (unsigned long long)member->requests.retries :
+						     0);
 		add_doing_key(doing, &key);
 		break;
 	case VT_STATE_STUCK:

@@ -8,10 +8,10 @@
 
 struct vt_job_look {
 	struct vt_job *job;
-	struct vt_job_indices ranks;   /* of the job, about which something is known */
-	size_t n_states[VT_N_STATES];  /* of these ranks */
-	bool comparable;               /* ranks of one job, each there once: else none is odd */
-	bool *in_collective;           /* of each of job.doings: vt_job_is_in_collective() */
+	struct vt_job_indices ranks;  /* of the job, about which something is known */
+	size_t n_states[VT_N_STATES]; /* of these ranks */
+	bool comparable;              /* ranks of one job, each there once: else none is odd */
+	bool *in_collective;          /* of each of job.doings: vt_job_is_in_collective() */
 	bool failed;
 };
 
@@ -23,8 +23,8 @@ size_t vt_look_whole_world(const struct vt_job_look *look);
 /*
  * Adds a verdict about members (in ascending order); outliers: they are the outliers. Copies text.
  */
-void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers, const struct vt_job_indices *members,
-		 const struct vt_str *text);
+void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers,
+		 const struct vt_job_indices *members, const struct vt_str *text);
 
 /* What the places of all members of a group have in common. */
 enum vt_same_place { VT_SAME_NOTHING, VT_SAME_FUNCTION, VT_SAME_LINE };
@@ -44,26 +44,32 @@ struct vt_job_groups {
  * Groups members by activity and place, the largest group first. Release them. False: out of
  * memory, no groups.
  */
-bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members, struct vt_job_groups *groups);
+bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members,
+		   struct vt_job_groups *groups);
 void vt_job_groups_deinit(struct vt_job_groups *groups);
 
 /* ---- words ---- */
 
 /* "rank 3", "ranks 0-2,4-7", "all 8 ranks", "worker 12 of rank 3", "pid 4711@node3" */
-void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members, struct vt_str *text);
+void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members,
+		     struct vt_str *text);
 
 /* Adds what the group does: "waits in all_reduce (train.py:88 train_step)"; plural for several. */
-void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text);
+void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group,
+		      struct vt_str *text);
 
 /* ---- the rules, in the order of their calls ---- */
 
-void vt_rules_missing(struct vt_job_look *look);  /* job/rules/missing.c: ranks that are not there */
-void vt_rules_alone(struct vt_job_look *look);    /* job/rules/rules.c: what is wrong by itself */
-void vt_rules_sequences(struct vt_job_look *look); /* job/rules/collectives.c: by PyTorch's flight recorders */
-void vt_rules_ranks(struct vt_job_look *look);    /* job/rules/rules.c: what ranks do while others wait */
-void vt_rules_ras(struct vt_job_look *look);      /* job/rules/ras.c: what NCCL's RAS says */
-void vt_rules_equal(struct vt_job_look *look);    /* job/rules/rules.c: no rank differs */
-void vt_rules_workers(struct vt_job_look *look);  /* job/rules/missing.c: loader workers */
-void vt_rules_memory(struct vt_job_look *look);   /* job/rules/memory.c */
+/* job/rules/missing.c: ranks that are not there */
+void vt_rules_missing(struct vt_job_look *look);
+void vt_rules_alone(struct vt_job_look *look); /* job/rules/rules.c: what is wrong by itself */
+/* job/rules/collectives.c: by PyTorch's flight recorders */
+void vt_rules_sequences(struct vt_job_look *look);
+/* job/rules/rules.c: what ranks do while others wait */
+void vt_rules_ranks(struct vt_job_look *look);
+void vt_rules_ras(struct vt_job_look *look);     /* job/rules/ras.c: what NCCL's RAS says */
+void vt_rules_equal(struct vt_job_look *look);   /* job/rules/rules.c: no rank differs */
+void vt_rules_workers(struct vt_job_look *look); /* job/rules/missing.c: loader workers */
+void vt_rules_memory(struct vt_job_look *look);  /* job/rules/memory.c */
 
 #endif

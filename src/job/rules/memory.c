@@ -30,12 +30,15 @@ static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, 
 	vt_look_add_who(look, &who, &text);
 	if (*m->label.name)
 		vt_str_addf(&text, " (%.40s)", m->label.name);
-	vt_str_add(&text, m->label.in_job ? ", which is not a rank," : ", which is outside the job,");
+	vt_str_add(&text,
+		   m->label.in_job ? ", which is not a rank," : ", which is outside the job,");
 	if (memory->known)
-		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved), device_name(d, device));
+		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved),
+			    device_name(d, device));
 	else
 		vt_str_addf(&text, " has a context on %s", device_name(d, device));
-	vt_look_say(look, m->label.in_job ? "idle-holder" : "outside-holder", false, false, &who, &text);
+	vt_look_say(look, m->label.in_job ? "idle-holder" : "outside-holder", false, false, &who,
+		    &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
@@ -48,7 +51,8 @@ static void say_holders(struct vt_job_look *look)
 		const struct vt_job_device *d = &look->job->devices.data[i];
 
 		for (size_t k = 0; k < d->holders.n && said < MAX_SAID; k++) {
-			const struct vt_label *label = &vt_look_member(look, d->holders.members[k])->label;
+			const struct vt_label *label =
+				&vt_look_member(look, d->holders.members[k])->label;
 
 			if (label->role == VT_ROLE_RANK && label->in_job)
 				continue;
@@ -85,7 +89,8 @@ static uint64_t cached(const struct vt_job_memory *m)
 }
 
 /* The bytes of a rank on all its devices; false if unknown. */
-static bool sum_of(const struct vt_member *m, uint64_t (*what)(const struct vt_job_memory *), uint64_t *sum)
+static bool sum_of(const struct vt_member *m, uint64_t (*what)(const struct vt_job_memory *),
+		   uint64_t *sum)
 {
 	bool known = false;
 
@@ -108,7 +113,8 @@ static uint64_t at_site(const struct vt_member *m, const char *title)
 }
 
 /* "; most of the difference is at forward attn.py:57 (+18.0 GiB)" */
-static void add_site(const struct vt_member *more, const struct vt_member *usual, struct vt_str *text)
+static void add_site(const struct vt_member *more, const struct vt_member *usual,
+		     struct vt_str *text)
 {
 	const struct vt_job_site *largest = NULL;
 	uint64_t by = 0;
@@ -123,12 +129,12 @@ static void add_site(const struct vt_member *more, const struct vt_member *usual
 		}
 	}
 	if (largest)
-		vt_str_addf(text, "; most of the difference was allocated at %.100s (%s)", largest->title,
-			    vt_format_change(size, (int64_t)by));
+		vt_str_addf(text, "; most of the difference was allocated at %.100s (%s)",
+			    largest->title, vt_format_change(size, (int64_t)by));
 }
 
-static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *), const char *code,
-			  const char *words)
+static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *),
+			  const char *code, const char *words)
 {
 	struct amount *amounts = calloc(look->ranks.n + 1, sizeof(*amounts));
 	char more[VT_NUM_MAX], usual[VT_NUM_MAX];
@@ -149,13 +155,16 @@ static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struc
 	qsort(amounts, n, sizeof(*amounts), compare_amounts);
 	median = &amounts[(n - 1) / 2];
 	most = &amounts[n - 1];
-	if (most->bytes - median->bytes >= MUCH && most->bytes - median->bytes > median->bytes / 4) {
+	if (most->bytes - median->bytes >= MUCH &&
+	    most->bytes - median->bytes > median->bytes / 4) {
 		look->failed |= !vt_job_indices_add(&who, most->member);
 		vt_look_add_who(look, &who, &text);
-		vt_str_addf(&text, " has %s %s, the median rank %s", vt_format_size(more, most->bytes), words,
+		vt_str_addf(&text, " has %s %s, the median rank %s",
+			    vt_format_size(more, most->bytes), words,
 			    vt_format_size(usual, median->bytes));
 		if (what == in_use)
-			add_site(vt_look_member(look, most->member), vt_look_member(look, median->member), &text);
+			add_site(vt_look_member(look, most->member),
+				 vt_look_member(look, median->member), &text);
 		vt_look_say(look, code, false, false, &who, &text);
 	}
 	vt_str_deinit(&text);

@@ -5,8 +5,8 @@
 
 #include "job/rules/look.h"
 
-#define MAX_SAID 6 /* verdicts of one kind */
-#define MAX_GAPS 8 /* gaps in the local ranks of a host that are named */
+#define MAX_SAID 6     /* verdicts of one kind */
+#define MAX_GAPS 8     /* gaps in the local ranks of a host that are named */
 #define MAX_LOCAL 1024 /* ranks of a host */
 
 /* ---- ranks ---- */
@@ -43,9 +43,9 @@ static void say_unread(struct vt_job_look *look)
 struct host {
 	const char *name;
 	int n_local; /* their number, according to the ranks; 0 unknown */
-	int most; /* largest local number */
-	int offset; /* rank - local rank, if equal for all */
-	bool odd; /* it differs, or a rank occurs twice: no conclusion is possible */
+	int most;    /* largest local number */
+	int offset;  /* rank - local rank, if equal for all */
+	bool odd;    /* it differs, or a rank occurs twice: no conclusion is possible */
 	struct vt_job_indices ranks;
 };
 
@@ -75,7 +75,8 @@ static bool is_rank(const struct vt_label *label)
 static bool is_there(const struct vt_job_look *look, int rank)
 {
 	for (size_t i = 0; i < look->job->members.n; i++)
-		if (is_rank(&vt_look_member(look, (uint32_t)i)->label) && vt_look_member(look, (uint32_t)i)->label.rank == rank)
+		if (is_rank(&vt_look_member(look, (uint32_t)i)->label) &&
+		    vt_look_member(look, (uint32_t)i)->label.rank == rank)
 			return true;
 	return false;
 }
@@ -98,13 +99,15 @@ static void add_gaps(const struct gaps *gaps, int offset, struct vt_str *text)
 
 		vt_str_addf(text, "%s%d", i ? "," : "", offset + gap->first);
 		if (gap->last > gap->first)
-			vt_str_addf(text, "%c%d", gap->last > gap->first + 1 ? '-' : ',', offset + gap->last);
+			vt_str_addf(text, "%c%d", gap->last > gap->first + 1 ? '-' : ',',
+				    offset + gap->last);
 	}
 	vt_str_add(text, gaps->more ? ",..." : "");
 }
 
 /* A single rank on its host does not tell the first number of the host's ranks. */
-static void add_missing(const struct host *host, const struct vt_label *any, const struct gaps *gaps, int n_local, struct vt_str *text)
+static void add_missing(const struct host *host, const struct vt_label *any,
+			const struct gaps *gaps, int n_local, struct vt_str *text)
 {
 	bool alone = host->ranks.n == 1, many = gaps->missing > 1;
 
@@ -115,7 +118,8 @@ static void add_missing(const struct host *host, const struct vt_label *any, con
 	else if (any->world_size > 0)
 		vt_str_addf(text, " of %d", any->world_size);
 	if (many)
-		vt_str_addf(text, " are missing: no processes that were found on %.64s are ", any->host);
+		vt_str_addf(text, " are missing: no processes that were found on %.64s are ",
+			    any->host);
 	else
 		vt_str_addf(text, " is missing: no process that was found on %.64s is ", any->host);
 	if (alone) {
@@ -125,7 +129,8 @@ static void add_missing(const struct host *host, const struct vt_label *any, con
 		add_gaps(gaps, 0, text);
 		vt_str_addf(text, " of %d", n_local);
 	}
-	vt_str_add(text, many ? "; they were killed or ended, unless they were left out" : "; it was killed or ended, unless it was left out");
+	vt_str_add(text, many ? "; they were killed or ended, unless they were left out" :
+				"; it was killed or ended, unless it was left out");
 }
 
 /* The only dead child of the ranks' parent. Its environment is gone, so its rank is unknown. */
@@ -136,7 +141,8 @@ static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label
 	for (size_t i = 0; i < look->job->members.n; i++) {
 		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
 
-		if (m->process_state != 'Z' || m->label.rank >= 0 || m->label.role == VT_ROLE_LOADER || m->label.ppid != any->ppid ||
+		if (m->process_state != 'Z' || m->label.rank >= 0 ||
+		    m->label.role == VT_ROLE_LOADER || m->label.ppid != any->ppid ||
 		    strcmp(m->label.host, any->host) != 0)
 			continue;
 		if (found != VT_NO_INDEX)
@@ -146,7 +152,8 @@ static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label
 	return found;
 }
 
-static void say_ended(struct vt_job_look *look, const struct host *host, int local, int n_local, uint32_t ended)
+static void say_ended(struct vt_job_look *look, const struct host *host, int local, int n_local,
+		      uint32_t ended)
 {
 	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
 	const struct vt_member *m = vt_look_member(look, ended);
@@ -160,19 +167,23 @@ static void say_ended(struct vt_job_look *look, const struct host *host, int loc
 		vt_str_addf(&text, "local rank %d of %d", local, n_local);
 	if (host->ranks.n > 1 && any->world_size > 0)
 		vt_str_addf(&text, " of %d", any->world_size);
-	vt_str_addf(&text, " has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
-		    (int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
+	vt_str_addf(
+		&text,
+		" has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
+		(int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
 	vt_look_say(look, "missing-rank", true, true, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
 
-static void look_for_gaps(const struct vt_job_look *look, const struct host *host, int world_size, int n_local, struct gaps *gaps)
+static void look_for_gaps(const struct vt_job_look *look, const struct host *host, int world_size,
+			  int n_local, struct gaps *gaps)
 {
 	for (int local = 0; local < n_local && local < MAX_LOCAL; local++) {
 		if (host->ranks.n > 1 && world_size > 0 && host->offset + local >= world_size)
 			return;
-		if (has_local(look, host, local) || (host->ranks.n > 1 && is_there(look, host->offset + local)))
+		if (has_local(look, host, local) ||
+		    (host->ranks.n > 1 && is_there(look, host->offset + local)))
 			continue;
 		gaps->missing++;
 		if (gaps->n && gaps->list[gaps->n - 1].last == local - 1)
@@ -194,7 +205,8 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	uint32_t ended;
 
 	/* The whole job is on one host: then the world is the host's. */
-	if (any->world_size > n_local && look->ranks.n == host->ranks.n && any->world_size <= n_local + 1 && !host->n_local)
+	if (any->world_size > n_local && look->ranks.n == host->ranks.n &&
+	    any->world_size <= n_local + 1 && !host->n_local)
 		n_local = any->world_size;
 	look_for_gaps(look, host, any->world_size, n_local, &gaps);
 	if (!gaps.n)
@@ -210,13 +222,16 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 }
 
 /* Ranks that could not be read are not missing. */
-static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct host *hosts, size_t *n, uint32_t index)
+static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct host *hosts,
+		     size_t *n, uint32_t index)
 {
 	const struct vt_label *label = &vt_look_member(look, index)->label;
 	const uint64_t *found = vt_map_get(by_host, (uintptr_t)label->host);
 
 	if (!found) {
-		hosts[*n] = (struct host){ .name = label->host, .offset = label->rank - label->local_rank, .most = -1 };
+		hosts[*n] = (struct host){ .name = label->host,
+					   .offset = label->rank - label->local_rank,
+					   .most = -1 };
 		if (!vt_map_put(by_host, (uintptr_t)label->host, *n))
 			return false;
 		(*n)++;
@@ -274,7 +289,10 @@ void vt_rules_missing(struct vt_job_look *look)
 
 static bool is_worker_in(const struct vt_member *m, unsigned int states)
 {
-	/* A thread that waits for a lock, and went on right after, is well: threads of one process share the GIL. */
+	/*
+	 * A thread that waits for a lock, and went on right after, is well: threads of one process
+	 * share the GIL.
+	 */
 	if (m->state == VT_STATE_LOCK && m->moved == 1)
 		return false;
 	return m->label.role == VT_ROLE_LOADER && m->label.in_job && states >> m->state & 1;
@@ -298,7 +316,8 @@ static void say_workers(struct vt_job_look *look, const char *code, bool alarm, 
 	for (size_t i = 0; i < look->job->members.n && ok; i++) {
 		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
 
-		if (is_worker_in(m, states) && (!waiting || vt_map_get(waiting, process_key(&m->label, m->label.of))))
+		if (is_worker_in(m, states) &&
+		    (!waiting || vt_map_get(waiting, process_key(&m->label, m->label.of))))
 			ok = vt_job_indices_add(&found, (uint32_t)i);
 	}
 	ok = ok && vt_look_group(look, &found, &groups);
@@ -329,7 +348,8 @@ static void say_busy_workers(struct vt_job_look *look)
 			ok = vt_map_put(&waiting, process_key(&m->label, m->label.pid), 0);
 	}
 	look->failed |= !ok;
-	say_workers(look, "loader-busy", false, 1u << VT_STATE_RUNS | 1u << VT_STATE_WAITS | 1u << VT_STATE_DEVICE, &waiting);
+	say_workers(look, "loader-busy", false,
+		    1u << VT_STATE_RUNS | 1u << VT_STATE_WAITS | 1u << VT_STATE_DEVICE, &waiting);
 	vt_map_deinit(&waiting);
 }
 
@@ -380,7 +400,8 @@ static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t th
 
 	look->failed |= !vt_job_indices_add(&who, rank);
 	vt_look_add_who(look, &who, &text);
-	vt_str_addf(&text, " %s %zu; %s %zu or more", waits ? "waits for loader workers and has" : "has loader workers:", there,
+	vt_str_addf(&text, " %s %zu; %s %zu or more",
+		    waits ? "waits for loader workers and has" : "has loader workers:", there,
 		    look->ranks.n > 2 ? "most ranks have" : "the other has", usual);
 	vt_look_say(look, "fewer-loader-workers", false, false, &who, &text);
 	vt_str_deinit(&text);
@@ -439,7 +460,9 @@ void vt_rules_workers(struct vt_job_look *look)
 {
 	say_ended_workers(look);
 	say_workers(look, "loader-worker", true,
-		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED | 1u << VT_STATE_LOCK, NULL);
+		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED |
+			    1u << VT_STATE_LOCK,
+		    NULL);
 	say_too_few_workers(look);
 	say_busy_workers(look);
 }

@@ -10,8 +10,8 @@
 
 #include "job/rules/look.h"
 
-#define MAX_SAID 6 /* verdicts of one kind */
-#define MAX_NAMED 6 /* processes, or different counts, in a sentence */
+#define MAX_SAID 6      /* verdicts of one kind */
+#define MAX_NAMED 6     /* processes, or different counts, in a sentence */
 #define MANY UINT64_MAX /* a pid that more than one member has */
 
 struct ras_look {
@@ -42,8 +42,10 @@ static bool learn_ranks(struct ras_look *r)
 			continue;
 		r->world_size = label->world_size;
 		r->by_pid_alone &= !*label->container;
-		ok = vt_map_put(&r->by_pid, (uint64_t)label->pid, same ? MANY : look->ranks.data[i]) &&
-		     (label->rank < 0 || vt_map_put(&r->by_rank, (uint64_t)label->rank, look->ranks.data[i]));
+		ok = vt_map_put(&r->by_pid, (uint64_t)label->pid,
+				same ? MANY : look->ranks.data[i]) &&
+		     (label->rank < 0 ||
+		      vt_map_put(&r->by_rank, (uint64_t)label->rank, look->ranks.data[i]));
 	}
 	return ok;
 }
@@ -61,8 +63,8 @@ static bool has_job_numbers(const struct ras_look *r, const struct vt_ras_group 
 	return r->world_size > 0 && group->size == r->world_size;
 }
 
-static bool find_member(const struct ras_look *r, const struct vt_ras_group *group, const struct vt_ras_rank *rank,
-			uint32_t *member)
+static bool find_member(const struct ras_look *r, const struct vt_ras_group *group,
+			const struct vt_ras_rank *rank, uint32_t *member)
 {
 	const uint64_t *found = NULL;
 
@@ -77,7 +79,8 @@ static bool find_member(const struct ras_look *r, const struct vt_ras_group *gro
 }
 
 /* All ranks of a group as members, or none of them. */
-static bool find_members(struct ras_look *r, const struct vt_ras_group *group, struct vt_job_indices *members)
+static bool find_members(struct ras_look *r, const struct vt_ras_group *group,
+			 struct vt_job_indices *members)
 {
 	bool all = group->n && group->ranks.n == group->n;
 	uint32_t member = 0;
@@ -95,28 +98,33 @@ static bool find_members(struct ras_look *r, const struct vt_ras_group *group, s
 
 /* ---- words ---- */
 
-static void add_process(const struct ras_look *r, const struct vt_ras_group *group, const struct vt_ras_rank *rank,
-			struct vt_str *text)
+static void add_process(const struct ras_look *r, const struct vt_ras_group *group,
+			const struct vt_ras_rank *rank, struct vt_str *text)
 {
 	bool numbered = rank->rank >= 0;
 
 	if (numbered)
-		vt_str_addf(text, "%srank %d", has_job_numbers(r, group) || group->size < 0 ? "" : "its ", rank->rank);
+		vt_str_addf(text, "%srank %d",
+			    has_job_numbers(r, group) || group->size < 0 ? "" : "its ", rank->rank);
 	if (rank->pid)
-		vt_str_addf(text, "%spid %d on %.64s%s", numbered ? " (" : "", (int)rank->pid, rank->host, numbered ? ")" : "");
+		vt_str_addf(text, "%spid %d on %.64s%s", numbered ? " (" : "", (int)rank->pid,
+			    rank->host, numbered ? ")" : "");
 }
 
 /* "ranks 3,5" of the job, "its rank 1 (pid 4711 on 10.0.0.1)" of the communicator, "7 ranks". */
-static void add_group(struct ras_look *r, const struct vt_ras_group *group, const struct vt_job_indices *members,
-		      struct vt_str *text)
+static void add_group(struct ras_look *r, const struct vt_ras_group *group,
+		      const struct vt_job_indices *members, struct vt_str *text)
 {
 	if (members->n) {
 		vt_look_add_who(r->look, members, text);
 		return;
 	}
 	if (group->ranks.n < group->n || group->n > MAX_NAMED) {
-		vt_str_addf(text, "%" PRIu64 " %s%s", group->n, *group->communicator ? "rank" : "process",
-			    group->n == 1 ? "" : *group->communicator ? "s" : "es");
+		vt_str_addf(text, "%" PRIu64 " %s%s", group->n,
+			    *group->communicator ? "rank" : "process",
+			    group->n == 1        ? "" :
+			    *group->communicator ? "s" :
+						   "es");
 		return;
 	}
 	for (size_t i = 0; i < group->ranks.n; i++) {
@@ -125,7 +133,8 @@ static void add_group(struct ras_look *r, const struct vt_ras_group *group, cons
 	}
 }
 
-static void add_communicator(const struct vt_ras_group *group, const char *before, struct vt_str *text)
+static void add_communicator(const struct vt_ras_group *group, const char *before,
+			     struct vt_str *text)
 {
 	vt_str_addf(text, " (%scommunicator %.18s", before, group->communicator);
 	if (group->size > 0)
@@ -133,8 +142,8 @@ static void add_communicator(const struct vt_ras_group *group, const char *befor
 	vt_str_add(text, ")");
 }
 
-static void say(struct ras_look *r, enum vt_ras_about about, const char *code, bool alarm, bool outliers,
-		const struct vt_job_indices *members, const struct vt_str *text)
+static void say(struct ras_look *r, enum vt_ras_about about, const char *code, bool alarm,
+		bool outliers, const struct vt_job_indices *members, const struct vt_str *text)
 {
 	struct vt_job *job = r->look->job;
 	const char *copy = text->failed ? NULL : vt_job_text(job, vt_str_get(text), text->n);
@@ -152,9 +161,11 @@ static const struct rule {
 	enum vt_ras_about about;
 	const char *code, *one, *many; /* for one rank, and for many; NULL: what they report */
 } rules[] = {
-	{ VT_RAS_DEAD, "ras-dead", "is considered dead by NCCL's RAS", "are considered dead by NCCL's RAS" },
+	{ VT_RAS_DEAD, "ras-dead", "is considered dead by NCCL's RAS",
+	  "are considered dead by NCCL's RAS" },
 	{ VT_RAS_SILENT, "ras-silent", "does not answer NCCL's RAS", "do not answer NCCL's RAS" },
-	{ VT_RAS_ABSENT, "ras-absent", "is not known to NCCL's RAS", "are not known to NCCL's RAS" },
+	{ VT_RAS_ABSENT, "ras-absent", "is not known to NCCL's RAS",
+	  "are not known to NCCL's RAS" },
 	{ VT_RAS_ERROR, "ras-error", NULL, NULL },
 };
 
@@ -168,10 +179,12 @@ static void say_group(struct ras_look *r, const struct rule *rule, const struct 
 	if (rule->one)
 		vt_str_addf(&text, " %s", group->n == 1 ? rule->one : rule->many);
 	else
-		vt_str_addf(&text, " report%s \"%.80s\" to NCCL's RAS", group->n == 1 ? "s" : "", group->what);
+		vt_str_addf(&text, " report%s \"%.80s\" to NCCL's RAS", group->n == 1 ? "s" : "",
+			    group->what);
 	if (*group->communicator)
 		add_communicator(group, "", &text);
-	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->look->ranks.n, &members, &text);
+	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->look->ranks.n,
+	    &members, &text);
 	vt_str_deinit(&text);
 	free(members.data);
 }
@@ -207,13 +220,15 @@ static bool was_named(struct ras_look *r, const struct rule *rule, const struct 
  */
 static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rule *rule)
 {
-	if (rule->about == VT_RAS_ABSENT && (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
+	if (rule->about == VT_RAS_ABSENT &&
+	    (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
 		return;
 	for (int world = 1; world >= 0; world--) {
 		for (size_t i = 0; i < ras->groups.n; i++) {
 			const struct vt_ras_group *group = &ras->groups.data[i];
 
-			if (group->about == rule->about && group->n && has_job_numbers(r, group) == world && !was_named(r, rule, group))
+			if (group->about == rule->about && group->n &&
+			    has_job_numbers(r, group) == world && !was_named(r, rule, group))
 				say_group(r, rule, group);
 		}
 	}
@@ -233,7 +248,8 @@ static bool waits(const struct vt_member *member)
 {
 	if (member->moved == 1)
 		return false;
-	return member->state == VT_STATE_COLLECTIVE || member->state == VT_STATE_STORE || member->state == VT_STATE_DEVICE;
+	return member->state == VT_STATE_COLLECTIVE || member->state == VT_STATE_STORE ||
+	       member->state == VT_STATE_DEVICE;
 }
 
 static bool is_of(const struct differing *d, uint32_t member)
@@ -279,7 +295,8 @@ static bool is_proven(struct ras_look *r, struct differing *d)
 	for (size_t g = 0; g < d->n; g++)
 		if (d->groups[g].moved == 1)
 			return false;
-	if (!name_most(r, d) || d->most->size <= 0 || (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
+	if (!name_most(r, d) || d->most->size <= 0 ||
+	    (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
 		return false;
 	for (size_t i = 0; i < most->n; i++)
 		if (!waits(vt_look_member(r->look, most->data[i])))
@@ -302,7 +319,8 @@ static void add_what(const struct vt_ras_group *group, bool first, struct vt_str
 		vt_str_addf(text, " %s launched none", has);
 	if (first)
 		vt_str_addf(text, "%s %.40s operation%s", group->count ? "" : " of the",
-			    *group->what ? group->what : "collective", group->count == 1 ? "" : "s");
+			    *group->what ? group->what : "collective",
+			    group->count == 1 ? "" : "s");
 }
 
 static void add_differing(struct ras_look *r, const struct differing *d, struct vt_str *text)
@@ -328,7 +346,8 @@ static void add_differing(struct ras_look *r, const struct differing *d, struct 
 
 static void say_differing(struct ras_look *r, struct differing *d)
 {
-	bool counts = d->groups[0].about == VT_RAS_COUNT, alarm = counts && is_proven(r, d), all = true;
+	bool counts = d->groups[0].about == VT_RAS_COUNT, alarm = counts && is_proven(r, d),
+	     all = true;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 
@@ -354,14 +373,16 @@ static const struct vt_ras_group *choose_most(const struct vt_ras_group *groups,
 	const struct vt_ras_group *most = groups;
 
 	for (size_t g = 1; g < n; g++)
-		if (groups[g].about == VT_RAS_COUNT ? groups[g].count > most->count : groups[g].n > most->n)
+		if (groups[g].about == VT_RAS_COUNT ? groups[g].count > most->count :
+						      groups[g].n > most->n)
 			most = &groups[g];
 	return most;
 }
 
 static bool is_same_question(const struct vt_ras_group *a, const struct vt_ras_group *b)
 {
-	return a->about == b->about && a->communicator == b->communicator && (a->about != VT_RAS_COUNT || a->what == b->what);
+	return a->about == b->about && a->communicator == b->communicator &&
+	       (a->about != VT_RAS_COUNT || a->what == b->what);
 }
 
 /* The number of groups, from the first one on, with the same subject. */
@@ -369,7 +390,8 @@ static size_t length(const struct vt_ras *ras, size_t first)
 {
 	size_t end = first + 1;
 
-	while (end < ras->groups.n && is_same_question(&ras->groups.data[first], &ras->groups.data[end]))
+	while (end < ras->groups.n &&
+	       is_same_question(&ras->groups.data[first], &ras->groups.data[end]))
 		end++;
 	return end - first;
 }
@@ -394,7 +416,8 @@ static bool was_seen_to_move(const struct ras_look *r, const struct vt_ras_group
 		const struct vt_ras *ras = &job->ras.data[k];
 
 		for (size_t i = 0; i < ras->groups.n; i += length(ras, i))
-			if (length(ras, i) > 1 && is_same_question(group, &ras->groups.data[i]) && all_moved(&ras->groups.data[i], length(ras, i)))
+			if (length(ras, i) > 1 && is_same_question(group, &ras->groups.data[i]) &&
+			    all_moved(&ras->groups.data[i], length(ras, i)))
 				return true;
 	}
 	return false;

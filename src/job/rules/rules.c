@@ -34,13 +34,18 @@ static const struct rule {
 	{ "out-of-memory", IN(VT_STATE_OOM), 0, false, false },
 	{ "traced", IN(VT_STATE_TRACED), 0, false, false },
 	{ "stopped", IN(VT_STATE_STOPPED), 0, false, false },
-	{ "retries-allocation", IN(VT_STATE_ALLOCATOR), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
+	{ "retries-allocation", IN(VT_STATE_ALLOCATOR), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE),
+	  false, false },
 	{ "stuck", IN(VT_STATE_STUCK), 0, false, false },
-	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
-	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
-	{ "missed-collective", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE), WAITS_FOR_RANKS,
-	  true, true },
-	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), true, false },
+	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false,
+	  false },
+	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false,
+	  false },
+	{ "missed-collective",
+	  IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE),
+	  WAITS_FOR_RANKS, true, true },
+	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), true,
+	  false },
 };
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
@@ -58,7 +63,8 @@ static bool is_in_collective(const struct vt_job_look *look, const struct vt_mem
 	return false;
 }
 
-static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere, struct vt_job_indices *found)
+static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere,
+		   struct vt_job_indices *found)
 {
 	for (size_t i = 0; i < look->ranks.n; i++) {
 		const struct vt_member *member = vt_look_member(look, look->ranks.data[i]);
@@ -73,7 +79,12 @@ static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere
 /* Only two ranks are in it: the others are elsewhere, and fine. */
 static bool is_of_two(const char *operation)
 {
-	static const char *const names[] = { "send",	  "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list",
+	static const char *const names[] = { "send",
+					     "recv",
+					     "isend",
+					     "irecv",
+					     "batch_isend_irecv",
+					     "send_object_list",
 					     "recv_object_list" };
 
 	for (size_t i = 0; operation && i < sizeof(names) / sizeof(names[0]); i++)
@@ -86,7 +97,8 @@ static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
 
-	if (doing && (doing->waits.code == VT_WAITS_SLEEP || doing->waits.code == VT_WAITS_SELECT_NOTHING))
+	if (doing &&
+	    (doing->waits.code == VT_WAITS_SLEEP || doing->waits.code == VT_WAITS_SELECT_NOTHING))
 		return true;
 	return member->state == VT_STATE_RUNS;
 }
@@ -114,14 +126,18 @@ static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_ind
  * place and stay there. Half of the ranks at one place may be a process group while the named ones
  * are fine; of two ranks it is the one that waits for no rank.
  */
-static bool is_missed(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
+static bool is_missed(const struct vt_job_look *look, const struct vt_job_indices *named,
+		      const struct vt_job_groups *others)
 {
-	size_t n = vt_look_whole_world(look), waiting = others->n == 1 ? others->data[0].members.n : 0;
+	size_t n = vt_look_whole_world(look),
+	       waiting = others->n == 1 ? others->data[0].members.n : 0;
 
-	if (!n || !waiting || named->n + waiting != n || has_any_moved(look, &others->data[0].members) ||
+	if (!n || !waiting || named->n + waiting != n ||
+	    has_any_moved(look, &others->data[0].members) ||
 	    is_of_two(vt_look_member(look, others->data[0].members.data[0])->operation))
 		return false;
-	return waiting * 2 > n || (n == 2 && surely_waits_for_nobody(look, vt_look_member(look, named->data[0])));
+	return waiting * 2 > n ||
+	       (n == 2 && surely_waits_for_nobody(look, vt_look_member(look, named->data[0])));
 }
 
 /*
@@ -129,7 +145,8 @@ static bool is_missed(const struct vt_job_look *look, const struct vt_job_indice
  * of them wait at one place, or sleep longer than a step of a healthy job with several process
  * groups.
  */
-static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named, const struct vt_job_groups *others)
+static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named,
+		     const struct vt_job_groups *others)
 {
 	size_t n = vt_look_whole_world(look), waiting = 0;
 	bool asleep = true;
@@ -169,7 +186,8 @@ static bool are_outliers(const struct rule *rule, bool proven)
  * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and the
  * number of the rest. named: the number of ranks that were named before.
  */
-static void add_others(struct vt_job_look *look, const struct vt_job_groups *others, size_t named, struct vt_str *text)
+static void add_others(struct vt_job_look *look, const struct vt_job_groups *others, size_t named,
+		       struct vt_str *text)
 {
 	const struct vt_job_group *most = &others->data[0];
 	size_t n = most->members.n;
@@ -184,26 +202,31 @@ static void add_others(struct vt_job_look *look, const struct vt_job_groups *oth
 }
 
 /* ", asked for 2.1 GiB", for the first of the ranks: usually there is one. */
-static void add_request(const struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group, struct vt_str *text)
+static void add_request(const struct vt_job_look *look, const struct rule *rule,
+			const struct vt_job_group *group, struct vt_str *text)
 {
 	const struct vt_job_requests *r = &vt_look_member(look, group->members.data[0])->requests;
 	char size[VT_NUM_MAX];
 
-	if (r->last_failed && (r->waits || vt_look_member(look, group->members.data[0])->state == VT_STATE_ALLOCATOR))
-		vt_str_addf(text, ", %s %s", r->waits ? "asked for" : "the last request that failed was for",
+	if (r->last_failed &&
+	    (r->waits || vt_look_member(look, group->members.data[0])->state == VT_STATE_ALLOCATOR))
+		vt_str_addf(text, ", %s %s",
+			    r->waits ? "asked for" : "the last request that failed was for",
 			    vt_format_size(size, r->last_failed));
 	else if (rule->elsewhere && r->known && r->failed)
-		vt_str_addf(text, ", after %llu request%s for GPU memory had failed in it", (unsigned long long)r->failed,
-			    r->failed == 1 ? "" : "s");
+		vt_str_addf(text, ", after %llu request%s for GPU memory had failed in it",
+			    (unsigned long long)r->failed, r->failed == 1 ? "" : "s");
 }
 
 /*
  * Each also waits for others in a collective, according to its recorder: one of these delays them.
  */
-static bool do_all_wait_themselves(const struct vt_job_look *look, const struct vt_job_indices *members)
+static bool do_all_wait_themselves(const struct vt_job_look *look,
+				   const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++) {
-		const struct vt_model_collectives *c = &vt_look_member(look, members->data[i])->collectives;
+		const struct vt_model_collectives *c =
+			&vt_look_member(look, members->data[i])->collectives;
 		bool waits = false;
 
 		for (size_t g = 0; g < c->groups.n; g++)
@@ -215,11 +238,14 @@ static bool do_all_wait_themselves(const struct vt_job_look *look, const struct 
 	return true;
 }
 
-static void say_group(struct vt_job_look *look, const struct rule *rule, const struct vt_job_group *group,
-		      const struct vt_job_groups *others, bool proven)
+static void say_group(struct vt_job_look *look, const struct rule *rule,
+		      const struct vt_job_group *group, const struct vt_job_groups *others,
+		      bool proven)
 {
-	const struct vt_member *first = others->n ? vt_look_member(look, others->data[0].members.data[0]) : NULL;
-	bool many = group->members.n > 1, few = group->members.n * 2 < look->ranks.n || look->ranks.n <= 2;
+	const struct vt_member *first =
+		others->n ? vt_look_member(look, others->data[0].members.data[0]) : NULL;
+	bool many = group->members.n > 1,
+	     few = group->members.n * 2 < look->ranks.n || look->ranks.n <= 2;
 	struct vt_str text = { 0 };
 
 	proven = proven && !(rule->elsewhere && do_all_wait_themselves(look, &group->members));
@@ -233,11 +259,13 @@ static void say_group(struct vt_job_look *look, const struct rule *rule, const s
 		vt_str_add(&text, "; ");
 		add_others(look, others, group->members.n, &text);
 	}
-	vt_look_say(look, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven), &group->members, &text);
+	vt_look_say(look, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven),
+		    &group->members, &text);
 	vt_str_deinit(&text);
 }
 
-static void say_more(struct vt_job_look *look, const struct rule *rule, const struct vt_job_groups *groups, bool proven)
+static void say_more(struct vt_job_look *look, const struct rule *rule,
+		     const struct vt_job_groups *groups, bool proven)
 {
 	struct vt_job_indices rest = { 0 };
 	struct vt_str text = { 0 };
@@ -268,7 +296,8 @@ static unsigned int what_others_do(const struct vt_job_look *look, const struct 
 		return 0;
 	if (for_ranks * 2 >= look->ranks.n)
 		return for_what;
-	if ((for_ranks + look->n_states[VT_STATE_DEVICE]) * 2 < look->ranks.n || (for_what && rule->elsewhere))
+	if ((for_ranks + look->n_states[VT_STATE_DEVICE]) * 2 < look->ranks.n ||
+	    (for_what && rule->elsewhere))
 		return 0;
 	return for_what | IN(VT_STATE_DEVICE);
 }
@@ -278,12 +307,14 @@ static void apply(struct vt_job_look *look, const struct rule *rule)
 	struct vt_job_indices named = { 0 }, waiting = { 0 };
 	struct vt_job_groups groups = { 0 }, others = { 0 };
 	unsigned int do_what = what_others_do(look, rule);
-	bool ok = gather(look, rule->states & ~do_what, rule->elsewhere, &named) && gather(look, do_what, false, &waiting);
+	bool ok = gather(look, rule->states & ~do_what, rule->elsewhere, &named) &&
+		  gather(look, do_what, false, &waiting);
 	bool proven = false;
 
 	if (ok && named.n && (!rule->others || (do_what & rule->others && waiting.n)))
 		ok = vt_look_group(look, &waiting, &others) && vt_look_group(look, &named, &groups);
-	proven = ok && named.n && others.n && (rule->elsewhere ? is_missed : are_kept)(look, &named, &others);
+	proven = ok && named.n && others.n &&
+		 (rule->elsewhere ? is_missed : are_kept)(look, &named, &others);
 	for (size_t i = 0; i < groups.n && i < MAX_GROUPS && ok; i++)
 		say_group(look, rule, &groups.data[i], &others, proven);
 	if (groups.n > MAX_GROUPS && ok)
@@ -298,7 +329,8 @@ static void apply(struct vt_job_look *look, const struct rule *rule)
 /* ---- all ranks in collectives, but in different ones ---- */
 
 /* "ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)" */
-static void add_group(struct vt_job_look *look, const struct vt_job_group *group, struct vt_str *text)
+static void add_group(struct vt_job_look *look, const struct vt_job_group *group,
+		      struct vt_str *text)
 {
 	vt_look_add_who(look, &group->members, text);
 	vt_str_add(text, " ");
@@ -319,7 +351,8 @@ static void say_different(struct vt_job_look *look)
 {
 	struct vt_job_indices in = { 0 };
 	struct vt_job_groups groups = { 0 };
-	bool ok = gather(look, IN(VT_STATE_COLLECTIVE), false, &in) && vt_look_group(look, &in, &groups);
+	bool ok = gather(look, IN(VT_STATE_COLLECTIVE), false, &in) &&
+		  vt_look_group(look, &in, &groups);
 	bool most = ok && groups.n > 1 && groups.data[0].members.n * 2 > look->ranks.n;
 
 	for (size_t i = 1; i < groups.n && i <= MAX_GROUPS && ok; i++) {
@@ -331,7 +364,8 @@ static void say_different(struct vt_job_look *look)
 			add_group(look, &groups.data[0], &text);
 		if (!is_mismatch_known(look->job))
 			vt_str_add(&text, " (well, if these are of different process groups)");
-		vt_look_say(look, "different-collective", false, false, most ? &groups.data[i].members : &in, &text);
+		vt_look_say(look, "different-collective", false, false,
+			    most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
 	}
 	look->failed |= !ok;
@@ -372,7 +406,8 @@ static const struct {
 } when_all[] = {
 	{ VT_STATE_COLLECTIVE, "all-in-collective",
 	  ": if they are in one process group, no rank is missing; the cause is NCCL, the network, a GPU that makes "
-	  "no progress, or mismatched tensor sizes", false },
+	  "no progress, or mismatched tensor sizes",
+	  false },
 	{ VT_STATE_STORE, "all-in-store", "", false },
 	{ VT_STATE_LOADER, "all-wait-for-loader", "", false },
 	{ VT_STATE_DEVICE, "all-wait-for-gpu", "", true },
@@ -386,7 +421,8 @@ static void add_all(const struct vt_job_look *look, struct vt_str *text)
 	if (world_size <= 0 || (size_t)world_size <= look->ranks.n)
 		vt_look_add_who(look, &look->ranks, text);
 	else if (look->ranks.n > 1)
-		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", look->ranks.n, world_size);
+		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", look->ranks.n,
+			    world_size);
 	else
 		vt_str_addf(text, "the rank that was looked at (of %d)", world_size);
 }
@@ -396,7 +432,8 @@ static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *g
 	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
 	bool alarm = false, moved = has_any_moved(look, &look->ranks);
 	/* Flight recorders and RAS know better which rank is missing, and have reported it. */
-	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved && !look->job->verdicts.n;
+	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved &&
+		   !look->job->verdicts.n;
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
 
@@ -438,8 +475,13 @@ static void say_most(struct vt_job_look *look, const struct vt_job_groups *group
  */
 static bool is_decided(const struct vt_job *job)
 {
-	static const char *const undecided[] = { "missing-rank",     "unread-rank", "collective-stalls",
-						 "collective-waits", "not-started", "not-completed", "ras-*" };
+	static const char *const undecided[] = { "missing-rank",
+						 "unread-rank",
+						 "collective-stalls",
+						 "collective-waits",
+						 "not-started",
+						 "not-completed",
+						 "ras-*" };
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->verdicts.n; i++)
@@ -456,7 +498,8 @@ void vt_rules_equal(struct vt_job_look *look)
 		return;
 	if (vt_look_group(look, &look->ranks, &groups) && groups.n == 1 && look->comparable)
 		say_all_equal(look, &groups.data[0]);
-	else if (groups.n > 1 && look->comparable && look->n_states[VT_STATE_LOADER] == look->ranks.n)
+	else if (groups.n > 1 && look->comparable &&
+		 look->n_states[VT_STATE_LOADER] == look->ranks.n)
 		say_all_equal(look, &(struct vt_job_group){ .members = look->ranks });
 	else if (groups.n)
 		say_most(look, &groups);
@@ -496,8 +539,9 @@ static bool are_comparable(struct vt_job_look *look)
 	}
 	vt_map_deinit(&numbers);
 	if (!are)
-		vt_job_diag(look->job, VT_DIAG_NOTE, "not-compared",
-			    "the ranks are not those of one job, each there once: they were not compared with each other");
+		vt_job_diag(
+			look->job, VT_DIAG_NOTE, "not-compared",
+			"the ranks are not those of one job, each there once: they were not compared with each other");
 	return are && first;
 }
 
@@ -547,7 +591,8 @@ bool vt_job_make_verdicts(struct vt_job *job)
 		struct vt_member *m = &job->members.data[i];
 
 		m->outlier = false;
-		if (m->label.role != VT_ROLE_RANK || !m->label.in_job || (m->state == VT_STATE_GONE && m->error))
+		if (m->label.role != VT_ROLE_RANK || !m->label.in_job ||
+		    (m->state == VT_STATE_GONE && m->error))
 			continue;
 		look.n_states[m->state]++;
 		look.failed |= !vt_job_indices_add(&look.ranks, (uint32_t)i);

@@ -18,15 +18,18 @@ static bool are_equal(const struct vt_job_grouped *a, const struct vt_job_groupe
 
 	if (!x || !y)
 		return x == y;
-	if (x->last_enqueued != y->last_enqueued || x->last_completed != y->last_completed || x->n_pending != y->n_pending)
+	if (x->last_enqueued != y->last_enqueued || x->last_completed != y->last_completed ||
+	    x->n_pending != y->n_pending)
 		return false;
-	return !x->n_pending || (x->oldest.number == y->oldest.number && x->oldest.of_two == y->oldest.of_two &&
-				 x->oldest.started == y->oldest.started && x->oldest.name == y->oldest.name &&
-				 x->oldest.input == y->oldest.input);
+	return !x->n_pending ||
+	       (x->oldest.number == y->oldest.number && x->oldest.of_two == y->oldest.of_two &&
+		x->oldest.started == y->oldest.started && x->oldest.name == y->oldest.name &&
+		x->oldest.input == y->oldest.input);
 }
 
 /* The members like this one, which must be the first of them; otherwise false. */
-static bool gather_equal(struct vt_line *line, const struct vt_job_process_group *group, size_t first, struct vt_job_indices *equal)
+static bool gather_equal(struct vt_line *line, const struct vt_job_process_group *group,
+			 size_t first, struct vt_job_indices *equal)
 {
 	equal->n = 0;
 	for (size_t i = 0; i < group->members.n; i++) {
@@ -39,15 +42,17 @@ static bool gather_equal(struct vt_line *line, const struct vt_job_process_group
 	return equal->n;
 }
 
-static void print_row(struct vt_line *line, const struct vt_job *job, const struct vt_model_process_group *named,
-		      const struct vt_job_indices *who, const struct vt_model_process_group *state)
+static void print_row(struct vt_line *line, const struct vt_job *job,
+		      const struct vt_model_process_group *named, const struct vt_job_indices *who,
+		      const struct vt_model_process_group *state)
 {
 	struct vt_member_set set = { .members = who->data, .n = who->n };
 	char count[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
 	vt_format_count(count, who->n);
-	vt_job_add_set(job, &set, (size_t)vt_text_group_ranks_columns(line) - strlen(count) - 4, &text);
+	vt_job_add_set(job, &set, (size_t)vt_text_group_ranks_columns(line) - strlen(count) - 4,
+		       &text);
 	vt_str_addf(&text, " [%s]", count);
 	vt_text_group_row(line, named, vt_str_get(&text), state);
 	line->buf.failed |= text.failed;
@@ -59,11 +64,13 @@ static void print_more(struct vt_line *line, size_t n, const char *of_what)
 	char count[VT_NUM_MAX];
 
 	vt_line_pad(line, 2);
-	vt_line_addf(line, VT_DIM, "%s %s more %s in the JSON report", line->ascii ? "..." : "…", vt_format_count(count, n), of_what);
+	vt_line_addf(line, VT_DIM, "%s %s more %s in the JSON report", line->ascii ? "..." : "…",
+		     vt_format_count(count, n), of_what);
 	vt_line_end(line);
 }
 
-static void print_reason(struct vt_line *line, const struct vt_job *job, const struct vt_job_indices *who, const char *why)
+static void print_reason(struct vt_line *line, const struct vt_job *job,
+			 const struct vt_job_indices *who, const char *why)
 {
 	struct vt_member_set set = { .members = who->data, .n = who->n };
 	struct vt_str text = { 0 };
@@ -76,7 +83,8 @@ static void print_reason(struct vt_line *line, const struct vt_job *job, const s
 	vt_str_deinit(&text);
 }
 
-static void print_group(struct vt_line *line, const struct vt_job *job, const struct vt_job_process_group *group)
+static void print_group(struct vt_line *line, const struct vt_job *job,
+			const struct vt_job_process_group *group)
 {
 	struct vt_job_indices equal = { 0 };
 	size_t rows = 0, left = 0;
@@ -85,7 +93,8 @@ static void print_group(struct vt_line *line, const struct vt_job *job, const st
 		if (!gather_equal(line, group, i, &equal))
 			continue;
 		if (rows < MAX_ROWS)
-			print_row(line, job, rows ? NULL : group->any, &equal, group->members.data[i].state);
+			print_row(line, job, rows ? NULL : group->any, &equal,
+				  group->members.data[i].state);
 		else
 			left += equal.n;
 		rows++;

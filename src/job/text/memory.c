@@ -15,7 +15,8 @@
 /* ---- devices ---- */
 
 /* "rank 3 48.0 GiB" */
-static void add_holder(const struct vt_job *job, const struct vt_job_device *d, size_t holder, struct vt_str *text)
+static void add_holder(const struct vt_job *job, const struct vt_job_device *d, size_t holder,
+		       struct vt_str *text)
 {
 	uint32_t index = d->holders.members[holder];
 	const struct vt_member *m = &job->members.data[index];
@@ -27,7 +28,8 @@ static void add_holder(const struct vt_job *job, const struct vt_job_device *d, 
 		vt_str_add(text, "rank ");
 	vt_job_add_set(job, &set, 40, text);
 	if ((m->label.role == VT_ROLE_OTHER || !m->label.in_job) && *m->label.name)
-		vt_str_addf(text, " (%.32s%s)", m->label.name, m->label.in_job ? "" : ", outside the job");
+		vt_str_addf(text, " (%.32s%s)", m->label.name,
+			    m->label.in_job ? "" : ", outside the job");
 	vt_str_addf(text, " %s", memory->known ? vt_format_size(size, memory->reserved) : "?");
 }
 
@@ -35,10 +37,12 @@ static void print_size(struct vt_line *line, bool known, uint64_t bytes)
 {
 	char size[VT_NUM_MAX];
 
-	vt_line_right(line, known ? VT_PLAIN : VT_DIM, known ? vt_format_size(size, bytes) : "?", 11);
+	vt_line_right(line, known ? VT_PLAIN : VT_DIM, known ? vt_format_size(size, bytes) : "?",
+		      11);
 }
 
-static void print_device(struct vt_line *line, const struct vt_job *job, const struct vt_job_device *d)
+static void print_device(struct vt_line *line, const struct vt_job *job,
+			 const struct vt_job_device *d)
 {
 	struct vt_str text = { 0 };
 
@@ -127,7 +131,10 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 	}
 	if (is_any_assumed(job)) {
 		vt_line_pad(line, 2);
-		vt_line_wrap(line, VT_DIM, "Ranks call them by these numbers; --inject tells whether they are the same devices.", 4, 2);
+		vt_line_wrap(
+			line, VT_DIM,
+			"Ranks call them by these numbers; --inject tells whether they are the same devices.",
+			4, 2);
 	}
 }
 
@@ -168,7 +175,8 @@ static int compare_amounts(const void *pa, const void *pb)
 }
 
 /* Fills the bytes of ranks whose memory is known, ascending; returns their number. */
-static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_job_memory *m), struct amount *amounts)
+static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_job_memory *m),
+		     struct amount *amounts)
 {
 	size_t n = 0;
 
@@ -177,7 +185,8 @@ static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_jo
 		bool known = false;
 
 		amounts[n] = (struct amount){ .member = (uint32_t)i };
-		for (size_t k = 0; k < m->memory.n && m->label.role == VT_ROLE_RANK && m->label.in_job; k++) {
+		for (size_t k = 0;
+		     k < m->memory.n && m->label.role == VT_ROLE_RANK && m->label.in_job; k++) {
 			known |= m->memory.data[k].known;
 			amounts[n].bytes += m->memory.data[k].known ? of(&m->memory.data[k]) : 0;
 		}
@@ -188,7 +197,8 @@ static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_jo
 	return n;
 }
 
-static void print_amount(struct vt_line *line, const struct vt_job *job, const struct amount *amount, int column)
+static void print_amount(struct vt_line *line, const struct vt_job *job,
+			 const struct amount *amount, int column)
 {
 	struct vt_member_set set = { .members = (uint32_t *)&amount->member, .n = 1 };
 	struct vt_str text = { 0 };
@@ -210,7 +220,8 @@ void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job)
 
 	line->buf.failed |= !amounts;
 	if (n > 1)
-		vt_text_title(line, "PyTorch's; in brackets which rank", "Memory of %zu ranks: least, median, most", n);
+		vt_text_title(line, "PyTorch's; in brackets which rank",
+			      "Memory of %zu ranks: least, median, most", n);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && n > 1; i++) {
 		gather(job, kinds[i].of, amounts);
 		vt_line_pad(line, 2);

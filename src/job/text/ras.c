@@ -18,7 +18,8 @@ static size_t count_about(const struct vt_ras *ras, bool ill)
 	size_t n = 0;
 
 	for (size_t i = 0; i < ras->groups.n; i++)
-		n += (ras->groups.data[i].about != VT_RAS_COUNT && ras->groups.data[i].about != VT_RAS_STATUS) == ill;
+		n += (ras->groups.data[i].about != VT_RAS_COUNT &&
+		      ras->groups.data[i].about != VT_RAS_STATUS) == ill;
 	return n;
 }
 
@@ -40,7 +41,8 @@ static void add_findings(const struct vt_ras *ras, struct vt_str *text)
 	else if (!ill && !differ)
 		vt_str_add(text, "; all ranks answer, without errors, and have launched the same");
 	else if (!ill)
-		vt_str_addf(text, "; all ranks answer, without errors%s", goes_on(ras) ? ", and launch more" : "");
+		vt_str_addf(text, "; all ranks answer, without errors%s",
+			    goes_on(ras) ? ", and launch more" : "");
 }
 
 static void print_answer(struct vt_line *line, const struct vt_ras *ras)
@@ -48,8 +50,9 @@ static void print_answer(struct vt_line *line, const struct vt_ras *ras)
 	struct vt_str text = { 0 };
 	char count[VT_NUM_MAX];
 
-	vt_str_addf(&text, "%s%.40s%spid %d on %.64s: %s communicator%s", *ras->version ? "NCCL " : "", ras->version,
-		    *ras->version ? ", " : "", (int)ras->pid, ras->host, vt_format_count(count, ras->communicators),
+	vt_str_addf(&text, "%s%.40s%spid %d on %.64s: %s communicator%s",
+		    *ras->version ? "NCCL " : "", ras->version, *ras->version ? ", " : "",
+		    (int)ras->pid, ras->host, vt_format_count(count, ras->communicators),
 		    ras->communicators == 1 ? "" : "s");
 	add_findings(ras, &text);
 	if (ras->file)
@@ -75,7 +78,8 @@ void vt_text_job_ras(struct vt_line *line, const struct vt_job *job)
 		print_answer(line, &job->ras.data[i]);
 	if (job->ras.n > MAX_ANSWERS) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, job->ras.n - MAX_ANSWERS));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+			     vt_format_count(count, job->ras.n - MAX_ANSWERS));
 		vt_line_end(line);
 	}
 }

@@ -13,13 +13,13 @@
 #include "job/text/text.h"
 
 #define MAX_VERDICT_LINES 4
-#define MAX_OUTLIERS 4 /* groups with their stacks */
-#define MAX_FRAMES 14 /* of each */
-#define MAX_INNER 4 /* native ones among them */
-#define LAST_FRAMES 2 /* of a node that are always shown */
-#define MAX_NODES 24 /* of each tree */
+#define MAX_OUTLIERS 4   /* groups with their stacks */
+#define MAX_FRAMES 14    /* of each */
+#define MAX_INNER 4      /* native ones among them */
+#define LAST_FRAMES 2    /* of a node that are always shown */
+#define MAX_NODES 24     /* of each tree */
 #define MAX_NODE_LINES 8 /* what its threads do is at its end */
-#define MAX_UNREAD 8 /* reasons */
+#define MAX_UNREAD 8     /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
 
@@ -31,7 +31,8 @@ static size_t count_hosts(struct vt_line *line, const struct vt_job *job)
 	size_t n;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		line->buf.failed |= !vt_map_put(&hosts, (uintptr_t)job->members.data[i].label.host, 0);
+		line->buf.failed |=
+			!vt_map_put(&hosts, (uintptr_t)job->members.data[i].label.host, 0);
 	n = hosts.n;
 	vt_map_deinit(&hosts);
 	return n;
@@ -42,7 +43,8 @@ static size_t count_role(const struct vt_job *job, enum vt_role role)
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->members.n; i++)
-		n += job->members.data[i].label.role == role && job->members.data[i].label.in_job && !job->members.data[i].core;
+		n += job->members.data[i].label.role == role && job->members.data[i].label.in_job &&
+		     !job->members.data[i].core;
 	return n;
 }
 
@@ -63,7 +65,8 @@ static bool is_one_job(const struct vt_job *job)
 	for (size_t i = 1; i < job->members.n && first->role == VT_ROLE_RANK; i++) {
 		const struct vt_label *label = &job->members.data[i].label;
 
-		if (label->role == VT_ROLE_RANK && label->in_job && strcmp(first->job, label->job) != 0)
+		if (label->role == VT_ROLE_RANK && label->in_job &&
+		    strcmp(first->job, label->job) != 0)
 			return false;
 	}
 	return true;
@@ -84,7 +87,8 @@ static void add_count(struct vt_str *text, size_t n, const char *one, const char
 	char number[VT_NUM_MAX];
 
 	if (n)
-		vt_str_addf(text, "%s%s %s", text->n ? SEPARATOR : "", vt_format_count(number, n), n == 1 ? one : many);
+		vt_str_addf(text, "%s%s %s", text->n ? SEPARATOR : "", vt_format_count(number, n),
+			    n == 1 ? one : many);
 }
 
 /* Without the program's directory: it is usually Python's, and takes the room of the script. */
@@ -122,14 +126,16 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 		vt_str_addf(&text, " of %s", vt_format_count(ms, (uint64_t)first->world_size));
 	add_count(&text, count_cores(job), "core", "cores");
 	add_count(&text, count_role(job, VT_ROLE_LOADER), "loader worker", "loader workers");
-	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer", "checkpoint writers");
+	add_count(&text, count_role(job, VT_ROLE_CHECKPOINT), "checkpoint writer",
+		  "checkpoint writers");
 	add_count(&text, count_role(job, VT_ROLE_LAUNCHER), "launcher", "launchers");
 	add_count(&text, count_role(job, VT_ROLE_OTHER), "other process", "other processes");
-	add_count(&text, count_outside(job), "process outside the job", "processes outside the job");
+	add_count(&text, count_outside(job), "process outside the job",
+		  "processes outside the job");
 	add_count(&text, hosts, "host", "hosts");
 	if (job->skew_ms >= 0 && job->members.n > 1)
-		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s", vt_format_ms(ms, job->skew_ms),
-			    hosts > 1 ? " on each" : "");
+		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s",
+			    vt_format_ms(ms, job->skew_ms), hosts > 1 ? " on each" : "");
 	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -153,14 +159,16 @@ static void print_verdicts(struct vt_line *line, const struct vt_job *job)
 /* "train_step train.py:88", "at::native::add libtorch_cpu.so" */
 static void add_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii)
 {
-	const char *where = f->file ? f->file : f->module, *slash = where ? strrchr(where, '/') : NULL;
+	const char *where = f->file ? f->file : f->module,
+		   *slash = where ? strrchr(where, '/') : NULL;
 
 	if (!f->function)
 		vt_str_add(text, "??");
 	else if (f->kind == VT_FRAME_PYTHON)
 		vt_str_add(text, f->function);
 	else
-		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"), ascii ? "..." : "…");
+		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"),
+				  ascii ? "..." : "…");
 	if (where)
 		vt_str_addf(text, " %s", slash ? slash + 1 : where);
 	if (f->file && f->line > 0)
@@ -168,7 +176,8 @@ static void add_frame(struct vt_str *text, const struct vt_job_frame *f, bool as
 }
 
 /* The frames of a stack to show, as indices, innermost first. Returns their number. */
-static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack *stack, size_t chosen[MAX_FRAMES])
+static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack *stack,
+			    size_t chosen[MAX_FRAMES])
 {
 	size_t n = 0, native = 0;
 	bool python = false;
@@ -177,14 +186,16 @@ static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack 
 		const struct vt_job_frame *f = &job->frames.data[stack->frames[i]];
 
 		python |= f->kind == VT_FRAME_PYTHON;
-		if (f->kind == VT_FRAME_NATIVE && stack->has_python && (python || !f->function || native++ >= MAX_INNER))
+		if (f->kind == VT_FRAME_NATIVE && stack->has_python &&
+		    (python || !f->function || native++ >= MAX_INNER))
 			continue;
 		chosen[n++] = i;
 	}
 	return n;
 }
 
-static void print_stack(struct vt_line *line, const struct vt_job *job, const struct vt_job_stack *stack)
+static void print_stack(struct vt_line *line, const struct vt_job *job,
+			const struct vt_job_stack *stack)
 {
 	size_t chosen[MAX_FRAMES], n = choose_frames(job, stack, chosen);
 	int function_columns = line->columns * 3 / 7;
@@ -196,11 +207,12 @@ static void print_stack(struct vt_line *line, const struct vt_job *job, const st
 
 		vt_line_pad(line, 6);
 		vt_str_clear(&name);
-		add_frame(&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function }, line->ascii);
+		add_frame(&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function },
+			  line->ascii);
 		vt_line_cell(line,
-			     f->program	   ? VT_BOLD
-			     : f->function ? VT_PLAIN
-					   : VT_DIM,
+			     f->program  ? VT_BOLD :
+			     f->function ? VT_PLAIN :
+					   VT_DIM,
 			     vt_str_get(&name), function_columns, VT_CUT_START);
 		vt_line_pad(line, 6 + function_columns + 2);
 		vt_str_clear(&name);
@@ -217,7 +229,8 @@ static void print_stack(struct vt_line *line, const struct vt_job *job, const st
 /* ---- outliers ---- */
 
 /* "3 [1]", in so many columns at most. */
-static void add_set(const struct vt_job *job, const struct vt_member_set *set, int columns, struct vt_str *text)
+static void add_set(const struct vt_job *job, const struct vt_member_set *set, int columns,
+		    struct vt_str *text)
 {
 	char count[VT_NUM_MAX];
 
@@ -226,13 +239,15 @@ static void add_set(const struct vt_job *job, const struct vt_member_set *set, i
 }
 
 /* The members that do the same as this one, which must be the first of them; otherwise false. */
-static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t first, struct vt_job_indices *same)
+static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t first,
+			struct vt_job_indices *same)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(job, &job->members.data[first]);
 
 	same->n = 0;
 	for (size_t i = 0; i < job->members.n; i++) {
-		if (!job->members.data[i].outlier || vt_job_telling_doing(job, &job->members.data[i]) != doing)
+		if (!job->members.data[i].outlier ||
+		    vt_job_telling_doing(job, &job->members.data[i]) != doing)
 			continue;
 		if (i < first && doing)
 			return false;
@@ -244,7 +259,8 @@ static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t f
 	return doing && same->n;
 }
 
-static void print_outlier(struct vt_line *line, const struct vt_job *job, const struct vt_job_indices *same)
+static void print_outlier(struct vt_line *line, const struct vt_job *job,
+			  const struct vt_job_indices *same)
 {
 	const struct vt_member *m = &job->members.data[same->data[0]];
 	const struct vt_job_doing *doing = vt_job_telling_doing(job, m);
@@ -255,7 +271,8 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job, const 
 	add_set(job, &set, line->columns / 3, &text);
 	vt_line_add(line, VT_WARN, vt_str_get(&text));
 	vt_str_clear(&text);
-	vt_str_addf(&text, "  pid %d on %.64s, thread %s: ", (int)m->label.pid, m->label.host, doing->name);
+	vt_str_addf(&text, "  pid %d on %.64s, thread %s: ", (int)m->label.pid, m->label.host,
+		    doing->name);
 	vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_SHARED, &text);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	print_stack(line, job, &job->stacks.data[doing->stack]);
@@ -297,8 +314,8 @@ static void print_section(struct vt_line *line, const struct vt_job_node *node)
 		[VT_ROLE_OTHER] = "Other processes",
 	};
 
-	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s", names[node->role],
-		      node->of_main ? "main threads" : "other threads");
+	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s",
+		      names[node->role], node->of_main ? "main threads" : "other threads");
 }
 
 /*
@@ -307,10 +324,12 @@ static void print_section(struct vt_line *line, const struct vt_job_node *node)
  */
 static bool is_shown(const struct vt_job *job, const struct vt_job_node *node, size_t i)
 {
-	return i + LAST_FRAMES >= node->n_frames || i == 0 || job->frames.data[node->frames[i]].program;
+	return i + LAST_FRAMES >= node->n_frames || i == 0 ||
+	       job->frames.data[node->frames[i]].program;
 }
 
-static void add_chain(struct vt_str *text, const struct vt_job *job, const struct vt_job_node *node, bool ascii)
+static void add_chain(struct vt_str *text, const struct vt_job *job, const struct vt_job_node *node,
+		      bool ascii)
 {
 	bool left_out = false;
 
@@ -325,10 +344,11 @@ static void add_chain(struct vt_str *text, const struct vt_job *job, const struc
 	}
 }
 
-static void print_node(struct vt_line *line, const struct vt_job *job, const struct vt_job_node *node)
+static void print_node(struct vt_line *line, const struct vt_job *job,
+		       const struct vt_job_node *node)
 {
-	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8), sets = line->columns / 5 > 20 ? line->columns / 5 : 20,
-	    column = indent + sets;
+	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8),
+	    sets = line->columns / 5 > 20 ? line->columns / 5 : 20, column = indent + sets;
 	struct vt_str text = { 0 };
 	char count[VT_NUM_MAX];
 
@@ -341,7 +361,9 @@ static void print_node(struct vt_line *line, const struct vt_job *job, const str
 		vt_str_addf(&text, "%s%s", node->n_frames ? ": " : "", node->does);
 	if (node->does && node->threads > node->members.n)
 		vt_str_addf(&text, " (%s threads)", vt_format_count(count, node->threads));
-	vt_line_pad(line, vt_line_room(line) < line->columns - column ? line->columns - vt_line_room(line) + 2 : column);
+	vt_line_pad(line, vt_line_room(line) < line->columns - column ?
+				  line->columns - vt_line_room(line) + 2 :
+				  column);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), column, MAX_NODE_LINES);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -358,7 +380,8 @@ static void print_tree(struct vt_line *line, const struct vt_job *job)
 				print_node(line, job, &job->tree.data[end]);
 		if (end - i > MAX_NODES) {
 			vt_line_pad(line, 2);
-			vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, end - i - MAX_NODES));
+			vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+				     vt_format_count(count, end - i - MAX_NODES));
 			vt_line_end(line);
 		}
 	}
@@ -385,7 +408,8 @@ static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt
 	if (same->n == 1 && (rank || (m->label.role == VT_ROLE_LOADER && m->label.in_job)))
 		vt_str_addf(&text, ", pid %d on %.64s", (int)m->label.pid, m->label.host);
 	vt_str_addf(&text, ": %s", why_unread(m));
-	vt_line_add(line, level == VT_NOTHING ? VT_WARN : VT_PLAIN, level == VT_NOTHING ? "!" : "·");
+	vt_line_add(line, level == VT_NOTHING ? VT_WARN : VT_PLAIN,
+		    level == VT_NOTHING ? "!" : "·");
 	vt_line_pad(line, 2);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	line->buf.failed |= text.failed;
@@ -438,7 +462,8 @@ static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_
 	}
 	if (reasons.more) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, reasons.more));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+			     vt_format_count(count, reasons.more));
 		vt_line_end(line);
 	}
 	line->buf.failed |= reasons.failed;
@@ -448,7 +473,8 @@ static void print_level(struct vt_line *line, const struct vt_job *job, enum vt_
 static bool is_said_before(const struct vt_job *job, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (job->diags.data[k].level == job->diags.data[i].level && !strcmp(job->diags.data[k].text, job->diags.data[i].text))
+		if (job->diags.data[k].level == job->diags.data[i].level &&
+		    !strcmp(job->diags.data[k].text, job->diags.data[i].text))
 			return true;
 	return false;
 }
@@ -471,7 +497,8 @@ static void print_diags(struct vt_line *line, const struct vt_job *job, enum vt_
 	}
 	if (more) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "… %s more in the JSON report", vt_format_count(count, more));
+		vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
+			     vt_format_count(count, more));
 		vt_line_end(line);
 	}
 }
@@ -485,7 +512,8 @@ static size_t count_missing_parts(const struct vt_job *job)
 	return n;
 }
 
-static void print_completeness(struct vt_line *line, const struct vt_job *job, size_t nothing, size_t partial, size_t parts)
+static void print_completeness(struct vt_line *line, const struct vt_job *job, size_t nothing,
+			       size_t partial, size_t parts)
 {
 	struct vt_str text = { 0 };
 
@@ -496,9 +524,14 @@ static void print_completeness(struct vt_line *line, const struct vt_job *job, s
 	else if (!nothing && !partial)
 		vt_str_add(&text, "Partial: some parts are missing.");
 	else
-		vt_str_addf(&text, "Partial: of %zu processes %zu could not be read, and %zu not in full%s.", job->members.n, nothing,
-			    partial, parts ? "; nor are all parts there" : "");
-	vt_line_wrap(line, job->completeness == VT_COMPLETE ? VT_PLAIN : job->completeness == VT_NOTHING ? VT_ALARM : VT_WARN,
+		vt_str_addf(
+			&text,
+			"Partial: of %zu processes %zu could not be read, and %zu not in full%s.",
+			job->members.n, nothing, partial, parts ? "; nor are all parts there" : "");
+	vt_line_wrap(line,
+		     job->completeness == VT_COMPLETE ? VT_PLAIN :
+		     job->completeness == VT_NOTHING  ? VT_ALARM :
+							VT_WARN,
 		     vt_str_get(&text), 0, 2);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -506,10 +539,12 @@ static void print_completeness(struct vt_line *line, const struct vt_job *job, s
 
 static void print_end(struct vt_line *line, const struct vt_job *job)
 {
-	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL), parts = count_missing_parts(job);
+	size_t nothing = count_complete(job, VT_NOTHING), partial = count_complete(job, VT_PARTIAL),
+	       parts = count_missing_parts(job);
 
 	if (nothing || partial || job->diags.n)
-		vt_text_title(line, NULL, "%s", nothing || partial || parts ? "Not read, or not all of it" : "Notes");
+		vt_text_title(line, NULL, "%s",
+			      nothing || partial || parts ? "Not read, or not all of it" : "Notes");
 	print_level(line, job, VT_NOTHING);
 	print_level(line, job, VT_PARTIAL);
 	print_diags(line, job, VT_DIAG_MISSING);
@@ -518,7 +553,8 @@ static void print_end(struct vt_line *line, const struct vt_job *job)
 	print_completeness(line, job, nothing, partial, parts);
 }
 
-struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_options *options,
+				   FILE *out)
 {
 	const struct vt_job *job = what;
 	struct vt_line line;

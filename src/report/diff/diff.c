@@ -31,15 +31,17 @@ struct work {
 	const struct vt_model *models[SIDES];
 	struct vt_map sites, traces, groups;
 	uint64_t *frame_hashes[SIDES]; /* of each of model.trace_frames */
-	size_t *traces_of[SIDES];      /* of each of model.traces: index in diff.traces, or VT_NO_TRACE */
+	/* of each of model.traces: index in diff.traces, or VT_NO_TRACE */
+	size_t *traces_of[SIDES];
 	bool nomem;
 };
 
 const char *vt_diff_part_name(enum vt_diff_part part)
 {
 	static const char *const names[VT_N_DIFF_PARTS] = {
-		[VT_DIFF_ALLOCATED] = "allocated", [VT_DIFF_AWAITING] = "awaiting_free", [VT_DIFF_CACHED] = "cached",
-		[VT_DIFF_OTHER] = "everything_else", [VT_DIFF_FREE] = "free",
+		[VT_DIFF_ALLOCATED] = "allocated", [VT_DIFF_AWAITING] = "awaiting_free",
+		[VT_DIFF_CACHED] = "cached",       [VT_DIFF_OTHER] = "everything_else",
+		[VT_DIFF_FREE] = "free",
 	};
 
 	return names[part];
@@ -48,16 +50,19 @@ const char *vt_diff_part_name(enum vt_diff_part part)
 const char *vt_diff_sites_name(enum vt_diff_sites compared)
 {
 	static const char *const names[] = {
-		[VT_DIFF_SITES_COMPARED] = "compared", [VT_DIFF_SITES_NEITHER] = "not-recorded",
-		[VT_DIFF_SITES_AFTER] = "recorded-after-only", [VT_DIFF_SITES_BEFORE] = "recorded-before-only",
+		[VT_DIFF_SITES_COMPARED] = "compared",
+		[VT_DIFF_SITES_NEITHER] = "not-recorded",
+		[VT_DIFF_SITES_AFTER] = "recorded-after-only",
+		[VT_DIFF_SITES_BEFORE] = "recorded-before-only",
 		[VT_DIFF_SITES_INEXACT] = "inexact",
 	};
 
 	return names[compared];
 }
 
-__attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_diag_level level, enum vt_stage stage,
-							 const char *code, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static void note(struct work *w, enum vt_diag_level level,
+						       enum vt_stage stage, const char *code,
+						       const char *format, ...)
 {
 	struct vt_diag *diag = vt_vec_append(&w->diff->notes);
 	va_list args;
@@ -99,7 +104,8 @@ static const struct vt_model_allocator *find_allocator(const struct vt_model *mo
 static bool objects_differ(const struct vt_model *a, const struct vt_model *b)
 {
 	for (size_t i = 0; i < a->allocators.n; i++) {
-		const struct vt_model_allocator *theirs = find_allocator(b, a->allocators.data[i].device);
+		const struct vt_model_allocator *theirs =
+			find_allocator(b, a->allocators.data[i].device);
 		uint64_t ours = a->allocators.data[i].result.allocator;
 
 		if (theirs && ours && theirs->result.allocator && ours != theirs->result.allocator)
@@ -111,9 +117,11 @@ static bool objects_differ(const struct vt_model *a, const struct vt_model *b)
 static bool devices_differ(const struct vt_model *a, const struct vt_model *b)
 {
 	for (size_t i = 0; i < a->devices.n; i++) {
-		const struct vt_model_device *ours = &a->devices.data[i], *theirs = vt_model_device(b, ours->ordinal);
+		const struct vt_model_device *ours = &a->devices.data[i],
+					     *theirs = vt_model_device(b, ours->ordinal);
 
-		if (theirs && ours->have_uuid && theirs->have_uuid && memcmp(ours->uuid, theirs->uuid, sizeof(ours->uuid)) != 0)
+		if (theirs && ours->have_uuid && theirs->have_uuid &&
+		    memcmp(ours->uuid, theirs->uuid, sizeof(ours->uuid)) != 0)
 			return true;
 	}
 	return false;
@@ -126,13 +134,15 @@ static const char *why_other(const struct vt_model *a, const struct vt_model *b)
 
 	if (p->pid != q->pid)
 		return "the process ids differ";
-	if (p->rank >= 0 && q->rank >= 0 && p->rank != q->rank) /* a core may lack the environment */
+	/* a core may lack the environment */
+	if (p->rank >= 0 && q->rank >= 0 && p->rank != q->rank)
 		return "the ranks differ";
 	if (differ(p->exe, q->exe) || differ(p->cmdline, q->cmdline))
 		return "the commands differ";
 	if (differ(p->container, q->container))
 		return "the containers differ";
-	if (uptimes && fabs(seconds_of(&a->when) - p->uptime_s - (seconds_of(&b->when) - q->uptime_s)) > SAME_START_S)
+	if (uptimes && fabs(seconds_of(&a->when) - p->uptime_s -
+			    (seconds_of(&b->when) - q->uptime_s)) > SAME_START_S)
 		return "they began at different times";
 	if (objects_differ(a, b))
 		return "their allocators are at different addresses";
@@ -143,9 +153,11 @@ static const char *why_other(const struct vt_model *a, const struct vt_model *b)
 
 /* ---- devices ---- */
 
-static void set_part(struct vt_diff_device *d, enum vt_diff_part part, enum side side, uint64_t bytes, uint64_t blocks)
+static void set_part(struct vt_diff_device *d, enum vt_diff_part part, enum side side,
+		     uint64_t bytes, uint64_t blocks)
 {
-	struct vt_model_amount *amount = side == BEFORE ? &d->parts[part].before : &d->parts[part].after;
+	struct vt_model_amount *amount = side == BEFORE ? &d->parts[part].before :
+							  &d->parts[part].after;
 
 	*amount = (struct vt_model_amount){ bytes, blocks };
 }
@@ -158,17 +170,20 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 
 	for (enum side side = 0; side < SIDES; side++) {
 		const struct vt_model_device *device = vt_model_device(w->models[side], d->ordinal);
-		const struct vt_model_allocator *a = allocators[side] = find_allocator(w->models[side], d->ordinal);
+		const struct vt_model_allocator *a = allocators[side] =
+			find_allocator(w->models[side], d->ordinal);
 
 		/* None before and one after: the process began to use the device. */
 		bool exact = a && a->exact;
 
 		inexact |= a && !a->exact;
-		known[side][VT_DIFF_ALLOCATED] = known[side][VT_DIFF_AWAITING] = known[side][VT_DIFF_CACHED] = exact || !a;
+		known[side][VT_DIFF_ALLOCATED] = known[side][VT_DIFF_AWAITING] =
+			known[side][VT_DIFF_CACHED] = exact || !a;
 		known[side][VT_DIFF_OTHER] = exact && a->other_known;
 		known[side][VT_DIFF_FREE] = device && device->have_memory;
 		if (exact) {
-			set_part(d, VT_DIFF_ALLOCATED, side, a->allocated_bytes, a->allocated_blocks);
+			set_part(d, VT_DIFF_ALLOCATED, side, a->allocated_bytes,
+				 a->allocated_blocks);
 			set_part(d, VT_DIFF_AWAITING, side, a->awaiting_bytes, a->awaiting_blocks);
 			set_part(d, VT_DIFF_CACHED, side, a->cached_bytes, a->cached_blocks);
 			set_part(d, VT_DIFF_OTHER, side, a->other_bytes, 0);
@@ -180,12 +195,15 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 	for (int i = 0; i < VT_N_DIFF_PARTS; i++)
 		d->known[i] = known[BEFORE][i] && known[AFTER][i];
 	if (!allocators[BEFORE] && !allocators[AFTER])
-		d->known[VT_DIFF_ALLOCATED] = d->known[VT_DIFF_AWAITING] = d->known[VT_DIFF_CACHED] = false;
+		d->known[VT_DIFF_ALLOCATED] = d->known[VT_DIFF_AWAITING] =
+			d->known[VT_DIFF_CACHED] = false;
 	if (inexact)
 		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "inexact",
-		     "GPU %d: what PyTorch has there is not compared: its blocks are not exact in %s", d->ordinal,
+		     "GPU %d: what PyTorch has there is not compared: its blocks are not exact in %s",
+		     d->ordinal,
 		     allocators[BEFORE] && !allocators[BEFORE]->exact ?
-			     allocators[AFTER] && !allocators[AFTER]->exact ? "either" : "the first" :
+			     allocators[AFTER] && !allocators[AFTER]->exact ? "either" :
+									      "the first" :
 			     "the second");
 }
 
@@ -214,7 +232,8 @@ static void add_device(struct work *w, int ordinal)
 
 static int compare_devices(const void *a, const void *b)
 {
-	return ((const struct vt_diff_device *)a)->ordinal - ((const struct vt_diff_device *)b)->ordinal;
+	return ((const struct vt_diff_device *)a)->ordinal -
+	       ((const struct vt_diff_device *)b)->ordinal;
 }
 
 static void compare_all_devices(struct work *w)
@@ -227,7 +246,8 @@ static void compare_all_devices(struct work *w)
 				add_device(w, w->models[side]->devices.data[i].ordinal);
 	}
 	if (w->diff->devices.n > 1)
-		qsort(w->diff->devices.data, w->diff->devices.n, sizeof(*w->diff->devices.data), compare_devices);
+		qsort(w->diff->devices.data, w->diff->devices.n, sizeof(*w->diff->devices.data),
+		      compare_devices);
 }
 
 /* ---- sites ---- */
@@ -267,21 +287,26 @@ static struct vt_diff_site *site_of(struct work *w, const struct vt_model_frame 
 		w->nomem = true;
 		return NULL;
 	}
-	*added = (struct vt_diff_site){ .title = title, .ages = VT_NO_AGES, .first_trace = VT_NO_TRACE };
+	*added = (struct vt_diff_site){ .title = title,
+					.ages = VT_NO_AGES,
+					.first_trace = VT_NO_TRACE };
 	return added;
 }
 
-static bool same_trace(const struct vt_diff_trace *a, const struct vt_model *model, const struct vt_model_trace *b)
+static bool same_trace(const struct vt_diff_trace *a, const struct vt_model *model,
+		       const struct vt_model_trace *b)
 {
 	if (a->trace->n_frames != b->n_frames || a->trace->source != b->source)
 		return false;
 	for (size_t i = 0; i < b->n_frames; i++)
-		if (!vt_place_equal(&a->model->trace_frames[a->trace->frames[i]], &model->trace_frames[b->frames[i]]))
+		if (!vt_place_equal(&a->model->trace_frames[a->trace->frames[i]],
+				    &model->trace_frames[b->frames[i]]))
 			return false;
 	return true;
 }
 
-static uint64_t hash_trace(const struct work *w, enum side side, const struct vt_model_trace *t, size_t site)
+static uint64_t hash_trace(const struct work *w, enum side side, const struct vt_model_trace *t,
+			   size_t site)
 {
 	uint64_t hash = site;
 
@@ -290,7 +315,8 @@ static uint64_t hash_trace(const struct work *w, enum side side, const struct vt
 	return hash;
 }
 
-static struct vt_diff_trace *trace_of(struct work *w, enum side side, const struct vt_model_trace *t, size_t site)
+static struct vt_diff_trace *trace_of(struct work *w, enum side side,
+				      const struct vt_model_trace *t, size_t site)
 {
 	struct vt_diff *diff = w->diff;
 	uint64_t hash = hash_trace(w, side, t, site);
@@ -331,7 +357,8 @@ static void add_sites(struct work *w, enum side side)
 			vt_add_ages(&site->ages, &from->ages);
 		}
 		add(&site->amount, side, from->bytes, from->blocks);
-		for (size_t t = from->first_trace; t != VT_NO_TRACE; t = model->traces.data[t].next_in_site) {
+		for (size_t t = from->first_trace; t != VT_NO_TRACE;
+		     t = model->traces.data[t].next_in_site) {
 			const struct vt_model_trace *trace = &model->traces.data[t];
 			struct vt_diff_trace *added = trace_of(w, side, trace, number);
 
@@ -343,9 +370,9 @@ static void add_sites(struct work *w, enum side side)
 	}
 }
 
-#define COMPARE(x, y)                          \
-	do {                                   \
-		if ((x) != (y))                \
+#define COMPARE(x, y)                              \
+	do {                                       \
+		if ((x) != (y))                    \
 			return (x) < (y) ? -1 : 1; \
 	} while (0)
 
@@ -425,10 +452,13 @@ static enum vt_diff_sites judge_sites(const struct work *w)
 		return after ? VT_DIFF_SITES_AFTER : VT_DIFF_SITES_BEFORE;
 	/* An allocator that is exact in neither counts in no total. */
 	for (size_t i = 0; i < w->diff->devices.n; i++) {
-		const struct vt_model_allocator *a = find_allocator(w->models[BEFORE], w->diff->devices.data[i].ordinal);
-		const struct vt_model_allocator *b = find_allocator(w->models[AFTER], w->diff->devices.data[i].ordinal);
+		const struct vt_model_allocator *a =
+			find_allocator(w->models[BEFORE], w->diff->devices.data[i].ordinal);
+		const struct vt_model_allocator *b =
+			find_allocator(w->models[AFTER], w->diff->devices.data[i].ordinal);
 
-		if ((a && b && a->exact != b->exact) || (!a && b && !b->exact) || (!b && a && !a->exact))
+		if ((a && b && a->exact != b->exact) || (!a && b && !b->exact) ||
+		    (!b && a && !a->exact))
 			return VT_DIFF_SITES_INEXACT;
 	}
 	return VT_DIFF_SITES_COMPARED;
@@ -439,7 +469,9 @@ static double recorder_start(const struct vt_model *model)
 {
 	const struct vt_model_recorder *r = &model->recorder;
 
-	return r->on_ns && !r->since_last ? seconds_of(&model->when) - (double)r->on_ns / (double)VT_NS_PER_S : 0;
+	return r->on_ns && !r->since_last ?
+		       seconds_of(&model->when) - (double)r->on_ns / (double)VT_NS_PER_S :
+		       0;
 }
 
 /* While recording goes on, memory that is older than the recording can only shrink. */
@@ -450,25 +482,29 @@ static bool was_interrupted(const struct work *w)
 
 	if (w->diff->why_other || w->diff->seconds < 0)
 		return false;
-	return unrecorded->after.blocks > unrecorded->before.blocks || (before > 0 && after > before + SAME_START_S);
+	return unrecorded->after.blocks > unrecorded->before.blocks ||
+	       (before > 0 && after > before + SAME_START_S);
 }
 
 /* Blocks that replace blocks older than the recording look like growth. */
 static void say_replaced(struct work *w)
 {
 	const struct vt_diff_amount *unrecorded = &w->diff->untraced[VT_UNTRACED_NOT_RECORDED];
-	int64_t most = w->diff->sites.n ? vt_diff_bytes(&w->diff->sites.data[0].amount) : 0, less = -vt_diff_bytes(unrecorded);
+	int64_t most = w->diff->sites.n ? vt_diff_bytes(&w->diff->sites.data[0].amount) : 0,
+		less = -vt_diff_bytes(unrecorded);
 	char size[VT_NUM_MAX];
 
 	if (!w->diff->why_other && w->diff->seconds >= 0 && most > 0 && less > most / 8)
 		note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "older-replaced",
 		     "%s that were older than the recording, or not recorded, are gone: so much of what places seem to have got may only "
-		     "have taken the place of that", vt_format_size(size, (uint64_t)less));
+		     "have taken the place of that",
+		     vt_format_size(size, (uint64_t)less));
 }
 
 static void say_samples(struct work *w)
 {
-	uint64_t before = w->models[BEFORE]->recorder.sample_now_bytes, after = w->models[AFTER]->recorder.sample_now_bytes;
+	uint64_t before = w->models[BEFORE]->recorder.sample_now_bytes,
+		 after = w->models[AFTER]->recorder.sample_now_bytes;
 
 	if (before != after)
 		note(w, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-samples",
@@ -523,12 +559,14 @@ static void compare_all_sites(struct work *w)
 			w->nomem = true;
 			return;
 		}
-		memset(w->traces_of[side], 0xff, (n + 1) * sizeof(*w->traces_of[side])); /* VT_NO_TRACE */
+		/* VT_NO_TRACE */
+		memset(w->traces_of[side], 0xff, (n + 1) * sizeof(*w->traces_of[side]));
 		if (diff->sites_compared != VT_DIFF_SITES_INEXACT)
 			add_sites(w, side);
 	}
 	for (size_t i = 0; i < VT_N_UNTRACED && diff->sites_compared == VT_DIFF_SITES_COMPARED; i++)
-		diff->untraced[i] = (struct vt_diff_amount){ w->models[BEFORE]->untraced[i], w->models[AFTER]->untraced[i] };
+		diff->untraced[i] = (struct vt_diff_amount){ w->models[BEFORE]->untraced[i],
+							     w->models[AFTER]->untraced[i] };
 }
 
 /* ---- groups ---- */
@@ -536,14 +574,15 @@ static void compare_all_sites(struct work *w)
 static struct vt_diff_group *group_of(struct work *w, const struct vt_model_group *g)
 {
 	struct vt_diff *diff = w->diff;
-	uint64_t hash =
-		(g->stream ^ (uint64_t)g->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^ g->size * UINT64_C(0xc2b2ae3d27d4eb4f);
+	uint64_t hash = (g->stream ^ (uint64_t)g->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^
+			g->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 	struct vt_diff_group *group;
 	const uint64_t *known;
 
 	for (; (known = vt_map_get(&w->groups, hash)) != NULL; hash++) {
 		group = &diff->groups.data[*known];
-		if (group->device == g->device && group->stream == g->stream && group->size == g->size)
+		if (group->device == g->device && group->stream == g->stream &&
+		    group->size == g->size)
 			return group;
 	}
 	group = vt_vec_append(&diff->groups);
@@ -551,7 +590,8 @@ static struct vt_diff_group *group_of(struct work *w, const struct vt_model_grou
 		w->nomem = true;
 		return NULL;
 	}
-	*group = (struct vt_diff_group){ .device = g->device, .stream = g->stream, .size = g->size };
+	*group =
+		(struct vt_diff_group){ .device = g->device, .stream = g->stream, .size = g->size };
 	return group;
 }
 
@@ -586,12 +626,14 @@ static void compare_all_groups(struct work *w)
 		}
 	}
 	if (diff->groups.n > 1)
-		qsort(diff->groups.data, diff->groups.n, sizeof(*diff->groups.data), compare_groups);
+		qsort(diff->groups.data, diff->groups.n, sizeof(*diff->groups.data),
+		      compare_groups);
 }
 
 /* ---- the driver's ---- */
 
-static bool same_driver(const struct vt_model_driver_group *a, const struct vt_model_driver_group *b)
+static bool same_driver(const struct vt_model_driver_group *a,
+			const struct vt_model_driver_group *b)
 {
 	return a->device == b->device && a->kind == b->kind &&
 	       !differ(a->library ? a->library : "?", b->library ? b->library : "?");
@@ -599,7 +641,8 @@ static bool same_driver(const struct vt_model_driver_group *a, const struct vt_m
 
 static int compare_driver(const void *a, const void *b)
 {
-	return compare_amounts(&((const struct vt_diff_driver *)a)->amount, &((const struct vt_diff_driver *)b)->amount);
+	return compare_amounts(&((const struct vt_diff_driver *)a)->amount,
+			       &((const struct vt_diff_driver *)b)->amount);
 }
 
 /* There are only a few libraries, and one group for each. */
@@ -611,7 +654,8 @@ static void compare_all_driver(struct work *w)
 		return;
 	for (enum side side = 0; side < SIDES; side++) {
 		for (size_t i = 0; i < w->models[side]->driver_groups.n; i++) {
-			const struct vt_model_driver_group *group = &w->models[side]->driver_groups.data[i];
+			const struct vt_model_driver_group *group =
+				&w->models[side]->driver_groups.data[i];
 			struct vt_diff_driver *d = NULL;
 
 			for (size_t k = 0; k < diff->driver.n && !d; k++)
@@ -632,7 +676,8 @@ static void compare_all_driver(struct work *w)
 		}
 	}
 	if (diff->driver.n > 1)
-		qsort(diff->driver.data, diff->driver.n, sizeof(*diff->driver.data), compare_driver);
+		qsort(diff->driver.data, diff->driver.n, sizeof(*diff->driver.data),
+		      compare_driver);
 }
 
 /* ---- blocks that are in both ---- */
@@ -641,9 +686,11 @@ static void compare_all_driver(struct work *w)
 static size_t trace_of_block(const struct work *w, enum side side, size_t block)
 {
 	const struct vt_model *model = w->models[side];
-	uint32_t trace = is_recorded(model) ? model->block_traces[block] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+	uint32_t trace = is_recorded(model) ? model->block_traces[block] :
+					      VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 
-	return VT_IS_UNTRACED(trace) ? VT_NO_TRACE - 1 - (UINT32_MAX - trace) : w->traces_of[side][trace];
+	return VT_IS_UNTRACED(trace) ? VT_NO_TRACE - 1 - (UINT32_MAX - trace) :
+				       w->traces_of[side][trace];
 }
 
 enum kept { NEWER, CERTAIN, POSSIBLE };
@@ -663,8 +710,12 @@ static enum kept is_kept(const struct work *w, size_t block)
 	if (w->diff->seconds < 0 || r->since_last)
 		return POSSIBLE;
 	if (record)
-		return (double)record->age_ns / (double)VT_NS_PER_S > w->diff->seconds - SAME_AGE_S ? CERTAIN : NEWER;
-	if (start > 0 && start < seconds_of(&w->models[BEFORE]->when) && !r->sample_now_bytes && after->block_traces &&
+		return (double)record->age_ns / (double)VT_NS_PER_S >
+				       w->diff->seconds - SAME_AGE_S ?
+			       CERTAIN :
+			       NEWER;
+	if (start > 0 && start < seconds_of(&w->models[BEFORE]->when) && !r->sample_now_bytes &&
+	    after->block_traces &&
 	    after->block_traces[block] == VT_UNTRACED(VT_UNTRACED_NOT_RECORDED))
 		return CERTAIN;
 	return POSSIBLE;
@@ -710,11 +761,14 @@ static void note_unsure(struct work *w, size_t was, size_t is)
 {
 	const struct vt_model *before = w->models[BEFORE], *after = w->models[AFTER];
 	size_t trace = trace_of_block(w, BEFORE, was);
-	uint32_t now = is_recorded(after) ? after->block_traces[is] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
+	uint32_t now = is_recorded(after) ? after->block_traces[is] :
+					    VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 
 	if (trace >= w->diff->traces.n || is_kept(w, is) == NEWER)
 		return;
-	if (VT_IS_UNTRACED(now) || after->traces.data[now].source != before->traces.data[before->block_traces[was]].source ||
+	if (VT_IS_UNTRACED(now) ||
+	    after->traces.data[now].source !=
+		    before->traces.data[before->block_traces[was]].source ||
 	    has_lost_names(after, &after->traces.data[now]))
 		w->diff->sites.data[w->diff->traces.data[trace].site].unsure++;
 }
@@ -728,7 +782,8 @@ static bool index_blocks(struct work *w, struct vt_map *by_address)
 		const struct vt_model_allocator *a = &model->allocators.data[i];
 
 		for (size_t b = a->first_block; a->exact && b < a->first_block + a->n_blocks; b++)
-			if (model->blocks[b].state == VT_BLOCK_ALLOCATED && !vt_map_put(by_address, model->blocks[b].addr, b))
+			if (model->blocks[b].state == VT_BLOCK_ALLOCATED &&
+			    !vt_map_put(by_address, model->blocks[b].addr, b))
 				return false;
 	}
 	return true;
@@ -743,12 +798,15 @@ static void find_kept(struct work *w, const struct vt_map *by_address)
 
 		for (size_t b = a->first_block; a->exact && b < a->first_block + a->n_blocks; b++) {
 			const struct vt_block_rec *block = &after->blocks[b], *was;
-			const uint64_t *found = block->state == VT_BLOCK_ALLOCATED ? vt_map_get(by_address, block->addr) : NULL;
+			const uint64_t *found = block->state == VT_BLOCK_ALLOCATED ?
+							vt_map_get(by_address, block->addr) :
+							NULL;
 
 			if (!found)
 				continue;
 			was = &before->blocks[*found];
-			if (was->size != block->size || was->device != block->device || was->requested != block->requested)
+			if (was->size != block->size || was->device != block->device ||
+			    was->requested != block->requested)
 				continue;
 			if (trace_of_block(w, BEFORE, *found) == trace_of_block(w, AFTER, b))
 				keep(w, b, trace_of_block(w, AFTER, b));
@@ -762,8 +820,8 @@ static void compare_all_blocks(struct work *w)
 {
 	struct vt_map by_address = { 0 };
 
-	if (w->diff->why_other || w->diff->sites_compared == VT_DIFF_SITES_INEXACT || !w->models[BEFORE]->blocks ||
-	    !w->models[AFTER]->blocks)
+	if (w->diff->why_other || w->diff->sites_compared == VT_DIFF_SITES_INEXACT ||
+	    !w->models[BEFORE]->blocks || !w->models[AFTER]->blocks)
 		return;
 	w->diff->kept_certain = true;
 	if (index_blocks(w, &by_address))
@@ -815,17 +873,22 @@ static void add_most(const struct work *w, struct vt_str *text, int64_t allocate
 	const struct vt_diff_group *group = diff->groups.n ? &diff->groups.data[0] : NULL;
 	char number[VT_NUM_MAX], size[VT_NUM_MAX];
 
-	if (diff->sites_compared == VT_DIFF_SITES_COMPARED && site && vt_diff_bytes(&site->amount) > 0) {
+	if (diff->sites_compared == VT_DIFF_SITES_COMPARED && site &&
+	    vt_diff_bytes(&site->amount) > 0) {
 		int64_t grown = vt_diff_bytes(&site->amount);
 
 		if (grown <= allocated)
-			vt_str_addf(text, "; %s of it from one place: ", vt_format_size(number, (uint64_t)grown));
+			vt_str_addf(text, "; %s of it from one place: ",
+				    vt_format_size(number, (uint64_t)grown));
 		else
-			vt_str_addf(text, "; %s from one place, others gave back: ", vt_format_change(number, grown));
+			vt_str_addf(text, "; %s from one place, others gave back: ",
+				    vt_format_change(number, grown));
 		add_place(text, site->title);
 		add_blocks(text, &site->amount);
-	} else if (diff->sites_compared != VT_DIFF_SITES_COMPARED && group && vt_diff_bytes(&group->amount) > 0) {
-		vt_str_addf(text, "; most in blocks of %s on %s: %s", vt_format_size(size, group->size),
+	} else if (diff->sites_compared != VT_DIFF_SITES_COMPARED && group &&
+		   vt_diff_bytes(&group->amount) > 0) {
+		vt_str_addf(text, "; most in blocks of %s on %s: %s",
+			    vt_format_size(size, group->size),
 			    group->stream ? "one stream" : "the default stream",
 			    vt_format_change(number, vt_diff_bytes(&group->amount)));
 		add_blocks(text, &group->amount);
@@ -840,7 +903,8 @@ static void add_time(struct vt_str *text, const struct vt_diff *diff)
 		vt_str_addf(text, " in %s", vt_format_age(age, fabs(diff->seconds)));
 }
 
-static void device_headline(struct work *w, const struct vt_diff_device *d, int64_t allocated, bool most)
+static void device_headline(struct work *w, const struct vt_diff_device *d, int64_t allocated,
+			    bool most)
 {
 	const struct vt_diff_amount *a = &d->parts[VT_DIFF_ALLOCATED];
 	char by[VT_NUM_MAX], from[VT_NUM_MAX], to[VT_NUM_MAX];
@@ -849,7 +913,8 @@ static void device_headline(struct work *w, const struct vt_diff_device *d, int6
 	if (!d->known[VT_DIFF_ALLOCATED]) {
 		if (!d->known[VT_DIFF_FREE] || !vt_diff_bytes(&d->parts[VT_DIFF_FREE]))
 			return;
-		vt_str_addf(&text, "GPU %d: free %s", d->ordinal, vt_format_change(by, vt_diff_bytes(&d->parts[VT_DIFF_FREE])));
+		vt_str_addf(&text, "GPU %d: free %s", d->ordinal,
+			    vt_format_change(by, vt_diff_bytes(&d->parts[VT_DIFF_FREE])));
 		add_time(&text, w->diff);
 		vt_str_addf(&text, " (from %s to %s), of all processes together",
 			    vt_format_size(from, d->parts[VT_DIFF_FREE].before.bytes),
@@ -858,9 +923,11 @@ static void device_headline(struct work *w, const struct vt_diff_device *d, int6
 		return;
 	}
 	if (!vt_diff_bytes(a)) {
-		vt_str_addf(&text, "GPU %d: in use as before: %s", d->ordinal, vt_format_size(to, a->after.bytes));
+		vt_str_addf(&text, "GPU %d: in use as before: %s", d->ordinal,
+			    vt_format_size(to, a->after.bytes));
 	} else {
-		vt_str_addf(&text, "GPU %d: in use %s", d->ordinal, vt_format_change(by, vt_diff_bytes(a)));
+		vt_str_addf(&text, "GPU %d: in use %s", d->ordinal,
+			    vt_format_change(by, vt_diff_bytes(a)));
 		add_time(&text, w->diff);
 		vt_str_addf(&text, " (from %s to %s)", vt_format_size(from, a->before.bytes),
 			    vt_format_size(to, a->after.bytes));
@@ -882,7 +949,9 @@ static void make_headlines(struct work *w)
 
 		n += d->known[VT_DIFF_ALLOCATED];
 		if (d->known[VT_DIFF_ALLOCATED])
-			allocated = (int64_t)((uint64_t)allocated + (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
+			allocated =
+				(int64_t)((uint64_t)allocated +
+					  (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
 	}
 	/* Sites count all devices together. */
 	for (size_t i = 0; i < diff->devices.n; i++)
@@ -895,8 +964,9 @@ static void make_headlines(struct work *w)
 		headline(w, "in-use-all", false, &text);
 	}
 	if (!diff->headlines.n) {
-		vt_str_add(&text,
-			   "Nothing can be compared: neither report knows both what PyTorch has and what is free on a GPU");
+		vt_str_add(
+			&text,
+			"Nothing can be compared: neither report knows both what PyTorch has and what is free on a GPU");
 		headline(w, "nothing", true, &text);
 	}
 }
@@ -914,7 +984,8 @@ static void judge(struct vt_diff *diff)
 			diff->completeness = VT_PARTIAL;
 }
 
-struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before, const struct vt_model *after)
+struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before,
+				const struct vt_model *after)
 {
 	struct work w = { .diff = diff, .models = { before, after } };
 

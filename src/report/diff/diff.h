@@ -33,14 +33,14 @@ enum vt_diff_part {
 	VT_DIFF_ALLOCATED, /* in use by PyTorch */
 	VT_DIFF_AWAITING,
 	VT_DIFF_CACHED,
-	VT_DIFF_OTHER,     /* everything else on the device */
+	VT_DIFF_OTHER, /* everything else on the device */
 	VT_DIFF_FREE,
 	VT_N_DIFF_PARTS
 };
 
 struct vt_diff_device {
 	int ordinal;
-	bool known[VT_N_DIFF_PARTS]; /* in both, exactly */
+	bool known[VT_N_DIFF_PARTS];                  /* in both, exactly */
 	struct vt_diff_amount parts[VT_N_DIFF_PARTS]; /* the last two have no blocks: 0 */
 	bool exact; /* the allocators can be compared: exact in both, or missing in one */
 };
@@ -49,9 +49,10 @@ struct vt_diff_trace {
 	const struct vt_model *model; /* the model with this trace: the later one if both have it */
 	const struct vt_model_trace *trace;
 	struct vt_diff_amount amount;
-	struct vt_model_amount kept;  /* blocks that are in both */
-	size_t site;                  /* index in vt_diff.sites, until they are sorted */
-	size_t next_in_site;          /* index in vt_diff.traces, VT_NO_TRACE after the last; by growth */
+	struct vt_model_amount kept; /* blocks that are in both */
+	size_t site;                 /* index in vt_diff.sites, until they are sorted */
+	/* index in vt_diff.traces, VT_NO_TRACE after the last; by growth */
+	size_t next_in_site;
 };
 
 struct vt_diff_site {
@@ -92,14 +93,16 @@ struct vt_diff {
 	double seconds;        /* from before to after; may be below 0 */
 	VT_VEC(struct vt_diff_device) devices;
 	enum vt_diff_sites sites_compared;
-	VT_VEC(struct vt_diff_site) sites;  /* by growth; for _AFTER and _BEFORE: of that report */
+	VT_VEC(struct vt_diff_site) sites; /* by growth; for _AFTER and _BEFORE: of that report */
 	VT_VEC(struct vt_diff_trace) traces;
 	struct vt_diff_amount untraced[VT_N_UNTRACED]; /* if sites are compared */
-	VT_VEC(struct vt_diff_group) groups; /* by growth; of devices that are exact */
-	VT_VEC(struct vt_diff_driver) driver; /* by growth */
+	VT_VEC(struct vt_diff_group) groups;           /* by growth; of devices that are exact */
+	VT_VEC(struct vt_diff_driver) driver;          /* by growth */
 	bool kept_known;
-	/* Blocks in use in both, at the same address, with the same size and backtrace, and not known to be newer than the
-	 * first report. */
+	/*
+	 * Blocks in use in both, at the same address, with the same size and backtrace, and not
+	 * known to be newer than the first report.
+	 */
 	struct vt_model_amount kept;
 	bool kept_certain; /* each is known to be older than that; else some may have
 			    * been freed, and allocated again in the same way */
@@ -109,11 +112,13 @@ struct vt_diff {
 };
 
 /* VT_ERR_NOMEM. */
-struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before, const struct vt_model *after);
+struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before,
+				const struct vt_model *after);
 void vt_diff_deinit(struct vt_diff *diff);
 
-const char *vt_diff_part_name(enum vt_diff_part part);          /* "allocated", ... */
-const char *vt_diff_sites_name(enum vt_diff_sites compared);    /* "compared", "not-recorded", ... */
+const char *vt_diff_part_name(enum vt_diff_part part); /* "allocated", ... */
+/* "compared", "not-recorded", ... */
+const char *vt_diff_sites_name(enum vt_diff_sites compared);
 
 struct vt_diff_options {
 	size_t limit; /* rows of a table; 0 all */

@@ -39,7 +39,8 @@ static const char *copy_text(struct vt_growth *growth, const char *text, bool *o
 }
 
 /* The model is released after each look. */
-static const struct vt_model_frame *copy_title(struct vt_growth *growth, const struct vt_model_frame *title, bool *ok)
+static const struct vt_model_frame *copy_title(struct vt_growth *growth,
+					       const struct vt_model_frame *title, bool *ok)
 {
 	struct vt_model_frame *copy;
 
@@ -71,7 +72,8 @@ static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_p
 	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
 
-static bool is_same(const struct vt_growth *growth, const struct vt_growth_place *a, const struct vt_growth_place *b)
+static bool is_same(const struct vt_growth *growth, const struct vt_growth_place *a,
+		    const struct vt_growth_place *b)
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_equal(a->title, b->title);
@@ -79,7 +81,8 @@ static bool is_same(const struct vt_growth *growth, const struct vt_growth_place
 }
 
 /* NULL: the limit is reached, or out of memory (*ok is then false). */
-static struct vt_growth_place *find_place(struct vt_growth *growth, const struct vt_growth_place *key, bool *ok)
+static struct vt_growth_place *find_place(struct vt_growth *growth,
+					  const struct vt_growth_place *key, bool *ok)
 {
 	uint64_t hash = hash_of(growth, key);
 	struct vt_growth_place *place;
@@ -106,8 +109,8 @@ static struct vt_growth_place *find_place(struct vt_growth *growth, const struct
 /* ---- a look ---- */
 
 /* Collects the amounts of this look, before they are compared with those of the last. */
-static bool count(struct vt_growth *growth, const struct vt_growth_place *key, uint64_t bytes, uint64_t blocks,
-		  struct vt_model_amount **now, size_t *room)
+static bool count(struct vt_growth *growth, const struct vt_growth_place *key, uint64_t bytes,
+		  uint64_t blocks, struct vt_model_amount **now, size_t *room)
 {
 	bool ok = true;
 	struct vt_growth_place *place = find_place(growth, key, &ok);
@@ -132,19 +135,22 @@ static bool count(struct vt_growth *growth, const struct vt_growth_place *key, u
 	return true;
 }
 
-static bool count_all(struct vt_growth *growth, const struct vt_model *model, struct vt_model_amount **now, size_t *room)
+static bool count_all(struct vt_growth *growth, const struct vt_model *model,
+		      struct vt_model_amount **now, size_t *room)
 {
 	bool ok = true;
 
 	for (size_t i = 0; i < model->sites.n && ok && growth->by == VT_GROWTH_BY_SITE; i++)
-		ok = count(growth, &(struct vt_growth_place){ .title = model->sites.data[i].title }, model->sites.data[i].bytes,
-			   model->sites.data[i].blocks, now, room);
+		ok = count(growth, &(struct vt_growth_place){ .title = model->sites.data[i].title },
+			   model->sites.data[i].bytes, model->sites.data[i].blocks, now, room);
 	for (size_t i = 0; i < model->groups.n && ok && growth->by == VT_GROWTH_BY_SIZE; i++) {
 		const struct vt_model_group *g = &model->groups.data[i];
 
 		if (g->state == VT_BLOCK_ALLOCATED)
 			ok = count(growth,
-				   &(struct vt_growth_place){ .device = g->device, .stream = g->stream, .size = g->size },
+				   &(struct vt_growth_place){ .device = g->device,
+							      .stream = g->stream,
+							      .size = g->size },
 				   g->bytes, g->blocks, now, room);
 	}
 	return ok;
@@ -166,13 +172,15 @@ static void count_untraced(struct vt_growth *growth, const struct vt_model *mode
 	growth->untraced = bytes;
 }
 
-static void compare(const struct vt_growth *growth, struct vt_growth_place *place, const struct vt_model_amount *now)
+static void compare(const struct vt_growth *growth, struct vt_growth_place *place,
+		    const struct vt_model_amount *now)
 {
 	if (growth->looks == 1)
 		place->first = place->last = *now;
 	place->change = (int64_t)(now->bytes - place->last.bytes);
 	if (place->change > 0) {
-		uint64_t all = now->bytes - place->last.bytes, rise = less(less(all, growth->fell[0]), growth->fell[1]);
+		uint64_t all = now->bytes - place->last.bytes,
+			 rise = less(less(all, growth->fell[0]), growth->fell[1]);
 
 		place->replaced += all - rise;
 		place->rises += rise > 0;
@@ -210,10 +218,12 @@ bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth
 {
 	uint64_t net = less(place->taken, place->given);
 	bool enough = growth->looks >= VT_GROWTH_LOOKS;
-	bool often = place->rises * 2 > growth->looks - 1 || (!place->falls && place->rises >= VT_GROWTH_RISES);
+	bool often = place->rises * 2 > growth->looks - 1 ||
+		     (!place->falls && place->rises >= VT_GROWTH_RISES);
 	bool kept = place->given <= place->taken / VT_GROWTH_GIVEN_BACK;
 
-	return enough && often && kept && net > place->largest && net - place->largest >= net / VT_GROWTH_JUMP;
+	return enough && often && kept && net > place->largest &&
+	       net - place->largest >= net / VT_GROWTH_JUMP;
 }
 
 int64_t vt_growth_grown(const struct vt_growth_place *place)
@@ -255,7 +265,8 @@ const struct vt_growth_place *vt_growth_most(const struct vt_growth *growth)
 	for (size_t i = 0; i < growth->places.n; i++) {
 		const struct vt_growth_place *place = &growth->places.data[i];
 
-		if (vt_growth_is_growing(growth, place) && (!best || vt_growth_grown(place) > vt_growth_grown(best)))
+		if (vt_growth_is_growing(growth, place) &&
+		    (!best || vt_growth_grown(place) > vt_growth_grown(best)))
 			best = place;
 	}
 	return best;

@@ -6,7 +6,8 @@
  *
  * A place grows if all these conditions hold:
  *
- *	enough   there were 5 looks or more: 3 rises in a row are chance once in 24 times, of a saw-tooth that is met at random
+ *	enough   there were 5 looks or more: 3 rises in a row are chance once in 24 times, of a
+ *	         saw-tooth that is met at random
  *	often    it rose in more than half of the intervals, or rose 4 times, never fell: slow leak
  *	kept     all falls are at most 1/8 of all rises: no saw-tooth, no replaced cache
  *	no jump  without its largest rise it grew by 1/4 of the whole or more: no one-time buffer
@@ -26,7 +27,8 @@
 #define VT_GROWTH_LOOKS 5
 #define VT_GROWTH_RISES 4
 #define VT_GROWTH_GIVEN_BACK 8 /* at most one part in so many */
-#define VT_GROWTH_JUMP 4       /* at least one part in so many comes from other rises than the largest */
+/* at least one part in so many comes from other rises than the largest */
+#define VT_GROWTH_JUMP 4
 #define VT_GROWTH_MAX_PLACES 100000
 
 enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE };
@@ -38,9 +40,10 @@ struct vt_growth_place {
 	struct vt_model_amount first, last; /* 0 before it first appeared */
 	int64_t change;                     /* bytes, in the last interval */
 	uint64_t rises, falls;              /* intervals */
-	uint64_t taken, given, largest;     /* bytes: of all rises, of all falls, of the largest rise */
-	uint64_t replaced;                  /* bytes of rises that do not count */
-	size_t look;                        /* the last look that has it */
+	/* bytes: of all rises, of all falls, of the largest rise */
+	uint64_t taken, given, largest;
+	uint64_t replaced; /* bytes of rises that do not count */
+	size_t look;       /* the last look that has it */
 };
 
 struct vt_growth {
@@ -50,7 +53,7 @@ struct vt_growth {
 	VT_VEC(struct vt_growth_place) places;
 	size_t looks;
 	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in two intervals */
-	bool cut; /* there are more places than are tracked */
+	bool cut;                   /* there are more places than are tracked */
 };
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);

@@ -15,7 +15,8 @@ static void write_side(struct vt_json *json, const char *key, const struct vt_mo
 	const struct vt_model_process *p = &model->process;
 
 	vt_json_object(json, key);
-	vt_json_milli(json, "time_s", (double)model->when.tv_sec + (double)model->when.tv_nsec / 1e9);
+	vt_json_milli(json, "time_s",
+		      (double)model->when.tv_sec + (double)model->when.tv_nsec / 1e9);
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
 	vt_json_int(json, "pid", p->pid);
 	vt_json_name(json, "name", p->name);
@@ -45,7 +46,8 @@ static void put_change(struct vt_json *json, const struct vt_diff_amount *a)
 	vt_json_int(json, "change_blocks", vt_diff_blocks(a));
 }
 
-static void put_known_change(struct vt_json *json, const char *key, bool known, const struct vt_diff_amount *a)
+static void put_known_change(struct vt_json *json, const char *key, bool known,
+			     const struct vt_diff_amount *a)
 {
 	if (!known) {
 		vt_json_null(json, key);
@@ -74,7 +76,8 @@ static void write_frame(struct vt_json *json, const char *key, const struct vt_m
 	vt_json_end_object(json);
 }
 
-static void put_kept(struct vt_json *json, const struct vt_diff *diff, const struct vt_model_amount *kept)
+static void put_kept(struct vt_json *json, const struct vt_diff *diff,
+		     const struct vt_model_amount *kept)
 {
 	if (diff->kept_known)
 		put_amount(json, "kept", kept);
@@ -82,7 +85,8 @@ static void put_kept(struct vt_json *json, const struct vt_diff *diff, const str
 		vt_json_null(json, "kept");
 }
 
-static void write_trace(struct vt_json *json, const struct vt_diff *diff, const struct vt_diff_trace *t)
+static void write_trace(struct vt_json *json, const struct vt_diff *diff,
+			const struct vt_diff_trace *t)
 {
 	vt_json_object(json, NULL);
 	put_change(json, &t->amount);
@@ -94,7 +98,8 @@ static void write_trace(struct vt_json *json, const struct vt_diff *diff, const 
 	vt_json_end_object(json);
 }
 
-static void write_site(struct vt_json *json, const struct vt_diff *diff, const struct vt_diff_site *site)
+static void write_site(struct vt_json *json, const struct vt_diff *diff,
+		       const struct vt_diff_site *site)
 {
 	vt_json_object(json, NULL);
 	write_frame(json, "title", site->title);
@@ -119,7 +124,8 @@ static void write_sites(struct vt_json *json, const struct vt_diff *diff)
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
-		put_known_change(json, vt_json_untraced_key((enum vt_untraced)i), compared, &diff->untraced[i]);
+		put_known_change(json, vt_json_untraced_key((enum vt_untraced)i), compared,
+				 &diff->untraced[i]);
 	vt_json_end_object(json);
 }
 
@@ -179,7 +185,8 @@ static void write_texts(struct vt_json *json, const struct vt_diff *diff)
 	vt_json_array(json, "notes");
 	for (size_t i = 0; i < diff->notes.n; i++) {
 		vt_json_object_line(json, NULL);
-		vt_json_text(json, "level", diff->notes.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
+		vt_json_text(json, "level",
+			     diff->notes.data[i].level == VT_DIAG_MISSING ? "missing" : "note");
 		vt_json_text(json, "code", diff->notes.data[i].code);
 		vt_json_text(json, "text", diff->notes.data[i].text);
 		vt_json_end_object(json);

@@ -59,7 +59,8 @@ static void print_head(const struct table *t)
 	char age[VT_NUM_MAX];
 
 	if (diff->why_other) {
-		vt_str_addf(&text, "Two processes, as %s: what differs is no growth. The first is ", diff->why_other);
+		vt_str_addf(&text, "Two processes, as %s: what differs is no growth. The first is ",
+			    diff->why_other);
 		add_process(&text, diff->before);
 		vt_str_add(&text, " at ");
 		add_time(&text, &diff->before->when);
@@ -76,7 +77,8 @@ static void print_head(const struct table *t)
 	vt_str_add(&text, " UTC");
 	if (!diff->why_other && diff->seconds < 0)
 		vt_str_add(&text, ": backwards, the first report is the later one");
-	vt_line_wrap(t->line, diff->why_other || diff->seconds < 0 ? VT_WARN : VT_BOLD, vt_str_get(&text), 2, 4);
+	vt_line_wrap(t->line, diff->why_other || diff->seconds < 0 ? VT_WARN : VT_BOLD,
+		     vt_str_get(&text), 2, 4);
 	t->line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }
@@ -100,7 +102,8 @@ static enum vt_style style_of(const struct vt_diff_amount *a)
 	return vt_diff_bytes(a) > 0 ? VT_PLAIN : VT_DIM;
 }
 
-static void print_amounts(const struct table *t, enum vt_style style, const struct vt_diff_amount *a)
+static void print_amounts(const struct table *t, enum vt_style style,
+			  const struct vt_diff_amount *a)
 {
 	char number[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX], blocks[2 * VT_NUM_MAX + 8];
 
@@ -108,8 +111,9 @@ static void print_amounts(const struct table *t, enum vt_style style, const stru
 	vt_line_right(t->line, style, vt_format_size(number, a->after.bytes), SIZE_COLUMNS);
 	vt_line_right(t->line, style, vt_format_change(number, vt_diff_bytes(a)), CHANGE_COLUMNS);
 	if (a->before.blocks || a->after.blocks) {
-		snprintf(blocks, sizeof(blocks), "%s %s %s", vt_format_count(before, a->before.blocks),
-			 t->line->ascii ? "->" : "→", vt_format_count(after, a->after.blocks));
+		snprintf(blocks, sizeof(blocks), "%s %s %s",
+			 vt_format_count(before, a->before.blocks), t->line->ascii ? "->" : "→",
+			 vt_format_count(after, a->after.blocks));
 		vt_line_right(t->line, style, blocks, BLOCKS_COLUMNS);
 	}
 	vt_line_end(t->line);
@@ -137,7 +141,8 @@ static void print_title(const struct table *t, const char *title, const char *hi
 
 static bool is_changed(const struct vt_diff_device *d, enum vt_diff_part part)
 {
-	return d->known[part] && (vt_diff_bytes(&d->parts[part]) || vt_diff_blocks(&d->parts[part]));
+	return d->known[part] &&
+	       (vt_diff_bytes(&d->parts[part]) || vt_diff_blocks(&d->parts[part]));
 }
 
 static void print_device(const struct table *t, const struct vt_diff_device *d)
@@ -174,13 +179,15 @@ static void print_frames(const struct table *t, const struct vt_diff_trace *trac
 		struct vt_str name = { 0 };
 		int width;
 
-		vt_place_add_function(&name, &trace->model->trace_frames[trace->trace->frames[i]], t->line->ascii);
+		vt_place_add_function(&name, &trace->model->trace_frames[trace->trace->frames[i]],
+				      t->line->ascii);
 		width = vt_line_width(t->line, vt_str_get(&name));
 		columns = width > columns ? width : columns;
 		vt_str_deinit(&name);
 	}
 	for (size_t i = 0; i < trace->trace->n_frames; i++)
-		vt_text_frame(t->line, &trace->model->trace_frames[trace->trace->frames[i]], columns > most ? most : columns);
+		vt_text_frame(t->line, &trace->model->trace_frames[trace->trace->frames[i]],
+			      columns > most ? most : columns);
 }
 
 static void print_trace(const struct table *t, const struct vt_diff_trace *trace)
@@ -189,11 +196,13 @@ static void print_trace(const struct table *t, const struct vt_diff_trace *trace
 	const struct vt_diff_amount *a = &trace->amount;
 
 	vt_line_pad(t->line, 4);
-	vt_line_addf(t->line, VT_DIM, "%s, %s %s %s blocks", vt_format_change(change, vt_diff_bytes(a)),
+	vt_line_addf(t->line, VT_DIM, "%s, %s %s %s blocks",
+		     vt_format_change(change, vt_diff_bytes(a)),
 		     vt_format_count(before, a->before.blocks), t->line->ascii ? "->" : "→",
 		     vt_format_count(after, a->after.blocks));
 	if (t->diff->kept_known)
-		vt_line_addf(t->line, VT_DIM, ", of which %s %s", vt_format_count(kept, trace->kept.blocks),
+		vt_line_addf(t->line, VT_DIM, ", of which %s %s",
+			     vt_format_count(kept, trace->kept.blocks),
 			     trace->kept.blocks == 1 ? "is where it was" : "are where they were");
 	vt_line_end(t->line);
 	print_frames(t, trace);
@@ -204,13 +213,15 @@ static void print_traces(const struct table *t, const struct vt_diff_site *site)
 	char number[VT_NUM_MAX];
 	size_t n = 0;
 
-	for (size_t i = site->first_trace; i != VT_NO_TRACE && n < MAX_TRACES; i = t->diff->traces.data[i].next_in_site, n++)
+	for (size_t i = site->first_trace; i != VT_NO_TRACE && n < MAX_TRACES;
+	     i = t->diff->traces.data[i].next_in_site, n++)
 		print_trace(t, &t->diff->traces.data[i]);
 	if (n == site->n_traces)
 		return;
 	vt_line_pad(t->line, 4);
-	vt_line_addf(t->line, VT_DIM, "%s %s more backtrace%s in the JSON", t->line->ascii ? "..." : "…",
-		     vt_format_count(number, site->n_traces - n), site->n_traces - n == 1 ? "" : "s");
+	vt_line_addf(t->line, VT_DIM, "%s %s more backtrace%s in the JSON",
+		     t->line->ascii ? "..." : "…", vt_format_count(number, site->n_traces - n),
+		     site->n_traces - n == 1 ? "" : "s");
 	vt_line_end(t->line);
 }
 
@@ -223,20 +234,23 @@ static void print_fate(const struct table *t, const struct vt_diff_site *site)
 	const char *there = t->diff->kept_certain ? "still there" : "where they were";
 	char number[VT_NUM_MAX], all[VT_NUM_MAX], age[VT_NUM_MAX];
 
-	if (!t->diff->kept_known || vt_diff_bytes(&site->amount) <= 0 || !had || kept > had || site->unsure)
+	if (!t->diff->kept_known || vt_diff_bytes(&site->amount) <= 0 || !had || kept > had ||
+	    site->unsure)
 		return;
 	vt_line_pad(t->line, 4);
 	if (!kept)
 		vt_line_add(t->line, VT_DIM, "what it had before was freed");
 	else if (kept == had)
-		vt_line_addf(t->line, VT_DIM, "%s that it had before %s %s", had == 1 ? "the block" : "all blocks",
-			     had == 1 ? "is" : "are", had == 1 && !t->diff->kept_certain ? "where it was" : there);
+		vt_line_addf(t->line, VT_DIM, "%s that it had before %s %s",
+			     had == 1 ? "the block" : "all blocks", had == 1 ? "is" : "are",
+			     had == 1 && !t->diff->kept_certain ? "where it was" : there);
 	else
-		vt_line_addf(t->line, VT_DIM, "%s of the %s blocks that it had before are %s", vt_format_count(number, kept),
-			     vt_format_count(all, had), there);
+		vt_line_addf(t->line, VT_DIM, "%s of the %s blocks that it had before are %s",
+			     vt_format_count(number, kept), vt_format_count(all, had), there);
 	if (site->ages.oldest_ns != VT_NO_AGE)
 		vt_line_addf(t->line, VT_DIM, "; the oldest is %s old",
-			     vt_format_age(age, (double)site->ages.oldest_ns / (double)VT_NS_PER_S));
+			     vt_format_age(age,
+					   (double)site->ages.oldest_ns / (double)VT_NS_PER_S));
 	vt_line_end(t->line);
 }
 
@@ -274,13 +288,15 @@ static void add_amount(struct vt_diff_amount *to, const struct vt_diff_amount *a
 }
 
 /* what: "places" or "sizes" */
-static void print_rest(const struct table *t, const struct vt_diff_amount *rest, size_t n, const char *which, const char *what)
+static void print_rest(const struct table *t, const struct vt_diff_amount *rest, size_t n,
+		       const char *which, const char *what)
 {
 	char label[64], number[VT_NUM_MAX];
 
 	if (!n)
 		return;
-	snprintf(label, sizeof(label), "%s %s %.*s", vt_format_count(number, n), which, (int)strlen(what) - (n == 1), what);
+	snprintf(label, sizeof(label), "%s %s %.*s", vt_format_count(number, n), which,
+		 (int)strlen(what) - (n == 1), what);
 	vt_line_pad(t->line, 2);
 	vt_line_cell(t->line, VT_DIM, label, t->label_columns, VT_CUT_END);
 	print_amounts(t, VT_DIM, rest);
@@ -306,9 +322,10 @@ static void print_sites(const struct table *t)
 {
 	const struct vt_diff *diff = t->diff;
 	struct vt_diff_amount rest = { { 0, 0 }, { 0, 0 } }, same = { { 0, 0 }, { 0, 0 } };
-	size_t changed = count_changed(diff), limit = t->what->limit ? t->what->limit : SIZE_MAX, shown = 0, n_rest = 0,
-	       n_same = 0;
-	bool one_side = diff->sites_compared == VT_DIFF_SITES_AFTER || diff->sites_compared == VT_DIFF_SITES_BEFORE;
+	size_t changed = count_changed(diff), limit = t->what->limit ? t->what->limit : SIZE_MAX,
+	       shown = 0, n_rest = 0, n_same = 0;
+	bool one_side = diff->sites_compared == VT_DIFF_SITES_AFTER ||
+			diff->sites_compared == VT_DIFF_SITES_BEFORE;
 
 	if (!diff->sites.n || one_side)
 		return;
@@ -361,11 +378,14 @@ static void print_groups(const struct table *t)
 			print_title(t, "Blocks in use of", NULL);
 		title = true;
 		if (g->stream)
-			snprintf(stream, sizeof(stream), " on stream 0x%llx", (unsigned long long)g->stream);
+			snprintf(stream, sizeof(stream), " on stream 0x%llx",
+				 (unsigned long long)g->stream);
 		if (diff->devices.n > 1)
-			snprintf(label, sizeof(label), "GPU %d: %s%s", g->device, vt_format_size(size, g->size), stream);
+			snprintf(label, sizeof(label), "GPU %d: %s%s", g->device,
+				 vt_format_size(size, g->size), stream);
 		else
-			snprintf(label, sizeof(label), "%s%s", vt_format_size(size, g->size), stream);
+			snprintf(label, sizeof(label), "%s%s", vt_format_size(size, g->size),
+				 stream);
 		print_row(t, label, &g->amount);
 	}
 	print_rest(t, &rest, n_rest, "more", "sizes");
@@ -386,10 +406,12 @@ static void print_driver(const struct table *t)
 		if (!title)
 			print_title(t, "Outside PyTorch's allocator", NULL);
 		title = true;
-		snprintf(label, sizeof(label), "%.100s, %.20s", d->group->library ? d->group->library : "unknown library",
+		snprintf(label, sizeof(label), "%.100s, %.20s",
+			 d->group->library ? d->group->library : "unknown library",
 			 vt_driver_kind_name(d->group->kind));
 		if (t->diff->devices.n > 1 && d->group->device >= 0)
-			snprintf(label + strlen(label), sizeof(label) - strlen(label), " GPU %d", d->group->device);
+			snprintf(label + strlen(label), sizeof(label) - strlen(label), " GPU %d",
+				 d->group->device);
 		print_row(t, label, &d->amount);
 	}
 }
@@ -403,11 +425,12 @@ static void print_kept(const struct table *t)
 
 	if (!t->diff->kept_known || !t->diff->kept.blocks)
 		return;
-	vt_str_addf(&text, "%s in %s block%s %s.", vt_format_size(size, t->diff->kept.bytes),
-		    vt_format_count(blocks, t->diff->kept.blocks), t->diff->kept.blocks == 1 ? "" : "s",
-		    t->diff->kept_certain ?
-			    "was there before and has not been freed" :
-			    "is where it was, by the same backtraces: not freed since, or handed out again in the same way");
+	vt_str_addf(
+		&text, "%s in %s block%s %s.", vt_format_size(size, t->diff->kept.bytes),
+		vt_format_count(blocks, t->diff->kept.blocks), t->diff->kept.blocks == 1 ? "" : "s",
+		t->diff->kept_certain ?
+			"was there before and has not been freed" :
+			"is where it was, by the same backtraces: not freed since, or handed out again in the same way");
 	vt_line_blank(t->line);
 	vt_line_wrap(t->line, VT_DIM, vt_str_get(&text), 2, 3);
 	t->line->buf.failed |= text.failed;
@@ -423,7 +446,8 @@ static void print_notes(const struct table *t)
 	for (size_t i = 0; i < t->diff->notes.n; i++) {
 		const struct vt_diag *d = &t->diff->notes.data[i];
 
-		vt_line_add(t->line, d->level == VT_DIAG_MISSING ? VT_WARN : VT_PLAIN, d->level == VT_DIAG_MISSING ? "!" : "·");
+		vt_line_add(t->line, d->level == VT_DIAG_MISSING ? VT_WARN : VT_PLAIN,
+			    d->level == VT_DIAG_MISSING ? "!" : "·");
 		vt_line_pad(t->line, 2);
 		vt_line_wrap(t->line, VT_PLAIN, d->text, 2, 4);
 	}
@@ -435,7 +459,8 @@ static void print_notes(const struct table *t)
 
 			if (model->diags.data[d].level != VT_DIAG_MISSING)
 				continue;
-			vt_str_addf(&text, "the %s report is partial: %s", which[i], model->diags.data[d].text);
+			vt_str_addf(&text, "the %s report is partial: %s", which[i],
+				    model->diags.data[d].text);
 			vt_line_add(t->line, VT_WARN, "!");
 			vt_line_pad(t->line, 2);
 			vt_line_wrap(t->line, VT_PLAIN, vt_str_get(&text), 2, 3);
@@ -453,7 +478,9 @@ struct vt_error *vt_diff_write_text(const struct vt_diff *diff, const struct vt_
 
 	vt_line_init(&line, out, options);
 	t.label_columns = line.columns - 2 - 2 * SIZE_COLUMNS - CHANGE_COLUMNS - BLOCKS_COLUMNS;
-	t.label_columns = t.label_columns > MAX_LABEL_COLUMNS ? MAX_LABEL_COLUMNS : t.label_columns < 12 ? 12 : t.label_columns;
+	t.label_columns = t.label_columns > MAX_LABEL_COLUMNS ? MAX_LABEL_COLUMNS :
+			  t.label_columns < 12                ? 12 :
+								t.label_columns;
 	print_head(&t);
 	print_headlines(&t);
 	for (size_t i = 0; i < diff->devices.n; i++)

@@ -269,7 +269,8 @@ static void put_amount(struct vt_json *json, const char *key, uint64_t bytes, ui
 	vt_json_end_object(json);
 }
 
-static void put_amount_and_largest(struct vt_json *json, uint64_t bytes, uint64_t blocks, uint64_t largest)
+static void put_amount_and_largest(struct vt_json *json, uint64_t bytes, uint64_t blocks,
+				   uint64_t largest)
 {
 	vt_json_uint(json, "bytes", bytes);
 	vt_json_uint(json, "blocks", blocks);
@@ -382,8 +383,11 @@ static void write_block(struct vt_json *json, const struct vt_model *model, size
 		vt_json_hex(json, "history", b->context);
 	if (trace)
 		vt_json_uint(json, "backtrace", model->block_traces[i]);
-	else if (model->block_traces && model->block_traces[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) && is_in_use(b))
-		vt_json_text(json, "no_backtrace", vt_untraced_name((enum vt_untraced)(UINT32_MAX - model->block_traces[i])));
+	else if (model->block_traces &&
+		 model->block_traces[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) && is_in_use(b))
+		vt_json_text(
+			json, "no_backtrace",
+			vt_untraced_name((enum vt_untraced)(UINT32_MAX - model->block_traces[i])));
 	if (record)
 		vt_json_record(json, record);
 	vt_json_hex(json, "object", b->object);
@@ -474,9 +478,12 @@ static void write_pinned_totals(struct vt_json *json, const struct vt_model_pinn
 		return;
 	}
 	vt_json_object(json, "totals");
-	put_amount(json, "allocated", p->states[VT_BLOCK_ALLOCATED].bytes, p->states[VT_BLOCK_ALLOCATED].blocks);
-	put_amount(json, "awaiting_free", p->states[VT_BLOCK_AWAITING_FREE].bytes, p->states[VT_BLOCK_AWAITING_FREE].blocks);
-	put_amount(json, "cached", p->states[VT_BLOCK_CACHED].bytes, p->states[VT_BLOCK_CACHED].blocks);
+	put_amount(json, "allocated", p->states[VT_BLOCK_ALLOCATED].bytes,
+		   p->states[VT_BLOCK_ALLOCATED].blocks);
+	put_amount(json, "awaiting_free", p->states[VT_BLOCK_AWAITING_FREE].bytes,
+		   p->states[VT_BLOCK_AWAITING_FREE].blocks);
+	put_amount(json, "cached", p->states[VT_BLOCK_CACHED].bytes,
+		   p->states[VT_BLOCK_CACHED].blocks);
 	vt_json_uint(json, "largest_cached_bytes", p->largest_cached);
 	put_amount(json, "private_pools", p->private_pools.bytes, p->private_pools.blocks);
 	vt_json_end_object(json);
@@ -486,7 +493,8 @@ static void write_pinned_block(struct vt_json *json, const struct vt_pinned_bloc
 {
 	char id[32];
 
-	snprintf(id, sizeof(id), "%" PRIu32 ":%" PRIu32, (uint32_t)(b->pool >> 32), (uint32_t)b->pool);
+	snprintf(id, sizeof(id), "%" PRIu32 ":%" PRIu32, (uint32_t)(b->pool >> 32),
+		 (uint32_t)b->pool);
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
 	vt_json_uint(json, "bytes", b->size);
@@ -517,7 +525,9 @@ static void write_pinned_result(struct vt_json *json, const struct vt_model_pinn
 
 static void write_no_pinned(struct vt_json *json)
 {
-	static const char *const keys[] = { "result", "why", "object", "lock_owner_tid", "own_totals_agree", "read_ms" };
+	static const char *const keys[] = { "result",           "why",
+					    "object",           "lock_owner_tid",
+					    "own_totals_agree", "read_ms" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		vt_json_null(json, keys[i]);
@@ -704,7 +714,8 @@ static void write_trace(struct vt_json *json, const struct vt_model_trace *t)
 	vt_json_end_object(json);
 }
 
-static void write_site(struct vt_json *json, const struct vt_model *model, const struct vt_model_site *site)
+static void write_site(struct vt_json *json, const struct vt_model *model,
+		       const struct vt_model_site *site)
 {
 	vt_json_object_line(json, NULL);
 	put_amount_and_largest(json, site->bytes, site->blocks, site->largest);
@@ -733,7 +744,8 @@ static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
-		put_amount(json, vt_json_untraced_key((enum vt_untraced)i), model->untraced[i].bytes, model->untraced[i].blocks);
+		put_amount(json, vt_json_untraced_key((enum vt_untraced)i),
+			   model->untraced[i].bytes, model->untraced[i].blocks);
 	vt_json_end_object(json);
 	vt_json_array(json, "backtraces");
 	for (size_t i = 0; i < model->traces.n; i++)
@@ -788,8 +800,8 @@ static void write_caught(struct vt_json *json, const struct vt_model_caught *c)
 	vt_json_end_object(json);
 }
 
-static void begin_document(struct vt_json *json, FILE *out, const char *schema, const char *tool_version,
-			   const struct timespec *when)
+static void begin_document(struct vt_json *json, FILE *out, const char *schema,
+			   const char *tool_version, const struct timespec *when)
 {
 	vt_json_init(json, out);
 	vt_json_object(json, NULL);
@@ -812,7 +824,8 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	write_timing(json, &model->timing);
 }
 
-struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_options *options,
+				      FILE *out)
 {
 	const struct vt_model *model = what;
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
@@ -854,7 +867,8 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 	vt_json_end_object(json);
 }
 
-struct vt_error *vt_write_stacks_json(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_stacks_json(const void *what, const struct vt_writer_options *options,
+				      FILE *out)
 {
 	const struct vt_stacks_document *document = what;
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));

@@ -72,15 +72,18 @@ static uint64_t load_seconds(struct load *l, json_t *from, const char *key, uint
 
 static struct vt_model_ages load_ages(struct load *l, json_t *from)
 {
-	return (struct vt_model_ages){ .oldest_ns = load_seconds(l, from, "oldest_age_s", VT_NO_AGE),
-				       .newest_ns = load_seconds(l, from, "newest_age_s", VT_NO_AGE) };
+	return (struct vt_model_ages){
+		.oldest_ns = load_seconds(l, from, "oldest_age_s", VT_NO_AGE),
+		.newest_ns = load_seconds(l, from, "newest_age_s", VT_NO_AGE)
+	};
 }
 
 /* ---- the head ---- */
 
 static void load_process(struct load *l, json_t *root)
 {
-	json_t *from = vt_json_in_object(&l->in, root, "process"), *core = vt_json_in_object(&l->in, root, "core");
+	json_t *from = vt_json_in_object(&l->in, root, "process"),
+	       *core = vt_json_in_object(&l->in, root, "core");
 	struct vt_model_process *p = &l->model->process;
 	int pid = 0;
 
@@ -123,7 +126,8 @@ static void load_diags(struct load *l, json_t *root)
 			return;
 		}
 		*diag = (struct vt_diag){
-			.level = level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
+			.level = level && !strcmp(level, "missing") ? VT_DIAG_MISSING :
+								      VT_DIAG_NOTE,
 			.stage = load_stage(l, d),
 			.code = vt_json_in_need_text(&l->in, d, "code"),
 			.text = vt_json_in_need_text(&l->in, d, "text"),
@@ -203,7 +207,8 @@ static void load_totals(struct load *l, json_t *from, struct vt_model_allocator 
 	a->cached_bytes = amount.bytes;
 	a->cached_blocks = amount.blocks;
 	a->largest_cached = vt_json_in_need_uint(&l->in, totals, "largest_cached_bytes");
-	a->requested_known = vt_json_in_uint(&l->in, totals, "requested_bytes", &a->requested_bytes);
+	a->requested_known =
+		vt_json_in_uint(&l->in, totals, "requested_bytes", &a->requested_bytes);
 	vt_json_in_uint(&l->in, totals, "rounding_bytes", &a->rounding_bytes);
 	a->other_known = vt_json_in_uint(&l->in, totals, "everything_else_bytes", &a->other_bytes);
 	private_pools = vt_json_in_object(&l->in, totals, "private_pools");
@@ -264,7 +269,8 @@ static void load_groups(struct load *l, json_t *from, int device)
 		}
 		*group = (struct vt_model_group){
 			.device = device,
-			.state = (uint8_t)vt_json_in_word(&l->in, g, "state", state_name, VT_BLOCK_UNMAPPED + 1),
+			.state = (uint8_t)vt_json_in_word(&l->in, g, "state", state_name,
+							  VT_BLOCK_UNMAPPED + 1),
 			.small_pool = pool.small,
 			.private_pool = pool.is_private,
 			.expandable = pool.expandable,
@@ -296,7 +302,8 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 
 	b->addr = vt_json_in_need_hex(&l->in, from, "address");
 	b->size = vt_json_in_need_uint(&l->in, from, "bytes");
-	b->state = (uint8_t)vt_json_in_word(&l->in, from, "state", state_name, VT_BLOCK_UNMAPPED + 1);
+	b->state =
+		(uint8_t)vt_json_in_word(&l->in, from, "state", state_name, VT_BLOCK_UNMAPPED + 1);
 	vt_json_in_uint(&l->in, from, "requested_bytes", &b->requested);
 	vt_json_in_hex(&l->in, from, "history", &b->context);
 	vt_json_in_hex(&l->in, from, "object", &b->object);
@@ -307,7 +314,8 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 			vt_json_in_wrong(&l->in, "backtrace", "names one that does not exist");
 		*trace = number < n_traces ? (uint32_t)number : VT_UNTRACED(VT_UNTRACED_UNREADABLE);
 	} else if (json_object_get(from, "no_backtrace")) {
-		*trace = VT_UNTRACED(vt_json_in_word(&l->in, from, "no_backtrace", untraced_name, VT_N_UNTRACED));
+		*trace = VT_UNTRACED(vt_json_in_word(&l->in, from, "no_backtrace", untraced_name,
+						     VT_N_UNTRACED));
 	} else {
 		*trace = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 	}
@@ -334,7 +342,8 @@ static void load_segment(struct load *l, json_t *from, int device, const struct 
 			.device = (int16_t)device,
 			.flags = (uint8_t)((pool.small ? VT_BLOCK_SMALL_POOL : 0) |
 					   (pool.is_private ? VT_BLOCK_PRIVATE_POOL : 0) |
-					   (pool.expandable ? VT_BLOCK_EXPANDABLE : 0) | (i ? 0 : VT_BLOCK_SEGMENT_START)),
+					   (pool.expandable ? VT_BLOCK_EXPANDABLE : 0) |
+					   (i ? 0 : VT_BLOCK_SEGMENT_START)),
 		};
 		load_block(l, vt_json_in_element(&l->in, blocks, i, "blocks"), b,
 			   of->traces ? &of->traces[l->model->n_blocks] : NULL);
@@ -358,8 +367,10 @@ static void load_allocator(struct load *l, json_t *from, const struct of_blocks 
 	*a = (struct vt_model_allocator){ .first_block = l->model->n_blocks };
 	if (!vt_json_in_int(&l->in, from, "device", 0, MAX_DEVICE, &a->device))
 		vt_json_in_wrong(&l->in, "device", "is missing");
-	a->method = (enum vt_method)vt_json_in_word(&l->in, from, "method", method_name, VT_METHOD_INTERPRETER + 1);
-	a->result.result = (uint8_t)vt_json_in_word(&l->in, from, "result", result_name, VT_WALK_TRUNCATED + 1);
+	a->method = (enum vt_method)vt_json_in_word(&l->in, from, "method", method_name,
+						    VT_METHOD_INTERPRETER + 1);
+	a->result.result = (uint8_t)vt_json_in_word(&l->in, from, "result", result_name,
+						    VT_WALK_TRUNCATED + 1);
 	if (why_len) /* it may lack a final NUL */
 		memcpy(a->result.why, json_string_value(why),
 		       why_len < sizeof(a->result.why) ? why_len : sizeof(a->result.why));
@@ -379,7 +390,8 @@ static size_t count_blocks(json_t *allocators)
 		json_t *segments = json_object_get(json_array_get(allocators, i), "segments");
 
 		for (size_t s = 0; s < json_array_size(segments); s++)
-			n += json_array_size(json_object_get(json_array_get(segments, s), "blocks"));
+			n += json_array_size(
+				json_object_get(json_array_get(segments, s), "blocks"));
 	}
 	return n;
 }
@@ -398,7 +410,9 @@ static void load_allocators(struct load *l, json_t *torch, bool recorded)
 	struct vt_model *model = l->model;
 	struct of_blocks of = {
 		.traces = recorded ? vt_arena_alloc(&model->arena, n * sizeof(*of.traces)) : NULL,
-		.records = model->recorder.state ? vt_arena_alloc(&model->arena, n * sizeof(*of.records)) : NULL,
+		.records = model->recorder.state ?
+				   vt_arena_alloc(&model->arena, n * sizeof(*of.records)) :
+				   NULL,
 	};
 
 	model->blocks = malloc(n * sizeof(*model->blocks));
@@ -480,7 +494,8 @@ static void load_trace(struct load *l, json_t *from)
 	for (size_t i = 0; i < n; i++)
 		frames[i] = vt_json_in_index(&l->in, array, i, l->model->n_trace_frames, "frames");
 	*t = (struct vt_model_trace){
-		.source = (enum vt_trace_source)vt_json_in_word(&l->in, from, "source", source_name, VT_N_TRACE_SOURCES),
+		.source = (enum vt_trace_source)vt_json_in_word(&l->in, from, "source", source_name,
+								VT_N_TRACE_SOURCES),
 		.frames = frames,
 		.n_frames = n,
 		.bytes = vt_json_in_need_uint(&l->in, from, "bytes"),
@@ -542,12 +557,13 @@ static void load_site(struct load *l, json_t *from)
 
 static void load_recorded(struct load *l, json_t *recorded)
 {
-	json_t *traces = vt_json_in_array(&l->in, recorded, "backtraces"), *sites = vt_json_in_array(&l->in, recorded, "sites");
+	json_t *traces = vt_json_in_array(&l->in, recorded, "backtraces"),
+	       *sites = vt_json_in_array(&l->in, recorded, "sites");
 	json_t *without = vt_json_in_object(&l->in, recorded, "without");
 	static const char *const keys[VT_N_UNTRACED] = {
 		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
 		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
-		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
+		[VT_UNTRACED_NO_STACK] = "no_stack",         [VT_UNTRACED_UNSEEN] = "unseen",
 	};
 
 	load_frames(l, recorded);
@@ -598,10 +614,11 @@ static const char *recording_code(unsigned int i)
 }
 
 /* The code counts, if there is one. The last of the old words stands for all unknown ones. */
-static unsigned int load_state(struct load *l, json_t *from, const char *(*code_of)(unsigned int), unsigned int n,
-			       const struct old_words *old)
+static unsigned int load_state(struct load *l, json_t *from, const char *(*code_of)(unsigned int),
+			       unsigned int n, const struct old_words *old)
 {
-	const char *code = vt_json_in_text(&l->in, from, "state_code"), *words = vt_json_in_text(&l->in, from, "state");
+	const char *code = vt_json_in_text(&l->in, from, "state_code"),
+		   *words = vt_json_in_text(&l->in, from, "state");
 
 	for (unsigned int i = 0; code && i < n; i++)
 		if (code_of(i) && !strcmp(code, code_of(i)))
@@ -650,7 +667,8 @@ static void load_driver_group(struct load *l, json_t *from)
 /* After the frames, because groups refer to them. */
 static void load_recorder(struct load *l, json_t *root)
 {
-	json_t *from = vt_json_in_object(&l->in, root, "recorder"), *driver = vt_json_in_object(&l->in, from, "driver");
+	json_t *from = vt_json_in_object(&l->in, root, "recorder"),
+	       *driver = vt_json_in_object(&l->in, from, "driver");
 	json_t *groups = vt_json_in_array(&l->in, driver, "groups");
 	const char *ages_from = json_string_value(json_object_get(from, "ages_from"));
 	struct vt_model_recorder *r = &l->model->recorder;
@@ -658,7 +676,8 @@ static void load_recorder(struct load *l, json_t *root)
 	if (!from)
 		return;
 	vt_json_in_need_text(&l->in, from, "state");
-	r->state = (enum vt_recording)load_state(l, from, recording_code, VT_N_RECORDINGS, old_recordings);
+	r->state = (enum vt_recording)load_state(l, from, recording_code, VT_N_RECORDINGS,
+						 old_recordings);
 	r->on_ns = load_seconds(l, from, "on_for_s", 0);
 	r->since_last = ages_from && !strcmp(ages_from, "last-record");
 	r->driver = vt_json_in_text(&l->in, driver, "seen_by");
@@ -690,7 +709,8 @@ static bool sums_are_sane(const struct vt_model *model)
 	}
 	for (size_t i = 0; i < model->driver_groups.n; i++) {
 		wraps |= __builtin_add_overflow(bytes, model->driver_groups.data[i].bytes, &bytes);
-		wraps |= __builtin_add_overflow(blocks, model->driver_groups.data[i].blocks, &blocks);
+		wraps |= __builtin_add_overflow(blocks, model->driver_groups.data[i].blocks,
+						&blocks);
 	}
 	for (size_t i = 0; i < model->n_blocks; i++)
 		wraps |= __builtin_add_overflow(bytes, model->blocks[i].size, &bytes);
@@ -704,7 +724,8 @@ static struct vt_error *check_schema(json_t *root)
 	json_t *version = json_object_get(root, "schema_version");
 
 	if (!schema || strcmp(schema, VT_REPORT_SCHEMA) != 0)
-		return vt_error_create(VT_ERR_FORMAT, "it is no report: vramtap report --json writes one");
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is no report: vramtap report --json writes one");
 	if (!json_is_integer(version) || json_integer_value(version) != VT_REPORT_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
@@ -716,8 +737,10 @@ static struct vt_error *check_schema(json_t *root)
 
 static struct vt_error *load_root(struct load *l, json_t *root)
 {
-	json_t *torch = vt_json_in_object(&l->in, root, "pytorch"), *recorded = vt_json_in_object(&l->in, torch, "recorded");
-	json_t *cuda = vt_json_in_object(&l->in, root, "cuda"), *devices = vt_json_in_array(&l->in, cuda, "devices");
+	json_t *torch = vt_json_in_object(&l->in, root, "pytorch"),
+	       *recorded = vt_json_in_object(&l->in, torch, "recorded");
+	json_t *cuda = vt_json_in_object(&l->in, root, "cuda"),
+	       *devices = vt_json_in_array(&l->in, cuda, "devices");
 	struct vt_model *model = l->model;
 	const char *version;
 
@@ -725,15 +748,18 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	version = vt_json_in_text(&l->in, root, "tool_version");
 	model->tool_version = version ? version : "";
 	vt_json_in_time(&l->in, root, "time", &model->when);
-	model->completeness = (enum vt_completeness)vt_json_in_word(&l->in, root, "completeness", completeness_name, VT_NOTHING + 1);
+	model->completeness = (enum vt_completeness)vt_json_in_word(
+		&l->in, root, "completeness", completeness_name, VT_NOTHING + 1);
 	load_process(l, root);
 	load_diags(l, root);
-	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name, VT_METHOD_INTERPRETER + 1);
+	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name,
+							     VT_METHOD_INTERPRETER + 1);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
-	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name, VT_METHOD_INTERPRETER + 1);
-	model->torch_state = (enum vt_allocator_state)load_state(l, torch, allocator_state_code, VT_N_ALLOCATOR_STATES,
-								 old_allocator_states);
+	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name,
+							      VT_METHOD_INTERPRETER + 1);
+	model->torch_state = (enum vt_allocator_state)load_state(
+		l, torch, allocator_state_code, VT_N_ALLOCATOR_STATES, old_allocator_states);
 	vt_flight_load(&l->in, torch, &model->collectives);
 	if (recorded)
 		load_recorded(l, recorded);
@@ -744,9 +770,12 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	if (l->in.nomem)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (l->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s", l->in.wrong);
+		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s",
+				       l->in.wrong);
 	if (!sums_are_sane(model))
-		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: it has more bytes than there are");
+		return vt_error_create(
+			VT_ERR_FORMAT,
+			"it is damaged, or not of vramtap: it has more bytes than there are");
 	return NULL;
 }
 
@@ -770,7 +799,9 @@ struct vt_error *vt_report_load(const char *path, struct vt_model *model)
 
 	if (!err) {
 		err = vt_report_load_text(vt_str_get(&text), text.n, model);
-		err = err ? vt_error_prefix(err, "%s", strcmp(path, "-") ? path : "standard input") : NULL;
+		err = err ? vt_error_prefix(err, "%s",
+					    strcmp(path, "-") ? path : "standard input") :
+			    NULL;
 	}
 	vt_str_deinit(&text);
 	return err;

@@ -45,7 +45,8 @@ static void put_backtrace(struct vt_json *json, const struct vt_model *model, ui
 		vt_json_null(json, "backtrace");
 }
 
-static void write_driver_block(struct vt_json *json, const struct vt_model *model, const struct vt_model_driver_block *b)
+static void write_driver_block(struct vt_json *json, const struct vt_model *model,
+			       const struct vt_model_driver_block *b)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
@@ -59,7 +60,8 @@ static void write_driver_block(struct vt_json *json, const struct vt_model *mode
 	vt_json_end_object(json);
 }
 
-static void write_driver_group(struct vt_json *json, const struct vt_model *model, const struct vt_model_driver_group *g)
+static void write_driver_group(struct vt_json *json, const struct vt_model *model,
+			       const struct vt_model_driver_group *g)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_text(json, "library", g->library);
@@ -96,7 +98,8 @@ static void write_driver(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_object(json);
 }
 
-static void write_oom(struct vt_json *json, const struct vt_model *model, const struct vt_model_oom *oom)
+static void write_oom(struct vt_json *json, const struct vt_model *model,
+		      const struct vt_model_oom *oom)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_uint(json, "number", oom->number);
@@ -104,7 +107,8 @@ static void write_oom(struct vt_json *json, const struct vt_model *model, const 
 	/*
 	 * A program may request any size, even -1; diff and most JSON readers take at most 63 bits.
 	 */
-	vt_json_uint(json, "requested_bytes", oom->requested < INT64_MAX ? oom->requested : INT64_MAX);
+	vt_json_uint(json, "requested_bytes",
+		     oom->requested < INT64_MAX ? oom->requested : INT64_MAX);
 	vt_json_milli(json, "age_s", seconds(oom->age_ns));
 	put_thread(json, oom->tid, oom->thread);
 	put_device(json, oom->device);
@@ -183,7 +187,7 @@ const char *vt_json_untraced_key(enum vt_untraced why)
 	static const char *const keys[VT_N_UNTRACED] = {
 		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
 		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
-		[VT_UNTRACED_NO_STACK] = "no_stack",	     [VT_UNTRACED_UNSEEN] = "unseen",
+		[VT_UNTRACED_NO_STACK] = "no_stack",         [VT_UNTRACED_UNSEEN] = "unseen",
 	};
 
 	return keys[why];

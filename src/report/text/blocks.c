@@ -41,8 +41,8 @@ static void format_pool(char *buf, size_t size, bool is_private, bool is_small, 
 
 const char *vt_text_pool(char buf[VT_TEXT_MAX], const struct vt_block_rec *b)
 {
-	format_pool(buf, VT_TEXT_MAX, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE,
-		    b->pool);
+	format_pool(buf, VT_TEXT_MAX, b->flags & VT_BLOCK_PRIVATE_POOL,
+		    b->flags & VT_BLOCK_SMALL_POOL, b->flags & VT_BLOCK_EXPANDABLE, b->pool);
 	return buf;
 }
 
@@ -221,8 +221,10 @@ static int address_column(const struct vt_model *model)
 static void print_site_of(struct vt_line *line, const struct vt_model *model, size_t block)
 {
 	const struct vt_model_trace *trace = vt_model_block_trace(model, block);
-	const struct vt_model_frame *title = trace && trace->title < trace->n_frames ?
-						     &model->trace_frames[trace->frames[trace->title]] : NULL;
+	const struct vt_model_frame *title =
+		trace && trace->title < trace->n_frames ?
+			&model->trace_frames[trace->frames[trace->title]] :
+			NULL;
 	struct vt_str text = { 0 };
 
 	if (title)
@@ -251,7 +253,8 @@ static void print_large(struct vt_line *line, const struct vt_model *model, size
 	vt_line_addf(line, VT_PLAIN, "0x%" PRIx64, b->addr);
 	vt_line_pad(line, address_column(model) + ADDRESS_COLUMNS);
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, b->size), SIZE_COLUMNS);
-	vt_line_right(line, VT_DIM, b->requested ? vt_format_size(number, b->requested) : "", ASKED_COLUMNS);
+	vt_line_right(line, VT_DIM, b->requested ? vt_format_size(number, b->requested) : "",
+		      ASKED_COLUMNS);
 	vt_line_pad(line, line->want + 2);
 	vt_line_cell(line, VT_PLAIN, vt_text_state(b->state), LARGEST_STATE_COLUMNS, VT_CUT_END);
 	vt_line_cell(line, VT_PLAIN, vt_text_pool(text, b), pool_columns(line) - 2, VT_CUT_END);
@@ -301,7 +304,8 @@ void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, 
 		print_large(line, model, l.blocks[i]);
 	if (l.n > 0 && l.n < l.mapped) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "%s %s more", line->ascii ? "..." : "…", vt_format_count(number, l.mapped - l.n));
+		vt_line_addf(line, VT_DIM, "%s %s more", line->ascii ? "..." : "…",
+			     vt_format_count(number, l.mapped - l.n));
 		vt_text_end_title(line, line->hints->all_blocks);
 	}
 	free(l.blocks);
@@ -312,16 +316,24 @@ void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, 
 static const char *why_no_allocator(const struct vt_model *model)
 {
 	static const char *const reasons[VT_N_ALLOCATOR_STATES] = {
-		[VT_ALLOCATOR_UNKNOWN] = "It is not known which allocator PyTorch uses: there are no blocks to show.",
-		[VT_ALLOCATOR_NOT_LOADED] = "This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no "
-					    "blocks to show.",
-		[VT_ALLOCATOR_NOT_INITIALISED] = "PyTorch has not used CUDA in this process yet: there are no blocks.",
-		[VT_ALLOCATOR_NATIVE] = "PyTorch's allocator has no devices yet: there are no blocks.",
-		[VT_ALLOCATOR_INHERITED] = "PyTorch's allocator is the parent's, copied by fork(): this process holds no blocks.",
-		[VT_ALLOCATOR_ASYNC] = "PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks.",
-		[VT_ALLOCATOR_PLUGGABLE] = "PyTorch takes its memory from an allocator of the program's own "
-					   "(CUDAPluggableAllocator): its blocks are not known.",
-		[VT_ALLOCATOR_REFUSED] = "PyTorch's allocator is not shown: its layout is not understood.",
+		[VT_ALLOCATOR_UNKNOWN] =
+			"It is not known which allocator PyTorch uses: there are no blocks to show.",
+		[VT_ALLOCATOR_NOT_LOADED] =
+			"This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no "
+			"blocks to show.",
+		[VT_ALLOCATOR_NOT_INITIALISED] =
+			"PyTorch has not used CUDA in this process yet: there are no blocks.",
+		[VT_ALLOCATOR_NATIVE] =
+			"PyTorch's allocator has no devices yet: there are no blocks.",
+		[VT_ALLOCATOR_INHERITED] =
+			"PyTorch's allocator is the parent's, copied by fork(): this process holds no blocks.",
+		[VT_ALLOCATOR_ASYNC] =
+			"PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks.",
+		[VT_ALLOCATOR_PLUGGABLE] =
+			"PyTorch takes its memory from an allocator of the program's own "
+			"(CUDAPluggableAllocator): its blocks are not known.",
+		[VT_ALLOCATOR_REFUSED] =
+			"PyTorch's allocator is not shown: its layout is not understood.",
 	};
 
 	if (!model->process.uses_cuda)
@@ -339,7 +351,8 @@ void vt_text_no_blocks(struct vt_line *line, const struct vt_model *model)
 {
 	vt_text_no_allocator(line, model);
 	if (model->allocators.n > 0 && model->groups.n == 0 && all_exact(model))
-		vt_line_wrap(line, VT_PLAIN, "PyTorch's allocator holds no memory: there are no blocks.", 0, 2);
+		vt_line_wrap(line, VT_PLAIN,
+			     "PyTorch's allocator holds no memory: there are no blocks.", 0, 2);
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		const struct vt_model_allocator *a = &model->allocators.data[i];
 
@@ -416,13 +429,15 @@ static void add_record(struct raw *raw, const struct vt_model_record *record)
 	char text[VT_NUM_MAX + 64], age[VT_NUM_MAX];
 
 	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
-	snprintf(text, sizeof(text), ", %s ago by thread %d%s%.32s", age, (int)record->tid, record->thread && *record->thread ? " " : "",
+	snprintf(text, sizeof(text), ", %s ago by thread %d%s%.32s", age, (int)record->tid,
+		 record->thread && *record->thread ? " " : "",
 		 record->thread ? record->thread : "");
 	make_harmless(text);
 	raw_add(raw, text);
 }
 
-static void print_block(struct vt_line *line, const struct vt_block_rec *b, const char *site, const struct vt_model_record *record)
+static void print_block(struct vt_line *line, const struct vt_block_rec *b, const char *site,
+			const struct vt_model_record *record)
 {
 	struct raw raw = { .n = 0 };
 	char size[VT_NUM_MAX], requested[VT_NUM_MAX];
@@ -446,7 +461,10 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 	vt_line_raw(line, raw.text, raw.n);
 }
 
-/* "forward attn.py:57" of every site, harmless and in ASCII; NULL when there are none, or no memory for them. */
+/*
+ * "forward attn.py:57" of every site, harmless and in ASCII; NULL when there are none, or no memory
+ * for them.
+ */
 static char **make_labels(const struct vt_model *model)
 {
 	char **labels = model->sites.n ? calloc(model->sites.n, sizeof(*labels)) : NULL;
@@ -461,7 +479,8 @@ static char **make_labels(const struct vt_model *model)
 			n = asprintf(&labels[i], "%.80s %.60s:%d", f->function ? f->function : "??",
 				     slash ? slash + 1 : file, f->line);
 		else if (f)
-			n = asprintf(&labels[i], "%.80s %.60s", f->function ? f->function : "??", slash ? slash + 1 : file);
+			n = asprintf(&labels[i], "%.80s %.60s", f->function ? f->function : "??",
+				     slash ? slash + 1 : file);
 		if (n < 0)
 			labels[i] = NULL;
 		if (labels[i])

@@ -37,7 +37,8 @@ static void print_number(struct vt_line *line, int64_t number, int columns)
 {
 	char text[VT_NUM_MAX];
 
-	vt_line_right(line, VT_PLAIN, number < 0 ? "?" : vt_format_count(text, (uint64_t)number), columns);
+	vt_line_right(line, VT_PLAIN, number < 0 ? "?" : vt_format_count(text, (uint64_t)number),
+		      columns);
 }
 
 /* "all_reduce number 4 for 12 s: [64, 32] Float, not started; 2 more after it" */
@@ -46,7 +47,8 @@ static void add_oldest(const struct vt_model_process_group *g, struct vt_str *te
 	const struct vt_model_operation *op = &g->oldest;
 	char age[VT_NUM_MAX];
 
-	vt_str_addf(text, "%.100s number %" PRId64 " for %s", op->name, op->number, vt_format_age(age, (double)op->age_ms / 1000.0));
+	vt_str_addf(text, "%.100s number %" PRId64 " for %s", op->name, op->number,
+		    vt_format_age(age, (double)op->age_ms / 1000.0));
 	if (op->input)
 		vt_str_addf(text, ": %.200s", op->input);
 	if (op->started >= 0)
@@ -55,13 +57,14 @@ static void add_oldest(const struct vt_model_process_group *g, struct vt_str *te
 		vt_str_addf(text, "; %" PRIu64 " more after it", g->n_pending - 1);
 }
 
-void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named, const char *ranks,
-		       const struct vt_model_process_group *state)
+void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named,
+		       const char *ranks, const struct vt_model_process_group *state)
 {
 	struct vt_str text = { 0 };
 
 	vt_line_pad(line, GROUP);
-	vt_line_cell(line, VT_PLAIN, named ? vt_flight_group_name(named) : "", ranks_column(line) - GROUP - 1, VT_CUT_END);
+	vt_line_cell(line, VT_PLAIN, named ? vt_flight_group_name(named) : "",
+		     ranks_column(line) - GROUP - 1, VT_CUT_END);
 	vt_line_pad(line, ranks_column(line));
 	vt_line_cell(line, VT_PLAIN, ranks, vt_text_group_ranks_columns(line), VT_CUT_END);
 	print_number(line, state ? state->last_enqueued : 0, BEGUN_COLUMNS);
@@ -84,6 +87,7 @@ void vt_text_collectives(struct vt_line *line, const struct vt_model *model)
 	if (c->groups.n)
 		vt_text_group_title(line);
 	for (size_t i = 0; i < c->groups.n; i++)
-		vt_text_group_row(line, &c->groups.data[i], c->groups.data[i].ranks ? c->groups.data[i].ranks : "?",
+		vt_text_group_row(line, &c->groups.data[i],
+				  c->groups.data[i].ranks ? c->groups.data[i].ranks : "?",
 				  &c->groups.data[i]);
 }

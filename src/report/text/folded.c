@@ -45,8 +45,8 @@ static bool put_line(struct vt_str *line, uint64_t bytes, FILE *out)
 	return !line->failed && fwrite(line->data, 1, line->n, out) == line->n;
 }
 
-static bool put_trace(const struct vt_model *model, const struct vt_model_trace *t, struct vt_str *line, struct vt_str *scratch,
-		      FILE *out)
+static bool put_trace(const struct vt_model *model, const struct vt_model_trace *t,
+		      struct vt_str *line, struct vt_str *scratch, FILE *out)
 {
 	vt_str_clear(line);
 	for (size_t i = t->n_frames; i-- > 0;) {
@@ -87,13 +87,16 @@ static bool put_unrecorded(const struct vt_model *model, struct vt_str *line, FI
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < model->allocators.n; i++)
-		bytes += model->allocators.data[i].exact ? model->allocators.data[i].allocated_bytes : 0;
+		bytes += model->allocators.data[i].exact ?
+				 model->allocators.data[i].allocated_bytes :
+				 0;
 	vt_str_clear(line);
 	vt_str_add(line, "[no backtrace: nothing is recorded]");
 	return !bytes || put_line(line, bytes, out);
 }
 
-struct vt_error *vt_write_report_folded(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_folded(const void *what, const struct vt_writer_options *options,
+					FILE *out)
 {
 	const struct vt_model *model = what;
 	struct vt_str line = { 0 }, scratch = { 0 };
@@ -106,7 +109,8 @@ struct vt_error *vt_write_report_folded(const void *what, const struct vt_writer
 		if (model->traces.data[i].bytes)
 			ok = put_trace(model, &model->traces.data[i], &line, &scratch, out);
 	if (ok)
-		ok = model->block_traces ? put_untraced(model, &line, out) : put_unrecorded(model, &line, out);
+		ok = model->block_traces ? put_untraced(model, &line, out) :
+					   put_unrecorded(model, &line, out);
 	ok = ok && !fflush(out);
 	errnum = errno ? errno : EIO;
 	nomem = line.failed;

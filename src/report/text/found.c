@@ -11,7 +11,9 @@
 
 enum { LABEL_COLUMNS = 12 };
 
-__attribute__((format(printf, 3, 4))) static void print_fact(struct vt_line *line, const char *label, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void print_fact(struct vt_line *line,
+							     const char *label, const char *format,
+							     ...)
 {
 	struct vt_str text = { 0 };
 	va_list args;
@@ -28,8 +30,9 @@ __attribute__((format(printf, 3, 4))) static void print_fact(struct vt_line *lin
 }
 
 /* "0x7f0000001000 is 4,096 bytes into 2.00 MiB of device memory, in use" */
-__attribute__((format(printf, 4, 5))) static void print_answer(struct vt_line *line, uint64_t addr, uint64_t start,
-								const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void print_answer(struct vt_line *line, uint64_t addr,
+							       uint64_t start, const char *format,
+							       ...)
 {
 	char offset[VT_NUM_MAX];
 	struct vt_str text = { 0 };
@@ -38,8 +41,8 @@ __attribute__((format(printf, 4, 5))) static void print_answer(struct vt_line *l
 	if (addr == start)
 		vt_str_addf(&text, "0x%" PRIx64 " is the start of ", addr);
 	else
-		vt_str_addf(&text, "0x%" PRIx64 " is %s byte%s into ", addr, vt_format_count(offset, addr - start),
-			    addr - start == 1 ? "" : "s");
+		vt_str_addf(&text, "0x%" PRIx64 " is %s byte%s into ", addr,
+			    vt_format_count(offset, addr - start), addr - start == 1 ? "" : "s");
 	va_start(args, format);
 	vt_str_vaddf(&text, format, args);
 	va_end(args);
@@ -67,19 +70,21 @@ static void print_record(struct vt_line *line, const struct vt_model_record *rec
 	if (!record || record->age_ns == VT_NO_AGE)
 		return;
 	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
-	print_fact(line, "allocated", "%s ago by thread %d%s%.64s%s", age, (int)record->tid, named ? " (" : "",
-		   named ? record->thread : "", named ? ")" : "");
+	print_fact(line, "allocated", "%s ago by thread %d%s%.64s%s", age, (int)record->tid,
+		   named ? " (" : "", named ? record->thread : "", named ? ")" : "");
 }
 
-static void print_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
+static void print_trace(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_trace *trace)
 {
 	const char *by = trace->source == VT_TRACE_PYTORCH ? "PyTorch" : "vramtap";
 
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Allocated by");
-	vt_line_addf(line, VT_DIM, ", recorded by %s%s%s", by,
-		     trace->merge_uncertain ? "; where the outer native frames belong is not known" : "",
-		     trace->native_guess ? "; native frames may be missing" : "");
+	vt_line_addf(
+		line, VT_DIM, ", recorded by %s%s%s", by,
+		trace->merge_uncertain ? "; where the outer native frames belong is not known" : "",
+		trace->native_guess ? "; native frames may be missing" : "");
 	vt_line_end(line);
 	vt_text_trace(line, model, trace);
 }
@@ -104,7 +109,8 @@ static void print_backtrace(struct vt_line *line, const struct vt_model *model, 
 
 static void print_origin(struct vt_line *line, const struct vt_model *model, size_t block)
 {
-	bool in_use = model->blocks[block].state == VT_BLOCK_ALLOCATED || model->blocks[block].state == VT_BLOCK_AWAITING_FREE;
+	bool in_use = model->blocks[block].state == VT_BLOCK_ALLOCATED ||
+		      model->blocks[block].state == VT_BLOCK_AWAITING_FREE;
 
 	print_record(line, vt_model_block_record(model, block));
 	if (vt_model_block_trace(model, block))
@@ -116,7 +122,8 @@ static void print_origin(struct vt_line *line, const struct vt_model *model, siz
 	else if (model->core.path)
 		print_fact(line, "backtrace", "none: nothing was recorded");
 	else
-		print_fact(line, "backtrace", "none: nothing is recorded (%s: from now on)", line->hints->record);
+		print_fact(line, "backtrace", "none: nothing is recorded (%s: from now on)",
+			   line->hints->record);
 }
 
 /* ---- PyTorch's block ---- */
@@ -135,7 +142,8 @@ static void print_requested(struct vt_line *line, const struct vt_block_rec *b)
 			   vt_format_count(rounding, b->size - b->requested));
 }
 
-static void print_segment(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+static void print_segment(struct vt_line *line, const struct vt_model *model,
+			  const struct vt_found *found)
 {
 	char size[VT_NUM_MAX], count[VT_NUM_MAX], used[VT_NUM_MAX];
 	size_t n = found->segment_end - found->segment;
@@ -143,44 +151,52 @@ static void print_segment(struct vt_line *line, const struct vt_model *model, co
 
 	for (size_t i = found->segment; i < found->segment_end; i++)
 		in_use += model->blocks[i].state == VT_BLOCK_ALLOCATED ? model->blocks[i].size : 0;
-	print_fact(line, "segment", "0x%" PRIx64 ", %s in %s block%s, %s in use%s", model->blocks[found->segment].addr,
-		   vt_format_size(size, found->segment_bytes), vt_format_count(count, n), n == 1 ? "" : "s",
-		   vt_format_size(used, in_use),
+	print_fact(line, "segment", "0x%" PRIx64 ", %s in %s block%s, %s in use%s",
+		   model->blocks[found->segment].addr, vt_format_size(size, found->segment_bytes),
+		   vt_format_count(count, n), n == 1 ? "" : "s", vt_format_size(used, in_use),
 		   found->allocator->exact ? "" : ", as far as it could be read");
 }
 
-static void print_neighbour(struct vt_line *line, const struct vt_model *model, const struct vt_found *found, bool after)
+static void print_neighbour(struct vt_line *line, const struct vt_model *model,
+			    const struct vt_found *found, bool after)
 {
 	size_t block = after ? found->after : found->before;
 	const char *label = after ? "after" : "before";
 	char size[VT_NUM_MAX];
 
 	if (block != VT_FOUND_NONE)
-		print_fact(line, label, "0x%" PRIx64 ", %s, %s", model->blocks[block].addr, vt_format_size(size, model->blocks[block].size),
+		print_fact(line, label, "0x%" PRIx64 ", %s, %s", model->blocks[block].addr,
+			   vt_format_size(size, model->blocks[block].size),
 			   vt_text_state(model->blocks[block].state));
 	else if (found->allocator->exact)
-		print_fact(line, label, "none: it is the %s of its segment", after ? "last" : "first");
+		print_fact(line, label, "none: it is the %s of its segment",
+			   after ? "last" : "first");
 	else
 		print_fact(line, label, "not known");
 }
 
-static void print_unmapped(struct vt_line *line, const struct vt_found *found, const struct vt_block_rec *b)
+static void print_unmapped(struct vt_line *line, const struct vt_found *found,
+			   const struct vt_block_rec *b)
 {
 	char size[VT_NUM_MAX];
 
-	print_answer(line, found->addr, b->addr, "%s of address space of an expandable segment of GPU %d, with no memory behind it",
-		     vt_format_size(size, b->size), found->allocator->device);
+	print_answer(
+		line, found->addr, b->addr,
+		"%s of address space of an expandable segment of GPU %d, with no memory behind it",
+		vt_format_size(size, b->size), found->allocator->device);
 }
 
-static void print_block(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+static void print_block(struct vt_line *line, const struct vt_model *model,
+			const struct vt_found *found)
 {
 	const struct vt_block_rec *b = &model->blocks[found->index];
 	char size[VT_NUM_MAX], pool[VT_TEXT_MAX], stream[VT_TEXT_MAX];
 	bool mapped = b->state != VT_BLOCK_UNMAPPED;
 
 	if (mapped)
-		print_answer(line, found->addr, b->addr, "a block of %s, %s, on GPU %d", vt_format_size(size, b->size),
-			     vt_text_state(b->state), found->allocator->device);
+		print_answer(line, found->addr, b->addr, "a block of %s, %s, on GPU %d",
+			     vt_format_size(size, b->size), vt_text_state(b->state),
+			     found->allocator->device);
 	else
 		print_unmapped(line, found, b);
 	print_range(line, b->addr, b->size);
@@ -197,24 +213,29 @@ static void print_block(struct vt_line *line, const struct vt_model *model, cons
 
 /* ---- pinned host memory ---- */
 
-static void print_pinned(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+static void print_pinned(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_found *found)
 {
 	const struct vt_pinned_block *b = &model->pinned.blocks[found->index];
 	bool state_known = model->pinned.exact;
 	char size[VT_NUM_MAX];
 
-	print_answer(line, found->addr, b->addr, "a block of %s of pinned host memory%s%s", vt_format_size(size, b->size),
-		     state_known ? ", " : ": whether it is in use is not known", state_known ? vt_text_state(b->state) : "");
+	print_answer(line, found->addr, b->addr, "a block of %s of pinned host memory%s%s",
+		     vt_format_size(size, b->size),
+		     state_known ? ", " : ": whether it is in use is not known",
+		     state_known ? vt_text_state(b->state) : "");
 	print_range(line, b->addr, b->size);
 	if (b->private_pool)
-		print_fact(line, "pool", "private %u:%u, of PyTorch's allocator of pinned memory", (unsigned int)(b->pool >> 32),
-			   (unsigned int)b->pool);
+		print_fact(line, "pool", "private %u:%u, of PyTorch's allocator of pinned memory",
+			   (unsigned int)(b->pool >> 32), (unsigned int)b->pool);
 	else
 		print_fact(line, "pool", "of PyTorch's allocator of pinned memory");
 	if (b->events)
-		print_fact(line, "waits for", "%" PRIu32 " event%s", b->events, b->events == 1 ? "" : "s");
+		print_fact(line, "waits for", "%" PRIu32 " event%s", b->events,
+			   b->events == 1 ? "" : "s");
 	else if (b->streams)
-		print_fact(line, "used by", "%" PRIu32 " stream%s", b->streams, b->streams == 1 ? "" : "s");
+		print_fact(line, "used by", "%" PRIu32 " stream%s", b->streams,
+			   b->streams == 1 ? "" : "s");
 	print_fact(line, "backtrace", "none: of pinned memory nothing is recorded");
 }
 
@@ -234,15 +255,17 @@ static const char *kind_words(const struct vt_model_driver_block *b)
 	return words[b->kind];
 }
 
-static void print_driver(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+static void print_driver(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_found *found)
 {
 	const struct vt_model_driver_block *b = &model->driver_blocks.data[found->index];
 	char size[VT_NUM_MAX], gpu[32] = "", stream[VT_TEXT_MAX];
 
 	if (b->device >= 0)
 		snprintf(gpu, sizeof(gpu), ", GPU %d", b->device);
-	print_answer(line, found->addr, b->addr, "%s of %s%s, asked of the driver: none of PyTorch's", vt_format_size(size, b->size),
-		     kind_words(b), gpu);
+	print_answer(line, found->addr, b->addr,
+		     "%s of %s%s, asked of the driver: none of PyTorch's",
+		     vt_format_size(size, b->size), kind_words(b), gpu);
 	print_range(line, b->addr, b->size);
 	if (b->stream)
 		print_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
@@ -261,21 +284,25 @@ static bool all_known(const struct vt_model *model)
 	return model->completeness == VT_COMPLETE;
 }
 
-static void print_near(struct vt_line *line, const struct vt_model *model, const struct vt_found *found, const char *label, size_t block)
+static void print_near(struct vt_line *line, const struct vt_model *model,
+		       const struct vt_found *found, const char *label, size_t block)
 {
 	const struct vt_block_rec *b = &model->blocks[block];
 	char size[VT_NUM_MAX], distance[VT_NUM_MAX];
-	uint64_t away = b->addr > found->addr ? b->addr - found->addr : found->addr - (b->addr + b->size);
+	uint64_t away = b->addr > found->addr ? b->addr - found->addr :
+						found->addr - (b->addr + b->size);
 
 	if (b->addr < found->addr && away == 0)
 		snprintf(distance, sizeof(distance), "ends right here");
 	else
 		vt_format_size(distance, away);
-	print_fact(line, label, "0x%" PRIx64 ", a block of %s, %s, on GPU %d, %s%s", b->addr, vt_format_size(size, b->size),
-		   vt_text_state(b->state), b->device, distance, away ? " away" : "");
+	print_fact(line, label, "0x%" PRIx64 ", a block of %s, %s, on GPU %d, %s%s", b->addr,
+		   vt_format_size(size, b->size), vt_text_state(b->state), b->device, distance,
+		   away ? " away" : "");
 }
 
-static void print_nothing(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
+static void print_nothing(struct vt_line *line, const struct vt_model *model,
+			  const struct vt_found *found)
 {
 	struct vt_str text = { 0 };
 
@@ -295,7 +322,8 @@ static void print_nothing(struct vt_line *line, const struct vt_model *model, co
 
 void vt_text_found(struct vt_line *line, const struct vt_model *model, const struct vt_found *found)
 {
-	static void (*const print[])(struct vt_line *line, const struct vt_model *model, const struct vt_found *found) = {
+	static void (*const print[])(struct vt_line * line, const struct vt_model *model,
+				     const struct vt_found *found) = {
 		[VT_FOUND_NOTHING] = print_nothing,
 		[VT_FOUND_BLOCK] = print_block,
 		[VT_FOUND_PINNED] = print_pinned,

@@ -8,7 +8,7 @@
 #include "base/width.h"
 
 #define MIN_COLUMNS 40
-#define MAX_COLUMNS 160 /* wider lines are hard to follow with the eye … */
+#define MAX_COLUMNS 160     /* wider lines are hard to follow with the eye … */
 #define MAX_ALL_COLUMNS 500 /* … but a request for everything shows full names */
 #define DEFAULT_COLUMNS 100
 #define MAX_TEXT 4096 /* bytes of one text that are used: no line shows more */
@@ -28,7 +28,10 @@ void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_option
 
 	columns = columns < MIN_COLUMNS ? MIN_COLUMNS : columns > most ? most : columns;
 	*line = (struct vt_line){
-		.out = out, .columns = columns, .colour = options->colour, .ascii = options->ascii,
+		.out = out,
+		.columns = columns,
+		.colour = options->colour,
+		.ascii = options->ascii,
 		.hints = options->hints ? options->hints : &vt_hints_command_line,
 	};
 }

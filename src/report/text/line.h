@@ -31,13 +31,14 @@ struct vt_line {
 	FILE *out;
 	int columns;
 	bool colour, ascii;
-	bool top;            /* nothing is written yet: no empty line may come first */
+	bool top; /* nothing is written yet: no empty line may come first */
 	const struct vt_writer_hints *hints;
 	struct vt_str buf;   /* the line so far, with colour sequences */
 	struct vt_str clean; /* scratch */
 	int width;           /* columns in buf */
-	int want;            /* column where the next text goes; spaces are written only before text */
-	int errnum;          /* of the first failed write */
+	/* column where the next text goes; spaces are written only before text */
+	int want;
+	int errnum; /* of the first failed write */
 };
 
 void vt_line_init(struct vt_line *line, FILE *out, const struct vt_writer_options *options);

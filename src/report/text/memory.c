@@ -27,7 +27,8 @@ static const struct vt_model_allocator *allocator_of(const struct vt_model *mode
  */
 static bool never_used(const struct vt_model_allocator *a)
 {
-	return a->exact && a->n_blocks == 0 && a->result.have_stats && a->result.stats.reserved_bytes.peak == 0;
+	return a->exact && a->n_blocks == 0 && a->result.have_stats &&
+	       a->result.stats.reserved_bytes.peak == 0;
 }
 
 static bool is_used(const struct vt_model *model, const struct vt_model_device *d)
@@ -191,8 +192,11 @@ void vt_text_not_asked(struct vt_line *line, const struct vt_model *model)
 
 	if (model->devices.n > 0 || !model->process.uses_cuda || !model->held_by)
 		return;
-	vt_str_addf(&text, "Memory of the devices, total and free: not known while %s holds the process.%s%s", model->held_by,
-		    line->hints->devices ? " " : "", line->hints->devices ? line->hints->devices : "");
+	vt_str_addf(
+		&text,
+		"Memory of the devices, total and free: not known while %s holds the process.%s%s",
+		model->held_by, line->hints->devices ? " " : "",
+		line->hints->devices ? line->hints->devices : "");
 	vt_line_blank(line);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 0, 3);
 	if (text.failed)
@@ -334,7 +338,8 @@ static void print_pools_beside(const struct table *t, const struct vt_model_allo
 	for (size_t i = 0; i < t->device->n_pools; i++)
 		used += t->device->pools[i].used_bytes;
 	snprintf(note, sizeof(note), "cudaMallocAsync, %s used", vt_format_size(number, used));
-	print_row(t, &(struct row){ 1, "of which in the driver's pools", reserved, NO_BLOCKS, note, true });
+	print_row(t, &(struct row){ 1, "of which in the driver's pools", reserved, NO_BLOCKS, note,
+				    true });
 }
 
 static void print_device_rows(const struct table *t, const struct vt_model_allocator *a)
@@ -342,9 +347,12 @@ static void print_device_rows(const struct table *t, const struct vt_model_alloc
 	if (!t->device)
 		return;
 	if (a->other_known)
-		print_row(t, &(struct row){ 0, "everything else", a->other_bytes, NO_BLOCKS,
-					    "other libraries, CUDA context, other processes; not itemised by this version",
-					    true });
+		print_row(
+			t,
+			&(struct row){
+				0, "everything else", a->other_bytes, NO_BLOCKS,
+				"other libraries, CUDA context, other processes; not itemised by this version",
+				true });
 	if (a->other_known)
 		print_pools_beside(t, a);
 	print_row(t, &(struct row){ 0, "free", t->device->free_bytes, NO_BLOCKS, NULL, false });
@@ -447,8 +455,8 @@ static const char many_note[] =
 
 static void print_many(struct vt_line *line, const struct vt_model *model)
 {
-	static const char *const heads[] = { "in use",	"awaiting", "cached",
-					     "largest", "else",	    "free" };
+	static const char *const heads[] = { "in use",  "awaiting", "cached",
+					     "largest", "else",     "free" };
 	bool wide = line->columns >= 2 + GPU_COLUMNS + 6 * CELL_COLUMNS;
 
 	vt_text_title(line, NULL, "Memory by GPU");
@@ -490,10 +498,15 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 
 static void print_pool_rows(const struct table *t, const struct vt_model_pool *pool)
 {
-	print_row(t, &(struct row){ 0, pool->is_current ? "in use from the process's pool" : "in use from the driver's pool",
+	print_row(t, &(struct row){ 0,
+				    pool->is_current ? "in use from the process's pool" :
+						       "in use from the driver's pool",
 				    pool->used_bytes, NO_BLOCKS, NULL, false });
-	print_row(t, &(struct row){ 0, pool->is_current ? "kept by the process's pool" : "kept by the driver's pool",
-				    pool->reserved_bytes - pool->used_bytes, NO_BLOCKS, NULL, false });
+	print_row(t,
+		  &(struct row){ 0,
+				 pool->is_current ? "kept by the process's pool" :
+						    "kept by the driver's pool",
+				 pool->reserved_bytes - pool->used_bytes, NO_BLOCKS, NULL, false });
 }
 
 static void print_pool_peaks(struct vt_line *line, const struct vt_model_pool *pool)
@@ -501,7 +514,8 @@ static void print_pool_peaks(struct vt_line *line, const struct vt_model_pool *p
 	char used[VT_NUM_MAX], reserved[VT_NUM_MAX];
 
 	vt_line_pad(line, 2);
-	vt_line_addf(line, VT_PLAIN, "peak %s in use, %s reserved", vt_format_size(used, pool->used_high_bytes),
+	vt_line_addf(line, VT_PLAIN, "peak %s in use, %s reserved",
+		     vt_format_size(used, pool->used_high_bytes),
 		     vt_format_size(reserved, pool->reserved_high_bytes));
 	vt_line_end(line);
 }
@@ -528,8 +542,9 @@ static void print_pools(struct vt_line *line, const struct vt_model_device *d)
 	for (size_t i = 0; i < d->n_pools; i++)
 		print_pool_rows(&t, &d->pools[i]);
 	if (t.device && d->used_bytes >= reserved)
-		print_row(&t, &(struct row){ 0, "everything else", d->used_bytes - reserved, NO_BLOCKS,
-					     "other libraries, CUDA context, other processes", true });
+		print_row(&t,
+			  &(struct row){ 0, "everything else", d->used_bytes - reserved, NO_BLOCKS,
+					 "other libraries, CUDA context, other processes", true });
 	if (t.device)
 		print_row(&t, &(struct row){ 0, "free", d->free_bytes, NO_BLOCKS, NULL, false });
 	for (size_t i = 0; i < d->n_pools; i++)
@@ -564,7 +579,8 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 			print_table(line, model, &model->allocators.data[i]);
 	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state) {
 		vt_line_blank(line);
-		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.", vt_allocator_state_words(model->torch_state));
+		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.",
+			     vt_allocator_state_words(model->torch_state));
 		vt_line_end(line);
 	}
 	if (model->allocators.n == 0)

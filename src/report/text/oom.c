@@ -26,8 +26,9 @@ static void print_request(struct vt_line *line, const struct vt_model_oom *oom)
 {
 	char text[256], size[VT_NUM_MAX], bytes[VT_NUM_MAX];
 
-	snprintf(text, sizeof(text), "%s (%s bytes), by thread %d%s%.64s%s", vt_format_size(size, oom->requested),
-		 vt_format_count(bytes, oom->requested), (int)oom->tid, oom->thread && *oom->thread ? " (" : "",
+	snprintf(text, sizeof(text), "%s (%s bytes), by thread %d%s%.64s%s",
+		 vt_format_size(size, oom->requested), vt_format_count(bytes, oom->requested),
+		 (int)oom->tid, oom->thread && *oom->thread ? " (" : "",
 		 oom->thread ? oom->thread : "", oom->thread && *oom->thread ? ")" : "");
 	print_fact(line, "asked for", text);
 }
@@ -45,17 +46,23 @@ static void print_device(struct vt_line *line, const struct vt_model_oom *oom)
 
 static void print_pytorch(struct vt_line *line, const struct vt_model_caught *c)
 {
-	char text[320], held[VT_NUM_MAX], cached[VT_NUM_MAX], pieces[VT_NUM_MAX], segments[VT_NUM_MAX], largest[VT_NUM_MAX];
+	char text[320], held[VT_NUM_MAX], cached[VT_NUM_MAX], pieces[VT_NUM_MAX],
+		segments[VT_NUM_MAX], largest[VT_NUM_MAX];
 
 	if (c->verdict == VT_OOM_UNDECIDED)
 		return;
 	if (!c->holes.blocks)
-		snprintf(text, sizeof(text), "%s in use, nothing cached that such a request could get", vt_format_size(held, c->held_bytes));
+		snprintf(text, sizeof(text),
+			 "%s in use, nothing cached that such a request could get",
+			 vt_format_size(held, c->held_bytes));
 	else
-		snprintf(text, sizeof(text), "%s in use, %s cached in %s free block%s of %s segment%s, the largest %s",
-			 vt_format_size(held, c->held_bytes), vt_format_size(cached, c->holes.bytes),
+		snprintf(text, sizeof(text),
+			 "%s in use, %s cached in %s free block%s of %s segment%s, the largest %s",
+			 vt_format_size(held, c->held_bytes),
+			 vt_format_size(cached, c->holes.bytes),
 			 vt_format_count(pieces, c->holes.blocks), c->holes.blocks == 1 ? "" : "s",
-			 vt_format_count(segments, c->hole_segments), c->hole_segments == 1 ? "" : "s",
+			 vt_format_count(segments, c->hole_segments),
+			 c->hole_segments == 1 ? "" : "s",
 			 vt_format_size(largest, c->largest_hole));
 	print_fact(line, "PyTorch", text);
 	if (c->others_known)
@@ -68,8 +75,8 @@ static void print_needed(struct vt_line *line, const struct vt_model_caught *c)
 
 	if (!c->needed_bytes)
 		return;
-	snprintf(text, sizeof(text), "a free block of %s, or %s of the device for a new segment", vt_format_size(block, c->needed_bytes),
-		 vt_format_size(segment, c->segment_bytes));
+	snprintf(text, sizeof(text), "a free block of %s, or %s of the device for a new segment",
+		 vt_format_size(block, c->needed_bytes), vt_format_size(segment, c->segment_bytes));
 	print_fact(line, "needed", text);
 }
 
@@ -81,9 +88,11 @@ static void print_wait(struct vt_line *line, const struct vt_model_oom *oom)
 		print_fact(line, "kept for", vt_format_ms(text, (double)oom->waited_ns / 1e6));
 }
 
-static void print_frames(struct vt_line *line, const struct vt_model *model, const struct vt_model_oom *oom)
+static void print_frames(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_model_oom *oom)
 {
-	const struct vt_model_trace *trace = oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
+	const struct vt_model_trace *trace =
+		oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
 	int columns = line->columns / 2;
 
 	if (!trace)

@@ -11,7 +11,8 @@ static void begin(struct vt_line *line, const struct vt_writer_options *options,
 	line->top = true;
 }
 
-struct vt_error *vt_write_summary_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_summary_text(const struct vt_model *model,
+				       const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
@@ -27,7 +28,8 @@ struct vt_error *vt_write_summary_text(const struct vt_model *model, const struc
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count,
+				      const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
@@ -42,7 +44,8 @@ struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_sites_text(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_sites_text(const struct vt_model *model,
+				     const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
@@ -55,8 +58,8 @@ struct vt_error *vt_write_sites_text(const struct vt_model *model, const struct 
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found, const struct vt_writer_options *options,
-				     FILE *out)
+struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found,
+				     const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
 
@@ -66,7 +69,8 @@ struct vt_error *vt_write_found_text(const struct vt_model *model, const struct 
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_thread_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t selected,
+struct vt_error *vt_write_thread_text(const struct vt_model *model,
+				      const struct vt_model_thread *thread, size_t selected,
 				      const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
@@ -96,8 +100,10 @@ static void print_python(struct vt_line *line, const struct vt_model_thread *thr
 	} else {
 		vt_line_pad(line, line->want + 1);
 	}
-	vt_line_cell(line, VT_PLAIN, vt_str_get(&place), width < vt_line_room(line) ? width : vt_line_room(line), VT_CUT_PATH);
-	snprintf(whose, sizeof(whose), "one of %zu Python frames of thread %d", vt_model_count_python(&thread->stack), (int)thread->tid);
+	vt_line_cell(line, VT_PLAIN, vt_str_get(&place),
+		     width < vt_line_room(line) ? width : vt_line_room(line), VT_CUT_PATH);
+	snprintf(whose, sizeof(whose), "one of %zu Python frames of thread %d",
+		 vt_model_count_python(&thread->stack), (int)thread->tid);
 	vt_text_end_title(line, whose);
 	if (place.failed)
 		line->buf.failed = true;
@@ -111,7 +117,8 @@ static void print_note(struct vt_line *line, const char *text)
 	vt_line_end(line);
 }
 
-struct vt_error *vt_write_python_frame_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t number,
+struct vt_error *vt_write_python_frame_text(const struct vt_model *model,
+					    const struct vt_model_thread *thread, size_t number,
 					    const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_line line;
@@ -122,7 +129,8 @@ struct vt_error *vt_write_python_frame_text(const struct vt_model *model, const 
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_locals_text(const struct vt_model *model, const struct vt_model_thread *thread, size_t number,
+struct vt_error *vt_write_locals_text(const struct vt_model *model,
+				      const struct vt_model_thread *thread, size_t number,
 				      const struct vt_writer_options *options, FILE *out)
 {
 	const struct vt_model_frame *f = vt_model_python_numbered(&thread->stack, number);
@@ -148,7 +156,8 @@ size_t vt_model_count_python(const struct vt_model_stack *stack)
 	return n;
 }
 
-const struct vt_model_frame *vt_model_python_numbered(const struct vt_model_stack *stack, size_t number)
+const struct vt_model_frame *vt_model_python_numbered(const struct vt_model_stack *stack,
+						      size_t number)
 {
 	for (size_t i = 0; i < stack->n_frames; i++)
 		if (stack->frames[i].kind == VT_FRAME_PYTHON && number-- == 0)

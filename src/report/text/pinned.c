@@ -23,7 +23,8 @@ static int label_columns(const struct vt_line *line)
 }
 
 /* depth 1: a part of the row above. blocks 0: no number. A note that does not fit is left out. */
-static void print_row(struct vt_line *line, int depth, const char *label, uint64_t bytes, uint64_t blocks, const char *note)
+static void print_row(struct vt_line *line, int depth, const char *label, uint64_t bytes,
+		      uint64_t blocks, const char *note)
 {
 	enum vt_style style = depth ? VT_DIM : VT_PLAIN;
 	char number[VT_NUM_MAX];
@@ -39,8 +40,8 @@ static void print_row(struct vt_line *line, int depth, const char *label, uint64
 	vt_line_end(line);
 }
 
-static void print_amount(struct vt_line *line, int depth, const char *label, const struct vt_model_amount *amount,
-			 const char *note)
+static void print_amount(struct vt_line *line, int depth, const char *label,
+			 const struct vt_model_amount *amount, const char *note)
 {
 	if (amount->blocks)
 		print_row(line, depth, label, amount->bytes, amount->blocks, note);
@@ -68,9 +69,12 @@ void vt_text_pinned(struct vt_line *line, const struct vt_model *model)
 		print_amount(line, 0, "in all", &p->total, "how much is in use is not known");
 		return;
 	}
-	print_amount(line, 0, "in use", &p->states[VT_BLOCK_ALLOCATED], "host memory, in no total above");
-	print_amount(line, 0, "awaiting free", &p->states[VT_BLOCK_AWAITING_FREE], "freed, in use by a stream");
-	print_amount(line, 0, "cached", &p->states[VT_BLOCK_CACHED], "not in use; kept for the next tensor");
+	print_amount(line, 0, "in use", &p->states[VT_BLOCK_ALLOCATED],
+		     "host memory, in no total above");
+	print_amount(line, 0, "awaiting free", &p->states[VT_BLOCK_AWAITING_FREE],
+		     "freed, in use by a stream");
+	print_amount(line, 0, "cached", &p->states[VT_BLOCK_CACHED],
+		     "not in use; kept for the next tensor");
 	if (p->states[VT_BLOCK_CACHED].blocks > 1)
 		print_row(line, 1, "largest", p->largest_cached, 0, NULL);
 	print_amount(line, 0, "in private pools, all states", &p->private_pools, "CUDA graphs");
@@ -88,14 +92,17 @@ static void print_block(struct vt_line *line, const struct vt_pinned_block *b)
 
 	snprintf(address, sizeof(address), "0x%" PRIx64, b->addr);
 	if (b->private_pool)
-		snprintf(pool, sizeof(pool), ", private %u:%u", (unsigned int)(b->pool >> 32), (unsigned int)b->pool);
+		snprintf(pool, sizeof(pool), ", private %u:%u", (unsigned int)(b->pool >> 32),
+			 (unsigned int)b->pool);
 	if (b->events)
-		snprintf(waits, sizeof(waits), ", %" PRIu32 " event%s pending", b->events, b->events == 1 ? "" : "s");
+		snprintf(waits, sizeof(waits), ", %" PRIu32 " event%s pending", b->events,
+			 b->events == 1 ? "" : "s");
 	else if (b->streams)
-		snprintf(waits, sizeof(waits), ", used by %" PRIu32 " stream%s", b->streams, b->streams == 1 ? "" : "s");
+		snprintf(waits, sizeof(waits), ", used by %" PRIu32 " stream%s", b->streams,
+			 b->streams == 1 ? "" : "s");
 	/* the columns of the devices' blocks */
-	n = snprintf(text, sizeof(text), "    %-18s %10s   %s%s%s", address, vt_format_size(size, b->size),
-		     words[b->state], waits, pool);
+	n = snprintf(text, sizeof(text), "    %-18s %10s   %s%s%s", address,
+		     vt_format_size(size, b->size), words[b->state], waits, pool);
 	vt_line_raw(line, text, n > 0 ? (size_t)n : 0);
 }
 
@@ -105,8 +112,9 @@ void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model)
 
 	if (!p->n_blocks)
 		return;
-	vt_text_title(line, NULL, p->exact ? "Blocks of pinned host memory" :
-					     "Blocks of pinned host memory, as far as they could be read");
+	vt_text_title(line, NULL,
+		      p->exact ? "Blocks of pinned host memory" :
+				 "Blocks of pinned host memory, as far as they could be read");
 	for (size_t i = 0; i < p->n_blocks; i++)
 		print_block(line, &p->blocks[i]);
 }

@@ -34,17 +34,20 @@ static void add_text(struct vt_line *line, enum vt_style style, struct vt_str *t
 
 /* ---- the driver's ---- */
 
-static void print_group(struct vt_line *line, const struct vt_model_driver_group *g, bool with_device)
+static void print_group(struct vt_line *line, const struct vt_model_driver_group *g,
+			bool with_device)
 {
 	char number[VT_NUM_MAX], kind[VT_NUM_MAX];
 	struct vt_str title = { 0 };
 
 	if (with_device && g->device >= 0)
-		snprintf(kind, sizeof(kind), "%.8s GPU %d", vt_driver_kind_name(g->kind), g->device);
+		snprintf(kind, sizeof(kind), "%.8s GPU %d", vt_driver_kind_name(g->kind),
+			 g->device);
 	else
 		snprintf(kind, sizeof(kind), "%s", vt_driver_kind_name(g->kind));
 	vt_line_pad(line, 2);
-	vt_line_cell(line, VT_PLAIN, g->library ? g->library : "(unknown library)", LIBRARY_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_PLAIN, g->library ? g->library : "(unknown library)", LIBRARY_COLUMNS,
+		     VT_CUT_END);
 	vt_line_cell(line, g->on_device ? VT_PLAIN : VT_DIM, kind, KIND_COLUMNS, VT_CUT_END);
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, g->bytes), BYTES_COLUMNS);
 	vt_line_right(line, VT_PLAIN, vt_format_count(number, g->blocks), BLOCKS_COLUMNS);
@@ -68,13 +71,16 @@ static void print_share(struct vt_line *line, const struct vt_model *model)
 		uint64_t bytes = 0;
 
 		for (size_t k = 0; k < model->driver_groups.n; k++)
-			if (model->driver_groups.data[k].on_device && model->driver_groups.data[k].device == a->device)
+			if (model->driver_groups.data[k].on_device &&
+			    model->driver_groups.data[k].device == a->device)
 				bytes += model->driver_groups.data[k].bytes;
 		if (!a->other_known || !bytes || bytes > a->other_bytes)
 			continue;
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "These are %s of the %s on GPU %d that are not PyTorch's.", vt_format_size(part, bytes),
-			     vt_format_size(whole, a->other_bytes), a->device);
+		vt_line_addf(line, VT_DIM,
+			     "These are %s of the %s on GPU %d that are not PyTorch's.",
+			     vt_format_size(part, bytes), vt_format_size(whole, a->other_bytes),
+			     a->device);
 		vt_line_end(line);
 	}
 }
@@ -97,22 +103,28 @@ void vt_text_driver(struct vt_line *line, const struct vt_model *model)
 	for (size_t i = 0; i < model->driver_groups.n && i < MAX_GROUPS; i++) {
 		print_group(line, &model->driver_groups.data[i], model->devices.n > 1);
 		host |= !model->driver_groups.data[i].on_device;
-		unplaced |= model->driver_groups.data[i].on_device && model->driver_groups.data[i].device < 0;
+		unplaced |= model->driver_groups.data[i].on_device &&
+			    model->driver_groups.data[i].device < 0;
 	}
 	if (model->driver_groups.n > MAX_GROUPS) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_DIM, "%s more in the JSON report", vt_format_count(number, model->driver_groups.n - MAX_GROUPS));
+		vt_line_addf(line, VT_DIM, "%s more in the JSON report",
+			     vt_format_count(number, model->driver_groups.n - MAX_GROUPS));
 		vt_line_end(line);
 	}
 	print_share(line, model);
 	if (unplaced && model->devices.n > 1) {
 		vt_line_pad(line, 2);
-		vt_line_add(line, VT_DIM, "What is of no GPU is mapped elsewhere already, or was made by another process.");
+		vt_line_add(
+			line, VT_DIM,
+			"What is of no GPU is mapped elsewhere already, or was made by another process.");
 		vt_line_end(line);
 	}
 	if (host) {
 		vt_line_pad(line, 2);
-		vt_line_add(line, VT_DIM, "Host memory is none of the device's, managed memory moves between both.");
+		vt_line_add(
+			line, VT_DIM,
+			"Host memory is none of the device's, managed memory moves between both.");
 		vt_line_end(line);
 	}
 }
@@ -121,19 +133,23 @@ void vt_text_driver(struct vt_line *line, const struct vt_model *model)
 
 static const struct vt_model_frame *title_of(const struct vt_model *model, uint32_t trace)
 {
-	const struct vt_model_trace *t = trace < model->traces.n ? &model->traces.data[trace] : NULL;
+	const struct vt_model_trace *t = trace < model->traces.n ? &model->traces.data[trace] :
+								   NULL;
 
 	return t && t->title < t->n_frames && t->frames[t->title] < model->n_trace_frames ?
-		       &model->trace_frames[t->frames[t->title]] : NULL;
+		       &model->trace_frames[t->frames[t->title]] :
+		       NULL;
 }
 
-static void print_oom(struct vt_line *line, const struct vt_model *model, const struct vt_model_oom *oom)
+static void print_oom(struct vt_line *line, const struct vt_model *model,
+		      const struct vt_model_oom *oom)
 {
 	char age[VT_NUM_MAX], requested[VT_NUM_MAX], free_text[VT_NUM_MAX], total[VT_NUM_MAX];
 	const struct vt_model_frame *title = title_of(model, oom->trace);
 	struct vt_str text = { 0 };
 
-	vt_str_addf(&text, "%s ago: %s asked for", format_age_ns(age, oom->age_ns), vt_format_size(requested, oom->requested));
+	vt_str_addf(&text, "%s ago: %s asked for", format_age_ns(age, oom->age_ns),
+		    vt_format_size(requested, oom->requested));
 	if (title) {
 		vt_str_add(&text, " in ");
 		vt_text_frame_label(line, &text, title);
@@ -161,8 +177,8 @@ void vt_text_ooms(struct vt_line *line, const struct vt_model *model)
 
 	if (!n)
 		return;
-	vt_text_title(line, n > MAX_OOMS ? "(all are in the JSON report)" : NULL, "Out of memory %zu time%s since recording began", last,
-		      last == 1 ? "" : "s");
+	vt_text_title(line, n > MAX_OOMS ? "(all are in the JSON report)" : NULL,
+		      "Out of memory %zu time%s since recording began", last, last == 1 ? "" : "s");
 	for (size_t i = n; i-- > 0 && n - i <= MAX_OOMS;)
 		print_oom(line, model, &model->ooms.data[i]);
 }

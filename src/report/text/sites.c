@@ -8,9 +8,9 @@
 #include "model/place.h"
 #include "report/text/text.h"
 
-#define MAX_SITES 10       /* in the short view */
-#define MAX_TRACES 8       /* of a site, in the full view; JSON has all */
-#define MAX_CALLERS 6      /* named after a site */
+#define MAX_SITES 10  /* in the short view */
+#define MAX_TRACES 8  /* of a site, in the full view; JSON has all */
+#define MAX_CALLERS 6 /* named after a site */
 #define MAX_CALLER_LINES 2
 
 enum {
@@ -33,7 +33,8 @@ struct table {
 	bool mixed; /* and PyTorch recorded others */
 };
 
-void vt_text_frame_label(const struct vt_line *line, struct vt_str *text, const struct vt_model_frame *f)
+void vt_text_frame_label(const struct vt_line *line, struct vt_str *text,
+			 const struct vt_model_frame *f)
 {
 	vt_place_add_function(text, f, line->ascii);
 	vt_str_add(text, " ");
@@ -65,8 +66,8 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 	/* The line number matters most, and the end of a qualified name more than its start. */
 	of_place = of_place > room / 2 ? room / 2 : of_place;
 	of_function = of_function > room - of_place - 2 ? room - of_place - 2 : of_function;
-	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function), of_function,
-		     VT_CUT_START);
+	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function),
+		     of_function, VT_CUT_START);
 	vt_line_pad(line, start + of_function + 2);
 	vt_line_cell(line, VT_PLAIN, vt_str_get(&place), of_place, VT_CUT_START);
 	vt_line_pad(line, start + columns);
@@ -74,7 +75,8 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 	finish(line, &place);
 }
 
-static void print_amounts(const struct table *t, enum vt_style style, uint64_t bytes, uint64_t blocks)
+static void print_amounts(const struct table *t, enum vt_style style, uint64_t bytes,
+			  uint64_t blocks)
 {
 	char number[VT_NUM_MAX];
 
@@ -101,8 +103,12 @@ static void print_ages(const struct table *t, const struct vt_model_ages *ages)
 		print_age(t, ages->newest_ns);
 }
 
-/* "← Block.forward net.py:20 ← train_step train.py:80": the program's own frames further out, of the largest backtrace. */
-static void add_callers(const struct table *t, const struct vt_model_site *site, struct vt_str *text)
+/*
+ * "← Block.forward net.py:20 ← train_step train.py:80": the program's own frames further out, of
+ * the largest backtrace.
+ */
+static void add_callers(const struct table *t, const struct vt_model_site *site,
+			struct vt_str *text)
 {
 	const struct vt_model_trace *trace = &t->model->traces.data[site->first_trace];
 	const struct vt_model_frame *last = site->title;
@@ -126,7 +132,8 @@ static void add_callers(const struct table *t, const struct vt_model_site *site,
 	if (site->n_traces > 1) {
 		char number[VT_NUM_MAX];
 
-		vt_str_addf(text, "%s%s more way%s", text->n ? ", and " : "and ", vt_format_count(number, site->n_traces - 1),
+		vt_str_addf(text, "%s%s more way%s", text->n ? ", and " : "and ",
+			    vt_format_count(number, site->n_traces - 1),
 			    site->n_traces == 2 ? "" : "s");
 	}
 }
@@ -140,7 +147,8 @@ static void print_site(const struct table *t, const struct vt_model_site *site)
 	print_amounts(t, VT_PLAIN, site->bytes, site->blocks);
 	print_ages(t, &site->ages);
 	add_callers(t, site, &callers);
-	if (callers.n && vt_line_width(t->line, vt_str_get(&callers)) + 3 <= vt_line_room(t->line)) {
+	if (callers.n &&
+	    vt_line_width(t->line, vt_str_get(&callers)) + 3 <= vt_line_room(t->line)) {
 		vt_line_pad(t->line, t->line->want + 3);
 		vt_line_add(t->line, VT_DIM, vt_str_get(&callers));
 		vt_line_end(t->line);
@@ -163,7 +171,8 @@ static void print_rest(const struct table *t, size_t first)
 		bytes += t->model->sites.data[i].bytes;
 		blocks += t->model->sites.data[i].blocks;
 	}
-	snprintf(label, sizeof(label), "%s more place%s", vt_format_count(number, t->model->sites.n - first),
+	snprintf(label, sizeof(label), "%s more place%s",
+		 vt_format_count(number, t->model->sites.n - first),
 		 t->model->sites.n - first == 1 ? "" : "s");
 	vt_line_pad(t->line, 2);
 	vt_line_cell(t->line, VT_DIM, label, t->label_columns, VT_CUT_END);
@@ -174,7 +183,8 @@ static void print_rest(const struct table *t, size_t first)
 void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct vt_str *text)
 {
 	static const char *const texts[] = {
-		[VT_UNTRACED_NOT_RECORDED] = "allocated before recording began, or while it was off",
+		[VT_UNTRACED_NOT_RECORDED] =
+			"allocated before recording began, or while it was off",
 		[VT_UNTRACED_CHANGED] = "freed, or handed out again, while they were read",
 		[VT_UNTRACED_UNREADABLE] = "recorded, but not readable: see the notes",
 		[VT_UNTRACED_SAMPLED] = "left out by the recorder, or allocated before it was on",
@@ -227,7 +237,8 @@ static void print_sampling(const struct table *t)
 	if (!r->sample_now_bytes)
 		return;
 	vt_line_pad(t->line, 2);
-	vt_line_addf(t->line, VT_WARN, "Of allocations below %s samples are taken, one for each so many bytes:",
+	vt_line_addf(t->line, VT_WARN,
+		     "Of allocations below %s samples are taken, one for each so many bytes:",
 		     vt_format_size(size, r->sample_now_bytes));
 	vt_line_end(t->line);
 	vt_line_pad(t->line, 2);
@@ -237,7 +248,8 @@ static void print_sampling(const struct table *t)
 
 /* ---- every backtrace ---- */
 
-static int function_columns(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
+static int function_columns(struct vt_line *line, const struct vt_model *model,
+			    const struct vt_model_trace *trace)
 {
 	int most = (line->columns - FRAME_INDENT) / 2, columns = 0;
 
@@ -269,7 +281,8 @@ static void add_trace_ages(struct vt_str *text, const struct vt_model_ages *ages
 		vt_str_addf(text, ", %s old", oldest);
 }
 
-void vt_text_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace)
+void vt_text_trace(struct vt_line *line, const struct vt_model *model,
+		   const struct vt_model_trace *trace)
 {
 	int columns = function_columns(line, model, trace);
 
@@ -287,8 +300,9 @@ static void print_trace(const struct table *t, const struct vt_model_trace *trac
 	char size[VT_NUM_MAX], blocks[VT_NUM_MAX], largest[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
-	vt_str_addf(&text, "%s in %s block%s, the largest %s", vt_format_size(size, trace->bytes), vt_format_count(blocks, trace->blocks),
-		    trace->blocks == 1 ? "" : "s", vt_format_size(largest, trace->largest));
+	vt_str_addf(&text, "%s in %s block%s, the largest %s", vt_format_size(size, trace->bytes),
+		    vt_format_count(blocks, trace->blocks), trace->blocks == 1 ? "" : "s",
+		    vt_format_size(largest, trace->largest));
 	add_trace_ages(&text, &trace->ages);
 	if (t->mixed && trace->source == VT_TRACE_PYTORCH)
 		vt_str_add(&text, ", recorded by PyTorch");
@@ -307,13 +321,15 @@ static void print_traces(const struct table *t, const struct vt_model_site *site
 	char number[VT_NUM_MAX];
 	size_t n = 0;
 
-	for (size_t i = site->first_trace; i != VT_NO_TRACE && n < MAX_TRACES; i = t->model->traces.data[i].next_in_site, n++)
+	for (size_t i = site->first_trace; i != VT_NO_TRACE && n < MAX_TRACES;
+	     i = t->model->traces.data[i].next_in_site, n++)
 		print_trace(t, &t->model->traces.data[i]);
 	if (n == site->n_traces)
 		return;
 	vt_line_pad(t->line, 4);
-	vt_line_addf(t->line, VT_DIM, "%s %s more backtrace%s in the JSON report", t->line->ascii ? "..." : "…",
-		     vt_format_count(number, site->n_traces - n), site->n_traces - n == 1 ? "" : "s");
+	vt_line_addf(t->line, VT_DIM, "%s %s more backtrace%s in the JSON report",
+		     t->line->ascii ? "..." : "…", vt_format_count(number, site->n_traces - n),
+		     site->n_traces - n == 1 ? "" : "s");
 	vt_line_end(t->line);
 }
 
@@ -332,7 +348,8 @@ static void add_sources(const struct table *t, struct vt_str *text)
 	char age[VT_NUM_MAX];
 
 	if (is_used(t->model, VT_TRACE_RECORDER) || r->on_ns)
-		vt_str_addf(text, ", recorded by vramtap for %s%s", vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S),
+		vt_str_addf(text, ", recorded by vramtap for %s%s",
+			    vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S),
 			    is_used(t->model, VT_TRACE_PYTORCH) ? " and by PyTorch" : "");
 	else
 		vt_str_add(text, ", recorded by PyTorch");
@@ -365,7 +382,8 @@ static void print_head(const struct table *t, const char *hint)
 /* Recording is on, but no live block was allocated since. */
 static bool has_none(const struct vt_model *model)
 {
-	return model->sites.n == 0 && model->block_traces && model->recorder.on_ns && model->n_blocks;
+	return model->sites.n == 0 && model->block_traces && model->recorder.on_ns &&
+	       model->n_blocks;
 }
 
 static void print_none(struct vt_line *line, const struct vt_model *model)
@@ -376,7 +394,8 @@ static void print_none(struct vt_line *line, const struct vt_model *model)
 		return;
 	vt_text_title(line, NULL, "Allocated by");
 	vt_line_pad(line, 2);
-	vt_line_addf(line, VT_DIM, "vramtap has recorded for %s: no block in use is known to be of that time",
+	vt_line_addf(line, VT_DIM,
+		     "vramtap has recorded for %s: no block in use is known to be of that time",
 		     vt_format_age(age, (double)model->recorder.on_ns / (double)VT_NS_PER_S));
 	vt_line_end(line);
 }
@@ -392,7 +411,8 @@ void vt_text_no_sites(struct vt_line *line, const struct vt_model *model)
 		vt_line_addf(line, VT_PLAIN, "vramtap has recorded for %s: no block is in use.",
 			     vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S));
 	else
-		vt_line_add(line, VT_PLAIN, "It was not recorded where the blocks in use were allocated.");
+		vt_line_add(line, VT_PLAIN,
+			    "It was not recorded where the blocks in use were allocated.");
 	vt_line_end(line);
 	if (r->on_ns || model->core.path)
 		return;

@@ -8,7 +8,7 @@
 
 #include "base/format.h"
 
-#define MAX_DIAGS 20      /* shown of each level; JSON has all */
+#define MAX_DIAGS 20 /* shown of each level; JSON has all */
 #define MAX_DIAG_LINES 4
 #define SEPARATOR " · "
 
@@ -116,8 +116,10 @@ static void add_reading(struct items *items, const struct vt_model *model)
 	char number[VT_NUM_MAX], size[VT_NUM_MAX];
 
 	if (model->core.path) {
-		add_item(items, "%s of %s read in %s", vt_format_size(number, model->core.read_bytes),
-			 vt_format_size(size, model->core.size), vt_format_ms((char[VT_NUM_MAX]){ 0 }, t->total_ms));
+		add_item(items, "%s of %s read in %s",
+			 vt_format_size(number, model->core.read_bytes),
+			 vt_format_size(size, model->core.size),
+			 vt_format_ms((char[VT_NUM_MAX]){ 0 }, t->total_ms));
 		return;
 	}
 	add_item(items, "read from %s in %s", inside ? "inside" : "outside",
@@ -171,9 +173,9 @@ void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 static unsigned int topics_of(const struct vt_diag *diag)
 {
 	static const unsigned int topics[VT_N_STAGES] = {
-		[VT_STAGE_STACKS] = VT_TOPIC_THREADS, [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
-		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,  [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
-		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,   [VT_STAGE_PINNED] = VT_TOPIC_MEMORY,
+		[VT_STAGE_STACKS] = VT_TOPIC_THREADS,  [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
+		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,   [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
+		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,    [VT_STAGE_PINNED] = VT_TOPIC_MEMORY,
 		[VT_STAGE_RECORDER] = VT_TOPIC_MEMORY,
 	};
 
@@ -185,7 +187,8 @@ static bool is_shown(const struct vt_diag *diag, enum vt_diag_level level, unsig
 	return diag->level == level && (topics_of(diag) & topics);
 }
 
-static size_t count_diags(const struct vt_model *model, enum vt_diag_level level, unsigned int topics)
+static size_t count_diags(const struct vt_model *model, enum vt_diag_level level,
+			  unsigned int topics)
 {
 	size_t n = 0;
 
@@ -246,7 +249,8 @@ static void print_partial(struct vt_line *line, const struct vt_model *model, un
 		vt_line_addf(line, VT_WARN, "Partial: %zu things are missing, see above.", missing);
 }
 
-static void print_completeness(struct vt_line *line, const struct vt_model *model, unsigned int topics)
+static void print_completeness(struct vt_line *line, const struct vt_model *model,
+			       unsigned int topics)
 {
 	vt_line_blank(line);
 	switch (model->completeness) {
@@ -268,9 +272,11 @@ static void print_json(struct vt_line *line, const struct vt_model *model, const
 	if (line->hints->json)
 		vt_line_addf(line, VT_DIM, " JSON: %s", line->hints->json);
 	else if (model->core.path)
-		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - --core %s", command, model->core.path);
+		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - --core %s", command,
+			     model->core.path);
 	else
-		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command, (int)model->process.pid);
+		vt_line_addf(line, VT_DIM, " JSON: vramtap %s --json - %d", command,
+			     (int)model->process.pid);
 	vt_line_end(line);
 }
 
@@ -280,7 +286,8 @@ void vt_text_head(struct vt_line *line, const struct vt_model *model)
 	print_versions(line, model);
 }
 
-void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics, const char *command)
+void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics,
+		 const char *command)
 {
 	print_diags(line, model, topics);
 	print_completeness(line, model, topics);
@@ -298,7 +305,8 @@ void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigne
 	vt_line_end(line);
 }
 
-struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_options *options,
+				      FILE *out)
 {
 	const struct vt_model *model = what;
 	struct vt_line line;
@@ -324,7 +332,8 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	return vt_line_finish(&line);
 }
 
-struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_options *options,
+				      FILE *out)
 {
 	const struct vt_model *model = what;
 	struct vt_line line;

@@ -20,7 +20,8 @@
  */
 void vt_text_head(struct vt_line *line, const struct vt_model *model);
 void vt_text_headlines(struct vt_line *line, const struct vt_model *model);
-void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics, const char *command);
+void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics,
+		 const char *command);
 
 /* The end of a single part: what is missing, if anything. */
 void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigned int topics);
@@ -36,7 +37,10 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 /* The out-of-memory error that the report was made for. */
 void vt_text_caught(struct vt_line *line, const struct vt_model *model);
 
-/* The largest groups of blocks; the count largest blocks; every block; why there are none, or not all. */
+/*
+ * The largest groups of blocks; the count largest blocks; every block; why there are none, or not
+ * all.
+ */
 void vt_text_block_groups(struct vt_line *line, const struct vt_model *model);
 void vt_text_largest_blocks(struct vt_line *line, const struct vt_model *model, size_t count);
 void vt_text_all_blocks(struct vt_line *line, const struct vt_model *model);
@@ -61,8 +65,8 @@ const char *vt_text_why_inexact(const struct vt_model_allocator *a);
 void vt_text_collectives(struct vt_line *line, const struct vt_model *model);
 void vt_text_group_title(struct vt_line *line);
 int vt_text_group_ranks_columns(const struct vt_line *line);
-void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named, const char *ranks,
-		       const struct vt_model_process_group *state);
+void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named,
+		       const char *ranks, const struct vt_model_process_group *state);
 
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
@@ -75,7 +79,8 @@ void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all)
  * a phrase.
  */
 void vt_text_no_sites(struct vt_line *line, const struct vt_model *model);
-void vt_text_trace(struct vt_line *line, const struct vt_model *model, const struct vt_model_trace *trace);
+void vt_text_trace(struct vt_line *line, const struct vt_model *model,
+		   const struct vt_model_trace *trace);
 void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct vt_str *text);
 
 /* Other allocations of the driver's memory that were recorded; requests that failed. */
@@ -83,7 +88,8 @@ void vt_text_driver(struct vt_line *line, const struct vt_model *model);
 void vt_text_ooms(struct vt_line *line, const struct vt_model *model);
 
 /* "forward attn.py:57" */
-void vt_text_frame_label(const struct vt_line *line, struct vt_str *text, const struct vt_model_frame *f);
+void vt_text_frame_label(const struct vt_line *line, struct vt_str *text,
+			 const struct vt_model_frame *f);
 
 /* The place of a site in columns columns: function, file and line; NULL: without a frame. */
 void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int columns);
@@ -91,17 +97,20 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 /* A line with one frame of a stack in full; function_columns: of the function's name. */
 void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int function_columns);
 
-void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown);
+void vt_text_threads(struct vt_line *line, const struct vt_model *model,
+		     enum vt_threads_shown shown);
 
 /*
  * One thread in full, with the numbers of its Python frames, the selected one marked; a frame's
  * variables.
  */
-void vt_text_thread(struct vt_line *line, const struct vt_model *model, const struct vt_model_thread *t, size_t selected);
+void vt_text_thread(struct vt_line *line, const struct vt_model *model,
+		    const struct vt_model_thread *t, size_t selected);
 void vt_text_locals(struct vt_line *line, const struct vt_model_frame *f);
 
 /* Everything about an address, or that nothing is there. */
-void vt_text_found(struct vt_line *line, const struct vt_model *model, const struct vt_found *found);
+void vt_text_found(struct vt_line *line, const struct vt_model *model,
+		   const struct vt_found *found);
 
 /* An empty line and a title in bold; hint (NULL: none) follows where there is room. */
 void vt_text_title(struct vt_line *line, const char *hint, const char *format, ...)

@@ -15,18 +15,18 @@
 #include "report/text/text.h"
 
 /* Limits of the short view: it tells what it leaves out, and the full view has it. */
-#define MAX_GROUPS 12            /* shown, idle ones not counted */
-#define MAX_GROUP_LINES 48       /* of frames, all groups; further groups get one line each */
+#define MAX_GROUPS 12      /* shown, idle ones not counted */
+#define MAX_GROUP_LINES 48 /* of frames, all groups; further groups get one line each */
 #define MAX_MAIN_LINES 18
 #define MAX_PYTHON_LINES 12
 #define MAX_NATIVE_LINES 8
-#define INNER_NATIVE 5           /* native lines kept where the thread is … */
-#define CALLED_NATIVE 4          /* … and where Python called them */
-#define TELLING_NATIVE 3         /* and between these, possibly from the user's libraries */
+#define INNER_NATIVE 5   /* native lines kept where the thread is … */
+#define CALLED_NATIVE 4  /* … and where Python called them */
+#define TELLING_NATIVE 3 /* and between these, possibly from the user's libraries */
 #define MAX_TIDS 4
 #define MAX_NAMES 6
-#define MAX_LOCALS 12            /* of a frame */
-#define MAX_LOCAL_LINES 4        /* of one value, on request */
+#define MAX_LOCALS 12     /* of a frame */
+#define MAX_LOCAL_LINES 4 /* of one value, on request */
 #define FRAME_INDENT 6
 #define LOCAL_INDENT 10
 #define HEAD_COLUMN 30
@@ -113,7 +113,8 @@ static void print_locals(const struct view *v, const struct vt_model_frame *f)
 		vt_line_pad(v->line, LOCAL_INDENT);
 		vt_line_add(v->line, VT_DIM, f->locals[i].name);
 		vt_line_add(v->line, VT_DIM, " = ");
-		vt_line_cell(v->line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?", vt_line_room(v->line), VT_CUT_END);
+		vt_line_cell(v->line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?",
+			     vt_line_room(v->line), VT_CUT_END);
 		vt_line_end(v->line);
 	}
 	if (f->locals && (shown < f->n_locals || f->locals_cut)) {
@@ -140,7 +141,8 @@ void vt_text_locals(struct vt_line *line, const struct vt_model_frame *f)
 		vt_line_pad(line, 2);
 		vt_line_add(line, VT_BOLD, f->locals[i].name);
 		vt_line_add(line, VT_DIM, " = ");
-		vt_line_wrap(line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?", 6, MAX_LOCAL_LINES);
+		vt_line_wrap(line, VT_PLAIN, f->locals[i].value ? f->locals[i].value : "?", 6,
+			     MAX_LOCAL_LINES);
 	}
 	if (f->locals && f->locals_cut) {
 		vt_line_pad(line, 2);
@@ -232,7 +234,8 @@ static void thin_run(struct entries *entries, const struct vt_model_stack *stack
 			continue;
 		}
 		if (skipped)
-			run[kept++] = (struct entry){ .frame = entry.frame - skipped, .skipped = skipped };
+			run[kept++] = (struct entry){ .frame = entry.frame - skipped,
+						      .skipped = skipped };
 		skipped = 0;
 		if (tells)
 			run[kept++] = entry;
@@ -353,9 +356,11 @@ static void print_stack_notes(const struct view *v, const struct vt_model_stack 
 	if (stack->n_frames == 0 && v->model->view == VT_VIEW_PYTHON && !stack->why)
 		print_stack_note(v, "(%s)", "no Python frames");
 	if (stack->why && *stack->why)
-		print_stack_note(v, stack->n_frames == 0 ? "(no stack: %s)" :
-				    stack->has_native || v->model->view == VT_VIEW_PYTHON ? "(ends here: %s)" :
-							   "(no native frames: %s)",
+		print_stack_note(v,
+				 stack->n_frames == 0 ? "(no stack: %s)" :
+				 stack->has_native || v->model->view == VT_VIEW_PYTHON ?
+							"(ends here: %s)" :
+							"(no native frames: %s)",
 				 stack->why);
 	else if (stack->truncated)
 		print_stack_note(v, "(%s)", "there are more frames");
@@ -418,8 +423,12 @@ static struct common find_common(const struct vt_model *model, const struct vt_m
 				 size_t n)
 {
 	struct common c = {
-		.first = first, .n = n, .state = first->state,
-		.name = first->name, .waits = first->waits, .syscall = first->syscall,
+		.first = first,
+		.n = n,
+		.state = first->state,
+		.name = first->name,
+		.waits = first->waits,
+		.syscall = first->syscall,
 	};
 	const struct vt_model_thread *t = first;
 
@@ -588,8 +597,8 @@ static void print_idle(const struct view *v)
 	}
 	if (n == 0)
 		return;
-	vt_str_addf(&text, "%s thread%s idle in thread pools%s", vt_format_count(number, n), n == 1 ? "" : "s",
-		    names.n_kinds ? ": " : "");
+	vt_str_addf(&text, "%s thread%s idle in thread pools%s", vt_format_count(number, n),
+		    n == 1 ? "" : "s", names.n_kinds ? ": " : "");
 	for (size_t i = 0; i < names.n_kinds; i++) {
 		const char *name = names.kinds[i].name;
 
@@ -666,7 +675,7 @@ static void print_title(struct vt_line *line, const struct vt_model *model, bool
 
 static size_t stack_budget(const struct view *v, const struct vt_model_thread *t)
 {
-	size_t most = t->is_main	  ? MAX_MAIN_LINES :
+	size_t most = t->is_main          ? MAX_MAIN_LINES :
 		      t->stack.has_python ? MAX_PYTHON_LINES :
 					    MAX_NATIVE_LINES;
 
@@ -785,9 +794,12 @@ static int number_columns(const struct vt_model_stack *stack)
 	return columns;
 }
 
-void vt_text_thread(struct vt_line *line, const struct vt_model *model, const struct vt_model_thread *t, size_t selected)
+void vt_text_thread(struct vt_line *line, const struct vt_model *model,
+		    const struct vt_model_thread *t, size_t selected)
 {
-	const struct view v = { .line = line, .model = model, .all = true, .left = function_columns(line) };
+	const struct view v = {
+		.line = line, .model = model, .all = true, .left = function_columns(line)
+	};
 	const struct common c = find_common(model, t, 1);
 	int numbers = number_columns(&t->stack);
 	size_t number = 0;
@@ -817,7 +829,8 @@ void vt_text_thread(struct vt_line *line, const struct vt_model *model, const st
 
 /* ---- all threads ---- */
 
-void vt_text_threads(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown)
+void vt_text_threads(struct vt_line *line, const struct vt_model *model,
+		     enum vt_threads_shown shown)
 {
 	bool all = shown != VT_THREADS_GROUPS;
 	int left = function_columns(line);

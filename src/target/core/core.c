@@ -37,9 +37,11 @@ static struct vt_error *refuse_packed(const uint8_t *start, size_t n, const char
 {
 	for (size_t i = 0; i < sizeof(packed) / sizeof(packed[0]); i++)
 		if (n >= packed[i].n && !memcmp(start, packed[i].magic, packed[i].n))
-			return vt_error_create(VT_ERR_FORMAT,
-					       "%s is compressed (%s): unpack it first, with %s, or write it out with: coredumpctl "
-					       "dump PID --output=FILE", path, packed[i].name, packed[i].command);
+			return vt_error_create(
+				VT_ERR_FORMAT,
+				"%s is compressed (%s): unpack it first, with %s, or write it out with: coredumpctl "
+				"dump PID --output=FILE",
+				path, packed[i].name, packed[i].command);
 	return NULL;
 }
 
@@ -50,29 +52,39 @@ static struct vt_error *refuse_other(const Elf64_Ehdr *ehdr, size_t n, const cha
 		return vt_error_create(VT_ERR_FORMAT, "%s is not a core file", path);
 	/* The fields up to e_machine are at the same place in both classes. */
 	if (ehdr->e_machine == EM_CUDA_GPU)
+		return vt_error_create(
+			VT_ERR_FORMAT,
+			"%s is the core of a GPU, without the memory of the process: a core of the process itself is "
+			"needed, from gcore, generate-core-file in cuda-gdb, or the kernel",
+			path);
+	if (ehdr->e_ident[EI_CLASS] != ELFCLASS64 || ehdr->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    ehdr->e_machine != EM_X86_64)
 		return vt_error_create(VT_ERR_FORMAT,
-				       "%s is the core of a GPU, without the memory of the process: a core of the process itself is "
-				       "needed, from gcore, generate-core-file in cuda-gdb, or the kernel", path);
-	if (ehdr->e_ident[EI_CLASS] != ELFCLASS64 || ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_machine != EM_X86_64)
-		return vt_error_create(VT_ERR_FORMAT, "%s is not of a 64-bit x86 process (class %d, machine %d)", path,
-				       ehdr->e_ident[EI_CLASS], ehdr->e_machine);
+				       "%s is not of a 64-bit x86 process (class %d, machine %d)",
+				       path, ehdr->e_ident[EI_CLASS], ehdr->e_machine);
 	if (ehdr->e_type != ET_CORE)
-		return vt_error_create(VT_ERR_FORMAT, "%s is a program or a library, not a core", path);
+		return vt_error_create(VT_ERR_FORMAT, "%s is a program or a library, not a core",
+				       path);
 	if (ehdr->e_phentsize != sizeof(Elf64_Phdr))
-		return vt_error_create(VT_ERR_FORMAT, "%s is damaged: its headers do not make sense", path);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "%s is damaged: its headers do not make sense", path);
 	return NULL;
 }
 
 /* ---- segments ---- */
 
-/* With 65,535 segments and more the number is in the first section header (the ELF specification's PN_XNUM). */
+/*
+ * With 65,535 segments and more the number is in the first section header (the ELF specification's
+ * PN_XNUM).
+ */
 static uint64_t count_headers(struct vt_core *core, const Elf64_Ehdr *ehdr)
 {
 	Elf64_Shdr first;
 
 	if (ehdr->e_phnum != PN_XNUM)
 		return ehdr->e_phnum;
-	if (ehdr->e_shentsize != sizeof(first) || !vt_core_read_file(core, ehdr->e_shoff, &first, sizeof(first)))
+	if (ehdr->e_shentsize != sizeof(first) ||
+	    !vt_core_read_file(core, ehdr->e_shoff, &first, sizeof(first)))
 		return 0;
 	return first.sh_info;
 }
@@ -87,7 +99,8 @@ static uint64_t bytes_there(const struct vt_core *core, uint64_t offset, uint64_
 /* The headers of a damaged core may have any sizes. */
 static void add_missing(struct vt_core *core, uint64_t n)
 {
-	core->missing_bytes = n < UINT64_MAX - core->missing_bytes ? core->missing_bytes + n : UINT64_MAX;
+	core->missing_bytes = n < UINT64_MAX - core->missing_bytes ? core->missing_bytes + n :
+								     UINT64_MAX;
 }
 
 static bool add_segment(struct vt_core *core, const Elf64_Phdr *phdr)
@@ -95,7 +108,8 @@ static bool add_segment(struct vt_core *core, const Elf64_Phdr *phdr)
 	uint64_t filled = phdr->p_filesz < phdr->p_memsz ? phdr->p_filesz : phdr->p_memsz;
 	struct vt_core_segment *segment;
 
-	if (phdr->p_memsz == 0 || phdr->p_memsz > UINT64_MAX - phdr->p_vaddr || filled > UINT64_MAX - phdr->p_offset)
+	if (phdr->p_memsz == 0 || phdr->p_memsz > UINT64_MAX - phdr->p_vaddr ||
+	    filled > UINT64_MAX - phdr->p_offset)
 		return true;
 	segment = vt_vec_append(&core->segments);
 	if (!segment)
@@ -124,7 +138,8 @@ static void sort_segments(struct vt_core *core)
 	size_t kept = 0;
 
 	if (core->segments.n > 1)
-		qsort(core->segments.data, core->segments.n, sizeof(*core->segments.data), compare_segments);
+		qsort(core->segments.data, core->segments.n, sizeof(*core->segments.data),
+		      compare_segments);
 	for (size_t i = 0; i < core->segments.n; i++)
 		if (kept == 0 || core->segments.data[i].start >= core->segments.data[kept - 1].end)
 			core->segments.data[kept++] = core->segments.data[i];
@@ -139,16 +154,19 @@ struct notes {
 	bool cut;
 };
 
-static struct vt_error *read_headers(struct vt_core *core, const Elf64_Ehdr *ehdr, struct notes *notes, const char *path)
+static struct vt_error *read_headers(struct vt_core *core, const Elf64_Ehdr *ehdr,
+				     struct notes *notes, const char *path)
 {
 	uint64_t n = count_headers(core, ehdr);
 
 	if (n > MAX_SEGMENTS)
-		return vt_error_create(VT_ERR_FORMAT, "%s has more than %u segments", path, MAX_SEGMENTS);
+		return vt_error_create(VT_ERR_FORMAT, "%s has more than %u segments", path,
+				       MAX_SEGMENTS);
 	for (uint64_t i = 0; i < n; i++) {
 		Elf64_Phdr phdr;
 
-		if (ehdr->e_phoff > core->size || !vt_core_read_file(core, ehdr->e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
+		if (ehdr->e_phoff > core->size ||
+		    !vt_core_read_file(core, ehdr->e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
 			return vt_error_create(VT_ERR_FORMAT,
 					       "%s is cut short: even its headers are incomplete",
 					       path);
@@ -156,7 +174,8 @@ static struct vt_error *read_headers(struct vt_core *core, const Elf64_Ehdr *ehd
 			return &vt_enomem;
 		if (phdr.p_type == PT_NOTE && notes->n < MAX_NOTE_SEGMENTS) {
 			notes->parts[notes->n].offset = phdr.p_offset;
-			notes->parts[notes->n].size = bytes_there(core, phdr.p_offset, phdr.p_filesz);
+			notes->parts[notes->n].size =
+				bytes_there(core, phdr.p_offset, phdr.p_filesz);
 			notes->cut |= phdr.p_filesz > notes->parts[notes->n].size;
 			add_missing(core, phdr.p_filesz - notes->parts[notes->n++].size);
 		}
@@ -177,7 +196,8 @@ static void sort_mappings(struct vt_core *core)
 	size_t kept = 0;
 
 	if (core->mappings.n > 1)
-		qsort(core->mappings.data, core->mappings.n, sizeof(*core->mappings.data), compare_mappings);
+		qsort(core->mappings.data, core->mappings.n, sizeof(*core->mappings.data),
+		      compare_mappings);
 	for (size_t i = 0; i < core->mappings.n; i++)
 		if (kept == 0 || core->mappings.data[i].start >= core->mappings.data[kept - 1].end)
 			core->mappings.data[kept++] = core->mappings.data[i];
@@ -249,9 +269,10 @@ struct vt_error *vt_core_open(const char *path, struct vt_core **ret)
 	if (!S_ISREG(st.st_mode))
 		return vt_error_create(VT_ERR_FORMAT, "%s is not a regular file", path);
 	if (errnum == EACCES || errnum == EPERM)
-		return vt_error_create(VT_ERR_PERMISSION,
-				       "not permitted to read %s: it belongs to user %u; run this as that user, or as root", path,
-				       (unsigned int)st.st_uid);
+		return vt_error_create(
+			VT_ERR_PERMISSION,
+			"not permitted to read %s: it belongs to user %u; run this as that user, or as root",
+			path, (unsigned int)st.st_uid);
 	return vt_error_create_os(errnum, "%s cannot be opened", path);
 }
 
@@ -259,7 +280,8 @@ bool vt_core_changed(const struct vt_core *core)
 {
 	struct stat st;
 
-	return fstat(core->fd, &st) || (uint64_t)st.st_size != core->size || st.st_mtim.tv_sec != core->written.tv_sec ||
+	return fstat(core->fd, &st) || (uint64_t)st.st_size != core->size ||
+	       st.st_mtim.tv_sec != core->written.tv_sec ||
 	       st.st_mtim.tv_nsec != core->written.tv_nsec;
 }
 

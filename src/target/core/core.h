@@ -26,12 +26,12 @@ struct vt_core_segment {
 	uint64_t start, end;
 	uint64_t offset; /* in the file */
 	uint64_t filled;
-	uint32_t flags;  /* PF_* */
+	uint32_t flags; /* PF_* */
 };
 
 struct vt_core_thread {
 	pid_t tid;
-	int signal;     /* that the thread was about to get, 0 none */
+	int signal; /* that the thread was about to get, 0 none */
 	struct vt_regs regs;
 	bool have_info; /* the next three are known */
 	int info_signal, info_code;
@@ -49,17 +49,18 @@ struct vt_core_page; /* of the cache */
 #define VT_CORE_MAX_AUXV 64
 
 struct vt_core {
-	uint64_t size;          /* of the file */
-	uint64_t missing_bytes; /* that the file lacks: it is truncated */
-	uint64_t read_bytes;    /* of the file, so far */
+	uint64_t size;                           /* of the file */
+	uint64_t missing_bytes;                  /* that the file lacks: it is truncated */
+	uint64_t read_bytes;                     /* of the file, so far */
 	VT_VEC(struct vt_core_segment) segments; /* sorted, disjoint */
-	VT_VEC(struct vt_core_thread) threads;   /* in the file's order: the kernel puts the one that got the signal first */
+	/* in the file's order: the kernel puts the one that got the signal first */
+	VT_VEC(struct vt_core_thread) threads;
 	VT_VEC(struct vt_core_mapping) mappings; /* sorted, disjoint */
 	pid_t pid;
 	uid_t uid;
 	bool by_kernel; /* name is the main thread's; with gdb: the executable's */
-	char name[17]; /* hostile */
-	char args[81]; /* the beginning of the command line; hostile */
+	char name[17];  /* hostile */
+	char args[81];  /* the beginning of the command line; hostile */
 	struct {
 		uint64_t type, value;
 	} auxv[VT_CORE_MAX_AUXV];

@@ -71,14 +71,17 @@ static struct core_files *files_of(struct vt_files *files)
  * Bytes at this offset of the file of the module whose mappings begin with entry, from the core's
  * memory alone.
  */
-static bool read_at(struct core_files *cf, const struct vt_map_entry *entry, uint64_t offset, void *buf, size_t len)
+static bool read_at(struct core_files *cf, const struct vt_map_entry *entry, uint64_t offset,
+		    void *buf, size_t len)
 {
 	const struct vt_map_entry *end = cf->maps->entries.data + cf->maps->entries.n;
 
-	for (const struct vt_map_entry *e = entry; e < end && (e->inode == entry->inode || !e->inode); e++)
+	for (const struct vt_map_entry *e = entry;
+	     e < end && (e->inode == entry->inode || !e->inode); e++)
 		if (e->inode && offset >= e->offset && offset - e->offset < e->end - e->start &&
 		    len <= e->end - e->start - (offset - e->offset) &&
-		    !vt_mem_read(vt_core_raw_source(cf->core), e->start + (offset - e->offset), buf, len))
+		    !vt_mem_read(vt_core_raw_source(cf->core), e->start + (offset - e->offset), buf,
+				 len))
 			return true;
 	return false;
 }
@@ -89,12 +92,14 @@ static enum identity read_identity(struct core_files *cf, const struct vt_map_en
 	Elf64_Ehdr ehdr;
 	enum identity identity = ID_NONE;
 
-	if (entry->offset != 0 || !read_at(cf, entry, 0, &ehdr, sizeof(ehdr)) || ehdr.e_phentsize != sizeof(phdrs[0]) ||
-	    ehdr.e_phnum > MAX_PHDRS || !read_at(cf, entry, ehdr.e_phoff, phdrs, ehdr.e_phnum * sizeof(phdrs[0])))
+	if (entry->offset != 0 || !read_at(cf, entry, 0, &ehdr, sizeof(ehdr)) ||
+	    ehdr.e_phentsize != sizeof(phdrs[0]) || ehdr.e_phnum > MAX_PHDRS ||
+	    !read_at(cf, entry, ehdr.e_phoff, phdrs, ehdr.e_phnum * sizeof(phdrs[0])))
 		return ID_UNKNOWN;
 	for (size_t i = 0; i < ehdr.e_phnum; i++) {
 		uint8_t notes[MAX_NOTES];
-		size_t n = phdrs[i].p_filesz < sizeof(notes) ? (size_t)phdrs[i].p_filesz : sizeof(notes);
+		size_t n = phdrs[i].p_filesz < sizeof(notes) ? (size_t)phdrs[i].p_filesz :
+							       sizeof(notes);
 
 		if (phdrs[i].p_type != PT_NOTE)
 			continue;
@@ -102,14 +107,16 @@ static enum identity read_identity(struct core_files *cf, const struct vt_map_en
 			identity = ID_UNKNOWN;
 			continue;
 		}
-		cf->build_id_len = vt_build_id_in_notes(notes, n, phdrs[i].p_align == 8 ? 8 : 4, cf->build_id);
+		cf->build_id_len =
+			vt_build_id_in_notes(notes, n, phdrs[i].p_align == 8 ? 8 : 4, cf->build_id);
 		if (cf->build_id_len)
 			return ID_KNOWN;
 	}
 	return identity;
 }
 
-static void know(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
+static void know(struct core_files *cf, const struct vt_module *module,
+		 const struct vt_map_entry *entry)
 {
 	if (cf->module == module->start)
 		return;
@@ -130,9 +137,12 @@ static size_t loaded(const uint8_t *page, size_t n)
 	if (n < sizeof(ehdr))
 		return n;
 	memcpy(&ehdr, page, sizeof(ehdr));
-	for (uint64_t i = 0; i < ehdr.e_phnum && ehdr.e_phoff < n && (i + 1) * sizeof(phdr) <= n - ehdr.e_phoff; i++) {
+	for (uint64_t i = 0;
+	     i < ehdr.e_phnum && ehdr.e_phoff < n && (i + 1) * sizeof(phdr) <= n - ehdr.e_phoff;
+	     i++) {
 		memcpy(&phdr, page + ehdr.e_phoff + i * sizeof(phdr), sizeof(phdr));
-		if (phdr.p_type == PT_LOAD && phdr.p_offset == 0 && phdr.p_filesz >= sizeof(ehdr) && phdr.p_filesz < n)
+		if (phdr.p_type == PT_LOAD && phdr.p_offset == 0 && phdr.p_filesz >= sizeof(ehdr) &&
+		    phdr.p_filesz < n)
 			return (size_t)phdr.p_filesz;
 	}
 	return n;
@@ -150,7 +160,8 @@ static void forget_sections(uint8_t *page, size_t n)
 	memcpy(page, &ehdr, sizeof(ehdr));
 }
 
-static enum vt_comparison compare_first_page(struct core_files *cf, const struct vt_module *module, const struct vt_map_entry *entry)
+static enum vt_comparison compare_first_page(struct core_files *cf, const struct vt_module *module,
+					     const struct vt_map_entry *entry)
 {
 	uint8_t ours[PAGE], theirs[PAGE];
 	size_t n = module->image_size < PAGE ? (size_t)module->image_size : PAGE;
@@ -165,10 +176,12 @@ static enum vt_comparison compare_first_page(struct core_files *cf, const struct
 
 static bool same_id(const struct core_files *cf, const struct vt_module *module)
 {
-	return module->build_id_len == cf->build_id_len && !memcmp(module->build_id, cf->build_id, cf->build_id_len);
+	return module->build_id_len == cf->build_id_len &&
+	       !memcmp(module->build_id, cf->build_id, cf->build_id_len);
 }
 
-static enum vt_module_file judge(struct core_files *cf, struct vt_module *module, const struct vt_map_entry *entry)
+static enum vt_module_file judge(struct core_files *cf, struct vt_module *module,
+				 const struct vt_map_entry *entry)
 {
 	enum vt_comparison first = compare_first_page(cf, module, entry), tables;
 
@@ -177,10 +190,13 @@ static enum vt_module_file judge(struct core_files *cf, struct vt_module *module
 	 * changed later.
 	 */
 	if (cf->identity == ID_KNOWN)
-		return same_id(cf, module) && first != VT_DIFFERENT ? VT_FILE_RIGHT : VT_FILE_DIFFERS;
+		return same_id(cf, module) && first != VT_DIFFERENT ? VT_FILE_RIGHT :
+								      VT_FILE_DIFFERS;
 	if (cf->identity == ID_NONE && first != VT_NOT_THERE)
 		return first == VT_SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
-	tables = first == VT_DIFFERENT ? VT_DIFFERENT : vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core));
+	tables = first == VT_DIFFERENT ?
+			 VT_DIFFERENT :
+			 vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core));
 	if (tables != VT_SAME)
 		return tables == VT_DIFFERENT ? VT_FILE_DIFFERS : VT_FILE_UNKNOWN;
 	/*
@@ -190,7 +206,8 @@ static enum vt_module_file judge(struct core_files *cf, struct vt_module *module
 	return first == VT_SAME ? VT_FILE_ALIKE : VT_FILE_UNCHECKED;
 }
 
-static bool accepts(struct vt_files *files, struct vt_module *module, const struct vt_map_entry *entry)
+static bool accepts(struct vt_files *files, struct vt_module *module,
+		    const struct vt_map_entry *entry)
 {
 	struct core_files *cf = files_of(files);
 
@@ -224,7 +241,8 @@ static void want_names(struct core_files *cf)
 		const char *name = vt_base_name(entry->path), *end = strstr(name, " (deleted)");
 
 		if (entry->inode && (i == 0 || entry->path != entry[-1].path) &&
-		    !vt_map_put(&cf->wanted, hash_name(name, end ? (size_t)(end - name) : strlen(name)), 1))
+		    !vt_map_put(&cf->wanted,
+				hash_name(name, end ? (size_t)(end - name) : strlen(name)), 1))
 			cf->cut = true;
 	}
 }
@@ -237,7 +255,8 @@ static void add_named(struct core_files *cf, const char *directory, const char *
 
 	if (!vt_map_get(&cf->wanted, h))
 		return;
-	path = cf->found.n < MAX_FOUND ? vt_arena_printf(&cf->arena, "%s/%s", directory, name) : NULL;
+	path = cf->found.n < MAX_FOUND ? vt_arena_printf(&cf->arena, "%s/%s", directory, name) :
+					 NULL;
 	named = path ? vt_vec_append(&cf->found) : NULL;
 	if (named)
 		*named = (struct named){ .name = h, .path = path };
@@ -259,13 +278,15 @@ static void search(struct core_files *cf, int fd, const char *directory, int dep
 
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
-		if (++cf->n_entries > MAX_ENTRIES || (cf->n_entries % 256 == 0 && vt_deadline_passed(cf->deadline_ns)))
+		if (++cf->n_entries > MAX_ENTRIES ||
+		    (cf->n_entries % 256 == 0 && vt_deadline_passed(cf->deadline_ns)))
 			cf->cut = true;
 		if (entry->d_type == DT_REG || entry->d_type == DT_LNK)
 			add_named(cf, directory, entry->d_name);
 		if (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)
 			continue;
-		inner = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+		inner = openat(dirfd(dir), entry->d_name,
+			       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 		if (inner < 0) {
 			if (entry->d_type == DT_UNKNOWN)
 				add_named(cf, directory, entry->d_name);
@@ -319,7 +340,8 @@ static int open_in(int root, const char *path)
 }
 
 /* "DIRECTORY/ab/cdef…", as distributions and gdb use it. */
-static bool build_id_path(const struct core_files *cf, const char *directory, char *path, size_t size)
+static bool build_id_path(const struct core_files *cf, const char *directory, char *path,
+			  size_t size)
 {
 	int n;
 
@@ -338,7 +360,8 @@ static bool is_executable(const struct core_files *cf, const struct vt_module *m
 	return entry >= module->start && entry < module->end;
 }
 
-static int candidate(struct vt_files *files, const struct vt_module *module, const struct vt_map_entry *entry, unsigned int n)
+static int candidate(struct vt_files *files, const struct vt_module *module,
+		     const struct vt_map_entry *entry, unsigned int n)
 {
 	struct core_files *cf = files_of(files);
 	char path[sizeof(DEBUG_BUILD_IDS) + 2 * VT_BUILD_ID_MAX + 8];
@@ -350,13 +373,20 @@ static int candidate(struct vt_files *files, const struct vt_module *module, con
 	case 1:
 		return open_in(cf->sysroot, module->path);
 	case 2:
-		return build_id_path(cf, BUILD_IDS, path, sizeof(path)) ? open_in(cf->sysroot, path) : -1;
+		return build_id_path(cf, BUILD_IDS, path, sizeof(path)) ?
+			       open_in(cf->sysroot, path) :
+			       -1;
 	case 3:
-		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ? open_in(cf->sysroot, path) : -1;
+		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ?
+			       open_in(cf->sysroot, path) :
+			       -1;
 	case 4: /* a core of another machine: local files need a build id to match */
-		return cf->sysroot >= 0 && cf->identity != ID_KNOWN ? -1 : vt_open_regular(module->path);
+		return cf->sysroot >= 0 && cf->identity != ID_KNOWN ? -1 :
+								      vt_open_regular(module->path);
 	case 5:
-		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ? vt_open_regular(path) : -1;
+		return build_id_path(cf, DEBUG_BUILD_IDS, path, sizeof(path)) ?
+			       vt_open_regular(path) :
+			       -1;
 	default:
 		return open_named(cf, module, n - 6);
 	}
@@ -400,12 +430,13 @@ static const struct vt_files_ops core_ops = {
 	.destroy = destroy,
 };
 
-struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps *maps, const struct vt_core_places *places,
-				      struct vt_files **ret)
+struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps *maps,
+				      const struct vt_core_places *places, struct vt_files **ret)
 {
 	struct core_files *cf;
 
-	VT_CLOSE int sysroot = places->sysroot ? open(places->sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	VT_CLOSE int sysroot =
+		places->sysroot ? open(places->sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	VT_CLOSE int exe = places->exe ? vt_open_regular(places->exe) : -1;
 
 	if (places->sysroot && sysroot < 0)
@@ -416,7 +447,11 @@ struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps
 	if (!cf)
 		return &vt_enomem;
 	*cf = (struct core_files){
-		.files.ops = &core_ops, .core = core, .maps = maps, .exe = places->exe, .sysroot = vt_steal_fd(sysroot),
+		.files.ops = &core_ops,
+		.core = core,
+		.maps = maps,
+		.exe = places->exe,
+		.sysroot = vt_steal_fd(sysroot),
 	};
 	*ret = &cf->files;
 	return NULL;

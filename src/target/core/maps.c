@@ -24,8 +24,8 @@ struct builder {
 	size_t first; /* the first mapping of the current file */
 	bool looked;  /* it was searched for program headers: */
 	Elf64_Phdr headers[MAX_PHDRS];
-	size_t n_headers;  /* 0: not in the core, or no ELF file */
-	bool is_code;      /* without headers: it may be code */
+	size_t n_headers; /* 0: not in the core, or no ELF file */
+	bool is_code;     /* without headers: it may be code */
 	uint64_t bias;
 };
 
@@ -69,7 +69,8 @@ static void read_headers(struct builder *b)
 	b->looked = true;
 	b->n_headers = 0;
 	/* Without its first page: data is mapped in one piece, programs are not. */
-	for (size_t k = b->first + 1; k < b->core->mappings.n && b->core->mappings.data[k].path == first->path; k++)
+	for (size_t k = b->first + 1;
+	     k < b->core->mappings.n && b->core->mappings.data[k].path == first->path; k++)
 		others += b->core->mappings.data[k].offset != first->offset;
 	b->is_code = others > 0 && vt_mem_read(raw, first->start, &magic, 1);
 	if (first->offset != 0 || vt_mem_read(raw, first->start, &ehdr, sizeof(ehdr)) ||
@@ -77,7 +78,8 @@ static void read_headers(struct builder *b)
 	    ehdr.e_phnum > MAX_PHDRS || ehdr.e_phoff > first->end - first->start)
 		return;
 	b->is_code = true;
-	if (vt_mem_read(raw, first->start + ehdr.e_phoff, b->headers, ehdr.e_phnum * sizeof(*b->headers)))
+	if (vt_mem_read(raw, first->start + ehdr.e_phoff, b->headers,
+			ehdr.e_phnum * sizeof(*b->headers)))
 		return;
 	for (size_t k = 0; k < ehdr.e_phnum; k++) {
 		if (b->headers[k].p_type != PT_LOAD)
@@ -91,7 +93,8 @@ static void read_headers(struct builder *b)
 
 static unsigned int map_flags(uint32_t p_flags)
 {
-	return (p_flags & PF_R ? VT_MAP_READ : 0) | (p_flags & PF_W ? VT_MAP_WRITE : 0) | (p_flags & PF_X ? VT_MAP_EXEC : 0);
+	return (p_flags & PF_R ? VT_MAP_READ : 0) | (p_flags & PF_W ? VT_MAP_WRITE : 0) |
+	       (p_flags & PF_X ? VT_MAP_EXEC : 0);
 }
 
 /* The flags from the program headers, or a safe guess. */
@@ -104,7 +107,8 @@ static unsigned int flags_of_mapping(struct builder *b, size_t i)
 	for (size_t k = 0; k < b->n_headers; k++) {
 		uint64_t start = (b->headers[k].p_vaddr & ~(PAGE - 1)) + b->bias;
 
-		if (mapping->start - start < b->headers[k].p_memsz + (b->headers[k].p_vaddr & (PAGE - 1)))
+		if (mapping->start - start <
+		    b->headers[k].p_memsz + (b->headers[k].p_vaddr & (PAGE - 1)))
 			return map_flags(b->headers[k].p_flags);
 	}
 	return VT_MAP_READ | (b->is_code && b->n_headers == 0 ? VT_MAP_EXEC : 0);
@@ -112,7 +116,8 @@ static unsigned int flags_of_mapping(struct builder *b, size_t i)
 
 /* ---- entries ---- */
 
-static bool add(struct builder *b, uint64_t start, uint64_t end, unsigned int flags, const struct vt_core_mapping *mapping)
+static bool add(struct builder *b, uint64_t start, uint64_t end, unsigned int flags,
+		const struct vt_core_mapping *mapping)
 {
 	struct vt_map_entry *entry = vt_vec_append(&b->maps->entries);
 
@@ -152,7 +157,8 @@ static unsigned int flags_of(struct builder *b, size_t i, size_t next)
 {
 	const struct vt_core_mapping *mapping = &b->core->mappings.data[i];
 
-	for (; next < b->core->segments.n && b->core->segments.data[next].start <= mapping->start; next++)
+	for (; next < b->core->segments.n && b->core->segments.data[next].start <= mapping->start;
+	     next++)
 		if (b->core->segments.data[next].end >= mapping->end)
 			return map_flags(b->core->segments.data[next].flags);
 	return flags_of_mapping(b, i);
@@ -168,7 +174,8 @@ static bool build(struct builder *b)
 		const struct vt_core_mapping *mapping = &core->mappings.data[i];
 
 		/* A second copy of a file, right behind the first, starts at offset 0 again. */
-		if (i == 0 || mapping->path != mapping[-1].path || (mapping->offset == 0 && mapping[-1].offset > 0)) {
+		if (i == 0 || mapping->path != mapping[-1].path ||
+		    (mapping->offset == 0 && mapping[-1].offset > 0)) {
 			b->first = i;
 			b->looked = false;
 		}

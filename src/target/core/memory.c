@@ -33,7 +33,8 @@ static ssize_t read_some(struct vt_core *core, uint64_t offset, void *buf, size_
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t got = pread(core->fd, (char *)buf + done, len - done, (off_t)(offset + done));
+		ssize_t got =
+			pread(core->fd, (char *)buf + done, len - done, (off_t)(offset + done));
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -50,7 +51,8 @@ static ssize_t read_some(struct vt_core *core, uint64_t offset, void *buf, size_
 static const struct vt_core_page *page_at(struct vt_core *core, uint64_t number)
 {
 	/* Fibonacci hashing. */
-	struct vt_core_page *page = &core->cache[number * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CACHE_BITS)];
+	struct vt_core_page *page =
+		&core->cache[number * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CACHE_BITS)];
 
 	if (page->number != number + 1) {
 		ssize_t got = read_some(core, number * PAGE, page->data, PAGE);
@@ -96,7 +98,9 @@ static const struct vt_core_segment *segment_at(const struct vt_core *core, uint
 		else
 			high = mid;
 	}
-	return low < core->segments.n && core->segments.data[low].start <= addr ? &core->segments.data[low] : NULL;
+	return low < core->segments.n && core->segments.data[low].start <= addr ?
+		       &core->segments.data[low] :
+		       NULL;
 }
 
 /*
@@ -128,7 +132,8 @@ static struct vt_core *core_of_whole(struct vt_memsrc *src)
 static int read_raw(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
 {
 	for (size_t done = 0; done < len;) {
-		size_t n = read_segment(core_of_raw(src), addr + done, (char *)buf + done, len - done);
+		size_t n =
+			read_segment(core_of_raw(src), addr + done, (char *)buf + done, len - done);
 
 		if (n == 0) {
 			src->fault_addr = addr + done;
@@ -156,7 +161,8 @@ static size_t read_module(struct vt_core *core, uint64_t addr, void *buf, size_t
 	if (!module)
 		return 0;
 	err = vt_module_open(core->modules, module);
-	if (err || module->fd < 0 || !vt_module_constant(module, addr - module->bias, &offset, &room))
+	if (err || module->fd < 0 ||
+	    !vt_module_constant(module, addr - module->bias, &offset, &room))
 		return 0;
 	do
 		got = pread(module->fd, buf, room < len ? (size_t)room : len, (off_t)offset);
@@ -189,7 +195,8 @@ struct vt_error *vt_core_memory_init(struct vt_core *core)
 {
 	core->raw = (struct vt_memsrc){ .ops = &raw_ops, .coherent = true };
 	core->whole = (struct vt_memsrc){ .ops = &whole_ops, .coherent = true };
-	core->cache = mmap(NULL, CACHE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	core->cache =
+		mmap(NULL, CACHE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (core->cache == MAP_FAILED)
 		core->cache = NULL;
 	return core->cache ? NULL : &vt_enomem;

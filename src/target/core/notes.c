@@ -29,9 +29,11 @@ static bool take_status(struct vt_core *core, const struct note *note)
 	struct user_regs_struct user;
 	struct vt_core_thread *thread;
 
-	_Static_assert(sizeof(status.pr_reg) == sizeof(user), "NT_PRSTATUS has the registers in the order of ptrace");
+	_Static_assert(sizeof(status.pr_reg) == sizeof(user),
+		       "NT_PRSTATUS has the registers in the order of ptrace");
 	if (note->size < sizeof(status) || core->threads.n >= VT_MAX_THREADS ||
-	    !vt_core_read_file(core, note->offset, &status, sizeof(status)) || status.pr_pid <= 0 || status.pr_pid > MAX_TID)
+	    !vt_core_read_file(core, note->offset, &status, sizeof(status)) || status.pr_pid <= 0 ||
+	    status.pr_pid > MAX_TID)
 		return true;
 	thread = vt_vec_append(&core->threads);
 	if (!thread)
@@ -46,7 +48,8 @@ static bool take_process(struct vt_core *core, const struct note *note)
 {
 	struct elf_prpsinfo info;
 
-	if (note->size < sizeof(info) || !vt_core_read_file(core, note->offset, &info, sizeof(info)))
+	if (note->size < sizeof(info) ||
+	    !vt_core_read_file(core, note->offset, &info, sizeof(info)))
 		return true;
 	core->pid = info.pr_pid > 0 && info.pr_pid <= MAX_TID ? info.pr_pid : 0;
 	core->uid = info.pr_uid;
@@ -63,10 +66,12 @@ static bool take_process(struct vt_core *core, const struct note *note)
 /* Of the thread whose NT_PRSTATUS came last. */
 static bool take_siginfo(struct vt_core *core, const struct note *note)
 {
-	struct vt_core_thread *thread = core->threads.n ? &core->threads.data[core->threads.n - 1] : NULL;
+	struct vt_core_thread *thread = core->threads.n ? &core->threads.data[core->threads.n - 1] :
+							  NULL;
 	siginfo_t info;
 
-	if (!thread || note->size < sizeof(info) || !vt_core_read_file(core, note->offset, &info, sizeof(info)))
+	if (!thread || note->size < sizeof(info) ||
+	    !vt_core_read_file(core, note->offset, &info, sizeof(info)))
 		return true;
 	thread->have_info = true;
 	thread->info_signal = info.si_signo;
@@ -77,10 +82,13 @@ static bool take_siginfo(struct vt_core *core, const struct note *note)
 
 static bool take_auxv(struct vt_core *core, const struct note *note)
 {
-	for (uint64_t at = 0; note->size - at >= sizeof(Elf64_auxv_t) && core->n_auxv < VT_CORE_MAX_AUXV; at += sizeof(Elf64_auxv_t)) {
+	for (uint64_t at = 0;
+	     note->size - at >= sizeof(Elf64_auxv_t) && core->n_auxv < VT_CORE_MAX_AUXV;
+	     at += sizeof(Elf64_auxv_t)) {
 		Elf64_auxv_t entry;
 
-		if (!vt_core_read_file(core, note->offset + at, &entry, sizeof(entry)) || entry.a_type == AT_NULL)
+		if (!vt_core_read_file(core, note->offset + at, &entry, sizeof(entry)) ||
+		    entry.a_type == AT_NULL)
 			break;
 		core->auxv[core->n_auxv].type = entry.a_type;
 		core->auxv[core->n_auxv++].value = entry.a_un.a_val;
@@ -89,8 +97,8 @@ static bool take_auxv(struct vt_core *core, const struct note *note)
 }
 
 /*
- * NT_FILE: count, page size, then start, end and offset in pages of each mapping, then their paths, each with a NUL
- * (fs/binfmt_elf.c, fill_files_note()).
+ * NT_FILE: count, page size, then start, end and offset in pages of each mapping, then their paths,
+ * each with a NUL (fs/binfmt_elf.c, fill_files_note()).
  */
 static bool parse_mappings(struct vt_core *core, const uint8_t *data, uint64_t size)
 {
@@ -109,14 +117,19 @@ static bool parse_mappings(struct vt_core *core, const uint8_t *data, uint64_t s
 		if (!nul)
 			return true;
 		memcpy(range, data + sizeof(head) + i * 24, sizeof(range));
-		if (range[0] < range[1] && range[2] <= UINT64_MAX / head[1] && range[2] * head[1] <= UINT64_MAX - (range[1] - range[0])) {
+		if (range[0] < range[1] && range[2] <= UINT64_MAX / head[1] &&
+		    range[2] * head[1] <= UINT64_MAX - (range[1] - range[0])) {
 			mapping = vt_vec_append(&core->mappings);
 			if (!mapping)
 				return false;
 			last = core->mappings.n > 1 ? mapping - 1 : NULL;
-			*mapping = (struct vt_core_mapping){ .start = range[0], .end = range[1], .offset = range[2] * head[1] };
+			*mapping = (struct vt_core_mapping){ .start = range[0],
+							     .end = range[1],
+							     .offset = range[2] * head[1] };
 			/* The mappings of a file follow each other. */
-			mapping->path = last && !strcmp(last->path, paths) ? last->path : vt_arena_strdup(&core->arena, paths);
+			mapping->path = last && !strcmp(last->path, paths) ?
+						last->path :
+						vt_arena_strdup(&core->arena, paths);
 			if (!mapping->path) {
 				core->mappings.n--;
 				return false;
@@ -136,7 +149,8 @@ static bool take_mappings(struct vt_core *core, const struct note *note)
 	data = malloc((size_t)note->size);
 	if (!data)
 		return false;
-	return !vt_core_read_file(core, note->offset, data, (size_t)note->size) || parse_mappings(core, data, note->size);
+	return !vt_core_read_file(core, note->offset, data, (size_t)note->size) ||
+	       parse_mappings(core, data, note->size);
 }
 
 static const struct {
@@ -144,7 +158,7 @@ static const struct {
 	bool (*take)(struct vt_core *core, const struct note *note); /* false: out of memory */
 } kinds[] = {
 	{ NT_PRSTATUS, take_status }, { NT_PRPSINFO, take_process }, { NT_SIGINFO, take_siginfo },
-	{ NT_AUXV, take_auxv },	      { NT_FILE, take_mappings },
+	{ NT_AUXV, take_auxv },       { NT_FILE, take_mappings },
 };
 
 static bool take(struct vt_core *core, uint32_t type, const struct note *note)
@@ -166,13 +180,15 @@ bool vt_core_notes(struct vt_core *core, uint64_t offset, uint64_t size)
 		if (!vt_core_read_file(core, offset, &header, sizeof(header)))
 			break;
 
-		uint64_t contents = sizeof(header) + (((uint64_t)header.n_namesz + 3) & ~UINT64_C(3));
+		uint64_t contents =
+			sizeof(header) + (((uint64_t)header.n_namesz + 3) & ~UINT64_C(3));
 		uint64_t end = contents + (((uint64_t)header.n_descsz + 3) & ~UINT64_C(3));
 		struct note note = { .offset = offset + contents, .size = header.n_descsz };
 
 		if (contents + header.n_descsz > size)
 			break;
-		if (header.n_namesz == sizeof(owner) && vt_core_read_file(core, offset + sizeof(header), name, sizeof(name)) &&
+		if (header.n_namesz == sizeof(owner) &&
+		    vt_core_read_file(core, offset + sizeof(header), name, sizeof(name)) &&
 		    !memcmp(name, owner, sizeof(owner)) && !take(core, header.n_type, &note))
 			return false;
 		if (end >= size)

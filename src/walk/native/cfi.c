@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: LSB 5, "Exception Frames" (.eh_frame, .eh_frame_hdr, pointer encodings); DWARF 5, sections 2.5 (expressions)
- * and 6.4 (call frame information); x86-64 psABI 3.6 (register numbers and which of them a function preserves).
+ * Formats: LSB 5, "Exception Frames" (.eh_frame, .eh_frame_hdr, pointer encodings); DWARF 5,
+ * sections 2.5 (expressions) and 6.4 (call frame information); x86-64 psABI 3.6 (register numbers
+ * and which of them a function preserves).
  *
- * All bytes come from a file that may be damaged or hostile. They are read through a cursor, which yields zeros and
- * remembers that it went wrong once it reaches its end.
+ * All bytes come from a file that may be damaged or hostile. They are read through a cursor, which
+ * yields zeros and remembers that it went wrong once it reaches its end.
  */
 #include "walk/native/cfi.h"
 
@@ -41,7 +42,8 @@ struct cursor {
 static uint64_t end_of(const struct vt_cfi *cfi, uint64_t at)
 {
 	for (size_t i = 0; cfi->loaded && i < cfi->n_segments; i++)
-		if (at >= cfi->segments[i].offset && at - cfi->segments[i].offset < cfi->segments[i].size)
+		if (at >= cfi->segments[i].offset &&
+		    at - cfi->segments[i].offset < cfi->segments[i].size)
 			return cfi->segments[i].offset + cfi->segments[i].size;
 	return cfi->loaded ? 0 : cfi->size;
 }
@@ -134,7 +136,8 @@ static void skip(struct cursor *c, uint64_t n)
 static bool offset_of(const struct vt_cfi *cfi, uint64_t vaddr, uint64_t *offset)
 {
 	for (size_t i = 0; i < cfi->n_segments; i++) {
-		if (vaddr >= cfi->segments[i].vaddr && vaddr - cfi->segments[i].vaddr < cfi->segments[i].size) {
+		if (vaddr >= cfi->segments[i].vaddr &&
+		    vaddr - cfi->segments[i].vaddr < cfi->segments[i].size) {
 			*offset = cfi->segments[i].offset + (vaddr - cfi->segments[i].vaddr);
 			return *offset < cfi->size;
 		}
@@ -146,7 +149,8 @@ static bool offset_of(const struct vt_cfi *cfi, uint64_t vaddr, uint64_t *offset
 static uint64_t address_of(const struct vt_cfi *cfi, uint64_t offset)
 {
 	for (size_t i = 0; i < cfi->n_segments; i++)
-		if (offset >= cfi->segments[i].offset && offset - cfi->segments[i].offset < cfi->segments[i].size)
+		if (offset >= cfi->segments[i].offset &&
+		    offset - cfi->segments[i].offset < cfi->segments[i].size)
 			return cfi->segments[i].vaddr + (offset - cfi->segments[i].offset);
 	return 0;
 }
@@ -154,7 +158,10 @@ static uint64_t address_of(const struct vt_cfi *cfi, uint64_t offset)
 static uint64_t take_format(struct cursor *c, uint8_t encoding)
 {
 	switch (encoding & ENC_FORMAT) {
-	case 0x0: case 0x4: case 0x8: case 0xc:
+	case 0x0:
+	case 0x4:
+	case 0x8:
+	case 0xc:
 		return take(c, 8);
 	case 0x1:
 		return take_uleb(c);
@@ -174,7 +181,10 @@ static uint64_t take_format(struct cursor *c, uint8_t encoding)
 	}
 }
 
-/* An encoded address. What is relative to text or function, aligned, or indirect, is not used for code addresses. */
+/*
+ * An encoded address. What is relative to text or function, aligned, or indirect, is not used for
+ * code addresses.
+ */
 static uint64_t take_address(struct cursor *c, uint8_t encoding)
 {
 	uint64_t from = c->at, value = take_format(c, encoding);
@@ -192,7 +202,10 @@ static uint64_t take_address(struct cursor *c, uint8_t encoding)
 	}
 }
 
-/* Files may be made so that each look-up reads a gigabyte, and each of a million frames runs long expressions. */
+/*
+ * Files may be made so that each look-up reads a gigabyte, and each of a million frames runs long
+ * expressions.
+ */
 static bool may_work(const struct vt_cfi *cfi)
 {
 	if (!cfi->work_left)
@@ -216,7 +229,8 @@ static void find_segments(struct vt_cfi *cfi, const Elf64_Ehdr *ehdr, Elf64_Phdr
 		memcpy(&phdr, cfi->image + ehdr->e_phoff + i * sizeof(phdr), sizeof(phdr));
 		if (phdr.p_type == PT_GNU_EH_FRAME)
 			*eh_frame_hdr = phdr;
-		if (phdr.p_type != PT_LOAD || cfi->n_segments == VT_CFI_MAX_SEGMENTS || phdr.p_offset > cfi->size)
+		if (phdr.p_type != PT_LOAD || cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
+		    phdr.p_offset > cfi->size)
 			continue;
 		if (phdr.p_filesz > cfi->size - phdr.p_offset)
 			phdr.p_filesz = cfi->size - phdr.p_offset;
@@ -230,7 +244,8 @@ static void find_segments(struct vt_cfi *cfi, const Elf64_Ehdr *ehdr, Elf64_Phdr
 static uint64_t segment_end(const struct vt_cfi *cfi, uint64_t offset)
 {
 	for (size_t i = 0; i < cfi->n_segments; i++)
-		if (offset >= cfi->segments[i].offset && offset - cfi->segments[i].offset < cfi->segments[i].size)
+		if (offset >= cfi->segments[i].offset &&
+		    offset - cfi->segments[i].offset < cfi->segments[i].size)
 			return cfi->segments[i].offset + cfi->segments[i].size;
 	return offset;
 }
@@ -268,16 +283,19 @@ static bool find_section(struct vt_cfi *cfi, const Elf64_Ehdr *ehdr)
 
 	if (all.bad || ehdr->e_shentsize != sizeof(shdr) || ehdr->e_shstrndx >= ehdr->e_shnum)
 		return false;
-	memcpy(&names, cfi->image + ehdr->e_shoff + ehdr->e_shstrndx * sizeof(names), sizeof(names));
+	memcpy(&names, cfi->image + ehdr->e_shoff + ehdr->e_shstrndx * sizeof(names),
+	       sizeof(names));
 	for (unsigned int i = 1; i < ehdr->e_shnum; i++) {
 		struct cursor text, body;
 
 		memcpy(&shdr, cfi->image + ehdr->e_shoff + i * sizeof(shdr), sizeof(shdr));
-		text = cursor_at(cfi, names.sh_offset <= cfi->size ? names.sh_offset + shdr.sh_name : cfi->size + 1,
+		text = cursor_at(cfi,
+				 names.sh_offset <= cfi->size ? names.sh_offset + shdr.sh_name :
+								cfi->size + 1,
 				 sizeof(name));
 		body = cursor_at(cfi, shdr.sh_offset, shdr.sh_size);
-		if (text.bad || memcmp(cfi->image + text.at, name, sizeof(name)) != 0 || shdr.sh_type == SHT_NOBITS ||
-		    body.bad)
+		if (text.bad || memcmp(cfi->image + text.at, name, sizeof(name)) != 0 ||
+		    shdr.sh_type == SHT_NOBITS || body.bad)
 			continue;
 		cfi->frames = body.at;
 		cfi->frames_end = body.end;
@@ -316,14 +334,19 @@ bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, u
 
 		if (phdr->p_type == PT_GNU_EH_FRAME)
 			header = phdr;
-		/* Pages of a file are mapped as a whole, but what is behind its bytes is another segment's, or zeros. */
-		if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_R) || cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
+		/*
+		 * Pages of a file are mapped as a whole, but what is behind its bytes is another
+		 * segment's, or zeros.
+		 */
+		if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_R) ||
+		    cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
 		    phdr->p_filesz > UINT64_MAX - phdr->p_vaddr)
 			continue;
 		cfi->segments[cfi->n_segments].vaddr = phdr->p_vaddr;
 		cfi->segments[cfi->n_segments++].size = phdr->p_filesz;
 		low = phdr->p_vaddr < low ? phdr->p_vaddr : low;
-		high = phdr->p_vaddr + phdr->p_filesz > high ? phdr->p_vaddr + phdr->p_filesz : high;
+		high = phdr->p_vaddr + phdr->p_filesz > high ? phdr->p_vaddr + phdr->p_filesz :
+							       high;
 	}
 	if (!header || low >= high)
 		return false;
@@ -339,7 +362,10 @@ bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, u
 	return at.p_vaddr >= low && read_header(cfi, &at);
 }
 
-/* Records: a common information entry (CIE), or a frame description entry (FDE), which refers to one. */
+/*
+ * Records: a common information entry (CIE), or a frame description entry (FDE), which refers to
+ * one.
+ */
 
 struct cie {
 	uint64_t code_align;
@@ -401,7 +427,10 @@ static bool read_augmentation(struct cursor *c, struct cursor letters, struct ci
 			cie->signal_frame = true;
 			break;
 		default:
-			/* The size says where the unknown ends, but what we know must have come before. */
+			/*
+			 * The size says where the unknown ends, but what we know must have come
+			 * before.
+			 */
 			letters.at = letters.end;
 			break;
 		}
@@ -477,7 +506,9 @@ static bool search_table(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *f
 		else
 			high = mid;
 	}
-	return low > 0 && offset_of(cfi, cfi->header_vaddr + (uint64_t)table_value(cfi, low - 1, 4), &offset) &&
+	return low > 0 &&
+	       offset_of(cfi, cfi->header_vaddr + (uint64_t)table_value(cfi, low - 1, 4),
+			 &offset) &&
 	       read_fde(cfi, offset, fde, &cie_at) && vaddr >= fde->begin && vaddr < fde->end;
 }
 
@@ -499,11 +530,14 @@ static bool search_all(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *fde
 
 /* Instructions. */
 
-/* What an unmentioned register means: callee-saved ones are unchanged, the caller's stack pointer is the CFA. */
+/*
+ * What an unmentioned register means: callee-saved ones are unchanged, the caller's stack pointer
+ * is the CFA.
+ */
 static void row_init(struct vt_cfi_row *row)
 {
-	static const uint32_t callee_saved = BIT(VT_REG_RBX) | BIT(VT_REG_RBP) | BIT(VT_REG_R12) | BIT(VT_REG_R13) |
-					     BIT(VT_REG_R14) | BIT(VT_REG_R15);
+	static const uint32_t callee_saved = BIT(VT_REG_RBX) | BIT(VT_REG_RBP) | BIT(VT_REG_R12) |
+					     BIT(VT_REG_R13) | BIT(VT_REG_R14) | BIT(VT_REG_R15);
 
 	*row = (struct vt_cfi_row){ 0 };
 	for (int reg = 0; reg < VT_N_REGS; reg++)
@@ -528,7 +562,8 @@ static void set_rule(struct program *p, uint64_t reg, enum vt_cfi_how how, int64
 		p->row.regs[reg] = (struct vt_cfi_rule){ .how = (uint8_t)how, .offset = offset };
 }
 
-static void set_expression(struct program *p, struct cursor *c, struct vt_cfi_rule *rule, enum vt_cfi_how how)
+static void set_expression(struct program *p, struct cursor *c, struct vt_cfi_rule *rule,
+			   enum vt_cfi_how how)
 {
 	uint64_t len = take_uleb(c), at = c->at;
 
@@ -538,7 +573,9 @@ static void set_expression(struct program *p, struct cursor *c, struct vt_cfi_ru
 		return;
 	}
 	if (rule)
-		*rule = (struct vt_cfi_rule){ .how = (uint8_t)how, .len = (uint32_t)len, .offset = (int64_t)at };
+		*rule = (struct vt_cfi_rule){ .how = (uint8_t)how,
+					      .len = (uint32_t)len,
+					      .offset = (int64_t)at };
 }
 
 static struct vt_cfi_rule *rule_of(struct program *p, uint64_t reg)
@@ -551,7 +588,9 @@ static void set_cfa(struct program *p, uint64_t reg, int64_t offset)
 	if (reg >= VT_N_REGS)
 		p->bad = true;
 	else
-		p->row.cfa = (struct vt_cfi_rule){ .how = VT_CFI_REGISTER, .reg = (uint8_t)reg, .offset = offset };
+		p->row.cfa = (struct vt_cfi_rule){ .how = VT_CFI_REGISTER,
+						   .reg = (uint8_t)reg,
+						   .offset = offset };
 }
 
 /* The register or the offset alone may only change where the CFA is a register and an offset. */
@@ -606,16 +645,28 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 	case 0x01: /* set_loc */
 		p->at = take_address(c, p->cie->encoding);
 		break;
-	case 0x02: advance(p, take(c, 1)); break;
-	case 0x03: advance(p, take(c, 2)); break;
-	case 0x04: advance(p, take(c, 4)); break;
+	case 0x02:
+		advance(p, take(c, 1));
+		break;
+	case 0x03:
+		advance(p, take(c, 2));
+		break;
+	case 0x04:
+		advance(p, take(c, 4));
+		break;
 	case 0x05: /* offset_extended */
 		a = take_uleb(c);
 		set_rule(p, a, VT_CFI_AT_CFA, scaled(p, take_uleb(c)));
 		break;
-	case 0x06: restore(p, take_uleb(c)); break;
-	case 0x07: set_rule(p, take_uleb(c), VT_CFI_UNDEFINED, 0); break;
-	case 0x08: set_rule(p, take_uleb(c), VT_CFI_SAME, 0); break;
+	case 0x06:
+		restore(p, take_uleb(c));
+		break;
+	case 0x07:
+		set_rule(p, take_uleb(c), VT_CFI_UNDEFINED, 0);
+		break;
+	case 0x08:
+		set_rule(p, take_uleb(c), VT_CFI_SAME, 0);
+		break;
 	case 0x09: { /* register */
 		struct vt_cfi_rule *rule = rule_of(p, take_uleb(c));
 
@@ -626,15 +677,25 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 			rule->how = VT_CFI_UNDEFINED;
 		break;
 	}
-	case 0x0a: remember(p); break;
-	case 0x0b: recall(p); break;
+	case 0x0a:
+		remember(p);
+		break;
+	case 0x0b:
+		recall(p);
+		break;
 	case 0x0c: /* def_cfa */
 		a = take_uleb(c);
 		set_cfa(p, a, (int64_t)take_uleb(c));
 		break;
-	case 0x0d: change_cfa(p, take_uleb(c), p->row.cfa.offset); break;
-	case 0x0e: change_cfa(p, p->row.cfa.reg, (int64_t)take_uleb(c)); break;
-	case 0x0f: set_expression(p, c, &p->row.cfa, VT_CFI_EXPR); break;
+	case 0x0d:
+		change_cfa(p, take_uleb(c), p->row.cfa.offset);
+		break;
+	case 0x0e:
+		change_cfa(p, p->row.cfa.reg, (int64_t)take_uleb(c));
+		break;
+	case 0x0f:
+		set_expression(p, c, &p->row.cfa, VT_CFI_EXPR);
+		break;
 	case 0x10: /* expression */
 		a = take_uleb(c);
 		set_expression(p, c, rule_of(p, a), VT_CFI_AT_EXPR);
@@ -647,7 +708,9 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 		a = take_uleb(c);
 		set_cfa(p, a, scaled(p, (uint64_t)take_sleb(c)));
 		break;
-	case 0x13: change_cfa(p, p->row.cfa.reg, scaled(p, (uint64_t)take_sleb(c))); break;
+	case 0x13:
+		change_cfa(p, p->row.cfa.reg, scaled(p, (uint64_t)take_sleb(c)));
+		break;
 	case 0x14: /* val_offset */
 		a = take_uleb(c);
 		set_rule(p, a, VT_CFI_CFA, scaled(p, take_uleb(c)));
@@ -660,8 +723,10 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 		a = take_uleb(c);
 		set_expression(p, c, rule_of(p, a), VT_CFI_EXPR);
 		break;
-	case 0x2e: take_uleb(c); break; /* GNU_args_size */
-	case 0x2f: /* GNU_negative_offset_extended */
+	case 0x2e:
+		take_uleb(c);
+		break; /* GNU_args_size */
+	case 0x2f:     /* GNU_negative_offset_extended */
 		a = take_uleb(c);
 		set_rule(p, a, VT_CFI_AT_CFA, scaled(p, 0 - take_uleb(c)));
 		break;
@@ -798,41 +863,76 @@ static void rotate(struct machine *m, size_t n)
 	base[0] = top;
 }
 
-/* Modulo 2^64; division, comparison and the arithmetic shift are signed, the remainder is not (DWARF 5, 2.5.1.4). */
+/*
+ * Modulo 2^64; division, comparison and the arithmetic shift are signed, the remainder is not
+ * (DWARF 5, 2.5.1.4).
+ */
 static void binary(struct machine *m, uint8_t op)
 {
 	uint64_t b = pop(m), a = pop(m);
 	int64_t sa = (int64_t)a, sb = (int64_t)b;
 
 	switch (op) {
-	case 0x1a: push(m, a & b); break;
+	case 0x1a:
+		push(m, a & b);
+		break;
 	case 0x1b: /* div */
 		if (b == 0)
 			m->bad = VT_CFI_BAD_RULE;
 		else
 			push(m, sb == -1 ? -a : (uint64_t)(sa / sb));
 		break;
-	case 0x1c: push(m, a - b); break;
+	case 0x1c:
+		push(m, a - b);
+		break;
 	case 0x1d: /* mod */
 		if (b == 0)
 			m->bad = VT_CFI_BAD_RULE;
 		else
 			push(m, a % b);
 		break;
-	case 0x1e: push(m, a * b); break;
-	case 0x21: push(m, a | b); break;
-	case 0x22: push(m, a + b); break;
-	case 0x24: push(m, b < 64 ? a << b : 0); break;
-	case 0x25: push(m, b < 64 ? a >> b : 0); break;
-	case 0x26: push(m, (uint64_t)(sa >> (b < 64 ? b : 63))); break;
-	case 0x27: push(m, a ^ b); break;
-	case 0x29: push(m, a == b); break;
-	case 0x2a: push(m, sa >= sb); break;
-	case 0x2b: push(m, sa > sb); break;
-	case 0x2c: push(m, sa <= sb); break;
-	case 0x2d: push(m, sa < sb); break;
-	case 0x2e: push(m, a != b); break;
-	default: m->bad = VT_CFI_BAD_RULE; break;
+	case 0x1e:
+		push(m, a * b);
+		break;
+	case 0x21:
+		push(m, a | b);
+		break;
+	case 0x22:
+		push(m, a + b);
+		break;
+	case 0x24:
+		push(m, b < 64 ? a << b : 0);
+		break;
+	case 0x25:
+		push(m, b < 64 ? a >> b : 0);
+		break;
+	case 0x26:
+		push(m, (uint64_t)(sa >> (b < 64 ? b : 63)));
+		break;
+	case 0x27:
+		push(m, a ^ b);
+		break;
+	case 0x29:
+		push(m, a == b);
+		break;
+	case 0x2a:
+		push(m, sa >= sb);
+		break;
+	case 0x2b:
+		push(m, sa > sb);
+		break;
+	case 0x2c:
+		push(m, sa <= sb);
+		break;
+	case 0x2d:
+		push(m, sa < sb);
+		break;
+	case 0x2e:
+		push(m, a != b);
+		break;
+	default:
+		m->bad = VT_CFI_BAD_RULE;
+		break;
 	}
 }
 
@@ -856,6 +956,7 @@ static void operation(struct machine *m, struct cursor *c, uint64_t begin)
 	uint8_t op = (uint8_t)take(c, 1);
 	uint64_t a;
 
+	/* clang-format off */
 	switch (op) {
 	case 0x03: push(m, take(c, 8) + m->bias); break; /* addr */
 	case 0x06: push_memory(m, 8); break; /* deref */
@@ -893,13 +994,14 @@ static void operation(struct machine *m, struct cursor *c, uint64_t begin)
 	case 0x96: break; /* nop */
 	default: binary(m, op); break;
 	}
+	/* clang-format on */
 	if (c->bad && m->bad == VT_CFI_STEPPED)
 		m->bad = VT_CFI_BAD_RULE;
 }
 
 /* The CFA is on the stack before a register's expression, and not before that of the CFA itself. */
-static enum vt_cfi_result run_expression(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule, struct machine *m,
-					 bool with_cfa, uint64_t *value)
+static enum vt_cfi_result run_expression(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule,
+					 struct machine *m, bool with_cfa, uint64_t *value)
 {
 	struct cursor c = cursor_at(cfi, (uint64_t)rule->offset, rule->len);
 	uint64_t begin = c.at;
@@ -926,8 +1028,8 @@ static enum vt_cfi_result read_word(struct vt_memsrc *src, uint64_t addr, uint64
 	return vt_mem_read_u64(src, addr, value) ? VT_CFI_NO_MEMORY : VT_CFI_STEPPED;
 }
 
-static enum vt_cfi_result evaluate(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule, struct machine *m,
-				   bool with_cfa, uint64_t *value)
+static enum vt_cfi_result evaluate(const struct vt_cfi *cfi, const struct vt_cfi_rule *rule,
+				   struct machine *m, bool with_cfa, uint64_t *value)
 {
 	enum vt_cfi_result result;
 
@@ -952,8 +1054,9 @@ static enum vt_cfi_result evaluate(const struct vt_cfi *cfi, const struct vt_cfi
 	}
 }
 
-enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row, uint64_t bias,
-				struct vt_memsrc *src, struct vt_regs *regs, uint64_t *cfa)
+enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row,
+				uint64_t bias, struct vt_memsrc *src, struct vt_regs *regs,
+				uint64_t *cfa)
 {
 	struct machine m = { .regs = regs, .src = src, .bias = bias };
 	struct vt_regs caller = *regs;

@@ -30,7 +30,7 @@ enum vt_cfi_how {
 };
 
 struct vt_cfi_rule {
-	uint8_t how;    /* enum vt_cfi_how */
+	uint8_t how; /* enum vt_cfi_how */
 	uint8_t reg;
 	uint32_t len;   /* of the expression */
 	int64_t offset; /* for an expression: where it is in the file */
@@ -53,9 +53,11 @@ struct vt_cfi {
 	} segments[VT_CFI_MAX_SEGMENTS];
 	size_t n_segments;
 	bool loaded; /* the loader mapped image: only bytes inside one segment can be read */
-	uint64_t header_vaddr;   /* of .eh_frame_hdr: the base of addresses relative to "data" */
-	uint64_t table, n_table; /* the sorted table in it: offset in the file, entries; n_table 0: none */
-	uint64_t frames, frames_end; /* .eh_frame: offsets in the file; for a search without a table */
+	uint64_t header_vaddr; /* of .eh_frame_hdr: the base of addresses relative to "data" */
+	/* the sorted table in it: offset in the file, entries; n_table 0: none */
+	uint64_t table, n_table;
+	/* .eh_frame: offsets in the file; for a search without a table */
+	uint64_t frames, frames_end;
 	/*
 	 * How many more records, instructions and operations may be read. The caller may set it.
 	 * NULL: no limit.
@@ -92,7 +94,8 @@ enum vt_cfi_result {
  * VT_CFI_STEPPED. *cfa is set for VT_CFI_STEPPED and, if it can be computed, for VT_CFI_OUTERMOST
  * (else 0). bias is the module's.
  */
-enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row, uint64_t bias,
-				struct vt_memsrc *src, struct vt_regs *regs, uint64_t *cfa);
+enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row,
+				uint64_t bias, struct vt_memsrc *src, struct vt_regs *regs,
+				uint64_t *cfa);
 
 #endif

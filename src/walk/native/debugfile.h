@@ -25,14 +25,15 @@ struct vt_debugfile {
  * build id, its checksum equals that in .gnu_debuglink. False when there is none. Release it with
  * vt_debugfile_close().
  */
-bool vt_debugfile_find(const struct vt_modules *modules, const struct vt_module *module, struct vt_debugfile *found);
+bool vt_debugfile_find(const struct vt_modules *modules, const struct vt_module *module,
+		       struct vt_debugfile *found);
 
 /*
  * Finds the file that several debug files share (dwz -m). .gnu_debugaltlink of `of` names it; path
  * is where `of` lies. False when `of` names no file, or the file does not exist.
  */
-bool vt_debugfile_find_shared(const struct vt_modules *modules, const struct vt_symfile *of, const char *path,
-			      struct vt_debugfile *found);
+bool vt_debugfile_find_shared(const struct vt_modules *modules, const struct vt_symfile *of,
+			      const char *path, struct vt_debugfile *found);
 
 /* Also accepts a struct with fd -1 and path NULL. */
 void vt_debugfile_close(struct vt_debugfile *file);

@@ -130,7 +130,8 @@ char *vt_debuginfod_find(const uint8_t *build_id, size_t len, uint64_t deadline_
 		bool done = read_output(fds[0], &text, deadline_ns);
 
 		/* The path is the only line. */
-		if (has_succeeded(pid, done ? deadline_ns : 0) && done && text.n > 1 && text.data[0] == '/')
+		if (has_succeeded(pid, done ? deadline_ns : 0) && done && text.n > 1 &&
+		    text.data[0] == '/')
 			path = strndup(text.data, strcspn(text.data, "\n"));
 	}
 	close(fds[0]);

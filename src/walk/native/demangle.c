@@ -25,8 +25,9 @@ struct collector {
 };
 
 /*
- * The demangler has no way to be stopped from its callback, hence the jump. libiberty (2.32 and later) holds its C++
- * parse on the stack; of Rust only the buffer of one punycode identifier can be lost.
+ * The demangler has no way to be stopped from its callback, hence the jump. libiberty (2.32 and
+ * later) holds its C++ parse on the stack; of Rust only the buffer of one punycode identifier can
+ * be lost.
  */
 static void collect(const char *text, size_t n, void *opaque)
 {
@@ -37,7 +38,8 @@ static void collect(const char *text, size_t n, void *opaque)
 		longjmp(c->give_up, 1);
 }
 
-typedef int demangler(const char *mangled, int options, demangle_callbackref callback, void *opaque);
+typedef int demangler(const char *mangled, int options, demangle_callbackref callback,
+		      void *opaque);
 
 /* False when the symbol is not of this language, or is too much. c->text has the result. */
 static bool run_demangler(demangler *demangle, const char *mangled, struct collector *c)
@@ -45,22 +47,28 @@ static bool run_demangler(demangler *demangle, const char *mangled, struct colle
 	vt_str_clear(&c->text);
 	if (setjmp(c->give_up))
 		return false;
-	/* Without DMGL_PARAMS the outermost parameter list is left out, but not those of enclosing functions. */
+	/*
+	 * Without DMGL_PARAMS the outermost parameter list is left out, but not those of enclosing
+	 * functions.
+	 */
 	return demangle(mangled, DMGL_ANSI, collect, c) && !c->text.failed && c->text.n > 0;
 }
 
 static bool is_word(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-	       (unsigned char)c >= 0x80;
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+	       c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Length of the word "operator" and the punctuation of its name at text + i, or 0 when there is no operator. */
+/*
+ * Length of the word "operator" and the punctuation of its name at text + i, or 0 when there is no
+ * operator.
+ */
 static size_t operator_length(const char *text, size_t n, size_t i)
 {
 	/* Longer ones first; those without brackets need no care. */
 	static const char *const names[] = { "<=>", "<<=", ">>=", "->*", "()", "[]", "<<",
-					     ">>",  "<=",  ">=",  "->",	 "<",  ">" };
+					     ">>",  "<=",  ">=",  "->",  "<",  ">" };
 	static const char word[] = "operator";
 	size_t len = sizeof(word) - 1;
 
@@ -91,7 +99,8 @@ static size_t closing(const char *text, size_t n, size_t i)
 		}
 		if (strchr("<({[", text[i]) && text[i]) {
 			depth++;
-		} else if (text[i] && strchr(">)}]", text[i]) && !(text[i] == '>' && i && text[i - 1] == '-')) {
+		} else if (text[i] && strchr(">)}]", text[i]) &&
+			   !(text[i] == '>' && i && text[i - 1] == '-')) {
 			if (--depth == 0)
 				return i + 1;
 		}
@@ -124,7 +133,8 @@ struct shortener {
 	const char *text;
 	size_t n, i;
 	unsigned int unclosed;
-	bool conversion; /* inside the name of a conversion operator, operator new, ...: spaces belong to it */
+	/* inside the name of a conversion operator, operator new, ...: spaces belong to it */
+	bool conversion;
 	struct vt_str *out;
 };
 
@@ -244,10 +254,15 @@ static void shorten_cxx(const char *text, size_t n, struct vt_str *out)
 	static const char *const thunks[] = { "non-virtual thunk to ", "virtual thunk to ",
 					      "covariant return thunk to " };
 	/* Special names keep their spaces. */
-	static const char *const special[] = { "vtable for ",      "VTT for ", "typeinfo for ",
-					       "typeinfo name for ", "guard variable for ",
-					       "TLS init function for ", "TLS wrapper function for ",
-					       "global constructors keyed to ", "global destructors keyed to " };
+	static const char *const special[] = { "vtable for ",
+					       "VTT for ",
+					       "typeinfo for ",
+					       "typeinfo name for ",
+					       "guard variable for ",
+					       "TLS init function for ",
+					       "TLS wrapper function for ",
+					       "global constructors keyed to ",
+					       "global destructors keyed to " };
 	struct shortener s = { .text = text, .n = n, .out = out };
 
 	for (size_t k = 0; k < sizeof(thunks) / sizeof(thunks[0]); k++) {
@@ -264,13 +279,14 @@ static void shorten_cxx(const char *text, size_t n, struct vt_str *out)
 }
 
 /*
- * The length of a plain symbol without its version ("poll@@GLIBC_2.2.5") and without the suffixes of compiler clones
- * ("f.constprop.0.cold"). A dot at the start belongs to the name.
+ * The length of a plain symbol without its version ("poll@@GLIBC_2.2.5") and without the suffixes
+ * of compiler clones ("f.constprop.0.cold"). A dot at the start belongs to the name.
  */
 static size_t plain_length(const char *symbol, size_t n)
 {
-	static const char *const clones[] = { ".cold", ".constprop.", ".isra.", ".part.", ".lto_priv.", ".localalias",
-					      ".llvm.", ".warm", ".hot" };
+	static const char *const clones[] = { ".cold",  ".constprop.", ".isra.",
+					      ".part.", ".lto_priv.",  ".localalias",
+					      ".llvm.", ".warm",       ".hot" };
 	const char *at = memchr(symbol, '@', n);
 
 	if (at && at > symbol)
@@ -317,7 +333,8 @@ const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n)
 	size_t plain = plain_length(symbol, n);
 	const char *result = NULL;
 
-	if (n > 2 && symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R') && plain <= MAX_MANGLED) {
+	if (n > 2 && symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R') &&
+	    plain <= MAX_MANGLED) {
 		VT_FREE char *mangled = strndup(symbol, plain);
 
 		if (!mangled)

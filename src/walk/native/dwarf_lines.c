@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF 5, sections 3.3 (subprograms and inlined instances), 6.1.2 (.debug_aranges: which unit an address belongs to) and
- * 6.2 (line numbers). clang and rustc write no .debug_aranges, and files of several compilers have them for some units:
- * what they lack is found by the units' own ranges.
+ * DWARF 5, sections 3.3 (subprograms and inlined instances), 6.1.2 (.debug_aranges: which unit an
+ * address belongs to) and 6.2 (line numbers). clang and rustc write no .debug_aranges, and files of
+ * several compilers have them for some units: what they lack is found by the units' own ranges.
  */
 #include "walk/native/dwarf_lines.h"
 
@@ -36,8 +36,8 @@ struct vt_dwarf {
 };
 
 /*
- * When libelf 0.188 unpacks a section it changes the section's header, in the image itself where that is aligned, also when
- * it was only asked to read. The mapping is a private one.
+ * When libelf 0.188 unpacks a section it changes the section's header, in the image itself where
+ * that is aligned, also when it was only asked to read. The mapping is a private one.
  */
 static void let_headers_change(const uint8_t *image, uint64_t size)
 {
@@ -51,7 +51,8 @@ static void let_headers_change(const uint8_t *image, uint64_t size)
 		return;
 	end = size - ehdr.e_shoff < MAX_HEADERS ? size : ehdr.e_shoff + MAX_HEADERS;
 	begin = ehdr.e_shoff & ~(PAGE - 1);
-	(void)mprotect((void *)(uintptr_t)(image + begin), (size_t)(end - begin), PROT_READ | PROT_WRITE);
+	(void)mprotect((void *)(uintptr_t)(image + begin), (size_t)(end - begin),
+		       PROT_READ | PROT_WRITE);
 }
 
 static Dwarf *open_image(const uint8_t *image, uint64_t size, Elf **elf)
@@ -61,7 +62,8 @@ static Dwarf *open_image(const uint8_t *image, uint64_t size, Elf **elf)
 	return *elf ? dwarf_begin_elf(*elf, DWARF_C_READ, NULL) : NULL;
 }
 
-struct vt_dwarf *vt_dwarf_open(const uint8_t *image, uint64_t size, const uint8_t *shared, uint64_t shared_size)
+struct vt_dwarf *vt_dwarf_open(const uint8_t *image, uint64_t size, const uint8_t *shared,
+			       uint64_t shared_size)
 {
 	struct vt_dwarf *dwarf = calloc(1, sizeof(*dwarf));
 
@@ -99,13 +101,15 @@ static void add_ranges(struct vt_dwarf *dwarf, Dwarf_Die *unit)
 	ptrdiff_t offset = 0;
 
 	while ((offset = dwarf_ranges(unit, offset, &base, &begin, &end)) > 0) {
-		struct range *range = begin ? vt_vec_append(&dwarf->ranges) : NULL; /* 0: see left_out_end() */
+		/* 0: see left_out_end() */
+		struct range *range = begin ? vt_vec_append(&dwarf->ranges) : NULL;
 
 		if (!begin)
 			continue;
 		if (!range)
 			return;
-		*range = (struct range){ .begin = begin, .end = end, .unit = dwarf_dieoffset(unit) };
+		*range =
+			(struct range){ .begin = begin, .end = end, .unit = dwarf_dieoffset(unit) };
 	}
 }
 
@@ -134,14 +138,16 @@ static bool find_unit(struct vt_dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
 }
 
 /*
- * Of split DWARF (-gsplit-dwarf) the lines are here, and what was inlined is in a .dwo file where it was compiled: a line
- * without its function would be taken for one of the function that it was inlined into.
+ * Of split DWARF (-gsplit-dwarf) the lines are here, and what was inlined is in a .dwo file where
+ * it was compiled: a line without its function would be taken for one of the function that it was
+ * inlined into.
  */
 static bool is_skeleton(Dwarf_Die *unit)
 {
 	uint8_t type;
 
-	return dwarf_cu_info(unit->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) == 0 && type == DW_UT_skeleton;
+	return dwarf_cu_info(unit->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) == 0 &&
+	       type == DW_UT_skeleton;
 }
 
 /* Functions. */
@@ -183,9 +189,10 @@ static enum kind kind_of(Dwarf_Die *die)
 }
 
 /*
- * Functions are entries of the unit or of a namespace; rustc has methods inside of their types, where gcc and clang have
- * declarations only, in C++ many more than functions. What gcc makes of an OpenMP region, and a nested function of C or
- * Fortran, is inside of a function whose code is elsewhere.
+ * Functions are entries of the unit or of a namespace; rustc has methods inside of their types,
+ * where gcc and clang have declarations only, in C++ many more than functions. What gcc makes of an
+ * OpenMP region, and a nested function of C or Fortran, is inside of a function whose code is
+ * elsewhere.
  */
 static bool may_hold_functions(const struct chain *chain, enum kind kind)
 {
@@ -203,7 +210,10 @@ static bool may_hold_functions(const struct chain *chain, enum kind kind)
 	return false;
 }
 
-/* Not for what was left out of the file (see left_out_end()), whose ranges may reach to where code is. */
+/*
+ * Not for what was left out of the file (see left_out_end()), whose ranges may reach to where code
+ * is.
+ */
 static bool has_address(Dwarf_Die *die, uint64_t vaddr)
 {
 	Dwarf_Addr low;
@@ -249,11 +259,13 @@ static bool find_functions(struct chain *chain, Dwarf_Die *unit)
 
 static const char *name_of(Dwarf_Die *die)
 {
-	static const unsigned int attributes[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name };
+	static const unsigned int attributes[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name,
+						   DW_AT_name };
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		Dwarf_Attribute attribute;
-		const char *name = dwarf_formstring(dwarf_attr_integrate(die, attributes[i], &attribute));
+		const char *name =
+			dwarf_formstring(dwarf_attr_integrate(die, attributes[i], &attribute));
 
 		if (name)
 			return name;
@@ -274,8 +286,9 @@ static int number_of(Dwarf_Die *die, unsigned int name)
 /* Lines. */
 
 /*
- * Of functions that linkers leave out (--gc-sections, copies of templates) the debug information stays, at address 0, where
- * no code is (the ELF header is there). Returns where the longest one ends.
+ * Of functions that linkers leave out (--gc-sections, copies of templates) the debug information
+ * stays, at address 0, where no code is (the ELF header is there). Returns where the longest one
+ * ends.
  */
 static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
 {
@@ -289,7 +302,8 @@ static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
 		Dwarf_Addr base, begin, end;
 		ptrdiff_t offset = 0;
 
-		while (kind == FUNCTION && (offset = dwarf_ranges(&die, offset, &base, &begin, &end)) > 0)
+		while (kind == FUNCTION &&
+		       (offset = dwarf_ranges(&die, offset, &base, &begin, &end)) > 0)
 			if (begin == 0 && end > last)
 				last = end;
 		if (kind != OTHER) {
@@ -300,7 +314,10 @@ static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
 	return last;
 }
 
-/* libdw sorts the lines of all functions by address: those of what was left out lie between those that are asked for. */
+/*
+ * libdw sorts the lines of all functions by address: those of what was left out lie between those
+ * that are asked for.
+ */
 static bool is_mixed_up(Dwarf_Die *unit, uint64_t vaddr, bool in_function)
 {
 	Dwarf_Lines *lines;
@@ -337,7 +354,8 @@ static void find_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct vt_dwarf_frame
 		caller->file = dwarf_filesrc(files, (size_t)file, NULL, NULL);
 }
 
-size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES])
+size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr,
+		     struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES])
 {
 	struct chain chain = { .vaddr = vaddr };
 	Dwarf_Die unit;
@@ -345,13 +363,18 @@ size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_fra
 
 	if (!find_unit(dwarf, vaddr, &unit) || is_skeleton(&unit))
 		return 0;
-	/* Assembler has lines, and no functions. Elsewhere a line without its function may be one of what was inlined. */
+	/*
+	 * Assembler has lines, and no functions. Elsewhere a line without its function may be one
+	 * of what was inlined.
+	 */
 	if ((!find_functions(&chain, &unit) && dwarf_srclang(&unit) != DW_LANG_Mips_Assembler) ||
 	    chain.n > VT_DWARF_MAX_FRAMES)
 		return 0;
 	n = chain.n ? chain.n : 1;
 	for (size_t i = 0; i < n; i++)
-		frames[i] = (struct vt_dwarf_frame){ .name = chain.n ? name_of(&chain.dies[n - 1 - i]) : NULL };
+		frames[i] =
+			(struct vt_dwarf_frame){ .name = chain.n ? name_of(&chain.dies[n - 1 - i]) :
+								   NULL };
 	if (!is_mixed_up(&unit, vaddr, chain.n > 0))
 		find_line(&unit, vaddr, &frames[0]);
 	for (size_t i = 1; i < n; i++)

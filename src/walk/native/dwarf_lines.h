@@ -24,13 +24,15 @@ struct vt_dwarf_frame {
  * Opens an ELF file with .debug_info, and the file that it shares parts with (NULL, 0: none). Both
  * are private mappings. NULL when it has no .debug_info.
  */
-struct vt_dwarf *vt_dwarf_open(const uint8_t *image, uint64_t size, const uint8_t *shared, uint64_t shared_size);
+struct vt_dwarf *vt_dwarf_open(const uint8_t *image, uint64_t size, const uint8_t *shared,
+			       uint64_t shared_size);
 void vt_dwarf_close(struct vt_dwarf *dwarf);
 
 /*
  * Finds the functions at an address in the file, innermost first: all but the last are inlined.
  * Returns their number.
  */
-size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr, struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES]);
+size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr,
+		     struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES]);
 
 #endif

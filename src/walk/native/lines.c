@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which modules have DWARF is found out here, by our own bounded reader. What it says is read by libdw, in a child process
- * that can do nothing else (base/sandbox.h), since the files are the target's and libdw is not made for hostile ones. The
- * child writes its results into a pipe, one address after the other; what it has written when time is up is used.
+ * Which modules have DWARF is found out here, by our own bounded reader. What it says is read by
+ * libdw, in a child process that can do nothing else (base/sandbox.h), since the files are the
+ * target's and libdw is not made for hostile ones. The child writes its results into a pipe, one
+ * address after the other; what it has written when time is up is used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,10 @@
 #define MAX_INLINED (64u * 1024)
 #define CHILD_MEMORY ((size_t)512 * 1024 * 1024)
 
-/* What the child writes for an address: a header, then for each function a header and its two strings. */
+/*
+ * What the child writes for an address: a header, then for each function a header and its two
+ * strings.
+ */
 struct result_header {
 	uint32_t request;
 	uint32_t n_frames;
@@ -58,7 +62,7 @@ struct source {
 	const uint8_t *shared_image; /* NULL: none */
 	uint64_t shared_size;
 	uint64_t dwarf_bytes;
-	size_t first, n; /* its requests */
+	size_t first, n;         /* its requests */
 	struct vt_lines_key key; /* without an address */
 	bool have_key;
 };
@@ -74,7 +78,7 @@ struct request {
 	uint64_t vaddr;
 	size_t first_place, n_places; /* the frames with this address */
 	enum asked asked;
-	bool claimed;  /* others wait for our answer */
+	bool claimed; /* others wait for our answer */
 	bool answered;
 };
 
@@ -89,7 +93,7 @@ struct vt_native_lines {
 	int in; /* the end of the pipe that is read */
 	struct vt_native_sharing sharing;
 	struct vt_str results;
-	size_t n_taken; /* bytes of them */
+	size_t n_taken;   /* bytes of them */
 	size_t n_inlined; /* given to frames so far */
 };
 
@@ -105,7 +109,8 @@ static const uint8_t *map_file(const struct vt_debugfile *file)
 /* How much there is to read, for the order; 0: none. */
 static uint64_t dwarf_size(const struct vt_symfile *file)
 {
-	const Elf64_Shdr *info = vt_symfile_named(file, ".debug_info"), *abbrev = vt_symfile_named(file, ".debug_abbrev");
+	const Elf64_Shdr *info = vt_symfile_named(file, ".debug_info"),
+			 *abbrev = vt_symfile_named(file, ".debug_abbrev");
 
 	if (!info || info->sh_type == SHT_NOBITS || !abbrev || abbrev->sh_type == SHT_NOBITS)
 		return 0;
@@ -114,12 +119,14 @@ static uint64_t dwarf_size(const struct vt_symfile *file)
 }
 
 /*
- * Where in the C library a thread waits helps nobody, its functions' names say all; and to unpack the debug information
- * that goes with gdb on Debian (libc6-dbg) takes longer than the rest of a report.
+ * Where in the C library a thread waits helps nobody, its functions' names say all; and to unpack
+ * the debug information that goes with gdb on Debian (libc6-dbg) takes longer than the rest of a
+ * report.
  */
 static bool is_c_library(const struct vt_module *module)
 {
-	static const char *const names[] = { "libc.so.", "libc-2.", "libpthread.so.", "libpthread-2.", "ld-linux-", "ld-2." };
+	static const char *const names[] = { "libc.so.",      "libc-2.",   "libpthread.so.",
+					     "libpthread-2.", "ld-linux-", "ld-2." };
 	const char *name = vt_base_name(module->path);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -143,7 +150,8 @@ static bool look_at_module(const struct vt_module *module, struct source *source
 }
 
 /* What is mapped needs no descriptor: there may be hundreds of these files. */
-static bool look_at_debugfile(const struct vt_modules *modules, const struct vt_module *module, struct source *source)
+static bool look_at_debugfile(const struct vt_modules *modules, const struct vt_module *module,
+			      struct source *source)
 {
 	struct vt_debugfile found = { .fd = -1 }, shared = { .fd = -1 };
 
@@ -176,7 +184,8 @@ static void close_source(struct source *source)
 }
 
 /* One request for each address in places[first..end). False when out of memory. */
-static bool add_requests(struct vt_native_lines *lines, struct source *source, size_t first, size_t end)
+static bool add_requests(struct vt_native_lines *lines, struct source *source, size_t first,
+			 size_t end)
 {
 	uint64_t bias = lines->places[first].module->bias;
 
@@ -184,7 +193,8 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 	for (size_t i = first, next; i < end; i = next) {
 		struct request *request;
 
-		for (next = i + 1; next < end && lines->places[next].pc == lines->places[i].pc; next++)
+		for (next = i + 1; next < end && lines->places[next].pc == lines->places[i].pc;
+		     next++)
 			;
 		if (lines->requests.n == MAX_REQUESTS) {
 			lines->n_too_many++;
@@ -193,9 +203,9 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 		request = vt_vec_append(&lines->requests);
 		if (!request)
 			return false;
-		*request = (struct request){
-			.vaddr = lines->places[i].pc - bias, .first_place = i, .n_places = next - i
-		};
+		*request = (struct request){ .vaddr = lines->places[i].pc - bias,
+					     .first_place = i,
+					     .n_places = next - i };
 	}
 	source->n = lines->requests.n - source->first;
 	return true;
@@ -239,7 +249,8 @@ static void choose_whom_to_ask(struct vt_native_lines *lines, const struct sourc
 	request->asked = request->claimed ? ASKED_CHILD : ASKED_OTHER;
 }
 
-static bool is_asked(const struct vt_native_lines *lines, const struct source *source, enum asked whom)
+static bool is_asked(const struct vt_native_lines *lines, const struct source *source,
+		     enum asked whom)
 {
 	for (size_t i = source->first; i < source->first + source->n; i++)
 		if (lines->requests.data[i].asked == whom)
@@ -247,7 +258,8 @@ static bool is_asked(const struct vt_native_lines *lines, const struct source *s
 	return false;
 }
 
-static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first, size_t end)
+static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules, size_t first,
+		       size_t end)
 {
 	struct source source = { 0 };
 	struct vt_module *module = lines->places[first].module;
@@ -310,7 +322,8 @@ static void add_frame(struct vt_str *out, const struct vt_dwarf_frame *frame)
 		vt_str_addn(out, frame->file, header.file_len);
 }
 
-static void answer(struct vt_dwarf *dwarf, const struct vt_native_lines *lines, size_t request, struct vt_str *out)
+static void answer(struct vt_dwarf *dwarf, const struct vt_native_lines *lines, size_t request,
+		   struct vt_str *out)
 {
 	struct vt_dwarf_frame frames[VT_DWARF_MAX_FRAMES];
 	size_t n = vt_dwarf_find(dwarf, lines->requests.data[request].vaddr, frames);
@@ -327,15 +340,19 @@ static void answer(struct vt_dwarf *dwarf, const struct vt_native_lines *lines, 
 
 static _Noreturn void run_child(const struct vt_native_lines *lines, pid_t parent, int out)
 {
-	struct vt_sandbox_limits limits = { .memory_bytes = CHILD_MEMORY, .cpu_ns = lines->budget_ns };
+	struct vt_sandbox_limits limits = { .memory_bytes = CHILD_MEMORY,
+					    .cpu_ns = lines->budget_ns };
 	struct vt_str text = { 0 };
 
 	if (!vt_sandbox_enter(parent, out, &limits))
 		_exit(1);
 	for (size_t i = 0; i < lines->sources.n; i++) {
 		const struct source *source = &lines->sources.data[i];
-		struct vt_dwarf *dwarf = !is_asked(lines, source, ASKED_CHILD) ? NULL :
-			vt_dwarf_open(source->image, source->size, source->shared_image, source->shared_size);
+		struct vt_dwarf *dwarf = !is_asked(lines, source, ASKED_CHILD) ?
+						 NULL :
+						 vt_dwarf_open(source->image, source->size,
+							       source->shared_image,
+							       source->shared_size);
 
 		if (!dwarf)
 			continue;
@@ -374,8 +391,10 @@ static bool is_any_asked(const struct vt_native_lines *lines, enum asked whom)
 	return false;
 }
 
-struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				       uint64_t budget_ns, const struct vt_native_sharing *sharing, struct vt_native_lines **ret)
+struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks,
+				       size_t n, uint64_t budget_ns,
+				       const struct vt_native_sharing *sharing,
+				       struct vt_native_lines **ret)
 {
 	struct vt_native_lines *lines = calloc(1, sizeof(*lines));
 	struct vt_error *err;
@@ -393,7 +412,8 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 			err = &vt_enomem;
 	}
 	if (lines->sources.n)
-		qsort(lines->sources.data, lines->sources.n, sizeof(*lines->sources.data), compare_sources);
+		qsort(lines->sources.data, lines->sources.n, sizeof(*lines->sources.data),
+		      compare_sources);
 	if (!err && is_any_asked(lines, ASKED_CHILD))
 		err = start_child(lines);
 	if (err) {
@@ -488,7 +508,8 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 	struct frame_header header;
 	size_t len;
 
-	if (!take(reader, &header, sizeof(header)) || header.name_len > MAX_NAME || header.file_len > MAX_FILE ||
+	if (!take(reader, &header, sizeof(header)) || header.name_len > MAX_NAME ||
+	    header.file_len > MAX_FILE ||
 	    (size_t)header.name_len + header.file_len > reader->left || header.line > INT32_MAX)
 		return false;
 	len = strnlen(reader->at, header.name_len);
@@ -502,8 +523,8 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 }
 
 /* The last one is the function that the frame belongs to, the others were inlined into it. */
-static void give(struct vt_native_lines *lines, const struct request *request, const struct vt_native_source *source,
-		 size_t n)
+static void give(struct vt_native_lines *lines, const struct request *request,
+		 const struct vt_native_source *source, size_t n)
 {
 	for (size_t i = 0; i < request->n_places; i++) {
 		struct vt_native_frame *frame = lines->places[request->first_place + i].frame;
@@ -522,13 +543,15 @@ static void give(struct vt_native_lines *lines, const struct request *request, c
 }
 
 /* The answer to a request that ends where the reader is, for others who come to the same place. */
-static void remember(struct vt_native_lines *lines, size_t request, const char *answer, const struct reader *reader)
+static void remember(struct vt_native_lines *lines, size_t request, const char *answer,
+		     const struct reader *reader)
 {
 	for (size_t i = 0; i < lines->sources.n; i++) {
 		const struct source *source = &lines->sources.data[i];
 		struct vt_lines_key key;
 
-		if (!source->have_key || request < source->first || request - source->first >= source->n)
+		if (!source->have_key || request < source->first ||
+		    request - source->first >= source->n)
 			continue;
 		key = key_of(source, &lines->requests.data[request]);
 		vt_lines_memo_add(lines->sharing.memo, &key, answer, (size_t)(reader->at - answer));
@@ -577,7 +600,9 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 /* What has come since the last time. */
 static bool take_results(struct vt_native_lines *lines, struct vt_arena *arena)
 {
-	struct reader reader = { .arena = arena, .at = lines->results.data, .left = lines->results.n };
+	struct reader reader = { .arena = arena,
+				 .at = lines->results.data,
+				 .left = lines->results.n };
 
 	if (lines->results.failed)
 		return false;
@@ -619,7 +644,9 @@ static void settle(struct vt_native_lines *lines)
 		vt_lines_memo_tell(lines->sharing.memo);
 }
 
-/* Takes over what others know by now, or do not look for any more; all of it when the time is over. */
+/*
+ * Takes over what others know by now, or do not look for any more; all of it when the time is over.
+ */
 static void ask_again(struct vt_native_lines *lines, bool late)
 {
 	for (size_t i = 0; i < lines->sources.n; i++) {
@@ -666,7 +693,8 @@ static struct vt_error *finish_child(struct vt_native_lines *lines, struct vt_ar
 	return ok ? NULL : &vt_enomem;
 }
 
-struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing)
+struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena,
+					size_t *n_missing)
 {
 	*n_missing = 0;
 	VT_TRY(finish_child(lines, arena));

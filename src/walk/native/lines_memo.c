@@ -33,9 +33,9 @@ struct entry {
 };
 
 struct vt_lines_memo {
-	uint32_t used;         /* of data, and more when it was full */
-	uint32_t slots[SLOTS]; /* where in data an entry begins, plus one; 0: free */
-	uint32_t told;         /* a futex: raised when claims were settled */
+	uint32_t used;          /* of data, and more when it was full */
+	uint32_t slots[SLOTS];  /* where in data an entry begins, plus one; 0: free */
+	uint32_t told;          /* a futex: raised when claims were settled */
 	uint64_t claims[SLOTS]; /* 0: free */
 	_Alignas(8) char data[DATA_BYTES];
 };
@@ -56,7 +56,8 @@ bool vt_lines_key_init(struct vt_lines_key *key, int fd)
 
 struct vt_lines_memo *vt_lines_memo_create(void)
 {
-	void *memo = mmap(NULL, sizeof(struct vt_lines_memo), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *memo = mmap(NULL, sizeof(struct vt_lines_memo), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return memo == MAP_FAILED ? NULL : memo;
 }
@@ -96,7 +97,8 @@ static const struct entry *entry_at(const struct vt_lines_memo *memo, uint32_t s
 	return (const struct entry *)(const void *)(memo->data + (slot - 1));
 }
 
-bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_key *key, struct vt_str *out)
+bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_key *key,
+			struct vt_str *out)
 {
 	uint32_t hash = hash_of(key);
 
@@ -118,12 +120,14 @@ bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_
 	return false;
 }
 
-void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *key, const char *bytes, size_t n)
+void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *key,
+		       const char *bytes, size_t n)
 {
 	uint32_t size = (uint32_t)(sizeof(struct entry) + n + 7) / 8 * 8, hash = hash_of(key), at;
 	struct entry *entry;
 
-	if (!memo || n > MAX_BYTES || __atomic_load_n(&memo->used, __ATOMIC_RELAXED) > DATA_BYTES - size)
+	if (!memo || n > MAX_BYTES ||
+	    __atomic_load_n(&memo->used, __ATOMIC_RELAXED) > DATA_BYTES - size)
 		return;
 	at = __atomic_fetch_add(&memo->used, size, __ATOMIC_RELAXED);
 	if (at > DATA_BYTES - size || at % 8)
@@ -136,8 +140,8 @@ void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *ke
 		uint32_t free_slot = 0;
 
 		/* Two that come at the same time may both add it; that does no harm. */
-		if (__atomic_compare_exchange_n(&memo->slots[(hash + i) % SLOTS], &free_slot, at + 1, false, __ATOMIC_RELEASE,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&memo->slots[(hash + i) % SLOTS], &free_slot,
+						at + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 			return;
 	}
 }
@@ -162,7 +166,8 @@ static uint64_t *claim_slot(struct vt_lines_memo *memo, uint64_t hash, uint64_t 
 
 bool vt_lines_memo_claim(struct vt_lines_memo *memo, const struct vt_lines_key *key)
 {
-	uint64_t hash = long_hash_of(key), own = (hash & ~OWNER_MASK) | (uint64_t)getpid(), found = 0;
+	uint64_t hash = long_hash_of(key), own = (hash & ~OWNER_MASK) | (uint64_t)getpid(),
+		 found = 0;
 
 	/* Another one may be quicker; then it is there, most likely. */
 	for (int tries = 0; memo && tries < 2; tries++) {
@@ -172,7 +177,8 @@ bool vt_lines_memo_claim(struct vt_lines_memo *memo, const struct vt_lines_key *
 			return true;
 		if (found && (found & OWNER_MASK) != OVER && is_there((pid_t)(found & OWNER_MASK)))
 			return false;
-		if (__atomic_compare_exchange_n(slot, &found, own, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(slot, &found, own, false, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
 			return true;
 	}
 	return !memo;
@@ -198,11 +204,15 @@ void vt_lines_memo_tell(struct vt_lines_memo *memo)
 
 void vt_lines_memo_wait(struct vt_lines_memo *memo, uint32_t *told, uint64_t deadline_ns)
 {
-	uint64_t look_ns = vt_now_ns() + LOOK_NS, until_ns = look_ns < deadline_ns ? look_ns : deadline_ns;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / VT_NS_PER_S), .tv_nsec = (long)(until_ns % VT_NS_PER_S) };
+	uint64_t look_ns = vt_now_ns() + LOOK_NS,
+		 until_ns = look_ns < deadline_ns ? look_ns : deadline_ns;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / VT_NS_PER_S),
+				  .tv_nsec = (long)(until_ns % VT_NS_PER_S) };
 
 	/* With a bit set the deadline is a moment of CLOCK_MONOTONIC, and not a length of time. */
-	while (__atomic_load_n(&memo->told, __ATOMIC_ACQUIRE) == *told && !vt_deadline_passed(until_ns))
-		(void)syscall(SYS_futex, &memo->told, FUTEX_WAIT_BITSET, *told, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+	while (__atomic_load_n(&memo->told, __ATOMIC_ACQUIRE) == *told &&
+	       !vt_deadline_passed(until_ns))
+		(void)syscall(SYS_futex, &memo->told, FUTEX_WAIT_BITSET, *told, &until, NULL,
+			      FUTEX_BITSET_MATCH_ANY);
 	*told = __atomic_load_n(&memo->told, __ATOMIC_ACQUIRE);
 }

@@ -31,10 +31,12 @@ struct vt_lines_memo *vt_lines_memo_create(void);
 void vt_lines_memo_destroy(struct vt_lines_memo *memo);
 
 /* Appends what is known about key to out. False when nothing is known. */
-bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_key *key, struct vt_str *out);
+bool vt_lines_memo_find(const struct vt_lines_memo *memo, const struct vt_lines_key *key,
+			struct vt_str *out);
 
 /* Does nothing when there is no room. */
-void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *key, const char *bytes, size_t n);
+void vt_lines_memo_add(struct vt_lines_memo *memo, const struct vt_lines_key *key,
+		       const char *bytes, size_t n);
 
 /* False: another live process has claimed it. */
 bool vt_lines_memo_claim(struct vt_lines_memo *memo, const struct vt_lines_key *key);

@@ -32,19 +32,20 @@ struct vt_native_source {
 };
 
 struct vt_native_frame {
-	uint64_t pc;       /* a return address, except in the innermost and signal frames */
-	uint64_t cfa;      /* stack pointer of the caller; 0 unknown */
-	bool activation;   /* pc is the instruction itself, not a return address */
-	bool signal;       /* the trampoline under a signal handler; its caller was interrupted */
+	uint64_t pc;     /* a return address, except in the innermost and signal frames */
+	uint64_t cfa;    /* stack pointer of the caller; 0 unknown */
+	bool activation; /* pc is the instruction itself, not a return address */
+	bool signal;     /* the trampoline under a signal handler; its caller was interrupted */
 	/* symbolised: */
 	const struct vt_module *module; /* NULL: no mapped file */
-	uint64_t module_offset; /* address in the file (pc - bias) */
-	const char *function; /* demangled; NULL unknown. Owned by the symboliser's arena; hostile */
-	const char *symbol;   /* as in the symbol table, before demangling; NULL unknown */
+	uint64_t module_offset;         /* address in the file (pc - bias) */
+	/* demangled; NULL unknown. Owned by the symboliser's arena; hostile */
+	const char *function;
+	const char *symbol; /* as in the symbol table, before demangling; NULL unknown */
 	uint64_t function_offset;
 	/* from DWARF, if there is any (vt_native_lines_*): */
-	const char *file; /* NULL unknown */
-	int line;         /* 0 unknown */
+	const char *file;                       /* NULL unknown */
+	int line;                               /* 0 unknown */
 	const struct vt_native_source *inlined; /* functions inlined here, innermost first */
 	size_t n_inlined;
 };
@@ -52,9 +53,9 @@ struct vt_native_frame {
 struct vt_native_stack {
 	pid_t tid;
 	VT_VEC(struct vt_native_frame) frames; /* innermost first */
-	bool truncated;   /* at VT_NATIVE_MAX_FRAMES */
-	bool complete;    /* reached the thread's outermost frame */
-	char why[128];    /* why it ends early, or may lack frames; "" when nothing is missing */
+	bool truncated;                        /* at VT_NATIVE_MAX_FRAMES */
+	bool complete;                         /* reached the thread's outermost frame */
+	char why[128]; /* why it ends early, or may lack frames; "" when nothing is missing */
 };
 
 void vt_native_stack_deinit(struct vt_native_stack *stack);
@@ -67,14 +68,15 @@ struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc
 void vt_unwinder_destroy(struct vt_unwinder *unwinder);
 
 /*
- * Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it. stack must be zeroed.
+ * Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it.
+ * stack must be zeroed.
  */
-struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const struct vt_regs *regs,
-				  struct vt_native_stack *stack);
+struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid,
+				  const struct vt_regs *regs, struct vt_native_stack *stack);
 
 /* Names every frame of all stacks at once. Strings live in arena. */
-struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				     struct vt_arena *arena);
+struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks,
+				     size_t n, struct vt_arena *arena);
 
 /*
  * Source lines and inlined functions of all frames whose modules, or their separate debug files,
@@ -93,13 +95,16 @@ struct vt_native_sharing {
 	void *arg;
 };
 #define VT_NATIVE_LINES_BUDGET_NS (300 * VT_NS_PER_MS)
-struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				       uint64_t budget_ns, const struct vt_native_sharing *sharing, struct vt_native_lines **ret);
+struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks,
+				       size_t n, uint64_t budget_ns,
+				       const struct vt_native_sharing *sharing,
+				       struct vt_native_lines **ret);
 /*
  * Fills the frames. *n_missing: addresses that the child did not reach, because time ran out or it
  * crashed.
  */
-struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena, size_t *n_missing);
+struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena,
+					size_t *n_missing);
 void vt_native_lines_destroy(struct vt_native_lines *lines);
 
 #endif

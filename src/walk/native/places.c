@@ -10,8 +10,8 @@ static int compare_places(const void *a, const void *b)
 	return (x->pc > y->pc) - (x->pc < y->pc);
 }
 
-struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				  struct vt_native_place **places, size_t *n_places)
+struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks,
+				  size_t n, struct vt_native_place **places, size_t *n_places)
 {
 	size_t n_frames = 0;
 
@@ -31,8 +31,9 @@ struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_s
 			struct vt_module *module = vt_modules_find(modules, pc);
 
 			if (module)
-				(*places)[(*n_places)++] =
-					(struct vt_native_place){ .frame = frame, .module = module, .pc = pc };
+				(*places)[(*n_places)++] = (struct vt_native_place){
+					.frame = frame, .module = module, .pc = pc
+				};
 		}
 	}
 	/* Modules do not overlap, so that the order by address is one by module, too. */

@@ -16,8 +16,8 @@ struct vt_native_place {
  * The places of all frames that are in a module, by address. The caller frees *places; NULL when
  * there are none.
  */
-struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				  struct vt_native_place **places, size_t *n_places);
+struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks,
+				  size_t n, struct vt_native_place **places, size_t *n_places);
 
 /* The index after the last place that is in the same module as the one at first. */
 size_t vt_native_places_end(const struct vt_native_place *places, size_t n, size_t first);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of program counters. All of them are collected and sorted first; then each module's symbol table is read once,
- * from the file in pieces (libtorch_cpu.so has 550,000 symbols in 13 MB), and each symbol is offered to the few
- * addresses that it may name. Files are hostile: every offset is bounded, nothing is followed twice.
+ * Names of program counters. All of them are collected and sorted first; then each module's symbol
+ * table is read once, from the file in pieces (libtorch_cpu.so has 550,000 symbols in 13 MB), and
+ * each symbol is offered to the few addresses that it may name. Files are hostile: every offset is
+ * bounded, nothing is followed twice.
  */
 #include <elf.h>
 #include <lzma.h>
@@ -37,7 +38,8 @@ struct wanted {
 	uint64_t vaddr;
 	struct candidate function; /* a symbol with a size that contains vaddr */
 	struct candidate label;    /* the nearest preceding one without a size */
-	uint64_t label_floor;      /* where the last symbol with a size ends that does not reach vaddr */
+	/* where the last symbol with a size ends that does not reach vaddr */
+	uint64_t label_floor;
 	/* result */
 	const char *symbol;
 	const char *shown;
@@ -53,8 +55,8 @@ struct scan {
 };
 
 /*
- * Of aliases the global name is the one that people know. A local one counts only where no other contains the address,
- * as in eu-stack.
+ * Of aliases the global name is the one that people know. A local one counts only where no other
+ * contains the address, as in eu-stack.
  */
 static uint8_t rank_of(const Elf64_Sym *sym)
 {
@@ -84,12 +86,16 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 	return a->size < b->size;
 }
 
-/* The number of wanted addresses below vaddr. Symbols come mostly in order: the last gap is tried first. */
+/*
+ * The number of wanted addresses below vaddr. Symbols come mostly in order: the last gap is tried
+ * first.
+ */
 static size_t find_gap(struct scan *scan, uint64_t vaddr)
 {
 	size_t low = 0, high = scan->n, gap = scan->gap;
 
-	if ((gap == 0 || scan->wanted[gap - 1].vaddr < vaddr) && (gap == scan->n || scan->wanted[gap].vaddr >= vaddr))
+	if ((gap == 0 || scan->wanted[gap - 1].vaddr < vaddr) &&
+	    (gap == scan->n || scan->wanted[gap].vaddr >= vaddr))
 		return gap;
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
@@ -132,12 +138,15 @@ static void offer_label(struct scan *scan, size_t gap, const struct candidate *s
 static void offer(struct scan *scan, const Elf64_Sym *sym)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
-	struct candidate symbol = {
-		.found = true, .rank = rank_of(sym), .value = sym->st_value, .size = sym->st_size, .name = sym->st_name
-	};
+	struct candidate symbol = { .found = true,
+				    .rank = rank_of(sym),
+				    .value = sym->st_value,
+				    .size = sym->st_size,
+				    .name = sym->st_name };
 
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) || sym->st_name == 0 ||
-	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS || sym->st_shndx == SHN_COMMON)
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) ||
+	    sym->st_name == 0 || sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS ||
+	    sym->st_shndx == SHN_COMMON)
 		return;
 
 	size_t gap = find_gap(scan, sym->st_value);
@@ -166,9 +175,13 @@ static void finish_labels(struct scan *scan)
 
 		if (w->function.found || !w->label.found)
 			continue;
-		/* Behind another function's end, or in another section, the label is not what runs there. */
+		/*
+		 * Behind another function's end, or in another section, the label is not what runs
+		 * there.
+		 */
 		section = vt_symfile_at(scan->file, w->vaddr);
-		if (w->label.value < w->label_floor || !section || !vt_symfile_contains(section, w->label.value))
+		if (w->label.value < w->label_floor || !section ||
+		    !vt_symfile_contains(section, w->label.value))
 			w->label.found = false;
 	}
 }
@@ -184,7 +197,8 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 
 		if (w->symbol || !symbol->found)
 			continue;
-		if (last && last_symbol->name == symbol->name && last_symbol->value == symbol->value) {
+		if (last && last_symbol->name == symbol->name &&
+		    last_symbol->value == symbol->value) {
 			w->symbol = last->symbol;
 			w->shown = last->shown;
 			w->value = last->value;
@@ -207,8 +221,8 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 }
 
 /* Reads one symbol table. False when out of memory. */
-static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table, struct wanted *wanted, size_t n,
-		       struct vt_arena *arena)
+static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table,
+		       struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
 	struct scan scan = { .file = file, .wanted = wanted, .n = n };
 	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
@@ -281,17 +295,23 @@ static uint8_t *unpack_xz(const uint8_t *packed, size_t n, size_t *size)
 	return NULL;
 }
 
-static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
+static bool scan_symtab_of(struct vt_symfile *file, struct wanted *wanted, size_t n,
+			   struct vt_arena *arena)
 {
-	const Elf64_Shdr *table = vt_symfile_init(file) ? vt_symfile_section(file, SHT_SYMTAB) : NULL;
+	const Elf64_Shdr *table = vt_symfile_init(file) ? vt_symfile_section(file, SHT_SYMTAB) :
+							  NULL;
 	bool ok = !table || scan_table(file, table, wanted, n, arena);
 
 	vt_symfile_deinit(file);
 	return ok;
 }
 
-/* Fedora and its kin: .gnu_debugdata is an xz-packed ELF file with the symbols that .dynsym lacks ("MiniDebugInfo"). */
-static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
+/*
+ * Fedora and its kin: .gnu_debugdata is an xz-packed ELF file with the symbols that .dynsym lacks
+ * ("MiniDebugInfo").
+ */
+static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted, size_t n,
+			   struct vt_arena *arena)
 {
 	const Elf64_Shdr *section = vt_symfile_named(file, ".gnu_debugdata");
 
@@ -316,8 +336,8 @@ static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted,
 }
 
 /* What was stripped is in a separate file, if it is installed. */
-static bool scan_debug_file(const struct vt_modules *modules, const struct vt_module *module, struct wanted *wanted,
-			    size_t n, struct vt_arena *arena)
+static bool scan_debug_file(const struct vt_modules *modules, const struct vt_module *module,
+			    struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
 	struct vt_debugfile found = { .fd = -1 };
 	bool ok = true;
@@ -331,9 +351,14 @@ static bool scan_debug_file(const struct vt_modules *modules, const struct vt_mo
 	return ok;
 }
 
-/* Procedure linkage table: a stub jumps through a slot, and a relocation says which symbol the slot is for. */
+/*
+ * Procedure linkage table: a stub jumps through a slot, and a relocation says which symbol the slot
+ * is for.
+ */
 
-/* .plt.got has short stubs where the processor is not asked to check branch targets (no endbr64). */
+/*
+ * .plt.got has short stubs where the processor is not asked to check branch targets (no endbr64).
+ */
 static uint64_t plt_entry(const Elf64_Shdr *plt, uint64_t vaddr)
 {
 	uint64_t size = plt->sh_entsize == PLT_ENTRY / 2 ? PLT_ENTRY / 2 : PLT_ENTRY;
@@ -341,8 +366,12 @@ static uint64_t plt_entry(const Elf64_Shdr *plt, uint64_t vaddr)
 	return (vaddr - plt->sh_addr) / size * size;
 }
 
-/* The address of the slot: the stub has, after endbr64 or bnd, the instruction FF 25 (jmp *disp32(%rip)). */
-static bool plt_slot(const struct vt_symfile *file, const Elf64_Shdr *plt, uint64_t vaddr, uint64_t *slot)
+/*
+ * The address of the slot: the stub has, after endbr64 or bnd, the instruction FF 25 (jmp
+ * *disp32(%rip)).
+ */
+static bool plt_slot(const struct vt_symfile *file, const Elf64_Shdr *plt, uint64_t vaddr,
+		     uint64_t *slot)
 {
 	uint64_t entry = plt_entry(plt, vaddr);
 	uint8_t code[PLT_ENTRY] = { 0 };
@@ -363,7 +392,8 @@ static bool plt_slot(const struct vt_symfile *file, const Elf64_Shdr *plt, uint6
 }
 
 /* The relocation for the slot in one table; false when it has none. */
-static bool find_reloc(const struct vt_symfile *file, const Elf64_Shdr *table, uint64_t slot, Elf64_Rela *found)
+static bool find_reloc(const struct vt_symfile *file, const Elf64_Shdr *table, uint64_t slot,
+		       Elf64_Rela *found)
 {
 	uint64_t n = table->sh_size / sizeof(*found), offset = table->sh_offset;
 	Elf64_Rela relocs[RELOCS_AT_ONCE];
@@ -399,8 +429,11 @@ static char *slot_name(const struct vt_symfile *file, uint64_t slot)
 			continue;
 		symtab = &file->sections[relocs->sh_link];
 		if (symtab->sh_link < file->n_sections && symtab->sh_offset <= file->size &&
-		    vt_symfile_read(file, symtab->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof(sym), &sym, sizeof(sym)))
-			return vt_symfile_string(file, &file->sections[symtab->sh_link], sym.st_name);
+		    vt_symfile_read(file,
+				    symtab->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof(sym),
+				    &sym, sizeof(sym)))
+			return vt_symfile_string(file, &file->sections[symtab->sh_link],
+						 sym.st_name);
 	}
 	return NULL;
 }
@@ -410,7 +443,8 @@ static bool name_plt(const struct vt_symfile *file, struct wanted *w, struct vt_
 	const Elf64_Shdr *section = vt_symfile_at(file, w->vaddr);
 	uint64_t slot;
 
-	if (!section || section->sh_type != SHT_PROGBITS || !vt_symfile_has_name(file, section, ".plt", false) ||
+	if (!section || section->sh_type != SHT_PROGBITS ||
+	    !vt_symfile_has_name(file, section, ".plt", false) ||
 	    !plt_slot(file, section, w->vaddr, &slot))
 		return true;
 
@@ -430,7 +464,8 @@ static bool name_plt(const struct vt_symfile *file, struct wanted *w, struct vt_
 /* Modules and frames. */
 
 static bool name_addresses(const struct vt_modules *modules, const struct vt_module *module,
-			   const struct vt_symfile *file, struct wanted *wanted, size_t n, struct vt_arena *arena)
+			   const struct vt_symfile *file, struct wanted *wanted, size_t n,
+			   struct vt_arena *arena)
 {
 	const Elf64_Shdr *symtab = vt_symfile_section(file, SHT_SYMTAB);
 	const Elf64_Shdr *dynsym = vt_symfile_section(file, SHT_DYNSYM);
@@ -452,7 +487,8 @@ static bool name_addresses(const struct vt_modules *modules, const struct vt_mod
 	return ok;
 }
 
-static void assign(const struct vt_module *module, const struct wanted *w, struct vt_native_frame *frame)
+static void assign(const struct vt_module *module, const struct wanted *w,
+		   struct vt_native_frame *frame)
 {
 	frame->function = frame->signal ? "<signal handler called>" : w->shown;
 	frame->symbol = w->symbol;
@@ -462,31 +498,36 @@ static void assign(const struct vt_module *module, const struct wanted *w, struc
 /* False when the file has neither symbols nor sections that could lead to some. */
 static bool open_symbols(struct vt_symfile *file, const struct vt_module *module)
 {
-	if (vt_symfile_init(file) && (vt_symfile_section(file, SHT_SYMTAB) || vt_symfile_section(file, SHT_DYNSYM)))
+	if (vt_symfile_init(file) &&
+	    (vt_symfile_section(file, SHT_SYMTAB) || vt_symfile_section(file, SHT_DYNSYM)))
 		return true;
 	return vt_symfile_init_dynamic(file, module->bias) || file->n_sections > 0;
 }
 
 /* Names the frames of one module, which are sorted by address. */
-static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module, struct vt_native_place *places, size_t n,
+static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module,
+				    struct vt_native_place *places, size_t n,
 				    struct vt_arena *arena)
 {
 	struct vt_error *err = vt_module_open(modules, module);
 
 	for (size_t i = 0; i < n; i++) {
 		places[i].frame->module = module;
-		places[i].frame->module_offset = places[i].frame->pc - (err ? module->start : module->bias);
+		places[i].frame->module_offset =
+			places[i].frame->pc - (err ? module->start : module->bias);
 	}
 	if (err) {
-		/* A module that cannot be read has no names; its frames are still shown by offset. */
+		/*
+		 * A module that cannot be read has no names; its frames are still shown by offset.
+		 */
 		vt_error_destroy(err);
 		return NULL;
 	}
 
 	VT_FREE struct wanted *wanted = calloc(n, sizeof(*wanted));
-	struct vt_symfile file = {
-		.fd = module->fd, .data = module->fd < 0 ? module->image : NULL, .size = module->image_size
-	};
+	struct vt_symfile file = { .fd = module->fd,
+				   .data = module->fd < 0 ? module->image : NULL,
+				   .size = module->image_size };
 	size_t n_wanted = 0;
 	bool ok = true;
 
@@ -506,8 +547,8 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 	return ok ? NULL : &vt_enomem;
 }
 
-struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
-				     struct vt_arena *arena)
+struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks,
+				     size_t n, struct vt_arena *arena)
 {
 	VT_FREE struct vt_native_place *places = NULL;
 	size_t n_places;

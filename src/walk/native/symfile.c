@@ -40,10 +40,10 @@ bool vt_symfile_init(struct vt_symfile *file)
 	Elf64_Ehdr ehdr;
 	Elf64_Shdr first;
 
-	if (!vt_symfile_read(file, 0, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    ehdr.e_shentsize != sizeof(Elf64_Shdr) || ehdr.e_shoff == 0 ||
-	    !vt_symfile_read(file, ehdr.e_shoff, &first, sizeof(first)))
+	if (!vt_symfile_read(file, 0, &ehdr, sizeof(ehdr)) ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_shentsize != sizeof(Elf64_Shdr) ||
+	    ehdr.e_shoff == 0 || !vt_symfile_read(file, ehdr.e_shoff, &first, sizeof(first)))
 		return false;
 
 	/* From 0xff00 sections on, the numbers are in the first header. */
@@ -53,7 +53,8 @@ bool vt_symfile_init(struct vt_symfile *file)
 	if (n == 0 || n > MAX_SECTIONS)
 		return false;
 	file->sections = malloc((size_t)n * sizeof(*file->sections));
-	if (!file->sections || !vt_symfile_read(file, ehdr.e_shoff, file->sections, (size_t)n * sizeof(*file->sections)))
+	if (!file->sections || !vt_symfile_read(file, ehdr.e_shoff, file->sections,
+						(size_t)n * sizeof(*file->sections)))
 		return false;
 	file->n_sections = (size_t)n;
 	if (names < n) {
@@ -76,14 +77,16 @@ const Elf64_Shdr *vt_symfile_section(const struct vt_symfile *file, uint32_t typ
 	return NULL;
 }
 
-bool vt_symfile_has_name(const struct vt_symfile *file, const Elf64_Shdr *section, const char *name, bool whole)
+bool vt_symfile_has_name(const struct vt_symfile *file, const Elf64_Shdr *section, const char *name,
+			 bool whole)
 {
 	char found[32];
 	size_t len = strlen(name) + (whole ? 1 : 0);
 
 	return len <= sizeof(found) && section->sh_name < file->names_size &&
 	       len <= file->names_size - section->sh_name && file->names <= file->size &&
-	       vt_symfile_read(file, file->names + section->sh_name, found, len) && !memcmp(found, name, len);
+	       vt_symfile_read(file, file->names + section->sh_name, found, len) &&
+	       !memcmp(found, name, len);
 }
 
 const Elf64_Shdr *vt_symfile_named(const struct vt_symfile *file, const char *name)
@@ -97,7 +100,8 @@ const Elf64_Shdr *vt_symfile_named(const struct vt_symfile *file, const char *na
 const Elf64_Shdr *vt_symfile_at(const struct vt_symfile *file, uint64_t vaddr)
 {
 	for (size_t i = 1; i < file->n_sections; i++)
-		if (file->sections[i].sh_type != SHT_NULL && vt_symfile_contains(&file->sections[i], vaddr))
+		if (file->sections[i].sh_type != SHT_NULL &&
+		    vt_symfile_contains(&file->sections[i], vaddr))
 			return &file->sections[i];
 	return NULL;
 }
@@ -133,29 +137,34 @@ char *vt_symfile_string(const struct vt_symfile *file, const Elf64_Shdr *strings
 }
 
 /*
- * What is mapped of a file that cannot be opened any more has no section headers, but the dynamic symbols that the
- * loader uses: .dynamic says where.
+ * What is mapped of a file that cannot be opened any more has no section headers, but the dynamic
+ * symbols that the loader uses: .dynamic says where.
  */
 struct dynamic {
 	uint64_t symtab, strtab, strsz, hash, gnu_hash; /* values of the entries; 0 absent */
 };
 
-static bool read_phdr(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, unsigned int n, Elf64_Phdr *phdr)
+static bool read_phdr(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, unsigned int n,
+		      Elf64_Phdr *phdr)
 {
 	return n < ehdr->e_phnum && n < MAX_PHDRS && ehdr->e_phoff <= file->size &&
 	       vt_symfile_read(file, ehdr->e_phoff + n * sizeof(*phdr), phdr, sizeof(*phdr));
 }
 
-/* The offset of an address in the file, which the loader may have made one of the target: with the bias added. */
-static bool offset_of(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, uint64_t value, uint64_t bias,
-		      uint64_t *offset)
+/*
+ * The offset of an address in the file, which the loader may have made one of the target: with the
+ * bias added.
+ */
+static bool offset_of(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, uint64_t value,
+		      uint64_t bias, uint64_t *offset)
 {
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; read_phdr(file, ehdr, i, &phdr); i++) {
 		uint64_t vaddr = value >= bias && bias ? value - bias : value;
 
-		if (phdr.p_type == PT_LOAD && vaddr >= phdr.p_vaddr && vaddr - phdr.p_vaddr < phdr.p_filesz) {
+		if (phdr.p_type == PT_LOAD && vaddr >= phdr.p_vaddr &&
+		    vaddr - phdr.p_vaddr < phdr.p_filesz) {
 			*offset = phdr.p_offset + (vaddr - phdr.p_vaddr);
 			return *offset < file->size;
 		}
@@ -163,30 +172,46 @@ static bool offset_of(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, uin
 	return false;
 }
 
-static void read_dynamic(const struct vt_symfile *file, const Elf64_Phdr *phdr, struct dynamic *dynamic)
+static void read_dynamic(const struct vt_symfile *file, const Elf64_Phdr *phdr,
+			 struct dynamic *dynamic)
 {
 	for (uint64_t i = 0; i < phdr->p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
 		Elf64_Dyn dyn;
 
 		if (phdr->p_offset > file->size ||
-		    !vt_symfile_read(file, phdr->p_offset + i * sizeof(dyn), &dyn, sizeof(dyn)) || dyn.d_tag == DT_NULL)
+		    !vt_symfile_read(file, phdr->p_offset + i * sizeof(dyn), &dyn, sizeof(dyn)) ||
+		    dyn.d_tag == DT_NULL)
 			return;
 		switch (dyn.d_tag) {
-		case DT_SYMTAB: dynamic->symtab = dyn.d_un.d_ptr; break;
-		case DT_STRTAB: dynamic->strtab = dyn.d_un.d_ptr; break;
-		case DT_STRSZ: dynamic->strsz = dyn.d_un.d_val; break;
-		case DT_HASH: dynamic->hash = dyn.d_un.d_ptr; break;
-		case DT_GNU_HASH: dynamic->gnu_hash = dyn.d_un.d_ptr; break;
+		case DT_SYMTAB:
+			dynamic->symtab = dyn.d_un.d_ptr;
+			break;
+		case DT_STRTAB:
+			dynamic->strtab = dyn.d_un.d_ptr;
+			break;
+		case DT_STRSZ:
+			dynamic->strsz = dyn.d_un.d_val;
+			break;
+		case DT_HASH:
+			dynamic->hash = dyn.d_un.d_ptr;
+			break;
+		case DT_GNU_HASH:
+			dynamic->gnu_hash = dyn.d_un.d_ptr;
+			break;
 		}
 	}
 }
 
-static bool read_u32(const struct vt_symfile *file, uint64_t offset, uint64_t index, uint32_t *value)
+static bool read_u32(const struct vt_symfile *file, uint64_t offset, uint64_t index,
+		     uint32_t *value)
 {
 	return vt_symfile_read(file, offset + index * sizeof(*value), value, sizeof(*value));
 }
 
-/* Only the hash tables say how many symbols there are: DT_GNU_HASH by the end of the chain that begins last. */
+/*
+ * Only the hash tables say how many symbols there are: DT_GNU_HASH by the end of the chain that
+ * begins last.
+ */
 static uint64_t count_gnu(const struct vt_symfile *file, uint64_t table)
 {
 	uint32_t n_buckets, first, n_bloom, last = 0, hash;
@@ -205,7 +230,8 @@ static uint64_t count_gnu(const struct vt_symfile *file, uint64_t table)
 	}
 	if (last < first)
 		return first;
-	for (uint64_t i = last - first; i < VT_SYMFILE_MAX_SYMBOLS && read_u32(file, chains, i, &hash); i++)
+	for (uint64_t i = last - first;
+	     i < VT_SYMFILE_MAX_SYMBOLS && read_u32(file, chains, i, &hash); i++)
 		if (hash & 1)
 			return first + i + 1;
 	return 0;
@@ -244,8 +270,13 @@ bool vt_symfile_init_dynamic(struct vt_symfile *file, uint64_t bias)
 	if (!file->sections)
 		return false;
 	file->n_sections = 3;
-	file->sections[1] = (Elf64_Shdr){ .sh_type = SHT_DYNSYM, .sh_offset = symtab, .sh_size = n * sizeof(Elf64_Sym),
-					  .sh_entsize = sizeof(Elf64_Sym), .sh_link = 2 };
-	file->sections[2] = (Elf64_Shdr){ .sh_type = SHT_STRTAB, .sh_offset = strtab, .sh_size = dynamic.strsz };
+	file->sections[1] = (Elf64_Shdr){ .sh_type = SHT_DYNSYM,
+					  .sh_offset = symtab,
+					  .sh_size = n * sizeof(Elf64_Sym),
+					  .sh_entsize = sizeof(Elf64_Sym),
+					  .sh_link = 2 };
+	file->sections[2] = (Elf64_Shdr){ .sh_type = SHT_STRTAB,
+					  .sh_offset = strtab,
+					  .sh_size = dynamic.strsz };
 	return true;
 }

@@ -44,14 +44,16 @@ const Elf64_Shdr *vt_symfile_named(const struct vt_symfile *file, const char *na
 const Elf64_Shdr *vt_symfile_at(const struct vt_symfile *file, uint64_t vaddr);
 
 /* Whether a section's name equals name (whole) or begins with it (not whole). */
-bool vt_symfile_has_name(const struct vt_symfile *file, const Elf64_Shdr *section, const char *name, bool whole);
+bool vt_symfile_has_name(const struct vt_symfile *file, const Elf64_Shdr *section, const char *name,
+			 bool whole);
 
 /* A string of a string table, or NULL. The caller frees it. */
 char *vt_symfile_string(const struct vt_symfile *file, const Elf64_Shdr *strings, uint64_t index);
 
 static inline bool vt_symfile_contains(const Elf64_Shdr *section, uint64_t vaddr)
 {
-	return section->sh_flags & SHF_ALLOC && vaddr >= section->sh_addr && vaddr - section->sh_addr < section->sh_size;
+	return section->sh_flags & SHF_ALLOC && vaddr >= section->sh_addr &&
+	       vaddr - section->sh_addr < section->sh_size;
 }
 
 #endif

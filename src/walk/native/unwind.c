@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One frame after the other, from the registers outwards. Each program counter is looked up once: what is found there (a
- * row of call frame information, a signal trampoline, nothing) is kept, since the threads of a pool have equal stacks.
+ * One frame after the other, from the registers outwards. Each program counter is looked up once:
+ * what is found there (a row of call frame information, a signal trampoline, nothing) is kept,
+ * since the threads of a pool have equal stacks.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +17,10 @@
 #define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)
 #define LEAST_FRAMES 512
 #define MAX_PLACES 16384
-/* Records, instructions and operations of expressions, half a second of work; 160 threads of a PyTorch process need 1,000, files without a table more. */
+/*
+ * Records, instructions and operations of expressions, half a second of work; 160 threads of a
+ * PyTorch process need 1,000, files without a table more.
+ */
 #define MAX_WORK (50 * 1000 * 1000)
 /* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
 #define MAX_STEPS_DOWN 64
@@ -49,7 +53,8 @@ struct vt_unwinder {
 	uint64_t work_left; /* of all look-ups in call frame information */
 };
 
-struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src, struct vt_unwinder **ret)
+struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src,
+				    struct vt_unwinder **ret)
 {
 	struct vt_unwinder *unwinder = calloc(1, sizeof(*unwinder));
 
@@ -101,8 +106,9 @@ static struct module_cfi *cfi_of(struct vt_unwinder *u, struct vt_module *module
 }
 
 /*
- * glibc's and musl's signal trampoline is: mov $15,%rax (rt_sigreturn); syscall. glibc describes it in its call frame
- * information, others do not; all kernels since 2.6 put the same structure on the stack.
+ * glibc's and musl's signal trampoline is: mov $15,%rax (rt_sigreturn); syscall. glibc describes it
+ * in its call frame information, others do not; all kernels since 2.6 put the same structure on the
+ * stack.
  */
 static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
 {
@@ -112,14 +118,21 @@ static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
 	return !vt_mem_read(u->src, pc, found, sizeof(found)) && !memcmp(found, code, sizeof(code));
 }
 
-static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activation, struct place *place)
+static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activation,
+		     struct place *place)
 {
-	/* A call may be the last instruction of its function: what counts is the byte before the return address. */
+	/*
+	 * A call may be the last instruction of its function: what counts is the byte before the
+	 * return address.
+	 */
 	uint64_t at = pc - place->module->bias;
 
 	if (vt_cfi_find(&entry->cfi, activation ? at : at - 1, &place->row))
 		return true;
-	/* makecontext() puts the start of a function that ends the stack where a return address would be. */
+	/*
+	 * makecontext() puts the start of a function that ends the stack where a return address
+	 * would be.
+	 */
 	return !activation && vt_cfi_find(&entry->cfi, at, &place->row) &&
 	       place->row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED;
 }
@@ -138,7 +151,8 @@ static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct 
 }
 
 /* The place of pc, kept or in *room; valid until the next call. */
-static const struct place *place_of(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *room)
+static const struct place *place_of(struct vt_unwinder *u, uint64_t pc, bool activation,
+				    struct place *room)
 {
 	struct vt_map *map = &u->place_by_pc[activation];
 	const uint64_t *index = vt_map_get(map, pc);
@@ -167,7 +181,7 @@ struct walk {
 	struct vt_native_stack *stack;
 	struct vt_regs regs; /* of the frame that is being left */
 	bool activation;
-	uint64_t cfa; /* of that frame, once known; else 0 */
+	uint64_t cfa;    /* of that frame, once known; else 0 */
 	bool trampoline; /* that frame is the one that the kernel put under a signal handler */
 	/* where the stack pointer went down or stayed */
 	struct {
@@ -198,12 +212,14 @@ static void describe_pc(const struct vt_module *module, uint64_t pc, char *text,
 
 	const char *slash = strrchr(module->path, '/');
 
-	snprintf(text, size, "%.64s+0x%llx", slash ? slash + 1 : module->path, (unsigned long long)(pc - module->bias));
+	snprintf(text, size, "%.64s+0x%llx", slash ? slash + 1 : module->path,
+		 (unsigned long long)(pc - module->bias));
 }
 
 static enum step fail_memory(struct walk *w)
 {
-	set_why(w, "stack memory at 0x%llx cannot be read", (unsigned long long)w->u->src->fault_addr);
+	set_why(w, "stack memory at 0x%llx cannot be read",
+		(unsigned long long)w->u->src->fault_addr);
 	return STEP_FAILED;
 }
 
@@ -237,14 +253,16 @@ static enum step step_row(struct walk *w, const struct place *place)
 }
 
 /*
- * At the trampoline the stack pointer is at struct ucontext (the kernel's rt_sigframe without its return address), whose
- * registers begin at byte 40 in the order of struct sigcontext_64 (arch/x86/include/uapi/asm/sigcontext.h).
+ * At the trampoline the stack pointer is at struct ucontext (the kernel's rt_sigframe without its
+ * return address), whose registers begin at byte 40 in the order of struct sigcontext_64
+ * (arch/x86/include/uapi/asm/sigcontext.h).
  */
 static enum step step_sigreturn(struct walk *w)
 {
 	static const uint8_t order[VT_N_REGS] = {
-		VT_REG_R8,  VT_REG_R9,	VT_REG_R10, VT_REG_R11, VT_REG_R12, VT_REG_R13, VT_REG_R14, VT_REG_R15, VT_REG_RDI,
-		VT_REG_RSI, VT_REG_RBP, VT_REG_RBX, VT_REG_RDX, VT_REG_RAX, VT_REG_RCX, VT_REG_RSP, VT_REG_RIP,
+		VT_REG_R8,  VT_REG_R9,  VT_REG_R10, VT_REG_R11, VT_REG_R12, VT_REG_R13,
+		VT_REG_R14, VT_REG_R15, VT_REG_RDI, VT_REG_RSI, VT_REG_RBP, VT_REG_RBX,
+		VT_REG_RDX, VT_REG_RAX, VT_REG_RCX, VT_REG_RSP, VT_REG_RIP,
 	};
 	uint64_t saved[VT_N_REGS];
 
@@ -286,8 +304,8 @@ static bool step_record(struct walk *w, uint64_t record)
 {
 	uint64_t saved[2];
 
-	if (record & 7 || record < w->regs.r[VT_REG_RSP] || vt_mem_read(w->u->src, record, saved, sizeof(saved)) ||
-	    !follows_call(w->u, saved[1]))
+	if (record & 7 || record < w->regs.r[VT_REG_RSP] ||
+	    vt_mem_read(w->u->src, record, saved, sizeof(saved)) || !follows_call(w->u, saved[1]))
 		return false;
 	w->cfa = record + sizeof(saved);
 	w->regs.r[VT_REG_RBP] = saved[0];
@@ -297,19 +315,26 @@ static bool step_record(struct walk *w, uint64_t record)
 	return true;
 }
 
-/* A call through a bad pointer: nothing has run there yet, the return address is on top of the stack. */
+/*
+ * A call through a bad pointer: nothing has run there yet, the return address is on top of the
+ * stack.
+ */
 static bool step_bad_call(struct walk *w)
 {
 	uint64_t sp = w->regs.r[VT_REG_RSP], caller;
 
-	if (is_code(w->u, w->regs.r[VT_REG_RIP]) || vt_mem_read_u64(w->u->src, sp, &caller) || !follows_call(w->u, caller))
+	if (is_code(w->u, w->regs.r[VT_REG_RIP]) || vt_mem_read_u64(w->u->src, sp, &caller) ||
+	    !follows_call(w->u, caller))
 		return false;
 	w->regs.r[VT_REG_RIP] = caller;
 	w->regs.r[VT_REG_RSP] = w->cfa = sp + sizeof(caller);
 	return true;
 }
 
-/* Code without unwind information: generated at run time, hand-written, or in a file that cannot be opened. */
+/*
+ * Code without unwind information: generated at run time, hand-written, or in a file that cannot be
+ * opened.
+ */
 static enum step step_without_row(struct walk *w, const struct place *place)
 {
 	const struct vt_error *why = place->module ? cfi_of(w->u, place->module)->why : NULL;
@@ -324,7 +349,8 @@ static enum step step_without_row(struct walk *w, const struct place *place)
 	/* The psABI: a zero rbp marks the outermost frame. */
 	if (!(w->regs.unknown & BIT(VT_REG_RBP)) && (rbp == 0 || step_record(w, rbp))) {
 		if (!w->stack->why[0])
-			set_why(w, "no unwind information at %s: callers may be missing after it", where);
+			set_why(w, "no unwind information at %s: callers may be missing after it",
+				where);
 		w->activation = false;
 		return rbp == 0 ? STEP_OUTERMOST : STEP_OK;
 	}
@@ -341,7 +367,8 @@ static enum step step(struct walk *w)
 	const struct place *place = place_of(w->u, w->regs.r[VT_REG_RIP], w->activation, &room);
 
 	w->cfa = 0;
-	w->trampoline = place->kind == PLACE_SIGRETURN || (place->kind == PLACE_ROW && place->row.signal_frame);
+	w->trampoline = place->kind == PLACE_SIGRETURN ||
+			(place->kind == PLACE_ROW && place->row.signal_frame);
 	if (place->kind == PLACE_ROW)
 		return step_row(w, place);
 	if (w->regs.unknown & BIT(VT_REG_RSP))
@@ -398,7 +425,8 @@ static struct vt_error *walk_frames(struct walk *w)
 
 		if (!frame)
 			return &vt_enomem;
-		*frame = (struct vt_native_frame){ .pc = w->regs.r[VT_REG_RIP], .activation = w->activation };
+		*frame = (struct vt_native_frame){ .pc = w->regs.r[VT_REG_RIP],
+						   .activation = w->activation };
 
 		enum step result = step(w);
 
@@ -415,8 +443,8 @@ static struct vt_error *walk_frames(struct walk *w)
 	return NULL;
 }
 
-struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid, const struct vt_regs *regs,
-				  struct vt_native_stack *stack)
+struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid,
+				  const struct vt_regs *regs, struct vt_native_stack *stack)
 {
 	struct walk w = { .u = unwinder, .stack = stack, .regs = *regs, .activation = true };
 	struct vt_error *err;

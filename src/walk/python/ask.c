@@ -4,7 +4,10 @@
 #include "base/clock.h"
 #include "walk/python/internal.h"
 
-/* PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older one. */
+/*
+ * PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older
+ * one.
+ */
 #define OLDEST_MINOR 10
 
 /*
@@ -30,21 +33,26 @@ static const char *const names[] = {
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
 _Static_assert(sizeof(struct vt_python_imports) == N_NAMES * sizeof(uint64_t), "one word a name");
 
-static struct vt_error *find_finalizing(const struct vt_python *py, struct vt_modules *modules, uint64_t *addr)
+static struct vt_error *find_finalizing(const struct vt_python *py, struct vt_modules *modules,
+					uint64_t *addr)
 {
 	static const char *const before_3_13 = "_Py_IsFinalizing";
 
-	return *addr ? NULL : vt_module_dynsyms(modules, (struct vt_module *)py->module, &before_3_13, 1, addr);
+	return *addr ? NULL :
+		       vt_module_dynsyms(modules, (struct vt_module *)py->module, &before_3_13, 1,
+					 addr);
 }
 
-struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules, struct vt_python_imports *imports)
+struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules,
+				   struct vt_python_imports *imports)
 {
 	uint64_t addrs[N_NAMES] = { 0 };
 
 	if (py->free_threaded)
 		return vt_error_create(VT_ERR_UNSUPPORTED, "a free-threaded CPython is not asked");
 	if (py->major != 3 || py->minor < OLDEST_MINOR)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "CPython %d.%d is not asked, only 3.%d and later", py->major,
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "CPython %d.%d is not asked, only 3.%d and later", py->major,
 				       py->minor, OLDEST_MINOR);
 	VT_TRY(vt_module_dynsyms(modules, (struct vt_module *)py->module, names, N_NAMES, addrs));
 	memcpy(imports, addrs, sizeof(addrs));
@@ -52,7 +60,8 @@ struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules
 	memcpy(addrs, imports, sizeof(addrs));
 	for (size_t i = 0; i < N_NAMES; i++)
 		if (!addrs[i])
-			return vt_error_create(VT_ERR_UNSUPPORTED, "the interpreter does not export %s()", names[i]);
+			return vt_error_create(VT_ERR_UNSUPPORTED,
+					       "the interpreter does not export %s()", names[i]);
 	return NULL;
 }
 
@@ -66,13 +75,15 @@ struct look {
 
 static bool is_other(const struct look *a, const struct look *b)
 {
-	return a->locked != b->locked || a->holder != b->holder || a->frame != b->frame || a->instruction != b->instruction;
+	return a->locked != b->locked || a->holder != b->holder || a->frame != b->frame ||
+	       a->instruction != b->instruction;
 }
 
 static int look_at(struct vt_python *py, struct vt_memsrc *src, uint64_t gil, struct look *look)
 {
 	const struct vt_python_layout *layout = py->layout;
-	enum vt_py_field at = vt_py_has(layout, VT_PY_FRAME_INSTR) ? VT_PY_FRAME_INSTR : VT_PY_FRAME_LASTI;
+	enum vt_py_field at = vt_py_has(layout, VT_PY_FRAME_INSTR) ? VT_PY_FRAME_INSTR :
+								     VT_PY_FRAME_LASTI;
 	uint64_t instruction = 0;
 	int ret;
 
@@ -105,17 +116,21 @@ static struct vt_error *it_is_held(const struct vt_python *py, uint64_t holder, 
 		if (py->threads.data[i].tstate == holder)
 			tid = py->threads.data[i].tid;
 	if (tid)
-		return vt_error_create(VT_ERR_BUSY, "thread %d holds the GIL, and ran no Python code for %llu ms", (int)tid,
-				       (unsigned long long)(for_ns / VT_NS_PER_MS));
-	return vt_error_create(VT_ERR_BUSY, "the GIL is held by a thread that ran no Python code for %llu ms",
+		return vt_error_create(
+			VT_ERR_BUSY, "thread %d holds the GIL, and ran no Python code for %llu ms",
+			(int)tid, (unsigned long long)(for_ns / VT_NS_PER_MS));
+	return vt_error_create(VT_ERR_BUSY,
+			       "the GIL is held by a thread that ran no Python code for %llu ms",
 			       (unsigned long long)(for_ns / VT_NS_PER_MS));
 }
 
-static struct vt_error *check_interpreters(const struct vt_python *py, struct vt_memsrc *src, uint64_t gil)
+static struct vt_error *check_interpreters(const struct vt_python *py, struct vt_memsrc *src,
+					   uint64_t gil)
 {
 	const struct vt_python_layout *layout = py->layout;
 	uint64_t interpreter, id, theirs;
-	int ret = vt_py_field_u64(src, layout, py->runtime, VT_PY_RUNTIME_INTERPRETERS, &interpreter);
+	int ret =
+		vt_py_field_u64(src, layout, py->runtime, VT_PY_RUNTIME_INTERPRETERS, &interpreter);
 
 	for (int n = 0; !ret && interpreter && py->minor < HOLDER_ASKED_MINOR; n++) {
 		theirs = gil;
@@ -123,11 +138,13 @@ static struct vt_error *check_interpreters(const struct vt_python *py, struct vt
 		if (!ret && vt_py_has(layout, VT_PY_INTERP_GIL))
 			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_GIL, &theirs);
 		if (n >= MAX_INTERPRETERS || (!ret && id != 0 && theirs == gil))
-			return vt_error_create(VT_ERR_UNSUPPORTED,
-					       "subinterpreters share the GIL, and need not give it up in CPython %d.%d",
-					       py->major, py->minor);
+			return vt_error_create(
+				VT_ERR_UNSUPPORTED,
+				"subinterpreters share the GIL, and need not give it up in CPython %d.%d",
+				py->major, py->minor);
 		if (!ret)
-			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_NEXT, &interpreter);
+			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_NEXT,
+					      &interpreter);
 	}
 	return ret ? vt_mem_error(src, ret, "a Python interpreter") : NULL;
 }
@@ -140,7 +157,8 @@ struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src
 
 	VT_TRY(vt_py_capture(py, src, 1));
 	if (!main_gil(py))
-		return vt_error_create(VT_ERR_NOTFOUND, "the GIL of the main interpreter was not found");
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "the GIL of the main interpreter was not found");
 	gil = main_gil(py)->addr;
 	VT_TRY(check_interpreters(py, src, gil));
 	start = vt_now_ns();
@@ -150,7 +168,8 @@ struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src
 		if (ret)
 			return vt_mem_error(src, ret, "the GIL");
 		if (now.locked != 0 && now.locked != 1)
-			return vt_error_create(VT_ERR_FORMAT, "the GIL is not as that release has it");
+			return vt_error_create(VT_ERR_FORMAT,
+					       "the GIL is not as that release has it");
 		changes += !first && is_other(&now, &last);
 		if (!now.locked || changes >= CHANGES_WANTED)
 			return NULL;

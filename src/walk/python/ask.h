@@ -14,7 +14,8 @@
  * Finds what the interpreter exports. VT_ERR_UNSUPPORTED: the release is too old, free-threaded, or
  * does not export everything needed (the message says which).
  */
-struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules, struct vt_python_imports *imports);
+struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules,
+				   struct vt_python_imports *imports);
 
 /*
  * Watches the main interpreter's GIL until it is free, changes hands, or is held by a thread that

@@ -71,9 +71,13 @@ static void end_early(struct vt_python_thread *thread, const char *format, ...)
 }
 
 /* Follows the chain from its innermost frame on. Errors are only those of the whole target. */
-static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *thread, uint64_t addr)
+static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *thread,
+				   uint64_t addr)
 {
-	/* Brent's ring detection: a mark that moves to the current place after 1, 2, 4, … hops. Shims count as hops too. */
+	/*
+	 * Brent's ring detection: a mark that moves to the current place after 1, 2, 4, … hops.
+	 * Shims count as hops too.
+	 */
 	uint64_t mark = 0;
 
 	for (size_t hop = 0; addr; hop++) {
@@ -103,10 +107,11 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 			return NULL;
 		}
 		/*
-		 * 3.11 and 3.12 (see vt_py_frame_top()): a frame that has not run one instruction has called nobody. What seems
-		 * to be inside it is left over from an earlier call.
+		 * 3.11 and 3.12 (see vt_py_frame_top()): a frame that has not run one instruction
+		 * has called nobody. What seems to be inside it is left over from an earlier call.
 		 */
-		if (vt_py_has(c->py->layout, VT_PY_TSTATE_CFRAME) && info.frame.lasti < 0 && !info.frame.generator)
+		if (vt_py_has(c->py->layout, VT_PY_TSTATE_CFRAME) && info.frame.lasti < 0 &&
+		    !info.frame.generator)
 			thread->frames.n = 0;
 		if (!info.shim) {
 			struct vt_python_frame *frame = vt_vec_append(&thread->frames);
@@ -146,8 +151,8 @@ static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *t
 
 static bool same_frame(const struct vt_python_frame *a, const struct vt_python_frame *b)
 {
-	return a->frame == b->frame && a->code == b->code && a->lasti == b->lasti && a->entry == b->entry &&
-	       a->generator == b->generator;
+	return a->frame == b->frame && a->code == b->code && a->lasti == b->lasti &&
+	       a->entry == b->entry && a->generator == b->generator;
 }
 
 static bool same_chain(const struct vt_python_thread *a, const struct vt_python_thread *b)
@@ -168,8 +173,8 @@ static bool ends_well(const struct vt_python_thread *thread)
 }
 
 /*
- * While the target runs, a chain counts when it is the same several times in a row: a tight loop can look the same wrong way
- * twice.
+ * While the target runs, a chain counts when it is the same several times in a row: a tight loop
+ * can look the same wrong way twice.
  */
 static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread)
 {
@@ -184,7 +189,9 @@ static struct vt_error *read_changing(struct capture *c, struct vt_python_thread
 		thread->frames = spare;
 		vt_py_pages_drop(c->py->pages);
 		err = read_chain(c, thread);
-		agreed = same_chain(&before, thread) && before.truncated == thread->truncated ? agreed + 1 : 0;
+		agreed = same_chain(&before, thread) && before.truncated == thread->truncated ?
+				 agreed + 1 :
+				 0;
 	}
 	/* What is damaged for good is told as far as it goes, like that of a stopped target. */
 	if (!err && (agreed < AGREEING_PASSES || (!thread->truncated && !ends_well(thread)))) {
@@ -210,7 +217,8 @@ static pid_t valid_tid(uint64_t tid)
 
 static struct vt_error *damaged(const char *what, uint64_t addr)
 {
-	return vt_error_create(VT_ERR_FORMAT, "Python's %s at 0x%" PRIx64 " does not make sense", what, addr);
+	return vt_error_create(VT_ERR_FORMAT, "Python's %s at 0x%" PRIx64 " does not make sense",
+			       what, addr);
 }
 
 /* What the threads of one interpreter have in common. */
@@ -220,15 +228,19 @@ struct interpreter {
 	size_t gil; /* index in py->gils, or VT_PYTHON_NO_GIL */
 };
 
-static struct vt_error *add_thread(struct capture *c, const struct interpreter *interpreter, uint64_t tstate, uint64_t *next)
+static struct vt_error *add_thread(struct capture *c, const struct interpreter *interpreter,
+				   uint64_t tstate, uint64_t *next)
 {
 	struct vt_python *py = c->py;
 	struct vt_py_view view;
-	int ret = vt_py_view_read(c->src, py->layout, tstate, VT_PY_TSTATE_NEXT, VT_PY_TSTATE_TID, &view);
+	int ret = vt_py_view_read(c->src, py->layout, tstate, VT_PY_TSTATE_NEXT, VT_PY_TSTATE_TID,
+				  &view);
 
 	if (ret)
-		return ret == -EINVAL ? damaged("thread", tstate) : vt_mem_error(c->src, ret, "a Python thread");
-	if (vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_INTERP) != interpreter->addr || vt_map_get(&c->seen, tstate))
+		return ret == -EINVAL ? damaged("thread", tstate) :
+					vt_mem_error(c->src, ret, "a Python thread");
+	if (vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_INTERP) != interpreter->addr ||
+	    vt_map_get(&c->seen, tstate))
 		return damaged("thread", tstate);
 	*next = vt_py_view_u64(&view, py->layout, VT_PY_TSTATE_NEXT);
 
@@ -255,9 +267,9 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 }
 
 /*
- * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and below it the evaluator's
- * marks of the outermost calls), what names their innermost frames (_PyCFrame), these, and the ones before, where the callers
- * are.
+ * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and
+ * below it the evaluator's marks of the outermost calls), what names their innermost frames
+ * (_PyCFrame), these, and the ones before, where the callers are.
  */
 static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
 {
@@ -265,7 +277,8 @@ static void prefetch(struct capture *c, const struct vt_python_thread *threads, 
 
 	for (size_t i = 0; i < n; i++) {
 		for (uint64_t page = 0; page < 3; page++)
-			addrs[i * 4 + page] = threads[i].pthread ? threads[i].pthread - page * VT_PY_PAGE : 0;
+			addrs[i * 4 + page] =
+				threads[i].pthread ? threads[i].pthread - page * VT_PY_PAGE : 0;
 		addrs[i * 4 + 3] = threads[i].c_stack;
 	}
 	vt_py_pages_prefetch(c->py->pages, addrs, n * 4);
@@ -297,8 +310,8 @@ static struct vt_error *read_threads(struct capture *c)
 		pid_t tid = vt_pthread_tid(c->src, thread->pthread);
 
 		/*
-		 * struct pthread counts more than CPython's native_thread_id: after a fork some releases leave the parent's
-		 * in the child, glibc does not.
+		 * struct pthread counts more than CPython's native_thread_id: after a fork some
+		 * releases leave the parent's in the child, glibc does not.
 		 */
 		if (tid)
 			thread->tid = tid;
@@ -328,7 +341,8 @@ static struct vt_error *disown_unstarted(struct capture *c)
 		struct vt_python_thread *thread = &c->py->threads.data[i];
 		const uint64_t *interpreter = vt_map_get(&running, thread->pthread);
 
-		if (!thread->frames.n && !thread->truncated && interpreter && *interpreter == thread->interpreter) {
+		if (!thread->frames.n && !thread->truncated && interpreter &&
+		    *interpreter == thread->interpreter) {
 			thread->pthread = 0;
 			thread->tid = 0;
 		}
@@ -347,7 +361,8 @@ static void read_gil(struct capture *c, struct vt_python_gil *gil)
 	if (vt_py_has(layout, VT_PY_GIL_ENABLED) &&
 	    vt_py_field_i32(c->src, layout, gil->addr, VT_PY_GIL_ENABLED, &enabled))
 		return;
-	if (vt_py_field_i32(c->src, layout, gil->addr, VT_PY_GIL_LOCKED, &locked) || locked < -1 || locked > 1)
+	if (vt_py_field_i32(c->src, layout, gil->addr, VT_PY_GIL_LOCKED, &locked) || locked < -1 ||
+	    locked > 1)
 		return;
 	if (vt_py_field_u64(c->src, layout, gil->addr, VT_PY_GIL_HOLDER, &gil->holder))
 		return;
@@ -361,7 +376,8 @@ static void read_gil(struct capture *c, struct vt_python_gil *gil)
 static struct vt_error *add_gil(struct capture *c, struct interpreter *interpreter)
 {
 	const struct vt_python_layout *layout = c->py->layout;
-	struct vt_python_gil gil = { .size = layout->at[VT_PY_GIL_SIZE], .of_main = interpreter->id == 0 };
+	struct vt_python_gil gil = { .size = layout->at[VT_PY_GIL_SIZE],
+				     .of_main = interpreter->id == 0 };
 
 	interpreter->gil = VT_PYTHON_NO_GIL;
 	if (vt_py_has(layout, VT_PY_RUNTIME_GIL))
@@ -434,7 +450,8 @@ static struct vt_error *add_interpreter(struct capture *c, uint64_t addr, uint64
 static struct vt_error *capture_all(struct capture *c)
 {
 	uint64_t interpreter;
-	int ret = vt_py_field_u64(c->src, c->py->layout, c->py->runtime, VT_PY_RUNTIME_INTERPRETERS, &interpreter);
+	int ret = vt_py_field_u64(c->src, c->py->layout, c->py->runtime, VT_PY_RUNTIME_INTERPRETERS,
+				  &interpreter);
 
 	if (ret)
 		return vt_mem_error(c->src, ret, "_PyRuntime");
@@ -451,7 +468,10 @@ static struct vt_error *capture_all(struct capture *c)
 
 struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size_t max_frames)
 {
-	/* Kept for the next capture: the first one, before the target is stopped, then pays for its memory. */
+	/*
+	 * Kept for the next capture: the first one, before the target is stopped, then pays for its
+	 * memory.
+	 */
 	if (!py->pages)
 		py->pages = malloc(sizeof(*py->pages));
 	if (!py->pages)
@@ -465,7 +485,10 @@ struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size
 		struct vt_error *err = capture_all(&c);
 
 		capture_deinit(&c);
-		/* A list that changed under our eyes looks damaged; it is not when it is read again. */
+		/*
+		 * A list that changed under our eyes looks damaged; it is not when it is read
+		 * again.
+		 */
 		if (!err || src->coherent || try == MAX_TRIES ||
 		    !(vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT)))
 			return err;

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the interpreter of a target: _PyRuntime, the release, and a layout that the memory agrees with. */
+/*
+ * Finds the interpreter of a target: _PyRuntime, the release, and a layout that the memory agrees
+ * with.
+ */
 #include <inttypes.h>
 
 #include "base/str.h"
 #include "walk/python/internal.h"
 #include "walk/python/object.h"
 
-/* A module that may be the interpreter. A process can have several (an executable and a library), but only one is used. */
+/*
+ * A module that may be the interpreter. A process can have several (an executable and a library),
+ * but only one is used.
+ */
 struct candidate {
 	const struct vt_module *module;
-	uint64_t runtime;  /* _PyRuntime, 0 not exported */
-	uint64_t version;  /* Py_Version: unsigned long, 3.11 on; 0 not there */
-	bool interpreter;  /* exports Py_Initialize */
+	uint64_t runtime; /* _PyRuntime, 0 not exported */
+	uint64_t version; /* Py_Version: unsigned long, 3.11 on; 0 not there */
+	bool interpreter; /* exports Py_Initialize */
 	uint64_t types[VT_PYTHON_N_TYPES];
 };
 
@@ -37,12 +43,16 @@ static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
 	for (size_t i = 0; i < py->threads.n && i < MAX_CHECKED_THREADS; i++) {
 		const struct vt_python_thread *thread = &py->threads.data[i];
 
-		if (thread->frames.n && vt_py_is(py, src, thread->frames.data[0].code, VT_PYTHON_CODE))
+		if (thread->frames.n &&
+		    vt_py_is(py, src, thread->frames.data[0].code, VT_PYTHON_CODE))
 			good++;
 		else if (thread->frames.n || thread->truncated)
 			bad++;
 	}
-	/* One may be gone by now (while the target runs), or damaged (in the core of a crash); with a wrong layout most are. */
+	/*
+	 * One may be gone by now (while the target runs), or damaged (in the core of a crash); with
+	 * a wrong layout most are.
+	 */
 	if (bad > good)
 		return WRONG;
 	return good ? PROVEN : LIKELY;
@@ -54,18 +64,24 @@ static struct vt_error *judge(struct vt_python *py, struct vt_memsrc *src, enum 
 	bool coherent = src->coherent;
 	struct vt_error *err;
 
-	/* One pass, also while the target runs: a thread that changes under it is one bad thread, not most of them. */
+	/*
+	 * One pass, also while the target runs: a thread that changes under it is one bad thread,
+	 * not most of them.
+	 */
 	src->coherent = true;
 	err = vt_py_capture(py, src, CHECKED_FRAMES);
-	for (int try = 1; try < MAX_TRIES && !coherent &&
-			  (vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT)); try++)
+	for (int try = 1;
+	     try < MAX_TRIES && !coherent &&
+	     (vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT));
+	     try++)
 		err = vt_py_capture(py, src, CHECKED_FRAMES);
 	src->coherent = coherent;
 	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
 		py->types[i].named = 0; /* what another layout made of them */
 	*verdict = err ? WRONG : judge_threads(py, src);
 	vt_py_drop_threads(py);
-	if (err && err->code != VT_ERR_GONE && err->code != VT_ERR_PERMISSION && err->code != VT_ERR_NOMEM) {
+	if (err && err->code != VT_ERR_GONE && err->code != VT_ERR_PERMISSION &&
+	    err->code != VT_ERR_NOMEM) {
 		vt_error_destroy(err);
 		err = NULL;
 	}
@@ -93,9 +109,12 @@ static bool version_of_name(const char *path, int version[3])
 	return vt_py_parse_version(name + 6, &end, version);
 }
 
-/* Sets py's version and layout from what the candidate says about itself. False when it says nothing that is known. */
-static bool choose_layout(struct vt_python *py, const struct vt_modules *modules, const struct candidate *candidate,
-			  struct vt_memsrc *src)
+/*
+ * Sets py's version and layout from what the candidate says about itself. False when it says
+ * nothing that is known.
+ */
+static bool choose_layout(struct vt_python *py, const struct vt_modules *modules,
+			  const struct candidate *candidate, struct vt_memsrc *src)
 {
 	uint8_t runtime[VT_PYTHON_DEBUG_MAX];
 	int version[3];
@@ -126,13 +145,15 @@ static bool choose_layout(struct vt_python *py, const struct vt_modules *modules
 }
 
 /* For a module that is called like an interpreter and exports nothing. */
-static uint64_t search_runtime(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src)
+static uint64_t search_runtime(const struct vt_modules *modules, const struct vt_module *module,
+			       struct vt_memsrc *src)
 {
 	const struct vt_python_layout *layout;
 	uint64_t runtime = vt_py_scan_runtime(modules, module, src, NULL);
 	int version[3];
 
-	if (runtime || (!vt_py_scan_version(modules, module, src, version) && !version_of_name(module->path, version)))
+	if (runtime || (!vt_py_scan_version(modules, module, src, version) &&
+			!version_of_name(module->path, version)))
 		return runtime;
 	layout = vt_python_layout_find((unsigned int)version[0], (unsigned int)version[1], false);
 	return layout ? vt_py_scan_runtime(modules, module, src, layout) : 0;
@@ -146,13 +167,15 @@ static struct vt_error *unknown_release(const struct vt_python *py)
 
 	for (size_t i = 0; vt_python_layout_nth(i); i++)
 		newest = vt_python_layout_nth(i);
-	return vt_error_create(VT_ERR_UNSUPPORTED, "%sCPython %d.%d is not known (%d.%d to %d.%d are)",
-			       py->free_threaded ? "free-threaded " : "", py->major, py->minor, oldest->major,
-			       oldest->minor, newest->major, newest->minor);
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "%sCPython %d.%d is not known (%d.%d to %d.%d are)",
+			       py->free_threaded ? "free-threaded " : "", py->major, py->minor,
+			       oldest->major, oldest->minor, newest->major, newest->minor);
 }
 
 static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modules *modules,
-				      const struct candidate *candidate, struct vt_memsrc *src, enum verdict *verdict)
+				      const struct candidate *candidate, struct vt_memsrc *src,
+				      enum verdict *verdict)
 {
 	py->runtime = candidate->runtime;
 	py->module = candidate->module;
@@ -168,12 +191,16 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 		if (*verdict != WRONG)
 			return NULL;
 		return vt_error_create(VT_ERR_UNSUPPORTED,
-				       "CPython %d.%d at 0x%" PRIx64 " is not laid out as that release is",
+				       "CPython %d.%d at 0x%" PRIx64
+				       " is not laid out as that release is",
 				       py->major, py->minor, py->runtime);
 	}
 	if (py->major)
 		return unknown_release(py);
-	/* Nothing says which release it is: the one whose layout the memory proves. Those with the cookie were seen above. */
+	/*
+	 * Nothing says which release it is: the one whose layout the memory proves. Those with the
+	 * cookie were seen above.
+	 */
 	for (size_t i = 0; (py->layout = vt_python_layout_nth(i)); i++) {
 		if (py->layout->minor >= FIRST_WITH_COOKIE)
 			continue;
@@ -184,19 +211,22 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 		py->minor = py->layout->minor;
 		return NULL;
 	}
-	return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython that does not say which release it is");
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "a CPython that does not say which release it is");
 }
 
-static void look_at_module(struct vt_modules *modules, struct vt_module *module, struct candidate *candidate)
+static void look_at_module(struct vt_modules *modules, struct vt_module *module,
+			   struct candidate *candidate)
 {
-	static const char *const names[] = { "_PyRuntime", "Py_Version", "PyCode_Type", "PyUnicode_Type", "PyBytes_Type",
-					     "Py_Initialize" };
+	static const char *const names[] = { "_PyRuntime",     "Py_Version",   "PyCode_Type",
+					     "PyUnicode_Type", "PyBytes_Type", "Py_Initialize" };
 	uint64_t addrs[sizeof(names) / sizeof(names[0])] = { 0 };
 	struct vt_error *err = vt_module_open(modules, module);
 
 	*candidate = (struct candidate){ .module = module };
 	if (!err)
-		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]), addrs);
+		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]),
+					addrs);
 	if (err) { /* a module that cannot be read is not where we find it */
 		vt_error_destroy(err);
 		return;
@@ -209,7 +239,10 @@ static void look_at_module(struct vt_modules *modules, struct vt_module *module,
 	candidate->interpreter = addrs[5] != 0;
 }
 
-/* Modules that are called like an interpreter come first, so that others are opened only when those are not it. */
+/*
+ * Modules that are called like an interpreter come first, so that others are opened only when those
+ * are not it.
+ */
 enum rank {
 	LIBRARY,
 	PROGRAM,
@@ -225,7 +258,8 @@ static enum rank rank(const struct vt_module *module)
 	return strncmp(name, "python", 6) ? OTHER : PROGRAM;
 }
 
-struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src)
+struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules,
+				struct vt_memsrc *src)
 {
 	VT_ERROR struct vt_error *first = NULL;
 	bool unused = false, old = false;
@@ -246,7 +280,8 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 				continue;
 			}
 
-			struct vt_error *err = try_candidate(py, modules, &candidate, src, &verdict);
+			struct vt_error *err =
+				try_candidate(py, modules, &candidate, src, &verdict);
 
 			if (!err && verdict != UNUSED) {
 				if (py->locals)
@@ -264,13 +299,19 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 	if (first)
 		return vt_steal(first);
 	if (old)
-		return vt_error_create(VT_ERR_UNSUPPORTED, "a CPython older than 3.7 (it has no _PyRuntime)");
-	return vt_error_create(VT_ERR_NOTFOUND, unused ? "Python is loaded but has no interpreter running" :
-							 "no Python interpreter in this process");
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "a CPython older than 3.7 (it has no _PyRuntime)");
+	return vt_error_create(VT_ERR_NOTFOUND,
+			       unused ? "Python is loaded but has no interpreter running" :
+					"no Python interpreter in this process");
 }
 
-/* About 1 look in 100 at a free-threaded 3.13 whose threads come and go all the time finds most of them changed. */
-struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules, struct vt_live *live)
+/*
+ * About 1 look in 100 at a free-threaded 3.13 whose threads come and go all the time finds most of
+ * them changed.
+ */
+struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules,
+				struct vt_live *live)
 {
 	bool locals = py->locals; /* a failure clears it */
 	struct vt_error *err = vt_python_init(py, modules, vt_live_cached_source(live));

@@ -5,8 +5,8 @@
 #define MAX_CODE (64 << 20)
 
 /*
- * The instruction as a byte offset; -1 before the first one. What is no offset becomes INT32_MAX, behind every table, so that
- * the line is unknown rather than wrong.
+ * The instruction as a byte offset; -1 before the first one. What is no offset becomes INT32_MAX,
+ * behind every table, so that the line is unknown rather than wrong.
  */
 static int32_t byte_offset(int64_t offset)
 {
@@ -16,12 +16,12 @@ static int32_t byte_offset(int64_t offset)
 }
 
 /*
- * Where the bytecode that a frame runs begins. In a free-threaded build from 3.14 on each thread specialises a copy of its own:
- * co_tlbc points to a Py_ssize_t, the number of copies, and the pointers to them; the first is the code object's own. 0
- * unknown.
+ * Where the bytecode that a frame runs begins. In a free-threaded build from 3.14 on each thread
+ * specialises a copy of its own: co_tlbc points to a Py_ssize_t, the number of copies, and the
+ * pointers to them; the first is the code object's own. 0 unknown.
  */
-static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
-			 uint64_t code)
+static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc *src,
+			 const struct vt_py_view *view, uint64_t code)
 {
 	int32_t index = vt_py_view_i32(view, layout, VT_PY_FRAME_TLBC);
 	uint64_t copies, n, start;
@@ -35,13 +35,16 @@ static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc
 	return start;
 }
 
-static int32_t read_lasti(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
-			  uint64_t code)
+static int32_t read_lasti(const struct vt_python_layout *layout, struct vt_memsrc *src,
+			  const struct vt_py_view *view, uint64_t code)
 {
 	if (vt_py_has(layout, VT_PY_FRAME_INSTR)) {
 		uint64_t start = bytecode(layout, src, view, code);
 
-		return start ? byte_offset((int64_t)(vt_py_view_u64(view, layout, VT_PY_FRAME_INSTR) - start)) : INT32_MAX;
+		return start ? byte_offset(
+				       (int64_t)(vt_py_view_u64(view, layout, VT_PY_FRAME_INSTR) -
+						 start)) :
+			       INT32_MAX;
 	}
 
 	int64_t lasti = vt_py_view_i32(view, layout, VT_PY_FRAME_LASTI);
@@ -50,10 +53,11 @@ static int32_t read_lasti(const struct vt_python_layout *layout, struct vt_memsr
 }
 
 /*
- * The line that the frame object has fixed, or 0. Up to 3.9 it counts as long as a trace function is set on the frame, from
- * 3.10 on while it is not 0 (during a call of the trace function).
+ * The line that the frame object has fixed, or 0. Up to 3.9 it counts as long as a trace function
+ * is set on the frame, from 3.10 on while it is not 0 (during a call of the trace function).
  */
-static int fixed_line(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view)
+static int fixed_line(const struct vt_python_layout *layout, struct vt_memsrc *src,
+		      const struct vt_py_view *view)
 {
 	int32_t line = 0;
 
@@ -71,10 +75,12 @@ static int fixed_line(const struct vt_python_layout *layout, struct vt_memsrc *s
 	return line > 0 ? line : 0;
 }
 
-int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr, struct vt_py_frame_info *info)
+int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
+		     struct vt_py_frame_info *info)
 {
 	const struct vt_python_layout *layout = py->layout;
-	bool is_object = vt_py_has(layout, VT_PY_FRAME_LASTI); /* up to 3.10 the frame is the frame object */
+	/* up to 3.10 the frame is the frame object */
+	bool is_object = vt_py_has(layout, VT_PY_FRAME_LASTI);
 	struct vt_py_view view;
 	int ret = vt_py_view_read(src, layout, addr, VT_PY_FRAME_TLBC,
 				  is_object ? VT_PY_FRAMEOBJ_LINENO : VT_PY_FRAME_OBJECT, &view);
@@ -86,7 +92,8 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 
 	*info = (struct vt_py_frame_info){
 		.frame.frame = addr,
-		.frame.code = vt_py_view_u64(&view, layout, VT_PY_FRAME_CODE) & ~(uint64_t)layout->at[VT_PY_CODE_TAGS],
+		.frame.code = vt_py_view_u64(&view, layout, VT_PY_FRAME_CODE) &
+			      ~(uint64_t)layout->at[VT_PY_CODE_TAGS],
 		.previous = vt_py_view_u64(&view, layout, VT_PY_FRAME_PREVIOUS),
 	};
 	if (vt_py_has(layout, VT_PY_OWNER_SHIM) && owner >= layout->at[VT_PY_OWNER_SHIM]) {
@@ -102,11 +109,13 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 }
 
 /*
- * 3.11 and 3.12: an evaluator that was just entered has linked its _PyCFrame, which is on the C stack, but for some
- * instructions not yet filled it in: it names whatever was there before, often a frame of an earlier call. Such a frame is
- * above the top of the thread's frame stack, or no frame at all. (Right at the top is one that is being left.)
+ * 3.11 and 3.12: an evaluator that was just entered has linked its _PyCFrame, which is on the C
+ * stack, but for some instructions not yet filled it in: it names whatever was there before, often
+ * a frame of an earlier call. Such a frame is above the top of the thread's frame stack, or no
+ * frame at all. (Right at the top is one that is being left.)
  */
-static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame)
+static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate,
+		     uint64_t frame)
 {
 	uint64_t code;
 
@@ -118,11 +127,12 @@ static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct v
 }
 
 /*
- * By chance the frame of an earlier call can be where the new one is, or be the generator that is resumed again: not begun, or
- * left by its caller, and not linked to the new caller yet. Nothing calls the first frame of 3.11 (outermost).
+ * By chance the frame of an earlier call can be where the new one is, or be the generator that is
+ * resumed again: not begun, or left by its caller, and not linked to the new caller yet. Nothing
+ * calls the first frame of 3.11 (outermost).
  */
-static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate, uint64_t frame,
-		      bool outermost)
+static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate,
+		      uint64_t frame, bool outermost)
 {
 	struct vt_py_frame_info info;
 
@@ -133,17 +143,20 @@ static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct 
 	return (outermost && !info.previous) || is_alive(py, src, tstate, info.previous);
 }
 
-static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame)
+static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate,
+			 uint64_t *frame)
 {
 	const struct vt_python_layout *layout = py->layout;
 	struct vt_py_view thread, cframe;
-	int ret = vt_py_view_read(src, layout, tstate, VT_PY_TSTATE_CFRAME, VT_PY_TSTATE_STACK_LIMIT, &thread);
+	int ret = vt_py_view_read(src, layout, tstate, VT_PY_TSTATE_CFRAME,
+				  VT_PY_TSTATE_STACK_LIMIT, &thread);
 	uint64_t addr = vt_py_view_u64(&thread, layout, VT_PY_TSTATE_CFRAME);
 
 	*frame = 0;
 	if (ret || !addr)
 		return ret;
-	ret = vt_py_view_read(src, layout, addr, VT_PY_CFRAME_FRAME, VT_PY_CFRAME_PREVIOUS, &cframe);
+	ret = vt_py_view_read(src, layout, addr, VT_PY_CFRAME_FRAME, VT_PY_CFRAME_PREVIOUS,
+			      &cframe);
 	if (ret)
 		return ret;
 	*frame = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_FRAME);
@@ -154,7 +167,10 @@ static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t t
 
 	if (!addr || is_linked(py, src, &thread, *frame, outermost))
 		return 0;
-	/* The caller's is complete: what the new one is about to run has not begun. The compiler may have set neither yet. */
+	/*
+	 * The caller's is complete: what the new one is about to run has not begun. The compiler
+	 * may have set neither yet.
+	 */
 	if (vt_py_field_u64(src, layout, addr, VT_PY_CFRAME_FRAME, frame))
 		return -EAGAIN;
 	return (outermost && !*frame) || is_linked(py, src, &thread, *frame, false) ? 0 : -EAGAIN;
@@ -162,12 +178,14 @@ static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t t
 
 uint64_t vt_py_frame_hint(const struct vt_python *py, struct vt_memsrc *src, uint64_t tstate)
 {
-	enum vt_py_field field = vt_py_has(py->layout, VT_PY_TSTATE_CFRAME) ? VT_PY_TSTATE_CFRAME : VT_PY_TSTATE_FRAME;
+	enum vt_py_field field = vt_py_has(py->layout, VT_PY_TSTATE_CFRAME) ? VT_PY_TSTATE_CFRAME :
+									      VT_PY_TSTATE_FRAME;
 	uint64_t addr;
 
 	if (vt_py_field_u64(src, py->layout, tstate, field, &addr))
 		return 0;
-	if (field == VT_PY_TSTATE_CFRAME && vt_py_field_u64(src, py->layout, addr, VT_PY_CFRAME_FRAME, &addr))
+	if (field == VT_PY_TSTATE_CFRAME &&
+	    vt_py_field_u64(src, py->layout, addr, VT_PY_CFRAME_FRAME, &addr))
 		return 0;
 	return addr;
 }

@@ -12,15 +12,16 @@
 bool vt_py_parse_version(const char *text, const char **end, int version[3]);
 
 /* The release that sys.version names. False when it is not found. */
-bool vt_py_scan_version(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src,
-			int version[3]);
+bool vt_py_scan_version(const struct vt_modules *modules, const struct vt_module *module,
+			struct vt_memsrc *src, int version[3]);
 
 /*
- * Finds _PyRuntime in a module that does not export it (stripped static executables): by its cookie (3.13+) when layout is
- * NULL, else by what it points to when it has this layout. 0 when it is not there. The result is still to be proven.
+ * Finds _PyRuntime in a module that does not export it (stripped static executables): by its cookie
+ * (3.13+) when layout is NULL, else by what it points to when it has this layout. 0 when it is not
+ * there. The result is still to be proven.
  */
-uint64_t vt_py_scan_runtime(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src,
-			    const struct vt_python_layout *layout);
+uint64_t vt_py_scan_runtime(const struct vt_modules *modules, const struct vt_module *module,
+			    struct vt_memsrc *src, const struct vt_python_layout *layout);
 
 /* ---- capture.c: all threads of a process ---- */
 
@@ -35,12 +36,13 @@ void vt_py_drop_threads(struct vt_python *py);
 struct vt_py_frame_info {
 	struct vt_python_frame frame; /* not resolved */
 	uint64_t previous;            /* address of the caller's frame, 0 none */
-	bool shim; /* not a Python function: the evaluator's own mark of where its C call began (3.12+) */
+	/* not a Python function: the evaluator's own mark of where its C call began (3.12+) */
+	bool shim;
 };
 
 /*
- * The innermost frame of a thread; *frame is 0 when it runs no Python code. Negative errno; -EAGAIN when the thread is between
- * the few instructions that begin a call, where it has none.
+ * The innermost frame of a thread; *frame is 0 when it runs no Python code. Negative errno; -EAGAIN
+ * when the thread is between the few instructions that begin a call, where it has none.
  */
 int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate, uint64_t *frame);
 
@@ -48,22 +50,25 @@ int vt_py_frame_top(struct vt_python *py, struct vt_memsrc *src, uint64_t tstate
 uint64_t vt_py_frame_hint(const struct vt_python *py, struct vt_memsrc *src, uint64_t tstate);
 
 /* Reads one frame. Negative errno. */
-int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr, struct vt_py_frame_info *info);
+int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
+		     struct vt_py_frame_info *info);
 
 /* ---- join.c ---- */
 
 /*
- * A thread that runs code in several interpreters has a PyThreadState in each: makes one struct vt_python_thread of those that
- * have the same pthread, with the frames of all. Those of which it cannot be said which thread runs them (subinterpreters of
- * 3.8 and 3.9) lose their pthread and tid. Fails only when out of memory.
+ * A thread that runs code in several interpreters has a PyThreadState in each: makes one struct
+ * vt_python_thread of those that have the same pthread, with the frames of all. Those of which it
+ * cannot be said which thread runs them (subinterpreters of 3.8 and 3.9) lose their pthread and
+ * tid. Fails only when out of memory.
  */
 struct vt_error *vt_py_join_threads(struct vt_python *py);
 
 /* ---- locals.c ---- */
 
 /*
- * Reads the local variables of all captured frames, innermost frames first, until the time for it is over; of a coherent source
- * only. What cannot be read costs its own variable. Fails only when out of memory, or when the target is gone.
+ * Reads the local variables of all captured frames, innermost frames first, until the time for it
+ * is over; of a coherent source only. What cannot be read costs its own variable. Fails only when
+ * out of memory, or when the target is gone.
  */
 struct vt_error *vt_py_read_locals(struct vt_python *py, struct vt_memsrc *src);
 

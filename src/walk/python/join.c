@@ -11,9 +11,10 @@
 #define FIRST_WITH_OWN_ID 13 /* minor of the first release that keeps thread_id right */
 
 /*
- * Up to 3.12 the thread state of a subinterpreter keeps the thread_id of the thread that created it, whichever thread runs it.
- * What it runs is called by Python code of the main interpreter on the same stack: that whose evaluator is the next one
- * outwards. Before 3.10 nothing says where that is.
+ * Up to 3.12 the thread state of a subinterpreter keeps the thread_id of the thread that created
+ * it, whichever thread runs it. What it runs is called by Python code of the main interpreter on
+ * the same stack: that whose evaluator is the next one outwards. Before 3.10 nothing says where
+ * that is.
  */
 struct place {
 	uint64_t c_stack;
@@ -53,7 +54,8 @@ static struct vt_error *find_owners(struct vt_python *py)
 	for (size_t i = 0; i < py->threads.n; i++) {
 		const struct vt_python_thread *thread = &py->threads.data[i];
 
-		if (!thread->interpreter_id && thread->frames.n && thread->c_stack && thread->pthread)
+		if (!thread->interpreter_id && thread->frames.n && thread->c_stack &&
+		    thread->pthread)
 			places[n++] = (struct place){ thread->c_stack, i };
 	}
 	qsort(places, n, sizeof(*places), by_stack);
@@ -85,12 +87,13 @@ static void name_holders_again(struct vt_python *py)
 /* An address in the C stack frame of an evaluator; 0 unknown. */
 static uint64_t c_frame(const struct vt_python_thread *thread)
 {
-	return thread->c_stack ? thread->c_stack : thread->frames.data[thread->frames.n - 1].c_frame;
+	return thread->c_stack ? thread->c_stack :
+				 thread->frames.data[thread->frames.n - 1].c_frame;
 }
 
 /*
- * Whether a runs inside of b. Stacks grow downwards. Where the places are not known: an interpreter is run by an older one, and
- * the list has the newest first, so that what comes earlier is inside.
+ * Whether a runs inside of b. Stacks grow downwards. Where the places are not known: an interpreter
+ * is run by an older one, and the list has the newest first, so that what comes earlier is inside.
  */
 static bool is_inside(const struct vt_python_thread *a, const struct vt_python_thread *b)
 {
@@ -101,7 +104,10 @@ static bool is_inside(const struct vt_python_thread *a, const struct vt_python_t
 	return true; /* a comes first in the list */
 }
 
-/* Appends the frames of outer to those of inner, which becomes the thread. False when out of memory. */
+/*
+ * Appends the frames of outer to those of inner, which becomes the thread. False when out of
+ * memory.
+ */
 static bool append_frames(struct vt_python_thread *inner, struct vt_python_thread *outer)
 {
 	size_t n = inner->frames.n;
@@ -109,7 +115,8 @@ static bool append_frames(struct vt_python_thread *inner, struct vt_python_threa
 	if (!vt_vec_reserve(&inner->frames, n + outer->frames.n))
 		return false;
 	if (outer->frames.n)
-		memcpy(inner->frames.data + n, outer->frames.data, outer->frames.n * sizeof(outer->frames.data[0]));
+		memcpy(inner->frames.data + n, outer->frames.data,
+		       outer->frames.n * sizeof(outer->frames.data[0]));
 	inner->frames.n = n + outer->frames.n;
 	inner->holds_gil |= outer->holds_gil;
 	inner->truncated |= outer->truncated;
@@ -147,7 +154,8 @@ struct vt_error *vt_py_join_threads(struct vt_python *py)
 	name_holders_again(py);
 	for (size_t i = 0; i < py->threads.n; i++) {
 		struct vt_python_thread *thread = &py->threads.data[i];
-		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) : NULL;
+		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) :
+							  NULL;
 
 		if (place && py->threads.data[*place].interpreter != thread->interpreter && ok) {
 			ok = join(&py->threads.data[*place], thread);
@@ -166,10 +174,12 @@ struct vt_error *vt_py_join_threads(struct vt_python *py)
 	return ok ? NULL : &vt_enomem;
 }
 
-const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py, const struct vt_python_thread *thread,
+const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py,
+						    const struct vt_python_thread *thread,
 						    uint64_t futex)
 {
-	const struct vt_python_gil *gil = thread->gil < py->gils.n ? &py->gils.data[thread->gil] : NULL;
+	const struct vt_python_gil *gil = thread->gil < py->gils.n ? &py->gils.data[thread->gil] :
+								     NULL;
 
 	return gil && futex - gil->addr < gil->size ? gil : NULL;
 }

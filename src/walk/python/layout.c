@@ -8,17 +8,18 @@
 #define N_ROWS (sizeof(vt_python_rows) / sizeof(vt_python_rows[0]))
 #define N_DEBUG_ROWS (sizeof(vt_python_debug_rows) / sizeof(vt_python_debug_rows[0]))
 
-/* Larger offsets than any struct has (PyInterpreterState is the largest with some 400 KB): such a word is damaged. */
+/*
+ * Larger offsets than any struct has (PyInterpreterState is the largest with some 400 KB): such a
+ * word is damaged.
+ */
 #define MAX_OFFSET (4u << 20)
 
 /* Structs whose fields are partly told by the interpreter and partly by our row. */
 static const struct {
 	enum vt_py_field first, last;
 } partly_told[] = {
-	{ VT_PY_FRAME_LOCALS, VT_PY_FRAME_OBJECT },
-	{ VT_PY_CODE_VARNAMES, VT_PY_CODE_BYTECODE },
-	{ VT_PY_TYPE_NAME, VT_PY_TYPE_BASE },
-	{ VT_PY_DICT_USED, VT_PY_DICT_VALUES },
+	{ VT_PY_FRAME_LOCALS, VT_PY_FRAME_OBJECT },   { VT_PY_CODE_VARNAMES, VT_PY_CODE_BYTECODE },
+	{ VT_PY_TYPE_NAME, VT_PY_TYPE_BASE },         { VT_PY_DICT_USED, VT_PY_DICT_VALUES },
 	{ VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_DATA },
 };
 
@@ -27,12 +28,14 @@ const struct vt_python_layout *vt_python_layout_nth(size_t i)
 	return i < N_ROWS ? &vt_python_rows[i] : NULL;
 }
 
-const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor, bool free_threaded)
+const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor,
+						     bool free_threaded)
 {
 	for (size_t i = 0; i < N_ROWS; i++) {
 		const struct vt_python_layout *row = &vt_python_rows[i];
 
-		if (row->major == major && row->minor == minor && row->free_threaded == free_threaded)
+		if (row->major == major && row->minor == minor &&
+		    row->free_threaded == free_threaded)
 			return row;
 	}
 	return NULL;
@@ -41,16 +44,17 @@ const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigne
 static const struct vt_python_debug *find_debug(unsigned int major, unsigned int minor)
 {
 	for (size_t i = 0; i < N_DEBUG_ROWS; i++) {
-		if (vt_python_debug_rows[i].major == major && vt_python_debug_rows[i].minor == minor)
+		if (vt_python_debug_rows[i].major == major &&
+		    vt_python_debug_rows[i].minor == minor)
 			return &vt_python_debug_rows[i];
 	}
 	return NULL;
 }
 
 /*
- * When the interpreter says something else about a struct than our row (a patched build), what only the row says about that
- * struct cannot be trusted. Readers do without: no frame object, no first traceable instruction, ASCII strings only,
- * fewer kinds of values.
+ * When the interpreter says something else about a struct than our row (a patched build), what only
+ * the row says about that struct cannot be trusted. Readers do without: no frame object, no first
+ * traceable instruction, ASCII strings only, fewer kinds of values.
  */
 static void distrust(const struct vt_python_layout *row, const struct vt_python_debug *debug,
 		     struct vt_python_layout *layout)
@@ -69,7 +73,8 @@ static void distrust(const struct vt_python_layout *row, const struct vt_python_
 	}
 }
 
-bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size, struct vt_python_layout *layout)
+bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size,
+				 struct vt_python_layout *layout)
 {
 	uint64_t version, free_threaded;
 
@@ -80,7 +85,8 @@ bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size, struct vt_
 	if (version > UINT32_MAX || free_threaded > 1)
 		return false;
 
-	unsigned int major = (unsigned int)(version >> 24), minor = (unsigned int)(version >> 16) & 0xff;
+	unsigned int major = (unsigned int)(version >> 24),
+		     minor = (unsigned int)(version >> 16) & 0xff;
 	const struct vt_python_layout *row = vt_python_layout_find(major, minor, free_threaded);
 	const struct vt_python_debug *debug = find_debug(major, minor);
 

@@ -17,99 +17,106 @@
  * UNICODE name the struct. The fields of one struct are adjacent: vt_python_layout_from_debug()
  * relies on it.
  */
-#define VT_PY_FIELDS(X)                                                                                      \
-	X(RUNTIME_INTERPRETERS) /* _PyRuntimeState.interpreters.head */                                      \
-	X(RUNTIME_GIL)          /* _PyRuntimeState.ceval.gil, up to 3.11 */                                  \
-	X(INTERP_NEXT)                                                                                       \
-	X(INTERP_ID)                                                                                         \
-	X(INTERP_THREADS) /* head of the list of PyThreadState */                                            \
-	X(INTERP_GIL)     /* ceval.gil: pointer to the GIL, 3.12 on */                                       \
-	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                                       \
-	X(GIL_HOLDER)     /* PyThreadState that holds it or last held it */                                  \
-	X(GIL_ENABLED)    /* int, free-threaded builds only */                                               \
-	X(GIL_SIZE)       /* of the whole struct: the locks that threads wait on lie in it */                \
-	X(TSTATE_NEXT)                                                                                       \
-	X(TSTATE_INTERP)                                                                                     \
-	X(TSTATE_FRAME)   /* the innermost frame; 3.8 to 3.10, 3.13 on */                                    \
-	X(TSTATE_CFRAME)  /* _PyCFrame, which points to the innermost frame; 3.11 and 3.12 */                \
-	X(TSTATE_CSTACK)  /* pointer into the C stack, to a variable of the innermost evaluator; 3.10 to 3.12 */ \
-	X(TSTATE_PTHREAD) /* thread_id: pthread_t */                                                         \
-	X(TSTATE_TID)     /* native_thread_id, 3.11 on */                                                    \
-	X(TSTATE_STACK_TOP)   /* datastack_top: frames lie below it; only where TSTATE_CFRAME is */          \
-	X(TSTATE_STACK_LIMIT) /* datastack_limit */                                                          \
-	X(CFRAME_FRAME)                                                                                      \
-	X(CFRAME_PREVIOUS)                                                                                   \
-	X(FRAME_LOCALS)   /* the array of local variables, cells among them */                               \
-	X(FRAME_TLBC)     /* int: which copy of the bytecode runs; free-threaded 3.14 on */                  \
-	X(FRAME_PREVIOUS)                                                                                    \
-	X(FRAME_CODE)                                                                                        \
-	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                               \
-	X(FRAME_LASTI)    /* int, in units of LASTI_SCALE bytes; up to 3.10 */                               \
-	X(FRAME_GENERATOR) /* f_gen: its generator or 0; up to 3.10 */                                       \
-	X(FRAME_OWNER)    /* char, 3.11 on */                                                                \
-	X(FRAME_IS_ENTRY) /* bool, 3.11 only */                                                              \
-	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 until code asks for one; 3.11 on */               \
-	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */                   \
-	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                           \
-	X(CODE_VARNAMES)  /* tuples of the names of variables, of cells, and of an outer function's cells; */ \
-	X(CODE_CELLVARS)  /* up to 3.10 */                                                                   \
-	X(CODE_FREEVARS)                                                                                     \
-	X(CODE_LOCALSNAMES) /* tuple of all names; this and the next 3.11 on */                              \
-	X(CODE_LOCALSKINDS) /* bytes: what each of them is */                                                \
-	X(CODE_TLBC)        /* pointer to the copies of the bytecode; free-threaded 3.14 on */               \
-	X(CODE_NAME)                                                                                         \
-	X(CODE_QUALNAME) /* 3.11 on */                                                                       \
-	X(CODE_FILENAME)                                                                                     \
-	X(CODE_FIRSTLINENO)                                                                                  \
-	X(CODE_LINETABLE)                                                                                    \
-	X(CODE_FIRSTTRACEABLE) /* int, in code units; 3.11 on */                                             \
-	X(CODE_BYTECODE)       /* the instructions; 3.11 on */                                               \
-	X(OBJECT_TYPE)                                                                                       \
-	X(OBJECT_SIZE) /* PyVarObject.ob_size */                                                             \
-	X(TYPE_NAME)   /* tp_name */                                                                         \
-	X(TYPE_FLAGS)  /* tp_flags */                                                                        \
-	X(TYPE_BASE)   /* tp_base */                                                                         \
-	X(BYTES_DATA)                                                                                        \
-	X(TUPLE_ITEMS)                                                                                       \
-	X(LIST_ITEMS)  /* pointer to the items */                                                            \
-	X(LONG_TAG)    /* sign and number of digits, 3.12 on; before that they are in OBJECT_SIZE */         \
-	X(LONG_DIGITS) /* uint32_t of 30 bits */                                                             \
-	X(FLOAT_VALUE) /* double */                                                                          \
-	X(DICT_USED)                                                                                         \
-	X(DICT_KEYS)                                                                                         \
-	X(DICT_VALUES)     /* values of a dict that shares its keys with others, else 0 */                   \
-	X(KEYS_SIZE)       /* number of slots of the index; up to 3.10 */                                    \
-	X(KEYS_LOG2_INDEX) /* uint8_t: log2 of the index in bytes; 3.11 on */                                \
-	X(KEYS_KIND)       /* uint8_t; 3.11 on */                                                            \
-	X(KEYS_NENTRIES)                                                                                     \
-	X(KEYS_INDICES)    /* the index; the entries follow it */                                            \
-	X(VALUES_ARRAY)    /* where the values begin in the struct that DICT_VALUES points to */             \
-	X(SET_USED)                                                                                          \
-	X(SET_MASK)                                                                                          \
-	X(SET_TABLE)       /* pointer to pairs of key and hash */                                            \
-	X(CELL_VALUE)                                                                                        \
-	X(EXC_ARGS)        /* tuple */                                                                       \
-	X(UNICODE_LENGTH)                                                                                    \
-	X(UNICODE_STATE)                                                                                     \
-	X(UNICODE_ASCII_DATA)   /* sizeof(PyASCIIObject): where the text of a compact ASCII string begins */ \
-	X(UNICODE_COMPACT_DATA) /* sizeof(PyCompactUnicodeObject) */                                         \
-	X(UNICODE_DATA)         /* PyUnicodeObject.data: pointer to the text of the others */                \
-	X(STATE_KIND_SHIFT) /* lowest bit of the three of state.kind */                                      \
-	X(STATE_COMPACT)    /* masks of one bit of state */                                                  \
-	X(STATE_ASCII)                                                                                       \
-	X(STATE_READY)     /* up to 3.11 */                                                                  \
-	X(OWNER_GENERATOR) /* values of owner; 3.11 on */                                                    \
-	X(OWNER_SHIM)      /* this and above: no Python function; 3.12 on */                                 \
-	X(LASTI_SCALE)                                                                                       \
-	X(KIND_CELLS)       /* mask in LOCALSKINDS: the variable may be kept in a cell; 3.11 on */           \
-	X(KEYS_KIND_GENERAL) /* value of KEYS_KIND: entries have a hash too; 3.11 on */                      \
+/* clang-format off */
+#define VT_PY_FIELDS(X)                                                                            \
+	X(RUNTIME_INTERPRETERS) /* _PyRuntimeState.interpreters.head */                            \
+	X(RUNTIME_GIL)          /* _PyRuntimeState.ceval.gil, up to 3.11 */                        \
+	X(INTERP_NEXT)                                                                             \
+	X(INTERP_ID)                                                                               \
+	X(INTERP_THREADS) /* head of the list of PyThreadState */                                  \
+	X(INTERP_GIL)     /* ceval.gil: pointer to the GIL, 3.12 on */                             \
+	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                             \
+	X(GIL_HOLDER)     /* PyThreadState that holds it or last held it */                        \
+	X(GIL_ENABLED)    /* int, free-threaded builds only */                                     \
+	X(GIL_SIZE)       /* of the whole struct: the locks that threads wait on lie in it */      \
+	X(TSTATE_NEXT)                                                                             \
+	X(TSTATE_INTERP)                                                                           \
+	X(TSTATE_FRAME)   /* the innermost frame; 3.8 to 3.10, 3.13 on */                          \
+	X(TSTATE_CFRAME)  /* _PyCFrame, which points to the innermost frame; 3.11 and 3.12 */      \
+	/* pointer into the C stack, to a variable of the innermost evaluator; 3.10 to 3.12 */     \
+	X(TSTATE_CSTACK)                                                                           \
+	X(TSTATE_PTHREAD) /* thread_id: pthread_t */                                               \
+	X(TSTATE_TID)     /* native_thread_id, 3.11 on */                                          \
+	/* datastack_top: frames lie below it; only where TSTATE_CFRAME is */                      \
+	X(TSTATE_STACK_TOP)                                                                        \
+	X(TSTATE_STACK_LIMIT) /* datastack_limit */                                                \
+	X(CFRAME_FRAME)                                                                            \
+	X(CFRAME_PREVIOUS)                                                                         \
+	X(FRAME_LOCALS)   /* the array of local variables, cells among them */                     \
+	X(FRAME_TLBC)     /* int: which copy of the bytecode runs; free-threaded 3.14 on */        \
+	X(FRAME_PREVIOUS)                                                                          \
+	X(FRAME_CODE)                                                                              \
+	X(FRAME_INSTR)    /* pointer into the code; 3.11 on */                                     \
+	X(FRAME_LASTI)    /* int, in units of LASTI_SCALE bytes; up to 3.10 */                     \
+	X(FRAME_GENERATOR) /* f_gen: its generator or 0; up to 3.10 */                             \
+	X(FRAME_OWNER)    /* char, 3.11 on */                                                      \
+	X(FRAME_IS_ENTRY) /* bool, 3.11 only */                                                    \
+	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 until code asks for one; 3.11 on */     \
+	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */         \
+	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                 \
+	/* tuples of the names of variables, of cells, and of an outer function's cells; */        \
+	X(CODE_VARNAMES)                                                                           \
+	X(CODE_CELLVARS)  /* up to 3.10 */                                                         \
+	X(CODE_FREEVARS)                                                                           \
+	X(CODE_LOCALSNAMES) /* tuple of all names; this and the next 3.11 on */                    \
+	X(CODE_LOCALSKINDS) /* bytes: what each of them is */                                      \
+	X(CODE_TLBC)        /* pointer to the copies of the bytecode; free-threaded 3.14 on */     \
+	X(CODE_NAME)                                                                               \
+	X(CODE_QUALNAME) /* 3.11 on */                                                             \
+	X(CODE_FILENAME)                                                                           \
+	X(CODE_FIRSTLINENO)                                                                        \
+	X(CODE_LINETABLE)                                                                          \
+	X(CODE_FIRSTTRACEABLE) /* int, in code units; 3.11 on */                                   \
+	X(CODE_BYTECODE)       /* the instructions; 3.11 on */                                     \
+	X(OBJECT_TYPE)                                                                             \
+	X(OBJECT_SIZE) /* PyVarObject.ob_size */                                                   \
+	X(TYPE_NAME)   /* tp_name */                                                               \
+	X(TYPE_FLAGS)  /* tp_flags */                                                              \
+	X(TYPE_BASE)   /* tp_base */                                                               \
+	X(BYTES_DATA)                                                                              \
+	X(TUPLE_ITEMS)                                                                             \
+	X(LIST_ITEMS)  /* pointer to the items */                                                  \
+	/* sign and number of digits, 3.12 on; before that they are in OBJECT_SIZE */              \
+	X(LONG_TAG)                                                                                \
+	X(LONG_DIGITS) /* uint32_t of 30 bits */                                                   \
+	X(FLOAT_VALUE) /* double */                                                                \
+	X(DICT_USED)                                                                               \
+	X(DICT_KEYS)                                                                               \
+	X(DICT_VALUES)     /* values of a dict that shares its keys with others, else 0 */         \
+	X(KEYS_SIZE)       /* number of slots of the index; up to 3.10 */                          \
+	X(KEYS_LOG2_INDEX) /* uint8_t: log2 of the index in bytes; 3.11 on */                      \
+	X(KEYS_KIND)       /* uint8_t; 3.11 on */                                                  \
+	X(KEYS_NENTRIES)                                                                           \
+	X(KEYS_INDICES)    /* the index; the entries follow it */                                  \
+	X(VALUES_ARRAY)    /* where the values begin in the struct that DICT_VALUES points to */   \
+	X(SET_USED)                                                                                \
+	X(SET_MASK)                                                                                \
+	X(SET_TABLE)       /* pointer to pairs of key and hash */                                  \
+	X(CELL_VALUE)                                                                              \
+	X(EXC_ARGS)        /* tuple */                                                             \
+	X(UNICODE_LENGTH)                                                                          \
+	X(UNICODE_STATE)                                                                           \
+	/* sizeof(PyASCIIObject): where the text of a compact ASCII string begins */               \
+	X(UNICODE_ASCII_DATA)                                                                      \
+	X(UNICODE_COMPACT_DATA) /* sizeof(PyCompactUnicodeObject) */                               \
+	X(UNICODE_DATA)         /* PyUnicodeObject.data: pointer to the text of the others */      \
+	X(STATE_KIND_SHIFT) /* lowest bit of the three of state.kind */                            \
+	X(STATE_COMPACT)    /* masks of one bit of state */                                        \
+	X(STATE_ASCII)                                                                             \
+	X(STATE_READY)     /* up to 3.11 */                                                        \
+	X(OWNER_GENERATOR) /* values of owner; 3.11 on */                                          \
+	X(OWNER_SHIM)      /* this and above: no Python function; 3.12 on */                       \
+	X(LASTI_SCALE)                                                                             \
+	X(KIND_CELLS)       /* mask in LOCALSKINDS: the variable may be kept in a cell; 3.11 on */ \
+	X(KEYS_KIND_GENERAL) /* value of KEYS_KIND: entries have a hash too; 3.11 on */            \
 	X(CODE_TAGS) /* tag bits of the references in a frame; 3.14 on */
+/* clang-format on */
 
 enum vt_py_field {
 #define VT_PY_ENUM(name) VT_PY_##name,
 	VT_PY_FIELDS(VT_PY_ENUM)
 #undef VT_PY_ENUM
-	VT_PY_N_FIELDS
+		VT_PY_N_FIELDS
 };
 
 #define VT_PY_NONE UINT32_MAX /* this release has no such field */
@@ -156,7 +163,8 @@ static inline uint32_t vt_py_code_version_at(const struct vt_python_layout *layo
 }
 
 /* The row of a release, or NULL. */
-const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor, bool free_threaded);
+const struct vt_python_layout *vt_python_layout_find(unsigned int major, unsigned int minor,
+						     bool free_threaded);
 
 /* The i-th row of the table (from 0), or NULL after the last. */
 const struct vt_python_layout *vt_python_layout_nth(size_t i);
@@ -165,6 +173,7 @@ const struct vt_python_layout *vt_python_layout_nth(size_t i);
  * Makes a layout from the interpreter's own offsets. runtime has the first size bytes of _PyRuntime
  * and begins with the cookie. False when the release has no row, or a word cannot be an offset.
  */
-bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size, struct vt_python_layout *layout);
+bool vt_python_layout_from_debug(const uint8_t *runtime, size_t size,
+				 struct vt_python_layout *layout);
 
 #endif

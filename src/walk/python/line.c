@@ -7,7 +7,10 @@ static int as_line(int64_t line)
 	return line > 0 && line <= INT32_MAX ? (int)line : 0;
 }
 
-/* Pairs (bytes of code, signed lines): the first pair whose code lies behind lasti does not count any more. */
+/*
+ * Pairs (bytes of code, signed lines): the first pair whose code lies behind lasti does not count
+ * any more.
+ */
 static int line_lnotab(const uint8_t *table, size_t size, int first, int32_t lasti)
 {
 	int64_t line = first, addr = 0;
@@ -21,7 +24,10 @@ static int line_lnotab(const uint8_t *table, size_t size, int first, int32_t las
 	return as_line(line);
 }
 
-/* Pairs (bytes of code, signed lines); each says the line of its own range of code, -128 that the range has none. */
+/*
+ * Pairs (bytes of code, signed lines); each says the line of its own range of code, -128 that the
+ * range has none.
+ */
 static int line_pep626(const uint8_t *table, size_t size, int first, int32_t lasti)
 {
 	int64_t line = first, end = 0;
@@ -39,9 +45,10 @@ static int line_pep626(const uint8_t *table, size_t size, int first, int32_t las
 }
 
 /*
- * PEP 657 (3.11, Objects/locations.md): entries of variable length, each begins with a byte that has bit 7 set: 4 bits of
- * code and 3 bits of length in code units less 1. The following bytes have bit 7 clear; numbers in them are six bits a byte,
- * the lowest first, bit 6 says that more follow; signed ones have the sign in bit 0.
+ * PEP 657 (3.11, Objects/locations.md): entries of variable length, each begins with a byte that
+ * has bit 7 set: 4 bits of code and 3 bits of length in code units less 1. The following bytes have
+ * bit 7 clear; numbers in them are six bits a byte, the lowest first, bit 6 says that more follow;
+ * signed ones have the sign in bit 0.
  */
 enum {
 	ENTRY_START = 0x80,
@@ -96,7 +103,8 @@ static int line_pep657(const uint8_t *table, size_t size, int first, int32_t las
 	return 0;
 }
 
-int vt_python_line(enum vt_python_line_table kind, const uint8_t *table, size_t size, int first, int32_t lasti)
+int vt_python_line(enum vt_python_line_table kind, const uint8_t *table, size_t size, int first,
+		   int32_t lasti)
 {
 	static int (*const decoders[])(const uint8_t *, size_t, int, int32_t) = {
 		[VT_PY_LINES_LNOTAB] = line_lnotab,

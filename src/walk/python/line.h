@@ -16,6 +16,7 @@
  * Returns first when lasti is negative (the function has not begun), and 0 when the table has no
  * line for it.
  */
-int vt_python_line(enum vt_python_line_table kind, const uint8_t *table, size_t size, int first, int32_t lasti);
+int vt_python_line(enum vt_python_line_table kind, const uint8_t *table, size_t size, int first,
+		   int32_t lasti);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Local variables of captured frames. Their values are read while the target is stopped, for the next instruction may change
- * them; so there is little time for it.
+ * Local variables of captured frames. Their values are read while the target is stopped, for the
+ * next instruction may change them; so there is little time for it.
  */
 
 #include "base/clock.h"
@@ -11,8 +11,9 @@
 #include "walk/python/value.h"
 
 /*
- * How long it may take. On a machine with more work than processors some of that passes without one instruction of ours, and
- * the target would hardly have run either: hence the larger limit for the clock on the wall.
+ * How long it may take. On a machine with more work than processors some of that passes without one
+ * instruction of ours, and the target would hardly have run either: hence the larger limit for the
+ * clock on the wall.
  */
 #define BUDGET_NS (20 * VT_NS_PER_MS)
 #define WALL_BUDGET_NS (100 * VT_NS_PER_MS)
@@ -25,7 +26,10 @@
 /* What a code object says about its variables. */
 struct variables {
 	uint32_t n;
-	uint64_t kinds; /* address of a byte for each (3.11 on); 0: the first n_plain are no cells, the others are */
+	/*
+	 * address of a byte for each (3.11 on); 0: the first n_plain are no cells, the others are
+	 */
+	uint64_t kinds;
 	uint32_t n_plain;
 };
 
@@ -51,7 +55,8 @@ static uint64_t cpu_time_ns(void)
 
 static bool is_over(const struct locals *l)
 {
-	return l->text_bytes > MAX_TEXT || cpu_time_ns() >= l->cpu_deadline_ns || vt_deadline_passed(l->wall_deadline_ns);
+	return l->text_bytes > MAX_TEXT || cpu_time_ns() >= l->cpu_deadline_ns ||
+	       vt_deadline_passed(l->wall_deadline_ns);
 }
 
 static void locals_deinit(struct locals *l)
@@ -68,7 +73,8 @@ static bool count_names(struct locals *l, uint64_t code, enum vt_py_field field,
 	uint64_t tuple, size;
 
 	if (vt_py_field_u64(l->src, l->py->layout, code, field, &tuple) ||
-	    vt_py_field_u64(l->src, l->py->layout, tuple, VT_PY_OBJECT_SIZE, &size) || size > MAX_VARIABLES)
+	    vt_py_field_u64(l->src, l->py->layout, tuple, VT_PY_OBJECT_SIZE, &size) ||
+	    size > MAX_VARIABLES)
 		return false;
 	*n = (uint32_t)size;
 	return true;
@@ -87,9 +93,13 @@ static struct variables read_variables(struct locals *l, uint64_t code)
 		/* Both say how many there are. */
 		if (count_names(l, code, VT_PY_CODE_LOCALSNAMES, &all) &&
 		    !vt_py_field_u64(l->src, layout, code, VT_PY_CODE_LOCALSKINDS, &kinds) &&
-		    !vt_py_field_u64(l->src, layout, kinds, VT_PY_OBJECT_SIZE, &size) && size == all)
-			variables = (struct variables){ .n = all, .kinds = kinds + layout->at[VT_PY_BYTES_DATA] };
-	} else if (count_names(l, code, VT_PY_CODE_VARNAMES, &plain) && count_names(l, code, VT_PY_CODE_CELLVARS, &cells) &&
+		    !vt_py_field_u64(l->src, layout, kinds, VT_PY_OBJECT_SIZE, &size) &&
+		    size == all)
+			variables =
+				(struct variables){ .n = all,
+						    .kinds = kinds + layout->at[VT_PY_BYTES_DATA] };
+	} else if (count_names(l, code, VT_PY_CODE_VARNAMES, &plain) &&
+		   count_names(l, code, VT_PY_CODE_CELLVARS, &cells) &&
 		   count_names(l, code, VT_PY_CODE_FREEVARS, &outer)) {
 		variables = (struct variables){ .n = plain + cells + outer, .n_plain = plain };
 	}
@@ -113,21 +123,28 @@ static const struct variables *find_variables(struct locals *l, uint64_t code)
 	return added;
 }
 
-/* The object that a slot of the frame refers to; 0 when the variable is not bound (yet, or any more). */
+/*
+ * The object that a slot of the frame refers to; 0 when the variable is not bound (yet, or any
+ * more).
+ */
 static uint64_t slot_object(const struct vt_python_layout *layout, uint64_t slot)
 {
 	/* A _PyStackRef (3.14 on): an unbound one has nothing but tag bits. */
 	return slot & ~(uint64_t)layout->at[VT_PY_CODE_TAGS];
 }
 
-static bool is_cell(const struct vt_python_layout *layout, const struct variables *variables, uint32_t i,
-		    const uint8_t *kinds)
+static bool is_cell(const struct vt_python_layout *layout, const struct variables *variables,
+		    uint32_t i, const uint8_t *kinds)
 {
 	return variables->kinds ? kinds[i] & layout->at[VT_PY_KIND_CELLS] : i >= variables->n_plain;
 }
 
-/* Adds the variable to the frame's list. False when the list is complete, or there is no time for more. */
-static bool add_variable(struct locals *l, struct vt_python_locals *list, uint32_t i, uint64_t object)
+/*
+ * Adds the variable to the frame's list. False when the list is complete, or there is no time for
+ * more.
+ */
+static bool add_variable(struct locals *l, struct vt_python_locals *list, uint32_t i,
+			 uint64_t object)
 {
 	if (list->n == MAX_SHOWN || (list->n && list->n % CHECK_EVERY == 0 && is_over(l))) {
 		list->cut = true;
@@ -147,8 +164,8 @@ static bool add_variable(struct locals *l, struct vt_python_locals *list, uint32
 	return value;
 }
 
-static void fill_list(struct locals *l, const struct variables *variables, const uint64_t *slots, const uint8_t *kinds,
-		      struct vt_python_locals *list)
+static void fill_list(struct locals *l, const struct variables *variables, const uint64_t *slots,
+		      const uint8_t *kinds, struct vt_python_locals *list)
 {
 	const struct vt_python_layout *layout = l->py->layout;
 	bool more = true;
@@ -180,7 +197,8 @@ static int read_frame(struct locals *l, struct vt_python_frame *frame)
 		variables.n = MAX_SLOTS;
 
 	struct vt_python_locals *list;
-	size_t size = sizeof(*list) + (variables.n < MAX_SHOWN ? variables.n : MAX_SHOWN) * sizeof(list->items[0]);
+	size_t size = sizeof(*list) +
+		      (variables.n < MAX_SHOWN ? variables.n : MAX_SHOWN) * sizeof(list->items[0]);
 
 	list = vt_arena_alloc(&l->py->arena, size);
 
@@ -191,8 +209,10 @@ static int read_frame(struct locals *l, struct vt_python_frame *frame)
 	l->text_bytes += size;
 	list->cut = cut;
 
-	int ret = variables.n ? vt_mem_read(l->src, frame->frame + l->py->layout->at[VT_PY_FRAME_LOCALS], slots,
-					    variables.n * sizeof(slots[0])) : 0;
+	int ret = variables.n ?
+			  vt_mem_read(l->src, frame->frame + l->py->layout->at[VT_PY_FRAME_LOCALS],
+				      slots, variables.n * sizeof(slots[0])) :
+			  0;
 
 	if (!ret && variables.kinds && variables.n)
 		ret = vt_mem_read(l->src, variables.kinds, kinds, variables.n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/python/object.h"
 
-int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr, enum vt_py_field first,
-		    enum vt_py_field last, struct vt_py_view *view)
+int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
+		    enum vt_py_field first, enum vt_py_field last, struct vt_py_view *view)
 {
 	size_t size = 0;
 
@@ -22,17 +22,20 @@ int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout
 }
 
 /* True if the type object's tp_name is this. */
-static bool is_named(const struct vt_python *py, struct vt_memsrc *src, uint64_t type, const char *name)
+static bool is_named(const struct vt_python *py, struct vt_memsrc *src, uint64_t type,
+		     const char *name)
 {
 	char text[16];
 	size_t size = strlen(name) + 1;
 	uint64_t addr;
 
-	return size <= sizeof(text) && !vt_py_field_u64(src, py->layout, type, VT_PY_TYPE_NAME, &addr) &&
+	return size <= sizeof(text) &&
+	       !vt_py_field_u64(src, py->layout, type, VT_PY_TYPE_NAME, &addr) &&
 	       !vt_mem_read(src, addr, text, size) && !memcmp(text, name, size);
 }
 
-bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum vt_python_type type)
+bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
+	      enum vt_python_type type)
 {
 	static const char *const names[] = {
 		[VT_PYTHON_CODE] = "code",
@@ -41,7 +44,8 @@ bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum
 	};
 	uint64_t found;
 
-	if (!object || vt_py_field_u64(src, py->layout, object, VT_PY_OBJECT_TYPE, &found) || !found)
+	if (!object || vt_py_field_u64(src, py->layout, object, VT_PY_OBJECT_TYPE, &found) ||
+	    !found)
 		return false;
 	if (found == py->types[type].symbol || found == py->types[type].named)
 		return true;
@@ -82,7 +86,10 @@ static size_t put_utf8(uint32_t c, bool surrogates, char *out)
 	return 4;
 }
 
-/* n characters of kind bytes each (little-endian) to UTF-8; stops where the next character might not fit. */
+/*
+ * n characters of kind bytes each (little-endian) to UTF-8; stops where the next character might
+ * not fit.
+ */
 static int to_utf8(const uint8_t *text, size_t n, size_t kind, bool surrogates, char *buf)
 {
 	size_t used = 0;
@@ -98,12 +105,15 @@ static int to_utf8(const uint8_t *text, size_t n, size_t kind, bool surrogates, 
 }
 
 /* Where the text of a string lies; 0 when the head makes no sense. */
-static uint64_t text_address(const struct vt_python_layout *layout, struct vt_memsrc *src, uint64_t object, uint32_t state,
-			     unsigned int kind)
+static uint64_t text_address(const struct vt_python_layout *layout, struct vt_memsrc *src,
+			     uint64_t object, uint32_t state, unsigned int kind)
 {
 	uint64_t data;
 
-	/* kind 0 and a clear ready bit (up to 3.11) are strings whose text is not in its final form yet. */
+	/*
+	 * kind 0 and a clear ready bit (up to 3.11) are strings whose text is not in its final form
+	 * yet.
+	 */
 	if (kind != 1 && kind != 2 && kind != 4)
 		return 0;
 	if (vt_py_has(layout, VT_PY_STATE_READY) && !(state & layout->at[VT_PY_STATE_READY]))
@@ -112,17 +122,19 @@ static uint64_t text_address(const struct vt_python_layout *layout, struct vt_me
 		return kind == 1 ? object + layout->at[VT_PY_UNICODE_ASCII_DATA] : 0;
 	if (state & layout->at[VT_PY_STATE_COMPACT])
 		return vt_py_has(layout, VT_PY_UNICODE_COMPACT_DATA) ?
-			       object + layout->at[VT_PY_UNICODE_COMPACT_DATA] : 0;
+			       object + layout->at[VT_PY_UNICODE_COMPACT_DATA] :
+			       0;
 	return vt_py_field_u64(src, layout, object, VT_PY_UNICODE_DATA, &data) ? 0 : data;
 }
 
-static int read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, bool surrogates,
-		      char *buf)
+static int read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object,
+		      size_t max, bool surrogates, char *buf)
 {
 	const struct vt_python_layout *layout = py->layout;
 	uint8_t text[VT_PY_STR_MAX * 4];
 	struct vt_py_view view;
-	int ret = vt_py_view_read(src, layout, object, VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_STATE, &view);
+	int ret = vt_py_view_read(src, layout, object, VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_STATE,
+				  &view);
 
 	if (ret)
 		return ret;
@@ -147,7 +159,8 @@ int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
 	return read_start(py, src, object, VT_PY_STR_MAX, false, buf);
 }
 
-int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf)
+int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object,
+			 size_t max, char *buf)
 {
 	return read_start(py, src, object, max, true, buf);
 }

@@ -19,16 +19,17 @@ struct vt_py_view {
  * Copies the part of the struct at addr that has its fields first to last. -EINVAL when the layout
  * needs more than a view can hold, else the errno of the memory source.
  */
-int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr, enum vt_py_field first,
-		    enum vt_py_field last, struct vt_py_view *view);
+int vt_py_view_read(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
+		    enum vt_py_field first, enum vt_py_field last, struct vt_py_view *view);
 
 static inline bool vt_py_has(const struct vt_python_layout *layout, enum vt_py_field field)
 {
 	return layout->at[field] != VT_PY_NONE;
 }
 
-static inline uint64_t vt_py_view_get(const struct vt_py_view *view, const struct vt_python_layout *layout,
-				      enum vt_py_field field, size_t width)
+static inline uint64_t vt_py_view_get(const struct vt_py_view *view,
+				      const struct vt_python_layout *layout, enum vt_py_field field,
+				      size_t width)
 {
 	uint32_t offset = layout->at[field];
 	uint64_t value = 0;
@@ -39,35 +40,38 @@ static inline uint64_t vt_py_view_get(const struct vt_py_view *view, const struc
 	return value;
 }
 
-static inline uint64_t vt_py_view_u64(const struct vt_py_view *view, const struct vt_python_layout *layout,
-				      enum vt_py_field field)
+static inline uint64_t vt_py_view_u64(const struct vt_py_view *view,
+				      const struct vt_python_layout *layout, enum vt_py_field field)
 {
 	return vt_py_view_get(view, layout, field, sizeof(uint64_t));
 }
 
-static inline int32_t vt_py_view_i32(const struct vt_py_view *view, const struct vt_python_layout *layout,
-				     enum vt_py_field field)
+static inline int32_t vt_py_view_i32(const struct vt_py_view *view,
+				     const struct vt_python_layout *layout, enum vt_py_field field)
 {
 	return (int32_t)vt_py_view_get(view, layout, field, sizeof(int32_t));
 }
 
-static inline uint8_t vt_py_view_u8(const struct vt_py_view *view, const struct vt_python_layout *layout,
-				    enum vt_py_field field)
+static inline uint8_t vt_py_view_u8(const struct vt_py_view *view,
+				    const struct vt_python_layout *layout, enum vt_py_field field)
 {
 	return (uint8_t)vt_py_view_get(view, layout, field, sizeof(uint8_t));
 }
 
 /* One field of the struct at addr. -ENOENT: this release has no such field. */
-static inline int vt_py_field_u64(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
-				  enum vt_py_field field, uint64_t *value)
+static inline int vt_py_field_u64(struct vt_memsrc *src, const struct vt_python_layout *layout,
+				  uint64_t addr, enum vt_py_field field, uint64_t *value)
 {
-	return vt_py_has(layout, field) ? vt_mem_read_u64(src, addr + layout->at[field], value) : -ENOENT;
+	return vt_py_has(layout, field) ? vt_mem_read_u64(src, addr + layout->at[field], value) :
+					  -ENOENT;
 }
 
-static inline int vt_py_field_i32(struct vt_memsrc *src, const struct vt_python_layout *layout, uint64_t addr,
-				  enum vt_py_field field, int32_t *value)
+static inline int vt_py_field_i32(struct vt_memsrc *src, const struct vt_python_layout *layout,
+				  uint64_t addr, enum vt_py_field field, int32_t *value)
 {
-	return vt_py_has(layout, field) ? vt_mem_read(src, addr + layout->at[field], value, sizeof(*value)) : -ENOENT;
+	return vt_py_has(layout, field) ?
+		       vt_mem_read(src, addr + layout->at[field], value, sizeof(*value)) :
+		       -ENOENT;
 }
 
 /*
@@ -75,7 +79,8 @@ static inline int vt_py_field_i32(struct vt_memsrc *src, const struct vt_python_
  * object. We know the type object by its symbol. Without a symbol, or when another copy counts
  * (copy relocations of executables), we identify it once by its name.
  */
-bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object, enum vt_python_type type);
+bool vt_py_is(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
+	      enum vt_python_type type);
 
 #define VT_PY_STR_MAX 4096 /* bytes of UTF-8 kept from one string */
 
@@ -90,6 +95,7 @@ int vt_py_str_read(struct vt_python *py, struct vt_memsrc *src, uint64_t object,
  * The same for the first max (at most VT_PY_STR_MAX) characters of an object that is known to be a
  * str or of a derived type. Here each surrogate becomes three bytes, by UTF-8's general scheme.
  */
-int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object, size_t max, char *buf);
+int vt_py_str_read_start(const struct vt_python *py, struct vt_memsrc *src, uint64_t object,
+			 size_t max, char *buf);
 
 #endif

@@ -9,8 +9,12 @@
 
 static size_t set_of(uint64_t base)
 {
-	/* Stacks of threads lie at equal distances, powers of two: without mixing they would share few sets. */
-	return (size_t)(base / VT_PY_PAGE * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (VT_PY_PAGE_SETS - 1);
+	/*
+	 * Stacks of threads lie at equal distances, powers of two: without mixing they would share
+	 * few sets.
+	 */
+	return (size_t)(base / VT_PY_PAGE * UINT64_C(0x9e3779b97f4a7c15) >> 32) &
+	       (VT_PY_PAGE_SETS - 1);
 }
 
 static const uint8_t *find_page(const struct vt_py_pages *pages, uint64_t base)
@@ -88,7 +92,10 @@ static const uint8_t *get_page(struct vt_py_pages *pages, uint64_t base)
 	if (page)
 		return page;
 	if (find_page(pages, base + VT_PY_PAGE)) {
-		/* Frames of a thread lie above those of their callers (3.11+): deep recursion runs down through memory. */
+		/*
+		 * Frames of a thread lie above those of their callers (3.11+): deep recursion runs
+		 * down through memory.
+		 */
 		uint64_t ahead[READ_AHEAD];
 
 		for (uint64_t i = 0; i < READ_AHEAD; i++)
@@ -114,7 +121,9 @@ static int pages_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t le
 		if (page) {
 			memcpy(out, page + offset, n);
 		} else {
-			/* A part of it may be there: segments of cores and of buffers end anywhere. */
+			/*
+			 * A part of it may be there: segments of cores and of buffers end anywhere.
+			 */
 			int ret = vt_mem_read(pages->under, addr, out, n);
 
 			if (ret) {

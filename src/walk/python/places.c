@@ -2,7 +2,10 @@
 #include "walk/python/internal.h"
 #include "walk/python/places.h"
 
-/* Each place as a thread of one frame: vt_python_resolve() stops at the first frame of a thread that is none. */
+/*
+ * Each place as a thread of one frame: vt_python_resolve() stops at the first frame of a thread
+ * that is none.
+ */
 static bool add_threads(struct vt_python *py, const struct vt_python_place *places, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -18,13 +21,15 @@ static bool add_threads(struct vt_python *py, const struct vt_python_place *plac
 		*frame = (struct vt_python_frame){
 			.code = places[i].code,
 			.lasti = places[i].lasti,
-			.generator = true, /* it allocated, so it had begun: it is not to be hidden */
+			/* it allocated, so it had begun: it is not to be hidden */
+			.generator = true,
 		};
 	}
 	return true;
 }
 
-struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *src, struct vt_python_place *places, size_t n)
+struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *src,
+				       struct vt_python_place *places, size_t n)
 {
 	vt_py_drop_threads(py);
 	if (!add_threads(py, places, n))

@@ -9,9 +9,9 @@
 #include "walk/python/python.h"
 
 struct vt_python_place {
-	uint64_t code; /* PyCodeObject */
-	int32_t lasti; /* byte offset from PyFrame_GetLasti() */
-	bool valid;    /* there is a code object */
+	uint64_t code;        /* PyCodeObject */
+	int32_t lasti;        /* byte offset from PyFrame_GetLasti() */
+	bool valid;           /* there is a code object */
 	const char *function; /* as in struct vt_python_frame; owned by struct vt_python */
 	const char *file;
 	int line;
@@ -21,6 +21,7 @@ struct vt_python_place {
  * Names all places at once. It uses py->threads and overwrites them. Fails when the target is gone
  * or memory runs out.
  */
-struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *src, struct vt_python_place *places, size_t n);
+struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *src,
+				       struct vt_python_place *places, size_t n);
 
 #endif

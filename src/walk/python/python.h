@@ -40,10 +40,10 @@ struct vt_python_locals {
 };
 
 struct vt_python_frame {
-	uint64_t frame;   /* address of the frame structure */
-	uint64_t code;    /* PyCodeObject */
-	int32_t lasti;    /* byte offset of the instruction in co_code, -1 not started */
-	bool generator;   /* belongs to a generator or coroutine */
+	uint64_t frame; /* address of the frame structure */
+	uint64_t code;  /* PyCodeObject */
+	int32_t lasti;  /* byte offset of the instruction in co_code, -1 not started */
+	bool generator; /* belongs to a generator or coroutine */
 	/*
 	 * This frame began a new C call of the evaluator. The native stack has one evaluator frame
 	 * for the run of Python frames from here inwards. Frames are innermost first, so it ends a
@@ -51,7 +51,7 @@ struct vt_python_frame {
 	 */
 	bool entry;
 	uint32_t interpreter; /* id of the interpreter that runs it: 0 the main one */
-	uint64_t c_frame; /* of an entry (3.12+): an address in its evaluator's C frame; or 0 */
+	uint64_t c_frame;     /* of an entry (3.12+): an address in its evaluator's C frame; or 0 */
 	/*
 	 * The bound local variables; resolve adds their names. NULL: not asked for, or not read.
 	 * Owned by the arena of struct vt_python.
@@ -67,10 +67,10 @@ struct vt_python_frame {
 struct vt_python_gil {
 	uint64_t addr; /* of the struct that contains the locks that threads wait on */
 	uint64_t size;
-	uint64_t holder;   /* tstate; 0 none (always 0 in a free-threaded build with its GIL off) */
-	pid_t holder_tid;  /* 0 none, or the holder's tid is unknown */
-	bool known;        /* holder is valid */
-	bool of_main;      /* of the main interpreter */
+	uint64_t holder;  /* tstate; 0 none (always 0 in a free-threaded build with its GIL off) */
+	pid_t holder_tid; /* 0 none, or the holder's tid is unknown */
+	bool known;       /* holder is valid */
+	bool of_main;     /* of the main interpreter */
 };
 
 /*
@@ -78,39 +78,34 @@ struct vt_python_gil {
  * other.
  */
 struct vt_python_thread {
-	uint64_t tstate;           /* of the innermost frames, like the fields below */
-	uint64_t interpreter;      /* PyInterpreterState */
-	uint32_t interpreter_id;   /* 0: the main interpreter */
-	size_t gil;                /* that interpreter's index in gils; VT_PYTHON_NO_GIL unknown */
-	pid_t tid;             /* 0 unknown */
-	uint64_t pthread;      /* thread_id of PyThreadState: pthread_t; 0 unknown */
-	uint64_t c_stack;      /* 3.10 to 3.12: in its C stack, near the inner evaluator; or 0 */
+	uint64_t tstate;         /* of the innermost frames, like the fields below */
+	uint64_t interpreter;    /* PyInterpreterState */
+	uint32_t interpreter_id; /* 0: the main interpreter */
+	size_t gil;              /* that interpreter's index in gils; VT_PYTHON_NO_GIL unknown */
+	pid_t tid;               /* 0 unknown */
+	uint64_t pthread;        /* thread_id of PyThreadState: pthread_t; 0 unknown */
+	uint64_t c_stack;        /* 3.10 to 3.12: in its C stack, near the inner evaluator; or 0 */
 	bool holds_gil;
-	bool truncated;        /* more frames than the bound, or an unreadable one */
+	bool truncated; /* more frames than the bound, or an unreadable one */
 	VT_VEC(struct vt_python_frame) frames; /* innermost first */
-	char why[96];          /* why frames are missing, "" if none are */
+	char why[96];                          /* why frames are missing, "" if none are */
 };
 
 struct vt_python_layout;
 struct vt_py_pages;
 
-enum vt_python_type {
-	VT_PYTHON_CODE,
-	VT_PYTHON_STR,
-	VT_PYTHON_BYTES,
-	VT_PYTHON_N_TYPES
-};
+enum vt_python_type { VT_PYTHON_CODE, VT_PYTHON_STR, VT_PYTHON_BYTES, VT_PYTHON_N_TYPES };
 
 struct vt_python {
 	int major, minor, micro; /* micro -1: unknown */
 	bool free_threaded;
-	uint64_t runtime;      /* address of _PyRuntime */
-	const struct vt_module *module; /* libpython or the executable */
+	uint64_t runtime;                      /* address of _PyRuntime */
+	const struct vt_module *module;        /* libpython or the executable */
 	const struct vt_python_layout *layout; /* private */
 	struct {
 		uint64_t symbol, named; /* addresses of the type object, 0 unknown */
-	} types[VT_PYTHON_N_TYPES];            /* private */
-	struct vt_py_pages *pages;             /* private */
+	} types[VT_PYTHON_N_TYPES];     /* private */
+	struct vt_py_pages *pages;      /* private */
 	bool locals; /* read local variables too; set it before vt_python_init() */
 	struct vt_py_tensor_abi tensor; /* private */
 	size_t n_without_locals; /* frames whose locals were not read: no time, or target running */
@@ -123,10 +118,12 @@ struct vt_python {
  * Finds the interpreter. VT_ERR_NOTFOUND when the target has none; VT_ERR_UNSUPPORTED for a version
  * without a layout (the message names it). py must be zeroed, except for the caller's settings.
  */
-struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src);
+struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules,
+				struct vt_memsrc *src);
 
 /* The same for a running process: reads again what changed during the first read. */
-struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules, struct vt_live *live);
+struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules,
+				struct vt_live *live);
 
 void vt_python_deinit(struct vt_python *py);
 
@@ -147,7 +144,8 @@ struct vt_error *vt_python_resolve(struct vt_python *py, struct vt_memsrc *src);
  * something else. (All threads that sleep on a GIL's own locks want the GIL, or have just handed it
  * over and will want it again.)
  */
-const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py, const struct vt_python_thread *thread,
+const struct vt_python_gil *vt_python_waits_for_gil(const struct vt_python *py,
+						    const struct vt_python_thread *thread,
 						    uint64_t futex);
 
 /* Whether a thread holds its interpreter's GIL: 1, 0, or -1 unknown. */

@@ -11,11 +11,13 @@
 #include "walk/python/line.h"
 #include "walk/python/object.h"
 
-#define MAX_LINE_TABLE (4u << 20)       /* bytes of one table */
-#define MAX_LINE_TABLES (256u << 20)    /* bytes of all tables */
-#define MAX_NAMES (64u << 20)           /* bytes of all names */
-#define MAX_CODES 100000                /* code objects; programs have some hundred on their stacks */
-#define MAX_DECODED (UINT64_C(4) << 30) /* bytes of line tables that are gone through: some seconds */
+#define MAX_LINE_TABLE (4u << 20)    /* bytes of one table */
+#define MAX_LINE_TABLES (256u << 20) /* bytes of all tables */
+#define MAX_NAMES (64u << 20)        /* bytes of all names */
+/* code objects; programs have some hundred on their stacks */
+#define MAX_CODES 100000
+/* bytes of line tables that are gone through: some seconds */
+#define MAX_DECODED (UINT64_C(4) << 30)
 
 /* What is known of one code object. */
 struct code {
@@ -37,7 +39,7 @@ struct resolve {
 	struct vt_arena tables;
 	size_t table_bytes, name_bytes;
 	uint64_t decoded; /* bytes of tables gone through */
-	bool gone; /* the target ended */
+	bool gone;        /* the target ended */
 	bool out_of_memory;
 };
 
@@ -103,7 +105,8 @@ static void read_code(struct resolve *r, uint64_t addr, struct code *code)
 {
 	const struct vt_python_layout *layout = r->py->layout;
 	struct vt_py_view view;
-	int ret = vt_py_view_read(r->src, layout, addr, VT_PY_CODE_NAME, VT_PY_CODE_FIRSTTRACEABLE, &view);
+	int ret = vt_py_view_read(r->src, layout, addr, VT_PY_CODE_NAME, VT_PY_CODE_FIRSTTRACEABLE,
+				  &view);
 
 	r->gone |= ret == -ESRCH;
 	if (ret || !vt_py_is(r->py, r->src, addr, VT_PYTHON_CODE))
@@ -158,7 +161,8 @@ static int find_line(struct resolve *r, int64_t index, int32_t lasti)
 		return 0;
 	r->decoded += code->table_size;
 
-	int line = vt_python_line(r->py->layout->lines, code->table, code->table_size, code->first_line, lasti);
+	int line = vt_python_line(r->py->layout->lines, code->table, code->table_size,
+				  code->first_line, lasti);
 
 	r->out_of_memory |= !vt_map_put(&r->lines, key, (uint64_t)line);
 	return line;
@@ -169,12 +173,15 @@ static int find_line(struct resolve *r, int64_t index, int32_t lasti)
 /* The tuple of a code object that has the name of a slot, and the slot's place in it. 0: none. */
 static uint64_t names_of_slot(struct resolve *r, uint64_t code, uint32_t *slot)
 {
-	static const enum vt_py_field three[] = { VT_PY_CODE_VARNAMES, VT_PY_CODE_CELLVARS, VT_PY_CODE_FREEVARS };
+	static const enum vt_py_field three[] = { VT_PY_CODE_VARNAMES, VT_PY_CODE_CELLVARS,
+						  VT_PY_CODE_FREEVARS };
 	const struct vt_python_layout *layout = r->py->layout;
 	uint64_t tuple, size;
 
 	if (vt_py_has(layout, VT_PY_CODE_LOCALSNAMES))
-		return vt_py_field_u64(r->src, layout, code, VT_PY_CODE_LOCALSNAMES, &tuple) ? 0 : tuple;
+		return vt_py_field_u64(r->src, layout, code, VT_PY_CODE_LOCALSNAMES, &tuple) ?
+			       0 :
+			       tuple;
 	for (size_t i = 0; i < 3; i++) {
 		if (vt_py_field_u64(r->src, layout, code, three[i], &tuple) ||
 		    vt_py_field_u64(r->src, layout, tuple, VT_PY_OBJECT_SIZE, &size))
@@ -195,7 +202,9 @@ static void name_locals(struct resolve *r, const struct vt_python_frame *frame)
 		uint32_t slot = locals->items[i].slot;
 		uint64_t tuple = names_of_slot(r, frame->code, &slot), name;
 
-		if (!tuple || vt_mem_read_u64(r->src, tuple + r->py->layout->at[VT_PY_TUPLE_ITEMS] + slot * 8, &name))
+		if (!tuple ||
+		    vt_mem_read_u64(r->src, tuple + r->py->layout->at[VT_PY_TUPLE_ITEMS] + slot * 8,
+				    &name))
 			name = 0;
 		locals->items[i].name = read_name(r, name);
 		if (!locals->items[i].name)
@@ -206,17 +215,20 @@ static void name_locals(struct resolve *r, const struct vt_python_frame *frame)
 /* ---- threads ---- */
 
 /*
- * From 3.11 on a frame before its first traceable instruction is hidden by CPython: it is still making its cells or its
- * generator.
+ * From 3.11 on a frame before its first traceable instruction is hidden by CPython: it is still
+ * making its cells or its generator.
  */
-static bool has_begun(const struct vt_python *py, const struct vt_python_frame *frame, const struct code *code)
+static bool has_begun(const struct vt_python *py, const struct vt_python_frame *frame,
+		      const struct code *code)
 {
-	return !vt_py_has(py->layout, VT_PY_FRAME_INSTR) || frame->generator || frame->lasti >= code->first_traceable;
+	return !vt_py_has(py->layout, VT_PY_FRAME_INSTR) || frame->generator ||
+	       frame->lasti >= code->first_traceable;
 }
 
 /*
- * Hides a frame that has not begun (frames.data[i], about to be dropped; n frames are kept so far). If it began a call of the
- * evaluator, the frame inside it does so in its place, unless that has an evaluator call of its own.
+ * Hides a frame that has not begun (frames.data[i], about to be dropped; n frames are kept so far).
+ * If it began a call of the evaluator, the frame inside it does so in its place, unless that has an
+ * evaluator call of its own.
  */
 static bool may_hide(const struct vt_python_thread *thread, size_t i, size_t n)
 {
@@ -239,8 +251,8 @@ static void resolve_thread(struct resolve *r, struct vt_python_thread *thread)
 		if (!code->valid && !r->gone) {
 			/* Whatever this is, its caller is not to be believed either. */
 			thread->truncated = true;
-			snprintf(thread->why, sizeof(thread->why), "the frame at 0x%" PRIx64 " has no code object",
-				 frame.frame);
+			snprintf(thread->why, sizeof(thread->why),
+				 "the frame at 0x%" PRIx64 " has no code object", frame.frame);
 			break;
 		}
 		if (code->valid && !has_begun(r->py, &frame, code) && may_hide(thread, i, n)) {

@@ -11,7 +11,9 @@ enum {
 };
 
 struct scan {
-	/* window: SCAN_WINDOW bytes (zeros behind the end of memory) and a NUL. True ends the scan. */
+	/*
+	 * window: SCAN_WINDOW bytes (zeros behind the end of memory) and a NUL. True ends the scan.
+	 */
 	bool (*match)(struct scan *scan, const char *window, uint64_t addr);
 	struct vt_memsrc *src;
 	const struct vt_python_layout *layout;
@@ -29,7 +31,8 @@ static bool scan_range(struct scan *scan, uint64_t start, uint64_t end)
 	if (end - start > SCAN_MAX)
 		end = start + SCAN_MAX;
 	for (uint64_t at = start; at < end; at += SCAN_STEP) {
-		size_t n = end - at < SCAN_STEP + SCAN_WINDOW ? (size_t)(end - at) : SCAN_STEP + SCAN_WINDOW;
+		size_t n = end - at < SCAN_STEP + SCAN_WINDOW ? (size_t)(end - at) :
+								SCAN_STEP + SCAN_WINDOW;
 
 		memset(buf + n, 0, SCAN_STEP + SCAN_WINDOW - n);
 		if (vt_mem_read(scan->src, at, buf, n))
@@ -50,7 +53,8 @@ static bool scan_range(struct scan *scan, uint64_t start, uint64_t end)
 }
 
 /* The writable data of a module, and the anonymous memory right behind it (its .bss). */
-static bool scan_module(struct scan *scan, const struct vt_modules *modules, const struct vt_module *module)
+static bool scan_module(struct scan *scan, const struct vt_modules *modules,
+			const struct vt_module *module)
 {
 	uint64_t end = module->end;
 
@@ -88,15 +92,17 @@ bool vt_py_parse_version(const char *text, const char **end, int version[3])
 }
 
 /*
- * sys.version as Py_GetVersion() builds it in a static buffer: "3.9.18 (main, Aug 25 2023, 13:20:04) \n[GCC 12.2.0]", or
- * "3.9.18 | packaged by conda-forge | (main, …"; the first word can end in letters ("3.10.0rc1+").
+ * sys.version as Py_GetVersion() builds it in a static buffer: "3.9.18 (main, Aug 25 2023,
+ * 13:20:04) \n[GCC 12.2.0]", or "3.9.18 | packaged by conda-forge | (main, …"; the first word can
+ * end in letters ("3.10.0rc1+").
  */
 static bool match_version(struct scan *scan, const char *window, uint64_t addr)
 {
 	const char *end = window;
 	int version[3];
 
-	if (window[0] != '3' || window[1] != '.' || !vt_py_parse_version(window, &end, version) || version[2] < 0)
+	if (window[0] != '3' || window[1] != '.' || !vt_py_parse_version(window, &end, version) ||
+	    version[2] < 0)
 		return false;
 	end += strspn(end, "abcr0123456789+");
 	if (end[0] != ' ' || (end[1] != '(' && end[1] != '|'))
@@ -106,8 +112,8 @@ static bool match_version(struct scan *scan, const char *window, uint64_t addr)
 	return true;
 }
 
-bool vt_py_scan_version(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src,
-			int version[3])
+bool vt_py_scan_version(const struct vt_modules *modules, const struct vt_module *module,
+			struct vt_memsrc *src, int version[3])
 {
 	struct scan scan = { .match = match_version, .src = src, .version = version };
 
@@ -119,7 +125,10 @@ bool vt_py_scan_version(const struct vt_modules *modules, const struct vt_module
 static bool match_cookie(struct scan *scan, const char *window, uint64_t addr)
 {
 	scan->found = addr;
-	/* The version that follows tells it from the string constant, of which an interpreter may have a copy. */
+	/*
+	 * The version that follows tells it from the string constant, of which an interpreter may
+	 * have a copy.
+	 */
 	return !memcmp(window, VT_PYTHON_DEBUG_COOKIE, strlen(VT_PYTHON_DEBUG_COOKIE)) &&
 	       window[VT_PYTHON_DEBUG_VERSION + 3] == 3;
 }
@@ -129,7 +138,10 @@ static bool is_pointer(uint64_t value)
 	return value >= 4096 && value < UINT64_C(1) << 56 && value % 8 == 0;
 }
 
-/* interpreters.head and, right behind it, interpreters.main; from head to a thread that points back. */
+/*
+ * interpreters.head and, right behind it, interpreters.main; from head to a thread that points
+ * back.
+ */
 static bool match_interpreters(struct scan *scan, const char *window, uint64_t addr)
 {
 	uint64_t head, main_interpreter, tstate, back;
@@ -138,14 +150,18 @@ static bool match_interpreters(struct scan *scan, const char *window, uint64_t a
 	memcpy(&main_interpreter, window + sizeof(head), sizeof(main_interpreter));
 	scan->found = addr - scan->layout->at[VT_PY_RUNTIME_INTERPRETERS];
 	return is_pointer(head) && is_pointer(main_interpreter) &&
-	       !vt_py_field_u64(scan->src, scan->layout, head, VT_PY_INTERP_THREADS, &tstate) && is_pointer(tstate) &&
-	       !vt_py_field_u64(scan->src, scan->layout, tstate, VT_PY_TSTATE_INTERP, &back) && back == head;
+	       !vt_py_field_u64(scan->src, scan->layout, head, VT_PY_INTERP_THREADS, &tstate) &&
+	       is_pointer(tstate) &&
+	       !vt_py_field_u64(scan->src, scan->layout, tstate, VT_PY_TSTATE_INTERP, &back) &&
+	       back == head;
 }
 
-uint64_t vt_py_scan_runtime(const struct vt_modules *modules, const struct vt_module *module, struct vt_memsrc *src,
-			    const struct vt_python_layout *layout)
+uint64_t vt_py_scan_runtime(const struct vt_modules *modules, const struct vt_module *module,
+			    struct vt_memsrc *src, const struct vt_python_layout *layout)
 {
-	struct scan scan = { .match = layout ? match_interpreters : match_cookie, .src = src, .layout = layout };
+	struct scan scan = { .match = layout ? match_interpreters : match_cookie,
+			     .src = src,
+			     .layout = layout };
 
 	return scan_module(&scan, modules, module) ? scan.found : 0;
 }

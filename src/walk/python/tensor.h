@@ -20,7 +20,7 @@ void vt_py_tensor_abi_find(struct vt_py_tensor_abi *abi, struct vt_modules *modu
  * object. head is the size of a PyObject. Adds nothing and returns false when it is not a plain
  * tensor with a plausible storage.
  */
-bool vt_py_tensor_text(const struct vt_py_tensor_abi *abi, struct vt_memsrc *src, uint64_t object, size_t head,
-		       struct vt_str *out);
+bool vt_py_tensor_text(const struct vt_py_tensor_abi *abi, struct vt_memsrc *src, uint64_t object,
+		       size_t head, struct vt_str *out);
 
 #endif

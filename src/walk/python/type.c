@@ -7,7 +7,10 @@
 #define MAX_TYPES 20000   /* bounds our memory: 2 MB */
 #define MAX_FULL_NAME 256 /* of a tp_name, with the module's name in front */
 
-/* Bits of tp_flags (Include/object.h); part of the stable ABI, the same in 3.8 to 3.14. Inherited but for the first two. */
+/*
+ * Bits of tp_flags (Include/object.h); part of the stable ABI, the same in 3.8 to 3.14. Inherited
+ * but for the first two.
+ */
 enum {
 	FLAG_HEAP = 1 << 9,
 	FLAG_READY = 1 << 12,
@@ -18,14 +21,18 @@ static const struct {
 	enum vt_py_kind kind;
 	const char *name; /* of the built-in type */
 } by_flag[] = {
-	{ 24, VT_PY_KIND_INT, "int" },     { 25, VT_PY_KIND_LIST, "list" }, { 26, VT_PY_KIND_TUPLE, "tuple" },
-	{ 27, VT_PY_KIND_BYTES, "bytes" }, { 28, VT_PY_KIND_STR, "str" },   { 29, VT_PY_KIND_DICT, "dict" },
+	{ 24, VT_PY_KIND_INT, "int" },     { 25, VT_PY_KIND_LIST, "list" },
+	{ 26, VT_PY_KIND_TUPLE, "tuple" }, { 27, VT_PY_KIND_BYTES, "bytes" },
+	{ 28, VT_PY_KIND_STR, "str" },     { 29, VT_PY_KIND_DICT, "dict" },
 	{ 30, VT_PY_KIND_EXCEPTION, "" },  { 31, VT_PY_KIND_TYPE, "type" },
 };
 
 #define IS_TYPE_FLAG (UINT64_C(1) << 31)
 
-/* Types without a flag. All are static types of C: a class of the program that has the same name is a heap type. */
+/*
+ * Types without a flag. All are static types of C: a class of the program that has the same name is
+ * a heap type.
+ */
 static const struct {
 	const char *name;
 	enum vt_py_kind kind;
@@ -54,7 +61,10 @@ struct type_head {
 	char name[MAX_FULL_NAME + 1];
 };
 
-/* A C string of at most size - 1 bytes; longer ones are cut. False when it cannot be read, or is empty. */
+/*
+ * A C string of at most size - 1 bytes; longer ones are cut. False when it cannot be read, or is
+ * empty.
+ */
 static bool read_text(struct vt_memsrc *src, uint64_t addr, char *text, size_t size)
 {
 	size_t n = size - 1, in_page = VT_PY_PAGE - addr % VT_PY_PAGE;
@@ -69,16 +79,19 @@ static bool read_text(struct vt_memsrc *src, uint64_t addr, char *text, size_t s
 	return text[0];
 }
 
-static bool read_head(const struct vt_python *py, struct vt_memsrc *src, uint64_t type, struct type_head *head)
+static bool read_head(const struct vt_python *py, struct vt_memsrc *src, uint64_t type,
+		      struct type_head *head)
 {
 	struct vt_py_view view;
 
-	if (!type || type % 8 || vt_py_view_read(src, py->layout, type, VT_PY_TYPE_NAME, VT_PY_TYPE_BASE, &view))
+	if (!type || type % 8 ||
+	    vt_py_view_read(src, py->layout, type, VT_PY_TYPE_NAME, VT_PY_TYPE_BASE, &view))
 		return false;
 	head->flags = vt_py_view_u64(&view, py->layout, VT_PY_TYPE_FLAGS);
 	head->base = vt_py_view_u64(&view, py->layout, VT_PY_TYPE_BASE);
 	return head->flags & FLAG_READY &&
-	       read_text(src, vt_py_view_u64(&view, py->layout, VT_PY_TYPE_NAME), head->name, sizeof(head->name));
+	       read_text(src, vt_py_view_u64(&view, py->layout, VT_PY_TYPE_NAME), head->name,
+			 sizeof(head->name));
 }
 
 /* Whether what is at type is a type at all: its own type derives from type. */
@@ -87,12 +100,14 @@ static bool is_type(const struct vt_python *py, struct vt_memsrc *src, uint64_t 
 	uint64_t meta, flags;
 
 	return !vt_py_field_u64(src, py->layout, type, VT_PY_OBJECT_TYPE, &meta) && meta &&
-	       !vt_py_field_u64(src, py->layout, meta, VT_PY_TYPE_FLAGS, &flags) && flags & FLAG_READY && flags & IS_TYPE_FLAG;
+	       !vt_py_field_u64(src, py->layout, meta, VT_PY_TYPE_FLAGS, &flags) &&
+	       flags & FLAG_READY && flags & IS_TYPE_FLAG;
 }
 
 static enum vt_py_kind kind_by_name(const struct type_head *head)
 {
-	for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]) && !(head->flags & FLAG_HEAP); i++) {
+	for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]) && !(head->flags & FLAG_HEAP);
+	     i++) {
 		if (!strcmp(head->name, by_name[i].name))
 			return by_name[i].kind;
 	}
@@ -100,7 +115,8 @@ static enum vt_py_kind kind_by_name(const struct type_head *head)
 }
 
 /* Of a type without a flag: that of the first base that has one of the names. */
-static enum vt_py_kind kind_by_bases(const struct vt_python *py, struct vt_memsrc *src, const struct type_head *first)
+static enum vt_py_kind kind_by_bases(const struct vt_python *py, struct vt_memsrc *src,
+				     const struct type_head *first)
 {
 	struct type_head head = *first;
 	enum vt_py_kind kind = kind_by_name(&head);
@@ -113,7 +129,8 @@ static enum vt_py_kind kind_by_bases(const struct vt_python *py, struct vt_memsr
 	return kind;
 }
 
-static void classify(const struct vt_python *py, struct vt_memsrc *src, const struct type_head *head, struct vt_py_type *type)
+static void classify(const struct vt_python *py, struct vt_memsrc *src,
+		     const struct type_head *head, struct vt_py_type *type)
 {
 	const char *name = head->name;
 
@@ -147,8 +164,8 @@ static void copy_name(const struct type_head *head, struct vt_py_type *type)
 	type->name[n] = '\0';
 }
 
-const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct vt_python *py, struct vt_memsrc *src,
-				       uint64_t type)
+const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct vt_python *py,
+				       struct vt_memsrc *src, uint64_t type)
 {
 	static const struct vt_py_type unknown;
 	const uint64_t *index = vt_map_get(&types->index, type);
@@ -159,7 +176,8 @@ const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct v
 		return &types->known.data[*index];
 	if (types->known.n >= MAX_TYPES)
 		return &unknown;
-	if (vt_py_has(py->layout, VT_PY_TYPE_BASE) && read_head(py, src, type, &head) && is_type(py, src, type)) {
+	if (vt_py_has(py->layout, VT_PY_TYPE_BASE) && read_head(py, src, type, &head) &&
+	    is_type(py, src, type)) {
 		classify(py, src, &head, &found);
 		copy_name(&head, &found);
 	}
@@ -172,13 +190,14 @@ const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct v
 	return added;
 }
 
-const struct vt_py_type *vt_py_type_of(struct vt_py_types *types, const struct vt_python *py, struct vt_memsrc *src,
-				       uint64_t object)
+const struct vt_py_type *vt_py_type_of(struct vt_py_types *types, const struct vt_python *py,
+				       struct vt_memsrc *src, uint64_t object)
 {
 	static const struct vt_py_type unknown;
 	uint64_t type;
 
-	if (!object || object % 8 || vt_py_field_u64(src, py->layout, object, VT_PY_OBJECT_TYPE, &type))
+	if (!object || object % 8 ||
+	    vt_py_field_u64(src, py->layout, object, VT_PY_OBJECT_TYPE, &type))
 		return &unknown;
 	return vt_py_type_at(types, py, src, type);
 }

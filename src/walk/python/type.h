@@ -53,11 +53,11 @@ void vt_py_types_deinit(struct vt_py_types *types);
  * The type of an object; kind UNKNOWN when it has none. NULL when out of memory. Valid until the
  * next call.
  */
-const struct vt_py_type *vt_py_type_of(struct vt_py_types *types, const struct vt_python *py, struct vt_memsrc *src,
-				       uint64_t object);
+const struct vt_py_type *vt_py_type_of(struct vt_py_types *types, const struct vt_python *py,
+				       struct vt_memsrc *src, uint64_t object);
 
 /* The type that an object of kind TYPE represents. */
-const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct vt_python *py, struct vt_memsrc *src,
-				       uint64_t type);
+const struct vt_py_type *vt_py_type_at(struct vt_py_types *types, const struct vt_python *py,
+				       struct vt_memsrc *src, uint64_t type);
 
 #endif

@@ -12,12 +12,13 @@
 #include <stdlib.h>
 
 enum {
-	SHOWN_TEXT = 60,      /* characters of a string, bytes of a bytes object */
+	SHOWN_TEXT = 60,        /* characters of a string, bytes of a bytes object */
 	SHOWN_TEXT_INSIDE = 20, /* of one in a container */
-	SHOWN_ITEMS = 4,      /* of a container */
-	MAX_SLOTS = 64,       /* of a table that are looked at for them */
-	LONG_SHIFT = 30,      /* bits of a digit of int (PYLONG_BITS_IN_DIGIT of all 64-bit builds) */
-	MAX_LONG_DIGITS = 8,  /* 240 bits: 72 decimal digits; of larger numbers the size is told */
+	SHOWN_ITEMS = 4,        /* of a container */
+	MAX_SLOTS = 64,         /* of a table that are looked at for them */
+	/* bits of a digit of int (PYLONG_BITS_IN_DIGIT of all 64-bit builds) */
+	LONG_SHIFT = 30,
+	MAX_LONG_DIGITS = 8, /* 240 bits: 72 decimal digits; of larger numbers the size is told */
 };
 
 struct value {
@@ -38,7 +39,10 @@ void vt_py_values_deinit(struct vt_py_values *values)
 	vt_py_types_deinit(&values->types);
 }
 
-/* What no field has: no length is so large, and nothing is at such an address. 0 would be an empty container. */
+/*
+ * What no field has: no length is so large, and nothing is at such an address. 0 would be an empty
+ * container.
+ */
 #define UNREADABLE (UINT64_C(1) << 63)
 
 static uint64_t field(const struct value *v, enum vt_py_field name)
@@ -60,7 +64,8 @@ static uint64_t item_at(const struct value *v, uint64_t addr)
 /* Number of digits and sign of an int. False when it makes no sense. */
 static bool long_head(const struct value *v, uint64_t *n, bool *negative)
 {
-	enum { SIGN_MASK = 3, SIGN_NEGATIVE = 2, TAG_SHIFT = 3 }; /* of lv_tag (Include/cpython/longintrepr.h, 3.12 on) */
+	/* of lv_tag (Include/cpython/longintrepr.h, 3.12 on) */
+	enum { SIGN_MASK = 3, SIGN_NEGATIVE = 2, TAG_SHIFT = 3 };
 
 	if (vt_py_has(v->layout, VT_PY_LONG_TAG)) {
 		uint64_t tag = field(v, VT_PY_LONG_TAG);
@@ -79,7 +84,8 @@ static bool long_head(const struct value *v, uint64_t *n, bool *negative)
 /* Decimal text of n digits to base 2^30, lowest first; destroys them. */
 static void add_decimal(struct value *v, uint32_t *digits, size_t n)
 {
-	char text[MAX_LONG_DIGITS * 10 + 1]; /* a digit makes a little more than nine decimal ones */
+	/* a digit makes a little more than nine decimal ones */
+	char text[MAX_LONG_DIGITS * 10 + 1];
 	size_t at = sizeof(text) - 1;
 
 	text[at] = '\0';
@@ -104,8 +110,9 @@ static void add_long(struct value *v)
 	uint64_t n, start = v->object + v->layout->at[VT_PY_LONG_DIGITS];
 	bool negative;
 
-	if (!long_head(v, &n, &negative) || (n && vt_mem_read(v->src, n > MAX_LONG_DIGITS ? start + (n - 1) * 4 : start, digits,
-							      n > MAX_LONG_DIGITS ? 4 : n * 4))) {
+	if (!long_head(v, &n, &negative) ||
+	    (n && vt_mem_read(v->src, n > MAX_LONG_DIGITS ? start + (n - 1) * 4 : start, digits,
+			      n > MAX_LONG_DIGITS ? 4 : n * 4))) {
 		vt_str_add(v->out, "?");
 		return;
 	}
@@ -125,7 +132,8 @@ static void add_long(struct value *v)
 
 	for (uint32_t top = digits[0]; top; top >>= 1)
 		bits++;
-	vt_str_addf(v->out, "<%sint of %llu bits>", negative ? "negative " : "", (unsigned long long)bits);
+	vt_str_addf(v->out, "<%sint of %llu bits>", negative ? "negative " : "",
+		    (unsigned long long)bits);
 }
 
 static void add_bool(struct value *v)
@@ -139,7 +147,10 @@ static void add_bool(struct value *v)
 		vt_str_add(v->out, n ? "True" : "False");
 }
 
-/* repr() of a float: the shortest text that reads back as the same number; an exponent from 1e16 on and below 1e-4. */
+/*
+ * repr() of a float: the shortest text that reads back as the same number; an exponent from 1e16 on
+ * and below 1e-4.
+ */
 static void add_float(struct value *v)
 {
 	uint64_t bits;
@@ -155,7 +166,10 @@ static void add_float(struct value *v)
 		vt_str_add(v->out, "nan"); /* Python shows no sign */
 		return;
 	}
-	/* %g leaves trailing zeros out; only denormal numbers have fewer than 15 digits to tell them apart. */
+	/*
+	 * %g leaves trailing zeros out; only denormal numbers have fewer than 15 digits to tell
+	 * them apart.
+	 */
 	for (int digits = fabs(number) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
 		snprintf(text, sizeof(text), "%.*g", digits, number);
 		if (strtod(text, NULL) == number)
@@ -164,7 +178,8 @@ static void add_float(struct value *v)
 	/* %g has its exponent from as many digits on as there are. */
 	if (strchr(text, 'e') && fabs(number) >= 1 && fabs(number) < 1e16)
 		snprintf(text, sizeof(text), "%.0f", number);
-	else if (!strchr(text, 'e') && fabs(number) >= 1e16 && !isinf(number)) /* all 17 digits were needed */
+	/* all 17 digits were needed */
+	else if (!strchr(text, 'e') && fabs(number) >= 1e16 && !isinf(number))
 		snprintf(text, sizeof(text), "%.16e", number);
 	vt_str_add(v->out, text);
 	if (!strpbrk(text, ".en"))
@@ -176,7 +191,9 @@ static void add_float(struct value *v)
 /* One character as repr() shows it. */
 static void add_char(struct value *v, const char *text, size_t n, char quote)
 {
-	static const char *const short_forms[] = { ['\n'] = "\\n", ['\r'] = "\\r", ['\t'] = "\\t", ['\\'] = "\\\\" };
+	static const char *const short_forms[] = {
+		['\n'] = "\\n", ['\r'] = "\\r", ['\t'] = "\\t", ['\\'] = "\\\\"
+	};
 	unsigned char c = (unsigned char)*text;
 
 	if (n > 1)
@@ -191,7 +208,10 @@ static void add_char(struct value *v, const char *text, size_t n, char quote)
 		vt_str_addn(v->out, text, 1);
 }
 
-/* A surrogate that stands alone: whatever was not UTF-8 (os.fsdecode) is one. As three bytes; 0: there is none. */
+/*
+ * A surrogate that stands alone: whatever was not UTF-8 (os.fsdecode) is one. As three bytes; 0:
+ * there is none.
+ */
 static unsigned int surrogate(const char *text, size_t n)
 {
 	const unsigned char *bytes = (const unsigned char *)text;
@@ -239,10 +259,12 @@ static void add_str(struct value *v)
 
 static void add_bytes(struct value *v)
 {
-	uint64_t size = field(v, VT_PY_OBJECT_SIZE), n = size < shown_text(v) ? size : shown_text(v);
+	uint64_t size = field(v, VT_PY_OBJECT_SIZE),
+		 n = size < shown_text(v) ? size : shown_text(v);
 	char text[SHOWN_TEXT], quote = '\'';
 
-	if (size > INT64_MAX || (n && vt_mem_read(v->src, v->object + v->layout->at[VT_PY_BYTES_DATA], text, n))) {
+	if (size > INT64_MAX ||
+	    (n && vt_mem_read(v->src, v->object + v->layout->at[VT_PY_BYTES_DATA], text, n))) {
 		vt_str_add(v->out, "?");
 		return;
 	}
@@ -308,7 +330,10 @@ struct dict_table {
 	size_t entry_size, key_at;
 };
 
-/* The index of the hash table comes first: as many slots as there are, each as wide as the number of slots needs. */
+/*
+ * The index of the hash table comes first: as many slots as there are, each as wide as the number
+ * of slots needs.
+ */
 static bool index_size(const struct value *v, uint64_t keys, uint64_t *size)
 {
 	const struct vt_python_layout *layout = v->layout;
@@ -316,7 +341,9 @@ static bool index_size(const struct value *v, uint64_t keys, uint64_t *size)
 	uint8_t log2;
 
 	if (vt_py_has(layout, VT_PY_KEYS_LOG2_INDEX)) {
-		if (vt_mem_read(v->src, keys + layout->at[VT_PY_KEYS_LOG2_INDEX], &log2, sizeof(log2)) || log2 > 48)
+		if (vt_mem_read(v->src, keys + layout->at[VT_PY_KEYS_LOG2_INDEX], &log2,
+				sizeof(log2)) ||
+		    log2 > 48)
 			return false;
 		*size = UINT64_C(1) << log2;
 		return true;
@@ -334,14 +361,16 @@ static bool read_dict(const struct value *v, struct dict_table *table)
 	uint8_t kind = 0;
 
 	if (!keys || !vt_py_has(layout, VT_PY_KEYS_NENTRIES) || !index_size(v, keys, &index) ||
-	    vt_py_field_u64(v->src, layout, keys, VT_PY_KEYS_NENTRIES, &table->n) || is_absurd(table->n))
+	    vt_py_field_u64(v->src, layout, keys, VT_PY_KEYS_NENTRIES, &table->n) ||
+	    is_absurd(table->n))
 		return false;
 	/* From 3.11 on tables of nothing but strings have no room for hashes. */
 	if (vt_py_has(layout, VT_PY_KEYS_KIND) &&
 	    vt_mem_read(v->src, keys + layout->at[VT_PY_KEYS_KIND], &kind, sizeof(kind)))
 		return false;
 
-	bool hashes = !vt_py_has(layout, VT_PY_KEYS_KIND) || kind == layout->at[VT_PY_KEYS_KIND_GENERAL];
+	bool hashes = !vt_py_has(layout, VT_PY_KEYS_KIND) ||
+		      kind == layout->at[VT_PY_KEYS_KIND_GENERAL];
 
 	table->entries = keys + layout->at[VT_PY_KEYS_INDICES] + index;
 	table->entry_size = hashes ? 24 : 16;
@@ -365,7 +394,8 @@ static void add_dict(struct value *v)
 	vt_str_add(v->out, "{");
 	for (uint64_t i = 0; n < used && n < SHOWN_ITEMS && i < table.n && i < MAX_SLOTS; i++) {
 		uint64_t entry = table.entries + i * table.entry_size + table.key_at;
-		uint64_t key = item_at(v, entry), value = item_at(v, table.values ? table.values + i * 8 : entry + 8);
+		uint64_t key = item_at(v, entry),
+			 value = item_at(v, table.values ? table.values + i * 8 : entry + 8);
 
 		if (!key || !value) /* deleted, or not set in this one of those that share it */
 			continue;
@@ -380,7 +410,8 @@ static void add_dict(struct value *v)
 
 static void add_set(struct value *v)
 {
-	uint64_t used = field(v, VT_PY_SET_USED), mask = field(v, VT_PY_SET_MASK), table = field(v, VT_PY_SET_TABLE);
+	uint64_t used = field(v, VT_PY_SET_USED), mask = field(v, VT_PY_SET_MASK),
+		 table = field(v, VT_PY_SET_TABLE);
 	size_t n = 0;
 
 	if (is_absurd(used) || is_absurd(mask)) {
@@ -395,7 +426,8 @@ static void add_set(struct value *v)
 	for (uint64_t i = 0; n < used && n < SHOWN_ITEMS && i <= mask && i < MAX_SLOTS; i++) {
 		uint64_t key = item_at(v, table + i * 16), hash = item_at(v, table + i * 16 + 8);
 
-		if (!key || hash == UINT64_MAX) /* the mark of a removed one has the hash -1, which no object has */
+		/* the mark of a removed one has the hash -1, which no object has */
+		if (!key || hash == UINT64_MAX)
 			continue;
 		vt_str_add(v->out, n++ ? ", " : "");
 		add_object(v, key);
@@ -434,7 +466,10 @@ static void add_class(struct value *v)
 	vt_str_add(v->out, type && type->kind != VT_PY_KIND_UNKNOWN ? type->name : "?");
 }
 
-/* Of other classes, even the shape and the device may not be what their tensors say when they are asked. */
+/*
+ * Of other classes, even the shape and the device may not be what their tensors say when they are
+ * asked.
+ */
 static bool add_tensor(struct value *v, const struct vt_py_type *type)
 {
 	static const char *const plain[] = { "Tensor", "Parameter", "Buffer" };
@@ -444,7 +479,8 @@ static bool add_tensor(struct value *v, const struct vt_py_type *type)
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]) && !ok; i++) {
 		if (strcmp(type->name, plain[i]) != 0)
 			continue;
-		ok = vt_py_tensor_text(&v->py->tensor, v->src, v->object, v->layout->at[VT_PY_OBJECT_TYPE] + 8, &text);
+		ok = vt_py_tensor_text(&v->py->tensor, v->src, v->object,
+				       v->layout->at[VT_PY_OBJECT_TYPE] + 8, &text);
 		if (ok)
 			vt_str_addf(v->out, "%s(%s)", plain[i], vt_str_get(&text));
 	}
@@ -483,7 +519,8 @@ static uint64_t length_of(const struct value *v, enum vt_py_kind kind)
 
 static void add_of_type(struct value *v, const struct vt_py_type *type)
 {
-	bool wrapped = writers[type->kind].wrapped || !type->builtin || !strcmp(type->name, "frozenset");
+	bool wrapped = writers[type->kind].wrapped || !type->builtin ||
+		       !strcmp(type->name, "frozenset");
 
 	if (writers[type->kind].deep && v->inside) {
 		uint64_t length = length_of(v, type->kind);
@@ -557,10 +594,13 @@ bool vt_py_value_text(struct vt_py_values *values, uint64_t object, struct vt_st
 
 uint64_t vt_py_cell_value(struct vt_py_values *values, uint64_t object)
 {
-	const struct vt_py_type *type = vt_py_type_of(&values->types, values->py, values->src, object);
+	const struct vt_py_type *type =
+		vt_py_type_of(&values->types, values->py, values->src, object);
 	uint64_t value;
 
 	if (!type || type->kind != VT_PY_KIND_CELL)
 		return object;
-	return vt_py_field_u64(values->src, values->py->layout, object, VT_PY_CELL_VALUE, &value) ? 0 : value;
+	return vt_py_field_u64(values->src, values->py->layout, object, VT_PY_CELL_VALUE, &value) ?
+		       0 :
+		       value;
 }

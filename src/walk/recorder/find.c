@@ -8,9 +8,13 @@
 #include "target/recorder_head.h"
 #include "vramtap/recorder.h"
 
-#define MAX_DATA (UINT64_C(4) << 20) /* bytes that are looked at; the recorder has some 100 KiB of data */
+/* bytes that are looked at; the recorder has some 100 KiB of data */
+#define MAX_DATA (UINT64_C(4) << 20)
 
-/* Whether this is the path of a mapping of the recorder: a memory file of the tool's, or a file of that name. */
+/*
+ * Whether this is the path of a mapping of the recorder: a memory file of the tool's, or a file of
+ * that name.
+ */
 static bool is_recorder(const char *path)
 {
 	const char *name = vt_base_name(path);
@@ -24,7 +28,8 @@ static bool is_on(struct vt_memsrc *src, uint64_t head)
 {
 	uint32_t state;
 
-	return !vt_mem_read_u32(src, head + offsetof(struct vt_recorder_head, state), &state) && state == VT_RECORDER_ON;
+	return !vt_mem_read_u32(src, head + offsetof(struct vt_recorder_head, state), &state) &&
+	       state == VT_RECORDER_ON;
 }
 
 uint64_t vt_recorder_find(const struct vt_maps *maps, struct vt_memsrc *src)

@@ -7,7 +7,10 @@
 #include "base/clock.h"
 #include "base/map.h"
 
-/* CLOCK_MONOTONIC_COARSE is late by a tick of the kernel's, 10 ms at CONFIG_HZ=100; and the time in a record is cut to its unit. */
+/*
+ * CLOCK_MONOTONIC_COARSE is late by a tick of the kernel's, 10 ms at CONFIG_HZ=100; and the time in
+ * a record is cut to its unit.
+ */
 #define LATE_NS (10 * VT_NS_PER_MS + VT_RECORDER_TICK_NS)
 
 #define NO_RECORD UINT32_MAX
@@ -44,11 +47,14 @@ static bool join_init(struct join *j, size_t n)
 
 static bool is_same(const struct vt_recorder_block *a, const struct vt_recorder_block *b)
 {
-	return a->serial == b->serial && a->size_check == b->size_check && a->time == b->time && a->stack == b->stack &&
-	       a->tid == b->tid;
+	return a->serial == b->serial && a->size_check == b->size_check && a->time == b->time &&
+	       a->stack == b->stack && a->tid == b->tid;
 }
 
-/* A record that the recorder moved while it was read can have been met twice; two different ones of one address are not to be believed. */
+/*
+ * A record that the recorder moved while it was read can have been met twice; two different ones of
+ * one address are not to be believed.
+ */
 static void place_records(struct join *j)
 {
 	const struct vt_recorder_pass *after = j->moment->after;
@@ -92,11 +98,14 @@ static void compare_before(struct join *j)
 	}
 }
 
-static bool is_older(const struct vt_recorder_moment *moment, const struct vt_recorder_block *record, int device)
+static bool is_older(const struct vt_recorder_moment *moment,
+		     const struct vt_recorder_block *record, int device)
 {
-	uint64_t listed_ns = device >= 0 && device < VT_TORCH_MAX_DEVICES ? moment->listed_ns[device] : 0;
+	uint64_t listed_ns =
+		device >= 0 && device < VT_TORCH_MAX_DEVICES ? moment->listed_ns[device] : 0;
 
-	return listed_ns > LATE_NS && vt_recorder_time_ns(moment->head, record->time, listed_ns) < listed_ns - LATE_NS;
+	return listed_ns > LATE_NS &&
+	       vt_recorder_time_ns(moment->head, record->time, listed_ns) < listed_ns - LATE_NS;
 }
 
 static enum vt_recorder_fate judge(const struct join *j, size_t block)
@@ -109,13 +118,15 @@ static enum vt_recorder_fate judge(const struct join *j, size_t block)
 	if (j->joined->fate_of[block] != VT_RECORD_NONE || index == NO_RECORD)
 		return j->joined->fate_of[block];
 	record = &moment->after->blocks.data[index];
-	if (moment->before && !j->was_there[block] && !is_older(moment, record, j->blocks[block].device))
+	if (moment->before && !j->was_there[block] &&
+	    !is_older(moment, record, j->blocks[block].device))
 		return VT_RECORD_CHANGED;
-	return requested && requested != vt_recorder_block_size(record) ? VT_RECORD_MISMATCH : VT_RECORD_JOINED;
+	return requested && requested != vt_recorder_block_size(record) ? VT_RECORD_MISMATCH :
+									  VT_RECORD_JOINED;
 }
 
-bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_block_rec *blocks, size_t n_blocks,
-		      struct vt_recorder_joined *joined)
+bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_block_rec *blocks,
+		      size_t n_blocks, struct vt_recorder_joined *joined)
 {
 	struct join j = { .moment = moment, .blocks = blocks, .joined = joined };
 	bool ok = join_init(&j, n_blocks);

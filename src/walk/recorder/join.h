@@ -16,7 +16,7 @@
 #include "walk/recorder/recorder.h"
 
 enum vt_recorder_fate {
-	VT_RECORD_NONE,     /* there is no record of this address */
+	VT_RECORD_NONE, /* there is no record of this address */
 	VT_RECORD_JOINED,
 	VT_RECORD_CHANGED,  /* there is one, but perhaps of an earlier or later block */
 	VT_RECORD_MISMATCH, /* there is one, but of another block: this one was made unseen */
@@ -38,8 +38,8 @@ struct vt_recorder_moment {
 };
 
 /* joined must be zeroed. False when out of memory. */
-bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_block_rec *blocks, size_t n_blocks,
-		      struct vt_recorder_joined *joined);
+bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_block_rec *blocks,
+		      size_t n_blocks, struct vt_recorder_joined *joined);
 void vt_recorder_joined_deinit(struct vt_recorder_joined *joined);
 
 #endif

@@ -6,16 +6,21 @@
 
 /* The recorder tells a frame from another by these; all releases from 3.8 on have them. */
 static const enum vt_py_field needed[] = {
-	VT_PY_FRAME_PREVIOUS, VT_PY_FRAME_CODE, VT_PY_CODE_FILENAME, VT_PY_CODE_NAME, VT_PY_CODE_LINETABLE,
-	VT_PY_CODE_FIRSTLINENO, VT_PY_OBJECT_TYPE,
+	VT_PY_FRAME_PREVIOUS, VT_PY_FRAME_CODE,       VT_PY_CODE_FILENAME, VT_PY_CODE_NAME,
+	VT_PY_CODE_LINETABLE, VT_PY_CODE_FIRSTLINENO, VT_PY_OBJECT_TYPE,
 };
 
-/* Offsets go to where they are wanted by this table: struct vt_recorder_python in words of 32 bits. */
+/*
+ * Offsets go to where they are wanted by this table: struct vt_recorder_python in words of 32 bits.
+ */
 static const struct {
 	uint16_t to;
 	uint16_t field; /* enum vt_py_field */
 } offsets[] = {
-#define TO(member, field) { offsetof(struct vt_recorder_python, member), VT_PY_##field }
+#define TO(member, field)                                                  \
+	{                                                                  \
+		offsetof(struct vt_recorder_python, member), VT_PY_##field \
+	}
 	TO(tstate_frame, TSTATE_FRAME),
 	TO(tstate_cframe, TSTATE_CFRAME),
 	TO(cframe_frame, CFRAME_FRAME),
@@ -46,13 +51,17 @@ static const struct {
 
 _Static_assert(VT_RECORDER_NONE == VT_PY_NONE, "a field that is not there");
 #define OTHERS 3 /* code_version, str_is_ascii, pad */
-_Static_assert((sizeof(offsets) / sizeof(offsets[0]) + OTHERS) * sizeof(uint32_t) + 3 * sizeof(uint64_t) ==
-	       sizeof(struct vt_recorder_python), "each offset has its row");
+_Static_assert((sizeof(offsets) / sizeof(offsets[0]) + OTHERS) * sizeof(uint32_t) +
+			       3 * sizeof(uint64_t) ==
+		       sizeof(struct vt_recorder_python),
+	       "each offset has its row");
 
 static struct vt_error *cannot(const struct vt_python *py, const char *why)
 {
-	return vt_error_create(VT_ERR_UNSUPPORTED, "the frames of %sCPython %d.%d cannot be recorded: %s",
-			       py->free_threaded ? "free-threaded " : "", py->major, py->minor, why);
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "the frames of %sCPython %d.%d cannot be recorded: %s",
+			       py->free_threaded ? "free-threaded " : "", py->major, py->minor,
+			       why);
 }
 
 /*
@@ -68,11 +77,13 @@ static struct vt_error *check_layout(const struct vt_python *py)
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		ok = ok && vt_py_has(layout, needed[i]);
-	ok = ok && (instr ? vt_py_has(layout, VT_PY_CODE_BYTECODE) && vt_py_has(layout, VT_PY_FRAME_OWNER) :
+	ok = ok && (instr ? vt_py_has(layout, VT_PY_CODE_BYTECODE) &&
+				    vt_py_has(layout, VT_PY_FRAME_OWNER) :
 			    vt_py_has(layout, VT_PY_FRAME_LASTI));
-	ok = ok && (vt_py_code_version_at(layout) != VT_PY_NONE ||
-		    (vt_py_has(layout, VT_PY_UNICODE_LENGTH) && vt_py_has(layout, VT_PY_UNICODE_STATE) &&
-		     vt_py_has(layout, VT_PY_UNICODE_ASCII_DATA)));
+	ok = ok &&
+	     (vt_py_code_version_at(layout) != VT_PY_NONE ||
+	      (vt_py_has(layout, VT_PY_UNICODE_LENGTH) && vt_py_has(layout, VT_PY_UNICODE_STATE) &&
+	       vt_py_has(layout, VT_PY_UNICODE_ASCII_DATA)));
 	ok = ok && vt_py_has(layout, VT_PY_FRAME_TLBC) == vt_py_has(layout, VT_PY_CODE_TLBC);
 	return ok ? NULL : cannot(py, "it does not keep them as its release does");
 }
@@ -104,10 +115,11 @@ static struct vt_error *check_frames(struct vt_python *py, struct vt_memsrc *src
 	return NULL;
 }
 
-struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src,
-				    struct vt_recorder_python *out)
+struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules,
+				    struct vt_memsrc *src, struct vt_recorder_python *out)
 {
-	static const char *const names[] = { "PyGILState_GetThisThreadState", "Py_IsFinalizing", "_Py_IsFinalizing" };
+	static const char *const names[] = { "PyGILState_GetThisThreadState", "Py_IsFinalizing",
+					     "_Py_IsFinalizing" };
 	uint64_t addrs[3] = { 0 };
 	struct vt_recorder_python python = { 0 };
 
@@ -120,11 +132,14 @@ struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *mod
 	VT_TRY(check_frames(py, src));
 	python.get_this_tstate = addrs[0];
 	python.is_finalizing = addrs[1] ? addrs[1] : addrs[2];
-	python.code_type = py->types[VT_PYTHON_CODE].named ? py->types[VT_PYTHON_CODE].named : py->types[VT_PYTHON_CODE].symbol;
+	python.code_type = py->types[VT_PYTHON_CODE].named ? py->types[VT_PYTHON_CODE].named :
+							     py->types[VT_PYTHON_CODE].symbol;
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
-		memcpy((uint8_t *)&python + offsets[i].to, &py->layout->at[offsets[i].field], sizeof(uint32_t));
+		memcpy((uint8_t *)&python + offsets[i].to, &py->layout->at[offsets[i].field],
+		       sizeof(uint32_t));
 	python.code_version = vt_py_code_version_at(py->layout);
-	python.str_is_ascii = py->layout->at[VT_PY_STATE_COMPACT] | py->layout->at[VT_PY_STATE_ASCII];
+	python.str_is_ascii = py->layout->at[VT_PY_STATE_COMPACT] |
+			      py->layout->at[VT_PY_STATE_ASCII];
 	*out = python;
 	return NULL;
 }

@@ -11,7 +11,7 @@
  * cannot read its frames (the message says why). VT_ERR_BUSY: its layout is not confirmed yet,
  * because none of its threads runs Python code.
  */
-struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules, struct vt_memsrc *src,
-				    struct vt_recorder_python *out);
+struct vt_error *vt_recorder_python(struct vt_python *py, struct vt_modules *modules,
+				    struct vt_memsrc *src, struct vt_recorder_python *out);
 
 #endif

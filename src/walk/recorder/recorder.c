@@ -9,12 +9,12 @@
 #include "target/live.h"
 
 #define AHEAD_TICKS (UINT32_C(1) << 20) /* 73 min: so long nothing is read */
-#define ATTEMPTS 8            /* at a table that changes */
+#define ATTEMPTS 8                      /* at a table that changes */
 #define BETWEEN_NS (100 * VT_NS_PER_US)
-#define CHUNK_SLOTS 16384     /* of 32 or 48 bytes */
+#define CHUNK_SLOTS 16384             /* of 32 or 48 bytes */
 #define MAX_SLOTS (UINT64_C(1) << 25) /* of all tables together: 1 GiB */
-#define MAX_REREADS 4096      /* of single slots, in one pass */
-#define REREADS 3             /* of one slot */
+#define MAX_REREADS 4096              /* of single slots, in one pass */
+#define REREADS 3                     /* of one slot */
 
 /* ---- the head ---- */
 
@@ -35,8 +35,8 @@ static enum vt_recorder_found judge_head(struct vt_memsrc *src, const struct vt_
 	return live ? VT_RECORDER_IS_ON : VT_RECORDER_INHERITED;
 }
 
-struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr, struct vt_recorder_head *head,
-				       enum vt_recorder_found *found)
+struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr,
+				       struct vt_recorder_head *head, enum vt_recorder_found *found)
 {
 	const size_t common = offsetof(struct vt_recorder_head, python);
 	int ret;
@@ -58,16 +58,20 @@ struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr, str
 
 bool vt_recorder_is_same_time(const struct vt_recorder_head *a, const struct vt_recorder_head *b)
 {
-	return a->state == VT_RECORDER_ON && b->state == VT_RECORDER_ON && a->generation == b->generation &&
-	       a->start_ns == b->start_ns;
+	return a->state == VT_RECORDER_ON && b->state == VT_RECORDER_ON &&
+	       a->generation == b->generation && a->start_ns == b->start_ns;
 }
 
 uint64_t vt_recorder_time_ns(const struct vt_recorder_head *head, uint32_t ticks, uint64_t now_ns)
 {
-	uint64_t now = now_ns > head->start_ns ? (now_ns - head->start_ns) / VT_RECORDER_TICK_NS : 0;
+	uint64_t now = now_ns > head->start_ns ? (now_ns - head->start_ns) / VT_RECORDER_TICK_NS :
+						 0;
 	uint32_t ago = (uint32_t)now - ticks;
 
-	/* One that is a little ahead of us is new, and not very old: it was made after the moment that is asked for. */
+	/*
+	 * One that is a little ahead of us is new, and not very old: it was made after the moment
+	 * that is asked for.
+	 */
 	if (ago > UINT32_MAX - AHEAD_TICKS || (ago > UINT32_MAX / 2 && now < UINT32_MAX / 2))
 		return head->start_ns + (now + (uint32_t)-ago) * VT_RECORDER_TICK_NS;
 	return head->start_ns + (now - (ago > now ? now : ago)) * VT_RECORDER_TICK_NS;
@@ -91,15 +95,16 @@ struct table {
 struct reader {
 	struct vt_memsrc *src;
 	uint8_t *chunk;
-	uint64_t slots;  /* that may still be read */
-	size_t rereads;  /* that are left */
+	uint64_t slots; /* that may still be read */
+	size_t rereads; /* that are left */
 };
 
 /* A slot that was written when it was read is sound when it is read again. */
 static bool read_again(struct reader *r, const struct table *t, uint64_t addr, uint8_t *slot)
 {
 	for (int i = 0; i < REREADS && r->rereads && !r->src->coherent; i++, r->rereads--)
-		if (!vt_mem_read(r->src, addr, slot, t->size) && (t->is_empty(slot) || t->is_sound(slot)))
+		if (!vt_mem_read(r->src, addr, slot, t->size) &&
+		    (t->is_empty(slot) || t->is_sound(slot)))
 			return true;
 	return false;
 }
@@ -126,7 +131,8 @@ static int read_table(struct reader *r, const struct table *t)
 {
 	uint64_t end;
 
-	if (t->capacity > r->slots || __builtin_add_overflow(t->addr, (uint64_t)t->capacity * t->size, &end))
+	if (t->capacity > r->slots ||
+	    __builtin_add_overflow(t->addr, (uint64_t)t->capacity * t->size, &end))
 		return -EINVAL;
 	r->slots -= t->capacity;
 	for (uint32_t first = 0; first < t->capacity; first += CHUNK_SLOTS) {
@@ -161,7 +167,8 @@ static bool block_is_sound(const void *slot)
 	const struct vt_recorder_block *b = slot;
 
 	return b->size_check >> VT_RECORDER_SIZE_BITS ==
-	       vt_recorder_block_check(b->addr, vt_recorder_block_size(b), b->time, b->serial, b->stack, b->tid);
+	       vt_recorder_block_check(b->addr, vt_recorder_block_size(b), b->time, b->serial,
+				       b->stack, b->tid);
 }
 
 static bool keep_block(void *arg, const void *slot)
@@ -180,7 +187,8 @@ static bool is_same_shard(const struct vt_recorder_shard *a, const struct vt_rec
 }
 
 /* The recorder could not take out a record that is not of its address any more. */
-static int drop_doomed(struct vt_recorder_pass *pass, size_t first, const struct vt_recorder_shard *shard)
+static int drop_doomed(struct vt_recorder_pass *pass, size_t first,
+		       const struct vt_recorder_shard *shard)
 {
 	if (shard->doomed == VT_RECORDER_ALL_DOOMED) {
 		pass->blocks.n = first;
@@ -193,11 +201,16 @@ static int drop_doomed(struct vt_recorder_pass *pass, size_t first, const struct
 }
 
 /* Once; *steady: its table was the same before and after. */
-static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_pass *pass, bool *steady)
+static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_pass *pass,
+			   bool *steady)
 {
 	struct vt_recorder_shard before, after;
-	struct table table = { .size = sizeof(struct vt_recorder_block), .is_empty = block_is_empty, .is_sound = block_is_sound,
-			       .keep = keep_block, .pass = pass, .n_damaged = &pass->n_damaged };
+	struct table table = { .size = sizeof(struct vt_recorder_block),
+			       .is_empty = block_is_empty,
+			       .is_sound = block_is_sound,
+			       .keep = keep_block,
+			       .pass = pass,
+			       .n_damaged = &pass->n_damaged };
 	size_t first = pass->blocks.n;
 	int ret = vt_mem_read(r->src, addr, &before, sizeof(before));
 
@@ -242,7 +255,8 @@ static int read_shard(struct reader *r, uint64_t addr, struct vt_recorder_pass *
 	return -EAGAIN;
 }
 
-struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_pass *pass)
+struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr,
+				       struct vt_recorder_pass *pass)
 {
 	struct reader r;
 	int ret = 0;
@@ -250,7 +264,9 @@ struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr
 	if (!reader_init(&r, src))
 		return &vt_enomem;
 	for (size_t i = 0; i < VT_RECORDER_SHARDS && ret != -ENOMEM && ret != -ESRCH; i++) {
-		ret = read_shard(&r, head_addr + offsetof(struct vt_recorder_head, shards) + i * sizeof(struct vt_recorder_shard),
+		ret = read_shard(&r,
+				 head_addr + offsetof(struct vt_recorder_head, shards) +
+					 i * sizeof(struct vt_recorder_shard),
 				 pass);
 		pass->n_unread += ret != 0;
 	}
@@ -277,7 +293,8 @@ static bool driver_is_sound(const void *slot)
 {
 	const struct vt_recorder_driver_block *b = slot;
 
-	return b->check == vt_recorder_block_check(b->addr, b->size, b->time, b->serial, b->stack, b->tid);
+	return b->check ==
+	       vt_recorder_block_check(b->addr, b->size, b->time, b->serial, b->stack, b->tid);
 }
 
 static bool keep_driver(void *arg, const void *slot)
@@ -297,13 +314,19 @@ struct driver_table {
 	uint32_t capacity, count;
 	uint32_t resizes, pad;
 };
-_Static_assert(sizeof(struct driver_table) == sizeof(((struct vt_recorder_head *)NULL)->driver), "the same");
+_Static_assert(sizeof(struct driver_table) == sizeof(((struct vt_recorder_head *)NULL)->driver),
+	       "the same");
 
-static int read_driver_once(struct reader *r, uint64_t addr, struct vt_recorder_driver_pass *pass, bool *steady)
+static int read_driver_once(struct reader *r, uint64_t addr, struct vt_recorder_driver_pass *pass,
+			    bool *steady)
 {
 	struct driver_table before, after;
-	struct table table = { .size = sizeof(struct vt_recorder_driver_block), .is_empty = driver_is_empty,
-			       .is_sound = driver_is_sound, .keep = keep_driver, .pass = pass, .n_damaged = &pass->n_damaged };
+	struct table table = { .size = sizeof(struct vt_recorder_driver_block),
+			       .is_empty = driver_is_empty,
+			       .is_sound = driver_is_sound,
+			       .keep = keep_driver,
+			       .pass = pass,
+			       .n_damaged = &pass->n_damaged };
 	int ret = vt_mem_read(r->src, addr, &before, sizeof(before));
 
 	*steady = false;
@@ -317,12 +340,14 @@ static int read_driver_once(struct reader *r, uint64_t addr, struct vt_recorder_
 	if (vt_mem_read(r->src, addr, &after, sizeof(after)))
 		return -EFAULT;
 	/* Here frees are recorded, too: what moved when one was taken out may have been missed. */
-	*steady = before.resizes == after.resizes && before.table == after.table && before.capacity == after.capacity &&
-		  before.serial == after.serial && before.count == after.count;
+	*steady = before.resizes == after.resizes && before.table == after.table &&
+		  before.capacity == after.capacity && before.serial == after.serial &&
+		  before.count == after.count;
 	return *steady ? ret : 0;
 }
 
-struct vt_error *vt_recorder_driver_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_driver_pass *pass)
+struct vt_error *vt_recorder_driver_read(struct vt_memsrc *src, uint64_t head_addr,
+					 struct vt_recorder_driver_pass *pass)
 {
 	uint64_t addr = head_addr + offsetof(struct vt_recorder_head, driver);
 	struct reader r;
@@ -355,7 +380,8 @@ void vt_recorder_driver_deinit(struct vt_recorder_driver_pass *pass)
 
 /* ---- out of memory ---- */
 
-size_t vt_recorder_ooms(const struct vt_recorder_head *head, struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS])
+size_t vt_recorder_ooms(const struct vt_recorder_head *head,
+			struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS])
 {
 	uint32_t last = head->trap.raised;
 	size_t n = 0;
@@ -363,9 +389,11 @@ size_t vt_recorder_ooms(const struct vt_recorder_head *head, struct vt_recorder_
 	/* seq is written last, and begins at 1. */
 	for (uint32_t back = VT_RECORDER_MAX_OOMS; back-- > 0;) {
 		uint32_t seq = last - back;
-		const struct vt_recorder_oom *oom = &head->trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS];
+		const struct vt_recorder_oom *oom =
+			&head->trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS];
 
-		if (last >= back + 1 && oom->seq == seq && (oom->kind == VT_OOM_PYTORCH || oom->kind == VT_OOM_DRIVER))
+		if (last >= back + 1 && oom->seq == seq &&
+		    (oom->kind == VT_OOM_PYTORCH || oom->kind == VT_OOM_DRIVER))
 			ooms[n++] = *oom;
 	}
 	return n;

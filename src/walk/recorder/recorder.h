@@ -30,7 +30,8 @@ enum vt_recorder_found {
 };
 
 /* Copies the head at addr (0: none). Fails when it is unreadable. */
-struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr, struct vt_recorder_head *head,
+struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr,
+				       struct vt_recorder_head *head,
 				       enum vt_recorder_found *found);
 
 /* Whether both heads are from the same recording, without a switch-off in between. */
@@ -39,7 +40,7 @@ bool vt_recorder_is_same_time(const struct vt_recorder_head *a, const struct vt_
 /* The records of PyTorch's blocks. */
 struct vt_recorder_pass {
 	VT_VEC(struct vt_recorder_block) blocks; /* all consistent; in no order */
-	size_t n_damaged;     /* slots that stay inconsistent, however often they are read */
+	size_t n_damaged; /* slots that stay inconsistent, however often they are read */
 	/*
 	 * Shards that could not be read, that kept changing, or that the recorder itself does not
 	 * trust.
@@ -51,7 +52,8 @@ struct vt_recorder_pass {
 };
 
 /* pass must be zeroed. Fails only when we are out of memory or the target is gone. */
-struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_pass *pass);
+struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr,
+				       struct vt_recorder_pass *pass);
 void vt_recorder_pass_deinit(struct vt_recorder_pass *pass);
 
 static inline uint64_t vt_recorder_block_size(const struct vt_recorder_block *b)
@@ -68,14 +70,16 @@ struct vt_recorder_driver_pass {
 };
 
 /* pass must be zeroed. Fails like vt_recorder_pass_read(). */
-struct vt_error *vt_recorder_driver_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_driver_pass *pass);
+struct vt_error *vt_recorder_driver_read(struct vt_memsrc *src, uint64_t head_addr,
+					 struct vt_recorder_driver_pass *pass);
 void vt_recorder_driver_deinit(struct vt_recorder_driver_pass *pass);
 
 /*
  * Gets the out-of-memory errors that the recorder keeps, the oldest first. Returns their number.
  * Skips one that is being written.
  */
-size_t vt_recorder_ooms(const struct vt_recorder_head *head, struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS]);
+size_t vt_recorder_ooms(const struct vt_recorder_head *head,
+			struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS]);
 
 /*
  * The time of a record's ticks, by the clock of vt_now_ns(). Right for records of the last 208

@@ -25,7 +25,8 @@ struct reader {
 	struct vt_recorder_array codes, stacks, words;
 };
 
-__attribute__((format(printf, 3, 4))) static void spoil(struct vt_recorder_stacks *s, struct vt_recorder_trace *trace,
+__attribute__((format(printf, 3, 4))) static void spoil(struct vt_recorder_stacks *s,
+							struct vt_recorder_trace *trace,
 							const char *format, ...)
 {
 	va_list args;
@@ -81,7 +82,8 @@ static bool is_array(const struct vt_recorder_array *a, uint64_t size)
 {
 	uint64_t bytes, end;
 
-	return a->n <= a->room && !__builtin_mul_overflow(a->n, size, &bytes) && !__builtin_add_overflow(a->addr, bytes, &end);
+	return a->n <= a->room && !__builtin_mul_overflow(a->n, size, &bytes) &&
+	       !__builtin_add_overflow(a->addr, bytes, &end);
 }
 
 /* The stacks' fields, checked; those of a bad one are all 0. */
@@ -100,7 +102,8 @@ static struct vt_error *read_stacks(struct reader *r, struct vt_recorder_trace *
 			continue;
 		}
 		which[n_vec] = i;
-		vec[n_vec++] = (struct vt_memvec){ r->stacks.addr + traces[i].id * sizeof(*stacks), &stacks[i], sizeof(*stacks) };
+		vec[n_vec++] = (struct vt_memvec){ r->stacks.addr + traces[i].id * sizeof(*stacks),
+						   &stacks[i], sizeof(*stacks) };
 	}
 	ret = read_pieces(r->src, vec, n_vec, bad);
 	if (ret)
@@ -112,10 +115,13 @@ static struct vt_error *read_stacks(struct reader *r, struct vt_recorder_trace *
 
 		if (bad[k])
 			spoil(r->s, trace, "stack %" PRIu32 " cannot be read", trace->id);
-		else if (stack->n_python > VT_RECORDER_MAX_PYTHON || stack->n_native > VT_RECORDER_MAX_NATIVE ||
-			 stack->n_words_python < stack->n_python || stack->n_words_python > 2 * stack->n_python ||
-			 stack->first > r->words.n || words > r->words.n - stack->first)
-			spoil(r->s, trace, "stack %" PRIu32 " has frames that are not there", trace->id);
+		else if (stack->n_python > VT_RECORDER_MAX_PYTHON ||
+			 stack->n_native > VT_RECORDER_MAX_NATIVE ||
+			 stack->n_words_python < stack->n_python ||
+			 stack->n_words_python > 2 * stack->n_python || stack->first > r->words.n ||
+			 words > r->words.n - stack->first)
+			spoil(r->s, trace, "stack %" PRIu32 " has frames that are not there",
+			      trace->id);
 		else
 			continue;
 		memset(stack, 0, sizeof(*stack));
@@ -139,7 +145,8 @@ static struct vt_error *number_code(struct reader *r, uint64_t code, uint32_t *i
 	return NULL;
 }
 
-static struct vt_error *number_python(struct reader *r, uint64_t code, int32_t lasti, uint32_t *index)
+static struct vt_error *number_python(struct reader *r, uint64_t code, int32_t lasti,
+				      uint32_t *index)
 {
 	uint32_t number;
 	uint64_t key;
@@ -179,7 +186,8 @@ static struct vt_error *number_native(struct reader *r, uint64_t pc, uint32_t *i
 }
 
 /* A frame of one word or two; how many, 0 when it makes no sense. */
-static unsigned int decode_python(const struct reader *r, const uint64_t *words, unsigned int left, uint64_t *code, int32_t *lasti)
+static unsigned int decode_python(const struct reader *r, const uint64_t *words, unsigned int left,
+				  uint64_t *code, int32_t *lasti)
 {
 	uint16_t low = (uint16_t)words[0];
 
@@ -196,21 +204,25 @@ static unsigned int decode_python(const struct reader *r, const uint64_t *words,
 	return 2;
 }
 
-static struct vt_error *decode(struct reader *r, struct vt_recorder_trace *trace, const struct vt_recorder_stack *stack,
-			       const uint64_t *words)
+static struct vt_error *decode(struct reader *r, struct vt_recorder_trace *trace,
+			       const struct vt_recorder_stack *stack, const uint64_t *words)
 {
 	unsigned int at = 0, n_words = stack->n_words_python;
 
-	trace->frames = vt_arena_alloc(&r->s->arena, ((size_t)stack->n_python + stack->n_native + 1) * sizeof(*trace->frames));
+	trace->frames = vt_arena_alloc(&r->s->arena, ((size_t)stack->n_python + stack->n_native +
+						      1) * sizeof(*trace->frames));
 	if (!trace->frames)
 		return &vt_enomem;
 	for (unsigned int i = 0; i < stack->n_python; i++) {
 		uint64_t code;
 		int32_t lasti;
-		unsigned int used = at < n_words ? decode_python(r, words + at, n_words - at, &code, &lasti) : 0;
+		unsigned int used =
+			at < n_words ? decode_python(r, words + at, n_words - at, &code, &lasti) :
+				       0;
 
 		if (!used) {
-			spoil(r->s, trace, "stack %" PRIu32 " has a Python frame that is none", trace->id);
+			spoil(r->s, trace, "stack %" PRIu32 " has a Python frame that is none",
+			      trace->id);
 			return NULL;
 		}
 		at += used;
@@ -229,7 +241,8 @@ static struct vt_error *decode(struct reader *r, struct vt_recorder_trace *trace
 }
 
 static struct vt_error *read_words(struct reader *r, struct vt_recorder_trace *traces, size_t n,
-				   const struct vt_recorder_stack stacks[BATCH], uint64_t (*words)[MAX_STACK_WORDS])
+				   const struct vt_recorder_stack stacks[BATCH],
+				   uint64_t (*words)[MAX_STACK_WORDS])
 {
 	struct vt_memvec vec[BATCH];
 	size_t which[BATCH], n_vec = 0;
@@ -242,15 +255,17 @@ static struct vt_error *read_words(struct reader *r, struct vt_recorder_trace *t
 		if (traces[i].invalid)
 			continue;
 		r->s->n_words += n_words;
-		if (r->s->n_words > MAX_WORDS || r->s->python.n > MAX_PLACES || r->s->native.n > MAX_PLACES) {
+		if (r->s->n_words > MAX_WORDS || r->s->python.n > MAX_PLACES ||
+		    r->s->native.n > MAX_PLACES) {
 			r->s->cut = true;
 			spoil(r->s, &traces[i], "there are too many different backtraces");
 			continue;
 		}
 		if (n_words) {
 			which[n_vec] = i;
-			vec[n_vec++] = (struct vt_memvec){ r->words.addr + stacks[i].first * sizeof(uint64_t), words[i],
-							   n_words * sizeof(uint64_t) };
+			vec[n_vec++] = (struct vt_memvec){ r->words.addr + stacks[i].first *
+										   sizeof(uint64_t),
+							   words[i], n_words * sizeof(uint64_t) };
 		}
 	}
 	ret = read_pieces(r->src, vec, n_vec, bad);
@@ -258,7 +273,9 @@ static struct vt_error *read_words(struct reader *r, struct vt_recorder_trace *t
 		return vt_mem_error(r->src, ret, "the recorder's stacks");
 	for (size_t k = 0; k < n_vec; k++)
 		if (bad[k])
-			spoil(r->s, &traces[which[k]], "the frames of stack %" PRIu32 " cannot be read", traces[which[k]].id);
+			spoil(r->s, &traces[which[k]],
+			      "the frames of stack %" PRIu32 " cannot be read",
+			      traces[which[k]].id);
 	for (size_t i = 0; i < n; i++)
 		if (!traces[i].invalid)
 			VT_TRY(decode(r, &traces[i], &stacks[i], words[i]));
@@ -297,8 +314,10 @@ static struct vt_error *read_codes(struct reader *r)
 		int ret;
 
 		for (size_t i = 0; i < n; i++)
-			vec[i] = (struct vt_memvec){ r->codes.addr + s->code_ids.data[first + i] * sizeof(*s->codes.data),
-						     &s->codes.data[first + i], sizeof(*s->codes.data) };
+			vec[i] = (struct vt_memvec){ r->codes.addr + s->code_ids.data[first + i] *
+									     sizeof(*s->codes.data),
+						     &s->codes.data[first + i],
+						     sizeof(*s->codes.data) };
 		ret = read_pieces(r->src, vec, n, bad);
 		if (ret)
 			return vt_mem_error(r->src, ret, "the recorder's code objects");
@@ -322,17 +341,21 @@ static struct vt_error *read_all(struct reader *r, uint64_t head_addr)
 	struct {
 		struct vt_recorder_array codes, stacks, words;
 	} arrays;
-	int ret = vt_mem_read(r->src, head_addr + offsetof(struct vt_recorder_head, codes), &arrays, sizeof(arrays));
+	int ret = vt_mem_read(r->src, head_addr + offsetof(struct vt_recorder_head, codes), &arrays,
+			      sizeof(arrays));
 
-	_Static_assert(offsetof(struct vt_recorder_head, words) - offsetof(struct vt_recorder_head, codes) ==
-		       2 * sizeof(struct vt_recorder_array), "they follow each other");
+	_Static_assert(offsetof(struct vt_recorder_head, words) -
+				       offsetof(struct vt_recorder_head, codes) ==
+			       2 * sizeof(struct vt_recorder_array),
+		       "they follow each other");
 	if (ret == -ESRCH)
 		return vt_mem_error(r->src, ret, "the recorder's stacks");
 	r->codes = arrays.codes;
 	r->stacks = arrays.stacks;
 	r->words = arrays.words;
-	if (ret || !is_array(&r->codes, sizeof(struct vt_recorder_code)) || r->codes.n > UINT32_MAX ||
-	    !is_array(&r->stacks, sizeof(struct vt_recorder_stack)) || !is_array(&r->words, sizeof(uint64_t))) {
+	if (ret || !is_array(&r->codes, sizeof(struct vt_recorder_code)) ||
+	    r->codes.n > UINT32_MAX || !is_array(&r->stacks, sizeof(struct vt_recorder_stack)) ||
+	    !is_array(&r->words, sizeof(uint64_t))) {
 		spoil_all(r->s, "the tables of stacks make no sense");
 		return NULL;
 	}
@@ -340,7 +363,8 @@ static struct vt_error *read_all(struct reader *r, uint64_t head_addr)
 	return read_codes(r);
 }
 
-struct vt_error *vt_recorder_stacks_read(struct vt_memsrc *src, uint64_t head_addr, struct vt_recorder_stacks *stacks)
+struct vt_error *vt_recorder_stacks_read(struct vt_memsrc *src, uint64_t head_addr,
+					 struct vt_recorder_stacks *stacks)
 {
 	struct reader r = { .src = src, .s = stacks };
 
@@ -369,9 +393,10 @@ void vt_recorder_stacks_deinit(struct vt_recorder_stacks *stacks)
 /* ---- code objects ---- */
 
 /*
- * Whether the object is not one that was freed and still looks as it did. Its allocator (pymalloc, or glibc's malloc) has put a
- * pointer, or 0, where the count of references was: a count is not 0 and has 32 bits. CPython 3.14 has flags in the upper 16 bits
- * of that word. A free-threaded build frees with both its counts at 0 (Include/object.h: ob_ref_local, ob_ref_shared).
+ * Whether the object is not one that was freed and still looks as it did. Its allocator (pymalloc,
+ * or glibc's malloc) has put a pointer, or 0, where the count of references was: a count is not 0
+ * and has 32 bits. CPython 3.14 has flags in the upper 16 bits of that word. A free-threaded build
+ * frees with both its counts at 0 (Include/object.h: ob_ref_local, ob_ref_shared).
  */
 static bool is_alive(const struct vt_python_layout *layout, const struct vt_py_view *view)
 {
@@ -387,15 +412,20 @@ static bool is_alive(const struct vt_python_layout *layout, const struct vt_py_v
 	return local != 0 || word >> 2 != 0;
 }
 
-/* What the recorder has of a str: vt_recorder_text() of a compact one in ASCII, else its length. False: it cannot be read. */
-static bool read_text(const struct vt_python_layout *layout, struct vt_memsrc *src, uint64_t str, uint64_t *text)
+/*
+ * What the recorder has of a str: vt_recorder_text() of a compact one in ASCII, else its length.
+ * False: it cannot be read.
+ */
+static bool read_text(const struct vt_python_layout *layout, struct vt_memsrc *src, uint64_t str,
+		      uint64_t *text)
 {
 	uint32_t is_ascii = layout->at[VT_PY_STATE_COMPACT] | layout->at[VT_PY_STATE_ASCII];
 	uint64_t length, last = 0, data = str + layout->at[VT_PY_UNICODE_ASCII_DATA];
 	int32_t state;
 
 	if (vt_py_field_u64(src, layout, str, VT_PY_UNICODE_LENGTH, &length) ||
-	    vt_py_field_i32(src, layout, str, VT_PY_UNICODE_STATE, &state) || !vt_py_has(layout, VT_PY_UNICODE_ASCII_DATA))
+	    vt_py_field_i32(src, layout, str, VT_PY_UNICODE_STATE, &state) ||
+	    !vt_py_has(layout, VT_PY_UNICODE_ASCII_DATA))
 		return false;
 	*text = length;
 	if (((uint32_t)state & is_ascii) != is_ascii)
@@ -407,9 +437,11 @@ static bool read_text(const struct vt_python_layout *layout, struct vt_memsrc *s
 	return true;
 }
 
-/* All of its words may be what they were, and yet it is another one: see struct vt_recorder_code. */
-static bool has_version(const struct vt_python_layout *layout, struct vt_memsrc *src, const struct vt_py_view *view,
-			const struct vt_recorder_code *code)
+/*
+ * All of its words may be what they were, and yet it is another one: see struct vt_recorder_code.
+ */
+static bool has_version(const struct vt_python_layout *layout, struct vt_memsrc *src,
+			const struct vt_py_view *view, const struct vt_recorder_code *code)
 {
 	uint32_t at = vt_py_code_version_at(layout), version;
 	uint64_t name, filename;
@@ -422,28 +454,34 @@ static bool has_version(const struct vt_python_layout *layout, struct vt_memsrc 
 		memcpy(&version, view->bytes + at, sizeof(version));
 		return version == code->version;
 	}
-	return read_text(layout, src, code->name, &name) && read_text(layout, src, code->filename, &filename) &&
+	return read_text(layout, src, code->name, &name) &&
+	       read_text(layout, src, code->filename, &filename) &&
 	       vt_recorder_texts(name, filename) == code->version;
 }
 
-static bool is_unchanged(const struct vt_python *py, struct vt_memsrc *src, const struct vt_recorder_code *code)
+static bool is_unchanged(const struct vt_python *py, struct vt_memsrc *src,
+			 const struct vt_recorder_code *code)
 {
 	const struct vt_python_layout *layout = py->layout;
-	enum vt_py_field qualname = vt_py_has(layout, VT_PY_CODE_QUALNAME) ? VT_PY_CODE_QUALNAME : VT_PY_CODE_NAME;
+	enum vt_py_field qualname = vt_py_has(layout, VT_PY_CODE_QUALNAME) ? VT_PY_CODE_QUALNAME :
+									     VT_PY_CODE_NAME;
 	struct vt_py_view view;
 
-	return code->object && !vt_py_view_read(src, layout, code->object, VT_PY_CODE_NAME, VT_PY_CODE_FIRSTTRACEABLE, &view) &&
+	return code->object &&
+	       !vt_py_view_read(src, layout, code->object, VT_PY_CODE_NAME,
+				VT_PY_CODE_FIRSTTRACEABLE, &view) &&
 	       view.size >= 24 && is_alive(layout, &view) &&
 	       vt_py_view_u64(&view, layout, VT_PY_CODE_FILENAME) == code->filename &&
 	       vt_py_view_u64(&view, layout, VT_PY_CODE_NAME) == code->name &&
 	       vt_py_view_u64(&view, layout, qualname) == code->qualname &&
 	       vt_py_view_u64(&view, layout, VT_PY_CODE_LINETABLE) == code->linetable &&
-	       vt_py_view_i32(&view, layout, VT_PY_CODE_FIRSTLINENO) == (int32_t)code->firstlineno &&
+	       vt_py_view_i32(&view, layout, VT_PY_CODE_FIRSTLINENO) ==
+		       (int32_t)code->firstlineno &&
 	       has_version(layout, src, &view, code);
 }
 
-struct vt_error *vt_recorder_stacks_name(struct vt_recorder_stacks *stacks, struct vt_python *py, struct vt_memsrc *src,
-					 struct vt_memsrc *names_src)
+struct vt_error *vt_recorder_stacks_name(struct vt_recorder_stacks *stacks, struct vt_python *py,
+					 struct vt_memsrc *src, struct vt_memsrc *names_src)
 {
 	VT_FREE bool *gone = calloc(stacks->codes.n + 1, sizeof(*gone));
 
@@ -453,7 +491,8 @@ struct vt_error *vt_recorder_stacks_name(struct vt_recorder_stacks *stacks, stru
 		gone[i] = !is_unchanged(py, src, &stacks->codes.data[i]);
 	VT_TRY(vt_python_name_places(py, names_src, stacks->python.data, stacks->python.n));
 	for (size_t i = 0; i < stacks->codes.n; i++) {
-		gone[i] = gone[i] || (!src->coherent && !is_unchanged(py, src, &stacks->codes.data[i]));
+		gone[i] = gone[i] ||
+			  (!src->coherent && !is_unchanged(py, src, &stacks->codes.data[i]));
 		stacks->n_gone += gone[i];
 	}
 	for (size_t i = 0; i < stacks->python.n; i++)

@@ -13,7 +13,10 @@
 #include "vramtap/mem.h"
 #include "vramtap/torch.h"
 
-/* ska::flat_hash_set/_map (c10/util/flat_hash_map.h, sherwood_v3_table). Unchanged from PyTorch 1.13 to 2.15. */
+/*
+ * ska::flat_hash_set/_map (c10/util/flat_hash_map.h, sherwood_v3_table). Unchanged from PyTorch
+ * 1.13 to 2.15.
+ */
 struct vt_ska {
 	uint64_t entries; /* a static array of 4 until the first insertion */
 	uint64_t mask;    /* number of home slots - 1 */
@@ -31,14 +34,17 @@ _Static_assert(sizeof(struct vt_ska) == 32, "as compiled by g++");
  * 0, no element).
  */
 #define VT_SKA_VALUE 8
-#define VT_SKA_SET_SLOT 16  /* of flat_hash_set<Block*> */
-#define VT_SKA_POOL_SLOT 32 /* of flat_hash_map<MempoolId_t, PrivatePool*>: first +8, second +16, pointer +24 */
-#define VT_SKA_MAX_MASK ((UINT64_C(1) << 27) - 1) /* 2 GiB of slots: far more blocks than fit on a device */
+#define VT_SKA_SET_SLOT 16 /* of flat_hash_set<Block*> */
+/* of flat_hash_map<MempoolId_t, PrivatePool*>: first +8, second +16, pointer +24 */
+#define VT_SKA_POOL_SLOT 32
+/* 2 GiB of slots: far more blocks than fit on a device */
+#define VT_SKA_MAX_MASK ((UINT64_C(1) << 27) - 1)
 #define VT_SKA_HALF 0x3f000000u /* 0.5f */
 
 /* std::set<Block*, Comparison> of libstdc++ (either string ABI). */
 struct vt_rbset {
-	uint64_t compare; /* a function pointer up to 2.14; padding behind an empty class, so anything, in 2.15 */
+	/* a function pointer up to 2.14; padding behind an empty class, so anything, in 2.15 */
+	uint64_t compare;
 	uint64_t header_colour; /* int, padded; the header node's address is that of this member */
 	uint64_t root;
 	uint64_t leftmost;
@@ -63,12 +69,20 @@ _Static_assert(sizeof(struct vt_rbnode) == 40, "as compiled by g++");
 #define VT_MUTEX_RECURSIVE 1
 #define VT_MUTEX_SIZE 40
 
-/* c10::CachingDeviceAllocator::DeviceStats: arrays of three Stat (all, small pool, large pool), each four int64. */
+/*
+ * c10::CachingDeviceAllocator::DeviceStats: arrays of three Stat (all, small pool, large pool),
+ * each four int64.
+ */
 #define VT_STATS_ARRAY 96
-#define VT_STATS_BEFORE_EXTRA 576 /* allocation segment active inactive_split allocated_bytes reserved_bytes */
-#define VT_STATS_AFTER_EXTRA 304  /* active_bytes inactive_split_bytes requested_bytes, num_alloc_retries, num_ooms */
+/* allocation segment active inactive_split allocated_bytes reserved_bytes */
+#define VT_STATS_BEFORE_EXTRA 576
+/* active_bytes inactive_split_bytes requested_bytes, num_alloc_retries, num_ooms */
+#define VT_STATS_AFTER_EXTRA 304
 
-/* Built-ins by name: the helper is compiled with -fno-builtin, and a call for each load would cost more than the walk. */
+/*
+ * Built-ins by name: the helper is compiled with -fno-builtin, and a call for each load would cost
+ * more than the walk.
+ */
 static inline uint64_t vt_load64(const uint8_t *p)
 {
 	uint64_t value;
@@ -85,7 +99,10 @@ static inline uint32_t vt_load32(const uint8_t *p)
 	return value;
 }
 
-/* An address that an object of the target can have: not NULL, aligned for pointers, in user space (also with LA57). */
+/*
+ * An address that an object of the target can have: not NULL, aligned for pointers, in user space
+ * (also with LA57).
+ */
 static inline bool vt_is_object(uint64_t addr)
 {
 	return addr >= 4096 && !(addr & 7) && addr < (UINT64_C(1) << 56);
@@ -95,7 +112,8 @@ static inline bool vt_ska_plausible(const struct vt_ska *table)
 {
 	uint64_t slots = table->mask + 1;
 
-	if (table->max_load_bits != VT_SKA_HALF || table->mask > VT_SKA_MAX_MASK || (slots & table->mask))
+	if (table->max_load_bits != VT_SKA_HALF || table->mask > VT_SKA_MAX_MASK ||
+	    (slots & table->mask))
 		return false;
 	if (table->max_lookups < 3 || table->n > slots || !vt_is_object(table->entries))
 		return false;
@@ -119,9 +137,10 @@ static inline bool vt_rbset_plausible(const struct vt_rbset *set, uint64_t addr)
 	if ((uint32_t)set->header_colour) /* the header is red */
 		return false;
 	if (!set->n)
-		return !set->root && set->leftmost == addr + VT_RBSET_HEADER && set->rightmost == addr + VT_RBSET_HEADER;
-	return set->n < (UINT64_C(1) << 32) && vt_is_object(set->root) && vt_is_object(set->leftmost) &&
-	       vt_is_object(set->rightmost);
+		return !set->root && set->leftmost == addr + VT_RBSET_HEADER &&
+		       set->rightmost == addr + VT_RBSET_HEADER;
+	return set->n < (UINT64_C(1) << 32) && vt_is_object(set->root) &&
+	       vt_is_object(set->leftmost) && vt_is_object(set->rightmost);
 }
 
 /* One BlockPool, read and checked. */
@@ -145,7 +164,8 @@ int vt_torch_read_pool(struct vt_memsrc *src, const struct vt_torch_layout *layo
  * it is not a PrivatePool. layout->private_large may be VT_TORCH_NO_FIELD. *large_offset is the
  * offset of the large pool.
  */
-int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
-			  struct vt_torch_pool *large, struct vt_torch_pool *small, uint16_t *large_offset);
+int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			  uint64_t addr, struct vt_torch_pool *large, struct vt_torch_pool *small,
+			  uint16_t *large_offset);
 
 #endif

@@ -13,16 +13,21 @@
 
 #define NONE VT_TORCH_NO_FIELD
 #define WORDS (VT_TORCH_SAMPLE_BYTES / 8)
-#define MIN_BLOCK 512 /* sizes and addresses of blocks in the default pools are multiples of it (kMinBlockSize) */
+/* sizes and addresses of blocks in the default pools are multiples of it (kMinBlockSize) */
+#define MIN_BLOCK 512
 #define SIZE_MAX_BITS 42 /* more than any device has */
-#define EVENTS_MAX (1 << 12) /* a stream each; less than the upper half of an address that memory had before */
+/* a stream each; less than the upper half of an address that memory had before */
+#define EVENTS_MAX (1 << 12)
 
 struct search {
 	struct vt_torch_finder *f;
 	struct vt_torch_block_layout l;
 	uint16_t bytes; /* that a Block may have */
 	bool taken[VT_TORCH_SAMPLE_BYTES];
-	/* samples whose word a is not NULL; those of them where it names an object whose word b names the sample */
+	/*
+	 * samples whose word a is not NULL; those of them where it names an object whose word b
+	 * names the sample
+	 */
 	uint16_t filled[WORDS];
 	uint16_t linked[WORDS][WORDS];
 	/* the block that each sample names as the next one, when it could be read */
@@ -34,8 +39,8 @@ struct search {
 };
 
 /*
- * What speaks against something, by the tables that the samples are of: there are few unmapped ones, and it must hold for them as
- * well.
+ * What speaks against something, by the tables that the samples are of: there are few unmapped
+ * ones, and it must hold for them as well.
  */
 struct tally {
 	size_t n[VT_SAMPLE_TABLES], bad[VT_SAMPLE_TABLES];
@@ -71,8 +76,8 @@ static unsigned int n_words(const struct search *s)
 	return s->bytes / 8;
 }
 
-static void take(struct search *s, enum vt_torch_field field, uint16_t *member, unsigned int offset, unsigned int width,
-		 enum vt_torch_how how)
+static void take(struct search *s, enum vt_torch_field field, uint16_t *member, unsigned int offset,
+		 unsigned int width, enum vt_torch_how how)
 {
 	*member = (uint16_t)offset;
 	memset(s->taken + offset, true, width);
@@ -111,9 +116,9 @@ static bool is_allocated(const struct search *s, const struct vt_torch_sample *s
 /* ---- how long a Block is ---- */
 
 /*
- * operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in front of it. All Blocks have the same, or 16 more
- * where that was left of a larger chunk: too little for a chunk of its own. With another malloc a Block ends where the last
- * field does that was found.
+ * operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in front of it. All
+ * Blocks have the same, or 16 more where that was left of a larger chunk: too little for a chunk of
+ * its own. With another malloc a Block ends where the last field does that was found.
  */
 static uint64_t chunk_of(const struct search *s, size_t i)
 {
@@ -137,7 +142,8 @@ static void find_end(struct search *s)
 	}
 	for (size_t i = 0; i < s->f->n_samples; i++)
 		bad += chunk_of(s, i) - least > 16;
-	if (vt_torch_tolerable(bad, s->f->n_samples) && least - 8 >= VT_TORCH_BLOCK_MIN && least - 8 < VT_TORCH_SAMPLE_BYTES)
+	if (vt_torch_tolerable(bad, s->f->n_samples) && least - 8 >= VT_TORCH_BLOCK_MIN &&
+	    least - 8 < VT_TORCH_SAMPLE_BYTES)
 		s->bytes = (uint16_t)(least - 8);
 }
 
@@ -146,7 +152,8 @@ static void take_end(struct search *s)
 	unsigned int end = VT_TORCH_SAMPLE_BYTES;
 
 	if (s->bytes < VT_TORCH_SAMPLE_BYTES) {
-		s->l.size_of = s->bytes; /* up to 15 more than sizeof(Block), which can be read all the same */
+		/* up to 15 more than sizeof(Block), which can be read all the same */
+		s->l.size_of = s->bytes;
 		s->f->how[VT_TORCH_BLOCK_SIZE_OF] = VT_TORCH_HOW_SIGNATURE;
 		return;
 	}
@@ -168,11 +175,12 @@ static bool find_stream_uses(struct search *s)
 
 			memcpy(&table, sample_at(s, i)->bytes + 8 * w, sizeof(table));
 			count(&tally, sample_at(s, i),
-			      !vt_ska_plausible(&table) || (table.n && sample_at(s, i)->table != VT_SAMPLE_ACTIVE));
+			      !vt_ska_plausible(&table) ||
+				      (table.n && sample_at(s, i)->table != VT_SAMPLE_ACTIVE));
 		}
 		if (holds(&tally)) {
-			take(s, VT_TORCH_BLOCK_STREAM_USES, &s->l.stream_uses, 8 * w, sizeof(struct vt_ska),
-			     VT_TORCH_HOW_SIGNATURE);
+			take(s, VT_TORCH_BLOCK_STREAM_USES, &s->l.stream_uses, 8 * w,
+			     sizeof(struct vt_ska), VT_TORCH_HOW_SIGNATURE);
 			return true;
 		}
 	}
@@ -185,9 +193,11 @@ static bool find_pool(struct search *s)
 		struct tally tally = { 0 };
 		size_t bad = 0;
 
-		for (size_t i = 0; i < s->f->n_samples && vt_torch_tolerable(bad, s->f->n_samples); i++) {
+		for (size_t i = 0; i < s->f->n_samples && vt_torch_tolerable(bad, s->f->n_samples);
+		     i++) {
 			bool is_bad = !is_free(s, 8 * w, 8) ||
-				      !vt_torch_is_pool_of(s->f, sample_at(s, i), word_of(sample_at(s, i), w));
+				      !vt_torch_is_pool_of(s->f, sample_at(s, i),
+							   word_of(sample_at(s, i), w));
 
 			bad += is_bad;
 			count(&tally, sample_at(s, i), is_bad);
@@ -214,10 +224,13 @@ static void count_links(struct search *s)
 			if (!addr || !is_free(s, 8 * a, 8))
 				continue;
 			s->filled[a]++;
-			if (!vt_is_object(addr) || addr == sample->addr || vt_mem_read(s->f->src, addr, there, s->bytes))
+			if (!vt_is_object(addr) || addr == sample->addr ||
+			    vt_mem_read(s->f->src, addr, there, s->bytes))
 				continue;
 			for (unsigned int b = 0; b < n_words(s); b++)
-				s->linked[a][b] = (uint16_t)(s->linked[a][b] + (vt_load64(there + 8 * b) == sample->addr));
+				s->linked[a][b] =
+					(uint16_t)(s->linked[a][b] +
+						   (vt_load64(there + 8 * b) == sample->addr));
 		}
 	}
 }
@@ -225,7 +238,8 @@ static void count_links(struct search *s)
 /* What is in words a names a neighbour in the other direction than what is in words b. */
 static bool are_links(const struct search *s, unsigned int a, unsigned int b)
 {
-	return a != b && is_free(s, 8 * a, 8) && is_free(s, 8 * b, 8) && s->linked[a][b] + s->linked[b][a] > 0 &&
+	return a != b && is_free(s, 8 * a, 8) && is_free(s, 8 * b, 8) &&
+	       s->linked[a][b] + s->linked[b][a] > 0 &&
 	       vt_torch_tolerable((size_t)(s->filled[a] - s->linked[a][b]), s->filled[a]) &&
 	       vt_torch_tolerable((size_t)(s->filled[b] - s->linked[b][a]), s->filled[b]);
 }
@@ -241,7 +255,8 @@ static bool is_extent(const struct search *s, unsigned int w)
 		uint64_t value = word_of(sample_at(s, i), w);
 
 		count(&tally, sample_at(s, i),
-		      !value || value >> 56 || (value % MIN_BLOCK && !is_private(s, sample_at(s, i))));
+		      !value || value >> 56 ||
+			      (value % MIN_BLOCK && !is_private(s, sample_at(s, i))));
 	}
 	return holds(&tally);
 }
@@ -269,11 +284,15 @@ static void read_next(struct search *s, unsigned int next)
 	for (size_t i = 0; i < s->f->n_samples; i++) {
 		uint64_t addr = word_of(sample_at(s, i), next);
 
-		s->has_next[i] = vt_is_object(addr) && !vt_mem_read(s->f->src, addr, s->next[i], s->bytes);
+		s->has_next[i] = vt_is_object(addr) &&
+				 !vt_mem_read(s->f->src, addr, s->next[i], s->bytes);
 	}
 }
 
-/* The words for which ptr + size of a block is ptr of the one that its word next names; false when there are none. */
+/*
+ * The words for which ptr + size of a block is ptr of the one that its word next names; false when
+ * there are none.
+ */
 static bool extent_of_links(struct search *s, unsigned int next, struct extent *best)
 {
 	uint16_t agree[WORDS][WORDS] = { 0 };
@@ -291,14 +310,16 @@ static bool extent_of_links(struct search *s, unsigned int next, struct extent *
 			uint64_t distance = vt_load64(s->next[i] + 8 * p) - word_of(sample, p);
 
 			for (unsigned int w = 0; distance && w < n_words(s); w++)
-				agree[p][w] = (uint16_t)(agree[p][w] + (word_of(sample, w) == distance));
+				agree[p][w] =
+					(uint16_t)(agree[p][w] + (word_of(sample, w) == distance));
 		}
 	}
 	for (unsigned int p = 0; p < n_words(s); p++) {
 		for (unsigned int w = 0; w < n_words(s); w++) {
 			struct extent one = { p, w, agree[p][w], 0 };
 
-			if (p == w || !agree[p][w] || !vt_torch_tolerable(total - agree[p][w], total) || !is_extent(s, p) ||
+			if (p == w || !agree[p][w] ||
+			    !vt_torch_tolerable(total - agree[p][w], total) || !is_extent(s, p) ||
 			    !is_extent(s, w))
 				continue;
 			one.sum = sum_of(s, w);
@@ -316,7 +337,8 @@ static bool find_linked(struct search *s)
 
 	for (unsigned int a = 0; a < n_words(s); a++) {
 		for (unsigned int b = 0; b < n_words(s); b++) {
-			if (!are_links(s, a, b) || !extent_of_links(s, a, &one) || one.confirmed <= best.confirmed)
+			if (!are_links(s, a, b) || !extent_of_links(s, a, &one) ||
+			    one.confirmed <= best.confirmed)
 				continue;
 			best = one;
 			next = a;
@@ -346,7 +368,8 @@ static bool are_apart(const struct search *s, unsigned int ptr, unsigned int siz
 		for (size_t j = 0; j < i; j++) {
 			const struct vt_torch_sample *b = sample_at(s, j);
 
-			if (a->device == b->device && start < word_of(b, ptr) + word_of(b, size) && word_of(b, ptr) < end) {
+			if (a->device == b->device && start < word_of(b, ptr) + word_of(b, size) &&
+			    word_of(b, ptr) < end) {
 				bad++;
 				break;
 			}
@@ -381,7 +404,9 @@ static bool find_lone(struct search *s)
 	return true;
 }
 
-/* prev and next of lone blocks: the two words behind the flags, when they are NULL as they must be. */
+/*
+ * prev and next of lone blocks: the two words behind the flags, when they are NULL as they must be.
+ */
 static bool place_links(struct search *s)
 {
 	unsigned int at = (s->l.allocated + 8u) / 8 * 8;
@@ -436,15 +461,18 @@ static int allocated_at(const struct search *s, unsigned int offset)
 		count(&tally, sample,
 		      flag > 1 || (flag ? !active || s->none_allocated[sample->device] :
 					  active && s->all_allocated[sample->device]));
-		/* not what is tolerated: padding may have anything, and a flag that nothing has set would lose against it */
+		/*
+		 * not what is tolerated: padding may have anything, and a flag that nothing has set
+		 * would lose against it
+		 */
 		set += flag == 1 && active && !s->none_allocated[sample->device];
 	}
 	return holds(&tally) ? (int)set : -1;
 }
 
 /*
- * By how many the active samples with a flag at offset are not as many as the statistics let expect. A count of events is 1 as well,
- * of blocks that are not allocated.
+ * By how many the active samples with a flag at offset are not as many as the statistics let
+ * expect. A count of events is 1 as well, of blocks that are not allocated.
  */
 static uint64_t surprise_at(const struct search *s, unsigned int offset)
 {
@@ -459,7 +487,8 @@ static uint64_t surprise_at(const struct search *s, unsigned int offset)
 		set[sample->device] += sample->bytes[offset] == 1;
 	}
 	for (size_t i = 0; i < s->f->n_dcas; i++) {
-		bool known = s->n_active[i] && s->n_allocated[i] <= s->n_active[i] && s->n_active[i] < UINT32_MAX;
+		bool known = s->n_active[i] && s->n_allocated[i] <= s->n_active[i] &&
+			     s->n_active[i] < UINT32_MAX;
 		uint64_t expected = known ? n[i] * s->n_allocated[i] / s->n_active[i] : n[i];
 
 		surprise += set[i] > expected ? set[i] - expected : expected - set[i];
@@ -475,11 +504,13 @@ static bool mapped_at(const struct search *s, unsigned int offset)
 		return false;
 	for (size_t i = 0; i < s->f->n_samples; i++)
 		count(&tally, sample_at(s, i),
-		      sample_at(s, i)->bytes[offset] != (sample_at(s, i)->table != VT_SAMPLE_UNMAPPED));
+		      sample_at(s, i)->bytes[offset] !=
+			      (sample_at(s, i)->table != VT_SAMPLE_UNMAPPED));
 	return holds(&tally);
 }
 
-static void take_flags(struct search *s, unsigned int allocated, unsigned int mapped, enum vt_torch_how how)
+static void take_flags(struct search *s, unsigned int allocated, unsigned int mapped,
+		       enum vt_torch_how how)
 {
 	take(s, VT_TORCH_BLOCK_ALLOCATED, &s->l.allocated, allocated, 1, how);
 	if (mapped < s->bytes)
@@ -510,7 +541,9 @@ static bool find_flags(struct search *s)
 			continue;
 		if (set < 0 || surprise_at(s, at) >= least)
 			continue;
-		/* no sample may be allocated, though some block is: another place must fit better */
+		/*
+		 * no sample may be allocated, though some block is: another place must fit better
+		 */
 		if (set || at == place) {
 			least = surprise_at(s, at);
 			best = set;
@@ -541,7 +574,8 @@ static int requested_at(const struct search *s, unsigned int w)
 	if (!is_free(s, 8 * w, 8))
 		return -1;
 	for (size_t i = 0; i < s->f->n_samples; i++) {
-		uint64_t size = vt_load64(sample_at(s, i)->bytes + s->l.size), value = word_of(sample_at(s, i), w);
+		uint64_t size = vt_load64(sample_at(s, i)->bytes + s->l.size),
+			 value = word_of(sample_at(s, i), w);
 
 		if (!is_allocated(s, sample_at(s, i)))
 			continue;
@@ -566,19 +600,25 @@ static bool find_requested(struct search *s)
 		}
 	}
 	if (most > 0)
-		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * best, 8, VT_TORCH_HOW_SIGNATURE);
+		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * best, 8,
+		     VT_TORCH_HOW_SIGNATURE);
 	else if (most == 0)
-		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * behind, 8, VT_TORCH_HOW_PLACE);
+		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * behind, 8,
+		     VT_TORCH_HOW_PLACE);
 	return most >= 0;
 }
 
-/* Whether a block and its next one have the same in word w, where one has something: they are of one segment. */
+/*
+ * Whether a block and its next one have the same in word w, where one has something: they are of
+ * one segment.
+ */
 static bool neighbours_share(const struct search *s, unsigned int w)
 {
 	size_t bad = 0, n = 0;
 
 	for (size_t i = 0; i < s->f->n_samples; i++) {
-		uint64_t here = word_of(sample_at(s, i), w), there = s->has_next[i] ? vt_load64(s->next[i] + 8 * w) : here;
+		uint64_t here = word_of(sample_at(s, i), w),
+			 there = s->has_next[i] ? vt_load64(s->next[i] + 8 * w) : here;
 
 		n += s->has_next[i] && (here || there);
 		bad += here != there;
@@ -587,8 +627,9 @@ static bool neighbours_share(const struct search *s, unsigned int w)
 }
 
 /*
- * How many samples have a std::shared_ptr at word w, the others having an empty one there; -1: it is none. Its second word names
- * the control block, which begins with a virtual table and the count of owners (libstdc++).
+ * How many samples have a std::shared_ptr at word w, the others having an empty one there; -1: it
+ * is none. Its second word names the control block, which begins with a virtual table and the count
+ * of owners (libstdc++).
  */
 static int shared_at(const struct search *s, unsigned int w)
 {
@@ -598,10 +639,12 @@ static int shared_at(const struct search *s, unsigned int w)
 	if (!is_free(s, 8 * w, 16))
 		return -1;
 	for (size_t i = 0; i < s->f->n_samples; i++) {
-		uint64_t object = word_of(sample_at(s, i), w), control = word_of(sample_at(s, i), w + 1), words[2];
+		uint64_t object = word_of(sample_at(s, i), w),
+			 control = word_of(sample_at(s, i), w + 1), words[2];
 		bool good = vt_is_object(object) && vt_is_object(control) &&
-			    !vt_mem_read(s->f->src, control, words, sizeof(words)) && vt_is_object(words[0]) &&
-			    (uint32_t)words[1] && (uint32_t)words[1] <= INT32_MAX;
+			    !vt_mem_read(s->f->src, control, words, sizeof(words)) &&
+			    vt_is_object(words[0]) && (uint32_t)words[1] &&
+			    (uint32_t)words[1] <= INT32_MAX;
 
 		count(&tally, sample_at(s, i), (object || control) && !good);
 		full += good;
@@ -610,8 +653,9 @@ static int shared_at(const struct search *s, unsigned int w)
 }
 
 /*
- * Unmapped samples name an object in word w that their neighbours name as well, and others name one or none: 2 when some name
- * none, which is what tells best; 1 when all name one; 0: it is nothing of the kind.
+ * Unmapped samples name an object in word w that their neighbours name as well, and others name one
+ * or none: 2 when some name none, which is what tells best; 1 when all name one; 0: it is nothing
+ * of the kind.
  */
 static int expandable_at(const struct search *s, unsigned int w)
 {
@@ -626,8 +670,9 @@ static int expandable_at(const struct search *s, unsigned int w)
 
 		unmapped += sample->table == VT_SAMPLE_UNMAPPED;
 		empty += !addr;
-		count(&tally, sample, addr ? !vt_is_object(addr) || vt_mem_read_u64(s->f->src, addr, &first) :
-					     sample->table == VT_SAMPLE_UNMAPPED);
+		count(&tally, sample,
+		      addr ? !vt_is_object(addr) || vt_mem_read_u64(s->f->src, addr, &first) :
+			     sample->table == VT_SAMPLE_UNMAPPED);
 	}
 	if (!unmapped || !holds(&tally))
 		return 0;
@@ -651,18 +696,21 @@ static bool stream_at(const struct search *s, unsigned int w, size_t *filled)
 	return holds(&tally) && neighbours_share(s, w);
 }
 
-/* A word other than that in front of stream_uses could be it: some blocks have something there that a whole segment has. */
+/*
+ * A word other than that in front of stream_uses could be it: some blocks have something there that
+ * a whole segment has.
+ */
 static bool is_other_stream(const struct search *s, unsigned int w)
 {
 	size_t filled;
 
-	return stream_at(s, w, &filled) && filled && shared_at(s, w) < 1 && (!w || shared_at(s, w - 1) < 1) &&
-	       expandable_at(s, w) < 1;
+	return stream_at(s, w, &filled) && filled && shared_at(s, w) < 1 &&
+	       (!w || shared_at(s, w - 1) < 1) && expandable_at(s, w) < 1;
 }
 
 /*
- * The word in front of stream_uses. When all samples are on the default stream by that word, but not by another one, something
- * new may have come between: then it is not known.
+ * The word in front of stream_uses. When all samples are on the default stream by that word, but
+ * not by another one, something new may have come between: then it is not known.
  */
 static bool find_stream(struct search *s)
 {
@@ -675,7 +723,8 @@ static bool find_stream(struct search *s)
 		if (is_other_stream(s, other))
 			return false;
 	}
-	take(s, VT_TORCH_BLOCK_STREAM, &s->l.stream, 8 * w, 8, filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_PLACE);
+	take(s, VT_TORCH_BLOCK_STREAM, &s->l.stream, 8 * w, 8,
+	     filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_PLACE);
 	return true;
 }
 
@@ -690,7 +739,8 @@ static void find_device(struct search *s)
 		struct tally tally = { 0 };
 
 		for (size_t i = 0; i < s->f->n_samples; i++)
-			count(&tally, sample_at(s, i), sample_at(s, i)->bytes[at] != sample_at(s, i)->device);
+			count(&tally, sample_at(s, i),
+			      sample_at(s, i)->bytes[at] != sample_at(s, i)->device);
 		if (is_free(s, at, 1) && holds(&tally)) {
 			take(s, VT_TORCH_BLOCK_DEVICE, &s->l.device, at, 1,
 			     several ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_PLACE);
@@ -722,8 +772,8 @@ static int events_at(const struct search *s, unsigned int offset)
 }
 
 /*
- * Nothing but a check depends on it, so that without a pending free among the samples it is left out, and where two would do as
- * well: padding has whatever the memory had before.
+ * Nothing but a check depends on it, so that without a pending free among the samples it is left
+ * out, and where two would do as well: padding has whatever the memory had before.
  */
 static void find_event_count(struct search *s)
 {
@@ -737,20 +787,22 @@ static void find_event_count(struct search *s)
 		}
 	}
 	if (n == 1)
-		take(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, at, 4, VT_TORCH_HOW_SIGNATURE);
+		take(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, at, 4,
+		     VT_TORCH_HOW_SIGNATURE);
 	else
 		leave_out(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count);
 }
 
 /*
- * context_when_allocated is followed by context_when_segment_allocated, which may be the only one that is set: that one would
- * tell the history of another block. So both must have been seen.
+ * context_when_allocated is followed by context_when_segment_allocated, which may be the only one
+ * that is set: that one would tell the history of another block. So both must have been seen.
  */
 static void find_context(struct search *s)
 {
 	for (unsigned int w = 0; w + 4 <= n_words(s); w++) {
 		if (shared_at(s, w) > 0 && shared_at(s, w + 2) > 0) {
-			take(s, VT_TORCH_BLOCK_CONTEXT, &s->l.context, 8 * w, 32, VT_TORCH_HOW_SIGNATURE);
+			take(s, VT_TORCH_BLOCK_CONTEXT, &s->l.context, 8 * w, 32,
+			     VT_TORCH_HOW_SIGNATURE);
 			return;
 		}
 	}
@@ -777,7 +829,8 @@ static void find_expandable(struct search *s)
 	if (several)
 		best = WORDS;
 	if (best != WORDS)
-		take(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment, 8 * best, 8, VT_TORCH_HOW_SIGNATURE);
+		take(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment, 8 * best, 8,
+		     VT_TORCH_HOW_SIGNATURE);
 	else
 		leave_out(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment);
 }

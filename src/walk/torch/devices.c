@@ -9,8 +9,8 @@
 
 #define NONE VT_TORCH_NO_FIELD
 
-#define DCA_MAX 0x4000    /* DeviceCachingAllocator has 2.9 kB in 2.11 */
-#define DCA_GUESS 0x1000  /* when nothing says where it ends */
+#define DCA_MAX 0x4000   /* DeviceCachingAllocator has 2.9 kB in 2.11 */
+#define DCA_GUESS 0x1000 /* when nothing says where it ends */
 
 /*
  * The largest possible size of the object at dca. operator new is malloc() in PyTorch, and glibc
@@ -22,8 +22,8 @@ static size_t dca_size(const struct vt_torch_finder *f, uint64_t dca)
 	size_t size = DCA_GUESS;
 	uint64_t chunk;
 
-	if (!vt_mem_read_u64(f->src, dca - 8, &chunk) && !(chunk & 8) && (chunk & ~UINT64_C(7)) >= 1024 &&
-	    (chunk & ~UINT64_C(7)) <= DCA_MAX)
+	if (!vt_mem_read_u64(f->src, dca - 8, &chunk) && !(chunk & 8) &&
+	    (chunk & ~UINT64_C(7)) >= 1024 && (chunk & ~UINT64_C(7)) <= DCA_MAX)
 		size = (size_t)(chunk & ~UINT64_C(7)) - 8;
 	for (size_t i = 0; i < f->n_dcas; i++) {
 		if (f->dcas[i] > dca && f->dcas[i] - dca < size)
@@ -32,7 +32,8 @@ static size_t dca_size(const struct vt_torch_finder *f, uint64_t dca)
 	return size;
 }
 
-static bool is_set(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes, size_t n, size_t offset)
+static bool is_set(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes, size_t n,
+		   size_t offset)
 {
 	struct vt_rbset set;
 	uint64_t parent;
@@ -58,8 +59,11 @@ static bool is_table(const uint8_t *bytes, size_t n, size_t offset)
 	return vt_ska_plausible(&table);
 }
 
-/* The offset of the next run of sets 48 bytes apart from *offset on; how many they are, 0 for none. */
-static unsigned int next_sets(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes, size_t n, size_t *offset)
+/*
+ * The offset of the next run of sets 48 bytes apart from *offset on; how many they are, 0 for none.
+ */
+static unsigned int next_sets(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes,
+			      size_t n, size_t *offset)
 {
 	for (; *offset < n; *offset += 8) {
 		unsigned int sets = 0;
@@ -73,8 +77,8 @@ static unsigned int next_sets(const struct vt_torch_finder *f, uint64_t dca, con
 }
 
 /* What is wrong with the DeviceCachingAllocator in bytes, or NULL: then layout has its offsets. */
-static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes, size_t n,
-			      struct vt_torch_layout *layout)
+static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes,
+			      size_t n, struct vt_torch_layout *layout)
 {
 	size_t large = VT_MUTEX_SIZE, small, active;
 	unsigned int sets;
@@ -94,14 +98,19 @@ static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, con
 	layout->pool_is_small = (uint16_t)(sets * sizeof(struct vt_rbset));
 	layout->pool_owner = layout->pool_is_small + 8;
 	layout->pool_size_of = (uint16_t)(small - large);
-	if (layout->pool_size_of < layout->pool_owner + 8 || layout->pool_size_of > 240 || small + layout->pool_size_of > n)
+	if (layout->pool_size_of < layout->pool_owner + 8 || layout->pool_size_of > 240 ||
+	    small + layout->pool_size_of > n)
 		return "the block pools have an impossible size";
 	if (bytes[large + layout->pool_is_small] != 0 || bytes[small + layout->pool_is_small] != 1)
 		return "the block pools are not a large and a small one";
-	owner = vt_load64(bytes + large + layout->pool_owner) | vt_load64(bytes + small + layout->pool_owner);
+	owner = vt_load64(bytes + large + layout->pool_owner) |
+		vt_load64(bytes + small + layout->pool_owner);
 	if (owner)
 		return "a default block pool has an owner";
-	/* active_blocks is the next member; 16 bytes are for a member that a release may put between */
+	/*
+	 * active_blocks is the next member; 16 bytes are for a member that a release may put
+	 * between
+	 */
 	active = small + layout->pool_size_of;
 	while (!is_table(bytes, n, active)) {
 		active += 8;
@@ -111,9 +120,12 @@ static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, con
 	layout->mutex = 0;
 	layout->stats = VT_MUTEX_SIZE;
 	/* 2.13 put a hash table into DeviceStats, behind reserved_bytes */
-	layout->stats_extra =
-		is_table(bytes, n, VT_MUTEX_SIZE + VT_STATS_BEFORE_EXTRA) ? sizeof(struct vt_ska) : 0;
-	if ((size_t)layout->stats + VT_STATS_BEFORE_EXTRA + layout->stats_extra + VT_STATS_AFTER_EXTRA > large)
+	layout->stats_extra = is_table(bytes, n, VT_MUTEX_SIZE + VT_STATS_BEFORE_EXTRA) ?
+				      sizeof(struct vt_ska) :
+				      0;
+	if ((size_t)layout->stats + VT_STATS_BEFORE_EXTRA + layout->stats_extra +
+		    VT_STATS_AFTER_EXTRA >
+	    large)
 		return "no room for the statistics before the block pools";
 	layout->large_blocks = (uint16_t)large;
 	layout->small_blocks = (uint16_t)small;
@@ -126,11 +138,12 @@ static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, con
 /* The pointers of the vector at bytes, if it is one of 1 to 64 objects. */
 static size_t read_vector(struct vt_torch_finder *f, const uint8_t *bytes)
 {
-	uint64_t begin = vt_load64(bytes), end = vt_load64(bytes + 8), limit = vt_load64(bytes + 16);
+	uint64_t begin = vt_load64(bytes), end = vt_load64(bytes + 8),
+		 limit = vt_load64(bytes + 16);
 	size_t n;
 
-	if (!vt_is_object(begin) || end <= begin || limit < end || (end - begin) % 8 || (limit - begin) % 8 ||
-	    end - begin > 8 * VT_TORCH_MAX_DEVICES)
+	if (!vt_is_object(begin) || end <= begin || limit < end || (end - begin) % 8 ||
+	    (limit - begin) % 8 || end - begin > 8 * VT_TORCH_MAX_DEVICES)
 		return 0;
 	n = (size_t)(end - begin) / 8;
 	if (vt_mem_read(f->src, begin, f->dcas, n * 8))
@@ -149,7 +162,10 @@ static bool same_shape(const struct vt_torch_layout *a, const struct vt_torch_la
 	       a->stats_extra == b->stats_extra;
 }
 
-/* All devices of f->dcas have the same layout; else why not. *near: what they are does look like device allocators. */
+/*
+ * All devices of f->dcas have the same layout; else why not. *near: what they are does look like
+ * device allocators.
+ */
 static const char *devices_layout(struct vt_torch_finder *f, bool *near)
 {
 	struct vt_torch_layout first = { 0 };
@@ -185,7 +201,8 @@ bool vt_torch_find_devices(struct vt_torch_finder *f, const char **why)
 		bad = devices_layout(f, &near);
 		if (!bad) {
 			f->layout.device_vector = (uint32_t)offset;
-			for (enum vt_torch_field field = VT_TORCH_DEVICE_VECTOR; field <= VT_TORCH_POOL_SIZE_OF; field++)
+			for (enum vt_torch_field field = VT_TORCH_DEVICE_VECTOR;
+			     field <= VT_TORCH_POOL_SIZE_OF; field++)
 				f->how[field] = VT_TORCH_HOW_SIGNATURE;
 			return true;
 		}
@@ -253,14 +270,16 @@ static int holds_private_pools(struct vt_torch_finder *f, int device, uint16_t o
 	while (seen < n && seen < 4096) {
 		uint64_t some = n - seen < 64 ? n - seen : 64;
 
-		if (vt_mem_read(f->src, table.entries + seen * VT_SKA_POOL_SLOT, slots, some * VT_SKA_POOL_SLOT))
+		if (vt_mem_read(f->src, table.entries + seen * VT_SKA_POOL_SLOT, slots,
+				some * VT_SKA_POOL_SLOT))
 			return -1;
 		for (uint64_t i = 0; i < some; i++) {
 			const uint8_t *slot = slots + i * VT_SKA_POOL_SLOT;
 
 			if ((int8_t)*slot < 0)
 				continue;
-			if (vt_torch_read_private(f->src, &f->layout, vt_load64(slot + 24), &large, &small, &at))
+			if (vt_torch_read_private(f->src, &f->layout, vt_load64(slot + 24), &large,
+						  &small, &at))
 				return -1;
 			f->layout.private_large = at;
 			good = 1;
@@ -275,9 +294,11 @@ static int holds_private_pools(struct vt_torch_finder *f, int device, uint16_t o
 }
 
 /*
- * graph_pools is the first table whose values are private pools (graph_pools_freeable, next to it, has some of the same). While
- * there are none it is told by its place: it and graph_pools_freeable are the last two hash tables of the object, and there is
- * one more behind them (capture_to_pool_map) in releases whose BlockPool has no get_free_blocks_call_count, that is before 2.3.
+ * graph_pools is the first table whose values are private pools (graph_pools_freeable, next to it,
+ * has some of the same). While there are none it is told by its place: it and graph_pools_freeable
+ * are the last two hash tables of the object, and there is one more behind them
+ * (capture_to_pool_map) in releases whose BlockPool has no get_free_blocks_call_count, that is
+ * before 2.3.
  */
 void vt_torch_find_graph_pools(struct vt_torch_finder *f)
 {
@@ -295,7 +316,8 @@ void vt_torch_find_graph_pools(struct vt_torch_finder *f)
 			found |= holds_private_pools(f, (int)i, f->tables[t]) == 1;
 		if (found) {
 			f->layout.graph_pools = f->tables[t];
-			f->how[VT_TORCH_GRAPH_POOLS] = f->how[VT_TORCH_PRIVATE_LARGE] = VT_TORCH_HOW_SIGNATURE;
+			f->how[VT_TORCH_GRAPH_POOLS] = f->how[VT_TORCH_PRIVATE_LARGE] =
+				VT_TORCH_HOW_SIGNATURE;
 			return;
 		}
 	}

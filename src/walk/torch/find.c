@@ -19,7 +19,10 @@
 #include "walk/torch/table.h"
 
 #define ATTEMPTS 20 /* at a target that runs: each takes about a millisecond */
-/* Before the second; it doubles with every other. A thread that lost its processor in the middle of a change must get it back. */
+/*
+ * Before the second; it doubles with every other. A thread that lost its processor in the middle of
+ * a change must get it back.
+ */
 #define PAUSE_NS (100 * VT_NS_PER_US)
 #define MAX_PAUSE_NS (16 * VT_NS_PER_MS)
 
@@ -31,8 +34,8 @@ static void say_why(struct vt_torch_finder *f, const char *what)
 /* ---- which allocator ---- */
 
 /*
- * The word before the virtual table is the type_info, whose second word is the mangled name (Itanium C++ ABI, 2.5 and 2.9). It
- * is there in stripped files too.
+ * The word before the virtual table is the type_info, whose second word is the mangled name
+ * (Itanium C++ ABI, 2.5 and 2.9). It is there in stripped files too.
  */
 void vt_torch_class_name(struct vt_memsrc *src, uint64_t object, char name[VT_RTTI_MAX])
 {
@@ -40,8 +43,9 @@ void vt_torch_class_name(struct vt_memsrc *src, uint64_t object, char name[VT_RT
 	size_t n;
 
 	name[0] = '\0';
-	if (vt_mem_read_u64(src, object, &vptr) || !vt_is_object(vptr) || vt_mem_read_u64(src, vptr - 8, &info) ||
-	    !vt_is_object(info) || vt_mem_read_u64(src, info + 8, &text) || !text)
+	if (vt_mem_read_u64(src, object, &vptr) || !vt_is_object(vptr) ||
+	    vt_mem_read_u64(src, vptr - 8, &info) || !vt_is_object(info) ||
+	    vt_mem_read_u64(src, info + 8, &text) || !text)
 		return;
 	n = vt_torch_read_some(src, text, name, VT_RTTI_MAX - 1);
 	name[n] = '\0';
@@ -83,13 +87,17 @@ static void look(struct vt_torch_finder *f)
 		if (!why && backend == VT_TORCH_NATIVE && !vt_torch_object_has_elements(f))
 			f->found->backend = VT_TORCH_UNUSED;
 		else
-			say_why(f, why ? why : f->object_len < 64 ? "the allocator object cannot be read" :
-					       "no vector of device allocators in the allocator object");
+			say_why(f, why ? why :
+				   f->object_len < 64 ?
+					 "the allocator object cannot be read" :
+					 "no vector of device allocators in the allocator object");
 		return;
 	}
 	vt_torch_find_graph_pools(f);
 	vt_torch_take_samples(f);
-	why = f->n_samples ? vt_torch_find_fields(f) : f->has_blocks ? "no block can be read" : NULL;
+	why = f->n_samples  ? vt_torch_find_fields(f) :
+	      f->has_blocks ? "no block can be read" :
+			      NULL;
 	if (!vt_torch_compare_with_table(f, f->n_samples && !why)) {
 		say_why(f, why ? why : "the blocks do not fit what was found");
 		return;
@@ -112,7 +120,8 @@ static uint64_t pause_before(int attempt)
  */
 static bool look_again(const struct vt_torch_found *found)
 {
-	return found->backend == VT_TORCH_UNKNOWN || (found->backend == VT_TORCH_NATIVE && found->differs[0]);
+	return found->backend == VT_TORCH_UNKNOWN ||
+	       (found->backend == VT_TORCH_NATIVE && found->differs[0]);
 }
 
 void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uint64_t allocator,
@@ -143,7 +152,10 @@ void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uin
 
 /* ---- the module ---- */
 
-/* The executable can hold a copy of an exported variable (R_X86_64_COPY); every other module then uses that one. */
+/*
+ * The executable can hold a copy of an exported variable (R_X86_64_COPY); every other module then
+ * uses that one.
+ */
 static struct vt_module *main_module(struct vt_modules *modules)
 {
 	uint64_t headers = modules->files->ops->auxv(modules->files, AT_PHDR);
@@ -155,7 +167,8 @@ static struct vt_module *main_module(struct vt_modules *modules)
  * Sets *allocator to the current value of the pointer that the module exports; 0 when it exports
  * none or the pointer is not set. Returns what vt_mem_read() returns.
  */
-static int allocator_of(struct vt_modules *modules, struct vt_module *module, struct vt_memsrc *src, uint64_t *allocator)
+static int allocator_of(struct vt_modules *modules, struct vt_module *module, struct vt_memsrc *src,
+			uint64_t *allocator)
 {
 	static const char *const name = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
 	uint64_t slot = 0;
@@ -172,8 +185,12 @@ static int allocator_of(struct vt_modules *modules, struct vt_module *module, st
 	return ret;
 }
 
-/* PyTorch's version out of torch/version.py, which lies beside torch/lib/libc10_cuda.so: __version__ = '2.11.0+cu130' */
-static void read_version(struct vt_files *files, const char *module_path, char *version, size_t size)
+/*
+ * PyTorch's version out of torch/version.py, which lies beside torch/lib/libc10_cuda.so:
+ * __version__ = '2.11.0+cu130'
+ */
+static void read_version(struct vt_files *files, const char *module_path, char *version,
+			 size_t size)
 {
 	const char *slash = strrchr(module_path, '/'), *lib = "/lib";
 	char path[PATH_MAX], text[4096], *at, *end;
@@ -186,7 +203,8 @@ static void read_version(struct vt_files *files, const char *module_path, char *
 		return;
 	dir = (size_t)(slash - module_path) - strlen(lib);
 	if (strncmp(module_path + dir, lib, strlen(lib)) ||
-	    (size_t)snprintf(path, sizeof(path), "%.*s/version.py", (int)dir, module_path) >= sizeof(path))
+	    (size_t)snprintf(path, sizeof(path), "%.*s/version.py", (int)dir, module_path) >=
+		    sizeof(path))
 		return;
 	fd = files->ops->open(files, path);
 	if (fd < 0)
@@ -226,8 +244,9 @@ static int rank(enum vt_torch_backend backend)
 	return 0;
 }
 
-static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_module *module, const struct vt_maps *maps,
-				       struct vt_memsrc *src, struct vt_torch_found *found)
+static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_module *module,
+				       const struct vt_maps *maps, struct vt_memsrc *src,
+				       struct vt_torch_found *found)
 {
 	struct vt_module *executable = main_module(modules);
 	struct vt_error *err VT_ERROR = NULL;
@@ -252,17 +271,19 @@ static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_mod
 	found->backend = VT_TORCH_UNKNOWN;
 	err = vt_module_open(modules, module);
 	if (vt_module_lacks_file(modules, module))
-		snprintf(found->why, sizeof(found->why), "the file of libc10_cuda.so is needed, and none can be used");
+		snprintf(found->why, sizeof(found->why),
+			 "the file of libc10_cuda.so is needed, and none can be used");
 	else if (err)
 		snprintf(found->why, sizeof(found->why), "%s", err->message);
 	else
-		snprintf(found->why, sizeof(found->why),
-			 "libc10_cuda.so does not export its allocator: older than PyTorch 2.0, or not yet initialised");
+		snprintf(
+			found->why, sizeof(found->why),
+			"libc10_cuda.so does not export its allocator: older than PyTorch 2.0, or not yet initialised");
 	return NULL;
 }
 
-struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
-			       struct vt_torch_found *found)
+struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps,
+			       struct vt_memsrc *src, struct vt_torch_found *found)
 {
 	struct vt_module *module;
 	size_t index = 0;

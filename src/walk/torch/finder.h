@@ -17,7 +17,12 @@
 #define VT_TORCH_TABLES_MAX 24
 #define VT_TORCH_PRIVATE_MAX 16
 
-enum vt_torch_sample_table { VT_SAMPLE_ACTIVE, VT_SAMPLE_CACHED, VT_SAMPLE_UNMAPPED, VT_SAMPLE_TABLES };
+enum vt_torch_sample_table {
+	VT_SAMPLE_ACTIVE,
+	VT_SAMPLE_CACHED,
+	VT_SAMPLE_UNMAPPED,
+	VT_SAMPLE_TABLES
+};
 
 struct vt_torch_sample {
 	uint64_t addr;
@@ -93,10 +98,12 @@ static inline bool vt_torch_is_stream(uint64_t stream)
 }
 
 /* Whether the sample can be in the pool at addr. */
-bool vt_torch_is_pool_of(const struct vt_torch_finder *f, const struct vt_torch_sample *sample, uint64_t addr);
+bool vt_torch_is_pool_of(const struct vt_torch_finder *f, const struct vt_torch_sample *sample,
+			 uint64_t addr);
 
 /* Whether the samples are plausible Blocks of this layout. */
-bool vt_torch_samples_fit(const struct vt_torch_finder *f, const struct vt_torch_block_layout *block);
+bool vt_torch_samples_fit(const struct vt_torch_finder *f,
+			  const struct vt_torch_block_layout *block);
 
 /* ---- walk/torch/blocks.c ---- */
 

@@ -27,8 +27,8 @@
 #include "target/live.h"
 
 /*
- * torch::CapturedTraceback (torch/csrc/profiler/combined_traceback.h): a vptr, then three vectors, the same in 2.1 to 2.15.
- * What follows them differs. The vector of TorchScript frames is not read.
+ * torch::CapturedTraceback (torch/csrc/profiler/combined_traceback.h): a vptr, then three vectors,
+ * the same in 2.1 to 2.15. What follows them differs. The vector of TorchScript frames is not read.
  */
 enum {
 	WORD_VPTR,
@@ -40,11 +40,12 @@ enum {
 #define VPTR_OF_VTABLE 16 /* Itanium C++ ABI: offset to top and type information come first */
 
 enum {
-	PYTHON_WORDS = 2, /* PyFrame: code object; int lasti, of which the upper half is padding and anything */
+	/* PyFrame: code object; int lasti, of which the upper half is padding and anything */
+	PYTHON_WORDS = 2,
 	MAX_DEPTH = 8192, /* frames of either kind */
 	BATCH = 1024,     /* contexts that are read at once; IOV_MAX of Linux */
 	MAX_BATCH_WORDS = 1 << 19,
-	GROUP_PIECES = 5, /* of one block's second look */
+	GROUP_PIECES = 5,              /* of one block's second look */
 	GROUPS = BATCH / GROUP_PIECES, /* so many that no group is torn between two calls */
 	MAX_BLOCK_SPAN = 256,
 	N_LOOKS = 2,
@@ -70,8 +71,9 @@ struct reader {
 	/* interned traces, open addressing: index + 1 */
 	uint32_t *slots;
 	size_t n_slots;
-	uint64_t seed; /* contents are the target's choice: it must not be able to choose collisions */
-	uint64_t words; /* of all traces */
+	/* contents are the target's choice: it must not be able to choose collisions */
+	uint64_t seed;
+	uint64_t words;       /* of all traces */
 	struct vt_map codes;  /* code object → number of it */
 	struct vt_map python; /* number of code object << 32 | lasti → index in h->python */
 	struct vt_map native; /* return address → index in h->native; NOT_CODE */
@@ -96,11 +98,13 @@ bool vt_torch_history_any(const struct vt_block_rec *blocks, size_t n)
 
 uint64_t vt_torch_history_vtable(struct vt_modules *modules)
 {
-	static const char *const libraries[] = { "libtorch_cpu.so", "libtorch_python.so", "libtorch.so" };
+	static const char *const libraries[] = { "libtorch_cpu.so", "libtorch_python.so",
+						 "libtorch.so" };
 	uint64_t vtable = 0;
 
 	for (size_t i = 0; !vtable && i < sizeof(libraries) / sizeof(libraries[0]); i++)
-		vtable = vt_modules_symbol(modules, libraries[i], "_ZTVN5torch17CapturedTracebackE");
+		vtable =
+			vt_modules_symbol(modules, libraries[i], "_ZTVN5torch17CapturedTracebackE");
 	return vtable;
 }
 
@@ -137,7 +141,8 @@ static bool no_time(const struct reader *r)
 	return vt_deadline_passed(r->t->deadline_ns);
 }
 
-__attribute__((format(printf, 2, 3))) static void say_first(struct reader *r, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void say_first(struct reader *r, const char *format,
+							    ...)
 {
 	va_list args;
 
@@ -150,7 +155,8 @@ __attribute__((format(printf, 2, 3))) static void say_first(struct reader *r, co
 
 /* ---- traces ---- */
 
-static uint64_t hash_words(const struct reader *r, const uint64_t *words, size_t n, uint32_t n_python)
+static uint64_t hash_words(const struct reader *r, const uint64_t *words, size_t n,
+			   uint32_t n_python)
 {
 	uint64_t hash = r->seed ^ n_python;
 
@@ -176,8 +182,9 @@ static uint32_t *find_slot(const struct reader *r, const struct vt_history_trace
 		uint32_t *slot = &r->slots[i & (r->n_slots - 1)];
 		const struct vt_history_trace *other = *slot ? &r->h->traces.data[*slot - 1] : NULL;
 
-		if (!other || (other->n_python == trace->n_python && other->n_native == trace->n_native &&
-			       !memcmp(other->words, trace->words, n * sizeof(*trace->words))))
+		if (!other ||
+		    (other->n_python == trace->n_python && other->n_native == trace->n_native &&
+		     !memcmp(other->words, trace->words, n * sizeof(*trace->words))))
 			return slot;
 	}
 }
@@ -215,7 +222,8 @@ static struct vt_error *number_native(struct reader *r, uint64_t pc, uint32_t *i
 
 		if (added)
 			*added = pc;
-		if ((valid && !added) || !vt_map_put(&r->native, pc, valid ? r->h->native.n - 1 : NOT_CODE))
+		if ((valid && !added) ||
+		    !vt_map_put(&r->native, pc, valid ? r->h->native.n - 1 : NOT_CODE))
 			return &vt_enomem;
 		known = vt_map_get(&r->native, pc);
 	}
@@ -223,7 +231,8 @@ static struct vt_error *number_native(struct reader *r, uint64_t pc, uint32_t *i
 	return NULL;
 }
 
-static struct vt_error *number_python(struct reader *r, uint64_t code, int32_t lasti, uint32_t *index)
+static struct vt_error *number_python(struct reader *r, uint64_t code, int32_t lasti,
+				      uint32_t *index)
 {
 	const uint64_t *number = vt_map_get(&r->codes, code), *known;
 
@@ -253,7 +262,8 @@ static struct vt_error *number_frames(struct reader *r, struct vt_history_trace 
 	const uint64_t *native = trace->words + (size_t)trace->n_python * PYTHON_WORDS;
 
 	for (uint32_t i = 0; i < trace->n_python; i++)
-		VT_TRY(number_python(r, trace->words[PYTHON_WORDS * i], (int32_t)trace->words[PYTHON_WORDS * i + 1],
+		VT_TRY(number_python(r, trace->words[PYTHON_WORDS * i],
+				     (int32_t)trace->words[PYTHON_WORDS * i + 1],
 				     &trace->frames[i]));
 	for (uint32_t i = 0; i < trace->n_native; i++) {
 		VT_TRY(number_native(r, native[i], &trace->frames[trace->n_python + i]));
@@ -266,7 +276,8 @@ static struct vt_error *number_frames(struct reader *r, struct vt_history_trace 
 }
 
 /* A copy of what is not known yet. *index: MAX_TRACES when there is no room for more. */
-static struct vt_error *intern(struct reader *r, const struct vt_history_trace *found, uint32_t *index)
+static struct vt_error *intern(struct reader *r, const struct vt_history_trace *found,
+			       uint32_t *index)
 {
 	size_t n = trace_words(found);
 
@@ -281,11 +292,13 @@ static struct vt_error *intern(struct reader *r, const struct vt_history_trace *
 		return NULL;
 	}
 	if (r->h->traces.n == MAX_TRACES || r->words + n > MAX_WORDS ||
-	    r->h->python.n + found->n_python > MAX_PLACES || r->h->native.n + found->n_native > MAX_PLACES)
+	    r->h->python.n + found->n_python > MAX_PLACES ||
+	    r->h->native.n + found->n_native > MAX_PLACES)
 		return NULL;
 
 	uint64_t *words = vt_arena_alloc(&r->h->arena, n * sizeof(*words));
-	uint32_t *frames = vt_arena_alloc(&r->h->arena, ((size_t)found->n_python + found->n_native) * sizeof(*frames));
+	uint32_t *frames = vt_arena_alloc(
+		&r->h->arena, ((size_t)found->n_python + found->n_native) * sizeof(*frames));
 	struct vt_history_trace *trace = words && frames ? vt_vec_append(&r->h->traces) : NULL;
 
 	if (!trace)
@@ -306,23 +319,26 @@ static bool is_vector(const uint64_t *v, uint64_t element)
 {
 	if (!v[0])
 		return !v[1] && !v[2];
-	return !(v[0] & 7) && v[0] <= v[1] && v[1] <= v[2] && v[2] - v[0] < UINT64_C(1) << 32 && (v[1] - v[0]) % element == 0 &&
-	       (v[2] - v[0]) % element == 0;
+	return !(v[0] & 7) && v[0] <= v[1] && v[1] <= v[2] && v[2] - v[0] < UINT64_C(1) << 32 &&
+	       (v[1] - v[0]) % element == 0 && (v[2] - v[0]) % element == 0;
 }
 
 /* Whether the context can be one; how many words its two vectors have. */
-static bool look_at_head(struct reader *r, struct item *item, const uint64_t *head, size_t n_words[2])
+static bool look_at_head(struct reader *r, struct item *item, const uint64_t *head,
+			 size_t n_words[2])
 {
 	uint64_t context = r->t->blocks[item->block].context;
 
 	if (!r->t->vtable || head[WORD_VPTR] != r->t->vtable + VPTR_OF_VTABLE) {
 		item->fate = VT_HISTORY_FOREIGN;
-		say_first(r, "the context at 0x%" PRIx64 " is of a type that is not known", context);
+		say_first(r, "the context at 0x%" PRIx64 " is of a type that is not known",
+			  context);
 		return false;
 	}
 	/* Of TorchScript's frames only that it is a vector: sizeof(StackEntry) differs. */
 	if (!is_vector(head + WORD_PYTHON, PYTHON_WORDS * sizeof(uint64_t)) ||
-	    !is_vector(head + WORD_NATIVE, sizeof(uint64_t)) || !is_vector(head + WORD_SCRIPT, sizeof(uint64_t))) {
+	    !is_vector(head + WORD_NATIVE, sizeof(uint64_t)) ||
+	    !is_vector(head + WORD_SCRIPT, sizeof(uint64_t))) {
 		item->fate = VT_HISTORY_INVALID;
 		say_first(r, "the context at 0x%" PRIx64 " has no lists of frames", context);
 		return false;
@@ -361,9 +377,10 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 
 		uint64_t context = r->t->blocks[p->items[i]->block].context;
 
-		r->vec[2 * i] = make_piece(p->items[i]->vectors[0], words, python * sizeof(*words), context);
-		r->vec[2 * i + 1] = make_piece(p->items[i]->vectors[1], words + python, trace->n_native * sizeof(*words),
-					       context);
+		r->vec[2 * i] = make_piece(p->items[i]->vectors[0], words, python * sizeof(*words),
+					   context);
+		r->vec[2 * i + 1] = make_piece(p->items[i]->vectors[1], words + python,
+					       trace->n_native * sizeof(*words), context);
 	}
 
 	int ret = read_pieces(r->t->src, r->vec, 2 * p->n, r->bad);
@@ -380,7 +397,8 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 				  r->t->blocks[item->block].context);
 			continue;
 		}
-		clear_padding(r->batch + (trace->words - r->batch), (size_t)trace->n_python * PYTHON_WORDS);
+		clear_padding(r->batch + (trace->words - r->batch),
+			      (size_t)trace->n_python * PYTHON_WORDS);
 		VT_TRY(intern(r, trace, &item->trace));
 		item->fate = item->trace == MAX_TRACES ? VT_HISTORY_SKIPPED : VT_HISTORY_READ;
 		if (item->trace == MAX_TRACES)
@@ -390,10 +408,12 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 	return NULL;
 }
 
-static struct vt_error *read_batch(struct reader *r, struct pending *p, struct item *items, size_t n)
+static struct vt_error *read_batch(struct reader *r, struct pending *p, struct item *items,
+				   size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		r->vec[i] = (struct vt_memvec){ r->t->blocks[items[i].block].context, r->heads[i], sizeof(r->heads[i]) };
+		r->vec[i] = (struct vt_memvec){ r->t->blocks[items[i].block].context, r->heads[i],
+						sizeof(r->heads[i]) };
 
 	int ret = read_pieces(r->t->src, r->vec, n, r->bad);
 
@@ -403,12 +423,14 @@ static struct vt_error *read_batch(struct reader *r, struct pending *p, struct i
 		if (!r->bad[i])
 			continue;
 		items[i].fate = VT_HISTORY_INVALID;
-		say_first(r, "the context at 0x%" PRIx64 " cannot be read", r->t->blocks[items[i].block].context);
+		say_first(r, "the context at 0x%" PRIx64 " cannot be read",
+			  r->t->blocks[items[i].block].context);
 	}
 	for (size_t i = 0; i < n; i++) {
 		size_t n_words[2];
 
-		if (items[i].fate == VT_HISTORY_INVALID || !look_at_head(r, &items[i], r->heads[i], n_words))
+		if (items[i].fate == VT_HISTORY_INVALID ||
+		    !look_at_head(r, &items[i], r->heads[i], n_words))
 			continue;
 		if (p->n_words + n_words[0] + n_words[1] > MAX_BATCH_WORDS)
 			VT_TRY(read_vectors(r, p));
@@ -434,7 +456,8 @@ static struct vt_error *read_contexts(struct reader *r)
 			say_first(r, NO_TIME);
 			break; /* their fate is SKIPPED */
 		}
-		VT_TRY(read_batch(r, p, r->items + first, r->n - first < BATCH ? r->n - first : BATCH));
+		VT_TRY(read_batch(r, p, r->items + first,
+				  r->n - first < BATCH ? r->n - first : BATCH));
 	}
 	return NULL;
 }
@@ -445,7 +468,8 @@ static struct vt_error *name_places(struct reader *r)
 {
 	if (!r->t->python || !r->h->python.n)
 		return NULL;
-	return vt_python_name_places(r->t->python, r->t->names_src, r->h->python.data, r->h->python.n);
+	return vt_python_name_places(r->t->python, r->t->names_src, r->h->python.data,
+				     r->h->python.n);
 }
 
 /* A code object that is none spoils what has it in. */
@@ -511,14 +535,17 @@ static bool is_same_block(const struct reader *r, const uint8_t *span, const str
 	const struct vt_block_rec *rec = &r->t->blocks[item->block];
 
 	/* What was asked for is in the record of allocated blocks only. */
-	return span_field(r, span, l->ptr) == rec->addr && span_field(r, span, l->size) == rec->size &&
-	       (rec->state != VT_BLOCK_ALLOCATED || span_field(r, span, l->requested_size) == rec->requested) &&
+	return span_field(r, span, l->ptr) == rec->addr &&
+	       span_field(r, span, l->size) == rec->size &&
+	       (rec->state != VT_BLOCK_ALLOCATED ||
+		span_field(r, span, l->requested_size) == rec->requested) &&
 	       span_field(r, span, l->context) == rec->context;
 }
 
 static struct vt_memvec span_piece(const struct reader *r, const struct item *item, uint8_t *span)
 {
-	return (struct vt_memvec){ r->t->blocks[item->block].object + r->span_first, span, r->span_size };
+	return (struct vt_memvec){ r->t->blocks[item->block].object + r->span_first, span,
+				   r->span_size };
 }
 
 /* A trace is not invalid or foreign if it only looked so because its block was being changed. */
@@ -526,7 +553,8 @@ static struct vt_error *look_at_blocks(struct reader *r)
 {
 	uint8_t *spans = (uint8_t *)r->batch;
 
-	_Static_assert(BATCH * MAX_BLOCK_SPAN <= MAX_BATCH_WORDS * sizeof(uint64_t), "a batch of spans has room");
+	_Static_assert(BATCH * MAX_BLOCK_SPAN <= MAX_BATCH_WORDS * sizeof(uint64_t),
+		       "a batch of spans has room");
 	for (size_t first = 0; first < r->n; first += BATCH) {
 		size_t n = r->n - first < BATCH ? r->n - first : BATCH;
 
@@ -538,7 +566,8 @@ static struct vt_error *look_at_blocks(struct reader *r)
 		if (ret)
 			return vt_mem_error(r->t->src, ret, "PyTorch's blocks");
 		for (size_t i = 0; i < n; i++)
-			if (r->bad[i] || !is_same_block(r, spans + i * MAX_BLOCK_SPAN, &r->items[first + i]))
+			if (r->bad[i] ||
+			    !is_same_block(r, spans + i * MAX_BLOCK_SPAN, &r->items[first + i]))
 				r->items[first + i].fate = VT_HISTORY_CHANGED;
 	}
 	return NULL;
@@ -550,7 +579,8 @@ static bool is_quiet(const struct reader *r)
 	for (size_t i = 0; i < r->t->n_counters; i++) {
 		uint64_t value;
 
-		if (vt_mem_read_u64(r->t->src, r->t->counters[i].addr, &value) || (int64_t)value != r->t->counters[i].value)
+		if (vt_mem_read_u64(r->t->src, r->t->counters[i].addr, &value) ||
+		    (int64_t)value != r->t->counters[i].value)
 			return false;
 	}
 	return r->t->n_counters > 0;
@@ -569,14 +599,19 @@ static bool group_holds(const struct reader *r, const struct group *g)
 
 	clear_padding(g->words, python);
 	return is_same_block(r, g->before, g->item) && is_same_block(r, g->after, g->item) &&
-	       g->head[WORD_VPTR] == r->t->vtable + VPTR_OF_VTABLE && g->head[WORD_PYTHON] == g->item->vectors[0] &&
+	       g->head[WORD_VPTR] == r->t->vtable + VPTR_OF_VTABLE &&
+	       g->head[WORD_PYTHON] == g->item->vectors[0] &&
 	       g->head[WORD_PYTHON + 1] == g->item->vectors[0] + python * sizeof(uint64_t) &&
 	       g->head[WORD_NATIVE] == g->item->vectors[1] &&
-	       g->head[WORD_NATIVE + 1] == g->item->vectors[1] + trace->n_native * sizeof(uint64_t) &&
+	       g->head[WORD_NATIVE + 1] ==
+		       g->item->vectors[1] + trace->n_native * sizeof(uint64_t) &&
 	       !memcmp(g->words, trace->words, trace_words(trace) * sizeof(uint64_t));
 }
 
-/* Gathers groups as long as there is room; returns how many, and sets *next to the first item that is not among them. */
+/*
+ * Gathers groups as long as there is room; returns how many, and sets *next to the first item that
+ * is not among them.
+ */
 static size_t make_groups(struct reader *r, struct group groups[GROUPS], size_t *next)
 {
 	const size_t fixed = 2 * MAX_BLOCK_SPAN / sizeof(uint64_t) + CONTEXT_WORDS;
@@ -585,7 +620,9 @@ static size_t make_groups(struct reader *r, struct group groups[GROUPS], size_t 
 
 	if (late)
 		say_first(r, NO_TIME);
-	_Static_assert(MAX_DEPTH * (PYTHON_WORDS + 1) + CONTEXT_WORDS + MAX_BLOCK_SPAN < MAX_BATCH_WORDS, "one has room");
+	_Static_assert(MAX_DEPTH * (PYTHON_WORDS + 1) + CONTEXT_WORDS + MAX_BLOCK_SPAN <
+			       MAX_BATCH_WORDS,
+		       "one has room");
 	for (; *next < r->n && n < GROUPS; (*next)++) {
 		struct item *item = &r->items[*next];
 		const struct vt_history_trace *trace;
@@ -617,7 +654,8 @@ static size_t make_groups(struct reader *r, struct group groups[GROUPS], size_t 
 		vec[0] = span_piece(r, item, g->before);
 		vec[1] = (struct vt_memvec){ context, g->head, CONTEXT_WORDS * sizeof(uint64_t) };
 		vec[2] = make_piece(item->vectors[0], g->words, python * sizeof(uint64_t), context);
-		vec[3] = make_piece(item->vectors[1], g->words + python, trace->n_native * sizeof(uint64_t), context);
+		vec[3] = make_piece(item->vectors[1], g->words + python,
+				    trace->n_native * sizeof(uint64_t), context);
 		vec[4] = span_piece(r, item, g->after);
 	}
 	return n;
@@ -677,7 +715,8 @@ static struct vt_error *look_at_bad_again(struct reader *r)
 			if (!is_bad(&r->items[next]))
 				continue;
 			bad[n] = next;
-			again[n++] = (struct item){ .block = r->items[next].block, .fate = VT_HISTORY_SKIPPED };
+			again[n++] = (struct item){ .block = r->items[next].block,
+						    .fate = VT_HISTORY_SKIPPED };
 		}
 		VT_TRY(read_batch(r, p, again, n));
 		for (size_t i = 0; i < n; i++)
@@ -692,7 +731,9 @@ static struct vt_error *validate(struct reader *r)
 	if (r->t->src->coherent)
 		return NULL;
 	if (!find_span(r))
-		return vt_error_create(VT_ERR_UNSUPPORTED, "the layout of this release's blocks is not known well enough");
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"the layout of this release's blocks is not known well enough");
 	VT_TRY(look_at_blocks(r));
 	if (is_quiet(r))
 		return NULL;
@@ -705,7 +746,8 @@ static struct vt_error *validate(struct reader *r)
 
 /* ---- all of it ---- */
 
-static bool reader_init(struct reader *r, const struct vt_history_target *target, struct vt_torch_history *history)
+static bool reader_init(struct reader *r, const struct vt_history_target *target,
+			struct vt_torch_history *history)
 {
 	*r = (struct reader){ .t = target, .h = history, .seed = vt_now_ns() };
 	history->trace_of = calloc(target->n_blocks + 1, sizeof(*history->trace_of));
@@ -717,14 +759,16 @@ static bool reader_init(struct reader *r, const struct vt_history_target *target
 	r->batch = malloc(MAX_BATCH_WORDS * sizeof(*r->batch));
 	r->vec = malloc(2 * BATCH * sizeof(*r->vec));
 	r->bad = malloc(2 * BATCH * sizeof(*r->bad));
-	if (!history->trace_of || !history->fate_of || !r->items || !r->heads || !r->batch || !r->vec || !r->bad)
+	if (!history->trace_of || !history->fate_of || !r->items || !r->heads || !r->batch ||
+	    !r->vec || !r->bad)
 		return false;
 
 	size_t n = 0;
 
 	for (size_t i = 0; i < target->n_blocks; i++)
 		if (target->blocks[i].context)
-			r->items[n++] = (struct item){ .block = (uint32_t)i, .fate = VT_HISTORY_SKIPPED };
+			r->items[n++] =
+				(struct item){ .block = (uint32_t)i, .fate = VT_HISTORY_SKIPPED };
 	return true;
 }
 
@@ -747,7 +791,8 @@ static void reader_deinit(struct reader *r)
  */
 static bool must_refuse(const struct vt_torch_history *history)
 {
-	return history->n[VT_HISTORY_INVALID] > 1 && history->n[VT_HISTORY_INVALID] > history->n[VT_HISTORY_READ] / 8;
+	return history->n[VT_HISTORY_INVALID] > 1 &&
+	       history->n[VT_HISTORY_INVALID] > history->n[VT_HISTORY_READ] / 8;
 }
 
 static void conclude(struct reader *r)
@@ -772,7 +817,8 @@ static void conclude(struct reader *r)
 	history->n[VT_HISTORY_NONE] = r->t->n_blocks - r->n;
 }
 
-struct vt_error *vt_torch_history_read(const struct vt_history_target *target, struct vt_torch_history *history)
+struct vt_error *vt_torch_history_read(const struct vt_history_target *target,
+				       struct vt_torch_history *history)
 {
 	struct reader r;
 	struct vt_error *err = NULL;

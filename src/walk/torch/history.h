@@ -27,7 +27,7 @@
 
 /* What became of the backtrace of a block. */
 enum vt_history_fate {
-	VT_HISTORY_NONE,    /* PyTorch recorded none */
+	VT_HISTORY_NONE, /* PyTorch recorded none */
 	VT_HISTORY_READ,
 	VT_HISTORY_CHANGED, /* the block was freed or reused while it was read */
 	VT_HISTORY_FOREIGN, /* recorded by something other than torch::CapturedTraceback */
@@ -38,21 +38,23 @@ enum vt_history_fate {
 
 /* Blocks that were allocated at the same place, through the same calls, share a trace. */
 struct vt_history_trace {
-	const uint64_t *words; /* as recorded: n_python pairs (code, lasti), n_native return addresses */
-	uint32_t *frames;      /* n_python indices in python, then n_native in native; each innermost first */
+	/* as recorded: n_python pairs (code, lasti), n_native return addresses */
+	const uint64_t *words;
+	/* n_python indices in python, then n_native in native; each innermost first */
+	uint32_t *frames;
 	uint32_t n_python, n_native;
 	bool invalid;
 };
 
 struct vt_torch_history {
 	VT_VEC(struct vt_python_place) python; /* unique */
-	VT_VEC(uint64_t) native; /* return addresses; unique */
+	VT_VEC(uint64_t) native;               /* return addresses; unique */
 	VT_VEC(struct vt_history_trace) traces;
 	uint32_t *trace_of; /* for each block: index in traces, if its fate is VT_HISTORY_READ */
 	uint8_t *fate_of;   /* for each block */
 	size_t n[VT_HISTORY_N_FATES]; /* blocks by fate */
-	bool refused;       /* too many invalid: the layout is wrong, all count as invalid */
-	char why[128];      /* about the first invalid or foreign one, or the early end; or "" */
+	bool refused;  /* too many invalid: the layout is wrong, all count as invalid */
+	char why[128]; /* about the first invalid or foreign one, or the early end; or "" */
 	struct vt_arena arena;
 };
 
@@ -65,7 +67,7 @@ struct vt_history_counter {
 struct vt_history_target {
 	struct vt_memsrc *src;       /* not cached when it is not coherent */
 	struct vt_memsrc *names_src; /* the same target, for Python names; may be cached */
-	uint64_t vtable; /* vt_torch_history_vtable(); 0 unknown */
+	uint64_t vtable;             /* vt_torch_history_vtable(); 0 unknown */
 	const struct vt_maps *maps;
 	struct vt_python *python; /* found, nothing captured; NULL none. It will own the names */
 	const struct vt_torch_layout *layout;
@@ -83,7 +85,8 @@ bool vt_torch_history_any(const struct vt_block_rec *blocks, size_t n);
 uint64_t vt_torch_history_vtable(struct vt_modules *modules);
 
 /* history must be zeroed. Fails only when the target is gone or we are out of memory. */
-struct vt_error *vt_torch_history_read(const struct vt_history_target *target, struct vt_torch_history *history);
+struct vt_error *vt_torch_history_read(const struct vt_history_target *target,
+				       struct vt_torch_history *history);
 void vt_torch_history_deinit(struct vt_torch_history *history);
 
 #endif

@@ -25,28 +25,35 @@
 #include "walk/torch/abi.h"
 #include "walk/torch/find.h"
 
-#define OBJECT_MAX 0x8000  /* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
+/* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
+#define OBJECT_MAX 0x8000
 #define OBJECT_MIN 256
-#define PRIVATE_MAX 512    /* as much of a HostPrivatePool as has its tables */
+#define PRIVATE_MAX 512 /* as much of a HostPrivatePool as has its tables */
 #define POOLS_MAX 8192
-#define CACHE_LINE 64      /* alignas(): 64, or std::hardware_destructive_interference_size, which is the same */
-#define SLOTS_MAX (UINT64_C(1) << 23) /* tables never shrink, so a few blocks can have a large one */
+/* alignas(): 64, or std::hardware_destructive_interference_size, which is the same */
+#define CACHE_LINE 64
+/* tables never shrink, so a few blocks can have a large one */
+#define SLOTS_MAX (UINT64_C(1) << 23)
 #define CHUNK (64u << 10)
-#define BLOCK_MAX 256      /* bytes of a block that are looked at */
-#define AT_ONCE 4096       /* blocks of one vt_mem_readv() */
-#define PIECES 512         /* of memory that they lie in */
+#define BLOCK_MAX 256 /* bytes of a block that are looked at */
+#define AT_ONCE 4096  /* blocks of one vt_mem_readv() */
+#define PIECES 512    /* of memory that they lie in */
 #define BATCH_BYTES (1u << 20)
-#define GAP_MAX 1024       /* less than a page */
+#define GAP_MAX 1024 /* less than a page */
 #define DEADLINE_EVERY 256
 #define PAUSE_NS 100000
-#define SAME_FAILURES 4    /* so many in a row: the target does not change, its layout is not understood */
+/* so many in a row: the target does not change, its layout is not understood */
+#define SAME_FAILURES 4
 
-#define SKA_MAP_SLOT 24 /* of flat_hash_map<void*, HostBlock*>: key +8, value +16 */
+#define SKA_MAP_SLOT 24   /* of flat_hash_map<void*, HostBlock*>: key +8, value +16 */
 #define STATS_VECTOR 2048 /* bytes of std::vector<Stat>(64), one Stat a power of two */
 #define STAT_SIZE 32
 #define UNORDERED_ONE 0x3f800000u /* 1.0f: std::unordered_set's maximum load */
 
-/* std::unordered_set and _map of libstdc++. Keys are addresses, whose hash is not kept in the nodes. */
+/*
+ * std::unordered_set and _map of libstdc++. Keys are addresses, whose hash is not kept in the
+ * nodes.
+ */
 struct unordered {
 	uint64_t buckets;
 	uint64_t n_buckets;
@@ -94,7 +101,11 @@ struct pass {
 	enum form form;
 	VT_VEC(struct pool) pools;
 	VT_VEC(struct entry) entries;
-	size_t first; /* entry of the pool that is being read: from there on they are in order once its set was read */
+	/*
+	 * entry of the pool that is being read: from there on they are in order once its set was
+	 * read
+	 */
+	size_t first;
 	uint16_t ptr; /* offset in a block */
 	struct vt_pinned_block *blocks;
 	uint64_t bytes_sum;
@@ -151,11 +162,13 @@ static bool read_mem(struct pass *p, uint64_t addr, void *buf, size_t len, const
 
 static bool unordered_plausible(const struct unordered *t, uint64_t addr)
 {
-	if (t->max_load_bits != UNORDERED_ONE || !t->n_buckets || t->n_buckets > SLOTS_MAX || t->n > t->n_buckets)
+	if (t->max_load_bits != UNORDERED_ONE || !t->n_buckets || t->n_buckets > SLOTS_MAX ||
+	    t->n > t->n_buckets)
 		return false;
 	if (t->n ? !vt_is_object(t->first) : t->first != 0)
 		return false;
-	return t->n_buckets == 1 ? t->buckets == addr + offsetof(struct unordered, single_bucket) : vt_is_object(t->buckets);
+	return t->n_buckets == 1 ? t->buckets == addr + offsetof(struct unordered, single_bucket) :
+				   vt_is_object(t->buckets);
 }
 
 /* The number of elements of a table that lies at addr, or -1: it is none. */
@@ -173,12 +186,13 @@ static int64_t table_count(enum form form, const uint8_t *bytes, uint64_t addr)
 }
 
 /*
- * A std::mutex: PTHREAD_MUTEX_TIMED_NP, which is 0, or with glibc's flags for lock elision (256, 512); never locked more than
- * once.
+ * A std::mutex: PTHREAD_MUTEX_TIMED_NP, which is 0, or with glibc's flags for lock elision (256,
+ * 512); never locked more than once.
  */
 static bool is_mutex(const uint8_t *bytes)
 {
-	return vt_load32(bytes) <= 2 && !vt_load32(bytes + 4) && !(vt_load32(bytes + VT_MUTEX_KIND) & ~0x300u);
+	return vt_load32(bytes) <= 2 && !vt_load32(bytes + 4) &&
+	       !(vt_load32(bytes + VT_MUTEX_KIND) & ~0x300u);
 }
 
 /* Where in bytes, which lie at addr, the tables of the first pool are; 0: nowhere. */
@@ -186,8 +200,10 @@ static size_t find_tables(enum form form, const uint8_t *bytes, size_t n, uint64
 {
 	size_t size = shapes[form].table;
 
-	for (size_t at = (CACHE_LINE - addr % CACHE_LINE) % CACHE_LINE + VT_MUTEX_SIZE; at + 2 * size <= n; at += CACHE_LINE) {
-		if (is_mutex(bytes + at - VT_MUTEX_SIZE) && table_count(form, bytes + at, addr + at) >= 0 &&
+	for (size_t at = (CACHE_LINE - addr % CACHE_LINE) % CACHE_LINE + VT_MUTEX_SIZE;
+	     at + 2 * size <= n; at += CACHE_LINE) {
+		if (is_mutex(bytes + at - VT_MUTEX_SIZE) &&
+		    table_count(form, bytes + at, addr + at) >= 0 &&
 		    table_count(form, bytes + at + size, addr + at + size) >= 0)
 			return at;
 	}
@@ -199,7 +215,8 @@ bool vt_pinned_is_unordered(struct vt_memsrc *src, uint64_t object)
 	uint8_t bytes[PRIVATE_MAX];
 
 	return vt_is_object(object) &&
-	       find_tables(FORM_UNORDERED, bytes, vt_torch_read_some(src, object, bytes, sizeof(bytes)), object) != 0;
+	       find_tables(FORM_UNORDERED, bytes,
+			   vt_torch_read_some(src, object, bytes, sizeof(bytes)), object) != 0;
 }
 
 /* ---- pools ---- */
@@ -209,7 +226,9 @@ static bool add_pool(struct pass *p, uint64_t tables, uint64_t id, bool is_priva
 	struct pool *pool = p->pools.n < POOLS_MAX ? vt_vec_append(&p->pools) : NULL;
 
 	if (!pool)
-		return p->pools.n < POOLS_MAX ? no_memory(p) : stop(p, VT_WALK_TRUNCATED, "too many private pools", 0);
+		return p->pools.n < POOLS_MAX ?
+			       no_memory(p) :
+			       stop(p, VT_WALK_TRUNCATED, "too many private pools", 0);
 	*pool = (struct pool){ .tables = tables, .id = id, .is_private = is_private };
 	return true;
 }
@@ -231,18 +250,21 @@ static bool each_ska(struct pass *p, const struct vt_ska *table, size_t slot,
 	for (uint64_t at = 0; at < slots; at += at_once) {
 		uint64_t n = slots - at < at_once ? slots - at : at_once;
 
-		if (!in_time(p, 0) || !read_mem(p, table->entries + at * slot, chunk, n * slot, "a hash table cannot be read"))
+		if (!in_time(p, 0) || !read_mem(p, table->entries + at * slot, chunk, n * slot,
+						"a hash table cannot be read"))
 			return false;
 		for (uint64_t i = 0; i < n; i++) {
 			if ((int8_t)chunk[i * slot] < 0)
 				continue;
 			if (++found > table->n)
-				return refuse(p, "a hash table has more elements than it counts", table->entries);
+				return refuse(p, "a hash table has more elements than it counts",
+					      table->entries);
 			if (!take(p, arg, chunk + i * slot + VT_SKA_VALUE))
 				return false;
 		}
 	}
-	return found == table->n || refuse(p, "a hash table has fewer elements than it counts", table->entries);
+	return found == table->n ||
+	       refuse(p, "a hash table has fewer elements than it counts", table->entries);
 }
 
 static uint64_t pool_id(uint64_t first, uint64_t second)
@@ -279,8 +301,9 @@ static bool find_private(struct pass *p, size_t own_tables)
 
 	for (size_t at = 8; at + sizeof(table) <= p->n_bytes; at += 8) {
 		memcpy(&table, p->bytes + at, sizeof(table));
-		if (at == own_tables || at == own_tables + sizeof(table) || !vt_ska_plausible(&table) || !table.n ||
-		    table.n > POOLS_MAX || vt_ska_slots(&table) > SLOTS_MAX)
+		if (at == own_tables || at == own_tables + sizeof(table) ||
+		    !vt_ska_plausible(&table) || !table.n || table.n > POOLS_MAX ||
+		    vt_ska_slots(&table) > SLOTS_MAX)
 			continue;
 		if (each_ska(p, &table, VT_SKA_POOL_SLOT, take_private, NULL))
 			return true;
@@ -317,7 +340,8 @@ static bool find_pools(struct pass *p)
 			break;
 	}
 	if (!at)
-		return refuse(p, p->n_bytes ? "no tables of blocks in it" : "it cannot be read", p->object);
+		return refuse(p, p->n_bytes ? "no tables of blocks in it" : "it cannot be read",
+			      p->object);
 	if (!add_pool(p, p->object + at, 0, false))
 		return false;
 	return p->form != FORM_SKA || find_private(p, at);
@@ -366,7 +390,8 @@ static bool sort_entries(struct pass *p)
 static bool add_key(struct pass *p, uint64_t key, uint64_t object)
 {
 	const struct entry wanted = { .object = object };
-	struct entry *entry = bsearch(&wanted, p->entries.data + p->first, p->entries.n - p->first, sizeof(*entry), by_object);
+	struct entry *entry = bsearch(&wanted, p->entries.data + p->first, p->entries.n - p->first,
+				      sizeof(*entry), by_object);
 
 	if (!entry || entry->key || !key)
 		return refuse(p, "the tables of blocks do not agree", object);
@@ -395,7 +420,8 @@ static bool read_ska(struct pass *p, uint32_t pool, const uint8_t *headers)
 }
 
 /* The nodes are a list. They are small and lie close to each other, so pages of them are kept. */
-static bool each_node(struct pass *p, struct vt_memsrc *pages, uint32_t pool, const struct unordered *table, bool is_map)
+static bool each_node(struct pass *p, struct vt_memsrc *pages, uint32_t pool,
+		      const struct unordered *table, bool is_map)
 {
 	uint64_t node[3], at = table->first;
 
@@ -432,7 +458,8 @@ static bool read_pool(struct pass *p, uint32_t index)
 	const uint8_t *tables = bytes + VT_MUTEX_SIZE;
 	int64_t n_blocks, n_keys;
 
-	if (!read_mem(p, addr - VT_MUTEX_SIZE, bytes, VT_MUTEX_SIZE + 2 * size, "a pool cannot be read"))
+	if (!read_mem(p, addr - VT_MUTEX_SIZE, bytes, VT_MUTEX_SIZE + 2 * size,
+		      "a pool cannot be read"))
 		return false;
 	p->first = p->entries.n;
 	if (vt_load32(bytes) && vt_load32(bytes + VT_MUTEX_OWNER) <= INT32_MAX)
@@ -451,7 +478,10 @@ static uint64_t block_size(const struct pass *p)
 	return p->ptr + shapes[p->form].streams + shapes[p->form].table;
 }
 
-/* Where in the first block its address is: the only word of that value around which everything fits. */
+/*
+ * Where in the first block its address is: the only word of that value around which everything
+ * fits.
+ */
 static bool find_ptr(struct pass *p)
 {
 	const struct entry *first = &p->entries.data[0];
@@ -471,13 +501,15 @@ static bool find_ptr(struct pass *p)
 	return refuse(p, "the blocks do not look like those of any known release", first->object);
 }
 
-static bool decode(struct pass *p, const struct entry *entry, const uint8_t *bytes, struct vt_pinned_block *b)
+static bool decode(struct pass *p, const struct entry *entry, const uint8_t *bytes,
+		   struct vt_pinned_block *b)
 {
 	const struct shape *shape = &shapes[p->form];
 	const struct pool *pool = &p->pools.data[entry->pool];
 	const uint8_t *ptr = bytes + p->ptr;
 	uint64_t size = vt_load64(ptr - 8), events = vt_load64(ptr + shape->events), end;
-	int64_t streams = table_count(p->form, ptr + shape->streams, entry->object + p->ptr + shape->streams);
+	int64_t streams =
+		table_count(p->form, ptr + shape->streams, entry->object + p->ptr + shape->streams);
 	uint8_t allocated = ptr[shape->allocated];
 
 	if (vt_load64(ptr) != entry->key)
@@ -495,7 +527,9 @@ static bool decode(struct pass *p, const struct entry *entry, const uint8_t *byt
 		.pool = pool->id,
 		.events = (uint32_t)events,
 		.streams = (uint32_t)streams,
-		.state = allocated ? VT_BLOCK_ALLOCATED : events ? VT_BLOCK_AWAITING_FREE : VT_BLOCK_CACHED,
+		.state = allocated ? VT_BLOCK_ALLOCATED :
+			 events    ? VT_BLOCK_AWAITING_FREE :
+				     VT_BLOCK_CACHED,
 		.private_pool = pool->is_private,
 	};
 	return true;
@@ -510,8 +544,8 @@ struct batch {
 };
 
 /*
- * Adds a block of len bytes. Neighbours are read in one piece: a gap of less than a page between two objects has no page of its
- * own that could be missing. False: the batch is full.
+ * Adds a block of len bytes. Neighbours are read in one piece: a gap of less than a page between
+ * two objects has no page of its own that could be missing. False: the batch is full.
  */
 static bool batch_add(struct batch *batch, uint8_t *buffer, uint64_t object, size_t len)
 {
@@ -519,12 +553,17 @@ static bool batch_add(struct batch *batch, uint8_t *buffer, uint64_t object, siz
 	size_t more = len;
 
 	if (last && object - last->addr < last->len + GAP_MAX) {
-		/* they do not overlap if they are blocks; if they are none, this is the end of it */
-		more = object - last->addr + len > last->len ? object - last->addr + len - last->len : 0;
+		/*
+		 * they do not overlap if they are blocks; if they are none, this is the end of it
+		 */
+		more = object - last->addr + len > last->len ?
+			       object - last->addr + len - last->len :
+			       0;
 	} else {
 		last = NULL;
 	}
-	if (batch->n == AT_ONCE || batch->bytes + more > BATCH_BYTES || (!last && batch->n_pieces == PIECES))
+	if (batch->n == AT_ONCE || batch->bytes + more > BATCH_BYTES ||
+	    (!last && batch->n_pieces == PIECES))
 		return false;
 	if (!last) {
 		last = &batch->pieces[batch->n_pieces++];
@@ -583,7 +622,8 @@ static bool is_mapped(const struct vt_maps *maps, uint64_t addr, uint64_t end)
 		const struct vt_map_entry *map = vt_maps_find(maps, addr);
 
 		/* of cudaHostAlloc() or malloc(): the process reads and writes it */
-		if (!map || (map->flags & (VT_MAP_READ | VT_MAP_WRITE)) != (VT_MAP_READ | VT_MAP_WRITE))
+		if (!map ||
+		    (map->flags & (VT_MAP_READ | VT_MAP_WRITE)) != (VT_MAP_READ | VT_MAP_WRITE))
 			return false;
 		addr = map->end;
 	}
@@ -593,7 +633,8 @@ static bool is_mapped(const struct vt_maps *maps, uint64_t addr, uint64_t end)
 /* After the blocks were read, with the map of then. */
 static bool check_mapped(struct pass *p)
 {
-	const struct vt_maps *maps = p->entries.n && p->limits->maps_now ? p->limits->maps_now(p->limits->arg) : NULL;
+	const struct vt_maps *maps =
+		p->entries.n && p->limits->maps_now ? p->limits->maps_now(p->limits->arg) : NULL;
 
 	for (size_t i = 0; maps && i < p->entries.n; i++)
 		if (!is_mapped(maps, p->blocks[i].addr, p->blocks[i].addr + p->blocks[i].size))
@@ -610,7 +651,10 @@ static bool is_stats_vector(const uint8_t *bytes)
 	return vt_is_object(begin) && end - begin == STATS_VECTOR && vt_load64(bytes + 16) >= end;
 }
 
-/* Whether the object has two vectors of statistics in a row: 2.7 and later do, and count totals as well. */
+/*
+ * Whether the object has two vectors of statistics in a row: 2.7 and later do, and count totals as
+ * well.
+ */
 static bool keeps_stats(const struct pass *p)
 {
 	for (size_t at = 8; at + 48 <= p->n_bytes; at += 8)
@@ -634,7 +678,8 @@ static bool check_stats(struct pass *p)
 	if (!p->entries.n || p->form != FORM_SKA)
 		return true;
 	for (size_t at = 8; at + 2 * STAT_SIZE <= p->n_bytes && !p->have_stats; at += 8)
-		p->have_stats = stat_is(p->bytes + at, p->entries.n) && stat_is(p->bytes + at + STAT_SIZE, p->bytes_sum);
+		p->have_stats = stat_is(p->bytes + at, p->entries.n) &&
+				stat_is(p->bytes + at + STAT_SIZE, p->bytes_sum);
 	return p->have_stats || p->owner_tid || !keeps_stats(p) ||
 	       refuse(p, "the allocator's own totals are others", p->object);
 }
@@ -667,8 +712,10 @@ static bool same_blocks(const struct pass *a, const struct pass *b)
 	if (a->entries.n != b->entries.n)
 		return false;
 	for (size_t i = 0; i < a->entries.n; i++)
-		if (a->blocks[i].addr != b->blocks[i].addr || a->blocks[i].size != b->blocks[i].size ||
-		    a->blocks[i].object != b->blocks[i].object || a->blocks[i].pool != b->blocks[i].pool)
+		if (a->blocks[i].addr != b->blocks[i].addr ||
+		    a->blocks[i].size != b->blocks[i].size ||
+		    a->blocks[i].object != b->blocks[i].object ||
+		    a->blocks[i].pool != b->blocks[i].pool)
 			return false;
 	return true;
 }
@@ -686,7 +733,8 @@ static void hand_over(struct pass *p, uint8_t result, struct vt_pinned_result *t
 	to->have_stats = p->have_stats;
 	to->owner_tid = p->owner_tid;
 	to->bad_addr = p->bad_addr;
-	snprintf(to->why, sizeof(to->why), "%s", result == VT_WALK_UNSTABLE ? "its blocks change all the time" : p->why);
+	snprintf(to->why, sizeof(to->why), "%s",
+		 result == VT_WALK_UNSTABLE ? "its blocks change all the time" : p->why);
 	if (p->result != VT_WALK_COMPLETE)
 		return;
 	for (size_t i = 0; i < p->pools.n; i++)
@@ -699,11 +747,13 @@ static void hand_over(struct pass *p, uint8_t result, struct vt_pinned_result *t
  * Compares two passes over a running target. False: read again. If both saw the same, that was the
  * state at one moment between them; the memory map is read once more to check it.
  */
-static bool settle(struct pass *last, const struct pass *before, bool late, struct vt_pinned_result *result)
+static bool settle(struct pass *last, const struct pass *before, bool late,
+		   struct vt_pinned_result *result)
 {
 	bool both = before->passed && last->passed;
 
-	if (last->result == VT_WALK_TRUNCATED || (both && same(last, before) && check_mapped(last))) {
+	if (last->result == VT_WALK_TRUNCATED ||
+	    (both && same(last, before) && check_mapped(last))) {
 		hand_over(last, last->result, result);
 		return true;
 	}
@@ -714,7 +764,8 @@ static bool settle(struct pass *last, const struct pass *before, bool late, stru
 	return true;
 }
 
-static struct pass new_pass(struct vt_memsrc *src, uint64_t object, const struct vt_pinned_limits *limits)
+static struct pass new_pass(struct vt_memsrc *src, uint64_t object,
+			    const struct vt_pinned_limits *limits)
 {
 	return (struct pass){ .src = src, .object = object, .limits = limits };
 }
@@ -723,11 +774,12 @@ static struct pass new_pass(struct vt_memsrc *src, uint64_t object, const struct
 static bool same_failure(const struct pass *a, const struct pass *b)
 {
 	return a->result == VT_WALK_REFUSED && b->result == VT_WALK_REFUSED && a->why == b->why &&
-	       a->bad_addr == b->bad_addr && a->n_bytes == b->n_bytes && !memcmp(a->bytes, b->bytes, a->n_bytes);
+	       a->bad_addr == b->bad_addr && a->n_bytes == b->n_bytes &&
+	       !memcmp(a->bytes, b->bytes, a->n_bytes);
 }
 
-static void read_running(struct vt_memsrc *src, uint64_t object, const struct vt_pinned_limits *limits,
-			 struct vt_pinned_result *result)
+static void read_running(struct vt_memsrc *src, uint64_t object,
+			 const struct vt_pinned_limits *limits, struct vt_pinned_result *result)
 {
 	struct pass before, last = new_pass(src, object, limits);
 	size_t failures = 0, n = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where PyTorch's allocator of pinned host memory is. No release exports the object, but each exports a short function that
- * refers to it: that reference is read out of the function's code, and believed when it leads to an object of the right class.
+ * Where PyTorch's allocator of pinned host memory is. No release exports the object, but each
+ * exports a short function that refers to it: that reference is read out of the function's code,
+ * and believed when it leads to an object of the right class.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +12,8 @@
 #include "walk/torch/find.h"
 #include "walk/torch/pinned.h"
 
-#define CODE_MAX 160 /* more than those functions have; what follows them leads nowhere, or to the same object */
+/* more than those functions have; what follows them leads nowhere, or to the same object */
+#define CODE_MAX 160
 #define REFERENCE_SIZE 7
 #define CALL_SIZE 5
 #define CUDA_DEVICE_TYPE 1 /* c10::DeviceType::CUDA */
@@ -21,11 +23,19 @@ static const struct {
 	const char *library;
 	const char *symbol;
 } entrances[] = {
-	/* at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by type of device */
+	/*
+	 * at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by type of device
+	 */
 	{ "libtorch_cpu.so", "_ZN2at16getHostAllocatorEN3c1010DeviceTypeE" },
-	/* at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to 2.3 a wrapper without members */
+	/*
+	 * at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to 2.3 a wrapper
+	 * without members
+	 */
 	{ "libtorch_cuda.so", "_ZN2at4cuda23getCachingHostAllocatorEv" },
-	/* at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: where there is the wrapper, it calls what has the pointer */
+	/*
+	 * at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: where there is the wrapper, it
+	 * calls what has the pointer
+	 */
 	{ "libtorch_cuda.so", "_ZN2at4cuda31CachingHostAllocator_emptyCacheEv" },
 };
 
@@ -34,8 +44,9 @@ static const struct {
 struct finder {
 	struct vt_memsrc *src;
 	uint64_t object;
-	bool wrapper; /* there is CUDAHostAllocatorWrapper: the allocator is made when it is first used */
-	bool unset;   /* a pointer that a called function returns is NULL */
+	/* there is CUDAHostAllocatorWrapper: the allocator is made when it is first used */
+	bool wrapper;
+	bool unset; /* a pointer that a called function returns is NULL */
 };
 
 /* The CachingHostAllocatorImpl that the object at addr is, or has as its only member; else 0. */
@@ -50,13 +61,16 @@ static uint64_t implementation_of(struct finder *f, uint64_t addr)
 	if (strstr(name, "CUDACachingHostAllocatorImpl"))
 		return addr;
 	f->wrapper |= strstr(name, "CUDAHostAllocatorWrapper") != NULL;
-	if (!strstr(name, "CUDACachingHostAllocator") || vt_mem_read_u64(f->src, addr + 8, &member) || !vt_is_object(member))
+	if (!strstr(name, "CUDACachingHostAllocator") ||
+	    vt_mem_read_u64(f->src, addr + 8, &member) || !vt_is_object(member))
 		return 0;
 	vt_torch_class_name(f->src, member, name);
 	return strstr(name, "CUDACachingHostAllocatorImpl") ? member : 0;
 }
 
-/* Whether it is what code refers to: the object, or a pointer to it, or an array of such pointers. */
+/*
+ * Whether it is what code refers to: the object, or a pointer to it, or an array of such pointers.
+ */
 static bool leads_to_it(struct finder *f, uint64_t target)
 {
 	uint64_t words[CUDA_DEVICE_TYPE + 1];
@@ -76,12 +90,14 @@ static bool leads_to_it(struct finder *f, uint64_t target)
 }
 
 /*
- * mov or lea with a 64-bit register and an operand relative to the instruction pointer: REX.W, 8b or 8d, ModRM with mod 0 and
- * r/m 5, displacement (Intel SDM volume 2, 2.2.1.6). Bytes that only look like one lead nowhere.
+ * mov or lea with a 64-bit register and an operand relative to the instruction pointer: REX.W, 8b
+ * or 8d, ModRM with mod 0 and r/m 5, displacement (Intel SDM volume 2, 2.2.1.6). Bytes that only
+ * look like one lead nowhere.
  */
 static bool is_reference(const uint8_t *code)
 {
-	return (code[0] & 0xfb) == 0x48 && (code[1] == 0x8b || code[1] == 0x8d) && (code[2] & 0xc7) == 0x05;
+	return (code[0] & 0xfb) == 0x48 && (code[1] == 0x8b || code[1] == 0x8d) &&
+	       (code[2] & 0xc7) == 0x05;
 }
 
 static uint64_t relative(uint64_t next, const uint8_t *displacement)
@@ -102,7 +118,8 @@ static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 
 			if (leads_to_it(f, target))
 				return true;
-			if (called && first && code[i + 1] == 0x8b && !vt_mem_read_u64(f->src, target, &word) && !word)
+			if (called && first && code[i + 1] == 0x8b &&
+			    !vt_mem_read_u64(f->src, target, &word) && !word)
 				f->unset = true;
 			first = false;
 		} else if (!called && code[i] == 0xe8 &&
@@ -125,7 +142,8 @@ static bool take(const struct finder *f, bool found_it, struct vt_pinned_found *
 	return found->state != VT_PINNED_UNKNOWN;
 }
 
-bool vt_pinned_find_in_code(struct vt_memsrc *src, const uint64_t *functions, size_t n, struct vt_pinned_found *found)
+bool vt_pinned_find_in_code(struct vt_memsrc *src, const uint64_t *functions, size_t n,
+			    struct vt_pinned_found *found)
 {
 	struct finder f = { .src = src };
 	bool found_it = false;
@@ -148,7 +166,8 @@ static const char *why_not(struct vt_modules *modules, bool any)
 		     "PyTorch exports none of the functions that lead to its allocator";
 }
 
-void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt_pinned_found *found)
+void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src,
+		    struct vt_pinned_found *found)
 {
 	uint64_t functions[N_ENTRANCES], any = 0;
 	size_t index = 0;
@@ -157,7 +176,8 @@ void vt_pinned_find(struct vt_modules *modules, struct vt_memsrc *src, struct vt
 	if (!vt_modules_by_name(modules, "libtorch_cuda.so", &index))
 		return;
 	for (size_t i = 0; i < N_ENTRANCES; i++) {
-		functions[i] = vt_modules_symbol(modules, entrances[i].library, entrances[i].symbol);
+		functions[i] =
+			vt_modules_symbol(modules, entrances[i].library, entrances[i].symbol);
 		any |= functions[i];
 	}
 	if (!vt_pinned_find_in_code(src, functions, N_ENTRANCES, found))

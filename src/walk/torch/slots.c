@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions are known by name where the library has its symbols, as the official wheels have (2.0 to 2.15); they are looked for
- * in the table as it is in the target. Where it has none (Debian's), the table is known by the release: then the number of its
- * functions must be that release's, and its last function the one that returns "native". Only PyTorch's native allocator
+ * The functions are known by name where the library has its symbols, as the official wheels have
+ * (2.0 to 2.15); they are looked for in the table as it is in the target. Where it has none
+ * (Debian's), the table is known by the release: then the number of its functions must be that
+ * release's, and its last function the one that returns "native". Only PyTorch's native allocator
  * qualifies, and only a table in its own library.
  */
 #include "walk/torch/slots.h"
@@ -41,7 +42,9 @@ static const struct {
 
 static struct vt_error *unknown(const char *why)
 {
-	return vt_error_create(VT_ERR_UNSUPPORTED, "the virtual table of PyTorch's allocator is not understood: %s", why);
+	return vt_error_create(VT_ERR_UNSUPPORTED,
+			       "the virtual table of PyTorch's allocator is not understood: %s",
+			       why);
 }
 
 /* ---- the table ---- */
@@ -53,8 +56,9 @@ static bool is_code(const struct vt_maps *maps, uint64_t addr)
 	return map && map->flags & VT_MAP_EXEC;
 }
 
-static struct vt_error *read_table(const struct vt_maps *maps, struct vt_memsrc *src, const struct vt_module *module,
-				   uint64_t vptr, struct table *table)
+static struct vt_error *read_table(const struct vt_maps *maps, struct vt_memsrc *src,
+				   const struct vt_module *module, uint64_t vptr,
+				   struct table *table)
 {
 	uint64_t offset_to_top;
 	size_t got;
@@ -69,7 +73,9 @@ static struct vt_error *read_table(const struct vt_maps *maps, struct vt_memsrc 
 	return table->n ? NULL : unknown("it has no functions");
 }
 
-/* The only place of the address in the table; VT_RECORDER_NONE: it is not there, or more than once. */
+/*
+ * The only place of the address in the table; VT_RECORDER_NONE: it is not there, or more than once.
+ */
 static uint32_t place_of(const struct table *table, uint64_t addr)
 {
 	uint32_t place = VT_RECORDER_NONE;
@@ -86,17 +92,20 @@ static uint32_t place_of(const struct table *table, uint64_t addr)
 
 /* ---- by symbols ---- */
 
-static void offer(const struct vt_symfile *file, const Elf64_Shdr *strings, const Elf64_Sym *symbol, uint64_t values[N_NAMES])
+static void offer(const struct vt_symfile *file, const Elf64_Shdr *strings, const Elf64_Sym *symbol,
+		  uint64_t values[N_NAMES])
 {
 	char name[MAX_NAME];
 	uint64_t room;
 
-	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_shndx || symbol->st_name >= strings->sh_size)
+	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_shndx ||
+	    symbol->st_name >= strings->sh_size)
 		return;
 	room = strings->sh_size - symbol->st_name;
 	if (room > sizeof(name))
 		room = sizeof(name);
-	if (strings->sh_offset > file->size || !vt_symfile_read(file, strings->sh_offset + symbol->st_name, name, (size_t)room))
+	if (strings->sh_offset > file->size ||
+	    !vt_symfile_read(file, strings->sh_offset + symbol->st_name, name, (size_t)room))
 		return;
 	for (size_t i = 0; i < N_NAMES; i++)
 		if (strnlen(name, (size_t)room) < room && !strcmp(name, names[i].name))
@@ -126,18 +135,22 @@ static void scan(const struct vt_symfile *file, const Elf64_Shdr *table, uint64_
 /* Where the functions are in the file; 0: no symbol has the name. */
 static void find_symbols(const struct vt_module *module, uint64_t values[N_NAMES])
 {
-	struct vt_symfile file = {
-		.fd = -1, .data = module->image, .size = module->image_size
-	};
-	const Elf64_Shdr *table = module->image && vt_symfile_init(&file) ? vt_symfile_section(&file, SHT_SYMTAB) : NULL;
+	struct vt_symfile file = { .fd = -1, .data = module->image, .size = module->image_size };
+	const Elf64_Shdr *table = module->image && vt_symfile_init(&file) ?
+					  vt_symfile_section(&file, SHT_SYMTAB) :
+					  NULL;
 
 	if (table)
 		scan(&file, table, values);
 	vt_symfile_deinit(&file);
 }
 
-/* All that have a symbol must be in the table, or this is not the table of that class. VT_ERR_NOTFOUND: there are no symbols. */
-static struct vt_error *by_symbols(const struct vt_module *module, const struct table *table, struct vt_recorder_torch *out)
+/*
+ * All that have a symbol must be in the table, or this is not the table of that class.
+ * VT_ERR_NOTFOUND: there are no symbols.
+ */
+static struct vt_error *by_symbols(const struct vt_module *module, const struct table *table,
+				   struct vt_recorder_torch *out)
 {
 	uint64_t values[N_NAMES] = { 0 };
 
@@ -149,7 +162,8 @@ static struct vt_error *by_symbols(const struct vt_module *module, const struct 
 		if (out->slots[names[i].slot] == VT_RECORDER_NONE)
 			return unknown("a function that allocates is not in it");
 	}
-	for (enum vt_recorder_slot slot = VT_SLOT_ALLOCATE; slot <= VT_SLOT_RAW_ALLOC_WITH_STREAM; slot++)
+	for (enum vt_recorder_slot slot = VT_SLOT_ALLOCATE; slot <= VT_SLOT_RAW_ALLOC_WITH_STREAM;
+	     slot++)
 		if (out->slots[slot] == VT_RECORDER_NONE)
 			return vt_error_create(VT_ERR_NOTFOUND, "no symbols");
 	return NULL;
@@ -174,12 +188,17 @@ static bool is_release(const char *version, const char *release)
 	return !strncmp(version, release, n) && (version[n] == '.' || version[n] == '\0');
 }
 
-/* By its version.py, or by the name of the library, as Debian has it: libc10_cuda.so.2.6 or .2.6.0. */
-static const struct slots_row *find_row(const struct vt_torch_found *found, const struct vt_module *module)
+/*
+ * By its version.py, or by the name of the library, as Debian has it: libc10_cuda.so.2.6 or .2.6.0.
+ */
+static const struct slots_row *find_row(const struct vt_torch_found *found,
+					const struct vt_module *module)
 {
 	static const char file[] = "/libc10_cuda.so.";
 	const char *in_name = strstr(module->path, file);
-	const char *version = found->version[0] ? found->version : in_name ? in_name + sizeof(file) - 1 : "";
+	const char *version = found->version[0] ? found->version :
+			      in_name           ? in_name + sizeof(file) - 1 :
+						  "";
 
 	for (size_t i = 0; i < sizeof(slots_table) / sizeof(slots_table[0]); i++)
 		if (is_release(version, slots_table[i].release))
@@ -188,8 +207,8 @@ static const struct slots_row *find_row(const struct vt_torch_found *found, cons
 }
 
 /*
- * std::string name() { return "native"; }: with today's string the word is in the instructions, with the one before C++11 they
- * have its address: lea disp(%rip), %rsi.
+ * std::string name() { return "native"; }: with today's string the word is in the instructions,
+ * with the one before C++11 they have its address: lea disp(%rip), %rsi.
  */
 static bool returns_native(struct vt_memsrc *src, uint64_t function)
 {
@@ -206,31 +225,36 @@ static bool returns_native(struct vt_memsrc *src, uint64_t function)
 	if (!lea)
 		return false;
 	memcpy(&disp, lea + 3, sizeof(disp));
-	return !vt_mem_read(src, function + (uint64_t)(lea - code) + 7 + (uint64_t)(int64_t)disp, text, sizeof(text)) &&
+	return !vt_mem_read(src, function + (uint64_t)(lea - code) + 7 + (uint64_t)(int64_t)disp,
+			    text, sizeof(text)) &&
 	       !memcmp(text, "native", sizeof(text));
 }
 
-static struct vt_error *by_release(struct vt_memsrc *src, const struct vt_torch_found *found, const struct vt_module *module,
-				   const struct table *table, struct vt_recorder_torch *out)
+static struct vt_error *by_release(struct vt_memsrc *src, const struct vt_torch_found *found,
+				   const struct vt_module *module, const struct table *table,
+				   struct vt_recorder_torch *out)
 {
 	const struct slots_row *row = find_row(found, module);
 
 	if (!row)
 		return unknown("libc10_cuda.so has no symbols, and is of no release that is known");
 	if (table->n != row->n || !returns_native(src, table->words[row->name]))
-		return unknown("libc10_cuda.so has no symbols, and its table is not that of its release");
+		return unknown(
+			"libc10_cuda.so has no symbols, and its table is not that of its release");
 	memcpy(out->slots, row->slots, sizeof(out->slots));
 	return NULL;
 }
 
 /* ---- */
 
-struct vt_error *vt_torch_slots(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
-				const struct vt_torch_found *found, uint64_t vptr, struct vt_recorder_torch *out)
+struct vt_error *vt_torch_slots(struct vt_modules *modules, const struct vt_maps *maps,
+				struct vt_memsrc *src, const struct vt_torch_found *found,
+				uint64_t vptr, struct vt_recorder_torch *out)
 {
 	struct vt_recorder_torch torch = { .object = found->allocator, .vptr = vptr };
 	/* A module of ours that is opened for its symbols. */
-	struct vt_module *module = found->c10_cuda ? vt_modules_find(modules, found->c10_cuda->start) : NULL;
+	struct vt_module *module =
+		found->c10_cuda ? vt_modules_find(modules, found->c10_cuda->start) : NULL;
 	char class_name[VT_RTTI_MAX];
 	struct table table;
 	struct vt_error *err;

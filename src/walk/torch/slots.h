@@ -10,7 +10,8 @@
  * Fills *out for the allocator in found. vptr: the vtable pointer of its class, even while the
  * object has another one. It never guesses: VT_ERR_UNSUPPORTED says why the entries are unknown.
  */
-struct vt_error *vt_torch_slots(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
-				const struct vt_torch_found *found, uint64_t vptr, struct vt_recorder_torch *out);
+struct vt_error *vt_torch_slots(struct vt_modules *modules, const struct vt_maps *maps,
+				struct vt_memsrc *src, const struct vt_torch_found *found,
+				uint64_t vptr, struct vt_recorder_torch *out);
 
 #endif

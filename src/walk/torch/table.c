@@ -11,7 +11,8 @@
 
 #define NONE VT_TORCH_NO_FIELD
 #define N_ROWS (sizeof(vt_torch_table) / sizeof(vt_torch_table[0]))
-#define CHUNK_ALIGN 16 /* of malloc(): as much more than sizeof(Block) may be found to be a Block's */
+/* of malloc(): as much more than sizeof(Block) may be found to be a Block's */
+#define CHUNK_ALIGN 16
 #define UNKNOWN_NAME "no known release"
 
 /* sizeof(cudaDeviceProp) by major version of CUDA. */
@@ -60,7 +61,9 @@ static uint16_t *narrow_field(struct vt_torch_layout *layout, enum vt_torch_fiel
 #undef FIELD
 	};
 
-	return field == VT_TORCH_DEVICE_VECTOR ? NULL : (uint16_t *)(void *)((char *)layout + offsets[field]);
+	return field == VT_TORCH_DEVICE_VECTOR ?
+		       NULL :
+		       (uint16_t *)(void *)((char *)layout + offsets[field]);
 }
 
 uint32_t vt_torch_field_get(const struct vt_torch_layout *layout, enum vt_torch_field field)
@@ -112,40 +115,48 @@ static uint16_t graph_pools_of(const struct vt_torch_row *row, unsigned int cuda
 {
 	if (!row->has_device_prop)
 		return row->layout.graph_pools;
-	return (uint16_t)(row->layout.graph_pools + device_prop_size[cuda] - device_prop_size[row->cuda]);
+	return (uint16_t)(row->layout.graph_pools + device_prop_size[cuda] -
+			  device_prop_size[row->cuda]);
 }
 
 /* Where graph_pools is if the target is of that row; NONE: nowhere. */
 static uint16_t graph_pools_here(const struct vt_torch_finder *f, const struct vt_torch_row *row)
 {
-	for (unsigned int cuda = 12; cuda < sizeof(device_prop_size) / sizeof(device_prop_size[0]); cuda++) {
+	for (unsigned int cuda = 12; cuda < sizeof(device_prop_size) / sizeof(device_prop_size[0]);
+	     cuda++) {
 		uint16_t at = graph_pools_of(row, cuda);
 
-		if (f->how[VT_TORCH_GRAPH_POOLS] == VT_TORCH_HOW_NOT ? is_table_at(f, at) : at == f->layout.graph_pools)
+		if (f->how[VT_TORCH_GRAPH_POOLS] == VT_TORCH_HOW_NOT ? is_table_at(f, at) :
+								       at == f->layout.graph_pools)
 			return at;
 	}
 	return NONE;
 }
 
 /*
- * Small numbers, flags and pointers that are mostly NULL: what the memory had before in a Block's padding, or two fields that have the
- * same in every sample, can pass for them. So they reject no row in which the samples make sense as Blocks; the sums of the walk
- * check what the row says of them.
+ * Small numbers, flags and pointers that are mostly NULL: what the memory had before in a Block's
+ * padding, or two fields that have the same in every sample, can pass for them. So they reject no
+ * row in which the samples make sense as Blocks; the sums of the walk check what the row says of
+ * them.
  */
 static bool is_weak(enum vt_torch_field field)
 {
 	static const bool weak[VT_TORCH_N_FIELDS] = {
-		[VT_TORCH_BLOCK_DEVICE] = true,	     [VT_TORCH_BLOCK_SIZE] = true,    [VT_TORCH_BLOCK_REQUESTED_SIZE] = true,
-		[VT_TORCH_BLOCK_ALLOCATED] = true,   [VT_TORCH_BLOCK_MAPPED] = true,  [VT_TORCH_BLOCK_EVENT_COUNT] = true,
-		[VT_TORCH_BLOCK_CONTEXT] = true,     [VT_TORCH_BLOCK_EXPANDABLE] = true, [VT_TORCH_BLOCK_SIZE_OF] = true,
+		[VT_TORCH_BLOCK_DEVICE] = true,         [VT_TORCH_BLOCK_SIZE] = true,
+		[VT_TORCH_BLOCK_REQUESTED_SIZE] = true, [VT_TORCH_BLOCK_ALLOCATED] = true,
+		[VT_TORCH_BLOCK_MAPPED] = true,         [VT_TORCH_BLOCK_EVENT_COUNT] = true,
+		[VT_TORCH_BLOCK_CONTEXT] = true,        [VT_TORCH_BLOCK_EXPANDABLE] = true,
+		[VT_TORCH_BLOCK_SIZE_OF] = true,
 	};
 
 	return weak[field];
 }
 
-static bool field_agrees(const struct vt_torch_finder *f, const struct vt_torch_row *row, enum vt_torch_field field)
+static bool field_agrees(const struct vt_torch_finder *f, const struct vt_torch_row *row,
+			 enum vt_torch_field field)
 {
-	uint32_t found = vt_torch_field_get(&f->layout, field), known = vt_torch_field_get(&row->layout, field);
+	uint32_t found = vt_torch_field_get(&f->layout, field),
+		 known = vt_torch_field_get(&row->layout, field);
 
 	if (field == VT_TORCH_GRAPH_POOLS)
 		return graph_pools_here(f, row) != NONE;
@@ -171,7 +182,9 @@ static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *
 	uint16_t graph_pools = graph_pools_here(f, row);
 
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
-		uint32_t known = field == VT_TORCH_GRAPH_POOLS ? graph_pools : vt_torch_field_get(&row->layout, field);
+		uint32_t known = field == VT_TORCH_GRAPH_POOLS ?
+					 graph_pools :
+					 vt_torch_field_get(&row->layout, field);
 
 		if (f->how[field] == VT_TORCH_HOW_SIGNATURE && !is_weak(field))
 			continue;
@@ -183,14 +196,18 @@ static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *
 
 /* ---- which row ---- */
 
-/* The row of an official release, as its version.py has it: "2.11.0+cu130". Other builds may be of any day. */
+/*
+ * The row of an official release, as its version.py has it: "2.11.0+cu130". Other builds may be of
+ * any day.
+ */
 static const struct vt_torch_row *expected_row(const char *version)
 {
 	for (size_t i = 0; i < N_ROWS; i++) {
 		size_t n = strlen(vt_torch_table[i].release), digits;
 		const char *patch = version + n + 1;
 
-		if (hidden[i] || strncmp(version, vt_torch_table[i].release, n) != 0 || version[n] != '.')
+		if (hidden[i] || strncmp(version, vt_torch_table[i].release, n) != 0 ||
+		    version[n] != '.')
 			continue;
 		digits = strspn(patch, "0123456789");
 		if (digits && (!patch[digits] || !strncmp(patch + digits, "+cu", 3)))
@@ -221,18 +238,21 @@ static void say_difference(struct vt_torch_finder *f, const struct vt_torch_row 
 
 		if (field_agrees(f, expected, field) || n++ >= DIFFERENCES)
 			continue;
-		vt_str_addf(&text, "%s%s.%s is %s, not %s", n > 1 ? "; " : "", vt_torch_field_class(field),
-			    vt_torch_field_name(field), offset_text(found, vt_torch_field_get(&f->layout, field)),
+		vt_str_addf(&text, "%s%s.%s is %s, not %s", n > 1 ? "; " : "",
+			    vt_torch_field_class(field), vt_torch_field_name(field),
+			    offset_text(found, vt_torch_field_get(&f->layout, field)),
 			    offset_text(known, vt_torch_field_get(&expected->layout, field)));
 	}
 	if (n > DIFFERENCES)
 		vt_str_addf(&text, "; and %u more", n - DIFFERENCES);
-	snprintf(f->found->differs, sizeof(f->found->differs), "%s", n ? vt_str_get(&text) : "the blocks do not fit it");
+	snprintf(f->found->differs, sizeof(f->found->differs), "%s",
+		 n ? vt_str_get(&text) : "the blocks do not fit it");
 	vt_str_deinit(&text);
 }
 
 /* "2.3 to 2.9": all releases around the row that agree as well. */
-static void name_layout(struct vt_torch_finder *f, const struct vt_torch_row *row, const bool agrees[N_ROWS])
+static void name_layout(struct vt_torch_finder *f, const struct vt_torch_row *row,
+			const bool agrees[N_ROWS])
 {
 	size_t first = (size_t)(row - vt_torch_table), last = first;
 
@@ -243,14 +263,15 @@ static void name_layout(struct vt_torch_finder *f, const struct vt_torch_row *ro
 	if (first == last)
 		snprintf(f->layout.name, sizeof(f->layout.name), "%s", row->release);
 	else
-		snprintf(f->layout.name, sizeof(f->layout.name), "%s to %s", vt_torch_table[first].release,
-			 vt_torch_table[last].release);
+		snprintf(f->layout.name, sizeof(f->layout.name), "%s to %s",
+			 vt_torch_table[first].release, vt_torch_table[last].release);
 }
 
 /* Nothing is known of a Block, and there is none. */
 static void without_blocks(struct vt_torch_finder *f)
 {
-	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE; field < VT_TORCH_N_FIELDS; field++) {
+	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE; field < VT_TORCH_N_FIELDS;
+	     field++) {
 		set_field(&f->layout, field, NONE);
 		f->how[field] = VT_TORCH_HOW_NOT;
 	}
@@ -262,7 +283,8 @@ bool vt_torch_compare_with_table(struct vt_torch_finder *f, bool block_found)
 	const struct vt_torch_row *expected = expected_row(f->found->version), *row = NULL;
 	bool agrees[N_ROWS] = { false }, ambiguous = false;
 
-	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE; !block_found && field < VT_TORCH_N_FIELDS; field++)
+	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE;
+	     !block_found && field < VT_TORCH_N_FIELDS; field++)
 		f->how[field] = VT_TORCH_HOW_NOT;
 	for (size_t i = 0; i < N_ROWS; i++) {
 		const struct vt_torch_row *one = &vt_torch_table[i];
@@ -270,7 +292,8 @@ bool vt_torch_compare_with_table(struct vt_torch_finder *f, bool block_found)
 		agrees[i] = !hidden[i] && row_agrees(f, one);
 		if (!agrees[i])
 			continue;
-		ambiguous |= row && memcmp(&row->layout.block, &one->layout.block, sizeof(row->layout.block)) != 0;
+		ambiguous |= row && memcmp(&row->layout.block, &one->layout.block,
+					   sizeof(row->layout.block)) != 0;
 		if (!row || one == expected)
 			row = one;
 	}

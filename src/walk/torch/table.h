@@ -19,7 +19,7 @@ struct vt_torch_row {
 	const char *wheel;    /* the row was verified against its library: "2.11.0+cu130" */
 	const char *build_id; /* of that library, hexadecimal; "" none */
 	enum vt_torch_origin origin;
-	uint8_t cuda;         /* its major version */
+	uint8_t cuda; /* its major version */
 	/*
 	 * Since 2.10 a cudaDeviceProp is between active_blocks and graph_pools. Its size depends on
 	 * CUDA alone, so we can derive the place of graph_pools in a build for another CUDA.

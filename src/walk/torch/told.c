@@ -31,16 +31,18 @@ static bool is_mutex(struct vt_memsrc *src, uint64_t addr)
 	if (!vt_is_object(addr) || vt_mem_read(src, addr, &m, sizeof(m)))
 		return false;
 	/* Ignores count and owner: they do not change at the same moment as the lock. */
-	return m.kind == VT_MUTEX_RECURSIVE && m.lock <= 2 && m.owner >= 0 && m.owner <= MAX_TID && m.spins == 0 &&
-	       m.list[0] == 0 && m.list[1] == 0;
+	return m.kind == VT_MUTEX_RECURSIVE && m.lock <= 2 && m.owner >= 0 && m.owner <= MAX_TID &&
+	       m.spins == 0 && m.list[0] == 0 && m.list[1] == 0;
 }
 
-static int mutexes_of(struct vt_memsrc *src, const uint64_t vector[3], uint64_t mutexes[VT_TORCH_MAX_DEVICES])
+static int mutexes_of(struct vt_memsrc *src, const uint64_t vector[3],
+		      uint64_t mutexes[VT_TORCH_MAX_DEVICES])
 {
 	uint64_t n = (vector[1] - vector[0]) / 8;
 
-	if (!vt_is_object(vector[0]) || vector[1] <= vector[0] || vector[2] < vector[1] || (vector[1] - vector[0]) % 8 ||
-	    n > VT_TORCH_MAX_DEVICES || vt_mem_read(src, vector[0], mutexes, n * 8))
+	if (!vt_is_object(vector[0]) || vector[1] <= vector[0] || vector[2] < vector[1] ||
+	    (vector[1] - vector[0]) % 8 || n > VT_TORCH_MAX_DEVICES ||
+	    vt_mem_read(src, vector[0], mutexes, n * 8))
 		return 0;
 	for (uint64_t i = 0; i < n; i++)
 		if (!is_mutex(src, mutexes[i]))
@@ -48,7 +50,8 @@ static int mutexes_of(struct vt_memsrc *src, const uint64_t vector[3], uint64_t 
 	return (int)n;
 }
 
-int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator, uint64_t mutexes[VT_TORCH_MAX_DEVICES])
+int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator,
+		     uint64_t mutexes[VT_TORCH_MAX_DEVICES])
 {
 	uint64_t words[OBJECT_MAX / 8];
 	size_t n = 0;
@@ -96,9 +99,12 @@ static bool nothing_happened(const struct vt_torch_stats *a, const struct vt_tor
 {
 	const struct vt_torch_stat *x = &a->allocation, *y = &b->allocation;
 
-	_Static_assert(offsetof(struct vt_torch_stats, num_alloc_retries) == 9 * sizeof(struct vt_torch_stat), "nine in a row");
+	_Static_assert(offsetof(struct vt_torch_stats, num_alloc_retries) ==
+			       9 * sizeof(struct vt_torch_stat),
+		       "nine in a row");
 	for (int i = 0; i < 9; i++)
-		if (x[i].current != y[i].current || x[i].allocated != y[i].allocated || x[i].freed != y[i].freed)
+		if (x[i].current != y[i].current || x[i].allocated != y[i].allocated ||
+		    x[i].freed != y[i].freed)
 			return false;
 	return true;
 }
@@ -113,7 +119,8 @@ static const char *check_block(const struct vt_block_rec *b, bool first, uint64_
 		return "a segment has a gap";
 	if (b->state == VT_BLOCK_ALLOCATED && b->requested > b->size)
 		return "a block is smaller than what was asked for";
-	return __builtin_add_overflow(b->addr, b->size, end) ? "a block has an impossible size" : NULL;
+	return __builtin_add_overflow(b->addr, b->size, end) ? "a block has an impossible size" :
+							       NULL;
 }
 
 static bool equals(uint64_t sum, const struct vt_torch_stat *counter)
@@ -126,7 +133,8 @@ static const char *check_sums(const struct sums *sums, const struct vt_torch_sta
 	const uint64_t *bytes = sums->bytes, *blocks = sums->blocks;
 	uint64_t active = bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE];
 
-	if (!equals(bytes[VT_BLOCK_ALLOCATED], &stats->allocated_bytes) || !equals(active, &stats->active_bytes) ||
+	if (!equals(bytes[VT_BLOCK_ALLOCATED], &stats->allocated_bytes) ||
+	    !equals(active, &stats->active_bytes) ||
 	    !equals(active + bytes[VT_BLOCK_CACHED], &stats->reserved_bytes))
 		return "the blocks' sizes do not add up to PyTorch's counters";
 	if (!equals(blocks[VT_BLOCK_ALLOCATED], &stats->allocation) ||
@@ -135,14 +143,17 @@ static const char *check_sums(const struct sums *sums, const struct vt_torch_sta
 	return NULL;
 }
 
-uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device, const struct vt_torch_stats *before,
-			const struct vt_torch_stats *after, struct vt_torch_device_result *result)
+uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device,
+			const struct vt_torch_stats *before, const struct vt_torch_stats *after,
+			struct vt_torch_device_result *result)
 {
 	struct sums sums = { 0 };
 	const char *why = NULL;
 	uint64_t i = 0, end = 0;
 
-	*result = (struct vt_torch_device_result){ .device = device, .have_stats = 1, .stats = *after };
+	*result = (struct vt_torch_device_result){ .device = device,
+						   .have_stats = 1,
+						   .stats = *after };
 	for (; i < n && recs[i].device == device; i++) {
 		const struct vt_block_rec *b = &recs[i];
 
@@ -158,7 +169,8 @@ uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device,
 	if (!why)
 		why = check_sums(&sums, after);
 	if (why)
-		result->result = nothing_happened(before, after) ? VT_WALK_REFUSED : VT_WALK_UNSTABLE;
+		result->result = nothing_happened(before, after) ? VT_WALK_REFUSED :
+								   VT_WALK_UNSTABLE;
 	result->certain = !why;
 	snprintf(result->why, sizeof(result->why), "%s", why ? why : "");
 	return i;

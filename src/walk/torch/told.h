@@ -16,7 +16,8 @@
  * found. It searches the allocator object for a vector of pointers that all lead to a recursive
  * mutex; every release from 2.0 on has one.
  */
-int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator, uint64_t mutexes[VT_TORCH_MAX_DEVICES]);
+int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator,
+		     uint64_t mutexes[VT_TORCH_MAX_DEVICES]);
 
 /* The tid of a mutex's owner: 0 free, -1 unreadable. */
 int32_t vt_torch_mutex_tid(struct vt_memsrc *src, uint64_t mutex);
@@ -28,7 +29,8 @@ int32_t vt_torch_mutex_tid(struct vt_memsrc *src, uint64_t mutex);
  * two reads; refused when they did not change but an invariant fails. Returns the number of blocks
  * of this device.
  */
-uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device, const struct vt_torch_stats *before,
-			const struct vt_torch_stats *after, struct vt_torch_device_result *result);
+uint64_t vt_torch_judge(const struct vt_block_rec *recs, uint64_t n, int device,
+			const struct vt_torch_stats *before, const struct vt_torch_stats *after,
+			struct vt_torch_device_result *result);
 
 #endif

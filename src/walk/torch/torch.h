@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds and walks PyTorch's native CUDA caching allocator. Two parts with different callers:
- * - discovery (tool only): finds the exported allocator object, and every field offset by signature, in the target itself;
- * - the walk (tool and helper): reads segments and blocks with a given layout, checks the invariants, emits records.
+ * - discovery (tool only): finds the exported allocator object, and every field offset by
+ *   signature, in the target itself;
+ * - the walk (tool and helper): reads segments and blocks with a given layout, checks the
+ *   invariants, emits records.
  * The plain structs of both are in vramtap/torch.h.
  */
 #ifndef VT_WALK_TORCH_TORCH_H
@@ -42,14 +44,15 @@ uint64_t vt_torch_scratch_size(uint64_t n_blocks);
  * Fills dcas with the native allocator's DeviceCachingAllocators, in device order. Returns their
  * number, or -1.
  */
-int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t allocator,
-		     uint64_t dcas[VT_TORCH_MAX_DEVICES]);
+int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+		     uint64_t allocator, uint64_t dcas[VT_TORCH_MAX_DEVICES]);
 
 /*
  * The number of blocks in the device's tables (a bound for room and scratch), or -1 when
  * unreadable.
  */
-int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
+int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			      uint64_t dca);
 
 /*
  * Walks one device, in two halves. Always fills *result. The caller sets its fields lock and
@@ -65,8 +68,10 @@ int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layou
  */
 struct vt_torch_walk;
 
-struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
-					 const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src,
+					 const struct vt_torch_layout *layout, uint64_t dca,
+					 int device, const struct vt_torch_walk_limits *limits,
+					 struct vt_torch_scratch *scratch,
 					 struct vt_torch_device_result *result);
 void vt_torch_walk_finish(struct vt_torch_walk *walk, struct vt_torch_sink *sink);
 
@@ -77,12 +82,14 @@ void vt_torch_walk_finish(struct vt_torch_walk *walk, struct vt_torch_sink *sink
 bool vt_torch_walk_holds(struct vt_torch_walk *walk, struct vt_memsrc *src);
 
 /* Both halves at once. */
-void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
-			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
-			  struct vt_torch_sink *sink, struct vt_torch_device_result *result);
+void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
+			  int device, const struct vt_torch_walk_limits *limits,
+			  struct vt_torch_scratch *scratch, struct vt_torch_sink *sink,
+			  struct vt_torch_device_result *result);
 
 /* The owner tid of the device's mutex, 0 when free, -1 when unreadable. */
-int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca);
+int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			     uint64_t dca);
 
 #ifndef VT_HELPER_BUILD
 /* ---- discovery: tool only ---- */
@@ -112,53 +119,53 @@ enum vt_torch_how {
  * The fields of a layout: identifier, PyTorch's class, PyTorch's name, member of struct
  * vt_torch_layout.
  */
-#define VT_TORCH_FIELDS(F)                                                                    \
-	F(DEVICE_VECTOR, "NativeCachingAllocator", "device_allocator", device_vector)         \
-	F(MUTEX, "DeviceCachingAllocator", "mutex", mutex)                                    \
-	F(STATS, "DeviceCachingAllocator", "stats", stats)                                    \
-	F(LARGE_BLOCKS, "DeviceCachingAllocator", "large_blocks", large_blocks)               \
-	F(SMALL_BLOCKS, "DeviceCachingAllocator", "small_blocks", small_blocks)               \
-	F(ACTIVE_BLOCKS, "DeviceCachingAllocator", "active_blocks", active_blocks)            \
-	F(GRAPH_POOLS, "DeviceCachingAllocator", "graph_pools", graph_pools)                  \
-	F(STATS_EXTRA, "DeviceStats", "bytes behind reserved_bytes", stats_extra)             \
-	F(SETS_PER_POOL, "BlockPool", "number of sets", sets_per_pool)                        \
-	F(POOL_IS_SMALL, "BlockPool", "is_small", pool_is_small)                              \
-	F(POOL_OWNER, "BlockPool", "owner_PrivatePool", pool_owner)                           \
-	F(POOL_SIZE_OF, "BlockPool", "sizeof", pool_size_of)                                  \
-	F(PRIVATE_LARGE, "PrivatePool", "large_blocks", private_large)                        \
-	F(BLOCK_DEVICE, "Block", "device", block.device)                                      \
-	F(BLOCK_STREAM, "Block", "stream", block.stream)                                      \
-	F(BLOCK_STREAM_USES, "Block", "stream_uses", block.stream_uses)                       \
-	F(BLOCK_SIZE, "Block", "size", block.size)                                            \
-	F(BLOCK_REQUESTED_SIZE, "Block", "requested_size", block.requested_size)              \
-	F(BLOCK_POOL, "Block", "pool", block.pool)                                            \
-	F(BLOCK_PTR, "Block", "ptr", block.ptr)                                               \
-	F(BLOCK_ALLOCATED, "Block", "allocated", block.allocated)                             \
-	F(BLOCK_MAPPED, "Block", "mapped", block.mapped)                                      \
-	F(BLOCK_PREV, "Block", "prev", block.prev)                                            \
-	F(BLOCK_NEXT, "Block", "next", block.next)                                            \
-	F(BLOCK_EVENT_COUNT, "Block", "event_count", block.event_count)                       \
-	F(BLOCK_CONTEXT, "Block", "context_when_allocated", block.context)                    \
-	F(BLOCK_EXPANDABLE, "Block", "expandable_segment_", block.expandable_segment)         \
+#define VT_TORCH_FIELDS(F)                                                            \
+	F(DEVICE_VECTOR, "NativeCachingAllocator", "device_allocator", device_vector) \
+	F(MUTEX, "DeviceCachingAllocator", "mutex", mutex)                            \
+	F(STATS, "DeviceCachingAllocator", "stats", stats)                            \
+	F(LARGE_BLOCKS, "DeviceCachingAllocator", "large_blocks", large_blocks)       \
+	F(SMALL_BLOCKS, "DeviceCachingAllocator", "small_blocks", small_blocks)       \
+	F(ACTIVE_BLOCKS, "DeviceCachingAllocator", "active_blocks", active_blocks)    \
+	F(GRAPH_POOLS, "DeviceCachingAllocator", "graph_pools", graph_pools)          \
+	F(STATS_EXTRA, "DeviceStats", "bytes behind reserved_bytes", stats_extra)     \
+	F(SETS_PER_POOL, "BlockPool", "number of sets", sets_per_pool)                \
+	F(POOL_IS_SMALL, "BlockPool", "is_small", pool_is_small)                      \
+	F(POOL_OWNER, "BlockPool", "owner_PrivatePool", pool_owner)                   \
+	F(POOL_SIZE_OF, "BlockPool", "sizeof", pool_size_of)                          \
+	F(PRIVATE_LARGE, "PrivatePool", "large_blocks", private_large)                \
+	F(BLOCK_DEVICE, "Block", "device", block.device)                              \
+	F(BLOCK_STREAM, "Block", "stream", block.stream)                              \
+	F(BLOCK_STREAM_USES, "Block", "stream_uses", block.stream_uses)               \
+	F(BLOCK_SIZE, "Block", "size", block.size)                                    \
+	F(BLOCK_REQUESTED_SIZE, "Block", "requested_size", block.requested_size)      \
+	F(BLOCK_POOL, "Block", "pool", block.pool)                                    \
+	F(BLOCK_PTR, "Block", "ptr", block.ptr)                                       \
+	F(BLOCK_ALLOCATED, "Block", "allocated", block.allocated)                     \
+	F(BLOCK_MAPPED, "Block", "mapped", block.mapped)                              \
+	F(BLOCK_PREV, "Block", "prev", block.prev)                                    \
+	F(BLOCK_NEXT, "Block", "next", block.next)                                    \
+	F(BLOCK_EVENT_COUNT, "Block", "event_count", block.event_count)               \
+	F(BLOCK_CONTEXT, "Block", "context_when_allocated", block.context)            \
+	F(BLOCK_EXPANDABLE, "Block", "expandable_segment_", block.expandable_segment) \
 	F(BLOCK_SIZE_OF, "Block", "sizeof", block.size_of)
 
 enum vt_torch_field {
 #define VT_TORCH_FIELD_ID(id, class_, name_, member) VT_TORCH_##id,
 	VT_TORCH_FIELDS(VT_TORCH_FIELD_ID)
 #undef VT_TORCH_FIELD_ID
-	VT_TORCH_N_FIELDS
+		VT_TORCH_N_FIELDS
 };
 
 struct vt_torch_found {
 	enum vt_torch_backend backend;
 	uint64_t allocator; /* the allocator object, 0 when none */
 	const struct vt_module *c10_cuda;
-	struct vt_torch_layout layout; /* valid for NATIVE */
+	struct vt_torch_layout layout;  /* valid for NATIVE */
 	uint8_t how[VT_TORCH_N_FIELDS]; /* enum vt_torch_how, for NATIVE */
 	const struct vt_torch_row *row; /* the matching row (walk/torch/table.h); NULL: none */
-	char differs[160];  /* differences from the row of this version, "" none */
-	char version[64];   /* PyTorch's version from its version.py, "" unknown; hostile bytes */
-	char why[160];      /* for UNKNOWN: what was not found, or which invariant failed */
+	char differs[160];              /* differences from the row of this version, "" none */
+	char version[64]; /* PyTorch's version from its version.py, "" unknown; hostile bytes */
+	char why[160];    /* for UNKNOWN: what was not found, or which invariant failed */
 };
 
 /*
@@ -166,8 +173,8 @@ struct vt_torch_found {
  * While the target runs, src must not be cached (vt_live_source()): what was read in the middle of
  * a change is read again. It is fast without a cache.
  */
-struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps, struct vt_memsrc *src,
-			       struct vt_torch_found *found);
+struct vt_error *vt_torch_find(struct vt_modules *modules, const struct vt_maps *maps,
+			       struct vt_memsrc *src, struct vt_torch_found *found);
 #endif
 
 #endif

@@ -18,19 +18,24 @@
 
 #define NONE VT_TORCH_NO_FIELD
 
-#define POOLS_MAX 4096 /* BlockPools: two default ones and two a private pool */
+#define POOLS_MAX 4096   /* BlockPools: two default ones and two a private pool */
 #define POOL_SLOTS 16384 /* of their hash table; a power of two */
-#define PIECES 512 /* of one vt_mem_readv() */
+#define PIECES 512       /* of one vt_mem_readv() */
 #define CHUNK (UINT64_C(256) << 10)
 #define PAGE UINT64_C(4096)
 #define DIGIT_BITS 11
 #define INSERTION_MAX 48 /* so few keys are sorted faster than a histogram is cleared */
-#define AHEAD 12 /* prefetch distance, in objects: hides a memory latency of about 100 ns */
+#define AHEAD 12         /* prefetch distance, in objects: hides a memory latency of about 100 ns */
 #define DEADLINE_EVERY 4096 /* objects between two looks at the clock */
-#define BLOCK_MAX 256 /* bytes of a Block object that a layout can ask for */
-#define POOL_MAX 256 /* the same of a BlockPool */
-#define MIN_BLOCK 512 /* kMinBlockSize: sizes are rounded up to multiples of it (not in private pools with an own allocator) */
-#define MIN_OPERATION_NS 20 /* an allocation or a free: a lock, a tree and a hash table; measured: 150 and more */
+#define BLOCK_MAX 256       /* bytes of a Block object that a layout can ask for */
+#define POOL_MAX 256        /* the same of a BlockPool */
+/*
+ * kMinBlockSize: sizes are rounded up to multiples of it (not in private pools with an own
+ * allocator)
+ */
+#define MIN_BLOCK 512
+/* an allocation or a free: a lock, a tree and a hash table; measured: 150 and more */
+#define MIN_OPERATION_NS 20
 
 #define N_STATS_BEFORE (VT_STATS_BEFORE_EXTRA / VT_STATS_ARRAY)
 #define N_STATS (N_STATS_BEFORE + 3)
@@ -88,10 +93,10 @@ struct vt_torch_walk {
 	uint64_t away_ns;  /* from then to the second half: the caller's time, not the walk's */
 	uint64_t dca;
 	int device;
-	bool strict;   /* one failed invariant refuses; else what fails is dropped */
+	bool strict; /* one failed invariant refuses; else what fails is dropped */
 	bool unstable;
-	bool stopped;  /* result->result is final */
-	bool found_lock; /* the walk itself found the mutex held */
+	bool stopped;     /* result->result is final */
+	bool found_lock;  /* the walk itself found the mutex held */
 	struct mark mark; /* as it began */
 	uint64_t mark_ns;
 	uint64_t pools_seen; /* a hash of what graph_pools has: no operation on it is counted */
@@ -103,10 +108,10 @@ struct vt_torch_walk {
 	uint64_t *objects; /* addresses of Block objects */
 	uint64_t *nodes;   /* of the set being read */
 	struct entry *entries;
-	uint64_t *addrs; /* of the entries' memory: all that ordering them needs */
+	uint64_t *addrs;        /* of the entries' memory: all that ordering them needs */
 	uint64_t *keys, *spare; /* see order_by() */
 	uint64_t index_mask;
-	uint64_t n;        /* objects */
+	uint64_t n;         /* objects */
 	uint64_t n_entries; /* those of them that are good */
 	uint32_t n_pools;
 
@@ -119,7 +124,8 @@ struct vt_torch_walk {
 	struct vt_torch_stats stats;
 	uint64_t n_state[4];
 	uint64_t requested;
-	uint64_t fixed_segments; /* those of cudaMalloc: DeviceStats.segment does not count expandable ones */
+	/* those of cudaMalloc: DeviceStats.segment does not count expandable ones */
+	uint64_t fixed_segments;
 };
 
 /* ---- outcomes ---- */
@@ -192,7 +198,8 @@ static uint64_t now(const struct vt_torch_walk *w)
 /* Call with a running count; looks at the clock now and then. */
 static bool in_time(struct vt_torch_walk *w, uint64_t count)
 {
-	if (count % DEADLINE_EVERY || !w->limits.now_ns || w->limits.now_ns() - w->away_ns < w->limits.deadline_ns)
+	if (count % DEADLINE_EVERY || !w->limits.now_ns ||
+	    w->limits.now_ns() - w->away_ns < w->limits.deadline_ns)
 		return true;
 	return truncate_walk(w, "the walk took longer than it may");
 }
@@ -206,24 +213,35 @@ static bool field_fits(uint16_t offset, unsigned int width, uint16_t size, bool 
 
 static bool block_usable(const struct vt_torch_block_layout *b)
 {
-	return field_fits(b->device, 1, b->size_of, true) && field_fits(b->stream, 8, b->size_of, false) &&
+	return field_fits(b->device, 1, b->size_of, true) &&
+	       field_fits(b->stream, 8, b->size_of, false) &&
 	       field_fits(b->stream_uses, sizeof(struct vt_ska), b->size_of, false) &&
-	       field_fits(b->size, 8, b->size_of, false) && field_fits(b->requested_size, 8, b->size_of, true) &&
-	       field_fits(b->pool, 8, b->size_of, false) && field_fits(b->ptr, 8, b->size_of, false) &&
-	       field_fits(b->allocated, 1, b->size_of, false) && field_fits(b->mapped, 1, b->size_of, true) &&
-	       field_fits(b->prev, 8, b->size_of, false) && field_fits(b->next, 8, b->size_of, false) &&
-	       field_fits(b->event_count, 4, b->size_of, true) && field_fits(b->context, 8, b->size_of, true) &&
+	       field_fits(b->size, 8, b->size_of, false) &&
+	       field_fits(b->requested_size, 8, b->size_of, true) &&
+	       field_fits(b->pool, 8, b->size_of, false) &&
+	       field_fits(b->ptr, 8, b->size_of, false) &&
+	       field_fits(b->allocated, 1, b->size_of, false) &&
+	       field_fits(b->mapped, 1, b->size_of, true) &&
+	       field_fits(b->prev, 8, b->size_of, false) &&
+	       field_fits(b->next, 8, b->size_of, false) &&
+	       field_fits(b->event_count, 4, b->size_of, true) &&
+	       field_fits(b->context, 8, b->size_of, true) &&
 	       field_fits(b->expandable_segment, 8, b->size_of, true);
 }
 
-/* The layout may come through shared memory, so its offsets are checked before anything is read with them. */
+/*
+ * The layout may come through shared memory, so its offsets are checked before anything is read
+ * with them.
+ */
 static bool layout_usable(const struct vt_torch_layout *layout)
 {
 	const struct vt_torch_block_layout *b = &layout->block;
 
-	return layout->sets_per_pool >= 1 && layout->sets_per_pool <= 3 && layout->pool_is_small < POOL_MAX &&
-	       layout->pool_owner <= POOL_MAX - 8 && layout->pool_is_small >= 48 * layout->sets_per_pool &&
-	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX && (!b->size_of || block_usable(b));
+	return layout->sets_per_pool >= 1 && layout->sets_per_pool <= 3 &&
+	       layout->pool_is_small < POOL_MAX && layout->pool_owner <= POOL_MAX - 8 &&
+	       layout->pool_is_small >= 48 * layout->sets_per_pool &&
+	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX &&
+	       (!b->size_of || block_usable(b));
 }
 
 /* ---- small reads ---- */
@@ -258,8 +276,8 @@ int vt_torch_read_pool(struct vt_memsrc *src, const struct vt_torch_layout *layo
 	return ret;
 }
 
-static int read_pair(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr, uint64_t offset,
-		     struct vt_torch_pool *large, struct vt_torch_pool *small)
+static int read_pair(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
+		     uint64_t offset, struct vt_torch_pool *large, struct vt_torch_pool *small)
 {
 	int ret = vt_torch_read_pool(src, layout, addr + offset, large);
 
@@ -270,8 +288,9 @@ static int read_pair(struct vt_memsrc *src, const struct vt_torch_layout *layout
 	return ret;
 }
 
-int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
-			  struct vt_torch_pool *large, struct vt_torch_pool *small, uint16_t *large_offset)
+int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			  uint64_t addr, struct vt_torch_pool *large, struct vt_torch_pool *small,
+			  uint16_t *large_offset)
 {
 	int ret = -EINVAL;
 
@@ -281,7 +300,10 @@ int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *l
 		*large_offset = layout->private_large;
 		return read_pair(src, layout, addr, layout->private_large, large, small);
 	}
-	/* 8 in PyTorch 2.0 to 2.6, 32 in 2.9, 40 since about 2.12: behind the id, two counts and the pool's own allocator */
+	/*
+	 * 8 in PyTorch 2.0 to 2.6, 32 in 2.9, 40 since about 2.12: behind the id, two counts and
+	 * the pool's own allocator
+	 */
 	for (uint16_t offset = 8; ret && offset <= 96; offset += 8) {
 		ret = read_pair(src, layout, addr, offset, large, small);
 		if (!ret)
@@ -290,7 +312,8 @@ int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *l
 	return ret;
 }
 
-int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca)
+int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			     uint64_t dca)
 {
 	uint32_t owner;
 
@@ -299,8 +322,8 @@ int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout
 	return (int32_t)owner;
 }
 
-int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t allocator,
-		     uint64_t dcas[VT_TORCH_MAX_DEVICES])
+int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+		     uint64_t allocator, uint64_t dcas[VT_TORCH_MAX_DEVICES])
 {
 	uint64_t vector[3]; /* begin, end, end of storage */
 	uint64_t n;
@@ -309,7 +332,8 @@ int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout
 		return -1;
 	if (vector[0] == vector[1])
 		return 0;
-	if (!vt_is_object(vector[0]) || vector[1] < vector[0] || vector[2] < vector[1] || (vector[1] - vector[0]) % 8)
+	if (!vt_is_object(vector[0]) || vector[1] < vector[0] || vector[2] < vector[1] ||
+	    (vector[1] - vector[0]) % 8)
 		return -1;
 	n = (vector[1] - vector[0]) / 8;
 	if (n > VT_TORCH_MAX_DEVICES || vt_mem_read(src, vector[0], dcas, n * 8))
@@ -321,7 +345,10 @@ int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout
 	return (int)n;
 }
 
-/* Calls fn for each private pool that graph_pools has; fn returns 0 to go on. Returns its or an own negative errno. */
+/*
+ * Calls fn for each private pool that graph_pools has; fn returns 0 to go on. Returns its or an own
+ * negative errno.
+ */
 static int each_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
 			int (*fn)(void *arg, const uint8_t *slot), void *arg)
 {
@@ -343,7 +370,8 @@ static int each_private(struct vt_memsrc *src, const struct vt_torch_layout *lay
 	while (at < n) {
 		uint64_t some = n - at < 64 ? n - at : 64;
 
-		ret = vt_mem_read(src, table.entries + at * VT_SKA_POOL_SLOT, slots, some * VT_SKA_POOL_SLOT);
+		ret = vt_mem_read(src, table.entries + at * VT_SKA_POOL_SLOT, slots,
+				  some * VT_SKA_POOL_SLOT);
 		if (ret)
 			return ret;
 		for (uint64_t i = 0; i < some; i++) {
@@ -384,8 +412,9 @@ static void take_stats(struct vt_torch_stats *stats, const struct mark *mark)
 }
 
 /*
- * The mutex before and after the statistics, so that the mark serves as the first as well as the last of two: what is read after
- * it was read after the mutex was found free, what is read before it, before.
+ * The mutex before and after the statistics, so that the mark serves as the first as well as the
+ * last of two: what is read after it was read after the mutex was found free, what is read before
+ * it, before.
  */
 static bool take_mark(const struct vt_torch_walk *w, struct vt_memsrc *src, struct mark *mark)
 {
@@ -393,7 +422,9 @@ static bool take_mark(const struct vt_torch_walk *w, struct vt_memsrc *src, stru
 	uint64_t mutex = w->dca + w->layout->mutex, stats = w->dca + w->layout->stats;
 	struct vt_memvec vec[2] = {
 		{ .addr = stats, .buf = mark->before, .len = sizeof(mark->before) },
-		{ .addr = stats + sizeof(mark->before) + w->layout->stats_extra, .buf = mark->after, .len = sizeof(mark->after) },
+		{ .addr = stats + sizeof(mark->before) + w->layout->stats_extra,
+		  .buf = mark->after,
+		  .len = sizeof(mark->after) },
 	};
 
 	if (vt_mem_read(src, mutex, first, sizeof(first)) || vt_mem_readv(src, vec, 2) ||
@@ -408,19 +439,22 @@ static bool take_mark(const struct vt_torch_walk *w, struct vt_memsrc *src, stru
 }
 
 /*
- * The statistics can be set back to 0 (reset_accumulated_stats()), so that equal ones might mean that everything was counted
- * once more since. That cannot have been when there was no time for so many operations; and not when they never were set back, that
- * is when what there is equals what came less what went, except while there was no segment at all.
+ * The statistics can be set back to 0 (reset_accumulated_stats()), so that equal ones might mean
+ * that everything was counted once more since. That cannot have been when there was no time for so
+ * many operations; and not when they never were set back, that is when what there is equals what
+ * came less what went, except while there was no segment at all.
  */
 static bool counted_all(const struct mark *mark, uint64_t ns)
 {
 	const uint8_t *allocation = mark->before, *segment = mark->before + VT_STATS_ARRAY;
 
-	if (vt_load64(allocation + offsetof(struct vt_torch_stat, allocated)) > ns / MIN_OPERATION_NS)
+	if (vt_load64(allocation + offsetof(struct vt_torch_stat, allocated)) >
+	    ns / MIN_OPERATION_NS)
 		return true;
 	for (unsigned int i = 0; i < N_STATS; i++) {
-		const uint8_t *stat = i < N_STATS_BEFORE ? mark->before + i * VT_STATS_ARRAY :
-							   mark->after + (i - N_STATS_BEFORE) * VT_STATS_ARRAY;
+		const uint8_t *stat = i < N_STATS_BEFORE ?
+					      mark->before + i * VT_STATS_ARRAY :
+					      mark->after + (i - N_STATS_BEFORE) * VT_STATS_ARRAY;
 
 		if (vt_load64(stat + offsetof(struct vt_torch_stat, current)) !=
 		    vt_load64(stat + offsetof(struct vt_torch_stat, allocated)) -
@@ -447,10 +481,13 @@ static bool nothing_happened(const struct vt_torch_walk *w, struct vt_memsrc *sr
 	uint64_t pools = 0;
 	struct mark mark;
 
-	if (each_private(src, w->layout, w->dca, hash_private, &pools) || pools != w->pools_seen || !take_mark(w, src, &mark))
+	if (each_private(src, w->layout, w->dca, hash_private, &pools) || pools != w->pools_seen ||
+	    !take_mark(w, src, &mark))
 		return false;
-	*certain = !mark.owner && w->limits.now_ns && counted_all(&mark, w->limits.now_ns() - w->mark_ns);
-	return w->mark.owner >= 0 && w->mark.owner == mark.owner && !memcmp(w->mark.before, mark.before, sizeof(mark.before)) &&
+	*certain = !mark.owner && w->limits.now_ns &&
+		   counted_all(&mark, w->limits.now_ns() - w->mark_ns);
+	return w->mark.owner >= 0 && w->mark.owner == mark.owner &&
+	       !memcmp(w->mark.before, mark.before, sizeof(mark.before)) &&
 	       !memcmp(w->mark.after, mark.after, sizeof(mark.after));
 }
 
@@ -472,7 +509,8 @@ static int count_private(void *arg, const uint8_t *slot)
 	struct count *count = arg;
 	struct vt_torch_pool large, small;
 	uint16_t offset;
-	int ret = vt_torch_read_private(count->src, count->layout, vt_load64(slot + 24), &large, &small, &offset);
+	int ret = vt_torch_read_private(count->src, count->layout, vt_load64(slot + 24), &large,
+					&small, &offset);
 
 	if (ret)
 		return ret;
@@ -481,13 +519,15 @@ static int count_private(void *arg, const uint8_t *slot)
 	return 0;
 }
 
-int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca)
+int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layout *layout,
+			      uint64_t dca)
 {
 	struct count count = { .src = src, .layout = layout };
 	struct vt_torch_pool pool;
 	struct vt_ska active;
 
-	if (!layout_usable(layout) || vt_mem_read(src, dca + layout->active_blocks, &active, sizeof(active)) ||
+	if (!layout_usable(layout) ||
+	    vt_mem_read(src, dca + layout->active_blocks, &active, sizeof(active)) ||
 	    !vt_ska_plausible(&active))
 		return -1;
 	count.n = active.n;
@@ -552,7 +592,10 @@ static void insert_keys(uint64_t *keys, const uint64_t *values, uint64_t n)
 	}
 }
 
-/* Sorts keys by the bits of `any` (those that differ), a digit at a time; equal digits keep their order. */
+/*
+ * Sorts keys by the bits of `any` (those that differ), a digit at a time; equal digits keep their
+ * order.
+ */
 static void radix_sort(struct vt_torch_walk *w, uint64_t n, uint64_t any)
 {
 	uint32_t *histogram = w->fixed->histogram;
@@ -575,14 +618,16 @@ static void radix_sort(struct vt_torch_walk *w, uint64_t n, uint64_t any)
 			to[histogram[(from[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++] = from[i];
 		w->keys = to;
 		w->spare = from;
-		any = shift + DIGIT_BITS >= 64 ? 0 : any >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS);
+		any = shift + DIGIT_BITS >= 64 ?
+			      0 :
+			      any >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS);
 	}
 }
 
 /*
- * Puts the indices of n values into ascending order of the values: index_at() then says which one has a place. A key is an
- * index with as many of the value's differing bits above it as fit, which are all of them for any device's address space; if
- * not, the rest follows in another round.
+ * Puts the indices of n values into ascending order of the values: index_at() then says which one
+ * has a place. A key is an index with as many of the value's differing bits above it as fit, which
+ * are all of them for any device's address space; if not, the rest follows in another round.
  */
 static void order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n)
 {
@@ -601,7 +646,8 @@ static void order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n
 	}
 	any &= ~all;
 	while (any) {
-		unsigned int shift = (unsigned int)__builtin_ctzll(any), end = shift + 64 - index_bits;
+		unsigned int shift = (unsigned int)__builtin_ctzll(any),
+			     end = shift + 64 - index_bits;
 
 		for (uint64_t i = 0; i < n; i++) {
 			uint64_t index = index_at(w, i);
@@ -615,10 +661,14 @@ static void order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n
 
 /* ---- reading many objects of one length ---- */
 
-/* What is done with an object, in no particular order; bytes is NULL when it cannot be read. False ends the walk. */
+/*
+ * What is done with an object, in no particular order; bytes is NULL when it cannot be read. False
+ * ends the walk.
+ */
 typedef bool (*object_fn)(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes);
 
-static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
+			unsigned int len, object_fn fn)
 {
 	uint8_t copy[BLOCK_MAX];
 
@@ -630,7 +680,8 @@ static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 
 			for (unsigned int line = 0; line < len; line += 64)
 				__builtin_prefetch((const void *)(uintptr_t)(next + line));
-			__builtin_prefetch((const void *)(uintptr_t)(next + len - 1)); /* objects are not aligned to lines */
+			/* objects are not aligned to lines */
+			__builtin_prefetch((const void *)(uintptr_t)(next + len - 1));
 		}
 		if (!in_time(w, i + 1))
 			return false;
@@ -643,9 +694,12 @@ static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 	return true;
 }
 
-/* The objects of places [from, to), whose bytes are at chunk (NULL: read each by itself, the piece had a hole). */
-static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t from, uint64_t to, const uint8_t *chunk,
-			  unsigned int len, object_fn fn)
+/*
+ * The objects of places [from, to), whose bytes are at chunk (NULL: read each by itself, the piece
+ * had a hole).
+ */
+static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t from,
+			  uint64_t to, const uint8_t *chunk, unsigned int len, object_fn fn)
 {
 	uint64_t base = addrs[index_at(w, from)];
 	uint8_t copy[BLOCK_MAX];
@@ -667,10 +721,11 @@ static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64
 }
 
 /*
- * Reads with copies: objects come from the same heap, so they are read in order of address and in runs of whole neighbourhoods
- * (a run never contains a page without an object), many runs a call.
+ * Reads with copies: objects come from the same heap, so they are read in order of address and in
+ * runs of whole neighbourhoods (a run never contains a page without an object), many runs a call.
  */
-static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
+			unsigned int len, object_fn fn)
 {
 	struct fixed *f = w->fixed;
 	uint64_t at = 0;
@@ -687,12 +742,15 @@ static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 			for (at++; at < n; at++) {
 				uint64_t next = addrs[index_at(w, at)];
 
-				if (next / PAGE > (end - 1) / PAGE + 1 || next + len - start > w->chunk_size - used)
+				if (next / PAGE > (end - 1) / PAGE + 1 ||
+				    next + len - start > w->chunk_size - used)
 					break;
 				if (next + len > end)
 					end = next + len;
 			}
-			f->vec[pieces] = (struct vt_memvec){ .addr = start, .buf = w->chunk + used, .len = end - start };
+			f->vec[pieces] = (struct vt_memvec){ .addr = start,
+							     .buf = w->chunk + used,
+							     .len = end - start };
 			f->piece_end[pieces++] = at;
 			used += end - start;
 		}
@@ -701,7 +759,8 @@ static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 			const struct vt_memvec *vec = &f->vec[i];
 			bool good = whole || !vt_mem_read(w->src, vec->addr, vec->buf, vec->len);
 
-			if (!each_of_piece(w, addrs, first, f->piece_end[i], good ? vec->buf : NULL, len, fn))
+			if (!each_of_piece(w, addrs, first, f->piece_end[i], good ? vec->buf : NULL,
+					   len, fn))
 				return false;
 			first = f->piece_end[i];
 		}
@@ -709,7 +768,8 @@ static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 	return true;
 }
 
-static bool each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n, unsigned int len, object_fn fn)
+static bool each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
+			unsigned int len, object_fn fn)
 {
 	return (w->src->ops->direct ? each_direct : each_copied)(w, addrs, n, len, fn);
 }
@@ -720,7 +780,8 @@ static uint32_t pool_slot(const struct vt_torch_walk *w, uint64_t addr)
 {
 	uint32_t slot = (uint32_t)((addr >> 3) * UINT64_C(11400714819323198485) >> 40) % POOL_SLOTS;
 
-	while (w->fixed->pool_slots[slot] && w->fixed->pools[w->fixed->pool_slots[slot] - 1].addr != addr)
+	while (w->fixed->pool_slots[slot] &&
+	       w->fixed->pools[w->fixed->pool_slots[slot] - 1].addr != addr)
 		slot = (slot + 1) % POOL_SLOTS;
 	return slot;
 }
@@ -748,10 +809,14 @@ static bool add_pool(struct vt_torch_walk *w, const struct vt_torch_pool *from, 
 		return truncate_walk(w, "more private pools than the walk has room for");
 	pool = &w->fixed->pools[w->n_pools++];
 	*pool = (struct pool){
-		.addr = from->addr, .id = id,
-		.blocks_root = from->blocks.root, .n_blocks = from->blocks.n,
-		.unmapped_root = from->unmapped.root, .n_unmapped = from->unmapped.n,
-		.flags = (uint8_t)((from->small ? VT_BLOCK_SMALL_POOL : 0) | (from->owner ? VT_BLOCK_PRIVATE_POOL : 0)),
+		.addr = from->addr,
+		.id = id,
+		.blocks_root = from->blocks.root,
+		.n_blocks = from->blocks.n,
+		.unmapped_root = from->unmapped.root,
+		.n_unmapped = from->unmapped.n,
+		.flags = (uint8_t)((from->small ? VT_BLOCK_SMALL_POOL : 0) |
+				   (from->owner ? VT_BLOCK_PRIVATE_POOL : 0)),
 	};
 	w->fixed->pool_slots[slot] = (uint16_t)w->n_pools;
 	return true;
@@ -770,12 +835,15 @@ static int add_private(void *arg, const uint8_t *slot)
 {
 	struct vt_torch_walk *w = arg;
 	struct vt_torch_pool large, small;
-	uint64_t id = vt_load64(slot + 8) << 32 | (vt_load64(slot + 16) & UINT32_MAX), addr = vt_load64(slot + 24);
+	uint64_t id = vt_load64(slot + 8) << 32 | (vt_load64(slot + 16) & UINT32_MAX),
+		 addr = vt_load64(slot + 24);
 	uint16_t offset;
 
 	hash_private(&w->pools_seen, slot);
 	if (vt_torch_read_private(w->src, w->layout, addr, &large, &small, &offset))
-		return broken(w, "an entry of graph_pools is not a private pool", addr) ? 0 : -ECANCELED;
+		return broken(w, "an entry of graph_pools is not a private pool", addr) ?
+			       0 :
+			       -ECANCELED;
 	return add_pool(w, &large, id) && add_pool(w, &small, id) ? 0 : -ECANCELED;
 }
 
@@ -793,8 +861,8 @@ static bool load_pools(struct vt_torch_walk *w)
 }
 
 /*
- * A block names a pool that graph_pools did not have (or graph_pools was not found): it counts when it is one. Its id is then
- * unknown.
+ * A block names a pool that graph_pools did not have (or graph_pools was not found): it counts when
+ * it is one. Its id is then unknown.
  */
 static int adopt_pool(struct vt_torch_walk *w, uint64_t addr)
 {
@@ -805,7 +873,8 @@ static int adopt_pool(struct vt_torch_walk *w, uint64_t addr)
 	    vt_torch_read_private(w->src, w->layout, pool.owner, &large, &small, &offset) ||
 	    (large.addr != addr && small.addr != addr))
 		return -1;
-	if (w->layout->graph_pools != NONE && !broken(w, "a block's pool is in no table of pools", addr))
+	if (w->layout->graph_pools != NONE &&
+	    !broken(w, "a block's pool is in no table of pools", addr))
 		return -1;
 	if (!add_pool(w, &large, 0) || !add_pool(w, &small, 0))
 		return -1;
@@ -820,7 +889,8 @@ static uint64_t field64(const uint8_t *bytes, uint16_t offset)
 }
 
 /* Fills the entry of one Block and says what is wrong with it, or NULL. */
-static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, uint64_t object, struct entry *e)
+static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, uint64_t object,
+			       struct entry *e)
 {
 	const struct vt_torch_block_layout *l = w->block;
 	struct vt_block_rec *rec = &e->rec;
@@ -849,7 +919,8 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 		return "a block's flags are not flags";
 	if (rec->device != w->device)
 		return "a block belongs to another device";
-	if (!rec->addr || !rec->size || rec->size >= UINT64_C(1) << 56 || rec->addr >= UINT64_C(1) << 56)
+	if (!rec->addr || !rec->size || rec->size >= UINT64_C(1) << 56 ||
+	    rec->addr >= UINT64_C(1) << 56)
 		return "a block's address or size is impossible";
 	if (!(w->fixed->pools[pool].flags & VT_BLOCK_PRIVATE_POOL) && rec->size % MIN_BLOCK)
 		return "a block's size is not a multiple of 512";
@@ -857,7 +928,8 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 		return "a block's event count is negative";
 	if (w->table == TABLE_ACTIVE ? !mapped : allocated)
 		return "a block's state does not fit the table it is in";
-	if (w->table != TABLE_ACTIVE && (events || vt_load64(bytes + l->stream_uses + offsetof(struct vt_ska, n))))
+	if (w->table != TABLE_ACTIVE &&
+	    (events || vt_load64(bytes + l->stream_uses + offsetof(struct vt_ska, n))))
 		return "a free block is still in use by a stream";
 	if (mapped != (w->table != TABLE_UNMAPPED))
 		return "a block's mapping does not fit the table it is in";
@@ -874,7 +946,7 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 		return "memory is unmapped without an expandable segment";
 	rec->state = w->table == TABLE_UNMAPPED ? VT_BLOCK_UNMAPPED :
 		     w->table == TABLE_CACHED   ? VT_BLOCK_CACHED :
-		     allocated			? VT_BLOCK_ALLOCATED :
+		     allocated                  ? VT_BLOCK_ALLOCATED :
 						  VT_BLOCK_AWAITING_FREE;
 	if (w->table == TABLE_ACTIVE)
 		w->requested += requested;
@@ -883,7 +955,8 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 
 static bool take_block(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes)
 {
-	const char *why = bytes ? check_block(w, bytes, addr, &w->entries[w->n_entries]) : "a block cannot be read";
+	const char *why = bytes ? check_block(w, bytes, addr, &w->entries[w->n_entries]) :
+				  "a block cannot be read";
 
 	if (w->stopped)
 		return false;
@@ -901,7 +974,9 @@ static bool read_blocks(struct vt_torch_walk *w, enum table table, uint32_t pool
 	w->table = table;
 	w->pool = pool;
 	if (w->n > first && !w->block->size_of)
-		return refuse(w, "there are blocks, and what is in a block of this release is not known", w->objects[first]);
+		return refuse(
+			w, "there are blocks, and what is in a block of this release is not known",
+			w->objects[first]);
 	return each_object(w, w->objects + first, w->n - first, w->block->size_of, take_block);
 }
 
@@ -914,7 +989,8 @@ static bool missing(struct vt_torch_walk *w, uint64_t n, const char *why, uint64
 
 static bool room_for(struct vt_torch_walk *w, uint64_t more)
 {
-	return more <= w->capacity - w->n || truncate_walk(w, "more blocks than the walk has room for");
+	return more <= w->capacity - w->n ||
+	       truncate_walk(w, "more blocks than the walk has room for");
 }
 
 /* ---- active_blocks ---- */
@@ -922,7 +998,8 @@ static bool room_for(struct vt_torch_walk *w, uint64_t more)
 static bool read_active(struct vt_torch_walk *w)
 {
 	struct vt_ska table;
-	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n, max = w->chunk_size / VT_SKA_SET_SLOT;
+	uint64_t addr = w->dca + w->layout->active_blocks, n, at = 0, first = w->n,
+		 max = w->chunk_size / VT_SKA_SET_SLOT;
 
 	if (vt_mem_read(w->src, addr, &table, sizeof(table)) || !vt_ska_plausible(&table))
 		return refuse(w, "active_blocks is not where the layout says", addr);
@@ -943,7 +1020,8 @@ static bool read_active(struct vt_torch_walk *w)
 			if ((int8_t)slots[i * VT_SKA_SET_SLOT] < 0)
 				continue;
 			if (w->n - first == table.n) {
-				if (!broken(w, "active_blocks has more elements than it counts", addr))
+				if (!broken(w, "active_blocks has more elements than it counts",
+					    addr))
 					return false;
 				break;
 			}
@@ -953,7 +1031,8 @@ static bool read_active(struct vt_torch_walk *w)
 		if (!in_time(w, 0))
 			return false;
 	}
-	return missing(w, table.n - (w->n - first), "active_blocks has fewer elements than it counts", addr) &&
+	return missing(w, table.n - (w->n - first),
+		       "active_blocks has fewer elements than it counts", addr) &&
 	       read_blocks(w, TABLE_ACTIVE, 0, first);
 }
 
@@ -971,7 +1050,8 @@ static bool take_node(struct vt_torch_walk *w, uint64_t addr, const uint8_t *byt
 		if (!*child[i])
 			continue;
 		if (w->n_nodes == w->max_nodes)
-			return broken(w, "a set of free blocks has more elements than it counts", addr);
+			return broken(w, "a set of free blocks has more elements than it counts",
+				      addr);
 		w->nodes[w->n_nodes++] = *child[i];
 	}
 	/* no more values than nodes, and nodes are bounded */
@@ -994,11 +1074,13 @@ static bool read_set_elements(struct vt_torch_walk *w, uint64_t root, uint64_t n
 	while (from < w->n_nodes) {
 		uint64_t to = w->n_nodes;
 
-		if (!each_object(w, w->nodes + from, to - from, sizeof(struct vt_rbnode), take_node))
+		if (!each_object(w, w->nodes + from, to - from, sizeof(struct vt_rbnode),
+				 take_node))
 			return false;
 		from = to;
 	}
-	return missing(w, n - (w->n - first), "a set of free blocks has fewer elements than it counts", root);
+	return missing(w, n - (w->n - first),
+		       "a set of free blocks has fewer elements than it counts", root);
 }
 
 static bool read_free(struct vt_torch_walk *w)
@@ -1008,7 +1090,8 @@ static bool read_free(struct vt_torch_walk *w)
 		const struct pool *pool = &w->fixed->pools[i];
 		uint64_t first = w->n;
 
-		if (!read_set_elements(w, pool->blocks_root, pool->n_blocks) || !read_blocks(w, TABLE_CACHED, i, first))
+		if (!read_set_elements(w, pool->blocks_root, pool->n_blocks) ||
+		    !read_blocks(w, TABLE_CACHED, i, first))
 			return false;
 		first = w->n;
 		if (!read_set_elements(w, pool->unmapped_root, pool->n_unmapped) ||
@@ -1021,8 +1104,8 @@ static bool read_free(struct vt_torch_walk *w)
 /* ---- segments ---- */
 
 /*
- * What is wrong between a block and the one before it in memory (NULL: there is none before), or NULL. *linked: they are
- * neighbours in the list.
+ * What is wrong between a block and the one before it in memory (NULL: there is none before), or
+ * NULL. *linked: they are neighbours in the list.
  */
 static const char *check_neighbours(const struct entry *before, const struct entry *e, bool *linked)
 {
@@ -1048,8 +1131,8 @@ static const char *check_neighbours(const struct entry *before, const struct ent
 }
 
 /*
- * Checks the order of all blocks, finds segments, sums up and writes the records. The start of a segment is known with its
- * first block, so each record is final when it is written.
+ * Checks the order of all blocks, finds segments, sums up and writes the records. The start of a
+ * segment is known with its first block, so each record is final when it is written.
  */
 static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, uint64_t n)
 {
@@ -1065,7 +1148,8 @@ static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, ui
 			const char *next = (const char *)&w->entries[index_at(w, i + AHEAD)];
 
 			__builtin_prefetch(next);
-			__builtin_prefetch(next + sizeof(*e) - 1); /* entries are not aligned to lines */
+			/* entries are not aligned to lines */
+			__builtin_prefetch(next + sizeof(*e) - 1);
 		}
 		if (!in_time(w, i + 1))
 			return false;
@@ -1078,7 +1162,8 @@ static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, ui
 		}
 		if (!linked && !(e->rec.flags & VT_BLOCK_EXPANDABLE))
 			w->fixed_segments++;
-		if (!linked || e->rec.state == VT_BLOCK_UNMAPPED || before->rec.state == VT_BLOCK_UNMAPPED) {
+		if (!linked || e->rec.state == VT_BLOCK_UNMAPPED ||
+		    before->rec.state == VT_BLOCK_UNMAPPED) {
 			e->rec.flags |= VT_BLOCK_SEGMENT_START;
 			w->result->segments += e->rec.state != VT_BLOCK_UNMAPPED;
 		}
@@ -1108,11 +1193,14 @@ static bool compare_stats(struct vt_torch_walk *w)
 	} pairs[] = {
 		{ "segment", stats->segment.current, w->fixed_segments },
 		{ "allocation", stats->allocation.current, w->n_state[VT_BLOCK_ALLOCATED] },
-		{ "active", stats->active.current, w->n_state[VT_BLOCK_ALLOCATED] + w->n_state[VT_BLOCK_AWAITING_FREE] },
+		{ "active", stats->active.current,
+		  w->n_state[VT_BLOCK_ALLOCATED] + w->n_state[VT_BLOCK_AWAITING_FREE] },
 		{ "allocated_bytes", stats->allocated_bytes.current, bytes[VT_BLOCK_ALLOCATED] },
-		{ "active_bytes", stats->active_bytes.current, bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] },
+		{ "active_bytes", stats->active_bytes.current,
+		  bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] },
 		{ "reserved_bytes", stats->reserved_bytes.current,
-		  bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] + bytes[VT_BLOCK_CACHED] },
+		  bytes[VT_BLOCK_ALLOCATED] + bytes[VT_BLOCK_AWAITING_FREE] +
+			  bytes[VT_BLOCK_CACHED] },
 		{ "requested_bytes", stats->requested_bytes.current, w->requested },
 	};
 
@@ -1198,15 +1286,20 @@ static void take_back(struct vt_torch_device_result *result)
 	}
 }
 
-struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
-					 const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
+struct vt_torch_walk *vt_torch_walk_read(struct vt_memsrc *src,
+					 const struct vt_torch_layout *layout, uint64_t dca,
+					 int device, const struct vt_torch_walk_limits *limits,
+					 struct vt_torch_scratch *scratch,
 					 struct vt_torch_device_result *result)
 {
 	struct vt_torch_walk *w = scratch->base;
 	uint64_t start = limits->now_ns ? limits->now_ns() : 0;
 
 	*result = (struct vt_torch_device_result){
-		.device = device, .allocator = dca, .lock = result->lock, .owner_tid = result->owner_tid,
+		.device = device,
+		.allocator = dca,
+		.lock = result->lock,
+		.owner_tid = result->owner_tid,
 	};
 	if (!w || scratch->size < FIXED_SIZE) {
 		static const char why[] = "the walk got too little scratch memory";
@@ -1258,11 +1351,13 @@ void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
 	w->result->walk_ns += now(w) - start;
 }
 
-void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca, int device,
-			  const struct vt_torch_walk_limits *limits, struct vt_torch_scratch *scratch,
-			  struct vt_torch_sink *sink, struct vt_torch_device_result *result)
+void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
+			  int device, const struct vt_torch_walk_limits *limits,
+			  struct vt_torch_scratch *scratch, struct vt_torch_sink *sink,
+			  struct vt_torch_device_result *result)
 {
-	struct vt_torch_walk *walk = vt_torch_walk_read(src, layout, dca, device, limits, scratch, result);
+	struct vt_torch_walk *walk =
+		vt_torch_walk_read(src, layout, dca, device, limits, scratch, result);
 
 	if (walk)
 		vt_torch_walk_finish(walk, sink);

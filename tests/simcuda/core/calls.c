@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of the driver as a subscriber of CUPTI sees them. Each has the number and the parameters that NVIDIA's headers give
- * (cupti_driver_cbid.h, generated_cuda_meta.h of CUDA 13.0); a word each does for them all.
+ * Calls of the driver as a subscriber of CUPTI sees them. Each has the number and the parameters
+ * that NVIDIA's headers give (cupti_driver_cbid.h, generated_cuda_meta.h of CUDA 13.0); a word each
+ * does for them all.
  */
 #include "sim.h"
 
@@ -16,7 +17,8 @@ int sim_call_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *
 	int managed = kind == SIM_MANAGED;
 	struct sim_call call;
 
-	sim_call_begin(&call, managed ? 371 : 243, managed ? "cuMemAllocManaged" : "cuMemAlloc_v2", params);
+	sim_call_begin(&call, managed ? 371 : 243, managed ? "cuMemAllocManaged" : "cuMemAlloc_v2",
+		       params);
 	return sim_call_end(&call, sim_mem_alloc(device, size, kind, addr));
 }
 

@@ -115,7 +115,7 @@ void sim_capture_exchange_mode(int *mode)
 {
 	int old = (int)thread_mode;
 
-	thread_mode = (enum sim_capture_mode)*mode;
+	thread_mode = (enum sim_capture_mode) * mode;
 	*mode = old;
 }
 

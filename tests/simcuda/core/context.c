@@ -22,8 +22,9 @@ static __thread struct sim_ctx *stack[STACK_DEPTH];
 static __thread int depth;
 
 /*
- * The real driver keeps a thread's current context in pthread-specific data whose first word points to the top of the stack
- * of contexts, whose first word is the context (seen with the driver 580.159). Tools that look for it find the same here.
+ * The real driver keeps a thread's current context in pthread-specific data whose first word points
+ * to the top of the stack of contexts, whose first word is the context (seen with the driver
+ * 580.159). Tools that look for it find the same here.
  */
 struct thread_data {
 	struct top *top;
@@ -36,7 +37,10 @@ struct top {
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* SIMCUDA_KEYS: so many keys are taken before. glibc keeps the values of the first 32 elsewhere than those of the others. */
+/*
+ * SIMCUDA_KEYS: so many keys are taken before. glibc keeps the values of the first 32 elsewhere
+ * than those of the others.
+ */
 static void make_key(void)
 {
 	const char *taken = getenv("SIMCUDA_KEYS");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What CUPTI does, as far as it is about the driver's calls: one subscriber at a time, callbacks at the beginning and at the end of
- * the calls that it wants to see. The runtime calls the driver, so its calls are seen as well. And the library that the driver
- * loads when it is initialised, if the environment names one.
+ * What CUPTI does, as far as it is about the driver's calls: one subscriber at a time, callbacks at
+ * the beginning and at the end of the calls that it wants to see. The runtime calls the driver, so
+ * its calls are seen as well. And the library that the driver loads when it is initialised, if the
+ * environment names one.
  */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -33,9 +34,12 @@ struct subscriber {
 };
 
 static struct subscriber the_subscriber; /* there is never more than one */
-static struct subscriber *subscriber;	 /* NULL: nobody */
+static struct subscriber *subscriber;    /* NULL: nobody */
 static uint32_t correlation;
-/* Held by the thread in cuInit: as with the real driver, nothing else can be done with it meanwhile by any other. */
+/*
+ * Held by the thread in cuInit: as with the real driver, nothing else can be done with it meanwhile
+ * by any other.
+ */
 static pthread_mutex_t init_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 int sim_cupti_subscribe(void **handle, void *callback, void *user)
@@ -57,7 +61,8 @@ int sim_cupti_unsubscribe(void *handle)
 {
 	struct subscriber *mine = handle;
 
-	if (!mine || !__atomic_compare_exchange_n(&subscriber, &mine, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (!mine || !__atomic_compare_exchange_n(&subscriber, &mine, NULL, 0, __ATOMIC_ACQ_REL,
+						  __ATOMIC_ACQUIRE))
 		return 1; /* CUPTI_ERROR_INVALID_PARAMETER */
 	return 0;
 }

@@ -49,46 +49,46 @@ void sim_device_uuid(int device, uint8_t uuid[16])
 static const struct {
 	int attr, value;
 } attributes[] = {
-	{ 1, 1024 },		   /* MAX_THREADS_PER_BLOCK */
-	{ 2, 1024 },		   /* MAX_BLOCK_DIM_X */
-	{ 3, 1024 },		   /* MAX_BLOCK_DIM_Y */
-	{ 4, 64 },		   /* MAX_BLOCK_DIM_Z */
-	{ 5, 2147483647 },	   /* MAX_GRID_DIM_X */
-	{ 6, 65535 },		   /* MAX_GRID_DIM_Y */
-	{ 7, 65535 },		   /* MAX_GRID_DIM_Z */
-	{ 8, 49152 },		   /* MAX_SHARED_MEMORY_PER_BLOCK */
-	{ 9, 65536 },		   /* TOTAL_CONSTANT_MEMORY */
-	{ 10, 32 },		   /* WARP_SIZE */
-	{ 11, 2147483647 },	   /* MAX_PITCH */
-	{ 12, 65536 },		   /* MAX_REGISTERS_PER_BLOCK */
-	{ 13, 1785000 },	   /* CLOCK_RATE, kHz */
-	{ 14, 512 },		   /* TEXTURE_ALIGNMENT */
-	{ 16, 132 },		   /* MULTIPROCESSOR_COUNT */
-	{ 19, 1 },		   /* CAN_MAP_HOST_MEMORY */
-	{ 31, 1 },		   /* CONCURRENT_KERNELS */
-	{ 36, 2619000 },	   /* MEMORY_CLOCK_RATE */
-	{ 37, 5120 },		   /* GLOBAL_MEMORY_BUS_WIDTH */
-	{ 38, 50 << 20 },	   /* L2_CACHE_SIZE */
-	{ 39, 2048 },		   /* MAX_THREADS_PER_MULTIPROCESSOR */
-	{ 40, 3 },		   /* ASYNC_ENGINE_COUNT */
-	{ 41, 1 },		   /* UNIFIED_ADDRESSING */
-	{ 75, 9 },		   /* COMPUTE_CAPABILITY_MAJOR */
-	{ 76, 0 },		   /* COMPUTE_CAPABILITY_MINOR */
-	{ 78, 1 },		   /* STREAM_PRIORITIES_SUPPORTED */
-	{ 81, 233472 },		   /* MAX_SHARED_MEMORY_PER_MULTIPROCESSOR */
-	{ 82, 65536 },		   /* MAX_REGISTERS_PER_MULTIPROCESSOR */
-	{ 83, 1 },		   /* MANAGED_MEMORY */
-	{ 90, 1 },		   /* COMPUTE_PREEMPTION_SUPPORTED */
-	{ 91, 1 },		   /* CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM */
-	{ 95, 1 },		   /* COOPERATIVE_LAUNCH */
-	{ 97, 232448 },		   /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
-	{ 99, 1 },		   /* HOST_REGISTER_SUPPORTED */
-	{ 102, 1 },		   /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
-	{ 103, 1 },		   /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
-	{ 106, 32 },		   /* MAX_BLOCKS_PER_MULTIPROCESSOR */
-	{ 111, 1024 },		   /* RESERVED_SHARED_MEMORY_PER_BLOCK */
-	{ 115, 1 },		   /* MEMORY_POOLS_SUPPORTED */
-	{ 120, 1 },		   /* CLUSTER_LAUNCH */
+	{ 1, 1024 },        /* MAX_THREADS_PER_BLOCK */
+	{ 2, 1024 },        /* MAX_BLOCK_DIM_X */
+	{ 3, 1024 },        /* MAX_BLOCK_DIM_Y */
+	{ 4, 64 },          /* MAX_BLOCK_DIM_Z */
+	{ 5, 2147483647 },  /* MAX_GRID_DIM_X */
+	{ 6, 65535 },       /* MAX_GRID_DIM_Y */
+	{ 7, 65535 },       /* MAX_GRID_DIM_Z */
+	{ 8, 49152 },       /* MAX_SHARED_MEMORY_PER_BLOCK */
+	{ 9, 65536 },       /* TOTAL_CONSTANT_MEMORY */
+	{ 10, 32 },         /* WARP_SIZE */
+	{ 11, 2147483647 }, /* MAX_PITCH */
+	{ 12, 65536 },      /* MAX_REGISTERS_PER_BLOCK */
+	{ 13, 1785000 },    /* CLOCK_RATE, kHz */
+	{ 14, 512 },        /* TEXTURE_ALIGNMENT */
+	{ 16, 132 },        /* MULTIPROCESSOR_COUNT */
+	{ 19, 1 },          /* CAN_MAP_HOST_MEMORY */
+	{ 31, 1 },          /* CONCURRENT_KERNELS */
+	{ 36, 2619000 },    /* MEMORY_CLOCK_RATE */
+	{ 37, 5120 },       /* GLOBAL_MEMORY_BUS_WIDTH */
+	{ 38, 50 << 20 },   /* L2_CACHE_SIZE */
+	{ 39, 2048 },       /* MAX_THREADS_PER_MULTIPROCESSOR */
+	{ 40, 3 },          /* ASYNC_ENGINE_COUNT */
+	{ 41, 1 },          /* UNIFIED_ADDRESSING */
+	{ 75, 9 },          /* COMPUTE_CAPABILITY_MAJOR */
+	{ 76, 0 },          /* COMPUTE_CAPABILITY_MINOR */
+	{ 78, 1 },          /* STREAM_PRIORITIES_SUPPORTED */
+	{ 81, 233472 },     /* MAX_SHARED_MEMORY_PER_MULTIPROCESSOR */
+	{ 82, 65536 },      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
+	{ 83, 1 },          /* MANAGED_MEMORY */
+	{ 90, 1 },          /* COMPUTE_PREEMPTION_SUPPORTED */
+	{ 91, 1 },          /* CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM */
+	{ 95, 1 },          /* COOPERATIVE_LAUNCH */
+	{ 97, 232448 },     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+	{ 99, 1 },          /* HOST_REGISTER_SUPPORTED */
+	{ 102, 1 },         /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+	{ 103, 1 },         /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+	{ 106, 32 },        /* MAX_BLOCKS_PER_MULTIPROCESSOR */
+	{ 111, 1024 },      /* RESERVED_SHARED_MEMORY_PER_BLOCK */
+	{ 115, 1 },         /* MEMORY_POOLS_SUPPORTED */
+	{ 120, 1 },         /* CLUSTER_LAUNCH */
 };
 
 int sim_device_attr(int attr, int device)

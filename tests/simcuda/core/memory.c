@@ -121,8 +121,12 @@ int sim_range_add_locked(uint64_t base, uint64_t size, enum sim_kind kind, int d
 		ranges = grown;
 		max_ranges = max;
 	}
-	*r = (struct sim_range){ .base = base, .size = size, .kind = kind, .device = device,
-				 .owner = owner, .id = next_id++ };
+	*r = (struct sim_range){ .base = base,
+				 .size = size,
+				 .kind = kind,
+				 .device = device,
+				 .owner = owner,
+				 .id = next_id++ };
 	rank = range_rank(base);
 	memmove(&ranges[rank + 1], &ranges[rank], (n_ranges - rank) * sizeof(*ranges));
 	ranges[rank] = r;
@@ -310,7 +314,8 @@ int sim_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *addr)
 	sim_unlock();
 	/* The host may use managed memory. Its pages stay readable after the free; so be it. */
 	if (!err && kind == SIM_MANAGED)
-		mprotect((void *)(uintptr_t)*addr, round_up(size, SIM_PAGE), PROT_READ | PROT_WRITE);
+		mprotect((void *)(uintptr_t)*addr, round_up(size, SIM_PAGE),
+			 PROT_READ | PROT_WRITE);
 	return err;
 }
 
@@ -422,9 +427,14 @@ int sim_where(uint64_t addr, struct sim_where *where)
 	} else if (r->kind == SIM_RESERVED) {
 		err = sim_vmm_where_locked(r, addr, where);
 	} else {
-		*where = (struct sim_where){ .base = r->base, .size = r->size,
-			.range_base = r->base, .range_size = r->size, .kind = r->kind,
-			.device = r->device, .mapped = 1, .id = r->id };
+		*where = (struct sim_where){ .base = r->base,
+					     .size = r->size,
+					     .range_base = r->base,
+					     .range_size = r->size,
+					     .kind = r->kind,
+					     .device = r->device,
+					     .mapped = 1,
+					     .id = r->id };
 		if (r->kind == SIM_ASYNC)
 			where->pool = sim_pool_default(r->device);
 	}

@@ -15,11 +15,11 @@ struct sim_pool {
 #define POOL_MAGIC 0x4c4f4f50
 
 enum { /* CUmemPool_attribute; 1 to 3 are ints, the others 64 bits wide */
-	ATTR_RELEASE_THRESHOLD = 4,
-	ATTR_RESERVED_CURRENT,
-	ATTR_RESERVED_HIGH,
-	ATTR_USED_CURRENT,
-	ATTR_USED_HIGH,
+       ATTR_RELEASE_THRESHOLD = 4,
+       ATTR_RESERVED_CURRENT,
+       ATTR_RESERVED_HIGH,
+       ATTR_USED_CURRENT,
+       ATTR_USED_HIGH,
 };
 
 static struct sim_pool defaults[SIM_MAX_DEVICES];

@@ -62,7 +62,10 @@ void sim_unlock(void);
 
 /* ---- cupti.c: callbacks, and the library that the driver loads ---- */
 
-/* A call of the driver, from its beginning to its end; params: its arguments as CUPTI's parameter structs have them. */
+/*
+ * A call of the driver, from its beginning to its end; params: its arguments as CUPTI's parameter
+ * structs have them.
+ */
 struct sim_call {
 	unsigned cbid; /* CUpti_driver_api_trace_cbid */
 	const char *name;
@@ -116,11 +119,11 @@ struct sim_ctx *sim_ctx_primary_of(int device); /* NULL when it is not active */
 
 enum sim_kind {
 	SIM_DEVICE = 1, /* cudaMalloc */
-	SIM_ASYNC,	/* cudaMallocAsync */
+	SIM_ASYNC,      /* cudaMallocAsync */
 	SIM_MANAGED,
-	SIM_HOST,	/* pinned host memory that we allocated */
-	SIM_HOSTREG,	/* the caller's own, registered */
-	SIM_RESERVED,	/* address space of the VMM calls */
+	SIM_HOST,     /* pinned host memory that we allocated */
+	SIM_HOSTREG,  /* the caller's own, registered */
+	SIM_RESERVED, /* address space of the VMM calls */
 };
 
 struct sim_range {
@@ -148,8 +151,8 @@ int sim_host_free(uint64_t addr);
 int sim_host_register(uint64_t addr, uint64_t size, int device);
 int sim_host_unregister(uint64_t addr);
 
-struct sim_where { /* what the driver knows about an address */
-	uint64_t base, size;	       /* the allocation, or the mapped chunk */
+struct sim_where {                       /* what the driver knows about an address */
+	uint64_t base, size;             /* the allocation, or the mapped chunk */
 	uint64_t range_base, range_size; /* the same, or the whole reservation */
 	enum sim_kind kind;
 	int device, mapped;
@@ -188,7 +191,10 @@ int sim_pool_trim(struct sim_pool *pool, uint64_t keep);
 int sim_pool_get(struct sim_pool *pool, int attr, void *value);
 int sim_pool_set(struct sim_pool *pool, int attr, const void *value);
 
-/* ---- calls.c: calls of the driver that its subscriber sees, whether made through it or by the runtime ---- */
+/*
+ * ---- calls.c: calls of the driver that its subscriber sees, whether made through it or by the
+ * runtime ----
+ */
 
 int sim_call_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *addr);
 int sim_call_mem_free(uint64_t addr);
@@ -212,7 +218,7 @@ int sim_stream_priority(const struct sim_stream *stream);
 int sim_stream_query(struct sim_stream *stream);
 void sim_stream_wait_idle(struct sim_stream *stream);
 void sim_device_wait_idle(int device);
-void sim_stream_work(struct sim_stream *stream);		 /* a kernel, a copy, a memset */
+void sim_stream_work(struct sim_stream *stream);              /* a kernel, a copy, a memset */
 void sim_stream_spin(struct sim_stream *stream, uint64_t ns); /* a kernel that takes a while */
 int sim_stream_host_fn(struct sim_stream *stream, void (*fn)(void *), void *arg);
 int sim_stream_wait_event(struct sim_stream *stream, struct sim_event *event);
@@ -226,7 +232,7 @@ int sim_event_elapsed(struct sim_event *start, struct sim_event *end, float *ms)
 
 /* ---- capture.c ---- */
 
-struct sim_capture { /* part of a stream */
+struct sim_capture {             /* part of a stream */
 	struct sim_graph *graph; /* NULL: not capturing */
 	uint64_t id;
 };
@@ -238,7 +244,8 @@ int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph);
 void sim_capture_node(struct sim_stream *stream);
 void sim_capture_exchange_mode(int *mode); /* this thread's */
 /*
- * At the entry of what is "potentially unsafe": 900 where it is forbidden to this thread, and then the captures that forbid it are spoilt.
+ * At the entry of what is "potentially unsafe": 900 where it is forbidden to this thread, and then
+ * the captures that forbid it are spoilt.
  */
 int sim_capture_unsafe(void);
 int sim_graph_valid(const struct sim_graph *graph);
@@ -249,7 +256,7 @@ int sim_graph_instantiate(struct sim_graph *graph, struct sim_graph **exec);
 
 /* ---- errors.c ---- */
 
-const char *sim_error_name(int error);	 /* the driver's spelling: CUDA_ERROR_... */
+const char *sim_error_name(int error);    /* the driver's spelling: CUDA_ERROR_... */
 const char *sim_error_name_rt(int error); /* the runtime's: cudaError... */
 const char *sim_error_text(int error);
 

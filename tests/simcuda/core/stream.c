@@ -144,7 +144,9 @@ static struct point point_now(struct sim_stream *s)
 	struct point p;
 
 	pthread_mutex_lock(&lock);
-	p = (struct point){ .stream = s, .seq = s->submitted, .until_ns = s->until_ns,
+	p = (struct point){ .stream = s,
+			    .seq = s->submitted,
+			    .until_ns = s->until_ns,
 			    .hung = s->hung || sim_hung(s->device) };
 	pthread_mutex_unlock(&lock);
 	return p;

@@ -299,8 +299,10 @@ int sim_vmm_where_locked(struct sim_range *range, uint64_t addr, struct sim_wher
 {
 	struct sim_map *map = map_find(range->owner, addr);
 
-	*where = (struct sim_where){ .range_base = range->base, .range_size = range->size,
-				     .kind = SIM_RESERVED, .device = -1 };
+	*where = (struct sim_where){ .range_base = range->base,
+				     .range_size = range->size,
+				     .kind = SIM_RESERVED,
+				     .device = -1 };
 	if (!map) {
 		where->base = range->base;
 		where->size = range->size;

@@ -2,10 +2,10 @@
 /* Streams, events, launches and modules of the driver API. */
 #include "drv.h"
 
-#define GET_STREAM(s, handle, dev)                             \
+#define GET_STREAM(s, handle, dev)                              \
 	struct sim_stream *s = sim_stream_get((handle), (dev)); \
-	if (!s)                                                \
-		return SIM_EBADHANDLE
+	if (!s)                                                 \
+	return SIM_EBADHANDLE
 
 DRV(cuStreamCreateWithPriority, struct sim_stream **stream, unsigned flags, int priority)
 {

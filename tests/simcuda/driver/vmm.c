@@ -54,7 +54,8 @@ DRV(cuMemAddressFree, uint64_t addr, size_t size)
 DRV(cuMemCreate, struct sim_handle **handle, size_t size, const void *prop,
     unsigned long long flags)
 {
-	const uint64_t params[] = { (uint64_t)(uintptr_t)handle, size, (uint64_t)(uintptr_t)prop, flags };
+	const uint64_t params[] = { (uint64_t)(uintptr_t)handle, size, (uint64_t)(uintptr_t)prop,
+				    flags };
 	struct sim_call call;
 	int device, err;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libnccl.so.2: collectives, and what goes from one rank to another. Those of a group begin together. */
+/*
+ * libnccl.so.2: collectives, and what goes from one rank to another. Those of a group begin
+ * together.
+ */
 #include "nccl.h"
 
 #include <stdlib.h>
@@ -24,7 +27,7 @@ static uint64_t *own_count(const struct op *op)
 	int rank = op->comm->rank;
 
 	return op->kind == COLLECTIVE ? &shared->collectives[rank] :
-	       op->kind == SEND	      ? &shared->sends[rank][op->peer] :
+	       op->kind == SEND       ? &shared->sends[rank][op->peer] :
 					&shared->receives[op->peer][rank];
 }
 
@@ -36,13 +39,16 @@ static int are_there(const struct op *op)
 	if (__atomic_load_n(&shared->aborted, __ATOMIC_ACQUIRE))
 		return 1;
 	if (op->kind == SEND)
-		return __atomic_load_n(&shared->receives[rank][op->peer], __ATOMIC_ACQUIRE) >= op->number;
+		return __atomic_load_n(&shared->receives[rank][op->peer], __ATOMIC_ACQUIRE) >=
+		       op->number;
 	if (op->kind == RECEIVE)
-		return __atomic_load_n(&shared->sends[op->peer][rank], __ATOMIC_ACQUIRE) >= op->number;
+		return __atomic_load_n(&shared->sends[op->peer][rank], __ATOMIC_ACQUIRE) >=
+		       op->number;
 	for (int i = 0; i < op->comm->n_ranks; i++) {
 		uint64_t number = __atomic_load_n(&shared->collectives[i], __ATOMIC_ACQUIRE);
 
-		if (number < op->number || (number == op->number && shared->functions[i] != op->function))
+		if (number < op->number ||
+		    (number == op->number && shared->functions[i] != op->function))
 			return 0;
 	}
 	return 1;
@@ -74,7 +80,8 @@ static __thread struct op *first, **last;
 
 static int submit(struct op *ops)
 {
-	return sim_stream_host_fn(ops->stream, run, ops) == SIM_OK ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+	return sim_stream_host_fn(ops->stream, run, ops) == SIM_OK ? NCCL_SUCCESS :
+								     NCCL_SYSTEM_ERROR;
 }
 
 /* All of one stream at once. */
@@ -145,7 +152,8 @@ static uint32_t hash(const char *name)
 	return value;
 }
 
-static int call(const char *function, enum kind kind, struct nccl_comm *comm, void *stream, int peer)
+static int call(const char *function, enum kind kind, struct nccl_comm *comm, void *stream,
+		int peer)
 {
 	int err = sim_enter(function);
 	struct sim_stream *on = find_stream(stream);
@@ -162,8 +170,12 @@ static int call(const char *function, enum kind kind, struct nccl_comm *comm, vo
 	op = calloc(1, sizeof(*op));
 	if (!op)
 		return NCCL_SYSTEM_ERROR;
-	*op = (struct op){ .kind = kind, .comm = comm, .peer = peer, .stream = on, .function = hash(function) };
-	op->number = kind == COLLECTIVE ? ++comm->collectives : kind == SEND ? ++comm->sends[peer] : ++comm->receives[peer];
+	*op = (struct op){
+		.kind = kind, .comm = comm, .peer = peer, .stream = on, .function = hash(function)
+	};
+	op->number = kind == COLLECTIVE ? ++comm->collectives :
+		     kind == SEND       ? ++comm->sends[peer] :
+					  ++comm->receives[peer];
 	if (!depth)
 		return submit(op);
 	*last = op;
@@ -171,37 +183,43 @@ static int call(const char *function, enum kind kind, struct nccl_comm *comm, vo
 	return NCCL_SUCCESS;
 }
 
-NCCL(ncclAllReduce, const void *from, void *to, size_t n, int type, int op, struct nccl_comm *comm, void *stream)
+NCCL(ncclAllReduce, const void *from, void *to, size_t n, int type, int op, struct nccl_comm *comm,
+     void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type, (void)op;
 	return call(__func__, COLLECTIVE, comm, stream, 0);
 }
 
-NCCL(ncclReduce, const void *from, void *to, size_t n, int type, int op, int root, struct nccl_comm *comm, void *stream)
+NCCL(ncclReduce, const void *from, void *to, size_t n, int type, int op, int root,
+     struct nccl_comm *comm, void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type, (void)op, (void)root;
 	return call(__func__, COLLECTIVE, comm, stream, 0);
 }
 
-NCCL(ncclReduceScatter, const void *from, void *to, size_t n, int type, int op, struct nccl_comm *comm, void *stream)
+NCCL(ncclReduceScatter, const void *from, void *to, size_t n, int type, int op,
+     struct nccl_comm *comm, void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type, (void)op;
 	return call(__func__, COLLECTIVE, comm, stream, 0);
 }
 
-NCCL(ncclAllGather, const void *from, void *to, size_t n, int type, struct nccl_comm *comm, void *stream)
+NCCL(ncclAllGather, const void *from, void *to, size_t n, int type, struct nccl_comm *comm,
+     void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type;
 	return call(__func__, COLLECTIVE, comm, stream, 0);
 }
 
-NCCL(ncclAlltoAll, const void *from, void *to, size_t n, int type, struct nccl_comm *comm, void *stream)
+NCCL(ncclAlltoAll, const void *from, void *to, size_t n, int type, struct nccl_comm *comm,
+     void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type;
 	return call(__func__, COLLECTIVE, comm, stream, 0);
 }
 
-NCCL(ncclBroadcast, const void *from, void *to, size_t n, int type, int root, struct nccl_comm *comm, void *stream)
+NCCL(ncclBroadcast, const void *from, void *to, size_t n, int type, int root,
+     struct nccl_comm *comm, void *stream)
 {
 	(void)from, (void)to, (void)n, (void)type, (void)root;
 	return call(__func__, COLLECTIVE, comm, stream, 0);

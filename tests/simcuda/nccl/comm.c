@@ -55,7 +55,8 @@ static void name_of(const struct nccl_id *id, char *name, size_t size)
 	uint64_t words[2];
 
 	memcpy(words, id->bytes, sizeof(words));
-	snprintf(name, size, "/dev/shm/simnccl-%016llx%016llx", (unsigned long long)words[0], (unsigned long long)words[1]);
+	snprintf(name, size, "/dev/shm/simnccl-%016llx%016llx", (unsigned long long)words[0],
+		 (unsigned long long)words[1]);
 }
 
 static struct nccl_shared *map(const char *name)
@@ -64,7 +65,8 @@ static struct nccl_shared *map(const char *name)
 	void *shared = MAP_FAILED;
 
 	if (fd >= 0 && !ftruncate(fd, sizeof(struct nccl_shared)))
-		shared = mmap(NULL, sizeof(struct nccl_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		shared = mmap(NULL, sizeof(struct nccl_shared), PROT_READ | PROT_WRITE, MAP_SHARED,
+			      fd, 0);
 	if (fd >= 0)
 		close(fd);
 	return shared == MAP_FAILED ? NULL : shared;
@@ -75,7 +77,8 @@ static void join(struct nccl_comm *comm, const char *name)
 {
 	uint32_t seen;
 
-	if (__atomic_add_fetch(&comm->shared->n_joined, 1, __ATOMIC_ACQ_REL) == (uint32_t)comm->n_ranks)
+	if (__atomic_add_fetch(&comm->shared->n_joined, 1, __ATOMIC_ACQ_REL) ==
+	    (uint32_t)comm->n_ranks)
 		unlink(name);
 	nccl_tell(comm->shared);
 	while ((seen = nccl_news(comm->shared)),
@@ -83,7 +86,8 @@ static void join(struct nccl_comm *comm, const char *name)
 		nccl_wait_for_news(comm->shared, seen);
 }
 
-static int create(const char *function, struct nccl_comm **ret, int n_ranks, const struct nccl_id *id, int rank)
+static int create(const char *function, struct nccl_comm **ret, int n_ranks,
+		  const struct nccl_id *id, int rank)
 {
 	int err = sim_enter(function);
 	struct nccl_comm *comm;
@@ -114,13 +118,15 @@ NCCL(ncclCommInitRank, struct nccl_comm **comm, int n_ranks, struct nccl_id id, 
 	return create(__func__, comm, n_ranks, &id, rank);
 }
 
-NCCL(ncclCommInitRankConfig, struct nccl_comm **comm, int n_ranks, struct nccl_id id, int rank, const void *config)
+NCCL(ncclCommInitRankConfig, struct nccl_comm **comm, int n_ranks, struct nccl_id id, int rank,
+     const void *config)
 {
 	(void)config;
 	return create(__func__, comm, n_ranks, &id, rank);
 }
 
-NCCL(ncclCommInitRankScalable, struct nccl_comm **comm, int n_ranks, int rank, int n_ids, const struct nccl_id *ids, const void *config)
+NCCL(ncclCommInitRankScalable, struct nccl_comm **comm, int n_ranks, int rank, int n_ids,
+     const struct nccl_id *ids, const void *config)
 {
 	(void)config;
 	return n_ids > 0 ? create(__func__, comm, n_ranks, ids, rank) : NCCL_INVALID_ARGUMENT;
@@ -129,7 +135,8 @@ NCCL(ncclCommInitRankScalable, struct nccl_comm **comm, int n_ranks, int rank, i
 /* ---- making one of another ---- */
 
 /* All ranks of it are so far in the words of one of the two. */
-static void wait_for_all(struct nccl_comm *comm, const uint64_t *first, size_t step, uint64_t number)
+static void wait_for_all(struct nccl_comm *comm, const uint64_t *first, size_t step,
+			 uint64_t number)
 {
 	uint32_t seen;
 	int n;
@@ -138,14 +145,17 @@ static void wait_for_all(struct nccl_comm *comm, const uint64_t *first, size_t s
 		seen = nccl_news(comm->shared);
 		n = 0;
 		for (int i = 0; i < comm->n_ranks; i++)
-			n += __atomic_load_n((const uint64_t *)((const char *)first + (size_t)i * step), __ATOMIC_ACQUIRE) >= number;
+			n += __atomic_load_n(
+				     (const uint64_t *)((const char *)first + (size_t)i * step),
+				     __ATOMIC_ACQUIRE) >= number;
 		if (n < comm->n_ranks)
 			nccl_wait_for_news(comm->shared, seen);
 	} while (n < comm->n_ranks);
 }
 
 /* Those of one colour get a communicator, in the order of their keys. */
-NCCL(ncclCommSplit, struct nccl_comm *comm, int colour, int key, struct nccl_comm **ret, const void *config)
+NCCL(ncclCommSplit, struct nccl_comm *comm, int colour, int key, struct nccl_comm **ret,
+     const void *config)
 {
 	struct nccl_shared *shared = comm->shared;
 	uint64_t number = ++comm->splits;
@@ -165,7 +175,8 @@ NCCL(ncclCommSplit, struct nccl_comm *comm, int colour, int key, struct nccl_com
 		int other = shared->splits[i].key;
 
 		n_ranks += shared->splits[i].colour == colour;
-		rank += shared->splits[i].colour == colour && (other < key || (other == key && i < comm->rank));
+		rank += shared->splits[i].colour == colour &&
+			(other < key || (other == key && i < comm->rank));
 	}
 	__atomic_store_n(&shared->splits_done[comm->rank], number, __ATOMIC_RELEASE);
 	nccl_tell(shared);

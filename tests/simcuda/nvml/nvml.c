@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 enum { /* nvmlReturn_t */
-	NVML_SUCCESS = 0,
-	NVML_INVALID_ARGUMENT = 2,
-	NVML_NOT_SUPPORTED = 3,
-	NVML_NOT_FOUND = 6,
-	NVML_INSUFFICIENT_SIZE = 7,
+       NVML_SUCCESS = 0,
+       NVML_INVALID_ARGUMENT = 2,
+       NVML_NOT_SUPPORTED = 3,
+       NVML_NOT_FOUND = 6,
+       NVML_INSUFFICIENT_SIZE = 7,
 };
 
 #define NVML(name, ...)        \
@@ -26,8 +26,9 @@ static char handles[SIM_MAX_DEVICES];
 
 static int device_of(const char *handle)
 {
-	return handle >= handles && handle < handles + sim_config.devices ? (int)(handle - handles)
-									   : -1;
+	return handle >= handles && handle < handles + sim_config.devices ?
+		       (int)(handle - handles) :
+		       -1;
 }
 
 NVML(nvmlInit_v2, void)
@@ -81,8 +82,7 @@ NVML(nvmlDeviceGetHandleByPciBusId_v2, const char *pci, char **handle)
 {
 	unsigned domain, bus;
 
-	if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || !bus ||
-	    bus > (unsigned)sim_config.devices)
+	if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || !bus || bus > (unsigned)sim_config.devices)
 		return NVML_NOT_FOUND;
 	*handle = &handles[bus - 1];
 	return sim_enter(__func__);

@@ -184,14 +184,18 @@ struct func_attributes { /* cudaFuncAttributes */
 	int rest[24];
 #endif
 };
-_Static_assert(sizeof(struct func_attributes) == (SIMCUDA_CUDART == 11 ? 56 : 144), "sizeof(cudaFuncAttributes)");
+_Static_assert(sizeof(struct func_attributes) == (SIMCUDA_CUDART == 11 ? 56 : 144),
+	       "sizeof(cudaFuncAttributes)");
 
 RT(cudaFuncGetAttributes, struct func_attributes *attr, const void *function)
 {
 	RT_ENTER_CTX(dev);
 	(void)function;
-	*attr = (struct func_attributes){ .max_threads = 1024, .regs = 32, .ptx_version = 90,
-					  .binary_version = 90, .max_dynamic_shared = 232448 };
+	*attr = (struct func_attributes){ .max_threads = 1024,
+					  .regs = 32,
+					  .ptx_version = 90,
+					  .binary_version = 90,
+					  .max_dynamic_shared = 232448 };
 	return SIM_OK;
 }
 
@@ -217,8 +221,8 @@ RT(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks, const vo
 	return SIM_OK;
 }
 
-RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, const void *function,
-   int block_size, size_t shared)
+RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, const void *function, int block_size,
+   size_t shared)
 {
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
 								      shared, 0);

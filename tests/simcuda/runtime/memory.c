@@ -220,7 +220,9 @@ RT(cudaMemPoolGetAttribute, struct sim_pool *pool, int attr, void *value)
 
 	RT_ENTER();
 	err = sim_capture_unsafe();
-	return rt_result(err ? err : sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) : SIM_EINVAL);
+	return rt_result(err                  ? err :
+			 sim_pool_valid(pool) ? sim_pool_get(pool, attr, value) :
+						SIM_EINVAL);
 }
 
 RT(cudaMemPoolSetAttribute, struct sim_pool *pool, int attr, void *value)

@@ -21,26 +21,26 @@ int rt_device(void);
 /* The name of a kernel that the stand-in has to know; NULL for all others. */
 int rt_is_spin_kernel(const void *function);
 
-#define RT_ENTER()                                  \
-	do {                                        \
-		int enter_err_ = rt_enter(__func__); \
-		if (enter_err_)                     \
+#define RT_ENTER()                                    \
+	do {                                          \
+		int enter_err_ = rt_enter(__func__);  \
+		if (enter_err_)                       \
 			return rt_result(enter_err_); \
 	} while (0)
 
-#define RT_ENTER_CTX(dev)                         \
-	int dev;                                  \
-	RT_ENTER();                               \
-	do {                                      \
-		int ctx_err_ = rt_context(&(dev)); \
-		if (ctx_err_)                     \
+#define RT_ENTER_CTX(dev)                           \
+	int dev;                                    \
+	RT_ENTER();                                 \
+	do {                                        \
+		int ctx_err_ = rt_context(&(dev));  \
+		if (ctx_err_)                       \
 			return rt_result(ctx_err_); \
 	} while (0)
 
-#define RT_STREAM(s, handle, dev)                              \
+#define RT_STREAM(s, handle, dev)                               \
 	struct sim_stream *s = sim_stream_get((handle), (dev)); \
-	if (!s)                                                \
-		return rt_result(SIM_EBADHANDLE)
+	if (!s)                                                 \
+	return rt_result(SIM_EBADHANDLE)
 
 /* Prototype and definition in one: there is no header of ours to include. */
 #define RT(name, ...)          \

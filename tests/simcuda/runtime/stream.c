@@ -258,8 +258,7 @@ RT(cudaGraphInstantiateWithFlags, struct sim_graph **exec, struct sim_graph *gra
 	return rt_result(sim_graph_instantiate(graph, exec));
 }
 
-RT(cudaGraphInstantiate, struct sim_graph **exec, struct sim_graph *graph,
-   unsigned long long flags)
+RT(cudaGraphInstantiate, struct sim_graph **exec, struct sim_graph *graph, unsigned long long flags)
 {
 	return cudaGraphInstantiateWithFlags(exec, graph, flags);
 }

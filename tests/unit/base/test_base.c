@@ -172,7 +172,9 @@ static void vectors(void **state)
 	vt_vec_deinit(&large);
 }
 
-/* Against a plain array; keys that are addresses, hostile multiples of large powers of two, and 0. */
+/*
+ * Against a plain array; keys that are addresses, hostile multiples of large powers of two, and 0.
+ */
 static void maps(void **state)
 {
 	enum { N = 20000 };
@@ -241,7 +243,8 @@ static void escaping(void **state)
 		{ "plain text ~!", 13, "plain text ~!" },
 		{ "a\nb\tc\r\x1b[31m\x7f", 12, "a\\x0ab\\x09c\\x0d\\x1b[31m\\x7f" },
 		{ "nul\0byte", 8, "nul\\x00byte" },
-		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
+		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9,
+		  "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
 		/* C1 control (CSI), right-to-left override, zero width space, byte order mark. */
 		{ "\xc2\x9b", 2, "\\xc2\\x9b" },
 		{ "\xe2\x80\xae", 3, "\\xe2\\x80\\xae" },
@@ -269,10 +272,14 @@ static void escaping(void **state)
 	}
 }
 
-/* All byte sequences of two and many of three and four, with the end of the buffer at an unmapped page. */
+/*
+ * All byte sequences of two and many of three and four, with the end of the buffer at an unmapped
+ * page.
+ */
 static void utf8_at_the_end_of_a_page(void **state)
 {
-	uint8_t *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *page =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	(void)state;
 
 	assert_ptr_not_equal(page, MAP_FAILED);
@@ -280,7 +287,8 @@ static void utf8_at_the_end_of_a_page(void **state)
 	for (unsigned int v = 0; v < 0x10000; v++) {
 		for (size_t n = 0; n <= 4; n++) {
 			uint8_t *p = page + 4096 - n;
-			uint8_t all[4] = { (uint8_t)(v >> 8), (uint8_t)v, (uint8_t)(0x80 | (v & 0x3f)), 0xbf };
+			uint8_t all[4] = { (uint8_t)(v >> 8), (uint8_t)v,
+					   (uint8_t)(0x80 | (v & 0x3f)), 0xbf };
 			unsigned int cp = 0xabcd;
 			size_t len;
 
@@ -291,7 +299,10 @@ static void utf8_at_the_end_of_a_page(void **state)
 			assert_true(!len || (cp <= 0x10ffff && (cp < 0xd800 || cp >= 0xe000)));
 			/* The length must be the one that this code point needs. */
 			if (len)
-				assert_int_equal(len, cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4);
+				assert_int_equal(len, cp < 0x80    ? 1 :
+						      cp < 0x800   ? 2 :
+						      cp < 0x10000 ? 3 :
+								     4);
 		}
 	}
 	munmap(page, 4096);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What protects the tool from the target's files: the confined child, pages that vanish, and programs that do not end. */
+/*
+ * What protects the tool from the target's files: the confined child, pages that vanish, and
+ * programs that do not end.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,22 +43,29 @@ static void attempts(void)
 	result[n++] = open("/dev/null", O_RDONLY) < 0 && errno == EPERM ? 'y' : 'n';
 	result[n++] = socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM ? 'y' : 'n';
 	result[n++] = kill(getppid(), 0) < 0 && errno == EPERM ? 'y' : 'n';
-	result[n++] = fcntl(VT_SANDBOX_OUT + 1, F_GETFD) < 0 && fcntl(keep_from, F_GETFD) < 0 ? 'y' : 'n';
+	result[n++] =
+		fcntl(VT_SANDBOX_OUT + 1, F_GETFD) < 0 && fcntl(keep_from, F_GETFD) < 0 ? 'y' : 'n';
 	/* Standard output is not the pipe. */
 	result[n++] = write(STDOUT_FILENO, "lost", 4) == 4 ? 'y' : 'n';
 	result[n++] = p ? 'y' : 'n';
 	if (p)
 		memset(p, 1, MEMORY / 4);
-	/* More than the limit; mapped, since a sanitizer's malloc() ends the program instead of returning NULL. */
-	result[n++] = mmap(NULL, 4 * MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? 'y' :
-														       'n';
+	/*
+	 * More than the limit; mapped, since a sanitizer's malloc() ends the program instead of
+	 * returning NULL.
+	 */
+	result[n++] = mmap(NULL, 4 * MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0) == MAP_FAILED ?
+			      'y' :
+			      'n';
 	_exit(write(VT_SANDBOX_OUT, result, n) == (ssize_t)n ? 0 : 1);
 }
 
 /* Runs work in a confined child; its status, and what it wrote. */
 static int confined(void (*work)(void), char *text, size_t size)
 {
-	static const struct vt_sandbox_limits limits = { .memory_bytes = MEMORY, .cpu_ns = 200 * VT_NS_PER_MS };
+	static const struct vt_sandbox_limits limits = { .memory_bytes = MEMORY,
+							 .cpu_ns = 200 * VT_NS_PER_MS };
 	pid_t parent = getpid(), pid;
 	int fds[2], status;
 	size_t n = 0;
@@ -77,7 +87,7 @@ static int confined(void (*work)(void), char *text, size_t size)
 		_exit(99);
 	}
 	close(fds[1]);
-	for (ssize_t got = 1; got > 0 && n < size - 1; n += got > 0 ? (size_t)got : 0)
+	for (ssize_t got = 1; got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
 		got = read(fds[0], text + n, size - 1 - n);
 	text[n] = '\0';
 	close(fds[0]);
@@ -124,7 +134,8 @@ static void test_cpu_limit(void **state)
 /* When memory runs out, the kernel ends this one and not the process that is looked at. */
 static void test_first_to_go(void **state)
 {
-	static const struct vt_sandbox_limits limits = { .memory_bytes = MEMORY, .cpu_ns = 100 * VT_NS_PER_S };
+	static const struct vt_sandbox_limits limits = { .memory_bytes = MEMORY,
+							 .cpu_ns = 100 * VT_NS_PER_S };
 	pid_t parent = getpid(), pid;
 	char path[64], text[16] = "", entered = 0;
 	int fds[2], fd;
@@ -134,7 +145,8 @@ static void test_first_to_go(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		if (!vt_sandbox_enter(parent, fds[1], &limits) || write(VT_SANDBOX_OUT, "y", 1) != 1)
+		if (!vt_sandbox_enter(parent, fds[1], &limits) ||
+		    write(VT_SANDBOX_OUT, "y", 1) != 1)
 			_exit(99);
 		never_ends();
 	}
@@ -238,17 +250,16 @@ static char directory[] = "/tmp/vramtap-test-XXXXXX";
 
 static int make_program(void **state)
 {
-	static const char script[] =
-		"#!/bin/sh\n"
-		"[ \"$1\" = debuginfo ] || exit 1\n"
-		"case $2 in\n"
-		"0001) echo /found/it ;;\n"
-		"0002) echo relative ;;\n"
-		"0003) echo /found/it; exit 1 ;;\n"
-		"0004) exec sleep 300 ;;\n"
-		"0005) exec yes ;;\n"
-		"0007) echo /found/it; exec >&-; exec sleep 300 ;;\n"
-		"esac\n";
+	static const char script[] = "#!/bin/sh\n"
+				     "[ \"$1\" = debuginfo ] || exit 1\n"
+				     "case $2 in\n"
+				     "0001) echo /found/it ;;\n"
+				     "0002) echo relative ;;\n"
+				     "0003) echo /found/it; exit 1 ;;\n"
+				     "0004) exec sleep 300 ;;\n"
+				     "0005) exec yes ;;\n"
+				     "0007) echo /found/it; exec >&-; exec sleep 300 ;;\n"
+				     "esac\n";
 	char path[128], env[256];
 	FILE *file;
 

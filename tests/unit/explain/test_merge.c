@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks made by hand, from inside outwards: native frames are "module:function", Python ones names, '!' an entry. */
+/*
+ * Stacks made by hand, from inside outwards: native frames are "module:function", Python ones
+ * names, '!' an entry.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -48,7 +51,8 @@ static void add_native(struct input *in, const char *text)
 	struct vt_native_frame *frame = vt_vec_append(&in->native.frames);
 
 	assert_non_null(frame);
-	*frame = (struct vt_native_frame){ .pc = 0x1000 + in->native.frames.n, .module_offset = in->native.frames.n };
+	*frame = (struct vt_native_frame){ .pc = 0x1000 + in->native.frames.n,
+					   .module_offset = in->native.frames.n };
 	if (!colon)
 		return; /* in no module */
 	frame->module = module_of(text, (size_t)(colon - text));
@@ -77,7 +81,10 @@ static void add_frame_text(struct vt_str *text, const struct vt_model_frame *fra
 	const char *name = frame->function ? frame->function : frame->module ? frame->module : "?";
 
 	vt_str_addf(text, "%s%s%s", text->n ? " " : "",
-		    frame->kind == VT_FRAME_PYTHON ? "py:" : frame->inlined ? "in:" : "", name);
+		    frame->kind == VT_FRAME_PYTHON ? "py:" :
+		    frame->inlined                 ? "in:" :
+						     "",
+		    name);
 }
 
 /* Frames as "a b py:c"; a native one without a function as its module. */
@@ -87,7 +94,8 @@ static const char *merged(struct input *in, bool with_python)
 	const char *result;
 
 	in->native.complete = !in->native.why[0] && !in->native.truncated;
-	assert_true(vt_merge_stacks(&in->native, with_python ? &in->python : NULL, &in->stack, &in->arena));
+	assert_true(vt_merge_stacks(&in->native, with_python ? &in->python : NULL, &in->stack,
+				    &in->arena));
 	for (size_t i = 0; i < in->stack.n_frames; i++)
 		add_frame_text(&text, &in->stack.frames[i]);
 	result = vt_arena_strdup(&in->arena, vt_str_get(&text));
@@ -104,8 +112,8 @@ static void input_deinit(struct input *in)
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static void check(const char *const *native, size_t n_native, const char *const *python, size_t n_python,
-	const char *want)
+static void check(const char *const *native, size_t n_native, const char *const *python,
+		  size_t n_python, const char *want)
 {
 	struct input in = { 0 };
 
@@ -123,26 +131,44 @@ static void check(const char *const *native, size_t n_native, const char *const 
 static void test_one_evaluator_each(void **state)
 {
 	static const char *const native[] = {
-		"libc.so.6:clock_nanosleep", PY "time_sleep", PY "cfunction_vectorcall_O", PY "call_function", EVAL,
-		PY "function_code_fastcall", PY "call_function", EVAL, PY "_PyFunction_Vectorcall",
+		"libc.so.6:clock_nanosleep",
+		PY "time_sleep",
+		PY "cfunction_vectorcall_O",
+		PY "call_function",
+		EVAL,
+		PY "function_code_fastcall",
+		PY "call_function",
+		EVAL,
+		PY "_PyFunction_Vectorcall",
 		PY "method_vectorcall",
-		PY "PyVectorcall_Call", PY "t_bootstrap", PY "pythread_wrapper", "libc.so.6:start_thread",
+		PY "PyVectorcall_Call",
+		PY "t_bootstrap",
+		PY "pythread_wrapper",
+		"libc.so.6:start_thread",
 		"libc.so.6:__clone3",
 	};
 	static const char *const python[] = { "inner!", "outer!" };
 
 	(void)state;
-	check(native, COUNT(native), python, COUNT(python), "clock_nanosleep time_sleep py:inner py:outer");
+	check(native, COUNT(native), python, COUNT(python),
+	      "clock_nanosleep time_sleep py:inner py:outer");
 }
 
-/* Inlined functions come before the frame that they are in, and go with it; the interpreter's glue goes also where inlined. */
+/*
+ * Inlined functions come before the frame that they are in, and go with it; the interpreter's glue
+ * goes also where inlined.
+ */
 static void test_inlined(void **state)
 {
-	static const struct vt_native_source in_sleep[] = { { .function = "deepest", .file = "a.h", .line = 3 },
-							    { .function = "pysleep", .file = "b.c", .line = 5 } };
-	static const struct vt_native_source in_call[] = { { .function = "_PyObject_VectorcallTstate", .line = 7 },
-							   { .function = "own" } };
-	static const char *const native[] = { PY "time_sleep", EVAL, PY "list_sort", PY "cfunction_call", EVAL, PY "run_mod" };
+	static const struct vt_native_source in_sleep[] = {
+		{ .function = "deepest", .file = "a.h", .line = 3 },
+		{ .function = "pysleep", .file = "b.c", .line = 5 }
+	};
+	static const struct vt_native_source in_call[] = {
+		{ .function = "_PyObject_VectorcallTstate", .line = 7 }, { .function = "own" }
+	};
+	static const char *const native[] = { PY "time_sleep",     EVAL, PY "list_sort",
+					      PY "cfunction_call", EVAL, PY "run_mod" };
 	static const char *const python[] = { "inner!", "outer!" };
 	struct input in = { 0 };
 
@@ -157,7 +183,8 @@ static void test_inlined(void **state)
 		in.native.frames.data[i].file = "time.c";
 		in.native.frames.data[i].line = 9;
 	}
-	assert_string_equal(merged(&in, true), "in:deepest in:pysleep time_sleep py:inner in:own list_sort py:outer");
+	assert_string_equal(merged(&in, true),
+			    "in:deepest in:pysleep time_sleep py:inner in:own list_sort py:outer");
 	assert_string_equal(in.stack.frames[1].file, "b.c");
 	assert_int_equal(in.stack.frames[1].line, 5);
 	assert_int_equal(in.stack.frames[1].pc, in.stack.frames[2].pc);
@@ -171,14 +198,22 @@ static void test_inlined(void **state)
 static void test_runs(void **state)
 {
 	static const char *const native[] = {
-		"libc.so.6:poll", EVAL ".cold", PY "PyEval_EvalCode", "libtorch_cpu.so:torch::autograd::PyNode::apply",
-		"libtorch_cpu.so:torch::autograd::Engine::execute", PY "cfunction_call", EVAL ".constprop.0",
+		"libc.so.6:poll",
+		EVAL ".cold",
+		PY "PyEval_EvalCode",
+		"libtorch_cpu.so:torch::autograd::PyNode::apply",
+		"libtorch_cpu.so:torch::autograd::Engine::execute",
+		PY "cfunction_call",
+		EVAL ".constprop.0",
 		PY "run_mod",
-		PY "pymain_run_python", PY "Py_BytesMain", "libc.so.6:__libc_start_call_main",
+		PY "pymain_run_python",
+		PY "Py_BytesMain",
+		"libc.so.6:__libc_start_call_main",
 		"libc.so.6:__libc_start_main",
 		"python3.12:_start",
 	};
-	static const char *const python[] = { "hook", "hook_caller!", "backward", "step", "<module>!" };
+	static const char *const python[] = { "hook", "hook_caller!", "backward", "step",
+					      "<module>!" };
 
 	(void)state;
 	check(native, COUNT(native), python, COUNT(python),
@@ -190,8 +225,9 @@ static void test_runs(void **state)
 static void test_embedded(void **state)
 {
 	static const char *const native[] = {
-		"libc.so.6:poll", EVAL, PY "PyObject_CallObject", "server:handle_request", "server:main",
-		"libc.so.6:__libc_start_main", "server:_start",
+		"libc.so.6:poll",        EVAL,          PY "PyObject_CallObject",
+		"server:handle_request", "server:main", "libc.so.6:__libc_start_main",
+		"server:_start",
 	};
 	static const char *const python[] = { "handler!" };
 
@@ -204,20 +240,32 @@ static void test_embedded(void **state)
 static void test_stripped(void **state)
 {
 	static const char *const native[] = {
-		"libc.so.6:poll", PY, EVAL, PY, PY "PyObject_Vectorcall", EVAL, PY, PY "Py_BytesMain", "libc.so.6:",
-		"libc.so.6:__libc_start_main", "python3.12:",
+		"libc.so.6:poll",
+		PY,
+		EVAL,
+		PY,
+		PY "PyObject_Vectorcall",
+		EVAL,
+		PY,
+		PY "Py_BytesMain",
+		"libc.so.6:",
+		"libc.so.6:__libc_start_main",
+		"python3.12:",
 	};
 	static const char *const python[] = { "a!", "b!" };
 
 	(void)state;
 	check(native, COUNT(native), python, COUNT(python), "poll py:a py:b");
-	check(native + 1, COUNT(native) - 1, python, COUNT(python), "libpython3.12.so.1.0 py:a py:b");
+	check(native + 1, COUNT(native) - 1, python, COUNT(python),
+	      "libpython3.12.so.1.0 py:a py:b");
 }
 
 /* Without any name of the evaluator: the runs know where on the C stack they began. */
 static void test_by_address(void **state)
 {
-	static const char *const native[] = { "libc.so.6:poll", PY, PY, "libtorch_cpu.so:f", PY, PY, PY, "libc.so.6:" };
+	static const char *const native[] = {
+		"libc.so.6:poll", PY, PY, "libtorch_cpu.so:f", PY, PY, PY, "libc.so.6:"
+	};
 	struct input in = { 0 };
 
 	(void)state;
@@ -234,7 +282,10 @@ static void test_by_address(void **state)
 	assert_false(in.stack.merge_uncertain);
 
 	/* an address in what is no evaluator, out of order, outside: then only names could help */
-	static const uint64_t bad[][2] = { { 0x3800, 0x5000 }, { 0x5000, 0x2800 }, { 0x2800, 0x9000 }, { 0x2800, 0 },
+	static const uint64_t bad[][2] = { { 0x3800, 0x5000 },
+					   { 0x5000, 0x2800 },
+					   { 0x2800, 0x9000 },
+					   { 0x2800, 0 },
 					   { 0x2800, 0x2900 } };
 
 	for (size_t i = 0; i < COUNT(bad); i++) {
@@ -255,8 +306,10 @@ static void test_by_address(void **state)
 
 static void test_native_only(void **state)
 {
-	static const char *const native[] = { "libc.so.6:poll", "?", "libc.so.6:start_thread", "libc.so.6:__clone3" };
-	static const char *const no_frames[] = { "libc.so.6:futex", PY "take_gil", PY "PyEval_RestoreThread" };
+	static const char *const native[] = { "libc.so.6:poll", "?", "libc.so.6:start_thread",
+					      "libc.so.6:__clone3" };
+	static const char *const no_frames[] = { "libc.so.6:futex", PY "take_gil",
+						 PY "PyEval_RestoreThread" };
 
 	(void)state;
 	check(native, COUNT(native), NULL, 0, "poll ? start_thread __clone3");
@@ -283,7 +336,8 @@ static void test_python_only(void **state)
 /* One side ends early: the inner ends still go together. */
 static void test_cut_off(void **state)
 {
-	static const char *const native[] = { "libc.so.6:poll", EVAL, PY "call_function", EVAL, PY "run_mod" };
+	static const char *const native[] = { "libc.so.6:poll", EVAL, PY "call_function", EVAL,
+					      PY "run_mod" };
 	struct input in = { 0 };
 
 	(void)state;
@@ -310,8 +364,8 @@ static void test_cut_off(void **state)
 static void test_evaluator_without_frame(void **state)
 {
 	static const char *const native[] = { EVAL, PY "_PyEval_Vector", EVAL, PY "run_mod" };
-	static const char *const ending[] = { PY "PyErr_Occurred", PY "_Py_CheckFunctionResult", EVAL,
-		PY "call_function", EVAL };
+	static const char *const ending[] = { PY "PyErr_Occurred", PY "_Py_CheckFunctionResult",
+					      EVAL, PY "call_function", EVAL };
 	static const char *const python[] = { "a!" };
 
 	(void)state;
@@ -354,7 +408,9 @@ static void test_fields(void **state)
 	add_native(&in, EVAL);
 	frame = vt_vec_append(&in.python.frames);
 	assert_non_null(frame);
-	*frame = (struct vt_python_frame){ .function = function, .file = file, .line = 88, .entry = true };
+	*frame = (struct vt_python_frame){
+		.function = function, .file = file, .line = 88, .entry = true
+	};
 	assert_string_equal(merged(&in, true), "poll ? py:train_step");
 	memset(function, 'x', sizeof(function) - 1);
 	memset(file, 'x', sizeof(file) - 1);
@@ -375,9 +431,10 @@ static void test_fields(void **state)
 /* Any mixture: no frame of Python is ever lost, and none appears twice. */
 static void test_random(void **state)
 {
-	static const char *const pieces[] = { EVAL, EVAL ".cold", PY "call_function", PY, "libc.so.6:poll",
-		"libc.so.6:", "?",
-					      "libtorch_cpu.so:f", "python3.12:main", "server:main" };
+	static const char *const pieces[] = { EVAL,         EVAL ".cold",        PY "call_function",
+					      PY,           "libc.so.6:poll",    "libc.so.6:",
+					      "?",          "libtorch_cpu.so:f", "python3.12:main",
+					      "server:main" };
 
 	(void)state;
 	srand(7);
@@ -390,7 +447,8 @@ static void test_random(void **state)
 		for (size_t i = 0; i < n_python; i++)
 			add_python(&in, rand() % 2 ? "f!" : "f");
 		for (size_t i = 0; i < n_python; i++)
-			in.python.frames.data[i].c_frame = rand() % 3 ? (uint64_t)rand() % 0x3000 : 0;
+			in.python.frames.data[i].c_frame = rand() % 3 ? (uint64_t)rand() % 0x3000 :
+									0;
 		for (size_t i = 0; i < in.native.frames.n; i++)
 			in.native.frames.data[i].cfa = rand() % 9 ? i * 0x400 : 0;
 		in.python.truncated = rand() % 2;
@@ -408,8 +466,8 @@ static void test_random(void **state)
 /* ---- recorded stacks ---- */
 
 /* Of all places one stack. */
-static void check_recorded(const char *const *native, size_t n_native, const char *const *python, size_t n_python,
-			   const char *want, bool uncertain)
+static void check_recorded(const char *const *native, size_t n_native, const char *const *python,
+			   size_t n_python, const char *want, bool uncertain)
 {
 	static const struct vt_native_source tiny = { .function = "tiny" };
 	struct input in = { 0 };
@@ -430,7 +488,8 @@ static void check_recorded(const char *const *native, size_t n_native, const cha
 		numbers[i] = i;
 	assert_true(vt_recorded_places_init(&places, &in.python, &in.native, &in.arena));
 	assert_int_equal(places.n_python, n_python);
-	assert_true(vt_merge_recorded(&places, numbers, n_python, numbers, n_native, &trace, &in.arena));
+	assert_true(vt_merge_recorded(&places, numbers, n_python, numbers, n_native, &trace,
+				      &in.arena));
 	for (size_t i = 0; i < trace.n_frames; i++) {
 		assert_true(trace.frames[i] < places.n);
 		add_frame_text(&text, &places.frames[trace.frames[i]]);
@@ -446,11 +505,18 @@ static void check_recorded(const char *const *native, size_t n_native, const cha
 
 static void test_recorded(void **state)
 {
-	static const char *const one[] = { "libtorch_cpu.so:empty", PY "_PyObject_Call", EVAL, PY "PyEval_EvalCode", PY "Py_RunMain",
-					   "libc.so.6:__libc_start_main", "python3.12:_start" };
-	static const char *const two[] = { "libtorch_cpu.so:empty", EVAL, PY "slot_tp_call", EVAL, PY "Py_RunMain", "libc.so.6:" };
-	static const char *const between[] = { "libtorch_cpu.so:empty", EVAL, "libtorch_cpu.so:apply", EVAL, "server:main" };
-	static const char *const none[] = { "libtorch_cpu.so:empty", "libtorch_cpu.so:thread_main", "libc.so.6:start_thread" };
+	static const char *const one[] = {
+		"libtorch_cpu.so:empty", PY "_PyObject_Call", EVAL,
+		PY "PyEval_EvalCode",    PY "Py_RunMain",     "libc.so.6:__libc_start_main",
+		"python3.12:_start"
+	};
+	static const char *const two[] = { "libtorch_cpu.so:empty", EVAL,
+					   PY "slot_tp_call",       EVAL,
+					   PY "Py_RunMain",         "libc.so.6:" };
+	static const char *const between[] = { "libtorch_cpu.so:empty", EVAL,
+					       "libtorch_cpu.so:apply", EVAL, "server:main" };
+	static const char *const none[] = { "libtorch_cpu.so:empty", "libtorch_cpu.so:thread_main",
+					    "libc.so.6:start_thread" };
 	static const char *const python[] = { "a", "b", "c" }, *const pair[] = { "a", "b" };
 
 	(void)state;
@@ -464,7 +530,8 @@ static void test_recorded(void **state)
 	/* No evaluator, though there are Python frames: no names, or the stack ended early. */
 	RECORDED(none, pair, "in:tiny empty thread_main start_thread py:a py:b", true);
 	check_recorded(none, COUNT(none), NULL, 0, "in:tiny empty thread_main start_thread", false);
-	check_recorded(one, COUNT(one), NULL, 0, "in:tiny empty _PyObject_Call _PyEval_EvalFrameDefault", false);
+	check_recorded(one, COUNT(one), NULL, 0,
+		       "in:tiny empty _PyObject_Call _PyEval_EvalFrameDefault", false);
 	check_recorded(NULL, 0, python, COUNT(python), "py:a py:b py:c", false);
 	check_recorded(NULL, 0, NULL, 0, "", false);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file that gdb executes: a real gdb shows what was meant and nothing else, and nobody else's file is taken for it. */
+/*
+ * The file that gdb executes: a real gdb shows what was meant and nothing else, and nobody else's
+ * file is taken for it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,9 +53,11 @@ static char *source(const char *then, size_t *n)
 	FILE *all = open_memstream(&text, n), *out;
 	size_t some;
 
-	snprintf(command, sizeof(command),
-		 "LC_ALL=C exec gdb -nx -batch -iex 'set width 0' -ex 'source %s' -ex 'set print elements 0' -ex 'set print repeats unlimited' "
-		 "-ex '%s' 2>&1", file, then);
+	snprintf(
+		command, sizeof(command),
+		"LC_ALL=C exec gdb -nx -batch -iex 'set width 0' -ex 'source %s' -ex 'set print elements 0' -ex 'set print repeats unlimited' "
+		"-ex '%s' 2>&1",
+		file, then);
 	out = popen(command, "re");
 	assert_non_null(all);
 	assert_non_null(out);
@@ -78,7 +83,10 @@ static void shows(const char *text, size_t n)
 	assert_int_equal(access(directory, F_OK), -1);
 }
 
-/* Each by itself on a line, at both ends of one, doubled, and all in a row. gdb's echo has no way to print a NUL. */
+/*
+ * Each by itself on a line, at both ends of one, doubled, and all in a row. gdb's echo has no way
+ * to print a NUL.
+ */
 static void every_byte(void **state)
 {
 	char text[256 * 16];
@@ -88,7 +96,8 @@ static void every_byte(void **state)
 	if (!have_gdb())
 		skip();
 	for (int c = 1; c < 256; c++) {
-		const char line[] = { (char)c, '\n', (char)c, 'x', (char)c, '\n', (char)c, (char)c, '7', '\n' };
+		const char line[] = { (char)c, '\n',    (char)c, 'x', (char)c,
+				      '\n',    (char)c, (char)c, '7', '\n' };
 
 		memcpy(text + n, line, sizeof(line));
 		n += sizeof(line);
@@ -101,8 +110,9 @@ static void every_byte(void **state)
 
 static void awkward_lines(void **state)
 {
-	static const char text[] = "\n\n  two before\nand after  \n \n\\\n\\\\\nends with \\\n$arg0 $argc $x\n#\n# no comment\nend\nquit\nshell touch pwned\n"
-				   "\"\n shell touch pwned\n'\nif 1\npython print(1)\n\033[31mred\033[0m\n\xff\xc3\x28 \xe2\x82\n%d %s %%\nno end";
+	static const char text[] =
+		"\n\n  two before\nand after  \n \n\\\n\\\\\nends with \\\n$arg0 $argc $x\n#\n# no comment\nend\nquit\nshell touch pwned\n"
+		"\"\n shell touch pwned\n'\nif 1\npython print(1)\n\033[31mred\033[0m\n\xff\xc3\x28 \xe2\x82\n%d %s %%\nno end";
 
 	(void)state;
 	if (!have_gdb())
@@ -111,11 +121,19 @@ static void awkward_lines(void **state)
 	assert_int_equal(access("pwned", F_OK), -1);
 }
 
-/* Many lines in a command, some of which have to be said in another way, and lines as long as that has room for. */
+/*
+ * Many lines in a command, some of which have to be said in another way, and lines as long as that
+ * has room for.
+ */
 static void many_lines(void **state)
 {
 	static const char *const some[] = {
-		"plain", "50% of \"that\" %d %s %%", "back\\slash\\", "\xe2\x97\x8f \xc3\xa9", "", "  indented  ",
+		"plain",
+		"50% of \"that\" %d %s %%",
+		"back\\slash\\",
+		"\xe2\x97\x8f \xc3\xa9",
+		"",
+		"  indented  ",
 	};
 	char *text = NULL;
 	size_t n;
@@ -206,7 +224,10 @@ static void values_come_before_text(void **state)
 	vt_gdb_set_number(&answer, "vt_number", UINT64_MAX);
 	vt_gdb_set_text(&answer, "vt_empty", "");
 	vt_gdb_set_void(&answer, "vt_void");
-	vt_gdb_command(&answer, "printf \"%%lx %%d %%d\\n\", $vt_number, sizeof($vt_empty), $_isvoid($vt_%s)", "void");
+	vt_gdb_command(
+		&answer,
+		"printf \"%%lx %%d %%d\\n\", $vt_number, sizeof($vt_empty), $_isvoid($vt_%s)",
+		"void");
 	assert_null(vt_gdb_answer_write(&answer, getpid()));
 	shown = source("echo", &n);
 	assert_string_equal(shown, "ffffffffffffffff 1 1\ntext\n");

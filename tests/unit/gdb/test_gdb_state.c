@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gdb's commands print of its state, as gdb 10 to 16 print it, and what nobody should print. */
+/*
+ * What gdb's commands print of its state, as gdb 10 to 16 print it, and what nobody should print.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +54,8 @@ static int forget(void **state)
 static void a_process(void **state)
 {
 	(void)state;
-	parse(FORMAT "setting width 80\n"
+	parse(FORMAT
+	      "setting width 80\n"
 	      "  Num  Description       Connection           Executable        \n"
 	      "* 1    process 31343     1 (native)           /tmp/my prog  two \n"
 	      "  Id   Executable        Core File         \n"
@@ -88,8 +91,9 @@ static void a_process(void **state)
 static void signals_that_are_passed(void **state)
 {
 	(void)state;
-	parse(FORMAT "Signal        Stop\tPrint\tPass to program\tDescription\nSIGINT        Yes\tYes\tYes\t\tInterrupt\n"
-		     "Signal        Stop\tPrint\tPass to program\tDescription\nSIGTRAP       Yes\tYes\tNo\t\tTrace/breakpoint trap\n");
+	parse(FORMAT
+	      "Signal        Stop\tPrint\tPass to program\tDescription\nSIGINT        Yes\tYes\tYes\t\tInterrupt\n"
+	      "Signal        Stop\tPrint\tPass to program\tDescription\nSIGTRAP       Yes\tYes\tNo\t\tTrace/breakpoint trap\n");
 	assert_int_equal(gdb.passed, 1u << SIGINT);
 	parse(FORMAT "SIGTRAP       No\tNo\tYes\t\tYes\nSIGINT Yes Yes\nSIGINT \tYes\t\n");
 	assert_int_equal(gdb.passed, 1u << SIGTRAP);
@@ -98,7 +102,8 @@ static void signals_that_are_passed(void **state)
 static void functions_called_from_gdb(void **state)
 {
 	(void)state;
-	parse(FORMAT "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=0x00007ffdf24ffeff,!special}, ptid=13692.13692.0\n");
+	parse(FORMAT
+	      "0x55557b4d19d0: id={stack=0x7ffdf24ffef8,code=0x00007ffdf24ffeff,!special}, ptid=13692.13692.0\n");
 	assert_true(gdb.in_call);
 	parse(FORMAT "0x5555 is no frame\n");
 	assert_false(gdb.in_call);
@@ -124,18 +129,18 @@ static void a_core(void **state)
 static void empty_cells(void **state)
 {
 	(void)state;
-	parse(FORMAT
-	      "  Num  Description       Connection           Executable        \n"
-	      "* 1    <null>                                                   \n"
-	      "  Id   Executable        Core File         \n"
-	      "* 1                                        \n"
-	      "selected 0\non device 1\n");
+	parse(FORMAT "  Num  Description       Connection           Executable        \n"
+		     "* 1    <null>                                                   \n"
+		     "  Id   Executable        Core File         \n"
+		     "* 1                                        \n"
+		     "selected 0\non device 1\n");
 	assert_int_equal(gdb.pid, 0);
 	assert_null(gdb.core);
 	assert_null(gdb.exe);
 	assert_string_equal(gdb.connection, "");
 	assert_int_equal(gdb.selected, 0);
-	parse(FORMAT "  Num  Description       Executable        \n* 1    process 12        /bin/true \n");
+	parse(FORMAT
+	      "  Num  Description       Executable        \n* 1    process 12        /bin/true \n");
 	assert_int_equal(gdb.pid, 12);
 	assert_string_equal(gdb.connection, "");
 	parse(FORMAT "  Id   Executable  Core File \n* 1                /tmp/core \n");
@@ -147,16 +152,15 @@ static void empty_cells(void **state)
 static void several_inferiors(void **state)
 {
 	(void)state;
-	parse(FORMAT
-	      "  Num  Description       Connection           Executable        \n"
-	      "  1    process 100       1 (native)           /bin/one \n"
-	      "* 2    process 200       2 (native)           /bin/two \n"
-	      "\tis vfork child of inferior 1\n"
-	      "  10   process 300       3 (core)             /bin/three \n"
-	      "  Id   Executable  Core File \n"
-	      "  1    /bin/one              \n"
-	      "* 2    /bin/two              \n"
-	      "  10   /bin/three  /tmp/core \n");
+	parse(FORMAT "  Num  Description       Connection           Executable        \n"
+		     "  1    process 100       1 (native)           /bin/one \n"
+		     "* 2    process 200       2 (native)           /bin/two \n"
+		     "\tis vfork child of inferior 1\n"
+		     "  10   process 300       3 (core)             /bin/three \n"
+		     "  Id   Executable  Core File \n"
+		     "  1    /bin/one              \n"
+		     "* 2    /bin/two              \n"
+		     "  10   /bin/three  /tmp/core \n");
 	assert_int_equal(gdb.pid, 200);
 	assert_null(gdb.core);
 	assert_string_equal(gdb.exe, "/bin/two");
@@ -165,9 +169,8 @@ static void several_inferiors(void **state)
 static void remote(void **state)
 {
 	(void)state;
-	parse(FORMAT
-	      "  Num  Description       Connection                      Executable        \n"
-	      "* 1    process 100       1 (extended-remote host:1234)   /bin/one \n");
+	parse(FORMAT "  Num  Description       Connection                      Executable        \n"
+		     "* 1    process 100       1 (extended-remote host:1234)   /bin/one \n");
 	assert_string_equal(gdb.connection, "extended-remote host:1234");
 }
 
@@ -175,7 +178,9 @@ static void remote(void **state)
 static void registers_missing(void **state)
 {
 	(void)state;
-	parse(FORMAT "thread 1 " REGISTERS " 5\nsignal 1 5\nthread 2 1 2 3\nsignal 2 10\nthread 3\nthread 4 " REGISTERS "\nsignal 9 12\nsignal 1 6\n");
+	parse(FORMAT "thread 1 " REGISTERS
+		     " 5\nsignal 1 5\nthread 2 1 2 3\nsignal 2 10\nthread 3\nthread 4 " REGISTERS
+		     "\nsignal 9 12\nsignal 1 6\n");
 	assert_int_equal(gdb.held.threads.n, 3);
 	assert_int_equal(vt_held_numbered(&gdb.held, 1)->signal, 6);
 	assert_int_equal(vt_held_numbered(&gdb.held, 2)->signal, 10);
@@ -192,8 +197,9 @@ static void registers_missing(void **state)
 static void nothing_counts_after_the_frame(void **state)
 {
 	(void)state;
-	parse(FORMAT "pid 1\n#3  0x1 in f ()\npid 2\n#4  g ()\nthread 1 " REGISTERS " 0\n"
-		      "  Num  Description       Connection           Executable        \n* 1    process 3         1 (native)           /x\n");
+	parse(FORMAT
+	      "pid 1\n#3  0x1 in f ()\npid 2\n#4  g ()\nthread 1 " REGISTERS " 0\n"
+	      "  Num  Description       Connection           Executable        \n* 1    process 3         1 (native)           /x\n");
 	assert_int_equal(gdb.pid, 1);
 	assert_int_equal(gdb.frame, 3);
 	assert_int_equal(gdb.held.threads.n, 0);
@@ -202,8 +208,10 @@ static void nothing_counts_after_the_frame(void **state)
 static void hostile_numbers(void **state)
 {
 	(void)state;
-	parse(FORMAT "pid 99999999999999999999\nselected -5\nsetting width 4294967296\npython -1 -1\nwas 4294967297 -2 ffffffffffffffffff\n"
-		      "thread 99999999999 " REGISTERS " 99999999999999999999\nsignal 1\nsignal\nsignal 0 -7\naddress zz\non device 9\n");
+	parse(FORMAT
+	      "pid 99999999999999999999\nselected -5\nsetting width 4294967296\npython -1 -1\nwas 4294967297 -2 ffffffffffffffffff\n"
+	      "thread 99999999999 " REGISTERS
+	      " 99999999999999999999\nsignal 1\nsignal\nsignal 0 -7\naddress zz\non device 9\n");
 	assert_int_equal(gdb.pid, 0);
 	assert_int_equal(gdb.selected, 0);
 	assert_int_equal(gdb.width, 0);
@@ -224,7 +232,8 @@ static void torn_tables(void **state)
 	(void)state;
 	parse(FORMAT "* 1    process 5         1 (native)           /x\n*\n* \n");
 	assert_int_equal(gdb.pid, 0);
-	parse(FORMAT "  Num  Description       Connection           Executable        \n* 1\n* 1    pro\n* 1    process 6\n");
+	parse(FORMAT
+	      "  Num  Description       Connection           Executable        \n* 1\n* 1    pro\n* 1    process 6\n");
 	assert_int_equal(gdb.pid, 6);
 	parse(FORMAT "  Id   Executable  Core File \n* 1\n* 1    /b");
 	assert_string_equal(gdb.exe, "/b");
@@ -234,9 +243,11 @@ static void torn_tables(void **state)
 /* A beginning of a sound state is refused, with NULs and with lines that have no end. */
 static void cut_anywhere(void **state)
 {
-	static const char text[] = FORMAT "  Num  Description       Connection           Executable\n"
-					  "* 1    process 31343     1 (native)           /t\0mp/x\n"
-					  "  Id   Executable  Core File\n* 1    /tmp/x      /c\n\0\0selected 3\nthread 3 " REGISTERS " -1\nsignal 3 19" END;
+	static const char text[] = FORMAT
+		"  Num  Description       Connection           Executable\n"
+		"* 1    process 31343     1 (native)           /t\0mp/x\n"
+		"  Id   Executable  Core File\n* 1    /tmp/x      /c\n\0\0selected 3\nthread 3 " REGISTERS
+		" -1\nsignal 3 19" END;
 
 	(void)state;
 	for (size_t n = 1; n < sizeof(text); n++) {
@@ -244,7 +255,8 @@ static void cut_anywhere(void **state)
 
 		assert_true(!err == (n >= sizeof(text) - 2));
 		if (err)
-			assert_int_equal(err->code, n < strlen(FORMAT) - 1 ? VT_ERR_FORMAT : VT_ERR_INTERRUPTED);
+			assert_int_equal(err->code, n < strlen(FORMAT) - 1 ? VT_ERR_FORMAT :
+									     VT_ERR_INTERRUPTED);
 		vt_error_destroy(err);
 	}
 	assert_int_equal(gdb.held.threads.data[0].signal, 19);
@@ -275,7 +287,8 @@ static void long_paths(void **state)
 	memset(path, 'p', sizeof(path));
 	path[0] = '/';
 	path[sizeof(path) - 1] = '\0';
-	assert_true(asprintf(&text, FORMAT "  Id   %-*s Core File \n* 1    %s /tmp/core \n", (int)strlen(path), "Executable", path) > 0);
+	assert_true(asprintf(&text, FORMAT "  Id   %-*s Core File \n* 1    %s /tmp/core \n",
+			     (int)strlen(path), "Executable", path) > 0);
 	parse(text);
 	assert_string_equal(gdb.exe, path);
 	assert_string_equal(gdb.core, "/tmp/core");
@@ -284,11 +297,17 @@ static void long_paths(void **state)
 
 static void other_releases(void **state)
 {
-	static const char *const texts[] = { "", "\n", "vramtap-gdb 2\n", "vramtap-gdb\n", "vramtap-gdb x\nvramtap-gdb -1\n", "selected 1\n" };
+	static const char *const texts[] = { "",
+					     "\n",
+					     "vramtap-gdb 2\n",
+					     "vramtap-gdb\n",
+					     "vramtap-gdb x\nvramtap-gdb -1\n",
+					     "selected 1\n" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		struct vt_error *err = *texts[i] ? parse_bytes(texts[i], strlen(texts[i])) : parse_bytes("\0", 1);
+		struct vt_error *err = *texts[i] ? parse_bytes(texts[i], strlen(texts[i])) :
+						   parse_bytes("\0", 1);
 
 		assert_non_null(err);
 		assert_int_equal(err->code, VT_ERR_FORMAT);

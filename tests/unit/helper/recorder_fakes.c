@@ -84,7 +84,10 @@ void vt_rec_driver_deinit(void)
 {
 }
 
-/* The first word of the C library's thread structure that holds the thread's id; the tool finds it in its own way. */
+/*
+ * The first word of the C library's thread structure that holds the thread's id; the tool finds it
+ * in its own way.
+ */
 static uint64_t tid_offset(void)
 {
 	uint64_t offset = 0;
@@ -102,7 +105,8 @@ struct vt_recorder_config fake_config(void)
 	return (struct vt_recorder_config){
 		.python = 1,
 		.max_memory = UINT64_C(256) << 20,
-		.imports = { .clock_gettime = (uintptr_t)clock_gettime, .pthread_tid = tid_offset() },
+		.imports = { .clock_gettime = (uintptr_t)clock_gettime,
+			     .pthread_tid = tid_offset() },
 		.torch = { .object = 1 },
 	};
 }

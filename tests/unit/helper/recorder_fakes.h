@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in for the recorder's other parts where its tables are tested: capture takes the frames that the thread has named
- * itself, hooks are a flag.
+ * What stands in for the recorder's other parts where its tables are tested: capture takes the
+ * frames that the thread has named itself, hooks are a flag.
  */
 #ifndef VT_RECORDER_FAKES_H
 #define VT_RECORDER_FAKES_H

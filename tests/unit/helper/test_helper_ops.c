@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the helper does inside a target, done in this process: it walks a synthetic allocator whose mutex is a real one, and
- * asks a driver made of functions of this test.
+ * What the helper does inside a target, done in this process: it walks a synthetic allocator whose
+ * mutex is a real one, and asks a driver made of functions of this test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,9 @@ static void make(struct image *image, enum image_release release)
 	file->shared.imports.mutex_trylock = (uint64_t)(uintptr_t)count_trylock;
 	file->shared.imports.mutex_unlock = (uint64_t)(uintptr_t)count_unlock;
 	file->shared.args.torch_walk = (struct vt_torch_walk_args){
-		.allocator = image->allocator, .lock_deadline_ns = 20 * VT_NS_PER_MS, .walk_deadline_ns = 10 * VT_NS_PER_S,
+		.allocator = image->allocator,
+		.lock_deadline_ns = 20 * VT_NS_PER_MS,
+		.walk_deadline_ns = 10 * VT_NS_PER_S,
 		.max_blocks = 100000,
 	};
 	image_layout(image, &file->shared.args.torch_walk.layout);
@@ -79,7 +81,8 @@ static void make(struct image *image, enum image_release release)
 
 static uint32_t run(uint64_t room_recs)
 {
-	return vt_helper_op_torch_walk(&file->shared, file->room, room_recs * sizeof(struct vt_block_rec));
+	return vt_helper_op_torch_walk(&file->shared, file->room,
+				       room_recs * sizeof(struct vt_block_rec));
 }
 
 static int by_object(const void *a, const void *b)
@@ -108,7 +111,9 @@ static void assert_all(const struct image *image)
 static void assert_free(const struct image *image)
 {
 	for (int i = 0; i < image->n_devices; i++)
-		assert_int_equal(image_peek64(image, image->dcas[i]) | (uint32_t)image_peek64(image, image->dcas[i] + 8), 0);
+		assert_int_equal(image_peek64(image, image->dcas[i]) |
+					 (uint32_t)image_peek64(image, image->dcas[i] + 8),
+				 0);
 	assert_int_equal(locks, unlocks);
 }
 
@@ -287,7 +292,10 @@ static uint64_t sigbus_page(void)
 	return (uint64_t)(uintptr_t)page;
 }
 
-/* Pointers into memory that must not be touched, with the mutex held: the process lives, the mutex is free again. */
+/*
+ * Pointers into memory that must not be touched, with the mutex held: the process lives, the mutex
+ * is free again.
+ */
 static void test_wild_pointers(void **state)
 {
 	uint64_t bus = sigbus_page();
@@ -305,7 +313,8 @@ static void test_wild_pointers(void **state)
 			slot += 16;
 		image_poke64(&image, slot + 8, wild[i]);
 		image_poke64(&image, image.dcas[1] + 1024 + 16, wild[i]); /* the root of a set */
-		image_poke64(&image, image.dcas[2] + 1264, wild[i]);     /* the slots of active_blocks */
+		/* the slots of active_blocks */
+		image_poke64(&image, image.dcas[2] + 1264, wild[i]);
 		assert_int_equal(run(ROOM_RECS), VT_HELPER_OK);
 		for (int d = 0; d < 3; d++) {
 			assert_int_equal(file->shared.torch.devices[d].result, VT_WALK_REFUSED);
@@ -325,7 +334,7 @@ static struct {
 	int not_initialised, devices, active_mask;
 	int runtime_error, push_error;
 	int retained, released, pushed, popped, asked; /* calls */
-	int current; /* depth of the thread's context stack */
+	int current;                                   /* depth of the thread's context stack */
 	int pool_error, pool_restless;
 	int capture_mode, exchange_error;
 	int own_pool; /* the process has set one */
@@ -408,7 +417,8 @@ static int fake_pop(void **context)
 
 static int fake_memory(size_t *free_bytes, size_t *total)
 {
-	assert_int_equal(fake.current, 1); /* never without a context of the target: that would create one */
+	/* never without a context of the target: that would create one */
+	assert_int_equal(fake.current, 1);
 	fake.asked++;
 	*free_bytes = 111;
 	*total = 222;
@@ -448,7 +458,8 @@ static int fake_exchange(int *mode)
 static int fake_pool_attribute(void *pool, int attribute, uint64_t *value)
 {
 	assert_in_range(attribute, 5, 8);
-	assert_int_equal(fake.capture_mode, 2); /* relaxed: else it would spoil a graph that a thread captures */
+	/* relaxed: else it would spoil a graph that a thread captures */
+	assert_int_equal(fake.capture_mode, 2);
 	fake.pool_clock += fake.pool_restless > 0;
 	fake.pool_restless -= fake.pool_restless > 0;
 	*value = (uint64_t)(uintptr_t)pool * 100 + (uint64_t)attribute + fake.pool_clock * 1000000;
@@ -584,7 +595,8 @@ static void test_pools(void **state)
 	assert_int_equal(pools->n_devices, 3);
 	assert_int_equal(pools->pools[0][VT_POOL_DEFAULT].handle, 0); /* no context: not asked */
 	assert_pool(&pools->pools[1][VT_POOL_DEFAULT], 0x100 + 11, 0);
-	assert_int_equal(pools->pools[1][VT_POOL_CURRENT].handle, 0); /* the same one is not told twice */
+	/* the same one is not told twice */
+	assert_int_equal(pools->pools[1][VT_POOL_CURRENT].handle, 0);
 	make_driver(1, 1);
 	fake.own_pool = 1;
 	fake.pool_restless = 6; /* changes in the middle of the first and of the second look */
@@ -618,9 +630,10 @@ static void test_pools(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_walk),	  TEST(test_lock_kept), TEST(test_lock_comes_free),	 TEST(test_no_lock),
-		TEST(test_room),	  TEST(test_bad_args),	TEST(test_wild_pointers),	 TEST(test_cuda),
-		TEST(test_cuda_without_runtime), TEST(test_cuda_errors),  TEST(test_pools),
+		TEST(test_walk),          TEST(test_lock_kept), TEST(test_lock_comes_free),
+		TEST(test_no_lock),       TEST(test_room),      TEST(test_bad_args),
+		TEST(test_wild_pointers), TEST(test_cuda),      TEST(test_cuda_without_runtime),
+		TEST(test_cuda_errors),   TEST(test_pools),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

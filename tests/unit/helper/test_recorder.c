@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder's tables: what is kept, what is given up, and that on and off leave nothing behind; the sources are those of the
- * library. Built a second time with ThreadSanitizer (recorder_tsan.sh).
+ * The recorder's tables: what is kept, what is given up, and that on and off leave nothing behind;
+ * the sources are those of the library. Built a second time with ThreadSanitizer
+ * (recorder_tsan.sh).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +79,8 @@ static bool peek(uint64_t addr, void *to, size_t size)
 {
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)addr, size };
 
-	return syscall(SYS_process_vm_readv, (long)getpid(), &local, 1L, &remote, 1L, 0L) == (long)size;
+	return syscall(SYS_process_vm_readv, (long)getpid(), &local, 1L, &remote, 1L, 0L) ==
+	       (long)size;
 }
 
 static bool is_whole(const struct vt_recorder_block *block)
@@ -86,7 +88,8 @@ static bool is_whole(const struct vt_recorder_block *block)
 	uint64_t size = block->size_check & ((UINT64_C(1) << VT_RECORDER_SIZE_BITS) - 1);
 
 	return block->size_check >> VT_RECORDER_SIZE_BITS ==
-	       vt_recorder_block_check(block->addr, size, block->time, block->serial, block->stack, block->tid);
+	       vt_recorder_block_check(block->addr, size, block->time, block->serial, block->stack,
+				       block->tid);
 }
 
 static uint64_t size_of(const struct vt_recorder_block *block)
@@ -99,7 +102,9 @@ struct view {
 	size_t n;
 };
 
-/* All records, when nobody writes: of which each must be whole, and each address there only once. */
+/*
+ * All records, when nobody writes: of which each must be whole, and each address there only once.
+ */
 static struct view view(void)
 {
 	struct view v = { NULL, 0 };
@@ -116,7 +121,8 @@ static struct view view(void)
 		assert_int_equal(shard->lock, 0);
 		if (!shard->capacity)
 			continue;
-		assert_true(peek(shard->table, v.blocks + v.n, shard->capacity * sizeof(*v.blocks)));
+		assert_true(
+			peek(shard->table, v.blocks + v.n, shard->capacity * sizeof(*v.blocks)));
 		for (size_t i = 0, base = v.n; i < shard->capacity; i++) {
 			const struct vt_recorder_block *block = &v.blocks[base + i];
 
@@ -329,14 +335,20 @@ static void test_blocks_bytes(void **state)
 	off();
 }
 
-/* What the records at one rate must be: all that are larger, and of the smaller ones about what chance gives. */
+/*
+ * What the records at one rate must be: all that are larger, and of the smaller ones about what
+ * chance gives.
+ */
 static void check_sample(const struct view *v, uint64_t rate, double expected)
 {
 	double n = 0;
 
 	for (size_t i = 0; i < v->n; i++)
 		n += size_of(&v->blocks[i]) < rate;
-	/* Six standard deviations of a sum of independent choices are fewer than six roots of its mean. */
+	/*
+	 * Six standard deviations of a sum of independent choices are fewer than six roots of its
+	 * mean.
+	 */
 	assert_true((n - expected) * (n - expected) <= 36 * expected);
 }
 
@@ -373,7 +385,10 @@ static void test_sampling(void **state)
 	off();
 }
 
-/* More blocks than there is memory for: the rate rises, the bound holds, what is left is a sample at that rate. */
+/*
+ * More blocks than there is memory for: the rate rises, the bound holds, what is left is a sample
+ * at that rate.
+ */
 static void test_bound(void **state)
 {
 	const uint64_t n = 400000;
@@ -390,7 +405,8 @@ static void test_bound(void **state)
 		fake_stack.words[0] = round;
 		random_state = seed;
 		for (uint64_t i = 0; i < n; i++) {
-			vt_rec_allocated(ADDR(i), random_next() >> (43 + random_next() % 12), &no_regs);
+			vt_rec_allocated(ADDR(i), random_next() >> (43 + random_next() % 12),
+					 &no_regs);
 			assert_true(vt_recorder.memory <= config.max_memory);
 		}
 		/* The rate that it ended with is that of all tables. */
@@ -405,15 +421,20 @@ static void test_bound(void **state)
 		uint64_t size = random_next() >> (43 + random_next() % 12);
 
 		larger += size >= vt_recorder.sample_now;
-		expected += size < vt_recorder.sample_now ? (double)size / (double)vt_recorder.sample_now : 0;
+		expected += size < vt_recorder.sample_now ?
+				    (double)size / (double)vt_recorder.sample_now :
+				    0;
 	}
 	v = view();
 	check_sample(&v, vt_recorder.sample_now, expected);
 	for (size_t i = 0; i < v.n; i++) {
 		larger -= size_of(&v.blocks[i]) >= vt_recorder.sample_now;
 		/* Of the second round; nothing of the first one's is believed of an address. */
-		assert_int_equal(((const uint64_t *)vt_recorder.words.addr)[((const struct vt_recorder_stack *)vt_recorder.stacks.addr)
-								[v.blocks[i].stack].first], 1);
+		assert_int_equal(((const uint64_t *)vt_recorder.words
+					  .addr)[((const struct vt_recorder_stack *)vt_recorder
+							  .stacks.addr)[v.blocks[i].stack]
+							 .first],
+				 1);
 	}
 	assert_int_equal(larger, 0);
 	assert_true(v.n > config.max_memory / 128);
@@ -451,7 +472,10 @@ static void test_rate_that_is_raised_meanwhile(void **state)
 	off();
 }
 
-/* Blocks of one size, which no rate below it would thin; and so little memory that there is no table at all. */
+/*
+ * Blocks of one size, which no rate below it would thin; and so little memory that there is no
+ * table at all.
+ */
 static void test_bound_extremes(void **state)
 {
 	struct vt_recorder_config config = fake_config();
@@ -496,8 +520,10 @@ static bool stack_is(uint32_t id, const struct vt_rec_frames *frames)
 	size_t n = (size_t)frames->n_words_python + frames->n_native;
 
 	assert_true(stack->first + n <= vt_recorder.words.n);
-	return stack->n_python == frames->n_python && stack->n_words_python == frames->n_words_python &&
-	       stack->n_native == frames->n_native && stack->flags == frames->flags && !memcmp(words, frames->words, n * sizeof(*words));
+	return stack->n_python == frames->n_python &&
+	       stack->n_words_python == frames->n_words_python &&
+	       stack->n_native == frames->n_native && stack->flags == frames->flags &&
+	       !memcmp(words, frames->words, n * sizeof(*words));
 }
 
 /* One of so many stacks that many differ in a single word, or in where Python ends. */
@@ -664,7 +690,9 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* Who has the lock never comes back: nobody waits for long, and only one for longer than a moment. */
+/*
+ * Who has the lock never comes back: nobody waits for long, and only one for longer than a moment.
+ */
 static void test_owner_stands_still(void **state)
 {
 	struct vt_recorder_shard *shard = shard_of(ADDR(1));
@@ -738,7 +766,8 @@ static void test_off_in_use(void **state)
 	assert_int_equal(vt_recorder_control(VT_RECORD_ON, &config), VT_RECORDER_IN_USE);
 	sem_post(&go_on);
 	pthread_join(thread, NULL);
-	assert_int_equal(vt_recorder.shards[vt_recorder_hash(ADDR(1)) % VT_RECORDER_SHARDS].count, 1);
+	assert_int_equal(vt_recorder.shards[vt_recorder_hash(ADDR(1)) % VT_RECORDER_SHARDS].count,
+			 1);
 	fake_in_capture = NULL;
 
 	/* On finishes what off could not. */
@@ -774,11 +803,12 @@ static int child(uint64_t table, uint64_t words)
 	if (vt_rec_enter())
 		return 3;
 	/* What lies there now is the child's own, and stays. */
-	if (mmap((void *)(uintptr_t)table, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
-	    MAP_FAILED)
+	if (mmap((void *)(uintptr_t)table, 4096, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
 		return 4;
 	/* Hooks out of the child's copy, nothing else; then it may be recorded itself. */
-	if (vt_recorder_control(VT_RECORD_OFF, NULL) != VT_RECORDER_OK || fake_torch || vt_recorder.memory)
+	if (vt_recorder_control(VT_RECORD_OFF, NULL) != VT_RECORDER_OK || fake_torch ||
+	    vt_recorder.memory)
 		return 5;
 	if (!peek(table, &byte, 1))
 		return 6;
@@ -797,7 +827,8 @@ static int child_on(void)
 {
 	struct vt_recorder_config config = fake_config();
 
-	if (vt_recorder_control(VT_RECORD_ON, &config) != VT_RECORDER_OK || !vt_rec_is_on() || vt_recorder.lost)
+	if (vt_recorder_control(VT_RECORD_ON, &config) != VT_RECORDER_OK || !vt_rec_is_on() ||
+	    vt_recorder.lost)
 		return 1;
 	if (vt_recorder_control(VT_RECORD_OFF, NULL) != VT_RECORDER_OK || vt_recorder.memory)
 		return 2;
@@ -977,7 +1008,9 @@ static void test_on_and_off_under_load(void **state)
 	begin_load(threads);
 	for (unsigned int i = 0; i < switches; i++) {
 		/* Now and then so little that tables are thinned, or there are none. */
-		config.max_memory = i % 5 == 1 ? UINT64_C(300) << 10 : i % 5 == 2 ? UINT64_C(180) << 10 : UINT64_C(64) << 20;
+		config.max_memory = i % 5 == 1 ? UINT64_C(300) << 10 :
+				    i % 5 == 2 ? UINT64_C(180) << 10 :
+						 UINT64_C(64) << 20;
 		config.sample_bytes = i % 7 == 3 ? UINT64_C(1) << 40 : 0;
 		on(config);
 		if (i % 3 == 0)
@@ -999,10 +1032,12 @@ static size_t look(struct vt_recorder_block *blocks, size_t room)
 	for (unsigned int s = 0; s < VT_RECORDER_SHARDS; s++) {
 		struct vt_recorder_shard a, b;
 
-		if (!peek((uintptr_t)&vt_recorder.shards[s], &a, sizeof(a)) || !a.table || a.resizes % 2 || n + a.capacity > room)
+		if (!peek((uintptr_t)&vt_recorder.shards[s], &a, sizeof(a)) || !a.table ||
+		    a.resizes % 2 || n + a.capacity > room)
 			continue;
 		if (!peek(a.table, blocks + n, a.capacity * sizeof(*blocks)) ||
-		    !peek((uintptr_t)&vt_recorder.shards[s], &b, sizeof(b)) || a.resizes != b.resizes)
+		    !peek((uintptr_t)&vt_recorder.shards[s], &b, sizeof(b)) ||
+		    a.resizes != b.resizes)
 			continue;
 		n += a.capacity;
 	}
@@ -1012,7 +1047,8 @@ static size_t look(struct vt_recorder_block *blocks, size_t room)
 static void test_read_from_outside(void **state)
 {
 	const size_t room = UINT64_C(1) << 16;
-	struct vt_recorder_block *first = malloc(room * sizeof(*first)), *second = malloc(room * sizeof(*second));
+	struct vt_recorder_block *first = malloc(room * sizeof(*first)),
+				 *second = malloc(room * sizeof(*second));
 	uint64_t accepted = 0, torn = 0, end;
 	struct vt_recorder_config config = fake_config();
 	pthread_t threads[THREADS];
@@ -1031,18 +1067,24 @@ static void test_read_from_outside(void **state)
 			uint64_t word;
 
 			torn += a->addr && !is_whole(a);
-			/* Where a shard was skipped in one of them the rest does not match, and is not compared. */
+			/*
+			 * Where a shard was skipped in one of them the rest does not match, and is
+			 * not compared.
+			 */
 			if (!a->addr || !is_whole(a) || memcmp(a, &second[i], sizeof(*a)))
 				continue;
-			assert_true(peek(vt_recorder.stacks.addr + a->stack * sizeof(stack), &stack, sizeof(stack)));
-			assert_true(peek(vt_recorder.words.addr + (stack.first + 5) * 8, &word, sizeof(word)));
+			assert_true(peek(vt_recorder.stacks.addr + a->stack * sizeof(stack), &stack,
+					 sizeof(stack)));
+			assert_true(peek(vt_recorder.words.addr + (stack.first + 5) * 8, &word,
+					 sizeof(word)));
 			assert_int_equal(size_of(a), size_for(a->addr, word));
 			accepted++;
 		}
 	}
 	end_load(threads);
 	assert_true(accepted >= 1000);
-	print_message("             %llu records accepted, %llu refused\n", (unsigned long long)accepted, (unsigned long long)torn);
+	print_message("             %llu records accepted, %llu refused\n",
+		      (unsigned long long)accepted, (unsigned long long)torn);
 	free(first);
 	free(second);
 	off();
@@ -1066,7 +1108,8 @@ static void *allocate_own(void *arg)
 static void *run_out_of_memory(void *arg)
 {
 	for (uint64_t i = 0; i < OOMS; i++)
-		vt_rec_out_of_memory(VT_OOM_DRIVER, (uint64_t)(uintptr_t)arg << 32 | i, 2, &no_regs);
+		vt_rec_out_of_memory(VT_OOM_DRIVER, (uint64_t)(uintptr_t)arg << 32 | i, 2,
+				     &no_regs);
 	return NULL;
 }
 
@@ -1085,7 +1128,10 @@ static void run_out_in_child(uint32_t raised)
 	assert_int_equal(status, 0);
 }
 
-/* The last ones are kept, whole, in the order of their numbers; those of an earlier recording are not. */
+/*
+ * The last ones are kept, whole, in the order of their numbers; those of an earlier recording are
+ * not.
+ */
 static void test_out_of_memory(void **state)
 {
 	const struct vt_recorder_trap *trap = &vt_recorder.trap;
@@ -1097,7 +1143,8 @@ static void test_out_of_memory(void **state)
 	assert_int_equal(trap->raised, before);
 	on(fake_config());
 	for (uintptr_t i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, run_out_of_memory, (void *)i), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, run_out_of_memory, (void *)i),
+				 0);
 	for (unsigned int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	last = trap->raised;
@@ -1145,7 +1192,8 @@ static void test_out_of_memory_and_another_recording(void **state)
 	fake_stack.n = 1;
 	fake_stack.words[0] = 1;
 	vt_rec_out_of_memory(VT_OOM_DRIVER, 1, 2, &no_regs);
-	assert_int_equal(trap->ooms[(trap->raised - 1) % VT_RECORDER_MAX_OOMS].stack, VT_RECORDER_NO_STACK);
+	assert_int_equal(trap->ooms[(trap->raised - 1) % VT_RECORDER_MAX_OOMS].stack,
+			 VT_RECORDER_NO_STACK);
 	vt_rec_out_of_memory(VT_OOM_DRIVER, 1, 2, &no_regs);
 	assert_int_equal(trap->ooms[(trap->raised - 1) % VT_RECORDER_MAX_OOMS].stack, 1);
 	fake_stack.n = 0;
@@ -1170,7 +1218,9 @@ static void test_threads_allocate(void **state)
 		uint64_t at = (v.blocks[i].addr - ADDR(0)) / 512;
 
 		assert_int_equal(size_of(&v.blocks[i]), at % THREADS * 100000 + at / THREADS);
-		assert_int_equal(((const uint64_t *)vt_recorder.words.addr)[stack_of(v.blocks[i].stack)->first + 1], at / THREADS / 10 + 1);
+		assert_int_equal(((const uint64_t *)vt_recorder.words
+					  .addr)[stack_of(v.blocks[i].stack)->first + 1],
+				 at / THREADS / 10 + 1);
 	}
 	free(v.blocks);
 	off();

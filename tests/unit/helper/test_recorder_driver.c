@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the recorder keeps of the driver's calls, against a plain model of what is live; the sources are those of the library, and
- * what they call of its other parts is simple here. Built a second time with ThreadSanitizer (recorder_tsan.sh).
+ * What the recorder keeps of the driver's calls, against a plain model of what is live; the sources
+ * are those of the library, and what they call of its other parts is simple here. Built a second
+ * time with ThreadSanitizer (recorder_tsan.sh).
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -74,7 +75,8 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 	frames->n_native = 2;
 }
 
-void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error, const struct vt_rec_regs *regs)
+void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error,
+			  const struct vt_rec_regs *regs)
 {
 	(void)regs;
 	assert_int_equal(kind, VT_OOM_DRIVER);
@@ -139,7 +141,8 @@ static int end(void **state)
 
 static const struct vt_recorder_driver_block *look_up(uint64_t addr)
 {
-	const struct vt_recorder_driver_block *blocks = (const struct vt_recorder_driver_block *)(uintptr_t)vt_recorder.driver.table;
+	const struct vt_recorder_driver_block *blocks =
+		(const struct vt_recorder_driver_block *)(uintptr_t)vt_recorder.driver.table;
 	const struct vt_recorder_driver_block *found = NULL;
 
 	for (uint32_t i = 0; i < vt_recorder.driver.capacity; i++) {
@@ -149,12 +152,14 @@ static const struct vt_recorder_driver_block *look_up(uint64_t addr)
 			continue;
 		assert_null(found); /* no address twice */
 		found = b;
-		assert_int_equal(b->check, vt_recorder_block_check(b->addr, b->size, b->time, b->serial, b->stack, b->tid));
+		assert_int_equal(b->check, vt_recorder_block_check(b->addr, b->size, b->time,
+								   b->serial, b->stack, b->tid));
 	}
 	return found;
 }
 
-static void call_at(enum vt_recorder_call call, int result, uint32_t before, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+static void call_at(enum vt_recorder_call call, int result, uint32_t before, uint64_t a, uint64_t b,
+		    uint64_t c, uint64_t d)
 {
 	const uint64_t args[] = { a, b, c, d };
 
@@ -234,7 +239,8 @@ static void test_mappings(void **state)
 	uint64_t handle = 77;
 
 	(void)state;
-	call(VT_CALL_cuMemCreate, (uint64_t)(uintptr_t)&handle, 2 << 20, (uint64_t)(uintptr_t)prop, 0);
+	call(VT_CALL_cuMemCreate, (uint64_t)(uintptr_t)&handle, 2 << 20, (uint64_t)(uintptr_t)prop,
+	     0);
 	for (int i = 0; i < 6; i++)
 		call(VT_CALL_cuMemMap, PLACE(i), 2 << 20, 0, handle);
 	call(VT_CALL_cuMemRelease, handle, 0, 0, 0);
@@ -263,7 +269,8 @@ static void test_devices(void **state)
 		device_now = i % 3;
 		allocate(PLACE(i), 100);
 	}
-	call(VT_CALL_cuDevicePrimaryCtxReset_v2, UINT64_C(0xdead00000001), 0, 0, 0); /* an int in the low half of its word */
+	/* an int in the low half of its word */
+	call(VT_CALL_cuDevicePrimaryCtxReset_v2, UINT64_C(0xdead00000001), 0, 0, 0);
 	assert_int_equal(vt_recorder.driver.count, 667);
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(look_up(PLACE(i)) != NULL, i % 3 != 1);
@@ -276,7 +283,8 @@ static void test_arguments(void **state)
 	uint64_t addr = PLACE(1), pitch = 512;
 
 	(void)state;
-	call(VT_CALL_cuMemAllocPitch_v2, (uint64_t)(uintptr_t)&addr, (uint64_t)(uintptr_t)&pitch, 300, 10);
+	call(VT_CALL_cuMemAllocPitch_v2, (uint64_t)(uintptr_t)&addr, (uint64_t)(uintptr_t)&pitch,
+	     300, 10);
 	assert_int_equal(look_up(addr)->size, 5120);
 	call(VT_CALL_cuMemAllocFromPoolAsync_ptsz, (uint64_t)(uintptr_t)&addr, 99, 1234, 5678);
 	assert_int_equal(look_up(addr)->size, 99);
@@ -339,7 +347,8 @@ static void test_cbids(void **state)
 {
 	(void)state;
 #ifdef HAVE_CBIDS
-#define X(name) assert_int_equal(vt_rec_driver_cbid(VT_CALL_##name), CUPTI_DRIVER_TRACE_CBID_##name);
+#define X(name) \
+	assert_int_equal(vt_rec_driver_cbid(VT_CALL_##name), CUPTI_DRIVER_TRACE_CBID_##name);
 	VT_RECORDER_DRIVER_CALLS(X)
 #undef X
 #else

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of injection that need no target: they are shown this process itself, or made-up data. */
+/*
+ * The parts of injection that need no target: they are shown this process itself, or made-up data.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,16 +66,20 @@ static int close_self(void **state)
 static void symbols_are_those_of_libc(void **state)
 {
 	(void)state;
-	assert_int_equal(vt_code_kind_of(&self.symbols, self.symbols.pthread_create + 1), VT_CODE_CREATE);
+	assert_int_equal(vt_code_kind_of(&self.symbols, self.symbols.pthread_create + 1),
+			 VT_CODE_CREATE);
 	assert_int_equal(vt_code_kind_of(&self.symbols, self.symbols.errno_location), VT_CODE_LIBC);
-	assert_int_equal(vt_code_kind_of(&self.symbols, (uint64_t)(uintptr_t)symbols_are_those_of_libc), VT_CODE_OTHER);
+	assert_int_equal(vt_code_kind_of(&self.symbols,
+					 (uint64_t)(uintptr_t)symbols_are_those_of_libc),
+			 VT_CODE_OTHER);
 	assert_int_equal(vt_code_kind_of(&self.symbols, 0), VT_CODE_OTHER);
 	assert_int_equal(vt_code_kind_of(&self.symbols, UINT64_MAX), VT_CODE_OTHER);
 }
 
 /* System calls */
 
-static int exposure(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+static int exposure(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+		    uint64_t a5)
 {
 	const uint64_t args[6] = { a0, a1, a2, a3, a4, a5 };
 
@@ -88,18 +94,36 @@ static uint64_t ptr(const void *p)
 static void only_harmless_calls_qualify(void **state)
 {
 	uint64_t mask = 0, pair[2] = { 0, 8 }, with_mask[2] = { ptr(&mask), 8 };
-	static const long never[] = { SYS_write, SYS_sendto, SYS_rt_sigsuspend, SYS_semop, SYS_io_getevents, SYS_mmap,
-				      SYS_ioctl, SYS_vfork, SYS_clone, SYS_execve, SYS_exit, SYS_rt_sigtimedwait, -1, 100000 };
+	static const long never[] = { SYS_write,
+				      SYS_sendto,
+				      SYS_rt_sigsuspend,
+				      SYS_semop,
+				      SYS_io_getevents,
+				      SYS_mmap,
+				      SYS_ioctl,
+				      SYS_vfork,
+				      SYS_clone,
+				      SYS_execve,
+				      SYS_exit,
+				      SYS_rt_sigtimedwait,
+				      -1,
+				      100000 };
 	int fds[2], sockets[2];
 
 	(void)state;
 	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, 0, 0, 0), 0);
-	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, 0, 0, 0, 0), 0);
+	assert_int_equal(exposure(SYS_futex, 0,
+				  FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, 0,
+				  0, 0, 0),
+			 0);
 	/* 2 is a lock of libc, or a mutex. */
-	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 2, 0, 0, 0), VT_EXPOSURE_NEVER);
+	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 2, 0, 0, 0),
+			 VT_EXPOSURE_NEVER);
 	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT, 2, 0, 0, 0), VT_EXPOSURE_NEVER);
-	assert_int_equal(exposure(SYS_futex, 0, FUTEX_LOCK_PI | FUTEX_PRIVATE_FLAG, 0, 0, 0, 0), VT_EXPOSURE_NEVER);
-	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT_REQUEUE_PI, 0, 0, 0, 0), VT_EXPOSURE_NEVER);
+	assert_int_equal(exposure(SYS_futex, 0, FUTEX_LOCK_PI | FUTEX_PRIVATE_FLAG, 0, 0, 0, 0),
+			 VT_EXPOSURE_NEVER);
+	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT_REQUEUE_PI, 0, 0, 0, 0),
+			 VT_EXPOSURE_NEVER);
 	assert_true(exposure(SYS_poll, 0, 0, 0, 0, 0, 0) <= VT_EXPOSURE_QUIET);
 	assert_true(exposure(SYS_ppoll, 0, 0, 0, 0, 0, 0) <= VT_EXPOSURE_QUIET);
 	assert_int_equal(exposure(SYS_ppoll, 0, 0, 0, ptr(&mask), 0, 0), VT_EXPOSURE_NEVER);
@@ -115,7 +139,8 @@ static void only_harmless_calls_qualify(void **state)
 	assert_int_equal(pipe(fds), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
 	assert_true(exposure(SYS_read, (uint64_t)fds[0], 0, 0, 0, 0, 0) <= VT_EXPOSURE_QUIET);
-	assert_int_equal(exposure(SYS_read, (uint64_t)sockets[0], 0, 0, 0, 0, 0), VT_EXPOSURE_VISIBLE);
+	assert_int_equal(exposure(SYS_read, (uint64_t)sockets[0], 0, 0, 0, 0, 0),
+			 VT_EXPOSURE_VISIBLE);
 	for (int i = 0; i < 2; i++) {
 		close(fds[i]);
 		close(sockets[i]);
@@ -155,7 +180,10 @@ static void stacks_are_judged(void **state)
 	/* malloc() on the stack: left over, since it does not wait in any of these calls ... */
 	stack[200] = in_malloc;
 	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
-	/* ... unless a signal handler runs, whatever it interrupted; the saved code segment shows that its frame is whole. */
+	/*
+	 * ... unless a signal handler runs, whatever it interrupted; the saved code segment shows
+	 * that its frame is whole.
+	 */
 	stack[150] = handler_frame;
 	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
 	stack[150 + 24] = UINT64_C(0x002b000000000033);
@@ -175,7 +203,10 @@ static void stacks_are_judged(void **state)
 	stack[1500] = in_malloc;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), 0);
 
-	/* A replacement allocator that waits for its own lock, and one that was called some time ago. */
+	/*
+	 * A replacement allocator that waits for its own lock, and one that was called some time
+	 * ago.
+	 */
 	symbols.code[symbols.n_code].range = (struct vt_range){ 0x1000, 0x2000 };
 	symbols.code[symbols.n_code++].kind = VT_CODE_ALLOCATOR;
 	memset(stack, 0, sizeof(stack));
@@ -183,11 +214,14 @@ static void stacks_are_judged(void **state)
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	stack[0] = 0;
 	stack[300] = 0x1800;
-	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1, VT_EXPOSURE_LAST_RESORT);
+	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1,
+			VT_EXPOSURE_LAST_RESORT);
 	symbols.code[symbols.n_code - 1].kind = VT_CODE_LOADER;
-	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1, VT_EXPOSURE_LAST_RESORT);
+	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1,
+			VT_EXPOSURE_LAST_RESORT);
 	symbols.code[symbols.n_code - 1].kind = VT_CODE_DRIVER;
-	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1, VT_EXPOSURE_LAST_RESORT);
+	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_VISIBLE + 1,
+			VT_EXPOSURE_LAST_RESORT);
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, 0), VT_EXPOSURE_NEVER);
 }
 
@@ -202,7 +236,8 @@ static void short_stacks_are_judged(void **state)
 	assert_int_equal(vt_stack_exposure(self.live, &self.symbols, ptr(last)), 0);
 	last[1] = vt_modules_symbol(&self.modules, "libc.so.6", "malloc") + 40;
 	assert_true(vt_stack_exposure(self.live, &self.symbols, ptr(last)) > 0);
-	assert_int_equal(vt_stack_exposure(self.live, &self.symbols, ptr(p + 4096)), VT_EXPOSURE_NEVER);
+	assert_int_equal(vt_stack_exposure(self.live, &self.symbols, ptr(p + 4096)),
+			 VT_EXPOSURE_NEVER);
 	munmap(p, 4096);
 }
 
@@ -216,7 +251,8 @@ static void stub_has_a_place(void **state)
 	uint8_t big[4096] = { 1 };
 
 	(void)state;
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr, &present));
+	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
+				&present));
 	assert_false(present);
 	assert_int_equal(addr % 64, 0);
 	/* Within one page of executable memory that is all zeros. */
@@ -225,20 +261,24 @@ static void stub_has_a_place(void **state)
 	for (size_t i = 0; i < vt_stub_size(); i++)
 		assert_int_equal(page[i], 0);
 	assert_true(vt_maps_find(&self.maps, addr)->flags & VT_MAP_EXEC);
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again, &present));
+	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
+				&present));
 	assert_int_equal(addr, again);
 
 	/* What another release has written there is left alone; its own bytes are found again. */
 	assert_ok(vt_live_write(self.live, addr, "\1\2\3\4", 4));
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again, &present));
+	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
+				&present));
 	assert_false(present);
 	assert_true(again >= addr + 64 || again + vt_stub_size() <= addr);
 	assert_ok(vt_live_write(self.live, again, vt_stub_blob, vt_stub_size()));
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr, &present));
+	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
+				&present));
 	assert_true(present);
 	assert_int_equal(addr, again);
 
-	struct vt_error *err = vt_place_stub(&self.modules, self.live, big, sizeof(big), &addr, &present);
+	struct vt_error *err =
+		vt_place_stub(&self.modules, self.live, big, sizeof(big), &addr, &present);
 
 	assert_non_null(err);
 	assert_int_equal(err->code, VT_ERR_UNSUPPORTED);
@@ -271,7 +311,10 @@ static void holes_are_free(void **state)
 
 /* Images */
 
-/* The image is that of the file, moved: every word that differs between two addresses differs by their distance. */
+/*
+ * The image is that of the file, moved: every word that differs between two addresses differs by
+ * their distance.
+ */
 static void image_is_relocated(void **state)
 {
 	const uint64_t bases[] = { UINT64_C(0x100000000000), UINT64_C(0x2345678a0000) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluation of seccomp filters: against the kernel's own answer for random programs, and on filters of the kinds that
- * container engines and sandboxes use.
+ * The evaluation of seccomp filters: against the kernel's own answer for random programs, and on
+ * filters of the kinds that container engines and sandboxes use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,14 +38,23 @@ static void one_forbidden_call_is_named(void **state)
 		uint32_t nr;
 		const char *name;
 	} cases[] = {
-		{ SYS_mmap, "mmap" }, { SYS_clone, "clone" }, { SYS_memfd_create, "memfd_create" }, { SYS_futex, "futex" },
-		{ SYS_rt_sigpending, "rt_sigpending" }, { SYS_exit, "exit" }, { SYS_ptrace, NULL }, { SYS_mount, NULL },
+		{ SYS_mmap, "mmap" },
+		{ SYS_clone, "clone" },
+		{ SYS_memfd_create, "memfd_create" },
+		{ SYS_futex, "futex" },
+		{ SYS_rt_sigpending, "rt_sigpending" },
+		{ SYS_exit, "exit" },
+		{ SYS_ptrace, NULL },
+		{ SYS_mount, NULL },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < N(cases); i++) {
 		const struct sock_filter filter[] = {
-			LOAD(nr), IF_EQUAL(cases[i].nr, 0, 1), RET(SECCOMP_RET_ERRNO | EPERM), RET(SECCOMP_RET_ALLOW),
+			LOAD(nr),
+			IF_EQUAL(cases[i].nr, 0, 1),
+			RET(SECCOMP_RET_ERRNO | EPERM),
+			RET(SECCOMP_RET_ALLOW),
 		};
 		const char *name = vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER);
 
@@ -60,7 +69,10 @@ static void one_forbidden_call_is_named(void **state)
 static void the_recorder_needs_more(void **state)
 {
 	static const struct sock_filter filter[] = {
-		LOAD(nr), IF_EQUAL(SYS_openat, 0, 1), RET(SECCOMP_RET_ERRNO | EPERM), RET(SECCOMP_RET_ALLOW),
+		LOAD(nr),
+		IF_EQUAL(SYS_openat, 0, 1),
+		RET(SECCOMP_RET_ERRNO | EPERM),
+		RET(SECCOMP_RET_ALLOW),
 	};
 
 	(void)state;
@@ -68,25 +80,34 @@ static void the_recorder_needs_more(void **state)
 	assert_string_equal(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER), "openat");
 }
 
-/* clone3 answered with ENOSYS, as Docker does: glibc then uses clone. A signal instead of an error is not fine. */
+/*
+ * clone3 answered with ENOSYS, as Docker does: glibc then uses clone. A signal instead of an error
+ * is not fine.
+ */
 static void an_error_is_fine_where_nothing_depends_on_it(void **state)
 {
 	static const struct {
 		uint32_t action;
 		int fine;
 	} cases[] = {
-		{ SECCOMP_RET_ERRNO | ENOSYS, 1 }, { SECCOMP_RET_LOG, 1 },	   { SECCOMP_RET_ALLOW, 1 },
-		{ SECCOMP_RET_TRAP, 0 },	   { SECCOMP_RET_KILL_THREAD, 0 }, { SECCOMP_RET_KILL_PROCESS, 0 },
-		{ SECCOMP_RET_TRACE, 0 },	   { SECCOMP_RET_USER_NOTIF, 0 },
+		{ SECCOMP_RET_ERRNO | ENOSYS, 1 }, { SECCOMP_RET_LOG, 1 },
+		{ SECCOMP_RET_ALLOW, 1 },          { SECCOMP_RET_TRAP, 0 },
+		{ SECCOMP_RET_KILL_THREAD, 0 },    { SECCOMP_RET_KILL_PROCESS, 0 },
+		{ SECCOMP_RET_TRACE, 0 },          { SECCOMP_RET_USER_NOTIF, 0 },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < N(cases); i++) {
 		const struct sock_filter filter[] = {
-			LOAD(nr), IF_EQUAL(SYS_clone3, 0, 1), RET(cases[i].action), RET(SECCOMP_RET_ALLOW),
+			LOAD(nr),
+			IF_EQUAL(SYS_clone3, 0, 1),
+			RET(cases[i].action),
+			RET(SECCOMP_RET_ALLOW),
 		};
 
-		assert_int_equal(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER) == NULL, cases[i].fine);
+		assert_int_equal(vt_seccomp_forbidden(filter, N(filter), VT_SECCOMP_RECORDER) ==
+					 NULL,
+				 cases[i].fine);
 	}
 }
 
@@ -118,10 +139,16 @@ static void arguments_are_looked_at(void **state)
 static void other_architectures_are_not_ours(void **state)
 {
 	const struct sock_filter filter[] = {
-		LOAD(arch), IF_EQUAL(AUDIT_ARCH_X86_64, 1, 0), RET(SECCOMP_RET_KILL_PROCESS), RET(SECCOMP_RET_ALLOW),
+		LOAD(arch),
+		IF_EQUAL(AUDIT_ARCH_X86_64, 1, 0),
+		RET(SECCOMP_RET_KILL_PROCESS),
+		RET(SECCOMP_RET_ALLOW),
 	};
 	const struct sock_filter reversed[] = {
-		LOAD(arch), IF_EQUAL(AUDIT_ARCH_X86_64, 0, 1), RET(SECCOMP_RET_KILL_PROCESS), RET(SECCOMP_RET_ALLOW),
+		LOAD(arch),
+		IF_EQUAL(AUDIT_ARCH_X86_64, 0, 1),
+		RET(SECCOMP_RET_KILL_PROCESS),
+		RET(SECCOMP_RET_ALLOW),
 	};
 
 	(void)state;
@@ -133,9 +160,12 @@ static void other_architectures_are_not_ours(void **state)
 static void damaged_programs_forbid(void **state)
 {
 	const struct sock_filter no_return[] = { LOAD(nr) };
-	const struct sock_filter far_jump[] = { BPF_STMT(BPF_JMP | BPF_JA, UINT32_MAX), RET(SECCOMP_RET_ALLOW) };
-	const struct sock_filter outside[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 64), RET(SECCOMP_RET_ALLOW) };
-	const struct sock_filter odd[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 3), RET(SECCOMP_RET_ALLOW) };
+	const struct sock_filter far_jump[] = { BPF_STMT(BPF_JMP | BPF_JA, UINT32_MAX),
+						RET(SECCOMP_RET_ALLOW) };
+	const struct sock_filter outside[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 64),
+					       RET(SECCOMP_RET_ALLOW) };
+	const struct sock_filter odd[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 3),
+					   RET(SECCOMP_RET_ALLOW) };
 	struct seccomp_data data = call(SYS_getpid, 0);
 	struct sock_filter random[64];
 	unsigned int seed = 7;
@@ -154,12 +184,13 @@ static void damaged_programs_forbid(void **state)
 }
 
 /*
- * A program that computes something from the call's first argument and answers with it as an errno, so that the kernel can
- * be asked what it comes to.
+ * A program that computes something from the call's first argument and answers with it as an errno,
+ * so that the kernel can be asked what it comes to.
  */
 static size_t random_program(unsigned int *seed, struct sock_filter *f)
 {
-	static const uint16_t alu[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_OR, BPF_AND, BPF_XOR, BPF_LSH, BPF_RSH };
+	static const uint16_t alu[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_OR,
+					BPF_AND, BPF_XOR, BPF_LSH, BPF_RSH };
 	static const uint16_t jumps[] = { BPF_JEQ, BPF_JGT, BPF_JGE, BPF_JSET };
 	size_t n = 0, head;
 
@@ -178,20 +209,26 @@ static size_t random_program(unsigned int *seed, struct sock_filter *f)
 			f[n++] = (struct sock_filter)BPF_STMT(BPF_LDX | BPF_MEM, k % BPF_MEMWORDS);
 			break;
 		case 1:
-			f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, (uint32_t)rand_r(seed));
+			f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM,
+							      (uint32_t)rand_r(seed));
 			break;
 		case 2:
-			f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | jumps[k % 4] | BPF_K, (uint32_t)rand_r(seed) % 64, 1, 0);
+			f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | jumps[k % 4] | BPF_K,
+							      (uint32_t)rand_r(seed) % 64, 1, 0);
 			f[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_NEG, 0);
 			f[n++] = (struct sock_filter)BPF_STMT(BPF_MISC | BPF_TXA, 0);
 			break;
 		default: {
 			uint16_t op = alu[(size_t)rand_r(seed) % N(alu)];
-			/* Shifts by a register may be undefined in older kernels' eyes; by a constant they are not. */
+			/*
+			 * Shifts by a register may be undefined in older kernels' eyes; by a
+			 * constant they are not.
+			 */
 			bool by_x = op != BPF_LSH && op != BPF_RSH && rand_r(seed) & 1;
 
-			f[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | op | (by_x ? BPF_X : BPF_K),
-							      op == BPF_LSH || op == BPF_RSH ? k % 32 : k);
+			f[n++] = (struct sock_filter)BPF_STMT(
+				BPF_ALU | op | (by_x ? BPF_X : BPF_K),
+				op == BPF_LSH || op == BPF_RSH ? k % 32 : k);
 		}
 		}
 	}
@@ -201,7 +238,10 @@ static size_t random_program(unsigned int *seed, struct sock_filter *f)
 	return n;
 }
 
-/* What the kernel answers, in a child that gets the filter. -1 when filters cannot be installed here. */
+/*
+ * What the kernel answers, in a child that gets the filter. -1 when filters cannot be installed
+ * here.
+ */
 static int ask_kernel(struct sock_filter *filter, size_t n, uint64_t arg)
 {
 	struct sock_fprog program = { .len = (unsigned short)n, .filter = filter };
@@ -211,7 +251,8 @@ static int ask_kernel(struct sock_filter *filter, size_t n, uint64_t arg)
 	assert_int_equal(pipe(fds), 0);
 	pid = fork();
 	if (pid == 0) {
-		if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+		if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+		    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
 			errno = 0;
 			syscall(SYS_getpgid, arg);
 			answer = errno;

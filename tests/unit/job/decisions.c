@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints all that vramtap decides about the models of reports and jobs, and nothing that it words: codes, numbers and which
- * members. words.py runs it with today's words and with nonsense for words.
+ * Prints all that vramtap decides about the models of reports and jobs, and nothing that it words:
+ * codes, numbers and which members. words.py runs it with today's words and with nonsense for
+ * words.
  *
  * decisions            of all models; each job once more after it was saved and loaded
  * decisions --load FILE of a saved job
@@ -27,11 +28,14 @@ static void print_set(const struct vt_member_set *set)
 
 static void print_doing(const struct vt_verdict *verdict, const struct vt_waits *waits)
 {
-	const char *code = vt_verdict_code_name(verdict->code), *purpose = vt_purpose_name(verdict->purpose);
+	const char *code = vt_verdict_code_name(verdict->code),
+		   *purpose = vt_purpose_name(verdict->purpose);
 	const char *kind = vt_waits_code_name(waits->code);
 
-	printf("%s %s %s %s, %s %s\n", code ? code : "-", verdict->function ? verdict->function : "-", purpose ? purpose : "-",
-	       verdict->for_function ? verdict->for_function : "-", kind ? kind : "-", waits->call ? waits->call : "-");
+	printf("%s %s %s %s, %s %s\n", code ? code : "-",
+	       verdict->function ? verdict->function : "-", purpose ? purpose : "-",
+	       verdict->for_function ? verdict->for_function : "-", kind ? kind : "-",
+	       waits->call ? waits->call : "-");
 }
 
 static void print_job(const struct vt_job *job)
@@ -42,7 +46,8 @@ static void print_job(const struct vt_job *job)
 	for (size_t i = 0; i < job->members.n; i++) {
 		const struct vt_member *m = &job->members.data[i];
 
-		printf("member %zu: %d %s %d %u\n", i, (int)m->state, m->operation ? m->operation : "-", m->outlier, m->place);
+		printf("member %zu: %d %s %d %u\n", i, (int)m->state,
+		       m->operation ? m->operation : "-", m->outlier, m->place);
 	}
 	for (size_t i = 0; i < job->verdicts.n; i++) {
 		printf("verdict %s %d:", job->verdicts.data[i].code, job->verdicts.data[i].alarm);
@@ -51,8 +56,8 @@ static void print_job(const struct vt_job *job)
 	for (size_t i = 0; i < job->tree.n; i++) {
 		const struct vt_job_node *node = &job->tree.data[i];
 
-		printf("node %zu: %zu %zu %zu %d %d:", i, node->parent, node->n_frames, node->threads, node->outlier,
-		       node->does != NULL);
+		printf("node %zu: %zu %zu %zu %d %d:", i, node->parent, node->n_frames,
+		       node->threads, node->outlier, node->does != NULL);
 		print_set(&node->members);
 	}
 }
@@ -92,7 +97,9 @@ static int print_again(const struct vt_job *job)
 
 static int print_hang(const char *hang)
 {
-	struct job_model what = { .hang = hang, .ranks = 8, .workers = 2, .culprit = 3, .threads = 2, .ways = 2 };
+	struct job_model what = {
+		.hang = hang, .ranks = 8, .workers = 2, .culprit = 3, .threads = 2, .ways = 2
+	};
 	struct vt_job job;
 	int status = 1;
 
@@ -115,10 +122,11 @@ static int print_model(const char *name)
 		return 1;
 	printf("report %s: %d\n", name, (int)model.completeness);
 	for (size_t i = 0; i < model.headlines.n; i++)
-		printf("headline %s %d\n", model.headlines.data[i].code, model.headlines.data[i].alarm);
+		printf("headline %s %d\n", model.headlines.data[i].code,
+		       model.headlines.data[i].alarm);
 	for (size_t i = 0; i < model.thread_groups.n; i++)
-		printf("group %zu %zu %d\n", model.thread_groups.data[i].first_thread, model.thread_groups.data[i].n_threads,
-		       model.thread_groups.data[i].idle);
+		printf("group %zu %zu %d\n", model.thread_groups.data[i].first_thread,
+		       model.thread_groups.data[i].n_threads, model.thread_groups.data[i].idle);
 	for (size_t i = 0; i < model.threads.n; i++)
 		print_doing(&model.threads.data[i].verdict, &model.threads.data[i].waits);
 	vt_model_deinit(&model);
@@ -145,7 +153,8 @@ static int print_text(void)
 	bool ok;
 
 	vt_job_init(&job);
-	ok = report_model_build(&model, "training") && !vt_write_report_text(&model, &options, stdout) && job_model_fill(&job, &what);
+	ok = report_model_build(&model, "training") &&
+	     !vt_write_report_text(&model, &options, stdout) && job_model_fill(&job, &what);
 	if (ok) {
 		vt_job_account(&job);
 		ok = !vt_write_job_text(&job, &options, stdout);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the summary of a job made by hand, or of saved ones, for looking at it and for bench/triage_merge.py:
- * job_demo [--json] [--quiet] [--cost] [--columns=N] [--ascii] [--colour] HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
+ * Prints the summary of a job made by hand, or of saved ones, for looking at it and for
+ * bench/triage_merge.py: job_demo [--json] [--quiet] [--cost] [--columns=N] [--ascii] [--colour]
+ * HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static int load(struct vt_job *job, char **files)
 static int fill(struct vt_job *job, char **arg)
 {
 	struct job_model what = { .hang = arg[0] };
-	int *const numbers[] = { &what.ranks, &what.workers, &what.culprit, &what.threads, &what.ways };
+	int *const numbers[] = { &what.ranks, &what.workers, &what.culprit, &what.threads,
+				 &what.ways };
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && arg[i + 1]; i++)
 		*numbers[i] = atoi(arg[i + 1]);
@@ -61,7 +63,8 @@ static void say_cost(const struct vt_job *job, uint64_t begin, uint64_t loaded)
 		"members %zu doings %zu stacks %zu frames %zu nodes %zu load_ms %.1f account_ms %.1f cpu_ms %.1f max_mb "
 		"%.1f\n",
 		job->members.n, job->doings.n, job->stacks.n, job->frames.n, job->tree.n,
-		(double)(loaded - begin) / VT_NS_PER_MS, (double)(vt_now_ns() - loaded) / VT_NS_PER_MS,
+		(double)(loaded - begin) / VT_NS_PER_MS,
+		(double)(vt_now_ns() - loaded) / VT_NS_PER_MS,
 		(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
 			(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3,
 		max_memory_mb());
@@ -95,7 +98,8 @@ int main(int argc, char **argv)
 	if (cost)
 		say_cost(&job, begin, loaded);
 	if (!status && !quiet)
-		err = json ? vt_write_job_json(&job, &options, stdout) : vt_write_job_text(&job, &options, stdout);
+		err = json ? vt_write_job_json(&job, &options, stdout) :
+			     vt_write_job_text(&job, &options, stdout);
 	if (err)
 		fprintf(stderr, "job_demo: %s\n", err->message);
 	status = err || job.failed ? 1 : status;

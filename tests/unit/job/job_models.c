@@ -35,7 +35,8 @@ enum where {
 static const struct hang {
 	const char *name;
 	enum where others, culprit;
-	enum { NO_WORKER, WORKER_BUSY, WORKER_STUCK, WORKER_STOPPED, WORKER_GONE } worker; /* the culprit's worker 1 */
+	/* the culprit's worker 1 */
+	enum { NO_WORKER, WORKER_BUSY, WORKER_STUCK, WORKER_STOPPED, WORKER_GONE } worker;
 	bool outsider, imbalance, sequences;
 } hangs[] = {
 	{ .name = "none", .others = IN_ALL_REDUCE, .culprit = IN_ALL_REDUCE },
@@ -46,27 +47,43 @@ static const struct hang {
 	{ .name = "call-site", .others = IN_ALL_REDUCE, .culprit = IN_OTHER_ALL_REDUCE },
 	{ .name = "retries", .others = IN_ALL_REDUCE, .culprit = IN_CUDA_FREE },
 	{ .name = "oom", .others = IN_ALL_REDUCE, .culprit = KEPT },
-	{ .name = "loader", .others = IN_ALL_REDUCE, .culprit = FOR_LOADER, .worker = WORKER_STUCK },
+	{ .name = "loader",
+	  .others = IN_ALL_REDUCE,
+	  .culprit = FOR_LOADER,
+	  .worker = WORKER_STUCK },
 	{ .name = "loaders", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_STUCK },
-	{ .name = "loader-busy", .others = IN_ALL_REDUCE, .culprit = FOR_LOADER, .worker = WORKER_BUSY },
-	{ .name = "loader-stopped", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_STOPPED },
-	{ .name = "loader-gone", .others = FOR_LOADER, .culprit = FOR_LOADER, .worker = WORKER_GONE },
+	{ .name = "loader-busy",
+	  .others = IN_ALL_REDUCE,
+	  .culprit = FOR_LOADER,
+	  .worker = WORKER_BUSY },
+	{ .name = "loader-stopped",
+	  .others = FOR_LOADER,
+	  .culprit = FOR_LOADER,
+	  .worker = WORKER_STOPPED },
+	{ .name = "loader-gone",
+	  .others = FOR_LOADER,
+	  .culprit = FOR_LOADER,
+	  .worker = WORKER_GONE },
 	{ .name = "stuck", .others = IN_ALL_REDUCE, .culprit = ON_NFS },
 	{ .name = "stopped", .others = IN_ALL_REDUCE, .culprit = STOPPED },
 	{ .name = "traced", .others = IN_ALL_REDUCE, .culprit = TRACED },
 	{ .name = "killed", .others = IN_ALL_REDUCE, .culprit = GONE },
 	{ .name = "unreadable", .others = IN_ALL_REDUCE, .culprit = UNREADABLE },
 	{ .name = "outsider", .others = IN_ALL_REDUCE, .culprit = IN_ALL_REDUCE, .outsider = true },
-	{ .name = "imbalance", .others = IN_ALL_REDUCE, .culprit = IN_ALL_REDUCE, .imbalance = true },
+	{ .name = "imbalance",
+	  .others = IN_ALL_REDUCE,
+	  .culprit = IN_ALL_REDUCE,
+	  .imbalance = true },
 	{ .name = "sequences", .others = ON_DEVICE, .culprit = ON_DEVICE, .sequences = true },
 };
 
 #define N_HANGS (sizeof(hangs) / sizeof(hangs[0]))
 
 const char *const job_model_hangs[] = {
-	"none",	    "loop",	   "sleep",	     "gpu",	    "different", "call-site", "retries", "oom",	   "loader",
-	"loaders",  "loader-busy", "loader-stopped", "loader-gone", "stuck",	 "stopped",   "traced",	 "killed", "unreadable",
-	"outsider", "imbalance",   "sequences",	     NULL,
+	"none",        "loop",      "sleep",     "gpu",     "different",   "call-site",
+	"retries",     "oom",       "loader",    "loaders", "loader-busy", "loader-stopped",
+	"loader-gone", "stuck",     "stopped",   "traced",  "killed",      "unreadable",
+	"outsider",    "imbalance", "sequences", NULL,
 };
 
 static const struct hang *find_hang(const char *name)
@@ -88,15 +105,18 @@ static void add_program(struct vt_model *model, struct vt_model_thread *t, int l
 	report_add_native(model, t, "main", "python3.12", 0x200);
 }
 
-static void add_collective(struct vt_model *model, struct vt_model_thread *t, const char *function, int line, int call)
+static void add_collective(struct vt_model *model, struct vt_model_thread *t, const char *function,
+			   int line, int call)
 {
 	char verdict[100];
 
 	report_add_native(model, t, "sched_yield", "libc.so.6", 0x10);
 	report_add_native(model, t, "cudaEventQuery", "libcudart.so.12", 0x20);
-	report_add_native(model, t, "c10d::ProcessGroupNCCL::WorkNCCL::wait", "libtorch_cuda.so", 0x30);
+	report_add_native(model, t, "c10d::ProcessGroupNCCL::WorkNCCL::wait", "libtorch_cuda.so",
+			  0x30);
 	report_add_python(model, t, function, C10D, line);
-	report_add_python(model, t, "wrapper", "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", 81);
+	report_add_python(model, t, "wrapper",
+			  "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", 81);
 	add_program(model, t, call);
 	snprintf(verdict, sizeof(verdict), "in cudaEventQuery, for torch.distributed.%s", function);
 	report_does(model, t, verdict, NULL);
@@ -106,13 +126,17 @@ static void add_free(struct vt_model *model, struct vt_model_thread *t)
 {
 	report_add_native(model, t, "ioctl", "libc.so.6", 0x10);
 	report_add_native(model, t, "cudaFree", "libcudart.so.12", 0x20);
-	report_add_native(model, t, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::release_cached_blocks",
-			  "libc10_cuda.so", 0x30);
-	report_add_native(model, t, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc", "libc10_cuda.so",
-			  0x40);
+	report_add_native(
+		model, t,
+		"c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::release_cached_blocks",
+		"libc10_cuda.so", 0x30);
+	report_add_native(model, t,
+			  "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc",
+			  "libc10_cuda.so", 0x40);
 	report_add_python(model, t, "forward", "/home/user/attn.py", 57);
 	add_program(model, t, 87);
-	report_does(model, t, "in cudaFree, for the caching allocator, which retries a request", NULL);
+	report_does(model, t, "in cudaFree, for the caching allocator, which retries a request",
+		    NULL);
 	t->state = 'R';
 }
 
@@ -127,7 +151,8 @@ static void add_device_wait(struct vt_model *model, struct vt_model_thread *t)
 
 static void add_file(struct vt_model *model, struct vt_model_thread *t)
 {
-	static const char *const kernel[] = { "rpc_wait_bit_killable+0x24/0xa0", "nfs_wait+0x1/0x20" };
+	static const char *const kernel[] = { "rpc_wait_bit_killable+0x24/0xa0",
+					      "nfs_wait+0x1/0x20" };
 
 	report_add_native(model, t, "read", "libc.so.6", 0x10);
 	report_add_python(model, t, "load_shard", "/home/user/data.py", 31);
@@ -173,7 +198,8 @@ static void add_main(struct vt_model *model, enum where where, pid_t pid)
 		return;
 	case FOR_LOADER:
 		report_add_native(model, t, "poll", "libc.so.6", 0x10);
-		report_add_python(model, t, "_MultiProcessingDataLoaderIter._try_get_data", LOADER, 1251);
+		report_add_python(model, t, "_MultiProcessingDataLoaderIter._try_get_data", LOADER,
+				  1251);
 		report_add_python(model, t, "_BaseDataLoaderIter.__next__", LOADER, 701);
 		add_program(model, t, 70);
 		report_does(model, t, "waits for a DataLoader worker", NULL);
@@ -192,7 +218,8 @@ static void add_main(struct vt_model *model, enum where where, pid_t pid)
 	}
 }
 
-static void add_pool_threads(struct vt_model *model, const struct job_model *what, int rank, pid_t pid)
+static void add_pool_threads(struct vt_model *model, const struct job_model *what, int rank,
+			     pid_t pid)
 {
 	for (int i = 0; i < what->threads; i++) {
 		struct vt_model_thread *t = report_add_thread(model, pid + 1 + i, "pt_pool");
@@ -200,12 +227,15 @@ static void add_pool_threads(struct vt_model *model, const struct job_model *wha
 		char function[40];
 
 		for (int k = 0; k < 20; k++) {
-			snprintf(function, sizeof(function), "lib::function_%d_%d", k < 10 ? way : 0, k);
-			report_add_native(model, t, vt_arena_strdup(&model->arena, function), "libtorch_cpu.so", (uint64_t)k);
+			snprintf(function, sizeof(function), "lib::function_%d_%d",
+				 k < 10 ? way : 0, k);
+			report_add_native(model, t, vt_arena_strdup(&model->arena, function),
+					  "libtorch_cpu.so", (uint64_t)k);
 		}
 		t->state = 'S';
 		t->idle = way % 2;
-		report_does(model, t, way % 2 ? "idle thread of pthreadpool" : NULL, "waits for futex 0x7f1234567890");
+		report_does(model, t, way % 2 ? "idle thread of pthreadpool" : NULL,
+			    "waits for futex 0x7f1234567890");
 	}
 }
 
@@ -259,15 +289,18 @@ static void init_model(struct vt_model *model, const struct vt_label *label)
 	model->when = (struct timespec){ .tv_sec = 1795000000, .tv_nsec = 123456789 };
 	model->process.pid = label->pid;
 	model->process.state = 'S';
-	model->timing = (struct vt_model_timing){ .total_ms = 40 + label->pid % 9,
-						  .stopped_ms = 4.5,
-						  .stop_begin_ns = 1000000000 + (uint64_t)(label->pid % 7) * 300000,
-						  .stop_end_ns = 1004500000 + (uint64_t)(label->pid % 7) * 300000 };
+	model->timing = (struct vt_model_timing){
+		.total_ms = 40 + label->pid % 9,
+		.stopped_ms = 4.5,
+		.stop_begin_ns = 1000000000 + (uint64_t)(label->pid % 7) * 300000,
+		.stop_end_ns = 1004500000 + (uint64_t)(label->pid % 7) * 300000
+	};
 }
 
 static void add_memory(struct vt_model *model, int rank, uint64_t in_use, uint64_t cached)
 {
-	struct vt_model_device *d = report_add_device(model, rank % PER_HOST, in_use + cached + GIB, 80 * GIB);
+	struct vt_model_device *d =
+		report_add_device(model, rank % PER_HOST, in_use + cached + GIB, 80 * GIB);
 
 	d->context_active = true;
 	d->have_uuid = true;
@@ -295,7 +328,8 @@ static bool add_rank(const struct made *made, int rank)
 	init_model(&model, &label);
 	add_main(&model, where, label.pid);
 	add_pool_threads(&model, made->what, rank, label.pid);
-	add_memory(&model, rank, (made->hang->imbalance && rank == made->what->culprit ? 60 : 40) * GIB, 8 * GIB);
+	add_memory(&model, rank,
+		   (made->hang->imbalance && rank == made->what->culprit ? 60 : 40) * GIB, 8 * GIB);
 	a = &model.allocators.data[0];
 	a->result.have_stats = true;
 	a->result.stats.num_alloc_retries = where == IN_CUDA_FREE || where == KEPT ? 3 : 0;
@@ -322,16 +356,28 @@ static bool add_rank(const struct made *made, int rank)
 	return ok;
 }
 
-/* All but the culprit wait in number 4172, which that has not begun; in another group of half the ranks nobody waits. */
+/*
+ * All but the culprit wait in number 4172, which that has not begun; in another group of half the
+ * ranks nobody waits.
+ */
 static bool add_sequences(const struct made *made)
 {
 	struct vt_member *m = &made->job->members.data[made->job->members.n - 1];
 	bool behind = m->label.rank == made->what->culprit;
-	struct vt_model_process_group world = { .backend = "nccl", .name = "0", .description = "default_pg", .operation = "all_reduce",
-						.last_enqueued = behind ? 4170 : 4172, .last_started = -1,
-						.last_completed = behind ? 4170 : 4171, .n_pending = !behind },
-				      half = { .backend = "nccl", .name = m->label.rank % 2 ? "2" : "1", .description = "undefined",
-					       .last_enqueued = 7, .last_started = -1, .last_completed = 7 };
+	struct vt_model_process_group world = { .backend = "nccl",
+						.name = "0",
+						.description = "default_pg",
+						.operation = "all_reduce",
+						.last_enqueued = behind ? 4170 : 4172,
+						.last_started = -1,
+						.last_completed = behind ? 4170 : 4171,
+						.n_pending = !behind },
+				      half = { .backend = "nccl",
+					       .name = m->label.rank % 2 ? "2" : "1",
+					       .description = "undefined",
+					       .last_enqueued = 7,
+					       .last_started = -1,
+					       .last_completed = 7 };
 	struct vt_model_collectives *to = &m->collectives;
 	struct vt_model_process_group *groups;
 	char ranks[32];
@@ -339,7 +385,12 @@ static bool add_sequences(const struct made *made)
 	snprintf(ranks, sizeof(ranks), "0-%d", made->what->ranks - 1);
 	world.ranks = ranks;
 	world.oldest = (struct vt_model_operation){
-		.name = "all_reduce", .number = 4172, .started = -1, .input = "[4096, 4096] BFloat16", .age_ms = 93000, .timeout_ms = 600000,
+		.name = "all_reduce",
+		.number = 4172,
+		.started = -1,
+		.input = "[4096, 4096] BFloat16",
+		.age_ms = 93000,
+		.timeout_ms = 600000,
 	};
 	if (behind)
 		world.oldest = (struct vt_model_operation){ 0 };
@@ -383,7 +434,8 @@ static bool add_worker(const struct made *made, int rank, int worker)
 	}
 	if (bad && made->hang->worker == WORKER_STOPPED)
 		t->state = model.process.state = 'T';
-	report_add_python(&model, t, "_worker_loop", "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", 275);
+	report_add_python(&model, t, "_worker_loop",
+			  "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", 275);
 	ok = vt_model_account(&model) && vt_job_add(made->job, &label, &model, NULL);
 	vt_model_deinit(&model);
 	return ok;
@@ -409,7 +461,8 @@ static bool add_outsider(const struct made *made)
 	t->is_main = t->has_python = true;
 	t->state = 'S';
 	report_add_native(&model, t, "epoll_wait", "libc.so.6", 0x10);
-	report_add_python(&model, t, "BaseEventLoop._run_once", "/usr/lib/python3.12/asyncio/base_events.py", 1949);
+	report_add_python(&model, t, "BaseEventLoop._run_once",
+			  "/usr/lib/python3.12/asyncio/base_events.py", 1949);
 	report_does(&model, t, "waits in asyncio's event loop", NULL);
 	add_memory(&model, made->what->culprit, 20 * GIB, GIB);
 	ok = vt_model_account(&model) && vt_job_add(made->job, &label, &model, NULL);
@@ -430,7 +483,8 @@ bool job_model_fill(struct vt_job *job, const struct job_model *what)
 	}
 	/* Of some it is known. */
 	for (size_t i = 0; i < job->members.n && ok; i++)
-		job->members.data[i].moved = job->members.data[i].label.worker == 2 ? 1 : (int)(i % 2) - 1;
+		job->members.data[i].moved =
+			job->members.data[i].label.worker == 2 ? 1 : (int)(i % 2) - 1;
 	if (ok && made.hang->outsider)
 		ok = add_outsider(&made);
 	return ok;

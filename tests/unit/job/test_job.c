@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs of 2, 8 and 1,024 ranks with a hang of a known culprit: the answer names it, saved and read again it is the same; what is no
- * saved job, or is one no more, is refused and leaves nothing behind.
+ * Jobs of 2, 8 and 1,024 ranks with a hang of a known culprit: the answer names it, saved and read
+ * again it is the same; what is no saved job, or is one no more, is refused and leaves nothing
+ * behind.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,8 @@ struct text {
 	size_t n;
 };
 
-static struct text written(const struct vt_job *job, vt_write_fn *write, const struct vt_writer_options *options)
+static struct text written(const struct vt_job *job, vt_write_fn *write,
+			   const struct vt_writer_options *options)
 {
 	struct text text = { 0 };
 	FILE *file = open_memstream(&text.data, &text.n);
@@ -73,40 +75,53 @@ static void assert_contains(const char *text, const char *part)
 
 /* ---- the answer ---- */
 
-/* %d in text is the culprit; others: what the others do. worker: it is about the culprit's worker 1. */
+/*
+ * %d in text is the culprit; others: what the others do. worker: it is about the culprit's worker
+ * 1.
+ */
 static const struct expected {
 	const char *hang, *code, *text;
 	bool others, worker, nobody;
 } expected[] = {
-	{ "loop", "missed-collective", "rank %d is not in all_reduce but runs Python (packing.py:", true, false, false },
-	{ "sleep", "missed-collective", "rank %d is not in all_reduce but is in clock_nanosleep (train.py:81 train_step)",
-	  true, false, false },
+	{ "loop", "missed-collective",
+	  "rank %d is not in all_reduce but runs Python (packing.py:", true, false, false },
+	{ "sleep", "missed-collective",
+	  "rank %d is not in all_reduce but is in clock_nanosleep (train.py:81 train_step)", true,
+	  false, false },
 	{ "retries", "retries-allocation",
 	  "rank %d retries an allocation: it gives back cached memory, in cudaFree, as it did 3 times before to retry a request "
 	  "(attn.py:57 forward)",
 	  true, false, false },
 	{ "oom", "out-of-memory",
-	  "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB", true, false,
-	  false },
-	{ "loader", "waits-for-loader", "rank %d waits for loader workers (train.py:70 train_step)", true, false, false },
-	{ "loader", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
+	  "rank %d ran out of GPU memory, kept for vramtap watch (attn.py:57 forward), asked for 2.10 GiB",
+	  true, false, false },
+	{ "loader", "waits-for-loader", "rank %d waits for loader workers (train.py:70 train_step)",
+	  true, false, false },
+	{ "loader", "loader-worker",
+	  "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
 	  true, false },
-	{ "loaders", "loader-worker", "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
+	{ "loaders", "loader-worker",
+	  "worker 1 of rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable", false,
 	  true, false },
-	{ "loader-busy", "loader-busy", "worker 1 of rank %d runs Python (data.py:40 Images.__getitem__)", false, true, false },
-	{ "loader-stopped", "loader-worker", "worker 1 of rank %d is stopped by a signal", false, true, false },
-	{ "loader-gone", "fewer-loader-workers", "rank %d waits for loader workers and has 2; ", false, false, false },
+	{ "loader-busy", "loader-busy",
+	  "worker 1 of rank %d runs Python (data.py:40 Images.__getitem__)", false, true, false },
+	{ "loader-stopped", "loader-worker", "worker 1 of rank %d is stopped by a signal", false,
+	  true, false },
+	{ "loader-gone", "fewer-loader-workers", "rank %d waits for loader workers and has 2; ",
+	  false, false, false },
 	{ "stuck", "stuck",
-	  "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31", true, false,
-	  false },
+	  "rank %d is in uninterruptible sleep (D) in rpc_wait_bit_killable, waits for an NFS server (data.py:31",
+	  true, false, false },
 	{ "stopped", "stopped", "rank %d is stopped by a signal", true, false, false },
 	{ "traced", "traced", "rank %d is held by a debugger (gdb, pid 77)", true, false, false },
 	{ "killed", "missing-rank", "rank %d of ", false, false, true },
-	{ "unreadable", "unread-rank", "rank %d could not be read: it ended while it was looked at", false, false, false },
+	{ "unreadable", "unread-rank", "rank %d could not be read: it ended while it was looked at",
+	  false, false, false },
 	{ "sequences", "behind",
-	  "rank %d has not begun all_reduce number 4172 of process group default_pg, the last one there was number 4170; ", false, false,
-	  false },
-	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false, false, false },
+	  "rank %d has not begun all_reduce number 4172 of process group default_pg, the last one there was number 4170; ",
+	  false, false, false },
+	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false,
+	  false, false },
 };
 
 static void check_answer(const struct expected *e, int ranks, int culprit)
@@ -120,9 +135,11 @@ static void check_answer(const struct expected *e, int ranks, int culprit)
 	v = find_verdict(&job, e->code);
 	if (!v)
 		fail_msg("%s of %d ranks: no verdict %s", e->hang, ranks, e->code);
-	snprintf(text, sizeof(text), e->text, culprit); /* NOLINT(clang-diagnostic-format-nonliteral) */
+	/* NOLINTNEXTLINE(clang-diagnostic-format-nonliteral) */
+	snprintf(text, sizeof(text), e->text, culprit);
 	assert_contains(v->text, text);
-	snprintf(others, sizeof(others), ranks > 2 ? "; the other %d wait in all_reduce" : "; rank %d waits in all_reduce",
+	snprintf(others, sizeof(others),
+		 ranks > 2 ? "; the other %d wait in all_reduce" : "; rank %d waits in all_reduce",
 		 ranks > 2 ? ranks - 1 : !culprit);
 	if (e->others)
 		assert_contains(v->text, others);
@@ -158,7 +175,10 @@ static void test_answers(void **state)
 				check_answer(&expected[i], jobs[k].ranks, jobs[k].culprit);
 }
 
-/* Whose GPU waits is not proven to wait for a rank: it is said of a rank that runs only when most wait. */
+/*
+ * Whose GPU waits is not proven to wait for a rank: it is said of a rank that runs only when most
+ * wait.
+ */
 static void test_gpu(void **state)
 {
 	const struct vt_job_verdict *v;
@@ -183,7 +203,9 @@ static void test_different(void **state)
 	build(&job, "different", 8, 5);
 	v = find_verdict(&job, "different-collective");
 	assert_non_null(v);
-	assert_contains(v->text, "rank 5 waits in all_gather (train.py:88 train_step), but ranks 0-4,6-7 wait in all_reduce");
+	assert_contains(
+		v->text,
+		"rank 5 waits in all_gather (train.py:88 train_step), but ranks 0-4,6-7 wait in all_reduce");
 	assert_contains(v->text, " (well, if these are of different process groups)");
 	assert_false(v->alarm);
 	vt_job_deinit(&job);
@@ -214,8 +236,9 @@ static void test_equal(void **state)
 	build(&job, "none", 8, 0);
 	assert_int_equal(job.verdicts.n, 1);
 	assert_string_equal(job.verdicts.data[0].code, "all-in-collective");
-	assert_contains(job.verdicts.data[0].text,
-			"all 8 ranks wait in all_reduce (train.py:88 train_step): if they are in one process group, no rank is missing");
+	assert_contains(
+		job.verdicts.data[0].text,
+		"all 8 ranks wait in all_reduce (train.py:88 train_step): if they are in one process group, no rank is missing");
 	assert_int_equal(job.verdicts.data[0].members.n, 8);
 	vt_job_deinit(&job);
 	build(&job, "loaders", 8, 2);
@@ -224,7 +247,9 @@ static void test_equal(void **state)
 	build(&job, "outsider", 8, 2);
 	v = find_verdict(&job, "outside-holder");
 	assert_non_null(v);
-	assert_string_equal(v->text, "pid 999@node0 (ipykernel), which is outside the job, holds 21.0 GiB of GPU 2 of node0");
+	assert_string_equal(
+		v->text,
+		"pid 999@node0 (ipykernel), which is outside the job, holds 21.0 GiB of GPU 2 of node0");
 	vt_job_deinit(&job);
 }
 
@@ -235,13 +260,17 @@ static void test_equal(void **state)
 /* What a thread does, and how it is known. */
 static const struct doing {
 	char state;
-	const char *function, *file; /* Python, around the innermost function; NULL no frames at all */
+	/* Python, around the innermost function; NULL no frames at all */
+	const char *function, *file;
 	const char *verdict, *waits;
-} reduces = { 'S', "all_reduce", C10D, "in cudaEventQuery, for torch.distributed.all_reduce", NULL },
+} reduces = { 'S', "all_reduce", C10D, "in cudaEventQuery, for torch.distributed.all_reduce",
+	      NULL },
   receives = { 'S', "recv", C10D, "in cudaEventQuery, for torch.distributed.recv", NULL },
   pickles = { 'R', "all_gather_object", C10D, NULL, NULL },
-  launches = { 'R', "all_reduce", C10D, "in cudaLaunchKernel, for torch.distributed.all_reduce", NULL },
-  records = { 'R', "all_reduce", C10D, "in cudaEventRecord, for torch.distributed.all_reduce", NULL },
+  launches = { 'R', "all_reduce", C10D, "in cudaLaunchKernel, for torch.distributed.all_reduce",
+	       NULL },
+  records = { 'R', "all_reduce", C10D, "in cudaEventRecord, for torch.distributed.all_reduce",
+	      NULL },
   runs = { 'R', "step", "/home/user/a.py", NULL, NULL },
   runs_unread = { 'R', NULL, NULL, NULL, NULL },
   waits_unread = { 'S', NULL, NULL, NULL, "in poll" },
@@ -249,16 +278,30 @@ static const struct doing {
   reads = { 'S', "step", "/home/user/a.py", NULL, "in read of fd 3" },
   loads = { 'S', "step", "/home/user/a.py", "waits for a DataLoader worker", NULL },
   sinks = { 'D', "step", "/home/user/a.py", "waits for a disk", NULL },
-  retries = { 'S', "step", "/home/user/a.py", "in cudaFree, for the caching allocator, which retries a request", NULL },
-  empties = { 'S', "step", "/home/user/a.py", "in cudaFree, for the caching allocator, empty_cache", NULL },
+  retries = { 'S', "step", "/home/user/a.py",
+	      "in cudaFree, for the caching allocator, which retries a request", NULL },
+  empties = { 'S', "step", "/home/user/a.py", "in cudaFree, for the caching allocator, empty_cache",
+	      NULL },
   debugs = { 'S', "step", "/home/user/a.py", "in Python's debugger (pdb)", NULL },
   synchronizes = { 'S', "step", "/home/user/a.py", "in cudaDeviceSynchronize", NULL };
 
 static struct vt_label rank_label(int rank, int world_size)
 {
 	return (struct vt_label){
-		.host = "a", .pid = 100 + rank, .ppid = 50, .name = "", .command = "", .role = VT_ROLE_RANK, .rank = rank,
-		.local_rank = rank, .world_size = world_size, .worker = -1, .container = "", .pod = "", .job = "", .in_job = true,
+		.host = "a",
+		.pid = 100 + rank,
+		.ppid = 50,
+		.name = "",
+		.command = "",
+		.role = VT_ROLE_RANK,
+		.rank = rank,
+		.local_rank = rank,
+		.world_size = world_size,
+		.worker = -1,
+		.container = "",
+		.pod = "",
+		.job = "",
+		.in_job = true,
 	};
 }
 
@@ -276,7 +319,8 @@ static void add_thread(struct vt_model *model, const struct doing *does, bool is
 	report_add_python(model, t, "<module>", "/home/user/train.py", 9);
 }
 
-static void add_rank(struct vt_job *job, const struct vt_label *label, const struct doing *main_does, const struct doing *other_does)
+static void add_rank(struct vt_job *job, const struct vt_label *label,
+		     const struct doing *main_does, const struct doing *other_does)
 {
 	struct vt_model model;
 
@@ -293,6 +337,7 @@ static void add_rank(struct vt_job *job, const struct vt_label *label, const str
 #define MAX_DOERS 8
 
 /* Ranks by what their main threads do; other: what the last one's other thread does. */
+/* clang-format off */
 static const struct accused {
 	const struct doing *does[MAX_DOERS];
 	const struct doing *other;
@@ -300,46 +345,72 @@ static const struct accused {
 	const char *code, *text; /* code: no such verdict when text is NULL */
 	bool alarm, outlier; /* the last one */
 } accused[] = {
-	{ { &reduces, &reduces, &reduces, &runs }, NULL, 0, "missed-collective", "rank 3 is not in all_reduce but runs", true, true },
-	{ { &reduces, &runs }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but runs", true, true },
-	{ { &reduces, &sleeps }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but", true, true },
-	{ { &reduces, &reads }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but", false, false },
+	{ { &reduces, &reduces, &reduces, &runs }, NULL, 0, "missed-collective",
+	  "rank 3 is not in all_reduce but runs", true, true },
+	{ { &reduces, &runs }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but runs",
+	  true, true },
+	{ { &reduces, &sleeps }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but",
+	  true, true },
+	{ { &reduces, &reads }, NULL, 0, "missed-collective", "rank 1 is not in all_reduce but",
+	  false, false },
 	/* Not all are there: the one that is waited for may be another. */
-	{ { &reduces, &reduces, &reduces, &runs }, NULL, 1, "missed-collective", "rank 3 is not in all_reduce but runs", false, false },
+	{ { &reduces, &reduces, &reduces, &runs }, NULL, 1, "missed-collective",
+	  "rank 3 is not in all_reduce but runs", false, false },
 	/* A process group and another. */
-	{ { &reduces, &reduces, &runs, &runs }, NULL, 0, "missed-collective", "ranks 2-3 are not in all_reduce but run", false, false },
+	{ { &reduces, &reduces, &runs, &runs }, NULL, 0, "missed-collective",
+	  "ranks 2-3 are not in all_reduce but run", false, false },
 	/* Nor are most accused for a few. */
 	{ { &reduces, &runs, &runs, &runs }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &receives, &receives, &receives, &runs }, NULL, 0, "missed-collective", "rank 3 runs Python", false, false },
-	{ { &reduces, &reduces, &reduces, &runs_unread }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &waits_unread }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &sleeps }, &reduces, 0, "missed-collective", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &pickles }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &launches }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &records }, NULL, 0, "missed-collective", NULL, false, false },
+	{ { &receives, &receives, &receives, &runs }, NULL, 0, "missed-collective",
+	  "rank 3 runs Python", false, false },
+	{ { &reduces, &reduces, &reduces, &runs_unread }, NULL, 0, "missed-collective", NULL, false,
+	  false },
+	{ { &reduces, &reduces, &reduces, &waits_unread }, NULL, 0, "missed-collective", NULL,
+	  false, false },
+	{ { &reduces, &reduces, &reduces, &sleeps }, &reduces, 0, "missed-collective", NULL, false,
+	  false },
+	{ { &reduces, &reduces, &reduces, &pickles }, NULL, 0, "missed-collective", NULL, false,
+	  false },
+	{ { &reduces, &reduces, &reduces, &launches }, NULL, 0, "missed-collective", NULL, false,
+	  false },
+	{ { &reduces, &reduces, &reduces, &records }, NULL, 0, "missed-collective", NULL, false,
+	  false },
 	{ { &records, &runs }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &synchronizes, &runs }, NULL, 0, "gpu-waits-for-rank", "rank 1 runs Python (b.py:3 innermost)", false, true },
-	{ { &synchronizes, &sleeps }, NULL, 0, "gpu-waits-for-rank", "(b.py:3 innermost)", false, true },
-	{ { &synchronizes, &runs }, NULL, 2, "gpu-waits-for-rank", "rank 1 runs Python", false, false },
-	{ { &synchronizes, &synchronizes, &runs, &runs }, NULL, 0, "gpu-waits-for-rank", "ranks 2-3 run Python", false, false },
+	{ { &synchronizes, &runs }, NULL, 0, "gpu-waits-for-rank",
+	  "rank 1 runs Python (b.py:3 innermost)", false, true },
+	{ { &synchronizes, &sleeps }, NULL, 0, "gpu-waits-for-rank", "(b.py:3 innermost)", false,
+	  true },
+	{ { &synchronizes, &runs }, NULL, 2, "gpu-waits-for-rank", "rank 1 runs Python", false,
+	  false },
+	{ { &synchronizes, &synchronizes, &runs, &runs }, NULL, 0, "gpu-waits-for-rank",
+	  "ranks 2-3 run Python", false, false },
 	/* Some wait for their GPU, and it for the others. */
-	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", false, false },
-	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "missed-collective", NULL, false, false },
-	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL, false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, NULL, 0, "waits-for-loader",
+	  "rank 3 waits for loader workers", false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "missed-collective", NULL,
+	  false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &runs }, NULL, 0, "gpu-waits-for-rank", NULL,
+	  false, false },
 	{ { &reduces, &reduces }, NULL, 0, "all-in-collective", "no rank is missing", true, false },
-	{ { &receives, &receives }, NULL, 0, "all-in-collective", "both ranks wait in recv", true, false },
+	{ { &receives, &receives }, NULL, 0, "all-in-collective", "both ranks wait in recv", true,
+	  false },
 	{ { &reduces, &reduces, &reduces, &retries }, NULL, 0, "retries-allocation",
 	  "rank 3 retries an allocation: it gives back cached memory, in cudaFree (b.py:3 innermost); the other 3 wait", true, true },
 	{ { &reduces, &reduces, &reduces, &empties }, NULL, 0, "retries-allocation",
 	  "rank 3 is in cudaFree, for the caching allocator, empty_cache (b.py:3", true, true },
-	{ { &reduces, &reduces, &reduces, &debugs }, NULL, 0, "missed-collective", "rank 3 is not in all_reduce but is in Python's debugger",
+	{ { &reduces, &reduces, &reduces, &debugs }, NULL, 0, "missed-collective",
+	  "rank 3 is not in all_reduce but is in Python's debugger",
 	  true, true },
 	/* Of several process groups: who waits for something else keeps only his own. */
-	{ { &reduces, &reduces, &runs, &retries }, NULL, 0, "retries-allocation", "rank 3 retries an allocation", false, false },
-	{ { &reduces, &receives, &receives, &loads }, NULL, 0, "waits-for-loader", "rank 3 waits for loader workers", false, false },
+	{ { &reduces, &reduces, &runs, &retries }, NULL, 0, "retries-allocation",
+	  "rank 3 retries an allocation", false, false },
+	{ { &reduces, &receives, &receives, &loads }, NULL, 0, "waits-for-loader",
+	  "rank 3 waits for loader workers", false, false },
 	/* Of the world not all were looked at: it waits for its loader all the same. */
-	{ { &reduces, &reduces, &reduces, &loads }, NULL, 4, "waits-for-loader", "rank 3 waits for loader workers", true, true },
+	{ { &reduces, &reduces, &reduces, &loads }, NULL, 4, "waits-for-loader",
+	  "rank 3 waits for loader workers", true, true },
 };
+/* clang-format on */
 
 static void check_accused(const struct accused *a)
 {
@@ -362,7 +433,8 @@ static void check_accused(const struct accused *a)
 	if (v) {
 		assert_contains(v->text, a->text);
 		if (v->alarm != a->alarm || job.members.data[n - 1].outlier != a->outlier)
-			fail_msg("case %zu: alarm %d, outlier %d", (size_t)(a - accused), v->alarm, job.members.data[n - 1].outlier);
+			fail_msg("case %zu: alarm %d, outlier %d", (size_t)(a - accused), v->alarm,
+				 job.members.data[n - 1].outlier);
 	}
 	vt_job_deinit(&job);
 }
@@ -375,36 +447,53 @@ static void test_accused(void **state)
 }
 
 /* The same at one moment, and another thing when it is known who slept on and who did not. */
+/* clang-format off */
 static const struct glanced {
 	const struct doing *does[MAX_DOERS];
 	int moved[MAX_DOERS];
 	const char *code, *text; /* code: no such verdict when text is NULL */
 	bool alarm, outlier; /* the last one */
 } glanced[] = {
-	{ { &reduces, &reduces, &reduces, &runs }, { 0, 0, 0, -1 }, "missed-collective", "rank 3 is not in all_reduce", true, true },
+	{ { &reduces, &reduces, &reduces, &runs }, { 0, 0, 0, -1 }, "missed-collective",
+	  "rank 3 is not in all_reduce", true, true },
 	/* A step of a job that is well. */
-	{ { &reduces, &reduces, &reduces, &runs }, { 0, 1, 0, -1 }, "missed-collective", "rank 3 is not in all_reduce", false, false },
-	{ { &reduces, &runs }, { 1, -1 }, "missed-collective", "rank 1 is not in all_reduce", false, false },
-	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 0, 0 }, "all-in-collective", "no rank is missing", true, false },
-	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 1, 0 }, "all-in-collective", "all 4 ranks wait", false, false },
-	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader", "rank 3 waits for loader", true, true },
-	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 1 }, "waits-for-loader", "rank 3 waits for loader", false, false },
-	{ { &reduces, &reduces, &reduces, &loads }, { 1, 0, 0, 0 }, "waits-for-loader", "rank 3 waits for loader", false, false },
-	{ { &synchronizes, &synchronizes, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader", "rank 3 waits", true, true },
-	{ { &synchronizes, &synchronizes, &reduces, &loads }, { -1, 0, 0, 0 }, "waits-for-loader", "rank 3 waits", false, false },
+	{ { &reduces, &reduces, &reduces, &runs }, { 0, 1, 0, -1 }, "missed-collective",
+	  "rank 3 is not in all_reduce", false, false },
+	{ { &reduces, &runs }, { 1, -1 }, "missed-collective", "rank 1 is not in all_reduce", false,
+	  false },
+	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 0, 0 }, "all-in-collective",
+	  "no rank is missing", true, false },
+	{ { &reduces, &reduces, &reduces, &reduces }, { 0, 0, 1, 0 }, "all-in-collective",
+	  "all 4 ranks wait", false, false },
+	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader",
+	  "rank 3 waits for loader", true, true },
+	{ { &reduces, &reduces, &reduces, &loads }, { 0, 0, 0, 1 }, "waits-for-loader",
+	  "rank 3 waits for loader", false, false },
+	{ { &reduces, &reduces, &reduces, &loads }, { 1, 0, 0, 0 }, "waits-for-loader",
+	  "rank 3 waits for loader", false, false },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, { 0, 0, 0, 0 }, "waits-for-loader",
+	  "rank 3 waits", true, true },
+	{ { &synchronizes, &synchronizes, &reduces, &loads }, { -1, 0, 0, 0 }, "waits-for-loader",
+	  "rank 3 waits", false, false },
 	/* Of process groups: somebody else computes. */
-	{ { &reduces, &reduces, &runs, &loads }, { 0, 0, -1, 0 }, "waits-for-loader", "rank 3 waits", false, false },
+	{ { &reduces, &reduces, &runs, &loads }, { 0, 0, -1, 0 }, "waits-for-loader",
+	  "rank 3 waits", false, false },
 	{ { &loads, &loads }, { 0, 0 }, "all-wait-for-loader", "both ranks wait", true, false },
 	{ { &loads, &loads }, { 0, 1 }, "all-wait-for-loader", "both ranks wait", false, false },
 	/* A GPU that is busy. */
-	{ { &synchronizes, &synchronizes }, { -1, -1 }, "all-wait-for-gpu", "both ranks are in cudaDeviceSynchronize", false, false },
-	{ { &synchronizes, &synchronizes }, { 0, 0 }, "all-wait-for-gpu", "both ranks are in cudaDeviceSynchronize", true, false },
+	{ { &synchronizes, &synchronizes }, { -1, -1 }, "all-wait-for-gpu",
+	  "both ranks are in cudaDeviceSynchronize", false, false },
+	{ { &synchronizes, &synchronizes }, { 0, 0 }, "all-wait-for-gpu",
+	  "both ranks are in cudaDeviceSynchronize", true, false },
 	/* A disk that is. */
-	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 0 }, "stuck", "rank 3 is in uninterruptible sleep (D)", true, true },
+	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 0 }, "stuck",
+	  "rank 3 is in uninterruptible sleep (D)", true, true },
 	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 1 }, "stuck", NULL, false, false },
-	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 1 }, "missed-collective", "rank 3 is not in all_reduce but waits for a disk",
+	{ { &reduces, &reduces, &reduces, &sinks }, { 0, 0, 0, 1 }, "missed-collective",
+	  "rank 3 is not in all_reduce but waits for a disk",
 	  true, true },
 };
+/* clang-format on */
 
 static void check_glanced(const struct glanced *g)
 {
@@ -428,7 +517,8 @@ static void check_glanced(const struct glanced *g)
 	if (v) {
 		assert_contains(v->text, g->text);
 		if (v->alarm != g->alarm || job.members.data[n - 1].outlier != g->outlier)
-			fail_msg("case %zu: alarm %d, outlier %d", (size_t)(g - glanced), v->alarm, job.members.data[n - 1].outlier);
+			fail_msg("case %zu: alarm %d, outlier %d", (size_t)(g - glanced), v->alarm,
+				 job.members.data[n - 1].outlier);
 	}
 	vt_job_deinit(&job);
 }
@@ -440,7 +530,10 @@ static void test_glanced(void **state)
 		check_glanced(&glanced[i]);
 }
 
-/* A network is not to blame while nobody knows how many ranks there are, or for what two of them do. */
+/*
+ * A network is not to blame while nobody knows how many ranks there are, or for what two of them
+ * do.
+ */
 static void test_network_is_not_blamed(void **state)
 {
 	static const struct doing *const does[] = { &reduces, &receives };
@@ -506,10 +599,13 @@ static void no_rank(struct vt_label *label)
 	label->rank = label->local_rank = -1;
 }
 
-/* What is not one job is not compared: two jobs, a notebook, a process with the number of another. */
+/*
+ * What is not one job is not compared: two jobs, a notebook, a process with the number of another.
+ */
 static void test_not_compared(void **state)
 {
-	static void (*const changes[])(struct vt_label *label) = { other_job, other_world, same_rank, no_rank };
+	static void (*const changes[])(struct vt_label * label) = { other_job, other_world,
+								    same_rank, no_rank };
 	static const struct vt_writer_options options = { .columns = 100 };
 	struct text text;
 
@@ -528,9 +624,11 @@ static void test_not_compared(void **state)
 		vt_job_account(&job);
 		assert_int_equal(job.verdicts.n, 1);
 		assert_string_equal(job.verdicts.data[0].code, "ranks");
-		assert_contains(job.verdicts.data[0].text, "not compared, because they may belong to different jobs: ");
+		assert_contains(job.verdicts.data[0].text,
+				"not compared, because they may belong to different jobs: ");
 		text = written(&job, vt_write_job_text, &options);
-		assert_int_equal(!strncmp(text.data, "several jobs, one of them ", 26), changes[i] == other_job);
+		assert_int_equal(!strncmp(text.data, "several jobs, one of them ", 26),
+				 changes[i] == other_job);
 		free(text.data);
 		assert_int_equal(job.diags.n, 1);
 		assert_string_equal(job.diags.data[0].code, "not-compared");
@@ -559,7 +657,8 @@ static void test_ranks_without_numbers(void **state)
 	}
 }
 
-static void add_on_host(struct vt_job *job, const char *host, int rank, int local_rank, int world_size, int local_world_size)
+static void add_on_host(struct vt_job *job, const char *host, int rank, int local_rank,
+			int world_size, int local_world_size)
 {
 	struct vt_label label = rank_label(rank, world_size);
 
@@ -595,9 +694,10 @@ static void test_missing(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "missing-rank");
 	assert_non_null(v);
-	assert_string_equal(v->text,
-			    "local rank 0 of 2 is missing: no process that was found on a is it; it was killed or ended, unless it was "
-			    "left out");
+	assert_string_equal(
+		v->text,
+		"local rank 0 of 2 is missing: no process that was found on a is it; it was killed or ended, unless it was "
+		"left out");
 	vt_job_deinit(&job);
 	/* Several are one sentence. */
 	for (int n = 1; n < 3; n++) {
@@ -607,17 +707,24 @@ static void test_missing(void **state)
 		vt_job_account(&job);
 		v = find_verdict(&job, "missing-rank");
 		assert_non_null(v);
-		assert_string_equal(v->text, n == 1 ? "local ranks 0-2,4-7 of 8 are missing: no processes that were found on b are these; they were "
-						      "killed or ended, unless they were left out" :
-						      "ranks 8-10,13-15 of 16 are missing: no processes that were found on b are local ranks 0-2,5-7 "
-						      "of 8; they were killed or ended, unless they were left out");
+		assert_string_equal(
+			v->text,
+			n == 1 ?
+				"local ranks 0-2,4-7 of 8 are missing: no processes that were found on b are these; they were "
+				"killed or ended, unless they were left out" :
+				"ranks 8-10,13-15 of 16 are missing: no processes that were found on b are local ranks 0-2,5-7 "
+				"of 8; they were killed or ended, unless they were left out");
 		for (size_t i = 0; i < job.verdicts.n; i++)
-			assert_true(&job.verdicts.data[i] == v || strcmp(job.verdicts.data[i].code, v->code) != 0);
+			assert_true(&job.verdicts.data[i] == v ||
+				    strcmp(job.verdicts.data[i].code, v->code) != 0);
 		vt_job_deinit(&job);
 	}
 }
 
-/* Ranks that begin another loader have more workers for a while, and other processes may look like workers. */
+/*
+ * Ranks that begin another loader have more workers for a while, and other processes may look like
+ * workers.
+ */
 static void test_fewer_workers(void **state)
 {
 	static const int n_workers[] = { 4, 4, 4, 3 };
@@ -640,8 +747,9 @@ static void test_fewer_workers(void **state)
 		}
 		vt_job_account(&job);
 		if (waits)
-			assert_string_equal(find_verdict(&job, "fewer-loader-workers")->text,
-					    "rank 3 waits for loader workers and has 3; most ranks have 4 or more");
+			assert_string_equal(
+				find_verdict(&job, "fewer-loader-workers")->text,
+				"rank 3 waits for loader workers and has 3; most ranks have 4 or more");
 		else
 			assert_null(find_verdict(&job, "fewer-loader-workers"));
 		for (size_t i = 0; i < job.verdicts.n; i++)
@@ -663,7 +771,10 @@ static void add_ended(struct vt_job *job, int pid, enum vt_role role, pid_t of)
 	job->members.data[job->members.n - 1].process_state = 'Z';
 }
 
-/* Its number went with its environment: who it was is known when it is the only one, and one is missing. */
+/*
+ * Its number went with its environment: who it was is known when it is the only one, and one is
+ * missing.
+ */
 static void test_zombies(void **state)
 {
 	(void)state;
@@ -686,10 +797,14 @@ static void test_zombies(void **state)
 		assert_true(v->alarm);
 		assert_int_equal(v->members.n, n == 1);
 		if (n == 1)
-			assert_string_equal(v->text, "rank 2 of 4 has ended or was killed: pid 500 (python3) on a is a zombie that its "
-						     "parent 50 has not reaped");
+			assert_string_equal(
+				v->text,
+				"rank 2 of 4 has ended or was killed: pid 500 (python3) on a is a zombie that its "
+				"parent 50 has not reaped");
 		else
-			assert_contains(v->text, "rank 2 of 4 is missing: no process that was found on a is local rank 2");
+			assert_contains(
+				v->text,
+				"rank 2 of 4 is missing: no process that was found on a is local rank 2");
 		if (n == 1)
 			assert_true(job.members.data[v->members.members[0]].outlier);
 		vt_job_deinit(&job);
@@ -734,13 +849,20 @@ struct in_group {
 	const char *name, *input;
 	int started;
 	bool of_two;
-	bool not_told; /* its recorder did not answer */
-	bool not_there; /* it does not know the group, but another one */
+	bool not_told;         /* its recorder did not answer */
+	bool not_there;        /* it does not know the group, but another one */
 	unsigned int ahead_ms; /* its host's clock is */
 };
 
-#define UP_TO(n) { .begun = (n), .completed = (n) }
-#define WAITS(n, ms) { .begun = (n), .completed = (n) - 1, .pending = (n), .age_ms = (ms), .name = "all_reduce", .started = -1 }
+#define UP_TO(n)                               \
+	{                                      \
+		.begun = (n), .completed = (n) \
+	}
+#define WAITS(n, ms)                                                              \
+	{                                                                         \
+		.begun = (n), .completed = (n)-1, .pending = (n), .age_ms = (ms), \
+		.name = "all_reduce", .started = -1                               \
+	}
 
 /* All in one group; NULL code: nothing is said of collectives. */
 static const struct {
@@ -752,60 +874,170 @@ static const struct {
 	{ { UP_TO(9), UP_TO(9), WAITS(10, 40), UP_TO(11) }, NULL, NULL },
 	{ { WAITS(10, 2500), WAITS(10, 90), WAITS(10, 12), UP_TO(9) }, NULL, NULL },
 	/* One is. The last to come counts for how long. */
-	{ { WAITS(10, 9000), WAITS(10, 5000), WAITS(10, 7000), UP_TO(9) }, "behind",
+	{ { WAITS(10, 9000), WAITS(10, 5000), WAITS(10, 7000), UP_TO(9) },
+	  "behind",
 	  "rank 3 has not begun all_reduce number 10 of process group default_pg, the last one there was number 9; ranks 0-2 wait in it for "
 	  "5 s" },
-	{ { WAITS(10, 9000), UP_TO(7), WAITS(10, 7000), UP_TO(9) }, "behind",
+	{ { WAITS(10, 9000), UP_TO(7), WAITS(10, 7000), UP_TO(9) },
+	  "behind",
 	  "ranks 1,3 have not begun all_reduce number 10 of process group default_pg; ranks 0,2 wait in it for 7 s" },
-	{ { WAITS(10, 9000), WAITS(10, 9000), UP_TO(0), WAITS(10, 9000) }, "behind", ", nor any there before; " },
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_there = true } }, "behind", "rank 3 has not begun " },
+	{ { WAITS(10, 9000), WAITS(10, 9000), UP_TO(0), WAITS(10, 9000) },
+	  "behind",
+	  ", nor any there before; " },
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_there = true } },
+	  "behind",
+	  "rank 3 has not begun " },
 	/* Others wait for what comes after that. */
-	{ { WAITS(11, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) }, "behind", "; ranks 1-2 wait in it" },
+	{ { WAITS(11, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) },
+	  "behind",
+	  "; ranks 1-2 wait in it" },
 	/* By the clocks of those who wait that was just now: another one's is wrong. */
-	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), { .begun = 9, .completed = 9, .ahead_ms = 60000 } }, NULL, NULL },
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = 9, .completed = 9, .ahead_ms = 60000 } }, "behind", " wait in it for 9 s" },
+	{ { WAITS(10, 900),
+	    WAITS(10, 900),
+	    WAITS(10, 900),
+	    { .begun = 9, .completed = 9, .ahead_ms = 60000 } },
+	  NULL,
+	  NULL },
+	{ { WAITS(10, 9000),
+	    WAITS(10, 9000),
+	    WAITS(10, 9000),
+	    { .begun = 9, .completed = 9, .ahead_ms = 60000 } },
+	  "behind",
+	  " wait in it for 9 s" },
 	/* Of one that did not tell nothing is known. */
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_told = true } }, "collective-waits",
-	  "ranks 0-2 wait in all_reduce number 10 of process group default_pg for 9 s; whether the 1 other of the group has begun it", true },
-	{ { WAITS(10, 40000), WAITS(10, 40000), { .not_told = true }, { .not_told = true } }, "collective-waits",
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_told = true } },
+	  "collective-waits",
+	  "ranks 0-2 wait in all_reduce number 10 of process group default_pg for 9 s; whether the 1 other of the group has begun it",
+	  true },
+	{ { WAITS(10, 40000), WAITS(10, 40000), { .not_told = true }, { .not_told = true } },
+	  "collective-waits",
 	  "ranks 0-1 wait in all_reduce number 10 of process group default_pg for 40 s; whether the 2 others of the group have begun it" },
 	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), { .not_told = true } }, NULL, NULL },
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = -1, .completed = -1 } }, NULL, NULL },
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = -1, .completed = -1 } },
+	  NULL,
+	  NULL },
 	/* Transfers are between two: who is not in one is not behind. */
-	{ { { .begun = 10, .completed = 10, .pending = 3, .age_ms = 9000, .name = "recv 0<-1", .of_two = true }, UP_TO(10), UP_TO(10), UP_TO(9) },
-	  NULL, NULL },
+	{ { { .begun = 10,
+	      .completed = 10,
+	      .pending = 3,
+	      .age_ms = 9000,
+	      .name = "recv 0<-1",
+	      .of_two = true },
+	    UP_TO(10),
+	    UP_TO(10),
+	    UP_TO(9) },
+	  NULL,
+	  NULL },
 	/* All have begun it. */
-	{ { WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 40000) }, "collective-stalls",
+	{ { WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 40000) },
+	  "collective-stalls",
 	  "all 4 ranks have all begun all_reduce number 10 of process group default_pg and wait in it for 40 s: no rank is missing; the cause is NCCL" },
 	/* The GPUs may have other work before it. */
-	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 4000) }, "collective-stalls", " wait in it for 4 s: no rank is missing",
+	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 4000) },
+	  "collective-stalls",
+	  " wait in it for 4 s: no rank is missing",
 	  true },
 	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), WAITS(10, 900) }, NULL, NULL },
-	{ { WAITS(10, 90000), WAITS(10, 90000), { .begun = 10, .completed = 10 }, WAITS(10, 90000) }, "not-completed",
+	{ { WAITS(10, 90000),
+	    WAITS(10, 90000),
+	    { .begun = 10, .completed = 10 },
+	    WAITS(10, 90000) },
+	  "not-completed",
 	  "ranks 0-1,3 have not completed all_reduce number 10" },
-	{ { WAITS(10, 9000), WAITS(10, 9000), { .begun = 10, .completed = 10 }, WAITS(10, 9000) }, "not-completed",
-	  "ranks 0-1,3 have not completed all_reduce number 10", true },
+	{ { WAITS(10, 9000), WAITS(10, 9000), { .begun = 10, .completed = 10 }, WAITS(10, 9000) },
+	  "not-completed",
+	  "ranks 0-1,3 have not completed all_reduce number 10",
+	  true },
 	{ { WAITS(10, 9000),
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "broadcast", .started = -1 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "broadcast",
+	      .started = -1 },
 	    WAITS(10, 9000),
 	    WAITS(10, 9000) },
 	  "mismatched-collective",
 	  "rank 1 began broadcast as number 10 of process group default_pg, ranks 0,2-3 all_reduce: they wait for each other for 9 s" },
-	{ { { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[8] Float" },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_reduce", .input = "[9] Float" } },
-	  "mismatched-collective", "rank 0 began all_reduce of [8] Float as number 10 of process group default_pg, ranks 1-3 all_reduce of [9] Float" },
-	{ { { .begun = 10, .completed = 9, .pending = 10, .age_ms = 90000, .name = "all_gather", .started = 1 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 90000, .name = "all_gather", .started = 1 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 90000, .name = "all_gather", .started = 0 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 90000, .name = "all_gather", .started = 1 } },
-	  "not-started", "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have: work before it does not end; they wait for 1 min" },
-	{ { { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 0 },
-	    { .begun = 10, .completed = 9, .pending = 10, .age_ms = 9000, .name = "all_gather", .started = 1 } },
-	  "not-started", "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have; they wait for 9 s", true },
+	{ { { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_reduce",
+	      .input = "[8] Float" },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_reduce",
+	      .input = "[9] Float" },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_reduce",
+	      .input = "[9] Float" },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_reduce",
+	      .input = "[9] Float" } },
+	  "mismatched-collective",
+	  "rank 0 began all_reduce of [8] Float as number 10 of process group default_pg, ranks 1-3 all_reduce of [9] Float" },
+	{ { { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 90000,
+	      .name = "all_gather",
+	      .started = 1 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 90000,
+	      .name = "all_gather",
+	      .started = 1 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 90000,
+	      .name = "all_gather",
+	      .started = 0 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 90000,
+	      .name = "all_gather",
+	      .started = 1 } },
+	  "not-started",
+	  "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have: work before it does not end; they wait for 1 min" },
+	{ { { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_gather",
+	      .started = 1 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_gather",
+	      .started = 1 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_gather",
+	      .started = 0 },
+	    { .begun = 10,
+	      .completed = 9,
+	      .pending = 10,
+	      .age_ms = 9000,
+	      .name = "all_gather",
+	      .started = 1 } },
+	  "not-started",
+	  "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have; they wait for 9 s",
+	  true },
 };
 
 static void set_group(struct vt_job *job, struct vt_member *m, const struct in_group *in)
@@ -820,20 +1052,33 @@ static void set_group(struct vt_job *job, struct vt_member *m, const struct in_g
 	g = vt_vec_append(&m->collectives.groups);
 	assert_non_null(g);
 	*g = (struct vt_model_process_group){
-		.backend = "nccl", .name = "0", .description = "default_pg", .ranks = "0-3",
-		.last_enqueued = in->begun, .last_started = -1, .last_completed = in->completed, .n_pending = in->pending > 0,
-		.oldest = { .name = in->name, .number = in->pending, .age_ms = in->age_ms, .input = in->input, .started = in->started,
+		.backend = "nccl",
+		.name = "0",
+		.description = "default_pg",
+		.ranks = "0-3",
+		.last_enqueued = in->begun,
+		.last_started = -1,
+		.last_completed = in->completed,
+		.n_pending = in->pending > 0,
+		.oldest = { .name = in->name,
+			    .number = in->pending,
+			    .age_ms = in->age_ms,
+			    .input = in->input,
+			    .started = in->started,
 			    .of_two = in->of_two },
 	};
 	if (in->not_there)
-		*g = (struct vt_model_process_group){ .backend = "nccl", .name = "1", .description = "", .ranks = "3" };
+		*g = (struct vt_model_process_group){
+			.backend = "nccl", .name = "1", .description = "", .ranks = "3"
+		};
 	assert_true(vt_job_intern_collectives(job, &m->collectives));
 }
 
 static bool is_of_collectives(const struct vt_job_verdict *v)
 {
-	static const char *const codes[] = { "behind", "collective-stalls", "collective-waits", "not-completed", "not-started",
-					   "mismatched-collective" };
+	static const char *const codes[] = { "behind",           "collective-stalls",
+					     "collective-waits", "not-completed",
+					     "not-started",      "mismatched-collective" };
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
 		if (!strcmp(v->code, codes[i]))
@@ -853,8 +1098,10 @@ static void test_process_groups(void **state)
 		vt_job_init(&job);
 		assert_true(job_model_fill(&job, &what));
 		for (size_t k = 0; k < job.members.n; k++)
-			if (job.members.data[k].label.rank >= 0 && job.members.data[k].label.rank < 4)
-				set_group(&job, &job.members.data[k], &groups[i].ranks[job.members.data[k].label.rank]);
+			if (job.members.data[k].label.rank >= 0 &&
+			    job.members.data[k].label.rank < 4)
+				set_group(&job, &job.members.data[k],
+					  &groups[i].ranks[job.members.data[k].label.rank]);
 		vt_job_account(&job);
 		for (size_t k = 0; k < job.verdicts.n; k++) {
 			if (!is_of_collectives(&job.verdicts.data[k]))
@@ -873,20 +1120,31 @@ static void test_process_groups(void **state)
 	}
 }
 
-static void add_group(struct vt_job *job, struct vt_member *m, const char *backend, const char *name, const char *ranks, bool waits)
+static void add_group(struct vt_job *job, struct vt_member *m, const char *backend,
+		      const char *name, const char *ranks, bool waits)
 {
 	struct vt_model_process_group *g = vt_vec_append(&m->collectives.groups);
 
 	assert_non_null(g);
 	*g = (struct vt_model_process_group){
-		.backend = backend, .name = name, .description = "", .ranks = ranks, .last_enqueued = 3 + waits, .last_started = -1,
-		.last_completed = 3, .n_pending = waits, .oldest = { .name = "all_reduce", .number = 4, .age_ms = 90000 },
+		.backend = backend,
+		.name = name,
+		.description = "",
+		.ranks = ranks,
+		.last_enqueued = 3 + waits,
+		.last_started = -1,
+		.last_completed = 3,
+		.n_pending = waits,
+		.oldest = { .name = "all_reduce", .number = 4, .age_ms = 90000 },
 	};
 	m->collectives.told_ms = TOLD_MS;
 	assert_true(vt_job_intern_collectives(job, &m->collectives));
 }
 
-/* Of Gloo's groups the ranks are a guess, which two may make differently; and a rank may have one recorder only. */
+/*
+ * Of Gloo's groups the ranks are a guess, which two may make differently; and a rank may have one
+ * recorder only.
+ */
 static void test_unsure_groups(void **state)
 {
 	struct job_model what = { .hang = "none", .ranks = 4 };
@@ -903,7 +1161,11 @@ static void test_unsure_groups(void **state)
 			bool last = m->label.rank == 3;
 
 			if (gloo)
-				add_group(&job, m, "gloo", "0", last ? "0-3" : m->label.rank ? NULL : "0-1", last);
+				add_group(&job, m, "gloo", "0",
+					  last          ? "0-3" :
+					  m->label.rank ? NULL :
+							  "0-1",
+					  last);
 			else
 				add_group(&job, m, last ? "gloo" : "nccl", "0", "0-3", !last);
 		}
@@ -911,7 +1173,9 @@ static void test_unsure_groups(void **state)
 		v = find_verdict(&job, "behind");
 		assert_int_equal(v != NULL, gloo);
 		if (v)
-			assert_contains(v->text, "ranks 0-2 have not begun all_reduce number 4 of process group 0, the last one there was number 3; ");
+			assert_contains(
+				v->text,
+				"ranks 0-2 have not begun all_reduce number 4 of process group 0, the last one there was number 3; ");
 		vt_job_deinit(&job);
 	}
 }
@@ -919,7 +1183,9 @@ static void test_unsure_groups(void **state)
 /* "All" are those of the world, not those that could be read. */
 static void test_not_all(void **state)
 {
-	static const struct in_group in[] = { WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), { .not_told = true } };
+	static const struct in_group in[] = {
+		WAITS(10, 90000), WAITS(10, 90000), WAITS(10, 90000), { .not_told = true }
+	};
 	struct job_model what = { .hang = "unreadable", .ranks = 4, .culprit = 3 };
 	const struct vt_job_verdict *v;
 	struct vt_job job;
@@ -978,7 +1244,8 @@ static void test_different_in_one_group(void **state)
 			set_group(&job, &job.members.data[i], &in);
 		}
 		vt_job_account(&job);
-		assert_int_equal(!strcmp(job.verdicts.data[0].code, "mismatched-collective"), known);
+		assert_int_equal(!strcmp(job.verdicts.data[0].code, "mismatched-collective"),
+				 known);
 		v = find_verdict(&job, "different-collective");
 		assert_non_null(v);
 		assert_int_equal(strstr(v->text, "(well") != NULL, !known);
@@ -990,7 +1257,8 @@ static void test_different_in_one_group(void **state)
 static void test_order(void **state)
 {
 	struct job_model what = { .hang = "oom", .ranks = 4, .culprit = 3 };
-	static const struct in_group in[] = { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) };
+	static const struct in_group in[] = { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000),
+					      UP_TO(9) };
 	struct vt_job job;
 	bool calm = false;
 
@@ -999,7 +1267,8 @@ static void test_order(void **state)
 	assert_true(job_model_fill(&job, &what));
 	for (size_t i = 0; i < job.members.n; i++) {
 		set_group(&job, &job.members.data[i], &in[job.members.data[i].label.rank]);
-		job.members.data[i].memory.data[0].allocated <<= job.members.data[i].label.rank == 1;
+		job.members.data[i].memory.data[0].allocated <<= job.members.data[i].label.rank ==
+								 1;
 	}
 	vt_job_account(&job);
 	assert_true(job.verdicts.n > 2);
@@ -1030,7 +1299,10 @@ static void test_traced_by_another_of_us(void **state)
 	vt_job_deinit(&job);
 }
 
-/* Beside the core of an earlier process of a rank the others are compared as ever; and it does not stand for one that is missing. */
+/*
+ * Beside the core of an earlier process of a rank the others are compared as ever; and it does not
+ * stand for one that is missing.
+ */
 static void test_core_of_before(void **state)
 {
 	(void)state;
@@ -1067,7 +1339,8 @@ static void test_cores_without_numbers(void **state)
 	label.pid = 0;
 	vt_job_init(&job);
 	for (int i = 0; i < 2; i++)
-		assert_true(vt_job_add(&job, &label, NULL, i ? "core.1: not a core" : "core.2: not a core"));
+		assert_true(vt_job_add(&job, &label, NULL,
+				       i ? "core.1: not a core" : "core.2: not a core"));
 	vt_job_account(&job);
 	assert_int_equal(job.members.n, 2);
 	vt_job_deinit(&job);
@@ -1078,7 +1351,10 @@ static void test_cores_without_numbers(void **state)
 #define UUID_A "GPU-aaaaaaaa-0000-0000-0000-000000000000"
 #define UUID_B "GPU-bbbbbbbb-0000-0000-0000-000000000000"
 
-/* Ranks of one host, each with what it has of one device; and what the devices are called, with how many holders. */
+/*
+ * Ranks of one host, each with what it has of one device; and what the devices are called, with how
+ * many holders.
+ */
 static const struct numbered {
 	struct {
 		const char *visible, *container;
@@ -1092,24 +1368,43 @@ static const struct numbered {
 	} devices[4];
 	bool assumed;
 } numbered[] = {
-	{ { { NULL, "", 0, NULL }, { NULL, "", 1, NULL } }, { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } }, false },
+	{ { { NULL, "", 0, NULL }, { NULL, "", 1, NULL } },
+	  { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } },
+	  false },
 	{ { { NULL, "", 0, NULL }, { NULL, "", 0, NULL } }, { { "GPU 0", 0, 2 } }, true },
-	{ { { "0", "", 0, NULL }, { "1", "", 0, NULL } }, { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } }, false },
-	{ { { "3,2", "", 0, NULL }, { "3, 2", "", 1, NULL }, { NULL, "", 2, NULL } }, { { "GPU 2", 2, 2 }, { "GPU 3", 3, 1 } }, false },
+	{ { { "0", "", 0, NULL }, { "1", "", 0, NULL } },
+	  { { "GPU 0", 0, 1 }, { "GPU 1", 1, 1 } },
+	  false },
+	{ { { "3,2", "", 0, NULL }, { "3, 2", "", 1, NULL }, { NULL, "", 2, NULL } },
+	  { { "GPU 2", 2, 2 }, { "GPU 3", 3, 1 } },
+	  false },
 	{ { { "2", "", 0, UUID_A }, { NULL, "", 2, NULL } }, { { "GPU 2", 2, 2 } }, false },
 	/* Each has set the variable for itself, so that nobody sees it. */
-	{ { { NULL, "", 0, UUID_A }, { NULL, "", 0, UUID_B } }, { { "GPU-aaaaaaaa", -1, 1 }, { "GPU-bbbbbbbb", -1, 1 } }, false },
-	{ { { NULL, "", 0, UUID_A }, { NULL, "", 1, UUID_A } }, { { "GPU-aaaaaaaa", -1, 2 } }, false },
+	{ { { NULL, "", 0, UUID_A }, { NULL, "", 0, UUID_B } },
+	  { { "GPU-aaaaaaaa", -1, 1 }, { "GPU-bbbbbbbb", -1, 1 } },
+	  false },
+	{ { { NULL, "", 0, UUID_A }, { NULL, "", 1, UUID_A } },
+	  { { "GPU-aaaaaaaa", -1, 2 } },
+	  false },
 	{ { { UUID_A, "", 0, NULL }, { UUID_B, "", 0, NULL }, { UUID_A, "", 0, UUID_A } },
 	  { { "GPU-aaaaaaaa", -1, 2 }, { "GPU-bbbbbbbb", -1, 1 } },
 	  false },
-	{ { { "MIG-1", "", 0, NULL }, { "MIG-2", "", 0, NULL } }, { { "MIG-1", -1, 1 }, { "MIG-2", -1, 1 } }, false },
-	{ { { "MIG-12345678-0000-0000-0000-000000000000", "", 0, NULL }, { "MIG-9abcdef0-0000-0000-0000-000000000000", "", 0, NULL } },
+	{ { { "MIG-1", "", 0, NULL }, { "MIG-2", "", 0, NULL } },
+	  { { "MIG-1", -1, 1 }, { "MIG-2", -1, 1 } },
+	  false },
+	{ { { "MIG-12345678-0000-0000-0000-000000000000", "", 0, NULL },
+	    { "MIG-9abcdef0-0000-0000-0000-000000000000", "", 0, NULL } },
 	  { { "MIG-12345678", -1, 1 }, { "MIG-9abcdef0", -1, 1 } },
 	  false },
-	{ { { NULL, "one", 0, NULL }, { NULL, "two", 0, NULL } }, { { "GPU 0 in one", -1, 1 }, { "GPU 0 in two", -1, 1 } }, false },
-	{ { { "1", "", 5, NULL }, { "1", "", 5, NULL } }, { { "GPU ?", -1, 1 }, { "GPU ?", -1, 1 } }, false },
-	{ { { "-1", "", 0, NULL }, { "99999999999", "", 0, NULL } }, { { "-1", -1, 1 }, { "99999999999", -1, 1 } }, false },
+	{ { { NULL, "one", 0, NULL }, { NULL, "two", 0, NULL } },
+	  { { "GPU 0 in one", -1, 1 }, { "GPU 0 in two", -1, 1 } },
+	  false },
+	{ { { "1", "", 5, NULL }, { "1", "", 5, NULL } },
+	  { { "GPU ?", -1, 1 }, { "GPU ?", -1, 1 } },
+	  false },
+	{ { { "-1", "", 0, NULL }, { "99999999999", "", 0, NULL } },
+	  { { "-1", -1, 1 }, { "99999999999", -1, 1 } },
+	  false },
 };
 
 static void add_memory(struct vt_job *job, int ordinal, const char *uuid)
@@ -1118,7 +1413,9 @@ static void add_memory(struct vt_job *job, int ordinal, const char *uuid)
 	struct vt_job_memory *memory = vt_vec_append(&member->memory);
 
 	assert_non_null(memory);
-	*memory = (struct vt_job_memory){ .ordinal = ordinal, .uuid = "", .known = true, .reserved = 1 << 20 };
+	*memory = (struct vt_job_memory){
+		.ordinal = ordinal, .uuid = "", .known = true, .reserved = 1 << 20
+	};
 	if (uuid)
 		memory->uuid = vt_job_text(job, uuid, strlen(uuid));
 }
@@ -1142,10 +1439,11 @@ static void check_numbered(const struct numbered *want)
 	for (; n < 4 && want->devices[n].name; n++) {
 		const struct vt_job_device *d = &job.devices.data[n];
 
-		if (n >= job.devices.n || strcmp(d->name, want->devices[n].name) != 0 || d->ordinal != want->devices[n].ordinal ||
+		if (n >= job.devices.n || strcmp(d->name, want->devices[n].name) != 0 ||
+		    d->ordinal != want->devices[n].ordinal ||
 		    d->holders.n != want->devices[n].holders || d->assumed != want->assumed)
-			fail_msg("case %zu, device %zu of %zu: %s", (size_t)(want - numbered), n, job.devices.n,
-				 n < job.devices.n ? d->name : "none");
+			fail_msg("case %zu, device %zu of %zu: %s", (size_t)(want - numbered), n,
+				 job.devices.n, n < job.devices.n ? d->name : "none");
 	}
 	assert_int_equal(job.devices.n, n);
 	vt_job_deinit(&job);
@@ -1240,7 +1538,9 @@ static void test_lines(void **state)
 	vt_job_deinit(&job);
 }
 
-/* Many ranks that are at many places: some of these are named. Those of one function are one place. */
+/*
+ * Many ranks that are at many places: some of these are named. Those of one function are one place.
+ */
 static void test_many_places(void **state)
 {
 	struct job_model what = { .hang = "none", .ranks = 8, .culprit = 0 };
@@ -1257,9 +1557,10 @@ static void test_many_places(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "missed-collective");
 	assert_non_null(v);
-	assert_string_equal(v->text,
-			    "ranks 8-13 are not in all_reduce but run Python (a.py loop); the other 8 wait in all_reduce "
-			    "(train.py:88 train_step)");
+	assert_string_equal(
+		v->text,
+		"ranks 8-13 are not in all_reduce but run Python (a.py loop); the other 8 wait in all_reduce "
+		"(train.py:88 train_step)");
 	assert_int_equal(job.verdicts.n, 1);
 	vt_job_deinit(&job);
 }
@@ -1312,7 +1613,10 @@ static void test_round_trip(void **state)
 	}
 }
 
-/* Each rank by itself, as workers of vramtap triage hand them over, in any order: the same as all at once. */
+/*
+ * Each rank by itself, as workers of vramtap triage hand them over, in any order: the same as all
+ * at once.
+ */
 static void test_parts(void **state)
 {
 	struct text whole, summary, together;
@@ -1377,7 +1681,8 @@ static void assert_refused(const char *text, size_t n, const char *why)
 /* A copy with one find replaced: the first behind what is not read again, if there is one. */
 static struct text damaged(const struct text *json, const char *find, const char *replace)
 {
-	const char *members = strstr(json->data, "\n \"members\": ["), *at = members ? strstr(members, find) : NULL;
+	const char *members = strstr(json->data, "\n \"members\": ["),
+		   *at = members ? strstr(members, find) : NULL;
 	struct text text = { .n = json->n - strlen(find) + strlen(replace) };
 
 	if (!at)
@@ -1388,7 +1693,7 @@ static struct text damaged(const struct text *json, const char *find, const char
 	assert_non_null(text.data);
 	memcpy(text.data, json->data, (size_t)(at - json->data));
 	strcpy(text.data + (at - json->data), replace); /* NOLINT: there is room */
-	strcat(text.data, at + strlen(find)); /* NOLINT */
+	strcat(text.data, at + strlen(find));           /* NOLINT */
 	return text;
 }
 
@@ -1405,7 +1710,13 @@ static bool takes_one(struct vt_job *job, const struct text *text, pid_t pid)
 /* A worker speaks of its own process, and of no other. */
 static void test_one(void **state)
 {
-	const struct vt_label label = { .host = "a", .pid = 17, .name = "b", .command = "", .container = "", .pod = "", .job = "" };
+	const struct vt_label label = { .host = "a",
+					.pid = 17,
+					.name = "b",
+					.command = "",
+					.container = "",
+					.pod = "",
+					.job = "" };
 	struct text none, one, two, ras;
 	struct vt_job job;
 
@@ -1453,23 +1764,29 @@ static void test_cut(void **state)
 static const struct {
 	const char *find, *replace, *why;
 } damages[] = {
-	{ "\"schema\": \"vramtap-triage\"", "\"schema\": \"vramtap-report\"", "it is no report of a job" },
-	{ "\"schema_version\": 1", "\"schema_version\": 2", "schema version 2, and this vramtap reads version 1 only" },
+	{ "\"schema\": \"vramtap-triage\"", "\"schema\": \"vramtap-report\"",
+	  "it is no report of a job" },
+	{ "\"schema_version\": 1", "\"schema_version\": 2",
+	  "schema version 2, and this vramtap reads version 1 only" },
 	{ "\"pid\": 4000", "\"pid\": -1", "pid is no number" },
 	{ "\"pid\": 4000", "\"pid\": \"x\"", "pid is no number" },
 	{ "\"role\": \"rank\"", "\"role\": \"king\"", "role is a word" },
 	{ "\"rank\": 0", "\"rank\": 999999999999", "rank is no number" },
-	{ "\"reserved_bytes\": ", "\"reserved_bytes\": 999999", "reserved_bytes is more than there is" },
+	{ "\"reserved_bytes\": ", "\"reserved_bytes\": 999999",
+	  "reserved_bytes is more than there is" },
 	{ "\"stack\": 0", "\"stack\": 77", "stack names what does not exist" },
 	{ "\"threads_do\": [0]", "\"threads_do\": [77]", "threads_do names what does not exist" },
 	{ "\"threads_do\": [0]", "\"threads_do\": []", "threads_do is not as long as threads" },
 	{ "\"threads_do\": [0]", "\"threads_do\": [-1]", "threads_do is no number" },
 	{ "\"state\": \"S\"", "\"state\": \"SS\"", "state is no letter" },
 	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  [7777,", "stacks names what does not exist" },
-	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  7, [0,", "stacks has an element that is no array" },
-	{ "\"frames\": [\n  {\"kind\": \"native\"", "\"frames\": [\n  {\"kind\": 7", "kind is missing" },
+	{ "\"stacks\": [\n  [0,", "\"stacks\": [\n  7, [0,",
+	  "stacks has an element that is no array" },
+	{ "\"frames\": [\n  {\"kind\": \"native\"", "\"frames\": [\n  {\"kind\": 7",
+	  "kind is missing" },
 	{ "\"in_job\": true", "\"in_job\": 1", "in_job is neither true nor false" },
-	{ "\"completeness\": \"complete\",\n   \"error\"", "\"completeness\": \"\",\n   \"error\"", "completeness is a word" },
+	{ "\"completeness\": \"complete\",\n   \"error\"", "\"completeness\": \"\",\n   \"error\"",
+	  "completeness is a word" },
 };
 
 static void test_damaged(void **state)
@@ -1502,17 +1819,34 @@ static void check_width(const struct text *text, int columns)
 	}
 }
 
-static void add_on_system(struct vt_job *job, const char *system, int rank, uint64_t start_ticks, bool in_job)
+static void add_on_system(struct vt_job *job, const char *system, int rank, uint64_t start_ticks,
+			  bool in_job)
 {
 	struct vt_label label = {
-		.host = "a", .system = system, .pid = 100, .start_ticks = start_ticks, .name = "", .command = "", .role = VT_ROLE_RANK,
-		.rank = rank, .local_rank = -1, .world_size = -1, .worker = -1, .container = "", .pod = "", .job = "", .in_job = in_job,
+		.host = "a",
+		.system = system,
+		.pid = 100,
+		.start_ticks = start_ticks,
+		.name = "",
+		.command = "",
+		.role = VT_ROLE_RANK,
+		.rank = rank,
+		.local_rank = -1,
+		.world_size = -1,
+		.worker = -1,
+		.container = "",
+		.pod = "",
+		.job = "",
+		.in_job = in_job,
 	};
 
 	assert_true(vt_job_add(job, &label, NULL, "gone"));
 }
 
-/* Containers of one name, with the same numbers of processes, are not one process; nor is who has its number later. */
+/*
+ * Containers of one name, with the same numbers of processes, are not one process; nor is who has
+ * its number later.
+ */
 static void test_same_process(void **state)
 {
 	struct vt_job job;
@@ -1523,7 +1857,10 @@ static void test_same_process(void **state)
 	add_on_system(&job, "boot1 pid:[2]", 1, 5, true);
 	add_on_system(&job, "boot2 pid:[1]", 2, 5, true);
 	add_on_system(&job, "boot1 pid:[1]", 3, 6, true);
-	/* On another node of the batch system, which is the same machine, it was found as one that is not of the job, and has no rank. */
+	/*
+	 * On another node of the batch system, which is the same machine, it was found as one that
+	 * is not of the job, and has no rank.
+	 */
 	add_on_system(&job, "boot1 pid:[1]", -1, 5, false);
 	vt_job_account(&job);
 	assert_int_equal(job.members.n, 4);
@@ -1533,12 +1870,21 @@ static void test_same_process(void **state)
 	vt_job_deinit(&job);
 }
 
-/* What is not of the job does not make it partial; a part that is missing does, also when it is put together once more. */
+/*
+ * What is not of the job does not make it partial; a part that is missing does, also when it is put
+ * together once more.
+ */
 static void test_parts_missing(void **state)
 {
 	struct vt_job job, again;
 	struct text text, summary;
-	struct vt_label label = { .host = "a", .pid = 7, .rank = -1, .local_rank = -1, .world_size = -1, .worker = -1, .in_job = false };
+	struct vt_label label = { .host = "a",
+				  .pid = 7,
+				  .rank = -1,
+				  .local_rank = -1,
+				  .world_size = -1,
+				  .worker = -1,
+				  .in_job = false };
 	struct vt_writer_options options = { .columns = 100 };
 
 	(void)state;
@@ -1573,17 +1919,20 @@ static void test_summary(void **state)
 
 		build(&job, job_model_hangs[i], 8, 3);
 		for (int columns = 40; columns <= 160; columns += 40) {
-			struct vt_writer_options options = { .columns = columns, .ascii = columns == 120 };
+			struct vt_writer_options options = { .columns = columns,
+							     .ascii = columns == 120 };
 			struct text text = written(&job, vt_write_job_text, &options);
 
 			check_width(&text, columns);
 			for (size_t k = 0; options.ascii && k < text.n; k++)
-				assert_true(text.data[k] == '\n' || (text.data[k] >= ' ' && text.data[k] <= '~'));
+				assert_true(text.data[k] == '\n' ||
+					    (text.data[k] >= ' ' && text.data[k] <= '~'));
 			if (columns == 80 && !strcmp(job_model_hangs[i], "loop")) {
 				assert_contains(text.data, "\n  0-7 [8]  ");
 				assert_contains(text.data, "\n    3 [1]  ");
 				assert_contains(text.data, "\n    0-2,4-7 [7]  ");
-				assert_true(strstr(text.data, "Who differs") < strstr(text.data, "main threads"));
+				assert_true(strstr(text.data, "Who differs") <
+					    strstr(text.data, "main threads"));
 			}
 			/* What tells most is not cut off. */
 			if (columns >= 80 && !strcmp(job_model_hangs[i], "sequences"))
@@ -1681,11 +2030,24 @@ static void test_skew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),	      cmocka_unit_test(test_gpu),	 cmocka_unit_test(test_different),
-		cmocka_unit_test(test_equal),	      cmocka_unit_test(test_tree),	 cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_sets),	      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_summary),
-		cmocka_unit_test(test_same_process), cmocka_unit_test(test_parts_missing), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_empty),	 cmocka_unit_test(test_skew),
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_gpu),
+		cmocka_unit_test(test_different),
+		cmocka_unit_test(test_equal),
+		cmocka_unit_test(test_tree),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_same_process),
+		cmocka_unit_test(test_parts_missing),
+		cmocka_unit_test(test_many_devices),
+		cmocka_unit_test(test_hostile_names),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_skew),
 		cmocka_unit_test(test_many_places),
 		cmocka_unit_test(test_one),
 		cmocka_unit_test(test_accused),

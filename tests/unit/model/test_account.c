@@ -140,6 +140,7 @@ static void test_groups(void **state)
 }
 
 /* Each of these lies in its own way; first is the block that is changed. */
+/* clang-format off */
 static void break_state(struct vt_model *m) { m->blocks[1].state = 9; }
 static void break_device(struct vt_model *m) { m->blocks[1].device = 1; }
 static void break_size(struct vt_model *m) { m->blocks[1].size = 0; }
@@ -161,6 +162,7 @@ static void break_bytes_3(struct vt_model *m) { m->allocators.data[0].result.byt
 static void break_first(struct vt_model *m) { m->allocators.data[0].first_block = SIZE_MAX; }
 static void break_count(struct vt_model *m) { m->allocators.data[0].n_blocks = SIZE_MAX; }
 static void break_result(struct vt_model *m) { m->allocators.data[0].result.result = 77; }
+/* clang-format on */
 
 static void break_overflow(struct vt_model *m)
 {
@@ -299,7 +301,8 @@ static void test_thread_groups(void **state)
 	add_simple(&model, 18, "wait")->gil = 1;
 	t = add_simple(&model, 19, "wait");
 	model.threads.data[model.threads.n - 1].idle = true;
-	model.threads.data[model.threads.n - 1].state = 'D'; /* hangs in the kernel: not idle, whatever the stack says */
+	/* hangs in the kernel: not idle, whatever the stack says */
+	model.threads.data[model.threads.n - 1].state = 'D';
 	(void)t;
 	assert_true(vt_model_account(&model));
 
@@ -332,7 +335,9 @@ static void test_thread_groups(void **state)
 /* A group is shown with the variables of one of its threads: they must be those of all. */
 static void test_groups_by_locals(void **state)
 {
-	static const struct vt_model_local one[] = { { "rank", "1" } }, same[] = { { "rank", "1" } }, two[] = { { "rank", "2" } };
+	static const struct vt_model_local one[] = { { "rank", "1" } },
+					   same[] = { { "rank", "1" } },
+					   two[] = { { "rank", "2" } };
 	static const struct vt_model_local *const locals[] = { one, same, two, NULL };
 	struct vt_model model;
 
@@ -388,15 +393,18 @@ static void test_other_thread_hangs(void **state)
 	report_add_python(&model, t, "main", "/home/me/train.py", 9);
 	t = report_add_thread(&model, 8, "loader");
 	report_does(&model, t, "in cudaFree, for the caching allocator", NULL);
-	report_add_python(&model, t, "empty_cache", "/usr/lib/python3/dist-packages/torch/cuda/memory.py", 224);
+	report_add_python(&model, t, "empty_cache",
+			  "/usr/lib/python3/dist-packages/torch/cuda/memory.py", 224);
 	report_add_python(&model, t, "prefetch", "/home/me/train.py", 41);
 	t = report_add_thread(&model, 9, "pt_autograd_0");
 	report_does(&model, t, "idle autograd thread", NULL);
 	t->idle = true;
 	assert_true(vt_model_account(&model));
-	assert_true(has_headline(&model, "main-thread", "main thread is running on CPU 3 (train.py:9 main)"));
-	assert_true(has_headline(&model, "device-wait",
-				 "thread 8 (loader) is in cudaFree, for the caching allocator (train.py:41 prefetch)"));
+	assert_true(has_headline(&model, "main-thread",
+				 "main thread is running on CPU 3 (train.py:9 main)"));
+	assert_true(has_headline(
+		&model, "device-wait",
+		"thread 8 (loader) is in cudaFree, for the caching allocator (train.py:41 prefetch)"));
 	assert_int_equal(model.headlines.n, 2);
 	vt_model_deinit(&model);
 }
@@ -411,7 +419,8 @@ static void test_gil_headline(void **state)
 		{ true, 0, NULL },
 		{ true, 1, "main thread holds the GIL; 1 thread waits for it" },
 		{ false, 0, "the GIL is held by thread 8 (loader), which is in malloc" },
-		{ false, 2, "the GIL is held by thread 8 (loader), which is in malloc; 2 threads wait for it" },
+		{ false, 2,
+		  "the GIL is held by thread 8 (loader), which is in malloc; 2 threads wait for it" },
 	};
 
 	(void)state;
@@ -479,8 +488,12 @@ static void build_pinned(struct vt_model *model)
 
 /* ---- out of memory ---- */
 
-/* 5 GiB allocated, holes of 1 GiB and of 512 MiB in two segments, another of 2 GiB in a private pool. */
-static void build_caught(struct vt_model *model, uint64_t requested, uint64_t free_bytes, uint64_t total)
+/*
+ * 5 GiB allocated, holes of 1 GiB and of 512 MiB in two segments, another of 2 GiB in a private
+ * pool.
+ */
+static void build_caught(struct vt_model *model, uint64_t requested, uint64_t free_bytes,
+			 uint64_t total)
 {
 	struct vt_model_oom *oom;
 
@@ -498,14 +511,21 @@ static void build_caught(struct vt_model *model, uint64_t requested, uint64_t fr
 	oom = vt_vec_append(&model->ooms);
 	assert_non_null(oom);
 	*oom = (struct vt_model_oom){
-		.number = 7, .of_pytorch = true, .requested = requested, .free_bytes = free_bytes, .total_bytes = total, .device = 0,
-		.tid = 4711, .trace = VT_UNTRACED(VT_UNTRACED_NO_STACK),
+		.number = 7,
+		.of_pytorch = true,
+		.requested = requested,
+		.free_bytes = free_bytes,
+		.total_bytes = total,
+		.device = 0,
+		.tid = 4711,
+		.trace = VT_UNTRACED(VT_UNTRACED_NO_STACK),
 	};
 	model->caught.first = 7;
 	model->caught.last = 8;
 }
 
-static void check_verdict(uint64_t requested, uint64_t free_bytes, uint64_t total, enum vt_oom_verdict verdict)
+static void check_verdict(uint64_t requested, uint64_t free_bytes, uint64_t total,
+			  enum vt_oom_verdict verdict)
 {
 	struct vt_model model;
 
@@ -533,8 +553,8 @@ static void test_caught(void **state)
 	check_verdict(100 * GIB, GIB, 80 * GIB, VT_OOM_TOO_LARGE);
 	check_verdict(UINT64_MAX, GIB, 80 * GIB, VT_OOM_TOO_LARGE);
 	check_verdict(3 * GIB, 4 * GIB, 80 * GIB, VT_OOM_LIMITED);
-	check_verdict(GIB, 0, 80 * GIB, VT_OOM_ELSEWHERE);             /* of another stream */
-	check_verdict(GIB + GIB / 2, 0, 80 * GIB, VT_OOM_ELSEWHERE);   /* in the private pool */
+	check_verdict(GIB, 0, 80 * GIB, VT_OOM_ELSEWHERE);           /* of another stream */
+	check_verdict(GIB + GIB / 2, 0, 80 * GIB, VT_OOM_ELSEWHERE); /* in the private pool */
 	check_verdict(5 * GIB / 2, 2 * GIB, 80 * GIB, VT_OOM_FRAGMENTED);
 	check_verdict(5 * GIB / 2, GIB / 2, 80 * GIB, VT_OOM_FULL);
 	/* Nothing of the small pool is cached. A new segment of it has 2 MiB. */
@@ -586,17 +606,36 @@ static void test_pinned(void **state)
 	vt_model_deinit(&model);
 }
 
-static void pinned_state(struct vt_model *m) { m->pinned.blocks[2].state = VT_BLOCK_UNMAPPED; }
-static void pinned_size(struct vt_model *m) { m->pinned.blocks[2].size = 0; }
-static void pinned_overlap(struct vt_model *m) { m->pinned.blocks[2].size = 512 * KIB; }
-static void pinned_order(struct vt_model *m) { m->pinned.blocks[2].addr = 4096; }
-static void pinned_overflow(struct vt_model *m) { m->pinned.blocks[6].size = UINT64_MAX - 5; }
-static void pinned_refused(struct vt_model *m) { m->pinned.result = VT_WALK_REFUSED; }
+static void pinned_state(struct vt_model *m)
+{
+	m->pinned.blocks[2].state = VT_BLOCK_UNMAPPED;
+}
+static void pinned_size(struct vt_model *m)
+{
+	m->pinned.blocks[2].size = 0;
+}
+static void pinned_overlap(struct vt_model *m)
+{
+	m->pinned.blocks[2].size = 512 * KIB;
+}
+static void pinned_order(struct vt_model *m)
+{
+	m->pinned.blocks[2].addr = 4096;
+}
+static void pinned_overflow(struct vt_model *m)
+{
+	m->pinned.blocks[6].size = UINT64_MAX - 5;
+}
+static void pinned_refused(struct vt_model *m)
+{
+	m->pinned.result = VT_WALK_REFUSED;
+}
 
 static void test_pinned_refused(void **state)
 {
-	static void (*const breaks[])(struct vt_model * model) = { pinned_state, pinned_size,	  pinned_overlap,
-								   pinned_order, pinned_overflow, pinned_refused };
+	static void (*const breaks[])(struct vt_model *
+				      model) = { pinned_state, pinned_size,     pinned_overlap,
+						 pinned_order, pinned_overflow, pinned_refused };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(breaks) / sizeof(breaks[0]); i++) {
@@ -687,7 +726,10 @@ static void test_names(void **state)
 
 static const struct vt_model_frame site_frames[] = {
 	{ .kind = VT_FRAME_PYTHON, .function = "forward", .file = "/home/a/net.py", .line = 5 },
-	{ .kind = VT_FRAME_PYTHON, .function = "linear", .file = "/x/site-packages/torch/nn/functional.py", .line = 7 },
+	{ .kind = VT_FRAME_PYTHON,
+	  .function = "linear",
+	  .file = "/x/site-packages/torch/nn/functional.py",
+	  .line = 7 },
 	{ .kind = VT_FRAME_PYTHON, .function = "main", .file = "/home/a/train.py", .line = 9 },
 	{ .kind = VT_FRAME_NATIVE, .function = "at::_ops::mm::call", .module = "libtorch_cpu.so" },
 	{ .kind = VT_FRAME_NATIVE, .function = "c10::cuda::malloc", .module = "libc10_cuda.so" },
@@ -697,12 +739,13 @@ static const struct vt_model_frame site_frames[] = {
 
 static void build_sites(struct vt_model *model)
 {
-	static const uint32_t a[] = { 4, 1, 0, 2, UINT32_MAX }, b[] = { 5, 2, UINT32_MAX }, c[] = { 4, 3, UINT32_MAX },
-			      d[] = { UINT32_MAX };
+	static const uint32_t a[] = { 4, 1, 0, 2, UINT32_MAX }, b[] = { 5, 2, UINT32_MAX },
+			      c[] = { 4, 3, UINT32_MAX }, d[] = { UINT32_MAX };
 	static const uint32_t *const traces[] = { a, b, c, d };
 
 	build_small(model);
-	report_add_traces(model, site_frames, sizeof(site_frames) / sizeof(site_frames[0]), traces, 4);
+	report_add_traces(model, site_frames, sizeof(site_frames) / sizeof(site_frames[0]), traces,
+			  4);
 }
 
 static void test_sites(void **state)
@@ -733,8 +776,10 @@ static void test_sites(void **state)
 		bytes += model.untraced[i].bytes;
 		blocks += model.untraced[i].blocks;
 	}
-	assert_int_equal(bytes + model.sites.data[0].bytes, model.allocators.data[0].allocated_bytes);
-	assert_int_equal(blocks + model.sites.data[0].blocks, model.allocators.data[0].allocated_blocks);
+	assert_int_equal(bytes + model.sites.data[0].bytes,
+			 model.allocators.data[0].allocated_bytes);
+	assert_int_equal(blocks + model.sites.data[0].blocks,
+			 model.allocators.data[0].allocated_blocks);
 	assert_ptr_equal(vt_model_block_trace(&model, 1), &model.traces.data[1]);
 	assert_null(vt_model_block_trace(&model, 6));
 	assert_int_equal(model.completeness, VT_COMPLETE);
@@ -777,13 +822,16 @@ static void test_driver_groups(void **state)
 	report_add_recorder(&model, threads, 1);
 	assert_true(vt_model_account(&model));
 	for (size_t i = 0; i < model.driver_blocks.n; i++)
-		bytes += model.driver_blocks.data[i].of_pytorch ? 0 : model.driver_blocks.data[i].size;
+		bytes += model.driver_blocks.data[i].of_pytorch ? 0 :
+								  model.driver_blocks.data[i].size;
 	for (size_t i = 0; i < model.driver_groups.n; i++) {
 		const struct vt_model_driver_group *g = &model.driver_groups.data[i];
 
 		assert_true(i == 0 || g[-1].on_device >= g->on_device);
-		assert_true(g->on_device == (g->kind != VT_DRIVER_KIND_HOST && g->kind != VT_DRIVER_KIND_MANAGED));
-		assert_true(!g->library || !strcmp(g->library, "libtorch_cpu.so") || !strcmp(g->library, "libc10_cuda.so"));
+		assert_true(g->on_device ==
+			    (g->kind != VT_DRIVER_KIND_HOST && g->kind != VT_DRIVER_KIND_MANAGED));
+		assert_true(!g->library || !strcmp(g->library, "libtorch_cpu.so") ||
+			    !strcmp(g->library, "libc10_cuda.so"));
 		bytes -= g->bytes;
 		blocks += g->blocks;
 	}
@@ -792,7 +840,10 @@ static void test_driver_groups(void **state)
 	vt_model_deinit(&model);
 }
 
-/* What does not add up, or points nowhere, is not shown; nor are sums of an allocator that has none. */
+/*
+ * What does not add up, or points nowhere, is not shown; nor are sums of an allocator that has
+ * none.
+ */
 static void test_sites_refused(void **state)
 {
 	static const uint32_t nowhere[] = { 0, 17, UINT32_MAX };

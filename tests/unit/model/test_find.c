@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is at an address: every byte that is the edge of something, against the plainest search there is. */
+/*
+ * What is at an address: every byte that is the edge of something, against the plainest search
+ * there is.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +41,8 @@ static const struct vt_model_allocator *owner(const struct vt_model *model, size
 }
 
 /* found is block i, in the segment from first to end. */
-static void check_block(const struct vt_model *model, uint64_t addr, size_t i, size_t first, size_t end)
+static void check_block(const struct vt_model *model, uint64_t addr, size_t i, size_t first,
+			size_t end)
 {
 	const struct vt_found found = find(model, addr);
 	uint64_t mapped = 0;
@@ -89,7 +93,10 @@ static void test_every_block(void **state)
 	}
 }
 
-/* Segments the highest first, as no set has to have them by address; and one with memory behind a part of it only. */
+/*
+ * Segments the highest first, as no set has to have them by address; and one with memory behind a
+ * part of it only.
+ */
 static void build_backwards(struct vt_model *model)
 {
 	vt_model_init(model);
@@ -124,7 +131,10 @@ static void test_any_order(void **state)
 	assert_int_equal(found.index, 7);
 	assert_true(found.segment_bytes == 0);
 
-	/* Between the segments of blocks 4, 5 and 2, 3: one past the end of the lower, one before the higher. */
+	/*
+	 * Between the segments of blocks 4, 5 and 2, 3: one past the end of the lower, one before
+	 * the higher.
+	 */
 	found = find(&model, model.blocks[5].addr + MIB);
 	assert_int_equal(found.kind, VT_FOUND_NOTHING);
 	assert_int_equal(found.below, 5);
@@ -168,7 +178,10 @@ static void test_other_memory(void **state)
 	vt_model_deinit(&model);
 }
 
-/* Not through vt_model_account(), which throws such blocks away: nothing is read past an end, and no sum wraps around. */
+/*
+ * Not through vt_model_account(), which throws such blocks away: nothing is read past an end, and
+ * no sum wraps around.
+ */
 static void test_hostile(void **state)
 {
 	struct vt_model model;
@@ -189,7 +202,8 @@ static void test_hostile(void **state)
 	found = find(&model, 0x1000);
 	assert_true(found.kind == VT_FOUND_NOTHING && found.below == 2 && found.above == 1);
 	found = find(&model, 0x80); /* where the sum of the first one's address and size would be */
-	assert_true(found.kind == VT_FOUND_NOTHING && found.below == VT_FOUND_NONE && found.above == 2);
+	assert_true(found.kind == VT_FOUND_NOTHING && found.below == VT_FOUND_NONE &&
+		    found.above == 2);
 	a->n_blocks = SIZE_MAX;
 	assert_int_equal(find(&model, 0x5000).segment_end, 2);
 	a->first_block = SIZE_MAX - 1;
@@ -235,8 +249,9 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_block), cmocka_unit_test(test_any_order), cmocka_unit_test(test_other_memory),
-		cmocka_unit_test(test_hostile),	    cmocka_unit_test(test_many),
+		cmocka_unit_test(test_every_block),  cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_other_memory), cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

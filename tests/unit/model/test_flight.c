@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of PyTorch's flight recorder: whose numbers are whose, what is not over; and that nothing else is believed. What PyTorch itself
- * writes is read in tests/functional/triage_collectives.py.
+ * The text of PyTorch's flight recorder: whose numbers are whose, what is not over; and that
+ * nothing else is believed. What PyTorch itself writes is read in
+ * tests/functional/triage_collectives.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,19 +15,25 @@
 
 #define NOW_NS UINT64_C(1790000000000000000)
 
-#define CONFIG(name, desc, ranks) "\"" name "\":{\"name\":\"" name "\",\"desc\":\"" desc "\",\"ranks\":\"" ranks "\"}"
-#define STATUS(id, enqueued, started, completed)                                                                             \
-	"\"" id "\":{\"last_enqueued_collective\":\"" enqueued "\",\"last_started_collective\":\"" started "\",\"last_completed_" \
+#define CONFIG(name, desc, ranks) \
+	"\"" name "\":{\"name\":\"" name "\",\"desc\":\"" desc "\",\"ranks\":\"" ranks "\"}"
+#define STATUS(id, enqueued, started, completed)                           \
+	"\"" id "\":{\"last_enqueued_collective\":\"" enqueued             \
+	"\",\"last_started_collective\":\"" started "\",\"last_completed_" \
 	"collective\":\"" completed "\"}"
 #define ENTRY_AT(record, id, group, number, p2p_number, is_p2p, name, state, retired, started_ns)                              \
-	"{\"record_id\":" record ",\"pg_id\":" id ",\"process_group\":[\"" group "\",\"d\"],\"collective_seq_id\":" number         \
-	",\"p2p_seq_id\":" p2p_number ",\"is_p2p\":" is_p2p ",\"profiling_name\":\"" name "\",\"state\":\"" state "\",\"retired\":" \
-	retired ",\"time_created_ns\":1789999990000000000,\"time_discovered_started_ns\":" started_ns                              \
-	",\"time_discovered_completed_ns\":0,\"timeout_ms\":600000,\"input_sizes\":[[64,32],[8]],\"input_dtypes\":[\"Float\","      \
+	"{\"record_id\":" record ",\"pg_id\":" id ",\"process_group\":[\"" group                                               \
+	"\",\"d\"],\"collective_seq_id\":" number ",\"p2p_seq_id\":" p2p_number                                                \
+	",\"is_p2p\":" is_p2p ",\"profiling_name\":\"" name "\",\"state\":\"" state                                            \
+	"\",\"retired\":" retired                                                                                              \
+	",\"time_created_ns\":1789999990000000000,\"time_discovered_started_ns\":" started_ns                                  \
+	",\"time_discovered_completed_ns\":0,\"timeout_ms\":600000,\"input_sizes\":[[64,32],[8]],\"input_dtypes\":[\"Float\"," \
 	"\"Long\"]}"
-#define ENTRY(record, id, group, number, name, state) ENTRY_AT(record, id, group, number, "0", "false", name, state, "false", "0")
-#define TEXT(config, status, entries) \
-	"{\"version\":\"2.10\",\"pg_config\":{" config "},\"pg_status\":{" status "},\"entries\":[" entries "]}"
+#define ENTRY(record, id, group, number, name, state) \
+	ENTRY_AT(record, id, group, number, "0", "false", name, state, "false", "0")
+#define TEXT(config, status, entries)                                             \
+	"{\"version\":\"2.10\",\"pg_config\":{" config "},\"pg_status\":{" status \
+	"},\"entries\":[" entries "]}"
 
 struct read {
 	struct vt_arena arena;
@@ -38,7 +45,8 @@ static struct read read_text(unsigned int recorder, const char *text, bool only_
 {
 	struct read r = { 0 };
 
-	r.err = vt_flight_parse(&vt_flight_recorders[recorder], text, strlen(text), NOW_NS, only_active, &r.arena, &r.told);
+	r.err = vt_flight_parse(&vt_flight_recorders[recorder], text, strlen(text), NOW_NS,
+				only_active, &r.arena, &r.told);
 	return r;
 }
 
@@ -59,7 +67,8 @@ static const struct vt_model_process_group *group(const struct read *r, const ch
 	return NULL;
 }
 
-static void assert_numbers(const struct vt_model_process_group *g, int enqueued, int completed, unsigned int pending)
+static void assert_numbers(const struct vt_model_process_group *g, int enqueued, int completed,
+			   unsigned int pending)
 {
 	assert_int_equal(g->last_enqueued, enqueued);
 	assert_int_equal(g->last_completed, completed);
@@ -71,10 +80,15 @@ static void test_groups(void **state)
 {
 	struct read r = read_text(
 		0,
-		TEXT(CONFIG("0", "default_pg", "[0, 1, 2, 3]") "," CONFIG("17", "undefined", "[2, 3]") "," CONFIG("18", "x", "[9, 2]"),
+		TEXT(CONFIG("0", "default_pg", "[0, 1, 2, 3]") "," CONFIG(
+			     "17", "undefined", "[2, 3]") "," CONFIG("18", "x", "[9, 2]"),
 		     STATUS("0", "4", "-1", "3") "," STATUS("1", "1", "-1", "1"),
-		     ENTRY("0", "0", "0", "3", "nccl:all_reduce", "completed") "," ENTRY("1", "1", "17", "1", "nccl:all_gather", "completed") ","
-		     ENTRY("2", "0", "0", "4", "nccl:broadcast", "scheduled") "," ENTRY("3", "0", "0", "5", "nccl:reduce", "scheduled")),
+		     ENTRY("0", "0", "0", "3", "nccl:all_reduce", "completed") "," ENTRY(
+			     "1", "1", "17", "1", "nccl:all_gather",
+			     "completed") "," ENTRY("2", "0", "0", "4", "nccl:broadcast",
+						    "scheduled") "," ENTRY("3", "0", "0", "5",
+									   "nccl:reduce",
+									   "scheduled")),
 		false);
 	const struct vt_model_process_group *g;
 
@@ -104,23 +118,29 @@ static void test_groups(void **state)
 /* Numbers of transfers are in the status, too, and are not those of collectives. */
 static void test_transfers(void **state)
 {
-	static const char head[] = ENTRY("0", "0", "0", "40", "nccl:all_reduce", "completed") ","
-		ENTRY_AT("1", "0", "0", "40", "1", "true", "nccl:send 0->1", "completed", "true", "0");
+	static const char head[] = ENTRY("0", "0", "0", "40", "nccl:all_reduce",
+					 "completed") "," ENTRY_AT("1", "0", "0", "40", "1", "true",
+								   "nccl:send 0->1", "completed",
+								   "true", "0");
 	char text[4096];
 	struct read r;
 
 	(void)state;
-	snprintf(text, sizeof(text), TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "1", "-1", "1"), "%s"), head);
+	snprintf(text, sizeof(text),
+		 TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "1", "-1", "1"), "%s"), head);
 	r = read_text(0, text, false);
 	assert_numbers(group(&r, "0"), 40, 40, 0);
 	forget(&r);
-	snprintf(text, sizeof(text), TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "41", "-1", "1"), "%s,%s"), head,
+	snprintf(text, sizeof(text),
+		 TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "41", "-1", "1"), "%s,%s"), head,
 		 ENTRY("2", "0", "0", "41", "nccl:all_reduce", "scheduled"));
 	r = read_text(0, text, false);
 	assert_numbers(group(&r, "0"), 41, 40, 1);
 	forget(&r);
-	snprintf(text, sizeof(text), TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "-1", "1"), "%s,%s"), head,
-		 ENTRY_AT("2", "0", "0", "40", "2", "true", "nccl:recv 0<-1", "scheduled", "false", "0"));
+	snprintf(text, sizeof(text),
+		 TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "-1", "1"), "%s,%s"), head,
+		 ENTRY_AT("2", "0", "0", "40", "2", "true", "nccl:recv 0<-1", "scheduled", "false",
+			  "0"));
 	r = read_text(0, text, false);
 	assert_numbers(group(&r, "0"), 40, -1, 1);
 	assert_true(group(&r, "0")->oldest.of_two);
@@ -135,9 +155,13 @@ static void test_coalesced(void **state)
 	struct read r = read_text(
 		0,
 		TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "1", "-1", "1"),
-		     ENTRY_AT("0", "0", "0", "0", "1", "true", "nccl:send 0->1", "scheduled", "false", "0") ","
-		     ENTRY_AT("1", "0", "0", "0", "1", "true", "nccl:recv 0<-1", "scheduled", "false", "0") ","
-		     ENTRY_AT("2", "0", "0", "0", "1", "true", "nccl:coalesced", "completed", "true", "0")),
+		     ENTRY_AT("0", "0", "0", "0", "1", "true", "nccl:send 0->1", "scheduled",
+			      "false", "0") "," ENTRY_AT("1", "0", "0", "0", "1", "true",
+							 "nccl:recv 0<-1", "scheduled", "false",
+							 "0") "," ENTRY_AT("2", "0", "0", "0", "1",
+									   "true", "nccl:coalesced",
+									   "completed", "true",
+									   "0")),
 		false);
 
 	(void)state;
@@ -147,21 +171,25 @@ static void test_coalesced(void **state)
 
 static void test_started(void **state)
 {
-	struct read r = read_text(0,
-				  TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "1", "0"),
-				       ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl:all_reduce", "started", "false", "5") ","
-				       ENTRY("1", "0", "0", "2", "nccl:all_reduce", "scheduled")),
-				  false);
+	struct read r = read_text(
+		0,
+		TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "1", "0"),
+		     ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl:all_reduce", "started",
+			      "false",
+			      "5") "," ENTRY("1", "0", "0", "2", "nccl:all_reduce", "scheduled")),
+		false);
 
 	(void)state;
 	assert_int_equal(group(&r, "0")->oldest.started, 1);
 	assert_int_equal(group(&r, "0")->last_started, 1);
 	forget(&r);
-	r = read_text(0,
-		      TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "1", "1"),
-			   ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl:all_reduce", "completed", "true", "5") ","
-			   ENTRY("1", "0", "0", "2", "nccl:all_reduce", "scheduled")),
-		      false);
+	r = read_text(
+		0,
+		TEXT(CONFIG("0", "d", "[0]"), STATUS("0", "2", "1", "1"),
+		     ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl:all_reduce", "completed",
+			      "true",
+			      "5") "," ENTRY("1", "0", "0", "2", "nccl:all_reduce", "scheduled")),
+		false);
 	assert_int_equal(group(&r, "0")->oldest.started, 0);
 	forget(&r);
 }
@@ -169,9 +197,10 @@ static void test_started(void **state)
 /* Gloo has no events, and its groups no names in the configuration. */
 static void test_gloo(void **state)
 {
-	static const char text[] = TEXT(CONFIG("", "", "[0, 1]"), STATUS("0", "2", "-1", "1"),
-					ENTRY_AT("0", "0", "0", "1", "0", "false", "gloo:all_reduce", "scheduled", "true", "0") ","
-					ENTRY("1", "0", "0", "2", "gloo:broadcast", "scheduled"));
+	static const char text[] = TEXT(
+		CONFIG("", "", "[0, 1]"), STATUS("0", "2", "-1", "1"),
+		ENTRY_AT("0", "0", "0", "1", "0", "false", "gloo:all_reduce", "scheduled", "true",
+			 "0") "," ENTRY("1", "0", "0", "2", "gloo:broadcast", "scheduled"));
 	struct read r = read_text(1, text, false);
 
 	(void)state;
@@ -182,15 +211,22 @@ static void test_gloo(void **state)
 	forget(&r);
 }
 
-/* By a hook of 2.15: statuses count operations from 0, and when something began is known once it is over. */
+/*
+ * By a hook of 2.15: statuses count operations from 0, and when something began is known once it is
+ * over.
+ */
 static void test_hook(void **state)
 {
-	struct read r = read_text(2,
-				  TEXT(CONFIG("0", "default_pg", "[0, 1]"), STATUS("0", "2", "-1", "1"),
-				       ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl2:all_reduce", "completed", "true", "5") ","
-				       ENTRY_AT("1", "0", "0", "2", "0", "false", "nccl2:all_reduce", "completed", "true", "5") ","
-				       ENTRY("2", "0", "0", "3", "nccl2:broadcast", "scheduled")),
-				  false);
+	struct read r = read_text(
+		2,
+		TEXT(CONFIG("0", "default_pg", "[0, 1]"), STATUS("0", "2", "-1", "1"),
+		     ENTRY_AT("0", "0", "0", "1", "0", "false", "nccl2:all_reduce", "completed",
+			      "true", "5") "," ENTRY_AT("1", "0", "0", "2", "0", "false",
+							"nccl2:all_reduce", "completed", "true",
+							"5") "," ENTRY("2", "0", "0", "3",
+								       "nccl2:broadcast",
+								       "scheduled")),
+		false);
 
 	(void)state;
 	assert_numbers(group(&r, "0"), 3, 2, 1);
@@ -203,16 +239,19 @@ static void test_hook(void **state)
 /* What fell out of the recorder, or was left out, is not taken for nothing. */
 static void test_what_is_left_out(void **state)
 {
-	static const char old[] = TEXT(CONFIG("0", "d", "[0]") "," CONFIG("1", "e", "[0]"),
-				       STATUS("0", "900", "-1", "900") "," STATUS("1", "7", "-1", "7"),
-				       ENTRY("900", "0", "0", "900", "nccl:all_reduce", "completed"));
+	static const char old[] =
+		TEXT(CONFIG("0", "d", "[0]") "," CONFIG("1", "e", "[0]"),
+		     STATUS("0", "900", "-1", "900") "," STATUS("1", "7", "-1", "7"),
+		     ENTRY("900", "0", "0", "900", "nccl:all_reduce", "completed"));
 	struct read r = read_text(0, old, false);
 
 	(void)state;
 	assert_numbers(group(&r, "0"), 900, 900, 0);
 	assert_numbers(group(&r, "1"), 7, 7, 0); /* the only one left */
 	forget(&r);
-	r = read_text(0, TEXT(CONFIG("0", "d", "[0]") "," CONFIG("1", "e", "[0]"), STATUS("0", "9", "-1", "9") "," STATUS("1", "7", "-1", "7"), ""),
+	r = read_text(0,
+		      TEXT(CONFIG("0", "d", "[0]") "," CONFIG("1", "e", "[0]"),
+			   STATUS("0", "9", "-1", "9") "," STATUS("1", "7", "-1", "7"), ""),
 		      true);
 	assert_numbers(group(&r, "0"), -1, -1, 0);
 	assert_numbers(group(&r, "1"), -1, -1, 0);
@@ -227,10 +266,18 @@ static void test_what_is_left_out(void **state)
 static void test_nonsense_is_refused(void **state)
 {
 	static const char *const texts[] = {
-		"", "{", "[]", "{}", "{\"pg_config\":[],\"pg_status\":{}}", "{\"pg_config\":{},\"pg_status\":{\"0\":{}}}",
-		"{\"pg_config\":{\"0\":{\"name\":5}},\"pg_status\":{}}", "{\"pg_config\":{},\"pg_status\":{},\"entries\":5}",
-		"{\"pg_config\":{},\"pg_status\":{},\"entries\":[5]}", "{\"pg_config\":{},\"pg_status\":{},\"entries\":[{}]}",
-		TEXT("", "", ENTRY("0", "0", "0", "-5", "x", "scheduled")), TEXT("", "", ENTRY("0", "0", "0", "\"5\"", "x", "scheduled")),
+		"",
+		"{",
+		"[]",
+		"{}",
+		"{\"pg_config\":[],\"pg_status\":{}}",
+		"{\"pg_config\":{},\"pg_status\":{\"0\":{}}}",
+		"{\"pg_config\":{\"0\":{\"name\":5}},\"pg_status\":{}}",
+		"{\"pg_config\":{},\"pg_status\":{},\"entries\":5}",
+		"{\"pg_config\":{},\"pg_status\":{},\"entries\":[5]}",
+		"{\"pg_config\":{},\"pg_status\":{},\"entries\":[{}]}",
+		TEXT("", "", ENTRY("0", "0", "0", "-5", "x", "scheduled")),
+		TEXT("", "", ENTRY("0", "0", "0", "\"5\"", "x", "scheduled")),
 		TEXT("", STATUS("0", "a", "1", "1"), ""),
 	};
 
@@ -250,8 +297,12 @@ static void test_ranks(void **state)
 	static const struct {
 		const char *text, *ranks;
 	} texts[] = {
-		{ "[0]", "0" }, { "[0, 1, 2, 5, 7, 8]", "0-2,5,7-8" }, { "[3, 1, 2]", "1-3" }, { "[4,4]", "4" }, { "[]", NULL }, { "", NULL },
-		{ "0, 1", NULL }, { "[0, x]", NULL }, { "[-1]", NULL }, { "[99999999999]", NULL }, { "[1", NULL },
+		{ "[0]", "0" },         { "[0, 1, 2, 5, 7, 8]", "0-2,5,7-8" },
+		{ "[3, 1, 2]", "1-3" }, { "[4,4]", "4" },
+		{ "[]", NULL },         { "", NULL },
+		{ "0, 1", NULL },       { "[0, x]", NULL },
+		{ "[-1]", NULL },       { "[99999999999]", NULL },
+		{ "[1", NULL },
 	};
 	struct vt_arena arena = { 0 };
 
@@ -269,7 +320,8 @@ static void test_ranks(void **state)
 
 static void test_ranges(void **state)
 {
-	const char *ranks = "0-2,5,7-7", *wrong[] = { "", "x", "2-1", "-1", "1,", "1-", "1048576", "5 ", NULL };
+	const char *ranks = "0-2,5,7-7",
+		   *wrong[] = { "", "x", "2-1", "-1", "1,", "1-", "1048576", "5 ", NULL };
 	int first, last;
 
 	(void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour] [--ascii]
- * [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models, --codes prints every code of the JSON.
+ * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour]
+ * [--ascii] [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models,
+ * --codes prints every code of the JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -128,7 +128,11 @@ void report_add_pinned(struct vt_model *model)
 	static const struct vt_pinned_block blocks[] = {
 		{ .size = GIB, .state = VT_BLOCK_ALLOCATED, .streams = 1 },
 		{ .size = GIB, .state = VT_BLOCK_ALLOCATED },
-		{ .size = 256 * KIB, .state = VT_BLOCK_AWAITING_FREE, .events = 1, .private_pool = 1, .pool = UINT64_C(3) << 32 },
+		{ .size = 256 * KIB,
+		  .state = VT_BLOCK_AWAITING_FREE,
+		  .events = 1,
+		  .private_pool = 1,
+		  .pool = UINT64_C(3) << 32 },
 		{ .size = GIB, .state = VT_BLOCK_CACHED },
 		{ .size = 2 * GIB, .state = VT_BLOCK_CACHED },
 		{ .size = 512 * MIB, .state = VT_BLOCK_CACHED },
@@ -152,16 +156,19 @@ void report_add_pinned(struct vt_model *model)
 	}
 }
 
-void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict, const char *waits)
+void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict,
+		 const char *waits)
 {
 	if (verdict)
 		vt_verdict_of_0_1(verdict, &model->arena, &t->verdict);
 	if (verdict && !t->verdict.code)
-		t->verdict = (struct vt_verdict){ .code = VT_VERDICT_IN_FUNCTION, .function = verdict };
+		t->verdict =
+			(struct vt_verdict){ .code = VT_VERDICT_IN_FUNCTION, .function = verdict };
 	if (waits)
 		vt_waits_of_0_1(waits, &model->arena, &t->waits);
 	if (waits && !t->waits.code)
-		t->waits = (struct vt_waits){ .code = VT_WAITS_CALL, .call = waits, .detail = waits };
+		t->waits =
+			(struct vt_waits){ .code = VT_WAITS_CALL, .call = waits, .detail = waits };
 	if (t->waits.code == VT_WAITS_FUTEX)
 		t->waits.shared = " …";
 }
@@ -170,7 +177,9 @@ struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, con
 {
 	struct vt_model_thread *t = checked(vt_vec_append(&model->threads));
 
-	*t = (struct vt_model_thread){ .tid = tid, .name = name, .state = 'S', .cpu = 3, .gil = -1 };
+	*t = (struct vt_model_thread){
+		.tid = tid, .name = name, .state = 'S', .cpu = 3, .gil = -1
+	};
 	model->process.n_threads++;
 	return t;
 }
@@ -192,9 +201,12 @@ void report_add_native(struct vt_model *model, struct vt_model_thread *t, const 
 		       const char *module, uint64_t offset)
 {
 	*add_frame(model, t) = (struct vt_model_frame){
-		.kind = VT_FRAME_NATIVE, .function = function, .module = module,
+		.kind = VT_FRAME_NATIVE,
+		.function = function,
+		.module = module,
 		.build_id = module ? "5f2c1e9b0d3a47c6b8e1f00dcafe123456789abc" : "",
-		.pc = UINT64_C(0x7f0000000000) + offset, .module_offset = module ? offset : 0,
+		.pc = UINT64_C(0x7f0000000000) + offset,
+		.module_offset = module ? offset : 0,
 	};
 	t->stack.has_native = true;
 }
@@ -203,7 +215,10 @@ void report_add_python(struct vt_model *model, struct vt_model_thread *t, const 
 		       const char *file, int line)
 {
 	*add_frame(model, t) = (struct vt_model_frame){
-		.kind = VT_FRAME_PYTHON, .function = function, .file = file, .line = line,
+		.kind = VT_FRAME_PYTHON,
+		.function = function,
+		.file = file,
+		.line = line,
 	};
 	t->stack.has_python = true;
 	t->has_python = true;
@@ -212,7 +227,8 @@ void report_add_python(struct vt_model *model, struct vt_model_thread *t, const 
 void report_add_traces(struct vt_model *model, const struct vt_model_frame *frames, size_t n_frames,
 		       const uint32_t *const *traces, size_t n_traces)
 {
-	uint32_t *of_block = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
+	uint32_t *of_block =
+		checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
 
 	model->trace_frames = frames;
 	model->n_trace_frames = n_frames;
@@ -224,7 +240,8 @@ void report_add_traces(struct vt_model *model, const struct vt_model_frame *fram
 			t->n_frames++;
 	}
 	for (size_t i = 0; i < model->n_blocks; i++) {
-		of_block[i] = i % 7 == 6 ? VT_UNTRACED(i / 7 % VT_N_UNTRACED) : (uint32_t)(i % n_traces);
+		of_block[i] = i % 7 == 6 ? VT_UNTRACED(i / 7 % VT_N_UNTRACED) :
+					   (uint32_t)(i % n_traces);
 		if (of_block[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED))
 			model->blocks[i].context = 0x7f0000001000 + i * 0x100;
 	}
@@ -238,13 +255,26 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 	static const struct {
 		enum vt_driver_kind kind;
 		bool on_device;
-	} kinds[] = { { VT_DRIVER_KIND_DEVICE, true }, { VT_DRIVER_KIND_ASYNC, true }, { VT_DRIVER_KIND_MAPPED, true },
-		    { VT_DRIVER_KIND_MANAGED, false }, { VT_DRIVER_KIND_HOST, false } };
-	struct vt_model_record *records = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records)));
+	} kinds[] = { { VT_DRIVER_KIND_DEVICE, true },
+		      { VT_DRIVER_KIND_ASYNC, true },
+		      { VT_DRIVER_KIND_MAPPED, true },
+		      { VT_DRIVER_KIND_MANAGED, false },
+		      { VT_DRIVER_KIND_HOST, false } };
+	struct vt_model_record *records =
+		checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*records)));
 
 	model->recorder = (struct vt_model_recorder){
-		.state = VT_RECORDING_ON, .on_ns = 720 * SECOND, .python = true, .native = true, .driver = "CUPTI", .memory_bytes = 20 * MIB,
-		.max_memory_bytes = 256 * MIB, .allocations = 12345678, .driver_allocations = 50, .driver_frees = 10, .compared = 3,
+		.state = VT_RECORDING_ON,
+		.on_ns = 720 * SECOND,
+		.python = true,
+		.native = true,
+		.driver = "CUPTI",
+		.memory_bytes = 20 * MIB,
+		.max_memory_bytes = 256 * MIB,
+		.allocations = 12345678,
+		.driver_allocations = 50,
+		.driver_frees = 10,
+		.compared = 3,
 	};
 	for (size_t i = 0; i < model->traces.n; i++) {
 		model->traces.data[i].source = i % 4 ? VT_TRACE_RECORDER : VT_TRACE_PYTORCH;
@@ -256,7 +286,8 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 		bool recorded = trace && trace->source == VT_TRACE_RECORDER;
 
 		records[i] = (struct vt_model_record){
-			.age_ns = recorded ? i % 700 * SECOND : VT_NO_AGE, .tid = (pid_t)(41273 + i % n_threads),
+			.age_ns = recorded ? i % 700 * SECOND : VT_NO_AGE,
+			.tid = (pid_t)(41273 + i % n_threads),
 			.thread = threads[i % n_threads],
 		};
 	}
@@ -265,20 +296,36 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 		struct vt_model_driver_block *b = checked(vt_vec_append(&model->driver_blocks));
 
 		*b = (struct vt_model_driver_block){
-			.addr = UINT64_C(0x7f4000000000) + i * GIB, .size = (i + 1) * 10 * MIB, .device = i % 7 == 3 ? -1 : 0,
-			.kind = kinds[i % 5].kind, .on_device = kinds[i % 5].on_device, .of_pytorch = i == 5,
-			.record = { .age_ns = i * 60 * SECOND, .tid = 41273, .thread = threads[i % n_threads] },
-			.trace = i % 6 == 5 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_NO_STACK) : (uint32_t)(i % model->traces.n),
+			.addr = UINT64_C(0x7f4000000000) + i * GIB,
+			.size = (i + 1) * 10 * MIB,
+			.device = i % 7 == 3 ? -1 : 0,
+			.kind = kinds[i % 5].kind,
+			.on_device = kinds[i % 5].on_device,
+			.of_pytorch = i == 5,
+			.record = { .age_ns = i * 60 * SECOND,
+				    .tid = 41273,
+				    .thread = threads[i % n_threads] },
+			.trace = i % 6 == 5 || !model->traces.n ?
+					 VT_UNTRACED(VT_UNTRACED_NO_STACK) :
+					 (uint32_t)(i % model->traces.n),
 		};
 	}
 	for (uint32_t i = 0; i < 6; i++) {
 		struct vt_model_oom *oom = checked(vt_vec_append(&model->ooms));
 
 		*oom = (struct vt_model_oom){
-			.number = i + 1, .of_pytorch = i % 2 == 0, .requested = GIB * (i + 1), .age_ns = (100 - i) * SECOND,
-			.free_bytes = i % 3 * MIB, .total_bytes = i % 3 * 80 * GIB, .device = (int)(i % 3) - 1, .error = (int)(i % 2) * 2,
-			.tid = 41273, .thread = threads[i % n_threads],
-			.trace = i == 3 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_UNREADABLE) : (uint32_t)(i % model->traces.n),
+			.number = i + 1,
+			.of_pytorch = i % 2 == 0,
+			.requested = GIB * (i + 1),
+			.age_ns = (100 - i) * SECOND,
+			.free_bytes = i % 3 * MIB,
+			.total_bytes = i % 3 * 80 * GIB,
+			.device = (int)(i % 3) - 1,
+			.error = (int)(i % 2) * 2,
+			.tid = 41273,
+			.thread = threads[i % n_threads],
+			.trace = i == 3 || !model->traces.n ? VT_UNTRACED(VT_UNTRACED_UNREADABLE) :
+							      (uint32_t)(i % model->traces.n),
 		};
 	}
 }
@@ -398,8 +445,9 @@ static void add_main_stack(struct vt_model *model, struct vt_model_thread *t)
 	report_add_python(model, t, "Trainer.fit", "/home/alice/llama/train.py", 141);
 	report_add_native(model, t, "_PyObject_FastCallDictTstate", "python3.12", 0x1a11c0);
 	report_add_native(model, t, "slot_tp_call", "python3.12", 0x1d01c0);
-	report_add_python(model, t, "Module._call_impl",
-			  "/home/alice/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1773);
+	report_add_python(
+		model, t, "Module._call_impl",
+		"/home/alice/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1773);
 	report_add_python(model, t, "main", "/home/alice/llama/train.py", 191);
 	report_add_python(model, t, "<module>", "/home/alice/llama/train.py", 203);
 	report_add_native(model, t, "PyEval_EvalCode", "python3.12", 0x2a11c0);
@@ -442,10 +490,11 @@ static void add_training_threads(struct vt_model *model)
 	report_does(model, t, "in cudaEventQuery", NULL);
 	report_add_native(model, t, "ncclGroupEndInternal", "libnccl.so.2", 0x5d1c7);
 	report_add_native(model, t, allreduce, "libtorch_cuda.so", 0x11a0c8f);
-	report_add_native(model, t,
-			  "void std::__invoke_impl<void, void (c10d::ProcessGroupNCCL::*)(), c10d::ProcessGroupNCCL*>"
-			  "(std::__invoke_memfun_deref, void (c10d::ProcessGroupNCCL::*&&)(), c10d::ProcessGroupNCCL*&&)",
-			  "libtorch_cuda.so", 0x11a0d00);
+	report_add_native(
+		model, t,
+		"void std::__invoke_impl<void, void (c10d::ProcessGroupNCCL::*)(), c10d::ProcessGroupNCCL*>"
+		"(std::__invoke_memfun_deref, void (c10d::ProcessGroupNCCL::*&&)(), c10d::ProcessGroupNCCL*&&)",
+		"libtorch_cuda.so", 0x11a0d00);
 	report_add_native(model, t, NULL, "libstdc++.so.6", 0xdc253);
 	report_add_native(model, t, "start_thread", "libc.so.6", 0x94ac3);
 
@@ -458,8 +507,10 @@ static void add_training_threads(struct vt_model *model)
 		report_add_native(model, t, "select_poll_poll", "python3.12", 0x1bcf);
 		report_add_python(model, t, "wait",
 				  "/usr/lib/python3.12/multiprocessing/connection.py", 1136);
-		report_add_python(model, t, "_worker_loop",
-				  "/home/alice/venv/lib/python3.12/site-packages/torch/utils/data/_utils/worker.py", 351);
+		report_add_python(
+			model, t, "_worker_loop",
+			"/home/alice/venv/lib/python3.12/site-packages/torch/utils/data/_utils/worker.py",
+			351);
 		report_add_python(model, t, "Thread.run", "/usr/lib/python3.12/threading.py", 1010);
 	}
 	for (int i = 0; i < 24; i++)
@@ -472,12 +523,27 @@ static void add_process_groups(struct vt_model *model, const char *description, 
 	struct vt_model_process_group *g = checked(vt_vec_append(&c->groups));
 
 	c->told_ms = 1790000000000;
-	*g = (struct vt_model_process_group){ .backend = "nccl", .name = "0", .description = description, .ranks = "0-7", .last_enqueued = 4172,
-					      .last_started = -1, .last_completed = 4171, .operation = "all_reduce", .n_pending = 2 };
-	g->oldest = (struct vt_model_operation){ .name = "all_reduce", .number = 4172, .started = -1, .input = input, .age_ms = 93000,
+	*g = (struct vt_model_process_group){ .backend = "nccl",
+					      .name = "0",
+					      .description = description,
+					      .ranks = "0-7",
+					      .last_enqueued = 4172,
+					      .last_started = -1,
+					      .last_completed = 4171,
+					      .operation = "all_reduce",
+					      .n_pending = 2 };
+	g->oldest = (struct vt_model_operation){ .name = "all_reduce",
+						 .number = 4172,
+						 .started = -1,
+						 .input = input,
+						 .age_ms = 93000,
 						 .timeout_ms = 600000 };
 	g = checked(vt_vec_append(&c->groups));
-	*g = (struct vt_model_process_group){ .backend = "gloo", .name = "1", .description = "", .last_enqueued = -1, .last_started = -1,
+	*g = (struct vt_model_process_group){ .backend = "gloo",
+					      .name = "1",
+					      .description = "",
+					      .last_enqueued = -1,
+					      .last_started = -1,
 					      .last_completed = -1 };
 }
 
@@ -528,8 +594,9 @@ static void build_held(struct vt_model *model)
 	report_does(model, &model->threads.data[1], "in cudaMalloc", NULL);
 	model->threads.data[1].state = 'D';
 	model->threads.data[1].gil = 1;
-	vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
-		      "GPU 0: the allocator's lock was held for 500 ms, so its blocks were read without it; every check held");
+	vt_model_diag(
+		model, VT_DIAG_NOTE, VT_STAGE_TORCH, "lock-held",
+		"GPU 0: the allocator's lock was held for 500 ms, so its blocks were read without it; every check held");
 }
 
 /* The job had its backtraces recorded. */
@@ -537,28 +604,60 @@ static void build_recorded(struct vt_model *model)
 {
 	enum { EMPTY, LINEAR, FORWARD, BLOCK, LAYERS, STEP, MAIN, SOFTMAX, ADD };
 	static const struct vt_model_frame frames[] = {
-		[EMPTY] = { .kind = VT_FRAME_NATIVE, .function = "at::native::empty_cuda(c10::ArrayRef<long>)", .build_id = "00ff",
-			    .module = "libtorch_cuda.so", .pc = 0x7f0000123456, .module_offset = 0x123456 },
-		[LINEAR] = { .kind = VT_FRAME_PYTHON, .function = "Linear.forward", .line = 125,
+		[EMPTY] = { .kind = VT_FRAME_NATIVE,
+			    .function = "at::native::empty_cuda(c10::ArrayRef<long>)",
+			    .build_id = "00ff",
+			    .module = "libtorch_cuda.so",
+			    .pc = 0x7f0000123456,
+			    .module_offset = 0x123456 },
+		[LINEAR] = { .kind = VT_FRAME_PYTHON,
+			     .function = "Linear.forward",
+			     .line = 125,
 			     .file = "/usr/lib/python3.12/site-packages/torch/nn/modules/linear.py" },
-		[FORWARD] = { .kind = VT_FRAME_PYTHON, .function = "Attention.forward", .file = "/home/alice/model/attn.py", .line = 57 },
-		[BLOCK] = { .kind = VT_FRAME_PYTHON, .function = "Block.forward", .file = "/home/alice/model/net.py", .line = 20 },
-		[LAYERS] = { .kind = VT_FRAME_PYTHON, .function = "Net.forward", .file = "/home/alice/model/net.py", .line = 31 },
-		[STEP] = { .kind = VT_FRAME_PYTHON, .function = "train_step", .file = "/home/alice/train.py", .line = 80 },
-		[MAIN] = { .kind = VT_FRAME_PYTHON, .function = "main", .file = "/home/alice/train.py", .line = 91 },
-		[SOFTMAX] = { .kind = VT_FRAME_NATIVE, .function = "at::native::host_softmax<at::native::SoftMaxForward>", .line = 3,
-			      .file = "/src/SoftMax.cu", .module = "libtorch_cuda.so", .pc = 0x7f0000223456, .build_id = "" },
+		[FORWARD] = { .kind = VT_FRAME_PYTHON,
+			      .function = "Attention.forward",
+			      .file = "/home/alice/model/attn.py",
+			      .line = 57 },
+		[BLOCK] = { .kind = VT_FRAME_PYTHON,
+			    .function = "Block.forward",
+			    .file = "/home/alice/model/net.py",
+			    .line = 20 },
+		[LAYERS] = { .kind = VT_FRAME_PYTHON,
+			     .function = "Net.forward",
+			     .file = "/home/alice/model/net.py",
+			     .line = 31 },
+		[STEP] = { .kind = VT_FRAME_PYTHON,
+			   .function = "train_step",
+			   .file = "/home/alice/train.py",
+			   .line = 80 },
+		[MAIN] = { .kind = VT_FRAME_PYTHON,
+			   .function = "main",
+			   .file = "/home/alice/train.py",
+			   .line = 91 },
+		[SOFTMAX] = { .kind = VT_FRAME_NATIVE,
+			      .function = "at::native::host_softmax<at::native::SoftMaxForward>",
+			      .line = 3,
+			      .file = "/src/SoftMax.cu",
+			      .module = "libtorch_cuda.so",
+			      .pc = 0x7f0000223456,
+			      .build_id = "" },
 		[ADD] = { .kind = VT_FRAME_NATIVE, .pc = 0x7f0000323456, .build_id = "" },
 	};
-	static const uint32_t attention[] = { EMPTY, LINEAR, FORWARD, BLOCK, LAYERS, STEP, MAIN, UINT32_MAX },
-			      once_more[] = { EMPTY, SOFTMAX, LINEAR, FORWARD, LAYERS, STEP, MAIN, UINT32_MAX },
+	static const uint32_t attention[] = { EMPTY,  LINEAR, FORWARD, BLOCK,
+					      LAYERS, STEP,   MAIN,    UINT32_MAX },
+			      once_more[] = { EMPTY,  SOFTMAX, LINEAR, FORWARD,
+					      LAYERS, STEP,    MAIN,   UINT32_MAX },
 			      mlp[] = { EMPTY, LINEAR, BLOCK, LAYERS, STEP, MAIN, UINT32_MAX },
-			      autograd[] = { EMPTY, SOFTMAX, ADD, UINT32_MAX }, nameless[] = { ADD, UINT32_MAX },
-			      torch_only[] = { LINEAR, UINT32_MAX }, none[] = { UINT32_MAX }, optimizer[] = { EMPTY, STEP, MAIN, UINT32_MAX };
-	static const uint32_t *const traces[] = { attention, once_more, mlp, autograd, nameless, torch_only, none, optimizer };
+			      autograd[] = { EMPTY, SOFTMAX, ADD, UINT32_MAX },
+			      nameless[] = { ADD, UINT32_MAX },
+			      torch_only[] = { LINEAR, UINT32_MAX }, none[] = { UINT32_MAX },
+			      optimizer[] = { EMPTY, STEP, MAIN, UINT32_MAX };
+	static const uint32_t *const traces[] = { attention, once_more,  mlp,  autograd,
+						  nameless,  torch_only, none, optimizer };
 
 	build_training(model);
-	report_add_traces(model, frames, sizeof(frames) / sizeof(frames[0]), traces, sizeof(traces) / sizeof(traces[0]));
+	report_add_traces(model, frames, sizeof(frames) / sizeof(frames[0]), traces,
+			  sizeof(traces) / sizeof(traces[0]));
 }
 
 /* And vramtap's recorder is on, too. */
@@ -584,11 +683,14 @@ static void build_just_on(struct vt_model *model)
 	uint32_t *of_block;
 
 	build_training(model);
-	of_block = checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
+	of_block =
+		checked(vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block)));
 	for (size_t i = 0; i < model->n_blocks; i++)
 		of_block[i] = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 	model->block_traces = of_block;
-	model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_ON, .on_ns = 3 * SECOND, .python = true };
+	model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_ON,
+						      .on_ns = 3 * SECOND,
+						      .python = true };
 }
 
 static void build_unstable(struct vt_model *model)
@@ -606,9 +708,10 @@ static void build_unstable(struct vt_model *model)
 	model->timing.borrowed_tid = 0;
 	model->timing.borrowed_us = 0;
 	model->devices.n = 0;
-	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_INJECT, "seccomp",
-		      "the process runs under a seccomp filter, so nothing was run in it: the devices' free memory is not known; "
-		      "nvidia-smi shows it");
+	vt_model_diag(
+		model, VT_DIAG_MISSING, VT_STAGE_INJECT, "seccomp",
+		"the process runs under a seccomp filter, so nothing was run in it: the devices' free memory is not known; "
+		"nvidia-smi shows it");
 }
 
 static void build_refused(struct vt_model *model)
@@ -690,7 +793,10 @@ static void build_no_cuda(struct vt_model *model)
 	model->collectives.why = "PyTorch was not asked: this process never used CUDA";
 }
 
-/* The main thread holds the GIL and waits for a mutex; who has that waits for the GIL. A third thread waits for a disk. */
+/*
+ * The main thread holds the GIL and waits for a mutex; who has that waits for the GIL. A third
+ * thread waits for a disk.
+ */
 static void build_deadlock(struct vt_model *model)
 {
 	static const struct vt_model_local locals[] = {
@@ -698,7 +804,8 @@ static void build_deadlock(struct vt_model *model)
 		{ "batch", "tensor float16 [8, 4096] on cuda:0" },
 		{ "\xff", NULL },
 	};
-	static const char *const kernel[] = { "folio_wait_bit_common+0x1a2/0x340", "filemap_read+0x412/0x4f0" };
+	static const char *const kernel[] = { "folio_wait_bit_common+0x1a2/0x340",
+					      "filemap_read+0x412/0x4f0" };
 	struct vt_model_thread *t;
 
 	build_no_cuda(model);
@@ -713,7 +820,9 @@ static void build_deadlock(struct vt_model *model)
 	t->stack.frames[t->stack.n_frames - 1].locals_cut = true;
 	t = report_add_thread(model, 41280, "loader");
 	t->gil = 0;
-	t->verdict = (struct vt_verdict){ .code = VT_VERDICT_GIL, .holder = 41273, .holder_name = "sleep" };
+	t->verdict = (struct vt_verdict){ .code = VT_VERDICT_GIL,
+					  .holder = 41273,
+					  .holder_name = "sleep" };
 	t->waits_for = 41273;
 	t->deadlock = true;
 	t->taken = VT_TAKEN_ASLEEP;
@@ -738,8 +847,8 @@ static void build_many_devices(struct vt_model *model)
 	add_identity(model);
 	for (int i = 0; i < 64; i++) {
 		struct vt_model_allocator *a;
-		struct vt_model_device *d = report_add_device(model, i, (uint64_t)(i + 1) * GIB,
-							      80 * GIB);
+		struct vt_model_device *d =
+			report_add_device(model, i, (uint64_t)(i + 1) * GIB, 80 * GIB);
 
 		if (i >= 40 && i != 50) {
 			d->have_memory = false;
@@ -798,11 +907,21 @@ static char *long_text(struct vt_model *model, const char *piece, size_t n)
 static void build_hostile(struct vt_model *model)
 {
 	static const char *const bad[] = {
-		"\033[2J\033[31mred\033]0;title\007", "\xff\xfe\x80\xc3(", "a\u202egpj.exe", "tab\there\nand\rthere",
-		"\u4e2d\u6587\u5b57\u7b26\u4e32\u5bbd\u5ea6", "e\u0301\u0301\u0301\u0301", "\U0001f525\U0001f680",
-		"\2331m", "\"quotes\" \\ and / {}", "\u2066\u2069\ufeff\u200b", "%s%n%d", "",
+		"\033[2J\033[31mred\033]0;title\007",
+		"\xff\xfe\x80\xc3(",
+		"a\u202egpj.exe",
+		"tab\there\nand\rthere",
+		"\u4e2d\u6587\u5b57\u7b26\u4e32\u5bbd\u5ea6",
+		"e\u0301\u0301\u0301\u0301",
+		"\U0001f525\U0001f680",
+		"\2331m",
+		"\"quotes\" \\ and / {}",
+		"\u2066\u2069\ufeff\u200b",
+		"%s%n%d",
+		"",
 	};
-	static const uint32_t odd[] = { 1, 3, 5, 7, 9, 11, UINT32_MAX }, even[] = { 0, 2, 4, 6, 8, UINT32_MAX },
+	static const uint32_t odd[] = { 1, 3, 5, 7, 9, 11, UINT32_MAX },
+			      even[] = { 0, 2, 4, 6, 8, UINT32_MAX },
 			      last[] = { 24, 25, 26, UINT32_MAX };
 	static const uint32_t *const hostile_traces[] = { odd, even, last };
 	size_t n = sizeof(bad) / sizeof(bad[0]);
@@ -835,7 +954,8 @@ static void build_hostile(struct vt_model *model)
 	for (size_t i = 0; i < 3 * n; i++) {
 		t = report_add_thread(model, (pid_t)(50000 + i), bad[i % n]);
 		t->state = (char)(i * 37);
-		report_does(model, t, i % 3 ? bad[(i + 2) % n] : NULL, i % 2 ? bad[(i + 1) % n] : NULL);
+		report_does(model, t, i % 3 ? bad[(i + 2) % n] : NULL,
+			    i % 2 ? bad[(i + 1) % n] : NULL);
 		for (size_t k = 0; k < n; k++) {
 			report_add_python(model, t, bad[k], bad[(k + i) % n], -7);
 			report_add_native(model, t, bad[(k + i) % n], bad[k], UINT64_MAX / 2 + k);
@@ -856,11 +976,13 @@ static void build_hostile(struct vt_model *model)
 		t->stack.frames[0].n_locals = n / 2;
 	}
 	report_add_traces(model, model->threads.data[model->threads.n - 1].stack.frames,
-			  model->threads.data[model->threads.n - 1].stack.n_frames, hostile_traces, 3);
+			  model->threads.data[model->threads.n - 1].stack.n_frames, hostile_traces,
+			  3);
 	report_add_recorder(model, bad, n);
 	for (size_t i = 0; i < 40; i++)
-		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, VT_STAGE_PROCESS, "hostile",
-			      "%zu %s %s", i, bad[i % n], i % 5 ? "" : model->process.cmdline);
+		vt_model_diag(model, i % 2 ? VT_DIAG_NOTE : VT_DIAG_MISSING, VT_STAGE_PROCESS,
+			      "hostile", "%zu %s %s", i, bad[i % n],
+			      i % 5 ? "" : model->process.cmdline);
 	add_process_groups(model, "\033[31m\xff\n", "\xe2\x80\xae[8]\a");
 }
 
@@ -904,8 +1026,9 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training", "held", "recorded", "recorder", "sampled", "just-on", "unstable", "refused", "contradiction", "debugged", "no-cuda", "deadlock", "many-devices", "many-threads", "hostile",
-	"nothing", "empty", NULL,
+	"training",     "held",         "recorded",      "recorder", "sampled", "just-on",
+	"unstable",     "refused",      "contradiction", "debugged", "no-cuda", "deadlock",
+	"many-devices", "many-threads", "hostile",       "nothing",  "empty",   NULL,
 };
 
 bool report_model_fill(struct vt_model *model, const char *name)

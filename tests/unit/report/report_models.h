@@ -27,7 +27,10 @@ void report_add_segment(struct vt_model *model, unsigned int flags, uint64_t str
 struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uint64_t size,
 				      uint64_t requested);
 
-/* Pinned host memory: 2 GiB in use, 256 KiB that await their free (in a private pool), 4 GiB cached; 7 blocks. */
+/*
+ * Pinned host memory: 2 GiB in use, 256 KiB that await their free (in a private pool), 4 GiB
+ * cached; 7 blocks.
+ */
 void report_add_pinned(struct vt_model *model);
 
 struct vt_model_thread *report_add_thread(struct vt_model *model, pid_t tid, const char *name);
@@ -37,8 +40,8 @@ void report_add_python(struct vt_model *model, struct vt_model_thread *t, const 
 		       const char *file, int line);
 
 /*
- * Recorded backtraces: each frame once, then backtraces of them (indices, ended by UINT32_MAX), then blocks by turns, every
- * seventh without.
+ * Recorded backtraces: each frame once, then backtraces of them (indices, ended by UINT32_MAX),
+ * then blocks by turns, every seventh without.
  */
 void report_add_traces(struct vt_model *model, const struct vt_model_frame *frames, size_t n_frames,
 		       const uint32_t *const *traces, size_t n_traces);
@@ -49,7 +52,11 @@ void report_add_recorder(struct vt_model *model, const char *const *threads, siz
 /* A copy of a thread's stack for another thread. */
 void report_copy_stack(struct vt_model_thread *to, const struct vt_model_thread *from);
 
-/* What the thread does and waits for, in sentences of vramtap 0.1.0; NULL: as it is. What is none stands for a hostile name. */
-void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict, const char *waits);
+/*
+ * What the thread does and waits for, in sentences of vramtap 0.1.0; NULL: as it is. What is none
+ * stands for a hostile name.
+ */
+void report_does(struct vt_model *model, struct vt_model_thread *t, const char *verdict,
+		 const char *waits);
 
 #endif

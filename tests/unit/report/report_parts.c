@@ -15,7 +15,8 @@ const struct vt_writer_hints report_other_hints = {
 	.frames = "(other frames)",
 };
 
-static struct vt_error *find(const struct vt_model *model, uint64_t addr, const struct vt_writer_options *options, FILE *out)
+static struct vt_error *find(const struct vt_model *model, uint64_t addr,
+			     const struct vt_writer_options *options, FILE *out)
 {
 	struct vt_found found;
 
@@ -23,7 +24,8 @@ static struct vt_error *find(const struct vt_model *model, uint64_t addr, const 
 	return vt_write_found_text(model, &found, options, out);
 }
 
-static struct vt_error *write_found(const struct vt_model *model, const struct vt_writer_options *options, FILE *out)
+static struct vt_error *write_found(const struct vt_model *model,
+				    const struct vt_writer_options *options, FILE *out)
 {
 	size_t step = model->n_blocks / MAX_LOOKED_FOR + 1;
 
@@ -53,7 +55,8 @@ static struct vt_error *write_thread(const struct vt_model *model, const struct 
 	return NULL;
 }
 
-struct vt_error *report_write_parts(const void *what, const struct vt_writer_options *options, FILE *out)
+struct vt_error *report_write_parts(const void *what, const struct vt_writer_options *options,
+				    FILE *out)
 {
 	const struct vt_model *model = what;
 

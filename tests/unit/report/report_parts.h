@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every single part of a report after the other (report/text/parts.h), so that what holds for each writer is tested of them, too. */
+/*
+ * Every single part of a report after the other (report/text/parts.h), so that what holds for each
+ * writer is tested of them, too.
+ */
 #ifndef VT_TESTS_REPORT_PARTS_H
 #define VT_TESTS_REPORT_PARTS_H
 

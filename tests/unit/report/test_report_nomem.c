@@ -77,8 +77,7 @@ static char *read_all(FILE *file)
 }
 
 /* Prints the model with the allocation number nth failing; *text is what came out. */
-static bool print(const char *name, vt_write_fn *writer, long nth, char **text,
-		  bool *partial)
+static bool print(const char *name, vt_write_fn *writer, long nth, char **text, bool *partial)
 {
 	struct vt_writer_options options = { .colour = true };
 	struct vt_model model;
@@ -146,7 +145,10 @@ static void test_no_memory_from_then_on(void **state)
 	torture("held", vt_write_report_json);
 }
 
-/* Two saved reports are read, compared, followed and folded, with the allocation number nth failing. */
+/*
+ * Two saved reports are read, compared, followed and folded, with the allocation number nth
+ * failing.
+ */
 static bool compare(const char *json, size_t n, long nth)
 {
 	struct vt_writer_options options = { 0 };
@@ -195,7 +197,11 @@ static void build_short(struct vt_model *model)
 {
 	static const struct vt_model_frame frames[] = {
 		{ .kind = VT_FRAME_PYTHON, .function = "leak", .file = "train.py", .line = 7 },
-		{ .kind = VT_FRAME_NATIVE, .module = "libmine.so", .build_id = "", .pc = 0x1000, .module_offset = 0x10 },
+		{ .kind = VT_FRAME_NATIVE,
+		  .module = "libmine.so",
+		  .build_id = "",
+		  .pc = 0x1000,
+		  .module_offset = 0x10 },
 	};
 	static const uint32_t one[] = { 0, UINT32_MAX }, other[] = { 1, 0, UINT32_MAX };
 	static const uint32_t *const traces[] = { one, other };
@@ -264,9 +270,14 @@ static bool merge(const char *json, size_t n, long nth, char **text, bool *parti
 	return failed;
 }
 
-static const struct vt_ras ras_asked = { .host = "h", .pid = 1, .address = "a", .understood = true };
+static const struct vt_ras ras_asked = {
+	.host = "h", .pid = 1, .address = "a", .understood = true
+};
 
-/* An answer of NCCL's RAS is read, with the allocation number nth failing; what is there of it is sound. */
+/*
+ * An answer of NCCL's RAS is read, with the allocation number nth failing; what is there of it is
+ * sound.
+ */
 static bool read_ras(const char *words, long nth)
 {
 	static const struct vt_writer_options options = { 0 };
@@ -293,7 +304,8 @@ static bool read_ras(const char *words, long nth)
 
 static void test_ras_without_memory(void **state)
 {
-	static const char *const all[] = { ras_2_24, ras_2_27, ras_2_28, ras_2_29, ras_status, ras_well };
+	static const char *const all[] = { ras_2_24, ras_2_27,   ras_2_28,
+					   ras_2_29, ras_status, ras_well };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -307,12 +319,15 @@ static void test_ras_without_memory(void **state)
 
 static void test_job_without_memory(void **state)
 {
-	static const char *const hangs[] = { "loop", "loader-gone", "unreadable", "sequences", "outsider" };
+	static const char *const hangs[] = { "loop", "loader-gone", "unreadable", "sequences",
+					     "outsider" };
 	struct vt_writer_options options = { 0 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(hangs) / sizeof(hangs[0]); i++) {
-		struct job_model what = { .hang = hangs[i], .ranks = 4, .workers = 2, .culprit = 1 };
+		struct job_model what = {
+			.hang = hangs[i], .ranks = 4, .workers = 2, .culprit = 1
+		};
 		char *json = NULL, *whole, *text;
 		struct vt_job job;
 		bool partial;

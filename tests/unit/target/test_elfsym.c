@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The modules of this very process, compared with what its own dynamic loader says; and damaged files. */
+/*
+ * The modules of this very process, compared with what its own dynamic loader says; and damaged
+ * files.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +65,8 @@ static size_t build_id_of(const struct dl_phdr_info *info, const uint8_t **id)
 			const ElfW(Nhdr) *note = (const void *)p;
 			size_t name = (note->n_namesz + align - 1) & ~(align - 1);
 
-			if (note->n_type == NT_GNU_BUILD_ID && !memcmp(p + sizeof(*note), "GNU", 4)) {
+			if (note->n_type == NT_GNU_BUILD_ID &&
+			    !memcmp(p + sizeof(*note), "GNU", 4)) {
 				*id = p + sizeof(*note) + name;
 				return note->n_descsz;
 			}
@@ -82,7 +86,8 @@ static int compare_module(struct dl_phdr_info *info, size_t size, void *arg)
 
 	for (int i = 0; i < info->dlpi_phnum && !module; i++)
 		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X)
-			module = vt_modules_find(&view->modules, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+			module = vt_modules_find(&view->modules,
+						 info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
 	assert_non_null(module);
 	succeed(vt_module_open(&view->modules, module));
 	succeed(vt_module_open(&view->modules, module));
@@ -107,18 +112,42 @@ static void equals_what_the_loader_says(void **state)
 	assert_true(view.modules.modules.n >= 4);
 	dl_iterate_phdr(compare_module, &view);
 	for (size_t i = 1; i < view.modules.modules.n; i++)
-		assert_true(view.modules.modules.data[i - 1].end <= view.modules.modules.data[i].start);
+		assert_true(view.modules.modules.data[i - 1].end <=
+			    view.modules.modules.data[i].start);
 	assert_null(vt_modules_find(&view.modules, 0));
 	assert_null(vt_modules_find(&view.modules, UINT64_MAX));
 	assert_null(vt_modules_find(&view.modules, (uintptr_t)&view));
 	unlook(&view);
 }
 
-/* Functions and objects, in the default and in older versions, that are no indirect functions in any glibc. */
+/*
+ * Functions and objects, in the default and in older versions, that are no indirect functions in
+ * any glibc.
+ */
 static const char *const names[] = {
-	"malloc", "free", "printf", "pthread_create", "dlopen", "environ", "stdout", "getenv", "qsort", "fopen",
-	"realpath", "posix_spawn", "sched_getaffinity", "timer_create", "memfd_create", "regexec", "glob", "nftw",
-	"pthread_cond_wait", "sem_post", "fork", "execve", "__libc_start_main",
+	"malloc",
+	"free",
+	"printf",
+	"pthread_create",
+	"dlopen",
+	"environ",
+	"stdout",
+	"getenv",
+	"qsort",
+	"fopen",
+	"realpath",
+	"posix_spawn",
+	"sched_getaffinity",
+	"timer_create",
+	"memfd_create",
+	"regexec",
+	"glob",
+	"nftw",
+	"pthread_cond_wait",
+	"sem_post",
+	"fork",
+	"execve",
+	"__libc_start_main",
 };
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
 
@@ -137,18 +166,24 @@ static void symbols_equal_dlsym(void **state)
 	assert_non_null(module);
 	begin_ns = vt_now_ns();
 	succeed(vt_module_dynsyms(&view.modules, module, names, N_NAMES, addrs));
-	print_message("%zu symbols of libc: %.3f ms\n", N_NAMES, (double)(vt_now_ns() - begin_ns) / VT_NS_PER_MS);
+	print_message("%zu symbols of libc: %.3f ms\n", N_NAMES,
+		      (double)(vt_now_ns() - begin_ns) / VT_NS_PER_MS);
 	for (size_t i = 0; i < N_NAMES; i++) {
 		void *truth = dlsym(libc, names[i]);
 
 		if ((uint64_t)(uintptr_t)truth != addrs[i])
-			fail_msg("%s: %p, not %#llx", names[i], truth, (unsigned long long)addrs[i]);
+			fail_msg("%s: %p, not %#llx", names[i], truth,
+				 (unsigned long long)addrs[i]);
 		assert_non_null(truth);
 	}
 	assert_int_equal(vt_modules_symbol(&view.modules, "libc.so", "no_such_symbol_anywhere"), 0);
 	assert_int_equal(vt_modules_symbol(&view.modules, "no_such_module", "malloc"), 0);
-	assert_int_equal(vt_modules_symbol(&view.modules, NULL, "cm_print_error"), (uintptr_t)dlsym(NULL, "cm_print_error"));
-	/* Undefined in the program, so not found there; an indirect function; a thread-local variable. */
+	assert_int_equal(vt_modules_symbol(&view.modules, NULL, "cm_print_error"),
+			 (uintptr_t)dlsym(NULL, "cm_print_error"));
+	/*
+	 * Undefined in the program, so not found there; an indirect function; a thread-local
+	 * variable.
+	 */
 	assert_int_equal(vt_modules_symbol(&view.modules, "libc.so", "strlen"), 0);
 	assert_int_equal(vt_modules_symbol(&view.modules, "libc.so", "errno"), 0);
 	assert_int_equal(vt_modules_symbol(&view.modules, "libc.so", ""), 0);
@@ -221,7 +256,10 @@ static void remove_copy(struct copy *copy)
 	free(copy->bytes);
 }
 
-/* The copy is loaded and then deleted, or replaced; with and without the privilege that map_files needs. */
+/*
+ * The copy is loaded and then deleted, or replaced; with and without the privilege that map_files
+ * needs.
+ */
 static void deleted_and_replaced(struct copy *copy, bool replaced, bool privileged)
 {
 	void *handle = dlopen(copy->path, RTLD_NOW | RTLD_LOCAL);
@@ -301,16 +339,21 @@ static void device_numbers_that_differ(void **state)
 	unlook(&view);
 }
 
-/* A file that is mapped as the loader would do it, whatever it holds: one page to read, one to execute. */
+/*
+ * A file that is mapped as the loader would do it, whatever it holds: one page to read, one to
+ * execute.
+ */
 static void *map_like_a_library(const char *path, size_t code_offset)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char *base = mmap(NULL, 1 << 22, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(fd >= 0);
-	assert_ptr_not_equal(mmap(base, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), MAP_FAILED);
-	assert_ptr_not_equal(mmap(base + (code_offset ? code_offset : 8192), 4096, PROT_READ | PROT_EXEC,
-				  MAP_PRIVATE | MAP_FIXED, fd, (off_t)code_offset),
+	assert_ptr_not_equal(mmap(base, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0),
+			     MAP_FAILED);
+	assert_ptr_not_equal(mmap(base + (code_offset ? code_offset : 8192), 4096,
+				  PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd,
+				  (off_t)code_offset),
 			     MAP_FAILED);
 	close(fd);
 	return base;
@@ -327,7 +370,10 @@ static size_t code_offset_of(const uint8_t *bytes)
 	return 0;
 }
 
-/* Opens the module and looks names up; must neither crash nor hang. Returns whether the good name was found. */
+/*
+ * Opens the module and looks names up; must neither crash nor hang. Returns whether the good name
+ * was found.
+ */
 static bool try_damaged(const struct copy *copy, const uint8_t *bytes, size_t n, size_t code_offset)
 {
 	static const char *const wanted[] = { "cm_print_error", "no_such_symbol", "" };
@@ -369,15 +415,21 @@ static void damaged_files(void **state)
 
 		memcpy(bytes, copy.bytes, n);
 		for (int k = 1 + rand() % 8; k > 0; k--) {
-			/* Mostly headers, hash table, symbols; sometimes anywhere (the dynamic section lies near the end). */
-			size_t where = (size_t)rand() % (round % 3 == 0 ? copy.n : round % 3 == 1 ? 1024 : 8192);
+			/*
+			 * Mostly headers, hash table, symbols; sometimes anywhere (the dynamic
+			 * section lies near the end).
+			 */
+			size_t where = (size_t)rand() % (round % 3 == 0 ? copy.n :
+							 round % 3 == 1 ? 1024 :
+									  8192);
 
 			switch (rand() % 3) {
 			case 0:
 				bytes[where] = (uint8_t)rand();
 				break;
 			case 1:
-				memset(bytes + where, rand() % 2 ? 0xff : 0, copy.n - where < 8 ? copy.n - where : 8);
+				memset(bytes + where, rand() % 2 ? 0xff : 0,
+				       copy.n - where < 8 ? copy.n - where : 8);
 				break;
 			default:
 				bytes[where] ^= (uint8_t)(1 << rand() % 8);
@@ -387,7 +439,10 @@ static void damaged_files(void **state)
 			n = (size_t)rand() % copy.n;
 		found += try_damaged(&copy, bytes, n < 1 ? 1 : n, code_offset);
 	}
-	/* The test is only worth something if a good part of the damage was survived, and a good part noticed. */
+	/*
+	 * The test is only worth something if a good part of the damage was survived, and a good
+	 * part noticed.
+	 */
 	assert_true(found > 20 && found < 380);
 	free(bytes);
 	remove_copy(&copy);
@@ -396,7 +451,14 @@ static void damaged_files(void **state)
 /* All of the SysV hash table points at itself: an endless chain. */
 static void cyclic_hash_chain(void **state)
 {
-	enum { SIZE = 16384, TABLE = 0x400, SYMTAB = 0x2000, STRTAB = 0x3000, DYNAMIC = 0x200, N_SYMBOLS = 64 };
+	enum {
+		SIZE = 16384,
+		TABLE = 0x400,
+		SYMTAB = 0x2000,
+		STRTAB = 0x3000,
+		DYNAMIC = 0x200,
+		N_SYMBOLS = 64
+	};
 	static const char name[] = "cm_print_error";
 	uint8_t *bytes = calloc(1, SIZE);
 	struct copy copy;
@@ -410,15 +472,23 @@ static void cyclic_hash_chain(void **state)
 	};
 	Elf64_Phdr phdrs[3] = {
 		{ .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = SIZE, .p_memsz = SIZE },
-		{ .p_type = PT_DYNAMIC, .p_offset = DYNAMIC, .p_vaddr = DYNAMIC, .p_filesz = 5 * sizeof(Elf64_Dyn) },
+		{ .p_type = PT_DYNAMIC,
+		  .p_offset = DYNAMIC,
+		  .p_vaddr = DYNAMIC,
+		  .p_filesz = 5 * sizeof(Elf64_Dyn) },
 	};
 	Elf64_Dyn dynamic[5] = {
-		{ .d_tag = DT_HASH, .d_un.d_ptr = TABLE },     { .d_tag = DT_SYMTAB, .d_un.d_ptr = SYMTAB },
-		{ .d_tag = DT_STRTAB, .d_un.d_ptr = STRTAB },  { .d_tag = DT_STRSZ, .d_un.d_val = 256 },
+		{ .d_tag = DT_HASH, .d_un.d_ptr = TABLE },
+		{ .d_tag = DT_SYMTAB, .d_un.d_ptr = SYMTAB },
+		{ .d_tag = DT_STRTAB, .d_un.d_ptr = STRTAB },
+		{ .d_tag = DT_STRSZ, .d_un.d_val = 256 },
 		{ .d_tag = DT_NULL },
 	};
 	uint32_t table[2 + 1 + N_SYMBOLS] = { 1, N_SYMBOLS, 5 };
-	Elf64_Sym symbol = { .st_name = 1, .st_shndx = 1, .st_value = 0x123, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC) };
+	Elf64_Sym symbol = { .st_name = 1,
+			     .st_shndx = 1,
+			     .st_value = 0x123,
+			     .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC) };
 	(void)state;
 
 	copy_library(&copy);
@@ -440,9 +510,12 @@ static void cyclic_hash_chain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equals_what_the_loader_says), cmocka_unit_test(symbols_equal_dlsym),
-		cmocka_unit_test(the_vdso_is_read_from_memory), cmocka_unit_test(deleted_and_replaced_files),
-		cmocka_unit_test(device_numbers_that_differ),  cmocka_unit_test(damaged_files),
+		cmocka_unit_test(equals_what_the_loader_says),
+		cmocka_unit_test(symbols_equal_dlsym),
+		cmocka_unit_test(the_vdso_is_read_from_memory),
+		cmocka_unit_test(deleted_and_replaced_files),
+		cmocka_unit_test(device_numbers_that_differ),
+		cmocka_unit_test(damaged_files),
 		cmocka_unit_test(cyclic_hash_chain),
 	};
 

@@ -67,10 +67,12 @@ static void threads_that_do_not_run_enough(void **state)
 		for (;;)
 			atomic_fetch_add(&rounds, 1);
 	vt_sleep_ns(20 * VT_NS_PER_MS);
-	assert_int_equal(vt_grace_wait(child, VT_NS_PER_S * 1000000, vt_now_ns() + VT_NS_PER_MS), 1);
+	assert_int_equal(vt_grace_wait(child, VT_NS_PER_S * 1000000, vt_now_ns() + VT_NS_PER_MS),
+			 1);
 	kill(child, SIGSTOP);
 	waitpid(child, NULL, WUNTRACED);
-	assert_int_equal(vt_grace_wait(child, VT_NS_PER_S * 1000000, vt_now_ns() + VT_NS_PER_MS), 0);
+	assert_int_equal(vt_grace_wait(child, VT_NS_PER_S * 1000000, vt_now_ns() + VT_NS_PER_MS),
+			 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	assert_int_equal(vt_grace_wait(child, RUN_NS, vt_now_ns() + VT_NS_PER_S), 0);

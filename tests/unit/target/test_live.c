@@ -27,8 +27,8 @@
 #define N_PAGES 256u
 
 /*
- * N_PAGES pages of known contents; page HOLE is unmapped, page SECRET has no permissions. [0] is the end of a hole before
- * them, so that reads can begin at the first page of a mapping.
+ * N_PAGES pages of known contents; page HOLE is unmapped, page SECRET has no permissions. [0] is
+ * the end of a hole before them, so that reads can begin at the first page of a mapping.
  */
 enum { HOLE = 100, SECRET = 200 };
 static uint8_t *area;
@@ -41,7 +41,8 @@ static uint8_t byte_at(size_t i)
 
 static void make_area(void)
 {
-	area = mmap(NULL, (N_PAGES + 2) * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, (N_PAGES + 2) * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
 	assert_ptr_not_equal(area, MAP_FAILED);
 	munmap(area, PAGE);
 	munmap(area + (N_PAGES + 1) * PAGE, PAGE);
@@ -151,14 +152,23 @@ static void check_source(struct vt_memsrc *src)
 static void check_impossible_addresses(struct vt_memsrc *src)
 {
 	static const uint64_t addrs[] = {
-		0, 1, 0xfff, UINT64_C(0x7fffffffffff), UINT64_C(0x800000000000), UINT64_C(0x7ffffffffffffffc),
-		UINT64_C(0x8000000000000000), UINT64_C(0xffffffffff600000), UINT64_MAX - 3, UINT64_MAX,
+		0,
+		1,
+		0xfff,
+		UINT64_C(0x7fffffffffff),
+		UINT64_C(0x800000000000),
+		UINT64_C(0x7ffffffffffffffc),
+		UINT64_C(0x8000000000000000),
+		UINT64_C(0xffffffffff600000),
+		UINT64_MAX - 3,
+		UINT64_MAX,
 	};
 	uint8_t buf[64];
 
 	for (size_t i = 0; i < sizeof(addrs) / sizeof(addrs[0]); i++) {
 		assert_int_equal(vt_mem_read(src, addrs[i], buf, sizeof(buf)), -EFAULT);
-		assert_true(src->fault_addr >= addrs[i] || src->fault_addr == UINT64_C(0x8000000000000000));
+		assert_true(src->fault_addr >= addrs[i] ||
+			    src->fault_addr == UINT64_C(0x8000000000000000));
 	}
 	assert_int_equal(vt_mem_read(src, addr_of(0), buf, SIZE_MAX), -EFAULT);
 }
@@ -177,7 +187,9 @@ static void check_bulk(struct vt_memsrc *src)
 		do
 			from[i] = (size_t)rand() % (N_PAGES * PAGE);
 		while (first_bad(from[i], len) != UINT64_MAX);
-		vec[i] = (struct vt_memvec){ .addr = addr_of(from[i]), .buf = bufs + (size_t)i * 100, .len = len };
+		vec[i] = (struct vt_memvec){ .addr = addr_of(from[i]),
+					     .buf = bufs + (size_t)i * 100,
+					     .len = len };
 	}
 	assert_int_equal(vt_mem_readv(src, vec, N), 0);
 	for (int i = 0; i < N; i++)
@@ -234,7 +246,9 @@ static void reads_together(void **state)
 	for (int round = 0; round < 20; round++) {
 		memset(buf, 0, (size_t)PIECES * LEN);
 		for (size_t i = 0; i < PIECES; i++)
-			vec[i] = (struct vt_memvec){ .addr = (uint64_t)(uintptr_t)area + i, .buf = buf + i * LEN, .len = LEN - 2 * i };
+			vec[i] = (struct vt_memvec){ .addr = (uint64_t)(uintptr_t)area + i,
+						     .buf = buf + i * LEN,
+						     .len = LEN - 2 * i };
 		assert_int_equal(vt_mem_readv(src, vec, PIECES), 0);
 		for (size_t i = 0; i < PIECES; i++)
 			for (size_t k = 0; k < LEN - 2 * i; k += 97)
@@ -255,7 +269,8 @@ static void forbid_process_vm_readv(int errnum)
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned int)errnum & SECCOMP_RET_DATA)),
+		BPF_STMT(BPF_RET | BPF_K,
+			 SECCOMP_RET_ERRNO | ((unsigned int)errnum & SECCOMP_RET_DATA)),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { .len = sizeof(filter) / sizeof(filter[0]), .filter = filter };
@@ -349,7 +364,8 @@ static void does_not_remember_failures(void **state)
 			pause();
 	}
 	succeed(vt_live_create(pid, &live));
-	assert_int_equal(vt_mem_read(vt_live_cached_source(live), (uintptr_t)page, &byte, 1), -EFAULT);
+	assert_int_equal(vt_mem_read(vt_live_cached_source(live), (uintptr_t)page, &byte, 1),
+			 -EFAULT);
 	assert_int_equal(write(pipes[1], "x", 1), 1);
 	assert_int_equal(read(back[0], &byte, 1), 1);
 	assert_int_equal(vt_mem_read(vt_live_cached_source(live), (uintptr_t)page, &byte, 1), 0);
@@ -368,8 +384,12 @@ static void writes_to_read_only_pages(void **state)
 	(void)state;
 
 	succeed(vt_live_create(child, &live));
-	/* This program's code: r-x, shared with us, and not changed here by the write there (copy on write). */
-	uint64_t code = ((uint64_t)(uintptr_t)writes_to_read_only_pages & ~(uint64_t)(PAGE - 1)) - 20;
+	/*
+	 * This program's code: r-x, shared with us, and not changed here by the write there (copy
+	 * on write).
+	 */
+	uint64_t code =
+		((uint64_t)(uintptr_t)writes_to_read_only_pages & ~(uint64_t)(PAGE - 1)) - 20;
 	char before[sizeof(text)];
 
 	memcpy(before, (void *)(uintptr_t)code, sizeof(before));
@@ -391,16 +411,22 @@ static void writes_to_read_only_pages(void **state)
 	assert_int_equal(err->address, addr_of(HOLE * PAGE));
 	vt_error_destroy(err);
 	vt_live_destroy(live);
-	/* Two bytes at the end of the page before the hole were overwritten: put them back for the other tests. */
-	uint8_t original[4] = { byte_at(HOLE * PAGE - 4), byte_at(HOLE * PAGE - 3), byte_at(HOLE * PAGE - 2),
-				byte_at(HOLE * PAGE - 1) };
+	/*
+	 * Two bytes at the end of the page before the hole were overwritten: put them back for the
+	 * other tests.
+	 */
+	uint8_t original[4] = { byte_at(HOLE * PAGE - 4), byte_at(HOLE * PAGE - 3),
+				byte_at(HOLE * PAGE - 2), byte_at(HOLE * PAGE - 1) };
 
 	succeed(vt_live_create(child, &live));
 	succeed(vt_live_write(live, addr_of(HOLE * PAGE - 4), original, 4));
 	vt_live_destroy(live);
 }
 
-/* After execve() the pid is the same, but the memory is another one: reading it would give wrong answers. */
+/*
+ * After execve() the pid is the same, but the memory is another one: reading it would give wrong
+ * answers.
+ */
 static void notices_exit_and_exec(void **state)
 {
 	(void)state;
@@ -455,8 +481,9 @@ static void errors_say_what(void **state)
 		int ret;
 		enum vt_error_code code;
 	} cases[] = {
-		{ -ESRCH, VT_ERR_GONE },       { -EFAULT, VT_ERR_FAULT }, { -EPERM, VT_ERR_PERMISSION },
-		{ -EACCES, VT_ERR_PERMISSION }, { -EINVAL, VT_ERR_OS },	  { -ENOMEM, VT_ERR_NOMEM },
+		{ -ESRCH, VT_ERR_GONE },       { -EFAULT, VT_ERR_FAULT },
+		{ -EPERM, VT_ERR_PERMISSION }, { -EACCES, VT_ERR_PERMISSION },
+		{ -EINVAL, VT_ERR_OS },        { -ENOMEM, VT_ERR_NOMEM },
 	};
 	struct vt_memsrc src = { .fault_addr = 0x1234 };
 	(void)state;

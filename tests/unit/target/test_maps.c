@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory map of this very process, of processes with odd file names, and of ones that have none. */
+/*
+ * The memory map of this very process, of processes with odd file names, and of ones that have
+ * none.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,12 +59,16 @@ static void equals_what_the_kernel_says(void **state)
 		unsigned int dev_major, dev_minor;
 		char flags[5], path[2048] = "";
 
-		assert_true(sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %2047[^\n]", &start, &end,
-				   flags, &offset, &dev_major, &dev_minor, &inode, path) >= 7);
+		assert_true(sscanf(line,
+				   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64
+				   " %2047[^\n]",
+				   &start, &end, flags, &offset, &dev_major, &dev_minor, &inode,
+				   path) >= 7);
 		/* stdio may have mapped or grown something meanwhile. */
 		while (i < maps.entries.n && maps.entries.data[i].start < start)
 			i++;
-		if (i == maps.entries.n || maps.entries.data[i].start != start || maps.entries.data[i].end != end)
+		if (i == maps.entries.n || maps.entries.data[i].start != start ||
+		    maps.entries.data[i].end != end)
 			continue;
 
 		const struct vt_map_entry *entry = &maps.entries.data[i];
@@ -214,7 +221,9 @@ static void many_mappings(void **state)
 		best_ns = begin_ns < best_ns ? begin_ns : best_ns;
 		assert_true(maps.entries.n > 2 * N);
 		for (int k = 0; k < N; k++)
-			assert_int_equal(vt_maps_find(&maps, (uintptr_t)p + (size_t)(2 * k) * PAGE)->flags, 0);
+			assert_int_equal(
+				vt_maps_find(&maps, (uintptr_t)p + (size_t)(2 * k) * PAGE)->flags,
+				0);
 		if (i < 4)
 			vt_maps_deinit(&maps);
 	}
@@ -226,8 +235,10 @@ static void many_mappings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equals_what_the_kernel_says), cmocka_unit_test(finds_addresses),
-		cmocka_unit_test(decodes_odd_names),	       cmocka_unit_test(processes_without_memory),
+		cmocka_unit_test(equals_what_the_kernel_says),
+		cmocka_unit_test(finds_addresses),
+		cmocka_unit_test(decodes_odd_names),
+		cmocka_unit_test(processes_without_memory),
 		cmocka_unit_test(many_mappings),
 	};
 

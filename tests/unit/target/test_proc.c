@@ -109,7 +109,8 @@ static void odd_name(void *arg)
 
 static void names_are_only_names(void **state)
 {
-	static const char *const odd[] = { ") Z (x 1 2", "a b) R 1 1", "((((", "))))", "\n\x1b[31m", "Tgid:\t1" };
+	static const char *const odd[] = { ") Z (x 1 2", "a b) R 1 1", "((((",
+					   "))))",       "\n\x1b[31m", "Tgid:\t1" };
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
@@ -142,7 +143,7 @@ static struct {
 	atomic_int ready;
 	atomic_int tids[N_THREADS];
 	struct timespec ts;
-} *shared;
+} * shared;
 
 static void *sleep_long(void *arg)
 {
@@ -176,7 +177,8 @@ static void lists_threads(void **state)
 	pid_t pid;
 	(void)state;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	shared->ts.tv_sec = 1000;
 	pid = start(start_threads, NULL);
@@ -269,8 +271,12 @@ static void a_running_thread_is_in_no_call(void **state)
 	struct vt_thread_list list = { 0 };
 	(void)state;
 
-	/* Until one has started to wait, and the other has started; they may be long without a processor. */
-	for (int i = 0; i < 5000 && !(list.threads.n == 2 && list.threads.data[0].in_syscall && !list.threads.data[1].in_syscall);
+	/*
+	 * Until one has started to wait, and the other has started; they may be long without a
+	 * processor.
+	 */
+	for (int i = 0; i < 5000 && !(list.threads.n == 2 && list.threads.data[0].in_syscall &&
+				      !list.threads.data[1].in_syscall);
 	     i++) {
 		usleep(2000);
 		vt_thread_list_deinit(&list);
@@ -318,7 +324,10 @@ static void *outlive_the_main_thread(void *arg)
 	return arg;
 }
 
-/* The main thread has called pthread_exit(): a zombie without memory, files and namespaces, in a process that lives. */
+/*
+ * The main thread has called pthread_exit(): a zombie without memory, files and namespaces, in a
+ * process that lives.
+ */
 static void main_thread_has_ended(void **state)
 {
 	struct vt_arena arena = { 0 };
@@ -381,8 +390,8 @@ static void numbers_that_are_no_process(void **state)
 }
 
 /*
- * Executables of a few bytes: "mov $34, %eax; syscall" (pause) in a loop. With or without an interpreter, which is such a
- * program itself.
+ * Executables of a few bytes: "mov $34, %eax; syscall" (pause) in a loop. With or without an
+ * interpreter, which is such a program itself.
  */
 static void write_program(const char *path, const char *interpreter)
 {
@@ -408,14 +417,20 @@ static void write_program(const char *path, const char *interpreter)
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
 
 	image.ehdr.e_entry = base + offsetof(__typeof__(image), code);
-	image.phdrs[0] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_vaddr = base, .p_filesz = sizeof(image),
-				       .p_memsz = sizeof(image), .p_align = 4096 };
+	image.phdrs[0] = (Elf64_Phdr){ .p_type = PT_LOAD,
+				       .p_flags = PF_R | PF_X,
+				       .p_vaddr = base,
+				       .p_filesz = sizeof(image),
+				       .p_memsz = sizeof(image),
+				       .p_align = 4096 };
 	if (interpreter) {
 		snprintf(image.interpreter, sizeof(image.interpreter), "%s", interpreter);
 		image.phdrs[1] = image.phdrs[0];
-		image.phdrs[0] = (Elf64_Phdr){ .p_type = PT_INTERP, .p_flags = PF_R,
+		image.phdrs[0] = (Elf64_Phdr){ .p_type = PT_INTERP,
+					       .p_flags = PF_R,
 					       .p_offset = offsetof(__typeof__(image), interpreter),
-					       .p_filesz = strlen(interpreter) + 1, .p_align = 1 };
+					       .p_filesz = strlen(interpreter) + 1,
+					       .p_align = 1 };
 	}
 	memcpy(image.code, code, sizeof(code));
 	assert_true(fd >= 0);
@@ -435,7 +450,8 @@ static pid_t start_program(const char *path)
 	for (int i = 0; i < 2000; i++) {
 		struct vt_thread_info info;
 
-		if (!vt_thread_info_read(&info, pid, pid) && info.in_syscall && info.syscall_nr == SYS_pause)
+		if (!vt_thread_info_read(&info, pid, pid) && info.in_syscall &&
+		    info.syscall_nr == SYS_pause)
 			return pid;
 		usleep(1000);
 	}
@@ -480,7 +496,8 @@ static void enter_namespaces(void *arg)
 
 static void namespaces(void **state)
 {
-	atomic_int *ret = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	atomic_int *ret =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid = start(enter_namespaces, ret);
 	struct vt_proc proc = { 0 };
 	(void)state;
@@ -555,7 +572,8 @@ static void assert_why_as_nobody(pid_t pid, const char *text)
 			_exit(1);
 		succeed(vt_proc_init(&proc, pid));
 		why = vt_proc_why_not_permitted(&proc, &arena);
-		_exit(text ? !why || !strstr(why, text) || !strstr(why, "sudo") : why && !strstr(why, "yama"));
+		_exit(text ? !why || !strstr(why, text) || !strstr(why, "sudo") :
+			     why && !strstr(why, "yama"));
 	}
 	assert_int_equal(waitpid(asker, &status, 0), asker);
 	assert_true(WIFEXITED(status));
@@ -612,10 +630,14 @@ static void container_ids(void **state)
 		{ "0::/system.slice/docker-" ID ".scope\n", "0123456789ab" },
 		{ "12:pids:/docker/" ID "\n11:cpu:/docker/" ID "\n", "0123456789ab" },
 		{ "1:name=systemd:/\n0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/"
-		  "cri-containerd-" ID ".scope\n", "0123456789ab" },
-		{ "0::/kubepods/besteffort/pod12345678-1234-1234-1234-123456789012/" ID, "0123456789ab" },
-		{ "0::/kubepods.slice/kubepods-pod1.slice/crio-" ID ".scope/container\n", "0123456789ab" },
-		{ "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID ".scope/container\n",
+		  "cri-containerd-" ID ".scope\n",
+		  "0123456789ab" },
+		{ "0::/kubepods/besteffort/pod12345678-1234-1234-1234-123456789012/" ID,
+		  "0123456789ab" },
+		{ "0::/kubepods.slice/kubepods-pod1.slice/crio-" ID ".scope/container\n",
+		  "0123456789ab" },
+		{ "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID
+		  ".scope/container\n",
 		  "0123456789ab" },
 		{ "0::/machine.slice/libpod-conmon-" ID ".scope\n", "" },
 		{ "0::/docker/" OTHER "/docker/" ID "/init\n", "0123456789ab" },
@@ -640,7 +662,8 @@ static void container_ids(void **state)
 		char *text = strdup(cases[i].cgroup);
 		char id[64] = "before", small[4];
 
-		assert_int_equal(vt_container_of_cgroup(text, id, sizeof(id)), cases[i].id[0] != '\0');
+		assert_int_equal(vt_container_of_cgroup(text, id, sizeof(id)),
+				 cases[i].id[0] != '\0');
 		assert_string_equal(id, cases[i].id);
 		strcpy(text, cases[i].cgroup);
 		vt_container_of_cgroup(text, small, sizeof(small));
@@ -653,7 +676,10 @@ static void container_ids(void **state)
 #define CLONE_NEWTIME 0x80
 #endif
 
-/* Children are in it, and the one that made it is not. Tells what its child is and sees, or 0 when it may not. */
+/*
+ * Children are in it, and the one that made it is not. Tells what its child is and sees, or 0 when
+ * it may not.
+ */
 static void make_time_namespace(int out)
 {
 	uint64_t said[2] = { 0 };
@@ -700,7 +726,8 @@ static void other_clocks(void **state)
 	if (said[0]) {
 		assert_true(vt_timens_ahead((pid_t)said[0], &ahead));
 		assert_int_equal(ahead, 1000 * (int64_t)VT_NS_PER_S + 5);
-		assert_true(said[1] >= before + (uint64_t)ahead && said[1] <= vt_timens_now((pid_t)said[0]));
+		assert_true(said[1] >= before + (uint64_t)ahead &&
+			    said[1] <= vt_timens_now((pid_t)said[0]));
 		/* The one that made it is still in ours. */
 		assert_true(vt_timens_ahead(child, &ahead));
 		assert_int_equal(ahead, 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rehearsal and its replay over a memory that changes in between, loses pages, and counts how often it is asked. */
+/*
+ * A rehearsal and its replay over a memory that changes in between, loses pages, and counts how
+ * often it is asked.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +74,9 @@ static const void *direct_fake(struct vt_memsrc *src, uint64_t addr, size_t len)
 	return (const uint8_t *)fake->page + (addr - (BASE + 3 * PAGE));
 }
 
-static const struct vt_memsrc_ops fake_ops = { .read = read_fake, .readv = readv_fake, .direct = direct_fake };
+static const struct vt_memsrc_ops fake_ops = { .read = read_fake,
+					       .readv = readv_fake,
+					       .direct = direct_fake };
 
 static struct vt_replay *create(struct fake *fake, size_t max_pages)
 {
@@ -86,7 +91,8 @@ static uint64_t word(struct vt_replay *replay, unsigned int page)
 {
 	uint64_t value;
 
-	assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + page * PAGE + 8, &value), 0);
+	assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + page * PAGE + 8, &value),
+			 0);
 	return value;
 }
 
@@ -142,7 +148,8 @@ static void pages_come_and_go(void **state)
 	(void)state;
 
 	fake.gone[7] = true;
-	assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + 7 * PAGE + 16, &value), -EFAULT);
+	assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + 7 * PAGE + 16, &value),
+			 -EFAULT);
 	assert_int_equal(vt_replay_source(replay)->fault_addr, BASE + 7 * PAGE + 16);
 	for (unsigned int i = 0; i < 30; i++)
 		if (i != 7)
@@ -157,7 +164,9 @@ static void pages_come_and_go(void **state)
 		if (!fake.gone[i])
 			assert_int_equal(word(replay, i), 2000 + i);
 		else
-			assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + i * PAGE, &value), -EFAULT);
+			assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + i * PAGE,
+							 &value),
+					 -EFAULT);
 	}
 	vt_replay_destroy(replay);
 }
@@ -210,7 +219,8 @@ static void target_is_gone(void **state)
 	fake.ret = -ESRCH;
 	vt_replay_refresh(replay, NULL);
 	for (unsigned int i = 0; i < 20; i++)
-		assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + i * PAGE, &value), -ESRCH);
+		assert_int_equal(vt_mem_read_u64(vt_replay_source(replay), BASE + i * PAGE, &value),
+				 -ESRCH);
 	/* Nothing rehearsed, nothing to refresh. */
 	vt_replay_destroy(replay);
 	replay = create(&fake, 100);

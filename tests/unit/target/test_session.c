@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stops and resumes processes that do all that threads can do, and looks whether they notice. Each test starts its target
- * as a child (for some, the tracer is another child, so that the target is not the tracer's own) and ends it.
+ * Stops and resumes processes that do all that threads can do, and looks whether they notice. Each
+ * test starts its target as a child (for some, the tracer is another child, so that the target is
+ * not the tracer's own) and ends it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,14 +42,15 @@
 
 /* What a target reports, in memory shared with the test. */
 struct shared {
-	atomic_int ready;  /* threads that have started */
-	atomic_int stop;   /* asks the threads to end */
-	atomic_int eintr;  /* system calls that ended with EINTR */
-	atomic_int wrong;  /* results that no call should have given */
+	atomic_int ready; /* threads that have started */
+	atomic_int stop;  /* asks the threads to end */
+	atomic_int eintr; /* system calls that ended with EINTR */
+	atomic_int wrong; /* results that no call should have given */
 	atomic_int signals[65];
 	atomic_long progress[MAX_THREADS];
 	atomic_int tids[MAX_THREADS];
-	atomic_int children; /* what short-lived threads have done; some tests use it for another word */
+	/* what short-lived threads have done; some tests use it for another word */
+	atomic_int children;
 	atomic_int let_vfork_end;
 };
 
@@ -56,7 +58,8 @@ static struct shared *shared;
 
 static void make_shared(void)
 {
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 }
 
@@ -82,14 +85,14 @@ static void check(long ret, int timeout_errno)
 		atomic_fetch_add(&shared->wrong, 1);
 }
 
-#define LOOP(arg, statement)                                              \
-	do {                                                              \
-		int index_ = (int)(intptr_t)begin(arg);                   \
-		while (!atomic_load(&shared->stop)) {                     \
-			statement;                                        \
-			atomic_fetch_add(&shared->progress[index_], 1);   \
-		}                                                         \
-		return NULL;                                              \
+#define LOOP(arg, statement)                                            \
+	do {                                                            \
+		int index_ = (int)(intptr_t)begin(arg);                 \
+		while (!atomic_load(&shared->stop)) {                   \
+			statement;                                      \
+			atomic_fetch_add(&shared->progress[index_], 1); \
+		}                                                       \
+		return NULL;                                            \
 	} while (0)
 
 static void *in_epoll_wait(void *arg)
@@ -297,7 +300,10 @@ static void on_signal(int signo)
 	atomic_fetch_add(&shared->signals[signo], 1);
 }
 
-/* Starts a process whose threads run these functions (the main thread waits for the end), and waits until they run. */
+/*
+ * Starts a process whose threads run these functions (the main thread waits for the end), and waits
+ * until they run.
+ */
 static pid_t start(const body_fn *bodies, int n)
 {
 	pid_t pid;
@@ -344,7 +350,8 @@ static void assert_all_go_on(int n)
 	for (int i = 0; i < n; i++) {
 		uint64_t deadline = vt_now_ns() + 10 * VT_NS_PER_S;
 
-		while (atomic_load(&shared->progress[i]) < before[i] + 2 && !vt_deadline_passed(deadline))
+		while (atomic_load(&shared->progress[i]) < before[i] + 2 &&
+		       !vt_deadline_passed(deadline))
 			usleep(500);
 		if (atomic_load(&shared->progress[i]) < before[i] + 2)
 			fail_msg("thread %d does not go on", i);
@@ -409,15 +416,19 @@ static void assert_all_stopped(const struct vt_session *session, size_t n)
 	for (size_t i = 0; i < session->threads.n; i++) {
 		if (!session->threads.data[i].stopped && session->threads.data[i].why &&
 		    strcmp(session->threads.data[i].why, "it ended") != 0)
-			fail_msg("thread %d: %s", (int)session->threads.data[i].tid, session->threads.data[i].why);
+			fail_msg("thread %d: %s", (int)session->threads.data[i].tid,
+				 session->threads.data[i].why);
 		stopped += session->threads.data[i].stopped;
 	}
 	assert_int_equal(stopped, n);
 }
 
 static const body_fn all_kinds[] = {
-	in_epoll_wait, in_epoll_pwait, in_epoll_wait_for_ever, waking, in_nanosleep, in_clock_nanosleep, in_futex,
-	in_recv, in_socket_read, in_semtimedop, in_sigtimedwait, in_poll, spinning,
+	in_epoll_wait, in_epoll_pwait,  in_epoll_wait_for_ever,
+	waking,        in_nanosleep,    in_clock_nanosleep,
+	in_futex,      in_recv,         in_socket_read,
+	in_semtimedop, in_sigtimedwait, in_poll,
+	spinning,
 };
 #define N_KINDS (int)(sizeof(all_kinds) / sizeof(all_kinds[0]))
 
@@ -487,7 +498,10 @@ static void nobody_sees_eintr(void **state)
 	finish(pid);
 }
 
-/* Signals that arrive during a stop: with a handler they must end the call with EINTR, ignored ones must not. */
+/*
+ * Signals that arrive during a stop: with a handler they must end the call with EINTR, ignored ones
+ * must not.
+ */
 static void real_eintr_stays(void **state)
 {
 	static const body_fn bodies[] = { in_epoll_wait_for_ever };
@@ -502,12 +516,18 @@ static void real_eintr_stays(void **state)
 		int tid = atomic_load(&shared->tids[0]);
 
 		stop(&session, pid, NULL);
-		/* SIGWINCH and SIGCHLD are ignored by default, but queued for a thread that is traced. */
+		/*
+		 * SIGWINCH and SIGCHLD are ignored by default, but queued for a thread that is
+		 * traced.
+		 */
 		syscall(SYS_tgkill, pid, tid, SIGWINCH);
 		kill(pid, SIGCHLD);
 		vt_session_deinit(&session);
 		usleep(2000);
-		/* Back in the call: a signal that comes before it does not end it, with or without us. */
+		/*
+		 * Back in the call: a signal that comes before it does not end it, with or without
+		 * us.
+		 */
 		wait_for_state(pid, tid, 'S');
 		assert_int_equal(atomic_load(&shared->eintr), round);
 		assert_int_equal(atomic_load(&shared->progress[0]), progress);
@@ -524,7 +544,10 @@ static void real_eintr_stays(void **state)
 	kill_target(pid);
 }
 
-/* Real-time signals are counted by the kernel: as many as were sent must arrive, wherever they meet a stop. */
+/*
+ * Real-time signals are counted by the kernel: as many as were sent must arrive, wherever they meet
+ * a stop.
+ */
 static void no_signal_is_lost(void **state)
 {
 	pid_t pid = start(all_kinds, N_KINDS);
@@ -683,7 +706,8 @@ static void uninterruptible_process(void **state)
 /* Threads that fall into the uninterruptible wait at any moment of a stop. */
 static void vfork_storm(void **state)
 {
-	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork, in_epoll_wait };
+	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork,
+					  in_epoll_wait };
 	pid_t pid = start(bodies, 4);
 	int late = 0;
 	(void)state;
@@ -709,10 +733,14 @@ static void vfork_storm(void **state)
 	finish(pid);
 }
 
-/* A thread that stops only after its session is let go at once, whatever we do by then, without another call here. */
+/*
+ * A thread that stops only after its session is let go at once, whatever we do by then, without
+ * another call here.
+ */
 static void late_threads_go_on(void **state)
 {
-	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork, in_epoll_wait };
+	static const body_fn bodies[] = { in_short_vfork, in_short_vfork, in_short_vfork,
+					  in_epoll_wait };
 	pid_t pid = start(bodies, 4);
 	int late = 0;
 	(void)state;
@@ -943,7 +971,8 @@ static void another_user(void **state)
 		if (setgid(65534) || setuid(65534))
 			_exit(77);
 		err = vt_session_stop_all(&session, pid, NULL, DEADLINE_NS);
-		_exit(err && err->code == VT_ERR_PERMISSION && strstr(err->message, "sudo") ? 0 : 1);
+		_exit(err && err->code == VT_ERR_PERMISSION && strstr(err->message, "sudo") ? 0 :
+											      1);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
@@ -968,7 +997,9 @@ static void many_threads(void **state)
 	(void)state;
 
 	for (int i = 0; i < 160; i++)
-		bodies[i] = i % 8 == 0 ? in_epoll_wait_for_ever : i % 8 == 1 ? in_nanosleep : sleeping_long;
+		bodies[i] = i % 8 == 0 ? in_epoll_wait_for_ever :
+			    i % 8 == 1 ? in_nanosleep :
+					 sleeping_long;
 	pid = start(bodies, 160);
 	for (int round = 0; round < 20; round++) {
 		struct vt_session session;
@@ -978,14 +1009,15 @@ static void many_threads(void **state)
 		assert_all_stopped(&session, 161);
 		vt_session_resume(&session);
 		total_ms[round] = (double)(vt_now_ns() - begin_ns) / VT_NS_PER_MS;
-		stopped_ms[round] = (double)(session.stop_end_ns - session.stop_begin_ns) / VT_NS_PER_MS;
+		stopped_ms[round] =
+			(double)(session.stop_end_ns - session.stop_begin_ns) / VT_NS_PER_MS;
 		vt_session_deinit(&session);
 		usleep(10000);
 	}
 	qsort(stopped_ms, 20, sizeof(stopped_ms[0]), compare_doubles);
 	qsort(total_ms, 20, sizeof(total_ms[0]), compare_doubles);
-	print_message("160 threads: stopped for %.2f ms (median; max %.2f), whole call %.2f ms\n", stopped_ms[10],
-		      stopped_ms[19], total_ms[10]);
+	print_message("160 threads: stopped for %.2f ms (median; max %.2f), whole call %.2f ms\n",
+		      stopped_ms[10], stopped_ms[19], total_ms[10]);
 	kill_target(pid);
 }
 
@@ -1053,8 +1085,9 @@ static void attach_again_and_again(pid_t pid, void *arg)
 }
 
 /*
- * execve() waits for threads that ended while we trace them, and we would wait for it. (The tracer is not the parent: a
- * child that execve() has taken from its tracer looks to its parent like one that just runs.)
+ * execve() waits for threads that ended while we trace them, and we would wait for it. (The tracer
+ * is not the parent: a child that execve() has taken from its tracer looks to its parent like one
+ * that just runs.)
  */
 static void exec_while_attaching(void **state)
 {
@@ -1086,7 +1119,10 @@ static bool is_blocked(int signo)
 	return sigismember(&set, signo);
 }
 
-/* While something is held we cannot be suspended; what we had arranged for signals is as before then. */
+/*
+ * While something is held we cannot be suspended; what we had arranged for signals is as before
+ * then.
+ */
 static void job_control_waits(void **state)
 {
 	struct sigaction mine = { .sa_handler = on_signal, .sa_flags = SA_NODEFER }, now;

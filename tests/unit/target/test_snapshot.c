@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of stacks whose contents are known, taken while the target stands and read after it has moved on. */
+/*
+ * Copies of stacks whose contents are known, taken while the target stands and read after it has
+ * moved on.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +62,8 @@ static void *keep_array(void *arg)
 /* The last two threads have their stacks side by side in one mapping, as coroutines do. */
 static void run_target(void)
 {
-	char *both = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *both =
+		mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (int i = 0; i < N_THREADS; i++) {
@@ -68,7 +72,8 @@ static void run_target(void)
 
 		pthread_attr_init(&attr);
 		if (i >= N_THREADS - 2)
-			pthread_attr_setstack(&attr, both + (size_t)(i - (N_THREADS - 2)) * STACK, STACK);
+			pthread_attr_setstack(&attr, both + (size_t)(i - (N_THREADS - 2)) * STACK,
+					      STACK);
 		pthread_create(&thread, &attr, keep_array, (void *)(intptr_t)i);
 	}
 	for (;;)
@@ -78,7 +83,8 @@ static void run_target(void)
 static int setup(void **state)
 {
 	(void)state;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	pid = fork();
 	if (pid == 0)
 		run_target();
@@ -138,7 +144,9 @@ static void release(struct taken *taken)
 	vt_maps_deinit(&taken->maps);
 }
 
-/* How many bytes of the array of a thread still have their old value, from the lowest address on. */
+/*
+ * How many bytes of the array of a thread still have their old value, from the lowest address on.
+ */
 static int old_bytes(struct vt_memsrc *src, int index)
 {
 	uint8_t buf[ARRAY];
@@ -238,7 +246,14 @@ static void outdated_map(void **state)
 /* Stack pointers that are nonsense, and a map that says more than is there. */
 static void hostile_stack_pointers(void **state)
 {
-	static const uint64_t pointers[] = { 0, 1, 127, 128, 4096, UINT64_MAX, UINT64_MAX - 64, UINT64_C(1) << 63,
+	static const uint64_t pointers[] = { 0,
+					     1,
+					     127,
+					     128,
+					     4096,
+					     UINT64_MAX,
+					     UINT64_MAX - 64,
+					     UINT64_C(1) << 63,
 					     UINT64_C(0x7fffffffffff) };
 	struct vt_snapshot_limits limits = { .per_thread = 1 << 20, .total = 64 << 20 };
 	struct vt_session fake = { .pid = pid };
@@ -260,7 +275,8 @@ static void hostile_stack_pointers(void **state)
 		thread->regs.r[VT_REG_RSP] = atomic_load(&shared->array[1]);
 	}
 	for (size_t i = 0; i < taken.maps.entries.n; i++)
-		if (taken.maps.entries.data[i].start <= pointers[8] && taken.maps.entries.data[i].end > pointers[8])
+		if (taken.maps.entries.data[i].start <= pointers[8] &&
+		    taken.maps.entries.data[i].end > pointers[8])
 			fail();
 	taken.maps.entries.data[taken.maps.entries.n - 1].end = UINT64_MAX;
 	succeed(vt_snapshot_create(taken.live, &limits, 0, &snapshot));
@@ -298,7 +314,8 @@ static void overlapping_stacks(void **state)
 	/* The highest one begins with the page of the highest stack pointer's red zone. */
 	uint64_t array = atomic_load(&shared->array[0]);
 
-	assert_int_equal(old_bytes(vt_snapshot_source(snapshot), 0), (array + 8000 - 128) / 4096 * 4096 + 4096 - array);
+	assert_int_equal(old_bytes(vt_snapshot_source(snapshot), 0),
+			 (array + 8000 - 128) / 4096 * 4096 + 4096 - array);
 	vt_snapshot_destroy(snapshot);
 	vt_vec_deinit(&fake.threads);
 	release(&taken);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap triage: process trees made by hand, and who is found in them and taken for what; its directory; its gate. */
+/*
+ * vramtap triage: process trees made by hand, and who is found in them and taken for what; its
+ * directory; its gate.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,15 +57,24 @@ static void fill(struct vt_processes *processes, const struct known *known, size
 {
 	for (size_t i = 0; i < n; i++) {
 		struct vt_process *p = vt_vec_append(&processes->list);
-		char *variables = vt_arena_strdup(&processes->arena, known[i].variables ? known[i].variables : "");
+		char *variables = vt_arena_strdup(&processes->arena,
+						  known[i].variables ? known[i].variables : "");
 
 		assert_non_null(p);
 		for (char *c = variables; *c; c++)
 			*c = *c == '\n' ? '\0' : *c;
 		*p = (struct vt_process){
-			.pid = known[i].pid, .ppid = known[i].ppid, .uid = 1000, .state = 'S', .start_ticks = (uint64_t)(100 + i),
-			.command = known[i].command, .cgroup = known[i].cgroup ? known[i].cgroup : "0::/\n", .variables = variables,
-			.n_variables = known[i].variables ? strlen(known[i].variables) : 0, .gpu_known = true, .gpu = known[i].gpu,
+			.pid = known[i].pid,
+			.ppid = known[i].ppid,
+			.uid = 1000,
+			.state = 'S',
+			.start_ticks = (uint64_t)(100 + i),
+			.command = known[i].command,
+			.cgroup = known[i].cgroup ? known[i].cgroup : "0::/\n",
+			.variables = variables,
+			.n_variables = known[i].variables ? strlen(known[i].variables) : 0,
+			.gpu_known = true,
+			.gpu = known[i].gpu,
 			.gpu_devices = known[i].devices,
 		};
 		snprintf(p->name, sizeof(p->name), "%s", known[i].name);
@@ -93,28 +105,34 @@ static void check(const struct known *known, size_t n, const struct vt_triage_ch
 		const struct vt_suspect *suspect = suspect_of(&suspects, known[i].pid);
 
 		if (found.chosen[i] != known[i].chosen || found.others[i] != known[i].other)
-			fail_msg("%d: chosen %d, other %d", known[i].pid, found.chosen[i], found.others[i]);
+			fail_msg("%d: chosen %d, other %d", known[i].pid, found.chosen[i],
+				 found.others[i]);
 		assert_int_equal(suspect != NULL, known[i].chosen || known[i].other);
 		if (!known[i].chosen)
 			continue;
-		if (suspect->label.role != known[i].role || suspect->label.rank != known[i].rank || suspect->label.of != known[i].of ||
-		    suspect->label.worker != known[i].worker)
-			fail_msg("%d: role %d, rank %d, of %d, worker %d", known[i].pid, (int)suspect->label.role, suspect->label.rank,
-				 suspect->label.of, suspect->label.worker);
+		if (suspect->label.role != known[i].role || suspect->label.rank != known[i].rank ||
+		    suspect->label.of != known[i].of || suspect->label.worker != known[i].worker)
+			fail_msg("%d: role %d, rank %d, of %d, worker %d", known[i].pid,
+				 (int)suspect->label.role, suspect->label.rank, suspect->label.of,
+				 suspect->label.worker);
 	}
 	vt_suspects_deinit(&suspects);
 	vt_triage_found_deinit(&found);
 	vt_processes_deinit(&processes);
 }
 
-#define CHECK(known, ...) check(known, sizeof(known) / sizeof((known)[0]), &(struct vt_triage_choice){ __VA_ARGS__ })
+#define CHECK(known, ...) \
+	check(known, sizeof(known) / sizeof((known)[0]), &(struct vt_triage_choice){ __VA_ARGS__ })
 
 #define RANK(n) "RANK=" #n "\nLOCAL_RANK=" #n "\nWORLD_SIZE=2\n"
 #define TRAIN PYTHON "train.py"
 
 #define GROUP "0::/system.slice/slurmstepd.scope/job_4711/step_"
 
-/* Slurm's own are not of the job, though they are in its group; nor is another vramtap with its shells, nor what a script of ours runs. */
+/*
+ * Slurm's own are not of the job, though they are in its group; nor is another vramtap with its
+ * shells, nor what a script of ours runs.
+ */
 static void finds_a_job_of_slurm(void **state)
 {
 	static const struct known known[] = {
@@ -122,19 +140,28 @@ static void finds_a_job_of_slurm(void **state)
 		{ 10, 1, "slurmstepd", "slurmstepd: [4711.extern]", GROUP "extern/slurm\n" },
 		{ 11, 10, "sleep", "sleep 100000000", GROUP "extern/user/task_special\n" },
 		/* All are one user's here: it has started a rank. */
-		{ 20, 1, "slurmstepd", "slurmstepd: [4711.0]", GROUP "0/slurm\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 21, 20, "python3", TRAIN, GROUP "0/user/task_0\n", "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 0, 0, -1 },
-		{ 22, 21, "sleep", "sleep 5", GROUP "0/user/task_0\n", "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 21, -1 },
+		{ 20, 1, "slurmstepd", "slurmstepd: [4711.0]", GROUP "0/slurm\n", NULL, VT_GPU_NONE,
+		  0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 21, 20, "python3", TRAIN, GROUP "0/user/task_0\n", "SLURM_PROCID=0\n",
+		  VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 22, 21, "sleep", "sleep 5", GROUP "0/user/task_0\n", "SLURM_PROCID=0\n",
+		  VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 21, -1 },
 		{ 30, 1, "slurmstepd", "slurmstepd: [4711.1]", GROUP "1/slurm\n" },
 		{ 31, 30, "sh", "sh -c vramtap", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
-		{ 32, 31, "timeout", "timeout 30 vramtap", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
-		{ 33, 32, "vramtap", "vramtap triage", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
-		{ 34, 33, "vramtap", "vramtap triage", GROUP "1/user/task_0\n", "SLURM_PROCID=0\n" },
+		{ 32, 31, "timeout", "timeout 30 vramtap", GROUP "1/user/task_0\n",
+		  "SLURM_PROCID=0\n" },
+		{ 33, 32, "vramtap", "vramtap triage", GROUP "1/user/task_0\n",
+		  "SLURM_PROCID=0\n" },
+		{ 34, 33, "vramtap", "vramtap triage", GROUP "1/user/task_0\n",
+		  "SLURM_PROCID=0\n" },
 		{ 40, 1, "srun", "srun sh -c", GROUP "batch/user/task_0\n", "VRAMTAP_TRIAGE=1\n" },
 		/* What vramtap runs is of the job. */
-		{ 50, 1, "vramtap", "vramtap run -- " TRAIN, GROUP "2/user/task_0\n", "SLURM_PROCID=1\n" },
-		{ 51, 50, "python3", TRAIN, GROUP "2/user/task_0\n", "SLURM_PROCID=1\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 1, 0, -1 },
-		{ 60, 1, "python3", TRAIN, "0::/system.slice/slurmstepd.scope/job_47110/step_0\n", "SLURM_JOB_ID=4711\n" },
+		{ 50, 1, "vramtap", "vramtap run -- " TRAIN, GROUP "2/user/task_0\n",
+		  "SLURM_PROCID=1\n" },
+		{ 51, 50, "python3", TRAIN, GROUP "2/user/task_0\n", "SLURM_PROCID=1\n",
+		  VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		{ 60, 1, "python3", TRAIN, "0::/system.slice/slurmstepd.scope/job_47110/step_0\n",
+		  "SLURM_JOB_ID=4711\n" },
 	};
 	(void)state;
 
@@ -146,19 +173,28 @@ static void finds_what_uses_a_gpu(void **state)
 	static const struct known known[] = {
 		{ 1, 0, "systemd", "/sbin/init" },
 		{ 10, 1, "bash", "bash", NULL, "SLURM_PROCID=0\n" },
-		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, "SLURM_PROCID=0\n", VT_GPU_NONE, 0, true, false,
-		  VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 30, 20, "pt_main_thread", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
-		{ 31, 20, "pt_main_thread", TRAIN, NULL, RANK(1), VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 1, 0, -1 },
-		{ 40, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, 0, 30, 0 },
-		{ 41, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, 0, 30, 1 },
+		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, "SLURM_PROCID=0\n",
+		  VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "pt_main_thread", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false,
+		  VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "pt_main_thread", TRAIN, NULL, RANK(1), VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_RANK, 1, 0, -1 },
+		{ 40, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false,
+		  VT_ROLE_LOADER, 0, 30, 0 },
+		{ 41, 30, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false,
+		  VT_ROLE_LOADER, 0, 30, 1 },
 		/* What a worker has started is none, also when it was forked. */
-		{ 42, 41, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_OTHER, 0, 30, -1 },
-		{ 43, 30, "python3", PYTHON "-c from multiprocessing.resource_tracker import main;main(7)", NULL, RANK(0), VT_GPU_NONE, 0, true,
+		{ 42, 41, "pt_data_worker", TRAIN, NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false,
+		  VT_ROLE_OTHER, 0, 30, -1 },
+		{ 43, 30, "python3",
+		  PYTHON "-c from multiprocessing.resource_tracker import main;main(7)", NULL,
+		  RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 44, 30, "python3",
+		  PYTHON
+		  "-c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork",
+		  NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_LOADER, 0, 30, 2 },
+		{ 45, 30, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true,
 		  false, VT_ROLE_OTHER, 0, 30, -1 },
-		{ 44, 30, "python3", PYTHON "-c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork", NULL,
-		  RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_LOADER, 0, 30, 2 },
-		{ 45, 30, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 30, -1 },
 		{ 50, 1, "Xorg", "/usr/bin/Xorg", NULL, NULL, VT_GPU_NONE, 0 },
 	};
 	(void)state;
@@ -170,13 +206,20 @@ static void finds_what_uses_a_gpu(void **state)
 static void monitors_compute_nothing(void **state)
 {
 	static const struct known known[] = {
-		{ 20, 1, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 0, 0, -1 },
-		{ 31, 30, "sh", "sh -c nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 0, -1 },
-		{ 32, 31, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, 0, 30, -1 },
-		{ 40, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 1, 0, -1 },
-		{ 41, 40, "nvidia-smi", "/usr/bin/nvidia-smi", NULL, RANK(1), VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, 1, 40, -1 },
-		{ 50, 20, "nvtop", "nvtop", NULL, NULL, VT_GPU_DEVICE, 3, true, false, VT_ROLE_OTHER, -1, 0, -1 },
+		{ 20, 1, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, NULL, VT_GPU_NONE,
+		  0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 30, "sh", "sh -c nvidia-smi -l 1", NULL, RANK(0), VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_OTHER, 0, 0, -1 },
+		{ 32, 31, "nvidia-smi", "nvidia-smi -l 1", NULL, RANK(0), VT_GPU_DEVICE, 3, true,
+		  false, VT_ROLE_OTHER, 0, 30, -1 },
+		{ 40, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 1, true, false,
+		  VT_ROLE_RANK, 1, 0, -1 },
+		{ 41, 40, "nvidia-smi", "/usr/bin/nvidia-smi", NULL, RANK(1), VT_GPU_DEVICE, 3,
+		  true, false, VT_ROLE_OTHER, 1, 40, -1 },
+		{ 50, 20, "nvtop", "nvtop", NULL, NULL, VT_GPU_DEVICE, 3, true, false,
+		  VT_ROLE_OTHER, -1, 0, -1 },
 	};
 	(void)state;
 
@@ -187,12 +230,15 @@ static void finds_the_processes_of_a_slurm_job(void **state)
 {
 #define OF(job, step) "0::/system.slice/slurmstepd.scope/job_" #job "/step_" #step "/user/task_0\n"
 	static const struct known known[] = {
-		{ 10, 1, "slurmstepd", "slurmstepd: [4711.0]", OF(4711, 0), NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 20, 10, "bash", "bash run.sh", OF(4711, 0), "SLURM_PROCID=3\n", VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 3, 0, -1 },
-		{ 30, 20, "python3", TRAIN, OF(4711, 0), "SLURM_PROCID=3\nSLURM_NTASKS=8\n", VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 3, 0,
-		  -1 },
+		{ 10, 1, "slurmstepd", "slurmstepd: [4711.0]", OF(4711, 0), NULL, VT_GPU_NONE, 0,
+		  true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 20, 10, "bash", "bash run.sh", OF(4711, 0), "SLURM_PROCID=3\n", VT_GPU_NONE, 0,
+		  true, false, VT_ROLE_OTHER, 3, 0, -1 },
+		{ 30, 20, "python3", TRAIN, OF(4711, 0), "SLURM_PROCID=3\nSLURM_NTASKS=8\n",
+		  VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 3, 0, -1 },
 		/* Without a cgroup for each job the environment says it. */
-		{ 31, 1, "python3", TRAIN, NULL, "SLURM_JOB_ID=4711\nSLURM_PROCID=4\n", VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 4, 0, -1 },
+		{ 31, 1, "python3", TRAIN, NULL, "SLURM_JOB_ID=4711\nSLURM_PROCID=4\n",
+		  VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 4, 0, -1 },
 		{ 32, 1, "python3", TRAIN, NULL, "SLURM_JOB_ID=47110\n" },
 		{ 40, 1, "python3", TRAIN, OF(47, 0), NULL, VT_GPU_DEVICE, 2, false, true },
 		{ 41, 1, "python3", TRAIN, OF(47, 1), NULL, VT_GPU_DEVICE, 4, false, false },
@@ -207,14 +253,15 @@ static void finds_the_processes_of_a_slurm_job(void **state)
 static void finds_by_cgroup_and_by_command_line(void **state)
 {
 	static const struct known known[] = {
-		{ 10, 1, "python3", PYTHON "serve.py --port 8000", "0::/kubepods/pod1/abc\n", "HOSTNAME=serve-0\n", VT_GPU_DEVICE, 1, true, false,
-		  VT_ROLE_RANK, -1, 0, -1 },
-		{ 11, 10, "cat", "cat", "0::/kubepods/pod1/abc\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 10, -1 },
+		{ 10, 1, "python3", PYTHON "serve.py --port 8000", "0::/kubepods/pod1/abc\n",
+		  "HOSTNAME=serve-0\n", VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 11, 10, "cat", "cat", "0::/kubepods/pod1/abc\n", NULL, VT_GPU_NONE, 0, true,
+		  false, VT_ROLE_OTHER, -1, 10, -1 },
 		{ 12, 1, "python3", PYTHON "train.py", "0::/kubepods/pod12\n" },
 	};
 	static const struct known v1[] = {
-		{ 10, 1, "python3", PYTHON "serve.py", "4:memory:/a/b\n2:cpu,cpuacct:/x\n", NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0,
-		  -1 },
+		{ 10, 1, "python3", PYTHON "serve.py", "4:memory:/a/b\n2:cpu,cpuacct:/x\n", NULL,
+		  VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0, -1 },
 		{ 11, 1, "python3", PYTHON "serve.py", "4:memory:/ab\n2:cpu,cpuacct:/a\n" },
 	};
 	(void)state;
@@ -227,10 +274,14 @@ static void finds_by_cgroup_and_by_command_line(void **state)
 static void finds_by_pid_with_launcher_but_without_siblings(void **state)
 {
 	static const struct known known[] = {
-		{ 20, 1, "mpirun", "mpirun -n 2 train", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 30, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
-		{ 31, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=1\n", VT_GPU_DEVICE, 1, false, false },
-		{ 32, 30, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1, true, false, VT_ROLE_LOADER, 0, 30, 0 },
+		{ 20, 1, "mpirun", "mpirun -n 2 train", NULL, NULL, VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1,
+		  true, false, VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=1\n", VT_GPU_DEVICE, 1,
+		  false, false },
+		{ 32, 30, "train", "train", NULL, "OMPI_COMM_WORLD_RANK=0\n", VT_GPU_DEVICE, 1,
+		  true, false, VT_ROLE_LOADER, 0, 30, 0 },
 	};
 	struct vt_triage_choice choice = { 0 };
 	pid_t pids[] = { 30 };
@@ -248,9 +299,12 @@ static void takes_all_below_a_process(void **state)
 		/* A ring, as of processes that came and went during the pass. */
 		{ 30, 20, "b", "b" },
 		/* The parent has the larger number. */
-		{ 40, 90, "sh", "sh", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0, -1 },
-		{ 41, 40, "python3", PYTHON "x.py", NULL, "RANK=x\nRANK_0=3\n", VT_GPU_LIBRARY, 0, true, false, VT_ROLE_RANK, -1, 0, -1 },
-		{ 90, 1, "train", "train", NULL, "RANK=99999999999\nPMI_RANK=7\n", VT_GPU_NONE, 0, true, false, VT_ROLE_RANK, 7, 0, -1 },
+		{ 40, 90, "sh", "sh", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0,
+		  -1 },
+		{ 41, 40, "python3", PYTHON "x.py", NULL, "RANK=x\nRANK_0=3\n", VT_GPU_LIBRARY, 0,
+		  true, false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 90, 1, "train", "train", NULL, "RANK=99999999999\nPMI_RANK=7\n", VT_GPU_NONE, 0,
+		  true, false, VT_ROLE_RANK, 7, 0, -1 },
 	};
 	(void)state;
 
@@ -261,8 +315,10 @@ static void never_takes_itself_unasked(void **state)
 {
 	struct known known[] = {
 		{ 5, 1, "bash", "bash" },
-		{ getpid(), 5, "vramtap", "vramtap triage --match vramtap", NULL, NULL, VT_GPU_NONE, 0 },
-		{ 1 << 29, getpid(), "x", "vramtap child", NULL, NULL, VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, -1, 0, -1 },
+		{ getpid(), 5, "vramtap", "vramtap triage --match vramtap", NULL, NULL, VT_GPU_NONE,
+		  0 },
+		{ 1 << 29, getpid(), "x", "vramtap child", NULL, NULL, VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_OTHER, -1, 0, -1 },
 	};
 	(void)state;
 
@@ -273,14 +329,23 @@ static void knows_where_a_process_runs(void **state)
 {
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	static const struct known known[] = {
-		{ 10, 1, "python3", TRAIN, "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" ID ".scope\n", "HOSTNAME=train-0\n" },
-		{ 11, 1, "python3", TRAIN, "0::/docker/" ID "\n", "HOSTNAME=" "abc\nPBS_JOBID=12.pbs\n" },
-		{ 12, 1, "python3", TRAIN, NULL, "HOSTNAME=abc\nPOD_NAME=p-1\nTORCHELASTIC_RUN_ID=none\n" },
-		{ 13, 1, "python3", TRAIN, "0::/slurm/uid_1/job_88/step_0\n", "SLURM_JOB_ID=99\nOMPI_COMM_WORLD_RANK=3\n"
+		{ 10, 1, "python3", TRAIN,
+		  "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" ID ".scope\n",
+		  "HOSTNAME=train-0\n" },
+		{ 11, 1, "python3", TRAIN, "0::/docker/" ID "\n",
+		  "HOSTNAME="
+		  "abc\nPBS_JOBID=12.pbs\n" },
+		{ 12, 1, "python3", TRAIN, NULL,
+		  "HOSTNAME=abc\nPOD_NAME=p-1\nTORCHELASTIC_RUN_ID=none\n" },
+		{ 13, 1, "python3", TRAIN, "0::/slurm/uid_1/job_88/step_0\n",
+		  "SLURM_JOB_ID=99\nOMPI_COMM_WORLD_RANK=3\n"
 		  "OMPI_COMM_WORLD_LOCAL_RANK=1\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_LOCAL_SIZE=2\nSLURM_PROCID=0\n" },
 	};
 	static const char *const expected[][3] = {
-		{ "0123456789ab", "train-0", "" }, { "0123456789ab", "", "pbs 12.pbs" }, { "", "p-1", "" }, { "", "", "slurm 88" },
+		{ "0123456789ab", "train-0", "" },
+		{ "0123456789ab", "", "pbs 12.pbs" },
+		{ "", "p-1", "" },
+		{ "", "", "slurm 88" },
 	};
 	struct vt_processes processes = { 0 };
 	struct vt_triage_found found = { 0 };
@@ -315,20 +380,30 @@ static void does_not_count_ranks_twice(void **state)
 {
 	static const struct known known[] = {
 		/* A script that starts torchrun: srun's number is the script's alone. */
-		{ 10, 1, "python3", PYTHON "launch.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0,
-		  -1 },
-		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, 0, 0, -1 },
-		{ 31, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, 1, 0, -1 },
+		{ 10, 1, "python3", PYTHON "launch.py", NULL, TASK, VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 20, 10, "torchrun", PYTHON "/usr/bin/torchrun train.py", NULL, TASK, VT_GPU_NONE,
+		  0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 30, 20, "python3", TRAIN, NULL, RANK(0), VT_GPU_DEVICE, 1, true, false,
+		  VT_ROLE_RANK, 0, 0, -1 },
+		{ 31, 20, "python3", TRAIN, NULL, RANK(1), VT_GPU_DEVICE, 2, true, false,
+		  VT_ROLE_RANK, 1, 0, -1 },
 		/* An evaluation, and its worker. */
-		{ 40, 30, "sh", "sh -c eval", NULL, RANK(0), VT_GPU_NONE, 0, true, false, VT_ROLE_OTHER, 0, 0, -1 },
-		{ 41, 40, "python3", PYTHON "eval.py", NULL, RANK(0), VT_GPU_DEVICE, 1, true, false, VT_ROLE_OTHER, -1, 30, -1 },
-		{ 42, 41, "pt_data_worker", PYTHON "eval.py", NULL, RANK(0), VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, -1, 41, 0 },
+		{ 40, 30, "sh", "sh -c eval", NULL, RANK(0), VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_OTHER, 0, 0, -1 },
+		{ 41, 40, "python3", PYTHON "eval.py", NULL, RANK(0), VT_GPU_DEVICE, 1, true, false,
+		  VT_ROLE_OTHER, -1, 30, -1 },
+		{ 42, 41, "pt_data_worker", PYTHON "eval.py", NULL, RANK(0), VT_GPU_LIBRARY, 0,
+		  true, false, VT_ROLE_LOADER, -1, 41, 0 },
 		/* torch.multiprocessing.spawn() below srun -n1, and a worker. */
-		{ 50, 1, "python3", PYTHON "spawns.py", NULL, TASK, VT_GPU_NONE, 0, true, false, VT_ROLE_LAUNCHER, -1, 0, -1 },
-		{ 51, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 1, true, false, VT_ROLE_RANK, -1, 0, -1 },
-		{ 52, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 2, true, false, VT_ROLE_RANK, -1, 0, -1 },
-		{ 53, 52, "pt_data_worker", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_LIBRARY, 0, true, false, VT_ROLE_LOADER, -1, 52, 0 },
+		{ 50, 1, "python3", PYTHON "spawns.py", NULL, TASK, VT_GPU_NONE, 0, true, false,
+		  VT_ROLE_LAUNCHER, -1, 0, -1 },
+		{ 51, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 1, true,
+		  false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 52, 50, "python3", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_DEVICE, 2, true,
+		  false, VT_ROLE_RANK, -1, 0, -1 },
+		{ 53, 52, "pt_data_worker", PYTHON "-c spawn_main()", NULL, TASK, VT_GPU_LIBRARY, 0,
+		  true, false, VT_ROLE_LOADER, -1, 52, 0 },
 	};
 	(void)state;
 
@@ -339,8 +414,10 @@ static void does_not_count_ranks_twice(void **state)
 static void knows_how_many_ranks_are_on_a_host(void **state)
 {
 	static const struct known known[] = {
-		{ 10, 1, "python3", TRAIN, NULL, TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=4\n" },
-		{ 11, 1, "python3", TRAIN, NULL, TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=6(x2)\n" },
+		{ 10, 1, "python3", TRAIN, NULL,
+		  TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=4\n" },
+		{ 11, 1, "python3", TRAIN, NULL,
+		  TASK "SLURM_NTASKS_PER_NODE=8\nSLURM_STEP_TASKS_PER_NODE=6(x2)\n" },
 	};
 	struct vt_processes processes = { 0 };
 	struct vt_triage_found found = { 0 };
@@ -359,7 +436,9 @@ static void knows_how_many_ranks_are_on_a_host(void **state)
 
 static struct vt_model_frame frame(const char *function, const char *file)
 {
-	return (struct vt_model_frame){ .kind = VT_FRAME_PYTHON, .function = function, .file = file };
+	return (struct vt_model_frame){ .kind = VT_FRAME_PYTHON,
+					.function = function,
+					.file = file };
 }
 
 /* A guess about a child of a rank is corrected by where its main thread is. */
@@ -370,18 +449,25 @@ static void corrects_roles_by_stacks(void **state)
 		bool sure;
 		enum vt_role before, after;
 	} cases[] = {
-		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_LOADER, VT_ROLE_LOADER },
-		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_OTHER, VT_ROLE_LOADER },
+		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_LOADER,
+		  VT_ROLE_LOADER },
+		{ "_worker_loop", "/x/torch/utils/data/_utils/worker.py", false, VT_ROLE_OTHER,
+		  VT_ROLE_LOADER },
 		{ "_worker_loop", "/x/mine/worker.py", false, VT_ROLE_LOADER, VT_ROLE_OTHER },
-		{ "run", "/x/torch/distributed/checkpoint/_async_process_executor.py", false, VT_ROLE_LOADER, VT_ROLE_CHECKPOINT },
-		{ "run", "/x/multiprocessing/process.py", false, VT_ROLE_CHECKPOINT, VT_ROLE_CHECKPOINT },
+		{ "run", "/x/torch/distributed/checkpoint/_async_process_executor.py", false,
+		  VT_ROLE_LOADER, VT_ROLE_CHECKPOINT },
+		{ "run", "/x/multiprocessing/process.py", false, VT_ROLE_CHECKPOINT,
+		  VT_ROLE_CHECKPOINT },
 		{ "run", "/x/multiprocessing/process.py", true, VT_ROLE_LOADER, VT_ROLE_LOADER },
 	};
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct vt_model_frame frames[] = { frame("read", "x.py"), frame(cases[i].function, cases[i].file), frame("<module>", "t.py") };
-		struct vt_suspect suspect = { .label = { .role = cases[i].before, .worker = 3 }, .sure = cases[i].sure };
+		struct vt_model_frame frames[] = { frame("read", "x.py"),
+						   frame(cases[i].function, cases[i].file),
+						   frame("<module>", "t.py") };
+		struct vt_suspect suspect = { .label = { .role = cases[i].before, .worker = 3 },
+					      .sure = cases[i].sure };
 		struct vt_model model;
 		struct vt_model_thread *thread;
 
@@ -389,7 +475,8 @@ static void corrects_roles_by_stacks(void **state)
 		thread = vt_vec_append(&model.threads);
 		assert_non_null(thread);
 		*thread = (struct vt_model_thread){
-			.is_main = true, .stack = { .frames = frames, .n_frames = 3, .has_python = true },
+			.is_main = true,
+			.stack = { .frames = frames, .n_frames = 3, .has_python = true },
 		};
 		vt_triage_correct_label(&suspect, &model);
 		assert_int_equal(suspect.label.role, cases[i].after);
@@ -511,7 +598,8 @@ static void keeps_what_is_not_its_own(void **state)
 	write_to(dir, "host-12.json", "{\"schema\":\"vramtap-report\"");
 	write_to(dir, "mine.json", "{}");
 	refused(dir);
-	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json") && exists(dir, "mine.json"));
+	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") &&
+		    exists(dir, "host-12.json") && exists(dir, "mine.json"));
 	snprintf(path, sizeof(path), "%s/mine.json", dir);
 	/* A report that somebody saved by hand has another name, which no triage gives. */
 	write_to(dir, "mine.json", "{\"schema\":\"vramtap-report\"");
@@ -523,9 +611,11 @@ static void keeps_what_is_not_its_own(void **state)
 	snprintf(path, sizeof(path), "%s/node2", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
 	prepare(dir, false);
-	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") && exists(dir, "host-12.json"));
+	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") &&
+		    exists(dir, "host-12.json"));
 	prepare(dir, true);
-	assert_false(exists(dir, "summary.txt") || exists(dir, "report.json") || exists(dir, "host-12.json"));
+	assert_false(exists(dir, "summary.txt") || exists(dir, "report.json") ||
+		     exists(dir, "host-12.json"));
 	assert_false(exists(dir, "my-host-13.json.99.tmp"));
 	assert_true(exists(dir, "node2"));
 	/* A link is nobody's. */
@@ -575,7 +665,10 @@ static void lets_all_go_together(void **state)
 	for (size_t i = 0; i < 4; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
-			_exit(vt_gate_wait(&gates[0], vt_now_ns() + 10 * VT_NS_PER_S) && vt_now_ns() >= gates[0].opened_ns ? 7 : 1);
+			_exit(vt_gate_wait(&gates[0], vt_now_ns() + 10 * VT_NS_PER_S) &&
+					      vt_now_ns() >= gates[0].opened_ns ?
+				      7 :
+				      1);
 	}
 	vt_sleep_ns(20 * VT_NS_PER_MS);
 	vt_gate_open(&gates[0]);
@@ -648,11 +741,16 @@ static void a_worker_never_waits_for_its_parent(void **state)
 	vt_phases_deinit(&phases);
 }
 
-/* Each worker says of its own process why there is nothing, whatever is in the text; no file is left open. */
+/*
+ * Each worker says of its own process why there is nothing, whatever is in the text; no file is
+ * left open.
+ */
 static void a_document_is_the_whole_of_its_pipe(void **state)
 {
-	static const char *const cores[] = { "/nonexistent/one", "/nonexistent/{\n\1\2\3", "/nonexistent/\3\2\1{}" };
-	const struct vt_triage_options options = { .timeout_ns = 20 * VT_NS_PER_S, .directory_lock = -1 };
+	static const char *const cores[] = { "/nonexistent/one", "/nonexistent/{\n\1\2\3",
+					     "/nonexistent/\3\2\1{}" };
+	const struct vt_triage_options options = { .timeout_ns = 20 * VT_NS_PER_S,
+						   .directory_lock = -1 };
 	struct vt_suspects suspects = { 0 };
 	int status[3] = { -1, -1, -1 }, signo = -1, before = dup(0);
 	struct vt_job job;
@@ -664,7 +762,8 @@ static void a_document_is_the_whole_of_its_pipe(void **state)
 
 		assert_non_null(suspect);
 		*suspect = (struct vt_suspect){
-			.core = cores[i], .label = { .in_job = true, .rank = (int)i, .name = cores[i] },
+			.core = cores[i],
+			.label = { .in_job = true, .rank = (int)i, .name = cores[i] },
 		};
 	}
 	succeed(vt_triage_collect(&suspects, &options, &job, status, &signo));
@@ -685,7 +784,10 @@ static void a_document_is_the_whole_of_its_pipe(void **state)
 	vt_suspects_deinit(&suspects);
 }
 
-/* By the first glance alone: one that was in uninterruptible sleep and sleeps elsewhere now has come out of it. */
+/*
+ * By the first glance alone: one that was in uninterruptible sleep and sleeps elsewhere now has
+ * come out of it.
+ */
 static void sees_who_went_on_already(void **state)
 {
 	static const struct {
@@ -694,8 +796,13 @@ static void sees_who_went_on_already(void **state)
 		long syscall;
 		int want;
 	} rows[] = {
-		{ 'D', 'S', true, SYS_poll, 1 }, { 'D', 'S', true, SYS_nanosleep, 1 }, { 'D', 'R', false, -1, 1 },     { 'S', 'R', false, -1, 1 },
-		{ 'R', 'R', false, -1, -1 },	 { 'S', '?', false, -1, -1 },	       { 'S', 'S', true, SYS_nanosleep, -1 },
+		{ 'D', 'S', true, SYS_poll, 1 },
+		{ 'D', 'S', true, SYS_nanosleep, 1 },
+		{ 'D', 'R', false, -1, 1 },
+		{ 'S', 'R', false, -1, 1 },
+		{ 'R', 'R', false, -1, -1 },
+		{ 'S', '?', false, -1, -1 },
+		{ 'S', 'S', true, SYS_nanosleep, -1 },
 	};
 
 	(void)state;
@@ -713,7 +820,8 @@ static void sees_who_went_on_already(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_what_uses_a_gpu), cmocka_unit_test(finds_a_job_of_slurm),
+		cmocka_unit_test(finds_what_uses_a_gpu),
+		cmocka_unit_test(finds_a_job_of_slurm),
 		cmocka_unit_test(monitors_compute_nothing),
 		cmocka_unit_test(finds_the_processes_of_a_slurm_job),
 		cmocka_unit_test(finds_by_cgroup_and_by_command_line),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's RAS says, in the forms of all releases that have it: who is meant and what of, saved and read again, as verdicts; and words
- * that are not known, or cut off: they are kept, and nothing is concluded.
+ * What NCCL's RAS says, in the forms of all releases that have it: who is meant and what of, saved
+ * and read again, as verdicts; and words that are not known, or cut off: they are kept, and nothing
+ * is concluded.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,10 @@
 
 static void add(struct vt_job *job, const char *words, bool whole)
 {
-	const struct vt_ras asked = { .host = "node1", .pid = 4710, .address = "127.0.0.1:28028", .file = "nccl-ras-node1.txt",
+	const struct vt_ras asked = { .host = "node1",
+				      .pid = 4710,
+				      .address = "127.0.0.1:28028",
+				      .file = "nccl-ras-node1.txt",
 				      .understood = whole };
 
 	assert_true(vt_job_add_ras(job, &asked, words, strlen(words)));
@@ -31,7 +35,8 @@ static void add(struct vt_job *job, const char *words, bool whole)
 /* "count AllReduce 41 of 8: 1 [3/4713@10.0.0.1]": a group as text, so that it can be compared. */
 static void describe(const struct vt_ras_group *g, struct vt_str *text)
 {
-	static const char *const names[VT_RAS_N_ABOUT] = { "dead", "silent", "absent", "error", "status", "count" };
+	static const char *const names[VT_RAS_N_ABOUT] = { "dead",  "silent", "absent",
+							   "error", "status", "count" };
 
 	vt_str_addf(text, "%s", names[g->about]);
 	if (*g->what)
@@ -40,7 +45,8 @@ static void describe(const struct vt_ras_group *g, struct vt_str *text)
 		vt_str_addf(text, " %llu", (unsigned long long)g->count);
 	vt_str_addf(text, " of %d: %llu", g->size, (unsigned long long)g->n);
 	for (size_t i = 0; i < g->ranks.n; i++)
-		vt_str_addf(text, " [%d/%d@%s]", g->ranks.data[i].rank, (int)g->ranks.data[i].pid, g->ranks.data[i].host);
+		vt_str_addf(text, " [%d/%d@%s]", g->ranks.data[i].rank, (int)g->ranks.data[i].pid,
+			    g->ranks.data[i].host);
 	vt_str_add(text, "\n");
 }
 
@@ -94,7 +100,8 @@ static const struct expected {
 	  "count 41 of 8: 1 [3/4713@10.0.0.1]\n"
 	  "count 42 of 8: 4\n"
 	  "status RUNNING of 2: 1 [0/4710@10.0.0.1]\n"
-	  "status UNKNOWN of 2: 1 [1/0@]\n", 2 },
+	  "status UNKNOWN of 2: 1 [1/0@]\n",
+	  2 },
 	{ ras_2_27, "2.27.5",
 	  "error Invalid usage of 8: 1 [2/0@]\n"
 	  "error Remote process error of 8: 2 [4/4714@10.0.0.1] [5/0@]\n"
@@ -104,12 +111,14 @@ static const struct expected {
 	  "count Broadcast 0 of 8: 6\n"
 	  "count Broadcast 1 of 8: 2 [0/4710@10.0.0.1] [1/4711@10.0.0.1]\n"
 	  "count AllReduce 0 of 8: 1 [3/4713@10.0.0.1]\n"
-	  "count AllReduce 6 of 8: 7\n", 1 },
+	  "count AllReduce 6 of 8: 7\n",
+	  1 },
 	{ ras_status, "2.29.7",
 	  "status NOCOMM of 2: 1 [0/4710@10.0.0.1]\n"
 	  "status RUNNING of 2: 1 [1/4711@10.0.0.1]\n"
 	  "status NOCOMM of 2: 1 [0/4712@10.0.0.1]\n"
-	  "status RUNNING of 2: 1 [1/4713@10.0.0.1]\n", 2 },
+	  "status RUNNING of 2: 1 [1/4713@10.0.0.1]\n",
+	  2 },
 };
 
 static const char expected_json[] =
@@ -124,7 +133,8 @@ static const char expected_json[] =
 	"count AllReduce 41 of 8: 1 [3/4713@10.0.0.1]\n"
 	"count AllReduce 42 of 8: 3 [0/4710@10.0.0.1] [1/4711@10.0.0.1] [2/4712@10.0.0.1]\n";
 
-static void assert_read(const char *words, const char *version, const char *groups, uint64_t communicators)
+static void assert_read(const char *words, const char *version, const char *groups,
+			uint64_t communicators)
 {
 	struct vt_job job;
 
@@ -144,7 +154,8 @@ static void test_forms(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
-		assert_read(expected[i].words, expected[i].version, expected[i].groups, expected[i].communicators);
+		assert_read(expected[i].words, expected[i].version, expected[i].groups,
+			    expected[i].communicators);
 	assert_read(ras_2_28, "2.28.7", expected_json, 2);
 	assert_read(ras_2_29, "2.29.2", expected_json, 2);
 }
@@ -172,7 +183,8 @@ static void test_unknown_line(void **state)
 	add(&job, words, true);
 	assert_false(job.ras.data[0].understood);
 	assert_int_equal(job.ras.data[0].lines.n, 4);
-	assert_string_equal(job.ras.data[0].lines.data[2], "  4 ranks have finished up to operation 42");
+	assert_string_equal(job.ras.data[0].lines.data[2],
+			    "  4 ranks have finished up to operation 42");
 	assert_groups(&job.ras.data[0], "silent of -1: 1 [-1/4716@10.0.0.1]\n"
 					"dead of -1: 2 [-1/4711@10.0.0.1] [-1/4715@10.0.0.2]\n"
 					"absent of 8: 3 [1/0@] [5/0@] [6/0@]\n"
@@ -196,7 +208,10 @@ static void assert_nothing(const char *words, bool whole)
 	vt_job_deinit(&job);
 }
 
-/* Wherever it is cut off: nothing is concluded, unless it is known to be whole and all sections are there. */
+/*
+ * Wherever it is cut off: nothing is concluded, unless it is known to be whole and all sections are
+ * there.
+ */
 static void test_cut_off(void **state)
 {
 	static const char *const all[] = { ras_2_24, ras_2_27, ras_2_28, ras_2_29 };
@@ -231,13 +246,13 @@ static const struct vt_job_verdict *find_verdict(const struct vt_job *job, const
 }
 
 /* Eight ranks, of which 3 does not come; RAS does not know their processes. */
-#define HANG                                                                                       \
-	RAS_HEAD("2.27.5")                                                                         \
-	"    0         1         1         8         8         8   RUNNING  MISMATCH\n"            \
-	"\nErrors\n======\n\nWarnings\n========\n\n"                                               \
-	"#0-0 (fe5c0d1a2b3c4d5e) MISMATCH\n"                                                       \
-	"  Communicator ranks have different AllReduce operation counts\n"                         \
-	"  7 ranks have launched up to operation 42\n"                                             \
+#define HANG                                                                            \
+	RAS_HEAD("2.27.5")                                                              \
+	"    0         1         1         8         8         8   RUNNING  MISMATCH\n" \
+	"\nErrors\n======\n\nWarnings\n========\n\n"                                    \
+	"#0-0 (fe5c0d1a2b3c4d5e) MISMATCH\n"                                            \
+	"  Communicator ranks have different AllReduce operation counts\n"              \
+	"  7 ranks have launched up to operation 42\n"                                  \
 	"  Rank 3 has launched up to operation 41 -- [process information not found]\n\n"
 
 static void test_verdicts(void **state)
@@ -253,8 +268,10 @@ static void test_verdicts(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "ras-behind");
 	assert_non_null(v);
-	assert_string_equal(v->text, "rank 3 has launched 41 AllReduce operations, ranks 0-2,4-7 have launched 42 "
-				     "(NCCL's RAS, communicator fe5c0d1a2b3c4d5e of 8 ranks)");
+	assert_string_equal(
+		v->text,
+		"rank 3 has launched 41 AllReduce operations, ranks 0-2,4-7 have launched 42 "
+		"(NCCL's RAS, communicator fe5c0d1a2b3c4d5e of 8 ranks)");
 	assert_true(v->alarm); /* the others wait */
 	assert_int_equal(v->members.n, 1);
 	assert_int_equal(job.members.data[v->members.members[0]].label.rank, 3);
@@ -284,7 +301,10 @@ static void test_verdicts(void **state)
 	assert_false(v->alarm);
 	vt_job_deinit(&job);
 
-	/* Of a process that is none of the members it is said, but of nobody. Two answers say it once. */
+	/*
+	 * Of a process that is none of the members it is said, but of nobody. Two answers say it
+	 * once.
+	 */
 	vt_job_init(&job);
 	assert_true(job_model_fill(&job, &what));
 	add(&job, ras_2_29, true);
@@ -293,8 +313,9 @@ static void test_verdicts(void **state)
 	vt_job_account(&job);
 	v = find_verdict(&job, "ras-dead");
 	assert_non_null(v);
-	assert_string_equal(v->text, "rank 5 (pid 4715 on 10.0.0.2) is considered dead by NCCL's RAS "
-				     "(communicator 0xfe5c0d1a2b3c4d5e of 8 ranks)");
+	assert_string_equal(v->text,
+			    "rank 5 (pid 4715 on 10.0.0.2) is considered dead by NCCL's RAS "
+			    "(communicator 0xfe5c0d1a2b3c4d5e of 8 ranks)");
 	assert_true(v->alarm);
 	assert_int_equal(v->members.n, 0);
 	for (size_t i = 0, n = 0; i < job.verdicts.n; i++) {
@@ -304,15 +325,20 @@ static void test_verdicts(void **state)
 	vt_job_deinit(&job);
 }
 
-#define COUNTS(lines)                                                                              \
-	RAS_HEAD("2.27.5")                                                                         \
-	"    0         1         1         8         8         8   RUNNING  MISMATCH\n"            \
-	"\nErrors\n======\n\nWarnings\n========\n\n"                                               \
-	"#0-0 (fe5c0d1a2b3c4d5e) MISMATCH\n"                                                       \
+#define COUNTS(lines)                                                                   \
+	RAS_HEAD("2.27.5")                                                              \
+	"    0         1         1         8         8         8   RUNNING  MISMATCH\n" \
+	"\nErrors\n======\n\nWarnings\n========\n\n"                                    \
+	"#0-0 (fe5c0d1a2b3c4d5e) MISMATCH\n"                                            \
 	"  Communicator ranks have different AllReduce operation counts\n" lines "\n"
-#define RANK(rank, count) "  Rank " #rank " has launched up to operation " #count " -- [process information not found]\n"
+#define RANK(rank, count)                                       \
+	"  Rank " #rank " has launched up to operation " #count \
+	" -- [process information not found]\n"
 
-/* Asked twice: which of the groups of the second answer, those with fewer operations first, moved; and whether somebody is accused. */
+/*
+ * Asked twice: which of the groups of the second answer, those with fewer operations first, moved;
+ * and whether somebody is accused.
+ */
 static void test_asked_again(void **state)
 {
 	static const struct {
@@ -332,13 +358,16 @@ static void test_asked_again(void **state)
 		/* The others are ahead, it stays. */
 		{ COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)),
 		  COUNTS("  7 ranks have launched up to operation 50\n" RANK(3, 41)), "01", 1 },
-		/* One of two goes on: neither group was there before, but rank 3 is where it was. */
+		/*
+		 * One of two goes on: neither group was there before, but rank 3 is where it was.
+		 */
 		{ COUNTS("  6 ranks have launched up to operation 42\n  2 ranks have launched up to operation 41\n"
 			 "  Rank 3 -- [process information not found]\n  Rank 5 -- [process information not found]\n"),
 		  COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)), "00", 2 },
 		/* Then all had launched the same. */
-		{ RAS_HEAD("2.27.5") "    0         1         1         8         8         8   RUNNING        OK\n"
-				     "\nErrors\n======\n\nWarnings\n========\n\n",
+		{ RAS_HEAD(
+			  "2.27.5") "    0         1         1         8         8         8   RUNNING        OK\n"
+				    "\nErrors\n======\n\nWarnings\n========\n\n",
 		  COUNTS("  7 ranks have launched up to operation 42\n" RANK(3, 41)), "11", 0 },
 	};
 	struct job_model what = { .hang = "loop", .ranks = 8, .culprit = 3 };
@@ -354,7 +383,8 @@ static void test_asked_again(void **state)
 		assert_true(job_model_fill(&job, &what));
 		add(&job, cases[i].earlier, true);
 		add(&job, cases[i].now, true);
-		assert_int_equal(vt_ras_compare(&job.ras.data[1], &job.ras.data[0]), strchr(cases[i].moved, '0') != NULL);
+		assert_int_equal(vt_ras_compare(&job.ras.data[1], &job.ras.data[0]),
+				 strchr(cases[i].moved, '0') != NULL);
 		vt_job_drop_ras(&job, 0);
 		assert_int_equal(job.ras.n, 1);
 		ras = &job.ras.data[0];
@@ -393,12 +423,9 @@ static void test_asked_on_two_hosts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_asked_again),
-		cmocka_unit_test(test_asked_on_two_hosts),
-		cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_unknown_line),
-		cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_asked_again), cmocka_unit_test(test_asked_on_two_hosts),
+		cmocka_unit_test(test_forms),       cmocka_unit_test(test_unknown_line),
+		cmocka_unit_test(test_cut_off),     cmocka_unit_test(test_verdicts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

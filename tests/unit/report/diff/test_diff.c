@@ -21,23 +21,33 @@ enum { LEAK, OTHER, LEAK_AGAIN, CALLER, N_FRAMES };
 
 /* The same places in two processes: their native code lies at other addresses. */
 static const struct vt_model_frame frames[N_FRAMES] = {
-	[LEAK] = { .kind = VT_FRAME_PYTHON, .function = "leak", .file = "/home/alice/train.py", .line = 7 },
+	[LEAK] = { .kind = VT_FRAME_PYTHON,
+		   .function = "leak",
+		   .file = "/home/alice/train.py",
+		   .line = 7 },
 	[OTHER] = { .kind = VT_FRAME_NATIVE,
 		    .function = "make",
 		    .module = "libmine.so",
 		    .build_id = "",
 		    .pc = 0x1000,
 		    .module_offset = 0x10 },
-	[LEAK_AGAIN] = { .kind = VT_FRAME_PYTHON, .function = "leak", .file = "/home/alice/train.py", .line = 8 },
-	[CALLER] = { .kind = VT_FRAME_PYTHON, .function = "main", .file = "/home/alice/train.py", .line = 90 },
+	[LEAK_AGAIN] = { .kind = VT_FRAME_PYTHON,
+			 .function = "leak",
+			 .file = "/home/alice/train.py",
+			 .line = 8 },
+	[CALLER] = { .kind = VT_FRAME_PYTHON,
+		     .function = "main",
+		     .file = "/home/alice/train.py",
+		     .line = 90 },
 };
-static const uint32_t trace_leak[] = { LEAK, CALLER, UINT32_MAX }, trace_other[] = { OTHER, UINT32_MAX },
+static const uint32_t trace_leak[] = { LEAK, CALLER, UINT32_MAX },
+		      trace_other[] = { OTHER, UINT32_MAX },
 		      trace_again[] = { LEAK_AGAIN, CALLER, UINT32_MAX };
 static const uint32_t *const all_traces[] = { trace_leak, trace_other, trace_again };
 
 struct block {
 	uint64_t size;
-	int trace; /* in all_traces; -1: older than the recording */
+	int trace;    /* in all_traces; -1: older than the recording */
 	double age_s; /* 0 not known */
 };
 
@@ -75,7 +85,8 @@ static void build(struct vt_model *model, const struct scene *scene)
 	report_add_allocator(model, 0);
 	report_add_segment(model, 0, 0, 0);
 	for (size_t i = 0; scene->blocks[i].size; i++)
-		report_add_block(model, VT_BLOCK_ALLOCATED, scene->blocks[i].size, scene->blocks[i].size);
+		report_add_block(model, VT_BLOCK_ALLOCATED, scene->blocks[i].size,
+				 scene->blocks[i].size);
 	if (scene->inexact)
 		model->allocators.data[0].result.result = VT_WALK_UNSTABLE;
 	if (scene->recorded) {
@@ -88,8 +99,10 @@ static void build(struct vt_model *model, const struct scene *scene)
 	for (size_t i = 0; scene->recorded && i < model->n_blocks; i++) {
 		const struct block *b = &scene->blocks[i];
 
-		of_block[i] = b->trace < 0 ? VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) : (uint32_t)b->trace;
-		records[i].age_ns = b->age_s > 0 ? (uint64_t)(b->age_s * (double)NS_PER_S) : VT_NO_AGE;
+		of_block[i] = b->trace < 0 ? VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) :
+					     (uint32_t)b->trace;
+		records[i].age_ns = b->age_s > 0 ? (uint64_t)(b->age_s * (double)NS_PER_S) :
+						   VT_NO_AGE;
 		records[i].thread = "";
 	}
 	model->block_traces = of_block;
@@ -145,16 +158,22 @@ static void test_growth_by_site(void **state)
 	const struct vt_diff_site *leak, *gone;
 
 	(void)state;
-	begin(&b, &(struct scene){ .recorded = true, .blocks = { { MIB, 0, 0 }, { 4 * MIB, -1, 0 }, { 2 * MIB, 2, 0 } } },
-	      &(struct scene){
-		      .recorded = true,
-		      .at_s = 600,
-		      .blocks = { { MIB, 0, 0 }, { 4 * MIB, -1, 0 }, { MIB, 0, 0 }, { MIB, 0, 0 }, { 3 * MIB, 1, 0 } } });
+	begin(&b,
+	      &(struct scene){ .recorded = true,
+			       .blocks = { { MIB, 0, 0 }, { 4 * MIB, -1, 0 }, { 2 * MIB, 2, 0 } } },
+	      &(struct scene){ .recorded = true,
+			       .at_s = 600,
+			       .blocks = { { MIB, 0, 0 },
+					   { 4 * MIB, -1, 0 },
+					   { MIB, 0, 0 },
+					   { MIB, 0, 0 },
+					   { 3 * MIB, 1, 0 } } });
 	assert_null(b.diff.why_other);
 	assert_true(b.diff.seconds > 599.9 && b.diff.seconds < 600.1);
 	assert_int_equal(b.diff.sites_compared, VT_DIFF_SITES_COMPARED);
 	assert_int_equal(b.diff.sites.n, 3);
-	assert_string_equal(b.diff.sites.data[0].title->function, "make"); /* the most grown, and new */
+	/* the most grown, and new */
+	assert_string_equal(b.diff.sites.data[0].title->function, "make");
 	leak = site_of(&b, "leak", 7);
 	assert_int_equal(vt_diff_bytes(&leak->amount), 2 * MIB);
 	assert_int_equal(leak->amount.before.blocks, 1);
@@ -166,8 +185,10 @@ static void test_growth_by_site(void **state)
 	assert_int_equal(vt_diff_bytes(&b.diff.untraced[VT_UNTRACED_NOT_RECORDED]), 0);
 	assert_int_equal(b.diff.untraced[VT_UNTRACED_NOT_RECORDED].after.bytes, 4 * MIB);
 	assert_int_equal(vt_diff_bytes(&b.diff.devices.data[0].parts[VT_DIFF_ALLOCATED]), 3 * MIB);
-	assert_non_null(strstr(b.diff.headlines.data[0].text, "GPU 0: in use +3.00 MiB in 10 min (from 7.00 MiB to 10.0 MiB)"));
-	assert_non_null(strstr(b.diff.headlines.data[0].text, "3.00 MiB of it from one place: make libmine.so, 0 -> 1 blocks"));
+	assert_non_null(strstr(b.diff.headlines.data[0].text,
+			       "GPU 0: in use +3.00 MiB in 10 min (from 7.00 MiB to 10.0 MiB)"));
+	assert_non_null(strstr(b.diff.headlines.data[0].text,
+			       "3.00 MiB of it from one place: make libmine.so, 0 -> 1 blocks"));
 	assert_int_equal(b.diff.completeness, VT_COMPLETE);
 	assert_false(is_said(&b, "recording-interrupted"));
 	end(&b);
@@ -180,10 +201,14 @@ static void test_ages_tell_survivors(void **state)
 
 	(void)state;
 	begin(&b,
-	      &(struct scene){ .recorded = true, .start_ns = 1000 * NS_PER_S,
+	      &(struct scene){ .recorded = true,
+			       .start_ns = 1000 * NS_PER_S,
 			       .blocks = { { MIB, 0, 500 }, { MIB, 0, 100 }, { 4 * MIB, -1, 0 } } },
-	      &(struct scene){ .recorded = true, .start_ns = 1600 * NS_PER_S, .at_s = 600,
-			       .blocks = { { MIB, 0, 1100 }, { MIB, 0, 50 }, { 4 * MIB, -1, 0 } } });
+	      &(struct scene){
+		      .recorded = true,
+		      .start_ns = 1600 * NS_PER_S,
+		      .at_s = 600,
+		      .blocks = { { MIB, 0, 1100 }, { MIB, 0, 50 }, { 4 * MIB, -1, 0 } } });
 	assert_int_equal(site_of(&b, "leak", 7)->kept.blocks, 1);
 	assert_int_equal(site_of(&b, "leak", 7)->ages.oldest_ns, 1100 * NS_PER_S);
 	assert_int_equal(b.diff.kept.blocks, 2);
@@ -209,7 +234,8 @@ static void test_recording_began_in_between(void **state)
 
 	(void)state;
 	begin(&b, &(struct scene){ .blocks = { { MIB, 0, 0 } } },
-	      &(struct scene){ .recorded = true, .at_s = 60, .blocks = { { MIB, -1, 0 }, { MIB, 0, 0 } } });
+	      &(struct scene){
+		      .recorded = true, .at_s = 60, .blocks = { { MIB, -1, 0 }, { MIB, 0, 0 } } });
 	assert_int_equal(b.diff.sites_compared, VT_DIFF_SITES_AFTER);
 	assert_true(is_said(&b, "recorded-in-one"));
 	assert_int_equal(b.diff.completeness, VT_PARTIAL);
@@ -225,13 +251,20 @@ static void test_recording_began_anew(void **state)
 
 	(void)state;
 	begin(&b, &(struct scene){ .recorded = true, .blocks = { { MIB, 0, 0 }, { MIB, 0, 0 } } },
-	      &(struct scene){ .recorded = true, .at_s = 60, .blocks = { { MIB, -1, 0 }, { MIB, -1, 0 }, { MIB, 0, 0 } } });
+	      &(struct scene){ .recorded = true,
+			       .at_s = 60,
+			       .blocks = { { MIB, -1, 0 }, { MIB, -1, 0 }, { MIB, 0, 0 } } });
 	assert_true(is_said(&b, "recording-interrupted"));
 	/* That they were freed is not to be said. */
 	assert_int_equal(site_of(&b, "leak", 7)->unsure, 2);
 	end(&b);
-	begin(&b, &(struct scene){ .recorded = true, .start_ns = 100 * NS_PER_S, .blocks = { { MIB, 0, 10 } } },
-	      &(struct scene){ .recorded = true, .start_ns = 20 * NS_PER_S, .at_s = 60, .blocks = { { MIB, 0, 10 } } });
+	begin(&b,
+	      &(struct scene){
+		      .recorded = true, .start_ns = 100 * NS_PER_S, .blocks = { { MIB, 0, 10 } } },
+	      &(struct scene){ .recorded = true,
+			       .start_ns = 20 * NS_PER_S,
+			       .at_s = 60,
+			       .blocks = { { MIB, 0, 10 } } });
 	assert_true(is_said(&b, "recording-interrupted"));
 	end(&b);
 }
@@ -242,7 +275,10 @@ static void test_what_is_inexact_is_not_compared(void **state)
 
 	(void)state;
 	begin(&b, &(struct scene){ .recorded = true, .blocks = { { MIB, 0, 0 } } },
-	      &(struct scene){ .recorded = true, .inexact = true, .at_s = 60, .blocks = { { MIB, 0, 0 }, { MIB, 0, 0 } } });
+	      &(struct scene){ .recorded = true,
+			       .inexact = true,
+			       .at_s = 60,
+			       .blocks = { { MIB, 0, 0 }, { MIB, 0, 0 } } });
 	assert_false(b.diff.devices.data[0].known[VT_DIFF_ALLOCATED]);
 	assert_int_equal(b.diff.sites_compared, VT_DIFF_SITES_INEXACT);
 	assert_int_equal(b.diff.sites.n, 0);
@@ -288,8 +324,9 @@ static void test_every_model_with_every_other(void **state)
 
 		assert_non_null(file);
 		assert_true(report_model_build(&b.before, report_model_names[i]));
-		assert_true(report_model_build(&b.after,
-					       report_model_names[i + 1] ? report_model_names[i + 1] : report_model_names[0]));
+		assert_true(report_model_build(&b.after, report_model_names[i + 1] ?
+								 report_model_names[i + 1] :
+								 report_model_names[0]));
 		assert_null(vt_diff_create(&b.diff, &b.before, &b.after));
 		assert_null(vt_diff_write_text(&b.diff, &what, &options, file));
 		assert_null(vt_diff_write_json(&b.diff, file));
@@ -300,11 +337,16 @@ static void test_every_model_with_every_other(void **state)
 	}
 }
 
-/* One block is older than the recording in the first report, and made anew, with a backtrace, in the second. */
+/*
+ * One block is older than the recording in the first report, and made anew, with a backtrace, in
+ * the second.
+ */
 static void test_older_replaced(void **state)
 {
 	struct scene before = { .recorded = true, .blocks = { { 9 * MIB, -1, 0 }, { MIB, 1, 0 } } };
-	struct scene after = { .at_s = 60, .recorded = true, .blocks = { { 9 * MIB, 0, 0 }, { MIB, 1, 0 } } };
+	struct scene after = { .at_s = 60,
+			       .recorded = true,
+			       .blocks = { { 9 * MIB, 0, 0 }, { MIB, 1, 0 } } };
 	struct both b;
 
 	(void)state;
@@ -320,7 +362,10 @@ static void test_older_replaced(void **state)
 
 /* ---- growth ---- */
 
-/* One site with so many MiB at each look, and older ones without a backtrace; whether it grows after the last. */
+/*
+ * One site with so many MiB at each look, and older ones without a backtrace; whether it grows
+ * after the last.
+ */
 static bool grows(const int *mib, const int *older)
 {
 	struct vt_growth growth;
@@ -331,7 +376,8 @@ static bool grows(const int *mib, const int *older)
 		struct scene scene = { .recorded = true };
 		struct vt_model model;
 
-		scene.blocks[0] = (struct block){ (uint64_t)(older ? older[look] : 4) * MIB, -1, 0 };
+		scene.blocks[0] =
+			(struct block){ (uint64_t)(older ? older[look] : 4) * MIB, -1, 0 };
 		scene.blocks[1] = (struct block){ 3 * MIB, 1, 0 };
 		for (int i = 0; i < *mib; i++)
 			scene.blocks[2 + i] = (struct block){ MIB, 0, 0 };
@@ -364,26 +410,31 @@ static void test_rule(void **state)
 {
 	(void)state;
 	assert_true(GROWS(1, 2, 3, 4, 5));
-	assert_true(GROWS(0, 2, 4, 6, 8));          /* first met after the first look */
-	assert_true(GROWS(1, 3, 3, 5, 7, 9));       /* most intervals */
+	assert_true(GROWS(0, 2, 4, 6, 8));                      /* first met after the first look */
+	assert_true(GROWS(1, 3, 3, 5, 7, 9));                   /* most intervals */
 	assert_true(GROWS(1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5)); /* slow, and never fell */
-	assert_true(GROWS(1, 9, 17, 25, 24, 32));   /* gave back an eighth at most */
-	assert_false(GROWS(1, 2, 3, 4));            /* too few looks */
+	assert_true(GROWS(1, 9, 17, 25, 24, 32));               /* gave back an eighth at most */
+	assert_false(GROWS(1, 2, 3, 4));                        /* too few looks */
 	assert_false(GROWS(5, 5, 5, 5, 5, 5));
-	assert_false(GROWS(1, 30, 30, 30, 30, 30)); /* a jump */
-	assert_false(GROWS(1, 2, 3, 4, 40, 41));    /* a jump, and little else */
+	assert_false(GROWS(1, 30, 30, 30, 30, 30));     /* a jump */
+	assert_false(GROWS(1, 2, 3, 4, 40, 41));        /* a jump, and little else */
 	assert_false(GROWS(1, 4, 7, 1, 4, 7, 1, 4, 7)); /* saw-tooth */
-	assert_false(GROWS(1, 4, 7, 10, 2, 5, 8, 11)); /* a long one */
+	assert_false(GROWS(1, 4, 7, 10, 2, 5, 8, 11));  /* a long one */
 	assert_false(GROWS(20, 15, 10, 5, 1));
-	assert_false(GROWS(1, 5, 9, 13, 17, 0));    /* all given back */
+	assert_false(GROWS(1, 5, 9, 13, 17, 0)); /* all given back */
 	assert_false(GROWS(10, 9, 10, 9, 10, 9, 10));
 }
 
-/* What was there before recording began is freed, and what takes its place is recorded: that is no growth. */
+/*
+ * What was there before recording began is freed, and what takes its place is recorded: that is no
+ * growth.
+ */
 static void test_replaced(void **state)
 {
-	static const int steady[] = { 0, 2, 4, 6, 8, 10, 12, 14, -1 }, goes[] = { 20, 18, 16, 14, 12, 10, 8, 6 };
-	static const int later[] = { 20, 16, 16, 12, 12, 8, 8, 4 }, after[] = { 0, 0, 4, 4, 8, 8, 12, 12, -1 };
+	static const int steady[] = { 0, 2, 4, 6, 8, 10, 12, 14, -1 },
+			 goes[] = { 20, 18, 16, 14, 12, 10, 8, 6 };
+	static const int later[] = { 20, 16, 16, 12, 12, 8, 8, 4 },
+			 after[] = { 0, 0, 4, 4, 8, 8, 12, 12, -1 };
 	static const int once[] = { 20, 1, 1, 1, 1, 1, 1, 1 };
 	static const int leak[] = { 0, 4, 8, 12, 16, 20, 24, 28, -1 };
 
@@ -410,7 +461,8 @@ static void test_looks_that_do_not_count(void **state)
 	assert_int_equal(sizes.places.data[0].size, MIB);
 	assert_int_equal(sizes.places.data[0].last.blocks, 2);
 	vt_model_deinit(&model);
-	build(&model, &(struct scene){ .recorded = true, .inexact = true, .blocks = { { MIB, 0, 0 } } });
+	build(&model,
+	      &(struct scene){ .recorded = true, .inexact = true, .blocks = { { MIB, 0, 0 } } });
 	assert_false(vt_growth_is_look(&sites, &model) || vt_growth_is_look(&sizes, &model));
 	vt_model_deinit(&model);
 	vt_growth_deinit(&sites);

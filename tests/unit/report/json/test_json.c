@@ -122,12 +122,18 @@ static void test_strings(void **state)
 	vt_json_text(o.json, NULL, "q\"b\\");
 	vt_json_text(o.json, NULL, "\033[2J\n\x7f\xc2\x9b");
 	vt_json_text(o.json, NULL, "\u00e9\u4e2d\U0001f525\u202e");
-	vt_json_text(o.json, NULL, "\xff" "a\xc3" "b\xed\xa0\x80" "c\xf4\x90\x80\x80" "d\xe4\xb8");
+	vt_json_text(o.json, NULL,
+		     "\xff"
+		     "a\xc3"
+		     "b\xed\xa0\x80"
+		     "c\xf4\x90\x80\x80"
+		     "d\xe4\xb8");
 	vt_json_textn(o.json, NULL, "a\0b", 3);
 	vt_json_end_array(o.json);
-	end(&o, "[null,\"\",\"plain / text\",\"q\\\"b\\\\\",\"\\u001b[2J\\u000a\\u007f\\u009b\","
-		"\"\\u00e9\\u4e2d\\ud83d\\udd25\\u202e\","
-		"\"\\ufffda\\ufffdb\\ufffd\\ufffd\\ufffdc\\ufffd\\ufffd\\ufffd\\ufffdd\\ufffd\\ufffd\",\"a\\u0000b\"]");
+	end(&o,
+	    "[null,\"\",\"plain / text\",\"q\\\"b\\\\\",\"\\u001b[2J\\u000a\\u007f\\u009b\","
+	    "\"\\u00e9\\u4e2d\\ud83d\\udd25\\u202e\","
+	    "\"\\ufffda\\ufffdb\\ufffd\\ufffd\\ufffdc\\ufffd\\ufffd\\ufffd\\ufffdd\\ufffd\\ufffd\",\"a\\u0000b\"]");
 }
 
 /* Texts around the size of the buffer arrive whole. */
@@ -233,12 +239,9 @@ static void test_write_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_structure),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_strings),
-		cmocka_unit_test(test_long_strings),
-		cmocka_unit_test(test_every_model),
-		cmocka_unit_test(test_contents),
+		cmocka_unit_test(test_structure),   cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_strings),     cmocka_unit_test(test_long_strings),
+		cmocka_unit_test(test_every_model), cmocka_unit_test(test_contents),
 		cmocka_unit_test(test_write_error),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saved reports read again: what the JSON writer makes of the model that was read is what it made of the first one. And what is
- * no report, or is one no more.
+ * Saved reports read again: what the JSON writer makes of the model that was read is what it made
+ * of the first one. And what is no report, or is one no more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,9 +51,9 @@ static struct text json_of(const char *name)
 
 /* Keys that are not read, wherever they are. */
 static const char *const not_read[] = {
-	"consistency", "passes",       "dropped_blocks",  "lock",	   "walk_ns", "read_ns",
-	"statistics",  "memory_pools", "context_threads", "user",	   "uid",     "threads",
-	"state",       "tracer",       "uses_cuda",	  "why_no_memory", "locals",
+	"consistency", "passes",       "dropped_blocks",  "lock",          "walk_ns", "read_ns",
+	"statistics",  "memory_pools", "context_threads", "user",          "uid",     "threads",
+	"state",       "tracer",       "uses_cuda",       "why_no_memory", "locals",
 };
 
 /* Without those keys; blocks and groups keep their state. */
@@ -66,10 +66,8 @@ static void strip(json_t *value)
 	for (i = 0; json_is_object(value) && i < sizeof(not_read) / sizeof(not_read[0]); i++)
 		if (strcmp(not_read[i], "state") != 0 || json_object_get(value, "command_line"))
 			json_object_del(value, not_read[i]);
-	json_object_foreach(value, key, member)
-		strip(member);
-	json_array_foreach(value, i, member)
-		strip(member);
+	json_object_foreach(value, key, member) strip(member);
+	json_array_foreach(value, i, member) strip(member);
 }
 
 static size_t compare_part(json_t *first, json_t *second, const char *path)
@@ -79,7 +77,8 @@ static size_t compare_part(json_t *first, json_t *second, const char *path)
 
 	assert_non_null(a);
 	assert_non_null(b);
-	if (json_is_null(json_object_get(a, "uptime_s"))) /* what is no number of seconds is unknown when it is read */
+	/* what is no number of seconds is unknown when it is read */
+	if (json_is_null(json_object_get(a, "uptime_s")))
 		json_object_del(b, "uptime_s"), json_object_del(a, "uptime_s");
 	strip(a);
 	strip(b);
@@ -97,9 +96,8 @@ static size_t compare_part(json_t *first, json_t *second, const char *path)
 /* Bytes that were compared; 0 when the report has numbers that JSON readers do not have. */
 static size_t round_trip(const char *name)
 {
-	static const char *const parts[] = {
-		"schema", "tool_version", "time", "completeness", "process", "diagnostics", "cuda"
-	};
+	static const char *const parts[] = { "schema",  "tool_version", "time", "completeness",
+					     "process", "diagnostics",  "cuda" };
 	static const char *const torch_parts[] = { "method", "state", "allocators", "recorded" };
 	struct text text = json_of(name), again;
 	struct vt_model model;
@@ -119,7 +117,8 @@ static size_t round_trip(const char *name)
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		n += compare_part(first, second, parts[i]);
 	for (size_t i = 0; i < sizeof(torch_parts) / sizeof(torch_parts[0]); i++)
-		n += compare_part(json_object_get(first, "pytorch"), json_object_get(second, "pytorch"), torch_parts[i]);
+		n += compare_part(json_object_get(first, "pytorch"),
+				  json_object_get(second, "pytorch"), torch_parts[i]);
 	json_decref(first);
 	json_decref(second);
 	vt_model_deinit(&model);
@@ -139,14 +138,16 @@ static void test_round_trip(void **state)
 }
 
 /* What the writer makes of the model, with another text in the place of one that is there once. */
-static void load_instead(const struct vt_model *model, const char *that, const char *other, struct vt_model *loaded)
+static void load_instead(const struct vt_model *model, const char *that, const char *other,
+			 struct vt_model *loaded)
 {
 	struct text text = to_json(model);
 	char *at = strstr(text.data, that), *changed = NULL;
 
 	assert_non_null(at);
 	assert_null(strstr(at + 1, that));
-	assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text.data), text.data, other, at + strlen(that)) > 0);
+	assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text.data), text.data, other,
+			     at + strlen(that)) > 0);
 	vt_model_init(loaded);
 	assert_null(vt_report_load_text(changed, strlen(changed), loaded));
 	free(changed);
@@ -162,12 +163,14 @@ static void test_stages(void **state)
 	for (unsigned int i = 0; i < VT_N_STAGES; i++) {
 		vt_model_diag(&model, VT_DIAG_NOTE, (enum vt_stage)i, "of-stage", "number %u", i);
 		for (unsigned int k = 0; k < i; k++)
-			assert_string_not_equal(vt_stage_name((enum vt_stage)i), vt_stage_name((enum vt_stage)k));
+			assert_string_not_equal(vt_stage_name((enum vt_stage)i),
+						vt_stage_name((enum vt_stage)k));
 	}
 	load_instead(&model, "\"stage\": \"pinned\"", "\"stage\": \"of next year\"", &loaded);
 	assert_int_equal(loaded.diags.n, VT_N_STAGES);
 	for (unsigned int i = 0; i < VT_N_STAGES; i++)
-		assert_int_equal(loaded.diags.data[i].stage, i == VT_STAGE_PINNED ? VT_STAGE_OTHER : i);
+		assert_int_equal(loaded.diags.data[i].stage,
+				 i == VT_STAGE_PINNED ? VT_STAGE_OTHER : i);
 	vt_model_deinit(&loaded);
 	vt_model_deinit(&model);
 }
@@ -183,9 +186,11 @@ static void test_allocator_states(void **state)
 
 		model.torch_state = (enum vt_allocator_state)i;
 		assert_int_equal(code != NULL, i != VT_ALLOCATOR_UNKNOWN);
-		assert_int_equal(vt_allocator_state_words(model.torch_state) != NULL, i != VT_ALLOCATOR_UNKNOWN);
+		assert_int_equal(vt_allocator_state_words(model.torch_state) != NULL,
+				 i != VT_ALLOCATOR_UNKNOWN);
 		for (unsigned int k = VT_ALLOCATOR_UNKNOWN + 1; k < i; k++)
-			assert_string_not_equal(code, vt_allocator_state_code((enum vt_allocator_state)k));
+			assert_string_not_equal(
+				code, vt_allocator_state_code((enum vt_allocator_state)k));
 		load_instead(&model, "\"tool_version\"", "\"tool_version\"", &loaded);
 		assert_int_equal(loaded.torch_state, i);
 		vt_model_deinit(&loaded);
@@ -195,7 +200,8 @@ static void test_allocator_states(void **state)
 	load_instead(&model, "\"state\": \"pluggable\"", "\"state\": \"native\"", &loaded);
 	assert_int_equal(loaded.torch_state, VT_ALLOCATOR_PLUGGABLE);
 	vt_model_deinit(&loaded);
-	load_instead(&model, "\"state_code\": \"pluggable\"", "\"state_code\": \"of next year\"", &loaded);
+	load_instead(&model, "\"state_code\": \"pluggable\"", "\"state_code\": \"of next year\"",
+		     &loaded);
 	assert_int_equal(loaded.torch_state, VT_ALLOCATOR_UNKNOWN);
 	vt_model_deinit(&loaded);
 	vt_model_deinit(&model);
@@ -212,7 +218,8 @@ static void test_recordings(void **state)
 
 		model.recorder.state = (enum vt_recording)i;
 		assert_int_equal(code != NULL, i != VT_RECORDING_NONE);
-		assert_int_equal(vt_recording_words(model.recorder.state) != NULL, i != VT_RECORDING_NONE);
+		assert_int_equal(vt_recording_words(model.recorder.state) != NULL,
+				 i != VT_RECORDING_NONE);
 		for (unsigned int k = VT_RECORDING_NONE + 1; k < i; k++)
 			assert_string_not_equal(code, vt_recording_code((enum vt_recording)k));
 		load_instead(&model, "\"tool_version\"", "\"tool_version\"", &loaded);
@@ -220,7 +227,8 @@ static void test_recordings(void **state)
 		vt_model_deinit(&loaded);
 	}
 	model.recorder.state = VT_RECORDING_OTHER_VERSION;
-	load_instead(&model, "\"state_code\": \"other-version\"", "\"state_code\": \"of next year\"", &loaded);
+	load_instead(&model, "\"state_code\": \"other-version\"",
+		     "\"state_code\": \"of next year\"", &loaded);
 	assert_int_equal(loaded.recorder.state, VT_RECORDING_UNKNOWN);
 	vt_model_deinit(&loaded);
 	vt_model_deinit(&model);
@@ -237,7 +245,9 @@ static void test_driver_kinds(void **state)
 		struct vt_model_driver_group *group = vt_vec_append(&model.driver_groups);
 
 		assert_non_null(group);
-		*group = (struct vt_model_driver_group){ .kind = (enum vt_driver_kind)i, .device = -1, .ages = { VT_NO_AGE, VT_NO_AGE } };
+		*group = (struct vt_model_driver_group){ .kind = (enum vt_driver_kind)i,
+							 .device = -1,
+							 .ages = { VT_NO_AGE, VT_NO_AGE } };
 		for (unsigned int k = 0; k < i; k++)
 			assert_string_not_equal(vt_driver_kind_name((enum vt_driver_kind)i),
 						vt_driver_kind_name((enum vt_driver_kind)k));
@@ -245,7 +255,8 @@ static void test_driver_kinds(void **state)
 	load_instead(&model, "\"kind\": \"mapped\"", "\"kind\": \"of next year\"", &loaded);
 	assert_int_equal(loaded.driver_groups.n, VT_N_DRIVER_KINDS);
 	for (unsigned int i = 0; i < VT_N_DRIVER_KINDS; i++)
-		assert_int_equal(loaded.driver_groups.data[i].kind, i == VT_DRIVER_KIND_MAPPED ? VT_DRIVER_KIND_OTHER : i);
+		assert_int_equal(loaded.driver_groups.data[i].kind,
+				 i == VT_DRIVER_KIND_MAPPED ? VT_DRIVER_KIND_OTHER : i);
 	vt_model_deinit(&loaded);
 	vt_model_deinit(&model);
 }
@@ -257,19 +268,26 @@ static void test_words_of_0_1_0(void **state)
 		const char *words;
 		enum vt_allocator_state state;
 	} allocators[] = {
-		{ "\"not loaded\"", VT_ALLOCATOR_NOT_LOADED },  { "\"not initialised\"", VT_ALLOCATOR_NOT_INITIALISED },
-		{ "\"native\"", VT_ALLOCATOR_NATIVE },	  { "\"inherited\"", VT_ALLOCATOR_INHERITED },
-		{ "\"cudaMallocAsync\"", VT_ALLOCATOR_ASYNC }, { "\"pluggable\"", VT_ALLOCATOR_PLUGGABLE },
-		{ "\"refused\"", VT_ALLOCATOR_REFUSED },	  { "null", VT_ALLOCATOR_UNKNOWN },
+		{ "\"not loaded\"", VT_ALLOCATOR_NOT_LOADED },
+		{ "\"not initialised\"", VT_ALLOCATOR_NOT_INITIALISED },
+		{ "\"native\"", VT_ALLOCATOR_NATIVE },
+		{ "\"inherited\"", VT_ALLOCATOR_INHERITED },
+		{ "\"cudaMallocAsync\"", VT_ALLOCATOR_ASYNC },
+		{ "\"pluggable\"", VT_ALLOCATOR_PLUGGABLE },
+		{ "\"refused\"", VT_ALLOCATOR_REFUSED },
+		{ "null", VT_ALLOCATOR_UNKNOWN },
 		{ "\"of another year\"", VT_ALLOCATOR_UNKNOWN },
 	};
 	static const struct {
 		const char *words;
 		enum vt_recording state;
 	} recordings[] = {
-		{ "on", VT_RECORDING_ON },	      { "off", VT_RECORDING_OFF },
-		{ "inherited", VT_RECORDING_INHERITED }, { "other version", VT_RECORDING_OTHER_VERSION },
-		{ "unreadable", VT_RECORDING_UNREADABLE }, { "of another year", VT_RECORDING_UNKNOWN },
+		{ "on", VT_RECORDING_ON },
+		{ "off", VT_RECORDING_OFF },
+		{ "inherited", VT_RECORDING_INHERITED },
+		{ "other version", VT_RECORDING_OTHER_VERSION },
+		{ "unreadable", VT_RECORDING_UNREADABLE },
+		{ "of another year", VT_RECORDING_UNKNOWN },
 	};
 	struct vt_model model, loaded;
 	char old[200];
@@ -280,13 +298,16 @@ static void test_words_of_0_1_0(void **state)
 	model.recorder.state = VT_RECORDING_OTHER_VERSION;
 	for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++) {
 		snprintf(old, sizeof(old), "\"state\": %s", allocators[i].words);
-		load_instead(&model, "\"state\": \"pluggable\",\n  \"state_code\": \"pluggable\"", old, &loaded);
+		load_instead(&model, "\"state\": \"pluggable\",\n  \"state_code\": \"pluggable\"",
+			     old, &loaded);
 		assert_int_equal(loaded.torch_state, allocators[i].state);
 		vt_model_deinit(&loaded);
 	}
 	for (size_t i = 0; i < sizeof(recordings) / sizeof(recordings[0]); i++) {
 		snprintf(old, sizeof(old), "\"state\": \"%s\"", recordings[i].words);
-		load_instead(&model, "\"state\": \"other version\",\n  \"state_code\": \"other-version\"", old, &loaded);
+		load_instead(&model,
+			     "\"state\": \"other version\",\n  \"state_code\": \"other-version\"",
+			     old, &loaded);
 		assert_int_equal(loaded.recorder.state, recordings[i].state);
 		vt_model_deinit(&loaded);
 	}
@@ -332,7 +353,8 @@ static void test_other_documents(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
-		refused(documents[i].json, strlen(documents[i].json), VT_ERR_FORMAT, documents[i].why);
+		refused(documents[i].json, strlen(documents[i].json), VT_ERR_FORMAT,
+			documents[i].why);
 }
 
 /* A million brackets: the parser must not go that deep. */
@@ -368,7 +390,8 @@ static void test_many_small_parts(void **state)
 static void damaged(const char *model, const char *from, const char *to, const char *why)
 {
 	struct text text = json_of(model);
-	char *at = memmem(text.data, text.n, from, strlen(from)), *changed = malloc(text.n + strlen(to) + 1);
+	char *at = memmem(text.data, text.n, from, strlen(from)),
+	     *changed = malloc(text.n + strlen(to) + 1);
 	size_t before = (size_t)(at - text.data), n = text.n - strlen(from) + strlen(to);
 
 	assert_non_null(at);
@@ -398,7 +421,8 @@ static void test_damage(void **state)
 	damaged("recorded", "\"time\": \"2026", "\"time\": \"MMXXVI", "no time");
 	damaged("recorded", "\"totals\": {", "\"totals\": {}, \"x\": {", "is missing");
 	damaged("recorded", "\"pid\": 41273", "\"pid\": 99999999999", "too small or large");
-	damaged("recorded", "\"largest_bytes\": ", "\"bytes\": 9223372036854775807, \"x\": ", "duplicate");
+	damaged("recorded",
+		"\"largest_bytes\": ", "\"bytes\": 9223372036854775807, \"x\": ", "duplicate");
 }
 
 /* The same trace in two places would make a ring of them. */
@@ -409,7 +433,8 @@ static void test_rings(void **state)
 
 	(void)state;
 	assert_non_null(first);
-	second = memmem(first + 15, text.n - (size_t)(first + 15 - text.data), "\"backtraces\": [", 15);
+	second = memmem(first + 15, text.n - (size_t)(first + 15 - text.data), "\"backtraces\": [",
+			15);
 	assert_non_null(second);
 	second[15] = first[15];
 	refused(text.data, text.n, VT_ERR_FORMAT, "another place");
@@ -486,14 +511,20 @@ static void test_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_stages),
-		cmocka_unit_test(test_allocator_states), cmocka_unit_test(test_recordings), cmocka_unit_test(test_words_of_0_1_0),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_allocator_states),
+		cmocka_unit_test(test_recordings),
+		cmocka_unit_test(test_words_of_0_1_0),
 		cmocka_unit_test(test_driver_kinds),
 		cmocka_unit_test(test_other_documents),
-		cmocka_unit_test(test_depth),	   cmocka_unit_test(test_many_small_parts),
+		cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_many_small_parts),
 		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_rings),	   cmocka_unit_test(test_more_bytes_than_there_are),
-		cmocka_unit_test(test_cut),	   cmocka_unit_test(test_files),
+		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_more_bytes_than_there_are),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

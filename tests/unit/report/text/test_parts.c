@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single parts of a report: what each says, and that what is partial is never taken for complete. */
+/*
+ * Single parts of a report: what each says, and that what is partial is never taken for complete.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +21,10 @@ static const struct vt_writer_options wide = { .columns = 160, .hints = &report_
 
 enum part { SUMMARY, BLOCKS, ALL_BLOCKS, SITES, FOUND, THREAD, FRAME, LOCALS };
 
-/* A part as text, of which the caller has one at a time; number: of blocks, an address or a Python frame. */
+/*
+ * A part as text, of which the caller has one at a time; number: of blocks, an address or a Python
+ * frame.
+ */
 static const char *text_of(const struct vt_model *model, enum part part, uint64_t number)
 {
 	static char *text;
@@ -109,7 +114,8 @@ static void test_largest(void **state)
 
 	(void)state;
 	assert_true(report_model_build(&model, "training"));
-	for (const char *line = strstr(text_of(&model, BLOCKS, 37), "Largest blocks"); (line = strstr(line, "\n  0x")) != NULL; line++) {
+	for (const char *line = strstr(text_of(&model, BLOCKS, 37), "Largest blocks");
+	     (line = strstr(line, "\n  0x")) != NULL; line++) {
 		uint64_t addr = strtoull(line + 3, NULL, 16);
 		struct vt_found found;
 
@@ -197,7 +203,9 @@ static void test_found(void **state)
 	assert_true(report_model_build(&model, "recorder"));
 	b = &model.blocks[1];
 	assert_true(b->state == VT_BLOCK_CACHED && b[1].state == VT_BLOCK_ALLOCATED);
-	snprintf(text, sizeof(text), "0x%" PRIx64 " is 1,000 bytes into a block of 4.00 MiB, cached, on GPU 0\n", b->addr + 1000);
+	snprintf(text, sizeof(text),
+		 "0x%" PRIx64 " is 1,000 bytes into a block of 4.00 MiB, cached, on GPU 0\n",
+		 b->addr + 1000);
 	check_has(text_of(&model, FOUND, b->addr + 1000), text);
 	snprintf(text, sizeof(text), "0x%" PRIx64 " is the start of a block", b->addr);
 	check_has(text_of(&model, FOUND, b->addr), text);
@@ -206,7 +214,8 @@ static void test_found(void **state)
 	snprintf(text, sizeof(text), "after       0x%" PRIx64 ", 22.0 MiB, in use\n", b[1].addr);
 	check_has(text_of(&model, FOUND, b->addr), text);
 	check_has(text_of(&model, FOUND, b[-1].addr), "none: it is the first of its segment");
-	check_has(text_of(&model, FOUND, b[-1].addr), "22,768,672 bytes: 300,000 are lost to rounding");
+	check_has(text_of(&model, FOUND, b[-1].addr),
+		  "22,768,672 bytes: 300,000 are lost to rounding");
 	check_has_not(text_of(&model, FOUND, b->addr), "asked for");
 	for (size_t i = 0; i < 200; i++) {
 		const char *found = text_of(&model, FOUND, model.blocks[i].addr);
@@ -231,18 +240,24 @@ static void test_found_elsewhere(void **state)
 	(void)state;
 	assert_true(report_model_build(&model, "recorder"));
 	model.pinned.blocks[2].addr = 0x1000;
-	check_has(text_of(&model, FOUND, 0x1001), "0x1001 is 1 byte into a block of 256 KiB of pinned host memory, awaiting free\n");
+	check_has(
+		text_of(&model, FOUND, 0x1001),
+		"0x1001 is 1 byte into a block of 256 KiB of pinned host memory, awaiting free\n");
 	model.pinned.exact = false;
 	check_has(text_of(&model, FOUND, 0x1001), "whether it is in use is not known");
-	check_has(text_of(&model, FOUND, model.driver_blocks.data[1].addr), "is the start of 20.0 MiB of device memory of cudaMallocAsync, GPU 0");
-	check_has(text_of(&model, FOUND, 0xfff), "0xfff is in no block of PyTorch's, nor in memory whose allocation was recorded\n");
+	check_has(text_of(&model, FOUND, model.driver_blocks.data[1].addr),
+		  "is the start of 20.0 MiB of device memory of cudaMallocAsync, GPU 0");
+	check_has(
+		text_of(&model, FOUND, 0xfff),
+		"0xfff is in no block of PyTorch's, nor in memory whose allocation was recorded\n");
 	check_has(text_of(&model, FOUND, 0xfff), "above it");
 	check_has_not(text_of(&model, FOUND, 0xfff), "below it");
 	vt_model_deinit(&model);
 
 	/* What could not be read may be there. */
 	assert_true(report_model_build(&model, "unstable"));
-	check_has(text_of(&model, FOUND, 1), "in no block of PyTorch's, as far as they are known\n");
+	check_has(text_of(&model, FOUND, 1),
+		  "in no block of PyTorch's, as far as they are known\n");
 	vt_model_deinit(&model);
 }
 
@@ -268,7 +283,9 @@ static void test_thread(void **state)
 
 	assert_true(report_model_build(&model, "deadlock"));
 	text = text_of(&model, LOCALS, 0);
-	check_has(text, "#0 next_batch (/job/train.py:18)   one of 1 Python frames of thread 41273\n  step = 3\n  batch = tensor");
+	check_has(
+		text,
+		"#0 next_batch (/job/train.py:18)   one of 1 Python frames of thread 41273\n  step = 3\n  batch = tensor");
 	check_has(text, "  …\n");
 	model.threads.data[0].stack.frames[2].n_locals = 0;
 	model.threads.data[0].stack.frames[2].locals_cut = false;
@@ -276,16 +293,21 @@ static void test_thread(void **state)
 	vt_model_deinit(&model);
 }
 
-/* Whatever is missing, and whatever a part is about: nothing that is partial looks complete, nothing complete partial. */
+/*
+ * Whatever is missing, and whatever a part is about: nothing that is partial looks complete,
+ * nothing complete partial.
+ */
 static void test_partial(void **state)
 {
 	(void)state;
 	for (unsigned int i = 0; i <= VT_N_STAGES; i++) { /* the last time without any */
 		struct vt_model model;
 		enum vt_stage stage = (enum vt_stage)i;
-		bool missing = i < VT_N_STAGES, threads = stage == VT_STAGE_PYTHON || stage == VT_STAGE_STACKS;
-		bool both = stage == VT_STAGE_PROCESS || stage == VT_STAGE_CORE || stage == VT_STAGE_FILES ||
-			    stage == VT_STAGE_WATCH || stage == VT_STAGE_JOB || stage == VT_STAGE_OTHER;
+		bool missing = i < VT_N_STAGES,
+		     threads = stage == VT_STAGE_PYTHON || stage == VT_STAGE_STACKS;
+		bool both = stage == VT_STAGE_PROCESS || stage == VT_STAGE_CORE ||
+			    stage == VT_STAGE_FILES || stage == VT_STAGE_WATCH ||
+			    stage == VT_STAGE_JOB || stage == VT_STAGE_OTHER;
 
 		assert_true(report_model_fill(&model, "training"));
 		vt_model_diag(&model, VT_DIAG_NOTE, VT_STAGE_TORCH, "a-note", "worth knowing");
@@ -293,7 +315,8 @@ static void test_partial(void **state)
 			vt_model_diag(&model, VT_DIAG_MISSING, stage, "lost", "it is gone");
 		assert_true(vt_model_account(&model));
 		for (enum part part = SUMMARY; part <= LOCALS; part++) {
-			const char *text = text_of(&model, part, part == FOUND ? model.blocks[0].addr : 1);
+			const char *text =
+				text_of(&model, part, part == FOUND ? model.blocks[0].addr : 1);
 			bool about_threads = part >= THREAD;
 
 			if (missing)
@@ -328,9 +351,11 @@ static void test_unstable(void **state)
 
 			check_has(text, "was being changed when the process was stopped");
 			check_has_not(text, "changed while it was read");
-			(core ? check_has_not : check_has)(text, "let it run for a moment and try again");
+			(core ? check_has_not : check_has)(text,
+							   "let it run for a moment and try again");
 		}
-		check_has(text_of(&model, BLOCKS, 20), "Largest blocks, as far as they could be read");
+		check_has(text_of(&model, BLOCKS, 20),
+			  "Largest blocks, as far as they could be read");
 		vt_model_deinit(&model);
 	}
 }
@@ -338,9 +363,10 @@ static void test_unstable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_summary), cmocka_unit_test(test_largest), cmocka_unit_test(test_no_blocks),
-		cmocka_unit_test(test_sites),	cmocka_unit_test(test_found),	cmocka_unit_test(test_found_elsewhere),
-		cmocka_unit_test(test_thread),	cmocka_unit_test(test_partial),
+		cmocka_unit_test(test_summary),   cmocka_unit_test(test_largest),
+		cmocka_unit_test(test_no_blocks), cmocka_unit_test(test_sites),
+		cmocka_unit_test(test_found),     cmocka_unit_test(test_found_elsewhere),
+		cmocka_unit_test(test_thread),    cmocka_unit_test(test_partial),
 		cmocka_unit_test(test_unstable),
 	};
 

@@ -168,7 +168,7 @@ static void test_width_cuts(void **state)
 	(void)state;
 	assert_int_equal(vt_width(p, n), 1 + 2 + 2 + 1 + 0 + 1 + 2);
 	assert_int_equal(vt_width_prefix(p, n, 0), 0);
-	assert_int_equal(vt_width_prefix(p, n, 2), 1);  /* half of a wide character is none */
+	assert_int_equal(vt_width_prefix(p, n, 2), 1); /* half of a wide character is none */
 	assert_int_equal(vt_width_prefix(p, n, 3), 4);
 	assert_int_equal(vt_width_prefix(p, n, 6), 10); /* with its accent */
 	assert_int_equal(vt_width_prefix(p, n, 100), n);
@@ -212,10 +212,13 @@ static void test_cxx_names(void **state)
 		{ "foo.cold", "foo.cold" },
 		{ "c10::ThreadPool::main_loop(unsigned long)", "c10::ThreadPool::main_loop" },
 		{ "void c10::f<int, std::vector<long> >(int) const", "c10::f<…>" },
-		{ "std::vector<at::Tensor, std::allocator<at::Tensor> >::push_back(at::Tensor&&)", "std::vector<…>::push_back" },
-		{ "at::native::(anonymous namespace)::kernel(int)", "at::native::(anonymous namespace)::kernel" },
+		{ "std::vector<at::Tensor, std::allocator<at::Tensor> >::push_back(at::Tensor&&)",
+		  "std::vector<…>::push_back" },
+		{ "at::native::(anonymous namespace)::kernel(int)",
+		  "at::native::(anonymous namespace)::kernel" },
 		{ "f(int)::{lambda(int)#1}::operator()(int) const", "f::{lambda#1}::operator()" },
-		{ "a::f(int) const::{lambda()#2}::operator()() const", "a::f::{lambda#2}::operator()" },
+		{ "a::f(int) const::{lambda()#2}::operator()() const",
+		  "a::f::{lambda#2}::operator()" },
 		{ "A::operator<<(std::ostream&)", "A::operator<<" },
 		{ "A::operator->() const", "A::operator->" },
 		{ "bool operator< <int>(A<int> const&)", "operator<<…>" },
@@ -292,7 +295,8 @@ static void test_cxx_names_broken(void **state)
 
 /* ---- lines ---- */
 
-static char *print(const struct vt_model *model, vt_write_fn *writer, const struct vt_writer_options *options)
+static char *print(const struct vt_model *model, vt_write_fn *writer,
+		   const struct vt_writer_options *options)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -467,11 +471,13 @@ static void test_contents(void **state)
 	assert_false(says("unstable", &options, "Largest groups"));
 	assert_true(says("unstable", &options, "no exact totals"));
 	assert_true(says("unstable", &options, "\nPartial: 3 things are missing"));
-	assert_true(says("training", &options,
-			 "\nPinned host memory of PyTorch             size     blocks\n"
-			 "  in use                              2.00 GiB          2   host memory, in no total above\n"));
-	assert_true(says("unstable", &options,
-			 "\n  in all                              6.00 GiB          7   how much is in use is not known\n"));
+	assert_true(says(
+		"training", &options,
+		"\nPinned host memory of PyTorch             size     blocks\n"
+		"  in use                              2.00 GiB          2   host memory, in no total above\n"));
+	assert_true(says(
+		"unstable", &options,
+		"\n  in all                              6.00 GiB          7   how much is in use is not known\n"));
 	assert_false(says("refused", &options, "\nPinned host memory"));
 	assert_true(says("refused", &options, "it failed a check (two blocks overlap)"));
 	assert_false(says("refused", &options, "PyTorch's own counter"));
@@ -479,20 +485,24 @@ static void test_contents(void **state)
 	assert_false(says("contradiction", &options, "in use by PyTorch"));
 	assert_true(says("no-cuda", &options, "This process does not use CUDA"));
 	assert_true(says("nothing", &options, "\nNothing could be learned"));
-	assert_true(says("deadlock", &options, "! deadlock: 41273 (sleep), 41280 (loader): each waits for"));
-	assert_true(says("deadlock", &options, "  in the kernel: folio_wait_bit_common < filemap_read\n"));
-	assert_true(says("deadlock", &options, "          batch = tensor float16 [8, 4096] on cuda:0\n"));
+	assert_true(says("deadlock", &options,
+			 "! deadlock: 41273 (sleep), 41280 (loader): each waits for"));
+	assert_true(says("deadlock", &options,
+			 "  in the kernel: folio_wait_bit_common < filemap_read\n"));
+	assert_true(says("deadlock", &options,
+			 "          batch = tensor float16 [8, 4096] on cuda:0\n"));
 	assert_true(says("deadlock", &options, "(no native frames: it was running)"));
 	options.threads = VT_THREADS_ALL;
 	assert_true(says("training", &options, "__libc_start_call_main"));
 	assert_true(says("training", &options, "○ 41723 cuda-EvtHandlr"));
 	options.all_blocks = true;
 	assert_true(says("training", &options, "\nBlocks of GPU 0\n"));
-	assert_true(says("training", &options,
-			 "\nBlocks of pinned host memory\n"
-			 "    0x7f1200000000       1.00 GiB   in use, used by 1 stream\n"
-			 "    0x7f1240000000       1.00 GiB   in use\n"
-			 "    0x7f1280000000        256 KiB   awaiting free, 1 event pending, private 3:0\n"));
+	assert_true(says(
+		"training", &options,
+		"\nBlocks of pinned host memory\n"
+		"    0x7f1200000000       1.00 GiB   in use, used by 1 stream\n"
+		"    0x7f1240000000       1.00 GiB   in use\n"
+		"    0x7f1280000000        256 KiB   awaiting free, 1 event pending, private 3:0\n"));
 	assert_false(says("refused", &options, "\nBlocks of pinned"));
 	options.threads = VT_THREADS_GROUPS;
 	assert_true(
@@ -522,18 +532,12 @@ static void test_write_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_sizes_are_close),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_width_against_libc),
-		cmocka_unit_test(test_width_cuts),
-		cmocka_unit_test(test_width_of_accents),
-		cmocka_unit_test(test_cxx_names),
-		cmocka_unit_test(test_cxx_names_broken),
-		cmocka_unit_test(test_wrap),
-		cmocka_unit_test(test_every_line),
-		cmocka_unit_test(test_contents),
-		cmocka_unit_test(test_write_error),
+		cmocka_unit_test(test_sizes),      cmocka_unit_test(test_sizes_are_close),
+		cmocka_unit_test(test_numbers),    cmocka_unit_test(test_width_against_libc),
+		cmocka_unit_test(test_width_cuts), cmocka_unit_test(test_width_of_accents),
+		cmocka_unit_test(test_cxx_names),  cmocka_unit_test(test_cxx_names_broken),
+		cmocka_unit_test(test_wrap),       cmocka_unit_test(test_every_line),
+		cmocka_unit_test(test_contents),   cmocka_unit_test(test_write_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

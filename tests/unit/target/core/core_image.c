@@ -40,7 +40,10 @@ static size_t add_thread(uint8_t *at, int n)
 {
 	struct elf_prstatus status = { .pr_cursig = SIGSEGV, .pr_pid = CORE_IMAGE_PID + n };
 	struct user_regs_struct regs = {
-		.rip = CORE_IMAGE_LIB + PAGE + 16, .rsp = CORE_IMAGE_STACK + 256u * (unsigned int)n, .rax = 17, .orig_rax = (uint64_t)-1,
+		.rip = CORE_IMAGE_LIB + PAGE + 16,
+		.rsp = CORE_IMAGE_STACK + 256u * (unsigned int)n,
+		.rax = 17,
+		.orig_rax = (uint64_t)-1,
 		.fs_base = CORE_IMAGE_STACK + PAGE,
 	};
 
@@ -56,7 +59,8 @@ static size_t add_mappings(uint8_t *at)
 
 	memcpy(data, head, sizeof(head));
 	for (size_t i = 0; i < 4; i++, n += 24) {
-		uint64_t range[3] = { parts[i].start, parts[i].start + parts[i].size, (parts[i].start - CORE_IMAGE_LIB) / PAGE };
+		uint64_t range[3] = { parts[i].start, parts[i].start + parts[i].size,
+				      (parts[i].start - CORE_IMAGE_LIB) / PAGE };
 
 		memcpy(data + n, range, sizeof(range));
 	}
@@ -67,8 +71,13 @@ static size_t add_mappings(uint8_t *at)
 
 static size_t make_notes(uint8_t *at)
 {
-	struct elf_prpsinfo process = { .pr_pid = CORE_IMAGE_PID, .pr_uid = 1000, .pr_fname = "train", .pr_psargs = "train --fast" };
-	Elf64_auxv_t auxv[] = { { AT_ENTRY, { CORE_IMAGE_LIB + PAGE } }, { AT_PAGESZ, { PAGE } }, { AT_NULL, { 0 } } };
+	struct elf_prpsinfo process = { .pr_pid = CORE_IMAGE_PID,
+					.pr_uid = 1000,
+					.pr_fname = "train",
+					.pr_psargs = "train --fast" };
+	Elf64_auxv_t auxv[] = { { AT_ENTRY, { CORE_IMAGE_LIB + PAGE } },
+				{ AT_PAGESZ, { PAGE } },
+				{ AT_NULL, { 0 } } };
 	siginfo_t info = { .si_signo = SIGSEGV, .si_code = SEGV_MAPERR };
 	size_t n = 0;
 
@@ -92,15 +101,41 @@ static void make_library(uint8_t *at)
 	} note = { { 4, 20, NT_GNU_BUILD_ID }, "GNU", { 0xab, 0xcd, 0xef } };
 	Elf64_Phdr phdrs[] = {
 		{ .p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = PAGE, .p_memsz = PAGE },
-		{ .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = PAGE, .p_vaddr = PAGE, .p_filesz = 2 * PAGE, .p_memsz = 2 * PAGE },
-		{ .p_type = PT_LOAD, .p_flags = PF_R, .p_offset = 3 * PAGE, .p_vaddr = 3 * PAGE, .p_filesz = PAGE, .p_memsz = PAGE },
-		{ .p_type = PT_LOAD, .p_flags = PF_R | PF_W, .p_offset = 4 * PAGE, .p_vaddr = 4 * PAGE, .p_filesz = PAGE, .p_memsz = PAGE },
-		{ .p_type = PT_NOTE, .p_flags = PF_R, .p_offset = 1024, .p_vaddr = 1024, .p_filesz = sizeof(note), .p_memsz = sizeof(note) },
+		{ .p_type = PT_LOAD,
+		  .p_flags = PF_R | PF_X,
+		  .p_offset = PAGE,
+		  .p_vaddr = PAGE,
+		  .p_filesz = 2 * PAGE,
+		  .p_memsz = 2 * PAGE },
+		{ .p_type = PT_LOAD,
+		  .p_flags = PF_R,
+		  .p_offset = 3 * PAGE,
+		  .p_vaddr = 3 * PAGE,
+		  .p_filesz = PAGE,
+		  .p_memsz = PAGE },
+		{ .p_type = PT_LOAD,
+		  .p_flags = PF_R | PF_W,
+		  .p_offset = 4 * PAGE,
+		  .p_vaddr = 4 * PAGE,
+		  .p_filesz = PAGE,
+		  .p_memsz = PAGE },
+		{ .p_type = PT_NOTE,
+		  .p_flags = PF_R,
+		  .p_offset = 1024,
+		  .p_vaddr = 1024,
+		  .p_filesz = sizeof(note),
+		  .p_memsz = sizeof(note) },
 	};
 	Elf64_Ehdr ehdr = {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
-		.e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_phoff = sizeof(ehdr),
-		.e_ehsize = sizeof(ehdr), .e_phentsize = sizeof(phdrs[0]), .e_phnum = sizeof(phdrs) / sizeof(phdrs[0]),
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
+		.e_type = ET_DYN,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_phoff = sizeof(ehdr),
+		.e_ehsize = sizeof(ehdr),
+		.e_phentsize = sizeof(phdrs[0]),
+		.e_phnum = sizeof(phdrs) / sizeof(phdrs[0]),
 	};
 
 	memset(at, 0, PAGE);
@@ -117,9 +152,14 @@ size_t core_image_make(const struct core_image_options *options, uint8_t *data, 
 	Elf64_Phdr phdr = { .p_type = PT_NOTE, .p_filesz = n_notes };
 	Elf64_Shdr section = { .sh_type = SHT_NULL };
 	Elf64_Ehdr ehdr = {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
-		.e_type = ET_CORE, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_ehsize = sizeof(ehdr),
-		.e_phentsize = sizeof(phdr), .e_shentsize = sizeof(section),
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
+		.e_type = ET_CORE,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_ehsize = sizeof(ehdr),
+		.e_phentsize = sizeof(phdr),
+		.e_shentsize = sizeof(section),
 	};
 	size_t phdr_at = sizeof(ehdr), at, total, memory = 0;
 
@@ -153,8 +193,12 @@ size_t core_image_make(const struct core_image_options *options, uint8_t *data, 
 		if (options->like_gdb && !part->by_gdb)
 			continue;
 		phdr = (Elf64_Phdr){
-			.p_type = PT_LOAD, .p_flags = part->flags, .p_offset = at, .p_vaddr = part->start,
-			.p_filesz = part->filled, .p_memsz = part->size,
+			.p_type = PT_LOAD,
+			.p_flags = part->flags,
+			.p_offset = at,
+			.p_vaddr = part->start,
+			.p_filesz = part->filled,
+			.p_memsz = part->size,
 		};
 		memcpy(data + (phdr_at += sizeof(phdr)), &phdr, sizeof(phdr));
 		for (size_t k = 0; k < part->filled; k++)
@@ -164,7 +208,9 @@ size_t core_image_make(const struct core_image_options *options, uint8_t *data, 
 		at += part->filled;
 	}
 	for (unsigned int i = 0; i < options->segments; i++) {
-		phdr = (Elf64_Phdr){ .p_type = PT_LOAD, .p_vaddr = UINT64_C(0x100000000) + (uint64_t)i * 2 * PAGE, .p_memsz = PAGE };
+		phdr = (Elf64_Phdr){ .p_type = PT_LOAD,
+				     .p_vaddr = UINT64_C(0x100000000) + (uint64_t)i * 2 * PAGE,
+				     .p_memsz = PAGE };
 		memcpy(data + (phdr_at += sizeof(phdr)), &phdr, sizeof(phdr));
 	}
 	return at + (options->like_gdb ? n_notes : 0);

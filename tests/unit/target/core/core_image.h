@@ -8,8 +8,10 @@
 #include <stdint.h>
 
 #define CORE_IMAGE_PID 4711
-#define CORE_IMAGE_STACK UINT64_C(0x7ffd00000000) /* two pages, the byte at address a is (uint8_t)(a >> 4) */
-#define CORE_IMAGE_LIB UINT64_C(0x7f0000000000)   /* libfoo.so: headers, code, constants, data; only headers and data are in the core */
+/* two pages, the byte at address a is (uint8_t)(a >> 4) */
+#define CORE_IMAGE_STACK UINT64_C(0x7ffd00000000)
+/* libfoo.so: headers, code, constants, data; only headers and data are in the core */
+#define CORE_IMAGE_LIB UINT64_C(0x7f0000000000)
 #define CORE_IMAGE_PATH "/nowhere/libfoo.so"
 
 struct core_image_options {

@@ -80,7 +80,8 @@ static void check_whole(struct vt_core *core)
 
 static void check_maps(struct vt_core *core)
 {
-	static const unsigned int flags[] = { VT_MAP_READ, VT_MAP_READ | VT_MAP_EXEC, VT_MAP_READ, VT_MAP_READ | VT_MAP_WRITE };
+	static const unsigned int flags[] = { VT_MAP_READ, VT_MAP_READ | VT_MAP_EXEC, VT_MAP_READ,
+					      VT_MAP_READ | VT_MAP_WRITE };
 	static const unsigned int pages[] = { 1, 2, 1, 1 };
 	struct vt_maps maps = { 0 };
 	uint64_t at = CORE_IMAGE_LIB;
@@ -95,7 +96,9 @@ static void check_maps(struct vt_core *core)
 		assert_int_equal(entry->offset, at - CORE_IMAGE_LIB);
 		assert_int_equal(entry->flags, flags[i]);
 		assert_string_equal(entry->path, CORE_IMAGE_PATH);
-		assert_int_equal(entry->inode, maps.entries.data[0].inode ? maps.entries.data[0].inode : entry->inode);
+		assert_int_equal(entry->inode, maps.entries.data[0].inode ?
+						       maps.entries.data[0].inode :
+						       entry->inode);
 		at = entry->end;
 	}
 	assert_non_null(vt_maps_find(&maps, CORE_IMAGE_STACK));
@@ -109,17 +112,20 @@ static void check_memory(struct vt_core *core)
 	struct vt_memsrc *raw = vt_core_raw_source(core);
 	uint8_t byte, many[PAGE];
 
-	for (uint64_t at = CORE_IMAGE_STACK; at < CORE_IMAGE_STACK + (uint64_t)2 * PAGE; at += 509) {
+	for (uint64_t at = CORE_IMAGE_STACK; at < CORE_IMAGE_STACK + (uint64_t)2 * PAGE;
+	     at += 509) {
 		assert_int_equal(vt_mem_read(raw, at, &byte, 1), 0);
 		assert_int_equal(byte, (uint8_t)(at >> 4));
 	}
 	assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK + PAGE - 100, many, 200), 0);
 	assert_int_equal(many[199], (uint8_t)((CORE_IMAGE_STACK + PAGE + 99) >> 4));
-	assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK + (uint64_t)2 * PAGE - 100, many, 200), -EFAULT);
+	assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK + (uint64_t)2 * PAGE - 100, many, 200),
+			 -EFAULT);
 	assert_int_equal(raw->fault_addr, CORE_IMAGE_STACK + (uint64_t)2 * PAGE);
 	/* code, which is not in the core, and nothing at all */
 	assert_int_equal(vt_mem_read(raw, CORE_IMAGE_LIB + PAGE, &byte, 1), -EFAULT);
-	assert_int_equal(vt_mem_read(vt_core_source(core), CORE_IMAGE_LIB + PAGE, &byte, 1), -EFAULT);
+	assert_int_equal(vt_mem_read(vt_core_source(core), CORE_IMAGE_LIB + PAGE, &byte, 1),
+			 -EFAULT);
 	assert_int_equal(vt_mem_read(raw, 0, &byte, 1), -EFAULT);
 	assert_int_equal(vt_mem_read(raw, UINT64_MAX, &byte, 1), -EFAULT);
 	assert_int_equal(vt_mem_read(raw, UINT64_MAX - 7, many, 100), -EFAULT);
@@ -127,7 +133,8 @@ static void check_memory(struct vt_core *core)
 
 static void test_of_the_kernel(void **state)
 {
-	struct vt_core *core = open_image(core_image_make(&(struct core_image_options){ 0 }, image, IMAGE_MAX));
+	struct vt_core *core =
+		open_image(core_image_make(&(struct core_image_options){ 0 }, image, IMAGE_MAX));
 
 	(void)state;
 	check_whole(core);
@@ -139,7 +146,8 @@ static void test_of_the_kernel(void **state)
 
 static void test_of_gdb(void **state)
 {
-	struct vt_core *core = open_image(core_image_make(&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
+	struct vt_core *core = open_image(core_image_make(
+		&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
 
 	(void)state;
 	check_whole(core);
@@ -150,7 +158,8 @@ static void test_of_gdb(void **state)
 
 static void test_many_segments(void **state)
 {
-	struct vt_core *core = open_image(core_image_make(&(struct core_image_options){ .segments = 70000 }, image, IMAGE_MAX));
+	struct vt_core *core = open_image(core_image_make(
+		&(struct core_image_options){ .segments = 70000 }, image, IMAGE_MAX));
 
 	(void)state;
 	assert_int_equal(core->segments.n, 70005);
@@ -163,7 +172,8 @@ static void test_many_segments(void **state)
 /* The build id is known by the memory alone; no file of that name is there. */
 static void test_module_without_file(void **state)
 {
-	struct vt_core *core = open_image(core_image_make(&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
+	struct vt_core *core = open_image(core_image_make(
+		&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
 	struct vt_core_places places = { 0 };
 	struct vt_files *files = NULL;
 	struct vt_modules modules = { 0 };
@@ -187,7 +197,9 @@ static void test_module_without_file(void **state)
 	vt_core_close(core);
 }
 
-/* Whatever is cut off, the bytes that are missing are counted, and none of them reads as anything. */
+/*
+ * Whatever is cut off, the bytes that are missing are counted, and none of them reads as anything.
+ */
 static void test_cut_short(void **state)
 {
 	size_t n = core_image_make(&(struct core_image_options){ 0 }, image, IMAGE_MAX);
@@ -200,9 +212,11 @@ static void test_cut_short(void **state)
 
 		assert_int_equal(core->missing_bytes, cut);
 		if (cut < (size_t)2 * PAGE) {
-			assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK, bytes, sizeof(bytes)), -EFAULT);
+			assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK, bytes, sizeof(bytes)),
+					 -EFAULT);
 			assert_int_equal(raw->fault_addr, CORE_IMAGE_STACK + sizeof(bytes) - cut);
-			assert_int_equal(vt_mem_read(raw, CORE_IMAGE_STACK, bytes, sizeof(bytes) - cut), 0);
+			assert_int_equal(
+				vt_mem_read(raw, CORE_IMAGE_STACK, bytes, sizeof(bytes) - cut), 0);
 		}
 		vt_core_close(core);
 	}
@@ -224,8 +238,11 @@ static void test_shrinks(void **state)
 	assert_false(vt_core_changed(core));
 	assert_int_equal(ftruncate(fd, (off_t)(n - PAGE - PAGE / 2)), 0);
 	assert_true(vt_core_changed(core));
-	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK + PAGE + PAGE / 2, bytes, sizeof(bytes)), -EFAULT);
-	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK, bytes, sizeof(bytes)), 0);
+	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK + PAGE + PAGE / 2,
+				     bytes, sizeof(bytes)),
+			 -EFAULT);
+	assert_int_equal(
+		vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK, bytes, sizeof(bytes)), 0);
 	vt_core_close(core);
 	close(fd);
 }
@@ -250,14 +267,16 @@ static void test_bad_segments(void **state)
 	core = open_image(n);
 	for (size_t i = 1; i < core->segments.n; i++)
 		assert_true(core->segments.data[i].start >= core->segments.data[i - 1].end);
-	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK + PAGE, &byte, 1), 0);
+	assert_int_equal(vt_mem_read(vt_core_raw_source(core), CORE_IMAGE_STACK + PAGE, &byte, 1),
+			 0);
 	assert_int_equal(byte, (uint8_t)((CORE_IMAGE_STACK + PAGE) >> 4));
 	vt_core_close(core);
 }
 
 static void test_refused(void **state)
 {
-	static const uint8_t zstd[64] = { 0x28, 0xb5, 0x2f, 0xfd }, lz4[64] = { 0x04, 0x22, 0x4d, 0x18 }, text[] = "no core";
+	static const uint8_t zstd[64] = { 0x28, 0xb5, 0x2f, 0xfd },
+			     lz4[64] = { 0x04, 0x22, 0x4d, 0x18 }, text[] = "no core";
 	Elf64_Ehdr ehdr;
 	size_t n = core_image_make(&(struct core_image_options){ 0 }, image, IMAGE_MAX);
 

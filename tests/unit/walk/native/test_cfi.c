@@ -42,7 +42,10 @@ static bool map_file(const char *path, struct file *file)
 	return file->data != MAP_FAILED;
 }
 
-/* Memory with a value everywhere that depends on the address alone; some of it cannot be read when holes is set. */
+/*
+ * Memory with a value everywhere that depends on the address alone; some of it cannot be read when
+ * holes is set.
+ */
 struct fake {
 	struct vt_memsrc src;
 	bool holes;
@@ -72,13 +75,26 @@ static bool truth_binary(uint8_t atom, uint64_t *top)
 	uint64_t a = top[-1], b = top[0];
 
 	switch (atom) {
-	case DW_OP_and: a &= b; break;
-	case DW_OP_plus: a += b; break;
-	case DW_OP_minus: a -= b; break;
-	case DW_OP_mul: a *= b; break;
-	case DW_OP_shl: a <<= b; break;
-	case DW_OP_ge: a = (int64_t)a >= (int64_t)b; break;
-	default: return false;
+	case DW_OP_and:
+		a &= b;
+		break;
+	case DW_OP_plus:
+		a += b;
+		break;
+	case DW_OP_minus:
+		a -= b;
+		break;
+	case DW_OP_mul:
+		a *= b;
+		break;
+	case DW_OP_shl:
+		a <<= b;
+		break;
+	case DW_OP_ge:
+		a = (int64_t)a >= (int64_t)b;
+		break;
+	default:
+		return false;
 	}
 	top[-1] = a;
 	return true;
@@ -127,8 +143,8 @@ static enum truth evaluate(const Dwarf_Op *ops, size_t n, const struct vt_regs *
 }
 
 /* What libdw says about one register must be what vt_cfi_apply() made of it. */
-static void check_register(Dwarf_Frame *frame, int reg, const struct vt_regs *before, const struct vt_regs *after,
-			   uint64_t cfa, struct vt_memsrc *src)
+static void check_register(Dwarf_Frame *frame, int reg, const struct vt_regs *before,
+			   const struct vt_regs *after, uint64_t cfa, struct vt_memsrc *src)
 {
 	Dwarf_Op mem[3], *ops;
 	size_t n;
@@ -160,7 +176,8 @@ static void check_register(Dwarf_Frame *frame, int reg, const struct vt_regs *be
 	assert_int_equal(after->r[reg], value);
 }
 
-static void check_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row, Dwarf_Frame *frame, uint64_t addr)
+static void check_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row, Dwarf_Frame *frame,
+		      uint64_t addr)
 {
 	struct fake fake = { .src = { .ops = &fake_ops } };
 	struct vt_regs before = { 0 }, after;
@@ -192,7 +209,8 @@ static void check_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row, Dw
 		check_register(frame, reg, &before, &after, cfa, &fake.src);
 }
 
-static size_t compare_segment(const struct vt_cfi *cfi, Dwarf_CFI *truth, const Elf64_Phdr *phdr, uint64_t step)
+static size_t compare_segment(const struct vt_cfi *cfi, Dwarf_CFI *truth, const Elf64_Phdr *phdr,
+			      uint64_t step)
 {
 	size_t rows = 0;
 
@@ -202,7 +220,8 @@ static size_t compare_segment(const struct vt_cfi *cfi, Dwarf_CFI *truth, const 
 		bool known = dwarf_cfi_addrframe(truth, addr, &frame) == 0;
 
 		if (known != vt_cfi_find(cfi, addr, &row))
-			fail_msg("0x%llx: %s by libdw", (unsigned long long)addr, known ? "known" : "unknown");
+			fail_msg("0x%llx: %s by libdw", (unsigned long long)addr,
+				 known ? "known" : "unknown");
 		if (known)
 			check_row(cfi, &row, frame, addr);
 		rows += known;
@@ -245,7 +264,9 @@ static size_t compare_file(const char *path, uint64_t step)
 static int compare_object(struct dl_phdr_info *info, size_t size, void *opaque)
 {
 	size_t *files = opaque;
-	const char *path = info->dlpi_name[0] ? info->dlpi_name : *files == 0 ? "/proc/self/exe" : NULL;
+	const char *path = info->dlpi_name[0] ? info->dlpi_name :
+			   *files == 0        ? "/proc/self/exe" :
+						NULL;
 
 	(void)size;
 	if (path && path[0] == '/' && compare_file(path, 29) > 0)
@@ -345,7 +366,8 @@ static void test_search_without_table(void **state)
 /* ---- images that the loader has mapped ---- */
 
 /* The same rule; expressions are the same bytes, in memory and in the file. */
-static bool same_rule(const struct vt_cfi *a, const struct vt_cfi_rule *x, const struct vt_cfi *b, const struct vt_cfi_rule *y)
+static bool same_rule(const struct vt_cfi *a, const struct vt_cfi_rule *x, const struct vt_cfi *b,
+		      const struct vt_cfi_rule *y)
 {
 	if (x->how != y->how || x->reg != y->reg || x->len != y->len)
 		return false;
@@ -354,7 +376,8 @@ static bool same_rule(const struct vt_cfi *a, const struct vt_cfi_rule *x, const
 	return x->offset == y->offset;
 }
 
-static bool same_row(const struct vt_cfi *a, const struct vt_cfi_row *x, const struct vt_cfi *b, const struct vt_cfi_row *y)
+static bool same_row(const struct vt_cfi *a, const struct vt_cfi_row *x, const struct vt_cfi *b,
+		     const struct vt_cfi_row *y)
 {
 	bool same = x->signal_frame == y->signal_frame && same_rule(a, &x->cfa, b, &y->cfa);
 
@@ -366,7 +389,9 @@ static bool same_row(const struct vt_cfi *a, const struct vt_cfi_row *x, const s
 static int compare_loaded(struct dl_phdr_info *info, size_t size, void *opaque)
 {
 	size_t *rows = opaque;
-	const char *path = info->dlpi_name[0] ? info->dlpi_name : *rows == 0 ? "/proc/self/exe" : "";
+	const char *path = info->dlpi_name[0] ? info->dlpi_name :
+			   *rows == 0         ? "/proc/self/exe" :
+						"";
 	struct vt_cfi from_file, loaded;
 	struct file file;
 
@@ -374,12 +399,15 @@ static int compare_loaded(struct dl_phdr_info *info, size_t size, void *opaque)
 	if (path[0] != '/' || !map_file(path, &file))
 		return 0;
 	assert_true(vt_cfi_init(&from_file, file.data, file.size));
-	assert_true(vt_cfi_init_loaded(&loaded, info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr));
+	assert_true(
+		vt_cfi_init_loaded(&loaded, info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr));
 	assert_int_equal(loaded.n_table, from_file.n_table);
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const Elf64_Phdr *phdr = &info->dlpi_phdr[i];
 
-		for (uint64_t at = 0; phdr->p_type == PT_LOAD && phdr->p_flags & PF_X && at < phdr->p_memsz; at += 31) {
+		for (uint64_t at = 0;
+		     phdr->p_type == PT_LOAD && phdr->p_flags & PF_X && at < phdr->p_memsz;
+		     at += 31) {
 			struct vt_cfi_row a, b;
 			bool known = vt_cfi_find(&from_file, phdr->p_vaddr + at, &a);
 
@@ -409,7 +437,8 @@ static void test_loaded(void **state)
 static uint8_t *guarded_copy(const struct file *file, void **base, size_t *len)
 {
 	size_t room = (file->size + 4095) & ~(size_t)4095;
-	uint8_t *p = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p =
+		mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_ptr_not_equal(p, MAP_FAILED);
 	assert_int_equal(mprotect(p + room, 4096, PROT_NONE), 0);
@@ -449,7 +478,10 @@ static void look_everywhere(const uint8_t *image, size_t size, int n)
 	}
 }
 
-/* As loaded, with nothing between the segments and behind them: bad lengths and offsets must not lead there. */
+/*
+ * As loaded, with nothing between the segments and behind them: bad lengths and offsets must not
+ * lead there.
+ */
 static void test_damaged_loaded(void **state)
 {
 	Elf64_Ehdr ehdr;
@@ -467,7 +499,10 @@ static void test_damaged_loaded(void **state)
 	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
 		if (phdrs[i].p_type != PT_LOAD)
 			continue;
-		/* What can be written comes behind the tables. A hole in between, which is part of no segment. */
+		/*
+		 * What can be written comes behind the tables. A hole in between, which is part of
+		 * no segment.
+		 */
 		if (phdrs[i].p_flags & PF_W)
 			phdrs[i].p_vaddr += 16 * 4096;
 		span = (phdrs[i].p_vaddr + phdrs[i].p_memsz + 8191) & ~UINT64_C(4095);
@@ -478,18 +513,23 @@ static void test_damaged_loaded(void **state)
 	assert_ptr_not_equal(image, MAP_FAILED);
 	for (int round = 0; round < 300; round++) {
 		for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
-			uint64_t from = phdrs[i].p_vaddr & ~UINT64_C(4095), to = phdrs[i].p_vaddr + phdrs[i].p_filesz;
+			uint64_t from = phdrs[i].p_vaddr & ~UINT64_C(4095),
+				 to = phdrs[i].p_vaddr + phdrs[i].p_filesz;
 
 			if (phdrs[i].p_type != PT_LOAD)
 				continue;
-			assert_int_equal(mprotect(image + from, to - from, PROT_READ | PROT_WRITE), 0);
-			memcpy(image + phdrs[i].p_vaddr, file.data + phdrs[i].p_offset, phdrs[i].p_filesz);
+			assert_int_equal(mprotect(image + from, to - from, PROT_READ | PROT_WRITE),
+					 0);
+			memcpy(image + phdrs[i].p_vaddr, file.data + phdrs[i].p_offset,
+			       phdrs[i].p_filesz);
 		}
 		assert_true(vt_cfi_init_loaded(&cfi, phdrs, ehdr.e_phnum, (uintptr_t)image));
 		if (round % 2)
-			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8, span);
+			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8,
+			       span);
 		else
-			damage(image, (size_t)cfi.frames, (size_t)(cfi.frames_end - cfi.frames), 300, span);
+			damage(image, (size_t)cfi.frames, (size_t)(cfi.frames_end - cfi.frames),
+			       300, span);
 
 		uint64_t work = 100000;
 
@@ -529,13 +569,16 @@ static void test_damaged(void **state)
 			damage(image, 16, sizeof(ehdr) - 16, 2, file.size);
 			break;
 		case 1:
-			damage(image, (size_t)ehdr.e_phoff, ehdr.e_phnum * sizeof(Elf64_Phdr), 8, file.size);
+			damage(image, (size_t)ehdr.e_phoff, ehdr.e_phnum * sizeof(Elf64_Phdr), 8,
+			       file.size);
 			break;
 		case 2:
-			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8, file.size);
+			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8,
+			       file.size);
 			break;
 		default:
-			damage(image, (size_t)cfi.frames, (size_t)(cfi.frames_end - cfi.frames), 300, file.size);
+			damage(image, (size_t)cfi.frames, (size_t)(cfi.frames_end - cfi.frames),
+			       300, file.size);
 			break;
 		}
 		look_everywhere(image, file.size, 100);
@@ -555,7 +598,8 @@ static void test_damaged(void **state)
 
 static uint64_t *allowed_work;
 
-static enum vt_cfi_result run(const uint8_t *expr, size_t n, const struct vt_regs *regs, bool holes, uint64_t *cfa)
+static enum vt_cfi_result run(const uint8_t *expr, size_t n, const struct vt_regs *regs, bool holes,
+			      uint64_t *cfa)
 {
 	struct fake fake = { .src = { .ops = &fake_ops }, .holes = holes };
 	struct vt_cfi cfi = { .image = expr, .size = n, .work_left = allowed_work };
@@ -575,28 +619,39 @@ static void test_expressions(void **state)
 		uint64_t cfa;
 	} cases[] = {
 		/* the stub of a procedure linkage table: rsp + 8 + ((rip & 15) >= 11) << 3 */
-		{ { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22 }, 11, VT_CFI_STEPPED, 0x7008 },
-		{ { 0x03, 1, 0, 0, 0, 0, 0, 0, 0 }, 9, VT_CFI_STEPPED, 0x1001 },  /* addr + bias */
-		{ { 0x09, 0xff }, 2, VT_CFI_STEPPED, UINT64_MAX },		  /* const1s -1 */
-		{ { 0x11, 0x7f, 0x19 }, 3, VT_CFI_STEPPED, 1 },			  /* consts -1, abs */
+		{ { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22 },
+		  11,
+		  VT_CFI_STEPPED,
+		  0x7008 },
+		{ { 0x03, 1, 0, 0, 0, 0, 0, 0, 0 }, 9, VT_CFI_STEPPED, 0x1001 }, /* addr + bias */
+		{ { 0x09, 0xff }, 2, VT_CFI_STEPPED, UINT64_MAX },               /* const1s -1 */
+		/* consts -1, abs */
+		{ { 0x11, 0x7f, 0x19 }, 3, VT_CFI_STEPPED, 1 },
 		{ { 0x0d, 0, 0, 0, 0x80, 0x1f }, 6, VT_CFI_STEPPED, 0x80000000 }, /* const4s, neg */
-		{ { 0x35, 0x32, 0x1b }, 3, VT_CFI_STEPPED, 2 },			  /* 5 / 2 */
-		{ { 0x0f, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b }, 12, VT_CFI_STEPPED, UINT64_C(1) << 63 },
-		{ { 0x35, 0x30, 0x1b }, 3, VT_CFI_BAD_RULE, 0 },		  /* 5 / 0 */
-		{ { 0x35, 0x30, 0x1d }, 3, VT_CFI_BAD_RULE, 0 },		  /* 5 % 0 */
-		{ { 0x31, 0x32, 0x33, 0x17 }, 4, VT_CFI_STEPPED, 2 },		  /* rot of 1 2 3: 3 1 2 */
-		{ { 0x31, 0x32, 0x16, 0x1c }, 4, VT_CFI_STEPPED, 1 },		  /* swap, minus */
-		{ { 0x31, 0x28, 1, 0, 0x32, 0x33 }, 6, VT_CFI_STEPPED, 3 },	  /* bra over one */
-		{ { 0x30, 0x28, 1, 0, 0x32, 0x33, 0x22 }, 7, VT_CFI_STEPPED, 5 }, /* bra not taken */
-		{ { 0x2f, 0xfd, 0xff }, 3, VT_CFI_BAD_RULE, 0 },		  /* for ever */
-		{ { 0x31, 0x2f, 0x10, 0 }, 4, VT_CFI_BAD_RULE, 0 },		  /* out of the expression */
+		{ { 0x35, 0x32, 0x1b }, 3, VT_CFI_STEPPED, 2 },                   /* 5 / 2 */
+		{ { 0x0f, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b },
+		  12,
+		  VT_CFI_STEPPED,
+		  UINT64_C(1) << 63 },
+		{ { 0x35, 0x30, 0x1b }, 3, VT_CFI_BAD_RULE, 0 }, /* 5 / 0 */
+		{ { 0x35, 0x30, 0x1d }, 3, VT_CFI_BAD_RULE, 0 }, /* 5 % 0 */
+		/* rot of 1 2 3: 3 1 2 */
+		{ { 0x31, 0x32, 0x33, 0x17 }, 4, VT_CFI_STEPPED, 2 },
+		{ { 0x31, 0x32, 0x16, 0x1c }, 4, VT_CFI_STEPPED, 1 },       /* swap, minus */
+		{ { 0x31, 0x28, 1, 0, 0x32, 0x33 }, 6, VT_CFI_STEPPED, 3 }, /* bra over one */
+		/* bra not taken */
+		{ { 0x30, 0x28, 1, 0, 0x32, 0x33, 0x22 }, 7, VT_CFI_STEPPED, 5 },
+		{ { 0x2f, 0xfd, 0xff }, 3, VT_CFI_BAD_RULE, 0 }, /* for ever */
+		/* out of the expression */
+		{ { 0x31, 0x2f, 0x10, 0 }, 4, VT_CFI_BAD_RULE, 0 },
 		{ { 0x31, 0x2f, 0xf0, 0xff }, 4, VT_CFI_BAD_RULE, 0 },
 		{ { 0x31, 0x12, 0x2f, 0xfc, 0xff }, 5, VT_CFI_BAD_RULE, 0 }, /* fills the stack */
-		{ { 0x22 }, 1, VT_CFI_BAD_RULE, 0 },			     /* empty stack */
-		{ { 0x15, 3 }, 2, VT_CFI_BAD_RULE, 0 },			     /* pick beyond it */
-		{ { 0x10, 0x80 }, 2, VT_CFI_BAD_RULE, 0 },		     /* cut off */
-		{ { 0xff }, 1, VT_CFI_BAD_RULE, 0 },			     /* unknown */
-		{ { 0x92, 0x99, 0x01, 0 }, 4, VT_CFI_BAD_RULE, 0 },	     /* a register that we do not have */
+		{ { 0x22 }, 1, VT_CFI_BAD_RULE, 0 },                         /* empty stack */
+		{ { 0x15, 3 }, 2, VT_CFI_BAD_RULE, 0 },                      /* pick beyond it */
+		{ { 0x10, 0x80 }, 2, VT_CFI_BAD_RULE, 0 },                   /* cut off */
+		{ { 0xff }, 1, VT_CFI_BAD_RULE, 0 },                         /* unknown */
+		/* a register that we do not have */
+		{ { 0x92, 0x99, 0x01, 0 }, 4, VT_CFI_BAD_RULE, 0 },
 		{ { 0x94, 9 }, 2, VT_CFI_BAD_RULE, 0 },
 		{ { 0x31, 0x94, 9 }, 3, VT_CFI_BAD_RULE, 0 }, /* deref of 9 bytes */
 		{ { 0x37, 0x06 }, 2, VT_CFI_NO_MEMORY, 0 },   /* address 7 is a hole */
@@ -613,7 +668,8 @@ static void test_expressions(void **state)
 		enum vt_cfi_result got = run(cases[i].expr, cases[i].n, &regs, true, &cfa);
 
 		if (got != cases[i].result || cfa != cases[i].cfa)
-			fail_msg("case %zu: result %d, cfa 0x%llx", i, (int)got, (unsigned long long)cfa);
+			fail_msg("case %zu: result %d, cfa 0x%llx", i, (int)got,
+				 (unsigned long long)cfa);
 	}
 }
 
@@ -656,14 +712,10 @@ static void test_random_expressions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_libdw_agrees),
-		cmocka_unit_test(test_search_without_table),
-		cmocka_unit_test(test_loaded),
-		cmocka_unit_test(test_damaged_loaded),
-		cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_expressions),
-		cmocka_unit_test(test_expression_work),
-		cmocka_unit_test(test_random_expressions),
+		cmocka_unit_test(test_libdw_agrees),    cmocka_unit_test(test_search_without_table),
+		cmocka_unit_test(test_loaded),          cmocka_unit_test(test_damaged_loaded),
+		cmocka_unit_test(test_damaged),         cmocka_unit_test(test_expressions),
+		cmocka_unit_test(test_expression_work), cmocka_unit_test(test_random_expressions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

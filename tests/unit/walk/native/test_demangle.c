@@ -94,7 +94,10 @@ static void test_exponential(void **state)
 	assert_true(strlen(got) <= 600);
 	vt_str_deinit(&symbol);
 
-	/* As an enclosing function's parameters, which are printed even when the outermost ones are not. */
+	/*
+	 * As an enclosing function's parameters, which are printed even when the outermost ones are
+	 * not.
+	 */
 	vt_str_add(&symbol, "_ZZ1fSt4pairIiiE");
 	for (int i = 0; i < 35; i++)
 		vt_str_addf(&symbol, "S_IS%c_S%c_E", digits[i], digits[i]);

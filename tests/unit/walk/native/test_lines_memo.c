@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is remembered of addresses: between processes, when it is full, and when somebody writes anything into it. */
+/*
+ * What is remembered of addresses: between processes, when it is full, and when somebody writes
+ * anything into it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +117,9 @@ static bool claim(struct vt_lines_memo *memo, uint64_t vaddr)
 	return vt_lines_memo_claim(memo, &key);
 }
 
-/* A process that claims [first, first + n), says so, and ends or settles them when it is told to. */
+/*
+ * A process that claims [first, first + n), says so, and ends or settles them when it is told to.
+ */
 struct claimer {
 	pid_t pid;
 	int from, to;

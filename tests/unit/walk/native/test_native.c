@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unwinding, of this process itself and of invented stacks; names, from an ELF file that is made here. */
+/*
+ * Unwinding, of this process itself and of invented stacks; names, from an ELF file that is made
+ * here.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,7 +41,8 @@ static void self_init(struct self *self)
 	assert_null(vt_maps_init(&self->maps, getpid()));
 	assert_null(vt_modules_init(&self->modules, getpid(), &self->maps));
 	assert_null(vt_live_create(getpid(), &self->live));
-	assert_null(vt_unwinder_create(&self->modules, vt_live_source(self->live), &self->unwinder));
+	assert_null(
+		vt_unwinder_create(&self->modules, vt_live_source(self->live), &self->unwinder));
 }
 
 static void self_deinit(struct self *self)
@@ -52,7 +56,7 @@ static void self_deinit(struct self *self)
 static struct vt_regs regs_of(const ucontext_t *uc)
 {
 	static const int order[VT_N_REGS] = { REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
-					      REG_RBP, REG_RSP, REG_R8,	 REG_R9,  REG_R10, REG_R11,
+					      REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
 					      REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP };
 	struct vt_regs regs = { .orig_rax = -1 };
 
@@ -90,7 +94,8 @@ static void check_own_stack(struct self *self, const ucontext_t *uc, void *const
 	assert_string_equal(stack.frames.data[0].function, "unwind_here");
 	assert_string_equal(stack.frames.data[1].function, "middle");
 	assert_non_null(stack.frames.data[0].module);
-	assert_true(stack.frames.data[0].function_offset > 0 && stack.frames.data[0].function_offset < 0x4000);
+	assert_true(stack.frames.data[0].function_offset > 0 &&
+		    stack.frames.data[0].function_offset < 0x4000);
 	vt_native_stack_deinit(&stack);
 	vt_arena_deinit(&arena);
 }
@@ -144,7 +149,8 @@ static void check_handler(const ucontext_t *uc)
 	assert_string_equal(stack.frames.data[i].function, "<signal handler called>");
 	assert_true(stack.frames.data[i + 1].activation);
 	for (; i < stack.frames.n; i++)
-		if (stack.frames.data[i].function && !strcmp(stack.frames.data[i].function, "test_own_handler"))
+		if (stack.frames.data[i].function &&
+		    !strcmp(stack.frames.data[i].function, "test_own_handler"))
 			handler_checked = 1;
 	vt_native_stack_deinit(&stack);
 	vt_arena_deinit(&arena);
@@ -277,7 +283,9 @@ static struct fake *fake_create(void)
 	};
 	entry = vt_vec_append(&fake->maps.entries);
 	assert_non_null(entry);
-	*entry = (struct vt_map_entry){ .start = STACK, .end = STACK + PAGE, .flags = VT_MAP_READ, .path = "" };
+	*entry = (struct vt_map_entry){
+		.start = STACK, .end = STACK + PAGE, .flags = VT_MAP_READ, .path = ""
+	};
 	fake->modules.maps = &fake->maps;
 	assert_null(vt_unwinder_create(&fake->modules, &fake->src, &fake->unwinder));
 	return fake;
@@ -325,15 +333,20 @@ static void test_frame_records(void **state)
 	put_word(fake, 0x108, put_call(fake, 0x50));
 	put_word(fake, 0x200, 0);
 	put_word(fake, 0x208, put_call(fake, 0x80));
-	assert_non_null(strstr(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100), "callers may be missing"));
+	assert_non_null(strstr(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100),
+			       "callers may be missing"));
 	assert_int_equal(fake->result.frames.n, 3);
 	assert_int_equal(fake->result.frames.data[1].pc, CODE + 0x50);
 	assert_int_equal(fake->result.frames.data[1].cfa, STACK + 0x210);
 	assert_int_equal(fake->result.frames.data[2].pc, CODE + 0x80);
 	assert_true(fake->result.complete);
 
-	/* a saved rbp that is no record: below the stack pointer, unaligned, not readable, not behind a call, itself */
-	static const uint64_t bad[] = { STACK + 0x10, STACK + 0x101, 0x999000, STACK + PAGE - 8, UINT64_MAX - 7 };
+	/*
+	 * a saved rbp that is no record: below the stack pointer, unaligned, not readable, not
+	 * behind a call, itself
+	 */
+	static const uint64_t bad[] = { STACK + 0x10, STACK + 0x101, 0x999000, STACK + PAGE - 8,
+					UINT64_MAX - 7 };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_string_equal(fake_walk(fake, CODE + 0x20, STACK + 0x80, bad[i]),
@@ -342,7 +355,8 @@ static void test_frame_records(void **state)
 		assert_false(fake->result.complete);
 	}
 	put_word(fake, 0x108, CODE + 0x60);
-	assert_non_null(strstr(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100), "no unwind information"));
+	assert_non_null(strstr(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100),
+			       "no unwind information"));
 	assert_int_equal(fake->result.frames.n, 1);
 	fake_destroy(fake);
 }
@@ -360,9 +374,11 @@ static void test_bad_call(void **state)
 	assert_int_equal(fake->result.frames.data[1].pc, CODE + 0x50);
 	/* and when that is not one either */
 	put_word(fake, 0x80, 0x1234);
-	assert_non_null(strstr(fake_walk(fake, 0x5555, STACK + 0x80, 8), "no unwind information at 0x5555"));
+	assert_non_null(strstr(fake_walk(fake, 0x5555, STACK + 0x80, 8),
+			       "no unwind information at 0x5555"));
 	assert_int_equal(fake->result.frames.n, 1);
-	assert_non_null(strstr(fake_walk(fake, 0x5555, 0x999000, 8), "no unwind information at 0x5555"));
+	assert_non_null(
+		strstr(fake_walk(fake, 0x5555, 0x999000, 8), "no unwind information at 0x5555"));
 	fake_destroy(fake);
 }
 
@@ -404,7 +420,10 @@ static void test_signal_frame(void **state)
 	struct fake *fake = fake_create();
 
 	(void)state;
-	/* handler → trampoline (not described by any file) → interrupted function → its caller → outermost */
+	/*
+	 * handler → trampoline (not described by any file) → interrupted function → its caller →
+	 * outermost
+	 */
 	put_word(fake, 0x100, STACK + 0x800);
 	put_word(fake, 0x108, put_call(fake, 0x50));
 	put_sigreturn(fake, 0x50);
@@ -432,7 +451,8 @@ static void test_circles(void **state)
 	put_word(fake, 0x108, put_call(fake, 0x50));
 	put_sigreturn(fake, 0x50);
 	put_context(fake, 0x110, CODE + 0x300, STACK + 0x80, STACK + 0x100);
-	assert_string_equal(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100), "the stack goes in circles");
+	assert_string_equal(fake_walk(fake, CODE + 0x20, STACK + 0x80, STACK + 0x100),
+			    "the stack goes in circles");
 	assert_true(fake->result.frames.n < 10);
 	assert_false(fake->result.complete);
 	fake_destroy(fake);
@@ -449,7 +469,8 @@ static void test_random_stacks(void **state)
 		for (size_t i = 0; i < PAGE; i++)
 			fake->code[i] = (uint8_t)(rand() % 3 ? 0xe8 : rand());
 		for (unsigned int i = 0; i < PAGE; i += 8)
-			put_word(fake, i, (rand() % 2 ? CODE : STACK) + ((uint64_t)rand() % (PAGE / 8)) * 8);
+			put_word(fake, i,
+				 (rand() % 2 ? CODE : STACK) + ((uint64_t)rand() % (PAGE / 8)) * 8);
 		if (round % 2)
 			put_sigreturn(fake, (unsigned int)rand() % (PAGE - 16));
 		fake_walk(fake, CODE + (uint64_t)rand() % PAGE, STACK + (uint64_t)rand() % PAGE,
@@ -492,8 +513,8 @@ static uint32_t add_string(struct elf *elf, const char *text)
 	return (uint32_t)at;
 }
 
-static void add_symbol(struct elf *elf, const char *name, uint64_t value, uint64_t size, int bind, int type,
-		       uint16_t section)
+static void add_symbol(struct elf *elf, const char *name, uint64_t value, uint64_t size, int bind,
+		       int type, uint16_t section)
 {
 	elf->symbols[elf->n_symbols++] = (Elf64_Sym){
 		.st_name = name[0] ? add_string(elf, name) : 0,
@@ -514,7 +535,8 @@ static size_t add_data(struct elf *elf, const void *data, size_t n)
 	return at;
 }
 
-static uint32_t add_section(struct elf *elf, Elf64_Shdr shdr, const char *name, const void *data, size_t n)
+static uint32_t add_section(struct elf *elf, Elf64_Shdr shdr, const char *name, const void *data,
+			    size_t n)
 {
 	if (data) {
 		shdr.sh_offset = add_data(elf, data, n);
@@ -539,9 +561,10 @@ static struct elf *elf_create(void)
 
 static void add_code_sections(struct elf *elf)
 {
-	Elf64_Shdr text = {
-		.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = TEXT, .sh_size = 0x1000
-	};
+	Elf64_Shdr text = { .sh_type = SHT_PROGBITS,
+			    .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			    .sh_addr = TEXT,
+			    .sh_size = 0x1000 };
 
 	add_section(elf, text, ".text", NULL, 0);
 	text.sh_addr = TEXT2;
@@ -552,7 +575,8 @@ static void add_code_sections(struct elf *elf)
 static void elf_finish(struct elf *elf, uint32_t symtab_type)
 {
 	Elf64_Ehdr ehdr = {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
 		.e_type = ET_DYN,
 		.e_machine = EM_X86_64,
 		.e_ehsize = sizeof(ehdr),
@@ -564,7 +588,8 @@ static void elf_finish(struct elf *elf, uint32_t symtab_type)
 
 	if (symtab_type) {
 		symtab.sh_link = (uint32_t)elf->n_sections + 1;
-		add_section(elf, symtab, "symbols", elf->symbols, elf->n_symbols * sizeof(elf->symbols[0]));
+		add_section(elf, symtab, "symbols", elf->symbols,
+			    elf->n_symbols * sizeof(elf->symbols[0]));
 	}
 	strtab.sh_name = add_string(elf, "strings");
 	strtab.sh_size = elf->n_strings;
@@ -604,8 +629,14 @@ static void symbolise(struct named *named, const uint8_t *image, size_t size)
 
 	assert_non_null(module);
 	named->modules.maps = &named->maps;
-	*module = (struct vt_module){ .path = "/lib/libmade.so", .start = BIAS, .end = BIAS + 0x1000000, .bias = BIAS,
-				      .fd = -1, .opened = true, .image = image, .image_size = size };
+	*module = (struct vt_module){ .path = "/lib/libmade.so",
+				      .start = BIAS,
+				      .end = BIAS + 0x1000000,
+				      .bias = BIAS,
+				      .fd = -1,
+				      .opened = true,
+				      .image = image,
+				      .image_size = size };
 	assert_null(vt_native_symbolise(&named->modules, &named->stack, 1, &named->arena));
 }
 
@@ -703,7 +734,10 @@ static void test_names(void **state)
 	free(elf);
 }
 
-/* All at once gives what one by one gives, in any order, and return addresses belong to the call before them. */
+/*
+ * All at once gives what one by one gives, in any order, and return addresses belong to the call
+ * before them.
+ */
 static void test_names_at_once(void **state)
 {
 	struct elf *elf = elf_with_symbols(SHT_SYMTAB);
@@ -758,9 +792,9 @@ static struct elf *elf_with_debugdata(const struct elf *inner)
 	static uint8_t buf[65536];
 	size_t n = 0;
 
-	assert_int_equal(
-		lzma_easy_buffer_encode(6, LZMA_CHECK_CRC32, NULL, inner->data, inner->size, buf, &n, sizeof(buf)),
-		LZMA_OK);
+	assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC32, NULL, inner->data,
+						 inner->size, buf, &n, sizeof(buf)),
+			 LZMA_OK);
 	add_code_sections(elf);
 	add_section(elf, packed, ".gnu_debugdata", buf, n);
 	add_symbol(elf, "exported", TEXT + 0x800, 0x10, STB_GLOBAL, STT_FUNC, 1);
@@ -786,8 +820,8 @@ static void test_debugdata(void **state)
 		assert_non_null(bad);
 		*bad = *elf;
 		for (int i = 0; i < 3; i++)
-			bad->data[elf->sections[3].sh_offset + (size_t)rand() % elf->sections[3].sh_size] =
-				(uint8_t)rand();
+			bad->data[elf->sections[3].sh_offset +
+				  (size_t)rand() % elf->sections[3].sh_size] = (uint8_t)rand();
 		add_frame(&named, BIAS + TEXT + 0x1c, true);
 		symbolise(&named, bad->data, bad->size);
 		named_deinit(&named);
@@ -804,7 +838,9 @@ static void test_plt(void **state)
 	/* and two in .plt.got, without: 8 bytes each */
 	uint8_t short_stubs[16] = "\xff\x25....\x66\x90\xff\x25....\x66\x90";
 	int32_t disp = (int32_t)(SLOT - (PLT + 16 + 4 + 6));
-	Elf64_Shdr plt = { .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = PLT };
+	Elf64_Shdr plt = { .sh_type = SHT_PROGBITS,
+			   .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			   .sh_addr = PLT };
 	Elf64_Shdr relocs = { .sh_type = SHT_RELA, .sh_entsize = sizeof(Elf64_Rela), .sh_link = 6 };
 	Elf64_Rela rela[2] = {
 		{ .r_offset = SLOT - 8, .r_info = ELF64_R_INFO(1, R_X86_64_JUMP_SLOT) },
@@ -840,7 +876,10 @@ static void test_plt(void **state)
 	free(elf);
 }
 
-/* Without section headers, as in the memory of a process: the dynamic symbols are found as the loader finds them. */
+/*
+ * Without section headers, as in the memory of a process: the dynamic symbols are found as the
+ * loader finds them.
+ */
 static void test_without_sections(void **state)
 {
 	struct named named = { 0 };
@@ -888,7 +927,8 @@ static void test_damaged_file(void **state)
 	struct elf *inner = elf_with_symbols(SHT_SYMTAB);
 	struct elf *const files[] = { elf_with_symbols(SHT_SYMTAB), elf_with_debugdata(inner) };
 	size_t room = sizeof(files[0]->data);
-	uint8_t *p = mmap(NULL, room + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p =
+		mmap(NULL, room + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	(void)state;
 	assert_ptr_not_equal(p, MAP_FAILED);
@@ -903,9 +943,9 @@ static void test_damaged_file(void **state)
 		memcpy(image, elf->data, n);
 		for (int i = 0; i < round % 12; i++) {
 			/* headers of the file, headers of sections, anything */
-			size_t at = i % 3 == 0	 ? (size_t)rand() % 64
-				    : i % 3 == 1 ? elf->size - (size_t)rand() % 600 - 1
-						 : (size_t)rand();
+			size_t at = i % 3 == 0 ? (size_t)rand() % 64 :
+				    i % 3 == 1 ? elf->size - (size_t)rand() % 600 - 1 :
+						 (size_t)rand();
 
 			image[at % n] = (uint8_t)(rand() % 2 ? rand() : 255);
 		}
@@ -923,22 +963,14 @@ static void test_damaged_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own_stack),
-		cmocka_unit_test(test_own_handler),
-		cmocka_unit_test(test_deep_recursion),
-		cmocka_unit_test(test_frame_records),
-		cmocka_unit_test(test_bad_call),
-		cmocka_unit_test(test_unknown_registers),
-		cmocka_unit_test(test_signal_frame),
-		cmocka_unit_test(test_circles),
-		cmocka_unit_test(test_random_stacks),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_names_at_once),
-		cmocka_unit_test(test_demangled),
-		cmocka_unit_test(test_debugdata),
-		cmocka_unit_test(test_plt),
-		cmocka_unit_test(test_without_sections),
-		cmocka_unit_test(test_damaged_file),
+		cmocka_unit_test(test_own_stack),        cmocka_unit_test(test_own_handler),
+		cmocka_unit_test(test_deep_recursion),   cmocka_unit_test(test_frame_records),
+		cmocka_unit_test(test_bad_call),         cmocka_unit_test(test_unknown_registers),
+		cmocka_unit_test(test_signal_frame),     cmocka_unit_test(test_circles),
+		cmocka_unit_test(test_random_stacks),    cmocka_unit_test(test_names),
+		cmocka_unit_test(test_names_at_once),    cmocka_unit_test(test_demangled),
+		cmocka_unit_test(test_debugdata),        cmocka_unit_test(test_plt),
+		cmocka_unit_test(test_without_sections), cmocka_unit_test(test_damaged_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

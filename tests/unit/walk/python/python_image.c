@@ -23,7 +23,8 @@ static int image_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t le
 	if (image->before_read)
 		image->before_read(image);
 	if (addr < base || addr - base > image->size || len > image->size - (addr - base)) {
-		src->fault_addr = addr < base || addr - base >= image->size ? addr : base + image->size;
+		src->fault_addr = addr < base || addr - base >= image->size ? addr :
+									      base + image->size;
 		return -EFAULT;
 	}
 	memcpy(buf, (const void *)(uintptr_t)addr, len);
@@ -40,13 +41,15 @@ uint64_t python_image_alloc(struct python_image *image, size_t size)
 	return addr;
 }
 
-void python_image_put(struct python_image *image, uint64_t object, enum vt_py_field field, uint64_t value, size_t width)
+void python_image_put(struct python_image *image, uint64_t object, enum vt_py_field field,
+		      uint64_t value, size_t width)
 {
 	if (image->layout->at[field] != VT_PY_NONE)
 		memcpy((void *)(uintptr_t)(object + image->layout->at[field]), &value, width);
 }
 
-void python_image_put_u64(struct python_image *image, uint64_t object, enum vt_py_field field, uint64_t value)
+void python_image_put_u64(struct python_image *image, uint64_t object, enum vt_py_field field,
+			  uint64_t value)
 {
 	python_image_put(image, object, field, value, sizeof(value));
 }
@@ -60,13 +63,16 @@ static uint64_t add_type(struct python_image *image, const char *name)
 	return type;
 }
 
-void python_image_init(struct python_image *image, const struct vt_python_layout *layout, size_t size)
+void python_image_init(struct python_image *image, const struct vt_python_layout *layout,
+		       size_t size)
 {
 	static const struct vt_memsrc_ops ops = { .read = image_read };
 
-	*image = (struct python_image){ .src = { .ops = &ops, .coherent = true }, .layout = layout };
+	*image =
+		(struct python_image){ .src = { .ops = &ops, .coherent = true }, .layout = layout };
 	image->size = (size + PAGE - 1) & ~(size_t)(PAGE - 1);
-	image->base = mmap(NULL, image->size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	image->base = mmap(NULL, image->size + PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(image->base, MAP_FAILED);
 	assert_int_equal(mprotect(image->base + image->size, PAGE, PROT_NONE), 0);
 	image->types[VT_PYTHON_CODE] = add_type(image, "code");
@@ -97,7 +103,8 @@ uint64_t python_image_add_thread(struct python_image *image, uint64_t interprete
 	python_image_put_u64(image, thread, VT_PY_TSTATE_NEXT, next);
 	python_image_put_u64(image, thread, VT_PY_TSTATE_INTERP, interpreter);
 	if (image->layout->at[VT_PY_TSTATE_CFRAME] != VT_PY_NONE)
-		python_image_put_u64(image, thread, VT_PY_TSTATE_CFRAME, python_image_alloc(image, 32));
+		python_image_put_u64(image, thread, VT_PY_TSTATE_CFRAME,
+				     python_image_alloc(image, 32));
 	return thread;
 }
 
@@ -109,18 +116,21 @@ void python_image_set_top(struct python_image *image, uint64_t thread, uint64_t 
 		python_image_put_u64(image, thread, VT_PY_TSTATE_FRAME, frame);
 		return;
 	}
-	memcpy(&cframe, (const void *)(uintptr_t)(thread + image->layout->at[VT_PY_TSTATE_CFRAME]), sizeof(cframe));
+	memcpy(&cframe, (const void *)(uintptr_t)(thread + image->layout->at[VT_PY_TSTATE_CFRAME]),
+	       sizeof(cframe));
 	python_image_put_u64(image, cframe, VT_PY_CFRAME_FRAME, frame);
 }
 
-uint64_t python_image_add_frame(struct python_image *image, uint64_t code, int32_t lasti, uint64_t previous)
+uint64_t python_image_add_frame(struct python_image *image, uint64_t code, int32_t lasti,
+				uint64_t previous)
 {
 	uint64_t frame = python_image_alloc(image, 160);
 
 	python_image_put_u64(image, frame, VT_PY_FRAME_CODE, code);
 	python_image_put_u64(image, frame, VT_PY_FRAME_PREVIOUS, previous);
 	python_image_put_u64(image, frame, VT_PY_FRAME_INSTR,
-			     code + image->layout->at[VT_PY_CODE_BYTECODE] + (uint64_t)(int64_t)lasti);
+			     code + image->layout->at[VT_PY_CODE_BYTECODE] +
+				     (uint64_t)(int64_t)lasti);
 	if (lasti > 0)
 		lasti /= (int32_t)image->layout->at[VT_PY_LASTI_SCALE];
 	python_image_put(image, frame, VT_PY_FRAME_LASTI, (uint32_t)lasti, sizeof(lasti));
@@ -139,12 +149,14 @@ uint64_t python_image_add_shim(struct python_image *image, uint64_t previous)
 	return shim;
 }
 
-uint64_t python_image_add_str(struct python_image *image, unsigned int kind, bool ascii, const void *text, size_t n)
+uint64_t python_image_add_str(struct python_image *image, unsigned int kind, bool ascii,
+			      const void *text, size_t n)
 {
 	const struct vt_python_layout *layout = image->layout;
 	size_t head = layout->at[ascii ? VT_PY_UNICODE_ASCII_DATA : VT_PY_UNICODE_COMPACT_DATA];
 	uint64_t str = python_image_alloc(image, head + (n + 1) * kind);
-	uint32_t state = kind << layout->at[VT_PY_STATE_KIND_SHIFT] | layout->at[VT_PY_STATE_COMPACT];
+	uint32_t state = kind << layout->at[VT_PY_STATE_KIND_SHIFT] |
+			 layout->at[VT_PY_STATE_COMPACT];
 
 	if (ascii)
 		state |= layout->at[VT_PY_STATE_ASCII];

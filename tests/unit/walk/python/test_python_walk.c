@@ -46,13 +46,13 @@ static void with_each_layout(void (*test)(struct python_image *, struct vt_pytho
 	}
 }
 
-#define TEST_EACH_LAYOUT(name)                                                      \
-	static void name(struct python_image *image, struct vt_python *py);         \
-	static void test_##name(void **state)                                       \
-	{                                                                           \
-		(void)state;                                                        \
-		with_each_layout(name, IMAGE_SIZE);                                 \
-	}                                                                           \
+#define TEST_EACH_LAYOUT(name)                                              \
+	static void name(struct python_image *image, struct vt_python *py); \
+	static void test_##name(void **state)                               \
+	{                                                                   \
+		(void)state;                                                \
+		with_each_layout(name, IMAGE_SIZE);                         \
+	}                                                                   \
 	static void name(struct python_image *image, struct vt_python *py)
 
 static uint64_t chain(struct python_image *image, int n, uint64_t previous)
@@ -77,7 +77,8 @@ TEST_EACH_LAYOUT(frames_and_lines)
 	/* Two calls of the evaluator: 3 frames, and 2 frames inside them. */
 	uint64_t outer = chain(image, 3, python_image_add_shim(image, 0));
 
-	python_image_set_top(image, image->thread, chain(image, 2, python_image_add_shim(image, outer)));
+	python_image_set_top(image, image->thread,
+			     chain(image, 2, python_image_add_shim(image, outer)));
 
 	const struct vt_python_thread *thread = walk(image, py);
 
@@ -122,7 +123,8 @@ TEST_EACH_LAYOUT(frames_that_have_not_begun)
 	/* The function's cells and generator are made in its first three instructions. */
 	python_image_put(image, image->code, VT_PY_CODE_FIRSTTRACEABLE, 3, sizeof(int32_t));
 
-	uint64_t outer = python_image_add_frame(image, image->code, 8, python_image_add_shim(image, 0));
+	uint64_t outer =
+		python_image_add_frame(image, image->code, 8, python_image_add_shim(image, 0));
 	uint64_t hidden = python_image_add_frame(image, image->code, 2, outer);
 	uint64_t generator = python_image_add_frame(image, image->code, 2, hidden);
 
@@ -137,16 +139,20 @@ TEST_EACH_LAYOUT(frames_that_have_not_begun)
 	assert_int_equal(thread->frames.data[hides ? 1 : 2].frame, outer);
 }
 
-/* When such a frame began a call of the evaluator, the one inside it stands for it; alone it stays. */
+/*
+ * When such a frame began a call of the evaluator, the one inside it stands for it; alone it stays.
+ */
 TEST_EACH_LAYOUT(entry_frames_that_have_not_begun)
 {
 	if (!vt_py_has(image->layout, VT_PY_OWNER_SHIM))
 		return;
 	python_image_put(image, image->code, VT_PY_CODE_FIRSTTRACEABLE, 3, sizeof(int32_t));
 
-	uint64_t hidden = python_image_add_frame(image, image->code, 2, python_image_add_shim(image, 0));
+	uint64_t hidden =
+		python_image_add_frame(image, image->code, 2, python_image_add_shim(image, 0));
 
-	python_image_set_top(image, image->thread, python_image_add_frame(image, image->code, 8, hidden));
+	python_image_set_top(image, image->thread,
+			     python_image_add_frame(image, image->code, 8, hidden));
 
 	const struct vt_python_thread *thread = walk(image, py);
 
@@ -181,10 +187,15 @@ TEST_EACH_LAYOUT(instructions_outside_of_the_code)
 		int32_t at;
 		int32_t lasti;
 		int line;
-	} cases[] = { { -1, -1, 10 }, { -2, -1, 10 }, { -4, INT32_MAX, 0 }, { 4000, 4000, 0 }, { 1 << 30, INT32_MAX, 0 } };
+	} cases[] = { { -1, -1, 10 },
+		      { -2, -1, 10 },
+		      { -4, INT32_MAX, 0 },
+		      { 4000, 4000, 0 },
+		      { 1 << 30, INT32_MAX, 0 } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		python_image_set_top(image, image->thread, python_image_add_frame(image, image->code, cases[i].at, 0));
+		python_image_set_top(image, image->thread,
+				     python_image_add_frame(image, image->code, cases[i].at, 0));
 		/* Of a generator: others are hidden before they begin. */
 		python_image_put(image, image->last_frame, VT_PY_FRAME_OWNER, 1, 1);
 
@@ -211,13 +222,18 @@ TEST_EACH_LAYOUT(a_call_that_is_beginning)
 	uint64_t inner = python_image_alloc(image, 32);
 
 	python_image_set_top(image, image->thread, caller);
-	memcpy(&outer, (const void *)(uintptr_t)(image->thread + image->layout->at[VT_PY_TSTATE_CFRAME]), sizeof(outer));
+	memcpy(&outer,
+	       (const void *)(uintptr_t)(image->thread + image->layout->at[VT_PY_TSTATE_CFRAME]),
+	       sizeof(outer));
 	python_image_put_u64(image, image->thread, VT_PY_TSTATE_CFRAME, inner);
 	python_image_put_u64(image, inner, VT_PY_CFRAME_PREVIOUS, outer);
 	python_image_put_u64(image, image->thread, VT_PY_TSTATE_STACK_TOP, stale);
 	python_image_put_u64(image, image->thread, VT_PY_TSTATE_STACK_LIMIT, stale + 16384);
 
-	/* What is there instead: garbage, a frame that is gone, the new one before it is linked; then the new one itself. */
+	/*
+	 * What is there instead: garbage, a frame that is gone, the new one before it is linked;
+	 * then the new one itself.
+	 */
 	const uint64_t tops[] = { 0, 8, 4096, garbage, stale + 64, begun };
 
 	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++) {
@@ -293,8 +309,12 @@ static void test_too_many(void **state)
 
 TEST_EACH_LAYOUT(frames_that_cannot_be_read)
 {
-	const uint64_t bad[] = { 8, 4096, UINT64_MAX - 7, (uintptr_t)image->base + image->size,
-				 (uintptr_t)image->base + image->size - 8, (uintptr_t)image->base - 8 };
+	const uint64_t bad[] = { 8,
+				 4096,
+				 UINT64_MAX - 7,
+				 (uintptr_t)image->base + image->size,
+				 (uintptr_t)image->base + image->size - 8,
+				 (uintptr_t)image->base - 8 };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		python_image_set_top(image, image->thread, chain(image, 3, bad[i]));
@@ -343,7 +363,8 @@ TEST_EACH_LAYOUT(names_that_are_damaged)
 	uint64_t bytes = python_image_alloc(image, 64);
 
 	for (uint64_t size = 1; size; size <<= 4) {
-		python_image_put_u64(image, bytes, VT_PY_OBJECT_TYPE, image->types[VT_PYTHON_BYTES]);
+		python_image_put_u64(image, bytes, VT_PY_OBJECT_TYPE,
+				     image->types[VT_PYTHON_BYTES]);
 		python_image_put_u64(image, bytes, VT_PY_OBJECT_SIZE, size - 1);
 		python_image_put_u64(image, image->code, VT_PY_CODE_LINETABLE, bytes);
 		walk(image, py);
@@ -363,7 +384,8 @@ static const struct vt_python_gil *main_gil(const struct vt_python *py)
 TEST_EACH_LAYOUT(threads_and_interpreters)
 {
 	uint64_t second = python_image_alloc(image, 16384);
-	uint64_t a = python_image_add_thread(image, second, 0), b = python_image_add_thread(image, second, a);
+	uint64_t a = python_image_add_thread(image, second, 0),
+		 b = python_image_add_thread(image, second, a);
 
 	python_image_put_u64(image, second, VT_PY_INTERP_THREADS, b);
 	python_image_put_u64(image, second, VT_PY_INTERP_ID, 1);
@@ -462,14 +484,16 @@ static void return_and_call(struct python_image *image)
 
 	lasti = (lasti + 2) % 8;
 	python_image_put_u64(image, image->last_frame, VT_PY_FRAME_INSTR,
-			     image->code + image->layout->at[VT_PY_CODE_BYTECODE] + (uint64_t)lasti);
+			     image->code + image->layout->at[VT_PY_CODE_BYTECODE] +
+				     (uint64_t)lasti);
 	python_image_put(image, image->last_frame, VT_PY_FRAME_LASTI,
 			 (uint32_t)lasti / image->layout->at[VT_PY_LASTI_SCALE], sizeof(lasti));
 }
 
 TEST_EACH_LAYOUT(a_thread_that_runs)
 {
-	python_image_set_top(image, image->thread, chain(image, 6, python_image_add_shim(image, 0)));
+	python_image_set_top(image, image->thread,
+			     chain(image, 6, python_image_add_shim(image, 0)));
 	image->src.coherent = false;
 	assert_int_equal(walk(image, py)->frames.n, 6);
 	assert_false(py->threads.data[0].truncated);
@@ -517,7 +541,8 @@ TEST_EACH_LAYOUT(a_list_that_changes)
 /* ---- local variables ---- */
 
 /* The values of the image's variables, and what should be made of them. */
-static const char *const local_texts[] = { "1073741825", "-7", "'text'", "[-7, 'text']", "(1.5,)", "None", "<Own 1.5>", "1.5" };
+static const char *const local_texts[] = { "1073741825", "-7",   "'text'",    "[-7, 'text']",
+					   "(1.5,)",     "None", "<Own 1.5>", "1.5" };
 
 enum { N_LOCALS = sizeof(local_texts) / sizeof(local_texts[0]) };
 
@@ -528,7 +553,8 @@ static uint64_t add_value_type(struct python_image *image, const char *name, uns
 
 	strcpy((char *)(uintptr_t)text, name);
 	python_image_put_u64(image, type, VT_PY_TYPE_NAME, text);
-	python_image_put_u64(image, type, VT_PY_TYPE_FLAGS, FLAG_READY | (flag ? UINT64_C(1) << flag : 0));
+	python_image_put_u64(image, type, VT_PY_TYPE_FLAGS,
+			     FLAG_READY | (flag ? UINT64_C(1) << flag : 0));
 	return type;
 }
 
@@ -540,7 +566,8 @@ static uint64_t add_object(struct python_image *image, uint64_t type, size_t siz
 	return object;
 }
 
-static uint64_t add_long(struct python_image *image, uint64_t type, bool negative, const uint32_t *digits, size_t n)
+static uint64_t add_long(struct python_image *image, uint64_t type, bool negative,
+			 const uint32_t *digits, size_t n)
 {
 	uint64_t object = add_object(image, type, 128);
 
@@ -557,7 +584,8 @@ static void put_word(uint64_t addr, size_t i, uint64_t value)
 	memcpy((void *)(uintptr_t)(addr + i * 8), &value, sizeof(value));
 }
 
-static uint64_t add_tuple(struct python_image *image, uint64_t type, const uint64_t *items, size_t n)
+static uint64_t add_tuple(struct python_image *image, uint64_t type, const uint64_t *items,
+			  size_t n)
 {
 	uint64_t object = add_object(image, type, 64 + n * 8);
 
@@ -576,7 +604,7 @@ static void add_locals(struct python_image *image)
 	const struct {
 		const char *name;
 		unsigned int flag;
-	} known[] = { { "int", 24 },      { "list", 25 }, { "tuple", 26 }, { "float", 0 },
+	} known[] = { { "int", 24 },     { "list", 25 }, { "tuple", 26 }, { "float", 0 },
 		      { "NoneType", 0 }, { "Own", 0 },   { "cell", 0 } };
 	uint64_t types[7], strings[N_LOCALS + 1], values[N_LOCALS + 1] = { 0 };
 	uint8_t kinds[N_LOCALS + 1];
@@ -589,7 +617,8 @@ static void add_locals(struct python_image *image)
 	}
 	python_image_put_u64(image, types[5], VT_PY_TYPE_FLAGS, 1 << 12 | 1 << 9);
 	python_image_put_u64(image, types[5], VT_PY_TYPE_BASE, types[3]);
-	python_image_put_u64(image, image->types[VT_PYTHON_STR], VT_PY_TYPE_FLAGS, 1 << 12 | 1 << 28);
+	python_image_put_u64(image, image->types[VT_PYTHON_STR], VT_PY_TYPE_FLAGS,
+			     1 << 12 | 1 << 28);
 	python_image_put_u64(image, image->types[VT_PYTHON_STR], VT_PY_OBJECT_TYPE, meta);
 
 	values[0] = add_long(image, types[0], false, (const uint32_t[]){ 1, 1 }, 2);
@@ -601,12 +630,14 @@ static void add_locals(struct python_image *image)
 	for (size_t i = 0; i < 2; i++) {
 		uint64_t items;
 
-		memcpy(&items, (const void *)(uintptr_t)(values[3] + layout->at[VT_PY_LIST_ITEMS]), sizeof(items));
+		memcpy(&items, (const void *)(uintptr_t)(values[3] + layout->at[VT_PY_LIST_ITEMS]),
+		       sizeof(items));
 		put_word(items, i, values[i + 1]);
 	}
 	for (size_t i = 6; i < 8; i++) {
 		values[i] = add_object(image, types[i == 6 ? 5 : 3], 64);
-		memcpy((void *)(uintptr_t)(values[i] + layout->at[VT_PY_FLOAT_VALUE]), &number, sizeof(number));
+		memcpy((void *)(uintptr_t)(values[i] + layout->at[VT_PY_FLOAT_VALUE]), &number,
+		       sizeof(number));
 	}
 	values[4] = add_tuple(image, types[2], &values[7], 1);
 	values[5] = add_object(image, types[4], 64);
@@ -628,10 +659,14 @@ static void add_locals(struct python_image *image)
 	python_image_put_u64(image, bytes, VT_PY_OBJECT_SIZE, N_LOCALS + 1);
 	memcpy((void *)(uintptr_t)(bytes + layout->at[VT_PY_BYTES_DATA]), kinds, sizeof(kinds));
 	python_image_put_u64(image, image->code, VT_PY_CODE_LOCALSKINDS, bytes);
-	python_image_put_u64(image, image->code, VT_PY_CODE_LOCALSNAMES, add_tuple(image, types[2], strings, N_LOCALS + 1));
-	python_image_put_u64(image, image->code, VT_PY_CODE_VARNAMES, add_tuple(image, types[2], strings, 6));
-	python_image_put_u64(image, image->code, VT_PY_CODE_CELLVARS, add_tuple(image, types[2], strings + 6, 1));
-	python_image_put_u64(image, image->code, VT_PY_CODE_FREEVARS, add_tuple(image, types[2], strings + 7, 2));
+	python_image_put_u64(image, image->code, VT_PY_CODE_LOCALSNAMES,
+			     add_tuple(image, types[2], strings, N_LOCALS + 1));
+	python_image_put_u64(image, image->code, VT_PY_CODE_VARNAMES,
+			     add_tuple(image, types[2], strings, 6));
+	python_image_put_u64(image, image->code, VT_PY_CODE_CELLVARS,
+			     add_tuple(image, types[2], strings + 6, 1));
+	python_image_put_u64(image, image->code, VT_PY_CODE_FREEVARS,
+			     add_tuple(image, types[2], strings + 7, 2));
 	frame = python_image_add_frame(image, image->code, 4, python_image_add_shim(image, 0));
 	python_image_alloc(image, 512); /* the variables, behind the frame */
 	for (size_t i = 0; i <= N_LOCALS; i++)
@@ -639,7 +674,9 @@ static void add_locals(struct python_image *image)
 	python_image_set_top(image, image->thread, frame);
 }
 
-/* Reading of local variables has a limit in time, which a loaded machine may let pass: a few tries. */
+/*
+ * Reading of local variables has a limit in time, which a loaded machine may let pass: a few tries.
+ */
 static const struct vt_python_locals *walk_locals(struct python_image *image, struct vt_python *py)
 {
 	py->locals = true;
@@ -751,7 +788,8 @@ TEST_EACH_LAYOUT(random_damage)
 
 /* ---- strings ---- */
 
-static void expect_text(struct python_image *image, struct vt_python *py, uint64_t str, const char *want)
+static void expect_text(struct python_image *image, struct vt_python *py, uint64_t str,
+			const char *want)
 {
 	char text[VT_PY_STR_MAX + 1];
 	int n = vt_py_str_read(py, &image->src, str, text);
@@ -773,9 +811,15 @@ TEST_EACH_LAYOUT(strings)
 	expect_text(image, py, python_image_add_ascii(image, ""), "");
 	expect_text(image, py, python_image_add_ascii(image, "plain"), "plain");
 	expect_text(image, py, python_image_add_str(image, 1, false, "\xe9", 1), "\u00e9");
-	/* A byte that was no UTF-8 comes back; half a surrogate pair and what is no character do not. */
-	expect_text(image, py, python_image_add_str(image, 2, false, two, 5), "a\u00e9\u6587\xff\ufffd");
-	expect_text(image, py, python_image_add_str(image, 4, false, four, 4), "\U0001f40d" "b\ufffd\x80");
+	/*
+	 * A byte that was no UTF-8 comes back; half a surrogate pair and what is no character do
+	 * not.
+	 */
+	expect_text(image, py, python_image_add_str(image, 2, false, two, 5),
+		    "a\u00e9\u6587\xff\ufffd");
+	expect_text(image, py, python_image_add_str(image, 4, false, four, 4),
+		    "\U0001f40d"
+		    "b\ufffd\x80");
 	expect_text(image, py, 0, NULL);
 	expect_text(image, py, image->code, NULL);
 	expect_text(image, py, UINT64_MAX - 15, NULL);
@@ -786,14 +830,18 @@ TEST_EACH_LAYOUT(strings)
 	for (uint32_t kind = 0; kind < 8; kind++) {
 		str = python_image_add_ascii(image, "plain");
 		python_image_put(image, str, VT_PY_UNICODE_STATE,
-				 kind << shift | image->layout->at[VT_PY_STATE_COMPACT] | image->layout->at[VT_PY_STATE_ASCII] |
-					 (vt_py_has(image->layout, VT_PY_STATE_READY) ? image->layout->at[VT_PY_STATE_READY] : 0),
+				 kind << shift | image->layout->at[VT_PY_STATE_COMPACT] |
+					 image->layout->at[VT_PY_STATE_ASCII] |
+					 (vt_py_has(image->layout, VT_PY_STATE_READY) ?
+						  image->layout->at[VT_PY_STATE_READY] :
+						  0),
 				 sizeof(uint32_t));
 		expect_text(image, py, str, kind == 1 ? "plain" : NULL);
 	}
 	if (vt_py_has(image->layout, VT_PY_STATE_READY)) {
 		python_image_put(image, str, VT_PY_UNICODE_STATE,
-				 1u << shift | image->layout->at[VT_PY_STATE_COMPACT] | image->layout->at[VT_PY_STATE_ASCII],
+				 1u << shift | image->layout->at[VT_PY_STATE_COMPACT] |
+					 image->layout->at[VT_PY_STATE_ASCII],
 				 sizeof(uint32_t));
 		expect_text(image, py, str, NULL);
 	}
@@ -830,7 +878,8 @@ TEST_EACH_LAYOUT(long_strings)
 	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
 		text[i] = 0x1f40d;
 
-	int n = vt_py_str_read(py, &image->src, python_image_add_str(image, 4, false, text, 3 * VT_PY_STR_MAX), out);
+	int n = vt_py_str_read(py, &image->src,
+			       python_image_add_str(image, 4, false, text, 3 * VT_PY_STR_MAX), out);
 
 	assert_true(n <= VT_PY_STR_MAX && n > VT_PY_STR_MAX - 4 && n % 4 == 0);
 	assert_int_equal(strlen(out), n);
@@ -854,7 +903,10 @@ static void test_layout_from_debug(void **state)
 
 	assert_non_null(row);
 	memcpy(runtime + VT_PYTHON_DEBUG_VERSION, &version, sizeof(version));
-	/* All words zero: valid offsets, though not of any build. What only our row knows of those structs is given up. */
+	/*
+	 * All words zero: valid offsets, though not of any build. What only our row knows of those
+	 * structs is given up.
+	 */
 	assert_true(vt_python_layout_from_debug(runtime, sizeof(runtime), &layout));
 	assert_int_equal(layout.at[VT_PY_CODE_NAME], 0);
 	assert_int_equal(layout.at[VT_PY_CODE_FIRSTTRACEABLE], VT_PY_NONE);
@@ -884,12 +936,35 @@ static void test_layout_from_debug(void **state)
 static void test_rows(void **state)
 {
 	static const enum vt_py_field always[] = {
-		VT_PY_RUNTIME_INTERPRETERS, VT_PY_INTERP_NEXT, VT_PY_INTERP_ID, VT_PY_INTERP_THREADS, VT_PY_GIL_LOCKED,
-		VT_PY_GIL_HOLDER, VT_PY_TSTATE_NEXT, VT_PY_TSTATE_INTERP, VT_PY_TSTATE_PTHREAD, VT_PY_FRAME_PREVIOUS,
-		VT_PY_FRAME_CODE, VT_PY_FRAMEOBJ_LINENO, VT_PY_CODE_NAME, VT_PY_CODE_FILENAME, VT_PY_CODE_FIRSTLINENO,
-		VT_PY_CODE_LINETABLE, VT_PY_OBJECT_TYPE, VT_PY_OBJECT_SIZE, VT_PY_TYPE_NAME, VT_PY_BYTES_DATA,
-		VT_PY_UNICODE_LENGTH, VT_PY_UNICODE_STATE, VT_PY_UNICODE_ASCII_DATA, VT_PY_UNICODE_COMPACT_DATA,
-		VT_PY_UNICODE_DATA, VT_PY_STATE_KIND_SHIFT, VT_PY_STATE_COMPACT, VT_PY_STATE_ASCII, VT_PY_LASTI_SCALE,
+		VT_PY_RUNTIME_INTERPRETERS,
+		VT_PY_INTERP_NEXT,
+		VT_PY_INTERP_ID,
+		VT_PY_INTERP_THREADS,
+		VT_PY_GIL_LOCKED,
+		VT_PY_GIL_HOLDER,
+		VT_PY_TSTATE_NEXT,
+		VT_PY_TSTATE_INTERP,
+		VT_PY_TSTATE_PTHREAD,
+		VT_PY_FRAME_PREVIOUS,
+		VT_PY_FRAME_CODE,
+		VT_PY_FRAMEOBJ_LINENO,
+		VT_PY_CODE_NAME,
+		VT_PY_CODE_FILENAME,
+		VT_PY_CODE_FIRSTLINENO,
+		VT_PY_CODE_LINETABLE,
+		VT_PY_OBJECT_TYPE,
+		VT_PY_OBJECT_SIZE,
+		VT_PY_TYPE_NAME,
+		VT_PY_BYTES_DATA,
+		VT_PY_UNICODE_LENGTH,
+		VT_PY_UNICODE_STATE,
+		VT_PY_UNICODE_ASCII_DATA,
+		VT_PY_UNICODE_COMPACT_DATA,
+		VT_PY_UNICODE_DATA,
+		VT_PY_STATE_KIND_SHIFT,
+		VT_PY_STATE_COMPACT,
+		VT_PY_STATE_ASCII,
+		VT_PY_LASTI_SCALE,
 		VT_PY_CODE_TAGS,
 	};
 	const struct vt_python_layout *row;
@@ -899,11 +974,14 @@ static void test_rows(void **state)
 	for (; (row = vt_python_layout_nth(n)); n++) {
 		for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
 			assert_int_not_equal(row->at[always[i]], VT_PY_NONE);
-		assert_true(vt_py_has(row, VT_PY_TSTATE_FRAME) != vt_py_has(row, VT_PY_TSTATE_CFRAME));
+		assert_true(vt_py_has(row, VT_PY_TSTATE_FRAME) !=
+			    vt_py_has(row, VT_PY_TSTATE_CFRAME));
 		assert_true(vt_py_has(row, VT_PY_FRAME_LASTI) != vt_py_has(row, VT_PY_FRAME_INSTR));
-		assert_true(vt_py_has(row, VT_PY_FRAME_INSTR) == vt_py_has(row, VT_PY_CODE_BYTECODE));
+		assert_true(vt_py_has(row, VT_PY_FRAME_INSTR) ==
+			    vt_py_has(row, VT_PY_CODE_BYTECODE));
 		assert_true(vt_py_has(row, VT_PY_RUNTIME_GIL) != vt_py_has(row, VT_PY_INTERP_GIL));
-		assert_ptr_equal(vt_python_layout_find(row->major, row->minor, row->free_threaded), row);
+		assert_ptr_equal(vt_python_layout_find(row->major, row->minor, row->free_threaded),
+				 row);
 	}
 	assert_true(n >= 7);
 }
@@ -924,18 +1002,22 @@ static void test_pages(void **state)
 	vt_py_pages_init(pages, &image.src);
 	srandom(2);
 	for (int i = 0; i < 20000; i++) {
-		size_t len = (size_t)random() % sizeof(got), at = (size_t)random() % (image.size - len);
+		size_t len = (size_t)random() % sizeof(got),
+		       at = (size_t)random() % (image.size - len);
 		uint64_t hints[600];
 
 		for (size_t h = 0; h < 600; h++)
-			hints[h] = i % 100 ? 0 : (uintptr_t)image.base + (size_t)random() % (image.size + 200000);
+			hints[h] = i % 100 ? 0 :
+					     (uintptr_t)image.base +
+						     (size_t)random() % (image.size + 200000);
 		vt_py_pages_prefetch(pages, hints, i % 600);
 		memcpy(want, image.base + at, len);
 		assert_int_equal(vt_mem_read(&pages->src, (uintptr_t)image.base + at, got, len), 0);
 		assert_memory_equal(got, want, len);
 	}
 	/* Over the end: the first bad address is told. */
-	assert_int_equal(vt_mem_read(&pages->src, (uintptr_t)image.base + image.size - 10, got, 20), -EFAULT);
+	assert_int_equal(vt_mem_read(&pages->src, (uintptr_t)image.base + image.size - 10, got, 20),
+			 -EFAULT);
 	assert_int_equal(pages->src.fault_addr, (uintptr_t)image.base + image.size);
 	/* Kept until dropped. */
 	assert_int_equal(vt_mem_read(&pages->src, (uintptr_t)image.base, got, 1), 0);

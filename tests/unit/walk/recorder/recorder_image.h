@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder's state built by hand in a buffer, with known content, and a memory source that has exactly this buffer (and what
- * another source has). Addresses of the pretended target are real ones. Tests and a fuzzer damage it and look what is read.
+ * The recorder's state built by hand in a buffer, with known content, and a memory source that has
+ * exactly this buffer (and what another source has). Addresses of the pretended target are real
+ * ones. Tests and a fuzzer damage it and look what is read.
  */
 #ifndef VT_TESTS_RECORDER_IMAGE_H
 #define VT_TESTS_RECORDER_IMAGE_H
@@ -70,9 +71,12 @@ static inline void *recorder_image_at(uint64_t addr)
 	return (void *)(uintptr_t)addr;
 }
 
-static void recorder_image_array(struct recorder_image *image, struct vt_recorder_array *array, uint64_t room, uint64_t size)
+static void recorder_image_array(struct recorder_image *image, struct vt_recorder_array *array,
+				 uint64_t room, uint64_t size)
 {
-	*array = (struct vt_recorder_array){ .addr = recorder_image_alloc(image, room * size), .room = room, .max = room };
+	*array = (struct vt_recorder_array){ .addr = recorder_image_alloc(image, room * size),
+					     .room = room,
+					     .max = room };
 }
 
 /* On, nothing recorded. */
@@ -82,7 +86,8 @@ static inline void recorder_image_init(struct recorder_image *image)
 	struct vt_recorder_head *head;
 	uint64_t live;
 
-	*image = (struct recorder_image){ .src = { .ops = &ops, .coherent = true }, .size = IMAGE_SIZE };
+	*image = (struct recorder_image){ .src = { .ops = &ops, .coherent = true },
+					  .size = IMAGE_SIZE };
 	image->base = aligned_alloc(4096, IMAGE_SIZE);
 	if (!image->base)
 		abort();
@@ -110,13 +115,15 @@ static inline void recorder_image_deinit(struct recorder_image *image)
 	free(image->base);
 }
 
-static inline struct vt_recorder_shard *recorder_image_shard(struct recorder_image *image, uint64_t addr)
+static inline struct vt_recorder_shard *recorder_image_shard(struct recorder_image *image,
+							     uint64_t addr)
 {
 	return &image->head->shards[vt_recorder_hash(addr) % VT_RECORDER_SHARDS];
 }
 
 /* The slot of an address, the empty one where it belongs. */
-static inline struct vt_recorder_block *recorder_image_slot(struct recorder_image *image, uint64_t addr)
+static inline struct vt_recorder_block *recorder_image_slot(struct recorder_image *image,
+							    uint64_t addr)
 {
 	struct vt_recorder_shard *shard = recorder_image_shard(image, addr);
 	struct vt_recorder_block *table;
@@ -135,25 +142,31 @@ static inline struct vt_recorder_block *recorder_image_slot(struct recorder_imag
 
 static inline void recorder_image_seal(struct vt_recorder_block *b, uint64_t size)
 {
-	b->size_check = size | (uint64_t)vt_recorder_block_check(b->addr, size, b->time, b->serial, b->stack, b->tid)
+	b->size_check = size | (uint64_t)vt_recorder_block_check(b->addr, size, b->time, b->serial,
+								 b->stack, b->tid)
 				       << VT_RECORDER_SIZE_BITS;
 }
 
-static inline struct vt_recorder_block *recorder_image_put(struct recorder_image *image, uint64_t addr, uint64_t size, uint32_t time,
-							   uint32_t stack, uint32_t tid)
+static inline struct vt_recorder_block *recorder_image_put(struct recorder_image *image,
+							   uint64_t addr, uint64_t size,
+							   uint32_t time, uint32_t stack,
+							   uint32_t tid)
 {
 	struct vt_recorder_shard *shard = recorder_image_shard(image, addr);
 	struct vt_recorder_block *b = recorder_image_slot(image, addr);
 
 	shard->count += !b->addr;
 	shard->allocations++;
-	*b = (struct vt_recorder_block){ .addr = addr, .time = time, .serial = ++shard->serial, .stack = stack, .tid = tid };
+	*b = (struct vt_recorder_block){
+		.addr = addr, .time = time, .serial = ++shard->serial, .stack = stack, .tid = tid
+	};
 	recorder_image_seal(b, size);
 	return b;
 }
 
 /* The index of a new code object. */
-static inline uint64_t recorder_image_add_code(struct recorder_image *image, const struct vt_recorder_code *code)
+static inline uint64_t recorder_image_add_code(struct recorder_image *image,
+					       const struct vt_recorder_code *code)
 {
 	struct vt_recorder_code *codes = recorder_image_at(image->head->codes.addr);
 
@@ -162,8 +175,9 @@ static inline uint64_t recorder_image_add_code(struct recorder_image *image, con
 }
 
 /* The id of a new stack of these words. */
-static inline uint32_t recorder_image_add_stack(struct recorder_image *image, const uint64_t *words, uint16_t n_python,
-						uint16_t n_words_python, uint16_t n_native)
+static inline uint32_t recorder_image_add_stack(struct recorder_image *image, const uint64_t *words,
+						uint16_t n_python, uint16_t n_words_python,
+						uint16_t n_native)
 {
 	struct vt_recorder_head *head = image->head;
 	struct vt_recorder_stack *stacks = recorder_image_at(head->stacks.addr);
@@ -172,27 +186,36 @@ static inline uint32_t recorder_image_add_stack(struct recorder_image *image, co
 
 	memcpy(array + head->words.n, words, n * sizeof(*words));
 	stacks[head->stacks.n] = (struct vt_recorder_stack){
-		.hash = head->stacks.n, .first = head->words.n, .n_python = n_python, .n_words_python = n_words_python,
+		.hash = head->stacks.n,
+		.first = head->words.n,
+		.n_python = n_python,
+		.n_words_python = n_words_python,
 		.n_native = n_native,
 	};
 	head->words.n += n;
 	return (uint32_t)head->stacks.n++;
 }
 
-static inline struct vt_recorder_driver_block *recorder_image_put_driver(struct recorder_image *image, uint64_t addr, uint64_t size,
-									 enum vt_recorder_driver_kind kind, uint32_t stack)
+static inline struct vt_recorder_driver_block *recorder_image_put_driver(
+	struct recorder_image *image, uint64_t addr, uint64_t size,
+	enum vt_recorder_driver_kind kind, uint32_t stack)
 {
 	struct vt_recorder_head *head = image->head;
 	struct vt_recorder_driver_block *table, *b;
 
 	if (!head->driver.table) {
-		head->driver.table = recorder_image_alloc(image, IMAGE_DRIVER_SLOTS * sizeof(*table));
+		head->driver.table =
+			recorder_image_alloc(image, IMAGE_DRIVER_SLOTS * sizeof(*table));
 		head->driver.capacity = IMAGE_DRIVER_SLOTS;
 	}
 	table = recorder_image_at(head->driver.table);
 	b = &table[head->driver.count++ * 7 % IMAGE_DRIVER_SLOTS];
 	*b = (struct vt_recorder_driver_block){
-		.addr = addr, .size = size, .serial = ++head->driver.serial, .stack = stack, .kind = (uint16_t)kind,
+		.addr = addr,
+		.size = size,
+		.serial = ++head->driver.serial,
+		.stack = stack,
+		.kind = (uint16_t)kind,
 	};
 	b->check = vt_recorder_block_check(addr, size, b->time, b->serial, stack, b->tid);
 	return b;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder's state read from outside: sound and damaged, standing still and changing under the reader's eyes. */
+/*
+ * The recorder's state read from outside: sound and damaged, standing still and changing under the
+ * reader's eyes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +17,7 @@
 #include "walk/recorder/stacks.h"
 
 #define N_BLOCKS 300
-#define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i) * 512)
+#define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i)*512)
 
 static void fill(struct recorder_image *image)
 {
@@ -46,8 +49,12 @@ static size_t check_pass(const struct vt_recorder_pass *pass)
 static void finds_the_head(void **state)
 {
 	static const char *const paths[] = {
-		"/memfd:vramtap-recorder-0123456789abcdef (deleted)", "/memfd:vramtap-recorder-0123456789abcdef",
-		"/tmp/x/vramtap-recorder-0123456789abcdef.so", "/memfd:vramtap-helper-0123456789abcdef (deleted)", "/usr/lib/libc.so.6", "",
+		"/memfd:vramtap-recorder-0123456789abcdef (deleted)",
+		"/memfd:vramtap-recorder-0123456789abcdef",
+		"/tmp/x/vramtap-recorder-0123456789abcdef.so",
+		"/memfd:vramtap-helper-0123456789abcdef (deleted)",
+		"/usr/lib/libc.so.6",
+		"",
 	};
 	struct recorder_image image;
 
@@ -55,7 +62,9 @@ static void finds_the_head(void **state)
 	recorder_image_init(&image);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		struct vt_map_entry entry = {
-			.start = (uintptr_t)image.base, .end = (uintptr_t)image.base + 65536, .flags = VT_MAP_READ | VT_MAP_WRITE,
+			.start = (uintptr_t)image.base,
+			.end = (uintptr_t)image.base + 65536,
+			.flags = VT_MAP_READ | VT_MAP_WRITE,
 			.path = paths[i],
 		};
 		struct vt_maps maps = { .entries = { .data = &entry, .n = 1 } };
@@ -78,7 +87,9 @@ static void finds_the_head_anywhere(void **state)
 	memcpy(words, image.head, sizeof(words));
 	for (size_t offset = 4096 - 24; offset < 4096 + 24; offset += 8) {
 		struct vt_map_entry entry = {
-			.start = (uintptr_t)image.base, .end = (uintptr_t)image.base + 8192, .flags = VT_MAP_WRITE,
+			.start = (uintptr_t)image.base,
+			.end = (uintptr_t)image.base + 8192,
+			.flags = VT_MAP_WRITE,
 			.path = "/memfd:" VT_RECORDER_FILE_NAME "-1",
 		};
 		struct vt_maps maps = { .entries = { .data = &entry, .n = 1 } };
@@ -103,9 +114,13 @@ static void finds_the_one_that_is_on(void **state)
 	new.other = &old.src;
 	for (int on = 0; on < 2; on++) {
 		struct vt_map_entry entries[] = {
-			{ .start = (uintptr_t)old.base, .end = (uintptr_t)old.base + 65536, .flags = VT_MAP_WRITE,
+			{ .start = (uintptr_t)old.base,
+			  .end = (uintptr_t)old.base + 65536,
+			  .flags = VT_MAP_WRITE,
 			  .path = "/memfd:" VT_RECORDER_FILE_NAME "-1" },
-			{ .start = (uintptr_t)new.base, .end = (uintptr_t)new.base + 65536, .flags = VT_MAP_WRITE,
+			{ .start = (uintptr_t) new.base,
+			  .end = (uintptr_t) new.base + 65536,
+			  .flags = VT_MAP_WRITE,
 			  .path = "/memfd:" VT_RECORDER_FILE_NAME "-2" },
 		};
 		struct vt_maps maps = { .entries = { .data = entries, .n = 2 } };
@@ -232,7 +247,8 @@ static void torn_record_heals(void **state)
 	image.src.coherent = false;
 	shard = (size_t)(recorder_image_shard(&image, BLOCK(17)) - image.head->shards);
 	recorder_image_slot(&image, BLOCK(17))->size_check = 0;
-	change.at = 3 * shard + 3; /* each shard: its head, its table, its head; the first look again at the slot comes here */
+	/* each shard: its head, its table, its head; the first look again at the slot comes here */
+	change.at = 3 * shard + 3;
 	image.arg = &change;
 	image.after_read = change_now;
 	assert_null(vt_recorder_pass_read(&image.src, image.addr, &pass));
@@ -371,7 +387,8 @@ static void reads_the_driver(void **state)
 
 static void add_oom(struct vt_recorder_head *head, uint32_t seq)
 {
-	head->trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS] = (struct vt_recorder_oom){ .seq = seq, .kind = VT_OOM_PYTORCH, .requested = seq };
+	head->trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS] =
+		(struct vt_recorder_oom){ .seq = seq, .kind = VT_OOM_PYTORCH, .requested = seq };
 	head->trap.raised = seq;
 }
 
@@ -405,25 +422,32 @@ static void times_are_right(void **state)
 
 	(void)state;
 	assert_int_equal(vt_recorder_time_ns(&head, 0, IMAGE_START_NS), IMAGE_START_NS);
-	assert_int_equal(vt_recorder_time_ns(&head, 5, IMAGE_START_NS + 9 * tick), IMAGE_START_NS + 5 * tick);
+	assert_int_equal(vt_recorder_time_ns(&head, 5, IMAGE_START_NS + 9 * tick),
+			 IMAGE_START_NS + 5 * tick);
 	/* Newer than now, as where the record was made after the moment that is asked for. */
-	assert_int_equal(vt_recorder_time_ns(&head, 9, IMAGE_START_NS + 5 * tick), IMAGE_START_NS + 9 * tick);
+	assert_int_equal(vt_recorder_time_ns(&head, 9, IMAGE_START_NS + 5 * tick),
+			 IMAGE_START_NS + 9 * tick);
 	assert_int_equal(vt_recorder_time_ns(&head, 9, 0), IMAGE_START_NS + 9 * tick);
-	assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(200 * day / tick), IMAGE_START_NS + 201 * day),
+	assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(200 * day / tick),
+					     IMAGE_START_NS + 201 * day),
 			 IMAGE_START_NS + 200 * day / tick * tick);
 	/* Also when it has been on for so long that ticks have come round, or are about to. */
 	for (uint64_t days = 50; days < 900; days += 50) {
 		uint64_t now = days * day / tick;
 
-		assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(now + 9), IMAGE_START_NS + now * tick),
+		assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(now + 9),
+						     IMAGE_START_NS + now * tick),
 				 IMAGE_START_NS + (now + 9) * tick);
-		assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(now - 9), IMAGE_START_NS + now * tick),
+		assert_int_equal(vt_recorder_time_ns(&head, (uint32_t)(now - 9),
+						     IMAGE_START_NS + now * tick),
 				 IMAGE_START_NS + (now - 9) * tick);
 	}
 }
 
 #define LISTED_TICKS 1000
-static const struct vt_block_rec in_use = { .addr = BLOCK(1), .size = 512, .requested = 101, .state = VT_BLOCK_ALLOCATED };
+static const struct vt_block_rec in_use = {
+	.addr = BLOCK(1), .size = 512, .requested = 101, .state = VT_BLOCK_ALLOCATED
+};
 
 struct one {
 	const char *what;
@@ -433,7 +457,8 @@ struct one {
 	enum vt_recorder_fate fate;
 };
 
-static struct vt_recorder_pass *pass_of(struct vt_recorder_pass *pass, uint32_t serial, uint32_t time, uint64_t size)
+static struct vt_recorder_pass *pass_of(struct vt_recorder_pass *pass, uint32_t serial,
+					uint32_t time, uint64_t size)
 {
 	struct vt_recorder_block *b = serial ? vt_vec_append(&pass->blocks) : NULL;
 
@@ -452,14 +477,17 @@ static void joins_what_is_certain(void **state)
 		{ "old, the same before and after", 7, 7, 5, 101, VT_RECORD_JOINED },
 		{ "new since before", 7, 8, 1001, 101, VT_RECORD_CHANGED },
 		{ "new, perhaps after the listing", 0, 8, 999, 101, VT_RECORD_CHANGED },
-		{ "new since before, the clock may be late", 7, 8, LISTED_TICKS - 3, 101, VT_RECORD_CHANGED },
-		{ "new since before, but older than the listing", 7, 8, LISTED_TICKS - 5, 101, VT_RECORD_JOINED },
+		{ "new since before, the clock may be late", 7, 8, LISTED_TICKS - 3, 101,
+		  VT_RECORD_CHANGED },
+		{ "new since before, but older than the listing", 7, 8, LISTED_TICKS - 5, 101,
+		  VT_RECORD_JOINED },
 		{ "not seen before, but older than the listing", 0, 8, 5, 101, VT_RECORD_JOINED },
 		{ "gone since", 7, 0, 0, 0, VT_RECORD_CHANGED },
 		{ "of another block", 7, 7, 5, 102, VT_RECORD_MISMATCH },
 	};
 	static struct vt_recorder_head head = { .start_ns = IMAGE_START_NS };
-	uint64_t listed_ns[VT_TORCH_MAX_DEVICES] = { IMAGE_START_NS + LISTED_TICKS * VT_RECORDER_TICK_NS };
+	uint64_t listed_ns[VT_TORCH_MAX_DEVICES] = { IMAGE_START_NS +
+						     LISTED_TICKS * VT_RECORDER_TICK_NS };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
@@ -467,8 +495,12 @@ static void joins_what_is_certain(void **state)
 		struct vt_recorder_pass before = { 0 }, after = { 0 };
 		struct vt_recorder_joined joined = { 0 };
 		struct vt_recorder_moment moment = {
-			.before = pass_of(&before, one->before, one->after == one->before ? one->time : 5, one->size ? one->size : 101),
-			.after = pass_of(&after, one->after, one->time, one->size), .head = &head, .listed_ns = listed_ns,
+			.before = pass_of(&before, one->before,
+					  one->after == one->before ? one->time : 5,
+					  one->size ? one->size : 101),
+			.after = pass_of(&after, one->after, one->time, one->size),
+			.head = &head,
+			.listed_ns = listed_ns,
 		};
 
 		assert_true(vt_recorder_join(&moment, &in_use, 1, &joined));
@@ -486,12 +518,15 @@ static void joins_what_is_in_use_only(void **state)
 	static struct vt_recorder_head head = { .start_ns = IMAGE_START_NS };
 
 	(void)state;
-	for (uint8_t block_state = VT_BLOCK_ALLOCATED; block_state <= VT_BLOCK_UNMAPPED; block_state++) {
+	for (uint8_t block_state = VT_BLOCK_ALLOCATED; block_state <= VT_BLOCK_UNMAPPED;
+	     block_state++) {
 		struct vt_block_rec block = in_use;
 		struct vt_recorder_pass after = { 0 };
 		struct vt_recorder_joined joined = { 0 };
-		struct vt_recorder_moment moment = { .after = pass_of(&after, 7, 5, 101), .head = &head };
-		bool wanted = block_state == VT_BLOCK_ALLOCATED || block_state == VT_BLOCK_AWAITING_FREE;
+		struct vt_recorder_moment moment = { .after = pass_of(&after, 7, 5, 101),
+						     .head = &head };
+		bool wanted = block_state == VT_BLOCK_ALLOCATED ||
+			      block_state == VT_BLOCK_AWAITING_FREE;
 
 		block.state = block_state;
 		assert_true(vt_recorder_join(&moment, &block, 1, &joined));
@@ -545,11 +580,13 @@ static uint64_t text_at(const struct python_image *image, uint64_t str)
 {
 	uint64_t length, last = 0, data = str + image->layout->at[VT_PY_UNICODE_ASCII_DATA];
 
-	memcpy(&length, (const void *)(uintptr_t)(str + image->layout->at[VT_PY_UNICODE_LENGTH]), sizeof(length));
+	memcpy(&length, (const void *)(uintptr_t)(str + image->layout->at[VT_PY_UNICODE_LENGTH]),
+	       sizeof(length));
 	if (length < sizeof(last))
 		memcpy(&last, (const void *)(uintptr_t)data, length);
 	else
-		memcpy(&last, (const void *)(uintptr_t)(data + length - sizeof(last)), sizeof(last));
+		memcpy(&last, (const void *)(uintptr_t)(data + length - sizeof(last)),
+		       sizeof(last));
 	return vt_recorder_text(length, last);
 }
 
@@ -560,7 +597,8 @@ static bool has_version(const struct python_image *image)
 
 static void put_version(const struct python_image *image, uint64_t object, uint32_t version)
 {
-	memcpy((void *)(uintptr_t)(object + vt_py_code_version_at(image->layout)), &version, sizeof(version));
+	memcpy((void *)(uintptr_t)(object + vt_py_code_version_at(image->layout)), &version,
+	       sizeof(version));
 }
 
 static void add_code(struct stacks_fixture *f, size_t i, uint64_t object)
@@ -580,17 +618,23 @@ static void add_code(struct stacks_fixture *f, size_t i, uint64_t object)
 	set_references(f, object, 1);
 	if (has_version(python))
 		put_version(python, object, 77 + (uint32_t)i);
-	code.version = has_version(python) ? 77 + i : vt_recorder_texts(text_at(python, code.name), text_at(python, code.filename));
+	code.version = has_version(python) ? 77 + i :
+					     vt_recorder_texts(text_at(python, code.name),
+							       text_at(python, code.filename));
 	assert_int_equal(recorder_image_add_code(&f->image, &code), i);
 }
 
 #define CODE_WORD(code, lasti) ((uint64_t)(code) << 16 | (lasti) / 2)
 #define WIDE_WORD(code) ((uint64_t)(code) << 16 | VT_RECORDER_LASTI_WIDE)
 
-/* run, called by outer, called by third; outer alone; and native frames alone, two of them of the first stack. */
+/*
+ * run, called by outer, called by third; outer alone; and native frames alone, two of them of the
+ * first stack.
+ */
 static void fixture_init(struct stacks_fixture *f, size_t layout)
 {
-	const uint64_t three[] = { CODE_WORD(0, 4), WIDE_WORD(1), UINT64_MAX, CODE_WORD(2, 8), 0x1000, 0x2000, 0x3000 };
+	const uint64_t three[] = { CODE_WORD(0, 4), WIDE_WORD(1), UINT64_MAX, CODE_WORD(2, 8),
+				   0x1000,          0x2000,       0x3000 };
 	const uint64_t one[] = { CODE_WORD(1, 4) }, native[] = { 0x1000, 0x4000, 0x3000 };
 
 	memset(f, 0, sizeof(*f));
@@ -629,10 +673,12 @@ static void read_all(struct stacks_fixture *f)
 
 static void name_all(struct stacks_fixture *f)
 {
-	assert_null(vt_recorder_stacks_name(&f->stacks, &f->python, &f->image.src, &f->python_image.src));
+	assert_null(vt_recorder_stacks_name(&f->stacks, &f->python, &f->image.src,
+					    &f->python_image.src));
 }
 
-static void check_place(const struct stacks_fixture *f, size_t trace, uint32_t i, const char *function, int line)
+static void check_place(const struct stacks_fixture *f, size_t trace, uint32_t i,
+			const char *function, int line)
 {
 	const struct vt_recorder_trace *t = &f->stacks.traces.data[trace];
 	const struct vt_python_place *place;
@@ -646,7 +692,8 @@ static void check_place(const struct stacks_fixture *f, size_t trace, uint32_t i
 	assert_int_equal(place->line, line);
 }
 
-static void check_native(const struct stacks_fixture *f, size_t trace, const uint64_t *native, uint32_t n)
+static void check_native(const struct stacks_fixture *f, size_t trace, const uint64_t *native,
+			 uint32_t n)
 {
 	const struct vt_recorder_trace *t = &f->stacks.traces.data[trace];
 
@@ -690,11 +737,15 @@ static void make_another(struct stacks_fixture *f, uint64_t object)
 		*(char *)(uintptr_t)(name + image->layout->at[VT_PY_UNICODE_ASCII_DATA]) ^= 1;
 }
 
-/* A code object that was freed, or whose memory is another's, gives no name; the others keep theirs. */
+/*
+ * A code object that was freed, or whose memory is another's, gives no name; the others keep
+ * theirs.
+ */
 static void gone_code_has_no_name(void **state)
 {
 	static const enum vt_py_field fields[] = {
-		VT_PY_CODE_FILENAME, VT_PY_CODE_NAME, VT_PY_CODE_LINETABLE, VT_PY_CODE_FIRSTLINENO, VT_PY_CODE_QUALNAME, VT_PY_OBJECT_TYPE,
+		VT_PY_CODE_FILENAME,    VT_PY_CODE_NAME,     VT_PY_CODE_LINETABLE,
+		VT_PY_CODE_FIRSTLINENO, VT_PY_CODE_QUALNAME, VT_PY_OBJECT_TYPE,
 	};
 
 	(void)state;
@@ -709,15 +760,21 @@ static void gone_code_has_no_name(void **state)
 				continue;
 			}
 			if (way < n)
-				python_image_put_u64(&f.python_image, f.objects[1], fields[way], field(&f.python_image, f.objects[1], fields[way]) ^ 64);
+				python_image_put_u64(
+					&f.python_image, f.objects[1], fields[way],
+					field(&f.python_image, f.objects[1], fields[way]) ^ 64);
 			else if (way == n)
 				set_references(&f, f.objects[1], 0);
 			else if (way == n + 3)
 				make_another(&f, f.objects[1]);
 			else if (way == n + 1) /* a list of free blocks; an address is no count */
-				set_references(&f, f.objects[1], f.python_image.layout->free_threaded ? 0 : 0x7f5500001000);
+				set_references(
+					&f, f.objects[1],
+					f.python_image.layout->free_threaded ? 0 : 0x7f5500001000);
 			else
-				((struct vt_recorder_code *)recorder_image_at(f.image.head->codes.addr))[1].object = 4096;
+				((struct vt_recorder_code *)recorder_image_at(
+					f.image.head->codes.addr))[1]
+					.object = 4096;
 			read_all(&f);
 			name_all(&f);
 			check_place(&f, 0, 0, "run", python_image_line(4));
@@ -755,7 +812,8 @@ static void code_freed_meanwhile(void **state)
 		struct stacks_fixture f;
 		struct change change = { .at = at, .make = free_code };
 
-		fixture_init(&f, layout_with_version()); /* one read shows whether an object is the same */
+		/* one read shows whether an object is the same */
+		fixture_init(&f, layout_with_version());
 		f.image.src.coherent = false;
 		read_all(&f);
 		changing = &f;
@@ -763,7 +821,8 @@ static void code_freed_meanwhile(void **state)
 		f.image.arg = &change;
 		f.image.after_read = change_now;
 		/* The names come by way of the image, too, so that all reads are counted. */
-		assert_null(vt_recorder_stacks_name(&f.stacks, &f.python, &f.image.src, &f.image.src));
+		assert_null(
+			vt_recorder_stacks_name(&f.stacks, &f.python, &f.image.src, &f.image.src));
 		check_place(&f, 0, 0, "run", python_image_line(4));
 		/* The last three reads are the last looks at the three objects. */
 		check_place(&f, 0, 1, at < f.image.reads - 1 ? NULL : "outer", 10);
@@ -773,7 +832,20 @@ static void code_freed_meanwhile(void **state)
 
 static void damaged_stacks_are_left_out(void **state)
 {
-	enum { NO_SUCH, TOO_DEEP, TOO_MANY_WORDS, TOO_FEW_WORDS, PAST_END, HUGE_FIRST, NO_CODE, HALF_WIDE, WIDE_LASTI, ARRAY, UNMAPPED, N_WAYS };
+	enum {
+		NO_SUCH,
+		TOO_DEEP,
+		TOO_MANY_WORDS,
+		TOO_FEW_WORDS,
+		PAST_END,
+		HUGE_FIRST,
+		NO_CODE,
+		HALF_WIDE,
+		WIDE_LASTI,
+		ARRAY,
+		UNMAPPED,
+		N_WAYS
+	};
 
 	(void)state;
 	for (int way = 0; way < N_WAYS; way++) {
@@ -783,7 +855,8 @@ static void damaged_stacks_are_left_out(void **state)
 		bool all = way == ARRAY;
 
 		fixture_init(&f, 0);
-		stack = (struct vt_recorder_stack *)recorder_image_at(f.image.head->stacks.addr) + f.ids[0];
+		stack = (struct vt_recorder_stack *)recorder_image_at(f.image.head->stacks.addr) +
+			f.ids[0];
 		words = (uint64_t *)recorder_image_at(f.image.head->words.addr) + stack->first;
 		switch (way) {
 		case NO_SUCH:
@@ -826,7 +899,8 @@ static void damaged_stacks_are_left_out(void **state)
 		read_all(&f);
 		name_all(&f);
 		assert_true(f.stacks.traces.data[0].invalid);
-		assert_int_equal(f.stacks.traces.data[0].n_python + f.stacks.traces.data[0].n_native, 0);
+		assert_int_equal(
+			f.stacks.traces.data[0].n_python + f.stacks.traces.data[0].n_native, 0);
 		assert_true(f.stacks.why[0]);
 		assert_int_equal(f.stacks.n_invalid, all ? 3 : 1);
 		if (!all)
@@ -839,7 +913,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finds_the_head),
-		cmocka_unit_test(finds_the_head_anywhere), cmocka_unit_test(finds_the_one_that_is_on),
+		cmocka_unit_test(finds_the_head_anywhere),
+		cmocka_unit_test(finds_the_one_that_is_on),
 		cmocka_unit_test(judges_the_head),
 		cmocka_unit_test(reads_all_records),
 		cmocka_unit_test(damaged_records_are_counted),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator of pinned host memory built by hand in a buffer, byte for byte as g++ lays it out in several releases. The
- * unit test and the fuzzer damage it.
+ * PyTorch's allocator of pinned host memory built by hand in a buffer, byte for byte as g++ lays it
+ * out in several releases. The unit test and the fuzzer damage it.
  */
 #ifndef VT_TESTS_PINNED_IMAGE_H
 #define VT_TESTS_PINNED_IMAGE_H
@@ -33,19 +33,20 @@ static inline void image_check(bool condition)
 enum form { PLAIN, STATS, POOLS, FUTURE, UNORDERED, FORMS };
 
 static const struct {
-	uint32_t tables;  /* blocks_ in the object */
+	uint32_t tables; /* blocks_ in the object */
 	uint32_t object_size;
-	uint32_t stats;   /* the first Stat, 0 none */
-	uint32_t vector;  /* of statistics */
+	uint32_t stats;  /* the first Stat, 0 none */
+	uint32_t vector; /* of statistics */
 	uint32_t graph_pools;
 	uint32_t size, allocated, events, streams, block_size;
 	bool unordered;
 } forms[] = {
-	[PLAIN] = { 104, 384, 0, 0, 0, 40, 56, 64, 72, 104, false },           /* 2.4 to 2.6 */
-	[STATS] = { 104, 768, 424, 488, 0, 40, 56, 64, 72, 104, false },       /* 2.7 to 2.10 */
-	[POOLS] = { 296, 1024, 680, 744, 128, 40, 56, 64, 72, 144, false },    /* 2.11 to 2.15 */
-	[FUTURE] = { 360, 20000, 16488, 552, 128, 72, 88, 96, 104, 160, false }, /* a guess: more before size_ and in between */
-	[UNORDERED] = { 104, 512, 0, 0, 0, 0, 56, 64, 72, 128, true },         /* 2.0 to 2.3 */
+	[PLAIN] = { 104, 384, 0, 0, 0, 40, 56, 64, 72, 104, false },        /* 2.4 to 2.6 */
+	[STATS] = { 104, 768, 424, 488, 0, 40, 56, 64, 72, 104, false },    /* 2.7 to 2.10 */
+	[POOLS] = { 296, 1024, 680, 744, 128, 40, 56, 64, 72, 144, false }, /* 2.11 to 2.15 */
+	/* a guess: more before size_ and in between */
+	[FUTURE] = { 360, 20000, 16488, 552, 128, 72, 88, 96, 104, 160, false },
+	[UNORDERED] = { 104, 512, 0, 0, 0, 0, 56, 64, 72, 128, true }, /* 2.0 to 2.3 */
 };
 
 struct image {
@@ -114,10 +115,15 @@ static inline void poke_byte(uint64_t addr, uint8_t value)
 /* ---- tables ---- */
 
 /* n elements of some words each, in every second slot. Returns where the slots are. */
-static inline uint64_t put_ska(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+static inline uint64_t put_ska(struct image *image, uint64_t addr, size_t words,
+			       const uint64_t *values, size_t n)
 {
 	size_t slots = 1, slot = 8 + words * 8;
-	struct vt_ska table = { .entries = image->empty, .shift = 63, .max_lookups = 3, .max_load_bits = VT_SKA_HALF, .n = n };
+	struct vt_ska table = { .entries = image->empty,
+				.shift = 63,
+				.max_lookups = 3,
+				.max_load_bits = VT_SKA_HALF,
+				.n = n };
 
 	while (n && slots < 2 * n)
 		slots *= 2;
@@ -128,13 +134,15 @@ static inline uint64_t put_ska(struct image *image, uint64_t addr, size_t words,
 		for (size_t i = 0; i < slots + 3; i++)
 			poke_byte(table.entries + i * slot, i % 2 == 0 && i / 2 < n ? 0 : 0xff);
 		for (size_t i = 0; i < n; i++)
-			memcpy((void *)(uintptr_t)(table.entries + 2 * i * slot + 8), values + i * words, words * 8);
+			memcpy((void *)(uintptr_t)(table.entries + 2 * i * slot + 8),
+			       values + i * words, words * 8);
 	}
 	memcpy((void *)(uintptr_t)addr, &table, sizeof(table));
 	return table.entries;
 }
 
-static inline uint64_t put_unordered(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+static inline uint64_t put_unordered(struct image *image, uint64_t addr, size_t words,
+				     const uint64_t *values, size_t n)
 {
 	uint64_t next = 0, buckets = n ? take(image, (n + 1) * 8, 8) : addr + 48;
 	uint32_t one = 0x3f800000;
@@ -154,7 +162,8 @@ static inline uint64_t put_unordered(struct image *image, uint64_t addr, size_t 
 	return next;
 }
 
-static inline uint64_t put_table(struct image *image, uint64_t addr, size_t words, const uint64_t *values, size_t n)
+static inline uint64_t put_table(struct image *image, uint64_t addr, size_t words,
+				 const uint64_t *values, size_t n)
 {
 	return forms[image->form].unordered ? put_unordered(image, addr, words, values, n) :
 					      put_ska(image, addr, words, values, n);
@@ -162,10 +171,12 @@ static inline uint64_t put_table(struct image *image, uint64_t addr, size_t word
 
 /* ---- the allocator ---- */
 
-static inline void add_block(struct image *image, uint64_t addr, uint64_t size, uint8_t state, bool is_private)
+static inline void add_block(struct image *image, uint64_t addr, uint64_t size, uint8_t state,
+			     bool is_private)
 {
 	uint64_t block = take(image, forms[image->form].block_size, 16);
-	uint32_t events = state == VT_BLOCK_AWAITING_FREE ? 2 : 0, streams = state == VT_BLOCK_ALLOCATED ? image->n % 2 : 0;
+	uint32_t events = state == VT_BLOCK_AWAITING_FREE ? 2 : 0,
+		 streams = state == VT_BLOCK_ALLOCATED ? image->n % 2 : 0;
 	uint64_t values[] = { 1, 2, 3, 4 };
 
 	poke(block + forms[image->form].size, size);
@@ -174,14 +185,21 @@ static inline void add_block(struct image *image, uint64_t addr, uint64_t size, 
 	poke(block + forms[image->form].events, events);
 	put_table(image, block + forms[image->form].streams, 2, values, streams);
 	image->blocks[image->n] = block;
-	image->expected[image->n++] = (struct vt_pinned_block){ .addr = addr, .size = size, .object = block,
-		.pool = is_private ? UINT64_C(7) << 32 | 9 : 0, .events = events, .streams = streams, .state = state,
-		.private_pool = is_private };
+	image->expected[image->n++] =
+		(struct vt_pinned_block){ .addr = addr,
+					  .size = size,
+					  .object = block,
+					  .pool = is_private ? UINT64_C(7) << 32 | 9 : 0,
+					  .events = events,
+					  .streams = streams,
+					  .state = state,
+					  .private_pool = is_private };
 	image->sum += size;
 }
 
 /* The two tables of a pool that has the blocks from first to end. */
-static inline void put_pool(struct image *image, int pool, uint64_t tables, size_t first, size_t end)
+static inline void put_pool(struct image *image, int pool, uint64_t tables, size_t first,
+			    size_t end)
 {
 	uint64_t set[BLOCKS_MAX], map[2 * BLOCKS_MAX], entries;
 	size_t n = end - first;
@@ -245,14 +263,17 @@ static inline void image_init(struct image *image, enum form form, size_t n, siz
 	if (forms[form].stats) {
 		put_stat(image->object + forms[form].stats, n);
 		put_stat(image->object + forms[form].stats + 32, image->sum);
-		for (uint64_t at = image->object + forms[form].vector, i = 0; i < 2; i++, at += 24) {
+		for (uint64_t at = image->object + forms[form].vector, i = 0; i < 2;
+		     i++, at += 24) {
 			vector = take(image, 2048, 16);
 			poke(at, vector);
 			poke(at + 8, vector + 2048);
 			poke(at + 16, vector + 2048);
 		}
 	}
-	image->map = (struct vt_map_entry){ .start = MEMORY, .end = MEMORY + MEMORY_SIZE, .path = "",
+	image->map = (struct vt_map_entry){ .start = MEMORY,
+					    .end = MEMORY + MEMORY_SIZE,
+					    .path = "",
 					    .flags = VT_MAP_READ | VT_MAP_WRITE };
 	image->maps.entries.data = &image->map;
 	image->maps.entries.n = 1;

@@ -31,8 +31,8 @@ static void find(struct image *image, struct vt_torch_found *found)
 }
 
 /*
- * What was found is right; with a row of the table, or where all is to be seen, all was found. Whether a pending free is among the
- * samples is a matter of luck.
+ * What was found is right; with a row of the table, or where all is to be seen, all was found.
+ * Whether a pending free is among the samples is a matter of luck.
  */
 static void assert_layout(const struct image *image, const struct vt_torch_found *found, bool all)
 {
@@ -44,14 +44,17 @@ static void assert_layout(const struct image *image, const struct vt_torch_found
 	assert_int_equal(found->backend, VT_TORCH_NATIVE);
 	assert_int_equal(found->allocator, image->allocator);
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
-		uint32_t ours = vt_torch_field_get(&found->layout, field), theirs = vt_torch_field_get(&truth, field);
+		uint32_t ours = vt_torch_field_get(&found->layout, field),
+			 theirs = vt_torch_field_get(&truth, field);
 
-		if (found->how[field] == VT_TORCH_HOW_NOT && (!all || (field == VT_TORCH_BLOCK_EVENT_COUNT && !found->row)))
+		if (found->how[field] == VT_TORCH_HOW_NOT &&
+		    (!all || (field == VT_TORCH_BLOCK_EVENT_COUNT && !found->row)))
 			continue;
 		if (field == VT_TORCH_BLOCK_SIZE_OF && !found->row)
 			assert_in_range(ours, theirs, theirs + 15);
 		else if (ours != theirs)
-			fail_msg("%s.%s: %u is not %u", vt_torch_field_class(field), vt_torch_field_name(field), ours, theirs);
+			fail_msg("%s.%s: %u is not %u", vt_torch_field_class(field),
+				 vt_torch_field_name(field), ours, theirs);
 	}
 }
 
@@ -78,8 +81,8 @@ static void assert_blocks(struct image *image, const struct vt_torch_found *foun
 		struct vt_torch_device_result result = { 0 };
 
 		scratch.base = calloc(1, scratch.size);
-		vt_torch_walk_device(&image->src, &found->layout, image->dcas[device], device, &limits, &scratch, &sink->base,
-				     &result);
+		vt_torch_walk_device(&image->src, &found->layout, image->dcas[device], device,
+				     &limits, &scratch, &sink->base, &result);
 		free(scratch.base);
 		assert_string_equal(result.why, "");
 		assert_int_equal(result.result, VT_WALK_COMPLETE);
@@ -87,24 +90,31 @@ static void assert_blocks(struct image *image, const struct vt_torch_found *foun
 		for (uint64_t i = 0; i < result.blocks; i++) {
 			size_t at = 0;
 
-			while (at < image->n_blocks && image->blocks[at].object != sink->recs[i].object)
+			while (at < image->n_blocks &&
+			       image->blocks[at].object != sink->recs[i].object)
 				at++;
 			assert_true(at < image->n_blocks);
 			if (found->how[VT_TORCH_BLOCK_CONTEXT] == VT_TORCH_HOW_NOT)
 				sink->recs[i].context = image->blocks[at].rec.context;
-			assert_memory_equal(&sink->recs[i], &image->blocks[at].rec, sizeof(sink->recs[i]));
+			assert_memory_equal(&sink->recs[i], &image->blocks[at].rec,
+					    sizeof(sink->recs[i]));
 		}
 	}
 	assert_int_equal(n, image->n_blocks);
 	free(sink);
 }
 
-/* With blocks to look at, every offset is found, also of a release that no table knows, and of every one without a table. */
+/*
+ * With blocks to look at, every offset is found, also of a release that no table knows, and of
+ * every one without a table.
+ */
 static void test_every_release(void **state)
 {
 	static const char *const names[] = {
-		[IMAGE_2_0] = "2.0", [IMAGE_2_2] = "2.2", [IMAGE_2_6] = "2.5 to 2.7", [IMAGE_2_10] = "2.10", [IMAGE_2_11] = "2.11",
-		[IMAGE_2_14] = "2.13 to 2.15", [IMAGE_2_15] = "2.13 to 2.15", [IMAGE_FUTURE] = "no known release",
+		[IMAGE_2_0] = "2.0",           [IMAGE_2_2] = "2.2",
+		[IMAGE_2_6] = "2.5 to 2.7",    [IMAGE_2_10] = "2.10",
+		[IMAGE_2_11] = "2.11",         [IMAGE_2_14] = "2.13 to 2.15",
+		[IMAGE_2_15] = "2.13 to 2.15", [IMAGE_FUTURE] = "no known release",
 	};
 
 	(void)state;
@@ -120,7 +130,8 @@ static void test_every_release(void **state)
 			image_finish(&image);
 			find(&image, &found);
 			assert_layout(&image, &found, known || run / 2);
-			assert_string_equal(found.layout.name, known ? names[release] : "no known release");
+			assert_string_equal(found.layout.name,
+					    known ? names[release] : "no known release");
 			assert_int_equal(!found.row, !known);
 			assert_true(image.reads < 6000);
 			assert_blocks(&image, &found);
@@ -129,7 +140,10 @@ static void test_every_release(void **state)
 	}
 }
 
-/* Initialised, and nothing allocated yet. The block layout then follows from the pools, in a known release. */
+/*
+ * Initialised, and nothing allocated yet. The block layout then follows from the pools, in a known
+ * release.
+ */
 static void test_no_blocks(void **state)
 {
 	(void)state;
@@ -145,7 +159,10 @@ static void test_no_blocks(void **state)
 	}
 }
 
-/* In an unknown release it does not: that there is no block is all that is known. Should there be one, it is not read. */
+/*
+ * In an unknown release it does not: that there is no block is all that is known. Should there be
+ * one, it is not read.
+ */
 static void test_no_blocks_of_an_unknown_release(void **state)
 {
 	static const struct image_spec spec[] = { { 2 << 20, 1, VT_BLOCK_CACHED } };
@@ -167,7 +184,8 @@ static void test_no_blocks_of_an_unknown_release(void **state)
 	assert_blocks(&image, &found);
 	image_add_segment(&image, 0, 0x7f0000000000, 0, false, spec, 1);
 	image_finish(&image);
-	vt_torch_walk_device(&image.src, &found.layout, image.dcas[0], 0, &limits, &scratch, &sink->base, &result);
+	vt_torch_walk_device(&image.src, &found.layout, image.dcas[0], 0, &limits, &scratch,
+			     &sink->base, &result);
 	assert_int_equal(result.result, VT_WALK_REFUSED);
 	assert_non_null(strstr(result.why, "is not known"));
 	free(scratch.base);
@@ -189,9 +207,10 @@ static void arrange(struct vt_torch_block_layout *l, uint32_t seed)
 		uint16_t *offset;
 		uint16_t width;
 	} parts[] = {
-		{ &l->device, 8 }, { &l->stream_uses, 40 }, { &l->size, 8 }, { &l->requested_size, 8 }, { &l->pool, 8 },
-		{ &l->ptr, 8 }, { &l->allocated, 8 }, { &l->prev, 8 }, { &l->next, 8 }, { &l->event_count, 8 },
-		{ &l->context, 32 }, { &l->expandable_segment, 8 },
+		{ &l->device, 8 },         { &l->stream_uses, 40 }, { &l->size, 8 },
+		{ &l->requested_size, 8 }, { &l->pool, 8 },         { &l->ptr, 8 },
+		{ &l->allocated, 8 },      { &l->prev, 8 },         { &l->next, 8 },
+		{ &l->event_count, 8 },    { &l->context, 32 },     { &l->expandable_segment, 8 },
 	};
 	size_t n = sizeof(parts) / sizeof(parts[0]);
 	uint16_t at = 0;
@@ -235,14 +254,18 @@ static void test_any_order(void **state)
 		assert_null(found.row);
 		assert_blocks(&image, &found);
 		for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++)
-			missing += found.how[field] == VT_TORCH_HOW_NOT && field != VT_TORCH_BLOCK_EVENT_COUNT;
+			missing += found.how[field] == VT_TORCH_HOW_NOT &&
+				   field != VT_TORCH_BLOCK_EVENT_COUNT;
 		image_deinit(&image);
 	}
 	/* where by chance nothing is unmapped or recorded among the samples */
 	assert_true(missing < 20);
 }
 
-/* Whatever else is in a Block: small numbers, minus ones, addresses of code, and of objects that are no Blocks. */
+/*
+ * Whatever else is in a Block: small numbers, minus ones, addresses of code, and of objects that
+ * are no Blocks.
+ */
 static void test_new_members(void **state)
 {
 	(void)state;
@@ -255,10 +278,12 @@ static void test_new_members(void **state)
 		image_finish(&image);
 		for (size_t i = 0; i < image.n_blocks; i++) {
 			/* BLOCK_SHIFTED leaves three words free before size */
-			uint64_t words[] = { seed % 5, i % 7, UINT64_MAX, UINT32_MAX, image.code, image.control, image.dcas[0], 1 };
+			uint64_t words[] = { seed % 5,   i % 7,         UINT64_MAX,    UINT32_MAX,
+					     image.code, image.control, image.dcas[0], 1 };
 
 			for (uint64_t w = 0; w < 3; w++)
-				image_poke64(&image, image_block_field(&image, i, (uint16_t)(48 + 8 * w)),
+				image_poke64(&image,
+					     image_block_field(&image, i, (uint16_t)(48 + 8 * w)),
 					     words[(seed + w * 3) % 8]);
 		}
 		find(&image, &found);
@@ -268,10 +293,14 @@ static void test_new_members(void **state)
 	}
 }
 
-/* Padding has what the memory had before: a 1 is no flag where nothing is allocated, half an address no count of events. */
+/*
+ * Padding has what the memory had before: a 1 is no flag where nothing is allocated, half an
+ * address no count of events.
+ */
 static void test_padding(void **state)
 {
-	static const uint64_t garbage[] = { 1 << 16, UINT64_C(0x55c0) << 32, UINT64_C(0x7f1b55c0) << 16, 3 << 16 };
+	static const uint64_t garbage[] = { 1 << 16, UINT64_C(0x55c0) << 32,
+					    UINT64_C(0x7f1b55c0) << 16, 3 << 16 };
 
 	(void)state;
 	for (int release = IMAGE_2_2; release < IMAGE_FUTURE; release++) {
@@ -280,14 +309,19 @@ static void test_padding(void **state)
 
 		image_init(&image, (enum image_release)release, 2, 200, false);
 		for (int i = 0; i < 32; i++)
-			specs[i] = (struct image_spec){ 2 << 20, 0, i % 2 ? VT_BLOCK_UNMAPPED : VT_BLOCK_CACHED };
+			specs[i] =
+				(struct image_spec){ 2 << 20, 0,
+						     i % 2 ? VT_BLOCK_UNMAPPED : VT_BLOCK_CACHED };
 		for (int pool = 0; pool < 4; pool++) {
 			specs[0].state = pool ? VT_BLOCK_CACHED : VT_BLOCK_AWAITING_FREE;
-			image_add_segment(&image, pool, UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0, true, specs, 32);
+			image_add_segment(&image, pool,
+					  UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0,
+					  true, specs, 32);
 		}
 		image_finish(&image);
 		for (size_t i = 0; i < image.n_blocks; i++) {
-			uint64_t at = image_block_field(&image, i, image.block.allocated), word = image_peek64(&image, at);
+			uint64_t at = image_block_field(&image, i, image.block.allocated),
+				 word = image_peek64(&image, at);
 			struct vt_torch_found found;
 
 			image_poke64(&image, at, word | garbage[(i + 1) % 4]);
@@ -300,7 +334,10 @@ static void test_padding(void **state)
 	}
 }
 
-/* Hardly a block is allocated, nearly all await their free, each with one event: a flag that no sample has, and a 1 that all have. */
+/*
+ * Hardly a block is allocated, nearly all await their free, each with one event: a flag that no
+ * sample has, and a 1 that all have.
+ */
 static void test_hardly_any_allocated(void **state)
 {
 	(void)state;
@@ -312,9 +349,12 @@ static void test_hardly_any_allocated(void **state)
 		image_init(&image, (enum image_release)(run % IMAGE_RELEASES), 2, 400, false);
 		for (int i = 0; i < 120; i++)
 			specs[i] = (struct image_spec){ 2 << 20, 1 << 20,
-							i == run / 2 ? VT_BLOCK_ALLOCATED : VT_BLOCK_AWAITING_FREE };
+							i == run / 2 ? VT_BLOCK_ALLOCATED :
+								       VT_BLOCK_AWAITING_FREE };
 		for (int pool = 0; pool < 3; pool += 2)
-			image_add_segment(&image, pool, UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0, false, specs, 120);
+			image_add_segment(&image, pool,
+					  UINT64_C(0x7f0000000000) + ((uint64_t)pool << 36), 0,
+					  false, specs, 120);
 		image_finish(&image);
 		find(&image, &found);
 		assert_layout(&image, &found, false);
@@ -330,19 +370,39 @@ struct few {
 	uint64_t stream;
 };
 
-/* So few blocks that not every field can be told by what is in it. What is found is right, or nothing is. */
+/*
+ * So few blocks that not every field can be told by what is in it. What is found is right, or
+ * nothing is.
+ */
 static void test_few_blocks(void **state)
 {
 	static const struct few cases[] = {
 		{ { { 2 << 20, 2 << 20, VT_BLOCK_ALLOCATED } }, 1, false, 0 },
 		{ { { 2 << 20, 1000, VT_BLOCK_ALLOCATED } }, 1, false, 0x5500000040 },
 		{ { { 20 << 20, 0, VT_BLOCK_CACHED } }, 1, false, 0 },
-		{ { { 512, 512, VT_BLOCK_ALLOCATED }, { (2 << 20) - 512, 0, VT_BLOCK_CACHED } }, 2, false, 0 },
-		{ { { 512, 1, VT_BLOCK_AWAITING_FREE }, { (2 << 20) - 512, 0, VT_BLOCK_CACHED } }, 2, false, 0 },
-		{ { { 512, 512, VT_BLOCK_ALLOCATED }, { 512, 512, VT_BLOCK_ALLOCATED }, { 1024, 1024, VT_BLOCK_ALLOCATED } }, 3,
-		  false, 0 },
-		{ { { 2 << 20, 9, VT_BLOCK_ALLOCATED }, { UINT64_C(1) << 36, 0, VT_BLOCK_UNMAPPED } }, 2, true, 0 },
-		{ { { 2 << 20, 0, VT_BLOCK_CACHED }, { UINT64_C(1) << 36, 0, VT_BLOCK_UNMAPPED } }, 2, true, 0x5500000040 },
+		{ { { 512, 512, VT_BLOCK_ALLOCATED }, { (2 << 20) - 512, 0, VT_BLOCK_CACHED } },
+		  2,
+		  false,
+		  0 },
+		{ { { 512, 1, VT_BLOCK_AWAITING_FREE }, { (2 << 20) - 512, 0, VT_BLOCK_CACHED } },
+		  2,
+		  false,
+		  0 },
+		{ { { 512, 512, VT_BLOCK_ALLOCATED },
+		    { 512, 512, VT_BLOCK_ALLOCATED },
+		    { 1024, 1024, VT_BLOCK_ALLOCATED } },
+		  3,
+		  false,
+		  0 },
+		{ { { 2 << 20, 9, VT_BLOCK_ALLOCATED },
+		    { UINT64_C(1) << 36, 0, VT_BLOCK_UNMAPPED } },
+		  2,
+		  true,
+		  0 },
+		{ { { 2 << 20, 0, VT_BLOCK_CACHED }, { UINT64_C(1) << 36, 0, VT_BLOCK_UNMAPPED } },
+		  2,
+		  true,
+		  0x5500000040 },
 	};
 
 	(void)state;
@@ -356,8 +416,8 @@ static void test_few_blocks(void **state)
 				continue;
 			vt_torch_hide_row("all");
 			image_init(&image, (enum image_release)release, 1, 10, false);
-			image_add_segment(&image, (int)(c->specs[0].size < 2 << 20), 0x7f0000000000, c->stream, c->expandable,
-					  c->specs, c->n);
+			image_add_segment(&image, (int)(c->specs[0].size < 2 << 20), 0x7f0000000000,
+					  c->stream, c->expandable, c->specs, c->n);
 			image_finish(&image);
 			find(&image, &found);
 			assert_layout(&image, &found, false);
@@ -398,14 +458,18 @@ static void test_differs(void **state)
 		image_finish(&image);
 		find_version(&image, cases[i].version, &found);
 		assert_int_equal(found.backend, VT_TORCH_NATIVE);
-		if (cases[i].differs[0] ? !strstr(found.differs, cases[i].differs) : found.differs[0] != 0)
+		if (cases[i].differs[0] ? !strstr(found.differs, cases[i].differs) :
+					  found.differs[0] != 0)
 			fail_msg("case %zu: '%s'", i, found.differs);
 		assert_blocks(&image, &found); /* it is what was found that counts */
 		image_deinit(&image);
 	}
 }
 
-/* The release is called as its version says where several have the same layout; a build for another CUDA is no other release. */
+/*
+ * The release is called as its version says where several have the same layout; a build for another
+ * CUDA is no other release.
+ */
 static void test_rows(void **state)
 {
 	struct vt_torch_found found;
@@ -440,7 +504,8 @@ static void test_private_pool_of_one_device(void **state)
 
 	(void)state;
 	image_init(&image, IMAGE_2_15, 2, 10, false);
-	image_add_segment(&image, image_add_private(&image, 1, 0, 9), 0x7f0000000000, 0, false, spec, 1);
+	image_add_segment(&image, image_add_private(&image, 1, 0, 9), 0x7f0000000000, 0, false,
+			  spec, 1);
 	image_finish(&image);
 	find(&image, &found);
 	assert_layout(&image, &found, true);
@@ -462,7 +527,10 @@ static void test_backends(void **state)
 	image_set_backend(&image, IMAGE_PLUGGABLE);
 	find(&image, &found);
 	assert_int_equal(found.backend, VT_TORCH_PLUGGABLE);
-	/* a class that nobody knows and no devices in it: not a reason to say that nothing is allocated */
+	/*
+	 * a class that nobody knows and no devices in it: not a reason to say that nothing is
+	 * allocated
+	 */
 	image_poke64(&image, image.allocator, 0);
 	find(&image, &found);
 	assert_int_equal(found.backend, VT_TORCH_UNKNOWN);
@@ -481,7 +549,8 @@ static void test_not_unused(void **state)
 	image_finish(&image);
 	/* the vector is gone; a table of handed-out blocks has an element */
 	image_poke64(&image, image.allocator + 22584, 0);
-	memcpy((void *)(uintptr_t)(image.allocator + 4352), (void *)(uintptr_t)(image.dcas[0] + 1264), 32);
+	memcpy((void *)(uintptr_t)(image.allocator + 4352),
+	       (void *)(uintptr_t)(image.dcas[0] + 1264), 32);
 	image_poke64(&image, image.allocator + 4352 + 8, 7);
 	*(uint8_t *)(uintptr_t)(image.allocator + 4352 + 16) = 61;
 	image_poke64(&image, image.allocator + 4352 + 24, 1);
@@ -499,11 +568,11 @@ struct damage {
 static void test_refusals(void **state)
 {
 	static const struct damage damages[] = {
-		{ 16, 2, "no vector" },                     /* the mutex is not recursive */
-		{ 1024 + 24, 0x1234, "pool" },              /* the first set is none */
-		{ 1024 + 96, 1, "pool" },                   /* the first pool is small */
-		{ 1024 + 104, 0x1000, "owner" },            /* ... is a private one */
-		{ 1264 + 16, 0, "hash table" },             /* no active_blocks */
+		{ 16, 2, "no vector" },          /* the mutex is not recursive */
+		{ 1024 + 24, 0x1234, "pool" },   /* the first set is none */
+		{ 1024 + 96, 1, "pool" },        /* the first pool is small */
+		{ 1024 + 104, 0x1000, "owner" }, /* ... is a private one */
+		{ 1264 + 16, 0, "hash table" },  /* no active_blocks */
 	};
 
 	(void)state;
@@ -549,7 +618,8 @@ static void test_strange_blocks(void **state)
 		image_fill(&image, 9, 100, 0);
 		image_finish(&image);
 		for (size_t b = 0; b < image.n_blocks; b++)
-			image_poke64(&image, image_block_field(&image, b, cases[i].field), cases[i].value);
+			image_poke64(&image, image_block_field(&image, b, cases[i].field),
+				     cases[i].value);
 		find(&image, &found);
 		if (found.backend != VT_TORCH_UNKNOWN || !strstr(found.why, cases[i].why))
 			fail_msg("case %zu: backend %d, '%s'", i, (int)found.backend, found.why);
@@ -574,12 +644,14 @@ static void test_random_damage(void **state)
 
 		for (int i = 0; i < 10; i++) {
 			size_t at = rand() % 2 ? (size_t)rand() % image.used :
-						 image.dcas[0] - (uint64_t)(uintptr_t)image.base + (size_t)rand() % 6400;
+						 image.dcas[0] - (uint64_t)(uintptr_t)image.base +
+							 (size_t)rand() % 6400;
 
 			image.base[at] = (uint8_t)rand();
 		}
 		find(&image, &found);
-		assert_true(found.backend == VT_TORCH_NATIVE || found.why[0] || found.backend != VT_TORCH_UNKNOWN);
+		assert_true(found.backend == VT_TORCH_NATIVE || found.why[0] ||
+			    found.backend != VT_TORCH_UNKNOWN);
 		memcpy(image.base, copy, image.used);
 	}
 	free(copy);
@@ -592,15 +664,18 @@ static void test_imports(void **state)
 	struct vt_helper_imports imports;
 	struct vt_modules modules = { 0 };
 	struct vt_maps maps = { 0 };
-	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD); /* not a sanitizer's function of that name */
+	/* not a sanitizer's function of that name */
+	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 
 	(void)state;
 	assert_non_null(libc);
 	assert_null(vt_maps_init(&maps, getpid()));
 	assert_null(vt_modules_init(&modules, getpid(), &maps));
 	vt_cuda_imports(&modules, &imports);
-	assert_int_equal(imports.mutex_trylock, (uint64_t)(uintptr_t)dlsym(libc, "pthread_mutex_trylock"));
-	assert_int_equal(imports.mutex_unlock, (uint64_t)(uintptr_t)dlsym(libc, "pthread_mutex_unlock"));
+	assert_int_equal(imports.mutex_trylock,
+			 (uint64_t)(uintptr_t)dlsym(libc, "pthread_mutex_trylock"));
+	assert_int_equal(imports.mutex_unlock,
+			 (uint64_t)(uintptr_t)dlsym(libc, "pthread_mutex_unlock"));
 	dlclose(libc);
 	assert_int_equal(imports.cuMemGetInfo, 0);
 	assert_int_equal(imports.cudaMemGetInfo, 0);

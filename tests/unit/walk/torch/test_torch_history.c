@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's recorded backtraces in a pretended process, sound and damaged, standing still and changing. */
+/*
+ * PyTorch's recorded backtraces in a pretended process, sound and damaged, standing still and
+ * changing.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,15 +70,17 @@ static void put_vector(uint64_t at, uint64_t data, size_t bytes)
 	word(at)[2] = bytes ? data + bytes : 0;
 }
 
-static uint64_t add_context(struct fixture *f, const struct place *python, size_t n_python, const uint64_t *native,
-			    size_t n_native)
+static uint64_t add_context(struct fixture *f, const struct place *python, size_t n_python,
+			    const uint64_t *native, size_t n_native)
 {
 	uint64_t context = python_image_alloc(&f->image, 80);
 	uint64_t frames = python_image_alloc(&f->image, n_python * 16);
 
 	for (size_t i = 0; i < n_python; i++) {
 		word(frames)[2 * i] = python[i].code;
-		word(frames)[2 * i + 1] = (uint32_t)python[i].lasti | UINT64_C(0xdeadbeef00000000) * (i + 1); /* padding */
+		/* padding */
+		word(frames)[2 * i + 1] = (uint32_t)python[i].lasti |
+					  UINT64_C(0xdeadbeef00000000) * (i + 1);
 	}
 	*word(context) = VTABLE + 16;
 	put_vector(context + 8, frames, n_python * 16);
@@ -91,8 +96,12 @@ static void add_block(struct fixture *f, uint64_t context)
 
 	assert_true(f->n <= MAX_BLOCKS);
 	*rec = (struct vt_block_rec){
-		.addr = 0x7fe000000000 + f->n * 0x10000, .size = 1024, .requested = 1000 + f->n % 20, .context = context,
-		.object = object, .state = VT_BLOCK_ALLOCATED,
+		.addr = 0x7fe000000000 + f->n * 0x10000,
+		.size = 1024,
+		.requested = 1000 + f->n % 20,
+		.context = context,
+		.object = object,
+		.state = VT_BLOCK_ALLOCATED,
 	};
 	word(object + layout_2_11.block.ptr)[0] = rec->addr;
 	word(object + layout_2_11.block.size)[0] = rec->size;
@@ -114,7 +123,10 @@ static void change_now(struct python_image *image)
 static const uint64_t native_a[] = { CODE + 0x10, CODE + 0x200, CODE + CODE_SIZE };
 static const uint64_t native_b[] = { CODE + 0x10, CODE + 0x300 };
 
-/* Blocks 0 to 23 by turns: Python and native frames, only Python, only native, none at all; block 24 was not recorded. */
+/*
+ * Blocks 0 to 23 by turns: Python and native frames, only Python, only native, none at all; block
+ * 24 was not recorded.
+ */
 static void fixture_init(struct fixture *f, bool coherent)
 {
 	memset(f, 0, sizeof(*f));
@@ -124,7 +136,10 @@ static void fixture_init(struct fixture *f, bool coherent)
 	f->other = python_image_add_code(&f->image, "outer", "/y.py");
 	f->third = python_image_add_code(&f->image, "third", "/y.py");
 	f->entry = (struct vt_map_entry){
-		.start = CODE, .end = CODE + CODE_SIZE, .flags = VT_MAP_READ | VT_MAP_EXEC, .path = "",
+		.start = CODE,
+		.end = CODE + CODE_SIZE,
+		.flags = VT_MAP_READ | VT_MAP_EXEC,
+		.path = "",
 	};
 	f->maps.entries.data = &f->entry;
 	f->maps.entries.n = 1;
@@ -132,7 +147,8 @@ static void fixture_init(struct fixture *f, bool coherent)
 	*word(f->counter) = 17;
 	f->counters[0] = (struct vt_history_counter){ f->counter, 17 };
 
-	const struct place two[] = { { f->image.code, 4 }, { f->other, 8 } }, one[] = { { f->other, -1 } };
+	const struct place two[] = { { f->image.code, 4 }, { f->other, 8 } },
+			   one[] = { { f->other, -1 } };
 
 	for (int i = 0; i < 6; i++) {
 		add_block(f, add_context(f, two, 2, native_a, 3));
@@ -142,8 +158,16 @@ static void fixture_init(struct fixture *f, bool coherent)
 	}
 	add_block(f, 0);
 	f->target = (struct vt_history_target){
-		.src = &f->image.src, .names_src = &f->image.src, .vtable = VTABLE, .maps = &f->maps, .python = &f->python,
-		.layout = &layout_2_11, .blocks = f->blocks, .n_blocks = f->n, .counters = f->counters, .n_counters = 1,
+		.src = &f->image.src,
+		.names_src = &f->image.src,
+		.vtable = VTABLE,
+		.maps = &f->maps,
+		.python = &f->python,
+		.layout = &layout_2_11,
+		.blocks = f->blocks,
+		.n_blocks = f->n,
+		.counters = f->counters,
+		.n_counters = 1,
 		.deadline_ns = UINT64_MAX,
 	};
 	f->image.before_read = change_now;
@@ -169,10 +193,13 @@ static void read_all(struct fixture *f)
 
 static const struct vt_history_trace *trace_of(const struct fixture *f, size_t block)
 {
-	return f->history.fate_of[block] == VT_HISTORY_READ ? &f->history.traces.data[f->history.trace_of[block]] : NULL;
+	return f->history.fate_of[block] == VT_HISTORY_READ ?
+		       &f->history.traces.data[f->history.trace_of[block]] :
+		       NULL;
 }
 
-static bool has_native(const struct fixture *f, const struct vt_history_trace *t, const uint64_t *native, size_t n)
+static bool has_native(const struct fixture *f, const struct vt_history_trace *t,
+		       const uint64_t *native, size_t n)
 {
 	bool same = t->n_native == n;
 
@@ -181,7 +208,8 @@ static bool has_native(const struct fixture *f, const struct vt_history_trace *t
 	return same;
 }
 
-static bool has_python(const struct fixture *f, const struct vt_history_trace *t, uint32_t i, const char *function, int line)
+static bool has_python(const struct fixture *f, const struct vt_history_trace *t, uint32_t i,
+		       const char *function, int line)
 {
 	const struct vt_python_place *place = &f->history.python.data[t->frames[i]];
 
@@ -203,7 +231,8 @@ static void check_sound(const struct fixture *f)
 
 		assert_true(is_first_kind(f, i));
 		t = trace_of(f, i + 1);
-		assert_true(t && t->n_python == 1 && t->n_native == 0 && has_python(f, t, 0, "outer", 10));
+		assert_true(t && t->n_python == 1 && t->n_native == 0 &&
+			    has_python(f, t, 0, "outer", 10));
 		t = trace_of(f, i + 2);
 		assert_true(t && t->n_python == 0 && has_native(f, t, native_b, 2));
 		t = trace_of(f, i + 3);
@@ -234,7 +263,7 @@ static void sound(void **state)
 
 struct damage {
 	const char *what;
-	uint64_t at;    /* in the context, or in its Python frames, or in its native ones */
+	uint64_t at; /* in the context, or in its Python frames, or in its native ones */
 	int in;
 	uint64_t value; /* or added to what is there */
 	bool add;
@@ -251,7 +280,8 @@ static void damaged(void **state)
 		{ "no type", 0, IN_CONTEXT, 0, false, VT_HISTORY_FOREIGN },
 		{ "begins nowhere", 8, IN_CONTEXT, 0x1000, false, VT_HISTORY_INVALID },
 		{ "begins at an odd address", 8, IN_CONTEXT, 1, true, VT_HISTORY_INVALID },
-		{ "ends before it begins", 16, IN_CONTEXT, -(uint64_t)48, true, VT_HISTORY_INVALID },
+		{ "ends before it begins", 16, IN_CONTEXT, -(uint64_t)48, true,
+		  VT_HISTORY_INVALID },
 		{ "half a frame", 16, IN_CONTEXT, -(uint64_t)8, true, VT_HISTORY_INVALID },
 		{ "more than its memory", 16, IN_CONTEXT, 16, true, VT_HISTORY_INVALID },
 		{ "begins without an end", 24, IN_CONTEXT, 0, false, VT_HISTORY_INVALID },
@@ -261,7 +291,8 @@ static void damaged(void **state)
 		{ "code object nowhere", 16, IN_PYTHON, 8, false, VT_HISTORY_INVALID },
 		{ "return address in data", 0, IN_NATIVE, VTABLE, false, VT_HISTORY_INVALID },
 		{ "return address 0", 8, IN_NATIVE, 0, false, VT_HISTORY_INVALID },
-		{ "return address before all code", 16, IN_NATIVE, CODE, false, VT_HISTORY_INVALID },
+		{ "return address before all code", 16, IN_NATIVE, CODE, false,
+		  VT_HISTORY_INVALID },
 	};
 
 	(void)state;
@@ -275,11 +306,13 @@ static void damaged(void **state)
 		base[IN_CONTEXT] = context;
 		base[IN_PYTHON] = word(context)[1];
 		base[IN_NATIVE] = word(context)[4];
-		*word(base[d->in] + d->at) = d->add ? *word(base[d->in] + d->at) + d->value : d->value;
+		*word(base[d->in] + d->at) = d->add ? *word(base[d->in] + d->at) + d->value :
+						      d->value;
 		read_all(&f);
-		if (f.history.fate_of[0] != d->fate || f.history.n[VT_HISTORY_READ] != 23 || !f.history.why[0])
-			fail_msg("%s: fate %u, %zu read, %s", d->what, f.history.fate_of[0], f.history.n[VT_HISTORY_READ],
-				 f.history.why);
+		if (f.history.fate_of[0] != d->fate || f.history.n[VT_HISTORY_READ] != 23 ||
+		    !f.history.why[0])
+			fail_msg("%s: fate %u, %zu read, %s", d->what, f.history.fate_of[0],
+				 f.history.n[VT_HISTORY_READ], f.history.why);
 		assert_true(is_first_kind(&f, 4));
 		fixture_deinit(&f);
 	}
@@ -367,7 +400,8 @@ static void at_the_edge(void **state)
 	fixture_init(&f, true);
 	f.image.used = f.image.size - 80 - 2 * sizeof(uint64_t);
 
-	uint64_t native = python_image_alloc(&f.image, sizeof(native_b)), context = python_image_alloc(&f.image, 80);
+	uint64_t native = python_image_alloc(&f.image, sizeof(native_b)),
+		 context = python_image_alloc(&f.image, 80);
 
 	memcpy(word(native), native_b, sizeof(native_b));
 	memcpy(word(context), word(f.blocks[2].context), 80);
@@ -379,8 +413,8 @@ static void at_the_edge(void **state)
 }
 
 /*
- * At any moment of the reading block 0 is freed and its memory, the context's too, is handed out again from another place, or
- * it is only freed: whatever is said of it is the one or the other.
+ * At any moment of the reading block 0 is freed and its memory, the context's too, is handed out
+ * again from another place, or it is only freed: whatever is said of it is the one or the other.
  */
 static void changing(void **state)
 {
@@ -407,16 +441,23 @@ static void changing(void **state)
 				f.change[1][1] = f.third;
 			} else if (how == 1) { /* freed */
 				f.change[1][0] = f.blocks[0].object + layout_2_11.block.context;
-			} else { /* handed out for another request, with a context that was there before */
-				f.change[1][0] = f.blocks[0].object + layout_2_11.block.requested_size;
+			} else {
+				/*
+				 * handed out for another request, with a context that was there
+				 * before
+				 */
+				f.change[1][0] =
+					f.blocks[0].object + layout_2_11.block.requested_size;
 				f.change[1][1] = 7;
 			}
 			read_all(&f);
 			t = trace_of(&f, 0);
 			changed += f.history.fate_of[0] == VT_HISTORY_CHANGED;
 			old += is_first_kind(&f, 0);
-			new += t && has_python(&f, t, 0, "third", python_image_line(4)) && has_native(&f, t, native_a, 3);
-			assert_true(f.history.fate_of[0] == VT_HISTORY_CHANGED || is_first_kind(&f, 0) || how == 0);
+			new += t &&has_python(&f, t, 0, "third", python_image_line(4)) &&
+			       has_native(&f, t, native_a, 3);
+			assert_true(f.history.fate_of[0] == VT_HISTORY_CHANGED ||
+				    is_first_kind(&f, 0) || how == 0);
 			assert_true(is_first_kind(&f, 4));
 			fixture_deinit(&f);
 		}
@@ -425,7 +466,10 @@ static void changing(void **state)
 	assert_int_equal(changed + old + new, 3 * (4 * reads - 1));
 }
 
-/* The context was being made when it was read first, and is whole when it is looked at again: that is no damage. */
+/*
+ * The context was being made when it was read first, and is whole when it is looked at again: that
+ * is no damage.
+ */
 static void half_made(void **state)
 {
 	static const uint64_t at[][2] = { { 0, 0x1234 }, { 16, 8 }, { 24, 0 } };
@@ -447,9 +491,14 @@ static void half_made(void **state)
 			*word(context + at[i][0]) = at[i][1];
 			read_all(&f);
 			changed += f.history.fate_of[0] == VT_HISTORY_CHANGED;
-			/* Before the first look it is sound, after the last one it was bad all the time. */
-			assert_true(f.history.fate_of[0] != VT_HISTORY_READ || is_first_kind(&f, 0));
-			assert_int_equal(f.history.n[VT_HISTORY_READ] + 1, f.history.fate_of[0] == VT_HISTORY_READ ? 25 : 24);
+			/*
+			 * Before the first look it is sound, after the last one it was bad all the
+			 * time.
+			 */
+			assert_true(f.history.fate_of[0] != VT_HISTORY_READ ||
+				    is_first_kind(&f, 0));
+			assert_int_equal(f.history.n[VT_HISTORY_READ] + 1,
+					 f.history.fate_of[0] == VT_HISTORY_READ ? 25 : 24);
 			fixture_deinit(&f);
 		}
 	}
@@ -471,7 +520,8 @@ static void noise(void **state)
 			uint64_t context = f.blocks[rand() % 24].context;
 			uint64_t at = rand() % 2 ? context : word(context)[1 + 3 * (rand() % 2)];
 
-			if (at < (uintptr_t)f.image.base || at >= (uintptr_t)f.image.base + f.image.used - 80)
+			if (at < (uintptr_t)f.image.base ||
+			    at >= (uintptr_t)f.image.base + f.image.used - 80)
 				continue;
 			((uint8_t *)word(at))[rand() % 80] = (uint8_t)rand();
 		}
@@ -483,7 +533,9 @@ static void noise(void **state)
 			for (uint32_t k = 0; t && k < t->n_python; k++)
 				assert_true(f.history.python.data[t->frames[k]].valid);
 			for (uint32_t k = 0; t && k < t->n_native; k++)
-				assert_true(f.history.native.data[t->frames[t->n_python + k]] - CODE - 1 < CODE_SIZE);
+				assert_true(f.history.native.data[t->frames[t->n_python + k]] -
+						    CODE - 1 <
+					    CODE_SIZE);
 		}
 		fixture_deinit(&f);
 	}
@@ -492,14 +544,10 @@ static void noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sound),
-		cmocka_unit_test(damaged),
-		cmocka_unit_test(another_layout),
-		cmocka_unit_test(unknown),
-		cmocka_unit_test(bounds),
-		cmocka_unit_test(at_the_edge),
-		cmocka_unit_test(changing),
-		cmocka_unit_test(half_made),
+		cmocka_unit_test(sound),          cmocka_unit_test(damaged),
+		cmocka_unit_test(another_layout), cmocka_unit_test(unknown),
+		cmocka_unit_test(bounds),         cmocka_unit_test(at_the_edge),
+		cmocka_unit_test(changing),       cmocka_unit_test(half_made),
 		cmocka_unit_test(noise),
 	};
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned host memory: allocators of every form built by hand, byte for byte, and then damaged in every way. */
+/*
+ * Pinned host memory: allocators of every form built by hand, byte for byte, and then damaged in
+ * every way.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +19,11 @@
 
 static void image_list(struct image *image, struct vt_pinned_result *result)
 {
-	struct vt_pinned_limits limits = { .max_blocks = BLOCKS_MAX, .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S,
-					   .max_passes = 30, .maps_now = maps_now, .arg = image };
+	struct vt_pinned_limits limits = { .max_blocks = BLOCKS_MAX,
+					   .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S,
+					   .max_passes = 30,
+					   .maps_now = maps_now,
+					   .arg = image };
 
 	vt_pinned_read(&image->src, image->object, &limits, result);
 }
@@ -31,7 +37,8 @@ static void assert_listed(struct image *image, bool stats)
 	assert_int_equal(result.result, VT_WALK_COMPLETE);
 	assert_int_equal(result.n_blocks, image->n);
 	if (image->n)
-		assert_memory_equal(result.blocks, image->expected, image->n * sizeof(result.blocks[0]));
+		assert_memory_equal(result.blocks, image->expected,
+				    image->n * sizeof(result.blocks[0]));
 	assert_int_equal(result.have_stats, stats);
 	free(result.blocks);
 }
@@ -133,15 +140,16 @@ static const char totals[] = "the allocator's own totals are others";
 static void test_lies(void **state)
 {
 	static const struct lie lies[] = {
-		{ STATS, SET, 24, 19, disagree },  /* count */
+		{ STATS, SET, 24, 19, disagree }, /* count */
 		{ STATS, MAP, 24, 19, disagree },
 		{ STATS, SET, 0, 0x7000, "a hash table cannot be read" }, /* slots */
 		{ STATS, MAP, 0, 0x7000, "a hash table cannot be read" },
-		{ STATS, SET, 8, 3, "no tables of blocks in it" }, /* fewer slots than elements */
-		{ STATS, SET, 16, 0, "no tables of blocks in it" }, /* shift, max_lookups, load */
+		{ STATS, SET, 8, 3, "no tables of blocks in it" },   /* fewer slots than elements */
+		{ STATS, SET, 16, 0, "no tables of blocks in it" },  /* shift, max_lookups, load */
 		{ STATS, SET, -24, 1, "no tables of blocks in it" }, /* a recursive mutex */
 		{ STATS, SLOT, 0, 0xff, few },
-		{ STATS, SLOT, 16, 0, "what should be a block is none" }, /* the slot after it is empty */
+		/* the slot after it is empty */
+		{ STATS, SLOT, 16, 0, "what should be a block is none" },
 		{ STATS, SLOT, 8, 0, "what should be a block is none" },
 		{ STATS, SLOT, 8, 12345, "what should be a block is none" },
 		{ STATS, BLOCK, 40, 0, "a block has an impossible size" },
@@ -259,7 +267,9 @@ static void test_lock_held(void **state)
 
 static void test_bounds(void **state)
 {
-	struct vt_pinned_limits limits = { .max_blocks = 10, .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S, .max_passes = 3 };
+	struct vt_pinned_limits limits = { .max_blocks = 10,
+					   .deadline_ns = vt_now_ns() + 20 * VT_NS_PER_S,
+					   .max_passes = 3 };
 	struct vt_pinned_result result;
 
 	(void)state;
@@ -320,7 +330,8 @@ static void test_changing(void **state)
 	/* until they do not */
 	image.reads = 0;
 	image.after_read = settle_later;
-	poke_byte(image.blocks[5] + forms[STATS].allocated, image.expected[5].state == VT_BLOCK_ALLOCATED);
+	poke_byte(image.blocks[5] + forms[STATS].allocated,
+		  image.expected[5].state == VT_BLOCK_ALLOCATED);
 	assert_listed(&image, true);
 	assert_true(image.reads > 60);
 	image_deinit(&image);
@@ -347,7 +358,8 @@ static void assert_sound(const struct image *image, const struct vt_pinned_resul
 	for (size_t i = 0; i < result->n_blocks; i++) {
 		const struct vt_pinned_block *b = &result->blocks[i];
 
-		assert_true(b->addr >= end && b->addr >= image->map.start && b->addr + b->size <= image->map.end);
+		assert_true(b->addr >= end && b->addr >= image->map.start &&
+			    b->addr + b->size <= image->map.end);
 		assert_true(b->size && b->state <= VT_BLOCK_CACHED);
 		end = b->addr + b->size;
 	}
@@ -379,12 +391,15 @@ static void test_random_damage(void **state)
 
 				/* a bit, a byte, or an address of something else */
 				if (random % 3 == 0)
-					image.heap[at + (random >> 40) % 8] ^= (uint8_t)(1 << (random >> 48) % 8);
+					image.heap[at + (random >> 40) % 8] ^=
+						(uint8_t)(1 << (random >> 48) % 8);
 				else if (random % 3 == 1)
-					image.heap[at + (random >> 40) % 8] = (uint8_t)(random >> 56);
+					image.heap[at + (random >> 40) % 8] =
+						(uint8_t)(random >> 56);
 				else
 					poke((uintptr_t)(image.heap + at),
-					     (uintptr_t)image.heap + (random >> 32) % image.used / 8 * 8);
+					     (uintptr_t)image.heap +
+						     (random >> 32) % image.used / 8 * 8);
 			}
 			image.src.coherent = round % 5 != 0;
 			image_list(&image, &result);
@@ -409,7 +424,8 @@ struct code {
 /* An object whose class has that mangled name. */
 static uint64_t make_object(struct image *image, const char *name, uint64_t member)
 {
-	uint64_t text = take(image, strlen(name) + 1 + 128, 8), info = take(image, 24, 8), vtable = take(image, 64, 8);
+	uint64_t text = take(image, strlen(name) + 1 + 128, 8), info = take(image, 24, 8),
+		 vtable = take(image, 64, 8);
 	uint64_t object = take(image, 64, 64);
 
 	memcpy((void *)(uintptr_t)text, name, strlen(name));
@@ -424,8 +440,11 @@ static void code_init(struct code *code)
 {
 	image_init(&code->image, PLAIN, 3, 0);
 	code->text = take(&code->image, 4096, 64);
-	code->implementation = make_object(&code->image, "N2at4cuda12_GLOBAL__N_128CUDACachingHostAllocatorImplE", 0);
-	code->object = make_object(&code->image, "N2at4cuda12_GLOBAL__N_124CUDACachingHostAllocatorE", code->implementation);
+	code->implementation = make_object(
+		&code->image, "N2at4cuda12_GLOBAL__N_128CUDACachingHostAllocatorImplE", 0);
+	code->object = make_object(&code->image,
+				   "N2at4cuda12_GLOBAL__N_124CUDACachingHostAllocatorE",
+				   code->implementation);
 	code->wrapper = make_object(&code->image, "N2at4cuda24CUDAHostAllocatorWrapperE", 0);
 }
 
@@ -441,12 +460,14 @@ static uint64_t put_reference(uint64_t at, uint8_t opcode, uint64_t target)
 	return at + 7;
 }
 
-static void assert_found(struct code *code, uint64_t function, enum vt_pinned_state state, uint64_t object)
+static void assert_found(struct code *code, uint64_t function, enum vt_pinned_state state,
+			 uint64_t object)
 {
 	struct vt_pinned_found found;
 	uint64_t functions[] = { 0, function };
 
-	assert_int_equal(vt_pinned_find_in_code(&code->image.src, functions, 2, &found), state != VT_PINNED_UNKNOWN);
+	assert_int_equal(vt_pinned_find_in_code(&code->image.src, functions, 2, &found),
+			 state != VT_PINNED_UNKNOWN);
 	assert_int_equal(found.state, state);
 	if (state == VT_PINNED_FOUND)
 		assert_int_equal(found.object, object);
@@ -495,7 +516,8 @@ static void test_find(void **state)
 	poke_byte(code.text, 0xe8);
 	memcpy((void *)(uintptr_t)(code.text + 1), &distance, 4);
 	memset((void *)(uintptr_t)(code.text + 5), 0x90, 40);
-	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0); /* which pointer that is, nobody says */
+	/* which pointer that is, nobody says */
+	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
 	put_reference(code.text + 10, 0x8d, code.wrapper);
 	assert_found(&code, code.text, VT_PINNED_UNUSED, 0);
 	poke(pointer, code.wrapper);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator as PyTorch tells it: mutexes found by their look, and what is told judged by its own counters. */
+/*
+ * The allocator as PyTorch tells it: mutexes found by their look, and what is told judged by its
+ * own counters.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,8 +49,13 @@ static void test_no_mutexes(void **state)
 	static const struct {
 		uint64_t offset, value;
 	} spoilt[] = {
-		{ VT_MUTEX_KIND, 0 }, { VT_MUTEX_KIND, 2 }, { VT_MUTEX_KIND, UINT64_C(1) << 32 | 1 },
-		{ 0, 3 }, { 8, UINT32_MAX }, { 24, 1 }, { 32, 1 },
+		{ VT_MUTEX_KIND, 0 },
+		{ VT_MUTEX_KIND, 2 },
+		{ VT_MUTEX_KIND, UINT64_C(1) << 32 | 1 },
+		{ 0, 3 },
+		{ 8, UINT32_MAX },
+		{ 24, 1 },
+		{ 32, 1 },
 	};
 
 	(void)state;
@@ -79,12 +87,24 @@ struct told {
 static void make(struct told *told)
 {
 	static const struct vt_block_rec recs[] = {
-		{ .addr = 1000, .size = 512, .requested = 500, .state = VT_BLOCK_ALLOCATED, .flags = START },
+		{ .addr = 1000,
+		  .size = 512,
+		  .requested = 500,
+		  .state = VT_BLOCK_ALLOCATED,
+		  .flags = START },
 		{ .addr = 1512, .size = 488, .state = VT_BLOCK_AWAITING_FREE },
 		{ .addr = 2000, .size = 1000, .state = VT_BLOCK_CACHED, .flags = START },
 		{ .addr = 3000, .size = 24, .requested = 24, .state = VT_BLOCK_ALLOCATED },
-		{ .addr = 1000, .size = 100, .state = VT_BLOCK_CACHED, .flags = START, .device = 1 },
-		{ .addr = 1100, .size = 1, .requested = 1, .state = VT_BLOCK_ALLOCATED, .device = 1 },
+		{ .addr = 1000,
+		  .size = 100,
+		  .state = VT_BLOCK_CACHED,
+		  .flags = START,
+		  .device = 1 },
+		{ .addr = 1100,
+		  .size = 1,
+		  .requested = 1,
+		  .state = VT_BLOCK_ALLOCATED,
+		  .device = 1 },
 	};
 	struct vt_torch_stats *s = &told->after;
 
@@ -121,7 +141,8 @@ static void test_complete(void **state)
 	assert_int_equal(told.result.bytes[VT_BLOCK_CACHED], 1000);
 	assert_true(told.result.have_stats);
 	/* the other device's counters are other ones */
-	assert_int_equal(vt_torch_judge(told.recs + 4, 2, 1, &told.before, &told.after, &told.result), 2);
+	assert_int_equal(
+		vt_torch_judge(told.recs + 4, 2, 1, &told.before, &told.after, &told.result), 2);
 	assert_int_equal(told.result.result, VT_WALK_REFUSED);
 	/* counters that moved before the blocks were listed, and agree with them */
 	make(&told);
@@ -129,7 +150,8 @@ static void test_complete(void **state)
 	assert_int_equal(judge(&told), VT_WALK_COMPLETE);
 	/* none at all */
 	memset(&told, 0, sizeof(told));
-	assert_int_equal(vt_torch_judge(told.recs, 0, 0, &told.before, &told.after, &told.result), 0);
+	assert_int_equal(vt_torch_judge(told.recs, 0, 0, &told.before, &told.after, &told.result),
+			 0);
 	assert_int_equal(told.result.result, VT_WALK_COMPLETE);
 }
 
@@ -144,20 +166,48 @@ static void test_not_complete(void **state)
 
 		make(&told);
 		switch (i) {
-		case 0: told.recs[0].state = VT_BLOCK_UNMAPPED; break;
-		case 1: told.recs[1].state = 200; break;
-		case 2: told.recs[0].flags = 0; break;
-		case 3: told.recs[1].addr++; break;
-		case 4: told.recs[2].addr = 1999; break;
-		case 5: told.recs[3].size = UINT64_MAX; break;
-		case 6: told.recs[0].requested = 513; break;
-		case 7: told.recs[1].size = 0; break;
-		case 8: s->allocated_bytes.current++; break;
-		case 9: s->active_bytes.current = -1; break;
-		case 10: s->reserved_bytes.current--; break;
-		case 11: s->allocation.current = 3; break;
-		case 12: s->active.current = 2; break;
-		default: told.recs[2].addr = 0; break;
+		case 0:
+			told.recs[0].state = VT_BLOCK_UNMAPPED;
+			break;
+		case 1:
+			told.recs[1].state = 200;
+			break;
+		case 2:
+			told.recs[0].flags = 0;
+			break;
+		case 3:
+			told.recs[1].addr++;
+			break;
+		case 4:
+			told.recs[2].addr = 1999;
+			break;
+		case 5:
+			told.recs[3].size = UINT64_MAX;
+			break;
+		case 6:
+			told.recs[0].requested = 513;
+			break;
+		case 7:
+			told.recs[1].size = 0;
+			break;
+		case 8:
+			s->allocated_bytes.current++;
+			break;
+		case 9:
+			s->active_bytes.current = -1;
+			break;
+		case 10:
+			s->reserved_bytes.current--;
+			break;
+		case 11:
+			s->allocation.current = 3;
+			break;
+		case 12:
+			s->active.current = 2;
+			break;
+		default:
+			told.recs[2].addr = 0;
+			break;
 		}
 		told.before = *s;
 		assert_int_equal(judge(&told), VT_WALK_REFUSED);
@@ -174,8 +224,10 @@ static void test_not_complete(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mutexes),	 cmocka_unit_test(test_no_mutexes),
-		cmocka_unit_test(test_complete), cmocka_unit_test(test_not_complete),
+		cmocka_unit_test(test_mutexes),
+		cmocka_unit_test(test_no_mutexes),
+		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_not_complete),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator walk on synthetic allocators of every known shape, whole, damaged, and changing while they are read. */
+/*
+ * The allocator walk on synthetic allocators of every known shape, whole, damaged, and changing
+ * while they are read.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,21 +41,26 @@ static struct vt_block_rec *reserve(struct vt_torch_sink *base, uint64_t n)
 	return n <= sink->capacity ? sink->recs : NULL;
 }
 
-static const struct vt_torch_walk_limits no_limits = { .max_blocks = MAX_RECS, .deadline_ns = UINT64_MAX, .now_ns = vt_now_ns };
+static const struct vt_torch_walk_limits no_limits = { .max_blocks = MAX_RECS,
+						       .deadline_ns = UINT64_MAX,
+						       .now_ns = vt_now_ns };
 
 static void walk_with(struct image *image, int device, const struct vt_torch_layout *layout,
-		      const struct vt_torch_walk_limits *limits, uint64_t scratch_blocks, uint64_t sink_blocks, uint8_t lock,
-		      struct walked *walked)
+		      const struct vt_torch_walk_limits *limits, uint64_t scratch_blocks,
+		      uint64_t sink_blocks, uint8_t lock, struct walked *walked)
 {
 	/* exactly as much as asked for, so that a sanitizer sees a byte too many */
 	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(scratch_blocks) };
-	struct sink sink = { .base.reserve = reserve, .recs = walked->recs, .capacity = sink_blocks };
+	struct sink sink = { .base.reserve = reserve,
+			     .recs = walked->recs,
+			     .capacity = sink_blocks };
 
 	scratch.base = malloc(scratch.size);
 	memset(scratch.base, 0xa5, scratch.size);
 	memset(walked, 0, sizeof(*walked));
 	walked->result.lock = lock;
-	vt_torch_walk_device(&image->src, layout, image->dcas[device], device, limits, &scratch, &sink.base, &walked->result);
+	vt_torch_walk_device(&image->src, layout, image->dcas[device], device, limits, &scratch,
+			     &sink.base, &walked->result);
 	free(scratch.base);
 }
 
@@ -66,7 +74,8 @@ static void walk(struct image *image, int device, struct walked *walked)
 
 static int by_addr(const void *a, const void *b)
 {
-	const struct vt_block_rec *x = *(const struct vt_block_rec *const *)a, *y = *(const struct vt_block_rec *const *)b;
+	const struct vt_block_rec *x = *(const struct vt_block_rec *const *)a,
+				  *y = *(const struct vt_block_rec *const *)b;
 
 	return (x->addr > y->addr) - (x->addr < y->addr);
 }
@@ -142,7 +151,8 @@ static void test_every_release(void **state)
 			for (int device = 0; device < 3; device++) {
 				const struct vt_block_rec *recs[MAX_RECS];
 
-				assert_int_equal(vt_torch_count_blocks(&image.src, &layout, image.dcas[device]),
+				assert_int_equal(vt_torch_count_blocks(&image.src, &layout,
+								       image.dcas[device]),
 						 expected(&image, device, recs));
 				walk(&image, device, &walked);
 				assert_same(&image, device, &walked);
@@ -175,7 +185,10 @@ static void test_empty(void **state)
 	image_deinit(&image);
 }
 
-/* The offset of the large pool in a PrivatePool is not always known; graph_pools may not be known at all. */
+/*
+ * The offset of the large pool in a PrivatePool is not always known; graph_pools may not be known
+ * at all.
+ */
 static void test_private_pools(void **state)
 {
 	static struct walked walked;
@@ -190,7 +203,10 @@ static void test_private_pools(void **state)
 	layout.private_large = VT_TORCH_NO_FIELD;
 	walk_with(&image, 0, &layout, &no_limits, BLOCKS, BLOCKS, VT_LOCK_NONE, &walked);
 	assert_same(&image, 0, &walked);
-	/* without graph_pools, pools with a live block are found through it, and the rest is noticed by the sums */
+	/*
+	 * without graph_pools, pools with a live block are found through it, and the rest is
+	 * noticed by the sums
+	 */
 	layout.graph_pools = VT_TORCH_NO_FIELD;
 	walk_with(&image, 0, &layout, &no_limits, BLOCKS, BLOCKS, VT_LOCK_NONE, &walked);
 	if (walked.result.result == VT_WALK_COMPLETE)
@@ -200,7 +216,10 @@ static void test_private_pools(void **state)
 	image_deinit(&image);
 }
 
-/* Cached blocks of a private pool that nothing leads to: the allocator's own sum shows that they are missing. */
+/*
+ * Cached blocks of a private pool that nothing leads to: the allocator's own sum shows that they
+ * are missing.
+ */
 static void test_hidden_private_pool(void **state)
 {
 	static const struct image_spec cached[] = { { 2 << 20, 0, VT_BLOCK_CACHED } };
@@ -212,7 +231,8 @@ static void test_hidden_private_pool(void **state)
 	(void)state;
 	image_init(&image, IMAGE_2_6, 1, 16, true);
 	image_add_segment(&image, 0, 0x7f0000000000, 0, false, live, 1);
-	image_add_segment(&image, image_add_private(&image, 0, 7, 0), 0x7f1000000000, 0, false, cached, 1);
+	image_add_segment(&image, image_add_private(&image, 0, 7, 0), 0x7f1000000000, 0, false,
+			  cached, 1);
 	image_finish(&image);
 	image_layout(&image, &layout);
 	walk_with(&image, 0, &layout, &no_limits, 16, 16, VT_LOCK_NONE, &walked);
@@ -244,14 +264,15 @@ static void test_odd_sizes_in_private_pools(void **state)
 		image_add_segment(&image, pool, 0x7f0000000100, 0, false, odd, 1);
 		image_finish(&image);
 		walk(&image, 0, &walked);
-		assert_int_equal(walked.result.result, private_pool ? VT_WALK_COMPLETE : VT_WALK_REFUSED);
+		assert_int_equal(walked.result.result,
+				 private_pool ? VT_WALK_COMPLETE : VT_WALK_REFUSED);
 		image_deinit(&image);
 	}
 }
 
 /*
- * Addresses whose lowest and highest bits differ: together with the index of the block they fit no single sort key, so that
- * ordering takes a second round.
+ * Addresses whose lowest and highest bits differ: together with the index of the block they fit no
+ * single sort key, so that ordering takes a second round.
  */
 static void test_addresses_far_apart(void **state)
 {
@@ -269,8 +290,11 @@ static void test_addresses_far_apart(void **state)
 			uint64_t size = 1 + i % 7;
 
 			seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-			image_add_segment(&image, pool, ((seed >> 9) & ~UINT64_C(0xffff)) | (8 * i + i % 2), 0, false,
-					  &(struct image_spec){ size, size, VT_BLOCK_ALLOCATED }, 1);
+			image_add_segment(&image, pool,
+					  ((seed >> 9) & ~UINT64_C(0xffff)) | (8 * i + i % 2), 0,
+					  false,
+					  &(struct image_spec){ size, size, VT_BLOCK_ALLOCATED },
+					  1);
 		}
 		image_finish(&image);
 		walk(&image, 0, &walked);
@@ -283,8 +307,9 @@ static void test_addresses_far_apart(void **state)
 static void test_unmapped_ends_a_segment(void **state)
 {
 	static const struct image_spec specs[] = {
-		{ 2 << 20, 0, VT_BLOCK_UNMAPPED }, { 1 << 20, 1 << 20, VT_BLOCK_ALLOCATED }, { 1 << 20, 0, VT_BLOCK_CACHED },
-		{ 4 << 20, 0, VT_BLOCK_UNMAPPED }, { 2 << 20, 5, VT_BLOCK_AWAITING_FREE },   { 64 << 20, 0, VT_BLOCK_UNMAPPED },
+		{ 2 << 20, 0, VT_BLOCK_UNMAPPED },      { 1 << 20, 1 << 20, VT_BLOCK_ALLOCATED },
+		{ 1 << 20, 0, VT_BLOCK_CACHED },        { 4 << 20, 0, VT_BLOCK_UNMAPPED },
+		{ 2 << 20, 5, VT_BLOCK_AWAITING_FREE }, { 64 << 20, 0, VT_BLOCK_UNMAPPED },
 	};
 	static const uint8_t starts[] = { 1, 1, 0, 1, 1, 1 };
 	static struct walked walked;
@@ -379,7 +404,8 @@ static void no_address(struct image *image)
 
 static void next_to_self(struct image *image)
 {
-	set_field(image, VT_BLOCK_ALLOCATED, B(next), image->blocks[block_in(image, VT_BLOCK_ALLOCATED, true)].object);
+	set_field(image, VT_BLOCK_ALLOCATED, B(next),
+		  image->blocks[block_in(image, VT_BLOCK_ALLOCATED, true)].object);
 }
 
 static void next_wild(struct image *image)
@@ -411,7 +437,8 @@ static void pool_swapped(struct image *image)
 {
 	size_t i = block_in(image, VT_BLOCK_ALLOCATED, true);
 
-	image_poke64(image, image_block_field(image, i, B(pool)), image->pools[image->blocks[i].pool ^ 1].addr);
+	image_poke64(image, image_block_field(image, i, B(pool)),
+		     image->pools[image->blocks[i].pool ^ 1].addr);
 }
 
 static void device_wrong(struct image *image)
@@ -456,12 +483,14 @@ static void asked_for_more(struct image *image)
 
 static void active_more(struct image *image)
 {
-	image_poke64(image, DCA(active_blocks) + 24, image_peek64(image, DCA(active_blocks) + 24) + 1);
+	image_poke64(image, DCA(active_blocks) + 24,
+		     image_peek64(image, DCA(active_blocks) + 24) + 1);
 }
 
 static void active_less(struct image *image)
 {
-	image_poke64(image, DCA(active_blocks) + 24, image_peek64(image, DCA(active_blocks) + 24) - 1);
+	image_poke64(image, DCA(active_blocks) + 24,
+		     image_peek64(image, DCA(active_blocks) + 24) - 1);
 }
 
 static void active_absurd(struct image *image)
@@ -501,7 +530,8 @@ static void object_odd(struct image *image)
 
 static void object_at_end(struct image *image)
 {
-	image_poke64(image, used_slot(image) + 8, (uint64_t)(uintptr_t)image->base + image->size - 16);
+	image_poke64(image, used_slot(image) + 8,
+		     (uint64_t)(uintptr_t)image->base + image->size - 16);
 }
 
 static void object_twice(struct image *image)
@@ -521,12 +551,14 @@ static uint64_t root(struct image *image)
 
 static void set_more(struct image *image)
 {
-	image_poke64(image, DCA(large_blocks) + 40, image_peek64(image, DCA(large_blocks) + 40) + 1);
+	image_poke64(image, DCA(large_blocks) + 40,
+		     image_peek64(image, DCA(large_blocks) + 40) + 1);
 }
 
 static void set_less(struct image *image)
 {
-	image_poke64(image, DCA(large_blocks) + 40, image_peek64(image, DCA(large_blocks) + 40) - 1);
+	image_poke64(image, DCA(large_blocks) + 40,
+		     image_peek64(image, DCA(large_blocks) + 40) - 1);
 }
 
 static void set_absurd(struct image *image)
@@ -690,7 +722,10 @@ static const struct damage {
 	{ "stat_negative", stat_negative, "negative" },
 };
 
-/* Whatever is wrong, a coherent source means refusal, and a changing one never more than true blocks marked as unstable. */
+/*
+ * Whatever is wrong, a coherent source means refusal, and a changing one never more than true
+ * blocks marked as unstable.
+ */
 static void test_damage(void **state)
 {
 	static struct walked walked;
@@ -707,9 +742,10 @@ static void test_damage(void **state)
 			d->damage(&image);
 			image.src.coherent = mode < 2;
 			walk(&image, 0, &walked);
-			if (walked.result.result == VT_WALK_COMPLETE || !strstr(walked.result.why, d->why))
-				fail_msg("%s, mode %d: result %d, why '%s'", d->name, mode, walked.result.result,
-					 walked.result.why);
+			if (walked.result.result == VT_WALK_COMPLETE ||
+			    !strstr(walked.result.why, d->why))
+				fail_msg("%s, mode %d: result %d, why '%s'", d->name, mode,
+					 walked.result.result, walked.result.why);
 			if (mode < 2 && walked.result.result != VT_WALK_TRUNCATED) {
 				assert_int_equal(walked.result.result, VT_WALK_REFUSED);
 				assert_int_equal(walked.result.blocks, 0);
@@ -722,7 +758,10 @@ static void test_damage(void **state)
 	}
 }
 
-/* Any byte may be anything: no crash, no endless loop, and nothing complete that contradicts the statistics. */
+/*
+ * Any byte may be anything: no crash, no endless loop, and nothing complete that contradicts the
+ * statistics.
+ */
 static void test_random_damage(void **state)
 {
 	static struct walked walked;
@@ -745,7 +784,8 @@ static void test_random_damage(void **state)
 		for (int i = 0; i < n; i++) {
 			/* half of them where the small structures are */
 			size_t at = rand() % 2 ? (size_t)rand() % image.used :
-						 image.dcas[0] - (uint64_t)(uintptr_t)image.base + (size_t)rand() % 3200;
+						 image.dcas[0] - (uint64_t)(uintptr_t)image.base +
+							 (size_t)rand() % 3200;
 
 			image.base[at] = rand() % 3 ? (uint8_t)rand() : 0xff;
 		}
@@ -754,7 +794,9 @@ static void test_random_damage(void **state)
 			uint64_t bytes = 0;
 
 			for (uint64_t i = 0; i < walked.result.blocks; i++)
-				bytes += walked.recs[i].state == VT_BLOCK_UNMAPPED ? 0 : walked.recs[i].size;
+				bytes += walked.recs[i].state == VT_BLOCK_UNMAPPED ?
+						 0 :
+						 walked.recs[i].size;
 			assert_int_equal(bytes, walked.result.stats.reserved_bytes.current);
 		}
 		assert_true(walked.result.blocks <= 350);
@@ -782,7 +824,9 @@ static void test_wrong_layout(void **state)
 			image_layout(&other, &layout);
 			walk_with(&image, 0, &layout, &no_limits, 250, 250, VT_LOCK_NONE, &walked);
 			if (is != taken && walked.result.result == VT_WALK_COMPLETE)
-				assert_true(is + taken == IMAGE_2_14 + IMAGE_2_15 && abs(is - taken) == 1); /* alike */
+				/* alike */
+				assert_true(is + taken == IMAGE_2_14 + IMAGE_2_15 &&
+					    abs(is - taken) == 1);
 			image_deinit(&other);
 			image_deinit(&image);
 		}
@@ -857,7 +901,9 @@ static uint64_t fake_clock(void)
 static void test_late_second_half(void **state)
 {
 	enum { MANY = 5000 }; /* the clock is looked at every few thousand */
-	struct vt_torch_walk_limits limits = { .max_blocks = MANY, .deadline_ns = 1000, .now_ns = fake_clock };
+	struct vt_torch_walk_limits limits = { .max_blocks = MANY,
+					       .deadline_ns = 1000,
+					       .now_ns = fake_clock };
 	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(MANY) };
 	VT_FREE struct vt_block_rec *recs = calloc(MANY, sizeof(*recs));
 	struct sink sink = { .base.reserve = reserve, .recs = recs, .capacity = MANY };
@@ -873,7 +919,8 @@ static void test_late_second_half(void **state)
 	image_finish(&image);
 	image_layout(&image, &layout);
 	fake_now = 0;
-	walk = vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch, &result);
+	walk = vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch,
+				  &result);
 	assert_non_null(walk);
 	fake_now = 100000;
 	vt_torch_walk_finish(walk, &sink.base);
@@ -881,7 +928,8 @@ static void test_late_second_half(void **state)
 	assert_int_equal(result.blocks, MANY);
 	assert_int_equal(result.walk_ns, 0);
 	fake_now = 1000;
-	assert_null(vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch, &result));
+	assert_null(vt_torch_walk_read(&image.src, &layout, image.dcas[0], 0, &limits, &scratch,
+				       &result));
 	assert_int_equal(result.result, VT_WALK_TRUNCATED);
 	free(scratch.base);
 	image_deinit(&image);
@@ -931,7 +979,10 @@ static void test_changing(void **state)
 	image_deinit(&image);
 }
 
-/* A source that cannot change, but a mutex that somebody holds in the middle of something: not a reason to refuse. */
+/*
+ * A source that cannot change, but a mutex that somebody holds in the middle of something: not a
+ * reason to refuse.
+ */
 static void test_lock_held(void **state)
 {
 	static struct walked walked;
@@ -968,7 +1019,9 @@ struct looked {
 
 static void look_at(struct looked *l, void (*before)(struct image *image))
 {
-	struct vt_torch_walk_limits limits = { .max_blocks = BLOCKS, .deadline_ns = UINT64_MAX, .now_ns = fake_clock };
+	struct vt_torch_walk_limits limits = { .max_blocks = BLOCKS,
+					       .deadline_ns = UINT64_MAX,
+					       .now_ns = fake_clock };
 
 	memset(l, 0, sizeof(*l));
 	image_init(&l->image, IMAGE_2_11, 1, BLOCKS, false);
@@ -980,7 +1033,8 @@ static void look_at(struct looked *l, void (*before)(struct image *image))
 	l->image.src.coherent = false;
 	l->scratch.size = vt_torch_scratch_size(BLOCKS);
 	l->scratch.base = malloc(l->scratch.size);
-	l->walk = vt_torch_walk_read(&l->image.src, &l->layout, l->image.dcas[0], 0, &limits, &l->scratch, &l->result);
+	l->walk = vt_torch_walk_read(&l->image.src, &l->layout, l->image.dcas[0], 0, &limits,
+				     &l->scratch, &l->result);
 }
 
 static void looked_deinit(struct looked *l)
@@ -1022,7 +1076,9 @@ static void reset_counts(struct image *image)
 
 static void test_holds(void **state)
 {
-	static void (*const changes[])(struct image *image) = { count_up, take_mutex, just_locked, rename_private_pool, reset_counts };
+	static void (*const changes[])(struct image * image) = { count_up, take_mutex, just_locked,
+								 rename_private_pool,
+								 reset_counts };
 	struct looked l;
 
 	(void)state;
@@ -1032,7 +1088,8 @@ static void test_holds(void **state)
 	assert_int_equal(l.result.certain, 1);
 	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
 	fake_now = UINT64_C(3600) * 1000000000;
-	assert_true(vt_torch_walk_holds(l.walk, &l.image.src)); /* counts that were never set back stay good */
+	/* counts that were never set back stay good */
+	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
 	looked_deinit(&l);
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
 		fake_now = 0;
@@ -1050,7 +1107,9 @@ static void reset_and_count(struct image *image)
 	image_poke64(image, image->dcas[0] + 40 + 16, 1000); /* allocation.allocated */
 }
 
-/* Statistics that were set back say something only for as long as it takes to count so far again. */
+/*
+ * Statistics that were set back say something only for as long as it takes to count so far again.
+ */
 static void test_counts_that_were_set_back(void **state)
 {
 	struct looked l;
@@ -1086,8 +1145,10 @@ static void test_damage_without_a_stop(void **state)
 	look_at(&l, next_cut); /* found in the second half */
 	assert_non_null(l.walk);
 	assert_true(vt_torch_walk_holds(l.walk, &l.image.src));
-	vt_torch_walk_finish(l.walk, &(struct sink){ .base.reserve = reserve, .recs = (struct vt_block_rec[BLOCKS]){ { 0 } },
-						     .capacity = BLOCKS }.base);
+	vt_torch_walk_finish(l.walk, &(struct sink){ .base.reserve = reserve,
+						     .recs = (struct vt_block_rec[BLOCKS]){ { 0 } },
+						     .capacity = BLOCKS }
+					      .base);
 	assert_int_equal(l.result.result, VT_WALK_REFUSED);
 	looked_deinit(&l);
 }

@@ -11,7 +11,10 @@
 #define PAGE 4096u
 #define CHUNK_HEADER 8
 
-/* What the releases look like: offsets of this project's research, checked there against real binaries. */
+/*
+ * What the releases look like: offsets of this project's research, checked there against real
+ * binaries.
+ */
 struct release {
 	uint32_t device_vector, allocator_size;
 	uint16_t dca_size, large, active, graph_pools;
@@ -22,40 +25,141 @@ struct release {
 	struct vt_torch_block_layout block;
 };
 
-#define BLOCK_OLD(mapped_, context_, expandable_, size_)                                                                  \
-	{                                                                                                                 \
-		.size_of = size_, .stream = 8, .stream_uses = 16, .size = 48, .requested_size = 56, .pool = 64, .ptr = 72, \
-		.allocated = 80, .mapped = mapped_, .prev = 88, .next = 96, .event_count = 104, .context = context_,       \
-		.expandable_segment = expandable_                                                                         \
+#define BLOCK_OLD(mapped_, context_, expandable_, size_)                                         \
+	{                                                                                        \
+		.size_of = size_, .stream = 8, .stream_uses = 16, .size = 48,                    \
+		.requested_size = 56, .pool = 64, .ptr = 72, .allocated = 80, .mapped = mapped_, \
+		.prev = 88, .next = 96, .event_count = 104, .context = context_,                 \
+		.expandable_segment = expandable_                                                \
 	}
-#define BLOCK_SHIFTED(by)                                                                                        \
-	{                                                                                                        \
-		.size_of = 160 + (by), .stream = 8, .stream_uses = 16, .size = 48 + (by),                        \
-		.requested_size = 56 + (by), .pool = 64 + (by), .ptr = 72 + (by), .allocated = 80 + (by),        \
-		.mapped = 81 + (by), .prev = 88 + (by), .next = 96 + (by), .event_count = 104 + (by),            \
-		.context = 120 + (by), .expandable_segment = 152 + (by)                                          \
+#define BLOCK_SHIFTED(by)                                                                          \
+	{                                                                                          \
+		.size_of = 160 + (by), .stream = 8, .stream_uses = 16, .size = 48 + (by),          \
+		.requested_size = 56 + (by), .pool = 64 + (by), .ptr = 72 + (by),                  \
+		.allocated = 80 + (by), .mapped = 81 + (by), .prev = 88 + (by), .next = 96 + (by), \
+		.event_count = 104 + (by), .context = 120 + (by), .expandable_segment = 152 + (by) \
 	}
 
 static const struct release releases[IMAGE_RELEASES] = {
-	[IMAGE_2_0] = { 80, 2048, 1400, 992, 1120, 1280, 1, 64, 8, 136, 4, { 1160, 1184, 1312, 1344 }, 0, 0,
+	[IMAGE_2_0] = { 80,
+			2048,
+			1400,
+			992,
+			1120,
+			1280,
+			1,
+			64,
+			8,
+			136,
+			4,
+			{ 1160, 1184, 1312, 1344 },
+			0,
+			0,
 			BLOCK_OLD(NONE, NONE, NONE, 128) },
-	[IMAGE_2_2] = { 16096, 16384, 1568, 992, 1216, 1424, 2, 112, 8, 232, 3, { 1280, 1456, 1488 }, 0, 0,
+	[IMAGE_2_2] = { 16096,
+			16384,
+			1568,
+			992,
+			1216,
+			1424,
+			2,
+			112,
+			8,
+			232,
+			3,
+			{ 1280, 1456, 1488 },
+			0,
+			0,
 			BLOCK_OLD(81, 112, 144, 152) },
-	[IMAGE_2_6] = { 22584, 22700, 1688, 1016, 1256, 1520, 2, 120, 8, 248, 2, { 1336, 1552 }, 0, 0,
+	[IMAGE_2_6] = { 22584,
+			22700,
+			1688,
+			1016,
+			1256,
+			1520,
+			2,
+			120,
+			8,
+			248,
+			2,
+			{ 1336, 1552 },
+			0,
+			0,
 			BLOCK_OLD(81, 120, 152, 160) },
-	[IMAGE_2_10] = { 22584, 22700, 2860, 1024, 1264, 2704, 2, 120, 32, 272, 7,
-			 { 1320, 1352, 1384, 1416, 1448, 1480, 2736 }, 0, 0,
+	[IMAGE_2_10] = { 22584,
+			 22700,
+			 2860,
+			 1024,
+			 1264,
+			 2704,
+			 2,
+			 120,
+			 32,
+			 272,
+			 7,
+			 { 1320, 1352, 1384, 1416, 1448, 1480, 2736 },
+			 0,
+			 0,
 			 BLOCK_OLD(81, 120, 152, 160) },
-	[IMAGE_2_11] = { 22584, 22700, 2904, 1024, 1264, 2736, 2, 120, 40, 280, 7,
-			 { 1320, 1352, 1384, 1416, 1448, 1480, 2768 }, 0, 0,
+	[IMAGE_2_11] = { 22584,
+			 22700,
+			 2904,
+			 1024,
+			 1264,
+			 2736,
+			 2,
+			 120,
+			 40,
+			 280,
+			 7,
+			 { 1320, 1352, 1384, 1416, 1448, 1480, 2768 },
+			 0,
+			 0,
 			 BLOCK_SHIFTED(8) },
-	[IMAGE_2_14] = { 22584, 22800, 3100, 1064, 1400, 2880, 3, 168, 40, 376, 7,
-			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 }, 32, 0,
+	[IMAGE_2_14] = { 22584,
+			 22800,
+			 3100,
+			 1064,
+			 1400,
+			 2880,
+			 3,
+			 168,
+			 40,
+			 376,
+			 7,
+			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 },
+			 32,
+			 0,
 			 BLOCK_SHIFTED(8) },
-	[IMAGE_2_15] = { 22584, 22800, 3112, 1064, 1400, 2880, 3, 168, 40, 376, 7,
-			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 }, 32, 0x6b726f63,
+	[IMAGE_2_15] = { 22584,
+			 22800,
+			 3112,
+			 1064,
+			 1400,
+			 2880,
+			 3,
+			 168,
+			 40,
+			 376,
+			 7,
+			 { 1464, 1496, 1528, 1560, 1592, 1624, 2912 },
+			 32,
+			 0x6b726f63,
 			 BLOCK_SHIFTED(8) },
-	[IMAGE_FUTURE] = { 23000, 23200, 3400, 1096, 1448, 3000, 3, 176, 48, 400, 3, { 1500 / 8 * 8, 1600, 3032 }, 32, 0,
+	[IMAGE_FUTURE] = { 23000,
+			   23200,
+			   3400,
+			   1096,
+			   1448,
+			   3000,
+			   3,
+			   176,
+			   48,
+			   400,
+			   3,
+			   { 1500 / 8 * 8, 1600, 3032 },
+			   32,
+			   0,
 			   BLOCK_SHIFTED(24) },
 };
 
@@ -166,8 +270,12 @@ struct insertion {
 	uint64_t words[3];
 };
 
-/* A sherwood_v3_table of n elements with `words` words each: Robin Hood insertion, as the original keeps it. */
-static void fill_table(struct image *image, uint64_t at, const struct insertion *from, size_t n, int words)
+/*
+ * A sherwood_v3_table of n elements with `words` words each: Robin Hood insertion, as the original
+ * keeps it.
+ */
+static void fill_table(struct image *image, uint64_t at, const struct insertion *from, size_t n,
+		       int words)
 {
 	size_t slot_size = 8 + 8 * (size_t)words;
 	unsigned int log2 = 2;
@@ -177,7 +285,8 @@ static void fill_table(struct image *image, uint64_t at, const struct insertion 
 	while ((UINT64_C(1) << log2) < 2 * n)
 		log2++;
 	for (;; log2++) {
-		uint64_t slots = UINT64_C(1) << log2, max = log2 < 4 ? 4 : log2, total = slots + max;
+		uint64_t slots = UINT64_C(1) << log2, max = log2 < 4 ? 4 : log2,
+			 total = slots + max;
 		uint8_t *table = malloc(total * slot_size);
 		size_t i;
 
@@ -231,7 +340,8 @@ static void fill_table(struct image *image, uint64_t at, const struct insertion 
 
 static void empty_set(struct image *image, uint64_t at)
 {
-	image_poke64(image, at, release_of(image)->compare ? release_of(image)->compare : image->code);
+	image_poke64(image, at,
+		     release_of(image)->compare ? release_of(image)->compare : image->code);
 	image_poke64(image, at + 8, 0);
 	image_poke64(image, at + 16, 0);
 	image_poke64(image, at + 24, at + 8);
@@ -293,7 +403,8 @@ static void make_device(struct image *image, int device)
 		uint64_t at = dca + r->large + (small ? r->pool_size : 0u);
 
 		make_pool(image, at, small, 0);
-		image->pools[image->n_pools++] = (struct image_pool){ .device = device, .addr = at };
+		image->pools[image->n_pools++] =
+			(struct image_pool){ .device = device, .addr = at };
 	}
 	empty_table(image, dca + r->active);
 	empty_table(image, dca + r->graph_pools);
@@ -312,10 +423,12 @@ void image_set_backend(struct image *image, enum image_backend backend)
 {
 	static const char *const names[] = {
 		[IMAGE_NATIVE] = "N3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocatorE",
-		[IMAGE_ASYNC] = "N3c104cuda20CUDACachingAllocator15CudaMallocAsync24CudaMallocAsyncAllocatorE",
+		[IMAGE_ASYNC] =
+			"N3c104cuda20CUDACachingAllocator15CudaMallocAsync24CudaMallocAsyncAllocatorE",
 		[IMAGE_PLUGGABLE] = "N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE",
 	};
-	uint64_t name = new_object(image, 128), info = new_object(image, 24), table = new_object(image, 64);
+	uint64_t name = new_object(image, 128), info = new_object(image, 24),
+		 table = new_object(image, 64);
 
 	memcpy((void *)(uintptr_t)name, names[backend], strlen(names[backend]) + 1);
 	image_poke64(image, info + 8, name);
@@ -323,7 +436,8 @@ void image_set_backend(struct image *image, enum image_backend backend)
 	image_poke64(image, image->allocator, table + 16);
 }
 
-void image_init(struct image *image, enum image_release release, int n_devices, size_t max_blocks, bool direct)
+void image_init(struct image *image, enum image_release release, int n_devices, size_t max_blocks,
+		bool direct)
 {
 	const struct release *r = &releases[release];
 	uint64_t vector;
@@ -334,9 +448,13 @@ void image_init(struct image *image, enum image_release release, int n_devices, 
 	image->release = release;
 	image->block = r->block;
 	image->n_devices = n_devices;
-	/* the largest are a Block, a node of each set, four slots; and a page behind the end that cannot be read */
+	/*
+	 * the largest are a Block, a node of each set, four slots; and a page behind the end that
+	 * cannot be read
+	 */
 	image->size = (max_blocks * 512 + (4u << 20)) / PAGE * PAGE;
-	image->base = mmap(NULL, image->size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	image->base = mmap(NULL, image->size + PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (image->base == MAP_FAILED || mprotect(image->base + image->size, PAGE, PROT_NONE))
 		abort();
 	image->used = 8; /* so that objects, behind their chunk's header, are aligned to 16 */
@@ -344,8 +462,8 @@ void image_init(struct image *image, enum image_release release, int n_devices, 
 	image->max_blocks = max_blocks;
 	image->code = 0x400000;
 	add_map(image, image->code, image->code + PAGE, VT_MAP_READ | VT_MAP_EXEC);
-	add_map(image, (uint64_t)(uintptr_t)image->base, (uint64_t)(uintptr_t)image->base + image->size,
-		VT_MAP_READ | VT_MAP_WRITE);
+	add_map(image, (uint64_t)(uintptr_t)image->base,
+		(uint64_t)(uintptr_t)image->base + image->size, VT_MAP_READ | VT_MAP_WRITE);
 
 	image->allocator = new_object(image, r->allocator_size);
 	image_set_backend(image, IMAGE_NATIVE);
@@ -357,7 +475,8 @@ void image_init(struct image *image, enum image_release release, int n_devices, 
 	for (int i = 0; i < n_devices; i++)
 		image_poke64(image, vector + 8 * (uint64_t)i, image->dcas[i]);
 	image_poke64(image, image->allocator + r->device_vector, vector);
-	image_poke64(image, image->allocator + r->device_vector + 8, vector + 8 * (uint64_t)n_devices);
+	image_poke64(image, image->allocator + r->device_vector + 8,
+		     vector + 8 * (uint64_t)n_devices);
 	image_poke64(image, image->allocator + r->device_vector + 16, vector + 8 * IMAGE_DEVICES);
 }
 
@@ -373,11 +492,19 @@ void image_layout(const struct image *image, struct vt_torch_layout *layout)
 	const struct release *r = release_of(image);
 
 	*layout = (struct vt_torch_layout){
-		.device_vector = r->device_vector, .stats = 40, .large_blocks = r->large,
-		.small_blocks = r->large + r->pool_size, .active_blocks = r->active, .graph_pools = r->graph_pools,
-		.sets_per_pool = r->sets, .pool_is_small = r->sets * 48, .pool_owner = r->sets * 48 + 8,
-		.pool_size_of = r->pool_size, .private_large = r->private_large,
-		.stats_extra = r->stats_extra, .block = image->block,
+		.device_vector = r->device_vector,
+		.stats = 40,
+		.large_blocks = r->large,
+		.small_blocks = r->large + r->pool_size,
+		.active_blocks = r->active,
+		.graph_pools = r->graph_pools,
+		.sets_per_pool = r->sets,
+		.pool_is_small = r->sets * 48,
+		.pool_owner = r->sets * 48 + 8,
+		.pool_size_of = r->pool_size,
+		.private_large = r->private_large,
+		.stats_extra = r->stats_extra,
+		.block = image->block,
 	};
 }
 
@@ -394,7 +521,11 @@ int image_add_private(struct image *image, int device, uint64_t first, uint64_t 
 
 		make_pool(image, at, small, addr);
 		image->pools[image->n_pools++] = (struct image_pool){
-			.device = device, .addr = at, .private_pool = addr, .id_first = first, .id_second = second,
+			.device = device,
+			.addr = at,
+			.private_pool = addr,
+			.id_first = first,
+			.id_second = second,
 		};
 	}
 	return index;
@@ -406,7 +537,9 @@ static void put_field(struct image *image, uint64_t object, uint16_t offset, uin
 		image_poke64(image, object + offset, value);
 }
 
-/* A std::shared_ptr: its object, and the control block with a virtual table and counts of owners. */
+/*
+ * A std::shared_ptr: its object, and the control block with a virtual table and counts of owners.
+ */
 static void put_shared(struct image *image, uint64_t at, uint64_t object)
 {
 	if (!image->control) {
@@ -418,18 +551,20 @@ static void put_shared(struct image *image, uint64_t at, uint64_t object)
 	image_poke64(image, at + 8, image->control);
 }
 
-void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint64_t stream, bool expandable,
-		       const struct image_spec *specs, size_t n)
+void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint64_t stream,
+		       bool expandable, const struct image_spec *specs, size_t n)
 {
 	const struct vt_torch_block_layout *l = &image->block;
 	const struct image_pool *pool = &image->pools[pool_index];
 	bool small = pool_index % 2, run = false;
-	uint64_t before = 0, segment = expandable && l->expandable_segment != NONE ? new_object(image, 88) : 0;
+	uint64_t before = 0,
+		 segment = expandable && l->expandable_segment != NONE ? new_object(image, 88) : 0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct image_block *b = &image->blocks[image->n_blocks++];
 		uint64_t object = new_object(image, l->size_of);
-		bool active = specs[i].state <= VT_BLOCK_AWAITING_FREE, unmapped = specs[i].state == VT_BLOCK_UNMAPPED;
+		bool active = specs[i].state <= VT_BLOCK_AWAITING_FREE,
+		     unmapped = specs[i].state == VT_BLOCK_UNMAPPED;
 
 		if (image->n_blocks > image->max_blocks)
 			abort();
@@ -446,13 +581,21 @@ void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint6
 		image_poke64(image, object + l->prev, before);
 		if (before)
 			image_poke64(image, before + l->next, object);
-		image_poke64(image, object + l->event_count, specs[i].state == VT_BLOCK_AWAITING_FREE);
+		image_poke64(image, object + l->event_count,
+			     specs[i].state == VT_BLOCK_AWAITING_FREE);
 		put_field(image, object, l->expandable_segment, segment);
 		*b = (struct image_block){
-			.object = object, .pool = pool_index,
-			.rec = { .addr = addr, .size = specs[i].size,
-				 .requested = specs[i].state == VT_BLOCK_ALLOCATED ? specs[i].requested : 0,
-				 .stream = stream, .object = object, .device = (int16_t)pool->device, .state = specs[i].state,
+			.object = object,
+			.pool = pool_index,
+			.rec = { .addr = addr,
+				 .size = specs[i].size,
+				 .requested = specs[i].state == VT_BLOCK_ALLOCATED ?
+						      specs[i].requested :
+						      0,
+				 .stream = stream,
+				 .object = object,
+				 .device = (int16_t)pool->device,
+				 .state = specs[i].state,
 				 .pool = pool->id_first << 32 | pool->id_second },
 		};
 		b->rec.flags = (uint8_t)((small ? VT_BLOCK_SMALL_POOL : 0) |
@@ -500,7 +643,11 @@ void image_fill(struct image *image, uint64_t seed, size_t n_blocks, int n_priva
 		uint64_t addr = UINT64_C(0x700000000000) + (segment++ * 7919 % (1 << 22) << 22);
 
 		if (n < 2)
-			n = 2; /* an expandable segment always has memory that is not mapped behind the rest */
+			/*
+			 * an expandable segment always has memory that is not mapped behind the
+			 * rest
+			 */
+			n = 2;
 		if (n > left)
 			n = left;
 		expandable &= n > 1;
@@ -509,12 +656,16 @@ void image_fill(struct image *image, uint64_t seed, size_t n_blocks, int n_priva
 
 			specs[i].size = 512 * (1 + next_random(&seed) % 100);
 			specs[i].requested = specs[i].size - next_random(&seed) % 512;
-			specs[i].state = kind < 10 ? VT_BLOCK_ALLOCATED : kind < 11 ? VT_BLOCK_AWAITING_FREE : VT_BLOCK_CACHED;
+			specs[i].state = kind < 10 ? VT_BLOCK_ALLOCATED :
+					 kind < 11 ? VT_BLOCK_AWAITING_FREE :
+						     VT_BLOCK_CACHED;
 			if (expandable && (kind == 15 || i == n - 1))
 				specs[i].state = VT_BLOCK_UNMAPPED;
 		}
-		image_add_segment(image, pool, addr, next_random(&seed) % 3 ? 0 : 0x5500000000 + next_random(&seed) % 4 * 64,
-				  expandable, specs, n);
+		image_add_segment(
+			image, pool, addr,
+			next_random(&seed) % 3 ? 0 : 0x5500000000 + next_random(&seed) % 4 * 64,
+			expandable, specs, n);
 	}
 }
 
@@ -533,7 +684,8 @@ static void finish_pool(struct image *image, int pool)
 		fill_set(image, image->pools[pool].addr + 48, values, n);
 	n = 0;
 	for (size_t i = 0; i < image->n_blocks; i++) {
-		if (image->blocks[i].pool == pool && image->blocks[i].rec.state == VT_BLOCK_UNMAPPED)
+		if (image->blocks[i].pool == pool &&
+		    image->blocks[i].rec.state == VT_BLOCK_UNMAPPED)
 			values[n++] = image->blocks[i].object;
 	}
 	if (r->sets > 1)
@@ -544,7 +696,8 @@ static void finish_pool(struct image *image, int pool)
 static void add_stat(struct image *image, uint64_t at, uint64_t by)
 {
 	for (int i = 0; i < 3; i++) /* current, peak, allocated */
-		image_poke64(image, at + 8 * (uint64_t)i, image_peek64(image, at + 8 * (uint64_t)i) + by);
+		image_poke64(image, at + 8 * (uint64_t)i,
+			     image_peek64(image, at + 8 * (uint64_t)i) + by);
 }
 
 static void finish_device(struct image *image, int device)
@@ -560,14 +713,16 @@ static void finish_device(struct image *image, int device)
 		if (rec->device != device || rec->state == VT_BLOCK_UNMAPPED)
 			continue;
 		add_stat(image, stats + 480, rec->size);
-		if (!image_peek64(image, rec->object + image->block.prev) && !(rec->flags & VT_BLOCK_EXPANDABLE))
+		if (!image_peek64(image, rec->object + image->block.prev) &&
+		    !(rec->flags & VT_BLOCK_EXPANDABLE))
 			add_stat(image, stats + 96, 1);
 		if (rec->state == VT_BLOCK_CACHED)
 			continue;
 		elements[n++] = (struct insertion){ .hash = rec->object, .words = { rec->object } };
 		add_stat(image, stats + 192, 1);
 		add_stat(image, late, rec->size);
-		add_stat(image, late + 192, image_peek64(image, rec->object + image->block.requested_size));
+		add_stat(image, late + 192,
+			 image_peek64(image, rec->object + image->block.requested_size));
 		if (rec->state == VT_BLOCK_ALLOCATED) {
 			add_stat(image, stats, 1);
 			add_stat(image, stats + 384, rec->size);
@@ -582,7 +737,8 @@ static void finish_device(struct image *image, int device)
 
 		if (p->device == device && p->private_pool)
 			elements[n++] = (struct insertion){ .hash = p->id_first * 31 + p->id_second,
-							    .words = { p->id_first, p->id_second, p->private_pool } };
+							    .words = { p->id_first, p->id_second,
+								       p->private_pool } };
 	}
 	fill_table(image, image->dcas[device] + r->graph_pools, elements, n, 3);
 	free(elements);

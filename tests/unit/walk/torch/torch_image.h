@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A PyTorch allocator built by hand in a buffer, byte for byte as g++ lays it out in several releases, with a memory source
- * that knows exactly what is mapped. Tests damage it and look what the walk makes of that.
+ * A PyTorch allocator built by hand in a buffer, byte for byte as g++ lays it out in several
+ * releases, with a memory source that knows exactly what is mapped. Tests damage it and look what
+ * the walk makes of that.
  */
 #ifndef VT_TESTS_TORCH_IMAGE_H
 #define VT_TESTS_TORCH_IMAGE_H
@@ -39,7 +40,7 @@ struct image_block {
 
 struct image_pool {
 	int device;
-	uint64_t addr;    /* of the BlockPool */
+	uint64_t addr;         /* of the BlockPool */
 	uint64_t private_pool; /* 0 for the default ones */
 	uint64_t id_first, id_second;
 };
@@ -49,15 +50,17 @@ struct image {
 	uint8_t *base; /* the heap of the pretended target; its addresses are real */
 	size_t size, used;
 	uint64_t no_entries; /* what empty hash tables point to */
-	uint64_t control; /* of all shared pointers */
-	struct vt_torch_block_layout block; /* the release's; a test can have another one before it adds blocks */
+	uint64_t control;    /* of all shared pointers */
+	/* the release's; a test can have another one before it adds blocks */
+	struct vt_torch_block_layout block;
 	uint64_t code; /* an address of code: the comparison function of the sets */
 	struct vt_maps maps;
 	enum image_release release;
 	int n_devices;
 	uint64_t allocator;
 	uint64_t dcas[IMAGE_DEVICES];
-	struct image_pool pools[IMAGE_POOLS]; /* 2 * device: large; 2 * device + 1: small; then private ones, in pairs */
+	/* 2 * device: large; 2 * device + 1: small; then private ones, in pairs */
+	struct image_pool pools[IMAGE_POOLS];
 	int n_pools;
 	struct image_block *blocks;
 	size_t n_blocks, max_blocks;
@@ -68,7 +71,8 @@ struct image {
 };
 
 /* direct: the source hands out pointers. max_blocks: room for so many. */
-void image_init(struct image *image, enum image_release release, int n_devices, size_t max_blocks, bool direct);
+void image_init(struct image *image, enum image_release release, int n_devices, size_t max_blocks,
+		bool direct);
 void image_deinit(struct image *image);
 void image_set_direct(struct image *image, bool direct);
 
@@ -85,8 +89,8 @@ struct image_spec {
 };
 
 /* One segment at a device address, tiled by n blocks. */
-void image_add_segment(struct image *image, int pool, uint64_t addr, uint64_t stream, bool expandable,
-		       const struct image_spec *specs, size_t n);
+void image_add_segment(struct image *image, int pool, uint64_t addr, uint64_t stream,
+		       bool expandable, const struct image_spec *specs, size_t n);
 
 /* n_blocks in reproducible segments of all kinds on all devices. */
 void image_fill(struct image *image, uint64_t seed, size_t n_blocks, int n_private);
