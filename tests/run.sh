@@ -142,6 +142,7 @@ lint_texts() {
 step_lint() {
 	say 'lint'
 	lint_texts
+	try 'format' sh "$here/scripts/format.sh" --check
 	build gcc --enable-werror || return
 	try 'clang-tidy' sh "$here/scripts/tidy.sh" "$VRAMTAP_CACHE/build/gcc"
 }
