@@ -332,9 +332,9 @@ def test_the_loader_is_busy():
         # On a busy machine it may not even get inside in that time: then it has loaded nothing.
         for _ in range(5):
             _, _, err = vramtap("record", str(job.pid), "on", "--timeout", "2", expect=NOTHING)
-            if "loads a library" in err:
+            if "is loading a library" in err:
                 break
-        check("loads a library" in err, "why", err)
+        check("is loading a library" in err, "why", err)
         check(all(job("alloc(3, 5000)")), "the process goes on")
         touch(until)
         wait_until(lambda: Census(job.pid).library, 20, "it is loaded when the lock is free")
