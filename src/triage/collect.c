@@ -21,7 +21,7 @@
 #include "base/str.h"
 #include "base/exit.h"
 #include "base/progress.h"
-#include "triage/gate.h"
+#include "triage/latch.h"
 #include "triage/ras.h"
 #include "walk/native/lines_memo.h"
 #include "job/json/json.h"

@@ -4,7 +4,7 @@ src_triage_libtriage_a_SOURCES = \
 	src/triage/collect.c src/triage/collect.h \
 	src/triage/dir.c src/triage/dir.h \
 	src/triage/find.c \
-	src/triage/gate.c src/triage/gate.h \
+	src/triage/latch.c src/triage/latch.h \
 	src/triage/label.c \
 	src/triage/moved.c src/triage/moved.h \
 	src/triage/phase.c src/triage/phase.h \

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/exit.h"
 #include "base/progress.h"
-#include "triage/gate.h"
+#include "triage/latch.h"
 #include "report/writer.h"
 #include "job/json/json.h"
 #include "job/ras/ras.h"

@@ -19,7 +19,7 @@
 #include "base/exit.h"
 #include "base/progress.h"
 #include "triage/collect.h"
-#include "triage/gate.h"
+#include "triage/latch.h"
 #include "triage/moved.h"
 #include "report/save.h"
 #include "report/writer.h"

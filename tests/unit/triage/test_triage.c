@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "triage/triage.h"
 #include "triage/dir.h"
-#include "triage/gate.h"
+#include "triage/latch.h"
 #include "triage/moved.h"
 #include "triage/phase.h"
 #include "triage/collect.h"

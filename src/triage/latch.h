@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gate: related processes wait at it until one of them opens it. It stays open. */
-#ifndef VT_TRIAGE_GATE_H
-#define VT_TRIAGE_GATE_H
+#ifndef VT_TRIAGE_LATCH_H
+#define VT_TRIAGE_LATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

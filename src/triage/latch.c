@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "triage/gate.h"
+#include "triage/latch.h"
 
 #include <limits.h>
 #include <linux/futex.h>
