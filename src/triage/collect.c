@@ -60,7 +60,7 @@ struct worker {
 	int errors;    /* its standard error; -1 none */
 	uint32_t said; /* the last value of vt_phase_of() */
 	enum phase phase;
-	struct vt_gate *go;
+	struct vt_latch *go;
 	uint64_t capturing_ns; /* PHASE_CAPTURING: its begin */
 	uint64_t end_ns;       /* PHASE_ENDING: the end of the wait for it */
 	struct vt_str document;
@@ -73,7 +73,7 @@ struct party {
 	struct vt_job *job;
 	struct worker *workers;
 	size_t n;
-	struct vt_gate *gates;    /* the start of each lot, and one for each worker */
+	struct vt_latch *latches; /* the start of each lot, and one for each worker */
 	size_t n_lots, n_started; /* lots */
 	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
@@ -116,9 +116,9 @@ static size_t count_processors(void)
 }
 
 /* Workers are in the order of their importance, so that ranks are in the first lot. */
-static struct vt_gate *start_of(const struct party *party, const struct worker *worker)
+static struct vt_latch *start_of(const struct party *party, const struct worker *worker)
 {
-	return &party->gates[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
+	return &party->latches[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
 }
 
 static void close_pipes(struct worker *worker)
@@ -217,7 +217,7 @@ static void hear(struct party *party, struct worker *worker)
 {
 	if (worker->said == VT_PHASE_READY && worker->phase == PHASE_PREPARING) {
 		worker->phase = PHASE_READY;
-		if (vt_gate_is_open(start_of(party, worker)))
+		if (vt_latch_is_open(start_of(party, worker)))
 			begin_capturing(worker);
 		party->last_ready_ns = vt_now_ns();
 	} else if (worker->said == VT_PHASE_READ) {
@@ -367,9 +367,9 @@ static uint64_t start_by(const struct party *party)
 
 static void start_lot(struct party *party)
 {
-	struct vt_gate *start = &party->gates[party->n_started++];
+	struct vt_latch *start = &party->latches[party->n_started++];
 
-	vt_gate_open(start);
+	vt_latch_open(start);
 	for (size_t i = 0; i < party->n; i++)
 		if (party->workers[i].phase == PHASE_READY &&
 		    start_of(party, &party->workers[i]) == start)
@@ -379,7 +379,7 @@ static void start_lot(struct party *party)
 static bool is_lot_over(const struct party *party)
 {
 	return !count(party, PHASE_CAPTURING) ||
-	       vt_deadline_passed(party->gates[party->n_started - 1].opened_ns + LOT_NS);
+	       vt_deadline_passed(party->latches[party->n_started - 1].opened_ns + LOT_NS);
 }
 
 /*
@@ -407,7 +407,7 @@ static bool is_capturing(const struct party *party)
 {
 	return count(party, PHASE_CAPTURING) &&
 	       !vt_deadline_passed(
-		       party->gates[party->n_started ? party->n_started - 1 : 0].opened_ns +
+		       party->latches[party->n_started ? party->n_started - 1 : 0].opened_ns +
 		       UNDISTURBED_NS);
 }
 
@@ -428,7 +428,7 @@ static void give_processors(struct party *party)
 		if (worker->phase != PHASE_READ)
 			continue;
 		worker->phase = PHASE_WORKING;
-		vt_gate_open(worker->go);
+		vt_latch_open(worker->go);
 		working++;
 	}
 }
@@ -542,7 +542,7 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 			.status = &status[i],
 			.fd = -1,
 			.errors = -1,
-			.go = &party->gates[party->n_lots + i],
+			.go = &party->latches[party->n_lots + i],
 		};
 		if (!interrupted && start_worker(party, worker)) {
 			n_started++;
@@ -561,16 +561,16 @@ static void start_all(struct party *party, struct vt_suspect *suspects, int *sta
 static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
 {
 	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot,
-	       n_gates = n_lots + party->n;
+	       n_latches = n_lots + party->n;
 	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
 	struct vt_error *err;
 
-	party->gates = workers ? vt_gates_create(n_gates) : NULL;
-	if (!party->gates)
+	party->latches = workers ? vt_latches_create(n_latches) : NULL;
+	if (!party->latches)
 		return &vt_enomem;
 	if (!vt_phases_init(&party->phases, party->n)) {
 		err = vt_error_create_os(errno, "cannot look at several processes");
-		vt_gates_destroy(party->gates, n_gates);
+		vt_latches_destroy(party->latches, n_latches);
 		return err;
 	}
 	party->workers = workers;
@@ -582,7 +582,7 @@ static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspec
 	if (err)
 		end_all(party, SIGKILL, NULL);
 	vt_phases_deinit(&party->phases);
-	vt_gates_destroy(party->gates, n_gates);
+	vt_latches_destroy(party->latches, n_latches);
 	return err;
 }
 

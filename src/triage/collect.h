@@ -29,16 +29,16 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 
 /* ---- private to triage/collect.c and triage/worker.c ---- */
 
-struct vt_gate;
+struct vt_latch;
 
 struct vt_worker_place {
 	pid_t parent;
 	int out;    /* the parent's pipe: the document, and nothing else */
 	int errors; /* another pipe: standard error; does not block */
 	struct vt_phases *phases;
-	size_t number;         /* in phases */
-	struct vt_gate *start; /* for all of them: opened when they shall stop the threads */
-	struct vt_gate *go;    /* its own: opened when a processor is free for the rest */
+	size_t number;          /* in phases */
+	struct vt_latch *start; /* for all of them: opened when they shall stop the threads */
+	struct vt_latch *go;    /* its own: opened when a processor is free for the rest */
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
 	uint64_t deadline_ns;
 };

@@ -42,7 +42,7 @@
 struct vt_triage_ras {
 	pid_t pid;
 	int fd;
-	struct vt_gate *gate;
+	struct vt_latch *latch;
 	uint64_t time_ns, deadline_ns;
 };
 
@@ -299,7 +299,8 @@ _Noreturn static void work(const struct vt_suspects *suspects,
 	struct vt_error *err;
 	FILE *file;
 
-	if (!vt_triage_settle_in(options, parent, -1) || !vt_gate_wait(ras->gate, ras->deadline_ns))
+	if (!vt_triage_settle_in(options, parent, -1) ||
+	    !vt_latch_wait(ras->latch, ras->deadline_ns))
 		_exit(VT_EXIT_NOTHING);
 	a.deadline_ns = vt_now_ns() + ras->time_ns;
 	if (a.deadline_ns > ras->deadline_ns - ENDING_NS)
@@ -317,7 +318,7 @@ static void destroy(struct vt_triage_ras *ras)
 {
 	if (ras->fd >= 0)
 		close(ras->fd);
-	vt_gates_destroy(ras->gate, 1);
+	vt_latches_destroy(ras->latch, 1);
 	free(ras);
 }
 
@@ -343,8 +344,8 @@ struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects,
 	ras->fd = -1;
 	ras->deadline_ns = deadline_ns;
 	ras->time_ns = time_for(options->timeout_ns);
-	ras->gate = vt_gates_create(1);
-	if (!ras->gate || pipe2(pipes, O_CLOEXEC)) {
+	ras->latch = vt_latches_create(1);
+	if (!ras->latch || pipe2(pipes, O_CLOEXEC)) {
 		destroy(ras);
 		return NULL;
 	}
@@ -363,15 +364,15 @@ struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects,
 
 void vt_triage_ras_go(struct vt_triage_ras *ras)
 {
-	if (ras && !vt_gate_is_open(ras->gate))
-		vt_gate_open(ras->gate);
+	if (ras && !vt_latch_is_open(ras->latch))
+		vt_latch_open(ras->latch);
 }
 
 /* Reads to the end of its document; false if there is no end in time. */
 static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask,
 		 const volatile sig_atomic_t *interrupted, struct vt_str *text)
 {
-	uint64_t own_ns = ras->gate->opened_ns + ras->time_ns + READING_NS;
+	uint64_t own_ns = ras->latch->opened_ns + ras->time_ns + READING_NS;
 	uint64_t until = own_ns < ras->deadline_ns ? own_ns : ras->deadline_ns;
 	struct pollfd fd = { .fd = ras->fd, .events = POLLIN };
 	char buf[65536];

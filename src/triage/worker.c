@@ -113,10 +113,10 @@ static void wait_for_start(void *arg)
 	if (w->ready)
 		return;
 	w->ready = true;
-	if (vt_gate_is_open(w->place->start))
+	if (vt_latch_is_open(w->place->start))
 		w->late_ns = vt_now_ns() - w->place->start->opened_ns;
 	say(w, VT_PHASE_READY);
-	vt_gate_wait(w->place->start, w->place->deadline_ns);
+	vt_latch_wait(w->place->start, w->place->deadline_ns);
 }
 
 static void wait_for_processor(void *arg)
@@ -126,7 +126,7 @@ static void wait_for_processor(void *arg)
 	say(w, VT_PHASE_READ);
 	if (w->ready)
 		vt_moved_begin(&w->moved, w->suspect->label.pid);
-	vt_gate_wait(w->place->go, w->place->deadline_ns);
+	vt_latch_wait(w->place->go, w->place->deadline_ns);
 }
 
 static void say_that_it_waits(void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vramtap triage: process trees made by hand, and who is found in them and taken for what; its
- * directory; its gate.
+ * directory; its latch.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -650,36 +650,36 @@ static void names_files_as_seen_from_the_directory(void **state)
 	vt_arena_deinit(&arena);
 }
 
-/* ---- the gate ---- */
+/* ---- the latch ---- */
 
 static void lets_all_go_together(void **state)
 {
-	struct vt_gate *gates = vt_gates_create(2);
+	struct vt_latch *latches = vt_latches_create(2);
 	uint64_t begin = vt_now_ns();
 	pid_t pids[4];
 	(void)state;
 
-	assert_non_null(gates);
-	assert_false(vt_gate_wait(&gates[1], begin + 20 * VT_NS_PER_MS));
+	assert_non_null(latches);
+	assert_false(vt_latch_wait(&latches[1], begin + 20 * VT_NS_PER_MS));
 	assert_true(vt_now_ns() - begin >= 20 * VT_NS_PER_MS);
 	for (size_t i = 0; i < 4; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
-			_exit(vt_gate_wait(&gates[0], vt_now_ns() + 10 * VT_NS_PER_S) &&
-					      vt_now_ns() >= gates[0].opened_ns ?
+			_exit(vt_latch_wait(&latches[0], vt_now_ns() + 10 * VT_NS_PER_S) &&
+					      vt_now_ns() >= latches[0].opened_ns ?
 				      7 :
 				      1);
 	}
 	vt_sleep_ns(20 * VT_NS_PER_MS);
-	vt_gate_open(&gates[0]);
+	vt_latch_open(&latches[0]);
 	for (size_t i = 0; i < 4; i++) {
 		int status;
 
 		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
 		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 	}
-	assert_true(vt_gate_wait(&gates[0], 0));
-	vt_gates_destroy(gates, 2);
+	assert_true(vt_latch_wait(&latches[0], 0));
+	vt_latches_destroy(latches, 2);
 }
 
 /* ---- how far workers are ---- */
