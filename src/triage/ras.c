@@ -48,7 +48,7 @@ struct vt_triage_ras {
 
 /* A job that was asked. Its answers are in the document, by index. */
 struct asked {
-	const struct vt_ras_place *place;
+	const struct vt_ras_listener *listener;
 	struct vt_ras_answer answer;  /* the last valid one */
 	const struct vt_label *label; /* of the process that gave the first one; NULL unknown */
 	size_t first, last;
@@ -81,7 +81,7 @@ static bool is_same_job(const struct vt_label *a, const struct vt_label *b)
 static bool was_asked(const struct asking *a, const struct vt_suspect *rank)
 {
 	for (size_t i = 0; i < a->n_asked; i++)
-		if (is_same_job(&a->asked[i].place->rank->label, &rank->label))
+		if (is_same_job(&a->asked[i].listener->rank->label, &rank->label))
 			return true;
 	return a->n_asked == MAX_ASKED;
 }
@@ -120,33 +120,34 @@ static const char *keep(struct asking *a, const struct vt_ras_answer *answer, si
 }
 
 /* Adds it to the document, as the last one. */
-static bool add_answer(struct asking *a, const struct vt_ras_place *place,
+static bool add_answer(struct asking *a, const struct vt_ras_listener *listener,
 		       const struct vt_ras_answer *answer)
 {
 	const struct vt_ras from = { .host = a->suspects->host,
-				     .address = place->name,
+				     .address = listener->name,
 				     .pid = answer->pid,
 				     .understood = answer->whole };
 
 	return vt_job_add_ras(&a->job, &from, vt_str_get(&answer->text), answer->text.n);
 }
 
-static struct vt_error *ask(struct asking *a, const struct vt_ras_place *place)
+static struct vt_error *ask(struct asking *a, const struct vt_ras_listener *listener)
 {
 	struct asked *asked = &a->asked[a->n_asked];
 	uint64_t begin_ns = vt_now_ns(), read_ns;
 
-	if (place->foreign)
+	if (listener->foreign)
 		return vt_error_create(VT_ERR_BUSY,
 				       "%s is also listened on by a process outside this job",
-				       place->name);
-	*asked = (struct asked){ .place = place, .first = a->job.ras.n, .last = a->job.ras.n };
+				       listener->name);
+	*asked =
+		(struct asked){ .listener = listener, .first = a->job.ras.n, .last = a->job.ras.n };
 
 	VT_ERROR struct vt_error *err =
-		vt_ras_ask(a->suspects, place, a->deadline_ns, &asked->answer);
+		vt_ras_ask(a->suspects, listener, a->deadline_ns, &asked->answer);
 
 	asked->took_ns = vt_now_ns() - begin_ns;
-	if (!err && !add_answer(a, place, &asked->answer))
+	if (!err && !add_answer(a, listener, &asked->answer))
 		err = vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (err) {
 		vt_str_deinit(&asked->answer.text);
@@ -187,10 +188,10 @@ static void repeat(struct asking *a, struct asked *asked)
 	if (own_ns > a->deadline_ns)
 		return;
 
-	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, asked->place, own_ns, &next);
+	VT_ERROR struct vt_error *err = vt_ras_ask(a->suspects, asked->listener, own_ns, &next);
 	size_t had = a->job.ras.n;
 
-	if (!err && add_answer(a, asked->place, &next) && is_as_good(a, asked, &next)) {
+	if (!err && add_answer(a, asked->listener, &next) && is_as_good(a, asked, &next)) {
 		vt_str_deinit(&asked->answer.text);
 		asked->answer = next;
 		next = (struct vt_ras_answer){ 0 };
@@ -250,7 +251,7 @@ static void settle(struct asking *a)
 		if (!asked->answer.whole)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras",
 				    "the answer of NCCL's RAS at %s did not come to its end",
-				    asked->place->name);
+				    asked->listener->name);
 		a->job.ras.data[asked->last].file = keep(a, &asked->answer, i);
 		vt_str_deinit(&asked->answer.text);
 	}
@@ -259,28 +260,28 @@ static void settle(struct asking *a)
 			vt_job_drop_ras(&a->job, k);
 }
 
-static const char *why_nobody(const struct vt_ras_places *places)
+static const char *why_nobody(const struct vt_ras_listeners *listeners)
 {
-	if (places->n_hidden == places->n_ranks)
+	if (listeners->n_hidden == listeners->n_ranks)
 		return "it is not permitted to see on which sockets the ranks listen";
-	if (places->n_off == places->n_ranks)
+	if (listeners->n_off == listeners->n_ranks)
 		return "it is turned off (NCCL_RAS_ENABLE=0)";
 	return "no rank listens for it (NCCL has it from 2.24 on, and communicators begin it)";
 }
 
 static void ask_all(struct asking *a)
 {
-	VT_CLEANUP(vt_ras_places_deinit) struct vt_ras_places places = { 0 };
-	VT_ERROR struct vt_error *err = vt_ras_find(a->suspects, &places);
+	VT_CLEANUP(vt_ras_listeners_deinit) struct vt_ras_listeners listeners = { 0 };
+	VT_ERROR struct vt_error *err = vt_ras_find(a->suspects, &listeners);
 
 	if (err)
 		note(&a->job, err->message);
-	else if (places.n_ranks && !places.list.n)
-		note(&a->job, why_nobody(&places));
-	for (size_t i = 0; i < places.list.n; i++) {
-		VT_ERROR struct vt_error *failed = was_asked(a, places.list.data[i].rank) ?
+	else if (listeners.n_ranks && !listeners.list.n)
+		note(&a->job, why_nobody(&listeners));
+	for (size_t i = 0; i < listeners.list.n; i++) {
+		VT_ERROR struct vt_error *failed = was_asked(a, listeners.list.data[i].rank) ?
 							   NULL :
-							   ask(a, &places.list.data[i]);
+							   ask(a, &listeners.list.data[i]);
 
 		if (failed)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS says nothing: %s",

@@ -47,7 +47,7 @@ union vt_ras_address {
  * One address in one network namespace where ranks listen: the kernel chooses which one gets a
  * connection.
  */
-struct vt_ras_place {
+struct vt_ras_listener {
 	union vt_ras_address address;  /* to connect to */
 	char name[64];                 /* "127.0.0.1:28028" */
 	const struct vt_suspect *rank; /* one of the listening ranks */
@@ -55,21 +55,22 @@ struct vt_ras_place {
 	bool foreign; /* a process outside the job listens there, too, or may */
 };
 
-struct vt_ras_places {
-	VT_VEC(struct vt_ras_place) list;
+struct vt_ras_listeners {
+	VT_VEC(struct vt_ras_listener) list;
 	size_t n_ranks;  /* that were examined */
 	size_t n_hidden; /* of them: their descriptors may not be read */
 	size_t n_off;    /* of them: RAS is turned off (NCCL_RAS_ENABLE) */
 };
 
-struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places);
-void vt_ras_places_deinit(struct vt_ras_places *places);
+struct vt_error *vt_ras_find(const struct vt_suspects *suspects,
+			     struct vt_ras_listeners *listeners);
+void vt_ras_listeners_deinit(struct vt_ras_listeners *listeners);
 
 /*
- * The process of the job that accepted a connection from the address from to place. 0: none yet;
+ * The process of the job that accepted a connection from the address from to listener. 0: none yet;
  * -1: a process outside the job.
  */
-pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_listener *listener,
 			 const union vt_ras_address *from);
 
 /* ---- triage/ras_ask.c: the dialogue ---- */
@@ -87,10 +88,11 @@ struct vt_ras_answer {
 uint64_t vt_ras_least_ns(void);
 
 /*
- * Asks, in the network namespace of the place. Sends nothing before it knows which process accepted
- * the connection.
+ * Asks, in the network namespace of the listener. Sends nothing before it knows which process
+ * accepted the connection.
  */
-struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place,
-			    uint64_t deadline_ns, struct vt_ras_answer *answer);
+struct vt_error *vt_ras_ask(const struct vt_suspects *suspects,
+			    const struct vt_ras_listener *listener, uint64_t deadline_ns,
+			    struct vt_ras_answer *answer);
 
 #endif

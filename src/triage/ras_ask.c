@@ -39,19 +39,20 @@
 
 struct talk {
 	int fd;
-	const struct vt_ras_place *place;
+	const struct vt_ras_listener *listener;
 	uint64_t deadline_ns;
 };
 
 static struct vt_error *too_late(const struct talk *t)
 {
-	return vt_error_create(VT_ERR_TIMEOUT, "it did not answer at %s in time", t->place->name);
+	return vt_error_create(VT_ERR_TIMEOUT, "it did not answer at %s in time",
+			       t->listener->name);
 }
 
 static struct vt_error *closed(const struct talk *t)
 {
 	return vt_error_create(VT_ERR_FORMAT, "it closed the connection to %s before its answer",
-			       t->place->name);
+			       t->listener->name);
 }
 
 /* ---- the connection ---- */
@@ -77,7 +78,7 @@ static struct vt_error *wait_for(const struct talk *t, short events)
 
 static struct vt_error *connect_to(struct talk *t)
 {
-	const union vt_ras_address *address = &t->place->address;
+	const union vt_ras_address *address = &t->listener->address;
 	socklen_t n = address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
 	int error = 0;
 	socklen_t size = sizeof(error);
@@ -88,10 +89,10 @@ static struct vt_error *connect_to(struct talk *t)
 	if (!connect(t->fd, &address->any, n))
 		return NULL;
 	if (errno != EINPROGRESS)
-		return vt_error_create_os(errno, "cannot connect to %s", t->place->name);
+		return vt_error_create_os(errno, "cannot connect to %s", t->listener->name);
 	VT_TRY(wait_for(t, POLLOUT));
 	if (getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &error, &size) || error)
-		return vt_error_create_os(error, "cannot connect to %s", t->place->name);
+		return vt_error_create_os(error, "cannot connect to %s", t->listener->name);
 	return NULL;
 }
 
@@ -108,16 +109,16 @@ static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects
 
 	if (getsockname(t->fd, &from.any, &n))
 		return vt_error_create_os(errno, "cannot look at the connection to %s",
-					  t->place->name);
+					  t->listener->name);
 	for (;;) {
-		*pid = vt_ras_accepted_by(suspects, t->place, &from);
+		*pid = vt_ras_accepted_by(suspects, t->listener, &from);
 		if (*pid > 0)
 			return NULL;
 		foreign_ns = *pid ? foreign_ns ? foreign_ns : vt_now_ns() : 0;
 		if (foreign_ns && vt_deadline_passed(foreign_ns + ACCEPTED_NS))
 			return vt_error_create(VT_ERR_BUSY,
 					       "a process outside this job answers at %s",
-					       t->place->name);
+					       t->listener->name);
 		if (vt_deadline_passed(t->deadline_ns))
 			return too_late(t);
 		vt_sleep_ns(pause_ns);
@@ -171,7 +172,7 @@ static struct vt_error *receive_line(const struct talk *t, char line[MAX_LINE])
 		line[n] = '\0';
 		return NULL;
 	}
-	return vt_error_create(VT_ERR_FORMAT, "what answers at %s is not RAS", t->place->name);
+	return vt_error_create(VT_ERR_FORMAT, "what answers at %s is not RAS", t->listener->name);
 }
 
 static struct vt_error *command(const struct talk *t, const char *text, char answer[MAX_LINE])
@@ -203,7 +204,7 @@ static struct vt_error *begin(const struct talk *t, uint64_t deadline_ns, bool *
 	VT_TRY(command(t, "CLIENT PROTOCOL 2\n", line));
 	if (strncasecmp(line, "SERVER PROTOCOL ", 16) != 0)
 		return vt_error_create(VT_ERR_FORMAT, "what answers at %s is not RAS",
-				       t->place->name);
+				       t->listener->name);
 	snprintf(timeout, sizeof(timeout), "TIMEOUT %u\n", ras_timeout(deadline_ns));
 	VT_TRY(command(t, timeout, line));
 	VT_TRY(command(t, "SET FORMAT json\n", line));
@@ -272,41 +273,43 @@ static struct vt_error *talk(struct talk *t, const struct vt_suspects *suspects,
 
 /* ---- the network namespace ---- */
 
-static struct vt_error *enter(const struct vt_ras_place *place, int *own)
+static struct vt_error *enter(const struct vt_ras_listener *listener, int *own)
 {
 	char path[64];
 	struct stat st;
 
 	*own = -1;
-	if (!stat("/proc/self/ns/net", &st) && st.st_ino == place->netns)
+	if (!stat("/proc/self/ns/net", &st) && st.st_ino == listener->netns)
 		return NULL;
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)vt_proc_view(place->rank->label.pid));
+	snprintf(path, sizeof(path), "/proc/%d/ns/net",
+		 (int)vt_proc_view(listener->rank->label.pid));
 
 	VT_CLOSE int theirs = open(path, O_RDONLY | O_CLOEXEC),
 		     back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
 	/* Another process may have this pid by now. */
-	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != place->netns))
+	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != listener->netns))
 		return vt_error_create(VT_ERR_GONE,
 				       "process %d has ended, or has another network now",
-				       (int)place->rank->label.pid);
+				       (int)listener->rank->label.pid);
 	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
 		return vt_error_create(
 			VT_ERR_PERMISSION,
 			"the network namespace of process %d may not be entered (CAP_SYS_ADMIN would allow it)",
-			(int)place->rank->label.pid);
+			(int)listener->rank->label.pid);
 	*own = vt_steal_fd(back);
 	return NULL;
 }
 
-struct vt_error *vt_ras_ask(const struct vt_suspects *suspects, const struct vt_ras_place *place,
-			    uint64_t deadline_ns, struct vt_ras_answer *answer)
+struct vt_error *vt_ras_ask(const struct vt_suspects *suspects,
+			    const struct vt_ras_listener *listener, uint64_t deadline_ns,
+			    struct vt_ras_answer *answer)
 {
-	struct talk t = { .fd = -1, .place = place, .deadline_ns = deadline_ns };
+	struct talk t = { .fd = -1, .listener = listener, .deadline_ns = deadline_ns };
 	VT_CLOSE int own = -1;
 	struct vt_error *err;
 
-	VT_TRY(enter(place, &own));
+	VT_TRY(enter(listener, &own));
 	err = talk(&t, suspects, answer);
 	hang_up(&t);
 	if (own >= 0)

@@ -228,10 +228,10 @@ static unsigned int wanted_port(pid_t pid)
 	return port > 0 && port <= UINT16_MAX ? (unsigned int)port : DEFAULT_PORT;
 }
 
-/* ---- places ---- */
+/* ---- listeners ---- */
 
 struct finding {
-	struct vt_ras_places *places;
+	struct vt_ras_listeners *listeners;
 	const struct vt_map *owners;
 	const struct vt_map *ranks_of; /* inode: the index of its rank */
 	const struct vt_suspects *suspects;
@@ -241,21 +241,21 @@ struct finding {
 };
 
 /* The address that a client connects to. */
-static void set_address(struct vt_ras_place *place, const union vt_ras_address *listens)
+static void set_address(struct vt_ras_listener *listener, const union vt_ras_address *listens)
 {
 	char host[INET6_ADDRSTRLEN] = "";
 
-	place->address = *listens;
+	listener->address = *listens;
 	if (is_any(listens) && listens->any.sa_family == AF_INET)
-		place->address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		listener->address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	else if (is_any(listens))
-		place->address.v6.sin6_addr = in6addr_loopback;
-	if (place->address.any.sa_family == AF_INET) {
-		inet_ntop(AF_INET, &place->address.v4.sin_addr, host, sizeof(host));
-		snprintf(place->name, sizeof(place->name), "%s:%u", host, port_of(listens));
+		listener->address.v6.sin6_addr = in6addr_loopback;
+	if (listener->address.any.sa_family == AF_INET) {
+		inet_ntop(AF_INET, &listener->address.v4.sin_addr, host, sizeof(host));
+		snprintf(listener->name, sizeof(listener->name), "%s:%u", host, port_of(listens));
 	} else {
-		inet_ntop(AF_INET6, &place->address.v6.sin6_addr, host, sizeof(host));
-		snprintf(place->name, sizeof(place->name), "[%s]:%u", host, port_of(listens));
+		inet_ntop(AF_INET6, &listener->address.v6.sin6_addr, host, sizeof(host));
+		snprintf(listener->name, sizeof(listener->name), "[%s]:%u", host, port_of(listens));
 	}
 }
 
@@ -264,20 +264,20 @@ static void on_listener(void *arg, const struct entry *entry)
 {
 	struct finding *f = arg;
 	const uint64_t *rank = vt_map_get(f->ranks_of, entry->inode);
-	struct vt_ras_place place = { .netns = f->netns }, *added;
+	struct vt_ras_listener listener = { .netns = f->netns }, *added;
 
 	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port || !rank)
 		return;
-	place.rank = &f->suspects->list.data[*rank];
-	set_address(&place, &entry->local);
-	for (size_t i = 0; i < f->places->list.n; i++)
-		if (f->places->list.data[i].netns == f->netns &&
-		    is_same(&f->places->list.data[i].address, &place.address))
+	listener.rank = &f->suspects->list.data[*rank];
+	set_address(&listener, &entry->local);
+	for (size_t i = 0; i < f->listeners->list.n; i++)
+		if (f->listeners->list.data[i].netns == f->netns &&
+		    is_same(&f->listeners->list.data[i].address, &listener.address))
 			return;
-	added = vt_vec_append(&f->places->list);
+	added = vt_vec_append(&f->listeners->list);
 	f->nomem |= !added;
 	if (added)
-		*added = place;
+		*added = listener;
 }
 
 /* Marks addresses where other processes listen, too. */
@@ -288,11 +288,11 @@ static void on_other_listener(void *arg, const struct entry *entry)
 	if (entry->state != STATE_LISTEN || port_of(&entry->local) != f->port ||
 	    vt_map_get(f->owners, entry->inode))
 		return;
-	for (size_t i = 0; i < f->places->list.n; i++) {
-		struct vt_ras_place *place = &f->places->list.data[i];
+	for (size_t i = 0; i < f->listeners->list.n; i++) {
+		struct vt_ras_listener *listener = &f->listeners->list.data[i];
 
-		if (place->netns == f->netns && overlap(&place->address, &entry->local))
-			place->foreign = true;
+		if (listener->netns == f->netns && overlap(&listener->address, &entry->local))
+			listener->foreign = true;
 	}
 }
 
@@ -317,7 +317,7 @@ static void look_at_rank(struct finding *f, size_t index, struct vt_map *done)
 	pid_t pid = f->suspects->list.data[index].label.pid;
 
 	f->port = wanted_port(pid);
-	f->places->n_off += !f->port;
+	f->listeners->n_off += !f->port;
 	if (!f->port || !netns_of(pid, &f->netns) || vt_map_get(done, f->netns << 16 | f->port))
 		return;
 	f->nomem |= !vt_map_put(done, f->netns << 16 | f->port, 0);
@@ -330,19 +330,20 @@ static bool is_rank(const struct vt_suspect *suspect)
 	return is_of_job(suspect) && suspect->label.role == VT_ROLE_RANK;
 }
 
-struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_places *places)
+struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_listeners *listeners)
 {
 	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 }, ranks_of = { 0 }, done = { 0 };
-	struct finding f = {
-		.places = places, .owners = &owners, .ranks_of = &ranks_of, .suspects = suspects
-	};
+	struct finding f = { .listeners = listeners,
+			     .owners = &owners,
+			     .ranks_of = &ranks_of,
+			     .suspects = suspects };
 
 	f.nomem = !list_owners(suspects, &owners);
 	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++) {
 		if (!is_rank(&suspects->list.data[i]))
 			continue;
-		places->n_ranks++;
-		places->n_hidden +=
+		listeners->n_ranks++;
+		listeners->n_hidden +=
 			!add_sockets(suspects->list.data[i].label.pid, i, &ranks_of, &f.nomem);
 	}
 	for (size_t i = 0; i < suspects->list.n && !f.nomem; i++)
@@ -351,9 +352,9 @@ struct vt_error *vt_ras_find(const struct vt_suspects *suspects, struct vt_ras_p
 	return f.nomem ? &vt_enomem : NULL;
 }
 
-void vt_ras_places_deinit(struct vt_ras_places *places)
+void vt_ras_listeners_deinit(struct vt_ras_listeners *listeners)
 {
-	vt_vec_deinit(&places->list);
+	vt_vec_deinit(&listeners->list);
 }
 
 /* ---- which process accepted ---- */
@@ -371,14 +372,14 @@ static void on_connection(void *arg, const struct entry *entry)
 		s->inode = entry->inode;
 }
 
-pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_place *place,
+pid_t vt_ras_accepted_by(const struct vt_suspects *suspects, const struct vt_ras_listener *listener,
 			 const union vt_ras_address *from)
 {
 	VT_CLEANUP(vt_map_deinit) struct vt_map owners = { 0 };
-	struct search search = { .from = from, .to = &place->address };
+	struct search search = { .from = from, .to = &listener->address };
 	const uint64_t *pid;
 
-	for_each_socket(place->rank->label.pid, on_connection, &search);
+	for_each_socket(listener->rank->label.pid, on_connection, &search);
 	if (!search.inode || !list_owners(suspects, &owners))
 		return 0;
 	pid = vt_map_get(&owners, search.inode);
