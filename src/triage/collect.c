@@ -132,12 +132,12 @@ static void close_pipes(struct worker *worker)
 
 /* Closes our ends in the worker: of its own pipes and of earlier workers' pipes. */
 static _Noreturn void be_worker(struct party *party, const struct worker *worker,
-				const struct vt_worker_place *place)
+				const struct vt_worker_setup *setup)
 {
-	for (size_t i = 0; i <= place->number; i++)
+	for (size_t i = 0; i <= setup->number; i++)
 		close_pipes(&party->workers[i]);
 	close(party->phases.wake[0]);
-	vt_triage_work(worker->suspect, party->options, place);
+	vt_triage_work(worker->suspect, party->options, setup);
 }
 
 /* Keeps our end and returns the worker's; -1 on failure. */
@@ -154,7 +154,7 @@ static int open_pipe(int flags, int *ours)
 /* On failure, worker->why has the reason. */
 static bool start_worker(struct party *party, struct worker *worker)
 {
-	struct vt_worker_place place = {
+	struct vt_worker_setup setup = {
 		.parent = getpid(),
 		.start = start_of(party, worker),
 		.go = worker->go,
@@ -165,18 +165,18 @@ static bool start_worker(struct party *party, struct worker *worker)
 	};
 
 	/* Its standard error is read only after its end, so writes must not block. */
-	place.out = open_pipe(0, &worker->fd);
-	place.errors = place.out < 0 ? -1 : open_pipe(O_NONBLOCK, &worker->errors);
-	worker->pid = place.errors < 0 ? -1 : fork();
+	setup.out = open_pipe(0, &worker->fd);
+	setup.errors = setup.out < 0 ? -1 : open_pipe(O_NONBLOCK, &worker->errors);
+	worker->pid = setup.errors < 0 ? -1 : fork();
 	if (worker->pid == 0)
-		be_worker(party, worker, &place);
+		be_worker(party, worker, &setup);
 	if (worker->pid < 0)
-		worker->why = place.errors < 0 ? "there are too many open files here" :
+		worker->why = setup.errors < 0 ? "there are too many open files here" :
 						 "no process could be started for it here";
-	if (place.out >= 0)
-		close(place.out);
-	if (place.errors >= 0)
-		close(place.errors);
+	if (setup.out >= 0)
+		close(setup.out);
+	if (setup.errors >= 0)
+		close(setup.errors);
 	if (worker->pid < 0) {
 		close_pipes(worker);
 		return false;

@@ -31,7 +31,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 
 struct vt_latch;
 
-struct vt_worker_place {
+struct vt_worker_setup {
 	pid_t parent;
 	int out;    /* the parent's pipe: the document, and nothing else */
 	int errors; /* another pipe: standard error; does not block */
@@ -51,6 +51,6 @@ bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, 
 
 /* triage/worker.c: the life of a worker, right after fork(). */
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options,
-			      const struct vt_worker_place *place);
+			      const struct vt_worker_setup *setup);
 
 #endif

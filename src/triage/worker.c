@@ -37,7 +37,7 @@
 struct worker {
 	struct vt_suspect *suspect;
 	const struct vt_triage_options *options;
-	const struct vt_worker_place *place;
+	const struct vt_worker_setup *setup;
 	struct vt_model model;
 	bool ready; /* it has passed the start */
 	uint64_t late_ns;
@@ -103,7 +103,7 @@ bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, 
 
 static void say(const struct worker *w, enum vt_phase phase)
 {
-	vt_phase_say(w->place->phases, w->place->number, phase);
+	vt_phase_say(w->setup->phases, w->setup->number, phase);
 }
 
 static void wait_for_start(void *arg)
@@ -113,10 +113,10 @@ static void wait_for_start(void *arg)
 	if (w->ready)
 		return;
 	w->ready = true;
-	if (vt_latch_is_open(w->place->start))
-		w->late_ns = vt_now_ns() - w->place->start->opened_ns;
+	if (vt_latch_is_open(w->setup->start))
+		w->late_ns = vt_now_ns() - w->setup->start->opened_ns;
 	say(w, VT_PHASE_READY);
-	vt_latch_wait(w->place->start, w->place->deadline_ns);
+	vt_latch_wait(w->setup->start, w->setup->deadline_ns);
 }
 
 static void wait_for_processor(void *arg)
@@ -126,7 +126,7 @@ static void wait_for_processor(void *arg)
 	say(w, VT_PHASE_READ);
 	if (w->ready)
 		vt_moved_begin(&w->moved, w->suspect->label.pid);
-	vt_latch_wait(w->place->go, w->place->deadline_ns);
+	vt_latch_wait(w->setup->go, w->setup->deadline_ns);
 }
 
 static void say_that_it_waits(void *arg)
@@ -143,7 +143,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 
 	*collect = w->options->collect;
 	collect->together = together;
-	collect->lines_memo = w->place->lines_memo;
+	collect->lines_memo = w->setup->lines_memo;
 	collect->ask_collectives = true;
 	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
 		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
@@ -275,7 +275,7 @@ static void complete_member(const struct worker *w, const struct vt_error *why, 
 {
 	member->file = file;
 	member->moved = why ? -1 :
-			      vt_moved_end(&w->moved, state_then(&w->model), w->place->deadline_ns);
+			      vt_moved_end(&w->moved, state_then(&w->model), w->setup->deadline_ns);
 	if (why && !w->suspect->core)
 		member->process_state = state_now(w->suspect);
 }
@@ -283,7 +283,7 @@ static void complete_member(const struct worker *w, const struct vt_error *why, 
 static struct vt_error *send(struct worker *w, const struct vt_error *why, const char *file)
 {
 	static const struct vt_writer_options options = { 0 };
-	FILE *out = fdopen(w->place->out, "w");
+	FILE *out = fdopen(w->setup->out, "w");
 	struct vt_job job;
 	struct vt_error *err;
 
@@ -303,13 +303,13 @@ static struct vt_error *send(struct worker *w, const struct vt_error *why, const
 }
 
 _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage_options *options,
-			      const struct vt_worker_place *place)
+			      const struct vt_worker_setup *setup)
 {
-	struct worker w = { .suspect = suspect, .options = options, .place = place };
+	struct worker w = { .suspect = suspect, .options = options, .setup = setup };
 	const char *file = NULL;
 	int status;
 
-	if (!vt_triage_settle_in(options, place->parent, place->errors))
+	if (!vt_triage_settle_in(options, setup->parent, setup->errors))
 		_exit(VT_EXIT_NOTHING);
 	vt_model_init(&w.model);
 
