@@ -473,7 +473,7 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb,
 	if (state->core) {
 		ret->origin = &vt_origin_core;
 		ret->core = state->core;
-		ret->places.exe = state->exe;
+		ret->paths.exe = state->exe;
 		return NULL;
 	}
 	if (!strcmp(state->connection, "core"))

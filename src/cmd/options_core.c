@@ -32,10 +32,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		subject->core = arg;
 		return 0;
 	case KEY_EXE:
-		subject->places.exe = arg;
+		subject->paths.exe = arg;
 		return 0;
 	case KEY_SYSROOT:
-		subject->places.sysroot = arg;
+		subject->paths.sysroot = arg;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -48,7 +48,7 @@ bool vt_choose_origin(struct argp_state *state, struct vt_subject *subject, bool
 {
 	if (subject->core && have_pid)
 		argp_error(state, "a PID and --core exclude each other");
-	if (!subject->core && (subject->places.exe || subject->places.sysroot))
+	if (!subject->core && (subject->paths.exe || subject->paths.sysroot))
 		argp_error(state, "--exe and --sysroot go with --core");
 	subject->origin = subject->core ? &vt_origin_core : &vt_origin_process;
 	return subject->core || have_pid;

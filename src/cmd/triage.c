@@ -134,7 +134,7 @@ static void check_arguments(struct argp_state *state, struct arguments *args)
 
 	if (err)
 		argp_error(state, "%s", err->message);
-	if (!args->cores.list.n && (args->triage.places.exe || args->triage.places.sysroot))
+	if (!args->cores.list.n && (args->triage.paths.exe || args->triage.paths.sysroot))
 		argp_error(state, "--exe and --sysroot go with --with-core");
 	if (args->from.list.n) {
 		for (size_t i = 0; i < args->words.list.n; i++)
@@ -186,10 +186,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		add_word(state, &args->cores, arg);
 		return 0;
 	case KEY_EXE:
-		args->triage.places.exe = arg;
+		args->triage.paths.exe = arg;
 		return 0;
 	case KEY_SYSROOT:
-		args->triage.places.sysroot = arg;
+		args->triage.paths.sysroot = arg;
 		return 0;
 	case 'o':
 		args->triage.directory = arg;

@@ -221,7 +221,7 @@ static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *
 			"its memory can be found",
 			subject->core);
 	VT_TRY(vt_core_maps(t->core, &t->maps));
-	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->places, &t->core_files));
+	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->paths, &t->core_files));
 	VT_TRY(vt_modules_init_files(&t->modules, t->core_files, &t->maps));
 	vt_core_set_modules(t->core, &t->modules);
 	t->mem = t->cached = vt_core_source(t->core);

@@ -25,9 +25,9 @@ struct vt_target;
 /* What is looked at. */
 struct vt_subject {
 	const struct vt_origin *origin;
-	pid_t pid;                    /* a live process, */
-	const char *core;             /* or a core, */
-	struct vt_core_places places; /* and where its files may be */
+	pid_t pid;                  /* a live process, */
+	const char *core;           /* or a core, */
+	struct vt_core_paths paths; /* and where its files may be */
 	struct vt_held
 		*held; /* a process that a debugger holds: what that told; outlives the report */
 };

@@ -10,7 +10,7 @@
 struct vt_triage_options {
 	struct vt_collect_options collect; /* for processes of the job */
 	bool inject;                       /* the helper may run in ranks */
-	struct vt_core_places places;      /* where the files of cores may be */
+	struct vt_core_paths paths;        /* where the files of cores may be */
 	bool ras;                          /* NCCL's RAS may be asked */
 	uint64_t timeout_ns;               /* for all together */
 	const char *directory;             /* where reports go */

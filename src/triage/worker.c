@@ -215,7 +215,7 @@ static struct vt_error *look(struct worker *w)
 		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,
 		.pid = w->suspect->core ? 0 : w->suspect->label.pid,
 		.core = w->suspect->core,
-		.places = w->options->places,
+		.paths = w->options->paths,
 	};
 
 	choose_options(w, &together, &options);

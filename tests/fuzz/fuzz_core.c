@@ -68,10 +68,10 @@ static void check_memory(struct vt_core *core, const uint8_t *data)
 
 static void check_modules(struct vt_core *core, const struct vt_maps *maps)
 {
-	struct vt_core_places places = { 0 };
+	struct vt_core_paths paths = { 0 };
 	struct vt_modules modules = { 0 };
 	struct vt_files *files = NULL;
-	VT_ERROR struct vt_error *err = vt_core_files_create(core, maps, &places, &files);
+	VT_ERROR struct vt_error *err = vt_core_files_create(core, maps, &paths, &files);
 
 	if (err)
 		return;

@@ -332,7 +332,7 @@ static int open_named(struct core_files *cf, const struct vt_module *module, uns
 	return VT_FILES_END;
 }
 
-/* ---- the places ---- */
+/* ---- the paths ---- */
 
 static int open_in(int root, const char *path)
 {
@@ -431,18 +431,18 @@ static const struct vt_files_ops core_ops = {
 };
 
 struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps *maps,
-				      const struct vt_core_places *places, struct vt_files **ret)
+				      const struct vt_core_paths *paths, struct vt_files **ret)
 {
 	struct core_files *cf;
 
 	VT_CLOSE int sysroot =
-		places->sysroot ? open(places->sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	VT_CLOSE int exe = places->exe ? vt_open_regular(places->exe) : -1;
+		paths->sysroot ? open(paths->sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	VT_CLOSE int exe = paths->exe ? vt_open_regular(paths->exe) : -1;
 
-	if (places->sysroot && sysroot < 0)
-		return vt_error_create_os(errno, "%s cannot be opened", places->sysroot);
-	if (places->exe && exe < 0)
-		return vt_error_create(VT_ERR_NOTFOUND, "%s is not a readable file", places->exe);
+	if (paths->sysroot && sysroot < 0)
+		return vt_error_create_os(errno, "%s cannot be opened", paths->sysroot);
+	if (paths->exe && exe < 0)
+		return vt_error_create(VT_ERR_NOTFOUND, "%s is not a readable file", paths->exe);
 	cf = calloc(1, sizeof(*cf));
 	if (!cf)
 		return &vt_enomem;
@@ -450,7 +450,7 @@ struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps
 		.files.ops = &core_ops,
 		.core = core,
 		.maps = maps,
-		.exe = places->exe,
+		.exe = paths->exe,
 		.sysroot = vt_steal_fd(sysroot),
 	};
 	*ret = &cf->files;

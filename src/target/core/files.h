@@ -11,7 +11,7 @@
 #include "target/files.h"
 #include "target/maps.h"
 
-struct vt_core_places {
+struct vt_core_paths {
 	const char *exe; /* the executable; NULL: by the name in the core */
 	/* a directory with the files of the machine of the core; NULL: it was this one */
 	const char *sysroot;
@@ -19,7 +19,7 @@ struct vt_core_places {
 
 /* core and maps must outlive it. Fails when a location does not exist. */
 struct vt_error *vt_core_files_create(struct vt_core *core, const struct vt_maps *maps,
-				      const struct vt_core_places *places, struct vt_files **ret);
+				      const struct vt_core_paths *paths, struct vt_files **ret);
 
 /* Whether the search of the sysroot for files of the right name stopped before its end. */
 bool vt_core_files_cut(const struct vt_files *files);

@@ -174,7 +174,7 @@ static void test_module_without_file(void **state)
 {
 	struct vt_core *core = open_image(core_image_make(
 		&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
-	struct vt_core_places places = { 0 };
+	struct vt_core_paths paths = { 0 };
 	struct vt_files *files = NULL;
 	struct vt_modules modules = { 0 };
 	struct vt_maps maps = { 0 };
@@ -182,7 +182,7 @@ static void test_module_without_file(void **state)
 
 	(void)state;
 	assert_null(vt_core_maps(core, &maps));
-	assert_null(vt_core_files_create(core, &maps, &places, &files));
+	assert_null(vt_core_files_create(core, &maps, &paths, &files));
 	assert_null(vt_modules_init_files(&modules, files, &maps));
 	assert_int_equal(modules.modules.n, 1);
 	module = &modules.modules.data[0];
