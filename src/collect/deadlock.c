@@ -33,7 +33,7 @@ struct ring {
 
 static bool waits_for_gil(const struct vt_stacks *s, size_t i)
 {
-	return s->places[i].python && s->c->model->threads.data[i].verdict.code == VT_VERDICT_GIL;
+	return s->found[i].python && s->c->model->threads.data[i].verdict.code == VT_VERDICT_GIL;
 }
 
 static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_info *b,
@@ -77,7 +77,7 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 		vt_python_capture(&again, vt_live_source(s->c->target.live));
 
 	for (size_t i = 0; !err && i < again.threads.n; i++)
-		if (again.threads.data[i].tstate == s->places[holder].python->tstate)
+		if (again.threads.data[i].tstate == s->found[holder].python->tstate)
 			holds = again.threads.data[i].holds_gil;
 	vt_python_deinit(&again);
 	return holds;

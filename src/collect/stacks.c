@@ -103,7 +103,7 @@ static void add_new_threads(struct vt_stacks *s)
 }
 
 /* The last round that a thread was in is the one that read it. */
-static void place_threads(struct vt_stacks *s)
+static void find_threads(struct vt_stacks *s)
 {
 	struct vt_map index_of = { 0 };
 	bool ok = true;
@@ -118,7 +118,7 @@ static void place_threads(struct vt_stacks *s)
 			const uint64_t *index = vt_map_get(&index_of, (uint64_t)thread->tid);
 
 			if (index)
-				s->places[*index] = (struct vt_place){
+				s->found[*index] = (struct vt_found_thread){
 					.round = round,
 					.thread = thread,
 					.sample = thread->stopped || !round->samples ?
@@ -181,14 +181,14 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
  * One that ran while it was read was in its system call before, but what of it is true now is not
  * known.
  */
-static void correct_sampled(const struct vt_place *place, struct vt_thread_info *info)
+static void correct_sampled(const struct vt_found_thread *found, struct vt_thread_info *info)
 {
-	if (!place->thread->sampled) {
+	if (!found->thread->sampled) {
 		info->syscall_known = info->in_syscall = false;
 		return;
 	}
 
-	const struct vt_thread_info *seen = &place->sample->info;
+	const struct vt_thread_info *seen = &found->sample->info;
 
 	info->state = seen->state;
 	info->syscall_known = seen->syscall_known;
@@ -201,17 +201,17 @@ static void correct_sampled(const struct vt_place *place, struct vt_thread_info 
  * False when it was in another system call than info said: where it slept in the kernel is not
  * known then.
  */
-static bool correct_wait(const struct vt_place *place, struct vt_thread_info *info)
+static bool correct_wait(const struct vt_found_thread *found, struct vt_thread_info *info)
 {
 	bool was_in_syscall = info->in_syscall, was_stuck = info->state == 'D';
 	long nr = info->syscall_nr;
 
-	if (!place->thread)
+	if (!found->thread)
 		return true;
-	if (place->thread->stopped)
-		correct_stopped(place->thread, info);
-	else if (place->sample)
-		correct_sampled(place, info);
+	if (found->thread->stopped)
+		correct_stopped(found->thread, info);
+	else if (found->sample)
+		correct_sampled(found, info);
 	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr) &&
 	    (!was_stuck || info->state == 'D'))
 		return true;
@@ -219,21 +219,22 @@ static bool correct_wait(const struct vt_place *place, struct vt_thread_info *in
 	return false;
 }
 
-static bool is_read(const struct vt_place *place)
+static bool is_read(const struct vt_found_thread *found)
 {
-	return place->thread && vt_is_read(place->thread);
+	return found->thread && vt_is_read(found->thread);
 }
 
-static const char *why_unread(const struct vt_place *place, const struct vt_thread_info *info)
+static const char *why_unread(const struct vt_found_thread *found,
+			      const struct vt_thread_info *info)
 {
 	/* A main thread that called pthread_exit() stays as a zombie. */
 	if (info->state == 'Z' || info->state == 'X')
 		return "it ended";
-	if (!place->thread)
+	if (!found->thread)
 		return "it ended, or there was no memory for it here";
-	if (place->thread->why)
-		return place->thread->why;
-	return place->sample && place->sample->asleep ? "it ran while it was read" :
+	if (found->thread->why)
+		return found->thread->why;
+	return found->sample && found->sample->asleep ? "it ran while it was read" :
 							"it was running";
 }
 
@@ -242,14 +243,14 @@ static const char *why_unread(const struct vt_place *place, const struct vt_thre
  * holds it: if the thread has run since the sample, the outer frames may be those of another
  * moment.
  */
-static void check_deep(struct vt_stacks *s, const struct vt_place *place,
+static void check_deep(struct vt_stacks *s, const struct vt_found_thread *found,
 		       struct vt_native_stack *stack)
 {
-	if (!place->thread->sampled || !place->round->snapshot ||
-	    !vt_snapshot_cut_threads(place->round->snapshot) ||
-	    vt_thread_sample_holds(place->sample, s->c->target.proc.pid))
+	if (!found->thread->sampled || !found->round->snapshot ||
+	    !vt_snapshot_cut_threads(found->round->snapshot) ||
+	    vt_thread_sample_holds(found->sample, s->c->target.proc.pid))
 		return;
-	place->thread->sampled = false;
+	found->thread->sampled = false;
 	s->n_ran++;
 	vt_native_stack_deinit(stack);
 	*stack = (struct vt_native_stack){ 0 };
@@ -264,13 +265,13 @@ static struct vt_error *unwind_round(struct vt_stacks *s, struct vt_round *round
 
 	VT_TRY(vt_unwinder_create(&c->target.modules, src, &unwinder));
 	for (size_t i = 0; i < s->list.threads.n; i++) {
-		const struct vt_place *place = &s->places[i];
+		const struct vt_found_thread *found = &s->found[i];
 
-		if (place->round != round || !is_read(place))
+		if (found->round != round || !is_read(found))
 			continue;
-		vt_error_destroy(vt_unwinder_walk(unwinder, place->thread->tid,
-						  &place->thread->regs, &s->native[i]));
-		check_deep(s, place, &s->native[i]);
+		vt_error_destroy(vt_unwinder_walk(unwinder, found->thread->tid,
+						  &found->thread->regs, &s->native[i]));
+		check_deep(s, found, &s->native[i]);
 	}
 	vt_unwinder_destroy(unwinder);
 	return NULL;
@@ -314,9 +315,9 @@ static void unwind_all(struct vt_stacks *s)
 	}
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		s->native[i].tid = s->list.threads.data[i].tid;
-		if (!is_read(&s->places[i]))
+		if (!is_read(&s->found[i]))
 			snprintf(s->native[i].why, sizeof(s->native[i].why), "%s",
-				 why_unread(&s->places[i], &s->list.threads.data[i]));
+				 why_unread(&s->found[i], &s->list.threads.data[i]));
 	}
 	if (c->options->debuginfod)
 		allow_debuginfod(c);
@@ -364,16 +365,16 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 	bool ok = true;
 
 	for (size_t i = 0; i < s->list.threads.n; i++) {
-		const struct vt_place *place = &s->places[i];
+		const struct vt_found_thread *found = &s->found[i];
 
-		if (place->round != round)
+		if (found->round != round)
 			continue;
-		if (place->thread->stopped && place->thread->regs.fs_base)
-			ok = vt_map_put(&by_fs, place->thread->regs.fs_base, i) && ok;
-		if (place->sample && place->sample->ns_tid)
-			ok = vt_map_put(&by_tid, (uint64_t)place->sample->ns_tid, i) && ok;
+		if (found->thread->stopped && found->thread->regs.fs_base)
+			ok = vt_map_put(&by_fs, found->thread->regs.fs_base, i) && ok;
+		if (found->sample && found->sample->ns_tid)
+			ok = vt_map_put(&by_tid, (uint64_t)found->sample->ns_tid, i) && ok;
 		else if (s->c->target.proc.same_pid_ns)
-			ok = vt_map_put(&by_tid, (uint64_t)place->thread->tid, i) && ok;
+			ok = vt_map_put(&by_tid, (uint64_t)found->thread->tid, i) && ok;
 	}
 	for (size_t i = 0; ok && i < round->python.threads.n; i++) {
 		const struct vt_python_thread *python = &round->python.threads.data[i];
@@ -382,7 +383,7 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 		if (!index && python->tid)
 			index = vt_map_get(&by_tid, (uint64_t)python->tid);
 		if (index)
-			s->places[*index].python = python;
+			s->found[*index].python = python;
 	}
 	vt_map_deinit(&by_fs);
 	vt_map_deinit(&by_tid);
@@ -492,7 +493,7 @@ static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *th
 	struct vt_model *model = s->c->model;
 
 	if (model->view == VT_VIEW_PYTHON)
-		keep_python_frames(&thread->stack, s->places[i].python, &model->arena);
+		keep_python_frames(&thread->stack, s->found[i].python, &model->arena);
 	if (model->view == VT_VIEW_NATIVE &&
 	    !vt_merge_stacks(&s->native[i], NULL, &thread->stack, &model->arena))
 		say_no_memory_for_stack(s, thread->tid);
@@ -502,36 +503,36 @@ static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *th
  * 1 holds it, 0 not, -1 unknown. In different rounds different threads may have had it: the last
  * one decides, and a thread that was read in an earlier one must have had it then, too.
  */
-static int gil_of(const struct vt_stacks *s, const struct vt_place *place)
+static int gil_of(const struct vt_stacks *s, const struct vt_found_thread *found)
 {
 	const struct vt_python *last = &s->rounds[s->n_rounds ? s->n_rounds - 1 : 0].python;
 
-	if (!place->python)
+	if (!found->python)
 		return -1;
 
-	int held = vt_python_holds_gil(&place->round->python, place->python);
+	int held = vt_python_holds_gil(&found->round->python, found->python);
 
-	if (held != 1 || &place->round->python == last)
+	if (held != 1 || &found->round->python == last)
 		return held;
 	for (size_t i = 0; i < last->threads.n; i++)
-		if (last->threads.data[i].tstate == place->python->tstate)
+		if (last->threads.data[i].tstate == found->python->tstate)
 			return vt_python_holds_gil(last, &last->threads.data[i]);
 	return -1;
 }
 
-static enum vt_taken how_taken(const struct vt_place *place)
+static enum vt_taken how_taken(const struct vt_found_thread *found)
 {
-	if (!is_read(place))
+	if (!is_read(found))
 		return VT_TAKEN_RUNNING;
-	return place->thread->stopped ? VT_TAKEN_STOPPED : VT_TAKEN_ASLEEP;
+	return found->thread->stopped ? VT_TAKEN_STOPPED : VT_TAKEN_ASLEEP;
 }
 
 static void add_thread(struct vt_stacks *s, size_t i)
 {
 	struct vt_collect *c = s->c;
 	struct vt_thread_info *info = &s->list.threads.data[i];
-	const struct vt_place *place = &s->places[i];
-	const struct vt_python_thread *python = place->python;
+	const struct vt_found_thread *found = &s->found[i];
+	const struct vt_python_thread *python = found->python;
 	struct vt_model_thread *thread = vt_vec_append(&c->model->threads);
 
 	if (!thread) {
@@ -539,7 +540,7 @@ static void add_thread(struct vt_stacks *s, size_t i)
 			      "threads are missing: not enough memory here");
 		return;
 	}
-	bool same_wait = correct_wait(place, info);
+	bool same_wait = correct_wait(found, info);
 
 	*thread = (struct vt_model_thread){
 		.tid = info->tid,
@@ -548,9 +549,9 @@ static void add_thread(struct vt_stacks *s, size_t i)
 		.cpu = info->cpu,
 		.is_main = info->tid == c->target.proc.pid,
 		.has_python = python != NULL,
-		.taken = how_taken(place),
+		.taken = how_taken(found),
 		.wchan = info->wchan[0] ? vt_arena_strdup(&c->model->arena, info->wchan) : NULL,
-		.gil = gil_of(s, place),
+		.gil = gil_of(s, found),
 	};
 	if (same_wait && i < s->n_kernel) {
 		thread->kernel = s->kernel[i].frames;
@@ -610,7 +611,7 @@ static void stacks_deinit(struct vt_stacks *s)
 	for (size_t i = 0; s->native && i < s->list.threads.n; i++)
 		vt_native_stack_deinit(&s->native[i]);
 	free(s->native);
-	free(s->places);
+	free(s->found);
 	free(s->kernel);
 	vt_wait_deinit(&s->wait);
 	vt_map_deinit(&s->by_inner);
@@ -621,24 +622,24 @@ static void stacks_deinit(struct vt_stacks *s)
 }
 
 /* The GIL of the interpreter that a thread is in; 0 unknown. Interpreters may share one. */
-static uint64_t gil_address(const struct vt_place *place)
+static uint64_t gil_address(const struct vt_found_thread *found)
 {
-	const struct vt_python *python = place->round ? &place->round->python : NULL;
+	const struct vt_python *python = found->round ? &found->round->python : NULL;
 
-	return place->python && place->python->gil < python->gils.n ?
-		       python->gils.data[place->python->gil].addr :
+	return found->python && found->python->gil < python->gils.n ?
+		       python->gils.data[found->python->gil].addr :
 		       0;
 }
 
 /* The thread that holds the GIL that a thread waits for. */
 static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s,
-						     const struct vt_place *place)
+						     const struct vt_found_thread *found)
 {
 	const struct vt_model *model = s->c->model;
-	uint64_t gil = gil_address(place);
+	uint64_t gil = gil_address(found);
 
 	for (size_t i = 0; gil && i < model->threads.n; i++)
-		if (model->threads.data[i].gil == 1 && gil_address(&s->places[i]) == gil)
+		if (model->threads.data[i].gil == 1 && gil_address(&s->found[i]) == gil)
 			return &model->threads.data[i];
 	return NULL;
 }
@@ -654,11 +655,11 @@ static void name_gil_holders(struct vt_stacks *s)
 	 */
 	for (size_t i = 0; model->threads.n == s->list.threads.n && i < model->threads.n; i++) {
 		struct vt_model_thread *thread = &model->threads.data[i];
-		const struct vt_python_thread *python = s->places[i].python;
+		const struct vt_python_thread *python = s->found[i].python;
 		const struct vt_model_thread *holder = NULL;
 
 		if (python && thread->gil == 0 && thread->verdict.code == VT_VERDICT_GIL)
-			holder = find_gil_holder(s, &s->places[i]);
+			holder = find_gil_holder(s, &s->found[i]);
 		if (!holder)
 			continue;
 		thread->verdict.holder = thread->waits_for = holder->tid;
@@ -677,7 +678,7 @@ static void look_for_gil_holders(struct vt_stacks *s)
 
 		for (size_t i = 0; i < model->threads.n && !found; i++)
 			found = model->threads.data[i].gil == 1 &&
-				gil_address(&s->places[i]) == gil->addr;
+				gil_address(&s->found[i]) == gil->addr;
 		if (found)
 			continue;
 		char tid[32] = "";
@@ -697,13 +698,13 @@ static void add_threads(struct vt_stacks *s)
 	size_t n = s->list.threads.n ? s->list.threads.n : 1;
 
 	s->native = calloc(n, sizeof(*s->native));
-	s->places = calloc(n, sizeof(*s->places));
-	if (!s->native || !s->places) {
+	s->found = calloc(n, sizeof(*s->found));
+	if (!s->native || !s->found) {
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
 			      "the stacks are missing: not enough memory here");
 		return;
 	}
-	place_threads(s);
+	find_threads(s);
 	unwind_all(s);
 	resolve_python(s);
 	match_python_threads(s);

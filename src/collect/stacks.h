@@ -29,7 +29,7 @@ struct vt_round {
 };
 
 /* Where in the rounds a thread is found. */
-struct vt_place {
+struct vt_found_thread {
 	struct vt_round *round;                /* the last one that it was in, NULL none */
 	struct vt_session_thread *thread;      /* NULL: it was in none */
 	const struct vt_thread_sample *sample; /* NULL: it was stopped */
@@ -55,8 +55,8 @@ struct vt_stacks {
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
 	struct vt_wait wait;
-	struct vt_map by_inner;  /* of a core: what threads call themselves → their numbers */
-	struct vt_place *places; /* one for each thread of list */
+	struct vt_map by_inner; /* of a core: what threads call themselves → their numbers */
+	struct vt_found_thread *found;  /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
