@@ -25,7 +25,7 @@
 #include "walk/native/dwarf_lines.h"
 #include "walk/native/lines_memo.h"
 #include "walk/native/native.h"
-#include "walk/native/places.h"
+#include "walk/native/pcs.h"
 
 #define MAX_REQUESTS 16384
 #define MAX_RESULT_BYTES (16u * 1024 * 1024)

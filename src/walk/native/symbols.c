@@ -14,7 +14,7 @@
 #include "walk/native/debugfile.h"
 #include "walk/native/demangle.h"
 #include "walk/native/native.h"
-#include "walk/native/places.h"
+#include "walk/native/pcs.h"
 #include "walk/native/symfile.h"
 
 #define MAX_DEBUGDATA (64u * 1024 * 1024)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program counters of all stacks, sorted, so that each module is visited once. */
-#ifndef VT_WALK_NATIVE_PLACES_H
-#define VT_WALK_NATIVE_PLACES_H
+#ifndef VT_WALK_NATIVE_PCS_H
+#define VT_WALK_NATIVE_PCS_H
 
 #include "walk/native/native.h"
 

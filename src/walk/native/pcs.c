@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "walk/native/places.h"
+#include "walk/native/pcs.h"
 
 #include <stdlib.h>
 
