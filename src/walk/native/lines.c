@@ -76,15 +76,15 @@ enum asked {
 
 struct request {
 	uint64_t vaddr;
-	size_t first_place, n_places; /* the frames with this address */
+	size_t first_pc, n_pcs; /* the frames with this address */
 	enum asked asked;
 	bool claimed; /* others wait for our answer */
 	bool answered;
 };
 
 struct vt_native_lines {
-	struct vt_native_place *places;
-	size_t n_places;
+	struct vt_native_pc *pcs;
+	size_t n_pcs;
 	VT_VEC(struct source) sources;
 	VT_VEC(struct request) requests;
 	size_t n_too_many; /* addresses that there are no requests for */
@@ -183,18 +183,17 @@ static void close_source(struct source *source)
 		munmap((void *)(uintptr_t)source->shared_image, (size_t)source->shared_size);
 }
 
-/* One request for each address in places[first..end). False when out of memory. */
+/* One request for each address in pcs[first..end). False when out of memory. */
 static bool add_requests(struct vt_native_lines *lines, struct source *source, size_t first,
 			 size_t end)
 {
-	uint64_t bias = lines->places[first].module->bias;
+	uint64_t bias = lines->pcs[first].module->bias;
 
 	source->first = lines->requests.n;
 	for (size_t i = first, next; i < end; i = next) {
 		struct request *request;
 
-		for (next = i + 1; next < end && lines->places[next].pc == lines->places[i].pc;
-		     next++)
+		for (next = i + 1; next < end && lines->pcs[next].pc == lines->pcs[i].pc; next++)
 			;
 		if (lines->requests.n == MAX_REQUESTS) {
 			lines->n_too_many++;
@@ -203,9 +202,9 @@ static bool add_requests(struct vt_native_lines *lines, struct source *source, s
 		request = vt_vec_append(&lines->requests);
 		if (!request)
 			return false;
-		*request = (struct request){ .vaddr = lines->places[i].pc - bias,
-					     .first_place = i,
-					     .n_places = next - i };
+		*request = (struct request){ .vaddr = lines->pcs[i].pc - bias,
+					     .first_pc = i,
+					     .n_pcs = next - i };
 	}
 	source->n = lines->requests.n - source->first;
 	return true;
@@ -262,7 +261,7 @@ static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules
 		       size_t end)
 {
 	struct source source = { 0 };
-	struct vt_module *module = lines->places[first].module;
+	struct vt_module *module = lines->pcs[first].module;
 	VT_ERROR struct vt_error *err = vt_module_open(modules, module);
 	struct source *added;
 
@@ -405,9 +404,9 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 	lines->budget_ns = budget_ns;
 	if (sharing)
 		lines->sharing = *sharing;
-	err = vt_native_places(modules, stacks, n, &lines->places, &lines->n_places);
-	for (size_t i = 0, end; !err && i < lines->n_places; i = end) {
-		end = vt_native_places_end(lines->places, lines->n_places, i);
+	err = vt_native_pcs(modules, stacks, n, &lines->pcs, &lines->n_pcs);
+	for (size_t i = 0, end; !err && i < lines->n_pcs; i = end) {
+		end = vt_native_pcs_end(lines->pcs, lines->n_pcs, i);
 		if (!add_source(lines, modules, i, end))
 			err = &vt_enomem;
 	}
@@ -526,8 +525,8 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 static void give(struct vt_native_lines *lines, const struct request *request,
 		 const struct vt_native_source *source, size_t n)
 {
-	for (size_t i = 0; i < request->n_places; i++) {
-		struct vt_native_frame *frame = lines->places[request->first_place + i].frame;
+	for (size_t i = 0; i < request->n_pcs; i++) {
+		struct vt_native_frame *frame = lines->pcs[request->first_pc + i].frame;
 
 		frame->file = source[n - 1].file;
 		frame->line = source[n - 1].line;
@@ -723,6 +722,6 @@ void vt_native_lines_destroy(struct vt_native_lines *lines)
 	vt_vec_deinit(&lines->sources);
 	vt_vec_deinit(&lines->requests);
 	vt_str_deinit(&lines->results);
-	free(lines->places);
+	free(lines->pcs);
 	free(lines);
 }

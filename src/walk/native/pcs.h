@@ -6,20 +6,20 @@
 #include "walk/native/native.h"
 
 /* A frame and where its instruction is. */
-struct vt_native_place {
+struct vt_native_pc {
 	struct vt_native_frame *frame;
 	struct vt_module *module;
 	uint64_t pc; /* inside the instruction: a return address minus one is inside the call */
 };
 
 /*
- * The places of all frames that are in a module, by address. The caller frees *places; NULL when
+ * The program counters of all frames in a module, by address. The caller frees *pcs; NULL when
  * there are none.
  */
-struct vt_error *vt_native_places(struct vt_modules *modules, struct vt_native_stack *stacks,
-				  size_t n, struct vt_native_place **places, size_t *n_places);
+struct vt_error *vt_native_pcs(struct vt_modules *modules, struct vt_native_stack *stacks, size_t n,
+			       struct vt_native_pc **pcs, size_t *n_pcs);
 
-/* The index after the last place that is in the same module as the one at first. */
-size_t vt_native_places_end(const struct vt_native_place *places, size_t n, size_t first);
+/* The index after the last one that is in the same module as the one at first. */
+size_t vt_native_pcs_end(const struct vt_native_pc *pcs, size_t n, size_t first);
 
 #endif

@@ -506,15 +506,14 @@ static bool open_symbols(struct vt_symfile *file, const struct vt_module *module
 
 /* Names the frames of one module, which are sorted by address. */
 static struct vt_error *name_module(struct vt_modules *modules, struct vt_module *module,
-				    struct vt_native_place *places, size_t n,
-				    struct vt_arena *arena)
+				    struct vt_native_pc *pcs, size_t n, struct vt_arena *arena)
 {
 	struct vt_error *err = vt_module_open(modules, module);
 
 	for (size_t i = 0; i < n; i++) {
-		places[i].frame->module = module;
-		places[i].frame->module_offset =
-			places[i].frame->pc - (err ? module->start : module->bias);
+		pcs[i].frame->module = module;
+		pcs[i].frame->module_offset =
+			pcs[i].frame->pc - (err ? module->start : module->bias);
 	}
 	if (err) {
 		/*
@@ -534,15 +533,15 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 	if (!wanted)
 		return &vt_enomem;
 	for (size_t i = 0; i < n; i++)
-		if (i == 0 || places[i].pc != places[i - 1].pc)
-			wanted[n_wanted++].vaddr = places[i].pc - module->bias;
+		if (i == 0 || pcs[i].pc != pcs[i - 1].pc)
+			wanted[n_wanted++].vaddr = pcs[i].pc - module->bias;
 	if (open_symbols(&file, module))
 		ok = name_addresses(modules, module, &file, wanted, n_wanted, arena);
 	vt_symfile_deinit(&file);
 	for (size_t i = 0, k = 0; ok && i < n; i++) {
-		if (i > 0 && places[i].pc != places[i - 1].pc)
+		if (i > 0 && pcs[i].pc != pcs[i - 1].pc)
 			k++;
-		assign(module, &wanted[k], places[i].frame);
+		assign(module, &wanted[k], pcs[i].frame);
 	}
 	return ok ? NULL : &vt_enomem;
 }
@@ -550,13 +549,13 @@ static struct vt_error *name_module(struct vt_modules *modules, struct vt_module
 struct vt_error *vt_native_symbolise(struct vt_modules *modules, struct vt_native_stack *stacks,
 				     size_t n, struct vt_arena *arena)
 {
-	VT_FREE struct vt_native_place *places = NULL;
-	size_t n_places;
+	VT_FREE struct vt_native_pc *pcs = NULL;
+	size_t n_pcs;
 
-	VT_TRY(vt_native_places(modules, stacks, n, &places, &n_places));
-	for (size_t i = 0, end; i < n_places; i = end) {
-		end = vt_native_places_end(places, n_places, i);
-		VT_TRY(name_module(modules, places[i].module, places + i, end - i, arena));
+	VT_TRY(vt_native_pcs(modules, stacks, n, &pcs, &n_pcs));
+	for (size_t i = 0, end; i < n_pcs; i = end) {
+		end = vt_native_pcs_end(pcs, n_pcs, i);
+		VT_TRY(name_module(modules, pcs[i].module, pcs + i, end - i, arena));
 	}
 	return NULL;
 }
