@@ -16,7 +16,7 @@
 /* All threads together; a thread that comes later still gets LEAST_FRAMES. */
 #define MAX_FRAMES_TOTAL (4 * VT_NATIVE_MAX_FRAMES)
 #define LEAST_FRAMES 512
-#define MAX_PLACES 16384
+#define MAX_INFOS 16384
 /*
  * Records, instructions and operations of expressions, half a second of work; 160 threads of a
  * PyTorch process need 1,000, files without a table more.
@@ -27,11 +27,11 @@
 
 #define BIT(reg) (UINT32_C(1) << (reg))
 
-enum place_kind { PLACE_NONE, PLACE_ROW, PLACE_SIGRETURN };
+enum unwind_kind { UNWIND_UNKNOWN, UNWIND_ROW, UNWIND_SIGRETURN };
 
 /* What is known about unwinding from one program counter. */
-struct place {
-	enum place_kind kind;
+struct unwind_info {
+	enum unwind_kind kind;
 	struct vt_module *module; /* NULL: no mapped file */
 	struct vt_cfi_row row;
 };
@@ -47,8 +47,8 @@ struct vt_unwinder {
 	struct vt_modules *modules;
 	struct vt_memsrc *src;
 	struct module_cfi *cfi; /* one for each module */
-	VT_VEC(struct place) places;
-	struct vt_map place_by_pc[2]; /* [activation]: program counter → index in places */
+	VT_VEC(struct unwind_info) infos;
+	struct vt_map info_by_pc[2]; /* [activation]: program counter → index in infos */
 	size_t total_frames;
 	uint64_t work_left; /* of all look-ups in call frame information */
 };
@@ -79,9 +79,9 @@ void vt_unwinder_destroy(struct vt_unwinder *unwinder)
 	for (size_t i = 0; i < unwinder->modules->modules.n; i++)
 		vt_error_destroy(unwinder->cfi[i].why);
 	free(unwinder->cfi);
-	vt_vec_deinit(&unwinder->places);
-	vt_map_deinit(&unwinder->place_by_pc[false]);
-	vt_map_deinit(&unwinder->place_by_pc[true]);
+	vt_vec_deinit(&unwinder->infos);
+	vt_map_deinit(&unwinder->info_by_pc[false]);
+	vt_map_deinit(&unwinder->info_by_pc[true]);
 	free(unwinder);
 }
 
@@ -119,54 +119,55 @@ static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
 }
 
 static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activation,
-		     struct place *place)
+		     struct unwind_info *info)
 {
 	/*
 	 * A call may be the last instruction of its function: what counts is the byte before the
 	 * return address.
 	 */
-	uint64_t at = pc - place->module->bias;
+	uint64_t at = pc - info->module->bias;
 
-	if (vt_cfi_find(&entry->cfi, activation ? at : at - 1, &place->row))
+	if (vt_cfi_find(&entry->cfi, activation ? at : at - 1, &info->row))
 		return true;
 	/*
 	 * makecontext() puts the start of a function that ends the stack where a return address
 	 * would be.
 	 */
-	return !activation && vt_cfi_find(&entry->cfi, at, &place->row) &&
-	       place->row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED;
+	return !activation && vt_cfi_find(&entry->cfi, at, &info->row) &&
+	       info->row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED;
 }
 
-static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct place *place)
+static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct unwind_info *info)
 {
-	*place = (struct place){ .module = vt_modules_find(u->modules, activation ? pc : pc - 1) };
+	*info = (struct unwind_info){ .module = vt_modules_find(u->modules,
+								activation ? pc : pc - 1) };
 	if (!activation && is_sigreturn(u, pc)) {
-		place->kind = PLACE_SIGRETURN;
-	} else if (place->module) {
-		const struct module_cfi *entry = cfi_of(u, place->module);
+		info->kind = UNWIND_SIGRETURN;
+	} else if (info->module) {
+		const struct module_cfi *entry = cfi_of(u, info->module);
 
-		if (entry->found && find_row(entry, pc, activation, place))
-			place->kind = PLACE_ROW;
+		if (entry->found && find_row(entry, pc, activation, info))
+			info->kind = UNWIND_ROW;
 	}
 }
 
-/* The place of pc, kept or in *room; valid until the next call. */
-static const struct place *place_of(struct vt_unwinder *u, uint64_t pc, bool activation,
-				    struct place *room)
+/* What is known about pc, kept or in *room; valid until the next call. */
+static const struct unwind_info *info_of(struct vt_unwinder *u, uint64_t pc, bool activation,
+					 struct unwind_info *room)
 {
-	struct vt_map *map = &u->place_by_pc[activation];
+	struct vt_map *map = &u->info_by_pc[activation];
 	const uint64_t *index = vt_map_get(map, pc);
 
 	if (index)
-		return &u->places.data[*index];
+		return &u->infos.data[*index];
 	look_up(u, pc, activation, room);
-	if (u->places.n < MAX_PLACES) {
-		struct place *place = vt_vec_append(&u->places);
+	if (u->infos.n < MAX_INFOS) {
+		struct unwind_info *info = vt_vec_append(&u->infos);
 
-		if (place) {
-			*place = *room;
-			if (!vt_map_put(map, pc, u->places.n - 1))
-				u->places.n--;
+		if (info) {
+			*info = *room;
+			if (!vt_map_put(map, pc, u->infos.n - 1))
+				u->infos.n--;
 		}
 	}
 	return room;
@@ -223,33 +224,33 @@ static enum step fail_memory(struct walk *w)
 	return STEP_FAILED;
 }
 
-static enum step fail_at(struct walk *w, const struct place *place, const char *what)
+static enum step fail_at(struct walk *w, const struct unwind_info *info, const char *what)
 {
 	char where[112];
 
-	describe_pc(place->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
+	describe_pc(info->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
 	set_why(w, "%s at %s", what, where);
 	return STEP_FAILED;
 }
 
-static enum step step_row(struct walk *w, const struct place *place)
+static enum step step_row(struct walk *w, const struct unwind_info *info)
 {
-	const struct vt_cfi *cfi = &cfi_of(w->u, place->module)->cfi;
+	const struct vt_cfi *cfi = &cfi_of(w->u, info->module)->cfi;
 
-	switch (vt_cfi_apply(cfi, &place->row, place->module->bias, w->u->src, &w->regs, &w->cfa)) {
+	switch (vt_cfi_apply(cfi, &info->row, info->module->bias, w->u->src, &w->regs, &w->cfa)) {
 	case VT_CFI_STEPPED:
-		w->activation = place->row.signal_frame;
+		w->activation = info->row.signal_frame;
 		return STEP_OK;
 	case VT_CFI_OUTERMOST:
 		return STEP_OUTERMOST;
 	case VT_CFI_NO_MEMORY:
 		return fail_memory(w);
 	case VT_CFI_NO_REGISTER:
-		return fail_at(w, place, "a register that unwinding needs is not known");
+		return fail_at(w, info, "a register that unwinding needs is not known");
 	case VT_CFI_BAD_RULE:
 		break;
 	}
-	return fail_at(w, place, "the unwind information makes no sense");
+	return fail_at(w, info, "the unwind information makes no sense");
 }
 
 /*
@@ -335,9 +336,9 @@ static bool step_bad_call(struct walk *w)
  * Code without unwind information: generated at run time, hand-written, or in a file that cannot be
  * opened.
  */
-static enum step step_without_row(struct walk *w, const struct place *place)
+static enum step step_without_row(struct walk *w, const struct unwind_info *info)
 {
-	const struct vt_error *why = place->module ? cfi_of(w->u, place->module)->why : NULL;
+	const struct vt_error *why = info->module ? cfi_of(w->u, info->module)->why : NULL;
 	uint64_t rbp = w->regs.r[VT_REG_RBP];
 	char where[112];
 
@@ -345,7 +346,7 @@ static enum step step_without_row(struct walk *w, const struct place *place)
 		w->activation = false;
 		return STEP_OK;
 	}
-	describe_pc(place->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
+	describe_pc(info->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
 	/* The psABI: a zero rbp marks the outermost frame. */
 	if (!(w->regs.unknown & BIT(VT_REG_RBP)) && (rbp == 0 || step_record(w, rbp))) {
 		if (!w->stack->why[0])
@@ -363,17 +364,17 @@ static enum step step_without_row(struct walk *w, const struct place *place)
 
 static enum step step(struct walk *w)
 {
-	struct place room;
-	const struct place *place = place_of(w->u, w->regs.r[VT_REG_RIP], w->activation, &room);
+	struct unwind_info room;
+	const struct unwind_info *info = info_of(w->u, w->regs.r[VT_REG_RIP], w->activation, &room);
 
 	w->cfa = 0;
-	w->trampoline = place->kind == PLACE_SIGRETURN ||
-			(place->kind == PLACE_ROW && place->row.signal_frame);
-	if (place->kind == PLACE_ROW)
-		return step_row(w, place);
+	w->trampoline = info->kind == UNWIND_SIGRETURN ||
+			(info->kind == UNWIND_ROW && info->row.signal_frame);
+	if (info->kind == UNWIND_ROW)
+		return step_row(w, info);
 	if (w->regs.unknown & BIT(VT_REG_RSP))
-		return fail_at(w, place, "the stack pointer is not known");
-	return place->kind == PLACE_SIGRETURN ? step_sigreturn(w) : step_without_row(w, place);
+		return fail_at(w, info, "the stack pointer is not known");
+	return info->kind == UNWIND_SIGRETURN ? step_sigreturn(w) : step_without_row(w, info);
 }
 
 /* After a step: whether the caller that it found can be one. */
