@@ -16,27 +16,27 @@
  * the same stack: that whose evaluator is the next one outwards. Before 3.10 nothing says where
  * that is.
  */
-struct place {
+struct owner {
 	uint64_t c_stack;
 	size_t thread;
 };
 
 static int by_stack(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct owner *x = a, *y = b;
 
 	return (x->c_stack > y->c_stack) - (x->c_stack < y->c_stack);
 }
 
-/* The first place above an address, or n. */
-static size_t place_above(const struct place *places, size_t n, uint64_t addr)
+/* The first owner above an address, or n. */
+static size_t owner_above(const struct owner *owners, size_t n, uint64_t addr)
 {
 	size_t low = 0, high = n;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (places[middle].c_stack > addr)
+		if (owners[middle].c_stack > addr)
 			high = middle;
 		else
 			low = middle + 1;
@@ -46,27 +46,27 @@ static size_t place_above(const struct place *places, size_t n, uint64_t addr)
 
 static struct vt_error *find_owners(struct vt_python *py)
 {
-	VT_FREE struct place *places = calloc(py->threads.n + 1, sizeof(*places));
+	VT_FREE struct owner *owners = calloc(py->threads.n + 1, sizeof(*owners));
 	size_t n = 0;
 
-	if (!places)
+	if (!owners)
 		return &vt_enomem;
 	for (size_t i = 0; i < py->threads.n; i++) {
 		const struct vt_python_thread *thread = &py->threads.data[i];
 
 		if (!thread->interpreter_id && thread->frames.n && thread->c_stack &&
 		    thread->pthread)
-			places[n++] = (struct place){ thread->c_stack, i };
+			owners[n++] = (struct owner){ thread->c_stack, i };
 	}
-	qsort(places, n, sizeof(*places), by_stack);
+	qsort(owners, n, sizeof(*owners), by_stack);
 	for (size_t i = 0; i < py->threads.n; i++) {
 		struct vt_python_thread *thread = &py->threads.data[i];
-		size_t at = thread->c_stack ? place_above(places, n, thread->c_stack) : n;
+		size_t at = thread->c_stack ? owner_above(owners, n, thread->c_stack) : n;
 
 		if (!thread->interpreter_id || !thread->frames.n)
 			continue;
-		thread->pthread = at < n ? py->threads.data[places[at].thread].pthread : 0;
-		thread->tid = at < n ? py->threads.data[places[at].thread].tid : 0;
+		thread->pthread = at < n ? py->threads.data[owners[at].thread].pthread : 0;
+		thread->tid = at < n ? py->threads.data[owners[at].thread].tid : 0;
 	}
 	return NULL;
 }
@@ -145,7 +145,7 @@ static bool join(struct vt_python_thread *first, struct vt_python_thread *second
 
 struct vt_error *vt_py_join_threads(struct vt_python *py)
 {
-	struct vt_map places = { 0 }; /* pthread → index of the thread that is kept */
+	struct vt_map kept = { 0 }; /* pthread → index of the thread that is kept */
 	size_t n = 0;
 	bool ok = true;
 
@@ -154,22 +154,21 @@ struct vt_error *vt_py_join_threads(struct vt_python *py)
 	name_holders_again(py);
 	for (size_t i = 0; i < py->threads.n; i++) {
 		struct vt_python_thread *thread = &py->threads.data[i];
-		const uint64_t *place = thread->pthread ? vt_map_get(&places, thread->pthread) :
-							  NULL;
+		const uint64_t *first = thread->pthread ? vt_map_get(&kept, thread->pthread) : NULL;
 
-		if (place && py->threads.data[*place].interpreter != thread->interpreter && ok) {
-			ok = join(&py->threads.data[*place], thread);
+		if (first && py->threads.data[*first].interpreter != thread->interpreter && ok) {
+			ok = join(&py->threads.data[*first], thread);
 			continue;
 		}
-		if (thread->pthread && !place)
-			ok = vt_map_put(&places, thread->pthread, n) && ok;
+		if (thread->pthread && !first)
+			ok = vt_map_put(&kept, thread->pthread, n) && ok;
 		if (n != i) {
 			py->threads.data[n] = *thread;
 			memset(&thread->frames, 0, sizeof(thread->frames));
 		}
 		n++;
 	}
-	vt_map_deinit(&places);
+	vt_map_deinit(&kept);
 	py->threads.n = n;
 	return ok ? NULL : &vt_enomem;
 }
