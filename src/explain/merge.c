@@ -171,7 +171,7 @@ struct merge {
 	/* the Python side */
 	size_t n_runs;
 	/* how they go together: the native frames of the first n_matched runs */
-	size_t *places;
+	size_t *matched;
 	size_t n_matched;
 };
 
@@ -253,13 +253,13 @@ static bool match_by_address(struct merge *m)
 
 		if (!frame->module || (frame->symbol && !is_evaluator(frame)))
 			return false;
-		m->places[k++] = from++;
+		m->matched[k++] = from++;
 	}
 	/* The outer ones may only be missing where the native stack ends early. */
 	if (k == 0 || (k < m->n_runs && m->native->complete))
 		return false;
 	m->n_matched = k;
-	m->interpreter = m->native->frames.data[m->places[0]].module;
+	m->interpreter = m->native->frames.data[m->matched[0]].module;
 	return true;
 }
 
@@ -307,7 +307,7 @@ static bool match_by_name(struct merge *m)
 		if (!is_evaluator(&m->native->frames.data[i]))
 			continue;
 		if (evaluator >= skipped && evaluator < skipped + matched)
-			m->places[m->n_matched++] = i;
+			m->matched[m->n_matched++] = i;
 		evaluator++;
 	}
 	return true;
@@ -319,7 +319,7 @@ static bool match_by_name(struct merge *m)
  */
 static bool is_plain_startup(const struct merge *m)
 {
-	for (size_t i = m->places[m->n_matched - 1] + 1; i < native_frames(m); i++) {
+	for (size_t i = m->matched[m->n_matched - 1] + 1; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
 		const char *module = frame->module ? vt_base_name(frame->module->path) : "";
 		bool ours = frame->module == m->interpreter || matches(module, "python*");
@@ -472,7 +472,7 @@ static bool is_noise(const struct merge *m, size_t i, bool plain_startup)
 {
 	const struct vt_native_frame *frame = &m->native->frames.data[i];
 
-	if (plain_startup && i > m->places[m->n_matched - 1])
+	if (plain_startup && i > m->matched[m->n_matched - 1])
 		return true;
 	if (!m->interpreter || frame->module != m->interpreter)
 		return false;
@@ -487,7 +487,7 @@ static void fill_matched(struct merge *m)
 	for (size_t i = 0; i < native_frames(m); i++) {
 		const struct vt_native_frame *frame = &m->native->frames.data[i];
 
-		if (k < m->n_matched && i == m->places[k]) {
+		if (k < m->n_matched && i == m->matched[k]) {
 			add_run(m, &at);
 			k++;
 		} else if (m->n_matched == 0 || is_evaluator(frame) ||
@@ -524,10 +524,10 @@ bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_pytho
 	look_at_native(&m);
 	look_at_python(&m);
 
-	VT_FREE size_t *places = calloc(m.n_runs + 1, sizeof(*places));
+	VT_FREE size_t *matched = calloc(m.n_runs + 1, sizeof(*matched));
 
-	m.places = places;
-	if (!stack->frames || !places)
+	m.matched = matched;
+	if (!stack->frames || !matched)
 		return false;
 	if (match_by_address(&m) || match_by_name(&m))
 		fill_matched(&m);
