@@ -6,7 +6,7 @@
  * stack is whole, and PyTorch has given back its locks (it does so before it calls its own
  * observers and throws, in all releases from 2.0 to 2.15).
  *
- * The event is written to the next of 16 places. If a watcher lives, the thread then waits until
+ * The event is written to the next of 16 entries. If a watcher lives, the thread then waits until
  * the watcher has read what must be read at this moment. A stopped or dead watcher is noticed once,
  * and the thread does not wait for it again.
  */
@@ -182,7 +182,7 @@ static void ask_driver(struct vt_recorder_oom *event)
 	event->device = current && !current(&device) ? device : -1;
 }
 
-static struct vt_recorder_oom *place_of(uint32_t seq)
+static struct vt_recorder_oom *entry_of(uint32_t seq)
 {
 	return &vt_recorder.trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS];
 }
@@ -195,33 +195,33 @@ static uint32_t keep(const struct vt_recorder_oom *event)
 {
 	struct vt_recorder_trap *trap = &vt_recorder.trap;
 	uint32_t seq = trap->raised + 1 ? trap->raised + 1 : 1;
-	struct vt_recorder_oom *place = place_of(seq);
+	struct vt_recorder_oom *entry = entry_of(seq);
 
-	__atomic_exchange_n(&place->seq, 0, __ATOMIC_ACQ_REL); /* and not after what follows */
-	place->kind = event->kind;
-	place->requested = event->requested;
-	place->time_ns = event->time_ns;
-	place->free_bytes = event->free_bytes;
-	place->total_bytes = event->total_bytes;
-	place->waited_ns = event->waited_ns;
-	place->stack = event->stack;
-	place->tid = event->tid;
-	place->device = event->device;
-	place->error = event->error;
-	__atomic_store_n(&place->seq, seq, __ATOMIC_RELEASE);
+	__atomic_exchange_n(&entry->seq, 0, __ATOMIC_ACQ_REL); /* and not after what follows */
+	entry->kind = event->kind;
+	entry->requested = event->requested;
+	entry->time_ns = event->time_ns;
+	entry->free_bytes = event->free_bytes;
+	entry->total_bytes = event->total_bytes;
+	entry->waited_ns = event->waited_ns;
+	entry->stack = event->stack;
+	entry->tid = event->tid;
+	entry->device = event->device;
+	entry->error = event->error;
+	__atomic_store_n(&entry->seq, seq, __ATOMIC_RELEASE);
 	__atomic_store_n(&trap->raised, seq, __ATOMIC_RELEASE);
 	return seq;
 }
 
 static void went_on(uint32_t seq, uint64_t waited_ns)
 {
-	struct vt_recorder_oom *place = place_of(seq);
+	struct vt_recorder_oom *entry = entry_of(seq);
 
 	if (!vt_rec_lock(&waiting.lock))
 		return;
 	waiting.waited_ns += waited_ns;
-	if (place->seq == seq)
-		__atomic_store_n(&place->waited_ns, waited_ns, __ATOMIC_RELEASE);
+	if (entry->seq == seq)
+		__atomic_store_n(&entry->waited_ns, waited_ns, __ATOMIC_RELEASE);
 	vt_rec_unlock(&waiting.lock);
 }
 

@@ -16,7 +16,7 @@
 
 #include "cmd/cmd.h"
 
-#define PLACE "@VRAMTAP@"
+#define MARK "@VRAMTAP@"
 
 extern const char vt_gdb_script[], vt_gdb_script_end[];
 
@@ -83,13 +83,13 @@ static struct vt_error *write_script(FILE *out)
 	char path[PATH_MAX];
 
 	VT_TRY(own_path(path));
-	for (const char *at = vt_gdb_script, *place; *at; at = place + strlen(PLACE)) {
-		place = strstr(at, PLACE);
-		if (!place) {
+	for (const char *at = vt_gdb_script, *mark; *at; at = mark + strlen(MARK)) {
+		mark = strstr(at, MARK);
+		if (!mark) {
 			fputs(at, out);
 			break;
 		}
-		fprintf(out, "%.*s'%s'", (int)(place - at), at, path);
+		fprintf(out, "%.*s'%s'", (int)(mark - at), at, path);
 	}
 	if (fflush(out) || ferror(out))
 		return vt_error_create_os(errno, "cannot write the script");

@@ -44,10 +44,10 @@ struct identity {
 	int number;       /* -1 */
 };
 
-/* The entry of the list at this place; its length, 0 when there is none. */
-static size_t entry_of(const char *list, int place, const char **entry)
+/* The nth entry of the list, from 0; its length, 0 when there is none. */
+static size_t entry_of(const char *list, int nth, const char **entry)
 {
-	for (; place > 0 && *list; place--)
+	for (; nth > 0 && *list; nth--)
 		list += strcspn(list, ",") + (list[strcspn(list, ",")] == ',');
 	list += strspn(list, " ");
 	*entry = list;

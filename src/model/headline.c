@@ -111,14 +111,14 @@ static void add_deadlocks(struct headlines *h)
 /* Code that everybody runs: where in it a thread is says less than who called it. */
 static bool is_library(const struct vt_model_frame *f)
 {
-	static const char *const places[] = {
+	static const char *const fragments[] = {
 		"/site-packages/", "/dist-packages/", "/lib/python3",        "<frozen ",
 		"/torch/cuda/",    "/torch/nn/",      "/torch/optim/",       "/torch/autograd/",
 		"/torch/utils/",   "/torch/_",        "/torch/distributed/",
 	};
 
-	for (size_t i = 0; f->file && i < sizeof(places) / sizeof(places[0]); i++)
-		if (strstr(f->file, places[i]))
+	for (size_t i = 0; f->file && i < sizeof(fragments) / sizeof(fragments[0]); i++)
+		if (strstr(f->file, fragments[i]))
 			return true;
 	return false;
 }

@@ -24,10 +24,10 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 }
 
 /*
- * Where a frame without a name is. The place inside a named native function is left out: threads
+ * Where a frame without a name is. The offset in a named native function is left out: threads
  * that wait at different instructions of one function are doing the same thing.
  */
-static uint64_t frame_place(const struct vt_model_frame *f)
+static uint64_t frame_code(const struct vt_model_frame *f)
 {
 	if (f->function || f->kind == VT_FRAME_PYTHON)
 		return 0;
@@ -52,7 +52,7 @@ static uint64_t hash_stack(const struct vt_model_stack *stack)
 		hash = mix_text(hash, f->module);
 		hash = mix(hash,
 			   (uint64_t)(uint32_t)frame_line(f) << 1 | (f->kind == VT_FRAME_PYTHON));
-		hash = mix(hash, frame_place(f));
+		hash = mix(hash, frame_code(f));
 	}
 	return hash;
 }
@@ -87,7 +87,7 @@ static bool same_locals(const struct vt_model_frame *a, const struct vt_model_fr
 static bool same_frame(const struct vt_model_frame *a, const struct vt_model_frame *b)
 {
 	return a->kind == b->kind && frame_line(a) == frame_line(b) &&
-	       frame_place(a) == frame_place(b) && vt_same_text(a->function, b->function) &&
+	       frame_code(a) == frame_code(b) && vt_same_text(a->function, b->function) &&
 	       vt_same_text(a->file, b->file) && vt_same_text(a->module, b->module) &&
 	       same_locals(a, b);
 }
@@ -210,7 +210,7 @@ static bool sort_groups(struct vt_model *model)
 }
 
 /* The group of thread i, or a new one. last[g] is the last thread of group g. */
-static bool place_thread(struct vt_model *model, struct vt_map *by_hash, size_t *last, size_t i)
+static bool group_thread(struct vt_model *model, struct vt_map *by_hash, size_t *last, size_t i)
 {
 	struct vt_model_thread *t = &model->threads.data[i];
 	uint64_t key = hash_thread(t), *found;
@@ -252,7 +252,7 @@ bool vt_group_threads(struct vt_model *model)
 
 		t->next_in_group = VT_NO_THREAD;
 		t->stack.hash = hash_stack(&t->stack);
-		ok = ok && place_thread(model, &by_hash, last, i);
+		ok = ok && group_thread(model, &by_hash, last, i);
 	}
 	vt_map_deinit(&by_hash);
 	free(last);

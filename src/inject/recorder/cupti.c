@@ -31,7 +31,7 @@ bool vt_recorder_cupti_find(struct vt_modules *modules, struct vt_recorder_cupti
  * both; before that each had its own: nvidia/cuda_runtime/lib, nvidia/cuda_cupti/lib), the toolkit
  * (lib64 or targets/x86_64-linux/lib, extras/CUPTI/lib64), conda and distributions (one directory).
  */
-static const char *const places[] = {
+static const char *const patterns[] = {
 	"%s/libcupti.so.%s",
 	"%s/../../cuda_cupti/lib/libcupti.so.%s",
 	"%s/../extras/CUPTI/lib64/libcupti.so.%s",
@@ -72,12 +72,12 @@ static bool look_beside(const struct vt_module *runtime, pid_t pid, char *path, 
 		return false;
 	memcpy(directory, runtime->path, (size_t)(slash - runtime->path));
 	directory[slash - runtime->path] = '\0';
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		int len;
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		len = snprintf(path, size, places[i], directory, version);
+		len = snprintf(path, size, patterns[i], directory, version);
 #pragma GCC diagnostic pop
 		if (len > 0 && (size_t)len < size && is_there(pid, path))
 			return true;

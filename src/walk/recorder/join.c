@@ -55,7 +55,7 @@ static bool is_same(const struct vt_recorder_block *a, const struct vt_recorder_
  * A record that the recorder moved while it was read can have been met twice; two different ones of
  * one address are not to be believed.
  */
-static void place_records(struct join *j)
+static void match_records(struct join *j)
 {
 	const struct vt_recorder_pass *after = j->moment->after;
 
@@ -132,7 +132,7 @@ bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_b
 	bool ok = join_init(&j, n_blocks);
 
 	if (ok) {
-		place_records(&j);
+		match_records(&j);
 		compare_before(&j);
 	}
 	for (size_t i = 0; ok && i < n_blocks; i++) {

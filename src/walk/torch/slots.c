@@ -74,20 +74,20 @@ static struct vt_error *read_table(const struct vt_maps *maps, struct vt_memsrc 
 }
 
 /*
- * The only place of the address in the table; VT_RECORDER_NONE: it is not there, or more than once.
+ * The only slot of the address in the table; VT_RECORDER_NONE: it is not there, or more than once.
  */
-static uint32_t place_of(const struct table *table, uint64_t addr)
+static uint32_t slot_of(const struct table *table, uint64_t addr)
 {
-	uint32_t place = VT_RECORDER_NONE;
+	uint32_t found = VT_RECORDER_NONE;
 
 	for (uint32_t i = 0; i < table->n; i++) {
 		if (table->words[i] != addr)
 			continue;
-		if (place != VT_RECORDER_NONE)
+		if (found != VT_RECORDER_NONE)
 			return VT_RECORDER_NONE;
-		place = i;
+		found = i;
 	}
-	return place;
+	return found;
 }
 
 /* ---- by symbols ---- */
@@ -158,7 +158,7 @@ static struct vt_error *by_symbols(const struct vt_module *module, const struct 
 	for (size_t i = 0; i < N_NAMES; i++) {
 		if (!values[i])
 			continue;
-		out->slots[names[i].slot] = place_of(table, values[i] + module->bias);
+		out->slots[names[i].slot] = slot_of(table, values[i] + module->bias);
 		if (out->slots[names[i].slot] == VT_RECORDER_NONE)
 			return unknown("a function that allocates is not in it");
 	}
