@@ -142,7 +142,7 @@ static struct vt_error *write_table(const void *what,
 static const char *const how_names[] = {
 	[VT_TORCH_HOW_NOT] = "none",
 	[VT_TORCH_HOW_SIGNATURE] = "signature",
-	[VT_TORCH_HOW_PLACE] = "place",
+	[VT_TORCH_HOW_POSITION] = "place",
 	[VT_TORCH_HOW_TABLE] = "table",
 };
 

@@ -160,7 +160,7 @@ static void take_end(struct search *s)
 	while (end && !s->taken[end - 1])
 		end--;
 	s->l.size_of = (uint16_t)end;
-	s->f->how[VT_TORCH_BLOCK_SIZE_OF] = VT_TORCH_HOW_PLACE;
+	s->f->how[VT_TORCH_BLOCK_SIZE_OF] = VT_TORCH_HOW_POSITION;
 }
 
 /* ---- stream_uses, pool ---- */
@@ -407,7 +407,7 @@ static bool find_lone(struct search *s)
 /*
  * prev and next of lone blocks: the two words behind the flags, when they are NULL as they must be.
  */
-static bool place_links(struct search *s)
+static bool set_links(struct search *s)
 {
 	unsigned int at = (s->l.allocated + 8u) / 8 * 8;
 
@@ -416,8 +416,8 @@ static bool place_links(struct search *s)
 		at += 8;
 	if (!is_free(s, at, 16) || s->filled[at / 8] || s->filled[at / 8 + 1])
 		return false;
-	take(s, VT_TORCH_BLOCK_PREV, &s->l.prev, at, 8, VT_TORCH_HOW_PLACE);
-	take(s, VT_TORCH_BLOCK_NEXT, &s->l.next, at + 8, 8, VT_TORCH_HOW_PLACE);
+	take(s, VT_TORCH_BLOCK_PREV, &s->l.prev, at, 8, VT_TORCH_HOW_POSITION);
+	take(s, VT_TORCH_BLOCK_NEXT, &s->l.next, at + 8, 8, VT_TORCH_HOW_POSITION);
 	return true;
 }
 
@@ -523,14 +523,14 @@ static void take_flags(struct search *s, unsigned int allocated, unsigned int ma
 static bool find_flags(struct search *s)
 {
 	bool has_mapped = s->f->layout.sets_per_pool > 1;
-	unsigned int place = s->l.ptr + 8u, allocated = 0, mapped = s->bytes;
+	unsigned int usual = s->l.ptr + 8u, allocated = 0, mapped = s->bytes;
 	uint64_t least = UINT64_MAX;
 	int best = 0;
 
 	count_allocated(s);
 	/* the two are behind ptr and side by side in every release: where they can be, they are */
-	for (unsigned int i = 0; i <= s->bytes && !(best && allocated == place); i++) {
-		unsigned int at = i ? i - 1 : place, with = s->bytes;
+	for (unsigned int i = 0; i <= s->bytes && !(best && allocated == usual); i++) {
+		unsigned int at = i ? i - 1 : usual, with = s->bytes;
 		int set = allocated_at(s, at);
 
 		if (has_mapped && mapped_at(s, at + 1))
@@ -544,7 +544,7 @@ static bool find_flags(struct search *s)
 		/*
 		 * no sample may be allocated, though some block is: another place must fit better
 		 */
-		if (set || at == place) {
+		if (set || at == usual) {
 			least = surprise_at(s, at);
 			best = set;
 			allocated = at;
@@ -556,9 +556,9 @@ static bool find_flags(struct search *s)
 		return true;
 	}
 	/* no sample is allocated */
-	if (allocated_at(s, place) != 0 || (has_mapped && !mapped_at(s, place + 1)))
+	if (allocated_at(s, usual) != 0 || (has_mapped && !mapped_at(s, usual + 1)))
 		return false;
-	take_flags(s, place, has_mapped ? place + 1 : s->bytes, VT_TORCH_HOW_PLACE);
+	take_flags(s, usual, has_mapped ? usual + 1 : s->bytes, VT_TORCH_HOW_POSITION);
 	return true;
 }
 
@@ -604,7 +604,7 @@ static bool find_requested(struct search *s)
 		     VT_TORCH_HOW_SIGNATURE);
 	else if (most == 0)
 		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * behind, 8,
-		     VT_TORCH_HOW_PLACE);
+		     VT_TORCH_HOW_POSITION);
 	return most >= 0;
 }
 
@@ -724,7 +724,7 @@ static bool find_stream(struct search *s)
 			return false;
 	}
 	take(s, VT_TORCH_BLOCK_STREAM, &s->l.stream, 8 * w, 8,
-	     filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_PLACE);
+	     filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
 	return true;
 }
 
@@ -743,7 +743,7 @@ static void find_device(struct search *s)
 			      sample_at(s, i)->bytes[at] != sample_at(s, i)->device);
 		if (is_free(s, at, 1) && holds(&tally)) {
 			take(s, VT_TORCH_BLOCK_DEVICE, &s->l.device, at, 1,
-			     several ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_PLACE);
+			     several ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
 			return;
 		}
 	}
@@ -851,7 +851,7 @@ const char *vt_torch_find_fields(struct vt_torch_finder *f)
 		return "the addresses and sizes of the blocks cannot be told";
 	if (!find_flags(&s))
 		return "no byte of the blocks says whether they are allocated";
-	if (!linked && !place_links(&s))
+	if (!linked && !set_links(&s))
 		return "the neighbours of the blocks cannot be told";
 	if (!find_requested(&s))
 		return "what was requested of the blocks cannot be told";

@@ -332,5 +332,5 @@ void vt_torch_find_graph_pools(struct vt_torch_finder *f)
 			return;
 	}
 	f->layout.graph_pools = f->tables[f->n_tables - behind];
-	f->how[VT_TORCH_GRAPH_POOLS] = VT_TORCH_HOW_PLACE;
+	f->how[VT_TORCH_GRAPH_POOLS] = VT_TORCH_HOW_POSITION;
 }

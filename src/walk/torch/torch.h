@@ -111,7 +111,7 @@ enum vt_torch_backend {
 enum vt_torch_how {
 	VT_TORCH_HOW_NOT,       /* VT_TORCH_NO_FIELD: none, or the target does not reveal it */
 	VT_TORCH_HOW_SIGNATURE, /* by its contents in this target */
-	VT_TORCH_HOW_PLACE,     /* by its neighbours: all other candidates have equal values now */
+	VT_TORCH_HOW_POSITION,  /* by its neighbours: all other candidates have equal values now */
 	VT_TORCH_HOW_TABLE,     /* from the row of a known release; the target does not reveal it */
 };
 
