@@ -21,7 +21,7 @@
 #include "inject/choose.h"
 #include "inject/image.h"
 #include "inject/inject.h"
-#include "inject/place.h"
+#include "inject/space.h"
 #include "inject/refuse.h"
 #include "inject/symbols.h"
 #include "inject/xstate.h"

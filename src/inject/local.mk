@@ -10,7 +10,7 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/image.c src/inject/image.h \
 	src/inject/inject.h \
 	src/inject/lock.c \
-	src/inject/place.c src/inject/place.h \
+	src/inject/space.c src/inject/space.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
 	src/inject/symbols.c src/inject/symbols.h \

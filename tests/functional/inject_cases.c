@@ -36,7 +36,7 @@
 #include "functional/census.h"
 #include "inject/channel.h"
 #include "inject/inject.h"
-#include "inject/place.h"
+#include "inject/space.h"
 
 /* What must happen may take this long on a busy machine. */
 #define LONG_MS 20000

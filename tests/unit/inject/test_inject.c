@@ -20,7 +20,7 @@
 
 #include "inject/choose.h"
 #include "inject/image.h"
-#include "inject/place.h"
+#include "inject/space.h"
 #include "inject/refuse.h"
 #include "inject/stub/stub.h"
 #include "inject/symbols.h"

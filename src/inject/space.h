@@ -3,8 +3,8 @@
  * Room in the target for the stub (zero padding behind a text segment) and for what the stub maps
  * (a hole in the map).
  */
-#ifndef VT_INJECT_PLACE_H
-#define VT_INJECT_PLACE_H
+#ifndef VT_INJECT_SPACE_H
+#define VT_INJECT_SPACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
  * The stub never crosses a page: the kernel copies a write to another process page by page, so even
  * a writer that is killed leaves either zeros or the whole stub.
  */
-#include "inject/place.h"
+#include "inject/space.h"
 
 #include <elf.h>
 #include <string.h>
