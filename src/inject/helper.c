@@ -109,7 +109,8 @@ static struct vt_error *plan_addresses(struct injection *in)
 	uint64_t session = session_map_size(in->proc->pid);
 	uint64_t at;
 
-	VT_TRY(vt_place_hole(&in->maps, VT_REGION_SIZE + text + data + session + 2 * guard, &at));
+	VT_TRY(vt_space_for_region(&in->maps, VT_REGION_SIZE + text + data + session + 2 * guard,
+				   &at));
 	control->region = at;
 	at += VT_REGION_SIZE + guard;
 	control->pieces[VT_PIECE_TEXT] =
@@ -146,13 +147,13 @@ static struct vt_error *plan_control(struct injection *in)
 }
 
 /* Writes the stub to its place, unless an earlier session has left it there. */
-static struct vt_error *place_stub(struct injection *in)
+static struct vt_error *put_stub(struct injection *in)
 {
 	struct vt_error *err;
 	bool present;
 
-	VT_TRY(vt_place_stub(in->modules, in->live, vt_stub_blob, vt_stub_size(), &in->plan.stub,
-			     &present));
+	VT_TRY(vt_space_for_stub(in->modules, in->live, vt_stub_blob, vt_stub_size(),
+				 &in->plan.stub, &present));
 	if (present)
 		return NULL;
 	err = vt_live_write(in->live, in->plan.stub, vt_stub_blob, vt_stub_size());
@@ -178,7 +179,7 @@ static struct vt_error *prepare(struct injection *in)
 				       "this processor's extended state has %u bytes", xsave_size);
 	VT_TRY(vt_target_symbols_init(&in->symbols, in->modules));
 	VT_TRY(vt_maps_init(&in->maps, in->proc->pid));
-	VT_TRY(place_stub(in));
+	VT_TRY(put_stub(in));
 	in->plan.proc = in->proc;
 	in->plan.live = in->live;
 	in->plan.maps = &in->maps;

@@ -56,8 +56,8 @@ static uint64_t end_of_text(const struct vt_module *module, const struct vt_map_
 	return 0;
 }
 
-/* A place in the given last page of the mapping; prefers the same bytes to zeros. */
-static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from,
+/* Space in the given last page of the mapping; prefers the same bytes to zeros. */
+static uint64_t space_in_page(const uint8_t *page, uint64_t base, uint64_t from,
 			      const uint8_t *stub, size_t size, bool *present)
 {
 	uint64_t first = (from + GAP + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
@@ -78,7 +78,7 @@ static uint64_t place_in_page(const uint8_t *page, uint64_t base, uint64_t from,
 	return zeros;
 }
 
-static uint64_t place_in_entry(struct vt_modules *modules, struct vt_live *live,
+static uint64_t space_in_entry(struct vt_modules *modules, struct vt_live *live,
 			       const struct vt_map_entry *entry, const uint8_t *stub, size_t size,
 			       bool *present)
 {
@@ -92,7 +92,7 @@ static uint64_t place_in_entry(struct vt_modules *modules, struct vt_live *live,
 	end = end_of_text(module, entry);
 	if (!end || vt_mem_read(vt_live_source(live), entry->end - PAGE, page, sizeof(page)))
 		return 0;
-	return place_in_page(page, entry->end - PAGE, end, stub, size, present);
+	return space_in_page(page, entry->end - PAGE, end, stub, size, present);
 }
 
 static bool is_private_text(const struct vt_map_entry *entry)
@@ -116,8 +116,8 @@ static bool has_prefix(struct vt_modules *modules, const struct vt_map_entry *en
 	return slash && !strncmp(slash + 1, prefix, strlen(prefix));
 }
 
-struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
-			       const uint8_t *stub, size_t size, uint64_t *addr, bool *present)
+struct vt_error *vt_space_for_stub(struct vt_modules *modules, struct vt_live *live,
+				   const uint8_t *stub, size_t size, uint64_t *addr, bool *present)
 {
 	for (size_t p = 0; p < sizeof(preferred) / sizeof(preferred[0]); p++) {
 		for (size_t i = 0; i < modules->maps->entries.n; i++) {
@@ -126,7 +126,7 @@ struct vt_error *vt_place_stub(struct vt_modules *modules, struct vt_live *live,
 
 			if (!is_private_text(entry) || !has_prefix(modules, entry, preferred[p]))
 				continue;
-			found = place_in_entry(modules, live, entry, stub, size, present);
+			found = space_in_entry(modules, live, entry, stub, size, present);
 			if (found) {
 				*addr = found;
 				return NULL;
@@ -157,7 +157,7 @@ static bool is_free(const struct vt_maps *maps, uint64_t start, uint64_t end)
  * for mappings, and far from CUDA's reservations, which are at both ends of the lower 128 TiB that
  * 4-level page tables provide.
  */
-struct vt_error *vt_place_hole(const struct vt_maps *maps, uint64_t size, uint64_t *addr)
+struct vt_error *vt_space_for_region(const struct vt_maps *maps, uint64_t size, uint64_t *addr)
 {
 	for (int tries = 0; tries < 100; tries++) {
 		uint64_t random;

@@ -311,12 +311,12 @@ static void stub_is_written_once(void **state)
 
 	(void)state;
 	open_tool(&tool, pid);
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &first,
-				&present));
+	assert_ok(vt_space_for_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &first,
+				    &present));
 	assert_false(present);
 	assert_ok(create(&tool, false, LONG_NS));
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &second,
-				&present));
+	assert_ok(vt_space_for_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &second,
+				    &present));
 	assert_true(present);
 	assert_int_equal(first, second);
 	close_tool(&tool);
@@ -791,8 +791,8 @@ static void kernel_may_refuse_writing_code(void **state)
 	assert_int_equal(status, 0);
 	assert_clean(pid, 1, fds);
 	open_tool(&tool, pid);
-	assert_ok(vt_place_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &addr,
-				&present));
+	assert_ok(vt_space_for_stub(&tool.modules, tool.live, vt_stub_blob, vt_stub_size(), &addr,
+				    &present));
 	assert_true(present);
 	close_tool(&tool);
 	assert_served(pid);

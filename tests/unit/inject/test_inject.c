@@ -243,7 +243,7 @@ static void short_stacks_are_judged(void **state)
 
 /* Places */
 
-static void stub_has_a_place(void **state)
+static void there_is_space_for_the_stub(void **state)
 {
 	uint8_t page[4096];
 	uint64_t addr, again;
@@ -251,8 +251,8 @@ static void stub_has_a_place(void **state)
 	uint8_t big[4096] = { 1 };
 
 	(void)state;
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
-				&present));
+	assert_ok(vt_space_for_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
+				    &present));
 	assert_false(present);
 	assert_int_equal(addr % 64, 0);
 	/* Within one page of executable memory that is all zeros. */
@@ -261,24 +261,24 @@ static void stub_has_a_place(void **state)
 	for (size_t i = 0; i < vt_stub_size(); i++)
 		assert_int_equal(page[i], 0);
 	assert_true(vt_maps_find(&self.maps, addr)->flags & VT_MAP_EXEC);
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
-				&present));
+	assert_ok(vt_space_for_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
+				    &present));
 	assert_int_equal(addr, again);
 
 	/* What another release has written there is left alone; its own bytes are found again. */
 	assert_ok(vt_live_write(self.live, addr, "\1\2\3\4", 4));
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
-				&present));
+	assert_ok(vt_space_for_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &again,
+				    &present));
 	assert_false(present);
 	assert_true(again >= addr + 64 || again + vt_stub_size() <= addr);
 	assert_ok(vt_live_write(self.live, again, vt_stub_blob, vt_stub_size()));
-	assert_ok(vt_place_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
-				&present));
+	assert_ok(vt_space_for_stub(&self.modules, self.live, vt_stub_blob, vt_stub_size(), &addr,
+				    &present));
 	assert_true(present);
 	assert_int_equal(addr, again);
 
 	struct vt_error *err =
-		vt_place_stub(&self.modules, self.live, big, sizeof(big), &addr, &present);
+		vt_space_for_stub(&self.modules, self.live, big, sizeof(big), &addr, &present);
 
 	assert_non_null(err);
 	assert_int_equal(err->code, VT_ERR_UNSUPPORTED);
@@ -295,7 +295,7 @@ static void holes_are_free(void **state)
 	uint64_t addr;
 
 	(void)state;
-	err = vt_place_hole(&maps, 4096, &addr);
+	err = vt_space_for_region(&maps, 4096, &addr);
 	assert_non_null(err);
 	vt_error_destroy(err);
 	for (size_t i = 0; i < 64; i++)
@@ -303,7 +303,7 @@ static void holes_are_free(void **state)
 	maps.entries.data = half;
 	maps.entries.n = 64;
 	for (int i = 0; i < 1000; i++) {
-		assert_ok(vt_place_hole(&maps, 64 << 20, &addr));
+		assert_ok(vt_space_for_region(&maps, 64 << 20, &addr));
 		assert_int_equal(addr % 4096, 0);
 		assert_true((addr >> 40) % 2 == 1 && ((addr + (64 << 20)) >> 40) % 2 == 1);
 	}
@@ -405,7 +405,7 @@ int main(void)
 		cmocka_unit_test(only_harmless_calls_qualify),
 		cmocka_unit_test(stacks_are_judged),
 		cmocka_unit_test(short_stacks_are_judged),
-		cmocka_unit_test(stub_has_a_place),
+		cmocka_unit_test(there_is_space_for_the_stub),
 		cmocka_unit_test(holes_are_free),
 		cmocka_unit_test(image_is_relocated),
 		cmocka_unit_test(extended_state_has_a_size),
