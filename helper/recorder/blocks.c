@@ -13,7 +13,7 @@
  * An address whose new block leaves no record must not keep the record of the earlier block. If
  * even the lock is not available, the address is left to the thread that has the lock (`doomed`).
  */
-#include "parts.h"
+#include "internal.h"
 
 #define PAGE UINT64_C(4096)
 #define PER_PAGE (PAGE / sizeof(struct vt_recorder_block))

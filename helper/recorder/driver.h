@@ -6,7 +6,7 @@
 #ifndef VT_RECORDER_DRIVER_H
 #define VT_RECORDER_DRIVER_H
 
-#include "parts.h"
+#include "internal.h"
 #include "vramtap/recorder_calls.h"
 
 /* ---- driver_table.c: the live allocations ---- */

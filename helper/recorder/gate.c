@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "parts.h"
+#include "internal.h"
 #include "vramtap/gate.h"
 
 #define NS_PER_MS UINT64_C(1000000)

@@ -6,7 +6,7 @@
  * A thread may have read our pointer just before it is taken out. So the copy of the table stays
  * unchanged for ever, and the entries call the original functions whether recording is on or not.
  */
-#include "parts.h"
+#include "internal.h"
 
 /* words before the one that a vptr points to: offset to top, type_info (Itanium C++ ABI, 2.5.2) */
 #define TABLE_HEAD 2

@@ -3,7 +3,7 @@
 #ifndef VT_RECORDER_LANES_H
 #define VT_RECORDER_LANES_H
 
-#include "parts.h"
+#include "internal.h"
 
 #define VT_REC_PAGE 4096
 #define VT_REC_LANES (VT_REC_PAGE / 64)

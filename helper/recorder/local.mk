@@ -28,7 +28,7 @@ recorder_headers = \
 	include/vramtap/gate.h \
 	include/vramtap/recorder_calls.h \
 	helper/recorder/lanes.h \
-	helper/recorder/parts.h \
+	helper/recorder/internal.h \
 	helper/recorder/unwind.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/recorder.h \

@@ -7,7 +7,7 @@
 
 #include <linux/mman.h>
 
-#include "parts.h"
+#include "internal.h"
 
 #define PAGE UINT64_C(4096)
 #define ARRAY_STEP (16 * PAGE) /* the least that an array grows by; it grows by an eighth */

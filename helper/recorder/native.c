@@ -7,7 +7,7 @@
  * the used part of the thread's own stack is read, upwards, so nothing can fault and every walk
  * ends.
  */
-#include "parts.h"
+#include "internal.h"
 
 #include "vramtap/freestanding.h"
 #include "unwind.h"

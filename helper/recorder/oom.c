@@ -10,7 +10,7 @@
  * the watcher has read what must be read at this moment. A stopped or dead watcher is noticed once,
  * and the thread does not wait for it again.
  */
-#include "parts.h"
+#include "internal.h"
 #include "vramtap/freestanding.h"
 
 #define NS_PER_MS UINT64_C(1000000)

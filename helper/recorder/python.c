@@ -11,7 +11,7 @@
  * does not identify a code object: the words with its name and its lines do, and they are compared
  * each time.
  */
-#include "parts.h"
+#include "internal.h"
 
 #include "walk/python/layout.h"
 #include "walk/python/layouts.h"

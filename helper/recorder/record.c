@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From an allocation to its record. */
-#include "parts.h"
+#include "internal.h"
 
 /*
  * True with probability size / rate, so that about one allocation is recorded for each `rate`

@@ -4,7 +4,7 @@
  * after the stack and its words, and neither ever changes or moves; an index that became too small
  * stays until the recorder is switched off.
  */
-#include "parts.h"
+#include "internal.h"
 
 #define FIRST_BITS 12 /* log2 of the entries of the first index; each next one has one bit more */
 #define MAX_INDEXES (33 - FIRST_BITS)

@@ -10,6 +10,6 @@ src_explain_libexplain_a_SOURCES = \
 	src/explain/wait_fd.c \
 	src/explain/wait_frames.c \
 	src/explain/wait_futex.c \
-	src/explain/wait_parts.h \
+	src/explain/wait_internal.h \
 	src/explain/wait_say.c \
 	src/explain/wait_socket.c

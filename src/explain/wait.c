@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "explain/syscall_names.h"
 #include "explain/verdicts.h"
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 #define MAX_POLLED 64
 

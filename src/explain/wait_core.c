@@ -2,7 +2,7 @@
 /* What the threads of a core wait for. A core shows one instant, without the kernel's side. */
 #include <stdio.h>
 
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 static pid_t core_thread_of(const struct wait_context *c, pid_t tid)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 #define MAX_KINDS 4
 #define MAX_PATH_SHOWN 80

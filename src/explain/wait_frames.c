@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 /* Waiting functions are the innermost ones. */
 #define MAX_INNER_FRAMES 12

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 #define MAX_TASKS 16384
 #define MAX_READS 8 /* of all tasks: an owner that is no thread can have any value */

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 void wait_for(struct wait_context *c, enum vt_waits_code code, const char *call)
 {

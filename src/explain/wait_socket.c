@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "explain/wait_parts.h"
+#include "explain/wait_internal.h"
 
 #define MAX_LINES 65536 /* of each table */
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "model/place.h"
 
 #define MAX_SITES 8    /* of a member: the places that allocated most of its memory */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/parts.h"
+#include "job/internal.h"
 
 #define UUID_LENGTH 40 /* "GPU-8f2e1c34-…"; the variable may have a prefix of it */
 #define UUID_SHOWN 12

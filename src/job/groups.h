@@ -3,7 +3,7 @@
 #ifndef VT_JOB_GROUPS_H
 #define VT_JOB_GROUPS_H
 
-#include "job/parts.h"
+#include "job/internal.h"
 
 /* A member of the job in a process group; its texts are interned. */
 struct vt_job_grouped {

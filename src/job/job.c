@@ -3,7 +3,7 @@
  * A job and its interned parts. Texts, frames, stacks and doings are found by hash; on a collision
  * the next hash is tried.
  */
-#include "job/parts.h"
+#include "job/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

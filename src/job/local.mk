@@ -5,7 +5,7 @@ src_job_libjob_a_SOURCES = \
 	src/job/devices.c \
 	src/job/groups.c src/job/groups.h \
 	src/job/job.c src/job/job.h \
-	src/job/parts.h \
+	src/job/internal.h \
 	src/job/set.c \
 	src/job/state.c \
 	src/job/tree.c

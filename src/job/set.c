@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "base/width.h"
 
 bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index)

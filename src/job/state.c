@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "job/parts.h"
+#include "job/internal.h"
 
 static const enum vt_job_state by_verdict[VT_N_VERDICTS] = {
 	[VT_VERDICT_OOM] = VT_STATE_OOM,

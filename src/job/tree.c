@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/parts.h"
+#include "job/internal.h"
 
 #define MAX_WORDS 200       /* bytes of what a thread does */
 #define MAX_WAY 256         /* steps; deep recursion says nothing new */

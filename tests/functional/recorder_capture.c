@@ -4,7 +4,7 @@
  * into interpreters by ctypes. Freestanding like all of the recorder: what it calls of the C
  * library comes as pointers.
  */
-#include "recorder/parts.h"
+#include "recorder/internal.h"
 
 #include "vramtap/freestanding.h"
 

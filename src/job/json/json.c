@@ -9,7 +9,7 @@
 
 #include "model/doing_json.h"
 #include "model/flight.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "json/out.h"
 #include "job/json/json.h"
 #include "job/ras/ras.h"

@@ -8,7 +8,7 @@
 
 #include "model/flight.h"
 #include "model/words_0_1.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "json/in.h"
 #include "job/json/json.h"
 #include "job/ras/ras.h"

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "job/parts.h"
+#include "job/internal.h"
 #include "json/in.h"
 #include "json/out.h"
 #include "job/ras/ras.h"

@@ -6,7 +6,7 @@
 #ifndef VT_JOB_RAS_READING_H
 #define VT_JOB_RAS_READING_H
 
-#include "job/parts.h"
+#include "job/internal.h"
 
 struct vt_ras_reading {
 	struct vt_job *job;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "job/rules/rules.h"
 
 /* -1 is unknown: after all others. */

@@ -4,7 +4,7 @@
 #define VT_JOB_RULES_LOOK_H
 
 #include "base/str.h"
-#include "job/parts.h"
+#include "job/internal.h"
 
 struct vt_job_look {
 	struct vt_job *job;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/format.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
 

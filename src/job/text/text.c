@@ -8,7 +8,7 @@
 
 #include "model/cxxname.h"
 #include "base/format.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
 

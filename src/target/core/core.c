@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/regular.h"
-#include "target/core/parts.h"
+#include "target/core/internal.h"
 
 /*
  * Each mapping has a segment; vm.max_map_count is 65,530 by default, and some sites raise it to a

@@ -6,4 +6,4 @@ src_target_core_libcore_a_SOURCES = \
 	src/target/core/maps.c \
 	src/target/core/memory.c \
 	src/target/core/notes.c \
-	src/target/core/parts.h
+	src/target/core/internal.h

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "target/core/parts.h"
+#include "target/core/internal.h"
 
 #define PAGE UINT64_C(4096)
 #define MAX_PHDRS 64 /* of a module; more than any linker creates */

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "target/core/parts.h"
+#include "target/core/internal.h"
 #include "target/elfsym.h"
 
 #define PAGE 4096u

@@ -11,7 +11,7 @@
 #include <sys/procfs.h>
 
 #include "base/cleanup.h"
-#include "target/core/parts.h"
+#include "target/core/internal.h"
 #include "target/proc.h"
 
 #define MAX_NOTES (16 * VT_MAX_THREADS)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/parts.h"
+#include "job/internal.h"
 #include "unit/report/report_models.h"
 
 #define GIB (UINT64_C(1) << 30)

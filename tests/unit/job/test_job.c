@@ -16,7 +16,7 @@
 
 #include "base/str.h"
 #include "unit/job/job_models.h"
-#include "job/parts.h"
+#include "job/internal.h"
 #include "base/width.h"
 #include "unit/report/report_models.h"
 #include "job/json/json.h"

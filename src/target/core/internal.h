@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to src/target/core. */
-#ifndef VT_TARGET_CORE_PARTS_H
-#define VT_TARGET_CORE_PARTS_H
+#ifndef VT_TARGET_CORE_INTERNAL_H
+#define VT_TARGET_CORE_INTERNAL_H
 
 #include "target/core/core.h"
 

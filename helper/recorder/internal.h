@@ -5,8 +5,8 @@
  * system call on the usual path; nothing waits for a thread that waits for us; in a child after
  * fork() nothing is done at all. errno and the floating point state stay as they were.
  */
-#ifndef VT_RECORDER_PARTS_H
-#define VT_RECORDER_PARTS_H
+#ifndef VT_RECORDER_INTERNAL_H
+#define VT_RECORDER_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

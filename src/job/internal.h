@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to src/job: what its files share. */
-#ifndef VT_JOB_PARTS_H
-#define VT_JOB_PARTS_H
+#ifndef VT_JOB_INTERNAL_H
+#define VT_JOB_INTERNAL_H
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to wait*.c: the pieces that describe one kind of wait. */
-#ifndef VT_EXPLAIN_WAIT_PARTS_H
-#define VT_EXPLAIN_WAIT_PARTS_H
+#ifndef VT_EXPLAIN_WAIT_INTERNAL_H
+#define VT_EXPLAIN_WAIT_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
