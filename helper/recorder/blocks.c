@@ -287,7 +287,7 @@ static void doom(struct vt_recorder_shard *shard, uint64_t addr)
 }
 
 /* Also does the work that was left over. */
-static bool take(struct vt_recorder_shard *shard, uint64_t addr)
+static bool take_record(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t rate;
 
@@ -374,7 +374,7 @@ void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rat
 		.tid = vt_rec_tid(),
 	};
 
-	if (!take(shard, addr))
+	if (!take_record(shard, addr))
 		return;
 	put(shard, hash, &block, rate);
 	give(shard);
@@ -384,7 +384,7 @@ void vt_rec_block_drop(uint64_t addr)
 {
 	struct vt_recorder_shard *shard = shard_of(vt_recorder_hash(addr));
 
-	if (!take(shard, addr))
+	if (!take_record(shard, addr))
 		return;
 	remove_addr(shard, addr);
 	give(shard);

@@ -75,7 +75,7 @@ static struct {
 #define MEMORY_OF_A_BYTE 16
 #define MEMORY_AT_LEAST (1u << 20)
 
-static void *take(size_t size)
+static void *take_memory(size_t size)
 {
 	void *p;
 
@@ -104,7 +104,7 @@ struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_
 	parsing.arena = in->values;
 	parsing.left = n * MEMORY_OF_A_BYTE + MEMORY_AT_LEAST;
 	parsing.too_much = parsing.nomem = false;
-	json_set_alloc_funcs(take, leave);
+	json_set_alloc_funcs(take_memory, leave);
 	parsed = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
 	json_set_alloc_funcs(malloc, free);
 	if (parsing.too_much)

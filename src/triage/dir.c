@@ -146,7 +146,7 @@ static struct vt_error *check_owner(int dir, const char *path)
 }
 
 /* Of two triages at once, one would remove what the other writes. */
-static struct vt_error *take(const char *path, int *lock)
+static struct vt_error *take_lock(const char *path, int *lock)
 {
 	VT_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -186,7 +186,7 @@ struct vt_error *vt_triage_dir_prepare(const char *path, bool remove, int *lock)
 
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return vt_error_create_os(errno, "cannot make the directory %s", path);
-	VT_TRY(take(path, &taken));
+	VT_TRY(take_lock(path, &taken));
 	err = prepare(path, remove);
 	if (!err)
 		*lock = taken;

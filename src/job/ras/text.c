@@ -33,7 +33,7 @@ static size_t length(const struct span *span)
 	return (size_t)(span->end - span->at);
 }
 
-static bool take(struct span *span, const char *text, size_t n)
+static bool take_prefix(struct span *span, const char *text, size_t n)
 {
 	if (length(span) < n || memcmp(span->at, text, n) != 0)
 		return false;
@@ -97,10 +97,10 @@ static bool is_line(struct span line, const char *pattern, struct fields *fields
 		} else if (*pattern == '{') {
 			size_t n = strcspn(pattern, "}");
 
-			(void)take(&line, pattern + 1, n - 1);
+			(void)take_prefix(&line, pattern + 1, n - 1);
 			pattern += n;
 		} else {
-			ok = take(&line, pattern, 1);
+			ok = take_prefix(&line, pattern, 1);
 		}
 	}
 	return ok && line.at == line.end;
@@ -244,7 +244,8 @@ static void on_list(struct reading *t, const struct fields *f, enum vt_ras_about
 	while (list.at < list.end) {
 		struct fields rank = { 0 };
 
-		if (!take_number(&list, &rank) || (list.at < list.end && !take(&list, ",", 1))) {
+		if (!take_number(&list, &rank) ||
+		    (list.at < list.end && !take_prefix(&list, ",", 1))) {
 			t->odd = true;
 			return;
 		}
@@ -343,7 +344,7 @@ static bool find_rank_line(struct reading *t, struct span line)
 	const char *dash = memmem(line.at, length(&line), " -- ", 4);
 	struct span middle;
 
-	if (!take(&line, "  Rank ", 7) || !take_number(&line, &rank))
+	if (!take_prefix(&line, "  Rank ", 7) || !take_number(&line, &rank))
 		return false;
 	middle = (struct span){ line.at, dash ? dash : line.end };
 	if (middle.end < middle.at ||

@@ -161,7 +161,7 @@ static const struct {
 	{ NT_AUXV, take_auxv },       { NT_FILE, take_mappings },
 };
 
-static bool take(struct vt_core *core, uint32_t type, const struct note *note)
+static bool take_note(struct vt_core *core, uint32_t type, const struct note *note)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (kinds[i].type == type)
@@ -189,7 +189,7 @@ bool vt_core_notes(struct vt_core *core, uint64_t offset, uint64_t size)
 			break;
 		if (header.n_namesz == sizeof(owner) &&
 		    vt_core_read_file(core, offset + sizeof(header), name, sizeof(name)) &&
-		    !memcmp(name, owner, sizeof(owner)) && !take(core, header.n_type, &note))
+		    !memcmp(name, owner, sizeof(owner)) && !take_note(core, header.n_type, &note))
 			return false;
 		if (end >= size)
 			break;

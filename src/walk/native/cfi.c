@@ -65,7 +65,7 @@ static uint64_t left(const struct cursor *c)
 	return c->end - c->at;
 }
 
-static uint64_t take(struct cursor *c, size_t n)
+static uint64_t take_fixed(struct cursor *c, size_t n)
 {
 	uint64_t value = 0;
 
@@ -93,7 +93,7 @@ static uint64_t take_uleb(struct cursor *c)
 	uint8_t byte;
 
 	for (unsigned int shift = 0;; shift += 7) {
-		byte = (uint8_t)take(c, 1);
+		byte = (uint8_t)take_fixed(c, 1);
 		if (shift < 64)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		if (!(byte & 0x80))
@@ -112,7 +112,7 @@ static int64_t take_sleb(struct cursor *c)
 	uint8_t byte;
 
 	do {
-		byte = (uint8_t)take(c, 1);
+		byte = (uint8_t)take_fixed(c, 1);
 		if (shift < 64)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
@@ -162,19 +162,19 @@ static uint64_t take_format(struct cursor *c, uint8_t encoding)
 	case 0x4:
 	case 0x8:
 	case 0xc:
-		return take(c, 8);
+		return take_fixed(c, 8);
 	case 0x1:
 		return take_uleb(c);
 	case 0x2:
-		return take(c, 2);
+		return take_fixed(c, 2);
 	case 0x3:
-		return take(c, 4);
+		return take_fixed(c, 4);
 	case 0x9:
 		return (uint64_t)take_sleb(c);
 	case 0xa:
-		return (uint64_t)extend(take(c, 2), 2);
+		return (uint64_t)extend(take_fixed(c, 2), 2);
 	case 0xb:
-		return (uint64_t)extend(take(c, 4), 4);
+		return (uint64_t)extend(take_fixed(c, 4), 4);
 	default:
 		c->bad = true;
 		return 0;
@@ -253,8 +253,9 @@ static uint64_t segment_end(const struct vt_cfi *cfi, uint64_t offset)
 static bool read_header(struct vt_cfi *cfi, const Elf64_Phdr *phdr)
 {
 	struct cursor c = cursor_at(cfi, phdr->p_offset, phdr->p_filesz);
-	uint8_t version = (uint8_t)take(&c, 1), frames_encoding = (uint8_t)take(&c, 1);
-	uint8_t count_encoding = (uint8_t)take(&c, 1), table_encoding = (uint8_t)take(&c, 1);
+	uint8_t version = (uint8_t)take_fixed(&c, 1), frames_encoding = (uint8_t)take_fixed(&c, 1);
+	uint8_t count_encoding = (uint8_t)take_fixed(&c, 1),
+		table_encoding = (uint8_t)take_fixed(&c, 1);
 	uint64_t frames, count;
 
 	cfi->header_vaddr = phdr->p_vaddr;
@@ -386,7 +387,7 @@ struct fde {
 static struct cursor record_at(const struct vt_cfi *cfi, uint64_t offset)
 {
 	struct cursor c = cursor_at(cfi, offset, 4);
-	uint64_t len = take(&c, 4);
+	uint64_t len = take_fixed(&c, 4);
 
 	/* 0xffffffff introduces a 64-bit length; no single function needs one. */
 	if (c.bad || len == 0 || len == UINT32_MAX) {
@@ -399,7 +400,7 @@ static struct cursor record_at(const struct vt_cfi *cfi, uint64_t offset)
 /* The letters after 'z' say what the augmentation data holds. */
 static bool read_augmentation(struct cursor *c, struct cursor letters, struct cie *cie)
 {
-	if (take(&letters, 1) != 'z')
+	if (take_fixed(&letters, 1) != 'z')
 		return false;
 
 	uint64_t len = take_uleb(c);
@@ -412,16 +413,16 @@ static bool read_augmentation(struct cursor *c, struct cursor letters, struct ci
 	while (!data.bad && left(&letters) > 0) {
 		uint8_t encoding;
 
-		switch (take(&letters, 1)) {
+		switch (take_fixed(&letters, 1)) {
 		case 'R':
-			cie->encoding = (uint8_t)take(&data, 1);
+			cie->encoding = (uint8_t)take_fixed(&data, 1);
 			break;
 		case 'P':
-			encoding = (uint8_t)take(&data, 1);
+			encoding = (uint8_t)take_fixed(&data, 1);
 			take_format(&data, encoding);
 			break;
 		case 'L':
-			take(&data, 1);
+			take_fixed(&data, 1);
 			break;
 		case 'S':
 			cie->signal_frame = true;
@@ -442,19 +443,19 @@ static bool read_augmentation(struct cursor *c, struct cursor letters, struct ci
 static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 {
 	struct cursor c = record_at(cfi, offset), letters;
-	uint64_t id = take(&c, 4), version = take(&c, 1), return_register;
+	uint64_t id = take_fixed(&c, 4), version = take_fixed(&c, 1), return_register;
 
 	*cie = (struct cie){ 0 };
 	if (c.bad || id != 0 || (version != 1 && version != 3))
 		return false;
 	letters = c;
-	while (take(&c, 1) != 0)
+	while (take_fixed(&c, 1) != 0)
 		if (c.at - letters.at > MAX_AUGMENTATION)
 			return false;
 	letters.end = c.at - (c.bad ? 0 : 1);
 	cie->code_align = take_uleb(&c);
 	cie->data_align = take_sleb(&c);
-	return_register = version == 1 ? take(&c, 1) : take_uleb(&c);
+	return_register = version == 1 ? take_fixed(&c, 1) : take_uleb(&c);
 	if (left(&letters) > 0 && !read_augmentation(&c, letters, cie))
 		return false;
 	cie->instructions = c;
@@ -465,7 +466,7 @@ static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 static bool read_fde(const struct vt_cfi *cfi, uint64_t offset, struct fde *fde, uint64_t *cie_at)
 {
 	struct cursor c = record_at(cfi, offset);
-	uint64_t from = c.at, back = take(&c, 4), size;
+	uint64_t from = c.at, back = take_fixed(&c, 4), size;
 
 	/* The reference counts backwards from itself; 0 makes it a CIE. */
 	if (c.bad || back == 0 || back > from)
@@ -646,13 +647,13 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 		p->at = take_address(c, p->cie->encoding);
 		break;
 	case 0x02:
-		advance(p, take(c, 1));
+		advance(p, take_fixed(c, 1));
 		break;
 	case 0x03:
-		advance(p, take(c, 2));
+		advance(p, take_fixed(c, 2));
 		break;
 	case 0x04:
-		advance(p, take(c, 4));
+		advance(p, take_fixed(c, 4));
 		break;
 	case 0x05: /* offset_extended */
 		a = take_uleb(c);
@@ -745,7 +746,7 @@ static void run_instructions(struct program *p, struct cursor c)
 			return;
 		}
 
-		uint8_t byte = (uint8_t)take(&c, 1), operand = byte & 0x3f;
+		uint8_t byte = (uint8_t)take_fixed(&c, 1), operand = byte & 0x3f;
 
 		switch (byte >> 6) {
 		case 1:
@@ -939,7 +940,7 @@ static void binary(struct machine *m, uint8_t op)
 /* Jumps by a signed number of bytes, inside the expression. */
 static void jump(struct machine *m, struct cursor *c, uint64_t begin, bool taken)
 {
-	int64_t by = extend(take(c, 2), 2);
+	int64_t by = extend(take_fixed(c, 2), 2);
 	uint64_t to = c->at + (uint64_t)by;
 
 	if (!taken)
@@ -953,26 +954,26 @@ static void jump(struct machine *m, struct cursor *c, uint64_t begin, bool taken
 /* DW_OP_*: those that make sense in call frame information. */
 static void operation(struct machine *m, struct cursor *c, uint64_t begin)
 {
-	uint8_t op = (uint8_t)take(c, 1);
+	uint8_t op = (uint8_t)take_fixed(c, 1);
 	uint64_t a;
 
 	/* clang-format off */
 	switch (op) {
-	case 0x03: push(m, take(c, 8) + m->bias); break; /* addr */
+	case 0x03: push(m, take_fixed(c, 8) + m->bias); break; /* addr */
 	case 0x06: push_memory(m, 8); break; /* deref */
-	case 0x08: push(m, take(c, 1)); break; /* const1u, const1s, const2u, ... */
-	case 0x09: push(m, (uint64_t)extend(take(c, 1), 1)); break;
-	case 0x0a: push(m, take(c, 2)); break;
-	case 0x0b: push(m, (uint64_t)extend(take(c, 2), 2)); break;
-	case 0x0c: push(m, take(c, 4)); break;
-	case 0x0d: push(m, (uint64_t)extend(take(c, 4), 4)); break;
-	case 0x0e: case 0x0f: push(m, take(c, 8)); break;
+	case 0x08: push(m, take_fixed(c, 1)); break; /* const1u, const1s, const2u, ... */
+	case 0x09: push(m, (uint64_t)extend(take_fixed(c, 1), 1)); break;
+	case 0x0a: push(m, take_fixed(c, 2)); break;
+	case 0x0b: push(m, (uint64_t)extend(take_fixed(c, 2), 2)); break;
+	case 0x0c: push(m, take_fixed(c, 4)); break;
+	case 0x0d: push(m, (uint64_t)extend(take_fixed(c, 4), 4)); break;
+	case 0x0e: case 0x0f: push(m, take_fixed(c, 8)); break;
 	case 0x10: push(m, take_uleb(c)); break;
 	case 0x11: push(m, (uint64_t)take_sleb(c)); break;
 	case 0x12: pick(m, 0); break; /* dup */
 	case 0x13: pop(m); break; /* drop */
 	case 0x14: pick(m, 1); break; /* over */
-	case 0x15: pick(m, take(c, 1)); break;
+	case 0x15: pick(m, take_fixed(c, 1)); break;
 	case 0x16: rotate(m, 2); break; /* swap */
 	case 0x17: rotate(m, 3); break; /* rot */
 	case 0x19: /* abs */
@@ -990,7 +991,7 @@ static void operation(struct machine *m, struct cursor *c, uint64_t begin)
 		a = take_uleb(c);
 		push_register(m, a, take_sleb(c));
 		break;
-	case 0x94: push_memory(m, take(c, 1)); break; /* deref_size */
+	case 0x94: push_memory(m, take_fixed(c, 1)); break; /* deref_size */
 	case 0x96: break; /* nop */
 	default: binary(m, op); break;
 	}

@@ -481,7 +481,7 @@ struct reader {
 	bool nomem;
 };
 
-static bool take(struct reader *reader, void *to, size_t n)
+static bool take_bytes(struct reader *reader, void *to, size_t n)
 {
 	if (reader->left < n)
 		return false;
@@ -507,7 +507,7 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 	struct frame_header header;
 	size_t len;
 
-	if (!take(reader, &header, sizeof(header)) || header.name_len > MAX_NAME ||
+	if (!take_bytes(reader, &header, sizeof(header)) || header.name_len > MAX_NAME ||
 	    header.file_len > MAX_FILE ||
 	    (size_t)header.name_len + header.file_len > reader->left || header.line > INT32_MAX)
 		return false;
@@ -566,7 +566,7 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 	struct result_header header;
 	struct request *request;
 
-	if (!take(reader, &header, sizeof(header)) || header.request >= lines->requests.n ||
+	if (!take_bytes(reader, &header, sizeof(header)) || header.request >= lines->requests.n ||
 	    header.n_frames > VT_DWARF_MAX_FRAMES)
 		return false;
 	/* Once only: many frames may have one address. */

@@ -76,8 +76,8 @@ static unsigned int n_words(const struct search *s)
 	return s->bytes / 8;
 }
 
-static void take(struct search *s, enum vt_torch_field field, uint16_t *member, unsigned int offset,
-		 unsigned int width, enum vt_torch_how how)
+static void take_field(struct search *s, enum vt_torch_field field, uint16_t *member,
+		       unsigned int offset, unsigned int width, enum vt_torch_how how)
 {
 	*member = (uint16_t)offset;
 	memset(s->taken + offset, true, width);
@@ -179,8 +179,8 @@ static bool find_stream_uses(struct search *s)
 				      (table.n && sample_at(s, i)->table != VT_SAMPLE_ACTIVE));
 		}
 		if (holds(&tally)) {
-			take(s, VT_TORCH_BLOCK_STREAM_USES, &s->l.stream_uses, 8 * w,
-			     sizeof(struct vt_ska), VT_TORCH_HOW_SIGNATURE);
+			take_field(s, VT_TORCH_BLOCK_STREAM_USES, &s->l.stream_uses, 8 * w,
+				   sizeof(struct vt_ska), VT_TORCH_HOW_SIGNATURE);
 			return true;
 		}
 	}
@@ -203,7 +203,8 @@ static bool find_pool(struct search *s)
 			count(&tally, sample_at(s, i), is_bad);
 		}
 		if (vt_torch_tolerable(bad, s->f->n_samples) && holds(&tally)) {
-			take(s, VT_TORCH_BLOCK_POOL, &s->l.pool, 8 * w, 8, VT_TORCH_HOW_SIGNATURE);
+			take_field(s, VT_TORCH_BLOCK_POOL, &s->l.pool, 8 * w, 8,
+				   VT_TORCH_HOW_SIGNATURE);
 			return true;
 		}
 	}
@@ -348,10 +349,10 @@ static bool find_linked(struct search *s)
 	if (!best.confirmed)
 		return false;
 	read_next(s, next);
-	take(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * best.ptr, 8, VT_TORCH_HOW_SIGNATURE);
-	take(s, VT_TORCH_BLOCK_SIZE, &s->l.size, 8 * best.size, 8, VT_TORCH_HOW_SIGNATURE);
-	take(s, VT_TORCH_BLOCK_PREV, &s->l.prev, 8 * prev, 8, VT_TORCH_HOW_SIGNATURE);
-	take(s, VT_TORCH_BLOCK_NEXT, &s->l.next, 8 * next, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * best.ptr, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_SIZE, &s->l.size, 8 * best.size, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_PREV, &s->l.prev, 8 * prev, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_NEXT, &s->l.next, 8 * next, 8, VT_TORCH_HOW_SIGNATURE);
 	return true;
 }
 
@@ -399,8 +400,8 @@ static bool find_lone(struct search *s)
 	}
 	if (ptr == WORDS)
 		return false;
-	take(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * ptr, 8, VT_TORCH_HOW_SIGNATURE);
-	take(s, VT_TORCH_BLOCK_SIZE, &s->l.size, 8 * size, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * ptr, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_SIZE, &s->l.size, 8 * size, 8, VT_TORCH_HOW_SIGNATURE);
 	return true;
 }
 
@@ -416,8 +417,8 @@ static bool set_links(struct search *s)
 		at += 8;
 	if (!is_free(s, at, 16) || s->filled[at / 8] || s->filled[at / 8 + 1])
 		return false;
-	take(s, VT_TORCH_BLOCK_PREV, &s->l.prev, at, 8, VT_TORCH_HOW_POSITION);
-	take(s, VT_TORCH_BLOCK_NEXT, &s->l.next, at + 8, 8, VT_TORCH_HOW_POSITION);
+	take_field(s, VT_TORCH_BLOCK_PREV, &s->l.prev, at, 8, VT_TORCH_HOW_POSITION);
+	take_field(s, VT_TORCH_BLOCK_NEXT, &s->l.next, at + 8, 8, VT_TORCH_HOW_POSITION);
 	return true;
 }
 
@@ -512,9 +513,9 @@ static bool mapped_at(const struct search *s, unsigned int offset)
 static void take_flags(struct search *s, unsigned int allocated, unsigned int mapped,
 		       enum vt_torch_how how)
 {
-	take(s, VT_TORCH_BLOCK_ALLOCATED, &s->l.allocated, allocated, 1, how);
+	take_field(s, VT_TORCH_BLOCK_ALLOCATED, &s->l.allocated, allocated, 1, how);
 	if (mapped < s->bytes)
-		take(s, VT_TORCH_BLOCK_MAPPED, &s->l.mapped, mapped, 1, how);
+		take_field(s, VT_TORCH_BLOCK_MAPPED, &s->l.mapped, mapped, 1, how);
 	else
 		leave_out(s, VT_TORCH_BLOCK_MAPPED, &s->l.mapped);
 }
@@ -600,11 +601,11 @@ static bool find_requested(struct search *s)
 		}
 	}
 	if (most > 0)
-		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * best, 8,
-		     VT_TORCH_HOW_SIGNATURE);
+		take_field(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * best, 8,
+			   VT_TORCH_HOW_SIGNATURE);
 	else if (most == 0)
-		take(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * behind, 8,
-		     VT_TORCH_HOW_POSITION);
+		take_field(s, VT_TORCH_BLOCK_REQUESTED_SIZE, &s->l.requested_size, 8 * behind, 8,
+			   VT_TORCH_HOW_POSITION);
 	return most >= 0;
 }
 
@@ -723,8 +724,8 @@ static bool find_stream(struct search *s)
 		if (is_other_stream(s, other))
 			return false;
 	}
-	take(s, VT_TORCH_BLOCK_STREAM, &s->l.stream, 8 * w, 8,
-	     filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
+	take_field(s, VT_TORCH_BLOCK_STREAM, &s->l.stream, 8 * w, 8,
+		   filled ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
 	return true;
 }
 
@@ -742,8 +743,8 @@ static void find_device(struct search *s)
 			count(&tally, sample_at(s, i),
 			      sample_at(s, i)->bytes[at] != sample_at(s, i)->device);
 		if (is_free(s, at, 1) && holds(&tally)) {
-			take(s, VT_TORCH_BLOCK_DEVICE, &s->l.device, at, 1,
-			     several ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
+			take_field(s, VT_TORCH_BLOCK_DEVICE, &s->l.device, at, 1,
+				   several ? VT_TORCH_HOW_SIGNATURE : VT_TORCH_HOW_POSITION);
 			return;
 		}
 	}
@@ -787,8 +788,8 @@ static void find_event_count(struct search *s)
 		}
 	}
 	if (n == 1)
-		take(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, at, 4,
-		     VT_TORCH_HOW_SIGNATURE);
+		take_field(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count, at, 4,
+			   VT_TORCH_HOW_SIGNATURE);
 	else
 		leave_out(s, VT_TORCH_BLOCK_EVENT_COUNT, &s->l.event_count);
 }
@@ -801,8 +802,8 @@ static void find_context(struct search *s)
 {
 	for (unsigned int w = 0; w + 4 <= n_words(s); w++) {
 		if (shared_at(s, w) > 0 && shared_at(s, w + 2) > 0) {
-			take(s, VT_TORCH_BLOCK_CONTEXT, &s->l.context, 8 * w, 32,
-			     VT_TORCH_HOW_SIGNATURE);
+			take_field(s, VT_TORCH_BLOCK_CONTEXT, &s->l.context, 8 * w, 32,
+				   VT_TORCH_HOW_SIGNATURE);
 			return;
 		}
 	}
@@ -829,8 +830,8 @@ static void find_expandable(struct search *s)
 	if (several)
 		best = WORDS;
 	if (best != WORDS)
-		take(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment, 8 * best, 8,
-		     VT_TORCH_HOW_SIGNATURE);
+		take_field(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment, 8 * best, 8,
+			   VT_TORCH_HOW_SIGNATURE);
 	else
 		leave_out(s, VT_TORCH_BLOCK_EXPANDABLE, &s->l.expandable_segment);
 }

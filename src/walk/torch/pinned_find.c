@@ -131,7 +131,7 @@ static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 }
 
 /* Takes the outcome over; true when it is final. */
-static bool take(const struct finder *f, bool found_it, struct vt_pinned_found *found)
+static bool take_outcome(const struct finder *f, bool found_it, struct vt_pinned_found *found)
 {
 	if (found_it) {
 		found->state = VT_PINNED_FOUND;
@@ -151,7 +151,7 @@ bool vt_pinned_find_in_code(struct vt_memsrc *src, const uint64_t *functions, si
 	*found = (struct vt_pinned_found){ .state = VT_PINNED_UNKNOWN };
 	for (size_t i = 0; i < n && !found_it; i++)
 		found_it = functions[i] && look_at_code(&f, functions[i], false);
-	return take(&f, found_it, found);
+	return take_outcome(&f, found_it, found);
 }
 
 static const char *why_not(struct vt_modules *modules, bool any)
