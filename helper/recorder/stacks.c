@@ -105,7 +105,7 @@ static bool index_room(void)
 	return true;
 }
 
-static uint32_t add(const struct vt_rec_frames *frames)
+static uint32_t add_stack(const struct vt_rec_frames *frames)
 {
 	struct vt_recorder_head *head = &vt_recorder;
 	uint64_t n = n_words(frames), id = head->stacks.n, first = head->words.n;
@@ -140,7 +140,7 @@ uint32_t vt_rec_stack_intern(const struct vt_rec_frames *frames)
 	if (vt_rec_lock(&lock)) {
 		id = find(frames);
 		if (id == VT_RECORDER_NO_STACK)
-			id = add(frames);
+			id = add_stack(frames);
 		vt_rec_unlock(&lock);
 	}
 	if (id == VT_RECORDER_NO_STACK)

@@ -40,8 +40,8 @@ static struct vt_job_process_group *find(struct finding *f, const struct vt_mode
 	return group;
 }
 
-static bool add(struct vt_job_process_group *group, uint32_t member,
-		const struct vt_model_process_group *state)
+static bool add_member(struct vt_job_process_group *group, uint32_t member,
+		       const struct vt_model_process_group *state)
 {
 	struct vt_job_grouped *grouped = vt_vec_append(&group->members);
 
@@ -58,7 +58,7 @@ static bool add_states(struct finding *f, uint32_t index)
 	for (size_t i = 0; i < m->collectives.groups.n; i++) {
 		struct vt_job_process_group *group = find(f, &m->collectives.groups.data[i]);
 
-		if (!group || !add(group, index, &m->collectives.groups.data[i]))
+		if (!group || !add_member(group, index, &m->collectives.groups.data[i]))
 			return false;
 	}
 	return m->label.rank < 0 || vt_map_put(&f->by_rank, (uint64_t)m->label.rank, index);
@@ -90,7 +90,7 @@ static bool add_rest(struct finding *f, struct vt_job_process_group *group)
 
 			if (found && has_one_like(&f->job->members.data[*found], group->any) &&
 			    !vt_map_get(&there, *found))
-				ok = add(group, (uint32_t)*found, NULL);
+				ok = add_member(group, (uint32_t)*found, NULL);
 		}
 	}
 	vt_map_deinit(&there);

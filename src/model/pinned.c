@@ -20,7 +20,7 @@ static const char *check_block(const struct vt_pinned_block *b, uint64_t *end)
 	return NULL;
 }
 
-static void add(struct vt_model_amount *amount, const struct vt_pinned_block *b)
+static void add_pinned(struct vt_model_amount *amount, const struct vt_pinned_block *b)
 {
 	amount->bytes += b->size; /* no overflow: they do not overlap */
 	amount->blocks++;
@@ -40,10 +40,10 @@ static bool sum_up(struct vt_model_pinned *p)
 			refuse(p, why);
 			return false;
 		}
-		add(&sums.total, b);
-		add(&sums.states[b->state], b);
+		add_pinned(&sums.total, b);
+		add_pinned(&sums.states[b->state], b);
 		if (b->private_pool)
-			add(&sums.private_pools, b);
+			add_pinned(&sums.private_pools, b);
 		if (b->state == VT_BLOCK_CACHED && b->size > sums.largest_cached)
 			sums.largest_cached = b->size;
 	}

@@ -128,7 +128,7 @@ static bool has_library(pid_t pid, const char *name)
 }
 
 /* What has come meanwhile. Somebody may have switched it off: then nothing is missing. */
-static void add(const struct vt_run_gate *gate, pid_t pid, struct missing *missing)
+static void add_missing_hooks(const struct vt_run_gate *gate, pid_t pid, struct missing *missing)
 {
 	VT_FREE struct vt_record_target *target = calloc(1, sizeof(*target));
 	struct vt_error *err = target ? vt_record_open(target, pid, LATER_BUDGET_NS) : &vt_enomem;
@@ -168,7 +168,7 @@ int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd)
 		if (!torch && !driver)
 			continue;
 		tries -= driver;
-		add(gate, pid, &missing);
+		add_missing_hooks(gate, pid, &missing);
 	}
 	return 0;
 }

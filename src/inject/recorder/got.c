@@ -148,8 +148,8 @@ static bool is_being_loaded(const struct search *search, const struct vt_module 
 	return false;
 }
 
-static void add(struct search *search, const struct file *file, const char *name, uint32_t call,
-		uint64_t where)
+static void add_slot(struct search *search, const struct file *file, const char *name,
+		     uint32_t call, uint64_t where)
 {
 	const struct vt_module *module = file->module;
 	struct vt_recorder_got got = { .where = where, .function = call };
@@ -192,7 +192,7 @@ static void look_at_relocations(struct search *search, const struct file *file, 
 		 * substitute for them.
 		 */
 		if (call < VT_N_CALLS && sym.st_shndx == SHN_UNDEF)
-			add(search, file, name, call, rela.r_offset + module->bias);
+			add_slot(search, file, name, call, rela.r_offset + module->bias);
 	}
 }
 

@@ -63,8 +63,8 @@ static const char *intern(struct told *t, const char *text)
 }
 
 /* Adds a rank (an object of the document) to the group of ranks with the same finding. */
-static void add(struct told *t, json_t *from, enum vt_ras_about about, const char *what,
-		uint64_t count)
+static void add_rank(struct told *t, json_t *from, enum vt_ras_about about, const char *what,
+		     uint64_t count)
 {
 	struct vt_ras_group like = t->like, *group;
 	const char *host = vt_json_in_need_text(&t->in, from, "host");
@@ -104,7 +104,7 @@ static void add_errors(struct told *t, json_t *rank, json_t *status)
 		int result = need_int(t, status, keys[i], 0);
 
 		if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
-			add(t, rank, VT_RAS_ERROR, error_name(result), 0);
+			add_rank(t, rank, VT_RAS_ERROR, error_name(result), 0);
 	}
 }
 
@@ -114,13 +114,13 @@ static void add_missing(struct told *t, json_t *rank)
 	json_t *status = vt_json_in_object(&t->in, rank, "status");
 
 	if (!status)
-		add(t, rank, VT_RAS_ABSENT, "", 0);
+		add_rank(t, rank, VT_RAS_ABSENT, "", 0);
 	else if (vt_json_in_need_bool(&t->in, status, "considered_dead"))
-		add(t, rank, VT_RAS_DEAD, "", 0);
+		add_rank(t, rank, VT_RAS_DEAD, "", 0);
 	else if (vt_json_in_need_bool(&t->in, status, "unresponsive"))
-		add(t, rank, VT_RAS_SILENT, "", 0);
+		add_rank(t, rank, VT_RAS_SILENT, "", 0);
 	else
-		add(t, rank, VT_RAS_STATUS, "NOCOMM", 0);
+		add_rank(t, rank, VT_RAS_STATUS, "NOCOMM", 0);
 }
 
 static void read_status(struct told *t, json_t *missing)
@@ -144,7 +144,7 @@ static void read_status(struct told *t, json_t *missing)
 	for (size_t i = 0; i < t->n_ranks && differ && !t->in.wrong[0]; i++) {
 		json_t *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks");
 
-		add(t, rank, VT_RAS_STATUS, status_of(t, need_object(t, rank, "status")), 0);
+		add_rank(t, rank, VT_RAS_STATUS, status_of(t, need_object(t, rank, "status")), 0);
 	}
 }
 
@@ -186,8 +186,8 @@ static void read_operation(struct told *t, const char *operation)
 	if (n < 2 || n > MAX_VALUES)
 		return;
 	for (size_t i = 0; i < t->n_ranks && !t->in.wrong[0]; i++)
-		add(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation,
-		    count_of(t, i, operation));
+		add_rank(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation,
+			 count_of(t, i, operation));
 }
 
 /* The first rank gives the kinds: all ranks have the same NCCL. */

@@ -116,8 +116,8 @@ static unsigned int flags_of_mapping(struct builder *b, size_t i)
 
 /* ---- entries ---- */
 
-static bool add(struct builder *b, uint64_t start, uint64_t end, unsigned int flags,
-		const struct vt_core_mapping *mapping)
+static bool add_entry(struct builder *b, uint64_t start, uint64_t end, unsigned int flags,
+		      const struct vt_core_mapping *mapping)
 {
 	struct vt_map_entry *entry = vt_vec_append(&b->maps->entries);
 
@@ -144,7 +144,7 @@ static bool add_anonymous(struct builder *b, size_t *next, uint64_t from, uint64
 		uint64_t start = segment->start > from ? segment->start : from;
 		uint64_t end = segment->end < to ? segment->end : to;
 
-		if (start < end && !add(b, start, end, map_flags(segment->flags), NULL))
+		if (start < end && !add_entry(b, start, end, map_flags(segment->flags), NULL))
 			return false;
 		if (segment->end > to)
 			return true; /* the rest comes later */
@@ -180,7 +180,7 @@ static bool build(struct builder *b)
 			b->looked = false;
 		}
 		if (!add_anonymous(b, &next, from, mapping->start) ||
-		    !add(b, mapping->start, mapping->end, flags_of(b, i, next), mapping))
+		    !add_entry(b, mapping->start, mapping->end, flags_of(b, i, next), mapping))
 			return false;
 		from = mapping->end;
 	}
