@@ -193,7 +193,7 @@ static inline uint64_t object_half(uint64_t object)
 
 _Static_assert(64 - ADDRESS_BITS + 4 == INDEX_BITS, "an object is aligned to 16 bytes");
 
-static bool is_same(const struct vt_recorder_code *a, const struct vt_recorder_code *b)
+static bool is_same_code(const struct vt_recorder_code *a, const struct vt_recorder_code *b)
 {
 	return a->object == b->object && a->filename == b->filename && a->name == b->name &&
 	       a->qualname == b->qualname && a->linetable == b->linetable &&
@@ -210,7 +210,7 @@ static uint64_t slot_of(const struct vt_recorder_code *code, const uint32_t *tab
 {
 	uint64_t slot = (print_of(code) ^ code->object * MULTIPLIER) >> 20 & (size - 1);
 
-	while (table[slot] && (any || !is_same(&codes()[table[slot] - 1], code)))
+	while (table[slot] && (any || !is_same_code(&codes()[table[slot] - 1], code)))
 		slot = (slot + 1) & (size - 1);
 	return slot;
 }

@@ -49,7 +49,7 @@ static uint64_t n_words(const struct vt_rec_frames *frames)
 	return (uint64_t)frames->n_words_python + frames->n_native;
 }
 
-static bool is_same(const struct vt_recorder_stack *stack, const struct vt_rec_frames *frames)
+static bool is_same_stack(const struct vt_recorder_stack *stack, const struct vt_rec_frames *frames)
 {
 	const uint64_t *words = words_at(stack->first);
 	uint64_t n = n_words(frames), differ = 0;
@@ -72,7 +72,8 @@ static uint32_t find(const struct vt_rec_frames *frames)
 		entry = __atomic_load_n(&indexes[last][i], __ATOMIC_ACQUIRE);
 		if (!entry)
 			return VT_RECORDER_NO_STACK;
-		if (entry >> 32 == frames->hash >> 32 && is_same(stack_at((uint32_t)entry), frames))
+		if (entry >> 32 == frames->hash >> 32 &&
+		    is_same_stack(stack_at((uint32_t)entry), frames))
 			return (uint32_t)entry;
 	}
 }

@@ -203,8 +203,8 @@ static struct vt_cuda_answer ask_again(struct vt_collect *c, struct vt_helper *h
 	return answer;
 }
 
-static bool is_same(const struct vt_cuda_answer *answer, size_t i,
-		    const struct vt_model_device *device)
+static bool is_same_memory(const struct vt_cuda_answer *answer, size_t i,
+			   const struct vt_model_device *device)
 {
 	return !answer->error && (int64_t)i < answer->n_devices && i < VT_MAX_CUDA_DEVICES &&
 	       answer->devices[i].ordinal == device->ordinal && answer->devices[i].have_memory &&
@@ -227,7 +227,8 @@ static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 		struct vt_model_device *device = &c->model->devices.data[i];
 
 		device->memory_moved =
-			!is_same(&answer, i, device) || before->n != after.n || after.n < 0 ||
+			!is_same_memory(&answer, i, device) || before->n != after.n ||
+			after.n < 0 ||
 			((int64_t)i < after.n &&
 			 memcmp(&before->stats[i], &after.stats[i], sizeof(after.stats[i])) != 0);
 	}
@@ -245,7 +246,7 @@ static void ask_all_again(struct vt_collect *c, struct vt_helper *helper,
 	for (size_t i = 0; i < c->model->devices.n; i++) {
 		struct vt_model_device *device = &c->model->devices.data[i];
 
-		device->memory_moved = !nothing || !is_same(&answer, i, device);
+		device->memory_moved = !nothing || !is_same_memory(&answer, i, device);
 	}
 }
 

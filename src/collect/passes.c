@@ -114,7 +114,7 @@ static void make_pass(struct vt_collect *c, struct vt_outside_device *device, in
 	pass->sink.n = pass->result.blocks;
 }
 
-static bool is_same(const struct pass *a, const struct pass *b)
+static bool is_same_pass(const struct pass *a, const struct pass *b)
 {
 	return a->result.result == b->result.result && a->result.owner_tid == b->result.owner_tid &&
 	       a->result.blocks == b->result.blocks && a->result.dropped == b->result.dropped &&
@@ -148,7 +148,7 @@ static bool is_settled(struct vt_outside_device *device, const struct pass *now,
 {
 	if (now->result.certain)
 		device->consistency = VT_CONSISTENT_UNCHANGED;
-	else if (!last || !is_same(now, last))
+	else if (!last || !is_same_pass(now, last))
 		return false;
 	else if (now->result.result == VT_WALK_COMPLETE)
 		device->consistency = VT_CONSISTENT_REPEATED;

@@ -109,7 +109,7 @@ static unsigned int port_of(const union vt_ras_address *address)
 							 address->v6.sin6_port);
 }
 
-static bool is_same(const union vt_ras_address *a, const union vt_ras_address *b)
+static bool is_same_address(const union vt_ras_address *a, const union vt_ras_address *b)
 {
 	if (a->any.sa_family != b->any.sa_family || port_of(a) != port_of(b))
 		return false;
@@ -127,7 +127,7 @@ static bool is_any(const union vt_ras_address *a)
 /* A connection to one address may reach a listener at the other. */
 static bool overlap(const union vt_ras_address *a, const union vt_ras_address *b)
 {
-	return port_of(a) == port_of(b) && (is_any(a) || is_any(b) || is_same(a, b));
+	return port_of(a) == port_of(b) && (is_any(a) || is_any(b) || is_same_address(a, b));
 }
 
 /* ---- descriptors ---- */
@@ -272,7 +272,7 @@ static void on_listener(void *arg, const struct entry *entry)
 	set_address(&listener, &entry->local);
 	for (size_t i = 0; i < f->listeners->list.n; i++)
 		if (f->listeners->list.data[i].netns == f->netns &&
-		    is_same(&f->listeners->list.data[i].address, &listener.address))
+		    is_same_address(&f->listeners->list.data[i].address, &listener.address))
 			return;
 	added = vt_vec_append(&f->listeners->list);
 	f->nomem |= !added;
@@ -368,7 +368,7 @@ static void on_connection(void *arg, const struct entry *entry)
 {
 	struct search *s = arg;
 
-	if (is_same(&entry->local, s->to) && is_same(&entry->remote, s->from))
+	if (is_same_address(&entry->local, s->to) && is_same_address(&entry->remote, s->from))
 		s->inode = entry->inode;
 }
 

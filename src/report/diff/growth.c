@@ -72,8 +72,8 @@ static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_p
 	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
 
-static bool is_same(const struct vt_growth *growth, const struct vt_growth_place *a,
-		    const struct vt_growth_place *b)
+static bool is_same_place(const struct vt_growth *growth, const struct vt_growth_place *a,
+			  const struct vt_growth_place *b)
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_equal(a->title, b->title);
@@ -89,7 +89,7 @@ static struct vt_growth_place *find_place(struct vt_growth *growth,
 	const uint64_t *known;
 
 	for (; (known = vt_map_get(&growth->index, hash)) != NULL; hash++)
-		if (is_same(growth, &growth->places.data[*known], key))
+		if (is_same_place(growth, &growth->places.data[*known], key))
 			return &growth->places.data[*known];
 	if (growth->places.n == VT_GROWTH_MAX_PLACES) {
 		growth->cut = true;

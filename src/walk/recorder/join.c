@@ -45,7 +45,7 @@ static bool join_init(struct join *j, size_t n)
 	return true;
 }
 
-static bool is_same(const struct vt_recorder_block *a, const struct vt_recorder_block *b)
+static bool is_same_record(const struct vt_recorder_block *a, const struct vt_recorder_block *b)
 {
 	return a->serial == b->serial && a->size_check == b->size_check && a->time == b->time &&
 	       a->stack == b->stack && a->tid == b->tid;
@@ -69,7 +69,7 @@ static void match_records(struct join *j)
 
 		if (*record == NO_RECORD)
 			*record = (uint32_t)i;
-		else if (!is_same(&after->blocks.data[*record], &after->blocks.data[i]))
+		else if (!is_same_record(&after->blocks.data[*record], &after->blocks.data[i]))
 			j->joined->fate_of[*block] = VT_RECORD_TWICE;
 	}
 }
@@ -93,7 +93,7 @@ static void compare_before(struct join *j)
 
 		if (record == NO_RECORD)
 			j->joined->fate_of[*block] = VT_RECORD_CHANGED;
-		else if (is_same(&j->moment->after->blocks.data[record], b))
+		else if (is_same_record(&j->moment->after->blocks.data[record], b))
 			j->was_there[*block] = true;
 	}
 }

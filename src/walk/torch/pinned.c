@@ -720,7 +720,7 @@ static bool same_blocks(const struct pass *a, const struct pass *b)
 	return true;
 }
 
-static bool same(const struct pass *a, const struct pass *b)
+static bool is_same_pass(const struct pass *a, const struct pass *b)
 {
 	return a->entries.n == b->entries.n &&
 	       (!a->entries.n || !memcmp(a->blocks, b->blocks, a->entries.n * sizeof(*a->blocks)));
@@ -753,7 +753,7 @@ static bool settle(struct pass *last, const struct pass *before, bool late,
 	bool both = before->passed && last->passed;
 
 	if (last->result == VT_WALK_TRUNCATED ||
-	    (both && same(last, before) && check_mapped(last))) {
+	    (both && is_same_pass(last, before) && check_mapped(last))) {
 		hand_over(last, last->result, result);
 		return true;
 	}
