@@ -60,8 +60,8 @@ static void end_moves(struct vt_recorder_shard *shard)
  * The slot with the record of the address, or the empty slot where it belongs. There is always an
  * empty slot.
  */
-static uint32_t find(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr,
-		     uint64_t hash)
+static uint32_t find_block(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr,
+			   uint64_t hash)
 {
 	uint32_t i = home(hash, capacity);
 
@@ -106,7 +106,7 @@ static void remove_addr(struct vt_recorder_shard *shard, uint64_t addr)
 
 	if (!shard->capacity)
 		return;
-	i = find(table_of(shard), shard->capacity, addr, vt_recorder_hash(addr));
+	i = find_block(table_of(shard), shard->capacity, addr, vt_recorder_hash(addr));
 	if (table_of(shard)[i].addr)
 		remove_at(shard, i);
 }
@@ -153,8 +153,8 @@ static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 			table[i].addr = 0;
 			if (!is_kept(&block, shard->sample, rate))
 				continue;
-			table[find(table, capacity, block.addr, vt_recorder_hash(block.addr))] =
-				block;
+			table[find_block(table, capacity, block.addr,
+					 vt_recorder_hash(block.addr))] = block;
 			kept++;
 		}
 		shard->evicted += shard->count - kept;
@@ -229,8 +229,8 @@ static bool grow(struct vt_recorder_shard *shard)
 	for (uint32_t n = 0, i = old ? empty_slot(old, old_capacity) : 0; n < old_capacity; n++) {
 		i = next(i, old_capacity);
 		if (old[i].addr)
-			table[find(table, (uint32_t)(pages * PER_PAGE), old[i].addr,
-				   vt_recorder_hash(old[i].addr))] = old[i];
+			table[find_block(table, (uint32_t)(pages * PER_PAGE), old[i].addr,
+					 vt_recorder_hash(old[i].addr))] = old[i];
 	}
 	begin_moves(shard);
 	__atomic_store_n(&shard->table, (uint64_t)(uintptr_t)table, __ATOMIC_RELAXED);
@@ -319,11 +319,12 @@ static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_record
 	block->serial = shard->serial + 1;
 	if (!shard->capacity && !make_room(shard))
 		goto lost;
-	at = &table_of(shard)[find(table_of(shard), shard->capacity, block->addr, hash)];
+	at = &table_of(shard)[find_block(table_of(shard), shard->capacity, block->addr, hash)];
 	if (!at->addr) {
 		if (!make_room(shard))
 			goto lost;
-		at = &table_of(shard)[find(table_of(shard), shard->capacity, block->addr, hash)];
+		at = &table_of(
+			shard)[find_block(table_of(shard), shard->capacity, block->addr, hash)];
 	}
 	/* The rate may have been raised since this record was chosen, even by this thread. */
 	if (rate < shard->sample && !is_kept(block, rate, shard->sample)) {

@@ -21,8 +21,8 @@ static uint32_t slot_of(uint64_t addr, uint32_t capacity)
 }
 
 /* The slot of addr, or the empty slot where it belongs. There is always an empty slot. */
-static uint32_t find(const struct vt_recorder_driver_block *blocks, uint32_t capacity,
-		     uint64_t addr)
+static uint32_t find_driver_block(const struct vt_recorder_driver_block *blocks, uint32_t capacity,
+				  uint64_t addr)
 {
 	uint32_t i = slot_of(addr, capacity);
 
@@ -110,7 +110,7 @@ static bool grow(void)
 		return false;
 	for (uint32_t i = 0; i < old_capacity; i++)
 		if (old[i].addr)
-			blocks[find(blocks, capacity, old[i].addr)] = old[i];
+			blocks[find_driver_block(blocks, capacity, old[i].addr)] = old[i];
 	begin_change();
 	vt_recorder.driver.table = (uint64_t)blocks;
 	vt_recorder.driver.capacity = capacity;
@@ -148,7 +148,7 @@ void vt_rec_driver_put(const struct vt_recorder_driver_block *block)
 		__atomic_add_fetch(&vt_recorder.driver_lost, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	slot = &table()[find(table(), vt_recorder.driver.capacity, block->addr)];
+	slot = &table()[find_driver_block(table(), vt_recorder.driver.capacity, block->addr)];
 	if (!slot->addr) {
 		bool crowded = (vt_recorder.driver.count + 1) * UINT64_C(4) >
 			       vt_recorder.driver.capacity * UINT64_C(3);
@@ -158,7 +158,8 @@ void vt_rec_driver_put(const struct vt_recorder_driver_block *block)
 			__atomic_add_fetch(&vt_recorder.driver_lost, 1, __ATOMIC_RELAXED);
 			return;
 		}
-		slot = &table()[find(table(), vt_recorder.driver.capacity, block->addr)];
+		slot = &table()[find_driver_block(table(), vt_recorder.driver.capacity,
+						  block->addr)];
 		vt_recorder.driver.count++;
 	}
 
@@ -186,7 +187,7 @@ static bool is_older(const struct vt_recorder_driver_block *block, uint32_t befo
 /* Call with the lock. Returns the size of the removed allocation; 0: none. */
 static uint64_t remove_one(uint64_t addr, uint32_t before)
 {
-	uint32_t i = find(table(), vt_recorder.driver.capacity, addr);
+	uint32_t i = find_driver_block(table(), vt_recorder.driver.capacity, addr);
 	uint64_t size = table()[i].size;
 
 	if (!table()[i].addr || !is_older(&table()[i], before))

@@ -63,7 +63,7 @@ static bool is_same_stack(const struct vt_recorder_stack *stack, const struct vt
 	return !differ;
 }
 
-static uint32_t find(const struct vt_rec_frames *frames)
+static uint32_t find_stack(const struct vt_rec_frames *frames)
 {
 	uint32_t last = __atomic_load_n(&n_indexes, __ATOMIC_ACQUIRE) - 1;
 	uint64_t mask = n_entries_of(last) - 1, entry;
@@ -134,12 +134,12 @@ static uint32_t add_stack(const struct vt_rec_frames *frames)
 
 uint32_t vt_rec_stack_intern(const struct vt_rec_frames *frames)
 {
-	uint32_t id = find(frames);
+	uint32_t id = find_stack(frames);
 
 	if (id != VT_RECORDER_NO_STACK)
 		return id;
 	if (vt_rec_lock(&lock)) {
-		id = find(frames);
+		id = find_stack(frames);
 		if (id == VT_RECORDER_NO_STACK)
 			id = add_stack(frames);
 		vt_rec_unlock(&lock);

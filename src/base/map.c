@@ -9,7 +9,7 @@ static size_t home_slot(const struct vt_map *map, uint64_t key)
 	return (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & map->mask;
 }
 
-static struct vt_map_slot *find(const struct vt_map *map, uint64_t key)
+static struct vt_map_slot *find_slot(const struct vt_map *map, uint64_t key)
 {
 	size_t i = home_slot(map, key);
 
@@ -29,7 +29,7 @@ static bool grow(struct vt_map *map)
 		return false;
 	for (size_t i = 0; map->slots && i <= map->mask; i++)
 		if (map->slots[i].used)
-			*find(&bigger, map->slots[i].key) = map->slots[i];
+			*find_slot(&bigger, map->slots[i].key) = map->slots[i];
 	free(map->slots);
 	*map = bigger;
 	return true;
@@ -48,7 +48,7 @@ bool vt_map_put(struct vt_map *map, uint64_t key, uint64_t value)
 			return false;
 	}
 
-	struct vt_map_slot *slot = find(map, key);
+	struct vt_map_slot *slot = find_slot(map, key);
 
 	if (!slot->used)
 		map->n++;
@@ -61,7 +61,7 @@ uint64_t *vt_map_get(const struct vt_map *map, uint64_t key)
 	if (!map->slots)
 		return NULL;
 
-	struct vt_map_slot *slot = find(map, key);
+	struct vt_map_slot *slot = find_slot(map, key);
 
 	return slot->used ? &slot->value : NULL;
 }

@@ -255,7 +255,7 @@ static int by_importance(const void *a, const void *b)
 	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-static struct vt_error *find(const struct arguments *args, struct vt_suspects *suspects)
+static struct vt_error *find_suspects(const struct arguments *args, struct vt_suspects *suspects)
 {
 	struct vt_processes processes = { 0 };
 	struct vt_triage_found found = { 0 };
@@ -314,7 +314,7 @@ static struct vt_error *look(struct arguments *args, struct vt_job *job, int *st
 	struct vt_error *err;
 
 	vt_progress("looking for the processes");
-	err = find(args, &suspects);
+	err = find_suspects(args, &suspects);
 	if (!err && !count_of_job(&suspects))
 		err = vt_error_create(VT_ERR_NOTFOUND, "there are no such processes");
 	if (!err)

@@ -50,7 +50,7 @@ struct vt_collect_recorded {
 	size_t n_threads;
 };
 
-static struct vt_collect_recorded *find(struct vt_collect *c)
+static struct vt_collect_recorded *find_recorder(struct vt_collect *c)
 {
 	if (c->recorded)
 		return c->recorded->addr ? c->recorded : NULL;
@@ -93,7 +93,7 @@ void vt_collect_recorded_deinit(struct vt_collect *c)
 /* Without it only what is older than the listing counts, so nothing is said of a failure. */
 void vt_collect_recorded_before(struct vt_collect *c)
 {
-	struct vt_collect_recorded *r = find(c);
+	struct vt_collect_recorded *r = find_recorder(c);
 	enum vt_recorder_found found;
 	struct vt_error *err;
 
@@ -138,7 +138,7 @@ static struct vt_error *read_after(struct vt_collect *c, struct vt_collect_recor
 
 void vt_collect_recorded_after(struct vt_collect *c)
 {
-	struct vt_collect_recorded *r = find(c);
+	struct vt_collect_recorded *r = find_recorder(c);
 	struct vt_error *err;
 
 	if (!r || (r->after_ns && last_listing(r) <= r->after_ns))
@@ -737,7 +737,7 @@ static struct vt_error *join(struct vt_collect *c, struct vt_collect_recorded *r
 
 void vt_collect_recorded_join(struct vt_collect *c)
 {
-	struct vt_collect_recorded *r = find(c);
+	struct vt_collect_recorded *r = find_recorder(c);
 	struct vt_error *err;
 
 	if (!r || r->looked)

@@ -57,7 +57,7 @@ static const struct {
 	{ "libpthread.so.0", VT_CODE_LIBC },  { "libpthread-2.", VT_CODE_LIBC },
 };
 
-static uint64_t find(struct vt_modules *modules, const char *name)
+static uint64_t find_in_libraries(struct vt_modules *modules, const char *name)
 {
 	uint64_t addr = vt_modules_symbol(modules, "libc-2.", name);
 
@@ -145,7 +145,7 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols,
 	struct vt_target_symbols out = { 0 };
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		uint64_t addr = find(modules, functions[i].name);
+		uint64_t addr = find_in_libraries(modules, functions[i].name);
 
 		if (!addr)
 			return vt_error_create(
@@ -155,7 +155,7 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols,
 		*(uint64_t *)((char *)&out + functions[i].offset) = addr;
 	}
 	for (size_t i = 0; i < sizeof(libc_code) / sizeof(libc_code[0]); i++) {
-		uint64_t addr = find(modules, libc_code[i].name);
+		uint64_t addr = find_in_libraries(modules, libc_code[i].name);
 
 		if (addr)
 			add_code(&out, addr, addr + libc_code[i].size, libc_code[i].kind);

@@ -25,7 +25,8 @@ static uint64_t key_of(const struct vt_model_process_group *g)
 			  strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
 }
 
-static struct vt_job_process_group *find(struct finding *f, const struct vt_model_process_group *g)
+static struct vt_job_process_group *group_like(struct finding *f,
+					       const struct vt_model_process_group *g)
 {
 	const uint64_t *found = vt_map_get(&f->by_key, key_of(g));
 	struct vt_job_process_group *group;
@@ -56,7 +57,7 @@ static bool add_states(struct finding *f, uint32_t index)
 	const struct vt_member *m = &f->job->members.data[index];
 
 	for (size_t i = 0; i < m->collectives.groups.n; i++) {
-		struct vt_job_process_group *group = find(f, &m->collectives.groups.data[i]);
+		struct vt_job_process_group *group = group_like(f, &m->collectives.groups.data[i]);
 
 		if (!group || !add_member(group, index, &m->collectives.groups.data[i]))
 			return false;

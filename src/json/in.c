@@ -127,7 +127,7 @@ void vt_json_in_wrong(struct vt_json_in *in, const char *key, const char *what)
 }
 
 /* NULL when it is null. */
-static json_t *find(json_t *from, const char *key)
+static json_t *find_value(json_t *from, const char *key)
 {
 	json_t *value = json_object_get(from, key);
 
@@ -136,7 +136,7 @@ static json_t *find(json_t *from, const char *key)
 
 json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key)
 {
-	json_t *value = find(from, key);
+	json_t *value = find_value(from, key);
 
 	if (value && !json_is_object(value)) {
 		vt_json_in_wrong(in, key, "is no object");
@@ -147,7 +147,7 @@ json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key)
 
 json_t *vt_json_in_array(struct vt_json_in *in, json_t *from, const char *key)
 {
-	json_t *value = find(from, key);
+	json_t *value = find_value(from, key);
 
 	if (value && !json_is_array(value)) {
 		vt_json_in_wrong(in, key, "is no array");
@@ -179,7 +179,7 @@ static bool to_uint(struct vt_json_in *in, const json_t *value, const char *key,
 
 bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 
 	return found && to_uint(in, found, key, value);
 }
@@ -187,7 +187,7 @@ bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint6
 bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max,
 		    int *value)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 
 	if (!found)
 		return false;
@@ -202,7 +202,7 @@ bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_
 
 bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 	const char *text = json_string_value(found);
 	size_t n = json_string_length(found);
 
@@ -219,7 +219,7 @@ bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64
 
 bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 
 	if (!found)
 		return false;
@@ -233,7 +233,7 @@ bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, doubl
 
 bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 
 	if (!found)
 		return false;
@@ -274,7 +274,7 @@ bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key)
 
 const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key)
 {
-	json_t *found = find(from, key);
+	json_t *found = find_value(from, key);
 	const char *copy;
 
 	if (!found)

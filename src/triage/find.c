@@ -272,7 +272,7 @@ static struct vt_error *find_missing(struct finding *f)
 }
 
 /* If the job is found by its use of GPUs, all children of its launcher belong to it. */
-static struct vt_error *find(struct finding *f)
+static struct vt_error *find_job(struct finding *f)
 {
 	size_t n = f->processes->list.n + 1;
 	VT_FREE bool *seeds = calloc(n, sizeof(*seeds));
@@ -311,7 +311,7 @@ struct vt_error *vt_triage_find(struct vt_processes *processes,
 		err = choice->match ? compile(choice->match, &match) : NULL;
 		f.match = choice->match && !err ? &match : NULL;
 		if (!err)
-			err = find(&f);
+			err = find_job(&f);
 	}
 	if (f.match)
 		regfree(f.match);
