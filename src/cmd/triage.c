@@ -307,7 +307,8 @@ static int status_of(const struct vt_suspects *suspects, const int *status)
 	return nothing + not_permitted == n ? VT_EXIT_NOTHING : VT_EXIT_PARTIAL;
 }
 
-static struct vt_error *look(struct arguments *args, struct vt_job *job, int *status, int *signo)
+static struct vt_error *collect_suspects(struct arguments *args, struct vt_job *job, int *status,
+					 int *signo)
 {
 	struct vt_suspects suspects = { 0 };
 	VT_FREE int *each = NULL;
@@ -439,8 +440,9 @@ int vt_cmd_triage(int argc, char **argv)
 	job.tool_version = PACKAGE_VERSION;
 	clock_gettime(CLOCK_REALTIME, &job.when);
 
-	VT_ERROR struct vt_error *err = args.from.list.n ? load(&args, &job, &status) :
-							   look(&args, &job, &status, &signo);
+	VT_ERROR struct vt_error *err = args.from.list.n ?
+						load(&args, &job, &status) :
+						collect_suspects(&args, &job, &status, &signo);
 
 	vt_progress_end();
 	if (err) {

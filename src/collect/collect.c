@@ -80,7 +80,7 @@ static struct vt_error *open_target(struct vt_collect *c, const struct vt_subjec
 	return err;
 }
 
-static struct vt_error *look(struct vt_collect *c, const struct vt_subject *subject)
+static struct vt_error *collect_target(struct vt_collect *c, const struct vt_subject *subject)
 {
 	VT_TRY(open_target(c, subject));
 	/* Without ptrace nobody is in our way, nor we in theirs. */
@@ -117,7 +117,7 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject,
 	clock_gettime(CLOCK_REALTIME, &model->when);
 	vt_progress("reading the process");
 
-	struct vt_error *err = look(&c, subject);
+	struct vt_error *err = collect_target(&c, subject);
 
 	collect_deinit(&c);
 	if (err)

@@ -204,7 +204,7 @@ static struct vt_error *collect(struct worker *w, const struct vt_subject *subje
 	return err;
 }
 
-static struct vt_error *look(struct worker *w)
+static struct vt_error *examine_suspect(struct worker *w)
 {
 	const struct vt_collect_together together = { .wait = wait_for_start,
 						      .released = wait_for_processor,
@@ -313,7 +313,7 @@ _Noreturn void vt_triage_work(struct vt_suspect *suspect, const struct vt_triage
 		_exit(VT_EXIT_NOTHING);
 	vt_model_init(&w.model);
 
-	struct vt_error *err = look(&w);
+	struct vt_error *err = examine_suspect(&w);
 
 	if (!err) {
 		vt_triage_correct_label(suspect, &w.model);

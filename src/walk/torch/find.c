@@ -69,7 +69,7 @@ static enum vt_torch_backend backend_of(const char *class_name)
 	return VT_TORCH_UNKNOWN;
 }
 
-static void look(struct vt_torch_finder *f)
+static void find_backend(struct vt_torch_finder *f)
 {
 	const char *why = NULL;
 	char class_name[VT_RTTI_MAX];
@@ -118,7 +118,7 @@ static uint64_t pause_before(int attempt)
  * While the target runs, a read in the middle of a change can be wrong in any way, but not again
  * and again.
  */
-static bool look_again(const struct vt_torch_found *found)
+static bool is_doubtful(const struct vt_torch_found *found)
 {
 	return found->backend == VT_TORCH_UNKNOWN ||
 	       (found->backend == VT_TORCH_NATIVE && found->differs[0]);
@@ -141,12 +141,12 @@ void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uin
 	f->src = src;
 	f->found = found;
 	f->allocator = allocator;
-	look(f);
-	for (int i = 1; i < ATTEMPTS && look_again(found) && !src->coherent; i++) {
+	find_backend(f);
+	for (int i = 1; i < ATTEMPTS && is_doubtful(found) && !src->coherent; i++) {
 		vt_sleep_ns(pause_before(i));
 		found->row = NULL;
 		found->differs[0] = found->why[0] = '\0';
-		look(f);
+		find_backend(f);
 	}
 }
 
