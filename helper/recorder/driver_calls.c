@@ -116,8 +116,8 @@ static uint64_t requested(const struct call *call, const uint64_t *args, bool do
 	return (done ? word_at(args[1]) : args[2]) * args[3];
 }
 
-static void keep(const struct call *call, uint64_t addr, uint64_t size, const uint64_t *args,
-		 const struct vt_rec_regs *regs)
+static void keep_driver_block(const struct call *call, uint64_t addr, uint64_t size,
+			      const uint64_t *args, const struct vt_rec_regs *regs)
 {
 	struct vt_recorder_driver_block block = {
 		.addr = addr,
@@ -146,10 +146,10 @@ static void done(const struct call *call, const uint64_t *args, uint32_t before,
 	switch (call->what) {
 	case ALLOCATES:
 	case ALLOCATES_PITCHED:
-		keep(call, word_at(args[0]), requested(call, args, true), args, regs);
+		keep_driver_block(call, word_at(args[0]), requested(call, args, true), args, regs);
 		return;
 	case MAPS:
-		keep(call, args[0], args[1], args, regs);
+		keep_driver_block(call, args[0], args[1], args, regs);
 		return;
 	case CREATES:
 		vt_rec_handle_put(word_at(args[0]), device_of_prop(args[2]));

@@ -109,7 +109,7 @@ static bool receive(int fd, uint64_t until_ns)
 	       (uint64_t)n == head + request.config.n_got * sizeof(request.got[0]);
 }
 
-static uint32_t forget(void)
+static uint32_t forget_variables(void)
 {
 	if (!unsetenv)
 		return VT_RECORDER_BAD;
@@ -132,7 +132,7 @@ static bool obey(int fd)
 		return false;
 	request.config.got = (uint64_t)request.got;
 	answer.status = request.op == VT_GATE_FORGET ?
-				forget() :
+				forget_variables() :
 				vt_recorder_control(request.op, request.op == VT_RECORD_OFF ?
 									NULL :
 									&request.config);

@@ -72,7 +72,7 @@ static inline uint64_t tag_of(uint64_t pc)
 }
 
 /* Forgets what was known about modules that are gone, and about addresses without a module. */
-static void forget(bool all)
+static void forget_recipes(bool all)
 {
 	for (uint64_t i = 0; i < UINT64_C(1) << CACHE_BITS; i++) {
 		uint64_t word = __atomic_load_n(&native.cache[i], __ATOMIC_RELAXED);
@@ -104,7 +104,7 @@ static bool is_current(const struct vt_unwind_epoch *found)
 		 */
 		__atomic_store_n(&native.epoch.adds, found->adds, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&native.epoch.subs, found->subs, __ATOMIC_SEQ_CST);
-		forget(unloaded);
+		forget_recipes(unloaded);
 	}
 	vt_rec_unlock(&native.lock);
 	return current;

@@ -191,7 +191,7 @@ static struct vt_recorder_oom *entry_of(uint32_t seq)
  * Returns the number of the event. A reader sees the event with that number, or none: seq is
  * cleared first, and written last. Under the lock.
  */
-static uint32_t keep(const struct vt_recorder_oom *event)
+static uint32_t keep_event(const struct vt_recorder_oom *event)
 {
 	struct vt_recorder_trap *trap = &vt_recorder.trap;
 	uint32_t seq = trap->raised + 1 ? trap->raised + 1 : 1;
@@ -280,7 +280,7 @@ void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, in
 		event.stack = VT_RECORDER_NO_STACK;
 	patience_ns = read32(&vt_recorder.trap.armed) ? budget(event.time_ns) : 0;
 	event.waited_ns = !patience_ns; /* 0 means that it still waits */
-	seq = keep(&event);
+	seq = keep_event(&event);
 	vt_rec_unlock(&waiting.lock);
 	if (!patience_ns)
 		return;

@@ -173,7 +173,7 @@ struct told {
 	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
 };
 
-static void forget(struct told *told)
+static void forget_told(struct told *told)
 {
 	if (told->release)
 		told->release(told->blocks, told->n);
@@ -190,13 +190,13 @@ static struct vt_error *ask_once(struct vt_collect *c, struct vt_helper *helper,
 	err = judge(vt_helper_shared(helper), told->blocks, told->n, told->results,
 		    args->n_devices);
 	if (err)
-		forget(told);
+		forget_told(told);
 	for (int i = 0; i < args->n_devices; i++)
 		told->results[i].allocator = args->mutexes[i];
 	return err;
 }
 
-static void keep(struct vt_collect *c, const struct told *told, int n_devices)
+static void keep_told(struct vt_collect *c, const struct told *told, int n_devices)
 {
 	struct vt_model *model = c->model;
 
@@ -227,10 +227,10 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 			vt_error_destroy(err);
 			break;
 		}
-		forget(&told);
+		forget_told(&told);
 		told = again;
 	}
-	keep(c, &told, args->n_devices);
+	keep_told(c, &told, args->n_devices);
 	return NULL;
 }
 

@@ -679,7 +679,7 @@ static bool is_still_on(struct vt_collect *c, const struct vt_collect_recorded *
 	return on;
 }
 
-static void forget(struct vt_collect *c)
+static void forget_records(struct vt_collect *c)
 {
 	c->model->block_records = NULL;
 	c->model->driver_blocks.n = 0;
@@ -748,19 +748,19 @@ void vt_collect_recorded_join(struct vt_collect *c)
 		tell_recorder(c, r);
 		say_state(c, r);
 		if (r->have_before)
-			forget(c);
+			forget_records(c);
 		return;
 	}
 	err = join(c, r);
 	tell_recorder(c, r);
 	if (err) {
-		forget(c);
+		forget_records(c);
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
 				      "what vramtap's recorder has is missing", err);
 		return;
 	}
 	if (!is_still_on(c, r)) {
-		forget(c);
+		forget_records(c);
 		return;
 	}
 	say_what_is_missing(c, r);

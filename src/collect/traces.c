@@ -273,7 +273,7 @@ static bool add_traces(struct vt_collect *c)
 	return !c->traces->out_of_memory;
 }
 
-static void forget(struct vt_collect *c)
+static void forget_traces(struct vt_collect *c)
 {
 	c->model->traces.n = 0;
 	c->model->block_traces = NULL;
@@ -307,12 +307,12 @@ void vt_collect_traces_finish(struct vt_collect *c)
 	t = traces_of(c);
 	if (!t || !vt_collect_history_traces(c, &t->sources[VT_TRACE_PYTORCH].set) ||
 	    !vt_collect_recorded_traces(c, &t->sources[VT_TRACE_RECORDER].set)) {
-		forget(c);
+		forget_traces(c);
 		return;
 	}
 	if (!t->sources[VT_TRACE_PYTORCH].set.of_block &&
 	    !t->sources[VT_TRACE_RECORDER].set.of_block)
 		return;
 	if (!name_all(c, t))
-		forget(c);
+		forget_traces(c);
 }

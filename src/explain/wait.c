@@ -466,7 +466,7 @@ static void describe_state(struct wait_context *c)
 }
 
 /* No description is better than half of one. */
-static void keep(struct wait_context *c, struct vt_model_thread *thread)
+static void keep_waits(struct wait_context *c, struct vt_model_thread *thread)
 {
 	struct vt_arena *arena = c->wait->arena;
 
@@ -503,7 +503,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 			describe_syscall(&c, nr);
 	}
 	describe_state(&c);
-	keep(&c, thread);
+	keep_waits(&c, thread);
 	thread->waits_for = c.waits_for;
 	vt_str_deinit(&c.detail);
 	vt_str_deinit(&c.shared);

@@ -20,7 +20,7 @@ static bool starts_with(const struct scanner *s, const char *word)
 	return (size_t)(s->end - s->p) >= len && !memcmp(s->p, word, len);
 }
 
-static void keep(struct scanner *s, size_t n)
+static void copy_text(struct scanner *s, size_t n)
 {
 	vt_str_addn(s->out, s->p, n);
 	s->p += n;
@@ -81,17 +81,17 @@ static bool keep_operator(struct scanner *s, const char *begin)
 	if (!starts_with(s, "operator") || (s->p > begin && is_word_char(s->p[-1])) ||
 	    (s->end - s->p > 8 && is_word_char(s->p[8])))
 		return false;
-	keep(s, 8);
+	copy_text(s, 8);
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		if (starts_with(s, symbols[i])) {
-			keep(s, strlen(symbols[i]));
+			copy_text(s, strlen(symbols[i]));
 			return true;
 		}
 	}
 	/* A conversion, or new and delete: the space belongs to the name. */
 	if (s->p < s->end && *s->p == ' ')
 		while (s->p < s->end && *s->p != '(' && *s->p != '<')
-			keep(s, 1);
+			copy_text(s, 1);
 	return true;
 }
 
@@ -102,10 +102,10 @@ static void keep_braces(struct scanner *s)
 		if (*s->p == '(')
 			skip_brackets(s);
 		else
-			keep(s, 1);
+			copy_text(s, 1);
 	}
 	if (s->p < s->end)
-		keep(s, 1);
+		copy_text(s, 1);
 }
 
 /* decltype(…) is a return type although it has parentheses. */
@@ -139,7 +139,7 @@ static void scan(struct scanner *s)
 		if (keep_operator(s, begin))
 			continue;
 		if (starts_with(s, "(anonymous namespace)")) {
-			keep(s, strlen("(anonymous namespace)"));
+			copy_text(s, strlen("(anonymous namespace)"));
 		} else if (*s->p == '{') {
 			keep_braces(s);
 		} else if (starts_with(s, "[abi:")) {
@@ -158,10 +158,10 @@ static void scan(struct scanner *s)
 		} else if (starts_with(s, " <")) {
 			s->p++; /* operator< <int> */
 		} else if (*s->p == ' ') {
-			keep(s, 1);
+			copy_text(s, 1);
 			s->name_start = s->out->n;
 		} else {
-			keep(s, 1);
+			copy_text(s, 1);
 		}
 	}
 }

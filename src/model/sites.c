@@ -276,7 +276,7 @@ static bool make_sites(struct vt_model *model)
 }
 
 /* Half of the sites would be wrong numbers. */
-static void forget(struct vt_model *model)
+static void forget_sites(struct vt_model *model)
 {
 	model->block_traces = NULL;
 	model->driver_blocks.n = model->ooms.n = 0; /* they have traces, too */
@@ -291,7 +291,7 @@ bool vt_find_sites(struct vt_model *model)
 	if (!model->block_traces)
 		return true;
 	if (!check_frames(model)) {
-		forget(model);
+		forget_sites(model);
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
 			      "recorded backtraces are missing: one has frames that do not exist");
 		return true;
@@ -309,11 +309,11 @@ bool vt_find_sites(struct vt_model *model)
 		ok = !model->allocators.data[i].exact ||
 		     sum_allocator(model, &model->allocators.data[i]);
 	if (ok && !make_sites(model)) {
-		forget(model);
+		forget_sites(model);
 		return false;
 	}
 	if (!ok || !add_up(model)) {
-		forget(model);
+		forget_sites(model);
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "does-not-add-up",
 			"recorded backtraces are missing: their blocks do not add up to what is allocated");

@@ -57,7 +57,7 @@ static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_
 	say(gate, target, text);
 }
 
-static struct vt_error *forget(int fd)
+static struct vt_error *forget_run(int fd)
 {
 	uint32_t status;
 
@@ -71,7 +71,7 @@ static struct vt_error *record_at_gate(const struct vt_run_gate *gate,
 	target->gate = fd;
 	vt_fault_point("run.gate");
 	VT_TRY(vt_record_on(target, &gate->request));
-	return gate->children ? NULL : forget(fd);
+	return gate->children ? NULL : forget_run(fd);
 }
 
 /* What is to be recorded and is not, so far. */

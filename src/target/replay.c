@@ -39,7 +39,7 @@ static const uint8_t *find_page(const struct vt_replay *replay, uint64_t page)
 }
 
 /* Pages of this piece are unknown: read_under() has to read them. */
-static void forget(struct vt_replay *replay, const struct vt_memvec *piece)
+static void forget_pages(struct vt_replay *replay, const struct vt_memvec *piece)
 {
 	for (size_t at = 0; at < piece->len; at += PAGE) {
 		uint64_t *slot = vt_map_get(&replay->slots, piece->addr + at);
@@ -59,11 +59,11 @@ static void fill(struct vt_replay *replay, struct vt_memvec *vec, size_t count)
 			i++;
 		if (i == count || bad == MAX_BAD) {
 			while (count > 0)
-				forget(replay, &vec[--count]);
+				forget_pages(replay, &vec[--count]);
 			return;
 		}
 		/* Reads the others again: it is unknown which were filled (see vt_memsrc_ops). */
-		forget(replay, &vec[i]);
+		forget_pages(replay, &vec[i]);
 		memmove(vec + i, vec + i + 1, (--count - i) * sizeof(*vec));
 	}
 }

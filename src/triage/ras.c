@@ -95,7 +95,7 @@ static const struct vt_label *label_of(const struct asking *a, pid_t pid)
 }
 
 /* Its file name in the directory, NULL if it cannot be saved. */
-static const char *keep(struct asking *a, const struct vt_ras_answer *answer, size_t nth)
+static const char *keep_answer(struct asking *a, const struct vt_ras_answer *answer, size_t nth)
 {
 	char number[24] = "";
 
@@ -252,7 +252,7 @@ static void settle(struct asking *a)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras",
 				    "the answer of NCCL's RAS at %s did not come to its end",
 				    asked->listener->name);
-		a->job.ras.data[asked->last].file = keep(a, &asked->answer, i);
+		a->job.ras.data[asked->last].file = keep_answer(a, &asked->answer, i);
 		vt_str_deinit(&asked->answer.text);
 	}
 	for (size_t k = a->job.ras.n; k-- > 0;)

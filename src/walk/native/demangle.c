@@ -302,7 +302,7 @@ static size_t plain_length(const char *symbol, size_t n)
 	return n;
 }
 
-static const char *keep(struct vt_arena *arena, const char *text, size_t n)
+static const char *keep_name(struct vt_arena *arena, const char *text, size_t n)
 {
 	if (n <= MAX_SHOWN)
 		return vt_arena_strndup(arena, text, n);
@@ -313,7 +313,7 @@ static const char *demangle(struct vt_arena *arena, const char *mangled, struct 
 {
 	/* Rust's older mangling is valid C++ too, with a hash at the end: ask for Rust first. */
 	if (run_demangler(rust_demangle_callback, mangled, c))
-		return keep(arena, c->text.data, c->text.n);
+		return keep_name(arena, c->text.data, c->text.n);
 	if (!run_demangler(cplus_demangle_v3_callback, mangled, c))
 		return NULL;
 
@@ -322,7 +322,7 @@ static const char *demangle(struct vt_arena *arena, const char *mangled, struct 
 
 	shorten_cxx(c->text.data, c->text.n, &out);
 	if (!out.failed)
-		result = keep(arena, vt_str_get(&out), out.n);
+		result = keep_name(arena, vt_str_get(&out), out.n);
 	vt_str_deinit(&out);
 	return result;
 }
@@ -342,5 +342,5 @@ const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n)
 		result = demangle(arena, mangled, &c);
 		vt_str_deinit(&c.text);
 	}
-	return result ? result : keep(arena, symbol, plain);
+	return result ? result : keep_name(arena, symbol, plain);
 }
