@@ -270,7 +270,7 @@ static bool is_one_of(const char *text, const char *const *patterns, size_t n)
 #define IS_ONE_OF(text, patterns) \
 	is_one_of(text, patterns, sizeof(patterns) / sizeof((patterns)[0]))
 
-struct look {
+struct seen {
 	const struct vt_model_thread *thread;
 	const struct vt_model_frame *frames;
 	size_t n;
@@ -296,12 +296,12 @@ static bool is_thread_start(const struct vt_model_frame *frame)
 				 IS_ONE_OF(frame->module, modules);
 }
 
-static bool is_outermost(const struct look *look, size_t i)
+static bool is_outermost(const struct seen *seen, size_t i)
 {
 	bool started = false;
 
-	for (size_t k = i + 1; k < look->n; k++) {
-		if (!is_thread_start(&look->frames[k]))
+	for (size_t k = i + 1; k < seen->n; k++) {
+		if (!is_thread_start(&seen->frames[k]))
 			return false;
 		started = true;
 	}
@@ -322,95 +322,95 @@ static bool is_same_frame(const struct rule *rule, const struct vt_model_frame *
 	return where && vt_glob(rule->where, where);
 }
 
-static bool fits_thread(const struct look *look, const struct rule *rule)
+static bool fits_thread(const struct seen *seen, const struct rule *rule)
 {
 	unsigned int flags = rule->flags;
-	bool has_python = look->thread->stack.has_python;
+	bool has_python = seen->thread->stack.has_python;
 
 	if ((flags & NO_PYTHON && has_python) || (flags & WITH_PYTHON && !has_python))
 		return false;
-	if (flags & (INNERMOST | FOR_LOCK) && (!look->only_waits || !look->blocked))
+	if (flags & (INNERMOST | FOR_LOCK) && (!seen->only_waits || !seen->blocked))
 		return false;
-	return !(flags & FOR_LOCK) || look->for_lock;
+	return !(flags & FOR_LOCK) || seen->for_lock;
 }
 
-static bool is_under_python(const struct look *look, size_t i)
+static bool is_under_python(const struct seen *seen, size_t i)
 {
 	static const char *const interpreters[] = { "libpython3*", "python3*" };
-	const struct vt_model_frame *caller = i + 1 < look->n ? &look->frames[i + 1] : NULL;
+	const struct vt_model_frame *caller = i + 1 < seen->n ? &seen->frames[i + 1] : NULL;
 
 	return caller &&
 	       (caller->kind == VT_FRAME_PYTHON || IS_ONE_OF(caller->module, interpreters));
 }
 
 /* WORKER does not ask whether the thread runs: OpenMP's threads spin before they sleep. */
-static bool matches(const struct look *look, const struct rule *rule, size_t i)
+static bool matches(const struct seen *seen, const struct rule *rule, size_t i)
 {
-	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(look, rule) ||
-	    !is_same_frame(rule, &look->frames[i]))
+	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(seen, rule) ||
+	    !is_same_frame(rule, &seen->frames[i]))
 		return false;
-	if (rule->flags & UNDER_PYTHON && !is_under_python(look, i))
+	if (rule->flags & UNDER_PYTHON && !is_under_python(seen, i))
 		return false;
-	return !(rule->flags & WORKER) || (look->only_waits && is_outermost(look, i));
+	return !(rule->flags & WORKER) || (seen->only_waits && is_outermost(seen, i));
 }
 
 /*
  * The function that people call: the outermost near frame i that a rule of the same family matches.
  */
-static size_t api_frame(const struct look *look, unsigned int family, size_t i)
+static size_t api_frame(const struct seen *seen, unsigned int family, size_t i)
 {
 	size_t best = i;
 
-	for (size_t k = i + 1; family && k < look->n && k <= best + MAX_API_DEPTH; k++)
+	for (size_t k = i + 1; family && k < seen->n && k <= best + MAX_API_DEPTH; k++)
 		for (size_t r = 0; r < N_RULES; r++)
-			if (rules[r].flags & family && is_same_frame(&rules[r], &look->frames[k]))
+			if (rules[r].flags & family && is_same_frame(&rules[r], &seen->frames[k]))
 				best = k;
 	return best;
 }
 
 /* Sets verdict->purpose and ->for_function by the frames outside of the ith. */
-static void find_purpose(const struct look *look, size_t i, struct vt_verdict *verdict)
+static void find_purpose(const struct seen *seen, size_t i, struct vt_verdict *verdict)
 {
 	for (size_t r = 0; r < sizeof(purposes) / sizeof(purposes[0]); r++) {
-		for (size_t k = i + 1; k < look->n; k++) {
-			if (!is_same_frame(&purposes[r], &look->frames[k]))
+		for (size_t k = i + 1; k < seen->n; k++) {
+			if (!is_same_frame(&purposes[r], &seen->frames[k]))
 				continue;
 			verdict->purpose = purposes[r].means;
 			if (verdict->purpose == VT_PURPOSE_TORCH_DISTRIBUTED ||
 			    verdict->purpose == VT_PURPOSE_NCCL)
-				verdict->for_function = look->frames[k].function;
+				verdict->for_function = seen->frames[k].function;
 			return;
 		}
 	}
 }
 
 /* The names live in the model's arena, like all strings of a frame. */
-static void find_function(const struct look *look, const struct rule *rule, size_t i,
+static void find_function(const struct seen *seen, const struct rule *rule, size_t i,
 			  struct vt_verdict *verdict)
 {
-	size_t at = api_frame(look, rule->flags & (API_CUDA | API_NCCL), i);
+	size_t at = api_frame(seen, rule->flags & (API_CUDA | API_NCCL), i);
 
-	verdict->function = look->frames[at].function;
+	verdict->function = seen->frames[at].function;
 	/* NCCL exports each function twice, for profilers. People know the other name. */
 	if (!strncmp(verdict->function, "pnccl", 5))
 		verdict->function++;
-	find_purpose(look, at, verdict);
+	find_purpose(seen, at, verdict);
 }
 
-static void decide(struct look *look, struct vt_model_thread *thread, const struct rule *rule,
+static void decide(struct seen *seen, struct vt_model_thread *thread, const struct rule *rule,
 		   size_t i)
 {
 	thread->verdict = (struct vt_verdict){ .code = rule->means };
 	if (rule->means == VT_VERDICT_IN_FUNCTION)
-		find_function(look, rule, i, &thread->verdict);
+		find_function(seen, rule, i, &thread->verdict);
 	thread->idle = vt_verdict_is_idle(thread->verdict.code);
 }
 
-static const struct rule *rule_by_name(const struct look *look)
+static const struct rule *rule_by_name(const struct seen *seen)
 {
 	for (size_t r = 0; r < N_RULES; r++)
-		if (rules[r].flags & BY_NAME && look->blocked && look->thread->name &&
-		    fits_thread(look, &rules[r]) && vt_glob(rules[r].function, look->thread->name))
+		if (rules[r].flags & BY_NAME && seen->blocked && seen->thread->name &&
+		    fits_thread(seen, &rules[r]) && vt_glob(rules[r].function, seen->thread->name))
 			return &rules[r];
 	return NULL;
 }
@@ -442,7 +442,7 @@ static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 
 void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock)
 {
-	struct look look = {
+	struct seen seen = {
 		.thread = thread,
 		.frames = thread->stack.frames,
 		.n = thread->stack.n_frames < MAX_LOOKED_AT ? thread->stack.n_frames :
@@ -454,12 +454,12 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 	const struct rule *weak = NULL;
 	size_t weak_at = 0;
 
-	for (size_t i = 0; i < look.n; i++) {
+	for (size_t i = 0; i < seen.n; i++) {
 		for (size_t r = 0; r < N_RULES; r++) {
-			if (!matches(&look, &rules[r], i))
+			if (!matches(&seen, &rules[r], i))
 				continue;
 			if (!(rules[r].flags & WEAK)) {
-				decide(&look, thread, &rules[r], i);
+				decide(&seen, thread, &rules[r], i);
 				return;
 			}
 			/*
@@ -472,13 +472,13 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 			}
 		}
 		/* The innermost frame of a blocked thread is the system call. */
-		look.only_waits = look.only_waits &&
-				  (is_waiting(&look.frames[i]) || (i == 0 && blocked));
+		seen.only_waits = seen.only_waits &&
+				  (is_waiting(&seen.frames[i]) || (i == 0 && blocked));
 	}
 	if (!weak)
 		weak = rule_of_kernel(thread);
 	if (!weak)
-		weak = rule_by_name(&look);
+		weak = rule_by_name(&seen);
 	if (weak)
-		decide(&look, thread, weak, weak_at);
+		decide(&seen, thread, weak, weak_at);
 }

@@ -18,7 +18,7 @@
 #define HOLDER_ASKED_MINOR 13
 #define MAX_INTERPRETERS 4096
 
-#define LOOK_PAUSE_NS VT_NS_PER_MS
+#define GIL_PAUSE_NS VT_NS_PER_MS
 /* One or two changes can be the way into a call that never ends. */
 #define CHANGES_WANTED 4
 
@@ -68,18 +68,19 @@ struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules
 /* ---- its GIL ---- */
 
 /* What changes when the holder gets on. */
-struct look {
+struct gil_state {
 	int32_t locked;
 	uint64_t holder, frame, instruction;
 };
 
-static bool is_other(const struct look *a, const struct look *b)
+static bool has_changed(const struct gil_state *a, const struct gil_state *b)
 {
 	return a->locked != b->locked || a->holder != b->holder || a->frame != b->frame ||
 	       a->instruction != b->instruction;
 }
 
-static int look_at(struct vt_python *py, struct vt_memsrc *src, uint64_t gil, struct look *look)
+static int read_gil(struct vt_python *py, struct vt_memsrc *src, uint64_t gil,
+		    struct gil_state *state)
 {
 	const struct vt_python_layout *layout = py->layout;
 	enum vt_py_field at = vt_py_has(layout, VT_PY_FRAME_INSTR) ? VT_PY_FRAME_INSTR :
@@ -87,16 +88,16 @@ static int look_at(struct vt_python *py, struct vt_memsrc *src, uint64_t gil, st
 	uint64_t instruction = 0;
 	int ret;
 
-	*look = (struct look){ 0 };
-	ret = vt_py_field_i32(src, layout, gil, VT_PY_GIL_LOCKED, &look->locked);
+	*state = (struct gil_state){ 0 };
+	ret = vt_py_field_i32(src, layout, gil, VT_PY_GIL_LOCKED, &state->locked);
 	if (!ret)
-		ret = vt_py_field_u64(src, layout, gil, VT_PY_GIL_HOLDER, &look->holder);
-	if (ret || !look->holder)
+		ret = vt_py_field_u64(src, layout, gil, VT_PY_GIL_HOLDER, &state->holder);
+	if (ret || !state->holder)
 		return ret;
 	/* Unchecked: a frame that is just being left is a change, too. */
-	look->frame = vt_py_frame_hint(py, src, look->holder);
-	if (look->frame && !vt_py_field_u64(src, layout, look->frame, at, &instruction))
-		look->instruction = at == VT_PY_FRAME_LASTI ? (uint32_t)instruction : instruction;
+	state->frame = vt_py_frame_hint(py, src, state->holder);
+	if (state->frame && !vt_py_field_u64(src, layout, state->frame, at, &instruction))
+		state->instruction = at == VT_PY_FRAME_LASTI ? (uint32_t)instruction : instruction;
 	return 0;
 }
 
@@ -152,7 +153,7 @@ static struct vt_error *check_interpreters(const struct vt_python *py, struct vt
 struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src, uint64_t for_ns)
 {
 	uint64_t start, gil;
-	struct look last = { 0 }, now;
+	struct gil_state last = { 0 }, now;
 	int changes = 0;
 
 	VT_TRY(vt_py_capture(py, src, 1));
@@ -163,19 +164,19 @@ struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src
 	VT_TRY(check_interpreters(py, src, gil));
 	start = vt_now_ns();
 	for (bool first = true;; first = false) {
-		int ret = look_at(py, src, gil, &now);
+		int ret = read_gil(py, src, gil, &now);
 
 		if (ret)
 			return vt_mem_error(src, ret, "the GIL");
 		if (now.locked != 0 && now.locked != 1)
 			return vt_error_create(VT_ERR_FORMAT,
 					       "the GIL is not as that release has it");
-		changes += !first && is_other(&now, &last);
+		changes += !first && has_changed(&now, &last);
 		if (!now.locked || changes >= CHANGES_WANTED)
 			return NULL;
 		if (vt_now_ns() - start > for_ns)
 			return it_is_held(py, now.holder, for_ns);
 		last = now;
-		vt_sleep_ns(LOOK_PAUSE_NS);
+		vt_sleep_ns(GIL_PAUSE_NS);
 	}
 }
