@@ -13,7 +13,7 @@
 #include "model/flight.h"
 #include "base/format.h"
 #include "job/groups.h"
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 
 #define STALL_MS 30000 /* a healthy GPU has less work than this queued */
 #define MAX_SAID 6

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/format.h"
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 
 #define MAX_SAID 6
 #define MUCH (UINT64_C(1) << 30) /* a difference between ranks that is worth a line */

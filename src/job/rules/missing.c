@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 
 #define MAX_SAID 6     /* verdicts of one kind */
 #define MAX_GAPS 8     /* gaps in the local ranks of a host that are named */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 
 #define MAX_SAID 6      /* verdicts of one kind */
 #define MAX_NAMED 6     /* processes, or different counts, in a sentence */

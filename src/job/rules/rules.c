@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 #include "job/rules/rules.h"
 
 #define MAX_GROUPS 6 /* verdicts of one rule; more would push the evidence off the screen */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of the verdicts, and groups of members that do the same. */
-#include "job/rules/look.h"
+#include "job/rules/review.h"
 
 #include <stdio.h>
 #include <stdlib.h>

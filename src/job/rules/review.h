@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The input of the rules that find the verdicts, and the words of the verdicts. */
-#ifndef VT_JOB_RULES_LOOK_H
-#define VT_JOB_RULES_LOOK_H
+#ifndef VT_JOB_RULES_REVIEW_H
+#define VT_JOB_RULES_REVIEW_H
 
 #include "base/str.h"
 #include "job/internal.h"
