@@ -19,7 +19,7 @@
 #define MAX_SAID 6
 
 struct judging {
-	struct vt_job_look *look;
+	struct vt_review *review;
 	const struct vt_job_process_group *group;
 	const struct vt_model_operation *op; /* for which the group waits, from the first member */
 	uint64_t since_ms;                   /* when the last waiting member began it */
@@ -29,7 +29,7 @@ struct judging {
 
 static uint64_t told_ms(const struct judging *j, const struct vt_job_grouped *member)
 {
-	return vt_look_member(j->look, member->member)->collectives.told_ms;
+	return vt_review_member(j->review, member->member)->collectives.told_ms;
 }
 
 static uint64_t begun_ms(const struct judging *j, const struct vt_job_grouped *member)
@@ -48,7 +48,7 @@ static bool is_late(const struct judging *j, const struct vt_job_grouped *member
 	return j->waited_ms >= VT_LATE_MS && told_ms(j, member) >= j->since_ms + VT_LATE_MS;
 }
 
-static bool look_at_waiting(struct judging *j)
+static bool check_waiting(struct judging *j)
 {
 	for (size_t i = 0; i < j->group->members.n; i++) {
 		const struct vt_job_grouped *member = &j->group->members.data[i];
@@ -91,7 +91,7 @@ static void add_how_long(const struct judging *j, struct vt_str *text)
 /* In any group, or for another rank. */
 static bool waits_itself(const struct judging *j, uint32_t member)
 {
-	const struct vt_model_collectives *c = &vt_look_member(j->look, member)->collectives;
+	const struct vt_model_collectives *c = &vt_review_member(j->review, member)->collectives;
 
 	for (size_t i = 0; i < c->groups.n; i++)
 		if (c->groups.data[i].n_pending)
@@ -104,7 +104,7 @@ static void say(struct judging *j, const char *code, const struct vt_job_indices
 {
 	bool few = whom->n * 2 <= j->group->members.n;
 
-	vt_look_say(j->look, code, alarm, differ && few, whom, text);
+	vt_review_say(j->review, code, alarm, differ && few, whom, text);
 }
 
 /*
@@ -142,7 +142,7 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind,
 	bool many = behind->n > 1;
 	struct vt_str text = { 0 };
 
-	vt_look_add_who(j->look, behind, &text);
+	vt_review_add_who(j->review, behind, &text);
 	vt_str_addf(&text, " %s not begun ", many ? "have" : "has");
 	add_operation(j, &text);
 	if (number > 0)
@@ -150,18 +150,18 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind,
 	else if (number == 0)
 		vt_str_add(&text, ", nor any there before");
 	vt_str_add(&text, "; ");
-	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_review_add_who(j->review, &j->waiting, &text);
 	vt_str_addf(&text, " wait%s in it ", j->waiting.n > 1 ? "" : "s");
 	add_how_long(j, &text);
 	if (entangled->n) {
 		vt_str_add(&text, "; ");
-		vt_look_add_who(j->look, entangled, &text);
+		vt_review_add_who(j->review, entangled, &text);
 		vt_str_addf(&text, " wait%s in another operation", entangled->n > 1 ? "" : "s");
 	}
 	say(j, "behind", behind, true, false, &text);
 	for (size_t i = 0; i < behind->n && behind->n * 2 <= j->group->members.n; i++)
 		if (!waits_itself(j, behind->data[i]))
-			j->look->job->members.data[behind->data[i]].outlier = true;
+			j->review->job->members.data[behind->data[i]].outlier = true;
 	vt_str_deinit(&text);
 }
 
@@ -224,12 +224,12 @@ static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_o
 {
 	struct vt_str text = { 0 };
 
-	vt_look_add_who(j->look, these, &text);
+	vt_review_add_who(j->review, these, &text);
 	vt_str_add(&text, " began ");
 	add_op(op, inputs, &text);
 	vt_str_addf(&text, " as number %" PRId64 " of process group %.100s, ", j->op->number,
 		    vt_flight_group_name(j->group->any));
-	vt_look_add_who(j->look, others, &text);
+	vt_review_add_who(j->review, others, &text);
 	vt_str_add(&text, " ");
 	add_op(j->op, inputs, &text);
 	vt_str_add(&text, ": they wait for each other ");
@@ -244,11 +244,11 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	struct vt_str text = { 0 };
 
 	vt_str_add(&text, not_started->n > 1 ? "the GPUs of " : "the GPU of ");
-	vt_look_add_who(j->look, not_started, &text);
+	vt_review_add_who(j->review, not_started, &text);
 	vt_str_addf(&text, " %s not started ", not_started->n > 1 ? "have" : "has");
 	add_operation(j, &text);
 	vt_str_add(&text, ", those of ");
-	vt_look_add_who(j->look, started, &text);
+	vt_review_add_who(j->review, started, &text);
 	vt_str_addf(&text, " have%s; they wait ",
 		    is_stalled(j) ? ": work before it does not end" : "");
 	add_how_long(j, &text);
@@ -291,7 +291,7 @@ static bool try_split(struct judging *j, differs_fn *differs)
 		say_mismatch(j, differs == is_other_input, turn ? first : other,
 			     turn ? &same : &others, turn ? &others : &same);
 	}
-	j->look->failed |= !ok;
+	j->review->failed |= !ok;
 	free(same.data);
 	free(others.data);
 	return ok && other;
@@ -302,7 +302,7 @@ static void say_not_completed(struct judging *j)
 {
 	struct vt_str text = { 0 };
 
-	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_review_add_who(j->review, &j->waiting, &text);
 	vt_str_addf(&text, " %s not completed ", j->waiting.n > 1 ? "have" : "has");
 	add_operation(j, &text);
 	vt_str_add(&text, ", which others of it have, ");
@@ -315,7 +315,7 @@ static void say_stalls(struct judging *j)
 {
 	struct vt_str text = { 0 };
 
-	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_review_add_who(j->review, &j->waiting, &text);
 	vt_str_addf(&text, "%s begun ", j->waiting.n == 2 ? " have both" : " have all");
 	add_operation(j, &text);
 	vt_str_add(&text, " and wait in it ");
@@ -335,7 +335,7 @@ static void say_unknown(struct judging *j)
 	size_t n = j->group->n_ranks - j->group->members.n;
 	struct vt_str text = { 0 };
 
-	vt_look_add_who(j->look, &j->waiting, &text);
+	vt_review_add_who(j->review, &j->waiting, &text);
 	vt_str_addf(&text, " wait%s in ", j->waiting.n > 1 ? "" : "s");
 	add_operation(j, &text);
 	vt_str_add(&text, " ");
@@ -384,35 +384,35 @@ static void judge_begun(struct judging *j)
 
 /* ---- all groups ---- */
 
-static void judge(struct vt_job_look *look, const struct vt_job_process_group *group,
+static void judge(struct vt_review *review, const struct vt_job_process_group *group,
 		  bool entangled_ones)
 {
-	struct judging j = { .look = look, .group = group, .waited_ms = UINT64_MAX };
+	struct judging j = { .review = review, .group = group, .waited_ms = UINT64_MAX };
 	struct vt_job_indices behind = { 0 }, entangled = { 0 };
-	bool late, ok = look_at_waiting(&j) && gather_behind(&j, &behind, &entangled, &late);
+	bool late, ok = check_waiting(&j) && gather_behind(&j, &behind, &entangled, &late);
 
 	if (ok && behind.n && late && entangled_ones == (entangled.n > 0))
 		say_behind(&j, &behind, &entangled);
 	else if (ok && !behind.n && !entangled_ones)
 		judge_begun(&j);
-	look->failed |= !ok;
+	review->failed |= !ok;
 	free(behind.data);
 	free(entangled.data);
 	free(j.waiting.data);
 }
 
-void vt_rules_sequences(struct vt_job_look *look)
+void vt_rules_sequences(struct vt_review *review)
 {
 	struct vt_job_process_groups groups = { 0 };
-	size_t before = look->job->verdicts.n;
+	size_t before = review->job->verdicts.n;
 
-	if (!look->comparable)
+	if (!review->comparable)
 		return;
-	look->failed |= !vt_job_find_process_groups(look->job, &groups);
+	review->failed |= !vt_job_find_process_groups(review->job, &groups);
 	/* The rank that all wait for comes first. */
 	for (int entangled = 0; entangled < 2; entangled++)
-		for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && !look->failed; i++)
-			if (look->job->verdicts.n - before < MAX_SAID)
-				judge(look, &groups.data[i], entangled);
+		for (size_t i = 0; i < groups.n && groups.data[i].n_waiting && !review->failed; i++)
+			if (review->job->verdicts.n - before < MAX_SAID)
+				judge(review, &groups.data[i], entangled);
 	vt_job_process_groups_deinit(&groups);
 }

@@ -17,17 +17,17 @@ static const char *device_name(const struct vt_job_device *d, char buf[96])
 	return buf;
 }
 
-static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, size_t holder)
+static void say_holder(struct vt_review *review, const struct vt_job_device *d, size_t holder)
 {
 	uint32_t index = d->holders.members[holder];
-	const struct vt_member *m = vt_look_member(look, index);
+	const struct vt_member *m = vt_review_member(review, index);
 	const struct vt_job_memory *memory = &m->memory.data[d->memories[holder]];
 	struct vt_job_indices who = { 0 };
 	char size[VT_NUM_MAX], device[96];
 	struct vt_str text = { 0 };
 
-	look->failed |= !vt_job_indices_add(&who, index);
-	vt_look_add_who(look, &who, &text);
+	review->failed |= !vt_job_indices_add(&who, index);
+	vt_review_add_who(review, &who, &text);
 	if (*m->label.name)
 		vt_str_addf(&text, " (%.40s)", m->label.name);
 	vt_str_add(&text,
@@ -37,26 +37,26 @@ static void say_holder(struct vt_job_look *look, const struct vt_job_device *d, 
 			    device_name(d, device));
 	else
 		vt_str_addf(&text, " has a context on %s", device_name(d, device));
-	vt_look_say(look, m->label.in_job ? "idle-holder" : "outside-holder", false, false, &who,
-		    &text);
+	vt_review_say(review, m->label.in_job ? "idle-holder" : "outside-holder", false, false,
+		      &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
 
-static void say_holders(struct vt_job_look *look)
+static void say_holders(struct vt_review *review)
 {
 	size_t said = 0;
 
-	for (size_t i = 0; i < look->job->devices.n; i++) {
-		const struct vt_job_device *d = &look->job->devices.data[i];
+	for (size_t i = 0; i < review->job->devices.n; i++) {
+		const struct vt_job_device *d = &review->job->devices.data[i];
 
 		for (size_t k = 0; k < d->holders.n && said < MAX_SAID; k++) {
 			const struct vt_label *label =
-				&vt_look_member(look, d->holders.members[k])->label;
+				&vt_review_member(review, d->holders.members[k])->label;
 
 			if (label->role == VT_ROLE_RANK && label->in_job)
 				continue;
-			say_holder(look, d, k);
+			say_holder(review, d, k);
 			said++;
 		}
 	}
@@ -133,20 +133,21 @@ static void add_site(const struct vt_member *more, const struct vt_member *usual
 			    largest->title, vt_format_change(size, (int64_t)by));
 }
 
-static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struct vt_job_memory *),
+static void say_imbalance(struct vt_review *review, uint64_t (*what)(const struct vt_job_memory *),
 			  const char *code, const char *words)
 {
-	struct amount *amounts = calloc(look->ranks.n + 1, sizeof(*amounts));
+	struct amount *amounts = calloc(review->ranks.n + 1, sizeof(*amounts));
 	char more[VT_NUM_MAX], usual[VT_NUM_MAX];
 	const struct amount *median, *most;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 	size_t n = 0;
 
-	look->failed |= !amounts;
-	for (size_t i = 0; i < look->ranks.n && amounts; i++) {
-		amounts[n].member = look->ranks.data[i];
-		n += sum_of(vt_look_member(look, look->ranks.data[i]), what, &amounts[n].bytes);
+	review->failed |= !amounts;
+	for (size_t i = 0; i < review->ranks.n && amounts; i++) {
+		amounts[n].member = review->ranks.data[i];
+		n += sum_of(vt_review_member(review, review->ranks.data[i]), what,
+			    &amounts[n].bytes);
 	}
 	if (n < 2) {
 		free(amounts);
@@ -157,26 +158,26 @@ static void say_imbalance(struct vt_job_look *look, uint64_t (*what)(const struc
 	most = &amounts[n - 1];
 	if (most->bytes - median->bytes >= MUCH &&
 	    most->bytes - median->bytes > median->bytes / 4) {
-		look->failed |= !vt_job_indices_add(&who, most->member);
-		vt_look_add_who(look, &who, &text);
+		review->failed |= !vt_job_indices_add(&who, most->member);
+		vt_review_add_who(review, &who, &text);
 		vt_str_addf(&text, " has %s %s, the median rank %s",
 			    vt_format_size(more, most->bytes), words,
 			    vt_format_size(usual, median->bytes));
 		if (what == in_use)
-			add_site(vt_look_member(look, most->member),
-				 vt_look_member(look, median->member), &text);
-		vt_look_say(look, code, false, false, &who, &text);
+			add_site(vt_review_member(review, most->member),
+				 vt_review_member(review, median->member), &text);
+		vt_review_say(review, code, false, false, &who, &text);
 	}
 	vt_str_deinit(&text);
 	free(who.data);
 	free(amounts);
 }
 
-void vt_rules_memory(struct vt_job_look *look)
+void vt_rules_memory(struct vt_review *review)
 {
-	if (look->comparable) {
-		say_imbalance(look, in_use, "imbalance", "in use");
-		say_imbalance(look, cached, "imbalance-cached", "cached");
+	if (review->comparable) {
+		say_imbalance(review, in_use, "imbalance", "in use");
+		say_imbalance(review, cached, "imbalance-cached", "cached");
 	}
-	say_holders(look);
+	say_holders(review);
 }

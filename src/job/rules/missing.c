@@ -12,29 +12,29 @@
 /* ---- ranks ---- */
 
 /* Ranks that were found, but about which nothing is known. */
-static void say_unread(struct vt_job_look *look)
+static void say_unread(struct vt_review *review)
 {
 	struct vt_job_indices unread = { 0 };
 	struct vt_job_groups groups = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->job->members.n && ok; i++) {
-		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+	for (size_t i = 0; i < review->job->members.n && ok; i++) {
+		const struct vt_member *m = vt_review_member(review, (uint32_t)i);
 
 		if (m->label.role == VT_ROLE_RANK && m->label.in_job && m->state == VT_STATE_GONE)
 			ok = vt_job_indices_add(&unread, (uint32_t)i);
 	}
-	ok = ok && vt_look_group(look, &unread, &groups);
+	ok = ok && vt_review_group(review, &unread, &groups);
 	for (size_t i = 0; i < groups.n && i < MAX_SAID && ok; i++) {
 		struct vt_str text = { 0 };
 
-		vt_look_add_who(look, &groups.data[i].members, &text);
+		vt_review_add_who(review, &groups.data[i].members, &text);
 		vt_str_add(&text, " ");
-		vt_look_add_does(look, &groups.data[i], &text);
-		vt_look_say(look, "unread-rank", true, true, &groups.data[i].members, &text);
+		vt_review_add_does(review, &groups.data[i], &text);
+		vt_review_say(review, "unread-rank", true, true, &groups.data[i].members, &text);
 		vt_str_deinit(&text);
 	}
-	look->failed |= !ok;
+	review->failed |= !ok;
 	vt_job_groups_deinit(&groups);
 	free(unread.data);
 }
@@ -58,10 +58,10 @@ static void add_to_host(struct host *host, const struct vt_label *label)
 	host->odd |= label->rank - label->local_rank != host->offset;
 }
 
-static bool has_local(const struct vt_job_look *look, const struct host *host, int local)
+static bool has_local(const struct vt_review *review, const struct host *host, int local)
 {
 	for (size_t i = 0; i < host->ranks.n; i++)
-		if (vt_look_member(look, host->ranks.data[i])->label.local_rank == local)
+		if (vt_review_member(review, host->ranks.data[i])->label.local_rank == local)
 			return true;
 	return false;
 }
@@ -72,11 +72,11 @@ static bool is_rank(const struct vt_label *label)
 }
 
 /* On any host, read or not. */
-static bool is_there(const struct vt_job_look *look, int rank)
+static bool is_there(const struct vt_review *review, int rank)
 {
-	for (size_t i = 0; i < look->job->members.n; i++)
-		if (is_rank(&vt_look_member(look, (uint32_t)i)->label) &&
-		    vt_look_member(look, (uint32_t)i)->label.rank == rank)
+	for (size_t i = 0; i < review->job->members.n; i++)
+		if (is_rank(&vt_review_member(review, (uint32_t)i)->label) &&
+		    vt_review_member(review, (uint32_t)i)->label.rank == rank)
 			return true;
 	return false;
 }
@@ -134,12 +134,12 @@ static void add_missing(const struct host *host, const struct vt_label *any,
 }
 
 /* The only dead child of the ranks' parent. Its environment is gone, so its rank is unknown. */
-static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label *any)
+static uint32_t find_ended(const struct vt_review *review, const struct vt_label *any)
 {
 	uint32_t found = VT_NO_INDEX;
 
-	for (size_t i = 0; i < look->job->members.n; i++) {
-		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+	for (size_t i = 0; i < review->job->members.n; i++) {
+		const struct vt_member *m = vt_review_member(review, (uint32_t)i);
 
 		if (m->process_state != 'Z' || m->label.rank >= 0 ||
 		    m->label.role == VT_ROLE_LOADER || m->label.ppid != any->ppid ||
@@ -152,15 +152,15 @@ static uint32_t find_ended(const struct vt_job_look *look, const struct vt_label
 	return found;
 }
 
-static void say_ended(struct vt_job_look *look, const struct host *host, int local, int n_local,
+static void say_ended(struct vt_review *review, const struct host *host, int local, int n_local,
 		      uint32_t ended)
 {
-	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
-	const struct vt_member *m = vt_look_member(look, ended);
+	const struct vt_label *any = &vt_review_member(review, host->ranks.data[0])->label;
+	const struct vt_member *m = vt_review_member(review, ended);
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 
-	look->failed |= !vt_job_indices_add(&who, ended);
+	review->failed |= !vt_job_indices_add(&who, ended);
 	if (host->ranks.n > 1)
 		vt_str_addf(&text, "rank %d", host->offset + local);
 	else
@@ -171,19 +171,19 @@ static void say_ended(struct vt_job_look *look, const struct host *host, int loc
 		&text,
 		" has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
 		(int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
-	vt_look_say(look, "missing-rank", true, true, &who, &text);
+	vt_review_say(review, "missing-rank", true, true, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
 
-static void look_for_gaps(const struct vt_job_look *look, const struct host *host, int world_size,
-			  int n_local, struct gaps *gaps)
+static void find_gaps(const struct vt_review *review, const struct host *host, int world_size,
+		      int n_local, struct gaps *gaps)
 {
 	for (int local = 0; local < n_local && local < MAX_LOCAL; local++) {
 		if (host->ranks.n > 1 && world_size > 0 && host->offset + local >= world_size)
 			return;
-		if (has_local(look, host, local) ||
-		    (host->ranks.n > 1 && is_there(look, host->offset + local)))
+		if (has_local(review, host, local) ||
+		    (host->ranks.n > 1 && is_there(review, host->offset + local)))
 			continue;
 		gaps->missing++;
 		if (gaps->n && gaps->list[gaps->n - 1].last == local - 1)
@@ -195,9 +195,9 @@ static void look_for_gaps(const struct vt_job_look *look, const struct host *hos
 	}
 }
 
-static void say_missing(struct vt_job_look *look, const struct host *host)
+static void say_missing(struct vt_review *review, const struct host *host)
 {
-	const struct vt_label *any = &vt_look_member(look, host->ranks.data[0])->label;
+	const struct vt_label *any = &vt_review_member(review, host->ranks.data[0])->label;
 	int n_local = host->n_local > host->most ? host->n_local : host->most + 1;
 	struct vt_job_indices none = { 0 };
 	struct gaps gaps = { .n = 0 };
@@ -205,27 +205,27 @@ static void say_missing(struct vt_job_look *look, const struct host *host)
 	uint32_t ended;
 
 	/* The whole job is on one host: then the world is the host's. */
-	if (any->world_size > n_local && look->ranks.n == host->ranks.n &&
+	if (any->world_size > n_local && review->ranks.n == host->ranks.n &&
 	    any->world_size <= n_local + 1 && !host->n_local)
 		n_local = any->world_size;
-	look_for_gaps(look, host, any->world_size, n_local, &gaps);
+	find_gaps(review, host, any->world_size, n_local, &gaps);
 	if (!gaps.n)
 		return;
-	ended = gaps.missing == 1 ? find_ended(look, any) : VT_NO_INDEX;
+	ended = gaps.missing == 1 ? find_ended(review, any) : VT_NO_INDEX;
 	if (ended != VT_NO_INDEX) {
-		say_ended(look, host, gaps.list[0].first, n_local, ended);
+		say_ended(review, host, gaps.list[0].first, n_local, ended);
 		return;
 	}
 	add_missing(host, any, &gaps, n_local, &text);
-	vt_look_say(look, "missing-rank", true, false, &none, &text);
+	vt_review_say(review, "missing-rank", true, false, &none, &text);
 	vt_str_deinit(&text);
 }
 
 /* Ranks that could not be read are not missing. */
-static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct host *hosts,
+static bool add_rank(struct vt_map *by_host, struct vt_review *review, struct host *hosts,
 		     size_t *n, uint32_t index)
 {
-	const struct vt_label *label = &vt_look_member(look, index)->label;
+	const struct vt_label *label = &vt_review_member(review, index)->label;
 	const uint64_t *found = vt_map_get(by_host, (uintptr_t)label->host);
 
 	if (!found) {
@@ -242,47 +242,47 @@ static bool add_rank(struct vt_map *by_host, struct vt_job_look *look, struct ho
 }
 
 /* As many ranks as the world has: none is missing, whatever their hosts say. */
-static bool are_all_there(const struct vt_job_look *look)
+static bool are_all_there(const struct vt_review *review)
 {
-	int world_size = vt_look_member(look, look->ranks.data[0])->label.world_size;
+	int world_size = vt_review_member(review, review->ranks.data[0])->label.world_size;
 	size_t n = 0;
 
-	for (size_t i = 0; i < look->job->members.n; i++)
-		n += is_rank(&vt_look_member(look, (uint32_t)i)->label);
+	for (size_t i = 0; i < review->job->members.n; i++)
+		n += is_rank(&vt_review_member(review, (uint32_t)i)->label);
 	return world_size > 0 && n >= (size_t)world_size;
 }
 
-static void find_gaps(struct vt_job_look *look)
+static void look_for_gaps(struct vt_review *review)
 {
-	struct host *hosts = calloc(look->job->members.n + 1, sizeof(*hosts));
+	struct host *hosts = calloc(review->job->members.n + 1, sizeof(*hosts));
 	struct vt_map by_host = { 0 };
 	size_t n = 0, with_gap = 0;
 
-	for (size_t i = 0; i < look->job->members.n && hosts && !look->failed; i++) {
-		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
+	for (size_t i = 0; i < review->job->members.n && hosts && !review->failed; i++) {
+		const struct vt_label *label = &vt_review_member(review, (uint32_t)i)->label;
 
 		if (is_rank(label) && label->local_rank >= 0)
-			look->failed |= !add_rank(&by_host, look, hosts, &n, (uint32_t)i);
+			review->failed |= !add_rank(&by_host, review, hosts, &n, (uint32_t)i);
 	}
-	for (size_t i = 0; i < n && !look->failed && with_gap < MAX_SAID; i++) {
-		size_t before = look->job->verdicts.n;
+	for (size_t i = 0; i < n && !review->failed && with_gap < MAX_SAID; i++) {
+		size_t before = review->job->verdicts.n;
 
 		if (!hosts[i].odd)
-			say_missing(look, &hosts[i]);
-		with_gap += look->job->verdicts.n > before;
+			say_missing(review, &hosts[i]);
+		with_gap += review->job->verdicts.n > before;
 	}
-	look->failed |= !hosts;
+	review->failed |= !hosts;
 	for (size_t i = 0; i < n; i++)
 		free(hosts[i].ranks.data);
 	vt_map_deinit(&by_host);
 	free(hosts);
 }
 
-void vt_rules_missing(struct vt_job_look *look)
+void vt_rules_missing(struct vt_review *review)
 {
-	if (look->comparable && !are_all_there(look))
-		find_gaps(look);
-	say_unread(look);
+	if (review->comparable && !are_all_there(review))
+		look_for_gaps(review);
+	say_unread(review);
 }
 
 /* ---- loader workers ---- */
@@ -306,70 +306,71 @@ static uint64_t process_key(const struct vt_label *label, pid_t pid)
 /*
  * The verdict about workers in some states; if waiting is given, only about workers of its ranks.
  */
-static void say_workers(struct vt_job_look *look, const char *code, bool alarm, unsigned int states,
+static void say_workers(struct vt_review *review, const char *code, bool alarm, unsigned int states,
 			const struct vt_map *waiting)
 {
 	struct vt_job_indices found = { 0 };
 	struct vt_job_groups groups = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->job->members.n && ok; i++) {
-		const struct vt_member *m = vt_look_member(look, (uint32_t)i);
+	for (size_t i = 0; i < review->job->members.n && ok; i++) {
+		const struct vt_member *m = vt_review_member(review, (uint32_t)i);
 
 		if (is_worker_in(m, states) &&
 		    (!waiting || vt_map_get(waiting, process_key(&m->label, m->label.of))))
 			ok = vt_job_indices_add(&found, (uint32_t)i);
 	}
-	ok = ok && vt_look_group(look, &found, &groups);
+	ok = ok && vt_review_group(review, &found, &groups);
 	for (size_t i = 0; i < groups.n && i < MAX_SAID && ok; i++) {
 		struct vt_str text = { 0 };
 
-		vt_look_add_who(look, &groups.data[i].members, &text);
+		vt_review_add_who(review, &groups.data[i].members, &text);
 		vt_str_add(&text, " ");
-		vt_look_add_does(look, &groups.data[i], &text);
-		vt_look_say(look, code, alarm, alarm, &groups.data[i].members, &text);
+		vt_review_add_does(review, &groups.data[i], &text);
+		vt_review_say(review, code, alarm, alarm, &groups.data[i].members, &text);
 		vt_str_deinit(&text);
 	}
-	look->failed |= !ok;
+	review->failed |= !ok;
 	vt_job_groups_deinit(&groups);
 	free(found.data);
 }
 
 /* Their ranks wait for what delays them. Whether a busy worker takes long is unknown. */
-static void say_busy_workers(struct vt_job_look *look)
+static void say_busy_workers(struct vt_review *review)
 {
 	struct vt_map waiting = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->ranks.n && ok; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n && ok; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (m->state == VT_STATE_LOADER)
 			ok = vt_map_put(&waiting, process_key(&m->label, m->label.pid), 0);
 	}
-	look->failed |= !ok;
-	say_workers(look, "loader-busy", false,
+	review->failed |= !ok;
+	say_workers(review, "loader-busy", false,
 		    1u << VT_STATE_RUNS | 1u << VT_STATE_WAITS | 1u << VT_STATE_DEVICE, &waiting);
 	vt_map_deinit(&waiting);
 }
 
 /* The number of workers of each rank, by its index in look->ranks. */
-static bool count_workers(struct vt_job_look *look, size_t *n_workers)
+static bool count_workers(struct vt_review *review, size_t *n_workers)
 {
 	struct vt_map by_process = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->ranks.n && ok; i++) {
-		const struct vt_label *label = &vt_look_member(look, look->ranks.data[i])->label;
+	for (size_t i = 0; i < review->ranks.n && ok; i++) {
+		const struct vt_label *label =
+			&vt_review_member(review, review->ranks.data[i])->label;
 
 		ok = vt_map_put(&by_process, process_key(label, label->pid), i);
 	}
-	for (size_t i = 0; i < look->job->members.n && ok; i++) {
-		const struct vt_label *label = &vt_look_member(look, (uint32_t)i)->label;
+	for (size_t i = 0; i < review->job->members.n && ok; i++) {
+		const struct vt_label *label = &vt_review_member(review, (uint32_t)i)->label;
 		const uint64_t *rank = vt_map_get(&by_process, process_key(label, label->of));
 
 		if (label->role == VT_ROLE_LOADER && label->in_job && rank &&
-		    vt_look_member(look, (uint32_t)i)->process_state != 'Z')
+		    vt_review_member(review, (uint32_t)i)->process_state != 'Z')
 			n_workers[*rank]++;
 	}
 	vt_map_deinit(&by_process);
@@ -392,18 +393,18 @@ static size_t usual_count(const size_t *sorted, size_t n)
 	return n > 2 ? sorted[n - 1 - n / 2] : sorted[n - 1];
 }
 
-static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t there, size_t usual)
+static void say_fewer_workers(struct vt_review *review, uint32_t rank, size_t there, size_t usual)
 {
-	bool waits = vt_look_member(look, rank)->state == VT_STATE_LOADER;
+	bool waits = vt_review_member(review, rank)->state == VT_STATE_LOADER;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 
-	look->failed |= !vt_job_indices_add(&who, rank);
-	vt_look_add_who(look, &who, &text);
+	review->failed |= !vt_job_indices_add(&who, rank);
+	vt_review_add_who(review, &who, &text);
 	vt_str_addf(&text, " %s %zu; %s %zu or more",
 		    waits ? "waits for loader workers and has" : "has loader workers:", there,
-		    look->ranks.n > 2 ? "most ranks have" : "the other has", usual);
-	vt_look_say(look, "fewer-loader-workers", false, false, &who, &text);
+		    review->ranks.n > 2 ? "most ranks have" : "the other has", usual);
+	vt_review_say(review, "fewer-loader-workers", false, false, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
@@ -412,57 +413,58 @@ static void say_fewer_workers(struct vt_job_look *look, uint32_t rank, size_t th
  * Which worker is gone is unknown: their numbers are the start order of those that exist. It is not
  * even certain that one is gone: ranks that begin another loader have more workers for a while.
  */
-static void compare_workers(struct vt_job_look *look, const size_t *n_workers, size_t *sorted)
+static void compare_workers(struct vt_review *review, const size_t *n_workers, size_t *sorted)
 {
 	size_t said = 0, usual;
 
-	memcpy(sorted, n_workers, look->ranks.n * sizeof(*sorted));
-	qsort(sorted, look->ranks.n, sizeof(*sorted), compare_counts);
-	usual = usual_count(sorted, look->ranks.n);
-	for (size_t i = 0; i < look->ranks.n && said < MAX_SAID; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	memcpy(sorted, n_workers, review->ranks.n * sizeof(*sorted));
+	qsort(sorted, review->ranks.n, sizeof(*sorted), compare_counts);
+	usual = usual_count(sorted, review->ranks.n);
+	for (size_t i = 0; i < review->ranks.n && said < MAX_SAID; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (n_workers[i] >= usual || (m->state != VT_STATE_LOADER && !m->outlier))
 			continue;
-		say_fewer_workers(look, look->ranks.data[i], n_workers[i], usual);
+		say_fewer_workers(review, review->ranks.data[i], n_workers[i], usual);
 		said++;
 	}
 }
 
-static void say_too_few_workers(struct vt_job_look *look)
+static void say_too_few_workers(struct vt_review *review)
 {
-	size_t *n_workers = calloc(2 * look->ranks.n + 1, sizeof(*n_workers));
+	size_t *n_workers = calloc(2 * review->ranks.n + 1, sizeof(*n_workers));
 
-	if (n_workers && look->comparable && look->ranks.n > 1 && count_workers(look, n_workers))
-		compare_workers(look, n_workers, n_workers + look->ranks.n);
-	look->failed |= !n_workers;
+	if (n_workers && review->comparable && review->ranks.n > 1 &&
+	    count_workers(review, n_workers))
+		compare_workers(review, n_workers, n_workers + review->ranks.n);
+	review->failed |= !n_workers;
 	free(n_workers);
 }
 
 /* Their ranks wait for them, or differ from the others. Otherwise a loader is just finishing. */
-static void say_ended_workers(struct vt_job_look *look)
+static void say_ended_workers(struct vt_review *review)
 {
 	struct vt_map concerned = { 0 };
 	bool ok = true;
 
-	for (size_t i = 0; i < look->ranks.n && ok; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n && ok; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (m->state == VT_STATE_LOADER || m->outlier)
 			ok = vt_map_put(&concerned, process_key(&m->label, m->label.pid), 0);
 	}
-	look->failed |= !ok;
-	say_workers(look, "loader-worker", true, 1u << VT_STATE_GONE, &concerned);
+	review->failed |= !ok;
+	say_workers(review, "loader-worker", true, 1u << VT_STATE_GONE, &concerned);
 	vt_map_deinit(&concerned);
 }
 
-void vt_rules_workers(struct vt_job_look *look)
+void vt_rules_workers(struct vt_review *review)
 {
-	say_ended_workers(look);
-	say_workers(look, "loader-worker", true,
+	say_ended_workers(review);
+	say_workers(review, "loader-worker", true,
 		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED |
 			    1u << VT_STATE_LOCK,
 		    NULL);
-	say_too_few_workers(look);
-	say_busy_workers(look);
+	say_too_few_workers(review);
+	say_busy_workers(review);
 }

@@ -14,8 +14,8 @@
 #define MAX_NAMED 6     /* processes, or different counts, in a sentence */
 #define MANY UINT64_MAX /* a pid that more than one member has */
 
-struct ras_look {
-	struct vt_job_look *look;
+struct ras_review {
+	struct vt_review *review;
 	struct vt_map by_rank, by_pid; /* members */
 	struct vt_map ill;             /* processes that were named as lost or silent */
 	int world_size;                /* -1 unknown */
@@ -25,45 +25,46 @@ struct ras_look {
 
 /* ---- from RAS's ranks to members ---- */
 
-static bool learn_ranks(struct ras_look *r)
+static bool learn_ranks(struct ras_review *r)
 {
-	struct vt_job_look *look = r->look;
+	struct vt_review *review = r->review;
 	bool ok = true;
 
 	r->world_size = -1;
-	if (!look->comparable)
+	if (!review->comparable)
 		return true;
-	r->by_pid_alone = vt_look_whole_world(look);
-	for (size_t i = 0; i < look->ranks.n && ok; i++) {
-		const struct vt_label *label = &vt_look_member(look, look->ranks.data[i])->label;
+	r->by_pid_alone = vt_review_whole_world(review);
+	for (size_t i = 0; i < review->ranks.n && ok; i++) {
+		const struct vt_label *label =
+			&vt_review_member(review, review->ranks.data[i])->label;
 		const uint64_t *same = vt_map_get(&r->by_pid, (uint64_t)label->pid);
 
-		if (vt_look_member(look, look->ranks.data[i])->core)
+		if (vt_review_member(review, review->ranks.data[i])->core)
 			continue;
 		r->world_size = label->world_size;
 		r->by_pid_alone &= !*label->container;
 		ok = vt_map_put(&r->by_pid, (uint64_t)label->pid,
-				same ? MANY : look->ranks.data[i]) &&
+				same ? MANY : review->ranks.data[i]) &&
 		     (label->rank < 0 ||
-		      vt_map_put(&r->by_rank, (uint64_t)label->rank, look->ranks.data[i]));
+		      vt_map_put(&r->by_rank, (uint64_t)label->rank, review->ranks.data[i]));
 	}
 	return ok;
 }
 
 /* A process in a container has another pid there. */
-static bool may_be(const struct ras_look *r, uint32_t member, const struct vt_ras_rank *rank)
+static bool may_be(const struct ras_review *r, uint32_t member, const struct vt_ras_rank *rank)
 {
-	const struct vt_label *label = &vt_look_member(r->look, member)->label;
+	const struct vt_label *label = &vt_review_member(r->review, member)->label;
 
 	return !rank->pid || label->pid == rank->pid || *label->container;
 }
 
-static bool has_job_numbers(const struct ras_look *r, const struct vt_ras_group *group)
+static bool has_job_numbers(const struct ras_review *r, const struct vt_ras_group *group)
 {
 	return r->world_size > 0 && group->size == r->world_size;
 }
 
-static bool find_member(const struct ras_look *r, const struct vt_ras_group *group,
+static bool find_member(const struct ras_review *r, const struct vt_ras_group *group,
 			const struct vt_ras_rank *rank, uint32_t *member)
 {
 	const uint64_t *found = NULL;
@@ -79,7 +80,7 @@ static bool find_member(const struct ras_look *r, const struct vt_ras_group *gro
 }
 
 /* All ranks of a group as members, or none of them. */
-static bool find_members(struct ras_look *r, const struct vt_ras_group *group,
+static bool find_members(struct ras_review *r, const struct vt_ras_group *group,
 			 struct vt_job_indices *members)
 {
 	bool all = group->n && group->ranks.n == group->n;
@@ -88,7 +89,7 @@ static bool find_members(struct ras_look *r, const struct vt_ras_group *group,
 	members->n = 0;
 	for (size_t i = 0; i < group->ranks.n && all; i++) {
 		all = find_member(r, group, &group->ranks.data[i], &member);
-		r->look->failed |= all && !vt_job_indices_add(members, member);
+		r->review->failed |= all && !vt_job_indices_add(members, member);
 	}
 	if (!all)
 		members->n = 0;
@@ -98,7 +99,7 @@ static bool find_members(struct ras_look *r, const struct vt_ras_group *group,
 
 /* ---- words ---- */
 
-static void add_process(const struct ras_look *r, const struct vt_ras_group *group,
+static void add_process(const struct ras_review *r, const struct vt_ras_group *group,
 			const struct vt_ras_rank *rank, struct vt_str *text)
 {
 	bool numbered = rank->rank >= 0;
@@ -112,11 +113,11 @@ static void add_process(const struct ras_look *r, const struct vt_ras_group *gro
 }
 
 /* "ranks 3,5" of the job, "its rank 1 (pid 4711 on 10.0.0.1)" of the communicator, "7 ranks". */
-static void add_group(struct ras_look *r, const struct vt_ras_group *group,
+static void add_group(struct ras_review *r, const struct vt_ras_group *group,
 		      const struct vt_job_indices *members, struct vt_str *text)
 {
 	if (members->n) {
-		vt_look_add_who(r->look, members, text);
+		vt_review_add_who(r->review, members, text);
 		return;
 	}
 	if (group->ranks.n < group->n || group->n > MAX_NAMED) {
@@ -142,17 +143,17 @@ static void add_communicator(const struct vt_ras_group *group, const char *befor
 	vt_str_add(text, ")");
 }
 
-static void say(struct ras_look *r, enum vt_ras_about about, const char *code, bool alarm,
+static void say(struct ras_review *r, enum vt_ras_about about, const char *code, bool alarm,
 		bool outliers, const struct vt_job_indices *members, const struct vt_str *text)
 {
-	struct vt_job *job = r->look->job;
+	struct vt_job *job = r->review->job;
 	const char *copy = text->failed ? NULL : vt_job_text(job, vt_str_get(text), text->n);
 
 	for (size_t i = 0; i < job->verdicts.n; i++)
 		if (job->verdicts.data[i].text == copy)
 			return;
 	if (r->said[about]++ < MAX_SAID)
-		vt_look_say(r->look, code, alarm, outliers, members, text);
+		vt_review_say(r->review, code, alarm, outliers, members, text);
 }
 
 /* ---- lost, silent, in error ---- */
@@ -169,7 +170,8 @@ static const struct rule {
 	{ VT_RAS_ERROR, "ras-error", NULL, NULL },
 };
 
-static void say_group(struct ras_look *r, const struct rule *rule, const struct vt_ras_group *group)
+static void say_group(struct ras_review *r, const struct rule *rule,
+		      const struct vt_ras_group *group)
 {
 	struct vt_job_indices members = { 0 };
 	struct vt_str text = { 0 };
@@ -183,7 +185,7 @@ static void say_group(struct ras_look *r, const struct rule *rule, const struct 
 			    group->what);
 	if (*group->communicator)
 		add_communicator(group, "", &text);
-	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->look->ranks.n,
+	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->review->ranks.n,
 	    &members, &text);
 	vt_str_deinit(&text);
 	free(members.data);
@@ -198,7 +200,8 @@ static bool has_about(const struct vt_ras *ras, enum vt_ras_about about)
 }
 
 /* A lost process is lost in all its communicators. Hosts are interned. */
-static bool was_named(struct ras_look *r, const struct rule *rule, const struct vt_ras_group *group)
+static bool was_named(struct ras_review *r, const struct rule *rule,
+		      const struct vt_ras_group *group)
 {
 	bool all = group->ranks.n == group->n;
 
@@ -209,7 +212,7 @@ static bool was_named(struct ras_look *r, const struct rule *rule, const struct 
 		uint64_t key = vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid);
 
 		all &= rank->pid && vt_map_get(&r->ill, key);
-		r->look->failed |= !vt_map_put(&r->ill, key, 0);
+		r->review->failed |= !vt_map_put(&r->ill, key, 0);
 	}
 	return all;
 }
@@ -218,7 +221,7 @@ static bool was_named(struct ras_look *r, const struct rule *rule, const struct 
  * An absent rank is one of the dead or silent ones, if any. The communicator of all ranks names
  * them better.
  */
-static void apply(struct ras_look *r, const struct vt_ras *ras, const struct rule *rule)
+static void apply(struct ras_review *r, const struct vt_ras *ras, const struct rule *rule)
 {
 	if (rule->about == VT_RAS_ABSENT &&
 	    (has_about(ras, VT_RAS_DEAD) || has_about(ras, VT_RAS_SILENT)))
@@ -262,9 +265,9 @@ static bool is_of(const struct differing *d, uint32_t member)
 }
 
 /* The text does not name the majority: it is all other ranks. */
-static bool name_most(struct ras_look *r, struct differing *d)
+static bool name_most(struct ras_review *r, struct differing *d)
 {
-	size_t n = vt_look_whole_world(r->look);
+	size_t n = vt_review_whole_world(r->review);
 	struct vt_job_indices *most = &d->members[d->most - d->groups];
 
 	if (most->n)
@@ -274,9 +277,9 @@ static bool name_most(struct ras_look *r, struct differing *d)
 	for (size_t g = 0; g < d->n; g++)
 		if (&d->groups[g] != d->most && !d->members[g].n)
 			return false;
-	for (size_t i = 0; i < r->look->ranks.n; i++)
-		if (!is_of(d, r->look->ranks.data[i]))
-			r->look->failed |= !vt_job_indices_add(most, r->look->ranks.data[i]);
+	for (size_t i = 0; i < r->review->ranks.n; i++)
+		if (!is_of(d, r->review->ranks.data[i]))
+			r->review->failed |= !vt_job_indices_add(most, r->review->ranks.data[i]);
 	if (most->n != d->most->n)
 		most->n = 0;
 	return most->n;
@@ -288,7 +291,7 @@ static bool name_most(struct ras_look *r, struct differing *d)
  * second answer of RAS shows progress (all_moved()). A rank that launched more in between did not
  * wait.
  */
-static bool is_proven(struct ras_look *r, struct differing *d)
+static bool is_proven(struct ras_review *r, struct differing *d)
 {
 	const struct vt_job_indices *most = &d->members[d->most - d->groups];
 
@@ -299,7 +302,7 @@ static bool is_proven(struct ras_look *r, struct differing *d)
 	    (most->n * 2 <= (size_t)d->most->size && d->most->size != 2))
 		return false;
 	for (size_t i = 0; i < most->n; i++)
-		if (!waits(vt_look_member(r->look, most->data[i])))
+		if (!waits(vt_review_member(r->review, most->data[i])))
 			return false;
 	return true;
 }
@@ -323,7 +326,7 @@ static void add_what(const struct vt_ras_group *group, bool first, struct vt_str
 			    group->count == 1 ? "" : "s");
 }
 
-static void add_differing(struct ras_look *r, const struct differing *d, struct vt_str *text)
+static void add_differing(struct ras_review *r, const struct differing *d, struct vt_str *text)
 {
 	size_t said = 0;
 
@@ -344,7 +347,7 @@ static void add_differing(struct ras_look *r, const struct differing *d, struct 
 	add_communicator(d->most, "NCCL's RAS, ", text);
 }
 
-static void say_differing(struct ras_look *r, struct differing *d)
+static void say_differing(struct ras_review *r, struct differing *d)
 {
 	bool counts = d->groups[0].about == VT_RAS_COUNT, alarm = counts && is_proven(r, d),
 	     all = true;
@@ -357,7 +360,7 @@ static void say_differing(struct ras_look *r, struct differing *d)
 			continue;
 		all &= d->members[g].n;
 		for (size_t i = 0; i < d->members[g].n; i++)
-			r->look->failed |= !vt_job_indices_add(&who, d->members[g].data[i]);
+			r->review->failed |= !vt_job_indices_add(&who, d->members[g].data[i]);
 	}
 	vt_job_indices_sort(&who);
 	if (!all)
@@ -408,9 +411,9 @@ static bool all_moved(const struct vt_ras_group *groups, size_t n)
 }
 
 /* By this answer, or by one from another host. */
-static bool was_seen_to_move(const struct ras_look *r, const struct vt_ras_group *group)
+static bool was_seen_to_move(const struct ras_review *r, const struct vt_ras_group *group)
 {
-	const struct vt_job *job = r->look->job;
+	const struct vt_job *job = r->review->job;
 
 	for (size_t k = 0; k < job->ras.n && group->about == VT_RAS_COUNT; k++) {
 		const struct vt_ras *ras = &job->ras.data[k];
@@ -423,12 +426,12 @@ static bool was_seen_to_move(const struct ras_look *r, const struct vt_ras_group
 	return false;
 }
 
-static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups, size_t n)
+static void compare_groups(struct ras_review *r, const struct vt_ras_group *groups, size_t n)
 {
 	struct differing d = { .groups = groups, .n = n, .most = choose_most(groups, n) };
 
 	d.members = calloc(n, sizeof(*d.members));
-	r->look->failed |= !d.members;
+	r->review->failed |= !d.members;
 	for (size_t g = 0; g < n && d.members; g++)
 		(void)find_members(r, &groups[g], &d.members[g]);
 	if (d.members)
@@ -438,7 +441,7 @@ static void compare_groups(struct ras_look *r, const struct vt_ras_group *groups
 	free(d.members);
 }
 
-static void say_differences(struct ras_look *r, const struct vt_ras *ras, enum vt_ras_about about)
+static void say_differences(struct ras_review *r, const struct vt_ras *ras, enum vt_ras_about about)
 {
 	for (size_t i = 0, n; i < ras->groups.n; i += n) {
 		const struct vt_ras_group *groups = &ras->groups.data[i];
@@ -449,17 +452,17 @@ static void say_differences(struct ras_look *r, const struct vt_ras *ras, enum v
 	}
 }
 
-void vt_rules_ras(struct vt_job_look *look)
+void vt_rules_ras(struct vt_review *review)
 {
-	struct ras_look r = { .look = look };
+	struct ras_review r = { .review = review };
 
-	look->failed |= look->job->ras.n && !learn_ranks(&r);
+	review->failed |= review->job->ras.n && !learn_ranks(&r);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-		for (size_t k = 0; k < look->job->ras.n; k++)
-			apply(&r, &look->job->ras.data[k], &rules[i]);
-	for (size_t k = 0; k < look->job->ras.n; k++) {
-		say_differences(&r, &look->job->ras.data[k], VT_RAS_COUNT);
-		say_differences(&r, &look->job->ras.data[k], VT_RAS_STATUS);
+		for (size_t k = 0; k < review->job->ras.n; k++)
+			apply(&r, &review->job->ras.data[k], &rules[i]);
+	for (size_t k = 0; k < review->job->ras.n; k++) {
+		say_differences(&r, &review->job->ras.data[k], VT_RAS_COUNT);
+		say_differences(&r, &review->job->ras.data[k], VT_RAS_STATUS);
 	}
 	vt_map_deinit(&r.by_rank);
 	vt_map_deinit(&r.by_pid);

@@ -12,22 +12,22 @@
 #define SET_COLUMNS 72 /* of a set in a sentence */
 #define MAX_NAME 120   /* bytes of a target's name in a sentence */
 
-const struct vt_member *vt_look_member(const struct vt_job_look *look, uint32_t index)
+const struct vt_member *vt_review_member(const struct vt_review *review, uint32_t index)
 {
-	return &look->job->members.data[index];
+	return &review->job->members.data[index];
 }
 
 /*
  * A core may be from another world, and its rank may have restarted: they are adjacent and count
  * once.
  */
-size_t vt_look_whole_world(const struct vt_job_look *look)
+size_t vt_review_whole_world(const struct vt_review *review)
 {
 	int world_size = -1, before = -1;
 	size_t n = 0;
 
-	for (size_t i = 0; i < look->ranks.n && look->comparable; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n && review->comparable; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (world_size < 0 && m->state != VT_STATE_CRASHED)
 			world_size = m->label.world_size;
@@ -37,22 +37,23 @@ size_t vt_look_whole_world(const struct vt_job_look *look)
 	return world_size > 0 && n == (size_t)world_size ? n : 0;
 }
 
-void vt_look_say(struct vt_job_look *look, const char *code, bool alarm, bool outliers,
-		 const struct vt_job_indices *members, const struct vt_str *text)
+void vt_review_say(struct vt_review *review, const char *code, bool alarm, bool outliers,
+		   const struct vt_job_indices *members, const struct vt_str *text)
 {
-	const char *copy = text->failed ? NULL : vt_job_text(look->job, vt_str_get(text), text->n);
-	struct vt_job_verdict *v = copy ? vt_vec_append(&look->job->verdicts) : NULL;
+	const char *copy = text->failed ? NULL :
+					  vt_job_text(review->job, vt_str_get(text), text->n);
+	struct vt_job_verdict *v = copy ? vt_vec_append(&review->job->verdicts) : NULL;
 
 	if (!v) {
-		look->failed = true;
+		review->failed = true;
 		return;
 	}
 	*v = (struct vt_job_verdict){ .code = code,
 				      .alarm = alarm,
 				      .text = copy,
-				      .members = vt_job_set(look->job, members) };
+				      .members = vt_job_set(review->job, members) };
 	for (size_t i = 0; outliers && i < members->n; i++)
-		look->job->members.data[members->data[i]].outlier = true;
+		review->job->members.data[members->data[i]].outlier = true;
 }
 
 /* ---- groups ---- */
@@ -75,15 +76,15 @@ static int compare_groups(const void *pa, const void *pb)
 }
 
 /* Identifies what is done, without words, so that wording cannot change groups. Interned. */
-static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line);
+static const char *key_of(struct vt_review *review, const struct vt_member *member, bool with_line);
 
 /* Ranks in one function can be on any of its lines: the line is shown only if all agree. */
-static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key,
+static bool add_to_group(struct vt_review *review, struct vt_map *by_key,
 			 struct vt_job_groups *groups, uint32_t index)
 {
-	const struct vt_member *member = vt_look_member(look, index);
-	const char *exact = key_of(look, member, true);
-	const char *key = member->state == VT_STATE_RUNS ? key_of(look, member, false) : exact;
+	const struct vt_member *member = vt_review_member(review, index);
+	const char *exact = key_of(review, member, true);
+	const char *key = member->state == VT_STATE_RUNS ? key_of(review, member, false) : exact;
 	struct vt_job_group *group;
 	const uint64_t *found;
 
@@ -103,30 +104,30 @@ static bool add_to_group(struct vt_job_look *look, struct vt_map *by_key,
 	       vt_map_put(by_key, (uintptr_t)key, groups->n - 1);
 }
 
-bool vt_look_group(struct vt_job_look *look, const struct vt_job_indices *members,
-		   struct vt_job_groups *groups)
+bool vt_review_group(struct vt_review *review, const struct vt_job_indices *members,
+		     struct vt_job_groups *groups)
 {
 	struct vt_map by_key = { 0 };
 	bool ok = true;
 
 	*groups = (struct vt_job_groups){ 0 };
 	for (size_t i = 0; i < members->n && ok; i++)
-		ok = add_to_group(look, &by_key, groups, members->data[i]);
+		ok = add_to_group(review, &by_key, groups, members->data[i]);
 	vt_map_deinit(&by_key);
 	if (!ok)
 		vt_job_groups_deinit(groups);
 	if (groups->n)
 		qsort(groups->data, groups->n, sizeof(*groups->data), compare_groups);
-	look->failed |= !ok;
+	review->failed |= !ok;
 	return ok;
 }
 
 /* ---- names of members ---- */
 
-static bool are_numbered_ranks(const struct vt_job_look *look, const struct vt_job_indices *members)
+static bool are_numbered_ranks(const struct vt_review *review, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++) {
-		const struct vt_label *label = &vt_look_member(look, members->data[i])->label;
+		const struct vt_label *label = &vt_review_member(review, members->data[i])->label;
 
 		if (label->role != VT_ROLE_RANK || label->rank < 0 || !label->in_job)
 			return false;
@@ -134,14 +135,15 @@ static bool are_numbered_ranks(const struct vt_job_look *look, const struct vt_j
 	return members->n;
 }
 
-void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices *members,
-		     struct vt_str *text)
+void vt_review_add_who(const struct vt_review *review, const struct vt_job_indices *members,
+		       struct vt_str *text)
 {
 	struct vt_member_set set = { .members = members->data, .n = members->n };
-	bool ranks = are_numbered_ranks(look, members);
-	int world_size = members->n ? vt_look_member(look, members->data[0])->label.world_size : -1;
+	bool ranks = are_numbered_ranks(review, members);
+	int world_size = members->n ? vt_review_member(review, members->data[0])->label.world_size :
+				      -1;
 
-	if (ranks && members->n == look->ranks.n && members->n > 1 &&
+	if (ranks && members->n == review->ranks.n && members->n > 1 &&
 	    (world_size <= 0 || members->n >= (size_t)world_size)) {
 		if (members->n == 2)
 			vt_str_add(text, "both ranks");
@@ -151,20 +153,20 @@ void vt_look_add_who(const struct vt_job_look *look, const struct vt_job_indices
 	}
 	if (ranks)
 		vt_str_add(text, members->n == 1 ? "rank " : "ranks ");
-	vt_job_add_set(look->job, &set, SET_COLUMNS, text);
+	vt_job_add_set(review->job, &set, SET_COLUMNS, text);
 }
 
 /* ---- what members do ---- */
 
 /* " (train.py:88 train_step)": where in the program, or nothing. */
-static void add_place(const struct vt_job_look *look, const struct vt_member *member,
+static void add_place(const struct vt_review *review, const struct vt_member *member,
 		      enum vt_same_place same, struct vt_str *text)
 {
 	const struct vt_job_frame *f;
 
 	if (member->place == VT_NO_PLACE || same == VT_SAME_NOTHING)
 		return;
-	f = &look->job->frames.data[member->place];
+	f = &review->job->frames.data[member->place];
 	vt_str_add(text, " (");
 	if (f->file)
 		vt_str_addf(text, "%.*s", MAX_NAME, vt_base_name(f->file));
@@ -181,22 +183,22 @@ static void add_place(const struct vt_job_look *look, const struct vt_member *me
 	vt_str_add(text, ")");
 }
 
-static bool is_python(const struct vt_job_look *look, const struct vt_job_doing *doing)
+static bool is_python(const struct vt_review *review, const struct vt_job_doing *doing)
 {
-	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
+	const struct vt_job_stack *stack = &review->job->stacks.data[doing->stack];
 
 	return doing->gil == 1 ||
-	       (stack->n && look->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
+	       (stack->n && review->job->frames.data[stack->frames[0]].kind == VT_FRAME_PYTHON);
 }
 
 /* The innermost named function of the program or a library; NULL none. */
-static const char *running_function(const struct vt_job_look *look,
+static const char *running_function(const struct vt_review *review,
 				    const struct vt_job_doing *doing)
 {
-	const struct vt_job_stack *stack = &look->job->stacks.data[doing->stack];
+	const struct vt_job_stack *stack = &review->job->stacks.data[doing->stack];
 
 	for (size_t i = 0; i < stack->n; i++) {
-		const char *function = look->job->frames.data[stack->frames[i]].function;
+		const char *function = review->job->frames.data[stack->frames[i]].function;
 
 		if (function)
 			return function;
@@ -205,13 +207,13 @@ static const char *running_function(const struct vt_job_look *look,
 }
 
 /* "runs Python", "runs at::native::foo" */
-static void add_running(const struct vt_job_look *look, const struct vt_job_doing *doing, bool many,
+static void add_running(const struct vt_review *review, const struct vt_job_doing *doing, bool many,
 			struct vt_str *text)
 {
-	const char *function = is_python(look, doing) ? NULL : running_function(look, doing);
+	const char *function = is_python(review, doing) ? NULL : running_function(review, doing);
 
 	vt_str_add(text, many ? "run" : "runs");
-	if (is_python(look, doing))
+	if (is_python(review, doing))
 		vt_str_add(text, " Python");
 	if (!function)
 		return;
@@ -271,11 +273,11 @@ static void add_allocator(const struct vt_member *member, const struct vt_job_do
 }
 
 /* "; pid 4711 on node3 has its rank now" */
-static void add_successor(const struct vt_job_look *look, const struct vt_member *core,
+static void add_successor(const struct vt_review *review, const struct vt_member *core,
 			  struct vt_str *text)
 {
-	for (size_t i = 0; i < look->ranks.n && core->label.rank >= 0; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n && core->label.rank >= 0; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (m->core || m->label.rank != core->label.rank)
 			continue;
@@ -285,10 +287,10 @@ static void add_successor(const struct vt_job_look *look, const struct vt_member
 	}
 }
 
-static void add_does(const struct vt_job_look *look, const struct vt_member *member,
+static void add_does(const struct vt_review *review, const struct vt_member *member,
 		     enum vt_same_place same, bool many, struct vt_str *text)
 {
-	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const struct vt_job_doing *doing = vt_job_telling_doing(review->job, member);
 	const char *is = many ? "are" : "is", *waits = many ? "wait" : "waits";
 
 	switch (member->state) {
@@ -304,7 +306,7 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 	case VT_STATE_CRASHED:
 		vt_str_addf(text, "left a core: %.300s",
 			    member->headline ? member->headline : "nothing more is known");
-		add_successor(look, member, text);
+		add_successor(review, member, text);
 		return; /* that tells the place */
 	case VT_STATE_STOPPED:
 		vt_str_addf(text, "%s stopped by a signal", is);
@@ -327,7 +329,7 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 		vt_str_addf(text, "%s for loader workers", waits);
 		break;
 	case VT_STATE_RUNS:
-		add_running(look, doing, many, text);
+		add_running(review, doing, many, text);
 		break;
 	case VT_STATE_STUCK:
 		add_stuck(doing, many, text);
@@ -342,13 +344,13 @@ static void add_does(const struct vt_job_look *look, const struct vt_member *mem
 			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED,
 					text);
 	}
-	add_place(look, member, same, text);
+	add_place(review, member, same, text);
 }
 
-void vt_look_add_does(const struct vt_job_look *look, const struct vt_job_group *group,
-		      struct vt_str *text)
+void vt_review_add_does(const struct vt_review *review, const struct vt_job_group *group,
+			struct vt_str *text)
 {
-	add_does(look, vt_look_member(look, group->members.data[0]), group->place,
+	add_does(review, vt_review_member(review, group->members.data[0]), group->place,
 		 group->members.n > 1, text);
 }
 
@@ -372,11 +374,11 @@ static void add_doing_key(const struct vt_job_doing *doing, struct vt_str *key)
 	add_word(key, doing->waits.detail);
 }
 
-static void add_place_key(const struct vt_job_look *look, const struct vt_member *member,
+static void add_place_key(const struct vt_review *review, const struct vt_member *member,
 			  bool with_line, struct vt_str *key)
 {
 	const struct vt_job_frame *f =
-		member->place != VT_NO_PLACE ? &look->job->frames.data[member->place] : NULL;
+		member->place != VT_NO_PLACE ? &review->job->frames.data[member->place] : NULL;
 
 	if (!f)
 		return;
@@ -386,9 +388,9 @@ static void add_place_key(const struct vt_job_look *look, const struct vt_member
 	vt_str_addf(key, "|%d", f->file && with_line ? f->line : 0);
 }
 
-static const char *key_of(struct vt_job_look *look, const struct vt_member *member, bool with_line)
+static const char *key_of(struct vt_review *review, const struct vt_member *member, bool with_line)
 {
-	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const struct vt_job_doing *doing = vt_job_telling_doing(review->job, member);
 	const char *text;
 	struct vt_str key = { 0 };
 
@@ -400,7 +402,7 @@ static const char *key_of(struct vt_job_look *look, const struct vt_member *memb
 		break;
 	case VT_STATE_CRASHED:
 		add_word(&key, member->headline);
-		add_successor(look, member, &key);
+		add_successor(review, member, &key);
 		break;
 	case VT_STATE_TRACED:
 		vt_str_addf(&key, "|%d|%s", (int)member->tracer, member->tracer_name);
@@ -409,8 +411,8 @@ static const char *key_of(struct vt_job_look *look, const struct vt_member *memb
 		add_word(&key, member->operation);
 		break;
 	case VT_STATE_RUNS:
-		add_word(&key, is_python(look, doing) ? "" : running_function(look, doing));
-		vt_str_addf(&key, "|%d", is_python(look, doing));
+		add_word(&key, is_python(review, doing) ? "" : running_function(review, doing));
+		vt_str_addf(&key, "|%d", is_python(review, doing));
 		break;
 	case VT_STATE_ALLOCATOR:
 		vt_str_addf(&key, "|%llu",
@@ -431,8 +433,8 @@ static const char *key_of(struct vt_job_look *look, const struct vt_member *memb
 			add_doing_key(doing, &key);
 	}
 	if (member->state != VT_STATE_GONE && member->state != VT_STATE_CRASHED)
-		add_place_key(look, member, with_line, &key);
-	text = key.failed ? NULL : vt_job_text(look->job, vt_str_get(&key), key.n);
+		add_place_key(review, member, with_line, &key);
+	text = key.failed ? NULL : vt_job_text(review->job, vt_str_get(&key), key.n);
 	vt_str_deinit(&key);
 	return text;
 }

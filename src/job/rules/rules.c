@@ -55,22 +55,22 @@ static bool is_in(const struct vt_member *member, unsigned int states)
 	return states & IN(member->state);
 }
 
-static bool is_in_collective(const struct vt_job_look *look, const struct vt_member *member)
+static bool is_in_collective(const struct vt_review *review, const struct vt_member *member)
 {
 	for (size_t i = 0; i < member->threads.n; i++)
-		if (look->in_collective[member->threads.data[i].doing])
+		if (review->in_collective[member->threads.data[i].doing])
 			return true;
 	return false;
 }
 
-static bool gather(struct vt_job_look *look, unsigned int states, bool elsewhere,
+static bool gather(struct vt_review *review, unsigned int states, bool elsewhere,
 		   struct vt_job_indices *found)
 {
-	for (size_t i = 0; i < look->ranks.n; i++) {
-		const struct vt_member *member = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n; i++) {
+		const struct vt_member *member = vt_review_member(review, review->ranks.data[i]);
 
-		if (is_in(member, states) && !(elsewhere && is_in_collective(look, member)) &&
-		    !vt_job_indices_add(found, look->ranks.data[i]))
+		if (is_in(member, states) && !(elsewhere && is_in_collective(review, member)) &&
+		    !vt_job_indices_add(found, review->ranks.data[i]))
 			return false;
 	}
 	return true;
@@ -93,9 +93,9 @@ static bool is_of_two(const char *operation)
 	return false;
 }
 
-static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct vt_member *member)
+static bool surely_waits_for_nobody(const struct vt_review *review, const struct vt_member *member)
 {
-	const struct vt_job_doing *doing = vt_job_telling_doing(look->job, member);
+	const struct vt_job_doing *doing = vt_job_telling_doing(review->job, member);
 
 	if (doing &&
 	    (doing->waits.code == VT_WAITS_SLEEP || doing->waits.code == VT_WAITS_SELECT_NOTHING))
@@ -104,19 +104,19 @@ static bool surely_waits_for_nobody(const struct vt_job_look *look, const struct
 }
 
 /* They moved a moment later: they were there for an instant, as in every step of a healthy job. */
-static bool has_any_moved(const struct vt_job_look *look, const struct vt_job_indices *members)
+static bool has_any_moved(const struct vt_review *review, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++)
-		if (vt_look_member(look, members->data[i])->moved == 1)
+		if (vt_review_member(review, members->data[i])->moved == 1)
 			return true;
 	return false;
 }
 
 /* All are known to have kept sleeping. */
-static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_indices *members)
+static bool do_all_sleep(const struct vt_review *review, const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++)
-		if (vt_look_member(look, members->data[i])->moved != 0)
+		if (vt_review_member(review, members->data[i])->moved != 0)
 			return false;
 	return true;
 }
@@ -126,18 +126,19 @@ static bool do_all_sleep(const struct vt_job_look *look, const struct vt_job_ind
  * place and stay there. Half of the ranks at one place may be a process group while the named ones
  * are fine; of two ranks it is the one that waits for no rank.
  */
-static bool is_missed(const struct vt_job_look *look, const struct vt_job_indices *named,
+static bool is_missed(const struct vt_review *review, const struct vt_job_indices *named,
 		      const struct vt_job_groups *others)
 {
-	size_t n = vt_look_whole_world(look),
+	size_t n = vt_review_whole_world(review),
 	       waiting = others->n == 1 ? others->data[0].members.n : 0;
 
 	if (!n || !waiting || named->n + waiting != n ||
-	    has_any_moved(look, &others->data[0].members) ||
-	    is_of_two(vt_look_member(look, others->data[0].members.data[0])->operation))
+	    has_any_moved(review, &others->data[0].members) ||
+	    is_of_two(vt_review_member(review, others->data[0].members.data[0])->operation))
 		return false;
 	return waiting * 2 > n ||
-	       (n == 2 && surely_waits_for_nobody(look, vt_look_member(look, named->data[0])));
+	       (n == 2 &&
+		surely_waits_for_nobody(review, vt_review_member(review, named->data[0])));
 }
 
 /*
@@ -145,26 +146,26 @@ static bool is_missed(const struct vt_job_look *look, const struct vt_job_indice
  * of them wait at one place, or sleep longer than a step of a healthy job with several process
  * groups.
  */
-static bool are_kept(const struct vt_job_look *look, const struct vt_job_indices *named,
+static bool are_kept(const struct vt_review *review, const struct vt_job_indices *named,
 		     const struct vt_job_groups *others)
 {
-	size_t n = vt_look_whole_world(look), waiting = 0;
+	size_t n = vt_review_whole_world(review), waiting = 0;
 	bool asleep = true;
 
 	/* This loader is only slow. Waits for the GIL or in the driver poll: they always move. */
 	for (size_t i = 0; i < named->n; i++) {
-		const struct vt_member *m = vt_look_member(look, named->data[i]);
+		const struct vt_member *m = vt_review_member(review, named->data[i]);
 
 		if (m->state == VT_STATE_LOADER && m->moved == 1)
 			return false;
 	}
 	for (size_t i = 0; i < others->n; i++) {
-		if (has_any_moved(look, &others->data[i].members))
+		if (has_any_moved(review, &others->data[i].members))
 			return false;
-		asleep = asleep && do_all_sleep(look, &others->data[i].members);
+		asleep = asleep && do_all_sleep(review, &others->data[i].members);
 		waiting += others->data[i].members.n;
 	}
-	n = n ? n : look->ranks.n;
+	n = n ? n : review->ranks.n;
 	if (named->n + waiting != n || (others->n > 1 && !asleep))
 		return false;
 	return waiting * 2 > n || n == 2;
@@ -186,30 +187,32 @@ static bool are_outliers(const struct rule *rule, bool proven)
  * "; ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)": the largest group of them, and the
  * number of the rest. named: the number of ranks that were named before.
  */
-static void add_others(struct vt_job_look *look, const struct vt_job_groups *others, size_t named,
+static void add_others(struct vt_review *review, const struct vt_job_groups *others, size_t named,
 		       struct vt_str *text)
 {
 	const struct vt_job_group *most = &others->data[0];
 	size_t n = most->members.n;
 
-	if (n > 1 && named + n == look->ranks.n)
+	if (n > 1 && named + n == review->ranks.n)
 		vt_str_addf(text, "the other %zu ", n);
 	else
-		vt_look_add_who(look, &most->members, text);
-	if (!(n > 1 && named + n == look->ranks.n))
+		vt_review_add_who(review, &most->members, text);
+	if (!(n > 1 && named + n == review->ranks.n))
 		vt_str_add(text, " ");
-	vt_look_add_does(look, most, text);
+	vt_review_add_does(review, most, text);
 }
 
 /* ", asked for 2.1 GiB", for the first of the ranks: usually there is one. */
-static void add_request(const struct vt_job_look *look, const struct rule *rule,
+static void add_request(const struct vt_review *review, const struct rule *rule,
 			const struct vt_job_group *group, struct vt_str *text)
 {
-	const struct vt_job_requests *r = &vt_look_member(look, group->members.data[0])->requests;
+	const struct vt_job_requests *r =
+		&vt_review_member(review, group->members.data[0])->requests;
 	char size[VT_NUM_MAX];
 
 	if (r->last_failed &&
-	    (r->waits || vt_look_member(look, group->members.data[0])->state == VT_STATE_ALLOCATOR))
+	    (r->waits ||
+	     vt_review_member(review, group->members.data[0])->state == VT_STATE_ALLOCATOR))
 		vt_str_addf(text, ", %s %s",
 			    r->waits ? "asked for" : "the last request that failed was for",
 			    vt_format_size(size, r->last_failed));
@@ -221,12 +224,12 @@ static void add_request(const struct vt_job_look *look, const struct rule *rule,
 /*
  * Each also waits for others in a collective, according to its recorder: one of these delays them.
  */
-static bool do_all_wait_themselves(const struct vt_job_look *look,
+static bool do_all_wait_themselves(const struct vt_review *review,
 				   const struct vt_job_indices *members)
 {
 	for (size_t i = 0; i < members->n; i++) {
 		const struct vt_model_collectives *c =
-			&vt_look_member(look, members->data[i])->collectives;
+			&vt_review_member(review, members->data[i])->collectives;
 		bool waits = false;
 
 		for (size_t g = 0; g < c->groups.n; g++)
@@ -238,33 +241,33 @@ static bool do_all_wait_themselves(const struct vt_job_look *look,
 	return true;
 }
 
-static void say_group(struct vt_job_look *look, const struct rule *rule,
+static void say_group(struct vt_review *review, const struct rule *rule,
 		      const struct vt_job_group *group, const struct vt_job_groups *others,
 		      bool proven)
 {
 	const struct vt_member *first =
-		others->n ? vt_look_member(look, others->data[0].members.data[0]) : NULL;
+		others->n ? vt_review_member(review, others->data[0].members.data[0]) : NULL;
 	bool many = group->members.n > 1,
-	     few = group->members.n * 2 < look->ranks.n || look->ranks.n <= 2;
+	     few = group->members.n * 2 < review->ranks.n || review->ranks.n <= 2;
 	struct vt_str text = { 0 };
 
-	proven = proven && !(rule->elsewhere && do_all_wait_themselves(look, &group->members));
-	vt_look_add_who(look, &group->members, &text);
+	proven = proven && !(rule->elsewhere && do_all_wait_themselves(review, &group->members));
+	vt_review_add_who(review, &group->members, &text);
 	vt_str_add(&text, " ");
 	if (rule->not_in && first && first->operation && !is_of_two(first->operation))
 		vt_str_addf(&text, "%s not in %.100s but ", many ? "are" : "is", first->operation);
-	vt_look_add_does(look, group, &text);
-	add_request(look, rule, group, &text);
+	vt_review_add_does(review, group, &text);
+	add_request(review, rule, group, &text);
 	if (others->n) {
 		vt_str_add(&text, "; ");
-		add_others(look, others, group->members.n, &text);
+		add_others(review, others, group->members.n, &text);
 	}
-	vt_look_say(look, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven),
-		    &group->members, &text);
+	vt_review_say(review, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven),
+		      &group->members, &text);
 	vt_str_deinit(&text);
 }
 
-static void say_more(struct vt_job_look *look, const struct rule *rule,
+static void say_more(struct vt_review *review, const struct rule *rule,
 		     const struct vt_job_groups *groups, bool proven)
 {
 	struct vt_job_indices rest = { 0 };
@@ -274,11 +277,11 @@ static void say_more(struct vt_job_look *look, const struct rule *rule,
 	for (size_t g = MAX_GROUPS; g < groups->n; g++)
 		for (size_t i = 0; i < groups->data[g].members.n && ok; i++)
 			ok = vt_job_indices_add(&rest, groups->data[g].members.data[i]);
-	look->failed |= !ok;
+	review->failed |= !ok;
 	vt_job_indices_sort(&rest);
-	vt_look_add_who(look, &rest, &text);
+	vt_review_add_who(review, &rest, &text);
 	vt_str_addf(&text, ": as those, at %zu other places", groups->n - MAX_GROUPS);
-	vt_look_say(look, rule->code, is_alarm(rule, proven), false, &rest, &text);
+	vt_review_say(review, rule->code, is_alarm(rule, proven), false, &rest, &text);
 	vt_str_deinit(&text);
 	free(rest.data);
 }
@@ -287,39 +290,40 @@ static void say_more(struct vt_job_look *look, const struct rule *rule,
  * What at least half of the ranks wait for; in a healthy job some rank always waits. Ranks come
  * before the GPU: a rank that waits for its GPU may be the one that others wait for.
  */
-static unsigned int what_others_do(const struct vt_job_look *look, const struct rule *rule)
+static unsigned int what_others_do(const struct vt_review *review, const struct rule *rule)
 {
-	size_t for_ranks = look->n_states[VT_STATE_COLLECTIVE] + look->n_states[VT_STATE_STORE];
+	size_t for_ranks = review->n_states[VT_STATE_COLLECTIVE] + review->n_states[VT_STATE_STORE];
 	unsigned int for_what = for_ranks ? WAITS_FOR_RANKS : 0;
 
-	if (!look->comparable)
+	if (!review->comparable)
 		return 0;
-	if (for_ranks * 2 >= look->ranks.n)
+	if (for_ranks * 2 >= review->ranks.n)
 		return for_what;
-	if ((for_ranks + look->n_states[VT_STATE_DEVICE]) * 2 < look->ranks.n ||
+	if ((for_ranks + review->n_states[VT_STATE_DEVICE]) * 2 < review->ranks.n ||
 	    (for_what && rule->elsewhere))
 		return 0;
 	return for_what | IN(VT_STATE_DEVICE);
 }
 
-static void apply(struct vt_job_look *look, const struct rule *rule)
+static void apply(struct vt_review *review, const struct rule *rule)
 {
 	struct vt_job_indices named = { 0 }, waiting = { 0 };
 	struct vt_job_groups groups = { 0 }, others = { 0 };
-	unsigned int do_what = what_others_do(look, rule);
-	bool ok = gather(look, rule->states & ~do_what, rule->elsewhere, &named) &&
-		  gather(look, do_what, false, &waiting);
+	unsigned int do_what = what_others_do(review, rule);
+	bool ok = gather(review, rule->states & ~do_what, rule->elsewhere, &named) &&
+		  gather(review, do_what, false, &waiting);
 	bool proven = false;
 
 	if (ok && named.n && (!rule->others || (do_what & rule->others && waiting.n)))
-		ok = vt_look_group(look, &waiting, &others) && vt_look_group(look, &named, &groups);
+		ok = vt_review_group(review, &waiting, &others) &&
+		     vt_review_group(review, &named, &groups);
 	proven = ok && named.n && others.n &&
-		 (rule->elsewhere ? is_missed : are_kept)(look, &named, &others);
+		 (rule->elsewhere ? is_missed : are_kept)(review, &named, &others);
 	for (size_t i = 0; i < groups.n && i < MAX_GROUPS && ok; i++)
-		say_group(look, rule, &groups.data[i], &others, proven);
+		say_group(review, rule, &groups.data[i], &others, proven);
 	if (groups.n > MAX_GROUPS && ok)
-		say_more(look, rule, &groups, proven);
-	look->failed |= !ok;
+		say_more(review, rule, &groups, proven);
+	review->failed |= !ok;
 	vt_job_groups_deinit(&groups);
 	vt_job_groups_deinit(&others);
 	free(named.data);
@@ -329,12 +333,12 @@ static void apply(struct vt_job_look *look, const struct rule *rule)
 /* ---- all ranks in collectives, but in different ones ---- */
 
 /* "ranks 0-2,4-7 wait in all_reduce (train.py:88 train_step)" */
-static void add_group(struct vt_job_look *look, const struct vt_job_group *group,
+static void add_group(struct vt_review *review, const struct vt_job_group *group,
 		      struct vt_str *text)
 {
-	vt_look_add_who(look, &group->members, text);
+	vt_review_add_who(review, &group->members, text);
 	vt_str_add(text, " ");
-	vt_look_add_does(look, group, text);
+	vt_review_add_does(review, group, text);
 }
 
 /* Recorders say that they are different operations of one group. */
@@ -347,49 +351,49 @@ static bool is_mismatch_known(const struct vt_job *job)
 }
 
 /* No alarm: ranks of different process groups may be in different ones. */
-static void say_different(struct vt_job_look *look)
+static void say_different(struct vt_review *review)
 {
 	struct vt_job_indices in = { 0 };
 	struct vt_job_groups groups = { 0 };
-	bool ok = gather(look, IN(VT_STATE_COLLECTIVE), false, &in) &&
-		  vt_look_group(look, &in, &groups);
-	bool most = ok && groups.n > 1 && groups.data[0].members.n * 2 > look->ranks.n;
+	bool ok = gather(review, IN(VT_STATE_COLLECTIVE), false, &in) &&
+		  vt_review_group(review, &in, &groups);
+	bool most = ok && groups.n > 1 && groups.data[0].members.n * 2 > review->ranks.n;
 
 	for (size_t i = 1; i < groups.n && i <= MAX_GROUPS && ok; i++) {
 		struct vt_str text = { 0 };
 
-		add_group(look, &groups.data[i], &text);
+		add_group(review, &groups.data[i], &text);
 		vt_str_add(&text, most && i == 1 ? ", but " : i == 1 ? ", and " : "");
 		if (i == 1)
-			add_group(look, &groups.data[0], &text);
-		if (!is_mismatch_known(look->job))
+			add_group(review, &groups.data[0], &text);
+		if (!is_mismatch_known(review->job))
 			vt_str_add(&text, " (well, if these are of different process groups)");
-		vt_look_say(look, "different-collective", false, false,
-			    most ? &groups.data[i].members : &in, &text);
+		vt_review_say(review, "different-collective", false, false,
+			      most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
 	}
-	look->failed |= !ok;
+	review->failed |= !ok;
 	vt_job_groups_deinit(&groups);
 	free(in.data);
 }
 
-static void apply_all(struct vt_job_look *look, bool alone)
+static void apply_all(struct vt_review *review, bool alone)
 {
-	for (size_t i = 0; i < N_RULES && look->ranks.n > 0; i++)
+	for (size_t i = 0; i < N_RULES && review->ranks.n > 0; i++)
 		if (alone == !rules[i].others)
-			apply(look, &rules[i]);
+			apply(review, &rules[i]);
 }
 
-void vt_rules_alone(struct vt_job_look *look)
+void vt_rules_alone(struct vt_review *review)
 {
-	apply_all(look, true);
+	apply_all(review, true);
 }
 
-void vt_rules_ranks(struct vt_job_look *look)
+void vt_rules_ranks(struct vt_review *review)
 {
-	apply_all(look, false);
-	if (look->comparable)
-		say_different(look);
+	apply_all(review, false);
+	if (review->comparable)
+		say_different(review);
 }
 
 /* ---- no rank differs ---- */
@@ -414,58 +418,58 @@ static const struct {
 };
 
 /* "all 8 ranks", or "the 7 ranks that were looked at (of 8)". */
-static void add_all(const struct vt_job_look *look, struct vt_str *text)
+static void add_all(const struct vt_review *review, struct vt_str *text)
 {
-	int world_size = vt_look_member(look, look->ranks.data[0])->label.world_size;
+	int world_size = vt_review_member(review, review->ranks.data[0])->label.world_size;
 
-	if (world_size <= 0 || (size_t)world_size <= look->ranks.n)
-		vt_look_add_who(look, &look->ranks, text);
-	else if (look->ranks.n > 1)
-		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", look->ranks.n,
+	if (world_size <= 0 || (size_t)world_size <= review->ranks.n)
+		vt_review_add_who(review, &review->ranks, text);
+	else if (review->ranks.n > 1)
+		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", review->ranks.n,
 			    world_size);
 	else
 		vt_str_addf(text, "the rank that was looked at (of %d)", world_size);
 }
 
-static void say_all_equal(struct vt_job_look *look, const struct vt_job_group *group)
+static void say_all_equal(struct vt_review *review, const struct vt_job_group *group)
 {
-	const struct vt_member *first = vt_look_member(look, look->ranks.data[0]);
-	bool alarm = false, moved = has_any_moved(look, &look->ranks);
+	const struct vt_member *first = vt_review_member(review, review->ranks.data[0]);
+	bool alarm = false, moved = has_any_moved(review, &review->ranks);
 	/* Flight recorders and RAS know better which rank is missing, and have reported it. */
-	bool all = vt_look_whole_world(look) > 1 && !is_of_two(first->operation) && !moved &&
-		   !look->job->verdicts.n;
+	bool all = vt_review_whole_world(review) > 1 && !is_of_two(first->operation) && !moved &&
+		   !review->job->verdicts.n;
 	const char *code = "all-equal", *then = "";
 	struct vt_str text = { 0 };
 
-	add_all(look, &text);
+	add_all(review, &text);
 	for (size_t i = 0; i < sizeof(when_all) / sizeof(when_all[0]); i++) {
 		if (when_all[i].state != first->state)
 			continue;
 		code = when_all[i].code;
 		then = all ? when_all[i].then : "";
-		alarm = when_all[i].when_all_sleep ? do_all_sleep(look, &look->ranks) : !moved;
+		alarm = when_all[i].when_all_sleep ? do_all_sleep(review, &review->ranks) : !moved;
 	}
 	vt_str_add(&text, " ");
-	vt_look_add_does(look, group, &text);
+	vt_review_add_does(review, group, &text);
 	vt_str_add(&text, then);
-	vt_look_say(look, code, alarm, false, &group->members, &text);
+	vt_review_say(review, code, alarm, false, &group->members, &text);
 	vt_str_deinit(&text);
 }
 
 /* Without any verdict about ranks, report at least what most of them do. */
-static void say_most(struct vt_job_look *look, const struct vt_job_groups *groups)
+static void say_most(struct vt_review *review, const struct vt_job_groups *groups)
 {
 	struct vt_str text = { 0 };
 
-	if (!look->comparable && look->ranks.n > 1)
+	if (!review->comparable && review->ranks.n > 1)
 		vt_str_add(&text, "not compared, because they may belong to different jobs: ");
 	for (size_t i = 0; i < groups->n && i < 3; i++) {
 		vt_str_add(&text, i ? "; " : "");
-		add_group(look, &groups->data[i], &text);
+		add_group(review, &groups->data[i], &text);
 	}
 	if (groups->n > 3)
 		vt_str_addf(&text, "; the others are at %zu other places", groups->n - 3);
-	vt_look_say(look, "ranks", false, false, &look->ranks, &text);
+	vt_review_say(review, "ranks", false, false, &review->ranks, &text);
 	vt_str_deinit(&text);
 }
 
@@ -490,19 +494,19 @@ static bool is_decided(const struct vt_job *job)
 	return n < job->verdicts.n;
 }
 
-void vt_rules_equal(struct vt_job_look *look)
+void vt_rules_equal(struct vt_review *review)
 {
 	struct vt_job_groups groups = { 0 };
 
-	if (!look->ranks.n || is_decided(look->job))
+	if (!review->ranks.n || is_decided(review->job))
 		return;
-	if (vt_look_group(look, &look->ranks, &groups) && groups.n == 1 && look->comparable)
-		say_all_equal(look, &groups.data[0]);
-	else if (groups.n > 1 && look->comparable &&
-		 look->n_states[VT_STATE_LOADER] == look->ranks.n)
-		say_all_equal(look, &(struct vt_job_group){ .members = look->ranks });
+	if (vt_review_group(review, &review->ranks, &groups) && groups.n == 1 && review->comparable)
+		say_all_equal(review, &groups.data[0]);
+	else if (groups.n > 1 && review->comparable &&
+		 review->n_states[VT_STATE_LOADER] == review->ranks.n)
+		say_all_equal(review, &(struct vt_job_group){ .members = review->ranks });
 	else if (groups.n)
-		say_most(look, &groups);
+		say_most(review, &groups);
 	vt_job_groups_deinit(&groups);
 }
 
@@ -519,14 +523,14 @@ static bool are_of_one_job(const struct vt_label *a, const struct vt_label *b)
 }
 
 /* Less is known about a core, and its rank may have restarted since. */
-static bool are_comparable(struct vt_job_look *look)
+static bool are_comparable(struct vt_review *review)
 {
 	const struct vt_label *first = NULL;
 	struct vt_map numbers = { 0 };
 	bool are = true;
 
-	for (size_t i = 0; i < look->ranks.n && are; i++) {
-		const struct vt_member *m = vt_look_member(look, look->ranks.data[i]);
+	for (size_t i = 0; i < review->ranks.n && are; i++) {
+		const struct vt_member *m = vt_review_member(review, review->ranks.data[i]);
 
 		if (m->state == VT_STATE_CRASHED)
 			continue;
@@ -535,24 +539,24 @@ static bool are_comparable(struct vt_job_look *look)
 		if (!are || m->label.rank < 0)
 			continue;
 		are = !vt_map_get(&numbers, (uint64_t)m->label.rank);
-		look->failed |= are && !vt_map_put(&numbers, (uint64_t)m->label.rank, i);
+		review->failed |= are && !vt_map_put(&numbers, (uint64_t)m->label.rank, i);
 	}
 	vt_map_deinit(&numbers);
 	if (!are)
 		vt_job_diag(
-			look->job, VT_DIAG_NOTE, "not-compared",
+			review->job, VT_DIAG_NOTE, "not-compared",
 			"the ranks are not those of one job, each there once: they were not compared with each other");
 	return are && first;
 }
 
-static bool look_at_doings(struct vt_job_look *look)
+static bool check_doings(struct vt_review *review)
 {
-	const struct vt_job *job = look->job;
+	const struct vt_job *job = review->job;
 
-	look->in_collective = calloc(job->doings.n + 1, sizeof(*look->in_collective));
-	for (size_t i = 0; i < job->doings.n && look->in_collective; i++)
-		look->in_collective[i] = vt_job_is_in_collective(job, &job->doings.data[i]);
-	return look->in_collective;
+	review->in_collective = calloc(job->doings.n + 1, sizeof(*review->in_collective));
+	for (size_t i = 0; i < job->doings.n && review->in_collective; i++)
+		review->in_collective[i] = vt_job_is_in_collective(job, &job->doings.data[i]);
+	return review->in_collective;
 }
 
 static void put_alarms_first(struct vt_job *job)
@@ -569,23 +573,23 @@ static void put_alarms_first(struct vt_job *job)
 	}
 }
 
-static void apply_rules(struct vt_job_look *look)
+static void apply_rules(struct vt_review *review)
 {
-	look->comparable = are_comparable(look);
-	vt_rules_missing(look);
-	vt_rules_alone(look);
-	vt_rules_sequences(look);
-	vt_rules_ranks(look);
-	vt_rules_ras(look);
-	vt_rules_equal(look);
-	vt_rules_workers(look);
-	vt_rules_memory(look);
-	put_alarms_first(look->job);
+	review->comparable = are_comparable(review);
+	vt_rules_missing(review);
+	vt_rules_alone(review);
+	vt_rules_sequences(review);
+	vt_rules_ranks(review);
+	vt_rules_ras(review);
+	vt_rules_equal(review);
+	vt_rules_workers(review);
+	vt_rules_memory(review);
+	put_alarms_first(review->job);
 }
 
 bool vt_job_make_verdicts(struct vt_job *job)
 {
-	struct vt_job_look look = { .job = job };
+	struct vt_review review = { .job = job };
 
 	for (size_t i = 0; i < job->members.n; i++) {
 		struct vt_member *m = &job->members.data[i];
@@ -594,13 +598,13 @@ bool vt_job_make_verdicts(struct vt_job *job)
 		if (m->label.role != VT_ROLE_RANK || !m->label.in_job ||
 		    (m->state == VT_STATE_GONE && m->error))
 			continue;
-		look.n_states[m->state]++;
-		look.failed |= !vt_job_indices_add(&look.ranks, (uint32_t)i);
+		review.n_states[m->state]++;
+		review.failed |= !vt_job_indices_add(&review.ranks, (uint32_t)i);
 	}
-	if (look_at_doings(&look))
-		apply_rules(&look);
-	look.failed |= !look.in_collective;
-	free(look.in_collective);
-	free(look.ranks.data);
-	return !look.failed;
+	if (check_doings(&review))
+		apply_rules(&review);
+	review.failed |= !review.in_collective;
+	free(review.in_collective);
+	free(review.ranks.data);
+	return !review.failed;
 }
