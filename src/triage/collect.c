@@ -67,11 +67,11 @@ struct worker {
 	const char *why; /* ours: why it was ended; NULL it ended by itself */
 };
 
-struct party {
+struct workers {
 	const struct vt_triage_options *options;
 	struct vt_lines_memo *lines_memo; /* NULL none */
 	struct vt_job *job;
-	struct worker *workers;
+	struct worker *list;
 	size_t n;
 	struct vt_latch *latches; /* the start of each lot, and one for each worker */
 	size_t n_lots, n_started; /* lots */
@@ -116,9 +116,9 @@ static size_t count_processors(void)
 }
 
 /* Workers are in the order of their importance, so that ranks are in the first lot. */
-static struct vt_latch *start_of(const struct party *party, const struct worker *worker)
+static struct vt_latch *start_of(const struct workers *workers, const struct worker *worker)
 {
-	return &party->latches[(size_t)(worker - party->workers) / (LOT * party->n_processors)];
+	return &workers->latches[(size_t)(worker - workers->list) / (LOT * workers->n_processors)];
 }
 
 static void close_pipes(struct worker *worker)
@@ -131,13 +131,13 @@ static void close_pipes(struct worker *worker)
 }
 
 /* Closes our ends in the worker: of its own pipes and of earlier workers' pipes. */
-static _Noreturn void be_worker(struct party *party, const struct worker *worker,
+static _Noreturn void be_worker(struct workers *workers, const struct worker *worker,
 				const struct vt_worker_setup *setup)
 {
 	for (size_t i = 0; i <= setup->number; i++)
-		close_pipes(&party->workers[i]);
-	close(party->phases.wake[0]);
-	vt_triage_work(worker->suspect, party->options, setup);
+		close_pipes(&workers->list[i]);
+	close(workers->phases.wake[0]);
+	vt_triage_work(worker->suspect, workers->options, setup);
 }
 
 /* Keeps our end and returns the worker's; -1 on failure. */
@@ -152,16 +152,16 @@ static int open_pipe(int flags, int *ours)
 }
 
 /* On failure, worker->why has the reason. */
-static bool start_worker(struct party *party, struct worker *worker)
+static bool start_worker(struct workers *workers, struct worker *worker)
 {
 	struct vt_worker_setup setup = {
 		.parent = getpid(),
-		.start = start_of(party, worker),
+		.start = start_of(workers, worker),
 		.go = worker->go,
-		.deadline_ns = party->deadline_ns,
-		.lines_memo = party->lines_memo,
-		.phases = &party->phases,
-		.number = (size_t)(worker - party->workers),
+		.deadline_ns = workers->deadline_ns,
+		.lines_memo = workers->lines_memo,
+		.phases = &workers->phases,
+		.number = (size_t)(worker - workers->list),
 	};
 
 	/* Its standard error is read only after its end, so writes must not block. */
@@ -169,7 +169,7 @@ static bool start_worker(struct party *party, struct worker *worker)
 	setup.errors = setup.out < 0 ? -1 : open_pipe(O_NONBLOCK, &worker->errors);
 	worker->pid = setup.errors < 0 ? -1 : fork();
 	if (worker->pid == 0)
-		be_worker(party, worker, &setup);
+		be_worker(workers, worker, &setup);
 	if (worker->pid < 0)
 		worker->why = setup.errors < 0 ? "there are too many open files here" :
 						 "no process could be started for it here";
@@ -188,12 +188,12 @@ static bool start_worker(struct party *party, struct worker *worker)
 
 /* ---- events ---- */
 
-static size_t count(const struct party *party, enum phase phase)
+static size_t count(const struct workers *workers, enum phase phase)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < party->n; i++)
-		n += party->workers[i].phase == phase;
+	for (size_t i = 0; i < workers->n; i++)
+		n += workers->list[i].phase == phase;
 	return n;
 }
 
@@ -213,13 +213,13 @@ static void begin_capturing(struct worker *worker)
 }
 
 /* A worker reached a new phase. */
-static void hear(struct party *party, struct worker *worker)
+static void hear(struct workers *workers, struct worker *worker)
 {
 	if (worker->said == VT_PHASE_READY && worker->phase == PHASE_PREPARING) {
 		worker->phase = PHASE_READY;
-		if (vt_latch_is_open(start_of(party, worker)))
+		if (vt_latch_is_open(start_of(workers, worker)))
 			begin_capturing(worker);
-		party->last_ready_ns = vt_now_ns();
+		workers->last_ready_ns = vt_now_ns();
 	} else if (worker->said == VT_PHASE_READ) {
 		worker->phase = PHASE_READ;
 	} else if (worker->said == VT_PHASE_WAITS && worker->phase == PHASE_WORKING) {
@@ -227,21 +227,21 @@ static void hear(struct party *party, struct worker *worker)
 	}
 }
 
-static void hear_all(struct party *party)
+static void hear_all(struct workers *workers)
 {
-	vt_phases_woken(&party->phases);
-	for (size_t i = 0; i < party->n; i++) {
-		struct worker *worker = &party->workers[i];
-		uint32_t said = vt_phase_of(&party->phases, i);
+	vt_phases_woken(&workers->phases);
+	for (size_t i = 0; i < workers->n; i++) {
+		struct worker *worker = &workers->list[i];
+		uint32_t said = vt_phase_of(&workers->phases, i);
 
 		if (worker->phase >= PHASE_ENDING || said == worker->said)
 			continue;
 		worker->said = said;
-		hear(party, worker);
+		hear(workers, worker);
 	}
 }
 
-static void read_worker(struct party *party, struct worker *worker)
+static void read_worker(struct workers *workers, struct worker *worker)
 {
 	char buf[65536];
 	ssize_t n;
@@ -257,7 +257,7 @@ static void read_worker(struct party *party, struct worker *worker)
 	worker->fd = -1;
 	worker->phase = PHASE_ENDING;
 	worker->end_ns = vt_now_ns() + ENDING_NS;
-	party->last_ready_ns = vt_now_ns();
+	workers->last_ready_ns = vt_now_ns();
 }
 
 /* ---- results ---- */
@@ -298,17 +298,17 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
  * A hostile process may have taken over the worker that read it: the worker speaks for that process
  * only.
  */
-static bool add_document(struct party *party, const struct worker *worker)
+static bool add_document(struct workers *workers, const struct worker *worker)
 {
 	const struct vt_suspect *suspect = worker->suspect;
 	const struct vt_str *text = &worker->document;
-	VT_ERROR struct vt_error *err = vt_job_load_one(party->job, vt_str_get(text), text->n,
+	VT_ERROR struct vt_error *err = vt_job_load_one(workers->job, vt_str_get(text), text->n,
 							suspect->core ? 0 : suspect->label.pid);
 
 	return !err;
 }
 
-static void finish(struct party *party, struct worker *worker, int wait_status)
+static void finish(struct workers *workers, struct worker *worker, int wait_status)
 {
 	bool whole = WIFEXITED(wait_status) && !worker->why;
 	char buf[256];
@@ -316,39 +316,39 @@ static void finish(struct party *party, struct worker *worker, int wait_status)
 	if (worker->phase == PHASE_OVER)
 		return;
 	worker->phase = PHASE_OVER;
-	if (whole && add_document(party, worker)) {
+	if (whole && add_document(workers, worker)) {
 		*worker->status = WEXITSTATUS(wait_status);
 	} else {
 		*worker->status = VT_EXIT_NOTHING;
-		(void)vt_job_add(party->job, &worker->suspect->label, NULL,
+		(void)vt_job_add(workers->job, &worker->suspect->label, NULL,
 				 why_nothing(worker, wait_status, buf, sizeof(buf)));
 	}
 	close_pipes(worker);
 	vt_str_deinit(&worker->document);
 }
 
-static void reap(struct party *party)
+static void reap(struct workers *workers)
 {
-	for (size_t i = 0; i < party->n; i++) {
-		struct worker *worker = &party->workers[i];
+	for (size_t i = 0; i < workers->n; i++) {
+		struct worker *worker = &workers->list[i];
 		int status = 0;
 
 		if (worker->phase != PHASE_ENDING)
 			continue;
 		if (waitpid(worker->pid, &status, WNOHANG) != 0)
-			finish(party, worker, status);
+			finish(workers, worker, status);
 		else if (vt_deadline_passed(worker->end_ns))
 			end_worker(worker, SIGKILL, "vramtap's process for it does not end");
 		if (worker->phase == PHASE_ENDING && vt_deadline_passed(worker->end_ns + ENDING_NS))
-			finish(party, worker, 0); /* it hangs in the kernel, and ends there */
+			finish(workers, worker, 0); /* it hangs in the kernel, and ends there */
 	}
 }
 
 /* ---- next steps ---- */
 
-static uint64_t patience(const struct party *party)
+static uint64_t patience(const struct workers *workers)
 {
-	uint64_t part = party->options->timeout_ns / PATIENCE_PART;
+	uint64_t part = workers->options->timeout_ns / PATIENCE_PART;
 
 	return part < PATIENCE_NS ? part : PATIENCE_NS;
 }
@@ -357,29 +357,29 @@ static uint64_t patience(const struct party *party)
  * When the ready workers start without the missing ones. Each new one extends the time for the
  * rest, up to a limit.
  */
-static uint64_t start_by(const struct party *party)
+static uint64_t start_by(const struct workers *workers)
 {
-	uint64_t for_next = party->last_ready_ns + patience(party);
-	uint64_t for_all = party->begin_ns + party->options->timeout_ns / PATIENCE_PART;
+	uint64_t for_next = workers->last_ready_ns + patience(workers);
+	uint64_t for_all = workers->begin_ns + workers->options->timeout_ns / PATIENCE_PART;
 
 	return for_next < for_all ? for_next : for_all;
 }
 
-static void start_lot(struct party *party)
+static void start_lot(struct workers *workers)
 {
-	struct vt_latch *start = &party->latches[party->n_started++];
+	struct vt_latch *start = &workers->latches[workers->n_started++];
 
 	vt_latch_open(start);
-	for (size_t i = 0; i < party->n; i++)
-		if (party->workers[i].phase == PHASE_READY &&
-		    start_of(party, &party->workers[i]) == start)
-			begin_capturing(&party->workers[i]);
+	for (size_t i = 0; i < workers->n; i++)
+		if (workers->list[i].phase == PHASE_READY &&
+		    start_of(workers, &workers->list[i]) == start)
+			begin_capturing(&workers->list[i]);
 }
 
-static bool is_lot_over(const struct party *party)
+static bool is_lot_over(const struct workers *workers)
 {
-	return !count(party, PHASE_CAPTURING) ||
-	       vt_deadline_passed(party->latches[party->n_started - 1].opened_ns + LOT_NS);
+	return !count(workers, PHASE_CAPTURING) ||
+	       vt_deadline_passed(workers->latches[workers->n_started - 1].opened_ns + LOT_NS);
 }
 
 /*
@@ -387,27 +387,28 @@ static bool is_lot_over(const struct party *party)
  * while others are read beside it: stopping all processes of a large job at once would take too
  * long.
  */
-static void start_if_ready(struct party *party)
+static void start_if_ready(struct workers *workers)
 {
-	if (!party->n_started &&
-	    (!count(party, PHASE_READY) ||
-	     (count(party, PHASE_PREPARING) && !vt_deadline_passed(start_by(party)))))
+	if (!workers->n_started &&
+	    (!count(workers, PHASE_READY) ||
+	     (count(workers, PHASE_PREPARING) && !vt_deadline_passed(start_by(workers)))))
 		return;
-	while (party->n_started < party->n_lots && (!party->n_started || is_lot_over(party)))
-		start_lot(party);
+	while (workers->n_started < workers->n_lots &&
+	       (!workers->n_started || is_lot_over(workers)))
+		start_lot(workers);
 }
 
-static bool is_starting(const struct party *party)
+static bool is_starting(const struct workers *workers)
 {
-	return party->n_started < party->n_lots &&
-	       count(party, PHASE_PREPARING) + count(party, PHASE_READY);
+	return workers->n_started < workers->n_lots &&
+	       count(workers, PHASE_PREPARING) + count(workers, PHASE_READY);
 }
 
-static bool is_capturing(const struct party *party)
+static bool is_capturing(const struct workers *workers)
 {
-	return count(party, PHASE_CAPTURING) &&
+	return count(workers, PHASE_CAPTURING) &&
 	       !vt_deadline_passed(
-		       party->latches[party->n_started ? party->n_started - 1 : 0].opened_ns +
+		       workers->latches[workers->n_started ? workers->n_started - 1 : 0].opened_ns +
 		       UNDISTURBED_NS);
 }
 
@@ -416,14 +417,14 @@ static bool is_capturing(const struct party *party)
  * one worker per processor does it; and none before the start, or while others still hold their
  * processes, unless those hang.
  */
-static void give_processors(struct party *party)
+static void give_processors(struct workers *workers)
 {
-	size_t working = count(party, PHASE_WORKING);
+	size_t working = count(workers, PHASE_WORKING);
 
-	if (is_starting(party) || is_capturing(party))
+	if (is_starting(workers) || is_capturing(workers))
 		return;
-	for (size_t i = 0; i < party->n && working < party->n_processors; i++) {
-		struct worker *worker = &party->workers[i];
+	for (size_t i = 0; i < workers->n && working < workers->n_processors; i++) {
+		struct worker *worker = &workers->list[i];
 
 		if (worker->phase != PHASE_READ)
 			continue;
@@ -433,44 +434,44 @@ static void give_processors(struct party *party)
 	}
 }
 
-static void end_all(struct party *party, int signo, const char *why)
+static void end_all(struct workers *workers, int signo, const char *why)
 {
-	for (size_t i = 0; i < party->n; i++)
-		end_worker(&party->workers[i], signo, why);
+	for (size_t i = 0; i < workers->n; i++)
+		end_worker(&workers->list[i], signo, why);
 }
 
-static int time_to_wait_ms(const struct party *party)
+static int time_to_wait_ms(const struct workers *workers)
 {
-	uint64_t now = vt_now_ns(), until = party->deadline_ns;
+	uint64_t now = vt_now_ns(), until = workers->deadline_ns;
 
-	if (count(party, PHASE_ENDING) || is_capturing(party))
+	if (count(workers, PHASE_ENDING) || is_capturing(workers))
 		return POLL_ENDING_MS;
-	if (!party->n_started && count(party, PHASE_READY) && start_by(party) < until)
-		until = start_by(party);
-	if (count(party, PHASE_CAPTURING) && now + LOOK_NS < until)
+	if (!workers->n_started && count(workers, PHASE_READY) && start_by(workers) < until)
+		until = start_by(workers);
+	if (count(workers, PHASE_CAPTURING) && now + LOOK_NS < until)
 		until = now + LOOK_NS;
 	return until <= now ? POLL_ENDING_MS : (int)((until - now) / VT_NS_PER_MS) + 1;
 }
 
-static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
+static struct vt_error *wait_for_news(struct workers *workers, struct pollfd *fds)
 {
-	int ms = time_to_wait_ms(party);
+	int ms = time_to_wait_ms(workers);
 	struct timespec timeout = { .tv_sec = ms / 1000,
 				    .tv_nsec = ms % 1000 * (long)VT_NS_PER_MS };
 
-	for (size_t i = 0; i < party->n; i++)
-		fds[i] = (struct pollfd){ .fd = party->workers[i].fd, .events = POLLIN };
-	fds[party->n] = (struct pollfd){ .fd = party->phases.wake[0], .events = POLLIN };
-	if (ppoll(fds, party->n + 1, &timeout, &party->mask) < 0) {
+	for (size_t i = 0; i < workers->n; i++)
+		fds[i] = (struct pollfd){ .fd = workers->list[i].fd, .events = POLLIN };
+	fds[workers->n] = (struct pollfd){ .fd = workers->phases.wake[0], .events = POLLIN };
+	if (ppoll(fds, workers->n + 1, &timeout, &workers->mask) < 0) {
 		if (errno != EINTR)
 			return vt_error_create_os(errno, "cannot wait for the results");
 		return NULL;
 	}
-	if (fds[party->n].revents)
-		hear_all(party);
-	for (size_t i = 0; i < party->n; i++)
-		if (party->workers[i].fd >= 0 && fds[i].revents)
-			read_worker(party, &party->workers[i]);
+	if (fds[workers->n].revents)
+		hear_all(workers);
+	for (size_t i = 0; i < workers->n; i++)
+		if (workers->list[i].fd >= 0 && fds[i].revents)
+			read_worker(workers, &workers->list[i]);
 	return NULL;
 }
 
@@ -478,10 +479,10 @@ static struct vt_error *wait_for_news(struct party *party, struct pollfd *fds)
  * A worker that is itself stopped or frozen keeps its process stopped; killing it makes the kernel
  * release the process.
  */
-static void end_those_that_hold(struct party *party)
+static void end_those_that_hold(struct workers *workers)
 {
-	for (size_t i = 0; i < party->n; i++) {
-		struct worker *worker = &party->workers[i];
+	for (size_t i = 0; i < workers->n; i++) {
+		struct worker *worker = &workers->list[i];
 
 		if (worker->phase == PHASE_CAPTURING &&
 		    vt_deadline_passed(worker->capturing_ns + HOLDING_NS))
@@ -490,99 +491,100 @@ static void end_those_that_hold(struct party *party)
 }
 
 /* The first request lets workers release what they hold; if they are killed, the kernel does it. */
-static void end_if_due(struct party *party, uint64_t *killing_ns)
+static void end_if_due(struct workers *workers, uint64_t *killing_ns)
 {
 	if (*killing_ns) {
 		if (vt_deadline_passed(*killing_ns))
-			end_all(party, SIGKILL, NULL);
+			end_all(workers, SIGKILL, NULL);
 		/* A worker that hangs in the kernel ends when it returns from there. */
-		for (size_t i = 0; i < party->n && vt_deadline_passed(*killing_ns + ENDING_NS); i++)
-			finish(party, &party->workers[i], 0);
+		for (size_t i = 0; i < workers->n && vt_deadline_passed(*killing_ns + ENDING_NS);
+		     i++)
+			finish(workers, &workers->list[i], 0);
 		return;
 	}
 	if (interrupted)
-		end_all(party, SIGTERM, "vramtap was interrupted");
-	else if (vt_deadline_passed(party->deadline_ns))
-		end_all(party, SIGTERM, "the time was over before it was looked at (--timeout)");
+		end_all(workers, SIGTERM, "vramtap was interrupted");
+	else if (vt_deadline_passed(workers->deadline_ns))
+		end_all(workers, SIGTERM, "the time was over before it was looked at (--timeout)");
 	else
 		return;
 	*killing_ns = vt_now_ns() + ENDING_NS;
 }
 
-static struct vt_error *run(struct party *party)
+static struct vt_error *run(struct workers *workers)
 {
-	VT_FREE struct pollfd *fds = calloc(party->n + 1, sizeof(*fds));
+	VT_FREE struct pollfd *fds = calloc(workers->n + 1, sizeof(*fds));
 	uint64_t killing_ns = 0;
 
 	if (!fds)
 		return &vt_enomem;
-	while (count(party, PHASE_OVER) < party->n) {
-		end_if_due(party, &killing_ns);
-		end_those_that_hold(party);
-		start_if_ready(party);
-		give_processors(party);
-		if (!is_starting(party) && !count(party, PHASE_CAPTURING))
-			vt_triage_ras_go(party->ras);
-		VT_TRY(wait_for_news(party, fds));
-		reap(party);
+	while (count(workers, PHASE_OVER) < workers->n) {
+		end_if_due(workers, &killing_ns);
+		end_those_that_hold(workers);
+		start_if_ready(workers);
+		give_processors(workers);
+		if (!is_starting(workers) && !count(workers, PHASE_CAPTURING))
+			vt_triage_ras_go(workers->ras);
+		VT_TRY(wait_for_news(workers, fds));
+		reap(workers);
 	}
 	return NULL;
 }
 
 /* A worker that limits on files and processes keep from starting now comes in the next turn. */
-static void start_all(struct party *party, struct vt_suspect *suspects, int *status)
+static void start_all(struct workers *workers, struct vt_suspect *suspects, int *status)
 {
 	size_t n_started = 0;
 
-	for (size_t i = 0; i < party->n; i++) {
-		struct worker *worker = &party->workers[i];
+	for (size_t i = 0; i < workers->n; i++) {
+		struct worker *worker = &workers->list[i];
 
 		*worker = (struct worker){
 			.suspect = &suspects[i],
 			.status = &status[i],
 			.fd = -1,
 			.errors = -1,
-			.go = &party->latches[party->n_lots + i],
+			.go = &workers->latches[workers->n_lots + i],
 		};
-		if (!interrupted && start_worker(party, worker)) {
+		if (!interrupted && start_worker(workers, worker)) {
 			n_started++;
 			continue;
 		}
 		if (!interrupted && n_started) {
-			party->n = i;
+			workers->n = i;
 			return;
 		}
 		worker->why = worker->why ? worker->why : "vramtap was interrupted";
-		finish(party, worker, 0);
+		finish(workers, worker, 0);
 	}
 }
 
 /* A turn: as many processes as can be read together. */
-static struct vt_error *take_turn(struct party *party, struct vt_suspect *suspects, int *status)
+static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *suspects, int *status)
 {
-	size_t lot = LOT * party->n_processors, n_lots = (party->n + lot - 1) / lot,
-	       n_latches = n_lots + party->n;
-	VT_FREE struct worker *workers = calloc(party->n, sizeof(*workers));
+	size_t lot = LOT * workers->n_processors, n_lots = (workers->n + lot - 1) / lot,
+	       n_latches = n_lots + workers->n;
+	VT_FREE struct worker *list = calloc(workers->n, sizeof(*list));
 	struct vt_error *err;
 
-	party->latches = workers ? vt_latches_create(n_latches) : NULL;
-	if (!party->latches)
+	workers->latches = list ? vt_latches_create(n_latches) : NULL;
+	if (!workers->latches)
 		return &vt_enomem;
-	if (!vt_phases_init(&party->phases, party->n)) {
+	if (!vt_phases_init(&workers->phases, workers->n)) {
 		err = vt_error_create_os(errno, "cannot look at several processes");
-		vt_latches_destroy(party->latches, n_latches);
+		vt_latches_destroy(workers->latches, n_latches);
 		return err;
 	}
-	party->workers = workers;
-	party->n_lots = n_lots;
-	party->n_started = 0;
-	party->begin_ns = party->last_ready_ns = vt_now_ns();
-	start_all(party, suspects, status);
-	err = run(party);
+	workers->list = list;
+	workers->n_lots = n_lots;
+	workers->n_started = 0;
+	workers->begin_ns = workers->last_ready_ns = vt_now_ns();
+	start_all(workers, suspects, status);
+	err = run(workers);
 	if (err)
-		end_all(party, SIGKILL, NULL);
-	vt_phases_deinit(&party->phases);
-	vt_latches_destroy(party->latches, n_latches);
+		end_all(workers, SIGKILL, NULL);
+	vt_phases_deinit(&workers->phases);
+	vt_latches_destroy(workers->latches, n_latches);
 	return err;
 }
 
@@ -605,7 +607,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 				   const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo)
 {
-	struct party party = {
+	struct workers workers = {
 		.options = options,
 		.job = job,
 		.n_processors = count_processors(),
@@ -616,24 +618,24 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 	size_t at_once;
 
 	at_once = allow_many_files();
-	party.lines_memo = vt_lines_memo_create();
+	workers.lines_memo = vt_lines_memo_create();
 	interrupted = 0;
-	catch_signals(before, &party.mask);
-	party.ras = vt_triage_ras_start(suspects, options, party.deadline_ns);
+	catch_signals(before, &workers.mask);
+	workers.ras = vt_triage_ras_start(suspects, options, workers.deadline_ns);
 	vt_progress("collecting from all processes");
-	for (size_t first = 0; !err && first < suspects->list.n; first += party.n) {
-		party.n = suspects->list.n - first < at_once ? suspects->list.n - first : at_once;
-		err = take_turn(&party, &suspects->list.data[first], &status[first]);
+	for (size_t first = 0; !err && first < suspects->list.n; first += workers.n) {
+		workers.n = suspects->list.n - first < at_once ? suspects->list.n - first : at_once;
+		err = take_turn(&workers, &suspects->list.data[first], &status[first]);
 	}
-	vt_triage_ras_go(party.ras);
-	vt_triage_ras_finish(party.ras, err || interrupted, &party.mask, &interrupted, job);
+	vt_triage_ras_go(workers.ras);
+	vt_triage_ras_finish(workers.ras, err || interrupted, &workers.mask, &interrupted, job);
 	vt_progress_end();
 	sigaction(SIGINT, &before[0], NULL);
 	sigaction(SIGTERM, &before[1], NULL);
 	sigaction(SIGHUP, &before[2], NULL);
 	sigaction(SIGQUIT, &before[3], NULL);
-	sigprocmask(SIG_SETMASK, &party.mask, NULL);
-	vt_lines_memo_destroy(party.lines_memo);
+	sigprocmask(SIG_SETMASK, &workers.mask, NULL);
+	vt_lines_memo_destroy(workers.lines_memo);
 	*signo = interrupted;
 	return err;
 }
