@@ -218,7 +218,7 @@ const char *vt_untraced_name(enum vt_untraced why)
 	return name_of(names, N_ELEMENTS(names), why);
 }
 
-const char *vt_completeness_name(enum vt_completeness c)
+const char *vt_completeness_name(unsigned int c)
 {
 	static const char *const names[] = {
 		[VT_COMPLETE] = "complete",

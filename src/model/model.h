@@ -671,9 +671,10 @@ const char *vt_trace_source_name(enum vt_trace_source source); /* "pytorch", "vr
 const char *vt_untraced_name(enum vt_untraced why);
 /* "undecided", "too-large", "limited", "elsewhere", "fragmented", "full" */
 const char *vt_oom_verdict_name(enum vt_oom_verdict verdict);
-const char *vt_completeness_name(enum vt_completeness c); /* "complete", "partial", "nothing" */
-const char *vt_taken_name(enum vt_taken taken);           /* "stopped", "asleep", "running" */
-const char *vt_view_name(enum vt_view view);              /* "merged", "native", "python" */
+/* "complete", "partial", "nothing"; an enum vt_completeness, as vt_json_in_word() passes it */
+const char *vt_completeness_name(unsigned int c);
+const char *vt_taken_name(enum vt_taken taken); /* "stopped", "asleep", "running" */
+const char *vt_view_name(enum vt_view view);    /* "merged", "native", "python" */
 /* "none", "inside", "outside", "interpreter" */
 const char *vt_method_name(enum vt_method m);
 /* "allocated", "awaiting-free", "cached", "unmapped" */

@@ -243,11 +243,6 @@ static const char *role_name(unsigned int i)
 	return vt_role_name((enum vt_role)i);
 }
 
-static const char *completeness_name(unsigned int i)
-{
-	return vt_completeness_name((enum vt_completeness)i);
-}
-
 static void load_label(struct load *l, json_t *from, struct vt_label *label)
 {
 	if (!has(from, "pid"))
@@ -389,8 +384,8 @@ static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 
 	m->file = prefixed(l, intern(l, from, "report", NULL));
 	m->core = intern(l, from, "core", NULL);
-	m->completeness = (enum vt_completeness)vt_json_in_word(&l->in, from, "completeness",
-								completeness_name, VT_NOTHING + 1);
+	m->completeness = (enum vt_completeness)vt_json_in_word(
+		&l->in, from, "completeness", vt_completeness_name, VT_NOTHING + 1);
 	m->error = intern(l, from, "error", NULL);
 	m->diag = intern(l, from, "missing", NULL);
 	m->headline = intern(l, from, "headline", NULL);

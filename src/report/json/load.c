@@ -38,11 +38,6 @@ static const char *untraced_name(unsigned int i)
 	return vt_untraced_name((enum vt_untraced)i);
 }
 
-static const char *completeness_name(unsigned int i)
-{
-	return vt_completeness_name((enum vt_completeness)i);
-}
-
 static const char *source_name(unsigned int i)
 {
 	return vt_trace_source_name((enum vt_trace_source)i);
@@ -749,7 +744,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	model->tool_version = version ? version : "";
 	vt_json_in_time(&l->in, root, "time", &model->when);
 	model->completeness = (enum vt_completeness)vt_json_in_word(
-		&l->in, root, "completeness", completeness_name, VT_NOTHING + 1);
+		&l->in, root, "completeness", vt_completeness_name, VT_NOTHING + 1);
 	load_process(l, root);
 	load_diags(l, root);
 	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name,
