@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/job/libjob.a
 src_job_libjob_a_SOURCES = \
 	src/job/add.c \
+	src/job/amounts.c src/job/amounts.h \
 	src/job/devices.c \
 	src/job/groups.c src/job/groups.h \
 	src/job/job.c src/job/job.h \

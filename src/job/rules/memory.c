@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "job/amounts.h"
 #include "job/rules/review.h"
 
 #define MAX_SAID 6
@@ -64,20 +65,6 @@ static void say_holders(struct vt_review *review)
 
 /* ---- imbalance ---- */
 
-struct amount {
-	uint64_t bytes;
-	uint32_t member;
-};
-
-static int compare_amounts(const void *pa, const void *pb)
-{
-	const struct amount *a = pa, *b = pb;
-
-	if (a->bytes != b->bytes)
-		return a->bytes < b->bytes ? -1 : 1;
-	return a->member < b->member ? -1 : a->member > b->member;
-}
-
 static uint64_t in_use(const struct vt_job_memory *m)
 {
 	return m->allocated;
@@ -86,22 +73,6 @@ static uint64_t in_use(const struct vt_job_memory *m)
 static uint64_t cached(const struct vt_job_memory *m)
 {
 	return m->cached;
-}
-
-/* The bytes of a rank on all its devices; false if unknown. */
-static bool sum_of(const struct vt_member *m, uint64_t (*what)(const struct vt_job_memory *),
-		   uint64_t *sum)
-{
-	bool known = false;
-
-	*sum = 0;
-	for (size_t i = 0; i < m->memory.n; i++) {
-		if (!m->memory.data[i].known)
-			continue;
-		known = true;
-		*sum += what(&m->memory.data[i]);
-	}
-	return known;
 }
 
 static uint64_t at_site(const struct vt_member *m, const char *title)
@@ -133,12 +104,12 @@ static void add_site(const struct vt_member *more, const struct vt_member *usual
 			    largest->title, vt_format_change(size, (int64_t)by));
 }
 
-static void say_imbalance(struct vt_review *review, uint64_t (*what)(const struct vt_job_memory *),
-			  const char *code, const char *words)
+static void say_imbalance(struct vt_review *review, vt_job_amount_of what, const char *code,
+			  const char *words)
 {
-	struct amount *amounts = calloc(review->ranks.n + 1, sizeof(*amounts));
+	struct vt_job_amount *amounts = calloc(review->ranks.n + 1, sizeof(*amounts));
 	char more[VT_NUM_MAX], usual[VT_NUM_MAX];
-	const struct amount *median, *most;
+	const struct vt_job_amount *median, *most;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 	size_t n = 0;
@@ -146,14 +117,14 @@ static void say_imbalance(struct vt_review *review, uint64_t (*what)(const struc
 	review->failed |= !amounts;
 	for (size_t i = 0; i < review->ranks.n && amounts; i++) {
 		amounts[n].member = review->ranks.data[i];
-		n += sum_of(vt_review_member(review, review->ranks.data[i]), what,
-			    &amounts[n].bytes);
+		n += vt_job_amount_sum(vt_review_member(review, review->ranks.data[i]), what,
+				       &amounts[n].bytes);
 	}
 	if (n < 2) {
 		free(amounts);
 		return;
 	}
-	qsort(amounts, n, sizeof(*amounts), compare_amounts);
+	vt_job_amounts_sort(amounts, n);
 	median = &amounts[(n - 1) / 2];
 	most = &amounts[n - 1];
 	if (most->bytes - median->bytes >= MUCH &&

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "job/amounts.h"
 #include "job/internal.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
@@ -140,11 +141,6 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 
 /* ---- ranks ---- */
 
-struct amount {
-	uint64_t bytes;
-	uint32_t member;
-};
-
 static uint64_t reserved_of(const struct vt_job_memory *m)
 {
 	return m->reserved;
@@ -162,43 +158,28 @@ static uint64_t cached_of(const struct vt_job_memory *m)
 
 static const struct {
 	const char *name;
-	uint64_t (*of)(const struct vt_job_memory *m);
+	vt_job_amount_of of;
 } kinds[] = { { "reserved", reserved_of }, { "in use", in_use_of }, { "cached", cached_of } };
 
-static int compare_amounts(const void *pa, const void *pb)
-{
-	const struct amount *a = pa, *b = pb;
-
-	if (a->bytes != b->bytes)
-		return a->bytes < b->bytes ? -1 : 1;
-	return a->member < b->member ? -1 : a->member > b->member;
-}
-
 /* Fills the bytes of ranks whose memory is known, ascending; returns their number. */
-static size_t gather(const struct vt_job *job, uint64_t (*of)(const struct vt_job_memory *m),
-		     struct amount *amounts)
+static size_t gather(const struct vt_job *job, vt_job_amount_of of, struct vt_job_amount *amounts)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < job->members.n; i++) {
 		const struct vt_member *m = &job->members.data[i];
-		bool known = false;
 
-		amounts[n] = (struct amount){ .member = (uint32_t)i };
-		for (size_t k = 0;
-		     k < m->memory.n && m->label.role == VT_ROLE_RANK && m->label.in_job; k++) {
-			known |= m->memory.data[k].known;
-			amounts[n].bytes += m->memory.data[k].known ? of(&m->memory.data[k]) : 0;
-		}
-		n += known;
+		if (m->label.role != VT_ROLE_RANK || !m->label.in_job)
+			continue;
+		amounts[n].member = (uint32_t)i;
+		n += vt_job_amount_sum(m, of, &amounts[n].bytes);
 	}
-	if (n)
-		qsort(amounts, n, sizeof(*amounts), compare_amounts);
+	vt_job_amounts_sort(amounts, n);
 	return n;
 }
 
 static void print_amount(struct vt_line *line, const struct vt_job *job,
-			 const struct amount *amount, int column)
+			 const struct vt_job_amount *amount, int column)
 {
 	struct vt_member_set set = { .members = (uint32_t *)&amount->member, .n = 1 };
 	struct vt_str text = { 0 };
@@ -215,7 +196,7 @@ static void print_amount(struct vt_line *line, const struct vt_job *job,
 
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job)
 {
-	struct amount *amounts = calloc(job->members.n + 1, sizeof(*amounts));
+	struct vt_job_amount *amounts = calloc(job->members.n + 1, sizeof(*amounts));
 	size_t n = amounts ? gather(job, reserved_of, amounts) : 0;
 
 	line->buf.failed |= !amounts;
