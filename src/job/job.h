@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "job/finding.h"
 #include "model/model.h"
 
 #define VT_JOB_SCHEMA "vramtap-triage"
@@ -203,7 +204,7 @@ struct vt_job_node {
 
 /* One line of the answer. */
 struct vt_job_verdict {
-	const char *code; /* ours, static: "missed-collective", "waits-for-loader", ... */
+	enum vt_finding code;
 	bool alarm;
 	const char *text;
 	struct vt_member_set members; /* those it is about */

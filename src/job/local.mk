@@ -4,6 +4,7 @@ src_job_libjob_a_SOURCES = \
 	src/job/add.c \
 	src/job/amounts.c src/job/amounts.h \
 	src/job/devices.c \
+	src/job/finding.c src/job/finding.h \
 	src/job/groups.c src/job/groups.h \
 	src/job/job.c src/job/job.h \
 	src/job/internal.h \

@@ -279,7 +279,7 @@ static void put_verdicts(struct vt_json *json, const struct vt_job *job)
 		const struct vt_job_verdict *v = &job->verdicts.data[i];
 
 		vt_json_object(json, NULL);
-		vt_json_text(json, "code", v->code);
+		vt_json_text(json, "code", vt_finding_name(v->code));
 		vt_json_bool(json, "alarm", v->alarm);
 		vt_json_text(json, "text", v->text);
 		put_set(json, "members", &v->members);

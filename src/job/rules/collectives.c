@@ -99,8 +99,8 @@ static bool waits_itself(const struct judging *j, uint32_t member)
 	return false;
 }
 
-static void say(struct judging *j, const char *code, const struct vt_job_indices *whom, bool alarm,
-		bool differ, const struct vt_str *text)
+static void say(struct judging *j, enum vt_finding code, const struct vt_job_indices *whom,
+		bool alarm, bool differ, const struct vt_str *text)
 {
 	bool few = whom->n * 2 <= j->group->members.n;
 
@@ -158,7 +158,7 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind,
 		vt_review_add_who(j->review, entangled, &text);
 		vt_str_addf(&text, " wait%s in another operation", entangled->n > 1 ? "" : "s");
 	}
-	say(j, "behind", behind, true, false, &text);
+	say(j, VT_FINDING_BEHIND, behind, true, false, &text);
 	for (size_t i = 0; i < behind->n && behind->n * 2 <= j->group->members.n; i++)
 		if (!waits_itself(j, behind->data[i]))
 			j->review->job->members.data[behind->data[i]].outlier = true;
@@ -234,7 +234,7 @@ static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_o
 	add_op(j->op, inputs, &text);
 	vt_str_add(&text, ": they wait for each other ");
 	add_how_long(j, &text);
-	say(j, "mismatched-collective", these, true, true, &text);
+	say(j, VT_FINDING_MISMATCHED_COLLECTIVE, these, true, true, &text);
 	vt_str_deinit(&text);
 }
 
@@ -252,7 +252,7 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	vt_str_addf(&text, " have%s; they wait ",
 		    is_stalled(j) ? ": work before it does not end" : "");
 	add_how_long(j, &text);
-	say(j, "not-started", not_started, is_stalled(j), is_stalled(j), &text);
+	say(j, VT_FINDING_NOT_STARTED, not_started, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
 }
 
@@ -307,7 +307,7 @@ static void say_not_completed(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, ", which others of it have, ");
 	add_how_long(j, &text);
-	say(j, "not-completed", &j->waiting, is_stalled(j), is_stalled(j), &text);
+	say(j, VT_FINDING_NOT_COMPLETED, &j->waiting, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
 }
 
@@ -325,7 +325,7 @@ static void say_stalls(struct judging *j)
 		vt_str_add(
 			&text,
 			"; the cause is NCCL, the network, a GPU that makes no progress, or mismatched tensor sizes");
-	say(j, "collective-stalls", &j->waiting, is_stalled(j), false, &text);
+	say(j, VT_FINDING_COLLECTIVE_STALLS, &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
 
@@ -342,7 +342,7 @@ static void say_unknown(struct judging *j)
 	add_how_long(j, &text);
 	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n,
 		    n > 1 ? "s" : "", n > 1 ? "have" : "has");
-	say(j, "collective-waits", &j->waiting, is_stalled(j), false, &text);
+	say(j, VT_FINDING_COLLECTIVE_WAITS, &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);
 }
 

@@ -38,8 +38,8 @@ static void say_holder(struct vt_review *review, const struct vt_job_device *d, 
 			    device_name(d, device));
 	else
 		vt_str_addf(&text, " has a context on %s", device_name(d, device));
-	vt_review_say(review, m->label.in_job ? "idle-holder" : "outside-holder", false, false,
-		      &who, &text);
+	vt_review_say(review, m->label.in_job ? VT_FINDING_IDLE_HOLDER : VT_FINDING_OUTSIDE_HOLDER,
+		      false, false, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
@@ -104,7 +104,7 @@ static void add_site(const struct vt_member *more, const struct vt_member *usual
 			    largest->title, vt_format_change(size, (int64_t)by));
 }
 
-static void say_imbalance(struct vt_review *review, vt_job_amount_of what, const char *code,
+static void say_imbalance(struct vt_review *review, vt_job_amount_of what, enum vt_finding code,
 			  const char *words)
 {
 	struct vt_job_amount *amounts = calloc(review->ranks.n + 1, sizeof(*amounts));
@@ -147,8 +147,8 @@ static void say_imbalance(struct vt_review *review, vt_job_amount_of what, const
 void vt_rules_memory(struct vt_review *review)
 {
 	if (review->comparable) {
-		say_imbalance(review, in_use, "imbalance", "in use");
-		say_imbalance(review, cached, "imbalance-cached", "cached");
+		say_imbalance(review, in_use, VT_FINDING_IMBALANCE, "in use");
+		say_imbalance(review, cached, VT_FINDING_IMBALANCE_CACHED, "cached");
 	}
 	say_holders(review);
 }

@@ -31,7 +31,8 @@ static void say_unread(struct vt_review *review)
 		vt_review_add_who(review, &groups.data[i].members, &text);
 		vt_str_add(&text, " ");
 		vt_review_add_does(review, &groups.data[i], &text);
-		vt_review_say(review, "unread-rank", true, true, &groups.data[i].members, &text);
+		vt_review_say(review, VT_FINDING_UNREAD_RANK, true, true, &groups.data[i].members,
+			      &text);
 		vt_str_deinit(&text);
 	}
 	review->failed |= !ok;
@@ -171,7 +172,7 @@ static void say_ended(struct vt_review *review, const struct host *host, int loc
 		&text,
 		" has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
 		(int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
-	vt_review_say(review, "missing-rank", true, true, &who, &text);
+	vt_review_say(review, VT_FINDING_MISSING_RANK, true, true, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
@@ -217,7 +218,7 @@ static void say_missing(struct vt_review *review, const struct host *host)
 		return;
 	}
 	add_missing(host, any, &gaps, n_local, &text);
-	vt_review_say(review, "missing-rank", true, false, &none, &text);
+	vt_review_say(review, VT_FINDING_MISSING_RANK, true, false, &none, &text);
 	vt_str_deinit(&text);
 }
 
@@ -306,8 +307,8 @@ static uint64_t process_key(const struct vt_label *label, pid_t pid)
 /*
  * The verdict about workers in some states; if waiting is given, only about workers of its ranks.
  */
-static void say_workers(struct vt_review *review, const char *code, bool alarm, unsigned int states,
-			const struct vt_map *waiting)
+static void say_workers(struct vt_review *review, enum vt_finding code, bool alarm,
+			unsigned int states, const struct vt_map *waiting)
 {
 	struct vt_job_indices found = { 0 };
 	struct vt_job_groups groups = { 0 };
@@ -348,7 +349,7 @@ static void say_busy_workers(struct vt_review *review)
 			ok = vt_map_put(&waiting, process_key(&m->label, m->label.pid), 0);
 	}
 	review->failed |= !ok;
-	say_workers(review, "loader-busy", false,
+	say_workers(review, VT_FINDING_LOADER_BUSY, false,
 		    1u << VT_STATE_RUNS | 1u << VT_STATE_WAITS | 1u << VT_STATE_DEVICE, &waiting);
 	vt_map_deinit(&waiting);
 }
@@ -404,7 +405,7 @@ static void say_fewer_workers(struct vt_review *review, uint32_t rank, size_t th
 	vt_str_addf(&text, " %s %zu; %s %zu or more",
 		    waits ? "waits for loader workers and has" : "has loader workers:", there,
 		    review->ranks.n > 2 ? "most ranks have" : "the other has", usual);
-	vt_review_say(review, "fewer-loader-workers", false, false, &who, &text);
+	vt_review_say(review, VT_FINDING_FEWER_LOADER_WORKERS, false, false, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }
@@ -454,14 +455,14 @@ static void say_ended_workers(struct vt_review *review)
 			ok = vt_map_put(&concerned, process_key(&m->label, m->label.pid), 0);
 	}
 	review->failed |= !ok;
-	say_workers(review, "loader-worker", true, 1u << VT_STATE_GONE, &concerned);
+	say_workers(review, VT_FINDING_LOADER_WORKER, true, 1u << VT_STATE_GONE, &concerned);
 	vt_map_deinit(&concerned);
 }
 
 void vt_rules_workers(struct vt_review *review)
 {
 	say_ended_workers(review);
-	say_workers(review, "loader-worker", true,
+	say_workers(review, VT_FINDING_LOADER_WORKER, true,
 		    1u << VT_STATE_STUCK | 1u << VT_STATE_STOPPED | 1u << VT_STATE_TRACED |
 			    1u << VT_STATE_LOCK,
 		    NULL);

@@ -143,7 +143,7 @@ static void add_communicator(const struct vt_ras_group *group, const char *befor
 	vt_str_add(text, ")");
 }
 
-static void say(struct ras_review *r, enum vt_ras_about about, const char *code, bool alarm,
+static void say(struct ras_review *r, enum vt_ras_about about, enum vt_finding code, bool alarm,
 		bool outliers, const struct vt_job_indices *members, const struct vt_str *text)
 {
 	struct vt_job *job = r->review->job;
@@ -160,14 +160,16 @@ static void say(struct ras_review *r, enum vt_ras_about about, const char *code,
 
 static const struct rule {
 	enum vt_ras_about about;
-	const char *code, *one, *many; /* for one rank, and for many; NULL: what they report */
+	enum vt_finding code;
+	const char *one, *many; /* for one rank, and for many; NULL: what they report */
 } rules[] = {
-	{ VT_RAS_DEAD, "ras-dead", "is considered dead by NCCL's RAS",
+	{ VT_RAS_DEAD, VT_FINDING_RAS_DEAD, "is considered dead by NCCL's RAS",
 	  "are considered dead by NCCL's RAS" },
-	{ VT_RAS_SILENT, "ras-silent", "does not answer NCCL's RAS", "do not answer NCCL's RAS" },
-	{ VT_RAS_ABSENT, "ras-absent", "is not known to NCCL's RAS",
+	{ VT_RAS_SILENT, VT_FINDING_RAS_SILENT, "does not answer NCCL's RAS",
+	  "do not answer NCCL's RAS" },
+	{ VT_RAS_ABSENT, VT_FINDING_RAS_ABSENT, "is not known to NCCL's RAS",
 	  "are not known to NCCL's RAS" },
-	{ VT_RAS_ERROR, "ras-error", NULL, NULL },
+	{ VT_RAS_ERROR, VT_FINDING_RAS_ERROR, NULL, NULL },
 };
 
 static void say_group(struct ras_review *r, const struct rule *rule,
@@ -365,7 +367,8 @@ static void say_differing(struct ras_review *r, struct differing *d)
 	vt_job_indices_sort(&who);
 	if (!all)
 		who.n = 0;
-	say(r, d->groups[0].about, counts ? "ras-behind" : "ras-status", alarm, alarm, &who, &text);
+	say(r, d->groups[0].about, counts ? VT_FINDING_RAS_BEHIND : VT_FINDING_RAS_STATUS, alarm,
+	    alarm, &who, &text);
 	vt_str_deinit(&text);
 	free(who.data);
 }

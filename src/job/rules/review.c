@@ -37,7 +37,7 @@ size_t vt_review_whole_world(const struct vt_review *review)
 	return world_size > 0 && n == (size_t)world_size ? n : 0;
 }
 
-void vt_review_say(struct vt_review *review, const char *code, bool alarm, bool outliers,
+void vt_review_say(struct vt_review *review, enum vt_finding code, bool alarm, bool outliers,
 		   const struct vt_job_indices *members, const struct vt_str *text)
 {
 	const char *copy = text->failed ? NULL :

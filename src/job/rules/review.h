@@ -23,7 +23,7 @@ size_t vt_review_whole_world(const struct vt_review *review);
 /*
  * Adds a verdict about members (in ascending order); outliers: they are the outliers. Copies text.
  */
-void vt_review_say(struct vt_review *review, const char *code, bool alarm, bool outliers,
+void vt_review_say(struct vt_review *review, enum vt_finding code, bool alarm, bool outliers,
 		   const struct vt_job_indices *members, const struct vt_str *text);
 
 /* What the places of all members of a group have in common. */

@@ -24,28 +24,28 @@
  * all_reduce".
  */
 static const struct rule {
-	const char *code;
+	enum vt_finding code;
 	unsigned int states; /* of the named ranks */
 	unsigned int others; /* at least one other rank is in one of these; 0: no condition */
 	bool elsewhere; /* named for being elsewhere: not those with a thread in a collective */
 	bool not_in; /* "rank 3 is not in all_reduce but ..."; without: never sure to be awaited */
 } rules[] = {
-	{ "crashed", IN(VT_STATE_CRASHED), 0, false, false },
-	{ "out-of-memory", IN(VT_STATE_OOM), 0, false, false },
-	{ "traced", IN(VT_STATE_TRACED), 0, false, false },
-	{ "stopped", IN(VT_STATE_STOPPED), 0, false, false },
-	{ "retries-allocation", IN(VT_STATE_ALLOCATOR), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE),
+	{ VT_FINDING_CRASHED, IN(VT_STATE_CRASHED), 0, false, false },
+	{ VT_FINDING_OUT_OF_MEMORY, IN(VT_STATE_OOM), 0, false, false },
+	{ VT_FINDING_TRACED, IN(VT_STATE_TRACED), 0, false, false },
+	{ VT_FINDING_STOPPED, IN(VT_STATE_STOPPED), 0, false, false },
+	{ VT_FINDING_RETRIES_ALLOCATION, IN(VT_STATE_ALLOCATOR),
+	  WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false, false },
+	{ VT_FINDING_STUCK, IN(VT_STATE_STUCK), 0, false, false },
+	{ VT_FINDING_WAITS_FOR_LOADER, IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE),
 	  false, false },
-	{ "stuck", IN(VT_STATE_STUCK), 0, false, false },
-	{ "waits-for-loader", IN(VT_STATE_LOADER), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false,
-	  false },
-	{ "waits-for-lock", IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE), false,
-	  false },
-	{ "missed-collective",
+	{ VT_FINDING_WAITS_FOR_LOCK, IN(VT_STATE_LOCK), WAITS_FOR_RANKS | IN(VT_STATE_DEVICE),
+	  false, false },
+	{ VT_FINDING_MISSED_COLLECTIVE,
 	  IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS) | IN(VT_STATE_DEVICE) | IN(VT_STATE_IDLE),
 	  WAITS_FOR_RANKS, true, true },
-	{ "gpu-waits-for-rank", IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS), IN(VT_STATE_DEVICE), true,
-	  false },
+	{ VT_FINDING_GPU_WAITS_FOR_RANK, IN(VT_STATE_RUNS) | IN(VT_STATE_WAITS),
+	  IN(VT_STATE_DEVICE), true, false },
 };
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
@@ -345,7 +345,7 @@ static void add_group(struct vt_review *review, const struct vt_job_group *group
 static bool is_mismatch_known(const struct vt_job *job)
 {
 	for (size_t i = 0; i < job->verdicts.n; i++)
-		if (!strcmp(job->verdicts.data[i].code, "mismatched-collective"))
+		if (job->verdicts.data[i].code == VT_FINDING_MISMATCHED_COLLECTIVE)
 			return true;
 	return false;
 }
@@ -368,7 +368,7 @@ static void say_different(struct vt_review *review)
 			add_group(review, &groups.data[0], &text);
 		if (!is_mismatch_known(review->job))
 			vt_str_add(&text, " (well, if these are of different process groups)");
-		vt_review_say(review, "different-collective", false, false,
+		vt_review_say(review, VT_FINDING_DIFFERENT_COLLECTIVE, false, false,
 			      most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
 	}
@@ -405,16 +405,17 @@ void vt_rules_ranks(struct vt_review *review)
  */
 static const struct {
 	enum vt_job_state state;
-	const char *code, *then;
+	enum vt_finding code;
+	const char *then;
 	bool when_all_sleep;
 } when_all[] = {
-	{ VT_STATE_COLLECTIVE, "all-in-collective",
+	{ VT_STATE_COLLECTIVE, VT_FINDING_ALL_IN_COLLECTIVE,
 	  ": if they are in one process group, no rank is missing; the cause is NCCL, the network, a GPU that makes "
 	  "no progress, or mismatched tensor sizes",
 	  false },
-	{ VT_STATE_STORE, "all-in-store", "", false },
-	{ VT_STATE_LOADER, "all-wait-for-loader", "", false },
-	{ VT_STATE_DEVICE, "all-wait-for-gpu", "", true },
+	{ VT_STATE_STORE, VT_FINDING_ALL_IN_STORE, "", false },
+	{ VT_STATE_LOADER, VT_FINDING_ALL_WAIT_FOR_LOADER, "", false },
+	{ VT_STATE_DEVICE, VT_FINDING_ALL_WAIT_FOR_GPU, "", true },
 };
 
 /* "all 8 ranks", or "the 7 ranks that were looked at (of 8)". */
@@ -438,7 +439,8 @@ static void say_all_equal(struct vt_review *review, const struct vt_job_group *g
 	/* Flight recorders and RAS know better which rank is missing, and have reported it. */
 	bool all = vt_review_whole_world(review) > 1 && !is_of_two(first->operation) && !moved &&
 		   !review->job->verdicts.n;
-	const char *code = "all-equal", *then = "";
+	enum vt_finding code = VT_FINDING_ALL_EQUAL;
+	const char *then = "";
 	struct vt_str text = { 0 };
 
 	add_all(review, &text);
@@ -469,7 +471,7 @@ static void say_most(struct vt_review *review, const struct vt_job_groups *group
 	}
 	if (groups->n > 3)
 		vt_str_addf(&text, "; the others are at %zu other places", groups->n - 3);
-	vt_review_say(review, "ranks", false, false, &review->ranks, &text);
+	vt_review_say(review, VT_FINDING_RANKS, false, false, &review->ranks, &text);
 	vt_str_deinit(&text);
 }
 
@@ -479,19 +481,10 @@ static void say_most(struct vt_review *review, const struct vt_job_groups *group
  */
 static bool is_decided(const struct vt_job *job)
 {
-	static const char *const undecided[] = { "missing-rank",
-						 "unread-rank",
-						 "collective-stalls",
-						 "collective-waits",
-						 "not-started",
-						 "not-completed",
-						 "ras-*" };
-	size_t n = 0;
-
 	for (size_t i = 0; i < job->verdicts.n; i++)
-		for (size_t k = 0; k < sizeof(undecided) / sizeof(undecided[0]); k++)
-			n += vt_glob(undecided[k], job->verdicts.data[i].code);
-	return n < job->verdicts.n;
+		if (vt_finding_tells_where(job->verdicts.data[i].code))
+			return true;
+	return false;
 }
 
 void vt_rules_equal(struct vt_review *review)

@@ -50,7 +50,8 @@ static void print_job(const struct vt_job *job)
 		       m->operation ? m->operation : "-", m->outlier, m->place);
 	}
 	for (size_t i = 0; i < job->verdicts.n; i++) {
-		printf("verdict %s %d:", job->verdicts.data[i].code, job->verdicts.data[i].alarm);
+		printf("verdict %s %d:", vt_finding_name(job->verdicts.data[i].code),
+		       job->verdicts.data[i].alarm);
 		print_set(&job->verdicts.data[i].members);
 	}
 	for (size_t i = 0; i < job->tree.n; i++) {

@@ -3,6 +3,7 @@
 """Holds the JSON of jobs made by hand against doc/triage.schema.json, and checks that what is given twice agrees."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -45,6 +46,15 @@ def check(job):
         assert device["outside_bytes"] == max(0, used - held)
 
 
+def check_codes(schema):
+    """Every finding of the table is one that the schema promises, and the other way round."""
+    text = schema["$defs"]["found"]["properties"]["verdicts"]["items"]["properties"]["code"]["description"]
+    with open(os.path.join(SOURCE, "src/job/finding.c"), encoding="ascii") as file:
+        table = set(re.findall(r'\[VT_FINDING_\w+\] = { "([a-z-]+)"', file.read()))
+    promised = set(re.findall(r"[a-z-]+(?=[,;])", text))
+    assert table and table == promised, table ^ promised
+
+
 def main():
     try:
         import jsonschema
@@ -54,6 +64,7 @@ def main():
         schema = json.load(file)
     if jsonschema:
         jsonschema.Draft202012Validator.check_schema(schema)
+    check_codes(schema)
     for hang in HANGS:
         job = json.loads(subprocess.run([DEMO, "--json", hang, "8", "3", "2", "6", "3"], check=True, stdout=subprocess.PIPE).stdout)
         assert len(job["members"]) >= 8

@@ -240,7 +240,7 @@ static void test_cut_off(void **state)
 static const struct vt_job_verdict *find_verdict(const struct vt_job *job, const char *code)
 {
 	for (size_t i = 0; i < job->verdicts.n; i++)
-		if (!strcmp(job->verdicts.data[i].code, code))
+		if (!strcmp(vt_finding_name(job->verdicts.data[i].code), code))
 			return &job->verdicts.data[i];
 	return NULL;
 }
@@ -283,7 +283,7 @@ static void test_verdicts(void **state)
 	assert_true(job_model_fill(&job, &what));
 	add(&job, HANG, true);
 	vt_job_account(&job);
-	assert_string_equal(job.verdicts.data[0].code, "ras-behind");
+	assert_string_equal(vt_finding_name(job.verdicts.data[0].code), "ras-behind");
 	assert_non_null(find_verdict(&job, "all-in-collective"));
 	assert_null(strstr(find_verdict(&job, "all-in-collective")->text, "no rank is missing"));
 	vt_job_deinit(&job);
@@ -319,7 +319,7 @@ static void test_verdicts(void **state)
 	assert_true(v->alarm);
 	assert_int_equal(v->members.n, 0);
 	for (size_t i = 0, n = 0; i < job.verdicts.n; i++) {
-		n += !strcmp(job.verdicts.data[i].code, "ras-dead");
+		n += !strcmp(vt_finding_name(job.verdicts.data[i].code), "ras-dead");
 		assert_in_range(n, 0, 1);
 	}
 	vt_job_deinit(&job);
