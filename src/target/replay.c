@@ -71,14 +71,14 @@ static void fill(struct vt_replay *replay, struct vt_memvec *vec, size_t count)
 /* Gives a new page a place; false when no place is left, or the page is known already. */
 static bool claim(struct vt_replay *replay, uint64_t page, struct vt_memvec *vec)
 {
-	size_t place = replay->n;
+	size_t slot = replay->n;
 
-	if (place == replay->max || vt_map_get(&replay->slots, page) ||
-	    !vt_map_put(&replay->slots, page, place))
+	if (slot == replay->max || vt_map_get(&replay->slots, page) ||
+	    !vt_map_put(&replay->slots, page, slot))
 		return false;
-	replay->pages[place] = page;
+	replay->pages[slot] = page;
 	replay->n++;
-	*vec = (struct vt_memvec){ .addr = page, .buf = replay->data + place * PAGE, .len = PAGE };
+	*vec = (struct vt_memvec){ .addr = page, .buf = replay->data + slot * PAGE, .len = PAGE };
 	return true;
 }
 
