@@ -173,8 +173,7 @@ static struct vt_error *find_selected(struct ask *ask, const struct vt_model_thr
 	return *ret ? NULL :
 		      vt_error_create(
 			      VT_ERR_NOTFOUND,
-			      "gdb's thread %d is none of those in the process, or gdb gave no registers "
-			      "of it",
+			      "thread %d of gdb does not exist in the process, or gdb gave no registers for it",
 			      ask->state.selected);
 }
 
@@ -393,7 +392,7 @@ static struct vt_error *copy_file(int file, FILE *out)
 
 	for (off_t at = 0; (n = pread(file, text, sizeof(text), at)) > 0; at += n)
 		fwrite(text, 1, (size_t)n, out);
-	return n < 0 ? vt_error_create_os(errno, "cannot read what vramtap record says") : NULL;
+	return n < 0 ? vt_error_create_os(errno, "cannot read the output of vramtap record") : NULL;
 }
 
 /* It prints and ends by itself, so it is a process of its own. */
@@ -466,10 +465,9 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb,
 	*ret = (struct vt_subject){ .held = &state->held };
 	if (!strncmp(state->connection, "remote", 6) ||
 	    !strncmp(state->connection, "extended-remote", 15))
-		return vt_error_create(
-			VT_ERR_UNSUPPORTED,
-			"the process is on another machine (%s): vramtap must run there",
-			state->connection);
+		return vt_error_create(VT_ERR_UNSUPPORTED,
+				       "the process is on another machine (%s): run vramtap there",
+				       state->connection);
 	if (state->core) {
 		ret->origin = &vt_origin_core;
 		ret->core = state->core;
@@ -483,7 +481,7 @@ static struct vt_error *find_subject(struct ask *ask, const struct verb *verb,
 	if (!state->pid && state->was_pid)
 		return vt_error_create(
 			VT_ERR_NOTFOUND,
-			"gdb has let go of process %d for vramtap, and not attached to it again: attach %d",
+			"gdb detached from process %d for vramtap and has not attached again: attach %d",
 			(int)state->was_pid, (int)state->was_pid);
 	if (!state->pid)
 		return vt_error_create(

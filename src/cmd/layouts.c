@@ -52,7 +52,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
-			argp_error(state, "one PID is expected");
+			argp_error(state, "give exactly one PID");
 		args->pid = vt_parse_pid(state, arg);
 		return 0;
 	default:
@@ -115,10 +115,11 @@ static struct vt_error *write_table(const void *what,
 	(void)what;
 	(void)writer_options;
 	fprintf(out,
-		"The layout of the allocator of %zu PyTorch releases is known. In a process it\n"
-		"is looked for all the same; this table is what the findings are compared with.\n"
-		"Offsets in bytes, as in the library of that wheel; builds with either ABI of\n"
-		"std::string have the same. --json has all fields.\n\n"
+		"The layout of the allocator is known for %zu PyTorch releases. vramtap still finds\n"
+		"it in each process, and compares the result with this table. Offsets are in bytes,\n"
+		"from the library of that wheel; builds with either ABI of std::string have the\n"
+		"same. --json shows all fields.\n"
+		"\n"
 		"%-7s %-12s %-7s",
 		count_shown(), "release", "wheel", "origin");
 	for (size_t c = 0; c < N_COLUMNS; c++)
@@ -149,7 +150,7 @@ static const char *const how_names[] = {
 /* A line each: they are separated by semicolons. */
 static void print_differences(FILE *out, const char *text)
 {
-	fputs("differs    from what the table has for this release:\n", out);
+	fputs("differs    from the table's row of this release:\n", out);
 	while (*text) {
 		int n = (int)strcspn(text, ";");
 
@@ -165,7 +166,7 @@ static void print_summary(FILE *out, const struct vt_layout_seen *seen)
 
 	vt_print_escaped(out, seen->process);
 	if (found->backend == VT_TORCH_ABSENT) {
-		fputs(": libc10_cuda.so is not loaded, so it has no allocator of PyTorch\n", out);
+		fputs(": no PyTorch allocator, because libc10_cuda.so is not loaded\n", out);
 		return;
 	}
 	fputs(": PyTorch ", out);
@@ -204,9 +205,10 @@ static struct vt_error *write_seen(const void *what, const struct vt_writer_opti
 	print_summary(out, seen);
 	if (found->backend != VT_TORCH_NATIVE)
 		return NULL;
-	fputs("\nOffsets in bytes, and how each is known: by its signature, that is by what is in\n"
-	      "it here; by its place, where nothing here tells it apart from its neighbours; or\n"
-	      "by the table, where nothing here shows it.\n",
+	fputs("\n"
+	      "Offsets in bytes, and how each is known: by its signature, that is by its contents\n"
+	      "here; by its place, where nothing here tells it apart from its neighbours; or by\n"
+	      "the table, where nothing here shows it.\n",
 	      out);
 	for (enum vt_torch_field field = 0; field < VT_TORCH_N_FIELDS; field++) {
 		uint32_t offset = vt_torch_field_get(&found->layout, field);

@@ -53,23 +53,23 @@ static void parse_word(struct arguments *args, struct argp_state *state, const c
 		if (strcmp(word, actions[a]) != 0)
 			continue;
 		if (args->action)
-			argp_error(state, "one of on, off and status is expected");
+			argp_error(state, "give one of on, off and status");
 		args->action = a;
 		return;
 	}
 	if (args->pid)
-		argp_error(state, "one PID is expected, and on, off or status, not \"%s\"", word);
+		argp_error(state, "give exactly one PID, and on, off or status, not \"%s\"", word);
 	args->pid = vt_parse_pid(state, word);
 }
 
 static void check(const struct arguments *args, struct argp_state *state)
 {
 	if (!args->pid)
-		argp_error(state, "which process? A PID is missing");
+		argp_error(state, "no PID given");
 	if (!args->action)
-		argp_error(state, "what? on, off or status is missing");
+		argp_error(state, "on, off or status is missing");
 	if (args->record.given && args->action != ACTION_ON)
-		argp_error(state, VT_RECORD_OPTIONS " go with on");
+		argp_error(state, VT_RECORD_OPTIONS " need \"on\"");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -276,11 +276,11 @@ static void print_kept(FILE *out, const struct vt_recorder_head *head)
 	if (head->sample_now)
 		fprintf(out, "sampled  about one allocation for each %s%s\n",
 			vt_format_size(size, head->sample_now),
-			head->sample_now != head->sample_bytes ? ", since the memory is used up" :
+			head->sample_now != head->sample_bytes ? ", because the memory is full" :
 								 "");
 	if (head->lost || head->stacks_dropped || count_evicted(head))
 		fprintf(out,
-			"lost     %llu allocations not recorded, %llu without a backtrace, %llu records given up\n",
+			"lost     %llu allocations not recorded, %llu without a backtrace, %llu records dropped\n",
 			(unsigned long long)head->lost, (unsigned long long)head->stacks_dropped,
 			(unsigned long long)count_evicted(head));
 	if (count_ooms(head))
@@ -320,14 +320,14 @@ static void print_on(FILE *out, const struct seen *seen)
 	if (vt_record_was_unhooked(target)) {
 		fprintf(out, "nothing is recorded: all pointers were changed back from outside\n");
 		print_kept(out, target->head);
-		fprintf(out, "\nvramtap record %d off gives the memory back, on begins anew.\n",
+		fprintf(out, "\nvramtap record %d off frees the memory, on starts again.\n",
 			(int)target->process.proc.pid);
 		return;
 	}
 	if (seen->action == ACTION_ON && !seen->was_on)
 		fprintf(out, "recording is on now, with %s\n", kinds_of(target->head));
 	else
-		fprintf(out, "recording is on for %s, with %s\n",
+		fprintf(out, "recording has been on for %s, with %s\n",
 			vt_format_age(age, age_of(target)), kinds_of(target->head));
 	print_torch(out, target);
 	print_driver(out, target);
@@ -340,7 +340,7 @@ static void print_on(FILE *out, const struct seen *seen)
 	print_hooks(out, target);
 	if (seen->action == ACTION_ON)
 		fprintf(out,
-			"\nvramtap report %d shows what is held and by whom; vramtap record %d off ends it.\n",
+			"\nvramtap report %d shows what allocated the memory; vramtap record %d off ends recording.\n",
 			(int)target->process.proc.pid, (int)target->process.proc.pid);
 }
 
@@ -351,10 +351,9 @@ static void print_off(FILE *out, const struct seen *seen)
 
 	if (!seen->was_on) {
 		fprintf(out, "recording is not on%s\n",
-			target->inherited ?
-				" (it is in the process that this one was forked from)" :
-			target->resident ? "; the recorder is loaded, idle" :
-					   "");
+			target->inherited ? " (it is on in the parent that forked this process)" :
+			target->resident  ? "; the recorder is loaded, idle" :
+					    "");
 		return;
 	}
 	if (vt_record_count_hooks(target, &seen->before, VT_HOOK_REPLACED))
@@ -362,10 +361,10 @@ static void print_off(FILE *out, const struct seen *seen)
 		      "hooks    something else has replaced a pointer since; it was left as it is\n",
 		      out);
 	else
-		fputs("recording is off; every pointer that was changed was read again, and is as before\n",
+		fputs("recording is off; every changed pointer was checked and is as before\n",
 		      out);
 	if (seen->kept)
-		fprintf(out, "memory   %s not given back: %s\n", vt_format_size(size, seen->kept),
+		fprintf(out, "memory   %s not freed: %s\n", vt_format_size(size, seen->kept),
 			target->not_inside);
 	fprintf(out, "left     the library, %s of the process's memory, in which nothing runs\n",
 		vt_format_size(size, target->resident ?

@@ -138,12 +138,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
-			argp_error(state, "one PID is expected");
+			argp_error(state, "give exactly one PID");
 		args->subject.pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
-			argp_error(state, "which process? A PID is missing, or --core=FILE");
+			argp_error(state, "neither a PID nor --core=FILE given");
 		if (args->folded && !strcmp(args->folded, "-") &&
 		    vt_output_is_json_only(&args->output))
 			argp_error(state,

@@ -83,7 +83,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		(void)arg;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which command? It goes after the options");
+		argp_error(state, "no command given; it goes after the options");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -295,12 +295,11 @@ static void say_what_was_not_recorded(const struct run *run)
 		return;
 	if (run->n_left)
 		fprintf(stderr,
-			"vramtap: %u process%s that %s started used CUDA and %s not recorded: --children records them, too\n",
+			"vramtap: %u process%s started by %s used CUDA and %s not recorded: --children records them, too\n",
 			run->n_left, run->n_left == 1 ? "" : "es", run->args->command[0],
 			run->n_left == 1 ? "was" : "were");
 	else if (!run->n_came)
-		fprintf(stderr,
-			"vramtap: %s did not initialise CUDA: there was nothing to record\n",
+		fprintf(stderr, "vramtap: %s did not initialise CUDA; nothing was recorded\n",
 			run->args->command[0]);
 }
 
@@ -334,8 +333,7 @@ int vt_cmd_run(int argc, char **argv)
 	if (other && *other) {
 		fprintf(stderr,
 			"vramtap: " VT_GATE_INJECTION
-			" is set already (%s): another tool, a profiler perhaps, wants to be loaded by the "
-			"driver, and there is room for one. Unset it, or start the program without vramtap run and use vramtap record\n",
+			" is already set (%s): the driver can load only one tool, and another one (a profiler?) asks for it. Unset it, or start the program without vramtap run and use vramtap record\n",
 			other);
 		return EXIT_OURSELVES;
 	}

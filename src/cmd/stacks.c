@@ -93,7 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->pids.n > 0))
-			argp_error(state, "which process? A PID is missing, or --core=FILE");
+			argp_error(state, "neither a PID nor --core=FILE given");
 		if (args->subject.core && args->collect.touch == VT_TOUCH_NOTHING)
 			argp_error(state, "--core and --no-stop exclude each other");
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)

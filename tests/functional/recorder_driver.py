@@ -414,7 +414,7 @@ def test_run_passes_signals():
 def test_run_children():
     two = f"echo malloc 1048576 | {program()} init; echo malloc 1048576 | {program()} init"
     done = run("--", "sh", "-c", two)
-    check("2 processes that sh started used CUDA and were not recorded: --children" in done.stderr, "what is said", done.stderr)
+    check("2 processes started by sh used CUDA and were not recorded: --children" in done.stderr, "what is said", done.stderr)
     done = run("--children", "--", "sh", "-c", two)
     equal(len(re.findall(r"is recorded from its first allocation on", done.stderr)), 2, f"who is recorded: {done.stderr}")
     with Calls("init", command=[VRAMTAP, "run", "-q", "--cupti", "--children", "--", "env"]) as calls:
