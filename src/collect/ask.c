@@ -34,13 +34,12 @@ static struct vt_error *explain_silence(struct vt_helper *helper)
 	bool has_gil = __atomic_load_n(&vt_helper_shared(helper)->gil.has_gil, __ATOMIC_ACQUIRE);
 
 	if (has_gil)
-		return vt_error_create(VT_ERR_TIMEOUT,
-				       "it does not come back, and the thread \"vramtap\" in the "
-				       "process has the GIL as long: no Python code runs there");
+		return vt_error_create(
+			VT_ERR_TIMEOUT,
+			"it did not return, and the thread \"vramtap\" in the process still holds the GIL: no Python code can run there");
 	return vt_error_create(
 		VT_ERR_TIMEOUT,
-		"the GIL was not given up; the thread \"vramtap\" in the process still waits for it, "
-		"holds nothing, and ends when it comes");
+		"the GIL was not released; the thread \"vramtap\" in the process still waits for it, holds nothing, and ends once it gets it");
 }
 
 /* Every mutex was seen unlocked within the time. */
@@ -94,8 +93,7 @@ static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py,
 	if (!args->n_devices)
 		return vt_error_create(
 			VT_ERR_NOTFOUND,
-			"the locks of PyTorch's allocator were not found, so that nobody knows "
-			"who holds them");
+			"the locks of PyTorch's allocator were not found, so their owners are unknown");
 	VT_TRY(watch_mutexes(src, args));
 	return vt_collect_prepare_python(c, py, &args->python);
 }

@@ -292,7 +292,7 @@ static bool begin_round(struct vt_stacks *s, size_t n)
 		vt_python_begin_again(&round->python, &s->rounds[0].python);
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "nomem",
-			      "not enough memory here to look at all threads");
+			      "not enough memory here to read all threads");
 	return ok && round->session->threads.n > 0;
 }
 

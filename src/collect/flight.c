@@ -115,8 +115,7 @@ static struct vt_error *ask_each(struct vt_collect *c, struct vt_helper *helper,
 	if (!n)
 		return vt_error_create(
 			VT_ERR_UNSUPPORTED,
-			"it has no process group, as far as can be seen, and "
-			"TORCH_NCCL_TRACE_BUFFER_SIZE is set, about which PyTorch would print something");
+			"no process group was found, and TORCH_NCCL_TRACE_BUFFER_SIZE is set, which would make PyTorch print a warning");
 	return NULL;
 }
 
@@ -159,11 +158,10 @@ static void say_error(struct vt_collect *c, struct vt_helper *helper, struct vt_
 
 	if (size > MAX_TEXT)
 		say(c, "flight-too-large",
-		    "PyTorch's flight recorder has %llu MiB to tell, and not more than %u are read",
+		    "PyTorch's flight recorder has %llu MiB, more than the %u that vramtap reads",
 		    (unsigned long long)(size >> 20), MAX_TEXT >> 20);
 	else if (err->code == VT_ERR_TIMEOUT)
-		say(c, "flight-no-answer", "PyTorch was asked, and did not answer: %s",
-		    err->message);
+		say(c, "flight-no-answer", "PyTorch did not answer: %s", err->message);
 	else
 		say(c, "flight-not-asked", "PyTorch was not asked: %s", err->message);
 	vt_error_destroy(err);
@@ -186,7 +184,7 @@ void vt_collect_flight(struct vt_collect *c, struct vt_helper *helper)
 		say_error(c, helper, err);
 	else if (!is_there)
 		say(c, "flight-not-known",
-		    "this release of PyTorch does not tell it (%s and later do)",
+		    "this release of PyTorch cannot be asked for it (%s and later can)",
 		    vt_flight_recorders[0].since);
 	c->flight_empty = !err && is_there && !c->model->collectives.groups.n;
 	vt_python_deinit(&py);

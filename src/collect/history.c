@@ -75,10 +75,9 @@ void vt_collect_history_read(struct vt_collect *c)
 		return;
 	if (c->torch.layout.block.context == VT_TORCH_NO_FIELD)
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-not-read",
-			      "should PyTorch have recorded backtraces, they are not shown: %s",
-			      c->torch.row ?
-				      "this release keeps them in another form, as all before 2.1" :
-				      "no block shows where this release keeps them");
+			      "backtraces that PyTorch may have recorded are not shown: %s",
+			      c->torch.row ? "releases before 2.1 keep them in another form" :
+					     "no block shows where they are in this release");
 	if (!vt_torch_history_any(model->blocks, model->n_blocks))
 		return;
 
@@ -153,13 +152,12 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 	if (history->refused)
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-refused",
-			"the backtraces that PyTorch recorded are not shown: they are not laid out as in the releases "
-			"that are known (%s); nothing was guessed",
+			"the backtraces that PyTorch recorded are not shown: their layout is that of no known release (%s); nothing was guessed",
 			history->why);
 	else if (invalid)
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-damaged",
-			"the recorded backtraces of %zu blocks do not hold together and are not shown (%s)",
+			"the recorded backtraces of %zu blocks are inconsistent and are not shown (%s)",
 			invalid, history->why);
 	if (foreign)
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "history-foreign",
@@ -172,7 +170,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 	if (history->n[VT_HISTORY_CHANGED])
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_TORCH, "history-changed",
-			"%zu blocks were freed, or handed out again, before their recorded backtraces could be read",
+			"%zu blocks were freed or reused before their recorded backtraces could be read",
 			history->n[VT_HISTORY_CHANGED]);
 }
 

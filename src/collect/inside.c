@@ -112,7 +112,7 @@ static void ask_cuda(struct vt_collect *c, struct vt_helper *helper)
 	if (answer.error == CUDA_NOT_INITIALIZED) {
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "not-initialised",
-			"CUDA is loaded but was never initialised by this process: it holds no device memory");
+			"CUDA is loaded but this process never initialised it: it holds no device memory");
 		c->model->cuda_method = VT_METHOD_INSIDE;
 		c->driver = VT_DRIVER_UNUSED;
 		if (c->torch.backend == VT_TORCH_NATIVE)
@@ -311,7 +311,8 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 	if (err) {
 		vt_collect_diag_error(
 			c, VT_DIAG_NOTE, VT_STAGE_TORCH,
-			"the allocator was read from outside, the walk inside did not finish", err);
+			"the allocator was read from outside, because the walk inside did not finish",
+			err);
 		return;
 	}
 	if (c->model->devices.n > 0)
@@ -362,7 +363,7 @@ static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 	if (err) {
 		if (err->code == VT_ERR_TIMEOUT)
 			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "no-answer",
-				      "PyTorch itself did not tell its blocks: %s", err->message);
+				      "PyTorch did not list its blocks: %s", err->message);
 		else
 			vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-asked", "%s: %s",
 				      not_asked, err->message);
@@ -424,7 +425,7 @@ void vt_collect_inside(struct vt_collect *c)
 	if (err) {
 		vt_collect_diag_error(
 			c, VT_DIAG_MISSING, VT_STAGE_INJECT,
-			"the devices could not be asked for their memory, all else was read from outside",
+			"the devices could not be asked for their memory; all else was read from outside",
 			err);
 		return;
 	}

@@ -217,8 +217,7 @@ static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *
 	if (t->core->mappings.n == 0)
 		return vt_error_create(
 			VT_ERR_FORMAT,
-			"%s does not say which files the process had mapped (NT_FILE), so that nothing in "
-			"its memory can be found",
+			"%s has no list of mapped files (NT_FILE), so nothing in its memory can be found",
 			subject->core);
 	VT_TRY(vt_core_maps(t->core, &t->maps));
 	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->paths, &t->core_files));
@@ -331,8 +330,7 @@ static void doubt_memory(struct vt_collect *c)
 	if (blocks && !has_driver_thread(c->model))
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "maybe-inherited",
-			"no thread in the core is one of the CUDA driver's: if the process was made by fork() of one that used "
-			"CUDA, these blocks are that one's, and it held none");
+			"the core has no thread of the CUDA driver: if the process was forked from one that used CUDA, these blocks are the parent's, and the process held none");
 }
 
 static void say_what_is_missing(struct vt_collect *c)
@@ -355,27 +353,24 @@ static void say_what_is_missing(struct vt_collect *c)
 		"that the core is of, and --exe=FILE, the executable)");
 	say_of_files(
 		c, VT_FILE_DIFFERS, VT_DIAG_MISSING, "files-differ",
-		"found here, but of another build than the process ran, or without its code, so not used");
-	say_of_files(
-		c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",
-		"found here, but the core lacks what would tell whether the process ran them, so not used");
+		"found here, but not used: another build than the process ran, or without its code");
+	say_of_files(c, VT_FILE_UNKNOWN, VT_DIAG_MISSING, "files-unknown",
+		     "found here, but not used: the core cannot show whether the process ran them");
 	say_of_files(
 		c, VT_FILE_UNCHECKED, VT_DIAG_MISSING, "files-unchecked",
-		"could not be checked, since the core lacks the first pages of files (coredump_filter without bit 4): only the "
-		"loader's tables and addresses are known to agree");
+		"checked only by the loader's tables and addresses, because the core lacks the first pages of files (coredump_filter without bit 4)");
 	say_of_files(
 		c, VT_FILE_ALIKE, VT_DIAG_NOTE, "files-alike",
-		"whose build ids are not in the core: their headers, the loader's tables and addresses agree");
+		"whose build ids are not in the core: headers, the loader's tables and addresses match");
 	say_of_files(c, VT_FILE_NO_ID, VT_DIAG_NOTE, "files-without-id",
 		     "without a build id: only the first page was compared");
 	if (vt_core_files_cut(c->target.core_files))
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_FILES, "search-cut",
-			"the sysroot has too many files: not all were looked at for libraries that are not at their own place");
+			"the sysroot has too many files: not all were searched for libraries that are not at their own path");
 	vt_model_diag(
 		c->model, VT_DIAG_NOTE, VT_STAGE_CORE, "core",
-		"no core has these: the memory of the devices, the names of threads, their stacks in the kernel, what their "
-		"descriptors are");
+		"a core never has the memory of the devices, the names of threads, their kernel stacks, or their file descriptors");
 }
 
 static void finish_core(struct vt_collect *c)
@@ -383,7 +378,7 @@ static void finish_core(struct vt_collect *c)
 	if (vt_core_changed(c->target.core))
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_CORE, "changed",
-			"the core was written to while it was read: what is shown may be wrong; run it again when it is complete");
+			"the core changed while it was read: what is shown may be wrong; run it again when it is complete");
 	doubt_memory(c);
 	say_what_is_missing(c);
 	c->model->core.read_bytes = c->target.core->read_bytes;

@@ -134,7 +134,7 @@ static void finish_held(struct vt_collect *c)
 	if (ran)
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "released",
-			"%zu threads ran while the process was looked at: %s did not hold it, what is shown may be wrong",
+			"%zu threads ran during the read: %s did not hold the process; results may be wrong",
 			ran, c->target.held->debugger);
 	vt_origin_process.finish(c);
 }
@@ -219,7 +219,7 @@ static void capture(struct vt_stacks *s)
 	if (without)
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "no-registers",
-			"%s gave no registers of %zu threads: their stacks begin with what the kernel shows",
+			"%s gave no registers for %zu threads: their stacks begin with the kernel's information",
 			held->debugger, without);
 	if (s->have_python) {
 		struct vt_error *err = vt_python_capture(&round->python, c->target.mem);

@@ -21,7 +21,7 @@ static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 	if (proc->state == 'Z' || proc->state == 'X')
 		return vt_error_create(
 			VT_ERR_GONE,
-			"%d (%s) is a zombie: it has ended, only its parent %d has not collected it yet",
+			"%d (%s) is a zombie: it has ended, but its parent %d has not reaped it yet",
 			proc->pid, proc->name, proc->ppid);
 	return NULL;
 }
@@ -37,7 +37,7 @@ static struct vt_error *explain_permission(struct vt_target *t, struct vt_error 
 	if (!why)
 		return err;
 	vt_error_destroy(err);
-	return vt_error_create(VT_ERR_PERMISSION, "not permitted to look into %d (%s): %s",
+	return vt_error_create(VT_ERR_PERMISSION, "not permitted to inspect %d (%s): %s",
 			       t->proc.pid, t->proc.name, why);
 }
 
@@ -76,7 +76,7 @@ static void finish_process(struct vt_collect *c)
 {
 	if (!vt_proc_is_alive(&c->target.proc))
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_PROCESS, "gone",
-			      "the process ended while it was being looked at");
+			      "the process ended while it was read");
 }
 
 static void close_process(struct vt_target *t)

@@ -262,7 +262,7 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 	if (n)
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_TORCH, "consistent",
-			"GPU %s: the blocks were read while the process ran, and %s: they are exact",
+			"GPU %s: the blocks were read while the process ran; %s, so they are exact",
 			devices, why);
 }
 
@@ -314,8 +314,8 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 		model->allocators.data[i].passes = c->outside->devices[i].passes;
 	}
 	say_consistency(model, VT_CONSISTENT_UNCHANGED,
-			"PyTorch's own statistics say that nothing changed meanwhile");
-	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes gave the same");
+			"PyTorch's own statistics show that nothing changed");
+	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes agree");
 }
 
 static void finish_devices(struct vt_collect *c)

@@ -202,8 +202,7 @@ void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, i
 	device->result = best->result;
 	if (best->result.result == VT_WALK_COMPLETE && device->consistency == VT_CONSISTENT_NOT) {
 		device->result.result = VT_WALK_UNSTABLE;
-		snprintf(device->result.why, sizeof(device->result.why),
-			 "no two passes gave the same");
+		snprintf(device->result.why, sizeof(device->result.why), "no two passes agree");
 	}
 	if (!append(sink, best)) {
 		device->result.result = VT_WALK_TRUNCATED;

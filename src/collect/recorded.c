@@ -153,7 +153,7 @@ void vt_collect_recorded_after(struct vt_collect *c)
 	err = read_after(c, r);
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
-				      "what vramtap's recorder has is missing", err);
+				      "the recorder's data is missing", err);
 }
 
 /* ---- times and threads ---- */
@@ -559,15 +559,15 @@ static void say_state(struct vt_collect *c, const struct vt_collect_recorded *r)
 	if (r->found == VT_RECORDER_FOREIGN)
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-version",
-			"the recorder in the process is of another version of vramtap: what it has recorded is not shown");
+			"the recorder in the process belongs to another version of vramtap: its records are not shown");
 	if (r->found == VT_RECORDER_DAMAGED)
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "damaged",
-			"the recorder's state in the process makes no sense: what it has recorded is not shown");
+			"the recorder's state in the process is inconsistent: its records are not shown");
 	if (r->found == VT_RECORDER_INHERITED)
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "inherited",
-			"the recorder in this process is the copy that fork() made of the parent's: nothing is recorded here");
+			"the recorder in this process was copied from the parent by fork(): nothing is recorded here");
 }
 
 static bool is_in_recorder(const struct vt_model_thread *thread)
@@ -592,8 +592,7 @@ static void say_who_is_in_the_middle(struct vt_collect *c)
 	if (n)
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "in-the-middle",
-			"threads that were in the middle of an allocation: %zu; a block that one had just got, of the same size as "
-			"the one before at its address, is shown with the backtrace of the one before",
+			"threads in the middle of an allocation: %zu; a block just got, of the same size as the previous one at its address, is shown with that one's backtrace",
 			n);
 }
 
@@ -610,21 +609,19 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 			"%u of the recorder's %d tables of blocks could not be read: blocks without a backtrace may be recorded",
 			r->after.n_unread, VT_RECORDER_SHARDS);
 	if (r->after.n_damaged || r->driver.n_damaged)
-		vt_model_diag(
-			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "records-damaged",
-			"%zu of the recorder's records do not hold together and are not shown",
-			r->after.n_damaged + r->driver.n_damaged);
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "records-damaged",
+			      "%zu of the recorder's records are inconsistent and are not shown",
+			      r->after.n_damaged + r->driver.n_damaged);
 	if (r->driver.unread || r->driver.moving)
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "driver-unread",
 			r->driver.unread ?
 				"the recorder's table of the driver's allocations could not be read" :
-				"the recorder's table of the driver's allocations changed all the while it was read: some may "
-				"be missing, or freed by now");
+				"the recorder's table of driver allocations kept changing during the read: some may be missing, or already freed");
 	if (r->stacks.n_invalid || r->records.n[VT_RECORD_TWICE])
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-damaged",
-			"%zu of the recorder's stacks, and %zu of its records, do not hold together and are not shown%s%s",
+			"%zu of the recorder's stacks and %zu of its records are inconsistent and are not shown%s%s",
 			r->stacks.n_invalid, r->records.n[VT_RECORD_TWICE],
 			r->stacks.why[0] ? ": " : "", r->stacks.why);
 	if (r->stacks.cut)
@@ -640,18 +637,16 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 	if (r->records.n[VT_RECORD_MISMATCH])
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "blocks-unseen",
-			"blocks that came into being while recording was on, but not by the allocator's entries (as where the state "
-			"of a CUDA graph's pool is restored), and have no backtrace: %zu",
+			"blocks without a backtrace, because they were created while recording was on but not through the allocator's functions (as when the state of a CUDA graph's pool is restored): %zu",
 			r->records.n[VT_RECORD_MISMATCH]);
 	if (c->target.live && !r->clock_known)
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "other-clock",
-			"the process has a time namespace whose clock is not known: ages are counted from the newest record on");
+			"the clock of the process's time namespace is unknown: ages are relative to the newest record");
 	if (r->n_unsettled)
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "unsettled",
-			"threads that wanted to run and could not: %u; had one just got a block, that block is shown as older than the "
-			"recording or, if the one before at its address was of the same size, with that one's backtrace",
+			"threads ready but not running: %u; a block that one had just got is shown as older than the recording, or with the backtrace of the previous block of that size at its address",
 			r->n_unsettled);
 	if (r->head.lost)
 		vt_model_diag(
@@ -661,8 +656,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 	if (r->stacks.n_gone)
 		vt_model_diag(
 			model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "code-gone",
-			"functions in recorded backtraces whose code objects are not there any more, so that their frames have no "
-			"names: %zu",
+			"functions in recorded backtraces without names, because their code objects are gone: %zu",
 			r->stacks.n_gone);
 }
 
@@ -756,7 +750,7 @@ void vt_collect_recorded_join(struct vt_collect *c)
 	if (err) {
 		forget_records(c);
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_RECORDER,
-				      "what vramtap's recorder has is missing", err);
+				      "the recorder's data is missing", err);
 		return;
 	}
 	if (!is_still_on(c, r)) {

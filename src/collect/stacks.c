@@ -231,7 +231,7 @@ static const char *why_unread(const struct vt_found_thread *found,
 	if (info->state == 'Z' || info->state == 'X')
 		return "it ended";
 	if (!found->thread)
-		return "it ended, or there was no memory for it here";
+		return "it ended, or vramtap had no memory for it";
 	if (found->thread->why)
 		return found->thread->why;
 	return found->sample && found->sample->asleep ? "it ran while it was read" :
@@ -415,7 +415,7 @@ static void match_python_threads(struct vt_stacks *s)
 	if (unplaced)
 		vt_model_diag(
 			s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "subinterpreters",
-			"%zu Python stacks of subinterpreters are missing: it is not known which threads they are of",
+			"%zu Python stacks of subinterpreters are missing: their threads are unknown",
 			unplaced);
 	if (!ok)
 		vt_model_diag(s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "nomem",
@@ -432,8 +432,8 @@ static void say_without_locals(struct vt_stacks *s)
 		vt_model_diag(
 			s->c->model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "locals",
 			s->c->options->touch == VT_TOUCH_NOTHING || s->n_escaped ?
-				"the local variables of %zu frames are missing: they are read of a stopped process only" :
-				"the local variables of %zu frames are missing: there was no time for more",
+				"the local variables of %zu frames are missing: they are read only while the process is stopped" :
+				"the local variables of %zu frames are missing: time ran out",
 			n);
 }
 
@@ -583,7 +583,7 @@ static void say_what_is_missing(struct vt_stacks *s)
 	if (s->n_ran)
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "ran",
-			"%zu of %zu threads were not stopped and ran: of them there are no native frames",
+			"%zu of %zu threads were not stopped and ran: they have no native frames",
 			s->n_ran, c->model->threads.n);
 	else if (s->n_escaped && c->options->touch != VT_TOUCH_NOTHING)
 		vt_model_diag(
@@ -688,7 +688,7 @@ static void look_for_gil_holders(struct vt_stacks *s)
 		model->gil_holder_missing = true;
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_PYTHON, "gil-holder-missing",
-			"the GIL is held%s, by none of the threads whose Python frames are in the core",
+			"the GIL is held%s, but by no thread whose Python frames are in the core",
 			tid);
 	}
 }

@@ -57,13 +57,11 @@ void vt_collect_say_backend(struct vt_collect *c)
 	if (pools_known(c->model))
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "backend-not-native",
-			"PyTorch uses its cudaMallocAsync backend: the blocks are the driver's, which lists none; its "
-			"pools' sums are shown");
+			"PyTorch uses its cudaMallocAsync backend: the driver owns the blocks and does not list them; the totals of its pools are shown");
 	else
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "backend-not-native",
-			"PyTorch uses its cudaMallocAsync backend: what it holds is in the driver's memory pools, of which "
-			"only the driver knows how large they are, and it was not asked or did not say");
+			"PyTorch uses its cudaMallocAsync backend: its memory is in the driver's pools, whose size only the driver knows, and the driver was not asked or did not answer");
 }
 
 /* Of an unknown release; "" when it has no block that could show any, too. */
@@ -101,13 +99,12 @@ static void say_what_the_table_says(struct vt_collect *c)
 	if (found->differs[0])
 		vt_model_diag(
 			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "layout-differs",
-			"PyTorch %s does not have the layout that the table has for this release: %s",
+			"the layout of PyTorch %s differs from the table's row of this release: %s",
 			version, found->differs);
 	if (!found->row)
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "layout-unknown",
-			"PyTorch %s is no release that this vramtap knows: the layout of its allocator was found by signature "
-			"alone, and counts only where every check of every block held%s%s",
+			"PyTorch %s is not a release that this vramtap knows: its allocator's layout was found by signature alone, and is used only where every check of every block passed%s%s",
 			version, *missing ? "; not found: " : "", missing);
 }
 
@@ -190,8 +187,8 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 		"the allocator's lock of GPU %d is held by thread %d%s%s%s: read without it, %s",
 		allocator->device, r->owner_tid, named ? " (" : "", allocator->owner_name,
 		named ? ")" : "",
-		r->result == VT_WALK_COMPLETE ? "and every sum agrees" :
-						"so what did not fit is left out");
+		r->result == VT_WALK_COMPLETE ? "and every total agrees" :
+						"but blocks that do not fit are left out");
 }
 
 /*
@@ -261,7 +258,6 @@ void vt_collect_torch_inherited(struct vt_collect *c)
 	c->model->torch_state = VT_ALLOCATOR_INHERITED;
 	vt_model_diag(
 		c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "inherited",
-		"PyTorch's allocator in this process is the copy that fork() made of the parent's (process %d): its blocks are "
-		"the parent's, this process holds none",
+		"PyTorch's allocator in this process was copied from the parent (process %d) by fork(): the blocks belong to the parent, this process holds none",
 		c->target.proc.ppid);
 }

@@ -247,8 +247,7 @@ static void compare_sources(struct vt_collect *c)
 	if (recorder->differing)
 		vt_model_diag(
 			c->model, VT_DIAG_NOTE, VT_STAGE_RECORDER, "sources-differ",
-			"of %zu blocks that both PyTorch and vramtap recorded, %zu have other Python frames in PyTorch's history; "
-			"shown is what vramtap recorded",
+			"PyTorch and vramtap both recorded %zu blocks; %zu of them have other Python frames in PyTorch's history; vramtap's are shown",
 			recorder->compared, recorder->differing);
 }
 

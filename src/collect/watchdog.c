@@ -27,7 +27,7 @@ static void give_up(void)
 	char text[256];
 	int n = snprintf(
 		text, sizeof(text),
-		"vramtap: process %d: given up while %s, as that blocks in the kernel; %s\n",
+		"vramtap: process %d: gave up while %s, because that blocks in the kernel; %s\n",
 		(int)watchdog.pid, watchdog.doing, "whatever was stopped goes on");
 
 	vt_say_at_once(text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);

@@ -224,7 +224,7 @@ def test_driver_hangs():
         subprocess.run([CTL, control, "fault", "cudaEventQuery:block"], check=True)
         found, _ = running.triage()
         why = by_pid(found)[running.ranks[0]]["collectives"]["why_none"]
-        check("did not answer" in why and "has the GIL as long" in why, "why", why)
+        check("did not answer" in why and "still holds the GIL" in why, "why", why)
         equal(by_pid(found)[running.ranks[1]]["collectives"]["why_none"], None, "the other, whose collectives are all over")
         subprocess.run([CTL, control, "clear"], check=True)
         wait_until(lambda: [threads(pid) for pid in running.ranks] == before, 10, "the helper's thread ends")

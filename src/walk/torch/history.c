@@ -53,7 +53,7 @@ enum {
 #define MAX_TRACES 262144
 #define MAX_WORDS (UINT64_C(4) << 20) /* of all traces: 32 MiB */
 #define MAX_PLACES 131072             /* in Python code; in native code */
-#define NO_TIME "there was no time for more"
+#define NO_TIME "time ran out"
 
 /* A block with a context. */
 struct item {
