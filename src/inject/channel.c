@@ -243,9 +243,9 @@ static struct vt_error *size_file(const struct vt_channel *channel, int fd, uint
 	/* The progress timer may interrupt either; fallocate() is not restarted by SA_RESTART. */
 	if (TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)size)) ||
 	    TEMP_FAILURE_RETRY(fallocate(fd, 0, 0, (off_t)size)))
-		return vt_error_create_os(
-			errno, "cannot make the memory file of process %d %llu KiB large",
-			(int)channel->pid, (unsigned long long)(size >> 10));
+		return vt_error_create_os(errno,
+					  "cannot resize the memory file of process %d to %llu KiB",
+					  (int)channel->pid, (unsigned long long)(size >> 10));
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		return vt_error_create_os(errno, "cannot seal the memory file of process %d",
 					  (int)channel->pid);

@@ -472,7 +472,7 @@ static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op
 
 	if (!is_done(helper, &seen))
 		return vt_error_create(VT_ERR_BUSY,
-				       "the helper has not answered the request before this one");
+				       "the helper has not answered the previous request");
 	send_request(helper, op);
 	if (wait_for_answer(helper, deadline_ns))
 		return NULL;

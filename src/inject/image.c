@@ -95,7 +95,7 @@ struct vt_error *vt_helper_image_describe(struct vt_helper_image *image)
 			return bad("a segment is out of bounds");
 		if (!(phdr->p_flags & PF_W)) {
 			if (out.data_size)
-				return bad("code behind data");
+				return bad("code follows data");
 			out.text_size = page_ceil(end);
 			continue;
 		}

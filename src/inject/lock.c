@@ -63,8 +63,8 @@ static struct vt_error *busy(int fd, pid_t pid)
 	if (fp && fgets(comm, sizeof(comm), fp))
 		comm[strcspn(comm, "\n")] = '\0';
 	vt_str_add_escaped(&name, comm, strlen(comm));
-	err = vt_error_create(VT_ERR_BUSY, "process %d (%s) is working on process %d", (int)holder,
-			      vt_str_get(&name), (int)pid);
+	err = vt_error_create(VT_ERR_BUSY, "process %d (%s) is already working on process %d",
+			      (int)holder, vt_str_get(&name), (int)pid);
 	vt_str_deinit(&name);
 	return err;
 }

@@ -136,12 +136,12 @@ static const struct {
 	const char *why;
 } refusals[] = {
 	{ is_gone, VT_ERR_GONE, "has ended" },
-	{ is_kernel_thread, VT_ERR_UNSUPPORTED, "is a thread of the kernel" },
+	{ is_kernel_thread, VT_ERR_UNSUPPORTED, "is a kernel thread" },
 	{ is_32bit, VT_ERR_UNSUPPORTED, "is a 32-bit program" },
 	{ is_musl, VT_ERR_UNSUPPORTED, "uses musl; only the GNU C library is supported" },
 	{ is_seccomp_strict, VT_ERR_UNSUPPORTED, "is in seccomp strict mode, which would kill it" },
 	{ has_shadow_stack, VT_ERR_UNSUPPORTED,
-	  "uses a shadow stack (CET), which our way back would violate" },
+	  "uses a shadow stack (CET), which returning from injected code would violate" },
 	{ shares_memory_with_parent, VT_ERR_UNSUPPORTED,
 	  "shares its memory with its parent (it is between vfork and exec)" },
 	{ awaits_messages, VT_ERR_UNSUPPORTED,

@@ -80,6 +80,6 @@ void vt_record_explain_driver(struct vt_record_target *target)
 	else
 		snprintf(
 			target->no_driver, sizeof(target->no_driver),
-			"%s, and no library of it calls the driver through a table that could be changed",
+			"%s, and no library calls the driver through a table that vramtap could change",
 			why);
 }

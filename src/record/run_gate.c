@@ -44,7 +44,7 @@ static void say(const struct vt_run_gate *gate, const struct vt_record_target *t
 static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_target *target)
 {
 	bool later = gate->request.driver && !target->head->driver_method;
-	const char *driver = later ? "its libraries are not all loaded yet" : target->no_driver;
+	const char *driver = later ? "not all of its libraries are loaded yet" : target->no_driver;
 	char text[512];
 
 	if (!gate->request.driver)

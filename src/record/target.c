@@ -161,7 +161,7 @@ static void configure_torch(struct vt_record_target *target, struct vt_recorder_
 		[VT_TORCH_UNUSED] =
 			"PyTorch's CUDA allocator is not set up yet; once it is, vramtap record PID on adds it",
 		[VT_TORCH_ASYNC] =
-			"PyTorch uses its cudaMallocAsync backend; its allocations are those of the driver",
+			"PyTorch uses its cudaMallocAsync backend; it allocates through the driver",
 		[VT_TORCH_PLUGGABLE] = "PyTorch uses a pluggable allocator, not its own",
 	};
 	struct vt_target *t = &target->process;
@@ -311,10 +311,9 @@ static struct vt_error *load(struct vt_record_target *target)
 	VT_TRY(vt_record_look(target));
 	own = vt_resident_own(target->residents, target->n_residents);
 	if (!own)
-		return vt_error_create(
-			VT_ERR_NOTFOUND,
-			"the recorder was loaded, but is not to be found in process %d",
-			(int)t->proc.pid);
+		return vt_error_create(VT_ERR_NOTFOUND,
+				       "the recorder was loaded but cannot be found in process %d",
+				       (int)t->proc.pid);
 	return choose(target, own);
 }
 
@@ -322,10 +321,10 @@ static struct vt_error *refused(uint32_t status)
 {
 	static const char *const why[] = {
 		[VT_RECORDER_BUSY] = "it is on already",
-		[VT_RECORDER_CHANGED] = "PyTorch's allocator has changed meanwhile",
+		[VT_RECORDER_CHANGED] = "PyTorch's allocator has changed since",
 		[VT_RECORDER_NO_MEMORY] = "there is no memory for it",
-		[VT_RECORDER_BAD] = "it does not understand what it is told",
-		[VT_RECORDER_IN_USE] = "a thread stands still inside it",
+		[VT_RECORDER_BAD] = "it does not understand the request",
+		[VT_RECORDER_IN_USE] = "a thread is stopped inside it",
 		[VT_RECORDER_OLD_KERNEL] =
 			"the kernel is too old (it needs MADV_WIPEONFORK, of Linux 4.14)",
 	};
@@ -361,8 +360,7 @@ static struct vt_error *explain_waiting(struct vt_error *err,
 		return err;
 	return vt_error_prefix(
 		err,
-		"CUPTI waits until the GPU has done what it was given, and launches of kernels wait as long; without "
-		"--cupti nothing waits");
+		"CUPTI waits for the GPU to go idle, and kernel launches block until then; without --cupti nothing waits");
 }
 
 static struct vt_error *other_version(const struct vt_record_target *target)
@@ -396,7 +394,7 @@ static struct vt_error *on_again(struct vt_record_target *target,
 	if (!same_request(target->head, request))
 		return vt_error_create(
 			VT_ERR_BUSY,
-			"it records already, with other settings; vramtap record %d off ends that",
+			"recording is already on, with other settings; vramtap record %d off ends it",
 			(int)target->process.proc.pid);
 	if (!torch && !driver)
 		return NULL;
@@ -549,7 +547,7 @@ struct vt_error *vt_record_off(struct vt_record_target *target, uint64_t *kept)
 			vt_error_destroy(why);
 			return err ? err :
 				     vt_error_create(VT_ERR_NOTFOUND,
-						     "not all hooks could be taken out");
+						     "not all hooks could be removed");
 		}
 	}
 	if (why)

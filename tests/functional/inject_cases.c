@@ -1040,7 +1040,7 @@ static void lock_excludes(void **state)
 	}
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
-	snprintf(part, sizeof(part), "process %d (inject_cases) is working on process %d",
+	snprintf(part, sizeof(part), "process %d (inject_cases) is already working on process %d",
 		 (int)holder, (int)pid);
 	assert_code(vt_inject_lock(pid, vt_now_ns() + 30 * VT_NS_PER_MS, &fd), VT_ERR_BUSY, part);
 	/* Another process is another lock. */

@@ -298,7 +298,7 @@ def test_no_event():
         equal(status(job.pid)["state"], "off", "recording afterwards")
         with Watch(job.pid) as watch:
             code, _, err = vramtap("watch", str(job.pid), "--on-oom")
-            check(code == 2 and "another vramtap watches" in err, "a second watcher", code, err)
+            check(code == 2 and "another vramtap already watches" in err, "a second watcher", code, err)
             equal(job.ask("fail 600")["type"], "torch.OutOfMemoryError", "the first one still works")
             watch.end()
         with Watch(job.pid) as watch:

@@ -171,7 +171,7 @@ static struct vt_error *refuse_if_watched(struct vt_trap *trap)
 		VT_TRY(read_words(trap, WORD(trap, heartbeat), &now, sizeof(now)));
 		if (now != first)
 			return vt_error_create(VT_ERR_BUSY,
-					       "another vramtap watches process %d already",
+					       "another vramtap already watches process %d",
 					       (int)trap->pid);
 	}
 	return NULL;
