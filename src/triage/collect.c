@@ -171,8 +171,8 @@ static bool start_worker(struct workers *workers, struct worker *worker)
 	if (worker->pid == 0)
 		be_worker(workers, worker, &setup);
 	if (worker->pid < 0)
-		worker->why = setup.errors < 0 ? "there are too many open files here" :
-						 "no process could be started for it here";
+		worker->why = setup.errors < 0 ? "vramtap has too many open files" :
+						 "vramtap could not start a process for it";
 	if (setup.out >= 0)
 		close(setup.out);
 	if (setup.errors >= 0)
@@ -249,7 +249,7 @@ static void read_worker(struct workers *workers, struct worker *worker)
 	while ((n = read(worker->fd, buf, sizeof(buf))) > 0) {
 		vt_str_addn(&worker->document, buf, (size_t)n);
 		if (worker->document.n > MAX_DOCUMENT || worker->document.failed)
-			end_worker(worker, SIGKILL, "there is too much to be said of it");
+			end_worker(worker, SIGKILL, "its result is too large");
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -284,12 +284,12 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	if (interrupted)
 		return "vramtap was interrupted";
 	if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)
-		snprintf(buf, size, "looking at it takes too long");
+		snprintf(buf, size, "reading it takes too long");
 	else if (WIFSIGNALED(wait_status))
-		snprintf(buf, size, "vramtap's process for it was ended by signal %d (%s)",
+		snprintf(buf, size, "vramtap's process for it was killed by signal %d (%s)",
 			 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
 	else if (!last_words(worker, buf, size))
-		snprintf(buf, size, "vramtap's process for it ended with status %d",
+		snprintf(buf, size, "vramtap's process for it exited with status %d",
 			 WEXITSTATUS(wait_status));
 	return buf;
 }
@@ -505,7 +505,7 @@ static void end_if_due(struct workers *workers, uint64_t *killing_ns)
 	if (interrupted)
 		end_all(workers, SIGTERM, "vramtap was interrupted");
 	else if (vt_deadline_passed(workers->deadline_ns))
-		end_all(workers, SIGTERM, "the time was over before it was looked at (--timeout)");
+		end_all(workers, SIGTERM, "the time (--timeout) ran out before it was read");
 	else
 		return;
 	*killing_ns = vt_now_ns() + ENDING_NS;
@@ -571,7 +571,7 @@ static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *su
 	if (!workers->latches)
 		return &vt_enomem;
 	if (!vt_phases_init(&workers->phases, workers->n)) {
-		err = vt_error_create_os(errno, "cannot look at several processes");
+		err = vt_error_create_os(errno, "cannot read several processes");
 		vt_latches_destroy(workers->latches, n_latches);
 		return err;
 	}

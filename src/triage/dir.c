@@ -119,7 +119,7 @@ static struct vt_error *check_file(int dir, const char *path, const char *name)
 	if (is_of_triage(dir, name) || is_unfinished(name))
 		return NULL;
 	return vt_error_create(VT_ERR_BUSY,
-			       "%s is neither empty nor what an earlier triage left: it has %s",
+			       "%s is neither empty nor from an earlier triage: it contains %s",
 			       path, name);
 }
 
@@ -141,7 +141,7 @@ static struct vt_error *check_owner(int dir, const char *path)
 	if (st.st_uid != geteuid())
 		return vt_error_create(VT_ERR_BUSY, "%s belongs to another user", path);
 	if (st.st_mode & (S_IWOTH | S_IWGRP))
-		return vt_error_create(VT_ERR_BUSY, "%s can be written by others", path);
+		return vt_error_create(VT_ERR_BUSY, "other users can write to %s", path);
 	return NULL;
 }
 
@@ -185,7 +185,7 @@ struct vt_error *vt_triage_dir_prepare(const char *path, bool remove, int *lock)
 	int taken;
 
 	if (mkdir(path, 0700) && errno != EEXIST)
-		return vt_error_create_os(errno, "cannot make the directory %s", path);
+		return vt_error_create_os(errno, "cannot create the directory %s", path);
 	VT_TRY(take_lock(path, &taken));
 	err = prepare(path, remove);
 	if (!err)

@@ -30,8 +30,8 @@ static struct vt_error *compile(const char *text, regex_t *regex)
 	if (!ret)
 		return NULL;
 	regerror(ret, regex, why, sizeof(why));
-	return vt_error_create(VT_ERR_FORMAT, "--match: \"%s\" is no regular expression: %s", text,
-			       why);
+	return vt_error_create(VT_ERR_FORMAT,
+			       "--match: \"%s\" is not a valid regular expression: %s", text, why);
 }
 
 struct vt_error *vt_triage_check_choice(const struct vt_triage_choice *choice)

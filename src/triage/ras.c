@@ -112,8 +112,8 @@ static const char *keep_answer(struct asking *a, const struct vt_ras_answer *ans
 
 	if (!file || fwrite(answer->text.data, 1, answer->text.n, file) != answer->text.n ||
 	    fflush(file)) {
-		vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "what NCCL's RAS said is not saved: %s",
-			    strerror(errno));
+		vt_job_diag(&a->job, VT_DIAG_NOTE, "ras",
+			    "the answer of NCCL's RAS was not saved: %s", strerror(errno));
 		return NULL;
 	}
 	return name;
@@ -250,7 +250,7 @@ static void settle(struct asking *a)
 
 		if (!asked->answer.whole)
 			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras",
-				    "the answer of NCCL's RAS at %s did not come to its end",
+				    "the answer of NCCL's RAS at %s is incomplete",
 				    asked->listener->name);
 		a->job.ras.data[asked->last].file = keep_answer(a, &asked->answer, i);
 		vt_str_deinit(&asked->answer.text);
@@ -263,10 +263,10 @@ static void settle(struct asking *a)
 static const char *why_nobody(const struct vt_ras_listeners *listeners)
 {
 	if (listeners->n_hidden == listeners->n_ranks)
-		return "it is not permitted to see on which sockets the ranks listen";
+		return "not permitted to see which sockets the ranks listen on";
 	if (listeners->n_off == listeners->n_ranks)
 		return "it is turned off (NCCL_RAS_ENABLE=0)";
-	return "no rank listens for it (NCCL has it from 2.24 on, and communicators begin it)";
+	return "no rank listens (RAS needs NCCL 2.24 or later, and starts with the first communicator)";
 }
 
 static void ask_all(struct asking *a)
@@ -284,7 +284,7 @@ static void ask_all(struct asking *a)
 							   ask(a, &listeners.list.data[i]);
 
 		if (failed)
-			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS says nothing: %s",
+			vt_job_diag(&a->job, VT_DIAG_NOTE, "ras", "NCCL's RAS did not answer: %s",
 				    failed->message);
 	}
 	ask_again(a);

@@ -85,7 +85,7 @@ static struct vt_error *connect_to(struct talk *t)
 
 	t->fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (t->fd < 0)
-		return vt_error_create_os(errno, "there is no socket here");
+		return vt_error_create_os(errno, "cannot create a socket");
 	if (!connect(t->fd, &address->any, n))
 		return NULL;
 	if (errno != EINPROGRESS)
@@ -108,7 +108,7 @@ static struct vt_error *find_peer(const struct talk *t, const struct vt_suspects
 	socklen_t n = sizeof(from);
 
 	if (getsockname(t->fd, &from.any, &n))
-		return vt_error_create_os(errno, "cannot look at the connection to %s",
+		return vt_error_create_os(errno, "cannot check the connection to %s",
 					  t->listener->name);
 	for (;;) {
 		*pid = vt_ras_accepted_by(suspects, t->listener, &from);
@@ -290,12 +290,12 @@ static struct vt_error *enter(const struct vt_ras_listener *listener, int *own)
 	/* Another process may have this pid by now. */
 	if (theirs >= 0 && (fstat(theirs, &st) || st.st_ino != listener->netns))
 		return vt_error_create(VT_ERR_GONE,
-				       "process %d has ended, or has another network now",
+				       "process %d has ended, or now has another network namespace",
 				       (int)listener->rank->label.pid);
 	if (theirs < 0 || back < 0 || setns(theirs, CLONE_NEWNET))
 		return vt_error_create(
 			VT_ERR_PERMISSION,
-			"the network namespace of process %d may not be entered (CAP_SYS_ADMIN would allow it)",
+			"not permitted to enter the network namespace of process %d (CAP_SYS_ADMIN would allow it)",
 			(int)listener->rank->label.pid);
 	*own = vt_steal_fd(back);
 	return NULL;

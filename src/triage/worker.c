@@ -173,7 +173,7 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 
 	if (err || info.start_ticks == suspect->label.start_ticks)
 		return NULL;
-	return vt_error_create(VT_ERR_GONE, "it has ended, and another process has its number");
+	return vt_error_create(VT_ERR_GONE, "it has ended, and another process now has its pid");
 }
 
 /* During exec a process has no memory for a moment, and looks as if it were gone. */
@@ -227,7 +227,7 @@ static struct vt_error *examine_suspect(struct worker *w)
 	if (w->late_ns >= LATE_NS)
 		vt_model_diag(
 			&w->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "late",
-			"its threads were stopped %.0f ms after those of the other processes: preparing that took longer",
+			"its threads were stopped %.0f ms after those of the other processes: preparing took longer",
 			(double)w->late_ns / VT_NS_PER_MS);
 	return NULL;
 }
@@ -244,7 +244,7 @@ static const char *save(struct worker *w)
 	if (!err)
 		return w->suspect->file;
 	vt_model_diag(&w->model, VT_DIAG_MISSING, VT_STAGE_FILES, vt_error_code_name(err->code),
-		      "its report is not saved: %s", err->message);
+		      "its report was not saved: %s", err->message);
 	if (w->model.completeness == VT_COMPLETE)
 		w->model.completeness = VT_PARTIAL;
 	return NULL;

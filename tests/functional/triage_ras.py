@@ -302,12 +302,12 @@ def test_network_of_their_own():
 MANNERS = (
     ("deaf", "json", 2, "did not answer", False),
     ("mute", "json", 2, "did not answer", False),
-    ("slow", "text", 3, "did not come to its end", True),
+    ("slow", "text", 3, "is incomplete", True),
     ("other", "json", 2, "is not RAS", False),
     ("early", "json", 2, None, True),
     ("early", "text", 2, None, True),
     ("garbage", "json", 2, None, True),
-    ("endless", "json", 6, "did not come to its end", True),
+    ("endless", "json", 6, "is incomplete", True),
 )
 
 
