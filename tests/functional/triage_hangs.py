@@ -144,7 +144,7 @@ PLANTED = [
     ("evaluation", 0, "monitored_barrier", ["is not in monitored_barrier", "runs", "evaluate"], None),
     ("pdb", 3, "all_reduce", ["is not in all_reduce", "in Python's debugger (pdb)", "debug"], None),
     ("oom-retry", 2, "all_reduce", ["retries an allocation", "gives back cached memory, in cudaFree", "allocate_again"], None),
-    ("oom-failed", 2, "all_reduce", ["is not in all_reduce", "wait_for_memory", "after 1 request for GPU memory had failed"], None),
+    ("oom-failed", 2, "all_reduce", ["is not in all_reduce", "wait_for_memory", "after 1 failed request for GPU memory"], None),
     ("worker-stopped", 2, "all_reduce", ["waits for loader workers", "drain"], ["is stopped by a signal", "read_sample"]),
     ("worker-sleeps", 2, "all_reduce", ["waits for loader workers", "drain"], ["is in uninterruptible sleep (D)", "read_sample"]),
     ("worker-killed", 2, "all_reduce", ["is not in all_reduce", "give_up"], None),

@@ -103,7 +103,7 @@ def test_triage_hangs_retries():
 
 
 def test_triage_hangs_failed_request():
-    culprit_is_named("fails", "after 1 request for GPU memory had failed in it", function="read_slowly")
+    culprit_is_named("fails", "after 1 failed request for GPU memory", function="read_slowly")
 
 
 def test_triage_hangs_loader():

@@ -437,12 +437,11 @@ static struct vt_error *check_schema(json_t *root)
 
 	if (!schema || strcmp(schema, VT_JOB_SCHEMA) != 0)
 		return vt_error_create(VT_ERR_FORMAT,
-				       "it is no report of a job: vramtap triage writes one");
+				       "it is not the report of a job; vramtap triage writes one");
 	if (!json_is_integer(version) || json_integer_value(version) != VT_JOB_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
-			"it is the report of a job of schema version %lld, and this vramtap reads version %d only: use "
-			"the same vramtap on all nodes",
+			"its schema version is %lld, but this vramtap reads only version %d: use the same vramtap on all nodes",
 			(long long)json_integer_value(version), VT_JOB_SCHEMA_VERSION);
 	return NULL;
 }
@@ -495,8 +494,8 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	if (l->in.nomem || l->job->failed)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (l->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s",
-				       l->in.wrong);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is damaged, or not written by vramtap: %s", l->in.wrong);
 	return NULL;
 }
 

@@ -101,7 +101,7 @@ static void drop_doubles(struct vt_job *job)
 	job->members.n = n;
 	if (dropped)
 		vt_job_diag(job, VT_DIAG_NOTE, "doubles",
-			    "%zu report%s left out: there are others of %s", dropped,
+			    "%zu report%s left out: there are others for %s", dropped,
 			    dropped == 1 ? " was" : "s were",
 			    dropped == 1 ? "this process" : "these processes");
 }

@@ -250,7 +250,7 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 	vt_str_add(&text, ", those of ");
 	vt_review_add_who(j->review, started, &text);
 	vt_str_addf(&text, " have%s; they wait ",
-		    is_stalled(j) ? ": work before it does not end" : "");
+		    is_stalled(j) ? ": earlier work does not finish" : "");
 	add_how_long(j, &text);
 	say(j, VT_FINDING_NOT_STARTED, not_started, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
@@ -305,7 +305,7 @@ static void say_not_completed(struct judging *j)
 	vt_review_add_who(j->review, &j->waiting, &text);
 	vt_str_addf(&text, " %s not completed ", j->waiting.n > 1 ? "have" : "has");
 	add_operation(j, &text);
-	vt_str_add(&text, ", which others of it have, ");
+	vt_str_add(&text, ", which others of the group have, ");
 	add_how_long(j, &text);
 	say(j, VT_FINDING_NOT_COMPLETED, &j->waiting, is_stalled(j), is_stalled(j), &text);
 	vt_str_deinit(&text);
@@ -340,7 +340,7 @@ static void say_unknown(struct judging *j)
 	add_operation(j, &text);
 	vt_str_add(&text, " ");
 	add_how_long(j, &text);
-	vt_str_addf(&text, "; whether the %zu other%s of the group %s begun it is not known", n,
+	vt_str_addf(&text, "; it is not known whether the %zu other%s of the group %s begun it", n,
 		    n > 1 ? "s" : "", n > 1 ? "have" : "has");
 	say(j, VT_FINDING_COLLECTIVE_WAITS, &j->waiting, is_stalled(j), false, &text);
 	vt_str_deinit(&text);

@@ -217,7 +217,7 @@ static void add_request(const struct vt_review *review, const struct rule *rule,
 			    r->waits ? "asked for" : "the last request that failed was for",
 			    vt_format_size(size, r->last_failed));
 	else if (rule->elsewhere && r->known && r->failed)
-		vt_str_addf(text, ", after %llu request%s for GPU memory had failed in it",
+		vt_str_addf(text, ", after %llu failed request%s for GPU memory",
 			    (unsigned long long)r->failed, r->failed == 1 ? "" : "s");
 }
 
@@ -280,7 +280,7 @@ static void say_more(struct vt_review *review, const struct rule *rule,
 	review->failed |= !ok;
 	vt_job_indices_sort(&rest);
 	vt_review_add_who(review, &rest, &text);
-	vt_str_addf(&text, ": as those, at %zu other places", groups->n - MAX_GROUPS);
+	vt_str_addf(&text, ": the same, at %zu other places", groups->n - MAX_GROUPS);
 	vt_review_say(review, rule->code, is_alarm(rule, proven), false, &rest, &text);
 	vt_str_deinit(&text);
 	free(rest.data);
@@ -367,7 +367,7 @@ static void say_different(struct vt_review *review)
 		if (i == 1)
 			add_group(review, &groups.data[0], &text);
 		if (!is_mismatch_known(review->job))
-			vt_str_add(&text, " (well, if these are of different process groups)");
+			vt_str_add(&text, " (fine if these are different process groups)");
 		vt_review_say(review, VT_FINDING_DIFFERENT_COLLECTIVE, false, false,
 			      most ? &groups.data[i].members : &in, &text);
 		vt_str_deinit(&text);
@@ -418,7 +418,7 @@ static const struct {
 	{ VT_STATE_DEVICE, VT_FINDING_ALL_WAIT_FOR_GPU, "", true },
 };
 
-/* "all 8 ranks", or "the 7 ranks that were looked at (of 8)". */
+/* "all 8 ranks", or "the 7 ranks that were read (of 8)". */
 static void add_all(const struct vt_review *review, struct vt_str *text)
 {
 	int world_size = vt_review_member(review, review->ranks.data[0])->label.world_size;
@@ -426,10 +426,10 @@ static void add_all(const struct vt_review *review, struct vt_str *text)
 	if (world_size <= 0 || (size_t)world_size <= review->ranks.n)
 		vt_review_add_who(review, &review->ranks, text);
 	else if (review->ranks.n > 1)
-		vt_str_addf(text, "the %zu ranks that were looked at (of %d)", review->ranks.n,
+		vt_str_addf(text, "the %zu ranks that were read (of %d)", review->ranks.n,
 			    world_size);
 	else
-		vt_str_addf(text, "the rank that was looked at (of %d)", world_size);
+		vt_str_addf(text, "the rank that was read (of %d)", world_size);
 }
 
 static void say_all_equal(struct vt_review *review, const struct vt_job_group *group)
@@ -538,7 +538,7 @@ static bool are_comparable(struct vt_review *review)
 	if (!are)
 		vt_job_diag(
 			review->job, VT_DIAG_NOTE, "not-compared",
-			"the ranks are not those of one job, each there once: they were not compared with each other");
+			"the ranks were not compared: they are not those of one job, each there once");
 	return are && first;
 }
 

@@ -134,7 +134,7 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 		vt_line_pad(line, 2);
 		vt_line_wrap(
 			line, VT_DIM,
-			"Ranks call them by these numbers; --inject tells whether they are the same devices.",
+			"These are the ranks' own numbers; --inject shows whether they are the same devices.",
 			4, 2);
 	}
 }

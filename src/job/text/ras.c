@@ -37,7 +37,7 @@ static void add_findings(const struct vt_ras *ras, struct vt_str *text)
 	size_t ill = count_about(ras, true), differ = count_about(ras, false);
 
 	if (!ras->understood)
-		vt_str_add(text, "; not all of what it said is known to vramtap");
+		vt_str_add(text, "; vramtap does not know all parts of its answer");
 	else if (!ill && !differ)
 		vt_str_add(text, "; all ranks answer, without errors, and have launched the same");
 	else if (!ill)

@@ -391,7 +391,7 @@ static void print_tree(struct vt_line *line, const struct vt_job *job)
 
 static const char *why_unread(const struct vt_member *m)
 {
-	return m->error ? m->error : m->diag ? m->diag : "nothing is known of it";
+	return m->error ? m->error : m->diag ? m->diag : "nothing is known about it";
 }
 
 /* Members that are incomplete for one reason. */
@@ -526,8 +526,8 @@ static void print_completeness(struct vt_line *line, const struct vt_job *job, s
 	else
 		vt_str_addf(
 			&text,
-			"Partial: of %zu processes %zu could not be read, and %zu not in full%s.",
-			job->members.n, nothing, partial, parts ? "; nor are all parts there" : "");
+			"Partial: of %zu processes, %zu could not be read and %zu only in part%s.",
+			job->members.n, nothing, partial, parts ? "; some parts are missing" : "");
 	vt_line_wrap(line,
 		     job->completeness == VT_COMPLETE ? VT_PLAIN :
 		     job->completeness == VT_NOTHING  ? VT_ALARM :
@@ -544,7 +544,7 @@ static void print_end(struct vt_line *line, const struct vt_job *job)
 
 	if (nothing || partial || job->diags.n)
 		vt_text_title(line, NULL, "%s",
-			      nothing || partial || parts ? "Not read, or not all of it" : "Notes");
+			      nothing || partial || parts ? "Not read, or only in part" : "Notes");
 	print_level(line, job, VT_NOTHING);
 	print_level(line, job, VT_PARTIAL);
 	print_diags(line, job, VT_DIAG_MISSING);

@@ -765,8 +765,8 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	if (l->in.nomem)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (l->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT, "it is damaged, or not of vramtap: %s",
-				       l->in.wrong);
+		return vt_error_create(VT_ERR_FORMAT,
+				       "it is damaged, or not written by vramtap: %s", l->in.wrong);
 	if (!sums_are_sane(model))
 		return vt_error_create(
 			VT_ERR_FORMAT,

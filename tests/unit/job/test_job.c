@@ -206,7 +206,7 @@ static void test_different(void **state)
 	assert_contains(
 		v->text,
 		"rank 5 waits in all_gather (train.py:88 train_step), but ranks 0-4,6-7 wait in all_reduce");
-	assert_contains(v->text, " (well, if these are of different process groups)");
+	assert_contains(v->text, " (fine if these are different process groups)");
 	assert_false(v->alarm);
 	vt_job_deinit(&job);
 	/* The same one, called elsewhere. */
@@ -908,11 +908,11 @@ static const struct {
 	/* Of one that did not tell nothing is known. */
 	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .not_told = true } },
 	  "collective-waits",
-	  "ranks 0-2 wait in all_reduce number 10 of process group default_pg for 9 s; whether the 1 other of the group has begun it",
+	  "ranks 0-2 wait in all_reduce number 10 of process group default_pg for 9 s; it is not known whether the 1 other of the group has begun it",
 	  true },
 	{ { WAITS(10, 40000), WAITS(10, 40000), { .not_told = true }, { .not_told = true } },
 	  "collective-waits",
-	  "ranks 0-1 wait in all_reduce number 10 of process group default_pg for 40 s; whether the 2 others of the group have begun it" },
+	  "ranks 0-1 wait in all_reduce number 10 of process group default_pg for 40 s; it is not known whether the 2 others of the group have begun it" },
 	{ { WAITS(10, 900), WAITS(10, 900), WAITS(10, 900), { .not_told = true } }, NULL, NULL },
 	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = -1, .completed = -1 } },
 	  NULL,
@@ -1011,7 +1011,7 @@ static const struct {
 	      .name = "all_gather",
 	      .started = 1 } },
 	  "not-started",
-	  "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have: work before it does not end; they wait for 1 min" },
+	  "the GPU of rank 2 has not started all_gather number 10 of process group default_pg, those of ranks 0-1,3 have: earlier work does not finish; they wait for 1 min" },
 	{ { { .begun = 10,
 	      .completed = 9,
 	      .pending = 10,
@@ -1641,7 +1641,7 @@ static void test_parts(void **state)
 	assert_int_equal(sum.members.n, 16 + 48);
 	assert_int_equal(sum.diags.n, 2);
 	assert_string_equal(sum.diags.data[0].code, "doubles");
-	assert_contains(sum.diags.data[0].text, " left out: there are others of ");
+	assert_contains(sum.diags.data[0].text, " left out: there are others for ");
 	assert_string_equal(sum.diags.data[1].code, "not-compared"); /* worlds of 8 and of 16 */
 	vt_job_deinit(&sum);
 	build(&job, "loop", 16, 3);
@@ -1766,9 +1766,9 @@ static const struct {
 	const char *find, *replace, *why;
 } damages[] = {
 	{ "\"schema\": \"vramtap-triage\"", "\"schema\": \"vramtap-report\"",
-	  "it is no report of a job" },
+	  "it is not the report of a job" },
 	{ "\"schema_version\": 1", "\"schema_version\": 2",
-	  "schema version 2, and this vramtap reads version 1 only" },
+	  "its schema version is 2, but this vramtap reads only version 1" },
 	{ "\"pid\": 4000", "\"pid\": -1", "pid is no number" },
 	{ "\"pid\": 4000", "\"pid\": \"x\"", "pid is no number" },
 	{ "\"role\": \"rank\"", "\"role\": \"king\"", "role is a word" },
