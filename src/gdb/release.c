@@ -66,8 +66,7 @@ static struct vt_error *refuse_signals(const struct vt_gdb_state *state)
 		if (!is_harmless(state, thread->signal))
 			return vt_error_create(
 				VT_ERR_BUSY,
-				"gdb's thread %d stopped with %s, which it would get if gdb let go of the "
-				"process: not done",
+				"thread %d of gdb stopped with %s, which it would get if gdb detached: not done",
 				thread->number, strsignal(thread->signal));
 	}
 	return NULL;
@@ -86,8 +85,7 @@ struct vt_error *vt_gdb_may_release(const struct vt_gdb_state *state)
 	if (state->in_call)
 		return vt_error_create(
 			VT_ERR_BUSY,
-			"a function that was called from gdb has not returned, and would crash the process when it "
-			"does after gdb has let go of it: not done (finish, or return, ends it)");
+			"a function called from gdb has not returned, and would crash the process when it does after gdb detached: not done (finish, or return, ends it)");
 	/*
 	 * If gdb has not yet seen that a thread stopped (non-stop), detaching would leave the
 	 * thread its SIGSTOP.
@@ -95,13 +93,11 @@ struct vt_error *vt_gdb_may_release(const struct vt_gdb_state *state)
 	if (vt_held_count_unknown(&state->held))
 		return vt_error_create(
 			VT_ERR_BUSY,
-			"gdb gave no registers of %zu threads, as it does not take them to be stopped: not done "
-			"(interrupt -a stops them)",
+			"gdb gave no registers for %zu threads, as it does not consider them stopped: not done (interrupt -a stops them)",
 			vt_held_count_unknown(&state->held));
 	if (shares_input(state->pid, state->held.pid))
 		return vt_error_create(
 			VT_ERR_BUSY,
-			"this gdb started the process, and both read from one terminal, which stops the process "
-			"if gdb lets go of it: not done (run </dev/null, or attach, allows it)");
+			"this gdb started the process, and both read from one terminal, which stops the process if gdb detaches: not done (run </dev/null, or attach, allows it)");
 	return refuse_signals(state);
 }

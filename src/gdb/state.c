@@ -351,7 +351,7 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 			"gdb's commands and this vramtap are not of one release: load them again with source, "
 			"from vramtap gdb-script");
 	if (!p.err && !p.have_end)
-		p.err = vt_error_create(VT_ERR_INTERRUPTED, "gdb did not say all that it has");
+		p.err = vt_error_create(VT_ERR_INTERRUPTED, "gdb's information is incomplete");
 	if (p.err)
 		vt_gdb_state_deinit(state);
 	return p.err;

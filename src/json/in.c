@@ -139,7 +139,7 @@ json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key)
 	json_t *value = find_value(from, key);
 
 	if (value && !json_is_object(value)) {
-		vt_json_in_wrong(in, key, "is no object");
+		vt_json_in_wrong(in, key, "is not an object");
 		return NULL;
 	}
 	return value;
@@ -150,7 +150,7 @@ json_t *vt_json_in_array(struct vt_json_in *in, json_t *from, const char *key)
 	json_t *value = find_value(from, key);
 
 	if (value && !json_is_array(value)) {
-		vt_json_in_wrong(in, key, "is no array");
+		vt_json_in_wrong(in, key, "is not an array");
 		return NULL;
 	}
 	return value;
@@ -161,7 +161,7 @@ json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const
 	json_t *value = json_array_get(array, i);
 
 	if (!json_is_object(value)) {
-		vt_json_in_wrong(in, key, "has an element that is no object");
+		vt_json_in_wrong(in, key, "has an element that is not an object");
 		return NULL; /* jansson treats it as an object without keys */
 	}
 	return value;
@@ -170,7 +170,7 @@ json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const
 static bool to_uint(struct vt_json_in *in, const json_t *value, const char *key, uint64_t *number)
 {
 	if (!json_is_integer(value) || json_integer_value(value) < 0) {
-		vt_json_in_wrong(in, key, "is no number, or below 0");
+		vt_json_in_wrong(in, key, "is not a number, or is negative");
 		return false;
 	}
 	*number = (uint64_t)json_integer_value(value);
@@ -193,7 +193,7 @@ bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_
 		return false;
 	if (!json_is_integer(found) || json_integer_value(found) < min ||
 	    json_integer_value(found) > max) {
-		vt_json_in_wrong(in, key, "is no number, or too small or large a one");
+		vt_json_in_wrong(in, key, "is not a number, or is out of range");
 		return false;
 	}
 	*value = (int)json_integer_value(found);
@@ -210,7 +210,7 @@ bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64
 		return false;
 	if (!text || n < 3 || n > 18 || strncmp(text, "0x", 2) != 0 ||
 	    text[2 + strspn(text + 2, "0123456789abcdef")]) {
-		vt_json_in_wrong(in, key, "is no hexadecimal number");
+		vt_json_in_wrong(in, key, "is not a hexadecimal number");
 		return false;
 	}
 	*value = strtoull(text + 2, NULL, 16);
@@ -224,7 +224,7 @@ bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, doubl
 	if (!found)
 		return false;
 	if (!json_is_number(found)) {
-		vt_json_in_wrong(in, key, "is no number");
+		vt_json_in_wrong(in, key, "is not a number");
 		return false;
 	}
 	*value = json_number_value(found);
@@ -280,7 +280,7 @@ const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key
 	if (!found)
 		return NULL;
 	if (!json_is_string(found)) {
-		vt_json_in_wrong(in, key, "is no text");
+		vt_json_in_wrong(in, key, "is not a text");
 		return NULL;
 	}
 	/* jansson refuses \u0000. */
@@ -306,7 +306,7 @@ unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *ke
 	for (unsigned int i = 0; text && i < n; i++)
 		if (!strcmp(text, name(i)))
 			return i;
-	vt_json_in_wrong(in, key, "is a word that is not known");
+	vt_json_in_wrong(in, key, "is an unknown word");
 	return 0;
 }
 
@@ -322,7 +322,7 @@ void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struc
 	else
 		rest = NULL;
 	if (!rest || tm.tm_year < 70) {
-		vt_json_in_wrong(in, key, "is no time");
+		vt_json_in_wrong(in, key, "is not a time");
 		return;
 	}
 	when->tv_sec = timegm(&tm);

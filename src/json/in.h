@@ -25,7 +25,7 @@
 struct vt_json_in {
 	struct vt_arena *values;  /* of the document */
 	struct vt_arena *strings; /* where copies of texts go */
-	char wrong[160];          /* "blocks: bytes is no number"; "" none */
+	char wrong[160];          /* "blocks: bytes is not a number"; "" none */
 	bool nomem;
 };
 

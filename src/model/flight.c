@@ -128,7 +128,7 @@ static const char *text_of(struct parse *p, json_t *from, const char *key)
 	const char *copy;
 
 	if (!json_is_string(value)) {
-		vt_json_in_wrong(&p->in, key, "is no text");
+		vt_json_in_wrong(&p->in, key, "is not a text");
 		return "";
 	}
 	copy = vt_arena_strndup(p->in.strings, json_string_value(value),
@@ -143,7 +143,7 @@ static int64_t number_of(struct parse *p, json_t *from, const char *key)
 
 	if (json_is_integer(value) && json_integer_value(value) >= 0)
 		return json_integer_value(value);
-	vt_json_in_wrong(&p->in, key, "is no number");
+	vt_json_in_wrong(&p->in, key, "is not a number");
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static int64_t number_in_text(struct parse *p, json_t *from, const char *key)
 
 	if (text && end != text && !*end && value >= -1)
 		return value;
-	vt_json_in_wrong(&p->in, key, "is no number");
+	vt_json_in_wrong(&p->in, key, "is not a number");
 	return NO_NUMBER;
 }
 
@@ -197,7 +197,7 @@ static void read_config(struct parse *p, json_t *root)
 	const char *key;
 
 	if (!json_is_object(config))
-		vt_json_in_wrong(&p->in, "pg_config", "is no object");
+		vt_json_in_wrong(&p->in, "pg_config", "is not an object");
 	json_object_foreach(config, key, one)
 	{
 		struct found *found = find_group(p, text_of(p, one, "name"));
@@ -283,7 +283,7 @@ static struct found *group_of(struct parse *p, json_t *entry)
 	const char *copy;
 
 	if (!json_is_string(name) || !json_is_string(description)) {
-		vt_json_in_wrong(&p->in, "process_group", "is no pair of names");
+		vt_json_in_wrong(&p->in, "process_group", "is not a pair of names");
 		return NULL;
 	}
 	for (size_t i = 0; i < p->found.n; i++)
@@ -409,7 +409,7 @@ static void read_status(struct parse *p, json_t *root)
 	const char *key;
 
 	if (!json_is_object(status))
-		vt_json_in_wrong(&p->in, "pg_status", "is no object");
+		vt_json_in_wrong(&p->in, "pg_status", "is not an object");
 	tie_the_last_one(p, status);
 	json_object_foreach(status, key, one)
 	{
@@ -460,7 +460,7 @@ static void read_entries(struct parse *p, json_t *root)
 	size_t n = json_array_size(entries);
 
 	if (entries && !json_is_array(entries))
-		vt_json_in_wrong(&p->in, "entries", "is no array");
+		vt_json_in_wrong(&p->in, "entries", "is not an array");
 	p->evicted = p->only_active;
 	p->evicted |= n && json_integer_value(
 				   json_object_get(json_array_get(entries, 0), "record_id")) > 0;
@@ -509,8 +509,7 @@ static struct vt_error *parse(struct parse *p, json_t *root, struct vt_model_col
 	if (p->in.nomem)
 		return &vt_enomem;
 	if (p->in.wrong[0])
-		return vt_error_create(VT_ERR_FORMAT,
-				       "PyTorch tells it in a way that is not known: %s",
+		return vt_error_create(VT_ERR_FORMAT, "PyTorch's answer has an unknown format: %s",
 				       p->in.wrong);
 	give_ranks_to_the_only_one(p);
 	return add_found(p, to);

@@ -69,7 +69,7 @@ static void diagnose(struct vt_model *model, const struct vt_model_pinned *p)
 	default:
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_PINNED, "pinned-refused",
-			"pinned host memory is not listed: PyTorch's allocator of it failed a check (%s); nothing was guessed",
+			"pinned host memory is not listed: its allocator failed a check (%s); nothing was guessed",
 			p->why);
 	}
 }

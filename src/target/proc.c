@@ -817,7 +817,7 @@ static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 		return vt_arena_printf(arena, "%d is a kernel thread", (int)proc->pid);
 	if (proc->state == 'Z')
 		return vt_arena_printf(arena,
-				       "process %d has ended already (a zombie); its parent is %d",
+				       "process %d has already ended (a zombie); its parent is %d",
 				       (int)proc->pid, (int)proc->ppid);
 	if (proc->tracer == getpid())
 		return NULL;

@@ -168,10 +168,10 @@ def what_is_no_report(good):
     with open(good, encoding="ascii") as file:
         text = file.read()
     for name, content, want in (
-            ("another version", text.replace('"schema_version": 1', '"schema_version": 7', 1), "version 7"),
+            ("another version", text.replace('"schema_version": 1', '"schema_version": 7', 1), "version is 7"),
             ("cut", text[:len(text) // 2], "was cut"),
             ("not JSON", "hello\x1b[31m", "not JSON"),
-            ("another document", '{"schema": "vramtap-stacks", "schema_version": 1}', "no report"),
+            ("another document", '{"schema": "vramtap-stacks", "schema_version": 1}', "not a report"),
             ("a wrong type", text.replace('"bytes": 8', '"bytes": "8', 1).replace('"pid": ', '"pid": -', 1), "")):
         bad = scratch("bad.json")
         with open(bad, "w", encoding="utf-8") as file:

@@ -227,7 +227,7 @@ def samples_are_called_so(job):
     check(set(missing) == {"sampled"} and missing["sampled"] + len(traced(data)) == 500 and missing["sampled"] > 400, "blocks", missing)
     if traced(data):
         _, out, _ = report(job.pid, expect=EITHER)
-        check("samples are taken" in out and "of recorded blocks only" in out, "the text", out)
+        check("are sampled, one per" in out and "count recorded blocks only" in out, "the text", out)
 
 
 def out_of_memory(job):

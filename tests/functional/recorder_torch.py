@@ -218,7 +218,7 @@ def test_memory_is_bounded():
         check(data["recorder"]["sample_now_bytes"] > 0, "the report does not say that it is a sample", data["recorder"])
         equal(len(ours) + data["pytorch"]["recorded"]["without"]["sampled"]["blocks"], 150000, "recorded and left out")
         _, out, _ = report(job.pid)
-        check("samples are taken" in out, "the text does not say that it is a sample", out)
+        check("are sampled, one per" in out, "the text does not say that it is a sample", out)
         job.off()
         before.is_again()
         job.unharmed()

@@ -38,7 +38,7 @@ static const char *intern(struct load *l, json_t *from, const char *key, const c
 	if (!value || json_is_null(value))
 		return otherwise;
 	if (!json_is_string(value)) {
-		vt_json_in_wrong(&l->in, key, "is no text");
+		vt_json_in_wrong(&l->in, key, "is not a text");
 		return otherwise;
 	}
 	copy = vt_job_text(l->job, json_string_value(value), json_string_length(value));
@@ -61,7 +61,7 @@ static char load_char(struct load *l, json_t *from, const char *key)
 
 	if (json_string_length(value) == 1 && text[0] > ' ' && text[0] < 0x7f)
 		return text[0];
-	vt_json_in_wrong(&l->in, key, "is no letter");
+	vt_json_in_wrong(&l->in, key, "is not a letter");
 	return '?';
 }
 
@@ -133,7 +133,7 @@ static uint32_t load_stack(struct load *l, json_t *array, uint32_t *scratch)
 	size_t n = json_array_size(array);
 
 	if (!json_is_array(array))
-		vt_json_in_wrong(&l->in, "stacks", "has an element that is no array");
+		vt_json_in_wrong(&l->in, "stacks", "has an element that is not an array");
 	for (size_t i = 0; i < n; i++) {
 		scratch[i] = vt_json_in_index(&l->in, array, i, l->n_frames, "stacks");
 		if (l->in.wrong[0])

@@ -59,7 +59,8 @@ static void print_head(const struct table *t)
 	char age[VT_NUM_MAX];
 
 	if (diff->why_other) {
-		vt_str_addf(&text, "Two processes, as %s: what differs is no growth. The first is ",
+		vt_str_addf(&text,
+			    "Two processes, because %s: differences are not growth. The first is ",
 			    diff->why_other);
 		add_process(&text, diff->before);
 		vt_str_add(&text, " at ");

@@ -59,7 +59,7 @@ static uint64_t load_seconds(struct load *l, json_t *from, const char *key, uint
 	if (!vt_json_in_real(&l->in, from, key, &seconds))
 		return otherwise;
 	if (!(seconds >= 0 && seconds < 1e9)) {
-		vt_json_in_wrong(&l->in, key, "is no time");
+		vt_json_in_wrong(&l->in, key, "is not a time");
 		return otherwise;
 	}
 	return (uint64_t)(seconds * (double)VT_NS_PER_S);
@@ -470,7 +470,7 @@ static size_t load_title(struct load *l, json_t *from, const uint32_t *frames, s
 	while (i < n && frames[i] != title)
 		i++;
 	if (i == n)
-		vt_json_in_wrong(&l->in, "title", "is no frame of the backtrace");
+		vt_json_in_wrong(&l->in, "title", "is not a frame of the backtrace");
 	return i;
 }
 
@@ -720,12 +720,11 @@ static struct vt_error *check_schema(json_t *root)
 
 	if (!schema || strcmp(schema, VT_REPORT_SCHEMA) != 0)
 		return vt_error_create(VT_ERR_FORMAT,
-				       "it is no report: vramtap report --json writes one");
+				       "it is not a report; vramtap report --json writes one");
 	if (!json_is_integer(version) || json_integer_value(version) != VT_REPORT_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
-			"it is a report of schema version %lld, and this vramtap reads version %d only: save it again with "
-			"this one",
+			"its schema version is %lld, but this vramtap reads only version %d: save it again with this one",
 			(long long)json_integer_value(version), VT_REPORT_SCHEMA_VERSION);
 	return NULL;
 }
@@ -770,7 +769,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	if (!sums_are_sane(model))
 		return vt_error_create(
 			VT_ERR_FORMAT,
-			"it is damaged, or not of vramtap: it has more bytes than there are");
+			"it is damaged, or not written by vramtap: it has impossible sizes");
 	return NULL;
 }
 

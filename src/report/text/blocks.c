@@ -330,8 +330,7 @@ static const char *why_no_allocator(const struct vt_model *model)
 		[VT_ALLOCATOR_ASYNC] =
 			"PyTorch takes its memory from cudaMallocAsync: the driver has no list of blocks.",
 		[VT_ALLOCATOR_PLUGGABLE] =
-			"PyTorch takes its memory from an allocator of the program's own "
-			"(CUDAPluggableAllocator): its blocks are not known.",
+			"PyTorch uses the program's own allocator (CUDAPluggableAllocator): its blocks are not known.",
 		[VT_ALLOCATOR_REFUSED] =
 			"PyTorch's allocator is not shown: its layout is not understood.",
 	};

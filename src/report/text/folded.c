@@ -67,7 +67,8 @@ static bool put_untraced(const struct vt_model *model, struct vt_str *line, FILE
 		[VT_UNTRACED_UNREADABLE] = "[no backtrace: not readable]",
 		[VT_UNTRACED_SAMPLED] = "[no backtrace: no sample, or older than the recording]",
 		[VT_UNTRACED_NO_STACK] = "[no backtrace: recorded without one]",
-		[VT_UNTRACED_UNSEEN] = "[no backtrace: made past the allocator's entries]",
+		[VT_UNTRACED_UNSEEN] =
+			"[no backtrace: not allocated through the allocator's functions]",
 	};
 
 	for (size_t i = 0; i < VT_N_UNTRACED; i++) {

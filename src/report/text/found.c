@@ -236,7 +236,7 @@ static void print_pinned(struct vt_line *line, const struct vt_model *model,
 	else if (b->streams)
 		print_fact(line, "used by", "%" PRIu32 " stream%s", b->streams,
 			   b->streams == 1 ? "" : "s");
-	print_fact(line, "backtrace", "none: of pinned memory nothing is recorded");
+	print_fact(line, "backtrace", "none: pinned memory is not recorded");
 }
 
 /* ---- the driver's memory ---- */

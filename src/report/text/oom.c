@@ -52,8 +52,7 @@ static void print_pytorch(struct vt_line *line, const struct vt_model_caught *c)
 	if (c->verdict == VT_OOM_UNDECIDED)
 		return;
 	if (!c->holes.blocks)
-		snprintf(text, sizeof(text),
-			 "%s in use, nothing cached that such a request could get",
+		snprintf(text, sizeof(text), "%s in use, no cached block fits such a request",
 			 vt_format_size(held, c->held_bytes));
 	else
 		snprintf(text, sizeof(text),

@@ -117,14 +117,14 @@ void vt_text_driver(struct vt_line *line, const struct vt_model *model)
 		vt_line_pad(line, 2);
 		vt_line_add(
 			line, VT_DIM,
-			"What is of no GPU is mapped elsewhere already, or was made by another process.");
+			"Memory without a GPU is already mapped elsewhere, or was created by another process.");
 		vt_line_end(line);
 	}
 	if (host) {
 		vt_line_pad(line, 2);
 		vt_line_add(
 			line, VT_DIM,
-			"Host memory is none of the device's, managed memory moves between both.");
+			"Host memory is not on the device; managed memory moves between host and device.");
 		vt_line_end(line);
 	}
 }

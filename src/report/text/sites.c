@@ -185,11 +185,12 @@ void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct
 	static const char *const texts[] = {
 		[VT_UNTRACED_NOT_RECORDED] =
 			"allocated before recording began, or while it was off",
-		[VT_UNTRACED_CHANGED] = "freed, or handed out again, while they were read",
+		[VT_UNTRACED_CHANGED] = "freed or reused while they were read",
 		[VT_UNTRACED_UNREADABLE] = "recorded, but not readable: see the notes",
 		[VT_UNTRACED_SAMPLED] = "left out by the recorder, or allocated before it was on",
 		[VT_UNTRACED_NO_STACK] = "recorded without one, for want of room",
-		[VT_UNTRACED_UNSEEN] = "made past the allocator's entries: see the notes",
+		[VT_UNTRACED_UNSEEN] =
+			"not allocated through the allocator's functions: see the notes",
 	};
 	const struct vt_model_recorder *r = &model->recorder;
 	char age[VT_NUM_MAX];
@@ -198,7 +199,7 @@ void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct
 		vt_str_addf(text, "allocated before recording began %s ago",
 			    vt_format_age(age, (double)r->on_ns / (double)VT_NS_PER_S));
 	else if (why == VT_UNTRACED_NO_STACK && !r->python && !r->native)
-		vt_str_add(text, "recorded without one, as was asked for");
+		vt_str_add(text, "recorded without one, as requested");
 	else
 		vt_str_add(text, texts[why]);
 }
@@ -237,12 +238,11 @@ static void print_sampling(const struct table *t)
 	if (!r->sample_now_bytes)
 		return;
 	vt_line_pad(t->line, 2);
-	vt_line_addf(t->line, VT_WARN,
-		     "Of allocations below %s samples are taken, one for each so many bytes:",
+	vt_line_addf(t->line, VT_WARN, "Allocations below %s are sampled, one per that many bytes:",
 		     vt_format_size(size, r->sample_now_bytes));
 	vt_line_end(t->line);
 	vt_line_pad(t->line, 2);
-	vt_line_add(t->line, VT_WARN, "the sums of places are of recorded blocks only.");
+	vt_line_add(t->line, VT_WARN, "totals of places count recorded blocks only.");
 	vt_line_end(t->line);
 }
 

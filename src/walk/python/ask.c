@@ -141,7 +141,7 @@ static struct vt_error *check_interpreters(const struct vt_python *py, struct vt
 		if (n >= MAX_INTERPRETERS || (!ret && id != 0 && theirs == gil))
 			return vt_error_create(
 				VT_ERR_UNSUPPORTED,
-				"subinterpreters share the GIL, and need not give it up in CPython %d.%d",
+				"subinterpreters share the GIL, and may never release it in CPython %d.%d",
 				py->major, py->minor);
 		if (!ret)
 			ret = vt_py_field_u64(src, layout, interpreter, VT_PY_INTERP_NEXT,
@@ -170,7 +170,7 @@ struct vt_error *vt_python_watch_gil(struct vt_python *py, struct vt_memsrc *src
 			return vt_mem_error(src, ret, "the GIL");
 		if (now.locked != 0 && now.locked != 1)
 			return vt_error_create(VT_ERR_FORMAT,
-					       "the GIL is not as that release has it");
+					       "the GIL does not look like that release's");
 		changes += !first && has_changed(&now, &last);
 		if (!now.locked || changes >= CHANGES_WANTED)
 			return NULL;

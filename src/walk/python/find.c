@@ -192,7 +192,7 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 			return NULL;
 		return vt_error_create(VT_ERR_UNSUPPORTED,
 				       "CPython %d.%d at 0x%" PRIx64
-				       " is not laid out as that release is",
+				       " does not have that release's layout",
 				       py->major, py->minor, py->runtime);
 	}
 	if (py->major)

@@ -849,18 +849,18 @@ const char *vt_torch_find_fields(struct vt_torch_finder *f)
 	count_links(&s);
 	linked = find_linked(&s);
 	if (!linked && !find_lone(&s))
-		return "the addresses and sizes of the blocks cannot be told";
+		return "the addresses and sizes of the blocks were not found";
 	if (!find_flags(&s))
 		return "no byte of the blocks says whether they are allocated";
 	if (!linked && !set_links(&s))
-		return "the neighbours of the blocks cannot be told";
+		return "the neighbours of the blocks were not found";
 	if (!find_requested(&s))
-		return "what was requested of the blocks cannot be told";
+		return "the requested sizes of the blocks were not found";
 	find_device(&s);
 	find_event_count(&s);
 	find_context(&s);
 	if (!find_stream(&s))
-		return "the stream of the blocks cannot be told";
+		return "the streams of the blocks were not found";
 	find_expandable(&s);
 	take_end(&s);
 	f->layout.block = s.l;

@@ -331,8 +331,7 @@ static bool look_at_head(struct reader *r, struct item *item, const uint64_t *he
 
 	if (!r->t->vtable || head[WORD_VPTR] != r->t->vtable + VPTR_OF_VTABLE) {
 		item->fate = VT_HISTORY_FOREIGN;
-		say_first(r, "the context at 0x%" PRIx64 " is of a type that is not known",
-			  context);
+		say_first(r, "the context at 0x%" PRIx64 " has an unknown type", context);
 		return false;
 	}
 	/* Of TorchScript's frames only that it is a vector: sizeof(StackEntry) differs. */

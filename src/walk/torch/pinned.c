@@ -681,7 +681,7 @@ static bool check_stats(struct pass *p)
 		p->have_stats = stat_is(p->bytes + at, p->entries.n) &&
 				stat_is(p->bytes + at + STAT_SIZE, p->bytes_sum);
 	return p->have_stats || p->owner_tid || !keeps_stats(p) ||
-	       refuse(p, "the allocator's own totals are others", p->object);
+	       refuse(p, "the allocator's own totals differ", p->object);
 }
 
 /* ---- all of it ---- */

@@ -237,7 +237,7 @@ static struct vt_error *by_release(struct vt_memsrc *src, const struct vt_torch_
 	const struct slots_row *row = find_row(found, module);
 
 	if (!row)
-		return unknown("libc10_cuda.so has no symbols, and is of no release that is known");
+		return unknown("libc10_cuda.so has no symbols, and its release is unknown");
 	if (table->n != row->n || !returns_native(src, table->words[row->name]))
 		return unknown(
 			"libc10_cuda.so has no symbols, and its table is not that of its release");

@@ -339,12 +339,12 @@ static void test_other_documents(void **state)
 	} documents[] = {
 		{ "", "not JSON" },
 		{ "{", "not JSON" },
-		{ "[]", "no report" },
+		{ "[]", "not a report" },
 		{ "null", "not JSON" },
-		{ "{\"schema\": 1}", "no report" },
-		{ "{\"schema\": \"vramtap-stacks\", \"schema_version\": 1}", "no report" },
-		{ "{\"schema\": \"vramtap-report\"}", "schema version 0" },
-		{ "{\"schema\": \"vramtap-report\", \"schema_version\": 2}", "schema version 2" },
+		{ "{\"schema\": 1}", "not a report" },
+		{ "{\"schema\": \"vramtap-stacks\", \"schema_version\": 1}", "not a report" },
+		{ "{\"schema\": \"vramtap-report\"}", "schema version is 0" },
+		{ "{\"schema\": \"vramtap-report\", \"schema_version\": 2}", "schema version is 2" },
 		{ "{\"schema\": \"vramtap-report\", \"schema_version\": \"1\"}", "schema version" },
 		{ "{\"schema\": \"vramtap-report\", \"schema_version\": 1}", "damaged" },
 		{ "{\"schema\": \"vramtap-report\", \"schema\": \"vramtap-report\"}", "duplicate" },
@@ -407,20 +407,20 @@ static void damaged(const char *model, const char *from, const char *to, const c
 static void test_damage(void **state)
 {
 	(void)state;
-	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": -1", "below 0");
-	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": 1.5", "no number");
+	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": -1", "is negative");
+	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": 1.5", "not a number");
 	damaged("recorded", "\"bytes\": 23068672", "\"bytes\": 99999999999999999999", "too big");
 	damaged("recorded", "{\"address\": \"0x7f", "{\"address\": \"7f", "hexadecimal");
-	damaged("recorded", "\"state\": \"allocated\"", "\"state\": \"eaten\"", "not known");
+	damaged("recorded", "\"state\": \"allocated\"", "\"state\": \"eaten\"", "unknown word");
 	damaged("recorded", "\"backtrace\": 0", "\"backtrace\": 8", "does not exist");
 	damaged("recorded", "\"backtraces\": [1,", "\"backtraces\": [1000,", "does not exist");
-	damaged("recorded", "\"source\": \"pytorch\"", "\"source\": \"somebody\"", "not known");
+	damaged("recorded", "\"source\": \"pytorch\"", "\"source\": \"somebody\"", "unknown word");
 	damaged("recorded", "\"frames\": [0,", "\"frames\": [4000000000,", "does not exist");
-	damaged("recorded", "\"sites\": [", "\"sites\": [7,", "no object");
-	damaged("recorded", "\"devices\": [", "\"devices\": {}, \"x\": [", "no array");
-	damaged("recorded", "\"time\": \"2026", "\"time\": \"MMXXVI", "no time");
+	damaged("recorded", "\"sites\": [", "\"sites\": [7,", "not an object");
+	damaged("recorded", "\"devices\": [", "\"devices\": {}, \"x\": [", "not an array");
+	damaged("recorded", "\"time\": \"2026", "\"time\": \"MMXXVI", "not a time");
 	damaged("recorded", "\"totals\": {", "\"totals\": {}, \"x\": {", "is missing");
-	damaged("recorded", "\"pid\": 41273", "\"pid\": 99999999999", "too small or large");
+	damaged("recorded", "\"pid\": 41273", "\"pid\": 99999999999", "out of range");
 	damaged("recorded",
 		"\"largest_bytes\": ", "\"bytes\": 9223372036854775807, \"x\": ", "duplicate");
 }
@@ -463,7 +463,7 @@ static void test_more_bytes_than_there_are(void **state)
 	}
 	memcpy(to, at, text.n - (size_t)(at - text.data));
 	to += text.n - (size_t)(at - text.data);
-	refused(grown, (size_t)(to - grown), VT_ERR_FORMAT, "more bytes than there are");
+	refused(grown, (size_t)(to - grown), VT_ERR_FORMAT, "impossible sizes");
 	free(grown);
 	free(text.data);
 }

@@ -479,7 +479,7 @@ static void test_contents(void **state)
 		"unstable", &options,
 		"\n  in all                              6.00 GiB          7   how much is in use is not known\n"));
 	assert_false(says("refused", &options, "\nPinned host memory"));
-	assert_true(says("refused", &options, "it failed a check (two blocks overlap)"));
+	assert_true(says("refused", &options, "its allocator failed a check (two blocks overlap)"));
 	assert_false(says("refused", &options, "PyTorch's own counter"));
 	assert_true(says("refused", &options, "not shown: PyTorch's allocator failed a check"));
 	assert_false(says("contradiction", &options, "in use by PyTorch"));

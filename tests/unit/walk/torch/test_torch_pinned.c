@@ -135,7 +135,7 @@ static uint64_t target_addr(const struct image *image, enum target what)
 static const char disagree[] = "the tables of blocks do not agree";
 static const char few[] = "a hash table has fewer elements than it counts";
 static const char many[] = "a hash table has more elements than it counts";
-static const char totals[] = "the allocator's own totals are others";
+static const char totals[] = "the allocator's own totals differ";
 
 static void test_lies(void **state)
 {
