@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DWARF 5, sections 3.3 (subprograms and inlined instances), 6.1.2 (.debug_aranges: which unit an
- * address belongs to) and 6.2 (line numbers). clang and rustc write no .debug_aranges, and files of
- * several compilers have them for some units: what they lack is found by the units' own ranges.
+ * address belongs to) and 6.2 (line numbers). clang and rustc write no .debug_aranges, and files
+ * built by several compilers have them for some units only: the units' own ranges fill the gaps.
  */
 #include "walk/native/dwarf_lines.h"
 
@@ -19,7 +19,7 @@
 
 #define MAX_DEPTH 64
 #define PAGE UINT64_C(4096)
-#define MAX_LEFT_OUT (UINT64_C(1) << 20) /* a function: compilers make none of this size */
+#define MAX_LEFT_OUT (UINT64_C(1) << 20) /* of a function: compilers make none of this size */
 #define MAX_HEADERS (UINT64_C(65536) * sizeof(Elf64_Shdr))
 
 /* Part of a unit's code. */
@@ -36,8 +36,8 @@ struct vt_dwarf {
 };
 
 /*
- * When libelf 0.188 unpacks a section it changes the section's header, in the image itself where
- * that is aligned, also when it was only asked to read. The mapping is a private one.
+ * libelf 0.188 changes a section's header when it unpacks the section, even if it is only asked to
+ * read: in the image itself if the header is aligned there. So the mapping is private.
  */
 static void let_headers_change(const uint8_t *image, uint64_t size)
 {
@@ -138,9 +138,9 @@ static bool find_unit(struct vt_dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
 }
 
 /*
- * Of split DWARF (-gsplit-dwarf) the lines are here, and what was inlined is in a .dwo file where
- * it was compiled: a line without its function would be taken for one of the function that it was
- * inlined into.
+ * With split DWARF (-gsplit-dwarf) the lines are here, but inlined functions are in a .dwo file on
+ * the machine that compiled: a line without them would be attributed to the function that contains
+ * them.
  */
 static bool is_skeleton(Dwarf_Die *unit)
 {
@@ -152,7 +152,7 @@ static bool is_skeleton(Dwarf_Die *unit)
 
 /* Functions. */
 
-/* Where functions are looked for. The more places, the longer it takes. */
+/* Where functions are searched. More places take longer. */
 enum effort { IN_NAMESPACES, IN_TYPES, IN_FUNCTIONS, N_EFFORTS };
 
 /* The instances that contain an address, the function itself first. */
@@ -189,10 +189,10 @@ static enum kind kind_of(Dwarf_Die *die)
 }
 
 /*
- * Functions are entries of the unit or of a namespace; rustc has methods inside of their types,
- * where gcc and clang have declarations only, in C++ many more than functions. What gcc makes of an
- * OpenMP region, and a nested function of C or Fortran, is inside of a function whose code is
- * elsewhere.
+ * Functions are entries of the unit or of a namespace. rustc puts methods inside their types, where
+ * gcc and clang have declarations only, in C++ many more than functions. The function that gcc
+ * makes of an OpenMP region, and a nested function in C or Fortran, are inside a function whose
+ * code is elsewhere.
  */
 static bool may_hold_functions(const struct chain *chain, enum kind kind)
 {
@@ -210,10 +210,7 @@ static bool may_hold_functions(const struct chain *chain, enum kind kind)
 	return false;
 }
 
-/*
- * Not for what was left out of the file (see left_out_end()), whose ranges may reach to where code
- * is.
- */
+/* Not for code that the linker left out (see left_out_end()): its ranges may overlap real code. */
 static bool has_address(Dwarf_Die *die, uint64_t vaddr)
 {
 	Dwarf_Addr low;
@@ -221,7 +218,7 @@ static bool has_address(Dwarf_Die *die, uint64_t vaddr)
 	return dwarf_haspc(die, vaddr) > 0 && !(dwarf_lowpc(die, &low) == 0 && low == 0);
 }
 
-/* What is inlined into a function is inside of it. */
+/* What is inlined into a function is inside its entry. */
 static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 {
 	Dwarf_Die die;
@@ -232,7 +229,7 @@ static bool descend(struct chain *chain, Dwarf_Die *parent, unsigned int depth)
 		enum kind kind = kind_of(&die);
 
 		if ((kind == FUNCTION || kind == BLOCK) && has_address(&die, chain->vaddr)) {
-			/* It is a function of its own, wherever it stands. */
+			/* It is a separate function, wherever its entry is. */
 			if (dwarf_tag(&die) == DW_TAG_subprogram)
 				chain->n = 0;
 			if (kind == FUNCTION && chain->n < VT_DWARF_MAX_FRAMES)
@@ -286,9 +283,8 @@ static int number_of(Dwarf_Die *die, unsigned int name)
 /* Lines. */
 
 /*
- * Of functions that linkers leave out (--gc-sections, copies of templates) the debug information
- * stays, at address 0, where no code is (the ELF header is there). Returns where the longest one
- * ends.
+ * Linkers leave out functions (--gc-sections, copies of templates) but keep their debug
+ * information, at address 0, where the ELF header is. Returns where the longest of them ends.
  */
 static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
 {
@@ -315,8 +311,8 @@ static uint64_t left_out_end(Dwarf_Die *parent, unsigned int depth)
 }
 
 /*
- * libdw sorts the lines of all functions by address: those of what was left out lie between those
- * that are asked for.
+ * libdw sorts the lines of all functions by address: those of left-out functions lie between the
+ * wanted ones.
  */
 static bool is_mixed_up(Dwarf_Die *unit, uint64_t vaddr, bool in_function)
 {
@@ -340,7 +336,7 @@ static void find_line(Dwarf_Die *unit, uint64_t vaddr, struct vt_dwarf_frame *fr
 		frame->line = 0;
 }
 
-/* Where the function that `inlined` was inlined into calls it. */
+/* Where its function calls the function `inlined`. */
 static void find_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct vt_dwarf_frame *caller)
 {
 	Dwarf_Attribute attribute;
@@ -364,8 +360,8 @@ size_t vt_dwarf_find(struct vt_dwarf *dwarf, uint64_t vaddr,
 	if (!find_unit(dwarf, vaddr, &unit) || is_skeleton(&unit))
 		return 0;
 	/*
-	 * Assembler has lines, and no functions. Elsewhere a line without its function may be one
-	 * of what was inlined.
+	 * Assembler code has lines but no functions. Elsewhere, a line without its function may
+	 * belong to an inlined one.
 	 */
 	if ((!find_functions(&chain, &unit) && dwarf_srclang(&unit) != DW_LANG_Mips_Assembler) ||
 	    chain.n > VT_DWARF_MAX_FRAMES)

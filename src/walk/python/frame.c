@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/python/internal.h"
 
-/* No code object is larger: a larger distance from its start is damage. In bytes. */
+/* Code objects are not larger: a larger distance from the start is damage. In bytes. */
 #define MAX_CODE (64 << 20)
 
 /*
- * The instruction as a byte offset; -1 before the first one. What is no offset becomes INT32_MAX,
+ * The instruction as a byte offset; -1 before the first one. An invalid offset becomes INT32_MAX,
  * behind every table, so that the line is unknown rather than wrong.
  */
 static int32_t byte_offset(int64_t offset)
@@ -16,9 +16,9 @@ static int32_t byte_offset(int64_t offset)
 }
 
 /*
- * Where the bytecode that a frame runs begins. In a free-threaded build from 3.14 on each thread
- * specialises a copy of its own: co_tlbc points to a Py_ssize_t, the number of copies, and the
- * pointers to them; the first is the code object's own. 0 unknown.
+ * Where the bytecode that a frame runs begins. In a free-threaded build, from 3.14 on, each thread
+ * specialises its own copy: co_tlbc points to a Py_ssize_t, the number of copies, and the pointers
+ * to them; the first is the code object's own. 0 unknown.
  */
 static uint64_t bytecode(const struct vt_python_layout *layout, struct vt_memsrc *src,
 			 const struct vt_py_view *view, uint64_t code)
@@ -110,9 +110,9 @@ int vt_py_frame_read(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
 
 /*
  * 3.11 and 3.12: an evaluator that was just entered has linked its _PyCFrame, which is on the C
- * stack, but for some instructions not yet filled it in: it names whatever was there before, often
- * a frame of an earlier call. Such a frame is above the top of the thread's frame stack, or no
- * frame at all. (Right at the top is one that is being left.)
+ * stack, but has not filled it in for some instructions: it still names whatever was there, often a
+ * frame of an earlier call. Such a frame is above the top of the thread's frame stack, or is not a
+ * frame at all. (A frame right at the top is about to be left.)
  */
 static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate,
 		     uint64_t frame)
@@ -127,9 +127,9 @@ static bool is_alive(struct vt_python *py, struct vt_memsrc *src, const struct v
 }
 
 /*
- * By chance the frame of an earlier call can be where the new one is, or be the generator that is
- * resumed again: not begun, or left by its caller, and not linked to the new caller yet. Nothing
- * calls the first frame of 3.11 (outermost).
+ * By chance, the frame of an earlier call can be where the new one is, or be the generator that is
+ * resumed: it has not begun, or its caller has left it, and it is not linked to the new caller yet.
+ * Nothing calls the first frame of 3.11 (outermost).
  */
 static bool is_linked(struct vt_python *py, struct vt_memsrc *src, const struct vt_py_view *tstate,
 		      uint64_t frame, bool outermost)
@@ -162,14 +162,14 @@ static int top_of_cframe(struct vt_python *py, struct vt_memsrc *src, uint64_t t
 	*frame = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_FRAME);
 	addr = vt_py_view_u64(&cframe, layout, VT_PY_CFRAME_PREVIOUS);
 
-	/* The first _PyCFrame of a thread is a member of its state, and never being filled in. */
+	/* The first _PyCFrame of a thread is a member of its state, and always filled in. */
 	bool outermost = addr - tstate < sizeof(thread.bytes);
 
 	if (!addr || is_linked(py, src, &thread, *frame, outermost))
 		return 0;
 	/*
-	 * The caller's is complete: what the new one is about to run has not begun. The compiler
-	 * may have set neither yet.
+	 * The caller's is complete, and the new code has not begun. The compiler may not have set
+	 * either yet.
 	 */
 	if (vt_py_field_u64(src, layout, addr, VT_PY_CFRAME_FRAME, frame))
 		return -EAGAIN;

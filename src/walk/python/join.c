@@ -12,9 +12,8 @@
 
 /*
  * Up to 3.12 the thread state of a subinterpreter keeps the thread_id of the thread that created
- * it, whichever thread runs it. What it runs is called by Python code of the main interpreter on
- * the same stack: that whose evaluator is the next one outwards. Before 3.10 nothing says where
- * that is.
+ * it, whichever thread runs it. Python code of the main interpreter on the same stack calls what it
+ * runs: the code with the next evaluator outwards. Before 3.10 nothing tells where that is.
  */
 struct owner {
 	uint64_t c_stack;
@@ -71,7 +70,7 @@ static struct vt_error *find_owners(struct vt_python *py)
 	return NULL;
 }
 
-/* Those that hold a GIL may have got another tid. */
+/* Threads that hold a GIL may have got another tid. */
 static void name_holders_again(struct vt_python *py)
 {
 	for (size_t i = 0; i < py->threads.n; i++) {
@@ -92,8 +91,8 @@ static uint64_t c_frame(const struct vt_python_thread *thread)
 }
 
 /*
- * Whether a runs inside of b. Stacks grow downwards. Where the places are not known: an interpreter
- * is run by an older one, and the list has the newest first, so that what comes earlier is inside.
+ * Whether a runs inside b. Stacks grow downwards. If the places are unknown: an older interpreter
+ * runs the newer one, and the list has the newest first, so the earlier one is inside.
  */
 static bool is_inside(const struct vt_python_thread *a, const struct vt_python_thread *b)
 {
@@ -145,7 +144,7 @@ static bool join(struct vt_python_thread *first, struct vt_python_thread *second
 
 struct vt_error *vt_py_join_threads(struct vt_python *py)
 {
-	struct vt_map kept = { 0 }; /* pthread → index of the thread that is kept */
+	struct vt_map kept = { 0 }; /* pthread → index of the thread that stays */
 	size_t n = 0;
 	bool ok = true;
 

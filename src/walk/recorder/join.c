@@ -8,8 +8,8 @@
 #include "base/map.h"
 
 /*
- * CLOCK_MONOTONIC_COARSE is late by a tick of the kernel's, 10 ms at CONFIG_HZ=100; and the time in
- * a record is cut to its unit.
+ * CLOCK_MONOTONIC_COARSE lags by up to a tick of the kernel, 10 ms at CONFIG_HZ=100; and the time
+ * in a record is truncated to its unit.
  */
 #define LATE_NS (10 * VT_NS_PER_MS + VT_RECORDER_TICK_NS)
 
@@ -20,7 +20,7 @@ struct join {
 	const struct vt_block_rec *blocks;
 	struct vt_recorder_joined *joined;
 	struct vt_map index_of; /* address → index in blocks */
-	bool *was_there;        /* of each block: its record is in the pass before, too */
+	bool *was_there;        /* of each block: the pass before has its record, too */
 };
 
 static bool is_in_use(const struct vt_block_rec *b)
@@ -52,8 +52,8 @@ static bool is_same_record(const struct vt_recorder_block *a, const struct vt_re
 }
 
 /*
- * A record that the recorder moved while it was read can have been met twice; two different ones of
- * one address are not to be believed.
+ * A record that the recorder moved during the read can be read twice; two different records of one
+ * address are not trusted.
  */
 static void match_records(struct join *j)
 {

@@ -12,7 +12,7 @@
 #include "walk/python/object.h"
 
 enum {
-	BATCH = 512, /* stacks that are read at once; below IOV_MAX of Linux */
+	BATCH = 512, /* stacks read at once; below IOV_MAX of Linux */
 	MAX_STACK_WORDS = 2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE,
 };
 #define MAX_TRACES 262144
@@ -62,7 +62,7 @@ bool vt_recorder_stacks_want(struct vt_recorder_stacks *stacks, uint32_t id, uin
 
 /* ---- reading ---- */
 
-/* Sets bad[i] for pieces that cannot be read. Only when the target is gone it returns an errno. */
+/* Sets bad[i] for pieces that cannot be read. Returns an errno only if the target is gone. */
 static int read_pieces(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n, bool *bad)
 {
 	memset(bad, 0, n * sizeof(*bad));
@@ -86,7 +86,7 @@ static bool is_array(const struct vt_recorder_array *a, uint64_t size)
 	       !__builtin_add_overflow(a->addr, bytes, &end);
 }
 
-/* The stacks' fields, checked; those of a bad one are all 0. */
+/* The stacks' fields, checked; a bad stack's are all 0. */
 static struct vt_error *read_stacks(struct reader *r, struct vt_recorder_trace *traces, size_t n,
 				    struct vt_recorder_stack stacks[BATCH])
 {
@@ -185,7 +185,7 @@ static struct vt_error *number_native(struct reader *r, uint64_t pc, uint32_t *i
 	return NULL;
 }
 
-/* A frame of one word or two; how many, 0 when it makes no sense. */
+/* A frame of one word or two; returns how many, 0 if it is invalid. */
 static unsigned int decode_python(const struct reader *r, const uint64_t *words, unsigned int left,
 				  uint64_t *code, int32_t *lasti)
 {
@@ -299,7 +299,7 @@ static struct vt_error *read_batches(struct reader *r)
 	return NULL;
 }
 
-/* Those that cannot be read are all 0: no such object is anywhere. */
+/* Unreadable ones are all 0: no object is at that address. */
 static struct vt_error *read_codes(struct reader *r)
 {
 	struct vt_recorder_stacks *s = r->s;
@@ -393,9 +393,9 @@ void vt_recorder_stacks_deinit(struct vt_recorder_stacks *stacks)
 /* ---- code objects ---- */
 
 /*
- * Whether the object is not one that was freed and still looks as it did. Its allocator (pymalloc,
- * or glibc's malloc) has put a pointer, or 0, where the count of references was: a count is not 0
- * and has 32 bits. CPython 3.14 has flags in the upper 16 bits of that word. A free-threaded build
+ * Whether the object was not freed: one that was may look as before. Its allocator (pymalloc, or
+ * glibc's malloc) has put a pointer, or 0, in place of the reference count, which is never 0 and
+ * has 32 bits. CPython 3.14 has flags in the upper 16 bits of that word. A free-threaded build
  * frees with both its counts at 0 (Include/object.h: ob_ref_local, ob_ref_shared).
  */
 static bool is_alive(const struct vt_python_layout *layout, const struct vt_py_view *view)
@@ -413,7 +413,7 @@ static bool is_alive(const struct vt_python_layout *layout, const struct vt_py_v
 }
 
 /*
- * What the recorder has of a str: vt_recorder_text() of a compact one in ASCII, else its length.
+ * What the recorder has of a str: vt_recorder_text() of a compact ASCII one, else its length.
  * False: it cannot be read.
  */
 static bool read_text(const struct vt_python_layout *layout, struct vt_memsrc *src, uint64_t str,
@@ -437,9 +437,7 @@ static bool read_text(const struct vt_python_layout *layout, struct vt_memsrc *s
 	return true;
 }
 
-/*
- * All of its words may be what they were, and yet it is another one: see struct vt_recorder_code.
- */
+/* All of its words may be the same although it is another one: see struct vt_recorder_code. */
 static bool has_version(const struct vt_python_layout *layout, struct vt_memsrc *src,
 			const struct vt_py_view *view, const struct vt_recorder_code *code)
 {

@@ -5,7 +5,7 @@
  * If two places fit, they have the same value in every sample. Then it takes the one that all
  * releases from 2.0 to 2.15 had, and marks the field as known by its place only. It omits a field
  * that the walk can do without rather than guess. In the end every block must pass the checks of
- * the walk, and the sums must equal the allocator's own.
+ * the walk, and the totals must equal the allocator's own.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 /* sizes and addresses of blocks in the default pools are multiples of it (kMinBlockSize) */
 #define MIN_BLOCK 512
 #define SIZE_MAX_BITS 42 /* more than any device has */
-/* a stream each; less than the upper half of an address that memory had before */
+/* a stream each; less than the upper half of an address left in the memory */
 #define EVENTS_MAX (1 << 12)
 
 struct search {
@@ -25,22 +25,22 @@ struct search {
 	uint16_t bytes; /* that a Block may have */
 	bool taken[VT_TORCH_SAMPLE_BYTES];
 	/*
-	 * samples whose word a is not NULL; those of them where it names an object whose word b
-	 * names the sample
+	 * samples whose word a is not NULL; how many of those name an object whose word b names the
+	 * sample
 	 */
 	uint16_t filled[WORDS];
 	uint16_t linked[WORDS][WORDS];
-	/* the block that each sample names as the next one, when it could be read */
+	/* the block that each sample names as its next one, if readable */
 	bool has_next[VT_TORCH_SAMPLES_MAX];
 	uint8_t next[VT_TORCH_SAMPLES_MAX][VT_TORCH_SAMPLE_BYTES];
-	/* of the active blocks of a device, by its statistics */
+	/* active blocks of a device, by its statistics */
 	bool none_allocated[VT_TORCH_MAX_DEVICES], all_allocated[VT_TORCH_MAX_DEVICES];
 	uint64_t n_allocated[VT_TORCH_MAX_DEVICES], n_active[VT_TORCH_MAX_DEVICES];
 };
 
 /*
- * What speaks against something, by the tables that the samples are of: there are few unmapped
- * ones, and it must hold for them as well.
+ * Evidence against a candidate, by the tables that have the samples: unmapped ones are few, and it
+ * must hold for them as well.
  */
 struct tally {
 	size_t n[VT_SAMPLE_TABLES], bad[VT_SAMPLE_TABLES];
@@ -117,8 +117,8 @@ static bool is_allocated(const struct search *s, const struct vt_torch_sample *s
 
 /*
  * operator new is malloc() in PyTorch, and glibc keeps the size of a chunk in front of it. All
- * Blocks have the same, or 16 more where that was left of a larger chunk: too little for a chunk of
- * its own. With another malloc a Block ends where the last field does that was found.
+ * Blocks have the same size, or 16 more if the rest of a larger chunk was too small for a chunk of
+ * its own. With another malloc, a Block ends after the last field that was found.
  */
 static uint64_t chunk_of(const struct search *s, size_t i)
 {
@@ -152,7 +152,7 @@ static void take_end(struct search *s)
 	unsigned int end = VT_TORCH_SAMPLE_BYTES;
 
 	if (s->bytes < VT_TORCH_SAMPLE_BYTES) {
-		/* up to 15 more than sizeof(Block), which can be read all the same */
+		/* up to 15 more than sizeof(Block), which are readable, too */
 		s->l.size_of = s->bytes;
 		s->f->how[VT_TORCH_BLOCK_SIZE_OF] = VT_TORCH_HOW_SIGNATURE;
 		return;
@@ -236,7 +236,7 @@ static void count_links(struct search *s)
 	}
 }
 
-/* What is in words a names a neighbour in the other direction than what is in words b. */
+/* What words a contain names a neighbour in the opposite direction of words b. */
 static bool are_links(const struct search *s, unsigned int a, unsigned int b)
 {
 	return a != b && is_free(s, 8 * a, 8) && is_free(s, 8 * b, 8) &&
@@ -263,7 +263,8 @@ static bool is_extent(const struct search *s, unsigned int w)
 }
 
 /*
- * A size is never less than the requested size, so the candidate with the largest sum is the size.
+ * A size is never less than the requested size, so the candidate with the largest total is the
+ * size.
  */
 static uint64_t sum_of(const struct search *s, unsigned int w)
 {
@@ -291,8 +292,8 @@ static void read_next(struct search *s, unsigned int next)
 }
 
 /*
- * The words for which ptr + size of a block is ptr of the one that its word next names; false when
- * there are none.
+ * The words that make ptr + size of a block the ptr of the block that its word next names; false
+ * when there are none.
  */
 static bool extent_of_links(struct search *s, unsigned int next, struct extent *best)
 {
@@ -356,7 +357,7 @@ static bool find_linked(struct search *s)
 	return true;
 }
 
-/* No two samples share memory, and every address is higher than any size. */
+/* No two samples overlap, and every address is higher than any size. */
 static bool are_apart(const struct search *s, unsigned int ptr, unsigned int size)
 {
 	size_t bad = 0;
@@ -406,7 +407,7 @@ static bool find_lone(struct search *s)
 }
 
 /*
- * prev and next of lone blocks: the two words behind the flags, when they are NULL as they must be.
+ * prev and next of lone blocks: the two words behind the flags, if they are NULL, as they must be.
  */
 static bool set_links(struct search *s)
 {
@@ -463,8 +464,8 @@ static int allocated_at(const struct search *s, unsigned int offset)
 		      flag > 1 || (flag ? !active || s->none_allocated[sample->device] :
 					  active && s->all_allocated[sample->device]));
 		/*
-		 * not what is tolerated: padding may have anything, and a flag that nothing has set
-		 * would lose against it
+		 * not the tolerated number: padding may have any value, and would win against a
+		 * flag that nothing has set
 		 */
 		set += flag == 1 && active && !s->none_allocated[sample->device];
 	}
@@ -472,8 +473,8 @@ static int allocated_at(const struct search *s, unsigned int offset)
 }
 
 /*
- * By how many the active samples with a flag at offset are not as many as the statistics let
- * expect. A count of events is 1 as well, of blocks that are not allocated.
+ * How far the number of active samples with a flag at offset is from what the statistics predict. A
+ * count of events can be 1 as well, in blocks that are not allocated.
  */
 static uint64_t surprise_at(const struct search *s, unsigned int offset)
 {
@@ -520,7 +521,9 @@ static void take_flags(struct search *s, unsigned int allocated, unsigned int ma
 		leave_out(s, VT_TORCH_BLOCK_MAPPED, &s->l.mapped);
 }
 
-/* Without unmapped memory (one set a pool: before 2.1) nothing says that a Block is mapped. */
+/*
+ * Without unmapped memory (one set per pool: before 2.1) nothing shows whether a Block is mapped.
+ */
 static bool find_flags(struct search *s)
 {
 	bool has_mapped = s->f->layout.sets_per_pool > 1;
@@ -529,7 +532,7 @@ static bool find_flags(struct search *s)
 	int best = 0;
 
 	count_allocated(s);
-	/* the two are behind ptr and side by side in every release: where they can be, they are */
+	/* in every release the two are side by side behind ptr: if they can be there, they are */
 	for (unsigned int i = 0; i <= s->bytes && !(best && allocated == usual); i++) {
 		unsigned int at = i ? i - 1 : usual, with = s->bytes;
 		int set = allocated_at(s, at);
@@ -543,7 +546,7 @@ static bool find_flags(struct search *s)
 		if (set < 0 || surprise_at(s, at) >= least)
 			continue;
 		/*
-		 * no sample may be allocated, though some block is: another place must fit better
+		 * no sample may be allocated, although some block is: another place must fit better
 		 */
 		if (set || at == usual) {
 			least = surprise_at(s, at);
@@ -610,8 +613,8 @@ static bool find_requested(struct search *s)
 }
 
 /*
- * Whether a block and its next one have the same in word w, where one has something: they are of
- * one segment.
+ * Whether a block and its next one have the same value in word w, where one has any: they share a
+ * segment.
  */
 static bool neighbours_share(const struct search *s, unsigned int w)
 {
@@ -628,7 +631,7 @@ static bool neighbours_share(const struct search *s, unsigned int w)
 }
 
 /*
- * How many samples have a std::shared_ptr at word w, the others having an empty one there; -1: it
+ * How many samples have a std::shared_ptr at word w, if the others have an empty one there; -1: it
  * is none. Its second word names the control block, which begins with a virtual table and the count
  * of owners (libstdc++).
  */
@@ -654,9 +657,9 @@ static int shared_at(const struct search *s, unsigned int w)
 }
 
 /*
- * Unmapped samples name an object in word w that their neighbours name as well, and others name one
- * or none: 2 when some name none, which is what tells best; 1 when all name one; 0: it is nothing
- * of the kind.
+ * Unmapped samples name an object in word w that their neighbours name as well, and other samples
+ * name one or none: 2 if some name none, the best evidence; 1 if all name one; 0: it is not such a
+ * word.
  */
 static int expandable_at(const struct search *s, unsigned int w)
 {
@@ -698,8 +701,8 @@ static bool stream_at(const struct search *s, unsigned int w, size_t *filled)
 }
 
 /*
- * A word other than that in front of stream_uses could be it: some blocks have something there that
- * a whole segment has.
+ * A word other than the one in front of stream_uses could be it: some blocks have a value there
+ * that a whole segment shares.
  */
 static bool is_other_stream(const struct search *s, unsigned int w)
 {
@@ -710,8 +713,8 @@ static bool is_other_stream(const struct search *s, unsigned int w)
 }
 
 /*
- * The word in front of stream_uses. When all samples are on the default stream by that word, but
- * not by another one, something new may have come between: then it is not known.
+ * The word in front of stream_uses. If all samples are on the default stream by that word, but not
+ * by another one, a new field may be in between: then the stream is unknown.
  */
 static bool find_stream(struct search *s)
 {
@@ -729,7 +732,7 @@ static bool find_stream(struct search *s)
 	return true;
 }
 
-/* The walk knows whose tables it reads, so it can do without. */
+/* The walk can do without: it knows which tables it reads. */
 static void find_device(struct search *s)
 {
 	bool several = false;
@@ -751,7 +754,7 @@ static void find_device(struct search *s)
 	leave_out(s, VT_TORCH_BLOCK_DEVICE, &s->l.device);
 }
 
-/* How many samples that await their free have events at offset; -1: it is no such count. */
+/* How many samples that await their free have events at offset; -1: it is not such a count. */
 static int events_at(const struct search *s, unsigned int offset)
 {
 	struct tally tally = { 0 };
@@ -773,8 +776,8 @@ static int events_at(const struct search *s, unsigned int offset)
 }
 
 /*
- * Nothing but a check depends on it, so that without a pending free among the samples it is left
- * out, and where two would do as well: padding has whatever the memory had before.
+ * Only a check depends on it, so it is omitted if no sample awaits a free, or if two places fit:
+ * padding keeps whatever the memory had before.
  */
 static void find_event_count(struct search *s)
 {
@@ -796,7 +799,7 @@ static void find_event_count(struct search *s)
 
 /*
  * context_when_allocated is followed by context_when_segment_allocated, which may be the only one
- * that is set: that one would tell the history of another block. So both must have been seen.
+ * that is set, and would show the history of another block. So both must be seen.
  */
 static void find_context(struct search *s)
 {

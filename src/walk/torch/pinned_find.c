@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where PyTorch's allocator of pinned host memory is. No release exports the object, but each
- * exports a short function that refers to it: that reference is read out of the function's code,
- * and believed when it leads to an object of the right class.
+ * Finds PyTorch's allocator of pinned host memory. No release exports the object, but each exports
+ * a short function that refers to it: this reads the reference from the function's code, and trusts
+ * it if it leads to an object of the right class.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,20 +12,18 @@
 #include "walk/torch/find.h"
 #include "walk/torch/pinned.h"
 
-/* more than those functions have; what follows them leads nowhere, or to the same object */
+/* more than those functions have; what follows leads nowhere, or to the same object */
 #define CODE_MAX 160
 #define REFERENCE_SIZE 7
 #define CALL_SIZE 5
 #define CUDA_DEVICE_TYPE 1 /* c10::DeviceType::CUDA */
 
-/* One entrance a generation. They are exported, so they are there in stripped libraries as well. */
+/* One entrance per generation. They are exported, so stripped libraries have them, too. */
 static const struct {
 	const char *library;
 	const char *symbol;
 } entrances[] = {
-	/*
-	 * at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by type of device
-	 */
+	/* at::getHostAllocator(c10::DeviceType), since 2.8: an array of pointers by device type */
 	{ "libtorch_cpu.so", "_ZN2at16getHostAllocatorEN3c1010DeviceTypeE" },
 	/*
 	 * at::cuda::getCachingHostAllocator(), up to 2.7: the object itself; up to 2.3 a wrapper
@@ -33,8 +31,8 @@ static const struct {
 	 */
 	{ "libtorch_cuda.so", "_ZN2at4cuda23getCachingHostAllocatorEv" },
 	/*
-	 * at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: where there is the wrapper, it
-	 * calls what has the pointer
+	 * at::cuda::CachingHostAllocator_emptyCache(), up to 2.7: with the wrapper, it calls the
+	 * function that has the pointer
 	 */
 	{ "libtorch_cuda.so", "_ZN2at4cuda31CachingHostAllocator_emptyCacheEv" },
 };
@@ -44,12 +42,12 @@ static const struct {
 struct finder {
 	struct vt_memsrc *src;
 	uint64_t object;
-	/* there is CUDAHostAllocatorWrapper: the allocator is made when it is first used */
+	/* CUDAHostAllocatorWrapper exists: the first use creates the allocator */
 	bool wrapper;
 	bool unset; /* a pointer that a called function returns is NULL */
 };
 
-/* The CachingHostAllocatorImpl that the object at addr is, or has as its only member; else 0. */
+/* The CachingHostAllocatorImpl at addr, or the only member of the object there; else 0. */
 static uint64_t implementation_of(struct finder *f, uint64_t addr)
 {
 	char name[VT_RTTI_MAX];
@@ -69,7 +67,7 @@ static uint64_t implementation_of(struct finder *f, uint64_t addr)
 }
 
 /*
- * Whether it is what code refers to: the object, or a pointer to it, or an array of such pointers.
+ * Whether the code's reference is valid: the object, a pointer to it, or an array of such pointers.
  */
 static bool leads_to_it(struct finder *f, uint64_t target)
 {
@@ -130,7 +128,7 @@ static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 	return false;
 }
 
-/* Takes the outcome over; true when it is final. */
+/* Takes over the outcome; true if it is final. */
 static bool take_outcome(const struct finder *f, bool found_it, struct vt_pinned_found *found)
 {
 	if (found_it) {
