@@ -5,7 +5,7 @@
 usage: triage_merge.py JOB_DEMO [RANKS...]
 
 JOB_DEMO is tests/unit/job/job_demo of a build tree: it loads the documents, accounts and says what that cost (it writes nothing here).
-RANKS (1024 2048 4096 8192 16384): each has 100 threads of 20 frames, in 30 stacks, of which 25 are the same in all ranks and 5 are of
+RANKS (1024 2048 4096 8192 16384): each has 100 threads of 20 frames, in 30 stacks: 25 are the same in all ranks, and 5 are of
 one rank alone; half of the threads run Python, so that they are in the tree. They are saved as one document, as documents of eight
 ranks (a node each), and as one document for each rank. The best of three runs counts.
 

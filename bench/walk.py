@@ -87,7 +87,7 @@ class Target:
 
 
 def report(target, *options):
-    """(the report, the target's longest gap meanwhile)"""
+    """(the report, the target's longest gap during it)"""
     with tempfile.NamedTemporaryFile() as out:
         target("gap")
         subprocess.run([harness.VRAMTAP, "report", "--json", out.name, *options, str(target.proc.pid)], check=False,

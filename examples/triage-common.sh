@@ -275,7 +275,7 @@ wait_for_all()
 	pids=
 }
 
-# Quick, and the same moment for all; but with some engines all is lost with one node. Who has begun, and did not come to an end in all
+# Quick, and the same moment for all; but with some engines all is lost with one node. A node that began, and did not finish in all
 # the time there was, is not asked again.
 run_together()
 {

@@ -44,7 +44,7 @@ list_nodes()
 	fi
 }
 
-# What both kinds of mpirun understand: a program once, on one host. Open MPI does not run as root unasked; this has to be who can look.
+# What both kinds of mpirun understand: a program once, on one host. Open MPI does not run as root unasked; the user must be permitted to inspect the processes.
 run_on()
 {
 	host=$1

@@ -99,7 +99,7 @@ suite() {
 	done >>"$times"
 }
 
-# What functional tests run against is brought meanwhile: the steps before, and unit tests, need only the simulated device.
+# What functional tests run against is fetched in the background: the steps before, and unit tests, need only the simulated device.
 prepare() {
 	sh "$here/tests/simcuda/build.sh" "$VRAMTAP_CACHE/simcuda" || problem 'building the simulated device'
 	sh "$here/tests/setup/prepare.sh" >"$VRAMTAP_CACHE/prepare.log" 2>&1 &

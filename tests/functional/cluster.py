@@ -63,7 +63,7 @@ def programs(name):
 
 
 def only_of_scripts():
-    """For tests of which the program sees nothing new: once is enough."""
+    """For tests that show the program nothing new: once is enough."""
     if SANITIZED:
         raise Skip("it is about the scripts: it runs with the other build")
 

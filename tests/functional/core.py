@@ -219,7 +219,7 @@ def test_gcore():
         equal(report["process"]["pid"], proc.pid, "pid")
         equal(report["process"]["command_line"], live["process"]["command_line"], "command line")
         equal(report["process"]["executable"], live["process"]["executable"], "executable")
-        check("core" in diag_codes(report), "what no core has is said", report["diagnostics"])
+        check("core" in diag_codes(report), "a diagnostic for what no core has", report["diagnostics"])
 
 
 def test_kernel():
@@ -327,7 +327,7 @@ def test_deadlock_and_missing_threads():
             less = stacks_core(path, expect=(PARTIAL,))
     for data in (live, core):
         equal([(t["deadlock"], t["waits_for_tid"]) for t in data["threads"]],
-              [(True, live["threads"][1]["tid"]), (True, live["threads"][0]["tid"])], "who waits for whom")
+              [(True, live["threads"][1]["tid"]), (True, live["threads"][0]["tid"])], "the waiting threads and their owners")
         check("deadlock" in [h["code"] for h in data["headlines"]], "headline", data["headlines"])
     equal(len(less["threads"]), 1, "threads that are left")
     check("1 of the 2 threads" in text_of(less, "threads-missing"), "named", less["diagnostics"])
@@ -369,7 +369,7 @@ def test_gil_holder_missing():
             without_thread(path, holder)
             less = stacks_core(path, expect=(PARTIAL,))
             _, text, _ = vramtap("stacks", "--core", path, expect=PARTIAL)
-    check(any(t["tid"] == holder and t["holds_gil"] for t in whole["threads"]), "who holds the GIL", whole["threads"])
+    check(any(t["tid"] == holder and t["holds_gil"] for t in whole["threads"]), "the holder of the GIL", whole["threads"])
     check("gil-holder-missing" in diag_codes(less) and str(holder) in text_of(less, "gil-holder-missing"), "named", less["diagnostics"])
     check("GIL is free" not in text, "text", text)
 
@@ -419,7 +419,7 @@ def test_allocator():
 
 
 def test_lock_held():
-    """Of a core all blocks that can be read are shown, and who holds the lock."""
+    """All readable blocks of a core are shown, and the thread that holds the lock."""
     where = scratch()
     os.chdir(where)
     with Driver(versions()[-1], SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="1024") as driver:
@@ -636,7 +636,7 @@ def test_files():
 
 
 def test_filters():
-    """What the kernel was told to leave out: without the first pages no file can be checked, and that is said."""
+    """What the kernel was told to leave out: without the first pages no file can be checked, and the report says so."""
     for coredump_filter in (0x31, 0x33, 0x7f):
         equal(Worker(coredump_filter).stack()[1][1:4], WHOLE, f"frames with coredump_filter {coredump_filter:#x}")
     worker = Worker(0x3)

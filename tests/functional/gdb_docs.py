@@ -74,7 +74,7 @@ def test_commands():
 
 
 def test_usage():
-    """Who types it wrong is told what the page says."""
+    """A user that types it wrong gets the text of the page."""
     page = synopsis()
     asked = [name for name, arguments in page.items() if arguments and name not in ("block", "help")]
     out = gdb(*[f"vramtap {name} wrong use" for name in asked])

@@ -21,7 +21,7 @@ class Heartbeats:
 
     def __init__(self):
         """VRAMTAP_HEARTBEAT names the library where it cannot be compiled."""
-        # Not on a disk: who writes to a page that is being written back has to wait.
+        # Not on a disk: a write to a page that is being written back has to wait.
         directory = tempfile.mkdtemp(prefix="vramtap-bench-", dir="/dev/shm")
         harness.CLEAN_UP.append(directory)
         self.path = os.path.join(directory, "beats")

@@ -410,7 +410,7 @@ static void target_is_gone(void **state)
 	close_tool(&tool);
 }
 
-/* What the target does meanwhile */
+/* What the target does in the meantime */
 
 static void body_fork(void)
 {

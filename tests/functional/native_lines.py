@@ -566,7 +566,7 @@ def test_debuginfod():
         with open(log, encoding="utf-8") as file:
             check(f"debuginfo {build_id}\n" in file.read(), "the build id was not asked for")
         _, data = names("--debuginfod", environment=dict(env, DEBUGINFOD_URLS=""))
-        check("debuginfod" in {d["code"] for d in data["diagnostics"]}, "nothing is said about missing servers")
+        check("debuginfod" in {d["code"] for d in data["diagnostics"]}, "no diagnostic about missing servers")
 
 
 # ---- damage ----

@@ -95,8 +95,8 @@ def check_c_program(binary, names):
         handler = next(i for i, (_, n) in enumerate(crashed) if n == "fault_handler")
         equal(crashed[handler + 2][0], "0x" + "0" * 16, "the null pointer that was called")
         equal([n for _, n in crashed[handler + 3:handler + 5]], ["call_null", "crashed"], "its callers")
-    # code that was generated at run time has no unwind information, and that is said
-    check("in no mapped file: callers may be missing" in text, "nothing is said about generated code")
+    # code that was generated at run time has no unwind information, and the text says so
+    check("in no mapped file: callers may be missing" in text, "no note about generated code")
     check("incomplete" not in text, "a stack is incomplete", text[-2000:])
 
 

@@ -30,7 +30,7 @@
 #include "target/live.h"
 #include "walk/python/python.h"
 
-#define CAPTURES 10 /* of which the quickest is told */
+#define CAPTURES 10 /* the quickest one counts */
 
 struct options {
 	char what; /* 0, or one of e, f, l, w, z */

@@ -2,7 +2,7 @@
 """Python frames as vramtap reads them are those that the interpreter itself reports, for every CPython that is here.
 
 The interpreters are those of $VRAMTAP_PYTHONS (paths, separated by colons), or python3 of $PATH, /usr/bin/python3, all of
-pyenv, and those that tests/setup/python.sh made. Each one from 3.8 to 3.14 is tested; which were not there is said.
+pyenv, and those that tests/setup/python.sh made. Each one from 3.8 to 3.14 is tested; missing ones are printed.
 """
 import contextlib
 import glob
@@ -223,7 +223,7 @@ def test_gil_holder_in_subinterpreter(path, version):
     with target([path, f"{TARGETS}/pyprog_cases.py", "gil_sub"], ready="ready") as proc:
         keeper, wanting = map(int, proc.ready_line.split()[1:])
         wait_until(lambda: gils(proc.pid)[wanting][2] == keeper, 20, "one thread waits for the one in the subinterpreter")
-        equal(gils(proc.pid)[keeper][1], 1, "which is said to hold the GIL")
+        equal(gils(proc.pid)[keeper][1], 1, "which one holds the GIL")
         equal(facts(proc.pid)["gil"], str(keeper), "the holder")
 
 
@@ -301,7 +301,7 @@ def test_hidden_frames(path, version):
 with open(f"{TARGETS}/pyprog_cases.py", encoding="utf-8") as cases:
     CASES_LINES = len(cases.readlines())
 
-# Who calls whom in case_busy(). A thread of _thread.start_new_thread() begins with step_a.
+# The callers and callees in case_busy(). A thread of _thread.start_new_thread() begins with step_a.
 CALLERS = {
     "<genexpr>": {"step_c"}, "<lambda>": {"step_b"}, "step_c": {"step_b"}, "step_b": {"step_a"},
     "step_a": {"step_a", "work", None}, "work": {"run"}, "spawn": {"run"}, "run": {"_bootstrap_inner"},
@@ -342,7 +342,7 @@ def test_running(path, version):
 
 @each
 def test_stopped_anywhere(path, _version):
-    """Stopped at any instruction, every stack is whole, or it is said why not: 3.11 and 3.12 have such places."""
+    """Stopped at any instruction, every stack is whole, or the report says why not: 3.11 and 3.12 have such places."""
     with target([path, f"{TARGETS}/pyprog_cases.py", "busy"], ready="ready") as proc:
         deep = between = 0
         for _ in range(40):

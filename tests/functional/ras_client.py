@@ -27,7 +27,7 @@ def ask(address, form):
 
 
 def counts_of(said):
-    """{operation: {rank: how many}} of the operations of which ranks of the one communicator have launched different numbers; of text
+    """{operation: {rank: how many}} of the operations that ranks of the one communicator have launched a different number of times; of text
     those that are named."""
     if said.startswith("{"):
         (communicator,) = json.loads(said)["communicators"]

@@ -197,7 +197,7 @@ def another_subscriber(*flags):
         entries = table_entries(calls.pid, program(*flags))
         before = words_at(calls.pid, entries.values())
         said = truth.record(calls.pid, "on", "--cupti", expect=(COMPLETE, PARTIAL))
-        check("GOT" in said and "another tool has subscribed" in said, "what is said of it", said)
+        check("GOT" in said and "another tool has subscribed" in said, "the message", said)
         changed = [n for n, a, b in zip(entries, before, words_at(calls.pid, entries.values())) if a != b]
         equal(sorted(changed), sorted(entries), "the entries that are changed")
         want = {calls.allocate(what, 4 * MIB): kind for what, kind in KINDS.items()}
@@ -369,7 +369,7 @@ def test_pytorch_through_tables():
     """Its entries are bound lazily: those that were not used yet are resolved by us."""
     with pytorch("subscribe", "late") as proc:
         said = truth.record(pid_of(proc), "on", "--cupti", expect=(COMPLETE, PARTIAL))
-        check("GOT" in said, "what is said", said)
+        check("GOT" in said, "the message", said)
         compare_segments(pid_of(proc), ask(proc, f"allocate 1000 {3 * MIB} {30 * MIB}"), "device")
         equal(ask(proc, "fail"), "caught", "out of memory")
         equal([kind for kind, _ in ooms(report_json(pid_of(proc), expect=(COMPLETE, PARTIAL)))], ["pytorch"], "one event, PyTorch's")
@@ -414,9 +414,9 @@ def test_run_passes_signals():
 def test_run_children():
     two = f"echo malloc 1048576 | {program()} init; echo malloc 1048576 | {program()} init"
     done = run("--", "sh", "-c", two)
-    check("2 processes started by sh used CUDA and were not recorded: --children" in done.stderr, "what is said", done.stderr)
+    check("2 processes started by sh used CUDA and were not recorded: --children" in done.stderr, "the message", done.stderr)
     done = run("--children", "--", "sh", "-c", two)
-    equal(len(re.findall(r"is recorded from its first allocation on", done.stderr)), 2, f"who is recorded: {done.stderr}")
+    equal(len(re.findall(r"is recorded from its first allocation on", done.stderr)), 2, f"what is recorded: {done.stderr}")
     with Calls("init", command=[VRAMTAP, "run", "-q", "--cupti", "--children", "--", "env"]) as calls:
         one = calls.allocate("malloc", MIB)
         equal(calls.ids(), [one], "a child's")

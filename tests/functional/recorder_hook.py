@@ -463,7 +463,7 @@ def test_a_debugger_is_there():
         driver("alloc 3 1000")
         with traced(pid):
             _, _, err = vramtap("record", str(pid), "on", "--timeout", "1", expect=NOTHING)
-            check("trac" in err, "who is in the way", err)
+            check("trac" in err, "the tracer is named", err)
             equal(record(pid, "status", expect=COMPLETE)["state"], "off", "state")
         equal(record(pid, "on")["state"], "on", "on, without it")
         record(pid, "off", expect=COMPLETE)

@@ -323,7 +323,7 @@ def test_recording_stays_on():
         job.ask("fail 700")
         data = report_json(job.pid, expect=(COMPLETE, PARTIAL))
         equal([e["requested_bytes"] for e in events(data).values()], [600 * MIB, 700 * MIB], "the events that are kept")
-        check([e["waited_ms"] > 1 for e in events(data).values()] == [True, False], "who was kept", events(data))
+        check([e["waited_ms"] > 1 for e in events(data).values()] == [True, False], "which threads waited", events(data))
         equal(data["caught"], None, "nothing is caught by a report")
         vramtap("record", str(job.pid), "off", expect=(COMPLETE, PARTIAL))
 
@@ -492,7 +492,7 @@ def test_driver_call():
         event = events(data)[data["caught"]["first"]]
         equal((event["kind"], event["requested_bytes"], event["error"], event["device"]), ("driver", 1000 * MIB, 2, 0), "the event")
         equal((event["free_bytes"], event["total_bytes"]), (396 * MIB, 512 * MIB), "memory of the device then")
-        check(any(f["function"] == "ask_for" for f in frames_of(data, event["backtrace"])), "who asked",
+        check(any(f["function"] == "ask_for" for f in frames_of(data, event["backtrace"])), "the function that asked",
               frames_of(data, event["backtrace"]))
         text = watch.end()
         check("out of memory: 1000 MiB asked for on GPU 0 by ask_for" in text, "the text", text[:1500])

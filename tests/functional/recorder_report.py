@@ -130,7 +130,7 @@ def test_many_blocks():
         print("  20,000 blocks: " + ", ".join(f"{a} {ms:.0f} ms" for a, ms in best.items()))
 
 
-# Who allocates blocks of which size under load (torch_recorder.py); all are two functions.
+# Which functions allocate blocks of which size under load (torch_recorder.py); all are two functions.
 MAKERS = {100: "allocate", 5000: "allocate", 70000: "allocate", 1200: "allocate_and_free"}
 
 
@@ -164,7 +164,7 @@ def test_blocks_that_come_and_go():
 
 
 def test_off_while_it_is_read():
-    """It may be switched off, and on again, at any moment of a report: what is shown is right, or it is said that nothing is."""
+    """It may be switched off, and on again, at any moment of a report: what is shown is right, or the report says that nothing is shown."""
     with job_of() as job:
         job("blocks", 3000)
         on(job)
@@ -231,7 +231,7 @@ def samples_are_called_so(job):
 
 
 def out_of_memory(job):
-    """The last requests that failed, with who made them."""
+    """The last requests that failed, with the code that made them."""
     on(job)
     for _ in range(18):
         job("fail_once")

@@ -439,8 +439,8 @@ static void no_information()
 	       ends_like(last, direct, direct.n_native - 2u));
 	equal++;
 	/*
-	 * No frame pointers either: whatever rbp is, it ends somewhere, and it is said that frames
-	 * are missing.
+	 * No frame pointers either: whatever rbp is, it ends somewhere, and the result says that
+	 * frames are missing.
 	 */
 	reinterpret_cast<void (*)(function_t *, int)>(dlsym(without, "through"))(keep_last, 4);
 	EXPECT(last.flags & (VT_STACK_NATIVE_GUESS | VT_STACK_NATIVE_LOST));

@@ -70,7 +70,7 @@ def made_by_the_right_one(data):
         check(right is not False, f"another one's name, file or line for the block of {block['requested_bytes']} bytes", frames[0], called)
         named += right is True
         gone += right is None
-        check(called[1] in MAKERS, "who called it", called)
+        check(called[1] in MAKERS, "its caller", called)
     return named, gone
 
 
@@ -102,7 +102,7 @@ def made_where(data):
         if not called or "allocate_and_free" not in called:
             continue
         equal(called[0], "allocate_and_free" if block["requested_bytes"] == 1200 else "allocate",
-              f"who asked for {block['requested_bytes']} bytes at {block['address']}: {called}")
+              f"the function that asked for {block['requested_bytes']} bytes at {block['address']}: {called}")
         seen += 1
     return seen
 
@@ -126,7 +126,7 @@ class Before:
 
 
 def test_on_and_off_under_load():
-    """Eight threads allocate; reports meanwhile are right, and after it all there is nothing left."""
+    """Eight threads allocate; reports during that are right, and nothing is left afterwards."""
     rng = random.Random(3)
     for version in one_of(1):
         with truth.Recorded(version) as job:

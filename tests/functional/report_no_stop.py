@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of real PyTorch allocators that run on: what is said to be exact is, whatever the process does meanwhile; and reports of
+"""Reports of real PyTorch allocators that run on: what a report calls exact is exact, whatever the process does during the read; and reports of
 allocators whose memory is damaged."""
 import ctypes
 import json

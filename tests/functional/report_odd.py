@@ -638,7 +638,7 @@ static unsigned int seed;
 
 static void sabotage_memory(size_t from)
 {
-	/* Not by plain stores: it may be unmapped meanwhile. */
+	/* Not by plain stores: it may be unmapped by now. */
 	int memory = open("/proc/self/mem", O_RDWR);
 	FILE *maps = fopen("/proc/self/maps", "r");
 	static char nonsense[0x8000];

@@ -112,7 +112,7 @@ for _ in sys.stdin:
 
 
 def captured(*options, fault=None):
-    """What CUDA said of the begin and the end of a capture, and the report meanwhile."""
+    """What CUDA returned at the begin and the end of a capture, and the report in between."""
     control = scratch("control")
     with torch_program(versions()[-1], CAPTURING, TARGETS, SIMCUDA_CTL=control) as (proc, _):
         if fault:
@@ -296,7 +296,7 @@ def nothing_is_left(pid):
 
 
 def refused(proc, *words, expect=COMPLETE):
-    """PyTorch is not asked, the reason is said, and the blocks come from the walk."""
+    """PyTorch is not asked, the report has the reason, and the blocks come from the walk."""
     data = report_json(proc.pid, "--ask-pytorch", expect=expect)
     text = why_not(data)
     check(all(word in text for word in words), "the reason", text)
@@ -350,7 +350,7 @@ sys.stdin.read()
 
 
 def test_gil_is_not_given_up():
-    """What is left in the process is said."""
+    """The message says what is left in the process."""
     with tempfile.TemporaryDirectory() as directory:
         end = os.path.join(directory, "end")
         with torch_program(versions()[-1], MEMORY + STINGY, end) as (proc, _):

@@ -193,7 +193,7 @@ def changing(process, kept):
         pinned = data["pytorch"]["pinned_host_memory"]
         if pinned["result"] != "complete":
             check(pinned["totals"] is None, "sums of an allocator that changed", pinned["result"])
-            check(diag_codes(data) & {"pinned-unstable", "pinned-truncated"}, "nothing is said", data["diagnostics"])
+            check(diag_codes(data) & {"pinned-unstable", "pinned-truncated"}, "no diagnostic", data["diagnostics"])
             continue
         complete += 1
         adds_up(pinned)

@@ -72,7 +72,7 @@ def shown(thread):
 
 
 def test_same_as_with_a_stop():
-    """For every interpreter: the frames of all threads, who has the GIL, what they wait for; and nobody was stopped."""
+    """For every interpreter: the frames of all threads, which one has the GIL, what they wait for; and none was stopped."""
     tested = 0
     for path, version in interpreters():
         with target([path, "-c", SLEEPERS], ready="ready") as proc:
@@ -176,7 +176,7 @@ int main(void)
 
 
 def test_never_a_mixture():
-    """Threads that wake up all the time: a stack that is shown is one that there was, else the thread is said to have run."""
+    """Threads that wake up all the time: a shown stack existed; else the report says that the thread ran."""
     binary = compile_c(MIXER, "-pthread", "-fno-optimize-sibling-calls")
     ways = (["nap", "left_inner", "left_middle", "left_outer", "naps"], ["nap", "right_inner", "right_outer", "naps"])
     seen = {0: 0, 1: 0}

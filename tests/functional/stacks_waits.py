@@ -143,7 +143,7 @@ def test_waits():
                 waits = by_tid[tid]["waits"].replace("\n", "\\n")
                 check(waits.startswith(text), f"{option}: {name} waits", waits, "and not", text)
             mutex = next(t for t, (name, _) in words.items() if name == "waits_for_mutex")
-            equal(by_tid[mutex]["waits_for_tid"], proc.pid, "who has the lock")
+            equal(by_tid[mutex]["waits_for_tid"], proc.pid, "the owner of the lock")
         text = stacks(proc.pid, "--width=400")
         check(r"odd\nname" in text or "odd" in text, "the file that is locked", text)
         check("\nname" not in text, "a newline of the target in the text", text)
@@ -177,7 +177,7 @@ def test_kernel():
         proc.wait()
 
 
-# Who has the GIL says so itself: it is in a C function that keeps it.
+# The thread that has the GIL prints so itself: it is in a C function that keeps it.
 GIL = """
 import ctypes, threading, time
 keeps = ctypes.PyDLL(None)
@@ -210,7 +210,7 @@ def test_gil():
                 waiting = [t for t in threads.values() if (t["verdict"] or "").startswith("waits for the GIL")]
                 for thread in waiting:
                     check(thread["verdict"].startswith(f"waits for the GIL held by {holder} ("), "verdict", thread["verdict"])
-                    equal(thread["waits_for_tid"], holder, "who is waited for")
+                    equal(thread["waits_for_tid"], holder, "the thread that is waited for")
                 check(any(h["code"] == "gil-held" and str(holder) in h["text"] for h in data["headlines"]), "headlines",
                       data["headlines"])
                 # Without stopping them some are always just awake.
@@ -280,7 +280,7 @@ def test_deadlocks():
                 check(set(stuck) <= set.union(*rings), "a thread that is in no deadlock", list(stuck))
                 for thread in stuck.values():
                     ring = next(r for r in rings if by_tid[thread["tid"]] in r)
-                    check(by_tid[thread["waits_for_tid"]] in ring, "whom it waits for", by_tid[thread["waits_for_tid"]])
+                    check(by_tid[thread["waits_for_tid"]] in ring, "the thread that it waits for", by_tid[thread["waits_for_tid"]])
                 told = [h["text"] for h in data["headlines"] if h["code"] == "deadlock"]
                 complete = [r for r in rings if any(all(str(tids[name]) in text for name in r) for text in told)]
                 equal(sum(len(r) for r in complete), len(stuck), "threads of the deadlocks that are told")
@@ -288,7 +288,7 @@ def test_deadlocks():
             wait_until(found, 60, f"three deadlocks are found ({option})")
 
 
-# They fight for three mutexes, always in the same order: who looks at the one and then at the other could see a ring.
+# They fight for three mutexes, always in the same order: reading one after the other could show a ring.
 FIGHT = r"""
 #include <pthread.h>
 #include <stdio.h>

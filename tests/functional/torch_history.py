@@ -210,7 +210,7 @@ def test_20000_blocks():
                   ", ".join(f"{' '.join(args) or 'inside'} {ms:.0f} ms" for args, ms in best.items()))
 
 
-# Who makes blocks of which size; the names of churn_of()'s functions are those of their code.
+# Which functions make blocks of which size; the names of churn_of()'s functions are those of their code.
 MAKERS = {1003: ("churn",), 5003: ("churn",), 70003: ("churn",), 1001: ("one",), 1002: ("two",)}
 
 

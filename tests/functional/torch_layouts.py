@@ -22,14 +22,14 @@ RICH = ["alloc 30 5000", "alloc 3 30000000", "stream 1", "alloc 10 70000", "stre
 
 
 def listed(mark=None):
-    """The official wheels of which there may be a library in the cache: those with a mark, or the last patch of every release."""
+    """The official wheels that may have a library in the cache: those with a mark, or the last patch of every release."""
     with open(os.path.join(SOURCE, "tests", "setup", "torch-lib-versions"), encoding="ascii") as file:
         lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
     return [words[0] for words in lines if (mark in words if mark else "patch" not in words) and "-" not in words[0]]
 
 
 class Library(Driver):
-    """c10_driver with the allocator of a release, of which nothing but that is needed."""
+    """c10_driver with the allocator of a release; nothing else of the release is needed."""
 
     def __init__(self, version, **env):  # pylint: disable=super-init-not-called
         if not any(os.path.exists(os.path.join(CACHE, kind, version, "c10_driver")) for kind in ("torch", "torch-lib")):
@@ -128,7 +128,7 @@ def test_with_the_table(driver, version):
             driver(command)
         found = layouts_json(driver.pid)
         equal((found["known"], found["row"]), (True, release_of(version)), f"{version}: which release it is")
-        equal((found["differs"], found["refused"], found["state"]), (None, None, "native"), "what is said")
+        equal((found["differs"], found["refused"], found["state"]), (None, None, "native"), "the message")
         same_layout(found, row, version)
         if row["wheel"].partition("+")[0] == version:
             equal((found["build_id"], found["official_wheel"]), (row["build_id"], row["wheel"]), "whose library it is")
@@ -159,7 +159,7 @@ def test_without_the_table(driver, version):
         for hidden in (release_of(version), "all"):
             data = compare(driver, f"--hide-layout={hidden}", "--read-only", expect=(COMPLETE, PARTIAL), method="outside")
             codes, known = diag_codes(data), data["versions"]["pytorch_layout_known"]
-            equal("layout-unknown" in codes, not known, f"{commands}, {hidden} hidden: whether an unknown release is said")
+            equal("layout-unknown" in codes, not known, f"{commands}, {hidden} hidden: whether a diagnostic names an unknown release")
             check(not (known and hidden == "all") and "layout-differs" not in codes, f"{commands}, {hidden} hidden:", codes)
             shown += sum(len(s["blocks"]) for a in data["pytorch"]["allocators"] for s in a["segments"])
     check(shown > 1000, "few blocks", shown)
@@ -210,7 +210,7 @@ def other_version(version, says):
 
 
 def test_the_version_is_not_trusted():
-    """What is found counts. That an official version has something else is said; any other version has nothing to be compared with."""
+    """What is found counts. A diagnostic says if an official version differs; any other version has nothing to be compared with."""
     newest, oldest = listed()[-1], listed()[0]
     for says, differs, state in ((f"{oldest}+cu117", True, PARTIAL), ("2.99.0+cu140", False, COMPLETE),
                                  (f"{release_of(oldest)}.0a0+git1234567", False, COMPLETE), (None, False, COMPLETE)):
@@ -228,7 +228,7 @@ def test_the_version_is_not_trusted():
 def test_no_pytorch():
     with target(["sleep", "60"]) as proc:
         out = vramtap("layouts", str(proc.pid), expect=NOTHING)[1]
-        check("libc10_cuda.so is not loaded" in out, "what is said", out)
+        check("libc10_cuda.so is not loaded" in out, "the message", out)
         equal(layouts_json(proc.pid, expect=(NOTHING,))["state"], "not loaded", "state")
 
 

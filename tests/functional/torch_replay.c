@@ -260,7 +260,7 @@ int main(int argc, char **argv)
 		take(&count, &result, &sink, replays, kept, strtoull(argv[4], NULL, 10));
 	}
 	printf("%d walks in %.0f ms: %u certain, %u complete but not certain, %u unstable, %u refused, %u wrong; %" PRId64
-	       " operations meanwhile\n",
+	       " operations during that\n",
 	       walks, (double)(vt_now_ns() - start) / VT_NS_PER_MS, count.certain, count.complete,
 	       count.unstable, count.refused, count.wrong,
 	       replays[0].wrong ? replays[1].allocated + replays[1].freed :

@@ -66,7 +66,7 @@ def are_running(pids):
         check(not re.search(r"^State:\s+[tT]", status, re.M), f"{pid} is stopped", status[:200])
 
 
-# ---- who is found, and who they are ----
+# ---- which processes are found, and their roles ----
 
 def test_job_is_labelled():
     with fake_job("none", "--ranks", "2", "--workers", "2") as (launcher, job):
@@ -143,7 +143,7 @@ def test_killed_rank_is_named():
         _, report, text = triage("--children-of", launcher, "--width", "200", expect=PARTIAL)
         members = by_pid(report)
         check_stack(report, job["ranks"][0], "all_reduce")
-        check("zombie" in members[job["ranks"][1]]["error"], "what is said of the killed rank", members[job["ranks"][1]])
+        check("zombie" in members[job["ranks"][1]]["error"], "the error of the killed rank", members[job["ranks"][1]])
         check_named(report, text, str(job["ranks"][1]), "local rank 1 of 2 has ended or was killed")
 
 
@@ -170,13 +170,13 @@ def test_all_are_stopped_together():
             begins = [m["stopped_at_ns"] for m in members]
             check(all(0 < m["released_at_ns"] - m["stopped_at_ns"] < 1e9 for m in members), "times", members)
             moments.append(((max(begins) - min(begins)) / 1e6, max(m["stopped_ms"] for m in members)))
-            check(abs(report["found"]["skew_ms"] - moments[-1][0]) < 0.01, "the skew that is said", report["found"], moments)
+            check(abs(report["found"]["skew_ms"] - moments[-1][0]) < 0.01, "the skew in the report", report["found"], moments)
         # On a busy machine one of five is enough.
         check(min(skew for skew, _ in moments) < 10 and min(stopped for _, stopped in moments) < 20, "skew and stops", moments)
 
 
 def test_others_on_the_device_are_only_read():
-    """Who holds memory and is not of the job is not stopped, and does not count."""
+    """A process outside the job that holds memory is not stopped, and does not count."""
     with Driver(VERSION, **{k: v for k, v in ENV.items() if k.startswith("SIMCUDA")}) as driver, unrest("sleep", 1) as proc:
         driver("alloc 1 3000000")
         settle(driver.pid)
@@ -301,11 +301,11 @@ def test_few_files_and_processes_are_allowed():
                 os.chown(out, 65534, 65534)
             done = subprocess.run([*nobody, "prlimit", f"--{limit}", tool, "triage", "-q", "-o", out, "--children-of", str(proc.pid)],
                                   capture_output=True, timeout=60, check=False)
-            equal((done.returncode, done.stderr), (COMPLETE, b""), f"exit code and what is said, {limit}")
+            equal((done.returncode, done.stderr), (COMPLETE, b""), f"exit code and messages, {limit}")
             equal({m["error"] for m in by_pid(load(out)).values()}, {None}, f"errors, {limit}")
 
 
-# Who sleeps for good, sleeps and goes on, looks again and again whether something has come, or runs.
+# One that sleeps for good, one that sleeps and goes on, one that polls, and one that runs.
 GOES_ON = r"""
 #include <poll.h>
 #include <stdio.h>
@@ -339,7 +339,7 @@ def test_who_goes_on():
         wait_until(lambda: proc_state(stopped) == "T", 5, "it is stopped")
         _, report, _ = triage(*pids.values(), stopped)
         members = by_pid(report)
-        equal({what: members[pid].get("moved") for what, pid in pids.items()}, want, "who has gone on")
+        equal({what: members[pid].get("moved") for what, pid in pids.items()}, want, "which ones have gone on")
         check(members[stopped].get("moved") is not True, "one that is stopped", members[stopped])
         os.kill(stopped, signal.SIGCONT)
 
@@ -454,7 +454,7 @@ def test_interrupted():
                 equal(vramtap_proc.wait(10), 128 + signo, "exit code")
             members = by_pid(load(out))
             equal(len(members), 5, "members")
-            check("interrupted" in members[pids[3]]["error"], "what is said", members[pids[3]])
+            check("interrupted" in members[pids[3]]["error"], "the message", members[pids[3]])
             if seconds > 2:
                 equal(len([m for m in members.values() if not m["error"]]), 4, "those that were done")
             are_running([proc.pid, *pids])
@@ -494,7 +494,7 @@ def test_not_permitted():
         equal(run(theirs.pid, own.pid)[0], PARTIAL, "exit code of some unreadable")
         members = by_pid(load(out))
         equal({pid: bool(m["error"]) for pid, m in members.items()},
-              {pid: pid in (theirs.pid, *children_of(theirs.pid)) for pid in members}, "who has an error")
+              {pid: pid in (theirs.pid, *children_of(theirs.pid)) for pid in members}, "which ones have an error")
         check("not permitted" in members[theirs.pid]["error"], "why", members[theirs.pid])
 
 
@@ -516,7 +516,7 @@ def test_saved_ones_together():
         equal((code, len(json.loads(text)["members"])), (COMPLETE, len(members)), "the merged one")
         code, text, err = vramtap("triage", "--from", base, "/nonexistent")
         equal(code, PARTIAL, "exit code with one missing")
-        check("/nonexistent" in err and text.strip(), "what is said", err)
+        check("/nonexistent" in err and text.strip(), "the message", err)
         equal(vramtap("triage", "--from", "/nonexistent")[0], NOTHING, "exit code with all missing")
         # What nobody may ever write to, and what is without end.
         odd = scratch()
@@ -524,7 +524,7 @@ def test_saved_ones_together():
             make(os.path.join(odd, "report.json"))
             code, text, err = vramtap("triage", "--from", base, odd, timeout=20)
             equal(code, PARTIAL, "exit code with one that is no file")
-            check("report.json is not a regular file" in err and text.strip(), "what is said", err)
+            check("report.json is not a regular file" in err and text.strip(), "the message", err)
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(odd, "report.json"))
 
@@ -554,7 +554,7 @@ def test_directory_of_somebody_else():
             file.write("mine")
         code, _, err = vramtap("triage", "-o", out, str(proc.pid))
         equal((code, os.listdir(out)), (NOTHING, ["notes.txt"]), "exit code and files")
-        check("notes.txt" in err, "what is said", err)
+        check("notes.txt" in err, "the message", err)
         os.unlink(os.path.join(out, "notes.txt"))
         for pids in ([proc.pid], children_of(proc.pid)):
             vramtap("triage", "-q", "-o", out, *map(str, pids), expect=COMPLETE)

@@ -136,12 +136,12 @@ def test_rank_that_misses_a_collective():
             m = by_pid(found)[pid]
             check_told(m["collectives"]["groups"], truth)
             check_age(m["collectives"], truth)
-        equal(len(verdicts(found, "behind")), 1, "who is behind")
+        equal(len(verdicts(found, "behind")), 1, "the ranks that are behind")
         v = verdicts(found, "behind")[0]
         check(v["alarm"] and v["text"].startswith(
             "rank 2 has not begun all_reduce number 4 of process group default_pg, the last one there was number 3; ranks 0-1,3 wait in it "),
-              "what is said", v)
-        equal(outliers(found), [2], "who differs")
+              "the message", v)
+        equal(outliers(found), [2], "the ranks that differ")
         check("skip_collective" in text and re.search(r"default_pg +0-1,3 \[3\] +4 +3 +all_reduce number 4", text), "the summary", text)
         # Everybody is as before: no thread more, none that stands still, and they still answer.
         equal([threads(pid) for pid in running.ranks], before, "threads")
@@ -153,7 +153,7 @@ def test_rank_that_misses_a_collective():
 
 
 def test_wait_for_one_who_is_waited_for():
-    """Ranks 1 and 3 wait for rank 0 and 2 of which rank 0 waits for rank 2 in another group: it is rank 2."""
+    """Ranks 1 and 3 wait for ranks 0 and 2; rank 0 waits for rank 2 in another group: it is rank 2."""
     with job("subgroup") as running:
         running.wait()
         found, _ = running.triage()
@@ -162,7 +162,7 @@ def test_wait_for_one_who_is_waited_for():
         check(said[0].startswith("rank 2 has not begun all_reduce number 2 of process group 1, "), "the first", said)
         check(said[1].startswith("ranks 0,2 have not begun all_reduce number 4 of process group default_pg, ") and
               said[1].endswith("; rank 0 waits in another operation"), "the second", said)
-        equal(outliers(found), [2], "who differs")
+        equal(outliers(found), [2], "the ranks that differ")
 
 
 def test_release_with_another_backend():
@@ -173,7 +173,7 @@ def test_release_with_another_backend():
         found, _ = running.triage()
         v = verdicts(found, "behind")
         check(v and v[0]["text"].startswith("rank 1 has not begun all_reduce number 4 of process group default_pg, the last one there was number 3; "),
-              "what is said", found["found"]["verdicts"])
+              "the message", found["found"]["verdicts"])
         for pid, told in zip(running.ranks, running.told()):
             groups = by_pid(found)[pid]["collectives"]["groups"]
             equal({g["group"]: (g["backend"], g["last_enqueued"]) for g in groups},
@@ -186,7 +186,7 @@ def test_different_collectives():
         running.wait()
         found, _ = running.triage()
         v = verdicts(found, "mismatched-collective")
-        check(v and v[0]["text"].startswith("rank 1 began broadcast as number 4 of process group default_pg, ranks 0,2 all_reduce"), "what is said",
+        check(v and v[0]["text"].startswith("rank 1 began broadcast as number 4 of process group default_pg, ranks 0,2 all_reduce"), "the message",
               found["found"]["verdicts"])
 
 
@@ -216,7 +216,7 @@ def test_recorder_is_off():
 
 
 def test_driver_hangs():
-    """Asked whether an event is over, the driver does not answer any more: that is said, and all is well when it does again."""
+    """Asked whether an event is over, the driver no longer answers: the report says so, and all is well when it answers again."""
     control = scratch("control")
     with job("missing", ranks=2, of=1, SIMCUDA_CTL=control) as running:
         time.sleep(0.5)  # for the watchdogs

@@ -108,7 +108,7 @@ def test_clush():
         check("save_metrics" in text, "the summary", text)
         # One whose vramtap is missing costs itself only, when it is the only one: all.
         code = triage_fails("clush", "-w", "node1", "-R", "exec", "-b", "/nonexistent/vramtap", env={"PATH": path})
-        check("there is no /nonexistent/vramtap there" in code, "what is said", code)
+        check("there is no /nonexistent/vramtap there" in code, "the message", code)
 
 
 def triage_fails(engine, *args, env, out=None):
@@ -167,7 +167,7 @@ def test_kubectl():
 
 def test_hostile_answers():
     """What a pod sends is taken as what it is: links out of the directory are dropped, cut off answers refused, and others are not hurt. Nor
-    can others come to it, or execute it as who has unpacked it."""
+    can other users reach it, or execute it as the user that unpacked it."""
     base, secret, out = scratch(), scratch("secret"), scratch("out")
     with open(secret, "w", encoding="ascii") as file:
         file.write("mine")
@@ -188,7 +188,7 @@ def test_hostile_answers():
     for directory, names, files in os.walk(out):
         for name in (".", *names, *files):
             mode = os.lstat(os.path.join(directory, name)).st_mode
-            check(not mode & 0o7077, "who may come to it", directory, name, oct(mode))
+            check(not mode & 0o7077, "the users that may reach it", directory, name, oct(mode))
     for name in os.listdir(answers):
         check(f"triage-kubectl.sh: {name}: " in err, f"{name} is not named", err)
     equal(os.listdir(base), [], "files")

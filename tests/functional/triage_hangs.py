@@ -119,24 +119,24 @@ def check_accused(report, of, *words):
 
 
 def check_innocent(report, concerned):
-    """Alarms, and outliers, are only those who are concerned."""
+    """Alarms, and outliers, are only for the ranks concerned."""
     alarms = {pid for v in report["found"]["verdicts"] if v["alarm"] for pid in pids_of(report, v)}
     check(alarms <= concerned, "innocent ones are accused", report["found"]["verdicts"], concerned)
     outliers = {m["pid"] for m in report["members"] if m["outlier"]}
-    check(outliers and outliers <= concerned, "who differs", outliers, concerned)
+    check(outliers and outliers <= concerned, "the ranks that differ", outliers, concerned)
 
 
 def check_completeness(report, partial):
-    """Those of which not everything is known are these."""
+    """These are the ones that are not fully known."""
     not_complete = {pid for pid, m in by_pid(report).items() if m["completeness"] != "complete"}
-    equal(not_complete, partial, "of whom not all is known")
+    equal(not_complete, partial, "the ranks that are not fully known")
 
 
 def first_line(text):
     return next((line for line in text.splitlines() if line.startswith("! ")), "")
 
 
-# What the trouble is, whose it is, where the others are, and what is said of the rank, and of its first worker.
+# What the trouble is, whose it is, where the others are, and the words for the rank, and for its first worker.
 PLANTED = [
     ("elsewhere", 2, "all_reduce", ["is not in all_reduce", "save_metrics"], None),
     ("loop", 1, "all_reduce", ["is not in all_reduce", "runs", "spin"], None),
@@ -168,7 +168,7 @@ def check_planted(what, of, where, of_rank, of_worker):
                   report["found"]["verdicts"])
         check_innocent(report, {rank, worker} if of_worker else {rank})
         check_completeness(report, set())
-        # Who sleeps uninterruptibly is waited for, 100 ms, before all are stopped.
+        # vramtap waits 100 ms for one in uninterruptible sleep before it stops all.
         moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
         check(what != "sleeps" or "stopped_at_ns" in by_pid(report)[rank], "the other threads of the one that sleeps are not stopped")
         check(max(moments) - min(moments) < 60e6, "how far the stops are apart", moments)
@@ -194,7 +194,7 @@ def test_healthy_training():
             report, _ = look("--children-of", hangs().proc.pid)
             equal([v["text"] for v in report["found"]["verdicts"] if v["alarm"]], [], "alarms")
             seen |= {v["code"] for v in report["found"]["verdicts"]}
-        check(seen, "nothing is said", seen)
+        check(seen, "no words", seen)
 
 
 def test_healthy_groups():

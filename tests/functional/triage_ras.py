@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""vramtap triage --ras: what it makes of what NCCL's RAS says, what it sends to whom, and ranks that do not answer as they should."""
+"""vramtap triage --ras: what it makes of the answers of NCCL's RAS, what it sends to which rank, and ranks that do not answer as they should."""
 import argparse
 import contextlib
 import json
@@ -98,9 +98,9 @@ def test_rank_that_is_behind():
             (ras,) = report["ras"]
             equal((ras["understood"], ras["nccl_version"], ras["communicators"]), (True, version, 1), "what is known of the answer")
             equal(ras["address"], f"{address[0]}:{address[1]}", "address")
-            check(ras["pid"] in pids, "who was asked", ras)
+            check(ras["pid"] in pids, "which rank was asked", ras)
             (verdict,) = verdicts(report, "ras-behind")
-            equal(pids_of(report, verdict), [pids[2]], "who is behind")
+            equal(pids_of(report, verdict), [pids[2]], "the ranks that are behind")
             check(verdict["alarm"] and f"rank 2 has launched 41 {kind} operations, ranks 0-1,3 have launched 42" in verdict["text"],
                   "the verdict", verdict)
             check(verdict["text"] in " ".join(text.split()), "the summary does not say it", text)
@@ -113,7 +113,7 @@ def test_rank_that_is_behind():
             # What is left of the time for RAS, in whole seconds: less on a busy machine.
             seconds = [int(line.split()[1]) for _, line in told if line.startswith("TIMEOUT")]
             check(all(1 <= s <= most for s, most in zip(seconds, (5, 2, 2))), "the time that RAS was given", seconds)
-            equal({pids[int(rank)] for rank, _ in told[-4:]}, {ras["pid"]}, "to whom")
+            equal({pids[int(rank)] for rank, _ in told[-4:]}, {ras["pid"]}, "to which rank")
             equal({g["moved"] for g in ras["groups"]}, {False}, "whether they go on")
 
 
@@ -126,7 +126,7 @@ def test_ranks_that_are_lost():
             for code, pid, words in (("ras-dead", pids[2], "rank 2 is considered dead"), ("ras-silent", pids[3], "rank 3 does not answer")):
                 (verdict,) = verdicts(report, code)
                 equal((pids_of(report, verdict), verdict["alarm"]), ([pid], True), code)
-                check(words in verdict["text"] and words in text, "what is said", verdict)
+                check(words in verdict["text"] and words in text, "the message", verdict)
 
 
 def test_all_is_well():
@@ -147,11 +147,11 @@ def test_all_is_well():
 
 
 def test_ranks_that_go_on():
-    """Those who launch more all the time are never equal, and not behind; one who does not is."""
+    """Ranks that launch more all the time are never equal, and not behind; one that does not is."""
     for form in "json", "text":
         with fake_job("--ranks", 3, "--counts", "42,41,42", "--rise", "50,50,50", "--form", form) as (launcher, _, _, sent):
             _, report, text, _ = triage("--ras", "--children-of", launcher)
-            equal(verdicts(report, "ras-behind"), [], "who is behind")
+            equal(verdicts(report, "ras-behind"), [], "the ranks that are behind")
             equal({g["moved"] for g in report["ras"][0]["groups"]}, {True}, "whether they go on")
             check("without errors, and launch more" in " ".join(text.split()), "the summary", text)
             equal(len(sent()), 8, "lines of two questions")
@@ -159,7 +159,7 @@ def test_ranks_that_go_on():
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             (verdict,) = verdicts(report, "ras-behind")
             # The others are ahead, and do not wait for it: that is told, without an alarm.
-            equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], False), "who is behind")
+            equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], False), "the ranks that are behind")
             check("rank 1 has launched none of the" in verdict["text"], "the verdict", verdict)
 
 
@@ -169,14 +169,14 @@ def test_second_answer_is_worse():
         with fake_job("--ranks", 3, "--counts", "42,41,42", "--manner", manner) as (launcher, pids, _, sent):
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             (verdict,) = verdicts(report, "ras-behind")
-            equal((pids_of(report, verdict), len(sent())), ([pids[1]], 8), "who is behind, and lines of two questions")
+            equal((pids_of(report, verdict), len(sent())), ([pids[1]], 8), "the ranks that are behind, and lines of two questions")
             equal([g.get("moved") for g in report["ras"][0]["groups"]], [None, None], "whether they go on")
 
 
 def test_two_jobs():
     with fake_job("--counts", "6,5") as (_, one, _, _), fake_job("--counts", "9,9", "--form", "text") as (_, two, _, _):
         out, report, _, _ = triage("--ras", *one, *two)
-        equal({ras["pid"] in one for ras in report["ras"]}, {True, False}, "who was asked")
+        equal({ras["pid"] in one for ras in report["ras"]}, {True, False}, "which rank was asked")
         host = report["ras"][0]["host"]
         equal(sorted(name for name in os.listdir(out) if name.startswith("nccl")),
               sorted(ras["file"] for ras in report["ras"]), "files")
@@ -225,8 +225,8 @@ def test_real_nccl():
         with open(os.path.join(out, ras["file"]), encoding="utf-8") as file:
             equal(ras_client.counts_of(file.read()), expected, "what is kept")
         (verdict,) = verdicts(report, "ras-behind")
-        equal((pids_of(report, verdict), verdict["alarm"]), ([pids[2]], True), "who is behind")
-        # One that does not answer, though it may be the one who gets the connection; this release leaves out a comma there.
+        equal((pids_of(report, verdict), verdict["alarm"]), ([pids[2]], True), "the ranks that are behind")
+        # One that does not answer, though it may be the one that gets the connection; this release leaves out a comma there.
         os.kill(pids[1], signal.SIGSTOP)
         try:
             _, report, _, _ = triage("--ras", "--timeout", 14, "--children-of", launcher)
@@ -234,10 +234,10 @@ def test_real_nccl():
             os.kill(pids[1], signal.SIGCONT)
         check(report["ras"] and report["ras"][0]["understood"], "the answer with one missing", report["ras"], notes(report))
         (verdict,) = verdicts(report, "ras-silent")
-        equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], True), "who does not answer")
+        equal((pids_of(report, verdict), verdict["alarm"]), ([pids[1]], True), "the rank that does not answer")
 
 
-# ---- who is asked ----
+# ---- which rank is asked ----
 
 def test_nobody_is_asked_unless_told_to():
     with fake_job("--counts", "6,5") as (launcher, _, _, sent):
@@ -296,7 +296,7 @@ def test_network_of_their_own():
             check(is_untouched(foreign), "one with the same address here was asked")
 
 
-# ---- who does not answer as NCCL ----
+# ---- ranks that do not answer as NCCL ----
 
 # Manner, form, how long it takes (s), what is noted, whether there is an answer
 MANNERS = (
@@ -336,12 +336,12 @@ def test_patience():
 
 
 def test_one_who_does_not_accept():
-    """The kernel chooses who gets a connection: of three one has another."""
+    """The kernel chooses which rank gets a connection: one of three has another."""
     with fake_job("--manner", "one-deaf", "--ranks", 3, "--counts", "6,5,6") as (launcher, pids, _, _):
         for _ in range(3):
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             equal((notes(report), len(verdicts(report, "ras-behind"))), ([], 1), "notes, verdicts")
-            check(report["ras"][0]["pid"] in pids[1:], "who was asked", report["ras"])
+            check(report["ras"][0]["pid"] in pids[1:], "which rank was asked", report["ras"])
 
 
 def test_on_a_terminal():
@@ -356,9 +356,9 @@ def test_on_a_terminal():
         os.close(master)
         with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
             report = json.load(file)
-        check("waiting for NCCL's RAS" in shown, "what is shown meanwhile", shown)
+        check("waiting for NCCL's RAS" in shown, "the progress line", shown)
         (verdict,) = verdicts(report, "ras-behind")
-        equal((pids_of(report, verdict), notes(report)), ([pids[1]], []), "who is behind, and notes")
+        equal((pids_of(report, verdict), notes(report)), ([pids[1]], []), "the ranks that are behind, and notes")
 
 
 def test_interrupted():

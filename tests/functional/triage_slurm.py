@@ -107,7 +107,7 @@ def hanging_on(node):
 
 
 def check_missing(report, text, err, node):
-    check(f"triage-slurm.sh: {node}: " in err and err.count("\n") == 1, "what is said of it", err)
+    check(f"triage-slurm.sh: {node}: " in err and err.count("\n") == 1, "the message", err)
     missing = [d["text"] for d in report["diagnostics"] if d["level"] == "missing"]
     check(len(missing) == 1 and f"/{node}/" in missing[0], "what the report says", missing)
     check(f"/{node}/" in text and "Partial" in text, "what the summary says", text)
@@ -223,7 +223,7 @@ def test_usage():
         for args in (["-o", out, "999999"], ["-o", os.path.dirname(file.name), "1"]):
             done = subprocess.run(["sh", SCRIPT, *args], env=env, capture_output=True, timeout=60, check=False)
             equal(done.returncode, 2, f"exit code of {args}: {done.stderr}")
-            check(done.stderr.startswith(b"triage-slurm.sh: ") or b"squeue" in done.stderr or b"slurm_load_jobs" in done.stderr, "what is said", done.stderr)
+            check(done.stderr.startswith(b"triage-slurm.sh: ") or b"squeue" in done.stderr or b"slurm_load_jobs" in done.stderr, "the message", done.stderr)
 
 
 if __name__ == "__main__":

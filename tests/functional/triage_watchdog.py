@@ -215,7 +215,7 @@ def test_within_its_time():
         equal(set(members(report)), set(pids), "the job, which does not hang")
         check(took < 3, "a process beside the job was waited for", took)
         report, took = triage("--timeout", "4", "--job", "47110003", blocks, out=scratch(), expect=PARTIAL)
-        equal({pid for pid, m in members(report).items() if m["error"]}, {blocks}, "who has an error")
+        equal({pid for pid, m in members(report).items() if m["error"]}, {blocks}, "which ones have an error")
         equal({m["completeness"] for pid, m in members(report).items() if pid in pids}, {"complete"}, "the others")
         check(took < 4 + 2, "it took too long", took)
 

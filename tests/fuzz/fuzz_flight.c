@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's flight recorder is said to tell: whatever it is, reading it comes to an end, and
+ * What might be the answer of PyTorch's flight recorder: whatever it is, reading it ends, and
  * what is read can be written and loaded again. The first byte of an input chooses the recorder;
  * the rest is the text.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The recorder's state, damaged: a synthetic one (tests/unit/walk/recorder/recorder_image.h) whose
- * memory was changed before it is read, or is changed meanwhile. Reading must come to an end
+ * memory was changed before it is read, or is changed during that. Reading must come to an end
  * without touching what is not there; what it yields must hold together.
  *
  * An input is a byte (how it is read) and edits of 8 bytes each.

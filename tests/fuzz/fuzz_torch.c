@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's allocator, damaged: discovery and walk of a synthetic allocator
- * (tests/unit/walk/torch/torch_image.c) whose memory was changed before, or is changed meanwhile.
+ * (tests/unit/walk/torch/torch_image.c) whose memory was changed before, or is changed during that.
  * They must come to an end without reading what is not there, and what a complete walk says must
  * hold: here it is checked again, from the memory itself.
  *

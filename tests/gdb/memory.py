@@ -126,7 +126,7 @@ MAY_DIFFER = (".time", ".timing", ".process.uptime_s", ".process.state", ".proce
 
 
 def check_saved(saved, reported, what):
-    # That the driver was not asked is said by held_by.
+    # held_by says that the driver was not asked.
     reported = {**reported, "diagnostics": [d for d in reported["diagnostics"] if d["code"] != "read-only"]}
     found = [d for d in differences(saved, reported) if not any(word in d[0] for word in MAY_DIFFER)]
     equal(found, [], f"a saved report and {what}")
@@ -147,7 +147,7 @@ def test_save():
         data = load(saved)
         reported = core.report_core(path) if of_core else report_json(driver_.pid, "--read-only")
         check_saved(data, reported, f"the report, {gdb}")
-        equal(data["held_by"], None if of_core else "gdb", "who held it")
+        equal(data["held_by"], None if of_core else "gdb", "what held it")
         same_variables(variables(run.text[1]), expected_memory(reported), f"after save, {gdb}")
         equal(variables(run.text[1])["vt_threads"], len(reported["threads"]), "$vt_threads")
     with driver() as driver_:
@@ -158,7 +158,7 @@ def test_save():
 
 
 def test_save_elsewhere():
-    """A relative name is of gdb's directory; one that cannot be written is said in one line; no name, too."""
+    """A relative name is in gdb's directory; one that cannot be written gets one line; so does no name."""
     gdb = machine_gdb()
     with driver() as driver_:
         driver_("alloc 5 1000")

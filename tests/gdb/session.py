@@ -59,7 +59,7 @@ def machine_gdb():
 
 
 def for_each_gdb(test, *args, few=False):
-    """The name of the gdb with which something was wrong is said. few: what takes long, in the machine's own and the newest one only."""
+    """A failure names its gdb. few: what takes long, in the machine's own and the newest one only."""
     found = gdbs()
     for gdb in dict.fromkeys((found[0], max(found, key=lambda g: g.version))) if few and QUICK else found:
         try:
@@ -125,7 +125,7 @@ def write_commands(commands):
 
 
 def batch(gdb, commands, *args, before=(), loaded=None, timeout=200, symbols=True, env=None):
-    """args: what gdb is given (-p PID, or a program and its core); before: commands of which errors do not matter; loaded: another script
+    """args: what gdb is given (-p PID, or a program and its core); before: commands whose errors do not matter; loaded: another script
     of ours."""
     argv = [gdb.path, "-nx", "-batch", "-iex", "set debuginfod enabled off" if gdb.version > (10, 1) else "set verbose off"]
     if not symbols:
@@ -169,7 +169,7 @@ class Talk:
         return self
 
     def __call__(self, command):
-        """What the command, and the process meanwhile, printed."""
+        """What the command printed, and the process during it."""
         self.n += 1
         self.proc.stdin.write(f"{command}\necho {MARK}{self.n}\\n\n".encode())
         self.proc.stdin.flush()

@@ -243,7 +243,7 @@ def test_terminal():
             check("10" in text, "height", text)
             text, _ = terminal.ask("vramtap info")
             check("GPU 0" in text, "after q", text)
-            # While gdb has let go of the process it does not wait for anybody to read.
+            # While gdb is detached, nothing waits for the user to read.
             text, pages = terminal.ask("vramtap refresh")
             check("GPU 0" in text and not pages, "pages of refresh", pages, text)
             text, _ = terminal.ask("show pagination")

@@ -303,7 +303,7 @@ def test_disk_full():
         text = done.stdout.decode() + done.stderr.decode()
         if b"ermitted" in done.stderr or b"unshare" in done.stderr:
             raise Skip(f"no mount here: {done.stderr.decode()[:100]}")
-        check(text.count("No space left") >= 2, "that there is no space is said", text[-2500:])
+        check(text.count("No space left") >= 2, "the message that there is no space", text[-2500:])
         check("GPU 0" in text.rpartition("@@")[2], "with space again", text[-1500:])
 
 
@@ -357,7 +357,7 @@ int main(void) { puts("READY"); fflush(stdout); for (;;) pause(); }
 
 
 def test_interrupted_while_released():
-    """Ctrl-C while gdb has let go of the process: gdb comes to no harm, nor does the process, and which one it was is said."""
+    """Ctrl-C while gdb is detached: neither gdb nor the process is harmed, and a message names the process."""
     interrupting = scratch("interrupting.sh")
     with open(interrupting, "w", encoding="utf-8") as out:
         out.write(f"""#!/bin/sh

@@ -129,7 +129,7 @@ def test_recorder_pools():
             it("step")
             data = it.report()
             for size, function in ((4567, "do_graph"), (7654, "do_graph"), (5432, "do_streams"), (4321, "by_function")):
-                equal(ours_of_size(data, size)[:1], [function], f"who asked for {size} bytes with {conf!r}")
+                equal(ours_of_size(data, size)[:1], [function], f"the function that asked for {size} bytes with {conf!r}")
             it.off()
             it.unharmed()
             print(f"  {conf or 'native'}: {len(truth.recorded_blocks(data))} blocks have a backtrace")
@@ -291,7 +291,7 @@ def test_recorder_driver():
             found = with_size(data, (1 << 20) + 512 * i, name)
             equal(int(found["address"], 16), raw[name], f"address from {name}")
             print(f"  {name}: {found['kind']}, device {found['device']}, age {found['age_s']} s, by {found['libraries'][:2]}, {found['python'][:2]}")
-            equal(found["python"][0].partition(":")[0], "raw_allocation", f"who called {name}")
+            equal(found["python"][0].partition(":")[0], "raw_allocation", f"the caller of {name}")
         show(it.pid, "--sites")
         it("raw_free")
         left = {int(a["address"], 16) for a in outside_of(it.report())}
@@ -354,7 +354,7 @@ def test_recorder_nccl():
 
 
 def test_recorder_cublas():
-    """PyTorch gives cuBLAS its workspace from its own allocator: a block like others, whose native frames say who wanted it."""
+    """PyTorch gives cuBLAS its workspace from its own allocator: a block like others, whose native frames show the code that wanted it."""
     with job() as it:
         it.on("--both")
         it("cublas")

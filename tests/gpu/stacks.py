@@ -91,10 +91,10 @@ def test_stacks_gil_held_in_extension():
         time.sleep(1)
         data = stacks_json(gpu)
         holder = find(data, "cuCtxSynchronize", "hold_the_gil", "main")
-        equal((holder["tid"], holder["holds_gil"]), (pid, True), "who holds the GIL")
+        equal((holder["tid"], holder["holds_gil"]), (pid, True), "the holder of the GIL")
         waiter = find(data, "want_the_gil", "Thread.run")
         check((waiter["verdict"] or "").startswith("waits for the GIL"), "verdict of a thread that wants it", waiter["verdict"])
-        equal(waiter["waits_for_tid"], pid, "whom it waits for")
+        equal(waiter["waits_for_tid"], pid, "the thread that it waits for")
         show(gpu)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vramtap triage of jobs over NCCL on real GPUs: who is not where the others are must be named, what NCCL's RAS says is what a client of
+"""vramtap triage of jobs over NCCL on real GPUs: the rank that is not where the others are must be named, what NCCL's RAS says is what a client of
 its own gets; and how long eight processes take."""
 import concurrent.futures
 import contextlib
@@ -97,7 +97,7 @@ def test_triage_flight_recorder():
                 began = member["collectives"]["told_at_ms"] - ours["oldest_pending"]["age_ms"]
                 check(abs(began - pending[0]["time_created_ns"] / 1e6) < 100, "since when", began, pending[0])
         behind = [v for v in document["found"]["verdicts"] if v["code"] == "behind"]
-        check(behind and behind[0]["text"].startswith(f"rank {WORLD - 1} has not begun all_reduce number "), "who is behind", behind)
+        check(behind and behind[0]["text"].startswith(f"rank {WORLD - 1} has not begun all_reduce number "), "the ranks that are behind", behind)
         for rank in ranks:
             check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
 
@@ -225,7 +225,7 @@ def test_triage_ras():
             check(ras["understood"] and ras["communicators"] == 1 and ras["pid"] in [rank.pid for rank in ranks], "the answer", ras)
             equal(ras_client.counts_told(ras), expected, "what vramtap says")
             (verdict,) = [v for v in document["found"]["verdicts"] if v["code"] == "ras-behind"]
-            equal((verdict["members"], verdict["alarm"]), ([[1, 1]], True), "who is behind")
+            equal((verdict["members"], verdict["alarm"]), ([[1, 1]], True), "the ranks that are behind")
             for rank in ranks:
                 check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
         # Without either it is not asked.
@@ -242,10 +242,10 @@ def test_triage_ras_silent():
             os.kill(ranks[1].pid, signal.SIGCONT)
         print(f"  {wall:.0f} ms\n  | " + text.replace("\n", "\n  | "))
         (ras,) = document["ras"]
-        equal((ras["pid"], ras["understood"]), (ranks[0].pid, True), "who answered")
+        equal((ras["pid"], ras["understood"]), (ranks[0].pid, True), "the rank that answered")
         codes = {v["code"]: v["members"] for v in document["found"]["verdicts"]}
-        equal(codes.get("ras-silent"), [[1, 1]], "who does not answer")
-        equal(codes.get("stopped"), [[1, 1]], "who is stopped")
+        equal(codes.get("ras-silent"), [[1, 1]], "the rank that does not answer")
+        equal(codes.get("stopped"), [[1, 1]], "the rank that is stopped")
 
 
 def test_triage_figures():

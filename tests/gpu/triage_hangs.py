@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vramtap triage of planted hangs over NCCL on two real GPUs: who is not where the other one waits must be named, and shown as the one that
+"""vramtap triage of planted hangs over NCCL on two real GPUs: the rank that is not where the other one waits must be named, and shown as the one that
 differs; and the same job, when it is well, raises no alarm."""
 import concurrent.futures
 import contextlib
@@ -74,7 +74,7 @@ def culprit_is_named(trouble, *words, function, states="SR", options=()):
         culprit = ranks[LAST].pid
         check_named(document, culprit, f"rank {LAST} ", function, *words)
         differs = section(text, "Who differs")
-        check(f"pid {culprit} on " in differs and function in differs, "who differs", text)
+        check(f"pid {culprit} on " in differs and function in differs, "the ranks that differ", text)
         equal([m["pid"] for m in document["members"] if m["outlier"] and m["role"] == "rank"], [culprit], "outliers")
         equal([m["rank"] for m in document["members"] if m["role"] == "rank"], list(range(WORLD)), "ranks")
         for rank in ranks:
@@ -127,7 +127,7 @@ def test_triage_hangs_inside():
     document = culprit_is_named("asleep", function="read_slowly", options=("--inject",))
     holders = [[document["members"][i]["rank"] for i in d["holders"] if document["members"][i]["role"] == "rank"]
                for d in document["found"]["devices"]]
-    equal(sorted(ranks for ranks in holders if ranks), [[rank] for rank in range(WORLD)], "who holds which device")
+    equal(sorted(ranks for ranks in holders if ranks), [[rank] for rank in range(WORLD)], "the holders of each device")
     check(all(d["uuid"] for d in document["found"]["devices"]), "UUIDs", document["found"]["devices"])
 
 

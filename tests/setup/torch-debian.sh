@@ -7,7 +7,7 @@
 #   $cache/torch-lib/VERSION-debian/...    as torch-lib.sh makes it
 #   $cache/torch-lib/VERSION-debian/root   the libraries of Debian 13
 #
-# Downloads 480 MB, nearly all of which is thrown away: half a minute on 2 cores.
+# Downloads 480 MB, and drops nearly all of it: half a minute on 2 cores.
 set -u
 version=${1:?usage: torch-debian.sh VERSION}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

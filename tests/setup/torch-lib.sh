@@ -10,7 +10,7 @@
 #   $cache/torch-lib/VERSION/c10_driver       tests/targets/c10_driver.cc
 #
 # Only those members of the wheels are downloaded where the server allows that (wheel-members.py): 5 MB of half a gigabyte. A
-# version takes 6 s, nearly all of which is pip finding the wheel, and 6 s more to compile c10_driver. An interpreter that the wheel is
+# version takes 6 s, mostly for pip to find the wheel, and 6 s more to compile c10_driver. An interpreter that the wheel is
 # for is not needed. Where torch.sh has put the whole wheel into the cache, that one serves.
 #
 # VERSION-debian is Debian's own build of that release, with the new C++ ABI and a newer C library (torch-debian.sh).

@@ -4,7 +4,7 @@
 
 DIR becomes a file system (FUSE) with one file, "x", whose contents never come. PROGRAM, which is given the file's name, maps it, writes the
 address, and when it reads a byte has a thread ask for more memory. Before that somebody reads the page through /proc/PID/mem: whoever does,
-waits for the page with the lock of the memory map in hand, the thread waits for the lock, and all who come after that wait behind it.
+waits for the page with the lock of the memory map in hand, the thread waits for the lock, and all later ones wait behind it.
 Prints "ready PID". Everything ends with this process, which is to be alone in a mount namespace.
 """
 import ctypes

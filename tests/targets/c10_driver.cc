@@ -703,7 +703,7 @@ std::string cmd_busy(Words &in)
 	workers_stop = false;
 	workers_begun = false;
 	workers.emplace_back(churn, device(), usec, 4711u + static_cast<unsigned>(workers.size()));
-	/* Who is told of the thread finds it at work, with the device's context. */
+	/* A reader of this line finds the thread at work, with the device's context. */
 	while (!workers_begun)
 		usleep(1000);
 	return std::to_string(workers.size()) + " threads";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CUDA graph that a thread captures meanwhile, in the strictest mode, which is also PyTorch's: some questions that another thread asks
+"""A CUDA graph that another thread captures, in the strictest mode, which is also PyTorch's: some questions that another thread asks
 CUDA spoil it."""
 import ctypes
 import threading

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library for a target: a thread that calls heartbeat() looks at the clock every 100 µs, and
- * writes down each time that it could not. What somebody who stops the process costs it is so told
- * by the process itself; bench/stacks.py reads it.
+ * writes down each time that it could not. So the process itself measures what a stop costs it;
+ * bench/stacks.py reads that.
  *
  * The file has one struct slot for each such thread. Only the thread writes there; n goes up after
  * the entry is written.

@@ -6,7 +6,7 @@ ras_job.py [--ranks N] [--counts N,N...] [--lost RANK] [--silent RANK] [--form j
            [--address HOST:PORT] [--no-listener] [--new-network] [--rise N,N...]
 
 Every rank waits in all_reduce(), but for those that have launched fewer operations than others: they wait elsewhere. All listen at one
-address, with SO_REUSEPORT, as NCCL does; the kernel chooses who gets a connection. --rise: so many operations more each second.
+address, with SO_REUSEPORT, as NCCL does; the kernel chooses which rank gets a connection. --rise: so many operations more each second.
 --new-network: in a network namespace of their own.
 Forms: text is that of NCCL 2.24, which knows no other;
 json that of 2.29; first-json that of 2.28.7, in which a comma is missing. Manners:
@@ -65,7 +65,7 @@ def parse():
 
 
 def at_this_moment(args):
-    """With the counts that there are by now, the same for all who ask."""
+    """With the counts of this moment, the same for all clients."""
     now = time.monotonic()
     return argparse.Namespace(**dict(vars(args), counts=[count + int(rise * now) for count, rise in zip(args.counts, args.rise)]))
 

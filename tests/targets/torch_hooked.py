@@ -108,7 +108,7 @@ def replace_table(allocator, words):
 
 
 def load_in_thread(path):
-    """dlopen() in a thread, which may take its time; the lock of the loader is taken meanwhile, the GIL is not."""
+    """dlopen() in a thread, which may take its time; the loader's lock is held during that, the GIL is not."""
     dlopen = ctypes.CDLL(None).dlopen
     dlopen.argtypes = [ctypes.c_char_p, ctypes.c_int]
     threading.Thread(target=dlopen, args=(path.encode(), 2), daemon=True).start()

@@ -14,7 +14,7 @@ ranks and calls some collectives in each, and one more in the default group, all
   off        as missing, with the flight recorder off
   gil        as missing, and it keeps the GIL as it sleeps
 
-With --capture a thread of each rank captures a graph meanwhile.
+With --capture a thread of each rank captures a graph at the same time.
 
 The launcher prints "READY" and the ranks' pids in JSON when all are there. It answers lines on its standard input with a JSON list of what
 each rank says: to "tell" what its own flight recorder tells it, and how many contexts it has created; to "end" what CUDA said of the begin and

@@ -281,7 +281,7 @@ TROUBLES = {
     "worker-killed": lose_worker, "sleeps": nap, "stopped": stop, "killed": die, "none": lambda rank: None,
 }
 OF_WORKERS = {"worker-sleeps": NAPPING, "worker-stopped": STOPPED, "worker-killed": KILLED}
-# The state in which who is in trouble is at last; of its worker, for those.
+# The final state of the process in trouble; of its worker, for those.
 STATES = {"loop": "R", "evaluation": "R", "worker-sleeps": "D", "worker-stopped": "T", "worker-killed": "ZX", "sleeps": "D", "stopped": "T",
           "killed": "Z"}
 

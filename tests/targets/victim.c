@@ -30,10 +30,7 @@
 
 #include "victim.h"
 
-/*
- * A busy machine may let a thread wait for the processor as long as this; who hangs for longer has
- * been harmed.
- */
+/* A busy machine may keep a thread from the processor this long; a longer hang means harm. */
 #define LATE_MS 3000.0
 
 struct thread {
@@ -361,7 +358,7 @@ static uint64_t ticks_since(uint64_t begin_ns, uint64_t now)
 
 /*
  * A late tick is no lost one: the timer may be armed on a processor that gets no time (it is
- * virtual) while the thread runs on another. But a late one catches up, and the count of who lost
+ * virtual) while the thread runs on another. But a late one catches up, and a count that lost
  * one lags behind the clock for ever. The timer was armed between begin and armed; only at instants
  * where both give the same number is it known how many ticks there were.
  */

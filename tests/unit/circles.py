@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No circles between the files of a room: of two files, one may call the other, but not each the other, by whatever way
-round. What the object files define and use says who calls whom; a room is a folder of src or helper. Assembly and the C that
+round. What the object files define and use shows which calls which; a room is a folder of src or helper. Assembly and the C that
 it calls and that calls it are two halves of one file.
 
 A circle fails with the functions that make it. So does a source that has no object: what was not looked at is no proof."""

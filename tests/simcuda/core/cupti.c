@@ -36,10 +36,7 @@ struct subscriber {
 static struct subscriber the_subscriber; /* there is never more than one */
 static struct subscriber *subscriber;    /* NULL: nobody */
 static uint32_t correlation;
-/*
- * Held by the thread in cuInit: as with the real driver, nothing else can be done with it meanwhile
- * by any other.
- */
+/* The thread in cuInit holds it: as with the real driver, no other thread can use it until then. */
 static pthread_mutex_t init_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 int sim_cupti_subscribe(void **handle, void *callback, void *user)

@@ -51,7 +51,7 @@ uint64_t sim_now_ns(void);
 
 /*
  * Wait, asleep, while busy(arg) is true. busy may set *until_ns to the time at which it is worth
- * looking again; sim_progress() wakes everybody who waits.
+ * looking again; sim_progress() wakes all that wait.
  */
 void sim_wait_while(int (*busy)(void *arg, uint64_t *until_ns), void *arg);
 void sim_progress(void);
@@ -238,7 +238,7 @@ struct sim_capture {             /* part of a stream */
 };
 enum sim_capture_mode { SIM_CAPTURE_GLOBAL, SIM_CAPTURE_THREAD, SIM_CAPTURE_RELAXED };
 struct sim_capture *sim_stream_capture(struct sim_stream *stream);
-void sim_streams_leave_capture(const struct sim_graph *graph); /* the origin and who joined */
+void sim_streams_leave_capture(const struct sim_graph *graph); /* all of its streams */
 int sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph, int mode);
 int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph);
 void sim_capture_node(struct sim_stream *stream);

@@ -192,7 +192,7 @@ static void test_truncated(void **state)
 	close(fd);
 }
 
-/* Who sends the signal wants an end. */
+/* The sender of the signal wants an end. */
 static void test_sent_sigbus(void **state)
 {
 	pid_t pid = fork();

@@ -122,7 +122,7 @@ static void awkward_lines(void **state)
 }
 
 /*
- * Many lines in a command, some of which have to be said in another way, and lines as long as that
+ * Many lines in a command, some that need another form, and lines as long as that
  * has room for.
  */
 static void many_lines(void **state)

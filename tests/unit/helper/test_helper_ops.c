@@ -178,7 +178,7 @@ static void end_holder(struct holder *h)
 	pthread_barrier_destroy(&h->end);
 }
 
-/* Another thread keeps the mutex: its blocks are there all the same, and who holds it is said. */
+/* Another thread keeps the mutex: the blocks are there anyway, and the result names the holder. */
 static void test_lock_kept(void **state)
 {
 	struct holder holder;

@@ -103,7 +103,7 @@ struct view {
 };
 
 /*
- * All records, when nobody writes: of which each must be whole, and each address there only once.
+ * All records, while nothing writes: each must be whole, and each address there only once.
  */
 static struct view view(void)
 {
@@ -691,7 +691,8 @@ static uint64_t now_ns(void)
 }
 
 /*
- * Who has the lock never comes back: nobody waits for long, and only one for longer than a moment.
+ * The owner of the lock never comes back: no thread waits for long, and only one for longer than a
+ * moment.
  */
 static void test_owner_stands_still(void **state)
 {
@@ -1160,7 +1161,7 @@ static void test_out_of_memory(void **state)
 		assert_true(event->time_ns >= vt_recorder.start_ns);
 	}
 	run_out_in_child(last);
-	/* A watcher that has died meanwhile. */
+	/* A watcher that has died since. */
 	__atomic_store_n(&vt_recorder.trap.armed, 1, __ATOMIC_RELEASE);
 	off();
 	assert_int_equal(trap->armed, 0);
@@ -1171,7 +1172,7 @@ static void test_out_of_memory(void **state)
 	off();
 }
 
-/* What the event asks the driver; meanwhile another recording begins. */
+/* What the event asks the driver; during that another recording begins. */
 static int switch_meanwhile(size_t *free_bytes, size_t *total)
 {
 	off();

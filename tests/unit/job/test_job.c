@@ -176,7 +176,7 @@ static void test_answers(void **state)
 }
 
 /*
- * Whose GPU waits is not proven to wait for a rank: it is said of a rank that runs only when most
+ * A rank whose GPU waits is not proven to wait for a rank: a rank that runs is named only if most
  * wait.
  */
 static void test_gpu(void **state)
@@ -253,7 +253,7 @@ static void test_equal(void **state)
 	vt_job_deinit(&job);
 }
 
-/* ---- who may be accused ---- */
+/* ---- which ranks may be accused ---- */
 
 #define C10D "/x/torch/distributed/distributed_c10d.py"
 
@@ -401,7 +401,7 @@ static const struct accused {
 	{ { &reduces, &reduces, &reduces, &debugs }, NULL, 0, "missed-collective",
 	  "rank 3 is not in all_reduce but is in Python's debugger",
 	  true, true },
-	/* Of several process groups: who waits for something else keeps only his own. */
+	/* Several process groups: a rank that waits for something else keeps only its own. */
 	{ { &reduces, &reduces, &runs, &retries }, NULL, 0, "retries-allocation",
 	  "rank 3 retries an allocation", false, false },
 	{ { &reduces, &receives, &receives, &loads }, NULL, 0, "waits-for-loader",
@@ -446,7 +446,7 @@ static void test_accused(void **state)
 		check_accused(&accused[i]);
 }
 
-/* The same at one moment, and another thing when it is known who slept on and who did not. */
+/* The same at one moment, and different once it is known which ones slept on. */
 /* clang-format off */
 static const struct glanced {
 	const struct doing *does[MAX_DOERS];
@@ -773,7 +773,7 @@ static void add_ended(struct vt_job *job, int pid, enum vt_role role, pid_t of)
 }
 
 /*
- * Its number went with its environment: who it was is known when it is the only one, and one is
+ * Its number went with its environment: its rank is known if it is the only zombie, and one rank is
  * missing.
  */
 static void test_zombies(void **state)
@@ -865,7 +865,7 @@ struct in_group {
 		.name = "all_reduce", .started = -1                               \
 	}
 
-/* All in one group; NULL code: nothing is said of collectives. */
+/* All in one group; NULL code: no verdict about collectives. */
 static const struct {
 	struct in_group ranks[4];
 	const char *code, *text;
@@ -892,7 +892,7 @@ static const struct {
 	{ { WAITS(11, 9000), WAITS(10, 9000), WAITS(10, 9000), UP_TO(9) },
 	  "behind",
 	  "; ranks 1-2 wait in it" },
-	/* By the clocks of those who wait that was just now: another one's is wrong. */
+	/* By the clocks of the waiting ranks that was just now: another one's is wrong. */
 	{ { WAITS(10, 900),
 	    WAITS(10, 900),
 	    WAITS(10, 900),
@@ -917,7 +917,7 @@ static const struct {
 	{ { WAITS(10, 9000), WAITS(10, 9000), WAITS(10, 9000), { .begun = -1, .completed = -1 } },
 	  NULL,
 	  NULL },
-	/* Transfers are between two: who is not in one is not behind. */
+	/* Transfers are between two: a rank that is not in one is not behind. */
 	{ { { .begun = 10,
 	      .completed = 10,
 	      .pending = 3,
@@ -1111,7 +1111,7 @@ static void test_process_groups(void **state)
 			v = &job.verdicts.data[k];
 		}
 		if (!v != !groups[i].code)
-			fail_msg("row %zu: %s", i, v ? v->text : "nothing is said");
+			fail_msg("row %zu: %s", i, v ? v->text : "no verdict");
 		if (v) {
 			assert_int_equal(v->alarm, !groups[i].calm);
 			assert_string_equal(vt_finding_name(v->code), groups[i].code);
@@ -1203,7 +1203,7 @@ static void test_not_all(void **state)
 	vt_job_deinit(&job);
 }
 
-/* One that waits in a collective of another group is not whom the others wait for. */
+/* The others do not wait for one that waits in a collective of another group. */
 static void test_waits_itself(void **state)
 {
 	struct job_model what = { .hang = "loop", .ranks = 4, .culprit = 3 };
@@ -1845,8 +1845,8 @@ static void add_on_system(struct vt_job *job, const char *system, int rank, uint
 }
 
 /*
- * Containers of one name, with the same numbers of processes, are not one process; nor is who has
- * its number later.
+ * Containers of one name, with the same numbers of processes, are not one process; nor is a process
+ * that has its number later.
  */
 static void test_same_process(void **state)
 {

@@ -92,7 +92,7 @@ static void test_sums(void **state)
 	vt_model_deinit(&model);
 }
 
-/* PyTorch before 2.0 does not record what was asked for: then nothing is said about rounding. */
+/* PyTorch before 2.0 does not record requested sizes: then the text has no line about rounding. */
 static void test_requested_unknown(void **state)
 {
 	struct vt_model model;

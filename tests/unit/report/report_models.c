@@ -794,7 +794,7 @@ static void build_no_cuda(struct vt_model *model)
 }
 
 /*
- * The main thread holds the GIL and waits for a mutex; who has that waits for the GIL. A third
+ * The main thread holds the GIL and waits for a mutex; its owner waits for the GIL. A third
  * thread waits for a disk.
  */
 static void build_deadlock(struct vt_model *model)

@@ -64,7 +64,7 @@ static void equals_what_the_kernel_says(void **state)
 				   " %2047[^\n]",
 				   &start, &end, flags, &offset, &dev_major, &dev_minor, &inode,
 				   path) >= 7);
-		/* stdio may have mapped or grown something meanwhile. */
+		/* stdio may have mapped or grown something since. */
 		while (i < maps.entries.n && maps.entries.data[i].start < start)
 			i++;
 		if (i == maps.entries.n || maps.entries.data[i].start != start ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap triage: process trees made by hand, and who is found in them and taken for what; its
+ * vramtap triage: process trees made by hand, which processes are found, and their roles; its
  * directory; its latch.
  */
 #include <setjmp.h>

@@ -77,7 +77,7 @@ static const char ras_2_27[] = RAS_HEAD(
 		  "  7 ranks have launched up to operation 6\n"
 		  "  Rank 3 has not launched any operations -- GPU 3 managed by process 4713 on node 10.0.0.1\n\n";
 
-/* There is no empty line after what is said of status alone. */
+/* There is no empty line after words about status alone. */
 static const char ras_status[] = RAS_HEAD(
 	"2.29.7") "    0         2         1         2         2         4    NOCOMM  MISMATCH\n"
 		  "\nErrors\n======\n\nWarnings\n========\n\n"

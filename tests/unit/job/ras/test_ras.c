@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL's RAS says, in the forms of all releases that have it: who is meant and what of, saved
- * and read again, as verdicts; and words that are not known, or cut off: they are kept, and nothing
- * is concluded.
+ * What NCCL's RAS says, in the forms of all releases that have it: about which ranks, saved and
+ * read again, as verdicts; and words that are unknown or cut off: they are kept, and nothing is
+ * concluded.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -245,7 +245,7 @@ static const struct vt_job_verdict *find_verdict(const struct vt_job *job, const
 	return NULL;
 }
 
-/* Eight ranks, of which 3 does not come; RAS does not know their processes. */
+/* Eight ranks; rank 3 does not come; RAS does not know their processes. */
 #define HANG                                                                            \
 	RAS_HEAD("2.27.5")                                                              \
 	"    0         1         1         8         8         8   RUNNING  MISMATCH\n" \
@@ -302,7 +302,7 @@ static void test_verdicts(void **state)
 	vt_job_deinit(&job);
 
 	/*
-	 * Of a process that is none of the members it is said, but of nobody. Two answers say it
+	 * It is about a process that is not a member, so the verdict names none. Two answers say it
 	 * once.
 	 */
 	vt_job_init(&job);

@@ -21,10 +21,7 @@ static const struct vt_writer_options wide = { .columns = 160, .hints = &report_
 
 enum part { SUMMARY, BLOCKS, ALL_BLOCKS, SITES, FOUND, THREAD, FRAME, LOCALS };
 
-/*
- * A part as text, of which the caller has one at a time; number: of blocks, an address or a Python
- * frame.
- */
+/* A part as text, one at a time; number: of blocks, an address or a Python frame. */
 static const char *text_of(const struct vt_model *model, enum part part, uint64_t number)
 {
 	static char *text;

@@ -359,7 +359,7 @@ TEST_EACH_LAYOUT(names_that_are_damaged)
 	assert_null(frame->function);
 	assert_null(frame->file);
 	assert_int_equal(frame->line, 0);
-	/* A line table that is said to be longer than memory. */
+	/* A line table that claims to be longer than memory. */
 	uint64_t bytes = python_image_alloc(image, 64);
 
 	for (uint64_t size = 1; size; size <<= 4) {

@@ -302,7 +302,7 @@ static void raise_resizes(struct recorder_image *image)
 	image->head->shards[5].resizes += 2;
 }
 
-/* What cannot be read is said, and what else there is, is read. */
+/* A message names what cannot be read; the rest is read. */
 static void shards_that_cannot_be_read(void **state)
 {
 	enum { MOVES, ODD, NOWHERE, HUGE, WRAPS, DOOMED, N_WAYS };

@@ -232,7 +232,7 @@ static inline const struct vt_maps *maps_now(void *arg)
 	return &((struct image *)arg)->maps;
 }
 
-/* n blocks, of which the last n_private are in a private pool. */
+/* n blocks; the last n_private are in a private pool. */
 static inline void image_init(struct image *image, enum form form, size_t n, size_t n_private)
 {
 	uint64_t pool, vector, values[3];

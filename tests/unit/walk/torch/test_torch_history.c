@@ -414,7 +414,7 @@ static void at_the_edge(void **state)
 
 /*
  * At any moment of the reading block 0 is freed and its memory, the context's too, is handed out
- * again from another place, or it is only freed: whatever is said of it is the one or the other.
+ * again from another place, or it is only freed: the result is the one or the other.
  */
 static void changing(void **state)
 {

@@ -319,7 +319,7 @@ static void test_changing(void **state)
 	struct image image;
 
 	(void)state;
-	/* blocks come and go: nothing is said of them */
+	/* blocks come and go: there is no message about them */
 	image_init(&image, STATS, 20, 0);
 	image.src.coherent = false;
 	image.after_read = change_count;

@@ -1153,7 +1153,7 @@ static void test_damage_without_a_stop(void **state)
 	looked_deinit(&l);
 }
 
-/* Without a stop the walk says itself who holds the mutex, all the while. */
+/* Without a stop the walk itself names the thread that keeps the mutex. */
 static void test_lock_found(void **state)
 {
 	struct looked l;
