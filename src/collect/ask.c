@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for its blocks by the helper, through the interpreter in the process: where its
- * layout is not understood, or where the user wants it. Only when it was seen from outside that
- * neither the GIL nor the allocators' mutexes are held by somebody who does not get on; see
- * doc/SAFETY.md.
+ * The helper asks PyTorch for its blocks, through the interpreter in the process: if their layout
+ * is not understood, or if the user wants it. Only after a look from outside showed that neither
+ * the GIL nor the allocators' mutexes are held by a thread that hangs; see doc/SAFETY.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +18,15 @@
 #define GIL_WAIT_NS (2 * VT_NS_PER_S)    /* the GIL, inside */
 #define MUTEX_WAIT_NS (5 * VT_NS_PER_MS) /* the mutexes, inside, with the GIL */
 #define LOCKED_NS (50 * VT_NS_PER_MS)    /* the mutexes, from outside */
-/* minor release of CPython from which on calls do not run the garbage collector */
+/* minor release of CPython from which calls do not run the garbage collector */
 #define COLLECTS_BETWEEN 12
-/* PyTorch makes a dictionary of each: 300 bytes, and the GIL is held for 0.6 µs */
+/* PyTorch makes a dictionary per block: 300 bytes, and 0.6 µs with the GIL */
 #define MAX_BLOCKS 500000
-#define TRIES 4 /* when the allocator changes while it is asked */
+#define TRIES 4 /* if the allocator changes during the question */
 #define TRY_PAUSE_NS (5 * VT_NS_PER_MS)
 
 /*
- * Without an answer the user has to know what the helper's thread does to the process from now on.
+ * Without an answer, the user must know what the helper's thread does to the process from now on.
  */
 static struct vt_error *explain_silence(struct vt_helper *helper)
 {
@@ -79,7 +78,7 @@ struct vt_error *vt_collect_watch_allocator(struct vt_collect *c)
 	return watch_mutexes(vt_live_source(c->target.live), &args);
 }
 
-/* Fills args, and makes sure that nobody will be kept waiting by the question. */
+/* Fills args, and makes sure that the question keeps no thread waiting. */
 static struct vt_error *prepare(struct vt_collect *c, struct vt_python *py,
 				struct vt_ask_pytorch_args *args)
 {
@@ -114,7 +113,7 @@ struct vt_error *vt_collect_call_python(struct vt_collect *c, struct vt_helper *
 	struct vt_model_timing *timing = &c->model->timing;
 	struct vt_error *err;
 
-	/* The helper adds up what a request costs that is repeated with more room. */
+	/* The helper adds up the cost of a request that is repeated with more room. */
 	vt_helper_shared(helper)->gil.waited_ns = 0;
 	vt_helper_shared(helper)->gil.held_ns = 0;
 	err = vt_helper_call(helper, (enum vt_helper_op)op,
@@ -134,7 +133,7 @@ static struct vt_error *call(struct vt_collect *c, struct vt_helper *helper,
 	return vt_collect_call_python(c, helper, VT_OP_ASK_PYTORCH);
 }
 
-/* The helper's records, judged: nothing that comes from inside is taken on trust. */
+/* The helper's records, checked: nothing from inside is trusted. */
 static struct vt_error *judge(const struct vt_helper_shared *shared,
 			      const struct vt_block_rec *recs, size_t n,
 			      struct vt_torch_device_result *results, int n_devices)
@@ -163,7 +162,7 @@ static bool is_settled(const struct vt_torch_device_result *results, int n)
 	return true;
 }
 
-/* One question; its blocks and what is thought of them. */
+/* One question; its blocks and the verdict on them. */
 struct told {
 	struct vt_block_rec *blocks;
 	size_t n;
@@ -221,7 +220,7 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 
 		struct vt_error *err = ask_once(c, helper, args, &again);
 
-		if (err) { /* what there is will do, and says that it is not exact */
+		if (err) { /* the rest is usable, and says that it is not exact */
 			vt_error_destroy(err);
 			break;
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies registers, stacks and chains of Python frames: of all threads at one instant while they
- * are stopped, or of threads that sleep, without stopping them. A thread that sleeps
- * uninterruptibly cannot be stopped; it is read the second way too.
+ * are stopped, or of sleeping threads, without a stop. A thread in uninterruptible sleep cannot be
+ * stopped; it is read the second way, too.
  */
 #include <stdlib.h>
 
@@ -11,11 +11,8 @@
 
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
-#define REHEARSED_PAGES 4096 /* of what is not stack; 16 MiB */
-/*
- * Before another try with threads that ran: what wakes and goes back to sleep is mostly asleep by
- * then.
- */
+#define REHEARSED_PAGES 4096 /* except stacks; 16 MiB */
+/* Before another try with threads that ran: most that woke up are asleep again by then. */
 #define BETWEEN_ROUNDS_NS (2 * VT_NS_PER_MS)
 
 static const struct vt_snapshot_limits stack_limits = { .per_thread = STACK_BYTES_PER_THREAD,
@@ -52,7 +49,7 @@ static uint64_t current_context(const struct vt_collect *c, uint64_t thread_poin
 	return word;
 }
 
-/* Which threads hold which device's context. Only said when every thread could be asked. */
+/* Which threads hold which device's context. Known only if every thread could be read. */
 static void find_context_threads(const struct vt_stacks *s, const struct vt_session *session)
 {
 	struct vt_model *model = s->c->model;
@@ -99,7 +96,7 @@ void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_reg
 	}
 }
 
-/* Before anything is copied: the threads of the session that are not stopped, as they sleep. */
+/* Before the copy: the threads of the session that are not stopped, while they sleep. */
 static void take_samples(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_session *session = round->session;
@@ -117,7 +114,7 @@ static void take_samples(struct vt_stacks *s, struct vt_round *round)
 	}
 }
 
-/* Afterwards: what was read of a thread that ran meanwhile may not belong together. */
+/* Afterwards: the data of a thread that ran during the read may not belong together. */
 static void check_samples(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_session *session = round->session;
@@ -143,8 +140,8 @@ static void prepare(struct vt_stacks *s, struct vt_round *round, size_t expect)
 }
 
 /*
- * Before the stop, so that it is short: memory for the copies, and once through Python's frames as
- * if the target stood still. What that gives does not count, only which pages it read.
+ * Before the stop, so that it is short: allocates memory for the copies, and reads Python's frames
+ * once as if the target were stopped. The result does not count, only which pages were read.
  */
 void vt_capture_rehearse(struct vt_stacks *s)
 {
@@ -168,8 +165,8 @@ void vt_capture_rehearse(struct vt_stacks *s)
 }
 
 /*
- * While the target stands still it is the rehearsal once more; when some of it runs, everything is
- * looked at as it changes.
+ * While the target is stopped, repeats the rehearsal; if some of it runs, looks at everything as it
+ * changes.
  */
 static struct vt_memsrc *python_source(struct vt_stacks *s, const struct vt_round *round)
 {
@@ -200,7 +197,7 @@ static void copy_stacks(struct vt_stacks *s, struct vt_round *round)
 			vt_snapshot_cut_threads(round->snapshot));
 }
 
-/* Copies what changes when the target runs. */
+/* Copies everything that changes when the target runs. */
 static void copy(struct vt_stacks *s, struct vt_round *round)
 {
 	struct vt_collect *c = s->c;
@@ -251,7 +248,7 @@ void vt_capture_resumed(struct vt_stacks *s)
 
 void vt_python_begin_again(struct vt_python *again, const struct vt_python *found)
 {
-	/* What was found stays and belongs to found; what is captured is new. */
+	/* What was found stays and belongs to found; the captured data is new. */
 	*again = *found;
 	again->pages = NULL;
 	again->arena = (struct vt_arena){ 0 };
@@ -270,10 +267,7 @@ static bool add_to_session(struct vt_session *session, pid_t tid)
 	return thread;
 }
 
-/*
- * The threads of the first round are all; of a later one, those that the round before could not
- * read.
- */
+/* The first round has all threads; a later one has those that the previous round could not read. */
 static bool begin_round(struct vt_stacks *s, size_t n)
 {
 	struct vt_round *round = &s->rounds[n];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of a report: open the process, ask inside it, copy what changes at the moment at which
- * it stands still, and find out the rest from the copies.
+ * The order of a report: open the process, ask inside it, copy what changes at the moment when it
+ * is stopped, and derive the rest from the copies.
  */
 #include "collect/collect.h"
 
@@ -12,8 +12,8 @@
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
 
 /*
- * What takes part when the process stands still. Stacks change fastest and are copied first. Blocks
- * are rehearsed last, so that what was read is mostly still true when the process stands.
+ * The participants of the stop. Stacks change fastest and are copied first. Blocks are rehearsed
+ * last, so that most of what was read is still true at the stop.
  */
 static const struct vt_participant *const participants[] = {
 	&vt_stop_recorder,
@@ -28,7 +28,7 @@ static bool wants_memory(const struct vt_collect *c)
 	return c->options->want & VT_WANT_MEMORY;
 }
 
-/* Without a stop: the helper inside, and what it has told. */
+/* Without a stop: the helper inside, and its answers. */
 static void begin_memory(struct vt_collect *c)
 {
 	vt_collect_find_torch(c);
@@ -70,7 +70,7 @@ static void collect_report(struct vt_collect *c)
 		finish_memory(c);
 }
 
-/* Who it is, is told also where more cannot be. */
+/* Its identity, which is known even if nothing else is. */
 static struct vt_error *open_target(struct vt_collect *c, const struct vt_subject *subject)
 {
 	struct vt_error *err = vt_target_open(&c->target, subject);
@@ -83,7 +83,7 @@ static struct vt_error *open_target(struct vt_collect *c, const struct vt_subjec
 static struct vt_error *collect_target(struct vt_collect *c, const struct vt_subject *subject)
 {
 	VT_TRY(open_target(c, subject));
-	/* Without ptrace nobody is in our way, nor we in theirs. */
+	/* Without ptrace, we and other tracers do not collide. */
 	if (c->target.live && !c->target.held && c->options->touch != VT_TOUCH_NOTHING)
 		VT_TRY(vt_target_lock(&c->target,
 				      wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));

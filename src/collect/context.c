@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every stage of a report needs of it: strings, diagnostics, the moment, the interpreter. */
+/* What all stages of a report use: strings, diagnostics, the moment, the interpreter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ struct vt_python *vt_collect_python(struct vt_collect *c)
 		return NULL;
 	err = c->target.origin->find_python(&c->target, c->python);
 	c->have_python = !err;
-	/* That Python cannot be read is said with the threads. */
+	/* The stage of threads reports that Python cannot be read. */
 	vt_error_destroy(err);
 	return c->have_python ? c->python : NULL;
 }

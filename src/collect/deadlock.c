@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that wait for each other in a ring. Who holds what was read after the threads ran again,
- * so a ring may be one that there never was: one thread had moved on before the next was asked. It
- * counts when all of it holds at one moment, which needs no stop: threads that have slept since
- * before the owners of their locks were read, until afterwards.
+ * Threads that wait for each other in a ring. The owners of locks were read after the threads ran
+ * again, so a ring may never have existed: one thread had moved on before the next was read. A ring
+ * counts if all of it holds at one moment, which needs no stop: the threads have slept from before
+ * the owners of their locks were read until afterwards.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@
 
 /*
  * A thread that waits for the GIL wakes up every 5 ms to ask for it (CPython's default switch
- * interval), and one that was stopped has first to get a processor to go back to sleep.
+ * interval), and a thread that was stopped needs a processor before it sleeps again.
  */
 #define MAX_TRIES 20
 #define BETWEEN_TRIES_NS (2 * VT_NS_PER_MS)
 /*
- * The mutexes and conditions of a GIL lie together (Python/ceval_gil.c, struct _gil_runtime_state).
+ * The mutexes and conditions of a GIL are adjacent (Python/ceval_gil.c, struct _gil_runtime_state).
  */
 #define GIL_BYTES 512
 
@@ -44,7 +44,7 @@ static bool same_futex(const struct vt_thread_info *a, const struct vt_thread_in
 	return b->in_syscall && b->syscall_nr == SYS_futex && (x > y ? x - y : y - x) <= within;
 }
 
-/* That a member sleeps where it did. One that has set itself a time limit is in no deadlock. */
+/* Whether a member still sleeps where it did. One with a timeout is in no deadlock. */
 static bool still_sleeps(struct vt_stacks *s, size_t i, struct vt_thread_sample *sample)
 {
 	bool gil = waits_for_gil(s, i);
@@ -55,7 +55,7 @@ static bool still_sleeps(struct vt_stacks *s, size_t i, struct vt_thread_sample 
 	       (gil || !sample->info.syscall_args[3]);
 }
 
-/* That what it waits for is still held by the same thread. */
+/* Whether the same thread still holds what it waits for. */
 static bool still_waits_for(struct vt_stacks *s, size_t i, const struct vt_thread_sample *sample)
 {
 	struct vt_model_thread again = s->c->model->threads.data[i];
@@ -84,8 +84,8 @@ static bool still_holds_gil(struct vt_stacks *s, size_t holder)
 }
 
 /*
- * All of it at one moment. Those that wait for the GIL wake up in between; the thread that has it
- * sleeps all the while.
+ * Checks all of it at one moment. Threads that wait for the GIL wake up in between; the thread that
+ * has it sleeps throughout.
  */
 static bool holds_now(struct vt_stacks *s, const struct ring *ring,
 		      struct vt_thread_sample *samples)
@@ -94,7 +94,7 @@ static bool holds_now(struct vt_stacks *s, const struct ring *ring,
 
 	for (size_t k = 0; ok && k < ring->n; k++)
 		ok = still_sleeps(s, ring->members[k], &samples[k]);
-	/* All of them sleep by now: an owner that is asleep does not let go of anything. */
+	/* All of them sleep by now: an owner that sleeps releases nothing. */
 	vt_live_drop_cache(s->c->target.live);
 	for (size_t k = 0; ok && k < ring->n; k++)
 		ok = waits_for_gil(s, ring->members[k]) ?
@@ -112,9 +112,7 @@ static void mark(struct vt_stacks *s, const struct ring *ring)
 		s->c->model->threads.data[ring->members[k]].deadlock = true;
 }
 
-/*
- * In a core all is of one moment; what remains is that a member may have set itself a time limit.
- */
+/* A core is one moment; but a member may still have a timeout. */
 static bool has_limit(const struct vt_stacks *s, const struct ring *ring)
 {
 	bool limit = false;
@@ -166,7 +164,7 @@ void vt_find_deadlocks(struct vt_stacks *s)
 		if (!next || seen[*next] != start + 1 || length == 0)
 			continue;
 
-		/* The walk came back to a thread of its own: from there on it is a ring. */
+		/* The walk came back to a thread that it had visited: the ring begins there. */
 		size_t first = 0;
 
 		while (path[first] != *next)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch asked for the state of its collectives, through the interpreter in the process: what its
- * flight recorders have. The function asks the driver for the events of what is not over, with the
- * GIL; so it is asked only after the driver has answered just now, and only where the GIL and the
- * allocator's locks come free (doc/SAFETY.md).
+ * Asks PyTorch for the state of its collectives, through the interpreter in the process: the
+ * contents of its flight recorders. The function queries the driver, with the GIL, for the events
+ * of unfinished operations; so it runs only after the driver has just answered, and only if the GIL
+ * and the allocator's locks become free (doc/SAFETY.md).
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #include "walk/python/ask.h"
 
 #define MAX_TEXT (8u << 20) /* 10,000 operations */
-#define USUAL_ENTRIES 2000  /* of a recorder whose size is not set */
-#define MANY_ENTRIES 8000   /* from which on only what is not over is asked for */
+#define USUAL_ENTRIES 2000  /* of a recorder with the default size */
+#define MANY_ENTRIES 8000   /* from this on, only unfinished operations */
 
 /* Why PyTorch cannot be asked now, or NULL. */
 static const char *why_not(const struct vt_collect *c)
@@ -90,8 +90,8 @@ static bool has_thread(const struct vt_thread_list *list, const char *name)
 }
 
 /*
- * The question makes a recorder that nobody has used so far; if its variable has its old name,
- * PyTorch prints that then.
+ * The question creates a recorder that nothing has used so far; if its variable has its old name,
+ * PyTorch then prints a warning.
  */
 static bool may_be_asked(const struct vt_collect *c, const struct vt_flight_recorder *recorder,
 			 const struct vt_thread_list *threads)

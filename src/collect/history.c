@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backtraces that PyTorch recorded of its blocks: read as soon as the blocks are known, without
- * stopping anything.
+ * The backtraces that PyTorch recorded for its blocks: read once the blocks are known, without a
+ * stop.
  */
 #include <stdlib.h>
 
@@ -19,10 +19,7 @@ struct vt_collect_history {
 	uint32_t *of_block;
 };
 
-/*
- * PyTorch counts what it ever allocated; when the count has not moved, the blocks are those that
- * were listed.
- */
+/* PyTorch counts its allocations; if the count has not changed, the blocks are the listed ones. */
 static size_t find_counters(const struct vt_collect *c,
 			    struct vt_history_counter counters[VT_TORCH_MAX_DEVICES])
 {

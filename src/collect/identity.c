@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who the target is: copies what /proc says into the model. */
+/* The identity of the target: copies what /proc shows into the model. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the helper reports from inside the process: devices with their memory, and the allocator's
+ * The helper's answers from inside the process: devices with their memory, and the allocator's
  * blocks.
  */
 #include <stdio.h>
@@ -16,14 +16,14 @@
 #define CUDA_NOT_INITIALIZED 3
 
 /*
- * How long the helper tries for one device's allocator lock; PyTorch holds it for microseconds, or
- * for ever.
+ * How long the helper tries one device's allocator lock; PyTorch holds it for microseconds, or for
+ * ever.
  */
 #define LOCK_DEADLINE_NS (50 * VT_NS_PER_MS)
 #define WALK_DEADLINE_NS (5 * VT_NS_PER_S)
 #define MAX_BLOCKS 50000000
 #define POOLS_DEADLINE_NS VT_NS_PER_S
-/* Blocks that may come into being between the count and the walk. */
+/* New blocks between the count and the walk. */
 #define SPARE_BLOCKS 4096
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ..." */
@@ -147,7 +147,7 @@ static void add_pool(struct vt_model_device *device, int kind, const struct vt_c
 	};
 }
 
-/* The last question to the driver: nothing else is lost when it does not answer. */
+/* The last question to the driver: if it does not answer, nothing else is lost. */
 static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 {
 	uint64_t budget = c->options->budget_ns < POOLS_DEADLINE_NS ? c->options->budget_ns :
@@ -173,10 +173,7 @@ static void ask_pools(struct vt_collect *c, struct vt_helper *helper)
 	}
 }
 
-/*
- * How much each device's allocator ever reserved and gave back; it hardly ever has the same value
- * twice.
- */
+/* The totals that each device's allocator has ever reserved and freed; they hardly ever repeat. */
 static void read_reserved(struct vt_collect *c, struct vt_reserved *reserved)
 {
 	struct vt_memsrc *src = vt_live_source(c->target.live);
@@ -190,7 +187,7 @@ static void read_reserved(struct vt_collect *c, struct vt_reserved *reserved)
 			reserved->n = -1;
 }
 
-/* The devices are asked for their memory again; all zero when they do not answer. */
+/* The devices' memory again; all zero if they do not answer. */
 static struct vt_cuda_answer ask_again(struct vt_collect *c, struct vt_helper *helper)
 {
 	struct vt_error *err =
@@ -212,9 +209,9 @@ static bool is_same_memory(const struct vt_cuda_answer *answer, size_t i,
 }
 
 /*
- * The device's memory was asked for before the walk. Asked again after it, both numbers must be the
- * same, and the allocator must have reserved and given back nothing since before: else the
- * difference between used and reserved is one of two moments, and means nothing.
+ * The device's memory was read before the walk. Read again after it, both numbers must be the same,
+ * and the allocator must have reserved and freed nothing since before: otherwise the difference
+ * between used and reserved mixes two moments, and means nothing.
  */
 static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 {
@@ -234,9 +231,7 @@ static void ask_memory_again(struct vt_collect *c, struct vt_helper *helper)
 	}
 }
 
-/*
- * The same where PyTorch told its blocks: it is asked once more whether it has done anything since.
- */
+/* The same if PyTorch listed its blocks: asks again whether it has done anything since. */
 static void ask_all_again(struct vt_collect *c, struct vt_helper *helper,
 			  const struct vt_ask_pytorch_args *args)
 {
@@ -250,7 +245,7 @@ static void ask_all_again(struct vt_collect *c, struct vt_helper *helper,
 	}
 }
 
-/* A bound on the number of blocks, counted from outside; only for sizing the answer. */
+/* An upper bound on the number of blocks, counted from outside; only for sizing the answer. */
 static uint64_t estimate_blocks(struct vt_collect *c)
 {
 	uint64_t dcas[VT_TORCH_MAX_DEVICES], total = 0;
@@ -267,8 +262,8 @@ static uint64_t estimate_blocks(struct vt_collect *c)
 }
 
 /*
- * Should the target allocate meanwhile so much that the room does not do, vt_helper_call() grows
- * it.
+ * If the target allocates so much in the meantime that the room is too small, vt_helper_call()
+ * grows it.
  */
 static struct vt_error *walk_torch(struct vt_collect *c, struct vt_helper *helper)
 {
@@ -303,7 +298,7 @@ static struct vt_error *take_torch(struct vt_collect *c, struct vt_helper *helpe
 	return NULL;
 }
 
-/* The blocks by the walk; device memory was asked for before, and is again. */
+/* The blocks by the walk; device memory was read before, and is read again. */
 static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 {
 	struct vt_error *err = take_torch(c, helper);
@@ -343,8 +338,8 @@ static const char *why_not_ask(const struct vt_collect *c)
 }
 
 /*
- * The blocks as PyTorch tells them: where their layout is refused, or the user prefers it. False:
- * it did not tell them.
+ * The blocks as PyTorch lists them: if their layout is refused, or the user prefers it. False: it
+ * did not list them.
  */
 static bool ask_pytorch(struct vt_collect *c, struct vt_helper *helper)
 {
@@ -383,7 +378,7 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 
 	VT_TRY(vt_helper_create(&c->target.proc, &c->target.modules, c->target.live, &options,
 				&timing, helper));
-	/* In another pid namespace that number means another thread here. */
+	/* In another pid namespace that number is another thread here. */
 	c->helper_tid = c->target.proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid :
 						     0;
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;

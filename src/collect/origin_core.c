@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A core: the process at one instant, as far as it was written to a file. What the kernel knew of
+ * A core: the process at one instant, as far as it was written to a file. The kernel's data about
  * it is gone; the threads' registers, the memory and the names of the mapped files are there.
  */
 #include <elf.h>
@@ -24,15 +24,15 @@
 
 /* ---- who it was ---- */
 
-/* How gdb describes that it only held the process. */
+/* How gdb says that it only held the process. */
 static bool is_real_signal(const struct vt_core *core, int signo)
 {
 	return signo > 0 && (core->by_kernel || (signo != SIGSTOP && signo != SIGTRAP));
 }
 
 /*
- * Of an address that is not canonical, as in a pointer that was overwritten, the processor does not
- * say which: SI_KERNEL, and 0.
+ * For a non-canonical address, as in an overwritten pointer, the processor does not report the
+ * address: SI_KERNEL, and 0.
  */
 static bool has_address(const struct vt_core_thread *thread)
 {
@@ -53,8 +53,8 @@ static const char *signal_name(struct vt_collect *c, int signo)
 }
 
 /*
- * The thread that got a signal is the first one of the kernel's cores; a debugger may have stood
- * anywhere.
+ * In the kernel's cores the thread that got the signal is the first one; a debugger may have
+ * stopped anywhere.
  */
 static void find_signal(struct vt_collect *c)
 {
@@ -103,9 +103,8 @@ static char *read_string(struct vt_target *t, uint64_t addr, size_t max)
 }
 
 /*
- * The core has 80 bytes of the command line, and gdb writes not even those; all of it is where the
- * loader keeps it: ld.so's _dl_argv (GLIBC_PRIVATE, there in all releases). NULL when it is not
- * readable.
+ * The core has 80 bytes of the command line, and gdb writes none; the loader keeps all of it:
+ * ld.so's _dl_argv (GLIBC_PRIVATE, in all releases). NULL if it is not readable.
  */
 static char *read_command(struct vt_target *t)
 {
@@ -196,7 +195,7 @@ static void find_driver_version(struct vt_collect *c)
 	c->model->versions.driver = strchr(version, '.') ? vt_collect_copy(c, version, 32) : "";
 }
 
-/* A debugger that has the same core before it knows the threads by other numbers. */
+/* A debugger with the same core numbers its threads differently. */
 static void match_debugger(struct vt_target *t, struct vt_held *held)
 {
 	for (size_t i = 0; held && i < t->core->threads.n; i++) {
@@ -211,8 +210,8 @@ static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *
 {
 	VT_TRY(vt_core_open(subject->core, &t->core));
 	/*
-	 * The kernel leaves the list out when it is longer than kernel.core_file_note_size_limit,
-	 * or 4 MiB.
+	 * The kernel omits the list if it is longer than kernel.core_file_note_size_limit, or 4
+	 * MiB.
 	 */
 	if (t->core->mappings.n == 0)
 		return vt_error_create(
@@ -248,17 +247,14 @@ static void identify(struct vt_collect *c, const struct vt_subject *subject)
 
 /* ---- what it lacks ---- */
 
-/*
- * What was made at run time (trampolines, generated code, our own helper) was never in a file
- * system.
- */
+/* Mappings made at run time (trampolines, generated code, our own helper) have no file. */
 static bool is_file(const struct vt_module *module)
 {
 	return module->path[0] == '/' && strncmp(module->path, "/memfd:", 7) != 0 &&
 	       strncmp(module->path, "/dev/", 5) != 0;
 }
 
-/* One diagnostic for all modules of whose files the same is to be said. */
+/* One diagnostic for all modules with the same finding. */
 static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum vt_diag_level level,
 			 const char *code, const char *what)
 {
@@ -284,8 +280,9 @@ static void say_of_files(struct vt_collect *c, enum vt_module_file state, enum v
 }
 
 /*
- * How many threads the C library counted (__nptl_nthreads, GLIBC_PRIVATE, for libthread_db).
- * cuda-gdb 13.0 leaves out most of them (6 of 20 were in its core of a PyTorch process).
+ * The number of threads that the C library counted (__nptl_nthreads, GLIBC_PRIVATE, for
+ * libthread_db). cuda-gdb 13.0 leaves out most of them (6 of 20 were in its core of a PyTorch
+ * process).
  */
 static void compare_thread_count(struct vt_collect *c)
 {
@@ -305,8 +302,8 @@ static void compare_thread_count(struct vt_collect *c)
 }
 
 /*
- * The driver has threads of its own in a process that uses it. fork() does not copy threads, but
- * the allocator.
+ * The driver has its own threads in a process that uses it. fork() copies the allocator, but no
+ * threads.
  */
 static bool has_driver_thread(const struct vt_model *model)
 {
@@ -392,7 +389,7 @@ static void close_core(struct vt_target *t)
 
 static const char *name_of(const struct vt_core *core, pid_t tid)
 {
-	/* Only the main thread's is in a core. */
+	/* A core has only the main thread's. */
 	return core->by_kernel && tid == core->pid ? core->name : "";
 }
 
@@ -439,7 +436,7 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 					 (uint64_t)thread->tid))
 			return &vt_enomem;
 		/*
-		 * It ran, unless its registers say that a system call was interrupted
+		 * It ran, unless its registers show that a system call was interrupted
 		 * (correct_stopped()).
 		 */
 		*info = (struct vt_thread_info){ .tid = thread->tid, .state = 'R', .cpu = -1 };

@@ -15,7 +15,7 @@ static bool has_ended(char state)
 	return state == 'Z' || state == 'X';
 }
 
-/* Every thread as it is now, which the end of the report compares with. */
+/* Every thread as it is now; the end of the report compares with it. */
 static struct vt_error *take_samples(struct vt_held *held, pid_t pid)
 {
 	struct vt_thread_list list = { 0 };
@@ -41,7 +41,7 @@ static bool is_held(const struct vt_thread_sample *sample)
 	return sample->asleep && sample->info.state == 't';
 }
 
-/* A debugger may trace with any of its threads. */
+/* Any thread of a debugger may be the tracer. */
 static bool is_traced_by(const struct vt_proc *proc, pid_t debugger)
 {
 	char path[64];
@@ -51,8 +51,8 @@ static bool is_traced_by(const struct vt_proc *proc, pid_t debugger)
 }
 
 /*
- * The number of the process is what the debugger has printed, names of the process's among other
- * things: it must be true.
+ * The number of the process comes from text that the debugger printed, names from the process
+ * included: it is checked.
  */
 static struct vt_error *refuse_other(const struct vt_target *t)
 {
@@ -68,7 +68,7 @@ static struct vt_error *refuse_other(const struct vt_target *t)
 			       held->debugger);
 }
 
-/* A thread in uninterruptible sleep cannot be stopped by anybody: it is read as it sleeps. */
+/* A thread in uninterruptible sleep cannot be stopped: it is read as it sleeps. */
 static struct vt_error *refuse_running(struct vt_target *t)
 {
 	const struct vt_held *held = t->held;
@@ -93,7 +93,7 @@ static bool all_held(const struct vt_held *held)
 	return true;
 }
 
-/* Which of the debugger's threads is which. */
+/* Matches the debugger's threads. */
 static void match_threads(struct vt_held *held)
 {
 	for (size_t i = 0; i < held->samples.n; i++) {
@@ -164,7 +164,7 @@ static struct vt_error *keep_maps(struct vt_target *t)
 }
 
 /*
- * What it did before it was held: its registers say more (correct_stopped()). The kernel's stack
+ * Its state before it was held: its registers tell more (correct_stopped()). The kernel's stack
  * would be that of the stop.
  */
 static void forget_stop(struct vt_thread_info *info)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that a debugger holds: it cannot be stopped by us, since it stands already, and the
- * registers come from the debugger. Of a thread of which it gave none, what /proc shows has to do:
- * stack pointer and instruction.
+ * A process that a debugger holds: we cannot stop it, because it is stopped already, and the
+ * registers come from the debugger. For a thread without them, /proc's data must do: stack pointer
+ * and instruction.
  */
 #ifndef VT_COLLECT_ORIGIN_HELD_H
 #define VT_COLLECT_ORIGIN_HELD_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A live process: /proc says who it is and which threads it has; they are stopped, or read as they
- * sleep.
+ * A live process: /proc has its identity and its threads; they are stopped, or read as they sleep.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "collect/stacks.h"
 #include "collect/watchdog.h"
 
-/* Kinds of process of which nothing can be learned. */
+/* Kinds of process that cannot be read. */
 static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 {
 	if (proc->kernel_thread)
@@ -26,7 +25,7 @@ static struct vt_error *refuse_hopeless(const struct vt_proc *proc)
 	return NULL;
 }
 
-/* Turns a bare "not permitted" into what is in the way and how to move it. */
+/* Turns a bare "not permitted" into the obstacle and how to remove it. */
 static struct vt_error *explain_permission(struct vt_target *t, struct vt_error *err)
 {
 	if (!err || err->code != VT_ERR_PERMISSION)
@@ -41,7 +40,7 @@ static struct vt_error *explain_permission(struct vt_target *t, struct vt_error 
 			       t->proc.pid, t->proc.name, why);
 }
 
-/* Everything here takes milliseconds, but a lock of the process's memory map may be in the way. */
+/* All of this takes milliseconds, but the lock of the process's memory map may be taken. */
 #define OPEN_NS (60 * VT_NS_PER_S)
 
 static struct vt_error *read_target(struct vt_target *t, pid_t pid)
@@ -111,7 +110,7 @@ static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
 
 /*
  * The map may have changed since the first look (libraries loaded, threads started): the stacks
- * want today's. On failure the old one serves.
+ * need today's. On failure the old one serves.
  */
 static struct vt_error *refresh_maps(struct vt_target *t)
 {
@@ -138,7 +137,7 @@ static struct vt_error *find_python(struct vt_target *t, struct vt_python *pytho
 	return vt_python_find(python, &t->modules, t->live);
 }
 
-/* Our own helper's thread may still be on its way out: it is no part of the target. */
+/* Our own helper's thread may still be on its way out: it is not part of the target. */
 static void drop_helper_thread(struct vt_stacks *s)
 {
 	size_t kept = 0;
@@ -150,8 +149,7 @@ static void drop_helper_thread(struct vt_stacks *s)
 }
 
 /*
- * Before anything is stopped: a thread that a tracer holds sleeps in the tracer's stop. Failures
- * only leave it out.
+ * Before the stop: a thread that a tracer holds sleeps in the tracer's stop. Failures only omit it.
  */
 static void read_kernel_stacks(struct vt_stacks *s)
 {

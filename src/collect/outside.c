@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator walked from outside, where there was no walk inside. It is read while the
- * target runs; if that is still what there is when the target stands still, nothing more is read.
- * Else it is read once more, and the target stands still only while its blocks are copied: memory
- * for the copy is made ready before, and the copy is ordered, checked and summed up after the
- * threads run again.
+ * PyTorch's allocator, walked from outside if there was no walk inside. It is read while the target
+ * runs; if nothing has changed when the target is stopped, that counts. Otherwise it is read once
+ * more, and the target is stopped only while its blocks are copied: memory for the copy is
+ * allocated before, and the copy is sorted, checked and summed after the threads run again.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -17,11 +16,11 @@
 #include "base/progress.h"
 #include "collect/outside.h"
 
-/* For all devices: the target stands still meanwhile. */
+/* For all devices: the target is stopped during it. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
 /* for all devices; the watchdog of the threads' capture counts it too */
 #define REHEARSE_NS (2 * VT_NS_PER_S)
-/* nobody waits for a core, which may lie on a slow disk */
+/* no thread waits for a core, which may be on a slow disk */
 #define CORE_DEADLINE_NS (60 * VT_NS_PER_S)
 #define MANY_BLOCKS 10000 /* are worth some threads */
 
@@ -32,8 +31,8 @@ static void heap_release(struct vt_block_rec *blocks, size_t n)
 }
 
 /*
- * The driver runs threads of its own in a process that uses it ("cuda-EvtHandlr"); fork() does not
- * copy threads.
+ * The driver has its own threads in a process that uses it ("cuda-EvtHandlr"); fork() does not copy
+ * threads.
  */
 static bool has_driver_thread(const struct vt_collect *c)
 {
@@ -50,8 +49,8 @@ static bool has_driver_thread(const struct vt_collect *c)
 
 /*
  * Without an answer of the driver: the parent has the same DeviceCachingAllocators at the same
- * addresses when fork() copied them. (Two processes that each made their own after a fork() could
- * agree, too; then both have the driver's threads. The mappings of the devices say nothing: a
+ * addresses if fork() copied them. (Two processes that each made their own after a fork() could
+ * agree, too; then both have the driver's threads. The mappings of the devices do not help: a
  * forked child has them as well, driver 580.)
  */
 static bool looks_inherited(const struct vt_collect *c)
@@ -78,8 +77,8 @@ static bool looks_inherited(const struct vt_collect *c)
 }
 
 /*
- * Beside the one that we run on. A thread that would have to wait for one makes a read longer, not
- * shorter. /proc/loadavg says fourth how many threads run, or want to.
+ * Besides our own processor. A thread that waits for a processor makes a read longer, not shorter.
+ * The fourth field of /proc/loadavg counts the threads that run, or want to.
  */
 static unsigned int idle_processors(void)
 {
@@ -96,7 +95,7 @@ static unsigned int idle_processors(void)
 	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
 }
 
-/* Threads that read with us, and a chunk that is worth it. Without them all is done by one. */
+/* Threads that read with us, and the smallest useful chunk. Without them one thread reads all. */
 static void find_readers(struct vt_collect *c)
 {
 	if (c->target.live && !c->outside->chunk &&
@@ -125,7 +124,7 @@ static void prepare_devices(struct vt_collect *c)
 
 		c->outside->devices[i].dca = dcas[i];
 		c->outside->devices[i].expected = count;
-		/* without it, or when more came: made while the target stands still */
+		/* without it, or if there are more: allocated while the target is stopped */
 		if (count >= 0 && count <= VT_OUTSIDE_MAX_BLOCKS)
 			vt_outside_make_scratch(&c->outside->devices[i], count);
 		if (count >= MANY_BLOCKS)
@@ -135,8 +134,8 @@ static void prepare_devices(struct vt_collect *c)
 }
 
 /*
- * The last of them is the newest when the target stops; that is the first device, which is in use
- * if any is.
+ * The last of them is the newest when the target stops; that is the first device, which is the one
+ * in use if any is.
  */
 static void rehearse(struct vt_collect *c)
 {
@@ -151,8 +150,8 @@ static void rehearse(struct vt_collect *c)
 }
 
 /*
- * The allocators of all devices, again: they may be new. False: nothing can be read, which was
- * said.
+ * The allocators of all devices, again: they may be new. False: nothing can be read, which is
+ * reported.
  */
 static bool find_devices(struct vt_collect *c)
 {
@@ -195,14 +194,15 @@ static void read_devices(struct vt_collect *c)
 		struct vt_outside_device *device = &c->outside->devices[i];
 
 		if (device->walk && vt_torch_walk_holds(device->walk, src))
-			/* what was read before is the list of this moment, too */
+			/* the earlier read is the list of this moment, too */
 			vt_collect_recorded_listing(c, i);
 		else
 			vt_outside_read(c, device, i, deadline);
 		device->consistency = src->coherent ? VT_CONSISTENT_STOPPED :
 						      VT_CONSISTENT_UNCHANGED;
 		/*
-		 * Some thread could not be stopped: once is enough only if the statistics prove it.
+		 * Some thread could not be stopped: one read is enough only if the statistics prove
+		 * it.
 		 */
 		device->unproven = !src->coherent && !device->result.certain;
 	}
@@ -224,7 +224,7 @@ bool vt_collect_outside_is_read(const struct vt_collect *c)
 	return true;
 }
 
-/* One after the other; each is exact, or not, for itself. */
+/* One device after the other; each is exact, or not, on its own. */
 static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 {
 	uint64_t deadline_ns = vt_now_ns() + c->options->budget_ns;
@@ -237,10 +237,7 @@ static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 	c->outside->read = true;
 }
 
-/*
- * One note for all devices of which the same is true. What is not exact is said by
- * vt_model_account().
- */
+/* One note for all devices with the same result. vt_model_account() reports what is not exact. */
 static void say_consistency(struct vt_model *model, enum vt_consistency consistency,
 			    const char *why)
 {
@@ -267,8 +264,8 @@ static void say_consistency(struct vt_model *model, enum vt_consistency consiste
 }
 
 /*
- * The driver was asked for the devices' memory before, and nobody asks it again after a walk from
- * outside. So what is used and not PyTorch's is known only if PyTorch has reserved and given back
+ * The driver was asked for the devices' memory earlier, and is not asked again after a walk from
+ * outside. So the used memory outside PyTorch is known only if PyTorch has reserved and freed
  * nothing since.
  */
 static void compare_reserved(struct vt_collect *c, const struct vt_torch_device_result *result)
@@ -349,7 +346,7 @@ static void finish_devices(struct vt_collect *c)
 
 /* ---- at the stop ---- */
 
-/* Where it may not be stopped, finish reads it in passes. */
+/* If it may not be stopped, finish reads it in passes. */
 static bool prepare_for_stop(struct vt_collect *c)
 {
 	prepare_devices(c);

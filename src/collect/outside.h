@@ -18,7 +18,7 @@ struct vt_outside_device {
 	struct vt_torch_walk *walk; /* read, not finished */
 	struct vt_torch_device_result result;
 	enum vt_consistency consistency;
-	/* read while some of the target ran, and nothing proves that it is of one moment */
+	/* read while some of the target ran, and nothing proves that it is one moment */
 	bool unproven;
 	unsigned int passes; /* 0: it was stopped */
 };
@@ -46,30 +46,27 @@ void vt_outside_sink_init(struct vt_outside_sink *sink);
 int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca);
 
 /*
- * Memory whose pages are present, NULL when there is none. A child process (for source lines) needs
- * none of it, and would make each page one that is copied when it is written to.
+ * Memory with present pages, NULL if there is none. A child process (for source lines) does not
+ * inherit it: otherwise each page would be copied at the next write.
  */
 void *vt_outside_map_pages(size_t size);
 
-/* Scratch for so many blocks and some more, its pages present. False: there is no memory for it. */
+/* Scratch for so many blocks and some more, its pages present. False: out of memory. */
 bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks);
 
-/* Reads the device once: device->walk (NULL when the result is final already) and ->result. */
+/* Reads the device once: device->walk (NULL if the result is final already) and ->result. */
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
 		     uint64_t deadline_ns);
 
 /* ---- collect/passes.c ---- */
 
-/*
- * Before the target is stopped: tries to find a moment when the device is not in use, and reads it
- * then.
- */
+/* Before the stop: tries to find a moment when the device is not in use, and reads it then. */
 void vt_outside_rehearse(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
 			 uint64_t deadline_ns);
 
 /*
- * Reads the device again and again while it runs, until what was read is certainly of one moment or
- * the deadline has come, and puts the records of the best pass into sink.
+ * Reads the device again and again while it runs, until the result certainly shows one moment or
+ * the deadline has passed, and puts the records of the best pass into sink.
  */
 void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
 		       uint64_t deadline_ns, struct vt_outside_sink *sink);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One device's allocator read once, and the memory that this takes. */
+/* Reads one device's allocator once, and has the memory for that. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include "collect/outside.h"
 
 #define SPARE_BLOCKS 1024
-#define COUNT_ATTEMPTS 8 /* while the target runs, a count can fail that the next one passes */
+#define COUNT_ATTEMPTS 8 /* while the target runs, a count may fail and the next one pass */
 
 static struct vt_block_rec *heap_reserve(struct vt_torch_sink *base, uint64_t n)
 {
@@ -98,7 +98,7 @@ void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int
 	result->owner_tid =
 		src->coherent ? vt_torch_mutex_owner(src, &c->torch.layout, device->dca) : 0;
 	if (result->owner_tid != 0) {
-		/* Its owner may be half-way through a change: nothing is taken on trust. */
+		/* Its owner may be in the middle of a change: nothing is trusted. */
 		result->lock = VT_LOCK_HELD_BY;
 		src->coherent = false;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch's allocator read without a stop. A pass is of one moment when the allocator's statistics
- * say that nothing happened meanwhile (walk/torch/walk.c, struct mark); where they cannot say so
- * for certain, when two passes give the same. Else it is tried again, best when the process is busy
- * with something else.
+ * Reads PyTorch's allocator without a stop. A pass shows one moment if the allocator's statistics
+ * show that nothing happened during it (walk/torch/walk.c, struct mark); if they are not
+ * conclusive, if two passes agree. Otherwise it is tried again, best when the process is busy with
+ * something else.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +14,9 @@
 #include "collect/outside.h"
 
 #define PASS_NS (2 * VT_NS_PER_S)
-/* A pass is begun when the statistics did not move for so long, or after so long in any case. */
+/*
+ * A pass begins when the statistics have not changed for this long, or after this long in any case.
+ */
 #define QUIET_NS (VT_NS_PER_MS / 5)
 #define NOT_QUIET_NS (50 * VT_NS_PER_MS)
 #define REHEARSALS 3
@@ -42,16 +44,16 @@ static void wait_until_quiet(struct vt_collect *c, uint64_t dca, uint64_t deadli
 	}
 }
 
-/* One device, read until it is certain what to show, or there is no more time for it. */
+/* One device, read until the result is certain, or time runs out. */
 struct reading {
 	struct vt_collect *c;
 	struct vt_outside_device *device;
 	int ordinal;
 	uint64_t deadline_ns;
-	unsigned int at_least, at_most; /* tries; at_least: also when the time is over */
+	unsigned int at_least, at_most; /* tries; at_least: even if the time is over */
 	/*
-	 * Each try waits for a quiet moment. Else the one after a read that was in order comes at
-	 * once, and may give the same.
+	 * Each try waits for a quiet moment. Otherwise the one after a consistent read comes at
+	 * once, and may agree.
 	 */
 	bool always_quiet;
 	bool (*try)(struct reading *r);      /* true: it is certain, or will not become more so */
@@ -75,7 +77,7 @@ static void read_until_certain(struct reading *r)
 
 /* ---- before the stop ---- */
 
-/* What can be said now will not become more certain, or somebody keeps the lock. */
+/* The current result will not become more certain, or a thread keeps the lock. */
 static bool rehearse_once(struct reading *r)
 {
 	vt_outside_read(r->c, r->device, r->ordinal, r->deadline_ns);
@@ -123,7 +125,7 @@ static bool is_same_pass(const struct pass *a, const struct pass *b)
 		 memcmp(a->sink.records, b->sink.records, a->sink.n * sizeof(*a->sink.records)));
 }
 
-/* Of two passes that are not exact, which one tells more. */
+/* The better of two passes that are not exact. */
 static bool is_better(const struct pass *a, const struct pass *b)
 {
 	static const int rank[] = {
@@ -139,9 +141,9 @@ static bool is_better(const struct pass *a, const struct pass *b)
 }
 
 /*
- * Whether it is known what to show; last: the pass before, NULL for the first. What is the same
- * twice in a row does not change, also when it is not in order: then somebody is in the middle of
- * an operation, and stays there.
+ * Whether the result is known; last: the previous pass, NULL for the first. A result that repeats
+ * does not change, even if it is inconsistent: then a thread is in the middle of an operation, and
+ * stays there.
  */
 static bool is_settled(struct vt_outside_device *device, const struct pass *now,
 		       const struct pass *last)
@@ -183,7 +185,9 @@ static bool settle_once(struct reading *r)
 void vt_outside_settle(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
 		       uint64_t deadline_ns, struct vt_outside_sink *sink)
 {
-	/* The second may tell what the first could not, also of a device whose turn comes late. */
+	/*
+	 * The second may succeed where the first did not, even for a device whose turn comes late.
+	 */
 	struct reading r = {
 		.c = c,
 		.device = device,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's pinned host memory into the model. It is read while the process runs, until two passes
- * agree: copying 100,000 blocks takes longer than threads may be stopped for it, while blocks come
- * and go seldom (that is what the cache is for).
+ * agree: copying 100,000 blocks would need too long a stop, while blocks come and go seldom (that
+ * is the purpose of the cache).
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 /* all passes together; one takes about 50 ms for 100,000 blocks */
 #define READ_NS (500 * VT_NS_PER_MS)
 #define PASSES 50
-/* what waits in the kernel for longer than that will not come back */
+/* a wait in the kernel longer than that will not end */
 #define WATCH_NS (20 * VT_NS_PER_S)
 
 static const enum vt_allocator_state states[] = {
@@ -25,7 +25,7 @@ static const enum vt_allocator_state states[] = {
 	[VT_PINNED_UNKNOWN] = VT_ALLOCATOR_REFUSED,
 };
 
-/* The map is read again each time: memory is pinned and given back while the process runs. */
+/* The map is read again each time: memory is pinned and freed while the process runs. */
 static const struct vt_maps *maps_now(void *arg)
 {
 	struct vt_collect *c = arg;
@@ -47,8 +47,7 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 		.deadline_ns = vt_now_ns() + READ_NS,
 		.max_passes = PASSES,
 		/*
-		 * gdb leaves mappings of devices out of its cores, and a driver may pin memory in
-		 * such
+		 * gdb omits mappings of devices from its cores, and a driver may pin memory in such
 		 */
 		.maps_now = c->target.live ? maps_now : NULL,
 		.arg = c,
@@ -71,7 +70,7 @@ static void read_blocks(struct vt_collect *c, struct vt_memsrc *src, uint64_t ob
 static void find_and_read(struct vt_collect *c)
 {
 	struct vt_model_pinned *pinned = &c->model->pinned;
-	struct vt_memsrc *src = c->target.mem; /* not the cached one: passes are compared */
+	struct vt_memsrc *src = c->target.mem; /* uncached: passes are compared */
 	struct vt_pinned_found found;
 
 	vt_pinned_find(&c->target.modules, src, &found);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What vramtap's recorder in the process has: read from outside while the process goes on, or from
+ * The data of vramtap's recorder in the process: read from outside while the process runs, or from
  * a core. Its tables are read before the blocks are listed and after (walk/recorder/join.h says
- * why), its stacks when it is known which of them are wanted.
+ * why), its stacks once it is known which are wanted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@
 
 /*
  * A thread may have got a block before the blocks were listed, and not have written its record yet.
- * It needs less than a microsecond for that, of its own time: so much time each thread gets, or
- * sleeps, before the records are read; and so long is waited for it.
+ * It needs less than a microsecond of its own time for that: each thread gets that time, or sleeps,
+ * before the records are read; and vramtap waits that long.
  */
 #define RECORD_NS (50 * VT_NS_PER_US)
 #define SETTLE_NS (20 * VT_NS_PER_MS)
@@ -29,7 +29,7 @@
 struct vt_collect_recorded {
 	uint64_t addr;    /* of the head; 0: no recorder */
 	int64_t ahead_ns; /* of our clock; all times here are of the target's */
-	bool clock_known; /* else the newest record is taken for now */
+	bool clock_known; /* otherwise the newest record counts as now */
 	struct vt_recorder_head head, head_before;
 	enum vt_recorder_found found;
 	struct vt_recorder_pass before, after;
@@ -38,10 +38,10 @@ struct vt_collect_recorded {
 	struct vt_recorder_driver_pass driver;
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 	size_t n_ooms;
-	unsigned int n_unsettled; /* threads that were kept from a processor all the while */
-	uint64_t now_ns;          /* what ages are counted from */
-	bool looked;              /* it was tried to give the model what was found, */
-	bool joined;              /* and it has it */
+	unsigned int n_unsettled; /* threads that had no processor throughout */
+	uint64_t now_ns;          /* the reference of ages */
+	bool looked;              /* putting the findings into the model was tried, */
+	bool joined;              /* and succeeded */
 	struct vt_recorder_joined records;
 	struct vt_recorder_stacks stacks;
 	uint32_t *of_block;
@@ -90,7 +90,7 @@ void vt_collect_recorded_deinit(struct vt_collect *c)
 
 /* ---- the passes ---- */
 
-/* Without it only what is older than the listing counts, so nothing is said of a failure. */
+/* Without it, only blocks older than the listing count, so a failure is not reported. */
 void vt_collect_recorded_before(struct vt_collect *c)
 {
 	struct vt_collect_recorded *r = find_recorder(c);
@@ -171,9 +171,7 @@ static uint32_t newest_tick(const struct vt_collect_recorded *r)
 	return newest;
 }
 
-/*
- * A core does not say when it was made, and the clock of another time namespace may not be known.
- */
+/* A core has no time of its making, and the clock of another time namespace may be unknown. */
 static void find_now(struct vt_collect_recorded *r)
 {
 	r->now_ns = r->after_ns;
@@ -194,10 +192,7 @@ struct thread {
 	uint64_t start_ns; /* CLOCK_MONOTONIC of the target */
 };
 
-/*
- * /proc counts from boot on in ticks of 10 ms (USER_HZ), and time in suspend as well; records do
- * not.
- */
+/* /proc counts from boot in ticks of 10 ms (USER_HZ), including time in suspend; records do not. */
 static uint64_t suspended_ns(void)
 {
 	struct timespec boot, mono;
@@ -209,7 +204,7 @@ static uint64_t suspended_ns(void)
 }
 
 #define PROC_TICK_NS (10 * VT_NS_PER_MS)
-#define MAX_THREADS 4096 /* that are asked for; more numbers than that are not those of threads */
+#define MAX_THREADS 4096 /* that are read; threads do not have more numbers than that */
 
 /* The thread that has this number now; NULL: there is none, or none that is known. */
 static const struct thread *read_thread(struct vt_collect *c, const struct vt_collect_recorded *r,
@@ -228,8 +223,8 @@ static const struct thread *read_thread(struct vt_collect *c, const struct vt_co
 }
 
 /*
- * In another pid namespace its numbers mean other threads here; and without the clock it is not
- * known which is the older.
+ * In another pid namespace its numbers are other threads here; and without the clock it is unknown
+ * which one is older.
  */
 static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_recorded *r,
 					uint32_t tid)
@@ -247,7 +242,7 @@ static const struct thread *find_thread(struct vt_collect *c, struct vt_collect_
 	return thread;
 }
 
-/* Its number may be that of a newer thread by now. */
+/* A newer thread may have its number by now. */
 static const char *name_of(struct vt_collect *c, struct vt_collect_recorded *r, uint32_t tid,
 			   uint64_t time_ns)
 {
@@ -289,7 +284,7 @@ static bool join_records(struct vt_collect *c, struct vt_collect_recorded *r)
 	return vt_recorder_join(&moment, c->model->blocks, c->model->n_blocks, &r->records);
 }
 
-/* There is no record of it. What may have been left out cannot be told from what is older. */
+/* There is no record of it. Left-out blocks cannot be told from older ones. */
 static enum vt_untraced why_none(const struct vt_collect_recorded *r, const struct vt_block_rec *b)
 {
 	uint64_t size = b->requested ? b->requested : b->size;
@@ -313,10 +308,7 @@ static bool want(struct vt_collect_recorded *r, uint32_t stack, uint32_t *trace)
 	return true;
 }
 
-/*
- * What each block has: a trace, or why it has none; and, where there is a record of it, when and by
- * whom.
- */
+/* For each block: a trace, or why it has none; and, if it has a record, when and which thread. */
 static bool find_blocks(struct vt_collect *c, struct vt_collect_recorded *r)
 {
 	struct vt_model *model = c->model;
@@ -362,10 +354,7 @@ static int compare_ranges(const void *pa, const void *pb)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-/*
- * The memory that PyTorch's allocator has from the driver: its segments. False when memory is
- * short.
- */
+/* The memory that PyTorch's allocator has from the driver: its segments. False: out of memory. */
 static bool find_segments(const struct vt_model *model, struct range **ranges, size_t *n)
 {
 	struct range *r = malloc((model->n_blocks + 1) * sizeof(*r));
@@ -394,8 +383,7 @@ static bool find_segments(const struct vt_model *model, struct range **ranges, s
 }
 
 /*
- * Whether it and some segment have memory in common: a segment is one allocation of the driver, or
- * some mapped ones.
+ * Whether it overlaps some segment: a segment is one allocation of the driver, or some mapped ones.
  */
 static bool is_segment(const struct range *ranges, size_t n, uint64_t start, uint64_t size)
 {
@@ -445,8 +433,8 @@ static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *
 		struct vt_model_driver_block *block;
 
 		/*
-		 * One that was moved while the table was read is there twice. No address space has
-		 * room for more than this.
+		 * An entry that was moved during the read is there twice. No address space has room
+		 * for more than this.
 		 */
 		if (!known || !from->size || from->size >> VT_RECORDER_SIZE_BITS ||
 		    (i && from->addr == r->driver.blocks.data[i - 1].addr))
@@ -465,7 +453,7 @@ static bool add_driver_blocks(struct vt_collect *c, struct vt_collect_recorded *
 				      is_segment(segments, n_segments, from->addr, from->size),
 			.record = make_record(c, r, time_of(r, from->time), from->tid),
 		};
-		/* Its own segments PyTorch accounts for; their stacks are not wanted. */
+		/* PyTorch accounts for its own segments; their stacks are not wanted. */
 		block->trace = VT_UNTRACED(VT_UNTRACED_NO_STACK);
 		if (!block->of_pytorch && !want(r, from->stack, &block->trace))
 			return false;
@@ -582,7 +570,7 @@ static bool is_in_recorder(const struct vt_model_thread *thread)
 	return false;
 }
 
-/* In a core nobody writes the record that is not written yet. */
+/* In a core, a record that is not written yet never will be. */
 static void say_who_is_in_the_middle(struct vt_collect *c)
 {
 	size_t n = 0;
@@ -660,7 +648,7 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 			r->stacks.n_gone);
 }
 
-/* What is still of the recording that was read; the tables are given back when it ends. */
+/* Whether the recording that was read goes on; the tables are freed when it ends. */
 static bool is_still_on(struct vt_collect *c, const struct vt_collect_recorded *r)
 {
 	VT_FREE struct vt_recorder_head *head = malloc(sizeof(*head));
@@ -761,7 +749,7 @@ void vt_collect_recorded_join(struct vt_collect *c)
 	r->joined = true;
 }
 
-/* A trace that does not hold together is none. */
+/* An inconsistent trace is none. */
 static uint32_t checked(const struct vt_collect_recorded *r, uint32_t trace)
 {
 	return !VT_IS_UNTRACED(trace) && r->stacks.traces.data[trace].invalid ?
@@ -825,7 +813,7 @@ void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, 
 
 /* ---- at the stop ---- */
 
-/* Where the blocks were listed inside, it has been read after that. */
+/* If the blocks were listed inside, it has been read after that. */
 static void read_after_stop(struct vt_collect *c)
 {
 	if (!vt_collect_blocks_told(c))

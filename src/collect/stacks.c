@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where every thread is. While the threads are stopped only raw data is copied (registers, stacks,
- * chains of Python frames); unwinding, names and merging come after they run again.
+ * Where every thread is. While the threads are stopped, only raw data is copied (registers, stacks,
+ * chains of Python frames); unwinding, names and merging follow after they run again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 /*
  * Libraries may have been loaded since the first look (our helper's, too), unless that was a moment
- * ago: to read it takes a millisecond.
+ * ago: reading the map takes a millisecond.
  */
 static bool is_map_old(const struct vt_collect *c)
 {
@@ -65,10 +65,7 @@ static void find_python(struct vt_stacks *s)
 				      "Python frames are missing", err);
 }
 
-/*
- * Threads that were started after the list was made and were stopped all the same belong to the
- * report.
- */
+/* Threads that started after the list was made and were stopped anyway belong to the report. */
 static void add_new_threads(struct vt_stacks *s)
 {
 	const struct vt_session *session = &s->c->stop.session;
@@ -102,7 +99,7 @@ static void add_new_threads(struct vt_stacks *s)
 			      "threads that were started during the report may be missing");
 }
 
-/* The last round that a thread was in is the one that read it. */
+/* A thread belongs to its last round. */
 static void find_threads(struct vt_stacks *s)
 {
 	struct vt_map index_of = { 0 };
@@ -134,9 +131,9 @@ static void find_threads(struct vt_stacks *s)
 }
 
 /*
- * The list was made a moment before the stop: what a thread waits for must be what it waited for
- * when its stack was taken. A wait that the stop interrupted shows one of the kernel's restart
- * codes (include/linux/errno.h), or EINTR.
+ * The list was made a moment before the stop: what a thread waits for must match its stack. A wait
+ * that the stop interrupted shows one of the kernel's restart codes (include/linux/errno.h), or
+ * EINTR.
  */
 static void correct_stopped(const struct vt_session_thread *thread, struct vt_thread_info *info)
 {
@@ -147,7 +144,7 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 		ERESTART_RESTARTBLOCK = 516
 	};
 
-	/* What has stopped is not in uninterruptible sleep any more, in which the list found it. */
+	/* A stopped thread is no longer in the uninterruptible sleep that the list shows. */
 	if (thread->was_group_stopped ||
 	    (info->state != 'S' && info->state != 'R' && info->state != 'D'))
 		return;
@@ -159,8 +156,8 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 		       result == -EINTR);
 
 	/*
-	 * It slept in a page fault, which the stop interrupted: it is still at the instruction that
-	 * faults.
+	 * It slept in a page fault, which the stop interrupted: it is still at the faulting
+	 * instruction.
 	 */
 	if (info->state == 'S' && info->syscall_known && !info->in_syscall &&
 	    info->pc == thread->regs.r[VT_REG_RIP])
@@ -177,10 +174,7 @@ static void correct_stopped(const struct vt_session_thread *thread, struct vt_th
 	}
 }
 
-/*
- * One that ran while it was read was in its system call before, but what of it is true now is not
- * known.
- */
+/* A thread that ran during the read was in its system call before; its present state is unknown. */
 static void correct_sampled(const struct vt_found_thread *found, struct vt_thread_info *info)
 {
 	if (!found->thread->sampled) {
@@ -198,8 +192,8 @@ static void correct_sampled(const struct vt_found_thread *found, struct vt_threa
 }
 
 /*
- * False when it was in another system call than info said: where it slept in the kernel is not
- * known then.
+ * False if it was in another system call than info has: then it is unknown where it slept in the
+ * kernel.
  */
 static bool correct_wait(const struct vt_found_thread *found, struct vt_thread_info *info)
 {
@@ -239,9 +233,8 @@ static const char *why_unread(const struct vt_found_thread *found,
 }
 
 /*
- * What of a deep stack was not copied is read from the target itself, by now without anything that
- * holds it: if the thread has run since the sample, the outer frames may be those of another
- * moment.
+ * The part of a deep stack that was not copied is read from the target itself, which nothing holds
+ * by now: if the thread has run since the sample, the outer frames may be those of another moment.
  */
 static void check_deep(struct vt_stacks *s, const struct vt_found_thread *found,
 		       struct vt_native_stack *stack)
@@ -334,7 +327,7 @@ static void unwind_all(struct vt_stacks *s)
 				      "source lines of native frames are missing", err);
 }
 
-/* The names stay, and they are what counts: a note. */
+/* The names are complete, and they matter most: a note. */
 static void finish_lines(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -356,8 +349,8 @@ static void finish_lines(struct vt_stacks *s)
 }
 
 /*
- * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; where that
- * is not known, by the number that the thread has in its own pid namespace.
+ * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; if that is
+ * unknown, by the number that the thread has in its own pid namespace.
  */
 static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 {
@@ -390,10 +383,7 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 	return ok;
 }
 
-/*
- * Stacks of subinterpreters of which it is not known which threads they are of
- * (walk/python/join.c).
- */
+/* Stacks of subinterpreters whose threads are unknown (walk/python/join.c). */
 static size_t count_unplaced(const struct vt_python *python)
 {
 	size_t n = 0;
@@ -478,15 +468,14 @@ static void keep_python_frames(struct vt_model_stack *stack, const struct vt_pyt
 			stack->frames[kept++] = stack->frames[i];
 	stack->n_frames = kept;
 	stack->has_native = stack->merge_uncertain = false;
-	/* What is missing of the native ones is not missing here. */
+	/* Here, missing native frames are not missing. */
 	stack->truncated = python && python->truncated;
 	stack->why = python && python->why[0] ? vt_arena_strdup(arena, python->why) : NULL;
 }
 
 /*
- * What a thread waits for is seen in all of its frames, so those that are not wanted go last.
- * Native frames alone are not what is left of the merged ones: there the interpreter's own are left
- * out.
+ * What a thread waits for shows in all of its frames, so unwanted ones are removed last. Native
+ * frames alone are not the rest of the merged ones: those lack the interpreter's own.
  */
 static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *thread)
 {
@@ -501,7 +490,7 @@ static void apply_view(struct vt_stacks *s, size_t i, struct vt_model_thread *th
 
 /*
  * 1 holds it, 0 not, -1 unknown. In different rounds different threads may have had it: the last
- * one decides, and a thread that was read in an earlier one must have had it then, too.
+ * one decides, and a thread of an earlier round must have had it then, too.
  */
 static int gil_of(const struct vt_stacks *s, const struct vt_found_thread *found)
 {
@@ -595,7 +584,7 @@ static void say_what_is_missing(struct vt_stacks *s)
 			      "%zu of %zu threads have no stack", bare, c->model->threads.n);
 }
 
-/* Everything here wants 64-bit words, and so does what reads the thread's registers. */
+/* All of this needs 64-bit words, and so does reading the thread's registers. */
 static bool refuse_32bit(struct vt_collect *c)
 {
 	if (!c->target.proc.is_32bit)
@@ -644,14 +633,14 @@ static const struct vt_model_thread *find_gil_holder(const struct vt_stacks *s,
 	return NULL;
 }
 
-/* Of threads that wait for the GIL: who has it is in no stack of theirs. */
+/* For threads that wait for the GIL: their stacks do not show its holder. */
 static void name_gil_holders(struct vt_stacks *s)
 {
 	struct vt_model *model = s->c->model;
 
 	/*
-	 * Threads were added in the order of the list; when one is missing for want of memory,
-	 * nothing goes together.
+	 * Threads were added in the order of the list; if one is missing for lack of memory,
+	 * nothing matches.
 	 */
 	for (size_t i = 0; model->threads.n == s->list.threads.n && i < model->threads.n; i++) {
 		struct vt_model_thread *thread = &model->threads.data[i];
@@ -667,7 +656,7 @@ static void name_gil_holders(struct vt_stacks *s)
 	}
 }
 
-/* A core may lack the thread: the GIL is not free then, though nobody seems to hold it. */
+/* A core may lack the thread: then the GIL is not free, although no thread seems to hold it. */
 static void look_for_gil_holders(struct vt_stacks *s)
 {
 	struct vt_model *model = s->c->model;
@@ -717,7 +706,7 @@ static void add_threads(struct vt_stacks *s)
 }
 
 /*
- * False when it ended, or another one has its number by now. A main thread that called
+ * False if it ended, or another thread has its number by now. A main thread that called
  * pthread_exit() stays, as a zombie.
  */
 static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *thread)
@@ -732,10 +721,7 @@ static bool still_there(const struct vt_stacks *s, const struct vt_thread_info *
 	       (thread->tid == s->c->target.proc.pid || (now.state != 'Z' && now.state != 'X'));
 }
 
-/*
- * Threads that ended after the list was made and before everything stood still are no part of what
- * is shown.
- */
+/* Threads that ended after the list was made and before the stop are not part of the result. */
 static void drop_ended_threads(struct vt_stacks *s)
 {
 	struct vt_map read = { 0 };

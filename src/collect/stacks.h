@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to collect/stacks.c and collect/capture.c: the threads while they are looked at. */
+/* Private to collect/stacks.c and collect/capture.c: the threads while they are read. */
 #ifndef VT_COLLECT_STACKS_H
 #define VT_COLLECT_STACKS_H
 
@@ -16,8 +16,7 @@
 
 /*
  * One look at threads: all of them stopped together, or, with --no-stop, those that are still to be
- * read while they sleep. Raw data only; it belongs together as far as a thread was stopped or did
- * not run.
+ * read while they sleep. Raw data only; it is consistent if a thread was stopped or did not run.
  */
 struct vt_round {
 	struct vt_session *session; /* the stop's, or own, a mere list of threads; NULL before */
@@ -28,7 +27,7 @@ struct vt_round {
 	struct vt_python python;      /* when have_python */
 };
 
-/* Where in the rounds a thread is found. */
+/* The round of a thread, and its index there. */
 struct vt_found_thread {
 	struct vt_round *round;                /* the last one that it was in, NULL none */
 	struct vt_session_thread *thread;      /* NULL: it was in none */
@@ -36,7 +35,7 @@ struct vt_found_thread {
 	const struct vt_python_thread *python; /* NULL: it runs no Python */
 };
 
-/* What the kernel says of where a thread sleeps. */
+/* Where a thread sleeps, by the kernel. */
 struct vt_kernel_stack {
 	const char *const *frames; /* in the model's arena */
 	size_t n;
@@ -45,23 +44,23 @@ struct vt_kernel_stack {
 struct vt_stacks {
 	struct vt_collect *c;
 	uint64_t start_ns;
-	struct vt_thread_list list; /* as /proc showed them before they were looked at */
+	struct vt_thread_list list; /* as /proc showed them before they were read */
 	struct vt_round rounds[VT_MAX_ROUNDS];
 	size_t n_rounds;
 	size_t n_escaped; /* threads that could not be stopped */
-	size_t n_ran;     /* of them, those that ran while they were read */
+	size_t n_ran;     /* of them, those that ran during the read */
 	bool have_python;
 	struct vt_replay *replay;       /* NULL: nothing was rehearsed */
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
 	struct vt_wait wait;
-	struct vt_map by_inner; /* of a core: what threads call themselves → their numbers */
+	struct vt_map by_inner;         /* of a core: inner tids → tids */
 	struct vt_found_thread *found;  /* one for each thread of list */
 	struct vt_native_stack *native; /* the same */
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
 
-/* Where x86-64 Linux takes the arguments of a system call from. */
+/* The registers with the arguments of a system call in x86-64 Linux. */
 static const int vt_syscall_arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX,
 					     VT_REG_R10, VT_REG_R8,  VT_REG_R9 };
 
@@ -78,7 +77,7 @@ void vt_capture_resumed(struct vt_stacks *s);
 void vt_capture_running(struct vt_stacks *s);
 
 /*
- * What /proc tells of the registers of a thread that sleeps: where it is, and what it gave the
+ * What /proc shows of the registers of a sleeping thread: where it is, and its arguments of the
  * system call.
  */
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs);
@@ -86,7 +85,7 @@ void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_reg
 void vt_begin_own_session(struct vt_round *round, const struct vt_collect *c);
 void vt_round_deinit(struct vt_round *round);
 
-/* To capture again what was found once: found must stay as long as again is used. */
+/* To capture again what was found once: found must exist as long as again is used. */
 void vt_python_begin_again(struct vt_python *again, const struct vt_python *found);
 
 /* Marks the threads of the model (which are those of s->list) that wait for each other. */

@@ -47,8 +47,8 @@ static void watch(const struct vt_collect *c)
 }
 
 /*
- * For the other processes of a triage; the time that copying may take begins again. False: the
- * process ended, which the report says.
+ * For the other processes of a triage; the time for copying starts again. False: the process ended,
+ * which the report says.
  */
 static bool wait_for_others(struct vt_collect *c)
 {
@@ -59,7 +59,7 @@ static bool wait_for_others(struct vt_collect *c)
 	vt_watchdog_disarm();
 	together->wait(together->arg);
 	watch(c);
-	/* That took a while: its number may be another one's by now. */
+	/* That took a while: another process may have its number by now. */
 	if (vt_proc_is_alive(&c->target.proc))
 		return true;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone",
@@ -108,7 +108,8 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 	VT_CLEANUP(vt_sleepers_deinit) struct vt_sleepers sleepers = { 0 };
 
 	/*
-	 * Before all processes are stopped together: else this one is read later than the others.
+	 * Before all processes are stopped together: otherwise this one is read later than the
+	 * others.
 	 */
 	if (c->options->together)
 		vt_sleepers_init(&sleepers, c->target.proc.pid, STOP_DEADLINE_NS);
@@ -123,7 +124,7 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 	EACH(c, participants, n, resumed);
 }
 
-/* A live process that nobody else holds. */
+/* A live process that no debugger holds. */
 static void copy_live(struct vt_collect *c, const struct vt_participant *const *participants,
 		      size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The moment at which the process stands still: one for everything that wants it. A participant is
- * a row of a table, which collect/collect.c has. Participants know nothing of each other and never
- * stop anything; the stop knows nothing of what they read.
+ * The moment at which the process is stopped: one for all that need it. A participant is a row of a
+ * table, which collect/collect.c has. Participants know nothing of each other and never stop
+ * anything; the stop does not know what they read.
  */
 #ifndef VT_COLLECT_STOP_H
 #define VT_COLLECT_STOP_H
@@ -21,32 +21,29 @@ struct vt_collect;
  * prepares is newest.
  */
 struct vt_participant {
-	unsigned int want; /* of enum vt_want: it takes part only where this is wanted */
+	unsigned int want; /* of enum vt_want: it takes part only if this is wanted */
 	/*
-	 * While the process runs: what takes long. False: it has no use for the moment. When no
-	 * participant has, nothing is stopped; when another one has, the rest is called all the
-	 * same.
+	 * While the process runs: slow preparations. False: it does not need the moment. If no
+	 * participant does, nothing is stopped; if another one does, the rest is called anyway.
 	 */
 	bool (*prepare)(struct vt_collect *c);
-	/* While it runs, if it is to be stopped: what makes the stop short and is best new then. */
+	/* While it runs, if it is to be stopped: makes the stop short, and is best done last. */
 	void (*rehearse)(struct vt_collect *c);
 	/*
-	 * Copies, and does nothing else. c->stop.stands says whether the process stands still. If
-	 * it does not (nothing may be stopped, or it could not be), this is the moment all the
-	 * same, for participants that can read a process that runs.
+	 * Only copies. c->stop.stands says whether the process is stopped. If it is not (nothing
+	 * may be stopped, or it could not be), this is the moment anyway, for participants that can
+	 * read a running process.
 	 */
 	void (*copy)(struct vt_collect *c);
-	/* It was stopped and runs again, just now: what must not wait. */
+	/* It was stopped and runs again, just now: urgent work. */
 	void (*resumed)(struct vt_collect *c);
-	/*
-	 * All that takes long: sorting, unwinding, names, the model. Also when nothing was copied.
-	 */
+	/* All slow work: sorting, unwinding, names, the model. Also if nothing was copied. */
 	void (*finish)(struct vt_collect *c);
 };
 
 /* What became of it. */
 struct vt_stop {
-	bool stands;               /* it stands still now: by us, or by itself */
+	bool stands;               /* it is stopped now: by us, or by itself */
 	struct vt_session session; /* the threads that we stopped, also after they run again */
 	size_t n_escaped;          /* of them, those that could not be stopped */
 };

@@ -10,8 +10,8 @@
 #include "walk/torch/find.h"
 
 /*
- * The process runs while its layout is looked for, and may make the allocator then.
- * walk/torch/find.c looks at that often enough.
+ * The process runs while its layout is searched, and may create the allocator then.
+ * walk/torch/find.c checks that often enough.
  */
 #define FIND_ATTEMPTS 2
 
@@ -44,7 +44,10 @@ static void find_once(struct vt_target *t, struct vt_torch_found *found)
 	struct vt_error *err;
 
 	*found = (struct vt_torch_found){ 0 };
-	/* Not the cached source: while the target runs, what one try read would serve the next. */
+	/*
+	 * Not the cached source: while the target runs, the next try would get the data of this
+	 * one.
+	 */
 	err = vt_torch_find(&t->modules, &t->maps, t->mem, found);
 	if (err) {
 		found->backend = VT_TORCH_UNKNOWN;

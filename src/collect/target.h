@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open process, or a core: what a look begins with, whether a report comes of it or not. */
+/* An open process, or a core: the beginning of every look, whether a report follows or not. */
 #ifndef VT_COLLECT_TARGET_H
 #define VT_COLLECT_TARGET_H
 
@@ -28,38 +28,37 @@ struct vt_subject {
 	pid_t pid;                  /* a live process, */
 	const char *core;           /* or a core, */
 	struct vt_core_paths paths; /* and where its files may be */
-	struct vt_held
-		*held; /* a process that a debugger holds: what that told; outlives the report */
+	struct vt_held *held;       /* the data of a debugger that holds it; outlives the report */
 };
 
-/* Where it comes from: what a live process and a core do differently. */
+/* The origin: what a live process and a core do differently. */
 struct vt_origin {
-	bool stands_still; /* by itself: nothing has to be stopped */
+	bool stands_still; /* by itself: nothing needs to be stopped */
 
 	/*
-	 * Fills t->proc, maps, modules, mem, cached. When it fails and t->proc.pid is set, it is
-	 * known at least which process that is.
+	 * Fills t->proc, maps, modules, mem, cached. If it fails and t->proc.pid is set, the
+	 * process is at least identified.
 	 */
 	struct vt_error *(*open)(struct vt_target *t, const struct vt_subject *subject);
-	/* Releases what is its own; modules and maps are there still, and not used afterwards. */
+	/* Releases what is its own; modules and maps still exist, and are not used afterwards. */
 	void (*close)(struct vt_target *t);
 	/* The interpreter in t->modules. */
 	struct vt_error *(*find_python)(struct vt_target *t, struct vt_python *python);
 	/*
 	 * Today's map, if it has changed. On an error there are no modules. Pointers to modules are
-	 * not valid afterwards, in any case.
+	 * invalid afterwards, in any case.
 	 */
 	struct vt_error *(*refresh_maps)(struct vt_target *t);
 
-	/* For a report. Who it is, into the model. */
+	/* For a report. Its identity, into the model. */
 	void (*identify)(struct vt_collect *c, const struct vt_subject *subject);
-	/* When all else is in the model: what is to be said about its files, or that it is gone. */
+	/* At the end: reports findings about its files, or that it is gone. */
 	void (*finish)(struct vt_collect *c);
 	/* The name of a thread, in the model's arena; "" unknown. */
 	const char *(*thread_name)(struct vt_collect *c, pid_t tid);
-	/* The threads (collect/stacks.h): their list with what the kernel says, then copies. */
+	/* The threads (collect/stacks.h): their list with the kernel's data, then copies. */
 	struct vt_error *(*list_threads)(struct vt_stacks *s);
-	void (*capture)(struct vt_stacks *s); /* at the stop, where it stands or does not */
+	void (*capture)(struct vt_stacks *s); /* at the moment of the stop, stopped or not */
 };
 
 extern const struct vt_origin vt_origin_process; /* collect/origin_process.c */
@@ -80,14 +79,14 @@ struct vt_target {
 	int lock_fd; /* one vramtap at a time; -1: not locked */
 };
 
-/* What was opened is closed by vt_target_close(), also after an error. */
+/* vt_target_close() closes what was opened, also after an error. */
 struct vt_error *vt_target_open(struct vt_target *t, const struct vt_subject *subject);
 void vt_target_close(struct vt_target *t);
 
 /* Waits for another vramtap to finish with the process; the next one waits until it is closed. */
 struct vt_error *vt_target_lock(struct vt_target *t, uint64_t wait_ns);
 
-/* Which allocator PyTorch uses, and its layout. What is in the way is in found, too. */
+/* Which allocator PyTorch uses, and its layout. Obstacles are in found, too. */
 void vt_target_find_torch(struct vt_target *t, struct vt_torch_found *found);
 
 #endif

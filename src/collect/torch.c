@@ -64,7 +64,7 @@ void vt_collect_say_backend(struct vt_collect *c)
 			"PyTorch uses its cudaMallocAsync backend: its memory is in the driver's pools, whose size only the driver knows, and the driver was not asked or did not answer");
 }
 
-/* Of an unknown release; "" when it has no block that could show any, too. */
+/* For an unknown release; "" if it has no block that could show any, too. */
 static const char *fields_not_found(struct vt_collect *c)
 {
 	const struct vt_torch_found *found = &c->torch;
@@ -84,8 +84,8 @@ static const char *fields_not_found(struct vt_collect *c)
 }
 
 /*
- * A layout is taken as it is found. That no table confirms it is said, and more so that one
- * contradicts it.
+ * A layout is taken as it is found. A diagnostic says that no table confirms it, and more so that
+ * one contradicts it.
  */
 static void say_what_the_table_says(struct vt_collect *c)
 {
@@ -109,9 +109,9 @@ static void say_what_the_table_says(struct vt_collect *c)
 }
 
 /*
- * Blocks may have come where none showed what a block is; and what was not found while the target
- * ran may be found now. Where the allocator is and its version are known: no file is read while the
- * target stands still.
+ * Blocks may have appeared since none showed the fields of a block; and what was not found while
+ * the target ran may be found now. The place of the allocator and its version are known: no file is
+ * read while the target is stopped.
  */
 static bool look_again(const struct vt_torch_found *found)
 {
@@ -173,7 +173,7 @@ void vt_collect_layout_seen(struct vt_collect *c, struct vt_layout_seen *seen)
 	seen->wheel = wheel_with(seen->build_id);
 }
 
-/* What is wrong with the blocks themselves is said by vt_model_account(). */
+/* vt_model_account() reports what is wrong with the blocks themselves. */
 static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_allocator *allocator)
 {
 	const struct vt_torch_device_result *r = &allocator->result;
@@ -192,8 +192,8 @@ static void say_who_holds_the_lock(struct vt_collect *c, const struct vt_model_a
 }
 
 /*
- * Of a release that no table knows, only what passed all checks is shown; what is left when some
- * failed proves nothing.
+ * For a release that no table knows, only what passed all checks is shown; the rest, if some
+ * failed, proves nothing.
  */
 static void refuse_unproven(struct vt_model_allocator *allocator)
 {

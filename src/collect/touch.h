@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two questions of a report: how the process may be touched, and what is wanted of it. */
+/* The two questions of a report: how the process may be touched, and what is wanted. */
 #ifndef VT_COLLECT_TOUCH_H
 #define VT_COLLECT_TOUCH_H
 
@@ -22,7 +22,7 @@ static inline enum vt_touch vt_touch_less(enum vt_touch a, enum vt_touch b)
 	return a > b ? a : b;
 }
 
-/* The option that asks for it; VT_TOUCH_INSIDE needs none. */
+/* The option that selects it; VT_TOUCH_INSIDE needs none. */
 static inline const char *vt_touch_option(enum vt_touch touch)
 {
 	return touch == VT_TOUCH_NOTHING ? "--no-stop" : "--read-only";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recorded backtraces into the model, whoever recorded them: every place is named once, places in
- * Python and native ones are put in order, and each block gets what the recorder has of it, or else
- * what PyTorch has.
+ * Recorded backtraces into the model, from all recorders: every place is named once, places in
+ * Python and native ones are put in order, and each block gets the recorder's trace, or otherwise
+ * PyTorch's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct source {
 	struct vt_trace_set set;
 	uint32_t first_python; /* in the places of all sources */
 	uint32_t *native_at;   /* of each native place: its index among those of all sources */
-	/* of each trace: its index in the model, NO_NUMBER while nothing has it */
+	/* of each trace: its index in the model, NO_NUMBER until it is used */
 	uint32_t *numbers;
 };
 
@@ -88,7 +88,7 @@ static bool make_native(struct vt_collect_traces *t)
 	return ok;
 }
 
-/* Source lines are what is done without when something is wrong with them. */
+/* Source lines are omitted if something is wrong with them. */
 static void find_lines(struct vt_collect *c, struct vt_native_stack *native)
 {
 	struct vt_native_lines *lines = NULL;
@@ -161,7 +161,7 @@ static bool add_trace(struct vt_collect *c, enum vt_trace_source source,
 				 from->n_native, trace, &c->model->arena);
 }
 
-/* The index of a source's trace in the model, which gets it when it is first asked for. */
+/* The index of a source's trace in the model, which gets it at the first call. */
 static uint32_t number_trace(struct vt_collect *c, enum vt_trace_source source, uint32_t trace)
 {
 	struct source *s = &c->traces->sources[source];
@@ -187,7 +187,7 @@ static uint32_t trace_in(const struct vt_trace_set *set, size_t block)
 	return set->of_block ? set->of_block[block] : VT_UNTRACED(VT_UNTRACED_NOT_RECORDED);
 }
 
-/* What the recorder says, unless it has no backtrace and PyTorch has one. */
+/* The recorder's trace, unless it has no backtrace and PyTorch has one. */
 static uint32_t choose(struct vt_collect *c, size_t block)
 {
 	const struct source *s = c->traces->sources;
@@ -208,7 +208,7 @@ static bool same_place(const struct vt_python_place *a, const struct vt_python_p
 }
 
 /*
- * Of one block. Of a code object that is gone nothing can be compared; PyTorch keeps those that it
+ * Of one block. A code object that is gone cannot be compared; PyTorch keeps those that it
  * recorded.
  */
 static bool same_python(const struct vt_trace_set *a, const struct vt_trace_in_set *x,
@@ -228,7 +228,7 @@ static bool same_python(const struct vt_trace_set *a, const struct vt_trace_in_s
 	return true;
 }
 
-/* Where both recorded a block, they must agree about it. */
+/* If both recorded a block, they must agree about it. */
 static void compare_sources(struct vt_collect *c)
 {
 	const struct vt_trace_set *ours = &c->traces->sources[VT_TRACE_RECORDER].set;

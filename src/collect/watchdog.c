@@ -54,7 +54,7 @@ static void *watch(void *arg)
 	return arg;
 }
 
-/* Signals are for the main thread: their handlers let go of what it holds by ptrace. */
+/* Signals are for the main thread: their handlers release what it holds by ptrace. */
 static void start(void)
 {
 	pthread_condattr_t attr;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a process can block in the kernel for as long as it likes: its memory map is locked by a
- * thread that hangs in a driver, or a page is to come from somebody who does not answer
- * (userfaultfd, FUSE). No signal handler runs meanwhile, and if the process is stopped it stays so.
- * When the time is over, another thread of ours says so and ends this program, which interrupts
- * such a read, and whereupon the kernel lets go of all that is stopped.
+ * Reading a process can block in the kernel for any time: a thread that hangs in a driver holds the
+ * lock of its memory map, or a page must come from a program that does not answer (userfaultfd,
+ * FUSE). Signal handlers do not run then, and if the process is stopped it stays so. When the time
+ * is over, another thread of ours says so and ends this program: that interrupts such a read, and
+ * the kernel releases all that is stopped.
  */
 #ifndef VT_COLLECT_WATCHDOG_H
 #define VT_COLLECT_WATCHDOG_H
@@ -13,8 +13,8 @@
 #include <sys/types.h>
 
 /*
- * From now on the time runs; doing is static: "its memory is read". When no thread can be started,
- * there is no watchdog.
+ * The time runs from now; doing is static: "its memory is read". If no thread can be started, there
+ * is no watchdog.
  */
 void vt_watchdog_arm(uint64_t ns, pid_t pid, const char *doing);
 void vt_watchdog_disarm(void);
