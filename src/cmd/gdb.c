@@ -177,7 +177,7 @@ static struct vt_error *find_selected(struct ask *ask, const struct vt_model_thr
 			      ask->state.selected);
 }
 
-/* The Python frame that was selected in this thread, if it is the thread of which one was. */
+/* The Python frame that was selected, if it was selected in this thread. */
 static size_t selected_frame(const struct ask *ask, const struct vt_model_thread *thread)
 {
 	size_t n = vt_model_count_python(&thread->stack), frame = ask->state.python_frame;
@@ -251,7 +251,7 @@ static bool parse_pyframe(struct ask *ask)
 }
 
 /*
- * As gdb's up and down: by less than asked for where the stack ends; not at all when it had ended
+ * Like gdb's up and down: moves less than asked where the stack ends; not at all if it is there
  * already.
  */
 static struct vt_error *move(struct ask *ask, size_t n, size_t *number)
@@ -307,7 +307,7 @@ static struct vt_error *answer_save(struct ask *ask)
 	return NULL;
 }
 
-/* ---- what gdb has to let go of the process for ---- */
+/* ---- what gdb must detach for ---- */
 
 static bool parse_release(struct ask *ask)
 {
@@ -316,7 +316,7 @@ static bool parse_release(struct ask *ask)
 		!strcmp(ask->args[0], "record-off"));
 }
 
-/* Before gdb lets go of it: whether that is harmless, and what to come back to. */
+/* Before gdb detaches: whether that is harmless, and what to come back to. */
 static struct vt_error *answer_release(struct ask *ask)
 {
 	const struct vt_gdb_state *state = &ask->state;
@@ -333,14 +333,15 @@ static struct vt_error *answer_release(struct ask *ask)
 }
 
 /*
- * cuda-gdb that attaches to a process with a kernel shows that; to select the thread takes it away.
+ * cuda-gdb that attaches to a process with a kernel shows that kernel; selecting the thread hides
+ * it.
  */
 static bool must_select(const struct vt_gdb_state *state, const struct vt_held_thread *thread)
 {
 	return thread->number != state->selected || (state->on_device && !state->was_on_device);
 }
 
-/* After it: the thread that was selected, and its frame if it still stands where it stood. */
+/* After gdb has attached again: selects the thread, and its frame if it is still where it was. */
 static struct vt_error *answer_select(struct ask *ask)
 {
 	const struct vt_gdb_state *state = &ask->state;
@@ -373,7 +374,7 @@ static struct vt_error *answer_refresh(struct ask *ask)
 	return vt_write_summary_text(&ask->model, &options, ask->answer.text);
 }
 
-/* vramtap record PID on|off, with all that it says in file. */
+/* vramtap record PID on|off, with all of its output in file. */
 static _Noreturn void run_record(int file, pid_t pid, const char *action)
 {
 	char number[16];
@@ -395,7 +396,7 @@ static struct vt_error *copy_file(int file, FILE *out)
 	return n < 0 ? vt_error_create_os(errno, "cannot read the output of vramtap record") : NULL;
 }
 
-/* It prints and ends by itself, so it is a process of its own. */
+/* It prints and exits by itself, so it is a separate process. */
 static struct vt_error *record(struct ask *ask, const char *action)
 {
 	VT_CLOSE int file = memfd_create("vramtap-record", MFD_CLOEXEC);
@@ -455,7 +456,7 @@ static const struct verb *find_verb(const char *name)
 	return NULL;
 }
 
-/* What gdb has: a core, or a process that it holds; else why not. */
+/* What gdb has: a core, or a process that it holds; otherwise why not. */
 static struct vt_error *find_subject(struct ask *ask, const struct verb *verb,
 				     struct vt_subject *ret)
 {
@@ -519,7 +520,7 @@ static struct vt_error *answer_verb(struct ask *ask, const struct verb *verb)
 	return verb->answer(ask);
 }
 
-/* One line, whatever is wrong. */
+/* One line, whatever went wrong. */
 static void answer_error(struct ask *ask, const struct vt_error *err)
 {
 	struct vt_str line = { 0 };
@@ -543,7 +544,7 @@ static void begin_output(struct ask *ask)
 	vt_output_begin(&ask->output);
 }
 
-/* What a process is to be released for has its own. */
+/* Commands that need the process released have their own check. */
 static const char *usage_of(const struct ask *ask, const struct verb *verb)
 {
 	const struct verb *wanted =
@@ -555,7 +556,7 @@ static const char *usage_of(const struct ask *ask, const struct verb *verb)
 static void answer(struct ask *ask, const struct verb *verb, struct vt_error *err)
 {
 	begin_output(ask);
-	/* Where nothing is stopped by us there is nothing to let go of. */
+	/* Where nothing is stopped by us, nothing needs to be released. */
 	if (verb->part != PART_RELEASED)
 		signal(SIGINT, SIG_DFL);
 	vt_gdb_values_forget(&ask->answer, verb->values);

@@ -147,7 +147,7 @@ static const char *const how_names[] = {
 	[VT_TORCH_HOW_TABLE] = "table",
 };
 
-/* A line each: they are separated by semicolons. */
+/* One line each; semicolons separate them. */
 static void print_differences(FILE *out, const char *text)
 {
 	fputs("differs    from the table's row of this release:\n", out);

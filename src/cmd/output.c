@@ -77,7 +77,7 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
 }
 
 /*
- * The index of text in names, NULL-terminated; anything else ends with a usage error that names
+ * The index of text in names, NULL-terminated; anything else ends with a usage error that names the
  * option.
  */
 static int parse_choice(struct argp_state *state, const char *option, const char *const *names,
@@ -191,7 +191,7 @@ static void adapt_to_terminal(struct vt_output *output)
 		output->writer.ascii = true;
 }
 
-/* Nothing is owed to the target when we die: this only says so, and goes at once. */
+/* The target needs nothing from us when we die: this only says so, and exits at once. */
 static void on_interrupt(int signo)
 {
 	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";

@@ -115,7 +115,7 @@ static const struct argp argp = {
 	       "vramtap report shows what was recorded.\v" VT_EXIT_CODES_DOC,
 };
 
-/* ---- what there is to say ---- */
+/* ---- the output ---- */
 
 struct seen {
 	const struct vt_record_target *target;
@@ -144,7 +144,7 @@ static uint64_t count_evicted(const struct vt_recorder_head *head)
 	return n;
 }
 
-/* How often memory ran out since it was switched on; VT_RECORDER_MAX_OOMS: or more. */
+/* How often memory ran out since recording was switched on; VT_RECORDER_MAX_OOMS: or more. */
 static uint32_t count_ooms(const struct vt_recorder_head *head)
 {
 	uint32_t n = 0;
@@ -195,7 +195,7 @@ static bool is_other_version(const struct vt_record_target *target)
 				    target->resident->size != sizeof(*target->head));
 }
 
-/* Whether all that is wanted is there. */
+/* Whether everything wanted is there. */
 static int status_of(const struct seen *seen)
 {
 	const struct vt_record_target *target = seen->target;
@@ -375,7 +375,7 @@ static void print_off(FILE *out, const struct seen *seen)
 #define INDENT 9 /* of what follows a line's first word */
 #define DEFAULT_COLUMNS 100
 
-/* One line, at spaces on several where it is too long. */
+/* One line, broken at spaces if it is too long. */
 static void print_folded(FILE *out, const char *line, size_t n, size_t columns)
 {
 	size_t room = columns;
@@ -385,7 +385,7 @@ static void print_folded(FILE *out, const char *line, size_t n, size_t columns)
 
 		while (at > 0 && line[at] != ' ')
 			at--;
-		/* A word that is longer than all of it stays whole. */
+		/* A word that is longer than the line stays whole. */
 		if (!at)
 			break;
 		fprintf(out, "%.*s\n%*s", (int)at, line, INDENT, "");
@@ -510,12 +510,12 @@ static struct vt_error *act(const struct arguments *args, struct vt_record_targe
 	seen->before = *target->head;
 	if (args->action == ACTION_ON)
 		VT_TRY(vt_record_on(target, &args->record.request));
-	/* Also when it is off already: an end that was interrupted is completed. */
+	/* Even if it is off already: completes an end that was interrupted. */
 	if (args->action == ACTION_OFF)
 		VT_TRY(vt_record_off(target, &seen->kept));
 	/*
-	 * Without hooks nothing is recorded, whatever the recorder itself thinks when they were
-	 * taken out from outside.
+	 * Without hooks nothing is recorded, whatever the recorder itself assumes after they were
+	 * removed from outside.
 	 */
 	seen->is_on = args->action != ACTION_OFF && vt_record_is_on(target);
 	return NULL;

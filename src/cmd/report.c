@@ -173,8 +173,8 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 	const struct vt_output *output = &args->output;
 	bool folded_only = args->folded && !strcmp(args->folded, "-");
 	/*
-	 * A file that cannot be written must not cost the text: the process may be another one by
-	 * the next try.
+	 * A file that cannot be written must not lose the text: the process may have changed by the
+	 * next try.
 	 */
 	struct vt_error *json_err = vt_output_json(output, vt_write_report_json, model);
 	struct vt_error *err =

@@ -125,7 +125,7 @@ static _Noreturn void exec_command(const struct run *run, int report)
 	_exit(EXIT_NOT_FOUND);
 }
 
-/* 0, or the exit status for an end before the beginning. */
+/* 0, or the exit status of a failed start. */
 static int start_command(struct run *run)
 {
 	int report[2], err = 0;
@@ -227,7 +227,7 @@ static void take_signal(struct run *run)
 		return;
 	}
 	/*
-	 * Those of the terminal go to the whole foreground group; the others were meant for the
+	 * Signals of the terminal go to the whole foreground group; the others were meant for the
 	 * command.
 	 */
 	if (info.ssi_code <= 0 && run->command > 0)
@@ -251,7 +251,7 @@ static void watch(struct run *run)
 	}
 }
 
-/* They end by themselves when they see that the pipe has. */
+/* They exit when they see that the pipe has closed. */
 static void end_workers(struct run *run)
 {
 	uint64_t deadline = vt_now_ns() + WORKERS_END_NS;
@@ -303,7 +303,7 @@ static void say_what_was_not_recorded(const struct run *run)
 			run->args->command[0]);
 }
 
-/* As the command ended, so do we. */
+/* We exit as the command did. */
 static int end_as(int status)
 {
 	const struct rlimit no_core = { 0, 0 };

@@ -118,7 +118,7 @@ static const struct argp argp = {
 	       " With several processes, the greatest of their statuses.",
 };
 
-/* What is written while the other processes are still to be looked at. */
+/* Text that is written while other processes are still to be read. */
 static struct vt_error *write_one(const struct arguments *args,
 				  const struct vt_stacks_result *result, bool first)
 {
@@ -134,7 +134,7 @@ static int worse(int a, int b)
 	return a > b ? a : b;
 }
 
-/* One process; the exit status that it alone would have. */
+/* One process; the exit status that it would have alone. */
 static int look_at(const struct arguments *args, struct vt_stacks_result *result, bool *first)
 {
 	struct vt_subject subject = args->subject;

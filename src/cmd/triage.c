@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap triage: all processes of a job at once, what each does and holds, and who differs; or
- * saved jobs together.
+ * vramtap triage: all processes of a job at once, what each does and holds, and which ones differ;
+ * or saved jobs together.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -240,7 +240,7 @@ static const struct argp argp = {
 
 /* ---- looking ---- */
 
-/* Those that tell most come first: they get processors first for what takes long. */
+/* Those with the most information come first: they get processors first for slow work. */
 static int by_importance(const void *a, const void *b)
 {
 	const struct vt_label *x = &((const struct vt_suspect *)a)->label,
@@ -286,8 +286,8 @@ static size_t count_of_job(const struct vt_suspects *suspects)
 }
 
 /*
- * Of a job: complete when all are, nothing when of none is anything known. Those outside of the job
- * do not count.
+ * For a job: complete if all are, nothing if no member has any data. Members outside the job do not
+ * count.
  */
 static int status_of(const struct vt_suspects *suspects, const int *status)
 {
@@ -345,7 +345,7 @@ static struct vt_error *load_one(const struct arguments *args, const char *direc
 	return prefix && path ? vt_job_load(job, path, prefix) : &vt_enomem;
 }
 
-/* One that cannot be read must not cost the others. */
+/* An unreadable file must not lose the others. */
 static struct vt_error *load(struct arguments *args, struct vt_job *job, int *status)
 {
 	size_t n_loaded = 0;
@@ -372,7 +372,7 @@ static int worse(int a, int b)
 	return a > b ? a : b;
 }
 
-/* ---- what comes of it ---- */
+/* ---- the results ---- */
 
 static struct vt_error *write_directory(const struct arguments *args, struct vt_job *job)
 {
@@ -389,10 +389,7 @@ static struct vt_error *write_directory(const struct arguments *args, struct vt_
 	return vt_output_file(&plain, vt_write_job_text, job, summary);
 }
 
-/*
- * The directory first: that is what is to be there when somebody is in a hurry. A full disk must
- * not cost the text.
- */
+/* The directory first: a user in a hurry needs it most. A full disk must not lose the text. */
 static int write_all(const struct arguments *args, struct vt_job *job, int status)
 {
 	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) :
@@ -435,7 +432,7 @@ int vt_cmd_triage(int argc, char **argv)
 	argp_err_exit_status = VT_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	vt_output_begin(&args.output);
-	umask(077); /* what programs keep in names and command lines is nobody else's */
+	umask(077); /* names and command lines of programs are private */
 	vt_job_init(&job);
 	job.tool_version = PACKAGE_VERSION;
 	clock_gettime(CLOCK_REALTIME, &job.when);

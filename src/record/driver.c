@@ -48,7 +48,7 @@ struct vt_error *vt_record_load_cupti(struct vt_record_target *target,
 	if (!config->driver || config->cupti.cuptiSubscribe || !config->cupti.path[0])
 		return NULL;
 	err = call(target, VT_RECORD_LOAD_CUPTI, config);
-	/* It may be one that does not load here: then there are the tables. */
+	/* It may fail to load here: then the tables are used. */
 	if (err && err->code != VT_ERR_NOTFOUND)
 		return err;
 	vt_error_destroy(err);

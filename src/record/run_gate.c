@@ -13,15 +13,15 @@
 #include "base/exit.h"
 #include "inject/recorder/gate.h"
 
-/* At the gate: less than what the process has patience for (VT_GATE_PATIENCE_MS). */
+/* At the gate: less than the patience of the process (VT_GATE_PATIENCE_MS). */
 #define GATE_BUDGET_NS (4 * VT_NS_PER_S)
 /* Later, while the process runs. */
 #define LATER_BUDGET_NS (5 * VT_NS_PER_S)
 #define FIRST_LOOK_MS 100
 #define LAST_LOOK_MS 5000
 /*
- * How often the driver's calls are looked for anew where a CUDA runtime is: it may be one through
- * which they cannot be seen.
+ * How often the driver's calls are searched again if there is a CUDA runtime: they may not be
+ * visible through it.
  */
 #define DRIVER_TRIES 5
 
@@ -74,7 +74,7 @@ static struct vt_error *record_at_gate(const struct vt_run_gate *gate,
 	return gate->children ? NULL : forget_run(fd);
 }
 
-/* What is to be recorded and is not, so far. */
+/* What is still not recorded, though it should be. */
 struct missing {
 	bool torch;
 	bool driver;
@@ -111,7 +111,7 @@ static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missi
 	return ok;
 }
 
-/* A library whose file's name begins so. */
+/* A library whose file name begins so. */
 static bool has_library(pid_t pid, const char *name)
 {
 	struct vt_maps maps = { 0 };
@@ -127,7 +127,7 @@ static bool has_library(pid_t pid, const char *name)
 	return found;
 }
 
-/* What has come meanwhile. Somebody may have switched it off: then nothing is missing. */
+/* What has been loaded since. If another tool has switched recording off, nothing is missing. */
 static void add_missing_hooks(const struct vt_run_gate *gate, pid_t pid, struct missing *missing)
 {
 	VT_FREE struct vt_record_target *target = calloc(1, sizeof(*target));
@@ -144,7 +144,7 @@ static void add_missing_hooks(const struct vt_run_gate *gate, pid_t pid, struct 
 		vt_record_close(target);
 }
 
-/* Waits so long; false: vramtap run has ended. */
+/* Waits that long; false: vramtap run has ended. */
 static bool pause_for(const struct vt_run_gate *gate, int ms)
 {
 	struct pollfd life = { .fd = gate->life, .events = POLLIN };

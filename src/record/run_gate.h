@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vramtap run: what is done with a process that has come to the gate. */
+/* vramtap run: handles a process at the gate. */
 #ifndef VT_RECORD_RUN_GATE_H
 #define VT_RECORD_RUN_GATE_H
 
@@ -17,8 +17,8 @@ struct vt_run_gate {
 
 /*
  * Switches recording on in a process that waits at the gate, lets it go on, and stays until
- * PyTorch's allocator is recorded too, or the process or vramtap run has ended. Runs in a process
- * of its own. Returns the exit status for it: 0 it is recorded.
+ * PyTorch's allocator is recorded too, or the process or vramtap run has ended. Runs in a separate
+ * process. Returns its exit status: 0 it is recorded.
  */
 int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd);
 

@@ -15,7 +15,7 @@
 #include "walk/recorder/python.h"
 #include "walk/torch/slots.h"
 
-#define STOP_NS VT_NS_PER_S /* for each thread, where hooks are taken out from outside */
+#define STOP_NS VT_NS_PER_S /* per thread, if hooks are removed from outside */
 
 /* ---- open, look ---- */
 
@@ -33,7 +33,7 @@ static struct vt_error *open_target(struct vt_record_target *target, pid_t pid, 
 	return vt_target_open(&target->process, &subject);
 }
 
-/* At the worst there are no modules then, and what is needed of them is not found. */
+/* At worst there are no modules then, and what is needed of them is not found. */
 static void refresh_maps(struct vt_record_target *target)
 {
 	vt_error_destroy(target->process.origin->refresh_maps(&target->process));
@@ -43,7 +43,7 @@ struct vt_error *vt_record_open(struct vt_record_target *target, pid_t pid, uint
 {
 	VT_TRY(open_target(target, pid, budget_ns));
 	VT_TRY(vt_target_lock(&target->process, budget_ns));
-	/* Whoever had the lock may have loaded the recorder. */
+	/* The last owner of the lock may have loaded the recorder. */
 	refresh_maps(target);
 	return vt_record_look(target);
 }
@@ -75,7 +75,7 @@ static bool looks_inherited(const struct vt_record_target *target)
 	return !vt_mem_read_u32(target->process.mem, target->head->live, &live) && !live;
 }
 
-/* Makes this the one that is looked at. */
+/* Reads this one from now on. */
 static struct vt_error *choose(struct vt_record_target *target, const struct vt_resident *resident)
 {
 	memset(target->head, 0, sizeof(*target->head));
@@ -111,9 +111,7 @@ bool vt_record_is_on(const struct vt_record_target *target)
 {
 	if (!target->resident || target->head->state == VT_RECORDER_OFF || target->inherited)
 		return false;
-	/*
-	 * One of another version, out of which the hooks were taken, cannot be told that it is off.
-	 */
+	/* A recorder of another version, without its hooks, cannot be told that it is off. */
 	return vt_resident_is_own(target->resident) ||
 	       vt_record_count_hooks(target, target->head, VT_HOOK_OURS);
 }
@@ -138,8 +136,8 @@ static void explain(char text[256], struct vt_error *err)
 }
 
 /*
- * The vptr that PyTorch gave its allocator: while the recorder's stands there, the one that it has
- * noted.
+ * The vptr that PyTorch gave its allocator; if the recorder's is in its place, the one that the
+ * recorder saved.
  */
 static uint64_t original_vptr(struct vt_record_target *target, uint64_t object)
 {
@@ -350,7 +348,7 @@ static struct vt_error *call(struct vt_record_target *target, enum vt_recorder_o
 }
 
 /*
- * CUPTI, on its first use, waits in the process until the GPU has done all that it was given
+ * CUPTI, at its first use, waits in the process until the GPU has finished all earlier work
  * (SAFETY.md).
  */
 static struct vt_error *explain_waiting(struct vt_error *err,
@@ -443,7 +441,7 @@ struct vt_error *vt_record_on(struct vt_record_target *target,
 	VT_TRY(vt_record_load_cupti(target, &config, call));
 	VT_TRY(explain_waiting(call(target, VT_RECORD_ON, &config), &config));
 	VT_TRY(vt_record_look(target));
-	/* At the gate it is early: what is missing is added later. */
+	/* At the gate it is early: missing parts are added later. */
 	if (config.torch.object || target->head->driver_method || target->gate >= 0)
 		return NULL;
 	VT_TRY(call(target, VT_RECORD_OFF, NULL));
@@ -469,9 +467,7 @@ struct vt_error *vt_record_complete(struct vt_record_target *target)
 
 /* ---- off ---- */
 
-/*
- * Back to what it was, if it still is ours. All threads stand still, so that none sees half of it.
- */
+/* Restores it if it still is ours. All threads are stopped, so none sees half of it. */
 static void write_back(struct vt_record_target *target, const struct vt_recorder_hook *hook)
 {
 	const struct vt_resident *resident = target->resident;
@@ -485,7 +481,7 @@ static void write_back(struct vt_record_target *target, const struct vt_recorder
 	vt_fault_point("record.unhooked");
 }
 
-/* Who watches is to know, and a thread that waits for him goes on. */
+/* Informs the watcher, and a thread that waits for it goes on. */
 static void disarm(struct vt_record_target *target)
 {
 	uint64_t armed = target->resident->head + offsetof(struct vt_recorder_head, trap.armed);
@@ -508,7 +504,7 @@ static struct vt_error *unhook_from_outside(struct vt_record_target *target)
 	return NULL;
 }
 
-/* Inside, where the recorder itself gives its memory back. */
+/* Inside, where the recorder itself frees its memory. */
 static struct vt_error *off_inside(struct vt_record_target *target)
 {
 	uint32_t status;
@@ -521,7 +517,7 @@ static struct vt_error *off_inside(struct vt_record_target *target)
 	return status == VT_RECORDER_OK || status == VT_RECORDER_BUSY ? NULL : refused(status);
 }
 
-/* An end that was interrupted leaves hooks, or memory. */
+/* An interrupted end leaves hooks, or memory. */
 static bool is_idle(const struct vt_record_target *target)
 {
 	return !target->resident || (!vt_record_is_on(target) && !target->head->memory &&
