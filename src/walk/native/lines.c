@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which modules have DWARF is found out here, by our own bounded reader. What it says is read by
- * libdw, in a child process that can do nothing else (base/sandbox.h), since the files are the
- * target's and libdw is not made for hostile ones. The child writes its results into a pipe, one
- * address after the other; what it has written when time is up is used.
+ * Our own bounded reader finds the modules with DWARF. libdw reads it, in a child process that can
+ * do nothing else (base/sandbox.h), because the files are the target's and libdw is not made for
+ * hostile ones. The child writes its results into a pipe, one address after the other; what it has
+ * written when time is up is used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,14 +29,17 @@
 
 #define MAX_REQUESTS 16384
 #define MAX_RESULT_BYTES (16u * 1024 * 1024)
-#define MAX_NAME 8192 /* of a function, mangled: what the demangler takes */
+#define MAX_NAME 8192 /* of a function, mangled: the demangler takes no longer ones */
 #define MAX_FILE 4096
 #define PIPE_BYTES (1024 * 1024) /* so that the child need not wait for a reader */
 #define READ_BYTES (64u * 1024)
-/* On a busy machine, or with files that come from a slow disk, the work takes longer than it is. */
+/* On a busy machine, or with files from a slow disk, wall-clock time exceeds CPU time. */
 #define WALL_FACTOR 5
 #define END_NS (200 * VT_NS_PER_MS)
-/* Of all frames together. Real programs have a few for each frame; nobody reads more than this. */
+/*
+ * Of all frames together. Real programs have a few for each frame, and no reader needs more than
+ * this.
+ */
 #define MAX_INLINED (64u * 1024)
 #define CHILD_MEMORY ((size_t)512 * 1024 * 1024)
 
@@ -71,7 +74,7 @@ enum asked {
 	ASKED_CHILD,   /* or will be */
 	ASKED_IN_VAIN, /* it crashed, or had no time, unless it is answered */
 	ASKED_MEMO,    /* which knew it */
-	ASKED_OTHER,   /* another process is about to find out */
+	ASKED_OTHER,   /* another process is finding out */
 };
 
 struct request {
@@ -87,10 +90,10 @@ struct vt_native_lines {
 	size_t n_pcs;
 	VT_VEC(struct source) sources;
 	VT_VEC(struct request) requests;
-	size_t n_too_many; /* addresses that there are no requests for */
+	size_t n_too_many; /* addresses without requests */
 	uint64_t deadline_ns, budget_ns;
 	pid_t child;
-	int in; /* the end of the pipe that is read */
+	int in; /* our end of the pipe */
 	struct vt_native_sharing sharing;
 	struct vt_str results;
 	size_t n_taken;   /* bytes of them */
@@ -106,7 +109,7 @@ static const uint8_t *map_file(const struct vt_debugfile *file)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* How much there is to read, for the order; 0: none. */
+/* The amount of data, for the order; 0: none. */
 static uint64_t dwarf_size(const struct vt_symfile *file)
 {
 	const Elf64_Shdr *info = vt_symfile_named(file, ".debug_info"),
@@ -114,14 +117,14 @@ static uint64_t dwarf_size(const struct vt_symfile *file)
 
 	if (!info || info->sh_type == SHT_NOBITS || !abbrev || abbrev->sh_type == SHT_NOBITS)
 		return 0;
-	/* Packed data is slower to read than its size says. */
+	/* Packed data is slower to read than its size suggests. */
 	return info->sh_flags & SHF_COMPRESSED ? info->sh_size * 8 : info->sh_size;
 }
 
 /*
- * Where in the C library a thread waits helps nobody, its functions' names say all; and to unpack
- * the debug information that goes with gdb on Debian (libc6-dbg) takes longer than the rest of a
- * report.
+ * The place inside the C library where a thread waits is no help, since its functions' names tell
+ * enough; and unpacking the debug information that comes with gdb on Debian (libc6-dbg) takes
+ * longer than the rest of a report.
  */
 static bool is_c_library(const struct vt_module *module)
 {
@@ -149,7 +152,7 @@ static bool look_at_module(const struct vt_module *module, struct source *source
 	return source->dwarf_bytes > 0;
 }
 
-/* What is mapped needs no descriptor: there may be hundreds of these files. */
+/* A mapped file needs no descriptor: there may be hundreds of these files. */
 static bool look_at_debugfile(const struct vt_modules *modules, const struct vt_module *module,
 			      struct source *source)
 {
@@ -218,7 +221,7 @@ static struct vt_lines_key key_of(const struct source *source, const struct requ
 	return key;
 }
 
-/* What is known is an answer as the child would give it. */
+/* A known result is an answer as the child would give it. */
 static bool ask_memo(struct vt_native_lines *lines, const struct source *source, size_t i)
 {
 	struct vt_lines_key key = key_of(source, &lines->requests.data[i]);
@@ -234,7 +237,7 @@ static bool ask_memo(struct vt_native_lines *lines, const struct source *source,
 	return false;
 }
 
-/* Whoever is at it already: whom to ask for an address. */
+/* Where the answer comes from: the memo, another process that works on it, or our child. */
 static void choose_whom_to_ask(struct vt_native_lines *lines, const struct source *source, size_t i)
 {
 	struct request *request = &lines->requests.data[i];
@@ -282,7 +285,7 @@ static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules
 	return true;
 }
 
-/* What is quickly read comes first: when time is up, most is there. */
+/* Quick ones first: when time is up, most are done. */
 static int compare_sources(const void *a, const void *b)
 {
 	const struct source *x = a, *y = b;
@@ -425,7 +428,7 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 
 /* The parent: results. */
 
-/* It may be waiting for a disk, where a signal cannot end it: it is not waited for very long. */
+/* It may be waiting for a disk, where a signal cannot end it: we do not wait long for it. */
 static void end_child(struct vt_native_lines *lines)
 {
 	uint64_t deadline_ns = vt_now_ns() + END_NS;
@@ -457,7 +460,7 @@ static void read_results(struct vt_native_lines *lines)
 
 		if (ready < 0 && errno == EINTR)
 			continue;
-		/* What is in the pipe by now is read to its end, and no more comes. */
+		/* Reads the rest of the pipe; no more comes. */
 		if (left == 0)
 			end_child(lines);
 		if (ready <= 0)
@@ -521,7 +524,7 @@ static bool take_frame(struct reader *reader, struct vt_native_source *frame)
 	return true;
 }
 
-/* The last one is the function that the frame belongs to, the others were inlined into it. */
+/* The last one is the function that the frame belongs to; the others were inlined into it. */
 static void give(struct vt_native_lines *lines, const struct request *request,
 		 const struct vt_native_source *source, size_t n)
 {
@@ -535,13 +538,13 @@ static void give(struct vt_native_lines *lines, const struct request *request,
 			frame->inlined = source;
 			frame->n_inlined = n - 1;
 		}
-		/* What has no symbol may still have a name there. */
+		/* A frame without a symbol may still get a name here. */
 		if (!frame->function)
 			frame->function = source[n - 1].function;
 	}
 }
 
-/* The answer to a request that ends where the reader is, for others who come to the same place. */
+/* The answer to a request ends at the reader's position; it is for other processes, too. */
 static void remember(struct vt_native_lines *lines, size_t request, const char *answer,
 		     const struct reader *reader)
 {
@@ -558,7 +561,7 @@ static void remember(struct vt_native_lines *lines, size_t request, const char *
 	}
 }
 
-/* One answer; false when what is left is not a whole one. */
+/* One answer; false when the rest is not a whole one. */
 static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 {
 	struct vt_native_source *source;
@@ -596,7 +599,7 @@ static bool take_result(struct vt_native_lines *lines, struct reader *reader)
 	return true;
 }
 
-/* What has come since the last time. */
+/* What has arrived since the last time. */
 static bool take_results(struct vt_native_lines *lines, struct vt_arena *arena)
 {
 	struct reader reader = { .arena = arena,
@@ -632,7 +635,7 @@ static bool settle_source(struct vt_native_lines *lines, const struct source *so
 	return any;
 }
 
-/* Nobody is to wait for us any more. */
+/* No other process waits for us any longer. */
 static void settle(struct vt_native_lines *lines)
 {
 	bool any = false;
@@ -644,7 +647,7 @@ static void settle(struct vt_native_lines *lines)
 }
 
 /*
- * Takes over what others know by now, or do not look for any more; all of it when the time is over.
+ * Takes over what other processes know by now, or have given up; all of it when the time is over.
  */
 static void ask_again(struct vt_native_lines *lines, bool late)
 {

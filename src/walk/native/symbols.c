@@ -51,12 +51,12 @@ struct scan {
 	const struct vt_symfile *file;
 	struct wanted *wanted; /* sorted by vaddr */
 	size_t n;
-	size_t gap; /* the last symbol looked at lay in (wanted[gap - 1], wanted[gap]] */
+	size_t gap; /* the last symbol read lay in (wanted[gap - 1], wanted[gap]] */
 };
 
 /*
- * Of aliases the global name is the one that people know. A local one counts only where no other
- * contains the address, as in eu-stack.
+ * Of aliases, the global name is the familiar one. A local one counts only if no other contains the
+ * address, as in eu-stack.
  */
 static uint8_t rank_of(const Elf64_Sym *sym)
 {
@@ -176,8 +176,8 @@ static void finish_labels(struct scan *scan)
 		if (w->function.found || !w->label.found)
 			continue;
 		/*
-		 * Behind another function's end, or in another section, the label is not what runs
-		 * there.
+		 * Behind another function's end, or in another section, the label is not the code
+		 * that runs there.
 		 */
 		section = vt_symfile_at(scan->file, w->vaddr);
 		if (w->label.value < w->label_floor || !section ||
@@ -264,7 +264,7 @@ static bool all_named(const struct wanted *wanted, size_t n)
 
 /* Other places of symbols. */
 
-/* The xz stream of n bytes, unpacked; NULL when it is none or too large. */
+/* The xz stream of n bytes, unpacked; NULL if it is invalid or too large. */
 static uint8_t *unpack_xz(const uint8_t *packed, size_t n, size_t *size)
 {
 	lzma_stream xz = LZMA_STREAM_INIT;
@@ -335,7 +335,7 @@ static bool scan_debugdata(const struct vt_symfile *file, struct wanted *wanted,
 	return scan_symtab_of(&inner, wanted, n, arena);
 }
 
-/* What was stripped is in a separate file, if it is installed. */
+/* Stripped symbols are in a separate file, if it is installed. */
 static bool scan_debug_file(const struct vt_modules *modules, const struct vt_module *module,
 			    struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
@@ -417,7 +417,7 @@ static bool find_reloc(const struct vt_symfile *file, const Elf64_Shdr *table, u
 	return false;
 }
 
-/* The name of the symbol that the slot is filled with, or NULL. The caller frees it. */
+/* The name of the symbol in the slot, or NULL. The caller frees it. */
 static char *slot_name(const struct vt_symfile *file, uint64_t slot)
 {
 	for (size_t i = 1; i < file->n_sections; i++) {

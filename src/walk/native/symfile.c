@@ -137,8 +137,8 @@ char *vt_symfile_string(const struct vt_symfile *file, const Elf64_Shdr *strings
 }
 
 /*
- * What is mapped of a file that cannot be opened any more has no section headers, but the dynamic
- * symbols that the loader uses: .dynamic says where.
+ * The mapped part of a file that cannot be opened any more has no section headers, but .dynamic
+ * says where the loader's dynamic symbols are.
  */
 struct dynamic {
 	uint64_t symtab, strtab, strsz, hash, gnu_hash; /* values of the entries; 0 absent */
@@ -152,8 +152,8 @@ static bool read_phdr(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, uns
 }
 
 /*
- * The offset of an address in the file, which the loader may have made one of the target: with the
- * bias added.
+ * The offset of an address in the file; the loader may have turned it into one of the target: then
+ * the bias was added.
  */
 static bool offset_of(const struct vt_symfile *file, const Elf64_Ehdr *ehdr, uint64_t value,
 		      uint64_t bias, uint64_t *offset)
@@ -209,8 +209,8 @@ static bool read_u32(const struct vt_symfile *file, uint64_t offset, uint64_t in
 }
 
 /*
- * Only the hash tables say how many symbols there are: DT_GNU_HASH by the end of the chain that
- * begins last.
+ * Only the hash tables have the number of symbols: DT_GNU_HASH at the end of the chain that begins
+ * last.
  */
 static uint64_t count_gnu(const struct vt_symfile *file, uint64_t table)
 {

@@ -5,8 +5,7 @@
 #include "walk/python/internal.h"
 
 /*
- * PyGC_Disable() is new in 3.10; no release of PyTorch whose layout is not known runs on an older
- * one.
+ * PyGC_Disable() is new in 3.10; no release of PyTorch with an unknown layout runs on an older one.
  */
 #define OLDEST_MINOR 10
 
@@ -22,7 +21,7 @@
 /* One or two changes can be the way into a call that never ends. */
 #define CHANGES_WANTED 4
 
-/* ---- what it exports ---- */
+/* ---- its exports ---- */
 
 static const char *const names[] = {
 #define NAME(name) #name,
@@ -67,7 +66,7 @@ struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules
 
 /* ---- its GIL ---- */
 
-/* What changes when the holder gets on. */
+/* Changes when the holder goes on. */
 struct gil_state {
 	int32_t locked;
 	uint64_t holder, frame, instruction;
@@ -94,7 +93,7 @@ static int read_gil(struct vt_python *py, struct vt_memsrc *src, uint64_t gil,
 		ret = vt_py_field_u64(src, layout, gil, VT_PY_GIL_HOLDER, &state->holder);
 	if (ret || !state->holder)
 		return ret;
-	/* Unchecked: a frame that is just being left is a change, too. */
+	/* Unchecked: a frame that is about to be left is a change, too. */
 	state->frame = vt_py_frame_hint(py, src, state->holder);
 	if (state->frame && !vt_py_field_u64(src, layout, state->frame, at, &instruction))
 		state->instruction = at == VT_PY_FRAME_LASTI ? (uint32_t)instruction : instruction;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the frame chains of all threads: the work that needs the target to stand still. */
+/* Copies the frame chains of all threads: the work that needs the target to be stopped. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -42,7 +42,7 @@ void vt_py_drop_threads(struct vt_python *py)
 
 /* ---- frames of one thread ---- */
 
-/* Cuts the chain at the first frame that it has twice. */
+/* Cuts the chain at the first repeated frame. */
 static bool cut_ring(struct vt_python_thread *thread)
 {
 	struct vt_map seen = { 0 };
@@ -108,7 +108,7 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 		}
 		/*
 		 * 3.11 and 3.12 (see vt_py_frame_top()): a frame that has not run one instruction
-		 * has called nobody. What seems to be inside it is left over from an earlier call.
+		 * has called nothing. What seems to be inside it is left over from an earlier call.
 		 */
 		if (vt_py_has(c->py->layout, VT_PY_TSTATE_CFRAME) && info.frame.lasti < 0 &&
 		    !info.frame.generator)
@@ -166,15 +166,15 @@ static bool same_chain(const struct vt_python_thread *a, const struct vt_python_
 	return true;
 }
 
-/* A generator that was left while it was read has no caller any more: its chain ends too early. */
+/* A generator that was left during the read has no caller any more: its chain ends too early. */
 static bool ends_well(const struct vt_python_thread *thread)
 {
 	return !thread->frames.n || !thread->frames.data[thread->frames.n - 1].generator;
 }
 
 /*
- * While the target runs, a chain counts when it is the same several times in a row: a tight loop
- * can look the same wrong way twice.
+ * While the target runs, a chain counts if it is the same several times in a row: a tight loop can
+ * show the same wrong chain twice.
  */
 static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread)
 {
@@ -193,7 +193,7 @@ static struct vt_error *read_changing(struct capture *c, struct vt_python_thread
 				 agreed + 1 :
 				 0;
 	}
-	/* What is damaged for good is told as far as it goes, like that of a stopped target. */
+	/* Permanent damage is reported as far as the chain goes, as for a stopped target. */
 	if (!err && (agreed < AGREEING_PASSES || (!thread->truncated && !ends_well(thread)))) {
 		thread->frames.n = 0;
 		end_early(thread, "it ran: its frames changed while they were read");
@@ -221,7 +221,7 @@ static struct vt_error *damaged(const char *what, uint64_t addr)
 			       what, addr);
 }
 
-/* What the threads of one interpreter have in common. */
+/* What the threads of one interpreter share. */
 struct interpreter {
 	uint64_t addr;
 	uint32_t id;
@@ -255,7 +255,7 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 
 	*thread = (struct vt_python_thread){
 		.tstate = tstate,
-		/* Outside of all evaluators it points to a member of the thread state. */
+		/* Outside all evaluators it points to a member of the thread state. */
 		.c_stack = c_stack - tstate < sizeof(view.bytes) ? 0 : c_stack,
 		.interpreter = interpreter->addr,
 		.interpreter_id = interpreter->id,
@@ -267,9 +267,9 @@ static struct vt_error *add_thread(struct capture *c, const struct interpreter *
 }
 
 /*
- * Pages of some threads that will be needed: those at the top of their stacks (struct pthread, and
- * below it the evaluator's marks of the outermost calls), what names their innermost frames
- * (_PyCFrame), these, and the ones before, where the callers are.
+ * Pages of some threads that will be needed: the tops of their stacks (struct pthread, and below it
+ * the evaluator's marks of the outermost calls), the pointers to their innermost frames
+ * (_PyCFrame), these frames, and the pages before, which have the callers.
  */
 static void prefetch(struct capture *c, const struct vt_python_thread *threads, size_t n)
 {
@@ -290,7 +290,7 @@ static void prefetch(struct capture *c, const struct vt_python_thread *threads, 
 			addrs[i] = 0;
 	}
 	vt_py_pages_prefetch(c->py->pages, addrs, n);
-	/* Apart: these may not be there, which costs the others of their prefetch. */
+	/* Separately: these may be absent, which would cost the others their prefetch. */
 	for (size_t i = 0; i < n; i++)
 		addrs[i] = addrs[i] ? addrs[i] - VT_PY_PAGE : 0;
 	vt_py_pages_prefetch(c->py->pages, addrs, n);
@@ -303,15 +303,15 @@ static struct vt_error *read_threads(struct capture *c)
 	for (size_t i = 0; i < n; i++) {
 		struct vt_python_thread *thread = &c->py->threads.data[i];
 
-		/* While the target runs, each pass over a thread starts afresh. */
+		/* While the target runs, each pass over a thread starts anew. */
 		if (c->src->coherent && i % BATCH == 0)
 			prefetch(c, thread, n - i < BATCH ? n - i : BATCH);
 
 		pid_t tid = vt_pthread_tid(c->src, thread->pthread);
 
 		/*
-		 * struct pthread counts more than CPython's native_thread_id: after a fork some
-		 * releases leave the parent's in the child, glibc does not.
+		 * struct pthread is more reliable than CPython's native_thread_id: after a fork
+		 * some releases leave the parent's in the child, glibc does not.
 		 */
 		if (tid)
 			thread->tid = tid;
@@ -366,13 +366,13 @@ static void read_gil(struct capture *c, struct vt_python_gil *gil)
 		return;
 	if (vt_py_field_u64(c->src, layout, gil->addr, VT_PY_GIL_HOLDER, &gil->holder))
 		return;
-	/* The field names the last holder too, long after it gave the GIL up. */
+	/* The field names the last holder too, long after it released the GIL. */
 	if (locked != 1 || !enabled)
 		gil->holder = 0;
 	gil->known = true;
 }
 
-/* The GIL of an interpreter: it may be that of others too. */
+/* The GIL of an interpreter: others may share it. */
 static struct vt_error *add_gil(struct capture *c, struct interpreter *interpreter)
 {
 	const struct vt_python_layout *layout = c->py->layout;
@@ -469,8 +469,8 @@ static struct vt_error *capture_all(struct capture *c)
 struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size_t max_frames)
 {
 	/*
-	 * Kept for the next capture: the first one, before the target is stopped, then pays for its
-	 * memory.
+	 * Kept for the next capture, so that the first one, before the target is stopped, pays for
+	 * the memory.
 	 */
 	if (!py->pages)
 		py->pages = malloc(sizeof(*py->pages));
@@ -486,8 +486,7 @@ struct vt_error *vt_py_capture(struct vt_python *py, struct vt_memsrc *src, size
 
 		capture_deinit(&c);
 		/*
-		 * A list that changed under our eyes looks damaged; it is not when it is read
-		 * again.
+		 * A list that changed during the read looks damaged, but not when it is read again.
 		 */
 		if (!err || src->coherent || try == MAX_TRIES ||
 		    !(vt_error_catch(&err, VT_ERR_FORMAT) || vt_error_catch(&err, VT_ERR_FAULT)))

@@ -11,7 +11,7 @@
 
 /*
  * A module that may be the interpreter. A process can have several (an executable and a library),
- * but only one is used.
+ * but uses only one.
  */
 struct candidate {
 	const struct vt_module *module;
@@ -21,7 +21,7 @@ struct candidate {
 	uint64_t types[VT_PYTHON_N_TYPES];
 };
 
-/* What the memory says about a layout. */
+/* What the memory shows about a layout. */
 enum verdict {
 	WRONG,  /* it contradicts */
 	UNUSED, /* there is no interpreter: never initialised, or finalised */
@@ -31,7 +31,7 @@ enum verdict {
 
 #define MAX_CHECKED_THREADS 64
 #define CHECKED_FRAMES 4     /* of a thread */
-#define MAX_TRIES 3          /* a list that changes while it is read looks damaged */
+#define MAX_TRIES 3          /* a list that changes during the read looks damaged */
 #define FIRST_WITH_COOKIE 13 /* minor of the first release with debug offsets */
 
 static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
@@ -58,7 +58,7 @@ static enum verdict judge_threads(struct vt_python *py, struct vt_memsrc *src)
 	return good ? PROVEN : LIKELY;
 }
 
-/* Fails only when the target is gone or must not be read. */
+/* Fails only if the target is gone or must not be read. */
 static struct vt_error *judge(struct vt_python *py, struct vt_memsrc *src, enum verdict *verdict)
 {
 	bool coherent = src->coherent;
@@ -77,7 +77,7 @@ static struct vt_error *judge(struct vt_python *py, struct vt_memsrc *src, enum 
 		err = vt_py_capture(py, src, CHECKED_FRAMES);
 	src->coherent = coherent;
 	for (int i = 0; i < VT_PYTHON_N_TYPES; i++)
-		py->types[i].named = 0; /* what another layout made of them */
+		py->types[i].named = 0; /* left by another layout */
 	*verdict = err ? WRONG : judge_threads(py, src);
 	vt_py_drop_threads(py);
 	if (err && err->code != VT_ERR_GONE && err->code != VT_ERR_PERMISSION &&
@@ -109,10 +109,7 @@ static bool version_of_name(const char *path, int version[3])
 	return vt_py_parse_version(name + 6, &end, version);
 }
 
-/*
- * Sets py's version and layout from what the candidate says about itself. False when it says
- * nothing that is known.
- */
+/* Sets py's version and layout from the candidate's own data. False if that has nothing known. */
 static bool choose_layout(struct vt_python *py, const struct vt_modules *modules,
 			  const struct candidate *candidate, struct vt_memsrc *src)
 {
@@ -144,7 +141,7 @@ static bool choose_layout(struct vt_python *py, const struct vt_modules *modules
 	return py->layout;
 }
 
-/* For a module that is called like an interpreter and exports nothing. */
+/* For a module with the name of an interpreter and no exports. */
 static uint64_t search_runtime(const struct vt_modules *modules, const struct vt_module *module,
 			       struct vt_memsrc *src)
 {
@@ -198,8 +195,8 @@ static struct vt_error *try_candidate(struct vt_python *py, const struct vt_modu
 	if (py->major)
 		return unknown_release(py);
 	/*
-	 * Nothing says which release it is: the one whose layout the memory proves. Those with the
-	 * cookie were seen above.
+	 * Nothing tells the release: it is the one whose layout the memory proves. Those with the
+	 * cookie were handled above.
 	 */
 	for (size_t i = 0; (py->layout = vt_python_layout_nth(i)); i++) {
 		if (py->layout->minor >= FIRST_WITH_COOKIE)
@@ -227,7 +224,7 @@ static void look_at_module(struct vt_modules *modules, struct vt_module *module,
 	if (!err)
 		err = vt_module_dynsyms(modules, module, names, sizeof(names) / sizeof(names[0]),
 					addrs);
-	if (err) { /* a module that cannot be read is not where we find it */
+	if (err) { /* a module that cannot be read is not at the expected place */
 		vt_error_destroy(err);
 		return;
 	}
@@ -240,8 +237,8 @@ static void look_at_module(struct vt_modules *modules, struct vt_module *module,
 }
 
 /*
- * Modules that are called like an interpreter come first, so that others are opened only when those
- * are not it.
+ * Modules with the name of an interpreter come first, so that others are opened only if those are
+ * not it.
  */
 enum rank {
 	LIBRARY,
@@ -307,7 +304,7 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 }
 
 /*
- * About 1 look in 100 at a free-threaded 3.13 whose threads come and go all the time finds most of
+ * In a free-threaded 3.13 whose threads come and go all the time, about 1 look in 100 finds most of
  * them changed.
  */
 struct vt_error *vt_python_find(struct vt_python *py, struct vt_modules *modules,

@@ -8,8 +8,8 @@ static int as_line(int64_t line)
 }
 
 /*
- * Pairs (bytes of code, signed lines): the first pair whose code lies behind lasti does not count
- * any more.
+ * Pairs (bytes of code, signed lines): from the first pair whose code lies behind lasti, none
+ * counts.
  */
 static int line_lnotab(const uint8_t *table, size_t size, int first, int32_t lasti)
 {
@@ -25,7 +25,7 @@ static int line_lnotab(const uint8_t *table, size_t size, int first, int32_t las
 }
 
 /*
- * Pairs (bytes of code, signed lines); each says the line of its own range of code, -128 that the
+ * Pairs (bytes of code, signed lines); each has the line of its own range of code, -128 if the
  * range has none.
  */
 static int line_pep626(const uint8_t *table, size_t size, int first, int32_t lasti)

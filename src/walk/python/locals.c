@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Local variables of captured frames. Their values are read while the target is stopped, for the
- * next instruction may change them; so there is little time for it.
+ * Local variables of captured frames. Their values are read while the target is stopped, because
+ * the next instruction may change them; so there is little time for it.
  */
 
 #include "base/clock.h"
@@ -11,23 +11,23 @@
 #include "walk/python/value.h"
 
 /*
- * How long it may take. On a machine with more work than processors some of that passes without one
- * instruction of ours, and the target would hardly have run either: hence the larger limit for the
- * clock on the wall.
+ * The time limits. On a machine with more work than processors, some of the wall-clock time passes
+ * without one instruction of ours, and the target would hardly have run either: hence the larger
+ * limit for that.
  */
 #define BUDGET_NS (20 * VT_NS_PER_MS)
 #define WALL_BUDGET_NS (100 * VT_NS_PER_MS)
 #define MAX_TEXT (16u << 20) /* bytes of all lists and values */
 #define MAX_VARIABLES 4096   /* of one function; more are damage (code has some dozen) */
-#define MAX_SLOTS 256        /* of one frame that are looked at */
+#define MAX_SLOTS 256        /* examined, of one frame */
 #define MAX_SHOWN 64         /* of one frame that are bound and shown */
 #define CHECK_EVERY 8        /* variables: damaged ones can take a millisecond each */
 
-/* What a code object says about its variables. */
+/* A code object's data about its variables. */
 struct variables {
 	uint32_t n;
 	/*
-	 * address of a byte for each (3.11 on); 0: the first n_plain are no cells, the others are
+	 * address of a byte for each (3.11 on); 0: the first n_plain are not cells, the others are
 	 */
 	uint64_t kinds;
 	uint32_t n_plain;
@@ -90,7 +90,7 @@ static struct variables read_variables(struct locals *l, uint64_t code)
 	if (!vt_py_is(l->py, l->src, code, VT_PYTHON_CODE))
 		return variables;
 	if (vt_py_has(layout, VT_PY_CODE_LOCALSNAMES)) {
-		/* Both say how many there are. */
+		/* Both have the number. */
 		if (count_names(l, code, VT_PY_CODE_LOCALSNAMES, &all) &&
 		    !vt_py_field_u64(l->src, layout, code, VT_PY_CODE_LOCALSKINDS, &kinds) &&
 		    !vt_py_field_u64(l->src, layout, kinds, VT_PY_OBJECT_SIZE, &size) &&
@@ -124,8 +124,8 @@ static const struct variables *find_variables(struct locals *l, uint64_t code)
 }
 
 /*
- * The object that a slot of the frame refers to; 0 when the variable is not bound (yet, or any
- * more).
+ * The object that a slot of the frame refers to; 0 if the variable is not bound (yet, or any
+ * longer).
  */
 static uint64_t slot_object(const struct vt_python_layout *layout, uint64_t slot)
 {
@@ -139,10 +139,7 @@ static bool is_cell(const struct vt_python_layout *layout, const struct variable
 	return variables->kinds ? kinds[i] & layout->at[VT_PY_KIND_CELLS] : i >= variables->n_plain;
 }
 
-/*
- * Adds the variable to the frame's list. False when the list is complete, or there is no time for
- * more.
- */
+/* Adds the variable to the frame's list. False when the list is complete, or time runs out. */
 static bool add_variable(struct locals *l, struct vt_python_locals *list, uint32_t i,
 			 uint64_t object)
 {
@@ -223,7 +220,7 @@ static int read_frame(struct locals *l, struct vt_python_frame *frame)
 	return ret == -ESRCH || ret == -EPERM ? ret : 0;
 }
 
-/* The depth-th frame of every thread. False when there was none any more, or no time. */
+/* The depth-th frame of every thread. False when there were none left, or no time. */
 static bool read_level(struct locals *l, size_t depth, int *ret)
 {
 	bool any = false;
@@ -265,7 +262,7 @@ struct vt_error *vt_py_read_locals(struct vt_python *py, struct vt_memsrc *src)
 	};
 	int ret = 0;
 
-	/* What changes while it is read could be anything. */
+	/* Data that changes during the read could be anything. */
 	if (src->coherent && vt_py_has(py->layout, VT_PY_FRAME_LOCALS)) {
 		for (size_t depth = 0; read_level(&l, depth, &ret); depth++)
 			;

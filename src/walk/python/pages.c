@@ -28,7 +28,7 @@ static const uint8_t *find_page(const struct vt_py_pages *pages, uint64_t base)
 	return NULL;
 }
 
-/* A place for the page, which counts as there from now on: vacate() it if it cannot be filled. */
+/* A place for the page, which counts as present from now on: vacate() it if it cannot be filled. */
 static uint8_t *claim(struct vt_py_pages *pages, uint64_t base)
 {
 	size_t set = set_of(base), way = pages->next[set]++ % VT_PY_PAGE_WAYS;
@@ -53,7 +53,7 @@ void vt_py_pages_prefetch(struct vt_py_pages *pages, const uint64_t *addrs, size
 	size_t n_vec = 0;
 	int bad = 0;
 
-	/* It has memory of its own, and is better not asked for what may never be needed. */
+	/* It has memory of its own, and pages that may never be needed are not worth a read. */
 	if (pages->under->ops->direct)
 		return;
 	for (size_t i = 0; i < n && n_vec < VT_PY_PREFETCH_MAX; i++) {
@@ -62,7 +62,7 @@ void vt_py_pages_prefetch(struct vt_py_pages *pages, const uint64_t *addrs, size
 		if (base && !find_page(pages, base))
 			vec[n_vec++] = (struct vt_memvec){ base, claim(pages, base), VT_PY_PAGE };
 	}
-	/* Two pages of one prefetch may have got the same place: the later one has it. */
+	/* Two pages of one prefetch may have got the same place: the later one keeps it. */
 	for (size_t i = 0, kept = 0, all = n_vec; i < all; i++, n_vec = kept) {
 		if (find_page(pages, vec[i].addr) == vec[i].buf)
 			vec[kept++] = vec[i];
@@ -122,7 +122,8 @@ static int pages_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t le
 			memcpy(out, page + offset, n);
 		} else {
 			/*
-			 * A part of it may be there: segments of cores and of buffers end anywhere.
+			 * A part of it may be present: segments of cores and of buffers end
+			 * anywhere.
 			 */
 			int ret = vt_mem_read(pages->under, addr, out, n);
 

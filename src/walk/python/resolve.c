@@ -16,10 +16,10 @@
 #define MAX_NAMES (64u << 20)        /* bytes of all names */
 /* code objects; programs have some hundred on their stacks */
 #define MAX_CODES 100000
-/* bytes of line tables that are gone through: some seconds */
+/* bytes of decoded line tables: some seconds */
 #define MAX_DECODED (UINT64_C(4) << 30)
 
-/* What is known of one code object. */
+/* What is known about one code object. */
 struct code {
 	const char *function, *file;
 	const uint8_t *table;
@@ -38,7 +38,7 @@ struct resolve {
 	VT_VEC(struct code) code;
 	struct vt_arena tables;
 	size_t table_bytes, name_bytes;
-	uint64_t decoded; /* bytes of tables gone through */
+	uint64_t decoded; /* decoded bytes of tables */
 	bool gone;        /* the target ended */
 	bool out_of_memory;
 };
@@ -170,7 +170,7 @@ static int find_line(struct resolve *r, int64_t index, int32_t lasti)
 
 /* ---- names of local variables ---- */
 
-/* The tuple of a code object that has the name of a slot, and the slot's place in it. 0: none. */
+/* The tuple of a code object with the name of a slot, and the slot's index in it. 0: none. */
 static uint64_t names_of_slot(struct resolve *r, uint64_t code, uint32_t *slot)
 {
 	static const enum vt_py_field three[] = { VT_PY_CODE_VARNAMES, VT_PY_CODE_CELLVARS,
@@ -215,8 +215,8 @@ static void name_locals(struct resolve *r, const struct vt_python_frame *frame)
 /* ---- threads ---- */
 
 /*
- * From 3.11 on a frame before its first traceable instruction is hidden by CPython: it is still
- * making its cells or its generator.
+ * From 3.11 on CPython hides a frame before its first traceable instruction: it is still making its
+ * cells or its generator.
  */
 static bool has_begun(const struct vt_python *py, const struct vt_python_frame *frame,
 		      const struct code *code)
@@ -249,7 +249,7 @@ static void resolve_thread(struct resolve *r, struct vt_python_thread *thread)
 		const struct code *code = &r->code.data[index];
 
 		if (!code->valid && !r->gone) {
-			/* Whatever this is, its caller is not to be believed either. */
+			/* Whatever this is, its caller is not trusted either. */
 			thread->truncated = true;
 			snprintf(thread->why, sizeof(thread->why),
 				 "the frame at 0x%" PRIx64 " has no code object", frame.frame);

@@ -6,7 +6,7 @@
 
 enum {
 	SCAN_STEP = 64 << 10,
-	SCAN_WINDOW = 32, /* bytes that a match looks at */
+	SCAN_WINDOW = 32, /* bytes that a match needs */
 	SCAN_MAX = 64 << 20,
 };
 
@@ -21,12 +21,12 @@ struct scan {
 	uint64_t found;
 };
 
-/* What is looked for begins at a multiple of 8. */
+/* What is searched begins at a multiple of 8. */
 static bool scan_range(struct scan *scan, uint64_t start, uint64_t end)
 {
 	VT_FREE char *buf = malloc(SCAN_STEP + SCAN_WINDOW);
 
-	if (!buf) /* a scan is the last resort: not having found it is an answer */
+	if (!buf) /* a scan is the last resort: "not found" is an answer */
 		return false;
 	if (end - start > SCAN_MAX)
 		end = start + SCAN_MAX;
@@ -126,8 +126,8 @@ static bool match_cookie(struct scan *scan, const char *window, uint64_t addr)
 {
 	scan->found = addr;
 	/*
-	 * The version that follows tells it from the string constant, of which an interpreter may
-	 * have a copy.
+	 * The version behind it tells it from the string constant; an interpreter may have a copy
+	 * of that.
 	 */
 	return !memcmp(window, VT_PYTHON_DEBUG_COOKIE, strlen(VT_PYTHON_DEBUG_COOKIE)) &&
 	       window[VT_PYTHON_DEBUG_VERSION + 3] == 3;

@@ -30,8 +30,8 @@ static const struct {
 #define IS_TYPE_FLAG (UINT64_C(1) << 31)
 
 /*
- * Types without a flag. All are static types of C: a class of the program that has the same name is
- * a heap type.
+ * Types without a flag. All are static types of C: a class of the program with the same name is a
+ * heap type.
  */
 static const struct {
 	const char *name;
@@ -94,7 +94,7 @@ static bool read_head(const struct vt_python *py, struct vt_memsrc *src, uint64_
 			 sizeof(head->name));
 }
 
-/* Whether what is at type is a type at all: its own type derives from type. */
+/* Whether there is a type at this address: its own type derives from type. */
 static bool is_type(const struct vt_python *py, struct vt_memsrc *src, uint64_t type)
 {
 	uint64_t meta, flags;
@@ -114,7 +114,7 @@ static enum vt_py_kind kind_by_name(const struct type_head *head)
 	return VT_PY_KIND_OTHER;
 }
 
-/* Of a type without a flag: that of the first base that has one of the names. */
+/* For a type without a flag: the first base with one of the names. */
 static enum vt_py_kind kind_by_bases(const struct vt_python *py, struct vt_memsrc *src,
 				     const struct type_head *first)
 {
@@ -153,7 +153,7 @@ static void classify(const struct vt_python *py, struct vt_memsrc *src,
 	type->builtin = !type->heap && !strcmp(head->name, name);
 }
 
-/* Heap types have the name alone in tp_name, static ones that of the module before it. */
+/* Heap types have only the name in tp_name, static ones also that of the module in front of it. */
 static void copy_name(const struct type_head *head, struct vt_py_type *type)
 {
 	const char *dot = type->heap ? NULL : strrchr(head->name, '.');

@@ -15,10 +15,10 @@ enum {
 	SHOWN_TEXT = 60,        /* characters of a string, bytes of a bytes object */
 	SHOWN_TEXT_INSIDE = 20, /* of one in a container */
 	SHOWN_ITEMS = 4,        /* of a container */
-	MAX_SLOTS = 64,         /* of a table that are looked at for them */
+	MAX_SLOTS = 64,         /* of a table that are examined for them */
 	/* bits of a digit of int (PYLONG_BITS_IN_DIGIT of all 64-bit builds) */
 	LONG_SHIFT = 30,
-	MAX_LONG_DIGITS = 8, /* 240 bits: 72 decimal digits; of larger numbers the size is told */
+	MAX_LONG_DIGITS = 8, /* 240 bits: 72 decimal digits; larger numbers show only their size */
 };
 
 struct value {
@@ -40,8 +40,8 @@ void vt_py_values_deinit(struct vt_py_values *values)
 }
 
 /*
- * What no field has: no length is so large, and nothing is at such an address. 0 would be an empty
- * container.
+ * A value that no field has: no length is so large, and nothing is at such an address. 0 would be
+ * an empty container.
  */
 #define UNREADABLE (UINT64_C(1) << 63)
 
@@ -61,7 +61,7 @@ static uint64_t item_at(const struct value *v, uint64_t addr)
 
 /* ---- numbers ---- */
 
-/* Number of digits and sign of an int. False when it makes no sense. */
+/* Number of digits and sign of an int. False if it is invalid. */
 static bool long_head(const struct value *v, uint64_t *n, bool *negative)
 {
 	/* of lv_tag (Include/cpython/longintrepr.h, 3.12 on) */
@@ -166,16 +166,13 @@ static void add_float(struct value *v)
 		vt_str_add(v->out, "nan"); /* Python shows no sign */
 		return;
 	}
-	/*
-	 * %g leaves trailing zeros out; only denormal numbers have fewer than 15 digits to tell
-	 * them apart.
-	 */
+	/* %g omits trailing zeros; only denormal numbers need fewer than 15 digits. */
 	for (int digits = fabs(number) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
 		snprintf(text, sizeof(text), "%.*g", digits, number);
 		if (strtod(text, NULL) == number)
 			break;
 	}
-	/* %g has its exponent from as many digits on as there are. */
+	/* %g uses an exponent from as many digits on as there are. */
 	if (strchr(text, 'e') && fabs(number) >= 1 && fabs(number) < 1e16)
 		snprintf(text, sizeof(text), "%.0f", number);
 	/* all 17 digits were needed */
@@ -209,8 +206,8 @@ static void add_char(struct value *v, const char *text, size_t n, char quote)
 }
 
 /*
- * A surrogate that stands alone: whatever was not UTF-8 (os.fsdecode) is one. As three bytes; 0:
- * there is none.
+ * A lone surrogate: anything that was not UTF-8 (os.fsdecode) is one. As three bytes; 0: there is
+ * none.
  */
 static unsigned int surrogate(const char *text, size_t n)
 {
@@ -280,14 +277,14 @@ static void add_bytes(struct value *v)
 
 /* ---- containers ---- */
 
-/* After the shown elements, of which there were n of size. */
+/* After the shown elements; the container has n of this size. */
 static void add_rest(struct value *v, size_t n, uint64_t size)
 {
 	if (size > n)
 		vt_str_addf(v->out, "%s… %llu more", n ? ", " : "", (unsigned long long)(size - n));
 }
 
-/* A length that no container can have: what was read is none. */
+/* A length that no container can have: it is not a container. */
 static bool is_absurd(uint64_t size)
 {
 	return size > UINT64_C(1) << 48;
@@ -364,7 +361,7 @@ static bool read_dict(const struct value *v, struct dict_table *table)
 	    vt_py_field_u64(v->src, layout, keys, VT_PY_KEYS_NENTRIES, &table->n) ||
 	    is_absurd(table->n))
 		return false;
-	/* From 3.11 on tables of nothing but strings have no room for hashes. */
+	/* From 3.11 on, tables with only strings have no room for hashes. */
 	if (vt_py_has(layout, VT_PY_KEYS_KIND) &&
 	    vt_mem_read(v->src, keys + layout->at[VT_PY_KEYS_KIND], &kind, sizeof(kind)))
 		return false;
@@ -397,7 +394,7 @@ static void add_dict(struct value *v)
 		uint64_t key = item_at(v, entry),
 			 value = item_at(v, table.values ? table.values + i * 8 : entry + 8);
 
-		if (!key || !value) /* deleted, or not set in this one of those that share it */
+		if (!key || !value) /* deleted, or not set in this one of the dicts that share it */
 			continue;
 		vt_str_add(v->out, n++ ? ", " : "");
 		add_object(v, key);
@@ -466,10 +463,7 @@ static void add_class(struct value *v)
 	vt_str_add(v->out, type && type->kind != VT_PY_KIND_UNKNOWN ? type->name : "?");
 }
 
-/*
- * Of other classes, even the shape and the device may not be what their tensors say when they are
- * asked.
- */
+/* In other classes, even the shape and the device may differ from what their tensors report. */
 static bool add_tensor(struct value *v, const struct vt_py_type *type)
 {
 	static const char *const plain[] = { "Tensor", "Parameter", "Buffer" };
@@ -491,8 +485,8 @@ static bool add_tensor(struct value *v, const struct vt_py_type *type)
 
 static const struct {
 	void (*add)(struct value *v);
-	bool deep;    /* inside another container only the number of elements is told */
-	bool wrapped; /* always with the class: its text alone says too little */
+	bool deep;    /* inside another container, only the number of elements */
+	bool wrapped; /* always with the class: the text alone says too little */
 } writers[] = {
 	[VT_PY_KIND_NONE] = { add_none, false, false },
 	[VT_PY_KIND_ELLIPSIS] = { add_ellipsis, false, false },

@@ -8,7 +8,7 @@
 #include "target/recorder_head.h"
 #include "vramtap/recorder.h"
 
-/* bytes that are looked at; the recorder has some 100 KiB of data */
+/* bytes that are searched; the recorder has some 100 KiB of data */
 #define MAX_DATA (UINT64_C(4) << 20)
 
 /*

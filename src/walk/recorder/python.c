@@ -4,14 +4,14 @@
 #include "walk/python/layout.h"
 #include "walk/python/object.h"
 
-/* The recorder tells a frame from another by these; all releases from 3.8 on have them. */
+/* The recorder tells frames apart by these; all releases from 3.8 on have them. */
 static const enum vt_py_field needed[] = {
 	VT_PY_FRAME_PREVIOUS, VT_PY_FRAME_CODE,       VT_PY_CODE_FILENAME, VT_PY_CODE_NAME,
 	VT_PY_CODE_LINETABLE, VT_PY_CODE_FIRSTLINENO, VT_PY_OBJECT_TYPE,
 };
 
 /*
- * Offsets go to where they are wanted by this table: struct vt_recorder_python in words of 32 bits.
+ * This table copies offsets to their destinations: struct vt_recorder_python in words of 32 bits.
  */
 static const struct {
 	uint16_t to;
@@ -90,7 +90,7 @@ static struct vt_error *check_layout(const struct vt_python *py)
 
 /*
  * vt_python_init() has checked the layout against the running interpreter, as far as it had frames.
- * Here we follow once everything that the recorder will follow: threads, frames, code objects.
+ * Here we follow, once, all that the recorder will follow: threads, frames, code objects.
  */
 static struct vt_error *check_frames(struct vt_python *py, struct vt_memsrc *src)
 {
@@ -107,7 +107,7 @@ static struct vt_error *check_frames(struct vt_python *py, struct vt_memsrc *src
 				bad++;
 		}
 	}
-	/* A thread that goes on while it is read can leave one frame that is none any more. */
+	/* A thread that runs during the read can leave one invalid frame. */
 	if (bad > good / 100)
 		return cannot(py, "what should be code objects are none");
 	if (!good)

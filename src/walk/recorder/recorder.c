@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "target/live.h"
 
-#define AHEAD_TICKS (UINT32_C(1) << 20) /* 73 min: so long nothing is read */
+#define AHEAD_TICKS (UINT32_C(1) << 20) /* 73 min: nothing is read for that long */
 #define ATTEMPTS 8                      /* at a table that changes */
 #define BETWEEN_NS (100 * VT_NS_PER_US)
 #define CHUNK_SLOTS 16384             /* of 32 or 48 bytes */
@@ -46,7 +46,7 @@ struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr,
 		*found = VT_RECORDER_NOT_THERE;
 		return NULL;
 	}
-	/* That of another version may be shorter. */
+	/* Another version's may be shorter. */
 	ret = vt_mem_read(src, addr, head, common);
 	if (!ret && head->abi == VT_RECORDER_ABI)
 		ret = vt_mem_read(src, addr, head, sizeof(*head));
@@ -69,8 +69,8 @@ uint64_t vt_recorder_time_ns(const struct vt_recorder_head *head, uint32_t ticks
 	uint32_t ago = (uint32_t)now - ticks;
 
 	/*
-	 * One that is a little ahead of us is new, and not very old: it was made after the moment
-	 * that is asked for.
+	 * A time slightly ahead of ours is new, not very old: it comes from after the moment of the
+	 * question.
 	 */
 	if (ago > UINT32_MAX - AHEAD_TICKS || (ago > UINT32_MAX / 2 && now < UINT32_MAX / 2))
 		return head->start_ns + (now + (uint32_t)-ago) * VT_RECORDER_TICK_NS;
@@ -79,7 +79,7 @@ uint64_t vt_recorder_time_ns(const struct vt_recorder_head *head, uint32_t ticks
 
 /* ---- tables ---- */
 
-/* One that is read, slot by slot. */
+/* One table that is read, slot by slot. */
 struct table {
 	uint64_t addr;
 	uint32_t capacity;
@@ -87,7 +87,7 @@ struct table {
 	/* What to do with a slot that is not empty. */
 	bool (*is_empty)(const void *slot);
 	bool (*is_sound)(const void *slot);
-	bool (*keep)(void *pass, const void *slot); /* false: memory here is short */
+	bool (*keep)(void *pass, const void *slot); /* false: out of memory here */
 	void *pass;
 	size_t *n_damaged;
 };
@@ -99,7 +99,7 @@ struct reader {
 	size_t rereads; /* that are left */
 };
 
-/* A slot that was written when it was read is sound when it is read again. */
+/* A slot that was being written is sound when it is read again. */
 static bool read_again(struct reader *r, const struct table *t, uint64_t addr, uint8_t *slot)
 {
 	for (int i = 0; i < REREADS && r->rereads && !r->src->coherent; i++, r->rereads--)
@@ -186,7 +186,7 @@ static bool is_same_shard(const struct vt_recorder_shard *a, const struct vt_rec
 	return a->resizes == b->resizes && a->table == b->table && a->capacity == b->capacity;
 }
 
-/* The recorder could not take out a record that is not of its address any more. */
+/* The recorder could not remove a record that is no longer of its address. */
 static int drop_doomed(struct vt_recorder_pass *pass, size_t first,
 		       const struct vt_recorder_shard *shard)
 {
@@ -200,7 +200,7 @@ static int drop_doomed(struct vt_recorder_pass *pass, size_t first,
 	return 0;
 }
 
-/* Once; *steady: its table was the same before and after. */
+/* One pass; *steady: its table was the same before and after. */
 static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_pass *pass,
 			   bool *steady)
 {
@@ -225,7 +225,7 @@ static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_p
 	if (vt_mem_read(r->src, addr, &after, sizeof(after)))
 		return -EFAULT;
 	*steady = is_same_shard(&before, &after);
-	/* Of a table that was given back meanwhile nothing can be read: that is no failure yet. */
+	/* A table that was freed since cannot be read: that is not a failure yet. */
 	if (!*steady || ret)
 		return *steady ? ret : 0;
 	pass->evicted += after.evicted;
@@ -339,7 +339,10 @@ static int read_driver_once(struct reader *r, uint64_t addr, struct vt_recorder_
 		return ret;
 	if (vt_mem_read(r->src, addr, &after, sizeof(after)))
 		return -EFAULT;
-	/* Here frees are recorded, too: what moved when one was taken out may have been missed. */
+	/*
+	 * Frees are recorded here, too: an entry that moved when one was removed may have been
+	 * missed.
+	 */
 	*steady = before.resizes == after.resizes && before.table == after.table &&
 		  before.capacity == after.capacity && before.serial == after.serial &&
 		  before.count == after.count;

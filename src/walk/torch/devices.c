@@ -10,7 +10,7 @@
 #define NONE VT_TORCH_NO_FIELD
 
 #define DCA_MAX 0x4000   /* DeviceCachingAllocator has 2.9 kB in 2.11 */
-#define DCA_GUESS 0x1000 /* when nothing says where it ends */
+#define DCA_GUESS 0x1000 /* if nothing says where it ends */
 
 /*
  * The largest possible size of the object at dca. operator new is malloc() in PyTorch, and glibc
@@ -60,7 +60,8 @@ static bool is_table(const uint8_t *bytes, size_t n, size_t offset)
 }
 
 /*
- * The offset of the next run of sets 48 bytes apart from *offset on; how many they are, 0 for none.
+ * The offset of the next run of sets 48 bytes apart from *offset on; returns its length, 0 for
+ * none.
  */
 static unsigned int next_sets(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes,
 			      size_t n, size_t *offset)
@@ -76,7 +77,7 @@ static unsigned int next_sets(const struct vt_torch_finder *f, uint64_t dca, con
 	return 0;
 }
 
-/* What is wrong with the DeviceCachingAllocator in bytes, or NULL: then layout has its offsets. */
+/* Why the bytes are not a DeviceCachingAllocator, or NULL: then layout has its offsets. */
 static const char *dca_layout(const struct vt_torch_finder *f, uint64_t dca, const uint8_t *bytes,
 			      size_t n, struct vt_torch_layout *layout)
 {
@@ -163,8 +164,8 @@ static bool same_shape(const struct vt_torch_layout *a, const struct vt_torch_la
 }
 
 /*
- * All devices of f->dcas have the same layout; else why not. *near: what they are does look like
- * device allocators.
+ * All devices of f->dcas have the same layout; otherwise why not. *near: they do look like device
+ * allocators.
  */
 static const char *devices_layout(struct vt_torch_finder *f, bool *near)
 {
@@ -295,10 +296,9 @@ static int holds_private_pools(struct vt_torch_finder *f, int device, uint16_t o
 
 /*
  * graph_pools is the first table whose values are private pools (graph_pools_freeable, next to it,
- * has some of the same). While there are none it is told by its place: it and graph_pools_freeable
- * are the last two hash tables of the object, and there is one more behind them
- * (capture_to_pool_map) in releases whose BlockPool has no get_free_blocks_call_count, that is
- * before 2.3.
+ * has some of the same). While there are none, its place identifies it: it and graph_pools_freeable
+ * are the last two hash tables of the object, and one more follows (capture_to_pool_map) in
+ * releases whose BlockPool has no get_free_blocks_call_count, that is before 2.3.
  */
 void vt_torch_find_graph_pools(struct vt_torch_finder *f)
 {

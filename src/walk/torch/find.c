@@ -186,8 +186,8 @@ static int allocator_of(struct vt_modules *modules, struct vt_module *module, st
 }
 
 /*
- * PyTorch's version out of torch/version.py, which lies beside torch/lib/libc10_cuda.so:
- * __version__ = '2.11.0+cu130'
+ * PyTorch's version from torch/version.py, next to torch/lib/libc10_cuda.so: __version__ =
+ * '2.11.0+cu130'
  */
 static void read_version(struct vt_files *files, const char *module_path, char *version,
 			 size_t size)
@@ -226,7 +226,7 @@ static void read_version(struct vt_files *files, const char *module_path, char *
 	}
 }
 
-/* How much a result tells: if two copies of the library are loaded, we want the one in use. */
+/* The value of a result: if two copies of the library are loaded, we want the one in use. */
 static int rank(enum vt_torch_backend backend)
 {
 	switch (backend) {
@@ -261,7 +261,7 @@ static struct vt_error *find_in_module(struct vt_modules *modules, struct vt_mod
 		return vt_mem_error(src, ret, "the pointer to PyTorch's allocator");
 	found->c10_cuda = module;
 	vt_error_destroy(vt_module_open(modules, module));
-	/* Beside another file than the process runs lies another release's. */
+	/* The version next to another file than the process runs is another release's. */
 	if (module->file >= VT_FILE_UNCHECKED)
 		read_version(modules->files, module->path, found->version, sizeof(found->version));
 	if (allocator) {

@@ -40,13 +40,13 @@ enum {
 #define VPTR_OF_VTABLE 16 /* Itanium C++ ABI: offset to top and type information come first */
 
 enum {
-	/* PyFrame: code object; int lasti, of which the upper half is padding and anything */
+	/* PyFrame: code object; int lasti, with padding of any content in the upper half */
 	PYTHON_WORDS = 2,
 	MAX_DEPTH = 8192, /* frames of either kind */
-	BATCH = 1024,     /* contexts that are read at once; IOV_MAX of Linux */
+	BATCH = 1024,     /* contexts read at once; IOV_MAX of Linux */
 	MAX_BATCH_WORDS = 1 << 19,
 	GROUP_PIECES = 5,              /* of one block's second look */
-	GROUPS = BATCH / GROUP_PIECES, /* so many that no group is torn between two calls */
+	GROUPS = BATCH / GROUP_PIECES, /* enough that no group is torn between two calls */
 	MAX_BLOCK_SPAN = 256,
 	N_LOOKS = 2,
 };
@@ -82,7 +82,7 @@ struct reader {
 	uint64_t *batch;
 	struct vt_memvec *vec;
 	bool *bad;
-	/* the part of a Block that is looked at again */
+	/* the part of a Block that is read again */
 	uint16_t span_first, span_size;
 };
 
@@ -110,7 +110,7 @@ uint64_t vt_torch_history_vtable(struct vt_modules *modules)
 
 /* ---- reading many pieces ---- */
 
-/* An empty one is not asked for where there may be nothing. */
+/* An empty one is not read: there may be nothing. */
 static struct vt_memvec make_piece(uint64_t addr, void *buf, size_t len, uint64_t context)
 {
 	return (struct vt_memvec){ len ? addr : context, buf, len };
@@ -204,7 +204,7 @@ static bool grow_slots(struct reader *r)
 	return true;
 }
 
-/* Whether a call can have come from before this address: it lies in code. */
+/* Whether a call may have come from before this address: it lies in code. */
 static bool is_return_address(const struct reader *r, uint64_t pc)
 {
 	const struct vt_map_entry *entry = pc ? vt_maps_find(r->t->maps, pc - 1) : NULL;
@@ -275,7 +275,7 @@ static struct vt_error *number_frames(struct reader *r, struct vt_history_trace 
 	return NULL;
 }
 
-/* A copy of what is not known yet. *index: MAX_TRACES when there is no room for more. */
+/* A copy of a new trace. *index: MAX_TRACES when there is no room for more. */
 static struct vt_error *intern(struct reader *r, const struct vt_history_trace *found,
 			       uint32_t *index)
 {
@@ -323,7 +323,7 @@ static bool is_vector(const uint64_t *v, uint64_t element)
 	       (v[1] - v[0]) % element == 0 && (v[2] - v[0]) % element == 0;
 }
 
-/* Whether the context can be one; how many words its two vectors have. */
+/* Whether the context can be one; the words of its two vectors. */
 static bool look_at_head(struct reader *r, struct item *item, const uint64_t *head,
 			 size_t n_words[2])
 {
@@ -334,7 +334,7 @@ static bool look_at_head(struct reader *r, struct item *item, const uint64_t *he
 		say_first(r, "the context at 0x%" PRIx64 " has an unknown type", context);
 		return false;
 	}
-	/* Of TorchScript's frames only that it is a vector: sizeof(StackEntry) differs. */
+	/* TorchScript's frames only need to be a vector: sizeof(StackEntry) differs. */
 	if (!is_vector(head + WORD_PYTHON, PYTHON_WORDS * sizeof(uint64_t)) ||
 	    !is_vector(head + WORD_NATIVE, sizeof(uint64_t)) ||
 	    !is_vector(head + WORD_SCRIPT, sizeof(uint64_t))) {
@@ -471,7 +471,7 @@ static struct vt_error *name_places(struct reader *r)
 				     r->h->python.n);
 }
 
-/* A code object that is none spoils what has it in. */
+/* An invalid code object spoils the traces with it. */
 static void check_traces(struct reader *r)
 {
 	for (size_t i = 0; i < r->h->traces.n; i++) {
@@ -533,7 +533,7 @@ static bool is_same_block(const struct reader *r, const uint8_t *span, const str
 	const struct vt_torch_block_layout *l = &r->t->layout->block;
 	const struct vt_block_rec *rec = &r->t->blocks[item->block];
 
-	/* What was asked for is in the record of allocated blocks only. */
+	/* Only the record of an allocated block has the requested size. */
 	return span_field(r, span, l->ptr) == rec->addr &&
 	       span_field(r, span, l->size) == rec->size &&
 	       (rec->state != VT_BLOCK_ALLOCATED ||

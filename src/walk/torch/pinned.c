@@ -28,21 +28,21 @@
 /* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
 #define OBJECT_MAX 0x8000
 #define OBJECT_MIN 256
-#define PRIVATE_MAX 512 /* as much of a HostPrivatePool as has its tables */
+#define PRIVATE_MAX 512 /* the part of a HostPrivatePool with its tables */
 #define POOLS_MAX 8192
 /* alignas(): 64, or std::hardware_destructive_interference_size, which is the same */
 #define CACHE_LINE 64
 /* tables never shrink, so a few blocks can have a large one */
 #define SLOTS_MAX (UINT64_C(1) << 23)
 #define CHUNK (64u << 10)
-#define BLOCK_MAX 256 /* bytes of a block that are looked at */
+#define BLOCK_MAX 256 /* bytes of a block that are read */
 #define AT_ONCE 4096  /* blocks of one vt_mem_readv() */
-#define PIECES 512    /* of memory that they lie in */
+#define PIECES 512    /* of their memory */
 #define BATCH_BYTES (1u << 20)
 #define GAP_MAX 1024 /* less than a page */
 #define DEADLINE_EVERY 256
 #define PAUSE_NS 100000
-/* so many in a row: the target does not change, its layout is not understood */
+/* so many in a row: the target does not change, we do not understand its layout */
 #define SAME_FAILURES 4
 
 #define SKA_MAP_SLOT 24   /* of flat_hash_map<void*, HostBlock*>: key +8, value +16 */
@@ -87,7 +87,7 @@ struct pool {
 
 struct entry {
 	uint64_t object;
-	uint64_t key; /* the address of its memory, as the map has it; 0 until it was found there */
+	uint64_t key; /* the address of its memory, from the map; 0 until it was found there */
 	uint32_t pool;
 };
 
@@ -101,10 +101,7 @@ struct pass {
 	enum form form;
 	VT_VEC(struct pool) pools;
 	VT_VEC(struct entry) entries;
-	/*
-	 * entry of the pool that is being read: from there on they are in order once its set was
-	 * read
-	 */
+	/* entry of the pool that is being read: in order from there, once its set was read */
 	size_t first;
 	uint16_t ptr; /* offset in a block */
 	struct vt_pinned_block *blocks;
@@ -158,7 +155,7 @@ static bool read_mem(struct pass *p, uint64_t addr, void *buf, size_t len, const
 	return !vt_mem_read(p->src, addr, buf, len) || refuse(p, what, addr);
 }
 
-/* ---- what things look like ---- */
+/* ---- shapes ---- */
 
 static bool unordered_plausible(const struct unordered *t, uint64_t addr)
 {
@@ -171,7 +168,7 @@ static bool unordered_plausible(const struct unordered *t, uint64_t addr)
 				   vt_is_object(t->buckets);
 }
 
-/* The number of elements of a table that lies at addr, or -1: it is none. */
+/* The number of elements of a table at addr, or -1: it is not a table. */
 static int64_t table_count(enum form form, const uint8_t *bytes, uint64_t addr)
 {
 	struct unordered unordered;
@@ -195,7 +192,7 @@ static bool is_mutex(const uint8_t *bytes)
 	       !(vt_load32(bytes + VT_MUTEX_KIND) & ~0x300u);
 }
 
-/* Where in bytes, which lie at addr, the tables of the first pool are; 0: nowhere. */
+/* The place of the first pool's tables in bytes, which lie at addr; 0: nowhere. */
 static size_t find_tables(enum form form, const uint8_t *bytes, size_t n, uint64_t addr)
 {
 	size_t size = shapes[form].table;
@@ -347,7 +344,7 @@ static bool find_pools(struct pass *p)
 	return p->form != FORM_SKA || find_private(p, at);
 }
 
-/* ---- which blocks there are ---- */
+/* ---- finding the blocks ---- */
 
 static bool add_entry(struct pass *p, uint64_t object, uint32_t pool)
 {
@@ -471,7 +468,7 @@ static bool read_pool(struct pass *p, uint32_t index)
 	return p->form == FORM_SKA ? read_ska(p, index, tables) : read_unordered(p, index, tables);
 }
 
-/* ---- what the blocks are ---- */
+/* ---- the contents of the blocks ---- */
 
 static uint64_t block_size(const struct pass *p)
 {
@@ -479,8 +476,8 @@ static uint64_t block_size(const struct pass *p)
 }
 
 /*
- * Where in the first block its address is: the only word of that value around which everything
- * fits.
+ * The place of the address in the first block: the only word of that value with all neighbours
+ * fitting.
  */
 static bool find_ptr(struct pass *p)
 {
@@ -553,9 +550,7 @@ static bool batch_add(struct batch *batch, uint8_t *buffer, uint64_t object, siz
 	size_t more = len;
 
 	if (last && object - last->addr < last->len + GAP_MAX) {
-		/*
-		 * they do not overlap if they are blocks; if they are none, this is the end of it
-		 */
+		/* they do not overlap if they are blocks; otherwise the read ends here */
 		more = object - last->addr + len > last->len ?
 			       object - last->addr + len - last->len :
 			       0;
@@ -630,7 +625,7 @@ static bool is_mapped(const struct vt_maps *maps, uint64_t addr, uint64_t end)
 	return true;
 }
 
-/* After the blocks were read, with the map of then. */
+/* After the blocks were read, with the map of that time. */
 static bool check_mapped(struct pass *p)
 {
 	const struct vt_maps *maps =

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions are known by name where the library has its symbols, as the official wheels have
- * (2.0 to 2.15); they are looked for in the table as it is in the target. Where it has none
- * (Debian's), the table is known by the release: then the number of its functions must be that
- * release's, and its last function the one that returns "native". Only PyTorch's native allocator
- * qualifies, and only a table in its own library.
+ * Finds the functions by name if the library has symbols, as the official wheels have (2.0 to
+ * 2.15), and searches the target's table for them. If it has none (Debian's), the release tells the
+ * table: then the number of functions must be that release's, and the last function must return
+ * "native". Only PyTorch's native allocator qualifies, and only a table in its own library.
  */
 #include "walk/torch/slots.h"
 
@@ -14,7 +13,7 @@
 #include "walk/native/symfile.h"
 #include "walk/torch/find.h"
 
-#define TABLE_HEAD 2 /* words before the one that a vptr points to */
+#define TABLE_HEAD 2 /* words in front of where a vptr points */
 #define MAX_WORDS (VT_RECORDER_MAX_VTABLE - TABLE_HEAD)
 #define SYMBOLS_AT_ONCE 1024
 #define NATIVE "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator"
@@ -132,7 +131,7 @@ static void scan(const struct vt_symfile *file, const Elf64_Shdr *table, uint64_
 	}
 }
 
-/* Where the functions are in the file; 0: no symbol has the name. */
+/* The functions' places in the file; 0: no symbol has the name. */
 static void find_symbols(const struct vt_module *module, uint64_t values[N_NAMES])
 {
 	struct vt_symfile file = { .fd = -1, .data = module->image, .size = module->image_size };
@@ -188,9 +187,7 @@ static bool is_release(const char *version, const char *release)
 	return !strncmp(version, release, n) && (version[n] == '.' || version[n] == '\0');
 }
 
-/*
- * By its version.py, or by the name of the library, as Debian has it: libc10_cuda.so.2.6 or .2.6.0.
- */
+/* By its version.py, or by the name of the library in Debian: libc10_cuda.so.2.6 or .2.6.0. */
 static const struct slots_row *find_row(const struct vt_torch_found *found,
 					const struct vt_module *module)
 {

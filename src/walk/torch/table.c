@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Known releases, and what they say about a layout that was discovered. */
+/* Known releases, and what they tell about a layout that was discovered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 #define NONE VT_TORCH_NO_FIELD
 #define N_ROWS (sizeof(vt_torch_table) / sizeof(vt_torch_table[0]))
-/* of malloc(): as much more than sizeof(Block) may be found to be a Block's */
+/* of malloc(): a Block may seem this much larger than sizeof(Block) */
 #define CHUNK_ALIGN 16
 #define UNKNOWN_NAME "no known release"
 
 /* sizeof(cudaDeviceProp) by major version of CUDA. */
 static const uint16_t device_prop_size[] = { [12] = 1032, [13] = 1008 };
 
-static bool hidden[N_ROWS]; /* set by the command line, before anything is looked for */
+static bool hidden[N_ROWS]; /* set by the command line, before the search */
 
 const struct vt_torch_row *vt_torch_rows(size_t *n)
 {
@@ -52,7 +52,7 @@ static uint32_t wide(const struct vt_torch_layout *layout, const uint16_t *narro
 	return narrow ? *narrow : layout->device_vector;
 }
 
-/* The 16-bit field of that number, NULL for the one that has 32 bits. */
+/* The 16-bit field of that number, NULL for the 32-bit one. */
 static uint16_t *narrow_field(struct vt_torch_layout *layout, enum vt_torch_field field)
 {
 	static const uint16_t offsets[VT_TORCH_N_FIELDS] = {
@@ -110,7 +110,7 @@ static bool is_table_at(const struct vt_torch_finder *f, uint32_t offset)
 	return false;
 }
 
-/* Where the row has graph_pools in a build for that CUDA. */
+/* The row's place of graph_pools in a build for that CUDA. */
 static uint16_t graph_pools_of(const struct vt_torch_row *row, unsigned int cuda)
 {
 	if (!row->has_device_prop)
@@ -119,7 +119,7 @@ static uint16_t graph_pools_of(const struct vt_torch_row *row, unsigned int cuda
 			  device_prop_size[row->cuda]);
 }
 
-/* Where graph_pools is if the target is of that row; NONE: nowhere. */
+/* Where graph_pools is if the target matches that row; NONE: nowhere. */
 static uint16_t graph_pools_here(const struct vt_torch_finder *f, const struct vt_torch_row *row)
 {
 	for (unsigned int cuda = 12; cuda < sizeof(device_prop_size) / sizeof(device_prop_size[0]);
@@ -134,10 +134,9 @@ static uint16_t graph_pools_here(const struct vt_torch_finder *f, const struct v
 }
 
 /*
- * Small numbers, flags and pointers that are mostly NULL: what the memory had before in a Block's
- * padding, or two fields that have the same in every sample, can pass for them. So they reject no
- * row in which the samples make sense as Blocks; the sums of the walk check what the row says of
- * them.
+ * Small numbers, flags and pointers that are mostly NULL: leftovers in a Block's padding, or two
+ * fields with equal values in every sample, can pass for them. So they reject no row whose samples
+ * are valid as Blocks; the totals of the walk check the row's offsets of them.
  */
 static bool is_weak(enum vt_torch_field field)
 {
@@ -176,7 +175,7 @@ static bool row_agrees(const struct vt_torch_finder *f, const struct vt_torch_ro
 	return vt_torch_samples_fit(f, &row->layout.block);
 }
 
-/* What was not told by signature, or not with certainty, is as the row has it. */
+/* The row has what was not found by signature, or not with certainty. */
 static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *row)
 {
 	uint16_t graph_pools = graph_pools_here(f, row);
@@ -197,8 +196,8 @@ static void complete_from(struct vt_torch_finder *f, const struct vt_torch_row *
 /* ---- which row ---- */
 
 /*
- * The row of an official release, as its version.py has it: "2.11.0+cu130". Other builds may be of
- * any day.
+ * The row of an official release, by its version.py: "2.11.0+cu130". Other builds may be of any
+ * day.
  */
 static const struct vt_torch_row *expected_row(const char *version)
 {
@@ -216,7 +215,7 @@ static const struct vt_torch_row *expected_row(const char *version)
 	return NULL;
 }
 
-#define DIFFERENCES 2 /* told in words; more are counted */
+#define DIFFERENCES 2 /* in words; more are counted */
 
 #define OFFSET_MAX 12
 
@@ -267,7 +266,7 @@ static void name_layout(struct vt_torch_finder *f, const struct vt_torch_row *ro
 			 vt_torch_table[first].release, vt_torch_table[last].release);
 }
 
-/* Nothing is known of a Block, and there is none. */
+/* Nothing is known about a Block, and there is none. */
 static void without_blocks(struct vt_torch_finder *f)
 {
 	for (enum vt_torch_field field = VT_TORCH_BLOCK_DEVICE; field < VT_TORCH_N_FIELDS;
@@ -299,7 +298,7 @@ bool vt_torch_compare_with_table(struct vt_torch_finder *f, bool block_found)
 	}
 	if (expected && row != expected)
 		say_difference(f, expected);
-	/* The blocks would tell; while there are none only the version does. */
+	/* The blocks would tell; while there are none, only the version does. */
 	if (row != expected && ambiguous && !block_found)
 		row = NULL;
 	f->found->row = row;

@@ -56,7 +56,7 @@ int vt_torch_mutexes(struct vt_memsrc *src, uint64_t allocator,
 	uint64_t words[OBJECT_MAX / 8];
 	size_t n = 0;
 
-	/* As far as it is mapped: where the object ends is not known. */
+	/* As far as it is mapped: the end of the object is unknown. */
 	while (n * 8 < sizeof(words)) {
 		size_t some = PAGE - (allocator + n * 8) % PAGE;
 
