@@ -11,7 +11,7 @@
 #define MAX_API_DEPTH 12
 
 enum rule_flags {
-	/* what is looked at */
+	/* what is examined */
 	PYTHON = 1 << 0,  /* a Python frame; else a native one */
 	BY_NAME = 1 << 1, /* no frame: function is the thread's name; for stripped libraries */
 	/* no frame: a function in the kernel, of a thread in state D or in a page fault */

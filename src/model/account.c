@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from the facts of the model: sums, groups, checks, completeness. */
+/* What follows from the facts of the model: totals, groups, checks, completeness. */
 #include "model/account.h"
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct vt_model_allocat
 }
 
 /*
- * Checks everything that the sums rely on again, because the records may come from a helper in a
+ * Checks everything that the totals rely on again, because the records may come from a helper in a
  * damaged process.
  */
 static bool check_block(struct vt_model_allocator *a, const struct vt_block_rec *b)

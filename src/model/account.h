@@ -8,13 +8,13 @@
 
 #include "model/model.h"
 
-/* The sums of model.pinned, and the diagnostics for what could not be read of it. */
+/* The totals of model.pinned, and the diagnostics for what could not be read of it. */
 void vt_account_pinned(struct vt_model *model);
 
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 
-/* The fields marked "account" of traces and sites, and untraced. Needs the allocators' sums. */
+/* The fields marked "account" of traces and sites, and untraced. Needs the allocators' totals. */
 bool vt_find_sites(struct vt_model *model);
 
 /* The rest of what the recorder knows: driver_groups, recorder. */
@@ -25,7 +25,7 @@ bool vt_account_recorder(struct vt_model *model);
 void vt_add_age(struct vt_model_ages *ages, uint64_t age_ns);
 void vt_add_ages(struct vt_model_ages *ages, const struct vt_model_ages *more);
 
-/* The fields marked "account" of caught. Needs the allocators' sums. */
+/* The fields marked "account" of caught. Needs the allocators' totals. */
 void vt_account_oom(struct vt_model *model);
 /* Where a request was made; NULL unknown. */
 const struct vt_model_frame *vt_oom_place(const struct vt_model *model,

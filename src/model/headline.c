@@ -108,7 +108,7 @@ static void add_deadlocks(struct headlines *h)
 	}
 }
 
-/* Code that everybody runs: where in it a thread is says less than who called it. */
+/* Code on every thread's way: the place of a thread in it says less than its caller. */
 static bool is_library(const struct vt_model_frame *f)
 {
 	static const char *const fragments[] = {
@@ -298,7 +298,7 @@ static size_t count_gil_waiters(const struct vt_model *model, pid_t holder)
 	return n;
 }
 
-/* That the main thread has it is worth a line only when others want it. */
+/* The main thread as holder is worth a line only if others want the GIL. */
 static void add_gil(struct headlines *h)
 {
 	for (size_t i = 0; i < h->model->threads.n; i++) {
@@ -544,7 +544,7 @@ static void add_pools(struct headlines *h)
 	    vt_format_size(kept, vt_model_pools_reserved(least) - used_bytes));
 }
 
-/* Host memory that nobody uses and nobody else can have: worth a line from here on. */
+/* Pinned host memory that nothing uses and nothing else can have: worth a line from here on. */
 #define MUCH_PINNED (UINT64_C(1) << 30)
 
 static void add_pinned(struct headlines *h)

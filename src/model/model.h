@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The report as data: one per process. The walkers fill it (through cmd/). model/account.c adds
- * what follows from it (groups, sums, headline). The writers print it and compute nothing. Every
+ * what follows from it (groups, totals, headline). The writers print it and compute nothing. Every
  * number has one home. All strings live in the arena. They are hostile unless marked "ours", and
  * the writers escape them. Sizes are in bytes and times in nanoseconds unless the name says
  * otherwise.
@@ -170,7 +170,7 @@ struct vt_model_allocator {
 	enum vt_consistency consistency;
 	unsigned int passes; /* how often it was read while the process ran; 0: never */
 	/* filled by account: */
-	bool exact;              /* walk complete, all invariants hold; else print no sum */
+	bool exact;              /* walk complete, all invariants hold; else print no total */
 	uint64_t reserved_bytes; /* all mapped blocks */
 	uint64_t allocated_bytes, awaiting_bytes, cached_bytes, requested_bytes;
 	uint64_t allocated_blocks, awaiting_blocks, cached_blocks;
@@ -412,7 +412,7 @@ struct vt_model_pinned {
 	struct vt_pinned_block *blocks; /* heap; by address */
 	size_t n_blocks;
 	/* filled by account: */
-	bool exact;     /* complete, all checks hold; else print no sum, but see sum_known */
+	bool exact;     /* complete, all checks hold; else no total, but see sum_known */
 	bool sum_known; /* total is right: exact is set, or the blocks are sure */
 	struct vt_model_amount total;
 	struct vt_model_amount states[VT_BLOCK_CACHED + 1]; /* by enum vt_block_state */
@@ -615,10 +615,10 @@ void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_sta
 		   const char *code, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /*
- * Fills everything marked "account" from the rest, checks the allocators' sums again, and adds the
- * diagnostics for walks that were unstable, truncated or refused (callers need not). Call it once,
- * after everything else is filled in. Returns false when out of memory: the model can still be
- * printed, and is partial.
+ * Fills everything marked "account" from the rest, checks the allocators' totals again, and adds
+ * the diagnostics for walks that were unstable, truncated or refused (callers need not). Call it
+ * once, after everything else is filled in. Returns false when out of memory: the model can still
+ * be printed, and is partial.
  */
 bool vt_model_account(struct vt_model *model);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned host memory: sums, checks, and the diagnostics when it could not be read. */
+/* Pinned host memory: totals, checks, and the diagnostics when it could not be read. */
 #include "model/account.h"
 
 static void refuse(struct vt_model_pinned *p, const char *why)
@@ -8,7 +8,7 @@ static void refuse(struct vt_model_pinned *p, const char *why)
 	p->why = why;
 }
 
-/* What the sums rely on: blocks are in order, do not overlap, and have a known state. */
+/* What the totals rely on: blocks are in order, do not overlap, and have a known state. */
 static const char *check_block(const struct vt_pinned_block *b, uint64_t *end)
 {
 	if (b->state > VT_BLOCK_CACHED)
@@ -26,7 +26,7 @@ static void add_pinned(struct vt_model_amount *amount, const struct vt_pinned_bl
 	amount->blocks++;
 }
 
-/* All sums or none. */
+/* All totals or none. */
 static bool sum_up(struct vt_model_pinned *p)
 {
 	struct vt_model_pinned sums = *p;

@@ -24,7 +24,7 @@ void vt_add_ages(struct vt_model_ages *ages, const struct vt_model_ages *more)
 		ages->newest_ns = more->newest_ns;
 }
 
-/* Libraries that every call of the driver goes through: who called them is the answer. */
+/* Libraries that every call of the driver goes through: their caller is the answer. */
 static bool is_driver(const char *module)
 {
 	static const char *const names[] = { "libcuda.so",       "libcudart",
@@ -74,7 +74,7 @@ static const char *library_of(const struct vt_model *model, const struct vt_mode
 	return NULL;
 }
 
-/* What names the place; where that would be the driver itself, who called it. */
+/* What names the place; if that would be the driver itself, its caller. */
 static const struct vt_model_frame *title_of(const struct vt_model *model,
 					     const struct vt_model_trace *trace)
 {

@@ -122,7 +122,7 @@ static size_t find_title(const struct vt_model *model, const struct vt_model_tra
 	return python < t->n_frames ? python : find_native_title(model, t);
 }
 
-/* ---- sums ---- */
+/* ---- totals ---- */
 
 static bool check_frames(const struct vt_model *model)
 {

@@ -118,7 +118,7 @@ static bool is_idle(const struct vt_model_thread *t)
 	return t->idle && !t->is_main && t->gil != 1 && !is_stuck(t) && !t->deadlock;
 }
 
-/* What is said once for a whole group must hold for each of its threads. */
+/* Words about a whole group must hold for each of its threads. */
 static bool belongs(const struct vt_model_thread *a, const struct vt_model_thread *b)
 {
 	return !a->is_main && !b->is_main && a->gil != 1 && b->gil != 1 &&

@@ -18,7 +18,7 @@ struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *p
  */
 struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid);
 
-/* What vt_job_load() reads, and all that account found. doc/triage.schema.json describes it. */
+/* All that vt_job_load() reads, and the findings (doc/triage.schema.json). */
 vt_write_fn vt_write_job_json; /* of a struct vt_job */
 
 #endif

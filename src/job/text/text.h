@@ -7,7 +7,9 @@
 #include "report/text/line.h"
 #include "report/writer.h"
 
-/* The summary: the verdicts, outliers, the tree, devices, imbalance, who could not be read. */
+/*
+ * The summary: verdicts, outliers, the tree, devices, imbalance, and processes that were not read.
+ */
 vt_write_fn vt_write_job_text; /* of a struct vt_job */
 
 /* job/text/groups.c: the progress of ranks in each process group. */

@@ -116,7 +116,7 @@ static void print_origin(struct vt_line *line, const struct vt_model *model, siz
 	if (vt_model_block_trace(model, block))
 		print_trace(line, model, vt_model_block_trace(model, block));
 	else if (!in_use)
-		return; /* nobody has it */
+		return; /* free: nothing holds it */
 	else if (model->block_traces)
 		print_backtrace(line, model, model->block_traces[block]);
 	else if (model->core.path)
