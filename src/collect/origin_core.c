@@ -22,7 +22,7 @@
 #define MAX_ARGUMENTS 1024
 #define MAX_NAMED 8 /* files in one diagnostic */
 
-/* ---- who it was ---- */
+/* ---- its identity ---- */
 
 /* How gdb says that it only held the process. */
 static bool is_real_signal(const struct vt_core *core, int signo)

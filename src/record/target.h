@@ -21,8 +21,8 @@ struct vt_record_target {
 	struct vt_resident residents[VT_MAX_RESIDENTS];
 	size_t n_residents;
 	const struct vt_resident *resident; /* one that is on, otherwise our own; NULL: neither */
-	bool inherited; /* by fork(): the parent's recording, nothing of which is here */
-	struct vt_recorder_head *head; /* of it; zero when there is none */
+	bool inherited;                     /* by fork(): the parent's recording; it is not here */
+	struct vt_recorder_head *head;      /* of it; zero when there is none */
 	struct vt_helper *helper;
 	/* connection to the thread that waits at the gate and does the helper's work; -1: none */
 	int gate;

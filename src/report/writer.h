@@ -48,9 +48,9 @@ struct vt_writer_options {
 };
 
 /*
- * Writes a document; the declaration of each writer says of which type. All writers have
- * this one type: what saves, pages or names files need not know what it writes. Fails only
- * with VT_ERR_OS (write error) or VT_ERR_NOMEM.
+ * Writes a document; the declaration of each writer names its type. All writers have this one type:
+ * what saves, pages or names files need not know what it writes. Fails only with VT_ERR_OS (write
+ * error) or VT_ERR_NOMEM.
  */
 typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_options *options,
 				     FILE *out);

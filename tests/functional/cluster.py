@@ -79,7 +79,7 @@ def descendants_of(pid):
 
 
 def free_ports(n):
-    """Numbers that nobody listens on at the moment."""
+    """Ports without a listener at the moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:

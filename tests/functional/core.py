@@ -430,7 +430,7 @@ def test_lock_held():
         live = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
         with kernel_core(driver.pid, driver.proc.wait, where) as path:
             core = report_core(path, expect=(COMPLETE, PARTIAL))
-    check("lock-held" in diag_codes(core), "nobody says that the lock is held", core["diagnostics"])
+    check("lock-held" in diag_codes(core), "no diagnostic says that the lock is held", core["diagnostics"])
     equal(core["pytorch"]["allocators"][0]["lock"]["owner_tid"], live["pytorch"]["allocators"][0]["lock"]["owner_tid"], "owner")
     torch_truth.same_blocks([b for b in torch_truth.of_report(core) if b[5] == "allocated"],
                             [b for b in theirs if b[5] == "allocated"], "with the lock held")

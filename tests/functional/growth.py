@@ -141,7 +141,7 @@ def test_recording_that_begins_later_is_no_growth():
         job.do("step 3")
         unrecorded = job.save()
         data = diff_json(first, unrecorded)
-        equal((data["sites_compared"], data["sites"]), ("not-recorded", []), "sites that nobody recorded")
+        equal((data["sites_compared"], data["sites"]), ("not-recorded", []), "sites without a recording")
         check(any(g["change_blocks"] == 3 for g in data["groups"]), "sizes", data["groups"])
         job.do("record on")
         job.do("step 3")

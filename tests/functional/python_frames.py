@@ -188,7 +188,7 @@ def test_gil_holder(path, _version):
     env = dict(os.environ)
     if INTERPRETERS[path][1]:  # a free-threaded build has one all the same, and uses it when it is told to
         with target([path, f"{TARGETS}/pyprog_cases.py", "gil"], ready="ready") as proc:
-            equal(facts(proc.pid)["gil"], "0", "nobody holds a GIL that is off")
+            equal(facts(proc.pid)["gil"], "0", "no thread holds a GIL that is off")
         env["PYTHON_GIL"] = "1"
     with target([path, f"{TARGETS}/pyprog_cases.py", "gil"], ready="ready", env=env) as proc:
         tid = proc.ready_line.split()[1]

@@ -99,7 +99,7 @@ def test_every_kind():
             equal(block["tid"], calls.pid, "thread")
             equal(int(block["stream"], 16), 1 if block["kind"] == "async" else 0, "stream")
         groups = calls.data["recorder"]["driver"]["groups"]
-        equal({g["library"] for g in groups}, {"cuda_calls"}, "who allocated")
+        equal({g["library"] for g in groups}, {"cuda_calls"}, "what allocated")
         # What is freed is gone, and nothing else.
         release = {"device": "free", "managed": "free", "host": "freehost", "async": "freeasync", "mapped": "unmap"}
         for address in list(want):
@@ -162,9 +162,9 @@ def test_a_running_process():
         equal(calls.ids(), [after], "what came after")
         equal(calls("free", before), "0", "what came before can be freed")
         equal(calls.ids(), [after], "and that is all")
-        equal(calls("subscribe"), "39", "nobody else can subscribe")
+        equal(calls("subscribe"), "39", "no other tool can subscribe")
         truth.record(calls.pid, "off")
-        equal(calls("subscribe"), "0", "now somebody can")
+        equal(calls("subscribe"), "0", "now another one can")
         equal(calls("unsubscribe"), "0", "unsubscribe")
         truth.record(calls.pid, "on", "--cupti", expect=(COMPLETE, PARTIAL))
         equal(calls.ids(), [], "nothing of the last time")
@@ -423,7 +423,7 @@ def test_run_children():
 
 
 def test_killed_at_the_gate():
-    """The process is on its way to the gate, or waits there, and nobody answers: it goes on, at once if nobody is left."""
+    """The process is on its way to the gate, or waits there, and gets no answer: it goes on, at once if vramtap is gone."""
     for way in (signal.SIGKILL, None) if not QUICK else (signal.SIGKILL,):
         with recorded() as calls:
             os.kill(calls.proc.pid, signal.SIGSTOP)

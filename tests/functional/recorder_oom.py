@@ -110,7 +110,7 @@ def status(pid):
 
 def catch(job, watch, command):
     """Has the job run out of memory; returns what it says of that, and the report. On a machine that is busy a thread may have
-    gone on before all was read, as the report says then, or nobody came inside in time: again."""
+    gone on before all was read, as the report says then, or the helper did not get inside in time: again."""
     for _ in range(20):
         result = job.ask(command)
         watch.n += 1
@@ -289,7 +289,7 @@ def test_then_and_exec():
 
 
 def test_no_event():
-    """The time is over, recording is switched off by somebody else, the process has ended; there is one watcher at a time."""
+    """The time is over, something else switches recording off, the process has ended; there is one watcher at a time."""
     with Failing() as job:
         start = time.monotonic()
         with Watch(job.pid, "--timeout", "1") as watch:

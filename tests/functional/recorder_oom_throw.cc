@@ -197,7 +197,7 @@ static void check_event(uint64_t requested)
 	CHECK(event.free_bytes == 1000 && event.total_bytes == 5000 && event.device == 3);
 	CHECK(event.tid == (uint32_t)gettid());
 	CHECK(event.stack == 7);
-	CHECK(event.time_ns > 0 && event.waited_ns == 1); /* nobody watches */
+	CHECK(event.time_ns > 0 && event.waited_ns == 1); /* there is no watcher */
 }
 
 static void test_primary(void)

@@ -110,7 +110,7 @@ def is_table(mapping):
 
 
 def tables(pid, before=()):
-    """Bytes that are mapped for the recorder's tables, and those of them that are in memory; before: mappings of somebody else."""
+    """Bytes that are mapped for the recorder's tables, and those of them that are in memory; before: mappings of others."""
     mine = [m for low, m in mappings(pid).items() if is_table(m) and low not in before]
     return sum(m["bytes"] for m in mine), sum(m["Rss"] for m in mine)
 

@@ -102,7 +102,7 @@ def test_other_user_without_permission():
     if os.getuid() != 0:
         raise Skip("needs root to become another user")
     with target(["sleep", "60"]) as proc:
-        # A copy that nobody can reach is no test of permissions: /proc/self/exe of the child would be unreadable.
+        # A copy that no other user can reach is no test of permissions: /proc/self/exe of the child would be unreadable.
         done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", VRAMTAP, "report", str(proc.pid)],
                               capture_output=True, check=False, timeout=30)
         if b"failed to execute" in done.stderr:

@@ -46,8 +46,8 @@ def quiet(version):
         driver("alloc 300 5000")
         data = compare_without_stop(driver, ("unchanged", "repeated"))
         allocator = data["pytorch"]["allocators"][0]
-        equal((allocator["consistency"], allocator["passes"]), ("unchanged", 1), "an allocator that nobody uses")
-        check("consistent" in diag_codes(data), "nobody says why it is exact", data["diagnostics"])
+        equal((allocator["consistency"], allocator["passes"]), ("unchanged", 1), "an allocator that nothing uses")
+        check("consistent" in diag_codes(data), "no diagnostic says why it is exact", data["diagnostics"])
 
 
 def test_quiet():
@@ -80,11 +80,11 @@ def test_rehearsed():
 
 
 def test_no_thread_is_stopped():
-    """Where nobody can be stopped all is as ever. (How threads are read is tested in stacks_no_stop.py.)"""
+    """Where no thread can be stopped, all is as ever. (How threads are read is tested in stacks_no_stop.py.)"""
     with Driver("2.11.0") as driver:
         driver("alloc 300 5000")
         snapshot = driver.snapshot()[0]
-        # Of a process that has another tracer nobody can stop a thread.
+        # No thread of a process with another tracer can be stopped.
         equal(ctypes.CDLL(None).ptrace(PTRACE_SEIZE, driver.pid, 0, 0), 0, "PTRACE_SEIZE")
         data = report_json(driver.pid, "--no-stop", expect=(COMPLETE, PARTIAL))
         torch_truth.same_blocks(torch_truth.of_report(data), snapshot, "the report")
@@ -102,7 +102,7 @@ def lock_held(version):
         equal((allocator["result"], allocator["consistency"]), ("complete", "repeated"), "an allocator whose lock is held")
         equal(allocator["lock"]["state"], "held", "the lock")
         check(allocator["lock"]["owner_tid"] in [t["tid"] for t in data["threads"]], "its holder", allocator["lock"])
-        check("lock-held" in diag_codes(data), "nobody says that the lock is held", data["diagnostics"])
+        check("lock-held" in diag_codes(data), "no diagnostic says that the lock is held", data["diagnostics"])
         torch_truth.same_blocks(torch_truth.of_report(data), snapshot, "with the lock held")
         driver("unlock")
 
@@ -247,7 +247,7 @@ def check_report(data):
         else:
             equal((allocator["totals"], allocator["consistency"], allocator["groups"]), (None, None, []), "sums of what is not exact")
             equal(data["completeness"], "partial", "completeness of what is not exact")
-            check(diag_codes(data) & {"walk-unstable", "walk-refused"}, "nobody says so", data["diagnostics"])
+            check(diag_codes(data) & {"walk-unstable", "walk-refused"}, "no diagnostic says so", data["diagnostics"])
     return exact
 
 
@@ -295,7 +295,7 @@ def test_memory_alone_stops_without_stacks():
     check(allocator["totals"]["allocated"]["blocks"] >= 60000, "blocks that were there all the time", allocator["totals"])
     torch_truth.totals_agree([allocator])
     equal(allocator["totals"]["allocated"]["bytes"], allocator["statistics"]["allocated_bytes"]["current"], "in use")
-    equal((data["threads"], data["timing"]["stacks_ms"]), ([], 0), "what nobody asked for: threads, time spent on stacks")
+    equal((data["threads"], data["timing"]["stacks_ms"]), ([], 0), "what was not asked for: threads, time spent on stacks")
 
 
 # ---- damage ----

@@ -777,7 +777,7 @@ def test_child_that_inherited_the_allocator():
                 data = report_json(child, *options, expect=(COMPLETE, PARTIAL))
                 equal(data["pytorch"]["state"], "inherited", f"the allocator with {options}")
                 equal(data["pytorch"]["allocators"], [], "allocators of a process that holds nothing")
-                check("inherited" in {d["code"] for d in data["diagnostics"]}, "nobody says why", data["diagnostics"])
+                check("inherited" in {d["code"] for d in data["diagnostics"]}, "no diagnostic says why", data["diagnostics"])
             data = report_json(proc.pid, expect=(COMPLETE, PARTIAL))
             equal(data["pytorch"]["state"], "native", "the parent's allocator")
         finally:

@@ -182,7 +182,7 @@ def methods(data):
 def why_not(data):
     """What the report says about why PyTorch was not asked."""
     said = [d["text"] for d in data["diagnostics"] if d["text"].startswith("PyTorch itself was not asked")]
-    check(said, "nobody says why PyTorch was not asked", data["diagnostics"])
+    check(said, "no diagnostic says why PyTorch was not asked", data["diagnostics"])
     return said[0]
 
 
@@ -217,7 +217,7 @@ def told_like_walked(proc):
     equal(whole_blocks(told), whole_blocks(walked), "told and walked")
     equal(*([a["totals"] for a in data["pytorch"]["allocators"]] for data in (told, walked)), "totals")
     check(told["timing"]["gil_held_ms"] > 0 and walked["timing"]["gil_held_ms"] == 0, "time of the GIL", told["timing"])
-    check("asked-pytorch" in diag_codes(told), "nobody says that PyTorch was asked", told["diagnostics"])
+    check("asked-pytorch" in diag_codes(told), "no diagnostic says that PyTorch was asked", told["diagnostics"])
     equal(tell(proc, "__import__('gc').isenabled() and threading.active_count()"), 1, "the interpreter afterwards")
     print(f"  {len(whole_blocks(told))} blocks, GIL held for {told['timing']['gil_held_ms']:.1f} ms")
 
@@ -253,7 +253,7 @@ def told_without_layout(proc):
     equal(data["pytorch"]["allocators"], [], "allocators of a refused layout")
     data = report_json(proc.pid, expect=COMPLETE)
     same_as(data, tell(proc, SNAPSHOT))
-    check("asked-pytorch" in diag_codes(data), "nobody says that PyTorch was asked", data["diagnostics"])
+    check("asked-pytorch" in diag_codes(data), "no diagnostic says that PyTorch was asked", data["diagnostics"])
     memory = data["cuda"]["devices"][0]["memory"]["used_bytes"]
     totals = data["pytorch"]["allocators"][0]["totals"]
     equal(totals["everything_else_bytes"], memory - totals["reserved_bytes"], "everything else")
@@ -361,7 +361,7 @@ def test_gil_is_not_given_up():
                     break
             check(said and "still waits for it, holds nothing" in said[0], "what is left is not said", data["diagnostics"])
             equal(methods(data), {"outside"}, "how the blocks came about")
-            check("vramtap" in thread_names(proc.pid), "nobody waits for the GIL")
+            check("vramtap" in thread_names(proc.pid), "no thread waits for the GIL")
             with open(end, "w", encoding="ascii"):
                 nothing_is_left(proc.pid)
 
@@ -452,7 +452,7 @@ def test_every_interpreter_gives_its_gil():
 
 
 def test_subinterpreters():
-    """Up to 3.11 a thread in one can keep the GIL from others for ever (this one does not): nobody is sent to wait for it."""
+    """Up to 3.11 a thread in one can keep the GIL from others for ever (this one does not): no thread of ours waits for it."""
     def beside(path):
         with target([path, "-c", BESIDE_SUBINTERPRETER + ECHO], ready="READY") as proc:
             version = next(v for p, v, _ in interpreters() if p == path)
@@ -585,7 +585,7 @@ def one_that_waits(path, before, after):
     with target([path, "-c", STUCK.format(before=before, after=after)], ready="READY", bufsize=0) as proc:
         answer = ask_directly(proc.pid, 300)
         check("did not answer in time" in answer, path, answer)
-        check("vramtap" in thread_names(proc.pid), f"{path}: nobody waits for the GIL")
+        check("vramtap" in thread_names(proc.pid), f"{path}: no thread waits for the GIL")
         proc.stdin.write(b"x")
         yield proc
 

@@ -139,7 +139,7 @@ def lock_held(version):
         theirs, _ = driver.snapshot()
         driver("holdlock")
         data = report_json(driver.pid, expect=(COMPLETE, PARTIAL))
-        check("lock-held" in diag_codes(data), "nobody says that the lock is held", data["diagnostics"])
+        check("lock-held" in diag_codes(data), "no diagnostic says that the lock is held", data["diagnostics"])
         allocator = data["pytorch"]["allocators"][0]
         owner = allocator["lock"]["owner_tid"]
         check(owner in [t["tid"] for t in data["threads"]], "the holder is no thread of the process", owner)
@@ -287,7 +287,7 @@ def test_schema():
     with Python(versions()[-1], "sync") as python:
         data = report_json(python.proc.pid)
         equal(schema_errors(data), [], "what the schema does not allow")
-        equal(data["pytorch"]["recorded"], None, "backtraces that nobody recorded")
+        equal(data["pytorch"]["recorded"], None, "backtraces that were not recorded")
     with subprocess.Popen(["sleep", "60"]) as sleep:
         equal(schema_errors(report_json(sleep.pid, expect=(COMPLETE, PARTIAL))), [], "what the schema does not allow")
         sleep.kill()

@@ -398,7 +398,7 @@ def test_garbage_collector():
 
 
 # Each thread of the first kind has a child that never calls exec: no signal but SIGKILL reaches it (state D). The one of the
-# second kind touches memory that nobody provides (userfaultfd): it sleeps, but in no system call.
+# second kind touches memory that nothing provides (userfaultfd): it sleeps, but in no system call.
 UNINTERRUPTIBLE = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -505,7 +505,7 @@ def test_uninterruptible():
             stop_children(proc.pid)
 
 
-# The mapping of a thread's stack goes on above it, where nobody provides the pages: reading them blocks for good.
+# The mapping of a thread's stack goes on above it, where nothing provides the pages: reading them blocks for good.
 BLOCKS_READERS = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -83,7 +83,7 @@ def test_job_is_labelled():
             for index, worker in enumerate(workers[number]):
                 m = members[worker]
                 equal((m["role"], m["rank"], m["of"], m["worker"]), ("loader", number, pid, index), f"label of worker {worker}")
-        # They all do the same, and are of one job: nobody differs, and nobody is wrong.
+        # They all do the same, and are of one job: none differs, and none is wrong.
         equal([v["text"] for v in report["found"]["verdicts"] if v["alarm"]], [], "alarms")
         check("not-compared" not in {d["code"] for d in report["diagnostics"]}, "ranks of one job were not compared", report["diagnostics"])
         # One rank alone comes with its workers and its launcher, but not with the others.
@@ -123,7 +123,7 @@ def check_stack(report, pid, function):
 def check_named(report, text, *words):
     """A line of the answer, which is on the terminal, too, has all of these words."""
     told = [v["text"] for v in report["found"]["verdicts"]]
-    check(any(all(word in line for word in words) for line in told), f"nobody says {words}", told)
+    check(any(all(word in line for word in words) for line in told), f"no finding says {words}", told)
     check(words[-1] in " ".join(text.split()), f"the summary does not say {words[-1]}", text)
 
 
@@ -200,7 +200,7 @@ def test_without_a_stop_and_from_inside():
             settle(pid)
         before = {pid: switches(pid) for pid in job["ranks"]}
         _, report, _ = triage("--no-stop", "--children-of", launcher)
-        equal({pid: switches(pid) for pid in job["ranks"]}, before, "nobody was woken")
+        equal({pid: switches(pid) for pid in job["ranks"]}, before, "no rank was woken")
         for pid in job["ranks"]:
             check_stack(report, pid, "all_reduce")
             equal(by_pid(report)[pid]["memory"][0]["allocated_bytes"], 20 << 20, "what it holds")
@@ -290,7 +290,7 @@ def test_few_files_and_processes_are_allowed():
     """Those that cannot be looked at beside the others come after them."""
     program = compile_c(UNREST, "-pthread")
     os.chmod(os.path.dirname(program), 0o755)
-    # The build tree may be where nobody gets.
+    # The user nobody may not reach the build tree.
     tool = shutil.copy(VRAMTAP, os.path.join(os.path.dirname(program), "tool"))
     nobody = [] if os.geteuid() else ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with target([*nobody, program, "sleep", "40"], ready="ready") as proc:
@@ -409,7 +409,7 @@ def test_late_one_does_not_hold_up_the_others():
         check(max(first) - min(first) < 5e8, "the others were stopped together", first)
         check(members[late]["stopped_at_ns"] - max(first) > 3e8, "the late one was stopped later", first, members[late])
         with open(os.path.join(out, members[late]["report"]), encoding="utf-8") as report:
-            check("late" in {d["code"] for d in json.load(report)["diagnostics"]}, "nobody says that it was late")
+            check("late" in {d["code"] for d in json.load(report)["diagnostics"]}, "no diagnostic says that it was late")
 
 
 def test_time_is_over():
@@ -461,7 +461,7 @@ def test_interrupted():
 
 
 def test_killed_at_any_time():
-    """kill -9: the kernel lets go of everything, and the workers end."""
+    """kill -9: the kernel releases everything, and the workers end."""
     with unrest("threads", 6) as proc:
         pids = [proc.pid, *children_of(proc.pid)]
         for _ in range(15):
@@ -475,7 +475,7 @@ def test_killed_at_any_time():
 
 
 def test_not_permitted():
-    """Of somebody else's processes there are rows; of one's own everything."""
+    """Another user's processes have rows; one's own have everything."""
     if os.geteuid():
         raise Skip("needs root")
     out = scratch()
@@ -518,7 +518,7 @@ def test_saved_ones_together():
         equal(code, PARTIAL, "exit code with one missing")
         check("/nonexistent" in err and text.strip(), "the message", err)
         equal(vramtap("triage", "--from", "/nonexistent")[0], NOTHING, "exit code with all missing")
-        # What nobody may ever write to, and what is without end.
+        # What may never be written to, and what has no end.
         odd = scratch()
         for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
             make(os.path.join(odd, "report.json"))

@@ -88,7 +88,7 @@ def check_told(groups, told):
         equal(("nccl:" + oldest["name"], oldest["number"], oldest["point_to_point"], oldest["timeout_ms"]),
               (want["profiling_name"], want["collective_seq_id"], want["is_p2p"], want["timeout_ms"]), "the oldest that is not over")
         equal(oldest["input"], f"{want['input_sizes'][0]} {want['input_dtypes'][0]}", "what it was given")
-        equal(oldest["started"], None, "whether it was started, which nobody records")
+        equal(oldest["started"], None, "whether it was started, which is not recorded")
     return groups
 
 
@@ -143,13 +143,13 @@ def test_rank_that_misses_a_collective():
               "the message", v)
         equal(outliers(found), [2], "the ranks that differ")
         check("skip_collective" in text and re.search(r"default_pg +0-1,3 \[3\] +4 +3 +all_reduce number 4", text), "the summary", text)
-        # Everybody is as before: no thread more, none that stands still, and they still answer.
+        # All are as before: no new thread, none that is stopped, and they still answer.
         equal([threads(pid) for pid in running.ranks], before, "threads")
         equal(running.printed(), printed, "what is on standard error")
         are_running(running.ranks)
         after = running.told()
         equal([t["pg_status"] for t in after], [t["pg_status"] for t in told], "what they tell afterwards")
-        equal([t["contexts_created"] for t in after], [1] * len(after), "contexts: none on the device that nobody uses")
+        equal([t["contexts_created"] for t in after], [1] * len(after), "contexts: none on the device that no rank uses")
 
 
 def test_wait_for_one_who_is_waited_for():
@@ -158,7 +158,7 @@ def test_wait_for_one_who_is_waited_for():
         running.wait()
         found, _ = running.triage()
         said = [v["text"] for v in verdicts(found, "behind")]
-        equal(len(said), 2, "groups with somebody behind")
+        equal(len(said), 2, "groups with a rank behind")
         check(said[0].startswith("rank 2 has not begun all_reduce number 2 of process group 1, "), "the first", said)
         check(said[1].startswith("ranks 0,2 have not begun all_reduce number 4 of process group default_pg, ") and
               said[1].endswith("; rank 0 waits in another operation"), "the second", said)
@@ -191,7 +191,7 @@ def test_different_collectives():
 
 
 def test_job_that_runs():
-    """Its ranks are never equally far, and nobody is to blame. Nor does it stop."""
+    """Its ranks are never equally far, and none is to blame. Nor does it stop."""
     with job("none", ranks=2) as running:
         time.sleep(LATE_S)
         seen = []

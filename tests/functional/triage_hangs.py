@@ -53,7 +53,7 @@ class Hangs:
         atexit.register(self.end)
 
     def end(self):
-        """The launcher ends its ranks when nobody tells it anything any more."""
+        """The launcher ends its ranks when its input ends."""
         self.proc.stdin.close()
         self.proc.stdin = open(os.devnull, "rb")
         with contextlib.suppress(Exception):
@@ -114,7 +114,7 @@ def verdicts_of(report, of):
 def check_accused(report, of, *words):
     """An alarm about exactly these says all of these words."""
     told = verdicts_of(report, of)
-    check(any(alarm and all(word in text for word in words) for alarm, _, text in told), f"nobody says {words} of {of}", told,
+    check(any(alarm and all(word in text for word in words) for alarm, _, text in told), f"no finding says {words} of {of}", told,
           report["found"]["verdicts"])
 
 
@@ -172,7 +172,7 @@ def check_planted(what, of, where, of_rank, of_worker):
         moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
         check(what != "sleeps" or "stopped_at_ns" in by_pid(report)[rank], "the other threads of the one that sleeps are not stopped")
         check(max(moments) - min(moments) < 60e6, "how far the stops are apart", moments)
-        # One alone: nobody else is there to be compared with.
+        # One alone: there is no other one to compare it with.
         report, text = look(rank)
         check(any(of_rank[-1] in v["text"] or "triage_hangs.py" in v["text"] for v in report["found"]["verdicts"]), "alone", text[:600])
         are_running([pid for pid in by_pid(report) if proc_state(pid) in "SR"])
@@ -206,7 +206,7 @@ def test_healthy_groups():
 
 
 def test_killed_rank():
-    """The last one here: nobody brings it back."""
+    """The last one here: it cannot be brought back."""
     of = 2
     pid = hangs().ask(f"do killed {of} store")["ranks"][of]
     for _ in range(10):

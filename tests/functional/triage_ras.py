@@ -266,11 +266,11 @@ def is_untouched(listener):
 def test_others_are_not_asked():
     with ras_job.listen("127.0.0.1", 0) as foreign:
         port = foreign.getsockname()[1]
-        # At the address that the ranks were told there is only somebody else.
+        # At the address that the ranks were told there is only a process outside the job.
         with fake_job("--no-listener", "--address", f"127.0.0.1:{port}") as (launcher, _, _, _):
             _, report, _, _ = triage("--ras", "--children-of", launcher)
             check(len(notes(report)) == 1 and "no rank listens" in notes(report)[0], "the note", notes(report))
-            check(is_untouched(foreign), "somebody else was asked")
+            check(is_untouched(foreign), "another process was asked")
         # There are both, at one address or at all of the machine's: the kernel would choose.
         for host in ("127.0.0.1", "0.0.0.0"):
             with fake_job("--address", f"127.0.0.1:{port}") as (launcher, _, _, sent), ras_job.listen(host, port) as other:
@@ -278,7 +278,7 @@ def test_others_are_not_asked():
                     _, report, _, _ = triage("--ras", "--children-of", launcher)
                     equal((len(notes(report)), report["ras"], sent()), (1, [], []), "notes, answers, and what was sent")
                     check("outside this job" in notes(report)[0], "the note", notes(report))
-                    check(is_untouched(foreign) and is_untouched(other), "somebody else was asked")
+                    check(is_untouched(foreign) and is_untouched(other), "another process was asked")
     # It is gone: they are asked.
     with fake_job("--address", f"127.0.0.1:{port}") as (launcher, _, _, _):
         equal(len(triage("--ras", "--children-of", launcher)[1]["ras"]), 1, "answers")

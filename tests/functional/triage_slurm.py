@@ -66,7 +66,7 @@ def check_ranks(report):
 def check_odd_one(report, text):
     told = [v["text"] for v in report["found"]["verdicts"]]
     check(any(f"rank {ODD} " in line or f"ranks {ODD} " in line for line in told) and any("save_metrics" in line for line in told),
-          "nobody names the odd one", told)
+          "no finding names the odd one", told)
     check("save_metrics" in text and f"{ODD} [1]" in text, "the summary does not show the odd one", text)
 
 

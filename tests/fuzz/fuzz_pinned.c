@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's allocator of pinned host memory, damaged: synthetic ones
- * (tests/unit/walk/torch/pinned_image.h) whose memory was changed before it is read, or is changed
- * meanwhile. Reading must come to an end without touching what is not there, and what a complete
- * list says must be in the memory.
+ * (tests/unit/walk/torch/pinned_image.h) whose memory was changed before or during
+ * the read. Reading must end without touching what is not there, and what a complete list says must
+ * be in the memory.
  *
  * An input is two bytes (which form; how it is read) and edits of 8 bytes each.
  */

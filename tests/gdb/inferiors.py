@@ -36,7 +36,7 @@ def test_two_processes():
 
 
 def test_refresh_of_one():
-    """Only the selected process is let go of."""
+    """Only the selected process is detached."""
     with driver() as one, driver() as other:
         some_of_everything(one)
         other("alloc 30 70000")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for which gdb lets go of the process: what they are for is done, the process goes on, and gdb stands where it stood."""
+"""Commands for which gdb detaches: they do their work, the process goes on, and gdb is where it was."""
 import re
 import time
 
@@ -103,7 +103,7 @@ def ask(proc):
 
 
 def test_started_by_gdb():
-    """A program that gdb has run is let go of and attached to; it is the same one, and gdb can still kill it."""
+    """A program that gdb has run is detached and attached to; it is the same one, and gdb can still kill it."""
     program = compile_c("#include <unistd.h>\nint main(void){pause();return 0;}\n", "-g")
 
     def check_one(gdb):

@@ -43,7 +43,7 @@ show cwd
 show user mine
 show values
 show convenience"""
-# And what gdb gives values to when it lets go of a process.
+# And what gdb sets when it detaches from a process.
 OURS = re.compile(r"^\$(_|vt_|trace_|tracepoint\b).*\n", re.MULTILINE)
 # Settings that are not gdb's own: every one must be as it was afterwards.
 SETTINGS = ["set height 50", "set width 97", "set confirm on", "set pagination on", "set print pretty on", "set listsize 5",
@@ -57,7 +57,7 @@ CHANGING = ["vramtap refresh", "vramtap record on", "vramtap record off"]
 
 
 def state_of(text):
-    """Connections are numbered; one that was let go of has another number."""
+    """Connections are numbered; a new attach has another number."""
     return re.sub(r"\b\d+ \(native\)", "(native)", OURS.sub("", text))
 
 
@@ -87,7 +87,7 @@ def test_state_with_pytorch():
 
 
 def test_state_after_letting_go():
-    """gdb lets go of the process and attaches again: breakpoints, selected thread and frame are as before."""
+    """gdb detaches from the process and attaches again: breakpoints, selected thread and frame are as before."""
     with driver() as driver_:
         driver_("stream 1")
         driver_("pending 2 200000")  # for which there is a thread more

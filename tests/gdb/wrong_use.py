@@ -46,7 +46,7 @@ def test_no_process():
 
 
 def test_ended_process():
-    """That ended by itself, was killed, and was let go of."""
+    """That ended by itself, was killed, and was detached."""
     def check_one(gdb):
         run = batch(gdb, ["vramtap info", *with_status(ALL)], "/bin/true", before=["run"])
         check_refused(run, ALL, 1, "no process and no core")
@@ -322,7 +322,7 @@ def test_core_gone():
 
 
 def test_pending_signal():
-    """A program that crashed under gdb: what would let go of it is refused, and it is not killed by that; what looks still looks."""
+    """A program that crashed under gdb: commands that would detach are refused, and it is not killed by that; what looks still looks."""
     program = compile_c("#include <stdio.h>\nint main(void){volatile int *p = 0; puts(\"x\"); return *p;}\n", "-g")
     abort = compile_c("#include <stdlib.h>\nint main(void){abort();}\n", "-g")
 

@@ -142,7 +142,7 @@ def test_async_backend():
 
 
 def test_ask_pytorch():
-    """PyTorch asked through the interpreter: the same blocks; on a hung device, too; never where it would keep somebody waiting."""
+    """PyTorch asked through the interpreter: the same blocks; on a hung device, too; never where it would keep a thread waiting."""
     for blocks in (10000, 100000):
         with Gpu("idle", "--blocks", str(blocks)) as gpu:
             data = report_json(gpu.proc.pid, "--ask-pytorch", expect=COMPLETE)

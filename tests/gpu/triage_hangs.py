@@ -63,7 +63,7 @@ def section(text, title):
 def check_named(document, pid, *words):
     """A verdict about this one alone says all of these words."""
     told = [v for v in document["found"]["verdicts"] if [m["pid"] for m in members_of(document, v)] == [pid]]
-    check(any(all(word in v["text"] for word in words) for v in told), f"nobody says {words} of {pid}", document["found"]["verdicts"])
+    check(any(all(word in v["text"] for word in words) for v in told), f"no finding says {words} of {pid}", document["found"]["verdicts"])
 
 
 def culprit_is_named(trouble, *words, function, states="SR", options=()):

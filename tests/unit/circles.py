@@ -85,7 +85,7 @@ def reached(calls, start):
 
 
 def circles_of(calls):
-    """Sets of files each of which reaches each other."""
+    """Sets of files that all reach each other."""
     reach = {name: reached(calls, name) for name in calls}
     return {frozenset(other for other in reach[name] if name in reach[other]) for name in calls if name in reach[name]}
 

@@ -191,7 +191,7 @@ void vt_trap_disarm(struct vt_trap *trap)
 {
 	struct vt_error *err;
 
-	if (!trap->beating) /* it is somebody else's */
+	if (!trap->beating) /* it is another watcher's */
 		return;
 	err = check_head(trap, false);
 	if (!err)

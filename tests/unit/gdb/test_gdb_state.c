@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gdb's commands print of its state, as gdb 10 to 16 print it, and what nobody should print.
+ * What gdb's commands print of its state, as gdb 10 to 16 print it, and what no gdb should print.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -272,7 +272,7 @@ static void long_lines(void **state)
 	memset(text, 'a', n);
 	memcpy(text, FORMAT "pid 7", strlen(FORMAT "pid 7"));
 	memcpy(text + n - strlen("\npid 8" END), "\npid 8" END, strlen("\npid 8" END));
-	/* A line that nobody printed says nothing. */
+	/* An unknown line says nothing. */
 	assert_null(parse_bytes(text, n));
 	assert_int_equal(gdb.pid, 8);
 	free(text);

@@ -250,7 +250,7 @@ static void test_room(void **state)
 	assert_int_equal(run(100), VT_HELPER_NO_ROOM);
 	needed = file->shared.room_needed / sizeof(struct vt_block_rec);
 	assert_true(needed >= BLOCKS && needed <= ROOM_RECS);
-	assert_int_equal(locks, 0); /* nobody was kept waiting for that */
+	assert_int_equal(locks, 0); /* no thread was kept waiting for that */
 	assert_int_equal(run(needed), VT_HELPER_OK);
 	assert_all(&image);
 	image_deinit(&image);

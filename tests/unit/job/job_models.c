@@ -441,7 +441,7 @@ static bool add_worker(const struct made *made, int rank, int worker)
 	return ok;
 }
 
-/* A notebook that somebody forgot on the culprit's GPU. */
+/* A forgotten notebook on the culprit's GPU. */
 static bool add_outsider(const struct made *made)
 {
 	struct vt_label label = label_of(made, made->what->culprit);

@@ -475,7 +475,7 @@ static const struct glanced {
 	  "rank 3 waits", true, true },
 	{ { &synchronizes, &synchronizes, &reduces, &loads }, { -1, 0, 0, 0 }, "waits-for-loader",
 	  "rank 3 waits", false, false },
-	/* Of process groups: somebody else computes. */
+	/* Of process groups: another rank computes. */
 	{ { &reduces, &reduces, &runs, &loads }, { 0, 0, -1, 0 }, "waits-for-loader",
 	  "rank 3 waits", false, false },
 	{ { &loads, &loads }, { 0, 0 }, "all-wait-for-loader", "both ranks wait", true, false },
@@ -1380,7 +1380,7 @@ static const struct numbered {
 	  { { "GPU 2", 2, 2 }, { "GPU 3", 3, 1 } },
 	  false },
 	{ { { "2", "", 0, UUID_A }, { NULL, "", 2, NULL } }, { { "GPU 2", 2, 2 } }, false },
-	/* Each has set the variable for itself, so that nobody sees it. */
+	/* Each has set the variable for itself, so that it is not visible. */
 	{ { { NULL, "", 0, UUID_A }, { NULL, "", 0, UUID_B } },
 	  { { "GPU-aaaaaaaa", -1, 1 }, { "GPU-bbbbbbbb", -1, 1 } },
 	  false },

@@ -758,7 +758,7 @@ static void build_core(struct vt_model *model)
 	vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CORE, "cut-short", "the core is cut short");
 }
 
-/* A debugger holds it: nobody was asked for the devices. */
+/* A debugger holds it: the driver was not asked for the devices. */
 static void build_debugged(struct vt_model *model)
 {
 	build_training(model);

@@ -563,7 +563,7 @@ static void prepare(const char *dir, bool remove)
 
 	succeed(vt_triage_dir_prepare(dir, remove, &lock));
 	assert_true(lock >= 0);
-	/* As long as it is held nobody else gets it. */
+	/* While it is held, no other one gets it. */
 	err = vt_triage_dir_prepare(dir, remove, &other);
 	assert_non_null(err);
 	vt_error_destroy(err);
@@ -591,7 +591,7 @@ static void keeps_what_is_not_its_own(void **state)
 	prepare(dir, true);
 	assert_int_equal(stat(dir, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
-	/* A summary alone is somebody else's, and so is JSON of another kind. */
+	/* A summary alone is not ours, nor is JSON of another kind. */
 	write_to(dir, "summary.txt", "mine\n");
 	refused(dir);
 	write_to(dir, "report.json", "{\n \"schema\": \"vramtap-triage\",\n");
@@ -601,7 +601,7 @@ static void keeps_what_is_not_its_own(void **state)
 	assert_true(exists(dir, "summary.txt") && exists(dir, "report.json") &&
 		    exists(dir, "host-12.json") && exists(dir, "mine.json"));
 	snprintf(path, sizeof(path), "%s/mine.json", dir);
-	/* A report that somebody saved by hand has another name, which no triage gives. */
+	/* A report saved by hand has another name, which no triage gives. */
 	write_to(dir, "mine.json", "{\"schema\":\"vramtap-report\"");
 	refused(dir);
 	assert_true(exists(dir, "mine.json"));
@@ -618,7 +618,7 @@ static void keeps_what_is_not_its_own(void **state)
 		     exists(dir, "host-12.json"));
 	assert_false(exists(dir, "my-host-13.json.99.tmp"));
 	assert_true(exists(dir, "node2"));
-	/* A link is nobody's. */
+	/* A link is not ours. */
 	write_to(base, "elsewhere", "{\"schema\":\"vramtap-report\"");
 	snprintf(path, sizeof(path), "%s/x-1.json", dir);
 	assert_int_equal(symlink("../elsewhere", path), 0);

@@ -277,7 +277,7 @@ static void test_verdicts(void **state)
 	assert_int_equal(job.members.data[v->members.members[0]].label.rank, 3);
 	vt_job_deinit(&job);
 
-	/* As far as Python goes all of them are in it: that nobody is missing is not said then. */
+	/* As far as Python goes all of them are in it: then no verdict names a missing one. */
 	what.hang = "none";
 	vt_job_init(&job);
 	assert_true(job_model_fill(&job, &what));

@@ -248,7 +248,7 @@ TEST_EACH_LAYOUT(a_call_that_is_beginning)
 	assert_int_equal(walk(image, py)->frames.n, 3);
 	python_image_put_u64(image, begun, VT_PY_FRAME_PREVIOUS, caller);
 
-	/* A frame that has not begun has called nobody. */
+	/* A frame that has not begun has called nothing. */
 	python_image_put_u64(image, inner, VT_PY_CFRAME_FRAME, stale);
 	python_image_put(image, image->code, VT_PY_CODE_FIRSTTRACEABLE, 0, sizeof(int32_t));
 	assert_int_equal(walk(image, py)->frames.n, 3);
@@ -408,7 +408,7 @@ TEST_EACH_LAYOUT(threads_and_interpreters)
 	assert_true(main_gil(py)->known);
 	assert_int_equal(main_gil(py)->holder, 0);
 
-	/* Held by nobody that exists, or not a lock at all. */
+	/* Held by no existing thread, or not a lock at all. */
 	python_image_put(image, image->gil, VT_PY_GIL_LOCKED, 1, sizeof(int32_t));
 	python_image_put_u64(image, image->gil, VT_PY_GIL_HOLDER, second);
 	succeed(vt_python_capture(py, &image->src));

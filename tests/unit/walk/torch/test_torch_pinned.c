@@ -516,7 +516,7 @@ static void test_find(void **state)
 	poke_byte(code.text, 0xe8);
 	memcpy((void *)(uintptr_t)(code.text + 1), &distance, 4);
 	memset((void *)(uintptr_t)(code.text + 5), 0x90, 40);
-	/* which pointer that is, nobody says */
+	/* nothing tells which pointer that is */
 	assert_found(&code, code.text, VT_PINNED_UNKNOWN, 0);
 	put_reference(code.text + 10, 0x8d, code.wrapper);
 	assert_found(&code, code.text, VT_PINNED_UNUSED, 0);
