@@ -10,7 +10,11 @@ helper_sources = \
 	helper/python.c \
 	helper/torch.c \
 	helper/why.c \
-	src/walk/torch/walk.c
+	src/walk/torch/read.c \
+	src/walk/torch/walk.c \
+	src/walk/torch/walk_bulk.c \
+	src/walk/torch/walk_outcome.c \
+	src/walk/torch/walk_sort.c
 helper_headers = \
 	helper/context.h \
 	helper/ops.h \
@@ -21,7 +25,8 @@ helper_headers = \
 	include/vramtap/recorder.h \
 	include/vramtap/torch.h \
 	src/walk/torch/torch.h \
-	src/walk/torch/abi.h
+	src/walk/torch/abi.h \
+	src/walk/torch/walk_state.h
 
 # Common with the stub (src/inject/local.mk).
 freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protector -fcf-protection=none -fvisibility=hidden \

@@ -10,10 +10,15 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/layouts.h \
 	src/walk/torch/pinned.c src/walk/torch/pinned.h \
 	src/walk/torch/pinned_find.c \
+	src/walk/torch/read.c \
 	src/walk/torch/samples.c \
 	src/walk/torch/slots.c src/walk/torch/slots.h \
 	src/walk/torch/slots_table.h \
 	src/walk/torch/table.c src/walk/torch/table.h \
 	src/walk/torch/told.c src/walk/torch/told.h \
 	src/walk/torch/torch.h \
-	src/walk/torch/walk.c
+	src/walk/torch/walk.c \
+	src/walk/torch/walk_bulk.c \
+	src/walk/torch/walk_outcome.c \
+	src/walk/torch/walk_sort.c \
+	src/walk/torch/walk_state.h

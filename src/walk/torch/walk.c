@@ -13,22 +13,8 @@
  */
 #include <errno.h>
 
-#include "walk/torch/torch.h"
-#include "walk/torch/abi.h"
+#include "walk/torch/walk_state.h"
 
-#define NONE VT_TORCH_NO_FIELD
-
-#define POOLS_MAX 4096   /* BlockPools: two default ones and two a private pool */
-#define POOL_SLOTS 16384 /* of their hash table; a power of two */
-#define PIECES 512       /* of one vt_mem_readv() */
-#define CHUNK (UINT64_C(256) << 10)
-#define PAGE UINT64_C(4096)
-#define DIGIT_BITS 11
-#define INSERTION_MAX 48 /* so few keys are sorted faster than a histogram is cleared */
-#define AHEAD 12         /* prefetch distance, in objects: hides a memory latency of about 100 ns */
-#define DEADLINE_EVERY 4096 /* objects between two looks at the clock */
-#define BLOCK_MAX 256       /* bytes of a Block object that a layout can ask for */
-#define POOL_MAX 256        /* the same of a BlockPool */
 /*
  * kMinBlockSize: sizes are rounded up to multiples of it (not in private pools with an own
  * allocator)
@@ -39,170 +25,6 @@
 
 #define N_STATS_BEFORE (VT_STATS_BEFORE_EXTRA / VT_STATS_ARRAY)
 #define N_STATS (N_STATS_BEFORE + 3)
-
-enum table { TABLE_ACTIVE, TABLE_CACHED, TABLE_UNMAPPED };
-
-struct pool {
-	uint64_t addr;
-	uint64_t id; /* as in vt_block_rec.pool */
-	uint64_t blocks_root, n_blocks;
-	uint64_t unmapped_root, n_unmapped;
-	uint8_t flags; /* VT_BLOCK_SMALL_POOL, VT_BLOCK_PRIVATE_POOL */
-};
-
-/*
- * What distinguishes two moments. A thread that changes a block holds the mutex. Before it releases
- * the mutex, it counts the change in the statistics (an allocation, a free, the end of a pending
- * free, a segment or a piece of one that was mapped or unmapped). So if the mutex was free at both
- * moments and the statistics are equal, no block changed in between: an operation in progress at
- * one of them would have held the mutex, and one that began and ended in between would have been
- * counted. x86-64 does not reorder one processor's stores, nor the kernel's reads across the calls
- * that make them.
- */
-struct mark {
-	int32_t owner; /* of the mutex: 0 it is free, -1 it is just being taken or given back */
-	uint8_t before[VT_STATS_BEFORE_EXTRA], after[VT_STATS_AFTER_EXTRA]; /* the statistics */
-};
-
-/* A block as read. rec.pad holds the index of its pool until it is emitted. */
-struct entry {
-	struct vt_block_rec rec;
-	uint64_t prev, next;
-};
-
-struct fixed {
-	struct pool pools[POOLS_MAX];
-	uint16_t pool_slots[POOL_SLOTS]; /* index + 1 */
-	struct vt_memvec vec[PIECES];
-	uint64_t piece_end[PIECES]; /* first place in the order that is no longer in the piece */
-	uint32_t histogram[1 << DIGIT_BITS];
-	uint8_t chunk[CHUNK];
-};
-
-#define FIXED_SIZE (sizeof(struct vt_torch_walk) + sizeof(struct fixed))
-#define PER_BLOCK (sizeof(struct entry) + 5 * sizeof(uint64_t))
-
-/* At the start of the scratch, since it outlives the call that made it. */
-struct vt_torch_walk {
-	struct vt_memsrc *src; /* while reading only */
-	const struct vt_torch_layout *layout;
-	const struct vt_torch_block_layout *block;
-	struct vt_torch_walk_limits limits;
-	struct vt_torch_device_result *result;
-	uint64_t read_end; /* when the first half ended */
-	uint64_t away_ns;  /* from then to the second half: the caller's time, not the walk's */
-	uint64_t dca;
-	int device;
-	bool strict; /* one failed invariant refuses; else what fails is dropped */
-	bool unstable;
-	bool stopped;     /* result->result is final */
-	bool found_lock;  /* the walk itself found the mutex held */
-	struct mark mark; /* as it began */
-	uint64_t mark_ns;
-	uint64_t pools_seen; /* a hash of what graph_pools has: no operation on it is counted */
-
-	struct fixed *fixed;
-	uint8_t *chunk; /* where is read to */
-	uint64_t chunk_size;
-	uint64_t capacity; /* blocks that the scratch has room for */
-	uint64_t *objects; /* addresses of Block objects */
-	uint64_t *nodes;   /* of the set being read */
-	struct entry *entries;
-	uint64_t *addrs;        /* of the entries' memory: all that ordering them needs */
-	uint64_t *keys, *spare; /* see order_by() */
-	uint64_t index_mask;
-	uint64_t n;         /* objects */
-	uint64_t n_entries; /* those of them that are good */
-	uint32_t n_pools;
-
-	/* the set or block range being read */
-	enum table table;
-	uint32_t pool;
-	uint64_t n_nodes, max_nodes;
-
-	/* sums for the comparison with the statistics */
-	struct vt_torch_stats stats;
-	uint64_t n_state[4];
-	uint64_t requested;
-	/* those of cudaMalloc: DeviceStats.segment does not count expandable ones */
-	uint64_t fixed_segments;
-};
-
-/* ---- outcomes ---- */
-
-static void set_text(char *to, size_t size, size_t *at, const char *text)
-{
-	while (*text && *at + 1 < size)
-		to[(*at)++] = *text++;
-	to[*at] = '\0';
-}
-
-static void set_number(char *to, size_t size, size_t *at, uint64_t value)
-{
-	char digits[21];
-	size_t n = sizeof(digits) - 1;
-
-	digits[n] = '\0';
-	do {
-		digits[--n] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value);
-	set_text(to, size, at, digits + n);
-}
-
-static void set_why(struct vt_torch_walk *w, const char *why, uint64_t addr)
-{
-	size_t at = 0;
-
-	if (w->result->why[0])
-		return; /* the first failure is the telling one */
-	set_text(w->result->why, sizeof(w->result->why), &at, why);
-	w->result->bad_addr = addr;
-}
-
-/* An invariant does not hold. False: the walk ends here. */
-static bool broken(struct vt_torch_walk *w, const char *why, uint64_t addr)
-{
-	set_why(w, why, addr);
-	w->unstable = true;
-	if (w->strict) {
-		w->result->result = VT_WALK_REFUSED;
-		w->stopped = true;
-	}
-	return !w->strict;
-}
-
-static bool refuse(struct vt_torch_walk *w, const char *why, uint64_t addr)
-{
-	w->result->why[0] = '\0';
-	set_why(w, why, addr);
-	w->result->result = VT_WALK_REFUSED;
-	w->stopped = true;
-	return false;
-}
-
-static bool truncate_walk(struct vt_torch_walk *w, const char *why)
-{
-	w->result->why[0] = '\0';
-	set_why(w, why, 0);
-	w->result->result = VT_WALK_TRUNCATED;
-	w->stopped = true;
-	return false;
-}
-
-static uint64_t now(const struct vt_torch_walk *w)
-{
-	return w->limits.now_ns ? w->limits.now_ns() : 0;
-}
-
-/* Call with a running count; looks at the clock now and then. */
-static bool in_time(struct vt_torch_walk *w, uint64_t count)
-{
-	if (count % DEADLINE_EVERY || !w->limits.now_ns ||
-	    w->limits.now_ns() - w->away_ns < w->limits.deadline_ns)
-		return true;
-	return truncate_walk(w, "the walk took longer than it may");
-}
 
 /* ---- layout ---- */
 
@@ -242,149 +64,6 @@ static bool layout_usable(const struct vt_torch_layout *layout)
 	       layout->pool_is_small >= 48 * layout->sets_per_pool &&
 	       layout->pool_size_of >= layout->pool_owner + 8 && b->size_of <= BLOCK_MAX &&
 	       (!b->size_of || block_usable(b));
-}
-
-/* ---- small reads ---- */
-
-static int read_set(const uint8_t *from, uint64_t addr, struct vt_rbset *set)
-{
-	__builtin_memcpy(set, from, sizeof(*set));
-	return vt_rbset_plausible(set, addr) ? 0 : -EINVAL;
-}
-
-int vt_torch_read_pool(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
-		       struct vt_torch_pool *pool)
-{
-	uint8_t bytes[POOL_MAX];
-	uint64_t last = (uint64_t)(layout->sets_per_pool - 1) * sizeof(struct vt_rbset);
-	int ret;
-
-	if (!vt_is_object(addr))
-		return -EINVAL;
-	ret = vt_mem_read(src, addr, bytes, layout->pool_owner + 8u);
-	if (ret)
-		return ret;
-	memset(pool, 0, sizeof(*pool));
-	pool->addr = addr;
-	pool->owner = vt_load64(bytes + layout->pool_owner);
-	pool->small = bytes[layout->pool_is_small] == 1;
-	if (bytes[layout->pool_is_small] > 1 || (pool->owner && !vt_is_object(pool->owner)))
-		return -EINVAL;
-	ret = read_set(bytes, addr, &pool->blocks);
-	if (!ret && last)
-		ret = read_set(bytes + last, addr + last, &pool->unmapped);
-	return ret;
-}
-
-static int read_pair(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t addr,
-		     uint64_t offset, struct vt_torch_pool *large, struct vt_torch_pool *small)
-{
-	int ret = vt_torch_read_pool(src, layout, addr + offset, large);
-
-	if (!ret)
-		ret = vt_torch_read_pool(src, layout, addr + offset + layout->pool_size_of, small);
-	if (!ret && (large->small || !small->small || large->owner != addr || small->owner != addr))
-		ret = -EINVAL;
-	return ret;
-}
-
-int vt_torch_read_private(struct vt_memsrc *src, const struct vt_torch_layout *layout,
-			  uint64_t addr, struct vt_torch_pool *large, struct vt_torch_pool *small,
-			  uint16_t *large_offset)
-{
-	int ret = -EINVAL;
-
-	if (!vt_is_object(addr))
-		return -EINVAL;
-	if (layout->private_large != NONE) {
-		*large_offset = layout->private_large;
-		return read_pair(src, layout, addr, layout->private_large, large, small);
-	}
-	/*
-	 * 8 in PyTorch 2.0 to 2.6, 32 in 2.9, 40 since about 2.12: behind the id, two counts and
-	 * the pool's own allocator
-	 */
-	for (uint16_t offset = 8; ret && offset <= 96; offset += 8) {
-		ret = read_pair(src, layout, addr, offset, large, small);
-		if (!ret)
-			*large_offset = offset;
-	}
-	return ret;
-}
-
-int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout,
-			     uint64_t dca)
-{
-	uint32_t owner;
-
-	if (vt_mem_read_u32(src, dca + layout->mutex + VT_MUTEX_OWNER, &owner) || owner > INT32_MAX)
-		return -1;
-	return (int32_t)owner;
-}
-
-int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout,
-		     uint64_t allocator, uint64_t dcas[VT_TORCH_MAX_DEVICES])
-{
-	uint64_t vector[3]; /* begin, end, end of storage */
-	uint64_t n;
-
-	if (vt_mem_read(src, allocator + layout->device_vector, vector, sizeof(vector)))
-		return -1;
-	if (vector[0] == vector[1])
-		return 0;
-	if (!vt_is_object(vector[0]) || vector[1] < vector[0] || vector[2] < vector[1] ||
-	    (vector[1] - vector[0]) % 8)
-		return -1;
-	n = (vector[1] - vector[0]) / 8;
-	if (n > VT_TORCH_MAX_DEVICES || vt_mem_read(src, vector[0], dcas, n * 8))
-		return -1;
-	for (uint64_t i = 0; i < n; i++) {
-		if (!vt_is_object(dcas[i]))
-			return -1; /* init() of another thread is filling the vector */
-	}
-	return (int)n;
-}
-
-/*
- * Calls fn for each private pool that graph_pools has; fn returns 0 to go on. Returns its or an own
- * negative errno.
- */
-static int each_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
-			int (*fn)(void *arg, const uint8_t *slot), void *arg)
-{
-	struct vt_ska table;
-	uint8_t slots[64 * VT_SKA_POOL_SLOT];
-	uint64_t n, at = 0, found = 0;
-	int ret;
-
-	if (layout->graph_pools == NONE)
-		return 0;
-	ret = vt_mem_read(src, dca + layout->graph_pools, &table, sizeof(table));
-	if (ret)
-		return ret;
-	if (!vt_ska_plausible(&table))
-		return -EINVAL;
-	n = vt_ska_slots(&table);
-	if (n > POOL_SLOTS * 4) /* beyond POOLS_MAX at the load factor */
-		return -E2BIG;
-	while (at < n) {
-		uint64_t some = n - at < 64 ? n - at : 64;
-
-		ret = vt_mem_read(src, table.entries + at * VT_SKA_POOL_SLOT, slots,
-				  some * VT_SKA_POOL_SLOT);
-		if (ret)
-			return ret;
-		for (uint64_t i = 0; i < some; i++) {
-			if ((int8_t)slots[i * VT_SKA_POOL_SLOT] < 0)
-				continue;
-			found++;
-			ret = fn(arg, slots + i * VT_SKA_POOL_SLOT);
-			if (ret)
-				return ret;
-		}
-		at += some;
-	}
-	return found == table.n ? 0 : -EINVAL;
 }
 
 /* ---- statistics, and whether anything happened ---- */
@@ -481,8 +160,8 @@ static bool nothing_happened(const struct vt_torch_walk *w, struct vt_memsrc *sr
 	uint64_t pools = 0;
 	struct mark mark;
 
-	if (each_private(src, w->layout, w->dca, hash_private, &pools) || pools != w->pools_seen ||
-	    !take_mark(w, src, &mark))
+	if (vt_torch_each_private(src, w->layout, w->dca, hash_private, &pools) ||
+	    pools != w->pools_seen || !take_mark(w, src, &mark))
 		return false;
 	*certain = !mark.owner && w->limits.now_ns &&
 		   counted_all(&mark, w->limits.now_ns() - w->mark_ns);
@@ -537,7 +216,7 @@ int64_t vt_torch_count_blocks(struct vt_memsrc *src, const struct vt_torch_layou
 	if (vt_torch_read_pool(src, layout, dca + layout->small_blocks, &pool))
 		return -1;
 	count_pool(&count, &pool);
-	if (each_private(src, layout, dca, count_private, &count))
+	if (vt_torch_each_private(src, layout, dca, count_private, &count))
 		return -1;
 	return (int64_t)count.n;
 }
@@ -574,206 +253,6 @@ static void take_scratch(struct vt_torch_walk *w, const struct vt_torch_scratch 
 	memset(w->fixed->pool_slots, 0, sizeof(w->fixed->pool_slots));
 }
 
-/* ---- sorting ---- */
-
-static uint64_t index_at(const struct vt_torch_walk *w, uint64_t place)
-{
-	return w->keys[place] & w->index_mask;
-}
-
-static void insert_keys(uint64_t *keys, const uint64_t *values, uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t to = i;
-
-		for (; to && values[keys[to - 1]] > values[i]; to--)
-			keys[to] = keys[to - 1];
-		keys[to] = i;
-	}
-}
-
-/*
- * Sorts keys by the bits of `any` (those that differ), a digit at a time; equal digits keep their
- * order.
- */
-static void radix_sort(struct vt_torch_walk *w, uint64_t n, uint64_t any)
-{
-	uint32_t *histogram = w->fixed->histogram;
-
-	while (any) {
-		uint64_t *from = w->keys, *to = w->spare;
-		unsigned int shift = (unsigned int)__builtin_ctzll(any);
-		uint32_t sum = 0;
-
-		memset(histogram, 0, sizeof(w->fixed->histogram));
-		for (uint64_t i = 0; i < n; i++)
-			histogram[(from[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++;
-		for (unsigned int d = 0; d < 1 << DIGIT_BITS; d++) {
-			uint32_t some = histogram[d];
-
-			histogram[d] = sum;
-			sum += some;
-		}
-		for (uint64_t i = 0; i < n; i++)
-			to[histogram[(from[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++] = from[i];
-		w->keys = to;
-		w->spare = from;
-		any = shift + DIGIT_BITS >= 64 ?
-			      0 :
-			      any >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS);
-	}
-}
-
-/*
- * Puts the indices of n values into ascending order of the values: index_at() then says which one
- * has a place. A key is an index with as many of the value's differing bits above it as fit, which
- * are all of them for any device's address space; if not, the rest follows in another round.
- */
-static void order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n)
-{
-	unsigned int index_bits = n > 1 ? 64 - (unsigned int)__builtin_clzll(n - 1) : 1;
-	uint64_t any = 0, all = UINT64_MAX;
-
-	w->index_mask = (UINT64_C(1) << index_bits) - 1; /* n fits 32 bits */
-	if (n <= INSERTION_MAX) {
-		insert_keys(w->keys, values, n);
-		return;
-	}
-	for (uint64_t i = 0; i < n; i++) {
-		any |= values[i];
-		all &= values[i];
-		w->keys[i] = i;
-	}
-	any &= ~all;
-	while (any) {
-		unsigned int shift = (unsigned int)__builtin_ctzll(any),
-			     end = shift + 64 - index_bits;
-
-		for (uint64_t i = 0; i < n; i++) {
-			uint64_t index = index_at(w, i);
-
-			w->keys[i] = values[index] >> shift << index_bits | index;
-		}
-		radix_sort(w, n, any >> shift << index_bits);
-		any = end >= 64 ? 0 : any >> end << end;
-	}
-}
-
-/* ---- reading many objects of one length ---- */
-
-/*
- * What is done with an object, in no particular order; bytes is NULL when it cannot be read. False
- * ends the walk.
- */
-typedef bool (*object_fn)(struct vt_torch_walk *w, uint64_t addr, const uint8_t *bytes);
-
-static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
-			unsigned int len, object_fn fn)
-{
-	uint8_t copy[BLOCK_MAX];
-
-	for (uint64_t i = 0; i < n; i++) {
-		const uint8_t *bytes;
-
-		if (i + AHEAD < n) { /* a prefetch of a bad address does nothing */
-			uint64_t next = addrs[i + AHEAD];
-
-			for (unsigned int line = 0; line < len; line += 64)
-				__builtin_prefetch((const void *)(uintptr_t)(next + line));
-			/* objects are not aligned to lines */
-			__builtin_prefetch((const void *)(uintptr_t)(next + len - 1));
-		}
-		if (!in_time(w, i + 1))
-			return false;
-		bytes = vt_is_object(addrs[i]) ? vt_mem_direct(w->src, addrs[i], len) : NULL;
-		if (!bytes && vt_is_object(addrs[i]) && !vt_mem_read(w->src, addrs[i], copy, len))
-			bytes = copy;
-		if (!fn(w, addrs[i], bytes))
-			return false;
-	}
-	return true;
-}
-
-/*
- * The objects of places [from, to), whose bytes are at chunk (NULL: read each by itself, the piece
- * had a hole).
- */
-static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t from,
-			  uint64_t to, const uint8_t *chunk, unsigned int len, object_fn fn)
-{
-	uint64_t base = addrs[index_at(w, from)];
-	uint8_t copy[BLOCK_MAX];
-
-	for (uint64_t i = from; i < to; i++) {
-		uint64_t addr = addrs[index_at(w, i)];
-		const uint8_t *bytes = NULL;
-
-		if (!in_time(w, i + 1))
-			return false;
-		if (chunk && vt_is_object(addr))
-			bytes = chunk + (addr - base);
-		else if (vt_is_object(addr) && !vt_mem_read(w->src, addr, copy, len))
-			bytes = copy;
-		if (!fn(w, addr, bytes))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Reads with copies: objects come from the same heap, so they are read in order of address and in
- * runs of whole neighbourhoods (a run never contains a page without an object), many runs a call.
- */
-static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
-			unsigned int len, object_fn fn)
-{
-	struct fixed *f = w->fixed;
-	uint64_t at = 0;
-
-	order_by(w, addrs, n);
-	while (at < n) {
-		uint64_t used = 0, first = at;
-		size_t pieces = 0;
-		bool whole;
-
-		while (at < n && pieces < PIECES && used + len <= w->chunk_size) {
-			uint64_t start = addrs[index_at(w, at)], end = start + len;
-
-			for (at++; at < n; at++) {
-				uint64_t next = addrs[index_at(w, at)];
-
-				if (next / PAGE > (end - 1) / PAGE + 1 ||
-				    next + len - start > w->chunk_size - used)
-					break;
-				if (next + len > end)
-					end = next + len;
-			}
-			f->vec[pieces] = (struct vt_memvec){ .addr = start,
-							     .buf = w->chunk + used,
-							     .len = end - start };
-			f->piece_end[pieces++] = at;
-			used += end - start;
-		}
-		whole = !vt_mem_readv(w->src, f->vec, pieces);
-		for (size_t i = 0; i < pieces; i++) {
-			const struct vt_memvec *vec = &f->vec[i];
-			bool good = whole || !vt_mem_read(w->src, vec->addr, vec->buf, vec->len);
-
-			if (!each_of_piece(w, addrs, first, f->piece_end[i], good ? vec->buf : NULL,
-					   len, fn))
-				return false;
-			first = f->piece_end[i];
-		}
-	}
-	return true;
-}
-
-static bool each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
-			unsigned int len, object_fn fn)
-{
-	return (w->src->ops->direct ? each_direct : each_copied)(w, addrs, n, len, fn);
-}
-
 /* ---- pools ---- */
 
 static uint32_t pool_slot(const struct vt_torch_walk *w, uint64_t addr)
@@ -804,9 +283,9 @@ static bool add_pool(struct vt_torch_walk *w, const struct vt_torch_pool *from, 
 	uint32_t slot = pool_slot(w, from->addr);
 
 	if (w->fixed->pool_slots[slot])
-		return broken(w, "a private pool is listed twice", from->addr);
+		return vt_torch_walk_broken(w, "a private pool is listed twice", from->addr);
 	if (w->n_pools == POOLS_MAX)
-		return truncate_walk(w, "more private pools than the walk has room for");
+		return vt_torch_walk_truncate(w, "more private pools than the walk has room for");
 	pool = &w->fixed->pools[w->n_pools++];
 	*pool = (struct pool){
 		.addr = from->addr,
@@ -827,7 +306,7 @@ static bool add_default_pool(struct vt_torch_walk *w, uint64_t addr, bool small)
 	struct vt_torch_pool pool;
 
 	if (vt_torch_read_pool(w->src, w->layout, addr, &pool) || pool.owner || pool.small != small)
-		return refuse(w, "a default pool is not where the layout says", addr);
+		return vt_torch_walk_refuse(w, "a default pool is not where the layout says", addr);
 	return add_pool(w, &pool, 0);
 }
 
@@ -841,7 +320,8 @@ static int add_private(void *arg, const uint8_t *slot)
 
 	hash_private(&w->pools_seen, slot);
 	if (vt_torch_read_private(w->src, w->layout, addr, &large, &small, &offset))
-		return broken(w, "an entry of graph_pools is not a private pool", addr) ?
+		return vt_torch_walk_broken(w, "an entry of graph_pools is not a private pool",
+					    addr) ?
 			       0 :
 			       -ECANCELED;
 	return add_pool(w, &large, id) && add_pool(w, &small, id) ? 0 : -ECANCELED;
@@ -854,10 +334,11 @@ static bool load_pools(struct vt_torch_walk *w)
 	if (!add_default_pool(w, w->dca + w->layout->large_blocks, false) ||
 	    !add_default_pool(w, w->dca + w->layout->small_blocks, true))
 		return false;
-	ret = each_private(w->src, w->layout, w->dca, add_private, w);
+	ret = vt_torch_each_private(w->src, w->layout, w->dca, add_private, w);
 	if (w->stopped)
 		return false;
-	return !ret || broken(w, "graph_pools cannot be read", w->dca + w->layout->graph_pools);
+	return !ret || vt_torch_walk_broken(w, "graph_pools cannot be read",
+					    w->dca + w->layout->graph_pools);
 }
 
 /*
@@ -874,7 +355,7 @@ static int adopt_pool(struct vt_torch_walk *w, uint64_t addr)
 	    (large.addr != addr && small.addr != addr))
 		return -1;
 	if (w->layout->graph_pools != NONE &&
-	    !broken(w, "a block's pool is in no table of pools", addr))
+	    !vt_torch_walk_broken(w, "a block's pool is in no table of pools", addr))
 		return -1;
 	if (!add_pool(w, &large, 0) || !add_pool(w, &small, 0))
 		return -1;
@@ -966,7 +447,7 @@ static bool take_block(struct vt_torch_walk *w, uint64_t addr, const uint8_t *by
 		return true;
 	}
 	w->result->dropped++;
-	return broken(w, why, addr);
+	return vt_torch_walk_broken(w, why, addr);
 }
 
 static bool read_blocks(struct vt_torch_walk *w, enum table table, uint32_t pool, uint64_t first)
@@ -974,23 +455,24 @@ static bool read_blocks(struct vt_torch_walk *w, enum table table, uint32_t pool
 	w->table = table;
 	w->pool = pool;
 	if (w->n > first && !w->block->size_of)
-		return refuse(
+		return vt_torch_walk_refuse(
 			w, "there are blocks, and what is in a block of this release is not known",
 			w->objects[first]);
-	return each_object(w, w->objects + first, w->n - first, w->block->size_of, take_block);
+	return vt_torch_walk_each_object(w, w->objects + first, w->n - first, w->block->size_of,
+					 take_block);
 }
 
 /* n elements of a container were not there. */
 static bool missing(struct vt_torch_walk *w, uint64_t n, const char *why, uint64_t addr)
 {
 	w->result->dropped += n;
-	return !n || broken(w, why, addr);
+	return !n || vt_torch_walk_broken(w, why, addr);
 }
 
 static bool room_for(struct vt_torch_walk *w, uint64_t more)
 {
 	return more <= w->capacity - w->n ||
-	       truncate_walk(w, "more blocks than the walk has room for");
+	       vt_torch_walk_truncate(w, "more blocks than the walk has room for");
 }
 
 /* ---- active_blocks ---- */
@@ -1002,7 +484,7 @@ static bool read_active(struct vt_torch_walk *w)
 		 max = w->chunk_size / VT_SKA_SET_SLOT;
 
 	if (vt_mem_read(w->src, addr, &table, sizeof(table)) || !vt_ska_plausible(&table))
-		return refuse(w, "active_blocks is not where the layout says", addr);
+		return vt_torch_walk_refuse(w, "active_blocks is not where the layout says", addr);
 	if (!room_for(w, table.n))
 		return false;
 	n = vt_ska_slots(&table);
@@ -1013,14 +495,16 @@ static bool read_active(struct vt_torch_walk *w)
 
 		if (!slots) {
 			if (vt_mem_read(w->src, from, w->chunk, some * VT_SKA_SET_SLOT))
-				return refuse(w, "the slots of active_blocks cannot be read", from);
+				return vt_torch_walk_refuse(
+					w, "the slots of active_blocks cannot be read", from);
 			slots = w->chunk;
 		}
 		for (uint64_t i = 0; i < some; i++) {
 			if ((int8_t)slots[i * VT_SKA_SET_SLOT] < 0)
 				continue;
 			if (w->n - first == table.n) {
-				if (!broken(w, "active_blocks has more elements than it counts",
+				if (!vt_torch_walk_broken(
+					    w, "active_blocks has more elements than it counts",
 					    addr))
 					return false;
 				break;
@@ -1028,7 +512,7 @@ static bool read_active(struct vt_torch_walk *w)
 			w->objects[w->n++] = vt_load64(slots + i * VT_SKA_SET_SLOT + VT_SKA_VALUE);
 		}
 		at += some;
-		if (!in_time(w, 0))
+		if (!vt_torch_walk_in_time(w, 0))
 			return false;
 	}
 	return missing(w, table.n - (w->n - first),
@@ -1044,14 +528,15 @@ static bool take_node(struct vt_torch_walk *w, uint64_t addr, const uint8_t *byt
 	const uint64_t *child[2] = { &node.left, &node.right };
 
 	if (!bytes)
-		return broken(w, "a node of a set of free blocks cannot be read", addr);
+		return vt_torch_walk_broken(w, "a node of a set of free blocks cannot be read",
+					    addr);
 	__builtin_memcpy(&node, bytes, sizeof(node));
 	for (int i = 0; i < 2; i++) {
 		if (!*child[i])
 			continue;
 		if (w->n_nodes == w->max_nodes)
-			return broken(w, "a set of free blocks has more elements than it counts",
-				      addr);
+			return vt_torch_walk_broken(
+				w, "a set of free blocks has more elements than it counts", addr);
 		w->nodes[w->n_nodes++] = *child[i];
 	}
 	/* no more values than nodes, and nodes are bounded */
@@ -1074,8 +559,8 @@ static bool read_set_elements(struct vt_torch_walk *w, uint64_t root, uint64_t n
 	while (from < w->n_nodes) {
 		uint64_t to = w->n_nodes;
 
-		if (!each_object(w, w->nodes + from, to - from, sizeof(struct vt_rbnode),
-				 take_node))
+		if (!vt_torch_walk_each_object(w, w->nodes + from, to - from,
+					       sizeof(struct vt_rbnode), take_node))
 			return false;
 		from = to;
 	}
@@ -1140,21 +625,22 @@ static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, ui
 	uint64_t emitted = 0;
 
 	for (uint64_t i = 0; i < n; i++) {
-		struct entry *e = &w->entries[index_at(w, i)];
+		struct entry *e = &w->entries[vt_torch_walk_index_at(w, i)];
 		const char *why;
 		bool linked;
 
 		if (i + AHEAD < n) {
-			const char *next = (const char *)&w->entries[index_at(w, i + AHEAD)];
+			const char *next =
+				(const char *)&w->entries[vt_torch_walk_index_at(w, i + AHEAD)];
 
 			__builtin_prefetch(next);
 			/* entries are not aligned to lines */
 			__builtin_prefetch(next + sizeof(*e) - 1);
 		}
-		if (!in_time(w, i + 1))
+		if (!vt_torch_walk_in_time(w, i + 1))
 			return false;
 		why = check_neighbours(before, e, &linked);
-		if (why && !broken(w, why, e->rec.object))
+		if (why && !vt_torch_walk_broken(w, why, e->rec.object))
 			return false;
 		if (why && before && before->rec.addr + before->rec.size > e->rec.addr) {
 			w->result->dropped++;
@@ -1174,7 +660,7 @@ static bool emit_in_order(struct vt_torch_walk *w, struct vt_block_rec *recs, ui
 		before = e;
 	}
 	if (before && before->next &&
-	    !broken(w, "a block's next block is in no table", before->rec.object))
+	    !vt_torch_walk_broken(w, "a block's next block is in no table", before->rec.object))
 		return false;
 	w->result->blocks = emitted;
 	return true;
@@ -1210,13 +696,14 @@ static bool compare_stats(struct vt_torch_walk *w)
 
 		if ((uint64_t)pairs[i].stat == pairs[i].sum)
 			continue;
-		set_text(why, sizeof(why), &at, pairs[i].name);
-		set_text(why, sizeof(why), &at, pairs[i].stat < 0 ? " is negative" : " is ");
+		vt_torch_why_text(why, sizeof(why), &at, pairs[i].name);
+		vt_torch_why_text(why, sizeof(why), &at,
+				  pairs[i].stat < 0 ? " is negative" : " is ");
 		if (pairs[i].stat >= 0)
-			set_number(why, sizeof(why), &at, (uint64_t)pairs[i].stat);
-		set_text(why, sizeof(why), &at, " in the statistics, the blocks give ");
-		set_number(why, sizeof(why), &at, pairs[i].sum);
-		return broken(w, why, w->dca + w->layout->stats);
+			vt_torch_why_number(why, sizeof(why), &at, (uint64_t)pairs[i].stat);
+		vt_torch_why_text(why, sizeof(why), &at, " in the statistics, the blocks give ");
+		vt_torch_why_number(why, sizeof(why), &at, pairs[i].sum);
+		return vt_torch_walk_broken(w, why, w->dca + w->layout->stats);
 	}
 	return true;
 }
@@ -1240,10 +727,11 @@ static bool read_all(struct vt_torch_walk *w)
 	bool certain = w->strict;
 
 	if (!layout_usable(w->layout))
-		return refuse(w, "the layout is impossible", 0);
-	w->mark_ns = now(w);
+		return vt_torch_walk_refuse(w, "the layout is impossible", 0);
+	w->mark_ns = vt_torch_walk_now(w);
 	if (!take_mark(w, w->src, &w->mark))
-		return refuse(w, "the statistics cannot be read", w->dca + w->layout->stats);
+		return vt_torch_walk_refuse(w, "the statistics cannot be read",
+					    w->dca + w->layout->stats);
 	if (w->mark.owner > 0 && w->result->lock == VT_LOCK_NONE && !w->strict) {
 		w->result->lock = VT_LOCK_HELD_BY;
 		w->result->owner_tid = w->mark.owner;
@@ -1259,7 +747,8 @@ static bool read_all(struct vt_torch_walk *w)
 			w->result->lock = VT_LOCK_NONE; /* for a moment only */
 			w->result->owner_tid = 0;
 		}
-		return broken(w, "the allocator was changing while it was read", w->dca);
+		return vt_torch_walk_broken(w, "the allocator was changing while it was read",
+					    w->dca);
 	}
 	return !certain || be_strict(w);
 }
@@ -1269,8 +758,8 @@ static bool order_all(struct vt_torch_walk *w, struct vt_torch_sink *sink)
 	struct vt_block_rec *recs = w->n_entries ? sink->reserve(sink, w->n_entries) : NULL;
 
 	if (w->n_entries && !recs)
-		return truncate_walk(w, "no room for the records of all blocks");
-	order_by(w, w->addrs, w->n_entries);
+		return vt_torch_walk_truncate(w, "no room for the records of all blocks");
+	vt_torch_walk_order_by(w, w->addrs, w->n_entries);
 	return emit_in_order(w, recs, w->n_entries) && compare_stats(w);
 }
 
@@ -1341,14 +830,14 @@ bool vt_torch_walk_holds(struct vt_torch_walk *w, struct vt_memsrc *src)
 
 void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
 {
-	uint64_t start = now(w);
+	uint64_t start = vt_torch_walk_now(w);
 
 	w->away_ns = start - w->read_end;
 	if (order_all(w, sink))
 		w->result->result = w->unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
 	else
 		take_back(w->result);
-	w->result->walk_ns += now(w) - start;
+	w->result->walk_ns += vt_torch_walk_now(w) - start;
 }
 
 void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
