@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff/diff.h"
+#include "report/diff/headlines.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -252,7 +253,7 @@ static void compare_all_devices(struct work *w)
 
 /* ---- sites ---- */
 
-static void add(struct vt_diff_amount *to, enum side side, uint64_t bytes, uint64_t blocks)
+static void add_amount(struct vt_diff_amount *to, enum side side, uint64_t bytes, uint64_t blocks)
 {
 	struct vt_model_amount *amount = side == BEFORE ? &to->before : &to->after;
 
@@ -356,7 +357,7 @@ static void add_sites(struct work *w, enum side side)
 			site->title = from->title;
 			vt_add_ages(&site->ages, &from->ages);
 		}
-		add(&site->amount, side, from->bytes, from->blocks);
+		add_amount(&site->amount, side, from->bytes, from->blocks);
 		for (size_t t = from->first_trace; t != VT_NO_TRACE;
 		     t = model->traces.data[t].next_in_site) {
 			const struct vt_model_trace *trace = &model->traces.data[t];
@@ -364,7 +365,7 @@ static void add_sites(struct work *w, enum side side)
 
 			if (!added)
 				return;
-			add(&added->amount, side, trace->bytes, trace->blocks);
+			add_amount(&added->amount, side, trace->bytes, trace->blocks);
 			w->traces_of[side][t] = (size_t)(added - w->diff->traces.data);
 		}
 	}
@@ -622,7 +623,7 @@ static void compare_all_groups(struct work *w)
 				continue;
 			group = group_of(w, from);
 			if (group)
-				add(&group->amount, side, from->bytes, from->blocks);
+				add_amount(&group->amount, side, from->bytes, from->blocks);
 		}
 	}
 	if (diff->groups.n > 1)
@@ -672,7 +673,7 @@ static void compare_all_driver(struct work *w)
 				*d = (struct vt_diff_driver){ 0 };
 			}
 			d->group = group;
-			add(&d->amount, side, group->bytes, group->blocks);
+			add_amount(&d->amount, side, group->bytes, group->blocks);
 		}
 	}
 	if (diff->driver.n > 1)
@@ -721,7 +722,7 @@ static enum kept is_kept(const struct work *w, size_t block)
 	return POSSIBLE;
 }
 
-static void keep(struct work *w, size_t block, size_t trace)
+static void keep_block(struct work *w, size_t block, size_t trace)
 {
 	struct vt_diff *diff = w->diff;
 	uint64_t size = w->models[AFTER]->blocks[block].size;
@@ -809,7 +810,7 @@ static void find_kept(struct work *w, const struct vt_map *by_address)
 			    was->requested != block->requested)
 				continue;
 			if (trace_of_block(w, BEFORE, *found) == trace_of_block(w, AFTER, b))
-				keep(w, b, trace_of_block(w, AFTER, b));
+				keep_block(w, b, trace_of_block(w, AFTER, b));
 			else
 				note_unsure(w, *found, b);
 		}
@@ -830,145 +831,6 @@ static void compare_all_blocks(struct work *w)
 		w->nomem = true;
 	w->diff->kept_known = true;
 	vt_map_deinit(&by_address);
-}
-
-/* ---- the answer ---- */
-
-static void headline(struct work *w, const char *code, bool alarm, struct vt_str *text)
-{
-	struct vt_model_headline *h = text->failed ? NULL : vt_vec_append(&w->diff->headlines);
-	char *copy = h ? vt_arena_strdup(&w->diff->arena, vt_str_get(text)) : NULL;
-
-	if (copy)
-		*h = (struct vt_model_headline){ .code = code, .alarm = alarm, .text = copy };
-	else
-		w->nomem = true;
-	vt_str_deinit(text);
-}
-
-static void add_place(struct vt_str *text, const struct vt_model_frame *f)
-{
-	if (!f) {
-		vt_str_add(text, "a thread that ran no Python");
-		return;
-	}
-	vt_place_add_function(text, f, true);
-	vt_str_add(text, " ");
-	vt_place_add_where(text, f);
-}
-
-static void add_blocks(struct vt_str *text, const struct vt_diff_amount *a)
-{
-	char before[VT_NUM_MAX], after[VT_NUM_MAX];
-
-	vt_str_addf(text, ", %s -> %s blocks", vt_format_count(before, a->before.blocks),
-		    vt_format_count(after, a->after.blocks));
-}
-
-/* The place with most of the growth; allocated: of all devices. */
-static void add_most(const struct work *w, struct vt_str *text, int64_t allocated)
-{
-	const struct vt_diff *diff = w->diff;
-	const struct vt_diff_site *site = diff->sites.n ? &diff->sites.data[0] : NULL;
-	const struct vt_diff_group *group = diff->groups.n ? &diff->groups.data[0] : NULL;
-	char number[VT_NUM_MAX], size[VT_NUM_MAX];
-
-	if (diff->sites_compared == VT_DIFF_SITES_COMPARED && site &&
-	    vt_diff_bytes(&site->amount) > 0) {
-		int64_t grown = vt_diff_bytes(&site->amount);
-
-		if (grown <= allocated)
-			vt_str_addf(text, "; %s of it from one place: ",
-				    vt_format_size(number, (uint64_t)grown));
-		else
-			vt_str_addf(text, "; %s from one place, others gave back: ",
-				    vt_format_change(number, grown));
-		add_place(text, site->title);
-		add_blocks(text, &site->amount);
-	} else if (diff->sites_compared != VT_DIFF_SITES_COMPARED && group &&
-		   vt_diff_bytes(&group->amount) > 0) {
-		vt_str_addf(text, "; most in blocks of %s on %s: %s",
-			    vt_format_size(size, group->size),
-			    group->stream ? "one stream" : "the default stream",
-			    vt_format_change(number, vt_diff_bytes(&group->amount)));
-		add_blocks(text, &group->amount);
-	}
-}
-
-static void add_time(struct vt_str *text, const struct vt_diff *diff)
-{
-	char age[VT_NUM_MAX];
-
-	if (!diff->why_other)
-		vt_str_addf(text, " in %s", vt_format_age(age, fabs(diff->seconds)));
-}
-
-static void device_headline(struct work *w, const struct vt_diff_device *d, int64_t allocated,
-			    bool most)
-{
-	const struct vt_diff_amount *a = &d->parts[VT_DIFF_ALLOCATED];
-	char by[VT_NUM_MAX], from[VT_NUM_MAX], to[VT_NUM_MAX];
-	struct vt_str text = { 0 };
-
-	if (!d->known[VT_DIFF_ALLOCATED]) {
-		if (!d->known[VT_DIFF_FREE] || !vt_diff_bytes(&d->parts[VT_DIFF_FREE]))
-			return;
-		vt_str_addf(&text, "GPU %d: free %s", d->ordinal,
-			    vt_format_change(by, vt_diff_bytes(&d->parts[VT_DIFF_FREE])));
-		add_time(&text, w->diff);
-		vt_str_addf(&text, " (from %s to %s), of all processes together",
-			    vt_format_size(from, d->parts[VT_DIFF_FREE].before.bytes),
-			    vt_format_size(to, d->parts[VT_DIFF_FREE].after.bytes));
-		headline(w, "free", false, &text);
-		return;
-	}
-	if (!vt_diff_bytes(a)) {
-		vt_str_addf(&text, "GPU %d: in use as before: %s", d->ordinal,
-			    vt_format_size(to, a->after.bytes));
-	} else {
-		vt_str_addf(&text, "GPU %d: in use %s", d->ordinal,
-			    vt_format_change(by, vt_diff_bytes(a)));
-		add_time(&text, w->diff);
-		vt_str_addf(&text, " (from %s to %s)", vt_format_size(from, a->before.bytes),
-			    vt_format_size(to, a->after.bytes));
-	}
-	if (most)
-		add_most(w, &text, allocated);
-	headline(w, "in-use", false, &text);
-}
-
-static void make_headlines(struct work *w)
-{
-	struct vt_diff *diff = w->diff;
-	struct vt_str text = { 0 };
-	int64_t allocated = 0;
-	size_t n = 0;
-
-	for (size_t i = 0; i < diff->devices.n; i++) {
-		const struct vt_diff_device *d = &diff->devices.data[i];
-
-		n += d->known[VT_DIFF_ALLOCATED];
-		if (d->known[VT_DIFF_ALLOCATED])
-			allocated =
-				(int64_t)((uint64_t)allocated +
-					  (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
-	}
-	/* Sites count all devices together. */
-	for (size_t i = 0; i < diff->devices.n; i++)
-		device_headline(w, &diff->devices.data[i], allocated, n == 1);
-	if (n > 1) {
-		char by[VT_NUM_MAX];
-
-		vt_str_addf(&text, "All GPUs: in use %s", vt_format_change(by, allocated));
-		add_most(w, &text, allocated);
-		headline(w, "in-use-all", false, &text);
-	}
-	if (!diff->headlines.n) {
-		vt_str_add(
-			&text,
-			"Nothing can be compared: neither report knows both what PyTorch has and what is free on a GPU");
-		headline(w, "nothing", true, &text);
-	}
 }
 
 static void judge(struct vt_diff *diff)
@@ -1008,7 +870,7 @@ struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *bef
 		sort_sites(&w);
 	if (!w.nomem) {
 		say_what_is_not_compared(&w);
-		make_headlines(&w);
+		w.nomem = !vt_diff_make_headlines(diff);
 		judge(diff);
 	}
 	for (enum side side = 0; side < SIDES; side++) {

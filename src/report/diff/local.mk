@@ -3,5 +3,6 @@ noinst_LIBRARIES += src/report/diff/libdiff.a
 src_report_diff_libdiff_a_SOURCES = \
 	src/report/diff/diff.c src/report/diff/diff.h \
 	src/report/diff/growth.c src/report/diff/growth.h \
+	src/report/diff/headlines.c src/report/diff/headlines.h \
 	src/report/diff/json.c \
 	src/report/diff/text.c

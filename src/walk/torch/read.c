@@ -111,7 +111,7 @@ int vt_torch_devices(struct vt_memsrc *src, const struct vt_torch_layout *layout
  * negative errno.
  */
 int vt_torch_each_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
-			int (*fn)(void *arg, const uint8_t *slot), void *arg)
+			  int (*fn)(void *arg, const uint8_t *slot), void *arg)
 {
 	struct vt_ska table;
 	uint8_t slots[64 * VT_SKA_POOL_SLOT];

@@ -36,7 +36,8 @@ static bool each_direct(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
  * had a hole).
  */
 static bool each_of_piece(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t from,
-			  uint64_t to, const uint8_t *chunk, unsigned int len, vt_torch_object_fn fn)
+			  uint64_t to, const uint8_t *chunk, unsigned int len,
+			  vt_torch_object_fn fn)
 {
 	uint64_t base = addrs[vt_torch_walk_index_at(w, from)];
 	uint8_t copy[BLOCK_MAX];
@@ -106,7 +107,7 @@ static bool each_copied(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t
 }
 
 bool vt_torch_walk_each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
-			unsigned int len, vt_torch_object_fn fn)
+			       unsigned int len, vt_torch_object_fn fn)
 {
 	return (w->src->ops->direct ? each_direct : each_copied)(w, addrs, n, len, fn);
 }

@@ -16,9 +16,9 @@
 #define PIECES 512       /* of one vt_mem_readv() */
 #define CHUNK (UINT64_C(256) << 10)
 #define DIGIT_BITS 11
-#define AHEAD 12         /* prefetch distance, in objects: hides a memory latency of about 100 ns */
-#define BLOCK_MAX 256       /* bytes of a Block object that a layout can ask for */
-#define POOL_MAX 256        /* the same of a BlockPool */
+#define AHEAD 12      /* prefetch distance, in objects: hides a memory latency of about 100 ns */
+#define BLOCK_MAX 256 /* bytes of a Block object that a layout can ask for */
+#define POOL_MAX 256  /* the same of a BlockPool */
 
 enum table { TABLE_ACTIVE, TABLE_CACHED, TABLE_UNMAPPED };
 
@@ -145,7 +145,7 @@ typedef bool (*vt_torch_object_fn)(struct vt_torch_walk *w, uint64_t addr, const
 
 /* Calls fn for the objects of len bytes at n addresses. */
 bool vt_torch_walk_each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
-			unsigned int len, vt_torch_object_fn fn);
+			       unsigned int len, vt_torch_object_fn fn);
 
 /* ---- read.c ---- */
 
@@ -154,6 +154,6 @@ bool vt_torch_walk_each_object(struct vt_torch_walk *w, const uint64_t *addrs, u
  * negative errno.
  */
 int vt_torch_each_private(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
-			int (*fn)(void *arg, const uint8_t *slot), void *arg);
+			  int (*fn)(void *arg, const uint8_t *slot), void *arg);
 
 #endif
