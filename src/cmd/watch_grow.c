@@ -113,7 +113,7 @@ static void remember_why(struct grow *g, const struct vt_model *model)
 }
 
 /* VT_ERR_GONE: the process ended. */
-static struct vt_error *look(struct grow *g, struct vt_model *model)
+static struct vt_error *collect_look(struct grow *g, struct vt_model *model)
 {
 	struct vt_error *err = read_once(g, false, model);
 
@@ -153,7 +153,7 @@ static void add_clock(struct vt_line *line, const struct timespec *when)
 	vt_line_pad(line, TIME_COLUMNS);
 }
 
-static void add_size_label(struct vt_str *text, const struct vt_growth_place *place)
+static void add_size_label(struct vt_str *text, const struct vt_growth_source *place)
 {
 	char size[VT_NUM_MAX];
 
@@ -164,7 +164,7 @@ static void add_size_label(struct vt_str *text, const struct vt_growth_place *pl
 }
 
 static void add_label(struct vt_line *line, const struct vt_growth *growth,
-		      const struct vt_growth_place *place, struct vt_str *text)
+		      const struct vt_growth_source *place, struct vt_str *text)
 {
 	if (growth->by == VT_GROWTH_BY_SIZE) {
 		add_size_label(text, place);
@@ -201,8 +201,8 @@ static struct vt_error *print_title(const struct grow *g)
 static void add_place(struct vt_line *line, const struct grow *g)
 {
 	const struct vt_growth *growth = telling(g);
-	const struct vt_growth_place *most = vt_growth_most(growth),
-				     *place = most ? most : vt_growth_latest(growth);
+	const struct vt_growth_source *most = vt_growth_most(growth),
+				      *place = most ? most : vt_growth_latest(growth);
 	char number[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
@@ -278,7 +278,7 @@ static double hours(const struct grow *g)
 }
 
 static void print_place(struct vt_line *line, const struct grow *g,
-			const struct vt_growth_place *place, int label_columns)
+			const struct vt_growth_source *place, int label_columns)
 {
 	char number[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX], blocks[2 * VT_NUM_MAX + 16];
 	int64_t grown = vt_growth_grown(place);
@@ -319,7 +319,7 @@ static void print_places(struct vt_line *line, const struct grow *g, const size_
 	vt_line_right(line, VT_DIM, "blocks", BLOCKS_COLUMNS);
 	vt_line_end(line);
 	for (size_t i = 0; i < n && i < MAX_SHOWN; i++)
-		print_place(line, g, &telling(g)->places.data[order[i]], label_columns);
+		print_place(line, g, &telling(g)->sources.data[order[i]], label_columns);
 	if (n > MAX_SHOWN) {
 		vt_line_pad(line, 2);
 		vt_line_addf(line, VT_DIM, "%zu more", n - MAX_SHOWN);
@@ -345,9 +345,9 @@ static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
 
 static bool any_replaced(const struct vt_growth *growth)
 {
-	for (size_t i = 0; i < growth->places.n; i++)
-		if (vt_growth_is_growing(growth, &growth->places.data[i]) &&
-		    growth->places.data[i].replaced)
+	for (size_t i = 0; i < growth->sources.n; i++)
+		if (vt_growth_is_growing(growth, &growth->sources.data[i]) &&
+		    growth->sources.data[i].replaced)
 			return true;
 	return false;
 }
@@ -372,13 +372,14 @@ static void add_cost(const struct grow *g, struct vt_str *text)
 			text,
 			" What took the place of blocks without a backtrace is not counted as growth.");
 	if (telling(g)->cut)
-		vt_str_addf(text, " Only the first %d places were followed.", VT_GROWTH_MAX_PLACES);
+		vt_str_addf(text, " Only the first %d places were followed.",
+			    VT_GROWTH_MAX_SOURCES);
 }
 
 static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
 {
 	const struct vt_growth *growth = telling(g);
-	VT_FREE size_t *order = malloc((growth->places.n + 1) * sizeof(*order));
+	VT_FREE size_t *order = malloc((growth->sources.n + 1) * sizeof(*order));
 	struct vt_str text = { 0 };
 	struct vt_line line;
 
@@ -440,7 +441,7 @@ static struct vt_error *begin_anew(struct grow *g)
 		   "Recording was off for a while: places are followed anew from here on.");
 }
 
-static struct vt_error *take(struct grow *g, struct vt_model *model)
+static struct vt_error *take_look(struct grow *g, struct vt_model *model)
 {
 	uint64_t before = g->bytes;
 	bool ok = true;
@@ -501,10 +502,10 @@ static struct vt_error *watch(struct grow *g)
 
 	while (!vt_watch_ended()) {
 		struct vt_model model;
-		struct vt_error *err = look(g, &model);
+		struct vt_error *err = collect_look(g, &model);
 
 		if (!err)
-			err = take(g, &model);
+			err = take_look(g, &model);
 		vt_model_deinit(&model);
 		if (g->looks && vt_error_catch(&err, VT_ERR_GONE))
 			return say(g, VT_PLAIN, "The process ended.");

@@ -361,7 +361,7 @@ static void say(const struct watch *w, const char *text)
 }
 
 /* NULL: go on. */
-static struct vt_error *look(struct watch *w)
+static struct vt_error *collect_moment(struct watch *w)
 {
 	uint32_t seq;
 
@@ -381,7 +381,7 @@ static void watch(struct watch *w)
 		/* What has happened until then is saved all the same. */
 		over = vt_watch_ended() || vt_now_ns() >= until;
 
-		VT_ERROR struct vt_error *err = look(w);
+		VT_ERROR struct vt_error *err = collect_moment(w);
 
 		if (err) {
 			vt_exit_with(err);

@@ -160,7 +160,7 @@ def check_planted(what, of, where, of_rank, of_worker):
         report, text = look("--children-of", hangs().proc.pid)
         check_accused(report, [rank], f"rank {of} ", OTHERS + where, *of_rank)
         check(f"rank {of} " in first_line(text), "the summary does not begin with it", text[:600])
-        check("Who differs" in text, "who differs is not shown", text[:1500])
+        check("What differs" in text, "who differs is not shown", text[:1500])
         if of_worker:
             check_accused(report, [worker], f"worker 0 of rank {of} ", *of_worker)
         if what == "worker-killed":

@@ -63,7 +63,7 @@ def culprit_is_named(trouble, word):
         equal(ranks_of, list(range(WORLD)), "ranks")
         last = [[WORLD - 1, WORLD - 1]]  # members are ranges of indices
         check(any(v["members"] == last and word in v["text"] for v in verdicts), f"rank {WORLD - 1} is not named", verdicts)
-        check(f"pid {ranks[-1].pid} on " in text.partition("Who differs")[2].partition("Ranks:")[0], f"rank {WORLD - 1} does not differ", text)
+        check(f"pid {ranks[-1].pid} on " in text.partition("What differs")[2].partition("Ranks:")[0], f"rank {WORLD - 1} does not differ", text)
         for rank in ranks:
             check(proc_state(rank.pid) in "SR", "state", proc_state(rank.pid))
 

@@ -67,13 +67,13 @@ def check_named(document, pid, *words):
 
 
 def culprit_is_named(trouble, *words, function, states="SR", options=()):
-    """Its function is in the verdict, and in its stack below "Who differs", where nobody else is."""
+    """Its function is in the verdict, and in its stack below "What differs", where nobody else is."""
     with ranks_in(trouble) as ranks:
         document, text = triage(ranks, *options)
         print("  | " + text.replace("\n", "\n  | "))
         culprit = ranks[LAST].pid
         check_named(document, culprit, f"rank {LAST} ", function, *words)
-        differs = section(text, "Who differs")
+        differs = section(text, "What differs")
         check(f"pid {culprit} on " in differs and function in differs, "the ranks that differ", text)
         equal([m["pid"] for m in document["members"] if m["outlier"] and m["role"] == "rank"], [culprit], "outliers")
         equal([m["rank"] for m in document["members"] if m["role"] == "rank"], list(range(WORLD)), "ranks")

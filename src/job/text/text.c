@@ -289,7 +289,7 @@ static void print_outliers(struct vt_line *line, const struct vt_job *job)
 		if (!job->members.data[i].outlier || !gather_same(line, job, i, &same))
 			continue;
 		if (!shown++)
-			vt_text_title(line, "innermost frames first", "Who differs");
+			vt_text_title(line, "innermost frames first", "What differs");
 		print_outlier(line, job, &same);
 	}
 	free(same.data);

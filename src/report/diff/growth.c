@@ -14,7 +14,7 @@ void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by)
 void vt_growth_deinit(struct vt_growth *growth)
 {
 	vt_map_deinit(&growth->index);
-	vt_vec_deinit(&growth->places);
+	vt_vec_deinit(&growth->sources);
 	vt_arena_deinit(&growth->arena);
 }
 
@@ -28,7 +28,7 @@ bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *mo
 	return model->allocators.n > 0;
 }
 
-/* ---- finding a place ---- */
+/* ---- finding a source ---- */
 
 static const char *copy_text(struct vt_growth *growth, const char *text, bool *ok)
 {
@@ -64,7 +64,7 @@ static const struct vt_model_frame *copy_title(struct vt_growth *growth,
 	return copy;
 }
 
-static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_place *key)
+static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_source *key)
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_hash(key->title);
@@ -72,8 +72,8 @@ static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_p
 	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
 
-static bool is_same_place(const struct vt_growth *growth, const struct vt_growth_place *a,
-			  const struct vt_growth_place *b)
+static bool is_same_source(const struct vt_growth *growth, const struct vt_growth_source *a,
+			   const struct vt_growth_source *b)
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_equal(a->title, b->title);
@@ -81,46 +81,46 @@ static bool is_same_place(const struct vt_growth *growth, const struct vt_growth
 }
 
 /* NULL: the limit is reached, or out of memory (*ok is then false). */
-static struct vt_growth_place *find_place(struct vt_growth *growth,
-					  const struct vt_growth_place *key, bool *ok)
+static struct vt_growth_source *find_place(struct vt_growth *growth,
+					   const struct vt_growth_source *key, bool *ok)
 {
 	uint64_t hash = hash_of(growth, key);
-	struct vt_growth_place *place;
+	struct vt_growth_source *source;
 	const uint64_t *known;
 
 	for (; (known = vt_map_get(&growth->index, hash)) != NULL; hash++)
-		if (is_same_place(growth, &growth->places.data[*known], key))
-			return &growth->places.data[*known];
-	if (growth->places.n == VT_GROWTH_MAX_PLACES) {
+		if (is_same_source(growth, &growth->sources.data[*known], key))
+			return &growth->sources.data[*known];
+	if (growth->sources.n == VT_GROWTH_MAX_SOURCES) {
 		growth->cut = true;
 		return NULL;
 	}
-	place = vt_vec_append(&growth->places);
-	if (!place || !vt_map_put(&growth->index, hash, growth->places.n - 1)) {
-		growth->places.n -= place != NULL;
+	source = vt_vec_append(&growth->sources);
+	if (!source || !vt_map_put(&growth->index, hash, growth->sources.n - 1)) {
+		growth->sources.n -= source != NULL;
 		*ok = false;
 		return NULL;
 	}
-	*place = *key;
-	place->title = copy_title(growth, key->title, ok);
-	return *ok ? place : NULL;
+	*source = *key;
+	source->title = copy_title(growth, key->title, ok);
+	return *ok ? source : NULL;
 }
 
 /* ---- a look ---- */
 
 /* Collects the amounts of this look, before they are compared with those of the last. */
-static bool count(struct vt_growth *growth, const struct vt_growth_place *key, uint64_t bytes,
+static bool count(struct vt_growth *growth, const struct vt_growth_source *key, uint64_t bytes,
 		  uint64_t blocks, struct vt_model_amount **now, size_t *room)
 {
 	bool ok = true;
-	struct vt_growth_place *place = find_place(growth, key, &ok);
+	struct vt_growth_source *source = find_place(growth, key, &ok);
 	size_t i;
 
-	if (!place)
+	if (!source)
 		return ok;
-	i = (size_t)(place - growth->places.data);
+	i = (size_t)(source - growth->sources.data);
 	if (i >= *room) {
-		size_t more = growth->places.n * 2 + 64;
+		size_t more = growth->sources.n * 2 + 64;
 		struct vt_model_amount *grown = realloc(*now, more * sizeof(*grown));
 
 		if (!grown)
@@ -131,7 +131,7 @@ static bool count(struct vt_growth *growth, const struct vt_growth_place *key, u
 	}
 	(*now)[i].bytes += bytes;
 	(*now)[i].blocks += blocks;
-	place->look = growth->looks;
+	source->look = growth->looks;
 	return true;
 }
 
@@ -141,16 +141,17 @@ static bool count_all(struct vt_growth *growth, const struct vt_model *model,
 	bool ok = true;
 
 	for (size_t i = 0; i < model->sites.n && ok && growth->by == VT_GROWTH_BY_SITE; i++)
-		ok = count(growth, &(struct vt_growth_place){ .title = model->sites.data[i].title },
+		ok = count(growth,
+			   &(struct vt_growth_source){ .title = model->sites.data[i].title },
 			   model->sites.data[i].bytes, model->sites.data[i].blocks, now, room);
 	for (size_t i = 0; i < model->groups.n && ok && growth->by == VT_GROWTH_BY_SIZE; i++) {
 		const struct vt_model_group *g = &model->groups.data[i];
 
 		if (g->state == VT_BLOCK_ALLOCATED)
 			ok = count(growth,
-				   &(struct vt_growth_place){ .device = g->device,
-							      .stream = g->stream,
-							      .size = g->size },
+				   &(struct vt_growth_source){ .device = g->device,
+							       .stream = g->stream,
+							       .size = g->size },
 				   g->bytes, g->blocks, now, room);
 	}
 	return ok;
@@ -172,25 +173,25 @@ static void count_untraced(struct vt_growth *growth, const struct vt_model *mode
 	growth->untraced = bytes;
 }
 
-static void compare(const struct vt_growth *growth, struct vt_growth_place *place,
+static void compare(const struct vt_growth *growth, struct vt_growth_source *source,
 		    const struct vt_model_amount *now)
 {
 	if (growth->looks == 1)
-		place->first = place->last = *now;
-	place->change = (int64_t)(now->bytes - place->last.bytes);
-	if (place->change > 0) {
-		uint64_t all = now->bytes - place->last.bytes,
+		source->first = source->last = *now;
+	source->change = (int64_t)(now->bytes - source->last.bytes);
+	if (source->change > 0) {
+		uint64_t all = now->bytes - source->last.bytes,
 			 rise = less(less(all, growth->fell[0]), growth->fell[1]);
 
-		place->replaced += all - rise;
-		place->rises += rise > 0;
-		place->taken += rise;
-		place->largest = rise > place->largest ? rise : place->largest;
-	} else if (place->change < 0) {
-		place->falls++;
-		place->given += place->last.bytes - now->bytes;
+		source->replaced += all - rise;
+		source->rises += rise > 0;
+		source->taken += rise;
+		source->largest = rise > source->largest ? rise : source->largest;
+	} else if (source->change < 0) {
+		source->falls++;
+		source->given += source->last.bytes - now->bytes;
 	}
-	place->last = *now;
+	source->last = *now;
 }
 
 bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
@@ -203,10 +204,10 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 	growth->looks++;
 	count_untraced(growth, model);
 	ok = count_all(growth, model, &now, &room);
-	for (size_t i = 0; i < growth->places.n && ok; i++) {
-		struct vt_growth_place *place = &growth->places.data[i];
+	for (size_t i = 0; i < growth->sources.n && ok; i++) {
+		struct vt_growth_source *source = &growth->sources.data[i];
 
-		compare(growth, place, place->look == growth->looks ? &now[i] : &nothing);
+		compare(growth, source, source->look == growth->looks ? &now[i] : &nothing);
 	}
 	free(now);
 	return ok;
@@ -214,28 +215,28 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 
 /* ---- the rule ---- */
 
-bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_place *place)
+bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source)
 {
-	uint64_t net = less(place->taken, place->given);
+	uint64_t net = less(source->taken, source->given);
 	bool enough = growth->looks >= VT_GROWTH_LOOKS;
-	bool often = place->rises * 2 > growth->looks - 1 ||
-		     (!place->falls && place->rises >= VT_GROWTH_RISES);
-	bool kept = place->given <= place->taken / VT_GROWTH_GIVEN_BACK;
+	bool often = source->rises * 2 > growth->looks - 1 ||
+		     (!source->falls && source->rises >= VT_GROWTH_RISES);
+	bool kept = source->given <= source->taken / VT_GROWTH_GIVEN_BACK;
 
-	return enough && often && kept && net > place->largest &&
-	       net - place->largest >= net / VT_GROWTH_JUMP;
+	return enough && often && kept && net > source->largest &&
+	       net - source->largest >= net / VT_GROWTH_JUMP;
 }
 
-int64_t vt_growth_grown(const struct vt_growth_place *place)
+int64_t vt_growth_grown(const struct vt_growth_source *source)
 {
-	return (int64_t)(place->last.bytes - place->first.bytes - place->replaced);
+	return (int64_t)(source->last.bytes - source->first.bytes - source->replaced);
 }
 
-static int compare_places(const void *pa, const void *pb, void *data)
+static int compare_sources(const void *pa, const void *pb, void *data)
 {
 	const struct vt_growth *growth = data;
-	const struct vt_growth_place *a = &growth->places.data[*(const size_t *)pa],
-				     *b = &growth->places.data[*(const size_t *)pb];
+	const struct vt_growth_source *a = &growth->sources.data[*(const size_t *)pa],
+				      *b = &growth->sources.data[*(const size_t *)pb];
 	int of_a = vt_growth_is_growing(growth, a), of_b = vt_growth_is_growing(growth, b);
 
 	if (of_a != of_b)
@@ -249,38 +250,39 @@ size_t vt_growth_order(const struct vt_growth *growth, size_t *order)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < growth->places.n; i++)
+	for (size_t i = 0; i < growth->sources.n; i++)
 		order[i] = i;
-	if (growth->places.n > 1)
-		qsort_r(order, growth->places.n, sizeof(*order), compare_places, (void *)growth);
-	while (n < growth->places.n && vt_growth_is_growing(growth, &growth->places.data[order[n]]))
+	if (growth->sources.n > 1)
+		qsort_r(order, growth->sources.n, sizeof(*order), compare_sources, (void *)growth);
+	while (n < growth->sources.n &&
+	       vt_growth_is_growing(growth, &growth->sources.data[order[n]]))
 		n++;
 	return n;
 }
 
-const struct vt_growth_place *vt_growth_most(const struct vt_growth *growth)
+const struct vt_growth_source *vt_growth_most(const struct vt_growth *growth)
 {
-	const struct vt_growth_place *best = NULL;
+	const struct vt_growth_source *best = NULL;
 
-	for (size_t i = 0; i < growth->places.n; i++) {
-		const struct vt_growth_place *place = &growth->places.data[i];
+	for (size_t i = 0; i < growth->sources.n; i++) {
+		const struct vt_growth_source *source = &growth->sources.data[i];
 
-		if (vt_growth_is_growing(growth, place) &&
-		    (!best || vt_growth_grown(place) > vt_growth_grown(best)))
-			best = place;
+		if (vt_growth_is_growing(growth, source) &&
+		    (!best || vt_growth_grown(source) > vt_growth_grown(best)))
+			best = source;
 	}
 	return best;
 }
 
-const struct vt_growth_place *vt_growth_latest(const struct vt_growth *growth)
+const struct vt_growth_source *vt_growth_latest(const struct vt_growth *growth)
 {
-	const struct vt_growth_place *best = NULL;
+	const struct vt_growth_source *best = NULL;
 
-	for (size_t i = 0; i < growth->places.n; i++) {
-		const struct vt_growth_place *place = &growth->places.data[i];
+	for (size_t i = 0; i < growth->sources.n; i++) {
+		const struct vt_growth_source *source = &growth->sources.data[i];
 
-		if (place->change > (best ? best->change : 0))
-			best = place;
+		if (source->change > (best ? best->change : 0))
+			best = source;
 	}
 	return best;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the places whose memory grows, from a series of looks at one process. A place is a site if
+ * Finds the sources whose memory grows, from a series of looks at one process. A source is a site if
  * backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
  * only if every allocator in it is exact.
  *
- * A place grows if all these conditions hold:
+ * A source grows if all these conditions hold:
  *
  *	enough   there were 5 looks or more: 3 rises in a row are chance once in 24 times, of a
  *	         saw-tooth that is met at random
@@ -29,11 +29,11 @@
 #define VT_GROWTH_GIVEN_BACK 8 /* at most one part in so many */
 /* at least one part in so many comes from other rises than the largest */
 #define VT_GROWTH_JUMP 4
-#define VT_GROWTH_MAX_PLACES 100000
+#define VT_GROWTH_MAX_SOURCES 100000
 
 enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE };
 
-struct vt_growth_place {
+struct vt_growth_source {
 	const struct vt_model_frame *title; /* of a site; NULL: traces without a frame */
 	int device;                         /* of a size: */
 	uint64_t stream, size;
@@ -50,10 +50,10 @@ struct vt_growth {
 	enum vt_growth_by by;
 	struct vt_arena arena; /* the titles */
 	struct vt_map index;
-	VT_VEC(struct vt_growth_place) places;
+	VT_VEC(struct vt_growth_source) sources;
 	size_t looks;
 	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in two intervals */
-	bool cut;                   /* there are more places than are tracked */
+	bool cut;                   /* there are more sources than are tracked */
 };
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);
@@ -65,21 +65,21 @@ bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *mo
 /* Adds a look. False when out of memory: growth is then unusable. */
 bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model);
 
-bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_place *place);
+bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source);
 
 /*
- * Fills order (room for places.n) with indices of places: growing places first, both parts by total
- * growth. Returns the number of growing places.
+ * Fills order (room for sources.n) with indices of sources: growing sources first, both parts by total
+ * growth. Returns the number of growing sources.
  */
 size_t vt_growth_order(const struct vt_growth *growth, size_t *order);
 
 /* Bytes, between the first look and the last; a lower bound if something was replaced. */
-int64_t vt_growth_grown(const struct vt_growth_place *place);
+int64_t vt_growth_grown(const struct vt_growth_source *source);
 
-/* The place that grows and has grown most, NULL when none grows. */
-const struct vt_growth_place *vt_growth_most(const struct vt_growth *growth);
+/* The source that grows and has grown most, NULL when none grows. */
+const struct vt_growth_source *vt_growth_most(const struct vt_growth *growth);
 
-/* The place with the largest rise in the last interval, NULL when none rose. */
-const struct vt_growth_place *vt_growth_latest(const struct vt_growth *growth);
+/* The source with the largest rise in the last interval, NULL when none rose. */
+const struct vt_growth_source *vt_growth_latest(const struct vt_growth *growth);
 
 #endif

@@ -1932,7 +1932,7 @@ static void test_summary(void **state)
 				assert_contains(text.data, "\n  0-7 [8]  ");
 				assert_contains(text.data, "\n    3 [1]  ");
 				assert_contains(text.data, "\n    0-2,4-7 [7]  ");
-				assert_true(strstr(text.data, "Who differs") <
+				assert_true(strstr(text.data, "What differs") <
 					    strstr(text.data, "main threads"));
 			}
 			/* What tells most is not cut off. */

@@ -386,8 +386,8 @@ static bool grows(const int *mib, const int *older)
 		assert_true(vt_growth_add(&growth, &model));
 		vt_model_deinit(&model);
 	}
-	for (size_t i = 0; i < growth.places.n; i++) {
-		const struct vt_growth_place *place = &growth.places.data[i];
+	for (size_t i = 0; i < growth.sources.n; i++) {
+		const struct vt_growth_source *place = &growth.sources.data[i];
 
 		if (!strcmp(place->title->function, "leak"))
 			growing = vt_growth_is_growing(&growth, place);
@@ -398,7 +398,7 @@ static bool grows(const int *mib, const int *older)
 
 	size_t order[8];
 
-	assert_true(growth.places.n <= 8);
+	assert_true(growth.sources.n <= 8);
 	assert_int_equal(vt_growth_order(&growth, order), growing);
 	vt_growth_deinit(&growth);
 	return growing;
@@ -457,9 +457,9 @@ static void test_looks_that_do_not_count(void **state)
 	assert_false(vt_growth_is_look(&sites, &model));
 	assert_true(vt_growth_is_look(&sizes, &model));
 	assert_true(vt_growth_add(&sizes, &model));
-	assert_int_equal(sizes.places.n, 1);
-	assert_int_equal(sizes.places.data[0].size, MIB);
-	assert_int_equal(sizes.places.data[0].last.blocks, 2);
+	assert_int_equal(sizes.sources.n, 1);
+	assert_int_equal(sizes.sources.data[0].size, MIB);
+	assert_int_equal(sizes.sources.data[0].last.blocks, 2);
 	vt_model_deinit(&model);
 	build(&model,
 	      &(struct scene){ .recorded = true, .inexact = true, .blocks = { { MIB, 0, 0 } } });
