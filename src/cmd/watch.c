@@ -77,9 +77,9 @@ static uint64_t parse_duration(struct argp_state *state, const char *option, con
 static void check_arguments(struct argp_state *state, struct vt_watch_options *args)
 {
 	if (args->pid <= 0)
-		argp_error(state, "which process? A PID is missing");
+		argp_error(state, "no PID given");
 	if (args->on_oom == args->grow)
-		argp_error(state, "what is to be watched? One of --on-oom and --grow is expected");
+		argp_error(state, "give one of --on-oom and --grow");
 	if (args->every_ns && !args->grow)
 		argp_error(state, "--every goes with --grow");
 	if (args->record.given && !args->on_oom)
@@ -92,7 +92,7 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 	if (!args->then)
 		args->then = args->output.json;
 	if (args->then && !*args->then)
-		argp_error(state, "--then wants the name of a file");
+		argp_error(state, "--then needs a file name");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -124,7 +124,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
-			argp_error(state, "one PID is expected");
+			argp_error(state, "give exactly one PID");
 		args->pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:

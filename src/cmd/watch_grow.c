@@ -109,7 +109,7 @@ static void remember_why(struct grow *g, const struct vt_model *model)
 	snprintf(g->why, sizeof(g->why), "%s",
 		 why   ? why :
 		 state ? state :
-			 "there is no allocator of PyTorch");
+			 "no allocator of PyTorch was found");
 }
 
 /* VT_ERR_GONE: the process ended. */
@@ -370,10 +370,9 @@ static void add_cost(const struct grow *g, struct vt_str *text)
 	if (any_replaced(telling(g)))
 		vt_str_add(
 			text,
-			" What took the place of blocks without a backtrace is not counted as growth.");
+			" Memory that replaced blocks without a backtrace does not count as growth.");
 	if (telling(g)->cut)
-		vt_str_addf(text, " Only the first %d places were followed.",
-			    VT_GROWTH_MAX_SOURCES);
+		vt_str_addf(text, " Only the first %d places were tracked.", VT_GROWTH_MAX_SOURCES);
 }
 
 static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
@@ -410,8 +409,7 @@ static struct vt_error *say_unrecorded(struct grow *g)
 	g->said_unrecorded = true;
 	return say(
 		g, VT_WARN,
-		"No backtraces are recorded, so blocks are told apart by their size only: vramtap record PID on, or "
-		"torch.cuda.memory._record_memory_history() in the program, says who allocates them.");
+		"No backtraces are recorded, so blocks are told apart by size only. To record them: vramtap record PID on, or torch.cuda.memory._record_memory_history() in the program.");
 }
 
 /* What small blocks have is known of some of them alone, and of fewer when the rate is raised. */
@@ -422,8 +420,7 @@ static struct vt_error *say_samples(struct grow *g)
 	g->said_samples = true;
 	return say(
 		g, VT_WARN,
-		"The recorder takes samples of small blocks: places are compared by their recorded blocks only, and one that grows "
-		"slowly may be missed.");
+		"The recorder samples small blocks: places are compared by recorded blocks only, and slow growth may be missed.");
 }
 
 /* What was recorded is gone, and places begin at 0 again. */
@@ -437,8 +434,7 @@ static struct vt_error *begin_anew(struct grow *g)
 		return NULL;
 	vt_growth_deinit(&g->sites);
 	vt_growth_init(&g->sites, VT_GROWTH_BY_SITE);
-	return say(g, VT_WARN,
-		   "Recording was off for a while: places are followed anew from here on.");
+	return say(g, VT_WARN, "Recording was off for a while: tracking of places starts again.");
 }
 
 static struct vt_error *take_look(struct grow *g, struct vt_model *model)
@@ -532,8 +528,7 @@ static struct vt_error *finish(struct grow *g, size_t *n_growing)
 	if (!g->looks)
 		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s",
 				       (int)g->options->pid,
-				       g->why[0] ? g->why :
-						   "it was interrupted before the first look");
+				       g->why[0] ? g->why : "interrupted before the first look");
 	VT_TRY(summarise(g, n_growing));
 	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json,
 						 &g->model, g->options->then) :

@@ -165,10 +165,9 @@ static struct vt_error *run_command(struct watch *w, const char *path)
 	int ret;
 
 	if (w->commands.n >= MAX_COMMANDS)
-		return vt_error_create(
-			VT_ERR_BUSY,
-			"the command is not run: %d that were run before have not ended yet",
-			MAX_COMMANDS);
+		return vt_error_create(VT_ERR_BUSY,
+				       "the command was not run: %d earlier ones are still running",
+				       MAX_COMMANDS);
 	if (asprintf(&pid_variable, "VRAMTAP_PID=%d", (int)w->options->pid) < 0) {
 		pid_variable = NULL;
 		return &vt_enomem;
@@ -394,7 +393,7 @@ static void watch(struct watch *w)
 			vt_sleep_ns(POLL_NS);
 	}
 	if (w->n_reports == MAX_REPORTS)
-		say(w, "so many events were saved that this is the end");
+		say(w, "ended: the maximum number of events was saved");
 }
 
 /* ---- the recorder ---- */
@@ -407,7 +406,7 @@ static void say_armed(const struct watch *w, const struct vt_record_target *targ
 	vt_str_add_escaped(&text, target->process.proc.name, strlen(target->process.proc.name));
 	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s",
 		    (int)target->process.proc.pid,
-		    !w->was_on               ? "is on as long" :
+		    !w->was_on               ? "is on until this ends" :
 		    w->options->record.given ? "was on already, with settings of its own" :
 					       "was on already");
 	if (target->no_torch[0]) {

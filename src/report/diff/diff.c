@@ -200,7 +200,7 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 			d->known[VT_DIFF_CACHED] = false;
 	if (inexact)
 		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "inexact",
-		     "GPU %d: what PyTorch has there is not compared: its blocks are not exact in %s",
+		     "GPU %d: PyTorch's memory is not compared: its blocks are not exact in %s",
 		     d->ordinal,
 		     allocators[BEFORE] && !allocators[BEFORE]->exact ?
 			     allocators[AFTER] && !allocators[AFTER]->exact ? "either" :
@@ -509,11 +509,10 @@ static void say_samples(struct work *w)
 
 	if (before != after)
 		note(w, VT_DIAG_MISSING, VT_STAGE_RECORDER, "other-samples",
-		     "the recorder took samples of small blocks, and not the same ones in both: places of small blocks cannot "
-		     "be compared");
+		     "the recorder sampled small blocks, and different ones in each report: places of small blocks cannot be compared");
 	else if (after)
 		note(w, VT_DIAG_NOTE, VT_STAGE_RECORDER, "samples",
-		     "the recorder takes samples of small blocks: the sums of places are of recorded blocks only");
+		     "the recorder samples small blocks: totals of places count recorded blocks only");
 }
 
 static void say_what_is_not_compared(struct work *w)
@@ -523,26 +522,24 @@ static void say_what_is_not_compared(struct work *w)
 	switch (diff->sites_compared) {
 	case VT_DIFF_SITES_NEITHER:
 		note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "not-recorded",
-		     "which places allocated more is not known: no backtraces are recorded in either report; torch.cuda.memory."
-		     "_record_memory_history() and vramtap record PID on switch recording on");
+		     "it is not known which places allocated more: neither report has backtraces; torch.cuda.memory._record_memory_history() or vramtap record PID on records them");
 		break;
 	case VT_DIFF_SITES_AFTER:
 	case VT_DIFF_SITES_BEFORE:
 		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "recorded-in-one",
-		     "which places allocated more is not known: backtraces are recorded in the %s report only",
+		     "it is not known which places allocated more: only the %s report has backtraces",
 		     diff->sites_compared == VT_DIFF_SITES_AFTER ? "second" : "first");
 		break;
 	case VT_DIFF_SITES_INEXACT:
 		note(w, VT_DIAG_MISSING, VT_STAGE_TORCH, "inexact-sites",
-		     "which places allocated more is not compared: an allocator's blocks are exact in one report only");
+		     "places are not compared: an allocator's blocks are exact in one report only");
 		break;
 	case VT_DIFF_SITES_COMPARED:
 		say_samples(w);
 		say_replaced(w);
 		if (was_interrupted(w))
 			note(w, VT_DIAG_NOTE, VT_STAGE_TORCH, "recording-interrupted",
-			     "recording was off for a while between the two, or began anew: more blocks have no backtrace than "
-			     "before, and places may seem to have given back what they have");
+			     "recording was off for a while between the two reports, or restarted: more blocks have no backtrace, and places may seem to have freed memory that they still hold");
 		break;
 	}
 }
