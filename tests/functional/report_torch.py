@@ -121,16 +121,30 @@ def test_no_context_is_created():
         check(memory["used_bytes"] >= data["pytorch"]["allocators"][0]["totals"]["reserved_bytes"], "used", memory)
 
 
+def every_thread_asked(pid):
+    """A report for which all threads stopped. On a busy machine one may get no processor to stop on; the report then says so, and
+    which threads hold a context is not known."""
+    for _ in range(20):
+        data = report_json(pid, expect=(COMPLETE, PARTIAL))
+        if "ran" not in diag_codes(data):
+            return data
+        equal([d["context_threads"] for d in data["cuda"]["devices"]], [None, None], "threads that hold a context, not all asked")
+    raise AssertionError("in no report all threads stopped")
+
+
 def test_context_threads():
     """Wherever the driver's pthread key lies, the threads that hold a context are found."""
     for keys in ("0", "20", "40", "200"):
         with Driver(versions()[0], SIMCUDA_KEYS=keys) as driver:
             driver("alloc 1 1000")
-            driver("busy 1000")
-            devices = report_json(driver.pid, expect=(COMPLETE, PARTIAL))["cuda"]["devices"]
-            held = devices[0]["context_threads"]
-            check(held and driver.pid in held and len(held) == 2, f"threads that hold a context, {keys} keys before", held)
-            equal(devices[1]["context_threads"], [], "threads that hold a context of an unused device")
+            # The second thread finds the cache filled: it may never call the driver to allocate.
+            for _ in range(2):
+                driver("busy 1000")
+                devices = every_thread_asked(driver.pid)["cuda"]["devices"]
+                held = devices[0]["context_threads"]
+                check(held and driver.pid in held and len(held) == 2, f"threads that hold a context, {keys} keys before", held)
+                equal(devices[1]["context_threads"], [], "threads that hold a context of an unused device")
+                driver("idle")
 
 
 def lock_held(version):

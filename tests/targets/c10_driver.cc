@@ -683,7 +683,12 @@ void churn(int d, int usec, unsigned seed)
 	std::deque<c10::DataPtr> mine;
 
 	prctl(PR_SET_NAME, "busy");
-	c10::cuda::set_device(static_cast<DeviceIndex>(d));
+	/*
+	 * Since CUDA 12 this binds the device's context to the thread. c10::cuda::set_device() does
+	 * not call the runtime for the device that a new thread has anyway, nor does an allocation
+	 * that the cache serves: the context would come at some time, or never.
+	 */
+	check(cudaSetDevice(d), "cudaSetDevice");
 	workers_begun = true;
 	while (!workers_stop) {
 		if (mine.size() < 64 && rng() % 2)
