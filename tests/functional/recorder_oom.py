@@ -71,12 +71,13 @@ class Watch:
     """vramtap watch --on-oom, armed."""
 
     def __init__(self, pid, *args, path=None):
-        self.log = scratch("log")
+        # Files: nobody reads before the end, and a pipe has room for the text of nine reports.
+        self.log, self.text = scratch("log"), scratch("text")
         self.path, self.n = path, 0  # of the reports
         args = (*args, "--then", path) if path else args
-        with open(self.log, "wb") as log:
+        with open(self.log, "wb") as log, open(self.text, "wb") as text:
             self.proc = subprocess.Popen([VRAMTAP, "watch", str(pid), "--on-oom", *args], stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.PIPE, stderr=log)
+                                         stdout=text, stderr=log)
 
     def err(self):
         with open(self.log, encoding="utf-8") as file:
@@ -92,13 +93,14 @@ class Watch:
             self.proc.send_signal(signal.SIGCONT)
             self.proc.kill()
             self.proc.wait()
-        self.proc.stdout.close()
 
     def end(self, how=signal.SIGTERM, expect=(COMPLETE, PARTIAL)):
         """Returns the text."""
         if how:
             self.proc.send_signal(how)
-        out = self.proc.communicate(timeout=60)[0].decode()
+        self.proc.wait(timeout=60)
+        with open(self.text, encoding="utf-8") as file:
+            out = file.read()
         check(self.proc.returncode in (expect if isinstance(expect, tuple) else (expect,)), f"exit code {self.proc.returncode}, not {expect}:", self.err(), out[-3000:])
         return out
 
