@@ -14,6 +14,8 @@
 #include "walk/native/debuginfod.h"
 #include "explain/merge.h"
 #include "explain/verdicts.h"
+#include "walk/recorder/find.h"
+#include "walk/recorder/recorder.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
 #define MAP_AGE_NS (50 * VT_NS_PER_MS)   /* a memory map is read again when it is older */
@@ -784,6 +786,7 @@ static bool prepare(struct vt_collect *c)
 			  .arena = &c->model->arena },
 	};
 	find_python(s);
+	s->recorder = vt_recorder_find(&c->target.maps, c->target.mem);
 	err = c->target.origin->list_threads(s);
 	if (!err)
 		return true;
@@ -799,10 +802,25 @@ static void rehearse(struct vt_collect *c)
 		vt_capture_rehearse(c->stacks);
 }
 
+/*
+ * Last, so that a thread that was not stopped is one that is kept still, after its stack was read.
+ */
+static void copy_kept(struct vt_stacks *s)
+{
+	struct vt_wait_kept *kept = &s->wait.kept;
+
+	if (!s->recorder)
+		return;
+	kept->known = vt_recorder_kept(s->c->target.mem, s->recorder, kept->tids, &kept->n);
+	kept->ours = s->c->target.live && s->c->target.proc.same_pid_ns;
+}
+
 static void copy(struct vt_collect *c)
 {
-	if (c->stacks)
-		c->target.origin->capture(c->stacks);
+	if (!c->stacks)
+		return;
+	c->target.origin->capture(c->stacks);
+	copy_kept(c->stacks);
 }
 
 static void resumed(struct vt_collect *c)

@@ -53,6 +53,7 @@ struct vt_stacks {
 	struct vt_replay *replay;       /* NULL: nothing was rehearsed */
 	struct vt_kernel_stack *kernel; /* of the first n_kernel threads of list */
 	size_t n_kernel;
+	uint64_t recorder; /* the address of its head, 0: there is none */
 	struct vt_wait wait;
 	struct vt_map by_inner;         /* of a core: inner tids → tids */
 	struct vt_found_thread *found;  /* one for each thread of list */

@@ -9,6 +9,8 @@
 #define MAX_LOOKED_AT 256
 /* How far apart two functions of one library may be that belong to one call. */
 #define MAX_API_DEPTH 12
+/* The name of its mapping (inject/recorder). */
+#define RECORDER_MODULE "memfd:vramtap-recorder*"
 
 enum rule_flags {
 	/* what is examined */
@@ -16,6 +18,7 @@ enum rule_flags {
 	BY_NAME = 1 << 1, /* no frame: function is the thread's name; for stripped libraries */
 	/* no frame: a function in the kernel, of a thread in state D or in a page fault */
 	KERNEL = 1 << 12,
+	KEPT = 1 << 13,        /* no frame: the recorder's trap says that it keeps the thread */
 	UNDER_PYTHON = 1 << 2, /* the frame was called by the interpreter itself */
 	WORKER = 1 << 3,       /* only the thread's start is outside; all frames inside only wait */
 	/* conditions on the thread */
@@ -23,6 +26,8 @@ enum rule_flags {
 	FOR_LOCK = 1 << 5,    /* the same, and it waits for a futex */
 	NO_PYTHON = 1 << 6,   /* the stack has no Python frame */
 	WITH_PYTHON = 1 << 7, /* the stack has one */
+	/* the recorder's trap was not read, so that nothing surer is known */
+	TRAP_UNKNOWN = 1 << 10,
 	/* what the rule means */
 	API_CUDA = 1 << 8, /* name the outermost near frame of the family: people call it */
 	API_NCCL = 1 << 9,
@@ -42,6 +47,9 @@ struct rule {
  * The first match decides.
  */
 static const struct rule rules[] = {
+	/* our own recorder, before anything that a stack tells */
+	{ VT_VERDICT_OOM, NULL, NULL, KEPT },
+
 	/* CPython */
 	{ VT_VERDICT_GIL, "take_gil", NULL, 0 },
 	/*
@@ -57,7 +65,7 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_PYTHON_GC, "collect", "*python3*", 0 },
 
 	/* our own recorder: the entry of the allocator alone says nothing */
-	{ VT_VERDICT_OOM, NULL, "memfd:vramtap-recorder*", INNERMOST },
+	{ VT_VERDICT_OOM, NULL, RECORDER_MODULE, INNERMOST | TRAP_UNKNOWN },
 
 	/* idle threads of pools and services */
 	{ VT_VERDICT_IDLE_AUTOGRAD, "torch::autograd::ReadyQueue::pop", NULL,
@@ -275,6 +283,7 @@ struct seen {
 	const struct vt_model_frame *frames;
 	size_t n;
 	bool blocked, for_lock;
+	enum vt_kept kept;
 	bool only_waits; /* so do all frames inside of the one being looked at */
 };
 
@@ -329,6 +338,8 @@ static bool fits_thread(const struct seen *seen, const struct rule *rule)
 
 	if ((flags & NO_PYTHON && has_python) || (flags & WITH_PYTHON && !has_python))
 		return false;
+	if (flags & TRAP_UNKNOWN && seen->kept != VT_KEPT_UNKNOWN)
+		return false;
 	if (flags & (INNERMOST | FOR_LOCK) && (!seen->only_waits || !seen->blocked))
 		return false;
 	return !(flags & FOR_LOCK) || seen->for_lock;
@@ -346,7 +357,7 @@ static bool is_under_python(const struct seen *seen, size_t i)
 /* WORKER does not ask whether the thread runs: OpenMP's threads spin before they sleep. */
 static bool matches(const struct seen *seen, const struct rule *rule, size_t i)
 {
-	if (rule->flags & (BY_NAME | KERNEL) || !fits_thread(seen, rule) ||
+	if (rule->flags & (BY_NAME | KERNEL | KEPT) || !fits_thread(seen, rule) ||
 	    !is_same_frame(rule, &seen->frames[i]))
 		return false;
 	if (rule->flags & UNDER_PYTHON && !is_under_python(seen, i))
@@ -406,6 +417,23 @@ static void decide(struct seen *seen, struct vt_model_thread *thread, const stru
 	thread->idle = vt_verdict_is_idle(thread->verdict.code);
 }
 
+bool vt_may_be_in_recorder(const struct vt_model_thread *thread)
+{
+	for (size_t i = 0; thread->stack.has_native && i < thread->stack.n_frames; i++)
+		if (thread->stack.frames[i].module &&
+		    vt_glob(RECORDER_MODULE, thread->stack.frames[i].module))
+			return true;
+	return !thread->stack.has_native || thread->stack.why;
+}
+
+static const struct rule *rule_of_trap(const struct seen *seen)
+{
+	for (size_t r = 0; seen->kept == VT_KEPT_YES && r < N_RULES; r++)
+		if (rules[r].flags & KEPT)
+			return &rules[r];
+	return NULL;
+}
+
 static const struct rule *rule_by_name(const struct seen *seen)
 {
 	for (size_t r = 0; r < N_RULES; r++)
@@ -440,7 +468,7 @@ static const struct rule *rule_of_kernel(const struct vt_model_thread *thread)
 	return NULL;
 }
 
-void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock)
+void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock, enum vt_kept kept)
 {
 	struct seen seen = {
 		.thread = thread,
@@ -449,11 +477,16 @@ void vt_find_verdict(struct vt_model_thread *thread, bool blocked, bool for_lock
 							      MAX_LOOKED_AT,
 		.blocked = blocked,
 		.for_lock = for_lock,
+		.kept = kept,
 		.only_waits = true,
 	};
-	const struct rule *weak = NULL;
+	const struct rule *weak = NULL, *trap = rule_of_trap(&seen);
 	size_t weak_at = 0;
 
+	if (trap) {
+		decide(&seen, thread, trap, 0);
+		return;
+	}
 	for (size_t i = 0; i < seen.n; i++) {
 		for (size_t r = 0; r < N_RULES; r++) {
 			if (!matches(&seen, &rules[r], i))

@@ -458,7 +458,8 @@ static void describe_state(struct wait_context *c)
 		wait_add_name(c, info->wchan);
 	} else if (info->state == 'D' && info->wchan[0]) {
 		wait_for(c, VT_WAITS_KERNEL, vt_arena_strdup(c->wait->arena, info->wchan));
-	} else if (info->state == 'R' && info->cpu >= 0 && !c->waits.code) {
+	} else if (info->state == 'R' && info->cpu >= 0 && !c->waits.code &&
+		   c->kept != VT_KEPT_YES) {
 		wait_for(c, VT_WAITS_RUNNING, NULL);
 		wait_add(c, " on CPU ");
 		wait_add_own(c, "%d", info->cpu);
@@ -480,6 +481,25 @@ static void keep_waits(struct wait_context *c, struct vt_model_thread *thread)
 		thread->waits = (struct vt_waits){ 0 };
 }
 
+/* What cannot be translated (the process has ended, it is of another namespace) is no thread. */
+static void translate_kept(const struct wait_context *c, struct vt_wait_kept *kept)
+{
+	for (size_t i = 0; !kept->ours && i < kept->n; i++)
+		kept->tids[i] = c->ops->thread_of(c, kept->tids[i]);
+	kept->ours = true;
+}
+
+static enum vt_kept is_kept(const struct wait_context *c, struct vt_wait_kept *kept)
+{
+	if (!kept->known)
+		return VT_KEPT_UNKNOWN;
+	translate_kept(c, kept);
+	for (size_t i = 0; i < kept->n; i++)
+		if (kept->tids[i] == c->thread->tid)
+			return vt_may_be_in_recorder(c->thread) ? VT_KEPT_YES : VT_KEPT_NO;
+	return VT_KEPT_NO;
+}
+
 void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 		      const struct vt_thread_info *info)
 {
@@ -496,6 +516,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 	bool blocked = info->state == 'S' || info->state == 'D';
 	long nr = -1;
 
+	c.kept = is_kept(&c, &wait->kept);
 	if (info->syscall_known && info->in_syscall && info->syscall_nr >= 0) {
 		nr = original_syscall(thread, info->syscall_nr);
 		thread->syscall = syscall_name(nr, wait->arena);
@@ -507,7 +528,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 	thread->waits_for = c.waits_for;
 	vt_str_deinit(&c.detail);
 	vt_str_deinit(&c.shared);
-	vt_find_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"));
+	vt_find_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), c.kept);
 }
 
 void vt_wait_deinit(struct vt_wait *wait)

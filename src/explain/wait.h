@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
+#include "vramtap/recorder.h"
 
 /* Sockets of the target by inode. Read once, and only when a thread waits on a socket. */
 struct vt_wait_sockets {
@@ -30,6 +31,17 @@ struct vt_wait_ids {
 };
 
 /*
+ * The threads that the recorder's trap keeps for vramtap watch, by the trap's own record: a thread
+ * that is kept wakes up every 2 ms (VT_RECORDER_WAIT_NS), and may be seen to run.
+ */
+struct vt_wait_kept {
+	bool known; /* the trap was read; else frames and the kernel's word decide */
+	bool ours;  /* tids are ours; else the target's, until they are translated */
+	size_t n;
+	pid_t tids[VT_RECORDER_MAX_OOMS];
+};
+
+/*
  * How to learn more than the target's memory tells: from /proc for a live process, from its notes
  * for a core. Private to wait*.c.
  */
@@ -44,8 +56,9 @@ struct vt_wait {
 	const struct vt_map *by_inner;     /* of a core: tid in the target → tid in the list */
 	struct vt_memsrc *src;             /* to read the owner of a futex's mutex, for example */
 	struct vt_arena *arena;            /* for the texts */
-	struct vt_wait_sockets sockets;    /* private, zeroed */
-	struct vt_wait_ids ids;            /* private, zeroed */
+	struct vt_wait_kept kept;
+	struct vt_wait_sockets sockets; /* private, zeroed */
+	struct vt_wait_ids ids;         /* private, zeroed */
 };
 
 /*

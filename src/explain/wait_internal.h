@@ -13,6 +13,7 @@
 #include "model/model.h"
 #include "target/proc.h"
 #include "vramtap/mem.h"
+#include "explain/verdicts.h"
 #include "explain/wait.h"
 
 struct wait_context;
@@ -61,6 +62,7 @@ struct wait_context {
 	struct vt_memsrc *src;
 	struct vt_wait_sockets *sockets;
 	struct vt_wait_ids *ids;
+	enum vt_kept kept;
 	struct vt_waits waits; /* code and call; NONE when nothing is known */
 	struct vt_str detail, shared;
 	pid_t waits_for; /* the thread that holds what this one waits for; 0 none */

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Job, Skip, check, check_schema, compile_c,
@@ -160,6 +161,8 @@ def check_caught(data, mib, result):
     unit = {"KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30}[free[2]]
     check(abs(event["free_bytes"] - float(free[1]) * unit) <= 0.01 * unit, "free bytes", event, result["text"])
     thread = next(t for t in data["threads"] if t["tid"] == result["tid"])
+    equal(thread["verdict_code"], "out-of-memory", f"what the thread does, state {thread['state']}")
+    check(thread["waits_code"] != "running", "a thread that is kept does not run", thread["waits"])
     check(any(f["kind"] == "python" and f["line"] == line_of("fail") for f in thread["stack"]["frames"]), "the thread's stack is of that moment",
           thread["stack"]["frames"])
     return event
@@ -205,6 +208,32 @@ def test_full_device():
             check("out of memory: 400 MiB asked for on GPU 0" in text, "the text", text[:2000])
         equal(status(job.pid)["state"], "off", "recording afterwards")
         equal(job.ask("fail 600")["type"], alone["type"], "afterwards")
+
+
+@contextlib.contextmanager
+def crowded(pid, n):
+    """All threads of a process on one processor, with so many programs that want it, too."""
+    cpu = min(os.sched_getaffinity(0))
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(ProcessLookupError):  # the helper's thread may be on its way out
+            os.sched_setaffinity(int(task), {cpu})
+    with contextlib.ExitStack() as stack:
+        for _ in range(n):
+            stack.enter_context(target([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}}); print('ready', flush=True)\n"
+                                        "while True: pass"], ready="ready"))
+        yield
+
+
+def test_kept_thread_that_is_awake():
+    """It sleeps for 2 ms at a time. When it waits for a processor in between, it is kept, too, and does not run."""
+    path = scratch("report.json")
+    with Failing() as job, Watch(job.pid, path=path) as watch:
+        job.ask("fill 300 5")
+        with crowded(job.pid, 3):
+            for _ in range(8):
+                result, data = catch(job, watch, "fail 400")
+                check_caught(data, 400, result)
+        watch.end()
 
 
 def test_verdicts():

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "target/live.h"
 
@@ -400,4 +401,24 @@ size_t vt_recorder_ooms(const struct vt_recorder_head *head,
 			ooms[n++] = *oom;
 	}
 	return n;
+}
+
+bool vt_recorder_kept(struct vt_memsrc *src, uint64_t head_addr, pid_t tids[VT_RECORDER_MAX_OOMS],
+		      size_t *n)
+{
+	VT_FREE struct vt_recorder_head *head = malloc(sizeof(*head));
+	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
+	enum vt_recorder_found found;
+	VT_ERROR struct vt_error *err = head ? vt_recorder_head_read(src, head_addr, head, &found) :
+					       NULL;
+	size_t n_ooms;
+
+	if (!head || err || found != VT_RECORDER_IS_ON)
+		return false;
+	n_ooms = vt_recorder_ooms(head, ooms);
+	*n = 0;
+	for (size_t i = 0; i < n_ooms; i++)
+		if (!ooms[i].waited_ns)
+			tids[(*n)++] = (pid_t)ooms[i].tid;
+	return true;
 }

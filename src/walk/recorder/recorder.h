@@ -82,6 +82,13 @@ size_t vt_recorder_ooms(const struct vt_recorder_head *head,
 			struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS]);
 
 /*
+ * The threads that the trap keeps for a watcher at this moment, by the tids that they have in their
+ * own pid namespace. Sets n only if it returns true; false: it is not known.
+ */
+bool vt_recorder_kept(struct vt_memsrc *src, uint64_t head_addr, pid_t tids[VT_RECORDER_MAX_OOMS],
+		      size_t *n);
+
+/*
  * The time of a record's ticks, by the clock of vt_now_ns(). Right for records of the last 208
  * days.
  */

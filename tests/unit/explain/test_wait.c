@@ -430,6 +430,116 @@ static void test_states(void **state)
 }
 
 /*
+ * A thread that the recorder's trap keeps wakes up every 2 ms: the trap's own record decides, not
+ * what the thread does at that moment.
+ */
+static void test_kept_threads(void **state)
+{
+	static const struct vt_memsrc_ops ops = { .read = no_memory };
+	static const struct {
+		const char *name, *innermost; /* NULL: there are no frames */
+		char state;
+		struct vt_wait_kept kept;
+		bool verdict;
+	} cases[] = {
+		{ "asleep", "memfd:vramtap-recorder-1", 'S', { true, true, 1, { 7 } }, true },
+		{ "awake", "memfd:vramtap-recorder-1", 'R', { true, true, 1, { 7 } }, true },
+		{ "asks for the time", "[vdso]", 'R', { true, true, 2, { 8, 7 } }, true },
+		{ "was not read", NULL, 'R', { true, true, 1, { 7 } }, true },
+		{ "another one is",
+		  "memfd:vramtap-recorder-1",
+		  'R',
+		  { true, true, 1, { 8 } },
+		  false },
+		{ "waits for a lock",
+		  "memfd:vramtap-recorder-1",
+		  'S',
+		  { true, true, 0, { 0 } },
+		  false },
+		{ "unknown, awake", "memfd:vramtap-recorder-1", 'R', { 0 }, false },
+		{ "unknown, asleep", "memfd:vramtap-recorder-1", 'S', { 0 }, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_frame frames[] = {
+			{ .kind = VT_FRAME_NATIVE, .module = cases[i].innermost },
+			{ .kind = VT_FRAME_NATIVE, .module = "memfd:vramtap-recorder-1" },
+			{ .kind = VT_FRAME_NATIVE, .module = "libgcc_s.so.1" },
+		};
+		struct vt_thread_info info = { .tid = 7, .state = cases[i].state, .cpu = 3 };
+		struct vt_model_thread thread = {
+			.tid = 7,
+			.stack = { .frames = frames,
+				   .n_frames = cases[i].innermost ? 3 : 0,
+				   .has_native = cases[i].innermost != NULL },
+		};
+		struct vt_arena arena = { 0 };
+		struct vt_memsrc src = { .ops = &ops };
+		struct vt_wait wait = {
+			.pid = 1, .src = &src, .arena = &arena, .kept = cases[i].kept
+		};
+		bool runs = info.state == 'R' && !cases[i].verdict;
+
+		vt_wait_describe(&wait, &thread, &info);
+		vt_wait_deinit(&wait);
+		if ((thread.verdict.code == VT_VERDICT_OOM) != cases[i].verdict ||
+		    (thread.waits.code == VT_WAITS_RUNNING) != runs)
+			fail_msg("%s: %d, %s", cases[i].name, (int)thread.verdict.code,
+				 waits_words(&thread, &arena));
+		vt_arena_deinit(&arena);
+	}
+}
+
+/* The only thread is borrowed to start the helper: there is no way out of the stub. */
+static void test_kept_and_borrowed(void **state)
+{
+	static const struct vt_memsrc_ops ops = { .read = no_memory };
+	struct vt_model_frame frame = { .kind = VT_FRAME_NATIVE, .module = "libc.so.6" };
+	struct vt_thread_info info = { .tid = 7, .state = 'R', .cpu = 3 };
+	struct vt_model_thread thread = { .tid = 7,
+					  .stack = { .frames = &frame,
+						     .n_frames = 1,
+						     .has_native = true,
+						     .why = "no unwind information" } };
+	struct vt_arena arena = { 0 };
+	struct vt_memsrc src = { .ops = &ops };
+	struct vt_wait wait = {
+		.pid = 1, .src = &src, .arena = &arena, .kept = { true, true, 1, { 7 } }
+	};
+
+	(void)state;
+	vt_wait_describe(&wait, &thread, &info);
+	vt_wait_deinit(&wait);
+	assert_int_equal(thread.verdict.code, VT_VERDICT_OOM);
+	assert_int_equal(thread.waits.code, VT_WAITS_NONE);
+	vt_arena_deinit(&arena);
+}
+
+/* An event whose thread could not say that it went on: the thread is elsewhere by now. */
+static void test_kept_no_more(void **state)
+{
+	static const struct vt_memsrc_ops ops = { .read = no_memory };
+	struct vt_model_frame frame = { .kind = VT_FRAME_NATIVE, .module = "libtorch_cpu.so" };
+	struct vt_thread_info info = { .tid = 7, .state = 'R', .cpu = 3 };
+	struct vt_model_thread thread = {
+		.tid = 7, .stack = { .frames = &frame, .n_frames = 1, .has_native = true }
+	};
+	struct vt_arena arena = { 0 };
+	struct vt_memsrc src = { .ops = &ops };
+	struct vt_wait wait = {
+		.pid = 1, .src = &src, .arena = &arena, .kept = { true, true, 1, { 7 } }
+	};
+
+	(void)state;
+	vt_wait_describe(&wait, &thread, &info);
+	vt_wait_deinit(&wait);
+	assert_int_equal(thread.verdict.code, VT_VERDICT_NONE);
+	assert_int_equal(thread.waits.code, VT_WAITS_RUNNING);
+	vt_arena_deinit(&arena);
+}
+
+/*
  * An interrupted call goes on as restart_syscall with the old arguments: the stack says which it
  * is.
  */
@@ -582,7 +692,7 @@ static void check_case(const struct stack_case *c)
 		}
 	}
 	thread.stack.n_frames = n;
-	vt_find_verdict(&thread, c->state == 'S' || c->state == 'D', c->futex);
+	vt_find_verdict(&thread, c->state == 'S' || c->state == 'D', c->futex, VT_KEPT_UNKNOWN);
 	if (strcmp(c->verdict ? c->verdict : "", verdict_words(&thread, &arena)) != 0)
 		fail_msg("the verdict over %s is %s, not %s", c->frames[0],
 			 verdict_words(&thread, &arena), c->verdict ? c->verdict : "(none)");
@@ -970,7 +1080,7 @@ static void test_kernel_verdicts(void **state)
 
 		while (thread.n_kernel < 4 && cases[i].kernel[thread.n_kernel])
 			thread.n_kernel++;
-		vt_find_verdict(&thread, true, false);
+		vt_find_verdict(&thread, true, false, VT_KEPT_UNKNOWN);
 		if (strcmp(cases[i].verdict ? cases[i].verdict : "",
 			   verdict_words(&thread, &arena)) != 0)
 			fail_msg("case %zu: %s", i, verdict_words(&thread, &arena));
@@ -1010,6 +1120,9 @@ int main(void)
 		cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_kernel_verdicts),
 		cmocka_unit_test(test_states),
+		cmocka_unit_test(test_kept_threads),
+		cmocka_unit_test(test_kept_and_borrowed),
+		cmocka_unit_test(test_kept_no_more),
 		cmocka_unit_test(test_restarted),
 		cmocka_unit_test(test_no_mutex),
 		cmocka_unit_test(test_random_calls),

@@ -413,6 +413,34 @@ static void reads_the_last_ooms(void **state)
 	assert_int_equal(vt_recorder_ooms(&head, ooms), 0);
 }
 
+static void knows_who_is_kept(void **state)
+{
+	pid_t tids[VT_RECORDER_MAX_OOMS];
+	struct recorder_image image;
+	size_t n = 99;
+
+	(void)state;
+	recorder_image_init(&image);
+	assert_true(vt_recorder_kept(&image.src, image.addr, tids, &n));
+	assert_int_equal(n, 0);
+	for (uint32_t seq = 1; seq < 20; seq++) {
+		struct vt_recorder_oom *oom =
+			&image.head->trap.ooms[(seq - 1) % VT_RECORDER_MAX_OOMS];
+
+		add_oom(image.head, seq);
+		oom->tid = 100 + seq;
+		oom->waited_ns = seq == 5 || seq == 19 ? 0 : 1;
+	}
+	assert_true(vt_recorder_kept(&image.src, image.addr, tids, &n));
+	assert_int_equal(n, 2);
+	assert_true(tids[0] == 105 && tids[1] == 119);
+	image.head->state = VT_RECORDER_OFF;
+	assert_false(vt_recorder_kept(&image.src, image.addr, tids, &n));
+	assert_false(vt_recorder_kept(&image.src, 4096, tids, &n));
+	assert_int_equal(n, 2);
+	recorder_image_deinit(&image);
+}
+
 /* ---- which record is of which block ---- */
 
 static void times_are_right(void **state)
@@ -924,6 +952,7 @@ int main(void)
 		cmocka_unit_test(doomed_record_is_none),
 		cmocka_unit_test(reads_the_driver),
 		cmocka_unit_test(reads_the_last_ooms),
+		cmocka_unit_test(knows_who_is_kept),
 		cmocka_unit_test(times_are_right),
 		cmocka_unit_test(joins_what_is_certain),
 		cmocka_unit_test(joins_what_is_in_use_only),
