@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the sources whose memory grows, from a series of looks at one process. A source is a site if
- * backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
+ * Finds the sources whose memory grows, from a series of looks at one process. A source is a site
+ * if backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
  * only if every allocator in it is exact.
  *
  * A source grows if all these conditions hold:
@@ -68,8 +68,8 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model);
 bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source);
 
 /*
- * Fills order (room for sources.n) with indices of sources: growing sources first, both parts by total
- * growth. Returns the number of growing sources.
+ * Fills order (room for sources.n) with indices of sources: growing sources first, both parts by
+ * total growth. Returns the number of growing sources.
  */
 size_t vt_growth_order(const struct vt_growth *growth, size_t *order);
 

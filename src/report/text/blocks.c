@@ -319,8 +319,7 @@ static const char *why_no_allocator(const struct vt_model *model)
 		[VT_ALLOCATOR_UNKNOWN] =
 			"It is not known which allocator PyTorch uses: there are no blocks to show.",
 		[VT_ALLOCATOR_NOT_LOADED] =
-			"This process uses CUDA, but PyTorch's CUDA allocator is not loaded: there are no "
-			"blocks to show.",
+			"This process uses CUDA, but PyTorch's CUDA allocator is not loaded: no blocks.",
 		[VT_ALLOCATOR_NOT_INITIALISED] =
 			"PyTorch has not used CUDA in this process yet: there are no blocks.",
 		[VT_ALLOCATOR_NATIVE] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small reads: pools, private pools, the mutex, the list of devices. Compiled into the tool and into
- * the helper, as walk.c.
+ * Small reads: pools, private pools, the mutex, the list of devices. Compiled into the tool and
+ * into the helper, as walk.c is.
  */
 #include <errno.h>
 

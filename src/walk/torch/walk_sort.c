@@ -48,9 +48,10 @@ static void radix_sort(struct vt_torch_walk *w, uint64_t n, uint64_t any)
 }
 
 /*
- * Puts the indices of n values into ascending order of the values: vt_torch_walk_index_at() then says which one
- * has a place. A key is an index with as many of the value's differing bits above it as fit, which
- * are all of them for any device's address space; if not, the rest follows in another round.
+ * Puts the indices of n values into ascending order of the values: vt_torch_walk_index_at() then
+ * says which one has a place. A key is an index with as many of the value's differing bits above it
+ * as fit, which are all of them for any device's address space; if not, the rest follows in another
+ * round.
  */
 void vt_torch_walk_order_by(struct vt_torch_walk *w, const uint64_t *values, uint64_t n)
 {
