@@ -115,10 +115,10 @@ static struct vt_error *write_table(const void *what,
 	(void)what;
 	(void)writer_options;
 	fprintf(out,
-		"The layout of the allocator is known for %zu PyTorch releases. vramtap still finds\n"
-		"it in each process, and compares the result with this table. Offsets are in bytes,\n"
-		"from the library of that wheel; builds with either ABI of std::string have the\n"
-		"same. --json shows all fields.\n"
+		"The layout of the allocator is known for %zu PyTorch releases. vramtap still\n"
+		"finds it in each process, and compares the result with this table. Offsets are\n"
+		"in bytes, from the library of that wheel; builds with either ABI of std::string\n"
+		"have the same. --json shows all fields.\n"
 		"\n"
 		"%-7s %-12s %-7s",
 		count_shown(), "release", "wheel", "origin");
