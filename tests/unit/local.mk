@@ -2,7 +2,7 @@
 # Unit tests: cmocka programs, each in the folder of its room and linked to that room (src/local.mk), and scripts that
 # look at the sources.
 unit_tests =
-unit_scripts = tests/unit/circles.py tests/unit/docs.sh tests/unit/layers.sh tests/unit/test_circles.py
+unit_scripts = tests/unit/gdb/forget.sh tests/unit/circles.py tests/unit/docs.sh tests/unit/layers.sh tests/unit/test_circles.py
 unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests $(CMOCKA_CFLAGS)
 unit_libs = $(CMOCKA_LIBS) $(VT_LIBS) -lpthread
 EXTRA_DIST += $(unit_scripts) tests/alone.py tests/with-timeout.sh
