@@ -6,7 +6,7 @@ vt_json = src/json/libjson.a $(vt_base)
 vt_target = src/target/core/libcore.a src/target/libtarget.a $(vt_base)
 vt_inject = src/inject/recorder/librecorder.a src/inject/libinject.a $(vt_target)
 vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
-	src/walk/native/libnative.a $(vt_target)
+	src/walk/heap/libheap.a src/walk/native/libnative.a $(vt_target)
 vt_model = src/model/libmodel.a $(vt_json)
 vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
 vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a src/report/libreport.a $(vt_model)
@@ -14,7 +14,7 @@ vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/
 	$(vt_report)
 vt_collect = src/collect/libcollect.a src/explain/libexplain.a src/inject/recorder/librecorder.a \
 	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
-	src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
+	src/walk/heap/libheap.a src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
 vt_engines = src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
 vt_all_rooms = $(vt_engines) src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a \
 	src/job/rules/librules.a src/job/libjob.a src/report/diff/libdiff.a src/report/text/libtext.a \
@@ -28,6 +28,7 @@ include src/inject/local.mk
 include src/inject/stub/local.mk
 include src/inject/recorder/local.mk
 include src/walk/native/local.mk
+include src/walk/heap/local.mk
 include src/walk/python/local.mk
 include src/walk/torch/local.mk
 include src/walk/recorder/local.mk

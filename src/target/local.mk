@@ -17,6 +17,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/recorder_head.c src/target/recorder_head.h \
 	src/target/regs.c src/target/regs.h \
 	src/target/replay.c src/target/replay.h \
+	src/target/resident.c src/target/resident.h \
 	src/target/session.c src/target/session.h \
 	src/target/sleepers.c src/target/sleepers.h \
 	src/target/snapshot.c src/target/snapshot.h \

@@ -16,6 +16,7 @@ src/target/core:    base target
 src/inject:         base target inject/stub
 src/inject/stub:
 src/inject/recorder: base target inject
+src/walk/heap:      base target
 src/walk/native:    base target
 src/walk/python:    base target
 src/walk/torch:     base target walk/native walk/python

@@ -14,6 +14,7 @@ include tests/unit/target/core/local.mk
 include tests/unit/inject/local.mk
 include tests/unit/walk/torch/local.mk
 include tests/unit/walk/python/local.mk
+include tests/unit/walk/heap/local.mk
 include tests/unit/walk/native/local.mk
 include tests/unit/walk/recorder/local.mk
 include tests/unit/model/local.mk

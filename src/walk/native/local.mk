@@ -10,6 +10,8 @@ src_walk_native_libnative_a_SOURCES = \
 	src/walk/native/lines_memo.c src/walk/native/lines_memo.h \
 	src/walk/native/native.h \
 	src/walk/native/pcs.c src/walk/native/pcs.h \
+	src/walk/native/rtti.c src/walk/native/rtti.h \
 	src/walk/native/symbols.c \
 	src/walk/native/symfile.c src/walk/native/symfile.h \
-	src/walk/native/unwind.c
+	src/walk/native/unwind.c \
+	src/walk/native/variables.c src/walk/native/variables.h

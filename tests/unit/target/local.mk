@@ -29,6 +29,11 @@ tests_unit_target_test_replay_SOURCES = tests/unit/target/test_replay.c
 tests_unit_target_test_replay_CPPFLAGS = $(unit_cppflags)
 tests_unit_target_test_replay_LDADD = $(vt_target) $(unit_libs)
 
+unit_tests += tests/unit/target/test_resident
+tests_unit_target_test_resident_SOURCES = tests/unit/target/test_resident.c
+tests_unit_target_test_resident_CPPFLAGS = $(unit_cppflags)
+tests_unit_target_test_resident_LDADD = $(vt_target) $(unit_libs)
+
 unit_tests += tests/unit/target/test_session
 tests_unit_target_test_session_SOURCES = tests/unit/target/test_session.c
 tests_unit_target_test_session_CPPFLAGS = $(unit_cppflags)

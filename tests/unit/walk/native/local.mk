@@ -18,3 +18,8 @@ unit_tests += tests/unit/walk/native/test_native
 tests_unit_walk_native_test_native_SOURCES = tests/unit/walk/native/test_native.c
 tests_unit_walk_native_test_native_CPPFLAGS = $(unit_cppflags)
 tests_unit_walk_native_test_native_LDADD = $(vt_walk) $(unit_libs)
+
+unit_tests += tests/unit/walk/native/test_variables
+tests_unit_walk_native_test_variables_SOURCES = tests/unit/walk/native/test_variables.c
+tests_unit_walk_native_test_variables_CPPFLAGS = $(unit_cppflags)
+tests_unit_walk_native_test_variables_LDADD = $(vt_walk) $(unit_libs)

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk/heap/pages.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/cleanup.h"
+#include "target/live.h"
+
+/*
+ * Read together: the heaps of CPython and malloc() are dense, so a neighbour is mostly wanted soon,
+ * and a system call costs as much as the copy of some pages.
+ */
+#define RUN_PAGES UINT64_C(8) /* a power of two */
+#define FIRST_INDEX ((size_t)1 << 12)
+#define RETRY_PIECES ((size_t)64)
+
+enum page_state {
+	PAGE_AHEAD, /* read, but nobody asked for it yet */
+	PAGE_ASKED, /* hash is that of its contents */
+	PAGE_LATE,  /* read after vt_pages_copy_again(); hash the same */
+	PAGE_BAD,   /* cannot be read; it has no slot */
+};
+
+struct vt_heap_page {
+	uint64_t number;
+	uint64_t hash;
+	uint32_t slot; /* its data is at slot * VT_HEAP_PAGE */
+	uint8_t state; /* enum page_state */
+};
+
+static uint8_t *data_of(const struct vt_pages *pages, const struct vt_heap_page *page)
+{
+	return pages->data + (size_t)page->slot * VT_HEAP_PAGE;
+}
+
+static uint64_t mix(uint64_t acc, uint64_t word)
+{
+	/* The rotation brings high bits down, so that changes of high bits cannot cancel out. */
+	acc += word * UINT64_C(0xc2b2ae3d27d4eb4f);
+	acc = acc << 31 | acc >> 33;
+	return acc * UINT64_C(0x9e3779b185ebca87);
+}
+
+/* Four lanes, because each step waits for two multiplications. Any change of one word shows. */
+static uint64_t hash_page(const uint8_t *data)
+{
+	uint64_t lanes[4] = { 1, 2, 3, 4 }, words[4];
+
+	for (size_t at = 0; at < VT_HEAP_PAGE; at += sizeof(words)) {
+		memcpy(words, data + at, sizeof(words));
+		for (int i = 0; i < 4; i++)
+			lanes[i] = mix(lanes[i], words[i]);
+	}
+	return mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
+}
+
+static size_t home(uint64_t number, size_t mask)
+{
+	return (size_t)(number * UINT64_C(0x9e3779b97f4a7c15) >> 24) & mask;
+}
+
+/* Where in the index the page is, or where it would go. */
+static uint32_t *find(const struct vt_pages *pages, uint64_t number)
+{
+	size_t i = home(number, pages->mask);
+
+	while (pages->index[i] && pages->pages[pages->index[i] - 1].number != number)
+		i = (i + 1) & pages->mask;
+	return &pages->index[i];
+}
+
+static struct vt_heap_page *page_at(const struct vt_pages *pages, uint64_t number)
+{
+	uint32_t at = *find(pages, number);
+
+	return at ? &pages->pages[at - 1] : NULL;
+}
+
+/* Room in index and pages[] for n more. The data stays where it is. */
+static bool make_room(struct vt_pages *pages, size_t n)
+{
+	size_t size = pages->mask + 1;
+	uint32_t *index;
+	struct vt_heap_page *all;
+
+	/* Bad ones have no slot, so there may be more pages than slots; but not without bound. */
+	if (n > 2 * pages->max_pages - pages->n_pages)
+		return false;
+	if (pages->n_pages + n <= size / 2)
+		return true;
+	size *= 2;
+	all = realloc(pages->pages, size / 2 * sizeof(*all));
+	if (!all)
+		return false;
+	pages->pages = all;
+	index = calloc(size, sizeof(*index));
+	if (!index)
+		return false;
+	free(pages->index);
+	pages->index = index;
+	pages->mask = size - 1;
+	for (size_t i = 0; i < pages->n_pages; i++)
+		*find(pages, all[i].number) = (uint32_t)i + 1;
+	return true;
+}
+
+static struct vt_heap_page *add(struct vt_pages *pages, uint64_t number, uint32_t slot,
+				enum page_state state)
+{
+	struct vt_heap_page *page = &pages->pages[pages->n_pages++];
+
+	*page = (struct vt_heap_page){ .number = number, .slot = slot, .state = (uint8_t)state };
+	*find(pages, number) = (uint32_t)pages->n_pages;
+	return page;
+}
+
+/* Reads n pages, which are not there yet, into the next slots. */
+static bool read_pages(struct vt_pages *pages, uint64_t first, uint64_t n)
+{
+	uint8_t *data = pages->data + pages->n_slots * VT_HEAP_PAGE;
+
+	if (n > pages->max_pages - pages->n_slots || !make_room(pages, n) ||
+	    vt_mem_read(pages->under, first << VT_HEAP_PAGE_SHIFT, data, n * VT_HEAP_PAGE))
+		return false;
+	for (uint64_t i = 0; i < n; i++)
+		add(pages, first + i, (uint32_t)pages->n_slots++, PAGE_AHEAD);
+	return true;
+}
+
+/* Reads the page and the part of its run around it that is not there yet. */
+static bool read_run(struct vt_pages *pages, uint64_t number)
+{
+	uint64_t begin = number & ~(RUN_PAGES - 1), end = begin + RUN_PAGES;
+	uint64_t first = number, last = number + 1;
+
+	while (first > begin && !page_at(pages, first - 1))
+		first--;
+	while (last < end && !page_at(pages, last))
+		last++;
+	return last - first > 1 && read_pages(pages, first, last - first);
+}
+
+static struct vt_heap_page *read_new(struct vt_pages *pages, uint64_t number)
+{
+	if (pages->n_slots == pages->max_pages || !make_room(pages, 1)) {
+		pages->full = true;
+		return NULL;
+	}
+	/* Once they were copied, each page is from another moment, so none is read ahead. */
+	if (pages->copied || !read_run(pages, number)) {
+		if (!read_pages(pages, number, 1))
+			return add(pages, number, 0, PAGE_BAD);
+	}
+	return page_at(pages, number);
+}
+
+/* The first time that somebody asks for it. */
+static bool ask(struct vt_pages *pages, struct vt_heap_page *page)
+{
+	uint8_t *data = data_of(pages, page);
+
+	/* What was read ahead, before the others were copied again, is too old. */
+	if (pages->copied &&
+	    vt_mem_read(pages->under, page->number << VT_HEAP_PAGE_SHIFT, data, VT_HEAP_PAGE)) {
+		page->state = PAGE_BAD;
+		return false;
+	}
+	page->hash = hash_page(data);
+	page->state = pages->copied ? PAGE_LATE : PAGE_ASKED;
+	pages->n_late += pages->copied;
+	return true;
+}
+
+const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
+{
+	struct vt_heap_page *page = page_at(pages, number);
+
+	if (!page)
+		page = read_new(pages, number);
+	if (!page || page->state == PAGE_BAD)
+		return NULL;
+	if (page->state == PAGE_AHEAD && !ask(pages, page))
+		return NULL;
+	pages->last = number;
+	pages->last_data = data_of(pages, page);
+	return pages->last_data;
+}
+
+bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n)
+{
+	uint8_t *out = buf;
+
+	if (n > UINT64_MAX - addr)
+		return false;
+	while (n) {
+		size_t at = (size_t)(addr & (VT_HEAP_PAGE - 1));
+		size_t part = VT_HEAP_PAGE - at < n ? VT_HEAP_PAGE - at : n;
+		const uint8_t *page = vt_pages_page(pages, addr >> VT_HEAP_PAGE_SHIFT);
+
+		if (!page) {
+			pages->src.fault_addr = addr;
+			return false;
+		}
+		memcpy(out, page + at, part);
+		out += part;
+		addr += part;
+		n -= part;
+	}
+	return true;
+}
+
+static int source_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	struct vt_pages *pages = (struct vt_pages *)(void *)src;
+
+	pages->src.fault_addr = addr;
+	return vt_pages_read(pages, addr, buf, len) ? 0 : -EFAULT;
+}
+
+static const void *source_direct(struct vt_memsrc *src, uint64_t addr, size_t len)
+{
+	size_t at = (size_t)(addr & (VT_HEAP_PAGE - 1));
+	const uint8_t *page;
+
+	if (len > VT_HEAP_PAGE - at)
+		return NULL;
+	page = vt_pages_page((struct vt_pages *)(void *)src, addr >> VT_HEAP_PAGE_SHIFT);
+	return page ? page + at : NULL;
+}
+
+struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes)
+{
+	static const struct vt_memsrc_ops ops = { .read = source_read, .direct = source_direct };
+	size_t max_pages = max_bytes / VT_HEAP_PAGE;
+
+	if (max_pages > INT32_MAX / 2)
+		max_pages = INT32_MAX / 2; /* u32 in the index, for twice as many */
+	if (max_pages == 0)
+		max_pages = 1;
+	*pages = (struct vt_pages){
+		.src = { .ops = &ops, .coherent = under->coherent },
+		.under = under,
+		.max_pages = max_pages,
+		.mask = FIRST_INDEX - 1,
+		.last = UINT64_MAX,
+		.index = calloc(FIRST_INDEX, sizeof(uint32_t)),
+		.pages = calloc(FIRST_INDEX / 2, sizeof(struct vt_heap_page)),
+		.data = mmap(NULL, max_pages * VT_HEAP_PAGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+	};
+	if (pages->data == MAP_FAILED)
+		pages->data = NULL;
+	if (pages->data)
+		madvise(pages->data, max_pages * VT_HEAP_PAGE, MADV_HUGEPAGE);
+	/* Page faults cost as much as reading does. Only a wish: no result. */
+	if (pages->data)
+		madvise(pages->data, max_pages * VT_HEAP_PAGE, MADV_HUGEPAGE);
+	if (pages->data && pages->index && pages->pages)
+		return NULL;
+	vt_pages_deinit(pages);
+	return &vt_enomem;
+}
+
+void vt_pages_deinit(struct vt_pages *pages)
+{
+	if (pages->data)
+		munmap(pages->data, pages->max_pages * VT_HEAP_PAGE);
+	free(pages->index);
+	free(pages->pages);
+	*pages = (struct vt_pages){ 0 };
+}
+
+/* The copy. */
+
+static void drop(struct vt_pages *pages, struct vt_heap_page *page)
+{
+	page->state = PAGE_BAD;
+	pages->vanished = true;
+}
+
+static bool is_copied(const struct vt_heap_page *page)
+{
+	return page->state == PAGE_ASKED || page->state == PAGE_LATE;
+}
+
+/* Pages in the order of slots: neighbours that were read together lie together, here and there. */
+static size_t pieces_of(const struct vt_pages *pages, struct vt_memvec *vec)
+{
+	uint64_t next = 0, next_slot = UINT64_MAX;
+	size_t n = 0;
+
+	for (size_t i = 0; i < pages->n_pages; i++) {
+		const struct vt_heap_page *page = &pages->pages[i];
+
+		if (!is_copied(page))
+			continue;
+		if (page->number == next && page->slot == next_slot)
+			vec[n - 1].len += VT_HEAP_PAGE;
+		else
+			vec[n++] = (struct vt_memvec){ page->number << VT_HEAP_PAGE_SHIFT,
+						       data_of(pages, page), VT_HEAP_PAGE };
+		next = page->number + 1;
+		next_slot = (uint64_t)page->slot + 1;
+	}
+	return n;
+}
+
+/* Each page alone: those that cannot be read any more are unreadable from now on. */
+static int copy_singly(struct vt_pages *pages, const struct vt_memvec *piece)
+{
+	for (size_t at = 0; at < piece->len; at += VT_HEAP_PAGE) {
+		uint64_t addr = piece->addr + at;
+		int ret = vt_mem_read(pages->under, addr, (uint8_t *)piece->buf + at, VT_HEAP_PAGE);
+
+		if (ret == -EFAULT)
+			drop(pages, page_at(pages, addr >> VT_HEAP_PAGE_SHIFT));
+		else if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* All at once; where that fails, in parts, and the parts that fail page by page. */
+static int copy(struct vt_pages *pages, const struct vt_memvec *vec, size_t n)
+{
+	int ret = vt_mem_readv(pages->under, vec, n);
+
+	for (size_t i = 0; ret == -EFAULT && i < n; i += RETRY_PIECES) {
+		size_t part = n - i < RETRY_PIECES ? n - i : RETRY_PIECES;
+		int failed = vt_mem_readv(pages->under, &vec[i], part);
+
+		for (size_t j = i; failed == -EFAULT && j < i + part; j++) {
+			int err = copy_singly(pages, &vec[j]);
+
+			if (err)
+				return err;
+		}
+		if (failed && failed != -EFAULT)
+			return failed;
+	}
+	return ret == -EFAULT ? 0 : ret;
+}
+
+struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
+{
+	VT_FREE struct vt_memvec *vec = calloc(pages->n_pages + 1, sizeof(*vec));
+	int ret;
+
+	if (!vec)
+		return &vt_enomem;
+	pages->copied = true;
+	pages->vanished = pages->vanished && !pages->compared;
+	pages->compared = false;
+	pages->last = UINT64_MAX;
+	ret = copy(pages, vec, pieces_of(pages, vec));
+	return ret ? vt_mem_error(pages->under, ret, "the heap") : NULL;
+}
+
+bool vt_pages_have_changed(struct vt_pages *pages)
+{
+	if (pages->compared)
+		return pages->changed;
+	pages->changed = pages->vanished;
+	for (size_t i = 0; i < pages->n_pages; i++) {
+		struct vt_heap_page *page = &pages->pages[i];
+		uint64_t hash;
+
+		if (!is_copied(page))
+			continue;
+		hash = hash_page(data_of(pages, page));
+		pages->changed |= hash != page->hash;
+		page->hash = hash;
+	}
+	pages->compared = true;
+	return pages->changed;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A copy of the pages that a walk over a process's heap touches. A walk of a heap follows some
+ * million pointers, and a process may stand still for milliseconds only. So the walk is made once
+ * while the process runs, which shows which pages it needs; these are copied again, all at once,
+ * when it stands still; and the walk is made again in the copy, unless nothing changed.
+ */
+#ifndef VT_WALK_HEAP_PAGES_H
+#define VT_WALK_HEAP_PAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "target/maps.h"
+#include "vramtap/mem.h"
+
+enum {
+	VT_HEAP_PAGE = 4096,
+	VT_HEAP_PAGE_SHIFT = 12,
+};
+
+struct vt_heap_page; /* private */
+
+struct vt_pages {
+	struct vt_memsrc src;    /* must be first: readers of single objects get a pointer to it */
+	struct vt_memsrc *under; /* where pages come from; not owned */
+	struct vt_heap_page *pages;
+	uint32_t *index; /* open addressing over page numbers; pages[] index + 1, 0 free */
+	size_t n_pages, mask;
+	uint8_t *data;             /* one mapping that never moves; private how it is filled */
+	size_t n_slots, max_pages; /* used and there */
+	uint64_t last;             /* page number of last_data; UINT64_MAX none */
+	const uint8_t *last_data;  /* what the fast path below uses */
+	size_t n_late;             /* pages read after vt_pages_copy_again() */
+	bool copied;               /* vt_pages_copy_again() was called */
+	bool full;                 /* max_pages were reached: reads of other pages fail */
+	bool vanished, compared, changed; /* private, for vt_pages_have_changed() */
+};
+
+/*
+ * max_bytes bounds the copy. src.coherent is that of under. VT_ERR_NOMEM.
+ */
+struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes);
+void vt_pages_deinit(struct vt_pages *pages);
+
+/*
+ * The page with this number (address / VT_HEAP_PAGE), read from under if it is not there yet. NULL:
+ * it cannot be read, which is remembered, or there are too many. Valid until vt_pages_deinit();
+ * its contents until vt_pages_copy_again().
+ */
+const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number);
+
+/*
+ * Reads all pages again that were asked for so far, in one go: under should stand still. One that
+ * cannot be read any more is unreadable from now on. On an error (the target is gone) the copy is
+ * of no use.
+ */
+struct vt_error *vt_pages_copy_again(struct vt_pages *pages);
+
+/*
+ * Whether vt_pages_copy_again() found a page that differs from what it was before, or that
+ * vanished. It takes some 10 ms for 100 MiB, so it is asked when the process runs again.
+ */
+bool vt_pages_have_changed(struct vt_pages *pages);
+
+/* n bytes at addr; false: a page of them cannot be read. */
+bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);
+
+/* The word at addr, which is a multiple of 8. False: it cannot be read. */
+static inline bool vt_pages_word(struct vt_pages *pages, uint64_t addr, uint64_t *word)
+{
+	const uint8_t *page;
+
+	if (addr >> VT_HEAP_PAGE_SHIFT == pages->last)
+		page = pages->last_data;
+	else if (!(page = vt_pages_page(pages, addr >> VT_HEAP_PAGE_SHIFT)))
+		return false;
+	if (addr & 7) /* hostile: across the end of the page */
+		return vt_pages_read(pages, addr, word, sizeof(*word));
+	memcpy(word, page + (addr & (VT_HEAP_PAGE - 1)), sizeof(*word));
+	return true;
+}
+
+/* The same, 0 for what cannot be read: most readers treat both alike, as "points nowhere". */
+static inline uint64_t vt_pages_u64(struct vt_pages *pages, uint64_t addr)
+{
+	uint64_t word;
+
+	return vt_pages_word(pages, addr, &word) ? word : 0;
+}
+
+#endif
