@@ -29,6 +29,11 @@ cat > "$tmp/row.c" <<'PROGRAM'
 #else
 #include "internal/pycore_interp.h"
 #include "internal/pycore_runtime.h"
+#include "internal/pycore_gc.h"
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+#include "internal/pycore_object.h"
+#include "internal/pycore_genobject.h"
 #endif
 #if PY_VERSION_HEX >= 0x030b0000
 #include "internal/pycore_code.h"
@@ -52,6 +57,12 @@ static const char *const names[] = {
 	VT_PY_FIELDS(NAME)
 #undef NAME
 };
+
+#if PY_VERSION_HEX < 0x030b0000
+typedef PyFrameObject vt_frame;
+#else
+typedef _PyInterpreterFrame vt_frame;
+#endif
 
 #define IN(field, type, member) at[VT_PY_##field] = (uint32_t)offsetof(type, member)
 
@@ -81,6 +92,45 @@ static void fill_row(void)
 	IN(RUNTIME_INTERPRETERS, _PyRuntimeState, interpreters.head);
 	IN(INTERP_NEXT, PyInterpreterState, next);
 	IN(INTERP_ID, PyInterpreterState, id);
+#if PY_VERSION_HEX < 0x03090000
+	IN(RUNTIME_GC, _PyRuntimeState, gc);
+#else
+	IN(INTERP_GC, PyInterpreterState, gc);
+#endif
+	IN(INTERP_SYSDICT, PyInterpreterState, sysdict);
+	IN(INTERP_BUILTINS, PyInterpreterState, builtins);
+	IN(INTERP_DICT, PyInterpreterState, dict);
+	IN(INTERP_BEFORE_FORK, PyInterpreterState, before_forkers);
+	IN(INTERP_AFTER_FORK_PARENT, PyInterpreterState, after_forkers_parent);
+	IN(INTERP_AFTER_FORK_CHILD, PyInterpreterState, after_forkers_child);
+#if PY_VERSION_HEX < 0x030c0000
+	IN(INTERP_MODULES, PyInterpreterState, modules);
+	IN(INTERP_IMPORTLIB, PyInterpreterState, importlib);
+	IN(INTERP_IMPORT_FUNC, PyInterpreterState, import_func);
+#else
+	IN(INTERP_MODULES, PyInterpreterState, imports.modules);
+	IN(INTERP_IMPORTLIB, PyInterpreterState, imports.importlib);
+	IN(INTERP_IMPORT_FUNC, PyInterpreterState, imports.import_func);
+#endif
+#if PY_VERSION_HEX < 0x030d0000
+	IN(INTERP_CODEC_PATH, PyInterpreterState, codec_search_path);
+	IN(INTERP_CODEC_CACHE, PyInterpreterState, codec_search_cache);
+	IN(INTERP_CODEC_ERRORS, PyInterpreterState, codec_error_registry);
+#else
+	IN(INTERP_CODEC_PATH, PyInterpreterState, codecs.search_path);
+	IN(INTERP_CODEC_CACHE, PyInterpreterState, codecs.search_cache);
+	IN(INTERP_CODEC_ERRORS, PyInterpreterState, codecs.error_registry);
+#endif
+#if PY_VERSION_HEX >= 0x030e0000
+	IN(INTERP_ATEXIT_LIST, PyInterpreterState, atexit.callbacks);
+#elif PY_VERSION_HEX >= 0x030a0000
+	IN(INTERP_ATEXIT, PyInterpreterState, atexit.callbacks);
+	IN(INTERP_ATEXIT_N, PyInterpreterState, atexit.ncallbacks);
+#endif
+	at[VT_PY_GC_SIZE] = sizeof(struct _gc_runtime_state);
+	IN(GC_COLLECTING, struct _gc_runtime_state, collecting);
+	IN(GC_GARBAGE, struct _gc_runtime_state, garbage);
+	IN(GC_CALLBACKS, struct _gc_runtime_state, callbacks);
 	IN(GIL_LOCKED, struct _gil_runtime_state, locked);
 	IN(GIL_HOLDER, struct _gil_runtime_state, last_holder);
 	at[VT_PY_GIL_SIZE] = sizeof(struct _gil_runtime_state);
@@ -90,6 +140,50 @@ static void fill_row(void)
 	IN(TSTATE_CSTACK, PyThreadState, cframe);
 #endif
 	IN(TSTATE_PTHREAD, PyThreadState, thread_id);
+	at[VT_PY_TSTATE_SIZE] = sizeof(PyThreadState);
+	IN(FRAME_GLOBALS, vt_frame, f_globals);
+	IN(FRAME_BUILTINS, vt_frame, f_builtins);
+	IN(FRAME_NAMES, vt_frame, f_locals);
+	IN(CODE_STACKSIZE, PyCodeObject, co_stacksize);
+#if PY_VERSION_HEX < 0x030b0000
+	IN(FRAME_STACK, PyFrameObject, f_valuestack);
+#if PY_VERSION_HEX < 0x030a0000
+	IN(FRAME_STACK_TOP, PyFrameObject, f_stacktop);
+	IN(FRAME_EXECUTING, PyFrameObject, f_executing);
+#else
+	IN(FRAME_STACK_DEPTH, PyFrameObject, f_stackdepth);
+#endif
+	IN(GEN_FRAME, PyGenObject, gi_frame);
+#else
+#if PY_VERSION_HEX < 0x030c0000
+	IN(FRAME_FUNCTION, _PyInterpreterFrame, f_func);
+#else
+	IN(FRAME_FUNCTION, _PyInterpreterFrame, f_funcobj);
+#endif
+#if PY_VERSION_HEX < 0x030e0000
+	IN(FRAME_STACK_END, _PyInterpreterFrame, stacktop);
+#else
+	IN(FRAME_STACK_TOP, _PyInterpreterFrame, stackpointer);
+#endif
+	IN(FRAMEOBJ_FRAME, PyFrameObject, f_frame);
+	IN(FRAMEOBJ_BACK, PyFrameObject, f_back);
+	at[VT_PY_OWNER_FRAME_OBJECT] = FRAME_OWNED_BY_FRAME_OBJECT;
+	at[VT_PY_FRAME_CLEARED] = FRAME_CLEARED;
+	IN(GEN_FRAME, PyGenObject, gi_iframe);
+	IN(GEN_STATE, PyGenObject, gi_frame_state);
+#if PY_VERSION_HEX < 0x030d0000
+	/* _PyObject_DictPointer() and _PyObject_ValuesPointer() of 3.11, _PyObject_DictOrValuesPointer() of 3.12 */
+	at[VT_PY_OBJECT_DICT] = 3 * sizeof(PyObject *);
+#if PY_VERSION_HEX < 0x030c0000
+	at[VT_PY_OBJECT_VALUES] = 4 * sizeof(PyObject *);
+#endif
+#else
+	at[VT_PY_OBJECT_DICT] = (uint32_t)-(MANAGED_DICT_OFFSET);
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+	IN(VALUES_VALID, PyDictValues, valid);
+#endif
+#endif
 #if PY_VERSION_HEX < 0x030b0000
 	IN(INTERP_THREADS, PyInterpreterState, tstate_head);
 	IN(TSTATE_FRAME, PyThreadState, frame);
@@ -179,6 +273,19 @@ static void fill_row(void)
 	IN(TYPE_NAME, PyTypeObject, tp_name);
 	IN(TYPE_FLAGS, PyTypeObject, tp_flags);
 	IN(TYPE_BASE, PyTypeObject, tp_base);
+	IN(TYPE_BASICSIZE, PyTypeObject, tp_basicsize);
+	IN(TYPE_ITEMSIZE, PyTypeObject, tp_itemsize);
+	IN(TYPE_WEAKLIST, PyTypeObject, tp_weaklistoffset);
+	IN(TYPE_TRAVERSE, PyTypeObject, tp_traverse);
+	IN(TYPE_MEMBERS, PyTypeObject, tp_members);
+	IN(TYPE_DICT, PyTypeObject, tp_dict);
+	IN(TYPE_DICTOFFSET, PyTypeObject, tp_dictoffset);
+	IN(TYPE_BASES, PyTypeObject, tp_bases);
+	IN(TYPE_MRO, PyTypeObject, tp_mro);
+	IN(TYPE_CACHED_KEYS, PyHeapTypeObject, ht_cached_keys);
+#if PY_VERSION_HEX >= 0x03090000
+	IN(TYPE_MODULE, PyHeapTypeObject, ht_module);
+#endif
 	IN(TUPLE_ITEMS, PyTupleObject, ob_item);
 	IN(LIST_ITEMS, PyListObject, ob_item);
 	IN(FLOAT_VALUE, PyFloatObject, ob_fval);
@@ -190,6 +297,16 @@ static void fill_row(void)
 	IN(SET_TABLE, PySetObject, table);
 	IN(CELL_VALUE, PyCellObject, ob_ref);
 	IN(EXC_ARGS, PyBaseExceptionObject, args);
+	IN(EXC_TRACEBACK, PyBaseExceptionObject, traceback);
+	IN(EXC_CONTEXT, PyBaseExceptionObject, context);
+	IN(EXC_CAUSE, PyBaseExceptionObject, cause);
+	IN(TB_NEXT, PyTracebackObject, tb_next);
+	IN(TB_FRAME, PyTracebackObject, tb_frame);
+	IN(FUNC_GLOBALS, PyFunctionObject, func_globals);
+	IN(FUNC_CODE, PyFunctionObject, func_code);
+	IN(FUNC_DEFAULTS, PyFunctionObject, func_defaults);
+	IN(FUNC_KWDEFAULTS, PyFunctionObject, func_kwdefaults);
+	IN(FUNC_CLOSURE, PyFunctionObject, func_closure);
 #if PY_VERSION_HEX < 0x030c0000
 	IN(LONG_DIGITS, struct _longobject, ob_digit);
 #else
@@ -218,6 +335,13 @@ static void fill_debug(void)
 	WORD(INTERP_ID, interpreter_state.id);
 	WORD(INTERP_THREADS, interpreter_state.threads_head);
 	WORD(INTERP_GIL, interpreter_state.ceval_gil);
+	WORD(INTERP_GC, interpreter_state.gc);
+	WORD(INTERP_MODULES, interpreter_state.imports_modules);
+	WORD(INTERP_SYSDICT, interpreter_state.sysdict);
+	WORD(INTERP_BUILTINS, interpreter_state.builtins);
+	WORD(GC_SIZE, gc.size);
+	WORD(GC_COLLECTING, gc.collecting);
+	WORD(TSTATE_SIZE, thread_state.size);
 	/* The words about the GIL's own fields count from the interpreter that has it inside; the row serves for both. */
 	WORD(TSTATE_NEXT, thread_state.next);
 	WORD(TSTATE_INTERP, thread_state.interp);
@@ -248,6 +372,9 @@ static void fill_debug(void)
 	WORD(DICT_KEYS, dict_object.ma_keys);
 	WORD(DICT_VALUES, dict_object.ma_values);
 #if PY_VERSION_HEX >= 0x030e0000
+	WORD(FRAME_STACK_TOP, interpreter_frame.stackpointer);
+	WORD(GEN_FRAME, gen_object.gi_iframe);
+	WORD(GEN_STATE, gen_object.gi_frame_state);
 	WORD(SET_USED, set_object.used);
 	WORD(SET_MASK, set_object.mask);
 	WORD(SET_TABLE, set_object.table);

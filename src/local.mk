@@ -5,7 +5,7 @@ vt_base = src/base/libbase.a
 vt_json = src/json/libjson.a $(vt_base)
 vt_target = src/target/core/libcore.a src/target/libtarget.a $(vt_base)
 vt_inject = src/inject/recorder/librecorder.a src/inject/libinject.a $(vt_target)
-vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
+vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/pyheap/libpyheap.a src/walk/python/libpython.a \
 	src/walk/heap/libheap.a src/walk/native/libnative.a $(vt_target)
 vt_model = src/model/libmodel.a $(vt_json)
 vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
@@ -30,6 +30,7 @@ include src/inject/recorder/local.mk
 include src/walk/native/local.mk
 include src/walk/heap/local.mk
 include src/walk/python/local.mk
+include src/walk/pyheap/local.mk
 include src/walk/torch/local.mk
 include src/walk/recorder/local.mk
 include src/model/local.mk

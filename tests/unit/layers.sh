@@ -19,6 +19,7 @@ src/inject/recorder: base target inject
 src/walk/heap:      base target
 src/walk/native:    base target
 src/walk/python:    base target
+src/walk/pyheap:    base walk/heap walk/python
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json

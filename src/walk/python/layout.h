@@ -21,10 +21,31 @@
 #define VT_PY_FIELDS(X)                                                                            \
 	X(RUNTIME_INTERPRETERS) /* _PyRuntimeState.interpreters.head */                            \
 	X(RUNTIME_GIL)          /* _PyRuntimeState.ceval.gil, up to 3.11 */                        \
+	X(RUNTIME_GC) /* struct _gc_runtime_state, 3.8 only */                                     \
 	X(INTERP_NEXT)                                                                             \
 	X(INTERP_ID)                                                                               \
 	X(INTERP_THREADS) /* head of the list of PyThreadState */                                  \
 	X(INTERP_GIL)     /* ceval.gil: pointer to the GIL, 3.12 on */                             \
+	X(INTERP_GC) /* the same struct, 3.9 on */                                                 \
+	X(INTERP_MODULES) /* sys.modules */                                                        \
+	X(INTERP_SYSDICT) /* sys's dict */                                                         \
+	X(INTERP_BUILTINS) /* builtins' dict */                                                    \
+	X(INTERP_IMPORTLIB)                                                                        \
+	X(INTERP_IMPORT_FUNC)                                                                      \
+	X(INTERP_DICT) /* PyInterpreterState_GetDict() */                                          \
+	X(INTERP_CODEC_PATH) /* the codec registry */                                              \
+	X(INTERP_CODEC_CACHE)                                                                      \
+	X(INTERP_CODEC_ERRORS)                                                                     \
+	X(INTERP_BEFORE_FORK) /* os.register_at_fork() */                                          \
+	X(INTERP_AFTER_FORK_PARENT)                                                                \
+	X(INTERP_AFTER_FORK_CHILD)                                                                 \
+	X(INTERP_ATEXIT) /* 3.10 to 3.13: array of pointers to {function, args, kwargs} */         \
+	X(INTERP_ATEXIT_N) /* int, how many */                                                     \
+	X(INTERP_ATEXIT_LIST) /* the same as a list, 3.14 on */                                    \
+	X(GC_SIZE) /* of struct _gc_runtime_state: heads of lists of objects lie in it */          \
+	X(GC_COLLECTING) /* int */                                                                 \
+	X(GC_GARBAGE) /* list, and the next one too */                                             \
+	X(GC_CALLBACKS)                                                                            \
 	X(GIL_LOCKED)     /* int: 1 taken, 0 free, -1 not yet there */                             \
 	X(GIL_HOLDER)     /* PyThreadState that holds it or last held it */                        \
 	X(GIL_ENABLED)    /* int, free-threaded builds only */                                     \
@@ -40,9 +61,19 @@
 	/* datastack_top: frames lie below it; only where TSTATE_CFRAME is */                      \
 	X(TSTATE_STACK_TOP)                                                                        \
 	X(TSTATE_STACK_LIMIT) /* datastack_limit */                                                \
+	X(TSTATE_SIZE) /* of the whole struct */                                                   \
 	X(CFRAME_FRAME)                                                                            \
 	X(CFRAME_PREVIOUS)                                                                         \
 	X(FRAME_LOCALS)   /* the array of local variables, cells among them */                     \
+	X(FRAME_GLOBALS) /* up to 3.10 owned, then borrowed; the next one too */                   \
+	X(FRAME_BUILTINS)                                                                          \
+	X(FRAME_NAMES) /* f_locals: the mapping of names of a class body or of exec() */           \
+	X(FRAME_FUNCTION) /* f_funcobj, 3.11 on */                                                 \
+	X(FRAME_STACK) /* f_valuestack: where the evaluation stack begins, up to 3.10 */           \
+	X(FRAME_STACK_TOP) /* pointer behind its end, or 0: unknown; 3.8, 3.9, 3.14 on */          \
+	X(FRAME_EXECUTING) /* char; if not, an unknown end means that it is empty; 3.8, 3.9 */     \
+	X(FRAME_STACK_DEPTH) /* int, its items, or -1; 3.10 */                                     \
+	X(FRAME_STACK_END) /* int, items of FRAME_LOCALS with the stack, or -1; 3.11 to 3.13 */    \
 	X(FRAME_TLBC)     /* int: which copy of the bytecode runs; free-threaded 3.14 on */        \
 	X(FRAME_PREVIOUS)                                                                          \
 	X(FRAME_CODE)                                                                              \
@@ -54,6 +85,8 @@
 	X(FRAME_OBJECT)   /* PyFrameObject of the frame, 0 until code asks for one; 3.11 on */     \
 	X(FRAMEOBJ_TRACE) /* f_trace: f_lineno counts only while it is set; 3.8 and 3.9 */         \
 	X(FRAMEOBJ_LINENO) /* f_lineno; counts when it is not 0 */                                 \
+	X(FRAMEOBJ_FRAME) /* the frame, 3.11 on */                                                 \
+	X(FRAMEOBJ_BACK) /* f_back, 3.11 on */                                                     \
 	/* tuples of the names of variables, of cells, and of an outer function's cells; */        \
 	X(CODE_VARNAMES)                                                                           \
 	X(CODE_CELLVARS)  /* up to 3.10 */                                                         \
@@ -61,6 +94,7 @@
 	X(CODE_LOCALSNAMES) /* tuple of all names; this and the next 3.11 on */                    \
 	X(CODE_LOCALSKINDS) /* bytes: what each of them is */                                      \
 	X(CODE_TLBC)        /* pointer to the copies of the bytecode; free-threaded 3.14 on */     \
+	X(CODE_STACKSIZE) /* int, the most items on the evaluation stack */                        \
 	X(CODE_NAME)                                                                               \
 	X(CODE_QUALNAME) /* 3.11 on */                                                             \
 	X(CODE_FILENAME)                                                                           \
@@ -73,6 +107,19 @@
 	X(TYPE_NAME)   /* tp_name */                                                               \
 	X(TYPE_FLAGS)  /* tp_flags */                                                              \
 	X(TYPE_BASE)   /* tp_base */                                                               \
+	X(TYPE_BASICSIZE)                                                                          \
+	X(TYPE_ITEMSIZE)                                                                           \
+	X(TYPE_WEAKLIST) /* tp_weaklistoffset */                                                   \
+	X(TYPE_TRAVERSE)                                                                           \
+	X(TYPE_MEMBERS) /* tp_members: PyMemberDef */                                              \
+	X(TYPE_DICT)                                                                               \
+	X(TYPE_DICTOFFSET)                                                                         \
+	X(TYPE_BASES)                                                                              \
+	X(TYPE_MRO)                                                                                \
+	X(TYPE_CACHED_KEYS) /* ht_cached_keys, heap types only */                                  \
+	X(TYPE_MODULE) /* ht_module, heap types only; 3.9 on */                                    \
+	X(OBJECT_DICT) /* bytes before an object where its managed dict is; 3.11 on */             \
+	X(OBJECT_VALUES) /* bytes before an object where the pointer to its values is; 3.11 */     \
 	X(BYTES_DATA)                                                                              \
 	X(TUPLE_ITEMS)                                                                             \
 	X(LIST_ITEMS)  /* pointer to the items */                                                  \
@@ -89,11 +136,24 @@
 	X(KEYS_NENTRIES)                                                                           \
 	X(KEYS_INDICES)    /* the index; the entries follow it */                                  \
 	X(VALUES_ARRAY)    /* where the values begin in the struct that DICT_VALUES points to */   \
+	X(VALUES_VALID) /* uint8_t: the instance has no dict with others; 3.13 on */               \
 	X(SET_USED)                                                                                \
 	X(SET_MASK)                                                                                \
 	X(SET_TABLE)       /* pointer to pairs of key and hash */                                  \
 	X(CELL_VALUE)                                                                              \
 	X(EXC_ARGS)        /* tuple */                                                             \
+	X(EXC_TRACEBACK)                                                                           \
+	X(EXC_CONTEXT)                                                                             \
+	X(EXC_CAUSE)                                                                               \
+	X(TB_NEXT)                                                                                 \
+	X(TB_FRAME)                                                                                \
+	X(FUNC_GLOBALS)                                                                            \
+	X(FUNC_CODE)                                                                               \
+	X(FUNC_DEFAULTS)                                                                           \
+	X(FUNC_KWDEFAULTS)                                                                         \
+	X(FUNC_CLOSURE)                                                                            \
+	X(GEN_FRAME) /* gi_frame, a pointer, up to 3.10; gi_iframe, the frame itself, 3.11 on */   \
+	X(GEN_STATE) /* int8_t, gi_frame_state; 3.11 on */                                         \
 	X(UNICODE_LENGTH)                                                                          \
 	X(UNICODE_STATE)                                                                           \
 	/* sizeof(PyASCIIObject): where the text of a compact ASCII string begins */               \
@@ -105,7 +165,9 @@
 	X(STATE_ASCII)                                                                             \
 	X(STATE_READY)     /* up to 3.11 */                                                        \
 	X(OWNER_GENERATOR) /* values of owner; 3.11 on */                                          \
+	X(OWNER_FRAME_OBJECT)                                                                      \
 	X(OWNER_SHIM)      /* this and above: no Python function; 3.12 on */                       \
+	X(FRAME_CLEARED) /* value of GEN_STATE: this and above, there is no frame; 3.11 on */      \
 	X(LASTI_SCALE)                                                                             \
 	X(KIND_CELLS)       /* mask in LOCALSKINDS: the variable may be kept in a cell; 3.11 on */ \
 	X(KEYS_KIND_GENERAL) /* value of KEYS_KIND: entries have a hash too; 3.11 on */            \

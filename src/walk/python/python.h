@@ -140,6 +140,13 @@ struct vt_error *vt_python_capture(struct vt_python *py, struct vt_memsrc *src);
 struct vt_error *vt_python_resolve(struct vt_python *py, struct vt_memsrc *src);
 
 /*
+ * Reads and resolves one frame wherever it is: a generator's that is suspended, one that an
+ * exception keeps. False: it cannot be read. Its strings are in py->arena.
+ */
+bool vt_python_frame_at(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
+			struct vt_python_frame *frame);
+
+/*
  * The GIL that a thread waits for when it sleeps on the futex at this address; NULL: it waits for
  * something else. (All threads that sleep on a GIL's own locks want the GIL, or have just handed it
  * over and will want it again.)

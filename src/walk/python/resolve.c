@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "target/live.h"
+#include "walk/python/internal.h"
 #include "walk/python/line.h"
 #include "walk/python/object.h"
 
@@ -286,4 +287,26 @@ struct vt_error *vt_python_resolve(struct vt_python *py, struct vt_memsrc *src)
 		err = vt_mem_error(src, -ESRCH, "Python's code objects");
 	resolve_deinit(&r);
 	return err;
+}
+
+bool vt_python_frame_at(struct vt_python *py, struct vt_memsrc *src, uint64_t addr,
+			struct vt_python_frame *frame)
+{
+	struct resolve r = { .py = py, .src = src };
+	struct vt_py_frame_info info;
+	int64_t index = -1;
+
+	if (addr && !vt_py_frame_read(py, src, addr, &info) && !info.shim)
+		index = find_code(&r, info.frame.code);
+	if (index >= 0 && r.code.data[index].valid) {
+		*frame = info.frame;
+		frame->function = r.code.data[index].function;
+		frame->file = r.code.data[index].file;
+		if (!frame->line)
+			frame->line = find_line(&r, index, frame->lasti);
+	} else {
+		index = -1;
+	}
+	resolve_deinit(&r);
+	return index >= 0;
 }

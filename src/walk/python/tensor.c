@@ -18,13 +18,14 @@
 #include <string.h>
 
 enum {
-	MAX_DIMS = 64,
 	MAX_SHOWN_DIMS = 16,
 	INLINE_DIMS = 5, /* C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE */
 	/* Itanium C++ ABI: offset to top and type information come before what objects point to */
 	VTABLE_HEAD = 16,
 	IMPL_BYTES = 256, /* of a TensorImpl that are read */
 	STORAGE_BYTES = 96,
+	SIZES_BYTES = 8 + 2 * INLINE_DIMS * 8, /* the number of dimensions, then they */
+	SHAPE_BYTES = SIZES_BYTES + 24,        /* and what comes behind */
 };
 
 /*
@@ -65,15 +66,6 @@ static const struct {
 static const char *const device_types[] = {
 	[0] = "cpu",  [1] = "cuda", [9] = "xla",   [12] = "xpu",
 	[13] = "mps", [15] = "hpu", [19] = "mtia",
-};
-
-struct tensor {
-	uint64_t n_dims;
-	int64_t sizes[MAX_DIMS], strides[MAX_DIMS];
-	int64_t offset, n_elements;
-	uint16_t dtype;
-	int8_t device_type, device_index;
-	int64_t storage_bytes;
 };
 
 void vt_py_tensor_abi_find(struct vt_py_tensor_abi *abi, struct vt_modules *modules)
@@ -133,12 +125,12 @@ static size_t find_shape(const uint8_t bytes[IMPL_BYTES], uint64_t object)
 
 /* Sizes and strides: five of each in place, or all of both in memory of their own. */
 static bool read_shape(struct vt_memsrc *src, const uint8_t bytes[IMPL_BYTES], size_t at,
-		       struct tensor *tensor)
+		       struct vt_py_tensor *tensor)
 {
 	size_t size;
 
 	tensor->n_dims = word_at(bytes, at);
-	if (tensor->n_dims > MAX_DIMS)
+	if (tensor->n_dims > VT_PY_TENSOR_DIMS)
 		return false;
 	size = tensor->n_dims * sizeof(int64_t);
 	if (tensor->n_dims > INLINE_DIMS) {
@@ -152,7 +144,7 @@ static bool read_shape(struct vt_memsrc *src, const uint8_t bytes[IMPL_BYTES], s
 	return true;
 }
 
-static bool shape_makes_sense(const struct tensor *tensor)
+static bool shape_makes_sense(const struct vt_py_tensor *tensor)
 {
 	int64_t product = 1;
 
@@ -165,7 +157,7 @@ static bool shape_makes_sense(const struct tensor *tensor)
 }
 
 /* storage_offset_, numel_, data_type_ (16 bits), device_opt_ (type, index, whether it is set). */
-static bool read_rest(const uint8_t bytes[IMPL_BYTES], size_t at, struct tensor *tensor)
+static bool read_rest(const uint8_t bytes[IMPL_BYTES], size_t at, struct vt_py_tensor *tensor)
 {
 	tensor->offset = (int64_t)word_at(bytes, at);
 	tensor->n_elements = (int64_t)word_at(bytes, at + 8);
@@ -178,23 +170,34 @@ static bool read_rest(const uint8_t bytes[IMPL_BYTES], size_t at, struct tensor 
 	       device_types[tensor->device_type] && tensor->device_index >= -1;
 }
 
-/* Bytes up to the end of the last element; -1 when that is no number. */
-static int64_t bytes_needed(const struct tensor *tensor)
+bool vt_py_tensor_span(const struct vt_py_tensor *tensor, uint64_t *first, uint64_t *last)
 {
-	int64_t last = tensor->offset, step, bytes;
+	int64_t size = (int64_t)dtypes[tensor->dtype].size, end = tensor->offset, step, begin;
+
+	if (__builtin_mul_overflow(tensor->offset, size, &begin))
+		return false;
+	*first = *last = (uint64_t)begin;
+	if (!tensor->n_elements)
+		return true;
+	for (size_t i = 0; i < tensor->n_dims; i++) {
+		if (__builtin_mul_overflow(tensor->sizes[i] - 1, tensor->strides[i], &step) ||
+		    __builtin_add_overflow(end, step, &end))
+			return false;
+	}
+	if (__builtin_add_overflow(end, 1, &end) || __builtin_mul_overflow(end, size, &end))
+		return false;
+	*last = (uint64_t)end;
+	return true;
+}
+
+/* Bytes up to the end of the last element; -1 when that is no number. */
+static int64_t bytes_needed(const struct vt_py_tensor *tensor)
+{
+	uint64_t first, last;
 
 	if (!tensor->n_elements)
 		return 0;
-	for (size_t i = 0; i < tensor->n_dims; i++) {
-		if (__builtin_mul_overflow(tensor->sizes[i] - 1, tensor->strides[i], &step) ||
-		    __builtin_add_overflow(last, step, &last))
-			return -1;
-	}
-	return __builtin_add_overflow(last, 1, &last) ||
-			       __builtin_mul_overflow(last, (int64_t)dtypes[tensor->dtype].size,
-						      &bytes) ?
-		       -1 :
-		       bytes;
+	return vt_py_tensor_span(tensor, &first, &last) ? (int64_t)last : -1;
 }
 
 /*
@@ -203,7 +206,7 @@ static int64_t bytes_needed(const struct tensor *tensor)
  * a storage the DataPtr (pointer, context, deleter, device: 32 bytes) and the size.
  */
 static bool read_storage(const struct vt_py_tensor_abi *abi, struct vt_memsrc *src,
-			 const uint8_t bytes[IMPL_BYTES], struct tensor *tensor)
+			 const uint8_t bytes[IMPL_BYTES], struct vt_py_tensor *tensor)
 {
 	for (size_t start = 16; start <= 24; start += 8) {
 		uint64_t storage = word_at(bytes, start);
@@ -223,7 +226,7 @@ static bool read_storage(const struct vt_py_tensor_abi *abi, struct vt_memsrc *s
 	return false;
 }
 
-static void add_text(const struct tensor *tensor, struct vt_str *out)
+static void add_text(const struct vt_py_tensor *tensor, struct vt_str *out)
 {
 	vt_str_addf(out, "%s, (", dtypes[tensor->dtype].name);
 	for (size_t i = 0; i < tensor->n_dims && i < MAX_SHOWN_DIMS; i++)
@@ -237,11 +240,26 @@ static void add_text(const struct tensor *tensor, struct vt_str *out)
 	vt_str_addf(out, ", storage %lld bytes", (long long)tensor->storage_bytes);
 }
 
+bool vt_py_tensor_read(struct vt_memsrc *src, uint64_t impl, size_t at, struct vt_py_tensor *tensor)
+{
+	uint8_t bytes[IMPL_BYTES];
+
+	if (at + SHAPE_BYTES > IMPL_BYTES || vt_mem_read(src, impl, bytes, at + SHAPE_BYTES))
+		return false;
+	return read_shape(src, bytes, at, tensor) && read_rest(bytes, at + SIZES_BYTES, tensor) &&
+	       shape_makes_sense(tensor);
+}
+
+const char *vt_py_tensor_dtype(const struct vt_py_tensor *tensor)
+{
+	return dtypes[tensor->dtype].name;
+}
+
 bool vt_py_tensor_text(const struct vt_py_tensor_abi *abi, struct vt_memsrc *src, uint64_t object,
 		       size_t head, struct vt_str *out)
 {
 	uint8_t bytes[IMPL_BYTES];
-	struct tensor tensor;
+	struct vt_py_tensor tensor;
 	size_t at;
 
 	if (!abi->tensor || !find_impl(abi, src, object, head, bytes))
@@ -249,8 +267,7 @@ bool vt_py_tensor_text(const struct vt_py_tensor_abi *abi, struct vt_memsrc *src
 	at = find_shape(bytes, object);
 	if (!at || !read_shape(src, bytes, at, &tensor))
 		return false;
-	at += 8 + 2 * INLINE_DIMS * sizeof(int64_t); /* the number of dimensions, then they */
-	if (!read_rest(bytes, at, &tensor) || !shape_makes_sense(&tensor) ||
+	if (!read_rest(bytes, at + SIZES_BYTES, &tensor) || !shape_makes_sense(&tensor) ||
 	    !read_storage(abi, src, bytes, &tensor))
 		return false;
 	add_text(&tensor, out);
