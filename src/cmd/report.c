@@ -14,6 +14,8 @@
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
 	KEY_SITES,
+	KEY_OWNERS,
+	KEY_NO_OWNERS,
 	KEY_FOLDED,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
@@ -38,6 +40,11 @@ static const struct argp_option options[] = {
 	  "List every block of the caching allocator and of pinned host memory", 0 },
 	{ "sites", KEY_SITES, NULL, 0,
 	  "Show every place that allocated, with all frames, if PyTorch or vramtap recorded it",
+	  0 },
+	{ "owners", KEY_OWNERS, NULL, 0,
+	  "Show the owner of every block in use: the tensor, and what keeps it alive", 0 },
+	{ "no-owners", KEY_NO_OWNERS, NULL, 0,
+	  "Do not look for the owners of blocks, which takes some time where there are many objects",
 	  0 },
 	{ "folded", KEY_FOLDED, "FILE", 0,
 	  "Write the blocks in use to FILE by recorded backtrace, in the format of flame graph "
@@ -108,6 +115,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SITES:
 		args->output.writer.all_sites = true;
+		return 0;
+	case KEY_OWNERS:
+		args->output.writer.all_owners = true;
+		return 0;
+	case KEY_NO_OWNERS:
+		args->collect.owners = false;
 		return 0;
 	case KEY_FOLDED:
 		args->folded = arg;
@@ -191,8 +204,9 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 
 int vt_cmd_report(int argc, char **argv)
 {
-	struct arguments args = { .collect = { .want = VT_WANT_ALL,
-					       .budget_ns = 5 * VT_NS_PER_S } };
+	struct arguments args = {
+		.collect = { .want = VT_WANT_ALL, .owners = true, .budget_ns = 5 * VT_NS_PER_S }
+	};
 	struct vt_model model;
 
 	argp_err_exit_status = VT_EXIT_USAGE;

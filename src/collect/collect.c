@@ -16,6 +16,7 @@
  * last, so that most of what was read is still true at the stop.
  */
 static const struct vt_participant *const participants[] = {
+	&vt_stop_owners,
 	&vt_stop_recorder,
 	&vt_stop_threads,
 	&vt_stop_blocks,
@@ -53,6 +54,7 @@ static void finish_memory(struct vt_collect *c)
 	vt_collect_flight_finish(c);
 	vt_collect_pinned(c);
 	vt_collect_traces_finish(c);
+	vt_collect_owners_finish(c);
 }
 
 static void collect_report(struct vt_collect *c)
@@ -98,6 +100,7 @@ static void collect_deinit(struct vt_collect *c)
 	vt_collect_history_deinit(c);
 	vt_collect_recorded_deinit(c);
 	vt_collect_traces_deinit(c);
+	vt_collect_owners_deinit(c);
 	vt_collect_python_deinit(c);
 	vt_target_close(&c->target);
 }

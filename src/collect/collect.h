@@ -49,6 +49,7 @@ struct vt_collect_options {
 	enum vt_touch touch;
 	unsigned int want;    /* of enum vt_want; code runs in the process only for its memory */
 	bool ask_pytorch;     /* PyTorch lists its blocks, even if the walk could */
+	bool owners;          /* what keeps the blocks in use alive */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */
@@ -110,6 +111,7 @@ struct vt_collect {
 	struct vt_collect_history *history;   /* collect/history.c's own */
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
 	struct vt_collect_traces *traces;     /* collect/traces.c's own */
+	struct vt_collect_owners *owners;     /* collect/owners.c's own */
 	struct vt_python *python;             /* collect/context.c's own */
 	bool have_python;
 	/* where a thread's current context is (helper_abi.h); slot 0: unknown */
@@ -163,6 +165,7 @@ void vt_collect_moment_is_read(struct vt_collect *c);
 extern const struct vt_participant vt_stop_threads;  /* collect/stacks.c: stacks */
 extern const struct vt_participant vt_stop_blocks;   /* collect/outside.c: the allocator */
 extern const struct vt_participant vt_stop_recorder; /* collect/recorded.c */
+extern const struct vt_participant vt_stop_owners;   /* collect/owners.c */
 
 /* The other stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c); /* collect/identity.c */
@@ -255,6 +258,10 @@ void vt_collect_say_asked(struct vt_collect *c);
 
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
 			       const struct vt_torch_device_result *results, size_t n);
+
+/* collect/owners.c: when the blocks are in the model. */
+void vt_collect_owners_finish(struct vt_collect *c);
+void vt_collect_owners_deinit(struct vt_collect *c);
 
 /* ---- collect/context.c: what all stages use ---- */
 

@@ -16,6 +16,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/origin_process.c \
 	src/collect/outside.c src/collect/outside.h \
 	src/collect/outside_read.c \
+	src/collect/owners.c \
 	src/collect/passes.c \
 	src/collect/pinned.c \
 	src/collect/recorded.c \

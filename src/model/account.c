@@ -508,6 +508,7 @@ bool vt_model_account(struct vt_model *model)
 			      "not enough memory here to group the blocks");
 		ok = false;
 	}
+	vt_model_count_owners(model);
 	if (!vt_find_sites(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the recorded backtraces");

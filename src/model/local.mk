@@ -12,6 +12,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/headline.c \
 	src/model/model.c src/model/model.h \
 	src/model/oom.c \
+	src/model/owners.c src/model/owners.h \
 	src/model/pinned.c \
 	src/model/place.c src/model/place.h \
 	src/model/recorder.c \

@@ -21,6 +21,8 @@ void vt_model_deinit(struct vt_model *model)
 {
 	for (size_t i = 0; i < model->devices.n; i++)
 		vt_vec_deinit(&model->devices.data[i].context_threads);
+	vt_vec_deinit(&model->owners.items);
+	vt_vec_deinit(&model->owners.freed);
 	vt_vec_deinit(&model->devices);
 	vt_vec_deinit(&model->allocators);
 	if (model->blocks && model->blocks_release)
@@ -177,8 +179,8 @@ const char *vt_stage_name(enum vt_stage stage)
 		[VT_STAGE_INJECT] = "inject", [VT_STAGE_CUDA] = "cuda",
 		[VT_STAGE_TORCH] = "torch",   [VT_STAGE_PINNED] = "pinned",
 		[VT_STAGE_PYTHON] = "python", [VT_STAGE_RECORDER] = "recorder",
-		[VT_STAGE_STACKS] = "stacks", [VT_STAGE_WATCH] = "watch",
-		[VT_STAGE_JOB] = "job",
+		[VT_STAGE_OWNERS] = "owners", [VT_STAGE_STACKS] = "stacks",
+		[VT_STAGE_WATCH] = "watch",   [VT_STAGE_JOB] = "job",
 	};
 
 	_Static_assert(N_ELEMENTS(names) == VT_N_STAGES, "each stage has a name");

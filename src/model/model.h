@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "vramtap/torch.h"
 #include "model/doing.h"
+#include "model/owners.h"
 
 enum vt_completeness {
 	VT_COMPLETE = 0, /* also the process exit codes */
@@ -50,6 +51,7 @@ enum vt_stage {
 	VT_STAGE_PINNED,
 	VT_STAGE_PYTHON,
 	VT_STAGE_RECORDER,
+	VT_STAGE_OWNERS,
 	VT_STAGE_STACKS,
 	VT_STAGE_WATCH,
 	VT_STAGE_JOB,
@@ -580,6 +582,7 @@ struct vt_model {
 	const uint32_t *block_traces; /* for each block: index in traces, or VT_UNTRACED(why) */
 	struct vt_model_recorder recorder;
 	const struct vt_model_record *block_records; /* for each block; NULL: nothing is recorded */
+	struct vt_model_owners owners;               /* what the blocks in use are */
 	VT_VEC(struct vt_model_driver_block) driver_blocks; /* by address */
 	/* those not of PyTorch, largest first (account) */
 	VT_VEC(struct vt_model_driver_group) driver_groups;

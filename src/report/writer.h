@@ -29,6 +29,7 @@ struct vt_writer_hints {
 	const char *all_threads; /* after titles: what shows more */
 	const char *all_blocks;
 	const char *all_sites;
+	const char *owners;
 	const char *json;    /* what writes all as JSON; NULL: the command itself, with --json */
 	const char *record;  /* what records allocations */
 	const char *devices; /* what asks the driver, if it was not asked; NULL nothing */
@@ -43,6 +44,7 @@ struct vt_writer_options {
 	bool ascii;      /* no box or block characters: the locale or terminal is not UTF-8 */
 	bool all_blocks; /* --blocks */
 	bool all_sites;  /* --sites */
+	bool all_owners; /* --owners */
 	enum vt_threads_shown threads;
 	const struct vt_writer_hints *hints; /* NULL: of the command line */
 };

@@ -11,6 +11,7 @@
 #include "model/doing_json.h"
 #include "model/flight.h"
 #include "json/out.h"
+#include "report/json/owners.h"
 #include "report/json/recorder.h"
 #include "model/model.h"
 #include "report/state_words.h"
@@ -372,6 +373,7 @@ static void write_block(struct vt_json *json, const struct vt_model *model, size
 	const struct vt_block_rec *b = &model->blocks[i];
 	const struct vt_model_trace *trace = vt_model_block_trace(model, i);
 	const struct vt_model_record *record = vt_model_block_record(model, i);
+	const struct vt_model_owner *owner = vt_model_owner(model, i);
 
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", b->addr);
@@ -391,6 +393,8 @@ static void write_block(struct vt_json *json, const struct vt_model *model, size
 	if (record)
 		vt_json_record(json, record);
 	vt_json_hex(json, "object", b->object);
+	if (owner)
+		vt_json_owner(json, owner);
 	vt_json_end_object(json);
 }
 
@@ -839,6 +843,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);
+	vt_json_owners(json, model);
 	vt_json_recorder(json, model);
 	write_caught(json, &model->caught);
 	vt_json_end_object(json);

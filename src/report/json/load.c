@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/load.h"
+#include "report/json/owners.h"
 
 #include <limits.h>
 #include <string.h>
@@ -342,6 +343,8 @@ static void load_segment(struct load *l, json_t *from, int device, const struct 
 		};
 		load_block(l, vt_json_in_element(&l->in, blocks, i, "blocks"), b,
 			   of->traces ? &of->traces[l->model->n_blocks] : NULL);
+		vt_json_in_owner(&l->in, json_array_get(blocks, i), (uint32_t)l->model->n_blocks,
+				 &l->model->owners);
 		if (of->records)
 			of->records[l->model->n_blocks] = load_record(l, json_array_get(blocks, i));
 		l->model->n_blocks++;
@@ -757,6 +760,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	vt_flight_load(&l->in, torch, &model->collectives);
 	if (recorded)
 		load_recorded(l, recorded);
+	vt_json_in_owners(&l->in, root, &model->owners);
 	if (!l->in.nomem)
 		load_recorder(l, root);
 	if (!l->in.nomem)

@@ -17,6 +17,7 @@ const struct vt_writer_hints vt_hints_command_line = {
 	.all_threads = "(--threads=all shows all)",
 	.all_blocks = "(--blocks lists all)",
 	.all_sites = "(--sites shows all, with every frame)",
+	.owners = "(--owners lists every block)",
 	.record = "vramtap record PID on",
 };
 

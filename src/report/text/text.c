@@ -176,7 +176,7 @@ static unsigned int topics_of(const struct vt_diag *diag)
 		[VT_STAGE_STACKS] = VT_TOPIC_THREADS,  [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
 		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,   [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
 		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,    [VT_STAGE_PINNED] = VT_TOPIC_MEMORY,
-		[VT_STAGE_RECORDER] = VT_TOPIC_MEMORY,
+		[VT_STAGE_RECORDER] = VT_TOPIC_MEMORY, [VT_STAGE_OWNERS] = VT_TOPIC_MEMORY,
 	};
 
 	return topics[diag->stage] ? topics[diag->stage] : VT_TOPIC_ALL;
@@ -320,6 +320,7 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_pinned(&line, model);
 	vt_text_collectives(&line, model);
 	vt_text_ooms(&line, model);
+	vt_text_owners(&line, model, options->all_owners);
 	vt_text_sites(&line, model, options->all_sites);
 	vt_text_driver(&line, model);
 	vt_text_block_groups(&line, model);

@@ -71,6 +71,8 @@ void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
+/* What the blocks in use are; all: of every block. */
+void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all);
 /* Where blocks were allocated; all: every site, with its backtraces. */
 void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
 

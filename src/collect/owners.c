@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who keeps the blocks in use alive, into the model (owners/ finds it out). The graph of the
+ * process's objects is made once while it runs; the pages that this took are copied again when it
+ * stands still; if anything in them has changed, the graph is made again from the copy. A process
+ * that is stuck, which is when one asks, has not changed.
+ */
+#include "owners/owners.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "collect/collect.h"
+
+enum {
+	MAX_NODES = 64 << 20, /* bounds of our memory, far above what jobs have */
+	MAX_EDGES = 256 << 20,
+};
+
+#define MAX_PAGES_BYTES (UINT64_C(4) << 30)
+#define EXPLORE_NS (10 * VT_NS_PER_S)
+
+struct vt_collect_owners {
+	struct vt_pages pages;
+	struct vt_owners owners;
+	struct vt_owners_input input;
+	VT_VEC(struct vt_owners_block) blocks;
+	bool explored; /* owners has a graph */
+	bool copied;   /* the pages were copied while the process stood still */
+	uint64_t ns;
+};
+
+static void explore(struct vt_collect *c)
+{
+	struct vt_collect_owners *own = c->owners;
+	uint64_t start = vt_now_ns();
+
+	own->input.deadline_ns = start + EXPLORE_NS;
+	if (own->explored) {
+		vt_owners_explore_again(&own->owners, &own->input);
+	} else {
+		struct vt_error *err = vt_owners_explore(&own->owners, &own->input);
+
+		own->explored = !err;
+		if (err)
+			vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
+					      "the owners of blocks are not known", err);
+	}
+	own->ns += vt_now_ns() - start;
+}
+
+static bool prepare(struct vt_collect *c)
+{
+	struct vt_python *python;
+	struct vt_error *err;
+
+	if (!c->options->owners || c->torch_inherited ||
+	    (c->torch.backend != VT_TORCH_NATIVE && !c->model->n_blocks))
+		return false;
+	python = vt_collect_python(c);
+	if (!python) {
+		c->model->owners.state = VT_OWNERS_NO_PYTHON;
+		return false;
+	}
+	c->owners = calloc(1, sizeof(*c->owners));
+	if (!c->owners)
+		return false;
+	err = vt_pages_init(&c->owners->pages, c->target.mem, MAX_PAGES_BYTES);
+	if (err) {
+		vt_error_destroy(err);
+		free(c->owners);
+		c->owners = NULL;
+		return false;
+	}
+	c->owners->input = (struct vt_owners_input){
+		.python = python,
+		.pages = &c->owners->pages,
+		.maps = &c->target.maps,
+		.max_nodes = MAX_NODES,
+		.max_edges = MAX_EDGES,
+	};
+	return true;
+}
+
+static void rehearse(struct vt_collect *c)
+{
+	if (!c->owners)
+		return;
+	vt_progress("following references");
+	explore(c);
+}
+
+static void copy(struct vt_collect *c)
+{
+	struct vt_error *err;
+
+	if (!c->owners)
+		return;
+	if (!c->owners->explored)
+		explore(c); /* a core, or a process that may not be stopped */
+	if (!c->owners->explored || !c->target.live)
+		return;
+	err = vt_pages_copy_again(&c->owners->pages);
+	c->owners->copied = !err;
+	vt_error_destroy(err);
+}
+
+/* The blocks are not in the model yet: the rest is done when they are. */
+const struct vt_participant vt_stop_owners = {
+	.want = VT_WANT_MEMORY,
+	.prepare = prepare,
+	.rehearse = rehearse,
+	.copy = copy,
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct vt_owners_block *x = a, *y = b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+static bool list_blocks(struct vt_collect *c)
+{
+	struct vt_collect_owners *own = c->owners;
+
+	for (size_t i = 0; i < c->model->n_blocks; i++) {
+		const struct vt_block_rec *b = &c->model->blocks[i];
+		struct vt_owners_block *block;
+
+		if (b->state != VT_BLOCK_ALLOCATED)
+			continue;
+		block = vt_vec_append(&own->blocks);
+		if (!block)
+			return false;
+		*block = (struct vt_owners_block){ b->addr, b->size, (uint32_t)i };
+	}
+	if (own->blocks.n)
+		qsort(own->blocks.data, own->blocks.n, sizeof(*own->blocks.data), by_address);
+	own->input.blocks = own->blocks.data;
+	own->input.n_blocks = own->blocks.n;
+	return true;
+}
+
+static int by_block(const void *a, const void *b)
+{
+	const struct vt_model_owner *x = a, *y = b;
+
+	return (x->block > y->block) - (x->block < y->block);
+}
+
+/* What no tensor holds: memory that a CUDA graph was captured with has a pool of its own. */
+static enum vt_category without_tensor(const struct vt_block_rec *block)
+{
+	return block->flags & VT_BLOCK_PRIVATE_POOL ? VT_CATEGORY_GRAPH_POOL : VT_CATEGORY_UNKNOWN;
+}
+
+/* Blocks that no storage was found for have a line, too: every byte has a category. */
+static bool add_missing(struct vt_collect *c)
+{
+	struct vt_model_owners *owners = &c->model->owners;
+	size_t n = owners->items.n, known = 0;
+
+	if (n)
+		qsort(owners->items.data, n, sizeof(*owners->items.data), by_block);
+	for (size_t i = 0; i < c->model->n_blocks; i++) {
+		struct vt_model_owner *owner;
+
+		if (c->model->blocks[i].state != VT_BLOCK_ALLOCATED)
+			continue;
+		if (known < n && owners->items.data[known].block == i) {
+			known++;
+			continue;
+		}
+		owner = vt_vec_append(&owners->items);
+		if (!owner)
+			return false;
+		*owner = (struct vt_model_owner){
+			.block = (uint32_t)i,
+			.category = (uint8_t)without_tensor(&c->model->blocks[i]),
+			.name = "",
+			.variable = "",
+			.module = "",
+			.type = "",
+			.dtype = "",
+			.shape = "",
+		};
+	}
+	if (owners->items.n)
+		qsort(owners->items.data, owners->items.n, sizeof(*owners->items.data), by_block);
+	return true;
+}
+
+/* Whether the copy differs from what the graph was made of. */
+static void explore_if_changed(struct vt_collect *c)
+{
+	if (c->owners->copied && vt_pages_have_changed(&c->owners->pages))
+		explore(c);
+}
+
+static struct vt_error *think(struct vt_collect *c)
+{
+	struct vt_collect_owners *own = c->owners;
+
+	if (!list_blocks(c))
+		return &vt_enomem;
+	VT_TRY(vt_owners_think(&own->owners, &own->input));
+	if (!vt_owners_tell(&own->owners, &own->input, &c->model->arena, &c->model->owners) ||
+	    !add_missing(c))
+		return &vt_enomem;
+	return NULL;
+}
+
+static void forget(struct vt_model_owners *owners)
+{
+	vt_vec_deinit(&owners->items);
+	vt_vec_deinit(&owners->freed);
+}
+
+void vt_collect_owners_finish(struct vt_collect *c)
+{
+	struct vt_model_owners *owners = &c->model->owners;
+	struct vt_error *err;
+	uint64_t start;
+
+	if (!c->owners || !c->owners->explored)
+		return;
+	if (!c->model->n_blocks) {
+		owners->state = VT_OWNERS_NO_BLOCKS;
+		return;
+	}
+	vt_progress("naming the owners");
+	explore_if_changed(c);
+	start = vt_now_ns();
+	if (!c->owners->owners.tensors.layout.known) {
+		owners->state = VT_OWNERS_NO_LAYOUT;
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-layout",
+			      "the owners of blocks are not known: %s",
+			      c->owners->owners.tensors.why ? c->owners->owners.tensors.why :
+							      "no tensor was found");
+		return;
+	}
+	err = think(c);
+	owners->state = err ? VT_OWNERS_FAILED : VT_OWNERS_READ;
+	if (err) {
+		forget(owners);
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
+				      "the owners of blocks are not known", err);
+	}
+	owners->walk_ms = (double)(c->owners->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+}
+
+void vt_collect_owners_deinit(struct vt_collect *c)
+{
+	if (!c->owners)
+		return;
+	if (c->owners->explored)
+		vt_owners_deinit(&c->owners->owners);
+	vt_pages_deinit(&c->owners->pages);
+	vt_vec_deinit(&c->owners->blocks);
+	free(c->owners);
+	c->owners = NULL;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the live blocks of PyTorch's allocator are: the tensors in them, and what keeps those alive.
+ * owners/ finds it out; collect/owners.c puts it here.
+ */
+#ifndef VT_MODEL_OWNERS_H
+#define VT_MODEL_OWNERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+
+/* What a block is for. JSON and the texts have their names from model/owners.c. */
+enum vt_category {
+	VT_CATEGORY_UNKNOWN, /* nobody was found */
+	VT_CATEGORY_PARAMETER,
+	VT_CATEGORY_GRADIENT,
+	VT_CATEGORY_OPTIMIZER,  /* its state */
+	VT_CATEGORY_BUFFER,     /* of a module */
+	VT_CATEGORY_ACTIVATION, /* held by a graph of autograd */
+	VT_CATEGORY_INPUT, /* what a graph saved, but that needs no gradient and was not computed */
+	VT_CATEGORY_CACHE, /* of keys and values, and other containers known by their class */
+	VT_CATEGORY_FRAME, /* of a function that runs */
+	VT_CATEGORY_PYTHON,        /* other variables and containers of Python */
+	VT_CATEGORY_EXCEPTION,     /* only an exception's traceback holds it */
+	VT_CATEGORY_GARBAGE,       /* nothing reaches it: it waits for Python's collector */
+	VT_CATEGORY_WORKSPACE,     /* of a library: cuBLAS, cuDNN */
+	VT_CATEGORY_COMMUNICATION, /* buckets and the like of torch.distributed */
+	VT_CATEGORY_GRAPH_POOL,    /* memory of a CUDA graph that no tensor holds */
+	VT_CATEGORY_NATIVE,        /* something in C++ holds it */
+	VT_N_CATEGORIES
+};
+
+enum vt_owners_state {
+	VT_OWNERS_OFF, /* not asked for */
+	VT_OWNERS_READ,
+	VT_OWNERS_NO_PYTHON, /* no interpreter, or one that cannot be read */
+	VT_OWNERS_NO_LAYOUT, /* PyTorch's objects could not be read */
+	VT_OWNERS_NO_BLOCKS, /* there is no list of blocks that they could be matched with */
+	VT_OWNERS_FAILED,    /* see the diagnostics */
+	VT_N_OWNERS_STATES
+};
+
+/* The owner of one live block. All strings are in the model's arena and hostile. */
+struct vt_model_owner {
+	uint32_t block;   /* index in model.blocks */
+	uint8_t category; /* enum vt_category */
+	/* all references to the tensors in it were found: nothing else holds them */
+	bool certain;
+	uint32_t n_tensors, n_storages;
+	uint32_t unexplained;   /* references that nobody was found for */
+	uint64_t storage_bytes; /* of all storages in it */
+	uint64_t used_bytes;    /* of them, what its tensors can see */
+	/* "" unknown: */
+	const char *name; /* "model.layers[3].mlp.up_proj.weight", "saved by MulBackward0 ← loss" */
+	const char *variable; /* where the name begins: "model", "losses in main" */
+	const char *module;   /* the path of the nn.Module that it is of: "model.layers[3].mlp" */
+	const char *type;     /* class of what holds it: "Parameter", "list", "DynamicCache" */
+	const char *dtype;    /* of its largest tensor; ours */
+	const char *shape;    /* of the same, "(1024, 4096)"; ours */
+	bool requires_grad, has_grad_fn;
+};
+
+/* What would be freed if one reference went. */
+struct vt_model_freed {
+	const char *name; /* "losses", "sys.last_value" */
+	uint64_t bytes, blocks;
+	bool certain;     /* all references to what would be freed were found */
+	uint8_t category; /* of most of it */
+	uint32_t items;   /* of the list or the like that it is; 0 unknown */
+};
+
+struct vt_model_category {
+	uint64_t bytes, blocks;
+	uint64_t certain_bytes;
+	uint32_t largest; /* index in owners.items; UINT32_MAX none */
+};
+
+struct vt_model_owners {
+	enum vt_owners_state state;
+	VT_VEC(struct vt_model_owner) items; /* by block */
+	VT_VEC(struct vt_model_freed) freed; /* the largest first */
+	uint64_t garbage_bytes;
+	bool collector_known, collector_enabled;
+	size_t n_objects, n_tensors, n_references; /* what was read */
+	bool whole; /* the graph is complete: no bound was reached, nothing was unreadable */
+	double walk_ms;
+	/* filled by account: */
+	struct vt_model_category categories[VT_N_CATEGORIES];
+};
+
+struct vt_model;
+
+/* The owner of the block with this index in model.blocks; NULL: it has none (or is not in use). */
+const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t block);
+
+/* What account fills. */
+void vt_model_count_owners(struct vt_model *model);
+
+const char *vt_owners_state_name(enum vt_owners_state state); /* "read", "off", ... */
+
+/* "parameter": for JSON, never changes. */
+const char *vt_category_code(enum vt_category category);
+/* "parameters": of some bytes. */
+const char *vt_category_words(enum vt_category category);
+
+#endif

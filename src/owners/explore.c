@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes the graph. Nodes are explored in the order in which they were found, so that the list of
+ * nodes is its own work list, and the edges of a node lie together.
+ */
+#include "base/clock.h"
+#include "owners/internal.h"
+#include "walk/python/layout.h"
+
+enum {
+	ROOT_ADDRESS = 1,   /* no object has it: objects are aligned */
+	CLOCK_EVERY = 4096, /* nodes from one look at the clock to the next */
+	MAX_SAMPLES = 4096,
+	MAX_COLLECTABLE = 50000000,
+};
+
+struct samples {
+	struct vt_owners *o;
+	VT_VEC(uint64_t) wrappers;
+	size_t n_seen; /* objects in the collector's lists */
+};
+
+static void sample(void *arg, uint64_t object)
+{
+	struct samples *samples = arg;
+	struct vt_pyheap *heap = &samples->o->heap;
+	uint32_t cls;
+
+	samples->n_seen++;
+	if (samples->wrappers.n >= MAX_SAMPLES)
+		return;
+	cls = vt_pyheap_class_of(heap, object);
+	if (cls == VT_GRAPH_NONE || !(heap->classes.data[cls].is & VT_PYHEAP_IS_TENSOR))
+		return;
+
+	uint64_t *wrapper = vt_vec_append(&samples->wrappers);
+
+	if (wrapper)
+		*wrapper = object;
+}
+
+#define IS_NATIVE (VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE | VT_PYHEAP_IS_NODE)
+
+/* Nodes and classes move when there are more of them: no pointer to one is kept across a call. */
+static void explore_python(struct vt_owners *o, uint32_t node)
+{
+	uint64_t addr = o->graph.nodes.data[node].addr;
+	uint32_t cls = vt_pyheap_class_of(&o->heap, addr);
+
+	o->graph.nodes.data[node].cls = cls;
+	if (cls == VT_GRAPH_NONE)
+		return;
+	vt_pyheap_edges(&o->heap, node);
+	if (o->tensors.layout.known && o->heap.classes.data[cls].is & IS_NATIVE)
+		vt_tensors_wrapper_edges(&o->tensors, addr);
+}
+
+static void explore_node(struct vt_owners *o, uint32_t node)
+{
+	vt_graph_explore(&o->graph, node);
+	switch ((enum vt_node_kind)o->graph.nodes.data[node].kind) {
+	case VT_NODE_ROOT:
+		vt_pyheap_roots(&o->heap);
+		break;
+	case VT_NODE_PYTHON:
+		explore_python(o, node);
+		break;
+	case VT_NODE_FRAME:
+		vt_pyheap_edges(&o->heap, node);
+		break;
+	case VT_NODE_TENSOR:
+	case VT_NODE_STORAGE:
+	case VT_NODE_META:
+	case VT_NODE_GRAD_FN:
+		vt_tensors_edges(&o->tensors, node);
+		break;
+	default:
+		break;
+	}
+}
+
+static void explore_from(struct vt_owners *o, size_t first)
+{
+	for (size_t i = first; i < o->graph.nodes.n && !o->graph.full; i++) {
+		if (i % CLOCK_EVERY == 0 && vt_now_ns() > o->deadline_ns)
+			o->graph.full = true;
+		explore_node(o, (uint32_t)i);
+	}
+}
+
+static void add_collectable(void *arg, uint64_t object)
+{
+	struct vt_owners *o = arg;
+	uint32_t node = vt_graph_node(&o->graph, object, VT_NODE_PYTHON);
+
+	if (node != VT_GRAPH_NONE)
+		o->graph.nodes.data[node].flags |= VT_NODE_COLLECTABLE;
+}
+
+/* Where there are no lists: the tensors that the roots reach. */
+static void sample_reachable(struct vt_owners *o, struct samples *samples)
+{
+	explore_from(o, 0);
+	for (size_t i = 0; i < o->graph.nodes.n; i++) {
+		if (o->graph.nodes.data[i].kind == VT_NODE_PYTHON)
+			sample(samples, o->graph.nodes.data[i].addr);
+	}
+	vt_graph_clear(&o->graph);
+	o->root = vt_graph_node(&o->graph, ROOT_ADDRESS, VT_NODE_ROOT);
+}
+
+/* How PyTorch's objects are laid out is learnt from some of its tensors. */
+static void learn(struct vt_owners *o)
+{
+	struct samples samples = { .o = o };
+	/* ob_size of a PyVarObject follows its PyObject. */
+	uint32_t head = o->heap.py->layout->at[VT_PY_OBJECT_SIZE];
+
+	if (!vt_pyheap_collectable(&o->heap, MAX_COLLECTABLE, sample, &samples))
+		sample_reachable(o, &samples);
+	vt_tensors_init(&o->tensors, o->pages, &o->graph, &o->rtti, samples.wrappers.data,
+			samples.wrappers.n, head);
+	vt_vec_deinit(&samples.wrappers);
+}
+
+static void explore_all(struct vt_owners *o)
+{
+	/* Without frames there are fewer roots, which the counts show. */
+	vt_error_destroy(vt_python_capture(o->heap.py, &o->pages->src));
+	o->root = vt_graph_node(&o->graph, ROOT_ADDRESS, VT_NODE_ROOT);
+	learn(o);
+	explore_from(o, 0);
+	o->n_seen = o->graph.nodes.n;
+	o->lists = vt_pyheap_collectable(&o->heap, MAX_COLLECTABLE, add_collectable, o);
+	explore_from(o, o->n_seen);
+}
+
+struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_input *input)
+{
+	*o = (struct vt_owners){ .pages = input->pages, .deadline_ns = input->deadline_ns };
+	if (!vt_graph_init(&o->graph, input->max_nodes, input->max_edges))
+		return vt_error_create(VT_ERR_NOMEM, "out of memory");
+
+	struct vt_error *err = vt_pyheap_init(&o->heap, input->python, input->pages, &o->graph);
+
+	if (err) {
+		vt_graph_deinit(&o->graph);
+		return err;
+	}
+	vt_rtti_init(&o->rtti, &input->pages->src, input->maps);
+	explore_all(o);
+	return NULL;
+}
+
+void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *input)
+{
+	o->deadline_ns = input->deadline_ns;
+	vt_tensors_deinit(&o->tensors);
+	vt_graph_clear(&o->graph);
+	vt_pyheap_forget(&o->heap);
+	explore_all(o);
+}
+
+void vt_owners_deinit(struct vt_owners *o)
+{
+	vt_tensors_deinit(&o->tensors);
+	vt_rtti_deinit(&o->rtti);
+	vt_pyheap_deinit(&o->heap);
+	vt_graph_deinit(&o->graph);
+	vt_vec_deinit(&o->reach);
+	vt_vec_deinit(&o->late_edges);
+	vt_vec_deinit(&o->storages);
+	vt_vec_deinit(&o->categories);
+	vt_vec_deinit(&o->way);
+	vt_vec_deinit(&o->entries);
+	vt_arena_deinit(&o->arena);
+}

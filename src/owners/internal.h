@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room need of each other, and nobody else. */
+#ifndef VT_OWNERS_INTERNAL_H
+#define VT_OWNERS_INTERNAL_H
+
+#include "owners/owners.h"
+
+/* ---- roles.c ---- */
+
+void vt_owners_roles(struct vt_owners *o);
+
+/* ---- search.c ---- */
+
+/*
+ * What it costs to follow an edge: the cheapest path names a node. Everything above
+ * VT_COST_EXCEPTION means: nothing else holds it.
+ */
+enum {
+	VT_COST_UNSEEN = 50000,
+	VT_COST_EXCEPTION = 100000,
+	VT_COST_GARBAGE = 500000,
+};
+
+/* Room for all nodes, none reached. False: out of memory. */
+bool vt_owners_search_begin(struct vt_owners *o);
+/*
+ * Adds roots, then finds the cheapest paths from them to all nodes that were not reached before.
+ * A root is an edge of the root node (of the graph, or a late one).
+ */
+bool vt_owners_search(struct vt_owners *o, const uint32_t *edges, size_t n);
+/* What following an edge from this node costs. */
+uint32_t vt_owners_edge_cost(const struct vt_owners *o, uint32_t from,
+			     const struct vt_graph_edge *edge);
+
+/* ---- rest.c ---- */
+
+bool vt_owners_rest(struct vt_owners *o);
+
+/* ---- proof.c ---- */
+
+/* The reference count of a node; UINT64_MAX: it has none that says anything. */
+uint64_t vt_owners_count(struct vt_owners *o, uint32_t node);
+
+/* ---- category.c ---- */
+
+bool vt_owners_category_begin(struct vt_owners *o);
+/* Of the path to a node. */
+enum vt_category vt_owners_category(struct vt_owners *o, uint32_t node);
+/* What the step from a node along one of its edges tells; UNKNOWN: nothing. */
+enum vt_category vt_owners_step_category(const struct vt_owners *o, uint32_t from,
+					 const struct vt_graph_edge *edge);
+
+/* ---- entry.c ---- */
+
+bool vt_owners_entries(struct vt_owners *o);
+/*
+ * Where the path to a node of autograd's graph enters the graph: the nearest one before it that is
+ * not reached from another one. Graphs are long, and there are many of their nodes.
+ */
+uint32_t vt_owners_entry(const struct vt_owners *o, uint32_t node);
+
+/* ---- storages.c ---- */
+
+bool vt_owners_storages(struct vt_owners *o, const struct vt_owners_input *input);
+
+/* ---- tell.c ---- */
+
+/* By block; of those in the same block all but the first share it. */
+void vt_owners_sort_storages(struct vt_owners *o);
+
+/* ---- name.c ---- */
+
+struct vt_owner_name {
+	const char *name, *variable, *module, *type;
+};
+
+/* The words for the path to a node; strings in arena. False: out of memory. */
+bool vt_owners_name(struct vt_owners *o, uint32_t node, struct vt_arena *arena,
+		    struct vt_owner_name *name);
+
+/* ---- dominators.c ---- */
+
+/*
+ * What keeps what alive, for the nodes that keep storages alive. Index n_nodes stands for all of
+ * sys.last_value and its like together.
+ */
+struct vt_retained {
+	size_t n;           /* of the arrays: nodes of the graph and one more */
+	uint64_t *bytes;    /* of blocks that go when the node goes */
+	uint32_t *blocks;   /* how many */
+	uint32_t *doubtful; /* of them, those of which not all holders are known */
+	uint32_t *idom;     /* immediate dominator; VT_GRAPH_NONE: not among them */
+};
+
+/* False: out of memory, or too much to think about: nothing is known. */
+bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input *input,
+			struct vt_retained *retained);
+void vt_owners_retained_deinit(struct vt_retained *retained);
+
+/* Whether a reference of this kind keeps its target alive. */
+bool vt_owners_keeps(enum vt_edge_kind kind);
+
+/* ---- freed.c ---- */
+
+bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
+		     struct vt_arena *arena, struct vt_model_owners *owners);
+
+/* The edge with this index, be it of the graph or a late one. */
+static inline const struct vt_graph_edge *vt_owners_edge(const struct vt_owners *o, uint32_t edge)
+{
+	return edge < o->graph.edges.n ? &o->graph.edges.data[edge] :
+					 &o->late_edges.data[edge - o->graph.edges.n];
+}
+
+/* The class of a Python node, or NULL. */
+static inline const struct vt_pyheap_class *vt_owners_class(const struct vt_owners *o,
+							    uint32_t node)
+{
+	const struct vt_graph_node *n = &o->graph.nodes.data[node];
+
+	return n->kind == VT_NODE_PYTHON && n->cls < o->heap.classes.n ?
+		       &o->heap.classes.data[n->cls] :
+		       NULL;
+}
+
+#endif

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/owners/libowners.a
+src_owners_libowners_a_SOURCES = \
+	src/owners/category.c \
+	src/owners/dominators.c \
+	src/owners/entry.c \
+	src/owners/explore.c \
+	src/owners/freed.c \
+	src/owners/internal.h \
+	src/owners/name.c \
+	src/owners/owners.h \
+	src/owners/proof.c \
+	src/owners/rest.c \
+	src/owners/roles.c \
+	src/owners/search.c \
+	src/owners/storages.c \
+	src/owners/tell.c \
+	src/owners/think.c

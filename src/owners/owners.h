@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who keeps the memory of PyTorch's tensors: thinks about a graph of CPython's and PyTorch's
+ * objects (walk/heap/graph.h).
+ *
+ *   explore   the graph, from the roots and from the collector's lists
+ *   roles     which dicts are the parameters of a module, the state of an optimizer
+ *   search    the cheapest path from the roots to each node: the one that a name is made of
+ *   rest      what no root reaches: held by something unseen, or garbage
+ *   proof     references found against reference counts
+ *   storages  blocks → storages → tensors; categories
+ *   name      the words
+ *   retained  dominators: what would be freed
+ *
+ * Each file has one of these, and they run in this order.
+ */
+#ifndef VT_OWNERS_OWNERS_H
+#define VT_OWNERS_OWNERS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "model/owners.h"
+#include "walk/heap/graph.h"
+#include "walk/heap/pages.h"
+#include "walk/pyheap/pyheap.h"
+#include "walk/tensors/tensors.h"
+
+/* Roles of nodes: what a dict or an object is to the ones around it. */
+enum vt_role {
+	VT_ROLE_NONE,
+	VT_ROLE_GLOBALS,           /* dict of a module of Python */
+	VT_ROLE_ATTRIBUTES,        /* dict of an object */
+	VT_ROLE_MODULE,            /* an nn.Module, whose attributes may be in itself */
+	VT_ROLE_MODULE_ATTRIBUTES, /* its dict */
+	VT_ROLE_MODULES,           /* _modules of it */
+	VT_ROLE_PARAMETERS,        /* _parameters */
+	VT_ROLE_BUFFERS,           /* _buffers */
+	VT_ROLE_OPTIMIZER,
+	VT_ROLE_OPTIMIZER_ATTRIBUTES,
+	VT_ROLE_STATE,    /* state of an optimizer, by parameter */
+	VT_ROLE_STATE_OF, /* that of one parameter */
+};
+
+#define VT_DISTANCE_NONE UINT32_MAX
+
+/* What the search knows of a node. */
+struct vt_reach {
+	uint32_t distance; /* VT_DISTANCE_NONE: not reached */
+	uint32_t parent;   /* node; VT_GRAPH_NONE: the root itself */
+	uint32_t edge;     /* index in graph->edges: the one from parent */
+};
+
+/* A storage that is in a block of the allocator. */
+struct vt_owned_storage {
+	uint32_t node;
+	uint32_t block; /* index in blocks */
+	uint64_t data, bytes;
+	uint64_t used;    /* bytes that its tensors can see */
+	uint32_t best;    /* the node that it is named by: itself, or one of its tensors */
+	uint32_t largest; /* its largest tensor; VT_GRAPH_NONE none */
+	uint32_t n_tensors;
+	uint32_t unexplained;
+	uint8_t category;
+	bool shares;           /* its block has another storage, which is accounted with it */
+	bool certain, surplus; /* surplus: more references were found than there are */
+};
+
+struct vt_owners_block {
+	uint64_t addr, size;
+	uint32_t index; /* the caller's own */
+};
+
+struct vt_owners {
+	struct vt_pages *pages; /* not owned */
+	struct vt_graph graph;
+	struct vt_pyheap heap;
+	struct vt_rtti rtti;
+	struct vt_tensors tensors;
+	uint32_t root;
+	size_t n_seen; /* nodes that the roots and all they hold made: before the lists */
+	uint64_t deadline_ns;
+	bool lists;                    /* the collector's lists were read: garbage is known */
+	VT_VEC(struct vt_reach) reach; /* by node */
+	VT_VEC(struct vt_graph_edge) late_edges; /* from the root to what no root reaches */
+	VT_VEC(struct vt_owned_storage) storages;
+	VT_VEC(uint8_t) categories; /* category.c's own: by node, of the path to it */
+	VT_VEC(uint32_t) way;       /* category.c's own: room for the way from a node to the root */
+	VT_VEC(uint32_t) entries;   /* name.c's own: by node, see vt_owners_entry() */
+	struct vt_arena arena;
+};
+
+struct vt_owners_input {
+	struct vt_python *python;
+	struct vt_pages *pages;
+	const struct vt_maps *maps;
+	const struct vt_owners_block *blocks; /* live blocks, by address */
+	size_t n_blocks;
+	size_t max_nodes, max_edges; /* bounds of our memory */
+	uint64_t deadline_ns;        /* exploring ends there, and the graph is incomplete */
+};
+
+/* Makes the graph. On an error *o is as after vt_owners_deinit(). */
+struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_input *input);
+/* Makes it again, from the pages as they are now. */
+void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *input);
+void vt_owners_deinit(struct vt_owners *o);
+
+/* All that is thought about the graph. Reads pages only. */
+struct vt_error *vt_owners_think(struct vt_owners *o, const struct vt_owners_input *input);
+
+/* Fills the model's owners from what was thought; strings go to arena. False: out of memory. */
+bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
+		    struct vt_arena *arena, struct vt_model_owners *owners);
+
+#endif

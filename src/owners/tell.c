@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts what was found out into the model. */
+#include "owners/internal.h"
+
+#include <stdlib.h>
+
+struct telling {
+	struct vt_owners *o;
+	const struct vt_owners_input *input;
+	struct vt_arena *arena;
+	struct vt_model_owners *owners;
+};
+
+/* Storages of one block one after the other, the one that names it first. */
+static int by_block(const void *a, const void *b)
+{
+	const struct vt_owned_storage *x = a, *y = b;
+
+	if (x->block != y->block)
+		return x->block < y->block ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+void vt_owners_sort_storages(struct vt_owners *o)
+{
+	if (o->storages.n)
+		qsort(o->storages.data, o->storages.n, sizeof(*o->storages.data), by_block);
+	for (size_t i = 0; i < o->storages.n; i++)
+		o->storages.data[i].shares = i && o->storages.data[i].block ==
+							  o->storages.data[i - 1].block;
+}
+
+static const char *shape_text(struct vt_arena *arena, const struct vt_tensors_shape *shape)
+{
+	struct vt_str text = { 0 };
+	char *copy;
+
+	vt_str_add(&text, "(");
+	for (uint64_t i = 0; i < shape->n_dims && i < VT_TENSORS_MAX_DIMS; i++)
+		vt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)shape->sizes[i]);
+	vt_str_add(&text, shape->n_dims > VT_TENSORS_MAX_DIMS ? ", …)" :
+			  shape->n_dims == 1                  ? ",)" :
+								")");
+	copy = vt_arena_strdup(arena, vt_str_get(&text));
+	vt_str_deinit(&text);
+	return copy;
+}
+
+static bool tell_shape(struct telling *t, const struct vt_owned_storage *storage,
+		       struct vt_model_owner *owner)
+{
+	struct vt_tensors_shape shape;
+
+	owner->dtype = owner->shape = "";
+	if (storage->largest == VT_GRAPH_NONE ||
+	    !vt_tensors_shape(&t->o->tensors, t->o->graph.nodes.data[storage->largest].addr,
+			      &shape))
+		return true;
+	owner->dtype = shape.dtype ? shape.dtype : "";
+	owner->requires_grad = shape.requires_grad_known && shape.requires_grad;
+	owner->has_grad_fn = shape.has_grad_fn;
+	owner->shape = shape_text(t->arena, &shape);
+	return owner->shape;
+}
+
+static bool tell_name(struct telling *t, const struct vt_owned_storage *storage,
+		      struct vt_model_owner *owner)
+{
+	struct vt_owner_name name = { "", "", "", "" };
+
+	if (t->o->reach.data[storage->best].distance != VT_DISTANCE_NONE &&
+	    !vt_owners_name(t->o, storage->best, t->arena, &name))
+		return false;
+	owner->name = name.name;
+	owner->variable = name.variable;
+	owner->module = name.module;
+	owner->type = name.type;
+	return true;
+}
+
+static bool tell_block(struct telling *t, const struct vt_owned_storage *storage)
+{
+	struct vt_model_owner *owner = vt_vec_append(&t->owners->items);
+
+	if (!owner)
+		return false;
+	*owner = (struct vt_model_owner){
+		.block = t->input->blocks[storage->block].index,
+		.category = storage->category,
+		.certain = storage->certain,
+		.n_tensors = storage->n_tensors,
+		.n_storages = 1,
+		.unexplained = storage->unexplained,
+		.storage_bytes = storage->bytes,
+		.used_bytes = storage->used,
+	};
+	return tell_name(t, storage, owner) && tell_shape(t, storage, owner);
+}
+
+/* Another storage in the same block. */
+static void add_to_block(struct telling *t, const struct vt_owned_storage *storage)
+{
+	struct vt_model_owner *owner = &t->owners->items.data[t->owners->items.n - 1];
+
+	owner->n_storages++;
+	owner->n_tensors += storage->n_tensors;
+	owner->storage_bytes += storage->bytes;
+	owner->used_bytes += storage->used;
+	owner->unexplained += storage->unexplained;
+	owner->certain &= storage->certain;
+}
+
+bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
+		    struct vt_arena *arena, struct vt_model_owners *owners)
+{
+	struct telling t = { o, input, arena, owners };
+
+	owners->n_objects = o->graph.nodes.n;
+	owners->n_references = o->graph.edges.n;
+	owners->whole = !o->graph.full && !o->pages->full;
+	for (size_t i = 0; i < o->storages.n; i++) {
+		owners->n_tensors += o->storages.data[i].n_tensors;
+		if (o->storages.data[i].shares)
+			add_to_block(&t, &o->storages.data[i]);
+		else if (!tell_block(&t, &o->storages.data[i]))
+			return false;
+	}
+	return vt_owners_freed(o, input, arena, owners);
+}

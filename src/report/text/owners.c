@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the blocks in use are: by category, what would be freed, and every block's owner. */
+#include <stdlib.h>
+
+#include "base/format.h"
+#include "model/owners.h"
+#include "report/text/text.h"
+
+enum {
+	BYTES_COLUMNS = 10,
+	SHARE_COLUMNS = 6,
+	COUNT_COLUMNS = 8,
+	MAX_FREED = 5, /* lines without --owners */
+};
+
+struct row {
+	uint64_t bytes;
+	size_t index;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static uint64_t all_bytes(const struct vt_model *model)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
+		bytes += model->owners.categories[i].bytes;
+	return bytes;
+}
+
+static int words_columns(const struct vt_line *line)
+{
+	return line->columns >= 120 ? 32 : 28;
+}
+
+static void print_category(struct vt_line *line, const struct vt_model *model,
+			   enum vt_category category, uint64_t all)
+{
+	const struct vt_model_category *c = &model->owners.categories[category];
+	const char *name = model->owners.items.data[c->largest].name;
+	char text[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, c->bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_DIM, vt_format_share(text, c->bytes, all), SHARE_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_count(text, c->blocks), COUNT_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, category == VT_CATEGORY_UNKNOWN ? VT_WARN : VT_PLAIN,
+		     vt_category_words(category), words_columns(line), VT_CUT_END);
+	if (*name) {
+		vt_line_add(line, VT_DIM, c->blocks > 1 ? "largest: " : "");
+		vt_line_cell(line, VT_PLAIN, name, vt_line_room(line), VT_CUT_END);
+	}
+	vt_line_end(line);
+}
+
+static void print_categories(struct vt_line *line, const struct vt_model *model)
+{
+	struct row rows[VT_N_CATEGORIES];
+	uint64_t all = all_bytes(model);
+
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
+		rows[i] = (struct row){ model->owners.categories[i].bytes, i };
+	qsort(rows, VT_N_CATEGORIES, sizeof(rows[0]), larger_first);
+	vt_text_title(line, line->hints->owners, "What the blocks in use are");
+	for (size_t i = 0; i < VT_N_CATEGORIES && rows[i].bytes; i++)
+		print_category(line, model, (enum vt_category)rows[i].index, all);
+}
+
+static void print_freed(struct vt_line *line, const struct vt_model_freed *freed)
+{
+	char text[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, freed->bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_count(text, freed->blocks),
+		      SHARE_COLUMNS + COUNT_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_add(line, VT_BOLD, freed->name);
+	if (freed->items)
+		vt_line_addf(line, VT_DIM, " (%s items)", vt_format_count(text, freed->items));
+	if (!freed->certain)
+		vt_line_add(line, VT_DIM, ", probably");
+	vt_line_end(line);
+}
+
+static void print_garbage(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_category *c = &model->owners.categories[VT_CATEGORY_GARBAGE];
+	char text[VT_NUM_MAX];
+
+	if (!c->bytes)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, c->bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_count(text, c->blocks),
+		      SHARE_COLUMNS + COUNT_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_add(line, VT_PLAIN, "garbage, probably: by gc.collect()");
+	vt_line_end(line);
+}
+
+static void print_all_freed(struct vt_line *line, const struct vt_model *model, bool all)
+{
+	const struct vt_model_owners *owners = &model->owners;
+
+	if (!owners->freed.n && !owners->categories[VT_CATEGORY_GARBAGE].bytes)
+		return;
+	vt_text_title(line, NULL, "What would be freed if it went");
+	print_garbage(line, model);
+	for (size_t i = 0; i < owners->freed.n && (all || i < MAX_FREED); i++)
+		print_freed(line, &owners->freed.data[i]);
+}
+
+static void print_owner(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_owner *owner)
+{
+	char text[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, model->blocks[owner->block].size),
+		      BYTES_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_DIM, vt_category_code((enum vt_category)owner->category), 14,
+		     VT_CUT_END);
+	vt_line_add(line, VT_PLAIN, *owner->name ? owner->name : "nobody found");
+	if (!owner->certain && *owner->name)
+		vt_line_add(line, VT_DIM, ", perhaps others");
+	if (*owner->dtype)
+		vt_line_addf(line, VT_DIM, "   %s %s", owner->dtype, owner->shape);
+	vt_line_end(line);
+}
+
+static void print_owners(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_owners *owners = &model->owners;
+	struct row *rows = calloc(owners->items.n + 1, sizeof(*rows));
+
+	if (!rows) {
+		line->buf.failed = true;
+		return;
+	}
+	for (size_t i = 0; i < owners->items.n; i++)
+		rows[i] = (struct row){ model->blocks[owners->items.data[i].block].size, i };
+	qsort(rows, owners->items.n, sizeof(*rows), larger_first);
+	vt_text_title(line, NULL, "Owners of the blocks in use");
+	for (size_t i = 0; i < owners->items.n; i++)
+		print_owner(line, model, &owners->items.data[rows[i].index]);
+	free(rows);
+}
+
+void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all)
+{
+	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model))
+		return;
+	print_categories(line, model);
+	print_all_freed(line, model, all);
+	if (all)
+		print_owners(line, model);
+}

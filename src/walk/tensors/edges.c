@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What PyTorch's C++ objects hold. Only typed references: no memory is searched for anything. */
+#include "walk/tensors/internal.h"
+
+enum {
+	MAX_NEXT = 1 << 16, /* edges of one node of autograd */
+	MAX_HOOKS = 4096,
+	VIEW_END = 264, /* a DifferentiableViewMeta is smaller than that in all releases */
+};
+
+static void add(struct vt_tensors *t, enum vt_edge_kind kind, uint64_t number, uint64_t to,
+		enum vt_node_kind to_kind)
+{
+	if (vt_tensors_is(t, to, to_kind))
+		vt_graph_edge(t->graph, kind, number, to, to_kind);
+}
+
+static uint64_t strong(const struct vt_tensors *t, uint64_t addr)
+{
+	uint64_t word = vt_pages_u64(t->pages, addr + 8);
+
+	return t->layout.two_counts ? word : word & UINT32_MAX;
+}
+
+/*
+ * The Python object of a tensor or storage. Up to 2.9 bit 0 of the pointer says that C++ owns it
+ * (c10/core/impl/PyObjectSlot.h). Since, the Python object holds the C++ one for as long as it
+ * lives, and is itself held as long as somebody else holds that, too.
+ */
+static void add_wrapper(struct vt_tensors *t, uint64_t addr, uint32_t at)
+{
+	uint64_t slot = vt_pages_u64(t->pages, addr + at), object = slot & ~UINT64_C(1);
+	bool owned = t->layout.tagged_pyobj ? slot & 1 : strong(t, addr) > 1;
+	uint32_t head = t->layout.python_head;
+
+	if (!object || object & 7 || !owned)
+		return;
+	if (vt_pages_u64(t->pages, object + head) == addr ||
+	    vt_pages_u64(t->pages, object + head + 8) == addr)
+		vt_graph_edge(t->graph, VT_EDGE_WRAPPER, 0, object, VT_NODE_PYTHON);
+}
+
+/* Wrappers of other tensors are classes of their own, with the others behind what all have. */
+static void add_inner(struct vt_tensors *t, uint64_t addr)
+{
+	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
+	uint64_t size;
+
+	if (!cls || !strcmp(cls->brief, "TensorImpl") || !strcmp(cls->brief, "UndefinedTensorImpl"))
+		return;
+	size = vt_tensors_object_size(t, addr);
+	for (uint64_t at = t->layout.impl_sizes + 120; at + 8 <= size; at += 8)
+		add(t, VT_EDGE_DATA, at, vt_pages_u64(t->pages, addr + at), VT_NODE_TENSOR);
+}
+
+static void tensor_edges(struct vt_tensors *t, uint64_t addr)
+{
+	add(t, VT_EDGE_STORAGE, 0, vt_pages_u64(t->pages, addr + t->layout.impl_storage),
+	    VT_NODE_STORAGE);
+	add(t, VT_EDGE_META, 0, vt_pages_u64(t->pages, addr + t->layout.impl_meta), VT_NODE_META);
+	add_wrapper(t, addr, t->layout.impl_pyobj);
+	add_inner(t, addr);
+}
+
+/* std::vector<std::unique_ptr<FunctionPreHook>>: each has a Python dict behind its vtable. */
+static void add_hooks(struct vt_tensors *t, uint64_t vector)
+{
+	uint64_t begin = vt_pages_u64(t->pages, vector), end = vt_pages_u64(t->pages, vector + 8);
+
+	if (!begin || begin % 8 || end <= begin || (end - begin) % 8 ||
+	    (end - begin) / 8 > MAX_HOOKS)
+		return;
+	for (uint64_t at = begin; at < end; at += 8) {
+		uint64_t hook = vt_pages_u64(t->pages, at);
+		const struct vt_rtti_class *cls = vt_tensors_class_at(t, hook);
+		uint64_t dict = cls && strstr(cls->brief, "PyFunction") ?
+					vt_pages_u64(t->pages, hook + 8) :
+					0;
+
+		if (dict)
+			vt_graph_edge(t->graph, VT_EDGE_HOOKS, 0, dict, VT_NODE_PYTHON);
+	}
+}
+
+/*
+ * std::optional<ViewInfo>, twice: for backward and forward mode. A ViewInfo begins with the base;
+ * the flag of the optional lies 40 or 48 bytes behind it (two std::functions, or unique_ptrs).
+ */
+static void add_view_bases(struct vt_tensors *t, uint64_t addr)
+{
+	for (uint64_t at = t->layout.meta_grad_fn + 64; at < VIEW_END; at += 8) {
+		uint64_t base = vt_pages_u64(t->pages, addr + at);
+		uint8_t flags[2] = { 0 };
+
+		if (!vt_tensors_is(t, base, VT_NODE_TENSOR))
+			continue;
+		vt_pages_read(t->pages, addr + at + 40, &flags[0], 1);
+		vt_pages_read(t->pages, addr + at + 48, &flags[1], 1);
+		if (flags[0] == 1 || flags[1] == 1)
+			vt_graph_edge(t->graph, VT_EDGE_VIEW_BASE, at, base, VT_NODE_TENSOR);
+	}
+}
+
+static void meta_edges(struct vt_tensors *t, uint64_t addr)
+{
+	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
+
+	if (!t->layout.meta_grad)
+		return;
+	add(t, VT_EDGE_GRAD, 0, vt_pages_u64(t->pages, addr + t->layout.meta_grad), VT_NODE_TENSOR);
+	add(t, VT_EDGE_GRAD_FN, 0, vt_pages_u64(t->pages, addr + t->layout.meta_grad_fn),
+	    VT_NODE_GRAD_FN);
+	add_hooks(t, addr + t->layout.meta_hooks);
+	if (cls && !strcmp(cls->brief, "DifferentiableViewMeta"))
+		add_view_bases(t, addr);
+}
+
+static void add_next(struct vt_tensors *t, uint64_t addr)
+{
+	uint64_t begin = vt_pages_u64(t->pages, addr + t->layout.node_next);
+	uint64_t end = vt_pages_u64(t->pages, addr + t->layout.node_next + 8);
+	uint64_t size = t->layout.node_edge_size;
+
+	if (!begin || begin % 8 || end <= begin || (end - begin) % size ||
+	    (end - begin) / size > MAX_NEXT)
+		return;
+	for (uint64_t at = begin; at < end; at += size)
+		add(t, VT_EDGE_NEXT, (at - begin) / size, vt_pages_u64(t->pages, at),
+		    VT_NODE_GRAD_FN);
+}
+
+/* Classes of nodes that hold something else than what they saved. */
+static void accumulate_edges(struct vt_tensors *t, uint64_t addr)
+{
+	add(t, VT_EDGE_VARIABLE, 0, vt_pages_u64(t->pages, addr + t->layout.node_size),
+	    VT_NODE_TENSOR);
+}
+
+static void py_node_edges(struct vt_tensors *t, uint64_t addr)
+{
+	uint64_t object = vt_pages_u64(t->pages, addr + t->layout.node_size);
+
+	if (object && !(object & 7))
+		vt_graph_edge(t->graph, VT_EDGE_PY_NODE, 0, object, VT_NODE_PYTHON);
+}
+
+static void copy_slices_edges(struct vt_tensors *t, uint64_t addr)
+{
+	uint64_t size = vt_tensors_object_size(t, addr);
+
+	for (uint64_t at = t->layout.node_size; at + 8 <= size; at += 8)
+		add(t, VT_EDGE_NEXT, at, vt_pages_u64(t->pages, addr + at), VT_NODE_GRAD_FN);
+}
+
+static const struct {
+	const char *brief;
+	void (*edges)(struct vt_tensors *t, uint64_t addr);
+} special[] = {
+	{ "AccumulateGrad", accumulate_edges },
+	{ "PyNode", py_node_edges },
+	{ "CopySlices", copy_slices_edges },
+};
+
+static void node_edges(struct vt_tensors *t, uint64_t addr)
+{
+	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
+
+	if (!t->layout.node_size || !cls)
+		return;
+	add_next(t, addr);
+	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
+		if (!strcmp(cls->brief, special[i].brief)) {
+			special[i].edges(t, addr);
+			return;
+		}
+	}
+	vt_tensors_saved_edges(t, addr, t->layout.node_size, vt_tensors_object_size(t, addr));
+}
+
+void vt_tensors_edges(struct vt_tensors *tensors, uint32_t node)
+{
+	uint64_t addr = tensors->graph->nodes.data[node].addr;
+
+	if (!tensors->layout.known)
+		return;
+	switch ((enum vt_node_kind)tensors->graph->nodes.data[node].kind) {
+	case VT_NODE_TENSOR:
+		tensor_edges(tensors, addr);
+		break;
+	case VT_NODE_STORAGE:
+		add_wrapper(tensors, addr, tensors->layout.storage_pyobj);
+		break;
+	case VT_NODE_META:
+		meta_edges(tensors, addr);
+		break;
+	case VT_NODE_GRAD_FN:
+		node_edges(tensors, addr);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * A Python object and the C++ object that it stands for: behind its head, or behind the flag of a
+ * MaybeOwned there, which says that it is borrowed.
+ */
+static bool add_impl(struct vt_tensors *t, uint64_t wrapper, enum vt_node_kind kind, uint64_t *at)
+{
+	uint32_t head = t->layout.python_head;
+	uint64_t first = vt_pages_u64(t->pages, wrapper + head);
+	uint64_t second = vt_pages_u64(t->pages, wrapper + head + 8);
+
+	if (vt_tensors_is(t, first, kind)) {
+		vt_graph_edge(t->graph, VT_EDGE_IMPL, 0, first, kind);
+		*at = head;
+		return true;
+	}
+	if (!vt_tensors_is(t, second, kind))
+		return false;
+	vt_graph_edge(t->graph, first & 0xff ? VT_EDGE_IMPL_BORROWED : VT_EDGE_IMPL, 0, second,
+		      kind);
+	*at = head + 8;
+	return true;
+}
+
+/* THPVariable: backward_hooks and post_accumulate_grad_hooks come behind the tensor. */
+static void add_python_hooks(struct vt_tensors *t, uint64_t wrapper, uint64_t at)
+{
+	for (uint64_t i = 1; i <= 2; i++) {
+		uint64_t hooks = vt_pages_u64(t->pages, wrapper + at + 8 * i);
+
+		if (hooks && !(hooks & 7))
+			vt_graph_edge(t->graph, VT_EDGE_HOOKS, i, hooks, VT_NODE_PYTHON);
+	}
+}
+
+void vt_tensors_wrapper_edges(struct vt_tensors *tensors, uint64_t wrapper)
+{
+	uint64_t at;
+
+	if (!tensors->layout.known)
+		return;
+	if (add_impl(tensors, wrapper, VT_NODE_TENSOR, &at))
+		add_python_hooks(tensors, wrapper, at);
+	else if (!add_impl(tensors, wrapper, VT_NODE_STORAGE, &at))
+		vt_tensors_function_edges(tensors, wrapper);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a node of autograd saved (torch/csrc/autograd/saved_variable.h). A SavedVariable begins with
+ * the variable, and has five flags somewhere behind it: was_default_constructed_, is_leaf_,
+ * is_output_, and two more. With pack hooks the variable is not there, and the hooks have what the
+ * pack hook returned.
+ */
+#include "walk/tensors/internal.h"
+
+enum {
+	N_FLAGS = 5,
+	FUNCTION_SIZE = 320, /* a THPFunction is smaller than that in all releases */
+	MAX_SAVED = 1 << 16, /* of one vector */
+	/* torch/csrc/autograd/python_saved_variable_hooks.h: behind the virtual table */
+	HOOKS_FIRST = 8,
+	HOOKS_N = 3, /* pack_hook_, unpack_hook_, data_ */
+};
+
+bool vt_tensors_is_saved(struct vt_tensors *tensors, uint64_t addr, uint32_t flags)
+{
+	uint8_t bytes[N_FLAGS];
+	unsigned int set = 0;
+
+	if (!vt_pages_read(tensors->pages, addr + flags, bytes, sizeof(bytes)) || bytes[0])
+		return false;
+	for (size_t i = 0; i < N_FLAGS; i++) {
+		if (bytes[i] > 1)
+			return false;
+		set += bytes[i];
+	}
+	return set > 0;
+}
+
+/* Pack hooks: unique_ptr to an object with three Python objects. */
+static bool hooks_of(struct vt_tensors *tensors, uint64_t addr, uint64_t *hooks)
+{
+	const struct vt_rtti_class *cls;
+
+	*hooks = vt_pages_u64(tensors->pages, addr + tensors->layout.saved_hooks);
+	cls = vt_tensors_class_at(tensors, *hooks);
+	return cls && strstr(cls->brief, "SavedVariableHooks");
+}
+
+/* Whether a SavedVariable is there: it has a variable, or hooks. Then its edges are added. */
+static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number)
+{
+	uint64_t variable = vt_pages_u64(tensors->pages, addr), hooks;
+
+	if (vt_tensors_is(tensors, variable, VT_NODE_TENSOR)) {
+		if (!vt_tensors_is_saved(tensors, addr, tensors->layout.saved_flags))
+			return false;
+		vt_graph_edge(tensors->graph, VT_EDGE_SAVED, number, variable, VT_NODE_TENSOR);
+		return true;
+	}
+	if (variable || !hooks_of(tensors, addr, &hooks))
+		return false;
+	for (uint64_t i = 0; i < HOOKS_N; i++) {
+		uint64_t object = vt_pages_u64(tensors->pages, hooks + HOOKS_FIRST + 8 * i);
+
+		if (object)
+			vt_graph_edge(tensors->graph,
+				      i == HOOKS_N - 1 ? VT_EDGE_SAVED : VT_EDGE_HOOKS, number,
+				      object, VT_NODE_PYTHON);
+	}
+	return true;
+}
+
+/* A std::vector<SavedVariable> at addr. */
+static bool add_vector(struct vt_tensors *tensors, uint64_t addr, uint64_t number)
+{
+	uint64_t begin = vt_pages_u64(tensors->pages, addr);
+	uint64_t end = vt_pages_u64(tensors->pages, addr + 8);
+	uint64_t room = vt_pages_u64(tensors->pages, addr + 16);
+	uint64_t size = tensors->layout.saved_size;
+	bool any = false;
+
+	if (!begin || begin % 8 || end <= begin || room < end || (end - begin) % size ||
+	    (end - begin) / size > MAX_SAVED || (room - begin) % size)
+		return false;
+	for (uint64_t at = begin; at < end; at += size)
+		any |= add_saved(tensors, at, number);
+	return any;
+}
+
+void vt_tensors_saved_edges(struct vt_tensors *tensors, uint64_t addr, uint64_t first,
+			    uint64_t size)
+{
+	uint64_t at = first;
+
+	if (!tensors->layout.saved_size)
+		return;
+	while (at + 24 <= size) {
+		if (at + tensors->layout.saved_size <= size && add_saved(tensors, addr + at, at))
+			at += tensors->layout.saved_size;
+		else
+			at += add_vector(tensors, addr + at, at) ? 24 : 8;
+	}
+}
+
+/*
+ * torch/csrc/autograd/python_function.h: a THPFunction has a vector of SavedVariables. Where, is
+ * seen by what is in it.
+ */
+void vt_tensors_function_edges(struct vt_tensors *tensors, uint64_t object)
+{
+	if (!tensors->layout.saved_size)
+		return;
+	for (uint64_t at = tensors->layout.python_head; at + 24 <= FUNCTION_SIZE; at += 8) {
+		if (add_vector(tensors, object + at, at))
+			at += 16;
+	}
+}
