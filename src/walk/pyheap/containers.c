@@ -5,17 +5,6 @@
 #define MAX_SIZE (UINT64_C(1) << 48)
 #define TEE_ITEMS 57 /* LINKCELLS in Modules/itertoolsmodule.c */
 
-uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object)
-{
-	int64_t size = (int64_t)vt_pyheap_get(heap, object + heap->head);
-
-	if (size == INT64_MIN)
-		return 0;
-	if (size < 0)
-		size = -size;
-	return (uint64_t)size < MAX_SIZE ? (uint64_t)size : 0;
-}
-
 void vt_pyheap_list(struct vt_pyheap *heap, uint64_t object)
 {
 	uint64_t n = vt_pyheap_size(heap, object);

@@ -7,74 +7,6 @@
 
 #define AHEAD 6 /* objects that are brought near meanwhile */
 
-void vt_pyheap_cut(struct vt_pyheap *heap)
-{
-	heap->graph->nodes.data[heap->graph->exploring].flags |= VT_NODE_CUT;
-}
-
-/* Everything that is read is paid for, so that no damaged size and no ring costs more. */
-bool vt_pyheap_work(struct vt_pyheap *heap, uint64_t n)
-{
-	if (n > heap->work_left) {
-		vt_pyheap_cut(heap);
-		heap->graph->full = true;
-		return false;
-	}
-	heap->work_left -= n;
-	return true;
-}
-
-/*
- * An object has a plausible count, so that the second word of an array of pointers, one of which
- * happens to be a class, is not taken for a type. The upper half of a count is 0, or from 3.14 on
- * flags in its upper 16 bits (Include/refcount.h).
- */
-static bool has_count(struct vt_pyheap *heap, uint64_t object)
-{
-	uint64_t count = vt_pyheap_get(heap, object);
-
-	/* There the thread that owns it comes first, then flags and that thread's count, then all
-	 * others' count, with two bits below it. */
-	if (heap->py->free_threaded)
-		return vt_pyheap_get(heap, object + 8) >> 32 ||
-		       vt_pyheap_get(heap, object + 16) >> 2;
-	return (uint32_t)count && !(count >> 32 & 0xffff) &&
-	       (!(count >> 48) || heap->py->layout->minor >= 14);
-}
-
-void vt_pyheap_guess(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t number, uint64_t word)
-{
-	uint64_t type;
-	bool leaf;
-
-	/* No object is in the lowest page, nor in the kernel's half. */
-	if (word & 7 || word < VT_HEAP_PAGE || word >> 47 ||
-	    !vt_pyheap_word(heap, word + heap->type_at, &type) || type < VT_HEAP_PAGE ||
-	    type >> 47 || vt_pyheap_class(heap, type, &leaf) == VT_GRAPH_NONE || leaf ||
-	    !has_count(heap, word))
-		return;
-	vt_graph_edge(heap->graph, kind, number, word, VT_NODE_PYTHON);
-}
-
-void vt_pyheap_array(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t first, uint64_t addr,
-		     uint64_t n)
-{
-	struct vt_pyheap_cursor cursor = { 0 };
-	uint64_t word;
-
-	if (addr & 7 || !vt_pyheap_work(heap, n)) {
-		vt_pyheap_cut(heap);
-		return;
-	}
-	for (uint64_t i = 0; i < n; i++) {
-		if (!vt_pyheap_next(heap, &cursor, addr + i * 8, &word)) {
-			vt_pyheap_cut(heap);
-			return;
-		}
-		vt_pyheap_add(heap, kind, first + i, word);
-	}
-}
-
 /* What follows the body of an object of a C type: any of it may be a reference. */
 static void add_items(struct vt_pyheap *heap, uint64_t object, const struct vt_pyheap_class *cls)
 {
@@ -114,7 +46,7 @@ static void add_words(struct vt_pyheap *heap, uint64_t object, uint32_t cls)
 	}
 }
 
-void vt_pyheap_class_object(struct vt_pyheap *heap, uint64_t object)
+static void add_module(struct vt_pyheap *heap, uint64_t object)
 {
 	if (vt_pyheap_has(heap, VT_PY_TYPE_MODULE) &&
 	    vt_pyheap_u64(heap, object, VT_PY_TYPE_FLAGS) & VT_PYHEAP_HEAP_TYPE)
@@ -128,7 +60,7 @@ static void (*const walks[VT_PYHEAP_N_WALKS])(struct vt_pyheap *heap, uint64_t o
 	[VT_PYHEAP_WALK_DICT] = vt_pyheap_dict,
 	[VT_PYHEAP_WALK_SET] = vt_pyheap_set,
 	[VT_PYHEAP_WALK_DEQUE] = vt_pyheap_deque,
-	[VT_PYHEAP_WALK_CLASS] = vt_pyheap_class_object,
+	[VT_PYHEAP_WALK_CLASS] = add_module,
 	[VT_PYHEAP_WALK_TEE] = vt_pyheap_tee,
 	[VT_PYHEAP_WALK_QUEUE] = vt_pyheap_queue,
 	[VT_PYHEAP_WALK_FUNCTION] = vt_pyheap_function,

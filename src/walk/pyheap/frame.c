@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames: up to 3.10 objects; from 3.11 on structs in a thread's memory, in a generator, or, when
- * the function has ended and somebody still has it, in a frame object. And functions, whose code
- * has the names of what they refer to.
+ * the function has ended and somebody still has it, in a frame object.
  */
 #include "walk/pyheap/internal.h"
 
-#define MAX_VARIABLES 4096 /* of one function; more are damage */
 #define MAX_STACK 4096
 #define NO_TAGS 1 /* a reference with this tag is one that is not counted (3.14) */
 
@@ -27,81 +25,6 @@ static uint64_t untagged(const struct vt_pyheap *heap, uint64_t word)
 uint64_t vt_pyheap_frame_code(struct vt_pyheap *heap, uint64_t frame)
 {
 	return untagged(heap, vt_pyheap_u64(heap, frame, VT_PY_FRAME_CODE));
-}
-
-static uint64_t names_of(struct vt_pyheap *heap, uint64_t code, enum vt_py_field field)
-{
-	uint64_t tuple = vt_pyheap_u64(heap, code, field);
-	uint64_t n = tuple ? vt_pyheap_size(heap, tuple) : 0;
-
-	return n < MAX_VARIABLES ? n : 0;
-}
-
-static uint64_t n_variables(struct vt_pyheap *heap, uint64_t code)
-{
-	if (vt_pyheap_has(heap, VT_PY_CODE_LOCALSNAMES))
-		return names_of(heap, code, VT_PY_CODE_LOCALSNAMES);
-	return names_of(heap, code, VT_PY_CODE_VARNAMES) +
-	       names_of(heap, code, VT_PY_CODE_CELLVARS) +
-	       names_of(heap, code, VT_PY_CODE_FREEVARS);
-}
-
-static uint64_t name_in(struct vt_pyheap *heap, uint64_t code, enum vt_py_field field, uint64_t i)
-{
-	uint64_t tuple = vt_pyheap_u64(heap, code, field);
-
-	return vt_pyheap_get(heap, tuple + vt_pyheap_at(heap, VT_PY_TUPLE_ITEMS) + i * 8);
-}
-
-uint64_t vt_pyheap_local_name(struct vt_pyheap *heap, uint64_t code, uint64_t slot)
-{
-	static const enum vt_py_field fields[] = { VT_PY_CODE_VARNAMES, VT_PY_CODE_CELLVARS,
-						   VT_PY_CODE_FREEVARS };
-
-	if (vt_pyheap_has(heap, VT_PY_CODE_LOCALSNAMES))
-		return slot < n_variables(heap, code) ?
-			       name_in(heap, code, VT_PY_CODE_LOCALSNAMES, slot) :
-			       0;
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		uint64_t n = names_of(heap, code, fields[i]);
-
-		if (slot < n)
-			return name_in(heap, code, fields[i], slot);
-		slot -= n;
-	}
-	return 0;
-}
-
-/* From 3.11 on the cells of outer functions are the last of all variables. */
-uint64_t vt_pyheap_free_name(struct vt_pyheap *heap, uint64_t code, uint64_t index)
-{
-	uint64_t kinds, n, first;
-	uint8_t kind;
-
-	if (!vt_pyheap_has(heap, VT_PY_CODE_LOCALSKINDS))
-		return index < names_of(heap, code, VT_PY_CODE_FREEVARS) ?
-			       name_in(heap, code, VT_PY_CODE_FREEVARS, index) :
-			       0;
-	kinds = vt_pyheap_u64(heap, code, VT_PY_CODE_LOCALSKINDS) +
-		vt_pyheap_at(heap, VT_PY_BYTES_DATA);
-	n = n_variables(heap, code);
-	/* CO_FAST_FREE, the higher of the two bits (Include/internal/pycore_code.h) */
-	for (first = n; first; first--) {
-		if (!vt_pages_read(heap->pages, kinds + first - 1, &kind, 1) ||
-		    !(kind & 0x80 & vt_pyheap_at(heap, VT_PY_KIND_CELLS)))
-			break;
-	}
-	return index < n - first ? vt_pyheap_local_name(heap, code, first + index) : 0;
-}
-
-void vt_pyheap_function(struct vt_pyheap *heap, uint64_t object)
-{
-	uint64_t tuple = vt_pyheap_u64(heap, object, VT_PY_FUNC_CLOSURE);
-	uint64_t n = tuple && !(tuple & 7) ? vt_pyheap_size(heap, tuple) : 0;
-
-	if (n && n < MAX_VARIABLES)
-		vt_pyheap_array(heap, VT_EDGE_FREE, 0,
-				tuple + vt_pyheap_at(heap, VT_PY_TUPLE_ITEMS), n);
 }
 
 /* ---- variables and evaluation stacks ---- */
@@ -181,7 +104,7 @@ void vt_pyheap_frame(struct vt_pyheap *heap, uint64_t frame)
 {
 	uint64_t code = vt_pyheap_frame_code(heap, frame);
 	uint64_t locals = frame + vt_pyheap_at(heap, VT_PY_FRAME_LOCALS);
-	uint64_t n = n_variables(heap, code);
+	uint64_t n = vt_pyheap_variables(heap, code);
 
 	if (!is_struct(heap) || !vt_py_is(heap->py, &heap->pages->src, code, VT_PYTHON_CODE))
 		return;
@@ -216,7 +139,7 @@ void vt_pyheap_frame_object(struct vt_pyheap *heap, uint64_t object)
 		return;
 	}
 	code = vt_pyheap_frame_code(heap, object);
-	n = n_variables(heap, code);
+	n = vt_pyheap_variables(heap, code);
 	stack = vt_pyheap_u64(heap, object, VT_PY_FRAME_STACK);
 	add_slots(heap, VT_EDGE_LOCAL, object + vt_pyheap_at(heap, VT_PY_FRAME_LOCALS), n);
 	if (stack && !(stack & 7))

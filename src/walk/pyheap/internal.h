@@ -218,7 +218,7 @@ uint32_t vt_pyheap_place(const struct vt_pyheap *heap, uint32_t where);
 /* What a class of PyTorch is, by its module and name. */
 uint8_t vt_pyheap_is(const char *module, const char *name);
 
-/* ---- edges.c ---- */
+/* ---- add.c ---- */
 
 /* Adds an edge to an object, unless that is a leaf, or none at all. */
 static inline void vt_pyheap_add(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t number,
@@ -246,14 +246,11 @@ bool vt_pyheap_work(struct vt_pyheap *heap, uint64_t n);
 /* Not all of the node's references could be read. */
 void vt_pyheap_cut(struct vt_pyheap *heap);
 
-/* What only classes have that are no types of C. */
-void vt_pyheap_class_object(struct vt_pyheap *heap, uint64_t object);
-
 /* ---- instance.c: attributes that are in the object itself, or in a dict before it ---- */
 
 void vt_pyheap_attributes(struct vt_pyheap *heap, uint64_t object, uint32_t cls);
 
-/* ---- dict.c ---- */
+/* ---- table.c: the parts of containers ---- */
 
 /* Where the entries of a dict are. */
 struct vt_pyheap_table {
@@ -270,12 +267,17 @@ uint64_t vt_pyheap_table_key(struct vt_pyheap *heap, const struct vt_pyheap_tabl
 			     uint64_t i);
 uint64_t vt_pyheap_table_value(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
 			       uint64_t i);
-void vt_pyheap_dict(struct vt_pyheap *heap, uint64_t object);
 /* The value of a str among the first max entries of a dict; *at its entry. 0: none. */
 uint64_t vt_pyheap_lookup(struct vt_pyheap *heap, uint64_t dict, const char *key, uint64_t max,
 			  uint64_t *at);
 /* Whether the object is this str. */
 bool vt_pyheap_is_str(struct vt_pyheap *heap, uint64_t object, const char *text);
+/* ob_size without its sign, which is the sign of a number; and 0 when it makes no sense. */
+uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object);
+
+/* ---- dict.c ---- */
+
+void vt_pyheap_dict(struct vt_pyheap *heap, uint64_t object);
 
 /* ---- containers.c ---- */
 
@@ -285,8 +287,17 @@ void vt_pyheap_set(struct vt_pyheap *heap, uint64_t object);
 void vt_pyheap_deque(struct vt_pyheap *heap, uint64_t object);
 void vt_pyheap_queue(struct vt_pyheap *heap, uint64_t object);
 void vt_pyheap_tee(struct vt_pyheap *heap, uint64_t object);
-/* ob_size without its sign, which is the sign of a number; and 0 when it makes no sense. */
-uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object);
+
+/* ---- function.c ---- */
+
+/* A function's cells. */
+void vt_pyheap_function(struct vt_pyheap *heap, uint64_t object);
+/* The name of a local variable of a code object, by its place in a frame; 0 none. */
+uint64_t vt_pyheap_local_name(struct vt_pyheap *heap, uint64_t code, uint64_t slot);
+/* The same of a cell that a function has of an outer one. */
+uint64_t vt_pyheap_free_name(struct vt_pyheap *heap, uint64_t code, uint64_t index);
+/* How many variables a frame of this code has, cells among them. */
+uint64_t vt_pyheap_variables(struct vt_pyheap *heap, uint64_t code);
 
 /* ---- frame.c ---- */
 
@@ -294,12 +305,6 @@ uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object);
 void vt_pyheap_frame(struct vt_pyheap *heap, uint64_t frame);
 void vt_pyheap_frame_object(struct vt_pyheap *heap, uint64_t object);
 void vt_pyheap_generator(struct vt_pyheap *heap, uint64_t object);
-/* A function's cells. */
-void vt_pyheap_function(struct vt_pyheap *heap, uint64_t object);
-/* The name of a local variable of a code object, by its place in a frame; 0 none. */
-uint64_t vt_pyheap_local_name(struct vt_pyheap *heap, uint64_t code, uint64_t slot);
-/* The same of a cell that a function has of an outer one. */
-uint64_t vt_pyheap_free_name(struct vt_pyheap *heap, uint64_t code, uint64_t index);
 /* The code object of a frame of either form. */
 uint64_t vt_pyheap_frame_code(struct vt_pyheap *heap, uint64_t frame);
 
