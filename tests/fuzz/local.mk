@@ -36,6 +36,12 @@ tests_fuzz_fuzz_recorder_CPPFLAGS = $(fuzz_cppflags)
 tests_fuzz_fuzz_recorder_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_recorder_LDADD = $(vt_walk) $(VT_LIBS)
 
+fuzz_programs += tests/fuzz/fuzz_pyheap
+tests_fuzz_fuzz_pyheap_SOURCES = tests/fuzz/fuzz_pyheap.c $(fuzz_driver)
+tests_fuzz_fuzz_pyheap_CPPFLAGS = $(fuzz_cppflags)
+tests_fuzz_fuzz_pyheap_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_pyheap_LDADD = $(vt_walk) $(VT_LIBS)
+
 fuzz_programs += tests/fuzz/fuzz_load
 tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c tests/fuzz/json_edits.c tests/fuzz/json_edits.h $(fuzz_driver)
 tests_fuzz_fuzz_load_CPPFLAGS = $(fuzz_cppflags)
