@@ -42,6 +42,7 @@
 
 #define WINDOW ((size_t)256 << 10)
 #define TRIES 4                          /* of a place that makes no sense while the process runs */
+#define MAX_DAMAGED 1000                 /* places of a heap */
 #define MAX_HEAPS 65536                  /* mapped chunks, too */
 #define MAX_PROBES 65536                 /* places where a heap of an arena could begin */
 #define MAX_MAPPING (UINT64_C(64) << 30) /* a larger one is a reservation: no heap is in it */
@@ -225,17 +226,23 @@ static enum step step(struct walker *w, const struct region *region, uint64_t *a
 static void walk_heap(struct walker *w, const struct region *region, struct vt_chunk_heap *heap)
 {
 	struct pending pending = { 0 };
-	uint64_t at = region->first;
-	int tries = w->src->coherent ? 1 : TRIES;
+	uint64_t at = region->first, damaged = 0;
+	int tries = 0, all = 0;
 	enum step what = GO_ON;
 
 	w->in_window = 0;
 	while (at < region->end && !w->chunks->full && !w->error) {
 		what = step(w, region, &at, &pending);
-		if (what == END || (what == DAMAGED && --tries <= 0))
+		if (what == END)
 			break;
-		if (what == DAMAGED)
-			w->in_window = 0; /* it may have changed between two reads */
+		if (what == GO_ON)
+			continue;
+		/* It may have changed between two reads. */
+		tries = at == damaged ? tries + 1 : 1;
+		if (w->src->coherent || tries == TRIES || ++all == MAX_DAMAGED)
+			break;
+		damaged = at;
+		w->in_window = 0;
 	}
 	heap->whole = what == END;
 	if (!heap->whole)

@@ -113,6 +113,21 @@ static void *allocate_in_thread(void *arg)
 	return NULL;
 }
 
+/* Changes the main heap without end. */
+static void churn(void)
+{
+	void *some[1000] = { NULL };
+
+	for (uint32_t seed = 1;;) {
+		size_t i = next_random(&seed) % 1000;
+
+		libc.free(some[i]);
+		some[i] = libc.malloc(next_random(&seed) % 5000);
+		if (some[i])
+			memset(some[i], (int)seed, 16);
+	}
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -134,7 +149,7 @@ static int setup(void **state)
 		allocate(&made[0], 99);
 		pthread_barrier_wait(&barrier);
 		raise(SIGSTOP);
-		_exit(0);
+		churn();
 	}
 
 	int status;
@@ -316,6 +331,32 @@ static void damaged_heaps_end_without_harm(void **state)
 	}
 }
 
+static void a_heap_that_changes_is_read_as_far_as_it_goes(void **state)
+{
+	(void)state;
+	kill(child, SIGCONT);
+	vt_live_set_coherent(live, false);
+	for (int turn = 0; turn < 20; turn++) {
+		struct vt_chunks now;
+		size_t found = 0, all = 0;
+
+		succeed(vt_chunks_init(&now, vt_live_source(live), &maps, &resident, 1 << 20));
+		for (size_t i = 1; i < now.chunks.n; i++)
+			assert_true(now.chunks.data[i].addr > now.chunks.data[i - 1].addr);
+		FOR_EACH_MADE(list, i)
+		{
+			if (list->all[i].freed)
+				continue;
+			all++;
+			found += vt_chunks_bytes(&now, (uintptr_t)list->all[i].p) ==
+				 list->all[i].usable;
+		}
+		/* The heaps of other threads are as they were. */
+		assert_true(found > all * 3 / 5);
+		vt_chunks_deinit(&now);
+	}
+}
+
 static void a_process_that_ended_is_an_error(void **state)
 {
 	struct vt_chunks none;
@@ -340,6 +381,7 @@ int main(void)
 		cmocka_unit_test(without_the_resident_pages_only_some_mapped_ones_are_missing),
 		cmocka_unit_test(the_bound_is_kept),
 		cmocka_unit_test(damaged_heaps_end_without_harm),
+		cmocka_unit_test(a_heap_that_changes_is_read_as_far_as_it_goes),
 		cmocka_unit_test(a_process_that_ended_is_an_error),
 	};
 
