@@ -30,6 +30,7 @@
 #define EDGES 4       /* of an object: 2.8 million of 0.7 million objects */
 #define STRETCH 16384 /* of 40,960 bytes that much has objects: 2,500 stretches in 100 MiB */
 #define PERIOD 40960
+#define AHEAD 6 /* nodes, of which the memory is fetched */
 
 static uint64_t random_state = 1;
 
@@ -98,6 +99,8 @@ static void walk(struct vt_pages *pages, struct vt_graph *graph, uint64_t root)
 	for (uint32_t i = 0; i < graph->nodes.n; i++) {
 		uint64_t addr = graph->nodes.data[i].addr;
 
+		if (i + AHEAD < graph->nodes.n)
+			vt_pages_prefetch(pages, graph->nodes.data[i + AHEAD].addr);
 		vt_graph_explore(graph, i);
 		for (uint64_t e = 0; e < EDGES; e++)
 			vt_graph_edge(graph, VT_EDGE_ITEM, e,

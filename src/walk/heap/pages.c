@@ -188,6 +188,14 @@ const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
 	return pages->last_data;
 }
 
+void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr)
+{
+	const struct vt_heap_page *page = page_at(pages, addr >> VT_HEAP_PAGE_SHIFT);
+
+	if (page && page->state != PAGE_BAD)
+		__builtin_prefetch(data_of(pages, page) + (addr & (VT_HEAP_PAGE - 1)));
+}
+
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n)
 {
 	uint8_t *out = buf;

@@ -66,6 +66,12 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages);
  */
 bool vt_pages_have_changed(struct vt_pages *pages);
 
+/*
+ * Fetches what is at addr into the processor's cache, if the page is there: an object that is known
+ * now and looked at soon. The walk waits for memory more than for anything else.
+ */
+void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr);
+
 /* n bytes at addr; false: a page of them cannot be read. */
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);
 
