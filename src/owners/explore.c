@@ -8,7 +8,8 @@
 #include "walk/python/layout.h"
 
 enum {
-	ROOT_ADDRESS = 1,   /* no object has it: objects are aligned */
+	ROOT_ADDRESS = 1, /* no object has it: objects are aligned */
+	AHEAD = 6, /* nodes from the one that is explored to the one whose memory is fetched */
 	CLOCK_EVERY = 4096, /* nodes from one look at the clock to the next */
 	MAX_SAMPLES = 4096,
 	MAX_COLLECTABLE = 50000000,
@@ -84,6 +85,8 @@ static void explore_from(struct vt_owners *o, size_t first)
 	for (size_t i = first; i < o->graph.nodes.n && !o->graph.full; i++) {
 		if (i % CLOCK_EVERY == 0 && vt_now_ns() > o->deadline_ns)
 			o->graph.full = true;
+		if (i + AHEAD < o->graph.nodes.n)
+			vt_pages_prefetch(o->pages, o->graph.nodes.data[i + AHEAD].addr);
 		explore_node(o, (uint32_t)i);
 	}
 }
