@@ -118,6 +118,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_OWNERS:
 		args->output.writer.all_owners = true;
+		args->collect.all_owners = true;
 		return 0;
 	case KEY_NO_OWNERS:
 		args->collect.owners = false;

@@ -50,6 +50,7 @@ struct vt_collect_options {
 	unsigned int want;    /* of enum vt_want; code runs in the process only for its memory */
 	bool ask_pytorch;     /* PyTorch lists its blocks, even if the walk could */
 	bool owners;          /* what keeps the blocks in use alive */
+	bool all_owners;      /* the same, whatever it takes */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */

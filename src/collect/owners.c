@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "collect/collect.h"
+#include "collect/owners.h"
 
 enum {
 	MAX_NODES = 64 << 20, /* bounds of our memory, far above what jobs have */
@@ -243,6 +243,8 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	}
 	err = think(c);
 	owners->state = err ? VT_OWNERS_FAILED : VT_OWNERS_READ;
+	if (!err)
+		vt_collect_owners_unseen(c);
 	if (err) {
 		forget(owners);
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,

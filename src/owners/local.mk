@@ -6,6 +6,7 @@ src_owners_libowners_a_SOURCES = \
 	src/owners/entry.c \
 	src/owners/explore.c \
 	src/owners/freed.c \
+	src/owners/holders.c src/owners/holders.h \
 	src/owners/internal.h \
 	src/owners/name.c \
 	src/owners/owners.h \

@@ -204,7 +204,9 @@ static void categorise(struct matching *m, struct vt_owned_storage *storage)
 			return;
 		}
 	}
-	if (m->marks[storage->node] & 1U << VT_CATEGORY_ACTIVATION && is_given(m->o, storage))
+	/* What only the graph holds is an activation, also if it needs no gradient. */
+	if ((category == VT_CATEGORY_FRAME || category == VT_CATEGORY_PYTHON) &&
+	    m->marks[storage->node] & 1U << VT_CATEGORY_ACTIVATION && is_given(m->o, storage))
 		storage->category = VT_CATEGORY_INPUT;
 }
 
