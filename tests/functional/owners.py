@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The owners that a report names, against a program that knows them: tests/targets/torch_owners.py on the simulated device."""
+import json
+import os
+import sys
+
+from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch, simulated_python
+from owners_truth import judge
+
+PROGRAM = os.path.join(SOURCE, "tests", "targets", "torch_owners.py")
+VERSIONS = ("2.11.0", "2.15.0")
+CATEGORY, NAME = 98, 95  # per cent of bytes that have to be right
+
+
+def job(version, state):
+    return Job(simulated_python(version) + [PROGRAM, state], ready="ready")
+
+
+def told(program):
+    path = scratch("truth")
+    program.do(path)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def is_right(report_, truth, label):
+    equal(report_["owners"]["state"], "read", "owners")
+    result = judge(report_, truth["truth"])
+    print(f"  {label}: {result}; skipped {truth['skipped']}")
+    for line in result.wrong:
+        print(f"    {line}")
+    check(100 * result.category >= CATEGORY * result.bytes, "too few categories are right", result.wrong)
+    check(100 * result.named >= NAME * result.bytes, "too few names are right", result.wrong)
+    total = sum(c["bytes"] for c in report_["owners"]["categories"])
+    in_use = sum(a["totals"]["allocated"]["bytes"] for a in report_["pytorch"]["allocators"] if a["totals"])
+    equal(total, in_use, "bytes of all categories, and bytes in use")
+    return result
+
+
+def state_is_right(state, *args):
+    for version in VERSIONS:
+        with job(version, state) as program:
+            data = report_json(program.pid, *args)
+            is_right(data, told(program), f"{version} {state} {' '.join(args)}")
+
+
+def test_after_the_loss():
+    state_is_right("after_loss")
+
+
+def test_from_outside():
+    state_is_right("after_loss", "--read-only")
+
+
+def test_without_a_stop():
+    state_is_right("after_loss", "--no-stop")
+
+
+def test_inside_backward():
+    state_is_right("in_backward")
+
+
+def test_after_the_step():
+    state_is_right("after_step")
+
+
+def test_text_and_schema():
+    with job(VERSIONS[0], "after_loss") as program:
+        _, text, _ = report(program.pid, "--owners")
+        for words in ("What the blocks in use are", "What would be freed", "Owners of the blocks in use", "optimizer.state[model."):
+            check(words in text, f"{words!r} is not in the text", text)
+        data = report_json(program.pid)
+        equal(schema_errors(data), [], "errors of the schema")
+        data = report_json(program.pid, "--no-owners")
+        equal(data["owners"], {"state": "off"}, "owners that nobody asked for")
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
