@@ -96,7 +96,7 @@ static void walk(struct vt_pages *pages, struct vt_graph *graph, uint64_t root)
 {
 	vt_graph_clear(graph);
 	vt_graph_node(graph, root, VT_NODE_PYTHON);
-	for (uint32_t i = 0; i < graph->nodes.n; i++) {
+	for (uint32_t i = 0; vt_graph_has(graph, i); i++) {
 		uint64_t addr = graph->nodes.data[i].addr;
 
 		if (i + AHEAD < graph->nodes.n)
@@ -118,6 +118,7 @@ static void intern(struct vt_graph *graph, const uint64_t *ends, size_t n)
 			vt_graph_explore(graph, (uint32_t)(i / EDGES));
 		vt_graph_edge(graph, VT_EDGE_ITEM, i % EDGES, ends[i], VT_NODE_PYTHON);
 	}
+	vt_graph_flush(graph);
 }
 
 static void measure(struct vt_live *live, uint64_t root, struct best *best, bool report)
@@ -129,6 +130,7 @@ static void measure(struct vt_live *live, uint64_t root, struct best *best, bool
 	must(vt_pages_init(&pages, vt_live_source(live), (size_t)1 << 30));
 	if (!vt_graph_init(&graph, 1 << 23, 1 << 25) || !vt_graph_init(&same, 1 << 23, 1 << 25))
 		exit(1);
+	graph.lazy = same.lazy = true;
 
 	begin = vt_now_ns();
 	walk(&pages, &graph, root);

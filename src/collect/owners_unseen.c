@@ -123,8 +123,7 @@ static struct vt_error *read_heaps(struct unseen *u)
 					MAX_BYTES));
 	else
 		VT_TRY(vt_resident_init_all(&u->resident, &c->target.maps, MAX_BYTES));
-	return vt_chunks_init(&u->chunks, c->target.mem, &c->target.maps, &u->resident,
-			      MAX_CHUNKS);
+	return vt_chunks_init(&u->chunks, c->target.mem, &c->target.maps, &u->resident, MAX_CHUNKS);
 }
 
 static struct vt_error *search(struct unseen *u, uint64_t deadline_ns)
@@ -198,8 +197,8 @@ static const char *variable_of(struct unseen *u, const struct vt_seek_hit *hit)
 {
 	struct vt_native_variable variable = { .addr = hit->at, .module_start = hit->start };
 
-	vt_error_destroy(vt_native_variables(&u->c->target.modules, &variable, 1,
-					     &u->c->model->arena));
+	vt_error_destroy(
+		vt_native_variables(&u->c->target.modules, &variable, 1, &u->c->model->arena));
 	return variable.name;
 }
 

@@ -68,6 +68,7 @@ void vt_graph_clear(struct vt_graph *graph)
 	graph->edges.n = 0;
 	memset(graph->index, 0, (graph->mask + 1) * sizeof(*graph->index));
 	graph->exploring = VT_GRAPH_NONE;
+	graph->n_waiting = 0;
 	graph->full = false;
 }
 
@@ -91,7 +92,7 @@ static bool grow_index(struct vt_graph *graph)
 	return true;
 }
 
-uint32_t vt_graph_node(struct vt_graph *graph, uint64_t addr, enum vt_node_kind kind)
+static uint32_t intern(struct vt_graph *graph, uint64_t addr, enum vt_node_kind kind)
 {
 	uint32_t *slot = find(graph, addr);
 	struct vt_graph_node *node;
@@ -119,6 +120,70 @@ uint32_t vt_graph_node(struct vt_graph *graph, uint64_t addr, enum vt_node_kind 
 	return *slot - 1;
 }
 
+static void add_edge(struct vt_graph *graph, const struct vt_graph_waiting *new)
+{
+	uint32_t id = intern(graph, new->to, (enum vt_node_kind) new->to_kind);
+	struct vt_graph_node *from = &graph->nodes.data[new->from];
+	struct vt_graph_edge *edge = NULL;
+
+	if (id != VT_GRAPH_NONE && graph->edges.n < graph->max_edges)
+		edge = vt_vec_append(&graph->edges);
+	if (!edge) {
+		from->flags |= VT_NODE_CUT;
+		graph->full = true;
+		return;
+	}
+	*edge = (struct vt_graph_edge){
+		.to = id,
+		.kind = new->kind & 63,
+		.number = new->number &VT_EDGE_NUMBER_MAX,
+	};
+	if (from->n_edges++ == 0)
+		from->first_edge = (uint32_t)graph->edges.n - 1;
+	if (!uncounted[new->kind] && graph->nodes.data[id].found != UINT32_MAX)
+		graph->nodes.data[id].found++;
+}
+
+static void add_oldest(struct vt_graph *graph)
+{
+	struct vt_graph_waiting *oldest = &graph->waiting[graph->first_waiting];
+
+	graph->first_waiting = (graph->first_waiting + 1) % VT_GRAPH_WAITING;
+	graph->n_waiting--;
+	add_edge(graph, oldest);
+}
+
+void vt_graph_flush(struct vt_graph *graph)
+{
+	while (graph->n_waiting)
+		add_oldest(graph);
+}
+
+/* Its place in the index first, and when it has waited for half of the time, its node. */
+static void wait_for(struct vt_graph *graph, const struct vt_graph_waiting *new)
+{
+	uint32_t at = graph->first_waiting + graph->n_waiting;
+	const struct vt_graph_waiting *half =
+		&graph->waiting[(at - VT_GRAPH_WAITING / 2) % VT_GRAPH_WAITING];
+
+	graph->waiting[at % VT_GRAPH_WAITING] = *new;
+	__builtin_prefetch(&graph->index[home(new->to, graph->mask)]);
+	if (++graph->n_waiting > VT_GRAPH_WAITING / 2) {
+		uint32_t node = graph->index[home(half->to, graph->mask)];
+
+		if (node)
+			__builtin_prefetch(&graph->nodes.data[node - 1]);
+	}
+	if (graph->n_waiting == VT_GRAPH_WAITING)
+		add_oldest(graph);
+}
+
+uint32_t vt_graph_node(struct vt_graph *graph, uint64_t addr, enum vt_node_kind kind)
+{
+	vt_graph_flush(graph);
+	return intern(graph, addr, kind);
+}
+
 uint32_t vt_graph_find(const struct vt_graph *graph, uint64_t addr)
 {
 	uint32_t at = *find(graph, addr);
@@ -139,22 +204,16 @@ void vt_graph_explore(struct vt_graph *graph, uint32_t node)
 void vt_graph_edge(struct vt_graph *graph, enum vt_edge_kind kind, uint64_t number, uint64_t to,
 		   enum vt_node_kind to_kind)
 {
-	uint32_t from = graph->exploring, id = vt_graph_node(graph, to, to_kind);
-	struct vt_graph_edge *edge = NULL;
-
-	if (id != VT_GRAPH_NONE && graph->edges.n < graph->max_edges)
-		edge = vt_vec_append(&graph->edges);
-	if (!edge) {
-		graph->nodes.data[from].flags |= VT_NODE_CUT;
-		graph->full = true;
-		return;
-	}
-	*edge = (struct vt_graph_edge){
-		.to = id,
-		.kind = (unsigned int)kind & 63,
+	struct vt_graph_waiting new = {
+		.to = to,
+		.from = graph->exploring,
 		.number = number < VT_EDGE_NUMBER_MAX ? (uint32_t)number : VT_EDGE_NUMBER_MAX,
+		.kind = (uint8_t)kind,
+		.to_kind = (uint8_t)to_kind,
 	};
-	graph->nodes.data[from].n_edges++;
-	if (!uncounted[kind] && graph->nodes.data[id].found != UINT32_MAX)
-		graph->nodes.data[id].found++;
+
+	if (graph->lazy)
+		wait_for(graph, &new);
+	else
+		add_edge(graph, &new);
 }

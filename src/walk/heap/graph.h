@@ -120,6 +120,15 @@ struct vt_graph_edge {
 
 #define VT_EDGE_NUMBER_MAX ((1U << 26) - 1)
 
+/* An edge whose end was not looked up yet. */
+struct vt_graph_waiting {
+	uint64_t to;
+	uint32_t from, number;
+	uint8_t kind, to_kind;
+};
+
+enum { VT_GRAPH_WAITING = 16 }; /* a power of two */
+
 struct vt_graph {
 	VT_VEC(struct vt_graph_node) nodes;
 	VT_VEC(struct vt_graph_edge) edges;
@@ -127,7 +136,10 @@ struct vt_graph {
 	size_t mask;
 	size_t max_nodes, max_edges;
 	uint32_t exploring; /* the node that vt_graph_edge() adds to; VT_GRAPH_NONE none */
-	bool full;          /* a bound was reached, or memory: the graph is incomplete */
+	bool lazy;          /* set by the caller after vt_graph_init(); see vt_graph_flush() */
+	struct vt_graph_waiting waiting[VT_GRAPH_WAITING];
+	uint32_t first_waiting, n_waiting; /* private */
+	bool full; /* a bound was reached, or memory: the graph is incomplete */
 };
 
 /* The bounds limit our memory: 32 bytes a node and 8 an edge, and 8 more a node. */
@@ -137,7 +149,7 @@ void vt_graph_deinit(struct vt_graph *graph);
 void vt_graph_clear(struct vt_graph *graph);
 
 /*
- * The node of this address, added if there is none yet. An address is one node: its kind is that of
+ * The node of this address, added (after waiting edges) if there is none yet. An address is one node: its kind is that of
  * the first who named it. VT_GRAPH_NONE when the graph is full.
  */
 uint32_t vt_graph_node(struct vt_graph *graph, uint64_t addr, enum vt_node_kind kind);
@@ -154,5 +166,19 @@ bool vt_edge_is_counted(enum vt_edge_kind kind);
 void vt_graph_explore(struct vt_graph *graph, uint32_t node);
 void vt_graph_edge(struct vt_graph *graph, enum vt_edge_kind kind, uint64_t number, uint64_t to,
 		   enum vt_node_kind to_kind);
+
+/*
+ * In a lazy graph the last few edges wait while their ends are fetched, which are mostly in no
+ * cache: it is made three times as fast. Until they are flushed, these edges and nodes are missing.
+ */
+void vt_graph_flush(struct vt_graph *graph);
+
+/* Whether there is a node with this number. Flushes where it matters. */
+static inline bool vt_graph_has(struct vt_graph *graph, size_t node)
+{
+	if (node >= graph->nodes.n)
+		vt_graph_flush(graph);
+	return node < graph->nodes.n;
+}
 
 #endif

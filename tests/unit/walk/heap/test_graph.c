@@ -151,6 +151,66 @@ static void bounds_cut_the_graph_and_say_so(void **state)
 	vt_graph_deinit(&small);
 }
 
+/* Edges of 5000 nodes to some 4000 addresses, in the order in which they were found. */
+static void fill(struct vt_graph *g)
+{
+	uint64_t random = 88172645463325252;
+
+	vt_graph_node(g, some_address(1), VT_NODE_ROOT);
+	for (size_t i = 0; i < 5000 && vt_graph_has(g, i); i++) {
+		vt_graph_explore(g, (uint32_t)i);
+		for (uint64_t e = 0; e < i % 7; e++) {
+			random = random * 6364136223846793005 + 1442695040888963407;
+			vt_graph_edge(g, e % 2 ? VT_EDGE_VALUE : VT_EDGE_BODY_CHUNK, e,
+				      some_address(random >> 40 & 4095),
+				      e % 3 ? VT_NODE_PYTHON : VT_NODE_TENSOR);
+		}
+		if (i < 4)
+			vt_graph_edge(g, VT_EDGE_ITEM, 0, some_address(i), VT_NODE_PYTHON);
+	}
+	vt_graph_flush(g);
+}
+
+static void edges_that_wait_make_the_same_graph(void **state)
+{
+	static const size_t max_edges[] = { 1 << 20, 1000, 17, 16, 15, 1 };
+
+	(void)state;
+	for (size_t turn = 0; turn < sizeof(max_edges) / sizeof(max_edges[0]); turn++) {
+		struct vt_graph lazy, eager;
+
+		assert_true(vt_graph_init(&eager, turn % 2 ? 100 : 1 << 20, max_edges[turn]));
+		assert_true(vt_graph_init(&lazy, turn % 2 ? 100 : 1 << 20, max_edges[turn]));
+		lazy.lazy = true;
+		for (int again = 0; again < 2; again++) {
+			fill(&eager);
+			fill(&lazy);
+			assert_true(eager.nodes.n > (turn ? 1 : 2000));
+			assert_int_equal(lazy.full, eager.full);
+			assert_int_equal(lazy.nodes.n, eager.nodes.n);
+			assert_int_equal(lazy.edges.n, eager.edges.n);
+			assert_memory_equal(lazy.edges.data, eager.edges.data,
+					    eager.edges.n * sizeof(eager.edges.data[0]));
+			for (size_t i = 0; i < eager.nodes.n; i++) {
+				const struct vt_graph_node *a = &lazy.nodes.data[i],
+							   *b = &eager.nodes.data[i];
+
+				assert_int_equal(a->addr, b->addr);
+				assert_int_equal(a->kind, b->kind);
+				assert_int_equal(a->found, b->found);
+				assert_int_equal(a->flags, b->flags);
+				assert_int_equal(a->n_edges, b->n_edges);
+				if (b->n_edges)
+					assert_int_equal(a->first_edge, b->first_edge);
+			}
+			vt_graph_clear(&lazy);
+			vt_graph_clear(&eager);
+		}
+		vt_graph_deinit(&lazy);
+		vt_graph_deinit(&eager);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +221,7 @@ int main(void)
 		TEST(edges_of_a_node_are_together_and_count),
 		TEST(weak_and_borrowed_references_do_not_count),
 		TEST(bounds_cut_the_graph_and_say_so),
+		TEST(edges_that_wait_make_the_same_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
