@@ -82,13 +82,14 @@ static void explore_node(struct vt_owners *o, uint32_t node)
 
 static void explore_from(struct vt_owners *o, size_t first)
 {
-	for (size_t i = first; i < o->graph.nodes.n && !o->graph.full; i++) {
+	for (size_t i = first; !o->graph.full && vt_graph_has(&o->graph, i); i++) {
 		if (i % CLOCK_EVERY == 0 && vt_now_ns() > o->deadline_ns)
 			o->graph.full = true;
 		if (i + AHEAD < o->graph.nodes.n)
 			vt_pages_prefetch(o->pages, o->graph.nodes.data[i + AHEAD].addr);
 		explore_node(o, (uint32_t)i);
 	}
+	vt_graph_flush(&o->graph);
 }
 
 static void add_collectable(void *arg, uint64_t object)
@@ -143,6 +144,7 @@ struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_i
 	*o = (struct vt_owners){ .pages = input->pages, .deadline_ns = input->deadline_ns };
 	if (!vt_graph_init(&o->graph, input->max_nodes, input->max_edges))
 		return vt_error_create(VT_ERR_NOMEM, "out of memory");
+	o->graph.lazy = true;
 
 	struct vt_error *err = vt_pyheap_init(&o->heap, input->python, input->pages, &o->graph);
 
