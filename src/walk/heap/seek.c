@@ -169,7 +169,8 @@ static void add_hit(struct search *s, uint64_t at, const struct wanted *wanted)
 
 static void search_words(struct search *s, uint64_t addr, const uint8_t *data, size_t len)
 {
-	const uint64_t *filter = s->filter;
+	const uint64_t *filter = s->filter, lowest = s->wanted.data[0].value;
+	const uint64_t span = s->wanted.data[s->wanted.n - 1].value - lowest;
 
 	for (size_t i = 0; i + 8 <= len; i += 8) {
 		const struct wanted *wanted;
@@ -180,7 +181,8 @@ static void search_words(struct search *s, uint64_t addr, const uint8_t *data, s
 		bit = filter_bit(value);
 		if (__builtin_expect(!(filter[bit / 64] >> bit % 64 & 1), 1))
 			continue;
-		wanted = find_wanted(s, value);
+		/* Mostly 0 and small numbers, when they share a bit with an address. */
+		wanted = value - lowest <= span ? find_wanted(s, value) : NULL;
 		if (wanted)
 			add_hit(s, addr + i, wanted);
 	}
