@@ -6,6 +6,7 @@ import os
 import sys
 
 from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch, simulated_python
+from core import gcore, report_core
 from owners_truth import judge
 
 PROGRAM = os.path.join(SOURCE, "tests", "targets", "torch_owners.py")
@@ -13,8 +14,12 @@ VERSIONS = ("2.11.0", "2.15.0")
 CATEGORY, NAME = 98, 95  # per cent of bytes that have to be right
 
 
-def job(version, state):
-    return Job(simulated_python(version) + [PROGRAM, state], ready="ready")
+# gdb writes the simulated device's memory, too
+SMALL = {"SIMCUDA_DEVICES": "1", "SIMCUDA_CTX_MB": "16", "SIMCUDA_MEM_MB": "256"}
+
+
+def job(version, state, **env):
+    return Job(simulated_python(version) + [PROGRAM, state], ready="ready", env=dict(os.environ, **env))
 
 
 def told(program):
@@ -65,8 +70,25 @@ def test_after_the_step():
     state_is_right("after_step")
 
 
+def test_gil_held_for_ever():
+    for version in VERSIONS:
+        path = scratch("truth")
+        with Job(simulated_python(version) + [PROGRAM, "gil_held", path], ready="ready") as program:
+            data = report_json(program.pid, "--read-only")
+        with open(path, encoding="utf-8") as file:
+            is_right(data, json.load(file), f"{version} gil_held")
+
+
+def test_core():
+    for version in VERSIONS:
+        with job(version, "after_loss", **SMALL) as program:
+            with gcore(program.pid) as core:
+                data = report_core(core, expect=(COMPLETE, PARTIAL))
+            is_right(data, told(program), f"{version} core")
+
+
 def test_text_and_schema():
-    with job(VERSIONS[0], "after_loss") as program:
+    with job(VERSIONS[0], "after_step") as program:
         _, text, _ = report(program.pid, "--owners")
         for words in ("What the blocks in use are", "What would be freed", "Owners of the blocks in use", "optimizer.state[model."):
             check(words in text, f"{words!r} is not in the text", text)

@@ -43,3 +43,7 @@ EXTRA_DIST += tests/functional/recorder_oom_throw.cc
 
 # The driver's allocations as the recorder has them, and vramtap run.
 functional_tests += tests/functional/recorder_driver.py
+
+# What the blocks in use are, against programs that know it.
+functional_tests += tests/functional/owners.py
+EXTRA_DIST += tests/functional/owners_truth.py tests/targets/torch_owners.py

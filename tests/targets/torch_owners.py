@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A PyTorch program that knows what each of its tensors is and what keeps it alive.
 
-usage: torch_owners.py STATE       after_loss, in_backward, after_step, gil_held
+usage: torch_owners.py STATE [FILE]      after_loss, in_backward, after_step; gil_held: what is planted is in FILE
 
 It plants tensors in every kind of holder, trains a small model, gets into the state, and says "ready". On a line of standard
 input it writes what it knows as JSON to the file of that name: for each piece of memory its address, its size, the category
@@ -383,6 +383,8 @@ def main():
         loss.backward()
     temporary = plant("local", "frame", r"temporary in main \(torch_owners\.py:\d+\)")
     if STATE == "gil_held":
+        with open(sys.argv[2], "w", encoding="utf-8") as file:
+            json.dump({"truth": TRUTH, "skipped": SKIPPED}, file)
         print("ready", flush=True)
         ctypes.PyDLL(None).sleep(10000)  # a PyDLL keeps the GIL
     answer([loss])
