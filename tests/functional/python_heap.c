@@ -29,8 +29,8 @@ enum {
 	MAX_NODES = 8000000,
 	MAX_EDGES = 40000000,
 	MAX_COLLECTABLE = 10000000,
-	ROUNDS = 40, /* of damage */
-	PASSES = 5,  /* of which the quickest is told */
+	ROUNDS = 5, /* of damage */
+	PASSES = 5, /* of which the quickest is told */
 	ROOT = 1,
 };
 
@@ -124,8 +124,13 @@ static void print_node(struct seen *seen, uint32_t i, bool names)
 		const struct vt_pyheap_class *c = &seen->heap.classes.data[cls];
 		uint64_t count = vt_pyheap_count(&seen->heap, node->addr);
 
-		printf(" %s.%s %u %" PRId64 " %u %u %u", *c->module ? c->module : "?", c->name,
-		       c->shape, (int64_t)count, node->found, node->flags, c->is);
+		struct vt_str name = { 0 };
+
+		vt_str_add_escaped(&name, c->name, strlen(c->name));
+		printf(" %s.%s %u %" PRId64 " %u %u %u", *c->module ? c->module : "?",
+		       vt_str_get(&name), c->shape, (int64_t)count, node->found, node->flags,
+		       c->is);
+		vt_str_deinit(&name);
 		if (names && c->shape == VT_PYHEAP_FRAME)
 			print_where(seen, i);
 	} else if (names && kind == 'f') {

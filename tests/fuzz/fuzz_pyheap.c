@@ -187,7 +187,7 @@ static uint64_t make_type(const char *name, uint64_t flags, uint64_t base, size_
 	put(type, VT_PY_TYPE_FLAGS, flags | READY);
 	put(type, VT_PY_TYPE_BASE, base);
 	put(type, VT_PY_TYPE_BASICSIZE, basicsize);
-	if (image.tuple && image.dict && base) {
+	if (image.dict) {
 		put(type, VT_PY_TYPE_MRO, make_tuple(mro, 3));
 		put(type, VT_PY_TYPE_DICT,
 		    make_dict(module, &(uint64_t){ make_str("m") }, 1, true));
@@ -243,6 +243,7 @@ static uint64_t make_list(const uint64_t *items, size_t n)
 
 	put(list, VT_PY_OBJECT_SIZE, n);
 	put(list, VT_PY_LIST_ITEMS, array);
+	put_at(list + at(VT_PY_LIST_ITEMS) + 8, n, 8);
 	for (size_t i = 0; i < n; i++)
 		put_at(array + i * 8, items[i], 8);
 	return list;
@@ -366,6 +367,9 @@ static uint64_t make_function(uint64_t code, uint64_t cell, uint64_t thing)
 
 static void make_basics(void)
 {
+	static uint64_t *const basics[] = { &image.type, &image.object, &image.str, &image.tuple,
+					    &image.dict };
+
 	image.type = alloc(1024);
 	put_at(image.type, 5, 8);
 	put(image.type, VT_PY_OBJECT_TYPE, image.type);
@@ -376,6 +380,9 @@ static void make_basics(void)
 	image.str = make_type("str", STR, image.object, 56);
 	image.tuple = make_type("tuple", TUPLE, image.object, at(VT_PY_TUPLE_ITEMS));
 	image.dict = make_type("dict", DICT, image.object, head() + 32);
+	for (size_t i = 0; i < sizeof(basics) / sizeof(basics[0]); i++)
+		put(*basics[i], VT_PY_TYPE_MRO,
+		    make_tuple((uint64_t[]){ *basics[i], image.object }, 2));
 	image.bytes = make_builtin("bytes", 32);
 	image.code = make_builtin("code", 200);
 	put(image.type, VT_PY_TYPE_BASE, image.object);

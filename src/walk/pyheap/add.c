@@ -7,7 +7,6 @@ void vt_pyheap_cut(struct vt_pyheap *heap)
 	heap->graph->nodes.data[heap->graph->exploring].flags |= VT_NODE_CUT;
 }
 
-/* Everything that is read is paid for, so that no damaged size and no ring costs more. */
 bool vt_pyheap_work(struct vt_pyheap *heap, uint64_t n)
 {
 	if (n > heap->work_left) {
@@ -28,8 +27,10 @@ static bool has_count(struct vt_pyheap *heap, uint64_t object)
 {
 	uint64_t count = vt_pyheap_get(heap, object);
 
-	/* There the thread that owns it comes first, then flags and that thread's count, then all
-	 * others' count, with two bits below it. */
+	/*
+	 * There the thread that owns it comes first, then flags and that thread's count, then all
+	 * others' count, with two bits below it.
+	 */
 	if (heap->py->free_threaded)
 		return vt_pyheap_get(heap, object + 8) >> 32 ||
 		       vt_pyheap_get(heap, object + 16) >> 2;
@@ -57,12 +58,13 @@ void vt_pyheap_array(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t fi
 	struct vt_pyheap_cursor cursor = { 0 };
 	uint64_t word;
 
-	if (addr & 7 || !vt_pyheap_work(heap, n)) {
+	if (addr & 7) {
 		vt_pyheap_cut(heap);
 		return;
 	}
 	for (uint64_t i = 0; i < n; i++) {
-		if (!vt_pyheap_next(heap, &cursor, addr + i * 8, &word)) {
+		if (!vt_pyheap_pay(heap, i, n) ||
+		    !vt_pyheap_next(heap, &cursor, addr + i * 8, &word)) {
 			vt_pyheap_cut(heap);
 			return;
 		}

@@ -10,7 +10,6 @@
 
 enum {
 	MAX_CLASSES = 200000,
-	MAX_KNOWN = 400000,  /* addresses, those that are no types among them */
 	MAX_WORDS = 4000000, /* of all classes */
 	MAX_MRO = 256,
 	MAX_MEMBERS = 512, /* of one class */
@@ -58,7 +57,19 @@ static bool read_text(struct vt_pyheap *heap, uint64_t addr, char *text, size_t 
 	return text[0];
 }
 
-/* Its own type derives from type. */
+static uint64_t mro_item(struct vt_pyheap *heap, uint64_t mro, uint64_t i)
+{
+	return vt_pyheap_get(heap, mro + vt_pyheap_at(heap, VT_PY_TUPLE_ITEMS) + i * 8);
+}
+
+static uint64_t mro_size(struct vt_pyheap *heap, uint64_t mro)
+{
+	uint64_t n = mro && !(mro & 7) ? vt_pyheap_size(heap, mro) : 0;
+
+	return n < MAX_MRO ? n : MAX_MRO;
+}
+
+/* Its own type derives from type, and it is the first of its own __mro__. */
 static bool is_type(struct vt_pyheap *heap, uint64_t type)
 {
 	const uint64_t want = VT_PYHEAP_READY | VT_PYHEAP_TYPE;
@@ -288,18 +299,6 @@ static bool store_words(struct draft *d)
 
 /* ---- what it is to PyTorch ---- */
 
-static uint64_t mro_item(struct vt_pyheap *heap, uint64_t mro, uint64_t i)
-{
-	return vt_pyheap_get(heap, mro + vt_pyheap_at(heap, VT_PY_TUPLE_ITEMS) + i * 8);
-}
-
-static uint64_t mro_size(struct vt_pyheap *heap, uint64_t mro)
-{
-	uint64_t n = mro && !(mro & 7) ? vt_pyheap_size(heap, mro) : 0;
-
-	return n < MAX_MRO ? n : MAX_MRO;
-}
-
 /*
  * Classes of autograd's C++ nodes are static types with names like "MulBackward0", one for each.
  * torch/csrc/autograd/python_cpp_function.h gives all of them the property next_functions.
@@ -387,27 +386,22 @@ static bool make(struct vt_pyheap *heap, struct head *head, struct vt_pyheap_cla
 	return true;
 }
 
-/* Adds the class, or that there is none at this address. */
+/* What is no type is not remembered: there is no end to the words that are none. */
 static uint32_t learn(struct vt_pyheap *heap, uint64_t type)
 {
-	uint32_t index = VT_GRAPH_NONE;
-	struct vt_pyheap_class cls;
+	struct vt_pyheap_class cls, *added;
 	struct head head;
 
-	if (heap->by_addr.n >= MAX_KNOWN)
+	if (heap->classes.n >= MAX_CLASSES || !read_head(heap, type, &head) ||
+	    !make(heap, &head, &cls) || !vt_map_put(&heap->by_addr, type, heap->classes.n))
 		return VT_GRAPH_NONE;
-	if (heap->classes.n < MAX_CLASSES && read_head(heap, type, &head) &&
-	    make(heap, &head, &cls)) {
-		struct vt_pyheap_class *added = vt_vec_append(&heap->classes);
-
-		if (added) {
-			*added = cls;
-			index = (uint32_t)heap->classes.n - 1;
-		}
+	added = vt_vec_append(&heap->classes);
+	if (!added) {
+		vt_map_put(&heap->by_addr, type, VT_GRAPH_NONE);
+		return VT_GRAPH_NONE;
 	}
-	/* Out of memory it is learnt again. */
-	vt_map_put(&heap->by_addr, type, index);
-	return index;
+	*added = cls;
+	return (uint32_t)heap->classes.n - 1;
 }
 
 uint32_t vt_pyheap_class_at(struct vt_pyheap *heap, uint64_t type)
@@ -419,10 +413,11 @@ uint32_t vt_pyheap_class_at(struct vt_pyheap *heap, uint64_t type)
 		return (uint32_t)*known;
 	if (!type || type & 7 || type >> 47)
 		return VT_GRAPH_NONE;
+	if (!(vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS) & VT_PYHEAP_READY) ||
+	    !is_type(heap, type))
+		return VT_GRAPH_NONE;
 	/* Its bases first, object before all others. */
-	mro = vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS) & VT_PYHEAP_READY && is_type(heap, type) ?
-		      vt_pyheap_u64(heap, type, VT_PY_TYPE_MRO) :
-		      0;
+	mro = vt_pyheap_u64(heap, type, VT_PY_TYPE_MRO);
 	n = mro_size(heap, mro);
 	for (uint64_t i = n; i-- > 0;) {
 		uint64_t other = mro_item(heap, mro, i);

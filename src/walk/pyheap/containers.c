@@ -8,8 +8,12 @@
 void vt_pyheap_list(struct vt_pyheap *heap, uint64_t object)
 {
 	uint64_t n = vt_pyheap_size(heap, object);
+	/* How many there is room for follows the pointer to them. */
+	uint64_t room = vt_pyheap_get(heap, object + vt_pyheap_at(heap, VT_PY_LIST_ITEMS) + 8);
 
-	if (n)
+	if (n > room)
+		vt_pyheap_cut(heap);
+	else if (n)
 		vt_pyheap_array(heap, VT_EDGE_ITEM, 0,
 				vt_pyheap_u64(heap, object, VT_PY_LIST_ITEMS), n);
 }
@@ -32,12 +36,12 @@ void vt_pyheap_set(struct vt_pyheap *heap, uint64_t object)
 
 	if (!vt_pyheap_u64(heap, object, VT_PY_SET_USED))
 		return;
-	if (mask >= MAX_SIZE || at & 7 || !vt_pyheap_work(heap, 2 * mask)) {
+	if (mask >= MAX_SIZE || at & 7) {
 		vt_pyheap_cut(heap);
 		return;
 	}
 	for (uint64_t i = 0; i <= mask; i++, at += 16) {
-		if (!vt_pyheap_next(heap, &cursor, at, &key)) {
+		if (!vt_pyheap_pay(heap, i, mask + 1) || !vt_pyheap_next(heap, &cursor, at, &key)) {
 			vt_pyheap_cut(heap);
 			return;
 		}

@@ -18,7 +18,8 @@ static void add_entries(struct vt_pyheap *heap, const struct vt_pyheap_table *ta
 	uint64_t at = table->entries + table->key_at, key, value;
 
 	for (uint64_t i = 0; i < table->n; i++, at += table->entry_size) {
-		if (!vt_pyheap_next(heap, &cursor, at + 8, &value)) {
+		if (!vt_pyheap_pay(heap, i, table->n) ||
+		    !vt_pyheap_next(heap, &cursor, at + 8, &value)) {
 			vt_pyheap_cut(heap);
 			return;
 		}
@@ -38,8 +39,6 @@ void vt_pyheap_dict(struct vt_pyheap *heap, uint64_t object)
 		vt_pyheap_cut(heap);
 		return;
 	}
-	if (!vt_pyheap_work(heap, 2 * table.n))
-		return;
 	if (table.values)
 		vt_pyheap_array(heap, VT_EDGE_VALUE, 0, table.values, table.n);
 	else

@@ -241,8 +241,18 @@ void vt_pyheap_guess(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t nu
 void vt_pyheap_array(struct vt_pyheap *heap, enum vt_edge_kind kind, uint64_t first, uint64_t addr,
 		     uint64_t n);
 
-/* Takes n words of what may still be looked at. False: the node's edges end here. */
+/*
+ * Takes n words of what may still be looked at. Everything that is read is paid for, so that no
+ * damaged size and no ring costs more. False: the node's edges end here, and the graph.
+ */
 bool vt_pyheap_work(struct vt_pyheap *heap, uint64_t n);
+
+/* The same for the i-th of n words: only what is read of a damaged size is paid for. */
+static inline bool vt_pyheap_pay(struct vt_pyheap *heap, uint64_t i, uint64_t n)
+{
+	return i % 256 || vt_pyheap_work(heap, n - i < 256 ? n - i : 256);
+}
+
 /* Not all of the node's references could be read. */
 void vt_pyheap_cut(struct vt_pyheap *heap);
 

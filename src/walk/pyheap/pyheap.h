@@ -82,7 +82,7 @@ struct vt_pyheap {
 	struct vt_python *py;   /* not owned */
 	struct vt_pages *pages; /* not owned */
 	struct vt_graph *graph; /* not owned */
-	struct vt_map by_addr;  /* of a type object → index in classes, or VT_GRAPH_NONE */
+	struct vt_map by_addr;  /* of a type object → index in classes */
 	VT_VEC(struct vt_pyheap_class) classes;
 	VT_VEC(struct vt_pyheap_word) words;
 	struct vt_arena arena; /* owns names */

@@ -18,10 +18,9 @@ static void add_modules(struct vt_pyheap *heap)
 
 	if (main)
 		vt_pyheap_add(heap, VT_EDGE_MAIN, at, main);
-	if (!modules || !vt_pyheap_table_of(heap, modules, &table) ||
-	    !vt_pyheap_work(heap, table.n))
+	if (!modules || !vt_pyheap_table_of(heap, modules, &table))
 		return;
-	for (uint64_t i = 0; i < table.n; i++) {
+	for (uint64_t i = 0; i < table.n && vt_pyheap_pay(heap, i, table.n); i++) {
 		uint64_t module = vt_pyheap_table_value(heap, &table, i);
 
 		if (module && module != main)

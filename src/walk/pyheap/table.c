@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How containers are laid out. A dict has a table of keys. That has an index, then entries in the order in which they were put in. The
- * values are in the entries, or, when the dict was made of an instance's attributes, in an array of
- * their own, for tables of keys are shared by the instances of a class (PEP 412).
+ * How containers are laid out. A dict has a table of keys. That has an index, then entries in the
+ * order in which they were put in. The values are in the entries, or, when the dict was made of an
+ * instance's attributes, in an array of their own, for tables of keys are shared by the instances
+ * of a class (PEP 412).
  */
 #include "walk/pyheap/internal.h"
 
