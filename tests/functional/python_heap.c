@@ -9,6 +9,7 @@
  *
  *   -k       the process is stopped: nothing can change
  *   -n       with the words of each edge, and function and line of each frame
+ *   -o       instead: only the first line
  *   -t       instead: how much processor time it takes
  *   -z SEED  instead: makes it some times with words of the memory damaged at random, and prints
  *            "survived"
@@ -39,7 +40,7 @@ enum {
 #define MAX_DAMAGED_NS (20 * VT_NS_PER_S)
 
 struct options {
-	bool stopped, names, timings, damage;
+	bool stopped, names, timings, damage, once;
 	uint64_t seed;
 	pid_t pid;
 };
@@ -315,7 +316,9 @@ static struct vt_error *look(struct seen *seen, const struct options *options)
 	if (options->damage)
 		return make_damaged(seen, options->seed);
 	make_graph(seen);
-	if (options->timings)
+	if (options->once)
+		print_head(seen);
+	else if (options->timings)
 		print_timings(seen);
 	else
 		print_graph(seen, options->names);
@@ -328,17 +331,18 @@ int main(int argc, char **argv)
 	struct seen seen = { 0 };
 	int option;
 
-	while ((option = getopt(argc, argv, "kntz:")) != -1) {
+	while ((option = getopt(argc, argv, "knotz:")) != -1) {
 		options.stopped |= option == 'k';
 		options.names |= option == 'n';
 		options.timings |= option == 't';
+		options.once |= option == 'o';
 		if (option == 'z')
 			options.seed = strtoull(optarg, NULL, 0), options.damage = true;
 		if (option == '?')
 			return 64;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: %s [-k] [-n] [-t | -z SEED] PID\n", argv[0]);
+		fprintf(stderr, "usage: %s [-k] [-n] [-o | -t | -z SEED] PID\n", argv[0]);
 		return 64;
 	}
 	options.pid = (pid_t)strtol(argv[optind], NULL, 10);

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import python_frames  # noqa: E402
@@ -204,6 +205,23 @@ def test_damage(path, version):
     with target([path, PROGRAM], ready="ready") as proc, stopped(proc.pid):
         for seed in range(1, 3 if QUICK else 200):
             check("survived" in look(proc.pid, "-z", str(seed * 1000)), "the reader survives")
+
+
+@each
+def test_running(path, version):
+    """A heap that changes while it is read is read in time."""
+    del version
+    with target([path, PROGRAM], ready="ready") as proc:
+        proc.stdin.write(b"run\n")
+        proc.stdin.flush()
+        check(proc.stdout.readline() == b"done\n", "the target runs")
+        begin = time.monotonic()
+        for _ in range(8 if QUICK else 200):
+            done = subprocess.run([TOOL, "-o", str(proc.pid)], capture_output=True, text=True, timeout=60, check=False)
+            # Whatever else the tool says: that the process has changed too much to find its threads, for one.
+            check(done.returncode in (0, 1), "the reader survives:", done.returncode, done.stderr)
+        check(proc.poll() is None, "the target lives")
+    return f"{time.monotonic() - begin:.1f} s"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
     ready TID
     truth FILE   → done: a line for each object that the collector tracks: "ID TYPE ID-OF-TYPE ID…", those that it refers to
     counts FILE  → done: "ID COUNT" for the planted objects
+    run          → done, and then it changes for ever
 """
 import ast  # noqa: F401  many classes
 import asyncio  # noqa: F401
@@ -339,6 +340,15 @@ def counts(path, planted):
             out.write(f"{id(value):x} {count - asking}\n")
 
 
+def churn():
+    """Makes and drops objects for ever: what is read meanwhile is torn."""
+    some = {}
+    while True:
+        some[len(some) * 0.1] = [{}, (len(some), Slots([])), Plain({"a": [some]})]
+        if len(some) > 20000:
+            some.clear()
+
+
 def main():
     planted = plant()
     started, go = threading.Event(), threading.Event()
@@ -352,6 +362,9 @@ def main():
     print("ready", *(f"{key}:{name}" for key, name in names.items()), flush=True)
     for line in sys.stdin:
         words = line.split()
+        if words[0] == "run":
+            print("done", flush=True)
+            churn()
         if words[0] == "truth":
             truth(words[1])
         elif words[0] == "counts":

@@ -2,12 +2,21 @@
 /* Lists, tuples, sets, deques, queues: whose items are numbered, or in no order. */
 #include "walk/pyheap/internal.h"
 
-#define MAX_SIZE (UINT64_C(1) << 48)
 #define TEE_ITEMS 57 /* LINKCELLS in Modules/itertoolsmodule.c */
+
+/* How many items it has; 0 as well when it cannot have as many. */
+static uint64_t n_items(struct vt_pyheap *heap, uint64_t object)
+{
+	uint64_t n = vt_pyheap_size(heap, object);
+
+	if (!n && vt_pyheap_get(heap, object + heap->head))
+		vt_pyheap_cut(heap);
+	return n;
+}
 
 void vt_pyheap_list(struct vt_pyheap *heap, uint64_t object)
 {
-	uint64_t n = vt_pyheap_size(heap, object);
+	uint64_t n = n_items(heap, object);
 	/* How many there is room for follows the pointer to them. */
 	uint64_t room = vt_pyheap_get(heap, object + vt_pyheap_at(heap, VT_PY_LIST_ITEMS) + 8);
 
@@ -20,7 +29,7 @@ void vt_pyheap_list(struct vt_pyheap *heap, uint64_t object)
 
 void vt_pyheap_tuple(struct vt_pyheap *heap, uint64_t object)
 {
-	uint64_t n = vt_pyheap_size(heap, object);
+	uint64_t n = n_items(heap, object);
 
 	if (n)
 		vt_pyheap_array(heap, VT_EDGE_ITEM, 0,
@@ -36,7 +45,7 @@ void vt_pyheap_set(struct vt_pyheap *heap, uint64_t object)
 
 	if (!vt_pyheap_u64(heap, object, VT_PY_SET_USED))
 		return;
-	if (mask >= MAX_SIZE || at & 7) {
+	if (mask >= VT_PYHEAP_MAX_ITEMS || at & 7) {
 		vt_pyheap_cut(heap);
 		return;
 	}
@@ -87,7 +96,8 @@ void vt_pyheap_queue(struct vt_pyheap *heap, uint64_t object)
 	uint64_t words[5]; /* put, get, items, room, n */
 
 	if (!vt_pages_read(heap->pages, object + heap->head + 8, words, sizeof(words)) ||
-	    words[3] >= MAX_SIZE || words[4] > words[3] || words[1] >= words[3] + !words[3]) {
+	    words[3] >= VT_PYHEAP_MAX_ITEMS || words[4] > words[3] ||
+	    words[1] >= words[3] + !words[3]) {
 		vt_pyheap_cut(heap);
 		return;
 	}

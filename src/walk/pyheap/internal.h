@@ -13,6 +13,11 @@ enum {
 	VT_PYHEAP_WORD = 8,
 	VT_PYHEAP_MAX_BODY = 4096, /* bytes of an instance that are looked at, without its items */
 	VT_PYHEAP_MAX_NAME = 256,
+	/*
+	 * Items of one container. More are damage, or a process that runs has changed it: with a
+	 * pointer for a size all of the heap would be read, for each such object.
+	 */
+	VT_PYHEAP_MAX_ITEMS = 1 << 24,
 };
 
 /* Bits of tp_flags (Include/object.h), the same in 3.8 to 3.14 where they are there at all. */
@@ -39,7 +44,7 @@ static inline const uint8_t *vt_pyheap_page(struct vt_pyheap *heap, uint64_t num
 {
 	size_t slot = number % VT_PYHEAP_NEAR;
 
-	if (heap->near[slot].number != number || !heap->near[slot].data) {
+	if (heap->near[slot].number != number) { /* page 0 is never there */
 		heap->near[slot].number = number;
 		heap->near[slot].data = vt_pages_page(heap->pages, number);
 	}
@@ -227,7 +232,8 @@ static inline void vt_pyheap_add(struct vt_pyheap *heap, enum vt_edge_kind kind,
 	uint64_t type;
 	bool leaf;
 
-	if (!object || object & 7 || !vt_pyheap_word(heap, object + heap->type_at, &type) ||
+	if (!object || object & 7 || object >> 47 ||
+	    !vt_pyheap_word(heap, object + heap->type_at, &type) ||
 	    vt_pyheap_class(heap, type, &leaf) == VT_GRAPH_NONE || leaf)
 		return;
 	vt_graph_edge(heap->graph, kind, number, object, VT_NODE_PYTHON);

@@ -5,7 +5,7 @@
  */
 #include "walk/pyheap/internal.h"
 
-#define MAX_WORK (UINT64_C(1) << 28) /* words of one exploration */
+#define MAX_WORK (UINT64_C(1) << 26) /* words of one exploration: 3 million objects have 20 */
 #define MAX_THREAD_STATE 4096u       /* bytes; some 300 */
 #define MAX_EXIT_FUNCTIONS 10000
 #define MAX_SYS 1024 /* entries of sys's dict */

@@ -8,7 +8,6 @@
 #include "walk/pyheap/internal.h"
 
 #define MAX_ENTRIES (UINT64_C(1) << 40)
-#define MAX_SIZE (UINT64_C(1) << 48) /* of any container */
 
 /* The index comes before the entries: as many slots as there are, as wide as their number needs. */
 static bool index_size(struct vt_pyheap *heap, uint64_t keys, uint64_t *size)
@@ -35,7 +34,7 @@ bool vt_pyheap_table(struct vt_pyheap *heap, uint64_t keys, uint64_t values,
 		return false;
 	table->n = vt_pyheap_u64(heap, keys, VT_PY_KEYS_NENTRIES);
 	/* At most two thirds of the slots are used, and a slot has a byte at least. */
-	if (table->n > index)
+	if (table->n > index || table->n > VT_PYHEAP_MAX_ITEMS)
 		return false;
 	/* From 3.11 on tables of nothing but str have no room for hashes. */
 	table->general = !vt_pyheap_has(heap, VT_PY_KEYS_KIND) ||
@@ -116,5 +115,5 @@ uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object)
 		return 0;
 	if (size < 0)
 		size = -size;
-	return (uint64_t)size < MAX_SIZE ? (uint64_t)size : 0;
+	return (uint64_t)size <= VT_PYHEAP_MAX_ITEMS ? (uint64_t)size : 0;
 }
