@@ -69,7 +69,7 @@ static void list(void *arg, uint64_t object)
 
 static void explore(struct seen *seen, size_t first)
 {
-	for (size_t i = first; i < seen->graph.nodes.n; i++) {
+	for (size_t i = first; vt_graph_has(&seen->graph, i); i++) {
 		vt_graph_explore(&seen->graph, (uint32_t)i);
 		if (seen->graph.nodes.data[i].kind == VT_NODE_ROOT)
 			vt_pyheap_roots(&seen->heap);
@@ -312,6 +312,7 @@ static struct vt_error *look(struct seen *seen, const struct options *options)
 	VT_TRY(vt_pages_init(&seen->pages, vt_live_source(seen->live), MAX_BYTES));
 	if (!vt_graph_init(&seen->graph, MAX_NODES, MAX_EDGES))
 		return &vt_enomem;
+	seen->graph.lazy = true;
 	VT_TRY(vt_pyheap_init(&seen->heap, &seen->py, &seen->pages, &seen->graph));
 	if (options->damage)
 		return make_damaged(seen, options->seed);
