@@ -149,8 +149,8 @@ void vt_graph_deinit(struct vt_graph *graph);
 void vt_graph_clear(struct vt_graph *graph);
 
 /*
- * The node of this address, added (after waiting edges) if there is none yet. An address is one node: its kind is that of
- * the first who named it. VT_GRAPH_NONE when the graph is full.
+ * The node of this address, added (after waiting edges) if there is none yet. An address is one
+ * node: its kind is that of the first who named it. VT_GRAPH_NONE when the graph is full.
  */
 uint32_t vt_graph_node(struct vt_graph *graph, uint64_t addr, enum vt_node_kind kind);
 /* VT_GRAPH_NONE: there is none. */
