@@ -33,6 +33,7 @@ static bool wants_memory(const struct vt_collect *c)
 static void begin_memory(struct vt_collect *c)
 {
 	vt_collect_find_torch(c);
+	vt_collect_owners_begin(c);
 	if (c->target.live) {
 		if (c->options->touch == VT_TOUCH_INSIDE)
 			vt_progress("getting inside the process");

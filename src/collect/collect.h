@@ -260,7 +260,8 @@ void vt_collect_say_asked(struct vt_collect *c);
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
 			       const struct vt_torch_device_result *results, size_t n);
 
-/* collect/owners.c: when the blocks are in the model. */
+/* collect/owners.c: before the blocks are listed; and when they are in the model. */
+void vt_collect_owners_begin(struct vt_collect *c);
 void vt_collect_owners_finish(struct vt_collect *c);
 void vt_collect_owners_deinit(struct vt_collect *c);
 

@@ -16,10 +16,12 @@
 enum {
 	MAX_NODES = 64 << 20, /* bounds of our memory, far above what jobs have */
 	MAX_EDGES = 256 << 20,
+	FIRST_PAGES = 512,
 };
 
 #define MAX_PAGES_BYTES (UINT64_C(4) << 30)
 #define EXPLORE_NS (10 * VT_NS_PER_S)
+#define TOUCH_NS (4 * VT_NS_PER_MS) /* the process stands still */
 
 struct vt_collect_owners {
 	struct vt_pages pages;
@@ -27,6 +29,7 @@ struct vt_collect_owners {
 	struct vt_owners_input input;
 	VT_VEC(struct vt_owners_block) blocks;
 	bool explored; /* owners has a graph */
+	bool touched;  /* the graph was made of a part only */
 	bool copied;   /* the pages were copied while the process stood still */
 	uint64_t ns;
 };
@@ -50,28 +53,58 @@ static void explore(struct vt_collect *c)
 	own->ns += vt_now_ns() - start;
 }
 
-static bool prepare(struct vt_collect *c)
+static void explore_live(struct vt_collect *c)
+{
+	vt_progress("following references");
+	if (c->options->touch != VT_TOUCH_NOTHING && !c->target.origin->stands_still)
+		explore(c);
+}
+
+/* Whether a thread of it has a processor, or wants one. */
+static bool is_running(struct vt_collect *c)
+{
+	struct vt_thread_list list = { 0 };
+	bool running = false;
+
+	VT_ERROR struct vt_error *err =
+		c->target.live ? vt_thread_list_init(&list, c->target.proc.pid) : NULL;
+
+	for (size_t i = 0; !err && i < list.threads.n && !running; i++) {
+		struct vt_thread_info info = { 0 };
+		VT_ERROR struct vt_error *gone =
+			vt_thread_info_read(&info, c->target.proc.pid, list.threads.data[i].tid);
+
+		running = !gone && info.state == 'R';
+	}
+	vt_thread_list_deinit(&list);
+	return running;
+}
+
+/*
+ * In a process that runs, before the blocks are listed inside it, so that little time is between the list and the
+ * stop: what is allocated or freed in between cannot be matched.
+ */
+void vt_collect_owners_begin(struct vt_collect *c)
 {
 	struct vt_python *python;
 	struct vt_error *err;
 
-	if (!c->options->owners || c->torch_inherited ||
-	    (c->torch.backend != VT_TORCH_NATIVE && !c->model->n_blocks))
-		return false;
+	if (!c->options->owners || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
+		return;
 	python = vt_collect_python(c);
 	if (!python) {
 		c->model->owners.state = VT_OWNERS_NO_PYTHON;
-		return false;
+		return;
 	}
 	c->owners = calloc(1, sizeof(*c->owners));
 	if (!c->owners)
-		return false;
+		return;
 	err = vt_pages_init(&c->owners->pages, c->target.mem, MAX_PAGES_BYTES);
 	if (err) {
 		vt_error_destroy(err);
 		free(c->owners);
 		c->owners = NULL;
-		return false;
+		return;
 	}
 	c->owners->input = (struct vt_owners_input){
 		.python = python,
@@ -80,15 +113,23 @@ static bool prepare(struct vt_collect *c)
 		.max_nodes = MAX_NODES,
 		.max_edges = MAX_EDGES,
 	};
-	return true;
+	if (is_running(c))
+		explore_live(c);
 }
 
+/*
+ * In a process that is stuck it comes after the listing: that changes some pages, as a thread is
+ * borrowed for it.
+ */
 static void rehearse(struct vt_collect *c)
 {
-	if (!c->owners)
-		return;
-	vt_progress("following references");
-	explore(c);
+	if (c->owners && !c->owners->explored)
+		explore_live(c);
+}
+
+static bool prepare(struct vt_collect *c)
+{
+	return c->owners;
 }
 
 static void copy(struct vt_collect *c)
@@ -104,6 +145,12 @@ static void copy(struct vt_collect *c)
 	err = vt_pages_copy_again(&c->owners->pages);
 	c->owners->copied = !err;
 	vt_error_destroy(err);
+	/* Threads that ran have changed their states, where the walk began. */
+	if (c->owners->copied && c->stop.stands &&
+	    vt_pages_first_changed(&c->owners->pages, FIRST_PAGES)) {
+		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + TOUCH_NS);
+		c->owners->touched = true;
+	}
 }
 
 /* The blocks are not in the model yet: the rest is done when they are. */
@@ -195,7 +242,7 @@ static bool add_missing(struct vt_collect *c)
 /* Whether the copy differs from what the graph was made of. */
 static void explore_if_changed(struct vt_collect *c)
 {
-	if (c->owners->copied && vt_pages_have_changed(&c->owners->pages))
+	if ((c->owners->copied && vt_pages_have_changed(&c->owners->pages)) || c->owners->touched)
 		explore(c);
 }
 
@@ -232,6 +279,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	}
 	vt_progress("naming the owners");
 	explore_if_changed(c);
+	owners->ran = c->owners->copied && c->owners->pages.changed;
 	start = vt_now_ns();
 	if (!c->owners->owners.tensors.layout.known) {
 		owners->state = VT_OWNERS_NO_LAYOUT;

@@ -111,7 +111,10 @@ static bool find_targets(struct unseen *u)
 	for (size_t i = 0; i < u->n; i++)
 		u->targets[i] = u->c->model->blocks[owners->items.data[u->items[i]].block].addr;
 	add_controls(u);
-	return unknown && (u->c->options->all_owners || unknown >= all / LEAST_PART);
+	if (u->c->options->all_owners)
+		return unknown;
+	/* A core is read from a disk, and never as a whole without need. */
+	return u->c->target.live && unknown && unknown >= all / LEAST_PART;
 }
 
 static struct vt_error *read_heaps(struct unseen *u)

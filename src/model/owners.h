@@ -85,6 +85,8 @@ struct vt_model_owners {
 	uint64_t garbage_bytes;
 	bool collector_known, collector_enabled;
 	size_t n_objects, n_tensors, n_references; /* what was read */
+	/* the process ran while it was looked at: blocks that came or went may have no owner */
+	bool ran;
 	bool whole; /* the graph is complete: no bound was reached, nothing was unreadable */
 	double walk_ms;
 	/* filled by account: */

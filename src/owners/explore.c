@@ -10,6 +10,7 @@
 enum {
 	ROOT_ADDRESS = 1, /* no object has it: objects are aligned */
 	AHEAD = 6, /* nodes from the one that is explored to the one whose memory is fetched */
+	CLOCK_OFTEN = 64,
 	CLOCK_EVERY = 4096, /* nodes from one look at the clock to the next */
 	MAX_SAMPLES = 4096,
 	MAX_COLLECTABLE = 50000000,
@@ -164,6 +165,62 @@ void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *
 	vt_graph_clear(&o->graph);
 	vt_pyheap_forget(&o->heap);
 	explore_all(o);
+}
+
+/* Nodes that wait, each once. */
+struct frontier {
+	struct vt_owners *o;
+	VT_VEC(uint32_t) nodes;
+	VT_VEC(uint8_t) seen; /* by node */
+};
+
+static bool add_ends(struct frontier *f, uint32_t node, bool frames_only)
+{
+	const struct vt_graph *graph = &f->o->graph;
+	const struct vt_graph_node *n = &graph->nodes.data[node];
+	size_t before = f->seen.n;
+
+	if (!vt_vec_reserve(&f->seen, graph->nodes.n))
+		return false;
+	memset(f->seen.data + before, 0, graph->nodes.n - before);
+	f->seen.n = graph->nodes.n;
+	for (uint32_t i = 0; i < n->n_edges; i++) {
+		const struct vt_graph_edge *edge = &graph->edges.data[n->first_edge + i];
+		uint32_t *added;
+
+		if (f->seen.data[edge->to] || (frames_only && edge->kind != VT_EDGE_THREAD))
+			continue;
+		f->seen.data[edge->to] = 1;
+		added = vt_vec_append(&f->nodes);
+		if (!added)
+			return false;
+		*added = edge->to;
+	}
+	return true;
+}
+
+void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns)
+{
+	struct frontier f = { .o = o };
+
+	vt_error_destroy(vt_python_capture(o->heap.py, &o->pages->src));
+	vt_graph_clear(&o->graph);
+	vt_pyheap_forget(&o->heap);
+	o->root = vt_graph_node(&o->graph, ROOT_ADDRESS, VT_NODE_ROOT);
+	explore_node(o, o->root);
+	vt_graph_flush(&o->graph);
+	if (add_ends(&f, o->root, true)) {
+		for (size_t i = 0; i < f.nodes.n && !o->graph.full; i++) {
+			if (i % CLOCK_OFTEN == 0 && vt_now_ns() > deadline_ns)
+				break;
+			explore_node(o, f.nodes.data[i]);
+			vt_graph_flush(&o->graph);
+			if (!add_ends(&f, f.nodes.data[i], false))
+				break;
+		}
+	}
+	vt_vec_deinit(&f.nodes);
+	vt_vec_deinit(&f.seen);
 }
 
 void vt_owners_deinit(struct vt_owners *o)

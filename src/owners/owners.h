@@ -103,6 +103,12 @@ struct vt_owners_input {
 struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_input *input);
 /* Makes it again, from the pages as they are now. */
 void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *input);
+/*
+ * While the process stands still: reads what its frames refer to, near ones first, until the time
+ * is over. What is new since the graph was made is mostly there, and its pages are not known yet.
+ * The graph has to be made again afterwards.
+ */
+void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns);
 void vt_owners_deinit(struct vt_owners *o);
 
 /* All that is thought about the graph. Reads pages only. */

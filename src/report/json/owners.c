@@ -44,6 +44,7 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model)
 	vt_json_text(json, "state", vt_owners_state_name(owners->state));
 	if (owners->state == VT_OWNERS_READ) {
 		vt_json_bool(json, "whole", owners->whole);
+		vt_json_bool(json, "ran", owners->ran);
 		vt_json_uint(json, "objects", owners->n_objects);
 		vt_json_uint(json, "references", owners->n_references);
 		vt_json_uint(json, "tensors", owners->n_tensors);
@@ -124,6 +125,7 @@ void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owne
 	if (owners->state != VT_OWNERS_READ)
 		return;
 	vt_json_in_bool(in, from, "whole", &owners->whole);
+	vt_json_in_bool(in, from, "ran", &owners->ran);
 	load_freed(in, from, owners);
 }
 

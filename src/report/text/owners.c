@@ -75,6 +75,16 @@ static void print_categories(struct vt_line *line, const struct vt_model *model)
 		print_category(line, model, (enum vt_category)rows[i].index, all);
 }
 
+static void print_ran(struct vt_line *line, const struct vt_model *model)
+{
+	if (!model->owners.ran || !model->owners.categories[VT_CATEGORY_UNKNOWN].bytes)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM,
+		     "The process ran: blocks that came or went in these moments have no owner.", 2,
+		     2);
+}
+
 static void print_freed(struct vt_line *line, const struct vt_model_freed *freed)
 {
 	char text[VT_NUM_MAX];
@@ -162,6 +172,7 @@ void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all
 	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model))
 		return;
 	print_categories(line, model);
+	print_ran(line, model);
 	print_all_freed(line, model, all);
 	if (all)
 		print_owners(line, model);

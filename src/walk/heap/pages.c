@@ -366,6 +366,17 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
 	return ret ? vt_mem_error(pages->under, ret, "the heap") : NULL;
 }
 
+bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)
+{
+	for (size_t i = 0; i < pages->n_pages && i < n; i++) {
+		const struct vt_heap_page *page = &pages->pages[i];
+
+		if (is_copied(page) && hash_page(data_of(pages, page)) != page->hash)
+			return true;
+	}
+	return pages->vanished;
+}
+
 bool vt_pages_have_changed(struct vt_pages *pages)
 {
 	if (pages->compared)

@@ -72,6 +72,12 @@ bool vt_pages_have_changed(struct vt_pages *pages);
  */
 void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr);
 
+/*
+ * The same for the first n pages that were asked for, where a walk began, before it is asked for
+ * all: some microseconds a page.
+ */
+bool vt_pages_first_changed(const struct vt_pages *pages, size_t n);
+
 /* n bytes at addr; false: a page of them cannot be read. */
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);
 
