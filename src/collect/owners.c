@@ -81,8 +81,8 @@ static bool is_running(struct vt_collect *c)
 }
 
 /*
- * In a process that runs, before the blocks are listed inside it, so that little time is between the list and the
- * stop: what is allocated or freed in between cannot be matched.
+ * In a process that runs, before the blocks are listed inside it, so that little time is between
+ * the list and the stop: what is allocated or freed in between cannot be matched.
  */
 void vt_collect_owners_begin(struct vt_collect *c)
 {
@@ -298,7 +298,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
 				      "the owners of blocks are not known", err);
 	}
-	owners->walk_ms = (double)(c->owners->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+	c->model->timing.owners_ms = (double)(c->owners->ns + vt_now_ns() - start) / VT_NS_PER_MS;
 }
 
 void vt_collect_owners_deinit(struct vt_collect *c)

@@ -556,6 +556,7 @@ struct vt_model_timing {
 	double stopped_ms;        /* how long threads were stopped for their stacks */
 	uint64_t stop_begin_ns, stop_end_ns; /* of that stop, CLOCK_MONOTONIC; 0 0: none */
 	double stacks_ms;
+	double owners_ms; /* finding what keeps blocks alive; 0: it was not looked for */
 };
 
 struct vt_model {

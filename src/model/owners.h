@@ -88,7 +88,6 @@ struct vt_model_owners {
 	/* the process ran while it was looked at: blocks that came or went may have no owner */
 	bool ran;
 	bool whole; /* the graph is complete: no bound was reached, nothing was unreadable */
-	double walk_ms;
 	/* filled by account: */
 	struct vt_model_category categories[VT_N_CATEGORIES];
 };

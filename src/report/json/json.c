@@ -143,6 +143,7 @@ static void write_timing(struct vt_json *json, const struct vt_model_timing *t)
 	vt_json_milli(json, "gil_held_ms", t->gil_held_ms);
 	vt_json_milli(json, "stopped_ms", t->stopped_ms);
 	vt_json_milli(json, "stacks_ms", t->stacks_ms);
+	vt_json_milli(json, "owners_ms", t->owners_ms);
 	vt_json_end_object(json);
 }
 

@@ -48,7 +48,6 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model)
 		vt_json_uint(json, "objects", owners->n_objects);
 		vt_json_uint(json, "references", owners->n_references);
 		vt_json_uint(json, "tensors", owners->n_tensors);
-		vt_json_milli(json, "walk_ms", owners->walk_ms);
 		write_categories(json, owners);
 		write_freed(json, owners);
 	}

@@ -68,7 +68,8 @@ static void variables_have_names_and_offsets(void **state)
 	succeed(vt_native_variables(&self->modules, v, 5, &self->arena));
 	assert_non_null(v[0].name);
 	assert_int_equal(v[0].offset, 49);
-	assert_memory_equal(v[0].symbol, "local", 5); /* gcc appends a number */
+	/* gcc appends a number, clang puts the function before it */
+	assert_non_null(strstr(v[0].symbol, "local"));
 	assert_string_equal(v[1].name, "in_bss");
 	assert_int_equal(v[1].offset, 299);
 	assert_null(v[2].module);
