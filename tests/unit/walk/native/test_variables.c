@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "target/maps.h"
