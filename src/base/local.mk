@@ -11,6 +11,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/map.c src/base/map.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/regular.c src/base/regular.h \
+	src/base/room.c src/base/room.h \
 	src/base/sandbox.c src/base/sandbox.h \
 	src/base/sigbus.c src/base/sigbus.h \
 	src/base/str.c src/base/str.h \

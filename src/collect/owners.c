@@ -11,15 +11,20 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
+#include "base/room.h"
 #include "collect/owners.h"
 
 enum {
-	MAX_NODES = 64 << 20, /* bounds of our memory, far above what jobs have */
-	MAX_EDGES = 256 << 20,
+	/* Bytes of our memory, with all that is made of them: roughly, and rather too many. */
+	BYTES_A_NODE = 128,
+	BYTES_AN_EDGE = 16,
+	/* We take one of so many parts of the room for each of pages, nodes, edges. */
+	PARTS = 8,
 	FIRST_PAGES = 512,
 };
 
-#define MAX_PAGES_BYTES (UINT64_C(4) << 30)
+#define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
+#define MOST_ROOM (UINT64_C(64) << 30)
 #define EXPLORE_NS (10 * VT_NS_PER_S)
 #define TOUCH_NS (4 * VT_NS_PER_MS) /* the process stands still */
 
@@ -81,16 +86,34 @@ static bool is_running(struct vt_collect *c)
 }
 
 /*
+ * The job's container may be ours, too: what we take must not bring it near its limit. A graph that
+ * does not fit is incomplete, which the report says.
+ */
+static uint64_t room(void)
+{
+	uint64_t bytes = vt_memory_room();
+
+	return bytes < LEAST_ROOM ? 0 : bytes > MOST_ROOM ? MOST_ROOM : bytes;
+}
+
+/*
  * In a process that runs, before the blocks are listed inside it, so that little time is between
  * the list and the stop: what is allocated or freed in between cannot be matched.
  */
 void vt_collect_owners_begin(struct vt_collect *c)
 {
+	uint64_t part = room() / PARTS;
 	struct vt_python *python;
 	struct vt_error *err;
 
 	if (!c->options->owners || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
 		return;
+	if (!part) {
+		c->model->owners.state = VT_OWNERS_FAILED;
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-memory",
+			      "the owners of blocks are not known: too little memory is left here");
+		return;
+	}
 	python = vt_collect_python(c);
 	if (!python) {
 		c->model->owners.state = VT_OWNERS_NO_PYTHON;
@@ -99,7 +122,7 @@ void vt_collect_owners_begin(struct vt_collect *c)
 	c->owners = calloc(1, sizeof(*c->owners));
 	if (!c->owners)
 		return;
-	err = vt_pages_init(&c->owners->pages, c->target.mem, MAX_PAGES_BYTES);
+	err = vt_pages_init(&c->owners->pages, c->target.mem, part);
 	if (err) {
 		vt_error_destroy(err);
 		free(c->owners);
@@ -110,8 +133,8 @@ void vt_collect_owners_begin(struct vt_collect *c)
 		.python = python,
 		.pages = &c->owners->pages,
 		.maps = &c->target.maps,
-		.max_nodes = MAX_NODES,
-		.max_edges = MAX_EDGES,
+		.max_nodes = (size_t)(part / BYTES_A_NODE),
+		.max_edges = (size_t)(part / BYTES_AN_EDGE),
 	};
 	if (is_running(c))
 		explore_live(c);

@@ -109,7 +109,9 @@ bool vt_owners_rest(struct vt_owners *o)
 
 	if (ok) {
 		count_inner(&r);
-		ok = add_held(&r) && (!o->lists || add_garbage(&r));
+		/* Where references are missing, anything would look like garbage. */
+		ok = add_held(&r) &&
+		     (!o->lists || o->graph.full || o->pages->full || add_garbage(&r));
 	}
 	free(r.inner);
 	vt_vec_deinit(&r.edges);

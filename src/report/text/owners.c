@@ -75,6 +75,18 @@ static void print_categories(struct vt_line *line, const struct vt_model *model)
 		print_category(line, model, (enum vt_category)rows[i].index, all);
 }
 
+static void print_not_whole(struct vt_line *line, const struct vt_model *model)
+{
+	if (model->owners.whole)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_wrap(
+		line, VT_WARN,
+		"Not all objects were read (too many for the memory or the time): owners may be "
+		"missing.",
+		2, 2);
+}
+
 static void print_ran(struct vt_line *line, const struct vt_model *model)
 {
 	if (!model->owners.ran || !model->owners.categories[VT_CATEGORY_UNKNOWN].bytes)
@@ -172,6 +184,7 @@ void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all
 	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model))
 		return;
 	print_categories(line, model);
+	print_not_whole(line, model);
 	print_ran(line, model);
 	print_all_freed(line, model, all);
 	if (all)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/room.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -319,6 +320,16 @@ static void deadlines(void **state)
 	assert_true(vt_now_ns() - now >= 2 * VT_NS_PER_MS);
 }
 
+static void room_is_at_most_the_machines_memory(void **state)
+{
+	uint64_t room = vt_memory_room();
+	uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	(void)state;
+
+	assert_true(room > 0);
+	assert_true(room < all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +343,7 @@ int main(void)
 		cmocka_unit_test(escaping),
 		cmocka_unit_test(utf8_at_the_end_of_a_page),
 		cmocka_unit_test(deadlines),
+		cmocka_unit_test(room_is_at_most_the_machines_memory),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
