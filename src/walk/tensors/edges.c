@@ -5,7 +5,8 @@
 enum {
 	MAX_NEXT = 1 << 16, /* edges of one node of autograd */
 	MAX_HOOKS = 4096,
-	VIEW_END = 264, /* a DifferentiableViewMeta is smaller than that in all releases */
+	VIEW_FIRST = 160, /* the sizes of AutogradMeta of all releases */
+	VIEW_LAST = 200,
 };
 
 static void add(struct vt_tensors *t, enum vt_edge_kind kind, uint64_t number, uint64_t to,
@@ -82,22 +83,33 @@ static void add_hooks(struct vt_tensors *t, uint64_t vector)
 	}
 }
 
+/* A base of a view, if its optional is engaged: the flag comes last. */
+static bool add_view_base(struct vt_tensors *t, uint64_t addr, uint64_t at, uint64_t flag)
+{
+	uint64_t base = vt_pages_u64(t->pages, addr + at);
+	uint8_t engaged = 0;
+
+	if (!vt_tensors_is(t, base, VT_NODE_TENSOR) ||
+	    !vt_pages_read(t->pages, addr + at + flag, &engaged, 1) || engaged != 1)
+		return false;
+	vt_graph_edge(t->graph, VT_EDGE_VIEW_BASE, at, base, VT_NODE_TENSOR);
+	return true;
+}
+
 /*
  * std::optional<ViewInfo>, twice: for backward and forward mode. A ViewInfo begins with the base;
- * the flag of the optional lies 40 or 48 bytes behind it (two std::functions, or unique_ptrs).
+ * the flag of the optional lies 40 bytes behind it (up to 2.2) or 48. The first of them is where
+ * AutogradMeta ends: at 160 (2.0), 168, 192, 200 or 184 bytes (torch/csrc/autograd/variable.h).
  */
 static void add_view_bases(struct vt_tensors *t, uint64_t addr)
 {
-	for (uint64_t at = t->layout.meta_grad_fn + 64; at < VIEW_END; at += 8) {
-		uint64_t base = vt_pages_u64(t->pages, addr + at);
-		uint8_t flags[2] = { 0 };
+	uint64_t flag = t->layout.two_counts ? 40 : 48;
 
-		if (!vt_tensors_is(t, base, VT_NODE_TENSOR))
-			continue;
-		vt_pages_read(t->pages, addr + at + 40, &flags[0], 1);
-		vt_pages_read(t->pages, addr + at + 48, &flags[1], 1);
-		if (flags[0] == 1 || flags[1] == 1)
-			vt_graph_edge(t->graph, VT_EDGE_VIEW_BASE, at, base, VT_NODE_TENSOR);
+	for (uint64_t at = VIEW_FIRST; at <= VIEW_LAST; at += 8) {
+		if (add_view_base(t, addr, at, flag)) {
+			add_view_base(t, addr, at + flag + 8, flag);
+			return;
+		}
 	}
 }
 
