@@ -68,7 +68,7 @@ struct vt_model_freed {
 	const char *name; /* "losses", "sys.last_value" */
 	uint64_t bytes, blocks;
 	bool certain;     /* all references to what would be freed were found */
-	uint8_t category; /* of most of it */
+	uint8_t category; /* of most of it: ACTIVATION; UNKNOWN: of something else */
 	uint32_t items;   /* of the list or the like that it is; 0 unknown */
 };
 

@@ -253,6 +253,8 @@ static void add_up(struct dominators *d, const struct vt_owners_input *input)
 		if (storage->shares)
 			continue; /* its block is another storage's already */
 		r->bytes[storage->node] += input->blocks[storage->block].size;
+		if (storage->category == VT_CATEGORY_ACTIVATION)
+			r->activations[storage->node] += input->blocks[storage->block].size;
 		r->blocks[storage->node]++;
 		r->doubtful[storage->node] += !storage->certain;
 	}
@@ -262,6 +264,7 @@ static void add_up(struct dominators *d, const struct vt_owners_input *input)
 		if (idom == VT_GRAPH_NONE || node == d->o->root)
 			continue;
 		r->bytes[idom] += r->bytes[node];
+		r->activations[idom] += r->activations[node];
 		r->blocks[idom] += r->blocks[node];
 		r->doubtful[idom] += r->doubtful[node];
 	}
@@ -274,6 +277,7 @@ static bool allocate(struct dominators *d, size_t n)
 	*r = (struct vt_retained){
 		.n = n,
 		.bytes = calloc(n, sizeof(*r->bytes)),
+		.activations = calloc(n, sizeof(*r->activations)),
 		.blocks = calloc(n, sizeof(*r->blocks)),
 		.doubtful = calloc(n, sizeof(*r->doubtful)),
 		.idom = calloc(n, sizeof(*r->idom)),
@@ -283,8 +287,8 @@ static bool allocate(struct dominators *d, size_t n)
 	d->number = calloc(n, sizeof(*d->number));
 	d->stack = calloc(n, sizeof(*d->stack));
 	d->next = calloc(n, sizeof(*d->next));
-	return r->bytes && r->blocks && r->doubtful && r->idom && d->kept && d->order &&
-	       d->number && d->stack && d->next && turn(d);
+	return r->bytes && r->activations && r->blocks && r->doubtful && r->idom && d->kept &&
+	       d->order && d->number && d->stack && d->next && turn(d);
 }
 
 bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input *input,
@@ -319,6 +323,7 @@ bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input 
 void vt_owners_retained_deinit(struct vt_retained *retained)
 {
 	free(retained->bytes);
+	free(retained->activations);
 	free(retained->blocks);
 	free(retained->doubtful);
 	free(retained->idom);

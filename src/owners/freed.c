@@ -95,6 +95,13 @@ static int larger_first(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
+static int most_first(const void *a, const void *b)
+{
+	const struct vt_model_freed *x = a, *y = b;
+
+	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
 static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_model_owners *owners)
 {
 	const struct vt_retained *r = &f->retained;
@@ -107,6 +114,8 @@ static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_m
 		.name = name,
 		.bytes = r->bytes[node],
 		.blocks = r->blocks[node],
+		.category = r->activations[node] > r->bytes[node] / 2 ? VT_CATEGORY_ACTIVATION :
+									VT_CATEGORY_UNKNOWN,
 		.certain = !r->doubtful[node] &&
 			   (count == UINT64_MAX || count == f->o->graph.nodes.data[node].found),
 		.items = node < f->o->graph.nodes.n && is_container(f->o, node) ?
@@ -156,6 +165,8 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 			      larger_first);
 		ok = tell_all(&f, arena, owners);
 	}
+	if (owners->freed.n)
+		qsort(owners->freed.data, owners->freed.n, sizeof(*owners->freed.data), most_first);
 	vt_vec_deinit(&f.candidates);
 	vt_owners_retained_deinit(&f.retained);
 	return ok;

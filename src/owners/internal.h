@@ -85,11 +85,12 @@ bool vt_owners_name(struct vt_owners *o, uint32_t node, struct vt_arena *arena,
  * sys.last_value and its like together.
  */
 struct vt_retained {
-	size_t n;           /* of the arrays: nodes of the graph and one more */
-	uint64_t *bytes;    /* of blocks that go when the node goes */
-	uint32_t *blocks;   /* how many */
-	uint32_t *doubtful; /* of them, those of which not all holders are known */
-	uint32_t *idom;     /* immediate dominator; VT_GRAPH_NONE: not among them */
+	size_t n;              /* of the arrays: nodes of the graph and one more */
+	uint64_t *bytes;       /* of blocks that go when the node goes */
+	uint64_t *activations; /* of these, what graphs of autograd saved */
+	uint32_t *blocks;      /* how many */
+	uint32_t *doubtful;    /* of them, those of which not all holders are known */
+	uint32_t *idom;        /* immediate dominator; VT_GRAPH_NONE: not among them */
 };
 
 /* False: out of memory, or too much to think about: nothing is known. */

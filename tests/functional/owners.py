@@ -87,6 +87,29 @@ def test_core():
             is_right(data, told(program), f"{version} core")
 
 
+def test_what_would_be_freed():
+    """Variables are let go of, one after the other: PyTorch has as much less in use as the report said."""
+    leaks = os.path.join(SOURCE, "tests", "targets", "torch_leaks.py")
+    for version in VERSIONS:
+        with Job(simulated_python(version) + [leaks], ready="ready") as program:
+            first = report_json(program.pid)
+            codes = {h["code"] for h in first["headlines"]}
+            check({"held-by-exception", "garbage", "kept-graphs"} <= codes, "headlines", first["headlines"])
+            compared = []
+            for name in ("outputs", "losses", "optimizer", "shared", "data", "sys.last_value"):
+                frees = {f["name"]: f for f in report_json(program.pid)["owners"]["frees"]}
+                freed = int(program.ask(name))
+                if name in frees:
+                    equal(frees[name]["bytes"], freed, f"bytes of {name} ({frees[name]})")
+                    compared.append((name, freed))
+                else:
+                    check(freed < sum(f["bytes"] for f in frees.values()) / 50, f"{name} is missing", freed, frees)
+            garbage = [c["bytes"] for c in report_json(program.pid)["owners"]["categories"] if c["category"] == "garbage"]
+            equal(garbage, [int(program.ask("gc.collect()"))], "bytes of garbage")
+            print(f"  {version}: {compared}, garbage {garbage}")
+            check(len(compared) >= 4, "few were compared", compared)
+
+
 def test_text_and_schema():
     with job(VERSIONS[0], "after_step") as program:
         _, text, _ = report(program.pid, "--owners")

@@ -31,6 +31,7 @@ static void write_freed(struct vt_json *json, const struct vt_model_owners *owne
 		vt_json_uint(json, "blocks", freed->blocks);
 		vt_json_uint(json, "items", freed->items);
 		vt_json_bool(json, "certain", freed->certain);
+		vt_json_bool(json, "mostly_activations", freed->category == VT_CATEGORY_ACTIVATION);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -108,6 +109,8 @@ static void load_freed(struct vt_json_in *in, json_t *from, struct vt_model_owne
 			.blocks = vt_json_in_need_uint(in, one, "blocks"),
 			.certain = vt_json_in_need_bool(in, one, "certain"),
 		};
+		if (vt_json_in_need_bool(in, one, "mostly_activations"))
+			freed->category = VT_CATEGORY_ACTIVATION;
 		items = vt_json_in_need_uint(in, one, "items");
 		freed->items = items > UINT32_MAX ? UINT32_MAX : (uint32_t)items;
 	}
