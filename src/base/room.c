@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/room.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +36,12 @@ static bool read_number(const char *directory, const char *name, uint64_t *numbe
 static uint64_t of_machine(void)
 {
 	FILE *file VT_FCLOSE = fopen("/proc/meminfo", "re");
+	static const char key[] = "MemAvailable:";
 	char line[128];
-	uint64_t kib;
 
 	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
-			return kib * KIB;
+		if (!strncmp(line, key, sizeof(key) - 1))
+			return strtoull(line + sizeof(key) - 1, NULL, 10) * KIB;
 	}
 	return UNLIMITED;
 }
