@@ -1,42 +1,71 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The owners that a report names, against a program that knows them: tests/targets/torch_owners.py on the simulated device."""
+import copy
 import json
 import os
+import re
+import subprocess
 import sys
 
-from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch, simulated_python
+from harness import (COMPLETE, PARTIAL, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch,
+                     simulated_python)
 from core import gcore, report_core
 from owners_truth import judge
+from report_torch import versions
 
 PROGRAM = os.path.join(SOURCE, "tests", "targets", "torch_owners.py")
-VERSIONS = ("2.11.0", "2.15.0")
-CATEGORY, NAME = 98, 95  # per cent of bytes that have to be right
+CATEGORY, NAME = 98, 95  # per cent of the bytes that have to be right
+
+# Cases that the program does not tell rightly yet, and what it should say. Nothing else may be wrong.
+NOT_YET = {
+    "default of a keyword argument": "__kwdefaults__ is called __defaults__",
+    "annotation": "__annotations__ is called __code__",
+    "dlpack capsule": "what the capsule points to is not followed",
+    "save_for_backward": "nodes that are written in Python are without a name",
+    "saved by a graph": "nodes that are written in Python are without a name, and what a pack hook returned is held by nobody",
+    "attribute of ctx": "2.15: no reference is found from a node that is written in Python to its object",
+    "closure of a node's hook": "the hooks of nodes are not followed",
+}
+FACTS_NOT_YET = {
+    "requires_grad": "of leaves it is in AutogradMeta, which is not looked at",
+}
 
 
-# gdb writes the simulated device's memory, too
-SMALL = {"SIMCUDA_DEVICES": "1", "SIMCUDA_CTX_MB": "16", "SIMCUDA_MEM_MB": "256"}
+def job(version, state, *args):
+    return Job(simulated_python(version) + ["-W", "ignore", PROGRAM, state, *args], ready="ready")
 
 
-def job(version, state, **env):
-    return Job(simulated_python(version) + [PROGRAM, state], ready="ready", env=dict(os.environ, **env))
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def told(program):
     path = scratch("truth")
     program.do(path)
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return read(path)
 
 
-def is_right(report_, truth, label):
+def lines(title, all_of_them):
+    print(f"    {title}: {len(all_of_them)}")
+    for line in sorted(set(all_of_them)):
+        print(f"      {line[:300]}")
+
+
+def is_right(report_, truth, label, everything=True):
     equal(report_["owners"]["state"], "read", "owners")
-    result = judge(report_, truth["truth"])
-    print(f"  {label}: {result}; skipped {truth['skipped']}")
-    for line in result.wrong:
-        print(f"    {line}")
-    check(100 * result.category >= CATEGORY * result.bytes, "too few categories are right", result.wrong)
-    check(100 * result.named >= NAME * result.bytes, "too few names are right", result.wrong)
+    result = judge(report_, truth)
+    print(f"  {label}: {result}")
+    lines("wrong", result.wrong)
+    lines("wrong facts that are known", sorted({why for fact, why in FACTS_NOT_YET.items() if any(fact in f for f in result.facts)}))
+    lines("skipped", truth["skipped"])
+    check(100 * result.category >= CATEGORY * result.known, "too few categories are right", result.wrong)
+    check(100 * result.named >= NAME * result.known, "too few names are right", result.wrong)
+    if everything:
+        check(100 * result.told >= CATEGORY * result.in_use, "too few bytes in use have a category", result.untold)
+    equal([line for line in result.wrong if line.split(": ")[0] not in NOT_YET], [], "what is wrong")
+    equal([fact for fact in result.facts if not any(": " + known in fact for known in FACTS_NOT_YET)], [], "wrong facts")
     total = sum(c["bytes"] for c in report_["owners"]["categories"])
     in_use = sum(a["totals"]["allocated"]["bytes"] for a in report_["pytorch"]["allocators"] if a["totals"])
     equal(total, in_use, "bytes of all categories, and bytes in use")
@@ -44,10 +73,14 @@ def is_right(report_, truth, label):
 
 
 def state_is_right(state, *args):
-    for version in VERSIONS:
+    for version in versions():
         with job(version, state) as program:
             data = report_json(program.pid, *args)
             is_right(data, told(program), f"{version} {state} {' '.join(args)}")
+
+
+def test_in_forward():
+    state_is_right("in_forward")
 
 
 def test_after_the_loss():
@@ -62,8 +95,16 @@ def test_without_a_stop():
     state_is_right("after_loss", "--no-stop")
 
 
+def test_in_an_expression():
+    state_is_right("in_expression")
+
+
 def test_inside_backward():
     state_is_right("in_backward")
+
+
+def test_inside_the_step():
+    state_is_right("in_step")
 
 
 def test_after_the_step():
@@ -71,20 +112,20 @@ def test_after_the_step():
 
 
 def test_gil_held_for_ever():
-    for version in VERSIONS:
+    for version in versions():
         path = scratch("truth")
-        with Job(simulated_python(version) + [PROGRAM, "gil_held", path], ready="ready") as program:
+        with job(version, "gil_held", path) as program:
             data = report_json(program.pid, "--read-only")
-        with open(path, encoding="utf-8") as file:
-            is_right(data, json.load(file), f"{version} gil_held")
+        is_right(data, read(path), f"{version} gil_held")
 
 
 def test_core():
-    for version in VERSIONS:
-        with job(version, "after_loss", **SMALL) as program:
+    for version in versions():
+        with job(version, "after_loss") as program:
             with gcore(program.pid) as core:
                 data = report_core(core, expect=(COMPLETE, PARTIAL))
-            is_right(data, told(program), f"{version} core")
+            # Memory that no tensor is in (cuBLAS has some) is only looked for in processes.
+            is_right(data, told(program), f"{version} core", everything=False)
 
 
 def test_what_would_be_freed():
@@ -111,7 +152,7 @@ def test_what_would_be_freed():
 
 
 def test_text_and_schema():
-    with job(VERSIONS[0], "after_step") as program:
+    with job(versions()[0], "after_step") as program:
         _, text, _ = report(program.pid, "--owners")
         for words in ("What the blocks in use are", "What would be freed", "Owners of the blocks in use", "optimizer.state[model."):
             check(words in text, f"{words!r} is not in the text", text)
@@ -119,6 +160,44 @@ def test_text_and_schema():
         equal(schema_errors(data), [], "errors of the schema")
         data = report_json(program.pid, "--no-owners")
         equal(data["owners"], {"state": "off"}, "owners that nobody asked for")
+        blocks = [b for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"]]
+        equal([b for b in blocks if "owner" in b], [], "blocks with an owner that nobody asked for")
+
+
+def test_the_judge_sees_what_is_wrong():
+    """Another name, category, shape or size, and memory that is nobody's, are each found."""
+    with job(versions()[0], "after_loss") as program:
+        data, truth = report_json(program.pid), told(program)
+
+    def spoil(change):
+        spoilt = copy.deepcopy(data)
+        block = next(b for a in spoilt["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"]
+                     if b.get("owner", {}).get("name") == "in_list[1]")
+        change(block)
+        return judge(spoilt, truth)
+
+    def wrong(result):
+        return len(result.wrong), len(result.lies), len(result.facts)
+
+    before = spoil(lambda block: None)
+    for change, more in ((lambda b: b["owner"].update(name="in_list[2]"), (1, 1, 0)),
+                         (lambda b: b["owner"].update(name="in_list[1].grad"), (1, 1, 0)),
+                         (lambda b: b["owner"].update(category="parameter"), (1, 1, 0)),
+                         (lambda b: b["owner"].update(name="x", certain=False), (1, 0, 0)),
+                         (lambda b: b["owner"].update(shape="(7,)"), (0, 0, 1)),
+                         (lambda b: b["owner"].update(storage_bytes=8), (0, 0, 1)),
+                         (lambda b: b.pop("owner"), (1, 0, 0)),
+                         (lambda b: b.update(state="cached"), (2, 0, 0))):
+        result = spoil(change)
+        equal(tuple(a - b for a, b in zip(wrong(result), wrong(before))), more, "what the judge found")
+    paths = scratch("report"), scratch("truth")
+    for path, document in zip(paths, (data, truth)):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+    script = os.path.join(SOURCE, "tests", "functional", "owners_truth.py")
+    done = subprocess.run([sys.executable, "-B", script, *paths], capture_output=True, check=False)
+    equal(done.returncode, 1 if before.wrong or before.facts else 0, f"exit code of the judge ({done.stderr.decode()})")
+    check(re.search(r"name right \d+\.\d+ %", done.stdout.decode()), "what the judge says", done.stdout)
 
 
 if __name__ == "__main__":
