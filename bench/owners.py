@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to name the owners of blocks: for how long the process stands still, the report's wall time, memory of the tool.
+
+usage: owners.py VRAMTAP [RUNS [BASE]]
+
+The target is full PyTorch on the simulated device (sh tests/run.sh sets it up) with 20,000 tensors, and with 300,000 and then
+3,000,000 objects of Python beside what "import torch" makes; the first also with a workspace of cuBLAS, which no tensor holds. RUNS (10) is how often; the smallest and the median are printed.
+BASE is an older vramtap, to which a report without owners is compared. Exits with 1 if the smallest missed a figure that must
+be reached: see TARGETS. On a machine that is busy with other things, "chrt -r 1 python3 owners.py ..." keeps those out of the way.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+if len(sys.argv) not in (2, 3, 4):
+    sys.exit(__doc__)
+os.environ["VRAMTAP"] = os.path.abspath(sys.argv[1])
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "functional"))
+import harness  # noqa: E402
+import report_torch  # noqa: E402
+
+TENSORS = 20000
+# By number of objects: stopped for at most so many milliseconds, the whole report in so many, with so many MB of memory.
+TARGETS = {300000: {"stopped ms": 30, "wall ms": 400, "memory MB": 256}, 3000000: {"stopped ms": 300, "wall ms": 4000}}
+CASES = ((300000, "plain"), (300000, "workspace"), (3000000, "plain"))
+WITHOUT = 1.03  # times the wall time of BASE, without owners
+
+# Each Obj is six objects: itself, a list, a dict, a tuple, an inner list, a string.
+TARGET = """
+import gc, sys, torch
+class Obj:
+    def __init__(self, i):
+        self.number, self.items, self.by_key = i, [i, str(i)], {"number": i, "pair": (i, [])}
+gc.disable()
+before = len(gc.get_objects())
+kept = [Obj(i) for i in range(int(sys.argv[1]) // 6)]
+tensors = {f"tensor {i}": torch.zeros(1 + i % 100, device="cuda") for i in range(int(sys.argv[2]))}
+if sys.argv[3] == "workspace":
+    a = torch.ones(64, 64, device="cuda")
+    torch.mm(a, a, out=a)
+print("READY", before, len(gc.get_objects()), flush=True)
+sys.stdin.readline()
+"""
+
+
+class Series:
+    def __init__(self, name, tool, *options):
+        self.name, self.tool, self.options = name, tool, options
+        self.samples = {}
+
+    def add(self, name, value):
+        self.samples.setdefault(name, []).append(value)
+
+    def run(self, pid):
+        with tempfile.NamedTemporaryFile() as out:
+            begin = time.monotonic()
+            done = subprocess.run([self.tool, "report", "--json", out.name, *self.options, str(pid)], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            self.add("wall ms", (time.monotonic() - begin) * 1e3)
+            harness.equal(done.returncode, harness.COMPLETE, f"exit code ({done.stderr.decode()[:500]})")
+            with open(out.name, encoding="utf-8") as file:
+                report = json.load(file)
+        self.add("stopped ms", report["timing"]["stopped_ms"])
+        owners = report.get("owners", {"state": "off"})
+        if owners["state"] != "off":
+            harness.equal(owners["state"], "read", "owners")
+            harness.check(owners["whole"], "the graph is not whole")
+            self.add("owners ms", report["timing"]["owners_ms"])
+            self.objects = owners["objects"]
+            # Each tensor has its name, or the figure is of something else.
+            blocks = [b for a in report["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"] if "owner" in b]
+            harness.check(sum((b["owner"]["name"] or "").startswith("tensors['tensor ") for b in blocks) >= TENSORS, "names are missing")
+
+    def measure_memory(self, pid):
+        code, mib = harness.peak_memory_of([self.tool, "report", "--json", "/dev/null", *self.options, str(pid)])
+        harness.equal(code, harness.COMPLETE, "exit code")
+        self.add("memory MB", mib * 1.048576)
+
+    def show(self, targets):
+        missed = 0
+        for name, values in self.samples.items():
+            verdict = ""
+            if name in targets:
+                met = min(values) <= targets[name]
+                missed += not met
+                verdict = f"  at most {targets[name]}: {'reached' if met else 'MISSED'}"
+            print(f"  {self.name:<12} {name:<16} smallest {min(values):9.1f}  median {statistics.median(values):9.1f}{verdict}")
+        return missed
+
+
+def measure(objects, kind, runs, base):
+    version = report_torch.versions()[0]
+    tool = harness.VRAMTAP
+    series = [Series("default", tool), Series("--no-stop", tool, "--no-stop"), Series("--read-only", tool, "--read-only"),
+              Series("--no-owners", tool, "--no-owners")]
+    if base:
+        series.append(Series("BASE", base))
+    command = [*harness.simulated_python(version), "-c", TARGET, str(objects), str(TENSORS), kind]
+    with harness.target(command, ready="READY") as proc:
+        before, after = proc.ready_line.split()[1:]
+        for number in range(runs + 1):
+            for one in series:
+                one.run(proc.pid)
+                if number == 0:  # files come from the disk
+                    one.samples = {}
+        for one in series:
+            one.measure_memory(proc.pid)
+    print(f"{kind}, {objects} objects and {TENSORS} tensors, PyTorch {version}; tracked by the collector: {after}, of them {before} of "
+          f"import torch; the report's graph: {series[0].objects} objects")
+    targets = TARGETS[objects]
+    missed = sum(one.show({} if one.name in ("--no-owners", "BASE") else
+                          {k: v for k, v in targets.items() if one.name == "default" or k == "memory MB"}) for one in series)
+    if base:
+        ratio = min(series[3].samples["wall ms"]) / min(series[4].samples["wall ms"])
+        print(f"  without owners, in times of BASE: {ratio:.3f}, at most {WITHOUT}: {'reached' if ratio <= WITHOUT else 'MISSED'}")
+        missed += ratio > WITHOUT
+    return missed
+
+
+def main():
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    base = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
+    print(f"{len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}, {runs} runs")
+    missed = sum(measure(objects, kind, runs if objects < 1000000 else max(1, runs // 3), base) for objects, kind in CASES)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
