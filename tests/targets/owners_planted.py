@@ -22,8 +22,14 @@ def skip(case, why):
     SKIPPED.append("%s: %s" % (case, why))
 
 
+def local_of(tensor):
+    """Of a DTensor the part that is here: its data is in another tensor, _local_tensor."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
 def memory_of(tensor):
     """(address, bytes) of what the tensor is in; None where that is not memory of the device."""
+    tensor = local_of(tensor)
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         return None
     try:
@@ -44,7 +50,7 @@ def expect(tensor, case, categories, *names, **facts):
         raise ValueError("%s: no memory of the device" % case)
     known = {"address": memory[0], "bytes": memory[1], "case": case, "names": list(names),
              "categories": [categories] if isinstance(categories, str) else categories and list(categories)}
-    if facts.get("facts", True):
+    if facts.get("facts", True) and local_of(tensor) is tensor:
         known.update(dtype=str(tensor.dtype).replace("torch.", ""), shape=list(tensor.shape), requires_grad=tensor.requires_grad)
     PLANTED.append(known)
     return tensor
@@ -79,6 +85,9 @@ def below(root, path):
     return root + (path if path.startswith(r"\[") else r"\." + path)
 
 
+LOCAL_PART = r"(?:\._local_tensor)?"
+
+
 def paths_of(module, which):
     """{id of a parameter or buffer: (itself, [all paths to it])}: tied ones have several."""
     found = {}
@@ -100,14 +109,14 @@ def list_module(module, *roots, **what):
     optimizer, optimizer_name = what.get("optimizer", (None, None))
     for parameter, paths in paths_of(module, "_parameters").values():
         name = any_of([below(root, path) for root in roots for path in paths])
-        if memory_of(parameter.data):
-            expect(parameter, what.get("case", "parameter"), "parameter", name)
-        if parameter.grad is not None and memory_of(parameter.grad):
-            expect(parameter.grad, "gradient", "gradient", name + r"\.grad")
+        if memory_of(parameter):
+            expect(parameter, what.get("case", "parameter"), "parameter", name + LOCAL_PART)
+        if memory_of(parameter.grad):
+            expect(parameter.grad, "gradient", "gradient", name + r"\.grad" + LOCAL_PART)
         state = optimizer.state.get(parameter, {}) if optimizer else {}
         for key, value in state.items():
             if memory_of(value):
-                expect(value, "optimizer state", "optimizer", r"%s\.state\[%s\]\['%s'\]" % (optimizer_name, name, re.escape(key)))
+                expect(value, "optimizer state", "optimizer", r"%s\.state\[%s\]\['%s'\]%s" % (optimizer_name, name, re.escape(key), LOCAL_PART))
     for buffer, paths in paths_of(module, "_buffers").values():
         if memory_of(buffer):
             expect(buffer, "buffer", "buffer", any_of([below(root, path) for root in roots for path in paths]))
@@ -155,6 +164,73 @@ def list_graph(*roots):
     for classes, tensor in by_address.values():
         expect(tensor, "saved by a graph", "activation", r"saved by (?:%s) ← .+" % "|".join(sorted(map(re.escape, classes))),
                facts=False)
+
+
+def tensors_in(value, depth=3):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and isinstance(value, (list, tuple, set, frozenset)) and len(value) < 1000:
+        for one in value:
+            yield from tensors_in(one, depth - 1)
+    elif depth and isinstance(value, dict) and len(value) < 1000:
+        for one in list(value.values()):
+            yield from tensors_in(one, depth - 1)
+
+
+def running():
+    """(frame, name, value) of all variables of functions that run, in all threads, but of this file's own."""
+    for innermost in sys._current_frames().values():  # noqa: SLF001
+        frame = innermost
+        while frame:
+            if frame.f_code.co_filename != __file__ and frame.f_locals is not frame.f_globals:
+                for name, value in list(frame.f_locals.items()):
+                    yield frame, name, value
+            frame = frame.f_back
+
+
+def list_running():
+    """What graphs saved that variables of running functions lead to; then, what only such a variable holds."""
+    list_graph(*(tensor for _, _, value in running() for tensor in tensors_in(value)))
+    known, names, found = known_addresses(), {}, {}
+    for frame, name, value in running():
+        for tensor in tensors_in(value):
+            memory = memory_of(tensor)
+            if memory and memory[0] not in known:
+                found[memory[0]] = tensor
+                names.setdefault(memory[0], set()).add(r"%s.* in .*%s \(%s:\d+\).*" % (
+                    re.escape(name), re.escape(frame.f_code.co_name), re.escape(os.path.basename(frame.f_code.co_filename))))
+    for address, tensor in found.items():
+        expect(tensor, "variable of a function that runs", None, *sorted(names[address]), facts=False)
+
+
+def expect_block(address, size, case, categories, *names):
+    PLANTED.append({"address": address, "bytes": size, "case": case, "categories": categories and list(categories),
+                    "names": list(names)})
+
+
+def list_workspaces():
+    """Those of cuBLAS are what goes when PyTorch is told to give them up: the last to be listed, and after the report."""
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)  # noqa: SLF001
+    if DEVICE != "cuda" or not clear:
+        return
+    before = live_blocks()
+    clear()
+    after = {address for address, _ in live_blocks()}
+    for address, size in before:
+        if address not in after:
+            expect_block(address, size, "workspace", ["workspace"], r"workspace of cuBLAS(Lt)?")
+
+
+def list_graph_pools():
+    """Blocks in the private pools of CUDA graphs that nothing else tells of."""
+    known = known_addresses()
+    for segment in torch.cuda.memory_snapshot() if DEVICE == "cuda" else []:
+        if tuple(segment.get("segment_pool_id", (0, 0))) == (0, 0):
+            continue
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" and block["address"] in LIVE and block["address"] not in known:
+                expect_block(block["address"], block["size"], "pool of a CUDA graph",
+                             ("graph_pool", "activation", "gradient", "input", "frame", "python", "native"), r".*")
 
 
 # ---- telling ----
