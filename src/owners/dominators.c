@@ -308,11 +308,11 @@ bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input 
 	}
 	if (ok)
 		add_up(&d, input);
-	free(d.in_first);
-	free(d.in_from);
+	retained->in_first = d.in_first;
+	retained->in_from = d.in_from;
+	retained->number = d.number;
 	free(d.kept);
 	free(d.order);
-	free(d.number);
 	free(d.stack);
 	free(d.next);
 	if (!ok)
@@ -327,5 +327,8 @@ void vt_owners_retained_deinit(struct vt_retained *retained)
 	free(retained->blocks);
 	free(retained->doubtful);
 	free(retained->idom);
+	free(retained->number);
+	free(retained->in_first);
+	free(retained->in_from);
 	*retained = (struct vt_retained){ 0 };
 }

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 enum {
-	MAX_FREED = 64,   /* that are kept */
-	MIN_ITEMS = 4,    /* of a container that is told apart from what holds it */
-	LEAST_PART = 200, /* one of this many parts of all bytes is the least that is told */
+	MAX_FREED = 64,      /* that are kept */
+	MIN_ITEMS = 4,       /* of a container that is told apart from what holds it */
+	LEAST_PART = 200,    /* one of this many parts of all bytes is the least that is told */
+	MAX_STEPS = 1000000, /* from nodes to their dominators; what would need more is not told */
 };
 
 struct candidate {
@@ -23,6 +24,7 @@ struct freeing {
 	struct vt_retained retained;
 	VT_VEC(struct candidate) candidates;
 	uint64_t least;
+	size_t steps;
 };
 
 static bool is_name(const struct vt_owners *o, uint32_t from, const struct vt_graph_edge *edge)
@@ -43,16 +45,30 @@ static bool is_container(const struct vt_owners *o, uint32_t node)
 	       cls->shape == VT_PYHEAP_DEQUE || cls->shape == VT_PYHEAP_SET;
 }
 
-/* The only reference to it that keeps it alive is the one from its dominator. */
-static bool has_one_holder(const struct vt_owners *o, uint32_t from, uint32_t to)
+static bool dominates(struct freeing *f, uint32_t node, uint32_t other)
 {
-	const struct vt_graph_node *n = &o->graph.nodes.data[from];
+	const struct vt_retained *r = &f->retained;
+
+	while (r->number[other] < r->number[node] && f->steps++ < MAX_STEPS)
+		other = r->idom[other];
+	return other == node;
+}
+
+/*
+ * One reference keeps it alive, beside those from what goes with it. A node can have several ways
+ * from its dominator (a variable of a module, and a list that another one holds), and then no
+ * single one of them frees it.
+ */
+static bool has_one_holder(struct freeing *f, uint32_t node)
+{
+	const struct vt_retained *r = &f->retained;
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < n->n_edges; i++) {
-		const struct vt_graph_edge *edge = &o->graph.edges.data[n->first_edge + i];
+	for (uint32_t i = r->in_first[node]; i < r->in_first[node + 1] && count < 2; i++) {
+		uint32_t from = r->in_from[i];
 
-		count += edge->to == to && vt_owners_keeps(edge->kind);
+		count += from != node && r->idom[from] != VT_GRAPH_NONE &&
+			 !dominates(f, node, from);
 	}
 	return count == 1;
 }
@@ -64,7 +80,7 @@ static bool consider(struct freeing *f, uint32_t from, const struct vt_graph_edg
 
 	if (r->idom[edge->to] != from || r->bytes[edge->to] < f->least ||
 	    (!is_name(f->o, from, edge) && !is_container(f->o, edge->to)) ||
-	    !has_one_holder(f->o, from, edge->to))
+	    !has_one_holder(f, edge->to))
 		return true;
 	candidate = vt_vec_append(&f->candidates);
 	if (!candidate)

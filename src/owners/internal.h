@@ -91,6 +91,9 @@ struct vt_retained {
 	uint32_t *blocks;      /* how many */
 	uint32_t *doubtful;    /* of them, those of which not all holders are known */
 	uint32_t *idom;        /* immediate dominator; VT_GRAPH_NONE: not among them */
+	uint32_t *number;      /* higher than those of all nodes that it dominates */
+	uint32_t *in_first;    /* by node: first in in_from; one more at the end */
+	uint32_t *in_from;     /* what refers to each node; itself: that does not keep it alive */
 };
 
 /* False: out of memory, or too much to think about: nothing is known. */

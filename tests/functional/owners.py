@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The owners that a report names, against a program that knows them: tests/targets/torch_owners.py on the simulated device."""
+import ast
 import copy
 import json
 import os
@@ -147,6 +148,31 @@ def test_text_and_schema():
         equal(data["owners"], {"state": "off"}, "owners that nobody asked for")
         blocks = [b for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"]]
         equal([b for b in blocks if "owner" in b], [], "blocks with an owner that nobody asked for")
+
+
+def freed_is_right(version):
+    """Each variable is deleted, in a child of its own: what the allocator then has less is what the report says."""
+    program = os.path.join(SOURCE, "tests", "targets", "torch_freed.py")
+    with Job(simulated_python(version) + ["-W", "ignore", program], ready="ready") as job_:
+        data = report_json(job_.pid)
+        measured = {name: int(job_.ask(name)) for name in ast.literal_eval(job_.ask("names"))}
+        collected = int(job_.ask("collect"))
+    told_ = {freed["name"]: freed for freed in data["owners"]["frees"]}
+    categories = {c["category"]: c["bytes"] for c in data["owners"]["categories"]}
+    equal(categories["garbage"], collected, "garbage, and what a collection frees")
+    for name, freed in told_.items():
+        if " in " not in name:  # variables of functions cannot be deleted from outside
+            equal(freed["bytes"], measured[name], f"bytes that go with {name}")
+        check(freed["certain"], f"what goes with {name} is not certain")
+    least = sum(categories.values()) // 200 + 1
+    equal([name for name, size in measured.items() if size >= least and name.isidentifier() and name not in told_], [],
+          "variables that free much, and are not named")
+    print(f"  {version}: {len(told_)} are right, {sum(not size for size in measured.values())} that free nothing are not named")
+
+
+def test_what_would_be_freed():
+    for version in versions():
+        freed_is_right(version)
 
 
 def test_the_judge_sees_what_is_wrong():
