@@ -60,7 +60,8 @@ struct vt_model_owner {
 	const char *type;     /* class of what holds it: "Parameter", "list", "DynamicCache" */
 	const char *dtype;    /* of its largest tensor; ours */
 	const char *shape;    /* of the same, "(1024, 4096)"; ours */
-	bool requires_grad, has_grad_fn;
+	bool has_grad_fn;
+	int requires_grad; /* of the same: 1 yes, 0 no, -1 unknown */
 };
 
 /* What would be freed if one reference went. */

@@ -219,15 +219,14 @@ static void say_class(struct composer *c, const char *before, uint32_t node)
 
 /* Edges whose words are always the same. NULL: none. */
 static const char *const fixed[VT_N_EDGE_KINDS] = {
-	[VT_EDGE_KEY] = " (a key)",           [VT_EDGE_ELEMENT] = "{…}",
-	[VT_EDGE_DEFAULTS] = ".__defaults__", [VT_EDGE_GLOBALS] = ".__globals__",
-	[VT_EDGE_CODE] = ".__code__",         [VT_EDGE_SELF] = ".__self__",
-	[VT_EDGE_FUNCTION] = ".__func__",     [VT_EDGE_TYPE] = ".__class__",
-	[VT_EDGE_BASES] = ".__mro__",         [VT_EDGE_ARGS] = ".args",
-	[VT_EDGE_CALLBACK] = " (callback)",   [VT_EDGE_BODY] = "→",
-	[VT_EDGE_BODY_CHUNK] = "→",           [VT_EDGE_GRAD] = ".grad",
-	[VT_EDGE_HOOKS] = ".hooks",           [VT_EDGE_VIEW_BASE] = "._base",
-	[VT_EDGE_VARIABLE] = ".variable",     [VT_EDGE_SYS] = "sys",
+	[VT_EDGE_KEY] = " (a key)",         [VT_EDGE_ELEMENT] = "{…}",
+	[VT_EDGE_GLOBALS] = ".__globals__", [VT_EDGE_SELF] = ".__self__",
+	[VT_EDGE_FUNCTION] = ".__func__",   [VT_EDGE_TYPE] = ".__class__",
+	[VT_EDGE_BASES] = ".__mro__",       [VT_EDGE_ARGS] = ".args",
+	[VT_EDGE_CALLBACK] = " (callback)", [VT_EDGE_BODY] = "→",
+	[VT_EDGE_BODY_CHUNK] = "→",         [VT_EDGE_GRAD] = ".grad",
+	[VT_EDGE_HOOKS] = ".hooks",         [VT_EDGE_VIEW_BASE] = "._base",
+	[VT_EDGE_VARIABLE] = ".variable",   [VT_EDGE_SYS] = "sys",
 };
 
 static void say_step(struct composer *c, const struct step *step)
@@ -239,6 +238,8 @@ static void say_step(struct composer *c, const struct step *step)
 		break;
 	case VT_EDGE_ITEM:
 	case VT_EDGE_MEMBER:
+	case VT_EDGE_DEFAULTS:
+	case VT_EDGE_CODE:
 	case VT_EDGE_MODULE:
 	case VT_EDGE_LAST:
 	case VT_EDGE_THREAD_STATE:

@@ -54,12 +54,13 @@ static bool tell_shape(struct telling *t, const struct vt_owned_storage *storage
 	struct vt_tensors_shape shape;
 
 	owner->dtype = owner->shape = "";
+	owner->requires_grad = -1;
 	if (storage->largest == VT_GRAPH_NONE ||
 	    !vt_tensors_shape(&t->o->tensors, t->o->graph.nodes.data[storage->largest].addr,
 			      &shape))
 		return true;
 	owner->dtype = shape.dtype ? shape.dtype : "";
-	owner->requires_grad = shape.requires_grad_known && shape.requires_grad;
+	owner->requires_grad = shape.requires_grad_known ? shape.requires_grad : -1;
 	owner->has_grad_fn = shape.has_grad_fn;
 	owner->shape = shape_text(t->arena, &shape);
 	return owner->shape;

@@ -11,8 +11,7 @@ import sys
 
 # Cases that the program does not tell rightly yet, and what it should say. Nothing else may be wrong.
 NOT_YET = {
-    "default of a keyword argument": "__kwdefaults__ is called __defaults__",
-    "annotation": "__annotations__ is called __code__",
+    "annotation": "__annotations__ has no name",
     "dlpack capsule": "what the capsule points to is not followed",
     "save_for_backward": "nodes that are written in Python are without a name",
     "saved by a graph": "nodes that are written in Python are without a name, and what a pack hook returned is held by nobody",

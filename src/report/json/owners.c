@@ -72,7 +72,10 @@ void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
 		vt_json_uint(json, "unexplained_references", owner->unexplained);
 		vt_json_name(json, "dtype", owner->dtype);
 		vt_json_name(json, "shape", owner->shape);
-		vt_json_bool(json, "requires_grad", owner->requires_grad);
+		if (owner->requires_grad >= 0)
+			vt_json_bool(json, "requires_grad", owner->requires_grad);
+		else
+			vt_json_null(json, "requires_grad");
 		vt_json_bool(json, "has_grad_fn", owner->has_grad_fn);
 	}
 	vt_json_end_object(json);
@@ -151,6 +154,7 @@ void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
 {
 	json_t *from = json_object_get(block, "owner");
 	struct vt_model_owner *owner = from ? vt_vec_append(&owners->items) : NULL;
+	bool needs = false;
 
 	if (!owner) {
 		in->nomem |= from != NULL;
@@ -173,6 +177,6 @@ void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
 	};
 	vt_json_in_uint(in, from, "storage_bytes", &owner->storage_bytes);
 	vt_json_in_uint(in, from, "used_bytes", &owner->used_bytes);
-	vt_json_in_bool(in, from, "requires_grad", &owner->requires_grad);
+	owner->requires_grad = vt_json_in_bool(in, from, "requires_grad", &needs) ? needs : -1;
 	vt_json_in_bool(in, from, "has_grad_fn", &owner->has_grad_fn);
 }

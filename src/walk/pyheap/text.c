@@ -181,9 +181,7 @@ static const char *const fixed[VT_N_EDGE_KINDS] = {
 	[VT_EDGE_DICT] = ".__dict__",
 	[VT_EDGE_CELL] = ".cell_contents",
 	[VT_EDGE_CLOSURE] = ".__closure__",
-	[VT_EDGE_DEFAULTS] = ".__defaults__",
 	[VT_EDGE_GLOBALS] = ".__globals__",
-	[VT_EDGE_CODE] = ".__code__",
 	[VT_EDGE_SELF] = ".__self__",
 	[VT_EDGE_FUNCTION] = ".__func__",
 	[VT_EDGE_TYPE] = ".__class__",
@@ -204,6 +202,21 @@ static const char *const fixed[VT_N_EDGE_KINDS] = {
 	[VT_EDGE_INTERPRETER] = "the interpreter",
 };
 
+/* Parts of a function, by their offsets. Others than these have no name here. */
+static bool add_part(struct vt_pyheap *heap, uint32_t offset, struct vt_str *out)
+{
+	const char *text = "→";
+
+	if (offset == vt_pyheap_at(heap, VT_PY_FUNC_DEFAULTS))
+		text = ".__defaults__";
+	else if (offset == vt_pyheap_at(heap, VT_PY_FUNC_KWDEFAULTS))
+		text = ".__kwdefaults__";
+	else if (offset == vt_pyheap_at(heap, VT_PY_FUNC_CODE))
+		text = ".__code__";
+	vt_str_add(out, text);
+	return *text == '.';
+}
+
 bool vt_pyheap_edge_text(struct vt_pyheap *heap, uint32_t from, const struct vt_graph_edge *edge,
 			 bool as_attribute, struct vt_str *out)
 {
@@ -220,6 +233,9 @@ bool vt_pyheap_edge_text(struct vt_pyheap *heap, uint32_t from, const struct vt_
 		return add_named(heap, from, edge, ".", out);
 	case VT_EDGE_MEMBER:
 		return add_member(heap, from, edge->number, out);
+	case VT_EDGE_DEFAULTS:
+	case VT_EDGE_CODE:
+		return add_part(heap, edge->number, out);
 	case VT_EDGE_LOCAL:
 		return add_local(heap, from, edge->number, out);
 	case VT_EDGE_FREE:
