@@ -116,6 +116,8 @@ static void add_view_bases(struct vt_tensors *t, uint64_t addr)
 static void meta_edges(struct vt_tensors *t, uint64_t addr)
 {
 	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
+	/* Classes move when there are more of them. */
+	bool is_view = cls && !strcmp(cls->brief, "DifferentiableViewMeta");
 
 	if (!t->layout.meta_grad)
 		return;
@@ -123,7 +125,7 @@ static void meta_edges(struct vt_tensors *t, uint64_t addr)
 	add(t, VT_EDGE_GRAD_FN, 0, vt_pages_u64(t->pages, addr + t->layout.meta_grad_fn),
 	    VT_NODE_GRAD_FN);
 	add_hooks(t, addr + t->layout.meta_hooks);
-	if (cls && !strcmp(cls->brief, "DifferentiableViewMeta"))
+	if (is_view)
 		add_view_bases(t, addr);
 }
 
@@ -175,13 +177,13 @@ static const struct {
 
 static void node_edges(struct vt_tensors *t, uint64_t addr)
 {
-	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
+	const char *brief = vt_tensors_class(t, addr);
 
-	if (!t->layout.node_size || !cls)
+	if (!t->layout.node_size || !brief)
 		return;
 	add_next(t, addr);
 	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
-		if (!strcmp(cls->brief, special[i].brief)) {
+		if (!strcmp(brief, special[i].brief)) {
 			special[i].edges(t, addr);
 			return;
 		}
