@@ -127,7 +127,13 @@ struct vt_error *vt_resident_init_all(struct vt_resident *resident, const struct
 	for (size_t i = 0; i < maps->entries.n; i++) {
 		const struct vt_map_entry *entry = &maps->entries.data[i];
 
-		if (!is_private_data(entry) || add(resident, entry->start, entry->end, max_bytes))
+		if (!is_private_data(entry))
+			continue;
+		if (entry->end - entry->start > max_bytes) {
+			resident->cut = true;
+			continue; /* as above */
+		}
+		if (add(resident, entry->start, entry->end, max_bytes))
 			continue;
 		vt_resident_deinit(resident);
 		return &vt_enomem;

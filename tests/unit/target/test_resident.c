@@ -84,6 +84,18 @@ static size_t count(const struct vt_resident *resident, const uint8_t *p, size_t
 	return pages;
 }
 
+/*
+ * ASan's shadow is one: some terabytes of address space. Kernels without CONFIG_ANON_VMA_NAME show
+ * it as any other private memory.
+ */
+static bool reserves_too_much(void)
+{
+	for (size_t i = 0; i < maps.entries.n; i++)
+		if (maps.entries.data[i].end - maps.entries.data[i].start > UINT64_C(256) << 30)
+			return true;
+	return false;
+}
+
 static void only_pages_that_were_changed_are_in_ranges(void **state)
 {
 	struct vt_resident resident;
@@ -106,7 +118,8 @@ static void only_pages_that_were_changed_are_in_ranges(void **state)
 		bytes += resident.ranges.data[i].end - resident.ranges.data[i].start;
 	}
 	assert_int_equal(resident.bytes, bytes);
-	assert_false(resident.cut);
+	if (!reserves_too_much())
+		assert_false(resident.cut);
 	vt_resident_deinit(&resident);
 }
 
