@@ -3,6 +3,7 @@ noinst_LIBRARIES += src/walk/torch/libtorch.a
 src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/abi.h \
 	src/walk/torch/blocks.c \
+	src/walk/torch/code.h \
 	src/walk/torch/devices.c \
 	src/walk/torch/find.c src/walk/torch/find.h \
 	src/walk/torch/finder.c src/walk/torch/finder.h \
@@ -21,4 +22,5 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/walk_bulk.c \
 	src/walk/torch/walk_outcome.c \
 	src/walk/torch/walk_sort.c \
-	src/walk/torch/walk_state.h
+	src/walk/torch/walk_state.h \
+	src/walk/torch/workspaces.c src/walk/torch/workspaces.h

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "walk/torch/abi.h"
+#include "walk/torch/code.h"
 #include "walk/torch/find.h"
 #include "walk/torch/pinned.h"
 
 /* more than those functions have; what follows leads nowhere, or to the same object */
 #define CODE_MAX 160
-#define REFERENCE_SIZE 7
 #define CALL_SIZE 5
 #define CUDA_DEVICE_TYPE 1 /* c10::DeviceType::CUDA */
 
@@ -87,22 +87,6 @@ static bool leads_to_it(struct finder *f, uint64_t target)
 	return f->object != 0;
 }
 
-/*
- * mov or lea with a 64-bit register and an operand relative to the instruction pointer: REX.W, 8b
- * or 8d, ModRM with mod 0 and r/m 5, displacement (Intel SDM volume 2, 2.2.1.6). Bytes that only
- * look like one lead nowhere.
- */
-static bool is_reference(const uint8_t *code)
-{
-	return (code[0] & 0xfb) == 0x48 && (code[1] == 0x8b || code[1] == 0x8d) &&
-	       (code[2] & 0xc7) == 0x05;
-}
-
-static uint64_t relative(uint64_t next, const uint8_t *displacement)
-{
-	return next + (uint64_t)(int64_t)(int32_t)vt_load32(displacement);
-}
-
 /* called: a function that the entrance calls; no further calls are followed. */
 static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 {
@@ -110,9 +94,11 @@ static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 	size_t n = vt_torch_read_some(f->src, addr, code, sizeof(code));
 	bool first = true;
 
-	for (size_t i = 0; i + REFERENCE_SIZE <= n; i++) {
-		if (is_reference(code + i)) {
-			uint64_t target = relative(addr + i + REFERENCE_SIZE, code + i + 3), word;
+	for (size_t i = 0; i + VT_CODE_REFERENCE_SIZE <= n; i++) {
+		if (vt_code_is_reference(code + i)) {
+			uint64_t target = vt_code_relative(addr + i + VT_CODE_REFERENCE_SIZE,
+							   code + i + 3),
+				 word;
 
 			if (leads_to_it(f, target))
 				return true;
@@ -121,7 +107,8 @@ static bool look_at_code(struct finder *f, uint64_t addr, bool called)
 				f->unset = true;
 			first = false;
 		} else if (!called && code[i] == 0xe8 &&
-			   look_at_code(f, relative(addr + i + CALL_SIZE, code + i + 1), true)) {
+			   look_at_code(f, vt_code_relative(addr + i + CALL_SIZE, code + i + 1),
+					true)) {
 			return true;
 		}
 	}
