@@ -8,7 +8,11 @@
 
 #include <stdlib.h>
 
-/* Containers that are known by their class: transformers/cache_utils.py. */
+/*
+ * Holders that are known by their class: transformers/cache_utils.py; what fully_shard() puts aside
+ * of a parameter while the whole one is in use (torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
+ * before 2.6 in torch/distributed/_composable/fsdp).
+ */
 static const struct {
 	const char *module, *name; /* globs */
 	enum vt_category category;
@@ -16,6 +20,7 @@ static const struct {
 	{ "transformers.cache_utils", "*Cache*", VT_CATEGORY_CACHE },
 	{ "transformers.cache_utils", "*Layer", VT_CATEGORY_CACHE },
 	{ "vllm.*", "*KVCache*", VT_CATEGORY_CACHE },
+	{ "torch.distributed.*._fsdp_param", "FSDPParam", VT_CATEGORY_PARAMETER },
 };
 
 static const enum vt_category by_role[] = {
