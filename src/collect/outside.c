@@ -5,7 +5,6 @@
  * more, and the target is stopped only while its blocks are copied: memory for the copy is
  * allocated before, and the copy is sorted, checked and summed after the threads run again.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "collect/outside.h"
+#include "target/readers.h"
 
 /* For all devices: the target is stopped during it. */
 #define READ_DEADLINE_NS (2 * VT_NS_PER_S)
@@ -76,30 +76,11 @@ static bool looks_inherited(const struct vt_collect *c)
 	return same && !has_driver_thread(c);
 }
 
-/*
- * Besides our own processor. A thread that waits for a processor makes a read longer, not shorter.
- * The fourth field of /proc/loadavg counts the threads that run, or want to.
- */
-static unsigned int idle_processors(void)
-{
-	FILE *file VT_FCLOSE = fopen("/proc/loadavg", "re");
-	char line[128], *at = line;
-	cpu_set_t cpus;
-	long running, n = sched_getaffinity(0, sizeof(cpus), &cpus) ? 0 : CPU_COUNT(&cpus);
-
-	if (!file || !fgets(line, sizeof(line), file))
-		return 0;
-	for (int i = 0; i < 3 && at; i++)
-		at = strchr(at + 1, ' ');
-	running = at ? strtol(at, NULL, 10) : 0; /* we are one of them */
-	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
-}
-
 /* Threads that read with us, and the smallest useful chunk. Without them one thread reads all. */
 static void find_readers(struct vt_collect *c)
 {
 	if (c->target.live && !c->outside->chunk &&
-	    vt_live_read_together(c->target.live, idle_processors()))
+	    vt_live_read_together(c->target.live, vt_readers_useful()))
 		c->outside->chunk = vt_outside_map_pages(VT_OUTSIDE_CHUNK);
 }
 

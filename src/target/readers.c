@@ -2,12 +2,17 @@
 #include "target/readers.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
-#define MAX_THREADS 3
+#include "base/cleanup.h"
+
+#define MAX_THREADS 7
 #define JOB_PIECES 64
 #define JOB_BYTES (256u << 10)
 
@@ -106,6 +111,24 @@ bool vt_readers_copy(struct vt_readers *r, pid_t tid, const struct vt_memvec *ve
 	r->n = r->at = 0; /* vec is the caller's */
 	pthread_mutex_unlock(&r->lock);
 	return ok;
+}
+
+/*
+ * A thread that waits for a processor makes a read longer, not shorter. The fourth field of /proc/loadavg counts the threads that run, or want to.
+ */
+unsigned int vt_readers_useful(void)
+{
+	FILE *file VT_FCLOSE = fopen("/proc/loadavg", "re");
+	char line[128], *at = line;
+	cpu_set_t cpus;
+	long running, n = sched_getaffinity(0, sizeof(cpus), &cpus) ? 0 : CPU_COUNT(&cpus);
+
+	if (!file || !fgets(line, sizeof(line), file))
+		return 0;
+	for (int i = 0; i < 3 && at; i++)
+		at = strchr(at + 1, ' ');
+	running = at ? strtol(at, NULL, 10) : 0; /* we are one of them */
+	return running > 0 && running < n ? (unsigned int)(n - running) : 0;
 }
 
 struct vt_readers *vt_readers_create(unsigned int n)

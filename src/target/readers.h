@@ -13,6 +13,9 @@
 
 struct vt_readers; /* opaque */
 
+/* How many threads would have a processor besides the caller's at this moment. */
+unsigned int vt_readers_useful(void);
+
 /* n threads (a few at most) in addition to the caller's. NULL when there are none. */
 struct vt_readers *vt_readers_create(unsigned int n);
 void vt_readers_destroy(struct vt_readers *readers);
