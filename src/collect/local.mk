@@ -17,6 +17,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/outside.c src/collect/outside.h \
 	src/collect/outside_read.c \
 	src/collect/owners.c src/collect/owners.h \
+	src/collect/owners_native.c \
 	src/collect/owners_unseen.c \
 	src/collect/passes.c \
 	src/collect/pinned.c \

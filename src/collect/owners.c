@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/room.h"
 #include "collect/owners.h"
+#include "target/readers.h"
 
 enum {
 	/* Bytes of our memory, with all that is made of them: roughly, and rather too many. */
@@ -21,6 +22,7 @@ enum {
 	/* We take one of so many parts of the room for each of pages, nodes, edges. */
 	PARTS = 8,
 	FIRST_PAGES = 512,
+	MANY_PAGES = 2048, /* 8 MiB: about a millisecond for one thread */
 };
 
 #define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
@@ -146,8 +148,13 @@ void vt_collect_owners_begin(struct vt_collect *c)
  */
 static void rehearse(struct vt_collect *c)
 {
-	if (c->owners && !c->owners->explored)
+	if (!c->owners)
+		return;
+	if (!c->owners->explored)
 		explore_live(c);
+	/* Threads that copy with us while it stands still. */
+	if (c->target.live && c->owners->pages.n_pages >= MANY_PAGES)
+		vt_live_read_together(c->target.live, vt_readers_useful());
 }
 
 static bool prepare(struct vt_collect *c)
@@ -314,8 +321,11 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	}
 	err = think(c);
 	owners->state = err ? VT_OWNERS_FAILED : VT_OWNERS_READ;
-	if (!err)
-		vt_collect_owners_unseen(c);
+	if (!err) {
+		vt_collect_owners_native(c, &c->owners->owners);
+		if (c->options->all_owners)
+			vt_collect_owners_unseen(c);
+	}
 	if (err) {
 		forget(owners);
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,

@@ -5,7 +5,12 @@
 
 #include "collect/collect.h"
 
-/* collect/owners_unseen.c: names what is in no tensor, where that is much. */
+struct vt_owners;
+
+/* collect/owners_native.c: names what only C++ holds, where it is known how. */
+void vt_collect_owners_native(struct vt_collect *c, struct vt_owners *owners);
+
+/* collect/owners_unseen.c: searches all memory for who holds the rest: some seconds. */
 void vt_collect_owners_unseen(struct vt_collect *c);
 
 #endif

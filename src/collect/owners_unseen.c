@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks that no tensor of Python or autograd is in: all memory of the process is searched for
- * their addresses, backwards from holder to holder. That reads much, so it is done only where such
- * blocks matter. It stops nothing.
+ * Blocks that no tensor of Python or autograd is in, and that nothing known holds: all memory of
+ * the process is searched for their addresses, backwards from holder to holder. That reads some
+ * gigabytes, which takes seconds, so it is done only when all owners are asked for. It stops
+ * nothing.
  */
 #include "collect/owners.h"
 
@@ -24,7 +25,6 @@ enum {
 	MAX_CHUNKS = 20000000,
 	MAX_HITS = 200000,
 	MAX_HITS_EACH = 4096,
-	LEAST_PART = 50, /* one of this many parts of all bytes in use has to be unknown */
 	LEVELS = 5,
 	MAX_CONTROLS = 16, /* blocks with certain owners that are looked for, too */
 	MAX_LISTS = 8,     /* modules that know them */
@@ -95,26 +95,19 @@ static void add_controls(struct unseen *u)
 	}
 }
 
-/* False: so little is unknown that it is not worth the search. */
+/* False: nothing is unknown. */
 static bool find_targets(struct unseen *u)
 {
 	const struct vt_model_owners *owners = &u->c->model->owners;
-	uint64_t all = 0, unknown = 0;
 
 	for (size_t i = 0; i < owners->items.n; i++) {
-		all += bytes_of(u->c, (uint32_t)i);
-		if (owners->items.data[i].category != VT_CATEGORY_UNKNOWN)
-			continue;
-		unknown += bytes_of(u->c, (uint32_t)i);
-		add_target(u, (uint32_t)i);
+		if (owners->items.data[i].category == VT_CATEGORY_UNKNOWN)
+			add_target(u, (uint32_t)i);
 	}
 	for (size_t i = 0; i < u->n; i++)
 		u->targets[i] = u->c->model->blocks[owners->items.data[u->items[i]].block].addr;
 	add_controls(u);
-	if (u->c->options->all_owners)
-		return unknown;
-	/* A core is read from a disk, and never as a whole without need. */
-	return u->c->target.live && unknown && unknown >= all / LEAST_PART;
+	return u->n;
 }
 
 static struct vt_error *read_heaps(struct unseen *u)

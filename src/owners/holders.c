@@ -15,6 +15,7 @@ static const struct vt_known_holder known[] = {
 	{ "*cublas_handle_stream_to_workspace*", VT_CATEGORY_WORKSPACE, "workspace of cuBLAS" },
 	{ "*cublasLtWorkspace*", VT_CATEGORY_WORKSPACE, "workspace of cuBLASLt" },
 	{ "*CuDNN*Workspace*", VT_CATEGORY_WORKSPACE, "workspace of cuDNN" },
+	{ "Reducer", VT_CATEGORY_COMMUNICATION, "bucket of DistributedDataParallel" },
 	{ "*c10d*Reducer*", VT_CATEGORY_COMMUNICATION, "bucket of DistributedDataParallel" },
 	{ "*ProcessGroup*", VT_CATEGORY_COMMUNICATION, "buffer of torch.distributed" },
 	{ "*WorkNCCL*", VT_CATEGORY_COMMUNICATION, "buffer of torch.distributed" },

@@ -9,6 +9,7 @@ src_owners_libowners_a_SOURCES = \
 	src/owners/holders.c src/owners/holders.h \
 	src/owners/internal.h \
 	src/owners/name.c \
+	src/owners/native.c \
 	src/owners/owners.h \
 	src/owners/proof.c \
 	src/owners/rest.c \

@@ -11,15 +11,19 @@
  *   storages  blocks → storages → tensors; categories
  *   name      the words
  *   retained  dominators: what would be freed
+ *   native    tensors that only C++ holds
  *
  * Each file has one of these, and they run in this order.
  */
 #ifndef VT_OWNERS_OWNERS_H
 #define VT_OWNERS_OWNERS_H
 
+#include <sys/types.h>
+
 #include "base/arena.h"
 #include "base/error.h"
 #include "model/owners.h"
+#include "owners/holders.h"
 #include "walk/heap/graph.h"
 #include "walk/heap/pages.h"
 #include "walk/pyheap/pyheap.h"
@@ -113,6 +117,27 @@ void vt_owners_deinit(struct vt_owners *o);
 
 /* All that is thought about the graph. Reads pages only. */
 struct vt_error *vt_owners_think(struct vt_owners *o, const struct vt_owners_input *input);
+
+/* What of a thread's stack is in use: from the stack pointer to its beginning, which is above. */
+struct vt_owners_stack {
+	pid_t tid;
+	uint64_t sp, end;
+};
+
+/* A block that a tensor in C++ is in. */
+struct vt_owners_found {
+	uint64_t addr;
+	const struct vt_known_holder *holder; /* NULL: only words of a stack lead to it */
+	pid_t tid;                            /* of that stack; 0: of none */
+};
+
+/*
+ * Who in C++ holds the blocks that begin at these addresses. Reads pages only. found has room for
+ * n. VT_ERR_NOMEM.
+ */
+struct vt_error *vt_owners_find_native(struct vt_owners *o, const struct vt_owners_stack *stacks,
+				       size_t n_stacks, const uint64_t *blocks, size_t n,
+				       struct vt_owners_found *found, size_t *n_found);
 
 /* Fills the model's owners from what was thought; strings go to arena. False: out of memory. */
 bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
