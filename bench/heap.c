@@ -141,7 +141,7 @@ static void measure(struct vt_live *live, uint64_t root, struct best *best, bool
 	keep(&best->copy, begin);
 
 	begin = vt_now_ns();
-	if (vt_pages_have_changed(&pages))
+	if (vt_pages_have_changed(&pages, 1))
 		exit(1);
 	keep(&best->changed, begin);
 

@@ -9,6 +9,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/fault.c src/base/fault.h \
 	src/base/format.c src/base/format.h \
 	src/base/map.c src/base/map.h \
+	src/base/parallel.c src/base/parallel.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/regular.c src/base/regular.h \
 	src/base/room.c src/base/room.h \

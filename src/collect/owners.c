@@ -152,9 +152,11 @@ static void rehearse(struct vt_collect *c)
 		return;
 	if (!c->owners->explored)
 		explore_live(c);
+	if (!c->target.live || c->owners->pages.n_pages < MANY_PAGES)
+		return;
+	vt_pages_remember(&c->owners->pages, vt_readers_useful());
 	/* Threads that copy with us while it stands still. */
-	if (c->target.live && c->owners->pages.n_pages >= MANY_PAGES)
-		vt_live_read_together(c->target.live, vt_readers_useful());
+	vt_live_read_together(c->target.live, vt_readers_useful());
 }
 
 static bool prepare(struct vt_collect *c)
@@ -272,7 +274,8 @@ static bool add_missing(struct vt_collect *c)
 /* Whether the copy differs from what the graph was made of. */
 static void explore_if_changed(struct vt_collect *c)
 {
-	if ((c->owners->copied && vt_pages_have_changed(&c->owners->pages)) || c->owners->touched)
+	if ((c->owners->copied && vt_pages_have_changed(&c->owners->pages, vt_readers_useful())) ||
+	    c->owners->touched)
 		explore(c);
 }
 

@@ -42,9 +42,9 @@ static struct vt_model_owner *unknown_at(struct vt_collect *c, uint64_t addr)
 static void name_workspaces(struct vt_collect *c)
 {
 	VT_FREE struct vt_torch_workspace *all = calloc(MAX_WORKSPACES, sizeof(*all));
-	size_t n = all ? vt_torch_workspaces(&c->target.modules, c->target.mem, all,
-					     MAX_WORKSPACES) :
-			 0;
+	size_t n =
+		all ? vt_torch_workspaces(&c->target.modules, c->target.mem, all, MAX_WORKSPACES) :
+		      0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct vt_model_owner *owner = unknown_at(c, all[i].data);
@@ -66,9 +66,9 @@ static size_t list_stacks(struct vt_collect *c, struct vt_owners_stack *stacks)
 	for (size_t i = 0; i < c->stop.session.threads.n; i++) {
 		const struct vt_session_thread *thread = &c->stop.session.threads.data[i];
 		uint64_t sp = thread->regs.r[VT_REG_RSP];
-		const struct vt_map_entry *entry =
-			thread->stopped || thread->sampled ? vt_maps_find(&c->target.maps, sp) :
-							     NULL;
+		const struct vt_map_entry *entry = thread->stopped || thread->sampled ?
+							   vt_maps_find(&c->target.maps, sp) :
+							   NULL;
 
 		if (entry)
 			stacks[n++] = (struct vt_owners_stack){ thread->tid, sp, entry->end };
@@ -91,10 +91,10 @@ static size_t list_unknown(struct vt_collect *c, uint64_t *blocks)
 static void name_found(struct vt_collect *c, const struct vt_owners_found *found)
 {
 	struct vt_model_owner *owner = unknown_at(c, found->addr);
-	const char *name = found->holder ? found->holder->name :
-					   vt_arena_printf(&c->model->arena,
-							   "temporary in C++ (thread %d)",
-							   (int)found->tid);
+	const char *name = found->holder ?
+				   found->holder->name :
+				   vt_arena_printf(&c->model->arena, "temporary in C++ (thread %d)",
+						   (int)found->tid);
 
 	if (!owner || !name || (*owner->name && !found->holder))
 		return;

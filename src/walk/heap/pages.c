@@ -2,10 +2,12 @@
 #include "walk/heap/pages.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/cleanup.h"
+#include "base/parallel.h"
 #include "target/live.h"
 
 /*
@@ -15,19 +17,21 @@
 #define RUN_PAGES UINT64_C(8) /* a power of two */
 #define FIRST_INDEX ((size_t)1 << 12)
 #define RETRY_PIECES ((size_t)64)
+#define GRAIN ((size_t)512) /* pages that one thread compares in one go */
 
 enum page_state {
 	PAGE_AHEAD, /* read, but nobody asked for it yet */
-	PAGE_ASKED, /* hash is that of its contents */
-	PAGE_LATE,  /* read after vt_pages_copy_again(); hash the same */
+	PAGE_ASKED, /* somebody asked for it */
+	PAGE_LATE,  /* read after vt_pages_copy_again() */
 	PAGE_BAD,   /* cannot be read; it has no slot */
 };
 
 struct vt_heap_page {
 	uint64_t number;
-	uint64_t hash;
+	uint64_t hash; /* of its contents as they were read, or copied last */
 	uint32_t slot; /* its data is at slot * VT_HEAP_PAGE */
 	uint8_t state; /* enum page_state */
+	bool hashed;   /* hash is known */
 };
 
 static uint8_t *data_of(const struct vt_pages *pages, const struct vt_heap_page *page)
@@ -167,7 +171,6 @@ static bool ask(struct vt_pages *pages, struct vt_heap_page *page)
 		page->state = PAGE_BAD;
 		return false;
 	}
-	page->hash = hash_page(data);
 	page->state = pages->copied ? PAGE_LATE : PAGE_ASKED;
 	pages->n_late += pages->copied;
 	return true;
@@ -260,8 +263,6 @@ struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, 
 	};
 	if (pages->data == MAP_FAILED)
 		pages->data = NULL;
-	if (pages->data)
-		madvise(pages->data, max_pages * VT_HEAP_PAGE, MADV_HUGEPAGE);
 	/* Page faults cost as much as reading does. Only a wish: no result. */
 	if (pages->data)
 		madvise(pages->data, max_pages * VT_HEAP_PAGE, MADV_HUGEPAGE);
@@ -358,6 +359,7 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
 
 	if (!vec)
 		return &vt_enomem;
+	vt_pages_remember(pages, 0);
 	pages->copied = true;
 	pages->vanished = pages->vanished && !pages->compared;
 	pages->compared = false;
@@ -377,21 +379,59 @@ bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)
 	return pages->vanished;
 }
 
-bool vt_pages_have_changed(struct vt_pages *pages)
+/* Turns of a loop over all pages. */
+struct comparison {
+	struct vt_pages *pages;
+	atomic_bool changed;
+};
+
+static void compare(void *arg, size_t first, size_t end)
 {
-	if (pages->compared)
-		return pages->changed;
-	pages->changed = pages->vanished;
-	for (size_t i = 0; i < pages->n_pages; i++) {
-		struct vt_heap_page *page = &pages->pages[i];
+	struct comparison *c = arg;
+	bool changed = false;
+
+	for (size_t i = first; i < end; i++) {
+		struct vt_heap_page *page = &c->pages->pages[i];
 		uint64_t hash;
 
 		if (!is_copied(page))
 			continue;
-		hash = hash_page(data_of(pages, page));
-		pages->changed |= hash != page->hash;
+		hash = hash_page(data_of(c->pages, page));
+		changed |= page->hashed && hash != page->hash;
 		page->hash = hash;
+		page->hashed = true;
 	}
+	if (changed)
+		c->changed = true;
+}
+
+bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads)
+{
+	struct comparison c = { .pages = pages };
+
+	if (pages->compared)
+		return pages->changed;
+	vt_parallel(threads, pages->n_pages, GRAIN, compare, &c);
+	pages->changed = pages->vanished || c.changed;
 	pages->compared = true;
 	return pages->changed;
+}
+
+static void remember(void *arg, size_t first, size_t end)
+{
+	struct vt_pages *pages = arg;
+
+	for (size_t i = first; i < end; i++) {
+		struct vt_heap_page *page = &pages->pages[i];
+
+		if (!is_copied(page) || page->hashed)
+			continue;
+		page->hash = hash_page(data_of(pages, page));
+		page->hashed = true;
+	}
+}
+
+void vt_pages_remember(struct vt_pages *pages, unsigned int threads)
+{
+	vt_parallel(threads, pages->n_pages, GRAIN, remember, pages);
 }

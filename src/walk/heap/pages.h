@@ -54,6 +54,12 @@ void vt_pages_deinit(struct vt_pages *pages);
 const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number);
 
 /*
+ * Remembers what is in the pages that were asked for so far, with so many threads besides the
+ * caller's: before the target is stopped, since vt_pages_copy_again() needs it.
+ */
+void vt_pages_remember(struct vt_pages *pages, unsigned int threads);
+
+/*
  * Reads all pages again that were asked for so far, in one go: under should stand still. One that
  * cannot be read any more is unreadable from now on. On an error (the target is gone) the copy is
  * of no use.
@@ -62,9 +68,10 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages);
 
 /*
  * Whether vt_pages_copy_again() found a page that differs from what it was before, or that
- * vanished. It takes some 10 ms for 100 MiB, so it is asked when the process runs again.
+ * vanished. It takes one thread some 20 ms for 100 MiB, so it is asked when the process runs
+ * again; threads: besides the caller's.
  */
-bool vt_pages_have_changed(struct vt_pages *pages);
+bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads);
 
 /*
  * Fetches what is at addr into the processor's cache, if the page is there: an object that is known

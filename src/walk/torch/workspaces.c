@@ -6,7 +6,7 @@
 #include "walk/torch/find.h"
 
 enum {
-	CODE_MAX = 96, /* the pointer is in the first instructions, and again at the end */
+	CODE_MAX = 96,  /* the pointer is in the first instructions, and again at the end */
 	MAX_DEPTH = 64, /* of a tree: red-black, so more is damage */
 };
 

@@ -203,14 +203,14 @@ static void the_copy_has_what_the_process_changed(void **state)
 		succeed(vt_pages_copy_again(&pages));
 		assert_int_equal(word(300, 80), value);
 		assert_ptr_equal(vt_pages_page(&pages, address(300, 0) / PAGE), page);
-		assert_true(vt_pages_have_changed(&pages));
-		assert_true(vt_pages_have_changed(&pages));
+		assert_true(vt_pages_have_changed(&pages, 1));
+		assert_true(vt_pages_have_changed(&pages, 1));
 		for (size_t i = 0; i < N_PAGES; i++)
 			if (i != HOLE && i != END)
 				assert_int_equal(word(i, 88), made(i, 88));
 		/* Against what it was then, nothing changed. */
 		succeed(vt_pages_copy_again(&pages));
-		assert_false(vt_pages_have_changed(&pages));
+		assert_false(vt_pages_have_changed(&pages, 1));
 	}
 	assert_int_equal(pages.n_late, 0);
 }
@@ -224,13 +224,13 @@ static void a_change_of_any_bit_shows(void **state)
 
 		tell((struct order){ SET, 40, offset, value });
 		succeed(vt_pages_copy_again(&pages));
-		assert_true(vt_pages_have_changed(&pages));
+		assert_true(vt_pages_have_changed(&pages, 1));
 	}
 	/* The highest bits of two words of the same lane, which sums would lose. */
 	for (size_t i = 0; i < 2; i++)
 		tell((struct order){ SET, 40, 64 * i, word(40, 64 * i) ^ UINT64_C(1) << 63 });
 	succeed(vt_pages_copy_again(&pages));
-	assert_true(vt_pages_have_changed(&pages));
+	assert_true(vt_pages_have_changed(&pages, 1));
 }
 
 static void a_change_of_pages_that_nobody_asked_for_is_none(void **state)
@@ -240,18 +240,18 @@ static void a_change_of_pages_that_nobody_asked_for_is_none(void **state)
 	tell((struct order){ SET, 81, 0, 1 });
 	tell((struct order){ SET, 200, 0, 1 });
 	succeed(vt_pages_copy_again(&pages));
-	assert_false(vt_pages_have_changed(&pages));
+	assert_false(vt_pages_have_changed(&pages, 1));
 	/* They are read late, and not as they were when they were read ahead. */
 	assert_int_equal(pages.n_late, 0);
 	assert_int_equal(word(81, 0), 1);
 	assert_int_equal(word(200, 0), 1);
 	assert_int_equal(word(201, 0), made(201, 0));
 	assert_int_equal(pages.n_late, 3);
-	assert_false(vt_pages_have_changed(&pages));
+	assert_false(vt_pages_have_changed(&pages, 1));
 	/* Next time they are pages like others. */
 	tell((struct order){ SET, 201, 0, 1 });
 	succeed(vt_pages_copy_again(&pages));
-	assert_true(vt_pages_have_changed(&pages));
+	assert_true(vt_pages_have_changed(&pages, 1));
 	assert_int_equal(word(201, 0), 1);
 }
 
@@ -273,13 +273,13 @@ static void a_page_that_vanished_is_missing_and_the_others_are_copied(void **sta
 		if (together)
 			assert_true(vt_live_read_together(live, 1));
 		succeed(vt_pages_copy_again(&pages));
-		assert_true(vt_pages_have_changed(&pages));
+		assert_true(vt_pages_have_changed(&pages, 1));
 		assert_false(vt_pages_word(&pages, address(gone, 0), &value));
 		assert_int_equal(word(10, 0), 77);
 		assert_int_equal(word(gone + 1, 0), 78);
 		assert_int_equal(word(N_PAGES - 2, 0), 79);
 		succeed(vt_pages_copy_again(&pages));
-		assert_false(vt_pages_have_changed(&pages));
+		assert_false(vt_pages_have_changed(&pages, 1));
 	}
 }
 
@@ -315,7 +315,7 @@ static void pages_over_the_bound_are_not_read(void **state)
 	assert_int_equal(value, made(0, 8));
 	assert_false(vt_pages_word(&few, address(500, 8), &value));
 	succeed(vt_pages_copy_again(&few));
-	assert_false(vt_pages_have_changed(&few));
+	assert_false(vt_pages_have_changed(&few, 1));
 	assert_true(vt_pages_word(&few, address(0, 8), &value));
 	vt_pages_deinit(&few);
 }
