@@ -16,8 +16,6 @@ NOT_YET = {
     "save_for_backward": "nodes that are written in Python are without a name",
     "saved by a graph": "nodes that are written in Python are without a name, and what a pack hook returned is held by nobody",
     "attribute of ctx": "2.15: no reference is found from a node that is written in Python to its object",
-    "bucket of DDP": "they are called held by native code",
-    "part of a parameter": "what FSDP put aside while the whole parameter is in use is not called a parameter",
     "closure of a node's hook": "the hooks of nodes are not followed",
 }
 FACTS_NOT_YET = {
