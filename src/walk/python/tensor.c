@@ -156,15 +156,23 @@ static bool shape_makes_sense(const struct vt_py_tensor *tensor)
 	return product == tensor->n_elements && tensor->offset >= 0;
 }
 
-/* storage_offset_, numel_, data_type_ (16 bits), device_opt_ (type, index, whether it is set). */
+/*
+ * storage_offset_, numel_, data_type_ (16 bits), device_opt_: a type, an index, and whether it is
+ * set. That comes first in 2.0, where c10::optional is not std::optional.
+ */
 static bool read_rest(const uint8_t bytes[IMPL_BYTES], size_t at, struct vt_py_tensor *tensor)
 {
 	tensor->offset = (int64_t)word_at(bytes, at);
 	tensor->n_elements = (int64_t)word_at(bytes, at + 8);
 	memcpy(&tensor->dtype, bytes + at + 16, sizeof(tensor->dtype));
-	tensor->device_type = (int8_t)bytes[at + 18];
-	tensor->device_index = (int8_t)bytes[at + 19];
-	return bytes[at + 20] == 1 && tensor->dtype < sizeof(dtypes) / sizeof(dtypes[0]) &&
+
+	bool set_last = bytes[at + 20] == 1;
+	const uint8_t *device = bytes + at + (set_last ? 18 : 19);
+
+	tensor->device_type = (int8_t)device[0];
+	tensor->device_index = (int8_t)device[1];
+	return (set_last || bytes[at + 18] == 1) &&
+	       tensor->dtype < sizeof(dtypes) / sizeof(dtypes[0]) &&
 	       dtypes[tensor->dtype].size && tensor->device_type >= 0 &&
 	       (size_t)tensor->device_type < sizeof(device_types) / sizeof(device_types[0]) &&
 	       device_types[tensor->device_type] && tensor->device_index >= -1;
