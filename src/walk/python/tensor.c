@@ -172,8 +172,8 @@ static bool read_rest(const uint8_t bytes[IMPL_BYTES], size_t at, struct vt_py_t
 	tensor->device_type = (int8_t)device[0];
 	tensor->device_index = (int8_t)device[1];
 	return (set_last || bytes[at + 18] == 1) &&
-	       tensor->dtype < sizeof(dtypes) / sizeof(dtypes[0]) &&
-	       dtypes[tensor->dtype].size && tensor->device_type >= 0 &&
+	       tensor->dtype < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[tensor->dtype].size &&
+	       tensor->device_type >= 0 &&
 	       (size_t)tensor->device_type < sizeof(device_types) / sizeof(device_types[0]) &&
 	       device_types[tensor->device_type] && tensor->device_index >= -1;
 }

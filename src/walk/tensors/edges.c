@@ -5,6 +5,7 @@
 enum {
 	MAX_NEXT = 1 << 16, /* edges of one node of autograd */
 	MAX_HOOKS = 4096,
+	VECTOR = 24,      /* sizeof(std::vector) */
 	VIEW_FIRST = 160, /* the sizes of AutogradMeta of all releases */
 	VIEW_LAST = 200,
 };
@@ -41,16 +42,20 @@ static void add_wrapper(struct vt_tensors *t, uint64_t addr, uint32_t at)
 		vt_graph_edge(t->graph, VT_EDGE_WRAPPER, 0, object, VT_NODE_PYTHON);
 }
 
-/* Wrappers of other tensors are classes of their own, with the others behind what all have. */
-static void add_inner(struct vt_tensors *t, uint64_t addr)
+/*
+ * Wrappers of other tensors, and their storages (at::FunctionalStorageImpl), are classes of their
+ * own, with the others behind what all have.
+ */
+static void add_inner(struct vt_tensors *t, uint64_t addr, uint64_t first)
 {
 	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
 	uint64_t size;
 
-	if (!cls || !strcmp(cls->brief, "TensorImpl") || !strcmp(cls->brief, "UndefinedTensorImpl"))
+	if (!cls || !strcmp(cls->brief, "TensorImpl") || !strcmp(cls->brief, "StorageImpl") ||
+	    !strcmp(cls->brief, "UndefinedTensorImpl"))
 		return;
 	size = vt_tensors_object_size(t, addr);
-	for (uint64_t at = t->layout.impl_sizes + 120; at + 8 <= size; at += 8)
+	for (uint64_t at = first; at + 8 <= size; at += 8)
 		add(t, VT_EDGE_DATA, at, vt_pages_u64(t->pages, addr + at), VT_NODE_TENSOR);
 }
 
@@ -60,10 +65,23 @@ static void tensor_edges(struct vt_tensors *t, uint64_t addr)
 	    VT_NODE_STORAGE);
 	add(t, VT_EDGE_META, 0, vt_pages_u64(t->pages, addr + t->layout.impl_meta), VT_NODE_META);
 	add_wrapper(t, addr, t->layout.impl_pyobj);
-	add_inner(t, addr);
+	add_inner(t, addr, t->layout.impl_sizes + 120);
 }
 
-/* std::vector<std::unique_ptr<FunctionPreHook>>: each has a Python dict behind its vtable. */
+/* python_hook.h: a hook of Python's has a dict behind its virtual table. */
+static void add_hook(struct vt_tensors *t, uint64_t hook)
+{
+	const struct vt_rtti_class *cls = vt_tensors_class_at(t, hook);
+	uint64_t dict;
+
+	if (!cls || !strstr(cls->brief, "PyFunction"))
+		return;
+	dict = vt_pages_u64(t->pages, hook + 8);
+	if (dict && !(dict & 7))
+		vt_graph_edge(t->graph, VT_EDGE_HOOKS, 0, dict, VT_NODE_PYTHON);
+}
+
+/* std::vector<std::unique_ptr<FunctionPreHook>>, or of FunctionPostHook. */
 static void add_hooks(struct vt_tensors *t, uint64_t vector)
 {
 	uint64_t begin = vt_pages_u64(t->pages, vector), end = vt_pages_u64(t->pages, vector + 8);
@@ -71,26 +89,18 @@ static void add_hooks(struct vt_tensors *t, uint64_t vector)
 	if (!begin || begin % 8 || end <= begin || (end - begin) % 8 ||
 	    (end - begin) / 8 > MAX_HOOKS)
 		return;
-	for (uint64_t at = begin; at < end; at += 8) {
-		uint64_t hook = vt_pages_u64(t->pages, at);
-		const struct vt_rtti_class *cls = vt_tensors_class_at(t, hook);
-		uint64_t dict = cls && strstr(cls->brief, "PyFunction") ?
-					vt_pages_u64(t->pages, hook + 8) :
-					0;
-
-		if (dict)
-			vt_graph_edge(t->graph, VT_EDGE_HOOKS, 0, dict, VT_NODE_PYTHON);
-	}
+	for (uint64_t at = begin; at < end; at += 8)
+		add_hook(t, vt_pages_u64(t->pages, at));
 }
 
 /* A base of a view, if its optional is engaged: the flag comes last. */
-static bool add_view_base(struct vt_tensors *t, uint64_t addr, uint64_t at, uint64_t flag)
+static bool add_view_base(struct vt_tensors *t, uint64_t addr, uint64_t at, int64_t flag)
 {
 	uint64_t base = vt_pages_u64(t->pages, addr + at);
 	uint8_t engaged = 0;
 
 	if (!vt_tensors_is(t, base, VT_NODE_TENSOR) ||
-	    !vt_pages_read(t->pages, addr + at + flag, &engaged, 1) || engaged != 1)
+	    !vt_pages_read(t->pages, addr + at + (uint64_t)flag, &engaged, 1) || engaged != 1)
 		return false;
 	vt_graph_edge(t->graph, VT_EDGE_VIEW_BASE, at, base, VT_NODE_TENSOR);
 	return true;
@@ -98,16 +108,18 @@ static bool add_view_base(struct vt_tensors *t, uint64_t addr, uint64_t at, uint
 
 /*
  * std::optional<ViewInfo>, twice: for backward and forward mode. A ViewInfo begins with the base;
- * the flag of the optional lies 40 bytes behind it (up to 2.2) or 48. The first of them is where
- * AutogradMeta ends: at 160 (2.0), 168, 192, 200 or 184 bytes (torch/csrc/autograd/variable.h).
+ * the flag of the optional lies 40 bytes behind it (up to 2.2) or 48, in 2.0 before it. The first
+ * of them is where AutogradMeta ends: at 160 (2.0), 168, 192, 200 or 184 bytes
+ * (torch/csrc/autograd/variable.h).
  */
 static void add_view_bases(struct vt_tensors *t, uint64_t addr)
 {
-	uint64_t flag = t->layout.two_counts ? 40 : 48;
+	uint64_t size = t->layout.two_counts ? 40 : 48;
+	int64_t flag = t->layout.flag_first ? -8 : (int64_t)size;
 
 	for (uint64_t at = VIEW_FIRST; at <= VIEW_LAST; at += 8) {
 		if (add_view_base(t, addr, at, flag)) {
-			add_view_base(t, addr, at + flag + 8, flag);
+			add_view_base(t, addr, at + size + 8, flag);
 			return;
 		}
 	}
@@ -115,17 +127,18 @@ static void add_view_bases(struct vt_tensors *t, uint64_t addr)
 
 static void meta_edges(struct vt_tensors *t, uint64_t addr)
 {
-	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
-	/* Classes move when there are more of them. */
-	bool is_view = cls && !strcmp(cls->brief, "DifferentiableViewMeta");
+	const char *brief = vt_tensors_class(t, addr);
 
 	if (!t->layout.meta_grad)
 		return;
 	add(t, VT_EDGE_GRAD, 0, vt_pages_u64(t->pages, addr + t->layout.meta_grad), VT_NODE_TENSOR);
 	add(t, VT_EDGE_GRAD_FN, 0, vt_pages_u64(t->pages, addr + t->layout.meta_grad_fn),
 	    VT_NODE_GRAD_FN);
-	add_hooks(t, addr + t->layout.meta_hooks);
-	if (is_view)
+	if (t->layout.meta_hooks)
+		add_hooks(t, addr + t->layout.meta_hooks);
+	if (t->layout.meta_post_hooks)
+		add_hook(t, vt_pages_u64(t->pages, addr + t->layout.meta_post_hooks));
+	if (brief && !strcmp(brief, "DifferentiableViewMeta"))
 		add_view_bases(t, addr);
 }
 
@@ -150,10 +163,18 @@ static void accumulate_edges(struct vt_tensors *t, uint64_t addr)
 	    VT_NODE_TENSOR);
 }
 
+/*
+ * python_function.h: up to 2.12 PyNode owns its THPFunction; since then that is the Python object
+ * of the Node, as others have one.
+ */
 static void py_node_edges(struct vt_tensors *t, uint64_t addr)
 {
-	uint64_t object = vt_pages_u64(t->pages, addr + t->layout.node_size);
+	uint64_t object;
 
+	if (t->layout.node_pyobj && strong(t, addr) <= 1)
+		return;
+	object = vt_pages_u64(t->pages, addr + (t->layout.node_pyobj ? t->layout.node_pyobj :
+								       t->layout.node_size));
 	if (object && !(object & 7))
 		vt_graph_edge(t->graph, VT_EDGE_PY_NODE, 0, object, VT_NODE_PYTHON);
 }
@@ -182,6 +203,11 @@ static void node_edges(struct vt_tensors *t, uint64_t addr)
 	if (!t->layout.node_size || !brief)
 		return;
 	add_next(t, addr);
+	add_hooks(t, addr + t->layout.node_hooks);
+	add_hooks(t, addr + t->layout.node_hooks + VECTOR);
+	add_hooks(t, addr + t->layout.node_post_hooks);
+	if (t->layout.node_pyobj && strcmp(brief, "PyNode") != 0)
+		add_wrapper(t, addr, t->layout.node_pyobj);
 	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
 		if (!strcmp(brief, special[i].brief)) {
 			special[i].edges(t, addr);
@@ -203,6 +229,8 @@ void vt_tensors_edges(struct vt_tensors *tensors, uint32_t node)
 		break;
 	case VT_NODE_STORAGE:
 		add_wrapper(tensors, addr, tensors->layout.storage_pyobj);
+		/* Behind the size come 24 bytes in 2.0, which ends there, and 40 since. */
+		add_inner(tensors, addr, tensors->layout.storage_bytes + 24);
 		break;
 	case VT_NODE_META:
 		meta_edges(tensors, addr);
@@ -238,15 +266,26 @@ static bool add_impl(struct vt_tensors *t, uint64_t wrapper, enum vt_node_kind k
 	return true;
 }
 
-/* THPVariable: backward_hooks and post_accumulate_grad_hooks come behind the tensor. */
+/* THPVariable: backward_hooks and (since 2.1) post_accumulate_grad_hooks come behind the tensor. */
 static void add_python_hooks(struct vt_tensors *t, uint64_t wrapper, uint64_t at)
 {
-	for (uint64_t i = 1; i <= 2; i++) {
+	for (uint64_t i = 1; i <= (t->layout.flag_first ? 1 : 2); i++) {
 		uint64_t hooks = vt_pages_u64(t->pages, wrapper + at + 8 * i);
 
 		if (hooks && !(hooks & 7))
 			vt_graph_edge(t->graph, VT_EDGE_HOOKS, i, hooks, VT_NODE_PYTHON);
 	}
+}
+
+/* THPCppFunction (python_cpp_function.h): only a strong pointer to the Node. */
+static bool add_node(struct vt_tensors *t, uint64_t wrapper)
+{
+	uint64_t node = vt_pages_u64(t->pages, wrapper + t->layout.python_head);
+
+	if (!vt_tensors_is(t, node, VT_NODE_GRAD_FN))
+		return false;
+	vt_graph_edge(t->graph, VT_EDGE_IMPL, 0, node, VT_NODE_GRAD_FN);
+	return true;
 }
 
 void vt_tensors_wrapper_edges(struct vt_tensors *tensors, uint64_t wrapper)
@@ -257,6 +296,6 @@ void vt_tensors_wrapper_edges(struct vt_tensors *tensors, uint64_t wrapper)
 		return;
 	if (add_impl(tensors, wrapper, VT_NODE_TENSOR, &at))
 		add_python_hooks(tensors, wrapper, at);
-	else if (!add_impl(tensors, wrapper, VT_NODE_STORAGE, &at))
+	else if (!add_impl(tensors, wrapper, VT_NODE_STORAGE, &at) && !add_node(tensors, wrapper))
 		vt_tensors_function_edges(tensors, wrapper);
 }

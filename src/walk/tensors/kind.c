@@ -19,6 +19,7 @@ enum {
 	CHUNK_MIN = 32,
 	CHUNK_MAX = 1 << 20,
 	SIZE_UNKNOWN = 640, /* of a Node and a SavedVariable */
+	CONTROL = 16,       /* libstdc++'s _Sp_counted_ptr_inplace: virtual table, two counts */
 };
 
 const struct vt_rtti_class *vt_tensors_class_at(struct vt_tensors *tensors, uint64_t addr)
@@ -80,6 +81,14 @@ bool vt_tensors_is(struct vt_tensors *tensors, uint64_t addr, enum vt_node_kind 
 	return base != OTHER && bases[base - 1].kind == kind && is_alive(tensors, addr, kind);
 }
 
+/* No tensor is an object, too, whose counts say nothing. */
+bool vt_tensors_is_none(struct vt_tensors *tensors, uint64_t addr)
+{
+	const struct vt_rtti_class *cls = vt_tensors_class_at(tensors, addr);
+
+	return !addr || (cls && !strcmp(cls->brief, "UndefinedTensorImpl"));
+}
+
 const char *vt_tensors_class(const struct vt_tensors *tensors, uint64_t addr)
 {
 	/* Only what is remembered of classes changes. */
@@ -90,12 +99,19 @@ const char *vt_tensors_class(const struct vt_tensors *tensors, uint64_t addr)
 
 uint64_t vt_tensors_object_size(struct vt_tensors *tensors, uint64_t addr)
 {
-	uint64_t size = vt_pages_u64(tensors->pages, addr - 8) & ~(uint64_t)CHUNK_FLAGS;
+	/* std::make_shared() puts its counts before the object: a Node's weak_ptr to itself says. */
+	uint64_t head = vt_pages_u64(tensors->pages, addr + 8) == addr &&
+					vt_pages_u64(tensors->pages, addr + 16) == addr - CONTROL ?
+				CONTROL :
+				0;
+	uint64_t chunk = addr - head;
+	uint64_t size = vt_pages_u64(tensors->pages, chunk - 8) & ~(uint64_t)CHUNK_FLAGS;
 	uint64_t next;
 
 	if (size < CHUNK_MIN || size > CHUNK_MAX || size % 16)
 		return SIZE_UNKNOWN;
-	next = vt_pages_u64(tensors->pages, addr - 8 + size);
+	next = vt_pages_u64(tensors->pages, chunk - 8 + size);
 	/* PREV_INUSE of the next chunk: this one is in use. */
-	return next & 1 && (next & ~(uint64_t)CHUNK_FLAGS) >= CHUNK_MIN ? size - 8 : SIZE_UNKNOWN;
+	return next & 1 && (next & ~(uint64_t)CHUNK_FLAGS) >= CHUNK_MIN ? size - 8 - head :
+									  SIZE_UNKNOWN;
 }

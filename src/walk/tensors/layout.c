@@ -23,12 +23,18 @@ static const uint32_t heads[] = { 24, 16 };
  */
 static const struct node_way {
 	bool shared;
-	uint32_t next, size, edge, saved_flags, saved_hooks, saved_size;
+	uint32_t next, size, edge, pyobj, saved_flags, saved_hooks, saved_size;
 } node_ways[] = {
-	{ true, 96, 472, 24, 56, 64, 112 }, /* 2.0 to 2.4 */
-	{ true, 96, 472, 24, 48, 56, 104 }, /* 2.5 to 2.12 */
-	{ false, 88, 464, 16, 40, 48, 80 }, /* 2.13 on */
+	{ true, 96, 472, 24, 0, 56, 64, 112 },   /* 2.0 to 2.4 */
+	{ true, 96, 472, 24, 0, 48, 56, 104 },   /* 2.5 to 2.12 */
+	{ false, 88, 464, 16, 112, 40, 48, 80 }, /* 2.13 on */
 };
+
+/*
+ * function.h, node.h: behind next_edges_ come the Python object and AnomalyMetadata, then pre_hooks_,
+ * tensor_pre_hooks_, retains_grad_hooks_ (an unordered_map of 56 bytes), post_hooks_.
+ */
+enum { HOOKS_BEHIND = 40, POST_HOOKS_BEHIND = HOOKS_BEHIND + 2 * 24 + 56 };
 
 #define N_NODE_WAYS (sizeof(node_ways) / sizeof(node_ways[0]))
 
@@ -158,13 +164,9 @@ static void find_metas(struct learning *l)
 	}
 }
 
-/* No tensor is an object, too: c10::UndefinedTensorImpl, whose counts say nothing. */
 static bool is_tensor_or_none(struct vt_tensors *tensors, uint64_t addr)
 {
-	const struct vt_rtti_class *cls = vt_tensors_class_at(tensors, addr);
-
-	return !addr || vt_tensors_is(tensors, addr, VT_NODE_TENSOR) ||
-	       (cls && !strcmp(cls->brief, "UndefinedTensorImpl"));
+	return vt_tensors_is_none(tensors, addr) || vt_tensors_is(tensors, addr, VT_NODE_TENSOR);
 }
 
 /*
@@ -191,10 +193,38 @@ static void learn_meta(struct learning *l)
 		else
 			good++;
 	}
-	if (l->metas.n && !enough(good, good + bad)) {
+	if (!enough(good, good + bad)) {
 		layout->meta_grad = layout->meta_grad_fn = 0;
-		l->t->why = "gradients are not where they are known to be";
+		if (l->metas.n)
+			l->t->why = "gradients are not where they are known to be";
 	}
+}
+
+/*
+ * hooks_ and cpp_hooks_list_ (40 bytes), since 2.1 post_acc_grad_hooks_, then requires_grad_,
+ * retains_grad_ and is_view_, a byte each. A leaf has this only because it needs a gradient, or is
+ * a view.
+ */
+static void learn_flags(struct learning *l)
+{
+	struct vt_tensors_layout *layout = &l->t->layout;
+	uint32_t first = layout->meta_hooks + 40;
+	size_t without = 0, with = 0;
+
+	for (size_t i = 0; layout->meta_grad && layout->meta_hooks && i < l->metas.n; i++) {
+		uint64_t word = vt_pages_u64(l->t->pages, l->metas.data[i] + first);
+		uint64_t next = vt_pages_u64(l->t->pages, l->metas.data[i] + first + 8);
+		const uint64_t flags = UINT64_C(0xfefefe), any = UINT64_C(0x010101);
+
+		without += !(word & flags) && word & any;
+		with += (!word || (word > UINT32_MAX && !(word & 7))) && !(next & flags) &&
+			next & any;
+	}
+	if (!enough(with, with + without) && !enough(without, with + without))
+		return;
+	layout->flag_first = without > with;
+	layout->meta_post_hooks = without > with ? 0 : first;
+	layout->meta_requires_grad = without > with ? first : first + 8;
 }
 
 /* Nodes of the graphs of the samples, breadth first. */
@@ -246,10 +276,19 @@ static size_t count_saved(struct learning *l, const struct node_way *way)
 	return n;
 }
 
+static bool is_only_way(const struct node_way *way)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < N_NODE_WAYS; k++)
+		n += node_ways[k].shared == way->shared;
+	return n == 1;
+}
+
 static void learn_nodes(struct learning *l)
 {
 	struct vt_tensors_layout *layout = &l->t->layout;
-	size_t shared = 0, best = 0;
+	size_t shared = 0, best = 0, all = 0;
 	const struct node_way *way = NULL;
 
 	/* std::enable_shared_from_this begins with a pointer to the object itself. */
@@ -268,6 +307,7 @@ static void learn_nodes(struct learning *l)
 		if (node_ways[k].shared != layout->node_shared)
 			continue;
 		votes = count_saved(l, &node_ways[k]);
+		all += votes;
 		if (votes > best) {
 			best = votes;
 			way = &node_ways[k];
@@ -278,9 +318,15 @@ static void learn_nodes(struct learning *l)
 	layout->node_next = way->next;
 	layout->node_size = way->size;
 	layout->node_edge_size = way->edge;
+	layout->node_pyobj = way->pyobj;
+	layout->node_hooks = way->next + HOOKS_BEHIND;
+	layout->node_post_hooks = way->next + POST_HOOKS_BEHIND;
 	layout->saved_flags = way->saved_flags;
 	layout->saved_hooks = way->saved_hooks;
-	layout->saved_size = way->saved_size;
+	if (enough(best, all) || is_only_way(way))
+		layout->saved_size = way->saved_size;
+	else if (all)
+		l->t->why = "what is saved for a backward pass is not where it is known to be";
 	layout->meta_accumulator = layout->meta_grad_fn + (layout->node_shared ? 16 : 8);
 	/* grad_accumulator_ and fw_grad_ lie between: two words each where they are shared. */
 	layout->meta_hooks = layout->meta_grad_fn + (layout->node_shared ? 48 : 32);
@@ -299,6 +345,7 @@ void vt_tensors_init(struct vt_tensors *tensors, struct vt_pages *pages, struct 
 		learn_meta(&l);
 		find_nodes(&l);
 		learn_nodes(&l);
+		learn_flags(&l);
 	}
 	vt_vec_deinit(&l.impls);
 	vt_vec_deinit(&l.metas);

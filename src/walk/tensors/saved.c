@@ -41,6 +41,24 @@ static bool hooks_of(struct vt_tensors *tensors, uint64_t addr, uint64_t *hooks)
 	return cls && strstr(cls->brief, "SavedVariableHooks");
 }
 
+/*
+ * grad_fn_ and grad_accumulator_ follow the hooks, and are set only where there are some: a
+ * shared_ptr has two words. In 2.0 the latter is a weak_ptr, which does not count.
+ */
+static void add_nodes(struct vt_tensors *tensors, uint64_t addr)
+{
+	uint64_t at = addr + tensors->layout.saved_hooks + 8;
+	uint64_t step = tensors->layout.node_shared ? 16 : 8;
+
+	for (uint64_t i = 0; i < (tensors->layout.flag_first ? 1 : 2); i++) {
+		uint64_t node = vt_pages_u64(tensors->pages, at + i * step);
+
+		if (vt_tensors_is(tensors, node, VT_NODE_GRAD_FN))
+			vt_graph_edge(tensors->graph, VT_EDGE_NEXT, VT_EDGE_NUMBER_MAX, node,
+				      VT_NODE_GRAD_FN);
+	}
+}
+
 /* Whether a SavedVariable is there: it has a variable, or hooks. Then its edges are added. */
 static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number)
 {
@@ -52,7 +70,7 @@ static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number
 		vt_graph_edge(tensors->graph, VT_EDGE_SAVED, number, variable, VT_NODE_TENSOR);
 		return true;
 	}
-	if (variable || !hooks_of(tensors, addr, &hooks))
+	if (!vt_tensors_is_none(tensors, variable) || !hooks_of(tensors, addr, &hooks))
 		return false;
 	for (uint64_t i = 0; i < HOOKS_N; i++) {
 		uint64_t object = vt_pages_u64(tensors->pages, hooks + HOOKS_FIRST + 8 * i);
@@ -61,6 +79,27 @@ static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number
 			vt_graph_edge(tensors->graph,
 				      i == HOOKS_N - 1 ? VT_EDGE_SAVED : VT_EDGE_HOOKS, number,
 				      object, VT_NODE_PYTHON);
+	}
+	add_nodes(tensors, addr);
+	return true;
+}
+
+/* Whether all of them could be SavedVariables, empty ones, too. */
+static bool are_saved(struct vt_tensors *tensors, uint64_t begin, uint64_t end)
+{
+	for (uint64_t at = begin; at < end; at += tensors->layout.saved_size) {
+		uint64_t variable = vt_pages_u64(tensors->pages, at);
+		uint8_t flags[N_FLAGS];
+
+		if ((!vt_tensors_is(tensors, variable, VT_NODE_TENSOR) &&
+		     !vt_tensors_is_none(tensors, variable)) ||
+		    !vt_pages_read(tensors->pages, at + tensors->layout.saved_flags, flags,
+				   sizeof(flags)))
+			return false;
+		for (size_t i = 0; i < N_FLAGS; i++) {
+			if (flags[i] > 1)
+				return false;
+		}
 	}
 	return true;
 }
@@ -75,7 +114,8 @@ static bool add_vector(struct vt_tensors *tensors, uint64_t addr, uint64_t numbe
 	bool any = false;
 
 	if (!begin || begin % 8 || end <= begin || room < end || (end - begin) % size ||
-	    (end - begin) / size > MAX_SAVED || (room - begin) % size)
+	    (end - begin) / size > MAX_SAVED || (room - begin) % size ||
+	    !are_saved(tensors, begin, end))
 		return false;
 	for (uint64_t at = begin; at < end; at += size)
 		any |= add_saved(tensors, at, number);
@@ -97,16 +137,33 @@ void vt_tensors_saved_edges(struct vt_tensors *tensors, uint64_t addr, uint64_t 
 	}
 }
 
+/* Its PyNode, which points back. Up to 2.12 this is a weak_ptr, which does not count. */
+static bool add_py_node(struct vt_tensors *tensors, uint64_t object, uint64_t at)
+{
+	uint64_t node = vt_pages_u64(tensors->pages, object + at);
+
+	if (!tensors->layout.node_pyobj || !vt_tensors_is(tensors, node, VT_NODE_GRAD_FN) ||
+	    vt_pages_u64(tensors->pages, node + tensors->layout.node_pyobj) != object)
+		return false;
+	vt_graph_edge(tensors->graph, VT_EDGE_PY_NODE, 0, node, VT_NODE_GRAD_FN);
+	return true;
+}
+
 /*
- * torch/csrc/autograd/python_function.h: a THPFunction has a vector of SavedVariables. Where, is
- * seen by what is in it.
+ * torch/csrc/autograd/python_function.h: a THPFunction has a vector of SavedVariables, and behind
+ * it the pointer to its PyNode. Where, is seen by what is in them.
  */
 void vt_tensors_function_edges(struct vt_tensors *tensors, uint64_t object)
 {
 	if (!tensors->layout.saved_size)
 		return;
-	for (uint64_t at = tensors->layout.python_head; at + 24 <= FUNCTION_SIZE; at += 8) {
-		if (add_vector(tensors, object + at, at))
-			at += 16;
+	for (uint64_t at = tensors->layout.python_head; at + 8 <= FUNCTION_SIZE; at += 8) {
+		if (add_py_node(tensors, object, at))
+			return;
+		if (at + 24 > FUNCTION_SIZE || !add_vector(tensors, object + at, at))
+			continue;
+		if (!tensors->layout.node_pyobj)
+			return;
+		at += 16;
 	}
 }

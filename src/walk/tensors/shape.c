@@ -26,6 +26,7 @@ bool vt_tensors_shape(const struct vt_tensors *tensors, uint64_t addr,
 	const struct vt_tensors_layout *layout = &tensors->layout;
 	struct vt_py_tensor tensor;
 	uint64_t meta, fn = 0;
+	uint8_t flag = 0;
 
 	if (!layout->known ||
 	    !vt_py_tensor_read(&tensors->pages->src, addr, layout->impl_sizes, &tensor))
@@ -42,8 +43,12 @@ bool vt_tensors_shape(const struct vt_tensors *tensors, uint64_t addr,
 	if (meta && layout->meta_grad_fn)
 		fn = vt_pages_u64(tensors->pages, meta + layout->meta_grad_fn);
 	shape->has_grad_fn = fn;
-	/* What no graph knows needs no gradient; what one computed does. */
-	shape->requires_grad_known = !meta || fn;
-	shape->requires_grad = fn;
+	/* What no graph knows needs no gradient; what one computed does; a leaf says. */
+	if (meta && !fn && layout->meta_requires_grad &&
+	    vt_pages_read(tensors->pages, meta + layout->meta_requires_grad, &flag, sizeof(flag)))
+		shape->requires_grad_known = flag <= 1;
+	else
+		shape->requires_grad_known = !meta || fn;
+	shape->requires_grad = fn || flag == 1;
 	return true;
 }

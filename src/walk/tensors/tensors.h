@@ -24,11 +24,15 @@ struct vt_tensors_layout {
 	uint32_t storage_data, storage_bytes, storage_pyobj;      /* StorageImpl; pyobj 0: none */
 	uint32_t meta_grad, meta_grad_fn, meta_hooks;             /* AutogradMeta; 0 unknown */
 	uint32_t meta_accumulator;
-	uint32_t view_base, view_flag; /* DifferentiableViewMeta; 0 unknown */
+	uint32_t meta_post_hooks;      /* one more kind of hooks, since 2.1; 0 none */
+	uint32_t meta_requires_grad;   /* 0 unknown */
+	bool flag_first;               /* in 2.0 an optional begins with its flag */
 	uint32_t node_next, node_size; /* Node; 0 unknown: graphs are not followed */
 	uint32_t node_edge_size;       /* of torch::autograd::Edge */
-	bool node_shared;              /* held by shared_ptr (up to 2.12), else intrusive_ptr */
-	uint32_t saved_flags, saved_hooks, saved_size; /* SavedVariable */
+	uint32_t node_pyobj; /* the slot of a Node's Python object, if that counts; 0 none */
+	uint32_t node_hooks, node_post_hooks; /* before and after it runs */
+	bool node_shared; /* held by shared_ptr (up to 2.12), else intrusive_ptr */
+	uint32_t saved_flags, saved_hooks, saved_size; /* SavedVariable; size 0 unknown */
 	uint32_t wrapper_impl; /* THPVariable: offset of the pointer to the TensorImpl */
 	uint32_t python_head;  /* sizeof(PyObject) */
 };
