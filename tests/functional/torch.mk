@@ -48,3 +48,11 @@ functional_tests += tests/functional/recorder_driver.py
 functional_tests += tests/functional/owners.py tests/functional/owners_programs.py
 EXTRA_DIST += tests/functional/owners_truth.py tests/targets/owners_planted.py tests/targets/torch_freed.py \
 	tests/targets/torch_leaks.py tests/targets/torch_owners.py
+
+# PyTorch's objects (tensors, storages, autograd's graphs), against what the program itself knows.
+check_PROGRAMS += tests/functional/torch_tensors
+tests_functional_torch_tensors_SOURCES = tests/functional/torch_tensors.c
+tests_functional_torch_tensors_LDADD = \
+	$(vt_owners_alone) $(VT_LIBS)
+functional_tests += tests/functional/torch_tensors.py
+EXTRA_DIST += tests/targets/torch_tensors.py
