@@ -11,7 +11,7 @@
 bool vt_tensors_is(struct vt_tensors *tensors, uint64_t addr, enum vt_node_kind kind);
 /* Whether a pointer to a tensor points to none: to 0, or to c10::UndefinedTensorImpl. */
 bool vt_tensors_is_none(struct vt_tensors *tensors, uint64_t addr);
-/* The class of the object at addr; NULL none. */
+/* The class of the object at addr; NULL none. It moves when another class is looked up. */
 const struct vt_rtti_class *vt_tensors_class_at(struct vt_tensors *tensors, uint64_t addr);
 /*
  * How many bytes the object at addr has at most, by glibc's header of its chunk; where there is
