@@ -5,8 +5,10 @@
 enum {
 	MAX_NEXT = 1 << 16, /* edges of one node of autograd */
 	MAX_HOOKS = 4096,
-	VECTOR = 24,      /* sizeof(std::vector) */
-	VIEW_FIRST = 160, /* the sizes of AutogradMeta of all releases */
+	MAX_INNER = 8,     /* tensors in one of a class that is not known */
+	IMPL_BEHIND = 120, /* from sizes_and_strides_ to the end of TensorImpl */
+	VECTOR = 24,       /* sizeof(std::vector) */
+	VIEW_FIRST = 160,  /* the sizes of AutogradMeta of all releases */
 	VIEW_LAST = 200,
 };
 
@@ -43,20 +45,56 @@ static void add_wrapper(struct vt_tensors *t, uint64_t addr, uint32_t at)
 }
 
 /*
- * Wrappers of other tensors, and their storages (at::FunctionalStorageImpl), are classes of their
- * own, with the others behind what all have.
+ * Classes that wrap other tensors, and how many of them are their own fields
+ * (ATen/SparseTensorImpl.h and the like, 2.0 to 2.15). Nothing else of theirs is one: behind an
+ * object, and in fields that nobody has set, are words of objects that were there before.
  */
-static void add_inner(struct vt_tensors *t, uint64_t addr, uint64_t first)
-{
-	const struct vt_rtti_class *cls = vt_tensors_class_at(t, addr);
-	uint64_t size;
+static const struct {
+	const char *brief;
+	uint8_t n_tensors;
+} wrappers[] = {
+	{ "TensorImpl", 0 },
+	{ "StorageImpl", 0 },
+	{ "UndefinedTensorImpl", 0 },
+	{ "QTensorImpl", 0 },
+	{ "OpaqueTensorImpl", 0 },
+	{ "FunctionalTensorWrapper", 1 }, /* value_ */
+	{ "FunctionalStorageImpl", 1 },   /* base_ */
+	{ "BatchedTensorImpl", 1 },       /* value_ */
+	{ "TensorWrapper", 1 },           /* value_, of functorch */
+	{ "SparseTensorImpl", 2 },        /* indices_, values_, behind two numbers */
+	{ "SparseCsrTensorImpl", 3 },     /* crow_indices_, col_indices_, values_ */
+	{ "NestedTensorImpl", 3 },        /* nested_sizes_, nested_strides_, storage_offsets_ */
+};
 
-	if (!cls || !strcmp(cls->brief, "TensorImpl") || !strcmp(cls->brief, "StorageImpl") ||
-	    !strcmp(cls->brief, "UndefinedTensorImpl"))
-		return;
-	size = vt_tensors_object_size(t, addr);
-	for (uint64_t at = first; at + 8 <= size; at += 8)
-		add(t, VT_EDGE_DATA, at, vt_pages_u64(t->pages, addr + at), VT_NODE_TENSOR);
+static unsigned int n_inner(const char *brief)
+{
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
+		if (!strcmp(brief, wrappers[i].brief))
+			return wrappers[i].n_tensors;
+	}
+	return MAX_INNER;
+}
+
+/* They follow each other, at most two words behind what all tensors or storages have. */
+static void add_inner(struct vt_tensors *t, uint64_t addr, uint64_t first, uint64_t last)
+{
+	const char *brief = vt_tensors_class(t, addr);
+	unsigned int left = brief ? n_inner(brief) : 0;
+	bool any = false;
+
+	for (uint64_t at = first; left && (any || at <= last); at += 8) {
+		uint64_t inner = vt_pages_u64(t->pages, addr + at);
+
+		if (!vt_tensors_is(t, inner, VT_NODE_TENSOR)) {
+			if (any)
+				return;
+			continue;
+		}
+		vt_graph_edge(t->graph, VT_EDGE_DATA, at, inner, VT_NODE_TENSOR);
+		any = true;
+		left--;
+	}
 }
 
 static void tensor_edges(struct vt_tensors *t, uint64_t addr)
@@ -65,7 +103,8 @@ static void tensor_edges(struct vt_tensors *t, uint64_t addr)
 	    VT_NODE_STORAGE);
 	add(t, VT_EDGE_META, 0, vt_pages_u64(t->pages, addr + t->layout.impl_meta), VT_NODE_META);
 	add_wrapper(t, addr, t->layout.impl_pyobj);
-	add_inner(t, addr, t->layout.impl_sizes + 120);
+	add_inner(t, addr, t->layout.impl_sizes + IMPL_BEHIND,
+		  t->layout.impl_sizes + IMPL_BEHIND + 16);
 }
 
 /* python_hook.h: a hook of Python's has a dict behind its virtual table. */
@@ -179,12 +218,31 @@ static void py_node_edges(struct vt_tensors *t, uint64_t addr)
 		vt_graph_edge(t->graph, VT_EDGE_PY_NODE, 0, object, VT_NODE_PYTHON);
 }
 
+/* A shared_ptr to a node has its counts beside it, which the node itself knows, too. */
+static bool add_shared_node(struct vt_tensors *t, uint64_t addr, uint64_t at)
+{
+	uint64_t node = vt_pages_u64(t->pages, addr + at);
+
+	if (!vt_tensors_is(t, node, VT_NODE_GRAD_FN) ||
+	    vt_pages_u64(t->pages, addr + at + 8) != vt_pages_u64(t->pages, node + 16))
+		return false;
+	vt_graph_edge(t->graph, VT_EDGE_NEXT, at, node, VT_NODE_GRAD_FN);
+	return true;
+}
+
+/*
+ * functions/tensor.h: two TensorGeometry of 72 bytes, view_fn, and fn. view_fn was a std::function
+ * of 32 bytes (2.2 and before), and is a pointer (2.4 and since).
+ */
 static void copy_slices_edges(struct vt_tensors *t, uint64_t addr)
 {
-	uint64_t size = vt_tensors_object_size(t, addr);
+	uint64_t at = t->layout.node_size + 2 * 72;
 
-	for (uint64_t at = t->layout.node_size; at + 8 <= size; at += 8)
-		add(t, VT_EDGE_NEXT, at, vt_pages_u64(t->pages, addr + at), VT_NODE_GRAD_FN);
+	if (!t->layout.node_shared)
+		add(t, VT_EDGE_NEXT, at + 8, vt_pages_u64(t->pages, addr + at + 8),
+		    VT_NODE_GRAD_FN);
+	else if (!add_shared_node(t, addr, at + 8))
+		add_shared_node(t, addr, at + 32);
 }
 
 static const struct {
@@ -229,8 +287,9 @@ void vt_tensors_edges(struct vt_tensors *tensors, uint32_t node)
 		break;
 	case VT_NODE_STORAGE:
 		add_wrapper(tensors, addr, tensors->layout.storage_pyobj);
-		/* Behind the size come 24 bytes in 2.0, which ends there, and 40 since. */
-		add_inner(tensors, addr, tensors->layout.storage_bytes + 24);
+		/* Behind the size come 24 bytes in 2.0, 40 or 48 since. */
+		add_inner(tensors, addr, tensors->layout.storage_bytes + 24,
+			  tensors->layout.storage_bytes + 48);
 		break;
 	case VT_NODE_META:
 		meta_edges(tensors, addr);
