@@ -13,7 +13,8 @@ enum {
 	MAX_SAVED = 1 << 16, /* of one vector */
 	/* torch/csrc/autograd/python_saved_variable_hooks.h: behind the virtual table */
 	HOOKS_FIRST = 8,
-	HOOKS_N = 3, /* pack_hook_, unpack_hook_, data_ */
+	HOOKS_N = 3,        /* pack_hook_, unpack_hook_, data_ */
+	HOOKS_WRAPPED = 24, /* std::optional<c10::SafePyObject>: object, interpreter, flag (2.15) */
 };
 
 bool vt_tensors_is_saved(struct vt_tensors *tensors, uint64_t addr, uint32_t flags)
@@ -59,6 +60,34 @@ static void add_nodes(struct vt_tensors *tensors, uint64_t addr)
 	}
 }
 
+/* Whether the three of hooks are wrapped: each has the same interpreter beside it. */
+static bool are_wrapped(struct vt_tensors *tensors, uint64_t hooks)
+{
+	uint64_t interpreter = vt_pages_u64(tensors->pages, hooks + HOOKS_FIRST + 8);
+
+	for (uint64_t i = 1; i < HOOKS_N; i++) {
+		uint64_t at = hooks + HOOKS_FIRST + HOOKS_WRAPPED * i + 8;
+
+		if (vt_pages_u64(tensors->pages, at) != interpreter)
+			return false;
+	}
+	return interpreter;
+}
+
+static void add_hooks(struct vt_tensors *tensors, uint64_t hooks, uint64_t number)
+{
+	uint64_t step = are_wrapped(tensors, hooks) ? HOOKS_WRAPPED : 8;
+
+	for (uint64_t i = 0; i < HOOKS_N; i++) {
+		uint64_t object = vt_pages_u64(tensors->pages, hooks + HOOKS_FIRST + step * i);
+
+		if (object && !(object & 7))
+			vt_graph_edge(tensors->graph,
+				      i == HOOKS_N - 1 ? VT_EDGE_SAVED : VT_EDGE_HOOKS, number,
+				      object, VT_NODE_PYTHON);
+	}
+}
+
 /* Whether a SavedVariable is there: it has a variable, or hooks. Then its edges are added. */
 static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number)
 {
@@ -72,14 +101,7 @@ static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number
 	}
 	if (!vt_tensors_is_none(tensors, variable) || !hooks_of(tensors, addr, &hooks))
 		return false;
-	for (uint64_t i = 0; i < HOOKS_N; i++) {
-		uint64_t object = vt_pages_u64(tensors->pages, hooks + HOOKS_FIRST + 8 * i);
-
-		if (object)
-			vt_graph_edge(tensors->graph,
-				      i == HOOKS_N - 1 ? VT_EDGE_SAVED : VT_EDGE_HOOKS, number,
-				      object, VT_NODE_PYTHON);
-	}
+	add_hooks(tensors, hooks, number);
 	add_nodes(tensors, addr);
 	return true;
 }
