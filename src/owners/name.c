@@ -199,12 +199,26 @@ static void say_free(struct composer *c, const struct step *step)
 	vt_str_add(&c->where, " of a closure");
 }
 
+/* The class of a node of autograd; of one that is written in Python, as Python calls it. */
+static const char *saver(const struct composer *c, uint32_t node)
+{
+	const struct vt_graph_node *n = &c->o->graph.nodes.data[node];
+	const struct vt_pyheap_class *cls;
+	const char *name;
+
+	if (n->kind != VT_NODE_PYTHON) {
+		name = vt_tensors_class(&c->o->tensors, n->addr);
+		return name ? name : "a node of autograd";
+	}
+	cls = vt_owners_class(c->o, node);
+	return cls && *cls->name ? cls->name : "a node of autograd";
+}
+
 static void say_saved(struct composer *c, const struct step *step)
 {
-	const char *cls = vt_tensors_class(&c->o->tensors, c->o->graph.nodes.data[step->from].addr);
 	struct vt_str expression = { 0 };
 
-	vt_str_addf(&expression, "saved by %s ← %s", cls ? cls : "a node of autograd",
+	vt_str_addf(&expression, "saved by %s ← %s", saver(c, step->from),
 		    c->expression.n ? vt_str_get(&c->expression) : "something in native code");
 	vt_str_deinit(&c->expression);
 	c->expression = expression;
