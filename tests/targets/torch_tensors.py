@@ -14,6 +14,7 @@ from torch import nn
 warnings.simplefilter("ignore")  # of what is in beta
 DEVICE = sys.argv[1]
 keep = {}
+packed = []
 
 
 class Double(torch.autograd.Function):
@@ -50,6 +51,15 @@ def plain_tensors():
     keep["frozen"] = nn.Parameter(torch.zeros(7, device=DEVICE), requires_grad=False)
 
 
+def pack(tensor):
+    packed.append((tensor.clone(), 1))
+    return packed[-1]
+
+
+def unpack(pair):
+    return pair[0]
+
+
 def graphs():
     x = keep["x"] = leaf(8, 8)
     keep["product"] = (x * 2).sin() * x
@@ -68,7 +78,7 @@ def graphs():
         hooked.register_post_accumulate_grad_hook(lambda tensor: None)
     changed = keep["changed"] = x.clone()
     changed[0].mul_(2)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (t.clone(), 1), lambda packed: packed[0]):
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         keep["packed"] = x.exp() * x
     model = keep["model"] = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 2)).to(DEVICE)
     model(x).sum().backward()
@@ -88,7 +98,10 @@ def odd_tensors():
     keep["sparse"] = torch.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2), device=DEVICE)
     keep["csr"] = torch.tensor([[0.0, 1.0], [2.0, 0.0]], device=DEVICE).to_sparse_csr()
     keep["nested"] = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)], device=DEVICE)
-    keep["functional"] = torch._to_functional_tensor(torch.zeros(5, device=DEVICE))
+    for i in range(16):
+        for n in range(28, 36):  # vectors of pointers to tensors, which are left in the memory that comes next
+            torch.cat([keep["base"]] * n)
+        keep[f"functional {i}"] = torch._to_functional_tensor(torch.zeros(5, device=DEVICE))
 
 
 def node_name(node):
@@ -124,7 +137,7 @@ def tell(path):
         fact = {"name": name, "object": id(tensor), "shape": list(tensor.shape) if not tensor.is_nested else None}
         fact["requires_grad"] = tensor.requires_grad
         fact["dtype"] = str(tensor.dtype).split(".")[1]
-        fact["strided"] = tensor.layout == torch.strided and name not in ("nested", "functional")
+        fact["strided"] = tensor.layout == torch.strided and name.split()[0] not in ("nested", "functional")
         if fact["strided"]:
             storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
             fact["storage"] = [storage.data_ptr(), storage.nbytes()]
@@ -134,6 +147,8 @@ def tell(path):
             fact["inner"] = [tensor._indices().data_ptr(), tensor._values().data_ptr()]
         if name == "csr":
             fact["inner"] = [tensor.crow_indices().data_ptr(), tensor.col_indices().data_ptr(), tensor.values().data_ptr()]
+        if name == "packed":
+            fact["packed"], fact["hooks"] = list(map(id, packed)), [id(pack), id(unpack)]
         if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
             fact["grad"] = tensor.grad.data_ptr()
         fact["graph"] = graph_of(tensor.grad_fn)
