@@ -99,7 +99,7 @@ const char *vt_tensors_class(const struct vt_tensors *tensors, uint64_t addr)
 
 uint64_t vt_tensors_object_size(struct vt_tensors *tensors, uint64_t addr)
 {
-	/* std::make_shared() puts its counts before the object: a Node's weak_ptr to itself says. */
+	/* std::make_shared() puts its counts before it: a weak_ptr to itself says so. */
 	uint64_t head = vt_pages_u64(tensors->pages, addr + 8) == addr &&
 					vt_pages_u64(tensors->pages, addr + 16) == addr - CONTROL ?
 				CONTROL :

@@ -31,8 +31,8 @@ static const struct node_way {
 };
 
 /*
- * function.h, node.h: behind next_edges_ come the Python object and AnomalyMetadata, then pre_hooks_,
- * tensor_pre_hooks_, retains_grad_hooks_ (an unordered_map of 56 bytes), post_hooks_.
+ * function.h, node.h: behind next_edges_ come the Python object and AnomalyMetadata, then
+ * pre_hooks_, tensor_pre_hooks_, retains_grad_hooks_ (an unordered_map of 56 bytes), post_hooks_.
  */
 enum { HOOKS_BEHIND = 40, POST_HOOKS_BEHIND = HOOKS_BEHIND + 2 * 24 + 56 };
 
