@@ -14,7 +14,10 @@ struct vt_known_holder {
 	const char *name; /* ours: what the block is */
 };
 
-/* The first of them that has this name; NULL: none. All are in one table, the better answers first. */
+/*
+ * The first of them that has this name; NULL: none. All are in one table, the better answers
+ * first.
+ */
 const struct vt_known_holder *vt_known_holder(const char *name);
 
 #endif

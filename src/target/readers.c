@@ -114,7 +114,8 @@ bool vt_readers_copy(struct vt_readers *r, pid_t tid, const struct vt_memvec *ve
 }
 
 /*
- * A thread that waits for a processor makes a read longer, not shorter. The fourth field of /proc/loadavg counts the threads that run, or want to.
+ * A thread that waits for a processor makes a read longer, not shorter. The fourth field of
+ * /proc/loadavg counts the threads that run, or want to.
  */
 unsigned int vt_readers_useful(void)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One piece of glibc's malloc(), where a word may point to one: without a list of all (chunks.h). */
+/*
+ * One piece of glibc's malloc(), where a word may point to one: without a list of all (chunks.h).
+ */
 #ifndef VT_WALK_HEAP_CHUNK_H
 #define VT_WALK_HEAP_CHUNK_H
 

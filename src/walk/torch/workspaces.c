@@ -18,7 +18,10 @@ static const struct {
 	{ "_ZN2at4cuda35cublaslt_handle_stream_to_workspaceEv", "cuBLASLt" },
 };
 
-/* std::pair<const std::tuple<void *, void *>, at::DataPtr>: the memory is what DataPtr begins with. */
+/*
+ * Its value is std::pair<const std::tuple<void *, void *>, at::DataPtr>: the memory is what DataPtr
+ * begins with.
+ */
 struct workspace_node {
 	uint64_t colour, parent, left, right;
 	uint64_t stream, handle;
