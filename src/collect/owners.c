@@ -28,7 +28,9 @@ enum {
 #define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
 #define MOST_ROOM (UINT64_C(64) << 30)
 #define EXPLORE_NS (10 * VT_NS_PER_S)
-#define TOUCH_NS (4 * VT_NS_PER_MS) /* the process stands still */
+/* While the process stands still: what the copy leaves of the first, but at least the second. */
+#define STOP_NS (20 * VT_NS_PER_MS)
+#define TOUCH_NS (4 * VT_NS_PER_MS)
 
 struct vt_collect_owners {
 	struct vt_pages pages;
@@ -166,6 +168,7 @@ static bool prepare(struct vt_collect *c)
 
 static void copy(struct vt_collect *c)
 {
+	uint64_t start = vt_now_ns();
 	struct vt_error *err;
 
 	if (!c->owners)
@@ -180,7 +183,10 @@ static void copy(struct vt_collect *c)
 	/* Threads that ran have changed their states, where the walk began. */
 	if (c->owners->copied && c->stop.stands &&
 	    vt_pages_first_changed(&c->owners->pages, FIRST_PAGES)) {
-		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + TOUCH_NS);
+		uint64_t now = vt_now_ns(), end = start + STOP_NS;
+
+		vt_owners_touch_frames(&c->owners->owners,
+				       end > now + TOUCH_NS ? end : now + TOUCH_NS);
 		c->owners->touched = true;
 	}
 }
