@@ -68,9 +68,27 @@ static bool is_number(const char *text)
 	return !*text;
 }
 
-static void add_member(struct composer *c, const char *name)
+static bool is_globals(const struct vt_owners *o, uint32_t node)
 {
-	vt_str_addf(&c->expression, "%s%s", c->expression.n ? "." : "", name);
+	return o->graph.nodes.data[node].role == VT_ROLE_GLOBALS;
+}
+
+/* As Python has it: ".weight", "['exp_avg']", "[3]". */
+static void say_as_python(struct composer *c, const struct step *step, bool attribute)
+{
+	struct vt_str text = { 0 };
+	const char *words;
+
+	vt_pyheap_edge_text(&c->o->heap, step->from, step->edge, attribute, &text);
+	words = vt_str_get(&text);
+	/* A variable's name may begin with a dot: ".0" is what a generator goes over. */
+	if (!c->expression.n && *words == '.' && step->edge->kind != VT_EDGE_LOCAL &&
+	    step->edge->kind != VT_EDGE_FREE)
+		words++;
+	else if (!c->expression.n && *words == '[' && is_globals(c->o, step->from))
+		vt_str_add(&c->expression, "globals()");
+	vt_str_add(&c->expression, words);
+	vt_str_deinit(&text);
 }
 
 /* A part of a module: model.layers[3].weight. */
@@ -83,7 +101,7 @@ static void say_part(struct composer *c, const struct step *step)
 	else if (is_number(vt_str_get(&key)))
 		vt_str_addf(&c->expression, "[%s]", vt_str_get(&key));
 	else
-		add_member(c, vt_str_get(&key));
+		say_as_python(c, step, true);
 	vt_str_deinit(&key);
 }
 
@@ -106,6 +124,8 @@ static bool say_state(struct composer *c, const struct step *step)
 		return false;
 	}
 	vt_str_addf(&c->expression, "[%s]", vt_str_get(&inner.expression));
+	vt_str_clear(&c->module);
+	vt_str_add(&c->module, vt_str_get(&inner.module)); /* it is of the parameter's module */
 	composer_deinit(&inner);
 	return true;
 }
@@ -119,20 +139,6 @@ static bool is_attributes(enum vt_role role)
 static bool is_part(enum vt_role role)
 {
 	return role == VT_ROLE_MODULES || role == VT_ROLE_PARAMETERS || role == VT_ROLE_BUFFERS;
-}
-
-/* As Python has it: ".weight", "['exp_avg']", "[3]". */
-static void say_as_python(struct composer *c, const struct step *step, bool attribute)
-{
-	struct vt_str text = { 0 };
-	const char *words;
-
-	vt_pyheap_edge_text(&c->o->heap, step->from, step->edge, attribute, &text);
-	words = vt_str_get(&text);
-	if (!c->expression.n && *words == '.')
-		words++;
-	vt_str_add(&c->expression, words);
-	vt_str_deinit(&text);
 }
 
 static void say_value(struct composer *c, const struct step *step)

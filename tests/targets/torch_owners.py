@@ -181,7 +181,9 @@ many = Plain(0)
 for attribute in range(40):  # more than inline values hold
     setattr(many, "a%d" % attribute, attribute)
 many.last = plant("object with many attributes", "python", r"many\.last")
-many.__dict__["not a name"] = plant("attribute that is no name", "python", r"many.*not a name.*")
+many.__dict__["not a name"] = plant("attribute that is no name", "python", r"many\['not a name'\]")
+globals()["no name"] = plant("variable that is no name", "python", r"globals\(\)\['no name'\]")
+setattr(many, "it's\n", plant("attribute with odd characters", "python", r"many\[\"it's\\n\"\]"))
 emptied = Plain(plant("attribute behind a deleted one", "python", r"emptied\.(field|moved)"))
 emptied.moved = emptied.field
 del emptied.field
@@ -273,7 +275,7 @@ generator, delegating = generate(), delegate()
 next(generator)
 next(delegating)
 never_begun = (lambda argument: (yield argument))(plant("generator that never began", "python", r"argument .*kept by never_begun.*"))
-expression = (tensor for tensor in [plant("generator expression", "python", r".*, kept by expression")])
+expression = (tensor for tensor in [plant("generator expression", "python", r"\.0→?\[0\] in <genexpr>%s, kept by expression" % HERE)])
 exhausted = generate()
 collections.deque(exhausted, maxlen=0)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of edges: made only for those that are shown. */
+#include <ctype.h>
 #include <inttypes.h>
 
 #include "walk/pyheap/internal.h"
@@ -164,6 +165,16 @@ static bool add_named(struct vt_pyheap *heap, uint32_t from, const struct vt_gra
 	return false;
 }
 
+/* Python's rules (PEP 3131), but for which letters beyond ASCII are allowed. */
+static bool is_identifier(const char *text)
+{
+	if (!*text || isdigit((unsigned char)*text))
+		return false;
+	while (isalnum((unsigned char)*text) || *text == '_' || (unsigned char)*text >= 0x80)
+		text++;
+	return !*text;
+}
+
 static bool add_item(struct vt_pyheap *heap, uint32_t from, const struct vt_graph_edge *edge,
 		     struct vt_str *out)
 {
@@ -172,6 +183,21 @@ static bool add_item(struct vt_pyheap *heap, uint32_t from, const struct vt_grap
 	vt_str_add(out, "[");
 	ok = add_value(heap, vt_pyheap_key(heap, from, edge), out);
 	vt_str_add(out, "]");
+	return ok;
+}
+
+/* A __dict__ may have any key, by setattr() for one: what is no name is shown as an item. */
+static bool add_attribute(struct vt_pyheap *heap, uint32_t from, const struct vt_graph_edge *edge,
+			  struct vt_str *out)
+{
+	struct vt_str name = { 0 };
+	bool known = vt_pyheap_key_text(heap, from, edge, &name), ok = known;
+
+	if (known && !is_identifier(vt_str_get(&name)))
+		ok = add_item(heap, from, edge, out);
+	else
+		vt_str_addf(out, ".%s", known ? vt_str_get(&name) : "?");
+	vt_str_deinit(&name);
 	return ok;
 }
 
@@ -225,12 +251,12 @@ bool vt_pyheap_edge_text(struct vt_pyheap *heap, uint32_t from, const struct vt_
 		vt_str_addf(out, "[%u]", (unsigned int)edge->number);
 		return edge->number != VT_EDGE_NUMBER_MAX;
 	case VT_EDGE_VALUE:
-		return as_attribute ? add_named(heap, from, edge, ".", out) :
+		return as_attribute ? add_attribute(heap, from, edge, out) :
 				      add_item(heap, from, edge, out);
 	case VT_EDGE_KEY:
 		return add_item(heap, from, edge, out);
 	case VT_EDGE_INLINE:
-		return add_named(heap, from, edge, ".", out);
+		return add_attribute(heap, from, edge, out);
 	case VT_EDGE_MEMBER:
 		return add_member(heap, from, edge->number, out);
 	case VT_EDGE_DEFAULTS:
